@@ -153,8 +153,8 @@ nobody_names 'MS_RM_[A-Z]' 'src/(describe|work)/' '^src/exec/bind.c:.*MS_RM_MLA_
 try_row src/describe/recompute_module.def src/describe/recompute.c,$words MS_RECOMPUTE_MODULE 'TWIN, "twin"' \
   '"a module"' '.part = MS_PART_EVERY' '.elsewhere_idle = TRUE' '.excludes = MS_RM_MLP' \
   '.excluded_graphs = MS_CG_ATTN' '.dropout = MS_DROPOUT_NONE' '.dropout_graph = 0' '.delayed_fp8 = TRUE' \
-  '.ep_overlap = TRUE' '.shared_overlap = TRUE' '.expert_inputs = FALSE' '.by_default = FALSE' '.launched = TRUE' \
-  '.launch_flag = NULL'
+  '.ep_overlap = TRUE' '.shared_overlap = TRUE' '.frozen_weights = FALSE' '.expert_inputs = FALSE' \
+  '.by_default = FALSE' '.launched = TRUE' '.launch_flag = NULL'
 try_row src/describe/offload_module.def src/work/build.c,$words MS_OFFLOAD_MODULE 'TWIN, "twin"' '"a module"' \
   '"layer input"'
 try_row src/describe/cuda_graph.def src/work/graphs.c,$words MS_CUDA_GRAPH 'TWIN, "twin"' '"a scope"' 'M(ATTN)' FALSE

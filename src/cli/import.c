@@ -131,7 +131,7 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
 }
 
 static int check(const MsVerb *verb, const Options *o, gboolean model, int words) {
-  if (o->date || o->into) return ms_cli_usage(verb, "--date and --into belong to logs");
+  if (o->date || o->into) return ms_cli_usage(verb, "--date and --into belong to logs, --into to peft too");
   if (words < 1) return ms_cli_usage(verb, "give one file (\"-\" is standard input)");
   if (o->vocab_size != MS_CLI_UNSET && (o->vocab_size < 1 || o->vocab_size > 1 << 24))
     return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
@@ -157,6 +157,27 @@ static int import_megatron(const MsVerb *verb, const Options *o, int argc, char 
 static int import_modelzoo(const MsVerb *verb, const Options *o, int argc, char **words) {
   int status = check(verb, o, FALSE, argc);
   return status ? status : import_scenario(o, ms_import_modelzoo, words[0], words + 1);
+}
+
+/* Settings of PEFT are no run by themselves: they go into one. */
+static int import_peft(const MsVerb *verb, const Options *o, int argc, char **words) {
+  if (argc != 1) return ms_cli_usage(verb, "give one adapter_config.json (\"-\" is standard input)");
+  if (!o->into) return ms_cli_usage(verb, "import peft needs --into, the scenario that gets the adapters");
+  if (o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set || o->allow ||
+      o->date)
+    return ms_cli_usage(verb, "import peft takes one file, --into, --name and --out");
+  GError *error = NULL;
+  g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsJson) doc = load_config(words[0], &error);
+  g_autoptr(MsScenario) scenario = doc ? ms_scenario_load(o->into, &error) : NULL;
+  if (!scenario || !ms_import_peft(doc, scenario->model, &scenario->training.lora, ignored, &error))
+    return ms_cli_fail(error);
+  if (o->name) {
+    g_free(scenario->name);
+    scenario->name = g_strdup(o->name);
+  }
+  print_ignored(words[0], ignored);
+  return put(o->out, scenario_text(scenario));
 }
 
 static int import_bench(const MsVerb *verb, const Options *o, const char *form, int argc, char **words) {
@@ -223,6 +244,7 @@ typedef struct {
 static const Kind kinds[] = {{"hf", import_model},
                              {"megatron", import_megatron},
                              {"modelzoo", import_modelzoo},
+                             {"peft", import_peft},
                              {"log", import_log},
                              {"kineto", import_kineto},
                              {"nccl-tests", NULL},
@@ -259,8 +281,8 @@ int ms_cli_import(int argc, char **argv) {
       {"name", 0, 0, G_OPTION_ARG_STRING, &o.name, "name of the scenario or model (default: of the file)", "NAME"},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "machine: a name in hardware/ or a path", "NAME"},
       {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
-      {"into", 0, 0, G_OPTION_ARG_FILENAME, &o.into, "a training log: the scenario that gets what was measured",
-       "FILE"},
+      {"into", 0, 0, G_OPTION_ARG_FILENAME, &o.into,
+       "a training log, adapters of PEFT: the scenario that gets what they say", "FILE"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "traces: one JSON object a line for each", NULL},
       {"tables", 0, 0, G_OPTION_ARG_FILENAME, &o.tables,
        "traces: write matrix products and collectives of known size there, as tables for moesim fit", "FOLDER"},

@@ -139,7 +139,7 @@ const MsVerb ms_verbs[] = {
      "  moesim serve --port 9000\n",
      ms_cli_serve},
     {"import",
-     "hf|megatron|modelzoo FILE [WORD…] | kineto TRACE… | "
+     "hf|megatron|modelzoo FILE [WORD…] | peft FILE | kineto TRACE… | "
      "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | "
      "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
@@ -154,6 +154,7 @@ const MsVerb ms_verbs[] = {
      "scenario again\n"
      "  moesim import slurm-topology /etc/slurm/topology.conf $SLURM_JOB_NODELIST --hardware h100-sxm     leaves, pods "
      "and where the job sits\n"
+     "  moesim import peft adapter_config.json --into my-run.json --out tuned.json     a run with adapters\n"
      "  moesim import log train.log --hardware h100-sxm --out my-run.json     step time, memory, and the scenario "
      "where "
      "the log prints its arguments\n"

@@ -1,6 +1,8 @@
 /* src/describe/enums.c - the words, in the order of the enums. */
 #include "describe/enums.h"
 
+#include "describe/lora.h"
+
 const char *const ms_precision_words[] = {
 #define MS_PRECISION(id, word, ...) word,
 #include "describe/precision.def"
@@ -31,6 +33,11 @@ const char *const ms_cuda_graph_words[] = {
 #define MS_CUDA_GRAPH(id, word, ...) word,
 #include "describe/cuda_graph.def"
 #undef MS_CUDA_GRAPH
+    NULL};
+const char *const ms_lora_target_words[] = {
+#define MS_LORA_TARGET(id, word, ...) word,
+#include "describe/lora_target.def"
+#undef MS_LORA_TARGET
     NULL};
 const char *const ms_fsdp_words[] = {"none", "optim", "optim-grads", "optim-grads-params", NULL};
 const char *const ms_optimizer_words[] = {"adam", "muon", NULL};
@@ -65,6 +72,7 @@ const char *const ms_rope_kind_words[] = {"none", "linear", "llama3", "yarn", NU
 #define MS_OFFLOAD_MODULE(id, word, doc, ...)   doc,
 #define MS_CUDA_GRAPH(id, word, doc, ...)       doc,
 #define MS_ATTN_BACKEND(id, word, doc, ...)     doc,
+#define MS_LORA_TARGET(id, word, doc, ...)      doc,
 static const struct {
   const char *const *words;
   const char *doc[16];
@@ -92,6 +100,10 @@ static const struct {
     {ms_attn_backend_words,
      {
 #include "describe/attention_backend.def"
+     }},
+    {ms_lora_target_words,
+     {
+#include "describe/lora_target.def"
      }},
 };
 

@@ -2,8 +2,8 @@
 #include "describe/recompute.h"
 
 const MsRecomputeModule ms_recompute_modules[] = {
-#define MS_RECOMPUTE_MODULE(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13) \
-  [MS_RM_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, .word = w},
+#define MS_RECOMPUTE_MODULE(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14) \
+  [MS_RM_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, .word = w},
 #include "describe/recompute_module.def"
 #undef MS_RECOMPUTE_MODULE
 };

@@ -16,6 +16,7 @@ typedef struct {
   MsDropout dropout;                                /* that it draws again, ... */
   guint32 dropout_graph;                            /* ... which Megatron-LM does not capture in these graphs */
   gboolean delayed_fp8, ep_overlap, shared_overlap; /* goes with it */
+  gboolean frozen_weights;                          /* is modelled beside adapters */
   gboolean expert_inputs;                           /* makes the experts' inputs again */
   gboolean by_default;                              /* what "selective" is where no module is named */
   gboolean launched;                                /* by the release of Megatron-Core (launch/) */

@@ -29,6 +29,7 @@ static const MsField training_fields[] = {
             "histogram {\"lengths\": [tokens, ...], \"weights\": [sequences, ...], \"seed\": n} of what is packed into "
             "a sequence; null = nothing, all are seq_length long"),
      .sub = &ms_lengths_table, .parse = ms_lengths_parse, .print = ms_lengths_print},
+    MS_OBJECT(S, lora, &ms_lora_table, MS_NULLABLE, "adapters in place of the weights; null = all weights are trained"),
     {0}};
 #undef S
 const MsFieldTable ms_training_table = {"scenario.training", "what is trained on how much", training_fields};
@@ -123,6 +124,8 @@ static const MsField options_fields[] = {
            "environment variable of the launch, predictions take no notice; 0 = unset"),
     MS_INT(S, cpu_offloading_num_layers, 0, 10000, "0", MS_OPEN, "layers whose activations go to the host"),
     SWITCH(offload_optimizer_states, "false", "master weights and moments live on the host between updates"),
+    SWITCH(disable_parameter_transpose_cache, "false",
+           "FP8 weights are turned for every backward pass instead of kept column by column as well"),
     SWITCH(fp4_param_gather, "false", "parameters gathered in FP4"),
     SWITCH(fp8_dot_product_attention, "false", "attention core in FP8"),
     SWITCH(fp8_output_proj, "false", "output projection in FP8"),

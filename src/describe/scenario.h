@@ -10,6 +10,7 @@
 #include "describe/hardware.h"
 #include "describe/laws.h"
 #include "describe/lengths.h"
+#include "describe/lora.h"
 #include "describe/model.h"
 #include "describe/precision.h"
 #include "describe/routing.h"
@@ -23,6 +24,7 @@ typedef struct {
   MsOptimizer optimizer;
   MsRouting routing;
   MsLengths sequence_lengths; /* of what is packed into one sequence of seq_length tokens */
+  MsLora lora;
 } MsTraining;
 
 static inline const MsPrecisionRow *ms_precision(const MsTraining *training) {
@@ -59,7 +61,7 @@ typedef struct {
   gboolean distributed_optimizer;
   MsFsdp fsdp;
   MsDtype main_grads_dtype, grad_reduce_dtype, exp_avg_dtype, exp_avg_sq_dtype, main_params_dtype;
-  gboolean fp8_param_gather, cross_entropy_fusion;
+  gboolean disable_parameter_transpose_cache, fp8_param_gather, cross_entropy_fusion;
   MsAttnBackend attention_backend;
   MsTransformerImpl transformer_impl;
   MsCeImpl cross_entropy_fusion_impl;

@@ -77,6 +77,9 @@ MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, c
 /* A Hugging Face config.json as a model; keys that are not used go to `ignored`, what the file says and a model cannot
  * say goes to `remarks` (both char *). (transfer full) */
 MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GPtrArray *remarks, GError **error);
+/* PEFT's adapter_config.json as training.lora of a run of `model`: into *lora; keys without a meaning for time and
+ * bytes are added to `ignored`. FALSE and *error for what is not modelled. */
+gboolean ms_import_peft(const MsJson *doc, const MsModel *model, MsLora *lora, GPtrArray *ignored, GError **error);
 
 /* The shipped model with the same keys (name, doc and source aside) as JSON: its name, {"base": NAME, ...} for up to
  * four differences, or else the whole model. The model is canonical. (transfer full) */

@@ -117,6 +117,8 @@ RULE(cpu_offload_layers,
      s->options.cpu_offloading_num_layers == 0 || s->options.cpu_offloading_num_layers < s->model->num_layers)
 RULE(defer_embedding,
      !s->options.defer_embedding_wgrad_compute || (s->layout.pp > 1 && s->options.gradient_accumulation_fusion))
+RULE(all_trained, !ms_lora_is_on(&s->training.lora))
+RULE(transpose_cache, !s->options.disable_parameter_transpose_cache)
 RULE(whole_nodes, s->gpus <= s->hardware->gpus_per_node || s->gpus % s->hardware->gpus_per_node == 0)
 
 static const ReleaseRule rules[] = {
@@ -187,6 +189,10 @@ static const ReleaseRule rules[] = {
      cpu_offload_layers},
     {"defer-embedding", "options.defer_embedding_wgrad_compute", "needs PP > 1 and gradient_accumulation_fusion",
      defer_embedding},
+    {"all-trained", "training.lora",
+     "adapters are no argument of pretrain_gpt.py (Megatron-Bridge has them, as peft of a recipe)", all_trained},
+    {"transpose-cache", "options.disable_parameter_transpose_cache", "is no argument of pretrain_gpt.py",
+     transpose_cache},
     {"whole-nodes", "gpus", "beyond one node must be a whole number of nodes of the machine", whole_nodes},
 };
 

@@ -167,3 +167,53 @@ RULE(recompute_excludes) {
          REFUSE("recompute of %s excludes recompute of %s", module->word,
                 ms_recompute_module_words[g_bit_nth_lsf(module->excludes & s->options.recompute.modules, -1)]);
 }
+
+/* --- adapters beside frozen weights ------------------------------------------------------------------------------ */
+
+RULE(lora_models) {
+  const MsModel *m = s->model;
+  if (!ms_lora_is_on(&s->training.lora)) return TRUE;
+  if (m->mtp_num_layers > 0) return REFUSE("adapters of MTP blocks are not modelled: set mtp_num_layers to 0");
+  if (m->front_end.parameters > 0 && !m->front_end.frozen)
+    return REFUSE("beside adapters a front end is frozen: say front_end.frozen");
+  gboolean plain = !ms_model_has_compressed_attention(m) && ms_model_streams(m) == 1;
+  for (int i = 0; plain && i < m->num_layers; i++)
+    plain = !(ms_model_mixers(m, i) & (MS_MIX_MAMBA | MS_MIX_DELTA)) && !ms_model_layer_is_sparse(m, i);
+  return plain || REFUSE("adapters are modelled beside dense attention, MLPs and experts, not in %s", m->name);
+}
+RULE(lora_targets) {
+  const MsLora *lora = &s->training.lora;
+  if (!ms_lora_is_on(lora)) return TRUE;
+  if (!lora->targets) return REFUSE("no layer gets an adapter: nothing is trained");
+  for (int i = 0; i < ms_n_lora_targets; i++)
+    if (lora->targets >> i & 1 && !ms_lora_target_exists(&ms_lora_targets[i], s->model))
+      return REFUSE("%s has no %s", s->model->name, ms_lora_targets[i].word);
+  return TRUE;
+}
+RULE(lora_rank_divides) {
+  const MsLora *lora = &s->training.lora;
+  return !ms_lora_is_on(lora) || lora->rank % s->layout.tp == 0 ||
+         REFUSE("TP %d does not divide the adapters' rank %d", s->layout.tp, lora->rank);
+}
+RULE(lora_experts_whole) {
+  const MsLora *lora = &s->training.lora;
+  if (!ms_lora_is_on(lora) || s->model->num_experts == 0 || s->layout.etp == 1) return TRUE;
+  for (int i = 0; i < ms_n_lora_targets; i++)
+    if (lora->targets >> i & 1 && ms_lora_targets[i].where >= MS_LORA_IN_MLP)
+      return REFUSE("%s beside experts needs ETP 1, not %d", ms_lora_targets[i].word, s->layout.etp);
+  return TRUE;
+}
+static gboolean not_with_adapters(const MsRecomputeModule *module, const MsScenario *s) {
+  (void)s;
+  return !module->frozen_weights;
+}
+RULE(lora_recompute) {
+  const MsRecomputeModule *module = ms_lora_is_on(&s->training.lora) ? ms_recomputed(s, not_with_adapters) : NULL;
+  return !module || REFUSE("recompute of %s with adapters is not modelled", module->word);
+}
+RULE(lora_overlap) {
+  if (!ms_lora_is_on(&s->training.lora)) return TRUE;
+  if (s->options.ep_overlap) return REFUSE("EP overlap with adapters is not modelled");
+  return !s->options.defer_embedding_wgrad_compute ||
+         REFUSE("the head is frozen: defer_embedding_wgrad_compute has no weight gradient to defer");
+}

@@ -14,6 +14,13 @@ RULE(fp8_params_need_fp8) {
   return !s->options.fp8_param_gather || bits(s) == 8 ||
          REFUSE("fp8_param_gather needs an FP8 recipe, not %s", ms_precision_words[s->training.precision]);
 }
+RULE(transpose_cache) {
+  if (!s->options.disable_parameter_transpose_cache) return TRUE;
+  if (ms_precision(&s->training)->operand != MS_ODT_FP8)
+    return REFUSE("disable_parameter_transpose_cache needs FP8 with a scale for each tensor, not %s",
+                  ms_precision_words[s->training.precision]);
+  return s->model->num_experts == 0 || REFUSE("disable_parameter_transpose_cache is not modelled for experts");
+}
 RULE(fp4_params_need_fp4) {
   return !s->options.fp4_param_gather || bits(s) == 4 ||
          REFUSE("fp4_param_gather needs nvfp4, not %s", ms_precision_words[s->training.precision]);

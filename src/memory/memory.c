@@ -132,13 +132,14 @@ static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
     const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
     for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
       const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
-      double params = piece->params_dense + piece->params_expert,
+      double trained = piece->params_dense + piece->params_expert,
+             params = trained + piece->params_frozen + piece->params_frozen_expert,
              low = piece->params_quantizable_dense + piece->params_quantizable_expert;
       if (!ms_work_is_unit(piece)) {
         ends += b.weight * params;
         continue;
       }
-      largest = MAX(largest, params), largest_B = MAX(largest_B, b.weight * (params - low) + b.low_weight * low);
+      largest = MAX(largest, trained), largest_B = MAX(largest_B, b.weight * (params - low) + b.low_weight * low);
     }
   }
   double gradients = 2 * ms_dtype_B(w->scenario->options.grad_reduce_dtype) * largest;
@@ -165,13 +166,14 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
   MsFsdp fsdp = s->options.fsdp;
   double shard = b.dense_shards, expert_shard = b.expert_shards, low_expert = p.quantizable_expert,
          low_dense = low - low_expert;
-  out->parameters_B = b.weight * (dense + expert - low) + b.low_weight * low;
+  /* frozen weights are stored like the others, and sharded with them */
+  double all_dense = dense + p.frozen, all_expert = expert + p.frozen_expert;
+  out->parameters_B = b.weight * (all_dense + all_expert - low) + b.low_weight * low;
   out->gradients_B = b.gradient * (dense + expert);
   if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / shard + expert / expert_shard);
   if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS)
-    out->parameters_B = b.weight * ((dense - low_dense) / shard + (expert - low_expert) / expert_shard) +
+    out->parameters_B = b.weight * ((all_dense - low_dense) / shard + (all_expert - low_expert) / expert_shard) +
                         b.low_weight * (low_dense / shard + low_expert / expert_shard);
-  out->parameters_B += b.weight * p.frozen;
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   if (s->training.optimizer == MS_OPT_MUON) { /* matrices have a momentum, no second moment */
     double matrix_dense, matrix_expert;

@@ -20,9 +20,9 @@ struct MsPieceMemo {
   int n;
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
-  MsPieceTime *time[2];                /* [n], for whole and for split backwards; NULL until asked for */
-  GArray *cost_number;                 /* CostNumber */
-  double *kept, *dense, *expert, *low; /* [n] bytes of a microbatch, parameters */
+  MsPieceTime *time[2];                         /* [n], for whole and for split backwards; NULL until asked for */
+  GArray *cost_number;                          /* CostNumber */
+  double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
 };
 
 typedef struct {
@@ -61,13 +61,14 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   gboolean same = like && ms_cost_same_kernels(like->cost, m->cost);
   m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
-  m->kept = g_new(double, 4 * m->n);
-  m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n;
+  m->kept = g_new(double, 5 * m->n);
+  m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n, m->frozen = m->low + m->n;
   for (int i = 0; i < m->n; i++) {
     const MsPiece *p = &m->work->pieces[i];
     m->kept[i] = p->kept_B;
     m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
     m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
+    m->frozen[i] = p->params_frozen + p->params_frozen_expert;
   }
   return m;
 }
@@ -415,7 +416,8 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
   MsStateBytes r = {.shared_B = b.optimizer, .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
   if (o->fsdp < MS_FSDP_OPTIM_GRADS) r.whole_B += b.gradient;
-  if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS) r.whole_B += b.weight, r.low_B = b.low_weight - b.weight;
+  if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS)
+    r.whole_B += b.weight, r.frozen_B = b.weight, r.low_B = b.low_weight - b.weight;
   return r;
 }
 
@@ -431,7 +433,8 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
     const gint64 *live = shape->live + k * n;
     double sum = 0;
     for (int i = 0; i < n; i++)
-      sum += count[i] * (dense_B * memo->dense[i] + expert_B * memo->expert[i] + bytes->low_B * memo->low[i]) +
+      sum += count[i] * (dense_B * memo->dense[i] + expert_B * memo->expert[i] + bytes->low_B * memo->low[i] +
+                         bytes->frozen_B * memo->frozen[i]) +
              (double)live[i] * memo->kept[i];
     most = MAX(most, sum);
   }

@@ -252,7 +252,8 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const
 gboolean ms_shape_same(const MsShape *a, const MsShape *b); /* their bounds are the same whatever the pieces are */
 
 typedef struct { /* bytes per parameter of a rank: of every copy, and of what its data-parallel replicas share */
-  double whole_B, low_B, shared_B; /* low: added for parameters that low precision stores */
+  double whole_B, frozen_B, low_B,
+      shared_B; /* frozen: of weights that are not trained; low: added for parameters that low precision stores */
   gboolean shards;
 } MsStateBytes;
 /* `scenario` agrees with the memo's in everything but keys of MS_ROLE_STATE and later. */

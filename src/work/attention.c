@@ -238,10 +238,13 @@ static MsLinear lin_qkv(const MsBuild *b, const Widths *w) {
   double gate = b->model->attention_output_gate ? w->q : 0;
   MsLinear l = ms_linear_of("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + w->k + w->v, b->h);
   l.fused_norm = TRUE;
+  l.part[0] = w->q + gate, l.part[1] = w->k, l.part[2] = w->v;
   return l;
 }
 static MsLinear lin_out(const MsBuild *b, const Widths *w) {
-  return ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv);
+  MsLinear l = ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv);
+  l.input_kept = !b->model->attention_output_gate && !fp8_core(b); /* the backward of attention reads it */
+  return l;
 }
 
 static double rope_B(const MsBuild *b, const Widths *w) {
@@ -339,7 +342,7 @@ static void mla_forward(MsBuild *b, const Widths *w) {
   ms_keep(b, "latents", 2 * b->rows_sp * (p.ql + p.kl + (again ? p.dr : 0)));
   if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
   mla_up(b, w, &p);
-  if (!again) ms_keep(b, "normed latents", ms_input_B(b, b->rows_sp * ((p.normed_q ? p.q_in : 0) + p.kl), TRUE));
+  if (!again) ms_keep_input(b, "normed latents", ms_input_B(b, b->rows_sp * ((p.normed_q ? p.q_in : 0) + p.kl), TRUE));
 }
 
 static void mla_backward(MsBuild *b, const Widths *w) {
@@ -420,7 +423,7 @@ void ms_attention_forward(MsBuild *b, int layer) {
   ms_residual_in(b, MS_HALF_ATTENTION);
   ms_norm_forward(b, "input norm", b->rows_sp, b->h);
   if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", 2 * b->rows_sp * b->h);
-  ms_keep(b, "normed input", normed_input_B(b));
+  ms_keep_input(b, "normed input", normed_input_B(b));
   if (ms_model_has_mla(b->model)) mla_forward(b, &w);
   else gqa_forward(b, &w);
   core_forward(b, &w, layer);
@@ -429,7 +432,7 @@ void ms_attention_forward(MsBuild *b, int layer) {
   ms_linear_forward(b, &out);
   /* every recipe but delayed scaling keeps the BF16 tensor that attention keeps anyway */
   if (b->quantized && ms_precision(b->training)->delayed)
-    ms_keep(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
+    ms_keep_input(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
   ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
 }

@@ -170,6 +170,10 @@ void ms_free_kept(MsBuild *b, const char *name) {
   kept->freed_at = b->list->n - 1;
 }
 
+void ms_keep_input(MsBuild *b, const char *name, double bytes_B) {
+  if (!ms_frozen(b)) ms_keep(b, name, bytes_B);
+}
+
 double ms_input_B(const MsBuild *b, double elements, gboolean low) {
   return elements * (low && b->quantized ? b->quant_B : b->act_B);
 }
@@ -184,6 +188,9 @@ static void amax_row(MsBuild *b, double rows, double width) {
   amax->m = rows, amax->n = width;
 }
 
+/* Products with frozen weights read activations and gradients row by row only. */
+static int operand_copies(const MsBuild *b) { return ms_frozen(b) ? 1 : ms_low_copies(b->scenario); }
+
 /* copies: row-wise and column-wise, in one kernel (docs/theory/precision.md 2). */
 static void cast_row(MsBuild *b, const char *name, double rows, double width, int copies) {
   MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, 2 * rows * width, copies * b->quant_B * rows * width, 1);
@@ -194,7 +201,7 @@ static void cast_row(MsBuild *b, const char *name, double rows, double width, in
 void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
   if (!b->quantized || rows * width <= 0) return;
   if (needs_amax(b)) amax_row(b, rows, width);
-  cast_row(b, name, rows, width, ms_low_copies(b->scenario));
+  cast_row(b, name, rows, width, operand_copies(b));
 }
 
 /* --- linear layers --- */
@@ -254,13 +261,12 @@ static void quantize_shard(MsBuild *b, const char *name, double rows, double wid
     MsOp *agree = ms_row_comm(b, MS_OP_ALL_REDUCE, "amax reduce", MS_STREAM_TP, MS_GROUP_TP, 4);
     if (agree) agree->dtype = MS_ODT_FP32;
   }
-  cast_row(b, name, rows, width, b->odt == MS_ODT_FP8 ? 1 : 2);
+  cast_row(b, name, rows, width, b->odt == MS_ODT_FP8 || ms_frozen(b) ? 1 : 2);
 }
 
 /* What was gathered row by row, turned for the weight gradient where a GEMM cannot read it as it lies. */
 static void turn_gathered(MsBuild *b, const MsLinear *l, const char *name, double rows, double width) {
-  if (!l->low || !b->quantized || b->odt != MS_ODT_FP8 || ms_low_copies(b->scenario) == 1 || !gathered_shards(b))
-    return;
+  if (!l->low || !b->quantized || b->odt != MS_ODT_FP8 || operand_copies(b) == 1 || !gathered_shards(b)) return;
   MsPass pass = b->pass;
   b->pass = MS_PASS_WGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * width, b->quant_B * rows * width, 1);
@@ -296,13 +302,13 @@ static void quantize_input(MsBuild *b, const MsLinear *l) {
   if (l->kind == MS_LINEAR_COLUMN && gathered_shards(b)) {
     quantize_shard(b, "quantize input", l->m / b->t, l->k, by_norm);
   } else if (by_norm && b->quantized) {
-    cast_row(b, "quantize input", l->m, l->k, ms_low_copies(b->scenario));
+    cast_row(b, "quantize input", l->m, l->k, operand_copies(b));
   } else {
     ms_row_quantize(b, "quantize input", l->m, l->k);
   }
 }
 
-void ms_linear_forward(MsBuild *b, const MsLinear *l) {
+static void layer_forward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
   if (l->low && !l->input_quantized_by_producer) quantize_input(b, l);
   if (pipelined(b, l) && column) {
@@ -321,14 +327,22 @@ void ms_linear_forward(MsBuild *b, const MsLinear *l) {
                 2 * l->m * l->n);
 }
 
+void ms_linear_forward(MsBuild *b, const MsLinear *l) {
+  layer_forward(b, l);
+  ms_lora_forward(b, l);
+}
+
 void ms_row_accumulate(MsBuild *b, double weights, int kernels) {
   double g_B = ms_dtype_B(b->options->main_grads_dtype);
   if (!b->options->gradient_accumulation_fusion)
     ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
 }
 
+static gboolean trains(const MsBuild *b, const MsLinear *l) { return l->adapter || !ms_frozen(b); }
+
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
   MsPass pass = b->pass;
+  if (!trains(b, l)) return;
   b->pass = MS_PASS_WGRAD;
   MsOp *op = gemm(b, l, l->n, l->k, l->m);
   if (l->fused_accumulate && b->options->gradient_accumulation_fusion) {
@@ -341,12 +355,22 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
   b->pass = pass;
 }
 
+/* Weights that are kept row by row only, turned for the input gradient. */
+static void turn_weight(MsBuild *b, const MsLinear *l) {
+  if (!l->low || !b->quantized || ms_weight_copies(b->scenario) == ms_low_copies(b->scenario)) return;
+  double weight_B = b->quant_B * l->n * l->k;
+  MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, "transpose weight", weight_B, weight_B, 1);
+  op->m = l->n, op->n = l->k, op->transient_B = weight_B;
+}
+
 /* Issue order inside one linear (docs/theory/operators.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad;
  * the gather overlaps dgrad and the scatter overlaps wgrad. Without sequence parallelism dX of a column layer is
  * all-reduced beside wgrad. */
 void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
   b->pass = MS_PASS_DGRAD;
+  ms_lora_backward(b, l);
+  turn_weight(b, l);
   if (l->low && row && gathered_shards(b)) quantize_shard(b, "quantize gradient", l->m / b->t, l->n, FALSE);
   else if (l->low) ms_row_quantize(b, "quantize gradient", l->m, l->n);
   if (row && pipelined(b, l)) {
@@ -360,7 +384,7 @@ void ms_linear_backward(MsBuild *b, const MsLinear *l) {
   if (row && b->sp)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_grad_B(b, l) * l->m * l->n);
   int gathered = -1, reduced = -1;
-  if (column && b->sp) {
+  if (column && b->sp && trains(b, l)) {
     MsOp *op =
         ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
     if (op) op->pass = MS_PASS_WGRAD, gathered = ms_row_index(b, op); /* the input, for the weight gradient only */
@@ -406,6 +430,7 @@ void ms_block_linear_backward(MsBuild *b, const MsBlockLinear *l) {
   b->pass = MS_PASS_DGRAD;
   block_gemm(b, l, l->m, l->k, l->n);
   int chain = b->tip;
+  if (ms_frozen(b)) return;
   b->pass = MS_PASS_WGRAD;
   MsOp *op = block_gemm(b, l, l->n, l->k, l->m);
   double weights = l->n * l->k * l->groups,

@@ -79,6 +79,9 @@ typedef struct {
                           needs (TransformerEngine from v2.8) */
   gboolean fused_accumulate; /* weight gradient goes straight into main_grad */
   gboolean model_flop;
+  double part[3];      /* outputs of a fused layer apart, on this rank: q, k, v; gate, up */
+  gboolean input_kept; /* somebody keeps the BF16 input anyway */
+  gboolean adapter;    /* half of a low-rank adapter: trained where the layers are frozen */
 } MsLinear;
 /* A layer's linear: low precision where the piece has it, fused gradient accumulation, counted as model FLOP. */
 MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, double k);
@@ -96,6 +99,17 @@ void ms_block_linear_forward(MsBuild *b, const MsBlockLinear *l);
 void ms_block_linear_backward(MsBuild *b, const MsBlockLinear *l);
 /* Weight gradient only: the input of the linear is detached from what made it. */
 void ms_linear_backward_weight(MsBuild *b, const MsLinear *linear);
+
+/* Low-rank adapters (lora.c). The weights of the piece are frozen: no gradient, hence no input kept for one. */
+static inline gboolean ms_frozen(const MsBuild *b) { return ms_lora_is_on(&b->training->lora); }
+/* Adapters beside a linear layer that was laid down, and their backward in front of its own. */
+void ms_lora_forward(MsBuild *b, const MsLinear *linear);
+void ms_lora_backward(MsBuild *b, const MsLinear *linear);
+/* The same beside a grouped product: one adapter for all experts of the rank (Megatron-Bridge). n: outputs per rank. */
+void ms_lora_experts_forward(MsBuild *b, const char *row, double rows, double n, double k);
+void ms_lora_experts_backward(MsBuild *b, const char *row, double rows, double n, double k);
+/* What is kept for a weight gradient alone. */
+void ms_keep_input(MsBuild *b, const char *name, double bytes_B);
 
 /* Bytes kept for the input of a linear over `elements`: quantised when `low` and this piece is. */
 double ms_input_B(const MsBuild *b, double elements, gboolean low);

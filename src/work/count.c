@@ -227,7 +227,16 @@ MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
   return f;
 }
 
-MsModelFlop ms_training_flop_per_token(const MsModel *m, const MsTraining *t) {
+/* Weights without a gradient save one of the three products of a linear layer. Adapters are not counted. */
+static MsModelFlop flop_without_weight_gradients(MsModelFlop f) {
+  enum { PRODUCTS = 3 };
+  f.attention_linear -= f.attention_linear / PRODUCTS, f.mlp -= f.mlp / PRODUCTS;
+  f.logits -= f.logits / PRODUCTS, f.mtp -= f.mtp / PRODUCTS;
+  f.total = f.attention_linear + f.attention_core + f.mlp + f.mtp + f.logits;
+  return f;
+}
+
+static MsModelFlop flop_of_all_trained(const MsModel *m, const MsTraining *t) {
   const MsLengths *l = &t->sequence_lengths;
   MsModelFlop sum = {0};
   double tokens = 0;
@@ -241,4 +250,9 @@ MsModelFlop ms_training_flop_per_token(const MsModel *m, const MsTraining *t) {
   }
   return (MsModelFlop){sum.attention_linear / tokens, sum.attention_core / tokens, sum.mlp / tokens, sum.mtp / tokens,
                        sum.logits / tokens,           sum.total / tokens};
+}
+
+MsModelFlop ms_training_flop_per_token(const MsModel *m, const MsTraining *t) {
+  MsModelFlop f = flop_of_all_trained(m, t);
+  return ms_lora_is_on(&t->lora) ? flop_without_weight_gradients(f) : f;
 }

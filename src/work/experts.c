@@ -94,6 +94,17 @@ static void copy_padded(MsBuild *b, const char *name) {
   op->m = b->rows_expert, op->n = b->eh;
 }
 
+/* Of an m x n weight of each expert, over `rows` rows in all; the chain does not wait for it. */
+static void weight_gradient(MsBuild *b, const char *name, const char *turn, double m, double n, double rows) {
+  int chain = b->tip;
+  if (ms_frozen(b)) return;
+  b->pass = MS_PASS_WGRAD;
+  if (ms_low_dispatch(b)) turn_columns(b, turn, rows);
+  grouped(b, name, m, n, rows);
+  ms_row_accumulate(b, b->local_experts * m * n, (int)MIN(b->local_experts, 200));
+  b->tip = chain;
+}
+
 void ms_experts_forward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
@@ -101,9 +112,10 @@ void ms_experts_forward(MsBuild *b) {
   copy_padded(b, "pad expert rows");
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert input", rows, b->eh);
   grouped(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
+  ms_lora_experts_forward(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
   expert_bias(b, rows, ms_fc1_width(b, fm), FALSE);
   if (!ms_recomputes(b->options, MS_RM_MOE)) {
-    ms_keep(b, "expert input", ms_input_B(b, kept * b->eh, TRUE));
+    ms_keep_input(b, "expert input", ms_input_B(b, kept * b->eh, TRUE));
     ms_keep(b, "expert fc1 out", ms_activation_input_B(b, kept * ms_fc1_width(b, fm)));
     ms_keep(b, "permuted probs", 4 * kept);
   }
@@ -115,10 +127,11 @@ void ms_experts_forward(MsBuild *b) {
     quantize_experts(b, "quantize expert activation", rows, fm);
   }
   grouped(b, "expert fc2", rows, b->eh, fm);
+  ms_lora_experts_forward(b, "expert fc2", rows, b->eh, fm);
   expert_bias(b, rows, b->eh, TRUE);
   copy_padded(b, "unpad expert rows");
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
-  ms_keep(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
+  ms_keep_input(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
   /* what multiplies after its kernel keeps both factors */
   if (!ms_weighted_in_kernel(b->model, b->options)) ms_keep(b, "expert activation, unweighted", 2 * kept * fm);
 }
@@ -136,14 +149,10 @@ void ms_experts_backward(MsBuild *b) {
   copy_padded(b, "pad expert rows");
   expert_bias(b, rows, b->eh, TRUE);
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
+  ms_lora_experts_backward(b, "expert fc2", rows, b->eh, fm);
   grouped(b, "expert fc2", rows, fm, b->eh);
-  int chain = b->tip;
-  b->pass = MS_PASS_WGRAD;
-  if (ms_low_dispatch(b)) turn_columns(b, "turn expert gradient", rows);
-  grouped(b, "expert fc2", b->eh, fm, rows);
-  ms_row_accumulate(b, b->local_experts * b->eh * fm, (int)MIN(b->local_experts, 200));
+  weight_gradient(b, "expert fc2", "turn expert gradient", b->eh, fm, rows);
   ms_free_kept(b, "expert activation out");
-  b->tip = chain;
   b->pass = MS_PASS_DGRAD;
   if (!fused_mlp(b)) ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   ms_free_kept(b, "expert activation, unweighted"); /* the gradient of the router weights reads it */
@@ -151,14 +160,10 @@ void ms_experts_backward(MsBuild *b) {
   ms_free_kept(b, "permuted probs");
   expert_bias(b, rows, ms_fc1_width(b, fm), FALSE);
   if (!fused_mlp(b)) quantize_experts(b, "quantize expert gradient", rows, ms_fc1_width(b, fm));
+  ms_lora_experts_backward(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
   grouped(b, "expert fc1", rows, b->eh, ms_fc1_width(b, fm));
-  chain = b->tip;
-  b->pass = MS_PASS_WGRAD;
-  if (ms_low_dispatch(b)) turn_columns(b, "turn expert input", rows);
-  grouped(b, "expert fc1", ms_fc1_width(b, fm), b->eh, rows);
-  ms_row_accumulate(b, b->local_experts * ms_fc1_width(b, fm) * b->eh, (int)MIN(b->local_experts, 200));
+  weight_gradient(b, "expert fc1", "turn expert input", ms_fc1_width(b, fm), b->eh, rows);
   ms_free_kept(b, "expert input");
-  b->tip = chain;
   b->pass = MS_PASS_DGRAD;
   copy_padded(b, "unpad expert rows");
 }

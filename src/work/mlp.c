@@ -49,9 +49,15 @@ void ms_restore_activation_input(MsBuild *b, double rows, double width) {
   if (op) op->transient_B = op->write_B;
 }
 
+MsLinear ms_linear_fc1(const MsBuild *b, const char *name, double f) {
+  MsLinear l = ms_linear_of(name, MS_LINEAR_COLUMN, b->rows, ms_fc1_width(b, f) / b->t, b->h);
+  if (b->model->gated) l.part[0] = l.part[1] = f / b->t;
+  return l;
+}
+
 /* A two-layer MLP of width f over `rows` gathered rows: dense layers and shared experts. */
 void ms_mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f) {
-  MsLinear up = ms_linear_of(fc1, MS_LINEAR_COLUMN, b->rows, ms_fc1_width(b, f) / b->t, b->h);
+  MsLinear up = ms_linear_fc1(b, fc1, f);
   MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
   up.fused_norm = b->module == MS_MODULE_MLP; /* a shared expert gets what the layer's norm made for the router */
   ms_linear_forward(b, &up);
@@ -61,7 +67,7 @@ void ms_mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f)
 }
 
 void ms_mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f) {
-  MsLinear up = ms_linear_of(fc1, MS_LINEAR_COLUMN, b->rows, ms_fc1_width(b, f) / b->t, b->h);
+  MsLinear up = ms_linear_fc1(b, fc1, f);
   MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
   b->pass = MS_PASS_DGRAD;
   ms_linear_backward(b, &down);
@@ -81,12 +87,12 @@ void ms_dense_mlp_forward(MsBuild *b) {
   ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
-  if (!again && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", ms_input_B(b, x, TRUE));
+  if (!again && !ms_inputs_recomputed(b)) ms_keep_input(b, "normed mlp input", ms_input_B(b, x, TRUE));
   b->node = MS_NODE_EXPERTS;
   ms_mlp_core_forward(b, "fc1", "fc2", f);
   if (!again) {
     ms_keep(b, "fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, f) / b->t));
-    ms_keep(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
+    ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
   }
   ms_residual_out(b, MS_HALF_MLP, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);

@@ -54,7 +54,7 @@ void ms_moe_forward(MsBuild *b) {
   ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
-  if (!ms_mlp_norm_recomputed(b) && !ms_inputs_recomputed(b)) ms_keep(b, "normed mlp input", 2 * x);
+  if (!ms_mlp_norm_recomputed(b) && !ms_inputs_recomputed(b)) ms_keep_input(b, "normed mlp input", 2 * x);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;
     if (!ms_shared_beside(b)) {
@@ -81,7 +81,7 @@ void ms_moe_forward(MsBuild *b) {
   if (b->model->moe_latent_size > 0) {
     b->module = MS_MODULE_MOE;
     latent_forward(b, FALSE);
-    ms_keep(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
+    ms_keep_input(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
   }
   ms_join_shared(b);
   ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 3 : 2, fs > 0 ? 2 : 1);

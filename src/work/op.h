@@ -149,8 +149,10 @@ typedef struct MsPiece {
   double params_dense; /* all but routed experts */
   double params_expert;
   double params_quantizable_dense, params_quantizable_expert; /* of those, GEMM weights that low precision stores */
-  double params_frozen;        /* weights without gradients and optimizer states, beside the others */
-  double params_tp_replicated; /* identical on all TP ranks: their gradients are summed over TP at the end */
+  double params_frozen, params_frozen_expert; /* weights without gradients and optimizer states, beside the others; of
+                                                 the first none, of the second all are of routed experts */
+  double adapters_dense, adapters_expert; /* while a piece is laid down: what of it is trained with frozen weights */
+  double params_tp_replicated;            /* identical on all TP ranks: their gradients are summed over TP at the end */
   double params_model_dense, params_model_expert; /* before sharding, whole piece */
   double
       model_flop; /* forward, per microbatch and whole model replica, by the published convention (x3 for the step) */

@@ -133,9 +133,17 @@ static double list_peak_B(const MsOpList *list) {
   return peak;
 }
 
+/* With adapters they alone are trained. */
+static void freeze(MsPiece *piece) {
+  piece->params_frozen += piece->params_dense, piece->params_frozen_expert += piece->params_expert;
+  piece->params_dense = piece->adapters_dense, piece->params_expert = piece->adapters_expert;
+  piece->params_tp_replicated = 0;
+}
+
 /* Totals and transients; MS_BUG when keeps and frees do not match. */
 static void seal(MsBuild *b, MsPiece *piece) {
   b->list->tip = b->tip;
+  if (ms_frozen(b)) freeze(piece);
   ms_make_deterministic(b, &piece->forward);
   ms_make_deterministic(b, &piece->backward);
   double kept = 0, freed = 0;
@@ -321,6 +329,7 @@ static void front_end_backward(MsBuild *b) {
 /* Gradient of the table, from the rows of all TP ranks. */
 static void embedding_backward(MsBuild *b, const char *name) {
   double width = b->rows * b->h, table = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t * b->h;
+  if (ms_frozen(b)) return;
   b->pass = MS_PASS_DGRAD;
   if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
   b->pass = MS_PASS_WGRAD;
@@ -431,7 +440,7 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
       ms_keep(b, head_name("final norm in", i), 2 * x);
     }
     ms_linear_forward(b, &head);
-    ms_keep(b, head_name("final norm out", i), 2 * x);
+    ms_keep_input(b, head_name("final norm out", i), 2 * x);
     loss_rows(b, logits, FALSE);
     ms_keep(b, head_name("logits", i), (te_loss(b) ? 2 : 4) * logits);
   }

@@ -9,14 +9,14 @@ gboolean ms_shared_beside(const MsBuild *b) {
 void ms_keep_shared(MsBuild *b, double fs) {
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_SHARED_EXPERTS)) return;
   ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
-  ms_keep(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
+  ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
 }
 
 /* `from`: the row that its input comes from. */
 void ms_shared_half(MsBuild *b, gboolean first, int from) {
   double fs = b->model->moe_shared_expert_intermediate_size;
   if (!ms_shared_beside(b)) return;
-  MsLinear up = ms_linear_of("shared fc1", MS_LINEAR_COLUMN, b->rows, ms_fc1_width(b, fs) / b->t, b->h);
+  MsLinear up = ms_linear_fc1(b, "shared fc1", fs);
   MsLinear down = ms_linear_of("shared fc2", MS_LINEAR_ROW, b->rows, b->h, fs / b->t);
   MsPass pass = b->pass;
   MsModule module = b->module;

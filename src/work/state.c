@@ -11,8 +11,12 @@ int ms_low_copies(const MsScenario *s) {
   return ms_precision(&s->training)->operand == MS_ODT_FP8 && s->hardware && s->hardware->fp8_any_layout ? 1 : 2;
 }
 
+int ms_weight_copies(const MsScenario *s) {
+  return s->options.disable_parameter_transpose_cache ? 1 : ms_low_copies(s);
+}
+
 double ms_low_weight_B(const MsScenario *s) {
-  double copies_B = ms_low_copies(s) * ms_precision(&s->training)->copy_B;
+  double copies_B = ms_weight_copies(s) * ms_precision(&s->training)->copy_B;
   return gathers_low(s) ? copies_B : 2 + copies_B;
 }
 

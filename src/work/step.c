@@ -99,7 +99,7 @@ static double states_B(const Step *s, const MsStageParams *p);
 /* Low-precision copies of weights, made on the first microbatch; of weights that are gathered in low precision only the
  * one that products read column by column, where they need one (TransformerEngine, post_all_gather_processing). */
 static void low_copies_row(Step *s, double weights) {
-  int copies = ms_low_copies(s->work->scenario);
+  int copies = ms_weight_copies(s->work->scenario);
   if (!s->b.quantized || weights <= 0) return;
   if (!s->o->fp8_param_gather) {
     double written_B = copies * s->b.quant_B * weights;
@@ -376,11 +376,11 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
     for (int i = MAX(0, rows - 2); i < rows; i++)
       if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
   }
-  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP,
-                   4 * (s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage))),
-       4);
+  gboolean frozen = ms_frozen(&s->b);
+  double norms = frozen ? 0 : s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage);
+  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * norms), 4);
   WordEmbedding word = word_embedding(s->work, stage);
-  if ((word.embedding || word.user) && embedding_copied(s->work))
+  if (!frozen && (word.embedding || word.user) && embedding_copied(s->work))
     wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
                      s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size),
          s->grad_B);
@@ -526,7 +526,8 @@ void ms_work_unit_ops(const MsWork *work, int index, MsUnitOps *out) {
   const MsPiece *piece = &work->pieces[index];
   list_to(&s, &out->gather);
   s.b.pass = MS_PASS_FORWARD;
-  if (s.shards_params) gather_rows(&s, piece->params_dense, piece->params_expert);
+  if (s.shards_params)
+    gather_rows(&s, piece->params_dense + piece->params_frozen, piece->params_expert + piece->params_frozen_expert);
   list_to(&s, &out->cast);
   double weights = piece->params_quantizable_dense + piece->params_quantizable_expert;
   if (s.shards_params) low_copies_row(&s, weights);

@@ -217,6 +217,7 @@ MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
       p.quantizable_expert += piece->params_quantizable_expert;
       p.tp_replicated += piece->params_tp_replicated;
       p.frozen += piece->params_frozen;
+      p.frozen_expert += piece->params_frozen_expert;
     }
     table |= ms_work_has_table(work, chunk);
     copy |= chunk->num_mtp > 0;

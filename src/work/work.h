@@ -59,7 +59,8 @@ MsOp ms_work_p2p_gather(const MsWork *work);
 
 /* Totals of one pipeline stage (all its chunks). */
 typedef struct {
-  double params_dense, params_expert, quantizable_dense, quantizable_expert, tp_replicated, frozen, embedding_copy;
+  double params_dense, params_expert, quantizable_dense, quantizable_expert, tp_replicated, frozen, frozen_expert,
+      embedding_copy;
 } MsStageParams;
 MsStageParams ms_work_stage_params(const MsWork *work, int stage);
 /* The chunk has the table of word embeddings: of its own as the first, or as a head that is tied to it. An MTP block
@@ -118,6 +119,8 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
 /* Copies of a low-precision tensor: row by row and column by column, one where a scale of the whole tensor serves both
  * and products take either operand as it lies (TransformerEngine, is_non_tn_fp8_gemm_supported; `fp8_any_layout`). */
 int ms_low_copies(const MsScenario *scenario);
+/* Of those the ones of a weight that stay. */
+int ms_weight_copies(const MsScenario *scenario);
 /* Bytes of a weight that products read in low precision: the parameter and its copies. */
 double ms_low_weight_B(const MsScenario *scenario);
 /* Bytes of master weight and moments per element of the shard, less the share that the host updates. With

@@ -136,7 +136,9 @@ static void draw_field(GRand *rand, const MsField *field, void *object) {
 
 static void draw_options(GRand *rand, MsScenario *s) {
   MsOptions *o = &s->options;
-  for (const MsField *field = ms_options_table.fields; field->key; field++) draw_field(rand, field, o);
+  for (const MsField *field = ms_options_table.fields; field->key; field++)
+    if (field->offset != offsetof(MsOptions, disable_parameter_transpose_cache)) /* few precisions have it */
+      draw_field(rand, field, o);
   for (const MsField *field = ms_recompute_table.fields; field->key; field++) draw_field(rand, field, &o->recompute);
   o->recompute.num_layers = MAX(o->recompute.num_layers, 1);
   o->num_distributed_optimizer_instances = MAX(o->num_distributed_optimizer_instances, 1);

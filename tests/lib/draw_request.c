@@ -136,6 +136,7 @@ static void all_values(JsonArray *to, const MsField *field) {
 }
 
 static gboolean can_be_drawn(const MsField *field) {
+  if (strcmp(field->key, "disable_parameter_transpose_cache") == 0) return FALSE; /* few precisions have it */
   gboolean known = field->type == MS_T_BOOL || field->type == MS_T_ENUM || field->type == MS_T_WORDS ||
                    field->type == MS_T_INT || field->type == MS_T_F64 || strcmp(field->key, "recompute") == 0;
   return known && field->flags & MS_OPEN;

@@ -123,6 +123,10 @@ const MsSmallRequest ms_small_requests[] = {
      "\"tp\": [4, 8], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"account_for_embedding_in_pipeline_split\": "
      "[true, false], \"account_for_loss_in_pipeline_split\": [true, false]",
      ""},
+    {"llama with adapters", "{\"base\": \"llama3-70b\", \"num_layers\": 16}", "h100-sxm", 16, 8192, 32,
+     "\"micro_batch_size\": [1, 2], \"precision\": \"fp8-delayed\", \"lora\": {\"rank\": 8, \"dropout\": 0.1}",
+     "\"tp\": [1, 2, 4, 8], \"cp\": [1, 2], \"vpp\": [1, 2]",
+     "\"fp8_param_gather\": [true, false], \"recompute\": [{\"granularity\": \"none\"}, {\"granularity\": \"full\"}],"},
 };
 
 const guint ms_n_small_requests = G_N_ELEMENTS(ms_small_requests);

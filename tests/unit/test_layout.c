@@ -552,6 +552,20 @@ BREAKS(order) { LAYOUT.order = MS_ORDER_PP_DP; }
 BREAKS(fabric) { c->hardware.fabric = (MsFabric){.kind = MS_FABRIC_FAT_TREE, .nodes = 1}; }
 BREAKS(instances) { OPTIONS.num_distributed_optimizer_instances = 3; }
 BREAKS(heads) { c->model.num_attention_heads = 63; }
+#define ADAPTERS(r, t) \
+  (MsLora) { .rank = (r), .targets = (t) }
+BREAKS(lora_mtp) { TRAINING.lora = ADAPTERS(8, 1), c->model.mtp_num_layers = 1; }
+BREAKS(lora_nothing) { TRAINING.lora = ADAPTERS(8, 0), c->model.mtp_num_layers = 0; }
+BREAKS(lora_rank) { TRAINING.lora = ADAPTERS(3, 1), c->model.mtp_num_layers = 0; }
+BREAKS(lora_experts) { TRAINING.lora = ADAPTERS(8, 1 << 8), c->model.mtp_num_layers = 0, LAYOUT.etp = 2; }
+BREAKS(lora_mlp_again) {
+  TRAINING.lora = ADAPTERS(8, 1), c->model.mtp_num_layers = 0;
+  OPTIONS.recompute = (MsRecomputeSpec){MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, 0, 1};
+}
+BREAKS(lora_deferred) {
+  TRAINING.lora = ADAPTERS(8, 1), c->model.mtp_num_layers = 0, OPTIONS.defer_embedding_wgrad_compute = TRUE;
+}
+BREAKS(transpose_cache) { OPTIONS.disable_parameter_transpose_cache = TRUE; }
 BREAKS(kv_groups) { c->model.num_query_groups = 3; }
 BREAKS(experts) { c->model.num_experts = 100; }
 BREAKS(moe_sp) { OPTIONS.sequence_parallel = FALSE; }
@@ -859,6 +873,13 @@ static const struct {
     {"recompute-needs", break_mhc_plain},
     {"recompute-excludes", break_mhc_mlp},
     {"recompute-needs", break_norm_out},
+    {"lora-models", break_lora_mtp},
+    {"lora-targets", break_lora_nothing},
+    {"lora-rank-divides", break_lora_rank},
+    {"lora-experts-whole", break_lora_experts},
+    {"lora-recompute", break_lora_mlp_again},
+    {"lora-overlap", break_lora_deferred},
+    {"transpose-cache", break_transpose_cache},
 };
 
 /* The good scenario: 64 GPUs, TP 2 x CP 2 x PP 2 x DP 8; EP 8 x EDP 4. */

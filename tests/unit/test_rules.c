@@ -50,6 +50,7 @@ static void season(GRand *rand, MsScenario *s) {
   MsOptions *o = &s->options;
   MsLayoutSpec *l = &s->layout;
   if (chance(rand, 20)) s->training.sequence_lengths = (MsLengths){.n = 1, .length = {ANY(512, 8192, 1 << 20)}};
+  if (chance(rand, 15)) s->training.lora = (MsLora){.rank = ANY(1, 8, 16), .targets = (guint32)ANY(1, 16, 17, 48, 304)};
   if (chance(rand, 30)) o->hybrid_context_parallel = TRUE, o->max_seqlen_per_dp_cp_rank = ANY(0, 0, 256, 65536);
   if (chance(rand, 30)) o->deterministic_mode = TRUE;
   if (chance(rand, 20)) s->hardware->host_link_Bps = NAN;
@@ -72,11 +73,12 @@ typedef struct {
 } Object;
 static const Object objects[] = {{"layout.", &ms_layout_table},
                                  {"training.", &ms_training_table},
+                                 {"training.lora.", &ms_lora_table},
                                  {"options.", &ms_options_table},
                                  {"options.recompute.", &ms_recompute_table}};
 
 static void *object_of(MsScenario *s, int object) {
-  void *const at[] = {&s->layout, &s->training, &s->options, &s->options.recompute};
+  void *const at[] = {&s->layout, &s->training, &s->training.lora, &s->options, &s->options.recompute};
   return at[object];
 }
 

@@ -1,0 +1,40 @@
+/* src/describe/lora.c - low-rank adapters: their table, and which layers of a model they may stand beside. */
+#include "describe/lora.h"
+
+#include "describe/rows.h"
+
+const MsLoraTarget ms_lora_targets[] = {
+#define MS_LORA_TARGET(id, word, doc, where, part, peft, ...) {word, doc, where, part, peft, {__VA_ARGS__}},
+#include "describe/lora_target.def"
+#undef MS_LORA_TARGET
+};
+const int ms_n_lora_targets = G_N_ELEMENTS(ms_lora_targets);
+
+#define S MsLora
+static const MsField lora_fields[] = {
+    MS_INT(S, rank, 0, 65536, "0", 0, "rank of the adapters; all other weights are frozen; 0 = no adapters"),
+    MS_F64(S, alpha, "", 0, 1e6, "32", 0, "scale times rank, for the launch: predictions take no notice"),
+    MS_F64(S, dropout, "", 0, 1, "0", 0, "dropout in front of the adapters"),
+    MS_WORDS(S, targets, ms_lora_target_words, "[\"linear_qkv\", \"linear_proj\", \"linear_fc1\", \"linear_fc2\"]", 0,
+             "linear layers with an adapter"),
+    MS_BOOL(S, a2a, "false", 0,
+            "with sequence parallelism the outputs of adapters behind row-parallel layers change shards by an "
+            "all-to-all in place of a gather (a2a_experimental)"),
+    {0}};
+#undef S
+const MsFieldTable ms_lora_table = {"scenario.training.lora", "low-rank adapters, all other weights frozen",
+                                    lora_fields};
+
+gboolean ms_lora_target_exists(const MsLoraTarget *target, const MsModel *m) {
+  gboolean mla = ms_model_has_mla(m), low_rank_q = mla && m->multi_latent_attention.q_lora_rank > 0;
+  switch (target->where) {
+  case MS_LORA_IN_ATTENTION: return TRUE;
+  case MS_LORA_IN_GQA: return !mla;
+  case MS_LORA_IN_MLA: return mla;
+  case MS_LORA_IN_MLA_LOW_RANK_Q: return low_rank_q;
+  case MS_LORA_IN_MLA_FULL_Q: return mla && !low_rank_q;
+  case MS_LORA_IN_MLP: return TRUE;
+  case MS_LORA_IN_GATED_MLP: return m->gated;
+  }
+  return FALSE;
+}
