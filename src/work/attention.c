@@ -234,12 +234,23 @@ static void core_backward(MsBuild *b, const Widths *w, int layer) {
 
 /* --- linears --- */
 
+/* Outputs of the fused projection on this rank: its columns are split evenly, through a group where TP has more ranks
+ * than there are groups. */
 static MsLinear lin_qkv(const MsBuild *b, const Widths *w) {
-  double gate = b->model->attention_output_gate ? w->q : 0;
-  MsLinear l = ms_linear_of("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + w->k + w->v, b->h);
+  double gate = b->model->attention_output_gate ? w->q : 0, k = b->model->num_query_groups * w->dqk / b->t;
+  MsLinear l = ms_linear_of("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + 2 * k, b->h);
   l.fused_norm = TRUE;
-  l.part[0] = w->q + gate, l.part[1] = w->k, l.part[2] = w->v;
+  l.part[0] = w->q + gate, l.part[1] = l.part[2] = k;
   return l;
+}
+
+/* With fewer groups than ranks each rank takes its heads, and keys and values of their group, from the gathered
+ * columns of all (Megatron-LM core/transformer/attention.py, get_query_key_value_tensors). */
+static void whole_qkv_row(MsBuild *b, const MsLinear *qkv) {
+  if (b->model->num_query_groups >= b->t) return;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  ms_row_comm(b, back ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_GATHER, back ? "tp scatter qkv" : "tp gather qkv",
+              MS_STREAM_TP, MS_GROUP_TP, 2 * qkv->m * qkv->n * b->t);
 }
 static MsLinear lin_out(const MsBuild *b, const Widths *w) {
   MsLinear l = ms_linear_of("attention out", MS_LINEAR_ROW, b->rows, b->h, w->heads * w->dv);
@@ -290,6 +301,7 @@ static void output_gate(MsBuild *b, const Widths *w) {
 static void gqa_forward(MsBuild *b, const Widths *w) {
   MsLinear qkv = lin_qkv(b, w);
   ms_linear_forward(b, &qkv);
+  whole_qkv_row(b, &qkv);
   shape_rows(b, w);
   if (b->model->qk_layernorm) ms_keep(b, "qk norm in", 2 * b->rows * (w->q + w->k));
 }
@@ -299,6 +311,7 @@ static void gqa_backward(MsBuild *b, const Widths *w) {
   shape_rows(b, w);
   ms_free_kept(b, "qk norm in");
   MsLinear qkv = lin_qkv(b, w);
+  whole_qkv_row(b, &qkv);
   ms_linear_backward(b, &qkv);
 }
 

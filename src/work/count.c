@@ -33,10 +33,9 @@ MsPartParams ms_attention_params(const MsModel *m, int layer, double t) {
     return p;
   }
   double h = m->hidden_size, q = q_width(m), k = kv_width(m);
-  double k_rank = m->num_query_groups < t ? m->kv_channels : k / t; /* replicated KV heads below one group a rank */
-  double qkv = h * (q / t + 2 * k_rank), out = q * h / t;
+  double qkv = h * (q + 2 * k) / t, out = q * h / t; /* split by columns, groups too where there are fewer than ranks */
   MsPartParams p = {.dense = qkv + out, .quantizable_dense = qkv + out};
-  if (m->add_bias_linear || m->add_qkv_bias) p.dense += q / t + 2 * k_rank;
+  if (m->add_bias_linear || m->add_qkv_bias) p.dense += (q + 2 * k) / t;
   if (m->add_bias_linear) p.dense += h, p.replicated += h;
   if (m->attention_output_gate) p.dense += h * q / t, p.quantizable_dense += h * q / t;
   if (m->softmax_sink) p.dense += m->num_attention_heads / t;

@@ -390,6 +390,25 @@ static void every_kind_runs(void **state) {
   }
 }
 
+/* Four groups of Qwen3 on eight tensor-parallel ranks: the columns of qkv are split all the same and gathered behind
+ * the product, keys and values of one group stay on each rank (Megatron-LM core/transformer/attention.py). */
+static void fewer_groups_than_ranks(void **state) {
+  (void)state;
+  double T = 4096, h = 2048, Q = 32 * 128, K = 4 * 128;
+  for (int tp = 4; tp <= 8; tp *= 2) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-30b-a3b", 0, "h100-sxm", 8);
+    s->layout.tp = tp, s->options.sequence_parallel = TRUE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = layer(&l, 0);
+    assert_close(sum(&p->forward, "qkv", MS_OP_GEMM, flop), 2 * T * h * (Q + 2 * K) / tp, 1e-14);
+    double gathered = tp > 4 ? 2 * T * (Q + 2 * K) : 0;
+    assert_close(sum(&p->forward, "tp gather qkv", MS_OP_ALL_GATHER, message), gathered, 1e-14);
+    assert_close(sum(&p->backward, "tp scatter qkv", MS_OP_REDUCE_SCATTER, message), gathered, 1e-14);
+    for (int i = 0; i < p->n_kept; i++)
+      if (!strcmp(p->kept[i].name, "qkv")) assert_close(p->kept[i].bytes_B, 2 * T * (Q / tp + 2 * 128), 1e-14);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(delta_net_rows),
@@ -404,6 +423,7 @@ int main(void) {
       cmocka_unit_test(one_stream_is_the_plain_residual),
       cmocka_unit_test(front_end),
       cmocka_unit_test(every_kind_runs),
+      cmocka_unit_test(fewer_groups_than_ranks),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
