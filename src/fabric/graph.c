@@ -22,7 +22,6 @@ static gboolean refuse(const MsScenario *s, GError **error, const char *key, con
 static int or_all(int given, int all) { return given > 0 ? MIN(given, all) : all; }
 static int ceil_div(double a, double b) { return (int)MIN(ceil(a / b - 1e-9), G_MAXINT / 2); }
 
-gboolean ms_fabric_is_tree(const MsFabricGraph *g) { return g->fabric->kind != MS_FABRIC_TORUS; }
 static gboolean adaptive(const MsFabricGraph *g) { return g->fabric->routing == MS_ROUTE_ADAPTIVE; }
 
 /* --- sizes ----------------------------------------------------------------------------------------------------- */
@@ -122,11 +121,6 @@ static gboolean number_links(MsFabricGraph *g, const MsScenario *s, GError **err
 }
 
 /* --- rates ----------------------------------------------------------------------------------------------------- */
-
-int ms_fabric_leaf(const MsFabricGraph *g, int node, int nic) {
-  int pod = node / g->pod_nodes, in_pod = (g->pod_nodes + g->leaf_nodes - 1) / g->leaf_nodes;
-  return (pod * in_pod + node % g->pod_nodes / g->leaf_nodes) * g->rails + nic % g->rails;
-}
 
 static int leaves_of_pod(const MsFabricGraph *g) { return g->leaves / g->pods; }
 

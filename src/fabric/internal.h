@@ -4,8 +4,12 @@
 
 #include "fabric/graph.h"
 
-gboolean ms_fabric_is_tree(const MsFabricGraph *graph); /* no torus */
-int ms_fabric_leaf(const MsFabricGraph *graph, int node, int nic);
+static inline gboolean ms_fabric_is_tree(const MsFabricGraph *g) { return g->fabric->kind != MS_FABRIC_TORUS; }
+/* The leaf that a NIC of a node is on: nodes side by side in their pod, NICs by rail. */
+static inline int ms_fabric_leaf(const MsFabricGraph *g, int node, int nic) {
+  int pod = node / g->pod_nodes, in_pod = (g->pod_nodes + g->leaf_nodes - 1) / g->leaf_nodes;
+  return (pod * in_pod + node % g->pod_nodes / g->leaf_nodes) * g->rails + nic % g->rails;
+}
 
 /* NIC of its node that part `k` of a GPU's flows takes. */
 static inline int ms_fabric_nic_of(const MsFabricGraph *g, int gpu, int k) {
