@@ -4,18 +4,22 @@
 # tests/mutants.txt lists them: a line "== NAME FILE PROGRAM", then lines with "-" that stand in the file exactly once,
 # and lines with "+" that replace them. Each is applied alone to a copy of the tree (in $MUTANTS, default a folder in
 # $TMPDIR); PROGRAM, the test program that should notice, is built and run, then the others that hold the planner, until
-# one fails. Says which test caught which mistake; status 1 when one survives, does not apply (the text moved: mend the
-# list) or does not build. Takes minutes: `make mutants`, no part of `make check`.
+# one fails. The copy begins with the objects of the tree's own build, so that one file is compiled for each mistake.
+# Says which test caught which mistake; status 1 when one survives, does not apply (the text moved: mend the list) or
+# does not build. Takes minutes: `make mutants`, no part of `make check`.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 root=$PWD copy=${MUTANTS:-${TMPDIR:-/tmp}/moesim-mutants}
-programs="test_rules test_tree test_plan test_bounds test_properties test_full_bounds test_full_plan"
+programs="test_rules test_plan test_tree test_cuts test_bounds test_properties test_full_bounds test_full_plan"
 export LC_ALL=C MOESIM_CHECK=1 MOESIM_TIER=quick
 unset MOESIM_DATA
 
 mkdir -p "$copy/as-is" || exit 4
 tar -C "$root" -cf - Makefile src tests mk bench | tee >(tar -C "$copy/as-is" -xf -) | tar -C "$copy" -xf -
 wait
+mapfile -t objects < <(cd "$root" &&
+  ls -d build/src build/gen build/flags build/prefix build/libmoesim.a build/tests/{lib,unit} 2>/dev/null)
+[ ${#objects[@]} -eq 0 ] || tar -C "$root" -cf - "${objects[@]}" | tar -C "$copy" -xf - || exit 4
 list=$copy/as-is/tests/mutants.txt
 # With CURDIR of the original a compiler cache knows the objects, and the tests read the original's data.
 build() { make -s -C "$copy" CURDIR="$root" BUILD=build "build/tests/$1" >"$copy/log" 2>&1; }

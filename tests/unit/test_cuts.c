@@ -5,6 +5,7 @@
 #include "lib/tier.h"
 
 #include "layout/layout.h"
+#include "plan/cuts_priv.h"
 #include "plan/plan.h"
 #include "study/parts.h"
 
@@ -166,7 +167,44 @@ static void cuts_see_the_optimizer(void **state) {
   assert_true(most > 1.1);
 }
 
+/* A climb ends no later than it began, at a cut that takes what it says, and that is no cheaper than its bound. */
+static void climbs_add_up(void **state) {
+  (void)state;
+  enum { RANKS = 3, STAGES = 6, LAYERS = 17 };
+  g_autoptr(GRand) rand = g_rand_new_with_seed(5);
+  static const int rank[STAGES] = {0, 1, 2, 0, 1, 2};
+  int sooner = 0;
+  for (int i = 0; i < 40; i++) {
+    double layer[LAYERS], after[LAYERS];
+    for (int k = 0; k < LAYERS; k++) layer[k] = ANY(1, 1, 2, 3), after[k] = ANY(0, 1, 5);
+    int rounds = ANY(1, 2, 5), counts[STAGES] = {2, 3, 3, 3, 3, 3};
+    const MsLayerCosts costs = {.layers = LAYERS,
+                                .layer = layer,
+                                .first = 0.5,
+                                .last = ANY(1, 4),
+                                .mtp = 1,
+                                .after = after,
+                                .after_first = 2,
+                                .after_last = 3};
+    const MsStages on = {.n = STAGES, .ranks = RANKS, .rank = rank, .mtp_apart = ANY(0, 1)};
+    g_autoptr(MsSchedule) schedule =
+        ms_schedule_new(MS_SCHED_1F1B, RANKS, MIN(rounds, MS_CUT_ROUNDS) * RANKS, 2, 0, FALSE, NULL, 0);
+    g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
+    g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, &on, rounds, turns);
+    g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, &on, rounds, turns);
+    double began = ms_cut_end(trial, counts), end = ms_cut_climb(trial, counts, began);
+    int sum = 0;
+    for (int k = 0; k < STAGES; k++) sum += counts[k];
+    assert_int_equal(sum, LAYERS);
+    assert_close(ms_cut_end(again, counts), end, 1e-12);
+    assert_true(end <= began && ms_cut_least(again, counts) <= end * (1 + 1e-12));
+    sooner += end < 0.99 * began;
+  }
+  assert_true(sooner > 20);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster), cmocka_unit_test(cuts_see_the_optimizer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster), cmocka_unit_test(cuts_see_the_optimizer),
+                                     cmocka_unit_test(climbs_add_up)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
