@@ -82,12 +82,12 @@ static double rounds_of(const MsScenario *s) {
 }
 static int told_apart(double rounds) { return (int)MIN(rounds, MOST_ROUNDS); }
 
-/* Adam on a shard, or its share on the host, of options as the request has them: keys of MS_ROLE_STATE are open when a
- * cut is made. */
+/* Adam on a shard, or its share on the host: keys of MS_ROLE_STATE are open when a cut is made, at their least values
+ * here. */
 static double update_ps(const MsSpace *space) {
   MsCuts *cuts = space->cuts;
   g_mutex_lock(&cuts->lock);
-  if (cuts->update_ps < 0) cuts->update_ps = ms_update_ps(space->request->base, space->like);
+  if (cuts->update_ps < 0) cuts->update_ps = ms_update_ps(space->least, space->like);
   double ps = cuts->update_ps;
   g_mutex_unlock(&cuts->lock);
   return ps;
@@ -96,7 +96,7 @@ static double update_ps(const MsSpace *space) {
 /* `after` is rounded to a 64th of what a layer takes in the whole step. */
 static int number_of(const MsSpace *space, const MsLayerCosts *costs, const MsScenario *s) {
   MsCuts *cuts = space->cuts;
-  const MsOptions *state = &space->request->base->options;
+  const MsOptions *state = &space->least->options;
   int pp = s->layout.pp;
   double rounds = rounds_of(s), told = told_apart(rounds),
          shards = state->distributed_optimizer || state->fsdp != MS_FSDP_NONE ? pp : 1,
@@ -137,8 +137,7 @@ static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, g
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   ms_space_apply_combo(space, own, s);
   ms_space_apply_axes(value, s);
-  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like, &space->request->base->options)
-                            : ms_layer_costs_new(NULL, s);
+  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like, &space->least->options) : ms_layer_costs_new(NULL, s);
   g_mutex_lock(&cuts->lock);
   MsLayerCosts *first = g_hash_table_lookup(cuts->costs, &key); /* another thread may have been quicker */
   if (!first) g_hash_table_insert(cuts->costs, g_memdup2(&key, sizeof key), costs);
@@ -162,7 +161,7 @@ int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPiec
   int *number = memo ? ms_memo_cost_number(memo, s->layout.pp, 0) : NULL;
   if (number && *number >= 0) return *number;
   MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
-  if (own) ms_layer_costs_add_after(own, memo, s, &space->request->base->options);
+  if (own) ms_layer_costs_add_after(own, memo, s, &space->least->options);
   int found = number_of(space, own ? own : costs_of(space, value, combo), s);
   ms_layer_costs_free(own);
   if (number) *number = found;

@@ -70,6 +70,7 @@ void ms_choice_clear(MsChoice *choice);
 /* What "auto" tries for options.recompute; FALSE past the last. */
 gboolean ms_recompute_candidate(const MsScenario *scenario, int i, MsRecomputeSpec *spec);
 void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
+int ms_choice_least(const MsChoice *choice); /* a value that does not depend on the order of the list */
 
 typedef struct MsPieceMemo
     MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once (bound.c) */
@@ -77,7 +78,8 @@ typedef struct MsPieceMemo
 typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
-  MsOpenKey cut; /* layout.pipeline_layout, where the request does not say */
+  MsOpenKey cut;     /* layout.pipeline_layout, where the request does not say */
+  MsScenario *least; /* the base with the least value of every open key, whatever their order; owned */
   struct MsCuts *cuts;
   const MsPieceMemo *like; /* the search's first pieces, borrowed: others share their kernel curves */
   int n_choices;           /* by role, in the order of MsRole */

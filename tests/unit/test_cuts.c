@@ -167,6 +167,36 @@ static void cuts_see_the_optimizer(void **state) {
   assert_true(most > 1.1);
 }
 
+/* Open keys that are settled behind the cut do not move it by the order of their values. */
+static void order_of_values_leaves_cuts(void **state) {
+  (void)state;
+  static const char *const shares[] = {"\"optimizer_offload_fraction\": [0, 1], ",
+                                       "\"optimizer_offload_fraction\": [1, 0], "};
+  double step_s[2];
+  char *text[2];
+  for (guint i = 0; i < 2; i++) {
+    const MsSmallRequest small = {.name = "order",
+                                  .model = "{\"base\": \"deepseek-v3\", \"num_layers\": 8, "
+                                           "\"moe_layer_freq\": \"[0]*2+[1]*6\"}",
+                                  .hardware = "h100-sxm",
+                                  .gpus = 4,
+                                  .seq = 4096,
+                                  .batch = 8,
+                                  .training = "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                  .layout = "\"tp\": 2, \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": 2, \"etp\": 1",
+                                  .options = shares[i]};
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    request->base->hardware->hbm_B = 1e15;
+    g_autoptr(MsPlan) plan = ms_small_plan(request, TRUE, 1, 1);
+    assert_int_equal(plan->n_best, 1);
+    step_s[i] = plan->best[0].result->step_time_s;
+    text[i] = g_strdup(plan->best[0].scenario->layout.pipeline_layout);
+  }
+  assert_true(step_s[0] == step_s[1]);
+  assert_string_equal(text[0], text[1]);
+  g_free(text[0]), g_free(text[1]);
+}
+
 /* A climb ends no later than it began, at a cut that takes what it says, and that is no cheaper than its bound. */
 static void climbs_add_up(void **state) {
   (void)state;
@@ -205,6 +235,6 @@ static void climbs_add_up(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster), cmocka_unit_test(cuts_see_the_optimizer),
-                                     cmocka_unit_test(climbs_add_up)};
+                                     cmocka_unit_test(order_of_values_leaves_cuts), cmocka_unit_test(climbs_add_up)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
