@@ -45,24 +45,30 @@ MsTime ms_bound_late(MsPieceLags *lags, int piece) {
   return MAX(0, l->to[MS_END_COMPUTE][MS_END_COMPUTE] - MAX(0, l->to[MS_END_ENTRY][MS_END_COMPUTE]));
 }
 
+/* The row at which all stages have met: the sum of the gradient norm, the last that the host waits for. */
+static int meeting_row(const MsOpList *list) {
+  int row = list->n - 1;
+  while (row >= 0 && !(list->op[row].flags & MS_OPF_SYNC)) row--;
+  return row < 0 ? list->n : row;
+}
+
 /* From the gradient norm, where all stages meet, to the end of the last row that cannot start before it: compute rows
  * behind it in the list, what waits for those (an optimizer on the host does), and what follows on the same stream. */
 static MsTime after_barrier(const MsCosted *c) {
   enum { FREE = -1 }; /* may start before */
   MsTime last = 0, stream[MS_N_STREAMS];
   g_autofree MsTime *end = g_new(MsTime, MAX(c->list->n, 1));
-  gboolean behind = FALSE;
+  int meeting = meeting_row(c->list);
   for (int i = 0; i < MS_N_STREAMS; i++) stream[i] = FREE;
   for (int i = 0; i < c->list->n; i++) {
     const MsOp *op = &c->list->op[i];
-    MsTime start = behind && op->stream == MS_STREAM_COMPUTE ? 0 : FREE;
+    MsTime start = i > meeting && op->stream == MS_STREAM_COMPUTE ? 0 : FREE;
     start = MAX(start, stream[op->stream]);
     for (int j = 0; j < 3; j++)
       if (op->wait[j] >= 0) start = MAX(start, end[op->wait[j]]);
     end[i] = start == FREE ? FREE : start + c->duration[i];
     stream[op->stream] = end[i];
     last = MAX(last, end[i]);
-    if (op->flags & MS_OPF_SYNC) behind = TRUE;
   }
   return last;
 }

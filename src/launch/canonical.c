@@ -75,8 +75,6 @@ static void canonical_options(MsScenario *s) {
   if (!o->cross_entropy_fusion) o->cross_entropy_fusion_impl = MS_CE_NATIVE;
   if (s->model->num_experts == 0 || s->model->activation != MS_ACT_SQUARED_RELU)
     o->use_fused_weighted_squared_relu = TRUE;
-  if (ms_attn_backends[o->attention_backend].generation != MS_ATTN_NEWEST)
-    o->attention_backend = MS_ATTN_FLASH; /* no argument says which generation is installed */
   canonical_moe(s);
   canonical_recompute(&o->recompute);
   canonical_precision(s);
@@ -92,4 +90,9 @@ MsScenario *ms_launch_canonical(const MsScenario *scenario) {
   g_clear_pointer(&s->model_json, json_node_unref);
   s->model_json = ms_model_mention(s->model);
   return s;
+}
+
+void ms_launch_forget_generation(MsScenario *s) {
+  MsOptions *o = &s->options;
+  if (ms_attn_backends[o->attention_backend].generation != MS_ATTN_NEWEST) o->attention_backend = MS_ATTN_FLASH;
 }

@@ -378,11 +378,6 @@ double ms_memo_layer(MsPieceMemo *m, MsPieceKind kind, int index) {
   return piece < 0 ? 0 : (double)times_of(m, FALSE)[piece].usual;
 }
 
-void ms_memo_params(const MsPieceMemo *m, MsPieceKind kind, int index, double *dense, double *expert) {
-  int piece = piece_of(m->work, kind, index);
-  *dense = piece < 0 ? 0 : m->dense[piece], *expert = piece < 0 ? 0 : m->expert[piece];
-}
-
 static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {
   const MsPieceTime *time = times_of(m, splits);
   double sum = 0;

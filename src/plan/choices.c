@@ -240,15 +240,6 @@ void ms_choice_clear(MsChoice *c) {
   g_free(c->value);
 }
 
-int ms_choice_least(const MsChoice *c) {
-  int least = 0;
-  for (int i = 1; i < c->n; i++) {
-    const MsPatch *x = &c->value[i], *y = &c->value[least];
-    if ((c->size ? memcmp(&x->value, &y->value, c->size) : g_strcmp0(x->text, y->text)) < 0) least = i;
-  }
-  return least;
-}
-
 void ms_choice_apply(const MsChoice *c, int value, MsScenario *s) {
   char *member = (char *)s + c->offset;
   if (c->size) {

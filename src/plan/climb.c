@@ -2,8 +2,7 @@
  * ends sooner.
  *
  * What a cut takes: the schedule slot by slot over some rounds of the pipeline, at its stages' costs; what the dearest
- * rank adds with every further round; the optimizer's step of the rank that has most to update. Most moves are seen to
- * gain nothing by a bound of a few sums. */
+ * rank adds with every further round. Most moves are seen to gain nothing by a bound of a few sums. */
 #include "plan/cuts_priv.h"
 #include <math.h>
 #include <string.h>
@@ -22,16 +21,12 @@ MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsStages *on, int 
   MsCutTrial *t = g_new0(MsCutTrial, 1);
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks, rows = (size_t)costs->layers + 1;
   t->costs = costs, t->on = *on, t->rounds = rounds, t->turns = turns;
-  t->cost = g_new(double, 4 * n + 2 * ranks + 2 * rows + (turns ? ms_schedule_turns_scratch(turns) : 0));
-  t->after = t->cost + n, t->forward = t->after + n, t->backward = t->forward + n;
-  t->load = t->backward + n, t->update = t->load + ranks;
-  t->before = t->update + ranks, t->before_after = t->before + rows, t->scratch = t->before_after + rows;
+  t->cost = g_new(double, 3 * n + ranks + rows + (turns ? ms_schedule_turns_scratch(turns) : 0));
+  t->forward = t->cost + n, t->backward = t->forward + n, t->load = t->backward + n;
+  t->before = t->load + ranks, t->scratch = t->before + rows;
   t->first = g_new(int, n);
-  t->before[0] = t->before_after[0] = 0;
-  for (int i = 0; i < costs->layers; i++) {
-    t->before[i + 1] = t->before[i] + costs->layer[i];
-    t->before_after[i + 1] = t->before_after[i] + (costs->after ? costs->after[i] : 0);
-  }
+  t->before[0] = 0;
+  for (int i = 0; i < costs->layers; i++) t->before[i + 1] = t->before[i] + costs->layer[i];
   return t;
 }
 
@@ -53,38 +48,34 @@ static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
     int to = layer + counts[k];
     t->first[k] = layer;
     t->cost[k] = t->before[to] - t->before[layer] + of_ends(&t->on, k, c->first, c->last, c->mtp);
-    t->after[k] =
-        t->before_after[to] - t->before_after[layer] + of_ends(&t->on, k, c->after_first, c->after_last, c->after_mtp);
     layer = to;
   }
 }
 
-/* Loads of the ranks; returns the largest, and that of what follows the passes. */
-static double most_of(MsCutTrial *t, double *update) {
+/* Loads of the ranks; returns the largest. */
+static double most_of(MsCutTrial *t) {
   double most = 0;
   memset(t->load, 0, sizeof *t->load * (size_t)t->on.ranks);
-  memset(t->update, 0, sizeof *t->update * (size_t)t->on.ranks);
-  for (int k = 0; k < t->on.n; k++) t->load[t->on.rank[k]] += t->cost[k], t->update[t->on.rank[k]] += t->after[k];
-  *update = 0;
-  for (int r = 0; r < t->on.ranks; r++) most = MAX(most, t->load[r]), *update = MAX(*update, t->update[r]);
+  for (int k = 0; k < t->on.n; k++) t->load[t->on.rank[k]] += t->cost[k];
+  for (int r = 0; r < t->on.ranks; r++) most = MAX(most, t->load[r]);
   return most;
 }
 
 static double least(MsCutTrial *t) {
-  double most = 0, ahead = 0, update;
-  most_of(t, &update);
+  double most = 0, ahead = 0;
+  most_of(t);
   for (int r = 0; r < t->on.ranks; ahead += t->cost[r++])
     most = MAX(most, ahead + t->load[r] * t->rounds * t->on.ranks);
-  return most + update;
+  return most;
 }
 
 static double end_of_step(MsCutTrial *t) {
-  double update, dearest = most_of(t, &update);
+  double dearest = most_of(t);
   for (int k = 0; k < t->on.n; k++)
     t->forward[k] = FORWARD_SHARE * t->cost[k], t->backward[k] = t->cost[k] - t->forward[k];
   t->slots += ms_schedule_turns_count(t->turns);
   return ms_schedule_turns_end(t->turns, t->forward, t->backward, t->scratch) +
-         MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * dearest + update;
+         MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * dearest;
 }
 
 static void weigh_all(MsCutTrial *t, const int *counts) {

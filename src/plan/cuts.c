@@ -32,7 +32,6 @@ struct MsCuts {
   GPtrArray *rounded;  /* MsLayerCosts by number */
   GHashTable *texts;   /* CutKey -> layout string, "" = none */
   GHashTable *turns;   /* CutKey without costs -> MsScheduleTurns, NULL = there is no such schedule */
-  double update_ps;    /* seconds that the optimizer takes for an element of a shard; < 0: not known yet */
 };
 
 static guint hash_cut(gconstpointer key) { return ms_hash_words(key, sizeof(CutKey) / sizeof(gint32)); }
@@ -49,7 +48,6 @@ MsCuts *ms_cuts_new(void) {
   c->rounded = g_ptr_array_new_with_free_func(free_costs);
   c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
   c->turns = g_hash_table_new_full(hash_cut, equal_cut, g_free, (GDestroyNotify)ms_schedule_turns_free);
-  c->update_ps = -1;
   return c;
 }
 
@@ -82,26 +80,9 @@ static double rounds_of(const MsScenario *s) {
 }
 static int told_apart(double rounds) { return (int)MIN(rounds, MOST_ROUNDS); }
 
-/* Adam on a shard, or its share on the host: keys of MS_ROLE_STATE are open when a cut is made, at their least values
- * here. */
-static double update_ps(const MsSpace *space) {
-  MsCuts *cuts = space->cuts;
-  g_mutex_lock(&cuts->lock);
-  if (cuts->update_ps < 0) cuts->update_ps = ms_update_ps(space->least, space->like);
-  double ps = cuts->update_ps;
-  g_mutex_unlock(&cuts->lock);
-  return ps;
-}
-
-/* `after` is rounded to a 64th of what a layer takes in the whole step. */
 static int number_of(const MsSpace *space, const MsLayerCosts *costs, const MsScenario *s) {
   MsCuts *cuts = space->cuts;
-  const MsOptions *state = &space->least->options;
-  int pp = s->layout.pp;
-  double rounds = rounds_of(s), told = told_apart(rounds),
-         shards = state->distributed_optimizer || state->fsdp != MS_FSDP_NONE ? pp : 1,
-         scale = costs->after ? update_ps(space) * shards * told / rounds : 0;
-  MsLayerCosts *rounded = ms_layer_costs_rounded(costs, quantum_of(s->model, pp), scale, told * pp / 64);
+  MsLayerCosts *rounded = ms_layer_costs_rounded(costs, quantum_of(s->model, s->layout.pp));
   GBytes *key = ms_layer_costs_bytes(rounded);
   gpointer number;
   g_mutex_lock(&cuts->lock);
@@ -137,7 +118,7 @@ static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, g
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   ms_space_apply_combo(space, own, s);
   ms_space_apply_axes(value, s);
-  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like, &space->least->options) : ms_layer_costs_new(NULL, s);
+  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
   g_mutex_lock(&cuts->lock);
   MsLayerCosts *first = g_hash_table_lookup(cuts->costs, &key); /* another thread may have been quicker */
   if (!first) g_hash_table_insert(cuts->costs, g_memdup2(&key, sizeof key), costs);
@@ -161,7 +142,6 @@ int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPiec
   int *number = memo ? ms_memo_cost_number(memo, s->layout.pp, 0) : NULL;
   if (number && *number >= 0) return *number;
   MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
-  if (own) ms_layer_costs_add_after(own, memo, s, &space->least->options);
   int found = number_of(space, own ? own : costs_of(space, value, combo), s);
   ms_layer_costs_free(own);
   if (number) *number = found;

@@ -10,13 +10,13 @@ enum { MS_CUT_ROUNDS = 2 }; /* of the pipeline that are run slot by slot; with m
 typedef struct { /* borrows costs, ranks and turns */
   const MsLayerCosts *costs;
   MsStages on;
-  int rounds;                    /* microbatches / ranks */
-  const MsScheduleTurns *turns;  /* of MS_CUT_ROUNDS rounds at most; NULL: none is run */
-  int *first;                    /* [n] first layer of each stage of the cut that is weighed */
-  double *cost, *after;          /* [n] */
-  double *forward, *backward;    /* [n] */
-  double *load, *update;         /* [ranks] sums of cost and after */
-  double *before, *before_after; /* [layers + 1] sums over the layers before */
+  int rounds;                   /* microbatches / ranks */
+  const MsScheduleTurns *turns; /* of MS_CUT_ROUNDS rounds at most; NULL: none is run */
+  int *first;                   /* [n] first layer of each stage of the cut that is weighed */
+  double *cost;                 /* [n] */
+  double *forward, *backward;   /* [n] */
+  double *load;                 /* [ranks] sums of cost */
+  double *before;               /* [layers + 1] sums over the layers before */
   double *scratch;
   gint64 slots; /* run so far */
 } MsCutTrial;

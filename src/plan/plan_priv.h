@@ -70,7 +70,6 @@ void ms_choice_clear(MsChoice *choice);
 /* What "auto" tries for options.recompute; FALSE past the last. */
 gboolean ms_recompute_candidate(const MsScenario *scenario, int i, MsRecomputeSpec *spec);
 void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
-int ms_choice_least(const MsChoice *choice); /* a value that does not depend on the order of the list */
 
 typedef struct MsPieceMemo
     MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once (bound.c) */
@@ -78,8 +77,7 @@ typedef struct MsPieceMemo
 typedef struct { /* the request taken apart */
   const MsRequest *request;
   MsIntAxis axis[MS_N_AXES];
-  MsOpenKey cut;     /* layout.pipeline_layout, where the request does not say */
-  MsScenario *least; /* the base with the least value of every open key, whatever their order; owned */
+  MsOpenKey cut; /* layout.pipeline_layout, where the request does not say */
   struct MsCuts *cuts;
   const MsPieceMemo *like; /* the search's first pieces, borrowed: others share their kernel curves */
   int n_choices;           /* by role, in the order of MsRole */
@@ -133,27 +131,18 @@ gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, cons
 
 /* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c) --------------------------------------------- */
 /* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP
- * blocks. Any unit. `after`, NULL: nothing: what each adds to the optimizer's step of its rank, of costs as they are in
- * elements of its shard with PP 1, of rounded ones in the unit of `layer`. */
+ * blocks. Any unit. */
 typedef struct MsLayerCosts {
   int layers;
   double *layer, first, last, mtp;
-  double *after, after_first, after_last, after_mtp;
 } MsLayerCosts;
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
                                  const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */
-MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario, const MsPieceMemo *like,
-                                  const MsOptions *state); /* of the scenario's pieces without a pipeline */
-/* Fills in `after`: the optimizer's shards are those of the options `state`, sizes those of the scenario. */
-void ms_layer_costs_add_after(MsLayerCosts *costs, const MsPieceMemo *memo, const MsScenario *scenario,
-                              const MsOptions *state);
-/* Picoseconds that the optimizer's step takes for an element of a rank's shard: norm, Adam, what is offloaded. 0: not
- * known. */
-double ms_update_ps(const MsScenario *base, const MsPieceMemo *like);
+MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario,
+                                  const MsPieceMemo *like); /* of the scenario's pieces without a pipeline */
 /* In units of the last layer; the embedding, the head and the MTP blocks, and all other layers together, are within a
- * `quantum` each. `after` is multiplied by `after_scale`, each within an `after_quantum`. */
-MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *costs, double quantum, double after_scale,
-                                     double after_quantum);
+ * `quantum` each. */
+MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *costs, double quantum);
 GBytes *ms_layer_costs_bytes(const MsLayerCosts *costs); /* equal when the costs are */
 void ms_layer_costs_free(MsLayerCosts *costs);
 
@@ -227,8 +216,6 @@ int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenar
 
 /* Kept for ms_cut_costs, by PP and cut; -1: not known. Until the next call. */
 int *ms_memo_cost_number(MsPieceMemo *memo, int pp, int cut);
-/* Parameters of a rank of one layer, or of embedding, head or MTP block `index`. */
-void ms_memo_params(const MsPieceMemo *memo, MsPieceKind kind, int index, double *dense, double *expert);
 /* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward. */
 double ms_memo_layer(MsPieceMemo *memo, MsPieceKind kind, int index);
 typedef enum {

@@ -334,9 +334,6 @@ MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error)
     return NULL;
   }
   space->cuts = ms_cuts_new();
-  space->least = ms_scenario_copy(request->base, TRUE);
-  for (int i = 0; i < space->n_choices; i++)
-    ms_choice_apply(&space->choice[i], ms_choice_least(&space->choice[i]), space->least);
   if (ms_space_size(space) <= MOST_LAYOUTS) return space;
   ms_input_error(error, request->base->file, 0, "", "leaves open %.3g layouts (at most %g), close some options",
                  ms_space_size(space), MOST_LAYOUTS);
@@ -350,7 +347,6 @@ void ms_space_free(MsSpace *space) {
   for (int i = 0; i < space->n_choices; i++) ms_choice_clear(&space->choice[i]);
   g_free(space->choice);
   ms_cuts_free(space->cuts);
-  ms_scenario_free(space->least);
   g_free(space->class_of);
   g_free(space->refused_by);
   g_free(space->class_count);

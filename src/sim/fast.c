@@ -56,6 +56,10 @@ static void expose(MsTimeParts *part, MsCommClass class, MsTime time) {
   part->exposed_comm_s += seconds(time), part->comm_exposed_s[class] += seconds(time);
 }
 
+static MsTime not_exposed(const MsTimeParts *part, MsCommClass class) {
+  return MAX(0, (MsTime)(MS_PS_PER_S * (part->comm_total_s[class] - part->comm_exposed_s[class])));
+}
+
 static void compute(MsTimeParts *part, const MsOp *op, MsTime time) {
   int family = ms_op_families[op->kind];
   if (family == MS_FAMILY_COMM) /* a serial machine: the cores move it */
@@ -275,9 +279,11 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
   f->passes[stage].count[kind] += turn->opens, f->passes[stage].total_s[kind] += seconds(MIN(time, span));
   f->from[stage] += span;
   if (gap <= 0) return;
-  MsTime gather = MIN(gap, run->gather), message = last->comes ? MIN(gap - gather, f->at.message) : 0;
+  MsTime waited = MIN(gap, run->gather), gather = MIN(waited, not_exposed(part, run->gathers)),
+         message = last->comes ? MIN(gap - waited, f->at.message) : 0;
   expose(part, run->gathers, gather), expose(part, MS_COMM_PP, message);
-  gap -= gather + message;
+  part->host_s += seconds(waited - gather); /* more than the messages take: that they were begun late */
+  gap -= waited + message;
   *(run->host ? &part->host_s : &part->bubble_s) += seconds(gap);
 }
 

@@ -27,7 +27,9 @@ static const char *table_of(const char *folder, const char *study) {
   MsWhatif *whatif = ms_whatif_load(file, &error);
   g_autoptr(MsWhatifRun) run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;
   if (!run) fail_msg("%s: %s", file, error->message);
-  text = ms_report_whatif(run, 0);
+  g_autofree char *narrow = ms_report_whatif(run, 0);
+  g_auto(GStrv) line = g_strsplit(narrow, "\n      ", -1); /* what stands below in a narrow table, in one line */
+  text = g_strjoinv("  ", line);
   g_hash_table_insert(tables, g_steal_pointer(&key), text);
   return text;
 }

@@ -503,12 +503,12 @@ static void costs_are_rounded(void **state) {
   double layer[] = {300, 300, 300, 410, 410, 410, 410};
   g_autoptr(GBytes) bytes = NULL;
   MsLayerCosts c = {.layers = 7, .layer = layer, .first = 20, .last = 1150, .mtp = 30},
-               *r = ms_layer_costs_rounded(&c, 0.25, 0, 1);
+               *r = ms_layer_costs_rounded(&c, 0.25);
   assert_true(r->layer[6] == 1 && r->layer[0] == 0.75 && r->first == 0 && r->last == 2.75 &&
               r->mtp == 0.25); /* an MTP block is never nothing: it may not lose its place */
   for (int i = 0; i < 7; i++) layer[i] *= 2;
   c.first *= 2, c.last *= 2, c.mtp *= 2;
-  MsLayerCosts *twice = ms_layer_costs_rounded(&c, 0.25, 0, 1);
+  MsLayerCosts *twice = ms_layer_costs_rounded(&c, 0.25);
   g_autoptr(GBytes) a = ms_layer_costs_bytes(r), b = ms_layer_costs_bytes(twice);
   assert_true(g_bytes_equal(a, b));
   ms_layer_costs_free(r), ms_layer_costs_free(twice);
