@@ -9,7 +9,8 @@
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make predictions-update  accepts the predictions of this tree: writes scenarios/check/baseline.json anew
 #   make studies-update  writes the figures of scenarios/whatif/README.md and scenarios/tour/README.md anew
-#   make soak            properties of random requests, other seeds each time (SEED=N SOAK_S=SECONDS of each)
+#   make soak            properties of random requests, other seeds each time (SEED=N SOAK_S=SECONDS of each), and
+#                        every model on every machine (minutes)
 #   make mutants         deliberate mistakes in the planner: which test catches which (minutes)
 #   make machines        docs/machines.md: every shipped machine with a dense, a MoE and an FP8 plan
 #   make bench           speed of moesim itself (never part of check)
@@ -249,8 +250,9 @@ laws: all
 SEED   ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 SOAK_S ?= 300
 .PHONY: soak mutants
-soak: $(BUILD)/tests/test_properties
+soak: $(BUILD)/tests/test_properties $(BUILD)/tests/test_machines
 	MOESIM_SEED=$(SEED) MOESIM_SOAK_S=$(SOAK_S) $<
+	MOESIM_SOAK_S=$(SOAK_S) $(BUILD)/tests/test_machines
 mutants:
 	@tests/mutate.sh
 

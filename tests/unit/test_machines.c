@@ -50,7 +50,8 @@ static gboolean pair(const char *model, const char *hardware) {
 static void every_pair_plans(void **state) {
   (void)state;
   g_autoptr(GPtrArray) models = ms_data_names("models"), machines = ms_data_names("hardware");
-  const int every = ms_by_tier(499, 1); /* prime: the sample meets all models and machines in turn */
+  /* prime: the samples meet all models and machines in turn; all pairs with `make soak` */
+  const int every = ms_soak_s() > 0 ? 1 : ms_by_tier(499, 11);
   int number = 0, looked_at = 0, fit = 0;
   for (guint h = 0; h + 1 < machines->len; h++)
     for (guint m = 0; m + 1 < models->len; m++) {
@@ -60,7 +61,7 @@ static void every_pair_plans(void **state) {
       if (!fits) print_message("%s on %s: nothing fits\n", (char *)models->pdata[m], (char *)machines->pdata[h]);
       fit += fits;
     }
-  if (fit < 0.9 * looked_at) fail_msg("of %d pairs %d fit", looked_at, fit);
+  if (fit < 0.85 * looked_at) fail_msg("of %d pairs %d fit", looked_at, fit);
 }
 
 int main(void) {
