@@ -93,6 +93,14 @@ MsScenario *ms_launch_canonical(const MsScenario *scenario) {
 }
 
 void ms_launch_forget_generation(MsScenario *s) {
-  MsOptions *o = &s->options;
-  if (ms_attn_backends[o->attention_backend].generation != MS_ATTN_NEWEST) o->attention_backend = MS_ATTN_FLASH;
+  const MsAttnBackendRow *own = &ms_attn_backends[s->options.attention_backend];
+  if (own->generation == MS_ATTN_NEWEST) return;
+  for (int i = 0; ms_attn_backend_words[i]; i++) {
+    const MsAttnBackendRow *said = &ms_attn_backends[i];
+    if (said->generation != MS_ATTN_NEWEST || strcmp(said->nvte_fused, own->nvte_fused) != 0 ||
+        strcmp(said->nvte_flash, own->nvte_flash) != 0)
+      continue;
+    s->options.attention_backend = (MsAttnBackend)i;
+    return;
+  }
 }
