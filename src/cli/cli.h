@@ -61,6 +61,8 @@ int ms_cli_found(gboolean something);
 #define MS_CLI_UNSET G_MININT
 void ms_cli_print(char *text);          /* to stdout with a line end; frees the text */
 void ms_cli_print_json(MsJsonOut *out); /* one line to stdout; frees the writer */
+/* {"form", "text"} of a launch, one line with its end (transfer full) */
+char *ms_cli_launch_json(int word, const char *text);
 
 int ms_cli_run(int argc, char **argv);
 int ms_cli_plan(int argc, char **argv);

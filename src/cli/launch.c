@@ -26,13 +26,8 @@ static int put(const Options *o, int word, char *text) {
     g_free(text);
     return status;
   }
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "form", ms_launch_words[word]);
-  ms_json_out_string(out, "text", text);
-  ms_json_out_end(out);
+  g_autofree char *line = ms_cli_launch_json(word, text);
   g_free(text);
-  g_autofree char *whole = ms_json_out_take(out), *line = g_strconcat(whole, "\n", NULL);
   return ms_write_file(o->out ? o->out : "-", line, -1, &error) ? 0 : ms_cli_fail(error);
 }
 

@@ -1,6 +1,16 @@
 #include "cli/show.h"
 #include "launch/launch.h"
 
+char *ms_cli_launch_json(int word, const char *text) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "form", ms_launch_words[word]);
+  ms_json_out_string(out, "text", text);
+  ms_json_out_end(out);
+  g_autofree char *line = ms_json_out_take(out);
+  return g_strconcat(line, "\n", NULL);
+}
+
 int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name) {
   GError *error = NULL;
   int word = ms_cli_word(verb, "form", show->form ? show->form : ms_launch_words[0], ms_launch_words);
@@ -9,12 +19,7 @@ int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name) {
   char *text = scenario ? ms_launch_text(scenario, ms_launch_of_word(word), &error) : NULL;
   if (!text) return ms_cli_fail(error);
   if (!show->json) return ms_cli_print(text), 0;
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "form", ms_launch_words[word]);
-  ms_json_out_string(out, "text", text);
-  ms_json_out_end(out);
+  ms_cli_print(ms_cli_launch_json(word, text));
   g_free(text);
-  ms_cli_print_json(out);
   return 0;
 }

@@ -92,7 +92,7 @@ MsScenario *ms_launch_canonical(const MsScenario *scenario) {
   return s;
 }
 
-void ms_launch_forget_generation(MsScenario *s) {
+static void forget_generation(MsScenario *s) {
   const MsAttnBackendRow *own = &ms_attn_backends[s->options.attention_backend];
   if (own->generation == MS_ATTN_NEWEST) return;
   for (int i = 0; ms_attn_backend_words[i]; i++) {
@@ -103,4 +103,10 @@ void ms_launch_forget_generation(MsScenario *s) {
     s->options.attention_backend = (MsAttnBackend)i;
     return;
   }
+}
+
+MsScenario *ms_launch_said(const MsScenario *scenario) {
+  MsScenario *s = ms_launch_canonical(scenario);
+  forget_generation(s);
+  return s;
 }

@@ -122,8 +122,7 @@ static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
 }
 
 char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {
-  g_autoptr(MsScenario) s = ms_launch_canonical(scenario);
-  ms_launch_forget_generation(s);
+  g_autoptr(MsScenario) s = ms_launch_said(scenario);
   g_autoptr(MsArgs) args = args_of(s, launch, error);
   if (!args) return NULL;
   notes_from_scenario(s, launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE, launch.form, args->notes);
@@ -142,8 +141,7 @@ char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error
 }
 
 char *ms_launch_explain(const MsScenario *scenario, MsLaunch launch, GError **error) {
-  g_autoptr(MsScenario) s = ms_launch_canonical(scenario);
-  ms_launch_forget_generation(s);
+  g_autoptr(MsScenario) s = ms_launch_said(scenario);
   g_autoptr(MsArgs) args = args_of(s, launch, error);
   return args ? ms_explain_args(s, args) : NULL;
 }

@@ -30,8 +30,9 @@ MsLaunch ms_launch_of_word(int word);
 /* The same run with every key that has no effect at its default and every derived one resolved: what an export says
  * and an import gives. Predictions of both are equal. Nothing borrowed; `measured` is left behind. (transfer full) */
 MsScenario *ms_launch_canonical(const MsScenario *scenario);
-/* No argument says which generation of attention kernels is installed: what an export leaves out, at its default. */
-void ms_launch_forget_generation(MsScenario *scenario);
+/* What is left of it in an export: the canonical run with the newest generation of its attention kernels, because no
+ * argument says which is installed. (transfer full) */
+MsScenario *ms_launch_said(const MsScenario *scenario);
 
 /* The text of the form. NULL and an MS_ERROR_INPUT that names the key or rule when the layout is not valid or the
  * release cannot say it or would reject it. (transfer full) */
