@@ -72,7 +72,12 @@ for (const width of [1280, 390])
     await page.locator('#layouts label:has-text("Colour") select').selectOption('layout.tp');
     ok((await picture(page)) !== before, 'colours follow the key');
     await page.locator('#layouts summary').click();
+    await page.locator('#layouts tbody tr').first().waitFor(); /* the table is made on the event of opening */
     ok((await page.locator('#layouts tbody tr').count()) >= 3, 'a row for each TP');
+    const heading = () => page.locator('#layouts thead th').first().innerText();
+    equal(await heading(), 'TP', 'the table is by the key of the colours');
+    await page.locator('#layouts label:has-text("Colour") select').selectOption('layout.cp');
+    equal(await heading(), 'CP', 'and follows it');
 
     await canvas.focus();
     await page.keyboard.press('ArrowRight');

@@ -131,7 +131,7 @@ function table(head, rows, textColumns = []) {
   );
 }
 const folded = (title, make) => {
-  /* made when it is first opened */
+  /* made when it is first opened, and again by renew() */
   const node = html(
     'details',
     {
@@ -141,6 +141,10 @@ const folded = (title, make) => {
     },
     html('summary', {}, title),
   );
+  node.renew = () => {
+    if (node.childElementCount > 1) node.lastElementChild.remove();
+    if (node.open) node.append(make());
+  };
   return node;
 };
 

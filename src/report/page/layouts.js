@@ -135,6 +135,29 @@ function drawLayouts(parent, plan, act) {
     paint();
     tell();
   };
+  const byKey = folded('as a table', () =>
+    table(
+      [
+        (keys.find(([k]) => k === local.key) || MAP_KEYS[0])[1],
+        'layouts',
+        'that fit',
+        'fastest that fits',
+        'least memory',
+      ],
+      mapScale(plan, local.key).words.map(w => {
+        const list = points.filter(p => keyWord(mapValue(plan, p, local.key)) === w),
+          fit = list.filter(p => p.device_B <= limit);
+        return [
+          w,
+          Math.round(sum(list.map(p => p.count))).toLocaleString('en-US'),
+          Math.round(sum(fit.map(p => p.count))).toLocaleString('en-US'),
+          fit.length ? text.seconds(Math.min(...fit.map(p => p.step_time_s))) : '–',
+          text.GiB(Math.min(...list.map(p => p.device_B))),
+        ];
+      }),
+      [0],
+    ),
+  );
   const offer = path => {
     local.onlyKey = path;
     local.only = '';
@@ -155,6 +178,7 @@ function drawLayouts(parent, plan, act) {
       choice('Colour', keys.length ? keys : [MAP_KEYS[0]], local.key, v => {
         local.key = v;
         again();
+        byKey.renew();
       }),
       choice('Only', [['', 'all layouts'], ...keys], '', offer),
       values,
@@ -332,32 +356,7 @@ function drawLayouts(parent, plan, act) {
     'Map of all layouts',
     true,
   );
-  card.append(
-    info,
-    folded('as a table', () =>
-      table(
-        [
-          (keys.find(([k]) => k === local.key) || MAP_KEYS[0])[1],
-          'layouts',
-          'that fit',
-          'fastest that fits',
-          'least memory',
-        ],
-        mapScale(plan, local.key).words.map(w => {
-          const list = points.filter(p => keyWord(mapValue(plan, p, local.key)) === w),
-            fit = list.filter(p => p.device_B <= limit);
-          return [
-            w,
-            Math.round(sum(list.map(p => p.count))).toLocaleString('en-US'),
-            Math.round(sum(fit.map(p => p.count))).toLocaleString('en-US'),
-            fit.length ? text.seconds(Math.min(...fit.map(p => p.step_time_s))) : '–',
-            text.GiB(Math.min(...list.map(p => p.device_B))),
-          ];
-        }),
-        [0],
-      ),
-    ),
-  );
+  card.append(info, byKey);
   tell();
   showFigure(figure);
 }
