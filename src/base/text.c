@@ -36,6 +36,17 @@ const char *ms_text_count(double count, char *buf) {
   return special(count, buf) ? buf : scaled(count, 1000, units, buf);
 }
 
+const char *ms_text_tokens(double tokens, char *buf) {
+  static const char *const units[] = {"", "k", "M", "G", "T", "P", "E"};
+  if (special(tokens, buf)) return buf;
+  int i = 0;
+  for (; i < 6 && fabs(tokens) >= 1000 * (1 - 1e-5); i++) tokens /= 1000;
+  char number[32];
+  g_ascii_formatd(number, sizeof number, "%.4g", tokens);
+  g_snprintf(buf, MS_TEXT, "%s%s", number, units[i]);
+  return buf;
+}
+
 const char *ms_text_seconds(double time_s, char *buf) {
   static const char *const units[] = {"s", "ms", "us", "ns"};
   if (special(time_s, buf)) return buf;
@@ -188,5 +199,73 @@ char *ms_table_take(MsTable *table) {
 char *ms_text_wrapped(const char *text, int indent) {
   GString *out = g_string_new(NULL);
   append_wrapped(out, text, 0, indent);
+  return g_string_free(out, FALSE);
+}
+
+/* --- folded lines ---------------------------------------------------------------------------------------------- */
+/* Columns on a terminal: characters, but for what sets colours. */
+static int visible(const char *text, size_t length) {
+  int columns = 0;
+  gboolean escape = FALSE;
+  for (size_t i = 0; i < length; i++) {
+    if (text[i] == '\033') escape = TRUE;
+    else if (escape) escape = text[i] != 'm';
+    else columns += ((unsigned char)text[i] & 0xC0) != 0x80;
+  }
+  return columns;
+}
+
+/* Where what is broken off begins: under the text behind the first label. */
+static int hanging(const char *line, size_t length) {
+  enum { DEEPEST = 60 };
+  size_t lead = strspn(line, " ");
+  for (size_t i = lead; i + 2 < length; i++)
+    if (line[i] == ' ' && line[i + 1] == ' ') {
+      while (i < length && line[i] == ' ') i++;
+      int column = visible(line, i);
+      return column <= DEEPEST ? column : (int)lead + 2;
+    }
+  return (int)lead + 2;
+}
+
+/* Bytes of `line` that a line of so many columns takes: up to its last space behind `least` bytes, else up to the last
+ * ',' or '|', else up to the next of the three. */
+static size_t fitting(const char *line, size_t length, size_t least, int columns) {
+  size_t space = 0, mark = 0;
+  for (size_t i = least; i < length; i++) {
+    gboolean fits = visible(line, i + 1) <= columns;
+    if (!fits && (space || mark)) break;
+    if (line[i] == ' ') {
+      if (visible(line, i) <= columns || !space) space = i;
+      if (!fits) break;
+    }
+    if (line[i] == ',' || line[i] == '|') mark = i + 1;
+  }
+  return space ? space : mark ? mark : length;
+}
+
+static void append_folded(GString *out, const char *line, size_t length) {
+  int indent = hanging(line, length), columns = MS_TEXT_COLUMNS;
+  size_t least = strspn(line, " ");
+  while (visible(line, length) > columns) {
+    size_t taken = fitting(line, length, least, columns);
+    if (taken == length) break;
+    g_string_append_len(out, line, (gssize)taken);
+    end_line(out);
+    g_string_append_printf(out, "%*s", indent, "");
+    while (taken < length && line[taken] == ' ') taken++;
+    line += taken, length -= taken, least = 0, columns = MS_TEXT_COLUMNS - indent;
+  }
+  g_string_append_len(out, line, (gssize)length);
+}
+
+char *ms_text_folded(const char *text) {
+  GString *out = g_string_new(NULL);
+  for (const char *line = text; *line;) {
+    size_t length = strcspn(line, "\n");
+    append_folded(out, line, length);
+    line += length;
+    if (*line) g_string_append_c(out, *line++);
+  }
   return g_string_free(out, FALSE);
 }

@@ -10,12 +10,17 @@
 const char *ms_text_bytes(double bytes_B, char *buf);    /* "12.34 GiB" */
 const char *ms_text_seconds(double time_s, char *buf);   /* "12.34 s", "3.21 ms", "4.56 us" */
 const char *ms_text_count(double count, char *buf);      /* "671.03 G" (decimal prefixes) */
+const char *ms_text_tokens(double tokens, char *buf);    /* "15T", "1.28T", "250G": as --tokens takes them */
 const char *ms_text_percent(double fraction, char *buf); /* "41.9 %" */
 
 #define MS_TEXT_COLUMNS 100
 /* The same text with spaces turned into line breaks where a line would pass MS_TEXT_COLUMNS; lines after the first
  * begin with `indent` spaces. (transfer full) */
 char *ms_text_wrapped(const char *text, int indent);
+/* All lines of `text`, those beyond MS_TEXT_COLUMNS broken at spaces, and a word that is longer than a line behind its
+ * last ',' or '|'. What is broken off stands below the text behind a label ("  label   text"), else two columns further
+ * in than its line. (transfer full) */
+char *ms_text_folded(const char *text);
 
 /* A plain-text table: columns aligned (left for text, right when `right`), two spaces between, no trailing blanks.
  * Columns beyond MS_TEXT_COLUMNS stand on a line of their own under each row. */

@@ -59,7 +59,9 @@ void ms_cli_say_stopped(const char *next);
 int ms_cli_found(gboolean something);
 /* Of a numeric option whose 0 must not pass for "not given". */
 #define MS_CLI_UNSET G_MININT
-void ms_cli_print(char *text);          /* to stdout with a line end; frees the text */
+/* To stdout with a line end, lines folded (ms_text_folded) but those of JSON, which begins with "{"; frees the text. */
+void ms_cli_print(char *text);
+void ms_cli_print_file(char *text);     /* the same as it is: what could stand in a file, such as a script */
 void ms_cli_print_json(MsJsonOut *out); /* one line to stdout; frees the writer */
 /* {"form", "text"} of a launch, one line with its end (transfer full) */
 char *ms_cli_launch_json(int word, const char *text);

@@ -20,7 +20,7 @@ int ms_cli_gemm_source(const MsGemmRequest *q) {
   options.groups = q->groups;
   g_autofree char *source = ms_source(scheme, &options, &error);
   if (!source) return ms_cli_fail(error);
-  ms_cli_print(g_steal_pointer(&source));
+  ms_cli_print_file(g_steal_pointer(&source));
   return 0;
 }
 

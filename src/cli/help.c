@@ -36,6 +36,21 @@ static void entry(GString *out, const char *heading, const char *text, int inden
   fold(out, text, indent, indent);
 }
 
+/* Lines of examples and what is said behind them: a remark that does not fit beside its command stands below it. */
+static void examples(GString *out, const char *text) {
+  enum { REMARK = 8 };
+  g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+  for (int i = 0; lines[i] && (lines[i][0] || lines[i + 1]); i++) {
+    char *gap = *lines[i] == ' ' ? strstr(lines[i] + 2, "  ") : NULL;
+    if (*lines[i] != ' ') fold(out, lines[i], 0, 0);
+    else if (gap && g_utf8_strlen(lines[i], -1) > MIN(ms_report_width(), MOST_WIDTH)) {
+      g_string_append_len(out, lines[i], gap - lines[i]);
+      g_string_append_printf(out, "\n%*s", REMARK, "");
+      fold(out, gap + strspn(gap, " "), REMARK, REMARK);
+    } else g_string_append_printf(out, "%s\n", lines[i]);
+  }
+}
+
 char *ms_cli_help(const MsVerb *verb, const void *entries) {
   enum { TEXT = 30 };
   GString *out = g_string_new(NULL);
@@ -51,7 +66,8 @@ char *ms_cli_help(const MsVerb *verb, const void *entries) {
       g_string_append_printf(heading, "=%s", e->arg_description ? e->arg_description : "VALUE");
     entry(out, heading->str, e->description ? e->description : "", TEXT);
   }
-  g_string_append_printf(out, "\nExamples:\n%s", verb->examples);
+  g_string_append(out, "\nExamples:\n");
+  examples(out, verb->examples);
   return g_string_free(out, FALSE);
 }
 

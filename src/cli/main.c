@@ -59,7 +59,7 @@ const MsVerb ms_verbs[] = {
      "  moesim show schedule dualpipe --stages 8 --microbatches 20 --svg dualpipe.svg\n"
      "  moesim show schedule zb-h1 --stages 4 --microbatches 8 --times 1,1,1,0.1 --json\n"
      "\nJSON of a schedule: `order` holds per stage [\"F\",microbatch,chunk], \"B\" (whole backward, or the input "
-     "gradient where a \"W\"\n"
+     "gradient where a \"W\" "
      "of the same microbatch and chunk follows), \"W\", and [\"FB\",microbatch,chunk,microbatch,chunk] for a merged "
      "pair.\n",
      ms_cli_show},
@@ -86,14 +86,14 @@ const MsVerb ms_verbs[] = {
      "  moesim fit --evaluate --hardware h100-sxm gemm_consensus.csv.gz\n"
      "  moesim fit --evaluate --held-back --json --hardware h100-sxm *.csv.gz\n"
      "\nColumns are found by name (gpu, source optional): dtype,m,n,k,latency_us for GEMMs; "
-     "op,num_gpus,bytes,latency_us for collectives; ...\n"
+     "op,num_gpus,bytes,latency_us for collectives; ... "
      "15 % of the shapes are held back by a hash and give the residuals; the rest of the profile stays as it is.\n",
      ms_cli_fit, TRUE},
     {"report", "SCENARIO… --html FILE",
      "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
      "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
-     "  moesim report scenarios/run-qwen3-235b-h100-256.json --whatif scenarios/whatif/nic.json --html nic.html\n"
+     "  moesim report my-run.json --whatif scenarios/whatif/nic.json --html nic.html\n"
      "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
      ms_cli_report, TRUE},
     {"calibrate", "[--quick|--check|--gpu]",
@@ -104,10 +104,10 @@ const MsVerb ms_verbs[] = {
      "  moesim calibrate --gpu --out mine/                 tables of a GPU, for moesim fit\n"
      "  moesim fit --hardware h100-sxm --out h100-mine.json mine/*.csv\n"
      "\nOf a CPU: reduced training steps are run by the executor (moesim exec), messages between two ranks by mpirun; "
-     "curves are fitted to their rows. Exit 1\n"
+     "curves are fitted to their rows. Exit 1 "
      "when shapes held back, or the steps of --check, are off by more than docs/calibrate.md says. Of a GPU: products, "
      "copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; "
-     "MOESIM_GPU_LIBRARIES\n"
+     "MOESIM_GPU_LIBRARIES "
      "names a folder to look in first. Exit 4 where there is no GPU.\n",
      ms_cli_calibrate, TRUE},
     {"exec", "SCENARIO",
@@ -116,7 +116,7 @@ const MsVerb ms_verbs[] = {
      "  moesim exec scenarios/exec/dense-1.json\n"
      "  moesim exec --dtype f64 --dump one.dump scenarios/exec/dense-1.json\n"
      "\nEvery row that moesim predicts is a real kernel or a real message here. A layout of several GPUs is started "
-     "with mpirun, one rank for each GPU.\n"
+     "with mpirun, one rank for each GPU. "
      "After every row the bytes kept for backward, the bytes sent and the FLOP are compared with the list; exit 1 "
      "where they differ. docs/exec.md has more.\n",
      ms_cli_exec, TRUE},
@@ -130,7 +130,7 @@ const MsVerb ms_verbs[] = {
      "  moesim gemm bench 8192 8192 8192 --device cuda --dtype bf16      a generated kernel beside cuBLAS\n"
      "  moesim gemm source --dialect hip --scheme strassen --dtype bf16  its source\n"
      "\nSchemes multiply blocks with fewer products than the definition (Strassen and successors) and pay with "
-     "additions and rounding error. The rates\n"
+     "additions and rounding error. The rates "
      "of this CPU are measured first, which takes about a second. docs/lcma.md has the schemes, the model and the "
      "library for other programs.\n",
      ms_cli_gemm},
@@ -158,11 +158,11 @@ const MsVerb ms_verbs[] = {
      "  moesim import log train.log --hardware h100-sxm --out my-run.json     step time, memory, and the scenario "
      "where "
      "the log prints its arguments\n"
-     "  moesim import nccl-tests --hardware h100-sxm all_reduce_perf.log alltoall_perf.log --out my-cluster.json\n"
+     "  moesim import nccl-tests --hardware h100-sxm all_reduce.log alltoall.log --out my-cluster.json\n"
      "  moesim import kineto rank0.json.gz                                    kernels by class and stream, from a "
      "profile of PyTorch\n"
      "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped "
-     "and said so. Arguments that\n"
+     "and said so. Arguments that "
      "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. "
      "docs/launch.md has the details.\n",
      ms_cli_import},
@@ -210,7 +210,7 @@ static int unknown_verb(const char *name) {
 
 static int help_completion(const char *shell) {
   char *script = shell ? ms_cli_completion(shell) : NULL;
-  if (script) ms_cli_print(script);
+  if (script) ms_cli_print_file(script);
   else fprintf(stderr, "moesim: --completion: for which shell? bash, zsh or fish\n");
   return script ? 0 : MS_ERROR_USAGE;
 }
@@ -221,7 +221,7 @@ static int help(int argc, char **argv) {
     return 0;
   }
   if (g_str_equal(argv[1], "--man")) {
-    ms_cli_print(ms_cli_man_page());
+    ms_cli_print_file(ms_cli_man_page());
     return 0;
   }
   if (g_str_equal(argv[1], "--completion")) return help_completion(argc > 2 ? argv[2] : NULL);

@@ -5,6 +5,7 @@
 
 #include "base/io.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "cli/cli.h"
 
 int ms_cli_fail(GError *error) {
@@ -97,13 +98,19 @@ void ms_cli_say_stopped(const char *next) {
 int ms_cli_found(gboolean something) { return something || !ms_interrupted() ? 0 : MS_ERROR_NOTHING; }
 
 void ms_cli_print(char *text) {
+  if (*text == '{') return ms_cli_print_file(text);
+  ms_cli_print_file(ms_text_folded(text));
+  g_free(text);
+}
+
+void ms_cli_print_file(char *text) {
   size_t length = strlen(text);
   fputs(text, stdout);
   if (length > 0 && text[length - 1] != '\n') fputc('\n', stdout);
   g_free(text);
 }
 
-void ms_cli_print_json(MsJsonOut *out) { ms_cli_print(ms_json_out_take(out)); }
+void ms_cli_print_json(MsJsonOut *out) { ms_cli_print_file(ms_json_out_take(out)); }
 
 /* The unknown long option among argv, as the user wrote it, with the nearest known one; NULL when there is none.
  * (transfer full) */

@@ -193,7 +193,7 @@ static int keep_request(const Options *o) {
   g_autofree char *text = ms_ask_request(&ask, TRUE, &error);
   g_autoptr(GPtrArray) checked = text ? requests_of(text, &error) : NULL;
   if (!checked) return ms_cli_fail(error);
-  if (strcmp(o->write_request, "-") == 0) return ms_cli_print(g_steal_pointer(&text)), 0;
+  if (strcmp(o->write_request, "-") == 0) return ms_cli_print_file(g_steal_pointer(&text)), 0;
   g_autofree char *lines = g_strconcat(text, "\n", NULL);
   return ms_write_file(o->write_request, lines, -1, &error) ? 0 : ms_cli_fail(error);
 }

@@ -51,6 +51,6 @@ int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *r
   g_autofree char *text =
       ms_launch_text(entry->scenario, ms_launch_of_word(ms_cli_word(verb, "form", form, ms_launch_words)), &error);
   if (!text) return ms_cli_fail(error);
-  ms_cli_print(json ? with_launch(json, form, rank, text) : g_steal_pointer(&text));
+  ms_cli_print_file(json ? with_launch(json, form, rank, text) : g_steal_pointer(&text));
   return 0;
 }

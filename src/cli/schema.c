@@ -94,10 +94,10 @@ static int print_outputs(const MsVerb *verb, const char *one, gboolean markdown)
   int place = one ? ms_cli_word(verb, "output", one, words) : -1;
   if (one && place < 0) return MS_ERROR_USAGE;
   g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
-  g_autoptr(GString) out = g_string_new(markdown && !one ? output_head : NULL);
+  GString *out = g_string_new(markdown && !one ? output_head : NULL);
   for (int i = 0; i < (int)G_N_ELEMENTS(outputs); i++)
     if (place < 0 || place == i) ms_figures_document(outputs[i], markdown, seen, out);
-  fputs(out->str, stdout);
+  (markdown ? ms_cli_print_file : ms_cli_print)(g_string_free(out, FALSE));
   return 0;
 }
 
@@ -117,11 +117,11 @@ int ms_cli_schema(int argc, char **argv) {
   for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].kind;
   int one = argc == 2 ? ms_cli_word(verb, "kind", argv[1], words) : -1;
   if (argc == 2 && one < 0) return MS_ERROR_USAGE;
-  g_autoptr(GString) out = g_string_new(markdown && one < 0 ? reference_head : NULL);
+  GString *out = g_string_new(markdown && one < 0 ? reference_head : NULL);
   for (int i = 0; i < (int)G_N_ELEMENTS(kinds); i++)
     if (one == i || (one < 0 && kinds[i].whole_file))
       (markdown ? ms_fields_markdown : ms_fields_schema)(kinds[i].table, out);
   if (markdown && one < 0) operators_markdown(out), schedules_markdown(out);
-  fputs(out->str, stdout);
+  (markdown ? ms_cli_print_file : ms_cli_print)(g_string_free(out, FALSE));
   return 0;
 }

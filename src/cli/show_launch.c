@@ -18,7 +18,7 @@ int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name) {
   g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
   char *text = scenario ? ms_launch_text(scenario, ms_launch_of_word(word), &error) : NULL;
   if (!text) return ms_cli_fail(error);
-  if (!show->json) return ms_cli_print(text), 0;
+  if (!show->json) return ms_cli_print_file(text), 0;
   ms_cli_print(ms_cli_launch_json(word, text));
   g_free(text);
   return 0;

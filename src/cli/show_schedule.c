@@ -106,7 +106,7 @@ static void print_text(const char *name, const MsSchedule *s, const MsScheduleRu
   g_string_append(out, "\n\n");
   g_autofree char *picture = ms_report_schedule(s, run, ms_report_width(), ms_report_colour() ? MS_REPORT_COLOUR : 0);
   g_string_append(out, picture);
-  ms_cli_print(g_string_free(out, FALSE));
+  ms_cli_print_file(g_string_free(out, FALSE)); /* the picture has the width of the terminal */
 }
 
 static int check(const MsVerb *verb, const MsShow *show, int chunks) {

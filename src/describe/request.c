@@ -37,7 +37,8 @@ static const MsField plan_fields[] = {
            "share of the time that trains; null = by `reliability`, with checkpoints at their optimal interval"),
     MS_STRING(S, reliability, MS_NULLABLE, "failures that the days of training include; null = llama3-h100"),
     MS_F64(S, grid_kg_per_kWh, "", 0, 10, "0.48", MS_NULLABLE,
-           "CO2e of electricity, kg per kWh; the world's mean in 2023 (Ember, Global Electricity Review 2024)"),
+           "CO2e of electricity, kg per kWh; the world's mean in 2023 (Ember, Global Electricity Review 2024, "
+           "ember-climate.org: 480 g/kWh); a contract or a country may differ tenfold"),
     {0}};
 #undef S
 const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};

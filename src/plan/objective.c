@@ -1,6 +1,7 @@
 /* src/plan/objective.c - what a plan is ranked by: a figure of the step time and the number of GPUs. */
 #include "plan/plan.h"
 #include "base/err.h"
+#include "base/text.h"
 #include <math.h>
 #include <string.h>
 
@@ -85,6 +86,7 @@ const char *ms_objective_unit(MsGoal goal) {
 }
 
 char *ms_objective_assumption(const MsRequest *r) {
+  char tokens[MS_TEXT];
   if (r->objective == MS_GOAL_COST)
     return g_strdup_printf("%g per GPU and hour (%s)", r->gpu_hour_price, r->gpu_hour_price_source);
   if (r->objective == MS_GOAL_ENERGY)
@@ -92,7 +94,7 @@ char *ms_objective_assumption(const MsRequest *r) {
                            ms_request_gpu_W(r),
                            r->gpu_power_W > 0 ? "the request's gpu_power_W" : "tdp_W of the hardware");
   if (r->objective == MS_GOAL_DEADLINE)
-    return g_strdup_printf("%g tokens within %.4g days of uninterrupted steps, as few GPUs as possible",
-                           r->training_tokens, r->deadline_s / S_PER_DAY);
+    return g_strdup_printf("%s tokens within %.4g days of uninterrupted steps, as few GPUs as possible",
+                           ms_text_tokens(r->training_tokens, tokens), r->deadline_s / S_PER_DAY);
   return NULL;
 }

@@ -65,7 +65,6 @@ static void law_row(MsTable *table, const MsActingLaw *law) {
   ms_table_cellf(table, "  %s", law->key);
   ms_table_cellf(table, "%s%s%s", short_number(law->value, value), law->unit[0] ? " " : "", law->unit);
   for (guint i = 0; i < G_N_ELEMENTS(effect); i++) ms_table_cell(table, change(effect[i], value));
-  ms_table_cell(table, said_by(law));
 }
 
 char *ms_report_acting(const MsActingLaws *acting) {
@@ -75,8 +74,12 @@ char *ms_report_acting(const MsActingLaws *acting) {
   ms_table_column(table, "  laws that act", FALSE);
   ms_table_column(table, "value", TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(effects); i++) ms_table_column(table, effects[i], TRUE);
-  ms_table_column(table, "from", FALSE);
-  for (int i = 0; i < acting->n; i++) law_row(table, &acting->law[i]);
-  g_autofree char *text = ms_table_take(table);
-  return g_strdup_printf("\n%s  their sources and data: moesim show laws NAME\n", text);
+  GString *given = g_string_new(NULL);
+  for (int i = 0; i < acting->n; i++) {
+    law_row(table, &acting->law[i]);
+    if (acting->law[i].given) g_string_append_printf(given, "%s%s", given->len ? ", " : "", acting->law[i].key);
+  }
+  g_autofree char *text = ms_table_take(table), *scenario = g_string_free(given, FALSE);
+  return g_strdup_printf("\n%s  from software/laws.json%s%s%s; their sources and data: moesim show laws NAME\n", text,
+                         *scenario ? ", of the scenario " : "", scenario, *scenario ? " alone" : "");
 }

@@ -55,7 +55,8 @@ void ms_report_budget_cells(MsTable *table, const MsBudget *b) {
 
 char *ms_report_budget_note(const MsRequest *r, const MsBudget *b) {
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "days of %.4g tokens", b->tokens);
+  char tokens[MS_TEXT];
+  g_string_append_printf(out, "days of %s tokens", ms_text_tokens(b->tokens, tokens));
   if (b->reliability)
     g_string_append_printf(out, " with the failures of %s, checkpoints at their optimal interval", b->reliability);
   else if (isnan(b->goodput)) g_string_append(out, " without a failure (the machine lacks a figure for goodput)");

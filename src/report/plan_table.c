@@ -301,14 +301,29 @@ static void append_proof(GString *out, const MsRequest *request, const MsPlan *p
   g_string_append_c(out, '\n');
 }
 
+/* "64", or "64 to 256" where the number is searched. (transfer full) */
+static char *gpus_of(const MsRequest *request) {
+  gint64 least = request->base->gpus, most = least;
+  for (int k = 0; k < request->n_open; k++) {
+    const MsOpenKey *key = &request->open[k];
+    for (int v = 0; v < key->n && strcmp(key->path, "gpus") == 0; v++) {
+      gint64 gpus = json_node_get_int(key->values[v]);
+      least = MIN(least, gpus), most = MAX(most, gpus);
+    }
+  }
+  return least == most ? g_strdup_printf("%" G_GINT64_FORMAT, least)
+                       : g_strdup_printf("%" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, least, most);
+}
+
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
                      unsigned flags) {
   GString *out = g_string_new(NULL);
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
   const MsScenario *base = request->base;
-  g_string_append_printf(out, "%s%s%s: %s on %d x %s, sequence %d, batch %d\n",
+  g_autofree char *gpus = gpus_of(request);
+  g_string_append_printf(out, "%s%s%s: %s on %s x %s, sequence %d, batch %d\n",
                          flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
-                         flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, base->gpus, base->hardware->name,
+                         flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, gpus, base->hardware->name,
                          base->training.seq_length, base->training.global_batch_size);
   append_nodes(out, base);
   append_counts(out, plan);

@@ -182,7 +182,7 @@ static void append_step_passes(GString *out, const MsResult *r) {
   if (!r->passes) return;
   MsPasses mean = ms_passes_mean(r->passes, r->stages);
   MsTable *table = ms_table_new();
-  ms_table_column(table, "  pass by pass, stage", TRUE);
+  ms_table_column(table, "  stage", TRUE);
   for (int kind = 0; kind < MS_N_SLOTS; kind++) {
     if (mean.count[kind] == 0) continue;
     ms_table_column(table, pass_words[kind], TRUE);
@@ -193,7 +193,7 @@ static void append_step_passes(GString *out, const MsResult *r) {
   ms_table_column(table, "sum", TRUE);
   for (int s = 0; s < r->stages; s++) ms_table_cellf(table, "%d", s), passes_row(table, &r->passes[s], &mean);
   if (r->stages > 1) ms_table_cell(table, "mean"), passes_row(table, &mean, &mean);
-  g_string_append_c(out, '\n');
+  g_string_append(out, "\n  pass by pass\n");
   append_table(out, table);
 }
 
@@ -282,7 +282,7 @@ static void append_assumed(GString *out, const MsResult *r) {
 /* Those before the peak add up to it. */
 static const char *const memory_columns[] = {"parameters_B", "gradients_B", "optimizer_B", "activations_B",
                                              "transient_B",  "buffers_B",   "peak_B",      "reserved_B",
-                                             "device_B",     "peak_where",  NULL};
+                                             "device_B",     NULL};
 
 static const char *dominant(const MsStageMemory *stage) {
   const char *best = memory_columns[0];
@@ -298,7 +298,8 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   GString *out = g_string_new(NULL);
   if (memory->stages < 1) return g_string_free(out, FALSE);
   MsTable *table = ms_table_new();
-  ms_table_column(table, "  GiB on stage", TRUE);
+  g_string_append(out, "  memory of a GPU, GiB\n");
+  ms_table_column(table, "  stage", TRUE);
   ms_figures_columns(&ms_stage_memory_figures, memory_columns, table);
   for (int s = 0; s < memory->stages; s++) {
     if (s >= max_rows && s != memory->peak_stage) continue;
@@ -312,7 +313,8 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   g_string_append_printf(out, "  * largest: stage %d needs %s", memory->peak_stage, ms_text_bytes(peak->device_B, buf));
   g_string_append_printf(out, " of %s", ms_text_bytes(capacity_B, buf));
   if (capacity_B > 0) g_string_append_printf(out, " (%s)", ms_text_percent(peak->device_B / capacity_B, buf));
-  g_string_append_printf(out, ", mostly %s\n", dominant(peak));
+  g_string_append_printf(out, ", mostly %s", dominant(peak));
+  g_string_append_printf(out, peak->peak_where ? ", in the %s\n" : "\n", peak->peak_where);
   return g_string_free(out, FALSE);
 }
 

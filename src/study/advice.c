@@ -28,11 +28,13 @@ static void say(GPtrArray *out, const char *format, ...) {
 }
 
 static void say_budget(GPtrArray *out, const MsBudget *b) {
+  char tokens[MS_TEXT];
   if (!(b->days > 0)) return;
+  ms_text_tokens(b->tokens, tokens);
   if (b->deadline_days > 0)
-    say(out, "the %.4g tokens take %.1f of the %.4g days%s", b->tokens, b->days, b->deadline_days,
+    say(out, "the %s tokens take %.1f of the %.4g days%s", tokens, b->days, b->deadline_days,
         b->late ? ": LATE, so give more GPUs (--gpus 256..2048 finds how many)" : "");
-  else say(out, "the %.4g tokens take %.1f days", b->tokens, b->days);
+  else say(out, "the %s tokens take %.1f days", tokens, b->days);
 }
 
 void ms_picks_advise(MsPicks *p) {

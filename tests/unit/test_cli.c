@@ -368,6 +368,12 @@ static void plan_keeps_a_scenario(void **state) {
   g_remove(file);
 }
 
+/* With every run of blanks as one: where a line was folded does not matter. (transfer full) */
+static char *one_line(const char *text) {
+  g_autoptr(GRegex) blanks = g_regex_new("\\s+", G_REGEX_DEFAULT, G_REGEX_MATCH_DEFAULT, NULL);
+  return g_regex_replace_literal(blanks, text, -1, 0, " ", G_REGEX_MATCH_DEFAULT, NULL);
+}
+
 /* An open key in which the printed layouts differ has a column; one that is the same in all stands below the table. */
 static void plan_table_shows_open_keys(void **state) {
   (void)state;
@@ -386,10 +392,12 @@ static void plan_table_shows_open_keys(void **state) {
              *without = strstr(two.out, "  none\n");
   assert_true(title && with && without && title < with && title < without);
   assert_non_null(strstr(two.out, "\nall of them: cp 1, etp 1, mbs 1, precision "));
-  assert_non_null(strstr(two.out, ", overlap_grad_reduce yes\n"));
+  g_autofree char *all = one_line(two.out);
+  assert_non_null(strstr(all, ", overlap_grad_reduce yes MFU is of "));
   g_auto(MsCliRun) one = RUN("plan", "--top", "1", file);
   ms_cli_expect(&one, 0, "plan --top 1");
-  assert_non_null(strstr(one.out, ", overlap_grad_reduce yes, cuda_graph_scope "));
+  g_autofree char *top = one_line(one.out);
+  assert_non_null(strstr(top, ", overlap_grad_reduce yes, cuda_graph_scope "));
   g_remove(file);
 }
 

@@ -371,6 +371,34 @@ static void tables(void **state) {
   g_free(text);
 }
 
+/* Nothing is lost and nothing is wider than it may be; what fits stays as it is. */
+static void folded_lines(void **state) {
+  (void)state;
+  static const char text[] =
+      "short  and  spaced\n"
+      "  label      words words words words words words words words words words words words words words words words\n"
+      "plain words words words words words words words words words words words words words words words words words\n"
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa|bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb,cccccccc\n"
+      "ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd end";
+  g_autofree char *got = ms_text_folded(text);
+  assert_string_equal(
+      got, "short  and  spaced\n"
+           "  label      words words words words words words words words words words words words words words\n"
+           "             words words\n"
+           "plain words words words words words words words words words words words words words words words\n"
+           "  words words\n"
+           "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa|bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb,\n"
+           "  cccccccc\n"
+           "ddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd\n"
+           "  end");
+  g_autofree char *coloured = ms_text_folded("\033[1mbold\033[0m");
+  assert_string_equal(coloured, "\033[1mbold\033[0m");
+  char buf[MS_TEXT];
+  assert_string_equal(ms_text_tokens(15e12, buf), "15T");
+  assert_string_equal(ms_text_tokens(1.28e9, buf), "1.28G");
+  assert_string_equal(ms_text_tokens(999, buf), "999");
+}
+
 static void statistics(void **state) {
   (void)state;
   double values[] = {3, 1, 2, 4};
@@ -423,6 +451,7 @@ int main(void) {
       cmocka_unit_test(quantities),
       cmocka_unit_test(human_text),
       cmocka_unit_test(tables),
+      cmocka_unit_test(folded_lines),
       cmocka_unit_test(statistics),
       cmocka_unit_test(files),
   };
