@@ -8,7 +8,7 @@
 #include "logs/topology.h"
 
 typedef struct {
-  char *out, *model_out, *hardware, *name, *date, *into, *tables;
+  char *out, *model, *model_out, *hardware, *name, *date, *into, *tables;
   gboolean json;
   int gpus, vocab_size;
   char **set, **allow;
@@ -108,6 +108,7 @@ static int given(int value) { return value == MS_CLI_UNSET ? 0 : value; }
 static MsImportOptions options_of(const Options *o, char **words) {
   return (MsImportOptions){.hardware = o->hardware,
                            .name = o->name,
+                           .model = o->model,
                            .gpus = given(o->gpus),
                            .vocab_size = given(o->vocab_size),
                            .words = (const char *const *)words,
@@ -137,8 +138,8 @@ static int check(const MsVerb *verb, const Options *o, gboolean model, int words
     return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);
   for (int i = 0; o->set && o->set[i]; i++)
     if (!strchr(o->set[i], '=')) return ms_cli_usage(verb, "--set %s: give NAME=VALUE", o->set[i]);
-  gboolean runs_only = o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET ||
-                       o->set || o->allow || words > 1;
+  gboolean runs_only = o->model || o->model_out || o->hardware || o->gpus != MS_CLI_UNSET ||
+                       o->vocab_size != MS_CLI_UNSET || o->set || o->allow || words > 1;
   if (model && runs_only)
     return ms_cli_usage(verb, "import hf takes one file, --name and --out: it makes a model, not a run");
   return 0;
@@ -163,8 +164,8 @@ static int import_modelzoo(const MsVerb *verb, const Options *o, int argc, char 
 static int import_peft(const MsVerb *verb, const Options *o, int argc, char **words) {
   if (argc != 1) return ms_cli_usage(verb, "give one adapter_config.json (\"-\" is standard input)");
   if (!o->into) return ms_cli_usage(verb, "import peft needs --into, the scenario that gets the adapters");
-  if (o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set || o->allow ||
-      o->date)
+  if (o->model || o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set ||
+      o->allow || o->date)
     return ms_cli_usage(verb, "import peft takes one file, --into, --name and --out");
   GError *error = NULL;
   g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free);
@@ -183,7 +184,7 @@ static int import_peft(const MsVerb *verb, const Options *o, int argc, char **wo
 static int import_bench(const MsVerb *verb, const Options *o, const char *form, int argc, char **words) {
   if (argc < 1) return ms_cli_usage(verb, "give logs (\"-\" is standard input)");
   if (!o->hardware) return ms_cli_usage(verb, "import %s needs --hardware, the machine that the logs are of", form);
-  if (o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into)
+  if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into)
     return ms_cli_usage(verb, "import %s takes logs, --hardware, --gpus, --name, --date and --out", form);
   const char *date = ms_cli_date(o->date);
   if (date) return ms_cli_usage(verb, "%s", date);
@@ -192,15 +193,16 @@ static int import_bench(const MsVerb *verb, const Options *o, const char *form, 
 
 static int import_log(const MsVerb *verb, const Options *o, int argc, char **words) {
   if (argc != 1) return ms_cli_usage(verb, "give one log (\"-\" is standard input)");
-  if (o->model_out || o->date || o->set) return ms_cli_usage(verb, "--model-out, --date and --set are not for a log");
+  if (o->model || o->model_out || o->date || o->set)
+    return ms_cli_usage(verb, "--model-out, --date and --set are not for a log");
   const MsImportOptions options = options_of(o, words + 1);
   return ms_cli_import_log(words[0], o->into, &options, o->out);
 }
 
 static int import_kineto(const MsVerb *verb, const Options *o, int argc, char **words) {
   if (argc < 1) return ms_cli_usage(verb, "give traces (\"-\" is standard input)");
-  if (o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->hardware || o->name ||
-      o->date || o->gpus != MS_CLI_UNSET)
+  if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->hardware ||
+      o->name || o->date || o->gpus != MS_CLI_UNSET)
     return ms_cli_usage(verb, "import kineto takes traces, --json, --tables and --out");
   return ms_cli_import_trace(&(MsImportTrace){o->out, o->tables, o->json}, words);
 }
@@ -214,8 +216,8 @@ static int import_topology(const MsVerb *verb, const Options *o, MsTopologyForm 
   if (argc < 1 || argc > 1 + switches)
     return ms_cli_usage(verb, "import %s takes one file%s", word,
                         switches ? " and perhaps a list of the job's nodes" : "");
-  if (o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->date || o->name ||
-      o->gpus != MS_CLI_UNSET)
+  if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->date ||
+      o->name || o->gpus != MS_CLI_UNSET)
     return ms_cli_usage(verb, "import %s takes --hardware and --out", word);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autofree char *text = ms_read_file(words[0], MS_IMPORT_MOST_BYTES, &length, &error);
@@ -279,6 +281,8 @@ int ms_cli_import(int argc, char **argv) {
       {"model-out", 0, 0, G_OPTION_ARG_FILENAME, &o.model_out, "write the model apart; the scenario mentions it",
        "FILE"},
       {"name", 0, 0, G_OPTION_ARG_STRING, &o.name, "name of the scenario or model (default: of the file)", "NAME"},
+      {"model", 0, 0, G_OPTION_ARG_STRING, &o.model,
+       "scripts: the model, a name in models/ or a path, where the arguments do not say it", "NAME"},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "machine: a name in hardware/ or a path", "NAME"},
       {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
       {"into", 0, 0, G_OPTION_ARG_FILENAME, &o.into,
@@ -301,7 +305,7 @@ int ms_cli_import(int argc, char **argv) {
     status = import_one(verb, &o, argc, words);
   }
   g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name), g_free(o.date), g_free(o.into);
-  g_free(o.tables);
+  g_free(o.tables), g_free(o.model);
   g_strfreev(o.set), g_strfreev(o.allow);
   return status;
 }

@@ -34,6 +34,7 @@ MsArgs *ms_args_new(const char *file) {
 void ms_args_free(MsArgs *args) {
   if (!args) return;
   g_free(args->file);
+  g_free(args->open);
   g_ptr_array_unref(args->list);
   g_ptr_array_unref(args->env);
   json_object_unref(args->notes);
@@ -155,9 +156,12 @@ const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error) {
 
 /* What to do about a value that a script leaves open; "" for others. (transfer full) */
 static char *how_to_say(const char *text) {
-  const char *dollar = strchr(text, '$');
-  if (!dollar || dollar[1] == '(') return g_strdup(dollar ? "; a command says it: put its result into the file" : "");
-  const char *name = dollar + 1 + (dollar[1] == '{');
+  const char *dollar = strchr(text, '$'), *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+  gboolean sum = dollar && g_str_has_prefix(dollar, "$((");
+  if (!dollar || (dollar[1] == '(' && !sum))
+    return g_strdup(dollar ? "; a command says it: put its result into the file" : "");
+  const char *name = sum ? strpbrk(dollar, letters) : dollar + 1 + (dollar[1] == '{');
+  if (!name) return g_strdup("");
   int n = (int)strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
   if (g_ascii_isdigit(*name))
     return g_strdup_printf("; it is an argument of the script: give those behind the file, or --set %.*s=VALUE", n,
@@ -170,7 +174,7 @@ gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, 
   if (!text) return FALSE;
   g_autoptr(GError) why = NULL;
   if (g_ascii_string_to_signed(text, 10, lo, hi, value, &why)) return TRUE;
-  g_autofree char *hint = how_to_say(text);
+  g_autofree char *all = g_strjoinv(" ", arg->values), *hint = how_to_say(all); /* blanks may have split it */
   return ms_arg_error(args, arg, error,
                       "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]%s", text, lo,
                       hi, hint);

@@ -40,6 +40,7 @@ typedef struct MsArgs {
   GPtrArray *list;   /* MsArg *, in order */
   GPtrArray *env;    /* MsVariable *: environment, in order, each name once */
   JsonObject *notes; /* what no argument says: lines "#moesim KEY JSON" (form.h) */
+  char *open;        /* "; ..." about words that stayed as written and may hold what is missing; NULL */
 } MsArgs;
 
 MsArgs *ms_args_new(const char *file);

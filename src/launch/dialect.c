@@ -105,7 +105,7 @@ static void note_unmodelled(MsArgs *args, GPtrArray *remarks) {
 
 /* Layers whose specification says nothing that other arguments do not. */
 static const struct {
-  const char *module, *remark; /* last part of the module's path; NULL, or what is not modelled */
+  const char *module, *remark; /* the module's path or its last part; NULL, or what is not modelled */
 } specs[] = {{"qwen3_spec", NULL},
              {"deepseek_spec", NULL},
              {"bailing_spec", NULL},
@@ -114,6 +114,8 @@ static const struct {
              {"phi35_moe_spec", "a bias of the output projection is not modelled: a vector of hidden_size a layer is "
                                 "missing"},
              {"gemma2_spec", NULL}, /* its norms come with --post-norm */
+             {"slime_plugins.models.minimax_m2", "norms of whole queries and keys are counted as norms of one head"},
+             {"slime_plugins.models.qwen3_next", "gated delta nets of Qwen3-Next's sizes, in three layers of four"},
              {"minimax_spec", "norms of whole queries and keys are counted as norms of one head"},
              {"grok_spec", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are "
                            "missing"},
@@ -126,7 +128,8 @@ static void read_spec(MsArgs *args, GPtrArray *remarks) {
     if (strcmp(arg->flag, "--spec") != 0 || !arg->values[0]) continue;
     const char *dot = strrchr(arg->values[0], '.'), *module = dot ? dot + 1 : arg->values[0];
     for (guint k = 0; k < G_N_ELEMENTS(specs); k++) {
-      if (strcmp(specs[k].module, module) != 0) continue;
+      gboolean whole = strchr(specs[k].module, '.') != NULL;
+      if (strcmp(specs[k].module, whole ? arg->values[0] : module) != 0) continue;
       arg->used = TRUE;
       if (specs[k].remark) remark(remarks, "--spec %s: %s", arg->values[0], specs[k].remark);
     }
@@ -213,6 +216,25 @@ static void linear_attention(MsArgs *args) {
     MsArg *spec = args->list->pdata[i];
     gboolean named = strcmp(spec->flag, "--spec") == 0 && spec->values[0];
     if (named && g_str_has_suffix(spec->values[0], "qwen3_next_spec")) spec->used = TRUE;
+  }
+}
+
+/* The same of slime, whose sizes are those of the checkpoint: Qwen3-Next has these alone. */
+static void linear_attention_of_slime(MsArgs *args) {
+  static const char *const said[][2] = {{"--experimental-attention-variant", "gdn"},
+                                        {"--linear-attention-freq", "4"},
+                                        {"--linear-num-key-heads", "16"},
+                                        {"--linear-num-value-heads", "32"},
+                                        {"--linear-key-head-dim", "128"},
+                                        {"--linear-value-head-dim", "128"},
+                                        {"--linear-conv-kernel-dim", "4"}};
+  for (guint i = 0; i < args->list->len; i++) {
+    const MsArg *spec = args->list->pdata[i];
+    if (strcmp(spec->flag, "--spec") != 0 || g_strcmp0(spec->values[0], "slime_plugins.models.qwen3_next") != 0)
+      continue;
+    for (guint k = 0; k < G_N_ELEMENTS(said); k++)
+      if (!ms_args_has(args, said[k][0])) ms_args_say(args, spec, said[k][0], said[k][1]);
+    return;
   }
 }
 
@@ -314,6 +336,7 @@ gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GErro
     return FALSE;
   sparse_attention(args);
   linear_attention(args);
+  linear_attention_of_slime(args);
   rope_scaling(args);
   gated_gelu(args);
   replace_words(args);

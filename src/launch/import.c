@@ -158,12 +158,12 @@ static const struct {
 static const struct {
   const char *word;
   int entries;
-} tokenizer_files[] = {{"gpt2", 50257},           {"t5-small", 32100},      {"llama-2", 32000},
-                       {"llama2", 32000},         {"llama-3", 128256},      {"llama3", 128256},
-                       {"qwen1.5", 151936},       {"qwen2", 151936},        {"qwen3.5", 248320},
-                       {"qwen3", 151936},         {"mistral-nemo", 131072}, {"minitron-8b", 256000},
-                       {"nemotron-mini", 256000}, {"deepseek-v2", 102400},  {"deepseek-v3", 129280},
-                       {"gemma3", 262144},        {"gemma-3", 262144},      {"gemma", 256000}};
+} tokenizer_files[] = {
+    {"gpt2", 50257},         {"t5-small", 32100},       {"llama-2", 32000},      {"llama2", 32000},
+    {"llama-3", 128256},     {"llama3", 128256},        {"qwen1.5", 151936},     {"qwen2", 151936},
+    {"qwen3.5", 248320},     {"qwen3", 151936},         {"qwen35", 248320},      {"mistral-nemo", 131072},
+    {"minitron-8b", 256000}, {"nemotron-mini", 256000}, {"deepseek-v2", 102400}, {"deepseek-v3", 129280},
+    {"gemma3", 262144},      {"gemma-3", 262144},       {"gemma", 256000}};
 
 static gboolean vocabulary_of_file(MsModel *m, MsArgs *args, MsImport *import) {
   static const char *const flags[] = {"--tokenizer-name-or-path", "--tokenizer-model", "--vocab-file"};
@@ -243,6 +243,7 @@ static gboolean finish_model(MsScenario *s, MsArgs *args, const MsImportOptions 
   if (!find_vocabulary(s->model, args, options, import, error)) return FALSE;
   if (!ms_model_finish(s->model, NULL, "model", &why))
     return ms_input_error(error, args->file, 0, "", "%s", why->message);
+  if (options->model) return TRUE;
   g_free(s->model->name);
   s->model->name = name ? g_strdup(name) : g_strdup_printf("%s-model", s->name);
   return TRUE;
@@ -279,52 +280,52 @@ static gboolean note_rope_scaling(MsScenario *s, const MsArgs *args, GError **er
 /* --- what must not be lost --- */
 /* Arguments that moesim does not read and that change the model or its time. One that ends in '-' stands for all that
  * begin so. */
-static const char *const changing[] = {"--spec",
-                                       "--noop-layers",
-                                       "--heterogeneous-layers-config-path",
-                                       "--heterogeneous-layers-config-encoded-json",
-                                       "--hybrid-",
-                                       "--mamba-",
-                                       "--experimental-attention-variant",
-                                       "--dsa-indexer-",
-                                       "--linear-",
-                                       "--yaml-cfg",
-                                       "--use-checkpoint-args",
-                                       "--num-experts-per-layer",
-                                       "--use-torch-fsdp2",
-                                       "--enable-hyper-connections",
-                                       "--lora-",
-                                       "--tp-2d",
-                                       "--num-zero-experts",
-                                       "--share-kvstates",
-                                       "--cla-share-factor",
-                                       "--kv-compress",
-                                       "--enable-mhc",
-                                       "--add-dense-bias",
-                                       "--encoder-",
-                                       "--num-layer-list",
-                                       "--kd",
-                                       "--mos",
-                                       "--ds-sequence-parallel-fpdt",
-                                       "--glu-activation",
-                                       "--freeze-",
-                                       "--tune-mm-mlp-adapter",
-                                       "--retro-",
-                                       "--retriever-",
-                                       "--export-quant-cfg"};
+static const char *const changing_model[] = {"--spec",
+                                             "--noop-layers",
+                                             "--heterogeneous-layers-config-path",
+                                             "--heterogeneous-layers-config-encoded-json",
+                                             "--hybrid-",
+                                             "--mamba-",
+                                             "--experimental-attention-variant",
+                                             "--dsa-indexer-",
+                                             "--dsv4-",
+                                             "--linear-",
+                                             "--use-checkpoint-args",
+                                             "--bridge-hf-model",
+                                             "--num-experts-per-layer",
+                                             "--enable-hyper-connections",
+                                             "--num-zero-experts",
+                                             "--share-kvstates",
+                                             "--cla-share-factor",
+                                             "--kv-compress",
+                                             "--enable-mhc",
+                                             "--add-dense-bias",
+                                             "--glu-activation",
+                                             NULL};
+static const char *const changing_run[] = {
+    "--yaml-cfg", "--use-torch-fsdp2",     "--lora-",  "--lu-lora-",   "--tp-2d",
+    "--encoder-", "--num-layer-list",      "--kd",     "--mos",        "--ds-sequence-parallel-fpdt",
+    "--freeze-",  "--tune-mm-mlp-adapter", "--retro-", "--retriever-", "--export-quant-cfg",
+    NULL};
 
-static gboolean changes_the_run(const char *flag) {
-  for (guint i = 0; i < G_N_ELEMENTS(changing); i++)
-    if (g_str_has_suffix(changing[i], "-") ? g_str_has_prefix(flag, changing[i]) : strcmp(flag, changing[i]) == 0)
-      return TRUE;
+static gboolean is_among(const char *const *flags, const char *flag) {
+  for (; *flags; flags++)
+    if (g_str_has_suffix(*flags, "-") ? g_str_has_prefix(flag, *flags) : strcmp(flag, *flags) == 0) return TRUE;
   return FALSE;
 }
 
-static gboolean check_ignored(const MsArgs *args, const char *const *allow, GError **error) {
+static gboolean check_ignored(const MsArgs *args, const MsImportOptions *options, GError **error) {
+  const char *const *allow = options->allow;
   for (guint i = 0; i < args->list->len; i++) {
     const MsArg *arg = args->list->pdata[i];
-    gboolean lost = !arg->used && changes_the_run(arg->flag), allowed = allow && g_strv_contains(allow, arg->flag);
-    if (lost && !allowed)
+    gboolean model = is_among(changing_model, arg->flag);
+    if (arg->used || (allow && g_strv_contains(allow, arg->flag))) continue;
+    if (model && !options->model)
+      return ms_arg_error(args, arg, error,
+                          "changes the model, and moesim does not read it; --model NAME says the whole model, --allow "
+                          "%s imports the rest",
+                          arg->flag);
+    if (is_among(changing_run, arg->flag))
       return ms_arg_error(args, arg, error,
                           "changes the model or its time, and moesim does not read it; --allow %s imports the rest",
                           arg->flag);
@@ -341,6 +342,7 @@ static MsScenario *empty_scenario(const MsArgs *args, const MsImportOptions *opt
   s->name = name ? g_strdup(name) : name_of_file(args->file);
   s->software = g_strdup(note(args, "software"));
   s->doc = g_strdup(note(args, "doc"));
+  if (options->model) return s;
   s->model = g_new0(MsModel, 1);
   ms_fields_defaults(&ms_model_table, s->model);
   return s;
@@ -351,11 +353,14 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error) ||
       !ms_laws_load(&s->laws, error))
     return FALSE;
+  if (options->model && !(s->model = ms_model_load(options->model, error))) return FALSE;
   if (!ms_dialect_translate(args, import->remarks, &gpus, error)) return FALSE;
   s->gpus = count_gpus(args, gpus, options, import);
   default_batch(args, s->gpus);
-  if (!ms_args_read(args, s, error) || !check_ignored(args, options->allow, error) || !note_routing(s, args, error) ||
-      !note_rope_scaling(s, args, error) || !finish_model(s, args, options, import, error))
+  if (!(options->model ? ms_args_read_around : ms_args_read)(args, s, error) ||
+      !ms_import_lora(import, args, s, error) || !check_ignored(args, options, error) ||
+      !note_routing(s, args, error) || !note_rope_scaling(s, args, error) ||
+      !finish_model(s, args, options, import, error))
     return FALSE;
   import->scenario = ms_launch_canonical(s);
   ms_import_list_ignored(import, args);

@@ -10,6 +10,8 @@ MsImport *ms_import_new(void);
 gboolean ms_import_notes(MsArgs *args, const char *text, GError **error);
 /* The scenario of the arguments; `gpus` as the launcher said them, 0 = it did not. Takes nothing. */
 gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options, GError **error);
+/* Adapters (import_lora.c) into scenario->training.lora, once the model's keys are read. */
+gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *scenario, GError **error);
 /* What was not marked used, as text, into import->ignored. */
 void ms_import_list_ignored(MsImport *import, const MsArgs *args);
 void ms_import_remark(MsImport *import, const char *format, ...) G_GNUC_PRINTF(2, 3);

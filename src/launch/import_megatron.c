@@ -178,13 +178,33 @@ static void add_zero_stage(MsArgs *args, const MsShell *shell) {
     ms_args_addf(args, MS_SECTION_TRAINING, "--zero-stage", "%s", stage);
 }
 
+/* What a command prints stands in the words as it was written: the variable that holds it can be given instead. */
+static void note_open(MsArgs *args, const MsShell *shell, char *const *words) {
+  GHashTableIter iter;
+  gpointer name;
+  g_autofree char *first = NULL;
+  for (; *words && !g_str_has_prefix(*words, "$("); words++) {}
+  g_hash_table_iter_init(&iter, shell->variables);
+  while (*words && g_hash_table_iter_next(&iter, &name, NULL)) {
+    g_autofree char *text = ms_shell_get(shell, name);
+    gboolean holds = g_str_has_prefix(text, *words), plain = text[strcspn(text, "\n")] == '\0';
+    gsize n = strlen(name), longest = first ? strlen(first) : 0;
+    if (!holds || !plain || n < longest || (n == longest && strcmp(first, name) < 0)) continue;
+    g_free(first);
+    first = g_strdup(name);
+  }
+  if (first) args->open = g_strdup_printf("; %s is what a command prints: --set %s=\"...\" gives it", first, first);
+}
+
 static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsArgs *args, int *gpus, GError **error) {
   const MsCommand *command = training_command(shell);
   g_autoptr(MsArgs) launcher = ms_args_new(args->file);
   if (command && !trains(command->words) && variables_train(shell))
     command = NULL; /* what submits a job of variables */
   if (!ms_dialect_program(args, import->remarks, program_of(command), command ? command->line : 0, error)) return FALSE;
-  if (command) split_words(command->words, command->line, launcher, args);
+  if (command)
+    split_words(command->words, command->line, launcher, args),
+        note_open(args, shell, command->words + MAX(find_script(command->words), 0));
   else if (!add_variables(args, shell))
     return ms_input_error(error, args->file, 0, "", "has no command with --options of Megatron-LM");
   add_zero_stage(args, shell);

@@ -55,6 +55,7 @@ gboolean ms_launch_asserts_connections(const MsScenario *scenario);
 typedef struct {
   const char *hardware;     /* name or path; NULL: from the file's note, else h100-sxm with a remark */
   const char *name;         /* of the scenario; NULL: from the note, else of the file */
+  const char *model;        /* NULL or a shipped model or a file, in place of what the arguments say of it */
   int gpus, vocab_size;     /* 0: from the file */
   const char *const *words; /* NULL or what a script is called with ($1, $2, ...) */
   const char *const *allow; /* NULL or arguments, such as --spec, that may be ignored although they change the run */

@@ -81,6 +81,8 @@ static gboolean set_key(MsArgs *args, const MsArg *arg, const MsField *field, vo
              : ms_input_error(error, args->file, 0, field->key, "%s", why->message);
 }
 
+static gboolean is_of_model(const MsLaunchRow *row) { return row->fields && g_str_has_prefix(row->fields, "model."); }
+
 /* --- reading --------------------------------------------------------------------------------------------------- */
 static gboolean read_simple(const MsLaunchRow *row, MsArgs *args, MsScenario *s, GError **error) {
   void *object;
@@ -94,7 +96,8 @@ static gboolean read_simple(const MsLaunchRow *row, MsArgs *args, MsScenario *s,
   } else if (arg || row->value) {
     node = constant(!arg ? row->value : row->kind == MS_ROW_ON ? "true" : "false");
   } else {
-    return ms_input_error(error, args->file, 0, row->flag, "is missing: no launch of Megatron-LM goes without it");
+    return ms_input_error(error, args->file, 0, row->flag, "is missing: no launch of Megatron-LM goes without it%s%s",
+                          args->open ? args->open : "", is_of_model(row) ? "; --model NAME says the whole model" : "");
   }
   return set_key(args, arg, field, object, node, error);
 }
@@ -107,15 +110,55 @@ static void read_fixed(const MsLaunchRow *row, MsArgs *args) {
   }
 }
 
+static gboolean read_row(const MsLaunchRow *row, MsArgs *args, MsScenario *s, GError **error) {
+  if (row->kind == MS_ROW_GROUP) return row->read(args, s, error);
+  if (row->kind != MS_ROW_FIXED) return read_simple(row, args, s, error);
+  read_fixed(row, args);
+  return TRUE;
+}
+
 gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error) {
-  for (int i = 0; i < ms_num_launch_rows; i++) {
-    const MsLaunchRow *row = &ms_launch_rows[i];
-    gboolean ok = TRUE;
-    if (row->kind == MS_ROW_GROUP) ok = row->read(args, scenario, error);
-    else if (row->kind == MS_ROW_FIXED) read_fixed(row, args);
-    else ok = read_simple(row, args, scenario, error);
-    if (!ok) return FALSE;
+  for (int i = 0; i < ms_num_launch_rows; i++)
+    if (!read_row(&ms_launch_rows[i], args, scenario, error)) return FALSE;
+  return TRUE;
+}
+
+/* --- reading beside a known model ------------------------------------------------------------------------------ */
+static const struct {
+  const char *flag;
+  size_t offset; /* of an int of MsModel */
+} sizes[] = {{"--hidden-size", offsetof(MsModel, hidden_size)},
+             {"--num-layers", offsetof(MsModel, num_layers)},
+             {"--num-attention-heads", offsetof(MsModel, num_attention_heads)},
+             {"--num-experts", offsetof(MsModel, num_experts)}};
+
+static gboolean check_sizes(MsArgs *args, const MsModel *m, GError **error) {
+  for (guint i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    const MsArg *arg = ms_args_take(args, sizes[i].flag);
+    int its = *(const int *)(const void *)((const char *)m + sizes[i].offset);
+    gint64 said;
+    if (arg && !ms_arg_int(args, arg, 0, 1 << 24, &said, error)) return FALSE;
+    if (arg && said != its) return ms_arg_error(args, arg, error, "is %d, but %s has %d", (int)said, m->name, its);
   }
+  return TRUE;
+}
+
+/* Marks what the rows of the model understand as used. */
+static void take_model(MsArgs *args, const MsScenario *s) {
+  MsScenario aside = *s;
+  g_autoptr(MsModel) model = g_new0(MsModel, 1);
+  ms_fields_defaults(&ms_model_table, model);
+  aside.model = model;
+  for (int i = 0; i < ms_num_launch_rows; i++)
+    if (is_of_model(&ms_launch_rows[i])) read_row(&ms_launch_rows[i], args, &aside, NULL);
+}
+
+gboolean ms_args_read_around(MsArgs *args, MsScenario *s, GError **error) {
+  if (!check_sizes(args, s->model, error)) return FALSE;
+  for (int i = 0; i < ms_num_launch_rows; i++)
+    if (!is_of_model(&ms_launch_rows[i]) && !read_row(&ms_launch_rows[i], args, s, error)) return FALSE;
+  if (!s->model->mtp_pattern && !ms_read_mtp(args, s, error)) return FALSE;
+  take_model(args, s);
   return TRUE;
 }
 

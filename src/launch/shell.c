@@ -47,6 +47,7 @@ typedef struct { /* the words of the command being read */
   gboolean open;     /* a word has begun, perhaps empty */
   gboolean no_split; /* inside an assignment or [[ ]] */
   gboolean in_test;  /* variables without a value are empty */
+  char *here;        /* behind <<<, or NULL */
 } Words;
 
 static gboolean run_text(MsShell *shell, const char *text, int line, int depth, gsize *produced, GError **error);
@@ -386,6 +387,7 @@ static void words_init(Words *w) {
 static void words_clear(Words *w) {
   g_ptr_array_unref(w->words);
   g_string_free(w->word, TRUE);
+  g_free(w->here);
 }
 
 static void skip_comment(Reader *r) {
@@ -725,11 +727,33 @@ static void print_into(Reader *r, GPtrArray *words) {
   if (text) assign_text(r->shell, words->pdata[2], text);
 }
 
+/* read NAME... <<< TEXT: the words of the text, the last name gets the rest; with -a all of them. */
+static void read_into(Reader *r, GPtrArray *words, const char *text) {
+  guint at = 1;
+  gboolean array = FALSE;
+  for (; at < words->len && ((char *)words->pdata[at])[0] == '-'; at++) array |= strchr(words->pdata[at], 'a') != NULL;
+  g_auto(GStrv) split = g_strsplit_set(text, " \t\n", -1);
+  g_autoptr(GPtrArray) parts = g_ptr_array_new();
+  for (int i = 0; split[i]; i++)
+    if (*split[i]) g_ptr_array_add(parts, split[i]);
+  if (array && at < words->len) {
+    assign(r->shell, words->pdata[at], parts, FALSE, TRUE);
+    return;
+  }
+  for (guint next = 0; at < words->len; at++, next++) {
+    gboolean last = at + 1 == words->len;
+    g_autoptr(GString) value = g_string_new(next < parts->len ? parts->pdata[next] : "");
+    for (guint i = next + 1; last && i < parts->len; i++) g_string_append_printf(value, " %s", (char *)parts->pdata[i]);
+    assign_text(r->shell, words->pdata[at], value->str);
+  }
+}
+
 /* TRUE for commands that are understood and leave nothing behind. */
-static gboolean run_builtin(Reader *r, GPtrArray *words) {
+static gboolean run_builtin(Reader *r, GPtrArray *words, const char *here) {
   const char *first = words->pdata[0];
   if (strcmp(first, "break") == 0 || strcmp(first, "continue") == 0) leave_round(r, *first == 'b');
   else if (strcmp(first, "printf") == 0 && words->len > 3 && strcmp(words->pdata[1], "-v") == 0) print_into(r, words);
+  else if (strcmp(first, "read") == 0 && here) read_into(r, words, here);
   else return FALSE;
   return TRUE;
 }
@@ -758,12 +782,13 @@ static gboolean end_command(Reader *r, Words *w, int line) {
     }
     g_autofree char *script = inner_script(w->words);
     if (is_source(r->shell, w->words) && !read_sourced(r, w->words->pdata[1])) return FALSE;
-    if (!run_builtin(r, w->words) &&
+    if (!run_builtin(r, w->words, w->here) &&
         (script && r->depth < 4 ? !run_text(r->shell, script, line, r->depth + 1, r->produced, r->error)
                                 : !keep_command(r, w->words, line)))
       return FALSE;
   }
   g_ptr_array_set_size(w->words, 0);
+  g_clear_pointer(&w->here, g_free);
   w->in_test = w->no_split = FALSE;
   return TRUE;
 }
@@ -790,8 +815,8 @@ static gboolean take_documents(Reader *r) { /* r->p at the start of a line */
   return TRUE;
 }
 
-static gboolean read_redirection(Reader *r) {
-  gboolean document = g_str_has_prefix(r->p, "<<") && r->p[2] != '<';
+static gboolean read_redirection(Reader *r, Words *command) {
+  gboolean text = g_str_has_prefix(r->p, "<<<"), document = !text && g_str_has_prefix(r->p, "<<");
   r->p += strspn(r->p, "<>&|-");
   while (at_blank(r)) r->p++;
   Words w;
@@ -800,6 +825,7 @@ static gboolean read_redirection(Reader *r) {
   gboolean ok = TRUE;
   while (ok && !ends_word(r)) ok = read_part(r, &w, FALSE);
   if (ok && document) g_ptr_array_add(r->pending, g_strdup(w.word->str));
+  if (ok && text) g_free(command->here), command->here = g_strdup(w.word->str);
   words_clear(&w);
   return ok;
 }
@@ -839,9 +865,17 @@ static gboolean in_double_brackets(const Words *w) {
   return w->no_split && w->words->len > 0 && strcmp(w->words->pdata[0], "[[") == 0;
 }
 
+/* <PATH TO DATA>, what a script leaves to its reader, is a word and no redirection; its length, 0 for others. */
+static gsize placeholder_at(const char *p) {
+  gsize n = strspn(p + 1, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS " _-/.");
+  return *p == '<' && g_ascii_isupper(p[1]) && p[1 + n] == '>' ? n + 2 : 0;
+}
+
 static gboolean read_operator(Reader *r, Words *w, int line) {
   char c = *r->p;
   gboolean twice = r->p[1] == c;
+  gsize placeholder = placeholder_at(r->p);
+  if (placeholder > 0) return keep_as_written(r, w, r->p, r->p + placeholder);
   if (in_double_brackets(w) && c != '\n' && c != ';') {
     finish_word(w);
     g_ptr_array_add(w->words, g_strndup(r->p, 1u + twice));
@@ -853,7 +887,7 @@ static gboolean read_operator(Reader *r, Words *w, int line) {
     if (number) g_string_truncate(w->word, 0), w->open = FALSE; /* 2>&1 */
     finish_word(w);
     look_at_first(r, w);
-    return read_redirection(r);
+    return read_redirection(r, w);
   }
   const char *at = r->p;
   finish_word(w);

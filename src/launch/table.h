@@ -56,6 +56,9 @@ MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GEr
 /* Reads every row; model, training, layout, options of `scenario` are set, notes and environment marked used. The model
  * is not finished yet. */
 gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error);
+/* The same for a scenario whose model is known: arguments that say a part of it are used, must not contradict its
+ * sizes, and change nothing but the number of MTP blocks. */
+gboolean ms_args_read_around(MsArgs *args, MsScenario *scenario, GError **error);
 
 /* --- shared by the files of the table --- */
 /* Key at a path ("options.recompute.modules"): its row in the field tables and the struct it lives in. NULL when
