@@ -93,20 +93,26 @@ static char *unquote(char *from) {
   return NULL;
 }
 
-/* Cuts one line into at most MAX_COLUMNS fields; -1 and *error. */
-static int cut(const MsCsv *csv, char *line, char **field, GError **error) {
+int ms_csv_cut(char *line, char **field, int most, const char **wrong) {
   int n = 0;
   for (char *p = line;;) {
-    if (n == MAX_COLUMNS) return ms_csv_error(csv, -1, error, "holds more than %d columns", MAX_COLUMNS), -1;
+    if (n == most) return *wrong = "there are more columns than a table may have", -1;
     field[n++] = p;
     char *rest = *p == '"' ? unquote(p) : p + strcspn(p, ",");
-    if (!rest) return ms_csv_error(csv, -1, error, "column %d: a quote is not closed in this line", n), -1;
-    if (*rest != '\0' && *rest != ',')
-      return ms_csv_error(csv, -1, error, "column %d: text follows the closing quote", n), -1;
+    if (!rest) return *wrong = "a quote is not closed in this line", -1;
+    if (*rest != '\0' && *rest != ',') return *wrong = "text follows the closing quote", -1;
     if (*rest == '\0') return n;
     *rest = '\0';
     p = rest + 1;
   }
+}
+
+/* The same into the fields of `csv`; -1 and *error. */
+static int cut(const MsCsv *csv, char *line, char **field, GError **error) {
+  const char *wrong = NULL;
+  int n = ms_csv_cut(line, field, MAX_COLUMNS, &wrong);
+  if (n < 0) ms_csv_error(csv, -1, error, "%s", wrong);
+  return n;
 }
 
 /* The next line that is not empty, NUL-terminated without its line end; NULL at the end. */

@@ -29,4 +29,7 @@ gboolean ms_csv_number(const MsCsv *csv, int column, double lo, double hi, doubl
 /* An error at the current line. Returns FALSE. */
 gboolean ms_csv_error(const MsCsv *csv, int column, GError **error, const char *format, ...) G_GNUC_PRINTF(4, 5);
 
+/* Cuts one line into its fields, in place; -1 and *wrong (a phrase) when it is none or holds more than `most`. */
+int ms_csv_cut(char *line, char **field, int most, const char **wrong);
+
 #endif

@@ -10,7 +10,7 @@
 typedef struct {
   char *out, *model, *model_out, *hardware, *name, *date, *into, *tables;
   gboolean json;
-  int gpus, vocab_size;
+  int gpus, vocab_size, device;
   char **set, **allow;
 } Options;
 
@@ -199,12 +199,29 @@ static int import_log(const MsVerb *verb, const Options *o, int argc, char **wor
   return ms_cli_import_log(words[0], o->into, &options, o->out);
 }
 
-static int import_kineto(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_trace(const MsVerb *verb, const Options *o, MsTraceForm form, int argc, char **words) {
   if (argc < 1) return ms_cli_usage(verb, "give traces (\"-\" is standard input)");
   if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->hardware ||
       o->name || o->date || o->gpus != MS_CLI_UNSET)
-    return ms_cli_usage(verb, "import kineto takes traces, --json, --tables and --out");
-  return ms_cli_import_trace(&(MsImportTrace){o->out, o->tables, o->json}, words);
+    return ms_cli_usage(verb, "import %s takes traces, --json, --tables, --device and --out", ms_trace_words[form]);
+  const MsImportTrace trace = {o->out, o->tables, o->json, form, o->device == MS_CLI_UNSET ? -1 : o->device};
+  return ms_cli_import_trace(&trace, words);
+}
+
+static int import_kineto(const MsVerb *verb, const Options *o, int argc, char **words) {
+  return import_trace(verb, o, MS_TRACE_KINETO, argc, words);
+}
+
+static int import_nsys(const MsVerb *verb, const Options *o, int argc, char **words) {
+  return import_trace(verb, o, MS_TRACE_NSYS, argc, words);
+}
+
+static int import_rocprof(const MsVerb *verb, const Options *o, int argc, char **words) {
+  return import_trace(verb, o, MS_TRACE_ROCPROF, argc, words);
+}
+
+static int import_msprof(const MsVerb *verb, const Options *o, int argc, char **words) {
+  return import_trace(verb, o, MS_TRACE_MSPROF, argc, words);
 }
 
 /* What a cluster says of its switches, or a node of its NICs, as a machine with a fabric. */
@@ -242,13 +259,17 @@ static int import_nccl_topo(const MsVerb *verb, const Options *o, int argc, char
 typedef struct {
   const char *word;
   int (*run)(const MsVerb *verb, const Options *o, int argc, char **words); /* NULL: a benchmark's log */
+  gboolean trace;                                                           /* a profile of a GPU */
 } Kind;
 static const Kind kinds[] = {{"hf", import_model},
                              {"megatron", import_megatron},
                              {"modelzoo", import_modelzoo},
                              {"peft", import_peft},
                              {"log", import_log},
-                             {"kineto", import_kineto},
+                             {"kineto", import_kineto, TRUE},
+                             {"nsys", import_nsys, TRUE},
+                             {"rocprof", import_rocprof, TRUE},
+                             {"msprof", import_msprof, TRUE},
                              {"nccl-tests", NULL},
                              {"rccl-tests", NULL},
                              {"hccl-test", NULL},
@@ -267,15 +288,17 @@ static int import_one(const MsVerb *verb, const Options *o, int argc, char **arg
   if (kind < 0) return MS_ERROR_USAGE;
   if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
     return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
-  if ((o->json || o->tables) && kinds[kind].run != import_kineto)
-    return ms_cli_usage(verb, "--json and --tables are for kineto");
+  if ((o->json || o->tables || o->device != MS_CLI_UNSET) && !kinds[kind].trace)
+    return ms_cli_usage(verb, "--json, --tables and --device are for traces");
+  if (o->device != MS_CLI_UNSET && o->device < 0)
+    return ms_cli_usage(verb, "--device %d: give 0 for the first GPU of the trace", o->device);
   return kinds[kind].run ? kinds[kind].run(verb, o, argc - 2, argv + 2)
                          : import_bench(verb, o, kinds[kind].word, argc - 2, argv + 2);
 }
 
 int ms_cli_import(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("import");
-  Options o = {.gpus = MS_CLI_UNSET, .vocab_size = MS_CLI_UNSET};
+  Options o = {.gpus = MS_CLI_UNSET, .vocab_size = MS_CLI_UNSET, .device = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"out", 'o', 0, G_OPTION_ARG_FILENAME, &o.out, "write there instead of to standard output", "FILE"},
       {"model-out", 0, 0, G_OPTION_ARG_FILENAME, &o.model_out, "write the model apart; the scenario mentions it",
@@ -290,6 +313,8 @@ int ms_cli_import(int argc, char **argv) {
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "traces: one JSON object a line for each", NULL},
       {"tables", 0, 0, G_OPTION_ARG_FILENAME, &o.tables,
        "traces: write matrix products and collectives of known size there, as tables for moesim fit", "FOLDER"},
+      {"device", 0, 0, G_OPTION_ARG_INT, &o.device,
+       "traces: which GPU of a file that holds several, from 0 (default: the first)", "N"},
       {"date", 0, 0, G_OPTION_ARG_STRING, &o.date,
        "logs of benchmarks: date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "YYYY-MM-DD"},
       {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},

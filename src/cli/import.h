@@ -3,6 +3,7 @@
 #define MS_CLI_IMPORT_H
 
 #include "launch/launch.h"
+#include "logs/trace.h"
 
 typedef struct {
   const char *hardware, *name, *out, *date; /* all but the first may be NULL */
@@ -12,6 +13,8 @@ typedef struct {
 typedef struct {
   const char *out, *tables; /* NULL: standard output; a folder for tables of fit, NULL: none */
   gboolean json;
+  MsTraceForm form;
+  int device; /* which GPU of a file that holds several; -1: the first */
 } MsImportTrace;
 
 /* Profiles of a GPU (logs/trace.h): where their time went. The exit status. */

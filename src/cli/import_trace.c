@@ -165,8 +165,8 @@ static gboolean write_tables(const char *folder, const GPtrArray *times, GError 
   if (!folder) return TRUE;
   if (!gemm && !collectives)
     return ms_input_error(error, all[0]->file, 0, NULL,
-                          "holds neither shapes of products nor sizes of collectives: record with "
-                          "record_shapes=True");
+                          "holds neither shapes of products nor sizes of collectives (PyTorch profiler: record with "
+                          "record_shapes=True)");
   if (g_mkdir_with_parents(folder, 0777) != 0) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
     return FALSE;
@@ -174,14 +174,16 @@ static gboolean write_tables(const char *folder, const GPtrArray *times, GError 
   return write_table(folder, "gemm.csv", gemm, error) && write_table(folder, "collectives.csv", collectives, error);
 }
 
-static gboolean read_all(char **files, const MsKernelTable *table, GPtrArray *traces, GPtrArray *times,
-                         GPtrArray *notes, GError **error) {
+static gboolean read_all(const MsImportTrace *o, char **files, const MsKernelTable *table, GPtrArray *traces,
+                         GPtrArray *times, GPtrArray *notes, GError **error) {
   for (int i = 0; files[i]; i++) {
-    g_autoptr(MsReader) reader = ms_reader_open(files[i], error);
-    MsTrace *trace = reader ? ms_trace_read(reader, files[i], table, notes, error) : NULL;
+    g_autoptr(MsTrace) trace = ms_trace_load(files[i], o->device, table, notes, error);
     if (!trace) return FALSE;
-    g_ptr_array_add(traces, trace);
+    if (trace->form != o->form)
+      return ms_input_error(error, files[i], 0, NULL, "is a profile of %s: moesim import %s %s",
+                            ms_trace_words[trace->form], ms_trace_words[trace->form], files[i]);
     g_ptr_array_add(times, ms_trace_times_new(trace, table));
+    g_ptr_array_add(traces, g_steal_pointer(&trace));
   }
   return TRUE;
 }
@@ -194,7 +196,7 @@ int ms_cli_import_trace(const MsImportTrace *o, char **files) {
   int status = ms_cli_outputs(o->out);
   if (status != 0) return status;
   g_autoptr(MsKernelTable) table = ms_kernel_table_load(&error);
-  if (!table || !read_all(files, table, traces, times, notes, &error)) return ms_cli_fail(error);
+  if (!table || !read_all(o, files, table, traces, times, notes, &error)) return ms_cli_fail(error);
   for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
   if (!write_tables(o->tables, times, &error)) return ms_cli_fail(error);
   g_autofree char *text = o->json ? json_of(times) : text_of(times);

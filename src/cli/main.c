@@ -139,7 +139,7 @@ const MsVerb ms_verbs[] = {
      "  moesim serve --port 9000\n",
      ms_cli_serve},
     {"import",
-     "hf|megatron|modelzoo FILE [WORD…] | peft FILE | kineto TRACE… | "
+     "hf|megatron|modelzoo FILE [WORD…] | peft FILE | kineto|nsys|rocprof|msprof TRACE… | "
      "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | "
      "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
@@ -161,6 +161,8 @@ const MsVerb ms_verbs[] = {
      "  moesim import nccl-tests --hardware h100-sxm all_reduce.log alltoall.log --out my-cluster.json\n"
      "  moesim import kineto rank0.json.gz                                    kernels by class and stream, from a "
      "profile of PyTorch\n"
+     "  moesim import nsys profile.sqlite                                     of nsys export --type sqlite; rocprof "
+     "and msprof: their tables\n"
      "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped "
      "and said so. Arguments that "
      "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. "

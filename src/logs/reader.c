@@ -14,6 +14,7 @@ struct MsReader {
   gboolean packed, cut;
   char buffer[ROOM]; /* of the lines */
   gsize at, end;
+  GError *early; /* met while peeking: the next reading fails with it */
   GString *line;
   int number, next;
 };
@@ -68,6 +69,7 @@ void ms_reader_close(MsReader *s) {
   if (!s) return;
   g_object_unref(s->in);
   g_string_free(s->line, TRUE);
+  g_clear_error(&s->early);
   g_free(s->filename);
   g_free(s);
 }
@@ -78,6 +80,7 @@ int ms_reader_line_number(const MsReader *s) { return s->number; }
 /* The next bytes; 0 at the end, which is where a gzip file ends that was cut, -1 and *error. */
 static gssize read_some(MsReader *s, void *to, gsize most, GError **error) {
   GError *cause = NULL;
+  if (s->early) return g_propagate_error(error, g_steal_pointer(&s->early)), -1;
   if (s->cut) return 0;
   gssize n = g_input_stream_read(s->in, to, most, NULL, &cause);
   if (n >= 0) return n;
@@ -91,11 +94,14 @@ static gssize read_some(MsReader *s, void *to, gsize most, GError **error) {
 }
 
 gssize ms_reader_chunk(MsReader *s, const char **bytes, GError **error) {
+  gsize left = s->end - s->at;
+  *bytes = s->buffer + s->at;
+  s->at = s->end = 0;
+  if (left > 0) return (gssize)left; /* what a peek has read */
   *bytes = s->buffer;
   return read_some(s, s->buffer, sizeof s->buffer, error);
 }
 
-/* --- lines ----------------------------------------------------------------------------------------------------- */
 static gboolean fill(MsReader *s, GError **error) {
   gssize n = read_some(s, s->buffer, sizeof s->buffer, error);
   s->at = 0;
@@ -103,6 +109,15 @@ static gboolean fill(MsReader *s, GError **error) {
   return n > 0;
 }
 
+int ms_reader_peek(MsReader *s) {
+  GError *cause = NULL;
+  if (s->at == s->end && !fill(s, &cause)) s->early = cause;
+  for (gsize i = s->at; i < s->end; i++)
+    if (!g_ascii_isspace(s->buffer[i])) return (guchar)s->buffer[i];
+  return -1;
+}
+
+/* --- lines ----------------------------------------------------------------------------------------------------- */
 /* Colours and the like: ESC [ ... letter. */
 static void without_colours(GString *line) {
   gsize to = 0;

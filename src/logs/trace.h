@@ -1,14 +1,21 @@
-/* src/logs/trace.h - profiles of a GPU: what the PyTorch profiler (Kineto) writes, read kernel by kernel.
+/* src/logs/trace.h - profiles of a GPU, read kernel by kernel; what wrote them is known by their content:
  *
- * Chrome's trace format: {"traceEvents": [...]} or the list alone, plain or gzip, of any size: the file goes by once,
- * of every kernel 32 bytes are kept. Kernels are complete events ("ph": "X") of the categories kernel, gpu_memcpy and
- * gpu_memset; operators of the host count where they recorded the shapes of a matrix product. Of a file that was cut
- * what is whole counts.
+ *   kineto   the PyTorch profiler: Chrome's trace format, {"traceEvents": [...]} or the list alone. Kernels are
+ * complete events ("ph": "X") of the categories kernel, gpu_memcpy and gpu_memset; operators of the host count where
+ *            they recorded the shapes of a matrix product.
+ *   nsys     Nsight Systems: the SQLite file of `nsys export --type sqlite`, or the table of `nsys stats --report
+ *            cuda_gpu_trace --format csv`.
+ *   rocprof  ROCm: kernel_trace.csv of rocprofv3, the database of rocpd, results.csv of rocprof.
+ *   msprof   CANN: op_summary_*.csv of msprof, kernel_details.csv of torch_npu; shapes of products are in them.
  *
- * Steps are the marks ProfilerStep# of the profiler, the GPU's own where it wrote them, else the host's; where there is
- * none, a step ends with its optimizer; without optimizer all is one step. A kernel belongs to the step in which it
- * began, one before the first or behind the last mark to the nearest. All times are of one rank: clocks of several
- * files are never compared. */
+ * JSON and CSV may be gzip and of any size: the file goes by once, of every kernel 32 bytes are kept. Of a file that
+ * was cut what is whole counts.
+ *
+ * Steps are marks: ProfilerStep# of the PyTorch profiler, the GPU's own where it wrote them, else the host's; ranges of
+ * NVTX that are called step, iteration or alike; the column "Step Id". Where there is none, a step ends with its
+ * optimizer; without optimizer all is one step. A kernel belongs to the step in which it began, one before the first or
+ * behind the last mark to the nearest. All times are of one rank: clocks of several files are never compared; of a
+ * profile of several GPUs (not kineto, which writes one for each rank) one counts. */
 #ifndef MS_LOGS_TRACE_H
 #define MS_LOGS_TRACE_H
 
@@ -49,7 +56,11 @@ typedef struct { /* a collective whose size the profiler recorded */
   int ranks;
 } MsTraceMessage;
 
+typedef enum { MS_TRACE_KINETO, MS_TRACE_NSYS, MS_TRACE_ROCPROF, MS_TRACE_MSPROF, MS_N_TRACE_FORMS } MsTraceForm;
+extern const char *const ms_trace_words[]; /* kineto, nsys, ...; ends with NULL */
+
 typedef struct {
+  MsTraceForm form;
   char *file, *device;  /* "NVIDIA H800"; NULL: the file does not say */
   int rank, ranks;      /* -1, 0: the file does not say */
   GArray *kernels;      /* MsTraceKernel, by start */
@@ -63,8 +74,11 @@ typedef struct {
 
 /* Without kernels, steps and streams. (transfer full) */
 MsTrace *ms_trace_new(const char *file);
-/* NULL and *error when there is no kernel in it. What was repaired or left out goes to `notes`. (transfer full) */
-MsTrace *ms_trace_read(MsReader *reader, const char *file, const MsKernelTable *table, GPtrArray *notes,
+/* `device`: which of the GPUs in the file, counted from 0 in their order; -1: the first, and a note says so. NULL and
+ * *error when there is no kernel in it. What was repaired or left out goes to `notes`. (transfer full) */
+MsTrace *ms_trace_load(const char *file, int device, const MsKernelTable *table, GPtrArray *notes, GError **error);
+/* The same of JSON or CSV that a reader gives. (transfer full) */
+MsTrace *ms_trace_read(MsReader *reader, const char *file, int device, const MsKernelTable *table, GPtrArray *notes,
                        GError **error);
 void ms_trace_free(MsTrace *trace);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrace, ms_trace_free)

@@ -505,7 +505,7 @@ static const MsFigures collective_figures = {
 #undef S
 #define S MsTraceTimes
 const MsFigures ms_trace_figures = {
-    "trace", "`moesim import kineto --json`: one object a line for each trace.",
+    "trace", "`moesim import kineto|nsys|rocprof|msprof --json`: one object a line for each trace.",
     (const MsFigure[]){
         MS_FIGURE(STRING, S, file, "", "the trace"),
         MS_FIGURE(STRING, S, device, "", "as the trace says", .flags = MS_FIGURE_NULLABLE),

@@ -27,6 +27,9 @@ static gboolean unknown_file(const char *file, GError **error) {
 gboolean ms_profile_kind(const char *file, MsProfileKind *kind, GError **error) {
   g_autoptr(MsReader) reader = ms_reader_open(file, error);
   if (!reader) return FALSE;
+  int first = ms_reader_peek(reader);
+  *kind = MS_PROFILE_TRACE;
+  if (first >= 0 && first != '{' && first != '[') return TRUE; /* no JSON: a table or a database */
   g_autoptr(MsJsonStream) json = ms_json_stream_new(reader, file);
   MsToken token = ms_json_stream_next(json, error);
   *kind = MS_PROFILE_TRACE;
@@ -161,8 +164,7 @@ static void take_times(MsProfile *p, const MsTrace *trace, const MsKernelTable *
 }
 
 static gboolean load_trace(MsProfile *p, const MsKernelTable *table, GPtrArray *notes, GError **error) {
-  g_autoptr(MsReader) reader = ms_reader_open(p->file, error);
-  g_autoptr(MsTrace) trace = reader ? ms_trace_read(reader, p->file, table, notes, error) : NULL;
+  g_autoptr(MsTrace) trace = ms_trace_load(p->file, -1, table, notes, error);
   if (!trace) return FALSE;
   p->device = g_strdup(trace->device);
   p->rank = trace->rank;

@@ -23,7 +23,7 @@ static char *sample(void) {
 
 static MsTrace *read_text(const char *text, gsize length, GPtrArray *notes, GError **error) {
   g_autoptr(MsReader) reader = ms_reader_of(text, length, "trace");
-  return ms_trace_read(reader, "trace", table, notes, error);
+  return ms_trace_read(reader, "trace", -1, table, notes, error);
 }
 
 /* A whole text: nothing to say about it. */
@@ -75,6 +75,71 @@ static void times(void **state) {
   assert_close(t->overlaps[0].both_s, 230.5e-6, 1e-12);
   assert_int_equal(t->n_strange, 1);
   assert_string_equal(t->strange[0].name, "mystery_v2");
+}
+
+/* The same two steps as every profiler writes them. */
+static void forms(void **state) {
+  (void)state;
+  static const struct {
+    const char *file;
+    MsTraceForm form;
+    const char *steps_by;
+    int devices;
+  } expect[] = {{"nsys.sqlite", MS_TRACE_NSYS, "marks of the host", 2},
+                {"nsys_gpu_trace.csv", MS_TRACE_NSYS, "its optimizer", 1},
+                {"rocprofv3_kernel_trace.csv", MS_TRACE_ROCPROF, "its optimizer", 1},
+                {"rocprof_results.csv", MS_TRACE_ROCPROF, "its optimizer", 1},
+                {"rocpd.db", MS_TRACE_ROCPROF, "its optimizer", 1},
+                {"op_summary.csv", MS_TRACE_MSPROF, "its optimizer", 1},
+                {"kernel_details.csv", MS_TRACE_MSPROF, "marks of the GPU", 1}};
+  for (gsize i = 0; i < G_N_ELEMENTS(expect); i++) {
+    GError *error = NULL;
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autofree char *file = g_build_filename(MS_SOURCE_DIR "/tests/data/logs", expect[i].file, NULL);
+    g_autoptr(MsTrace) trace = ms_trace_load(file, -1, table, notes, &error);
+    assert_null(error);
+    assert_int_equal(trace->form, expect[i].form);
+    assert_int_equal(notes->len, expect[i].devices - 1);
+    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+    assert_string_equal(t->steps_by, expect[i].steps_by);
+    assert_int_equal(t->steps, 2);
+    assert_close(class_s(t, "gemm"), 100.5e-6, 1e-12);
+    assert_close(class_s(t, "attention"), 200e-6, 1e-12);
+    assert_close(class_s(t, "all_gather"), 245e-6, 1e-12);
+    assert_close(class_s(t, "optimizer"), 50e-6, 1e-12);
+    assert_close(class_s(t, "elementwise"), 20e-6, 1e-12);
+    assert_close(class_s(t, "unrecognised"), 9e-6, 1e-12);
+    assert_close(t->busy_s, 394e-6, 1e-12);
+    assert_close(t->span_s, 959e-6, 1e-12);
+    assert_int_equal(t->n_streams, 2);
+    assert_string_equal(t->streams[0].name, "7");
+    assert_close(t->overlaps[0].both_s, 230.5e-6, 1e-12);
+    const MsTraceTimes *const all[] = {t};
+    g_autofree char *gemm = ms_trace_gemm_csv(all, 1);
+    if (expect[i].form == MS_TRACE_MSPROF) /* B is stored transposed */
+      assert_string_equal(gemm, "dtype,m,n,k,latency_us\nbf16,4096,1536,7168,100.5\n");
+    else assert_null(gemm);
+    g_autoptr(MsTrace) last = ms_trace_load(file, expect[i].devices - 1, table, notes, NULL);
+    assert_non_null(last);
+    assert_int_equal(last->kernels->len, expect[i].devices == 1 ? 12 : 10);
+    assert_null(ms_trace_load(file, expect[i].devices, table, notes, &error));
+    assert_non_null(strstr(error->message, "counted from 0: no GPU"));
+    g_error_free(error);
+  }
+}
+
+/* Names of CANN's operators where the column of types says nothing, and without it. */
+static void cann_names(void **state) {
+  (void)state;
+  static const char text[] = "Name,Type,Start Time(us),Duration(us),Stream ID\n"
+                             "aclnnMatmul_MatMulCommon_MatMulV2,N/A,1,2,0\n"
+                             "hcom_allReduce__471_0_1,hcom_allReduce_,10.5,3,1\n"
+                             "whatever,GroupedMatmul,20,4,0\n";
+  g_autoptr(MsTrace) trace = whole(text);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  assert_close(class_s(t, "gemm"), 2e-6, 1e-12);
+  assert_close(class_s(t, "all_reduce"), 3e-6, 1e-12);
+  assert_close(class_s(t, "grouped_gemm"), 4e-6, 1e-12);
 }
 
 /* Shapes and sizes that the profiler recorded become tables that fit reads. */
@@ -324,8 +389,7 @@ static GError *refuse(const char *kind, const char *file, const char *text, gsiz
   (void)kind, (void)text, (void)length;
   GError *error = NULL;
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  g_autoptr(MsReader) reader = ms_reader_open(file, &error);
-  ms_trace_free(ms_trace_read(reader, file, table, notes, &error));
+  ms_trace_free(ms_trace_load(file, -1, table, notes, &error));
   return error;
 }
 
@@ -333,27 +397,66 @@ static void corpus(void **state) {
   (void)state;
   g_autofree char *folder = ms_test_data_path("");
   ms_test_refusals("kineto", folder, refuse, 8);
+  ms_test_refusals("profiles", folder, refuse, 6);
 }
 
-/* Damaged traces: kernels are read, or one line says what is wrong. */
+/* Kernels are read, or one line says what is wrong. */
+static gboolean sound(const MsTrace *trace, const GError *error) {
+  assert_true(!trace == (error != NULL));
+  if (trace) {
+    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+    assert_true(t->busy_s <= t->time_s * (1 + 1e-9));
+    return TRUE;
+  }
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  assert_null(strchr(error->message, '\n'));
+  return FALSE;
+}
+
+/* Damaged databases: pages of them overwritten, or cut. */
+static void damaged_databases(void **state) {
+  (void)state;
+  static const char *const files[] = {"nsys.sqlite", "rocpd.db"};
+  g_autoptr(GRand) rand = g_rand_new_with_seed(29);
+  int refused = 0, rounds = ms_by_tier(60, 2000);
+  for (int k = 0; k < rounds; k++) {
+    g_autofree char *file = g_build_filename(MS_SOURCE_DIR "/tests/data/logs", files[k % 2], NULL), *bytes = NULL;
+    gsize length = 0;
+    assert_true(g_file_get_contents(file, &bytes, &length, NULL));
+    for (int i = g_rand_int_range(rand, 1, 40); i > 0; i--)
+      bytes[g_rand_int_range(rand, 16, (gint32)length)] = (char)g_rand_int_range(rand, 0, 256);
+    if (k % 5 == 0) length = (gsize)g_rand_int_range(rand, 64, (gint32)length);
+    g_autofree char *other = ms_test_data_path("damaged.db");
+    assert_true(g_file_set_contents(other, bytes, (gssize)length, NULL));
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsTrace) trace = ms_trace_load(other, -1, table, notes, &error);
+    refused += !sound(trace, error);
+  }
+  assert_in_range(refused, 1, rounds - 1);
+}
+
+static char *sample_of(int k) {
+  static const char *const files[] = {"nsys_gpu_trace.csv", "rocprofv3_kernel_trace.csv", "op_summary.csv",
+                                      "kernel_details.csv"};
+  if (k % 2) return sample();
+  g_autofree char *file = g_build_filename(MS_SOURCE_DIR "/tests/data/logs", files[k / 2 % 4], NULL);
+  char *text = NULL;
+  assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  return text;
+}
+
+/* Damaged traces. */
 static void damaged(void **state) {
   (void)state;
-  g_autofree char *text = sample();
   g_autoptr(GRand) rand = g_rand_new_with_seed(23);
   int refused = 0, rounds = ms_by_tier(200, 5000);
   for (int k = 0; k < rounds; k++) {
-    g_autofree char *other = ms_test_mutate(rand, text);
+    g_autofree char *text = sample_of(k), *other = ms_test_mutate(rand, text);
     g_autoptr(GError) error = NULL;
     g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(MsTrace) trace = read_text(other, strlen(other), notes, &error);
-    refused += error != NULL;
-    if (trace) {
-      g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
-      assert_true(t->busy_s <= t->time_s * (1 + 1e-9));
-    } else {
-      assert_int_equal(error->code, MS_ERROR_INPUT);
-      assert_null(strchr(error->message, '\n'));
-    }
+    refused += !sound(trace, error);
   }
   assert_in_range(refused, 1, rounds - 1);
 }
@@ -369,11 +472,21 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(times),       cmocka_unit_test(tables),      cmocka_unit_test(steps_without_marks),
-      cmocka_unit_test(cut),         cmocka_unit_test(corpus),      cmocka_unit_test(classes_cover_operators),
-      cmocka_unit_test(known_names), cmocka_unit_test(damaged),     cmocka_unit_test(simulated_stage),
-      cmocka_unit_test(saved),       cmocka_unit_test(differences), cmocka_unit_test(other_model),
-      cmocka_unit_test(round_trip)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(times),
+                                     cmocka_unit_test(tables),
+                                     cmocka_unit_test(steps_without_marks),
+                                     cmocka_unit_test(cut),
+                                     cmocka_unit_test(corpus),
+                                     cmocka_unit_test(classes_cover_operators),
+                                     cmocka_unit_test(known_names),
+                                     cmocka_unit_test(damaged),
+                                     cmocka_unit_test(simulated_stage),
+                                     cmocka_unit_test(saved),
+                                     cmocka_unit_test(differences),
+                                     cmocka_unit_test(other_model),
+                                     cmocka_unit_test(round_trip),
+                                     cmocka_unit_test(forms),
+                                     cmocka_unit_test(cann_names),
+                                     cmocka_unit_test(damaged_databases)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
