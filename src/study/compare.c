@@ -100,6 +100,14 @@ static gboolean same_number(const MsScenario *other, GError **error, const char 
   return differs(other, error, path, a, b);
 }
 
+static const char *software_of(const MsScenario *s) { return s->software ? s->software : s->stack.name; }
+
+/* Without a name it is whatever the other has, unless that has ways and factors of its own. */
+static gboolean same_software(const MsScenario *a, const MsScenario *b) {
+  if (a->software && b->software) return strcmp(a->software, b->software) == 0;
+  return g_strcmp0(a->stack.name, b->stack.name) == 0;
+}
+
 gboolean ms_same_task(const MsScenario *task, const MsScenario *other, GError **error) {
   if (!same_object(&ms_model_table, task->model, other->model))
     return differs(other, error, "model",
@@ -109,8 +117,7 @@ gboolean ms_same_task(const MsScenario *task, const MsScenario *other, GError **
     return differs(other, error, "hardware",
                    strcmp(other->hardware->name, task->hardware->name) ? other->hardware->name : "a changed machine",
                    task->hardware->name);
-  if (g_strcmp0(task->stack.name, other->stack.name) != 0)
-    return differs(other, error, "software", other->stack.name, task->stack.name);
+  if (!same_software(task, other)) return differs(other, error, "software", software_of(other), software_of(task));
   return same_number(other, error, "gpus", other->gpus, task->gpus) &&
          same_number(other, error, "training.seq_length", other->training.seq_length, task->training.seq_length) &&
          same_number(other, error, "training.global_batch_size", other->training.global_batch_size,

@@ -30,6 +30,7 @@ typedef struct { /* one run */
   char *file;
   gboolean usable, exact;
   MsRunLabels label;
+  char *stack; /* of software/stacks.json, or "default" */
   char *configuration;
   const char *group; /* one of the above, or `both` */
   char *both;        /* model and GPU */
@@ -48,6 +49,7 @@ static void run_clear(gpointer data) {
   Run *run = data;
   g_free(run->file);
   ms_run_labels_clear(&run->label);
+  g_free(run->stack);
   g_free(run->configuration);
   g_free(run->both);
 }
@@ -156,6 +158,7 @@ static void simulate(gpointer item, gconstpointer data) {
   if (!from || !(run->measured > 0) || !(run->weight > 0) || (study->options->exact && !run->exact)) return;
   run->error[1] = run->error[2] = NAN;
   ms_run_labels_init(&run->label, s, run->file);
+  run->stack = g_strdup(s->stack.name);
   run->both = g_strdup_printf("%s on %s", s->model->name, s->hardware->name);
   run->configuration = configuration_of(s);
   run->usable = fill_detail(run, s) && fill_effects(run, s, &study->laws) && fill_grid(run, s);
@@ -339,7 +342,7 @@ static guint number_gpus(Run *const *runs, guint n, guint *first) {
 static guint number_stacks(Run *const *runs, guint n, guint from, GPtrArray *names) {
   for (guint i = 0; i < n; i++) {
     guint at;
-    char *stack = runs[i]->label.of[MS_BY_STACK];
+    char *stack = runs[i]->stack;
     if (g_str_equal(stack, "default")) continue;
     if (!g_ptr_array_find_with_equal_func(names, stack, g_str_equal, &at)) {
       at = names->len;

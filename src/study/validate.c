@@ -44,7 +44,7 @@ void ms_run_labels_init(MsRunLabels *labels, const MsScenario *s, const char *fi
   labels->of[MS_BY_MODEL] = g_strdup(s->model->name);
   labels->of[MS_BY_SOURCE] = source_of(file);
   labels->of[MS_BY_CONFIDENCE] = g_strdup(s->measured.config_confidence ? s->measured.config_confidence : "unknown");
-  labels->of[MS_BY_STACK] = g_strdup(s->stack.name);
+  labels->of[MS_BY_STACK] = g_strdup(s->software ? s->software : "unnamed");
 }
 
 void ms_run_labels_clear(MsRunLabels *labels) {

@@ -23,7 +23,7 @@ typedef enum {
   MS_BY_MODEL,
   MS_BY_SOURCE /* folder */,
   MS_BY_CONFIDENCE,
-  MS_BY_STACK,
+  MS_BY_STACK /* the run's `software`, or "unnamed" */,
   MS_N_BYS
 } MsValidateBy;
 extern const char *const ms_by_words[]; /* none gpu model source confidence stack */

@@ -114,6 +114,29 @@ static void only_one_task(void **state) {
           "test.json: gpus: is 32, must be 16 as in the request: only layouts of one task can be compared");
 }
 
+static MsScenario *run_by(const char *software) {
+  MsScenario *s = ms_test_scenario_of(
+      "{\"schema\": 1, \"model\": \"mixtral-8x7b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+      "{\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 8}, \"layout\": {\"ep\": 8}}");
+  g_free(s->software);
+  s->software = g_strdup(software);
+  ms_stack_clear(&s->stack);
+  assert_true(ms_stack_find(software, &s->stack, NULL));
+  return s;
+}
+
+/* Releases that stacks.json has no factors for are as little the same as those that it has. */
+static void software_is_of_the_task(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) one = run_by("nemo-26.02"), other = run_by("nemo-26.04"), none = run_by(NULL),
+                        slow = run_by("nemo-25.09");
+  g_autoptr(GError) error = NULL;
+  assert_true(ms_same_task(one, one, NULL) && ms_same_task(none, one, NULL));
+  assert_false(ms_same_task(none, slow, NULL));
+  assert_false(ms_same_task(one, other, &error));
+  assert_non_null(strstr(error->message, "software: is nemo-26.04, must be nemo-26.02"));
+}
+
 /* --- what would help ------------------------------------------------------------------------------------------- */
 static const MsSensitivity *row_named(const MsSensitivities *s, const char *what) {
   for (int i = 0; i < s->n; i++)
@@ -245,10 +268,15 @@ static void named_layout_with_open_keys(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parts_add_up),     cmocka_unit_test(keys_that_differ),
-      cmocka_unit_test(only_one_task),    cmocka_unit_test(rates),
-      cmocka_unit_test(memory_is_used),   cmocka_unit_test(neighbours),
-      cmocka_unit_test(nothing_feasible), cmocka_unit_test(named_layout_with_open_keys),
+      cmocka_unit_test(parts_add_up),
+      cmocka_unit_test(keys_that_differ),
+      cmocka_unit_test(only_one_task),
+      cmocka_unit_test(software_is_of_the_task),
+      cmocka_unit_test(rates),
+      cmocka_unit_test(memory_is_used),
+      cmocka_unit_test(neighbours),
+      cmocka_unit_test(nothing_feasible),
+      cmocka_unit_test(named_layout_with_open_keys),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
