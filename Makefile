@@ -36,6 +36,8 @@ CFLAGS  += -std=c11 $(OPT) -ffp-contract=off -Wall -Wextra -Wshadow -Wvla -Wstri
            -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wno-missing-field-initializers -fno-common \
            -fPIC -fvisibility=hidden -fno-semantic-interposition $(if $(DEV),-Werror)
 LDLIBS  += $(shell pkg-config --libs $(PKGS)) -lm -lpthread -ldl
+# Of moesim-all, of which moesim is the part that starts fast: src/cli/beside.c.
+ALLLIBS := $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))
 ifdef SANITIZE
 CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=$(SANITIZE) -fno-omit-frame-pointer
 LDFLAGS += -fsanitize=$(SANITIZE)
@@ -45,7 +47,7 @@ endif
 MPI     ?= $(shell pkg-config --exists ompi-c && echo 1 || echo 0)
 ifeq ($(MPI),1)
 CPPFLAGS += $(shell pkg-config --cflags ompi-c)
-LDLIBS   += $(shell pkg-config --libs ompi-c)
+ALLLIBS  += $(shell pkg-config --libs ompi-c)
 endif
 
 # Objects are made anew when the compiler or its flags change (not for -Werror, which changes nothing in them).
@@ -60,8 +62,10 @@ ifneq ($(strip $(file <$(BUILD)/prefix)),$(PREFIX) $(CURDIR))
 $(file >$(BUILD)/prefix,$(PREFIX) $(CURDIR))
 endif
 
-TWIN    := $(addsuffix _$(if $(filter 1,$(MPI)),serial,mpi).c,src/base/ranks src/exec/comm)
-SRC     := $(filter-out $(TWIN),$(sort $(wildcard src/*/*.c)))
+MPISRC  := src/base/ranks_mpi.c src/exec/comm_mpi.c
+ALLSRC  := $(if $(filter 1,$(MPI)),$(MPISRC)) $(if $(SOUP),src/serve/serve.c)
+SRC     := $(filter-out $(MPISRC) src/serve/serve.c,$(sort $(wildcard src/*/*.c)))
+ALLOBJ  := $(ALLSRC:%.c=$(BUILD)/%.o)
 LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC))) $(BUILD)/gen/page_text.o
 PAGE    := $(addprefix src/report/page/,page.html page.css base.js figure.js summary.js steps.js memory.js map.js \
              layouts.js traffic.js roofline.js curves.js live.js main.js)
@@ -77,11 +81,15 @@ BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 .SECONDARY:
 
 PYTHON ?= python3
-all: $(BUILD)/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a \
+all: $(BUILD)/moesim $(if $(ALLSRC),$(BUILD)/moesim-all) $(BUILD)/libmoesim.so.0 \
+     $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a \
      $(if $(shell command -v $(PYTHON)),$(BUILD)/python/made)
 
 $(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+# Its own objects stand before the archive, whose twins of them then stay out.
+$(BUILD)/moesim-all: $(BUILD)/src/cli/main.o $(ALLOBJ) $(BUILD)/libmoesim.a
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(ALLLIBS)
 
 $(BUILD)/libmoesim.a: $(LIBOBJ)
 	@rm -f $@
@@ -92,9 +100,9 @@ PLACED := $(patsubst %.c,$(BUILD)/%.o,$(shell grep -l MS_SOURCE_DIR tests/*/*.c 
 $(PLACED): CPPFLAGS += $(SOURCE_DIR)
 $(BUILD)/src/base/io.o $(PLACED): $(BUILD)/prefix
 
-# What a program of others links to: only the functions of src/api/moesim.h are visible. It has no ranks: MPI stays out.
-NOTLIB := $(addprefix $(BUILD)/src/,cli/% serve/% lcma/lcma.o lcma/bench.o base/ranks_mpi.o exec/comm_mpi.o)
-SHAREDOBJ := $(filter-out $(NOTLIB),$(LIBOBJ)) $(if $(filter 1,$(MPI)),$(TWIN:%.c=$(BUILD)/%.o))
+# What a program of others links to: only the functions of src/api/moesim.h are visible.
+NOTLIB := $(addprefix $(BUILD)/src/,cli/% serve/% lcma/lcma.o lcma/bench.o)
+SHAREDOBJ := $(filter-out $(NOTLIB),$(LIBOBJ))
 SHAREDLIBS = $(shell pkg-config --libs $(PKGS)) -lm -lpthread -ldl
 $(BUILD)/libmoesim.so.0: $(SHAREDOBJ)
 	$(CC) $(LDFLAGS) -shared -Wl,-soname,libmoesim.so.0 $(if $(SANITIZE),,-Wl,--no-undefined) -Wl,--as-needed \
@@ -127,13 +135,19 @@ $(HOT:%.c=$(BUILD)/%.o): CFLAGS += $(if $(SANITIZE),,-O3)
 $(BUILD)/gen/page_text.c: $(PAGE) mk/embed.awk
 	@mkdir -p $(@D)
 	LC_ALL=C awk -f mk/embed.awk $(PAGE) >$@.tmp && mv $@.tmp $@
-$(BUILD)/src/serve/serve.o: CPPFLAGS += $(if $(SOUP),-DMS_HAVE_SOUP $(shell pkg-config --cflags $(SOUP)))
+$(BUILD)/src/serve/serve.o: CPPFLAGS += $(if $(SOUP),$(shell pkg-config --cflags $(SOUP)))
+$(BUILD)/src/serve/absent.o: CPPFLAGS += $(if $(SOUP),-DMS_HAVE_SOUP)
+$(BUILD)/src/base/ranks_serial.o: CPPFLAGS += $(if $(filter 1,$(MPI)),-DMS_HAVE_MPI)
 $(BUILD)/gen/page_text.o: $(BUILD)/gen/page_text.c $(BUILD)/flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(TESTLIB) $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+# A rank itself.
+$(BUILD)/tests/test_full_exec: $(filter-out %/serve.o,$(ALLOBJ))
+$(BUILD)/tests/test_full_exec: LDLIBS += $(ALLLIBS)
 
 # A GPU on paper, for test_gpu.
 $(BUILD)/tests/test_gpu: $(BUILD)/tests/fake-cuda.so $(BUILD)/tests/fake-musa.so
@@ -162,7 +176,7 @@ check-literals:
 
 # Functions and tables of src/ that other files can see but none uses, tests included: make them static, or remove them.
 check-symbols: all $(UNIT)
-	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) \
+	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(ALLOBJ) $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) \
 	  $(TESTLIB) || echo failed; } 2>/dev/null | awk -f mk/symbols.awk
 
 # Vector units that this CPU lacks run under qemu-user.
@@ -211,7 +225,7 @@ build-fuzz/fuzz/%: tests/fuzz/%.c $(TESTLIB) $(BUILD)/libmoesim.a
 
 # For programs that are linked to the library by other means (tests/rows.sh).
 link-flags:
-	@echo '$(LDFLAGS) $(LDLIBS) $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))'
+	@echo '$(LDFLAGS) $(LDLIBS)'
 .PHONY: link-flags
 
 # Exported launches through the parser and the models of a checkout of Megatron-LM, given as MEGATRON=FOLDER; needs
@@ -301,6 +315,7 @@ install: all
 	  $(SHARE)/moesim $(SHARE)/man/man1 $(SHARE)/bash-completion/completions $(SHARE)/zsh/vendor-completions \
 	  $(SHARE)/fish/vendor_completions.d $(SHARE)/doc/moesim
 	install -m 755 $(BUILD)/moesim $(DESTDIR)$(PREFIX)/bin/moesim
+	$(if $(ALLSRC),install -D -m 755 $(BUILD)/moesim-all $(DESTDIR)$(PREFIX)/libexec/moesim/moesim-all)
 	cp -R models hardware software reliability scenarios plots $(SHARE)/moesim/
 	$(BUILD)/moesim help --man >$(SHARE)/man/man1/moesim.1
 	$(BUILD)/moesim help --completion bash >$(SHARE)/bash-completion/completions/moesim
@@ -326,7 +341,8 @@ install: all
 	cp -R docs examples $(SHARE)/doc/moesim/
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PYTHONDIR)/moesim $(DESTDIR)$(PREFIX)/include/moesim.h \
+	rm -rf $(DESTDIR)$(PREFIX)/bin/moesim $(DESTDIR)$(PREFIX)/libexec/moesim $(DESTDIR)$(PYTHONDIR)/moesim \
+	  $(DESTDIR)$(PREFIX)/include/moesim.h \
 	  $(DESTDIR)$(LIBDIR)/libmoesim.so.0 $(DESTDIR)$(LIBDIR)/libmoesim.so \
 	  $(DESTDIR)$(LIBDIR)/libmoesim.a $(DESTDIR)$(LIBDIR)/pkgconfig/moesim.pc \
 	  $(DESTDIR)$(PREFIX)/include/moesim_lcma.h \

@@ -9,14 +9,17 @@ root=$folder/root
 rm -rf "$root"
 mkdir -p "$root/DEBIAN" "$folder/debian"
 CPPFLAGS=-DMS_NO_SOURCE_DATA make -s -j2 BUILD="$folder/build" PREFIX=/usr LIBDIR="$libdir" DESTDIR="$root" install
-strip --strip-unneeded "$root/usr/bin/moesim" "$root$libdir/libmoesim.so.0"
+all=$root/usr/libexec/moesim/moesim-all
+[ -e "$all" ] || all=
+strip --strip-unneeded "$root/usr/bin/moesim" ${all:+"$all"} "$root$libdir/libmoesim.so.0"
 strip --strip-debug "$root$libdir/libmoesim.a"
 chmod 644 "$root$libdir/libmoesim.so.0"
 gzip -9n "$root/usr/share/man/man1/moesim.1"
 # dpkg-shlibdeps wants a source package beside it; this is all it reads of one.
 printf 'Source: moesim\n\nPackage: moesim\nArchitecture: any\n' >"$folder/debian/control"
 depends=$(cd "$folder" &&
-  dpkg-shlibdeps -O -e"root/usr/bin/moesim" -e"root$libdir/libmoesim.so.0" -l"root$libdir" 2>/dev/null |
+  dpkg-shlibdeps -O -e"root/usr/bin/moesim" ${all:+-eroot/usr/libexec/moesim/moesim-all} \
+    -e"root$libdir/libmoesim.so.0" -l"root$libdir" 2>/dev/null |
   sed -n 's/^shlibs:Depends=//p')
 cat >"$root/DEBIAN/control" <<END
 Package: moesim

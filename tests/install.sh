@@ -109,6 +109,19 @@ if command -v fish >/dev/null; then
   fish_offers "gb200-nvl72" "moesim import --hardware gb200-nvl7"
 fi
 
+# --- moesim is linked to little; what needs more is done by moesim-all, which is found where it is installed ---------
+readelf -d "$usr/bin/moesim" | grep -qE 'NEEDED.*lib(mpi|soup)' && wrong "moesim itself needs MPI or libsoup"
+all=$usr/libexec/moesim/moesim-all
+if [ -e "$all" ] && readelf -d "$all" | grep -q 'NEEDED.*libsoup'; then
+  moesim serve --help >"$root/out" 2>&1 || wrong "moesim serve does not reach moesim-all: $(cat "$root/out")"
+  mv "$all" "$root/all"
+  moesim serve --help >"$root/out" 2>&1
+  status=$?
+  { [ $status = 4 ] && grep -q 'moesim-all' "$root/out"; } ||
+    wrong "moesim serve without moesim-all: exit $status, $(cat "$root/out")"
+  mv "$root/all" "$all"
+fi
+
 make -s BUILD="$build" DESTDIR="$root" PREFIX=/usr/local uninstall
 left=$(find "$usr" -type f | head -3)
 [ -z "$left" ] || wrong "uninstall leaves $left"

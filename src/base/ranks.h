@@ -1,5 +1,5 @@
-/* src/base/ranks.h - processes that work together under mpirun or srun. Two implementations, one of which is built:
- * ranks_mpi.c where Open MPI was found, ranks_serial.c elsewhere, where a process is always alone.
+/* src/base/ranks.h - processes that work together under mpirun or srun. Two implementations: ranks_mpi.c in moesim-all
+ * where Open MPI was found, ranks_serial.c elsewhere, where a process is always alone.
  *
  * All ranks run the same program on the same request and make the same decisions from the same gathered numbers; only
  * rank 0 prints. Only the main thread calls these. A rank that is lost ends the whole run: the launcher says which. */
@@ -11,7 +11,9 @@
 /* Joins the others when a launcher started this process, else is alone. FALSE and an MS_ERROR_ENV: a launcher started
  * several, but this program was built without MPI, or MPI fails. */
 gboolean ms_ranks_begin(GError **error);
-gboolean ms_ranks_built(void); /* with MPI: several can work together */
+gboolean ms_ranks_built(void);    /* moesim-all has MPI: several can work together */
+gboolean ms_ranks_launched(void); /* a launcher started this process */
+gboolean ms_ranks_here(void);     /* this program can join the others, or has none; FALSE: moesim-all can */
 void ms_ranks_end(void);
 
 int ms_ranks_count(void); /* 1 alone */

@@ -1,10 +1,18 @@
-/* src/base/ranks_serial.c - built without MPI: a process is alone. */
+/* src/base/ranks_serial.c - linked without MPI: a process is alone. MS_HAVE_MPI: moesim-all is not. */
 #include "base/ranks.h"
 #include "base/err.h"
 #include <stdlib.h>
 
+#ifdef MS_HAVE_MPI
+gboolean ms_ranks_built(void) { return TRUE; }
+gboolean ms_ranks_here(void) { return !ms_ranks_launched(); }
+gboolean ms_ranks_begin(GError **error) {
+  (void)error;
+  return TRUE;
+}
+#else
 gboolean ms_ranks_built(void) { return FALSE; }
-
+gboolean ms_ranks_here(void) { return TRUE; }
 gboolean ms_ranks_begin(GError **error) {
   static const char *const counts[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"};
   static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
@@ -19,6 +27,7 @@ gboolean ms_ranks_begin(GError **error) {
   }
   return TRUE;
 }
+#endif
 
 void ms_ranks_end(void) {}
 int ms_ranks_count(void) { return 1; }

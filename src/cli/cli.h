@@ -13,7 +13,8 @@ typedef struct {
   const char *summary;               /* one line */
   const char *examples;              /* a few lines for --help */
   int (*run)(int argc, char **argv); /* argv[0] is the verb */
-  gboolean takes_long; /* --time-limit; SIGINT, SIGTERM and the limit stop its work, and it prints what it has */
+  gboolean takes_long;    /* --time-limit; SIGINT, SIGTERM and the limit stop its work, and it prints what it has */
+  gboolean (*here)(void); /* FALSE: moesim-all goes on, this program lacks a library that the verb needs; NULL: TRUE */
 } MsVerb;
 extern const MsVerb ms_verbs[]; /* ends with a NULL name */
 
@@ -24,6 +25,12 @@ int ms_cli_fail(GError *error);
  * only stops its work (ms_interrupted). */
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status);
 const MsVerb *ms_cli_verb(const char *name); /* NULL when unknown */
+
+/* The program comes twice, so that it starts fast: `moesim`, and `moesim-all`, which is linked to MPI and libsoup too,
+ * in the same folder or in libexec/moesim beside bin. The path of one of them, NULL: not there. (transfer full) */
+char *ms_cli_beside(const char *name);
+/* moesim-all takes over with the same arguments; returns only when it cannot, the exit status after a message. */
+int ms_cli_hand_over(char **argv);
 
 /* Every verb hands its option table (GOptionEntry, ends with a NULL name) to ms_cli_options and nowhere else. This
  * calls `see` with each of them without running anything: the man page and the completions are made from what the verbs

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/ranks.h"
 #include "base/vector.h"
 #include "cli/cli.h"
+#include "serve/serve.h"
 
 const MsVerb ms_verbs[] = {
     {"run", "SCENARIO…", "predict step time, throughput and memory of each scenario",
@@ -27,7 +29,7 @@ const MsVerb ms_verbs[] = {
      "  moesim plan --top 3 --explain request.json\n"
      "  moesim plan --compare mine.json request.json    my layout beside the winner, part by part\n"
      "  moesim plan --out best.json request.json        the winner as a scenario, for moesim run and report\n",
-     ms_cli_plan, TRUE},
+     ms_cli_plan, TRUE, ms_ranks_here},
     {"whatif", "FILE…", "change a base run along axes and take the differences apart by part",
      "  moesim whatif scenarios/whatif/nic.json\n"
      "  moesim whatif --plot domain.svg scenarios/whatif/nvlink-domain.json\n"
@@ -109,7 +111,7 @@ const MsVerb ms_verbs[] = {
      "copies and collectives, through CUDA (cuBLAS, NCCL) or MUSA (muBLAS, MCCL) as they are found at run time; "
      "MOESIM_GPU_LIBRARIES "
      "names a folder to look in first. Exit 4 where there is no GPU.\n",
-     ms_cli_calibrate, TRUE},
+     ms_cli_calibrate, TRUE, ms_ranks_here},
     {"exec", "SCENARIO",
      "run a step of the operator list for real on this CPU, over MPI ranks where the layout has several, and check it "
      "against the list",
@@ -119,7 +121,7 @@ const MsVerb ms_verbs[] = {
      "with mpirun, one rank for each GPU. "
      "After every row the bytes kept for backward, the bytes sent and the FLOP are compared with the list; exit 1 "
      "where they differ. docs/exec.md has more.\n",
-     ms_cli_exec, TRUE},
+     ms_cli_exec, TRUE, ms_ranks_here},
     {"gemm", "decide|run|bench M N K | source",
      "matrix multiplication with fewer multiplications: what it would choose and why, run it, time it beside the "
      "libraries",
@@ -137,7 +139,7 @@ const MsVerb ms_verbs[] = {
     {"serve", "", "the page live on this machine: choose, watch the plan appear, compare layouts",
      "  moesim serve                     then open http://127.0.0.1:8080/\n"
      "  moesim serve --port 9000\n",
-     ms_cli_serve},
+     ms_cli_serve, FALSE, ms_serve_here},
     {"import",
      "hf|megatron|modelzoo FILE [WORD…] | peft FILE | kineto|nsys|rocprof|msprof TRACE… | "
      "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | "
@@ -247,6 +249,7 @@ static int dispatch(int argc, char **argv) {
   }
   const MsVerb *verb = ms_cli_verb(name);
   if (!verb) return unknown_verb(name);
+  if (verb->here && !verb->here()) return ms_cli_hand_over(argv - 1);
   int status = verb->run(argc, argv);
   if (status == 0 || status == MS_ERROR_NOTHING) ms_cli_say_stopped(NULL);
   return status;

@@ -17,7 +17,9 @@ int ms_cli_serve(int argc, char **argv) {
       {NULL}};
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     GError *error = NULL;
-    MsServeOptions options = {.address = address ? address : "127.0.0.1",
+    g_autofree char *worker = ms_cli_beside("moesim"); /* starts faster than this one */
+    MsServeOptions options = {.program = worker,
+                              .address = address ? address : "127.0.0.1",
                               .port = (guint16)port,
                               .allow_host = (const char *const *)allow,
                               .idle_s = (guint)idle_s,

@@ -1,6 +1,6 @@
-/* src/exec/comm.h - messages of one rank: the groups of its layout as communicators. Two implementations, one of which
- * is built: comm_mpi.c where Open MPI was found, comm_serial.c elsewhere, where every group has one rank and none of
- * these is called.
+/* src/exec/comm.h - messages of one rank: the groups of its layout as communicators. Two implementations:
+ * comm_mpi.c in moesim-all where Open MPI was found, comm_serial.c elsewhere, where every group has one rank and none
+ * of these is called.
  *
  * Members of a group are in ascending order of their ranks. Counts are elements of the comm's type (float or double)
  * unless said; buffers do not overlap. The caller counts bytes. An error of MPI ends the whole run (its default error

@@ -1,19 +1,5 @@
-/* src/serve/serve.c - requests in, text out. The only file that knows libsoup; without it the verb says so. */
+/* src/serve/serve.c - requests in, text out. The only file that knows libsoup: part of moesim-all. */
 #include "serve/serve.h"
-
-#include "base/err.h"
-
-#ifndef MS_HAVE_SOUP
-
-gboolean ms_serve(const MsServeOptions *options, GError **error) {
-  (void)options;
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV,
-                      "serve: this moesim was built without libsoup 3 (Debian: libsoup-3.0-dev); moesim report writes "
-                      "the same page to a file");
-  return FALSE;
-}
-
-#else
 
 #include <gio/gio.h>
 #include <glib-unix.h>
@@ -22,6 +8,7 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
 #include "launch/launch.h"
@@ -493,6 +480,8 @@ static void server_clear(Server *server) {
   g_free(server->host);
 }
 
+gboolean ms_serve_here(void) { return TRUE; }
+
 gboolean ms_serve(const MsServeOptions *options, GError **error) {
   g_autofree char *own = g_file_read_link("/proc/self/exe", NULL);
   Server server = {.loop = g_main_loop_new(NULL, FALSE),
@@ -521,5 +510,3 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
   server_clear(&server);
   return ok;
 }
-
-#endif

@@ -33,5 +33,6 @@ typedef struct {
 /* Serves until SIGINT or SIGTERM; prints the address on standard output once it listens. FALSE and an MS_ERROR_ENV when
  * it cannot listen or was built without libsoup. */
 gboolean ms_serve(const MsServeOptions *options, GError **error);
+gboolean ms_serve_here(void); /* FALSE: moesim-all serves, this program is not linked to what it takes */
 
 #endif
