@@ -40,6 +40,7 @@ static void rename_flags(MsArgs *args) {
 static const struct {
   const char *flag, *theirs, *ours_flag, *ours;
 } words[] = {{"--position-embedding-type", "mrope", "--position-embedding-type", "rope"},
+             {"--position-embedding-type", "deepseek4", "--position-embedding-type", "rope"},
              {"--position-embedding-type", "rotary", "--position-embedding-type", "rope"},
              {"--position-embedding-type", "absolute", "--position-embedding-type", "learned_absolute"},
              {"--position-embedding-type", "alibi", "--position-embedding-type", "none"}, /* has no weights */

@@ -354,14 +354,17 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
       !ms_laws_load(&s->laws, error))
     return FALSE;
   if (options->model && !(s->model = ms_model_load(options->model, error))) return FALSE;
+  g_autoptr(MsModel) found = g_new0(MsModel, 1);
+  if (!options->model && !ms_import_compressed(import, args, found, error)) return FALSE;
   if (!ms_dialect_translate(args, import->remarks, &gpus, error)) return FALSE;
   s->gpus = count_gpus(args, gpus, options, import);
   default_batch(args, s->gpus);
   if (!(options->model ? ms_args_read_around : ms_args_read)(args, s, error) ||
       !ms_import_lora(import, args, s, error) || !check_ignored(args, options, error) ||
-      !note_routing(s, args, error) || !note_rope_scaling(s, args, error) ||
-      !finish_model(s, args, options, import, error))
+      !note_routing(s, args, error) || !note_rope_scaling(s, args, error))
     return FALSE;
+  ms_import_put_compressed(found, s->model);
+  if (!finish_model(s, args, options, import, error)) return FALSE;
   import->scenario = ms_launch_canonical(s);
   ms_import_list_ignored(import, args);
   return TRUE;

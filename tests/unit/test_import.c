@@ -749,6 +749,52 @@ static void models_beside_scripts(void **state) {
   }
 }
 
+/* DeepSeek-V4 in the words of MindSpeed-LLM and of miles: the same model but for its layers. */
+static void compressed_attention_of_scripts(void **state) {
+  (void)state;
+#define RUN_V4                                                                                              \
+  "run pretrain.py --bf16 --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --hidden-size 4096 " \
+  "--ffn-hidden-size 2048 --num-attention-heads 64 --vocab-size 129280 --swiglu --normalization RMSNorm "   \
+  "--disable-bias-linear --multi-latent-attention --q-lora-rank 1024 --kv-lora-rank 512 --qk-head-dim 512 " \
+  "--qk-pos-emb-head-dim 64 --num-experts 256 --moe-router-topk 6 --mtp-num-layers 1 "
+  static const struct {
+    const char *script;
+    Want want[6];
+  } rows[] = {
+      {RUN_V4 "--num-layers 4 --noop-layers 3 --kv-compress --compress-ratios 0 4 128 --o-groups 8 --o-lora-rank 1024 "
+              "--enable-mhc --hc-mult 4 --enable-dsa-indexer --index-topk 512 --position-embedding-type deepseek4 "
+              "--rope-factor 16 --spec x.deepseek4_spec layer_spec",
+       {{"model.num_layers", "3"},
+        {"model.compressed_attention",
+         "{\"q_lora_rank\":1024,\"head_dim\":512,\"qk_pos_emb_head_dim\":64,\"o_groups\":8,\"o_lora_rank\":1024,"
+         "\"window\":128,\"compress_ratios\":\"[0,4,128,0]\"}"},
+        {"model.hyper_connections", "{\"num_residual_streams\":4,\"sinkhorn_iterations\":20}"},
+        {"model.sparse_attention.indexer_topk", "512"},
+        {"model.rope_scaling.factor", "16"}}},
+      {RUN_V4 "--num-layers 4 --experimental-attention-variant dsv4 --dsv4-compress-ratios 0 4 128 4 --dsv4-o-groups 4 "
+              "--dsv4-o-lora-rank 512 --dsv4-window-size 64 --dsa-indexer-topk 256 --dsv4-hc-mult 2",
+       {{"model.num_layers", "4"},
+        {"model.compressed_attention",
+         "{\"q_lora_rank\":1024,\"head_dim\":512,\"qk_pos_emb_head_dim\":64,\"o_groups\":4,\"o_lora_rank\":512,"
+         "\"window\":64,\"compress_ratios\":\"[0,4,128,4,0]\"}"},
+        {"model.hyper_connections", "{\"num_residual_streams\":2,\"sinkhorn_iterations\":20}"},
+        {"model.sparse_attention.indexer_topk", "256"},
+        {"model.kv_channels", "512"}}}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    const MsImportOptions options = {.hardware = "h100-sxm"};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) import = ms_import_megatron(rows[i].script, strlen(rows[i].script), "s", &options, &error);
+    if (!import) fail_msg("%s", error->message);
+    check_values(rows[i].script, import->scenario, rows[i].want);
+    assert_true(import->scenario->model->kv_channels == 512 && import->scenario->model->num_query_groups == 1);
+  }
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  static const char short_list[] = RUN_V4 "--num-layers 4 --compress-ratios 0 4 128";
+  g_autoptr(GError) error = NULL;
+  assert_null(ms_import_megatron(short_list, strlen(short_list), "s", &options, &error));
+  assert_non_null(strstr(error->message, "--compress-ratios: must be integers"));
+}
+
 /* What is missing in a command's words may be what a command of the script prints. */
 static void open_words_are_named(void **state) {
   (void)state;
@@ -908,6 +954,7 @@ int main(void) {
                                      cmocka_unit_test(families_of_tables),
                                      cmocka_unit_test(windows_of_layers),
                                      cmocka_unit_test(adapters_of_scripts),
+                                     cmocka_unit_test(compressed_attention_of_scripts),
                                      cmocka_unit_test(models_beside_scripts),
                                      cmocka_unit_test(open_words_are_named),
                                      cmocka_unit_test(shell_words),
