@@ -12,8 +12,8 @@ gboolean ms_import_notes(MsArgs *args, const char *text, GError **error);
 gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options, GError **error);
 /* Adapters (import_lora.c) into scenario->training.lora, once the model's keys are read. */
 gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *scenario, GError **error);
-/* Compressed attention and residual streams of DeepSeek-V4 (import_compressed.c) into `found`, before the other rows are
- * read: their words leave the list or are said in others; and from there into the model that was read. */
+/* Compressed attention and residual streams of DeepSeek-V4 (import_compressed.c) into `found`, before the other rows
+ * are read: their words leave the list or are said in others; and from there into the model that was read. */
 gboolean ms_import_compressed(MsImport *import, MsArgs *args, MsModel *found, GError **error);
 void ms_import_put_compressed(MsModel *found, MsModel *model);
 /* What was not marked used, as text, into import->ignored. */

@@ -128,9 +128,18 @@ static const struct {
   const char *flag;
   size_t offset; /* of an int of MsModel */
 } sizes[] = {{"--hidden-size", offsetof(MsModel, hidden_size)},
-             {"--num-layers", offsetof(MsModel, num_layers)},
              {"--num-attention-heads", offsetof(MsModel, num_attention_heads)},
              {"--num-experts", offsetof(MsModel, num_experts)}};
+
+/* A run of fewer layers than the model has: patterns of layers must say the same number. */
+static gboolean read_layers(MsArgs *args, MsModel *m, GError **error) {
+  const MsArg *arg = ms_args_take(args, "--num-layers");
+  gint64 layers = m->num_layers;
+  if (!arg || m->hybrid_layer_pattern) return TRUE;
+  if (!ms_arg_int(args, arg, 1, 10000, &layers, error)) return FALSE;
+  m->num_layers = (int)layers;
+  return TRUE;
+}
 
 static gboolean check_sizes(MsArgs *args, const MsModel *m, GError **error) {
   for (guint i = 0; i < G_N_ELEMENTS(sizes); i++) {
@@ -154,7 +163,7 @@ static void take_model(MsArgs *args, const MsScenario *s) {
 }
 
 gboolean ms_args_read_around(MsArgs *args, MsScenario *s, GError **error) {
-  if (!check_sizes(args, s->model, error)) return FALSE;
+  if (!check_sizes(args, s->model, error) || !read_layers(args, s->model, error)) return FALSE;
   for (int i = 0; i < ms_num_launch_rows; i++)
     if (!is_of_model(&ms_launch_rows[i]) && !read_row(&ms_launch_rows[i], args, s, error)) return FALSE;
   if (!s->model->mtp_pattern && !ms_read_mtp(args, s, error)) return FALSE;

@@ -13,6 +13,7 @@ typedef enum { FRAME_IF, FRAME_LOOP, FRAME_CASE } FrameKind;
 typedef enum { CASE_SUBJECT, CASE_PATTERN, CASE_BODY } CaseState;
 typedef struct {          /* for NAME in WORDS, for (( ; CONDITION; STEP )) */
   gboolean head, known;   /* before do; how often it runs can be told */
+  gboolean open;          /* over words that cannot be told */
   char *name, **values;   /* owned; NULL for the other form */
   guint next;             /* value */
   char *condition, *step; /* owned */
@@ -514,16 +515,18 @@ static gboolean arithmetic_statement(Reader *r, const char *text, gint64 *value)
   return TRUE;
 }
 
-/* "NAME in WORDS" between for and do. */
+/* "NAME in WORDS" between for and do. Over words that cannot be told the body is read once. */
 static void read_for_words(Frame *f, GPtrArray *words) {
   Loop *loop = &f->loop;
   loop->name = g_strdup(words->pdata[0]);
   loop->known = words->len > 1 && strcmp(words->pdata[1], "in") == 0;
   g_autoptr(GPtrArray) values = g_ptr_array_new();
   for (guint i = 2; i < words->len; i++) {
-    loop->known &= !strpbrk(words->pdata[i], "$`*?");
+    loop->open |= strpbrk(words->pdata[i], "$`*?") != NULL;
     g_ptr_array_add(values, words->pdata[i]);
   }
+  g_autofree char *itself = g_strconcat("$", loop->name, NULL);
+  if (loop->open) g_ptr_array_set_size(values, 0), g_ptr_array_add(values, itself);
   g_ptr_array_add(values, NULL);
   loop->values = g_strdupv((char **)values->pdata);
 }
@@ -557,7 +560,8 @@ static void begin_loop(Reader *r, Frame *f) { /* do */
   loop->start = r->p;
   loop->line = r->line;
   if (!in_active_frame(r)) return;
-  if (!loop->known) remark(r, "a loop is skipped");
+  if (!loop->known || loop->open)
+    remark(r, loop->known ? "a loop over what cannot be told is read once" : "a loop is skipped");
   f->active = next_round(r, loop);
 }
 

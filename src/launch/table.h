@@ -57,7 +57,7 @@ MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GEr
  * is not finished yet. */
 gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error);
 /* The same for a scenario whose model is known: arguments that say a part of it are used, must not contradict its
- * sizes, and change nothing but the number of MTP blocks. */
+ * sizes, and change nothing but the numbers of layers and MTP blocks. */
 gboolean ms_args_read_around(MsArgs *args, MsScenario *scenario, GError **error);
 
 /* --- shared by the files of the table --- */

@@ -237,7 +237,7 @@ static void mt_megatron_runner(void **state) {
                      {"options.transformer_impl", "\"local\""},
                      {"model", "{\"base\":\"mixtral-8x7b\",\"moe_aux_loss_coeff\":0.01,\"rotary_base\":10000}"},
                      {NULL, NULL}});
-  assert_true(mentions(import->remarks, "a loop is skipped"));
+  assert_true(mentions(import->remarks, "a loop over what cannot be told is read once"));
   assert_true(mentions(import->remarks, "cannot be told"));
   assert_true(mentions(import->ignored, "--attention-softmax-in-fp32"));
 }
@@ -731,8 +731,8 @@ static void models_beside_scripts(void **state) {
       {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --hidden-size 4096 --spec a b "
        "--rotary-base 5 --tensor-model-parallel-size 2",
        NULL},
-      {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --num-layers 32",
-       "--num-layers: is 32, but qwen3-8b has 36"},
+      {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --num-attention-heads 40",
+       "--num-attention-heads: is 40, but qwen3-8b has 32"},
       {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --kd", "--kd: changes the model"}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     const MsImportOptions options = {.hardware = "h100-sxm", .model = "qwen3-8b"};
@@ -829,6 +829,7 @@ static void shell_words(void **state) {
       {"for i in 1 2; do for j in a b; do X+=$i$j; done; done; run $X", "run|1a1b2a2b"},
       {"for ((i=3; i>0; i--)); do (( i == 2 )) && continue; X+=$i; done\nrun $X $i", "run|31|0"},
       {"for i in $(ls); do run $i; done; run x", "run|x"},
+      {"for i in $HOSTS; do run $i a; X+=1; done; run $X $i", "run|1|$i"},
       {"while true; do run 1; done; run x", "run|x"},
       {"case $1 in a) run b;; esac; run y", "run|y"},
       {"case b3 in\n a|c) X=1;;\n (b*) X=2; Y=3;;\n *) X=4;;\nesac\nrun $X $Y", "run|2|3"},
