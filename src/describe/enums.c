@@ -34,6 +34,11 @@ const char *const ms_cuda_graph_words[] = {
 #include "describe/cuda_graph.def"
 #undef MS_CUDA_GRAPH
     NULL};
+const char *const ms_framework_words[] = {
+#define MS_FRAMEWORK(id, word, ...) word,
+#include "describe/framework.def"
+#undef MS_FRAMEWORK
+    NULL};
 const char *const ms_lora_target_words[] = {
 #define MS_LORA_TARGET(id, word, ...) word,
 #include "describe/lora_target.def"
@@ -73,6 +78,7 @@ const char *const ms_rope_kind_words[] = {"none", "linear", "llama3", "yarn", NU
 #define MS_CUDA_GRAPH(id, word, doc, ...)       doc,
 #define MS_ATTN_BACKEND(id, word, doc, ...)     doc,
 #define MS_LORA_TARGET(id, word, doc, ...)      doc,
+#define MS_FRAMEWORK(id, word, doc, ...)        doc,
 static const struct {
   const char *const *words;
   const char *doc[16];
@@ -104,6 +110,10 @@ static const struct {
     {ms_lora_target_words,
      {
 #include "describe/lora_target.def"
+     }},
+    {ms_framework_words,
+     {
+#include "describe/framework.def"
      }},
 };
 

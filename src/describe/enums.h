@@ -109,6 +109,15 @@ extern const char *const ms_mhc_backend_words[];                           /* na
 typedef enum { MS_OUTER_NO_SHARD, MS_OUTER_OPTIM } MsOuterDp;
 extern const char *const ms_outer_dp_words[]; /* no_shard optim */
 
+/* describe/framework.h says what they do */
+typedef enum {
+#define MS_FRAMEWORK(id, ...) MS_FRAMEWORK_##id,
+#include "describe/framework.def"
+#undef MS_FRAMEWORK
+  MS_N_FRAMEWORKS
+} MsFramework;
+extern const char *const ms_framework_words[];
+
 typedef enum { MS_GOAL_STEP_TIME, MS_GOAL_TOKENS, MS_GOAL_COST, MS_GOAL_ENERGY, MS_GOAL_DEADLINE, MS_N_GOALS } MsGoal;
 extern const char
     *const ms_goal_words[]; /* step_time tokens_per_s_per_gpu cost_per_token energy_per_token gpus_for_deadline */

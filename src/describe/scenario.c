@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "describe/dispatcher.h"
+#include "describe/framework.h"
 #include "describe/rows.h"
 #include "describe/sources.h"
 
@@ -248,6 +249,8 @@ static void hardware_print(MsJsonOut *out, const char *key, const void *member) 
 static const MsField scenario_fields[] = {
     MS_SCHEMA(0),
     MS_STRING(S, name, 0, "name of the run, by default that of the file"),
+    MS_ENUM(S, framework, ms_framework_words, "\"megatron\"", 0,
+            "what trains: whose options there are, what is left out, how states are held"),
     MS_STRING(S, software, MS_NULLABLE, "software stack and release that ran it"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
     {.key = "model",
@@ -333,6 +336,7 @@ char *ms_scenario_defaults(const MsScenario *scenario) {
 
 /* Options that the file leaves out and the software stack has its own way with. */
 static void take_from_stack(MsScenario *scenario) {
+  if (ms_framework(scenario)->defaults) return; /* which have their own */
   if (!ms_scenario_states(scenario, &ms_options_table, "attention_backend"))
     scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
   if (!ms_scenario_states(scenario, &ms_options_table, "overlap_p2p_comm"))
@@ -379,11 +383,20 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
   return TRUE;
 }
 
+/* `framework` comes before everything that it has another default of. */
+static gboolean take_framework(MsScenario *scenario, const MsJson *doc, JsonObject *json, GError **error) {
+  JsonNode *node = json_object_get_member(json, "framework");
+  if (node && !ms_field_set(ms_field_find(&ms_scenario_table, "framework"), doc, node, "framework", scenario, error))
+    return FALSE;
+  ms_framework_defaults(scenario->framework, &scenario->options);
+  return TRUE;
+}
+
 MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
   scenario->file = g_strdup(ms_json_filename(doc));
-  if (!ms_laws_load(&scenario->laws, error) ||
+  if (!ms_laws_load(&scenario->laws, error) || !take_framework(scenario, doc, json, error) ||
       !ms_fields_load(&ms_scenario_table, doc, json, "", TRUE, scenario, error) ||
       !finish(scenario, doc, json, closed, error))
     g_clear_pointer(&scenario, ms_scenario_free);

@@ -124,6 +124,7 @@ typedef struct MsScenario {
   JsonNode *model_json, *hardware_json; /* as written, to write the scenario back */
   MsStack stack;                        /* what `software` names, or the default */
   MsLaws laws;                          /* of software/laws.json, but for those that the file gives */
+  MsFramework framework;                /* a row of describe/framework.def */
   int gpus;                             /* W */
   MsTraining training;
   MsLayoutSpec layout;

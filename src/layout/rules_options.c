@@ -1,4 +1,5 @@
 /* src/layout/rules_options.c - rules of precision, optimizer, memory savers and CUDA graphs. */
+#include "describe/framework.h"
 #include "layout/rules.h"
 
 /* --- precision, optimizer, memory savers, graphs --------------------------------------------------------------- */
@@ -84,6 +85,21 @@ RULE(fp8_dispatch_needs_fp8) {
 RULE(fp8_input_store_swiglu) {
   return !s->options.activation_func_fp8_input_store || (s->model->gated && s->model->activation == MS_ACT_SILU) ||
          REFUSE("activation_func_fp8_input_store is for SwiGLU only");
+}
+RULE(framework_options) {
+  const MsField *lacked = ms_framework_lacks(s->framework, &s->options);
+  return !lacked || REFUSE("%s has no other options.%s than its own", ms_framework(s)->word, lacked->key);
+}
+RULE(framework_schedule) {
+  return (ms_framework(s)->schedules >> s->layout.schedule & 1) ||
+         REFUSE("%s has no schedule %s", ms_framework(s)->word, ms_schedule_words[s->layout.schedule]);
+}
+RULE(framework_shards) {
+  const MsFrameworkRow *f = ms_framework(s);
+  return (s->options.fsdp >= f->shards_least && s->options.fsdp <= f->shards_most) ||
+         REFUSE("%s is modelled with fsdp %s%s%s", f->word, ms_fsdp_words[f->shards_least],
+                f->shards_least == f->shards_most ? "" : " to ",
+                f->shards_least == f->shards_most ? "" : ms_fsdp_words[f->shards_most]);
 }
 RULE(outer_sharding_needs_fsdp) {
   return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||

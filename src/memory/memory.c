@@ -1,6 +1,9 @@
 /* src/memory/memory.c - bytes of one rank of each stage: what stands still, and a walk over the schedule for what
  * moves. */
 #include "memory/memory.h"
+
+#include "describe/framework.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -8,8 +11,12 @@
 
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
-  return (MsParamBytes){.weight = 2,
-                        .low_weight = ms_low_weight_B(s),
+  double low = ms_low_weight_B(s), stored = ms_dtype_B(s->options.main_params_dtype);
+  gboolean masters = ms_framework(s)->masters_are_weights;
+  return (MsParamBytes){.weight = masters ? stored : 2,
+                        .low_weight = masters ? stored : low,
+                        .whole = 2,
+                        .low_whole = low,
                         .gradient = ms_dtype_B(s->options.main_grads_dtype),
                         .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE),
@@ -126,6 +133,7 @@ static double received_B(const MsWork *w, int stage) {
  */
 static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
   MsFsdp fsdp = w->scenario->options.fsdp;
+  gboolean units = ms_framework(w->scenario)->ends_are_units;
   double largest = 0, largest_B = 0, ends = 0;
   if (fsdp < MS_FSDP_OPTIM_GRADS) return 0;
   for (int c = 0; c < w->layout->vpp; c++) {
@@ -136,10 +144,10 @@ static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
              params = trained + piece->params_frozen + piece->params_frozen_expert,
              low = piece->params_quantizable_dense + piece->params_quantizable_expert;
       if (!ms_work_is_unit(piece)) {
-        ends += b.weight * params;
-        continue;
+        if (!units) ends += b.whole * params;
+        if (!units) continue;
       }
-      largest = MAX(largest, trained), largest_B = MAX(largest_B, b.weight * (params - low) + b.low_weight * low);
+      largest = MAX(largest, trained), largest_B = MAX(largest_B, b.whole * (params - low) + b.low_whole * low);
     }
   }
   double gradients = 2 * ms_dtype_B(w->scenario->options.grad_reduce_dtype) * largest;
@@ -168,12 +176,13 @@ void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
          low_dense = low - low_expert;
   /* frozen weights are stored like the others, and sharded with them */
   double all_dense = dense + p.frozen, all_expert = expert + p.frozen_expert;
-  out->parameters_B = b.weight * (all_dense + all_expert - low) + b.low_weight * low;
+  out->parameters_B = b.whole * (all_dense + all_expert - low) + b.low_whole * low;
   out->gradients_B = b.gradient * (dense + expert);
   if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / shard + expert / expert_shard);
-  if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS)
-    out->parameters_B = b.weight * ((all_dense - low_dense) / shard + (all_expert - low_expert) / expert_shard) +
-                        b.low_weight * (low_dense / shard + low_expert / expert_shard);
+  double shards_B = b.weight * ((all_dense - low_dense) / shard + (all_expert - low_expert) / expert_shard) +
+                    b.low_weight * (low_dense / shard + low_expert / expert_shard);
+  if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS) out->parameters_B = shards_B;
+  else if (ms_framework(s)->masters_are_weights) out->parameters_B += shards_B;
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   if (s->training.optimizer == MS_OPT_MUON) { /* matrices have a momentum, no second moment */
     double matrix_dense, matrix_expert;

@@ -34,7 +34,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsMemory, ms_memory_free)
 
 /* Bytes per parameter held on a rank; optimizer per element of the shard. */
 typedef struct {
-  double weight, low_weight, gradient, optimizer;
+  double weight, low_weight; /* as it is stored, ... */
+  double whole, low_whole;   /* ... and gathered for products: the same, unless the weights are the masters */
+  double gradient, optimizer;
   double dense_shards, expert_shards;
 } MsParamBytes;
 MsParamBytes ms_memory_param_bytes(const MsWork *work);

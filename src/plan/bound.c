@@ -411,8 +411,7 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
   MsStateBytes r = {.shared_B = b.optimizer, .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
   if (o->fsdp < MS_FSDP_OPTIM_GRADS) r.whole_B += b.gradient;
-  if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS)
-    r.whole_B += b.weight, r.frozen_B = b.weight, r.low_B = b.low_weight - b.weight;
+  if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS) r.whole_B += b.whole, r.frozen_B = b.whole, r.low_B = b.low_whole - b.whole;
   return r;
 }
 

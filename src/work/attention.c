@@ -202,7 +202,8 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
   if (b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1)
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
   /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
-  if (ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1)
+  if (ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1 &&
+      !ms_framework(b->scenario)->batch_first)
     ms_keep(b, "attention out, batch first", 2 * b->rows * w->heads * w->dv);
   gboolean drops_scores = ms_recomputes(b->options, MS_RM_CORE_ATTN);
   if (stores_scores(b)) {

@@ -5,6 +5,7 @@
 #ifndef MS_WORK_BUILD_H
 #define MS_WORK_BUILD_H
 
+#include "describe/framework.h"
 #include "work/packing.h"
 #include "work/work.h"
 

@@ -92,6 +92,7 @@ void ms_dense_mlp_forward(MsBuild *b) {
   ms_mlp_core_forward(b, "fc1", "fc2", f);
   if (!again) {
     ms_keep(b, "fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, f) / b->t));
+    if (ms_framework(b->scenario)->keeps_gate && b->model->gated) ms_keep(b, "gate", 2 * b->rows * f / b->t);
     ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
   }
   ms_residual_out(b, MS_HALF_MLP, 2, 1);
@@ -115,6 +116,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
   b->list->op[first].transient_B = 2 * b->rows * ms_fc1_width(b, f) / b->t + 2 * b->rows * b->h / b->t + again;
   ms_free_kept(b, "mlp dropout mask");
   ms_free_kept(b, "fc1 out");
+  ms_free_kept(b, "gate");
   ms_free_kept(b, "activation out");
   ms_free_kept(b, "normed mlp input");
   b->node = MS_NODE_ATTN;

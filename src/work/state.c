@@ -1,6 +1,8 @@
 /* src/work/state.c - what the optimizer keeps of every element of its shard (docs/theory/memory.md 1.2). */
 #include "work/work.h"
 
+#include "describe/framework.h"
+
 /* Parameters are kept and gathered in the low precision of the run. */
 static gboolean gathers_low(const MsScenario *s) {
   int bits = ms_precision(&s->training)->bits;
@@ -27,7 +29,8 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
 double ms_optimizer_state_B(const MsScenario *s) {
   const MsOptions *o = &s->options;
   double master = ms_dtype_B(o->main_params_dtype);
-  if (ms_optimizer_is_precision_aware(o) && !gathers_low(s) && o->main_params_dtype == MS_DT_FP32) master = 2;
+  if (ms_framework(s)->masters_are_weights) master = 0; /* counted as weights */
+  else if (ms_optimizer_is_precision_aware(o) && !gathers_low(s) && o->main_params_dtype == MS_DT_FP32) master = 2;
   return (master + ms_dtype_B(o->exp_avg_dtype) + ms_dtype_B(o->exp_avg_sq_dtype)) *
          (1 - o->optimizer_offload_fraction);
 }

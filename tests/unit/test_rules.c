@@ -63,6 +63,7 @@ static void season(GRand *rand, MsScenario *s) {
   if (chance(rand, 50)) l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
   if (chance(rand, 10)) l->dp = s->gpus / (l->tp * l->cp * l->pp);
   if (chance(rand, 10)) l->edp = s->gpus / (l->ep * l->etp * l->pp);
+  if (chance(rand, 20)) s->framework = (MsFramework)g_rand_int_range(rand, 0, MS_N_FRAMEWORKS);
   if (chance(rand, 20)) o->disable_parameter_transpose_cache = TRUE;
 }
 

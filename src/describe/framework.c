@@ -1,0 +1,74 @@
+/* src/describe/framework.c - the rows of framework.def. */
+#include "describe/framework.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+#define MS_EVERY_SCHEDULE G_MAXUINT64
+#define MS_SCHEDULES(id)  ((guint64)1 << MS_SCHED_##id)
+
+/* As many parameters as MsFrameworkRow has columns: a row that leaves one out does not compile. */
+#define MS_FRAMEWORK(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) \
+  [MS_FRAMEWORK_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, .word = w, .doc = d},
+const MsFrameworkRow ms_frameworks[] = {
+#include "describe/framework.def"
+};
+#undef MS_FRAMEWORK
+
+void ms_framework_defaults(MsFramework framework, MsOptions *options) {
+  const char *text = ms_frameworks[framework].defaults;
+  if (!text) return;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(text, strlen(text), "framework.def", &error);
+  if (!doc ||
+      !ms_fields_load(&ms_options_table, doc, json_node_get_object(ms_json_root(doc)), "", FALSE, options, &error))
+    MS_BUG("defaults of %s: %s", ms_frameworks[framework].word, error->message);
+}
+
+/* Options of a file that says nothing, of each framework. */
+static gpointer make_defaults(gpointer unused) {
+  (void)unused;
+  MsOptions *all = g_new0(MsOptions, MS_N_FRAMEWORKS);
+  for (int i = 0; i < MS_N_FRAMEWORKS; i++) {
+    ms_fields_defaults(&ms_options_table, &all[i]);
+    ms_framework_defaults((MsFramework)i, &all[i]);
+  }
+  return all;
+}
+
+static gboolean has_word(const char *words, const char *word) {
+  size_t n = strlen(word);
+  for (const char *at = words; (at = strstr(at, word)); at += n)
+    if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return TRUE;
+  return FALSE;
+}
+
+static gsize size_of(MsFieldType type) {
+  switch (type) {
+  case MS_T_F64: return sizeof(double);
+  case MS_T_WORDS: return sizeof(guint32);
+  case MS_T_INT:
+  case MS_T_BOOL:
+  case MS_T_ENUM: return sizeof(int);
+  default: return 0; /* objects are had as a whole, or not asked */
+  }
+}
+
+/* Not given in a file, such a key follows from the rest: it is then settled, whatever the framework. */
+static gboolean follows(const MsField *f, const MsOptions *own) {
+  return (f->type == MS_T_BOOL || f->type == MS_T_ENUM) && *(const int *)((const char *)own + f->offset) < 0;
+}
+
+const MsField *ms_framework_lacks(MsFramework framework, const MsOptions *options) {
+  static GOnce once = G_ONCE_INIT;
+  const MsFrameworkRow *row = &ms_frameworks[framework];
+  if (!row->options) return NULL;
+  const MsOptions *own = (const MsOptions *)g_once(&once, make_defaults, NULL) + framework;
+  for (const MsField *f = ms_options_table.fields; f->key; f++)
+    if (!follows(f, own) &&
+        memcmp((const char *)own + f->offset, (const char *)options + f->offset, size_of(f->type)) != 0 &&
+        !has_word(row->options, f->key))
+      return f;
+  return NULL;
+}

@@ -1,0 +1,36 @@
+/* src/describe/framework.h - the columns of framework.def: what a framework leaves out, has, and how it holds states.
+ *
+ * `framework` of a scenario is a row of it. Its options are Megatron-Core's keys, the nearest there are; what they mean
+ * for time is the same for all. */
+#ifndef MS_DESCRIBE_FRAMEWORK_H
+#define MS_DESCRIBE_FRAMEWORK_H
+
+#include "describe/field.h"
+#include "describe/scenario.h"
+
+typedef struct {
+  const char *word, *doc;
+  const char *defaults; /* JSON object of scenario.options: what is left out; NULL: the table's own defaults */
+  const char *options;  /* keys of scenario.options that may be otherwise, blank-separated; NULL: all */
+  guint64 schedules;    /* bit i: it has schedule i */
+  MsFsdp shards_least, shards_most; /* values of options.fsdp that it has */
+  /* memory (docs/theory/memory.md 1.2) */
+  gboolean masters_are_weights; /* the optimizer steps the sharded weights themselves, in main_params_dtype; what is
+                                   gathered is a BF16 copy */
+  gboolean ends_are_units;      /* embedding and head are gathered and dropped as layers are */
+  gboolean batch_first;         /* activations lie as flash attention wants them: no second copy of its output */
+  gboolean keeps_gate;          /* SiLU and product are operators of their own: what SiLU gives is kept too */
+  gboolean launched;            /* by the forms of Megatron-LM's arguments (launch/) */
+} MsFrameworkRow;
+extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
+
+static inline const MsFrameworkRow *ms_framework(const MsScenario *scenario) {
+  return &ms_frameworks[scenario->framework];
+}
+
+/* What is left out in a file of that framework: over the defaults of the table that are in *options. */
+void ms_framework_defaults(MsFramework framework, MsOptions *options);
+/* The first option that the framework has no other value of than *options says; NULL: none. (transfer none) */
+const MsField *ms_framework_lacks(MsFramework framework, const MsOptions *options);
+
+#endif

@@ -1,0 +1,140 @@
+/* Frameworks: what a file of one leaves out, bytes of its states by hand, what it has not. */
+#include "lib/close.h"
+
+#include "describe/framework.h"
+#include "launch/launch.h"
+#include "layout/layout.h"
+#include "lib/world.h"
+#include "memory/memory.h"
+
+#include <string.h>
+
+static MsScenario *run_of(const char *framework, const char *options) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"framework\": \"%s\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+      "{\"seq_length\": 8192, \"micro_batch_size\": 2, \"global_batch_size\": 16}, \"options\": {%s}}",
+      framework, options);
+  return ms_test_scenario_of(text);
+}
+
+/* Options that a row says stand where the file says nothing, and give way to what it says. */
+static void rows_say_what_is_left_out(void **state) {
+  (void)state;
+  for (int i = 0; i < MS_N_FRAMEWORKS; i++) {
+    g_autoptr(MsScenario) s = run_of(ms_frameworks[i].word, "");
+    MsRefusal refusal;
+    assert_int_equal(s->framework, i);
+    if (!ms_layout_check(s, &refusal)) fail_msg("%s refuses its own defaults: %s", ms_frameworks[i].word, refusal.why);
+    if (ms_frameworks[i].defaults) assert_false(s->options.gradient_accumulation_fusion);
+  }
+  g_autoptr(MsScenario) s = run_of("torchtitan", "\"fsdp\": \"optim-grads\", \"attention_backend\": \"flash\"");
+  assert_int_equal(s->options.fsdp, MS_FSDP_OPTIM_GRADS);
+  assert_int_equal(s->options.attention_backend, MS_ATTN_FLASH);
+  assert_int_equal(s->options.transformer_impl, MS_IMPL_LOCAL);
+}
+
+/* Every word of a row is a key of scenario.options. */
+static void rows_name_options(void **state) {
+  (void)state;
+  for (int i = 0; i < MS_N_FRAMEWORKS; i++) {
+    g_auto(GStrv) word = g_strsplit(ms_frameworks[i].options ? ms_frameworks[i].options : "", " ", -1);
+    for (int k = 0; word[k]; k++)
+      if (!ms_field_find(&ms_options_table, word[k])) fail_msg("%s names %s", ms_frameworks[i].word, word[k]);
+  }
+}
+
+static MsStageMemory static_bytes(MsScenario *s, double *params) {
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsStageMemory m;
+  ms_memory_static(l.work, 0, &m);
+  *params = ms_work_stage_params(l.work, 0).params_dense;
+  return m;
+}
+
+/* 16 bytes a parameter over all ranks, 18 where the FP32 master is beside the BF16 weight; what is not dropped after
+ * the forward is a BF16 copy of everything. */
+static void states_by_hand(void **state) {
+  (void)state;
+  static const struct {
+    const char *framework, *options;
+    double sharded_B, whole_B;
+  } cases[] = {
+      {"megatron", "\"fsdp\": \"optim-grads-params\"", 18, 0},
+      {"torchtitan", "", 16, 0},
+      {"torchtitan", "\"fsdp\": \"optim-grads\"", 16, 2},
+      {"fsdp1", "", 16, 0},
+      {"automodel", "", 8, 0},
+      {"deepspeed", "", 12, 6},
+      {"deepspeed", "\"fsdp\": \"optim-grads-params\"", 18, 0},
+      {"nanotron", "", 0, 18},
+      {"nanotron", "\"distributed_optimizer\": true", 12, 6},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = run_of(cases[i].framework, cases[i].options);
+    double params, got;
+    MsStageMemory m = static_bytes(s, &params);
+    got = m.parameters_B + m.gradients_B + m.optimizer_B;
+    double want = params * (cases[i].sharded_B / 8 + cases[i].whole_B);
+    if (fabs(got - want) > 1e-9 * want)
+      fail_msg("%s {%s}: %g B a parameter, not %g", cases[i].framework, cases[i].options, got / params, want / params);
+  }
+}
+
+static double kept_B(const char *framework, const char *options) {
+  g_autoptr(MsScenario) s = run_of(framework, options);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  return l.work->pieces[l.work->piece_of_layer[0]].kept_B;
+}
+
+/* Of two sequences flash attention has a second copy of its output only where the rest is sequence first; SwiGLU of two
+ * operators keeps what SiLU gives. */
+static void layers_keep(void **state) {
+  (void)state;
+  double T = 2 * 8192, h = 4096, f = 14336;
+  double megatron = kept_B("megatron", "\"transformer_impl\": \"local\", \"attention_backend\": \"fa2\"");
+  assert_close(megatron - kept_B("torchtitan", ""), 2 * T * h, 1e-12);
+  assert_close(kept_B("nanotron", "") - kept_B("torchtitan", ""), 2 * T * f, 1e-12);
+}
+
+/* Written with every key, it is read as the same run. */
+static void written_and_read(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_of("torchtitan", "\"gradient_accumulation_fusion\": false");
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(s, NULL, out);
+  g_autofree char *text = ms_json_out_take(out);
+  g_autoptr(MsScenario) again = ms_test_scenario_of(text);
+  assert_int_equal(again->framework, s->framework);
+  assert_true(again->options.fsdp == s->options.fsdp && !again->options.cross_entropy_fusion);
+  assert_null(ms_framework_lacks(again->framework, &again->options));
+}
+
+static void lacks_by_name(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_of("torchtitan", "\"ep_overlap\": true");
+  MsRefusal refusal;
+  assert_false(ms_layout_check(s, &refusal));
+  assert_string_equal(refusal.why, "torchtitan has no other options.ep_overlap than its own");
+}
+
+/* No script of Megatron-LM starts another framework. */
+static void forms_of_megatron_refuse(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsScenario) s = run_of("fsdp1", "");
+  assert_null(ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON}, &error));
+  if (!strstr(error->message, "framework: is fsdp1")) fail_msg("%s", error->message);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rows_say_what_is_left_out),
+      cmocka_unit_test(rows_name_options),
+      cmocka_unit_test(states_by_hand),
+      cmocka_unit_test(layers_keep),
+      cmocka_unit_test(written_and_read),
+      cmocka_unit_test(lacks_by_name),
+      cmocka_unit_test(forms_of_megatron_refuse),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
