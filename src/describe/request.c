@@ -114,8 +114,15 @@ static JsonNode *check_value(Reader *r, const MsField *field, JsonNode *node, co
   return kept;
 }
 
+/* Of a bool that the sizes may settle null is a value like the others; of other keys the planner's "auto" tries more.
+ */
+static gboolean null_is_a_value(const MsField *field) {
+  return field->type == MS_T_BOOL && (field->flags & MS_NULLABLE);
+}
+
 static gboolean add_value(Reader *r, MsOpenKey *key, JsonNode *node, const char *path) {
-  if (ms_field_is_auto(key->field, node) || ((key->field->flags & MS_AUTO) && JSON_NODE_HOLDS_NULL(node)))
+  if (ms_field_is_auto(key->field, node) ||
+      ((key->field->flags & MS_AUTO) && JSON_NODE_HOLDS_NULL(node) && !null_is_a_value(key->field)))
     return ms_json_error(r->doc, path, r->error,
                          "must be a value to try; null and \"auto\" stand alone, not in a list");
   JsonNode *kept = check_value(r, key->field, node, path);

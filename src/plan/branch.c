@@ -108,9 +108,12 @@ static int rule_named(const char *name) {
 static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain) {
   MsScenario *s = w->flat;
   MsLayoutSpec *l = &s->layout;
+  const MsOptions *base = &t->space->request->base->options;
   gint32 value[MS_N_AXES];
   memcpy(value, c->value, sizeof value);
   value[MS_AXIS_PP] = value[MS_AXIS_VPP] = 1;
+  s->options.recompute = base->recompute,
+  s->options.offload_modules = base->offload_modules; /* plain pieces lack them */
   ms_space_apply_combo(t->space, c->combo, s);
   ms_space_apply_axes(value, s);
   g_clear_pointer(&l->pipeline_layout, g_free);
@@ -211,7 +214,8 @@ typedef struct {
 } Pieces;
 
 static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
-  return a->whole_B >= b->whole_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B && a->shards <= b->shards;
+  return a->whole_B >= b->whole_B && a->frozen_B >= b->frozen_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B &&
+         a->shards <= b->shards;
 }
 
 static void add_bytes(MsTreeWorker *w, MsStateBytes bytes) {

@@ -244,11 +244,20 @@ static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
   return FALSE;
 }
 
+/* With TP null means true: one of them is searched where both are offered. */
+static gboolean sequence_parallel_again(const MsChoice *c, int value, const MsScenario *s) {
+  if (s->layout.tp == 1 || !path_is(c, "options.sequence_parallel") || c->value[value].value.i >= 0) return FALSE;
+  for (int i = 0; i < c->n; i++)
+    if (c->value[i].value.i == TRUE) return TRUE;
+  return FALSE;
+}
+
 static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
   if (same_chunks(space, s) || vpp_of_string(space, s)) return TRUE;
   for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n) {
     const MsChoice *c = &space->choice[i];
     int value = (int)(combo % c->n);
+    if (sequence_parallel_again(c, value, s)) return TRUE;
     for (guint k = 0; c->in_rules && c->role < before && k < G_N_ELEMENTS(idle_keys); k++)
       if (path_is(c, idle_keys[k].path) && idle_keys[k].idle(s)) {
         int stands = standing_value(c);

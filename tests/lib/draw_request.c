@@ -117,7 +117,7 @@ static gboolean in_range(const MsField *field, double value) {
 }
 
 static void all_values(JsonArray *to, const MsField *field) {
-  static const char *const bools[] = {"true", "false", NULL}, *const ints[] = {"1", "2", "4", "0", NULL},
+  static const char *const bools[] = {"null", "true", "false", NULL}, *const ints[] = {"1", "2", "4", "0", NULL},
                            *const shares[] = {"0", "0.5", "1", NULL},
                            *const recompute[] = {"{\"granularity\": \"none\"}",
                                                  "{\"granularity\": \"full\"}",
@@ -128,7 +128,7 @@ static void all_values(JsonArray *to, const MsField *field) {
                                                  "{\"granularity\": \"selective\", \"modules\": [\"mlp\", \"moe\"]}",
                                                  NULL};
   if (strcmp(field->key, "recompute") == 0) add_texts(to, recompute);
-  else if (field->type == MS_T_BOOL) add_texts(to, bools);
+  else if (field->type == MS_T_BOOL) add_texts(to, &bools[field->flags & MS_NULLABLE ? 0 : 1]);
   else if (field->type == MS_T_ENUM || field->type == MS_T_WORDS) add_words(to, field);
   else
     for (const char *const *t = field->type == MS_T_INT ? ints : shares; *t; t++)

@@ -91,6 +91,58 @@ static void threads_do_not_matter(void **state) {
   }
 }
 
+/* What the request says of recomputation holds at every level of the tree: with just the memory that the best layout
+ * needs it is found. Upper levels look at pieces where nothing is recomputed. */
+static void what_is_recomputed_everywhere_fits(void **state) {
+  (void)state;
+  static const char *const options[] = {"\"recompute\": {\"granularity\": \"full\"}, ",
+                                        "\"offload_modules\": [\"core_attn\", \"attn_proj\"], "};
+  for (guint i = 0; i < G_N_ELEMENTS(options); i++) {
+    const MsSmallRequest small = {"llama, settled",
+                                  "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                                  "h100-sxm",
+                                  8,
+                                  4096,
+                                  32,
+                                  "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                  "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": 1",
+                                  options[i]};
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 1);
+    request->max_memory_fraction = ms_device_B(best->best[0].result) * (1 + 1e-9) / request->base->hardware->hbm_B;
+    g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 100);
+    g_autoptr(MsPlan) tree = branched(request, 0, 2, 100);
+    assert_true(every->n_best >= 1);
+    ms_assert_same_plans(request, every, tree);
+  }
+}
+
+/* null of sequence_parallel stands in a list like any value; with TP it means true, which is then searched once. */
+static void null_is_a_value_of_sequence_parallel(void **state) {
+  (void)state;
+  const MsSmallRequest small = {"llama, null",
+                                "{\"base\": \"llama3-8b\", \"num_layers\": 4}",
+                                "h100-sxm",
+                                4,
+                                2048,
+                                8,
+                                "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1",
+                                "\"sequence_parallel\": [null, false, true], "};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 1, 100);
+  g_autoptr(MsPlan) tree = branched(request, 0, 1, 100);
+  int with = 0, without = 0;
+  ms_assert_same_plans(request, every, tree);
+  for (int i = 0; i < every->n_best; i++) {
+    const MsScenario *s = every->best[i].scenario;
+    if (s->layout.tp == 1 || s->layout.pp > 1) continue;
+    with += s->options.sequence_parallel == TRUE, without += s->options.sequence_parallel == FALSE;
+  }
+  assert_int_equal(with, 1);
+  assert_int_equal(without, 1);
+}
+
 static void shortcuts_change_nothing(void **state) {
   (void)state;
   for (int k = 0; k < MS_SHORT_SAME; k++) same_list(&ms_small_requests[16], 1u << k, 2);
@@ -258,6 +310,8 @@ static void damaged_checkpoints_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list),
                                      cmocka_unit_test(what_fits_exactly_is_found),
+                                     cmocka_unit_test(what_is_recomputed_everywhere_fits),
+                                     cmocka_unit_test(null_is_a_value_of_sequence_parallel),
                                      cmocka_unit_test(threads_do_not_matter),
                                      cmocka_unit_test(shortcuts_change_nothing),
                                      cmocka_unit_test(bounds_of_sets_hold),
