@@ -20,34 +20,42 @@ MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k) {
   return p;
 }
 
-/* Rows of A that stay in the second-level cache, a slab deep. */
+/* Rows of A that fill half of the second-level cache, a slab deep; panels of B and C pass through the other half. */
 static int64_t rows_in_cache(const MsKernel *kernel) {
   long cache_B = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  int64_t tiles = (cache_B > 0 ? cache_B : 256 * 1024) / MS_KERNEL_ROW_B / kernel->mr;
+  int64_t tiles = (cache_B > 0 ? cache_B : 256 * 1024) / 2 / MS_KERNEL_ROW_B / kernel->mr;
   return (tiles > 4 ? tiles : 4) * kernel->mr;
+}
+
+/* What one slab adds to rows from `top` to `bottom` - 1 of C. A panel of B stays in the first-level cache meanwhile,
+ * and each tile asks for its share of the next one. */
+static void multiply_slab(const MsKernel *kernel, const MsPacked *p, int slab, const char *a, const char *b, char *c,
+                          int64_t ldc, int64_t top, int64_t bottom) {
+  const int64_t mr = kernel->mr, nr = kernel->nr, real_B = (int64_t)kernel->real_B, panel_B = p->b_panel * real_B;
+  const int64_t k = least(p->slab_k, p->k - slab * p->slab_k), share_B = parts(panel_B, parts(bottom - top, mr));
+  const char *panel = b + slab * p->b_slab * real_B;
+  a += slab * p->a_slab * real_B;
+  for (int64_t j = 0; j < p->n; j += nr, panel += panel_B) {
+    const char *fetch = panel + panel_B;
+    int vectors = p->n - j > nr / 2 ? 2 : 1, is_last = j + nr >= p->n;
+    for (int64_t i = top; i < bottom; i += mr, fetch += share_B) {
+      int64_t rows = least(mr, bottom - i), next = i + mr < bottom ? i + mr : top;
+      next = least(next, p->m > mr ? p->m - mr : 0); /* what is fetched ahead lies in A */
+      for (int64_t at_B = 0; at_B < share_B && !is_last; at_B += 64) __builtin_prefetch(fetch + at_B, 0, 2);
+      kernel->tile[rows - 1][vectors - 1](k, a + i * MS_KERNEL_ROW_B, panel, c + (i * ldc + j) * real_B, ldc, slab > 0,
+                                          a + next * MS_KERNEL_ROW_B);
+    }
+  }
 }
 
 void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *p, const void *a, const void *b, void *c, int64_t ldc,
                         int64_t from, int64_t to) {
-  const int64_t mr = kernel->mr, nr = kernel->nr, real_B = (int64_t)kernel->real_B;
   if (from >= to) return;
-  int64_t blocks = parts(to - from, rows_in_cache(kernel)), block = parts(parts(to - from, blocks), mr) * mr;
-  for (int slab = 0; slab < p->slabs; slab++) {
-    const char *as = (const char *)a + slab * p->a_slab * real_B, *bs = (const char *)b + slab * p->b_slab * real_B;
-    int64_t k = least(p->slab_k, p->k - slab * p->slab_k);
-    for (int64_t top = from; top < to; top += block)
-      for (int64_t j = 0; j < p->n; j += nr) {
-        const char *panel = bs + j / nr * p->b_panel * real_B;
-        int vectors = p->n - j > nr / 2 ? 2 : 1;
-        int64_t bottom = least(top + block, to);
-        for (int64_t i = top; i < bottom; i += mr) {
-          int64_t rows = least(mr, bottom - i), next = i + mr < bottom ? i + mr : top;
-          next = least(next, p->m > mr ? p->m - mr : 0); /* what is fetched ahead lies in A */
-          kernel->tile[rows - 1][vectors - 1](k, as + i * MS_KERNEL_ROW_B, panel, (char *)c + (i * ldc + j) * real_B,
-                                              ldc, slab > 0, as + next * MS_KERNEL_ROW_B);
-        }
-      }
-  }
+  int64_t blocks = parts(to - from, rows_in_cache(kernel)),
+          block = parts(parts(to - from, blocks), kernel->mr) * kernel->mr;
+  for (int64_t top = from; top < to; top += block) /* rows of C stay near while the slabs are added to them */
+    for (int slab = 0; slab < p->slabs; slab++)
+      multiply_slab(kernel, p, slab, a, b, c, ldc, top, least(top + block, to));
 }
 
 void ms_kernel_fence(void) {

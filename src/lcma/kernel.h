@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MS_KERNEL_SLAB_B = 2048, MS_KERNEL_ROW_B = MS_KERNEL_SLAB_B + 64 };
+enum { MS_KERNEL_SLAB_B = 1024, MS_KERNEL_ROW_B = MS_KERNEL_SLAB_B + 64 };
 enum { MS_COMBINE_ALIGN = 16 }; /* combinations handle elements in groups of 16; no vector is wider */
 
 typedef struct {

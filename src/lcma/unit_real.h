@@ -5,8 +5,11 @@
  *
  * The tile stays in registers: MR x 2 sums, 2 vectors of B, one element of A spread over a vector. Sums have names
  * instead of an array, because vectors whose length is known at run time only (SVE) cannot be elements. */
-#define ROW   ((int64_t)(MS_KERNEL_ROW_B / sizeof(REAL)))
-#define AHEAD (1024 / (int64_t)sizeof(REAL)) /* of B: the elements fetched this far before they are used */
+#define ROW        ((int64_t)(MS_KERNEL_ROW_B / sizeof(REAL)))
+#define AHEAD      (1024 / (int64_t)sizeof(REAL)) /* of B: the elements fetched this far before they are used */
+#define LINE       (64 / (int64_t)sizeof(REAL))   /* steps that use up a cache line of each row of A */
+#define FETCHES    (MR > LINE ? 2 : 1)            /* rows of A fetched in a step, so that all are in as many steps */
+#define PREFETCHES ((MR + FETCHES - 1) / FETCHES)
 
 /* clang-format off */
 #define ROWS4(X) X(0) X(1) X(2) X(3)
@@ -29,6 +32,11 @@
     left##i = FMA(x, b0, left##i);                    \
     if (vectors > 1) right##i = FMA(x, b1, right##i); \
   }
+#define STEPS                                                                                   \
+  VECTOR b0 = LOAD(b + p * 2 * LANES), b1 = vectors > 1 ? LOAD(b + p * 2 * LANES + LANES) : b0; \
+  __builtin_prefetch(b + p * 2 * LANES + AHEAD);                                                \
+  if (LANES * sizeof(REAL) == 64) __builtin_prefetch(b + p * 2 * LANES + AHEAD + LANES);        \
+  ROWS(STEP)
 #define PUT(at, x) STORE(at, add ? ADD(x, LOAD(at)) : (x))
 #define END(i)                             \
   if (i < rows) PUT(c + i * ldc, left##i); \
@@ -38,18 +46,17 @@ TARGET static inline __attribute__((always_inline)) void NAME(body)(const int ro
                                                                     const REAL *a, const REAL *b, REAL *c, int64_t ldc,
                                                                     int add, const REAL *ahead) {
   ROWS(BEGIN)
-  for (int64_t l = 0; l < k; l += 16) {
-    const REAL *fetch =
-        ahead + l; /* one row of the next tile of A for each step: 16 steps use up a cache line of each row */
-    int64_t end = l + 16 < k ? l + 16 : k;
+  for (int64_t l = 0; l < k; l += LINE) {
+    int64_t end = l + LINE < k ? l + LINE : k, near = l + PREFETCHES < end ? l + PREFETCHES : end, p = l;
+    const REAL *fetch = ahead + l; /* a cache line of each row of the next tile of A */
 #pragma GCC unroll 4
-    for (int64_t p = l; p < end; p++, fetch += ROW) {
-      VECTOR b0 = LOAD(b + p * 2 * LANES), b1 = vectors > 1 ? LOAD(b + p * 2 * LANES + LANES) : b0;
+    for (; p < near; p++, fetch += FETCHES * ROW) {
       __builtin_prefetch(fetch);
-      __builtin_prefetch(b + p * 2 * LANES + AHEAD);
-      if (LANES * sizeof(REAL) == 64) __builtin_prefetch(b + p * 2 * LANES + AHEAD + LANES);
-      ROWS(STEP)
+      if (FETCHES > 1) __builtin_prefetch(fetch + ROW);
+      STEPS
     }
+#pragma GCC unroll 4
+    for (; p < end; p++) { STEPS }
   }
   ROWS(END)
 }
@@ -126,6 +133,10 @@ TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, c
 
 #undef ROW
 #undef AHEAD
+#undef LINE
+#undef FETCHES
+#undef PREFETCHES
+#undef STEPS
 #undef ROWS
 #undef ROWS4
 #undef BEGIN
