@@ -41,6 +41,6 @@ while IFS=$'\t' read -r where command; do
   n=$((n + 1))
   out=$(cd "$room" && timeout 300 bash -c "$run" 2>&1 </dev/null) ||
     { echo "$where: $command: exit $?"; tail -n 3 <<<"$out"; bad=1; }
-done < <(commands README.md $(find docs -name '*.md' | sort))
+done < <(commands README.md $(find docs -name '*.md' -not -path 'docs/tutorials/*' | sort)) # those: tests/tasks.sh
 [ "$n" -ge 10 ] || { echo "only $n commands were found"; bad=1; }
 exit $bad

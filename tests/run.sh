@@ -2,11 +2,10 @@
 # tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases.
 #
 # quick leaves out programs named test_full_*, the installation (tests/install.sh), the tables of techniques
-# (tests/rows.sh) and Slurm (tests/slurm.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a
-# folder tests/golden/NAME
-# with `cmd` (a shell command that
-# calls `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
-# `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always
+# (tests/rows.sh), the tasks of a new user (tests/tasks.sh) and Slurm (tests/slurm.sh), and the others draw and sample
+# less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that calls `moesim`,
+# run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`, `exit`.
+# golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always
 # "N passed, M failed" (and ", K skipped" without a browser); status 1 when M > 0.
 set -u
 cd "$(dirname "$0")/.." || exit 4
@@ -103,6 +102,7 @@ trap 'rm -rf "$results"' EXIT
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/slurm.sh "$results/slurm"
+  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/tasks.sh "$results/tasks"
   [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/commands.sh "$results/commands"
   [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/python.sh "$results/python"
   for script in tests/browser/*.mjs; do

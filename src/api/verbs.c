@@ -201,7 +201,7 @@ static const MsField request_fields[] = {
     MS_STRING(S, global_batch_sizes, MS_NULLABLE, "instead of global_batch_size: several, separated by commas"),
     MS_STRING(S, tokens, MS_NULLABLE, "of the whole training, 15T"),
     MS_STRING(S, deadline, MS_NULLABLE, "for these tokens, 30d"),
-    MS_STRING(S, gpu_hour, MS_NULLABLE, "price of a GPU-hour"),
+    MS_STRING(S, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
     MS_STRING(S, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
     MS_STRING(S, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
     MS_INT(S, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),

@@ -256,20 +256,29 @@ gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GE
 
 /* --- loading
  * -------------------------------------------------------------------------------------------------------- */
+enum { DEEPEST_BASE = 8 };
+
 static MsModel *model_new(void) {
   MsModel *model = g_new0(MsModel, 1);
   ms_fields_defaults(&ms_model_table, model);
   return model;
 }
 
-/* Loaded, but not finished: overrides may follow. */
-static MsModel *load_raw(const MsJson *doc, GError **error) {
-  MsModel *model = model_new();
-  if (!ms_fields_load(&ms_model_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, model, error)) {
-    ms_model_free(model);
-    return NULL;
+static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path, int depth, GError **error);
+
+/* Loaded, but not finished: overrides may follow. `depth`: of models upon one another. */
+static MsModel *load_raw(const MsJson *doc, int depth, GError **error) {
+  JsonObject *json = json_node_get_object(ms_json_root(doc));
+  MsModel *model = NULL;
+  if (json_object_has_member(json, "base")) model = from_base(doc, json, "", depth, error);
+  else {
+    model = model_new();
+    if (!ms_fields_load(&ms_model_table, doc, json, "", TRUE, model, error)) g_clear_pointer(&model, ms_model_free);
   }
-  if (!model->name) model->name = ms_name_of_file(ms_json_filename(doc));
+  if (model && !json_object_has_member(json, "name")) {
+    g_free(model->name);
+    model->name = ms_name_of_file(ms_json_filename(doc));
+  }
   return model;
 }
 
@@ -279,9 +288,9 @@ static MsModel *finished(MsModel *model, const MsJson *doc, const char *path, GE
 }
 
 /* Takes `file`, which may be NULL. */
-static MsModel *load_file(char *file, gboolean finish, GError **error) {
+static MsModel *load_file(char *file, gboolean finish, int depth, GError **error) {
   MsJson *doc = file ? ms_load_object(file, error) : NULL;
-  MsModel *model = doc ? load_raw(doc, error) : NULL;
+  MsModel *model = doc ? load_raw(doc, depth, error) : NULL;
   if (finish) model = finished(model, doc, "", error);
   ms_json_free(doc);
   g_free(file);
@@ -290,7 +299,7 @@ static MsModel *load_file(char *file, gboolean finish, GError **error) {
 
 MsModel *ms_model_load(const char *name, GError **error) {
   char *file = strcmp(name, "-") == 0 ? g_strdup(name) : ms_find_data_file("models", name, error);
-  return load_file(file, TRUE, error);
+  return load_file(file, TRUE, 0, error);
 }
 
 /* Another number of layers without its own moe_layer_freq: dense layers first, then MoE layers, is continued
@@ -321,13 +330,18 @@ static gboolean override(MsModel *model, const MsJson *doc, JsonObject *changes,
   return TRUE;
 }
 
-static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
-  char *base_path = g_strconcat(path, ".base", NULL);
+static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path, int depth, GError **error) {
+  char *base_path = g_strconcat(path, *path ? "." : "", "base", NULL);
   JsonNode *base = json_object_get_member(json, "base");
   MsModel *model = NULL;
   if (!JSON_NODE_HOLDS_VALUE(base) || json_node_get_value_type(base) != G_TYPE_STRING)
     ms_json_error(doc, base_path, error, "must be the name of a model or a path");
-  else model = load_file(ms_find_mentioned("models", json_node_get_string(base), doc, base_path, error), FALSE, error);
+  else if (depth >= DEEPEST_BASE)
+    ms_json_error(doc, base_path, error, "more than %d models upon one another: do they name each other?",
+                  DEEPEST_BASE);
+  else
+    model = load_file(ms_find_mentioned("models", json_node_get_string(base), doc, base_path, error), FALSE, depth + 1,
+                      error);
   JsonObject *changes = ms_object_without(json, "base");
   if (model && !override(model, doc, changes, path, error)) g_clear_pointer(&model, ms_model_free);
   json_object_unref(changes);
@@ -345,12 +359,12 @@ static MsModel *from_inline(const MsJson *doc, JsonObject *json, const char *pat
 MsModel *ms_model_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   if (JSON_NODE_HOLDS_OBJECT(node)) {
     JsonObject *json = json_node_get_object(node);
-    MsModel *model =
-        json_object_has_member(json, "base") ? from_base(doc, json, path, error) : from_inline(doc, json, path, error);
+    MsModel *model = json_object_has_member(json, "base") ? from_base(doc, json, path, 0, error)
+                                                          : from_inline(doc, json, path, error);
     return finished(model, doc, path, error);
   }
   if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    return load_file(ms_find_mentioned("models", json_node_get_string(node), doc, path, error), TRUE, error);
+    return load_file(ms_find_mentioned("models", json_node_get_string(node), doc, path, error), TRUE, 0, error);
   ms_json_error(doc, path, error, "must be the name of a model, a path, or an object with \"base\" and overrides");
   return NULL;
 }

@@ -25,7 +25,8 @@ static const MsField plan_fields[] = {
      .parse = under_parse,
      .doc = "states of the cluster to choose under, as in a file of --under: list of disturbances"},
     MS_ENUM(S, objective, ms_goal_words, "\"step_time\"", 0, "what plans are ranked by; gpus may be a list or a range"),
-    MS_F64(S, gpu_hour_price, "", 1e-6, 1e9, NULL, MS_NULLABLE, "price of one GPU for one hour, any currency"),
+    MS_F64(S, gpu_hour_price, "", 1e-6, 1e9, NULL, MS_NULLABLE,
+           "price of one GPU for one hour, any currency; beside a list of `hardware` also a list, one for each"),
     MS_STRING(S, gpu_hour_price_source, MS_NULLABLE, "where that price comes from; required with it"),
     MS_F64(S, gpu_power_W, "W", 1, 1e6, NULL, MS_NULLABLE,
            "power per GPU while it trains; null = tdp_W of the hardware"),
@@ -321,6 +322,23 @@ static JsonObject *with_value(JsonObject *json, const char *path, JsonNode *valu
   return copy;
 }
 
+/* `json` with machine `i` of `n`: also with its price where prices are a list. NULL and *error where they are not as
+ * many. (transfer full) */
+static JsonObject *with_machine(const MsJson *doc, JsonObject *json, JsonArray *machines, guint i, GError **error) {
+  JsonObject *plan, *one = with_value(json, "hardware", json_array_get_element(machines, i));
+  const char *name = place_of(one, "plan.gpu_hour_price", &plan);
+  JsonNode *price = plan ? json_object_get_member(plan, name) : NULL;
+  if (!price || !JSON_NODE_HOLDS_ARRAY(price)) return one;
+  guint n = json_array_get_length(machines), prices = json_array_get_length(json_node_get_array(price));
+  JsonObject *priced = NULL;
+  if (prices != n)
+    ms_json_error(doc, "plan.gpu_hour_price", error,
+                  "is a list of %u prices, must hold one for each of the %u machines", prices, n);
+  else priced = with_value(one, "plan.gpu_hour_price", json_array_get_element(json_node_get_array(price), i));
+  json_object_unref(one);
+  return priced;
+}
+
 /* Adds the requests of `json` whose keys from `key` on are still to be taken from their lists. */
 static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray *out, GError **error) {
   if (key == G_N_ELEMENTS(listed_keys)) {
@@ -339,9 +357,10 @@ static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray
     return ms_json_error(doc, path, error, "is a list of %u values, must hold 1 to %d", n, MS_REQUESTS_MAX);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < n; i++) {
-    JsonObject *one = with_value(json, path, json_array_get_element(list, i));
-    ok = expand(doc, one, key + 1, out, error);
-    json_object_unref(one);
+    JsonObject *one = strcmp(path, "hardware") == 0 ? with_machine(doc, json, list, i, error)
+                                                    : with_value(json, path, json_array_get_element(list, i));
+    ok = one && expand(doc, one, key + 1, out, error);
+    g_clear_pointer(&one, json_object_unref);
     if (ok && out->len > MS_REQUESTS_MAX)
       ok = ms_json_error(doc, path, error, "makes more than %d requests of models, machines, GPUs and batches",
                          MS_REQUESTS_MAX);

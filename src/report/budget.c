@@ -53,16 +53,34 @@ void ms_report_budget_cells(MsTable *table, const MsBudget *b) {
   amount(table, b->price), amount(table, b->energy_MWh), amount(table, b->co2_t);
 }
 
-char *ms_report_budget_note(const MsRequest *r, const MsBudget *b) {
+/* "h100-sxm 700 W, 2.5 an hour; b200-sxm 1000 W, 5 an hour": each machine once. (transfer full) */
+static char *rates_of(const MsBudgetOf *of, int n) {
   GString *out = g_string_new(NULL);
+  g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
+  for (int i = 0; i < n; i++) {
+    const MsRequest *r = of[i].request;
+    if (!ms_budget_known(of[i].budget) || !g_hash_table_add(seen, r->base->hardware->name)) continue;
+    if (!(of[i].budget->gpu_W > 0) && !(r->gpu_hour_price > 0)) continue;
+    g_string_append_printf(out, "%s%s", out->len ? "; " : "", r->base->hardware->name);
+    if (of[i].budget->gpu_W > 0) g_string_append_printf(out, " %.4g W", of[i].budget->gpu_W);
+    if (r->gpu_hour_price > 0)
+      g_string_append_printf(out, "%s %g an hour", of[i].budget->gpu_W > 0 ? "," : "", r->gpu_hour_price);
+  }
+  return g_string_free(out, FALSE);
+}
+
+char *ms_report_budget_note(const MsBudgetOf *of, int n) {
   char tokens[MS_TEXT];
+  GString *out = g_string_new(NULL);
+  const MsBudget *b = of[0].budget;
+  g_autofree char *rates = rates_of(of, n);
   g_string_append_printf(out, "days of %s tokens", ms_text_tokens(b->tokens, tokens));
   if (b->reliability)
     g_string_append_printf(out, " with the failures of %s, checkpoints at their optimal interval", b->reliability);
   else if (isnan(b->goodput)) g_string_append(out, " without a failure (the machine lacks a figure for goodput)");
-  if (b->price > 0) g_string_append_printf(out, "; price at %g a GPU-hour", r->gpu_hour_price);
+  if (*rates) g_string_append_printf(out, "; a GPU of %s", rates);
   if (b->gpu_W > 0)
-    g_string_append_printf(out, "; %.4g W a GPU (%.4g MW), hosts, network and cooling not counted; %g kg CO2e per kWh",
-                           b->gpu_W, b->power_W / 1e6, r->grid_kg_per_kWh);
+    g_string_append_printf(out, "; hosts, network and cooling not counted; %g kg CO2e per kWh",
+                           of[0].request->grid_kg_per_kWh);
   return g_string_free(out, FALSE);
 }

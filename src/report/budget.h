@@ -9,7 +9,12 @@ extern const MsFigures ms_budget_figures;         /* of MsBudget */
 gboolean ms_budget_known(const MsBudget *budget); /* the request says how many tokens */
 void ms_report_budget_columns(MsTable *table);
 void ms_report_budget_cells(MsTable *table, const MsBudget *budget);
-/* What the figures rest on, one sentence. (transfer full) */
-char *ms_report_budget_note(const MsRequest *request, const MsBudget *budget);
+typedef struct {
+  const MsRequest *request;
+  const MsBudget *budget;
+} MsBudgetOf;
+/* What the figures rest on, one sentence, of several machines the rates of each; the first budget must be known.
+ * (transfer full) */
+char *ms_report_budget_note(const MsBudgetOf *of, int n);
 
 #endif

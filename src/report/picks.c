@@ -99,7 +99,8 @@ static void append_training(GString *out, const MsRequest *request, const MsPick
     ms_table_cellf(table, "%d", p->pick[i].entry->scenario->gpus);
     ms_report_budget_cells(table, &p->pick[i].budget);
   }
-  g_autofree char *text = ms_table_take(table), *note = ms_report_budget_note(request, &p->pick[0].budget);
+  g_autofree char *text = ms_table_take(table),
+                  *note = ms_report_budget_note(&(MsBudgetOf){request, &p->pick[0].budget}, 1);
   g_string_append_printf(out, "\nthe whole training:\n%s", text);
   append_line(out, "      %s", note);
 }

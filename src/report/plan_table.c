@@ -231,17 +231,26 @@ static void append_wrapped(GString *out, int indent, const char *format, ...) {
   g_string_append_printf(out, "%s\n", lines);
 }
 
-static const MsPlanRefusal *short_of_memory(const MsPlan *plan) {
+#define S_PER_DAY 86400.0
+
+static const MsPlanRefusal *refused_for(const MsPlan *plan, const char *name) {
   for (int i = 0; i < plan->n_refusals; i++)
-    if (strcmp(plan->refusals[i].name, "memory") == 0) return &plan->refusals[i];
+    if (strcmp(plan->refusals[i].name, name) == 0) return &plan->refusals[i];
   return NULL;
 }
 
-/* Memory first: what the rules refuse is no news where it is short. */
-static void append_nothing(GString *out, const MsPlan *plan, const MsPlanExtras *extras) {
+static const MsPlanRefusal *short_of_memory(const MsPlan *plan) { return refused_for(plan, "memory"); }
+
+/* A deadline and memory first: what the rules refuse is no news where it is short. */
+static void append_nothing(GString *out, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras) {
   char more[MS_TEXT], limit[MS_TEXT];
-  const MsPlanRefusal *memory = short_of_memory(plan);
+  const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline");
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
+  else if (late)
+    append_wrapped(out, 2,
+                   "nothing keeps the deadline: the layout that comes nearest, %s, takes at least %.3g days more than "
+                   "the %.4g; --explain lists what else was refused",
+                   late->layout, late->miss / S_PER_DAY, request->deadline_s / S_PER_DAY);
   else if (memory)
     append_wrapped(out, 2,
                    "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
@@ -249,7 +258,7 @@ static void append_nothing(GString *out, const MsPlan *plan, const MsPlanExtras 
                    memory->layout, ms_text_bytes(memory->miss, more), ms_text_bytes(plan->memory_limit_B, limit));
   else g_string_append(out, "nothing feasible: no layout obeys the rules\n");
   if (extras && extras->ways) {
-    g_autofree char *text = ms_report_ways(extras->ways);
+    g_autofree char *text = ms_report_ways(extras->ways, request->objective == MS_GOAL_DEADLINE);
     g_string_append(out, text);
   }
 }
@@ -341,7 +350,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   }
   if (picks && (flags & MS_REPORT_ALL)) g_string_append_c(out, '\n');
   if (plan->n_best > 0 && (!picks || (flags & MS_REPORT_ALL))) append_ranking(out, request, plan, top);
-  else if (plan->n_best == 0) append_nothing(out, plan, extras);
+  else if (plan->n_best == 0) append_nothing(out, request, plan, extras);
   if ((explain || (plan->n_best == 0 && !short_of_memory(plan))) && plan->n_refusals > 0) append_refusals(out, plan);
   if (extras && extras->reasons) {
     g_autofree char *text = ms_report_reasons(plan, extras->reasons);

@@ -72,7 +72,8 @@ typedef struct { /* a run as it is printed */
 char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
 /* JSON as a person writes it in a table: a list joined by "+", yes and no. (transfer full) */
 char *ms_report_value(const char *json);
-char *ms_report_ways(const MsWays *ways);                    /* (transfer full) */
+/* `deadline`: what was short was time, not memory. (transfer full) */
+char *ms_report_ways(const MsWays *ways, gboolean deadline);
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
 /* What to choose from, and with MS_REPORT_ALL or without `extras->picks` at most `top` rows of the ranking (0: all);
  * `extras` may be NULL. */

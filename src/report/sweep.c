@@ -121,10 +121,11 @@ static void append_interrupted(GString *out, const MsSweep *s) {
 /* What the training takes on each, where the request says how many tokens. */
 static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
   static const char *const place[] = {"model", "hardware", "GPUs"};
-  const MsSweepCell *first = NULL;
-  for (int i = 0; i < s->n_cells && !first; i++)
-    if (ms_budget_known(&s->cell[i].budget)) first = &s->cell[i];
-  if (!first) return;
+  g_autofree MsBudgetOf *known = g_new(MsBudgetOf, s->n_cells);
+  int n = 0;
+  for (int i = 0; i < s->n_cells; i++)
+    if (ms_budget_known(&s->cell[i].budget)) known[n++] = (MsBudgetOf){s->cell[i].request, &s->cell[i].budget};
+  if (n == 0) return;
   MsTable *table = ms_table_new();
   for (guint i = 0; i < G_N_ELEMENTS(place); i++) ms_table_column(table, place[i], i == 2);
   size_columns(table, sizes);
@@ -134,7 +135,7 @@ static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
     size_cells(table, sizes, s->cell[i].request->base);
     ms_report_budget_cells(table, &s->cell[i].budget);
   }
-  g_autofree char *note = ms_report_budget_note(first->request, &first->budget), *lines = ms_text_wrapped(note, 2);
+  g_autofree char *note = ms_report_budget_note(known, n), *lines = ms_text_wrapped(note, 2);
   g_string_append(out, "\nthe whole training:\n");
   take(out, table);
   g_string_append_printf(out, "%s\n", lines);
@@ -146,6 +147,8 @@ char *ms_report_sweep(const MsSweep *s) {
   GString *out = g_string_new(NULL);
   MsTable *table = ms_table_new();
   Sizes sizes = sizes_of(s);
+  for (int i = 0; i < s->n_advice; i++)
+    g_string_append_printf(out, "%s%s%s", i ? "      " : "do:   ", s->advice[i], i + 1 < s->n_advice ? "\n" : "\n\n");
   for (guint i = 0; i < G_N_ELEMENTS(place); i++) ms_table_column(table, place[i], i == 2);
   size_columns(table, sizes);
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
@@ -208,6 +211,12 @@ static const MsFigure sweep_rows[] = {
      .offset = offsetof(Printed, sweep),
      .pointer = TRUE,
      .sub = MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "stopped early: what was found until then"))},
+    {.type = MS_FIGURE_MEMBERS,
+     .offset = offsetof(Printed, sweep),
+     .pointer = TRUE,
+     .sub = MS_FIGURES(MS_FIGURE_ARRAY("advice", LIST, MsSweep, advice, n_advice,
+                                       MS_FIGURES({.key = "", .type = MS_FIGURE_STRING, .unit = ""}),
+                                       .doc = "which cluster to take, a sentence each; empty where tasks differ"))},
     MS_FIGURE_OF("not_begun", F64, not_begun, "", "clusters that are missing in `cells`"),
     MS_FIGURE_OF("elapsed_s", F64, elapsed_s, "s", "of all searches; the only figure that differs between two calls"),
     MS_FIGURE_ARRAY(

@@ -55,13 +55,29 @@ char *ms_report_mfu_note(const MsResult *r) {
              : NULL;
 }
 
+/* What was measured, beside the band. */
+static void append_measured(GString *out, const MsScenario *s, const MsResult *r) {
+  const char *from;
+  char time[MS_TEXT];
+  double measured_s = s && s->has_measured ? ms_measured_time(s, &from) : NAN;
+  if (!(measured_s > 0)) return;
+  double off = measured_s / r->step_time_s - 1;
+  g_string_append_printf(out, "  measured     %s, %.1f %% %s predicted%s\n", ms_text_seconds(measured_s, time),
+                         100 * fabs(off), off >= 0 ? "longer than" : "shorter than",
+                         !(r->band > 0)         ? ""
+                         : fabs(off) <= r->band ? ", which is inside the band"
+                                                : ", outside the band");
+}
+
 static void append_headline(GString *out, const MsScenario *scenario, const MsResult *r) {
   char a[MS_TEXT], b[MS_TEXT];
   g_string_append_printf(out, "  step time    %s", ms_text_seconds(r->step_time_s, a));
   if (r->band > 0) g_string_append_printf(out, " +-%s", ms_text_percent(r->band, a));
   if (r->step_time_lower_s > 0)
     g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
-  g_string_append_printf(out, "\n  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu,
+  g_string_append_c(out, '\n');
+  append_measured(out, scenario, r);
+  g_string_append_printf(out, "  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu,
                          r->tflops_per_gpu);
   if (r->caveat) g_string_append_printf(out, "  caveat       %s\n", r->caveat);
   append_mfu(out, scenario, r);

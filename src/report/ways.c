@@ -10,15 +10,16 @@ static void append_tried(GString *out, const MsWays *w) {
   if (tried->len > 0) g_string_append(out, " GPUs are too few\n");
 }
 
-char *ms_report_ways(const MsWays *w) {
+char *ms_report_ways(const MsWays *w, gboolean deadline) {
   GString *out = g_string_new(NULL);
   if (w->n == 0)
-    g_string_append(out, "no way out was found: neither more GPUs, nor full recompute, offloading and sharding, nor a "
-                         "machine with more memory\n");
+    g_string_append(out, deadline ? "no way out was found: neither more GPUs nor a faster machine\n"
+                                  : "no way out was found: neither more GPUs, nor full recompute, offloading and "
+                                    "sharding, nor a machine with more memory\n");
   MsTable *table = ms_table_new();
-  ms_table_column(table, "would fit", FALSE);
+  ms_table_column(table, deadline ? "in time" : "would fit", FALSE);
   ms_table_column(table, "step time", TRUE), ms_table_column(table, "GiB", TRUE);
-  ms_table_column(table, "layout that needs little memory", FALSE);
+  ms_table_column(table, deadline ? "layout" : "layout that needs little memory", FALSE);
   for (int i = 0; i < w->n; i++) {
     const MsWay *way = &w->way[i];
     char time[MS_TEXT];
@@ -31,7 +32,7 @@ char *ms_report_ways(const MsWays *w) {
   g_autofree char *text = ms_table_take(table);
   if (w->n > 0) g_string_append_printf(out, "\n%s", text);
   append_tried(out, w);
-  if (w->n > 0)
+  if (w->n > 0 && !deadline)
     g_string_append(out, "these fit, and were found among layouts that save memory first: a plan of them finds faster "
                          "ones\n");
   return g_string_free(out, FALSE);

@@ -1,6 +1,7 @@
 #include "study/advice.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/text.h"
 #include "study/parts.h"
@@ -37,13 +38,42 @@ static void say_budget(GPtrArray *out, const MsBudget *b) {
   else say(out, "the %s tokens take %.1f days", tokens, b->days);
 }
 
-void ms_picks_advise(MsPicks *p) {
+/* The two parts of the step that the named layout pays most for. */
+static void append_costliest(GString *out, const MsComparison *c, double step_s) {
+  const MsComparedPart *most[2] = {NULL, NULL};
+  for (int i = 0; i < c->n_time; i++) {
+    const MsComparedPart *part = &c->time[i];
+    double more_s = part->b - part->a;
+    if (!(more_s > 0)) continue;
+    if (!most[0] || more_s > most[0]->b - most[0]->a) most[1] = most[0], most[0] = part;
+    else if (!most[1] || more_s > most[1]->b - most[1]->a) most[1] = part;
+  }
+  for (int k = 0; k < 2 && most[k]; k++)
+    g_string_append_printf(out, "%s%s +%.1f %%", k ? ", " : ": ", most[k]->name,
+                           100 * (most[k]->b - most[k]->a) / step_s);
+}
+
+/* What the layout that the user named loses against the winner, and on what. */
+static void say_named(GPtrArray *out, const MsPicks *p, const MsReasons *r) {
+  if (!r || !r->compared) return;
+  double step_s = p->pick[0].entry->result->step_time_s, slower = ms_reasons_named(r)->step_time_s / step_s - 1;
+  if (slower <= p->noise) {
+    say(out, "%s is as fast as 1 (%+.1f %%, which is noise): keep it", r->named->name, 100 * slower);
+    return;
+  }
+  g_autoptr(GString) why = g_string_new(NULL);
+  append_costliest(why, r->compared, step_s);
+  say(out, "%s takes %.1f %% longer than 1%s", r->named->name, 100 * slower, why->str);
+}
+
+void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
   char time[MS_TEXT], band[MS_TEXT], memory[MS_TEXT], cost[MS_TEXT];
   GPtrArray *out = g_ptr_array_new();
   const MsResult *first = p->pick[0].entry->result;
   say(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", ms_text_seconds(first->step_time_s, time),
       ms_text_percent(first->band, band), first->tokens_per_s_per_gpu,
       p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
+  say_named(out, p, reasons);
   say_budget(out, &p->pick[0].budget);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
   if (spare)
@@ -55,4 +85,109 @@ void ms_picks_advise(MsPicks *p) {
         simple->tied ? ", which is noise" : "");
   p->n_advice = (int)out->len;
   p->advice = (char **)g_ptr_array_free(out, FALSE);
+}
+
+/* --- clusters -------------------------------------------------------------------------------------------------- */
+static const MsPlanEntry *best_of(const MsSweepCell *cell) {
+  return cell->plan && cell->plan->n_best > 0 ? &cell->plan->best[0] : NULL;
+}
+
+/* Steps of different models, batches or lengths do not compare. */
+static gboolean one_task(const MsSweep *s) {
+  const MsScenario *first = s->cell[0].request->base;
+  for (int i = 1; i < s->n_cells; i++) {
+    const MsScenario *other = s->cell[i].request->base;
+    if (strcmp(first->model->name, other->model->name) != 0 ||
+        first->training.seq_length != other->training.seq_length ||
+        first->training.global_batch_size != other->training.global_batch_size)
+      return FALSE;
+  }
+  return TRUE;
+}
+
+static double price_of_cell(const MsSweepCell *cell) { return cell->budget.price; }
+static double step_of_cell(const MsSweepCell *cell) { return best_of(cell)->result->step_time_s; }
+static double per_token_of_cell(const MsSweepCell *cell) { return 1 / best_of(cell)->result->tokens_per_s_per_gpu; }
+
+/* The cell with the smallest figure, of those that keep the deadline where `in_time`; NULL: none. `but`: not this. */
+static const MsSweepCell *least(const MsSweep *s, double (*figure)(const MsSweepCell *), gboolean in_time,
+                                const MsSweepCell *but) {
+  const MsSweepCell *found = NULL;
+  for (int i = 0; i < s->n_cells; i++) {
+    const MsSweepCell *cell = &s->cell[i];
+    if (cell == but || !best_of(cell) || (in_time && cell->budget.late) || isnan(figure(cell))) continue;
+    if (!found || figure(cell) < figure(found)) found = cell;
+  }
+  return found;
+}
+
+/* "64 x b200-sxm" (transfer full) */
+static char *name_of(const MsSweepCell *cell) {
+  const MsScenario *s = best_of(cell)->scenario;
+  return g_strdup_printf("%d x %s", s->gpus, s->hardware->name);
+}
+
+/* "8.0 of the 20 days, price 30.6k" (transfer full) */
+static char *bill(const MsSweepCell *cell) {
+  const MsBudget *b = &cell->budget;
+  char price[MS_TEXT];
+  GString *out = g_string_new(NULL);
+  g_string_append_printf(out, "%.1f", b->days);
+  if (b->deadline_days > 0) g_string_append_printf(out, " of the %.4g", b->deadline_days);
+  g_string_append(out, " days");
+  if (b->price > 0) g_string_append_printf(out, ", price %s", ms_text_tokens(b->price, price));
+  return g_string_free(out, FALSE);
+}
+
+/* A difference that the bands of two machines do not tell apart is said so. */
+static const char *perhaps(const MsSweepCell *a, const MsSweepCell *b, double ratio) {
+  return ratio - 1 <= fmax(best_of(a)->result->band, best_of(b)->result->band) ? ", which is within their bands" : "";
+}
+
+static void say_fastest(GPtrArray *out, const MsSweep *s, const MsSweepCell *taken) {
+  const MsSweepCell *fastest = least(s, step_of_cell, FALSE, NULL);
+  if (!fastest || fastest == taken) return;
+  g_autofree char *name = name_of(fastest), *amount = bill(fastest);
+  say(out, "%s is the fastest: %s", name, amount);
+}
+
+static void advise_training(GPtrArray *out, const MsSweep *s) {
+  gboolean priced = least(s, price_of_cell, FALSE, NULL) != NULL;
+  double (*figure)(const MsSweepCell *) = priced ? price_of_cell : step_of_cell;
+  const MsSweepCell *taken = least(s, figure, TRUE, NULL), *next = taken ? least(s, figure, TRUE, taken) : NULL;
+  if (!taken) {
+    const MsSweepCell *nearest = least(s, step_of_cell, FALSE, NULL);
+    g_autofree char *name = name_of(nearest), *amount = bill(nearest);
+    say(out, "none keeps the deadline; %s comes nearest: %s. Give more GPUs", name, amount);
+    return;
+  }
+  g_autofree char *name = name_of(taken), *amount = bill(taken);
+  say(out, "take %s: %s, the %s", name, amount, priced ? "cheapest" : "fastest");
+  if (next && priced) {
+    double ratio = next->budget.price / taken->budget.price;
+    g_autofree char *other = name_of(next), *others = bill(next);
+    say(out, "%s costs %.1f %% more%s: %s", other, 100 * (ratio - 1), perhaps(taken, next, ratio), others);
+    if (next == least(s, step_of_cell, FALSE, NULL)) return;
+  }
+  say_fastest(out, s, taken);
+}
+
+static void advise_steps(GPtrArray *out, const MsSweep *s) {
+  char time[MS_TEXT];
+  const MsSweepCell *fastest = least(s, step_of_cell, FALSE, NULL), *thrifty = least(s, per_token_of_cell, FALSE, NULL);
+  g_autofree char *fast = name_of(fastest), *frugal = name_of(thrifty);
+  say(out, "%s takes the shortest step: %s", fast, ms_text_seconds(step_of_cell(fastest), time));
+  say(out, "%s trains most per GPU: %.0f tokens/s", frugal, 1 / per_token_of_cell(thrifty));
+  say(out, "--tokens, --deadline and --gpu-hour say what the whole training takes on each");
+}
+
+void ms_sweep_advise(MsSweep *s) {
+  GPtrArray *out = g_ptr_array_new();
+  if (s->n_cells > 1 && one_task(s) && least(s, step_of_cell, FALSE, NULL)) {
+    gboolean known = FALSE;
+    for (int i = 0; i < s->n_cells; i++) known |= s->cell[i].budget.days > 0;
+    (known ? advise_training : advise_steps)(out, s);
+  }
+  s->n_advice = (int)out->len;
+  s->advice = (char **)g_ptr_array_free(out, FALSE);
 }

@@ -1,10 +1,16 @@
-/* src/study/advice.h - internal to study/: what to do with the choices of a plan. */
+/* src/study/advice.h - internal to study/: what to do with the choices of a plan, and with clusters to
+ * choose from. */
 #ifndef MS_STUDY_ADVICE_H
 #define MS_STUDY_ADVICE_H
 
 #include "study/picks.h"
+#include "study/sweep.h"
 
-/* Sets n_advice and advice of choices that are complete but for them. */
-void ms_picks_advise(MsPicks *picks);
+/* Sets n_advice and advice of choices that are complete but for them. `reasons` (NULL: none) may hold a named layout
+ * beside the winner. */
+void ms_picks_advise(MsPicks *picks, const MsReasons *reasons);
+/* The same of a sweep: with a price the cheapest cluster of those that keep the deadline, else the one that trains
+ * soonest, then what differs from it in kind. */
+void ms_sweep_advise(MsSweep *sweep);
 
 #endif

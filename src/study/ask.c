@@ -71,8 +71,12 @@ static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GErro
 
 /* --- the training as a whole ----------------------------------------------------------------------------------- */
 typedef struct {
-  double tokens, deadline_s, gpu_hour, max_W; /* 0: not given */
+  double tokens, deadline_s, max_W; /* 0: not given */
+  GArray *gpu_hour;                 /* of double: of every machine, or of each; empty: not given */
 } Budget;
+
+static void budget_clear(Budget *b) { g_clear_pointer(&b->gpu_hour, g_array_unref); }
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Budget, budget_clear)
 
 static gboolean read_amount(const char *text, const char *unit, const char *key, gboolean dashes, double *value,
                             GError **error) {
@@ -82,16 +86,28 @@ static gboolean read_amount(const char *text, const char *unit, const char *key,
   return *value > 0 || wrong(error, dashes, key, " %s: must be positive", text);
 }
 
-static gboolean read_budget(const MsAsk *a, gboolean dashes, Budget *b, GError **error) {
-  *b = (Budget){0};
+static gboolean read_prices(const MsAsk *a, char *const *machines, gboolean dashes, GArray *prices, GError **error) {
+  g_auto(GStrv) words = g_strsplit(a->gpu_hour ? a->gpu_hour : "", ",", -1);
+  guint n = g_strv_length(words), of = g_strv_length((char **)(gpointer)machines);
+  if (n > 1 && n != of)
+    return wrong(error, dashes, "gpu_hour", " %s: give one price, or one for each of the %u machines", a->gpu_hour, of);
+  for (guint i = 0; i < n; i++) {
+    double price = 0;
+    if (!read_amount(words[i], "", "gpu_hour", dashes, &price, error)) return FALSE;
+    g_array_append_val(prices, price);
+  }
+  return TRUE;
+}
+
+static gboolean read_budget(const MsAsk *a, char *const *machines, gboolean dashes, Budget *b, GError **error) {
   if (!read_amount(a->tokens, "", "tokens", dashes, &b->tokens, error) ||
       !read_amount(a->deadline, "s", "deadline", dashes, &b->deadline_s, error) ||
-      !read_amount(a->gpu_hour, "", "gpu_hour", dashes, &b->gpu_hour, error) ||
+      !read_prices(a, machines, dashes, b->gpu_hour, error) ||
       !read_amount(a->max_watts, "W", "max_watts", dashes, &b->max_W, error))
     return FALSE;
   if (b->deadline_s > 0 && !(b->tokens > 0))
     return wrong(error, dashes, "deadline", " needs the tokens of the whole training beside it");
-  if (b->gpu_hour > 0 && !(b->tokens > 0))
+  if (b->gpu_hour->len > 0 && !(b->tokens > 0))
     return wrong(error, dashes, "gpu_hour", " needs the tokens of the whole training beside it");
   return TRUE;
 }
@@ -117,8 +133,12 @@ static void write_budget(MsJsonOut *out, const Budget *b, gboolean several_gpus)
   if (b->deadline_s > 0 && several_gpus) ms_json_out_string(out, "objective", ms_goal_words[MS_GOAL_DEADLINE]);
   if (b->tokens > 0) ms_json_out_double(out, "training_tokens", b->tokens);
   if (b->deadline_s > 0) ms_json_out_double(out, "deadline_s", b->deadline_s);
-  if (b->gpu_hour > 0) {
-    ms_json_out_double(out, "gpu_hour_price", b->gpu_hour);
+  if (b->gpu_hour->len > 0) {
+    gboolean several = b->gpu_hour->len > 1;
+    if (several) ms_json_out_array(out, "gpu_hour_price");
+    for (guint i = 0; i < b->gpu_hour->len; i++)
+      ms_json_out_double(out, several ? NULL : "gpu_hour_price", g_array_index(b->gpu_hour, double, i));
+    if (several) ms_json_out_end(out);
     ms_json_out_string(out, "gpu_hour_price_source", "as asked");
   }
   if (b->max_W > 0) ms_json_out_double(out, "max_power_W", b->max_W);
@@ -250,14 +270,14 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
   g_autoptr(GArray) seq = g_array_new(FALSE, FALSE, sizeof(gint64));
   g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(gint64));
-  Budget budget;
+  g_auto(Budget) budget = {.gpu_hour = g_array_new(FALSE, FALSE, sizeof(double))};
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
   if (!models[0] || !machines[0])
     return wrong(error, dashes, models[0] ? "hardware" : "model", ": give at least one name"), NULL;
   if (!precision_known(a->precision, dashes, error) || !read_gpus(a->gpus, dashes, gpus, error) ||
       !any_experts(models, &experts, error) || !machines_exist(machines, error) ||
-      !read_budget(a, dashes, &budget, error) || !within_power(&budget, machines, dashes, gpus, error) ||
+      !read_budget(a, machines, dashes, &budget, error) || !within_power(&budget, machines, dashes, gpus, error) ||
       !read_sizes(a, dashes, gpus, seq, batch, error))
     return NULL;
   g_autofree char *what = short_names(models), *where = short_names(machines),

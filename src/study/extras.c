@@ -40,7 +40,7 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   if (!any) e->ways = ms_ways_new(request, options);
   if (any && asked->map && !add_map(request, plan, options, e, error)) return FALSE;
   if (!any || asked->no_picks) return TRUE;
-  e->picks = ms_picks_new(request, plan, e->robust, options, error);
+  e->picks = ms_picks_new(request, plan, e->reasons, e->robust, options, error);
   return e->picks != NULL;
 }
 

@@ -201,7 +201,7 @@ static void mark_ties(MsPicks *p) {
   }
 }
 
-MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsRobust *robust,
+MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons, const MsRobust *robust,
                       const MsPlanOptions *options, GError **error) {
   g_autoptr(MsPicks) p = g_new0(MsPicks, 1);
   Search x = {p, request, plan, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}};
@@ -219,7 +219,7 @@ MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsRobu
     p->pick[i].figure = ms_objective_figure(request, e->scenario->gpus, e->result->step_time_s);
     ms_budget_of(request, e->scenario, e->result, &p->pick[i].budget);
   }
-  ms_picks_advise(p);
+  ms_picks_advise(p, reasons);
   return g_steal_pointer(&p);
 }
 

@@ -17,6 +17,7 @@
 
 #include "study/compare.h"
 #include "study/budget.h"
+#include "study/reasons.h"
 #include "study/robust.h"
 
 #define MS_PICK_LOSS  0.05
@@ -57,9 +58,10 @@ typedef struct {
   char **advice; /* [n_advice] what to do, a sentence each with what was predicted; choices are numbered from 1 */
 } MsPicks;
 
-/* plan->n_best > 0; plan and robust (NULL: none) must outlive the result. NULL and *error as of ms_plan, and on Ctrl-C.
+/* plan->n_best > 0; plan and robust (NULL: none) must outlive the result. `reasons` (NULL: none) may name a layout to
+ * be told about. NULL and *error as of ms_plan, and on Ctrl-C.
  * (transfer full) */
-MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsRobust *robust,
+MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons, const MsRobust *robust,
                       const MsPlanOptions *options, GError **error);
 void ms_picks_free(MsPicks *picks);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPicks, ms_picks_free)

@@ -1,5 +1,6 @@
 #include "study/sweep.h"
 
+#include "study/advice.h"
 #include "study/parts.h"
 
 #include <string.h>
@@ -91,6 +92,7 @@ MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gbool
   }
   if (s->n_points > 0) g_qsort_with_data(s->point, s->n_points, sizeof *s->point, by_place, s->cell);
   ms_pareto_mark(s->cell, s->point, s->n_points);
+  ms_sweep_advise(s);
   return s;
 }
 
@@ -101,6 +103,8 @@ void ms_sweep_free(MsSweep *s) {
     g_free(s->cell[i].why);
   }
   for (int i = 0; i < s->n_points; i++) ms_scenario_free(s->point[i].scenario);
+  for (int i = 0; i < s->n_advice; i++) g_free(s->advice[i]);
+  g_free(s->advice);
   g_free(s->cell);
   g_free(s->point);
   g_free(s);

@@ -34,6 +34,8 @@ typedef struct {
   MsSweepCell *cell;                 /* in the order of the requests */
   MsParetoPoint *point;              /* by model, then GPUs, step time */
   gboolean interrupted;
+  int n_advice;
+  char **advice; /* [n_advice] which cluster, a sentence each; none where the cells are of several tasks */
 } MsSweep;
 
 /* Plans every request of the list (ms_requests_load); with `front` also the points. A cell that cannot be planned says

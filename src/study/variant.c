@@ -20,11 +20,17 @@ int ms_open_place(const MsRequest *r, const char *path) {
   return -1;
 }
 
+void ms_close_key(MsRequest *r, const char *path) {
+  int at = ms_open_place(r, path);
+  if (at < 0) return;
+  memmove(&r->open[at], &r->open[at + 1], (size_t)(r->n_open - at - 1) * sizeof *r->open);
+  r->n_open--;
+}
+
 gboolean ms_close_auto(MsRequest *r, const char *path) {
   int at = ms_open_place(r, path);
   if (at < 0 || r->open[at].n > 0) return FALSE;
-  memmove(&r->open[at], &r->open[at + 1], (size_t)(r->n_open - at - 1) * sizeof *r->open);
-  r->n_open--;
+  ms_close_key(r, path);
   return TRUE;
 }
 

@@ -24,9 +24,10 @@ static void make_lean(MsRequest *r) {
   if (ms_close_auto(r, "layout.schedule")) r->base->layout.schedule = MS_SCHED_1F1B;
 }
 
+/* What needs little memory is slow: where a deadline is to be kept the planner chooses. */
 static MsRequest variant_of(const MsRequest *request) {
   MsRequest r = ms_variant_of(request);
-  make_lean(&r);
+  if (request->objective != MS_GOAL_DEADLINE) make_lean(&r);
   return r;
 }
 
@@ -37,15 +38,17 @@ typedef struct {
   MsPlanOptions options;
 } Search;
 
+/* Without `change`: the machine, and the number of GPUs that were found. */
 static void keep(MsWays *ways, MsWayKind kind, const char *change, MsHardware *machine, const MsPlanEntry *best) {
   ways->way = g_renew(MsWay, ways->way, ways->n + 1);
   MsScenario *s = ms_scenario_copy(best->scenario, TRUE);
-  ways->way[ways->n++] = (MsWay){.kind = kind,
-                                 .change = g_strdup(change),
-                                 .scenario = s,
-                                 .machine = machine,
-                                 .step_time_s = best->result->step_time_s,
-                                 .device_B = ms_device_B(best->result)};
+  ways->way[ways->n++] =
+      (MsWay){.kind = kind,
+              .change = change ? g_strdup(change) : g_strdup_printf("%d x %s", s->gpus, s->hardware->name),
+              .scenario = s,
+              .machine = machine,
+              .step_time_s = best->result->step_time_s,
+              .device_B = ms_device_B(best->result)};
 }
 
 /* Whether some layout of the variant fits; it is kept then, with its machine. A variant that cannot be planned does
@@ -70,6 +73,7 @@ static gboolean try_gpus(Search *x, int gpus) {
   MsRequest r = variant_of(x->request);
   g_autofree char *change = g_strdup_printf("%d x %s", gpus, r.base->hardware->name);
   r.base->gpus = gpus;
+  ms_close_key(&r, "gpus");
   gboolean fits = try(x, &r, MS_WAY_GPUS, change, NULL);
   ms_variant_clear(&r);
   double tried = gpus;
@@ -78,11 +82,24 @@ static gboolean try_gpus(Search *x, int gpus) {
 }
 
 /* Whole nodes beside the number that was asked for, then 1, 2, 3, 4, 6, 8, 12, ... nodes, up to the first that does. */
+enum { MOST_GPUS = 65536, MOST_TIMES = 4096 };
+
+/* Twice the most that the request leaves open, four times, ... */
+static void try_twice_as_many(Search *x, const MsOpenKey *key) {
+  gint64 gpus = 0;
+  for (int v = 0; v < key->n; v++) gpus = MAX(gpus, json_node_get_int(key->values[v]));
+  for (gpus *= 2; gpus > 0 && gpus <= MOST_GPUS && !ms_interrupted(); gpus *= 2)
+    if (try_gpus(x, (int)gpus)) return;
+}
+
 static void try_more_gpus(Search *x) {
-  enum { MOST_GPUS = 65536, MOST_TIMES = 4096 };
   const MsScenario *base = x->request->base;
   int node = MAX(base->hardware->gpus_per_node, 1), below, above = base->gpus;
-  if (ms_open_place(x->request, "gpus") >= 0) return;
+  int open = ms_open_place(x->request, "gpus");
+  if (open >= 0) {
+    if (x->request->objective == MS_GOAL_DEADLINE) try_twice_as_many(x, &x->request->open[open]);
+    return;
+  }
   if (ms_whole_nodes(base->hardware, base->gpus, &below, &above) && (try_gpus(x, below) | try_gpus(x, above))) return;
   for (int power = 1; power <= MOST_TIMES; power *= 2)
     for (int half = 2; half <= 3; half++) { /* power, then half as many again */
@@ -152,12 +169,14 @@ static void try_options(Search *x) {
 static gboolean try_machine(Search *x, const char *name) {
   const MsHardware *own = x->request->base->hardware;
   g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
-  if (!machine || strcmp(name, own->name) == 0 || !(machine->hbm_B > own->hbm_B)) return FALSE;
+  gboolean late = x->request->objective == MS_GOAL_DEADLINE;
+  if (!machine || strcmp(name, own->name) == 0 ||
+      (late ? !(machine->peak_bf16_flops > own->peak_bf16_flops) : !(machine->hbm_B > own->hbm_B)))
+    return FALSE;
   MsRequest r = variant_of(x->request);
   r.base->hardware = machine;
   r.base->hardware_json = NULL; /* named by itself */
-  g_autofree char *change = g_strdup_printf("%d x %s", r.base->gpus, machine->name);
-  gboolean fits = try(x, &r, MS_WAY_MACHINE, change, machine);
+  gboolean fits = try(x, &r, MS_WAY_MACHINE, NULL, machine);
   ms_variant_clear(&r);
   if (fits) machine = NULL; /* now the way's */
   return fits;
@@ -181,7 +200,7 @@ MsWays *ms_ways_new(const MsRequest *request, const MsPlanOptions *options) {
   MsWays *ways = g_new0(MsWays, 1);
   ways->gpus_tried = g_array_new(FALSE, FALSE, sizeof(double));
   Search x = {ways, request, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}};
-  try_options(&x);
+  if (request->objective != MS_GOAL_DEADLINE) try_options(&x);
   try_more_gpus(&x);
   try_machines(&x);
   if (ms_interrupted()) g_clear_pointer(&ways, ms_ways_free);

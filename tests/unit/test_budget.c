@@ -2,6 +2,7 @@
 #include "lib/close.h"
 
 #include "base/err.h"
+#include "report/report.h"
 #include "study/ask.h"
 #include "study/budget.h"
 #include "study/sweep.h"
@@ -56,6 +57,69 @@ static void a_deadline_leaves_the_number_of_gpus_open(void **state) {
     if (strcmp(r->open[i].path, "gpus") == 0) assert_int_equal(r->open[i].n, 2); /* 32 draw 22 kW */
 }
 
+static void every_machine_has_its_price(void **state) {
+  (void)state;
+  MsAsk ask = usual;
+  ask.hardware = "h100-sxm,b200-sxm", ask.gpus = "8,16", ask.tokens = "1T", ask.gpu_hour = "2.5,6";
+  g_autoptr(GPtrArray) requests = asked(ask);
+  assert_int_equal(requests->len, 4);
+  for (guint i = 0; i < 4; i++) assert_true(((MsRequest *)requests->pdata[i])->gpu_hour_price == (i < 2 ? 2.5 : 6));
+  ask.gpu_hour = "2.5";
+  g_autoptr(GPtrArray) alike = asked(ask);
+  for (guint i = 0; i < 4; i++) assert_true(((MsRequest *)alike->pdata[i])->gpu_hour_price == 2.5);
+}
+
+/* Of two machines the cheaper one is advised, whichever that is at the prices given, and the faster one named. */
+static void the_cheapest_cluster_is_advised(void **state) {
+  (void)state;
+  static const struct {
+    const char *prices, *deadline, *first, *other;
+  } rows[] = {
+      {"2,9", "1000d", "take 8 x h100-sxm: ", "8 x b200-sxm costs "},
+      {"9,2", "1000d", "take 8 x b200-sxm: ", "8 x h100-sxm costs "},
+      {"2,9", "40d", "take 8 x b200-sxm: ", NULL}, /* the other is late */
+      {"2,9", "1d", "none keeps the deadline; 8 x b200-sxm comes nearest: ", NULL},
+      {NULL, "1000d", "take 8 x b200-sxm: ", NULL},
+  };
+  static const MsPlanOptions few = {.top = 1, .prune = TRUE, .threads = 1};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    MsAsk ask = usual;
+    ask.hardware = "h100-sxm,b200-sxm", ask.tokens = "300G", ask.deadline = rows[i].deadline,
+    ask.gpu_hour = rows[i].prices;
+    g_autoptr(GPtrArray) requests = asked(ask);
+    g_autoptr(MsSweep) sweep = ms_sweep(requests, &few, FALSE);
+    assert_true(sweep->n_advice >= 1);
+    if (!g_str_has_prefix(sweep->advice[0], rows[i].first)) fail_msg("%s, not %s", sweep->advice[0], rows[i].first);
+    if (!rows[i].other) assert_int_equal(sweep->n_advice, 1);
+    else if (!g_str_has_prefix(sweep->advice[1], rows[i].other)) fail_msg("%s", sweep->advice[1]);
+  }
+}
+
+/* What no number of GPUs of the request keeps is said so, and more of them that do. */
+static void a_deadline_that_cannot_be_kept_says_what_could(void **state) {
+  (void)state;
+  MsAsk ask = usual;
+  GError *error = NULL;
+  ask.gpus = "8,16", ask.tokens = "100G", ask.deadline = "4d";
+  g_autoptr(GPtrArray) requests = asked(ask);
+  MsRequest *request = requests->pdata[0];
+  const MsPlanOptions options = {.top = 1, .prune = TRUE, .threads = 1};
+  g_autoptr(MsPlan) plan = ms_plan(request, &options, &error);
+  assert_true(plan && plan->n_best == 0);
+  g_auto(MsPlanExtras) extras = {0};
+  assert_true(ms_plan_extras(request, plan, &options, &(MsExtrasAsked){0}, &extras, &error));
+  assert_true(extras.ways->n >= 2);
+  for (int i = 0; i < extras.ways->n; i++) {
+    const MsWay *way = &extras.ways->way[i];
+    double steps = ceil(100e9 / (64 * 4096.0));
+    assert_true(way->kind == (i == 0 ? MS_WAY_GPUS : MS_WAY_MACHINE) && way->scenario->gpus <= 32);
+    assert_true(steps * way->step_time_s <= 4 * 86400);
+  }
+  g_autofree char *text = ms_report_plan(request, plan, &extras, 1, 0);
+  assert_non_null(strstr(text, "nothing keeps the deadline: "));
+  assert_non_null(strstr(text, "\nin time "));
+}
+
 static void wrong_words_are_refused(void **state) {
   (void)state;
   static const struct {
@@ -68,6 +132,8 @@ static void wrong_words_are_refused(void **state) {
       {"8", "0", NULL, NULL, NULL, NULL, "--tokens 0: must be positive"},
       {"8", NULL, "30d", NULL, NULL, NULL, "--deadline needs the tokens"},
       {"8", NULL, NULL, "2", NULL, NULL, "--gpu-hour needs the tokens"},
+      {"8", "1T", NULL, "2,3", NULL, NULL, "--gpu-hour 2,3: give one price, or one for each of the 1 machines"},
+      {"8", "1T", NULL, "2,,3", NULL, NULL, "--gpu-hour 2,,3: give one price"},
       {"8", "1T", "soon", NULL, NULL, NULL, "--deadline soon: "},
       {"8", NULL, NULL, NULL, "1kW", NULL, "--max-watts 1 kW: of GPUs of 700 W these are at most 1"},
       {"8", NULL, NULL, NULL, NULL, "64,,128", "--global-batch-size 64,,128: give numbers"},
@@ -147,6 +213,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranges_and_lists_make_requests),
       cmocka_unit_test(a_deadline_leaves_the_number_of_gpus_open),
+      cmocka_unit_test(every_machine_has_its_price),
+      cmocka_unit_test(the_cheapest_cluster_is_advised),
+      cmocka_unit_test(a_deadline_that_cannot_be_kept_says_what_could),
       cmocka_unit_test(wrong_words_are_refused),
       cmocka_unit_test(days_prices_and_energy_by_hand),
       cmocka_unit_test(failures_cost_days_and_more_of_them_more),

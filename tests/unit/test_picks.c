@@ -31,7 +31,7 @@ static Picked picked(const MsRequest *request, int threads, const MsDisturbances
   MsPlanOptions options = {.top = 10, .prune = TRUE, .threads = threads};
   Picked p = {.plan = ms_plan(request, &options, &error)};
   if (p.plan && under) p.robust = ms_robust(p.plan, options.top, under, &options, &error);
-  if (p.plan) p.picks = ms_picks_new(request, p.plan, p.robust, &options, &error);
+  if (p.plan) p.picks = ms_picks_new(request, p.plan, NULL, p.robust, &options, &error);
   if (!p.picks) fail_msg("%s", error ? error->message : "nothing was picked");
   return p;
 }

@@ -137,6 +137,28 @@ static void a_file_has_a_base(void **state) {
       assert_true(fabs(nvl->curves[i].segment_Bps[0] / base->curves[i].segment_Bps[0] - 0.5) < 1e-12);
 }
 
+static void a_model_file_has_a_base(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-base-XXXXXX", NULL);
+  g_autofree char *a = g_build_filename(folder, "a.json", NULL), *b = g_build_filename(folder, "b.json", NULL),
+                  *c = g_build_filename(folder, "c.json", NULL);
+  assert_true(ms_write_file(a, "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}\n", -1, NULL));
+  assert_true(ms_write_file(b, "{\"base\": \"./a.json\", \"name\": \"wide\", \"num_experts\": 16}\n", -1, NULL));
+  assert_true(ms_write_file(c, "{\"base\": \"./c.json\"}\n", -1, NULL));
+  g_autoptr(MsModel) first = ms_model_load(a, &error);
+  g_autoptr(MsModel) second = ms_model_load(b, &error);
+  if (!first || !second) fail_msg("%s", error->message);
+  assert_string_equal(first->name, "a");
+  assert_string_equal(second->name, "wide");
+  assert_true(first->num_layers == 8 && second->num_layers == 8);
+  assert_true(first->num_experts == 8 && second->num_experts == 16);
+  assert_null(ms_model_load(c, &error));
+  assert_non_null(strstr(error->message, "base: more than 8 models upon one another"));
+  g_clear_error(&error);
+  remove(a), remove(b), remove(c), remove(folder);
+}
+
 static void circles_end(void **state) {
   (void)state;
   GError *error = NULL;
@@ -152,10 +174,14 @@ static void circles_end(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_figure_is_marked), cmocka_unit_test(every_machine_answers),
-      cmocka_unit_test(an_assumption_is_said),  cmocka_unit_test(the_vendors_figures_lie_in_the_band),
-      cmocka_unit_test(strict_refuses_by_name), cmocka_unit_test(an_override_is_stated),
-      cmocka_unit_test(a_file_has_a_base),      cmocka_unit_test(circles_end)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_figure_is_marked),
+                                     cmocka_unit_test(every_machine_answers),
+                                     cmocka_unit_test(an_assumption_is_said),
+                                     cmocka_unit_test(the_vendors_figures_lie_in_the_band),
+                                     cmocka_unit_test(strict_refuses_by_name),
+                                     cmocka_unit_test(an_override_is_stated),
+                                     cmocka_unit_test(a_file_has_a_base),
+                                     cmocka_unit_test(a_model_file_has_a_base),
+                                     cmocka_unit_test(circles_end)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
