@@ -6,6 +6,7 @@
 #include "base/json_priv.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -115,6 +116,13 @@ static gboolean scan_escape(Scan *s, GString *out) {
 }
 
 static char *scan_string(Scan *s) { /* at the opening quote */
+  const char *plain = s->p + 1;
+  while (plain < s->end && *plain != '"' && *plain != '\\' && (guchar)*plain >= 0x20) plain++;
+  if (plain < s->end && *plain == '"') {
+    char *text = g_strndup(s->p + 1, (gsize)(plain - s->p - 1));
+    s->p = plain + 1;
+    return text;
+  }
   GString *out = g_string_new(NULL);
   for (s->p++; s->p < s->end && *s->p != '"';) {
     const char *run = s->p;
@@ -168,10 +176,42 @@ static gboolean scan_number_text(Scan *s, gboolean *integral) {
   return TRUE;
 }
 
+/* The digits as an integer, *scale of them behind the point; FALSE when it or its sign would not be exact. */
+static gboolean small_digits(const char *p, const char *end, gint64 *digits, int *scale) {
+  gboolean negative = *p == '-', point = FALSE;
+  gint64 value = 0;
+  int n = 0;
+  for (p += negative, *scale = 0; p < end; p++) {
+    if (*p == '.') {
+      point = TRUE;
+      continue;
+    }
+    if (!g_ascii_isdigit(*p) || ++n > DBL_DIG) return FALSE; /* an exponent */
+    value = value * 10 + (*p - '0');
+    *scale += point;
+  }
+  *digits = negative ? -value : value;
+  return TRUE;
+}
+
+/* Up to 15 digits without an exponent, as most numbers are: an integer below 2^53 over a power of ten up to 10^15 are
+ * two exact doubles, and their quotient is rounded once, as strtod rounds. */
+static JsonNode *small_number(const char *start, const char *end, gboolean integral) {
+  static const double ten[DBL_DIG + 1] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                          1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+  gint64 digits;
+  int scale;
+  if (FLT_EVAL_METHOD != 0 || !small_digits(start, end, &digits, &scale)) return NULL;
+  JsonNode *node = json_node_alloc();
+  return integral ? json_node_init_int(node, digits) : json_node_init_double(node, (double)digits / ten[scale]);
+}
+
 static JsonNode *scan_number(Scan *s) {
   const char *start = s->p;
   gboolean integral;
   if (!scan_number_text(s, &integral)) return NULL;
+  JsonNode *small = small_number(start, s->p, integral);
+  if (small) return small;
   int width = (int)MIN(s->p - start, 40);
   JsonNode *node = json_node_new(JSON_NODE_VALUE);
   if (integral) {

@@ -46,6 +46,13 @@ static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, 
   return ms_field_set(&field, doc, node, path, value, error);
 }
 
+/* The value of most elements of most lists; FALSE: get_number has to look at it, or to say what is wrong with it. */
+static gboolean plain_number(JsonNode *node, double lo, double hi, double *value) {
+  if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_DOUBLE) return FALSE;
+  *value = json_node_get_double(node);
+  return *value >= lo && *value <= hi;
+}
+
 /* A list of at most `max` numbers in [lo, hi]; *values is new. */
 static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, guint max,
                             double **values, int *n, GError **error) {
@@ -59,9 +66,10 @@ static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path,
   *n = (int)length;
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
-    char *item = g_strdup_printf("%s[%u]", path, i);
-    ok = get_number(doc, json_array_get_element(array, i), item, lo, hi, *values + i, error);
-    g_free(item);
+    JsonNode *element = json_array_get_element(array, i);
+    if (plain_number(element, lo, hi, *values + i)) continue;
+    g_autofree char *item = g_strdup_printf("%s[%u]", path, i);
+    ok = get_number(doc, element, item, lo, hi, *values + i, error);
   }
   return ok;
 }

@@ -56,7 +56,7 @@ static gboolean unknown_word(const MsField *field, const MsJson *doc, const char
 }
 
 static char *join_path(const char *path, const char *key) {
-  return path && *path ? g_strdup_printf("%s.%s", path, key) : g_strdup(key);
+  return path && *path ? g_strconcat(path, ".", key, NULL) : g_strdup(key);
 }
 
 static const char **table_keys(const MsFieldTable *table) {
@@ -257,11 +257,43 @@ static void set_nothing(const MsField *field, void *object) {
   }
 }
 
+/* A number in range, a word or an empty list, set without the reader of JSON: a machine has hundreds of defaults.
+ * FALSE: it is something else. */
+static gboolean plain_default(const MsField *field, void *object) {
+  const char *text = field->fallback;
+  size_t length = strlen(text);
+  char *end;
+  double value;
+  switch (field->type) {
+  case MS_T_INT:
+  case MS_T_F64:
+    value = g_ascii_strtod(text, &end);
+    if (*end != '\0' || !(g_ascii_isdigit(text[0]) || text[0] == '-') || !g_ascii_isdigit(end[-1])) return FALSE;
+    if (has_range(field) && !(value >= field->lo && value <= field->hi)) return FALSE;
+    if (field->type == MS_T_F64) *AT(double, object, field) = value;
+    else if (strspn(text, "-0123456789") == length && fabs(value) < G_MAXINT) *AT(int, object, field) = (int)value;
+    else return FALSE;
+    return TRUE;
+  case MS_T_ENUM:
+    for (int i = 0; length > 2 && text[0] == '"' && field->words[i]; i++)
+      if (strlen(field->words[i]) == length - 2 && memcmp(field->words[i], text + 1, length - 2) == 0) {
+        *AT(int, object, field) = i;
+        return TRUE;
+      }
+    return FALSE;
+  case MS_T_BOOL:
+    *AT(gboolean, object, field) = strcmp(text, "true") == 0;
+    return *AT(gboolean, object, field) || strcmp(text, "false") == 0;
+  case MS_T_WORDS: return strcmp(text, "[]") == 0; /* set_nothing has */
+  default: return FALSE;
+  }
+}
+
 /* Leaves the member as new memory: what it owned is not freed. */
 static void set_default(const MsField *field, void *object) {
   if (field->offset == MS_NO_OFFSET) return;
   set_nothing(field, object);
-  if (!field->fallback) return;
+  if (!field->fallback || plain_default(field, object)) return;
   GError *error = NULL;
   MsJson *doc = ms_json_parse(field->fallback, -1, "default", &error);
   if (!doc || !set_field(field, NULL, ms_json_root(doc), field->key, FALSE, object, &error))
@@ -411,7 +443,41 @@ void ms_fields_clear(const MsFieldTable *table, void *object) {
   for (const MsField *field = table->fields; field->key; field++) clear_field(field, object);
 }
 
-static void copy_node(JsonNode *const *from, JsonNode **to) { *to = *from ? json_node_copy(*from) : NULL; }
+static JsonNode *copy_value(JsonNode *node, JsonNode *copy) {
+  switch (json_node_get_value_type(node)) {
+  case G_TYPE_STRING: return json_node_init_string(copy, json_node_get_string(node));
+  case G_TYPE_BOOLEAN: return json_node_init_boolean(copy, json_node_get_boolean(node));
+  case G_TYPE_INT64: return json_node_init_int(copy, json_node_get_int(node));
+  case G_TYPE_DOUBLE: return json_node_init_double(copy, json_node_get_double(node));
+  default: MS_BUG("a value of JSON is neither a string nor a number nor a truth");
+  }
+}
+
+/* json-glib's own copies share values, lists and objects and count them without atomics: threads must not. */
+static JsonNode *deep_copy(JsonNode *node) {
+  JsonNode *copy = json_node_alloc();
+  if (JSON_NODE_HOLDS_ARRAY(node)) {
+    JsonArray *from = json_node_get_array(node), *to = json_array_new();
+    for (guint i = 0; i < json_array_get_length(from); i++)
+      json_array_add_element(to, deep_copy(json_array_get_element(from, i)));
+    json_node_take_array(json_node_init(copy, JSON_NODE_ARRAY), to);
+  } else if (JSON_NODE_HOLDS_OBJECT(node)) {
+    JsonObject *to = json_object_new();
+    JsonObjectIter iter;
+    const char *key;
+    JsonNode *member;
+    json_object_iter_init_ordered(&iter, json_node_get_object(node));
+    while (json_object_iter_next_ordered(&iter, &key, &member)) json_object_set_member(to, key, deep_copy(member));
+    json_node_take_object(json_node_init(copy, JSON_NODE_OBJECT), to);
+  } else if (JSON_NODE_HOLDS_NULL(node)) {
+    json_node_init_null(copy);
+  } else {
+    copy_value(node, copy);
+  }
+  return copy;
+}
+
+static void copy_node(JsonNode *const *from, JsonNode **to) { *to = *from ? deep_copy(*from) : NULL; }
 
 static void copy_field(const MsField *field, const void *from, void *to) {
   const void *source = AT(const void, from, field);

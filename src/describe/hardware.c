@@ -4,6 +4,7 @@
 #include "describe/precision.h"
 
 #include "base/err.h"
+#include "base/kept.h"
 #include "describe/contradictions.h"
 #include "describe/curve.h"
 #include "describe/rows.h"
@@ -142,16 +143,21 @@ static void mark_inherited(MsCurve *curve, const char *from) {
 }
 
 /* Copies the curves of operators and types that `hardware` has none for. */
-static void inherit(MsHardware *hardware, const MsHardware *donor) {
+static void inherit(MsHardware *hardware, const MsHardware *donor, const char *name) {
   int own = hardware->num_curves;
   hardware->curves = g_renew(MsCurve, hardware->curves, own + donor->num_curves + 1);
   for (int i = 0; i < donor->num_curves; i++) {
     if (has_curve(hardware->curves, own, &donor->curves[i])) continue;
     MsCurve *curve = &hardware->curves[hardware->num_curves++];
     ms_curve_copy(&donor->curves[i], curve);
-    mark_inherited(curve, donor->name);
+    mark_inherited(curve, name);
   }
 }
+
+/* Machines as their own file says, boxes of one pointer: what a file without `base` says before it borrows curves
+ * depends on no other file. */
+static void leaf_clear(gpointer leaf) { ms_hardware_free(*(MsHardware **)leaf); }
+static MsKept leaves = {.clear = leaf_clear};
 
 /* Machines are built upon machines: a file names its `base`, a scenario another. Deeper than this is a circle. */
 enum { DEEPEST_BASE = 8 };
@@ -164,9 +170,18 @@ static gboolean borrow_curves(MsHardware *hardware, const MsJson *doc, const cha
   if (g_strcmp0(hardware->curves_from, hardware->name) == 0)
     return ms_json_error(doc, full, error, "names the machine itself, must name another profile");
   char *file = ms_find_mentioned("hardware", hardware->curves_from, doc, full, error);
+  MsStamp stamp;
+  MsHardware **leaf = file ? ms_kept_find(&leaves, file, "", &stamp) : NULL;
+  if (leaf) {
+    g_autofree char *name = (*leaf)->name ? g_strdup((*leaf)->name) : ms_name_of_file(file);
+    inherit(hardware, *leaf, name);
+    ms_kept_release(&leaves, leaf);
+    g_free(file);
+    return TRUE;
+  }
   MsHardware *donor = load_file(file, depth + 1, FALSE, error);
   if (!donor) return FALSE;
-  inherit(hardware, donor);
+  inherit(hardware, donor, donor->name);
   ms_hardware_free(donor);
   return TRUE;
 }
@@ -260,16 +275,47 @@ static MsHardware *described(const MsJson *doc, JsonObject *json, const char *pa
   return hardware;
 }
 
-/* Takes `file`, which may be NULL. */
-static MsHardware *load_file(char *file, int depth, gboolean borrow, GError **error) {
-  MsJson *doc = file ? ms_load_object(file, error) : NULL;
+/* Of a file without `base`: the curves that it borrowed stand behind its own. */
+static void keep_leaf(const char *file, const MsStamp *stamp, const MsHardware *hardware, JsonObject *json) {
+  MsHardware own = *hardware, **leaf = g_atomic_rc_box_new(MsHardware *);
+  own.num_curves = json_object_has_member(json, "curves")
+                       ? (int)json_array_get_length(json_object_get_array_member(json, "curves"))
+                       : 0;
+  if (!json_object_has_member(json, "name")) own.name = NULL;
+  *leaf = ms_hardware_copy(&own);
+  ms_kept_add(&leaves, file, "", stamp, leaf);
+  ms_kept_release(&leaves, leaf);
+}
+
+static MsHardware *read_file(const char *file, const MsStamp *stamp, int depth, gboolean borrow, GError **error) {
+  g_autoptr(MsJson) doc = ms_load_object(file, error);
   JsonObject *json = doc ? json_node_get_object(ms_json_root(doc)) : NULL;
   MsHardware *hardware = json ? described(doc, json, "", depth, borrow, error) : NULL;
-  if (hardware && !json_object_has_member(json, "name")) {
+  if (!hardware) return NULL;
+  if (stamp->known && !json_object_has_member(json, "base")) keep_leaf(file, stamp, hardware, json);
+  if (!json_object_has_member(json, "name")) {
     g_free(hardware->name);
     hardware->name = ms_name_of_file(ms_json_filename(doc));
   }
-  ms_json_free(doc);
+  return hardware;
+}
+
+/* NULL when it cannot borrow: reading the file says why. */
+static MsHardware *from_leaf(const MsHardware *leaf, const char *file, int depth, gboolean borrow) {
+  g_autoptr(MsJson) beside = ms_json_parse("{}", -1, file, NULL); /* says where it stands, for what it names */
+  MsHardware *hardware = ms_hardware_copy(leaf);
+  if (borrow && !borrow_curves(hardware, beside, "", depth, NULL)) g_clear_pointer(&hardware, ms_hardware_free);
+  if (hardware && !hardware->name) hardware->name = ms_name_of_file(file);
+  return hardware;
+}
+
+/* Takes `file`, which may be NULL. */
+static MsHardware *load_file(char *file, int depth, gboolean borrow, GError **error) {
+  MsStamp stamp = {0};
+  MsHardware **leaf = file && strcmp(file, "-") != 0 ? ms_kept_find(&leaves, file, "", &stamp) : NULL;
+  MsHardware *hardware = leaf ? from_leaf(*leaf, file, depth, borrow) : NULL;
+  if (file && !hardware) hardware = read_file(file, &stamp, depth, borrow, error);
+  ms_kept_release(&leaves, leaf);
   g_free(file);
   return hardware;
 }

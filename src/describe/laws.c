@@ -2,6 +2,7 @@
 #include "describe/laws.h"
 
 #include "base/io.h"
+#include "base/kept.h"
 #include "describe/rows.h"
 
 #include <string.h>
@@ -76,8 +77,10 @@ static gboolean entries_parse(const MsJson *doc, JsonNode *node, const char *pat
   return TRUE;
 }
 
+static char *law_file(void) { return g_build_filename(ms_data_dir(), "software", "laws.json", NULL); }
+
 MsLawEntry *ms_law_entries_load(GError **error) {
-  g_autofree char *file = g_build_filename(ms_data_dir(), "software", "laws.json", NULL);
+  g_autofree char *file = law_file();
   g_autoptr(MsJson) doc = ms_load_object(file, error);
   if (!doc) return NULL;
   MsLawEntry *entries = g_new0(MsLawEntry, MS_N_LAWS);
@@ -93,11 +96,22 @@ void ms_law_entries_free(MsLawEntry *entries) {
 }
 
 gboolean ms_laws_load(MsLaws *laws, GError **error) {
+  static MsKept kept;
+  MsStamp stamp;
+  g_autofree char *file = law_file();
+  MsLaws *known = ms_kept_find(&kept, file, "", &stamp);
+  if (known) *laws = *known;
+  ms_kept_release(&kept, known);
+  if (known) return TRUE;
   MsLawEntry *entries = ms_law_entries_load(error);
   memset(laws, 0, sizeof *laws);
   for (int i = 0; entries && i < MS_N_LAWS; i++) ms_law_set(laws, (MsLaw)i, entries[i].value);
   ms_law_entries_free(entries);
-  return entries != NULL;
+  if (!entries) return FALSE;
+  known = g_atomic_rc_box_dup(sizeof *laws, laws);
+  ms_kept_add(&kept, file, "", &stamp, known);
+  ms_kept_release(&kept, known);
+  return TRUE;
 }
 
 /* --- a scenario says otherwise --------------------------------------------------------------------------------- */

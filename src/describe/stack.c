@@ -2,6 +2,7 @@
 #include "describe/stack.h"
 
 #include "base/io.h"
+#include "base/kept.h"
 #include "describe/enums.h"
 #include "describe/rows.h"
 
@@ -59,15 +60,31 @@ static gboolean load_list(const MsJson *doc, const char *software, MsStack *stac
   return ok;
 }
 
+static void stack_clear(gpointer stack) { ms_stack_clear(stack); }
+static MsKept kept = {.clear = stack_clear};
+
+static void keep(const char *file, const char *software, const MsStamp *stamp, const MsStack *stack) {
+  MsStack *own = g_atomic_rc_box_new(MsStack);
+  ms_stack_copy(stack, own);
+  ms_kept_add(&kept, file, software, stamp, own);
+  ms_kept_release(&kept, own);
+}
+
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
+  MsStamp stamp;
+  g_autofree char *file = g_build_filename(ms_data_dir(), "software", "stacks.json", NULL);
+  MsStack *known = ms_kept_find(&kept, file, software ? software : "", &stamp);
+  if (known) ms_stack_copy(known, stack);
+  ms_kept_release(&kept, known);
+  if (known) return TRUE;
   ms_fields_defaults(&ms_stack_table, stack);
   stack->name = g_strdup("default");
-  g_autofree char *file = g_build_filename(ms_data_dir(), "software", "stacks.json", NULL);
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   gboolean found = FALSE, ok = doc && (!software || load_list(doc, software, stack, &found, error));
   ok = ok && (found || load_list(doc, "default", stack, &found, error));
-  if (!ok) ms_stack_clear(stack);
+  if (ok) keep(file, software ? software : "", &stamp, stack);
+  else ms_stack_clear(stack);
   return ok;
 }
 

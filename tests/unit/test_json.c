@@ -434,8 +434,37 @@ static void files(void **state) {
   ms_progress_update(NULL, 1, NULL);
 }
 
+/* Short numbers do not go through strtod, and must not differ from it in a bit. */
+static void numbers_as_strtod_reads_them(void **state) {
+  (void)state;
+  GRand *rand = g_rand_new_with_seed(11);
+  for (int i = 0; i < 40000; i++) {
+    char text[64];
+    int digits = g_rand_int_range(rand, 1, 19), n = 0, point = g_rand_int_range(rand, 0, digits + 1);
+    if (g_rand_boolean(rand)) text[n++] = '-';
+    if (point == 0) text[n++] = '0', text[n++] = '.';
+    for (int d = 0; d < digits; d++) {
+      if (d == point && d > 0) text[n++] = '.';
+      gboolean first = d == 0 && point > 1;
+      text[n++] = (char)('0' + g_rand_int_range(rand, first, 10));
+    }
+    text[n] = '\0';
+    if (i % 5 == 0) g_snprintf(text + n, sizeof text - (gsize)n, "e%d", g_rand_int_range(rand, -30, 30));
+    if (!strpbrk(text, ".e")) continue; /* an integer */
+    GError *error = NULL;
+    MsJson *doc = ms_json_parse(text, -1, "f", &error);
+    if (!doc) fail_msg("%s", error->message);
+    double is = json_node_get_double(ms_json_root(doc)), must_be = g_ascii_strtod(text, NULL);
+    if (must_be == 0) must_be = 0.0; /* no -0 */
+    if (memcmp(&is, &must_be, sizeof is) != 0) fail_msg("%s is read as %.17g", text, is);
+    ms_json_free(doc);
+  }
+  g_rand_free(rand);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(numbers_as_strtod_reads_them),
       cmocka_unit_test(refuses),
       cmocka_unit_test(refuses_depth_and_bytes),
       cmocka_unit_test(refuses_many_keys),
