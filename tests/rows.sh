@@ -164,8 +164,8 @@ try_row src/describe/attention_backend.def $words MS_ATTN_BACKEND 'TWIN, "twin"'
   '.nvte_fused = "1"' '.nvte_flash = "0"' '.local_flag = NULL'
 
 try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK 'TWIN, "twin"' '"a framework"' \
-  '.defaults = NULL' '.options = NULL' '.schedules = MS_EVERY_SCHEDULE' '.shards_least = MS_FSDP_NONE' \
+  '.defaults = NULL' '.options = NULL' '.schedules = MS_EVERY_SCHEDULE' '.modules = 0' '.shards_least = MS_FSDP_NONE' \
   '.shards_most = MS_FSDP_OPTIM' '.masters_are_weights = FALSE' '.ends_are_units = FALSE' '.batch_first = FALSE' \
-  '.keeps_gate = FALSE' '.launched = TRUE'
+  '.keeps_gate = FALSE' '.plain_loss = FALSE' '.launched = TRUE'
 
 exit $bad

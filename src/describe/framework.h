@@ -13,6 +13,7 @@ typedef struct {
   const char *defaults; /* JSON object of scenario.options: what is left out; NULL: the table's own defaults */
   const char *options;  /* keys of scenario.options that may be otherwise, blank-separated; NULL: all */
   guint64 schedules;    /* bit i: it has schedule i */
+  guint32 modules;      /* of selective recompute that it has */
   MsFsdp shards_least, shards_most; /* values of options.fsdp that it has */
   /* memory (docs/theory/memory.md 1.2) */
   gboolean masters_are_weights; /* the optimizer steps the sharded weights themselves, in main_params_dtype; what is
@@ -20,6 +21,8 @@ typedef struct {
   gboolean ends_are_units;      /* embedding and head are gathered and dropped as layers are */
   gboolean batch_first;         /* activations lie as flash attention wants them: no second copy of its output */
   gboolean keeps_gate;          /* SiLU and product are operators of their own: what SiLU gives is kept too */
+  gboolean plain_loss;          /* without cross_entropy_fusion: PyTorch's cross_entropy of FP32 logits, whose backward
+                                   has the gradients of log-softmax and of its input beside what it gave */
   gboolean launched;            /* by the forms of Megatron-LM's arguments (launch/) */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */

@@ -21,12 +21,20 @@ guint32 ms_recompute_default(void) {
   return modules;
 }
 
+static gboolean plain_layers(const MsModel *m) {
+  gboolean plain = !ms_model_has_mla(m) && !ms_model_has_compressed_attention(m) && ms_model_streams(m) == 1;
+  for (int i = 0; plain && i < m->num_layers; i++)
+    plain = ms_model_mixers(m, i) == (MS_MIX_ATTN | MS_MIX_MLP) && !ms_model_layer_is_sparse(m, i);
+  return plain;
+}
+
 const char *ms_recompute_lacks(const MsRecomputeModule *module, const MsModel *m) {
   switch (module->part) {
   case MS_PART_EVERY: break;
   case MS_PART_EXPERTS: return m->num_experts > 0 ? NULL : "experts";
   case MS_PART_LATENTS: return ms_model_has_mla(m) ? NULL : "multi_latent_attention";
   case MS_PART_STREAMS: return ms_model_streams(m) > 1 ? NULL : "hyper_connections";
+  case MS_PART_PLAIN_LAYERS: return plain_layers(m) ? NULL : "GQA and a dense MLP in all layers";
   case MS_PART_DELTA_RULE: return m->linear_attention.num_value_heads > 0 ? NULL : "linear_attention";
   }
   return NULL;
@@ -47,6 +55,7 @@ const MsRecomputeSearched ms_recompute_searched[] = {
     {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe_mla},
     {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe_mla},
     {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE | MS_RM_LAYERNORM, moe},
+    {MS_RECOMPUTE_SELECTIVE, MS_RM_OPERATORS, dense},
     {MS_RECOMPUTE_SELECTIVE, MS_RM_CORE_ATTN, dense},
     {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, dense},
     {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP | MS_RM_LAYERNORM, dense},

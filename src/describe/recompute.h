@@ -5,7 +5,14 @@
 
 #include "describe/scenario.h"
 
-typedef enum { MS_PART_EVERY, MS_PART_EXPERTS, MS_PART_LATENTS, MS_PART_STREAMS, MS_PART_DELTA_RULE } MsModelPart;
+typedef enum {
+  MS_PART_EVERY,
+  MS_PART_EXPERTS,
+  MS_PART_LATENTS,
+  MS_PART_STREAMS,
+  MS_PART_DELTA_RULE,
+  MS_PART_PLAIN_LAYERS /* softmax attention and an MLP */
+} MsModelPart;
 typedef enum { MS_DROPOUT_NONE, MS_DROPOUT_ATTENTION, MS_DROPOUT_HIDDEN } MsDropout;
 
 typedef struct {

@@ -94,6 +94,12 @@ RULE(framework_schedule) {
   return (ms_framework(s)->schedules >> s->layout.schedule & 1) ||
          REFUSE("%s has no schedule %s", ms_framework(s)->word, ms_schedule_words[s->layout.schedule]);
 }
+RULE(framework_recompute) {
+  const MsFrameworkRow *f = ms_framework(s);
+  guint32 lacked = s->options.recompute.modules & ~f->modules;
+  return !ms_recomputes(&s->options, lacked) ||
+         REFUSE("%s has no recompute of %s", f->word, ms_recompute_module_words[g_bit_nth_lsf(lacked, -1)]);
+}
 RULE(framework_shards) {
   const MsFrameworkRow *f = ms_framework(s);
   return (s->options.fsdp >= f->shards_least && s->options.fsdp <= f->shards_most) ||

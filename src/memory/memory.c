@@ -107,7 +107,8 @@ static double workspace_B(const MsWork *w, int stage) {
   double te_one = s->hardware->te_workspace_B, bytes = 2 * s->hardware->blas_workspace_B;
   if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (stage_has_moe(w, stage) ? 4 * te_one : 0);
   if (s->options.lcma) bytes += s->options.lcma_workspace_B;
-  if (s->options.tp_comm_overlap && s->layout.tp > 1) bytes += 3 * te_one + 11 * 2 * w->rows * s->model->hidden_size;
+  if (s->options.tp_comm_overlap && s->layout.tp > 1 && s->options.transformer_impl == MS_IMPL_TE)
+    bytes += 3 * te_one + 11 * 2 * w->rows * s->model->hidden_size;
   return bytes;
 }
 

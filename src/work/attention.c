@@ -197,7 +197,8 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
   core_casts(b, w->q + w->k + w->v);
   core(b, w, layer);
   gboolean keep_qkv = !(ms_model_has_mla(b->model) && ms_recomputes(b->options, MS_RM_MLA_UP_PROJ));
-  if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
+  if (ms_by_operators(b)) ms_keep(b, "q, v", 2 * b->rows * (w->q + w->v)); /* the first and third product */
+  else if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
   ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
   if (b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1)
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
@@ -226,6 +227,7 @@ static void core_backward(MsBuild *b, const Widths *w, int layer) {
   core_casts(b, w->heads * w->dv);
   core(b, w, layer);
   ms_free_kept(b, "qkv");
+  ms_free_kept(b, "q, v");
   ms_free_kept(b, "attention out");
   ms_free_kept(b, "attention out before a2a");
   ms_free_kept(b, "attention out, batch first");
@@ -304,7 +306,7 @@ static void gqa_forward(MsBuild *b, const Widths *w) {
   ms_linear_forward(b, &qkv);
   whole_qkv_row(b, &qkv);
   shape_rows(b, w);
-  if (b->model->qk_layernorm) ms_keep(b, "qk norm in", 2 * b->rows * (w->q + w->k));
+  if (b->model->qk_layernorm && !ms_by_operators(b)) ms_keep(b, "qk norm in", 2 * b->rows * (w->q + w->k));
 }
 
 static void gqa_backward(MsBuild *b, const Widths *w) {
@@ -382,7 +384,8 @@ static void mla_backward(MsBuild *b, const Widths *w) {
  * copies; the second is instead BF16 where it is the input of a norm. */
 static double normed_input_B(const MsBuild *b) {
   double elements = b->rows_sp * b->h;
-  if (!ms_model_has_mla(b->model)) return ms_inputs_recomputed(b) ? 0 : ms_input_B(b, elements, TRUE);
+  if (!ms_model_has_mla(b->model))
+    return ms_inputs_recomputed(b) || ms_by_operators(b) ? 0 : ms_input_B(b, elements, TRUE);
   gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   if (recomputed || ms_inputs_recomputed(b)) return 0;
   if (b->quantized && ms_model_norms_query_input(b->model)) return ms_input_B(b, elements, TRUE) + 2 * elements;
@@ -447,11 +450,27 @@ void ms_attention_forward(MsBuild *b, int layer) {
   /* every recipe but delayed scaling keeps the BF16 tensor that attention keeps anyway */
   if (b->quantized && ms_precision(b->training)->delayed)
     ms_keep_input(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
+  if (ms_by_operators(b) && b->t > 1) ms_keep(b, "attention sum", 2 * b->rows_sp * b->h);
   ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
 }
 
+/* Second and fourth product of a layer and what lies around them; the sum over tensor-parallel ranks is kept. */
+static void recompute_operators(MsBuild *b, const Widths *w) {
+  MsLinear key = ms_linear_of("key", MS_LINEAR_COLUMN, b->rows, w->k, b->h), out = lin_out(b, w);
+  key.fused_norm = TRUE;
+  out.kind = MS_LINEAR_PLAIN;
+  b->pass = MS_PASS_RECOMPUTE;
+  ms_norm_forward(b, "input norm", b->rows_sp, b->h);
+  ms_linear_forward(b, &key);
+  shape_rows(b, w);
+  ms_linear_forward(b, &out);
+  ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
+  b->pass = MS_PASS_DGRAD;
+}
+
 static void recompute_attention_inputs(MsBuild *b, const Widths *w) {
+  if (ms_by_operators(b)) recompute_operators(b, w);
   if (b->options->recompute.granularity != MS_RECOMPUTE_SELECTIVE || !ms_model_has_mla(b->model)) return;
   guint32 modules = b->options->recompute.modules;
   b->pass = MS_PASS_RECOMPUTE;
@@ -478,6 +497,7 @@ void ms_attention_backward(MsBuild *b, int layer) {
   ms_linear_backward(b, &out);
   ms_free_kept(b, "attention out, quantised");
   ms_free_kept(b, "attention dropout mask");
+  ms_free_kept(b, "attention sum");
   output_gate(b, &w);
   recompute_attention_inputs(b, &w);
   core_backward(b, &w, layer);

@@ -119,6 +119,9 @@ void ms_row_accumulate(MsBuild *b, double weights, int kernels);
 /* Rows of the cast of a tensor of rows x width in front of a quantised GEMM. */
 void ms_row_quantize(MsBuild *b, const char *name, double rows, double width);
 
+/* Of a layer attention and every other product are kept, the rest is made again (recompute `operators`). */
+static inline gboolean ms_by_operators(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_OPERATORS); }
+
 /* Blocks; each lays down its rows in b->list. */
 void ms_attention_forward(MsBuild *b, int layer);
 void ms_attention_backward(MsBuild *b, int layer);

@@ -79,6 +79,31 @@ void ms_mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f
 
 /* --- dense --- */
 
+/* What `operators` keeps: the fifth product of a layer, and the seventh of a gated one with its sum over
+ * tensor-parallel ranks. */
+static void keep_products(MsBuild *b, double f) {
+  ms_keep(b, "fc1 out", 2 * b->rows * f / b->t);
+  if (!b->model->gated) return;
+  ms_keep(b, "fc2 out", 2 * b->rows * b->h + (b->t > 1 ? 2 * b->rows_sp * b->h : 0));
+}
+
+/* The norm, the other half of a gated MLP and the activation again. */
+static void recompute_operators(MsBuild *b, double f) {
+  MsLinear up = ms_linear_of("fc1", MS_LINEAR_COLUMN, b->rows, f / b->t, b->h);
+  up.fused_norm = TRUE;
+  b->pass = MS_PASS_RECOMPUTE;
+  ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
+  if (b->model->gated) ms_linear_forward(b, &up);
+  ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
+}
+
+/* Bytes of what is made again of a layer, all of it before its backward. */
+static double remade_B(const MsBuild *b, double f) {
+  const MsModel *m = b->model;
+  double qk = b->rows * (m->num_attention_heads + m->num_query_groups) * m->kv_channels / b->t;
+  return 2 * (3 * b->rows_sp * b->h + qk + b->rows * ms_fc1_width(b, f) / b->t);
+}
+
 void ms_dense_mlp_forward(MsBuild *b) {
   double f = b->model->ffn_hidden_size, x = b->rows_sp * b->h;
   b->module = MS_MODULE_MLP;
@@ -86,11 +111,14 @@ void ms_dense_mlp_forward(MsBuild *b) {
   gboolean again = ms_recomputes(b->options, MS_RM_MLP);
   ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
-  if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
-  if (!again && !ms_inputs_recomputed(b)) ms_keep_input(b, "normed mlp input", ms_input_B(b, x, TRUE));
+  if (!ms_inputs_recomputed(b) && !ms_by_operators(b)) ms_keep(b, "mlp input", 2 * x);
+  if (!again && !ms_inputs_recomputed(b) && !ms_by_operators(b))
+    ms_keep_input(b, "normed mlp input", ms_input_B(b, x, TRUE));
   b->node = MS_NODE_EXPERTS;
   ms_mlp_core_forward(b, "fc1", "fc2", f);
-  if (!again) {
+  if (ms_by_operators(b)) {
+    keep_products(b, f);
+  } else if (!again) {
     ms_keep(b, "fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, f) / b->t));
     if (ms_framework(b->scenario)->keeps_gate && b->model->gated) ms_keep(b, "gate", 2 * b->rows * f / b->t);
     ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
@@ -109,13 +137,16 @@ void ms_dense_mlp_backward(MsBuild *b) {
     ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
     ms_mlp_core_forward(b, "fc1", "fc2", f);
   }
+  if (ms_by_operators(b)) recompute_operators(b, f);
   int first = b->list->n;
   ms_mlp_core_backward(b, "fc1", "fc2", f);
   /* gradient of the fc1 output and of the residual coincide with all that is kept (docs/theory/memory.md 7) */
   double again = ms_recomputes(b->options, MS_RM_MLP) ? 2 * x + 2 * b->rows * (ms_fc1_width(b, f) + f) / b->t : 0;
+  if (ms_by_operators(b)) again = remade_B(b, f);
   b->list->op[first].transient_B = 2 * b->rows * ms_fc1_width(b, f) / b->t + 2 * b->rows * b->h / b->t + again;
   ms_free_kept(b, "mlp dropout mask");
   ms_free_kept(b, "fc1 out");
+  ms_free_kept(b, "fc2 out");
   ms_free_kept(b, "gate");
   ms_free_kept(b, "activation out");
   ms_free_kept(b, "normed mlp input");

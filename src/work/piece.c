@@ -408,7 +408,10 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
                            : back ? 4
                                   : 10);
   op->m = b->rows, op->n = logits / b->rows;
-  if (!te) op->transient_B = (b->options->cross_entropy_fusion ? 6 : 2) * logits;
+  /* torch/distributed/tensor/parallel/loss.py: over tensor-parallel ranks both gradients are one product of a sum */
+  gboolean plain = back && !b->options->cross_entropy_fusion && ms_framework(b->scenario)->plain_loss;
+  double beside_B = plain ? (b->t > 1 ? 12 : 8) : b->options->cross_entropy_fusion ? 6 : 2;
+  if (!te) op->transient_B = beside_B * logits;
   if (!back) {
     MsOp *max = ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss max", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows);
     if (max) max->dtype = MS_ODT_FP32;

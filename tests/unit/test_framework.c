@@ -96,6 +96,22 @@ static void layers_keep(void **state) {
   assert_close(kept_B("nanotron", "") - kept_B("torchtitan", ""), 2 * T * f, 1e-12);
 }
 
+/* Kept by operators: the layer's input, the first, third, fifth and seventh product, attention with its log-sum; made
+ * again: the second, fourth and sixth. */
+static void every_other_product(void **state) {
+  (void)state;
+  double T = 2 * 8192, h = 4096, f = 14336, kv = 1024;
+  const char *chosen = "\"recompute\": {\"granularity\": \"selective\", \"modules\": [\"operators\"]}";
+  assert_close(kept_B("torchtitan", chosen), 2 * T * (4 * h + kv + f) + 4 * T * 32, 1e-12);
+  g_autoptr(MsScenario) s = run_of("torchtitan", chosen);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsOpList *list = &l.work->pieces[l.work->piece_of_layer[0]].backward;
+  double again = 0;
+  for (int i = 0; i < list->n; i++)
+    if (list->op[i].pass == MS_PASS_RECOMPUTE && list->op[i].kind == MS_OP_GEMM) again += list->op[i].flop;
+  assert_close(again, 2 * T * h * (kv + h + f), 1e-12);
+}
+
 /* Written with every key, it is read as the same run. */
 static void written_and_read(void **state) {
   (void)state;
@@ -132,6 +148,7 @@ int main(void) {
       cmocka_unit_test(rows_name_options),
       cmocka_unit_test(states_by_hand),
       cmocka_unit_test(layers_keep),
+      cmocka_unit_test(every_other_product),
       cmocka_unit_test(written_and_read),
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(forms_of_megatron_refuse),

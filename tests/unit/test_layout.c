@@ -686,6 +686,9 @@ BREAKS(framework_schedule) {
   ms_framework_defaults(c->s.framework, &OPTIONS);
   LAYOUT.schedule = MS_SCHED_ZB_H1;
 }
+BREAKS(framework_recompute) {
+  OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_OPERATORS;
+}
 BREAKS(framework_shards) {
   c->s.framework = MS_FRAMEWORK_TORCHTITAN;
   ms_fields_defaults(&ms_options_table, &OPTIONS);
@@ -869,6 +872,7 @@ static const struct {
     {"fp8-input-store-swiglu", break_input_store},
     {"framework-options", break_framework_options},
     {"framework-schedule", break_framework_schedule},
+    {"framework-recompute", break_framework_recompute},
     {"framework-shards", break_framework_shards},
     {"outer-sharding-needs-fsdp", break_outer_alone},
     {"outer-sharding-needs-fsdp", break_outer_grads},
