@@ -1,10 +1,10 @@
 #!/bin/sh
-# bench/lcma_competitors.sh [f32|f64 [THREADS [LARGEST [libraries]]]] - lower-complexity multiplication beside its
-# competitors: OpenBLAS, BLIS, MKL and oneDNN where installed, and Strassen's, AlphaTensor's and AlphaEvolve's schemes
-# executed the usual way (sums in memory, products by the library). Products of language models at 4 to 16 thousand
-# tokens, on one and two threads, undisturbed runs only, as tables. LARGEST leaves out those with more than so many 1e9
-# multiplications, `libraries` the schemes. An hour on an idle machine. With MOESIM_VECTOR=avx2 the libraries use AVX2
-# too.
+# bench/lcma_competitors.sh [f32|f64 [THREADS [LARGEST [FIRST [libraries]]]]] - lower-complexity multiplication beside
+# its competitors: OpenBLAS, BLIS, MKL and oneDNN where installed, and Strassen's, AlphaTensor's and AlphaEvolve's
+# schemes executed the usual way (sums in memory, products by the library). Products of language models at 4 to 16
+# thousand tokens, on one and two threads, undisturbed runs only, as tables. LARGEST leaves out those with more than so
+# many 1e9 multiplications, FIRST the first so many, `libraries` the schemes. An hour on an idle machine. With
+# MOESIM_VECTOR=avx2 the libraries use AVX2 too.
 set -eu
 cd "$(dirname "$0")/.."
 make -s -j2 build/libmoesim_lcma.a

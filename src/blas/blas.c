@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-const char *const ms_blas_type_words[] = {"f32", "f64", "bf16", NULL};
+const char *const ms_blas_type_words[] = {"f32", "f64", "bf16", "int8", NULL};
 const char *const ms_blas_names[] = {"openblas", "blis", "mkl", "onednn", NULL};
 
 enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
@@ -42,7 +42,7 @@ int ms_cpus(void) {
 }
 
 size_t ms_blas_type_B(MsBlasType type) {
-  static const size_t size_B[MS_BLAS_TYPES] = {4, 8, 2};
+  static const size_t size_B[MS_BLAS_ALL] = {4, 8, 2, 1};
   return size_B[type];
 }
 

@@ -19,9 +19,11 @@ typedef enum {
   MS_BLAS_F32,  /* float */
   MS_BLAS_F64,  /* double */
   MS_BLAS_BF16, /* A and B are bfloat16 (guint16), C is float, sums are kept in float */
-  MS_BLAS_TYPES
+  MS_BLAS_TYPES,
+  MS_BLAS_INT8 = MS_BLAS_TYPES, /* A and B are gint8, C is gint32: no library here multiplies it, lcma/ does */
+  MS_BLAS_ALL
 } MsBlasType;
-extern const char *const ms_blas_type_words[]; /* "f32", "f64", "bf16", NULL */
+extern const char *const ms_blas_type_words[]; /* "f32", "f64", "bf16", "int8", NULL */
 size_t ms_blas_type_B(MsBlasType type);        /* bytes of one element of A and B */
 
 /* Names that ms_blas_open knows, NULL-terminated: "openblas", "blis", "mkl", "onednn". */

@@ -10,6 +10,7 @@
 #include "cost/lcma.h"
 #include "gpu/compute.h"
 #include "lcma/bench.h"
+#include "lcma/kernel.h"
 
 typedef struct {
   char *dtype, *hardware, *library, *plan, *device, *dialect;
@@ -111,7 +112,12 @@ static gboolean plan_runs(const Options *o, GError **error) {
   g_autoptr(MsLcmaPlan) plan = o->plan ? ms_lcma_plan_new(o->plan, error) : NULL;
   if (!o->plan) return TRUE;
   if (plan && !ms_lcma_plan_runs(plan, o->type))
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "scheme '%s' needs --dtype bf16 and a CPU with AVX512-BF16", o->plan);
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+                o->type != MS_BLAS_INT8 && plan->in_bf16 ? "scheme '%s' needs --dtype bf16 and a CPU with AVX512-BF16"
+                : o->type != MS_BLAS_INT8                ? "scheme '%s' needs --dtype int8 and a CPU with AVX512-VNNI"
+                                          : "scheme '%s' is not one of int8: definition:int8, or one stage without "
+                                            "fractions and :int16, on a CPU with AVX512-VNNI",
+                o->plan);
   return plan && ms_lcma_plan_runs(plan, o->type);
 }
 
@@ -120,7 +126,10 @@ static MsLcma *open_lcma(const Options *o, GError **error) {
   if (!ms_blas_open(o->library, error) || !plan_runs(o, error)) return NULL;
   MsLcma *lcma = ms_lcma_new(o->library, o->threads, why, sizeof why);
   if (!lcma) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s", why);
-  else if (!ms_blas_has(ms_lcma_blas(lcma), o->type) && o->type != MS_BLAS_BF16) {
+  else if (o->type == MS_BLAS_INT8 && !ms_kernel_whole((int)ms_vector(), 8)) {
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "this CPU has no AVX512-VNNI, which int8 needs");
+    g_clear_pointer(&lcma, ms_lcma_free);
+  } else if (!ms_blas_has(ms_lcma_blas(lcma), o->type) && o->type < MS_BLAS_BF16) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s has no multiplication for %s", ms_blas_name(ms_lcma_blas(lcma)),
                 ms_blas_type_words[o->type]);
     g_clear_pointer(&lcma, ms_lcma_free);
@@ -336,8 +345,8 @@ static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
     return ms_cli_usage(verb, "--hardware goes with decide; run and bench are of this machine");
   if (o->hardware && (o->library || o->threads))
     return ms_cli_usage(verb, "--library and --threads are of this machine, they do not go with --hardware");
-  if (o->hardware && o->type == MS_BLAS_F64)
-    return ms_cli_usage(verb, "profiles have no rate for f64; f32 and bf16 can be decided");
+  if (o->hardware && (o->type == MS_BLAS_F64 || o->type == MS_BLAS_INT8))
+    return ms_cli_usage(verb, "profiles have no rate for %s; f32 and bf16 can be decided", ms_blas_type_words[o->type]);
   if (o->reps != MS_CLI_UNSET && deciding)
     return ms_cli_usage(verb, "--reps goes with run and bench; decide multiplies nothing");
   if (o->top != MS_CLI_UNSET && !deciding) return ms_cli_usage(verb, "--top goes with decide");
@@ -354,8 +363,8 @@ int ms_cli_gemm(int argc, char **argv) {
   Options o = {.reps = MS_CLI_UNSET, .top = MS_CLI_UNSET, .groups = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype,
-       "of A and B (default f32), summed in float; generated kernels have tf32, fp16 and int8 too, not f64",
-       "f32|f64|bf16"},
+       "of A and B (default f32), summed in float, int8 in 32 bits; generated kernels have tf32 and fp16 too, not f64",
+       "f32|f64|bf16|int8"},
       {"threads", 'p', 0, G_OPTION_ARG_INT, &o.threads, "default: the CPUs of this process", "T"},
       {"reps", 'n', 0, G_OPTION_ARG_INT, &o.reps, "run, bench: repetitions, each of all contenders (default 5)", "R"},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "decide for a machine by its profile instead of this CPU",

@@ -31,6 +31,7 @@ static void fill(MsBlasType type, void *x, size_t n, guint64 *seed) {
     memcpy(&bits, &f, sizeof bits);
     if (type == MS_BLAS_F64) ((double *)x)[i] = v;
     else if (type == MS_BLAS_F32) ((float *)x)[i] = f;
+    else if (type == MS_BLAS_INT8) ((gint8 *)x)[i] = (gint8)floor(v * 128);
     else ((guint16 *)x)[i] = (guint16)(bits >> 16);
   }
 }
@@ -38,6 +39,7 @@ static void fill(MsBlasType type, void *x, size_t n, guint64 *seed) {
 static double element(MsBlasType type, const void *x, gint64 i) {
   if (type == MS_BLAS_F64) return ((const double *)x)[i];
   if (type == MS_BLAS_F32) return (double)((const float *)x)[i];
+  if (type == MS_BLAS_INT8) return (double)((const gint8 *)x)[i];
   float f;
   ms_widen_bf16(&f, (const guint16 *)x + i, 1);
   return (double)f;
@@ -93,8 +95,11 @@ static gboolean problem_make(Problem *p, MsBlasType type, gint64 m, gint64 n, gi
 static double error_of(const Problem *p) {
   double worst = 0;
   MsBlasType out = p->gemm.type == MS_BLAS_F64 ? MS_BLAS_F64 : MS_BLAS_F32;
-  for (int s = 0; s < SAMPLES; s++)
-    worst = MAX(worst, fabs(element(out, p->gemm.c, p->row[s] * p->gemm.ldc + p->col[s]) - p->exact[s]));
+  for (int s = 0; s < SAMPLES; s++) {
+    gint64 at = p->row[s] * p->gemm.ldc + p->col[s];
+    double got = p->gemm.type == MS_BLAS_INT8 ? (double)((const gint32 *)p->gemm.c)[at] : element(out, p->gemm.c, at);
+    worst = MAX(worst, fabs(got - p->exact[s]));
+  }
   return p->largest > 0 ? worst / p->largest : 0;
 }
 

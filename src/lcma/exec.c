@@ -19,7 +19,8 @@ typedef struct { /* a sum of blocks */
 typedef struct { /* A or B cut into a grid of blocks */
   const char *data;
   size_t element_B;
-  gboolean bf16, trans;
+  MsBlasType type;
+  gboolean trans;
   gint64 ld, rows, cols;
   int grid_rows, grid_cols;
   gint64 block_rows, block_cols;
@@ -114,15 +115,23 @@ static gint64 place(const Target *t, gint64 i, gint64 j) {
   return i * t->row + j;
 }
 
+static gboolean is_narrow(const Grid *g) { return g->type == MS_BLAS_BF16 || g->type == MS_BLAS_INT8; }
+
+/* n elements from element `at` on, as floats. */
+static void widen(const Grid *g, float *to, size_t at, size_t n) {
+  if (g->type == MS_BLAS_BF16) ms_widen_bf16(to, (const guint16 *)(const void *)g->data + at, n);
+  else ms_widen_int8(to, (const gint8 *)g->data + at, n);
+}
+
 /* n elements of row i of a block from column j on: in place where that is possible, else a copy in `room`, widened and
  * filled up with zeros. */
 static const void *read_block(const Grid *g, int block, gint64 i, gint64 j, size_t n, size_t real_B, char *room) {
   gint64 row = block / g->grid_cols * g->block_rows + i, col = block % g->grid_cols * g->block_cols + j;
   gint64 left = row < g->rows ? g->cols - col : 0;
   const char *from = left > 0 ? g->data + (size_t)(row * g->ld + col) * g->element_B : NULL;
-  if (left >= (gint64)n && !g->bf16) return from;
+  if (left >= (gint64)n && !is_narrow(g)) return from;
   size_t have = (size_t)CLAMP(left, 0, (gint64)n);
-  if (have > 0 && g->bf16) ms_widen_bf16((float *)(void *)room, (const guint16 *)(const void *)from, have);
+  if (have > 0 && is_narrow(g)) widen(g, (float *)(void *)room, (size_t)(row * g->ld + col), have);
   else if (have > 0) memcpy(room, from, have * real_B);
   memset(room + have * real_B, 0, (n - have) * real_B);
   return room;
@@ -136,9 +145,8 @@ static void read_transposed(const Grid *g, int block, gint64 i, gint64 rows, gin
   if (have_rows < rows || have < (gint64)n) memset(room, 0, (size_t)rows * n * real_B);
   for (gint64 x = 0; x < have; x++) {
     size_t at = (size_t)((col + x) * g->ld + row);
-    if (g->bf16) {
-      for (gint64 y = 0; y < have_rows; y++)
-        ms_widen_bf16((float *)(void *)room + (size_t)y * n + x, (const guint16 *)(const void *)g->data + at + y, 1);
+    if (is_narrow(g)) {
+      for (gint64 y = 0; y < have_rows; y++) widen(g, (float *)(void *)room + (size_t)y * n + x, at + (size_t)y, 1);
     } else if (real_B == 8) {
       for (gint64 y = 0; y < have_rows; y++)
         ((double *)(void *)room)[(size_t)y * n + (size_t)x] = ((const double *)(const void *)g->data)[at + (size_t)y];
@@ -159,16 +167,17 @@ static size_t chunk_at(const Split *s, gint64 j) {
   return MIN(s->chunk, (size_t)n);
 }
 
-/* A sum of n numbers from (i, j) on, as pairs: of columns in a row of A, of rows in B. */
-static void put_pairs(const Split *s, const Sum *sum, const void *const *terms, char *out, gint64 i, gint64 j,
-                      size_t n) {
+/* A sum of n numbers from (i, j) on, narrowed: `depth` columns of a row of A side by side, as many rows of B. */
+static void put_narrow(const Split *s, const Sum *sum, const void *const *terms, char *out, gint64 i, gint64 j,
+                       size_t n) {
   float whole[CHUNK_B / sizeof(float)] __attribute__((aligned(64)));
   const Target *t = &s->target;
   const gboolean is_a = t->slab_cols > 0;
-  char *at = out + (size_t)place(t, is_a ? i : i / 2, is_a ? j / 2 : j) * t->tiles->real_B;
+  const int depth = t->tiles->depth;
+  char *at = out + (size_t)place(t, is_a ? i : i / depth, is_a ? j / depth : j) * t->tiles->real_B;
   s->kernel->combine(whole, 0, terms, sum->coefficient, sum->terms, n, FALSE);
   if (is_a) t->tiles->narrow_a(at, whole, n);
-  else t->tiles->narrow_b(at, (size_t)t->step, whole, n, i % 2);
+  else t->tiles->narrow_b(at, (size_t)t->step, whole, n, (int)(i % depth));
 }
 
 static void split_row(const Split *s, const void *const *in, gint64 i, gint64 j, size_t n) {
@@ -177,7 +186,7 @@ static void split_row(const Split *s, const void *const *in, gint64 i, gint64 j,
   for (int o = 0; o < s->n_out; o++) {
     const Sum *sum = &s->sums[o];
     for (int t = 0; t < sum->terms; t++) terms[t] = in[sum->block[t]];
-    if (s->target.tiles && s->target.tiles->depth > 1) put_pairs(s, sum, terms, s->out[o], i, j, n);
+    if (s->target.tiles && s->target.tiles->depth > 1) put_narrow(s, sum, terms, s->out[o], i, j, n);
     else
       s->kernel->combine(s->out[o] + (size_t)at * s->real_B, (size_t)s->target.step, terms, sum->coefficient,
                          sum->terms, n, TRUE);
@@ -352,7 +361,7 @@ static void merge_block(const Merge *m, int block, gint64 i, gint64 j, size_t n,
     in[terms] = out;
     coefficient[terms++] = m->beta[block];
   }
-  m->size->kernel->combine(out, 0, in, coefficient, terms, n, out == c);
+  m->size->merge->combine(out, 0, in, coefficient, terms, n, out == c);
   if (out != c) memcpy(c, out, (size_t)have * real_B);
 }
 
@@ -398,10 +407,8 @@ static void merge(const Exec *exec, const MsGemm *gemm, const MsScheme *scheme, 
 /* --- a stage --------------------------------------------------------------------------------------------------- */
 static Grid grid_of(const MsGemm *g, const MsScheme *s, const MsStageSize *z, gboolean is_b) {
   gboolean trans = is_b ? g->trans_b : g->trans_a;
-  Grid grid = {.data = is_b ? g->b : g->a,
-               .element_B = ms_blas_type_B(g->type),
-               .bf16 = g->type == MS_BLAS_BF16,
-               .ld = is_b ? g->ldb : g->lda};
+  Grid grid = {
+      .data = is_b ? g->b : g->a, .element_B = ms_blas_type_B(g->type), .type = g->type, .ld = is_b ? g->ldb : g->lda};
   grid.rows = is_b ? g->k : g->m;
   grid.cols = is_b ? g->n : g->k;
   grid.grid_rows = is_b ? s->k : s->m;

@@ -21,12 +21,13 @@ enum { MS_LCMA_STAGES = 3 };
 
 typedef struct {
   char *name; /* "library", or stages joined by "/" as in "strassen/strassen*strassen", perhaps with ":library" for
-                 by_library or ":bf16" for in_bf16 */
+                 by_library, ":bf16" for in_bf16, ":int8" or ":int16" for bits */
   int n_stages;
   MsScheme *scheme[MS_LCMA_STAGES];
   int group[MS_LCMA_STAGES]; /* products at a time, 1 to r */
   gboolean by_library;       /* the products too, instead of by our kernel */
   gboolean in_bf16;          /* sums are rounded to bfloat16 and multiplied as such; operands must be bfloat16 */
+  int bits;                  /* of sums of int8, which are multiplied as such: 8 (no sums), 16; 0: another type */
   MsVector unit;             /* of sums and products; ms_vector() of a new plan */
 } MsLcmaPlan;
 
@@ -35,12 +36,14 @@ typedef struct {
 MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error);
 void ms_lcma_plan_free(MsLcmaPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsLcmaPlan, ms_lcma_plan_free)
-/* FALSE: this CPU or the type has not what the plan asks for. */
+/* FALSE: this CPU or the type has not what the plan asks for. int8 wants a plan of one stage with `bits` that hold its
+ * sums, and no fractions. */
 gboolean ms_lcma_plan_runs(const MsLcmaPlan *plan, MsBlasType type);
 int ms_lcma_plan_levels(const MsLcmaPlan *plan);    /* schemes of the table in it, 0 for the library */
 double ms_lcma_plan_growth(const MsLcmaPlan *plan); /* product of ms_scheme_growth; 1 for the library */
 
-typedef struct { /* one multiplication, as in blas/blas.h; alpha and beta are rounded to the type of C */
+typedef struct { /* one multiplication, as in blas/blas.h; alpha and beta are rounded to the type of C;
+                 of int8, C is int32 and they are whole */
   MsBlasType type;
   gboolean trans_a, trans_b;
   gint64 m, n, k;

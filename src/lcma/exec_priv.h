@@ -9,6 +9,7 @@ typedef struct { /* one stage of one multiplication: sizes of its blocks and buf
   MsLcmaBlock block;
   size_t real_B;          /* of an element of a buffer */
   const MsKernel *kernel; /* of the sums */
+  const MsKernel *merge;  /* of the combinations of products */
   const MsKernel *tiles;  /* of the products where `packs` */
   gboolean packs;         /* FALSE: products by the library or the next stage */
   MsPacked packed;        /* with `packs`: the layout of S and T */

@@ -70,3 +70,7 @@ void ms_widen_bf16(float *out, const uint16_t *in, size_t n) {
     memcpy(out + i, &bits, sizeof bits);
   }
 }
+
+void ms_widen_int8(float *out, const int8_t *in, size_t n) {
+  for (size_t i = 0; i < n; i++) out[i] = (float)in[i];
+}

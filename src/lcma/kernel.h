@@ -33,17 +33,19 @@ typedef struct {
    * is; ms_kernel_fence before others read it. */
   void (*combine)(void *out, size_t step, const void *const *in, const double *coefficient, int terms, size_t n,
                   int stream);
-  /* Elements of the packed operands are `depth` numbers deep: 1, or 2 for pairs of bfloat16, which these make of n
-   * floats of a sum: a row of A; row 2 i (odd 0) or 2 i + 1 of B, cut into pieces as above. */
+  /* Elements of the packed operands are `depth` numbers deep: 1, or 2 (bfloat16, 16 bits) or 4 (8 bits), which these
+   * make of n floats of a sum: a row of A; row depth i + which of B, cut into pieces as above, `which` = 0 first. */
   int depth;
   void (*narrow_a)(void *out, const float *in, size_t n);
-  void (*narrow_b)(void *out, size_t step, const float *in, size_t n, int odd);
+  void (*narrow_b)(void *out, size_t step, const float *in, size_t n, int which);
 } MsKernel;
 
 /* The kernel of a unit (MsVector) for elements of real_B bytes, 4 or 8; NULL when it was not built for this CPU. */
 const MsKernel *ms_kernel_for(int unit, size_t real_B);
 /* Products of bfloat16 with sums in float; NULL where the unit or this CPU has none. */
 const MsKernel *ms_kernel_bf16(int unit);
+/* Of whole numbers, exact modulo 2^32: products of 8 or 16 bits, combinations of 32; NULL where there are none. */
+const MsKernel *ms_kernel_whole(int unit, int bits);
 
 typedef struct { /* slabs and sizes of packed operands of one product; k counts packed elements */
   int64_t m, n, k;
@@ -61,5 +63,6 @@ void ms_kernel_fence(void);
 
 /* out[i] = in[i] for i < n, widened. */
 void ms_widen_bf16(float *out, const uint16_t *in, size_t n);
+void ms_widen_int8(float *out, const int8_t *in, size_t n);
 
 #endif

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "lcma/context.h"
+#include "lcma/kernel.h"
 #include "lcma/scale.h"
 
 /* Below this no scheme has ever gained (crossover near 1300 for squares, docs/theory/fast-matmul.md 3), and deciding
@@ -17,7 +18,7 @@ struct MsLcma {
   size_t limit_B;
   gboolean scaling;
   char *forced; /* NULL: decide */
-  MsLcmaLocal *local[MS_BLAS_TYPES];
+  MsLcmaLocal *local[MS_BLAS_ALL];
   char *workspace;
   size_t workspace_B;
   MsLcmaPlan *plan; /* of the last multiplication; kept, because the next one is often the same */
@@ -45,7 +46,7 @@ static void forget(MsLcma *lcma) {
 void ms_lcma_free(MsLcma *lcma) {
   if (!lcma) return;
   forget(lcma);
-  for (int i = 0; i < MS_BLAS_TYPES; i++) g_free(lcma->local[i]);
+  for (int i = 0; i < MS_BLAS_ALL; i++) g_free(lcma->local[i]);
   if (lcma->workspace) munmap(lcma->workspace, lcma->workspace_B);
   ms_team_free(lcma->team);
   g_free(lcma->forced);
@@ -77,18 +78,21 @@ static const MsLcmaLocal *local_of(MsLcma *lcma, MsBlasType type) { /* measured 
 
 GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
   MsLcmaShape shape = {(double)g->m, (double)g->n, (double)g->k, g->beta != 0, (double)lcma->limit_B};
-  return ms_lcma_decide(&local_of(lcma, g->type)->machine, &shape);
+  GPtrArray *choices = ms_lcma_decide(&local_of(lcma, g->type)->machine, &shape);
+  for (guint i = 0; i < choices->len && g->type == MS_BLAS_INT8; i++)
+    ((MsLcmaChoice *)choices->pdata[i])->growth = 1; /* exact */
+  return choices;
 }
 
 static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
   const char *name = lcma->forced;
   g_autoptr(GPtrArray) choices = NULL;
-  g_autofree char *with_library = NULL;
+  g_autofree char *with_suffix = NULL;
   if (!name && MIN(MIN(g->m, g->n), g->k) >= LEAST_SIZE) {
     choices = ms_lcma_choices(lcma, g);
     name = ((const MsLcmaChoice *)choices->pdata[0])->plan;
-    if (local_of(lcma, g->type)->by_library && strcmp(name, "library") != 0)
-      name = with_library = g_strconcat(name, ":library", NULL);
+    if (strcmp(name, "library") != 0)
+      name = with_suffix = g_strconcat(name, ms_lcma_suffix(local_of(lcma, g->type)), NULL);
   }
   if (!name || strcmp(name, "library") == 0) name = ms_lcma_plain(lcma->blas, g->type);
   MsLcmaPlan *plan = ms_lcma_plan_new(name, NULL);
@@ -121,7 +125,10 @@ static gboolean workspace(MsLcma *lcma, size_t size_B) {
 static void scale(const MsGemm *g) {
   for (gint64 i = 0; i < g->m; i++)
     for (gint64 j = 0; j < g->n; j++) {
-      if (g->type == MS_BLAS_F64) {
+      if (g->type == MS_BLAS_INT8) {
+        guint32 *x = (guint32 *)g->c + i * g->ldc + j;
+        *x = (guint32)(gint32)g->beta * *x;
+      } else if (g->type == MS_BLAS_F64) {
         double *x = (double *)g->c + i * g->ldc + j;
         *x = g->beta == 0 ? 0 : g->beta * *x;
       } else {
@@ -158,7 +165,9 @@ static int multiply_scaled(MsLcma *lcma, const MsGemm *g) {
 }
 
 int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
-  if (!ms_blas_has(lcma->blas, g->type) && g->type != MS_BLAS_BF16) return MS_LCMA_NO_LIBRARY;
+  if (g->type == MS_BLAS_INT8 ? !ms_kernel_whole((int)ms_vector(), 8)
+                              : !ms_blas_has(lcma->blas, g->type) && g->type != MS_BLAS_BF16)
+    return MS_LCMA_NO_LIBRARY;
   if (g->m == 0 || g->n == 0) return MS_LCMA_OK;
   if (g->k == 0 || g->alpha == 0) {
     scale(g);
@@ -239,6 +248,23 @@ int ms_lcma_bf16gemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64
                           .b = b,
                           .ldb = ldb,
                           .beta = (double)beta,
+                          .c = c,
+                          .ldc = ldc});
+}
+
+int ms_lcma_int8gemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, int32_t alpha, const int8_t *a,
+                     int64_t lda, const int8_t *b, int64_t ldb, int32_t beta, int32_t *c, int64_t ldc) {
+  return checked(lcma, ta, tb,
+                 (MsGemm){.type = MS_BLAS_INT8,
+                          .m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = alpha,
+                          .a = a,
+                          .lda = lda,
+                          .b = b,
+                          .ldb = ldb,
+                          .beta = beta,
                           .c = c,
                           .ldc = ldc});
 }

@@ -25,7 +25,7 @@ typedef struct MsLcma MsLcma;
 enum {
   MS_LCMA_OK = 0,
   MS_LCMA_BAD_ARGUMENT = 1, /* a size, leading dimension or letter is wrong; nothing was written */
-  MS_LCMA_NO_LIBRARY = 2,   /* no BLAS is installed, or not this one, or it lacks the type */
+  MS_LCMA_NO_LIBRARY = 2,   /* no BLAS is installed, or not this one, or it lacks the type, or the CPU does (int8) */
   MS_LCMA_UNKNOWN_PLAN = 3,
   MS_LCMA_NO_MEMORY = 4 /* not even for widening bfloat16, where the library cannot */
 };
@@ -40,7 +40,8 @@ MS_LCMA_API void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B);
 /* NULL: decide for every shape (the default). Else a plan for all: "library", "strassen", "3x4x5", "strassen*strassen"
  * (one pass), "strassen/strassen" (one inside the other). Where a limit of the workspace does not allow it, the library
  * multiplies. "definition:bf16", "strassen:bf16", …: products of bfloat16 on CPUs with AVX512-BF16 (elsewhere, and of
- * other types, a multiplication returns MS_LCMA_UNKNOWN_PLAN): sums of schemes are rounded to bfloat16 for it. */
+ * other types, a multiplication returns MS_LCMA_UNKNOWN_PLAN): sums of schemes are rounded to bfloat16 for it.
+ * "definition:int8", "strassen:int16", …: the same of int8, whose sums need 16 bits; schemes without fractions. */
 MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
 
 /* on != 0: operands of schemes are copied and scaled by powers of two, so that small rows of A and columns of B keep
@@ -57,6 +58,11 @@ MS_LCMA_API int ms_lcma_dgemm(MsLcma *lcma, char trans_a, char trans_b, int64_t 
 MS_LCMA_API int ms_lcma_bf16gemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k, float alpha,
                                  const uint16_t *a, int64_t lda, const uint16_t *b, int64_t ldb, float beta, float *c,
                                  int64_t ldc);
+
+/* A and B have eight bits with sign, C has 32; exact modulo 2^32. Needs AVX512-VNNI, else MS_LCMA_NO_LIBRARY. */
+MS_LCMA_API int ms_lcma_int8gemm(MsLcma *lcma, char trans_a, char trans_b, int64_t m, int64_t n, int64_t k,
+                                 int32_t alpha, const int8_t *a, int64_t lda, const int8_t *b, int64_t ldb,
+                                 int32_t beta, int32_t *c, int64_t ldc);
 
 /* Of the last multiplication: the plan that ran (valid until the next call), and how much larger the bound of its
  * rounding error is than that of the definition (1 for the library, 6 for one level of Strassen's scheme, 36 for two).

@@ -54,7 +54,7 @@ static double library_s(const void *data, double m, double n, double k) {
 static void product_row(const MsLcmaLocal *local, double m, double n, double k, double *row) {
   surface_row(m, n, k, row);
   if (local->by_library) return;
-  double half = local->kernel->nr / 2, slab = MS_KERNEL_SLAB_B / (double)local->kernel->real_B;
+  double half = local->kernel->nr / 2, slab = MS_KERNEL_SLAB_B / (double)local->kernel->real_B * local->kernel->depth;
   row[0] = m * ceil(n / half) * half * k;
   row[1] = m * n * ceil(k / slab);
   row[2] = row[3] = 0;
@@ -128,14 +128,19 @@ static const int library_sizes[][3] = {{512, 512, 512},    {1024, 1024, 1024}, {
                                        {2048, 160, 2048},  {2048, 2048, 160},  {400, 3000, 1000},  {3000, 400, 1000}};
 static const int plan_sizes[][3] = {
     {1024, 1024, 1024}, {1536, 1024, 1024}, {1024, 2048, 512}, {320, 2048, 2048}, {2048, 320, 2048}};
-static const char *const plan_names[] = {"definition", "strassen", "strassen*strassen", "4x5x5"};
+static const char *const plan_names[] = {"definition", "strassen", "strassen*strassen", "4x5x5"}; /* no fractions */
 enum { LIBRARY = G_N_ELEMENTS(library_sizes), PLANS = G_N_ELEMENTS(plan_names), SHAPES = G_N_ELEMENTS(plan_sizes) };
 
 static void shrink(const int *size, int by, int *to) {
   for (int i = 0; i < 3; i++) to[i] = size[i] / by;
 }
 
+const char *ms_lcma_suffix(const MsLcmaLocal *local) {
+  return local->type == MS_BLAS_INT8 ? ":int16" : local->by_library ? ":library" : "";
+}
+
 const char *ms_lcma_plain(const MsBlas *blas, MsBlasType type) {
+  if (type == MS_BLAS_INT8) return "definition:int8";
   if (ms_blas_has(blas, type)) return "library";
   return type == MS_BLAS_BF16 && ms_kernel_bf16((int)ms_vector()) ? "definition:bf16" : "definition";
 }
@@ -181,7 +186,7 @@ static void fit_plans(MsLcmaLocal *to, const Bench *b, int by) {
   const MsLcmaMachine *x = &to->machine;
   for (int pass = 0; pass < PASSES; pass++)
     for (int p = 0; p < PLANS; p++) {
-      g_autofree char *name = g_strconcat(plan_names[p], to->by_library ? ":library" : "", NULL);
+      g_autofree char *name = g_strconcat(plan_names[p], ms_lcma_suffix(to), NULL);
       g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(name, NULL);
       const MsScheme *s = plan->scheme[0];
       for (int i = 0; i < SHAPES; i++) {
@@ -219,12 +224,13 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
   double real_B = type == MS_BLAS_F64 ? 8 : 4;
   to->type = type;
   to->threads = ms_team_threads(team);
-  to->kernel = ms_kernel_for((int)ms_vector(), (size_t)real_B);
+  to->kernel =
+      type == MS_BLAS_INT8 ? ms_kernel_whole((int)ms_vector(), 16) : ms_kernel_for((int)ms_vector(), (size_t)real_B);
   to->machine = (MsLcmaMachine){.data = to,
                                 .library_s = library_s,
                                 .product_s = product_s,
                                 .input_B = (double)ms_blas_type_B(type),
-                                .sum_B = real_B,
+                                .sum_B = real_B / to->kernel->depth,
                                 .product_B = real_B};
   Bench b = {.blas = blas, .team = team, .type = type};
   if (bench_room(&b, (size_t)(2048 * 2048 * real_B), (size_t)256 << 20)) {
@@ -233,7 +239,7 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
     int by = run(&b, first, plan_sizes[0], NULL) < 0.03
                  ? 1
                  : 2; /* a slow machine or type: smaller shapes, so that it stays short */
-    to->by_library = library_multiplies_faster(&b, by);
+    to->by_library = type != MS_BLAS_INT8 && library_multiplies_faster(&b, by);
     fit_library(to, &b, by);
     fit_plans(to, &b, by);
   } else { /* no memory to measure in: nothing but the library will ever be chosen */

@@ -22,8 +22,11 @@ typedef struct {
 } MsLcmaLocal;
 
 /* The plan without a scheme: the library; of bfloat16 where it has none our own kernels, on numbers as they are or
- * widened. */
+ * widened; of int8 our own. */
 const char *ms_lcma_plain(const MsBlas *blas, MsBlasType type);
+
+/* What the names of schemes end with on this machine: "", ":library", or ":int16" for int8. */
+const char *ms_lcma_suffix(const MsLcmaLocal *local);
 
 /* (transfer full): g_free. `blas` must have the type, or float where the type is bfloat16. */
 MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type);

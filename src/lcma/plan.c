@@ -18,6 +18,12 @@ MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error) {
     plan->in_bf16 = TRUE;
     stages[strlen(stages) - strlen(":bf16")] = '\0';
   }
+  for (int bits = 8; bits <= 16; bits += 8) {
+    const char *suffix = bits == 8 ? ":int8" : ":int16";
+    if (!g_str_has_suffix(stages, suffix)) continue;
+    plan->bits = bits;
+    stages[strlen(stages) - strlen(suffix)] = '\0';
+  }
   g_auto(GStrv) words = g_strsplit(stages, "/", -1);
   guint n = MAX(g_strv_length(words), 1);
   if (n > MS_LCMA_STAGES) {
@@ -41,7 +47,23 @@ void ms_lcma_plan_free(MsLcmaPlan *plan) {
   g_free(plan);
 }
 
+/* Sums of numbers of eight bits fit into `bits`. */
+static gboolean fits(const MsCoefficients *c, int bits) {
+  for (int r = 0; r < c->rows; r++) {
+    int norm = 0;
+    for (int i = 0; i < c->cols; i++) norm += ABS(c->numerator[r * c->cols + i]);
+    if (norm > 1 << (bits - 8) || (bits > 8 && norm == 1 << (bits - 8))) return FALSE;
+  }
+  return c->denominator == 1;
+}
+
 gboolean ms_lcma_plan_runs(const MsLcmaPlan *plan, MsBlasType type) {
+  if (type == MS_BLAS_INT8 || plan->bits) {
+    const MsScheme *s = plan->scheme[0];
+    return type == MS_BLAS_INT8 && plan->bits && plan->n_stages == 1 && !plan->by_library && !plan->in_bf16 &&
+           ms_kernel_whole((int)plan->unit, plan->bits) && fits(&s->u, plan->bits) && fits(&s->v, plan->bits) &&
+           (plan->bits > 8 || s->r == 1) && s->w.denominator == 1;
+  }
   return !plan->in_bf16 || (type == MS_BLAS_BF16 && !plan->by_library && ms_kernel_bf16((int)plan->unit));
 }
 
@@ -53,6 +75,7 @@ int ms_lcma_plan_levels(const MsLcmaPlan *plan) {
 
 double ms_lcma_plan_growth(const MsLcmaPlan *plan) {
   double growth = 1;
+  if (plan->bits) return growth; /* exact */
   for (int i = 0; i < plan->n_stages; i++) growth *= ms_scheme_growth(plan->scheme[i]);
   return growth;
 }
@@ -103,10 +126,13 @@ MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
   const MsScheme *s = plan->scheme[stage];
   MsStageSize z = {.block = ms_lcma_block(s, g->m, g->n, g->k), .real_B = g->type == MS_BLAS_F64 ? 8 : 4};
   z.c_stride_B = stride_B(z.block.m, z.block.n, z.real_B);
-  z.kernel = ms_kernel_for((int)plan->unit, z.real_B);
+  z.kernel = z.merge = ms_kernel_for((int)plan->unit, z.real_B);
+  if (plan->bits) z.merge = ms_kernel_whole((int)plan->unit, 32);
   z.packs = !plan->by_library && stage + 1 == plan->n_stages;
   if (z.packs) {
-    z.tiles = plan->in_bf16 ? ms_kernel_bf16((int)plan->unit) : z.kernel;
+    z.tiles = plan->in_bf16 ? ms_kernel_bf16((int)plan->unit)
+              : plan->bits  ? ms_kernel_whole((int)plan->unit, plan->bits)
+                            : z.kernel;
     z.packed = ms_packed(z.tiles, z.block.m, z.block.n, z.block.k / z.tiles->depth);
     z.a_stride_B = spread_B(z.packed.a_slab * z.packed.slabs, z.real_B);
     z.b_stride_B = spread_B(z.packed.b_slab * z.packed.slabs, z.real_B);

@@ -21,3 +21,14 @@ const MsKernel *ms_kernel_bf16(int unit) {
   (void)unit;
   return NULL;
 }
+
+const MsKernel *ms_kernel_whole(int unit, int bits) {
+#if defined(__x86_64__)
+  if (unit == MS_VECTOR_AVX512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
+    return &ms_kernels_avx512_whole[bits / 16];
+#endif
+  (void)unit;
+  (void)bits;
+  return NULL;
+}

@@ -31,12 +31,12 @@ TARGET static void narrow_a(void *out, const float *in, size_t n) {
     _mm256_storeu_si256((__m256i *)(void *)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(in + i)));
 }
 
-TARGET static void narrow_b(void *out, size_t step, const float *in, size_t n, int odd) {
+TARGET static void narrow_b(void *out, size_t step, const float *in, size_t n, int which) {
   uint32_t *to = out;
   for (size_t i = 0, v = 0; i < n; i += 16, v++) {
     uint32_t *at = to + v / 2 * step + v % 2 * 16;
     __m512i x = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(in + i)));
-    if (odd) x = _mm512_or_si512(_mm512_slli_epi32(x, 16), _mm512_loadu_si512(at));
+    if (which) x = _mm512_or_si512(_mm512_slli_epi32(x, 16), _mm512_loadu_si512(at));
     _mm512_storeu_si512(at, x);
   }
 }

@@ -1,7 +1,8 @@
 /* src/lcma/unit_real.h - the arithmetic of kernel.h for one vector unit and one type of elements: tiles, a function for
  * each number of rows and of vectors, all from one inline body, and combinations. The includer defines NAME(x), TARGET
- * (attribute), REAL, VECTOR, LANES, MR (14, 6 or 4), LOAD(p), STORE(p, x), STREAM(p, x), SET(x), ADD(x, y), MUL(x, y),
- * FMA(x, y, z) = x y + z, ZERO().
+ * (attribute), REAL, VECTOR, LANES, MR (14, 12, 6 or 4), LOAD(p), STORE(p, x), STREAM(p, x), SET(x), ADD(x, y), MUL(x,
+ * y), FMA(x, y, z) = x y + z, ZERO(). With BIAS, A holds its numbers plus those of the vector BIAS, whose product with
+ * B is taken off by SUB(x, y). NO_TILES, NO_COMBINE: only the other.
  *
  * The tile stays in registers: MR x 2 sums, 2 vectors of B, one element of A spread over a vector. Sums have names
  * instead of an array, because vectors whose length is known at run time only (SVE) cannot be elements. */
@@ -17,11 +18,14 @@
 #define ROWS(X) ROWS4(X)
 #elif MR == 6
 #define ROWS(X) ROWS4(X) X(4) X(5)
+#elif MR == 12
+#define ROWS(X) ROWS4(X) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #else
 #define ROWS(X) ROWS4(X) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 #endif
 /* clang-format on */
 
+#ifndef NO_TILES
 #define BEGIN(i)                                    \
   VECTOR left##i = ZERO(), right##i = ZERO();       \
   if (i < rows) __builtin_prefetch(c + i * ldc, 1); \
@@ -32,20 +36,32 @@
     left##i = FMA(x, b0, left##i);                    \
     if (vectors > 1) right##i = FMA(x, b1, right##i); \
   }
+#ifdef BIAS
+#define BEGIN_BIAS VECTOR over0 = ZERO(), over1 = ZERO();
+#define STEP_BIAS               \
+  over0 = FMA(BIAS, b0, over0); \
+  if (vectors > 1) over1 = FMA(BIAS, b1, over1);
+#define LESS(x, over) SUB(x, over)
+#else
+#define BEGIN_BIAS
+#define STEP_BIAS
+#define LESS(x, over) (x)
+#endif
 #define STEPS                                                                                   \
   VECTOR b0 = LOAD(b + p * 2 * LANES), b1 = vectors > 1 ? LOAD(b + p * 2 * LANES + LANES) : b0; \
   __builtin_prefetch(b + p * 2 * LANES + AHEAD);                                                \
   if (LANES * sizeof(REAL) == 64) __builtin_prefetch(b + p * 2 * LANES + AHEAD + LANES);        \
-  ROWS(STEP)
+  STEP_BIAS ROWS(STEP)
 #define PUT(at, x) STORE(at, add ? ADD(x, LOAD(at)) : (x))
-#define END(i)                             \
-  if (i < rows) PUT(c + i * ldc, left##i); \
-  if (i < rows && vectors > 1) PUT(c + i * ldc + LANES, right##i);
+#define END(i)                                          \
+  if (i < rows) PUT(c + i * ldc, LESS(left##i, over0)); \
+  if (i < rows && vectors > 1) PUT(c + i * ldc + LANES, LESS(right##i, over1));
 
 TARGET static inline __attribute__((always_inline)) void NAME(body)(const int rows, const int vectors, int64_t k,
                                                                     const REAL *a, const REAL *b, REAL *c, int64_t ldc,
                                                                     int add, const REAL *ahead) {
   ROWS(BEGIN)
+  BEGIN_BIAS
   for (int64_t l = 0; l < k; l += LINE) {
     int64_t end = l + LINE < k ? l + LINE : k, near = l + PREFETCHES < end ? l + PREFETCHES : end, p = l;
     const REAL *fetch = ahead + l; /* a cache line of each row of the next tile of A */
@@ -78,7 +94,10 @@ TILE(1) TILE(2) TILE(3) TILE(4)
 TILE(5) TILE(6)
 #endif
 #if MR > 6
-TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12)
+#endif
+#if MR > 12
+TILE(13) TILE(14)
 #endif
 static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, void *, int64_t, int, const void *) = {
   PAIR(1), PAIR(2), PAIR(3), PAIR(4),
@@ -86,10 +105,14 @@ static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, voi
   PAIR(5), PAIR(6),
 #endif
 #if MR > 6
-  PAIR(7), PAIR(8), PAIR(9), PAIR(10), PAIR(11), PAIR(12), PAIR(13), PAIR(14),
+  PAIR(7), PAIR(8), PAIR(9), PAIR(10), PAIR(11), PAIR(12),
+#endif
+#if MR > 12
+  PAIR(13), PAIR(14),
 #endif
 };
 /* clang-format on */
+#endif
 
 #ifndef NO_COMBINE /* tiles only */
 TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, const double *coefficient, int terms,
@@ -137,6 +160,11 @@ TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, c
 #undef FETCHES
 #undef PREFETCHES
 #undef STEPS
+#undef BEGIN_BIAS
+#undef STEP_BIAS
+#undef LESS
+#undef BIAS
+#undef SUB
 #undef ROWS
 #undef ROWS4
 #undef BEGIN

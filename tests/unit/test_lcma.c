@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "lcma/bench.h"
+#include "lcma/kernel.h"
 #include "lib/close.h"
 
 static MsLcma *open_one(int threads) {
@@ -83,6 +84,79 @@ static void test_plans_and_limits(void **state) {
     }
   assert_true(ms_lcma_error_growth(lcma) > 1);
   ms_lcma_free(lcma);
+}
+
+/* int8: whole numbers, exact by every plan that holds its sums; the others are refused. */
+static void test_int8(void **state) {
+  (void)state;
+  enum { M = 61, N = 70, K = 83 };
+  static int8_t a[M * K], b[K * N];
+  static int32_t c[M * N];
+  static const char *const plans[] = {NULL, "definition:int8", "strassen:int16", "4x5x5:int16"};
+  static const char *const refused[] = {"strassen:int8", "strassen/strassen:int16", "4x4x4-48:int16", "strassen"};
+  for (int i = 0; i < M * K; i++) a[i] = (int8_t)(i * 37 % 256 - 128);
+  for (int i = 0; i < K * N; i++) b[i] = (int8_t)(i * 101 % 256 - 128);
+  MsLcma *lcma = open_one(1);
+  if (!ms_kernel_whole((int)ms_vector(), 8)) { /* no AVX512-VNNI */
+    assert_int_equal(ms_lcma_int8gemm(lcma, 'N', 'N', M, N, K, 1, a, K, b, N, 0, c, N), MS_LCMA_NO_LIBRARY);
+    ms_lcma_free(lcma);
+    skip();
+  }
+  for (size_t p = 0; p < G_N_ELEMENTS(plans); p++) {
+    for (int i = 0; i < M * N; i++) c[i] = i;
+    assert_int_equal(ms_lcma_set_plan(lcma, plans[p]), MS_LCMA_OK);
+    assert_int_equal(ms_lcma_int8gemm(lcma, 'N', 'N', M, N, K, -3, a, K, b, N, 2, c, N), MS_LCMA_OK);
+    assert_true(ms_lcma_error_growth(lcma) == 1);
+    for (int i = 0; i < M * N; i++) {
+      int32_t sum = 0;
+      for (int l = 0; l < K; l++) sum += a[i / N * K + l] * b[l * N + i % N];
+      assert_int_equal(c[i], 2 * i - 3 * sum);
+    }
+  }
+  assert_int_equal(ms_lcma_int8gemm(lcma, 'N', 'N', M, N, 0, 1, a, K, b, N, -1, c, N), MS_LCMA_OK);
+  for (size_t p = 0; p < G_N_ELEMENTS(refused); p++) {
+    ms_lcma_set_plan(lcma, refused[p]);
+    assert_int_equal(ms_lcma_int8gemm(lcma, 'N', 'N', M, N, K, 1, a, K, b, N, 0, c, N), MS_LCMA_UNKNOWN_PLAN);
+  }
+  ms_lcma_free(lcma);
+}
+
+/* Contexts of their own in threads of their own: each gets what it gets alone, to the bit. */
+enum { CM = 100, CN = 90, CK = 80, CONCURRENT = 4, TIMES = 8 };
+typedef struct {
+  const char *plan;
+  float a[CM * CK], b[CK * CN], c[CM * CN];
+} Concurrent;
+
+static gpointer multiply_often(gpointer data) {
+  Concurrent *x = data;
+  MsLcma *lcma = open_one(2);
+  assert_int_equal(ms_lcma_set_plan(lcma, x->plan), MS_LCMA_OK);
+  memset(x->c, 0, sizeof x->c);
+  for (int i = 0; i < TIMES; i++)
+    assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', CM, CN, CK, 1, x->a, CK, x->b, CN, -0.5f, x->c, CN), MS_LCMA_OK);
+  ms_lcma_free(lcma);
+  return NULL;
+}
+
+static void test_concurrent_contexts(void **state) {
+  (void)state;
+  static const char *const plans[CONCURRENT] = {"strassen", "3x2x3/strassen", "strassen:library", "4x5x5"};
+  static Concurrent x[CONCURRENT];
+  static float alone[CONCURRENT][CM * CN];
+  GThread *thread[CONCURRENT];
+  for (int t = 0; t < CONCURRENT; t++) {
+    x[t].plan = plans[t];
+    for (int i = 0; i < CM * CK; i++) x[t].a[i] = (float)((i + t) * 13 % 101) / 7;
+    for (int i = 0; i < CK * CN; i++) x[t].b[i] = (float)((i + t) * 17 % 103) / 9;
+    multiply_often(&x[t]);
+    memcpy(alone[t], x[t].c, sizeof x[t].c);
+  }
+  for (int t = 0; t < CONCURRENT; t++) thread[t] = g_thread_new(plans[t], multiply_often, &x[t]);
+  for (int t = 0; t < CONCURRENT; t++) {
+    g_thread_join(thread[t]);
+    assert_memory_equal(alone[t], x[t].c, sizeof x[t].c);
+  }
 }
 
 /* Rows of A, columns of B and depths from 2^-30 to 2^30: a scheme keeps the digits of every element when it scales, and
@@ -235,6 +309,8 @@ int main(void) {
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_edge_cases),
       cmocka_unit_test(test_plans_and_limits),
+      cmocka_unit_test(test_int8),
+      cmocka_unit_test(test_concurrent_contexts),
       cmocka_unit_test(test_scaling),
       cmocka_unit_test(test_decision_follows_the_rates),
       cmocka_unit_test(test_decision_by_hand),

@@ -26,7 +26,12 @@ static const char *const names[] = {"definition",
                                     "strassen:library",
                                     "3x2x3/strassen:library",
                                     "5x5x5",
-                                    "strassen/winograd"};
+                                    "strassen/winograd",
+                                    "definition:int8",
+                                    "definition:int16",
+                                    "strassen:int16",
+                                    "winograd:int16",
+                                    "strassen*strassen:int16"};
 enum { PLANS = G_N_ELEMENTS(names) };
 static MsLcmaPlan *plan_at[PLANS];
 static int most_at[PLANS][2]; /* largest |element| that stays exact in float, in double; 0: none does */
@@ -47,15 +52,19 @@ static int exact_magnitude(const MsLcmaPlan *plan, double mantissa) {
   return (int)MIN(sqrt(mantissa / worst / whole), 9);
 }
 
+#define INT32 MS_BLAS_ALL /* the type of C of int8 */
 static void put(MsBlasType type, void *x, gint64 i, double v) {
   float f = (float)v;
   guint32 bits;
   memcpy(&bits, &f, sizeof bits);
   if (type == MS_BLAS_F64) ((double *)x)[i] = v;
   else if (type == MS_BLAS_F32) ((float *)x)[i] = f;
+  else if (type == MS_BLAS_INT8) ((gint8 *)x)[i] = (gint8)v;
+  else if (type == INT32) ((gint32 *)x)[i] = (gint32)v;
   else ((guint16 *)x)[i] = (guint16)(bits >> 16);
 }
 static double get(MsBlasType type, const void *x, gint64 i) {
+  if (type == INT32) return ((const gint32 *)x)[i];
   return type == MS_BLAS_F64 ? ((const double *)x)[i] : (double)((const float *)x)[i];
 }
 
@@ -65,7 +74,12 @@ typedef struct {
   double a[ROOM], b[ROOM], c[ROOM];                                     /* room for any type */
 } Problem;
 
-static MsBlasType c_type(const MsGemm *g) { return g->type == MS_BLAS_F64 ? MS_BLAS_F64 : MS_BLAS_F32; }
+static MsBlasType c_type(const MsGemm *g) {
+  return g->type == MS_BLAS_F64 ? MS_BLAS_F64 : g->type == MS_BLAS_INT8 ? INT32 : MS_BLAS_F32;
+}
+
+/* What problem_make leaves between the rows. */
+static gboolean untouched(MsBlasType type, double v) { return type == INT32 ? v == -1 : isnan(v); }
 
 static void operand(MsBlasType type, void *to, gint64 ld, const int *value, gint64 rows, gint64 cols, gboolean trans) {
   memset(to, 0xff, sizeof(double) * (size_t)((trans ? cols : rows) * ld)); /* NaN between the rows */
@@ -75,13 +89,14 @@ static void operand(MsBlasType type, void *to, gint64 ld, const int *value, gint
 
 static void problem_make(Problem *p, MsBlasType type, gint64 m, gint64 n, gint64 k, int most, guint32 *seed) {
   static const double alpha[] = {1, -2, 0.5}, beta[] = {0, 1, -0.5};
+  const double whole = type == MS_BLAS_INT8 ? 2 : 1; /* no halves */
   guint32 kind = next(seed);
   MsGemm *g = &p->gemm;
   *g = (MsGemm){.type = type, .m = m, .n = n, .k = k, .a = p->a, .b = p->b, .c = p->c};
   g->trans_a = kind & 1;
   g->trans_b = kind >> 1 & 1;
-  g->alpha = alpha[(kind >> 2) % 3];
-  g->beta = beta[(kind >> 4) % 3];
+  g->alpha = alpha[(kind >> 2) % 3] * whole;
+  g->beta = beta[(kind >> 4) % 3] * whole;
   int pad = kind >> 6 & 1 ? 1 + (int)(kind >> 7) % PAD : 0;
   g->lda = (g->trans_a ? m : k) + pad;
   g->ldb = (g->trans_b ? k : n) + pad / 2;
@@ -89,6 +104,8 @@ static void problem_make(Problem *p, MsBlasType type, gint64 m, gint64 n, gint64
   for (gint64 i = 0; i < m * k; i++) p->a_value[i] = (int)(next(seed) % (guint32)(2 * most + 1)) - most;
   for (gint64 i = 0; i < k * n; i++) p->b_value[i] = (int)(next(seed) % (guint32)(2 * most + 1)) - most;
   for (gint64 i = 0; i < m * n; i++) p->c_value[i] = (int)(next(seed) % (guint32)(2 * most + 1)) - most;
+  for (gint64 i = 0; i < m * k && most == 127; i += 5) p->a_value[i] = -128; /* whose sums need the most bits */
+  for (gint64 i = 0; i < k * n && most == 127; i += 3) p->b_value[i] = -128;
   operand(type, p->a, g->lda, p->a_value, m, k, g->trans_a);
   operand(type, p->b, g->ldb, p->b_value, k, n, g->trans_b);
 }
@@ -100,7 +117,7 @@ static void expect(const Problem *p, const MsLcmaPlan *plan) {
     for (gint64 j = 0; j < g->ldc; j++) {
       double got = get(out, p->c, i * g->ldc + j);
       if (j >= g->n) {
-        if (!isnan(got)) fail_msg("%s: written beyond C, row %d", plan->name, (int)i);
+        if (!untouched(out, got)) fail_msg("%s: written beyond C, row %d", plan->name, (int)i);
         continue;
       }
       int sum = 0;
@@ -153,6 +170,7 @@ static void test_all_shapes(void **state) {
       if (most == 0) continue;
       MsBlasType type = turn ? MS_BLAS_F64 : next(&seed) % 4 ? MS_BLAS_F32 : MS_BLAS_BF16;
       if (plan_at[plan]->in_bf16) type = MS_BLAS_BF16;
+      if (plan_at[plan]->bits) type = MS_BLAS_INT8;
       problem_make(&p, type, 1 + shape % MOST, 1 + shape / MOST % MOST, 1 + shape / MOST / MOST, most, &seed);
       each_unit(&p, plan, team);
     }
@@ -168,6 +186,7 @@ static void test_long_sides(void **state) {
   for (int i = 0, count = ms_by_tier(200, 6000); i < count; i++) {
     int plan = (int)(next(&seed) % PLANS), type = (int)(next(&seed) % MS_BLAS_TYPES), side = i % 3;
     if (plan_at[plan]->in_bf16) type = MS_BLAS_BF16;
+    if (plan_at[plan]->bits) type = MS_BLAS_INT8;
     int most = most_at[plan][type == MS_BLAS_F64], size[3];
     if (most == 0) continue;
     for (int d = 0; d < 3; d++)
@@ -187,7 +206,7 @@ static void test_edges(void **state) {
   guint32 seed = 11;
   for (int plan = 0; plan < PLANS; plan++)
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i += (size_t)ms_by_tier(3, 1))
-      for (int type = 0; type < MS_BLAS_TYPES; type++) {
+      for (int type = 0; type < MS_BLAS_ALL; type++) {
         int most = most_at[plan][type == MS_BLAS_F64];
         if (most == 0) continue;
         problem_make(&p, (MsBlasType)type, sizes[next(&seed) % G_N_ELEMENTS(sizes)], sizes[i],
@@ -228,6 +247,7 @@ int main(void) {
     plan_at[i] = ms_lcma_plan_new(names[i], NULL);
     most_at[i][0] = exact_magnitude(plan_at[i], 1 / (double)FLT_EPSILON);
     most_at[i][1] = exact_magnitude(plan_at[i], 1 / DBL_EPSILON);
+    if (plan_at[i]->bits) most_at[i][0] = most_at[i][1] = 127; /* exact whatever comes between */
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_shapes), cmocka_unit_test(test_long_sides),
                                      cmocka_unit_test(test_edges), cmocka_unit_test(test_units)};
