@@ -24,7 +24,7 @@ static const MapRow map[] = {
     {"mlp_bias", "add_bias_linear", NULL},
     {"use_qk_norm", "qk_layernorm", NULL},
     {"attention_dropout", "attention_dropout", NULL},
-    {"num_experts num_local_experts n_routed_experts moe_num_experts", "num_experts", NULL},
+    {"num_experts num_local_experts n_routed_experts num_routed_experts moe_num_experts", "num_experts", NULL},
     {"num_experts_per_tok experts_per_token moe_topk moe_k", "moe_router_topk", NULL},
     {"moe_intermediate_size", "moe_ffn_hidden_size", NULL},
     {"router_aux_loss_coef aux_loss_alpha", "moe_aux_loss_coeff", NULL},
@@ -77,9 +77,9 @@ static gboolean rope_kind(MsHf *c, JsonObject *object, const char *inside) {
   static const struct {
     const char *word;
     MsRopeKind kind;
-  } kinds[] = {{"default", MS_ROPE_PLAIN}, {"none", MS_ROPE_PLAIN},        {"mrope", MS_ROPE_PLAIN},
-               {"dynamic", MS_ROPE_PLAIN}, {"linear", MS_ROPE_LINEAR},     {"llama3", MS_ROPE_LLAMA3},
-               {"yarn", MS_ROPE_YARN},     {"deepseek_yarn", MS_ROPE_YARN}},
+  } kinds[] = {{"default", MS_ROPE_PLAIN}, {"none", MS_ROPE_PLAIN}, {"mrope", MS_ROPE_PLAIN},
+               {"dynamic", MS_ROPE_PLAIN}, {"gptj", MS_ROPE_PLAIN}, {"linear", MS_ROPE_LINEAR},
+               {"llama3", MS_ROPE_LLAMA3}, {"yarn", MS_ROPE_YARN},  {"deepseek_yarn", MS_ROPE_YARN}},
     lists[] = {{"longrope", MS_ROPE_PLAIN}, {"su", MS_ROPE_PLAIN}};
   const char *word = word_in(object, "rope_type");
   if (!word) word = word_in(object, "type");
@@ -127,12 +127,12 @@ static gboolean read_positions(MsHf *c) {
   return read_rope_object(c, "rope_scaling") && read_rope_object(c, "rope_parameters");
 }
 
-static char *name_of(MsHf *c) {
+static char *name_of(MsHf *c, const char *type) {
   const char *path = ms_hf_take_string(c, "_name_or_path"), *file = ms_json_filename(c->doc);
   g_autofree char *base = g_path_get_basename(file);
   if (strcmp(base, "config.json") != 0 && g_str_has_suffix(base, ".json"))
     return g_strndup(base, strlen(base) - strlen(".json"));
-  return path && *path ? g_path_get_basename(path) : g_strdup(ms_hf_take_string(c, "model_type"));
+  return path && *path ? g_path_get_basename(path) : g_strdup(type);
 }
 
 static void list_ignored(MsHf *c, GPtrArray *ignored) {
@@ -147,7 +147,8 @@ static gboolean check_experts(MsHf *c) {
   if (!ms_hf_take_int(c, "zero_expert_num", 0, 65536, &none)) return FALSE;
   if (none > 0) return ms_hf_bad(c, "zero_expert_num", "is %d; moesim has no experts that compute nothing", none);
   if (c->model->num_experts > 0 || c->model->hybrid_layer_pattern) return TRUE;
-  const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"};
+  const char *const counts[] = {"num_experts", "num_local_experts", "n_routed_experts", "num_routed_experts",
+                                "moe_num_experts"};
   for (guint i = 0; i < G_N_ELEMENTS(counts); i++)
     if (g_hash_table_contains(c->used, counts[i])) return TRUE; /* says 0 or null */
   if (!ms_hf_take_int(c, "moe_intermediate_size", 0, 1048576, &width)) return FALSE;
@@ -158,19 +159,47 @@ static gboolean check_experts(MsHf *c) {
 }
 
 /* --- families --- */
-static const MsHfFamily *const tables[] = {ms_hf_families, ms_hf_dense_families, ms_hf_expert_families};
+static const MsHfFamily *const tables[] = {ms_hf_families, ms_hf_dense_families, ms_hf_expert_families,
+                                           ms_hf_research_families};
 
-static gboolean is_draft(MsHf *c) {
+static const char *architecture(const MsHf *c) {
   JsonNode *node = json_object_get_member(c->json, "architectures");
   JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
   JsonNode *first = list && json_array_get_length(list) > 0 ? json_array_get_element(list, 0) : NULL;
   gboolean text = first && JSON_NODE_HOLDS_VALUE(first) && json_node_get_value_type(first) == G_TYPE_STRING;
-  const char *name = text ? json_node_get_string(first) : "";
+  return text ? json_node_get_string(first) : "";
+}
+
+static gboolean is_draft(MsHf *c) {
+  const char *name = architecture(c);
   return strstr(name, "Eagle") || strstr(name, "DraftModel") || json_object_has_member(c->json, "draft_vocab_size");
+}
+
+/* "Qwen2_5VL" of Qwen2_5VLForConditionalGeneration against "qwen2_5_vl". */
+static gboolean is_class_of(const char *name, const char *type) {
+  const char *end = strstr(name, "For");
+  for (; name != end && *name; name++) {
+    if (*name == '_') continue;
+    type += strspn(type, "_");
+    if (g_ascii_tolower(*name) != *type) return FALSE;
+    type++;
+  }
+  return end && *type == '\0';
+}
+
+/* The family that the class of a file without model_type names; those whose keys have changed their meaning since are
+ * not told so. */
+static const char *type_of_class(const MsHf *c) {
+  const char *name = architecture(c);
+  for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
+    for (const MsHfFamily *f = tables[t]; f->type; f++)
+      if (is_class_of(name, f->type) && strcmp(f->type, "qwen") != 0) return f->type;
+  return NULL;
 }
 
 static const MsHfFamily *find_family(MsHf *c) {
   const char *type = ms_hf_take_string(c, "model_type");
+  if (!type && (type = type_of_class(c))) ms_hf_remark(c, "model_type: is missing, %s of architectures is read", type);
   g_autoptr(GPtrArray) known = g_ptr_array_new();
   const MsHfFamily *found = NULL;
   for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
@@ -195,8 +224,9 @@ static const MsHfFamily *find_family(MsHf *c) {
 
 /* Keys of a text_config that Python leaves out because they are as its class has them. */
 static gboolean fill_in(MsHf *c, const char *absent) {
-  g_autoptr(MsJson) doc = absent && *c->within ? ms_json_parse(absent, -1, "", c->error) : NULL;
-  if (!doc) return !absent || !*c->within;
+  gboolean counts = absent && (*c->within || c->traits & MS_HF_FILLED);
+  g_autoptr(MsJson) doc = counts ? ms_json_parse(absent, -1, "", c->error) : NULL;
+  if (!doc) return !counts;
   JsonObject *values = json_node_get_object(ms_json_root(doc));
   g_autoptr(GList) members = json_object_get_members(values);
   for (GList *m = members; m; m = m->next)
@@ -210,17 +240,17 @@ static gboolean read_config(MsHf *c) {
   const MsHfFamily *family = find_family(c);
   const char *const lists[] = {"moe_intermediate_size", "moe_topk", "num_shared_expert", "moe_num_experts"};
   m->norm_epsilon = 1e-6; /* of the classes whose files do not say it */
-  if (!family || !fill_in(c, family->absent)) return FALSE;
+  if (!family) return FALSE;
   c->traits = family->traits;
+  if (!fill_in(c, family->absent)) return FALSE;
   for (guint i = 0; i < G_N_ELEMENTS(lists); i++) ms_hf_flatten(c, lists[i]);
   if (!read_map(c) || !read_positions(c) || !ms_hf_read_traits(c) || !family->read(c) || !check_experts(c))
     return FALSE;
   if (m->num_experts > 0 && m->moe_ffn_hidden_size == 0) m->moe_ffn_hidden_size = m->ffn_hidden_size;
   if (!ms_model_finish(m, c->doc, "", c->error)) return FALSE;
-  m->name = name_of(c);
+  m->name = name_of(c, family->type);
   ms_model_canonical(m, 0);
-  m->source =
-      g_strdup_printf("%s, Hugging Face model_type %s", ms_json_filename(c->doc), ms_hf_take_string(c, "model_type"));
+  m->source = g_strdup_printf("%s, Hugging Face model_type %s", ms_json_filename(c->doc), family->type);
   return TRUE;
 }
 

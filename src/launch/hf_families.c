@@ -170,7 +170,10 @@ gboolean ms_hf_read_experts(MsHf *c, int absent) {
   int dense, shared;
   gboolean given;
   if (!ms_hf_take_int(c, "first_k_dense_replace", absent, MS_HF_MOST_LAYERS, &dense) ||
-      !ms_hf_take_int(c, "n_shared_experts", 0, 1024, &shared) || !read_mlp_types(c, &given))
+      !ms_hf_take_int(c,
+                      json_object_has_member(c->json, "n_shared_experts") ? "n_shared_experts" : "num_shared_experts",
+                      0, 1024, &shared) ||
+      !read_mlp_types(c, &given))
     return FALSE;
   if (dense > m->num_layers)
     return ms_hf_bad(c, "first_k_dense_replace", "is %d, the model has %d layers", dense, m->num_layers);

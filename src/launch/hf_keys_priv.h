@@ -42,6 +42,7 @@ enum {
   MS_HF_PARALLEL = 1 << 12,   /* attention and MLP beside each other: a remark */
   MS_HF_ALIBI = 1 << 13,
   MS_HF_LEARNED = 1 << 14, /* a table of positions */
+  MS_HF_FILLED = 1 << 15,  /* `absent` counts for whole files, too */
   MS_HF_ACTS = MS_HF_PLAIN_GELU | MS_HF_GATED_GELU | MS_HF_SQUARED_RELU
 };
 
@@ -69,8 +70,8 @@ gboolean ms_hf_read_experts(MsHf *config, int absent);
 gboolean ms_hf_read_norm_topk(MsHf *config, gboolean absent);
 gboolean ms_hf_read_latent(MsHf *config);
 
-/* --- hf_experts.c, hf_dense.c: families, ended by a NULL type --- */
-extern const MsHfFamily ms_hf_families[], ms_hf_dense_families[], ms_hf_expert_families[];
+/* --- hf_experts.c, hf_dense.c, hf_research.c: families, ended by a NULL type --- */
+extern const MsHfFamily ms_hf_families[], ms_hf_dense_families[], ms_hf_expert_families[], ms_hf_research_families[];
 
 /* The key with what it lies within. (static text) */
 const char *ms_hf_path(const MsHf *config, const char *key);

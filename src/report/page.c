@@ -192,10 +192,35 @@ static void append_data(GString *to, const MsPage *page) {
   g_string_append_c(to, '}');
 }
 
+/* 'sha256-...' of a text as it stands between the lines of its tags. */
+static void append_hash(GString *to, const char *text) {
+  guint8 digest[32];
+  gsize n = sizeof digest;
+  g_autoptr(GChecksum) sum = g_checksum_new(G_CHECKSUM_SHA256);
+  g_checksum_update(sum, (const guchar *)"\n", 1);
+  g_checksum_update(sum, (const guchar *)text, -1);
+  g_checksum_update(sum, (const guchar *)"\n", 1);
+  g_checksum_get_digest(sum, digest, &n);
+  g_autofree char *base64 = g_base64_encode(digest, n);
+  g_string_append_printf(to, "'sha256-%s'", base64);
+}
+
+char *ms_page_policy(gboolean live) {
+  GString *to = g_string_new("default-src 'none'; style-src ");
+  append_hash(to, ms_page_style);
+  g_string_append(to, "; script-src ");
+  append_hash(to, ms_page_script);
+  g_string_append_printf(to, "; img-src data: blob:; connect-src %s; base-uri 'none'; form-action 'none'",
+                         live ? "'self'" : "'none'");
+  return g_string_free(to, FALSE);
+}
+
 /* The markup holds a marker on a line of its own for everything that goes in. */
 static void append_part(GString *to, const char *marker, const MsPage *page) {
-  g_autofree char *title = g_markup_escape_text(page->title ? page->title : "moesim", -1);
-  if (strcmp(marker, "TITLE") == 0) g_string_append(to, title);
+  g_autofree char *title = g_markup_escape_text(page->title ? page->title : "moesim", -1),
+                  *policy = ms_page_policy(page->live);
+  if (strcmp(marker, "POLICY") == 0) g_string_append(to, policy);
+  else if (strcmp(marker, "TITLE") == 0) g_string_append(to, title);
   else if (strcmp(marker, "STYLE") == 0) g_string_append(to, ms_page_style);
   else if (strcmp(marker, "SCRIPT") == 0) g_string_append(to, ms_page_script);
   else if (strcmp(marker, "DATA") == 0) append_data(to, page);

@@ -30,6 +30,9 @@ void ms_page_is_incomplete(MsPage *page);
 /* The HTML (transfer full); frees the page. Whatever stands in names cannot leave the JSON block: "<" is written as an
  * escape. */
 char *ms_page_take(MsPage *page);
+/* The Content-Security-Policy of a page: nothing but its own style and script, each by its hash; a page of the server
+ * may ask that server. (transfer full) */
+char *ms_page_policy(gboolean live);
 /* The page that `moesim serve` hands out: no runs yet, it asks the server for them. (transfer full) */
 char *ms_page_live(void);
 

@@ -37,13 +37,19 @@ typedef struct {
 } Server;
 
 /* --- answers --------------------------------------------------------------------------------------------------- */
-static const char policy[] = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: "
-                             "blob:; connect-src 'self'; "
-                             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/* What the page itself says, and what only a header can. */
+static const char *policy(void) {
+  static gsize text;
+  if (g_once_init_enter(&text)) {
+    g_autofree char *of_page = ms_page_policy(TRUE);
+    g_once_init_leave(&text, (gsize)g_strconcat(of_page, "; frame-ancestors 'none'", NULL));
+  }
+  return (const char *)text;
+}
 
 static void answer(SoupServerMessage *msg, guint status, const char *type, const char *text) {
   SoupMessageHeaders *headers = soup_server_message_get_response_headers(msg);
-  soup_message_headers_replace(headers, "Content-Security-Policy", policy);
+  soup_message_headers_replace(headers, "Content-Security-Policy", policy());
   soup_message_headers_replace(headers, "X-Content-Type-Options", "nosniff");
   soup_message_headers_replace(headers, "Referrer-Policy", "no-referrer");
   soup_message_headers_replace(headers, "Cache-Control", "no-store");

@@ -611,6 +611,36 @@ static void families_of_tables(void **state) {
       {"{" LAYERS(36, 5120, 40, 40, 20480, 50688) UNTIED "\"model_type\":\"gpt_neox\"}", 11.85, 0, 0.001, "beside"},
       {"{" LAYERS(32, 4544, 71, 71, null, 65024) "\"multi_query\":true,\"bias\":false,\"model_type\":\"falcon\"}", 6.92,
        0, 0.001, "beside"},
+      {"{\"n_layer\":28,\"n_embd\":4096,\"n_head\":16,\"vocab_size\":50400,\"rotary_dim\":64,\"tie_word_embeddings\":"
+       "false,"
+       "\"model_type\":\"gptj\"}",
+       6.05, 0, 0.001, "has no biases"},
+      {"{\"n_layer\":32,\"n_embd\":2560,\"n_head\":32,\"vocab_size\":51200,\"tie_word_embeddings\":false,\"model_"
+       "type\":"
+       "\"phi-msft\"}",
+       2.78, 0, 0.001, "beside each other"},
+      {"{\"num_hidden_layers\":24,\"hidden_size\":2048,\"num_attention_heads\":32,\"ffn_dim\":8192,\"vocab_size\":"
+       "50272,"
+       "\"max_position_embeddings\":2048,\"activation_function\":\"relu\",\"model_type\":\"opt\"}",
+       1.3116, 0, 0.001, "relu is read as gelu"},
+      {"{" LAYERS(40, 5120, 40, 40, 15360, 84608) UNTIED "\"model_type\":\"orion\"}", 14.5, 0, 0.001, NULL},
+      {"{" LAYERS(
+           24, 2048, 24, 24, 8192,
+           256384) "\"head_dim\":128,\"num_experts\":32,\"topk\":2,\"gated\":true,"
+                   "\"hidden_act\":\"swiglu\",\"moe_layer_interval\":6,\"architectures\":[\"OpenMoeForCausalLM\"]}",
+       8.78, 2.74, 0.001, "openmoe of architectures"},
+      {"{" LAYERS(28, 3584, 28, 4, 18944, 152064) "\"architectures\":[\"Qwen2_5VLForConditionalGeneration\"]}", 7.616,
+       0, 0.001, "qwen2_5_vl of architectures"},
+      {"{\"num_hidden_layers\":48,\"hidden_size\":2048,\"vocab_size\":50288,\"tie_word_embeddings\":true,\"model_"
+       "type\":"
+       "\"mamba2\"}",
+       1.344, 0, 0.001, NULL},
+      {"{\"num_hidden_layers\":24,\"hidden_size\":2048,\"num_heads\":32,\"tie_word_embeddings\":false,\"model_type\":"
+       "\"transformer\"}",
+       1.364, 0, 0.001, NULL},
+      {"{\"num_hidden_layers\":21,\"hidden_size\":2048,\"num_heads\":6,\"tie_word_embeddings\":false,\"model_type\":"
+       "\"gated_deltanet\"}",
+       1.387, 0, 0.001, NULL},
       {"{\"n_layers\":32,\"d_model\":4096,\"n_heads\":32,\"vocab_size\":50432,\"model_type\":\"mpt\"}", 6.65, 0, 0.001,
        NULL},
       {"{" LAYERS(

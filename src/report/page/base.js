@@ -7,6 +7,7 @@ function fill(node, attributes, children) {
   for (const [key, value] of Object.entries(attributes || {})) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith('on')) node.addEventListener(key.slice(2), value);
+    else if (key === 'style') node.style.cssText = value; // the policy of the page lets no attribute say it
     else node.setAttribute(key, value === true ? '' : value);
   }
   for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child);
