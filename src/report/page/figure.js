@@ -88,8 +88,11 @@ function segments(label, options, value, change) {
   return node;
 }
 const controls = (...children) => html('div', {class: 'controls'}, ...children);
+/* What a button is called aloud has its label in it, so that those who speak to it can say what they see. */
+const spoken = (label, title) =>
+  label.length === 1 || title.toLowerCase().includes(label.toLowerCase()) ? title : `${label}: ${title}`;
 const button = (label, title, click) =>
-  html('button', {type: 'button', class: 'button', 'aria-label': title, title, onclick: click}, label);
+  html('button', {type: 'button', class: 'button', 'aria-label': spoken(label, title), title, onclick: click}, label);
 
 function legend(entries) {
   /* [[colour or svg node, text]] */
