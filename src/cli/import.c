@@ -155,6 +155,13 @@ static int import_megatron(const MsVerb *verb, const Options *o, int argc, char 
   return status ? status : import_scenario(o, ms_import_megatron, words[0], words + 1);
 }
 
+static int import_torchtitan(const MsVerb *verb, const Options *o, int argc, char **words) {
+  int status = check(verb, o, FALSE, argc);
+  if (!status && (argc > 1 || o->set || o->allow || o->vocab_size != MS_CLI_UNSET))
+    return ms_cli_usage(verb, "import torchtitan takes one file, --model, --hardware, --gpus, --name and --out");
+  return status ? status : import_scenario(o, ms_import_torchtitan, words[0], words + 1);
+}
+
 static int import_modelzoo(const MsVerb *verb, const Options *o, int argc, char **words) {
   int status = check(verb, o, FALSE, argc);
   return status ? status : import_scenario(o, ms_import_modelzoo, words[0], words + 1);
@@ -264,6 +271,7 @@ typedef struct {
 static const Kind kinds[] = {{"hf", import_model},
                              {"megatron", import_megatron},
                              {"modelzoo", import_modelzoo},
+                             {"torchtitan", import_torchtitan},
                              {"peft", import_peft},
                              {"log", import_log},
                              {"kineto", import_kineto, TRUE},

@@ -6,13 +6,15 @@
 #include "describe/framework.h"
 #include "layout/layout.h"
 #include "launch/release.h"
+#include "launch/titan.h"
 
-const char *const ms_launch_words[] = {"megatron",       "modelzoo",          "mt-megatron", "slurm",
-                                       "slurm:modelzoo", "slurm:mt-megatron", "k8s",         "k8s:jobset",
-                                       "k8s:volcano",    "skypilot",          NULL};
+const char *const ms_launch_words[] = {"megatron",   "modelzoo",       "mt-megatron",       "torchtitan",
+                                       "slurm",      "slurm:modelzoo", "slurm:mt-megatron", "k8s",
+                                       "k8s:jobset", "k8s:volcano",    "skypilot",          NULL};
 static const MsLaunch launches[] = {{.form = MS_LAUNCH_MEGATRON},
                                     {.form = MS_LAUNCH_MODELZOO},
                                     {.form = MS_LAUNCH_MT},
+                                    {.form = MS_LAUNCH_TORCHTITAN},
                                     {.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_SLURM},
                                     {.form = MS_LAUNCH_MODELZOO, .around = MS_AROUND_SLURM},
                                     {.form = MS_LAUNCH_MT, .around = MS_AROUND_SLURM},
@@ -30,7 +32,7 @@ static void note_string(JsonObject *notes, const char *key, const char *value) {
 }
 
 /* One key as it stands in a file. (transfer full) */
-static JsonNode *key_node(const MsFieldTable *table, const char *key, const void *object) {
+JsonNode *ms_key_node(const MsFieldTable *table, const char *key, const void *object) {
   MsJsonOut *out = ms_json_out_new(0);
   const MsField one[] = {*ms_field_find(table, key), {0}};
   const MsFieldTable alone = {"", "", one};
@@ -56,9 +58,9 @@ static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch
   note_string(notes, "model", s->model->name);
   MsRopeScaling said = ms_rope_scaling_said(s->model, release);
   if (!ms_rope_scaling_is(&said, &s->model->rope_scaling))
-    json_object_set_member(notes, "rope_scaling", key_node(&ms_model_table, "rope_scaling", s->model));
+    json_object_set_member(notes, "rope_scaling", ms_key_node(&ms_model_table, "rope_scaling", s->model));
   if (ms_is_moe(s) && (skewed || (forced && release != MS_RELEASE_MCORE)))
-    json_object_set_member(notes, "routing", key_node(&ms_training_table, "routing", &s->training));
+    json_object_set_member(notes, "routing", ms_key_node(&ms_training_table, "routing", &s->training));
 }
 
 /* Lines "#moesim KEY JSON" of the notes. */
@@ -125,6 +127,7 @@ static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
 }
 
 char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {
+  if (launch.form == MS_LAUNCH_TORCHTITAN) return ms_titan_text(scenario, error);
   g_autoptr(MsScenario) s = ms_launch_said(scenario);
   g_autoptr(MsArgs) args = args_of(s, launch, error);
   if (!args) return NULL;
@@ -144,6 +147,10 @@ char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error
 }
 
 char *ms_launch_explain(const MsScenario *scenario, MsLaunch launch, GError **error) {
+  if (launch.form == MS_LAUNCH_TORCHTITAN) {
+    ms_refuse_key(scenario, error, "framework", "a configuration of TorchTitan has no arguments to explain");
+    return NULL;
+  }
   g_autoptr(MsScenario) s = ms_launch_said(scenario);
   g_autoptr(MsArgs) args = args_of(s, launch, error);
   return args ? ms_explain_args(s, args) : NULL;

@@ -32,6 +32,8 @@ char *ms_around(const MsFormContext *context, MsLaunch launch, const GString *he
 /* Arguments and environment with the keys of the canonical scenario that they say. (transfer full) */
 char *ms_explain_args(const MsScenario *scenario, const MsArgs *args);
 
+/* One key as it stands in a file. (transfer full) */
+JsonNode *ms_key_node(const MsFieldTable *table, const char *key, const void *object);
 /* A name as one harmless word: letters, digits, "-_.". (transfer full) */
 char *ms_plain_name(const char *name);
 /* The program of Megatron-LM that builds this model. */

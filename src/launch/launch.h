@@ -9,7 +9,13 @@
 
 #include "describe/scenario.h"
 
-typedef enum { MS_LAUNCH_MEGATRON, MS_LAUNCH_MODELZOO, MS_LAUNCH_MT, MS_N_LAUNCH_FORMS } MsLaunchForm;
+typedef enum {
+  MS_LAUNCH_MEGATRON,
+  MS_LAUNCH_MODELZOO,
+  MS_LAUNCH_MT,
+  MS_LAUNCH_TORCHTITAN,
+  MS_N_LAUNCH_FORMS
+} MsLaunchForm;
 typedef enum { /* what starts it on all nodes */
                MS_AROUND_NOTHING,
                MS_AROUND_SLURM, /* sbatch */
@@ -76,6 +82,9 @@ enum { MS_IMPORT_MOST_BYTES = 4 << 20 }; /* of a file */
  * need not end with NUL. */
 MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options,
                              GError **error);
+/* The TOML of TorchTitan; `options->gpus` for a data_parallel_shard_degree of -1. */
+MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                               GError **error);
 MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options,
                              GError **error);
 /* A Hugging Face config.json as a model; keys that are not used go to `ignored`, what the file says and a model cannot

@@ -1,4 +1,5 @@
 /* src/layout/rules_stages.c - rules of layers on stages and of schedules. */
+#include "describe/framework.h"
 #include "layout/rules.h"
 
 /* --- layers on stages ------------------------------------------------------------------------------------------ */
@@ -96,7 +97,7 @@ RULE(vpp_needs_pp) {
 }
 RULE(vpp_without_p2p_overlap) {
   return ms_layout_chunks_per_rank(s) == 1 || ms_schedule_row(s->layout.schedule)->refused ||
-         s->options.overlap_p2p_comm || s->layout.pp > 2 ||
+         s->options.overlap_p2p_comm || s->layout.pp > 2 || !ms_framework(s)->launched ||
          REFUSE("VPP without overlap_p2p_comm needs PP > 2, not %d", s->layout.pp);
 }
 /* Layers that share the choice of an indexer cannot get it from another stage (Megatron: cross-PP top-k sharing is not

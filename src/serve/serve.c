@@ -466,7 +466,7 @@ static char *choices_json(guint time_s) {
   write_each(out, "models", "models", write_model);
   write_each(out, "machines", "hardware", write_machine);
   ms_json_out_array(out, "launch_forms");
-  for (int f = 0; f < MS_N_LAUNCH_FORMS; f++) ms_json_out_string(out, NULL, ms_launch_words[f]);
+  for (int f = 0; f <= MS_LAUNCH_MT; f++) ms_json_out_string(out, NULL, ms_launch_words[f]);
   ms_json_out_end(out);
   ms_json_out_int(out, "time_s", time_s);
   ms_json_out_end(out);

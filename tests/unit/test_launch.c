@@ -14,7 +14,7 @@
 
 static void some_round_trips(void **state) {
   (void)state;
-  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++)
+  for (int form = 0; form <= MS_LAUNCH_MT; form++)
     ms_test_round_trips((MsLaunch){(MsLaunchForm)form, FALSE}, 11 + (guint32)form, ms_by_tier(4, 8));
   ms_test_round_trips((MsLaunch){MS_LAUNCH_MODELZOO, TRUE}, 20, ms_by_tier(2, 4));
 }
@@ -311,7 +311,7 @@ static void gpt_oss_as_it_runs(void **state) {
 /* A job ends with its first failed node, and asks old releases of Slurm for nothing that they do not know. */
 static void slurm_jobs(void **state) {
   (void)state;
-  for (int form = 0; form < MS_N_LAUNCH_FORMS; form++) {
+  for (int form = 0; form <= MS_LAUNCH_MT; form++) {
     g_autoptr(MsScenario) s = run_on("llama3-8b", 64, 1);
     s->options.cross_entropy_fusion = FALSE;
     g_autoptr(GError) error = NULL;

@@ -1,0 +1,229 @@
+/* Configurations of TorchTitan: TOML as JSON, import, export and back, what is refused by its key. */
+#include "lib/close.h"
+
+#include "launch/launch.h"
+#include "launch/titan.h"
+#include "launch/toml.h"
+#include "layout/layout.h"
+#include "lib/world.h"
+
+#include <string.h>
+
+/* --- TOML --- */
+
+static void toml_is_json_line_by_line(void **state) {
+  (void)state;
+  static const struct {
+    const char *toml, *json;
+  } cases[] = {
+      {"", "{}"},
+      {"# nothing\n\n", "{\n\n}"},
+      {"a = 1_000\n[t]\nb = \"x \\\"y\\\"\" # c\nc = 'l\\n'\n",
+       "{\"a\":1000\n,\"t\":{\n\"b\":\"x \\\"y\\\"\"\n\"c\":\"l\\\\n\"\n}}"},
+      {"[a.b]\nk = [1, -2.5e3, # two\n  true,]\n[ \"c d\" ]\n",
+       "{\"a.b\":{\n\"k\":[1,-2.5e3,\n  true]\n},\"c d\":{\n}}"},
+      {"k = {a = 1, b.c = []}\r\n", "{\"k\":{\"a\":1,\"b.c\":[]}\n}"},
+      {"u = \"\\u00e9\\t\"", "{\"u\":\"\xc3\xa9\\u0009\"}"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autofree char *json = ms_toml_as_json(cases[i].toml, "t.toml", &error);
+    if (!json) fail_msg("%s: %s", cases[i].toml, error->message);
+    g_autoptr(MsJson) doc = ms_json_parse(json, -1, "t.toml", &error);
+    if (!doc) fail_msg("%s: %s", json, error->message);
+    g_autoptr(MsJson) want = ms_json_parse(cases[i].json, -1, "want", NULL);
+    if (want && !json_node_equal(ms_json_root(doc), ms_json_root(want))) fail_msg("%s, not %s", json, cases[i].json);
+  }
+}
+
+static void toml_errors_have_lines(void **state) {
+  (void)state;
+  static const struct {
+    const char *toml, *why;
+  } cases[] = {
+      {"a = 1\na = 2", "t.toml:2: a: is given twice"},
+      {"[t]\nx = 1\n[t]\n", "t.toml:3: t: is given twice"},
+      {"\n[[t]]", "t.toml:2: is a list of tables"},
+      {"a = \"\"\"x\"\"\"", "t.toml:1: has a string of several lines"},
+      {"a = \"x\n", "t.toml:1: has a string without its end"},
+      {"a = 1979-05-27", "t.toml:1: has a"},
+      {"a = 0x10", "t.toml:1: has a"},
+      {"a = 012", "t.toml:1: has a value that is no"},
+      {"a = [1 2]", "t.toml:1: has a list without its \"]\""},
+      {"a", "t.toml:1: has a key without \"=\""},
+      {"= 1", "t.toml:1: must be a key and its value"},
+      {"a = 1 b = 2", "t.toml:1: has more on the line"},
+      {"a = \"\\q\"", "t.toml:1: has an unknown escape"},
+      {"a = {b = 1", "t.toml:1: has a table without its \"}\""},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(GError) error = NULL;
+    if (ms_toml_as_json(cases[i].toml, "t.toml", &error)) fail_msg("%s was read", cases[i].toml);
+    if (!g_str_has_prefix(error->message, cases[i].why)) fail_msg("\"%s\", not \"%s\"", error->message, cases[i].why);
+  }
+}
+
+/* --- import --- */
+
+static MsImport *imported(const char *text, int gpus, char **why) {
+  const MsImportOptions options = {.gpus = gpus, .hardware = "h100-sxm"};
+  g_autoptr(GError) error = NULL;
+  MsImport *import = ms_import_torchtitan(text, strlen(text), "run.toml", &options, &error);
+  if (!import) *why = g_strdup(error->message);
+  return import;
+}
+
+/* What its own train_configs/llama3_405b.toml chooses, on a pipeline. */
+static const char large[] = "[model]\nname = \"llama3\"\nflavor = \"405B\"\nconverters = [\"float8\"]\n"
+                            "[optimizer]\nname = \"AdamW\"\nlr = 8e-5\n"
+                            "[training]\nlocal_batch_size = 32\nseq_len = 8192\n"
+                            "[parallelism]\ndata_parallel_shard_degree = -1\ntensor_parallel_degree = 8\n"
+                            "enable_async_tensor_parallel = true\npipeline_parallel_degree = 8\n"
+                            "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+                            "[activation_checkpoint]\nmode = \"full\"\n[compile]\nenable = true\n"
+                            "[float8]\nenable_fsdp_float8_all_gather = true\nfilter_fqns = [\"output\"]\n";
+
+static void a_pipeline_of_405b(void **state) {
+  (void)state;
+  g_autofree char *why = NULL;
+  g_autoptr(MsImport) import = imported(large, 512, &why);
+  if (!import) fail_msg("%s", why);
+  const MsScenario *s = import->scenario;
+  assert_string_equal(s->model->name, "llama3-405b");
+  assert_int_equal(s->framework, MS_FRAMEWORK_TORCHTITAN);
+  assert_int_equal(s->training.precision, MS_FP8_TENSORWISE);
+  assert_true(s->layout.tp == 8 && s->layout.pp == 8 && s->layout.vpp == 2);
+  assert_true(s->layout.account_for_embedding_in_pipeline_split && s->layout.account_for_loss_in_pipeline_split);
+  assert_true(s->training.micro_batch_size == 1 && s->training.global_batch_size == 32 * 8);
+  assert_int_equal(s->options.fsdp, MS_FSDP_OPTIM);
+  assert_true(s->options.tp_comm_overlap && s->options.fp8_param_gather);
+  assert_int_equal(s->options.recompute.granularity, MS_RECOMPUTE_FULL);
+  assert_int_equal(import->ignored->len, 2); /* the learning rate, the layers left in BF16 */
+  MsRefusal refusal;
+  if (!ms_layout_check(s, &refusal)) fail_msg("%s", refusal.why);
+}
+
+/* Every key of a test stands in the smallest file. */
+static void refusals_name_the_key(void **state) {
+  (void)state;
+  static const struct {
+    const char *table, *line, *why;
+  } cases[] = {
+      {"model", "flavor = \"9B\"", "run.toml:3: model.flavor: llama3 9B is no model that moesim ships (llama3 8B, "},
+      {"training", "seq_len = \"8k\"", "training.seq_len: must be an integer"},
+      {"training", "local_batch_size = 0", "training.local_batch_size: is 0, must be 1 to"},
+      {"training", "global_batch_size = 12", "training.global_batch_size: 12 is no multiple of"},
+      {"training", "enable_cpu_offload = true", "training.enable_cpu_offload: is true: parameters on the host"},
+      {"training", "mixed_precision_param = \"float32\"", "training.mixed_precision_param: is \"float32\""},
+      {"optimizer", "name = \"Muon\"", "optimizer.name: is \"Muon\", moesim knows AdamW, Adam"},
+      {"parallelism", "tensor_parallel_degree = 3", "parallelism: 1 x 2 data-parallel, 3 tensor"},
+      {"parallelism", "data_parallel_replicate_degree = 8", "parallelism: replicates without sharding"},
+      {"parallelism", "fsdp_reshard_after_forward = \"often\"",
+       "parallelism.fsdp_reshard_after_forward: is \"often\", moesim knows default, always, never"},
+      {"float8", "recipe_name = \"rowwise\"\n[model]\nconverters = [\"float8\"]", "float8.recipe_name: is \"rowwise\""},
+      {"activation_checkpoint", "mode = \"selective\"\nselective_ac_option = \"x\"",
+       "selective_ac_option: is \"x\", must be"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    gboolean model = strstr(cases[i].line, "[model]") || strcmp(cases[i].table, "model") == 0;
+    g_autofree char *text = g_strdup_printf("%s[%s]\n%s%s\n", model ? "" : "[model]\nflavor = \"8B\"\n", cases[i].table,
+                                            strstr(cases[i].line, "[model]") ? "" : "", cases[i].line);
+    g_autofree char *why = NULL, *whole = strstr(cases[i].line, "[model]")
+                                              ? g_strconcat(text, "flavor = \"8B\"\n", NULL)
+                                              : g_strdup(text);
+    g_autoptr(MsImport) import = imported(whole, 8, &why);
+    if (import) fail_msg("%s was read", whole);
+    const char *want = strstr(cases[i].why, "run.toml") ? strchr(strchr(cases[i].why, ':') + 1, ':') : cases[i].why;
+    if (!strstr(why, want)) fail_msg("%s: \"%s\", not \"%s\"", whole, why, cases[i].why);
+  }
+}
+
+/* --- and back --- */
+
+static char *keys_of(const MsScenario *s) {
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_json_out_object(out, NULL);
+  ms_json_out_int(out, "gpus", s->gpus);
+  ms_json_out_string(out, "framework", ms_framework_words[s->framework]);
+  ms_json_out_string(out, "model", s->model->name);
+  ms_fields_write(&ms_training_table, &s->training, TRUE, out);
+  ms_fields_write(&ms_layout_table, &s->layout, TRUE, out);
+  ms_fields_write(&ms_options_table, &s->options, TRUE, out);
+  ms_json_out_end(out);
+  return ms_json_out_take(out);
+}
+
+static void there_and_back(void **state) {
+  (void)state;
+  static const char *const runs[] = {
+      "\"model\": \"llama3-8b\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, \"micro_batch_size\": 2, "
+      "\"global_batch_size\": 32}, \"options\": {\"recompute\": {\"granularity\": \"selective\", \"modules\": "
+      "[\"operators\"]}, \"dispatcher\": \"alltoall\"}",
+      "\"model\": \"llama3-70b\", \"gpus\": 64, \"training\": {\"seq_length\": 8192, \"micro_batch_size\": 4, "
+      "\"global_batch_size\": 32, \"precision\": \"fp8-tensorwise\"}, \"layout\": {\"tp\": 8}, \"options\": "
+      "{\"tp_comm_overlap\": true, \"fp8_param_gather\": true, \"num_distributed_optimizer_instances\": 2, "
+      "\"fsdp\": \"optim-grads\", \"grad_reduce_dtype\": \"bf16\", \"cross_entropy_fusion\": true, \"dispatcher\": "
+      "\"alltoall\"}",
+      "\"model\": \"llama3-405b\", \"gpus\": 512, \"training\": {\"seq_length\": 32768, \"micro_batch_size\": 1, "
+      "\"global_batch_size\": 32}, \"layout\": {\"tp\": 8, \"cp\": 2, \"pp\": 8, \"cp_comm_type\": \"all_gather\", "
+      "\"account_for_embedding_in_pipeline_split\": true, \"account_for_loss_in_pipeline_split\": true}, \"options\": "
+      "{\"fsdp\": \"optim\", \"recompute\": {\"granularity\": \"full\"}, \"dispatcher\": \"alltoall\"}",
+      "\"model\": \"llama3-70b\", \"gpus\": 32, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
+      "\"global_batch_size\": 16}, \"layout\": {\"tp\": 2, \"pp\": 4, \"pipeline_layout\": "
+      "\"Et*20|t*21|t*20|t*19L\"}, \"options\": {\"recompute\": {\"granularity\": \"full\", \"method\": \"block\", "
+      "\"num_layers\": 10}, \"dispatcher\": \"alltoall\"}",
+      "\"model\": \"qwen3-30b-a3b\", \"gpus\": 16, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
+      "\"global_batch_size\": 16, \"routing\": \"natural\"}, \"layout\": {\"ep\": 8, \"pp\": 2, \"schedule\": "
+      "\"zb-v\"}, \"options\": {\"dispatcher\": \"deepep\"}",
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
+    g_autofree char *json = g_strdup_printf("{\"framework\": \"torchtitan\", \"hardware\": \"h100-sxm\", %s}", runs[i]);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(json);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_TORCHTITAN}, &error);
+    if (!text) fail_msg("%s", error->message);
+    const MsImportOptions options = {0};
+    g_autoptr(MsImport) import = ms_import_torchtitan(text, strlen(text), "run.toml", &options, &error);
+    if (!import) fail_msg("%s:\n%s", error->message, text);
+    g_autofree char *before = keys_of(s), *after = keys_of(import->scenario);
+    if (strcmp(before, after) != 0) fail_msg("%s\nbecame\n%s\nby\n%s", before, after, text);
+  }
+}
+
+static void what_it_cannot_say(void **state) {
+  (void)state;
+  static const struct {
+    const char *run, *why;
+  } cases[] = {
+      {"\"framework\": \"megatron\", \"model\": \"llama3-8b\"", "framework: is megatron"},
+      {"\"framework\": \"torchtitan\", \"model\": \"mixtral-8x7b\"", "model: is mixtral-8x7b, which is no flavor"},
+      {"\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"options\": {\"fsdp\": \"optim\"}",
+       "options.fsdp: is optim"},
+      {"\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"layout\": {\"cp\": 2, \"cp_comm_type\": \"a2a\"}",
+       "layout.cp_comm_type: is a2a"},
+      {"\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"layout\": {\"tp\": 2}, \"options\": "
+       "{\"sequence_parallel\": false}",
+       "options.sequence_parallel: is false"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *json = g_strdup_printf("{\"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": "
+                                            "4096, \"global_batch_size\": 8}, %s}",
+                                            cases[i].run);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(json);
+    g_autoptr(GError) error = NULL;
+    if (ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_TORCHTITAN}, &error)) fail_msg("%s was said", cases[i].run);
+    if (!strstr(error->message, cases[i].why)) fail_msg("\"%s\", not \"%s\"", error->message, cases[i].why);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(toml_is_json_line_by_line),
+      cmocka_unit_test(toml_errors_have_lines),
+      cmocka_unit_test(a_pipeline_of_405b),
+      cmocka_unit_test(refusals_name_the_key),
+      cmocka_unit_test(there_and_back),
+      cmocka_unit_test(what_it_cannot_say),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
