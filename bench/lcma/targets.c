@@ -144,6 +144,7 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
 int main(int argc, char **argv) {
   int count = argc > 1 ? atoi(argv[1]) : 300;
   gboolean only_random = argc > 2;
+  int only_threads = argc > 3 ? atoi(argv[3]) : 0;
   const MsBlas *blas[MOST];
   int n = 0;
   for (int i = 0; ms_blas_names[i]; i++) {
@@ -157,7 +158,8 @@ int main(int argc, char **argv) {
   c = pages((size_t)8192 * 8192);
   gint64 since = g_get_monotonic_time();
   for (int threads = 1; threads <= 2 && !only_random; threads++) large_shapes(threads, blas, n);
-  for (int threads = 1; threads <= 2; threads++) random_shapes(count, threads, blas[0]);
+  for (int threads = 1; threads <= 2; threads++)
+    if (only_threads == 0 || only_threads == threads) random_shapes(count, threads, blas[0]);
   printf("%.0f s, %.0f %% of the runs undisturbed\n", 1e-6 * (double)(g_get_monotonic_time() - since),
          100.0 * quiet / runs);
   return 0;

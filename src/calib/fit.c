@@ -376,6 +376,24 @@ static void fit_pass_factors(Work *work) {
   add_note(curve, note);
 }
 
+/* Of the last-level cache: the slope between the smallest and the largest copy, so that no launch counts.
+ * Its rows are no benchmark of a kernel: they make no curve. */
+static void fit_cache(Work *work) {
+  const MsHardware *rates = NULL;
+  const MsSeries *series = training_rows(work, MS_ROW_CAST, NULL, 0, &rates);
+  if (!series || rates != work->hardware || series->rows->len < 2) return;
+  const MsRow *least = &g_array_index(series->rows, MsRow, 0), *most = least;
+  for (guint i = 1; i < series->rows->len; i++) {
+    const MsRow *row = &g_array_index(series->rows, MsRow, i);
+    if (row->x[0] < least->x[0]) least = row;
+    if (row->x[0] > most->x[0]) most = row;
+  }
+  if (!(most->time_s > least->time_s)) return;
+  g_autofree char *source = g_strdup_printf("%s: slope between copies of %.4g and %.4g MB; moesim fit, %s",
+                                            series->file, least->x[0] / 1e6, most->x[0] / 1e6, work->options->date);
+  set_member(work, "l2_Bps", (most->x[0] - least->x[0]) / (most->time_s - least->time_s), source);
+}
+
 /* Forward rate of this machine over that of the machine the rows are of, as shares of peak, on 64 heads of 4096 tokens.
  */
 static double forward_ratio(const Work *work, const MsHardware *rates, int head_dim) {
@@ -454,6 +472,7 @@ static gboolean fit_all(Work *work, GError **error) {
   derive_mxfp8(work, "gemm");
   derive_mxfp8(work, "grouped_gemm");
   fit_pass_factors(work);
+  fit_cache(work);
   fit_backward(work, 64), fit_backward(work, 128), fit_backward(work, 192), fit_backward(work, 256);
   fit_backward_factor(work);
   g_ptr_array_add(work->members, NULL);

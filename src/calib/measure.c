@@ -265,6 +265,7 @@ static void read_copy(Reader *r) { /* what a memory-bound kernel can reach at be
   MsRow row = {.x = {size(r, 1)}, .time_s = seconds(r, r->latency)};
   if (strcmp(text(r, 0), "copy") == 0 && row.x[0] >= LEAST_CAST_B)
     add(r, MS_ROW_CAST, &(MsCurveKey){.op = "elementwise"}, FALSE, &row);
+  if (strcmp(text(r, 0), "cache_copy") == 0) add(r, MS_ROW_CAST, &(MsCurveKey){.op = "cache_copy"}, TRUE, &row);
 }
 
 static const Table tables[] = {

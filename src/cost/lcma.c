@@ -11,7 +11,7 @@ static double gemm_s(const void *data, double m, double n, double k) {
 }
 
 void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDeviceRates *device, double element_B,
-                          double factor, double memory_efficiency) {
+                          double factor, double memory_efficiency, double l2_Bps) {
   double s_per_B = factor / (device->hbm_Bps * memory_efficiency);
   *p = (MsLcmaProfile){.curve = curve, .device = *device, .element_B = element_B, .factor = factor};
   p->machine = (MsLcmaMachine){.data = p,
@@ -22,6 +22,14 @@ void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDevice
                                .input_B = element_B,
                                .sum_B = element_B,
                                .product_B = 4};
+  const double large = 8192;
+  if (l2_Bps > 0)
+    p->machine.device = (MsLcmaDevice){.type = element_B < 4 ? MS_GPU_BF16 : MS_GPU_F32,
+                                       .sms = device->sm_count,
+                                       .flops = 2 * large * large * large / gemm_s(p, large, large, large),
+                                       .hbm_Bps = 1 / s_per_B,
+                                       .l2_Bps = l2_Bps / factor,
+                                       .launch_s = gemm_s(p, 1, 1, 1)};
 }
 
 gboolean ms_lcma_profile_load(MsLcmaProfile *p, const MsHardware *h, const MsLaws *laws, MsCurve *room, gboolean fp32,
@@ -45,6 +53,6 @@ gboolean ms_lcma_profile_load(MsLcmaProfile *p, const MsHardware *h, const MsLaw
   }
   int dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16;
   MsDeviceRates device = ms_device_rates(h, dtype, FALSE);
-  ms_lcma_profile_init(p, curve, &device, ms_element_B(dtype), 1, memory);
+  ms_lcma_profile_init(p, curve, &device, ms_element_B(dtype), 1, memory, h->l2_Bps);
   return TRUE;
 }

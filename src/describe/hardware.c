@@ -37,6 +37,7 @@ static const MsField hardware_fields[] = {
     NUMBER(hbm_B, "B", 1e6, 1e15, "device memory"),
     BPS(hbm_Bps, "peak bandwidth of device memory"),
     NUMBER(l2_B, "B", 1e3, 1e12, "last-level cache"),
+    BPS(l2_Bps, "bandwidth of the last-level cache, of copies inside of it"),
     MS_INT(S, sm_count, 0, 1000000, "0", MS_NULLABLE, "SMs, compute units or cores; 0 = unknown"),
     NUMBER(clock_Hz, "Hz", 1e7, 1e11, "boost clock"),
     NUMBER(tdp_W, "W", 1, 1e5, "power limit"),

@@ -85,8 +85,8 @@ typedef struct MsHardware {
       peak_fp32_flops;            /* dense */
   guint32 unsupported_precisions; /* bit per MsPrecision that the device cannot do */
   double hbm_B, hbm_Bps;
-  double l2_B;
-  int sm_count; /* SMs, CUs, AI cores; 0 unknown */
+  double l2_B, l2_Bps; /* last-level cache; what all SMs together read from it and write */
+  int sm_count;        /* SMs, CUs, AI cores; 0 unknown */
   double clock_Hz, tdp_W;
   /* machine */
   int gpus_per_node;              /* one operating system */

@@ -46,6 +46,7 @@ char *ms_source_text(const MsHardware *hardware, const char *key) {
 const char *ms_source_measured_by(const char *key) {
   static const char *const by[][2] = {{"peak_", "moesim calibrate --gpu, then moesim fit"},
                                       {"hbm_Bps", "moesim calibrate --gpu, then moesim fit"},
+                                      {"l2_Bps", "moesim calibrate --gpu, then moesim fit"},
                                       {"scaleup_Bps", "nccl-tests inside of a node, then moesim fit"},
                                       {"nic_Bps", "nccl-tests over several nodes, then moesim fit"},
                                       {"host_link_Bps", "nvbandwidth or its like"},

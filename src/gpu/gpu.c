@@ -366,14 +366,23 @@ static gboolean copy_once(MsGpu *gpu, void *data, int turn, GError **error) {
               gpu->stream);
 }
 
-gboolean ms_gpu_copy(MsGpu *gpu, double bytes, MsGpuProtocol protocol, double *seconds, GError **error) {
+static gboolean copy(MsGpu *gpu, double bytes, double touched_B, MsGpuProtocol protocol, double *seconds,
+                     GError **error) {
   Copy c = {.bytes = (size_t)bytes};
-  gboolean ok = CALL(gpu, set_device, gpu->info.device) && buffers_new(gpu, &c.from, bytes, 2 * bytes, error) &&
-                buffers_new(gpu, &c.to, bytes, 2 * bytes, error) &&
+  gboolean ok = CALL(gpu, set_device, gpu->info.device) && buffers_new(gpu, &c.from, bytes, touched_B, error) &&
+                buffers_new(gpu, &c.to, bytes, touched_B, error) &&
                 timed(gpu, copy_once, &c, gpu->stream, protocol, seconds, error);
   buffers_free(gpu, &c.from);
   buffers_free(gpu, &c.to);
   return ok;
+}
+
+gboolean ms_gpu_copy(MsGpu *gpu, double bytes, MsGpuProtocol protocol, double *seconds, GError **error) {
+  return copy(gpu, bytes, 2 * bytes, protocol, seconds, error);
+}
+
+gboolean ms_gpu_cache_copy(MsGpu *gpu, double bytes, MsGpuProtocol protocol, double *seconds, GError **error) {
+  return copy(gpu, bytes, HUGE_VAL, protocol, seconds, error);
 }
 
 /* --- collectives ----------------------------------------------------------------------------------------------- */

@@ -48,6 +48,9 @@ gboolean ms_gpu_gemm(MsGpu *gpu, MsGpuGemmPass pass, int m, int n, int k, MsGpuP
                      GError **error);
 /* A copy inside the device: `bytes` read and as many written. */
 gboolean ms_gpu_copy(MsGpu *gpu, double bytes, MsGpuProtocol protocol, double *seconds, GError **error);
+/* The same between two pairs of buffers again and again, which a last-level cache of more than four times the bytes
+ * holds. */
+gboolean ms_gpu_cache_copy(MsGpu *gpu, double bytes, MsGpuProtocol protocol, double *seconds, GError **error);
 
 typedef enum {
   MS_GPU_ALL_REDUCE,

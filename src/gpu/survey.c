@@ -135,8 +135,24 @@ static gboolean train_gemm_table(Work *w) {
   return end(w, "train-gemm", 1e12, "TFLOP/s");
 }
 
+enum { CACHE_COPIES = 3 };
+
+/* Copies of a 32nd, a 16th and an 8th of the last-level cache, four buffers of which stay in it. */
+static gboolean cache_copies(Work *w) {
+  for (int i = 0; i < CACHE_COPIES; i++) {
+    double bytes = floor(ms_gpu_info(w->gpu)->cache_B / (32 >> i) / 4096) * 4096, seconds = 0;
+    GError *reason = NULL;
+    if (bytes <= 0) return TRUE;
+    gboolean ok = ms_gpu_cache_copy(w->gpu, bytes, w->protocol, &seconds, &reason);
+    if (ok) g_string_append_printf(w->csv, "cache_copy,%.0f,%.6g\n", 2 * bytes, seconds * 1e6);
+    if (!measured(w, ok, reason)) return FALSE;
+  }
+  return TRUE;
+}
+
 static gboolean copy_table(Work *w) {
   begin(w, "op,bytes,latency_us");
+  if (!cache_copies(w)) return end(w, "copy", 1e9, "GB/s");
   for (int power = 20; power <= 30; power += w->options->quick ? 2 : 1) {
     double bytes = ldexp(1, power), seconds = 0;
     GError *reason = NULL;
@@ -177,7 +193,7 @@ static int steps(const MsGpuInfo *info, gboolean quick) {
   g_autoptr(GArray) shapes = gemm_shapes(quick);
   int ranks = 0;
   for (int r = 2; info->has_collectives && r <= info->count; r *= 2) ranks++;
-  return (int)shapes->len + 3 * (int)G_N_ELEMENTS(layer) / (quick ? 4 : 1) + (quick ? 6 : 11) +
+  return (int)shapes->len + 3 * (int)G_N_ELEMENTS(layer) / (quick ? 4 : 1) + (quick ? 6 : 11) + CACHE_COPIES +
          ranks * MS_GPU_N_COLLECTIVES * (quick ? 8 : 15);
 }
 

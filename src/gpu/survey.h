@@ -2,11 +2,11 @@
  *
  *   NAME-gemm.csv         dtype,m,n,k,latency_us             forward products of training steps and a low-discrepancy
  * cloud around them NAME-train-gemm.csv   role,m,n,k,latency_us              the same layers forward, input gradient
- * and weight gradient NAME-copy.csv         op,bytes,latency_us                copies inside the device, bytes read and
- * written together NAME-collectives.csv  op,num_gpus,bytes,latency_us       over 2, 4, ... devices; no such table on a
- * machine with one device NAME is the device's. Not measured: low-precision products (a row of such a table holds the
- * cast too), attention and expert kernels, which are libraries of their own: a profile keeps those curves of its
- * nearest relative. */
+ * and weight gradient NAME-copy.csv         op,bytes,latency_us                copies inside the device and inside its
+ * last-level cache, bytes read and written together NAME-collectives.csv  op,num_gpus,bytes,latency_us       over 2, 4,
+ * ... devices; no such table on a machine with one device NAME is the device's. Not measured: low-precision products (a
+ * row of such a table holds the cast too), attention and expert kernels, which are libraries of their own: a profile
+ * keeps those curves of its nearest relative. */
 #ifndef MS_GPU_SURVEY_H
 #define MS_GPU_SURVEY_H
 

@@ -118,6 +118,42 @@ static MsLcmaChoice *choice_new(const MsLcmaMachine *x, const Counts *s, const C
   return to;
 }
 
+/* Seconds of the generated kernel, products shared among `groups` thread groups of a tile. */
+static double fused_s(const MsLcmaMachine *x, const Counts *s, const MsLcmaShape *q, int groups) {
+  const MsLcmaDevice *d = &x->device;
+  const MsScheme sizes = {.m = s->m, .k = s->k, .n = s->n, .r = s->r};
+  MsSourceOptions o = ms_source_options(&sizes, MS_DIALECT_CUDA, d->type);
+  gboolean registers = ms_source_in_registers(&sizes, &o);
+  double bm = ceil(q->m / s->m), bn = ceil(q->n / s->n), bk = ceil(q->k / s->k), tile_m = o.tile_m, tile_n = o.tile_n;
+  double tiles_m = ceil(bm / tile_m), tiles_n = ceil(bn / tile_n), products = ceil((double)s->r / groups);
+  double slots = d->sms * (registers ? 1 : 2) /* C fills the registers of an SM */, all = tiles_m * tiles_n * groups;
+  double waves = ceil(all / slots);
+  double multiply_s = products * 2 * tile_m * tile_n * bk * slots / d->flops;
+  double load_B = products * bk * (s->nnz_u * tile_m + s->nnz_v * tile_n) / s->r * x->input_B;
+  double rows = MIN(ceil(slots / tiles_n), tiles_m), cols = MIN(slots, tiles_n); /* of tiles in a wave */
+  double memory_B = waves * q->k * x->input_B * (rows * tile_m * s->m + cols * tile_n * s->n);
+  memory_B += x->product_B * (registers ? q->m * q->n * (q->beta ? 2 : 1) : 2 * s->nnz_w * bm * bn);
+  if (groups > 1) memory_B += 2 * groups * q->m * q->n * x->product_B;
+  return d->launch_s * (groups > 1 ? 2 : 1) +
+         MAX(waves * MAX(multiply_s, load_B * slots / d->l2_Bps), memory_B / d->hbm_Bps);
+}
+
+static MsLcmaChoice *fused_choice(const MsLcmaMachine *x, const Counts *s, const MsLcmaShape *q) {
+  MsLcmaChoice *to = g_new0(MsLcmaChoice, 1);
+  to->plan = g_strconcat(s->name, ":fused", NULL);
+  to->levels = s->levels;
+  to->growth = s->growth;
+  to->flop = 2.0 * s->r * ceil(q->m / s->m) * ceil(q->n / s->n) * ceil(q->k / s->k);
+  for (int groups = 1; groups <= s->r; groups *= 2) {
+    double time_s = fused_s(x, s, q, groups);
+    if (groups > 1 && time_s >= to->time_s) continue;
+    to->time_s = to->multiply_s = time_s;
+    to->groups = groups;
+    to->workspace_B = groups > 1 ? groups * q->m * q->n * x->product_B : 0;
+  }
+  return to;
+}
+
 static MsLcmaChoice *library_choice(const MsLcmaMachine *x, const MsLcmaShape *q) {
   MsLcmaChoice *to = g_new0(MsLcmaChoice, 1);
   double time_s = x->library_s(x->data, q->m, q->n, q->k);
@@ -160,8 +196,9 @@ GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape
     const Counts *c = fused->pdata[i];
     if (strcmp(c->name, "strassen") == 0) strassen = c;
     if (strcmp(c->name, "strassen*strassen") == 0) strassen2 = c;
-    if (c->m <= shape->m && c->k <= shape->k && c->n <= shape->n)
-      g_ptr_array_add(choices, choice_new(machine, c, NULL, shape));
+    if (c->m > shape->m || c->k > shape->k || c->n > shape->n) continue;
+    g_ptr_array_add(choices, choice_new(machine, c, NULL, shape));
+    if (machine->device.sms > 0 && c->r > 1) g_ptr_array_add(choices, fused_choice(machine, c, shape));
   }
   g_ptr_array_add(choices, choice_new(machine, strassen, strassen, shape));
   g_ptr_array_add(choices, choice_new(machine, strassen, strassen2,

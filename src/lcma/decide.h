@@ -5,17 +5,29 @@
  * ones): split     s_B (A read once + r bm bk written) + s_t nnz(U) bm bk, the same for B and V multiply  r
  * product_s(bm, bn, bk) merge     m_B (r bm bn read + C written, read first when beta is not 0) + m_t nnz(W) bm bn An
  * inner stage stands in for product_s. A limit of the workspace cuts the products into g groups: A and B are then read,
- * and C read and written, g times. The library is one more candidate, and wins unless a plan with MS_LCMA_DOUBT more
- * for its bytes is faster by MS_LCMA_MARGIN. */
+ * and C read and written, g times. Where the machine is a GPU
+ * whose rates are known, a generated kernel (source.h) that forms the sums while it loads tiles is a candidate of each
+ * scheme too, with the name ":fused" behind it: seconds = launch + max(waves x the slower of a thread group's
+ * multiplications and of its loads from the last-level cache (nnz(U) / r tiles of A and nnz(V) / r of B for each
+ * product), bytes that are left for device memory / its bandwidth). Waves are whole: thread groups over SMs times what
+ * fits on one. Products are shared among thread groups where that is faster. The library is one more candidate, and
+ * wins unless a plan with MS_LCMA_DOUBT more for its bytes is faster by MS_LCMA_MARGIN. */
 #ifndef MS_LCMA_DECIDE_H
 #define MS_LCMA_DECIDE_H
 
 #include "lcma/exec.h"
+#include "lcma/source.h"
 
 #define MS_LCMA_MARGIN 1.03 /* a predicted gain below this is within the model's error, */
 #define MS_LCMA_DOUBT \
   0.2                    /* and so is this share of the time of sums and merge: memory is less steady than arithmetic */
 #define MS_LCMA_TIE 1.01 /* of plans that differ by less, the one with the least growth of the error is taken */
+
+typedef struct { /* a GPU, for generated kernels */
+  MsGpuType type;
+  double sms, flops, hbm_Bps, l2_Bps; /* 0 SMs: no such candidates; flops: what its products reach; l2: of all SMs */
+  double launch_s;
+} MsLcmaDevice;
 
 typedef struct {
   const void *data; /* of the two functions */
@@ -26,6 +38,7 @@ typedef struct {
   double split_s_per_B, split_s_per_term, merge_s_per_B,
       merge_s_per_term;             /* a term is one element of one block of a sum */
   double input_B, sum_B, product_B; /* of an element of A and B, of a sum, of a product and of C */
+  MsLcmaDevice device;
 } MsLcmaMachine;
 
 typedef struct {
@@ -35,11 +48,11 @@ typedef struct {
 } MsLcmaShape;
 
 typedef struct {
-  char *plan; /* for ms_lcma_plan_new */
+  char *plan; /* for ms_lcma_plan_new, or with ":fused" */
   int levels;
   double time_s, split_s, multiply_s, merge_s;
   double workspace_B;
-  int groups;    /* of the outermost stage */
+  int groups;    /* of the outermost stage; of a generated kernel, thread groups that share the products of a tile */
   double growth; /* of the rounding error over the definition's, ms_lcma_plan_growth */
   double flop;   /* of the products */
 } MsLcmaChoice;

@@ -394,6 +394,25 @@ static void few_rows_move_a_shipped_curve(void **state) {
   assert_non_null(strstr(moved->curves[ms_fit_find_curve(moved, &of)].provenance.note, "too few"));
 }
 
+/* Copies inside the last-level cache give its rate and no curve. */
+static void cache_copies_give_a_rate(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *table = temporary("moesim-fit-cache.csv",
+                                     "gpu,op,bytes,latency_us\nh100_sxm,cache_copy,3000000,5.5\n"
+                                     "h100_sxm,cache_copy,6000000,6\nh100_sxm,cache_copy,12000000,7\n"
+                                     "h100_sxm,copy,300000000,120\nh100_sxm,copy,600000000,236\n",
+                                     -1);
+  const char *files[] = {table, NULL};
+  g_autoptr(MsFit) fit = ms_fit(&(MsFitOptions){"h100-sxm", NULL, files, "2000-01-01", "a test"}, &error);
+  if (!fit) fail_msg("%s", error->message);
+  g_autoptr(MsJson) doc = ms_json_parse(fit->text, -1, "new", &error);
+  g_autoptr(MsHardware) h = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "", &error) : NULL;
+  if (!h) fail_msg("%s", error->message);
+  assert_close(h->l2_Bps, 9e6 / 1.5e-6, 1e-9);
+  for (int i = 0; i < h->num_curves; i++) assert_string_not_equal(h->curves[i].op, "cache_copy");
+}
+
 static void damaged_gzip(void **state) {
   (void)state;
   GError *error = NULL;
@@ -450,16 +469,26 @@ static void grouped_no_faster_than_dense(void **state) {
 
 int main(void) {
   gsl_set_error_handler_off();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(form_saturating),      cmocka_unit_test(form_tiled),
-      cmocka_unit_test(cast_apart),           cmocka_unit_test(form_layer),
-      cmocka_unit_test(two_speeds),           cmocka_unit_test(form_segments),
-      cmocka_unit_test(form_dispatch),        cmocka_unit_test(form_bandwidth),
-      cmocka_unit_test(few_points),           cmocka_unit_test(few_rows_move_a_shipped_curve),
-      cmocka_unit_test(same_input_same_bits), cmocka_unit_test(split_is_fair),
-      cmocka_unit_test(csv_errors),           cmocka_unit_test(csv_reads),
-      cmocka_unit_test(words_of_gpus),        cmocka_unit_test(whole_fit),
-      cmocka_unit_test(profile_edits),        cmocka_unit_test(mutated_tables),
-      cmocka_unit_test(damaged_gzip),         cmocka_unit_test(grouped_no_faster_than_dense)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(form_saturating),
+                                     cmocka_unit_test(form_tiled),
+                                     cmocka_unit_test(cast_apart),
+                                     cmocka_unit_test(form_layer),
+                                     cmocka_unit_test(two_speeds),
+                                     cmocka_unit_test(form_segments),
+                                     cmocka_unit_test(form_dispatch),
+                                     cmocka_unit_test(form_bandwidth),
+                                     cmocka_unit_test(few_points),
+                                     cmocka_unit_test(few_rows_move_a_shipped_curve),
+                                     cmocka_unit_test(same_input_same_bits),
+                                     cmocka_unit_test(split_is_fair),
+                                     cmocka_unit_test(csv_errors),
+                                     cmocka_unit_test(csv_reads),
+                                     cmocka_unit_test(words_of_gpus),
+                                     cmocka_unit_test(whole_fit),
+                                     cmocka_unit_test(profile_edits),
+                                     cmocka_unit_test(mutated_tables),
+                                     cmocka_unit_test(cache_copies_give_a_rate),
+                                     cmocka_unit_test(damaged_gzip),
+                                     cmocka_unit_test(grouped_no_faster_than_dense)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

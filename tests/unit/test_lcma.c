@@ -269,6 +269,40 @@ static void test_decision_by_hand(void **state) {
   assert_true(l->split_s > ms_lcma_choice_of(choices, "strassen*strassen")->split_s);
 }
 
+/* A generated kernel by hand: Strassen's blocks of C fit registers with tiles of 128 x 64. */
+static void test_fused_by_hand(void **state) {
+  (void)state;
+  const double flops = 1e14, n = 8192, launch_s = 5e-6;
+  MsLcmaMachine machine = machine_of(&flops, 1e12);
+  machine.device = (MsLcmaDevice){MS_GPU_F32, 100, flops, 1e12, 1e13, launch_s};
+  const MsLcmaShape shape = {n, n, n, FALSE, 0};
+  g_autoptr(GPtrArray) choices = ms_lcma_decide(&machine, &shape);
+  const MsLcmaChoice *c = ms_lcma_choice_of(choices, "strassen:fused");
+  const double waves = 21, tile_s = 7 * 2.0 * 128 * 64 * 4096 / (flops / 100); /* 32 x 64 thread groups on 100 SMs */
+  assert_non_null(c);
+  assert_close(c->time_s, launch_s + waves * tile_s, 1e-12);
+  assert_int_equal(c->groups, 1);
+  assert_close(c->workspace_B, 0, 0);
+  machine.device.l2_Bps = 2e12; /* what is loaded takes longer than what is multiplied */
+  g_autoptr(GPtrArray) slow = ms_lcma_decide(&machine, &shape);
+  const double load_B = 12.0 * (128 + 64) * 4096 * 4;
+  assert_close(ms_lcma_choice_of(slow, "strassen:fused")->time_s, launch_s + waves * load_B / (2e12 / 100), 1e-12);
+  machine.device.hbm_Bps = 1e11; /* in a wave 2 rows of tiles of A and all of B come from memory, at the end C */
+  g_autoptr(GPtrArray) bound = ms_lcma_decide(&machine, &shape);
+  const double memory_B = waves * n * 4 * (2 * 128 * 2 + n) + n * n * 4;
+  assert_close(ms_lcma_choice_of(bound, "strassen:fused")->time_s, launch_s + memory_B / 1e11, 1e-12);
+  const MsLcmaShape small = {1024, 1024, 4096, FALSE, 0}; /* 32 thread groups for 100 SMs: they share the products */
+  machine.device.hbm_Bps = 1e13, machine.device.l2_Bps = 1e14;
+  g_autoptr(GPtrArray) shared = ms_lcma_decide(&machine, &small);
+  const MsLcmaChoice *s = ms_lcma_choice_of(shared, "strassen:fused");
+  assert_int_equal(s->groups, 2); /* 64 with four products each; four would be two waves of two */
+  assert_close(s->workspace_B, 2 * 1024 * 1024 * 4.0, 0);
+  assert_close(s->time_s, 2 * launch_s + 4 * 2.0 * 128 * 64 * 2048 / (flops / 100), 1e-12);
+  machine.device.sms = 0;
+  g_autoptr(GPtrArray) none = ms_lcma_decide(&machine, &small);
+  assert_null(ms_lcma_choice_of(none, "strassen:fused"));
+}
+
 static void test_fit_of_rates(void **state) {
   (void)state;
   double rows[12 * 3], target[12], x[3];
@@ -314,6 +348,7 @@ int main(void) {
       cmocka_unit_test(test_scaling),
       cmocka_unit_test(test_decision_follows_the_rates),
       cmocka_unit_test(test_decision_by_hand),
+      cmocka_unit_test(test_fused_by_hand),
       cmocka_unit_test(test_fit_of_rates),
       cmocka_unit_test(test_bench),
   };
