@@ -87,6 +87,7 @@ int ms_cli_import(int argc, char **argv);
 int ms_cli_launch(int argc, char **argv);
 int ms_cli_diff(int argc, char **argv);
 int ms_cli_anchor(int argc, char **argv);
+int ms_cli_init(int argc, char **argv);
 int ms_cli_report(int argc, char **argv);
 int ms_cli_calibrate(int argc, char **argv);
 int ms_cli_exec(int argc, char **argv);

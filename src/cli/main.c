@@ -91,8 +91,9 @@ const MsVerb ms_verbs[] = {
      "op,num_gpus,bytes,latency_us for collectives; ... "
      "15 % of the shapes are held back by a hash and give the residuals; the rest of the profile stays as it is.\n",
      ms_cli_fit, TRUE},
-    {"report", "SCENARIO… --html FILE",
+    {"report", "SCENARIO… --html FILE|--terminal",
      "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
+     "  moesim report --terminal scenarios/run-deepseek-v3-gb200-256.json   the same in characters, for login nodes\n"
      "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
      "  moesim report my-run.json --whatif scenarios/whatif/nic.json --html nic.html\n"
@@ -184,6 +185,15 @@ const MsVerb ms_verbs[] = {
      "\nOf a log moesim import log makes a scenario with `measured`; of logs of benchmarks moesim import nccl-tests a "
      "machine to start from (--hardware).\n",
      ms_cli_anchor, TRUE},
+    {"init", "cluster|model", "a machine or a model of your own: what differs from a known one, asked or given",
+     "  moesim init cluster                                at a terminal: questions, with what this node says of "
+     "itself\n"
+     "  moesim init cluster --yes --out my-cluster.json    no questions\n"
+     "  moesim init cluster --like h100-sxm --set nic_Bps=200Gb/s --set gpus_per_node=4 --yes\n"
+     "  moesim init model --like qwen3-30b-a3b --set num_layers=36 --yes --out my-model.json\n"
+     "\nGPUs, power limit and adapters are read from nvidia-smi or rocm-smi, ibstat and lscpu, where these are there. "
+     "Of what is written each figure says where it comes from; all others stay those of the known machine.\n",
+     ms_cli_init},
     {"schema", "[KIND]", "keys, types, ranges and units of every file",
      "  moesim schema\n"
      "  moesim schema layout\n",

@@ -7,7 +7,7 @@
 
 typedef struct {
   char *html, *title, **validation, **whatif;
-  gboolean no_validation, json;
+  gboolean no_validation, json, terminal;
 } Options;
 
 static void options_clear(Options *o) {
@@ -85,6 +85,21 @@ static int print_data(char **files, int n) {
   return 0;
 }
 
+/* The run in characters instead of a page. */
+static int print_terminal(char **files, int n) {
+  GError *error = NULL;
+  unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (ms_report_unicode() ? 0 : MS_REPORT_ASCII);
+  for (int i = 0; i < n && (i == 0 || !ms_interrupted()); i++) {
+    g_autoptr(MsDetail) detail = NULL;
+    g_autoptr(MsScenario) scenario = ms_scenario_load(files[i], &error);
+    g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
+    if (!result) return ms_cli_fail(error);
+    if (i > 0) fputc('\n', stdout);
+    ms_cli_print(ms_report_terminal(scenario, result, detail, ms_report_width(), flags));
+  }
+  return 0;
+}
+
 static gboolean add_studies(const Options *o, MsPage *page, GError **error) {
   for (int i = 0; o->whatif && o->whatif[i] && !ms_interrupted(); i++) {
     MsWhatif *study = ms_whatif_load(o->whatif[i], error);
@@ -123,19 +138,24 @@ int ms_cli_report(int argc, char **argv) {
       {"whatif", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.whatif,
        "a study for curves of its own (`moesim help whatif`); may be repeated", "FILE"},
       {"no-validation", 0, 0, G_OPTION_ARG_NONE, &o.no_validation, "leave the scatter out", NULL},
+      {"terminal", 't', 0, G_OPTION_ARG_NONE, &o.terminal, "instead of a page a picture of characters", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "instead of a page its data, one JSON object per scenario and line",
        NULL},
       {NULL}};
   enum { MOST_RUNS = 16 };
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
-    if (!o.html && !o.json) status = ms_cli_usage(verb, "where to? Give --html FILE");
+    if (!o.html && !o.json && !o.terminal) status = ms_cli_usage(verb, "where to? Give --html FILE or --terminal");
     else if (argc < 2) status = ms_cli_usage(verb, "which scenario? Give at least one file");
     else if (argc - 1 > MOST_RUNS)
       status = ms_cli_usage(verb, "%d scenarios on one page; at most %d", argc - 1, MOST_RUNS);
     else if (o.validation && o.no_validation)
       status = ms_cli_usage(verb, "--validation and --no-validation exclude each other");
-    else if (o.json && o.html) status = ms_cli_usage(verb, "--json and --html exclude each other");
+    else if (!!o.json + !!o.html + !!o.terminal > 1)
+      status = ms_cli_usage(verb, "--html, --terminal and --json exclude each other");
+    else if (o.terminal && (o.title || o.validation || o.whatif || o.no_validation))
+      status = ms_cli_usage(verb, "--terminal takes scenarios alone");
+    else if (o.terminal) status = print_terminal(argv + 1, argc - 1);
     else if (o.json) status = print_data(argv + 1, argc - 1);
     else status = report(&o, argv + 1, argc - 1);
   }

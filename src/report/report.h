@@ -30,12 +30,14 @@
  * 100 when it is none. */
 gboolean ms_report_colour(void);
 int ms_report_width(void);
+gboolean ms_report_unicode(void); /* LC_ALL, LC_CTYPE or LANG, the first that is set, names UTF-8 */
 
 /* --- table.c --------------------------------------------------------------------------------------------------- */
 enum {
   MS_REPORT_COLOUR = 1,
   MS_REPORT_EXPLAIN = 2 /* every stage, and where the numbers come from */,
-  MS_REPORT_ALL = 4 /* the whole ranking of a plan, beside what to choose from */
+  MS_REPORT_ALL = 4,  /* the whole ranking of a plan, beside what to choose from */
+  MS_REPORT_ASCII = 8 /* no block elements */
 };
 /* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it
  * back. `scenario` only adds the heading and may be NULL. */
@@ -58,6 +60,12 @@ char *ms_report_draws(const MsDraws *draws);
 /* --- cluster.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_cluster(const MsCluster *cluster);
 extern const MsFigures ms_cluster_figures;
+
+/* --- terminal.c ------------------------------------------------------------------------------------------------ */
+/* A run as a picture of characters, at most MS_TEXT_COLUMNS wide: where the step goes, the pipeline (`detail`, NULL:
+ * left out), memory, communication. (transfer full) */
+char *ms_report_terminal(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, int width,
+                         unsigned flags);
 
 /* --- acting.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_acting(const MsActingLaws *acting);

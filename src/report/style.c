@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -8,6 +9,17 @@ gboolean ms_report_colour(void) {
   const char *no_color = g_getenv("NO_COLOR"), *term = g_getenv("TERM");
   if (no_color && *no_color) return FALSE;
   return isatty(STDOUT_FILENO) && g_strcmp0(term, "dumb") != 0;
+}
+
+gboolean ms_report_unicode(void) {
+  static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+    const char *value = g_getenv(names[i]);
+    if (!value || !*value) continue;
+    g_autofree char *small = g_ascii_strdown(value, -1);
+    return strstr(small, "utf-8") || strstr(small, "utf8");
+  }
+  return FALSE;
 }
 
 int ms_report_width(void) {

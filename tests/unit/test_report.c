@@ -247,6 +247,52 @@ static void error_summary_by_hand(void **state) {
   assert_true(isnan(ms_error_summary(NULL, NULL, 0).mape));
 }
 
+/* Rows that begin with "    stage " in the pipeline's part. */
+static GPtrArray *pipeline_rows(char **lines) {
+  GPtrArray *rows = g_ptr_array_new();
+  gboolean inside = FALSE;
+  for (int i = 0; lines[i]; i++) {
+    if (g_str_has_prefix(lines[i], "pipeline")) inside = TRUE;
+    if (!*lines[i]) inside = FALSE;
+    if (inside && g_str_has_prefix(lines[i], "    stage ")) g_ptr_array_add(rows, lines[i] + 13);
+  }
+  return rows;
+}
+
+/* A run in characters: no line is too wide, every stage has a row as long as the others; the first pass of the first
+ * stage is at the left, the last stage has nothing to do yet, and at the right it is the other way round. */
+static void terminal_shows_fill_and_drain(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = ms_scenario_load("scenarios/run-llama3-70b-h100-64.json", &error);
+  g_autoptr(MsDetail) detail = NULL;
+  g_autoptr(MsResult) r = s ? ms_simulate(s, MS_FIDELITY_FULL, &detail, &error) : NULL;
+  if (!r) fail_msg("%s", error->message);
+  static const struct {
+    int width;
+    unsigned flags;
+  } rows[] = {{100, 0}, {100, MS_REPORT_ASCII}, {80, MS_REPORT_ASCII}, {20, MS_REPORT_ASCII}, {400, 0}};
+  for (guint k = 0; k < G_N_ELEMENTS(rows); k++) {
+    g_autofree char *text = ms_report_terminal(s, r, detail, rows[k].width, rows[k].flags);
+    gboolean ascii = (rows[k].flags & MS_REPORT_ASCII) != 0;
+    assert_true(g_utf8_validate(text, -1, NULL) && g_str_is_ascii(text) == ascii);
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    for (int i = 0; lines[i]; i++)
+      if (g_utf8_strlen(lines[i], -1) > CLAMP(rows[k].width, 80, 100))
+        fail_msg("%d columns: %s", (int)g_utf8_strlen(lines[i], -1), lines[i]);
+    g_autoptr(GPtrArray) stages = pipeline_rows(lines);
+    assert_int_equal(stages->len, 8);
+    for (guint i = 0; i < 8; i++)
+      assert_int_equal(g_utf8_strlen(stages->pdata[i], -1), g_utf8_strlen(stages->pdata[0], -1));
+    if (!ascii) continue;
+    const char *first = stages->pdata[0], *last = stages->pdata[7];
+    assert_true(first[0] == 'F' && last[0] == '.');
+    assert_true(first[strlen(first) - 1] == 'b' && last[strlen(last) - 1] == '.');
+  }
+  g_autofree char *without = ms_report_terminal(s, r, NULL, 100, MS_REPORT_ASCII);
+  assert_null(strstr(without, "pipeline:"));
+}
+
 static void picture_has_a_row_per_stage_and_fits(void **state) {
   (void)state;
   char why[128];
@@ -274,6 +320,7 @@ int main(void) {
       cmocka_unit_test(result_json_has_its_documented_keys),
       cmocka_unit_test(error_summary_by_hand),
       cmocka_unit_test(picture_has_a_row_per_stage_and_fits),
+      cmocka_unit_test(terminal_shows_fill_and_drain),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
