@@ -209,6 +209,7 @@ static gboolean enough(const Race *r) {
 static gboolean race(Race *r, const char *what, const gint64 *s, double *ratio) {
   const Contender *best[KINDS];
   size_t real_B = real_of(r);
+  r->room_B = real_B; /* no scheme: none is needed */
   r->a = pages(r->type, s[0] * s[2]);
   r->b = pages(r->type, s[2] * s[1]);
   r->c = pages(r->type, s[0] * s[1]);
@@ -234,10 +235,10 @@ static gboolean race(Race *r, const char *what, const gint64 *s, double *ratio) 
   munmap(r->b, (size_t)(s[2] * s[1]) * real_B);
   munmap(r->c, (size_t)(s[0] * s[1]) * real_B);
   munmap(r->room, r->room_B);
-  r->room_B = 0;
   printf("| %s | %ld x %ld x %ld | ", what, (long)s[0], (long)s[1], (long)s[2]);
   if (!enough(r)) {
     puts("disturbed |");
+    fflush(stdout);
     return FALSE;
   }
   printf("%s | %.1f |", ours, 2e-9 * (double)s[0] * (double)s[1] * (double)s[2] / r->all[0].least_s);

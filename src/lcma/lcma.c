@@ -81,6 +81,9 @@ GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
   GPtrArray *choices = ms_lcma_decide(&local_of(lcma, g->type)->machine, &shape);
   for (guint i = 0; i < choices->len && g->type == MS_BLAS_INT8; i++)
     ((MsLcmaChoice *)choices->pdata[i])->growth = 1; /* exact */
+  for (guint i = 1; i < choices->len && MIN(MIN(g->m, g->n), g->k) < LEAST_SIZE; i++)
+    if (strcmp(((MsLcmaChoice *)choices->pdata[i])->plan, "library") == 0)
+      g_ptr_array_insert(choices, 0, g_ptr_array_steal_index(choices, i));
   return choices;
 }
 
