@@ -5,17 +5,18 @@
 #include "base/io.h"
 #include "study/band_fit.h"
 #include "study/jobs.h"
+#include "study/joint.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { N_DERATE = 5, N_LAUNCH = 7, SCAN = 13, ROUNDS = 4 };
+enum { N_DERATE = 5, N_LAUNCH = 7 };
 #define LOW_DERATE  (-0.36) /* log of the smallest and largest factor */
 #define HIGH_DERATE 0.36
 #define LOW_LAUNCH  (-1.4)
 #define HIGH_LAUNCH 1.4
-#define PRIOR       0.005 /* loss of a log factor of 1 */
 #define NOISE       0.04 /* mean |log error| of a run of weight 1 that no law can take away: sets priors against runs */
+#define SD_90       1.645 /* half width of a 90 % band over the standard deviation */
 
 const char *const ms_leave_words[] = {"group", "source", "model", "gpu", NULL};
 
@@ -34,14 +35,17 @@ typedef struct { /* one run */
   char *configuration;
   const char *group; /* one of the above, or `both` */
   char *both;        /* model and GPU */
-  guint derate,
-      factor; /* index of its GPU and of its stack among the parameters; factor 0: the default stack, no parameter */
+  char *architecture_name, *site_name;
+  guint derate, factor; /* index of its GPU and of its stack among the figures; factor 0: the default stack, none */
+  guint architecture, site;
+  gboolean lent; /* its machine has the curves of another */
   double measured, weight;
   double log_time[N_DERATE][N_LAUNCH];
   double detail;               /* added to each */
   double effect[MS_N_LAWS][2]; /* of each free law at its lowest and highest factor, on log time */
   double error[3];             /* shipped, in sample, left out */
   double log_clock;            /* of its GPU, as shipped */
+  double log_power;            /* of the limit that this clock was found under, W */
   MsBandGround ground;
 } Run;
 
@@ -52,18 +56,22 @@ static void run_clear(gpointer data) {
   g_free(run->stack);
   g_free(run->configuration);
   g_free(run->both);
+  g_free(run->architecture_name);
+  g_free(run->site_name);
 }
 
 /* --- the laws -------------------------------------------------------------------------------------------------- */
 typedef struct {
   guint n;
   Free law[MS_N_LAWS];
+  MsLaws shipped;
 } FreeLaws;
 
 /* NULL and *error, or those with a spread. */
 static gboolean free_laws(FreeLaws *f, GError **error) {
   MsLawEntry *entries = ms_law_entries_load(error);
   f->n = 0;
+  if (entries && !ms_laws_load(&f->shipped, error)) g_clear_pointer(&entries, ms_law_entries_free);
   for (int i = 0; entries && i < MS_N_LAWS; i++) {
     const MsField *field = &ms_laws_table.fields[i];
     double value = entries[i].value, reach = 2 * entries[i].spread;
@@ -136,6 +144,12 @@ static char *configuration_of(const MsScenario *s) {
   return ms_json_out_take(out);
 }
 
+/* The first word of `arch`: Hopper of "Hopper sm90"; a machine that has none stands alone. */
+static char *architecture_of(const MsHardware *h) {
+  const char *name = h->arch ? h->arch : h->name;
+  return g_strndup(name, strcspn(name, " "));
+}
+
 static double confidence(const MsMeasured *measured) {
   if (g_strcmp0(measured->config_confidence, "exact") == 0) return 1;
   return g_strcmp0(measured->config_confidence, "inferred") == 0 ? 0.5 : 0.25;
@@ -160,6 +174,12 @@ static void simulate(gpointer item, gconstpointer data) {
   ms_run_labels_init(&run->label, s, run->file);
   run->stack = g_strdup(s->stack.name);
   run->both = g_strdup_printf("%s on %s", s->model->name, s->hardware->name);
+  run->site_name =
+      g_strdup_printf("%s\n%s\n%s", run->label.of[MS_BY_SOURCE], run->label.of[MS_BY_GPU], run->label.of[MS_BY_STACK]);
+  run->architecture_name = architecture_of(s->hardware);
+  run->lent = s->hardware->curves_from != NULL;
+  double limit_W = s->hardware->sustained_tdp_W > 0 ? s->hardware->sustained_tdp_W : s->hardware->tdp_W;
+  run->log_power = limit_W > 0 ? log(limit_W) : 0;
   run->configuration = configuration_of(s);
   run->usable = fill_detail(run, s) && fill_effects(run, s, &study->laws) && fill_grid(run, s);
   run->job.done = run->usable || !ms_interrupted();
@@ -198,109 +218,147 @@ double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, do
   return (low + high) / 2;
 }
 
-enum { LAUNCH, FIRST_GPU, MAX_PARAMETERS = 64 + MS_N_LAWS };
+enum { LAUNCH, FIRST_GPU };
 
 typedef struct {
   Run *const *runs;
   const FreeLaws *laws;
-  guint n, n_gpus, n_stacks; /* parameters: launch, a derate per GPU, a factor per named stack, the laws */
-  const char *group;         /* left out; NULL: nothing */
-  double x[MAX_PARAMETERS];  /* log factors on what is shipped */
-  guint free;                /* which of them is moved */
+  /* figures: launch, a derate per GPU, a factor per named stack, the laws, a clock per architecture, their mean, sites
+   */
+  guint n, n_gpus, n_stacks, n_architectures, n_sites;
+  const char *group; /* left out; NULL: nothing */
+  double *x;         /* log factors on what is shipped; of architectures and their mean the log of a clock */
 } Fit;
 
 static gboolean left_out(const Fit *fit, const Run *run) { return fit->group && g_str_equal(run->group, fit->group); }
 
 static guint first_law(const Fit *fit) { return FIRST_GPU + fit->n_gpus + fit->n_stacks; }
+static guint first_architecture(const Fit *fit) { return first_law(fit) + fit->laws->n; }
+static guint mean_clock(const Fit *fit) { return first_architecture(fit) + fit->n_architectures; }
+static guint first_site(const Fit *fit) { return mean_clock(fit) + 1; }
+static guint n_figures(const Fit *fit) { return first_site(fit) + fit->n_sites; }
 
 /* Straight between the lowest factor, 1, and the highest. */
 static double effect(const Free *f, const double at[2], double x) {
   return x < 0 ? at[0] * x / f->low : at[1] * x / f->high;
 }
 
-static double predict(const Fit *fit, const Run *run) {
-  double sum =
-      run->detail + interpolate(run, fit->x[run->derate] + (run->factor ? fit->x[run->factor] : 0), fit->x[LAUNCH]);
+static double predict(const Fit *fit, const Run *run, const double *x) {
+  double sum = run->detail + interpolate(run, x[run->derate] + (run->factor ? x[run->factor] : 0), x[LAUNCH]);
   for (guint i = 0; i < fit->laws->n; i++) {
-    double x = fit->x[first_law(fit) + i];
-    if (x != 0) sum += effect(&fit->laws->law[i], run->effect[i], x);
+    double of = x[first_law(fit) + i];
+    if (of != 0) sum += effect(&fit->laws->law[i], run->effect[i], of);
   }
   return sum;
 }
 
-static gboolean uses(const Fit *fit, const Run *run, guint parameter) {
-  if (parameter < first_law(fit)) return parameter == LAUNCH || run->derate == parameter || run->factor == parameter;
-  const double *at = run->effect[parameter - first_law(fit)];
+static gboolean uses(const Fit *fit, const Run *run, guint figure) {
+  if (figure < first_law(fit)) return figure == LAUNCH || run->derate == figure || run->factor == figure;
+  const double *at = run->effect[figure - first_law(fit)];
   return at[0] != 0 || at[1] != 0;
 }
 
-/* Of a log factor x, beside runs of `weights` together. */
-static double prior(const Fit *fit, double x, double weights) {
-  if (fit->free < first_law(fit)) return PRIOR * x * x;
-  double off = x / fit->laws->law[fit->free - first_law(fit)].spread;
-  return NOISE * off * off / 2 / MAX(weights, 1e-3);
+static double residual(guint i, const double *x, gconstpointer data) {
+  const Fit *fit = data;
+  const Run *run = fit->runs[i];
+  return predict(fit, run, x) + x[first_site(fit) + run->site] - log(run->measured);
 }
 
-/* Of the runs that the moved parameter touches; the prior only decides where the runs do not. */
-static double loss(double x, gpointer data) {
-  Fit *fit = data;
-  double sum = 0, weights = 0, before = fit->x[fit->free];
-  fit->x[fit->free] = x;
-  for (guint i = 0; i < fit->n; i++) {
-    const Run *run = fit->runs[i];
-    if (!uses(fit, run, fit->free) || left_out(fit, run)) continue;
-    sum += run->weight * fabs(predict(fit, run) - log(run->measured));
-    weights += run->weight;
-  }
-  fit->x[fit->free] = before;
-  return (weights > 0 ? sum / weights : 0) + prior(fit, x, weights);
+static guint depends(guint i, guint on[MS_JOINT_DEPENDS], gconstpointer data) {
+  const Fit *fit = data;
+  guint n = 0;
+  for (guint k = 0; k < first_architecture(fit); k++)
+    if (uses(fit, fit->runs[i], k)) on[n++] = k;
+  on[n++] = first_site(fit) + fit->runs[i]->site;
+  return n;
 }
 
-/* A scan finds the valley, golden section its bottom. */
-static void minimise(Fit *fit, guint which, double low, double high) {
-  int best = 0;
-  double least = HUGE_VAL, step = (high - low) / (SCAN - 1);
-  fit->free = which;
-  for (int i = 0; i < SCAN; i++) {
-    double value = loss(low + i * step, fit);
-    if (value < least) least = value, best = i;
-  }
-  fit->x[which] =
-      ms_golden_minimum(loss, fit, low + MAX(best - 1, 0) * step, low + MIN(best + 1, SCAN - 1) * step, 1e-4);
-}
-
-static gboolean has_runs(const Fit *fit, guint parameter) {
+static gboolean has_runs(const Fit *fit, guint figure) {
   for (guint i = 0; i < fit->n; i++)
-    if (uses(fit, fit->runs[i], parameter) && !left_out(fit, fit->runs[i])) return TRUE;
+    if (uses(fit, fit->runs[i], figure) && !left_out(fit, fit->runs[i])) return TRUE;
   return FALSE;
 }
 
-static double log_clock_of(const Fit *fit, guint gpu) {
+static const Run *run_of_gpu(const Fit *fit, guint gpu) {
   for (guint i = 0; i < fit->n; i++)
-    if (fit->runs[i]->derate == gpu) return fit->runs[i]->log_clock;
-  return 0;
+    if (fit->runs[i]->derate == gpu) return fit->runs[i];
+  return NULL;
 }
 
-/* A GPU of which nothing is left has the mean clock of the others. */
-static void fill_empty(Fit *fit) {
+static void believe(GArray *beliefs, guint of, int than, double shift, double spread) {
+  MsJointBelief b = {of, than, shift, spread};
+  g_array_append_val(beliefs, b);
+}
+
+/* Mean log power limit of the machines of an architecture. */
+static double mean_log_power(const Fit *fit, guint architecture) {
   double sum = 0;
-  guint known = 0;
-  for (guint g = FIRST_GPU; g < FIRST_GPU + fit->n_gpus; g++)
-    if (has_runs(fit, g)) sum += log_clock_of(fit, g) + fit->x[g], known++;
-  for (guint g = FIRST_GPU; g < FIRST_GPU + fit->n_gpus; g++)
-    if (!has_runs(fit, g)) fit->x[g] = known > 0 ? sum / known - log_clock_of(fit, g) : 0;
+  guint n = 0;
+  for (guint g = 0; g < fit->n_gpus; g++) {
+    const Run *run = run_of_gpu(fit, FIRST_GPU + g);
+    if (run->architecture == architecture) sum += run->log_power, n++;
+  }
+  return n > 0 ? sum / n : 0;
+}
+
+/* Curves of another architecture were scaled by peaks: what the clock is found to be makes up for them too. */
+static double spread_of_architecture(const Fit *fit, guint architecture) {
+  gboolean lent = TRUE;
+  for (guint i = 0; i < fit->n; i++)
+    if (fit->runs[i]->architecture == architecture) lent = lent && fit->runs[i]->lent;
+  return lent ? fit->laws->shipped.lent_clock_spread : fit->laws->shipped.architecture_clock_spread;
+}
+
+/* Machines of one architecture are the same silicon under different power limits, architectures have something in
+ * common, and what runs of one site share is the site's. */
+static GArray *beliefs_of(const Fit *fit) {
+  GArray *beliefs = g_array_new(FALSE, FALSE, sizeof(MsJointBelief));
+  const MsLaws *laws = &fit->laws->shipped;
+  believe(beliefs, LAUNCH, -1, 0, laws->host_band / SD_90);
+  for (guint g = 0; g < fit->n_gpus; g++) {
+    const Run *run = run_of_gpu(fit, FIRST_GPU + g);
+    double power = laws->power_clock_exponent * (run->log_power - mean_log_power(fit, run->architecture));
+    believe(beliefs, FIRST_GPU + g, (int)(first_architecture(fit) + run->architecture), run->log_clock - power,
+            laws->machine_clock_spread);
+  }
+  for (guint i = 0; i < fit->n_stacks; i++)
+    believe(beliefs, FIRST_GPU + fit->n_gpus + i, -1, 0, laws->site_band / SD_90);
+  for (guint i = 0; i < fit->laws->n; i++) believe(beliefs, first_law(fit) + i, -1, 0, fit->laws->law[i].spread);
+  for (guint i = 0; i < fit->n_architectures; i++)
+    believe(beliefs, first_architecture(fit) + i, (int)mean_clock(fit), 0, spread_of_architecture(fit, i));
+  believe(beliefs, mean_clock(fit), -1, 0, 1);
+  for (guint i = 0; i < fit->n_sites; i++) believe(beliefs, first_site(fit) + i, -1, 0, laws->site_band / SD_90);
+  return beliefs;
 }
 
 static void fit_all(Fit *fit) {
-  guint shared = first_law(fit);
-  memset(fit->x, 0, sizeof fit->x);
-  for (int round = 0; round < ROUNDS; round++) {
-    for (guint i = FIRST_GPU; i < shared; i++) minimise(fit, i, LOW_DERATE, HIGH_DERATE);
-    minimise(fit, LAUNCH, LOW_LAUNCH, HIGH_LAUNCH);
-    for (guint i = 0; i < fit->laws->n; i++)
-      if (has_runs(fit, shared + i)) minimise(fit, shared + i, fit->laws->law[i].low, fit->laws->law[i].high);
+  guint n = n_figures(fit);
+  g_autofree double *weight = g_new(double, fit->n + 1), *step = g_new(double, n), *low = g_new(double, n),
+                    *high = g_new(double, n);
+  g_autoptr(GArray) beliefs = beliefs_of(fit);
+  for (guint i = 0; i < fit->n; i++) weight[i] = left_out(fit, fit->runs[i]) ? 0 : fit->runs[i]->weight;
+  for (guint i = 0; i < n; i++) step[i] = 0.1 * HIGH_DERATE, low[i] = LOW_DERATE, high[i] = HIGH_DERATE;
+  step[LAUNCH] = 0.1 * HIGH_LAUNCH, low[LAUNCH] = LOW_LAUNCH, high[LAUNCH] = HIGH_LAUNCH;
+  for (guint i = first_architecture(fit); i < n; i++) low[i] = -HUGE_VAL, high[i] = HUGE_VAL;
+  for (guint i = 0; i < fit->laws->n; i++) {
+    const Free *law = &fit->laws->law[i];
+    guint at = first_law(fit) + i;
+    step[at] = 0.3 * law->spread, low[at] = law->low, high[at] = law->high;
   }
-  fill_empty(fit);
+  memset(fit->x, 0, n * sizeof *fit->x);
+  const MsJoint joint = {.n = n,
+                         .n_runs = fit->n,
+                         .n_beliefs = beliefs->len,
+                         .weight = weight,
+                         .scale = NOISE,
+                         .step = step,
+                         .low = low,
+                         .high = high,
+                         .belief = (const MsJointBelief *)(gpointer)beliefs->data,
+                         .residual = residual,
+                         .depends = depends,
+                         .data = fit};
+  ms_joint_fit(&joint, fit->x);
 }
 
 /* --- groups ---------------------------------------------------------------------------------------------------- */
@@ -325,7 +383,7 @@ static MsCrossErrors summarise_three(Run *const *runs, guint n, gboolean exact) 
 }
 
 static void set_errors(const Fit *fit, Run *const *runs, guint n, int which) {
-  for (guint i = 0; i < n; i++) runs[i]->error[which] = exp(predict(fit, runs[i])) / runs[i]->measured - 1;
+  for (guint i = 0; i < n; i++) runs[i]->error[which] = exp(predict(fit, runs[i], fit->x)) / runs[i]->measured - 1;
 }
 
 /* First run of each GPU, sorted; sets the runs' parameter. */
@@ -351,6 +409,19 @@ static guint number_stacks(Run *const *runs, guint n, guint from, GPtrArray *nam
     runs[i]->factor = from + at;
   }
   return names->len;
+}
+
+/* Numbers what runs are named by, in the order of their first; how many there are. */
+static guint number_names(Run *const *runs, guint n, size_t name, size_t number) {
+  g_autoptr(GHashTable) all = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < n; i++) {
+    char *of = G_STRUCT_MEMBER(char *, runs[i], name);
+    gpointer at;
+    if (!g_hash_table_lookup_extended(all, of, NULL, &at))
+      g_hash_table_insert(all, of, at = GUINT_TO_POINTER(g_hash_table_size(all)));
+    G_STRUCT_MEMBER(guint, runs[i], number) = GPOINTER_TO_UINT(at);
+  }
+  return g_hash_table_size(all);
 }
 
 /* What a run is labelled with where that is left out; a group has a name of its own. */
@@ -502,18 +573,16 @@ static void add_parts(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by)
 }
 
 /* The fit on all runs, then those without a group; nothing of either where the predictions were stopped already. */
-static gboolean study(MsCrossval *c, const Study *how, Run *const *runs, guint n, GError **error) {
+static void study(MsCrossval *c, const Study *how, Run *const *runs, guint n) {
   const FreeLaws *laws = &how->laws;
   g_autofree guint *first = g_new(guint, n + 1);
   g_autoptr(GPtrArray) stacks = g_ptr_array_new();
   Fit fit = {.laws = laws, .runs = runs, .n = n};
   fit.n_gpus = number_gpus(runs, n, first);
   fit.n_stacks = number_stacks(runs, n, FIRST_GPU + fit.n_gpus, stacks);
-  if (first_law(&fit) + laws->n > MAX_PARAMETERS) {
-    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "runs of more than %d machines and stacks",
-                MAX_PARAMETERS - FIRST_GPU - (int)laws->n);
-    return FALSE;
-  }
+  fit.n_architectures = number_names(runs, n, offsetof(Run, architecture_name), offsetof(Run, architecture));
+  fit.n_sites = number_names(runs, n, offsetof(Run, site_name), offsetof(Run, site));
+  g_autofree double *x = fit.x = g_new0(double, n_figures(&fit));
   set_errors(&fit, runs, n, 0);
   set_groups(runs, n, c->leave);
   c->runs = n;
@@ -527,7 +596,6 @@ static gboolean study(MsCrossval *c, const Study *how, Run *const *runs, guint n
   }
   c->all = summarise_three(runs, n, FALSE);
   c->exact = summarise_three(runs, n, TRUE);
-  return TRUE;
 }
 
 /* --- files ----------------------------------------------------------------------------------------------------- */
@@ -594,10 +662,7 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
   c->files = chosen->len;
   c->leave = leave;
   c->extent = extent;
-  if (!study(c, &data, (Run *const *)usable->pdata, usable->len, error)) {
-    ms_crossval_free(c);
-    return NULL;
-  }
+  study(c, &data, (Run *const *)usable->pdata, usable->len);
   MsValidateBy natural = leave == MS_LEAVE_GROUP ? MS_BY_GPU : label_of_leave[leave];
   MsValidateBy by = options->by == MS_BY_NOTHING ? natural : options->by;
   add_parts(c, (Run *const *)usable->pdata, usable->len, by);

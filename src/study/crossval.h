@@ -4,14 +4,15 @@
  * `kernel_launch_s` (host time per operator; one factor for all machines), the speed of each named software stack (one
  * factor on its matrix kernels for all GPUs) and the laws of software/laws.json that have a spread. They are refitted
  * together as factors on what is shipped, once on all runs (in sample) and once for every group without its runs, which
- * are then predicted (left out). A GPU of which nothing is left takes the mean clock of the others. The fit is
- * coordinate descent with golden section in log space on the mean |log error|, weighted by the runs' weights and by how
- * exactly their configuration is known; a law is held near its value by its spread, and stays within two of them and
- * its range. Predictions are interpolated between `fast` simulations at fixed multiples of the figures, effects of laws
- * and what `full` says beyond `fast` with the shipped figures added in log time. Then the laws of the bands are fitted
- * to the errors of what was left out (study/band_fit.h), and how many of these runs their bands hold is counted twice:
- * with the shipped laws, and with laws fitted without the run's group. Nothing is random: the same files give the same
- * figures. */
+ * are then predicted (left out). The fit is the most likely one (study/joint.h), each run weighted by its weight and by
+ * how exactly its configuration is known. Believed before any run is seen: a law is near its value by its spread (and
+ * stays within two of them and its range); what the runs of one site (folder, machine, software) have in common is the
+ * site's own; machines of one architecture have one clock but for their power limits, so that a machine of which
+ * nothing is left takes it from its sisters, and from other architectures where it has none. Predictions are
+ * interpolated between `fast` simulations at fixed multiples of the figures, effects of laws and what `full` says
+ * beyond `fast` with the shipped figures added in log time. Then the laws of the bands are fitted to the errors of what
+ * was left out (study/band_fit.h), and how many of these runs their bands hold is counted twice: with the shipped laws,
+ * and with laws fitted without the run's group. Nothing is random: the same files give the same figures. */
 #ifndef MS_STUDY_CROSSVAL_H
 #define MS_STUDY_CROSSVAL_H
 

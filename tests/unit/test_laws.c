@@ -87,16 +87,25 @@ static gboolean moves(MsScenario *s, MsLaw law, double to, const Outcome *was) {
 
 static void every_law_acts_somewhere(void **state) {
   (void)state;
-  gboolean acts[MS_N_LAWS] = {
-      [MS_LAW_last_gradients_band] = TRUE, [MS_LAW_unseen_machine_band] = TRUE, /* these four in test_study */
-      [MS_LAW_band_80_share] = TRUE,       [MS_LAW_band_50_share] = TRUE,
-      [MS_LAW_kernel_jitter] = TRUE,                                          /* these two in test_cluster */
-      [MS_LAW_host_jitter] = TRUE,         [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
-      [MS_LAW_mxfp8_training_rate] = TRUE, [MS_LAW_mla_backward_rate] = TRUE,
-      [MS_LAW_anchor_site_spread] = TRUE, /* these six in test_anchor */
-      [MS_LAW_anchor_known_spread] = TRUE, [MS_LAW_anchor_class_spread] = TRUE,
-      [MS_LAW_anchor_model_spread] = TRUE, [MS_LAW_anchor_run_noise] = TRUE,
-      [MS_LAW_anchor_profile_noise] = TRUE};
+  gboolean acts[MS_N_LAWS] = {[MS_LAW_last_gradients_band] = TRUE,
+                              [MS_LAW_unseen_machine_band] = TRUE, /* these four in test_study */
+                              [MS_LAW_band_80_share] = TRUE,
+                              [MS_LAW_band_50_share] = TRUE,
+                              [MS_LAW_kernel_jitter] = TRUE, /* these two in test_cluster */
+                              [MS_LAW_host_jitter] = TRUE,
+                              [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
+                              [MS_LAW_mxfp8_training_rate] = TRUE,
+                              [MS_LAW_mla_backward_rate] = TRUE,
+                              [MS_LAW_anchor_site_spread] = TRUE, /* these six in test_anchor */
+                              [MS_LAW_anchor_known_spread] = TRUE,
+                              [MS_LAW_anchor_class_spread] = TRUE,
+                              [MS_LAW_anchor_model_spread] = TRUE,
+                              [MS_LAW_anchor_run_noise] = TRUE,
+                              [MS_LAW_anchor_profile_noise] = TRUE,
+                              [MS_LAW_machine_clock_spread] =
+                                  TRUE, /* these three in the fit of `validate --cross-validate` */
+                              [MS_LAW_architecture_clock_spread] = TRUE,
+                              [MS_LAW_lent_clock_spread] = TRUE};
   for (int i = 0; i < (int)G_N_ELEMENTS(cases); i++) {
     g_autoptr(MsScenario) s = case_with(i, "natural_spread", "0.7");
     Outcome was = outcome(s);
