@@ -14,9 +14,12 @@
  */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
-enum { MOST_ROUNDS = 8 };                  /* microbatches / PP that are told apart */
-enum { MOST_CUTS = G_N_ELEMENTS(slacks) }; /* of one place of the MTP blocks */
-enum { MOST_CLIMBS = 2 };                  /* cuts that are improved */
+enum { MOST_ROUNDS = 8 };                      /* microbatches / PP that are told apart */
+enum { MOST_CUTS = G_N_ELEMENTS(slacks) + 1 }; /* of one place of the MTP blocks */
+enum { MOST_CLIMBS = 2 };                      /* cuts that are improved */
+
+/* Dear stages in front keep more microbatches of more layers: they have to end sooner by this share. */
+#define FRONT_GAIN 0.005
 
 typedef struct {
   gint32 stages, ranks, placing, rounds, costs;
@@ -158,7 +161,7 @@ static void place_stages(MsPlacement placement, int pp, int stages, int *rank) {
 
 /* A cut that may be the layout's: `least` bounds the end of its step from below. */
 typedef struct {
-  double least, end;
+  double least, end, share; /* share: of `end` that counts */
   int order;
   int *counts;
   MsCutTrial *trial;
@@ -171,18 +174,29 @@ static int by_least(const void *a, const void *b) {
 
 static int by_end(const void *a, const void *b) {
   const Candidate *x = a, *y = b;
-  return x->end != y->end ? (x->end < y->end ? -1 : 1) : x->order - y->order;
+  double a_end = x->share * x->end, b_end = y->share * y->end;
+  return a_end != b_end ? (a_end < b_end ? -1 : 1) : x->order - y->order;
+}
+
+static gboolean is_among(const Candidate *all, int n, const MsCutTrial *trial, const int *counts) {
+  for (int i = 0; i < n; i++)
+    if (all[i].trial == trial && !memcmp(all[i].counts, counts, sizeof *counts * (size_t)trial->on.n)) return TRUE;
+  return FALSE;
 }
 
 /* Appends the cuts of one place of the MTP blocks to `all`; their number. */
 static int add_cuts(MsCutTrial *trial, int *counts, Candidate *all, int n) {
-  const MsStages *on = &trial->on;
-  int found = ms_partition_by_cost(trial->costs, on, slacks, G_N_ELEMENTS(slacks), counts);
+  size_t stages = (size_t)trial->on.n;
+  MsStages front = trial->on;
+  front.front = TRUE;
+  int behind = ms_partition_by_cost(trial->costs, &trial->on, slacks, G_N_ELEMENTS(slacks), counts),
+      found = behind + ms_partition_by_cost(trial->costs, &front, slacks, 1, counts + (size_t)behind * stages);
   for (int i = 0; i < found; i++) {
-    int *own = counts + (size_t)i * (size_t)on->n;
-    if (i > 0 && !memcmp(own, own - on->n, sizeof *own * (size_t)on->n)) continue;
+    int *own = counts + (size_t)i * stages;
+    if (is_among(all, n, trial, own)) continue;
     all[n] = (Candidate){.least = trial->turns ? ms_cut_least(trial, own) : 0,
                          .end = INFINITY,
+                         .share = i < behind ? 1 : 1 + FRONT_GAIN,
                          .order = n,
                          .counts = own,
                          .trial = trial};
@@ -214,8 +228,9 @@ static const Candidate *first_to_end(Candidate *all, int n) {
   for (int i = 0; i < MIN(n, MOST_CLIMBS) && !isinf(all[i].end); i++)
     all[i].end = ms_cut_climb(all[i].trial, all[i].counts, all[i].end);
   for (int i = 1; i < n; i++) {
-    gboolean together = fabs(all[i].end - all[best].end) <= all[best].end * 1e-9;
-    if (together ? all[i].order < all[best].order : all[i].end < all[best].end) best = i;
+    double end = all[i].share * all[i].end, of_best = all[best].share * all[best].end;
+    gboolean together = fabs(end - of_best) <= of_best * 1e-9;
+    if (together ? all[i].order < all[best].order : end < of_best) best = i;
   }
   return &all[best];
 }

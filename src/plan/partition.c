@@ -3,7 +3,8 @@
  * With many microbatches a step takes as long as the pipeline rank whose chunks cost most together: the dearest rank
  * decides first. Ranks hand over chunk by chunk, so of cuts whose dearest rank is about as dear the one with the
  * cheaper dearest virtual stage fills the pipeline sooner and keeps its rhythm. What both leave to spare is taken from
- * the first virtual stages, which keep the most microbatches alive.
+ * the first virtual stages, which keep the most microbatches alive, or from the last: a dear stage in front has less to
+ * wait for when the pipeline fills, and less behind it when it drains.
  *
  * Most models are a few first layers (dense, say), then layers of one kind only: the body. Their cuts are exact. Every
  * way to split the first layers is tried; each leaves stages of known cost to which equal layers are added. Adding each
@@ -177,7 +178,8 @@ static double least_dearest_stage(Filling *f, double cap, double enough) {
   return dearest(f, f->on->n, f->extra, f->counts);
 }
 
-/* Takes `surplus` layers, one from each stage of `rank` (-1: of any) that has the most, the first stages first. */
+/* Takes `surplus` layers, one from each stage of `rank` (-1: of any) that has the most, the first stages first, or with
+ * `front` the last ones. */
 static void take_in_turn(Filling *f, int rank, int surplus) {
   while (surplus > 0) {
     int highest = 0;
@@ -185,9 +187,11 @@ static void take_in_turn(Filling *f, int rank, int surplus) {
       if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i])
         highest = MAX(highest, f->before[i] + f->counts[i]);
     if (highest == 0) return;
-    for (int i = 0; i < f->on->n && surplus > 0; i++)
+    for (int k = 0; k < f->on->n && surplus > 0; k++) {
+      int i = f->on->front ? f->on->n - 1 - k : k;
       if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i] && f->before[i] + f->counts[i] == highest)
         add(f, i, -1), surplus--;
+    }
   }
 }
 

@@ -150,6 +150,7 @@ typedef struct { /* the virtual stages that a model is cut into */
   int n, ranks;
   const int *rank;    /* [n] where each stands */
   gboolean mtp_apart; /* the MTP blocks stand on the stage before the loss, which stands alone; else with it */
+  gboolean front;     /* layers that equal stages cannot share stand in front; else behind, where fewer are kept */
 } MsStages;
 /* Cuts, the decoder layers of each stage: counts[n_slacks][n]. The dearest rank costs least, then, when no rank may
  * cost more than (1 + slack) of that, the dearest stage. How many there are: one for each slack; of mixed layers

@@ -70,8 +70,9 @@ static char *text_of(const int *counts, int stages, int mtp, gboolean apart) {
 }
 
 /* What the planner is known to miss: of 60 shapes the best found by moving layers one by one was up to 4 % faster, 0.5
- * % in the mean. Counted forms are never faster. */
-#define NEAR (ms_by_tier(103, 130) / 100.0)
+ * % in the mean; of 724 strings one is 7.4 % faster (PP 2, VPP 2, MTP blocks beside the loss), most of the rest below 1
+ * %. Counted forms are never faster. */
+#define NEAR (ms_by_tier(103, 108) / 100.0)
 
 static void try_strings(GRand *rand, const MsScenario *best, double step_s, int n, Account *a) {
   int stages = best->layout.pp * best->layout.vpp, mtp = best->model->mtp_num_layers;
@@ -161,6 +162,32 @@ static void order_of_values_leaves_cuts(void **state) {
   g_free(text[0]), g_free(text[1]);
 }
 
+/* With 24 layers on 16 ranks and two rounds the ranks of two layers stand in front, where they have less to wait for
+ * when the pipeline fills and drains: of 40 layers on 32 ranks those behind took 10 % longer. */
+static void dear_ranks_stand_in_front(void **state) {
+  (void)state;
+  const MsSmallRequest small = {.name = "front",
+                                .model = "{\"base\": \"mixtral-8x7b\", \"num_layers\": 24}",
+                                .hardware = "h100-sxm",
+                                .gpus = 16,
+                                .seq = 4096,
+                                .batch = 32,
+                                .training = "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                .layout = "\"tp\": 1, \"cp\": 1, \"pp\": 16, \"vpp\": 1, \"ep\": 1, \"etp\": 1",
+                                .options = ""};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  request->base->hardware->hbm_B = 1e15;
+  g_autoptr(MsPlan) plan = ms_small_plan(request, TRUE, 1, 1);
+  assert_int_equal(plan->n_best, 1);
+  g_autoptr(MsScenario) behind = ms_scenario_copy(plan->best[0].scenario, TRUE);
+  g_free(behind->layout.pipeline_layout);
+  behind->layout.pipeline_layout = g_strdup("Et|(t|)*6(tt|)*8tL");
+  double step_s = plan->best[0].result->step_time_s, behind_s = step_of(behind);
+  if (!(behind_s > 1.03 * step_s))
+    fail_msg("%s takes %.9g s, %s %.9g s", plan->best[0].scenario->layout.pipeline_layout, step_s,
+             behind->layout.pipeline_layout, behind_s);
+}
+
 /* A climb ends no later than it began, at a cut that takes what it says, and that is no cheaper than its bound. */
 static void climbs_add_up(void **state) {
   (void)state;
@@ -192,6 +219,6 @@ static void climbs_add_up(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster), cmocka_unit_test(order_of_values_leaves_cuts),
-                                     cmocka_unit_test(climbs_add_up)};
+                                     cmocka_unit_test(dear_ranks_stand_in_front), cmocka_unit_test(climbs_add_up)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
