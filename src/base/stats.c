@@ -20,6 +20,29 @@ double ms_quantile(double *values, size_t n, double q) {
   return values[low] + (at - (double)low) * (values[low + 1] - values[low]);
 }
 
+double ms_normal_below(double x) { return 0.5 * erfc(-x * M_SQRT1_2); }
+
+/* Moment of the maximum about 0, from its chance to be above x and that to be below -x. Simpson's rule; the integrand
+ * is smooth but at 0, where it begins. */
+static double maximum_moment(double n, int power) {
+  enum { STEPS = 128 };
+  const double reach = 9; /* beyond, Phi^n is 0 or 1 to 1e-9 for any n below 10^9 */
+  double h = reach / STEPS, sum = 0;
+  for (int i = 0; i <= STEPS; i++) {
+    double x = h * i, weight = i == 0 || i == STEPS ? 1 : i % 2 ? 4 : 2;
+    double above = -expm1(n * log1p(-ms_normal_below(-x))), below = pow(ms_normal_below(-x), n);
+    sum += weight * (power == 1 ? above - below : 2 * x * (above + below));
+  }
+  return sum * h / 3;
+}
+
+double ms_normal_maximum(double n) { return n > 1 ? maximum_moment(n, 1) : 0; }
+
+double ms_normal_maximum_variance(double n) {
+  double mean = ms_normal_maximum(n);
+  return n > 1 ? maximum_moment(n, 2) - mean * mean : 1;
+}
+
 static double log_choose(double n, double k) {
   int sign;
   return lgamma_r(n + 1, &sign) - lgamma_r(k + 1, &sign) - lgamma_r(n - k + 1, &sign);

@@ -7,6 +7,13 @@
 /* Quantile q in [0,1] of n values by linear interpolation (type 7); sorts `values` in place; NaN when n is 0. */
 double ms_quantile(double *values, size_t n, double q);
 
+/* The largest of n >= 1 normal deviates, in standard deviations: expectation and variance (0 and 1 for n = 1), by
+ * quadrature of its distribution function Phi(x)^n; n need not be whole. */
+double ms_normal_maximum(double n);
+double ms_normal_maximum_variance(double n);
+/* Phi: that a normal deviate is not above x. */
+double ms_normal_below(double x);
+
 /* Expected number of distinct blocks hit when k of E items, in B equal blocks, are drawn without replacement:
  * B (1 - C(E - E/B, k) / C(E, k)). Source: hypergeometric, docs/theory/communication.md 5.3. E, k, B > 0, k <= E. */
 double ms_expected_blocks(double items, double k, double blocks);

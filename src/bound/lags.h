@@ -39,6 +39,7 @@ typedef struct MsPieceLags MsPieceLags;
  * is taken over. */
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like);
 void ms_piece_lags_free(MsPieceLags *lags);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPieceLags, ms_piece_lags_free)
 const MsLags *ms_piece_lags_pass(MsPieceLags *lags, MsSlotKind kind /* F, B, I or W */, int piece, guint sources);
 const MsLags *ms_piece_lags_pair(MsPieceLags *lags, int forward, int backward,
                                  guint sources); /* a layer beside a layer, with EP overlap */

@@ -123,6 +123,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
   if (!scenario) return ms_cli_fail(error);
   if (o->strict) ms_scenario_be_strict(scenario);
+  if (o->cluster) scenario->cluster.expected = FALSE; /* ranks are drawn on top of a step of equal ones */
   g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail || o->cluster ? &detail : NULL, &error);
   if (!result) return ms_cli_fail(error);
   MsDraws draws;

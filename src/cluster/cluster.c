@@ -164,9 +164,7 @@ static double uniform(guint64 seed, int rank, int purpose) {
  * what the full step takes them to need, which is the slowest of all; attention
  * loses a part of that clock. */
 static void set_clock(const MsScenario *s, double deviate, double *clock, double *attention) {
-  double sd = s->laws.clock_spread, of_runs = s->hardware->sustained_gpus >= 1 ? s->hardware->sustained_gpus : s->gpus;
-  double fitted = sd * ms_expected_maximum(of_runs);
-  double own = 1 + sd * deviate - fitted, full = 1 + sd * ms_expected_maximum(s->gpus) - fitted;
+  double own = ms_clock_of(s, deviate), full = ms_clock_of(s, ms_expected_maximum(s->gpus));
   double derate = ms_sustained_clock(s, MS_FAMILY_GEMM), loss = s->laws.attention_clock_loss;
   *clock = MAX(own / full, 0.5);
   *attention = ms_sustained_clock(s, MS_FAMILY_ATTENTION) / (1 - loss * (1 - derate / *clock));

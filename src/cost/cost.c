@@ -7,6 +7,7 @@
 #include "cost/terms.h"
 
 #include "base/err.h"
+#include "base/stats.h"
 #include "fabric/pattern.h"
 
 #include <math.h>
@@ -57,10 +58,24 @@ double ms_expected_maximum(double n) {
   return a - (log(log(n)) + log(4 * pi)) / (2 * a) + euler / a;
 }
 
+double ms_gpus_that_meet(const MsScenario *s) {
+  const MsLayoutSpec *l = &s->layout;
+  int all = s->gpus / MAX(l->pp, 1), attention = MAX(l->tp, 1) * MAX(l->cp, 1),
+      experts = MAX(l->etp, 1) * MAX(l->ep, 1);
+  return s->options.fsdp >= MS_FSDP_OPTIM_GRADS ? all : MIN(MAX(attention, experts), all);
+}
+
+double ms_clock_of(const MsScenario *s, double deviate) {
+  double of_runs = s->hardware->sustained_gpus >= 1 ? s->hardware->sustained_gpus : s->gpus;
+  return 1 + s->laws.clock_spread * (deviate - ms_expected_maximum(of_runs));
+}
+
 /* Time of the slowest of all GPUs, which a synchronous step waits for, over that of as many as the runs had that clocks
- * were found by. */
+ * were found by; of those that one meets where the rest is left to sim/scale.h. */
 static double slowest_of_all(const MsScenario *s) {
-  if (s->gpus < 1 || s->hardware->sustained_gpus < 1) return 1;
+  if (s->gpus < 1) return 1;
+  if (s->cluster.expected && s->cluster.jitter) return ms_clock_of(s, ms_normal_maximum(ms_gpus_that_meet(s)));
+  if (s->hardware->sustained_gpus < 1) return 1;
   return 1 + s->laws.clock_spread * (ms_expected_maximum(s->gpus) - ms_expected_maximum(s->hardware->sustained_gpus));
 }
 

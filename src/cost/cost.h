@@ -13,6 +13,11 @@ typedef struct MsCost MsCost; /* a machine prepared for lookups: curves by opera
 
 /* Expected maximum of n normal deviates, in standard deviations; 0 for one. */
 double ms_expected_maximum(double n);
+/* GPUs of one stage that meet in its passes: those of a TP and CP group, or of an expert group. */
+double ms_gpus_that_meet(const MsScenario *scenario);
+/* Time of products on a GPU `deviate` standard deviations slower than the mean, over that on the machine whose clock
+ * the profile has (docs/theory/laws.md, Scale). */
+double ms_clock_of(const MsScenario *scenario, double deviate);
 /* Clock of kernels of a family in training over that of short benchmarks, by whose times the curves are:
  * `sustained_derate`, for attention less (law attention_clock_loss); 1 where memory is the limit. */
 double ms_sustained_clock(const MsScenario *scenario, MsOpFamily family);

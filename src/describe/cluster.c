@@ -11,6 +11,9 @@ static const MsField cluster_fields[] = {
     MS_BOOL(S, jitter, "true", 0,
             "kernels and launches vary as the laws kernel_jitter and host_jitter say, GPUs as clock_spread; false: "
             "ranks are alike but for those that are slow"),
+    MS_BOOL(S, expected, "false", 0,
+            "fidelities fast and full say the step that is expected of GPUs that differ like that, by order statistics "
+            "(docs/theory/cluster.md); false: of GPUs that are all as slow as the slowest is expected to be"),
     MS_INT(S, seed, 0, 1 << 30, "1", 0, "of the first draw"),
     MS_FREE(S, slow_gpus, "object: rank -> how many times as long its kernels take, {\"17\": 1.3}"),
     MS_FREE(S, slow_nics, "object: rank -> how many times as slow its NIC is, {\"17\": 4}"),
@@ -20,8 +23,9 @@ static const MsField cluster_fields[] = {
     MS_F64(S, slow_nic_factor, "", 1, 1e3, "4", 0, "how many times as slow it is then"),
     {0}};
 #undef S
-const MsFieldTable ms_cluster_table = {"scenario.cluster", "what differs between GPUs, for run --fidelity cluster",
-                                       cluster_fields};
+const MsFieldTable ms_cluster_table = {
+    "scenario.cluster", "what differs between GPUs: drawn by run --fidelity cluster, expected of fast and full",
+    cluster_fields};
 
 static double number_of(JsonNode *node) {
   GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_INVALID;
@@ -56,6 +60,12 @@ static gboolean check_ranks(JsonNode *node, const char *key, int gpus, const MsJ
 }
 
 gboolean ms_cluster_check(const MsClusterSpec *spec, int gpus, const MsJson *doc, GError **error) {
+  gboolean named = (spec->slow_gpus && JSON_NODE_HOLDS_OBJECT(spec->slow_gpus)) ||
+                   (spec->slow_nics && JSON_NODE_HOLDS_OBJECT(spec->slow_nics));
+  if (spec->expected && named)
+    return ms_json_error(doc, "cluster.expected", error,
+                         "is of ranks that are slow by chance (slow_gpu_rate, slow_nic_rate); ranks by name need "
+                         "`run --fidelity cluster` without it");
   return check_ranks(spec->slow_gpus, "slow_gpus", gpus, doc, error) &&
          check_ranks(spec->slow_nics, "slow_nics", gpus, doc, error);
 }

@@ -1,5 +1,6 @@
-/* src/describe/cluster.h - what differs between the GPUs of a job: key `cluster` of a scenario. Only
- * `run --fidelity cluster` reads it; how much kernels, hosts and GPUs vary by themselves are laws. */
+/* src/describe/cluster.h - what differs between the GPUs of a job: key `cluster` of a scenario. `run --fidelity
+ * cluster` draws it; `fast` and `full` read it where the step is asked for that is expected. How much kernels, hosts
+ * and GPUs vary by themselves are laws. */
 #ifndef MS_DESCRIBE_CLUSTER_H
 #define MS_DESCRIBE_CLUSTER_H
 
@@ -7,6 +8,7 @@
 
 typedef struct {
   gboolean jitter;                     /* kernels and launches vary, GPUs have their own clock */
+  gboolean expected;                   /* `fast` and `full` say the step that is expected of such GPUs */
   int seed;                            /* of draw 0 */
   JsonNode *slow_gpus, *slow_nics;     /* object of rank -> times as slow; NULL: none */
   double slow_gpu_rate, slow_nic_rate; /* each with this probability, drawn anew for every step */

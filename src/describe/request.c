@@ -255,6 +255,9 @@ static gboolean read_request(Reader *r, JsonObject *json) {
   if (closed) r->request->base = ms_scenario_from_object(r->doc, closed, FALSE, r->error);
   if (closed) json_object_unref(closed);
   json_object_unref(rest);
+  if (r->request->base && r->request->base->cluster.expected)
+    return ms_json_error(r->doc, "cluster.expected", r->error,
+                         "a search ranks steps of GPUs that are alike; leave it to `moesim run` of its best");
   return r->request->base != NULL;
 }
 

@@ -283,7 +283,8 @@ static const MsField scenario_fields[] = {
      .parse = ms_laws_parse,
      .print = ms_laws_print,
      .doc = "laws in place of those of software/laws.json"},
-    MS_OBJECT(S, cluster, &ms_cluster_table, 0, "what differs between GPUs, for run --fidelity cluster"),
+    MS_OBJECT(S, cluster, &ms_cluster_table, 0,
+              "what differs between GPUs: drawn by run --fidelity cluster, expected of fast and full"),
     MS_OBJECT(S, measured, &ms_measured_table, MS_NULLABLE, "figures of a real run; null = none"),
     {0}};
 #undef S

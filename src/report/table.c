@@ -69,6 +69,18 @@ static void append_measured(GString *out, const MsScenario *s, const MsResult *r
                                                 : ", outside the band");
 }
 
+/* What it is that the step is expected of. */
+static void append_scale(GString *out, const MsScale *s) {
+  char a[MS_TEXT], b[MS_TEXT];
+  g_string_append_printf(out, "  GPUs differ  expected, %s to %s in 90 %% of jobs;", ms_text_seconds(s->p5_s, a),
+                         ms_text_seconds(s->p95_s, b));
+  g_string_append_printf(out, " of it clocks %s, jitter %s", ms_text_seconds(s->clocks_s, a),
+                         ms_text_seconds(s->jitter_s, b));
+  if (s->slow_gpus_s > 0) g_string_append_printf(out, ", slow GPUs %s", ms_text_seconds(s->slow_gpus_s, a));
+  if (s->slow_nics_s > 0) g_string_append_printf(out, ", slow NICs %s", ms_text_seconds(s->slow_nics_s, a));
+  g_string_append_c(out, '\n');
+}
+
 static void append_headline(GString *out, const MsScenario *scenario, const MsResult *r) {
   char a[MS_TEXT], b[MS_TEXT];
   g_string_append_printf(out, "  step time    %s", ms_text_seconds(r->step_time_s, a));
@@ -77,6 +89,7 @@ static void append_headline(GString *out, const MsScenario *scenario, const MsRe
     g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
   g_string_append_c(out, '\n');
   append_measured(out, scenario, r);
+  if (r->scale.alike_s > 0) append_scale(out, &r->scale);
   g_string_append_printf(out, "  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu,
                          r->tflops_per_gpu);
   if (r->caveat) g_string_append_printf(out, "  caveat       %s\n", r->caveat);

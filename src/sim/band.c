@@ -36,7 +36,7 @@ double ms_band_common(const MsLaws *laws, const MsBandGround *g) {
 double ms_band_unseen(const MsHardware *machine) { return 1 / sqrt(1.0 + machine->published_runs); }
 
 double ms_band_of(const MsLaws *laws, const MsBandGround *g) {
-  return hypot(hypot(g->curves, ms_band_common(laws, g)), g->assumed);
+  return hypot(hypot(hypot(g->curves, ms_band_common(laws, g)), g->assumed), g->ranks);
 }
 
 void ms_band_fill(const MsScenario *s, MsResult *r) {
@@ -45,6 +45,7 @@ void ms_band_fill(const MsScenario *s, MsResult *r) {
   g->host = MAX(r->time.host_s, 0) / step, g->bubble = MAX(r->time.bubble_s, 0) / step;
   g->single = r->microbatches == 1 && r->dp > 1;
   g->unseen = ms_band_unseen(s->hardware);
+  g->ranks = (r->scale.p95_s - r->scale.p5_s) / 2 / step;
   g->learned = ms_anchor_band(&s->hardware->anchor, s->model ? s->model->name : NULL);
   r->band_curves = g->curves;
   r->band = ms_band_of(&s->laws, g);

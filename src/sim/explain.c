@@ -143,7 +143,10 @@ static void waiting_parts(MsResult *r) {
   part(r, "uneven stages", uneven, FALSE);
   part(r, "host", t->host_s, FALSE);
   part(r, "optimizer", t->optimizer_s, FALSE);
-  part(r, "other", r->step_time_s - (t->compute_s + exposed + t->bubble_s + t->host_s + t->optimizer_s), FALSE);
+  double waited_s = r->scale.alike_s > 0 ? r->step_time_s - r->scale.alike_s : 0;
+  part(r, "waiting for slower ranks", waited_s, FALSE);
+  part(r, "other", r->step_time_s - waited_s - (t->compute_s + exposed + t->bubble_s + t->host_s + t->optimizer_s),
+       FALSE);
 }
 
 void ms_explain(MsResult *r, const MsProgram *p, const MsSchedule *schedule) {

@@ -138,6 +138,7 @@ static double counted_over_run(const void *result) { return or_unknown(((const M
 static gboolean has_lcma(const void *result) { return ((const MsResult *)result)->lcma_growth > 0; }
 static gboolean has_caveat(const void *result) { return ((const MsResult *)result)->caveat != NULL; }
 static gboolean has_assumed(const void *result) { return ((const MsResult *)result)->n_assumed > 0; }
+static gboolean is_expected(const void *result) { return ((const MsResult *)result)->scale.alike_s > 0; }
 static gboolean is_drawn(const void *result) { return ((const MsResult *)result)->routing.hottest > 0; }
 
 static double mfu_points(const void *part) { return 100 * ((const MsGapPart *)part)->fraction; }
@@ -190,6 +191,17 @@ static const MsFigure result_rows[] = {
                    MS_FIGURE_AS("error_growth", F64, MsResult, lcma_growth, "1",
                                 "of their rounding error over an ordinary product's")),
         .when = has_lcma, .only = "options.lcma"),
+    MS_FIGURE_PART(
+        "scale", S, scale,
+        MS_FIGURES(MS_FIGURE(F64, MsScale, alike_s, "s", "the step if every GPU took as long as those that one meets"),
+                   MS_FIGURE(F64, MsScale, sd_s, "s", "of the step over the GPUs that a job may get"),
+                   MS_FIGURE(F64, MsScale, p5_s, "s", "a job in twenty takes less"),
+                   MS_FIGURE(F64, MsScale, p95_s, "s", "a job in twenty takes more"),
+                   MS_FIGURE(F64, MsScale, clocks_s, "s", "of the expected step: clocks of GPUs"),
+                   MS_FIGURE(F64, MsScale, jitter_s, "s", "jitter of kernels and hosts"),
+                   MS_FIGURE(F64, MsScale, slow_gpus_s, "s", "slow GPUs"),
+                   MS_FIGURE(F64, MsScale, slow_nics_s, "s", "slow NICs")),
+        .when = is_expected, .only = "`cluster.expected`"),
     MS_FIGURE_PART("routing", S, routing,
                    MS_FIGURES(MS_FIGURE_AS("hottest_rank_over_mean", F64, MsRoutingLoad, hottest, "1",
                                            "rows of the busiest expert rank, mean over the layers"),

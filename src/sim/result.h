@@ -47,6 +47,7 @@ typedef struct { /* an assumed figure of the machine that the prediction rests o
 typedef struct {          /* what the band follows from (sim/band.h): shares of the step, relative errors */
   double curves, assumed; /* half widths of 90 %: residuals of the curves; assumed figures of the machine */
   double host, bubble;    /* shares of the step, mean over the stages */
+  double ranks;           /* half width of 90 %: which GPUs the job gets (MsScale) */
   double learned;         /* what own runs left (describe/anchor.h), in place of what no run tells; 0: none */
   gboolean single;        /* one microbatch for each replica, of several */
   double unseen;          /* 1 / sqrt(1 + published runs of the machine) */
@@ -65,13 +66,20 @@ typedef struct {         /* drawn routing: ranks of an expert group differ; 0 th
   double peak_coldest_B; /* the same, on the rank that gets least */
 } MsRoutingLoad;
 
+typedef struct {            /* GPUs that differ (sim/scale.h); all 0 unless `cluster.expected` */
+  double alike_s;           /* the step if all were as slow as one group is expected to be */
+  double sd_s, p5_s, p95_s; /* of the step over the GPUs that a job may get */
+  double clocks_s, jitter_s, slow_gpus_s, slow_nics_s; /* what the expected step loses to each */
+} MsScale;
+
 typedef struct MsResult {
   char *name;
   MsFidelity fidelity;
   gboolean feasible;
   char *why_infeasible; /* NULL when feasible */
   double step_time_s;
-  double step_time_lower_s;      /* proven: never above `full`, nor above `fast` */
+  double step_time_lower_s; /* proven: never above `full`, nor above `fast` */
+  MsScale scale;
   double band, band_80, band_50; /* relative half widths of the 90, 80 and 50 % bands (sim/band.h) */
   double band_curves;            /* of the 90 % band of the curves alone */
   MsBandGround ground;

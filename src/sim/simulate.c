@@ -9,6 +9,7 @@
 #include "sim/account.h"
 #include "sim/fast.h"
 #include "sim/graph.h"
+#include "sim/scale.h"
 #include "sim/steady.h"
 #include <math.h>
 #include <string.h>
@@ -159,6 +160,25 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   if (r->fidelity == MS_FIDELITY_FAST) *step = fast_step(p, r, lower);
   if (r->fidelity == MS_FIDELITY_FULL) return full_step(p, r, step, detail, error);
   return TRUE;
+}
+
+/* --- GPUs that differ --- */
+
+static double fast_alone_s(const Parts *p, const MsProgram *program) {
+  g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p->layout->pp);
+  g_autofree MsPasses *passes = g_new0(MsPasses, p->layout->pp);
+  g_autoptr(MsPieceLags) lags = ms_piece_lags_new(program->piece, p->work->n_pieces, p->work->scenario, NULL);
+  guint64 events;
+  return (double)ms_fast_step(program, lags, p->schedule, p->tag_op, stage, passes, &events) / MS_PS_PER_S;
+}
+
+/* What the step gains where every NIC is as slow as slow ones are drawn to be. */
+static double slow_network_s(const Parts *p) {
+  const MsClusterSpec *c = &p->work->scenario->cluster;
+  if (!(c->slow_nic_rate > 0) || c->slow_nic_factor == 1) return 0;
+  g_autoptr(MsCost) cost = ms_cost_new_slower(p->cost, c->slow_nic_factor);
+  g_autoptr(MsProgram) program = ms_program_new(p->work, cost);
+  return MAX(fast_alone_s(p, program) - fast_alone_s(p, p->program), 0);
 }
 
 /* --- summing up --- */
@@ -361,6 +381,8 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
     return NULL;
   }
   r->step_time_s = (double)step / MS_PS_PER_S;
+  if (s->cluster.expected && fidelity != MS_FIDELITY_BOUND)
+    r->step_time_s = ms_scale_step(p.program, r->step_time_s, r->step_time_s + slow_network_s(&p), r);
   if (r->passes) ms_passes_close(r->passes, r->stages, r->step_time_s);
   mean_parts(r);
   throughput(r, s);

@@ -275,7 +275,8 @@ static void printed_json_is_as_documented(void **state) {
                   *best = ms_cli_path("best.json");
   g_autofree char *assumed = ms_cli_written(
       "assumed.json", "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": \"mtt-s5000\", \"gpus\": 8, "
-                      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 2}}");
+                      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 2}, "
+                      "\"cluster\": {\"expected\": true}}");
   g_autofree char *large =
       ms_cli_written("large.json", "{\"model\": \"llama3-70b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
                                    "{\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"cp\": 1}}");

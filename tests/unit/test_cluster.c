@@ -1,12 +1,16 @@
 /* Steps in which every GPU is a device of its own: equal ranks give the full step, to the bit; taken together or not
  * makes no difference, nor do threads; what is slow costs something, and who is slow is named. */
 #include "lib/close.h"
+#include "lib/tier.h"
 #include "lib/world.h"
 
 #include "base/err.h"
+#include "base/stats.h"
 #include "cluster/cluster.h"
 #include "cluster/links.h"
+#include "sim/scale.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Each a layout whose graph has other kinds of rows: experts over domains, TP and CP, split weight gradients, FSDP. */
@@ -143,6 +147,87 @@ static void the_slowest_clock_is_as_expected(void **state) {
   assert_true(c.step_s.sd > 0.003 * c.full_s && c.cause[0].cost_s > 0.05 * c.full_s);
 }
 
+/* --- the law of scale against draws ----------------------------------------------------------------------------------
+ */
+
+/* The closed form of what is expected lies within `within` of the mean of `draws` steps, and does not need the bound.
+ */
+static void expect_draws(int i, const char *cluster, const char *expected, double kernels, double clocks, int draws,
+                         double within) {
+  g_autoptr(MsScenario) drawn = job(i, cluster), law = job(i, expected);
+  for (int k = 0; k < 2; k++) {
+    MsLaws *laws = k ? &law->laws : &drawn->laws;
+    laws->kernel_jitter = kernels, laws->clock_spread = clocks;
+  }
+  g_auto(MsCluster) c = run_of(drawn, draws, 0, TRUE);
+  double added_s = 0;
+  for (MsFidelity f = MS_FIDELITY_FULL; f >= MS_FIDELITY_FAST; f--) { /* fast has errors of its own */
+    g_autoptr(MsResult) r = ms_simulate(law, f, NULL, NULL);
+    if (f == MS_FIDELITY_FULL) {
+      assert_close(r->step_time_s, c.step_s.mean, within);
+      added_s = r->step_time_s - r->scale.alike_s;
+    } else assert_true(fabs(r->step_time_s - r->scale.alike_s - added_s) < within * c.step_s.mean);
+    assert_true(r->step_time_lower_s <= r->scale.alike_s && r->scale.alike_s <= r->step_time_s);
+    assert_true(r->scale.p5_s <= r->step_time_s && r->step_time_s <= r->scale.p95_s);
+    const MsTimeParts *t = &r->time;
+    assert_close(t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s,
+                 r->step_time_s, 1e-6);
+  }
+}
+
+static void the_law_of_scale_is_what_draws_say(void **state) {
+  (void)state;
+  for (int i = 0; i < ms_by_tier(1, (int)G_N_ELEMENTS(jobs)); i++) {
+    int draws = ms_by_tier(4, 16);
+    double within =
+        i == 1 ? 0.025 : 0.01; /* rows of two microbatches side by side hide more than the closed form says */
+    expect_draws(i, "{}", "{\"expected\": true}", 0.02, 0.03, draws, within);
+    expect_draws(i, "{}", "{\"expected\": true}", 0.05, 0, draws, within);
+    expect_draws(i, "{}", "{\"expected\": true}", 0, 0.03, draws, within);
+  }
+}
+
+/* Slow ones by chance: rarer and dearer, so that the mean of draws is known less well. */
+static void slow_ranks_by_chance_are_expected(void **state) {
+  (void)state;
+  static const char *const chance[] = {"\"slow_gpu_rate\": 0.01, \"slow_gpu_factor\": 1.3",
+                                       "\"slow_nic_rate\": 0.01, \"slow_nic_factor\": 3"};
+  for (int i = 0; i < ms_by_tier(1, (int)G_N_ELEMENTS(jobs)); i++)
+    for (int k = 0; k < 2; k++) {
+      g_autofree char *drawn = g_strdup_printf("{\"jitter\": false, %s}", chance[k]),
+                      *law = g_strdup_printf("{\"jitter\": false, \"expected\": true, %s}", chance[k]);
+      expect_draws(i, drawn, law, 0, 0, ms_by_tier(100, 200), 0.035);
+    }
+}
+
+/* A group of n equal ranks waits as long as the largest of n deviates; for one far behind the others nobody waits. */
+static void waits_are_order_statistics(void **state) {
+  (void)state;
+  for (int n = 2; n <= 1024; n *= 4) assert_close(ms_scale_wait(1, 0, 3, n), ms_normal_maximum(n), 1e-3);
+  assert_close(ms_normal_maximum(2), 0.5641895835, 1e-6); /* 1 / sqrt(pi) */
+  assert_close(ms_normal_maximum_variance(2), 1 - 1 / 3.14159265358979, 1e-6);
+  assert_close(ms_normal_maximum(100), 2.507594, 1e-5); /* tables of normal order statistics */
+  assert_true(ms_scale_wait(0.01, 1, 3, 8) < 0.01 && ms_scale_wait(0, 1, 3, 8) == 0);
+}
+
+/* What it costs grows with the ranks of the job, and its band is part of the prediction's. */
+static void the_law_grows_with_the_ranks(void **state) {
+  (void)state;
+  double last = 0;
+  for (int gpus = 16; gpus <= 4096; gpus *= 16) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": %d, \"training\": "
+        "{\"seq_length\": 4096, \"global_batch_size\": %d}, \"cluster\": {\"expected\": true, \"slow_gpu_rate\": "
+        "0.001, \"slow_gpu_factor\": 1.5}}",
+        gpus, 4 * gpus);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+    double cost = r->scale.clocks_s + r->scale.slow_gpus_s;
+    assert_true(cost > last && r->band > r->ground.ranks && r->ground.ranks > 0);
+    last = cost;
+  }
+}
+
 /* --- on a fabric ------------------------------------------------------------------------------------------------- */
 
 static MsScenario *on_fabric(const char *fabric, const char *cluster) {
@@ -196,6 +281,10 @@ int main(void) {
                                      cmocka_unit_test(jitter_costs),
                                      cmocka_unit_test(experts_have_rows_of_their_own),
                                      cmocka_unit_test(the_slowest_clock_is_as_expected),
+                                     cmocka_unit_test(the_law_of_scale_is_what_draws_say),
+                                     cmocka_unit_test(slow_ranks_by_chance_are_expected),
+                                     cmocka_unit_test(waits_are_order_statistics),
+                                     cmocka_unit_test(the_law_grows_with_the_ranks),
                                      cmocka_unit_test(groups_have_their_own_links),
                                      cmocka_unit_test(links_carry_what_is_sent)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,385 @@
+/* src/sim/scale.c - order statistics of a step: what its critical path gains when ranks differ. */
+#include "sim/scale.h"
+
+#include "base/stats.h"
+#include "base/units.h"
+#include "step/pair.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- rows of a pass ---------------------------------------------------------------------------------------------- */
+
+typedef struct { /* how far ranks are apart that last met in a group of each kind */
+  double variance[MS_N_GROUPS], clock_s[MS_N_GROUPS]; /* s^2; s for each standard deviation of its clock */
+} Apart;
+
+typedef struct {
+  const MsProgram *p;
+  double sd, attention; /* of a clock, relative to the engine's; part of it that attention follows */
+  double kernel_jitter, host_jitter;
+  double ahead;                              /* of the slowest of a stage, standard deviations of the clock */
+  gboolean inside[MS_N_GROUPS][MS_N_GROUPS]; /* [of][group]: all of a group are in one of `of` */
+  double left[MS_N_GROUPS];                  /* of a variance, once the last of a group is waited for */
+} Meeting;
+
+typedef struct { /* passes that follow one another again and again, or run beside one another (EP overlap) */
+  const MsCosted *list[2];
+  int n, from[3]; /* of the rows of each in arrays of all */
+  gboolean paired;
+  MsPairRow *order; /* [from[n]] in which they are issued */
+} Passes;
+
+typedef struct {                                     /* of a GPU and its host, as they go through them */
+  double stream_s[MS_N_STREAMS], host_s, entry_s[2]; /* of each list */
+  Apart *stream, *host, *entry;                      /* NULL: not asked for */
+} Line;
+
+static gboolean meets(const MsProgram *p, const MsOp *op) {
+  return ms_op_families[op->kind] == MS_FAMILY_COMM && op->group != MS_GROUP_NONE && op->group != MS_GROUP_PP &&
+         op->group != MS_GROUP_EMBEDDING && op->group != MS_GROUP_WORLD && p->layout->group[op->group].size > 1;
+}
+
+/* Of the row's time, what a standard deviation of the clock takes more. */
+static double clocked(const Meeting *m, const MsOp *op) {
+  MsOpFamily family = ms_op_families[op->kind];
+  return family == MS_FAMILY_ATTENTION ? m->sd * m->attention : family < MS_FAMILY_MEMORY ? m->sd : 0;
+}
+
+/* The latest of what row i of list k waits for; *apart: of that, NULL where it is not asked for. */
+static double ready_s(Line *l, const Passes *x, int k, int i, const double *end_s, const Apart *row,
+                      const Apart **apart) {
+  const MsCosted *c = x->list[k];
+  const MsOp *op = &c->list->op[i];
+  double from_s = l->stream_s[op->stream];
+  gboolean own = FALSE;
+  *apart = l->stream ? &l->stream[op->stream] : NULL;
+  for (int j = 0; j < 3; j++) {
+    if (op->wait[j] < 0) continue;
+    int of = x->from[k] + op->wait[j];
+    own = TRUE;
+    if (end_s[of] > from_s) from_s = end_s[of], *apart = row ? &row[of] : NULL;
+  }
+  if (!own && l->entry_s[k] > from_s) from_s = l->entry_s[k], *apart = l->entry ? &l->entry[k] : NULL;
+  if (c->launch[i] == 0) return from_s;
+  l->host_s += (double)c->launch[i] / MS_PS_PER_S;
+  if (l->host_s > from_s) from_s = l->host_s, *apart = l->host;
+  return from_s;
+}
+
+static void meet(const Meeting *m, MsGroupKind of, Apart *a) {
+  double variance = a->variance[of], clock_s = a->clock_s[of];
+  for (int g = 0; g < MS_N_GROUPS; g++) {
+    if (m->inside[of][g]) a->variance[g] = a->clock_s[g] = 0;
+    a->variance[g] -= (1 - m->left[of]) * MIN(variance, a->variance[g]);
+    a->clock_s[g] -= (1 - sqrt(m->left[of])) * MIN(clock_s, a->clock_s[g]);
+  }
+}
+
+/* What the row waits for the last of its group, ranks being *a apart when they come; becomes what they are behind it.
+ */
+static double wait_s(const Meeting *m, const MsCosted *c, int i, double duration_s, Apart *a) {
+  const MsOp *op = &c->list->op[i];
+  double jitter_s = m->kernel_jitter * duration_s, clock_s = clocked(m, op) * duration_s;
+  for (int g = 0; g < MS_N_GROUPS && c->use[i] == MS_USE_COMPUTE; g++)
+    a->variance[g] += jitter_s * jitter_s, a->clock_s[g] += clock_s;
+  if (!meets(m->p, op)) return 0;
+  double s =
+      ms_scale_wait(sqrt(a->variance[op->group]), a->clock_s[op->group], m->ahead, m->p->layout->group[op->group].size);
+  meet(m, op->group, a);
+  return s;
+}
+
+static void run_row(const Meeting *m, const Passes *x, Line *l, int k, int i, const double *duration_s, double *end_s,
+                    Apart *row, double *waits_s) {
+  const MsCosted *c = x->list[k];
+  const MsOp *op = &c->list->op[i];
+  const Apart *apart;
+  int at = x->from[k] + i;
+  double jitter_s = m->host_jitter * (double)c->launch[i] / MS_PS_PER_S;
+  for (int g = 0; row && g < MS_N_GROUPS; g++) l->host->variance[g] += jitter_s * jitter_s;
+  end_s[at] = l->stream_s[op->stream] = ready_s(l, x, k, i, end_s, row, &apart) + duration_s[at];
+  if (row) {
+    row[at] = *apart;
+    waits_s[at] = wait_s(m, c, i, duration_s[at], &row[at]);
+    l->stream[op->stream] = row[at];
+  }
+  if (!(op->flags & MS_OPF_SYNC) || !(end_s[at] > l->host_s)) return;
+  l->host_s = end_s[at];
+  if (row) *l->host = row[at];
+}
+
+/* What follows list k waits for its end: the same list where they run beside one another. */
+static void leave(const Passes *x, Line *l, int k, const double *end_s, const Apart *row) {
+  if (x->list[k]->list->n == 0) return;
+  int tip = x->from[k] + x->list[k]->list->tip, next = x->paired ? k : (k + 1) % x->n;
+  l->entry_s[next] = end_s[tip];
+  if (row) l->entry[next] = row[tip];
+}
+
+enum { ROUNDS = 3 }; /* until the host is ahead or behind for good */
+
+/* From the end of the passes to that of the next ones. waits_s[rows]: of the last round, NULL: not asked for. */
+static double period_s(const Meeting *m, const Passes *x, const double *duration_s, double *waits_s) {
+  int rows = x->from[x->n];
+  g_autofree double *end_s = g_new0(double, MAX(rows, 1));
+  g_autofree Apart *row = waits_s ? g_new(Apart, MAX(rows, 1)) : NULL, *apart = g_new0(Apart, MS_N_STREAMS + 3);
+  Line l = {.stream_s = {0}};
+  double before_s = 0;
+  if (row) l.stream = apart, l.host = apart + MS_N_STREAMS, l.entry = l.host + 1;
+  for (int round = 0; round < ROUNDS; round++) {
+    before_s = l.stream_s[MS_STREAM_COMPUTE];
+    for (int i = 0; i < rows; i++) {
+      int k = x->order[i].backward ? 1 : 0;
+      run_row(m, x, &l, k, x->order[i].row, duration_s, end_s, row, waits_s);
+      if (!x->paired && x->order[i].row == x->list[k]->list->n - 1) leave(x, &l, k, end_s, row);
+    }
+    for (int k = 0; k < x->n && x->paired; k++) leave(x, &l, k, end_s, row);
+  }
+  return l.stream_s[MS_STREAM_COMPUTE] - before_s;
+}
+
+/* --- what they gain ---------------------------------------------------------------------------------------------- */
+
+typedef struct {                          /* seconds that passes take more */
+  double clock_s, jitter_s, gpu_s, nic_s; /* for a standard deviation of the clock; waits; where a GPU, a NIC is slow */
+} More;
+
+static void add(More *to, const More *more, double times) {
+  to->clock_s += times * more->clock_s, to->jitter_s += times * more->jitter_s;
+  to->gpu_s += times * more->gpu_s;
+}
+
+typedef enum { CLOCK, GPU } Change;
+
+/* The row's time where its GPU's clock is that of the slowest, where its GPU is slow. */
+static double changed_s(const Meeting *m, const MsCosted *c, int i, double s, Change change) {
+  if (change == CLOCK) return s * (1 + m->ahead * clocked(m, &c->list->op[i]));
+  return c->use[i] == MS_USE_COMPUTE ? s * m->p->scenario->cluster.slow_gpu_factor : s;
+}
+
+static Passes passes_of(const Meeting *m, const MsCosted *first, const MsCosted *then) {
+  const MsOptions *o = &m->p->scenario->options;
+  Passes x = {.list = {first, then}, .n = then ? 2 : 1, .paired = then && o->ep_overlap};
+  for (int k = 0; k < x.n; k++) x.from[k + 1] = x.from[k] + x.list[k]->list->n;
+  x.order = g_new(MsPairRow, MAX(x.from[x.n], 1));
+  for (int k = 0; k < x.n; k++)
+    for (int i = 0; i < x.list[k]->list->n; i++) x.order[x.from[k] + i] = (MsPairRow){k == 1, i};
+  if (x.paired) ms_pair_order(first->list, then->list, o->delay_wgrad, x.order);
+  return x;
+}
+
+/* Those of a microbatch, forward and (NULL: none) backward. */
+static More more_of(const Meeting *m, const MsCosted *first, const MsCosted *then) {
+  Passes x = passes_of(m, first, then);
+  int rows = x.from[x.n];
+  g_autofree double *s = g_new(double, 2 * MAX(rows, 1));
+  g_autofree MsPairRow *order = x.order;
+  double *changed = s + rows, gain_s[2], alone_s;
+  for (int k = 0; k < x.n; k++)
+    for (int i = x.from[k]; i < x.from[k + 1]; i++)
+      s[i] = (double)(x.paired ? x.list[k]->beside : x.list[k]->duration)[i - x.from[k]] / MS_PS_PER_S;
+  alone_s = period_s(m, &x, s, NULL);
+  for (Change change = CLOCK; change <= GPU; change++) {
+    for (int k = 0; k < x.n; k++)
+      for (int i = x.from[k]; i < x.from[k + 1]; i++) changed[i] = changed_s(m, x.list[k], i - x.from[k], s[i], change);
+    gain_s[change] = MAX(period_s(m, &x, changed, NULL) - alone_s, 0);
+  }
+  More more = {.clock_s = m->ahead > 0 ? gain_s[CLOCK] / m->ahead : 0, .gpu_s = gain_s[GPU]};
+  if (!(m->kernel_jitter > 0) && !(m->host_jitter > 0)) return more;
+  period_s(m, &x, s, changed);
+  for (int i = 0; i < rows; i++) changed[i] += s[i];
+  more.jitter_s = MAX(period_s(m, &x, changed, NULL) - alone_s, 0);
+  return more;
+}
+
+/* --- groups ------------------------------------------------------------------------------------------------------ */
+
+static void find_groups(Meeting *m) {
+  const MsLayout *l = m->p->layout;
+  g_autofree int *a = g_new(int, l->world), *b = g_new(int, l->world);
+  for (int of = MS_GROUP_TP; of < MS_N_GROUPS; of++) {
+    m->left[of] = ms_normal_maximum_variance(MAX(l->group[of].size, 1));
+    if (of == MS_GROUP_PP || of == MS_GROUP_EMBEDDING || of == MS_GROUP_WORLD) continue;
+    int n = ms_group_members(l, (MsGroupKind)of, 0, a, l->world);
+    for (int g = MS_GROUP_TP; g < MS_N_GROUPS; g++) {
+      int size = ms_group_members(l, (MsGroupKind)g, 0, b, l->world), both = 0;
+      for (int i = 0, k = 0; i < size && k < n;) /* both ascend */
+        if (a[k] == b[i]) both++, i++, k++;
+        else if (a[k] < b[i]) k++;
+        else i++;
+      m->inside[of][g] = both == size;
+    }
+  }
+}
+
+/* What a standard deviation of the clock changes in attention, over that in products. */
+static double attention_share(const MsScenario *s) {
+  double derate = ms_sustained_clock(s, MS_FAMILY_GEMM), loss = s->laws.attention_clock_loss, clock = 1 + 1e-3;
+  double slower = ms_sustained_clock(s, MS_FAMILY_ATTENTION) / (1 - loss * (1 - derate / clock));
+  return (slower - 1) / (clock - 1);
+}
+
+/* --- stages ------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+  double base_s; /* the step if all other stages kept up with this one */
+  More more;
+  int ranks;
+} Stage;
+
+static Stage *stages_of(const Meeting *m, double nic_s, double step_s, const MsResult *r) {
+  const MsLayout *l = m->p->layout;
+  Stage *stage = g_new0(Stage, l->pp);
+  g_autofree More *piece = g_new0(More, m->p->work->n_pieces);
+  double busiest_s = 0, turns = (double)l->microbatches * l->vpp;
+  for (int i = 0; i < m->p->work->n_pieces; i++) {
+    piece[i] = more_of(m, &m->p->piece[i].forward, &m->p->piece[i].backward);
+  }
+  for (int s = 0; s < l->pp; s++) busiest_s = MAX(busiest_s, step_s - r->stage_time[s].bubble_s);
+  for (int s = 0; s < l->pp; s++) {
+    double busy_s = step_s - r->stage_time[s].bubble_s;
+    stage[s].ranks = l->world / l->pp;
+    stage[s].base_s = step_s - (busiest_s - busy_s) * (l->pp > 1 ? 1 - 1 / turns : 0);
+    for (int c = 0; c < l->vpp; c++) {
+      const MsChunk *chunk = ms_layout_chunk(l, s, c);
+      for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+        add(&stage[s].more, &piece[ms_work_chunk_piece(m->p->work, chunk, i)], l->microbatches);
+    }
+    More last = more_of(m, &m->p->step[s].after, NULL);
+    add(&stage[s].more, &last, 1);
+    stage[s].more.nic_s = nic_s * turns / (turns + l->pp - 1);
+  }
+  return stage;
+}
+
+/* --- the distribution of the step -------------------------------------------------------------------------------- */
+
+enum { CLOCKS = 1, JITTER = 2, GPUS = 4, NICS = 8, ALL = 15, GRID = 1024, SIMPSON = 64 };
+
+typedef struct {
+  const Stage *stage;
+  int n;
+  double engine;             /* standard deviations of the clock that the engine's GPUs have */
+  double slow_gpu, slow_nic; /* chance of each */
+  unsigned causes;
+} Steps;
+
+/* Chance that one rank of the stage takes no more than x_s beyond its base. */
+static double rank_below(const Steps *d, const More *m, double x_s, gboolean gpu, gboolean nic) {
+  double left_s = x_s - (gpu ? m->gpu_s : 0) - (nic ? m->nic_s : 0);
+  if (!(d->causes & CLOCKS) || !(m->clock_s > 0)) return left_s >= 0;
+  return ms_normal_below(left_s / m->clock_s + d->engine);
+}
+
+static double rank_mixed(const Steps *d, const More *m, double x_s) {
+  double p = d->causes & GPUS ? d->slow_gpu : 0, q = d->causes & NICS ? d->slow_nic : 0;
+  double below = (1 - p) * (1 - q) * rank_below(d, m, x_s, FALSE, FALSE);
+  if (p > 0) below += p * (1 - q) * rank_below(d, m, x_s, TRUE, FALSE);
+  if (q > 0) below += (1 - p) * q * rank_below(d, m, x_s, FALSE, TRUE);
+  if (p > 0 && q > 0) below += p * q * rank_below(d, m, x_s, TRUE, TRUE);
+  return below;
+}
+
+static double jitter_s(const Steps *d, const Stage *s) { return d->causes & JITTER ? s->more.jitter_s : 0; }
+
+static double step_below(const Steps *d, double y_s) {
+  double below = 1;
+  for (int i = 0; i < d->n && below > 0; i++)
+    below *=
+        pow(rank_mixed(d, &d->stage[i].more, y_s - d->stage[i].base_s - jitter_s(d, &d->stage[i])), d->stage[i].ranks);
+  return below;
+}
+
+/* Between these the step surely is. */
+static void reach(const Steps *d, double *from_s, double *to_s) {
+  const double sure = 8;
+  *from_s = *to_s = 0;
+  for (int i = 0; i < d->n; i++) {
+    const More *m = &d->stage[i].more;
+    double clock_s = d->causes & CLOCKS ? m->clock_s : 0, base_s = d->stage[i].base_s + jitter_s(d, &d->stage[i]);
+    *from_s = MAX(*from_s, base_s - (sure + d->engine) * clock_s);
+    *to_s = MAX(*to_s, base_s + sure * clock_s + (d->causes & GPUS && d->slow_gpu > 0 ? m->gpu_s : 0) +
+                           (d->causes & NICS && d->slow_nic > 0 ? m->nic_s : 0));
+  }
+}
+
+typedef struct {
+  double mean_s, sd_s, p5_s, p95_s;
+} Moments;
+
+static Moments moments(const Steps *d) {
+  double from_s, to_s, mean_s = 0, square = 0, last = 0;
+  reach(d, &from_s, &to_s);
+  Moments m = {from_s, 0, from_s, from_s};
+  double h = (to_s - from_s) / GRID;
+  if (!(h > 0)) return m;
+  for (int i = 0; i <= GRID; i++) {
+    double x_s = h * i, below = i < GRID ? step_below(d, from_s + x_s) : 1, weight = i == 0 || i == GRID ? 0.5 : 1;
+    mean_s += weight * h * (1 - below), square += weight * h * 2 * x_s * (1 - below);
+    if (last < 0.05 && below >= 0.05) m.p5_s = from_s + x_s - h * (below - 0.05) / (below - last);
+    if (last < 0.95 && below >= 0.95) m.p95_s = from_s + x_s - h * (below - 0.95) / (below - last);
+    last = below;
+  }
+  m.mean_s = from_s + mean_s, m.sd_s = sqrt(MAX(square - mean_s * mean_s, 0));
+  return m;
+}
+
+static double without_s(Steps d, unsigned cause) {
+  d.causes = ALL & ~cause;
+  return moments(&d).mean_s;
+}
+
+/* --- the step ---------------------------------------------------------------------------------------------------- */
+
+double ms_scale_wait(double sd_s, double clock_s, double ahead, double n) {
+  if (!(sd_s > 0) || n < 2) return 0;
+  double others_s = hypot(clock_s, sd_s), mean_s = -ahead * clock_s, sum_s = 0;
+  const double edge_s[] = {-7 * sd_s, 7 * sd_s, MAX(7 * sd_s, mean_s + 7 * others_s)}; /* of both; of the others */
+  for (int part = 0; part < 2; part++) {
+    double h = (edge_s[part + 1] - edge_s[part]) / SIMPSON;
+    for (int i = 0; i <= SIMPSON; i++) {
+      double x_s = edge_s[part] + h * i, weight = i == 0 || i == SIMPSON ? 1 : i % 2 ? 4 : 2;
+      double below = ms_normal_below(x_s / sd_s) * pow(ms_normal_below((x_s - mean_s) / others_s), n - 1);
+      sum_s += weight * h / 3 * (1 - below);
+    }
+  }
+  return MAX(edge_s[0] + sum_s, 0);
+}
+
+static Meeting meeting_of(const MsProgram *p) {
+  const MsScenario *s = p->scenario;
+  double meet = ms_gpus_that_meet(s);
+  Meeting m = {.p = p};
+  if (!s->cluster.jitter) return m;
+  m.sd = s->laws.clock_spread / ms_clock_of(s, ms_normal_maximum(meet));
+  m.attention = attention_share(s), m.kernel_jitter = s->laws.kernel_jitter, m.host_jitter = s->laws.host_jitter;
+  m.ahead = ms_normal_maximum((double)p->layout->world / p->layout->pp);
+  find_groups(&m);
+  return m;
+}
+
+static void fill(MsScale *to, const Steps *d, const Moments *all) {
+  to->sd_s = all->sd_s, to->p5_s = all->p5_s, to->p95_s = all->p95_s;
+  to->clocks_s = all->mean_s - without_s(*d, CLOCKS), to->jitter_s = all->mean_s - without_s(*d, JITTER);
+  to->slow_gpus_s = all->mean_s - without_s(*d, GPUS), to->slow_nics_s = all->mean_s - without_s(*d, NICS);
+}
+
+double ms_scale_step(const MsProgram *p, double step_s, double slower_s, MsResult *r) {
+  const MsScenario *s = p->scenario;
+  const MsClusterSpec *c = &s->cluster;
+  Meeting m = meeting_of(p);
+  g_autofree Stage *stage = stages_of(&m, slower_s - step_s, step_s, r);
+  Steps d = {.stage = stage,
+             .n = p->layout->pp,
+             .engine = m.sd > 0 ? ms_normal_maximum(ms_gpus_that_meet(s)) : 0,
+             .slow_gpu = c->slow_gpu_rate,
+             .slow_nic = c->slow_nic_rate,
+             .causes = ALL};
+  Moments all = moments(&d);
+  double expected_s = MAX(all.mean_s, step_s);
+  r->scale.alike_s = step_s;
+  fill(&r->scale, &d, &all);
+  for (int i = 0; i < r->stages; i++) r->stage_time[i].other_s += expected_s - step_s;
+  return expected_s;
+}
