@@ -144,6 +144,7 @@ def plan(
     under: str | os.PathLike[str] | None = None,
     front: bool = False,
     map: bool = False,
+    decide: bool = False,
     strict: bool = False,
     progress: Progress | None = None,
     **words: Any,
@@ -152,8 +153,9 @@ def plan(
 
     top: how many to keep (default: the request's plan.top, else 10). explain: what bounds the winner, what would
     help. compare: file of a layout of the same task. under: file of disturbances to choose under. front: front of
-    step time, free memory and GPUs. map: step time and memory of all layouts, for a picture. Several models,
-    machines or numbers of GPUs, and front, give a Sweep.
+    step time, free memory and GPUs. map: step time and memory of all layouts, for a picture. decide: how
+    sure the choice is, and which short runs would settle it. Several models, machines or numbers of GPUs, and front,
+    give a Sweep.
     progress(done, so_far): called after every batch with the share that is done and what was found; False ends the
     search with that, an exception ends it and comes out here. Ctrl-C ends it as well.
     """
@@ -169,6 +171,7 @@ def plan(
         under=_path(under),
         front=front,
         map=map,
+        decide=decide,
         strict=strict,
     )
     answer = json.loads(_call("plan", request, options, progress, long=True))

@@ -16,7 +16,7 @@ enum { MOST_DRAWS = 1000000, MOST_TOP = 10000, MOST_THREADS = 1024, MOST_BATCH =
 
 typedef struct {
   int fidelity, draws, top, threads, seq_length, global_batch_size, form;
-  gboolean explain, strict, front, map;
+  gboolean explain, strict, front, map, decide;
   char *compare, *under, *model, *hardware, *gpus, *precision, *around, *seq_lengths, *global_batch_sizes, *tokens,
       *deadline, *gpu_hour, *max_watts;
 } Options;
@@ -87,10 +87,12 @@ static MsPlanOptions plan_options(const Call *c, const MsRequest *first) {
 static char *plan_one(Call *c, const MsRequest *request, GError **error) {
   g_autoptr(MsDisturbances) given = c->o->under ? ms_disturbances_load(c->o->under, error) : NULL;
   if (c->o->under && !given) return NULL;
-  const MsExtrasAsked asked = {.under = given, .explain = c->o->explain, .compare = c->o->compare, .map = c->o->map};
+  const MsExtrasAsked asked = {
+      .under = given, .explain = c->o->explain, .compare = c->o->compare, .map = c->o->map, .decide = c->o->decide};
   MsPlanOptions options = plan_options(c, request);
   int top = options.top;
   if (given || request->under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
+  if (c->o->decide) options.top = MAX(options.top, MS_DECIDE_CANDIDATES);
   g_autoptr(MsPlan) plan = ms_plan(request, &options, error);
   options.watch = NULL;
   g_auto(MsPlanExtras) extras = {0};
@@ -106,10 +108,11 @@ static char *plan(Call *c, GError **error) {
     ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (requests->len == 1 && !c->o->front) return plan_one(c, first, error);
-  if (c->o->explain || c->o->compare || c->o->under || c->o->map || first->under) {
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-                "explain, compare, map and under (or plan.under) take one cluster and model, without front; %s has %u",
-                ms_json_filename(c->doc), requests->len);
+  if (c->o->explain || c->o->compare || c->o->under || c->o->map || c->o->decide || first->under) {
+    g_set_error(
+        error, MS_ERROR, MS_ERROR_USAGE,
+        "explain, compare, map, decide and under (or plan.under) take one cluster and model, without front; %s has %u",
+        ms_json_filename(c->doc), requests->len);
     return NULL;
   }
   MsPlanOptions options = plan_options(c, first);
@@ -188,6 +191,7 @@ static const MsField plan_fields[] = {
     MS_BOOL(S, explain, "false", 0, "what bounds the winner, what would help most, the runner-up"),
     MS_STRING(S, compare, MS_NULLABLE, "file: a layout of the same task beside the winner"),
     MS_STRING(S, under, MS_NULLABLE, "file: disturbances to choose under"),
+    MS_BOOL(S, decide, "false", 0, "how sure the choice is, and which short runs would settle it"),
     MS_BOOL(S, map, "false", 0, "step time and memory of all layouts, or of a sample that stands for them"),
     MS_BOOL(S, front, "false", 0, "front of step time, free memory and GPUs"),
     STRICT,

@@ -13,7 +13,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 typedef struct {
   int top, threads, rank;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
-  gboolean explain, no_prune, branch, json, follow, front, strict, all, map;
+  gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
   char *tokens, *deadline, *gpu_hour, *max_watts;     /* MsAsk */
   char *seq_text, *batch_text;                        /* of the two that follow, as given; lists stay texts */
@@ -133,9 +133,13 @@ static int plan_one(const Options *o, MsRequest *request) {
   g_autoptr(MsDisturbances) given = o->under ? ms_disturbances_load(o->under, &error) : NULL;
   if (error) return ms_cli_fail(error);
   const MsDisturbances *under = given ? given : request->under;
+  if (o->decide && request->objective != MS_GOAL_STEP_TIME)
+    return ms_cli_usage(ms_cli_verb("plan"), "--decide weighs step times: this request ranks by %s",
+                        ms_goal_words[request->objective]);
   MsPlanOptions options = plan_options(o, request);
   int top = options.top;
   if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
+  if (o->decide) options.top = MAX(options.top, MS_DECIDE_CANDIDATES);
   gint64 last_line = 0;
   if (o->follow) options.watch = print_so_far, options.watch_user = &last_line;
   gboolean first = TRUE;
@@ -146,8 +150,12 @@ static int plan_one(const Options *o, MsRequest *request) {
   }
   options.watch = NULL;
   if (!plan) return ms_cli_fail(error);
-  const MsExtrasAsked asked = {
-      .under = under, .explain = o->explain, .compare = o->compare, .no_picks = wants_one(o), .map = o->map};
+  const MsExtrasAsked asked = {.under = under,
+                               .explain = o->explain,
+                               .compare = o->compare,
+                               .no_picks = wants_one(o),
+                               .map = o->map,
+                               .decide = o->decide && !wants_one(o)};
   g_auto(MsPlanExtras) extras = {0};
   if (!ms_plan_extras(request, plan, &options, &asked, &extras, &error)) return ms_cli_fail(error);
   int status = print_plan(o, request, plan, &extras, top);
@@ -206,13 +214,14 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
     ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
-  if (o->explain || o->compare || o->under || o->follow || o->map || o->launch || o->out || o->checkpoint ||
-      o->resume || first->under)
-    return ms_cli_usage(verb,
-                        "--explain, --compare, --under (or plan.under), --launch, --out, --checkpoint, --resume, "
-                        "--follow and --map take one cluster and model, and neither --front nor "
-                        "--plot; %s has %u of them",
-                        file ? file : "the request", requests->len);
+  if (o->explain || o->compare || o->under || o->decide || o->follow || o->map || o->launch || o->out ||
+      o->checkpoint || o->resume || first->under)
+    return ms_cli_usage(
+        verb,
+        "--explain, --compare, --under (or plan.under), --decide, --launch, --out, --checkpoint, --resume, "
+        "--follow and --map take one cluster and model, and neither --front nor "
+        "--plot; %s has %u of them",
+        file ? file : "the request", requests->len);
   return plan_sweep(o, requests);
 }
 
@@ -283,6 +292,9 @@ int ms_cli_plan(int argc, char **argv) {
        "a layout of the same task, side by side with the winner, part by part", "SCENARIO"},
       {"under", 'u', 0, G_OPTION_ARG_FILENAME, &o.under,
        "disturbances to choose under (slow GPUs, skewed routing, ...): expected and p95 step time", "FILE"},
+      {"decide", 0, 0, G_OPTION_ARG_NONE, &o.decide,
+       "how sure the choice is: chance and expected regret of each layout, and the short runs that would settle it",
+       NULL},
       {"front", 0, 0, G_OPTION_ARG_NONE, &o.front,
        "front of step time, free memory and GPUs (several plans for each cluster)", NULL},
       {"plot", 0, 0, G_OPTION_ARG_FILENAME, &o.plot, "draws the front, .svg or .png (needs gnuplot)", "FILE"},

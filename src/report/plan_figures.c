@@ -16,6 +16,7 @@ static const void *best_shown(const void *o, guint i, MsFigureCursor *room) {
   return i < (guint)printed(o)->shown ? &printed(o)->plan->best[i] : NULL;
 }
 static const void *robust(const void *o) { return printed(o)->robust; }
+static const void *decision(const void *o) { return printed(o)->decision; }
 static const void *ways(const void *o) { return printed(o)->ways; }
 static const void *picks(const void *o) { return printed(o)->picks; }
 static const void *map(const void *o) { return printed(o)->map; }
@@ -63,6 +64,7 @@ static const MsFigure plan_rows[] = {
                                .doc = "complete: it runs"})),
     {.type = MS_FIGURE_MEMBERS, .at = with_reasons, .sub = &ms_reasons_figures, .only = ""},
     MS_FIGURE_FOUND("robust", robust, &ms_robust_figures, .only = "`--under`"),
+    MS_FIGURE_FOUND("decision", decision, &ms_decision_figures, .only = "`--decide`"),
     MS_FIGURE_FOUND("choices", picks, &ms_picks_figures, .only = "something fits"),
     MS_FIGURE_FOUND("map", map, &ms_map_figures, .only = "`--map`"),
     MS_FIGURE_FOUND("would_fit", ways, &ms_ways_figures, .only = "nothing fits"),
@@ -78,6 +80,7 @@ MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, cons
                          .plan = plan,
                          .reasons = extras ? extras->reasons : NULL,
                          .robust = extras ? extras->robust : NULL,
+                         .decision = extras ? extras->decision : NULL,
                          .ways = extras ? extras->ways : NULL,
                          .picks = extras ? extras->picks : NULL,
                          .map = extras ? extras->map : NULL,

@@ -360,6 +360,10 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
     g_autofree char *text = ms_report_robust(extras->robust, top);
     g_string_append(out, text);
   }
+  if (extras && extras->decision) {
+    g_autofree char *text = ms_report_decision(extras->decision);
+    g_string_append(out, text);
+  }
   if (plan->n_best > 0) append_hint(out, plan);
   return g_string_free(out, FALSE);
 }

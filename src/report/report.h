@@ -93,14 +93,15 @@ char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const Ms
 typedef struct { /* a plan as it is printed */
   const MsRequest *request;
   const MsPlan *plan;
-  const MsReasons *reasons; /* NULL: none */
-  const MsRobust *robust;   /* NULL: none */
-  const MsWays *ways;       /* NULL: none */
-  const MsPicks *picks;     /* NULL: none */
-  const MsLayoutMap *map;   /* NULL: none */
-  int shown;                /* of the ranking */
-  gboolean in_sweep;        /* the time of the search is said once, for the whole sweep */
-  char *assumes;            /* what the objective assumes; to be freed, NULL: nothing */
+  const MsReasons *reasons;   /* NULL: none */
+  const MsRobust *robust;     /* NULL: none */
+  const MsWays *ways;         /* NULL: none */
+  const MsPicks *picks;       /* NULL: none */
+  const MsDecision *decision; /* NULL: none */
+  const MsLayoutMap *map;     /* NULL: none */
+  int shown;                  /* of the ranking */
+  gboolean in_sweep;          /* the time of the search is said once, for the whole sweep */
+  char *assumes;              /* what the objective assumes; to be freed, NULL: nothing */
 } MsPrintedPlan;
 MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
 int ms_plan_shown(const MsPlan *plan, int top); /* rows of at most `top` (0: all) */
@@ -117,11 +118,12 @@ extern const MsFigures ms_fabric_figures;  /* of a view that fabric.c makes */
 /* The fabric of the scenario's machine and what its collectives make of it, as text or JSON; NULL and *error where
  * there is none or it cannot work. (transfer full) */
 char *ms_report_fabric(const MsScenario *scenario, gboolean json, GError **error);
-extern const MsFigures ms_reasons_figures; /* of an MsPrintedPlan with reasons */
-extern const MsFigures ms_robust_figures;  /* of MsRobust */
-extern const MsFigures ms_ways_figures;    /* of MsWays */
-extern const MsFigures ms_picks_figures;   /* of MsPicks */
-extern const MsFigures ms_map_figures;     /* of MsLayoutMap */
+extern const MsFigures ms_reasons_figures;  /* of an MsPrintedPlan with reasons */
+extern const MsFigures ms_robust_figures;   /* of MsRobust */
+extern const MsFigures ms_decision_figures; /* of MsDecision */
+extern const MsFigures ms_ways_figures;     /* of MsWays */
+extern const MsFigures ms_picks_figures;    /* of MsPicks */
+extern const MsFigures ms_map_figures;      /* of MsLayoutMap */
 
 /* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);
@@ -139,6 +141,9 @@ char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPick
 
 /* --- robust.c -------------------------------------------------------------------------------------------------- */
 char *ms_report_robust(const MsRobust *robust, int top);
+
+/* --- decide.c -------------------------------------------------------------------------------------------------- */
+char *ms_report_decision(const MsDecision *decision);
 
 /* --- validation.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_validation(const MsValidation *validation, const MsValidateOptions *options, unsigned flags);

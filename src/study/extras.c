@@ -39,6 +39,7 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   if (plan->interrupted) return TRUE;
   if (!any) e->ways = ms_ways_new(request, options);
   if (any && asked->map && !add_map(request, plan, options, e, error)) return FALSE;
+  if (any && asked->decide && plan->objective == MS_GOAL_STEP_TIME) e->decision = ms_decide(plan);
   if (!any || asked->no_picks) return TRUE;
   e->picks = ms_picks_new(request, plan, e->reasons, e->robust, options, error);
   return e->picks != NULL;
@@ -54,6 +55,7 @@ gboolean ms_plan_extras(const MsRequest *request, const MsPlan *plan, const MsPl
 }
 
 void ms_plan_extras_clear(MsPlanExtras *e) {
+  g_clear_pointer(&e->decision, ms_decision_free);
   g_clear_pointer(&e->map, ms_layout_map_free);
   g_clear_pointer(&e->picks, ms_picks_free);
   g_clear_pointer(&e->ways, ms_ways_free);

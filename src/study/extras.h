@@ -4,6 +4,7 @@
 #define MS_STUDY_EXTRAS_H
 
 #include "plan/map.h"
+#include "study/decide.h"
 #include "study/picks.h"
 #include "study/reasons.h"
 #include "study/robust.h"
@@ -14,6 +15,7 @@ typedef struct { /* each may be NULL; owned */
   MsRobust *robust;
   MsWays *ways;
   MsPicks *picks;
+  MsDecision *decision;
   MsLayoutMap *map; /* what its points differ in from the winner is set */
 } MsPlanExtras;
 
@@ -22,6 +24,7 @@ typedef struct {
   gboolean explain;
   const char *compare; /* file, NULL: none */
   gboolean no_picks;   /* nothing to choose from is looked for */
+  gboolean decide;     /* where something fits, ranked by step time: how sure the choice is */
   gboolean map;        /* where something fits: what all layouts look like */
 } MsExtrasAsked;
 

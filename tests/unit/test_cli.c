@@ -300,7 +300,7 @@ static void printed_json_is_as_documented(void **state) {
   ms_json_out_node(out, NULL, ms_cli_at(ms_json_root(list), "best.0.scenario"));
   g_autofree char *winner = ms_json_out_take(out);
   assert_true(g_file_set_contents(best, winner, -1, NULL));
-  PRINTED(doc, "plan", 0, "plan", "--json", "--explain", "--compare", best, plan);
+  PRINTED(doc, "plan", 0, "plan", "--json", "--decide", "--explain", "--compare", best, plan);
   PRINTED(doc, "plan", 0, "plan", "--json", "--under", states, "--map", plan);
   PRINTED(doc, "sweep", 0, "plan", "--json", "--front", "--top", "1", clusters);
   g_auto(MsCliRun) sweep = RUN("plan", "--json", clusters);

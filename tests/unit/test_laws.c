@@ -102,6 +102,9 @@ static void every_law_acts_somewhere(void **state) {
                               [MS_LAW_anchor_model_spread] = TRUE,
                               [MS_LAW_anchor_run_noise] = TRUE,
                               [MS_LAW_anchor_profile_noise] = TRUE,
+                              [MS_LAW_decision_layout_spread] = TRUE, /* these three in test_decide */
+                              [MS_LAW_decision_option_spread] = TRUE,
+                              [MS_LAW_decision_run_noise] = TRUE,
                               [MS_LAW_machine_clock_spread] =
                                   TRUE, /* these three in the fit of `validate --cross-validate` */
                               [MS_LAW_architecture_clock_spread] = TRUE,

@@ -1,0 +1,116 @@
+/* src/report/decide.c - how sure the choice of a layout is, and which runs would settle it, as text and JSON. */
+#include "base/text.h"
+#include "report/report.h"
+
+#define LEAST 0.01 /* chance of being the fastest, of a row that is listed */
+enum { FEW = 8 };
+
+static gboolean is_named(const MsDecision *d, int i) {
+  gboolean named = i == d->pick;
+  for (int k = 0; k < d->n_runs; k++) named |= d->run[k] == i;
+  return named;
+}
+
+static void append_rows(GString *out, const MsDecision *d) {
+  static const char *const titles[] = {"step", "fastest", "regret"};
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "#", TRUE);
+  ms_table_column(table, "layout", FALSE);
+  for (gsize i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(table, titles[i], TRUE);
+  int left = 0;
+  for (int i = 0; i < d->n; i++) {
+    const MsDecisionRow *row = &d->row[i];
+    char text[MS_TEXT];
+    if (i > 0 && !is_named(d, i) && (i >= FEW || row->chance < LEAST)) {
+      left++;
+      continue;
+    }
+    g_autofree char *layout = ms_report_layout(row->entry->scenario);
+    ms_table_cellf(table, "%d%s", row->place, i == d->pick ? " *" : "  ");
+    ms_table_cell(table, layout);
+    ms_table_cell(table, ms_text_seconds(row->entry->result->step_time_s, text));
+    ms_table_cell(table, ms_text_percent(row->chance, text));
+    ms_table_cell(table, ms_text_percent(row->regret, text));
+  }
+  g_autofree char *text = ms_table_take(table);
+  g_string_append(out, text);
+  if (left > 0) g_string_append_printf(out, "%d more (--json lists them)\n", left);
+}
+
+/* "1, 4 and 7" (transfer full) */
+static char *places_of(const MsDecision *d, int runs) {
+  GString *out = g_string_new(NULL);
+  for (int i = 0; i < runs; i++)
+    g_string_append_printf(out, "%s%d", i == 0 ? "" : i + 1 < runs ? ", " : " and ", d->row[d->run[i]].place);
+  return g_string_free(out, FALSE);
+}
+
+static void append_runs(GString *out, const MsDecision *d) {
+  char before[MS_TEXT], after[MS_TEXT];
+  if (d->n_runs == 0) {
+    g_string_append(out, "no short run would tell more\n");
+    return;
+  }
+  g_autofree char *places = places_of(d, d->n_runs);
+  int place = d->row[d->run[0]].place;
+  g_string_append_printf(
+      out,
+      "to settle it: run %s for 20 steps each; expected regret %s -> %s\n"
+      "  moesim plan --top %d --rank %d --out run-%d.json REQUEST && moesim launch run-%d.json > run-%d.sh\n"
+      "  moesim import log run-%d.log --into run-%d.json --out run-%d.json\n"
+      "  moesim anchor run-*.json --out my-cluster.json     and plan again with --hardware my-cluster.json\n",
+      places, ms_text_percent(d->row[d->pick].regret, before), ms_text_percent(d->regret_after[d->n_runs - 1], after),
+      d->n, place, place, place, place, place, place, place);
+}
+
+char *ms_report_decision(const MsDecision *d) {
+  GString *out =
+      g_string_new("\nhow sure is it? Chance of being the fastest of those that were kept, expected regret of each\n");
+  char regret[MS_TEXT];
+  append_rows(out, d);
+  g_string_append_printf(out, "take %d: expected regret %s\n", d->row[d->pick].place,
+                         ms_text_percent(d->row[d->pick].regret, regret));
+  append_runs(out, d);
+  return g_string_free(out, FALSE);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+static const MsDecisionRow *row_of(const void *c) { return &MS_FIGURE_OWNER(MsDecision, c)->row[MS_FIGURE_I(c)]; }
+static const void *ranked(const void *decision, guint i, MsFigureCursor *room) {
+  return ms_figure_place(decision, i, (guint)((const MsDecision *)decision)->n, room);
+}
+static const void *row_at(const void *c) { return row_of(c); }
+static double step_time_s(const void *c) { return row_of(c)->entry->result->step_time_s; }
+static const void *proposed(const void *decision, guint i, MsFigureCursor *room) {
+  return ms_figure_place(decision, i, (guint)((const MsDecision *)decision)->n_runs, room);
+}
+static double pick_place(const void *decision) {
+  const MsDecision *d = decision;
+  return d->row[d->pick].place;
+}
+static double run_place(const void *c) {
+  const MsDecision *d = MS_FIGURE_OWNER(MsDecision, c);
+  return d->row[d->run[MS_FIGURE_I(c)]].place;
+}
+static double run_after(const void *c) { return MS_FIGURE_OWNER(MsDecision, c)->regret_after[MS_FIGURE_I(c)]; }
+
+#define S MsDecisionRow
+static const MsFigure rows[] = {
+    MS_FIGURE_OF("take", INT, pick_place, "", "place of the layout with the least expected regret"),
+    MS_FIGURE_EACH(
+        "layouts", LIST, ranked,
+        MS_FIGURES(
+            {.type = MS_FIGURE_MEMBERS,
+             .at = row_at,
+             .sub = MS_FIGURES(MS_FIGURE(INT, S, place, "", "in the ranking, from 1"),
+                               MS_FIGURE(F64, S, chance, "1", "of being the fastest of those that were kept"),
+                               MS_FIGURE(F64, S, regret, "1", "expected share of the step that choosing it costs"))},
+            MS_FIGURE_OF("step_time_s", F64, step_time_s, "s", "predicted"))),
+    MS_FIGURE_EACH(
+        "runs", LIST, proposed,
+        MS_FIGURES(
+            MS_FIGURE_OF("place", INT, run_place, "", "of the layout to measure, the most telling first"),
+            MS_FIGURE_OF("regret_after", F64, run_after, "1", "expected, when this and those before were measured"))),
+    {0}};
+#undef S
+const MsFigures ms_decision_figures = {.rows = rows};
