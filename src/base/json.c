@@ -64,3 +64,37 @@ gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, cons
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   return JSON_NODE_HOLDS_OBJECT(node) || ms_json_error(doc, path, error, "must be an object");
 }
+
+/* --- copies ---------------------------------------------------------------------------------------------------- */
+static JsonNode *copy_value(JsonNode *node, JsonNode *copy) {
+  switch (json_node_get_value_type(node)) {
+  case G_TYPE_STRING: return json_node_init_string(copy, json_node_get_string(node));
+  case G_TYPE_BOOLEAN: return json_node_init_boolean(copy, json_node_get_boolean(node));
+  case G_TYPE_INT64: return json_node_init_int(copy, json_node_get_int(node));
+  case G_TYPE_DOUBLE: return json_node_init_double(copy, json_node_get_double(node));
+  default: MS_BUG("a value of JSON is neither a string nor a number nor a truth");
+  }
+}
+
+JsonNode *ms_json_copy(JsonNode *node) {
+  JsonNode *copy = json_node_alloc();
+  if (JSON_NODE_HOLDS_ARRAY(node)) {
+    JsonArray *from = json_node_get_array(node), *to = json_array_new();
+    for (guint i = 0; i < json_array_get_length(from); i++)
+      json_array_add_element(to, ms_json_copy(json_array_get_element(from, i)));
+    json_node_take_array(json_node_init(copy, JSON_NODE_ARRAY), to);
+  } else if (JSON_NODE_HOLDS_OBJECT(node)) {
+    JsonObject *to = json_object_new();
+    JsonObjectIter iter;
+    const char *key;
+    JsonNode *member;
+    json_object_iter_init_ordered(&iter, json_node_get_object(node));
+    while (json_object_iter_next_ordered(&iter, &key, &member)) json_object_set_member(to, key, ms_json_copy(member));
+    json_node_take_object(json_node_init(copy, JSON_NODE_OBJECT), to);
+  } else if (JSON_NODE_HOLDS_NULL(node)) {
+    json_node_init_null(copy);
+  } else {
+    copy_value(node, copy);
+  }
+  return copy;
+}

@@ -39,7 +39,7 @@ JsonNode *ms_json_out_take_node(MsJsonOut *out) {
   g_autofree char *text = ms_json_out_take(out);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "written", NULL);
   if (!doc) MS_BUG("what was written is not JSON");
-  return json_node_copy(ms_json_root(doc));
+  return ms_json_copy(ms_json_root(doc));
 }
 
 static Level *top(MsJsonOut *out) {

@@ -201,7 +201,7 @@ static gboolean set_object(const MsField *field, const MsJson *doc, JsonNode *no
 
 static void set_free(JsonNode *node, JsonNode **member) {
   if (*member) json_node_unref(*member);
-  *member = json_node_copy(node);
+  *member = ms_json_copy(node);
 }
 
 gboolean ms_field_is_auto(const MsField *field, JsonNode *node) {
@@ -443,41 +443,7 @@ void ms_fields_clear(const MsFieldTable *table, void *object) {
   for (const MsField *field = table->fields; field->key; field++) clear_field(field, object);
 }
 
-static JsonNode *copy_value(JsonNode *node, JsonNode *copy) {
-  switch (json_node_get_value_type(node)) {
-  case G_TYPE_STRING: return json_node_init_string(copy, json_node_get_string(node));
-  case G_TYPE_BOOLEAN: return json_node_init_boolean(copy, json_node_get_boolean(node));
-  case G_TYPE_INT64: return json_node_init_int(copy, json_node_get_int(node));
-  case G_TYPE_DOUBLE: return json_node_init_double(copy, json_node_get_double(node));
-  default: MS_BUG("a value of JSON is neither a string nor a number nor a truth");
-  }
-}
-
-/* json-glib's own copies share values, lists and objects and count them without atomics: threads must not. */
-static JsonNode *deep_copy(JsonNode *node) {
-  JsonNode *copy = json_node_alloc();
-  if (JSON_NODE_HOLDS_ARRAY(node)) {
-    JsonArray *from = json_node_get_array(node), *to = json_array_new();
-    for (guint i = 0; i < json_array_get_length(from); i++)
-      json_array_add_element(to, deep_copy(json_array_get_element(from, i)));
-    json_node_take_array(json_node_init(copy, JSON_NODE_ARRAY), to);
-  } else if (JSON_NODE_HOLDS_OBJECT(node)) {
-    JsonObject *to = json_object_new();
-    JsonObjectIter iter;
-    const char *key;
-    JsonNode *member;
-    json_object_iter_init_ordered(&iter, json_node_get_object(node));
-    while (json_object_iter_next_ordered(&iter, &key, &member)) json_object_set_member(to, key, deep_copy(member));
-    json_node_take_object(json_node_init(copy, JSON_NODE_OBJECT), to);
-  } else if (JSON_NODE_HOLDS_NULL(node)) {
-    json_node_init_null(copy);
-  } else {
-    copy_value(node, copy);
-  }
-  return copy;
-}
-
-static void copy_node(JsonNode *const *from, JsonNode **to) { *to = *from ? deep_copy(*from) : NULL; }
+static void copy_node(JsonNode *const *from, JsonNode **to) { *to = *from ? ms_json_copy(*from) : NULL; }
 
 static void copy_field(const MsField *field, const void *from, void *to) {
   const void *source = AT(const void, from, field);

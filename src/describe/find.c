@@ -134,6 +134,6 @@ JsonObject *ms_object_without(JsonObject *object, const char *key) {
   JsonNode *member;
   json_object_iter_init_ordered(&iter, object);
   while (json_object_iter_next_ordered(&iter, &name, &member))
-    if (strcmp(name, key) != 0) json_object_set_member(rest, name, json_node_copy(member));
+    if (strcmp(name, key) != 0) json_object_set_member(rest, name, ms_json_copy(member));
   return rest;
 }

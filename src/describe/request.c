@@ -98,7 +98,7 @@ static JsonNode *int_node(gint64 value) {
 /* A copy of the node; of "8k" the number that it is. */
 static JsonNode *as_number(const MsField *field, const void *object, JsonNode *node) {
   if (field->type == MS_T_INT && !is_int(node)) return int_node(*(const int *)((const char *)object + field->offset));
-  return json_node_copy(node);
+  return ms_json_copy(node);
 }
 
 /* Checks one value; a node to keep, or NULL and *error. */
@@ -191,7 +191,7 @@ static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const
     open_key_clear(&key);
     return FALSE;
   }
-  *first = key.n > 0 ? json_node_copy(key.values[0]) : NULL;
+  *first = key.n > 0 ? ms_json_copy(key.values[0]) : NULL;
   g_array_append_val(r->open, key);
   return TRUE;
 }
@@ -218,7 +218,7 @@ static gboolean close_member(Reader *r, const MsFieldTable *table, const char *n
     return TRUE;
   }
   if (field) mark_given(r, table, field, node);
-  *closed = json_node_copy(node);
+  *closed = ms_json_copy(node);
   return TRUE;
 }
 
@@ -316,11 +316,11 @@ static JsonObject *with_value(JsonObject *json, const char *path, JsonNode *valu
   g_autofree char *key = dot ? g_strndup(path, (gsize)(dot - path)) : g_strdup(path);
   JsonObject *copy = ms_object_without(json, key);
   if (!dot) {
-    json_object_set_member(copy, key, json_node_copy(value));
+    json_object_set_member(copy, key, ms_json_copy(value));
     return copy;
   }
   JsonObject *inner = ms_object_without(json_object_get_object_member(json, key), dot + 1);
-  json_object_set_member(inner, dot + 1, json_node_copy(value));
+  json_object_set_member(inner, dot + 1, ms_json_copy(value));
   json_object_set_object_member(copy, key, inner);
   return copy;
 }

@@ -163,7 +163,7 @@ static void point_add(MsAxisPoint *point, const char *key, JsonNode *value) {
   point->key = g_renew(char *, point->key, point->n + 1);
   point->value = g_renew(JsonNode *, point->value, point->n + 1);
   point->key[point->n] = g_strdup(key);
-  point->value[point->n++] = json_node_copy(value);
+  point->value[point->n++] = ms_json_copy(value);
 }
 
 static void point_clear(MsAxisPoint *point) {
@@ -324,7 +324,7 @@ static JsonObject *object_at(JsonObject *json, const char *key) {
   if (node && JSON_NODE_HOLDS_OBJECT(node)) return json_node_get_object(node);
   JsonObject *made = json_object_new();
   if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    json_object_set_member(made, "base", json_node_copy(node));
+    json_object_set_member(made, "base", ms_json_copy(node));
   json_object_set_object_member(json, key, made);
   return made;
 }
@@ -333,7 +333,7 @@ static void set_key(JsonObject *json, const char *key, JsonNode *value) {
   g_auto(GStrv) part = g_strsplit(key, ".", -1);
   int i = 0;
   for (; part[i + 1]; i++) json = object_at(json, part[i]);
-  json_object_set_member(json, part[i], json_node_copy(value));
+  json_object_set_member(json, part[i], ms_json_copy(value));
 }
 
 static void set_keys(JsonObject *json, const MsAxisPoint *point) {

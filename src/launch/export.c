@@ -40,7 +40,7 @@ JsonNode *ms_key_node(const MsFieldTable *table, const char *key, const void *ob
   ms_fields_write(&alone, object, TRUE, out);
   ms_json_out_end(out);
   g_autoptr(JsonNode) written = ms_json_out_take_node(out);
-  return json_node_copy(json_object_get_member(json_node_get_object(written), key));
+  return ms_json_copy(json_object_get_member(json_node_get_object(written), key));
 }
 
 /* What no argument of `release` says of a canonical scenario. */
@@ -51,7 +51,7 @@ static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch
   note_string(notes, "name", s->name);
   note_string(notes, "doc", s->doc);
   note_string(notes, "software", s->software);
-  if (s->hardware_json) json_object_set_member(notes, "hardware", json_node_copy(s->hardware_json));
+  if (s->hardware_json) json_object_set_member(notes, "hardware", ms_json_copy(s->hardware_json));
   else note_string(notes, "hardware", s->hardware->name);
   if (form == MS_LAUNCH_MODELZOO)
     json_object_set_int_member(notes, "gpus", s->gpus); /* no argument and no launcher says it */

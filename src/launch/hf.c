@@ -231,7 +231,7 @@ static gboolean fill_in(MsHf *c, const char *absent) {
   g_autoptr(GList) members = json_object_get_members(values);
   for (GList *m = members; m; m = m->next)
     if (!json_object_has_member(c->json, m->data))
-      json_object_set_member(c->json, m->data, json_node_copy(json_object_get_member(values, m->data)));
+      json_object_set_member(c->json, m->data, ms_json_copy(json_object_get_member(values, m->data)));
   return TRUE;
 }
 
@@ -272,7 +272,7 @@ static void enter_part(MsHf *c, GPtrArray *ignored) {
     JsonObject *inner = json_node_get_object(part);
     JsonNode *tie = json_object_get_member(c->json, "tie_word_embeddings");
     if (tie && !json_object_has_member(inner, "tie_word_embeddings"))
-      json_object_set_member(inner, "tie_word_embeddings", json_node_copy(tie)); /* of the whole */
+      json_object_set_member(inner, "tie_word_embeddings", ms_json_copy(tie)); /* of the whole */
     c->json = inner, c->within = g_intern_string(within);
   }
 }

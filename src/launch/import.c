@@ -60,7 +60,7 @@ static gboolean read_note(MsArgs *args, const char *line, int number, GError **e
   if (!any && !integer && !text) return ms_input_error(error, args->file, number, parts[0], "must be a string");
   if (integer && !(JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_INT64))
     return ms_input_error(error, args->file, number, parts[0], "must be an integer");
-  json_object_set_member(args->notes, parts[0], json_node_copy(root));
+  json_object_set_member(args->notes, parts[0], ms_json_copy(root));
   return TRUE;
 }
 
@@ -95,7 +95,7 @@ static gboolean load_hardware(MsScenario *s, const MsArgs *args, MsImport *impor
   ms_json_out_node(out, NULL, mention);
   g_autofree char *text = ms_json_out_take(out);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, args->file, error);
-  s->hardware_json = json_node_copy(mention);
+  s->hardware_json = ms_json_copy(mention);
   s->hardware = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "hardware", error) : NULL;
   return s->hardware != NULL;
 }

@@ -30,11 +30,11 @@ static JsonObject *keys_of(const MsModel *model) {
 
 /* An object at its defaults is written as null, which means "none". (transfer full) */
 static JsonNode *none_or(const MsModel *plain, const char *key, JsonNode *node) {
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return json_node_copy(node);
+  if (!JSON_NODE_HOLDS_OBJECT(node)) return ms_json_copy(node);
   JsonObject *keys = keys_of(plain);
   gboolean none = json_node_equal(json_object_get_member(keys, key), node);
   json_object_unref(keys);
-  return none ? json_node_new(JSON_NODE_NULL) : json_node_copy(node);
+  return none ? json_node_new(JSON_NODE_NULL) : ms_json_copy(node);
 }
 
 /* {"base": name, ...} with the members of `keys` that differ from those of `base`; NULL when more than MOST_DIFFERENCES

@@ -52,7 +52,7 @@ int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const ch
 static JsonNode *constant(const char *json) {
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, "table", NULL);
   if (!doc) MS_BUG("not JSON: %s", json);
-  return json_node_copy(ms_json_root(doc));
+  return ms_json_copy(ms_json_root(doc));
 }
 
 /* What a command line says for a field, into `node`. */

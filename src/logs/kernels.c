@@ -20,7 +20,7 @@ static gboolean check_texts(const MsJson *doc, JsonNode *node, const char *path,
 
 static gboolean parse_ops(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   if (!check_texts(doc, node, path, error)) return FALSE;
-  *(JsonNode **)member = json_node_copy(node);
+  *(JsonNode **)member = ms_json_copy(node);
   return TRUE;
 }
 

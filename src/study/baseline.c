@@ -125,7 +125,7 @@ static gboolean load_inputs(MsBaseline *b, const MsJson *doc, JsonNode *node, GE
   json_object_iter_init_ordered(&iter, json_node_get_object(node));
   while (json_object_iter_next_ordered(&iter, &of, &group))
     if (!JSON_NODE_HOLDS_OBJECT(group)) return ms_json_error(doc, "inputs", error, "%s must be an object", of);
-  b->inputs = json_node_copy(node);
+  b->inputs = ms_json_copy(node);
   return TRUE;
 }
 
@@ -372,7 +372,7 @@ static JsonObject *scalars(const MsFieldTable *table, const void *object) {
   JsonNode *value;
   json_object_iter_init_ordered(&iter, all);
   while (json_object_iter_next_ordered(&iter, &key, &value))
-    if (!g_strv_contains(prose, key)) json_object_set_member(kept, key, json_node_copy(value));
+    if (!g_strv_contains(prose, key)) json_object_set_member(kept, key, ms_json_copy(value));
   return kept;
 }
 
@@ -444,5 +444,5 @@ JsonNode *ms_baseline_inputs(const MsBaseline *b) {
   json_node_take_object(made, inputs);
   g_autoptr(MsJson) read = doc_of(b, made); /* as it comes back from the file: what is null there is null here */
   json_node_unref(made);
-  return json_node_copy(ms_json_root(read));
+  return ms_json_copy(ms_json_root(read));
 }

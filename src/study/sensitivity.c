@@ -162,7 +162,7 @@ static void copy_key(MsRequest *n, const MsOpenKey *from) {
   MsOpenKey *key = add_key(n, from->path, from->field);
   for (key->n = 0; key->n < from->n; key->n++) {
     key->values = g_renew(JsonNode *, key->values, key->n + 1);
-    key->values[key->n] = json_node_copy(from->values[key->n]);
+    key->values[key->n] = ms_json_copy(from->values[key->n]);
   }
 }
 

@@ -18,8 +18,7 @@ static JsonNode *parse(const char *json) {
 
 void ms_request_put(JsonNode *request, const char *section, const char *key, JsonNode *value) {
   JsonObject *object = json_node_get_object(request);
-  json_object_set_member(*section ? json_object_get_object_member(object, section) : object, key,
-                         json_node_copy(value));
+  json_object_set_member(*section ? json_object_get_object_member(object, section) : object, key, ms_json_copy(value));
 }
 
 void ms_request_put_text(JsonNode *request, const char *section, const char *key, const char *json) {
@@ -180,7 +179,7 @@ MsDrawnKey ms_draw_key(GRand *rand) {
     shuffle(rand, order);
     JsonArray *values = json_array_new();
     for (guint i = 0; i < order->len && i < (guint)PICK(2, 2, 3); i++)
-      json_array_add_element(values, json_node_copy(order->pdata[i]));
+      json_array_add_element(values, ms_json_copy(order->pdata[i]));
     return (MsDrawnKey){which < 6 ? "options" : which < 9 ? "layout" : "training", field->key, values};
   }
 }

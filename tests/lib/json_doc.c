@@ -141,7 +141,7 @@ static gboolean is_of(Walk *w, const char *type, JsonNode *node) {
     for (guint i = 0; i < w->rows->len; i++) beside |= leads_on(w->rows->pdata[i], w->at);
     JsonNode *member = json_object_get_member(json_node_get_object(node), key->data);
     if (beside) walk(w, member);
-    else json_object_set_member(own, key->data, json_node_copy(member));
+    else json_object_set_member(own, key->data, ms_json_copy(member));
     g_ptr_array_set_size(w->at, (int)w->at->len - 1);
   }
   g_autoptr(JsonNode) rest = json_node_new(JSON_NODE_OBJECT);

@@ -62,7 +62,7 @@ static void put_list(JsonNode *request, const MsDrawnKey *key, gboolean reversed
   guint n = json_array_get_length(key->values);
   JsonArray *list = json_array_new();
   for (guint i = 0; i < n; i++)
-    json_array_add_element(list, json_node_copy(json_array_get_element(key->values, reversed ? n - 1 - i : i)));
+    json_array_add_element(list, ms_json_copy(json_array_get_element(key->values, reversed ? n - 1 - i : i)));
   g_autoptr(JsonNode) node = json_node_init_array(json_node_alloc(), list);
   json_array_unref(list);
   ms_request_put(request, key->section, key->key, node);
@@ -74,7 +74,7 @@ static gboolean same_key(const MsDrawnKey *a, const MsDrawnKey *b) {
 
 /* Of a request without a plan the step that `run` says; INFINITY where it cannot run. */
 static double run_s(JsonNode *request) {
-  g_autoptr(JsonNode) plain = json_node_copy(request);
+  g_autoptr(JsonNode) plain = ms_json_copy(request);
   json_object_remove_member(json_node_get_object(plain), "plan");
   g_autofree char *text = json_to_string(plain, FALSE);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", NULL);
