@@ -37,6 +37,34 @@ static Key key_of(const MsCandidate *c) {
   return key;
 }
 
+/* --- what searches of one process know of each other --- */
+
+struct MsPlanKnown {
+  GHashTable *of; /* Key -> MsOutcome */
+};
+
+MsPlanKnown *ms_plan_known_new(void) {
+  MsPlanKnown *known = g_new(MsPlanKnown, 1);
+  known->of = g_hash_table_new_full(hash_key, equal_key, g_free, g_free);
+  return known;
+}
+
+void ms_plan_known_free(MsPlanKnown *known) {
+  if (known) g_hash_table_unref(known->of);
+  g_free(known);
+}
+
+const MsOutcome *ms_plan_known_find(const MsPlanKnown *known, const MsCandidate *candidate) {
+  Key key = key_of(candidate);
+  return known ? g_hash_table_lookup(known->of, &key) : NULL;
+}
+
+void ms_plan_known_add(MsPlanKnown *known, const MsOutcome *o) {
+  Key key = key_of(&o->candidate);
+  if (known && !g_hash_table_contains(known->of, &key))
+    g_hash_table_insert(known->of, g_memdup2(&key, sizeof key), g_memdup2(o, sizeof *o));
+}
+
 /* --- digest --- */
 
 static void digest_text(GChecksum *sum, const char *text) {

@@ -95,6 +95,14 @@ static void tell(Every *e, double done, double all) {
   ms_planner_tell(x, 1 - 0.8 * (1 - done / MAX(all, 1)), note);
 }
 
+/* Until the list is full no more than it takes, and a few for threads to share: most layouts cannot enter a full one.
+ */
+static int batch_size(const MsPlanner *x, guint left) {
+  int missing = x->top - x->n_list;
+  gboolean cuts = x->s.options->prune && missing > 0;
+  return (int)MIN(left, (guint)(cuts ? CLAMP(missing, MS_LEAST_BATCH, MS_BATCH) : MS_BATCH));
+}
+
 /* Simulates what is in the pool, cheapest first, until the rest cannot enter the list or, with `enough`, the list is
  * full. */
 static void drain(Every *e, gboolean enough) {
@@ -104,9 +112,9 @@ static void drain(Every *e, gboolean enough) {
   while (at < e->pool->len && !ms_planner_stopped(x)) {
     const Screened *s = &g_array_index(e->pool, Screened, at);
     if (s->candidate.cost > ms_planner_threshold(x) || (enough && x->n_list == x->top)) break;
-    int n = (int)MIN((guint)MS_BATCH, e->pool->len - at);
+    int most = batch_size(x, e->pool->len - at), n = 0;
     MsCandidate batch[MS_BATCH];
-    for (int i = 0; i < n; i++) batch[i] = s[i].candidate;
+    while (n < most && !(s[n].candidate.cost > ms_planner_threshold(x))) batch[n] = s[n].candidate, n++;
     gboolean done[MS_BATCH], all = TRUE;
     ms_planner_simulate(x, batch, n, done);
     for (int i = 0; i < n; i++) all &= done[i];

@@ -9,6 +9,13 @@
 #include "sim/simulate.h"
 
 struct MsPlan;
+/* Step times that searches have simulated, for others of the same request that differ in the limit of memory or in the
+ * options below alone: they start from them. Between two searches nobody else may use it. */
+typedef struct MsPlanKnown MsPlanKnown;
+MsPlanKnown *ms_plan_known_new(void);
+void ms_plan_known_free(MsPlanKnown *known); /* NULL is fine */
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPlanKnown, ms_plan_known_free)
+
 typedef struct {
   int top;         /* how many to keep; default 10 */
   gboolean prune;  /* default TRUE; FALSE: every layout that obeys the rules and fits is simulated */
@@ -23,6 +30,7 @@ typedef struct {
   gpointer watch_user;
   const char *checkpoint; /* file that keeps what was simulated, for `resume`; NULL: none */
   const char *resume;     /* such a file of the same request: what it holds is not simulated again */
+  MsPlanKnown *known;     /* read, and added to; NULL: none. Not with `rough` */
 } MsPlanOptions;
 
 /* What makes the search short, one by one. */

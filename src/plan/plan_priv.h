@@ -313,12 +313,17 @@ void ms_checkpoint_add(MsCheckpoint *checkpoint, const MsOutcome *outcome);
 gboolean ms_checkpoint_write(MsCheckpoint *checkpoint, gboolean now, GError **error);
 void ms_checkpoint_free(MsCheckpoint *checkpoint);
 
+/* Of another search of the same request (MsPlanKnown, may be NULL); NULL: not simulated yet. */
+const MsOutcome *ms_plan_known_find(const MsPlanKnown *known, const MsCandidate *candidate);
+void ms_plan_known_add(MsPlanKnown *known, const MsOutcome *outcome);
+
 /* Everything that was kept or added; the rows belong to the checkpoint. */
 const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *checkpoint, guint *n);
 
 /* --- a search under way (planner.c): the list, and simulation -------------------------------------------------- */
 enum {
-  MS_BATCH = 16
+  MS_BATCH = 16,
+  MS_LEAST_BATCH = 4
 }; /* candidates simulated between two updates of the threshold: fixed, so that counts do not depend on threads or ranks
     */
 

@@ -67,9 +67,10 @@ static void simulate_one(int index, int thread, gpointer data) {
   const MsCandidate *c = &b->candidate[index];
   MsOutcome *out = &b->outcome[index];
   const MsOutcome *before = ms_checkpoint_find(b->x->checkpoint, c);
+  if (!before) before = ms_plan_known_find(b->x->s.options->known, c);
   if (ms_interrupted()) return;
   if (before) {
-    *out = *before, out->index = index;
+    *out = *before, out->candidate = *c, out->index = index;
     b->done[index] = TRUE;
     return;
   }
@@ -117,6 +118,7 @@ void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboo
     if (!seen[i]) continue; /* interrupted */
     if (ms_checkpoint_find(x->checkpoint, &outcome[i].candidate)) x->s.plan->resumed++;
     else ms_checkpoint_add(x->checkpoint, &outcome[i]);
+    ms_plan_known_add(x->s.options->known, &outcome[i]);
     ms_planner_settle(x, &outcome[i]);
   }
   if (!x->error) ms_checkpoint_write(x->checkpoint, FALSE, &x->error);

@@ -6,9 +6,10 @@
 #include <string.h>
 
 /* --- cells ----------------------------------------------------------------------------------------------------- */
-static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options) {
+static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options, MsPlanKnown *known) {
   g_autoptr(GError) error = NULL;
   MsPlanOptions own = *options;
+  own.known = known;
   if (own.top <= 0) own.top = cell->request->top;
   cell->plan = ms_plan(cell->request, &own, &error);
   if (!cell->plan) cell->why = g_strdup(error->message);
@@ -32,12 +33,12 @@ static void add_point(MsSweep *s, int cell, const MsPlan *plan) {
                                             .proven_within = ms_plan_gap(plan, s->cell[cell].request)};
 }
 
-static void trade_memory(MsSweep *s, int cell, const MsPlanOptions *options) {
+static void trade_memory(MsSweep *s, int cell, const MsPlanOptions *options, MsPlanKnown *known) {
   const MsRequest *request = s->cell[cell].request;
   double capacity_B = request->base->hardware->hbm_B;
   MsRequest tighter = *request; /* only read */
   MsPlanOptions one = *options;
-  one.top = 1;
+  one.top = 1, one.known = known;
   add_point(s, cell, s->cell[cell].plan);
   for (;;) {
     tighter.max_memory_fraction = s->point[s->n_points - 1].device_B / capacity_B - MS_SWEEP_STEP;
@@ -86,9 +87,10 @@ MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gbool
   for (guint i = 0; i < requests->len && !s->interrupted; i++) {
     MsSweepCell *cell = &s->cell[s->n_cells++];
     cell->request = g_ptr_array_index(requests, i);
-    plan_cell(cell, options);
+    g_autoptr(MsPlanKnown) known = ms_plan_known_new();
+    plan_cell(cell, options, known);
     s->interrupted = cell->plan && cell->plan->interrupted;
-    if (front && cell->plan && cell->plan->n_best > 0) trade_memory(s, (int)i, options);
+    if (front && cell->plan && cell->plan->n_best > 0) trade_memory(s, (int)i, options, known);
   }
   if (s->n_points > 0) g_qsort_with_data(s->point, s->n_points, sizeof *s->point, by_place, s->cell);
   ms_pareto_mark(s->cell, s->point, s->n_points);

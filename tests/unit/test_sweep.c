@@ -169,11 +169,42 @@ static void stopped_sweeps_keep_what_they_have(void **state) {
   assert_null(ms_interrupt_reason());
 }
 
+/* A search that starts from the step times of others, under other limits of memory, finds and counts what it finds
+ * alone. */
+static void searches_share_what_they_simulated(void **state) {
+  (void)state;
+  static const double limits[] = {1, 0.5, 0.3, 0.7};
+  GError *error = NULL;
+  g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "16", &error);
+  if (!r) fail_msg("%s", error->message);
+  g_autoptr(MsPlanKnown) known = ms_plan_known_new();
+  int found = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(limits); i++) {
+    MsRequest request = *(MsRequest *)g_ptr_array_index(r, 0); /* only read */
+    MsPlanOptions sharing = few;
+    request.max_memory_fraction = limits[i], sharing.known = known;
+    g_autoptr(MsPlan) alone = ms_plan(&request, &few, &error), together = ms_plan(&request, &sharing, &error);
+    if (!alone || !together) fail_msg("%s", error->message);
+    assert_int_equal(alone->n_best, together->n_best);
+    assert_int_equal(alone->simulated, together->simulated);
+    assert_int_equal(together->resumed, 0);
+    for (int k = 0; k < alone->n_best; k++, found++) {
+      assert_string_equal(alone->best[k].scenario->name, together->best[k].scenario->name);
+      assert_memory_equal(&alone->best[k].figure, &together->best[k].figure, sizeof(double));
+    }
+  }
+  assert_true(found >= 4);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lists_are_multiplied), cmocka_unit_test(bad_lists),
-      cmocka_unit_test(cells_are_plans),      cmocka_unit_test(dominance),
-      cmocka_unit_test(front_of_all_layouts), cmocka_unit_test(stopped_sweeps_keep_what_they_have),
+      cmocka_unit_test(lists_are_multiplied),
+      cmocka_unit_test(bad_lists),
+      cmocka_unit_test(cells_are_plans),
+      cmocka_unit_test(dominance),
+      cmocka_unit_test(front_of_all_layouts),
+      cmocka_unit_test(searches_share_what_they_simulated),
+      cmocka_unit_test(stopped_sweeps_keep_what_they_have),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
