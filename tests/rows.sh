@@ -140,6 +140,7 @@ sed '/^SCHEDULE(GPIPE/,$d' src/sched/schedule.def >"$copy/src/sched/schedule.def
 for file in sched/schedule.c layout/rules_stages.c launch/groups_layout.c; do
   compiles "src/$file" || wrong "src/$file needs the row of gpipe: $(grep -m 1 error "$copy/log")"
 done
+cp src/sched/schedule.def "$copy/src/sched/schedule.def"
 
 # --- communication of context parallelism ---------------------------------------------------------------------------
 nobody_names 'MS_CP_(P2P|ALL_GATHER|A2A|A2A_P2P)[^A-Z0-9_]' src/describe/cp_comm '[^=!<>]= MS_CP_P2P;'

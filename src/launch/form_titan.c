@@ -166,7 +166,8 @@ static gboolean parallelism(Form *f, const MsLayout *layout) {
   if (layout->dp % instances)
     return REFUSE(f, "options.num_distributed_optimizer_instances", "%d do not divide %d data-parallel ranks",
                   instances, layout->dp);
-  if (layout->cp > 1 && l->cp_comm_type != MS_CP_P2P && l->cp_comm_type != MS_CP_ALL_GATHER)
+  const MsCpCommRow *keys = ms_cp_comm_row(l->cp_comm_type);
+  if (layout->cp > 1 && keys->heads != MS_CP_HEADS_STAY)
     return REFUSE(f, "layout.cp_comm_type", "is %s: TorchTitan has p2p (alltoall) and all_gather",
                   ms_cp_comm_words[l->cp_comm_type]);
   g_string_append_printf(f->out,
@@ -175,13 +176,16 @@ static gboolean parallelism(Form *f, const MsLayout *layout) {
                          "enable_async_tensor_parallel = %s\ncontext_parallel_degree = %d\n"
                          "context_parallel_rotate_method = \"%s\"\npipeline_parallel_degree = %d\n",
                          instances, layout->dp / instances, word, layout->tp, boolean(o->tp_comm_overlap), layout->cp,
-                         l->cp_comm_type == MS_CP_ALL_GATHER ? "allgather" : "alltoall", layout->pp);
+                         keys->keys == MS_CP_KEYS_ARE_GATHERED ? "allgather" : "alltoall", layout->pp);
+  const MsDispatcherRow *dispatcher = ms_dispatcher(o);
+  gboolean plain = g_strcmp0(dispatcher->launch_type, "alltoall") == 0;
+  if (f->s->model->num_experts > 0 && !plain && !dispatcher->launch_backend)
+    return REFUSE(f, "options.dispatcher", "is %s: TorchTitan has alltoall, deepep and hybridep", dispatcher->word);
   if (f->s->model->num_experts > 0)
     g_string_append_printf(f->out,
                            "expert_parallel_degree = %d\nexpert_tensor_parallel_degree = %d\n"
                            "expert_parallel_comm_backend = \"%s\"\n",
-                           layout->ep, layout->etp,
-                           o->dispatcher == MS_DISPATCH_ALLTOALL ? "standard" : ms_dispatcher(o)->word);
+                           layout->ep, layout->etp, plain ? "standard" : dispatcher->launch_backend);
   return pipeline(f, layout);
 }
 

@@ -36,19 +36,20 @@ char *ms_titan_flavors(const char *name) {
   return g_string_free(all, FALSE);
 }
 
-/* torch/distributed/pipelining/schedules.py; those without a row have no equal here. */
+/* torch/distributed/pipelining/schedules.py, and what a schedule is called here; those without a row have no equal. */
 static const struct {
-  const char *name;
-  MsScheduleKind kind;
+  const char *name, *word;
   gboolean interleaved;
-} schedules[] = {
-    {"1F1B", MS_SCHED_1F1B, FALSE},          {"Interleaved1F1B", MS_SCHED_1F1B, TRUE}, {"GPipe", MS_SCHED_GPIPE, FALSE},
-    {"ZBVZeroBubble", MS_SCHED_ZB_V, FALSE}, {"DualPipeV", MS_SCHED_DUALPIPEV, FALSE},
-};
+} schedules[] = {{"1F1B", "1f1b", FALSE},
+                 {"Interleaved1F1B", "1f1b", TRUE},
+                 {"GPipe", "gpipe", FALSE},
+                 {"ZBVZeroBubble", "zb-v", FALSE},
+                 {"DualPipeV", "dualpipev", FALSE}};
 
 const char *ms_titan_schedule(MsScheduleKind kind, gboolean interleaved) {
   for (guint i = 0; i < G_N_ELEMENTS(schedules); i++)
-    if (schedules[i].kind == kind && schedules[i].interleaved == interleaved) return schedules[i].name;
+    if (strcmp(schedules[i].word, ms_schedule_words[kind]) == 0 && schedules[i].interleaved == interleaved)
+      return schedules[i].name;
   return NULL;
 }
 
@@ -56,7 +57,8 @@ int ms_titan_schedule_of(const char *name, gboolean *interleaved) {
   for (guint i = 0; i < G_N_ELEMENTS(schedules); i++) {
     if (g_ascii_strcasecmp(schedules[i].name, name) != 0) continue;
     *interleaved = schedules[i].interleaved;
-    return schedules[i].kind;
+    for (int kind = 0; ms_schedule_words[kind]; kind++)
+      if (strcmp(schedules[i].word, ms_schedule_words[kind]) == 0) return kind;
   }
   return -1;
 }
