@@ -143,9 +143,9 @@ $(BUILD)/gen/page_text.o: $(BUILD)/gen/page_text.c $(BUILD)/flags
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(TESTLIB) $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter-out %.o,$^) $(LDLIBS) -lcmocka
 
-# A rank itself.
+# A rank itself; its objects before the archive, as those of moesim-all.
 $(BUILD)/tests/test_full_exec: $(filter-out %/serve.o,$(ALLOBJ))
 $(BUILD)/tests/test_full_exec: LDLIBS += $(ALLLIBS)
 
