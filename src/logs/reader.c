@@ -109,9 +109,18 @@ static gboolean fill(MsReader *s, GError **error) {
   return n > 0;
 }
 
-int ms_reader_peek(MsReader *s) {
+static void look_ahead(MsReader *s) {
   GError *cause = NULL;
   if (s->at == s->end && !fill(s, &cause)) s->early = cause;
+}
+
+gboolean ms_reader_begins(MsReader *s, const char *bytes, gsize length) {
+  look_ahead(s);
+  return s->end - s->at >= length && memcmp(s->buffer + s->at, bytes, length) == 0;
+}
+
+int ms_reader_peek(MsReader *s) {
+  look_ahead(s);
   for (gsize i = s->at; i < s->end; i++)
     if (!g_ascii_isspace(s->buffer[i])) return (guchar)s->buffer[i];
   return -1;

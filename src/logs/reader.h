@@ -17,8 +17,10 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsReader, ms_reader_close)
 /* The gzip data ended before its end: what was read is what was left of it. */
 gboolean ms_reader_cut(const MsReader *stream);
 
-/* The first byte that is no space, without taking it; -1: there is none. Before anything was read. */
+/* Both before anything was read, which they do not take: the first byte that is no space, -1: there is none; whether
+ * the file begins with these bytes. */
 int ms_reader_peek(MsReader *stream);
+gboolean ms_reader_begins(MsReader *stream, const char *bytes, gsize length);
 
 /* The next bytes, as many as there are at hand: > 0, 0 at the end, -1 and *error. They are valid until the next call.
  * Not between lines. */
