@@ -69,6 +69,16 @@ static void event_clear(Event *e) {
 
 static MsToken next(Reading *r, GError **error) { return ms_json_stream_next(r->json, error); }
 
+/* The key of the next member of an object, and the token that begins its value; no_member() of it: there is none. */
+static MsToken next_member(Reading *r, char *key, gsize room, GError **error) {
+  MsToken token = next(r, error);
+  if (token != MS_TOKEN_KEY) return token;
+  g_strlcpy(key, ms_json_stream_text(r->json), room);
+  return next(r, error);
+}
+
+static gboolean no_member(MsToken token) { return token == MS_TOKEN_END || token >= MS_TOKEN_DONE; }
+
 /* [[4096, 7168], [7168, 1536], []]: behind its first bracket. Token as of the last. */
 static MsToken read_dims(Reading *r, GError **error) {
   Event *e = &r->event;
@@ -111,10 +121,8 @@ static void take_argument(Event *e, const char *key, const char *text) {
 static MsToken read_arguments(Reading *r, GError **error) {
   char key[32];
   for (;;) {
-    MsToken token = next(r, error);
-    if (token != MS_TOKEN_KEY) return token;
-    g_strlcpy(key, ms_json_stream_text(r->json), sizeof key);
-    token = next(r, error);
+    MsToken token = next_member(r, key, sizeof key, error);
+    if (no_member(token)) return token;
     if (token == MS_TOKEN_LIST && strcmp(key, "Input Dims") == 0) token = read_dims(r, error);
     else if (token == MS_TOKEN_LIST && strcmp(key, "Input type") == 0) token = read_types(r, error);
     else if (token == MS_TOKEN_NUMBER || token == MS_TOKEN_TEXT)
@@ -146,10 +154,8 @@ static MsToken read_event(Reading *r, GError **error) {
   char key[16];
   event_clear(&r->event);
   for (;;) {
-    MsToken token = next(r, error);
-    if (token != MS_TOKEN_KEY) return token;
-    g_strlcpy(key, ms_json_stream_text(r->json), sizeof key);
-    token = next(r, error);
+    MsToken token = next_member(r, key, sizeof key, error);
+    if (no_member(token)) return token;
     if (token == MS_TOKEN_OBJECT && strcmp(key, "args") == 0) token = read_arguments(r, error);
     else if (token == MS_TOKEN_NUMBER || token == MS_TOKEN_TEXT) take_member(r, key, ms_json_stream_text(r->json));
     else token = ms_json_stream_skip(r->json, token, error);
@@ -242,10 +248,8 @@ static MsToken read_pair(Reading *r, const char *const number[2], int *into[2], 
                          GError **error) {
   char key[32];
   for (;;) {
-    MsToken token = next(r, error);
-    if (token != MS_TOKEN_KEY) return token;
-    g_strlcpy(key, ms_json_stream_text(r->json), sizeof key);
-    token = next(r, error);
+    MsToken token = next_member(r, key, sizeof key, error);
+    if (no_member(token)) return token;
     for (int i = 0; i < 2 && token == MS_TOKEN_NUMBER; i++)
       if (number[i] && strcmp(key, number[i]) == 0)
         *into[i] = (int)CLAMP(whole(ms_json_stream_text(r->json)), -1, 1 << 28);
@@ -281,11 +285,9 @@ static MsToken read_document(Reading *r, GError **error) {
   if (token == MS_TOKEN_LIST) return read_events(r, error);
   if (token != MS_TOKEN_OBJECT) return token == MS_TOKEN_CUT || token == MS_TOKEN_WRONG ? token : MS_TOKEN_DONE;
   for (;;) {
-    token = next(r, error);
-    if (token != MS_TOKEN_KEY) return token;
-    g_strlcpy(key, ms_json_stream_text(r->json), sizeof key);
-    token = next(r, error);
-    if (token < MS_TOKEN_DONE) token = read_member(r, key, token, error);
+    token = next_member(r, key, sizeof key, error);
+    if (no_member(token)) return token;
+    token = read_member(r, key, token, error);
     if (token >= MS_TOKEN_DONE) return token;
   }
 }
