@@ -192,7 +192,21 @@ double ms_lcma_error_growth(const MsLcma *lcma) { return lcma->plan ? ms_lcma_pl
 static gboolean is_trans(char letter) { return letter == 'T' || letter == 't'; }
 static gboolean is_letter(char letter) { return is_trans(letter) || letter == 'N' || letter == 'n'; }
 
-static int checked(MsLcma *lcma, char ta, char tb, MsGemm g) {
+/* One body for all types: alpha and beta are whole or exact as doubles. */
+static int checked(MsLcma *lcma, MsBlasType type, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha,
+                   const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc) {
+  MsGemm g = {.type = type,
+              .m = m,
+              .n = n,
+              .k = k,
+              .alpha = alpha,
+              .a = a,
+              .lda = lda,
+              .b = b,
+              .ldb = ldb,
+              .beta = beta,
+              .c = c,
+              .ldc = ldc};
   const gint64 sizes[] = {g.m, g.n, g.k, g.lda, g.ldb, g.ldc};
   for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
     if (sizes[i] < 0 || sizes[i] > G_MAXINT32) return MS_LCMA_BAD_ARGUMENT;
@@ -206,68 +220,20 @@ static int checked(MsLcma *lcma, char ta, char tb, MsGemm g) {
 
 int ms_lcma_sgemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                   int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  return checked(lcma, ta, tb,
-                 (MsGemm){.type = MS_BLAS_F32,
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = (double)alpha,
-                          .a = a,
-                          .lda = lda,
-                          .b = b,
-                          .ldb = ldb,
-                          .beta = (double)beta,
-                          .c = c,
-                          .ldc = ldc});
+  return checked(lcma, MS_BLAS_F32, ta, tb, m, n, k, (double)alpha, a, lda, b, ldb, (double)beta, c, ldc);
 }
 
 int ms_lcma_dgemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, double alpha, const double *a,
                   int64_t lda, const double *b, int64_t ldb, double beta, double *c, int64_t ldc) {
-  return checked(lcma, ta, tb,
-                 (MsGemm){.type = MS_BLAS_F64,
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = alpha,
-                          .a = a,
-                          .lda = lda,
-                          .b = b,
-                          .ldb = ldb,
-                          .beta = beta,
-                          .c = c,
-                          .ldc = ldc});
+  return checked(lcma, MS_BLAS_F64, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 int ms_lcma_bf16gemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha, const uint16_t *a,
                      int64_t lda, const uint16_t *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  return checked(lcma, ta, tb,
-                 (MsGemm){.type = MS_BLAS_BF16,
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = (double)alpha,
-                          .a = a,
-                          .lda = lda,
-                          .b = b,
-                          .ldb = ldb,
-                          .beta = (double)beta,
-                          .c = c,
-                          .ldc = ldc});
+  return checked(lcma, MS_BLAS_BF16, ta, tb, m, n, k, (double)alpha, a, lda, b, ldb, (double)beta, c, ldc);
 }
 
 int ms_lcma_int8gemm(MsLcma *lcma, char ta, char tb, int64_t m, int64_t n, int64_t k, int32_t alpha, const int8_t *a,
                      int64_t lda, const int8_t *b, int64_t ldb, int32_t beta, int32_t *c, int64_t ldc) {
-  return checked(lcma, ta, tb,
-                 (MsGemm){.type = MS_BLAS_INT8,
-                          .m = m,
-                          .n = n,
-                          .k = k,
-                          .alpha = alpha,
-                          .a = a,
-                          .lda = lda,
-                          .b = b,
-                          .ldb = ldb,
-                          .beta = beta,
-                          .c = c,
-                          .ldc = ldc});
+  return checked(lcma, MS_BLAS_INT8, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
