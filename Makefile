@@ -74,7 +74,7 @@ TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
 .PHONY: all deb python wheel reference check golden-update smallcheck bigcheck check-layers check-format \
-        check-references \
+        check-references check-circles \
         check-symbols check-units bench \
         headline plots accuracy-update studies-update predictions-update install uninstall clean fuzz \
         profiles published format machines
@@ -174,6 +174,9 @@ check-layers:
 check-literals:
 	@awk -f mk/literals.awk mk/literals $(foreach d,cost work memory step engine bound sim,$(wildcard src/$(d)/*.[ch]))
 
+check-circles: all
+	@mk/circles.sh $(BUILD)
+
 # Functions and tables of src/ that other files can see but none uses, tests included: make them static, or remove them.
 check-symbols: all $(UNIT)
 	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(ALLOBJ) $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) \
@@ -183,11 +186,11 @@ check-symbols: all $(UNIT)
 check-units:
 	@tests/units.sh $(BUILD)
 
-smallcheck: all check-layers check-literals check-references check-format \
+smallcheck: all check-layers check-circles check-literals check-references check-format \
             $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) quick
 
-check: all check-layers check-literals check-references check-format \
+check: all check-layers check-circles check-literals check-references check-format \
             $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) full
 

@@ -16,7 +16,7 @@ typedef struct {
   gboolean takes_long;    /* --time-limit; SIGINT, SIGTERM and the limit stop its work, and it prints what it has */
   gboolean (*here)(void); /* FALSE: moesim-all goes on, this program lacks a library that the verb needs; NULL: TRUE */
 } MsVerb;
-extern const MsVerb ms_verbs[]; /* ends with a NULL name */
+extern const MsVerb *ms_verbs; /* main sets it first of all; ends with a NULL name */
 
 /* Prints "moesim: MESSAGE" on stderr and returns the exit status that the error carries; frees the error. */
 int ms_cli_fail(GError *error);

@@ -4,6 +4,8 @@
 #include "cli/cli.h"
 #include "report/report.h"
 
+const MsVerb *ms_verbs;
+
 enum { MOST_WIDTH = 110, LEAST_TEXT = 30 };
 
 /* Appends `text` word by word; the cursor stands in column `at`, further lines begin in column `indent`. Ends the line.

@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "serve/serve.h"
 
-const MsVerb ms_verbs[] = {
+static const MsVerb verbs[] = {
     {"run", "SCENARIO…", "predict step time, throughput and memory of each scenario",
      "  moesim run scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim run --explain scenarios/run-deepseek-v3-gb200-256.json\n"
@@ -213,7 +213,7 @@ static void print_start(void) {
 
 static int unknown_verb(const char *name) {
   g_autoptr(GPtrArray) known = g_ptr_array_new();
-  for (const MsVerb *verb = ms_verbs; verb->name; verb++) g_ptr_array_add(known, (gpointer)verb->name);
+  for (const MsVerb *verb = verbs; verb->name; verb++) g_ptr_array_add(known, (gpointer)verb->name);
   g_ptr_array_add(known, NULL);
   const char *near = ms_nearest(name, (const char *const *)known->pdata);
   const char *kind = name[0] == '-' ? "option" : "verb";
@@ -269,6 +269,7 @@ int main(int argc, char **argv) {
   gsl_set_error_handler_off(); /* its default aborts; we check every status */
   signal(SIGPIPE, SIG_IGN);    /* a closed pipe is an I/O error with its own exit status */
   signal(SIGXFSZ, SIG_IGN);    /* so is a file that may not grow */
+  ms_verbs = verbs;
   GError *error = NULL;
   if (!ms_vector_check(&error)) return ms_cli_fail(error);
   int status = dispatch(argc - 1, argv + 1);

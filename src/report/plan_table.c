@@ -80,18 +80,6 @@ static const char *key_title(const char *path) {
   return dot ? dot + 1 : path;
 }
 
-/* JSON as a person writes it in a table: a list joined by "+", yes and no. */
-char *ms_report_value(const char *json) {
-  if (!json || strcmp(json, "null") == 0) return g_strdup("-");
-  if (strcmp(json, "true") == 0 || strcmp(json, "false") == 0) return g_strdup(*json == 't' ? "yes" : "no");
-  if (strcmp(json, "[]") == 0) return g_strdup("none");
-  GString *out = g_string_new(NULL);
-  for (const char *c = json; *c; c++)
-    if (*c == ',') g_string_append_c(out, '+');
-    else if (!strchr("[]\" ", *c)) g_string_append_c(out, *c);
-  return g_string_free(out, FALSE);
-}
-
 /* What has a column where the rows differ and else a place in the line below: numbers stand before the figures, words
  * after them. */
 static const char *const folded_number[] = {"cp", "etp", "mbs"}, *const folded_word[] = {"precision", "schedule",

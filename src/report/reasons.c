@@ -13,21 +13,9 @@ static void take_table(GString *out, MsTable *table) {
   g_string_append(out, text);
 }
 
-/* A value as people write it: recomputation by its modules, words without quotes. (transfer full) */
-static char *readable(const char *json) {
-  if (json[0] == '"') return g_strndup(json + 1, strlen(json) - 2);
-  if (!g_str_has_prefix(json, "{\"granularity\"")) return ms_report_value(json);
-  MsRecomputeSpec spec = {0};
-  g_autoptr(MsJson) doc = ms_json_parse(json, -1, NULL, NULL);
-  ms_fields_defaults(&ms_recompute_table, &spec);
-  if (!doc || !ms_fields_load(&ms_recompute_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, &spec, NULL))
-    return g_strdup(json);
-  return ms_report_recompute(&spec);
-}
-
 /* --- side by side ---------------------------------------------------------------------------------------------- */
 static void value_cell(MsTable *table, const char *json) {
-  g_autofree char *text = readable(json);
+  g_autofree char *text = ms_report_setting(json);
   if (g_utf8_strlen(text, -1) <= MOST_VALUE) {
     ms_table_cell(table, text);
     return;
@@ -116,25 +104,6 @@ static char *comparison_text(const MsComparison *c, const char *a, const char *b
           {0}}})
 
 /* --- what would help ------------------------------------------------------------------------------------------- */
-/* The pipeline layout follows from the sizes, sequence parallelism from tp: said only when they are all that changed.
- */
-static gboolean follows(const MsComparison *c, const MsComparedKey *key) {
-  return c->n_keys > 1 &&
-         (strcmp(key->path, "layout.pipeline_layout") == 0 || strcmp(key->path, "options.sequence_parallel") == 0);
-}
-
-char *ms_report_change(const MsComparison *change) {
-  GString *out = g_string_new(NULL);
-  for (int i = 0; i < change->n_keys; i++) {
-    const MsComparedKey *k = &change->key[i];
-    if (follows(change, k)) continue;
-    g_autofree char *a = readable(k->a), *b = readable(k->b);
-    g_string_append_printf(out, "%s%s %s -> %s", out->len ? ", " : "",
-                           strchr(k->path, '.') ? strchr(k->path, '.') + 1 : k->path, a, b);
-  }
-  return g_string_free(out, FALSE);
-}
-
 static char *change_text(const MsSensitivity *row) {
   if (row->change) return ms_report_change(row->change);
   return g_strdup(row->planned ? "no other layout nearby is faster" : "");

@@ -76,10 +76,15 @@ typedef struct { /* a run as it is printed */
   const MsActingLaws *acting; /* NULL: not asked for */
 } MsPrintedRun;
 
-/* --- plan_table.c ---------------------------------------------------------------------------------------------- */
-char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
+/* --- wording.c ------------------------------------------------------------------------------------------------- */
 /* JSON as a person writes it in a table: a list joined by "+", yes and no. (transfer full) */
 char *ms_report_value(const char *json);
+/* The same of one setting: recomputation by its modules, words without quotes. (transfer full) */
+char *ms_report_setting(const char *json);
+char *ms_report_change(const MsComparison *change); /* "vpp 4 -> 2, ..." (transfer full) */
+
+/* --- plan_table.c ---------------------------------------------------------------------------------------------- */
+char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
 /* `deadline`: what was short was time, not memory. (transfer full) */
 char *ms_report_ways(const MsWays *ways, gboolean deadline);
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
@@ -134,7 +139,6 @@ gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError
 
 /* --- reasons.c ------------------------------------------------------------------------------------------------- */
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
-char *ms_report_change(const MsComparison *change); /* "vpp 4 -> 2, ..." (transfer full) */
 
 /* --- picks.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPicks *picks);

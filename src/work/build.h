@@ -50,7 +50,8 @@ typedef struct {
 MsOp *ms_row(MsBuild *b, MsOpKind kind, const char *name);
 MsOp *ms_row_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream);
 int ms_row_index(const MsBuild *b, const MsOp *op);
-void ms_join(MsBuild *b, int row); /* the next row also waits for `row` */
+int ms_last_compute(const MsOpList *list); /* row on the compute stream; -1: none */
+void ms_join(MsBuild *b, int row);         /* the next row also waits for `row` */
 
 /* Memory-bound row over x elements-bytes. */
 MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels);
@@ -86,6 +87,9 @@ typedef struct {
 } MsLinear;
 /* A layer's linear: low precision where the piece has it, fused gradient accumulation, counted as model FLOP. */
 MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, double k);
+void ms_layer_forward(MsBuild *b, const MsLinear *linear);
+void ms_layer_backward(MsBuild *b, const MsLinear *linear);
+/* With the adapters beside it, whose backward comes in front of its own (lora.c). */
 void ms_linear_forward(MsBuild *b, const MsLinear *linear);
 void ms_linear_backward(MsBuild *b, const MsLinear *linear);
 
@@ -103,10 +107,7 @@ void ms_linear_backward_weight(MsBuild *b, const MsLinear *linear);
 
 /* Low-rank adapters (lora.c). The weights of the piece are frozen: no gradient, hence no input kept for one. */
 static inline gboolean ms_frozen(const MsBuild *b) { return ms_lora_is_on(&b->training->lora); }
-/* Adapters beside a linear layer that was laid down, and their backward in front of its own. */
-void ms_lora_forward(MsBuild *b, const MsLinear *linear);
-void ms_lora_backward(MsBuild *b, const MsLinear *linear);
-/* The same beside a grouped product: one adapter for all experts of the rank (Megatron-Bridge). n: outputs per rank. */
+/* Beside a grouped product: one adapter for all experts of the rank (Megatron-Bridge). n: outputs per rank. */
 void ms_lora_experts_forward(MsBuild *b, const char *row, double rows, double n, double k);
 void ms_lora_experts_backward(MsBuild *b, const char *row, double rows, double n, double k);
 /* What is kept for a weight gradient alone. */

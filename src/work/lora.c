@@ -46,8 +46,7 @@ static const char *name_of(const Adapter *a, const char *what) {
 
 static double rank(const MsBuild *b) { return b->training->lora.rank; }
 
-static MsLinear half(const MsBuild *b, const char *name, double m, double n, double k) {
-  (void)b;
+static MsLinear half(const char *name, double m, double n, double k) {
   return (MsLinear){.name = name,
                     .kind = MS_LINEAR_PLAIN,
                     .m = m,
@@ -60,12 +59,12 @@ static MsLinear half(const MsBuild *b, const char *name, double m, double n, dou
 }
 
 static MsLinear half_in(const MsBuild *b, const Adapter *a) {
-  return half(b, name_of(a, "lora in"), a->m, a->kind == MS_LINEAR_ROW ? rank(b) : rank(b) / a->split, a->k);
+  return half(name_of(a, "lora in"), a->m, a->kind == MS_LINEAR_ROW ? rank(b) : rank(b) / a->split, a->k);
 }
 
 /* A column-parallel layer has split its outputs already. */
 static MsLinear half_out(const MsBuild *b, const Adapter *a) {
-  return half(b, name_of(a, "lora out"), a->m, a->kind == MS_LINEAR_COLUMN ? a->n : a->n / a->split, rank(b));
+  return half(name_of(a, "lora out"), a->m, a->kind == MS_LINEAR_COLUMN ? a->n : a->n / a->split, rank(b));
 }
 
 /* Elements of the layer's output on this rank, to which the adapter's is added. */
@@ -119,10 +118,10 @@ static void forward(MsBuild *b, const Adapter *a, gboolean first) {
   MsLinear in = half_in(b, a), out = half_out(b, a);
   double y = out_elements(b, a);
   drop_row(b, a, FALSE);
-  ms_linear_forward(b, &in);
+  ms_layer_forward(b, &in);
   keep_input(b, a, first);
   over_tp(b, a->kind == MS_LINEAR_ROW ? MS_OP_ALL_REDUCE : MS_OP_ALL_GATHER, a, "lora rank", a->m * rank(b));
-  ms_linear_forward(b, &out);
+  ms_layer_forward(b, &out);
   keep(b, a, "lora middle", 2 * a->m * rank(b));
   outputs_between_ranks(b, a, FALSE);
   ms_row_memory(b, MS_OP_ADD, name_of(a, "lora scale"), 2 * y, 2 * y, 1);
@@ -136,11 +135,11 @@ static void backward(MsBuild *b, const Adapter *a, gboolean first) {
   b->pass = MS_PASS_DGRAD;
   ms_row_memory(b, MS_OP_ADD, name_of(a, "lora scale"), 2 * y, 2 * y, 1);
   outputs_between_ranks(b, a, TRUE);
-  ms_linear_backward(b, &out);
+  ms_layer_backward(b, &out);
   ms_free_kept(b, name_of(a, "lora middle"));
   b->pass = MS_PASS_DGRAD;
   over_tp(b, MS_OP_ALL_REDUCE, a, "lora rank", a->m * rank(b));
-  ms_linear_backward(b, &in);
+  ms_layer_backward(b, &in);
   b->pass = MS_PASS_DGRAD;
   /* with sequence parallelism the gradient of the gathered input is summed with the layer's, which is scattered */
   if (a->kind != MS_LINEAR_ROW && !b->sp && !a->expert) over_tp(b, MS_OP_ALL_REDUCE, a, "lora input", x);
@@ -166,16 +165,22 @@ static void all_backward(MsBuild *b, const Adapter *like, const double part[3]) 
   for (int i = adapters_of(b, like, part, a) - 1; i >= 0; i--) backward(b, &a[i], i == 0);
 }
 
-void ms_lora_forward(MsBuild *b, const MsLinear *l) {
-  if (l->adapter || !ms_frozen(b)) return;
+static gboolean has_adapters(const MsBuild *b, const MsLinear *l) { return !l->adapter && ms_frozen(b); }
+
+void ms_linear_forward(MsBuild *b, const MsLinear *l) {
+  ms_layer_forward(b, l);
+  if (!has_adapters(b, l)) return;
   Adapter like = beside_linear(b, l);
   all_forward(b, &like, l->part);
 }
 
-void ms_lora_backward(MsBuild *b, const MsLinear *l) {
-  if (l->adapter || !ms_frozen(b)) return;
-  Adapter like = beside_linear(b, l);
-  all_backward(b, &like, l->part);
+void ms_linear_backward(MsBuild *b, const MsLinear *l) {
+  b->pass = MS_PASS_DGRAD;
+  if (has_adapters(b, l)) {
+    Adapter like = beside_linear(b, l);
+    all_backward(b, &like, l->part);
+  }
+  ms_layer_backward(b, l);
 }
 
 /* Experts are not split (rule lora-experts-whole). */

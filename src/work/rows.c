@@ -1,0 +1,179 @@
+/* src/work/rows.c - laying down rows: the chain, communication, kept tensors. */
+#include "work/build.h"
+#include "base/err.h"
+#include <string.h>
+
+static MsOp *append(MsOpList *list) {
+  if (list->n == list->capacity) {
+    list->capacity = list->capacity ? 2 * list->capacity : 128;
+    list->op = g_renew(MsOp, list->op, list->capacity);
+  }
+  MsOp *op = &list->op[list->n++];
+  memset(op, 0, sizeof *op);
+  op->wait[0] = op->wait[1] = op->wait[2] = -1;
+  return op;
+}
+
+static MsOp *lay(MsBuild *b, MsOpKind kind, const char *name, MsStream stream) {
+  MsOp *op = append(b->list);
+  op->name = name;
+  op->kind = (guint8)kind;
+  op->pass = (guint8)b->pass;
+  op->stream = (guint8)(b->scenario->hardware && b->scenario->hardware->serial ? MS_STREAM_COMPUTE : stream);
+  op->node = (guint8)b->node;
+  op->module = (guint8)b->module;
+  op->dtype = MS_ODT_BF16;
+  op->kernels = 1;
+  op->groups = op->kv_groups = 1;
+  int n = 0;
+  if (b->tip >= 0) op->wait[n++] = (gint16)b->tip;
+  for (int i = 0; i < 2; i++)
+    if (b->join[i] >= 0 && b->join[i] != b->tip) op->wait[n++] = (gint16)b->join[i];
+  b->join[0] = b->join[1] = -1;
+  return op;
+}
+
+int ms_row_index(const MsBuild *b, const MsOp *op) { return (int)(op - b->list->op); }
+
+MsOp *ms_row(MsBuild *b, MsOpKind kind, const char *name) {
+  MsOp *op = lay(b, kind, name, b->beside);
+  b->tip = ms_row_index(b, op);
+  return op;
+}
+
+MsOp *ms_row_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream) {
+  int join[2] = {b->join[0], b->join[1]};
+  MsOp *op = lay(b, kind, name, stream);
+  b->join[0] = join[0], b->join[1] = join[1]; /* the chain still has to join them */
+  return op;
+}
+
+void ms_join(MsBuild *b, int row) {
+  if (row < 0) return;
+  for (int i = 0; i < 2; i++)
+    if (b->join[i] < 0 || b->join[i] == row) {
+      b->join[i] = row;
+      return;
+    }
+  MS_BUG("more than two joins before one row");
+}
+
+MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels) {
+  MsOp *op = ms_row(b, kind, name);
+  op->read_B = read_B;
+  op->write_B = write_B;
+  op->kernels = (guint16)kernels;
+  return op;
+}
+
+static void set_message(MsOp *op, MsGroupKind group, double message_B) {
+  op->group = (guint8)group;
+  op->message_B = message_B;
+}
+
+MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group,
+                        double message_B) {
+  if (b->layout->group[group].size <= 1 || message_B <= 0) return NULL;
+  MsOp *op = ms_row_async(b, kind, name, stream);
+  set_message(op, group, message_B);
+  return op;
+}
+
+/* The last compute row so far: a collective issued in order waits for everything that was issued to the compute stream
+ * before it. */
+int ms_last_compute(const MsOpList *list) {
+  int i = list->n - 1;
+  while (i >= 0 && list->op[i].stream != MS_STREAM_COMPUTE) i--;
+  return i;
+}
+
+MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B) {
+  if (b->layout->group[group].size <= 1 || message_B <= 0) return NULL;
+  int issued = ms_last_compute(b->list);
+  if (issued > b->tip) ms_join(b, issued);
+  MsOp *op = lay(b, kind, name, stream);
+  b->tip = ms_row_index(b, op);
+  set_message(op, group, message_B);
+  return op;
+}
+
+/* --- kept tensors --- */
+
+static MsKept *find_kept(MsPiece *piece, const char *name) {
+  for (int i = 0; i < piece->n_kept; i++) {
+    const char *kept = piece->kept[i].name;
+    if (kept == name || (*kept == *name && !strcmp(kept, name))) return &piece->kept[i];
+  }
+  return NULL;
+}
+
+/* Tensors of each offload module, in the order of the bits (docs/theory/memory.md 5). */
+static const char *const offloads[][4] = {
+#define MS_OFFLOAD_MODULE(id, word, doc, first, ...) {(first), ##__VA_ARGS__},
+#include "describe/offload_module.def"
+#undef MS_OFFLOAD_MODULE
+};
+
+enum { SMALLEST_OFFLOAD = 1 << 20 }; /* elements: smaller tensors stay */
+
+static gboolean goes_to_host(const MsBuild *b, const char *name, double bytes_B) {
+  if (bytes_B < SMALLEST_OFFLOAD * b->act_B) return FALSE;
+  if (b->offload_all) return TRUE;
+  guint32 modules = b->options->offload_modules;
+  for (guint i = 0; modules >> i; i++)
+    for (const char *const *tensor = offloads[i]; (modules >> i & 1) && *tensor; tensor++)
+      if (!strcmp(*tensor, name)) return TRUE;
+  return FALSE;
+}
+
+static void reload_row(MsPiece *piece, double bytes_B) {
+  MsOp *op = append(&piece->reload);
+  op->name = "reload";
+  op->kind = MS_OP_H2D, op->pass = MS_PASS_DGRAD, op->stream = MS_STREAM_H2D, op->dtype = MS_ODT_BF16;
+  op->kernels = 1, op->groups = op->kv_groups = 1;
+  op->message_B = bytes_B;
+  piece->reload.tip = piece->reload.n - 1;
+}
+
+/* Leaves on its own stream as soon as it is there; comes back in one piece, before the backward. */
+static void send_to_host(MsBuild *b, double bytes_B) {
+  MsOp *op = ms_row_async(b, MS_OP_D2H, "offload", MS_STREAM_D2H);
+  op->message_B = bytes_B;
+  b->piece->offload_B += bytes_B;
+  reload_row(b->piece, bytes_B);
+}
+
+enum { SOME = 32 }; /* kept tensors for which room is made at once */
+
+static void keep(MsBuild *b, const char *name, double bytes_B, int row) {
+  if (!b->keeping || bytes_B <= 0) return;
+  MsPiece *piece = b->piece;
+  if (goes_to_host(b, name, bytes_B)) {
+    send_to_host(b, bytes_B);
+    return;
+  }
+  if (find_kept(piece, name)) MS_BUG("%s: tensor %s kept twice", piece->name, name);
+  if (piece->n_kept % SOME == 0) piece->kept = g_renew(MsKept, piece->kept, piece->n_kept + SOME);
+  piece->kept[piece->n_kept++] =
+      (MsKept){.name = name, .bytes_B = bytes_B, .module = (guint8)b->module, .kept_at = row, .freed_at = -1};
+  piece->kept_B += bytes_B;
+  b->list->op[row].keep_B += bytes_B;
+}
+
+void ms_keep(MsBuild *b, const char *name, double bytes_B) { keep(b, name, bytes_B, b->list->n - 1); }
+void ms_keep_throughout(MsBuild *b, const char *name, double bytes_B) { keep(b, name, bytes_B, 0); }
+
+void ms_free_kept(MsBuild *b, const char *name) {
+  MsKept *kept = find_kept(b->piece, name);
+  if (!kept) return;
+  b->list->op[b->list->n - 1].free_B += kept->bytes_B;
+  kept->freed_at = b->list->n - 1;
+}
+
+void ms_keep_input(MsBuild *b, const char *name, double bytes_B) {
+  if (!ms_frozen(b)) ms_keep(b, name, bytes_B);
+}
+
+double ms_input_B(const MsBuild *b, double elements, gboolean low) {
+  return elements * (low && b->quantized ? b->quant_B : b->act_B);
+}
