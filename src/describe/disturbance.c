@@ -16,6 +16,7 @@ typedef struct {
 typedef struct {
   char *name;
   double weight;
+  gboolean gpus_differ;
   JsonNode *routing, *scale, *slow_gpu, *uncertainty;
 } Row;
 
@@ -45,6 +46,10 @@ static const MsField row_fields[] = {
             "object {rate, slowdown}: each GPU is slow with this probability, its kernels take so many times as long; "
             "null = none"),
      .sub = &slow_table},
+    MS_BOOL(
+        S, gpus_differ, "false", 0,
+        "the step that is expected of GPUs that differ (cluster.expected), slow_gpu among what they differ by; false: "
+        "of GPUs that are all as slow as the slowest"),
     {MS_ROW(S, uncertainty, MS_T_FREE, "", NULL, MS_NULLABLE,
             "object {samples, seed}: the errors of the profile's curves, drawn from their residuals; null = none"),
      .sub = &error_table},
@@ -130,6 +135,7 @@ static gboolean read_changes(const Reader *r, const Row *row, const char *path, 
   if (!absent(row->uncertainty) && !read_object(r, &error_table, row->uncertainty, path, "uncertainty", &errors))
     return FALSE;
   d->slow_rate = slow.rate, d->slow_factor = slow.rate > 0 ? slow.slowdown : 1;
+  d->differ = row->gpus_differ;
   d->samples = errors.samples, d->seed = errors.seed;
   return TRUE;
 }

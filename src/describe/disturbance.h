@@ -25,6 +25,7 @@ typedef struct {
   MsScaledKey *scale; /* rates and times of the profile (ms_hardware_scale) */
   double slow_rate;   /* each GPU is slow with this probability, independently; 0: none */
   double slow_factor; /* its kernels take so many times as long */
+  gboolean differ;    /* GPUs differ: the step that is expected of them (cluster.expected), slow ones among them */
   int samples;        /* draws of the errors of the profile's curves; 0: none */
   int seed;
 } MsDisturbance;

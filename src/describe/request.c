@@ -256,8 +256,9 @@ static gboolean read_request(Reader *r, JsonObject *json) {
   if (closed) json_object_unref(closed);
   json_object_unref(rest);
   if (r->request->base && r->request->base->cluster.expected)
-    return ms_json_error(r->doc, "cluster.expected", r->error,
-                         "a search ranks steps of GPUs that are alike; leave it to `moesim run` of its best");
+    return ms_json_error(
+        r->doc, "cluster.expected", r->error,
+        "a search ranks steps of GPUs that are alike; judge its best by a state of `--under` with gpus_differ");
   return r->request->base != NULL;
 }
 

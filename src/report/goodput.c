@@ -114,6 +114,10 @@ static void outcome(GString *out, const MsGoodputResult *r) {
                          100 * r->ettr_runs.mean, 100 * r->ettr_runs.error, 100 * r->ettr_runs.p5,
                          100 * r->ettr_runs.p95, left_out(r) ? " (" : "", left_out(r) ? left_out(r) : "",
                          left_out(r) ? ")" : "", 100 * r->ettr);
+  char least[MS_TEXT], most[MS_TEXT];
+  g_string_append_printf(out, "  tokens a day     %s, 90 %%: %s to %s (the step +-%.1f %%, and failures)\n",
+                         ms_text_count(r->tokens_per_day, count), ms_text_count(r->tokens_per_day_p5, least),
+                         ms_text_count(r->tokens_per_day_p95, most), 100 * r->band);
   g_string_append_printf(out, "  interruptions    %.1f +-%.1f in a run, 90 %%: %.0f to %.0f\n", r->failures.mean,
                          r->failures.error, r->failures.p5, r->failures.p95);
   if (isnan(r->work_s)) {
@@ -204,6 +208,9 @@ static const MsFigure goodput_rows[] = {
     MS_FIGURE(INT, S, nodes, "", "of the job"),
     MS_FIGURE(F64, S, step_time_s, "s", "predicted"),
     MS_FIGURE_TEXT("fidelity", fidelity, "of it: bound, fast or full"),
+    MS_FIGURE(F64, S, tokens_per_day, "1/d", "trained, failures counted"),
+    MS_FIGURE(F64, S, tokens_per_day_p5, "1/d", "errors of the step and failures together: one in twenty has less"),
+    MS_FIGURE(F64, S, tokens_per_day_p95, "1/d", "one in twenty has more"),
     MS_FIGURE(F64, S, checkpoint_B, "B", "of the job"),
     MS_FIGURE_AS("stall_s", F64, S, model.stall_s, "s", "training stands still for a checkpoint"),
     MS_FIGURE_AS("write_s", F64, S, model.write_s, "s", "until it is safe"),

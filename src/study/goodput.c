@@ -28,6 +28,7 @@ static gboolean predict(MsGoodputResult *r, GError **error) {
   if (!result->feasible && isnan(g->step_time_s))
     return ms_input_error(error, g->file, 0, "run", "does not fit: %s", result->why_infeasible);
   r->step_time_s = isnan(g->step_time_s) ? result->step_time_s : g->step_time_s;
+  r->band = isnan(g->step_time_s) ? result->band : 0;
   r->tokens_per_step = (double)g->run->training.global_batch_size * g->run->training.seq_length;
   r->gpus = g->run->gpus;
   r->nodes = (r->gpus + g->run->hardware->gpus_per_node - 1) / g->run->hardware->gpus_per_node;
@@ -173,6 +174,15 @@ static void summarise(MsGoodputResult *r, const MsFaultRun *run, int n) {
   r->gpu_hours = scaled(r->wall_s, r->gpus / HOUR_S);
 }
 
+/* The step and the failures miss apart from one another: half widths of 90 % add as squares. */
+static void tokens_per_day(MsGoodputResult *r) {
+  double ettr = r->runs > 0 ? r->ettr_runs.mean : r->ettr, whole = r->tokens_per_step / r->step_time_s * DAY_S;
+  double less = r->runs > 0 ? 1 - r->ettr_runs.p5 / ettr : 0, more = r->runs > 0 ? r->ettr_runs.p95 / ettr - 1 : 0;
+  r->tokens_per_day = whole * ettr;
+  r->tokens_per_day_p5 = r->tokens_per_day * MAX(1 - hypot(r->band, less), 0);
+  r->tokens_per_day_p95 = r->tokens_per_day * (1 + hypot(r->band, more));
+}
+
 static gboolean monte_carlo(MsGoodputResult *r, const MsGoodputOptions *options, GError **error) {
   int runs = r->goodput->monte_carlo.runs;
   if (!(r->ettr >= NO_PROGRESS)) return TRUE;
@@ -195,6 +205,7 @@ MsGoodputResult *ms_goodput_run(MsGoodput *goodput, const MsGoodputOptions *opti
   ok = ok && interval(r, error);
   if (ok) closed_forms(r);
   ok = ok && (options->closed_form || monte_carlo(r, options, error));
+  if (ok) tokens_per_day(r);
   if (!ok) g_clear_pointer(&r, ms_goodput_result_free);
   return r;
 }

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "cost/cost.h"
 #include "cost/curve.h"
 #include "sim/band.h"
 #include "study/jobs.h"
@@ -83,6 +84,8 @@ static Draw draw_of(const MsDisturbance *state, const MsScenario *s, int sample)
     ms_hardware_scale(d.machine, state->scale[i].key, state->scale[i].factor);
     if (!slows(&state->scale[i])) d.floor = 0;
   }
+  if (state->differ) /* the clock of one GPU, not of the slowest of all */
+    d.floor *= MIN(ms_clock_of(s, 0) / ms_clock_of(s, ms_expected_maximum(s->gpus)), 1);
   if (state->has_routing && s->training.routing.kind != MS_ROUTING_BALANCED) d.floor = 0;
   if (state->samples > 0)
     draw_errors(&d, s, (guint32)state->seed * 1000003u + (guint32)sample + 1); /* 0 would be gsl's default */
@@ -151,6 +154,24 @@ static gboolean slow_outcomes(const MsScenario *s, const MsDisturbance *d, doubl
   return none.time_s >= 0;
 }
 
+/* One of a distribution of that mean and standard deviation: three steps that have both (Gauss and Hermite). */
+static void expected_outcomes(const MsResult *r, double weight, double common, GArray *out) {
+  const double beyond_s = sqrt(3) * r->scale.sd_s;
+  for (int side = -1; side <= 1; side++) {
+    double time_s = r->feasible ? (r->step_time_s + side * beyond_s) * common : INFINITY;
+    g_array_append_val(out, ((MsOutcome){time_s, side == 0 ? weight * 2 / 3 : weight / 6}));
+  }
+}
+
+static gboolean differing_outcomes(MsScenario *s, const MsDisturbance *d, double weight, double common, GArray *out,
+                                   GError **error) {
+  s->cluster.expected = s->cluster.jitter = TRUE;
+  if (d->slow_rate > 0) s->cluster.slow_gpu_rate = d->slow_rate, s->cluster.slow_gpu_factor = d->slow_factor;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, error);
+  if (r) expected_outcomes(r, weight, common, out);
+  return r != NULL;
+}
+
 static void use_routing(MsScenario *s, const MsRouting *routing) {
   g_clear_pointer(&s->training.routing.histogram, ms_histogram_unref);
   s->training.routing = *routing;
@@ -162,6 +183,7 @@ static gboolean draw_outcomes(const Job *job, const State *state, const Draw *dr
   double weight = state->state->weight / state->n;
   s->hardware = draw->machine;
   if (state->state->has_routing) use_routing(s, &state->state->routing);
+  if (state->state->differ) return differing_outcomes(s, state->state, weight, draw->common, out, error);
   if (state->state->slow_rate > 0) return slow_outcomes(s, state->state, weight, draw->common, out, error);
   MsOutcome o = {time_of(s, state->state, -1, error) * draw->common, weight};
   g_array_append_val(out, o);

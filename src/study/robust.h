@@ -5,6 +5,8 @@
  *   scale, routing   on the changed machine, with the changed routing;
  *   uncertainty      `samples` times with the time of every curve multiplied by exp(sigma z), z normal, sigma from its
  * 90 % residual, and the whole step by what runs have in common (sim/band.h). The same draws for every candidate;
+ *   gpus_differ      with the step that is expected of GPUs that differ (sim/scale.h), slow_gpu among them; its spread
+ * over the GPUs that a job may get as three outcomes of that mean and standard deviation;
  *   slow_gpu         with a slow GPU in each pipeline stage in turn. A stage has gpus / pp GPUs, so it has a slow one
  * with q = 1 - (1 - rate)^(gpus / pp); the stage whose slow GPU costs most decides, which gives the probability of
  * every outcome. Expected is the mean over all outcomes by weight; p95 the smallest time that 95 % of them do not

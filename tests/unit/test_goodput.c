@@ -238,6 +238,23 @@ static void no_progress_is_an_answer(void **state) {
   assert_non_null(doc);
 }
 
+#define REST ", \"checkpoint\": {\"mode\": \"synchronous\", \"storage_Bps\": 1e12}, \"budget\": {\"days\": 30}"
+/* The step's band alone where nothing fails, wider with failures; narrower where the step is given. */
+static void tokens_a_day_have_a_band(void **state) {
+  (void)state;
+  static const char *const study[] = {STUDY(RATE("20") REST), STUDY(RATE("20") REST ", \"step_time_s\": 2")};
+  GError *error = NULL;
+  double wide[2];
+  for (int given = 0; given < 2; given++) {
+    g_autoptr(MsGoodputResult) r = study_of(study[given], &error);
+    if (!r) fail_msg("%s", error->message);
+    assert_close(r->tokens_per_day, r->tokens_per_step * 86400 / r->step_time_s * r->ettr_runs.mean, 1e-12);
+    wide[given] = (r->tokens_per_day_p95 - r->tokens_per_day_p5) / r->tokens_per_day;
+    assert_true(given ? r->band == 0 : r->band > 0 && wide[0] >= 2 * r->band);
+  }
+  assert_true(wide[1] > 0 && wide[1] < wide[0]);
+}
+
 static void what_cannot_be_is_refused(void **state) {
   (void)state;
   static const char *const refused[][2] = {
@@ -270,6 +287,7 @@ int main(void) {
                                      cmocka_unit_test(every_study_runs_the_same_on_any_threads),
                                      cmocka_unit_test(checkpoint_bytes),
                                      cmocka_unit_test(no_progress_is_an_answer),
+                                     cmocka_unit_test(tokens_a_day_have_a_band),
                                      cmocka_unit_test(what_cannot_be_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

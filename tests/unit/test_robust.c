@@ -7,6 +7,7 @@
 #include "cost/curve.h"
 #include "study/robust.h"
 
+#include <math.h>
 #include <string.h>
 
 static MsRequest *request_of(const char *layout, const char *routing) {
@@ -174,6 +175,25 @@ static void slow_gpus_by_chance(void **state) {
   assert_true(r->row[0].state_s[1] > nominal && r->row[0].state_s[1] <= nominal + p * (worst - nominal) * (1 + 1e-9));
 }
 
+/* A state of GPUs that differ has the expected step of `cluster.expected`, and more at the 95th percentile. */
+static void differing_gpus_are_expected(void **state) {
+  (void)state;
+  g_autoptr(MsRequest) request = request_of(SIZES, "\"balanced\"");
+  g_autoptr(MsPlan) plan = plan_of(request, 2);
+  g_autoptr(MsDisturbances) d =
+      states_of("{\"name\": \"x\", \"gpus_differ\": true, \"slow_gpu\": {\"rate\": 0.01, \"slowdown\": 1.3}}");
+  g_autoptr(MsRobust) r = robust_of(plan, 2, d, 2);
+  for (int i = 0; i < r->n; i++) {
+    g_autoptr(MsScenario) s = ms_scenario_copy(r->row[i].entry->scenario, TRUE);
+    s->cluster.expected = TRUE, s->cluster.slow_gpu_rate = 0.01, s->cluster.slow_gpu_factor = 1.3;
+    g_autoptr(MsResult) law = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
+    assert_close(r->row[i].expected_s, law->step_time_s, 1e-12);
+    assert_close(r->row[i].p95_s, law->step_time_s + sqrt(3) * law->scale.sd_s, 1e-12);
+    assert_true(law->scale.sd_s > 0);
+  }
+  assert_true(r->outside_s < plan->best[1].result->step_time_s);
+}
+
 static const char mixed[] =
     "{\"name\": \"as planned\", \"weight\": 4}, {\"name\": \"skew\", \"routing\": {\"zipf\": 0.6, \"seed\": 3}}, "
     "{\"name\": \"nic\", \"scale\": {\"nic_Bps\": 0.8}}, {\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, "
@@ -243,6 +263,7 @@ int main(void) {
       cmocka_unit_test(nothing_disturbs),
       cmocka_unit_test(states_are_weighted),
       cmocka_unit_test(slow_gpus_by_chance),
+      cmocka_unit_test(differing_gpus_are_expected),
       cmocka_unit_test(proven_means_best_of_all),
       cmocka_unit_test(same_for_any_number_of_threads),
       cmocka_unit_test(no_false_proof),
