@@ -296,28 +296,54 @@ static char *from_slurm(const char *text, const char *file, const char *base, co
   return json;
 }
 
-/* --- what ibnetdiscover prints -------------------------------------------------------------------------------------
- */
+/* --- what ibnetdiscover prints ----------------------------------------------------------------------------------- */
 
 typedef struct {
   int line;
-  GPtrArray *nodes;       /* names, each once, in the order of ports */
-  GHashTable *hcas, *ups; /* sets of HCAs and of switches that it is joined to */
-  int uplinks;
-  double Bps; /* of the slowest link to a switch, 0: none */
-} Leaf;
+  char *name, *peer; /* of a port: the switch it leads to, as the file names it */
+  int to;            /* its index, -1 until it is looked up */
+  double Bps;        /* 0: not known */
+} Port;
+
+typedef struct {
+  char *name;
+  int line;         /* 0: only named by others */
+  int tier;         /* 0: nodes hang on it, 1: above those, 2: above these; -1: none leads to it */
+  int pod;          /* first of those that are joined below the core */
+  GPtrArray *nodes; /* names, each once, in the order of ports */
+  GHashTable *hcas; /* set */
+  GArray *ports;    /* Port, to switches */
+} IbSwitch;
 
 typedef struct {
   Tree tree;           /* for its messages and numbers of nodes */
-  GHashTable *by_name; /* name of a switch -> Leaf */
-  GPtrArray *order;    /* Leaf, in the order of the file */
-  Leaf *at;            /* whose block is read, NULL: that of an HCA */
+  GHashTable *by_name; /* name of a switch -> index + 1 */
+  GPtrArray *order;    /* IbSwitch, in the order of the file */
+  IbSwitch *at;        /* whose block is read, NULL: that of an HCA */
 } Fabric;
 
-static void leaf_free(gpointer data) {
-  Leaf *l = data;
-  g_ptr_array_unref(l->nodes), g_hash_table_unref(l->hcas), g_hash_table_unref(l->ups);
-  g_free(l);
+static void port_clear(gpointer data) { g_free(((Port *)data)->peer); }
+
+static void ib_switch_free(gpointer data) {
+  IbSwitch *s = data;
+  g_ptr_array_unref(s->nodes), g_hash_table_unref(s->hcas), g_array_unref(s->ports);
+  g_free(s->name), g_free(s);
+}
+
+static IbSwitch *ib_switch(const Fabric *f, int i) { return f->order->pdata[i]; }
+
+/* That of the name, made when it is new. */
+static int ib_switch_of(Fabric *f, const char *name) {
+  int known = GPOINTER_TO_INT(g_hash_table_lookup(f->by_name, name));
+  if (known > 0) return known - 1;
+  IbSwitch *s = g_new0(IbSwitch, 1);
+  s->name = g_strdup(name), s->tier = -1, s->pod = (int)f->order->len;
+  s->nodes = g_ptr_array_new_with_free_func(g_free), s->ports = g_array_new(FALSE, TRUE, sizeof(Port));
+  s->hcas = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  g_array_set_clear_func(s->ports, port_clear);
+  g_ptr_array_add(f->order, s);
+  g_hash_table_insert(f->by_name, s->name, GINT_TO_POINTER((int)f->order->len));
+  return (int)f->order->len - 1;
 }
 
 /* "4xHDR" at the end of a line, data rate of one direction; 0: none that is known. */
@@ -341,11 +367,11 @@ static char *quoted(const char *from) {
   return b ? g_strndup(a + 1, (gsize)(b - a - 1)) : NULL;
 }
 
-static void add_node(Leaf *l, const char *description) {
+static void add_node(IbSwitch *s, const char *description) {
   g_autofree char *name = g_strndup(description, strcspn(description, " "));
-  for (guint i = 0; i < l->nodes->len; i++)
-    if (g_str_equal(l->nodes->pdata[i], name)) return;
-  g_ptr_array_add(l->nodes, g_steal_pointer(&name));
+  for (guint i = 0; i < s->nodes->len; i++)
+    if (g_str_equal(s->nodes->pdata[i], name)) return;
+  g_ptr_array_add(s->nodes, g_steal_pointer(&name));
 }
 
 /* [21] "S-..."[5] # "spine01" lid 1 4xHDR */
@@ -354,14 +380,12 @@ static gboolean read_port(Fabric *f, int line, const char *text, GError **error)
   if (!f->at) return TRUE;
   if (!peer || !description || (peer[0] != 'H' && peer[0] != 'S'))
     return fail(&f->tree, line, error, "a port must be joined to \"H-...\" or \"S-...\" and say what that is behind #");
+  if (strstr(description, "Aggregation Node")) return TRUE; /* of the switch itself, for SHARP: no node hangs on it */
   if (peer[0] == 'H') {
     add_node(f->at, description), g_hash_table_add(f->at->hcas, g_steal_pointer(&peer));
     return TRUE;
   }
-  double Bps = speed_of(text);
-  f->at->uplinks++;
-  if (Bps > 0) f->at->Bps = f->at->Bps > 0 ? MIN(f->at->Bps, Bps) : Bps;
-  g_hash_table_add(f->at->ups, g_steal_pointer(&peer));
+  g_array_append_val(f->at->ports, ((Port){line, NULL, g_steal_pointer(&peer), -1, speed_of(text)}));
   return TRUE;
 }
 
@@ -372,69 +396,231 @@ static gboolean read_ports(Fabric *f, const char *text, GError **error) {
     if (line[i][0] == '[' && !read_port(f, i + 1, line[i], error)) return FALSE;
     if (g_str_has_prefix(line[i], "Ca") || g_str_has_prefix(line[i], "Rt")) f->at = NULL;
     if (!g_str_has_prefix(line[i], "Switch\t") && !g_str_has_prefix(line[i], "Switch ")) continue;
-    char *name = quoted(line[i]);
+    g_autofree char *name = quoted(line[i]);
     if (!name) return fail(&f->tree, i + 1, error, "a switch without a name");
-    f->at = g_new0(Leaf, 1);
-    f->at->line = i + 1, f->at->nodes = g_ptr_array_new_with_free_func(g_free);
-    f->at->hcas = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    f->at->ups = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    g_ptr_array_add(f->order, f->at), g_hash_table_replace(f->by_name, name, f->at);
+    f->at = ib_switch(f, ib_switch_of(f, name));
+    if (f->at->line > 0) return fail(&f->tree, i + 1, error, "switch %s stands here twice", name);
+    f->at->line = i + 1;
   }
   return f->order->len > 0 || fail(&f->tree, 1, error, "no Switch: this is nothing that ibnetdiscover prints");
 }
 
+/* --- its tiers and pods --- */
+
+static Port *port_of(const IbSwitch *s, guint i) { return &g_array_index(s->ports, Port, i); }
+
+/* Switches that nodes hang on are leaves, what they lead to spines, what only those lead to the core. */
+static gboolean find_tiers(Fabric *f, GError **error) {
+  int first = -1;
+  for (guint i = 0; i < f->order->len; i++) /* grows by those that only ports name */
+    for (guint k = 0; k < ib_switch(f, (int)i)->ports->len; k++) {
+      int to = ib_switch_of(f, port_of(ib_switch(f, (int)i), k)->peer);
+      port_of(ib_switch(f, (int)i), k)->to = to;
+    }
+  for (guint i = f->order->len; i-- > 0;)
+    if (ib_switch(f, (int)i)->nodes->len > 0) ib_switch(f, (int)i)->tier = 0, first = (int)i;
+  if (first < 0) return fail(&f->tree, 1, error, "no switch has a node");
+  for (int tier = 0; tier < 3; tier++)
+    for (guint i = 0; i < f->order->len; i++) {
+      const IbSwitch *s = ib_switch(f, (int)i);
+      for (guint k = 0; s->tier == tier && k < s->ports->len; k++) {
+        IbSwitch *up = ib_switch(f, port_of(s, k)->to);
+        if (up->tier < 0) up->tier = tier + 1;
+        if (up->tier > 2)
+          return fail(&f->tree, port_of(s, k)->line, error, "%s is of a fourth tier, a fabric has three", up->name);
+      }
+    }
+  return TRUE;
+}
+
+static int root_of(const Fabric *f, int i) {
+  while (ib_switch(f, i)->pod != i) i = ib_switch(f, i)->pod;
+  return i;
+}
+
+static void join_switches(const Fabric *f, int a, int b) {
+  a = root_of(f, a), b = root_of(f, b);
+  ib_switch(f, MAX(a, b))->pod = MIN(a, b);
+}
+
+/* Those of the same node, and of links whose lower end is of tier `below` at most. */
+static void join_below(const Fabric *f, int below) {
+  g_autoptr(GHashTable) leaf = g_hash_table_new(g_str_hash, g_str_equal);
+  for (int i = 0; i < (int)f->order->len; i++) {
+    const IbSwitch *s = ib_switch(f, i);
+    for (guint k = 0; k < s->nodes->len; k++) {
+      int other = GPOINTER_TO_INT(g_hash_table_lookup(leaf, s->nodes->pdata[k])) - 1;
+      if (other >= 0) join_switches(f, i, other);
+      else g_hash_table_insert(leaf, s->nodes->pdata[k], GINT_TO_POINTER(i + 1));
+    }
+    for (guint k = 0; k < s->ports->len; k++)
+      if (s->tier >= 0 && MIN(s->tier, ib_switch(f, port_of(s, k)->to)->tier) <= below)
+        join_switches(f, i, port_of(s, k)->to);
+  }
+}
+
 typedef struct {
-  int nodes, leaf_nodes, rails, nics, uplinks, spines; /* nodes: with room for the largest leaf */
-  double Bps;
+  int nodes, leaf_nodes, rails, nics, uplinks, spines; /* nodes: with room for the largest leaf and pod */
+  int pods, pod_blocks, spine_uplinks;                 /* leaves of a pod that differ in their nodes */
+  gboolean groups;                                     /* spines are joined with those of other pods: a dragonfly+ */
+  double Bps, core_Bps;                                /* of the slowest link, 0: none that is known */
 } Shape;
 
-/* Leaves of the same nodes are rails of one another; nodes are numbered by the first of them. */
-static gboolean find_shape(Fabric *f, Shape *s, GPtrArray *notes, GError **error) {
-  int hcas = 0, blocks = 0;
+static double slower(double a, double b) { return a > 0 && b > 0 ? MIN(a, b) : MAX(a, b); }
+
+/* Links of one tier: between spines only in a dragonfly+, and there between its groups. */
+static gboolean judge_level_links(const Fabric *f, Shape *s, GError **error) {
+  gboolean core = FALSE;
+  for (guint i = 0; i < f->order->len; i++) core |= ib_switch(f, (int)i)->tier == 2;
   for (guint i = 0; i < f->order->len; i++) {
-    const Leaf *l = f->order->pdata[i];
-    if (l->nodes->len == 0) continue;
-    s->leaf_nodes = MAX(s->leaf_nodes, (int)l->nodes->len);
-    if (s->uplinks > 0 && l->uplinks != s->uplinks)
-      g_ptr_array_add(notes, g_strdup_printf("%s:%d: a leaf of %d links up beside one of %d: the fewer are taken",
-                                             f->tree.file, l->line, l->uplinks, s->uplinks));
-    s->uplinks = s->uplinks > 0 ? MIN(s->uplinks, l->uplinks) : l->uplinks;
-    s->spines = MAX(s->spines, (int)g_hash_table_size(l->ups));
-    if (l->Bps > 0) s->Bps = s->Bps > 0 ? MIN(s->Bps, l->Bps) : l->Bps;
-    hcas += (int)g_hash_table_size(l->hcas);
-    GHashTableIter iter;
-    gpointer up;
-    g_hash_table_iter_init(&iter, l->ups);
-    while (g_hash_table_iter_next(&iter, &up, NULL)) {
-      const Leaf *spine = g_hash_table_lookup(f->by_name, up);
-      if (spine && spine->nodes->len > 0)
-        return fail(&f->tree, l->line, error, "two switches with nodes are joined: a fabric has leaves and spines");
+    const IbSwitch *from = ib_switch(f, (int)i);
+    for (guint k = 0; from->tier >= 0 && k < from->ports->len; k++) {
+      const IbSwitch *to = ib_switch(f, port_of(from, k)->to);
+      if (to->tier != from->tier) continue;
+      if (from->tier == 0)
+        return fail(&f->tree, from->line, error, "two switches with nodes are joined: a fabric has leaves and spines");
+      if (core || root_of(f, (int)i) == root_of(f, port_of(from, k)->to))
+        return fail(&f->tree, port_of(from, k)->line, error, "%s and %s are joined and of one tier", from->name,
+                    to->name);
+      s->groups = TRUE;
     }
   }
-  if (s->leaf_nodes == 0) return fail(&f->tree, 1, error, "no switch has a node");
-  for (guint i = 0; i < f->order->len; i++) {
-    const Leaf *l = f->order->pdata[i];
-    gboolean known = l->nodes->len > 0 && g_hash_table_contains(f->tree.node, l->nodes->pdata[0]);
-    for (guint k = 0; !known && k < l->nodes->len; k++)
-      g_hash_table_insert(f->tree.node, l->nodes->pdata[k], GINT_TO_POINTER(blocks * s->leaf_nodes + (int)k + 1));
-    blocks += !known && l->nodes->len > 0, s->rails += known;
-  }
-  s->rails = s->rails / blocks + 1, s->nics = hcas / MAX((int)g_hash_table_size(f->tree.node), 1);
-  s->nodes = blocks * s->leaf_nodes;
-  if (blocks * s->rails > 1 && s->uplinks == 0) return fail(&f->tree, 1, error, "a leaf is joined to no other switch");
   return TRUE;
+}
+
+static int leaf_links(const Fabric *f, const IbSwitch *leaf, int *spines, double *Bps) {
+  g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+  int n = 0;
+  for (guint k = 0; k < leaf->ports->len; k++)
+    if (ib_switch(f, port_of(leaf, k)->to)->tier == 1) {
+      n++, *Bps = slower(*Bps, port_of(leaf, k)->Bps);
+      g_hash_table_add(seen, GINT_TO_POINTER(port_of(leaf, k)->to + 1));
+    }
+  *spines = MAX(*spines, (int)g_hash_table_size(seen));
+  return n;
+}
+
+static gboolean find_leaves(const Fabric *f, Shape *s, GPtrArray *notes, GError **error) {
+  int leaves = 0, hcas = 0;
+  const IbSwitch *alone = NULL;
+  for (guint i = 0; i < f->order->len; i++) {
+    const IbSwitch *l = ib_switch(f, (int)i);
+    if (l->tier != 0) continue;
+    int links = leaf_links(f, l, &s->spines, &s->Bps);
+    if (leaves > 0 && links != s->uplinks)
+      g_ptr_array_add(notes, g_strdup_printf("%s:%d: a leaf of %d links up beside one of %d: the fewer are taken",
+                                             f->tree.file, l->line, links, s->uplinks));
+    if (links == 0 && !alone) alone = l;
+    s->uplinks = leaves > 0 ? MIN(s->uplinks, links) : links;
+    s->leaf_nodes = MAX(s->leaf_nodes, (int)l->nodes->len);
+    hcas += (int)g_hash_table_size(l->hcas), leaves++;
+  }
+  if (leaves > 1 && alone)
+    return fail(&f->tree, alone->line, error, "disconnected: switch %s is joined to no other", alone->name);
+  g_autoptr(GHashTable) names = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < f->order->len; i++)
+    for (guint k = 0; k < ib_switch(f, (int)i)->nodes->len; k++)
+      g_hash_table_add(names, ib_switch(f, (int)i)->nodes->pdata[k]);
+  s->nics = hcas / (int)g_hash_table_size(names);
+  return TRUE;
+}
+
+/* Leaves of the same nodes are rails of one another; nodes are numbered by the first of them, pod by pod. */
+static gboolean number_ib_nodes(Fabric *f, Shape *s, GPtrArray *notes, GError **error) {
+  g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
+  g_autofree int *block = g_new0(int, f->order->len), *pod = g_new(int, f->order->len);
+  g_autofree gboolean *is_rail = g_new0(gboolean, f->order->len);
+  int rails = 0, blocks = 0;
+  for (guint i = 0; i < f->order->len; i++) {
+    const IbSwitch *l = ib_switch(f, (int)i);
+    int root = root_of(f, (int)i);
+    if (l->tier != 0) continue;
+    if (block[root] == 0) pod[root] = s->pods++;
+    is_rail[i] = g_hash_table_contains(seen, l->nodes->pdata[0]);
+    for (guint k = 0; k < l->nodes->len; k++) {
+      if (g_hash_table_contains(seen, l->nodes->pdata[k]) != is_rail[i])
+        return fail(&f->tree, l->line, error, "switch %s has some nodes of an earlier switch, and others", l->name);
+      g_hash_table_add(seen, l->nodes->pdata[k]);
+    }
+    rails += is_rail[i], blocks += !is_rail[i], block[root] += !is_rail[i];
+    s->pod_blocks = MAX(s->pod_blocks, block[root]);
+  }
+  s->rails = rails / blocks + 1;
+  for (guint i = 0; i < f->order->len; i++) block[i] = 0;
+  for (guint i = 0; i < f->order->len; i++) {
+    const IbSwitch *l = ib_switch(f, (int)i);
+    int root = root_of(f, (int)i);
+    if (l->tier != 0 || is_rail[i]) continue;
+    int first = (pod[root] * s->pod_blocks + block[root]++) * s->leaf_nodes;
+    for (guint k = 0; k < l->nodes->len; k++)
+      g_hash_table_insert(f->tree.node, l->nodes->pdata[k], GINT_TO_POINTER(first + (int)k + 1));
+  }
+  for (guint i = 0; i < f->order->len; i++)
+    if (block[i] > 0 && block[i] < s->pod_blocks)
+      g_ptr_array_add(notes, g_strdup_printf("%s:%d: the pod of %s has %d leaves, taken to have room for %d as the "
+                                             "largest",
+                                             f->tree.file, ib_switch(f, (int)i)->line, ib_switch(f, (int)i)->name,
+                                             block[i], s->pod_blocks));
+  s->nodes = s->pods * s->pod_blocks * s->leaf_nodes;
+  return TRUE;
+}
+
+/* Links of the spines of each pod to the core, or to other groups; the fewest count. */
+static void find_core(const Fabric *f, Shape *s, GPtrArray *notes) {
+  g_autofree int *links = g_new0(int, f->order->len);
+  int fewest = 0;
+  for (guint i = 0; i < f->order->len; i++) {
+    const IbSwitch *spine = ib_switch(f, (int)i);
+    for (guint k = 0; spine->tier == 1 && k < spine->ports->len; k++)
+      if (ib_switch(f, port_of(spine, k)->to)->tier == (s->groups ? 1 : 2))
+        links[root_of(f, (int)i)]++, s->core_Bps = slower(s->core_Bps, port_of(spine, k)->Bps);
+  }
+  for (guint i = 0; i < f->order->len; i++)
+    if (links[i] > 0) fewest = fewest > 0 ? MIN(fewest, links[i]) : links[i];
+  s->spine_uplinks = MAX(1, fewest / MAX(s->spines, 1));
+  if (s->core_Bps > 0 && s->Bps > 0 && s->core_Bps != s->Bps)
+    g_ptr_array_add(notes, g_strdup_printf("%s: links of leaves have %g B/s, those above spines %g: the slower is "
+                                           "taken for both",
+                                           f->tree.file, s->Bps, s->core_Bps));
+  s->Bps = slower(s->Bps, s->core_Bps);
+}
+
+/* Behind this all switches that are joined have one root. */
+static gboolean is_connected(const Fabric *f, GError **error) {
+  int first = -1;
+  join_below(f, 2);
+  for (int i = 0; i < (int)f->order->len; i++) {
+    const IbSwitch *l = ib_switch(f, i);
+    if (l->tier != 0) continue;
+    if (first < 0) first = i;
+    else if (root_of(f, i) != root_of(f, first))
+      return fail(&f->tree, l->line, error, "disconnected: no way from %s to %s", ib_switch(f, first)->name, l->name);
+  }
+  return TRUE;
+}
+
+static gboolean find_shape(Fabric *f, Shape *s, GPtrArray *notes, GError **error) {
+  if (!find_tiers(f, error)) return FALSE;
+  join_below(f, 0);
+  if (!judge_level_links(f, s, error) || !find_leaves(f, s, notes, error) || !number_ib_nodes(f, s, notes, error))
+    return FALSE;
+  if (s->spines > 0 && s->uplinks % s->spines != 0) s->spines = s->uplinks;
+  if (s->pods > 1) find_core(f, s, notes);
+  return is_connected(f, error);
 }
 
 static char *write_shape(const Shape *s, const char *base, const GArray *place) {
   MsJsonOut *out = begin(base);
   ms_json_out_object(out, "fabric");
-  ms_json_out_string(out, "kind", s->rails > 1 ? "rail-optimized" : "fat-tree");
+  ms_json_out_string(out, "kind", s->groups ? "dragonfly+" : s->rails > 1 ? "rail-optimized" : "fat-tree");
   ms_json_out_int(out, "nodes", s->nodes);
   ms_json_out_int(out, "nics_per_node", MAX(s->nics, 1));
   if (s->rails > 1) ms_json_out_int(out, "rails", s->rails);
   ms_json_out_int(out, "leaf_nodes", s->leaf_nodes);
   if (s->uplinks > 0) ms_json_out_int(out, "leaf_uplinks", s->uplinks);
-  if (s->spines > 0 && s->uplinks % s->spines == 0) ms_json_out_int(out, "spines", s->spines);
+  if (s->spines > 0) ms_json_out_int(out, "spines", s->spines);
+  if (s->pods > 1) ms_json_out_int(out, "pod_nodes", s->pod_blocks * s->leaf_nodes);
+  if (s->pods > 1) ms_json_out_int(out, "spine_uplinks", s->spine_uplinks);
   if (s->Bps > 0) ms_json_out_double(out, "link_Bps", s->Bps);
   if (place->len > 0) ms_json_out_array(out, "placement");
   for (guint i = 0; i < place->len; i++) ms_json_out_int(out, NULL, g_array_index(place, int, i));
@@ -444,10 +630,10 @@ static char *write_shape(const Shape *s, const char *base, const GArray *place) 
 
 static char *from_ib(const char *text, const char *file, const char *base, const char *nodes, GPtrArray *notes,
                      GError **error) {
-  Fabric f = {.tree = {.file = file}, .order = g_ptr_array_new_with_free_func(leaf_free)};
+  Fabric f = {.tree = {.file = file}, .order = g_ptr_array_new_with_free_func(ib_switch_free)};
   Shape s = {0};
   f.tree.node = g_hash_table_new(g_str_hash, g_str_equal);
-  f.by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  f.by_name = g_hash_table_new(g_str_hash, g_str_equal);
   gboolean ok = read_ports(&f, text, error) && find_shape(&f, &s, notes, error);
   g_autoptr(GArray) place = ok ? placement_of(&f.tree, nodes, error) : NULL;
   char *json = place ? write_shape(&s, base, place) : NULL;

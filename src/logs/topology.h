@@ -1,7 +1,8 @@
 /* src/logs/topology.h - a fabric from what clusters say of themselves.
  *
  *   slurm-topology  topology.conf of Slurm's topology/tree: switches, the nodes and switches below them
- *   ibnetdiscover   what InfiniBand's tool of that name prints: switches, their links, HCAs of nodes; two tiers
+ *   ibnetdiscover   what InfiniBand's tool of that name prints: switches, their links, HCAs of nodes; leaves, spines
+ *                   and core are found by what leads to what, groups of a dragonfly+ by spines that are joined
  *   nccl-topo       the XML of NCCL_TOPO_DUMP_FILE: GPUs and NICs of one node
  *
  * What comes out is text of a machine: {"base": NAME, "fabric": {...}}, keys of describe/fabric.h. */

@@ -4,7 +4,9 @@
 
 #include "base/err.h"
 #include "logs/topology.h"
+#include "sim/simulate.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void lists_of_hosts(void **state) {
@@ -95,6 +97,84 @@ static void ports_make_a_fabric(void **state) {
     if (!strstr(json, says[i])) fail_msg("no %s in %s", says[i], json);
 }
 
+/* A block of ibnetdiscover: `up` "NAME*COUNT ..." switches it is joined to, `node` nodes that hang on it. Every switch
+ * has the port of its aggregation node, as they have where SHARP is on. */
+static void add_switch(GString *text, const char *name, const char *up, const char *node, const char *speed) {
+  g_auto(GStrv) ups = g_strsplit(up, " ", -1), nodes = g_strsplit(node, " ", -1);
+  int port = 1;
+  g_string_append_printf(text, "Switch\t41 \"S-%s\"\t# \"%s\" enhanced port 0 lid 1 lmc 0\n", name, name);
+  for (int i = 0; *node && nodes[i]; i++)
+    g_string_append_printf(text, "[%d]\t\"H-%s-%s\"[1](1)\t# \"%s mlx5_0\" lid 5 4xHDR\n", port++, nodes[i], name,
+                           nodes[i]);
+  for (int i = 0; *up && ups[i]; i++) {
+    g_auto(GStrv) part = g_strsplit(ups[i], "*", 2);
+    for (int k = 0; k < atoi(part[1]); k++)
+      g_string_append_printf(text, "[%d]\t\"S-%s\"[%d]\t# \"%s\" lid 9 %s\n", port++, part[0], k, part[0], speed);
+  }
+  g_string_append_printf(text, "[41]\t\"H-a%s\"[1](1)\t# \"Mellanox Technologies Aggregation Node\" lid 7 4xHDR\n",
+                         name);
+}
+
+static void expect_fabric(const char *text, const char *nodes, const char *const *says, const char *note) {
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autofree char *json = ms_topology_machine(MS_TOPOLOGY_IB, text, "x", "h100-sxm", nodes, notes, &error);
+  if (!json) fail_msg("%s", error->message);
+  for (int i = 0; says[i]; i++)
+    if (!strstr(json, says[i])) fail_msg("no %s in %s", says[i], json);
+  gboolean noted = FALSE;
+  for (guint i = 0; i < notes->len; i++) noted |= note && strstr(notes->pdata[i], note);
+  if (noted != (note != NULL) || (!note && notes->len > 0)) fail_msg("%u notes, not %s", notes->len, note);
+  g_autofree char *scenario = g_strdup_printf(
+      "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": %s, \"gpus\": 32, \"training\": {\"seq_length\": 4096, "
+      "\"global_batch_size\": 64}}",
+      json);
+  g_autoptr(MsScenario) s = ms_test_scenario_of(scenario);
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+  if (!r) fail_msg("%s", error->message);
+}
+
+/* Leaves, spines and core by what leads to what, in whatever order they stand; the second pod is a leaf short. */
+static void tiers_follow_from_links(void **state) {
+  (void)state;
+  g_autoptr(GString) text = g_string_new(NULL);
+  add_switch(text, "core0", "p0s0*2 p0s1*2 p1s0*2 p1s1*2", "", "4xNDR");
+  add_switch(text, "p1s0", "p1l0*2 core0*2", "", "4xNDR");
+  add_switch(text, "p1l0", "p1s0*2 p1s1*2", "n4 n5", "4xHDR");
+  add_switch(text, "p0s0", "p0l0*2 p0l1*2 core0*2", "", "4xNDR");
+  add_switch(text, "p0s1", "p0l0*2 p0l1*2 core0*2", "", "4xNDR");
+  add_switch(text, "p0l0", "p0s0*2 p0s1*2", "n0 n1", "4xHDR");
+  add_switch(text, "p0l1", "p0s0*2 p0s1*2", "n2 n3", "4xHDR");
+  add_switch(text, "p1s1", "p1l0*2 core0*2", "", "4xNDR");
+  expect_fabric(text->str, "n[0-1,4-5]",
+                (const char *const[]){"\"kind\": \"fat-tree\"", "\"nodes\": 8", "\"nics_per_node\": 1",
+                                      "\"leaf_nodes\": 2", "\"leaf_uplinks\": 4", "\"spines\": 2", "\"pod_nodes\": 4",
+                                      "\"spine_uplinks\": 2", "\"link_Bps\": 25000000000",
+                                      "\"placement\": [4, 5, 0, 1]", NULL},
+                "the pod of S-p1s0 has 1 leaves");
+}
+
+/* Spines that lead to those of other groups: a dragonfly+. */
+static void groups_follow_from_links(void **state) {
+  (void)state;
+  g_autoptr(GString) text = g_string_new(NULL);
+  for (int g = 0; g < 3; g++) {
+    char name[3][8], up[64], node[16];
+    g_snprintf(name[0], 8, "l%d", g), g_snprintf(name[1], 8, "a%d", g), g_snprintf(name[2], 8, "b%d", g);
+    g_snprintf(up, sizeof up, "a%d*1 b%d*1", g, g), g_snprintf(node, sizeof node, "n%d m%d", g, g);
+    add_switch(text, name[0], up, node, "4xHDR");
+    g_snprintf(up, sizeof up, "l%d*1 a%d*3", g, (g + 1) % 3);
+    add_switch(text, name[1], up, "", "4xHDR");
+    g_snprintf(up, sizeof up, "l%d*1 b%d*3", g, (g + 2) % 3);
+    add_switch(text, name[2], up, "", "4xHDR");
+  }
+  expect_fabric(text->str, "n0,n2,m[1-2]",
+                (const char *const[]){"\"kind\": \"dragonfly+\"", "\"nodes\": 6", "\"leaf_nodes\": 2",
+                                      "\"leaf_uplinks\": 2", "\"spines\": 2", "\"pod_nodes\": 2",
+                                      "\"spine_uplinks\": 3", "\"placement\": [0, 4, 3, 5]", NULL},
+                NULL);
+}
+
 static void nccl_describes_a_node(void **state) {
   (void)state;
   const char *xml =
@@ -136,6 +216,25 @@ static void bad_files_are_refused(void **state) {
        "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1] # \"a\"\n[2]\t\"S-1\"[2] # \"b\"\nSwitch\t4 \"S-1\"\n"
        "[1]\t\"H-1\"[1] # \"c\"\n[2]\t\"S-0\"[2] # \"d\"\n",
        NULL, "x.conf:1: two switches with nodes are joined: a fabric has leaves and spines"},
+      {MS_TOPOLOGY_IB, "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1] # \"a\"\nSwitch\t4 \"S-1\"\n[1]\t\"H-1\"[1] # \"b\"\n", NULL,
+       "x.conf:1: disconnected: switch S-0 is joined to no other"},
+      {MS_TOPOLOGY_IB,
+       "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1] # \"a\"\n[2]\t\"S-2\"[1] # \"s\"\nSwitch\t4 \"S-1\"\n[1]\t\"H-1\"[1] # "
+       "\"b\"\n[2]\t\"S-3\"[1] # \"s\"\n",
+       NULL, "x.conf:4: disconnected: no way from S-0 to S-1"},
+      {MS_TOPOLOGY_IB,
+       "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1] # \"a\"\n[2]\t\"S-1\"[1] # \"s\"\nSwitch\t4 \"S-1\"\n[1]\t\"S-2\"[1] # "
+       "\"s\"\nSwitch\t4 \"S-2\"\n[1]\t\"S-3\"[1] # \"s\"\n",
+       NULL, "x.conf:7: S-3 is of a fourth tier, a fabric has three"},
+      {MS_TOPOLOGY_IB,
+       "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1] # \"a\"\n[2]\t\"S-1\"[1] # \"s\"\n[3]\t\"S-2\"[1] # \"s\"\nSwitch\t4 "
+       "\"S-1\"\n[1]\t\"S-2\"[1] # \"s\"\n",
+       NULL, "x.conf:6: S-1 and S-2 are joined and of one tier"},
+      {MS_TOPOLOGY_IB,
+       "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1] # \"a\"\n[2]\t\"H-1\"[1] # \"b\"\n[3]\t\"S-2\"[1] # \"s\"\nSwitch\t4 "
+       "\"S-1\"\n[1]\t\"H-2\"[1] # \"b\"\n[2]\t\"H-3\"[1] # \"c\"\n[3]\t\"S-2\"[1] # \"s\"\n",
+       NULL, "x.conf:5: switch S-1 has some nodes of an earlier switch, and others"},
+      {MS_TOPOLOGY_IB, "Switch\t4 \"S-0\"\nSwitch\t4 \"S-0\"\n", NULL, "x.conf:2: switch S-0 stands here twice"},
       {MS_TOPOLOGY_NCCL, "<system><gpu/></system>", NULL, "x.conf:1: no <net>: the node has no NIC that NCCL knows"},
       {MS_TOPOLOGY_NCCL, "<system/>", NULL, "x.conf:1: no <gpu>: this is no file of NCCL_TOPO_DUMP_FILE"},
   };
@@ -151,8 +250,10 @@ static void bad_files_are_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(lists_of_hosts), cmocka_unit_test(slurm_makes_a_fabric),
-                                     cmocka_unit_test(ports_make_a_fabric), cmocka_unit_test(nccl_describes_a_node),
-                                     cmocka_unit_test(bad_files_are_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lists_of_hosts),           cmocka_unit_test(slurm_makes_a_fabric),
+      cmocka_unit_test(ports_make_a_fabric),      cmocka_unit_test(tiers_follow_from_links),
+      cmocka_unit_test(groups_follow_from_links), cmocka_unit_test(nccl_describes_a_node),
+      cmocka_unit_test(bad_files_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
