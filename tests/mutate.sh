@@ -3,15 +3,16 @@
 #
 # tests/mutants.txt lists them: a line "== NAME FILE PROGRAM", then lines with "-" that stand in the file exactly once,
 # and lines with "+" that replace them. Each is applied alone to a copy of the tree (in $MUTANTS, default a folder in
-# $TMPDIR); PROGRAM, the test program that should notice, is built and run, then the others that hold the planner, until
-# one fails. The copy begins with the objects of the tree's own build, so that one file is compiled for each mistake.
-# Says which test caught which mistake; status 1 when one survives, does not apply (the text moved: mend the list) or
-# does not build. Takes minutes: `make mutants`, no part of `make check`.
+# $TMPDIR); PROGRAM, the test program that should notice ("full:PROGRAM": in the full tier), is built and run, then the
+# others that hold the planner, until one fails. The copy begins with the objects of the tree's own build, so that one
+# file is compiled for each mistake. Says which test caught which mistake; status 1 when one survives, does not apply
+# (the text moved: mend the list) or does not build. Takes minutes: `make mutants`, no part of `make check`.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 root=$PWD copy=${MUTANTS:-${TMPDIR:-/tmp}/moesim-mutants}
-programs="test_rules test_plan test_tree test_cuts test_bounds test_properties test_full_bounds test_full_plan"
-export LC_ALL=C MOESIM_CHECK=1 MOESIM_TIER=quick
+programs="test_rules test_space test_plan test_tree test_cuts test_bounds test_properties full:test_space
+  test_full_bounds test_full_plan"
+export LC_ALL=C MOESIM_CHECK=1
 unset MOESIM_DATA
 
 mkdir -p "$copy/as-is" || exit 4
@@ -46,8 +47,10 @@ while read -r _ name file first; do
   [ $# -eq 0 ] || case " $* " in *" $name "*) ;; *) continue ;; esac
   all=$((all + 1)) verdict=survives
   apply "$name" "$file" || verdict="does not stand once in $file"
-  for program in $first ${programs//$first/}; do
+  for of_tier in $first $(printf '%s\n' $programs | grep -vxF "$first"); do
     [ "$verdict" = survives ] || break
+    program=${of_tier#full:}
+    [ "$program" = "$of_tier" ] && export MOESIM_TIER=quick || export MOESIM_TIER=full
     build "$program" || { verdict="does not build: $(grep -m 1 error "$copy/log")"; break; }
     said=$(timeout 600 "$copy/build/tests/$program" 2>&1 </dev/null) && continue
     verdict="caught by $program, $(grep -m 1 -o 'FAILED  \] [a-z][a-z_0-9]*' <<<"$said" | cut -d' ' -f4)"

@@ -480,6 +480,31 @@ static void cuts_of_mixed_layers_are_the_best(void **state) {
   }
 }
 
+/* Where ranks have several stages of mixed layers, no layer that moves to the next stage or back makes the dearest rank
+ * cheaper. */
+static void mixed_layers_stand_where_they_should(void **state) {
+  (void)state;
+  static const int rank[6] = {0, 1, 2, 0, 1, 2};
+  g_autoptr(GRand) rand = g_rand_new_with_seed(9);
+  for (int draw = 0; draw < 100; draw++) {
+    double layer[18], none = 0;
+    int counts[6], ranks = g_rand_int_range(rand, 2, 4), two[6] = {0, 1, 0, 1, 0, 1};
+    MsStages on = {.n = 6, .ranks = ranks, .rank = ranks == 2 ? two : rank, .mtp_apart = g_rand_boolean(rand)};
+    MsLayerCosts c = {.layers = 18, .layer = layer, .first = g_rand_double(rand), .last = 3 * g_rand_double(rand)};
+    for (int i = 0; i < c.layers; i++) layer[i] = 1 + 2 * g_rand_double(rand);
+    assert_int_equal(ms_partition_by_cost(&c, &on, &none, 1, counts), 1);
+    double dearest = dearest_of(&c, &on, counts).rank;
+    int last = on.n - 1 - on.mtp_apart;
+    for (int from = 0; from <= last; from++)
+      for (int to = MAX(0, from - 1); to <= MIN(last, from + 1); to++) {
+        if (from == to || counts[from] <= (from > 0 && from < last)) continue;
+        counts[from]--, counts[to]++;
+        assert_true(dearest_of(&c, &on, counts).rank >= dearest * (1 - 1e-9));
+        counts[from]++, counts[to]--;
+      }
+  }
+}
+
 /* What is to spare is taken from the first stages, and a dear head leaves its stage. */
 static void first_stages_have_less(void **state) {
   (void)state;
@@ -783,6 +808,7 @@ int main(void) {
       cmocka_unit_test(partitions_are_balanced),
       cmocka_unit_test(cuts_of_a_body_are_the_best),
       cmocka_unit_test(cuts_of_mixed_layers_are_the_best),
+      cmocka_unit_test(mixed_layers_stand_where_they_should),
       cmocka_unit_test(first_stages_have_less),
       cmocka_unit_test(costs_are_rounded),
       cmocka_unit_test(costs_do_not_depend_on_the_pipeline),
