@@ -65,6 +65,8 @@ void ms_json_out_bool(MsJsonOut *out, const char *key, gboolean value);
 void ms_json_out_null(MsJsonOut *out, const char *key);
 void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node); /* any json-glib tree, copied */
 
+/* Appends `value`, which is UTF-8, as a JSON string. */
+void ms_json_quote(GString *text, const char *value);
 /* Shortest decimal that reads back to `value`; buf >= 32 bytes; returns buf. */
 const char *ms_double_text(double value, char *buf);
 

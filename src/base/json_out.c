@@ -52,7 +52,7 @@ static void newline(MsJsonOut *out) {
   for (guint i = 0; i < out->levels->len * (guint)out->indent; i++) g_string_append_c(out->text, ' ');
 }
 
-static void quoted(GString *text, const char *value) {
+void ms_json_quote(GString *text, const char *value) {
   g_string_append_c(text, '"');
   for (const char *p = value; *p; p++) {
     guchar c = (guchar)*p;
@@ -98,7 +98,7 @@ static void begin_value(MsJsonOut *out, const char *key, gboolean scalar) {
     if (level->any) g_string_append_c(out->text, ',');
     level->vertical = TRUE;
     newline(out);
-    quoted(out->text, key);
+    ms_json_quote(out->text, key);
     g_string_append(out->text, out->indent > 0 ? ": " : ":");
   }
   level->any = TRUE;
@@ -135,7 +135,7 @@ void ms_json_out_string(MsJsonOut *out, const char *key, const char *value) {
   }
   begin_value(out, key, TRUE);
   char *valid = g_utf8_make_valid(value, -1);
-  quoted(out->text, valid);
+  ms_json_quote(out->text, valid);
   g_free(valid);
 }
 

@@ -269,3 +269,10 @@ char *ms_text_folded(const char *text) {
   }
   return g_string_free(out, FALSE);
 }
+
+gboolean ms_text_has_word(const char *words, const char *word) {
+  size_t n = strlen(word);
+  for (const char *at = words; n > 0 && (at = strstr(at, word)); at += n)
+    if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return TRUE;
+  return FALSE;
+}

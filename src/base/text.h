@@ -22,6 +22,9 @@ char *ms_text_wrapped(const char *text, int indent);
  * in than its line. (transfer full) */
 char *ms_text_folded(const char *text);
 
+/* Whether `word`, which is not empty, is one of `words`, separated by one space each. */
+gboolean ms_text_has_word(const char *words, const char *word);
+
 /* A plain-text table: columns aligned (left for text, right when `right`), two spaces between, no trailing blanks.
  * Columns beyond MS_TEXT_COLUMNS stand on a line of their own under each row. */
 typedef struct MsTable MsTable;

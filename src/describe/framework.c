@@ -2,6 +2,7 @@
 #include "describe/framework.h"
 
 #include "base/err.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -37,13 +38,6 @@ static gpointer make_defaults(gpointer unused) {
   return all;
 }
 
-static gboolean has_word(const char *words, const char *word) {
-  size_t n = strlen(word);
-  for (const char *at = words; (at = strstr(at, word)); at += n)
-    if ((at == words || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) return TRUE;
-  return FALSE;
-}
-
 static gsize size_of(MsFieldType type) {
   switch (type) {
   case MS_T_F64: return sizeof(double);
@@ -68,7 +62,7 @@ const MsField *ms_framework_lacks(MsFramework framework, const MsOptions *option
   for (const MsField *f = ms_options_table.fields; f->key; f++)
     if (!follows(f, own) &&
         memcmp((const char *)own + f->offset, (const char *)options + f->offset, size_of(f->type)) != 0 &&
-        !has_word(row->options, f->key))
+        !ms_text_has_word(row->options, f->key))
       return f;
   return NULL;
 }

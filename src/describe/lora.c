@@ -38,3 +38,9 @@ gboolean ms_lora_target_exists(const MsLoraTarget *target, const MsModel *m) {
   }
   return FALSE;
 }
+
+const MsLoraTarget *ms_lora_beside_experts(const MsLora *lora, const MsModel *m) {
+  for (int i = 0; m->num_experts > 0 && i < ms_n_lora_targets; i++)
+    if (lora->targets >> i & 1 && ms_lora_targets[i].where >= MS_LORA_IN_MLP) return &ms_lora_targets[i];
+  return NULL;
+}

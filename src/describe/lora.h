@@ -43,5 +43,7 @@ extern const MsFieldTable ms_lora_table;
 static inline gboolean ms_lora_is_on(const MsLora *lora) { return lora->rank > 0; }
 /* Whether the model has such a layer. */
 gboolean ms_lora_target_exists(const MsLoraTarget *target, const MsModel *model);
+/* The first target that stands beside the MLPs of a model with experts, NULL: none. */
+const MsLoraTarget *ms_lora_beside_experts(const MsLora *lora, const MsModel *model);
 
 #endif

@@ -53,6 +53,7 @@ static const struct {
              {"--context-parallel-algo", "kvallgather_cp_algo", "--cp-comm-type", "all_gather"},
              {"--context-parallel-algo", "adaptive_cp_algo", "--cp-comm-type", "p2p"},
              {"--context-parallel-algo", "hybrid_adaptive_cp_algo", "--cp-comm-type", "a2a+p2p"},
+             {"--spec", "local", "--transformer-impl", "local"},
              {"--schedules-method", "dualpipev", MS_PIPELINE_SCHEDULE, "dualpipev"}};
 
 static void replace_words(MsArgs *args) {

@@ -110,9 +110,9 @@ static char *render(const MsFormContext *c, MsLaunch launch) {
 }
 
 static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
-  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
   if (!ms_framework(s)->launched)
     return ms_refuse_key(s, error, "framework", "is %s, these forms start Megatron-LM", ms_framework(s)->word);
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
   if (!layout || !ms_release_check(s, error) || !ms_around_check(s, launch, error)) return FALSE;
   int per_node = s->hardware->gpus_per_node;
   return launch.form != MS_LAUNCH_MODELZOO || launch.around || per_node == 8 || per_node == 4 ||

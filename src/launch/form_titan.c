@@ -27,7 +27,7 @@ static void note(Form *f, const char *key, JsonNode *json, const char *string) {
 
 static const char *boolean(gboolean value) { return value ? "true" : "false"; }
 
-static gboolean head(Form *f) {
+static void head(Form *f) {
   const MsScenario *s = f->s;
   int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
   g_string_append_printf(f->out,
@@ -44,7 +44,6 @@ static gboolean head(Form *f) {
     g_autoptr(JsonNode) routing = ms_key_node(&ms_training_table, "routing", &s->training);
     note(f, "routing", routing, NULL);
   }
-  return TRUE;
 }
 
 static gboolean model(Form *f) {
@@ -190,15 +189,15 @@ static gboolean parallelism(Form *f, const MsLayout *layout) {
 }
 
 char *ms_titan_text(const MsScenario *scenario, GError **error) {
-  g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, error);
   g_autoptr(GString) out = g_string_new(NULL);
   Form f = {.s = scenario, .out = out, .error = error};
   if (scenario->framework != MS_FRAMEWORK_TORCHTITAN) {
     REFUSE(&f, "framework", "is %s, this form starts torchtitan", ms_framework(scenario)->word);
     return NULL;
   }
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, error);
   if (!layout) return NULL;
-  if (!head(&f) || !model(&f) || !training(&f, layout) || !parallelism(&f, layout) || !checkpointing(&f, layout))
-    return NULL;
+  head(&f);
+  if (!model(&f) || !training(&f, layout) || !parallelism(&f, layout) || !checkpointing(&f, layout)) return NULL;
   return g_string_free(g_steal_pointer(&out), FALSE);
 }

@@ -126,18 +126,14 @@ gboolean ms_write_hybrid(const MsScenario *s, MsRelease release, MsArgs *args, G
   return write_mamba(s, args, error);
 }
 
-/* A specification of layers that says nothing more than the pattern, or the local implementation. */
-static void read_spec(MsArgs *args, MsScenario *s) {
+/* A specification of layers that says nothing more than the pattern. */
+static void read_spec(MsArgs *args, const MsScenario *s) {
   static const char *const known[] = {"hybrid_stack_spec", "mamba_stack_spec", NULL};
   for (guint i = 0; i < args->list->len; i++) {
     MsArg *arg = args->list->pdata[i];
     if (strcmp(arg->flag, "--spec") != 0 || !arg->values[0]) continue;
     const char *last = arg->values[g_strv_length(arg->values) - 1];
     if (s->model->hybrid_layer_pattern && g_strv_contains(known, last)) arg->used = TRUE;
-    if (strcmp(arg->values[0], "local") == 0 && !arg->values[1]) {
-      arg->used = TRUE;
-      s->options.transformer_impl = MS_IMPL_LOCAL;
-    }
   }
 }
 

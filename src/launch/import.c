@@ -8,7 +8,6 @@
 #include "launch/mention.h"
 
 #define DEFAULT_HARDWARE "h100-sxm"
-enum { MOST_GPUS = 1 << 20 };
 
 MsImport *ms_import_new(void) {
   MsImport *import = g_new0(MsImport, 1);
@@ -75,27 +74,29 @@ gboolean ms_import_notes(MsArgs *args, const char *text, GError **error) {
   return TRUE;
 }
 
-static const char *note(const MsArgs *args, const char *key) {
+const char *ms_import_note(const MsArgs *args, const char *key) {
   return json_object_has_member(args->notes, key) ? json_object_get_string_member(args->notes, key) : NULL;
 }
 
 /* --- hardware --- */
+JsonNode *ms_import_hardware(MsImport *import, const MsArgs *args, const MsImportOptions *options) {
+  JsonNode *mention = json_object_get_member(args->notes, "hardware");
+  if (mention && !options->hardware) return ms_json_copy(mention);
+  if (!options->hardware)
+    ms_import_remark(import, "hardware: the file does not say it, " DEFAULT_HARDWARE
+                             " is assumed; --hardware NAME says another");
+  JsonNode *name = json_node_new(JSON_NODE_VALUE);
+  json_node_set_string(name, options->hardware ? options->hardware : DEFAULT_HARDWARE);
+  return name;
+}
+
 static gboolean load_hardware(MsScenario *s, const MsArgs *args, MsImport *import, const MsImportOptions *options,
                               GError **error) {
-  JsonNode *mention = json_object_get_member(args->notes, "hardware");
-  g_autoptr(JsonNode) own = json_node_new(JSON_NODE_VALUE);
-  if (options->hardware || !mention) {
-    json_node_set_string(own, options->hardware ? options->hardware : DEFAULT_HARDWARE);
-    if (!options->hardware)
-      ms_import_remark(import, "hardware: the file does not say it, " DEFAULT_HARDWARE
-                               " is assumed; --hardware NAME says another");
-    mention = own;
-  }
+  s->hardware_json = ms_import_hardware(import, args, options);
   MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, mention);
+  ms_json_out_node(out, NULL, s->hardware_json);
   g_autofree char *text = ms_json_out_take(out);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, args->file, error);
-  s->hardware_json = ms_json_copy(mention);
   s->hardware = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "hardware", error) : NULL;
   return s->hardware != NULL;
 }
@@ -104,7 +105,7 @@ static gboolean load_hardware(MsScenario *s, const MsArgs *args, MsImport *impor
 static gint64 plain_int(MsArgs *args, const char *flag, gint64 absent) {
   const MsArg *arg = ms_args_take(args, flag);
   gint64 value = absent;
-  return arg && ms_arg_int(args, arg, 1, MOST_GPUS, &value, NULL) ? value : absent;
+  return arg && ms_arg_int(args, arg, 1, MS_IMPORT_MOST_GPUS, &value, NULL) ? value : absent;
 }
 
 static gint64 gcd(gint64 a, gint64 b) { return b == 0 ? a : gcd(b, a % b); }
@@ -116,16 +117,16 @@ static gint64 fewest_gpus(MsArgs *args) {
   gint64 dense = tp * plain_int(args, "--context-parallel-size", 1),
          expert =
              plain_int(args, "--expert-tensor-parallel-size", tp) * plain_int(args, "--expert-model-parallel-size", 1);
-  if (dense > MOST_GPUS || expert > MOST_GPUS || pp > MOST_GPUS) return 1;
+  if (dense > MS_IMPORT_MOST_GPUS || expert > MS_IMPORT_MOST_GPUS || pp > MS_IMPORT_MOST_GPUS) return 1;
   gint64 shared = dense / gcd(dense, expert) * expert;
-  return shared > MOST_GPUS / pp ? 1 : shared * pp;
+  return shared > MS_IMPORT_MOST_GPUS / pp ? 1 : shared * pp;
 }
 
 static int count_gpus(MsArgs *args, int launcher, const MsImportOptions *options, MsImport *import) {
   gint64 noted = json_object_has_member(args->notes, "gpus") ? json_object_get_int_member(args->notes, "gpus") : 0;
   if (options->gpus > 0) return options->gpus;
   if (launcher > 0) return launcher;
-  if (noted > 0 && noted <= MOST_GPUS) return (int)noted;
+  if (noted > 0 && noted <= MS_IMPORT_MOST_GPUS) return (int)noted;
   int fewest = (int)fewest_gpus(args);
   ms_import_remark(
       import,
@@ -138,7 +139,8 @@ static int count_gpus(MsArgs *args, int launcher, const MsImportOptions *options
 static void default_batch(MsArgs *args, int gpus) {
   if (ms_args_has(args, "--global-batch-size")) return;
   gint64 ranks = plain_int(args, "--tensor-model-parallel-size", 1) * plain_int(args, "--context-parallel-size", 1);
-  ranks = ranks > MOST_GPUS ? MOST_GPUS : ranks * plain_int(args, "--pipeline-model-parallel-size", 1);
+  ranks =
+      ranks > MS_IMPORT_MOST_GPUS ? MS_IMPORT_MOST_GPUS : ranks * plain_int(args, "--pipeline-model-parallel-size", 1);
   gint64 batch = plain_int(args, "--micro-batch-size", 1) * MAX(1, gpus / ranks);
   ms_args_addf(args, MS_SECTION_TRAINING, "--global-batch-size", "%d", (int)MIN(batch, 1 << 24));
 }
@@ -237,7 +239,7 @@ static char *name_of_file(const char *file) {
 
 static gboolean finish_model(MsScenario *s, MsArgs *args, const MsImportOptions *options, MsImport *import,
                              GError **error) {
-  const char *name = note(args, "model");
+  const char *name = ms_import_note(args, "model");
   g_autoptr(GError) why = NULL;
   if (s->model->moe_router_group_topk == 0) s->model->moe_router_num_groups = 0; /* limits nothing, as the release */
   if (!find_vocabulary(s->model, args, options, import, error)) return FALSE;
@@ -336,12 +338,12 @@ static gboolean check_ignored(const MsArgs *args, const MsImportOptions *options
 /* --- the whole --- */
 static MsScenario *empty_scenario(const MsArgs *args, const MsImportOptions *options) {
   MsScenario *s = g_new0(MsScenario, 1);
-  const char *name = options->name ? options->name : note(args, "name");
+  const char *name = options->name ? options->name : ms_import_note(args, "name");
   ms_fields_defaults(&ms_scenario_table, s);
   s->file = g_strdup(args->file);
   s->name = name ? g_strdup(name) : name_of_file(args->file);
-  s->software = g_strdup(note(args, "software"));
-  s->doc = g_strdup(note(args, "doc"));
+  s->software = g_strdup(ms_import_note(args, "software"));
+  s->doc = g_strdup(ms_import_note(args, "doc"));
   if (options->model) return s;
   s->model = g_new0(MsModel, 1);
   ms_fields_defaults(&ms_model_table, s->model);

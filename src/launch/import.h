@@ -5,6 +5,8 @@
 #include "launch/launch.h"
 #include "launch/table.h"
 
+enum { MS_IMPORT_MOST_GPUS = 1 << 20 };
+
 MsImport *ms_import_new(void);
 /* Adds the lines "#moesim KEY JSON" of `text` to the notes of `args`. */
 gboolean ms_import_notes(MsArgs *args, const char *text, GError **error);
@@ -16,6 +18,11 @@ gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *scenario, GE
  * are read: their words leave the list or are said in others; and from there into the model that was read. */
 gboolean ms_import_compressed(MsImport *import, MsArgs *args, MsModel *found, GError **error);
 void ms_import_put_compressed(MsModel *found, MsModel *model);
+/* What a line "#moesim KEY" says, a string; NULL: there is none. */
+const char *ms_import_note(const MsArgs *args, const char *key);
+/* The machine as a scenario mentions it: --hardware, else the note, else the default, which is a remark.
+ * (transfer full) */
+JsonNode *ms_import_hardware(MsImport *import, const MsArgs *args, const MsImportOptions *options);
 /* What was not marked used, as text, into import->ignored. */
 void ms_import_list_ignored(MsImport *import, const MsArgs *args);
 void ms_import_remark(MsImport *import, const char *format, ...) G_GNUC_PRINTF(2, 3);

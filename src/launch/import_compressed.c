@@ -47,14 +47,16 @@ static char *read_ratios(Reader *r, const MsArg *arg, int layers, int blocks) {
   return g_strdup(g_string_append_c(list, ']')->str);
 }
 
-/* Words of latent attention that mean something else here. */
-static void drop_latent(MsArgs *args) {
+/* Words of latent attention that mean something else here, and those that rows of other kinds of attention read. */
+static void drop_other_kinds(MsArgs *args) {
   static const char *const flags[] = {"--multi-latent-attention",
                                       "--kv-lora-rank",
                                       "--v-head-dim",
                                       "--q-lora-rank",
                                       "--qk-head-dim",
                                       "--qk-pos-emb-head-dim",
+                                      "--enable-dsa-indexer",
+                                      "--experimental-attention-variant",
                                       NULL};
   for (guint i = args->list->len; i-- > 0;)
     if (g_strv_contains(flags, ((MsArg *)args->list->pdata[i])->flag)) g_ptr_array_remove_index(args->list, i);
@@ -126,11 +128,7 @@ gboolean ms_import_compressed(MsImport *import, MsArgs *args, MsModel *found, GE
   if (ms_args_take_any(args, "--n-hash-layers --dsv4-n-hash-layers"))
     ms_import_remark(import, "layers that route by a hash of the token are counted with a router, as the others");
   const MsArg source = *ratios;
-  drop_latent(args);
-  for (guint i = args->list->len; i-- > 0;) { /* what the rows of other kinds of attention would read */
-    static const char *const others[] = {"--enable-dsa-indexer", "--experimental-attention-variant", NULL};
-    if (g_strv_contains(others, ((MsArg *)args->list->pdata[i])->flag)) g_ptr_array_remove_index(args->list, i);
-  }
+  drop_other_kinds(args);
   g_autofree char *width = g_strdup_printf("%d", found->compressed_attention.head_dim);
   ms_args_say(args, &source, "--group-query-attention", NULL);
   ms_args_say(args, &source, "--num-query-groups", "1");

@@ -1,6 +1,7 @@
 /* src/launch/import_lora.c - adapters that a script trains in place of the weights: --lora-r and its companions. */
 #include <string.h>
 
+#include "base/text.h"
 #include "launch/import.h"
 
 /* Bit of the fused layer that the target at `i` is, or is a part of. */
@@ -13,8 +14,7 @@ static guint32 fused(int i) {
 }
 
 static gboolean is_named(const MsLoraTarget *target, const char *name) {
-  g_auto(GStrv) peft = g_strsplit(target->peft, " ", -1);
-  return strcmp(target->word, name) == 0 || g_strv_contains((const char *const *)peft, name);
+  return strcmp(target->word, name) == 0 || ms_text_has_word(target->peft, name);
 }
 
 /* Layers of the model by a name of Megatron-LM's or Hugging Face's; 0 = none. Latent attention has two layers where
@@ -46,13 +46,6 @@ static gboolean read_targets(MsArgs *args, const MsModel *m, MsLora *lora, GErro
   return TRUE;
 }
 
-static gboolean beside_experts(const MsScenario *s) {
-  for (int i = 0; i < ms_n_lora_targets; i++)
-    if (s->training.lora.targets >> i & 1 && ms_lora_targets[i].where >= MS_LORA_IN_MLP)
-      return s->model->num_experts > 0;
-  return FALSE;
-}
-
 gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *s, GError **error) {
   const MsArg *rank = ms_args_take_any(args, "--lora-r --lora-rank"), *alpha, *dropout;
   MsLora *lora = &s->training.lora;
@@ -68,7 +61,7 @@ gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *s, GError **
   ms_args_take_any(args, "--lora-load --lora-type --lora-ckpt-filter --lora-adapter-path --lora-sync-from-tensor");
   if (ms_args_take(args, "--lora-fusion"))
     ms_import_remark(import, "--lora-fusion: adapters whose collectives and products are fused are not modelled");
-  if (beside_experts(s))
+  if (ms_lora_beside_experts(lora, s->model))
     ms_import_remark(import,
                      "%s: the experts of a rank share one adapter here, as in Megatron-Bridge; MindSpeed-LLM "
                      "gives each one of its own",

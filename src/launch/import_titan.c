@@ -220,11 +220,16 @@ static gboolean read_degrees(Titan *t, Run *r) {
 
 static gboolean count_gpus(Titan *t, const MsArgs *args, const MsImportOptions *options, Run *r) {
   gint64 noted = json_object_has_member(args->notes, "gpus") ? json_object_get_int_member(args->notes, "gpus") : 0;
-  gint64 ranks = (gint64)r->tp * r->cp * r->pp, said = ranks * r->replicate * MAX(r->shard, 1);
-  gint64 gpus = options->gpus > 0 ? options->gpus : noted > 0 ? noted : said;
+  gint64 ranks = (gint64)r->tp * r->cp * r->pp; /* each at most 1024 */
   g_strlcpy(t->path, "parallelism", sizeof t->path);
-  if (gpus > 1 << 20) return wrong(t, "makes %" G_GINT64_FORMAT " GPUs, moesim knows up to %d", gpus, 1 << 20);
-  if (gpus == said && options->gpus <= 0 && noted <= 0 && r->shard < 0)
+  if (ranks > MS_IMPORT_MOST_GPUS)
+    return wrong(t, "makes %" G_GINT64_FORMAT " ranks of one replica, moesim knows up to %d GPUs", ranks,
+                 MS_IMPORT_MOST_GPUS);
+  gint64 said = ranks * r->replicate * MAX(r->shard, 1);
+  gint64 gpus = options->gpus > 0 ? options->gpus : noted > 0 ? noted : said;
+  if (gpus > MS_IMPORT_MOST_GPUS)
+    return wrong(t, "makes %" G_GINT64_FORMAT " GPUs, moesim knows up to %d", gpus, MS_IMPORT_MOST_GPUS);
+  if (options->gpus <= 0 && noted <= 0 && r->shard < 0)
     ms_import_remark(t->import,
                      "gpus: the file does not say them, %d are assumed, the fewest this layout runs on; --gpus N says "
                      "another number",
@@ -289,7 +294,7 @@ static gboolean read_checkpointing(Titan *t, Run *r) {
   const char *option;
   JsonNode *node = take(t, AC("selective_ac_option"));
   gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64;
-  g_autofree char *text = number ? g_strdup_printf("%d", (int)json_node_get_int(node)) : NULL;
+  g_autofree char *text = number ? g_strdup_printf("%" G_GINT64_FORMAT, json_node_get_int(node)) : NULL;
   if (number) option = text;
   else if (!word(t, AC("selective_ac_option"), "2", &option)) return FALSE;
   if (!choice(t, AC("mode"), "none full selective", 2, &mode)) return FALSE;
@@ -358,30 +363,19 @@ static void put_options(const Run *r, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-static const char *note(const MsArgs *args, const char *key) {
-  return json_object_has_member(args->notes, key) ? json_object_get_string_member(args->notes, key) : NULL;
-}
-
 static void put_head(Titan *t, const MsArgs *args, const MsImportOptions *options, const Run *r, MsJsonOut *out) {
-  JsonNode *machine = json_object_get_member(args->notes, "hardware"),
-           *routing = json_object_get_member(args->notes, "routing");
-  const char *name = options->name ? options->name : note(args, "name");
+  g_autoptr(JsonNode) machine = ms_import_hardware(t->import, args, options);
+  JsonNode *routing = json_object_get_member(args->notes, "routing");
+  const char *name = options->name ? options->name : ms_import_note(args, "name");
   g_autofree char *base = g_path_get_basename(ms_json_filename(t->doc));
   char *end = g_str_has_suffix(base, ".toml") ? strrchr(base, '.') : NULL;
   if (end && end > base) *end = '\0';
   ms_json_out_string(out, "name", name ? name : base);
-  if (note(args, "software")) ms_json_out_string(out, "software", note(args, "software"));
-  if (note(args, "doc")) ms_json_out_string(out, "doc", note(args, "doc"));
+  if (ms_import_note(args, "software")) ms_json_out_string(out, "software", ms_import_note(args, "software"));
+  if (ms_import_note(args, "doc")) ms_json_out_string(out, "doc", ms_import_note(args, "doc"));
   ms_json_out_string(out, "framework", ms_framework_words[MS_FRAMEWORK_TORCHTITAN]);
   ms_json_out_string(out, "model", r->model);
-  if (options->hardware || !machine) {
-    if (!options->hardware)
-      ms_import_remark(t->import,
-                       "hardware: the file does not say it, h100-sxm is assumed; --hardware NAME says another");
-    ms_json_out_string(out, "hardware", options->hardware ? options->hardware : "h100-sxm");
-  } else {
-    ms_json_out_node(out, "hardware", machine);
-  }
+  ms_json_out_node(out, "hardware", machine);
   ms_json_out_int(out, "gpus", r->gpus);
   ms_json_out_object(out, "training");
   ms_json_out_int(out, "seq_length", r->seq_length);

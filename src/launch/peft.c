@@ -2,6 +2,7 @@
 #include "launch/launch.h"
 
 #include "base/err.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -61,11 +62,6 @@ static gboolean nothing_else(const Reader *r) {
   return !bias || is_text(bias, "none") || bad(r, "bias", "biases that are trained are not modelled");
 }
 
-static gboolean has_name(const char *names, const char *name) {
-  g_auto(GStrv) each = g_strsplit(names, " ", -1);
-  return g_strv_contains((const char *const *)each, name);
-}
-
 static gboolean apart(const MsLoraTarget *whole, const MsModel *model) {
   for (int i = 0; i < ms_n_lora_targets; i++)
     if (ms_lora_targets[i].part != MS_LORA_WHOLE && strcmp(ms_lora_targets[i].row[0], whole->row[0]) == 0 &&
@@ -87,7 +83,7 @@ static guint32 all_targets(const MsModel *model) {
 static gboolean add_target(const Reader *r, const char *path, const char *module, guint32 *targets) {
   const char *dot = strrchr(module, '.'), *name = dot ? dot + 1 : module;
   for (int i = 0; i < ms_n_lora_targets; i++)
-    if (has_name(ms_lora_targets[i].peft, name) && ms_lora_target_exists(&ms_lora_targets[i], r->model))
+    if (ms_text_has_word(ms_lora_targets[i].peft, name) && ms_lora_target_exists(&ms_lora_targets[i], r->model))
       return *targets |= 1u << i, TRUE;
   g_autoptr(GString) known = g_string_new(NULL);
   for (int i = 0; i < ms_n_lora_targets; i++)
@@ -113,15 +109,11 @@ static gboolean read_targets(const Reader *r, guint32 *targets) {
 }
 
 static gboolean experts_have_one(const Reader *r, const MsLora *lora) {
-  if (r->model->num_experts == 0) return TRUE;
-  for (int i = 0; i < ms_n_lora_targets; i++)
-    if (lora->targets >> i & 1 && ms_lora_targets[i].where >= MS_LORA_IN_MLP)
-      return bad(
-          r, "target_modules",
-          "PEFT gives every expert an adapter of its own, Megatron-Bridge those of a rank one together: only the "
-          "latter is modelled; leave %s out",
-          ms_lora_targets[i].peft);
-  return TRUE;
+  const MsLoraTarget *beside = ms_lora_beside_experts(lora, r->model);
+  return !beside || bad(r, "target_modules",
+                        "PEFT gives every expert an adapter of its own, Megatron-Bridge those of a rank one together: "
+                        "only the latter is modelled; leave %s out",
+                        beside->peft);
 }
 
 static gboolean read_number(const Reader *r, const char *key, const char *field, MsLora *lora) {

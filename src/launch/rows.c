@@ -1,5 +1,6 @@
 /* src/launch/rows.c - the table at work: a scenario to arguments, arguments to a scenario. */
 #include "base/err.h"
+#include "base/text.h"
 #include "launch/table.h"
 
 #include <math.h>
@@ -216,15 +217,10 @@ static void write_simple(const MsLaunchRow *row, const MsScenario *s, MsRelease 
   }
 }
 
-static gboolean names_key(const char *list, const char *path) {
-  g_auto(GStrv) words = g_strsplit(list, " ", -1);
-  return g_strv_contains((const char *const *)words, path);
-}
-
 static gboolean is_said(const char *path) {
-  if (names_key(ms_launch_notes, path) || names_key(ms_launch_unused, path)) return TRUE;
+  if (ms_text_has_word(ms_launch_notes, path) || ms_text_has_word(ms_launch_unused, path)) return TRUE;
   for (int i = 0; i < ms_num_launch_rows; i++)
-    if (ms_launch_rows[i].fields && names_key(ms_launch_rows[i].fields, path)) return TRUE;
+    if (ms_launch_rows[i].fields && ms_text_has_word(ms_launch_rows[i].fields, path)) return TRUE;
   return FALSE;
 }
 

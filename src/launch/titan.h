@@ -14,7 +14,7 @@ char *ms_titan_text(const MsScenario *scenario, GError **error);
  * as a layer each (as far as asked) and nothing is left over. (transfer full) */
 char *ms_titan_split(int layers, int stages, gboolean embedding, gboolean loss);
 gboolean ms_titan_same_split(const char *a, const char *b); /* two layout strings mean the same */
-/* Of a schedule and its name there; NULL: TorchTitan has none. `chunks`: on a rank, 0: as VPP says. */
+/* The name there of a schedule (1F1B: `interleaved` over several chunks a rank or not); NULL: TorchTitan has none. */
 const char *ms_titan_schedule(MsScheduleKind kind, gboolean interleaved);
 int ms_titan_schedule_of(const char *name, gboolean *interleaved); /* -1: none that is modelled */
 /* Rows of torchtitan.def: the model of a flavor; name and flavor of a model. NULL: none. */

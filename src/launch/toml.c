@@ -2,6 +2,7 @@
 #include "launch/toml.h"
 
 #include "base/err.h"
+#include "base/json.h"
 
 #include <string.h>
 
@@ -37,16 +38,6 @@ static void skip_lines(Toml *t) { /* inside a list */
     t->at++, t->line++;
     g_string_append_c(t->out, '\n');
   }
-}
-
-static void put_string(Toml *t, const char *text) {
-  g_string_append_c(t->out, '"');
-  for (const char *c = text; *c; c++) {
-    if (*c == '"' || *c == '\\') g_string_append_printf(t->out, "\\%c", *c);
-    else if ((guchar)*c < ' ') g_string_append_printf(t->out, "\\u%04x", (guchar)*c);
-    else g_string_append_c(t->out, *c);
-  }
-  g_string_append_c(t->out, '"');
 }
 
 static gboolean escaped(Toml *t, GString *text) {
@@ -168,7 +159,7 @@ static gboolean pair(Toml *t, int depth, const char *table) {
   if (*t->at != '=') return wrong(t, "has a key without \"=\"");
   t->at++;
   skip_blanks(t);
-  put_string(t, name);
+  ms_json_quote(t->out, name);
   g_string_append_c(t->out, ':');
   return value(t, depth);
 }
@@ -195,7 +186,7 @@ static gboolean value(Toml *t, int depth) {
   if (depth > DEEPEST) return wrong(t, "is nested too deep");
   if (*t->at == '"' || *t->at == '\'') {
     g_autofree char *text = string(t);
-    if (text) put_string(t, text);
+    if (text) ms_json_quote(t->out, text);
     return text != NULL;
   }
   if (*t->at == '[') return list(t, depth);
@@ -236,7 +227,7 @@ static gboolean document(Toml *t) {
       g_free(table);
       if (!(table = header(t))) return FALSE;
       g_string_append_printf(t->out, "%s%s", tables ? "}" : "", tables || pairs ? "," : "");
-      put_string(t, table);
+      ms_json_quote(t->out, table);
       g_string_append(t->out, ":{");
       tables++, pairs = 0;
     } else if (*t->at != '\n') {

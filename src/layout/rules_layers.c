@@ -197,11 +197,9 @@ RULE(lora_rank_divides) {
 }
 RULE(lora_experts_whole) {
   const MsLora *lora = &s->training.lora;
-  if (!ms_lora_is_on(lora) || s->model->num_experts == 0 || s->layout.etp == 1) return TRUE;
-  for (int i = 0; i < ms_n_lora_targets; i++)
-    if (lora->targets >> i & 1 && ms_lora_targets[i].where >= MS_LORA_IN_MLP)
-      return REFUSE("%s beside experts needs ETP 1, not %d", ms_lora_targets[i].word, s->layout.etp);
-  return TRUE;
+  if (!ms_lora_is_on(lora) || s->layout.etp == 1) return TRUE;
+  const MsLoraTarget *beside = ms_lora_beside_experts(lora, s->model);
+  return !beside || REFUSE("%s beside experts needs ETP 1, not %d", beside->word, s->layout.etp);
 }
 static gboolean not_with_adapters(const MsRecomputeModule *module, const MsScenario *s) {
   (void)s;

@@ -756,14 +756,19 @@ static void models_beside_scripts(void **state) {
   (void)state;
   static const struct {
     const char *script, *error; /* NULL: it is taken */
+    MsTransformerImpl layers;
   } rows[] = {
-      {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --use-checkpoint-args --bf16", NULL},
+      {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --use-checkpoint-args --bf16", NULL,
+       MS_IMPL_TE},
+      {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --spec local", NULL,
+       MS_IMPL_LOCAL},
       {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --hidden-size 4096 --spec a b "
        "--rotary-base 5 --tensor-model-parallel-size 2",
-       NULL},
+       NULL, MS_IMPL_TE},
       {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --num-attention-heads 40",
-       "--num-attention-heads: is 40, but qwen3-8b has 32"},
-      {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --kd", "--kd: changes the model"}};
+       "--num-attention-heads: is 40, but qwen3-8b has 32", MS_IMPL_TE},
+      {"run p.py --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 --bf16 --kd", "--kd: changes the model",
+       MS_IMPL_TE}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     const MsImportOptions options = {.hardware = "h100-sxm", .model = "qwen3-8b"};
     g_autoptr(GError) error = NULL;
@@ -776,6 +781,8 @@ static void models_beside_scripts(void **state) {
     if (!import) fail_msg("%s", error->message);
     check_values(rows[i].script, import->scenario,
                  (const Want[3]){{"model", "\"qwen3-8b\""}, {"training.seq_length", "4096"}});
+    assert_int_equal(import->scenario->options.transformer_impl, rows[i].layers);
+    assert_false(mentions(import->ignored, "--spec local"));
   }
 }
 

@@ -117,6 +117,10 @@ static void refusals_name_the_key(void **state) {
       {"training", "mixed_precision_param = \"float32\"", "training.mixed_precision_param: is \"float32\""},
       {"optimizer", "name = \"Muon\"", "optimizer.name: is \"Muon\", moesim knows AdamW, Adam"},
       {"parallelism", "tensor_parallel_degree = 3", "parallelism: 1 x 2 data-parallel, 3 tensor"},
+      {"parallelism",
+       "tensor_parallel_degree = 1024\npipeline_parallel_degree = 1024\ncontext_parallel_degree = 1024\n"
+       "data_parallel_replicate_degree = 65536\ndata_parallel_shard_degree = 1048576",
+       "parallelism: makes 1073741824 ranks of one replica, moesim knows up to 1048576 GPUs"},
       {"parallelism", "data_parallel_replicate_degree = 8", "parallelism: replicates without sharding"},
       {"parallelism", "fsdp_reshard_after_forward = \"often\"",
        "parallelism.fsdp_reshard_after_forward: is \"often\", moesim knows default, always, never"},
@@ -196,6 +200,7 @@ static void what_it_cannot_say(void **state) {
     const char *run, *why;
   } cases[] = {
       {"\"framework\": \"megatron\", \"model\": \"llama3-8b\"", "framework: is megatron"},
+      {"\"framework\": \"megatron\", \"model\": \"llama3-8b\", \"layout\": {\"tp\": 5}", "framework: is megatron"},
       {"\"framework\": \"torchtitan\", \"model\": \"mixtral-8x7b\"", "model: is mixtral-8x7b, which is no flavor"},
       {"\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"options\": {\"fsdp\": \"optim\"}",
        "options.fsdp: is optim"},
