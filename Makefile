@@ -237,7 +237,7 @@ link-flags:
 check-real: all
 	@if [ -z "$(MEGATRON)" ]; then echo "skipped: MEGATRON=FOLDER names no checkout of Megatron-LM"; \
 	elif ! python3 -c "import torch" 2>/dev/null; then echo "skipped: python3-torch is not installed"; \
-	else python3 tests/real/cases.py $(BUILD)/moesim $(BUILD)/real && \
+	else python3 tests/real/cases.py $(BUILD)/moesim $(BUILD)/real $(TECHNIQUES) && \
 	  python3 tests/real/check.py $(MEGATRON) $(BUILD)/real/*.json; fi
 
 # The page of all keys, from the field tables.

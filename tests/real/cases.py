@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Writes what tests/real/check.py checks: launches of shipped models and what moesim says of them.
 
-cases.py MOESIM FOLDER: for each case FOLDER/NAME.json with the arguments and environment that the exported script hands
-to torchrun, and with the parameters of every stage, data-parallel size, microbatches and virtual stages."""
+cases.py MOESIM FOLDER [TECHNIQUE...]: for each case FOLDER/NAME.json with the arguments and environment that the
+exported script hands to torchrun, and with the parameters of every stage, data-parallel size, microbatches and virtual
+stages. Without TECHNIQUE the cases of the table below; with some (or `all`) every shipped model with each of them, and
+how many of those moesim refuses, with the reasons."""
+import collections
 import json
 import os
 import subprocess
@@ -39,8 +42,31 @@ CASES = {
 }
 
 
-def scenario(name, model, gpus, layout, options):
-    training = {"seq_length": 4096, "micro_batch_size": 1, "global_batch_size": 512, "precision": "bf16"}
+# of every shipped model: layout, options, training, beside TP 2 (and EP 8, ETP 1 with experts)
+FSDP = {"sequence_parallel": True, "fsdp": "optim-grads-params"}
+TECHNIQUES = {
+    "plain": ({}, {}, {}),
+    "pp4": ({"pp": 4}, {}, {}),
+    "full": ({}, {"recompute": {"granularity": "full", "method": "uniform", "num_layers": 1}}, {}),
+    "fp8": ({}, {}, {"precision": "fp8-blockwise"}),
+    "fp8-gather": ({}, {"fp8_param_gather": True}, {"precision": "fp8-blockwise"}),
+    "fp8-delayed": ({}, {}, {"precision": "fp8-delayed"}),
+    "fsdp": ({}, FSDP, {}),
+    "fsdp-grads": ({}, {**FSDP, "fsdp": "optim-grads"}, {}),
+    "hsdp": ({}, {**FSDP, "num_distributed_optimizer_instances": 2}, {}),
+    "cp2": ({"cp": 2}, {}, {}),
+    "offload": ({}, {"optimizer_offload_fraction": 1}, {}),
+    "graphs": ({}, {"cuda_graph_scope": ["attn"]}, {}),
+    "deepep": ({}, {"dispatcher": "deepep"}, {}),
+}
+
+
+class Refused(Exception):
+    pass
+
+
+def scenario(name, model, gpus, layout, options, training):
+    training = {"seq_length": 4096, "micro_batch_size": 1, "global_batch_size": 512, "precision": "bf16", **training}
     options = {"sequence_parallel": True, "dispatcher": "alltoall", **options}
     return {"schema": 1, "name": name, "model": model, "hardware": "h100-sxm", "gpus": gpus, "training": training,
             "layout": layout, "options": options}
@@ -49,16 +75,28 @@ def scenario(name, model, gpus, layout, options):
 def moesim(binary, *words):
     run = subprocess.run([binary, *words], capture_output=True, text=True)
     if run.returncode:
-        sys.exit(f"moesim {' '.join(words)}: {run.stderr}")
+        raise Refused(f"moesim {' '.join(words)}: {run.stderr}")
     return run.stdout
 
 
+def stage_parameters(binary, place, run):
+    """Of every stage: its weights' bytes where they are BF16, whole and without low-precision copies, two each."""
+    options = {key: value for key, value in run["options"].items() if key not in ("fsdp", "fp8_param_gather")}
+    options.pop("num_distributed_optimizer_instances", None)
+    plain = {**run, "options": options, "training": {**run["training"], "precision": "bf16"}}
+    with open(f"{place}/plain.json", "w") as out:
+        json.dump(plain, out)
+    stages = json.loads(moesim(binary, "show", "memory", f"{place}/plain.json", "--json"))["stages"]
+    return [stage["parameters_B"] / 2 for stage in stages]
+
+
 def write_case(binary, folder, name, case):
-    model, gpus, layout, options = case
+    model, gpus, layout, options, *training = case
     with tempfile.TemporaryDirectory() as place:
         file, script, tool = f"{place}/{name}.json", f"{place}/run.sh", f"{place}/torchrun"
+        run = scenario(name, model, gpus, layout, options, *(training or [{}]))
         with open(file, "w") as out:
-            json.dump(scenario(name, model, gpus, layout, options), out)
+            json.dump(run, out)
         with open(script, "w") as out:
             out.write(moesim(binary, "show", "launch", file))
         with open(tool, "w") as out:
@@ -67,18 +105,45 @@ def write_case(binary, folder, name, case):
         arguments = f"{place}/arguments.json"
         subprocess.run(["bash", script], check=True,
                        env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "ARGUMENTS": arguments})
-        stages = json.loads(moesim(binary, "run", file, "--json"))["memory"]["stages"]
+        parameters = stage_parameters(binary, place, run)
         case = json.load(open(arguments))
     pp, ranks = layout.get("pp", 1), gpus // (layout.get("tp", 1) * layout.get("cp", 1) * layout.get("pp", 1))
-    case["want"] = {"parameters": [stage["parameters_B"] / 2 for stage in stages], "stages": pp,
+    case["want"] = {"parameters": parameters, "stages": pp,
                     "data_parallel": ranks, "microbatches": 512 // ranks, "virtual": layout.get("vpp", 1),
                     "recompute": options.get("recompute", {}).get("modules", [])}
     with open(f"{folder}/{name}.json", "w") as out:
         json.dump(case, out)
 
 
+def write_table(binary, folder):
+    for name, case in CASES.items():
+        try:
+            write_case(binary, folder, name, case)
+        except Refused as why:
+            sys.exit(str(why))
+    print(f"{len(CASES)} cases in {folder}")
+
+
+def write_techniques(binary, folder, techniques):
+    written, refused = 0, collections.Counter()
+    for model in json.loads(moesim(binary, "show", "model", "--json")):
+        experts = json.loads(moesim(binary, "show", "model", model, "--json"))["model"]["num_experts"]
+        for technique in techniques:
+            layout, options, training = TECHNIQUES[technique]
+            layout = {"tp": 2, **({"ep": 8, "etp": 1} if experts else {}), **layout}
+            try:
+                write_case(binary, folder, f"{model}--{technique}", (model, 64, layout, options, training))
+                written += 1
+            except Refused as why:
+                refused[str(why).split(".json: ")[-1].strip()[:100]] += 1
+    print(f"{written} cases in {folder}, {refused.total()} refused by name")
+    for why, number in refused.most_common():
+        print(f"  {number}: {why}")
+
+
 if __name__ == "__main__":
     os.makedirs(sys.argv[2], exist_ok=True)
-    for name, case in CASES.items():
-        write_case(sys.argv[1], sys.argv[2], name, case)
-    print(f"{len(CASES)} cases in {sys.argv[2]}")
+    if len(sys.argv) > 3:
+        write_techniques(sys.argv[1], sys.argv[2], list(TECHNIQUES) if sys.argv[3] == "all" else sys.argv[3:])
+    else:
+        write_table(sys.argv[1], sys.argv[2])

@@ -69,6 +69,7 @@ class OnMeta(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if "cuda" in str(kwargs.get("device")):
             kwargs["device"] = "meta"
+        kwargs.pop("pin_memory", None)  # for a copy to a GPU: torch without CUDA has no such memory
         return args[0] if getattr(function, "__name__", "") == "cuda" else function(*args, **kwargs)
 
 
