@@ -18,6 +18,7 @@ typedef struct {
   int ranks;     /* of its group, for messages; else 0 */
   double time_s; /* one call */
   double share;  /* seconds of a training step that such rows take, for weighing curves against each other; any unit */
+  double reference_flops; /* FLOP/s of the reference kernel beside it (local/machine.h); 0: not measured */
 } MsRowSample;
 
 /* Bytes that a message moves through one rank, as curves of collectives count them: "bus bytes" of nccl-tests. */

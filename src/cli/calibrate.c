@@ -88,10 +88,11 @@ static void print_calibration(const MsCalibration *c, const char *file, const ch
   const MsMachine *m = c->machine;
   printf("%s, %d cores, L2 %.0f KiB, L3 %.0f MiB, %.1f GiB\n%s\n", m->cpu, m->cores, m->l2_B / 1024, m->l3_B / 1048576,
          m->memory_B / 1073741824, m->blas);
-  printf("%d steps in %d passes, %d rows, %d messages in %.0f s; products of 384 ran at %.1f to %.1f GFLOP/s, a copy "
-         "at %.1f GB/s\n",
-         c->steps, c->passes, c->rows, c->messages, c->elapsed_s, c->canary_least_flops / 1e9, c->canary_flops / 1e9,
-         c->copy_Bps / 1e9);
+  printf("%d steps in %d passes, %d rows, %d messages in %.0f s; a copy at %.1f GB/s\n", c->steps, c->passes, c->rows,
+         c->messages, c->elapsed_s, c->copy_Bps / 1e9);
+  if (c->profile && c->profile->reference_flops > 0)
+    printf("the reference beside them, a product of 384, ran at %.1f to %.1f GFLOP/s; the profile is of the latter\n",
+           c->profile->slowest_flops / 1e9, c->profile->reference_flops / 1e9);
   print_repeat("rows", c->row_repeat);
   if (c->refused) printf("  not all steps were run: %s\n", c->refused);
   if (c->no_messages) printf("  messages were not measured: %s; the profile serves one rank\n", c->no_messages);
@@ -233,8 +234,8 @@ static int calibrate(const Options *o) {
 
 /* --- check ----------------------------------------------------------------------------------------------------- */
 static void print_steps(const MsLocalCheck *c) {
-  static const char *const title[] = {"  step",      "ranks", "measured",  "predicted", "error",
-                                      "beside rows", "kept",  "predicted", NULL};
+  static const char *const title[] = {"  step", "ranks",       "measured", "speed",     "predicted",
+                                      "error",  "beside rows", "kept",     "predicted", NULL};
   char a[MS_TEXT];
   MsTable *table = ms_table_new();
   table_columns(table, title, 1);
@@ -244,6 +245,8 @@ static void print_steps(const MsLocalCheck *c) {
     ms_table_cellf(table, "  %s", s->step->name);
     ms_table_cellf(table, "%d", ms_local_ranks(s->step));
     ms_table_cell(table, ran ? ms_text_seconds(s->measured_s, a) : "-");
+    if (ran && s->speed > 0) ms_table_cellf(table, "%.3f", s->speed);
+    else ms_table_cell(table, "-");
     ms_table_cell(table, ran ? ms_text_seconds(s->predicted_s, a) : "-");
     if (ran) ms_table_cellf(table, "%+.1f %%", 100 * (s->predicted_s / s->measured_s - 1));
     else ms_table_cell(table, "-");
@@ -290,6 +293,23 @@ static void print_verdict(const char *what, const MsErrors *e, double median, do
   putchar('\n');
 }
 
+static void print_plain(const char *what, const MsErrors *e, const char *end) {
+  if (e->n > 0) printf("%s %.1f %% and %.1f %%%s", what, 100 * e->median, 100 * e->p90, end);
+}
+
+/* What the host did meanwhile, and what errors would be without regard to it. */
+static void print_speed(const MsLocalCheck *c) {
+  if (!(c->speed > 0)) {
+    puts("  the profile does not say how fast the host was while calibrating: calibrate again to see the drift");
+    return;
+  }
+  printf("  the host ran at %.2f of its speed while calibrating (%.2f to %.2f), and is predicted so; without that: ",
+         c->speed, c->least_speed, c->most_speed);
+  print_plain("one rank", &c->one_plain, c->several_plain.n > 0 ? ", " : "");
+  print_plain("several", &c->several_plain, "");
+  putchar('\n');
+}
+
 static void print_check(const MsLocalCheck *c) {
   print_steps(c);
   putchar('\n');
@@ -297,6 +317,7 @@ static void print_check(const MsLocalCheck *c) {
   putchar('\n');
   print_verdict("steps on one rank", &c->one, MS_CHECK_ONE_MEDIAN, MS_CHECK_ONE_P90, c->one_repeat);
   print_verdict("steps on several ranks", &c->several, MS_CHECK_RANKS_MEDIAN, MS_CHECK_RANKS_P90, c->several_repeat);
+  print_speed(c);
   print_verdict("GEMM rows", &c->gemm, MS_CHECK_GEMM_MEDIAN, HUGE_VAL, (MsRepeat){0});
   print_verdict("all rows that compute", &c->all_ops, MS_CHECK_OPS_MEDIAN, HUGE_VAL, c->row_repeat);
   if (c->all_ops.n > 0)
@@ -327,15 +348,17 @@ static const void *op_at(const void *check, guint i, MsFigureCursor *room) {
 
 #define S MsCheckedStep
 static const MsFigures step_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_TEXT("name", step_name, "of the step"),
-                               MS_FIGURE_OF("ranks", INT, step_ranks, "", "it ran on"),
-                               MS_FIGURE(STRING, S, why, "", "it was not run or not predicted", UNKNOWN),
-                               MS_FIGURE_OF("measured_s", F64, measured_s, "s", "of the step", UNKNOWN),
-                               MS_FIGURE(BOOL, S, disturbed, "", "no run had its cores to itself: that is CPU time"),
-                               MS_FIGURE_OF("predicted_s", F64, predicted_s, "s", "of the step", UNKNOWN),
-                               MS_FIGURE(F64, S, measured_kept_B, "B", "held for backward at most", UNKNOWN),
-                               MS_FIGURE(F64, S, predicted_kept_B, "B", "the same, predicted", UNKNOWN),
-                               {0}}};
+    .rows =
+        (const MsFigure[]){MS_FIGURE_TEXT("name", step_name, "of the step"),
+                           MS_FIGURE_OF("ranks", INT, step_ranks, "", "it ran on"),
+                           MS_FIGURE(STRING, S, why, "", "it was not run or not predicted", UNKNOWN),
+                           MS_FIGURE_OF("measured_s", F64, measured_s, "s", "of the step", UNKNOWN),
+                           MS_FIGURE(BOOL, S, disturbed, "", "no run had its cores to itself: that is CPU time"),
+                           MS_FIGURE(F64, S, speed, "1", "of the host beside it, over that of the profile", UNKNOWN),
+                           MS_FIGURE_OF("predicted_s", F64, predicted_s, "s", "of the step at that speed", UNKNOWN),
+                           MS_FIGURE(F64, S, measured_kept_B, "B", "held for backward at most", UNKNOWN),
+                           MS_FIGURE(F64, S, predicted_kept_B, "B", "the same, predicted", UNKNOWN),
+                           {0}}};
 #undef S
 #define S MsCheckedOp
 static const MsFigures op_figures = {
@@ -354,6 +377,11 @@ const MsFigures ms_local_check_figures = {
         MS_FIGURE_EACH("operators", LIST, op_at, &op_figures),
         ERRORS("one_rank", one, "steps of one rank"),
         ERRORS("several_ranks", several, "steps of several"),
+        ERRORS("one_rank_plain", one_plain, "steps of one rank, without regard to the speed of the host"),
+        ERRORS("several_ranks_plain", several_plain, "steps of several, likewise"),
+        MS_FIGURE(F64, S, speed, "1", "of the host over that of the profile, median over the steps", UNKNOWN),
+        MS_FIGURE(F64, S, least_speed, "1", "the slowest of them", UNKNOWN),
+        MS_FIGURE(F64, S, most_speed, "1", "the fastest", UNKNOWN),
         ERRORS("gemm", gemm, "dense products"),
         ERRORS("all_operators", all_ops, "all rows"),
         MS_FIGURE(F64, S, gemm_weighted, "1", "sum of |predicted - measured| of products over what was measured"),

@@ -69,6 +69,8 @@ static const MsField hardware_fields[] = {
     MS_BOOL(S, serial, "false", 0,
             "messages keep the cores busy that compute (a CPU): the rows of a rank run one after another, nothing "
             "overlaps"),
+    NUMBER(reference_flops, "flops", 1e6, 1e18,
+           "moesim calibrate: what its reference kernel reached on a core at the speed that the curves are of"),
     OVERHEAD(kernel_launch_s, "5e-6", "host time to launch one kernel"),
     OVERHEAD(graph_launch_s, "1.5e-5", "host time to replay one graph"),
     OVERHEAD(sync_s, "2e-5", "host cost of one device synchronisation"),

@@ -104,6 +104,7 @@ typedef struct MsHardware {
   gboolean deepep, hybridep; /* dispatchers that exist for it */
   gboolean cuda_graphs;
   gboolean fp8_any_layout; /* FP8 GEMMs read either operand along either dimension (Blackwell), not along k only */
+  double reference_flops;  /* moesim calibrate's reference kernel while it was measured; NaN: not that way */
   gboolean serial;         /* messages keep the cores busy that compute: the rows of a rank run one after another */
   /* overheads that no kernel benchmark shows, shared by all models (fitted; see provenance in `sources`) */
   double kernel_launch_s;  /* host time to launch one kernel eagerly (framework included) */

@@ -31,18 +31,8 @@ static double copy_Bps(void) {
 
 typedef struct {
   const MsCalibrateOptions *options;
-  const MsBlas *blas;
   MsCalibration *to;
 } Work;
-
-/* Between two steps: what the clock of this core does. */
-static void tick(const char *what, gpointer data) {
-  Work *w = data;
-  double flops = ms_machine_canary(w->blas);
-  w->to->canary_flops = MAX(w->to->canary_flops, flops);
-  w->to->canary_least_flops = w->to->canary_least_flops > 0 ? MIN(w->to->canary_least_flops, flops) : flops;
-  if (w->options->tick) w->options->tick(what, w->options->tick_data);
-}
 
 static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GError **error) {
   const MsLocalStep two = {.name = "messages",
@@ -119,7 +109,7 @@ static gboolean measure(Work *w, GArray *samples, GError **error) {
   if (!take_messages(w, hardware, samples, error)) return FALSE; /* before this process is bound to a core */
   if (o->tick) o->tick("messages", o->tick_data);
   MsPin pin = ms_machine_pin();
-  g_autoptr(MsSurveyed) survey = ms_survey(steps, n, passes, ms_pass_here, &data, tick, w, error);
+  g_autoptr(MsSurveyed) survey = ms_survey(steps, n, passes, ms_pass_here, &data, o->tick, o->tick_data, error);
   ms_machine_unpin(&pin);
   if (!survey || !enough(w, survey, error)) return FALSE;
   w->to->passes = survey->passes, w->to->interrupted = survey->interrupted;
@@ -137,12 +127,11 @@ MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error) {
   ms_blas_set_threads(blas, 1);
   g_autoptr(MsCalibration) to = g_new0(MsCalibration, 1);
   to->machine = ms_machine_new(blas);
-  Work w = {options, blas, to};
+  Work w = {options, to};
   g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   if (!measure(&w, samples, error)) return NULL;
   if (samples->len > 0) {
-    MsLocalFacts facts = {to->machine,  to->canary_flops, to->canary_least_flops,
-                          to->copy_Bps, options->command, options->date};
+    MsLocalFacts facts = {to->machine, to->copy_Bps, options->command, options->date};
     to->profile =
         ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts, to->row_repeat, error);
     if (!to->profile && !to->interrupted) return NULL;

@@ -21,21 +21,22 @@
         */
 
 typedef struct {
-  char *text;          /* of the profile */
-  GArray *curves;      /* MsRowCurve */
-  GPtrArray *notes;    /* char *: what has no curve and why */
+  char *text;                            /* of the profile */
+  double reference_flops, slowest_flops; /* of the reference kernel beside the samples: the fastest, which the profile
+                                            is the speed of, and the slowest; 0: not measured */
+  GArray *curves;                        /* MsRowCurve */
+  GPtrArray *notes;                      /* char *: what has no curve and why */
   GPtrArray *distrust; /* char *: one line for each reason not to trust it; empty when there is none */
 } MsLocalProfile;
 
 typedef struct {
   const MsMachine *machine;
-  double canary_flops, canary_least_flops; /* fastest and slowest of the run */
   double copy_Bps;
   const char *command, *date;
 } MsLocalFacts;
 
-/* From samples (rows that compute, messages). `row_repeat`: of the survey. NULL and an MS_ERROR_INPUT when nothing can
- * be fitted. (transfer full) */
+/* From samples (rows that compute, messages), all brought to the speed of the fastest reference beside them.
+ * `row_repeat`: of the survey. NULL and an MS_ERROR_INPUT when nothing can be fitted. (transfer full) */
 MsLocalProfile *ms_local_profile(const MsRowSample *sample, guint n, const MsLocalFacts *facts, MsRepeat row_repeat,
                                  GError **error);
 void ms_local_profile_free(MsLocalProfile *profile);
@@ -63,7 +64,7 @@ typedef struct {
   int steps, passes, rows, messages; /* measured */
   char *refused;                     /* the first step that the executor could not run and why; NULL: all ran */
   const char *no_messages;           /* why messages were not measured; NULL: they were */
-  double canary_flops, canary_least_flops, copy_Bps;
+  double copy_Bps;
   double elapsed_s;
   gboolean interrupted; /* then profile is of the rows so far, or NULL */
 } MsCalibration;

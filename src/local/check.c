@@ -18,8 +18,9 @@ typedef struct {
 
 typedef struct {
   MsLocalCheck *check;
-  char *hardware; /* quoted path of the profile */
-  GArray *rows;   /* Row, of steps of one rank */
+  char *hardware;         /* quoted path of the profile */
+  double reference_flops; /* of the profile; NaN */
+  GArray *rows;           /* Row, of steps of one rank */
 } Work;
 
 static MsErrors errors_of(const GArray *signed_errors) {
@@ -32,12 +33,19 @@ static MsErrors errors_of(const GArray *signed_errors) {
   return e;
 }
 
+/* Of the host beside a measurement, over that which the profile is of. */
+static double speed_of(const Work *w, double flops) {
+  return flops > 0 && w->reference_flops > 0 ? flops / w->reference_flops : NAN;
+}
+
+static double at_speed(double time_s, double speed) { return speed > 0 ? time_s / speed : time_s; }
+
 /* --- one step -------------------------------------------------------------------------------------------------- */
 static gboolean predict(Work *w, MsCheckedStep *to, const MsMeasuredStep *m, GError **error) {
   g_autoptr(MsScenario) s = ms_local_scenario(to->step, w->hardware, error);
   g_autoptr(MsResult) r = s ? ms_simulate(s, MS_FIDELITY_FULL, NULL, error) : NULL;
   if (!r) return FALSE;
-  to->predicted_s = r->step_time_s;
+  to->predicted_s = at_speed(r->step_time_s, to->speed);
   for (int i = 0; i < r->stages; i++)
     to->predicted_kept_B = MAX(to->predicted_kept_B, r->memory->stage[i].activations_B);
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
@@ -47,7 +55,9 @@ static gboolean predict(Work *w, MsCheckedStep *to, const MsMeasuredStep *m, GEr
     const MsRunRow *run = &g_array_index(m->rows, MsRunRow, i);
     to->rows_s += run->calls * run->cpu_s;
     if (ms_local_ranks(to->step) > 1 || ms_op_families[run->op.kind] >= MS_FAMILY_COMM || run->cpu_s <= 0) continue;
-    Row row = {ms_cost_op(cost, &run->op).time_s, run->cpu_s, run->calls, run->op.kind, ms_pass_words[run->op.pass]};
+    double speed = speed_of(w, g_array_index(m->row_flops, double, i));
+    Row row = {at_speed(ms_cost_op(cost, &run->op).time_s, speed), run->cpu_s, run->calls, run->op.kind,
+               ms_pass_words[run->op.pass]};
     g_array_append_val(w->rows, row);
   }
   return TRUE;
@@ -58,6 +68,7 @@ static void add_step(Work *w, const MsMeasuredStep *m) {
   GError *cause = NULL;
   to->step = m->step, to->why = g_strdup(m->why);
   to->disturbed = m->runs > 0 && m->quiet_runs == 0;
+  to->speed = speed_of(w, m->step_flops);
   to->measured_s = m->step_s, to->measured_kept_B = m->kept_B;
   if (to->why || m->runs == 0) return;
   if (!predict(w, to, m, &cause)) to->why = g_strdup(cause->message);
@@ -65,12 +76,14 @@ static void add_step(Work *w, const MsMeasuredStep *m) {
 }
 
 /* --- over all -------------------------------------------------------------------------------------------------- */
-static MsErrors step_errors(const MsLocalCheck *check, gboolean several) {
+/* `plain`: by the profile alone. */
+static MsErrors step_errors(const MsLocalCheck *check, gboolean several, gboolean plain) {
   g_autoptr(GArray) error = g_array_new(FALSE, FALSE, sizeof(double));
   for (int i = 0; i < check->n; i++) {
     const MsCheckedStep *s = &check->step[i];
     if (s->why || !(s->predicted_s > 0) || (ms_local_ranks(s->step) > 1) != several) continue;
-    g_array_append_vals(error, &(double){s->predicted_s / s->measured_s - 1}, 1);
+    double by_profile_s = s->speed > 0 ? s->predicted_s * s->speed : s->predicted_s;
+    g_array_append_vals(error, &(double){(plain ? by_profile_s : s->predicted_s) / s->measured_s - 1}, 1);
   }
   return errors_of(error);
 }
@@ -104,9 +117,20 @@ static int by_share(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
+static void find_speed(MsLocalCheck *check) {
+  g_autofree double *x = g_new(double, check->n + 1);
+  guint n = 0;
+  for (int i = 0; i < check->n; i++)
+    if (!check->step[i].why && check->step[i].speed > 0) x[n++] = check->step[i].speed;
+  check->speed = ms_quantile(x, n, 0.5), check->least_speed = ms_quantile(x, n, 0),
+  check->most_speed = ms_quantile(x, n, 1);
+}
+
 static void sum_up(Work *w) {
   MsLocalCheck *check = w->check;
-  check->one = step_errors(check, FALSE), check->several = step_errors(check, TRUE);
+  check->one = step_errors(check, FALSE, FALSE), check->several = step_errors(check, TRUE, FALSE);
+  check->one_plain = step_errors(check, FALSE, TRUE), check->several_plain = step_errors(check, TRUE, TRUE);
+  find_speed(check);
   check->gemm = op_errors(w->rows, MS_OP_GEMM, NULL).error, check->all_ops = op_errors(w->rows, -1, NULL).error;
   check->gemm_weighted = weighted(w->rows, MS_OP_GEMM), check->all_weighted = weighted(w->rows, -1);
   for (int kind = 0; kind < MS_N_OPS; kind++)
@@ -137,7 +161,7 @@ MsLocalCheck *ms_local_compare(const char *hardware, const MsSurveyed *one, cons
   check->step = g_new0(MsCheckedStep, one->n + (several ? several->n : 0) + 1);
   check->ops = g_array_new(FALSE, FALSE, sizeof(MsCheckedOp));
   g_autofree char *path = absolute(hardware);
-  Work w = {check, path, g_array_new(FALSE, FALSE, sizeof(Row))};
+  Work w = {check, path, known->reference_flops, g_array_new(FALSE, FALSE, sizeof(Row))};
   for (int i = 0; i < one->n; i++)
     if (ms_local_ranks(one->step[i].step) == 1) add_step(&w, &one->step[i]);
   for (int i = 0; several && i < several->n; i++)
@@ -210,11 +234,14 @@ gboolean ms_local_check_write(const MsLocalCheck *check, const char *hardware, c
     const MsCheckedStep *s = &check->step[i];
     char time[32], kept[32];
     if (s->why || !(s->measured_s > 0) || !isfinite(s->measured_s)) continue;
+    double speed = s->speed > 0 ? s->speed : 1;
     g_autofree char *measured = g_strdup_printf(
         "{\"step_time_s\": %s, \"time_from\": \"published\", \"activation_memory_GiB\": %s, \"flops_convention\": "
         "\"causal-half\", "
-        "\"source\": \"moesim calibrate --check, %s\", \"config_confidence\": \"exact\", \"weight\": 1}",
-        ms_double_text(s->measured_s, time), ms_double_text(s->measured_kept_B / 1073741824, kept), date);
+        "\"source\": \"moesim calibrate --check, %s; measured at %.4g of the speed that the profile is of, brought to "
+        "it\", \"config_confidence\": \"exact\", \"weight\": 1}",
+        ms_double_text(s->measured_s * speed, time), ms_double_text(s->measured_kept_B / 1073741824, kept), date,
+        speed);
     g_autofree char *text = ms_local_scenario_text(s->step, path, measured),
                     *base = g_strconcat(s->step->name, ".json", NULL), *file = g_build_filename(folder, base, NULL);
     if (!ms_write_file(file, text, -1, error)) return FALSE;

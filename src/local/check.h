@@ -1,5 +1,9 @@
 /* src/local/check.h - training steps that were not measured for the profile: predicted by the simulator, run by the
- * executor, compared. */
+ * executor, compared.
+ *
+ * The host may run faster or slower than while it was calibrated. The profile says how fast the reference kernel
+ * (local/machine.h) was then; the check runs it beside every step, and predicts step and rows at the speed of the
+ * moment: their time by the profile over the ratio of the two. */
 #ifndef MS_LOCAL_CHECK_H
 #define MS_LOCAL_CHECK_H
 
@@ -12,7 +16,9 @@ typedef struct {
 
 typedef struct {
   const MsLocalStep *step;
-  double predicted_s, measured_s;
+  double predicted_s; /* at the speed of the host while it ran */
+  double measured_s;
+  double speed; /* the reference kernel's beside it over that which the profile is of; NaN: not known, then as 1 */
   gboolean disturbed; /* no run had its cores to itself: measured_s is CPU time */
   double rows_s; /* sum of the measured rows of one rank's step: what the step takes beside its rows is not predicted */
   double predicted_kept_B, measured_kept_B; /* most bytes held for backward */
@@ -36,8 +42,10 @@ typedef struct {
 typedef struct {
   int n;
   MsCheckedStep *step;
-  GArray *ops;           /* MsCheckedOp: by share, largest first */
-  MsErrors one, several; /* steps of one rank, of several */
+  GArray *ops;                           /* MsCheckedOp: by share, largest first */
+  MsErrors one, several;                 /* steps of one rank, of several */
+  MsErrors one_plain, several_plain;     /* the same without regard to the speed */
+  double speed, least_speed, most_speed; /* median, least, largest over the steps; NaN: not known */
   MsErrors gemm, all_ops;
   double gemm_weighted, all_weighted;              /* sum of |predicted - measured| over sum of measured */
   MsRepeat row_repeat, one_repeat, several_repeat; /* of the machine itself */

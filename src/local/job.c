@@ -102,8 +102,10 @@ static MsStepRun *joined(const char *folder, int ranks, GError **error) {
     g_autofree char *text = result_of(folder, rank, error);
     g_autoptr(MsStepRun) one = text ? ms_step_run_parse(text, "result of a rank", error) : NULL;
     if (!one) return NULL;
-    if (all) g_array_append_vals(all->rows, one->rows->data, one->rows->len);
-    else all = g_steal_pointer(&one);
+    if (all) {
+      g_array_append_vals(all->rows, one->rows->data, one->rows->len);
+      all->reference_flops = MIN(all->reference_flops, one->reference_flops);
+    } else all = g_steal_pointer(&one);
   }
   return g_steal_pointer(&all);
 }
@@ -141,9 +143,12 @@ static gboolean work_messages(const char *folder, const char *file, GError **err
   g_autofree char *quick = path(folder, quick_file);
   g_autoptr(MsScenario) scenario = ms_scenario_load(file, error);
   g_autoptr(MsLayout) layout = scenario ? ms_layout_new_or_error(scenario, error) : NULL;
-  if (!layout) return FALSE;
+  const MsBlas *blas = layout ? ms_blas_open(NULL, error) : NULL;
+  if (!blas) return FALSE;
+  ms_blas_set_threads(blas, 1);
   MsComm *comm = ms_comm_new(layout, ms_ranks_own(), sizeof(float));
-  g_autoptr(GArray) samples = ms_messages_measure(comm, ms_ranks_own(), g_file_test(quick, G_FILE_TEST_EXISTS), 3);
+  g_autoptr(GArray) samples =
+      ms_messages_measure(comm, blas, ms_ranks_own(), g_file_test(quick, G_FILE_TEST_EXISTS), 3);
   ms_comm_free(comm);
   if (ms_ranks_own() > 0) return TRUE;
   g_autofree char *text = ms_messages_text(samples);

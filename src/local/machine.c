@@ -71,7 +71,7 @@ void ms_machine_unpin(const MsPin *pin) {
 
 gboolean ms_machine_quiet(double cpu_s, double wall_s) { return wall_s > 0 && cpu_s > MS_QUIET * wall_s; }
 
-double ms_machine_canary(const MsBlas *blas) {
+double ms_machine_reference(const MsBlas *blas) {
   enum { N = 384, TIMES = 5 };
   g_autofree float *data = g_new(float, 3 * N * N);
   double best = 0;

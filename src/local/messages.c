@@ -16,7 +16,8 @@ enum {
   MOST_SIZES = 128,
   REAL_B = 4,
   LEAST_S = 20 /* microseconds of one timing */,
-  MOST_REPEATS = 9
+  MOST_REPEATS = 9,
+  REFERENCE_EVERY = 8 /* sizes */
 };
 static const double budget_s = 0.03; /* of the repetitions of one size in one pass */
 
@@ -64,23 +65,28 @@ static double timed(const Bench *x, Kind kind, gint64 n, int times, gboolean *qu
   return data[0] / times / (kind == P2P ? 2 : 1);
 }
 
-typedef struct {
-  double least_s, quiet_s;
-} Least; /* HUGE_VAL: not yet */
+typedef struct { /* HUGE_VAL: not yet; each with what the reference reached beside it */
+  double least_s, least_flops, quiet_s, quiet_flops;
+} Least;
 
-static void repeat(const Bench *x, Kind kind, gint64 n, Least *least) {
+/* The least at one speed. */
+static void keep(double s, double flops, double *least_s, double *least_flops) {
+  if (s * flops < *least_s * *least_flops) *least_s = s, *least_flops = flops;
+}
+
+static void repeat(const Bench *x, Kind kind, gint64 n, double flops, Least *least) {
   gboolean quiet;
   double first = timed(x, kind, n, 1, &quiet); /* the same on all ranks, so that all repeat as often */
   int times = (int)CLAMP(LEAST_S * 1e-6 / first, 1, 200),
       repeats = (int)CLAMP(budget_s / (first * times), 2, MOST_REPEATS);
   for (int i = 0; i < repeats; i++) {
     double s = timed(x, kind, n, times, &quiet);
-    least->least_s = MIN(least->least_s, s);
-    if (quiet) least->quiet_s = MIN(least->quiet_s, s);
+    keep(s, flops, &least->least_s, &least->least_flops);
+    if (quiet) keep(s, flops, &least->quiet_s, &least->quiet_flops);
   }
 }
 
-static void add(GArray *samples, Kind kind, int ranks, double bytes_B, double time_s) {
+static void add(GArray *samples, Kind kind, int ranks, double bytes_B, double time_s, double flops) {
   for (int fp32 = 0; fp32 < 2; fp32++) {
     MsRowSample s = {.op = {.name = csv_words[kind],
                             .kind = (guint8)op_kind[kind],
@@ -88,7 +94,8 @@ static void add(GArray *samples, Kind kind, int ranks, double bytes_B, double ti
                             .group = MS_GROUP_TP},
                      .ranks = ranks,
                      .time_s = time_s,
-                     .share = 0};
+                     .share = 0,
+                     .reference_flops = flops};
     s.op.message_B = fp32 ? bytes_B : bytes_B / 2;
     g_array_append_val(samples, s);
   }
@@ -103,23 +110,37 @@ static int sizes_of(gboolean quick, int unit, gint64 *bytes) {
   return n;
 }
 
-GArray *ms_messages_measure(MsComm *comm, int own, gboolean quick, int passes) {
+/* Of all ranks at the same time. */
+static double slowest_reference(const Bench *x, const MsBlas *blas) {
+  ms_comm_barrier(x->comm);
+  double least[1] = {-ms_machine_reference(blas)};
+  ms_comm_world_max(x->comm, least, 1);
+  return -least[0];
+}
+
+GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes) {
   Bench x = {.comm = comm, .own = own, .ranks = ms_comm_size(comm, MS_GROUP_TP)};
   x.counts = g_new0(gint64, x.ranks);
   x.a = g_malloc0(LARGEST), x.b = g_malloc0(LARGEST);
   memset(x.a, 1, LARGEST), memset(x.b, 1, LARGEST); /* pages are there */
   gint64 bytes[MOST_SIZES];
+  double last_flops = 0;
   int steps = sizes_of(quick, x.ranks * REAL_B, bytes);
   g_autofree Least *least = g_new(Least, steps * N_KINDS);
-  for (int i = 0; i < steps * N_KINDS; i++) least[i] = (Least){HUGE_VAL, HUGE_VAL};
+  for (int i = 0; i < steps * N_KINDS; i++) least[i] = (Least){HUGE_VAL, 1, HUGE_VAL, 1};
   for (int pass = 0; pass < passes; pass++)
-    for (int i = 0; i < steps; i++)
-      for (int kind = 0; kind < N_KINDS; kind++) repeat(&x, (Kind)kind, bytes[i] / REAL_B, &least[i * N_KINDS + kind]);
+    for (int i = 0; i < steps; i++) {
+      double flops = i % REFERENCE_EVERY == 0 ? slowest_reference(&x, blas) : last_flops;
+      last_flops = flops;
+      for (int kind = 0; kind < N_KINDS; kind++)
+        repeat(&x, (Kind)kind, bytes[i] / REAL_B, flops, &least[i * N_KINDS + kind]);
+    }
   GArray *samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   for (int i = 0; i < steps; i++)
     for (int kind = 0; kind < N_KINDS; kind++) {
       const Least *l = &least[i * N_KINDS + kind];
-      add(samples, (Kind)kind, x.ranks, (double)bytes[i], isfinite(l->quiet_s) ? l->quiet_s : l->least_s);
+      add(samples, (Kind)kind, x.ranks, (double)bytes[i], isfinite(l->quiet_s) ? l->quiet_s : l->least_s,
+          isfinite(l->quiet_s) ? l->quiet_flops : l->least_flops);
     }
   g_free(x.a), g_free(x.b), g_free(x.counts);
   return samples;
@@ -127,11 +148,12 @@ GArray *ms_messages_measure(MsComm *comm, int own, gboolean quick, int passes) {
 
 /* --- as text --------------------------------------------------------------------------------------------------- */
 char *ms_messages_text(const GArray *samples) {
-  GString *out = g_string_new("op,num_gpus,bytes,latency_us\n");
+  GString *out = g_string_new("op,num_gpus,bytes,latency_us,reference_flops\n");
   for (guint i = 0; i < samples->len; i++) {
     const MsRowSample *s = &g_array_index(samples, MsRowSample, i);
     if (s->op.dtype == MS_ODT_FP32)
-      g_string_append_printf(out, "%s,%d,%.0f,%.6g\n", s->op.name, s->ranks, s->op.message_B, s->time_s * 1e6);
+      g_string_append_printf(out, "%s,%d,%.0f,%.6g,%.6g\n", s->op.name, s->ranks, s->op.message_B, s->time_s * 1e6,
+                             s->reference_flops);
   }
   return g_string_free(out, FALSE);
 }
@@ -141,18 +163,19 @@ GArray *ms_messages_parse(const char *text, const char *filename, GError **error
   if (!csv) return NULL;
   g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   int op = ms_csv_column(csv, "op"), ranks = ms_csv_column(csv, "num_gpus"), bytes = ms_csv_column(csv, "bytes"),
-      latency = ms_csv_column(csv, "latency_us");
+      latency = ms_csv_column(csv, "latency_us"), reference = ms_csv_column(csv, "reference_flops");
   GError *cause = NULL;
   while (ms_csv_next(csv, &cause)) {
-    double z, B, us;
+    double z, B, us, flops = 0;
     int kind = 0;
     while (kind < N_KINDS && strcmp(ms_csv_text(csv, op), csv_words[kind]) != 0) kind++;
     if (kind == N_KINDS)
       return ms_csv_error(csv, op, error, "must be one of all_gather, reduce_scatter, all_reduce, alltoall, p2p"), NULL;
     if (!ms_csv_number(csv, ranks, 2, 1e6, &z, error) || !ms_csv_number(csv, bytes, 1, 1e15, &B, error) ||
-        !ms_csv_number(csv, latency, 1e-6, 1e12, &us, error))
+        !ms_csv_number(csv, latency, 1e-6, 1e12, &us, error) ||
+        (reference >= 0 && !ms_csv_number(csv, reference, 0, 1e18, &flops, error)))
       return NULL;
-    add(samples, (Kind)kind, (int)z, B, us * 1e-6);
+    add(samples, (Kind)kind, (int)z, B, us * 1e-6, flops);
   }
   if (cause) {
     g_propagate_error(error, cause);

@@ -3,18 +3,20 @@
 #ifndef MS_LOCAL_MESSAGES_H
 #define MS_LOCAL_MESSAGES_H
 
+#include "blas/blas.h"
 #include "calib/rows.h"
 #include "exec/comm.h"
 
 /* Every collective over the tensor-parallel group of the layout and a message between its first two ranks, from 64 B to
  * 32 MiB in memory: least over repetitions in `passes` interleaved passes, of those in which every rank had its core
  * where there are any. All ranks call it; the samples (MsRowSample) are the same on all. An element of 4 bytes in
- * memory is one of FP32, or what a list counts as 2 bytes of BF16: every measurement gives a sample of both. (transfer
- * full) */
-GArray *ms_messages_measure(MsComm *comm, int own, gboolean quick, int passes);
+ * memory is one of FP32, or what a list counts as 2 bytes of BF16: every measurement gives a sample of both. Between
+ * the sizes all ranks run the reference kernel at the same time; the slowest stands beside the samples, and times are
+ * compared at one speed. (transfer full) */
+GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes);
 
 char *ms_messages_text(
-    const GArray *samples); /* CSV: op,dtype,num_gpus,bytes,latency_us, of FP32 only; `moesim fit` reads it */
+    const GArray *samples); /* CSV: op,num_gpus,bytes,latency_us,reference_flops, of FP32 only; `moesim fit` reads it */
 GArray *ms_messages_parse(const char *text, const char *filename, GError **error);
 
 #endif

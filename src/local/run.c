@@ -24,10 +24,14 @@ static MsStepRun *run_new(void) {
 MsStepRun *ms_step_run(const MsScenario *scenario, const char *blas, int steps, GError **error) {
   MsExecOptions options = {.type = MS_BLAS_F32, .blas = blas, .threads = 1, .steps = steps, .warm_steps = 1};
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, error);
-  g_autoptr(MsExecResult) result = layout ? ms_exec_run(scenario, &options, error) : NULL;
+  const MsBlas *library = layout ? ms_blas_open(blas, error) : NULL;
+  if (!library) return NULL;
+  double before_flops = ms_machine_reference(library);
+  g_autoptr(MsExecResult) result = ms_exec_run(scenario, &options, error);
   if (!result) return NULL;
   MsStepRun *run = run_new();
   run->ranks = result->ranks;
+  run->reference_flops = (before_flops + ms_machine_reference(library)) / 2;
   for (int i = 0; i < result->steps; i++) {
     if (run->step_cpu_s <= 0 || result->step_cpu_s[i] < run->step_cpu_s) run->step_cpu_s = result->step_cpu_s[i];
     if (run->step_s > 0 && result->step_s[i] >= run->step_s) continue;
@@ -51,8 +55,8 @@ MsStepRun *ms_step_run(const MsScenario *scenario, const char *blas, int steps, 
 /* --- as text --------------------------------------------------------------------------------------------------- */
 char *ms_step_run_text(const MsStepRun *run) {
   GString *out = g_string_new(NULL);
-  g_string_append_printf(out, "step %d %.9g %.9g %d %.17g\n", run->ranks, run->step_s, run->step_cpu_s, run->quiet,
-                         run->kept_B);
+  g_string_append_printf(out, "step %d %.9g %.9g %d %.9g %.17g\n", run->ranks, run->step_s, run->step_cpu_s, run->quiet,
+                         run->reference_flops, run->kept_B);
   for (guint i = 0; i < run->rows->len; i++) {
     const MsRunRow *r = &g_array_index(run->rows, MsRunRow, i);
     const MsOp *op = &r->op;
@@ -87,8 +91,8 @@ MsStepRun *ms_step_run_parse(const char *text, const char *filename, GError **er
   g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
   g_autoptr(MsStepRun) run = run_new();
   int quiet = 0;
-  if (sscanf(lines[0] ? lines[0] : "", "step %d %lf %lf %d %lf", &run->ranks, &run->step_s, &run->step_cpu_s, &quiet,
-             &run->kept_B) != 5) {
+  if (sscanf(lines[0] ? lines[0] : "", "step %d %lf %lf %d %lf %lf", &run->ranks, &run->step_s, &run->step_cpu_s,
+             &quiet, &run->reference_flops, &run->kept_B) != 6) {
     ms_input_error(error, filename, 1, NULL, "is no result of a step");
     return NULL;
   }

@@ -6,9 +6,20 @@
 #include "base/stats.h"
 #include "calib/rows.h"
 
-static void keep_two(double value, double *least, double *next) {
-  if (value < *least) *next = *least, *least = value;
-  else if (value < *next) *next = value;
+/* The least and the second least of times, each at the speed of the reference beside it: compared is what they would be
+ * at the same speed. */
+typedef struct {
+  double *s, *next_s, *flops;
+} Kept;
+
+static double at(double s, double flops) { return flops > 0 ? s * flops : s; }
+
+/* `next_s` is at the speed of the least. */
+static void keep_two(double s, double flops, const Kept *k) {
+  if (at(s, flops) < at(*k->s, *k->flops)) {
+    *k->next_s = at(*k->s, *k->flops) / at(1, flops);
+    *k->s = s, *k->flops = flops;
+  } else *k->next_s = MIN(*k->next_s, at(s, flops) / at(1, *k->flops));
 }
 
 static gboolean same_rows(const GArray *a, const GArray *b) {
@@ -24,13 +35,18 @@ static void merge_rows(MsMeasuredStep *m, MsStepRun *run) {
   if (!m->rows) {
     m->rows = g_steal_pointer(&run->rows);
     m->row_next_s = g_array_sized_new(FALSE, FALSE, sizeof(double), m->rows->len);
-    for (guint i = 0; i < m->rows->len; i++) g_array_append_vals(m->row_next_s, &(double){HUGE_VAL}, 1);
+    m->row_flops = g_array_sized_new(FALSE, FALSE, sizeof(double), m->rows->len);
+    for (guint i = 0; i < m->rows->len; i++) {
+      g_array_append_vals(m->row_next_s, &(double){HUGE_VAL}, 1);
+      g_array_append_val(m->row_flops, run->reference_flops);
+    }
     return;
   }
   if (!same_rows(m->rows, run->rows)) return; /* cannot be: the same scenario */
   for (guint i = 0; i < m->rows->len; i++) {
     MsRunRow *to = &g_array_index(m->rows, MsRunRow, i), *from = &g_array_index(run->rows, MsRunRow, i);
-    keep_two(from->cpu_s, &to->cpu_s, &g_array_index(m->row_next_s, double, i));
+    Kept kept = {&to->cpu_s, &g_array_index(m->row_next_s, double, i), &g_array_index(m->row_flops, double, i)};
+    keep_two(from->cpu_s, run->reference_flops, &kept);
     to->wall_s = MIN(to->wall_s, from->wall_s);
   }
 }
@@ -41,7 +57,7 @@ static void merge(MsMeasuredStep *m, MsStepRun *run) {
   double s = run->ranks == 1 || !run->quiet ? run->step_cpu_s : run->step_s;
   gboolean quiet = run->ranks == 1 || run->quiet;
   if (quiet && m->quiet_runs == 0) m->step_s = m->next_s = HUGE_VAL;
-  if (quiet || m->quiet_runs == 0) keep_two(s, &m->step_s, &m->next_s);
+  if (quiet || m->quiet_runs == 0) keep_two(s, run->reference_flops, &(Kept){&m->step_s, &m->next_s, &m->step_flops});
   m->quiet_runs += quiet, m->runs++;
   m->kept_B = MAX(m->kept_B, run->kept_B);
   merge_rows(m, run);
@@ -78,7 +94,7 @@ void ms_surveyed_free(MsSurveyed *survey) {
   if (!survey) return;
   for (int i = 0; i < survey->n; i++) {
     MsMeasuredStep *m = &survey->step[i];
-    if (m->rows) g_array_unref(m->rows), g_array_unref(m->row_next_s);
+    if (m->rows) g_array_unref(m->rows), g_array_unref(m->row_next_s), g_array_unref(m->row_flops);
     g_free(m->why);
   }
   g_free(survey->step);
@@ -123,7 +139,10 @@ void ms_survey_samples(const MsSurveyed *survey, GArray *samples) {
     const MsMeasuredStep *m = &survey->step[i];
     for (guint j = 0; m->rows && j < m->rows->len; j++) {
       const MsRunRow *row = &g_array_index(m->rows, MsRunRow, j);
-      MsRowSample s = {.op = row->op, .time_s = row->cpu_s, .share = row->calls * row->cpu_s};
+      MsRowSample s = {.op = row->op,
+                       .time_s = row->cpu_s,
+                       .share = row->calls * row->cpu_s,
+                       .reference_flops = g_array_index(m->row_flops, double, j)};
       if (computes(row) && row->cpu_s > 0) g_array_append_val(samples, s);
     }
   }
@@ -134,18 +153,20 @@ static const char *role_of(const MsOp *op) {
   return op->pass == MS_PASS_WGRAD ? "wgrad" : op->pass == MS_PASS_DGRAD ? "dgrad" : "fwd";
 }
 
-static void put_row(GString *gemm, GString *grouped, GString *all, const MsLocalStep *step, const MsRunRow *row) {
+static void put_row(GString *gemm, GString *grouped, GString *all, const MsLocalStep *step, const MsRunRow *row,
+                    double flops) {
   const MsOp *op = &row->op;
   double us = row->cpu_s * 1e6;
   gboolean wgrad = op->pass == MS_PASS_WGRAD;
   if (op->kind == MS_OP_GEMM && op->groups <= 1)
-    g_string_append_printf(gemm, "%s,%.0f,%.0f,%.0f,%.6g\n", role_of(op), op->m, op->n, op->k, us);
+    g_string_append_printf(gemm, "%s,%.0f,%.0f,%.0f,%.6g,%.6g\n", role_of(op), op->m, op->n, op->k, us, flops);
   if (op->kind == MS_OP_GROUPED_GEMM && op->groups > 0) /* rows per group, then the weight as forward has it */
-    g_string_append_printf(grouped, "%s,%d,%.0f,%.0f,%.0f,fp32,%.6g\n", role_of(op), op->groups,
-                           (wgrad ? op->k : op->m) / op->groups, wgrad ? op->m : op->n, wgrad ? op->n : op->k, us);
-  g_string_append_printf(all, "%s,%s,%s,%s,%.0f,%.0f,%.0f,%d,%d,%.0f,%.0f,%.0f,%.6g,%.6g\n", step->name,
+    g_string_append_printf(grouped, "%s,%d,%.0f,%.0f,%.0f,fp32,%.6g,%.6g\n", role_of(op), op->groups,
+                           (wgrad ? op->k : op->m) / op->groups, wgrad ? op->m : op->n, wgrad ? op->n : op->k, us,
+                           flops);
+  g_string_append_printf(all, "%s,%s,%s,%s,%.0f,%.0f,%.0f,%d,%d,%.0f,%.0f,%.0f,%.6g,%.6g,%.6g\n", step->name,
                          ms_op_words[op->kind], op->name, ms_pass_words[op->pass], op->m, op->n, op->k, op->groups,
-                         op->kv_groups, op->flop, op->read_B + op->write_B, row->calls, us, row->wall_s * 1e6);
+                         op->kv_groups, op->flop, op->read_B + op->write_B, row->calls, us, row->wall_s * 1e6, flops);
 }
 
 static gboolean write_table(const char *folder, const char *name, const GString *text, GError **error) {
@@ -154,14 +175,15 @@ static gboolean write_table(const char *folder, const char *name, const GString 
 }
 
 gboolean ms_survey_write_csv(const MsSurveyed *survey, const char *folder, GError **error) {
-  g_autoptr(GString) gemm = g_string_new("role,m,n,k,latency_us\n"),
-                     grouped = g_string_new("role,groups,m_per_group,n,k,main_grad_dtype,latency_us\n"),
-                     all = g_string_new("step,op,name,pass,m,n,k,groups,kv_groups,flop,bytes,calls,cpu_us,wall_us\n");
+  g_autoptr(GString) gemm = g_string_new("role,m,n,k,latency_us,reference_flops\n"),
+                     grouped = g_string_new("role,groups,m_per_group,n,k,main_grad_dtype,latency_us,reference_flops\n"),
+                     all = g_string_new("step,op,name,pass,m,n,k,groups,kv_groups,flop,bytes,calls,cpu_us,wall_us,"
+                                        "reference_flops\n");
   for (int i = 0; i < survey->n; i++) {
     const MsMeasuredStep *m = &survey->step[i];
     for (guint j = 0; m->rows && j < m->rows->len; j++) {
       const MsRunRow *row = &g_array_index(m->rows, MsRunRow, j);
-      if (computes(row)) put_row(gemm, grouped, all, m->step, row);
+      if (computes(row)) put_row(gemm, grouped, all, m->step, row, g_array_index(m->row_flops, double, j));
     }
   }
   return write_table(folder, "cpu-train-gemm.csv", gemm, error) &&

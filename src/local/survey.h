@@ -1,8 +1,10 @@
 /* src/local/survey.h - many steps, measured so that a noisy machine gives the same numbers twice
  * (docs/theory/fast-matmul.md 2).
  *
- * All steps are visited in several passes spread over time; of every row and step the least over the passes is kept,
- * which noise can only raise. What comes out of one pass alone is off by a median of 46 % on a busy machine, the least
+ * All steps are visited in several passes spread over time, before and after each run of a step the reference kernel
+ * (local/machine.h). A host drifts: clocks, neighbours on the same cores. Times are compared at the speed of the
+ * reference beside them, seconds x FLOP/s, and of every row and step the least over the passes is kept, which noise can
+ * only raise. What comes out of one pass alone is off by a median of 46 % on a busy machine, the least
  * of three by 0.5-3 %. */
 #ifndef MS_LOCAL_SURVEY_H
 #define MS_LOCAL_SURVEY_H
@@ -24,10 +26,12 @@ typedef struct { /* one step over all passes */
   double step_s; /* of several ranks the least wall time over quiet runs; when none was, the least CPU time, like of one
                     rank: on cores of their own both are the wall time, since ranks that wait poll; on a busy machine it
                     is somewhat too long */
-  double next_s; /* the second least: how well the machine repeats itself; NaN from one run */
+  double step_flops; /* of the reference beside that run; 0: not measured */
+  double next_s;     /* the second least, at the same speed: how well the machine repeats itself; NaN from one run */
   double kept_B;
   GArray *rows;       /* MsRunRow: the least mean CPU time of a call */
-  GArray *row_next_s; /* double: the second least of each */
+  GArray *row_next_s; /* double: the second least of each, at the same speed */
+  GArray *row_flops;  /* double: of the reference beside the least of each; 0: not measured */
   char *why;          /* not run: the reason; else NULL */
 } MsMeasuredStep;
 

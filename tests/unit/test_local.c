@@ -12,6 +12,7 @@
 #include "local/messages.h"
 
 #include <glib/gstdio.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,15 +35,29 @@ typedef struct {
   int passes;     /* so far */
   gboolean fails; /* the second step of a list cannot be run */
   GError *broken; /* every pass fails with a copy of it */
+  double speed;   /* of the host: everything takes its time over that, the reference too; 0: 1 */
+  double drift;   /* it swings by so much around that, run by run */
+  double skew;    /* rows that are no products follow the host's speed to that power; 0: 1 */
+  int runs;       /* so far */
 } Paper;
 
-static void add_rows(MsStepRun *run, const MsOpList *list, double calls, Paper *paper) {
+#define REFERENCE_FLOPS 100e9
+
+/* Of the host at the next run: a clock that swings slowly. */
+static double next_speed(Paper *paper) {
+  double speed = paper->speed > 0 ? paper->speed : 1;
+  return speed * (1 + paper->drift * sin(0.7 * paper->runs++));
+}
+
+static void add_rows(MsStepRun *run, const MsOpList *list, double calls, Paper *paper, double speed) {
   for (int i = 0; i < list->n; i++) {
     MsRunRow row = {.op = list->op[i], .ranks = 1, .calls = calls};
-    row.cpu_s = row_s(&row.op) * (1 + paper->noise * g_rand_double(paper->rand));
+    gboolean product = ms_op_families[row.op.kind] <= MS_FAMILY_GROUPED;
+    double s = row_s(&row.op) / (product || !(paper->skew > 0) ? speed : pow(speed, paper->skew));
+    row.cpu_s = s * (1 + paper->noise * g_rand_double(paper->rand));
     row.wall_s = row.cpu_s;
     g_array_append_val(run->rows, row);
-    run->step_cpu_s += calls * row_s(&row.op);
+    run->step_cpu_s += calls * s;
   }
 }
 
@@ -52,18 +67,20 @@ static MsStepRun *run_on_paper(const MsScenario *s, Paper *paper) {
   g_autoptr(MsWork) work = layout ? ms_work_new(s, layout, &error) : NULL;
   if (!work) fail_msg("%s", error->message);
   MsStepRun *run = g_new0(MsStepRun, 1);
+  double speed = next_speed(paper);
+  run->reference_flops = REFERENCE_FLOPS * speed;
   run->ranks = layout->world;
   run->rows = g_array_new(FALSE, FALSE, sizeof(MsRunRow));
   for (int c = 0; c < layout->num_chunks; c++)
     for (int i = 0; i < ms_work_chunk_length(&layout->chunks[c]); i++) {
       const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, &layout->chunks[c], i)];
-      add_rows(run, &piece->forward, layout->microbatches, paper);
-      add_rows(run, &piece->backward, layout->microbatches, paper);
+      add_rows(run, &piece->forward, layout->microbatches, paper, speed);
+      add_rows(run, &piece->backward, layout->microbatches, paper, speed);
       run->kept_B += piece->kept_B;
     }
   MsStepOps step;
   ms_work_step_ops(work, 0, &step);
-  add_rows(run, &step.before, 1, paper), add_rows(run, &step.after, 1, paper);
+  add_rows(run, &step.before, 1, paper, speed), add_rows(run, &step.after, 1, paper, speed);
   ms_step_ops_clear(&step);
   run->step_cpu_s *= 1 + paper->noise * g_rand_double(paper->rand);
   run->step_s = run->step_cpu_s * 1.5; /* somebody else had the core */
@@ -97,14 +114,18 @@ static gboolean pass_on_paper(const MsLocalStep *step, int n, MsStepRun **run, c
   return TRUE;
 }
 
-static MsSurveyed *survey_of(const MsLocalStep *steps, int n, int passes, double noise) {
-  Paper paper = {g_rand_new_with_seed(5), noise, 0, FALSE, NULL};
+static MsSurveyed *survey_on(Paper paper, const MsLocalStep *steps, int n, int passes) {
+  paper.rand = g_rand_new_with_seed(5);
   g_autoptr(GError) error = NULL;
   MsSurveyed *survey = ms_survey(steps, n, passes, pass_on_paper, &paper, NULL, NULL, &error);
   if (!survey) fail_msg("%s", error->message);
   assert_int_equal(paper.passes, passes);
   g_rand_free(paper.rand);
   return survey;
+}
+
+static MsSurveyed *survey_of(const MsLocalStep *steps, int n, int passes, double noise) {
+  return survey_on((Paper){.noise = noise}, steps, n, passes);
 }
 
 static MsMachine machine = {.cpu = (char *)"Paper CPU",
@@ -133,7 +154,7 @@ static MsLocalProfile *profile_of(const MsSurveyed *survey) {
   g_autoptr(GError) error = NULL;
   ms_survey_samples(survey, samples);
   add_messages(samples);
-  MsLocalFacts facts = {&machine, 120e9, 100e9, 18e9, "moesim calibrate", "2026-11-21"};
+  MsLocalFacts facts = {&machine, 18e9, "moesim calibrate", "2026-11-21"};
   MsLocalProfile *p = ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts,
                                        ms_survey_row_repeat(survey), &error);
   if (!p) fail_msg("%s", error->message);
@@ -205,7 +226,7 @@ static void what_fails_is_said(void **state) {
   (void)state;
   int n;
   const MsLocalStep *steps = ms_local_check_steps(&n);
-  Paper paper = {g_rand_new_with_seed(5), 0, 0, TRUE, NULL};
+  Paper paper = {.rand = g_rand_new_with_seed(5), .fails = TRUE};
   g_autoptr(MsSurveyed) survey = ms_survey(steps, 3, 2, pass_on_paper, &paper, NULL, NULL, NULL);
   assert_string_equal(survey->step[1].why, "no");
   assert_int_equal(survey->step[1].runs, 0);
@@ -245,7 +266,13 @@ static void texts_come_back(void **state) {
   int n;
   g_autoptr(MsSurveyed) survey = survey_of(ms_local_check_steps(&n), 5, 1, 0.1);
   const MsMeasuredStep *m = &survey->step[4];
-  MsStepRun run = {.ranks = 2, .step_s = 0.25, .step_cpu_s = 0.24, .quiet = TRUE, .kept_B = m->kept_B, .rows = m->rows};
+  MsStepRun run = {.ranks = 2,
+                   .step_s = 0.25,
+                   .step_cpu_s = 0.24,
+                   .quiet = TRUE,
+                   .reference_flops = 1e11,
+                   .kept_B = m->kept_B,
+                   .rows = m->rows};
   g_autofree char *text = ms_step_run_text(&run);
   g_autoptr(GError) error = NULL;
   g_autoptr(MsStepRun) again = ms_step_run_parse(text, "here", &error);
@@ -253,8 +280,8 @@ static void texts_come_back(void **state) {
   g_autofree char *second = ms_step_run_text(again);
   assert_string_equal(text, second);
   assert_int_equal(again->rows->len, m->rows->len);
-  static const char *const bad[] = {"", "step", "step 2 1 1 1 1\nrow 1 2\n",
-                                    "step 2 1 1 1 1\nrow 200 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 x\n"};
+  static const char *const bad[] = {"", "step", "step 2 1 1 1 1 1\nrow 1 2\n",
+                                    "step 2 1 1 1 1 1\nrow 200 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 x\n"};
   for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
     g_autoptr(GError) why = NULL;
     assert_null(ms_step_run_parse(bad[i], "here", &why));
@@ -270,7 +297,7 @@ static void messages_come_back(void **state) {
   assert_non_null(samples);
   assert_int_equal(samples->len, 4); /* each as FP32 and as BF16 */
   g_autofree char *text = ms_messages_text(samples);
-  assert_string_equal(text, "op,num_gpus,bytes,latency_us\nall_gather,2,1024,3.5\np2p,2,64,0.5\n");
+  assert_string_equal(text, "op,num_gpus,bytes,latency_us,reference_flops\nall_gather,2,1024,3.5,0\np2p,2,64,0.5,0\n");
   const MsRowSample *s = &g_array_index(samples, MsRowSample, 0);
   assert_int_equal(s->op.dtype, MS_ODT_BF16);
   assert_close(s->op.message_B, 512, 0);
@@ -308,6 +335,7 @@ static void the_profile_predicts_the_machine(void **state) {
   assert_true(compared->one.n >= 12);
   assert_true(compared->one.median < 0.02 && compared->one.p90 < 0.04);
   assert_true(compared->gemm.median < 0.02 && compared->all_ops.median < 0.03);
+  assert_close(compared->speed, 1, 1e-12);
   assert_true(ms_local_check_met(compared));
   compared->one.median = 0.06;
   assert_false(ms_local_check_met(compared));
@@ -317,6 +345,52 @@ static void the_profile_predicts_the_machine(void **state) {
   if (!again) fail_msg("%s", error->message);
   assert_close(again->measured.step_time_s, compared->step[0].measured_s, 1e-12);
   ms_local_check_free(compared);
+}
+
+/* A host that swings by 10 % while it is calibrated, and runs at 0.9 of that, swinging again, while it is checked. */
+static MsLocalCheck *check_after_drift(const char *file, double skew) {
+  int n;
+  const MsLocalStep *check = ms_local_check_steps(&n);
+  g_autofree MsLocalStep *steps = ms_local_calibration_steps(24);
+  Paper then = {.noise = 0.03, .drift = 0.1, .skew = skew},
+        now = {.noise = 0.03, .drift = 0.1, .speed = 0.9, .skew = skew};
+  g_autoptr(MsSurveyed) survey = survey_on(then, steps, 24, 5), held = survey_on(now, check, n, 5);
+  g_autoptr(MsLocalProfile) profile = profile_of(survey);
+  assert_close(profile->reference_flops, 1.1 * REFERENCE_FLOPS, 0.01);
+  assert_close(profile->slowest_flops, 0.9 * REFERENCE_FLOPS, 0.01);
+  g_autoptr(GError) error = NULL;
+  assert_true(g_file_set_contents(file, profile->text, -1, NULL));
+  MsLocalCheck *compared = ms_local_compare(file, held, NULL, &error);
+  if (!compared) fail_msg("%s", error->message);
+  return compared;
+}
+
+static void a_host_that_drifts(void **state) {
+  (void)state;
+  g_autofree char *file = g_build_filename(folder, "drift.json", NULL);
+  g_autoptr(MsLocalCheck) all = check_after_drift(file, 1), partly = check_after_drift(file, 0.5);
+  print_message("steps %.2f %%, %.2f %%, plain %.2f %%, %.2f %%; partly %.2f %%, %.2f %%\n", 100 * all->one.median,
+                100 * all->one.p90, 100 * all->one_plain.median, 100 * all->one_plain.p90, 100 * partly->one.median,
+                100 * partly->one.p90);
+  assert_true(all->speed > 0.75 && all->speed < 0.9); /* 0.9 / 1.1 = 0.82 */
+  assert_true(all->least_speed < all->speed && all->speed < all->most_speed);
+  assert_true(all->one.median < 0.02 && all->one.p90 < 0.04 && all->all_ops.median < 0.03);
+  assert_true(all->one_plain.median > 0.1 && all->one_plain.bias < -0.1); /* the profile alone is that much too fast */
+  assert_true(partly->one.median < 0.03 && partly->one.p90 < 0.06);       /* where products are most of a step */
+}
+
+static void an_old_profile_has_no_speed(void **state) {
+  (void)state;
+  int n;
+  const MsLocalStep *check = ms_local_check_steps(&n);
+  g_autofree char *file = g_build_filename(folder, "old.json", NULL), *text = ms_local_bare_profile(&machine);
+  g_autoptr(MsSurveyed) held = survey_of(check, 2, 2, 0);
+  g_autoptr(GError) error = NULL;
+  assert_true(g_file_set_contents(file, text, -1, NULL));
+  g_autoptr(MsLocalCheck) c = ms_local_compare(file, held, NULL, &error);
+  if (!c) fail_msg("%s", error->message);
+  assert_true(isnan(c->speed) && isnan(c->step[0].speed) && c->one.n == 2);
+  assert_close(c->one.median, c->one_plain.median, 0);
 }
 
 static void bad_fits_are_named(void **state) {
@@ -373,6 +447,7 @@ int main(void) {
       cmocka_unit_test(quiet_runs_count_first),  cmocka_unit_test(what_fails_is_said),
       cmocka_unit_test(steps_are_scenarios),     cmocka_unit_test(texts_come_back),
       cmocka_unit_test(messages_come_back),      cmocka_unit_test(the_profile_predicts_the_machine),
+      cmocka_unit_test(a_host_that_drifts),      cmocka_unit_test(an_old_profile_has_no_speed),
       cmocka_unit_test(bad_fits_are_named),      cmocka_unit_test(tables_are_readable)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
