@@ -286,6 +286,8 @@ plots: all
 	$(BUILD)/moesim whatif --plot $(FIGURES)/whatif-nic.svg scenarios/whatif/nic.json >$(BUILD)/whatif-nic.txt
 	$(BUILD)/moesim whatif --plot $(FIGURES)/whatif-fabric.svg scenarios/whatif/fabric-oversubscription.json \
 	  >$(BUILD)/whatif-fabric.txt
+	for s in fabric-rails fabric-placement nvl72-segments slow-nics; do $(BUILD)/moesim whatif --plot \
+	  $(FIGURES)/whatif-$${s#fabric-}.svg scenarios/whatif/$$s.json >$(BUILD)/whatif-$$s.txt || exit 1; done
 	$(BUILD)/moesim show schedule dualpipe --stages 8 --microbatches 20 --svg $(FIGURES)/dualpipe.svg \
 	  >$(BUILD)/dualpipe.txt
 	$(BUILD)/moesim report --no-validation scenarios/run-deepseek-v3-2048-pp16.json --html $(BUILD)/page.html

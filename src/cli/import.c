@@ -1,10 +1,13 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/io.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/import.h"
 #include "launch/launch.h"
+#include "logs/goal.h"
 #include "logs/topology.h"
 
 typedef struct {
@@ -263,6 +266,50 @@ static int import_nccl_topo(const MsVerb *verb, const Options *o, int argc, char
   return import_topology(verb, o, MS_TOPOLOGY_NCCL, argc, words);
 }
 
+/* Links of a machine; of none they take no time. */
+static gboolean goal_links(const char *hardware, MsGoalLinks *links, GError **error) {
+  MsLaws laws;
+  *links = (MsGoalLinks){0, INFINITY, INFINITY, 0};
+  if (!hardware) return TRUE;
+  g_autoptr(MsHardware) h = ms_hardware_load(hardware, error);
+  if (!h || !ms_laws_load(&laws, error) || !ms_hardware_need(h, h->nic_Bps, "nic_Bps", error)) return FALSE;
+  *links = (MsGoalLinks){laws.default_p2p_alpha_s, h->scaleup_Bps > 0 ? h->scaleup_Bps : h->nic_Bps, h->nic_Bps,
+                         MAX(h->gpus_per_node, 1)};
+  return TRUE;
+}
+
+static void print_goal(const char *file, const MsGoalRun *run, const MsGoalLinks *links) {
+  char bytes[MS_TEXT], end[MS_TEXT], calc[MS_TEXT], latency[MS_TEXT];
+  printf("%s   [GOAL, %d ranks, %" G_GUINT64_FORMAT " operations]\n", file, run->ranks, run->operations);
+  printf("  messages     %" G_GUINT64_FORMAT " of %s in all\n", run->messages, ms_text_bytes(run->bytes_B, bytes));
+  printf("  time         %s, rank %d ends last\n", ms_text_seconds(run->end_s, end), run->last_rank);
+  printf("  calculation  %s on the busiest cpu\n", ms_text_seconds(run->calc_s, calc));
+  if (links->node_ranks == 0) printf("  links        messages take no time; --hardware gives them latency and rates\n");
+  else
+    printf("  links        %s and %.4g GB/s, inside nodes of %d %.4g GB/s\n",
+           ms_text_seconds(links->latency_s, latency), links->between_Bps / 1e9, links->node_ranks,
+           links->inside_Bps / 1e9);
+}
+
+#define MOST_GOAL_B ((gsize)4 << 30)
+
+static int import_goal(const MsVerb *verb, const Options *o, int argc, char **words) {
+  GError *error = NULL;
+  gsize length;
+  MsGoalLinks links;
+  MsGoalRun run;
+  if (argc != 1) return ms_cli_usage(verb, "import goal takes one file");
+  if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->date ||
+      o->name || o->out || o->gpus != MS_CLI_UNSET)
+    return ms_cli_usage(verb, "import goal takes --hardware");
+  if (!goal_links(o->hardware, &links, &error)) return ms_cli_fail(error);
+  g_autofree char *text = ms_read_file(words[0], MOST_GOAL_B, &length, &error);
+  if (text && length > MOST_GOAL_B) ms_input_error(&error, words[0], 0, "", "larger than 4 GiB");
+  if (error || !ms_goal_run(text, words[0], &links, &run, &error)) return ms_cli_fail(error);
+  print_goal(words[0], &run, &links);
+  return 0;
+}
+
 typedef struct {
   const char *word;
   int (*run)(const MsVerb *verb, const Options *o, int argc, char **words); /* NULL: a benchmark's log */
@@ -285,7 +332,8 @@ static const Kind kinds[] = {{"hf", import_model},
                              {"stream", NULL},
                              {"slurm-topology", import_slurm},
                              {"ibnetdiscover", import_ib},
-                             {"nccl-topo", import_nccl_topo}};
+                             {"nccl-topo", import_nccl_topo},
+                             {"goal", import_goal}};
 
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};

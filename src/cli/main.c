@@ -15,6 +15,7 @@ static const MsVerb verbs[] = {
      "  moesim run --explain scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim run --trace step.json scenarios/run-deepseek-v3-gb200-256.json   open step.json in ui.perfetto.dev\n"
      "  moesim run --trace rank0.json --like kineto scenarios/run-llama3-70b-h100-64.json   as PyTorch's profiler\n"
+     "  moesim run --trace step.goal --like goal my-run.json    every rank, for LogGOPSim and ATLAHS\n"
      "  moesim run --json scenarios/*.json\n",
      ms_cli_run, TRUE},
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
@@ -143,11 +144,11 @@ static const MsVerb verbs[] = {
      ms_cli_serve, FALSE, ms_serve_here},
     {"import",
      "hf|megatron|modelzoo FILE [WORD…] | peft FILE | kineto|nsys|rocprof|msprof TRACE… | "
-     "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | "
+     "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | goal FILE | "
      "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
      "was measured from a training log, a machine from logs of benchmarks, where the time of a profile went, a fabric "
-     "from what a cluster says of itself",
+     "from what a cluster says of itself, the time of a GOAL schedule",
      "  moesim import hf config.json --out my-model.json\n"
      "  moesim import megatron run.sh --hardware h100-sxm --gpus 64 --out my-run.json\n"
      "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a "
@@ -166,6 +167,7 @@ static const MsVerb verbs[] = {
      "profile of PyTorch\n"
      "  moesim import nsys profile.sqlite                                     of nsys export --type sqlite; rocprof "
      "and msprof: their tables\n"
+     "  moesim import goal step.goal --hardware h100-sxm                      how long a GOAL schedule takes there\n"
      "\nNothing of a script is run: variables, arrays, conditions on strings and numbers are read, the rest is skipped "
      "and said so. Arguments that "
      "mean nothing to a prediction are listed on standard error; what cannot be represented is an error that names it. "

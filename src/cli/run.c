@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "base/quantity.h"
 #include "cli/cli.h"
+#include "cluster/goal.h"
 #include "report/report.h"
 
 enum { MAX_DRAWS = 1000000, CLUSTER_DRAWS = 8 };
@@ -52,9 +53,12 @@ static GArray *ranks_of(const char *text) {
 /* NULL, or what is wrong. */
 static const char *wrong_kineto(const Options *o) {
   if (!o->like)
-    return o->ranks || o->limit || o->steps != MS_CLI_UNSET ? "--ranks, --steps and --limit need --like" : NULL;
-  if (strcmp(o->like, "kineto") != 0) return "--like takes kineto";
+    return o->ranks || o->limit || o->steps != MS_CLI_UNSET ? "--ranks, --steps and --limit need --like kineto" : NULL;
+  gboolean goal = strcmp(o->like, "goal") == 0;
+  if (!goal && strcmp(o->like, "kineto") != 0) return "--like takes kineto or goal";
   if (!o->trace) return "--like needs --trace";
+  if (goal && (o->ranks || o->limit || o->steps != MS_CLI_UNSET))
+    return "--ranks, --steps and --limit need --like kineto";
   g_autoptr(GArray) ranks = ranks_of(o->ranks);
   double limit_B;
   g_autofree char *why = NULL;
@@ -79,8 +83,11 @@ static gboolean write_kineto(const Options *o, const MsScenario *scenario, const
 }
 
 static gboolean write_detail(const Options *o, const MsScenario *scenario, const MsDetail *detail, GError **error) {
-  if (o->trace && !(o->like ? write_kineto(o, scenario, detail, error) : ms_report_trace(detail, o->trace, error)))
-    return FALSE;
+  gboolean ok = !o->trace                      ? TRUE
+                : !o->like                     ? ms_report_trace(detail, o->trace, error)
+                : strcmp(o->like, "goal") == 0 ? ms_goal_write(scenario, detail, o->trace, error)
+                                               : write_kineto(o, scenario, detail, error);
+  if (!ok) return FALSE;
   return !o->timeline || ms_report_timeline(detail, o->timeline, error);
 }
 
@@ -165,7 +172,9 @@ int ms_cli_run(int argc, char **argv) {
        "bound|fast|full|cluster"},
       {"trace", 't', 0, G_OPTION_ARG_FILENAME, &o.trace, "write a Chrome trace for ui.perfetto.dev, - is stdout",
        "FILE"},
-      {"like", 0, 0, G_OPTION_ARG_STRING, &o.like, "form of --trace: that of the PyTorch profiler", "kineto"},
+      {"like", 0, 0, G_OPTION_ARG_STRING, &o.like,
+       "form of --trace: that of the PyTorch profiler, or a GOAL schedule of all ranks (LogGOPSim, ATLAHS)",
+       "kineto|goal"},
       {"ranks", 0, 0, G_OPTION_ARG_STRING, &o.ranks, "--like: these ranks, such as 0,8 (default 0)", "N,…"},
       {"steps", 0, 0, G_OPTION_ARG_INT, &o.steps, "--like: so many steps one behind the other (default 1)", "N"},
       {"limit", 0, 0, G_OPTION_ARG_STRING, &o.limit, "--like: size of the file at most, such as 20MB", "BYTES"},
