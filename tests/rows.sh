@@ -146,7 +146,7 @@ cp src/sched/schedule.def "$copy/src/sched/schedule.def"
 nobody_names 'MS_CP_(P2P|ALL_GATHER|A2A|A2A_P2P)[^A-Z0-9_]' src/describe/cp_comm '[^=!<>]= MS_CP_P2P;'
 try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM TWIN '"twin"' '"p2p under another name"' \
   MS_CP_HEADS_STAY \
-  MS_CP_KEYS_GO_ROUND '""' MS_CP_MEGATRON_CORE
+  MS_CP_KEYS_GO_ROUND '""'
 
 # --- sets of modules, attention backends ----------------------------------------------------------------------------
 words=src/describe/enums.c
@@ -167,6 +167,7 @@ try_row src/describe/attention_backend.def $words MS_ATTN_BACKEND 'TWIN, "twin"'
 try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK 'TWIN, "twin"' '"a framework"' \
   '.defaults = NULL' '.options = NULL' '.schedules = MS_EVERY_SCHEDULE' '.modules = 0' '.shards_least = MS_FSDP_NONE' \
   '.shards_most = MS_FSDP_OPTIM' '.masters_are_weights = FALSE' '.ends_are_units = FALSE' '.batch_first = FALSE' \
-  '.keeps_gate = FALSE' '.plain_loss = FALSE' '.launched = TRUE'
+  '.keeps_gate = FALSE' '.plain_loss = FALSE' '.launched = TRUE' '.ends_only = FALSE' \
+  '.whole_sequences = FALSE'
 
 exit $bad

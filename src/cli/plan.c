@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "cli/plan_launch.h"
+#include "launch/launch.h"
 #include "base/ranks.h"
 #include "report/report.h"
 #include "study/ask.h"
@@ -182,24 +183,41 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   return feasible ? 0 : MS_ERROR_NOTHING;
 }
 
-static GPtrArray *requests_of(const char *text, GError **error) {
+/* What is to be started is searched among what its form can start, unless the request names the framework. */
+static GPtrArray *requests_in(MsJson *doc, const Options *o, GError **error) {
+  JsonNode *root = ms_json_root(doc);
+  int word = -1;
+  for (int i = 0; o->launch && ms_launch_words[i]; i++)
+    if (strcmp(ms_launch_words[i], o->launch) == 0) word = i;
+  MsFramework framework = word < 0 ? MS_FRAMEWORK_MEGATRON : ms_launch_framework(ms_launch_of_word(word));
+  if (framework != MS_FRAMEWORK_MEGATRON && JSON_NODE_HOLDS_OBJECT(root) &&
+      !json_object_has_member(json_node_get_object(root), "framework"))
+    json_object_set_string_member(json_node_get_object(root), "framework", ms_framework_words[framework]);
+  return ms_requests_from_doc(doc, error);
+}
+
+static GPtrArray *requests_of(const char *text, const Options *o, GError **error) {
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "command line", error);
-  return doc ? ms_requests_from_doc(doc, error) : NULL;
+  return doc ? requests_in(doc, o, error) : NULL;
 }
 
 /* The requests of the file; without one, of the options. */
 static GPtrArray *load(const Options *o, const char *file, GError **error) {
-  if (file) return ms_requests_load(file, error);
+  if (file && !o->launch) return ms_requests_load(file, error);
+  if (file) {
+    g_autoptr(MsJson) doc = ms_json_load(file, error);
+    return doc ? requests_in(doc, o, error) : NULL;
+  }
   MsAsk ask = ask_of(o);
   g_autofree char *text = ms_ask_request(&ask, TRUE, error);
-  return text ? requests_of(text, error) : NULL;
+  return text ? requests_of(text, o, error) : NULL;
 }
 
 static int keep_request(const Options *o) {
   GError *error = NULL;
   MsAsk ask = ask_of(o);
   g_autofree char *text = ms_ask_request(&ask, TRUE, &error);
-  g_autoptr(GPtrArray) checked = text ? requests_of(text, &error) : NULL;
+  g_autoptr(GPtrArray) checked = text ? requests_of(text, o, &error) : NULL;
   if (!checked) return ms_cli_fail(error);
   if (strcmp(o->write_request, "-") == 0) return ms_cli_print_file(g_steal_pointer(&text)), 0;
   g_autofree char *lines = g_strconcat(text, "\n", NULL);

@@ -7,8 +7,7 @@
 
 /* Parentheses: an empty column is an error, wherever it stands. */
 const MsCpCommRow ms_cp_comm_rows[] = {
-#define CP_COMM(id, word, about, heads, keys, spelling, releases) \
-  {(word), (about), (heads), (keys), (spelling), (releases)},
+#define CP_COMM(id, word, about, heads, keys, spelling) {(word), (about), (heads), (keys), (spelling)},
 #include "describe/cp_comm.def"
 #undef CP_COMM
 };

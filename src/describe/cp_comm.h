@@ -18,14 +18,11 @@ typedef enum { MS_CP_HEADS_STAY, MS_CP_HEADS_AMONG_ALL, MS_CP_HEADS_INSIDE /* Ms
 /* How a rank sees the keys and values of the tokens that are not here after that. */
 typedef enum { MS_CP_KEYS_STAY /* all are */, MS_CP_KEYS_GO_ROUND, MS_CP_KEYS_ARE_GATHERED } MsCpKeys;
 
-typedef enum { MS_CP_MEGATRON_CORE, MS_CP_EVERY_RELEASE } MsCpReleases;
-
 typedef struct {
   const char *word, *about;
   MsCpHeads heads;
   MsCpKeys keys;
   const char *spelling;
-  MsCpReleases releases;
 } MsCpCommRow;
 extern const MsCpCommRow ms_cp_comm_rows[]; /* [MS_N_CP_COMMS] */
 

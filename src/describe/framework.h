@@ -24,6 +24,9 @@ typedef struct {
   gboolean plain_loss;          /* without cross_entropy_fusion: PyTorch's cross_entropy of FP32 logits, whose backward
                                    has the gradients of log-softmax and of its input beside what it gave */
   gboolean launched;            /* by the forms of Megatron-LM's arguments (launch/) */
+  gboolean ends_only;           /* of the stages of a pipeline the first and the last may have layers of their own
+                                   number, without VPP; MTP blocks are with the loss */
+  gboolean whole_sequences;     /* seq_aux_loss needs the whole sequence on a rank: TP x CP = 1 */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

@@ -1,5 +1,6 @@
 /* src/launch/canonical.c - one way to say each run. Every step below takes away something that no prediction depends
  * on. */
+#include "describe/framework.h"
 #include "layout/layout.h"
 #include "launch/launch.h"
 #include "launch/table.h"
@@ -35,12 +36,15 @@ static void canonical_layout(MsScenario *s) {
 
 /* What only speaks about experts, in a dense model. */
 static void canonical_moe(MsScenario *s) {
-  MsOptions *o = &s->options;
+  MsOptions *o = &s->options, own;
+  ms_fields_defaults(&ms_options_table, &own);
+  ms_framework_defaults(s->framework, &own);
   gboolean moe = s->model->num_experts > 0, shared = moe && s->model->moe_shared_expert_intermediate_size > 0;
   if (!moe) {
     s->training.routing = (MsRouting){.kind = MS_ROUTING_BALANCED};
     o->dispatcher = MS_DISPATCH_ALLTOALL; /* of a dense model, the default */
-    o->moe_router_fusion = o->moe_permute_fusion = TRUE;
+    o->moe_router_fusion = own.moe_router_fusion;
+    o->moe_permute_fusion = own.moe_permute_fusion;
     o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = o->fp8_dispatch = FALSE;
     o->moe_expert_rank_capacity_factor = NAN;
   }

@@ -26,6 +26,14 @@ G_STATIC_ASSERT(G_N_ELEMENTS(ms_launch_words) == G_N_ELEMENTS(launches) + 1);
 
 MsLaunch ms_launch_of_word(int word) { return launches[word]; }
 
+MsFramework ms_launch_framework(MsLaunch launch) {
+  static const MsFramework framework[] = {[MS_LAUNCH_MEGATRON] = MS_FRAMEWORK_MEGATRON,
+                                          [MS_LAUNCH_MODELZOO] = MS_FRAMEWORK_MEGATRON,
+                                          [MS_LAUNCH_MT] = MS_FRAMEWORK_MT_MEGATRON,
+                                          [MS_LAUNCH_TORCHTITAN] = MS_FRAMEWORK_TORCHTITAN};
+  return framework[launch.form];
+}
+
 /* --- notes --- */
 static void note_string(JsonObject *notes, const char *key, const char *value) {
   if (value) json_object_set_string_member(notes, key, value);

@@ -77,7 +77,7 @@ static void append_places(GString *out, const MsFormContext *c) {
                            "1))\nMASTER_PORT=${MASTER_PORT:-12355}\n",
                            c->nodes);
   g_string_append(out, "WORK_HOME=${WORK_HOME:-$PWD}\nPATCH_HOME=${PATCH_HOME:-$PWD/../..}\n"
-                       "export PYTHONPATH=$PATCH_HOME/Megatron-LM-240521:$PATCH_HOME:${PYTHONPATH:-}\n");
+                       "export PYTHONPATH=$PATCH_HOME/../Megatron-LM:$PATCH_HOME:${PYTHONPATH:-}\n");
 }
 
 void ms_form_mt(const MsFormContext *c) {

@@ -191,15 +191,16 @@ gboolean ms_read_hybrid(MsArgs *args, MsScenario *s, GError **error) {
 gboolean ms_write_mtp(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   int blocks = s->model->mtp_num_layers;
   if (blocks == 0) return TRUE;
-  if (release != MS_RELEASE_MCORE)
-    return ms_refuse_key(s, error, "model.mtp_num_layers (--mtp-num-layers)", "%s has no such argument",
-                         ms_release_words[release]);
-  ms_args_addf(args, MODEL, "--mtp-num-layers", "%d", blocks);
+  (void)error;
+  if (release == MS_RELEASE_MT) ms_args_add(args, MODEL, "--use-multi-token-prediction", NULL);
+  ms_args_addf(args, MODEL, release == MS_RELEASE_MT ? "--mtp-depth" : "--mtp-num-layers", "%d", blocks);
   return TRUE;
 }
 
 gboolean ms_read_mtp(MsArgs *args, MsScenario *s, GError **error) {
   const MsArg *arg = ms_args_take(args, "--mtp-num-layers");
+  gboolean mt = ms_args_take(args, "--use-multi-token-prediction") != NULL;
+  if (mt && !arg) arg = ms_args_take(args, "--mtp-depth");
   gint64 blocks = s->model->mtp_pattern ? s->model->mtp_num_layers : 0;
   gboolean said = s->model->mtp_pattern && blocks > 0;
   if (arg && !said && !ms_arg_int(args, arg, 0, 100, &blocks, error)) return FALSE;

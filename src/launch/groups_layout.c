@@ -20,11 +20,8 @@ gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, 
   int cp = s->layout.cp;
   MsCpComm type = s->layout.cp_comm_type;
   ms_args_addf(args, SECTION, "--context-parallel-size", "%d", cp);
+  (void)release;
   if (cp == 1) return TRUE;
-  if (release == MS_RELEASE_MT)
-    return ms_cp_comm_row(type)->releases == MS_CP_EVERY_RELEASE ||
-           ms_refuse_key(s, error, "layout.cp_comm_type", "%s has p2p only, not %s", ms_release_words[release],
-                         ms_cp_comm_words[type]);
   ms_args_add(args, SECTION, "--cp-comm-type", ms_cp_comm_words[type], NULL);
   if (ms_cp_comm_row(type)->heads != MS_CP_HEADS_INSIDE) return TRUE;
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
@@ -61,14 +58,9 @@ gboolean ms_read_context(MsArgs *args, MsScenario *s, GError **error) {
 /* --- expert parallelism --- */
 gboolean ms_write_expert_parallel(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   ms_args_addf(args, SECTION, "--expert-model-parallel-size", "%d", s->layout.ep);
-  if (release == MS_RELEASE_MCORE) {
-    ms_args_addf(args, SECTION, "--expert-tensor-parallel-size", "%d", s->layout.etp);
-    return TRUE;
-  }
-  return !ms_is_moe(s) || s->layout.etp == s->layout.tp ||
-         ms_refuse_key(s, error, "layout.etp",
-                       "is %d, but %s has no --expert-tensor-parallel-size: ETP is TP = %d there", s->layout.etp,
-                       ms_release_words[release], s->layout.tp);
+  (void)release, (void)error;
+  ms_args_addf(args, SECTION, "--expert-tensor-parallel-size", "%d", s->layout.etp);
+  return TRUE;
 }
 
 gboolean ms_read_expert_parallel(MsArgs *args, MsScenario *s, GError **error) {
@@ -78,10 +70,9 @@ gboolean ms_read_expert_parallel(MsArgs *args, MsScenario *s, GError **error) {
 }
 
 /* --- pipeline --- */
-static gboolean only_mcore(const MsScenario *s, MsRelease release, gboolean used, const char *path, const char *flag,
-                           GError **error) {
-  return release == MS_RELEASE_MCORE || !used ||
-         ms_refuse_key(s, error, path, "%s has no %s", ms_release_words[release], flag);
+static void write_ends(int first, int last, MsArgs *args) {
+  if (first > 0) ms_args_addf(args, SECTION, "--decoder-first-pipeline-num-layers", "%d", first);
+  if (last > 0) ms_args_addf(args, SECTION, "--decoder-last-pipeline-num-layers", "%d", last);
 }
 
 static void write_split(const MsScenario *s, MsArgs *args) {
@@ -89,25 +80,29 @@ static void write_split(const MsScenario *s, MsArgs *args) {
   if (l->account_for_embedding_in_pipeline_split)
     ms_args_add(args, SECTION, "--account-for-embedding-in-pipeline-split", NULL);
   if (l->account_for_loss_in_pipeline_split) ms_args_add(args, SECTION, "--account-for-loss-in-pipeline-split", NULL);
-  if (l->decoder_first_pipeline_num_layers > 0)
-    ms_args_addf(args, SECTION, "--decoder-first-pipeline-num-layers", "%d", l->decoder_first_pipeline_num_layers);
-  if (l->decoder_last_pipeline_num_layers > 0)
-    ms_args_addf(args, SECTION, "--decoder-last-pipeline-num-layers", "%d", l->decoder_last_pipeline_num_layers);
+  write_ends(l->decoder_first_pipeline_num_layers, l->decoder_last_pipeline_num_layers, args);
 }
 
-/* Exactly one of the three ways to say VPP; the May 2024 release knows layers per chunk only. */
-static gboolean write_chunks(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+/* Exactly one of the ways to say VPP. */
+static void write_chunks(const MsScenario *s, MsArgs *args) {
   const MsLayoutSpec *l = &s->layout;
-  gboolean uneven = l->decoder_first_pipeline_num_layers > 0 || l->decoder_last_pipeline_num_layers > 0;
-  if (l->pipeline_layout) {
-    ms_args_add(args, SECTION, "--pipeline-model-parallel-layout", l->pipeline_layout, NULL);
-  } else if (l->vpp > 1 && release == MS_RELEASE_MCORE) {
-    ms_args_addf(args, SECTION, "--num-virtual-stages-per-pipeline-rank", "%d", l->vpp);
-  } else if (l->vpp > 1) {
-    if (uneven)
-      return ms_refuse_key(s, error, "layout.vpp", "%s takes VPP only with an even split", ms_release_words[release]);
-    ms_args_addf(args, SECTION, "--num-layers-per-virtual-pipeline-stage", "%d", s->model->num_layers / l->pp / l->vpp);
-  }
+  if (l->pipeline_layout) ms_args_add(args, SECTION, "--pipeline-model-parallel-layout", l->pipeline_layout, NULL);
+  else if (l->vpp > 1) ms_args_addf(args, SECTION, "--num-virtual-stages-per-pipeline-rank", "%d", l->vpp);
+  write_split(s, args);
+}
+
+/* MT-MegatronLM knows layers of the first, the last and of every virtual stage, however the scenario says the cut. */
+static gboolean write_ends_alone(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  int first, last, chunks = ms_layout_chunks_per_rank(s);
+  if (!ms_layout_said_by_ends(s, &first, &last))
+    return ms_refuse_key(s, error, s->layout.pipeline_layout ? "layout.pipeline_layout" : "layout.pp",
+                         "%s has layers of their own number on the first and last stage only, without VPP, and MTP "
+                         "blocks on the last",
+                         ms_release_words[release]);
+  if (chunks > 1)
+    ms_args_addf(args, SECTION, "--num-layers-per-virtual-pipeline-stage", "%d",
+                 s->model->num_layers / s->layout.pp / chunks);
+  write_ends(first, last, args);
   return TRUE;
 }
 
@@ -117,21 +112,11 @@ gboolean ms_write_pipeline(const MsScenario *s, MsRelease release, MsArgs *args,
   if (row->refused)
     return ms_refuse_key(s, error, "layout.schedule", "%s is not a schedule of %s: %s", row->word,
                          ms_release_words[release], row->refused);
-  if (!only_mcore(s, release, l->pipeline_layout != NULL, "layout.pipeline_layout", "--pipeline-model-parallel-layout",
-                  error) ||
-      !only_mcore(s, release, l->account_for_embedding_in_pipeline_split,
-                  "layout.account_for_embedding_in_pipeline_split", "--account-for-embedding-in-pipeline-split",
-                  error) ||
-      !only_mcore(s, release, l->account_for_loss_in_pipeline_split, "layout.account_for_loss_in_pipeline_split",
-                  "--account-for-loss-in-pipeline-split", error) ||
-      !only_mcore(s, release, l->microbatch_group_size_per_virtual_pipeline_stage > 0,
-                  "layout.microbatch_group_size_per_virtual_pipeline_stage",
-                  "--microbatch-group-size-per-virtual-pipeline-stage", error))
-    return FALSE;
   ms_args_addf(args, SECTION, "--pipeline-model-parallel-size", "%d", l->pp);
-  if (!ms_is_hybrid(s)) { /* else the pattern of layers says it */
-    if (!write_chunks(s, release, args, error)) return FALSE;
-    write_split(s, args);
+  if (release == MS_RELEASE_MT) {
+    if (!write_ends_alone(s, release, args, error)) return FALSE;
+  } else if (!ms_is_hybrid(s)) { /* else the pattern of layers says it */
+    write_chunks(s, args);
   }
   if (l->microbatch_group_size_per_virtual_pipeline_stage > 0)
     ms_args_addf(args, SECTION, "--microbatch-group-size-per-virtual-pipeline-stage", "%d",

@@ -90,11 +90,54 @@ gboolean ms_read_routing(MsArgs *args, MsScenario *s, GError **error) {
   return TRUE;
 }
 
+/* --- scores: MT-MegatronLM has a sigmoid only before the choice and beside the loss of whole sequences, where its
+ * patches read node groups and the bias of experts, too --- */
+static gboolean refuse_scores(const MsScenario *s, MsRelease release, const char *path, GError **error) {
+  return ms_refuse_key(s, error, path, "%s has it only with moe_router_load_balancing_type seq_aux_loss",
+                       ms_release_words[release]);
+}
+
+gboolean ms_write_scores(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsModel *m = s->model;
+  gboolean mcore = release == MS_RELEASE_MCORE, softmax = m->moe_router_score_function == MS_SCORE_SOFTMAX,
+           patched = mcore || m->moe_router_load_balancing_type == MS_BALANCE_SEQ_AUX;
+  if (!patched && m->moe_router_num_groups > 0) return refuse_scores(s, release, "model.moe_router_num_groups", error);
+  if (!patched && m->moe_router_enable_expert_bias)
+    return refuse_scores(s, release, "model.moe_router_enable_expert_bias", error);
+  if (!patched && !softmax) return refuse_scores(s, release, "model.moe_router_score_function", error);
+  if (!mcore && !softmax && m->moe_router_score_function != MS_SCORE_SIGMOID)
+    return ms_refuse_key(s, error, "model.moe_router_score_function", "%s does not have %s", ms_release_words[release],
+                         ms_router_score_words[m->moe_router_score_function]);
+  if (mcore && !softmax)
+    ms_args_add(args, MOE, "--moe-router-score-function", ms_router_score_words[m->moe_router_score_function], NULL);
+  if (m->moe_router_pre_softmax || (!mcore && !softmax)) ms_args_add(args, MOE, "--moe-router-pre-softmax", NULL);
+  if (mcore || softmax) return TRUE;
+  ms_args_add(args, MOE, "--moe-router-use-sigmoid", NULL);
+  ms_args_add(args, MOE, "--moe-router-norm-topk-prob", NULL);
+  ms_args_add(args, MOE, "--moe-complementary-seq-aux-loss", NULL);
+  return TRUE;
+}
+
+gboolean ms_read_scores(MsArgs *args, MsScenario *s, GError **error) {
+  MsModel *m = s->model;
+  const MsArg *arg = ms_args_take(args, "--moe-router-score-function");
+  m->moe_router_score_function = ms_args_take(args, "--moe-router-use-sigmoid") ? MS_SCORE_SIGMOID : MS_SCORE_SOFTMAX;
+  m->moe_router_pre_softmax = ms_args_take(args, "--moe-router-pre-softmax") != NULL;
+  ms_args_take(args, "--moe-router-norm-topk-prob");
+  ms_args_take(args, "--moe-complementary-seq-aux-loss");
+  if (!arg) return TRUE;
+  const char *text = ms_arg_value(args, arg, error);
+  int word = text ? ms_arg_word(args, arg, text, ms_router_score_words, error) : -1;
+  m->moe_router_score_function = (MsRouterScore)MAX(word, 0);
+  return word >= 0;
+}
+
 /* --- the loss that balances the experts; what forks call theirs is left to the list of what was ignored --- */
 gboolean ms_write_balancing(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   MsBalance type = s->model->moe_router_load_balancing_type;
   if (type == MS_BALANCE_AUX) return TRUE;
-  if (release != MS_RELEASE_MCORE && type != MS_BALANCE_SINKHORN && type != MS_BALANCE_NONE)
+  if (release != MS_RELEASE_MCORE && type != MS_BALANCE_SINKHORN && type != MS_BALANCE_NONE &&
+      type != MS_BALANCE_SEQ_AUX)
     return ms_refuse_key(s, error, "model.moe_router_load_balancing_type", "%s does not have %s",
                          ms_release_words[release], ms_balance_words[type]);
   ms_args_add(args, MOE, "--moe-router-load-balancing-type", ms_balance_words[type], NULL);

@@ -32,6 +32,8 @@ typedef struct {
 extern const char *const ms_launch_words[]; /* ends with NULL; docs/launch.md, Forms */
 /* The launch of ms_launch_words[word]. */
 MsLaunch ms_launch_of_word(int word);
+/* The framework that the form starts, in which a plan for it is searched. */
+MsFramework ms_launch_framework(MsLaunch launch);
 
 /* The same run with every key that has no effect at its default and every derived one resolved: what an export says
  * and an import gives. Predictions of both are equal. Nothing borrowed; `measured` is left behind. (transfer full) */

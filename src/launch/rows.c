@@ -204,16 +204,17 @@ static void write_simple(const MsLaunchRow *row, const MsScenario *s, MsRelease 
                          GPtrArray *refused) {
   void *object;
   const MsField *field = ms_key_find(s, row->fields, &object);
-  gboolean absent = is_absent_value(row, field, object),
-           known = release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT);
-  g_autofree char *flag = main_flag(row);
+  gboolean absent = is_absent_value(row, field, object), own = release == MS_RELEASE_MT && row->mt,
+           known = release == MS_RELEASE_MCORE || own || (row->flags & MS_ROW_MT);
+  const char *with = own ? strchr(row->mt, ' ') : NULL;
+  g_autofree char *flag = own ? g_strndup(row->mt, strcspn(row->mt, " ")) : main_flag(row);
   if (!known && !absent) g_ptr_array_add(refused, g_strdup_printf("%s (%s)", row->fields, flag));
   if (!known || (absent && !(row->flags & MS_ROW_ALWAYS))) return;
   if (row->kind == MS_ROW_VALUE) {
     g_autofree char *text = text_of(field, object);
     ms_args_add(args, row->section, flag, text, NULL);
   } else {
-    ms_args_add(args, row->section, flag, NULL);
+    ms_args_add(args, row->section, flag, with ? with + 1 : NULL, NULL);
   }
 }
 

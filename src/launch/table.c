@@ -1,8 +1,7 @@
 /* src/launch/table.c - the rows. */
 #include "launch/table.h"
 
-const char *const ms_release_words[] = {"Megatron-LM at " MS_MCORE_COMMIT, "MT-MegatronLM (Megatron-LM of May 2024)",
-                                        NULL};
+const char *const ms_release_words[] = {"Megatron-LM at " MS_MCORE_COMMIT, "MT-MegatronLM (March 2025)", NULL};
 const char *const ms_launch_notes = "name software doc model.name hardware training.routing";
 const char *const ms_launch_unused =
     "schema gpus model training layout options measured model.schema model.doc model.source layout.dp layout.edp "
@@ -65,23 +64,23 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(PARALLEL, "--sequence-parallel", "options.sequence_parallel", M),
     ON(PARALLEL, "--tp-comm-overlap", "options.tp_comm_overlap", M),
     OFF(PARALLEL, "--no-overlap-p2p-communication", "options.overlap_p2p_comm", M),
-    ON(PARALLEL, "--defer-embedding-wgrad-compute", "options.defer_embedding_wgrad_compute", 0),
-    VALUE(PARALLEL, "--wgrad-deferral-limit", "options.wgrad_deferral_limit", "0", 0),
+    ON(PARALLEL, "--defer-embedding-wgrad-compute", "options.defer_embedding_wgrad_compute", M),
+    VALUE(PARALLEL, "--wgrad-deferral-limit", "options.wgrad_deferral_limit", "0", M),
 
     VALUE(TRAINING, "--micro-batch-size", "training.micro_batch_size", NULL, A | M),
     VALUE(TRAINING, "--global-batch-size", "training.global_batch_size", NULL, A | M),
     VALUE(TRAINING, "--seq-length", "training.seq_length", NULL, A | M),
     GROUP(TRAINING, optimizer, "training.optimizer options.distributed_optimizer"),
     GROUP(TRAINING, fsdp, "options.fsdp options.outer_dp_sharding_strategy"),
-    VALUE(TRAINING, "--num-distributed-optimizer-instances", "options.num_distributed_optimizer_instances", "1", 0),
+    VALUE(TRAINING, "--num-distributed-optimizer-instances", "options.num_distributed_optimizer_instances", "1", M),
     ON(TRAINING, "--overlap-grad-reduce", "options.overlap_grad_reduce", M),
     ON(TRAINING, "--overlap-param-gather", "options.overlap_param_gather", M),
-    ON(TRAINING, "--overlap-param-gather-with-optimizer-step", "options.overlap_param_gather_with_optimizer_step", 0),
+    ON(TRAINING, "--overlap-param-gather-with-optimizer-step", "options.overlap_param_gather_with_optimizer_step", M),
     OFF(TRAINING, "--no-gradient-accumulation-fusion", "options.gradient_accumulation_fusion", M),
-    ON(TRAINING, "--cross-entropy-loss-fusion", "options.cross_entropy_fusion", 0),
+    ON(TRAINING, "--cross-entropy-loss-fusion", "options.cross_entropy_fusion", M),
     VALUE(TRAINING, "--cross-entropy-fusion-impl", "options.cross_entropy_fusion_impl", "\"native\"", A,
           .when = has_cross_entropy_fusion),
-    ON(TRAINING, "--deterministic-mode", "options.deterministic_mode", 0),
+    ON(TRAINING, "--deterministic-mode", "options.deterministic_mode", M),
     VALUE(TRAINING, "--transformer-impl", "options.transformer_impl", "\"transformer_engine\"", A | M),
     GROUP(TRAINING, recompute,
           "options.recompute.granularity options.recompute.modules options.recompute.method "
@@ -155,12 +154,14 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(MOE, "--moe-shared-expert-gate", "model.moe_shared_expert_gate", 0),
     VALUE(MOE, "--moe-latent-size", "model.moe_latent_size", "0", 0),
     VALUE(MOE, "--moe-router-topk", "model.moe_router_topk", "2", A | M, .when = ms_is_moe),
-    VALUE(MOE, "--moe-router-num-groups", "model.moe_router_num_groups", "0", 0),
-    VALUE(MOE, "--moe-router-group-topk", "model.moe_router_group_topk", "0", 0),
-    VALUE(MOE, "--moe-router-score-function", "model.moe_router_score_function", "\"softmax\"", 0),
-    ON(MOE, "--moe-router-pre-softmax", "model.moe_router_pre_softmax", M),
-    VALUE(MOE, "--moe-router-topk-scaling-factor", "model.moe_router_topk_scaling_factor", "0", 0),
-    ON(MOE, "--moe-router-enable-expert-bias", "model.moe_router_enable_expert_bias", 0),
+    VALUE(MOE, "--moe-router-num-groups --moe-router-num-node-group", "model.moe_router_num_groups", "0", 0,
+          .mt = "--moe-router-num-node-group"),
+    VALUE(MOE, "--moe-router-group-topk --moe-router-topk-limited-devices", "model.moe_router_group_topk", "0", 0,
+          .mt = "--moe-router-topk-limited-devices"),
+    GROUP(MOE, scores, "model.moe_router_score_function model.moe_router_pre_softmax"),
+    VALUE(MOE, "--moe-router-topk-scaling-factor", "model.moe_router_topk_scaling_factor", "0", M),
+    ON(MOE, "--moe-router-enable-expert-bias --moe-noaux-gamma", "model.moe_router_enable_expert_bias", 0,
+       .mt = "--moe-noaux-gamma 1e-3"),
     GROUP(MOE, balancing, "model.moe_router_load_balancing_type"),
     VALUE(MOE, "--moe-aux-loss-coeff", "model.moe_aux_loss_coeff", "0", M, .when = ms_is_moe),
     FIXED(MOE, "--moe-grouped-gemm", NULL, M, .when = ms_is_moe),
@@ -182,7 +183,7 @@ const MsLaunchRow ms_launch_rows[] = {
 
     FIXED(DATA, "--use-mcore-models", NULL, M),
     FIXED(DATA, "--tokenizer-type", "NullTokenizer", M),
-    FIXED(DATA, "--mock-data", NULL, 0),
+    FIXED(DATA, "--mock-data", NULL, M),
     FIXED(DATA, "--train-iters", "50", M),
     FIXED(DATA, "--lr", "1e-4", M),
     FIXED(DATA, "--eval-iters", "0", M),

@@ -5,7 +5,8 @@
  * (precision, dispatcher, recompute, ...) the row is a group with its own pair of functions, side by side in groups*.c.
  *
  * Facts: Megatron-LM at MS_RELEASE_MCORE, megatron/training/arguments.py and the dataclasses it exposes
- * (docs/launch.md); MT-MegatronLM's scripts and patches for the May 2024 release they drive. */
+ * (docs/launch.md); MT-MegatronLM of March 2025 (e53585c): arguments of Megatron-LM at d0df563d (December 2024), whose
+ * functions its patches replace, and those of musa_patch/arguments.py. */
 #ifndef MS_LAUNCH_TABLE_H
 #define MS_LAUNCH_TABLE_H
 
@@ -27,7 +28,7 @@ typedef enum {
 
 enum {
   MS_ROW_ALWAYS = 1, /* written even when the release would take the same value without it */
-  MS_ROW_MT = 2,     /* the May 2024 release has it */
+  MS_ROW_MT = 2,     /* MT-MegatronLM has it */
 };
 
 typedef struct MsLaunchRow {
@@ -37,6 +38,7 @@ typedef struct MsLaunchRow {
   const char *flag;   /* other spellings accepted on import follow, separated by spaces; NULL for groups */
   const char *fields; /* paths of the keys it says, separated by spaces: "layout.tp"; NULL for FIXED */
   const char *value;  /* what the release takes without it, as JSON; FIXED: the value written, NULL for a switch */
+  const char *mt;     /* how MT-MegatronLM spells it, a value that goes with a switch behind a space; NULL: as `flag` */
   gboolean (*when)(const MsScenario *scenario); /* written only then; NULL = always */
   /* GROUP. write: FALSE and *error when `release` has no words for it. read: sets every key of `fields`. */
   gboolean (*write)(const MsScenario *scenario, MsRelease release, MsArgs *args, GError **error);
@@ -105,6 +107,7 @@ MS_GROUP(graphs);
 MS_GROUP(dispatcher); /* groups_moe.c */
 MS_GROUP(routing);
 MS_GROUP(balancing);
+MS_GROUP(scores);
 MS_GROUP(widths);
 MS_GROUP(attention); /* groups_model.c */
 MS_GROUP(latent_attention);

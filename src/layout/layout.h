@@ -141,5 +141,9 @@ MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node)
 MsChunk *ms_pipeline_layout_parse(const char *text, int *num_chunks, char *why, size_t size);
 /* Inverse, in the shortest form with repeats. (transfer full) */
 char *ms_pipeline_layout_text(const MsChunk *chunks, int num_chunks);
+/* TRUE when the stages could be said by decoder_first_ and decoder_last_pipeline_num_layers alone: *first and *last
+ * layers, 0 where the stage has as many as those between. FALSE where VPP goes with them, a stage in between differs,
+ * an end has no layer, or MTP blocks are not with the loss. */
+gboolean ms_layout_said_by_ends(const MsScenario *scenario, int *first, int *last);
 
 #endif

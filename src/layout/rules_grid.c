@@ -1,5 +1,6 @@
 /* src/layout/rules_grid.c - rules of sizes, of the grid of ranks, and of what tensor, context and expert parallelism
  * divide. */
+#include "describe/framework.h"
 #include "layout/rules.h"
 #include "layout/seats.h"
 #include <string.h>
@@ -138,6 +139,12 @@ RULE(ulysses_divides_heads) {
   return (heads % cp == 0 && groups % cp == 0) ||
          REFUSE("CP %d with %s does not divide the %d heads and %d KV groups of a TP rank", cp,
                 ms_cp_comm_words[s->layout.cp_comm_type], heads, groups);
+}
+RULE(framework_sequences) {
+  return !ms_framework(s)->whole_sequences || !is_moe(s) ||
+         s->model->moe_router_load_balancing_type != MS_BALANCE_SEQ_AUX || times(s->layout.tp, s->layout.cp) == 1 ||
+         REFUSE("%s has seq_aux_loss with TP x CP = 1 only, not %d x %d", ms_framework(s)->word, s->layout.tp,
+                s->layout.cp);
 }
 RULE(batch_divides) {
   gint64 sequences = times(s->training.micro_batch_size, data_parallel(s));

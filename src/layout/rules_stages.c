@@ -89,6 +89,15 @@ RULE(ends_divide) {
                 stages ? layers / stages : 0, last);
 }
 
+/* Where the rules above hold. */
+RULE(framework_stages) {
+  int first, last;
+  return !ms_framework(s)->ends_only || ms_layout_said_by_ends(s, &first, &last) ||
+         REFUSE("%s has layers of their own number on the first and last stage only, without VPP, and MTP blocks on "
+                "the last",
+                ms_framework(s)->word);
+}
+
 /* --- the schedule ---------------------------------------------------------------------------------------------- */
 
 RULE(vpp_needs_pp) {

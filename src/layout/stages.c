@@ -56,3 +56,15 @@ MsChunk *ms_layout_cut(const MsScenario *s, int chunks_per_rank, int *n) {
   chunks[*n - 1].num_mtp = s->model->mtp_num_layers;
   return chunks;
 }
+
+gboolean ms_layout_said_by_ends(const MsScenario *s, int *first, int *last) {
+  int n = 0, v = ms_layout_chunks_per_rank(s);
+  g_autofree MsChunk *c = v > 0 ? ms_layout_cut(s, v, &n) : NULL;
+  *first = *last = 0;
+  if (n < 1 || !c[0].has_embedding || !c[n - 1].has_loss || c[n - 1].num_mtp != s->model->mtp_num_layers) return FALSE;
+  for (int k = 2; k < n - 1; k++)
+    if (c[k].num_layers != c[1].num_layers) return FALSE;
+  if (c[0].num_layers != c[n > 1].num_layers) *first = c[0].num_layers;
+  if (n > 2 && c[n - 1].num_layers != c[1].num_layers) *last = c[n - 1].num_layers;
+  return c[0].num_layers > 0 && c[n - 1].num_layers > 0 && (v == 1 || (*first == 0 && *last == 0));
+}

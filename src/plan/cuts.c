@@ -5,6 +5,7 @@
  * rank for a cheaper dearest stage, MTP blocks with the loss or before it, are run through the schedule slot by slot;
  * those that end first are improved layer by layer (climb.c), and the best of them is the layout's. */
 #include "plan/cuts_priv.h"
+#include "describe/framework.h"
 #include "layout/layout.h"
 #include <math.h>
 #include <string.h>
@@ -205,6 +206,27 @@ static int add_cuts(MsCutTrial *trial, int *counts, Candidate *all, int n) {
   return n;
 }
 
+/* For a framework that can be told layers of the first and the last stage only: those between have as many as evenly
+ * cut ones, one less to two more. Appended to the empty `all`, whose cuts are in `counts`; their number. */
+static int add_ends(MsCutTrial *trial, GArray *counts, GArray *all) {
+  int stages = trial->on.n, layers = trial->costs->layers, most = stages > 2 ? layers / stages + 2 : 1;
+  for (int middle = stages > 2 ? MAX(1, layers / stages - 1) : 1; middle <= most; middle++) {
+    int ends = layers - middle * (stages - 2);
+    for (int first = 1; first < ends; first++)
+      for (int k = 0, own; k < stages; k++) {
+        own = k == 0 ? first : k == stages - 1 ? ends - first : middle;
+        g_array_append_val(counts, own);
+      }
+  }
+  for (guint i = 0; i < counts->len / (guint)stages; i++) {
+    int *own = &g_array_index(counts, int, i *(guint)stages);
+    Candidate one = {
+        .least = ms_cut_least(trial, own), .end = INFINITY, .share = 1, .order = (int)i, .counts = own, .trial = trial};
+    g_array_append_val(all, one);
+  }
+  return (int)all->len;
+}
+
 /* The plain split of the rules, which needs no string. */
 static gboolean is_plain(const int *counts, int stages, gboolean apart) {
   for (int k = 1; k < stages; k++)
@@ -214,7 +236,7 @@ static gboolean is_plain(const int *counts, int stages, gboolean apart) {
 
 /* The cut that ends first; of those that end together the one that was proposed first. Where no schedule is run, the
  * first of all. */
-static const Candidate *first_to_end(Candidate *all, int n) {
+static const Candidate *first_to_end(Candidate *all, int n, int climbs) {
   double first = INFINITY;
   int best = 0;
   if (n == 0) return NULL;
@@ -225,7 +247,7 @@ static const Candidate *first_to_end(Candidate *all, int n) {
     first = MIN(first, all[i].end);
   }
   qsort(all, (size_t)n, sizeof *all, by_end);
-  for (int i = 0; i < MIN(n, MOST_CLIMBS) && !isinf(all[i].end); i++)
+  for (int i = 0; i < MIN(n, climbs) && !isinf(all[i].end); i++)
     all[i].end = ms_cut_climb(all[i].trial, all[i].counts, all[i].end);
   for (int i = 1; i < n; i++) {
     double end = all[i].share * all[i].end, of_best = all[best].share * all[best].end;
@@ -254,6 +276,22 @@ static const MsScheduleTurns *turns_of(MsCuts *cuts, const CutKey *of) {
   return turns;
 }
 
+/* The same for a framework whose ends alone may differ; with VPP the plain cut. */
+static char *cut_ends(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int mtp) {
+  const MsScheduleTurns *turns = turns_of(cuts, key);
+  if (key->stages != key->ranks || key->stages < 2 || !turns) return g_strdup("");
+  g_autofree int *rank = g_new(int, (gsize)key->stages);
+  g_autoptr(GArray) counts = g_array_new(FALSE, FALSE, sizeof(int));
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Candidate));
+  place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
+  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
+  g_autoptr(MsCutTrial) trial = ms_cut_trial_new(costs, &on, key->rounds, turns);
+  int n = add_ends(trial, counts, all);
+  const Candidate *best = first_to_end((Candidate *)(gpointer)all->data, n, 0);
+  return !best || is_plain(best->counts, key->stages, FALSE) ? g_strdup("")
+                                                             : ms_partition_text(best->counts, key->stages, mtp, FALSE);
+}
+
 static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int mtp) {
   size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
@@ -270,7 +308,7 @@ static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int
     apart = ms_cut_trial_new(costs, &on, key->rounds, turns);
     n = add_cuts(apart, rank + stages + slots, all, n);
   }
-  const Candidate *best = first_to_end(all, n);
+  const Candidate *best = first_to_end(all, n, MOST_CLIMBS);
   return !best || is_plain(best->counts, key->stages, best->trial->on.mtp_apart)
              ? g_strdup("")
              : ms_partition_text(best->counts, key->stages, mtp, best->trial->on.mtp_apart);
@@ -287,7 +325,7 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   const MsLayerCosts *rounded = cuts->rounded->pdata[costs];
   g_mutex_unlock(&cuts->lock);
   if (!text) {
-    char *own = cut(cuts, rounded, &key, s->model->mtp_num_layers);
+    char *own = (ms_framework(s)->ends_only ? cut_ends : cut)(cuts, rounded, &key, s->model->mtp_num_layers);
     g_mutex_lock(&cuts->lock);
     if ((text = g_hash_table_lookup(cuts->texts, &key))) g_free(own);
     else g_hash_table_insert(cuts->texts, g_memdup2(&key, sizeof key), text = own);

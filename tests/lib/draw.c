@@ -154,12 +154,13 @@ static void draw_options(GRand *rand, MsScenario *s) {
   if (chance(rand, 80)) o->cpu_offloading_num_layers = 0;
 }
 
-/* What the May 2024 release has no words for. */
+/* What MT-MegatronLM has no words for. */
 static void make_plain(MsScenario *s) {
   MsOptions *o = &s->options;
   MsModel *m = s->model;
   o->dispatcher = o->dispatcher == MS_DISPATCH_ALLGATHER ? MS_DISPATCH_ALLGATHER : MS_DISPATCH_ALLTOALL;
-  o->moe_router_fusion = o->moe_permute_fusion = o->cross_entropy_fusion = FALSE;
+  o->moe_router_fusion = o->moe_permute_fusion = FALSE;
+  o->cross_entropy_fusion_impl = MS_CE_NATIVE;
   o->ep_overlap = o->delay_wgrad = o->fp8_param_gather = o->fp4_param_gather = o->fp8_output_proj = FALSE;
   o->offload_modules = o->cuda_graph_scope = 0;
   o->optimizer_offload_fraction = 0;
@@ -167,13 +168,16 @@ static void make_plain(MsScenario *s) {
   o->main_grads_dtype = o->grad_reduce_dtype = o->exp_avg_dtype = o->exp_avg_sq_dtype = o->main_params_dtype =
       MS_DT_FP32;
   o->use_transformer_engine_op_fuser = o->fused_grouped_mlp = o->moe_router_padding_for_quantization = FALSE;
-  o->num_distributed_optimizer_instances = 1;
-  m->moe_router_num_groups = m->moe_router_group_topk = m->mtp_num_layers = 0;
-  m->moe_router_score_function = MS_SCORE_SOFTMAX;
-  m->moe_router_topk_scaling_factor = 0;
-  m->moe_router_load_balancing_type = MS_BALANCE_AUX;
+  m->mtp_use_repeated_layer = FALSE;
+  if (m->moe_router_load_balancing_type != MS_BALANCE_SEQ_AUX) {
+    m->moe_router_num_groups = m->moe_router_group_topk = 0;
+    m->moe_router_score_function = MS_SCORE_SOFTMAX;
+    m->moe_router_enable_expert_bias = FALSE;
+    m->moe_router_load_balancing_type = MS_BALANCE_AUX;
+  }
+  if (m->moe_router_score_function != MS_SCORE_SOFTMAX) m->moe_router_score_function = MS_SCORE_SIGMOID;
   m->rope_scaling.type = m->rope_scaling.type == MS_ROPE_YARN ? MS_ROPE_PLAIN : m->rope_scaling.type;
-  m->moe_router_enable_expert_bias = m->moe_shared_expert_gate = m->softmax_sink = m->attention_output_gate = FALSE;
+  m->moe_shared_expert_gate = m->softmax_sink = m->attention_output_gate = FALSE;
   m->sliding_window = (MsSlidingWindow){0};
   if (m->position_embedding != MS_POS_LEARNED) m->position_embedding = MS_POS_ROPE;
   if (m->activation == MS_ACT_QUICK_GELU) m->activation = MS_ACT_SILU;

@@ -242,17 +242,13 @@ static void rules_of_the_release(void **state) {
   }
 }
 
-/* What MT-MegatronLM's release has no words for, all at once where it is only missing arguments. */
+/* What MT-MegatronLM has no words for, all at once where it is only missing arguments; its own words for the rest. */
 static void refusals_of_mt(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run_on("mixtral-8x7b", 16, 2);
   s->options.sequence_parallel = TRUE;
-  check_refusal(s, MS_LAUNCH_MT, "layout.etp: is 1");
-  s->layout.etp = 2;
-  check_refusal(s, MS_LAUNCH_MT,
-                "options.cross_entropy_fusion (--cross-entropy-loss-fusion), options.moe_router_fusion "
-                "(--moe-router-fusion), options.moe_permute_fusion");
-  s->options.cross_entropy_fusion = s->options.moe_router_fusion = s->options.moe_permute_fusion = FALSE;
+  check_refusal(s, MS_LAUNCH_MT, "options.moe_router_fusion (--moe-router-fusion), options.moe_permute_fusion");
+  s->options.moe_router_fusion = s->options.moe_permute_fusion = FALSE;
   s->options.dispatcher = MS_DISPATCH_DEEPEP;
   check_refusal(s, MS_LAUNCH_MT, "options.dispatcher");
   s->options.dispatcher = MS_DISPATCH_ALLTOALL;
@@ -260,7 +256,35 @@ static void refusals_of_mt(void **state) {
   g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MT, FALSE}, &error);
   if (!text) fail_msg("%s", error->message);
   assert_non_null(strstr(text, "--tensor-model-parallel-size $TP_SIZE"));
-  assert_null(strstr(text, "--expert-tensor-parallel-size"));
+  assert_non_null(strstr(text, "--expert-tensor-parallel-size 1"));
+  s->layout.pp = 4, s->layout.tp = 1;
+  s->layout.pipeline_layout = g_strdup("Et*9|t*8|t*8|t*7L");
+  g_autofree char *uneven = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MT, FALSE}, &error);
+  if (!uneven) fail_msg("%s", error->message);
+  assert_non_null(strstr(uneven, "--decoder-first-pipeline-num-layers 9\n    --decoder-last-pipeline-num-layers 7\n"));
+  g_free(s->layout.pipeline_layout);
+  s->layout.pipeline_layout = g_strdup("Et*9|t*8|t*7|t*8L");
+  check_refusal(s, MS_LAUNCH_MT, "layout.pipeline_layout: MT-MegatronLM (March 2025) has layers of their own number");
+}
+
+/* DeepSeek-V3 whole, MTP block, node groups, scores and bias in the words of MT-MegatronLM, which import reads. */
+static void deepseek_on_mt(void **state) {
+  (void)state;
+  static const char *const said[] = {"--use-multi-token-prediction\n    --mtp-depth 1\n",
+                                     "--moe-router-num-node-group 8\n    --moe-router-topk-limited-devices 4\n",
+                                     "--moe-router-pre-softmax\n    --moe-router-use-sigmoid\n",
+                                     "--moe-noaux-gamma 1e-3\n", "--moe-router-topk-scaling-factor 2.5\n"};
+  g_autoptr(MsScenario) s = run_on("deepseek-v3", 64, 1);
+  s->layout.ep = 8;
+  s->options.moe_router_fusion = s->options.moe_permute_fusion = FALSE;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MT, FALSE}, &error);
+  if (!text) fail_msg("%s", error->message);
+  for (guint i = 0; i < G_N_ELEMENTS(said); i++)
+    if (!strstr(text, said[i])) fail_msg("no %s in\n%s", said[i], text);
+  assert_true(ms_test_round_trip(s, (MsLaunch){MS_LAUNCH_MT, FALSE}));
+  s->model->moe_router_load_balancing_type = MS_BALANCE_AUX;
+  check_refusal(s, MS_LAUNCH_MT, "model.moe_router_num_groups: MT-MegatronLM (March 2025) has it only with");
 }
 
 /* What the launch notes ask of every export. */
@@ -425,6 +449,7 @@ int main(void) {
                                      cmocka_unit_test(schedules_of_others),
                                      cmocka_unit_test(rules_of_the_release),
                                      cmocka_unit_test(refusals_of_mt),
+                                     cmocka_unit_test(deepseek_on_mt),
                                      cmocka_unit_test(always_said),
                                      cmocka_unit_test(gpt_oss_as_it_runs),
                                      cmocka_unit_test(slurm_jobs),

@@ -686,6 +686,20 @@ BREAKS(framework_schedule) {
   ms_framework_defaults(c->s.framework, &OPTIONS);
   LAYOUT.schedule = MS_SCHED_ZB_H1;
 }
+BREAKS(framework_stages) {
+  c->s.framework = MS_FRAMEWORK_MT_MEGATRON;
+  ms_fields_defaults(&ms_options_table, &OPTIONS);
+  ms_framework_defaults(c->s.framework, &OPTIONS);
+  c->model.num_layers = 5;
+  LAYOUT.pp = LAYOUT.vpp = 2;
+  LAYOUT.pipeline_layout = (char *)"Ett|t|t|tL";
+}
+BREAKS(framework_sequences) {
+  c->s.framework = MS_FRAMEWORK_MT_MEGATRON;
+  ms_fields_defaults(&ms_options_table, &OPTIONS);
+  ms_framework_defaults(c->s.framework, &OPTIONS);
+  c->model.moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
+}
 BREAKS(framework_recompute) {
   OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_OPERATORS;
 }
@@ -872,7 +886,9 @@ static const struct {
     {"fp8-input-store-swiglu", break_input_store},
     {"framework-options", break_framework_options},
     {"framework-schedule", break_framework_schedule},
+    {"framework-sequences", break_framework_sequences},
     {"framework-recompute", break_framework_recompute},
+    {"framework-stages", break_framework_stages},
     {"framework-shards", break_framework_shards},
     {"outer-sharding-needs-fsdp", break_outer_alone},
     {"outer-sharding-needs-fsdp", break_outer_grads},
