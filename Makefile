@@ -217,7 +217,7 @@ profiles: all
 	    $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES_ALONE)) 2>/dev/null || test $$? = 3 || exit 1; done
 
 # libFuzzer targets of the parsers, in build-fuzz (needs clang): fuzz_json, fuzz_scenario, fuzz_import, fuzz_dump,
-# fuzz_table, fuzz_logs, fuzz_trace.
+# fuzz_table, fuzz_logs, fuzz_trace, and of products: fuzz_lcma.
 FUZZ := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 fuzz:
 	@$(MAKE) CC=clang BUILD=build-fuzz SANITIZE=fuzzer-no-link,address,undefined build-fuzz/libmoesim.a \
