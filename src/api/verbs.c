@@ -47,8 +47,10 @@ static char *run(Call *c, GError **error) {
   if (c->o->draws > 0 && !ms_draws_run(s, fidelity, c->o->draws, c->o->threads, FALSE, &draws, error)) return NULL;
   g_autoptr(MsActingLaws) acting = c->o->explain ? ms_acting_laws(s, error) : NULL;
   if (c->o->explain && !acting) return NULL;
-  return ms_figures_json(&ms_printed_run_figures,
-                         &(MsPrintedRun){.result = result, .draws = c->o->draws > 0 ? &draws : NULL, .acting = acting});
+  g_autoptr(MsChanges) changes = c->o->explain && fidelity == MS_FIDELITY_FULL ? ms_changes_new(s) : NULL;
+  const MsPrintedRun printed = {
+      .result = result, .draws = c->o->draws > 0 ? &draws : NULL, .acting = acting, .changes = changes};
+  return ms_figures_json(&ms_printed_run_figures, &printed);
 }
 
 static char *launch(Call *c, GError **error) {

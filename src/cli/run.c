@@ -100,7 +100,7 @@ static void print_run(const Options *o, const MsScenario *scenario, const MsPrin
   }
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
   if (!first) fputc('\n', stdout);
-  ms_cli_print(ms_report_result(scenario, run->result, flags));
+  ms_cli_print(ms_report_result(scenario, run->result, run->changes, flags));
   if (run->acting) ms_cli_print(ms_report_acting(run->acting));
   if (run->cluster) ms_cli_print(ms_report_cluster(run->cluster));
   if (run->draws) ms_cli_print(ms_report_draws(run->draws));
@@ -141,7 +141,10 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   g_autoptr(MsActingLaws) acting = o->explain ? ms_acting_laws(scenario, &error) : NULL;
   if (o->explain && !acting && !ms_interrupted()) return ms_cli_fail(error);
   g_clear_error(&error); /* laws are left out of what was stopped */
-  const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting};
+  /* a person wants to know what to do, a script asks for it */
+  gboolean advises = fidelity == MS_FIDELITY_FULL && !o->cluster && (!o->json || o->explain) && result->step_time_s > 0;
+  g_autoptr(MsChanges) changes = advises ? ms_changes_new(scenario) : NULL;
+  const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting, changes};
   if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_run(o, scenario, &run, first);
   if (wants_detail && detail && !write_detail(o, scenario, detail, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail && !not_simulated(file, "no trace", result, &error)) return ms_cli_fail(error);

@@ -45,6 +45,7 @@ static const void *result_of(const void *run) { return ((const MsPrintedRun *)ru
 static const void *draws_of(const void *run) { return ((const MsPrintedRun *)run)->draws; }
 static const void *cluster_of(const void *run) { return ((const MsPrintedRun *)run)->cluster; }
 static const void *acting_of(const void *run) { return ((const MsPrintedRun *)run)->acting; }
+static const void *changes_of(const void *run) { return ((const MsPrintedRun *)run)->changes; }
 
 const MsFigures ms_printed_run_figures = {
     "run", "`moesim run --json`.",
@@ -56,6 +57,7 @@ const MsFigures ms_printed_run_figures = {
          .at = acting_of,
          .sub = MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),
          .only = "`--explain`"},
+        {.type = MS_FIGURE_MEMBERS, .at = changes_of, .sub = &ms_changes_figures, .only = "`--explain`"},
         {0}}};
 
 /* --- text ------------------------------------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@
 #include "plan/plan.h"
 #include "study/acting.h"
 #include "study/anchor.h"
+#include "study/changes.h"
 #include "study/check.h"
 #include "study/crossval.h"
 #include "study/diff.h"
@@ -41,7 +42,7 @@ enum {
 };
 /* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it
  * back. `scenario` only adds the heading and may be NULL. */
-char *ms_report_result(const MsScenario *scenario, const MsResult *result, unsigned flags);
+char *ms_report_result(const MsScenario *scenario, const MsResult *result, const MsChanges *changes, unsigned flags);
 /* Where MFU counts clearly more FLOP than run (sparse attention under Megatron-LM's convention): a sentence that says
  * so. NULL elsewhere. (transfer full) */
 char *ms_report_mfu_note(const MsResult *result);
@@ -74,6 +75,7 @@ typedef struct { /* a run as it is printed */
   const MsDraws *draws;       /* NULL: none */
   const MsCluster *cluster;   /* NULL: not at this fidelity */
   const MsActingLaws *acting; /* NULL: not asked for */
+  const MsChanges *changes;   /* NULL: not asked for */
 } MsPrintedRun;
 
 /* --- wording.c ------------------------------------------------------------------------------------------------- */
@@ -82,6 +84,11 @@ char *ms_report_value(const char *json);
 /* The same of one setting: recomputation by its modules, words without quotes. (transfer full) */
 char *ms_report_setting(const char *json);
 char *ms_report_change(const MsComparison *change); /* "vpp 4 -> 2, ..." (transfer full) */
+
+/* --- changes.c ------------------------------------------------------------------------------------------------- */
+/* What to do with a run, at most three sentences; "" where nothing gains. (transfer full) */
+char *ms_report_changes(const MsResult *run, const MsChanges *changes);
+extern const MsFigures ms_changes_figures; /* of MsChanges */
 
 /* --- plan_table.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */

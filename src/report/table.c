@@ -354,7 +354,12 @@ static void append_defaults(GString *out, const MsScenario *scenario) {
 }
 
 /* --- all together ---------------------------------------------------------------------------------------------- */
-char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned flags) {
+static void append_changes(GString *out, const MsResult *r, const MsChanges *changes) {
+  g_autofree char *text = ms_report_changes(r, changes);
+  g_string_append(out, text);
+}
+
+char *ms_report_result(const MsScenario *scenario, const MsResult *r, const MsChanges *changes, unsigned flags) {
   GString *out = g_string_new(NULL);
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
   heading(out, flags, r->name ? r->name : "scenario");
@@ -367,6 +372,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, unsigned f
   }
   if (r->step_time_s > 0) append_headline(out, scenario, r);
   if (r->bottleneck) g_string_append_printf(out, "  bottleneck   %s\n", r->bottleneck);
+  if (changes) append_changes(out, r, changes);
   if (parts_sum(&r->time) > 0) {
     g_string_append_c(out, '\n');
     append_parts(out, &r->time);

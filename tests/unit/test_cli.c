@@ -280,9 +280,13 @@ static void printed_json_is_as_documented(void **state) {
   g_autofree char *large =
       ms_cli_written("large.json", "{\"model\": \"llama3-70b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
                                    "{\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"cp\": 1}}");
+  g_autofree char *full = ms_cli_written(
+      "full.json", "{\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": "
+                   "4096, \"global_batch_size\": 32, \"micro_batch_size\": 4}, \"layout\": {\"tp\": 2}}");
   PRINTED(doc, "plan", 1, "plan", "--json", large);
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
+  PRINTED(doc, "run", 0, "run", "--json", "--explain", full);
   PRINTED(doc, "report", 0, "report", "--json", dense);
   PRINTED(doc, "schedule", 0, "show", "schedule", "dualpipe", "--stages", "4", "--microbatches", "8", "--json");
   PRINTED(doc, "model", 0, "show", "model", "mixtral-8x7b", "--json");

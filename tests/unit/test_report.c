@@ -165,7 +165,7 @@ static MsResult sample(void) {
 static void table_parts_add_up_to_the_step(void **state) {
   (void)state;
   MsResult r = sample();
-  g_autofree char *text = ms_report_result(NULL, &r, MS_REPORT_EXPLAIN);
+  g_autofree char *text = ms_report_result(NULL, &r, NULL, MS_REPORT_EXPLAIN);
   g_auto(GStrv) line = g_strsplit(text, "\n", -1);
   double share = 0, sum = 0;
   int parts = 0;
@@ -194,7 +194,7 @@ static void infeasible_result_says_why(void **state) {
   MsResult r = sample();
   r.feasible = FALSE;
   r.why_infeasible = (char *)"stage 0 needs 99 GiB of 64 GiB";
-  g_autofree char *text = ms_report_result(NULL, &r, 0);
+  g_autofree char *text = ms_report_result(NULL, &r, NULL, 0);
   assert_non_null(strstr(text, r.why_infeasible));
 }
 

@@ -1,0 +1,66 @@
+/* src/report/changes.c - what to do with a run, from what single changes of it would gain. */
+#include "base/text.h"
+#include "report/report.h"
+
+enum { MOST_SENTENCES = 3 };
+
+static void sentence(GString *out, const char *text) {
+  g_string_append_printf(out, "%s%s\n", out->len ? "               " : "  do           ", text);
+}
+
+/* Above the planner's limit of memory nothing else is of use. */
+static void say_memory(GString *out, const MsResult *run, const MsChanges *c) {
+  double used = 100 * ms_device_B(run) / run->capacity_B;
+  g_autofree char *text = NULL;
+  if (c->frees) {
+    char memory[MS_TEXT];
+    g_autofree char *change = ms_report_change(c->frees->change);
+    double slower = -c->frees->gain;
+    text = g_strdup_printf("at %.0f %% of the memory: %s frees %s and %s %.1f %% of the step", used, change,
+                           ms_text_bytes(c->frees->freed_B, memory), slower < 0 ? "saves" : "costs", 100 * ABS(slower));
+  } else {
+    text = g_strdup_printf("at %.0f %% of the memory no single change helps: plan --around looks at all layouts", used);
+  }
+  sentence(out, text);
+}
+
+char *ms_report_changes(const MsResult *run, const MsChanges *c) {
+  GString *out = g_string_new(NULL);
+  if (ms_device_B(run) > c->limit_B) say_memory(out, run, c);
+  for (int i = 0; i < MIN(c->n, MOST_SENTENCES); i++) {
+    g_autofree char *change = ms_report_change(c->row[i].change),
+                    *text = g_strdup_printf("%s gains %.1f %%", change, 100 * c->row[i].gain);
+    sentence(out, text);
+  }
+  return g_string_free(out, FALSE);
+}
+
+/* --- figures --------------------------------------------------------------------------------------------------- */
+#define S MsChange
+static const MsFigures change_figures = {
+    .rows = (const MsFigure[]){
+        {.type = MS_FIGURE_MEMBERS,
+         .offset = offsetof(S, change),
+         .pointer = TRUE,
+         .sub = MS_FIGURES(MS_FIGURE_ARRAY(
+             "keys", LIST, MsComparison, key, n_keys,
+             MS_FIGURES(MS_FIGURE_AS("key", STRING, MsComparedKey, path, "", "that differs"),
+                        MS_FIGURE_AS("from", STRING, MsComparedKey, a, "", "its value in the run, as JSON"),
+                        MS_FIGURE_AS("to", STRING, MsComparedKey, b, "", "and with the change"))))},
+        MS_FIGURE(F64, S, step_time_s, "s", "with it"),
+        MS_FIGURE(F64, S, gain, "1", "share of the step; negative where it is slower"),
+        MS_FIGURE(F64, S, freed_B, "B", "of the fullest stage"),
+        {0}}};
+#undef S
+#define S MsChanges
+const MsFigures ms_changes_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_ARRAY("changes", LIST, S, row, n, &change_figures),
+                               {.key = "frees",
+                                .type = MS_FIGURE_OBJECT,
+                                .offset = offsetof(S, frees),
+                                .pointer = TRUE,
+                                .sub = &change_figures,
+                                .doc = "the fastest change that brings it below the planner's limit of memory",
+                                .only = "runs above it"},
+                               {0}}};
+#undef S
