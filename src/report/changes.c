@@ -4,34 +4,35 @@
 
 enum { MOST_SENTENCES = 3 };
 
-static void sentence(GString *out, const char *text) {
-  g_string_append_printf(out, "%s%s\n", out->len ? "               " : "  do           ", text);
+/* Above the planner's limit of memory nothing else is of use. (transfer full) */
+static char *about_memory(const MsResult *run, const MsChanges *c) {
+  double used = 100 * ms_device_B(run) / run->capacity_B;
+  if (!c->frees)
+    return g_strdup_printf("at %.0f %% of the memory no single change helps: plan --around looks at all layouts", used);
+  char memory[MS_TEXT];
+  g_autofree char *change = ms_report_change(c->frees->change);
+  double slower = -c->frees->gain;
+  return g_strdup_printf("at %.0f %% of the memory: %s frees %s and %s %.1f %% of the step", used, change,
+                         ms_text_bytes(c->frees->freed_B, memory), slower < 0 ? "saves" : "costs", 100 * ABS(slower));
 }
 
-/* Above the planner's limit of memory nothing else is of use. */
-static void say_memory(GString *out, const MsResult *run, const MsChanges *c) {
-  double used = 100 * ms_device_B(run) / run->capacity_B;
-  g_autofree char *text = NULL;
-  if (c->frees) {
-    char memory[MS_TEXT];
-    g_autofree char *change = ms_report_change(c->frees->change);
-    double slower = -c->frees->gain;
-    text = g_strdup_printf("at %.0f %% of the memory: %s frees %s and %s %.1f %% of the step", used, change,
-                           ms_text_bytes(c->frees->freed_B, memory), slower < 0 ? "saves" : "costs", 100 * ABS(slower));
-  } else {
-    text = g_strdup_printf("at %.0f %% of the memory no single change helps: plan --around looks at all layouts", used);
+MsAdvice ms_advice_of(const MsResult *run, const MsChanges *c) {
+  MsAdvice advice = {0, g_new0(char *, MOST_SENTENCES + 1)};
+  if (ms_device_B(run) > c->limit_B) advice.line[advice.n++] = about_memory(run, c);
+  for (int i = 0; i < c->n && advice.n < MOST_SENTENCES; i++) {
+    g_autofree char *change = ms_report_change(c->row[i].change);
+    advice.line[advice.n++] = g_strdup_printf("%s gains %.1f %%", change, 100 * c->row[i].gain);
   }
-  sentence(out, text);
+  return advice;
 }
+
+void ms_advice_clear(MsAdvice *advice) { g_clear_pointer(&advice->line, g_strfreev); }
 
 char *ms_report_changes(const MsResult *run, const MsChanges *c) {
+  MsAdvice advice = ms_advice_of(run, c);
   GString *out = g_string_new(NULL);
-  if (ms_device_B(run) > c->limit_B) say_memory(out, run, c);
-  for (int i = 0; i < MIN(c->n, MOST_SENTENCES); i++) {
-    g_autofree char *change = ms_report_change(c->row[i].change),
-                    *text = g_strdup_printf("%s gains %.1f %%", change, 100 * c->row[i].gain);
-    sentence(out, text);
-  }
+  for (int i = 0; i < advice.n; i++) g_string_append_printf(out, "%-15s%s\n", i ? "" : "  do", advice.line[i]);
+  ms_advice_clear(&advice);
   return g_string_free(out, FALSE);
 }
 

@@ -71,6 +71,9 @@ static const MsFigure run_rows[] = {
                         MS_FIGURE_AS("curves", F64, MsResult, band_curves, "1", "from the curves' fits", UNKNOWN))},
                    MS_FIGURE_OF("common", F64, band_common, "1", "what errors have in common", UNKNOWN),
                    MS_FIGURE_TEXT("software", software, "the stack", UNKNOWN))),
+    MS_FIGURE_ARRAY("advice", LIST, MsPageRun, advice.line, advice.n,
+                    MS_FIGURES({.key = "", .type = MS_FIGURE_STRING, .unit = ""}),
+                    .doc = "what to do, a sentence each"),
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_placement_figures, .only = "simulated in full"},
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_steps_figures, .only = ""},
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_kept_figures, .only = ""},
@@ -87,10 +90,13 @@ void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, cons
   if (d) {
     run.passes = ms_slot_spans_new(d);
     ms_page_find_kept(&run), ms_page_find_operators(&run);
+    g_autoptr(MsChanges) changes = ms_changes_new(s);
+    if (changes) run.advice = ms_advice_of(r, changes);
   }
   ms_figures_write(&ms_page_figures, &run, key, out);
   if (!d) return;
   ms_slot_spans_clear(&run.passes);
+  ms_advice_clear(&run.advice);
   GArray *const rows[] = {run.kept, run.comm, run.operators, run.roofs};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) g_array_free(rows[i], TRUE);
 }

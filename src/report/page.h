@@ -44,6 +44,7 @@ typedef struct {
   MsParamCount params;
   MsSlotSpans passes;
   GArray *kept, *comm, *operators, *roofs; /* rows of page_layout.c and page_ops.c */
+  MsAdvice advice;
 } MsPageRun;
 void ms_page_find_kept(MsPageRun *run);
 void ms_page_find_operators(MsPageRun *run);

@@ -86,7 +86,14 @@ char *ms_report_setting(const char *json);
 char *ms_report_change(const MsComparison *change); /* "vpp 4 -> 2, ..." (transfer full) */
 
 /* --- changes.c ------------------------------------------------------------------------------------------------- */
-/* What to do with a run, at most three sentences; "" where nothing gains. (transfer full) */
+typedef struct {
+  int n;
+  char **line; /* NULL-terminated */
+} MsAdvice;
+/* What to do with a run, at most three sentences; none where nothing gains. */
+MsAdvice ms_advice_of(const MsResult *run, const MsChanges *changes);
+void ms_advice_clear(MsAdvice *advice);
+/* The same below its headline. (transfer full) */
 char *ms_report_changes(const MsResult *run, const MsChanges *changes);
 extern const MsFigures ms_changes_figures; /* of MsChanges */
 

@@ -85,6 +85,9 @@ await check('figures say what the program says', async () => {
   );
   const data = JSON.parse(await page.locator('#data').textContent()).runs[0];
   equal(data.result.step_time_s, r.step_time_s, 'step time');
+  const said = await page.locator('#summary .advice li').allInnerTexts();
+  ok(data.advice.length > 0, 'no advice');
+  equal(said.join('\n'), data.advice.join('\n'), 'advice');
   ok(
     Math.abs(data.result.gap.reduce((s, g) => s + g.mfu_points, 0) - 100) < 1e-6,
     'the waterfall does not add up to 100',

@@ -128,6 +128,14 @@ function drawSummary(run) {
   );
   if (!run.result.feasible)
     node.append(html('p', {class: 'warn', role: 'alert'}, `Does not fit: ${run.result.why_infeasible}.`));
+  if (run.advice.length)
+    node.append(
+      html(
+        'ul',
+        {class: 'advice'},
+        run.advice.map(line => html('li', {}, line)),
+      ),
+    );
   node.append(tiles(run), settings(run));
 }
 
