@@ -6,7 +6,9 @@
 #include "base/units.h"
 #include <math.h>
 
-enum { SCREEN = 512 }; /* candidates screened at once: fixed, so that counts do not depend on threads or ranks */
+/* SCREEN: candidates screened at once; FETCH: taken from all ranks at once. Fixed, so that counts do not depend on
+ * threads or ranks. */
+enum { SCREEN = 64, FETCH = 512 };
 
 typedef struct {
   MsCandidate candidate; /* with the tighter bound */
@@ -16,7 +18,10 @@ typedef struct {
 
 typedef struct {
   MsPlanner *planner;
-  GArray *pool; /* Screened that fit, ascending cost */
+  GArray *pool;  /* Screened that fit: a heap by cost */
+  GArray *queue; /* MsCandidate of all ranks, ascending: the cheapest that are not screened, from `next` on */
+  guint next;
+  guint64 screened;
 } Every;
 
 /* --- screening: exact memory, and a bound within a few percent --- */
@@ -49,6 +54,10 @@ static int by_index(const void *a, const void *b) {
   return ((const Screened *)a)->index - ((const Screened *)b)->index;
 }
 
+static int by_cost(const void *a, const void *b) {
+  return ms_candidate_compare(&((const Screened *)a)->candidate, &((const Screened *)b)->candidate);
+}
+
 static void settle_screened(Every *e, const Screened *s) {
   MsPlanner *x = e->planner;
   double limit = x->s.plan->memory_limit_B;
@@ -60,7 +69,7 @@ static void settle_screened(Every *e, const Screened *s) {
     if (isinf(s->candidate.cost))
       ms_planner_refuse(x, MS_REFUSED_DEADLINE,
                         ms_planner_late_s(x, &s->candidate, (double)s->candidate.bound / MS_PS_PER_S), &s->candidate);
-    else g_array_append_val(e->pool, *s);
+    else ms_heap_push(e->pool, s, by_cost);
   }
 }
 
@@ -81,10 +90,6 @@ static void screen(Every *e, const MsCandidate *candidate, int n) {
   g_array_unref(found[0]);
 }
 
-static int by_cost(const void *a, const void *b) {
-  return ms_candidate_compare(&((const Screened *)a)->candidate, &((const Screened *)b)->candidate);
-}
-
 static void tell(Every *e, double done, double all) {
   MsPlanner *x = e->planner;
   char note[96];
@@ -97,91 +102,100 @@ static void tell(Every *e, double done, double all) {
 
 /* Until the list is full no more than it takes, and a few for threads to share: most layouts cannot enter a full one.
  */
-static int batch_size(const MsPlanner *x, guint left) {
+static int batch_size(const MsPlanner *x) {
   int missing = x->top - x->n_list;
   gboolean cuts = x->s.options->prune && missing > 0;
-  return (int)MIN(left, (guint)(cuts ? CLAMP(missing, MS_LEAST_BATCH, MS_BATCH) : MS_BATCH));
+  return cuts ? CLAMP(missing, MS_LEAST_BATCH, MS_BATCH) : MS_BATCH;
 }
 
-/* Simulates what is in the pool, cheapest first, until the rest cannot enter the list or, with `enough`, the list is
- * full. */
-static void drain(Every *e, gboolean enough) {
+static double pool_cost(const Every *e) {
+  return e->pool->len > 0 ? g_array_index(e->pool, Screened, 0).candidate.cost : INFINITY;
+}
+
+/* Simulates the cheapest of the pool, whose cost is at most `most`. FALSE: stopped. */
+static gboolean simulate_some(Every *e, double most) {
   MsPlanner *x = e->planner;
-  g_array_sort(e->pool, by_cost);
-  guint at = 0;
-  while (at < e->pool->len && !ms_planner_stopped(x)) {
-    const Screened *s = &g_array_index(e->pool, Screened, at);
-    if (s->candidate.cost > ms_planner_threshold(x) || (enough && x->n_list == x->top)) break;
-    int most = batch_size(x, e->pool->len - at), n = 0;
-    MsCandidate batch[MS_BATCH];
-    while (n < most && !(s[n].candidate.cost > ms_planner_threshold(x))) batch[n] = s[n].candidate, n++;
-    gboolean done[MS_BATCH], all = TRUE;
-    ms_planner_simulate(x, batch, n, done);
-    for (int i = 0; i < n; i++) all &= done[i];
-    if (!all) break; /* interrupted */
-    at += (guint)n;
-    tell(e, at, e->pool->len);
+  Screened taken[MS_BATCH];
+  MsCandidate batch[MS_BATCH];
+  gboolean done[MS_BATCH], all = TRUE;
+  int n = 0, size = batch_size(x);
+  for (; n < size && e->pool->len > 0 && pool_cost(e) <= most; n++) {
+    ms_heap_pop(e->pool, &taken[n], by_cost);
+    batch[n] = taken[n].candidate;
   }
-  g_array_remove_range(e->pool, 0, at);
+  ms_planner_simulate(x, batch, n, done);
+  for (int i = 0; i < n; i++) {
+    if (!done[i]) ms_heap_push(e->pool, &taken[i], by_cost); /* interrupted */
+    all &= done[i];
+  }
+  return all;
 }
 
-static double cheapest(const Every *e, double rest) {
-  double cost = rest;
-  for (guint i = 0; i < e->pool->len; i++) cost = MIN(cost, g_array_index(e->pool, Screened, i).candidate.cost);
-  return cost;
-}
-
-/* The next candidates of all ranks, cheapest first, SCREEN at most: each rank offers the cheapest of its own, and keeps
- * those that others undercut. */
-static void next_batch(Every *e, GArray *batch) {
-  GArray *own = e->planner->s.candidates;
+/* The next candidates of all ranks, cheapest first, FETCH at most, into the queue: each rank offers the cheapest of its
+ * own, and keeps those that others undercut. */
+static void fetch(Every *e) {
+  GArray *own = e->planner->s.candidates, *queue = e->queue;
   g_autoptr(GArray) offer = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
   MsCandidate c;
-  while (own->len > 0 && offer->len < SCREEN) {
+  while (own->len > 0 && offer->len < FETCH) {
     ms_heap_pop(own, &c, ms_candidate_compare);
     g_array_append_val(offer, c);
   }
-  g_array_set_size(batch, 0);
-  g_array_append_vals(batch, offer->data, offer->len);
-  ms_ranks_gather(batch);
-  g_array_sort(batch, ms_candidate_compare);
-  if (batch->len <= SCREEN) return;
-  g_array_set_size(batch, SCREEN);
-  const MsCandidate *last = &g_array_index(batch, MsCandidate, SCREEN - 1);
+  e->next = 0;
+  g_array_set_size(queue, 0);
+  g_array_append_vals(queue, offer->data, offer->len);
+  ms_ranks_gather(queue);
+  g_array_sort(queue, ms_candidate_compare);
+  if (queue->len <= FETCH) return;
+  g_array_set_size(queue, FETCH);
+  const MsCandidate *last = &g_array_index(queue, MsCandidate, FETCH - 1);
   while (offer->len > 0 && ms_candidate_compare(&g_array_index(offer, MsCandidate, offer->len - 1), last) > 0) {
     ms_heap_push(own, &g_array_index(offer, MsCandidate, offer->len - 1), ms_candidate_compare);
     g_array_set_size(offer, offer->len - 1);
   }
 }
 
-/* First a full list from the layouts with the lowest bounds, for a threshold; then everything that it does not cut is
- * screened; then what is left is simulated. */
+/* The least cost that what is not screened may have. INFINITY: everything is. */
+static double queue_cost(Every *e) {
+  if (e->next == e->queue->len) fetch(e);
+  return e->next < e->queue->len ? g_array_index(e->queue, MsCandidate, e->next).cost : INFINITY;
+}
+
+static void screen_some(Every *e) {
+  guint n = MIN(e->queue->len - e->next, SCREEN);
+  screen(e, &g_array_index(e->queue, MsCandidate, e->next), (int)n);
+  e->next += n, e->screened += n;
+}
+
+/* First a full list from the layouts with the lowest bounds, for a threshold. Then always what has the lowest bound of
+ * all: it is screened, which lifts its bound, or simulated, until nothing is left that may enter the list. So nothing
+ * is screened or simulated whose bound exceeds that of the list's end (but for what a batch takes along). */
 static void simulate_all(Every *e) {
   MsPlanner *x = e->planner;
-  g_autoptr(GArray) batch = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
-  guint64 screened = 0;
-  double rest = INFINITY; /* bound of what may not have been screened */
-  gboolean whole = TRUE;  /* nothing of the batches so far was left out */
+  double rest = INFINITY; /* bound of what has not been screened */
+  gboolean going = TRUE, filled = !x->s.options->prune;
   ms_heap_make(x->s.candidates, ms_candidate_compare);
-  while (whole) {
-    next_batch(e, batch);
-    rest = batch->len > 0 ? g_array_index(batch, MsCandidate, 0).cost : INFINITY;
-    if (batch->len == 0 || (ms_planner_cuts(x, MS_SHORT_BOUND) && rest > ms_planner_threshold(x))) break;
-    screen(e, (const MsCandidate *)(gpointer)batch->data, (int)batch->len);
-    screened += batch->len;
-    if (x->s.options->prune && x->n_list < x->top) drain(e, TRUE);
-    tell(e, 0, 1);
-    whole = !ms_planner_stopped(x);
+  while (going) {
+    double limit = ms_planner_threshold(x);
+    rest = queue_cost(e);
+    gboolean screens = e->next < e->queue->len && !(ms_planner_cuts(x, MS_SHORT_BOUND) && rest > limit);
+    gboolean simulates = pool_cost(e) <= limit && e->pool->len > 0;
+    if (!screens && !simulates) break;
+    filled |= x->n_list == x->top;
+    if (simulates && (!screens || !filled || pool_cost(e) < rest)) going = simulate_some(e, limit);
+    else screen_some(e);
+    tell(e, screens ? 0 : (double)x->s.plan->simulated, (double)x->s.plan->simulated + e->pool->len);
+    going &= !ms_planner_stopped(x);
   }
-  if (!ms_planner_stopped(x)) drain(e, FALSE);
-  x->s.plan->pruned += x->s.n_candidates - screened + e->pool->len;
-  x->s.plan->lower_cost = cheapest(e, rest);
+  x->s.plan->pruned += x->s.n_candidates - e->screened + e->pool->len;
+  x->s.plan->lower_cost = MIN(rest, pool_cost(e));
 }
 
 gboolean ms_search_every(MsPlanner *x, GError **error) {
-  Every e = {x, g_array_new(FALSE, FALSE, sizeof(Screened))};
+  Every e = {x, g_array_new(FALSE, FALSE, sizeof(Screened)), g_array_new(FALSE, FALSE, sizeof(MsCandidate)), 0, 0};
   gboolean ok = ms_enumerate(&x->s, error);
   if (ok && !ms_planner_stopped(x)) simulate_all(&e);
   g_array_unref(e.pool);
+  g_array_unref(e.queue);
   return ok;
 }

@@ -352,7 +352,8 @@ void ms_planner_refuse(MsPlanner *planner, int row /* MS_REFUSED_... */, double 
 /* Simulates n <= MS_BATCH candidates on all threads and ranks and puts them into the list. done[n], may be NULL: FALSE
  * for those that an interrupt left out. */
 void ms_planner_simulate(MsPlanner *planner, const MsCandidate *candidate, int n, gboolean *done);
-void ms_planner_settle(MsPlanner *planner, const MsOutcome *outcome); /* into the list */
+/* Into the list. Takes `result`, the whole prediction, which may be NULL. */
+void ms_planner_settle(MsPlanner *planner, const MsOutcome *outcome, MsResult *result);
 /* Says on the terminal, and to whom watches, how far it is: `done` of 1. */
 void ms_planner_tell(MsPlanner *planner, double done, const char *note);
 void ms_planner_hand_over(MsPlanner *planner); /* fills the plan: its list, on rank 0, and what was refused */

@@ -52,13 +52,23 @@ typedef struct {
   MsPlanner *x;
   const MsCandidate *candidate;
   MsOutcome outcome[MS_BATCH];
+  MsResult *result[MS_BATCH]; /* of the first `whole`, which probably stay in the list: they are simulated once */
   gboolean done[MS_BATCH];
+  int whole;
 } Batch;
 
 static gboolean rough_step_time(const MsScenario *s, double *step_s) {
   g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
   if (r) *step_s = r->step_time_s;
   return r != NULL;
+}
+
+/* The step time, and with `result` the whole prediction (NULL: the scenario is impossible). */
+static gboolean full_step_time(const MsPlanner *x, const MsScenario *s, double *step_s, MsResult **result) {
+  if (!result) return ms_step_time(s, ms_planner_like(x), step_s, NULL);
+  *result = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
+  if (*result) *step_s = (*result)->step_time_s;
+  return *result != NULL;
 }
 
 static void simulate_one(int index, int thread, gpointer data) {
@@ -76,14 +86,14 @@ static void simulate_one(int index, int thread, gpointer data) {
   }
   g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c);
   double step_s = 0;
-  gboolean ok =
-      b->x->s.options->rough ? rough_step_time(s, &step_s) : ms_step_time(s, ms_planner_like(b->x), &step_s, NULL);
+  gboolean ok = b->x->s.options->rough ? rough_step_time(s, &step_s)
+                                       : full_step_time(b->x, s, &step_s, index < b->whole ? &b->result[index] : NULL);
   *out = (MsOutcome){
       .candidate = *c, .step_time_s = step_s, .kind = ok ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
   b->done[index] = TRUE;
 }
 
-void ms_planner_settle(MsPlanner *x, const MsOutcome *o) {
+void ms_planner_settle(MsPlanner *x, const MsOutcome *o, MsResult *result) {
   MsPlan *plan = x->s.plan;
   if (o->kind == MS_OUTCOME_ERROR) {
     plan->feasible--;
@@ -93,15 +103,16 @@ void ms_planner_settle(MsPlanner *x, const MsOutcome *o) {
   double cost = ms_objective_cost(x->s.space->request, o->candidate.value[MS_AXIS_GPUS], o->step_time_s);
   plan->simulated++;
   if (isinf(cost)) {
+    ms_result_free(result);
     ms_planner_refuse(x, MS_REFUSED_DEADLINE, ms_planner_late_s(x, &o->candidate, o->step_time_s), &o->candidate);
     plan->simulated--;
   } else {
-    keep_best(x, (MsListed){o->candidate, cost, o->step_time_s, NULL});
+    keep_best(x, (MsListed){o->candidate, cost, o->step_time_s, result});
   }
 }
 
 void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboolean *done) {
-  Batch b = {.x = x, .candidate = candidate};
+  Batch b = {.x = x, .candidate = candidate, .whole = ms_ranks_count() == 1 ? x->top - x->n_list : 0};
   ms_parallel(n, x->s.options->threads, simulate_one, &b);
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsOutcome));
   for (int i = 0; i < n; i++)
@@ -119,7 +130,7 @@ void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboo
     if (ms_checkpoint_find(x->checkpoint, &outcome[i].candidate)) x->s.plan->resumed++;
     else ms_checkpoint_add(x->checkpoint, &outcome[i]);
     ms_plan_known_add(x->s.options->known, &outcome[i]);
-    ms_planner_settle(x, &outcome[i]);
+    ms_planner_settle(x, &outcome[i], b.result[i]);
   }
   if (!x->error) ms_checkpoint_write(x->checkpoint, FALSE, &x->error);
 }

@@ -187,7 +187,7 @@ static void take_known(MsTree *t) {
   const MsOutcome *known = ms_checkpoint_rows(t->x->checkpoint, &n);
   for (guint i = 0; i < n; i++) {
     t->x->s.plan->resumed++;
-    ms_planner_settle(t->x, &known[i]);
+    ms_planner_settle(t->x, &known[i], NULL);
   }
   t->x->s.plan->feasible = t->x->s.plan->simulated; /* they are not screened again */
 }
