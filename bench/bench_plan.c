@@ -1,4 +1,5 @@
-/* Speed of the planner: layouts bounded a second, and three large tasks from request to ranking. Figures stand beside
+/* Speed of the program from its start, of small plans and their front, and of the planner: layouts bounded a second,
+ * and three large tasks from request to ranking. Figures stand beside
  * the goals of the project; Calculon's rate is the one it was measured at on a machine of this kind (2,100
  * configurations a second and core). Never fails for being slow. */
 #include <math.h>
@@ -77,6 +78,43 @@ static void task(const char *name, double goal_s) {
   line("peak memory so far", peak_GiB(), "GiB", 1, FALSE);
 }
 
+/* User and system time of the program, started `times` times with these words, for each start. */
+static void program(const char *what, int times, double goal_s, const char *const *words) {
+  g_autofree char *own = g_file_read_link("/proc/self/exe", NULL), *folder = own ? g_path_get_dirname(own) : NULL,
+                  *moesim = folder ? g_build_filename(folder, "..", "moesim", NULL) : NULL;
+  g_autoptr(GPtrArray) argv = g_ptr_array_new();
+  g_ptr_array_add(argv, moesim);
+  for (int i = 0; words[i]; i++) g_ptr_array_add(argv, (char *)words[i]);
+  g_ptr_array_add(argv, NULL);
+  struct rusage before, after;
+  getrusage(RUSAGE_CHILDREN, &before);
+  int status = 0;
+  for (int i = 0; i < times && moesim; i++)
+    if (!g_spawn_sync(MS_SOURCE_DIR, (char **)argv->pdata, NULL,
+                      G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, NULL, NULL, &status, NULL) ||
+        status != 0) {
+      fprintf(stderr, "bench_plan: %s cannot be run\n", moesim);
+      return;
+    }
+  getrusage(RUSAGE_CHILDREN, &after);
+  double user_s = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
+                  (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1e6,
+         system_s = (double)(after.ru_stime.tv_sec - before.ru_stime.tv_sec) +
+                    (double)(after.ru_stime.tv_usec - before.ru_stime.tv_usec) / 1e6;
+  line(what, (user_s + system_s) / times, "s of CPU", goal_s, FALSE);
+}
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+static void programs(void) {
+  const char *readme = "scenarios/plan-deepseek-v3-gb200-256.json";
+  puts("the program, its start included:");
+  program("run --fidelity fast", 50, 5e-3,
+          WORDS("run", "--fidelity", "fast", "scenarios/run-deepseek-v3-2048-pp16.json"));
+  program("--version", 50, 2e-3, WORDS("--version"));
+  program("the plan of the README", 3, 0.5, WORDS("plan", readme));
+  program("the same with --front", 1, 1.5, WORDS("plan", "--front", readme));
+}
+
 static void stop(int signal_number) {
   (void)signal_number;
   raise(SIGINT);
@@ -103,6 +141,7 @@ static void open_request(const char *name, unsigned limit_s) {
 }
 
 int main(void) {
+  programs();
   bounds("plan-gpt3-175b-a100-4096");
   bounds("plan-deepseek-v3-gb200-4096");
   task("plan-gpt3-175b-a100-4096", 2);
