@@ -9,11 +9,12 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "exec/exec.h"
+#include "report/report.h"
 
 enum { MOST_STEPS = 100000, MOST_THREADS = 1024 };
 
 typedef struct {
-  char *dtype, *blas, *dump, *compare;
+  char *dtype, *blas, *dump, *compare, *trace;
   int steps, threads, top;
   gboolean json, no_check;
 } Options;
@@ -169,6 +170,26 @@ static void print_result(const MsScenario *scenario, const Options *o, const MsE
   print_rows(r, o->top);
 }
 
+/* --- the trace ------------------------------------------------------------------------------------------------- */
+
+/* Of a rank among several: its number in front of the suffix, step.json -> step-rank3.json. (transfer full) */
+static char *trace_file(const char *file, int rank, int ranks) {
+  const char *base = strrchr(file, '/'), *suffix = strrchr(base ? base : file, '.');
+  if (ranks == 1 || g_str_equal(file, "-")) return g_strdup(file);
+  int stem = (int)(suffix ? (gsize)(suffix - file) : strlen(file));
+  return g_strdup_printf("%.*s-rank%d%s", stem, file, rank, suffix ? suffix : "");
+}
+
+static gboolean write_trace(const MsScenario *scenario, const MsExecResult *r, const char *file, GError **error) {
+  g_autofree MsKinetoRow *row = g_new(MsKinetoRow, MAX(r->n_spans, 1));
+  for (int i = 0; i < r->n_spans; i++)
+    row[i] = (MsKinetoRow){&r->rows[r->span[i].row].op, r->span[i].start_s, r->span[i].end_s};
+  return ms_report_trace_run(
+      scenario,
+      &(MsKinetoRun){"CPU, by moesim exec", r->own, r->ranks, r->n_spans, r->steps, row, r->own_start_s, r->step_s},
+      file, error);
+}
+
 /* --- the verb -------------------------------------------------------------------------------------------------- */
 
 static int run(const Options *o, const char *file, int type) {
@@ -179,16 +200,21 @@ static int run(const Options *o, const char *file, int type) {
                            .steps = o->steps,
                            .unchecked = o->no_check,
                            .progress = TRUE,
+                           .spans = o->trace != NULL,
                            .dump = o->dump,
                            .compare = o->compare};
   if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
-  gboolean first = ms_ranks_own() == 0, lost = first && !ms_can_write(o->dump, &error); /* before the work */
+  g_autofree char *trace = o->trace ? trace_file(o->trace, ms_ranks_own(), ms_ranks_count()) : NULL;
+  gboolean first = ms_ranks_own() == 0,
+           lost = !((!first || ms_can_write(o->dump, &error)) && ms_can_write(trace, &error)); /* before the work */
   lost = ms_ranks_any(lost);
-  if (lost && !error) g_set_error_literal(&error, MS_ERROR, MS_ERROR_ENV, "the first rank cannot write its file");
+  if (lost && !error) g_set_error_literal(&error, MS_ERROR, MS_ERROR_ENV, "another rank cannot write its file");
   g_autoptr(MsScenario) scenario = lost ? NULL : ms_scenario_load(file, &error);
   g_autoptr(MsExecResult) result = scenario ? ms_exec_run(scenario, &options, &error) : NULL;
   int status = 0;
-  if (!result) {
+  lost = ms_ranks_any(result && trace && !write_trace(scenario, result, trace, &error));
+  if (lost && !error) g_set_error_literal(&error, MS_ERROR, MS_ERROR_ENV, "another rank could not write its file");
+  if (!result || lost) {
     status = error->code;
     if (first) ms_cli_fail(error);
     else g_error_free(error);
@@ -214,6 +240,10 @@ int ms_cli_exec(int argc, char **argv) {
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &o.dump, "write gradients and updated parameters of the whole model",
        "FILE"},
       {"compare", 0, 0, G_OPTION_ARG_FILENAME, &o.compare, "compare them with such a file", "FILE"},
+      {"trace", 0, 0, G_OPTION_ARG_FILENAME, &o.trace,
+       "write when every row ran, in the form of the PyTorch profiler; of several ranks each writes its own, FILE with "
+       "-rankN in front of the suffix",
+       "FILE"},
       {"rows", 0, 0, G_OPTION_ARG_INT, &o.top, "rows to print, the slowest first (default 20)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object with all rows", NULL},
       {NULL}};
@@ -227,9 +257,11 @@ int ms_cli_exec(int argc, char **argv) {
       status = ms_cli_usage(verb, "--steps takes a number from 1 to %d", MOST_STEPS);
     else if (o.threads < 1 || o.threads > MOST_THREADS)
       status = ms_cli_usage(verb, "--threads takes a number from 1 to %d", MOST_THREADS);
+    else if (o.trace && g_str_equal(o.trace, "-"))
+      status = ms_cli_usage(verb, "--trace - would mix with what is printed: give a file");
     else if (o.top < 0) status = ms_cli_usage(verb, "--rows takes a number from 0");
     else status = run(&o, argv[1], type);
   }
-  g_free(o.dtype), g_free(o.blas), g_free(o.dump), g_free(o.compare);
+  g_free(o.dtype), g_free(o.blas), g_free(o.dump), g_free(o.compare), g_free(o.trace);
   return status;
 }

@@ -250,6 +250,7 @@ static Exec *exec_new(const MsScenario *scenario, const MsLayout *layout, const 
   x->blocks = g_ptr_array_new_with_free_func(free);
   x->scratch = g_ptr_array_new();
   x->results = g_array_new(FALSE, TRUE, sizeof(MsExecRow));
+  x->spans = g_array_new(FALSE, FALSE, sizeof(MsExecSpan));
   x->head = g_new0(Linear, 1 + scenario->model->mtp_num_layers);
   place(x);
   return x;
@@ -283,7 +284,7 @@ static void exec_free(Exec *x) {
   g_free(x->pos), g_free(x->row_pos), g_free(x->head), g_free(x->timeline), g_free(x->note);
   g_hash_table_unref(x->pool);
   g_ptr_array_unref(x->blocks), g_ptr_array_unref(x->scratch);
-  g_array_unref(x->results);
+  g_array_unref(x->results), g_array_unref(x->spans);
   g_clear_error(&x->error);
   g_free(x);
 }
@@ -322,10 +323,12 @@ static void run_steps(Exec *x, MsExecResult *r) {
   for (x->step = 0; x->step < warm + r->steps; x->step++) {
     ms_comm_barrier(x->comm);
     double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
+    if (x->step == warm) x->since_s = wall;
     ms_exec_step(x);
     if (x->step >= warm)
-      r->step_s[x->step - warm] = ms_clock_s(CLOCK_MONOTONIC) - wall,
-                          r->step_cpu_s[x->step - warm] = ms_process_cpu_s() - cpu;
+      r->own_start_s[x->step - warm] = wall - x->since_s,
+                               r->step_s[x->step - warm] = ms_clock_s(CLOCK_MONOTONIC) - wall,
+                               r->step_cpu_s[x->step - warm] = ms_process_cpu_s() - cpu;
     double stop = ms_interrupted(); /* of any rank: all of them end with the same step */
     ms_comm_world_max(x->comm, &stop, 1);
     if (stop > 0 && x->step >= warm) r->steps = x->step - warm + 1;
@@ -348,13 +351,15 @@ static void collect(Exec *x, MsExecResult *r) {
   ms_comm_world_sum(x->comm, r->rank_message_B, r->ranks);
   r->n_rows = (int)x->results->len;
   r->rows = g_memdup2(x->results->data, sizeof(MsExecRow) * x->results->len);
+  r->n_spans = (int)x->spans->len;
+  r->span = g_memdup2(x->spans->data, sizeof(MsExecSpan) * x->spans->len);
 }
 
 static MsExecResult *result_new(const Exec *x, int steps) {
   MsExecResult *r = g_new0(MsExecResult, 1);
   r->ranks = x->layout->world, r->own = x->rank, r->steps = r->steps_asked = steps;
   r->loss = r->gradient_norm = r->gradient_difference = r->parameter_difference = r->probe_gradient = NAN;
-  r->step_s = g_new0(double, steps), r->step_cpu_s = g_new0(double, steps);
+  r->step_s = g_new0(double, steps), r->step_cpu_s = g_new0(double, steps), r->own_start_s = g_new0(double, steps);
   r->peak_kept_B = g_new0(double, r->ranks), r->rank_flop = g_new0(double, r->ranks),
   r->rank_message_B = g_new0(double, r->ranks);
   return r;
@@ -362,8 +367,8 @@ static MsExecResult *result_new(const Exec *x, int steps) {
 
 void ms_exec_result_free(MsExecResult *r) {
   if (!r) return;
-  g_free(r->step_s), g_free(r->step_cpu_s), g_free(r->rows), g_free(r->peak_kept_B), g_free(r->rank_flop),
-      g_free(r->rank_message_B);
+  g_free(r->step_s), g_free(r->step_cpu_s), g_free(r->own_start_s), g_free(r->span), g_free(r->rows),
+      g_free(r->peak_kept_B), g_free(r->rank_flop), g_free(r->rank_message_B);
   g_free(r->gradient_worst), g_free(r->parameter_worst);
   g_free(r);
 }

@@ -31,6 +31,7 @@ typedef struct {
   int steps;        /* 0 = 1; the same batch in every step */
   int warm_steps;   /* before them: pages are touched, memory is pooled; not counted in the times of steps and rows */
   gboolean unchecked, progress;
+  gboolean spans;      /* keep when every row ran: MsExecResult.span */
   const char *dump;    /* write gradients and updated parameters of the last step there, NULL = not */
   const char *compare; /* compare them with such a file, NULL = not */
   const char *probe;   /* a matrix of the model, "layers.0.fc1", NULL = none: probe_by is added to its element probe_at
@@ -66,6 +67,11 @@ typedef struct { /* one row, all its calls on this rank in all steps */
   double flop, message_B; /* of one call, as done */
 } MsExecRow;
 
+typedef struct { /* one call of a row on this rank; seconds since its first counted step began */
+  int row, step; /* index into MsExecResult.rows; counted steps from 0 */
+  double start_s, end_s;
+} MsExecSpan;
+
 typedef struct {
   int ranks, own; /* in the run; the members below are the same on all ranks but where said */
   double loss;    /* of the last step, before its update; NaN while nothing was run */
@@ -73,10 +79,13 @@ typedef struct {
   int steps, steps_asked;      /* done; fewer than asked for when it was stopped (ms_interrupted) */
   double *step_s, *step_cpu_s; /* [steps] the slowest rank's wall time; the largest CPU time of a rank */
   int n_rows;
-  MsExecRow *rows;                                  /* of this rank */
-  double *peak_kept_B;                              /* [ranks] most bytes held for backward at once */
-  double *rank_flop;                                /* [ranks] of one step, as counted by the kernels */
-  double *rank_message_B;                           /* [ranks] of one step, as handed to MPI */
+  MsExecRow *rows; /* of this rank */
+  int n_spans;
+  MsExecSpan *span;       /* with `spans`, in the order in which they ran; none overlaps another */
+  double *own_start_s;    /* [steps] when this rank began each, on the same clock */
+  double *peak_kept_B;    /* [ranks] most bytes held for backward at once */
+  double *rank_flop;      /* [ranks] of one step, as counted by the kernels */
+  double *rank_message_B; /* [ranks] of one step, as handed to MPI */
   double gradient_difference, parameter_difference; /* with `compare`: largest over matrices of max |a - b| / max |b| (b
                                                      * at least 1e-3 of the model's largest gradient); NaN without */
   double probe_gradient;                            /* of the probed element; NaN without */

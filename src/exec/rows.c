@@ -126,27 +126,33 @@ static void compare(Exec *x, const MsOp *op, double flop) {
                  flop, op->flop);
 }
 
-static void record(Exec *x, const Row *row, double cpu_s, double wall_s, double flop) {
+/* `start_s`: on the clock of the process. */
+static void record(Exec *x, const Row *row, double start_s, double cpu_s, double wall_s, double flop) {
   MsExecRow *r = &g_array_index(x->results, MsExecRow, row->result);
   r->flop = flop, r->message_B = x->message_B;
   if (x->step < x->options->warm_steps) return;
   if (r->calls == 0 || wall_s < r->least_wall_s) r->least_wall_s = wall_s;
   r->calls++;
   r->cpu_s += cpu_s, r->wall_s += wall_s;
+  if (!x->options->spans) return;
+  MsExecSpan span = {row->result, x->step - x->options->warm_steps, start_s - x->since_s,
+                     start_s - x->since_s + wall_s};
+  g_array_append_val(x->spans, span);
 }
 
 static void run_row(Exec *x, const Row *row) {
   double flop = x->run.flop;
   x->row = row;
   x->message_B = 0, x->row_flop = x->said_message_B = NAN;
-  double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
+  double start = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
   row->handler->run(x);
-  cpu = ms_process_cpu_s() - cpu, wall = ms_clock_s(CLOCK_MONOTONIC) - wall;
+  cpu = ms_process_cpu_s() - cpu;
+  double wall = ms_clock_s(CLOCK_MONOTONIC) - start;
   ms_exec_scratch_clear(x);
   flop = isnan(x->row_flop) ? x->run.flop - flop : x->row_flop;
   x->step_flop += flop;
   x->step_message_B += x->message_B;
-  record(x, row, cpu, wall, flop);
+  record(x, row, start, cpu, wall, flop);
   compare(x, row->op, flop);
 }
 

@@ -250,6 +250,8 @@ struct Exec {
   GPtrArray *blocks;  /* all of them */
   GPtrArray *scratch; /* Buffers of the row */
   GArray *results;    /* MsExecRow */
+  GArray *spans;      /* MsExecSpan */
+  double since_s;     /* when the first counted step began, on CLOCK_MONOTONIC */
   jmp_buf fail;
   GError *error;
 };

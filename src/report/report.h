@@ -230,6 +230,18 @@ typedef struct {
 } MsKinetoOptions;
 gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *detail, const MsKinetoOptions *options,
                                 const char *filename, guint64 *left_out, GError **error);
+/* A run that was timed (`moesim exec`), in the same form: one rank, rows on one stream behind each other. */
+typedef struct {
+  const MsOp *op;
+  double start_s, end_s; /* since the first step began */
+} MsKinetoRow;
+typedef struct {
+  const char *device; /* what ran it */
+  int rank, ranks, n_rows, steps;
+  const MsKinetoRow *row;              /* in their order */
+  const double *step_start_s, *step_s; /* [steps] */
+} MsKinetoRun;
+gboolean ms_report_trace_run(const MsScenario *scenario, const MsKinetoRun *run, const char *filename, GError **error);
 /* CSV "stage,time_s,allocated_B,slot": allocated bytes after every slot of every stage. */
 gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError **error);
 

@@ -157,7 +157,7 @@ static void put_task(Writer *w, Rank *r, guint32 index) {
   r->issued = task->host_sync ? MAX(issue, end) : issue;
 }
 
-/* --- ranks ----------------------------------------------------------------------------------------------------- */
+/* --- steps ----------------------------------------------------------------------------------------------------- */
 static int stage_of(const MsDetail *d, int rank) {
   int coord[4];
   ms_rank_coords(d->layout, FALSE, rank, coord);
@@ -176,7 +176,8 @@ static void put_step(Writer *w, Rank *r, int stage, int step) {
       put_task(w, r, i);
 }
 
-static void put_rank(Writer *w, int rank) {
+/* --- ranks and files ------------------------------------------------------------------------------------------- */
+static Rank rank_begin(Writer *w, int rank, int streams) {
   Rank r = {.rank = rank,
             .device = rank % MAX(1, w->scenario->hardware->gpus_per_node),
             .gpu = FIRST_PROCESS + 2 * (gint64)rank,
@@ -185,11 +186,33 @@ static void put_rank(Writer *w, int rank) {
                   *host = g_strdup_printf("moesim rank %d: host", rank);
   put_name(w, "process_name", r.gpu, 0, gpu);
   put_name(w, "process_name", r.host, 0, host);
-  for (int i = 0; i < MS_N_STREAMS; i++) {
+  for (int i = 0; i < streams; i++) {
     g_autofree char *name = g_strdup_printf("stream %d %s", i, ms_stream_words[i]);
     put_name(w, "thread_name", r.gpu, i, name);
   }
-  for (int step = 0; step < w->options->steps; step++) put_step(w, &r, stage_of(w->detail, rank), step);
+  return r;
+}
+
+static gboolean file_begin(Writer *w, const char *device, int rank, int ranks, const char *filename, GError **error) {
+  if (!(w->sink = ms_writer_open(filename, error))) return FALSE;
+  w->line = g_string_new(NULL);
+  MsJsonOut *name = ms_json_out_new(0);
+  ms_json_out_string(name, NULL, device);
+  g_autofree char *quoted = g_strchomp(ms_json_out_take(name));
+  g_string_printf(w->line,
+                  "{\"schemaVersion\": 1,\n\"deviceProperties\": [{\"id\": 0, \"name\": %s}],\n"
+                  "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},\n"
+                  "\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n",
+                  quoted, rank, ranks);
+  put(w);
+  return TRUE;
+}
+
+static gboolean file_end(Writer *w, GError **error) {
+  g_string_assign(w->line, "\n]}\n");
+  put(w);
+  g_string_free(w->line, TRUE);
+  return ms_writer_close(w->sink, error);
 }
 
 gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *detail, const MsKinetoOptions *options,
@@ -199,26 +222,35 @@ gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *deta
       return ms_input_error(error, scenario->file, 0, "gpus", "is %d: no rank %d", detail->layout->world,
                             options->rank[i]);
   Writer w = {.detail = detail, .options = options, .scenario = scenario, .first = TRUE};
-  if (!(w.sink = ms_writer_open(filename, error))) return FALSE;
-  w.line = g_string_new(NULL);
-  g_autoptr(GString) device = g_string_new(NULL);
-  MsJsonOut *name = ms_json_out_new(0);
-  ms_json_out_string(name, NULL, scenario->hardware->name);
-  g_autofree char *quoted = g_strchomp(ms_json_out_take(name));
-  g_string_printf(w.line,
-                  "{\"schemaVersion\": 1,\n\"deviceProperties\": [{\"id\": 0, \"name\": %s}],\n"
-                  "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},\n"
-                  "\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n",
-                  quoted, options->rank[0], detail->layout->world);
-  put(&w);
+  if (!file_begin(&w, scenario->hardware->name, options->rank[0], detail->layout->world, filename, error)) return FALSE;
   for (int i = 0; i < options->n_ranks; i++) { /* each has its share of the limit */
     w.limit_B = options->limit_B * (i + 1) / options->n_ranks;
     w.full = FALSE;
-    put_rank(&w, options->rank[i]);
+    Rank r = rank_begin(&w, options->rank[i], MS_N_STREAMS);
+    for (int step = 0; step < options->steps; step++) put_step(&w, &r, stage_of(detail, r.rank), step);
   }
-  g_string_assign(w.line, "\n]}\n");
-  put(&w);
-  g_string_free(w.line, TRUE);
   *left_out = w.left_out;
-  return ms_writer_close(w.sink, error);
+  return file_end(&w, error);
+}
+
+/* --- a run that was timed -------------------------------------------------------------------------------------- */
+static MsTime ps(double s) { return (MsTime)(s * 1e12 + 0.5); }
+
+gboolean ms_report_trace_run(const MsScenario *scenario, const MsKinetoRun *run, const char *filename, GError **error) {
+  Writer w = {.scenario = scenario, .first = TRUE};
+  if (!file_begin(&w, run->device, run->rank, run->ranks, filename, error)) return FALSE;
+  Rank r = rank_begin(&w, run->rank, 1);
+  for (int i = 0; i < run->steps; i++) {
+    MsTime start = ps(run->step_start_s[i]);
+    g_autofree char *name = g_strdup_printf("ProfilerStep#%d", i);
+    put_span(&w, span("user_annotation", name, r.host, HOST_THREAD, start, start + ps(run->step_s[i])));
+  }
+  for (int i = 0; i < run->n_rows; i++) {
+    const MsKinetoRow *row = &run->row[i];
+    MsTime start = ps(row->start_s), end = MAX(ps(row->end_s), start);
+    w.correlation++;
+    put_launch(&w, &r, row->op, start, MIN(start + SLICE_OF_FLOW_PS, end));
+    put_kernel(&w, &r, row->op, row->op->name, MS_STREAM_COMPUTE, start, end);
+  }
+  return file_end(&w, error);
 }

@@ -384,6 +384,45 @@ static void round_trip(void **state) {
   assert_true(part_of->kernels->len > 0 && part_of->kernels->len < trace->kernels->len);
 }
 
+/* Rows of a run that was timed come back as they ran: two steps of three rows on this rank, with a pause between them.
+ */
+static void a_run_comes_back(void **state) {
+  (void)state;
+  GError *error = NULL;
+  const MsOp op[] = {{.name = "qkv", .kind = MS_OP_GEMM, .dtype = MS_ODT_BF16, .m = 32, .n = 64, .k = 128},
+                     {.name = "attention", .kind = MS_OP_ATTENTION},
+                     {.name = "grads", .kind = MS_OP_ALL_REDUCE, .message_B = 4096}};
+  const double step_start_s[] = {0, 0.020}, step_s[] = {0.018, 0.016};
+  MsKinetoRow row[6];
+  for (int i = 0; i < 6; i++) {
+    double start_s = step_start_s[i / 3] + 0.001 + 0.005 * (i % 3);
+    row[i] = (MsKinetoRow){&op[i % 3], start_s, start_s + 1e-3 * (1 + i)};
+  }
+  g_autofree char *file = ms_test_data_path("scenario.json"), *out = ms_test_data_path("run.json"), *text = NULL;
+  ms_test_data_write("scenario.json", scenario_text);
+  g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
+  assert_null(error);
+  assert_true(ms_report_trace_run(s, &(MsKinetoRun){"a CPU", 1, 2, 6, 2, row, step_start_s, step_s}, out, &error));
+  assert_true(g_file_get_contents(out, &text, NULL, NULL));
+  g_autoptr(MsTrace) trace = whole(text);
+  assert_string_equal(trace->device, "a CPU");
+  assert_int_equal(trace->rank, 1);
+  assert_int_equal(trace->ranks, 2);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  assert_int_equal(t->steps, 2);
+  assert_close(t->known, 1, 1e-12);
+  assert_close(t->time_s, 1e-3 * 21 / 2, 1e-9); /* of a step */
+  assert_close(t->busy_s, t->time_s, 1e-9);
+  assert_int_equal(t->n_classes, 3);
+  for (int i = 0; i < 3; i++) { /* 3 + 6, 2 + 5, 1 + 4 ms */
+    static const char *const word[] = {"all_reduce", "attention", "gemm"};
+    assert_string_equal(t->classes[i].word, word[i]);
+    assert_close(t->classes[i].time_s, 1e-3 * (9 - 2 * i) / 2, 1e-9);
+  }
+  assert_int_equal(t->n_products, 1);
+  assert_close(t->products[0].k, 128, 0);
+}
+
 /* --- what is refused ------------------------------------------------------------------------------------------- */
 static GError *refuse(const char *kind, const char *file, const char *text, gsize length) {
   (void)kind, (void)text, (void)length;
@@ -472,21 +511,12 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(times),
-                                     cmocka_unit_test(tables),
-                                     cmocka_unit_test(steps_without_marks),
-                                     cmocka_unit_test(cut),
-                                     cmocka_unit_test(corpus),
-                                     cmocka_unit_test(classes_cover_operators),
-                                     cmocka_unit_test(known_names),
-                                     cmocka_unit_test(damaged),
-                                     cmocka_unit_test(simulated_stage),
-                                     cmocka_unit_test(saved),
-                                     cmocka_unit_test(differences),
-                                     cmocka_unit_test(other_model),
-                                     cmocka_unit_test(round_trip),
-                                     cmocka_unit_test(forms),
-                                     cmocka_unit_test(cann_names),
-                                     cmocka_unit_test(damaged_databases)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(times),       cmocka_unit_test(tables),           cmocka_unit_test(steps_without_marks),
+      cmocka_unit_test(cut),         cmocka_unit_test(corpus),           cmocka_unit_test(classes_cover_operators),
+      cmocka_unit_test(known_names), cmocka_unit_test(damaged),          cmocka_unit_test(simulated_stage),
+      cmocka_unit_test(saved),       cmocka_unit_test(differences),      cmocka_unit_test(other_model),
+      cmocka_unit_test(round_trip),  cmocka_unit_test(a_run_comes_back), cmocka_unit_test(forms),
+      cmocka_unit_test(cann_names),  cmocka_unit_test(damaged_databases)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
