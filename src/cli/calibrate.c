@@ -234,8 +234,8 @@ static int calibrate(const Options *o) {
 
 /* --- check ----------------------------------------------------------------------------------------------------- */
 static void print_steps(const MsLocalCheck *c) {
-  static const char *const title[] = {"  step", "ranks",       "measured", "speed",     "predicted",
-                                      "error",  "beside rows", "kept",     "predicted", NULL};
+  static const char *const title[] = {"  step", "ranks",       "measured", "speed", "predicted",
+                                      "error",  "beside rows", "kept",     "error", NULL};
   char a[MS_TEXT];
   MsTable *table = ms_table_new();
   table_columns(table, title, 1);
@@ -253,7 +253,8 @@ static void print_steps(const MsLocalCheck *c) {
     if (ran && ms_local_ranks(s->step) == 1) ms_table_cellf(table, "%+.1f %%", 100 * (s->measured_s / s->rows_s - 1));
     else ms_table_cell(table, "-");
     ms_table_cell(table, ran ? ms_text_bytes(s->measured_kept_B, a) : "-");
-    ms_table_cell(table, ran ? ms_text_bytes(s->predicted_kept_B, a) : "-");
+    if (ran) ms_table_cellf(table, "%+.1f %%", 100 * (s->predicted_kept_B / s->measured_kept_B - 1));
+    else ms_table_cell(table, "-");
   }
   ms_cli_print(ms_table_take(table));
   int disturbed = 0;

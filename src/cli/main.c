@@ -97,6 +97,7 @@ static const MsVerb verbs[] = {
      "  moesim report --terminal scenarios/run-deepseek-v3-gb200-256.json   the same in characters, for login nodes\n"
      "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
+     "  moesim report my-run.json trace.json.gz --html diff.html     a run and the profile of it\n"
      "  moesim report my-run.json --whatif scenarios/whatif/nic.json --html nic.html\n"
      "  moesim report --validation my-runs/ my-runs/one.json --html one.html\n",
      ms_cli_report, TRUE},

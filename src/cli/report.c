@@ -4,6 +4,7 @@
 #include "base/io.h"
 #include "cli/cli.h"
 #include "report/page.h"
+#include "study/diff.h"
 
 typedef struct {
   char *html, *title, **validation, **whatif;
@@ -100,6 +101,32 @@ static int print_terminal(char **files, int n) {
   return 0;
 }
 
+/* --- two files: what they differ in ---------------------------------------------------------------------------- */
+static gboolean is_scenario(const char *file) {
+  MsProfileKind kind;
+  return strcmp(file, "-") == 0 || !ms_profile_kind(file, &kind, NULL) || kind == MS_PROFILE_SCENARIO;
+}
+
+/* Two scenarios that cannot be compared (other models) stand side by side only. */
+static gboolean add_diff(MsPage *page, char **files, GError **error) {
+  gboolean scenario[2] = {is_scenario(files[0]), is_scenario(files[1])}, both = scenario[0] && scenario[1];
+  int first = scenario[0] ? 1 : 0; /* a scenario is shown at the stage of the other's rank */
+  GError *cause = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsKernelTable) table = ms_kernel_table_load(&cause);
+  g_autoptr(MsProfile) a = table ? ms_profile_load(files[first], -1, -1, table, notes, &cause) : NULL;
+  g_autoptr(MsProfile) b = a ? ms_profile_load(files[1 - first], -1, a->rank, table, notes, &cause) : NULL;
+  g_autoptr(MsDiff) diff = b ? ms_diff_new(first ? b : a, first ? a : b, table, notes, &cause) : NULL;
+  if (diff) ms_page_set_diff(page, diff);
+  for (guint i = 0; diff && i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
+  if (cause && !both) {
+    g_propagate_error(error, cause);
+    return FALSE;
+  }
+  g_clear_error(&cause);
+  return TRUE;
+}
+
 static gboolean add_studies(const Options *o, MsPage *page, GError **error) {
   for (int i = 0; o->whatif && o->whatif[i] && !ms_interrupted(); i++) {
     MsWhatif *study = ms_whatif_load(o->whatif[i], error);
@@ -117,7 +144,9 @@ static int report(const Options *o, char **files, int n) {
   g_autoptr(GPtrArray) scenarios = g_ptr_array_new_with_free_func((GDestroyNotify)ms_scenario_free);
   MsPage *page = ms_page_new(o->title);
   gboolean ok = TRUE;
-  for (int i = 0; ok && i < n && (i == 0 || !ms_interrupted()); i++) ok = add_run(page, files[i], scenarios, &error);
+  for (int i = 0; ok && i < n && (i == 0 || !ms_interrupted()); i++)
+    if (n != 2 || is_scenario(files[i])) ok = add_run(page, files[i], scenarios, &error);
+  if (ok && n == 2 && strcmp(files[0], "-") != 0 && strcmp(files[1], "-") != 0) ok = add_diff(page, files, &error);
   ok = ok && add_studies(o, page, &error);
   ok = ok && add_validation(o, scenarios, page, &error);
   if (ms_interrupted()) ms_page_is_incomplete(page);

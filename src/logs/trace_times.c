@@ -117,7 +117,7 @@ static int busier(const void *a, const void *b) {
   return x->time_s == y->time_s ? (x->index > y->index) - (x->index < y->index) : x->time_s < y->time_s ? 1 : -1;
 }
 
-static char *stream_name(const MsTrace *t, int index) {
+char *ms_trace_stream_name(const MsTrace *t, int index) {
   const MsTraceStreamId *id = &g_array_index(t->streams, MsTraceStreamId, (guint)index);
   gboolean several = FALSE;
   if (id->word) return g_strdup(id->word);
@@ -143,7 +143,7 @@ static void name_streams(Sums *s) {
     s->place[busy[i].index] = place;
     if (i >= MOST_STREAMS - 1 && n > MOST_STREAMS) {
       if (i == place) s->out->streams[place].name = g_strdup("others");
-    } else s->out->streams[place].name = stream_name(s->t, busy[i].index);
+    } else s->out->streams[place].name = ms_trace_stream_name(s->t, busy[i].index);
   }
 }
 

@@ -76,6 +76,9 @@ MsTraceTimes *ms_trace_times_new(const MsTrace *trace, const MsKernelTable *tabl
 void ms_trace_times_free(MsTraceTimes *times);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTraceTimes, ms_trace_times_free)
 
+/* "7"; "1.7" where there are several devices. (transfer full) */
+char *ms_trace_stream_name(const MsTrace *trace, int index);
+
 extern const MsFigures ms_trace_figures; /* of MsTraceTimes */
 
 /* Tables for `moesim fit`, NULL where there is nothing for one. (transfer full) */

@@ -64,7 +64,7 @@ static gboolean is_predicted(const MsProfile *p) {
   return p->kind == MS_PROFILE_SCENARIO || p->kind == MS_PROFILE_SAVED_RUN;
 }
 
-static void titles(const MsDiff *d, const char **a, const char **b) {
+void ms_report_diff_titles(const MsDiff *d, const char **a, const char **b) {
   gboolean x = is_predicted(d->a), y = is_predicted(d->b);
   *a = x == y ? "A" : x ? "predicted" : "measured";
   *b = x == y ? "B" : y ? "predicted" : "measured";
@@ -153,7 +153,7 @@ static void append_keys(GString *out, const MsDiff *d, const char *a, const char
 
 char *ms_report_diff(const MsDiff *diff) {
   const char *a, *b;
-  titles(diff, &a, &b);
+  ms_report_diff_titles(diff, &a, &b);
   GString *out = g_string_new(NULL);
   append_side(out, a, diff->a);
   append_side(out, b, diff->b);

@@ -13,7 +13,7 @@ struct MsPage {
   char *title;
   gboolean live;
   GPtrArray *runs, *studies; /* JSON text of each */
-  char *validation;          /* JSON text, NULL without */
+  char *validation, *diff;   /* JSON text, NULL without */
 };
 
 /* --- one run --------------------------------------------------------------------------------------------------- */
@@ -166,9 +166,16 @@ void ms_page_set_validation(MsPage *page, const MsValidation *validation, const 
   page->validation = ms_figures_json(&scatter_figures, &(Scatter){where, validation});
 }
 
+void ms_page_set_diff(MsPage *page, const MsDiff *diff) {
+  g_free(page->diff);
+  page->diff = ms_page_diff_text(diff);
+  if (!page->title) page->title = g_strdup_printf("%s and %s", diff->a->file, diff->b->file);
+}
+
 void ms_page_is_incomplete(MsPage *page) {
   char *title = g_strdup_printf("%s (interrupted: not all of it)", page->title ? page->title : "moesim");
   g_free(page->title);
+  g_free(page->diff);
   page->title = title;
 }
 
@@ -195,6 +202,8 @@ static void append_data(GString *to, const MsPage *page) {
   append_list(to, "studies", page->studies);
   g_string_append(to, ",\"validation\":");
   append_block(to, page->validation ? page->validation : "null");
+  g_string_append(to, ",\"diff\":");
+  append_block(to, page->diff ? page->diff : "null");
   g_string_append_c(to, '}');
 }
 
@@ -241,6 +250,7 @@ char *ms_page_take(MsPage *page) {
     else g_string_append(html, part[i]);
   }
   g_free(page->title);
+  g_free(page->diff);
   g_free(page->validation);
   g_ptr_array_free(page->runs, TRUE);
   g_ptr_array_free(page->studies, TRUE);

@@ -24,6 +24,8 @@ typedef struct MsPage MsPage;
 MsPage *ms_page_new(const char *title);
 void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);
+/* Two of them beside each other, or one and a profile. */
+void ms_page_set_diff(MsPage *page, const MsDiff *diff);
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run);
 /* What was asked for is not all there, because it was stopped: its title says so. */
 void ms_page_is_incomplete(MsPage *page);
@@ -46,6 +48,7 @@ typedef struct {
   GArray *kept, *comm, *operators, *roofs; /* rows of page_layout.c and page_ops.c */
   MsAdvice advice;
 } MsPageRun;
+char *ms_page_diff_text(const MsDiff *diff); /* JSON (transfer full) */
 void ms_page_find_kept(MsPageRun *run);
 void ms_page_find_operators(MsPageRun *run);
 extern const MsFigures ms_page_placement_figures, ms_page_kept_figures, ms_page_operators_figures; /* of an MsPageRun */

@@ -248,6 +248,8 @@ gboolean ms_report_timeline(const MsDetail *detail, const char *filename, GError
 /* --- two profiles of a step beside each other ---------------------------------------------------------------- */
 extern const MsFigures ms_diff_figures; /* of MsDiff */
 char *ms_report_diff(const MsDiff *diff);
+/* "predicted" and "measured", or "A" and "B" where both are the same. Static text. */
+void ms_report_diff_titles(const MsDiff *diff, const char **a, const char **b);
 
 /* --- what runs of one's own say of a machine ------------------------------------------------------------------- */
 char *ms_report_anchored(const MsAnchored *anchored); /* three lines (transfer full) */

@@ -138,6 +138,7 @@ void ms_profile_free(MsProfile *p) {
   for (int i = 0; i < p->n_streams; i++) {
     g_free(p->stream[i].name);
     parts_free(p->stream[i].part, p->stream[i].n_parts);
+    g_free(p->stream[i].span);
   }
   g_free(p->stream);
   g_free(p->product);
@@ -146,6 +147,46 @@ void ms_profile_free(MsProfile *p) {
   ms_result_free(p->result);
   ms_scenario_free(p->scenario);
   g_free(p);
+}
+
+/* --- over time ------------------------------------------------------------------------------------------------- */
+static MsProfileStream *stream_named(MsProfile *p, const char *name) {
+  for (int i = 0; i < p->n_streams; i++)
+    if (strcmp(p->stream[i].name, name) == 0) return &p->stream[i];
+  return NULL;
+}
+
+/* Behind what is there: what cannot be seen apart becomes one, of the class that was there first. */
+static void add_span(MsProfileStream *s, MsProfileSpan span, double point_s) {
+  MsProfileSpan *last = s->n_spans > 0 ? &s->span[s->n_spans - 1] : NULL;
+  gboolean close = last && span.start_s - last->end_s < point_s;
+  if (close && (last->word == span.word || last->end_s - last->start_s < point_s)) {
+    last->end_s = MAX(last->end_s, span.end_s);
+    return;
+  }
+  if ((s->n_spans & (s->n_spans - 1)) == 0) s->span = g_renew(MsProfileSpan, s->span, 2 * MAX(s->n_spans, 1));
+  s->span[s->n_spans++] = span;
+}
+
+/* Kernels of the first step. */
+static void take_spans(MsProfile *p, const MsTrace *trace, const MsKernelTable *table) {
+  const MsTraceStep *step = &g_array_index(trace->steps, MsTraceStep, 0);
+  double point_s = p->step_s / MS_PROFILE_POINTS;
+  g_autofree MsProfileStream **of = g_new0(MsProfileStream *, trace->streams->len + 1);
+  for (guint i = 0; i < trace->streams->len; i++) {
+    g_autofree char *name = ms_trace_stream_name(trace, (int)i);
+    of[i] = stream_named(p, name);
+  }
+  for (guint i = 0; i < trace->kernels->len; i++) {
+    const MsTraceKernel *k = &g_array_index(trace->kernels, MsTraceKernel, i);
+    if (k->step != 0 || !of[k->stream]) continue;
+    int class_index = g_array_index(trace->names, MsTraceName, k->name).class_index;
+    double start_s = 1e-9 * (double)(k->start_ns - step->start_ns);
+    add_span(of[k->stream],
+             (MsProfileSpan){g_intern_string(ms_kernel_class_word(table, class_index)), start_s,
+                             start_s + 1e-9 * (double)k->length_ns},
+             point_s);
+  }
 }
 
 static void take_times(MsProfile *p, const MsTrace *trace, const MsKernelTable *table) {
@@ -161,6 +202,7 @@ static void take_times(MsProfile *p, const MsTrace *trace, const MsKernelTable *
   }
   p->product = g_memdup2(t->products, sizeof *t->products * (gsize)t->n_products);
   p->n_products = t->n_products;
+  take_spans(p, trace, table);
 }
 
 static gboolean load_trace(MsProfile *p, const MsKernelTable *table, GPtrArray *notes, GError **error) {
@@ -310,7 +352,11 @@ static void fold(MsProfilePart **parts, int *n, const MsKernelTable *table) {
 void ms_profile_fold(MsProfile *p, const MsKernelTable *table) {
   if (p->coarse) return;
   fold(&p->part, &p->n_parts, table);
-  for (int i = 0; i < p->n_streams; i++) fold(&p->stream[i].part, &p->stream[i].n_parts, table);
+  for (int i = 0; i < p->n_streams; i++) {
+    MsProfileStream *s = &p->stream[i];
+    fold(&s->part, &s->n_parts, table);
+    for (int k = 0; k < s->n_spans; k++) s->span[k].word = family_word(table, s->span[k].word);
+  }
   p->coarse = TRUE;
 }
 

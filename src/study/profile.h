@@ -17,11 +17,18 @@ typedef struct {
   double time_s;
 } MsProfilePart;
 
+typedef struct {         /* of one class, without a gap that is seen in MS_PROFILE_POINTS of a step */
+  const char *word;      /* static text */
+  double start_s, end_s; /* since the step began */
+} MsProfileSpan;
+enum { MS_PROFILE_POINTS = 4000 };
+
 typedef struct {
   char *name;
   double busy_s;
-  int n_parts;
+  int n_parts, n_spans;
   MsProfilePart *part;
+  MsProfileSpan *span; /* of the first whole step, by start; none: it was saved without */
 } MsProfileStream;
 
 typedef struct {

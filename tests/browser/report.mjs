@@ -197,6 +197,40 @@ await check('names cannot break out, several runs compare', async () => {
   await page.close();
 });
 
+await check('a step and its trace stand beside each other', async () => {
+  const scenario = 'scenarios/run-llama3-70b-h100-64.json',
+    trace = join(folder, 'trace.json');
+  await moesim('run', scenario, '--trace', trace, '--like', 'kineto');
+  const page = await open(at(await report('diff.html', '--no-validation', scenario, trace))),
+    d = JSON.parse((await moesim('diff', '--json', scenario, trace)).stdout),
+    bars = page.locator('#diff svg rect');
+  equal(await bars.count(), 2 * d.classes.length, 'bars');
+  const widths = await bars.evaluateAll(list => list.map(n => Number(n.getAttribute('width'))));
+  d.classes.forEach((c, i) => {
+    ok(Math.abs(widths[2 * i] - widths[2 * i + 1]) < 1, `${c.class}: ${widths[2 * i]} and ${widths[2 * i + 1]}`);
+    ok(widths[2 * i] > 0, `${c.class} has no bar`);
+  });
+  await bars.first().focus();
+  ok((await tip(page).innerText()).includes(d.classes[0].class), await tip(page).innerText());
+  await page.locator('#diff summary').first().click();
+  equal(await page.locator('#diff table tbody tr').count(), d.classes.length, 'rows of the table');
+  const lanes = page.locator('#diff canvas'),
+    whole = await pixels(lanes);
+  await lanes.hover({position: {x: 300, y: 12}});
+  ok((await tip(page).innerText()).includes('predicted, stream'), await tip(page).innerText());
+  await lanes.focus();
+  await page.keyboard.press('+');
+  await page.mouse.move(0, 0);
+  ok((await pixels(lanes)) !== whole, 'no zoom');
+  equal(page.complaints.join('; '), '', 'complaints');
+  await page.close();
+  const alone = await open(at(await report('traces.html', trace, trace)), {width: 390}); /* nothing predicted */
+  equal(await alone.locator('main > section').count(), 1, 'sections');
+  equal(alone.complaints.join('; '), '', 'complaints of two traces');
+  ok(await alone.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
+  await alone.close();
+});
+
 await check('an infeasible run says so', async () => {
   const scenario = JSON.parse(readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8')),
     file = join(folder, 'huge.json');

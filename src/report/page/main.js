@@ -3,12 +3,19 @@
 const page = JSON.parse(document.getElementById('data').textContent);
 const state = {run: 0, stage: null, view: null};
 
+function listSections() {
+  for (const node of document.querySelectorAll('main > section'))
+    document.getElementById('sections').append(html('a', {href: `#${node.id}`}, node.getAttribute('aria-label')));
+  showFigures();
+}
+
 function drawRun() {
   const run = page.runs[state.run];
   clearFigures();
   hideTip();
   drawSummary(run);
   drawCompare(page.runs, state.run);
+  drawDiff(page.diff);
   drawParts(run);
   drawWaterfall(run);
   drawTimeline(run, state);
@@ -20,9 +27,7 @@ function drawRun() {
   drawStudies(page.studies);
   drawValidation(page.validation, run);
   drawSources(run);
-  for (const node of document.querySelectorAll('main > section'))
-    document.getElementById('sections').append(html('a', {href: `#${node.id}`}, node.getAttribute('aria-label')));
-  showFigures();
+  listSections();
 }
 
 function drawRuns() {
@@ -81,6 +86,10 @@ addEventListener(
 if (page.runs.length) {
   drawRuns();
   drawRun();
+} else if (page.diff) {
+  /* two profiles: nothing was predicted */
+  drawDiff(page.diff);
+  listSections();
 }
 if (page.live) startLive();
 document.documentElement.dataset.ready = String(Math.round(performance.now()));
