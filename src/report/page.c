@@ -155,6 +155,8 @@ void ms_page_add_run(MsPage *page, const MsScenario *s, const MsResult *r, const
   if (!page->title) page->title = g_strdup(r->name);
 }
 
+void ms_page_add_printed(MsPage *page, const char *json) { g_ptr_array_add(page->runs, g_strdup(json)); }
+
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_figures_write(&ms_page_study_figures, run, NULL, out);

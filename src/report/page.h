@@ -23,6 +23,8 @@ typedef struct MsPage MsPage;
 /* `title` NULL: the first run's name. */
 MsPage *ms_page_new(const char *title);
 void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail);
+/* A run as `report --json` printed it. */
+void ms_page_add_printed(MsPage *page, const char *json);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);
 /* Two of them beside each other, or one and a profile. */
 void ms_page_set_diff(MsPage *page, const MsDiff *diff);

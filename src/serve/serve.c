@@ -200,7 +200,7 @@ typedef struct {
   MsWorker *worker;
   gulong finished;
   guint look;
-  const char *type;
+  gboolean as_page; /* what it printed becomes a page; else it is the answer */
 } Pending;
 
 static void pending_free(Pending *p) {
@@ -226,20 +226,31 @@ static gboolean look_for_client(gpointer user) {
   return G_SOURCE_REMOVE;
 }
 
+static void answer_printed(const Pending *p, const char *json) {
+  if (!p->as_page) {
+    answer_json(p->msg, SOUP_STATUS_OK, json);
+    return;
+  }
+  MsPage *page = ms_page_new(NULL);
+  ms_page_add_printed(page, json);
+  g_autofree char *html = ms_page_take(page);
+  answer(p->msg, SOUP_STATUS_OK, "text/html; charset=utf-8", html);
+}
+
 static void pending_ended(MsWorker *worker, gpointer user) {
   Pending *p = user;
   const char *text = ms_worker_answer(worker);
-  if (ms_worker_state(worker) == MS_WORKER_DONE && text) answer(p->msg, SOUP_STATUS_OK, p->type, text);
+  if (ms_worker_state(worker) == MS_WORKER_DONE && text) answer_printed(p, text);
   else answer_failure(p->msg, worker);
   soup_server_message_unpause(p->msg);
   pending_free(p);
 }
 
-static void work_on(Server *server, SoupServerMessage *msg, const char *const *argv, const char *type) {
+static void work_on(Server *server, SoupServerMessage *msg, const char *const *argv, gboolean as_page) {
   g_autofree char *body = checked_body(msg);
   if (!body) return;
   Pending *p = g_new0(Pending, 1);
-  *p = (Pending){.msg = g_object_ref(msg), .type = type};
+  *p = (Pending){.msg = g_object_ref(msg), .as_page = as_page};
   p->finished = g_signal_connect(msg, "finished", G_CALLBACK(gone_away), p);
   p->worker = ms_workers_start(server->workers, argv, body, pending_ended, p);
   if (p->worker) {
@@ -298,7 +309,7 @@ static void write_launch(Server *server, SoupServerMessage *msg, const char *for
   const char *const argv[] = {"show", "launch", "--form", form, "--json", "--", "-", NULL};
   if (!g_strv_contains(ms_launch_words, form))
     answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
-  else work_on(server, msg, argv, "application/json");
+  else work_on(server, msg, argv, FALSE);
 }
 
 /* --- requests from a few words --------------------------------------------------------------------------------- */
@@ -373,7 +384,9 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   } else if (g_str_has_prefix(path, "/api/plan/")) {
     on_plan(server, msg, path + strlen("/api/plan/"));
   } else if (strcmp(path, "/api/run") == 0) {
-    if (is(msg, "POST")) work_on(server, msg, run, "application/json");
+    if (is(msg, "POST")) work_on(server, msg, run, FALSE);
+  } else if (strcmp(path, "/api/page") == 0) {
+    if (is(msg, "POST")) work_on(server, msg, run, TRUE);
   } else if (g_str_has_prefix(path, "/api/launch/")) {
     if (is(msg, "POST")) write_launch(server, msg, path + strlen("/api/launch/"));
   } else {

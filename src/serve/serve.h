@@ -2,12 +2,14 @@
  *
  *   GET    /                the page
  *   GET    /api/choices     models, machines, what the limits are
- *   POST   /api/request     {"model","hardware","gpus","precision","seq_length","global_batch_size"}: a plan request
- *                           (study/ask.h: what the command line makes of the same words)
+ *   POST   /api/request     {"model","hardware","gpus","precision","seq_length","global_batch_size","tokens",
+ *                           "deadline","gpu_hour","max_watts"}: a plan request (study/ask.h: what the command line
+ *                           makes of them)
  *   POST   /api/plan        a plan request; 202 {"id"}. Stopped when nobody asks about it for five seconds
  *   GET    /api/plan/ID     {"state","done","note","plan"}: what was found so far, then everything
  *   DELETE /api/plan/ID     stops it; what was found stays
  *   POST   /api/run         a scenario; the data of the page for it (report/page.h)
+ *   POST   /api/page        a scenario; the page of it as a file of its own
  *   POST   /api/launch/FORM a scenario; {"form","text"}: what starts it (launch/launch.h)
  *
  * The server itself only moves text: every request is worked on by a moesim of its own (worker.h) with bounded time and

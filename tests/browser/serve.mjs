@@ -508,12 +508,51 @@ for (const [width, colorScheme] of [
       page.asked.every(u => u.startsWith(at) || u.startsWith('data:') || u.startsWith('blob:')),
       page.asked.join(' '),
     );
+    const [kept] = await Promise.all([
+      page.waitForEvent('download'),
+      page.locator('button[aria-label="Download the page of layout 1"]').click(),
+    ]);
+    await kept.saveAs(join(folder, `page-${width}.html`));
+    const alone = await open(`file://${join(folder, `page-${width}.html`)}`, {width, colorScheme});
+    await alone.locator('#timeline canvas').waitFor();
+    equal(alone.complaints.join('; '), '', 'complaints of the page alone');
+    await alone.close();
     await page.locator('#plan summary').click();
     await page.locator('#live-request').fill('{"schema":1}');
     await page.locator('#live-search').click();
     await page.locator('#plan [role=alert]').waitFor();
     await page.close();
   });
+
+await check('a budget, the address, and files of the user', async () => {
+  const page = await open(`${at}#model=llama3-70b&machine=h100-sxm&gpus=64&batch=128&tokens=15T`),
+    request = async () => JSON.parse(await page.locator('#live-request').inputValue()),
+    holds = text => page.waitForFunction(t => document.querySelector('#live-request').value.includes(t), text),
+    give = (name, json) =>
+      page
+        .locator('#live-file')
+        .setInputFiles({name, mimeType: 'application/json', buffer: Buffer.from(JSON.stringify(json))});
+  await holds('training_tokens');
+  equal((await request()).plan.training_tokens, 15e12, 'tokens');
+  equal((await request()).model, 'llama3-70b', 'model of the address');
+  await page.locator('#live-gpu_hour').fill('2.50');
+  await page.locator('#live-gpu_hour').blur();
+  await holds('gpu_hour_price');
+  ok(page.url().includes('gpu_hour=2.50') && page.url().includes('gpus=64'), page.url());
+  await give('slow.json', {base: 'h100-sxm', nic_Bps: 25e9});
+  await holds('"nic_Bps": 25000000000');
+  await give('half.json', {base: 'llama3-70b', num_layers: 40});
+  await holds('"num_layers": 40');
+  equal((await request()).hardware.base, 'h100-sxm', 'both files');
+  await give('mine.json', JSON.parse(scenario));
+  await page.locator('#summary').waitFor();
+  await give('request.json', JSON.parse(small));
+  await holds('"top": 2');
+  await give('other.json', {a: 1});
+  await page.waitForFunction(() => /is no model/.test(document.querySelector('#plan [role=status]').textContent));
+  equal(page.complaints.join('; '), '', 'complaints');
+  await page.close();
+});
 
 /* --- the end ---------------------------------------------------------------------------------------------------- */
 await check('ends cleanly', async () => {

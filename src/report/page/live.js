@@ -18,27 +18,52 @@ const ask = async (method, path, body) => {
   throw new Error(why);
 };
 
+/* Models and machines of the user's own files, which the server never sees but in a request: {name, like, content},
+ * `like` a shipped one of the same kind. */
+const own = {model: [], machine: []};
+
 /* What the form says as a plan request, indented: the server builds it as the command line does. */
-const requestOf = async form =>
-  JSON.stringify(
-    await ask(
+async function requestOf(form) {
+  const mine = kind => own[kind].find(x => x.name === form[kind]),
+    model = mine('model'),
+    machine = mine('machine'),
+    request = await ask(
       'POST',
       'api/request',
       JSON.stringify({
-        model: form.model,
-        hardware: form.machine,
+        model: model ? model.like : form.model,
+        hardware: machine ? machine.like : form.machine,
         gpus: form.gpus,
         precision: form.precision,
         seq_length: form.sequence,
         global_batch_size: form.batch,
+        ...Object.fromEntries(budget.map(b => [b.key, form[b.key]]).filter(([, value]) => value)),
       }),
-    ),
+    );
+  if (model) request.model = model.content;
+  if (machine) request.hardware = machine.content;
+  return JSON.stringify(request, null, 2);
+}
+
+/* What a budget is said by: as on the command line, with units. */
+const budget = [
+  {key: 'tokens', label: 'Tokens to train on', like: '15T'},
+  {key: 'deadline', label: 'Deadline', like: '30d'},
+  {key: 'gpu_hour', label: 'Price of a GPU-hour', like: '2.50'},
+  {key: 'max_watts', label: 'Power of all GPUs, at most', like: '1.2MW'},
+];
+
+/* Settings of the form in the address, so that it can be kept and sent. */
+const remember = values =>
+  history.replaceState(
     null,
-    2,
+    '',
+    `#${new URLSearchParams(Object.entries(values).filter(([, value]) => value !== ''))}`,
   );
+const remembered = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 
 function liveForm(choices, changed) {
-  const start = {model: 'deepseek-v3', machine: 'gb200-nvl72'},
+  const start = {model: 'deepseek-v3', machine: 'gb200-nvl72', ...remembered()},
     pick = (list, name) => (list.some(x => x.name === name) ? name : list[0].name);
   const options = (list, value) => list.map(x => html('option', {value: x, selected: x === value}, x));
   const model = html(
@@ -59,12 +84,22 @@ function liveForm(choices, changed) {
   );
   const precision = html('select', {id: 'live-precision'}),
     number = (id, value, max) => html('input', {id, type: 'number', min: 1, max, value, required: true});
-  const gpus = number('live-gpus', 256, 65536),
-    sequence = number('live-sequence', 4096, 1 << 20),
-    batch = number('live-batch', 2048, 1 << 20);
+  const gpus = number('live-gpus', start.gpus || 256, 65536),
+    sequence = number('live-sequence', start.sequence || 4096, 1 << 20),
+    batch = number('live-batch', start.batch || 2048, 1 << 20),
+    spent = budget.map(b =>
+      html('input', {
+        id: `live-${b.key}`,
+        type: 'text',
+        placeholder: b.like,
+        value: start[b.key] || '',
+        autocomplete: 'off',
+      }),
+    );
   const offer = () => {
-    const list = choices.machines.find(m => m.name === machine.value).precisions,
-      had = precision.value;
+    const mine = own.machine.find(m => m.name === machine.value),
+      list = choices.machines.find(m => m.name === (mine ? mine.like : machine.value)).precisions,
+      had = precision.value || start.precision;
     precision.replaceChildren(...options(list, list.includes(had) ? had : 'bf16'));
   };
   const values = () => ({
@@ -74,17 +109,32 @@ function liveForm(choices, changed) {
     gpus: Number(gpus.value),
     sequence: Number(sequence.value),
     batch: Number(batch.value),
+    ...Object.fromEntries(budget.map((b, i) => [b.key, spent[i].value.trim()])),
   });
+  const tell = () => {
+    remember(values());
+    changed(values());
+  };
   const field = (label, node) => {
     node.addEventListener('change', () => {
       if (node === machine) offer();
-      changed(values());
+      tell();
     });
     return html('label', {}, label, node);
   };
   offer();
+  /* A file of the user's becomes one more choice, and is chosen. */
+  const add = (kind, item) => {
+    const list = kind === 'model' ? model : machine;
+    if (!own[kind].some(x => x.name === item.name)) list.append(html('option', {value: item.name}, item.name));
+    own[kind] = [...own[kind].filter(x => x.name !== item.name), item];
+    list.value = item.name;
+    if (kind === 'machine') offer();
+    tell();
+  };
   return {
     values,
+    add,
     node: html(
       'div',
       {class: 'live-form'},
@@ -94,8 +144,28 @@ function liveForm(choices, changed) {
       field('Precision', precision),
       field('Sequence length', sequence),
       field('Global batch, sequences', batch),
+      ...budget.map((b, i) => field(b.label, spent[i])),
     ),
   };
+}
+
+/* What a file is, by the keys that only its kind has: model, machine, request or scenario; null: none of these. */
+function kindOf(json, choices) {
+  const is = list => list.some(x => x.name === json.base);
+  if (json.model !== undefined && json.hardware !== undefined) {
+    const open = part => Object.values(json[part] || {}).some(v => v === 'auto' || Array.isArray(v));
+    return json.plan || !json.layout || ['layout', 'training'].some(open) ? 'request' : 'scenario';
+  }
+  if (json.hidden_size !== undefined || json.num_layers !== undefined || is(choices.models)) return 'model';
+  return json.hbm_B !== undefined || json.gpus_per_node !== undefined || is(choices.machines) ? 'machine' : null;
+}
+
+/* Shipped models and machines that stand for one of the user's while the request is built. */
+function standIn(kind, json, choices) {
+  const list = kind === 'model' ? choices.models : choices.machines,
+    usual = kind === 'machine' ? 'h100-sxm' : json.num_experts > 0 ? 'mixtral-8x7b' : 'llama3-8b',
+    has = name => list.some(x => x.name === name);
+  return has(json.base) ? json.base : has(usual) ? usual : list[0].name;
 }
 
 /* --- the ranking ------------------------------------------------------------------------------------------------ */
@@ -155,6 +225,16 @@ function ranking(best, chosen, act) {
                   onclick: () => save(`${b.scenario.name}.json`, JSON.stringify(b.scenario, null, 2)),
                 },
                 'scenario',
+              ),
+              html(
+                'button',
+                {
+                  type: 'button',
+                  class: 'button',
+                  'aria-label': `Download the page of layout ${i + 1}`,
+                  onclick: () => act.page(i),
+                },
+                'page',
               ),
               ...act.forms.map(f =>
                 html(
@@ -254,6 +334,26 @@ async function startLive() {
   };
   const form = liveForm(choices, write);
   write(form.values());
+  const file = html('input', {type: 'file', id: 'live-file', accept: '.json,application/json'});
+  file.addEventListener('change', async () => {
+    const chosen = file.files[0];
+    if (!chosen) return;
+    let json = null;
+    try {
+      json = JSON.parse(await chosen.text());
+    } catch (e) {
+      /* said below */
+    }
+    file.value = '';
+    const kind = json && typeof json === 'object' ? kindOf(json, choices) : null,
+      name = chosen.name.replace(/\.json$/, '');
+    if (!kind) note.textContent = `${chosen.name} is no model, machine, request or scenario of moesim.`;
+    else if (kind === 'scenario') await look([json]);
+    else if (kind === 'request') {
+      editor.value = JSON.stringify(json, null, 2);
+      note.textContent = `The request is that of ${chosen.name}.`;
+    } else form.add(kind, {name: `${name} (file)`, like: standIn(kind, json, choices), content: {name, ...json}});
+  });
   const bar = html('i', {}),
     progress = html(
       'div',
@@ -287,6 +387,7 @@ async function startLive() {
         `${choices.time_s} s.`,
     ),
     form.node,
+    html('label', {class: 'note'}, 'A model, machine, request or scenario of your own: ', file),
     html('details', {style: 'margin-top:10px'}, html('summary', {}, 'The request, key by key'), editor),
     controls(search, stop, compare),
     progress,
@@ -310,6 +411,13 @@ async function startLive() {
     drawRuns();
     drawRun();
     document.getElementById(scenarios.length > 1 ? 'compare' : 'summary').scrollIntoView();
+  };
+  const keepPage = async scenario => {
+    try {
+      save(`${scenario.name}.html`, await ask('POST', 'api/page', JSON.stringify(scenario)));
+    } catch (e) {
+      note.textContent = e.message;
+    }
   };
   const launch = async (scenario, as) => {
     flags.replaceChildren();
@@ -340,6 +448,7 @@ async function startLive() {
           look: picked => look(picked.map(i => best[i].scenario)),
           show: scenario => look([scenario]),
           launch: (i, f) => launch(best[i].scenario, f),
+          page: i => keepPage(best[i].scenario),
           chosen: () => {
             compare.disabled = chosen.size < 2;
           },
