@@ -63,6 +63,15 @@ if (axe) {
       const page = await open(url, {colorScheme});
       equal(page.complaints.join('; '), '', 'complaints');
       equal(await findings(page), '', 'findings');
+      await page.locator('#live-model').selectOption('llama3-8b');
+      await page.locator('#live-machine').selectOption('h100-sxm');
+      await page.locator('#live-gpus').fill('8');
+      await page.locator('#live-gpus').blur();
+      await page.waitForFunction(() => /"llama3-8b"[^]*"gpus": 8/.test(document.querySelector('#live-request').value));
+      await page.locator('#live-search').click();
+      await page.locator('button[aria-label="Show layout 1"]').click({timeout: 60000});
+      await page.locator('#timeline canvas').waitFor();
+      equal(await findings(page), '', 'findings after a plan');
       await page.close();
     });
   server.kill();

@@ -179,7 +179,7 @@ function recomputeText(s) {
 
 function ranking(best, chosen, act) {
   /* `act` only when the plan is whole: {look, compare, scenario, launch} */
-  const head = ['', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', ''];
+  const head = [act ? 'compare' : '#', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', 'take'];
   return table(
     head,
     best.map((b, i) => [
@@ -268,7 +268,7 @@ function choiceCard(plan, act) {
       plan.choices.advice.map(s => html('li', {}, s[0].toUpperCase() + s.slice(1) + '.')),
     ),
     table(
-      ['', 'choice', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', 'than 1', ''],
+      ['#', 'choice', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', 'than 1', 'open'],
       list.map((c, i) => [
         `${i + 1}`,
         c.kinds.join(', '),
