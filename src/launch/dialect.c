@@ -74,6 +74,7 @@ static void replace_words(MsArgs *args) {
 static const struct {
   const char *flag, *sentence;
 } unmodelled[] = {
+    {"--add-dense-bias", "a bias of the output projection is not modelled: a vector of hidden_size a layer is missing"},
     {"--post-norm", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are missing"},
     {"--swap-attention", "activations that go to the host and back are not modelled: memory is predicted too high"},
     {"--recompute-activation-function", "recomputed activation functions are not modelled"},
@@ -117,7 +118,6 @@ static const struct {
                                 "missing"},
              {"gemma2_spec", NULL}, /* its norms come with --post-norm */
              {"slime_plugins.models.minimax_m2", "norms of whole queries and keys are counted as norms of one head"},
-             {"slime_plugins.models.qwen3_next", "gated delta nets of Qwen3-Next's sizes, in three layers of four"},
              {"minimax_spec", "norms of whole queries and keys are counted as norms of one head"},
              {"grok_spec", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are "
                            "missing"},
@@ -221,25 +221,6 @@ static void linear_attention(MsArgs *args) {
   }
 }
 
-/* The same of slime, whose sizes are those of the checkpoint: Qwen3-Next has these alone. */
-static void linear_attention_of_slime(MsArgs *args) {
-  static const char *const said[][2] = {{"--experimental-attention-variant", "gdn"},
-                                        {"--linear-attention-freq", "4"},
-                                        {"--linear-num-key-heads", "16"},
-                                        {"--linear-num-value-heads", "32"},
-                                        {"--linear-key-head-dim", "128"},
-                                        {"--linear-value-head-dim", "128"},
-                                        {"--linear-conv-kernel-dim", "4"}};
-  for (guint i = 0; i < args->list->len; i++) {
-    const MsArg *spec = args->list->pdata[i];
-    if (strcmp(spec->flag, "--spec") != 0 || g_strcmp0(spec->values[0], "slime_plugins.models.qwen3_next") != 0)
-      continue;
-    for (guint k = 0; k < G_N_ELEMENTS(said); k++)
-      if (!ms_args_has(args, said[k][0])) ms_args_say(args, spec, said[k][0], said[k][1]);
-    return;
-  }
-}
-
 /* The kind of stretching is a word; latent attention has its own arguments for YaRN. */
 static void rope_scaling(MsArgs *args) {
   static const Member yarn[] = {{"--rope-scaling-factor", "--rotary-scaling-factor", NULL},
@@ -338,7 +319,7 @@ gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GErro
     return FALSE;
   sparse_attention(args);
   linear_attention(args);
-  linear_attention_of_slime(args);
+  ms_dialect_checkpoint(args, remarks);
   rope_scaling(args);
   gated_gelu(args);
   replace_words(args);

@@ -19,6 +19,13 @@ gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *
  * (--first-k-dense-replace) as a number of layers, a layout string and a pattern. */
 gboolean ms_dialect_layers(MsArgs *args, GError **error);
 
+/* --- dialect_checkpoint.c --- */
+/* Sizes of layers that a specification (--spec) of slime's or miles' takes from the checkpoint, with a remark. */
+void ms_dialect_checkpoint(MsArgs *args, GPtrArray *remarks);
+/* The one shipped model that has all the sizes that a script says beside a checkpoint (--bridge-hf-model,
+ * --use-checkpoint-args), with a remark; NULL: none or several. (transfer full) */
+char *ms_dialect_model(MsArgs *args, GPtrArray *remarks);
+
 /* --- dialect_deepspeed.c --- */
 /* ZeRO, experts, Ulysses, stages and recomputing of Megatron-DeepSpeed; --checkpoint-activations of both. */
 gboolean ms_dialect_deepspeed(MsArgs *args, GPtrArray *remarks, GError **error);

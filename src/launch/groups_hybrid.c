@@ -9,6 +9,7 @@
 #include "launch/launch.h"
 #include "launch/table.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MODEL MS_SECTION_MODEL
@@ -126,15 +127,47 @@ gboolean ms_write_hybrid(const MsScenario *s, MsRelease release, MsArgs *args, G
   return write_mamba(s, args, error);
 }
 
-/* A specification of layers that says nothing more than the pattern. */
-static void read_spec(MsArgs *args, const MsScenario *s) {
+/* A specification of layers that says nothing more than a pattern does; NULL: there is none. */
+static MsArg *find_stack(MsArgs *args) {
   static const char *const known[] = {"hybrid_stack_spec", "mamba_stack_spec", NULL};
   for (guint i = 0; i < args->list->len; i++) {
     MsArg *arg = args->list->pdata[i];
     if (strcmp(arg->flag, "--spec") != 0 || !arg->values[0]) continue;
     const char *last = arg->values[g_strv_length(arg->values) - 1];
-    if (s->model->hybrid_layer_pattern && g_strv_contains(known, last)) arg->used = TRUE;
+    if (g_strv_contains(known, last) || g_str_has_suffix(arg->values[0], ".mamba_spec")) return arg;
   }
+  return NULL;
+}
+
+/* Turns `count` letters M of a pattern into `letter`, as evenly as Megatron-LM does with the space between two of them
+ * (core/ssm/mamba_hybrid_layer_allocation.py, before hybrid patterns). */
+static void spread(char *pattern, int count, double space, char letter) {
+  double left = space;
+  for (char *p = pattern; count > 0 && *p; p++) {
+    if (*p != 'M') continue;
+    if (left < 0.5) *p = letter, left += space;
+    else left -= 1;
+  }
+}
+
+/* The pattern of parts of attention and MLPs among layers of Mamba. */
+static gboolean say_pattern(MsArgs *args, const MsArg *stack, GError **error) {
+  const MsArg *layers = ms_args_take(args, "--num-layers"), *attention, *mlps;
+  gint64 n = 0;
+  double part[2] = {0, 0};
+  attention = ms_args_take(args, "--hybrid-attention-ratio"), mlps = ms_args_take(args, "--hybrid-mlp-ratio");
+  if (!layers) return TRUE;
+  if (!ms_arg_int(args, layers, 1, 10000, &n, error) ||
+      (attention && !ms_arg_number(args, attention, 0, 1, &part[0], error)) ||
+      (mlps && !ms_arg_number(args, mlps, 0, 1, &part[1], error)))
+    return FALSE;
+  double with = rint((double)n * part[0]), wide = rint((double)n * part[1]); /* to even, as Python's round */
+  if (with + wide > (double)n) return ms_arg_error(args, mlps, error, "leaves no layer to Mamba");
+  g_autofree char *pattern = g_strnfill((gsize)n, 'M');
+  spread(pattern, (int)with, ((double)n - with) / (with + 1), '*');
+  spread(pattern, (int)wide, wide > 0 ? ((double)n - with - wide) / wide : 0, '-');
+  ms_args_say(args, stack, "--hybrid-layer-pattern", pattern);
+  return TRUE;
 }
 
 static gboolean read_mamba(MsArgs *args, MsScenario *s, GError **error) {
@@ -145,8 +178,14 @@ static gboolean read_mamba(MsArgs *args, MsScenario *s, GError **error) {
     if (arg && !ms_arg_int(args, arg, 1, 65536, &value, error)) return FALSE;
     *mamba_member(mamba, i) = (int)value;
   }
-  if (mamba->num_heads == 0) mamba->num_heads = 2 * s->model->hidden_size / mamba->head_dim; /* twice the width */
-  mamba->conv_kernel = MAMBA_TAPS;
+  const MsArg *wider = ms_args_take(args, "--mamba-expand"), *taps = ms_args_take(args, "--mamba-d-conv");
+  gint64 times = 2, kernel = MAMBA_TAPS; /* the release's, which has no such arguments; MindSpeed-LLM has */
+  if ((wider && !ms_arg_int(args, wider, 1, 64, &times, error)) ||
+      (taps && !ms_arg_int(args, taps, MAMBA_TAPS, MAMBA_TAPS, &kernel, error)))
+    return FALSE;
+  ms_args_take(args, "--mamba-chunk-size"); /* tokens that one block of the kernel scans */
+  if (mamba->num_heads == 0) mamba->num_heads = (int)(times * s->model->hidden_size / mamba->head_dim);
+  mamba->conv_kernel = (int)kernel;
   return TRUE;
 }
 
@@ -172,13 +211,18 @@ static gboolean read_pattern(MsArgs *args, const MsArg *arg, MsScenario *s, GErr
 gboolean ms_read_hybrid(MsArgs *args, MsScenario *s, GError **error) {
   MsModel *m = s->model;
   const MsArg *layers = ms_args_take(args, "--num-layers"), *pattern = ms_args_take_any(args, patterns);
+  MsArg *stack = find_stack(args);
   gint64 n = 0;
+  if (!pattern && stack) {
+    if (!say_pattern(args, stack, error)) return FALSE;
+    pattern = ms_args_take_any(args, patterns);
+  }
   g_clear_pointer(&m->hybrid_layer_pattern, g_free);
   g_clear_pointer(&m->mtp_pattern, g_free);
   m->mamba = (MsMamba){.conv_kernel = MAMBA_TAPS};
   ms_args_take(args, "--is-hybrid-model");
   if (pattern && !read_pattern(args, pattern, s, error)) return FALSE;
-  read_spec(args, s);
+  if (pattern && stack) stack->used = TRUE;
   if (pattern) return TRUE; /* says the number of layers, whatever --num-layers does */
   if (!layers)
     return ms_input_error(error, args->file, 0, "--num-layers", "is missing: no launch of Megatron-LM goes without it");

@@ -160,12 +160,13 @@ static const struct {
 static const struct {
   const char *word;
   int entries;
-} tokenizer_files[] = {
-    {"gpt2", 50257},         {"t5-small", 32100},       {"llama-2", 32000},      {"llama2", 32000},
-    {"llama-3", 128256},     {"llama3", 128256},        {"qwen1.5", 151936},     {"qwen2", 151936},
-    {"qwen3.5", 248320},     {"qwen3", 151936},         {"qwen35", 248320},      {"mistral-nemo", 131072},
-    {"minitron-8b", 256000}, {"nemotron-mini", 256000}, {"deepseek-v2", 102400}, {"deepseek-v3", 129280},
-    {"gemma3", 262144},      {"gemma-3", 262144},       {"gemma", 256000}};
+} tokenizer_files[] = {{"gpt2", 50257},         {"t5-small", 32100},       {"llama-2", 32000},
+                       {"llama2", 32000},       {"llama-3", 128256},       {"llama3", 128256},
+                       {"qwen1.5", 151936},     {"qwen2", 151936},         {"qwen3.5", 248320},
+                       {"qwen3", 151936},       {"qwen35", 248320},        {"mistral-nemo", 131072},
+                       {"minitron-8b", 256000}, {"nemotron-mini", 256000}, {"deepseek-v2", 102400},
+                       {"deepseek-v3", 129280}, {"mamba2-2.7b", 50288},    {"mamba2-8b", 256000},
+                       {"gemma3", 262144},      {"gemma-3", 262144},       {"gemma", 256000}};
 
 static gboolean vocabulary_of_file(MsModel *m, MsArgs *args, MsImport *import) {
   static const char *const flags[] = {"--tokenizer-name-or-path", "--tokenizer-model", "--vocab-file"};
@@ -211,7 +212,8 @@ static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions 
   g_autoptr(MsModel) best = NULL;
   for (guint i = 0; i + 1 < names->len; i++) {
     g_autoptr(MsModel) shipped = ms_model_load(names->pdata[i], NULL);
-    gboolean near = shipped && ms_model_is_near(m, shipped);
+    gboolean near =
+        shipped && ms_model_is_near(m, shipped) && !m->hybrid_layer_pattern == !shipped->hybrid_layer_pattern;
     if (!near || (best && (best->num_layers == m->num_layers || shipped->num_layers != m->num_layers))) continue;
     g_clear_pointer(&best, ms_model_free);
     best = g_steal_pointer(&shipped);
@@ -293,6 +295,7 @@ static const char *const changing_model[] = {"--spec",
                                              "--dsv4-",
                                              "--linear-",
                                              "--use-checkpoint-args",
+                                             "--custom-model-provider-path",
                                              "--bridge-hf-model",
                                              "--num-experts-per-layer",
                                              "--enable-hyper-connections",
@@ -301,7 +304,6 @@ static const char *const changing_model[] = {"--spec",
                                              "--cla-share-factor",
                                              "--kv-compress",
                                              "--enable-mhc",
-                                             "--add-dense-bias",
                                              "--glu-activation",
                                              NULL};
 static const char *const changing_run[] = {
@@ -350,7 +352,8 @@ static MsScenario *empty_scenario(const MsArgs *args, const MsImportOptions *opt
   return s;
 }
 
-gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options, GError **error) {
+static gboolean read_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options,
+                              GError **error) {
   g_autoptr(MsScenario) s = empty_scenario(args, options);
   if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error) ||
       !ms_laws_load(&s->laws, error))
@@ -370,6 +373,13 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   import->scenario = ms_launch_canonical(s);
   ms_import_list_ignored(import, args);
   return TRUE;
+}
+
+gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options, GError **error) {
+  MsImportOptions with = *options;
+  g_autofree char *model = options->model ? NULL : ms_dialect_model(args, import->remarks);
+  if (model) with.model = model;
+  return read_scenario(import, args, gpus, &with, error);
 }
 
 void ms_import_list_ignored(MsImport *import, const MsArgs *args) {

@@ -58,7 +58,8 @@ gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *s, GError **
       !read_targets(args, s->model, lora, error))
     return FALSE;
   lora->rank = (int)value;
-  ms_args_take_any(args, "--lora-load --lora-type --lora-ckpt-filter --lora-adapter-path --lora-sync-from-tensor");
+  ms_args_take_any(args, "--lora-load --lora-type --lora-ckpt-filter --lora-adapter-path --lora-sync-from-tensor "
+                         "--lora-base-cpu-backup");
   if (ms_args_take(args, "--lora-fusion"))
     ms_import_remark(import, "--lora-fusion: adapters whose collectives and products are fused are not modelled");
   if (ms_lora_beside_experts(lora, s->model))

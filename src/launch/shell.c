@@ -1,5 +1,6 @@
 /* src/launch/shell.c - reading a script: words with their expansions, commands, assignments, conditions. */
 #include "launch/shell.h"
+#include "launch/model_script.h"
 #include "launch/shell_eval.h"
 
 #include <stdlib.h>
@@ -262,6 +263,71 @@ static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
   return put_value(r, w, values, quoted, each || (all && !quoted) || (!all && !quoted));
 }
 
+/* A file that is not where a script says, in the folder of the script or up to four above it: the longest end of its
+ * path that is there and has a folder. (transfer full) or NULL; *near becomes its path. */
+static char *find_near(const MsShell *shell, const char *name, char **near) {
+  g_autofree char *folder = g_strdup(shell->folder);
+  for (int up = 0; up < 5; up++) {
+    for (const char *end = name; (end = strchr(end, '/')) && strchr(end + 1, '/'); end++) {
+      g_autofree char *path = g_build_filename(folder, end + 1, NULL), *text = shell->load(path);
+      if (!text) continue;
+      *near = g_steal_pointer(&path);
+      return g_steal_pointer(&text);
+    }
+    char *above = g_build_filename(folder, "..", NULL);
+    g_free(folder);
+    folder = above;
+  }
+  return NULL;
+}
+
+/* The text of a file that a script names, and its path. (transfer full) or NULL */
+static char *load_file(Reader *r, const char *name, char **path) {
+  MsShell *shell = r->shell;
+  *path = g_path_is_absolute(name) ? g_strdup(name) : g_build_filename(shell->folder, name, NULL);
+  if (r->depth >= 4) return NULL;
+  g_autofree char *text = shell->load(*path), *other = NULL;
+  if (!text) text = find_near(shell, *path, &other);
+  if (other) {
+    g_autofree char *what = g_strdup_printf("%.200s is not there, %.200s is read", name, other);
+    remark(r, what);
+    g_free(*path);
+    *path = g_steal_pointer(&other);
+  }
+  return g_steal_pointer(&text);
+}
+
+/* --- what a program of Python prints --------------------------------------------------------------------------- */
+typedef struct {
+  Reader *r;
+  char *folder; /* of the files of models */
+} ModelScripts;
+
+static char *load_model_script(gpointer data, const char *model) {
+  const ModelScripts *m = data;
+  g_autofree char *name = g_strdup_printf("%s/%s.py", m->folder, model), *path = NULL;
+  return load_file(m->r, name, &path);
+}
+
+static char *script_variable(const void *data, const char *name) {
+  const ModelScripts *m = data;
+  return ms_shell_get(m->r->shell, name);
+}
+
+/* python3 FOLDER/miles/utils/external_utils/model_args_utils.py MODEL. (transfer full) or NULL */
+static char *model_arguments(Reader *r, const GPtrArray *commands) {
+  char **words = commands->len == 1 ? commands->pdata[0] : NULL;
+  int at = words && r->shell->load ? (int)g_strv_length(words) - 2 : -1;
+  if (at < 1 || !g_str_has_suffix(words[at], "/" MS_MODEL_SCRIPT) || strpbrk(words[at + 1], "$`/")) return NULL;
+  g_autofree char *folder = g_strdup(words[at]);
+  for (int up = 0; up < 4 && strrchr(folder, '/'); up++) *strrchr(folder, '/') = '\0';
+  ModelScripts m = {r, g_strconcat(folder, "/scripts/models", NULL)};
+  g_autofree char *text = load_model_script(&m, words[at + 1]),
+                  *all = text ? ms_model_script(text, load_model_script, script_variable, &m) : NULL;
+  g_free(m.folder);
+  return g_steal_pointer(&all);
+}
+
 /* What $(command) prints, where that is a matter of names alone; else as written. The command is between `from` and
  * `end`, the whole from `start` to behind `end`. */
 static gboolean put_output(Reader *r, Words *w, gboolean quoted, const char *start, const char *from, const char *end) {
@@ -275,7 +341,8 @@ static gboolean put_output(Reader *r, Words *w, gboolean quoted, const char *sta
       g_autoptr(GPtrArray) commands = g_ptr_array_new();
       for (guint i = 0; i < inner.commands->len; i++)
         g_ptr_array_add(commands, ((MsCommand *)inner.commands->pdata[i])->words);
-      output = ms_shell_output(commands, r->shell->folder);
+      output = model_arguments(r, commands);
+      if (!output) output = ms_shell_output(commands, r->shell->folder);
     }
     g_ptr_array_unref(inner.commands);
     g_ptr_array_unref(inner.remarks);
@@ -668,36 +735,10 @@ static char *inner_script(GPtrArray *words) {
   return NULL;
 }
 
-/* A file that is not where a script says, in the folder of the script or up to four above it: the longest end of its
- * path that is there and has a folder. (transfer full) or NULL; *near becomes its path. */
-static char *find_near(const MsShell *shell, const char *name, char **near) {
-  g_autofree char *folder = g_strdup(shell->folder);
-  for (int up = 0; up < 5; up++) {
-    for (const char *end = name; (end = strchr(end, '/')) && strchr(end + 1, '/'); end++) {
-      g_autofree char *path = g_build_filename(folder, end + 1, NULL), *text = shell->load(path);
-      if (!text) continue;
-      *near = g_steal_pointer(&path);
-      return g_steal_pointer(&text);
-    }
-    char *above = g_build_filename(folder, "..", NULL);
-    g_free(folder);
-    folder = above;
-  }
-  return NULL;
-}
-
 /* source FILE: its variables, where it can be read. */
 static gboolean read_sourced(Reader *r, const char *name) {
   MsShell *shell = r->shell;
-  g_autofree char *near = g_path_is_absolute(name) ? g_strdup(name) : g_build_filename(shell->folder, name, NULL),
-                  *text = r->depth < 4 ? shell->load(near) : NULL, *other = NULL;
-  if (!text && r->depth < 4) text = find_near(shell, near, &other);
-  if (other) {
-    g_autofree char *what = g_strdup_printf("%.200s is not there, %.200s is read", name, other);
-    remark(r, what);
-    g_free(near);
-    near = g_steal_pointer(&other);
-  }
+  g_autofree char *near = NULL, *text = load_file(r, name, &near);
   if (!text) {
     g_autofree char *what = g_strdup_printf("%.200s cannot be read, what it sets is not known", name);
     remark(r, what);

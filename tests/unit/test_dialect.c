@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "launch/launch.h"
+#include "launch/model_script.h"
 
 /* 64 GPUs, TP 2, PP 4, 16 layers of Llama's kind. */
 static const char dense[] =
@@ -243,10 +244,140 @@ static void files_and_arguments(void **state) {
   g_remove(model), g_rmdir(models), g_rmdir(folder);
 }
 
+/* What model_args() of such a file returns, and what is more than constants. */
+static char *no_file(gpointer data, const char *model) {
+  (void)data;
+  return strcmp(model, "base") == 0 ? g_strdup("N = 4\ndef model_args(nlayers: int = N, width: int = 64) -> str:\n"
+                                               "    return f\"--num-layers {nlayers} --hidden-size {width} \"\n")
+                                    : NULL;
+}
+
+static char *two(const void *data, const char *name) {
+  (void)data;
+  return strcmp(name, "DENSE") == 0 ? g_strdup("2") : NULL;
+}
+
+static void model_scripts(void **state) {
+  (void)state;
+#define DEF "import os\n\n\ndef model_args() -> str:\n"
+  static const struct {
+    const char *text, *want; /* NULL: not understood */
+  } rows[] = {
+      {DEF "    return (\n        \"--a 1 \"  # one\n        # two\n        f\"--b {2 * 3}\"\n    )\n", "--a 1 --b 6"},
+      {"D = 1\nN = D + 2\n" DEF "    return f\"[0]*{D}+[1]*{N}\"\n", "[0]*1+[1]*3"},
+      {"def model_args(n: int | None = None, x: str = \"no\") -> str:\n    n = n if n is not None else "
+       "int(os.environ.get(\"LAYERS\") or 3)\n    d = (\n        d\n        if d is not None\n        else "
+       "int(os.environ.get(\"DENSE\") or 1)\n    )\n"
+       "    return f\"{x} {moe_layer_freq(nlayers=n, first_k_dense_replace=d)}\"\n",
+       "no [0,0,1]"},
+      {DEF "    return load_sibling_model_args(\n        __file__,\n        \"base\",\n        width=8,\n    )\n",
+       "--num-layers 4 --hidden-size 8 "},
+      {DEF "    return load_sibling_model_args(__file__, \"other\")\n", NULL},
+      {DEF "    return f\"{read(1)}\"\n", NULL},
+      {DEF "    return f\"{UNKNOWN}\"\n", NULL},
+      {DEF "    for i in range(3):\n        pass\n    return \"\"\n", NULL},
+      {DEF "    return \"--a\n", NULL},
+      {DEF "    return (\"--a\"\n", NULL},
+      {DEF "    return ((((((((((((((((((((1))))))))))))))))))))\n", NULL},
+      {"", NULL}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *got = ms_model_script(rows[i].text, no_file, two, NULL);
+    if (g_strcmp0(got, rows[i].want) != 0) fail_msg("%s: %s, not %s", rows[i].text, got, rows[i].want);
+    for (gsize n = strlen(rows[i].text); n-- > 1;) { /* a file that ends early says less, or nothing */
+      g_autofree char *part = g_strndup(rows[i].text, n), *less = ms_model_script(part, no_file, two, NULL);
+      if (less && rows[i].want) assert_true(strlen(less) <= strlen(rows[i].want));
+    }
+  }
+}
+
+/* The same from the script that calls it. */
+static void models_of_miles(void **state) {
+  (void)state;
+  g_autofree char *folder = g_dir_make_tmp("moesim-test-XXXXXX", NULL),
+                  *models = g_build_filename(folder, "scripts", "models", NULL), *above = g_path_get_dirname(models),
+                  *model = g_build_filename(models, "small-1B.py", NULL),
+                  *file = g_build_filename(folder, "run.sh", NULL);
+  g_autofree char *script =
+      g_strconcat("R=\"$(cd -- \"$(dirname -- \"${BASH_SOURCE[0]}\")\" && pwd)\"\n"
+                  "L=\"$(ROTARY=7 python3 \"$R/miles/utils/external_utils/model_args_utils.py\" small-1B)\" || exit 1\n"
+                  "read -ra MODEL_ARGS <<< \"$L\"\n",
+                  dense, " ${MODEL_ARGS[@]}\n", NULL);
+  static const char text[] = "import os\n\ndef model_args(base: str | None = None) -> str:\n"
+                             "    base = base if base is not None else os.environ.get(\"ROTARY\") or \"5\"\n"
+                             "    return (\n        \"--num-layers 4 \"\n        f\"--rotary-base {base} \"\n    )\n";
+  assert_int_equal(g_mkdir_with_parents(models, 0755), 0);
+  assert_true(g_file_set_contents(model, text, -1, NULL));
+  MsImportOptions options = {.hardware = "h100-sxm", .environment = TRUE};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsImport) got = ms_import_megatron(script, strlen(script), file, &options, &error);
+  if (!got) fail_msg("%s", error->message);
+  assert_int_equal(got->scenario->model->num_layers, 4);
+  assert_close(got->scenario->model->rotary_base, 7.0, 0.0);
+  options.environment = FALSE; /* as where the text is not the user's own: no other file is read */
+  g_autoptr(MsImport) alone = ms_import_megatron(script, strlen(script), file, &options, &error);
+  assert_int_equal(alone ? alone->scenario->model->num_layers : 0, 16);
+  g_remove(model), g_rmdir(models), g_rmdir(above), g_rmdir(folder);
+}
+
+/* Sizes of layers, whole models and patterns that a script leaves to its checkpoint or to parts. */
+static void sizes_of_checkpoints(void **state) {
+  (void)state;
+#define SLIME \
+  " --hidden-size 5120 --num-attention-heads 24 --num-query-groups 4 --group-query-attention --kv-channels 256"
+  static const struct {
+    const char *more, *wants[3]; /* of the scenario; NULL: refused because of it */
+    const char *remark;
+  } rows[] = {
+      {"--spec slime_plugins.models.qwen3_5 get_qwen3_5_spec" SLIME,
+       {"\"num_value_heads\":48", "\"num_key_heads\":16"},
+       "--spec slime_plugins.models.qwen3_5: sizes that the checkpoint says"},
+      {"--spec miles_plugins.models.qwen3_5 get_qwen3_5_spec" SLIME,
+       {"\"num_value_heads\":48"},
+       "--spec miles_plugins"},
+      {"--spec slime_plugins.models.qwen3_5 get_qwen3_5_spec --hidden-size 1536", {NULL}, "--spec: changes the model"},
+      {"--custom-model-provider-path a.b.c", {NULL}, "--custom-model-provider-path: changes the model"},
+      {"--bridge-hf-model X --num-layers 64 --hidden-size 5120 --ffn-hidden-size 25600 --num-attention-heads 64",
+       {"\"name\":\"qwen3-32b\""},
+       "the model is the checkpoint's: qwen3-32b alone"},
+      {"--bridge-hf-model X --num-layers 28 --hidden-size 3584 --ffn-hidden-size 18944 --num-attention-heads 28",
+       {"\"name\":\"qwen2.5-7b\"", "\"num_experts\":0"},
+       "qwen2.5-7b alone"}, /* and not qwen2-57b-a14b */
+      {"--bridge-hf-model X --num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 --num-attention-heads 64",
+       {NULL},
+       "--bridge-hf-model: changes the model"}, /* Llama-2 and Llama-3 have these */
+      {"--spec megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec --num-layers 24 --hybrid-attention-ratio "
+       "0.08 --hybrid-mlp-ratio 0.5 --pipeline-model-parallel-size 1",
+       {"\"hybrid_layer_pattern\":\"M-M-M--*M-M-M-M-*M--M-M-\""},
+       NULL},
+      {"--spec mindspeed_llm.tasks.models.spec.mamba_spec layer_spec --mamba-expand 4 --mamba-head-dim 64 "
+       "--mamba-chunk-size 256 --mamba-d-conv 4",
+       {"\"hybrid_layer_pattern\":\"MMMMMMMMMMMMMMMM\"", "\"num_heads\":64"},
+       NULL},
+      {"--spec m.mamba_spec layer_spec --mamba-d-conv 3", {NULL}, "--mamba-d-conv: is \"3\""},
+      {"--spec m.mamba_spec layer_spec --hybrid-attention-ratio 0.6 --hybrid-mlp-ratio 0.6",
+       {NULL},
+       "leaves no layer"}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) got = import_with(rows[i].more, &error);
+    if (!rows[i].wants[0]) {
+      if (got || !strstr(error->message, rows[i].remark)) fail_msg("%s: %s", rows[i].more, got ? "" : error->message);
+      continue;
+    }
+    if (!got) fail_msg("%s: %s", rows[i].more, error->message);
+    g_autofree char *text = written(got->scenario);
+    for (int k = 0; k < 3 && rows[i].wants[k]; k++)
+      if (!strstr(text, rows[i].wants[k])) fail_msg("%s: no %s in %s", rows[i].more, rows[i].wants[k], text);
+    if (rows[i].remark) assert_true(mentions(got->remarks, rows[i].remark));
+    assert_false(mentions(got->ignored, "--spec") || mentions(got->ignored, "--mamba-"));
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed), cmocka_unit_test(words_of_deepspeed),
-                                     cmocka_unit_test(deepspeed_scripts),  cmocka_unit_test(what_is_not_modelled),
-                                     cmocka_unit_test(other_programs),     cmocka_unit_test(slime),
-                                     cmocka_unit_test(files_and_arguments)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed),  cmocka_unit_test(words_of_deepspeed),
+                                     cmocka_unit_test(deepspeed_scripts),   cmocka_unit_test(what_is_not_modelled),
+                                     cmocka_unit_test(other_programs),      cmocka_unit_test(slime),
+                                     cmocka_unit_test(files_and_arguments), cmocka_unit_test(model_scripts),
+                                     cmocka_unit_test(models_of_miles),     cmocka_unit_test(sizes_of_checkpoints)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
