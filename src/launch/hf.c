@@ -193,7 +193,10 @@ static const char *type_of_class(const MsHf *c) {
   const char *name = architecture(c);
   for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
     for (const MsHfFamily *f = tables[t]; f->type; f++)
-      if (is_class_of(name, f->type) && strcmp(f->type, "qwen") != 0) return f->type;
+      if (is_class_of(name, f->type)) {
+        if (strcmp(f->type, "qwen") != 0) return f->type;
+        if (json_object_has_member(c->json, "num_key_value_heads")) return "qwen2"; /* which the first had not */
+      }
   return NULL;
 }
 

@@ -121,6 +121,21 @@ static gboolean mpt(MsHf *c) {
 #define NO_DECODER   "it is not a decoder of text"
 #define OTHER_WIDTHS "its layers differ from one another in heads or widths"
 
+/* Layers that attend to an image run only where there is one. */
+static gboolean mllama(MsHf *c) {
+  MsModel *m = c->model;
+  JsonNode *node = ms_hf_take(c, "cross_attention_layers");
+  int layers = node && JSON_NODE_HOLDS_ARRAY(node) ? (int)json_array_get_length(json_node_get_array(node)) : 0;
+  if (layers == 0 || layers >= m->num_layers)
+    return ms_hf_bad(c, "cross_attention_layers", "must list the layers that attend to an image, and leave others");
+  m->num_layers -= layers;
+  ms_hf_remark(c,
+               "cross_attention_layers: %d layers of attention to an image, which text passes over, are left out; "
+               "with the images front_end says them",
+               layers);
+  return ms_hf_has_silu(c);
+}
+
 const MsHfFamily ms_hf_dense_families[] = {
     {"gemma", plain, GEMMA},
     {"gemma2", gemma2, GEMMA | MS_HF_POST_NORMS},
@@ -168,6 +183,7 @@ const MsHfFamily ms_hf_dense_families[] = {
     {"ministral3", plain, MS_HF_WINDOWED},
     {"ernie4_5", ernie, MS_HF_TIED},
     {"hunyuan_v1_dense", plain, MS_HF_QK_NORM},
+    {"mllama_text_model", mllama},
     /* --- refused --- */
     {"t5", NULL, .refused = NO_DECODER},
     {"decoder_only_t5", NULL, .refused = "its MLP has ReLU and its attention learned distances"},
@@ -175,7 +191,6 @@ const MsHfFamily ms_hf_dense_families[] = {
     {"xlm-roberta", NULL, .refused = NO_DECODER},
     {"clip_vision_model", NULL, .refused = NO_DECODER},
     {"whisper", NULL, .refused = NO_DECODER},
-    {"mllama_text_model", NULL, .refused = "it has layers of attention to an image"},
     {"phi3small", NULL, .refused = "its attention is sparse by blocks"},
     {"gemma3n_text", NULL, .refused = "it has embeddings in every layer and layers that share keys and values"},
     {"gemma4_text", NULL, .refused = "layers that see all have heads of another size than layers with a window"},
@@ -183,7 +198,6 @@ const MsHfFamily ms_hf_dense_families[] = {
     {"openelm", NULL, .refused = OTHER_WIDTHS},
     {"mamba", NULL, .refused = OTHER_MIXERS},
     {"samba", NULL, .refused = OTHER_MIXERS},
-    {"gla", NULL, .refused = OTHER_MIXERS},
     {"gsa", NULL, .refused = OTHER_MIXERS},
     {"hgrn2", NULL, .refused = OTHER_MIXERS},
     {"rwkv", NULL, .refused = OTHER_MIXERS},

@@ -447,6 +447,7 @@ const MsHfFamily ms_hf_families[] = {{"llama", llama, 0,
                                      {"mixtral", mixtral},
                                      {"qwen2", qwen2},
                                      {"qwen3", qwen3},
+                                     {"qwen_ascend", qwen3}, /* a class of mllm without model_type */
                                      {"qwen2_vl", qwen2},
                                      {"qwen2_vl_text", qwen2},
                                      {"qwen2_5_vl", qwen2},

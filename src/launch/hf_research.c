@@ -1,5 +1,6 @@
 /* src/launch/hf_research.c - families of research: models of flash-linear-attention (fla/models), Mamba-2, and decoders
  * before Llama whose files name things in their own way (the classes of transformers). */
+#include <math.h>
 #include <string.h>
 
 #include "launch/hf_keys_priv.h"
@@ -55,6 +56,42 @@ static gboolean fla_gated_delta(MsHf *c) {
   if (has_key(c, "use_gate") && !ms_hf_is_true(c, "use_gate"))
     return ms_hf_bad(c, "use_gate", "is false; moesim has delta nets with a gate");
   a->value_head_dim = expand * a->key_head_dim;
+  m->kv_channels = 0;
+  return fla_width(c) && set_pattern(c, "G-");
+}
+
+/* A part of the width in each of `heads`. */
+static gboolean head_part(MsHf *c, const char *key, double absent, int heads, int *dim) {
+  JsonNode *node = ms_hf_take(c, key);
+  gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING;
+  double part = number ? json_node_get_double(node) : absent, width = part * c->model->hidden_size;
+  if ((node && !number) || !(part > 0 && part <= 16) || heads < 1 || c->model->hidden_size > 1 << 20 ||
+      fmod(width, heads) != 0)
+    return ms_hf_bad(c, key, "must be a part of hidden_size = %d that %d heads share evenly", c->model->hidden_size,
+                     heads);
+  *dim = (int)width / heads;
+  return TRUE;
+}
+
+/* Gated linear attention: the same projections, a gate of low rank in place of a number for each head. */
+static gboolean fla_gated_linear(MsHf *c) {
+  MsModel *m = c->model;
+  MsLinearAttention *a = &m->linear_attention;
+  if (!ms_hf_take_int(c, "num_heads", 4, 65536, &a->num_key_heads) ||
+      !head_part(c, "expand_k", 0.5, a->num_key_heads, &a->key_head_dim) ||
+      !head_part(c, "expand_v", 1, a->num_key_heads, &a->value_head_dim))
+    return FALSE;
+  int shared;
+  if (!ms_hf_take_int(c, "num_kv_heads", a->num_key_heads, 65536, &shared)) return FALSE;
+  if (shared != a->num_key_heads)
+    return ms_hf_bad(c, "num_kv_heads", "is %d; moesim has linear attention with keys and values in all %d heads",
+                     shared, a->num_key_heads);
+  a->num_value_heads = a->num_key_heads, a->conv_kernel = 1;
+  if (ms_hf_is_true(c, "use_short_conv") && !ms_hf_take_int(c, "conv_size", 4, 1024, &a->conv_kernel)) return FALSE;
+  if ((has_key(c, "use_output_gate") && !ms_hf_is_true(c, "use_output_gate")) || ms_hf_is_true(c, "use_gv"))
+    return ms_hf_bad(c, "use_output_gate", "must be true and use_gv false, as in the published models");
+  ms_hf_remark(c, "gated linear attention is read as gated delta nets of the same sizes: their delta rule takes longer "
+                  "than its recurrence, and its gate of low rank is not counted");
   m->kv_channels = 0;
   return fla_width(c) && set_pattern(c, "G-");
 }
@@ -148,6 +185,7 @@ static gboolean openmoe(MsHf *c) {
 const MsHfFamily ms_hf_research_families[] = {
     {"transformer", fla_transformer, MS_HF_FILLED, FLA},
     {"gated_deltanet", fla_gated_delta, MS_HF_FILLED, FLA},
+    {"gla", fla_gated_linear, MS_HF_FILLED, FLA},
     {"mamba2", mamba2, MS_HF_FILLED, "{\"num_attention_heads\":1}"},
     {"gptj", gptj, GPT},
     {"codegen", gptj, GPT},

@@ -641,6 +641,15 @@ static void families_of_tables(void **state) {
       {"{\"num_hidden_layers\":21,\"hidden_size\":2048,\"num_heads\":6,\"tie_word_embeddings\":false,\"model_type\":"
        "\"gated_deltanet\"}",
        1.387, 0, 0.001, NULL},
+      {"{\"num_hidden_layers\":24,\"hidden_size\":1024,\"num_heads\":4,\"expand_k\":0.5,\"expand_v\":1,\"vocab_size\":"
+       "32000,"
+       "\"tie_word_embeddings\":false,\"model_type\":\"gla\"}",
+       0.374, 0, 0.001, "read as gated delta nets"},
+      {"{\"model_type\":\"mllama\",\"text_config\":{" LAYERS(40, 4096, 32, 8, 14336, 128256) UNTIED
+       "\"cross_attention_layers\":[3,8,13,18,23,28,33,38],\"model_type\":\"mllama_text_model\"}}",
+       8.03, 0, 0.001, "8 layers of attention to an image"},
+      {"{" LAYERS(24, 2048, 16, 16, 5504, 151936) UNTIED "\"architectures\":[\"QwenForCausalLM\"]}", 1.837, 0, 0.001,
+       "qwen2 of architectures"},
       {"{\"n_layers\":32,\"d_model\":4096,\"n_heads\":32,\"vocab_size\":50432,\"model_type\":\"mpt\"}", 6.65, 0, 0.001,
        NULL},
       {"{" LAYERS(
