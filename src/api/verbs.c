@@ -38,9 +38,16 @@ static MsScenario *scenario_of(const Call *c, GError **error) {
   return s;
 }
 
+/* Also of machines of several kinds. */
+static MsScenario *mixed_scenario_of(const Call *c, GError **error) {
+  MsScenario *s = ms_scenario_from_doc_mixed(c->doc, error);
+  if (s && c->o->strict) ms_scenario_be_strict(s);
+  return s;
+}
+
 static char *run(Call *c, GError **error) {
   const MsFidelity fidelity = (MsFidelity)c->o->fidelity;
-  g_autoptr(MsScenario) s = scenario_of(c, error);
+  g_autoptr(MsScenario) s = c->o->draws > 0 ? scenario_of(c, error) : mixed_scenario_of(c, error);
   g_autoptr(MsResult) result = s ? ms_simulate(s, fidelity, NULL, error) : NULL;
   if (!result) return NULL;
   MsDraws draws;
@@ -91,6 +98,7 @@ static char *plan_one(Call *c, const MsRequest *request, GError **error) {
   if (c->o->under && !given) return NULL;
   const MsExtrasAsked asked = {
       .under = given, .explain = c->o->explain, .compare = c->o->compare, .map = c->o->map, .decide = c->o->decide};
+  if (!ms_plan_extras_check(request, &asked, error)) return NULL;
   MsPlanOptions options = plan_options(c, request);
   int top = options.top;
   if (given || request->under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
@@ -117,6 +125,10 @@ static char *plan(Call *c, GError **error) {
         ms_json_filename(c->doc), requests->len);
     return NULL;
   }
+  for (guint i = 0; i < requests->len; i++)
+    if (!ms_scenario_refuse_pools(((const MsRequest *)g_ptr_array_index(requests, i))->base,
+                                  "a front, or several clusters or models at once, is", error))
+      return NULL;
   MsPlanOptions options = plan_options(c, first);
   options.watch = NULL; /* several searches at once */
   g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, c->o->front);

@@ -15,7 +15,7 @@ static gboolean leaves_head(const MsProgram *p) { return ms_work_deferred(p->wor
 
 static MsTime piece_span(const MsProgram *p, MsPieceLags *lags, int piece, MsSlotKind kind) {
   const MsCostedPiece *c = &p->piece[piece];
-  gboolean left = kind == MS_SLOT_B && leaves_head(p) && piece == p->work->piece_head;
+  gboolean left = kind == MS_SLOT_B && leaves_head(p) && ms_work_is_head(p->work, piece);
   if (ms_slots_overlap(p->scenario))
     return kind == MS_SLOT_F ? c->forward.compute : c->backward.compute - (left ? c->backward.weight : 0);
   if (left) kind = MS_SLOT_I;
@@ -105,7 +105,7 @@ MsTime ms_bound_streams(const MsProgram *p) {
         int piece = ms_work_chunk_piece(p->work, chunk, i);
         add_list(busy, &p->piece[piece].forward, MS_LIST_ALL, microbatches);
         add_list(busy, &p->piece[piece].backward,
-                 leaves_head(p) && piece == p->work->piece_head ? MS_LIST_INPUT : MS_LIST_ALL, microbatches);
+                 leaves_head(p) && ms_work_is_head(p->work, piece) ? MS_LIST_INPUT : MS_LIST_ALL, microbatches);
         add_list(busy, &p->piece[piece].reload, MS_LIST_ALL, microbatches);
         if (p->unit) add_unit(busy, p, piece, microbatches);
       }
@@ -118,7 +118,7 @@ MsTime ms_bound_streams(const MsProgram *p) {
 MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, double *compute_s) {
   const MsLayout *l = p->layout;
   gboolean in_turn = ms_schedule_ends_in_turn(kind);
-  MsTime head = 0, tail = 0, meet = 0, message = l->pp > 1 ? ms_time_of(p->p2p.time_s) : 0;
+  MsTime head = 0, tail = 0, meet = 0;
   for (int s = 0; s < l->pp; s++) {
     MsTime sum = 0;
     for (int c = 0; c < l->vpp; c++) {
@@ -131,8 +131,9 @@ MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind,
     MsTime late =
         s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
     meet = MAX(meet, span + (in_turn ? head + tail - late : 0) + (p->skewed ? after_barrier(&p->step[s].after) : 0));
-    head += chunk_passage(p, lags, first, MS_SLOT_F) + message;
-    tail += chunk_passage(p, lags, first, MS_SLOT_B) + message;
+    if (s + 1 == l->pp) break;
+    head += chunk_passage(p, lags, first, MS_SLOT_F) + ms_time_of(ms_program_p2p(p, s, s + 1)->time_s);
+    tail += chunk_passage(p, lags, first, MS_SLOT_B) + ms_time_of(ms_program_p2p(p, s + 1, s)->time_s);
   }
   return MAX(meet + ms_bound_behind(p), ms_bound_streams(p));
 }

@@ -91,7 +91,8 @@ typedef struct {
 
 struct MsPieceLags {
   const MsCostedPiece *piece;
-  int n, sm_count, rival_sms[MS_RIVALS];
+  int n, of_pool, sm_count[MS_MAX_POOLS]; /* pieces of a pool; SMs of its machine */
+  int rival_sms[MS_RIVALS];
   gboolean delay_wgrad;
   Table **pass;                          /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
   Table **pair;                          /* [n * n] forward of one beside backward of another */
@@ -116,14 +117,17 @@ static gboolean same_rows(const MsCosted *a, const MsCosted *b) {
   return TRUE;
 }
 
+static int sms_of(const MsPieceLags *l, int piece) { return l->sm_count[piece / l->of_pool]; }
+
 static Table *copy_of(const Table *table) { return table ? g_memdup2(table, sizeof *table) : NULL; }
 
 static void take_over(MsPieceLags *l, const MsPieceLags *like) {
   int n = MIN(l->n, like->n);
   g_autofree gboolean *forward = g_new(gboolean, n), *backward = g_new(gboolean, n);
   for (int i = 0; i < n; i++) {
-    forward[i] = same_rows(&l->piece[i].forward, &like->piece[i].forward),
-    backward[i] = same_rows(&l->piece[i].backward, &like->piece[i].backward);
+    gboolean same_machine = sms_of(l, i) == sms_of(like, i);
+    forward[i] = same_machine && same_rows(&l->piece[i].forward, &like->piece[i].forward),
+    backward[i] = same_machine && same_rows(&l->piece[i].backward, &like->piece[i].backward);
     for (int kind = 0; kind <= MS_SLOT_W; kind++)
       if (kind == MS_SLOT_F ? forward[i] : backward[i])
         l->pass[kind * l->n + i] = copy_of(like->pass[kind * like->n + i]);
@@ -134,13 +138,14 @@ static void take_over(MsPieceLags *l, const MsPieceLags *like) {
 
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like) {
   MsPieceLags *l = g_new0(MsPieceLags, 1);
-  *l = (MsPieceLags){
-      .piece = piece, .n = n, .sm_count = scenario->hardware->sm_count, .delay_wgrad = scenario->options.delay_wgrad};
+  *l = (MsPieceLags){.piece = piece, .n = n, .delay_wgrad = scenario->options.delay_wgrad};
+  l->of_pool = MAX(1, n / ms_scenario_machines(scenario));
+  for (int i = 0; i < ms_scenario_machines(scenario); i++) l->sm_count[i] = ms_scenario_machine(scenario, i)->sm_count;
   l->pass = g_new0(Table *, (MS_SLOT_W + 1) * (gsize)n);
   l->pair = g_new0(Table *, (gsize)n * (gsize)n);
   l->forced_pass = g_new0(MsForced *, (MS_SLOT_W + 1) * (gsize)n);
   l->forced_pair = g_new0(MsForced *, (gsize)n * (gsize)n);
-  if (like && like->sm_count == l->sm_count) take_over(l, like);
+  if (like) take_over(l, like);
   return l;
 }
 
@@ -173,21 +178,21 @@ static void rows_of_pair(MsPieceLags *l, int f, int b) {
 
 static gboolean has(const Table *table, guint sources) { return table && !(sources & ~table->sources); }
 
-static void add_sources(MsPieceLags *l, Table **table, guint sources) {
+static void add_sources(MsPieceLags *l, Table **table, int sm_count, guint sources) {
   if (!*table) *table = g_new0(Table, 1);
-  ms_lags_of_rows(&l->rows, l->sm_count, sources & ~(*table)->sources, &(*table)->lags);
+  ms_lags_of_rows(&l->rows, sm_count, sources & ~(*table)->sources, &(*table)->lags);
   (*table)->sources |= sources;
 }
 
 const MsLags *ms_piece_lags_pass(MsPieceLags *l, MsSlotKind kind, int piece, guint sources) {
   Table **table = &l->pass[(int)kind * l->n + piece];
-  if (!has(*table, sources)) rows_of_pass(l, kind, piece), add_sources(l, table, sources);
+  if (!has(*table, sources)) rows_of_pass(l, kind, piece), add_sources(l, table, sms_of(l, piece), sources);
   return &(*table)->lags;
 }
 
 const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b, guint sources) {
   Table **table = &l->pair[f * l->n + b];
-  if (!has(*table, sources)) rows_of_pair(l, f, b), add_sources(l, table, sources);
+  if (!has(*table, sources)) rows_of_pair(l, f, b), add_sources(l, table, sms_of(l, f), sources);
   return &(*table)->lags;
 }
 
@@ -206,9 +211,9 @@ static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, 
   }
 }
 
-static const MsForced *keep_forced(MsPieceLags *l, MsForced **known) {
-  MsForced forced = ms_rows_forced(&l->rows, l->sm_count);
-  share_with_rivals(&l->rows, l->sm_count, l->rival_sms, &forced);
+static const MsForced *keep_forced(MsPieceLags *l, int sm_count, MsForced **known) {
+  MsForced forced = ms_rows_forced(&l->rows, sm_count);
+  share_with_rivals(&l->rows, sm_count, l->rival_sms, &forced);
   return *known = g_memdup2(&forced, sizeof forced);
 }
 
@@ -216,12 +221,12 @@ const MsForced *ms_piece_forced_pass(MsPieceLags *l, MsSlotKind kind, int piece)
   MsForced **known = &l->forced_pass[(int)kind * l->n + piece];
   if (*known) return *known;
   rows_of_pass(l, kind, piece);
-  return keep_forced(l, known);
+  return keep_forced(l, sms_of(l, piece), known);
 }
 
 const MsForced *ms_piece_forced_pair(MsPieceLags *l, int f, int b) {
   MsForced **known = &l->forced_pair[f * l->n + b];
   if (*known) return *known;
   rows_of_pair(l, f, b);
-  return keep_forced(l, known);
+  return keep_forced(l, sms_of(l, f), known);
 }

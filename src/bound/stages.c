@@ -18,9 +18,21 @@ MsStages ms_stages_new(const MsProgram *p, const MsSchedule *schedule) {
 }
 
 void ms_stages_send_messages(MsStages *s) {
-  s->message = ms_time_of(s->p->p2p.time_s);
-  s->message_launch = ms_time_of(s->p->p2p_op.kernels * s->p->scenario->hardware->kernel_launch_s);
-  s->sync = ms_time_of(s->p->scenario->hardware->sync_s);
+  for (int i = 0; i < ms_scenario_machines(s->p->scenario); i++) {
+    const MsHardware *machine = ms_program_machine(s->p, i);
+    s->launch[i] = ms_time_of(s->p->p2p_op.kernels * machine->kernel_launch_s);
+    s->sync[i] = ms_time_of(machine->sync_s);
+    for (int j = 0; j < ms_scenario_machines(s->p->scenario); j++)
+      s->message[i][j] = ms_time_of(ms_program_p2p_pools(s->p, i, j)->time_s);
+  }
+}
+
+MsTime ms_stages_message(const MsStages *s, const MsSlotPass *pass, gboolean comes) {
+  const MsLayout *l = s->p->layout;
+  int other = comes ? pass->from : pass->to;
+  if (l->n_pools == 0 || other < 0) return s->message[0][0];
+  int here = ms_layout_pool(l, pass->stage), there = ms_layout_pool(l, ms_program_stage_of(s->p, other));
+  return comes ? s->message[there][here] : s->message[here][there];
 }
 
 void ms_stages_clear(MsStages *s) {
@@ -37,8 +49,8 @@ MsTime ms_stages_entry(MsStages *s, const MsSlotPass *pass, MsTime sent) {
   if (pass->kind == MS_SLOT_W) return input;
   if (input == NEVER) entry = s->tip[stage];
   else if (s->p->p2p_blocks && pass->comes) {
-    MsTime issued = s->host[stage] + s->sync;
-    entry = s->sync > 0 ? MAX(issued, input) : input;
+    MsTime sync = s->sync[ms_layout_pool(s->p->layout, stage)], issued = s->host[stage] + sync;
+    entry = sync > 0 ? MAX(issued, input) : input;
     s->host[stage] = MAX(issued, input);
   }
   return MAX(entry, sent);
@@ -53,10 +65,11 @@ MsTime ms_stages_take_send(MsStages *s, int stage) {
 static MsTime send(MsStages *s, const MsSlotPass *pass, MsTime tip) {
   int stage = pass->stage;
   MsTime *stream = pass->kind == MS_SLOT_F ? &s->stream_f[stage] : &s->stream_b[stage];
-  s->host[stage] += s->message_launch;
+  MsTime launch = s->launch[ms_layout_pool(s->p->layout, stage)];
+  s->host[stage] += launch;
   tip = MAX(tip, *stream);
-  if (s->message_launch > 0) tip = MAX(tip, s->host[stage]);
-  *stream = tip += s->message;
+  if (launch > 0) tip = MAX(tip, s->host[stage]);
+  *stream = tip += ms_stages_message(s, pass, FALSE);
   if (s->p->p2p_blocks) s->send[stage] = tip;
   return tip;
 }

@@ -12,12 +12,15 @@ typedef struct {
   MsTime *made;                               /* [tensors of the walk] when it is there */
   MsTime *compute, *host, *tip;               /* [stages] free from then on; end of the chain of the last slot */
   MsTime *send, *stream_f, *stream_b;         /* [stages] last blocking send; streams of activations, gradients */
-  MsTime message, message_launch, sync, *all; /* `all` owns the tables */
+  MsTime message[MS_MAX_POOLS][MS_MAX_POOLS]; /* from one pool to another; without pools [0][0] */
+  MsTime launch[MS_MAX_POOLS], sync[MS_MAX_POOLS], *all; /* `all` owns the tables */
 } MsStages;
 /* Messages take no time until ms_stages_send_messages. */
 MsStages ms_stages_new(const MsProgram *program, const MsSchedule *schedule);
 void ms_stages_send_messages(MsStages *stages);
 void ms_stages_clear(MsStages *stages);
+/* The message that the pass sends, or with `comes` the one that brings its input. */
+MsTime ms_stages_message(const MsStages *stages, const MsSlotPass *pass, gboolean comes);
 /* From when the rows of a pass may run; MS_NEVER: they wait for nothing. `sent`: the last blocking send. */
 MsTime ms_stages_entry(MsStages *stages, const MsSlotPass *pass, MsTime sent);
 MsTime ms_stages_take_send(MsStages *stages, int stage);

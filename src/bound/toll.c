@@ -63,11 +63,12 @@ static void note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
 /* The engine leaves compute a tenth of the SMs: below that, costs of rows at the same time add up. */
 static gboolean costs_add_up(const MsProgram *p, int stage) {
   int most[MS_N_STREAMS] = {0}, sum = 0;
-  for (int i = 0; i < p->work->n_pieces; i++)
-    note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
+  int from, to;
+  ms_work_pieces_of(p->work, stage, &from, &to);
+  for (int i = from; i < to; i++) note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
   note_sms(most, &p->step[stage].gather), note_sms(most, &p->step[stage].reduce);
   for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
-  return 10 * sum <= 9 * p->scenario->hardware->sm_count;
+  return 10 * sum <= 9 * ms_program_machine_of(p, stage)->sm_count;
 }
 
 static gboolean opens_on_host(const MsCosted *c) {
@@ -106,8 +107,10 @@ static gboolean reductions_run_after_compute(const MsCosted *c) {
 static gboolean issues_in_order(const MsProgram *p, int stage) {
   if (!gathers_run_at_once(&p->step[stage].gather) || !reductions_run_after_compute(&p->step[stage].reduce))
     return FALSE;
-  if (p->scenario->hardware->kernel_launch_s <= 0) return TRUE; /* no host at all */
-  for (int i = 0; i < p->work->n_pieces; i++)
+  if (ms_program_machine_of(p, stage)->kernel_launch_s <= 0) return TRUE; /* no host at all */
+  int from, to;
+  ms_work_pieces_of(p->work, stage, &from, &to);
+  for (int i = from; i < to; i++)
     if (!opens_on_host(&p->piece[i].forward) || !opens_on_host(&p->piece[i].backward)) return FALSE;
   return TRUE;
 }
@@ -157,11 +160,11 @@ static void meet_rivals(MsToll *t, const MsCosted *c, int chunk, MsTime at) {
 
 MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   const MsCostedStep *step = &p->step[stage];
-  if (step->gather.list->n + step->reduce.list->n == 0 || p->scenario->hardware->sm_count <= 0 ||
+  if (step->gather.list->n + step->reduce.list->n == 0 || ms_program_machine_of(p, stage)->sm_count <= 0 ||
       !costs_add_up(p, stage))
     return NULL;
   MsToll *t = g_new0(MsToll, 1);
-  *t = (MsToll){.step = step, .sm_count = p->scenario->hardware->sm_count, .chunks = p->layout->vpp, .n = 1};
+  *t = (MsToll){.step = step, .sm_count = ms_program_machine_of(p, stage)->sm_count, .chunks = p->layout->vpp, .n = 1};
   t->mark = g_new(Mark, 2 * slots + 1); /* a forward with a backward may be two */
   t->mark[0] = (Mark){.at = at};
   t->first = g_new(int, 2 * t->chunks);

@@ -137,6 +137,15 @@ static int plan_one(const Options *o, MsRequest *request) {
   if (o->decide && request->objective != MS_GOAL_STEP_TIME)
     return ms_cli_usage(ms_cli_verb("plan"), "--decide weighs step times: this request ranks by %s",
                         ms_goal_words[request->objective]);
+  const MsExtrasAsked asked = {.under = under,
+                               .explain = o->explain,
+                               .compare = o->compare,
+                               .no_picks = wants_one(o),
+                               .map = o->map,
+                               .decide = o->decide && !wants_one(o)};
+  if (!ms_plan_extras_check(request, &asked, &error) ||
+      (o->launch && !ms_scenario_refuse_pools(request->base, "what starts a run is", &error)))
+    return ms_cli_fail(error);
   MsPlanOptions options = plan_options(o, request);
   int top = options.top;
   if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
@@ -151,12 +160,6 @@ static int plan_one(const Options *o, MsRequest *request) {
   }
   options.watch = NULL;
   if (!plan) return ms_cli_fail(error);
-  const MsExtrasAsked asked = {.under = under,
-                               .explain = o->explain,
-                               .compare = o->compare,
-                               .no_picks = wants_one(o),
-                               .map = o->map,
-                               .decide = o->decide && !wants_one(o)};
   g_auto(MsPlanExtras) extras = {0};
   if (!ms_plan_extras(request, plan, &options, &asked, &extras, &error)) return ms_cli_fail(error);
   int status = print_plan(o, request, plan, &extras, top);
@@ -167,6 +170,10 @@ static int plan_one(const Options *o, MsRequest *request) {
 /* Several clusters or models, or the front of one. */
 static int plan_sweep(const Options *o, const GPtrArray *requests) {
   GError *error = NULL;
+  for (guint i = 0; i < requests->len; i++)
+    if (!ms_scenario_refuse_pools(((const MsRequest *)g_ptr_array_index(requests, i))->base,
+                                  "a front, or several clusters or models at once, is", &error))
+      return ms_cli_fail(error);
   MsPlanOptions options = plan_options(o, g_ptr_array_index(requests, 0));
   if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
   int ranks = ms_ranks_count();

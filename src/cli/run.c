@@ -127,8 +127,13 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (status != 0) return status;
   g_autoptr(MsDetail) detail = NULL;
   gboolean wants_detail = o->trace || o->timeline;
-  g_autoptr(MsScenario) scenario = ms_scenario_load(file, &error);
+  g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(file, &error);
   if (!scenario) return ms_cli_fail(error);
+  const char *ranks = o->cluster            ? "fidelity cluster is"
+                      : o->draws > 0        ? "--draws is"
+                      : o->trace && o->like ? "--like kineto is"
+                                            : NULL;
+  if (ranks && !ms_scenario_refuse_pools(scenario, ranks, &error)) return ms_cli_fail(error);
   if (o->strict) ms_scenario_be_strict(scenario);
   if (o->cluster) scenario->cluster.expected = FALSE; /* ranks are drawn on top of a step of equal ones */
   g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail || o->cluster ? &detail : NULL, &error);

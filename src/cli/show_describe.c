@@ -345,7 +345,7 @@ static void append_keys(GString *out, const MsScenario *scenario, const MsFieldT
 int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
   (void)verb;
   GError *error = NULL;
-  g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
+  g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(name, &error);
   if (!scenario) return ms_cli_fail(error);
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, &error);
   if (!layout) return ms_cli_fail(error);
@@ -358,8 +358,8 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
   GString *out = g_string_new(NULL);
   char buf[MS_TEXT];
   MsModelFlop flop = ms_training_flop_per_token(scenario->model, &scenario->training);
-  g_string_append_printf(out, "%s: %s on %d x %s\n", scenario->name, scenario->model->name, scenario->gpus,
-                         scenario->hardware->name);
+  g_autofree char *machines = ms_scenario_machines_text(scenario);
+  g_string_append_printf(out, "%s: %s on %s\n", scenario->name, scenario->model->name, machines);
   g_string_append_printf(
       out, "attention grid tp %d x cp %d x dp %d x pp %d; expert grid etp %d x ep %d x edp %d x pp %d\n", layout->tp,
       layout->cp, layout->dp, layout->pp, layout->etp, layout->ep, layout->edp, layout->pp);

@@ -17,7 +17,7 @@ static void lowered_clear(Lowered *l) {
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Lowered, lowered_clear)
 
 static gboolean lower(const char *name, Lowered *l, GError **error) {
-  l->scenario = ms_scenario_load(name, error);
+  l->scenario = ms_scenario_load_mixed(name, error);
   l->layout = l->scenario ? ms_layout_new_or_error(l->scenario, error) : NULL;
   l->work = l->layout ? ms_work_new(l->scenario, l->layout, error) : NULL;
   return l->work != NULL;
@@ -179,7 +179,7 @@ int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name) {
   g_autoptr(MsSchedule) schedule = schedule_of(&l, &error);
   if (!schedule) return ms_cli_fail(error);
   g_autoptr(MsMemory) memory = ms_memory_new(l.work, schedule);
-  double capacity_B = l.scenario->hardware->hbm_B;
+  double capacity_B = memory->stage[memory->peak_stage].capacity_B;
   if (show->json) {
     ms_cli_print(ms_figures_json(&ms_memory_figures, &(MsResult){.memory = memory, .capacity_B = capacity_B}));
     return 0;

@@ -40,6 +40,10 @@ struct MsCost {
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
   MsDispatch dispatch[2];                       /* and combine, between the expert ranks (MS_GROUP_TP_EP) */
   MsFabricCosts *fabric;                        /* NULL: an ideal network */
+  /* Machines of several kinds: this is pool 0. */
+  int n_pools;
+  MsCost **of_pool;          /* [n_pools] the first is this one, the others are owned; NULL: no pools */
+  MsScenario *pool_scenario; /* [n_pools] what they point to */
 };
 
 /* --- preparing: device ----------------------------------------------------------------------------------------- */
@@ -355,12 +359,19 @@ static gboolean prepare_fabric(MsCost *cost, const MsLayout *layout, GError **er
   return TRUE;
 }
 
+/* With what it shares; of pools, the first alone. */
+static MsCost *memory_of(const MsCost *like) {
+  MsCost *cost = g_memdup2(like, sizeof *like);
+  cost->n_pools = 0, cost->of_pool = NULL, cost->pool_scenario = NULL;
+  return cost;
+}
+
 static MsCost *or_free(MsCost *cost, gboolean ok) {
   if (!ok) ms_cost_free(cost);
   return ok ? cost : NULL;
 }
 
-MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+static MsCost *cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_new0(MsCost, 1);
   cost->scenario = scenario, cost->hardware = scenario->hardware;
@@ -373,14 +384,14 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
   return or_free(cost, cost->fabric && prepare_fabric(cost, layout, error));
 }
 
-MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
+static MsCost *cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
   gboolean fp16 = like && is_fp16(like->scenario) != is_fp16(scenario); /* another peak */
   if (!like || fp16 || like->scenario->gpus != scenario->gpus || like->hardware != scenario->hardware ||
       like->scenario->model != scenario->model ||
       memcmp(&like->scenario->laws, &scenario->laws, sizeof scenario->laws) != 0)
-    return ms_cost_new(scenario, layout, error);
+    return cost_new(scenario, layout, error);
   if (!check_known(scenario, layout, error)) return NULL;
-  MsCost *cost = g_memdup2(like, sizeof *like);
+  MsCost *cost = memory_of(like);
   cost->scenario = scenario;
   g_atomic_int_inc(cost->users);
   set_shape(cost);
@@ -389,10 +400,38 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
   return or_free(cost, prepare_fabric(cost, layout, error));
 }
 
+static MsCost *new_on_pools(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  int n = layout->n_pools;
+  MsCost **own = g_new0(MsCost *, n);
+  MsScenario *view = g_new(MsScenario, n);
+  gboolean ok = TRUE;
+  for (int i = 0; ok && i < n; i++) {
+    view[i] = ms_scenario_of_pool(scenario, i);
+    ok = (own[i] = cost_new_like(like && like->n_pools == n ? like->of_pool[i] : NULL, &view[i], &layout->of_pool[i],
+                                 error)) != NULL;
+  }
+  if (ok) own[0]->n_pools = n, own[0]->of_pool = own, own[0]->pool_scenario = view;
+  if (ok) return own[0];
+  for (int i = 0; i < n; i++) ms_cost_free(own[i]);
+  g_free(own), g_free(view);
+  return NULL;
+}
+
+MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  return layout->n_pools > 0 ? new_on_pools(like, scenario, layout, error)
+                             : cost_new_like(like, scenario, layout, error);
+}
+
+MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  return ms_cost_new_like(NULL, scenario, layout, error);
+}
+
+const MsCost *ms_cost_of_pool(const MsCost *cost, int pool) { return cost->of_pool ? cost->of_pool[pool] : cost; }
+
 static void slow_network(MsCollective *c, double times) { ms_collective_slow(c, times, times * c->tree_over_ring, 1); }
 
 MsCost *ms_cost_new_slower(const MsCost *like, double times) {
-  MsCost *cost = g_memdup2(like, sizeof *like);
+  MsCost *cost = memory_of(like);
   g_atomic_int_inc(cost->users);
   ms_fabric_costs_ref(cost->fabric);
   if (like->collective_fp32)
@@ -408,6 +447,8 @@ MsCost *ms_cost_new_slower(const MsCost *like, double times) {
 
 void ms_cost_free(MsCost *cost) {
   if (!cost) return;
+  for (int i = 1; i < cost->n_pools; i++) ms_cost_free(cost->of_pool[i]);
+  g_free(cost->of_pool), g_free(cost->pool_scenario);
   g_free(cost->collective_fp32);
   ms_fabric_costs_unref(cost->fabric);
   if (g_atomic_int_dec_and_test(cost->users)) {
@@ -601,6 +642,9 @@ static MsOpCost compute(const MsCost *cost, const MsOp *op, MsOpFamily family) {
 }
 
 gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
+  if (a->n_pools != b->n_pools) return FALSE;
+  for (int i = 1; i < a->n_pools; i++)
+    if (!ms_cost_same_kernels(a->of_pool[i], b->of_pool[i])) return FALSE;
   const MsOptions *x = &a->scenario->options, *y = &b->scenario->options;
   for (MsOpFamily family = 0; family < MS_FAMILY_COMM; family++)
     if (stack_factor(a, family) != stack_factor(b, family)) return FALSE;
@@ -668,6 +712,41 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE)
     c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));
   return c;
+}
+
+/* Of one side, as if its stages lay on other nodes. */
+static MsOpCost over_network(const MsCost *cost, const MsOp *op) {
+  const MsGroup *group = &cost->group[op->group];
+  if (group->size <= 1 || group->domains > 1) return ms_cost_op(cost, op);
+  MsCost *apart = memory_of(cost);
+  const MsGroup across = ms_group_between_pools(group);
+  for (int kind = 0; kind < MS_N_COLL; kind++)
+    apart->collective[kind][op->group] = ms_collective_prepare(cost->scenario, (MsCollKind)kind, "bf16", &across);
+  apart->group[op->group] = across;
+  apart->collective_fp32 = NULL;
+  MsOpCost c = ms_cost_op(apart, op);
+  g_free(apart);
+  return c;
+}
+
+MsOpCost ms_cost_between_pools(const MsCost *cost, int from, int to, const MsOp *op) {
+  if (from == to) return ms_cost_op(ms_cost_of_pool(cost, from), op);
+  MsOpCost sent = over_network(ms_cost_of_pool(cost, from), op), received = over_network(ms_cost_of_pool(cost, to), op);
+  guint16 sms = sent.sms;
+  if (received.time_s > sent.time_s) sent = received;
+  sent.sms = sms;
+  return sent;
+}
+
+MsOpCost ms_cost_of_all_pools(const MsCost *cost, int own, const MsOp *op) {
+  MsOpCost most = ms_cost_op(ms_cost_of_pool(cost, own), op);
+  guint16 sms = most.sms;
+  for (int i = 0; i < cost->n_pools; i++) {
+    MsOpCost there = ms_cost_op(cost->of_pool[i], op);
+    if (there.time_s > most.time_s) most = there;
+  }
+  most.sms = sms;
+  return most;
 }
 
 const char *ms_cost_rate_key(const MsCost *cost, const MsOp *op, const MsOpCost *of) {

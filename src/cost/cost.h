@@ -31,6 +31,8 @@ MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const M
 /* The same where bytes over the network take `times` as long as with `like`, whose scenario it is for. (transfer full)
  */
 MsCost *ms_cost_new_slower(const MsCost *like, double times);
+/* Of a scenario with pools a cost is that of pool 0 and has those of all; 0 of any other: itself. (transfer none) */
+const MsCost *ms_cost_of_pool(const MsCost *cost, int pool);
 void ms_cost_free(MsCost *cost);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCost, ms_cost_free)
 
@@ -48,6 +50,11 @@ typedef struct {
 } MsOpCost;
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
+/* A message from a stage of one pool to one of another: over the network, as long as on the slower side, taking the SMs
+ * of the sender. */
+MsOpCost ms_cost_between_pools(const MsCost *cost, int from, int to, const MsOp *op);
+/* A row that meets all stages: as long as on the slowest pool, `own` being that of its stage. */
+MsOpCost ms_cost_of_all_pools(const MsCost *cost, int own, const MsOp *op);
 /* Key of the machine's figure that this time follows: a peak, "hbm_Bps", "scaleup_Bps", "nic_Bps" or "host_link_Bps".
  * (transfer none) */
 const char *ms_cost_rate_key(const MsCost *cost, const MsOp *op, const MsOpCost *of);

@@ -242,6 +242,7 @@ static void model_print(MsJsonOut *out, const char *key, const void *member) {
 
 static void hardware_print(MsJsonOut *out, const char *key, const void *member) {
   const MsScenario *scenario = member;
+  if (scenario->pools.n > 0) return;
   print_mention(out, key, scenario->hardware_json, scenario->hardware ? scenario->hardware->name : NULL);
 }
 
@@ -253,6 +254,16 @@ static const MsField scenario_fields[] = {
             "what trains: whose options there are, what is left out, how states are held"),
     MS_STRING(S, software, MS_NULLABLE, "software stack and release that ran it"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
+    {.key = "pools",
+     .type = MS_T_CUSTOM,
+     .unit = "",
+     .offset = offsetof(S, pools),
+     .flags = MS_NULLABLE,
+     .sub = &ms_pool_table,
+     .parse = ms_pools_parse,
+     .print = ms_pools_print,
+     .doc = "in place of hardware and gpus: several kinds of machines in the order of ranks, a list of "
+            "{\"hardware\": ..., \"gpus\": N}; every pipeline stage lies in one of them"},
     {.key = "model",
      .type = MS_T_CUSTOM,
      .unit = "",
@@ -353,7 +364,7 @@ static gboolean can_use(const MsScenario *s, MsDispatcher dispatcher) {
 }
 
 /* As Megatron-Core advises: HybridEP on rack-scale links, DeepEP for experts beyond one scale-up domain. */
-static MsDispatcher usual_dispatcher(const MsScenario *s) {
+static MsDispatcher usual_on(const MsScenario *s) {
   const MsHardware *hardware = s->hardware;
   gboolean rack = hardware->nvlink_domain_gpus > hardware->gpus_per_node;
   gboolean beyond = (gint64)s->layout.etp * s->layout.ep > hardware->nvlink_domain_gpus;
@@ -362,15 +373,69 @@ static MsDispatcher usual_dispatcher(const MsScenario *s) {
   return beyond && can_use(s, MS_DISPATCH_DEEPEP) ? MS_DISPATCH_DEEPEP : MS_DISPATCH_ALLTOALL;
 }
 
+/* What is usual on all machines. */
+static MsDispatcher usual_dispatcher(const MsScenario *s) {
+  MsDispatcher usual = usual_on(s);
+  for (int i = 1; i < s->pools.n; i++) {
+    const MsScenario there = ms_scenario_of_pool(s, i);
+    if (usual_on(&there) != usual) return MS_DISPATCH_ALLTOALL;
+  }
+  return usual;
+}
+
 void ms_scenario_be_strict(MsScenario *scenario) {
   scenario->strict = TRUE;
   ms_sources_forget_assumed(scenario->hardware);
+  for (int i = 1; i < scenario->pools.n; i++) ms_sources_forget_assumed(scenario->pools.pool[i].hardware);
+}
+
+MsScenario ms_scenario_of_pool(const MsScenario *scenario, int pool) {
+  MsScenario view = *scenario;
+  view.hardware = scenario->pools.pool[pool].hardware, view.pools.n = 0;
+  view.borrowed = TRUE, view.stated = NULL;
+  return view;
+}
+
+char *ms_scenario_machines_text(const MsScenario *s) {
+  GString *out = g_string_new(NULL);
+  for (int i = 0; i < ms_scenario_machines(s); i++)
+    g_string_append_printf(out, "%s%d x %s", i ? " + " : "", s->pools.n > 0 ? s->pools.pool[i].gpus : s->gpus,
+                           ms_scenario_machine(s, i)->name);
+  return g_string_free(out, FALSE);
+}
+
+gboolean ms_scenario_refuse_pools(const MsScenario *scenario, const char *what, GError **error) {
+  return scenario->pools.n == 0 ||
+         ms_input_error(error, scenario->file, 0, "pools",
+                        "%s not modelled for machines of several kinds (that is: run at bound, "
+                        "fast and full, plan, show); give one machine as hardware",
+                        what);
+}
+
+/* Machines of which only one kind may be in a job; the first becomes the scenario's. */
+static gboolean finish_pools(MsScenario *s, const MsJson *doc, GError **error) {
+  if (s->pools.n == 0) return TRUE;
+  ms_hardware_free(s->pools.pool[0].hardware);
+  s->pools.pool[0].hardware = s->hardware;
+  for (int i = 0; i < s->pools.n; i++) {
+    g_autofree char *path = g_strdup_printf("pools[%d].hardware", i);
+    if (s->pools.pool[i].hardware->fabric.kind != MS_FABRIC_NONE)
+      return ms_json_error(doc, path, error,
+                           "has a fabric, which says how machines of one kind are cabled; leave it "
+                           "out of machines of several kinds");
+    if (s->pools.pool[i].hardware->serial)
+      return ms_json_error(doc, path, error,
+                           "is a machine whose rows run one after another (serial), which only a job "
+                           "of one kind of machine is");
+  }
+  return !s->cluster.expected || ms_json_error(doc, "cluster.expected", error,
+                                               "is of GPUs of one kind; leave it out of machines of several kinds");
 }
 
 /* Takes what was loaded to what is predicted: every value that depends on others is settled, but for sequence
  * parallelism, which follows a TP that the planner may still choose. */
 static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
-  if (!ms_stack_find(scenario->software, &scenario->stack, error) ||
+  if (!finish_pools(scenario, doc, error) || !ms_stack_find(scenario->software, &scenario->stack, error) ||
       !ms_cluster_check(&scenario->cluster, scenario->gpus, doc, error))
     return FALSE;
   scenario->stated = json_object_ref(json);
@@ -393,7 +458,9 @@ static gboolean take_framework(MsScenario *scenario, const MsJson *doc, JsonObje
   return TRUE;
 }
 
-MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
+MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolean closed, GError **error) {
+  JsonObject *json = ms_pools_settled(doc, file, error);
+  if (!json) return NULL;
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
   scenario->file = g_strdup(ms_json_filename(doc));
@@ -401,6 +468,7 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolea
       !ms_fields_load(&ms_scenario_table, doc, json, "", TRUE, scenario, error) ||
       !finish(scenario, doc, json, closed, error))
     g_clear_pointer(&scenario, ms_scenario_free);
+  json_object_unref(json);
   return scenario;
 }
 
@@ -419,7 +487,7 @@ static const char *other_kind(JsonObject *json) {
   return NULL;
 }
 
-MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error) {
+MsScenario *ms_scenario_from_doc_mixed(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
   if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object"), NULL;
   const char *other = other_kind(json_node_get_object(root));
@@ -427,11 +495,22 @@ MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error) {
   return ms_scenario_from_object(doc, json_node_get_object(root), TRUE, error);
 }
 
+MsScenario *ms_scenario_load_mixed(const char *filename, GError **error) {
+  g_autoptr(MsJson) doc = ms_json_load(filename, error);
+  return doc ? ms_scenario_from_doc_mixed(doc, error) : NULL;
+}
+
+static MsScenario *of_one_kind(MsScenario *s, GError **error) {
+  if (s && !ms_scenario_refuse_pools(s, "this is", error)) g_clear_pointer(&s, ms_scenario_free);
+  return s;
+}
+
+MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error) {
+  return of_one_kind(ms_scenario_from_doc_mixed(doc, error), error);
+}
+
 MsScenario *ms_scenario_load(const char *filename, GError **error) {
-  MsJson *doc = ms_json_load(filename, error);
-  MsScenario *scenario = doc ? ms_scenario_from_doc(doc, error) : NULL;
-  ms_json_free(doc);
-  return scenario;
+  return of_one_kind(ms_scenario_load_mixed(filename, error), error);
 }
 
 MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share) {
@@ -448,10 +527,13 @@ MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share) {
   copy->hardware = from->hardware ? ms_hardware_copy(from->hardware) : NULL;
   copy->model_json = from->model_json ? ms_json_copy(from->model_json) : NULL;
   copy->hardware_json = from->hardware_json ? ms_json_copy(from->hardware_json) : NULL;
+  ms_pools_own(&copy->pools, copy->hardware);
   return copy;
 }
 
 static void free_owned(MsScenario *scenario) {
+  if (scenario->pools.pool[0].hardware == scenario->hardware) scenario->pools.pool[0].hardware = NULL;
+  ms_pools_clear(&scenario->pools);
   ms_model_free(scenario->model);
   ms_hardware_free(scenario->hardware);
   g_clear_pointer(&scenario->model_json, json_node_unref);
@@ -474,7 +556,9 @@ void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *o
   for (const MsField *field = scenario_fields; field->key; field++) {
     const MsField one[] = {*field, {0}};
     const MsFieldTable table = {"scenario", "", one};
-    if (scenario->has_measured || strcmp(field->key, "measured") != 0) ms_fields_write(&table, scenario, TRUE, out);
+    if (!scenario->has_measured && strcmp(field->key, "measured") == 0) continue;
+    if (scenario->pools.n > 0 && strcmp(field->key, "gpus") == 0) continue; /* pools say it */
+    ms_fields_write(&table, scenario, TRUE, out);
   }
   ms_json_out_end(out);
 }

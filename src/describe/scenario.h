@@ -12,6 +12,7 @@
 #include "describe/lengths.h"
 #include "describe/lora.h"
 #include "describe/model.h"
+#include "describe/pools.h"
 #include "describe/precision.h"
 #include "describe/routing.h"
 #include "describe/stack.h"
@@ -122,6 +123,7 @@ typedef struct MsScenario {
   MsModel *model;                       /* owned */
   MsHardware *hardware;                 /* owned */
   JsonNode *model_json, *hardware_json; /* as written, to write the scenario back */
+  MsPools pools;                        /* of several kinds of machines, `hardware` being the first; owned */
   MsStack stack;                        /* what `software` names, or the default */
   MsLaws laws;                          /* of software/laws.json, but for those that the file gives */
   MsFramework framework;                /* a row of describe/framework.def */
@@ -140,10 +142,25 @@ typedef struct MsScenario {
 extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table, ms_options_table, ms_recompute_table,
     ms_measured_table;
 
+/* Those without _mixed refuse machines of several kinds (pools), which few commands know. */
 MsScenario *ms_scenario_load(const char *filename, GError **error); /* "-" is stdin */
+MsScenario *ms_scenario_load_mixed(const char *filename, GError **error);
 /* As if the file said "strict". */
 void ms_scenario_be_strict(MsScenario *scenario);
 MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);
+MsScenario *ms_scenario_from_doc_mixed(const MsJson *doc, GError **error);
+/* TRUE where it has no pools; else FALSE and *error, in the words of `what`: "a launch script is". */
+gboolean ms_scenario_refuse_pools(const MsScenario *scenario, const char *what, GError **error);
+/* What the stages of a pool see: an alias of the scenario (nothing in it is owned, do not free it), whose hardware is
+ * the pool's and which has no pools; `gpus` stays that of the whole job. */
+MsScenario ms_scenario_of_pool(const MsScenario *scenario, int pool);
+/* "64 x h100-sxm", "64 x h100-sxm + 64 x a100-sxm". (transfer full) */
+char *ms_scenario_machines_text(const MsScenario *scenario);
+/* Several kinds of machines: how many, 1 without pools; and each. */
+static inline int ms_scenario_machines(const MsScenario *s) { return MAX(s->pools.n, 1); }
+static inline const MsHardware *ms_scenario_machine(const MsScenario *s, int i) {
+  return s->pools.n > 0 ? s->pools.pool[i].hardware : s->hardware;
+}
 /* Deep copy; with share = TRUE model and hardware are not copied but borrowed from `from`, which must outlive it. */
 MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share);
 void ms_scenario_free(MsScenario *scenario);
@@ -178,6 +195,7 @@ typedef struct MsRequest {
   char *gpu_hour_price_source, *reliability;
 } MsRequest;
 
+/* These two refuse pools, those of several requests below know them. */
 MsRequest *ms_request_load(const char *filename, GError **error);
 MsRequest *ms_request_from_doc(const MsJson *doc, GError **error);
 /* The same where `model`, `hardware`, `gpus`, `training.seq_length` and `training.global_batch_size` may be lists: one

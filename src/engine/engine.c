@@ -18,7 +18,8 @@ MsGraph *ms_graph_new(int devices, int streams_per_device) {
 
 void ms_graph_free(MsGraph *graph) {
   if (!graph) return;
-  g_free(graph->task), g_free(graph->wait_base), g_free(graph->wait), g_free(graph->first_stream), g_free(graph);
+  g_free(graph->task), g_free(graph->wait_base), g_free(graph->wait), g_free(graph->first_stream),
+      g_free(graph->device_sms), g_free(graph);
 }
 
 void ms_graph_reserve(MsGraph *graph, guint tasks, guint waits) {
@@ -78,6 +79,13 @@ void ms_graph_slow(MsGraph *graph, guint32 device, double factor) {
 }
 
 void ms_graph_set_sms(MsGraph *graph, int sm_count) { graph->sm_count = MAX(sm_count, 0); }
+void ms_graph_set_device_sms(MsGraph *graph, guint32 device, int sm_count) {
+  if (!graph->device_sms) {
+    graph->device_sms = g_new(guint32, graph->devices);
+    for (guint32 i = 0; i < graph->devices; i++) graph->device_sms[i] = graph->sm_count;
+  }
+  graph->device_sms[device] = (guint32)MAX(sm_count, 1);
+}
 gboolean ms_graph_shares(const MsGraph *graph) { return graph->shares_use || (graph->takes_sms && graph->sm_count); }
 
 guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait) {

@@ -49,7 +49,8 @@ const MsTask *ms_graph_task(const MsGraph *graph, guint32 index);
 guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait); /* explicit ones only */
 /* Tasks of one device that compute take `factor` >= 1 times as long (rounded up). */
 void ms_graph_slow(MsGraph *graph, guint32 device, double factor);
-void ms_graph_set_sms(MsGraph *graph, int sm_count); /* of every device */
+void ms_graph_set_sms(MsGraph *graph, int sm_count);                        /* of every device */
+void ms_graph_set_device_sms(MsGraph *graph, guint32 device, int sm_count); /* of one, after that; more than 0 */
 
 typedef struct {
   guint32 n;

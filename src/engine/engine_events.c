@@ -33,7 +33,8 @@ typedef struct {
   Rate rate[MS_N_USES];
   guint32 running[MS_N_USES];
   guint64 active;    /* bits of the streams that have an event: the others are not looked at */
-  guint32 sms;       /* taken by running tasks */
+  guint32 sms;       /* taken by running tasks... */
+  guint32 sm_count;  /* ...of so many */
   guint32 host_next; /* next task that the host comes to */
   guint32 host_sync; /* the task it waits for, or NONE */
   MsTime host_cursor;
@@ -72,18 +73,18 @@ static inline MsTime scale_up(MsTime a, gint64 b, gint64 c) {
 
 /* Compute runs on the SMs that are left, at least a tenth, split between the streams that compute; a link is split
  * between the tasks that use it. */
-static inline Rate rate_of(const Engine *engine, const Device *device, int use) {
-  gint64 k = MAX(device->running[use], 1), sms = engine->graph->sm_count;
+static inline Rate rate_of(const Device *device, int use) {
+  gint64 k = MAX(device->running[use], 1), sms = device->sm_count;
   if (use == MS_USE_NOTHING) return (Rate){1, 1};
   if (use != MS_USE_COMPUTE || !device->sms || !sms) return (Rate){1, k};
   return (Rate){MAX(10 * (sms - (gint64)device->sms), sms), 10 * sms * k};
 }
 
 /* Bits of the uses whose speed changed; `old` gets their speeds until now. */
-static inline guint update_rates(const Engine *engine, Device *device, Rate *old) {
+static inline guint update_rates(Device *device, Rate *old) {
   guint changed = 0;
   for (int use = MS_USE_COMPUTE; use < MS_N_USES; use++) {
-    Rate rate = rate_of(engine, device, use);
+    Rate rate = rate_of(device, use);
     old[use] = device->rate[use];
     if (rate.num == old[use].num && rate.den == old[use].den) continue;
     device->rate[use] = rate;
@@ -113,7 +114,7 @@ static void refresh(Engine *engine, guint32 d) {
   Stream *stream = engine->stream + base;
   MsTime *when = engine->when + base, best_time = NEVER, now = engine->now;
   Rate old[MS_N_USES];
-  guint changed = update_rates(engine, device, old);
+  guint changed = update_rates(device, old);
   for (guint64 left = device->active; left; left &= left - 1) {
     guint32 s = (guint32)__builtin_ctzll(left);
     Stream *own = &stream[s];
@@ -278,8 +279,10 @@ static void open_engine(Engine *engine, const MsGraph *graph, MsTrajectory *traj
   for (guint32 k = 0; k < engine->leaves; k++) engine->winner[engine->leaves + k] = k, engine->next_time[k] = NEVER;
   for (guint32 node = engine->leaves - 1; node; node--) engine->winner[node] = engine->winner[2 * node];
   for (guint32 q = 0; q < queues; q++) engine->when[q] = NEVER, engine->stream[q].head = NONE;
-  for (guint32 d = 0; d < graph->devices; d++)
+  for (guint32 d = 0; d < graph->devices; d++) {
+    engine->device[d].sm_count = graph->device_sms ? graph->device_sms[d] : graph->sm_count;
     for (int use = 0; use < MS_N_USES; use++) engine->device[d].rate[use] = (Rate){1, 1};
+  }
 }
 
 static void close_engine(Engine *engine) {

@@ -12,7 +12,8 @@ struct MsGraph {
   guint32 *wait_base; /* [n + 1] first explicit wait of each task */
   guint32 *wait;
   guint32 sm_count;
-  gboolean has_host; /* some task is issued or waited for by the host */
+  guint32 *device_sms; /* [devices] where they differ, else NULL: sm_count */
+  gboolean has_host;   /* some task is issued or waited for by the host */
   gboolean shares_use, takes_sms;
   guint8 *first_stream; /* [devices][MS_N_USES] 1 + the first stream seen with this use; 0 none. A stream is < 255. */
 };

@@ -309,6 +309,13 @@ void ms_layout_measure_groups(MsLayout *layout, int domain, int node) {
     layout->group[kind] = measure_kind(layout, kind, &grid[group_axes[kind].expert], domain, node);
 }
 
+MsGroup ms_group_between_pools(const MsGroup *group) {
+  MsGroup across = *group;
+  across.domains = 2, across.nodes = MAX(2, group->nodes);
+  across.per_domain = group->size - group->size / 2, across.min_per_domain = group->size / 2;
+  return across;
+}
+
 /* Schedulers cut a job into equal segments, one per domain (Slurm's --segment): 256 GPUs on NVL72 are 4 x 64, not 72 +
  * 72 + 72 + 40. */
 int ms_gpus_per_domain(const MsHardware *hardware, int world) {

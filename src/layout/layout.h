@@ -48,6 +48,7 @@ typedef struct {               /* one virtual stage: what one model chunk holds 
   int num_dense, num_moe;      /* of those */
   gboolean has_embedding, has_loss;
   int num_mtp; /* MTP blocks here; such a chunk also holds a copy of the word embedding unless has_embedding */
+  int pool;    /* of machines, that its stage lies in; 0 where all are of one kind */
 } MsChunk;
 
 #define MS_MAX_PP 1024
@@ -62,12 +63,28 @@ typedef struct MsLayout {
   MsRankOrder order;
   int num_chunks;  /* pp * vpp, index chunk * pp + stage; the V schedules and dualpipe place layers as sched.h does */
   MsChunk *chunks; /* owned */
-  gboolean mtp_standalone; /* MTP not on the last pipeline stage */
-  MsGroup group[MS_N_GROUPS];
+  gboolean mtp_standalone;    /* MTP not on the last pipeline stage */
+  MsGroup group[MS_N_GROUPS]; /* with pools: as in pool 0 */
+  /* Machines of several kinds: the same layout as the stages of each pool see it, its groups lying on that pool's
+   * machine; groups that span pools touch two of its domains at least. Chunks are shared. */
+  int n_pools;              /* 0: one kind */
+  struct MsLayout *of_pool; /* [n_pools] owned */
 } MsLayout;
 
 static inline const MsChunk *ms_layout_chunk(const MsLayout *l, int stage, int chunk) {
   return &l->chunks[chunk * l->pp + stage];
+}
+
+static inline int ms_layout_pool(const MsLayout *l, int stage) { return l->chunks[stage].pool; }
+/* What costs of a stage are of. */
+static inline const MsLayout *ms_layout_on(const MsLayout *l, int pool) {
+  return l->n_pools > 0 ? &l->of_pool[pool] : l;
+}
+/* A message from a stage of one pool to one of another: between nodes, whatever stages of the same pool lie on. */
+MsGroup ms_group_between_pools(const MsGroup *group);
+/* Collectives over such a group meet all stages. */
+static inline gboolean ms_group_spans_stages(MsGroupKind kind) {
+  return kind == MS_GROUP_PP || kind == MS_GROUP_EMBEDDING || kind == MS_GROUP_WORLD;
 }
 
 /* --- refusal: which rule, and why ------------------------------------------------------------------------------ */

@@ -4,6 +4,8 @@
 
 #include "base/err.h"
 
+#include <string.h>
+
 gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal) {
   MsRefusal sink;
   char *why = refusal ? refusal->why : NULL;
@@ -65,6 +67,8 @@ static void place_chunks(MsLayout *layout, const MsScenario *s) {
     if (cut[i].num_mtp > 0) mtp_stage = stage;
   }
   layout->mtp_standalone = mtp_stage >= 0 && mtp_stage != loss_stage;
+  for (int i = 0; s->pools.n > 0 && i < layout->num_chunks; i++)
+    layout->chunks[i].pool = ms_pool_of_stage(&s->pools, s->gpus, layout->pp, i % layout->pp);
 }
 
 /* The most CP ranks of one scale-up domain among which the heads of a TP rank divide: the hierarchy of a2a+p2p. */
@@ -77,10 +81,37 @@ static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
   return 1;
 }
 
+/* The layout as it lies on the machine of one pool: `gpus` of its own. */
+static void measure_on(MsLayout *layout, const MsScenario *s, const MsPool *pool) {
+  int domain = ms_gpus_per_domain(pool->hardware, pool->gpus);
+  layout->cp_inner = inner_cp(layout, s, domain);
+  ms_layout_measure_groups(layout, domain, pool->hardware->gpus_per_node);
+  const MsGroupKind across[] = {MS_GROUP_EMBEDDING, MS_GROUP_WORLD};
+  for (guint i = 0; i < G_N_ELEMENTS(across); i++) {
+    MsGroup *group = &layout->group[across[i]];
+    if (group->size > 1 && group->domains == 1) *group = ms_group_between_pools(group);
+  }
+}
+
+static MsLayout *build_on_pools(MsLayout *layout, const MsScenario *s) {
+  layout->n_pools = s->pools.n;
+  layout->of_pool = g_new(MsLayout, s->pools.n);
+  for (int i = 0; i < s->pools.n; i++) {
+    MsLayout *own = &layout->of_pool[i];
+    *own = *layout;
+    own->n_pools = 0, own->of_pool = NULL;
+    measure_on(own, s, &s->pools.pool[i]);
+  }
+  memcpy(layout->group, layout->of_pool[0].group, sizeof layout->group);
+  layout->cp_inner = layout->of_pool[0].cp_inner;
+  return layout;
+}
+
 MsLayout *ms_layout_build(const MsScenario *scenario) {
   MsLayout *layout = g_new0(MsLayout, 1);
   set_sizes(layout, scenario);
   place_chunks(layout, scenario);
+  if (scenario->pools.n > 0) return build_on_pools(layout, scenario);
   int domain = ms_gpus_per_domain(scenario->hardware, layout->world);
   layout->cp_inner = inner_cp(layout, scenario, domain);
   ms_layout_measure_groups(layout, domain, scenario->hardware->gpus_per_node);
@@ -97,6 +128,7 @@ MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
 
 void ms_layout_free(MsLayout *layout) {
   if (!layout) return;
+  g_free(layout->of_pool);
   g_free(layout->chunks);
   g_free(layout);
 }

@@ -35,6 +35,23 @@ RULE(world_divides) {
   return s->gpus % dense_ranks(s) == 0 ||
          REFUSE("TP %d x CP %d x PP %d does not divide %d GPUs", s->layout.tp, s->layout.cp, s->layout.pp, s->gpus);
 }
+RULE(pools_hold_stages) {
+  int per_stage = s->gpus / s->layout.pp;
+  for (int i = 0; i < s->pools.n; i++)
+    if (s->pools.pool[i].gpus % per_stage != 0)
+      return REFUSE("%d GPUs of a stage at PP %d do not divide the %d of pools[%d]", per_stage, s->layout.pp,
+                    s->pools.pool[i].gpus, i);
+  return TRUE;
+}
+RULE(pools_order) {
+  return s->pools.n == 0 || s->layout.order == MS_ORDER_DP_PP ||
+         REFUSE("%s gives no pipeline stage to one pool", ms_order_words[s->layout.order]);
+}
+RULE(pools_schedule) {
+  const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
+  return s->pools.n == 0 || row->copies != MS_COPIES_TWO ||
+         REFUSE("%s has two copies of every stage, not modelled between pools", row->word);
+}
 RULE(fabric_holds_job) {
   if (s->hardware->fabric.kind == MS_FABRIC_NONE) return TRUE;
   g_autoptr(MsSeats) seats = ms_seats_new(s->hardware, s->gpus, why, size);

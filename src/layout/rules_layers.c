@@ -7,8 +7,12 @@
 static const char *word(const MsScenario *s) { return ms_dispatcher(&s->options)->word; }
 
 RULE(dispatcher_on_hardware) {
-  return !is_moe(s) || ms_dispatcher_exists(ms_dispatcher(&s->options), s->hardware) ||
-         REFUSE("%s does not exist for %s", word(s), s->hardware->name ? s->hardware->name : "it");
+  for (int i = 0; is_moe(s) && i < ms_scenario_machines(s); i++) {
+    const MsHardware *h = ms_scenario_machine(s, i);
+    if (!ms_dispatcher_exists(ms_dispatcher(&s->options), h))
+      return REFUSE("%s does not exist for %s", word(s), h->name ? h->name : "it");
+  }
+  return TRUE;
 }
 RULE(dispatcher_needs_group) {
   int least = ms_dispatcher(&s->options)->least_ranks;

@@ -8,8 +8,12 @@ static int bits(const MsScenario *s) { return ms_precision(&s->training)->bits; 
 
 RULE(precision_on_hardware) {
   MsPrecision precision = s->training.precision;
-  return !(s->hardware->unsupported_precisions >> precision & 1) ||
-         REFUSE("%s cannot do %s", s->hardware->name ? s->hardware->name : "the device", ms_precision_words[precision]);
+  for (int i = 0; i < ms_scenario_machines(s); i++) {
+    const MsHardware *h = ms_scenario_machine(s, i);
+    if (h->unsupported_precisions >> precision & 1)
+      return REFUSE("%s cannot do %s", h->name ? h->name : "the device", ms_precision_words[precision]);
+  }
+  return TRUE;
 }
 RULE(fp8_params_need_fp8) {
   return !s->options.fp8_param_gather || bits(s) == 8 ||
@@ -66,10 +70,14 @@ RULE(offload_attn_proj) {
 }
 /* The rate of copies to the host is a figure that profiles may lack: only what copies needs it. */
 static gboolean link_known(const MsScenario *s, gboolean copies, char *why, size_t size) {
-  return !copies || s->hardware->host_link_Bps > 0 ||
-         REFUSE("host_link_Bps of %s is unknown; give it in the profile, or {\"base\": \"%s\", \"host_link_Bps\": "
-                "NUMBER} as hardware",
-                s->hardware->name, s->hardware->name);
+  for (int i = 0; copies && i < ms_scenario_machines(s); i++) {
+    const MsHardware *h = ms_scenario_machine(s, i);
+    if (!(h->host_link_Bps > 0))
+      return REFUSE("host_link_Bps of %s is unknown; give it in the profile, or {\"base\": \"%s\", \"host_link_Bps\": "
+                    "NUMBER} as hardware",
+                    h->name, h->name);
+  }
+  return TRUE;
 }
 RULE(offload_link_known) {
   return link_known(s, s->options.offload_modules || s->options.cpu_offloading_num_layers > 0, why, size);
@@ -113,8 +121,11 @@ RULE(outer_sharding_needs_fsdp) {
                 ms_fsdp_words[MS_FSDP_OPTIM_GRADS_PARAMS]);
 }
 RULE(graphs_on_hardware) {
-  return !s->options.cuda_graph_scope || s->hardware->cuda_graphs ||
-         REFUSE("%s has no CUDA graphs", s->hardware->name ? s->hardware->name : "the device");
+  for (int i = 0; s->options.cuda_graph_scope && i < ms_scenario_machines(s); i++) {
+    const MsHardware *h = ms_scenario_machine(s, i);
+    if (!h->cuda_graphs) return REFUSE("%s has no CUDA graphs", h->name ? h->name : "the device");
+  }
+  return TRUE;
 }
 RULE(graph_scope_alone) {
   guint32 scope = s->options.cuda_graph_scope;

@@ -165,7 +165,8 @@ static double graph_buffers_B(const MsWork *w, int stage) {
   return most;
 }
 
-void ms_memory_static(const MsWork *w, int stage, MsStageMemory *out) {
+void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
+  const MsWork *w = ms_work_on_stage(all, stage);
   const MsScenario *s = w->scenario;
   MsStageParams p = ms_work_stage_params(w, stage);
   double dense = p.params_dense + p.embedding_copy, expert = p.params_expert,
@@ -310,13 +311,13 @@ static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b)
       .now = received_twice_B(w, f), .where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
   int n_f = ms_work_chunk_length(f) - f->has_loss, n_b = ms_work_chunk_length(b) - b->has_loss;
   int i = f->has_embedding ? 1 : 0, j = n_b - 1, end = b->has_embedding ? 1 : 0;
-  if (i) pairing_step(&p, &w->pieces[w->piece_embedding], NULL);
-  if (b->has_loss) pairing_step(&p, NULL, &w->pieces[w->piece_head]);
+  if (i) pairing_step(&p, &w->pieces[ms_work_piece_at(w, f, w->piece_embedding)], NULL);
+  if (b->has_loss) pairing_step(&p, NULL, &w->pieces[ms_work_piece_at(w, b, w->piece_head)]);
   for (; i < n_f || j >= end; i++, j--)
     pairing_step(&p, i < n_f ? &w->pieces[ms_work_chunk_piece(w, f, i)] : NULL,
                  j >= end ? &w->pieces[ms_work_chunk_piece(w, b, j)] : NULL);
-  if (f->has_loss) pairing_step(&p, &w->pieces[w->piece_head], NULL);
-  if (end) pairing_step(&p, NULL, &w->pieces[w->piece_embedding]);
+  if (f->has_loss) pairing_step(&p, &w->pieces[ms_work_piece_at(w, f, w->piece_head)], NULL);
+  if (end) pairing_step(&p, NULL, &w->pieces[ms_work_piece_at(w, b, w->piece_embedding)]);
   p.now -= received_twice_B(w, b);
   return p;
 }
@@ -338,7 +339,8 @@ static const Pairing *pair_of(StageBytes *s, int forward, int backward) {
   return p;
 }
 
-static StageBytes stage_bytes(const MsWork *w, const MsSchedule *schedule, int stage) {
+static StageBytes stage_bytes(const MsWork *all, const MsSchedule *schedule, int stage) {
+  const MsWork *w = ms_work_on_stage(all, stage);
   StageBytes s = {.work = w, .stage = stage, .chunk = g_new(ChunkBytes, w->layout->vpp)};
   for (int c = 0, first, count; c < w->layout->vpp; c++) {
     ms_chunk_microbatches(schedule, c, &first, &count);
@@ -405,7 +407,7 @@ static void walk(const MsWork *w, const MsSchedule *schedule, int stage, MsStage
     live = r.live;
   }
   stage_bytes_clear(&bytes);
-  double optimizer = optimizer_transient_B(w, stage);
+  double optimizer = optimizer_transient_B(ms_work_on_stage(w, stage), stage);
   if (optimizer > MAX(best, 0)) {
     m->activations_B = 0;
     m->transient_B = optimizer;
@@ -416,7 +418,6 @@ static void walk(const MsWork *w, const MsSchedule *schedule, int stage, MsStage
 
 MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
   MsMemory *memory = g_new0(MsMemory, 1);
-  const MsHardware *hw = w->scenario->hardware;
   memory->stages = w->layout->pp;
   memory->stage = g_new0(MsStageMemory, memory->stages);
   for (int i = 0; i < memory->stages; i++) {
@@ -425,11 +426,24 @@ MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
     m->peak_where = "static";
     walk(w, schedule, i, m);
     m->peak_B = m->between_steps_B + m->activations_B + m->transient_B;
+    const MsHardware *hw = ms_work_on_stage(w, i)->scenario->hardware;
+    m->capacity_B = hw->hbm_B, m->pool = w->of_pool ? ms_layout_pool(w->layout, i) : -1;
     m->reserved_B = (hw->reserve_ratio - 1) * m->peak_B + hw->context_B;
     m->device_B = m->peak_B + m->reserved_B;
     if (m->peak_B > memory->stage[memory->peak_stage].peak_B) memory->peak_stage = i;
   }
+  if (w->of_pool) memory->peak_stage = ms_memory_fullest(memory);
   return memory;
+}
+
+int ms_memory_fullest(const MsMemory *memory) {
+  int fullest = 0;
+  for (int i = 1; i < memory->stages; i++) {
+    const MsStageMemory *x = &memory->stage[i], *y = &memory->stage[fullest];
+    gboolean alike = x->capacity_B == y->capacity_B || !(x->capacity_B > 0) || !(y->capacity_B > 0);
+    if (alike ? x->device_B > y->device_B : x->device_B / x->capacity_B > y->device_B / y->capacity_B) fullest = i;
+  }
+  return fullest;
 }
 
 void ms_memory_free(MsMemory *memory) {

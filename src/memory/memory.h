@@ -16,7 +16,9 @@ typedef struct {
   double peak_B;          /* allocated: sum of the above */
   double between_steps_B; /* allocated when no activation lives */
   double reserved_B;      /* reserve of the allocator over allocated, and context outside it */
-  double device_B;        /* peak_B + reserved_B: what must fit */
+  double device_B;        /* peak_B + reserved_B: what must fit... */
+  double capacity_B;      /* ...into the memory of the stage's machine */
+  int pool;               /* of machines, that the stage lies in; -1: all are of one kind */
   const char *peak_where; /* "mlp backward", "head", "moe forward", "embedding backward", "optimizer" */
   int peak_slot;          /* index into the stage's slot list */
 } MsStageMemory;
@@ -24,12 +26,14 @@ typedef struct {
 typedef struct {
   int stages;
   MsStageMemory *stage; /* [stages], owned */
-  int peak_stage;       /* largest peak_B */
+  int peak_stage;       /* largest peak_B; of machines that differ ms_memory_fullest */
 } MsMemory;
 
 /* (transfer full) `schedule` must be the one the step runs. */
 MsMemory *ms_memory_new(const MsWork *work, const MsSchedule *schedule);
 void ms_memory_free(MsMemory *memory);
+/* The stage whose device_B is the largest share of its machine's memory. */
+int ms_memory_fullest(const MsMemory *memory);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsMemory, ms_memory_free)
 
 /* Bytes per parameter held on a rank; optimizer per element of the shard. */

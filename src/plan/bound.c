@@ -8,6 +8,7 @@
  * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's
  * decides nothing and is left out of the shape, which is then two to five stages long whatever PP is. */
 #include "plan/plan_priv.h"
+#include <math.h>
 #include <string.h>
 
 /* --- pieces, costed -------------------------------------------------------------------------------------------- */
@@ -58,7 +59,8 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   m->n = m->work->n_pieces;
   m->cost_number = g_array_new(FALSE, FALSE, sizeof(CostNumber));
   guint32 tag = 0;
-  gboolean same = like && ms_cost_same_kernels(like->cost, m->cost);
+  gboolean same = like && ms_cost_same_kernels(like->cost, m->cost) &&
+                  (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
   m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
   m->kept = g_new(double, 5 * m->n);
@@ -373,16 +375,58 @@ static int piece_of(const MsWork *w, MsPieceKind kind, int index) {
                                       : mtp;
 }
 
-double ms_memo_layer(MsPieceMemo *m, MsPieceKind kind, int index) {
+double ms_memo_layer(MsPieceMemo *m, int pool, MsPieceKind kind, int index) {
   int piece = piece_of(m->work, kind, index);
-  return piece < 0 ? 0 : (double)times_of(m, FALSE)[piece].usual;
+  return piece < 0 ? 0 : (double)times_of(m, FALSE)[pool * m->work->pool_pieces + piece].usual;
+}
+
+/* Machines of several kinds: what ms_memo_total says, of the time that each piece takes on each, [pools][pieces]. */
+static double shared_by_pools(const MsPieceMemo *m, const int *count, const double *time) {
+  const MsPools *pools = &m->scenario->pools;
+  int n = m->work->pool_pieces;
+  double work = 0, slower[MS_MAX_POOLS], stages = 0;
+  for (int q = 0; q < pools->n; q++) slower[q] = INFINITY;
+  for (int i = 0; i < n; i++) {
+    double least = time[i];
+    for (int q = 1; q < pools->n; q++) least = MIN(least, time[q * n + i]);
+    work += count[i] * least;
+    for (int q = 0; q < pools->n && count[i] > 0 && least > 0; q++) slower[q] = MIN(slower[q], time[q * n + i] / least);
+  }
+  for (int q = 0; q < pools->n; q++) stages += pools->pool[q].gpus / (isinf(slower[q]) ? 1 : slower[q]);
+  return work * m->scenario->gpus / stages;
 }
 
 static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {
   const MsPieceTime *time = times_of(m, splits);
   double sum = 0;
+  if (m->work->of_pool) {
+    g_autofree double *direct = g_new(double, m->n);
+    for (int i = 0; i < m->n; i++) direct[i] = (double)time[i].direct;
+    return shared_by_pools(m, count, direct);
+  }
   for (int i = 0; i < m->n; i++) sum += count[i] * (double)time[i].direct;
   return sum;
+}
+
+/* Picoseconds of `times` passes over piece i, by stream. */
+static void add_piece(const MsPieceMemo *m, int i, Rows rows, int times, double *busy) {
+  const MsCostedPiece *p = &m->piece[i];
+  gboolean left =
+      ms_work_is_head(m->work, i) &&
+      m->scenario->options.defer_embedding_wgrad_compute; /* weight gradients of the head may wait for the flush */
+  add_streams(&p->forward, MS_LIST_ALL, rows, times, busy);
+  add_streams(&p->backward, left ? MS_LIST_INPUT : MS_LIST_ALL, rows, times, busy);
+  add_streams(&p->reload, MS_LIST_ALL, rows, times, busy);
+}
+
+static void streams_of_pools(const MsPieceMemo *m, const int *count, Rows rows, double *busy) {
+  g_autofree double *time = g_new(double, (gsize)m->n *MS_N_STREAMS);
+  for (int i = 0; i < m->n; i++) {
+    double own[MS_N_STREAMS] = {0};
+    add_piece(m, i, rows, 1, own);
+    for (int k = 0; k < MS_N_STREAMS; k++) time[k * m->n + i] = own[k];
+  }
+  for (int k = 0; k < MS_N_STREAMS; k++) busy[k] = shared_by_pools(m, count, time + k * m->n);
 }
 
 double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
@@ -390,15 +434,8 @@ double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
   if (total == MS_TOTAL_SPAN) return spans_of_model(m, splits, count);
   Rows rows = total == MS_TOTAL_PRODUCTS ? PRODUCTS : total == MS_TOTAL_ROWS ? COMPUTE : EVERY_ROW;
   double most = 0, busy[MS_N_STREAMS] = {0};
-  for (int i = 0; i < m->n; i++) {
-    const MsCostedPiece *p = &m->piece[i];
-    gboolean left =
-        i == m->work->piece_head &&
-        m->scenario->options.defer_embedding_wgrad_compute; /* weight gradients of the head may wait for the flush */
-    add_streams(&p->forward, MS_LIST_ALL, rows, count[i], busy);
-    add_streams(&p->backward, left ? MS_LIST_INPUT : MS_LIST_ALL, rows, count[i], busy);
-    add_streams(&p->reload, MS_LIST_ALL, rows, count[i], busy);
-  }
+  if (m->work->of_pool) streams_of_pools(m, count, rows, busy);
+  for (int i = 0; !m->work->of_pool && i < m->n; i++) add_piece(m, i, rows, count[i], busy);
   for (int i = 0; i < MS_N_STREAMS; i++) most = MAX(most, rows == EVERY_ROW || i == MS_STREAM_COMPUTE ? busy[i] : 0);
   return most;
 }
@@ -406,7 +443,11 @@ double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   const MsOptions *o = &s->options;
   memo->scenario->options = *o;
-  MsParamBytes b = ms_memory_param_bytes(memo->work);
+  MsParamBytes b = ms_memory_param_bytes(ms_work_on_pool(memo->work, 0));
+  for (int i = 1; i < s->pools.n; i++) { /* what differs between machines is how weights in low precision are kept */
+    MsParamBytes there = ms_memory_param_bytes(ms_work_on_pool(memo->work, i));
+    b.low_whole = MIN(b.low_whole, there.low_whole);
+  }
   if (s->training.optimizer == MS_OPT_MUON && !o->offload_optimizer_states) /* matrices have no second moment */
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
   MsStateBytes r = {.shared_B = b.optimizer, .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
@@ -415,8 +456,14 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   return r;
 }
 
+/* Of a stage on `machine`, in bytes of `first`: the share of the memory is the same. */
+static double on_machine(double allocated_B, const MsHardware *machine, const MsHardware *first) {
+  double device_B = allocated_B * MAX(1, machine->reserve_ratio) + machine->context_B;
+  return machine->hbm_B == first->hbm_B ? device_B : device_B * (first->hbm_B / machine->hbm_B);
+}
+
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
-                         double edp, const MsHardware *hardware) {
+                         double edp, const MsScenario *s) {
   double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * shape->owners : 1,
          expert_shards = bytes->shards ? MAX(1.0, edp) * shape->owners : 1;
   double dense_B = bytes->whole_B + bytes->shared_B / dense_shards,
@@ -426,12 +473,16 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
     const gint32 *count = shape->count + k * n;
     const gint64 *live = shape->live + k * n;
     double sum = 0;
-    for (int i = 0; i < n; i++)
+    int pool = 0;
+    for (int i = 0; i < n; i++) {
+      if (count[i] > 0) pool = ms_work_pool_of_piece(memo->work, i);
       sum += count[i] * (dense_B * memo->dense[i] + expert_B * memo->expert[i] + bytes->low_B * memo->low[i] +
                          bytes->frozen_B * memo->frozen[i]) +
              (double)live[i] * memo->kept[i];
-    most = MAX(most, sum);
+    }
+    if (s->pools.n > 0) most = MAX(most, on_machine(sum, s->pools.pool[pool].hardware, s->hardware));
+    else most = MAX(most, sum);
   }
-  return (1 - 1e-12) *
-         (most * MAX(1, hardware->reserve_ratio) + hardware->context_B); /* rounding never makes it too large */
+  return (1 - 1e-12) * (s->pools.n > 0 ? most : on_machine(most, s->hardware, s->hardware)); /* rounding never makes it
+                                                                                                too large */
 }

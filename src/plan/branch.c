@@ -249,8 +249,7 @@ static double least_device_B(const Pieces *p, const MsShape *shape, const gint32
   double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
          edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP], least = INFINITY;
   for (int i = 0; i < p->w->n_bytes; i++) {
-    double device_B =
-        ms_bound_device_B(shape, p->memo, &p->w->bytes[i], dp_cp, edp, p->t->space->request->base->hardware);
+    double device_B = ms_bound_device_B(shape, p->memo, &p->w->bytes[i], dp_cp, edp, p->t->space->request->base);
     least = MIN(least, device_B);
   }
   return least;

@@ -106,8 +106,10 @@ static char *digest_of(const MsSpace *space) {
   g_autofree char *base = ms_json_out_take(out);
   digest_text(sum, base);
   digest_table(sum, &ms_model_table, r->base->model);
-  digest_table(sum, &ms_hardware_table, r->base->hardware);
-  digest_curves(sum, r->base->hardware);
+  for (int i = 0; i < ms_scenario_machines(r->base); i++) {
+    digest_table(sum, &ms_hardware_table, ms_scenario_machine(r->base, i));
+    digest_curves(sum, ms_scenario_machine(r->base, i));
+  }
   for (int i = 0; i < space->n_choices; i++) {
     const MsChoice *c = &space->choice[i];
     digest_text(sum, c->open->path);

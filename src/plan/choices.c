@@ -96,10 +96,23 @@ static gboolean bits_auto(const guint32 *own, guint n, int i, MsPatch *p) {
   return TRUE;
 }
 
+/* What a job on machines of several kinds can do is what each of them can. */
+static gboolean has_graphs(const MsHardware *h, int of G_GNUC_UNUSED) { return h->cuda_graphs; }
+static gboolean has_host_link(const MsHardware *h, int of G_GNUC_UNUSED) { return h->host_link_Bps > 0; }
+static gboolean has_precision(const MsHardware *h, int precision) {
+  return !(h->unsupported_precisions & (1u << precision)) && ms_hardware_peak_flops(h, (MsPrecision)precision) > 0;
+}
+static gboolean has_dispatcher(const MsHardware *h, int i) { return ms_dispatcher_exists(&ms_dispatchers[i], h); }
+static gboolean all_machines(const MsScenario *s, gboolean (*has)(const MsHardware *, int), int of) {
+  for (int i = 0; i < ms_scenario_machines(s); i++)
+    if (!has(ms_scenario_machine(s, i), of)) return FALSE;
+  return TRUE;
+}
+
 static gboolean graphs_auto(const MsScenario *s, int i, MsPatch *p) {
   static const guint32 moe[] = {0, MS_CG_ATTN, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS},
                        dense[] = {0, MS_CG_ATTN, MS_CG_LAYER};
-  if (!s->hardware->cuda_graphs) return bits_auto(moe, 1, i, p);
+  if (!all_machines(s, has_graphs, 0)) return bits_auto(moe, 1, i, p);
   return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p)
                                    : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
 }
@@ -107,7 +120,7 @@ static gboolean graphs_auto(const MsScenario *s, int i, MsPatch *p) {
 static gboolean offload_auto(const MsScenario *s, int i, MsPatch *p) {
   static const guint32 moe[] = {0, MS_OM_MOE_ACT, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT},
                        dense[] = {0, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ};
-  if (!(s->hardware->host_link_Bps > 0)) return bits_auto(moe, 1, i, p);
+  if (!all_machines(s, has_host_link, 0)) return bits_auto(moe, 1, i, p);
   return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p)
                                    : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
 }
@@ -123,12 +136,11 @@ static gboolean words_auto(int n, gboolean (*usable)(const MsScenario *, int), c
 }
 
 static gboolean precision_usable(const MsScenario *s, int i) {
-  return ms_precisions[i].in_auto && !(s->hardware->unsupported_precisions & (1u << i)) &&
-         ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > 0;
+  return ms_precisions[i].in_auto && all_machines(s, has_precision, i);
 }
 static gboolean dispatcher_usable(const MsScenario *s, int i) {
   if (s->model->num_experts == 0) return i == MS_DISPATCH_ALLTOALL; /* the default */
-  return ms_dispatchers[i].in_auto && ms_dispatcher_exists(&ms_dispatchers[i], s->hardware);
+  return ms_dispatchers[i].in_auto && all_machines(s, has_dispatcher, i);
 }
 static gboolean schedule_usable(const MsScenario *s, int i) {
   (void)s;
@@ -145,7 +157,8 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   static const double fractions[] = {0, 0.5, 1};
   const char *path = open->path;
   *offered = TRUE;
-  if (!strcmp(path, "layout.pipeline_layout")) return i < MS_N_CUTS; /* no text: it is written by ms_space_balance */
+  if (!strcmp(path, "layout.pipeline_layout")) /* no text: it is written by ms_space_balance */
+    return i < (s->pools.n > 0 ? MS_N_POOL_CUTS : MS_N_CUTS);
   if (!strcmp(path, "options.recompute")) return ms_recompute_candidate(s, i, &p->value.recompute);
   if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
   if (!strcmp(path, "options.offload_modules")) return offload_auto(s, i, p);
@@ -161,7 +174,7 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   }
   if (!strcmp(path, "options.optimizer_offload_fraction")) {
     if (i < (int)G_N_ELEMENTS(fractions)) p->value.f = fractions[i];
-    return i < (s->hardware->host_link_Bps > 0 ? (int)G_N_ELEMENTS(fractions) : 1);
+    return i < (all_machines(s, has_host_link, 0) ? (int)G_N_ELEMENTS(fractions) : 1);
   }
   if (!strcmp(path, "options.sequence_parallel")) { /* with TP; without it neither value means anything */
     p->value.i = -1;

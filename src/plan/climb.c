@@ -17,16 +17,23 @@ enum { MOST_SLOTS = 40000 };
 /* What a move has to gain, as a share. */
 #define GAIN 1e-4
 
+static void sums_over_layers(const MsLayerCosts *c, double *before) {
+  before[0] = 0;
+  for (int i = 0; i < c->layers; i++) before[i + 1] = before[i] + c->layer[i];
+}
+
 MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsStages *on, int rounds, const MsScheduleTurns *turns) {
   MsCutTrial *t = g_new0(MsCutTrial, 1);
-  size_t n = (size_t)on->n, ranks = (size_t)on->ranks, rows = (size_t)costs->layers + 1;
+  size_t n = (size_t)on->n, ranks = (size_t)on->ranks,
+         rows = ((size_t)costs->layers + 1) * (size_t)(costs->n_others + 1);
   t->costs = costs, t->on = *on, t->rounds = rounds, t->turns = turns;
   t->cost = g_new(double, 3 * n + ranks + rows + (turns ? ms_schedule_turns_scratch(turns) : 0));
   t->forward = t->cost + n, t->backward = t->forward + n, t->load = t->backward + n;
   t->before = t->load + ranks, t->scratch = t->before + rows;
   t->first = g_new(int, n);
-  t->before[0] = 0;
-  for (int i = 0; i < costs->layers; i++) t->before[i + 1] = t->before[i] + costs->layer[i];
+  sums_over_layers(costs, t->before);
+  for (int i = 0; i < costs->n_others; i++)
+    sums_over_layers(costs->other[i], t->before + (i + 1) * (costs->layers + 1));
   return t;
 }
 
@@ -43,11 +50,13 @@ static double of_ends(const MsStages *on, int k, double first, double last, doub
 
 /* What stages lo .. hi cost, whose layers begin at t->first[lo]. */
 static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
-  const MsLayerCosts *c = t->costs;
   for (int k = lo, layer = t->first[lo]; k <= hi; k++) {
+    const MsLayerCosts *c = ms_layer_costs_at(t->costs, &t->on, k);
+    int pool = c == t->costs ? 0 : t->on.pool[t->on.rank[k]];
+    const double *before = t->before + pool * (c->layers + 1);
     int to = layer + counts[k];
     t->first[k] = layer;
-    t->cost[k] = t->before[to] - t->before[layer] + of_ends(&t->on, k, c->first, c->last, c->mtp);
+    t->cost[k] = before[to] - before[layer] + of_ends(&t->on, k, c->first, c->last, c->mtp);
     layer = to;
   }
 }

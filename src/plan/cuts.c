@@ -23,8 +23,8 @@ enum { MOST_CLIMBS = 2 };                      /* cuts that are improved */
 #define FRONT_GAIN 0.005
 
 typedef struct {
-  gint32 stages, ranks, placing, rounds, costs;
-} CutKey; /* rounds 0: no schedule is run */
+  gint32 stages, ranks, placing, rounds, costs, by_memory; /* steps of MS_CUT_MEMORY_STEPS */
+} CutKey;                                                  /* rounds 0: no schedule is run */
 typedef struct {
   gint32 value[MS_N_OUTER], combo[2];
 } CostsKey;
@@ -277,14 +277,14 @@ static const MsScheduleTurns *turns_of(MsCuts *cuts, const CutKey *of) {
 }
 
 /* The same for a framework whose ends alone may differ; with VPP the plain cut. */
-static char *cut_ends(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int mtp) {
+static char *cut_ends(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const int *pool, int mtp) {
   const MsScheduleTurns *turns = turns_of(cuts, key);
   if (key->stages != key->ranks || key->stages < 2 || !turns) return g_strdup("");
   g_autofree int *rank = g_new(int, (gsize)key->stages);
   g_autoptr(GArray) counts = g_array_new(FALSE, FALSE, sizeof(int));
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Candidate));
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
-  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
+  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
   g_autoptr(MsCutTrial) trial = ms_cut_trial_new(costs, &on, key->rounds, turns);
   int n = add_ends(trial, counts, all);
   const Candidate *best = first_to_end((Candidate *)(gpointer)all->data, n, 0);
@@ -292,7 +292,8 @@ static char *cut_ends(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key
                                                              : ms_partition_text(best->counts, key->stages, mtp, FALSE);
 }
 
-static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int mtp) {
+/* `pool` [ranks] or NULL: machines that differ. */
+static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const int *pool, int mtp) {
   size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
   Candidate all[2 * MOST_CUTS];
@@ -300,7 +301,7 @@ static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int
   g_autoptr(MsCutTrial) with = NULL;
   g_autoptr(MsCutTrial) apart = NULL;
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
-  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank};
+  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
   with = ms_cut_trial_new(costs, &on, key->rounds, turns);
   int n = add_cuts(with, rank + stages, all, 0);
   if (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0) {
@@ -314,18 +315,32 @@ static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, int
              : ms_partition_text(best->counts, key->stages, mtp, best->trial->on.mtp_apart);
 }
 
+static char *cut_by_time(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const MsScenario *s) {
+  g_autofree int *pool = s->pools.n > 0 ? g_new(int, key->ranks) : NULL;
+  for (int r = 0; pool && r < key->ranks; r++) pool[r] = ms_pool_of_stage(&s->pools, s->gpus, key->ranks, r);
+  return (ms_framework(s)->ends_only ? cut_ends : cut)(cuts, costs, key, pool, s->model->mtp_num_layers);
+}
+
+static char *cut_by_memory(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const MsScenario *s) {
+  MsLayerCosts *own = ms_layer_costs_by_memory(costs, &s->pools, (double)key->by_memory / MS_CUT_MEMORY_STEPS);
+  char *text = cut_by_time(cuts, own, key, s);
+  ms_layer_costs_free(own);
+  return text;
+}
+
 /* Borrowed from the cuts; NULL: no string. */
-static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs) {
+static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs, int by_memory) {
   MsCuts *cuts = space->cuts;
   const MsLayoutSpec *l = &s->layout;
   MsPlacement placing = ms_schedule_row(l->schedule)->placement;
-  CutKey key = {stages, l->pp, placing, placing == MS_PLACE_ROUND_ROBIN ? told_apart(rounds_of(s)) : 0, costs};
+  CutKey key = {stages, l->pp,    placing, placing == MS_PLACE_ROUND_ROBIN ? told_apart(rounds_of(s)) : 0,
+                costs,  by_memory};
   g_mutex_lock(&cuts->lock);
   char *text = g_hash_table_lookup(cuts->texts, &key);
   const MsLayerCosts *rounded = cuts->rounded->pdata[costs];
   g_mutex_unlock(&cuts->lock);
   if (!text) {
-    char *own = (ms_framework(s)->ends_only ? cut_ends : cut)(cuts, rounded, &key, s->model->mtp_num_layers);
+    char *own = by_memory ? cut_by_memory(cuts, rounded, &key, s) : cut_by_time(cuts, rounded, &key, s);
     g_mutex_lock(&cuts->lock);
     if ((text = g_hash_table_lookup(cuts->texts, &key))) g_free(own);
     else g_hash_table_insert(cuts->texts, g_memdup2(&key, sizeof key), text = own);
@@ -361,12 +376,27 @@ static gboolean text_regular(const MsScenario *s, int stages, int which, char **
   return TRUE;
 }
 
+static gboolean is_regular(const MsScenario *s, int stages, const char *text) {
+  gboolean found = FALSE;
+  for (int which = 0; which < 2 && !found; which++) {
+    g_autofree char *regular = NULL;
+    found = text_regular(s, stages, which, &regular) && g_strcmp0(regular, text) == 0;
+  }
+  return found;
+}
+
 gboolean ms_space_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
   gboolean counted = cut != MS_CUT_BALANCED;
   gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
   if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return !counted;
-  const char *text = text_by_cost(space, s, (int)stages, costs);
+  const char *text = text_by_cost(space, s, (int)stages, costs, MAX(0, (int)cut - MS_N_CUTS + 1));
+  if (cut >= MS_N_CUTS) {
+    const char *before = text_by_cost(space, s, (int)stages, costs, (int)cut - MS_N_CUTS);
+    if (g_strcmp0(before, text) == 0 || is_regular(s, (int)stages, text)) return FALSE;
+    l->pipeline_layout = g_strdup(text);
+    return TRUE;
+  }
   if (counted)
     return text_regular(s, (int)stages, cut - MS_CUT_EVEN, &l->pipeline_layout) &&
            g_strcmp0(l->pipeline_layout, text) != 0;

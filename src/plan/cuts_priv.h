@@ -16,7 +16,7 @@ typedef struct { /* borrows costs, ranks and turns */
   double *cost;                 /* [n] */
   double *forward, *backward;   /* [n] */
   double *load;                 /* [ranks] sums of cost */
-  double *before;               /* [layers + 1] sums over the layers before */
+  double *before;               /* [pools][layers + 1] sums over the layers before */
   double *scratch;
   gint64 slots; /* run so far */
 } MsCutTrial;

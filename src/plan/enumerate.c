@@ -173,8 +173,7 @@ static void bound_shape(Bench *b, MsCandidate *c, int inner, int choice, const M
     }
     if (device_B < 0) {
       const MsStateBytes *of_state = &bytes[i / blinds % space->n_of_role[MS_ROLE_STATE]];
-      device_B = ms_bound_device_B(shape, b->memo, of_state, dp_cp, edp, space->request->base->hardware),
-      b->f->bounded++;
+      device_B = ms_bound_device_B(shape, b->memo, of_state, dp_cp, edp, space->request->base), b->f->bounded++;
     }
     if (!fits(b, c, inner, device_B)) continue;
     if (time < 0)

@@ -5,20 +5,71 @@
 #include <math.h>
 #include <string.h>
 
-MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *s) {
+static MsLayerCosts *costs_on(MsPieceMemo *memo, const MsScenario *s, int pool) {
   const MsModel *model = s->model;
   MsLayerCosts *c = g_new0(MsLayerCosts, 1);
   c->layers = model->num_layers;
   c->layer = g_new(double, c->layers);
-  for (int i = 0; i < c->layers; i++) c->layer[i] = memo ? ms_memo_layer(memo, MS_PIECE_LAYER, i) : 1;
-  c->first = memo ? ms_memo_layer(memo, MS_PIECE_EMBEDDING, 0) : 0;
-  c->last = memo ? ms_memo_layer(memo, MS_PIECE_HEAD, 0) : ms_head_weight(model, s->training.seq_length);
-  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += memo ? ms_memo_layer(memo, MS_PIECE_MTP, i) : 1;
+  for (int i = 0; i < c->layers; i++) c->layer[i] = memo ? ms_memo_layer(memo, pool, MS_PIECE_LAYER, i) : 1;
+  c->first = memo ? ms_memo_layer(memo, pool, MS_PIECE_EMBEDDING, 0) : 0;
+  c->last = memo ? ms_memo_layer(memo, pool, MS_PIECE_HEAD, 0) : ms_head_weight(model, s->training.seq_length);
+  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += memo ? ms_memo_layer(memo, pool, MS_PIECE_MTP, i) : 1;
   return c;
+}
+
+static void make_others(MsLayerCosts *c, int n) {
+  c->n_others = n;
+  c->other = n > 0 ? g_new(MsLayerCosts *, n) : NULL;
+}
+
+static void scale(MsLayerCosts *c, double by) {
+  for (int i = 0; i < c->layers; i++) c->layer[i] *= by;
+  c->first *= by, c->last *= by, c->mtp *= by;
+}
+
+MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *s) {
+  MsLayerCosts *c = costs_on(memo, s, 0);
+  make_others(c, MAX(0, s->pools.n - 1));
+  for (int i = 0; i < c->n_others; i++) {
+    c->other[i] = costs_on(memo, s, i + 1);
+    double faster = ms_hardware_peak_flops(s->pools.pool[i + 1].hardware, s->training.precision) /
+                    ms_hardware_peak_flops(s->hardware, s->training.precision);
+    if (!memo && faster > 0) scale(c->other[i], 1 / faster);
+  }
+  return c;
+}
+
+static MsLayerCosts *copy_of(const MsLayerCosts *c) {
+  MsLayerCosts *copy = g_memdup2(c, sizeof *c);
+  copy->layer = g_memdup2(c->layer, sizeof *c->layer * (gsize)c->layers);
+  make_others(copy, c->n_others);
+  for (int i = 0; i < c->n_others; i++) copy->other[i] = copy_of(c->other[i]);
+  return copy;
+}
+
+/* A GPU of a pool has layers in proportion to its speed, its memory, or, of the pools' shares of all layers, something
+ * between the two; layers cost it the inverse. */
+MsLayerCosts *ms_layer_costs_by_memory(const MsLayerCosts *c, const MsPools *pools, double share) {
+  double speed[MS_MAX_POOLS], all_speed = 0, all_memory = 0, first = 1;
+  MsLayerCosts *own = copy_of(c);
+  for (int i = 0; i < pools->n; i++) {
+    const MsLayerCosts *there = i > 0 ? c->other[i - 1] : c;
+    speed[i] = 1 / there->layer[c->layers - 1];
+    all_speed += pools->pool[i].gpus * speed[i], all_memory += pools->pool[i].gpus * pools->pool[i].hardware->hbm_B;
+  }
+  for (int i = 0; i < pools->n; i++) {
+    double layers = (1 - share) * speed[i] / all_speed + share * pools->pool[i].hardware->hbm_B / all_memory,
+           by = speed[i] / layers;
+    if (i == 0) first = by;
+    else if (by > 0 && isfinite(by / first)) scale(own->other[i - 1], by / first);
+  }
+  return own;
 }
 
 void ms_layer_costs_free(MsLayerCosts *c) {
   if (!c) return;
+  for (int i = 0; i < c->n_others; i++) ms_layer_costs_free(c->other[i]);
+  g_free(c->other);
   g_free(c->layer);
   g_free(c);
 }
@@ -40,13 +91,13 @@ MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario, const MsPieceMemo 
 
 static double rounded(double cost, double quantum) { return quantum * nearbyint(cost / quantum); }
 
-MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *c, double quantum) {
-  double unit = c->layer[c->layers - 1];
+#define OTHER_QUANTUM (1.0 / 128)
+
+static MsLayerCosts *rounded_to(const MsLayerCosts *c, double quantum, double unit) {
   int odd = 0;
   for (int i = 0; i < c->layers; i++) odd += c->layer[i] != unit;
   double of_odd = quantum;
   for (; odd > 2; odd = (odd + 1) / 2) of_odd /= 2;
-  if (!(unit > 0)) unit = 1;
   MsLayerCosts *r = g_new0(MsLayerCosts, 1);
   r->layers = c->layers;
   r->layer = g_new(double, c->layers);
@@ -57,9 +108,19 @@ MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *c, double quantum) {
   return r;
 }
 
+MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *c, double quantum) {
+  double unit = c->layer[c->layers - 1] > 0 ? c->layer[c->layers - 1] : 1;
+  MsLayerCosts *r = rounded_to(c, quantum, unit);
+  make_others(r, c->n_others);
+  for (int i = 0; i < c->n_others; i++) {
+    r->other[i] = rounded_to(c->other[i], OTHER_QUANTUM, unit);
+    for (int k = 0; k < c->layers; k++) r->other[i]->layer[k] = MAX(r->other[i]->layer[k], OTHER_QUANTUM);
+  }
+  return r;
+}
+
 /* Runs of equal layers are one pair: most layers of a model are alike. */
-GBytes *ms_layer_costs_bytes(const MsLayerCosts *c) {
-  double *all = g_new(double, 2 * (gsize)c->layers + 3);
+static gsize write_bytes(const MsLayerCosts *c, double *all) {
   gsize n = 0;
   for (int i = 0, from = 0; i < c->layers; i++) {
     if (i + 1 < c->layers && c->layer[i + 1] == c->layer[from]) continue;
@@ -67,5 +128,12 @@ GBytes *ms_layer_costs_bytes(const MsLayerCosts *c) {
     from = i + 1;
   }
   all[n++] = c->first, all[n++] = c->last, all[n++] = c->mtp;
+  return n;
+}
+
+GBytes *ms_layer_costs_bytes(const MsLayerCosts *c) {
+  double *all = g_new(double, (2 * (gsize)c->layers + 3) * (gsize)(c->n_others + 1));
+  gsize n = write_bytes(c, all);
+  for (int i = 0; i < c->n_others; i++) n += write_bytes(c->other[i], all + n);
   return g_bytes_new_take(all, sizeof *all * n);
 }

@@ -13,7 +13,14 @@ static double tokens_per_step(const MsScenario *s) {
   return (double)s->training.global_batch_size * s->training.seq_length;
 }
 
-double ms_request_gpu_W(const MsRequest *r) { return r->gpu_power_W > 0 ? r->gpu_power_W : r->base->hardware->tdp_W; }
+double ms_request_gpu_W(const MsRequest *r) {
+  if (r->gpu_power_W > 0) return r->gpu_power_W;
+  if (r->base->pools.n == 0) return r->base->hardware->tdp_W;
+  double sum = 0; /* the mean of all GPUs */
+  for (int i = 0; i < r->base->pools.n; i++)
+    sum += r->base->pools.pool[i].gpus * r->base->pools.pool[i].hardware->tdp_W;
+  return sum / r->base->gpus;
+}
 
 /* The last step may be partly filled. */
 static double training_s(const MsRequest *r, double step_s) {

@@ -14,8 +14,8 @@
  * the least dearest member. Any such set whose members all cost less than an average stage can be extended to it
  * (exchange), so that only the last few layers are added one by one.
  *
- * Models of mixed layers are cut by dynamic programming over stages, exact for the dearest stage, then layers are moved
- * while the dearest rank gets cheaper.
+ * Models of mixed layers, and layers that cost another time on the next machine, are cut by dynamic programming over
+ * stages, exact for the dearest stage, then layers are moved while the dearest rank gets cheaper.
  *
  * A virtual stage in the middle holds a decoder layer or the MTP blocks. So MTP blocks stand with the loss or on the
  * stage before it, which leaves the loss alone: further in front of it there would be empty stages between. */
@@ -31,7 +31,8 @@ double ms_head_weight(const MsModel *m, int seq_length) {
 }
 
 /* What stage k holds beside decoder layers. */
-static double end_cost(const MsLayerCosts *c, const MsStages *on, int k) {
+static double end_cost(const MsLayerCosts *all, const MsStages *on, int k) {
+  const MsLayerCosts *c = ms_layer_costs_at(all, on, k);
   return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) +
          (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? c->mtp : 0);
 }
@@ -39,7 +40,8 @@ static double end_cost(const MsLayerCosts *c, const MsStages *on, int k) {
 void ms_stage_costs(const MsLayerCosts *c, const MsStages *on, const int *counts, double *cost) {
   for (int k = 0, layer = 0; k < on->n; k++) {
     cost[k] = end_cost(c, on, k);
-    for (int i = 0; i < counts[k]; i++) cost[k] += c->layer[layer++];
+    const double *own = ms_layer_costs_at(c, on, k)->layer;
+    for (int i = 0; i < counts[k]; i++) cost[k] += own[layer++];
   }
 }
 
@@ -264,11 +266,14 @@ static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *count
   int n = c->layers, stages = on->n, last = stages - 1 - (on->mtp_apart ? 1 : 0);
   size_t row = (size_t)n + 1;
   g_autofree double *before = g_new0(double, row);
+  const MsLayerCosts *sums_of = NULL;
   g_autofree Cut *cut = g_new(Cut, row * (size_t)(stages + 1));
-  for (int i = 0; i < n; i++) before[i + 1] = before[i] + c->layer[i];
   for (size_t i = 0; i < row * (size_t)(stages + 1); i++) cut[i] = (Cut){INFINITY, INFINITY, -1};
   cut[0] = (Cut){0, 0, 0};
-  for (int k = 0; k < stages; k++)
+  for (int k = 0; k < stages; k++) {
+    const MsLayerCosts *own_costs = ms_layer_costs_at(c, on, k);
+    for (int i = 0; own_costs != sums_of && i < n; i++) before[i + 1] = before[i] + own_costs->layer[i];
+    sums_of = own_costs;
     for (int to = 0; to <= n; to++) {
       Cut *best = &cut[row * (size_t)(k + 1) + (size_t)to];
       for (int from = to, least = k > last ? to : 0; from >= least; from--) {
@@ -280,6 +285,7 @@ static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *count
         if (most < best->most || (most == best->most && squares <= best->squares)) *best = (Cut){most, squares, from};
       }
     }
+  }
   if (cut[row * (size_t)stages + (size_t)n].from < 0) return FALSE;
   for (int k = stages, to = n; k > 0; k--) {
     int from = cut[row * (size_t)k + (size_t)to].from;
@@ -329,7 +335,8 @@ static int first_layers(const MsLayerCosts *c) {
 int ms_partition_by_cost(const MsLayerCosts *c, const MsStages *on, const double *slack, int n_slacks, int *counts) {
   if (on->n < 1 || c->layers < 1 || (on->mtp_apart && on->n < 2)) return 0;
   int first = first_layers(c);
-  if (first <= MOST_FIRST && c->layer[c->layers - 1] > 0) return cut_body(c, on, first, slack, n_slacks, counts);
+  if (!on->pool && first <= MOST_FIRST && c->layer[c->layers - 1] > 0)
+    return cut_body(c, on, first, slack, n_slacks, counts);
   if (!cut_evenly(c, on, counts)) return 0;
   shift_layers(c, on, counts);
   return 1;

@@ -87,13 +87,14 @@ static void share_out(MsPieceLags *lags, const MsCostedPiece *piece, Share *shar
   }
 }
 
-static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
+/* Those of one pool, from piece `first` on. */
+static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, int first,
                      MsPieceTime *time) {
   g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
   int n = 0;
   g_autofree int *count = ms_pieces_of_model(w);
-  for (int i = 0; i < w->n_pieces; i++)
-    if (ms_work_is_unit(&w->pieces[i])) share[n++] = (Share){.piece = i, .layers = count[i]};
+  for (int i = 0; i < w->pool_pieces; i++)
+    if (ms_work_is_unit(&w->pieces[i])) share[n++] = (Share){.piece = first + i, .layers = count[i]};
   qsort(share, (size_t)n, sizeof *share, most_layers);
   for (int i = 1; i < n; i++) share[i].rare = share[i].layers * RARE < w->scenario->model->num_layers;
   share_out(lags, piece, share, n, splits);
@@ -124,17 +125,18 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
   gboolean pairs = w->scenario->options.ep_overlap;
   for (int i = 0; i < w->n_pieces; i++) {
     MsPieceTime *t = &time[i];
-    gboolean left = i == w->piece_head &&
+    gboolean left = ms_work_is_head(w, i) &&
                     w->scenario->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
     t->usual = t->direct;
     if (!splits && !pairs) continue;
     t->usual = t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(lags, i, splits, left);
     if (pairs && ms_work_is_unit(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
-    if (pairs && w->n_pieces > MANY) t->usual = t->direct;
+    if (pairs && w->pool_pieces > MANY) t->usual = t->direct;
     t->line = t->start = t->end = 0;
   }
-  if (pairs && w->n_pieces <= MANY) in_pairs(w, piece, lags, splits, time);
+  for (int first = 0; pairs && w->pool_pieces <= MANY && first < w->n_pieces; first += w->pool_pieces)
+    in_pairs(w, piece, lags, splits, first, time);
   for (int i = 0; i < w->n_pieces; i++)
     time[i].usual = MAX(time[i].usual, launches(&piece[i].forward) + launches(&piece[i].backward));
 }

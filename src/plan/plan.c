@@ -20,9 +20,13 @@ static gboolean may_run_fp16(const MsRequest *request) {
 
 /* What no layout can do without; every other figure that is unknown refuses the layouts that need it. */
 static gboolean check(const MsRequest *request, GError **error) {
-  const MsHardware *hw = request->base->hardware;
-  return ms_hardware_need(hw, hw->hbm_B, "hbm_B", error) && ms_hardware_need(hw, hw->hbm_Bps, "hbm_Bps", error) &&
-         (may_run_fp16(request) || ms_hardware_need(hw, hw->peak_bf16_flops, "peak_bf16_flops", error));
+  for (int i = 0; i < ms_scenario_machines(request->base); i++) {
+    const MsHardware *hw = ms_scenario_machine(request->base, i);
+    if (!ms_hardware_need(hw, hw->hbm_B, "hbm_B", error) || !ms_hardware_need(hw, hw->hbm_Bps, "hbm_Bps", error) ||
+        !(may_run_fp16(request) || ms_hardware_need(hw, hw->peak_bf16_flops, "peak_bf16_flops", error)))
+      return FALSE;
+  }
+  return TRUE;
 }
 
 static gboolean run(MsPlanner *x, GError **error) {

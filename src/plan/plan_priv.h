@@ -135,6 +135,8 @@ gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, cons
 typedef struct MsLayerCosts {
   int layers;
   double *layer, first, last, mtp;
+  int n_others;                /* pools behind the first: what the same costs on their machines */
+  struct MsLayerCosts **other; /* [n_others] */
 } MsLayerCosts;
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
                                  const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */
@@ -142,16 +144,26 @@ MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario,
                                   const MsPieceMemo *like); /* of the scenario's pieces without a pipeline */
 /* In units of the last layer; the embedding, the head and the MTP blocks, and all other layers together, are within a
  * `quantum` each. */
+/* With pools: those of the other machines in units of a layer on the first, to a 128th. */
 MsLayerCosts *ms_layer_costs_rounded(const MsLayerCosts *costs, double quantum);
 GBytes *ms_layer_costs_bytes(const MsLayerCosts *costs); /* equal when the costs are */
 void ms_layer_costs_free(MsLayerCosts *costs);
+/* As they would have to be for cuts balanced by cost to give the pools layers by their memory, to a `share` of that: 0
+ * by time, 1 in proportion to memory. (transfer full) */
+MsLayerCosts *ms_layer_costs_by_memory(const MsLayerCosts *costs, const MsPools *pools, double share);
 
 typedef struct { /* the virtual stages that a model is cut into */
   int n, ranks;
   const int *rank;    /* [n] where each stands */
+  const int *pool;    /* [ranks] on which machine; NULL: all are alike */
   gboolean mtp_apart; /* the MTP blocks stand on the stage before the loss, which stands alone; else with it */
   gboolean front;     /* layers that equal stages cannot share stand in front; else behind, where fewer are kept */
 } MsStages;
+/* What layers cost on stage k. */
+static inline const MsLayerCosts *ms_layer_costs_at(const MsLayerCosts *c, const MsStages *on, int k) {
+  int pool = on->pool && c->n_others > 0 ? on->pool[on->rank[k]] : 0;
+  return pool > 0 ? c->other[pool - 1] : c;
+}
 /* Cuts, the decoder layers of each stage: counts[n_slacks][n]. The dearest rank costs least, then, when no rank may
  * cost more than (1 + slack) of that, the dearest stage. How many there are: one for each slack; of mixed layers
  * (partition.c) one for all; 0 when there are too few layers. Deterministic. */
@@ -171,6 +183,9 @@ int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPiec
 /* The planner's own cuts of a layout: balanced by cost, or the first and the second of the ways in which the layers,
  * counted, divide. */
 typedef enum { MS_CUT_BALANCED, MS_CUT_EVEN, MS_CUT_OTHER, MS_N_CUTS } MsCut;
+/* With pools also: from that by time step by step to one by memory, which layers fit into that do not into the first.
+ */
+enum { MS_CUT_MEMORY_STEPS = 4, MS_N_POOL_CUTS = MS_N_CUTS + MS_CUT_MEMORY_STEPS };
 MsCut ms_space_cut_of(const MsSpace *space, gint64 combo);
 /* Writes the pipeline layout. FALSE: a counted cut is asked for, and there is none, or the layers stand no different
  * from those balanced by cost, or nothing is left to the planner (costs -1). */
@@ -217,8 +232,9 @@ int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenar
 
 /* Kept for ms_cut_costs, by PP and cut; -1: not known. Until the next call. */
 int *ms_memo_cost_number(MsPieceMemo *memo, int pp, int cut);
-/* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward. */
-double ms_memo_layer(MsPieceMemo *memo, MsPieceKind kind, int index);
+/* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward, on
+ * the machine of a pool (0 without pools). */
+double ms_memo_layer(MsPieceMemo *memo, int pool, MsPieceKind kind, int index);
 typedef enum {
   MS_TOTAL_PRODUCTS, /* matrix products */
   MS_TOTAL_ROWS,     /* compute rows */
@@ -226,7 +242,9 @@ typedef enum {
   MS_TOTAL_SPAN      /* from the first to the last compute row of each piece */
 } MsTotal;
 /* Picoseconds of the whole model for one microbatch, forward and backward: what the stages of any pipeline have to
- * share. */
+ * share evenly. With pools: a bound of that. Let a piece take r times as long on a machine as on the fastest for it, at
+ * least, for all pieces; of the time T of a stage there no more than T / r is work of the fastest. So the stages of
+ * pool i, a share g(i) of all, do g(i) / r(i) of their number, and the work is shared by the sum of these. */
 double ms_memo_total(MsPieceMemo *memo, MsTotal total, gboolean splits);
 
 MsShapes *ms_shapes_new(void);
@@ -251,9 +269,10 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);
 MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo);
 /* What the passes of a complete scenario of these pieces take in their schedule (ms_relaxed_passes). */
 MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario);
-/* dp, edp: of the layout; dp counts CP ranks. */
+/* dp, edp: of the layout; dp counts CP ranks. `scenario`: whose machines; with pools in bytes of the first one, the
+ * share of its own machine's memory that the fullest stage needs. */
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
-                         double edp, const MsHardware *hardware);
+                         double edp, const MsScenario *scenario);
 
 /* --- refusals (refusal.c): counted by rule, one example of each kept as numbers and worded at the end ---------- */
 enum { MS_REFUSED_MEMORY, MS_REFUSED_DEADLINE, MS_REFUSED_SAME, MS_REFUSED_ERROR, MS_N_REFUSED }; /* after the rules */

@@ -263,9 +263,13 @@ static void append_hint(GString *out, const MsPlan *plan) {
 /* A number of GPUs that leaves a node in part is seldom what one has, and seldom has a good layout. */
 static void append_nodes(GString *out, const MsScenario *base) {
   int below, above;
-  if (ms_whole_nodes(base->hardware, base->gpus, &below, &above))
-    g_string_append_printf(out, "%d GPUs leave one of their nodes of %d in part: %d and %d fill them\n", base->gpus,
-                           base->hardware->gpus_per_node, below, above);
+  for (int i = 0; i < ms_scenario_machines(base); i++) {
+    const MsHardware *machine = ms_scenario_machine(base, i);
+    int gpus = base->pools.n > 0 ? base->pools.pool[i].gpus : base->gpus;
+    if (ms_whole_nodes(machine, gpus, &below, &above))
+      g_string_append_printf(out, "%d GPUs leave one of their nodes of %d in part: %d and %d fill them\n", gpus,
+                             machine->gpus_per_node, below, above);
+  }
 }
 
 static void append_counts(GString *out, const MsPlan *plan) {
@@ -317,10 +321,11 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   GString *out = g_string_new(NULL);
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
   const MsScenario *base = request->base;
-  g_autofree char *gpus = gpus_of(request);
-  g_string_append_printf(out, "%s%s%s: %s on %s x %s, sequence %d, batch %d\n",
-                         flags & MS_REPORT_COLOUR ? "\033[1m" : "", base->name,
-                         flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, gpus, base->hardware->name,
+  g_autofree char *gpus = gpus_of(request), *machines = base->pools.n > 0
+                                                            ? ms_scenario_machines_text(base)
+                                                            : g_strdup_printf("%s x %s", gpus, base->hardware->name);
+  g_string_append_printf(out, "%s%s%s: %s on %s, sequence %d, batch %d\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "",
+                         base->name, flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, machines,
                          base->training.seq_length, base->training.global_batch_size);
   append_nodes(out, base);
   append_counts(out, plan);

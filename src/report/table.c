@@ -29,8 +29,9 @@ static void cell_percent(MsTable *table, double fraction) {
 
 /* --- heading --------------------------------------------------------------------------------------------------- */
 static void append_scenario(GString *out, const MsScenario *s) {
-  g_string_append_printf(out, "  %s on %d x %s, %s, sequence %d, batch %d\n", s->model->name, s->gpus,
-                         s->hardware->name, ms_precision_words[s->training.precision], s->training.seq_length,
+  g_autofree char *machines = ms_scenario_machines_text(s);
+  g_string_append_printf(out, "  %s on %s, %s, sequence %d, batch %d\n", s->model->name, machines,
+                         ms_precision_words[s->training.precision], s->training.seq_length,
                          s->training.global_batch_size);
   const MsLayoutSpec *l = &s->layout;
   g_string_append_printf(out, "  tp %d  cp %d  pp %d  vpp %d  ep %d  etp %d  micro-batch %d  %s\n", l->tp, l->cp, l->pp,
@@ -312,6 +313,8 @@ static void append_assumed(GString *out, const MsResult *r) {
 static const char *const memory_columns[] = {"parameters_B", "gradients_B", "optimizer_B", "activations_B",
                                              "transient_B",  "buffers_B",   "peak_B",      "reserved_B",
                                              "device_B",     NULL};
+static const char *const pool_columns[] = {"parameters_B", "gradients_B", "optimizer_B", "activations_B", "transient_B",
+                                           "buffers_B",    "peak_B",      "device_B",    "capacity_B",    NULL};
 
 static const char *dominant(const MsStageMemory *stage) {
   const char *best = memory_columns[0];
@@ -327,18 +330,21 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   GString *out = g_string_new(NULL);
   if (memory->stages < 1) return g_string_free(out, FALSE);
   MsTable *table = ms_table_new();
+  gboolean pools = memory->stage[0].pool >= 0;
   g_string_append(out, "  memory of a GPU, GiB\n");
   ms_table_column(table, "  stage", TRUE);
-  ms_figures_columns(&ms_stage_memory_figures, memory_columns, table);
+  const char *const *columns = pools ? pool_columns : memory_columns;
+  ms_figures_columns(&ms_stage_memory_figures, columns, table);
   for (int s = 0; s < memory->stages; s++) {
     if (s >= max_rows && s != memory->peak_stage) continue;
     ms_table_cellf(table, "%s%d", s == memory->peak_stage ? "*" : "", s);
-    ms_figures_cells(&ms_stage_memory_figures, memory_columns, &memory->stage[s], table);
+    ms_figures_cells(&ms_stage_memory_figures, columns, &memory->stage[s], table);
   }
   append_table(out, table);
   if (memory->stages > max_rows)
     g_string_append_printf(out, "  %d stages; the first %d and the peak are shown\n", memory->stages, max_rows);
   const MsStageMemory *peak = &memory->stage[memory->peak_stage];
+  if (pools) capacity_B = peak->capacity_B;
   g_string_append_printf(out, "  * largest: stage %d needs %s", memory->peak_stage, ms_text_bytes(peak->device_B, buf));
   g_string_append_printf(out, " of %s", ms_text_bytes(capacity_B, buf));
   if (capacity_B > 0) g_string_append_printf(out, " (%s)", ms_text_percent(peak->device_B / capacity_B, buf));

@@ -225,9 +225,9 @@ static void append_pipeline(const Canvas *c, const MsDetail *d) {
 /* --- all together ------------------------------------------------------------------------------------------------ */
 static void append_head(const Canvas *c, const MsScenario *s, const MsResult *r) {
   char time[MS_TEXT], band[MS_TEXT], mfu[MS_TEXT];
-  g_autofree char *layout = ms_report_layout(s);
-  g_string_append_printf(c->out, "%s%s%s: %s on %d x %s\n  %s\n", c->colour ? "\033[1m" : "", r->name ? r->name : "run",
-                         c->colour ? "\033[0m" : "", s->model->name, s->gpus, s->hardware->name, layout);
+  g_autofree char *layout = ms_report_layout(s), *machines = ms_scenario_machines_text(s);
+  g_string_append_printf(c->out, "%s%s%s: %s on %s\n  %s\n", c->colour ? "\033[1m" : "", r->name ? r->name : "run",
+                         c->colour ? "\033[0m" : "", s->model->name, machines, layout);
   if (!r->feasible)
     g_string_append_printf(c->out, "  does not fit: %s\n", r->why_infeasible ? r->why_infeasible : "no reason given");
   if (r->step_time_s > 0)

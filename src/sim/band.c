@@ -44,7 +44,9 @@ void ms_band_fill(const MsScenario *s, MsResult *r) {
   double step = r->step_time_s > 0 ? r->step_time_s : 1;
   g->host = MAX(r->time.host_s, 0) / step, g->bubble = MAX(r->time.bubble_s, 0) / step;
   g->single = r->microbatches == 1 && r->dp > 1;
-  g->unseen = ms_band_unseen(s->hardware);
+  g->unseen = 0;
+  for (int i = 0; i < ms_scenario_machines(s); i++)
+    g->unseen = MAX(g->unseen, ms_band_unseen(ms_scenario_machine(s, i)));
   g->ranks = (r->scale.p95_s - r->scale.p5_s) / 2 / step;
   g->learned = ms_anchor_band(&s->hardware->anchor, s->model ? s->model->name : NULL);
   r->band_curves = g->curves;
@@ -105,11 +107,16 @@ static void add_assumed(GString *out, const MsHardware *h, const MsResult *r) {
   if (any) g_string_append(out, " assumed; ");
 }
 
+static void add_machine(GString *all, const MsHardware *machine, const MsResult *r) {
+  g_autoptr(GString) out = g_string_new(NULL);
+  add_assumed(out, machine, r);
+  if (machine->published_runs == 0) g_string_append(out, "no published runs compared; ");
+  if (out->len > 0) g_string_append_printf(all, "%s: %s", machine->name, out->str);
+}
+
 char *ms_caveat(const MsScenario *s, const MsResult *r, MsFidelity fidelity) {
   g_autoptr(GString) out = g_string_new(NULL);
-  add_assumed(out, s->hardware, r);
-  if (s->hardware->published_runs == 0) g_string_append(out, "no published runs compared; ");
-  if (out->len > 0) g_string_prepend(out, ": "), g_string_prepend(out, s->hardware->name);
+  for (int i = 0; i < ms_scenario_machines(s); i++) add_machine(out, ms_scenario_machine(s, i), r);
   if (fidelity == MS_FIDELITY_FAST) g_string_append(out, "fast: an estimate of full; ");
   if (out->len == 0) return NULL;
   g_string_truncate(out, out->len - 2);

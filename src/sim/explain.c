@@ -11,8 +11,10 @@ enum { TOP_MEMORY = 4 }; /* kinds of memory-bound kernels that have a part of th
 
 typedef struct {
   const MsProgram *p;
-  gboolean chunks; /* step rows count as optimizer whatever their pass (fast, bound) */
-  double peak;     /* FLOP/s of the run's precision */
+  gboolean chunks;           /* step rows count as optimizer whatever their pass (fast, bound) */
+  const MsHardware *machine; /* of the stage */
+  double peak;               /* FLOP/s of the run's precision on it */
+  double mean_peak, even_s;  /* the mean over stages; what useful_s and beside_s would be at it */
   double useful_s; /* executed FLOP at that peak, no recomputation; and of rows that run beside the compute stream: */
   double beside_s;
   double wider_s;     /* rows in a wider type: at their own peak instead */
@@ -23,14 +25,13 @@ typedef struct {
 
 /* --- rows ------------------------------------------------------------------------------------------------------ */
 static double own_peak(const Explain *x, const MsOp *op) {
-  return ms_device_rates(x->p->scenario->hardware, op->dtype,
-                         ms_precision(&x->p->scenario->training)->dtype == MS_DT_FP16)
+  return ms_device_rates(x->machine, op->dtype, ms_precision(&x->p->scenario->training)->dtype == MS_DT_FP16)
       .peak_flops;
 }
 
 static void matrix_row(Explain *x, const MsOp *op, double time_s, double times) {
   double at_peak = times * op->flop / x->peak, at_own = times * op->flop / own_peak(x, op);
-  x->useful_s += at_peak;
+  x->useful_s += at_peak, x->even_s += times * op->flop / x->mean_peak;
   x->wider_s += at_own - at_peak;
   x->beyond_s[ms_op_families[op->kind]] += time_s - at_own;
 }
@@ -40,7 +41,8 @@ static void row(Explain *x, const MsOp *op, double alone_s, double times) {
   gboolean matrix = family <= MS_FAMILY_ATTENTION;
   double time_s = times * alone_s;
   if (op->stream != MS_STREAM_COMPUTE) {
-    if (matrix && op->pass != MS_PASS_RECOMPUTE) x->beside_s += times * op->flop / x->peak;
+    if (!matrix || op->pass == MS_PASS_RECOMPUTE) return;
+    x->beside_s += times * op->flop / x->peak, x->even_s += times * op->flop / x->mean_peak;
   } else if (op->pass == MS_PASS_RECOMPUTE) {
     x->recompute_s += time_s;
   } else if (matrix) {
@@ -69,6 +71,8 @@ static void step_rows(Explain *x, const MsCosted *c) {
 
 static void stage_rows(Explain *x, const MsSchedule *schedule, int stage) {
   const MsLayout *l = x->p->layout;
+  x->machine = ms_program_machine_of(x->p, stage);
+  x->peak = ms_hardware_peak_flops(x->machine, x->p->scenario->training.precision);
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
     int first, count;
@@ -151,17 +155,17 @@ static void waiting_parts(MsResult *r) {
 
 void ms_explain(MsResult *r, const MsProgram *p, const MsSchedule *schedule) {
   static const char *const kernels[] = {"kernels: GEMM", "kernels: grouped GEMM", "kernels: attention"};
-  Explain x = {.p = p,
-               .chunks = r->fidelity != MS_FIDELITY_FULL,
-               .peak = ms_hardware_peak_flops(p->scenario->hardware, p->scenario->training.precision)};
-  if (!(x.peak > 0) || !(r->step_time_s > 0) || !isfinite(r->mfu)) return;
+  Explain x = {.p = p, .chunks = r->fidelity != MS_FIDELITY_FULL, .mean_peak = r->peak_flops};
+  if (!(r->peak_flops > 0) || !(r->step_time_s > 0) || !isfinite(r->mfu)) return;
   for (int s = 0; s < r->stages; s++) stage_rows(&x, schedule, s);
   double n = r->stages, counted_s = r->mfu * r->step_time_s;
   double rows_s =
       x.useful_s + x.wider_s + sum_of(x.beyond_s, 3) + x.recompute_s + x.quantise_s + sum_of(x.memory_s, MS_N_OPS);
-  if (x.useful_s + x.beside_s > 0) r->counted_over_run = counted_s * n / (x.useful_s + x.beside_s);
+  double run_s = x.useful_s + x.beside_s, even_s = p->layout->n_pools > 0 ? x.even_s : run_s;
+  if (even_s > 0) r->counted_over_run = counted_s * n / even_s;
   part(r, "model FLOP at peak", counted_s, TRUE);
-  part(r, "FLOP beyond the convention", (x.useful_s + x.beside_s) / n - counted_s, FALSE);
+  part(r, "FLOP beyond the convention", even_s / n - counted_s, FALSE);
+  part(r, "FLOP on machines below the mean peak", (run_s - even_s) / n, FALSE);
   part(r, "FLOP beside other work", -x.beside_s / n, FALSE);
   part(r, "wider types than the run's", x.wider_s / n, FALSE);
   for (int f = 0; f < 3; f++) part(r, kernels[f], x.beyond_s[f] / n, FALSE);

@@ -280,7 +280,7 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
   f->from[stage] += span;
   if (gap <= 0) return;
   MsTime waited = MIN(gap, run->gather), gather = MIN(waited, not_exposed(part, run->gathers)),
-         message = last->comes ? MIN(gap - waited, f->at.message) : 0;
+         message = last->comes ? MIN(gap - waited, ms_stages_message(&f->at, last, TRUE)) : 0;
   expose(part, run->gathers, gather), expose(part, MS_COMM_PP, message);
   part->host_s += seconds(waited - gather); /* more than the messages take: that they were begun late */
   gap -= waited + message;
@@ -289,7 +289,7 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
 
 static void hand_on(Fast *f, const MsSlotPass *pass, MsTime tip) {
   ms_stages_hand_on(&f->at, pass, tip);
-  if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(f->at.message);
+  if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(ms_stages_message(&f->at, pass, FALSE));
 }
 
 static gboolean is_empty(const MsChunk *chunk) { return !chunk || ms_work_chunk_length(chunk) == 0; }

@@ -37,7 +37,8 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *schedule; /* NULL: pieces alone on one device, without the step around them */
   MsGraph *graph;
-  int stages;
+  int stages;       /* 0: pieces alone */
+  int lone_pool;    /* of pieces alone */
   guint32 *made;    /* [tensors of the walk] task that makes it, NONE = no task */
   guint32 **gather; /* [stages][gather rows] task of each parameter gather row */
   guint32 *reduced; /* [stages * streams] last gradient reduction on each stream, NONE = none */
@@ -334,6 +335,16 @@ static void lay_pieces(Lower *l, int stage, MsChunks of, Side *f, Side *b) {
 
 /* A blocking exchange ends in a device synchronisation: the host issues nothing of the next slot before the message is
  * here (docs/theory/communication.md 6). */
+static const MsHardware *machine_of(const Lower *l, int stage) {
+  return l->stages > 0 ? ms_program_machine_of(l->p, stage) : ms_program_machine(l->p, l->lone_pool);
+}
+
+static const MsOpCost *message_of(const Lower *l, const MsSlotPass *pass) {
+  if (l->p->layout->n_pools == 0) return &l->p->p2p;
+  if (l->stages == 0) return ms_program_p2p_pools(l->p, l->lone_pool, l->lone_pool);
+  return ms_program_p2p(l->p, pass->stage, ms_program_stage_of(l->p, pass->to));
+}
+
 static guint32 receive(Lower *l, const MsSlotPass *pass, guint32 input) {
   if (!l->p->p2p_blocks || !pass->comes) return input;
   MsTask task = {.device = (guint32)pass->stage,
@@ -341,17 +352,19 @@ static guint32 receive(Lower *l, const MsSlotPass *pass, guint32 input) {
                  .use = MS_USE_NOTHING,
                  .host_sync = 1,
                  .tag = l->p->p2p_tag,
-                 .launch = ms_time_of(l->p->scenario->hardware->sync_s)};
+                 .launch = ms_time_of(machine_of(l, pass->stage)->sync_s)};
   return ms_graph_add(l->graph, &task, &input, 1);
 }
 
 static guint32 send(Lower *l, const MsSlotPass *pass, guint32 tip) {
+  const MsOpCost *message = message_of(l, pass);
+  const MsHardware *machine = machine_of(l, pass->stage);
   MsTask task = {.device = (guint32)pass->stage,
                  .stream = MS_STREAM_PP_SEND,
-                 .use = l->p->p2p.level ? MS_USE_LINK1 : MS_USE_LINK0,
-                 .sms = l->p->scenario->hardware->sm_count > 0 ? l->p->p2p.sms : 0,
-                 .duration = ms_time_of(l->p->p2p.time_s),
-                 .launch = ms_time_of(l->p->p2p_op.kernels * l->p->scenario->hardware->kernel_launch_s),
+                 .use = message->level ? MS_USE_LINK1 : MS_USE_LINK0,
+                 .sms = machine->sm_count > 0 ? message->sms : 0,
+                 .duration = ms_time_of(message->time_s),
+                 .launch = ms_time_of(l->p->p2p_op.kernels * machine->kernel_launch_s),
                  .tag = l->p->p2p_tag};
   if (pass->kind != MS_SLOT_F)
     task.stream = MS_STREAM_PP_RECV; /* the second communicator: gradients do not queue behind activations */
@@ -429,9 +442,15 @@ double ms_program_tasks(const MsProgram *p, const MsSchedule *schedule) {
   return tasks;
 }
 
-static MsGraph *new_graph(const MsProgram *p, int devices, double tasks) {
+static void set_sms(const Lower *l, MsGraph *graph) {
+  ms_graph_set_sms(graph, MAX(machine_of(l, 0)->sm_count, 1));
+  for (int s = 0; l->p->layout->n_pools > 0 && s < l->stages; s++)
+    ms_graph_set_device_sms(graph, (guint32)s, ms_program_machine_of(l->p, s)->sm_count);
+}
+
+static MsGraph *new_graph(const Lower *l, int devices, double tasks) {
   MsGraph *graph = ms_graph_new(devices, MS_N_STREAMS);
-  ms_graph_set_sms(graph, MAX(p->scenario->hardware->sm_count, 1));
+  set_sms(l, graph);
   ms_graph_reserve(graph, (guint)tasks, (guint)(1.3 * tasks));
   return graph;
 }
@@ -456,7 +475,7 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   size_t stages = (size_t)schedule->stages;
   g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, p->scenario->options.ep_overlap);
   Lower l = {.p = p, .schedule = schedule, .stages = schedule->stages, .fetches = ms_program_fetches(p)};
-  l.graph = new_graph(p, l.stages, ms_program_tasks(p, schedule) + 64.0 * l.stages);
+  l.graph = new_graph(&l, l.stages, ms_program_tasks(p, schedule) + 64.0 * l.stages);
   l.made = filled((size_t)ms_slot_walk_tensors(walk), NONE);
   l.gather = g_new0(guint32 *, stages), l.reduced = filled(MS_N_STREAMS * stages, NONE);
   l.tip = filled(stages, NONE), l.send = filled(stages, NONE), l.leaving = filled(2 * stages, NONE);
@@ -545,7 +564,7 @@ MsGraph *ms_lower_after(const MsProgram *p, const MsTime *compute, const MsTime 
                         const MsRivals *rivals) {
   size_t stages = (size_t)p->layout->pp;
   Lower l = {.p = p, .stages = p->layout->pp, .graph = ms_graph_new(p->layout->pp, MS_N_STREAMS + 1)};
-  ms_graph_set_sms(l.graph, MAX(p->scenario->hardware->sm_count, 1));
+  set_sms(&l, l.graph);
   l.tip = filled(stages, NONE), l.reduced = filled(MS_N_STREAMS * stages, NONE);
   for (int s = 0; s < l.stages; s++) lay_ends(&l, s, compute[s], host[s], tip[s], &rivals[s]);
   join_reductions(&l);
@@ -576,7 +595,8 @@ MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean st
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
   guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE, sent = NONE;
   Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .send = &sent, .fetches = ms_program_fetches(p)};
-  l.graph = new_graph(p, 1, 256);
+  l.lone_pool = (of.forward ? of.forward : of.backward)->pool;
+  l.graph = new_graph(&l, 1, 256);
   gboolean both = of.forward && of.backward, paired = both && p->scenario->options.ep_overlap;
   MsChunks forward = {.forward = of.forward}, backward = of;
   backward.forward = NULL;

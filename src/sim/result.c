@@ -59,6 +59,7 @@ static const MsFigure time_rows[] = {
 const MsFigures ms_time_figures = {"time", "Where the time of a step goes.", time_rows};
 
 /* --- memory ---------------------------------------------------------------------------------------------------- */
+static gboolean in_pool(const void *stage) { return ((const MsStageMemory *)stage)->pool >= 0; }
 static double stage_number(const void *c) { return MS_FIGURE_I(c); }
 static const void *stage_memory(const void *c) { return &MS_FIGURE_OWNER(MsMemory, c)->stage[MS_FIGURE_I(c)]; }
 static const void *memory_stage(const void *result, guint i, MsFigureCursor *room) {
@@ -85,6 +86,9 @@ static const MsFigure stage_memory_rows[] = {
     BYTES(between_steps_B, "between", "allocated"),
     BYTES(device_B, "device", "peak with reserve, context and libraries: what must fit"),
     MS_FIGURE(STRING, S, peak_where, "", "in which pass", .title = "at the peak", .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(INT, S, pool, "", "of machines, from 0", .when = in_pool, .only = "`pools`"),
+    MS_FIGURE(F64, S, capacity_B, "B", "of a device of that pool", .title = "of", .print = gib, .when = in_pool,
+              .only = "`pools`"),
     {0}};
 #undef S
 const MsFigures ms_stage_memory_figures = {.rows = stage_memory_rows};

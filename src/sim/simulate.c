@@ -191,9 +191,14 @@ static void mean_parts(MsResult *r) {
   }
 }
 
-static void add_origin(MsResult *r, const Parts *p, const MsOp *op, const MsOpCost *cost, double times) {
+typedef struct { /* the stage whose numbers count */
+  const MsScenario *scenario;
+  const MsCost *costs;
+} Ground;
+
+static void add_origin(MsResult *r, const Ground *g, const MsOp *op, const MsOpCost *cost, double times) {
   gboolean communication = ms_op_families[op->kind] == MS_FAMILY_COMM;
-  ms_band_add_assumed(p->work->scenario, r, ms_cost_rate_key(p->cost, op, cost), communication, times * cost->time_s);
+  ms_band_add_assumed(g->scenario, r, ms_cost_rate_key(g->costs, op, cost), communication, times * cost->time_s);
   const char *word = cost->curve ? cost->curve->op : ms_op_words[op->kind];
   for (int i = 0; i < r->n_origins; i++)
     if (r->origins[i].curve == cost->curve && !strcmp(r->origins[i].op, word)) {
@@ -205,17 +210,17 @@ static void add_origin(MsResult *r, const Parts *p, const MsOp *op, const MsOpCo
   MsOrigin *o = &r->origins[r->n_origins++];
   memset(o, 0, sizeof *o);
   o->curve = cost->curve;
-  o->laws = cost->curve ? NULL : ms_cost_laws(p->cost, op);
+  o->laws = cost->curve ? NULL : ms_cost_laws(g->costs, op);
   g_strlcpy(o->op, word, sizeof o->op);
   o->time_s = times * cost->time_s;
   o->band = cost->band;
   o->communication = communication;
 }
 
-static void origins_of_list(MsResult *r, const Parts *p, const MsOpList *list, double times) {
+static void origins_of_list(MsResult *r, const Ground *g, const MsOpList *list, double times) {
   for (int i = 0; i < list->n; i++) {
-    MsOpCost cost = ms_cost_op(p->cost, &list->op[i]);
-    add_origin(r, p, &list->op[i], &cost, times);
+    MsOpCost cost = ms_cost_op(g->costs, &list->op[i]);
+    add_origin(r, g, &list->op[i], &cost, times);
     if (cost.error_growth > 0) r->lcma_s += times * cost.time_s;
     r->lcma_growth = MAX(r->lcma_growth, cost.error_growth);
   }
@@ -232,6 +237,9 @@ static void origins(MsResult *r, const Parts *p) {
   for (int s = 1; s < r->stages; s++)
     if (r->stage_time[s].compute_s > r->stage_time[slowest].compute_s) slowest = s;
   g_autofree double *times = g_new0(double, p->work->n_pieces);
+  const Ground ground = {ms_work_on_stage(p->work, slowest)->scenario,
+                         ms_cost_of_pool(p->cost, ms_layout_pool(p->layout, slowest))},
+               *g = &ground;
   for (int c = 0; c < p->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(p->layout, slowest, c);
     for (int i = 0; i < ms_work_chunk_length(chunk); i++)
@@ -239,12 +247,12 @@ static void origins(MsResult *r, const Parts *p) {
   }
   for (int i = 0; i < p->work->n_pieces; i++) {
     if (times[i] == 0) continue;
-    origins_of_list(r, p, &p->work->pieces[i].forward, times[i]);
-    origins_of_list(r, p, &p->work->pieces[i].backward, times[i]);
+    origins_of_list(r, g, &p->work->pieces[i].forward, times[i]);
+    origins_of_list(r, g, &p->work->pieces[i].backward, times[i]);
   }
-  origins_of_list(r, p, &p->program->step[slowest].ops.after, 1);
-  r->ground.curves = ms_band_of_curves(p->work->scenario, r, &r->stage_time[slowest]);
-  r->ground.assumed = ms_band_of_assumed(p->work->scenario, r, &r->stage_time[slowest]);
+  origins_of_list(r, g, &p->program->step[slowest].ops.after, 1);
+  r->ground.curves = ms_band_of_curves(g->scenario, r, &r->stage_time[slowest]);
+  r->ground.assumed = ms_band_of_assumed(g->scenario, r, &r->stage_time[slowest]);
   ms_band_fill(p->work->scenario, r);
   qsort(r->origins, (size_t)r->n_origins, sizeof *r->origins, by_time);
 }
@@ -281,22 +289,30 @@ static void bottleneck(MsResult *r) {
                       100 * t->compute_s / step, family[most], 100 * t->family_s[most] / step, lost[worst].text);
 }
 
+/* Of all GPUs. */
+static double mean_peak(const MsScenario *s) {
+  if (s->pools.n == 0) return ms_hardware_peak_flops(s->hardware, s->training.precision);
+  double sum = 0;
+  for (int i = 0; i < s->pools.n; i++)
+    sum += s->pools.pool[i].gpus * ms_hardware_peak_flops(s->pools.pool[i].hardware, s->training.precision);
+  return sum / s->gpus;
+}
+
 static void throughput(MsResult *r, const MsScenario *s) {
   double tokens = (double)s->training.global_batch_size * s->training.seq_length;
   r->model_flop_per_token = ms_training_flop_per_token(s->model, &s->training).total;
   if (r->step_time_s <= 0) return;
   r->tokens_per_s_per_gpu = tokens / r->step_time_s / s->gpus;
   r->tflops_per_gpu = r->tokens_per_s_per_gpu * r->model_flop_per_token / 1e12;
-  double peak = ms_hardware_peak_flops(s->hardware, s->training.precision);
+  double peak = mean_peak(s);
   r->mfu = peak > 0 ? r->tflops_per_gpu * 1e12 / peak : NAN;
   r->peak_flops = peak > 0 ? peak : 0;
 }
 
 static void feasibility(MsResult *r) {
-  int worst = 0;
-  for (int i = 1; i < r->memory->stages; i++)
-    if (r->memory->stage[i].device_B > r->memory->stage[worst].device_B) worst = i;
+  int worst = ms_memory_fullest(r->memory);
   const MsStageMemory *m = &r->memory->stage[worst];
+  r->capacity_B = m->capacity_B;
   r->feasible = m->device_B <= r->capacity_B;
   if (r->feasible) return;
   char need[MS_TEXT], have[MS_TEXT], over[MS_TEXT];
@@ -331,10 +347,11 @@ void ms_detail_free(MsDetail *d) {
   g_free(d);
 }
 
+/* In bytes of the machine of stage 0: where machines differ, the share that the fullest stage needs of its own. */
 static double largest_device_B(const MsMemory *m) {
-  double most = 0;
-  for (int i = 0; i < m->stages; i++) most = MAX(most, m->stage[i].device_B);
-  return most;
+  const MsStageMemory *fullest = &m->stage[ms_memory_fullest(m)];
+  double scale = m->stage[0].capacity_B / fullest->capacity_B;
+  return scale > 0 && scale != 1 ? fullest->device_B * scale : fullest->device_B;
 }
 
 /* What the ranks of an expert group differ by. */
@@ -370,7 +387,6 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
   r->stage_time = g_new0(MsTimeParts, r->stages);
   if (fidelity != MS_FIDELITY_BOUND) r->passes = g_new0(MsPasses, r->stages);
   r->dp = p.layout->dp, r->edp = p.layout->edp, r->microbatches = p.layout->microbatches;
-  r->capacity_B = s->hardware->hbm_B;
   r->memory = ms_memory_new(p.work, p.schedule);
   MsDetail *kept = detail && fidelity == MS_FIDELITY_FULL ? g_new0(MsDetail, 1) : NULL;
   MsTime step = 0;

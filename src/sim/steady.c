@@ -304,7 +304,8 @@ static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside 
     const SharedPart *known = &g_array_index(s->shared, SharedPart, i);
     if (!memcmp(&known->part, x, sizeof *x) && !memcmp(&known->beside, &beside, sizeof beside)) return known;
   }
-  int sms = s->p->scenario->hardware->sm_count;
+  int piece = MAX(x->forward, x->backward),
+      sms = ms_program_machine(s->p, ms_work_pool_of_piece(s->p->work, piece))->sm_count;
   SharedPart new = {.part = *x, .beside = beside};
   rows_of(s, x);
   for (int i = 0; i < s->rows.n; i++) {

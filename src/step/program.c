@@ -53,9 +53,21 @@ static double operator_time_s(const MsScenario *s) {
   return s->hardware->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1) * learned;
 }
 
+typedef struct { /* what lists of one pool are costed with */
+  const MsScenario *scenario;
+  const MsCost *cost; /* of all pools */
+  int pool;
+} Place;
+
+static MsOpCost cost_of(const Place *at, const MsOp *op) {
+  if (at->pool < 0) return ms_cost_op(at->cost, op);
+  return ms_group_spans_stages((MsGroupKind)op->group) ? ms_cost_of_all_pools(at->cost, at->pool, op)
+                                                       : ms_cost_op(ms_cost_of_pool(at->cost, at->pool), op);
+}
+
 /* `like`: a list much like it whose kernels cost the same, or NULL. */
-static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, const MsOpList *list, const MsCosted *like,
-                      guint32 *tag) {
+static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, const MsCosted *like, guint32 *tag) {
+  const MsScenario *s = at_pool->scenario;
   const MsHardware *hw = s->hardware;
   int n = list->n, at = 0;
   c->list = list;
@@ -70,7 +82,7 @@ static void cost_list(MsCosted *c, const MsScenario *s, const MsCost *costs, con
   for (int i = 0; i < n; i++) {
     const MsOp *op = &list->op[i];
     int known = like ? find_kernel(like, op, &at) : -1;
-    MsOpCost cost = known < 0 ? ms_cost_op(costs, op) : (MsOpCost){0};
+    MsOpCost cost = known < 0 ? cost_of(at_pool, op) : (MsOpCost){0};
     c->duration[i] = known < 0 ? ms_time_of(cost.time_s) : like->duration[known];
     c->beside[i] = known < 0 ? ms_time_of(MAX(cost.time_s, cost.beside_s)) : like->duration[known];
     c->sms[i] = hw->sm_count > 0 && !hw->serial ? cost.sms : 0;
@@ -102,11 +114,17 @@ static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) 
     if (cut[i + 1] > cut[i]) c->launch[cut[i]] += ms_time_of(call_s);
 }
 
+/* Of pool -1: there are none. */
+static Place place_of(const MsWork *work, const MsCost *cost, int pool) {
+  if (!work->of_pool) return (Place){work->scenario, cost, -1};
+  return (Place){ms_work_on_pool(work, pool)->scenario, cost, pool};
+}
+
 /* Collectives out of registered buffers take few SMs (docs/theory/communication.md 9: user buffers on NVLink, on NVLink
  * and network, on the network alone). */
-static void registered_buffers(const MsProgram *p, MsCosted *c) {
+static void registered_buffers(const MsLayout *layout, MsCosted *c) {
   for (int i = 0; i < c->list->n; i++) {
-    const MsGroup *group = &p->layout->group[c->list->op[i].group];
+    const MsGroup *group = &layout->group[c->list->op[i].group];
     c->sms[i] = MIN(c->sms[i], group->domains == 1 ? 4 : group->per_domain > 1 ? 16 : 4);
   }
 }
@@ -116,11 +134,14 @@ static void cost_units(MsProgram *p, guint32 *tag) {
   p->unit = g_new0(MsCostedUnit, p->work->n_pieces);
   for (int i = 0; i < p->work->n_pieces; i++) {
     MsCostedUnit *u = &p->unit[i];
+    int pool = ms_work_pool_of_piece(p->work, i);
+    const Place at = place_of(p->work, p->cost, pool);
+    const MsLayout *layout = ms_layout_on(p->layout, pool);
     ms_work_unit_ops(p->work, i, &u->ops);
-    cost_list(&u->gather, p->scenario, p->cost, &u->ops.gather, NULL, tag);
-    cost_list(&u->cast, p->scenario, p->cost, &u->ops.cast, NULL, tag);
-    cost_list(&u->reduce, p->scenario, p->cost, &u->ops.reduce, NULL, tag);
-    registered_buffers(p, &u->gather), registered_buffers(p, &u->reduce);
+    cost_list(&u->gather, &at, &u->ops.gather, NULL, tag);
+    cost_list(&u->cast, &at, &u->ops.cast, NULL, tag);
+    cost_list(&u->reduce, &at, &u->ops.reduce, NULL, tag);
+    registered_buffers(layout, &u->gather), registered_buffers(layout, &u->reduce);
   }
 }
 
@@ -131,11 +152,11 @@ MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, cons
   MsCostedPiece *piece = g_new0(MsCostedPiece, work->n_pieces);
   for (int i = 0; i < work->n_pieces; i++) {
     const MsCostedPiece *known = i < n_like ? &like[i] : NULL;
-    cost_list(&piece[i].forward, work->scenario, cost, &work->pieces[i].forward, known ? &known->forward : NULL, tag);
-    cost_list(&piece[i].backward, work->scenario, cost, &work->pieces[i].backward, known ? &known->backward : NULL,
-              tag);
-    cost_list(&piece[i].reload, work->scenario, cost, &work->pieces[i].reload, NULL, tag);
-    add_node_calls(&piece[i].forward, work->scenario, FALSE), add_node_calls(&piece[i].backward, work->scenario, TRUE);
+    const Place at = place_of(work, cost, ms_work_pool_of_piece(work, i));
+    cost_list(&piece[i].forward, &at, &work->pieces[i].forward, known ? &known->forward : NULL, tag);
+    cost_list(&piece[i].backward, &at, &work->pieces[i].backward, known ? &known->backward : NULL, tag);
+    cost_list(&piece[i].reload, &at, &work->pieces[i].reload, NULL, tag);
+    add_node_calls(&piece[i].forward, at.scenario, FALSE), add_node_calls(&piece[i].backward, at.scenario, TRUE);
   }
   return piece;
 }
@@ -148,6 +169,34 @@ void ms_costed_pieces_free(MsCostedPiece *piece, int n) {
 
 static guint32 tag_behind(const MsCostedPiece *piece, int n) {
   return n > 0 ? piece[n - 1].reload.tag + (guint32)piece[n - 1].reload.list->n : 0;
+}
+
+/* The message is there when it is whole. */
+static MsOpCost message_between(const MsProgram *p, int from, int to) {
+  MsOpCost c =
+      p->layout->n_pools > 0 ? ms_cost_between_pools(p->cost, from, to, &p->p2p_op) : ms_cost_op(p->cost, &p->p2p_op);
+  MsOp gather = ms_work_p2p_gather(p->work);
+  if (gather.message_B > 0) c.time_s += ms_cost_op(ms_cost_of_pool(p->cost, to), &gather).time_s;
+  return c;
+}
+
+static void cost_messages(MsProgram *p) {
+  int n = p->layout->n_pools;
+  p->p2p = message_between(p, 0, 0);
+  if (n == 0) return;
+  p->p2p_pools = g_new(MsOpCost, (gsize)n * (gsize)n);
+  for (int i = 0; i < n * n; i++) {
+    p->p2p_pools[i] = message_between(p, i / n, i % n);
+    if (p->p2p_pools[i].time_s > p->p2p.time_s) p->p2p = p->p2p_pools[i];
+  }
+}
+
+const MsOpCost *ms_program_p2p(const MsProgram *p, int from, int to) {
+  return ms_program_p2p_pools(p, ms_layout_pool(p->layout, from), ms_layout_pool(p->layout, to));
+}
+
+int ms_program_stage_of(const MsProgram *p, int virtual_stage) {
+  return ms_placement_stage(ms_schedule_row(p->scenario->layout.schedule)->placement, p->layout->pp, virtual_stage);
 }
 
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) { return ms_program_new_like(work, cost, NULL); }
@@ -166,16 +215,15 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   p->step = g_new0(MsCostedStep, p->layout->pp);
   for (int i = 0; i < p->layout->pp; i++) {
     MsCostedStep *s = &p->step[i];
+    const Place at = place_of(work, cost, ms_layout_pool(p->layout, i));
     ms_work_step_ops(work, i, &s->ops);
-    cost_list(&s->before, p->scenario, cost, &s->ops.before, NULL, &tag);
-    cost_list(&s->reduce, p->scenario, cost, &s->ops.reduce, NULL, &tag);
-    cost_list(&s->gather, p->scenario, cost, &s->ops.gather, NULL, &tag);
-    cost_list(&s->after, p->scenario, cost, &s->ops.after, NULL, &tag);
+    cost_list(&s->before, &at, &s->ops.before, NULL, &tag);
+    cost_list(&s->reduce, &at, &s->ops.reduce, NULL, &tag);
+    cost_list(&s->gather, &at, &s->ops.gather, NULL, &tag);
+    cost_list(&s->after, &at, &s->ops.after, NULL, &tag);
   }
   p->p2p_op = ms_work_p2p(work);
-  p->p2p = ms_cost_op(cost, &p->p2p_op);
-  MsOp gather = ms_work_p2p_gather(work); /* the message is here when it is whole */
-  if (gather.message_B > 0) p->p2p.time_s += ms_cost_op(cost, &gather).time_s;
+  cost_messages(p);
   p->p2p_tag = tag++, p->no_tag = tag++;
   p->n_tags = tag;
   gboolean waits = ms_schedule_row(p->scenario->layout.schedule)->sends == MS_SENDS_BLOCK;
@@ -265,5 +313,6 @@ void ms_program_free(MsProgram *p) {
     ms_step_ops_clear(&s->ops);
   }
   g_free(p->step);
+  g_free(p->p2p_pools);
   g_free(p);
 }

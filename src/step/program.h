@@ -41,12 +41,13 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   const MsLayout *layout;
   const MsWork *work;
   const MsCost *cost;
-  MsCostedPiece *piece; /* [work->n_pieces] */
-  gboolean borrowed;    /* they belong to another */
-  MsCostedUnit *unit;   /* [work->n_pieces], NULL without sharded gradients */
-  MsCostedStep *step;   /* [pp] */
-  MsOp p2p_op;          /* the message between virtual stages */
-  MsOpCost p2p;
+  MsCostedPiece *piece;            /* [work->n_pieces] */
+  gboolean borrowed;               /* they belong to another */
+  MsCostedUnit *unit;              /* [work->n_pieces], NULL without sharded gradients */
+  MsCostedStep *step;              /* [pp] */
+  MsOp p2p_op;                     /* the message between virtual stages */
+  MsOpCost p2p;                    /* with pools: the slowest */
+  MsOpCost *p2p_pools;             /* [pools][pools] from one to another; NULL: no pools */
   guint32 p2p_tag, no_tag, n_tags; /* no_tag: of tasks that are no row */
   gboolean p2p_blocks;             /* non-interleaved: sends are waited for (docs/theory/communication.md 6) */
   gboolean skewed;                 /* ms_steps_overlap */
@@ -65,6 +66,21 @@ MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, cons
                                     guint32 *tag);
 void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
 MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
+
+/* The message from a stage of one pool to one of another, or inside a pool; and that between physical stages. */
+static inline const MsOpCost *ms_program_p2p_pools(const MsProgram *p, int from, int to) {
+  return p->p2p_pools ? &p->p2p_pools[from * p->layout->n_pools + to] : &p->p2p;
+}
+const MsOpCost *ms_program_p2p(const MsProgram *program, int from, int to);
+/* The physical stage of a virtual one. */
+int ms_program_stage_of(const MsProgram *program, int virtual_stage);
+/* The machine of a pool, or of a stage; without pools the only one. */
+static inline const MsHardware *ms_program_machine(const MsProgram *p, int pool) {
+  return ms_scenario_machine(p->scenario, pool);
+}
+static inline const MsHardware *ms_program_machine_of(const MsProgram *p, int stage) {
+  return p->layout->n_pools > 0 ? ms_program_machine(p, ms_layout_pool(p->layout, stage)) : p->scenario->hardware;
+}
 
 /* No step takes longer: everything on the stage that has most to do, after one another, as often as there are stages.
  * In seconds, as it may be beyond MsTime. */

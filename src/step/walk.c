@@ -15,7 +15,7 @@ static gboolean is_layer(const MsChunk *c, int i) {
 static MsPieceTurn turn_of(const MsPieceWalk *w, const MsChunk *chunk, int at, MsSlotKind kind) {
   if (at < 0) return (MsPieceTurn){.at = -1, .piece = -1, .rows = MS_N_SLOTS};
   MsPieceTurn t = {at, ms_work_chunk_piece(w->work, chunk, at), kind};
-  if (kind == MS_SLOT_F || !w->of.leaves_head || t.piece != w->work->piece_head) return t;
+  if (kind == MS_SLOT_F || !w->of.leaves_head || !ms_work_is_head(w->work, t.piece)) return t;
   t.rows = kind == MS_SLOT_W ? MS_N_SLOTS : MS_SLOT_I;
   return t;
 }

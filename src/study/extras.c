@@ -37,7 +37,7 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   if (!e->reasons) return FALSE;
   if (under && any && !(e->robust = ms_robust(plan, options->top, under, options, error))) return FALSE;
   if (plan->interrupted) return TRUE;
-  if (!any) e->ways = ms_ways_new(request, options);
+  if (!any && request->base->pools.n == 0) e->ways = ms_ways_new(request, options);
   if (any && asked->map && !add_map(request, plan, options, e, error)) return FALSE;
   if (any && asked->decide && plan->objective == MS_GOAL_STEP_TIME) e->decision = ms_decide(plan);
   if (!any || asked->no_picks) return TRUE;
@@ -45,10 +45,18 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   return e->picks != NULL;
 }
 
+gboolean ms_plan_extras_check(const MsRequest *request, const MsExtrasAsked *asked, GError **error) {
+  const char *what = asked->under || request->under ? "a choice under disturbances (--under, plan.under) is"
+                     : asked->decide                ? "--decide is"
+                     : asked->compare               ? "--compare is"
+                                                    : NULL;
+  return !what || ms_scenario_refuse_pools(request->base, what, error);
+}
+
 gboolean ms_plan_extras(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
                         const MsExtrasAsked *asked, MsPlanExtras *extras, GError **error) {
   *extras = (MsPlanExtras){0};
-  if (add(request, plan, options, asked, extras, error)) return TRUE;
+  if (ms_plan_extras_check(request, asked, error) && add(request, plan, options, asked, extras, error)) return TRUE;
   if (!ms_interrupted()) return ms_plan_extras_clear(extras), FALSE;
   g_clear_error(error);
   return TRUE;

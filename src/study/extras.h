@@ -32,6 +32,8 @@ typedef struct {
  * and `plan` must outlive `extras`, which is cleared on failure. FALSE and *error as of the parts. */
 gboolean ms_plan_extras(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
                         const MsExtrasAsked *asked, MsPlanExtras *extras, GError **error);
+/* Before the search: FALSE and *error (MS_ERROR_INPUT) for what is not known of machines of several kinds. */
+gboolean ms_plan_extras_check(const MsRequest *request, const MsExtrasAsked *asked, GError **error);
 void ms_plan_extras_clear(MsPlanExtras *extras);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(MsPlanExtras, ms_plan_extras_clear)
 

@@ -44,11 +44,7 @@ void ms_parts_of_time(const MsResult *r, double part_s[MS_N_PARTS]) {
 }
 
 static const MsStageMemory *fullest(const MsMemory *memory) {
-  if (!memory || memory->stages < 1) return NULL;
-  const MsStageMemory *most = &memory->stage[0];
-  for (int i = 1; i < memory->stages; i++)
-    if (memory->stage[i].device_B > most->device_B) most = &memory->stage[i];
-  return most;
+  return memory && memory->stages > 0 ? &memory->stage[ms_memory_fullest(memory)] : NULL;
 }
 
 void ms_parts_of_memory(const MsResult *r, double part_B[MS_N_MEMS]) {

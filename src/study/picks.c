@@ -119,7 +119,7 @@ static void offer_neighbours(Spare *best, const Search *x, MsRequest *near, GErr
   static const double shares[] = {1 - MS_PICK_SAVES, 0.8, 0.7, 0.6, 0.5};
   const MsPlanEntry *first = &x->plan->best[0];
   for (guint i = 0; i < G_N_ELEMENTS(shares); i++) {
-    near->max_memory_fraction = shares[i] * ms_device_B(first->result) / first->scenario->hardware->hbm_B;
+    near->max_memory_fraction = shares[i] * ms_device_B(first->result) / first->result->capacity_B;
     MsPlan *found = best_of(x, near, error);
     if (!found) return;
     gboolean dear = lost(first, &found->best[0]) > MS_PICK_LOSS;

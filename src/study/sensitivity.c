@@ -30,17 +30,35 @@ static const Question questions[] = {
 };
 enum { N_QUESTIONS = G_N_ELEMENTS(questions) };
 
-static MsHardware *machine_of(const Question *q, const MsHardware *base) {
-  MsHardware *machine = ms_hardware_copy(base);
-  for (int i = 0; q->key[i]; i++) ms_hardware_scale(machine, q->key[i], q->factor);
-  return machine;
+typedef struct { /* changed ones of all pools; owned */
+  int n;
+  MsHardware *of[MS_MAX_POOLS];
+} Machines;
+
+static Machines machines_of(const Question *q, const MsScenario *s) {
+  Machines m = {.n = ms_scenario_machines(s)};
+  for (int i = 0; i < m.n; i++) {
+    m.of[i] = ms_hardware_copy(ms_scenario_machine(s, i));
+    for (int k = 0; q->key[k]; k++) ms_hardware_scale(m.of[i], q->key[k], q->factor);
+  }
+  return m;
+}
+
+/* They stay the caller's. */
+static void lend(const Machines *m, MsScenario *s) {
+  s->hardware = m->of[0];
+  for (int i = 0; i < s->pools.n; i++) s->pools.pool[i].hardware = m->of[i];
+}
+
+static void machines_clear(Machines *m) {
+  for (int i = 0; i < m->n; i++) ms_hardware_free(m->of[i]);
 }
 
 /* --- the same layout on another machine ------------------------------------------------------------------------ */
 typedef struct {
   MsJob job; /* first, as ms_jobs_run wants it */
   MsScenario *scenario;
-  MsHardware *machine;
+  Machines machines;
   MsResult *result;
   GError *error;
 } Job;
@@ -55,7 +73,7 @@ static void job_clear(gpointer item) {
   Job *job = item;
   ms_result_free(job->result);
   ms_scenario_free(job->scenario);
-  ms_hardware_free(job->machine);
+  machines_clear(&job->machines);
   g_clear_error(&job->error);
 }
 
@@ -64,9 +82,8 @@ static GArray *jobs_of(const MsScenario *winner) {
   g_array_set_clear_func(jobs, job_clear);
   for (int i = 0; i < N_QUESTIONS; i++) {
     if (questions[i].planned) continue;
-    Job job = {
-        {questions[i].what}, ms_scenario_copy(winner, TRUE), machine_of(&questions[i], winner->hardware), NULL, NULL};
-    job.scenario->hardware = job.machine;
+    Job job = {{questions[i].what}, ms_scenario_copy(winner, TRUE), machines_of(&questions[i], winner), NULL, NULL};
+    lend(&job.machines, job.scenario);
     g_array_append_val(jobs, job);
   }
   return jobs;
@@ -217,8 +234,9 @@ void ms_neighbourhood_free(MsRequest *n) {
 /* --- more memory ----------------------------------------------------------------------------------------------- */
 static gboolean planned_row(MsSensitivities *s, const Question *q, const MsRequest *request, const MsPlanEntry *winner,
                             const MsPlanOptions *options, GError **error) {
-  g_autoptr(MsHardware) machine = machine_of(q, winner->scenario->hardware);
-  MsRequest *near = ms_neighbourhood(request, winner->scenario, machine);
+  Machines machines = machines_of(q, winner->scenario);
+  MsRequest *near = ms_neighbourhood(request, winner->scenario, machines.of[0]);
+  lend(&machines, near->base);
   MsPlanOptions one = *options;
   one.top = 1;
   g_autoptr(MsPlan) plan = ms_plan(near, &one, error);
@@ -232,6 +250,7 @@ static gboolean planned_row(MsSensitivities *s, const Question *q, const MsReque
     }
   }
   ms_neighbourhood_free(near);
+  machines_clear(&machines);
   if (plan && plan->interrupted) g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "interrupted");
   return plan && !plan->interrupted;
 }

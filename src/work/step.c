@@ -486,11 +486,14 @@ static void late_heads(Step *s, int stage) {
   for (int c = 0; c < l->vpp; c++) {
     int share = ms_schedule_share(s->work->scenario->layout.schedule, l->microbatches);
     int count = ms_layout_chunk(l, stage, c)->has_loss ? ms_work_deferred(s->work, share) : 0;
-    if (count > 0) deferred_rows(s, &s->work->pieces[s->work->piece_head], count);
+    if (count > 0)
+      deferred_rows(s, &s->work->pieces[ms_work_piece_at(s->work, ms_layout_chunk(l, stage, c), s->work->piece_head)],
+                    count);
   }
 }
 
-void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out) {
+void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
+  const MsWork *work = ms_work_on_stage(all, stage);
   memset(out, 0, sizeof *out);
   Step s = step_new(work);
   MsStageParams p = ms_work_stage_params(work, stage);
@@ -520,7 +523,8 @@ void ms_step_ops_clear(MsStepOps *ops) {
 
 gboolean ms_work_is_unit(const MsPiece *piece) { return piece->kind == MS_PIECE_LAYER || piece->kind == MS_PIECE_MTP; }
 
-void ms_work_unit_ops(const MsWork *work, int index, MsUnitOps *out) {
+void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
+  const MsWork *work = ms_work_on_pool(all, ms_work_pool_of_piece(all, index));
   memset(out, 0, sizeof *out);
   Step s = step_new(work);
   const MsPiece *piece = &work->pieces[index];

@@ -119,14 +119,55 @@ static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, gboo
     w->piece_mtp_again = add_end(w, &b, ms_piece_mtp, TRUE);
     ms_piece_without_params(&w->pieces[w->piece_mtp_again]);
   }
+  w->pool_pieces = w->n_pieces;
   return w;
 }
 
+/* Appends the pieces of another pool, which goes. */
+static void take_pool(MsWork *w, MsWork *other) {
+  if (other->n_pieces != w->pool_pieces ||
+      memcmp(other->piece_of_layer, w->piece_of_layer, sizeof(int) * (gsize)w->scenario->model->num_layers) != 0)
+    MS_BUG("%d pieces on one machine, %d on another", w->pool_pieces, other->n_pieces);
+  w->pieces = g_renew(MsPiece, w->pieces, w->n_pieces + other->n_pieces);
+  memcpy(w->pieces + w->n_pieces, other->pieces, sizeof *w->pieces * (gsize)other->n_pieces);
+  w->n_pieces += other->n_pieces;
+  other->n_pieces = 0;
+  ms_work_free(other);
+}
+
+static MsWork *work_of_pools(const MsScenario *scenario, const MsLayout *layout, gboolean coldest, GError **error) {
+  MsScenario *view = g_new(MsScenario, layout->n_pools);
+  MsWork *w = NULL;
+  for (int i = 0; i < layout->n_pools; i++) {
+    view[i] = ms_scenario_of_pool(scenario, i);
+    MsWork *own = work_new(&view[i], &layout->of_pool[i], coldest, error);
+    if (own && w) take_pool(w, own);
+    if (!own) g_clear_pointer(&w, ms_work_free);
+    if (!own) break;
+    if (!w) w = own;
+  }
+  if (!w) return g_free(view), NULL;
+  w->scenario = scenario, w->layout = layout, w->pool_scenario = view;
+  MsWork *of_pool = g_new(MsWork, layout->n_pools);
+  for (int i = 0; i < layout->n_pools; i++) {
+    of_pool[i] = *w;
+    of_pool[i].scenario = &view[i], of_pool[i].layout = &layout->of_pool[i], of_pool[i].pool_scenario = NULL;
+  }
+  w->of_pool = of_pool;
+  return w;
+}
+
+const MsWork *ms_work_on_pool(const MsWork *work, int pool) {
+  if (!work->of_pool) return work;
+  work->pool_scenario[pool] = ms_scenario_of_pool(work->scenario, pool);
+  return &work->of_pool[pool];
+}
+
 MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  return work_new(scenario, layout, FALSE, error);
+  return layout->n_pools > 0 ? work_of_pools(scenario, layout, FALSE, error) : work_new(scenario, layout, FALSE, error);
 }
 MsWork *ms_work_new_coldest(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  return work_new(scenario, layout, TRUE, error);
+  return layout->n_pools > 0 ? work_of_pools(scenario, layout, TRUE, error) : work_new(scenario, layout, TRUE, error);
 }
 
 static void piece_clear(MsPiece *piece) {
@@ -142,6 +183,8 @@ void ms_work_free(MsWork *work) {
   ms_routing_draw_free(work->draw);
   g_free(work->pieces);
   g_free(work->piece_of_layer);
+  g_free(work->of_pool);
+  g_free(work->pool_scenario);
   g_free(work);
 }
 
@@ -149,12 +192,16 @@ int ms_work_chunk_length(const MsChunk *chunk) {
   return (chunk->has_embedding ? 1 : 0) + chunk->num_layers + chunk->num_mtp + (chunk->has_loss ? 1 : 0);
 }
 
-int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i) {
+static int piece_of_chunk(const MsWork *work, const MsChunk *chunk, int i) {
   if (chunk->has_embedding && i-- == 0) return work->piece_embedding;
   if (i < chunk->num_layers) return work->piece_of_layer[chunk->first_layer + i];
   i -= chunk->num_layers;
   if (i >= chunk->num_mtp) return work->piece_head;
   return i > 0 && work->piece_mtp_again >= 0 ? work->piece_mtp_again : work->piece_mtp;
+}
+
+int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i) {
+  return ms_work_piece_at(work, chunk, piece_of_chunk(work, chunk, i));
 }
 
 static gboolean scattered(const MsWork *work) {

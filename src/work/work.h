@@ -32,7 +32,31 @@ typedef struct MsWork {
   gboolean coldest;    /* what is kept is that of the rank with the fewest rows */
   int padded_vocab;
   MsPacking packing;
+  /* Machines of several kinds: the pieces of pool 0, then the same ones as they are on the machine of the next pool;
+   * indices above are those of pool 0. */
+  int pool_pieces;        /* of one pool; n_pieces where there are no pools */
+  struct MsWork *of_pool; /* [layout->n_pools] the same work seen from each pool, all pieces shared; NULL: no pools */
+  MsScenario *pool_scenario; /* [layout->n_pools] what those point to */
 } MsWork;
+
+/* What rows and bytes of a stage are made from: the work with the machine and the groups of its pool, and the scenario
+ * as it is now. */
+const MsWork *ms_work_on_pool(const MsWork *work, int pool);
+static inline const MsWork *ms_work_on_stage(const MsWork *work, int stage) {
+  return work->of_pool ? ms_work_on_pool(work, ms_layout_pool(work->layout, stage)) : work;
+}
+static inline int ms_work_pool_of_piece(const MsWork *work, int piece) { return piece / work->pool_pieces; }
+/* The pieces that may stand on a stage: [*from, *to). */
+static inline void ms_work_pieces_of(const MsWork *work, int stage, int *from, int *to) {
+  *from = ms_layout_pool(work->layout, stage) * work->pool_pieces, *to = *from + work->pool_pieces;
+}
+static inline gboolean ms_work_is_head(const MsWork *work, int piece) {
+  return piece % work->pool_pieces == work->piece_head;
+}
+/* `piece` of pool 0 as it is where the chunk stands. */
+static inline int ms_work_piece_at(const MsWork *work, const MsChunk *chunk, int piece) {
+  return piece + chunk->pool * work->pool_pieces;
+}
 
 /* A graph scope captures the rows of a module (docs/theory/host.md 2). */
 gboolean ms_captured(const MsOptions *options, MsModule module);

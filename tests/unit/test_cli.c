@@ -277,6 +277,10 @@ static void printed_json_is_as_documented(void **state) {
       "assumed.json", "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": \"mtt-s5000\", \"gpus\": 8, "
                       "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 2}, "
                       "\"cluster\": {\"expected\": true}}");
+  g_autofree char *pools = ms_cli_written(
+      "pools.json", "{\"model\": \"llama3-8b\", \"pools\": [{\"hardware\": \"h100-sxm\", \"gpus\": 4}, {\"hardware\": "
+                    "\"a100-sxm-80g\", \"gpus\": 4}], \"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, "
+                    "\"layout\": {\"tp\": 2, \"pp\": 2}}");
   g_autofree char *large =
       ms_cli_written("large.json", "{\"model\": \"llama3-70b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
                                    "{\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"cp\": 1}}");
@@ -286,6 +290,7 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "plan", 1, "plan", "--json", large);
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
+  PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", pools);
   PRINTED(doc, "run", 0, "run", "--json", "--explain", full);
   PRINTED(doc, "report", 0, "report", "--json", dense);
   PRINTED(doc, "schedule", 0, "show", "schedule", "dualpipe", "--stages", "4", "--microbatches", "8", "--json");

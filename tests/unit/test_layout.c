@@ -551,6 +551,20 @@ BREAKS(expert_world_huge) { LAYOUT.ep = LAYOUT.etp = G_MAXINT; }
 BREAKS(dp) { LAYOUT.dp = 3; }
 BREAKS(edp) { LAYOUT.edp = 1; }
 BREAKS(order) { LAYOUT.order = MS_ORDER_PP_DP; }
+#define POOLS(first)                                                                      \
+  (MsPools) {                                                                             \
+    .n = 2, .pool = { {&c->hardware, NULL, (first)}, {&c->hardware, NULL, 64 - (first)} } \
+  }
+BREAKS(pools) { c->s.pools = POOLS(16); }
+BREAKS(pools_order) {
+  c->s.pools = POOLS(32);
+  c->model.num_experts = 0, LAYOUT.ep = 1;
+  LAYOUT.order = MS_ORDER_PP_DP;
+}
+BREAKS(pools_schedule) {
+  c->s.pools = POOLS(32);
+  LAYOUT.schedule = MS_SCHED_DUALPIPE;
+}
 BREAKS(fabric) { c->hardware.fabric = (MsFabric){.kind = MS_FABRIC_FAT_TREE, .nodes = 1}; }
 BREAKS(instances) { OPTIONS.num_distributed_optimizer_instances = 3; }
 BREAKS(heads) { c->model.num_attention_heads = 63; }
@@ -801,6 +815,9 @@ static const struct {
     {"dp-agrees", break_dp},
     {"edp-agrees", break_edp},
     {"order-pp-last", break_order},
+    {"pools-hold-stages", break_pools},
+    {"pools-order", break_pools_order},
+    {"pools-schedule", break_pools_schedule},
     {"fabric-holds-job", break_fabric},
     {"optimizer-instances-divide", break_instances},
     {"tp-divides-heads", break_heads},

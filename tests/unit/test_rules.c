@@ -65,6 +65,11 @@ static void season(GRand *rand, MsScenario *s) {
   if (chance(rand, 10)) l->edp = s->gpus / (l->ep * l->etp * l->pp);
   if (chance(rand, 20)) s->framework = (MsFramework)g_rand_int_range(rand, 0, MS_N_FRAMEWORKS);
   if (chance(rand, 20)) o->disable_parameter_transpose_cache = TRUE;
+  if (chance(rand, 10) && s->gpus > 1) {
+    int first = s->gpus / ANY(2, 2, 3, 4);
+    s->pools =
+        (MsPools){.n = 2, .pool = {{s->hardware, NULL, first}, {ms_hardware_copy(s->hardware), NULL, s->gpus - first}}};
+  }
 }
 
 /* --- another value of one key ---------------------------------------------------------------------------------- */

@@ -1,0 +1,129 @@
+/* src/describe/pools.c - the row `pools` of scenarios and requests. */
+#include "describe/pools.h"
+
+#include "base/err.h"
+#include "describe/rows.h"
+
+static gboolean machine_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+  MsPool *pool = member;
+  g_clear_pointer(&pool->hardware, ms_hardware_free);
+  pool->hardware = ms_hardware_from_json(doc, node, path, error);
+  if (!pool->json) pool->json = ms_json_copy(node);
+  return pool->hardware != NULL;
+}
+
+static void machine_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsPool *pool = member;
+  if (pool->json) ms_json_out_node(out, key, pool->json);
+  else ms_json_out_string(out, key, pool->hardware->name);
+}
+
+#define S MsPool
+static const MsField pool_fields[] = {{.key = "hardware",
+                                       .type = MS_T_CUSTOM,
+                                       .unit = "",
+                                       .offset = 0,
+                                       .flags = MS_REQUIRED,
+                                       .parse = machine_parse,
+                                       .print = machine_print,
+                                       .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
+                                      MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED, "devices of this machine"),
+                                      {0}};
+#undef S
+const MsFieldTable ms_pool_table = {"scenario.pools", "one of several kinds of machines in a job", pool_fields};
+
+static void pool_clear(MsPool *pool) {
+  ms_hardware_free(pool->hardware);
+  g_clear_pointer(&pool->json, json_node_unref);
+  *pool = (MsPool){0};
+}
+
+/* Appends, or adds to a last pool of the same machine. */
+static gboolean add_pool(const MsJson *doc, MsPool *own, const char *path, MsPools *pools, GError **error) {
+  MsPool *last = pools->n > 0 ? &pools->pool[pools->n - 1] : NULL;
+  if (last && json_node_equal(last->json, own->json)) {
+    last->gpus += own->gpus;
+    pool_clear(own);
+    return TRUE;
+  }
+  if (pools->n == MS_MAX_POOLS) {
+    pool_clear(own);
+    return ms_json_error(doc, path, error, "is one kind of machine too many, at most %d in a job", MS_MAX_POOLS);
+  }
+  pools->pool[pools->n++] = *own;
+  return TRUE;
+}
+
+gboolean ms_pools_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+  MsPools *pools = member;
+  ms_pools_clear(pools);
+  if (!JSON_NODE_HOLDS_ARRAY(node) || json_array_get_length(json_node_get_array(node)) == 0)
+    return ms_json_error(doc, path, error, "must be a list of {\"hardware\": NAME, \"gpus\": N}");
+  JsonArray *list = json_node_get_array(node);
+  for (guint i = 0; i < json_array_get_length(list); i++) {
+    g_autofree char *at = g_strdup_printf("%s[%u]", path, i);
+    JsonNode *item = json_array_get_element(list, i);
+    MsPool own = {0};
+    if (!ms_json_need_object(doc, item, at, error)) return FALSE;
+    if (!ms_fields_load(&ms_pool_table, doc, json_node_get_object(item), at, TRUE, &own, error)) {
+      pool_clear(&own);
+      return FALSE;
+    }
+    if (!add_pool(doc, &own, at, pools, error)) return FALSE;
+  }
+  return TRUE;
+}
+
+void ms_pools_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsPools *pools = member;
+  if (pools->n == 0) return;
+  ms_json_out_array(out, key);
+  for (int i = 0; i < pools->n; i++) {
+    ms_json_out_object(out, NULL);
+    ms_fields_write(&ms_pool_table, &pools->pool[i], TRUE, out);
+    ms_json_out_end(out);
+  }
+  ms_json_out_end(out);
+}
+
+static JsonObject *settle(const MsPools *pools, JsonObject *json) {
+  gint64 gpus = 0;
+  for (int i = 0; i < pools->n; i++) gpus += pools->pool[i].gpus;
+  JsonObject *out = ms_object_without(json, pools->n > 1 ? "" : "pools");
+  json_object_set_member(out, "hardware", ms_json_copy(pools->pool[0].json));
+  json_object_set_int_member(out, "gpus", gpus);
+  return out;
+}
+
+JsonObject *ms_pools_settled(const MsJson *doc, JsonObject *json, GError **error) {
+  static const char *const said[] = {"hardware", "gpus"};
+  JsonNode *node = json_object_get_member(json, "pools");
+  if (!node || JSON_NODE_HOLDS_NULL(node)) return json_object_ref(json);
+  for (guint i = 0; i < G_N_ELEMENTS(said); i++)
+    if (json_object_has_member(json, said[i]))
+      return ms_json_error(doc, said[i], error, "stands beside `pools`, which says it; leave one of them out"), NULL;
+  MsPools pools = {0};
+  JsonObject *out = ms_pools_parse(doc, node, "pools", &pools, error) ? settle(&pools, json) : NULL;
+  ms_pools_clear(&pools);
+  return out;
+}
+
+void ms_pools_own(MsPools *pools, MsHardware *first) {
+  for (int i = 0; i < pools->n; i++) {
+    MsPool *pool = &pools->pool[i];
+    pool->hardware = i == 0 ? first : ms_hardware_copy(pool->hardware);
+    pool->json = pool->json ? ms_json_copy(pool->json) : NULL;
+  }
+}
+
+void ms_pools_clear(MsPools *pools) {
+  for (int i = 0; i < pools->n; i++) pool_clear(&pools->pool[i]);
+  pools->n = 0;
+}
+
+int ms_pool_of_stage(const MsPools *pools, int gpus, int pp, int stage) {
+  gint64 first = (gint64)gpus * stage / pp;
+  int pool = 0;
+  while (pool + 1 < pools->n && first >= pools->pool[pool].gpus) first -= pools->pool[pool++].gpus;
+  return pool;
+}
