@@ -55,13 +55,22 @@ static const char *first_word(const Options *o) {
                          : NULL;
 }
 
-/* What was found so far, as a line for a program that reads along; at most five a second. */
+typedef struct {
+  gboolean json;
+  gint64 last_us;
+  double best_s; /* of the last line; 0: nothing fitted */
+} Follower;
+
+/* What was found so far, as a line: for a program that reads along at most five a second, for people where there is
+ * a better one. */
 static void print_so_far(const MsPlan *plan, double done, gpointer user) {
   enum { EVERY_US = G_USEC_PER_SEC / 5 };
-  gint64 *last = user, now = g_get_monotonic_time();
-  if (now - *last < EVERY_US) return;
-  *last = now;
-  ms_cli_print(ms_report_plan_so_far(plan, done));
+  Follower *f = user;
+  gint64 now = g_get_monotonic_time();
+  double best_s = plan->n_best > 0 ? plan->best[0].result->step_time_s : 0;
+  if (f->json ? now - f->last_us < EVERY_US : best_s == f->best_s) return;
+  f->last_us = now, f->best_s = best_s;
+  ms_cli_print(f->json ? ms_report_plan_so_far(plan, done) : ms_report_plan_best_so_far(plan, done));
   fflush(stdout);
 }
 
@@ -150,8 +159,8 @@ static int plan_one(const Options *o, MsRequest *request) {
   int top = options.top;
   if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
   if (o->decide) options.top = MAX(options.top, MS_DECIDE_CANDIDATES);
-  gint64 last_line = 0;
-  if (o->follow) options.watch = print_so_far, options.watch_user = &last_line;
+  Follower follower = {o->json, 0, 0};
+  if (o->follow) options.watch = print_so_far, options.watch_user = &follower;
   gboolean first = TRUE;
   g_autoptr(MsPlan) plan = plan_on_ranks(o, request, &options, &first, &error);
   if (!first) { /* rank 0 says it, and its status is the program's */
@@ -260,7 +269,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->branch && o->no_prune) return ms_cli_usage(verb, "--branch cuts, --no-prune does not: give one of them");
   if (o->out && strcmp(o->out, "-") == 0 && (o->launch || o->json))
     return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");
-  if (o->follow && !o->json) return ms_cli_usage(verb, "--follow goes with --json");
+  if (o->follow && wants_one(o)) return ms_cli_usage(verb, "--follow and what --launch or --out - print do not mix");
   if (o->map && !o->json) return ms_cli_usage(verb, "--map goes with --json; the page of `moesim serve` draws it");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
@@ -342,7 +351,9 @@ int ms_cli_plan(int argc, char **argv) {
       {"strict", 0, 0, G_OPTION_ARG_NONE, &o.strict, "refuse what needs a figure that the machine's file only assumes",
        NULL},
       {"follow", 0, 0, G_OPTION_ARG_NONE, &o.follow,
-       "with --json: a line of what was found so far, several times, before the last one, which has everything", NULL},
+       "a line of what was found so far whenever there is a better layout, before the answer; with --json several "
+       "times a second, and the last line has everything",
+       NULL},
       {"map", 0, 0, G_OPTION_ARG_NONE, &o.map,
        "with --json: step time and memory of all layouts, or of a sample that stands for them, for a picture", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file",

@@ -360,3 +360,11 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   if (plan->n_best > 0) append_hint(out, plan);
   return g_string_free(out, FALSE);
 }
+
+char *ms_report_plan_best_so_far(const MsPlan *plan, double done) {
+  char time[MS_TEXT];
+  if (plan->n_best == 0) return g_strdup_printf("%5.1f %%  nothing fits so far\n", 100 * done);
+  g_autofree char *layout = ms_report_layout(plan->best[0].scenario);
+  return g_strdup_printf("%5.1f %%  %s  %s\n", 100 * done, ms_text_seconds(plan->best[0].result->step_time_s, time),
+                         layout);
+}

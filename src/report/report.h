@@ -107,6 +107,8 @@ char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layerno
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags);
 /* One line while it is searched: what was found so far, in short. */
 char *ms_report_plan_so_far(const MsPlan *plan, double done);
+/* The same for people: how much is done, the best so far, its step. (transfer full) */
+char *ms_report_plan_best_so_far(const MsPlan *plan, double done);
 char *ms_report_plan_json(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top);
 /* --- plan_figures.c: what the JSON of a plan is made of --- */
 typedef struct { /* a plan as it is printed */

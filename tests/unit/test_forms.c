@@ -54,6 +54,29 @@ static void lines_on_the_way(void **state) {
   g_remove(plan);
 }
 
+/* For people: lines of better and better layouts, then what is printed without them (but for the time it took). */
+static void better_and_better(void **state) {
+  (void)state;
+  g_autofree char *plan = ms_cli_written("small.json", ms_test_small_request);
+  g_auto(MsCliRun) follow = RUN("plan", "--follow", "--threads", "1", plan),
+                   alone = RUN("plan", "--threads", "1", plan), mixed = RUN("plan", "--follow", "--out", "-", plan);
+  ms_cli_expect(&follow, 0, "plan --follow");
+  ms_cli_expect(&alone, 0, "plan");
+  ms_cli_expect(&mixed, 2, "plan --follow --out -");
+  g_auto(GStrv) line = g_strsplit(follow.out, "\n", -1);
+  int n = 0;
+  double last_ms = INFINITY;
+  for (; line[n] && strstr(line[n], " mbs ") && strchr(line[n], '%'); n++) {
+    double ms = g_ascii_strtod(strstr(line[n], "%  ") + 3, NULL);
+    assert_true(ms < last_ms);
+    last_ms = ms;
+  }
+  assert_true(n > 0);
+  g_autofree char *rest = g_strjoinv("\n", line + n);
+  assert_string_equal(rest, alone.out);
+  g_remove(plan);
+}
+
 static double step_of(const char *scenario) {
   g_auto(MsCliRun) run = ms_cli_run((const char *const[]){"run", "--json", "-", NULL}, scenario);
   ms_cli_expect(&run, 0, scenario);
@@ -118,9 +141,10 @@ static void a_profile_against_rows(void **state) {
 int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(under_disturbances_as_text), cmocka_unit_test(lines_on_the_way),
-                                     cmocka_unit_test(scripts_come_back), cmocka_unit_test(a_model_of_hugging_face),
-                                     cmocka_unit_test(a_profile_against_rows)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(under_disturbances_as_text), cmocka_unit_test(lines_on_the_way),
+      cmocka_unit_test(better_and_better),          cmocka_unit_test(scripts_come_back),
+      cmocka_unit_test(a_model_of_hugging_face),    cmocka_unit_test(a_profile_against_rows)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ms_cli_end();
   return failed;
