@@ -13,7 +13,12 @@
 
 #define CALCULON_PER_S 2100.0
 
+/* goal: NaN = none. */
 static void line(const char *what, double figure, const char *unit, double goal, gboolean more_is_better) {
+  if (isnan(goal)) {
+    printf("  %-46s %12.4g %s\n", what, figure, unit);
+    return;
+  }
   double ratio = more_is_better ? figure / goal : goal / figure;
   printf("  %-46s %12.4g %-16s goal %8.4g  x%.2f%s\n", what, figure, unit, goal, ratio, ratio < 1 ? "  MISSED" : "");
 }
@@ -78,8 +83,9 @@ static void task(const char *name, double goal_s) {
   line("peak memory so far", peak_GiB(), "GiB", 1, FALSE);
 }
 
-/* User and system time of the program, started `times` times with these words, for each start. */
-static void program(const char *what, int times, double goal_s, const char *const *words) {
+/* User and system time of the program, started `times` times with these words, for each start; before_s: what it was.
+ */
+static void program(const char *what, int times, double goal_s, double before_s, const char *const *words) {
   g_autofree char *own = g_file_read_link("/proc/self/exe", NULL), *folder = own ? g_path_get_dirname(own) : NULL,
                   *moesim = folder ? g_build_filename(folder, "..", "moesim", NULL) : NULL;
   g_autoptr(GPtrArray) argv = g_ptr_array_new();
@@ -101,18 +107,25 @@ static void program(const char *what, int times, double goal_s, const char *cons
                   (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1e6,
          system_s = (double)(after.ru_stime.tv_sec - before.ru_stime.tv_sec) +
                     (double)(after.ru_stime.tv_usec - before.ru_stime.tv_usec) / 1e6;
-  line(what, (user_s + system_s) / times, "s of CPU", goal_s, FALSE);
+  double each_s = (user_s + system_s) / times;
+  line(what, each_s, "s of CPU", goal_s, FALSE);
+  printf("  %-46s %12.4g %-16s now x%.2f as fast\n", "  before", before_s, "s of CPU", before_s / each_s);
 }
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 static void programs(void) {
   const char *readme = "scenarios/plan-deepseek-v3-gb200-256.json";
   puts("the program, its start included:");
-  program("run --fidelity fast", 50, 5e-3,
+  program("run --fidelity fast", 50, 5e-3, 8.5e-3,
           WORDS("run", "--fidelity", "fast", "scenarios/run-deepseek-v3-2048-pp16.json"));
-  program("--version", 50, 2e-3, WORDS("--version"));
-  program("the plan of the README", 3, 0.5, WORDS("plan", readme));
-  program("the same with --front", 1, 1.5, WORDS("plan", "--front", readme));
+  program("--version", 50, 2e-3, 2.7e-3, WORDS("--version"));
+  program("the plan of the README", 3, 0.5, 1.25, WORDS("plan", readme));
+  program("the same with --front", 1, 1.5, 10.9, WORDS("plan", "--front", readme));
+  program("plan, Llama-3 8B on 8 H100", 1, NAN, 1.63, WORDS("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8"));
+  program("plan, Qwen3 30B-A3B on 64 H100", 1, NAN, 1.25,
+          WORDS("plan", "-m", "qwen3-30b-a3b", "-w", "h100-sxm", "-g", "64"));
+  program("plan, DeepSeek-V3 on 1024 MTT S5000", 1, 2, 17,
+          WORDS("plan", "-m", "deepseek-v3", "-w", "mtt-s5000", "-g", "1024"));
 }
 
 static void stop(int signal_number) {

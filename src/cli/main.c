@@ -1,4 +1,5 @@
 #include <gsl/gsl_errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -268,7 +269,15 @@ static int dispatch(int argc, char **argv) {
   return status;
 }
 
+/* Simulations take large arrays and give them back thousands of times: kept, they are not cleared anew by the kernel.
+ */
+static void keep_memory(void) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
 int main(int argc, char **argv) {
+  keep_memory();
   gsl_set_error_handler_off(); /* its default aborts; we check every status */
   signal(SIGPIPE, SIG_IGN);    /* a closed pipe is an I/O error with its own exit status */
   signal(SIGXFSZ, SIG_IGN);    /* so is a file that may not grow */

@@ -11,9 +11,9 @@
 enum { SCREEN = 64, FETCH = 512 };
 
 typedef struct {
-  MsCandidate candidate; /* with the tighter bound */
-  double device_B;
-  gint32 index, failed;
+  MsCandidate candidate; /* with the tighter bound; of the front and simulated: with what it costs */
+  double device_B, step_time_s;
+  gint32 index, failed, simulated;
 } Screened;
 
 typedef struct {
@@ -54,8 +54,16 @@ static int by_index(const void *a, const void *b) {
   return ((const Screened *)a)->index - ((const Screened *)b)->index;
 }
 
+/* What was simulated comes behind what may be as good, and then in the order of the list. */
 static int by_cost(const void *a, const void *b) {
-  return ms_candidate_compare(&((const Screened *)a)->candidate, &((const Screened *)b)->candidate);
+  const Screened *x = a, *y = b;
+  if (!x->simulated && !y->simulated) return ms_candidate_compare(&x->candidate, &y->candidate);
+  if (x->candidate.cost != y->candidate.cost) return x->candidate.cost < y->candidate.cost ? -1 : 1;
+  if (x->simulated != y->simulated) return x->simulated - y->simulated;
+  if (x->step_time_s != y->step_time_s) return x->step_time_s < y->step_time_s ? -1 : 1;
+  MsCandidate p = x->candidate, q = y->candidate;
+  p.bound = q.bound = 0;
+  return ms_candidate_compare(&p, &q);
 }
 
 static void settle_screened(Every *e, const Screened *s) {
@@ -94,9 +102,9 @@ static void tell(Every *e, double done, double all) {
   MsPlanner *x = e->planner;
   char note[96];
   double s = (double)(g_get_monotonic_time() - x->began_us) / 1e6;
-  g_snprintf(note, sizeof note, "%.3g layouts/s, %" G_GUINT64_FORMAT " simulated, best %.4g s",
-             (double)x->s.plan->searched / MAX(s, 1e-3), x->s.plan->simulated,
-             x->n_list ? x->list[0].step_time_s : 0.0);
+  int n = g_snprintf(note, sizeof note, "%.3g layouts/s, %" G_GUINT64_FORMAT " simulated",
+                     (double)x->s.plan->searched / MAX(s, 1e-3), x->s.plan->simulated);
+  if (x->n_list) g_snprintf(note + n, sizeof note - (size_t)n, ", best %.4g s", x->list[0].step_time_s);
   ms_planner_tell(x, 1 - 0.8 * (1 - done / MAX(all, 1)), note);
 }
 
@@ -191,11 +199,101 @@ static void simulate_all(Every *e) {
   x->s.plan->lower_cost = MIN(rest, pool_cost(e));
 }
 
+static Every new_every(MsPlanner *x) {
+  return (Every){.planner = x,
+                 .pool = g_array_new(FALSE, FALSE, sizeof(Screened)),
+                 .queue = g_array_new(FALSE, FALSE, sizeof(MsCandidate))};
+}
+
+static void clear_every(Every *e) {
+  g_array_unref(e->pool);
+  g_array_unref(e->queue);
+}
+
 gboolean ms_search_every(MsPlanner *x, GError **error) {
-  Every e = {x, g_array_new(FALSE, FALSE, sizeof(Screened)), g_array_new(FALSE, FALSE, sizeof(MsCandidate)), 0, 0};
+  Every e = new_every(x);
   gboolean ok = ms_enumerate(&x->s, error);
   if (ok && !ms_planner_stopped(x)) simulate_all(&e);
-  g_array_unref(e.pool);
-  g_array_unref(e.queue);
+  clear_every(&e);
+  return ok;
+}
+
+/* --- the front --- */
+
+static const Screened *cheapest_that_fits(Every *e) {
+  Screened out;
+  while (e->pool->len > 0 && g_array_index(e->pool, Screened, 0).device_B > e->planner->s.plan->memory_limit_B)
+    ms_heap_pop(e->pool, &out, by_cost); /* the limit never rises again */
+  return e->pool->len > 0 ? &g_array_index(e->pool, Screened, 0) : NULL;
+}
+
+/* Simulates the cheapest and puts it back with what it costs: one at a time, which is all that the front takes. */
+static void settle_first(Every *e) {
+  MsPlanner *x = e->planner;
+  Screened s;
+  MsOutcome outcome;
+  gboolean done;
+  ms_heap_pop(e->pool, &s, by_cost);
+  ms_planner_outcomes(x, &s.candidate, 1, &outcome, &done);
+  if (done) {
+    ms_planner_settle(x, &outcome, NULL); /* into the list, for who watches */
+    if (outcome.kind == MS_OUTCOME_ERROR) return;
+    s.simulated = TRUE, s.step_time_s = outcome.step_time_s;
+    s.candidate.cost = ms_objective_cost(x->s.space->request, s.candidate.value[MS_AXIS_GPUS], s.step_time_s);
+  }
+  if (!isinf(s.candidate.cost)) ms_heap_push(e->pool, &s, by_cost);
+}
+
+static MsFrontFound found_of(const Screened *s, double lower_cost) {
+  return (MsFrontFound){.candidate = s->candidate,
+                        .cost = s->candidate.cost,
+                        .step_time_s = s->step_time_s,
+                        .device_B = s->device_B,
+                        .lower_cost = lower_cost};
+}
+
+/* Of a search that was stopped: the best that was simulated, with what is proven of it. */
+static gboolean best_so_far(Every *e, MsFrontFound *found) {
+  double lower = queue_cost(e);
+  for (const Screened *s; (s = cheapest_that_fits(e));) {
+    lower = MIN(lower, s->candidate.cost);
+    if (s->simulated) {
+      *found = found_of(s, lower);
+      return TRUE;
+    }
+    Screened out;
+    ms_heap_pop(e->pool, &out, by_cost);
+  }
+  return FALSE;
+}
+
+/* Always what has the lowest bound is screened or simulated; where that is the cost of a layout, no other one that
+ * fits is better. */
+static void walk_front(Every *e, gboolean (*tell_of)(const MsFrontFound *, gpointer), gpointer user) {
+  MsPlanner *x = e->planner;
+  MsFrontFound found;
+  gboolean going = TRUE;
+  ms_heap_make(x->s.candidates, ms_candidate_compare);
+  while (going && !ms_planner_stopped(x)) {
+    double rest = queue_cost(e);
+    const Screened *s = cheapest_that_fits(e);
+    if (e->next < e->queue->len && !(s && s->candidate.cost < rest)) screen_some(e);
+    else if (!s) return;
+    else if (!s->simulated) settle_first(e);
+    else {
+      found = found_of(s, s->candidate.cost), going = tell_of(&found, user);
+      ms_planner_forget(x);
+    }
+    tell(e, 0, 1);
+  }
+  if (going && best_so_far(e, &found)) tell_of(&found, user);
+}
+
+gboolean ms_search_front(MsPlanner *x, gboolean (*found)(const MsFrontFound *found, gpointer user), gpointer user,
+                         GError **error) {
+  Every e = new_every(x);
+  gboolean ok = ms_enumerate(&x->s, error);
+  if (ok && !ms_planner_stopped(x)) walk_front(&e, found, user);
+  clear_every(&e);
   return ok;
 }

@@ -51,45 +51,140 @@ static MsPlan *new_plan(const MsRequest *request, const MsSpace *space, const Ms
   return plan;
 }
 
-MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error) {
-  if (!ms_objective_check(request, error)) return NULL;
-  MsPlanOptions o = *options;
-  if (o.top <= 0) o.top = request->top > 0 ? request->top : 10;
-  if (!o.prune)
-    o.without |= 1u << MS_SHORT_BOUND | 1u << MS_SHORT_RELAXED | 1u << MS_SHORT_MEMORY | 1u << MS_SHORT_SHARED;
-  MsSpace *space = ms_space_new(request, !(o.without & 1u << MS_SHORT_SHARED), error);
-  if (!space) return NULL;
-  MsPlanner x = {.s = {.space = space, .options = &o}, .top = o.top, .began_us = g_get_monotonic_time()};
-  if (!check(request, error) || !(x.checkpoint = ms_checkpoint_new(space, o.checkpoint, o.resume, error))) {
+/* What a search needs, with its options completed: they live as long as it does. FALSE and *error: nothing is to be
+ * freed. */
+static gboolean begin(MsPlanner *x, const MsRequest *request, MsPlanOptions *o, GError **error) {
+  if (!ms_objective_check(request, error)) return FALSE;
+  if (o->top <= 0) o->top = request->top > 0 ? request->top : 10;
+  if (!o->prune)
+    o->without |= 1u << MS_SHORT_BOUND | 1u << MS_SHORT_RELAXED | 1u << MS_SHORT_MEMORY | 1u << MS_SHORT_SHARED;
+  MsSpace *space = ms_space_new(request, !(o->without & 1u << MS_SHORT_SHARED), error);
+  if (!space) return FALSE;
+  *x = (MsPlanner){.s = {.space = space, .options = o}, .top = o->top, .began_us = g_get_monotonic_time()};
+  if (!check(request, error) || !(x->checkpoint = ms_checkpoint_new(space, o->checkpoint, o->resume, error))) {
     ms_space_free(space);
-    return NULL;
+    return FALSE;
   }
-  MsPlan *plan = x.s.plan = new_plan(request, space, &o);
-  x.list = g_new0(MsListed, o.top + 1);
-  x.s.candidates = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
-  x.s.progress = o.progress && ms_ranks_own() == 0 ? ms_progress_begin("plan", 0) : NULL;
-  ms_refused_init(&x.s.refused);
+  x->s.plan = new_plan(request, space, o);
+  x->list = g_new0(MsListed, o->top + 1);
+  x->s.candidates = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+  x->s.progress = o->progress && ms_ranks_own() == 0 ? ms_progress_begin("plan", 0) : NULL;
+  ms_refused_init(&x->s.refused);
+  return TRUE;
+}
+
+static void end(MsPlanner *x) {
+  ms_progress_end(x->s.progress);
+  ms_refused_clear(&x->s.refused);
+  g_array_unref(x->s.candidates);
+  g_free(x->list);
+  ms_checkpoint_free(x->checkpoint);
+  ms_memo_free(x->s.first);
+  ms_space_free(x->s.space);
+}
+
+MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error) {
+  MsPlanOptions o = *options;
+  MsPlanner x;
+  if (!begin(&x, request, &o, error)) return NULL;
+  MsPlan *plan = x.s.plan;
   gboolean ok = run(&x, error);
-  ms_progress_end(x.s.progress);
-  ms_refused_clear(&x.s.refused);
-  g_array_unref(x.s.candidates);
-  for (int i = 0; !ok && i < x.n_list; i++) ms_result_free(x.list[i].result);
-  g_free(x.list);
-  ms_checkpoint_free(x.checkpoint);
-  ms_memo_free(x.s.first);
-  ms_space_free(space);
+  if (!ok) ms_planner_forget(&x);
+  end(&x);
   plan->elapsed_s = (double)(g_get_monotonic_time() - x.began_us) / 1e6;
   if (ok) return plan;
   ms_plan_free(plan);
   return NULL;
 }
 
+/* --- the front --- */
+
+typedef struct {
+  MsPlanner *x;
+  GArray *points;
+  double step;
+} Front;
+
+static double gap_of(const MsRequest *request, double lower_cost, double cost) {
+  if (!(lower_cost > 0)) return NAN;
+  if (lower_cost >= cost) return 0;
+  return request->objective == MS_GOAL_DEADLINE ? NAN : 1 - lower_cost / cost; /* costs of that goal are no quantity */
+}
+
+/* Share of the device memory that the next point may take. */
+static double next_fraction(const MsRequest *request, double taken_B, double step) {
+  return taken_B / request->base->hardware->hbm_B - step;
+}
+
+static gboolean add_found(const MsFrontFound *found, gpointer user) {
+  Front *f = user;
+  MsSearch *s = &f->x->s;
+  const MsRequest *request = s->space->request;
+  MsFrontPoint p = {.scenario = ms_candidate_scenario(s->space, &found->candidate),
+                    .step_time_s = found->step_time_s,
+                    .device_B = found->device_B,
+                    .interrupted = ms_interrupted(),
+                    .proven_within = gap_of(request, found->lower_cost, found->cost)};
+  g_array_append_val(f->points, p);
+  double fraction = next_fraction(request, p.device_B, f->step);
+  s->plan->memory_limit_B = fraction * request->base->hardware->hbm_B;
+  return fraction > 0;
+}
+
+static double device_B(const MsResult *r) {
+  double most = 0;
+  for (int i = 0; i < r->memory->stages; i++) most = MAX(most, r->memory->stage[i].device_B);
+  return most;
+}
+
+/* One plan after the other, for what is searched by branch and bound or without any bound. */
+static gboolean plan_points(const MsRequest *request, const MsPlanOptions *options, double step, gboolean *stopped,
+                            GArray *points, GError **error) {
+  MsRequest tighter = *request; /* only read */
+  for (*stopped = FALSE; tighter.max_memory_fraction > 0 && !*stopped;) {
+    g_autoptr(MsPlan) plan = ms_plan(&tighter, options, error);
+    if (!plan) return FALSE;
+    *stopped = plan->interrupted;
+    if (plan->n_best == 0) return TRUE;
+    const MsPlanEntry *best = &plan->best[0];
+    MsFrontPoint p = {.scenario = ms_scenario_copy(best->scenario, TRUE),
+                      .step_time_s = best->result->step_time_s,
+                      .device_B = device_B(best->result),
+                      .interrupted = plan->interrupted,
+                      .proven_within = ms_plan_gap(plan, request)};
+    g_array_append_val(points, p);
+    tighter.max_memory_fraction = next_fraction(request, p.device_B, step);
+  }
+  return TRUE;
+}
+
+static void clear_point(gpointer point) { ms_scenario_free(((MsFrontPoint *)point)->scenario); }
+
+GArray *ms_plan_front(const MsRequest *request, const MsPlanOptions *options, double step, gboolean *stopped,
+                      GError **error) {
+  MsPlanOptions o = *options;
+  MsPlanner x;
+  o.top = 1;
+  if (!begin(&x, request, &o, error)) return NULL;
+  GArray *points = g_array_new(FALSE, FALSE, sizeof(MsFrontPoint));
+  gboolean one_by_one = o.prune && !x.s.plan->branched, ok = TRUE;
+  if (one_by_one) ok = ms_search_front(&x, add_found, &(Front){&x, points, step}, error);
+  *stopped = ms_interrupted();
+  if (x.error) g_propagate_error(error, x.error), ok = FALSE;
+  ms_plan_free(x.s.plan);
+  ms_planner_forget(&x);
+  end(&x);
+  if (!one_by_one) ok = plan_points(request, &o, step, stopped, points, error);
+  if (ok) return points;
+  g_array_set_clear_func(points, clear_point);
+  g_array_unref(points);
+  return NULL;
+}
+
 double ms_plan_gap(const MsPlan *plan, const MsRequest *request) {
-  if (plan->n_best == 0 || !(plan->lower_cost > 0)) return NAN;
-  double best = ms_objective_cost(request, plan->best[0].scenario->gpus, plan->best[0].result->step_time_s);
-  if (plan->lower_cost >= best) return 0;
-  return request->objective == MS_GOAL_DEADLINE ? NAN
-                                                : 1 - plan->lower_cost / best; /* costs of that goal are no quantity */
+  if (plan->n_best == 0) return NAN;
+  return gap_of(request, plan->lower_cost,
+                ms_objective_cost(request, plan->best[0].scenario->gpus, plan->best[0].result->step_time_s));
 }
 
 void ms_plan_free(MsPlan *plan) {

@@ -86,6 +86,19 @@ double ms_plan_gap(const MsPlan *plan, const MsRequest *request);
 void ms_plan_free(MsPlan *plan);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPlan, ms_plan_free)
 
+typedef struct {
+  MsScenario *scenario; /* complete, owned; model and hardware borrowed from the request's base */
+  double step_time_s, device_B;
+  gboolean interrupted; /* then proven_within is what is proven, as ms_plan_gap */
+  double proven_within;
+} MsFrontPoint;
+/* The best layout within the request's limit of memory, then the best that leaves at least `step` of the device memory
+ * more than that one, and so on until nothing fits: the winners of that many plans, fastest first, found in one search.
+ * *stopped: it was interrupted, the last point may be unproven. Array of MsFrontPoint (transfer full, with their
+ * scenarios), NULL and *error when the request cannot be planned. */
+GArray *ms_plan_front(const MsRequest *request, const MsPlanOptions *options, double step, gboolean *stopped,
+                      GError **error);
+
 /* The request file that asks whether a run has the layout it should have (around.c): sizes of groups, VPP, microbatch
  * size, layers of the stages and recomputation left open - what the planner tries by itself and what the run has - all
  * else as in the run. `needed_fraction` is the share of the device memory that the run is known to need (0: unknown): a

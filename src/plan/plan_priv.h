@@ -371,14 +371,26 @@ void ms_planner_refuse(MsPlanner *planner, int row /* MS_REFUSED_... */, double 
 /* Simulates n <= MS_BATCH candidates on all threads and ranks and puts them into the list. done[n], may be NULL: FALSE
  * for those that an interrupt left out. */
 void ms_planner_simulate(MsPlanner *planner, const MsCandidate *candidate, int n, gboolean *done);
+/* Simulates them likewise, without the list: outcome[n] of those that done[n] says. */
+void ms_planner_outcomes(MsPlanner *planner, const MsCandidate *candidate, int n, MsOutcome *outcome, gboolean *done);
 /* Into the list. Takes `result`, the whole prediction, which may be NULL. */
 void ms_planner_settle(MsPlanner *planner, const MsOutcome *outcome, MsResult *result);
+void ms_planner_forget(MsPlanner *planner); /* empties the list */
 /* Says on the terminal, and to whom watches, how far it is: `done` of 1. */
 void ms_planner_tell(MsPlanner *planner, double done, const char *note);
 void ms_planner_hand_over(MsPlanner *planner); /* fills the plan: its list, on rank 0, and what was refused */
 
 /* Looks at every layout, so that what was refused is counted rule by rule (every.c). */
 gboolean ms_search_every(MsPlanner *planner, GError **error);
+/* Of the same layouts those that no faster one beats in free memory, fastest first (every.c): calls `found` for each,
+ * which lowers plan->memory_limit_B for the next, or returns FALSE: enough. Of a search that was stopped `lower_cost`
+ * is what is proven of the last; else it is the cost of the layout. */
+typedef struct {
+  MsCandidate candidate;
+  double cost, step_time_s, device_B, lower_cost;
+} MsFrontFound;
+gboolean ms_search_front(MsPlanner *planner, gboolean (*found)(const MsFrontFound *found, gpointer user), gpointer user,
+                         GError **error);
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);
 

@@ -30,6 +30,10 @@ static void keep_best(MsPlanner *x, MsListed entry) {
   if (++x->n_list > x->top) ms_result_free(x->list[--x->n_list].result);
 }
 
+void ms_planner_forget(MsPlanner *x) {
+  while (x->n_list > 0) ms_result_free(x->list[--x->n_list].result);
+}
+
 /* What costs more cannot enter the list. */
 double ms_planner_threshold(const MsPlanner *x) {
   return x->s.options->prune && x->n_list == x->top ? x->list[x->top - 1].cost : INFINITY;
@@ -111,28 +115,41 @@ void ms_planner_settle(MsPlanner *x, const MsOutcome *o, MsResult *result) {
   }
 }
 
-void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboolean *done) {
-  Batch b = {.x = x, .candidate = candidate, .whole = ms_ranks_count() == 1 ? x->top - x->n_list : 0};
-  ms_parallel(n, x->s.options->threads, simulate_one, &b);
+/* outcome[n] of those that `seen` says. */
+static void simulate_batch(Batch *b, int n, MsOutcome *outcome, gboolean *seen) {
+  MsPlanner *x = b->x;
+  ms_parallel(n, x->s.options->threads, simulate_one, b);
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsOutcome));
   for (int i = 0; i < n; i++)
-    if (b.done[i]) g_array_append_val(all, b.outcome[i]);
+    if (b->done[i]) g_array_append_val(all, b->outcome[i]);
   ms_ranks_gather(all);
-  gboolean seen[MS_BATCH] = {FALSE};
-  MsOutcome outcome[MS_BATCH];
+  for (int i = 0; i < n; i++) seen[i] = FALSE;
   for (guint i = 0; i < all->len; i++) {
     const MsOutcome *o = &g_array_index(all, MsOutcome, i);
     outcome[o->index] = *o, seen[o->index] = TRUE;
   }
   for (int i = 0; i < n; i++) {
-    if (done) done[i] = seen[i];
     if (!seen[i]) continue; /* interrupted */
     if (ms_checkpoint_find(x->checkpoint, &outcome[i].candidate)) x->s.plan->resumed++;
     else ms_checkpoint_add(x->checkpoint, &outcome[i]);
     ms_plan_known_add(x->s.options->known, &outcome[i]);
-    ms_planner_settle(x, &outcome[i], b.result[i]);
   }
   if (!x->error) ms_checkpoint_write(x->checkpoint, FALSE, &x->error);
+}
+
+void ms_planner_outcomes(MsPlanner *x, const MsCandidate *candidate, int n, MsOutcome *outcome, gboolean *done) {
+  simulate_batch(&(Batch){.x = x, .candidate = candidate}, n, outcome, done);
+}
+
+void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboolean *done) {
+  Batch b = {.x = x, .candidate = candidate, .whole = ms_ranks_count() == 1 ? x->top - x->n_list : 0};
+  MsOutcome outcome[MS_BATCH];
+  gboolean seen[MS_BATCH];
+  simulate_batch(&b, n, outcome, seen);
+  for (int i = 0; i < n; i++) {
+    if (done) done[i] = seen[i];
+    if (seen[i]) ms_planner_settle(x, &outcome[i], b.result[i]);
+  }
 }
 
 gboolean ms_planner_stopped(MsPlanner *x) { return ms_ranks_any(ms_interrupted() || x->error); }

@@ -18,37 +18,37 @@ static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options, MsPlanKno
 }
 
 /* --- the front ------------------------------------------------------------------------------------------------- */
-/* The best of a plan of this cell; one that was stopped has found it, but may not have proven it. */
-static void add_point(MsSweep *s, int cell, const MsPlan *plan) {
-  const MsPlanEntry *entry = &plan->best[0];
-  const MsScenario *from = entry->scenario;
+/* Takes the scenario of the point. One that a search found before it was stopped may not be proven. */
+static void add_point(MsSweep *s, int cell, const MsFrontPoint *p) {
   s->point = g_renew(MsParetoPoint, s->point, s->n_points + 1);
   s->point[s->n_points++] = (MsParetoPoint){.cell = cell,
-                                            .scenario = ms_scenario_copy(from, TRUE),
-                                            .step_time_s = entry->result->step_time_s,
-                                            .device_B = ms_device_B(entry->result),
-                                            .free_B = from->hardware->hbm_B - ms_device_B(entry->result),
-                                            .gpus = from->gpus,
-                                            .interrupted = plan->interrupted,
-                                            .proven_within = ms_plan_gap(plan, s->cell[cell].request)};
+                                            .scenario = p->scenario,
+                                            .step_time_s = p->step_time_s,
+                                            .device_B = p->device_B,
+                                            .free_B = p->scenario->hardware->hbm_B - p->device_B,
+                                            .gpus = p->scenario->gpus,
+                                            .interrupted = p->interrupted,
+                                            .proven_within = p->proven_within};
 }
 
+/* The best of the plan of this cell, and what leaves more memory. */
 static void trade_memory(MsSweep *s, int cell, const MsPlanOptions *options, MsPlanKnown *known) {
-  const MsRequest *request = s->cell[cell].request;
-  double capacity_B = request->base->hardware->hbm_B;
-  MsRequest tighter = *request; /* only read */
-  MsPlanOptions one = *options;
-  one.top = 1, one.known = known;
-  add_point(s, cell, s->cell[cell].plan);
-  for (;;) {
-    tighter.max_memory_fraction = s->point[s->n_points - 1].device_B / capacity_B - MS_SWEEP_STEP;
-    if (!(tighter.max_memory_fraction > 0) || s->interrupted) return;
-    g_autoptr(MsPlan) plan = ms_plan(&tighter, &one, NULL);
-    if (!plan) return;
-    s->interrupted |= plan->interrupted;
-    if (plan->n_best == 0) return;
-    add_point(s, cell, plan);
-  }
+  const MsPlan *plan = s->cell[cell].plan;
+  const MsPlanEntry *best = &plan->best[0];
+  MsRequest tighter = *s->cell[cell].request; /* only read */
+  MsPlanOptions own = *options;
+  own.known = known;
+  double device_B = ms_device_B(best->result);
+  add_point(s, cell,
+            &(MsFrontPoint){.scenario = ms_scenario_copy(best->scenario, TRUE),
+                            .step_time_s = best->result->step_time_s,
+                            .device_B = device_B,
+                            .interrupted = plan->interrupted,
+                            .proven_within = ms_plan_gap(plan, &tighter)});
+  tighter.max_memory_fraction = device_B / tighter.base->hardware->hbm_B - MS_SWEEP_STEP;
+  if (!(tighter.max_memory_fraction > 0) || s->interrupted) return;
+  g_autoptr(GArray) points = ms_plan_front(&tighter, &own, MS_SWEEP_STEP, &s->interrupted, NULL);
+  for (guint i = 0; points && i < points->len; i++) add_point(s, cell, &g_array_index(points, MsFrontPoint, i));
 }
 
 static gboolean dominates(const MsParetoPoint *a, const MsParetoPoint *b) {

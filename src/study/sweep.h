@@ -2,8 +2,9 @@
  * and GPUs can buy.
  *
  * The front holds the layouts that no other one of the same model beats in step time, free memory and number of GPUs at
- * once. It is found by exact plans under falling limits of memory: the best layout within the request's limit, then the
- * best that leaves at least MS_SWEEP_STEP of the device memory more than that one, and so on until nothing fits.
+ * once: the winners of exact plans under falling limits of memory (ms_plan_front). First the best layout within the
+ * request's limit, then the best that leaves at least MS_SWEEP_STEP of the device memory more than that one, and so on
+ * until nothing fits.
  * Between two points of a cluster there may be layouts that lie less than that step apart. */
 #ifndef MS_STUDY_SWEEP_H
 #define MS_STUDY_SWEEP_H

@@ -133,6 +133,31 @@ static void front_of_all_layouts(void **state) {
   }
 }
 
+/* The front of one search has the points of one plan after the other: the way of requests that are branched. */
+static void front_of_one_search(void **state) {
+  (void)state;
+  static const double limits[] = {1, 0.6};
+  GError *error = NULL;
+  g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "16", &error);
+  for (guint k = 0; k < G_N_ELEMENTS(limits); k++) {
+    MsRequest request = *(MsRequest *)g_ptr_array_index(r, 0); /* only read */
+    MsPlanOptions branched = few;
+    request.max_memory_fraction = limits[k], branched.branch = TRUE;
+    gboolean stopped = TRUE, stopped_too = TRUE;
+    g_autoptr(GArray) one = ms_plan_front(&request, &few, MS_SWEEP_STEP, &stopped, &error),
+                      many = ms_plan_front(&request, &branched, MS_SWEEP_STEP, &stopped_too, &error);
+    assert_true(one && many && !stopped && !stopped_too && one->len >= 2);
+    assert_int_equal(one->len, many->len);
+    for (guint i = 0; i < one->len; i++) {
+      MsFrontPoint *p = &g_array_index(one, MsFrontPoint, i), *q = &g_array_index(many, MsFrontPoint, i);
+      assert_string_equal(p->scenario->name, q->scenario->name);
+      assert_true(p->step_time_s == q->step_time_s && p->device_B == q->device_B);
+      assert_true(p->proven_within == 0 && q->proven_within == 0 && !p->interrupted && !q->interrupted);
+      ms_scenario_free(p->scenario), ms_scenario_free(q->scenario);
+    }
+  }
+}
+
 typedef struct {
   int left; /* lists that are shown before Ctrl-C */
 } Patience;
@@ -203,6 +228,7 @@ int main(void) {
       cmocka_unit_test(cells_are_plans),
       cmocka_unit_test(dominance),
       cmocka_unit_test(front_of_all_layouts),
+      cmocka_unit_test(front_of_one_search),
       cmocka_unit_test(searches_share_what_they_simulated),
       cmocka_unit_test(stopped_sweeps_keep_what_they_have),
   };
