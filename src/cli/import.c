@@ -113,6 +113,7 @@ static MsImportOptions options_of(const Options *o, char **words) {
                            .name = o->name,
                            .model = o->model,
                            .gpus = given(o->gpus),
+                           .into = o->into,
                            .vocab_size = given(o->vocab_size),
                            .words = (const char *const *)words,
                            .allow = (const char *const *)o->allow,
@@ -163,6 +164,13 @@ static int import_torchtitan(const MsVerb *verb, const Options *o, int argc, cha
   if (!status && (argc > 1 || o->set || o->allow || o->vocab_size != MS_CLI_UNSET))
     return ms_cli_usage(verb, "import torchtitan takes one file, --model, --hardware, --gpus, --name and --out");
   return status ? status : import_scenario(o, ms_import_torchtitan, words[0], words + 1);
+}
+
+static int import_deepspeed(const MsVerb *verb, const Options *o, int argc, char **words) {
+  if (argc != 1 || o->date || o->set || o->allow || o->vocab_size != MS_CLI_UNSET)
+    return ms_cli_usage(verb,
+                        "import deepspeed takes one file, --into or --model, --hardware, --gpus, --name and --out");
+  return import_scenario(o, ms_import_deepspeed, words[0], words + 1);
 }
 
 static int import_modelzoo(const MsVerb *verb, const Options *o, int argc, char **words) {
@@ -319,6 +327,7 @@ static const Kind kinds[] = {{"hf", import_model},
                              {"megatron", import_megatron},
                              {"modelzoo", import_modelzoo},
                              {"torchtitan", import_torchtitan},
+                             {"deepspeed", import_deepspeed},
                              {"peft", import_peft},
                              {"log", import_log},
                              {"kineto", import_kineto, TRUE},
@@ -365,7 +374,7 @@ int ms_cli_import(int argc, char **argv) {
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "machine: a name in hardware/ or a path", "NAME"},
       {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
       {"into", 0, 0, G_OPTION_ARG_FILENAME, &o.into,
-       "a training log, adapters of PEFT: the scenario that gets what they say", "FILE"},
+       "a training log, adapters of PEFT, settings of DeepSpeed: the scenario that gets what they say", "FILE"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "traces: one JSON object a line for each", NULL},
       {"tables", 0, 0, G_OPTION_ARG_FILENAME, &o.tables,
        "traces: write matrix products and collectives of known size there, as tables for moesim fit", "FOLDER"},

@@ -6,15 +6,17 @@
 #include "describe/framework.h"
 #include "layout/layout.h"
 #include "launch/release.h"
+#include "launch/deepspeed.h"
 #include "launch/titan.h"
 
-const char *const ms_launch_words[] = {"megatron",   "modelzoo",       "mt-megatron",       "torchtitan",
-                                       "slurm",      "slurm:modelzoo", "slurm:mt-megatron", "k8s",
-                                       "k8s:jobset", "k8s:volcano",    "skypilot",          NULL};
+const char *const ms_launch_words[] = {
+    "megatron",          "modelzoo", "mt-megatron", "torchtitan",  "deepspeed", "slurm", "slurm:modelzoo",
+    "slurm:mt-megatron", "k8s",      "k8s:jobset",  "k8s:volcano", "skypilot",  NULL};
 static const MsLaunch launches[] = {{.form = MS_LAUNCH_MEGATRON},
                                     {.form = MS_LAUNCH_MODELZOO},
                                     {.form = MS_LAUNCH_MT},
                                     {.form = MS_LAUNCH_TORCHTITAN},
+                                    {.form = MS_LAUNCH_DEEPSPEED},
                                     {.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_SLURM},
                                     {.form = MS_LAUNCH_MODELZOO, .around = MS_AROUND_SLURM},
                                     {.form = MS_LAUNCH_MT, .around = MS_AROUND_SLURM},
@@ -30,7 +32,8 @@ MsFramework ms_launch_framework(MsLaunch launch) {
   static const MsFramework framework[] = {[MS_LAUNCH_MEGATRON] = MS_FRAMEWORK_MEGATRON,
                                           [MS_LAUNCH_MODELZOO] = MS_FRAMEWORK_MEGATRON,
                                           [MS_LAUNCH_MT] = MS_FRAMEWORK_MT_MEGATRON,
-                                          [MS_LAUNCH_TORCHTITAN] = MS_FRAMEWORK_TORCHTITAN};
+                                          [MS_LAUNCH_TORCHTITAN] = MS_FRAMEWORK_TORCHTITAN,
+                                          [MS_LAUNCH_DEEPSPEED] = MS_FRAMEWORK_DEEPSPEED};
   return framework[launch.form];
 }
 
@@ -136,6 +139,7 @@ static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
 
 char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {
   if (launch.form == MS_LAUNCH_TORCHTITAN) return ms_titan_text(scenario, error);
+  if (launch.form == MS_LAUNCH_DEEPSPEED) return ms_deepspeed_text(scenario, error);
   g_autoptr(MsScenario) s = ms_launch_said(scenario);
   g_autoptr(MsArgs) args = args_of(s, launch, error);
   if (!args) return NULL;
@@ -155,8 +159,9 @@ char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error
 }
 
 char *ms_launch_explain(const MsScenario *scenario, MsLaunch launch, GError **error) {
-  if (launch.form == MS_LAUNCH_TORCHTITAN) {
-    ms_refuse_key(scenario, error, "framework", "a configuration of TorchTitan has no arguments to explain");
+  if (launch.form == MS_LAUNCH_TORCHTITAN || launch.form == MS_LAUNCH_DEEPSPEED) {
+    ms_refuse_key(scenario, error, "framework", "a configuration of %s has no arguments to explain",
+                  ms_framework_words[ms_launch_framework(launch)]);
     return NULL;
   }
   g_autoptr(MsScenario) s = ms_launch_said(scenario);

@@ -14,6 +14,7 @@ typedef enum {
   MS_LAUNCH_MODELZOO,
   MS_LAUNCH_MT,
   MS_LAUNCH_TORCHTITAN,
+  MS_LAUNCH_DEEPSPEED,
   MS_N_LAUNCH_FORMS
 } MsLaunchForm;
 typedef enum { /* what starts it on all nodes */
@@ -65,6 +66,7 @@ typedef struct {
   const char *name;         /* of the scenario; NULL: from the note, else of the file */
   const char *model;        /* NULL or a shipped model or a file, in place of what the arguments say of it */
   int gpus, vocab_size;     /* 0: from the file */
+  const char *into;         /* NULL or a run that gets the settings, for those that say no model (deepspeed) */
   const char *const *words; /* NULL or what a script is called with ($1, $2, ...) */
   const char *const *allow; /* NULL or arguments, such as --spec, that may be ignored although they change the run */
   const char *const *set;   /* NULL or NAME=VALUE of variables, whatever the script gives them */
@@ -87,6 +89,9 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
 /* The TOML of TorchTitan; `options->gpus` for a data_parallel_shard_degree of -1. */
 MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file, const MsImportOptions *options,
                                GError **error);
+/* The JSON of DeepSpeed, into the run of its member "moesim", of `options->into`, or of `options->model`. */
+MsImport *ms_import_deepspeed(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                              GError **error);
 MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options,
                              GError **error);
 /* A Hugging Face config.json as a model; keys that are not used go to `ignored`, what the file says and a model cannot
