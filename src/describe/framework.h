@@ -27,6 +27,9 @@ typedef struct {
   gboolean ends_only;           /* of the stages of a pipeline the first and the last may have layers of their own
                                    number, without VPP; MTP blocks are with the loss */
   gboolean whole_sequences;     /* seq_aux_loss needs the whole sequence on a rank: TP x CP = 1 */
+  double reducer_B;             /* a parameter: buckets that gradients of data-parallel ranks pass, beside FP32 ones
+                                   (torch DistributedDataParallel without gradient_as_bucket_view) */
+  double forward_logits_B;      /* a logit: alive while the loss is made, beside what is kept of it */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

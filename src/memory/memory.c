@@ -194,8 +194,9 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
                         : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
     out->optimizer_B -= second * (matrix_dense / shard + matrix_expert / expert_shard);
   }
+  double reducer = w->layout->dp * w->layout->cp > 1 ? ms_framework(s)->reducer_B * (dense + expert) : 0;
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
-  out->buffers_B = fsdp_buffers_B(w, stage, b) + dummy + workspace_B(w, stage) + score_buffer_B(w) +
+  out->buffers_B = fsdp_buffers_B(w, stage, b) + reducer + dummy + workspace_B(w, stage) + score_buffer_B(w) +
                    received_B(w, stage) + graph_buffers_B(w, stage) +
                    (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;

@@ -411,6 +411,7 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
   /* torch/distributed/tensor/parallel/loss.py: over tensor-parallel ranks both gradients are one product of a sum */
   gboolean plain = back && !b->options->cross_entropy_fusion && ms_framework(b->scenario)->plain_loss;
   double beside_B = plain ? (b->t > 1 ? 12 : 8) : b->options->cross_entropy_fusion ? 6 : 2;
+  if (!back) beside_B = MAX(beside_B, ms_framework(b->scenario)->forward_logits_B);
   if (!te) op->transient_B = beside_B * logits;
   if (!back) {
     MsOp *max = ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss max", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows);

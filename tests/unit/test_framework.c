@@ -80,6 +80,25 @@ static void states_by_hand(void **state) {
   }
 }
 
+/* nanotron's gradients pass DDP's BF16 buckets beside the FP32 ones, over data-parallel ranks only; its loss stands
+ * beside the FP32 logits of its caller. */
+static void nanotron_keeps_more(void **state) {
+  (void)state;
+  double params;
+  g_autoptr(MsScenario) s = run_of("nanotron", "");
+  double with = static_bytes(s, &params).buffers_B;
+  s->layout.tp = s->gpus, s->training.global_batch_size = s->training.micro_batch_size;
+  double without = static_bytes(s, &params).buffers_B;
+  s->layout.tp = 1, s->training.global_batch_size = 16;
+  static_bytes(s, &params);
+  assert_close(with - without, 2 * params, 1e-9);
+  assert_close(ms_frameworks[MS_FRAMEWORK_MEGATRON].reducer_B, 0, 1e-12);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *head = &l.work->pieces[l.work->n_pieces - 1];
+  assert_int_equal(head->kind, MS_PIECE_HEAD);
+  assert_close(head->forward_transient_B, 4.0 * 2 * 8192 * 128256, 1e-2);
+}
+
 static double kept_B(const char *framework, const char *options) {
   g_autoptr(MsScenario) s = run_of(framework, options);
   g_auto(MsLowered) l = ms_test_lower(s);
@@ -147,6 +166,7 @@ int main(void) {
       cmocka_unit_test(rows_say_what_is_left_out),
       cmocka_unit_test(rows_name_options),
       cmocka_unit_test(states_by_hand),
+      cmocka_unit_test(nanotron_keeps_more),
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(every_other_product),
       cmocka_unit_test(written_and_read),
