@@ -12,7 +12,7 @@
 #   make soak            properties of random requests, other seeds each time (SEED=N SOAK_S=SECONDS of each), and
 #                        every model on every machine (minutes)
 #   make mutants         deliberate mistakes in the planner: which test catches which (minutes)
-#   make machines        docs/machines.md: every shipped machine with a dense, a MoE and an FP8 plan
+#   make machines        docs/machines.md: every shipped machine with plans of five kinds
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
 #   make deb             a Debian package in build-deb
