@@ -81,9 +81,11 @@ if command -v groff >/dev/null; then
   warnings=$(groff -man -ww -Tutf8 "$man" 2>&1 >/dev/null | head -3)
   [ -z "$warnings" ] || wrong "man page: $warnings"
 fi
+breaks=$' \t\n"\'@><=;|&(:' # where readline ends a word, of a bash that nobody changed
 complete_words() { # WORD... : what bash offers for the last one
   bash -c 'source "$0/usr/local/share/bash-completion/completions/moesim"
-    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _moesim; echo "${COMPREPLY[*]}"' "$root" "$@"
+    COMP_WORDBREAKS=$1; shift; COMP_LINE=$*; COMP_POINT=${#COMP_LINE}; compopt() { :; }
+    _moesim; echo "${COMPREPLY[*]}"' "$root" "$breaks" "$@"
 }
 offers() { # EXPECTED WORD...
   local expected=$1
@@ -98,6 +100,21 @@ offers "fast full" moesim run --fidelity f
 offers "hardware" moesim show har
 offers "deepseek-v2 deepseek-v2-lite" moesim show model deepseek-v2
 offers "gb200-nvl72" moesim import --hardware gb200-nvl7
+offers "gb200-nvl72" moesim import --hardware=gb200-nvl7
+offers "modelzoo" moesim launch --form=slurm:modelz # readline keeps "slurm:"
+breaks=" "
+offers "--hardware=gb200-nvl72" moesim import --hardware=gb200-nvl7
+offers "k8s:volcano" moesim launch --form k8s:v
+if command -v shellcheck >/dev/null; then # the completion, and every form that is a script
+  shellcheck -s bash "$usr/share/bash-completion/completions/moesim" || wrong "bash completion: see above"
+  echo '{"model": "mixtral-8x7b", "hardware": "h100-sxm", "gpus": 64, "training": {"seq_length": 4096,
+    "global_batch_size": 512}, "layout": {"tp": 2, "ep": 4, "etp": 2, "pp": 4}, "options": {"dispatcher": "alltoall",
+    "moe_router_fusion": false, "moe_permute_fusion": false}}' >"$root/run.json"
+  for form in megatron mt-megatron slurm slurm:modelzoo slurm:mt-megatron; do
+    moesim launch --form "$form" "$root/run.json" >"$root/form.sh" || wrong "launch --form $form fails"
+    shellcheck -s bash "$root/form.sh" || wrong "launch --form $form: see above"
+  done
+fi
 if command -v fish >/dev/null; then
   fish_offers() { # EXPECTED LINE
     local got

@@ -125,8 +125,8 @@ static void bash_verb(const MsVerb *verb, const void *entries, gpointer data) {
   for (const GOptionEntry *e = entries; e->long_name; e++) {
     g_string_append_printf(options, " --%s", e->long_name);
     if (names_of(e))
-      g_string_append_printf(values, "        --%s) words=$(\"${COMP_WORDS[0]}\" show %s 2>/dev/null) ;;\n",
-                             e->long_name, names_of(e));
+      g_string_append_printf(values, "        --%s) words=$(\"${typed[0]}\" show %s 2>/dev/null) ;;\n", e->long_name,
+                             names_of(e));
     g_auto(GStrv) words = values_of(e);
     if (!words) continue;
     g_autofree char *all = g_strjoinv(" ", words);
@@ -141,29 +141,41 @@ static void bash_verb(const MsVerb *verb, const void *entries, gpointer data) {
   g_string_free(values, TRUE);
 }
 
+/* The words of the line up to the cursor are taken apart here, because readline breaks them at '=' and ':' as well: the
+ * value behind --option= is completed as that behind a space, and what readline has as finished is left out of it. */
 static char *bash_script(void) {
   g_autofree char *verbs = verb_words();
-  GString *out = g_string_new(
-      "# bash completion of moesim, made by `moesim help --completion bash`\n_moesim() {\n"
-      "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
-      "  local options= subjects= words=\n  COMPREPLY=()\n");
+  GString *out = g_string_new("# bash completion of moesim, made by `moesim help --completion bash`\n_moesim() {\n"
+                              "  local line=${COMP_LINE:0:COMP_POINT} head='' options='' subjects='' words='' typed\n"
+                              "  read -ra typed <<< \"$line\"\n"
+                              "  case $line in *[[:space:]]) typed+=(\"\") ;; esac\n"
+                              "  local at=$((${#typed[@]} - 1))\n"
+                              "  local current=${typed[at]} previous=${typed[at > 0 ? at - 1 : 0]} verb=${typed[1]}\n"
+                              "  case $current in --*=*)\n"
+                              "    previous=${current%%=*} head=$previous= current=${current#*=}\n"
+                              "    case $COMP_WORDBREAKS in *=*) head= ;; esac ;;\n"
+                              "  esac\n"
+                              "  COMPREPLY=()\n");
   g_string_append_printf(out,
-                         "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"%s --help "
+                         "  if [ \"$at\" -eq 1 ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"%s --help "
                          "--version\" -- \"$current\")\n    return\n  fi\n",
                          verbs);
   g_string_append_printf(out, "  case $verb in\n    help) words=\"%s\" ;;\n", verbs);
   ms_cli_each_options(bash_verb, out);
-  g_string_append(out,
-                  "  esac\n"
-                  "  if [ -z \"$words\" ] && [ \"${current:0:1}\" = - ]; then words=$options; fi\n"
-                  "  if [ -z \"$words\" ] && [ \"$COMP_CWORD\" -eq 2 ]; then words=$subjects; fi\n"
-                  "  if [ -z \"$words\" ] && [ \"$verb\" = show ] && [ \"$COMP_CWORD\" -eq 3 ]; then\n"
-                  "    case $previous in model|hardware) words=$(\"${COMP_WORDS[0]}\" show \"$previous\" 2>/dev/null) "
-                  ";; esac\n  fi\n"
-                  "  if [ -n \"$words\" ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
-                  "  else\n    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n    compopt -o filenames "
-                  "2>/dev/null\n  fi\n}\n"
-                  "complete -F _moesim moesim\n");
+  g_string_append(
+      out,
+      "  esac\n"
+      "  if [ -z \"$words\" ] && [ \"${current:0:1}\" = - ]; then words=$options; fi\n"
+      "  if [ -z \"$words\" ] && [ \"$at\" -eq 2 ]; then words=$subjects; fi\n"
+      "  if [ -z \"$words\" ] && [ \"$verb\" = show ] && [ \"$at\" -eq 3 ]; then\n"
+      "    case $previous in model|hardware) words=$(\"${typed[0]}\" show \"$previous\" 2>/dev/null) "
+      ";; esac\n  fi\n"
+      "  if [ -n \"$words\" ]; then\n    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+      "  else\n    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n    compopt -o filenames "
+      "2>/dev/null\n  fi\n"
+      "  COMPREPLY=(\"${COMPREPLY[@]/#/$head}\")\n"
+      "  case $COMP_WORDBREAKS in *:*) COMPREPLY=(\"${COMPREPLY[@]#\"${current%\"${current##*:}\"}\"}\") ;; esac\n}\n"
+      "complete -F _moesim moesim\n");
   return g_string_free(out, FALSE);
 }
 

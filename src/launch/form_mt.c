@@ -31,7 +31,7 @@ static void append_array(GString *out, const MsFormContext *c, int section) {
     const char *variable = variable_of(arg);
     if ((int)arg->section != section) continue;
     g_string_append(out, "    ");
-    if (variable) g_string_append_printf(out, "%s $%s", arg->flag, variable);
+    if (variable) g_string_append_printf(out, "%s \"$%s\"", arg->flag, variable);
     else ms_append_arg(out, arg);
     g_string_append_c(out, '\n');
   }
@@ -86,11 +86,12 @@ void ms_form_mt(const MsFormContext *c) {
   append_places(out, c);
   append_accelerator(out, c);
   ms_append_exports(out, c->args);
-  g_string_append_printf(out,
-                         "DISTRIBUTED_ARGS=(\n    --nproc_per_node %d\n    --nnodes %d\n    --node_rank $NODE_RANK\n   "
-                         " --master_addr $MASTER_ADDR\n"
-                         "    --master_port $MASTER_PORT\n)\n",
-                         c->gpus_per_node, c->nodes);
+  g_string_append_printf(
+      out,
+      "DISTRIBUTED_ARGS=(\n    --nproc_per_node %d\n    --nnodes %d\n    --node_rank \"$NODE_RANK\"\n   "
+      " --master_addr \"$MASTER_ADDR\"\n"
+      "    --master_port \"$MASTER_PORT\"\n)\n",
+      c->gpus_per_node, c->nodes);
   for (int section = 0; section < MS_N_SECTIONS; section++) append_array(out, c, section);
   g_string_append_printf(out,
                          "mkdir -p \"$WORK_HOME/logs/$EXPNAME\"\ntorchrun \"${DISTRIBUTED_ARGS[@]}\" \"$WORK_HOME/%s\"",

@@ -255,7 +255,7 @@ static void refusals_of_mt(void **state) {
   g_autoptr(GError) error = NULL;
   g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MT, FALSE}, &error);
   if (!text) fail_msg("%s", error->message);
-  assert_non_null(strstr(text, "--tensor-model-parallel-size $TP_SIZE"));
+  assert_non_null(strstr(text, "--tensor-model-parallel-size \"$TP_SIZE\""));
   assert_non_null(strstr(text, "--expert-tensor-parallel-size 1"));
   s->layout.pp = 4, s->layout.tp = 1;
   s->layout.pipeline_layout = g_strdup("Et*9|t*8|t*8|t*7L");
