@@ -396,6 +396,11 @@ static double shared_by_pools(const MsPieceMemo *m, const int *count, const doub
   return work * m->scenario->gpus / stages;
 }
 
+double ms_memo_params(const MsPieceMemo *m, MsPieceKind kind, int index, gboolean expert) {
+  int piece = piece_of(m->work, kind, index);
+  return piece < 0 ? 0 : expert ? m->expert[piece] : m->dense[piece];
+}
+
 static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {
   const MsPieceTime *time = times_of(m, splits);
   double sum = 0;

@@ -20,6 +20,7 @@ static const Known known[] = {
     {"options.cpu_offloading_num_layers", MS_ROLE_WORK},
     {"options.hybrid_context_parallel", MS_ROLE_WORK},
     {"options.max_seqlen_per_dp_cp_rank", MS_ROLE_WORK},
+    {"options.optimizer_offload_fraction", MS_ROLE_WORK}, /* a state, but cuts count the host's share of it */
     {"options.dispatcher", MS_ROLE_KERNELS},
     {"options.ep_overlap", MS_ROLE_BESIDE},
     {"options.delay_wgrad", MS_ROLE_BESIDE}, /* the order of pairs */
@@ -43,7 +44,6 @@ static const Known known[] = {
     {"options.exp_avg_sq_dtype", MS_ROLE_STATE},
     {"options.main_params_dtype", MS_ROLE_STATE},
     {"options.distributed_optimizer", MS_ROLE_STATE},
-    {"options.optimizer_offload_fraction", MS_ROLE_STATE},
     {"options.offload_optimizer_states", MS_ROLE_STATE},
     {"options.fsdp", MS_ROLE_STATE},
     {"options.num_distributed_optimizer_instances", MS_ROLE_STATE},

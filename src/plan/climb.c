@@ -2,7 +2,8 @@
  * ends sooner.
  *
  * What a cut takes: the schedule slot by slot over some rounds of the pipeline, at its stages' costs; what the dearest
- * rank adds with every further round. Most moves are seen to gain nothing by a bound of a few sums. */
+ * rank adds with every further round; what ranks do once a step. Most moves are seen to gain nothing by a bound of a
+ * few sums. */
 #include "plan/cuts_priv.h"
 #include <math.h>
 #include <string.h>
@@ -14,6 +15,9 @@ enum { MOST_SLOTS = 40000 };
 /* A third of a stage's cost is its forward. */
 #define FORWARD_SHARE (1.0 / 3)
 
+/* Bytes of a parameter on the wire, of those of its gradient. */
+#define GATHERED 0.5
+
 /* What a move has to gain, as a share. */
 #define GAIN 1e-4
 
@@ -22,18 +26,21 @@ static void sums_over_layers(const MsLayerCosts *c, double *before) {
   for (int i = 0; i < c->layers; i++) before[i + 1] = before[i] + c->layer[i];
 }
 
-MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsStages *on, int rounds, const MsScheduleTurns *turns) {
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsStages *on, int rounds,
+                             const MsScheduleTurns *turns) {
   MsCutTrial *t = g_new0(MsCutTrial, 1);
-  size_t n = (size_t)on->n, ranks = (size_t)on->ranks,
-         rows = ((size_t)costs->layers + 1) * (size_t)(costs->n_others + 1);
-  t->costs = costs, t->on = *on, t->rounds = rounds, t->turns = turns;
-  t->cost = g_new(double, 3 * n + ranks + rows + (turns ? ms_schedule_turns_scratch(turns) : 0));
+  size_t n = (size_t)on->n, ranks = (size_t)on->ranks, own = (size_t)costs->layers + 1,
+         rows = own * (size_t)(costs->n_others + 1);
+  t->costs = costs, t->once = once, t->on = *on, t->rounds = rounds, t->turns = turns;
+  t->cost = g_new(double, 5 * n + ranks + rows + 2 * own + (turns ? ms_schedule_turns_scratch(turns) : 0));
   t->forward = t->cost + n, t->backward = t->forward + n, t->load = t->backward + n;
-  t->before = t->load + ranks, t->scratch = t->before + rows;
+  t->before = t->load + ranks, t->sent_before = t->before + rows, t->updated_before = t->sent_before + own;
+  t->sent = t->updated_before + own, t->updated = t->sent + n, t->scratch = t->updated + n;
   t->first = g_new(int, n);
   sums_over_layers(costs, t->before);
   for (int i = 0; i < costs->n_others; i++)
     sums_over_layers(costs->other[i], t->before + (i + 1) * (costs->layers + 1));
+  if (once) sums_over_layers(once->sent, t->sent_before), sums_over_layers(once->updated, t->updated_before);
   return t;
 }
 
@@ -44,8 +51,9 @@ void ms_cut_trial_free(MsCutTrial *t) {
   g_free(t);
 }
 
-static double of_ends(const MsStages *on, int k, double first, double last, double mtp) {
-  return (k == 0 ? first : 0) + (k == on->n - 1 ? last : 0) + (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? mtp : 0);
+static double of_ends(const MsStages *on, int k, const MsLayerCosts *c) {
+  return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) +
+         (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? c->mtp : 0);
 }
 
 /* What stages lo .. hi cost, whose layers begin at t->first[lo]. */
@@ -56,7 +64,11 @@ static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
     const double *before = t->before + pool * (c->layers + 1);
     int to = layer + counts[k];
     t->first[k] = layer;
-    t->cost[k] = before[to] - before[layer] + of_ends(&t->on, k, c->first, c->last, c->mtp);
+    t->cost[k] = before[to] - before[layer] + of_ends(&t->on, k, c);
+    if (t->once) {
+      t->sent[k] = t->sent_before[to] - t->sent_before[layer] + of_ends(&t->on, k, t->once->sent);
+      t->updated[k] = t->updated_before[to] - t->updated_before[layer] + of_ends(&t->on, k, t->once->updated);
+    }
     layer = to;
   }
 }
@@ -70,12 +82,53 @@ static double most_of(MsCutTrial *t) {
   return most;
 }
 
+static double dearest_update(const MsCutTrial *t) {
+  double most = 0;
+  for (int r = 0; r < t->on.ranks && t->once; r++) {
+    double sum = 0;
+    for (int k = r; k < t->on.n; k += t->on.ranks) sum += t->updated[k];
+    most = MAX(most, sum);
+  }
+  return most;
+}
+
 static double least(MsCutTrial *t) {
   double most = 0, ahead = 0;
   most_of(t);
   for (int r = 0; r < t->on.ranks; ahead += t->cost[r++])
     most = MAX(most, ahead + t->load[r] * t->rounds * t->on.ranks);
-  return most;
+  return most + dearest_update(t);
+}
+
+/* By how much the first forwards are late that wait for their parameters: a rank gathers those of its first chunk
+ * first. Of the very first stage a layer at a time. */
+static double late_for_parameters(const MsCutTrial *t) {
+  double late = 0, arrives = 0;
+  for (int r = 0; r < t->on.ranks; arrives += t->forward[r++]) {
+    double gathered = 0, at = arrives;
+    for (int k = r; k < t->on.n; k += t->on.ranks) {
+      gathered += GATHERED * t->sent[k];
+      late = MAX(late, (k == 0 ? gathered / (1 + t->first[1]) : gathered) - at);
+      at += t->on.ranks * t->forward[k];
+    }
+  }
+  return late;
+}
+
+/* The moment when all have sent their gradients. A rank ends its last chunk first, and each of the others a round of
+ * its backwards later. `more`: what the rounds take that are not run. */
+static double all_sent(const MsCutTrial *t, double more) {
+  const double *clock = ms_schedule_turns_clock(t->turns, t->scratch);
+  double last = 0;
+  for (int r = 0; r < t->on.ranks; r++) {
+    double ends = clock[r] + more, behind = 0; /* what is sent from then on */
+    for (int k = r; k < t->on.n; k += t->on.ranks) {
+      behind += t->sent[k];
+      last = MAX(last, ends + behind);
+      ends -= t->on.ranks * t->backward[k];
+    }
+  }
+  return last;
 }
 
 static double end_of_step(MsCutTrial *t) {
@@ -83,8 +136,9 @@ static double end_of_step(MsCutTrial *t) {
   for (int k = 0; k < t->on.n; k++)
     t->forward[k] = FORWARD_SHARE * t->cost[k], t->backward[k] = t->cost[k] - t->forward[k];
   t->slots += ms_schedule_turns_count(t->turns);
-  return ms_schedule_turns_end(t->turns, t->forward, t->backward, t->scratch) +
-         MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * dearest;
+  double end = ms_schedule_turns_end(t->turns, t->forward, t->backward, t->scratch),
+         more = MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * dearest;
+  return t->once ? all_sent(t, more) + dearest_update(t) + late_for_parameters(t) : end + more;
 }
 
 static void weigh_all(MsCutTrial *t, const int *counts) {

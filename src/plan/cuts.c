@@ -15,9 +15,9 @@
  */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
-enum { MOST_ROUNDS = 8 };                      /* microbatches / PP that are told apart */
-enum { MOST_CUTS = G_N_ELEMENTS(slacks) + 1 }; /* of one place of the MTP blocks */
-enum { MOST_CLIMBS = 2 };                      /* cuts that are improved */
+enum { MOST_ROUNDS = 8 };                            /* microbatches / PP that are told apart */
+enum { MOST_CUTS = 2 * (G_N_ELEMENTS(slacks) + 1) }; /* of one place of the MTP blocks */
+enum { MOST_CLIMBS = 2 };                            /* cuts that are improved */
 
 /* Dear stages in front keep more microbatches of more layers: they have to end sooner by this share. */
 #define FRONT_GAIN 0.005
@@ -26,6 +26,11 @@ typedef struct {
   gint32 stages, ranks, placing, rounds, costs, by_memory; /* steps of MS_CUT_MEMORY_STEPS */
 } CutKey;                                                  /* rounds 0: no schedule is run */
 typedef struct {
+  MsLayerCosts *costs;
+  MsOnce *once;   /* NULL: only the passes count */
+  gint32 without; /* number of the same costs where it does not */
+} Rounded;
+typedef struct {
   gint32 value[MS_N_OUTER], combo[2];
 } CostsKey;
 
@@ -33,7 +38,7 @@ struct MsCuts {
   GMutex lock;
   GHashTable *costs;   /* CostsKey -> MsLayerCosts of its pieces */
   GHashTable *numbers; /* rounded costs as bytes -> their number */
-  GPtrArray *rounded;  /* MsLayerCosts by number */
+  GPtrArray *rounded;  /* Rounded by number */
   GHashTable *texts;   /* CutKey -> layout string, "" = none */
   GHashTable *turns;   /* CutKey without costs -> MsScheduleTurns, NULL = there is no such schedule */
 };
@@ -43,13 +48,19 @@ static gboolean equal_cut(gconstpointer a, gconstpointer b) { return !memcmp(a, 
 static guint hash_costs(gconstpointer key) { return ms_hash_words(key, sizeof(CostsKey) / sizeof(gint32)); }
 static gboolean equal_costs(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(CostsKey)); }
 static void free_costs(gpointer costs) { ms_layer_costs_free(costs); }
+static void free_rounded(gpointer data) {
+  Rounded *r = data;
+  ms_layer_costs_free(r->costs);
+  ms_once_free(r->once);
+  g_free(r);
+}
 
 MsCuts *ms_cuts_new(void) {
   MsCuts *c = g_new0(MsCuts, 1);
   g_mutex_init(&c->lock);
   c->costs = g_hash_table_new_full(hash_costs, equal_costs, g_free, free_costs);
   c->numbers = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
-  c->rounded = g_ptr_array_new_with_free_func(free_costs);
+  c->rounded = g_ptr_array_new_with_free_func(free_rounded);
   c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
   c->turns = g_hash_table_new_full(hash_cut, equal_cut, g_free, (GDestroyNotify)ms_schedule_turns_free);
   return c;
@@ -75,31 +86,53 @@ static double quantum_of(const MsModel *model, int pp) {
   return q;
 }
 
-/* Rounds of the pipeline in a step. */
-static double rounds_of(const MsScenario *s) {
+static double microbatches_of(const MsScenario *s) {
   const MsLayoutSpec *l = &s->layout;
-  gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp)),
-         microbatches = s->training.global_batch_size / (s->training.micro_batch_size * replicas);
-  return MAX(1.0, (double)microbatches / l->pp);
+  gint64 replicas = MAX(1, s->gpus / ((gint64)l->tp * l->cp * l->pp));
+  return (double)(s->training.global_batch_size / (s->training.micro_batch_size * replicas));
 }
-static int told_apart(double rounds) { return (int)MIN(rounds, MOST_ROUNDS); }
+/* Rounds of the pipeline in a step. Beside what is done once a step more of them are told apart, to a factor of the
+ * square root of two. */
+static double rounds_of(const MsScenario *s) { return MAX(1.0, microbatches_of(s) / s->layout.pp); }
+static int told_apart(double rounds, gboolean once) {
+  return once && rounds > MOST_ROUNDS ? (int)exp2(nearbyint(log2(rounds))) : (int)MIN(rounds, MOST_ROUNDS);
+}
+
+static GBytes *bytes_of(const MsLayerCosts *costs, const MsOnce *once) {
+  GBytes *key = ms_layer_costs_bytes(costs);
+  if (!once) return key;
+  g_autoptr(GBytes) sent = ms_layer_costs_bytes(once->sent), updated = ms_layer_costs_bytes(once->updated);
+  GByteArray *all = g_bytes_unref_to_array(key);
+  g_byte_array_append(all, g_bytes_get_data(sent, NULL), (guint)g_bytes_get_size(sent));
+  g_byte_array_append(all, g_bytes_get_data(updated, NULL), (guint)g_bytes_get_size(updated));
+  return g_byte_array_free_to_bytes(all);
+}
+
+/* With the lock. Takes costs and once. */
+static int numbered(MsCuts *cuts, MsLayerCosts *costs, MsOnce *once, int without) {
+  GBytes *key = bytes_of(costs, once);
+  gpointer number;
+  if (g_hash_table_lookup_extended(cuts->numbers, key, NULL, &number)) {
+    ms_layer_costs_free(costs);
+    ms_once_free(once);
+    g_bytes_unref(key);
+    return GPOINTER_TO_INT(number);
+  }
+  Rounded own = {costs, once, without < 0 ? (gint32)cuts->rounded->len : without};
+  g_hash_table_insert(cuts->numbers, key, GINT_TO_POINTER((int)cuts->rounded->len));
+  g_ptr_array_add(cuts->rounded, g_memdup2(&own, sizeof own));
+  return (int)cuts->rounded->len - 1;
+}
 
 static int number_of(const MsSpace *space, const MsLayerCosts *costs, const MsScenario *s) {
   MsCuts *cuts = space->cuts;
-  MsLayerCosts *rounded = ms_layer_costs_rounded(costs, quantum_of(s->model, s->layout.pp));
-  GBytes *key = ms_layer_costs_bytes(rounded);
-  gpointer number;
+  double quantum = quantum_of(s->model, s->layout.pp);
+  MsOnce *once = s->pools.n > 0 ? NULL : ms_once_new(costs, s, microbatches_of(s));
   g_mutex_lock(&cuts->lock);
-  if (g_hash_table_lookup_extended(cuts->numbers, key, NULL, &number)) {
-    ms_layer_costs_free(rounded);
-    g_bytes_unref(key);
-  } else {
-    number = GINT_TO_POINTER((int)cuts->rounded->len);
-    g_hash_table_insert(cuts->numbers, key, number);
-    g_ptr_array_add(cuts->rounded, rounded);
-  }
+  int number = numbered(cuts, ms_layer_costs_rounded(costs, quantum), NULL, -1);
+  if (once) number = numbered(cuts, ms_layer_costs_rounded(costs, quantum), once, number);
   g_mutex_unlock(&cuts->lock);
-  return GPOINTER_TO_INT(number);
+  return number;
 }
 
 /* Groups that do not divide the GPUs have no pieces; such a layout is only ever shown as an example of what is refused.
@@ -185,13 +218,13 @@ static gboolean is_among(const Candidate *all, int n, const MsCutTrial *trial, c
   return FALSE;
 }
 
-/* Appends the cuts of one place of the MTP blocks to `all`; their number. */
-static int add_cuts(MsCutTrial *trial, int *counts, Candidate *all, int n) {
+/* Appends the cuts of one place of the MTP blocks to `all`, balanced by `costs`; their number. */
+static int add_cuts(MsCutTrial *trial, const MsLayerCosts *costs, int *counts, Candidate *all, int n) {
   size_t stages = (size_t)trial->on.n;
   MsStages front = trial->on;
   front.front = TRUE;
-  int behind = ms_partition_by_cost(trial->costs, &trial->on, slacks, G_N_ELEMENTS(slacks), counts),
-      found = behind + ms_partition_by_cost(trial->costs, &front, slacks, 1, counts + (size_t)behind * stages);
+  int behind = ms_partition_by_cost(costs, &trial->on, slacks, G_N_ELEMENTS(slacks), counts),
+      found = behind + ms_partition_by_cost(costs, &front, slacks, 1, counts + (size_t)behind * stages);
   for (int i = 0; i < found; i++) {
     int *own = counts + (size_t)i * stages;
     if (is_among(all, n, trial, own)) continue;
@@ -277,7 +310,7 @@ static const MsScheduleTurns *turns_of(MsCuts *cuts, const CutKey *of) {
 }
 
 /* The same for a framework whose ends alone may differ; with VPP the plain cut. */
-static char *cut_ends(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const int *pool, int mtp) {
+static char *cut_ends(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const int *pool, int mtp) {
   const MsScheduleTurns *turns = turns_of(cuts, key);
   if (key->stages != key->ranks || key->stages < 2 || !turns) return g_strdup("");
   g_autofree int *rank = g_new(int, (gsize)key->stages);
@@ -285,15 +318,23 @@ static char *cut_ends(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Candidate));
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
-  g_autoptr(MsCutTrial) trial = ms_cut_trial_new(costs, &on, key->rounds, turns);
+  g_autoptr(MsCutTrial) trial = ms_cut_trial_new(rounded->costs, rounded->once, &on, key->rounds, turns);
   int n = add_ends(trial, counts, all);
   const Candidate *best = first_to_end((Candidate *)(gpointer)all->data, n, 0);
   return !best || is_plain(best->counts, key->stages, FALSE) ? g_strdup("")
                                                              : ms_partition_text(best->counts, key->stages, mtp, FALSE);
 }
 
+/* Those that are balanced by the passes, and where ranks have something to do once a step those that are balanced by
+ * the whole of it. */
+static int add_place(MsCutTrial *trial, const MsLayerCosts *whole, int *counts, Candidate *all, int n) {
+  n = add_cuts(trial, trial->costs, counts, all, n);
+  return whole ? add_cuts(trial, whole, counts + (size_t)MOST_CUTS / 2 * (size_t)trial->on.n, all, n) : n;
+}
+
 /* `pool` [ranks] or NULL: machines that differ. */
-static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const int *pool, int mtp) {
+static char *cut(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const int *pool, int mtp) {
+  const MsLayerCosts *costs = rounded->costs;
   size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
   Candidate all[2 * MOST_CUTS];
@@ -302,42 +343,48 @@ static char *cut(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, con
   g_autoptr(MsCutTrial) apart = NULL;
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
-  with = ms_cut_trial_new(costs, &on, key->rounds, turns);
-  int n = add_cuts(with, rank + stages, all, 0);
+  MsLayerCosts *whole = rounded->once ? ms_once_with(rounded->once, costs, (double)key->rounds * key->ranks) : NULL;
+  with = ms_cut_trial_new(costs, rounded->once, &on, key->rounds, turns);
+  int n = add_place(with, whole, rank + stages, all, 0);
   if (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0) {
     on.mtp_apart = TRUE;
-    apart = ms_cut_trial_new(costs, &on, key->rounds, turns);
-    n = add_cuts(apart, rank + stages + slots, all, n);
+    apart = ms_cut_trial_new(costs, rounded->once, &on, key->rounds, turns);
+    n = add_place(apart, whole, rank + stages + slots, all, n);
   }
+  ms_layer_costs_free(whole);
   const Candidate *best = first_to_end(all, n, MOST_CLIMBS);
   return !best || is_plain(best->counts, key->stages, best->trial->on.mtp_apart)
              ? g_strdup("")
              : ms_partition_text(best->counts, key->stages, mtp, best->trial->on.mtp_apart);
 }
 
-static char *cut_by_time(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const MsScenario *s) {
+static char *cut_by_time(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const MsScenario *s) {
   g_autofree int *pool = s->pools.n > 0 ? g_new(int, key->ranks) : NULL;
   for (int r = 0; pool && r < key->ranks; r++) pool[r] = ms_pool_of_stage(&s->pools, s->gpus, key->ranks, r);
-  return (ms_framework(s)->ends_only ? cut_ends : cut)(cuts, costs, key, pool, s->model->mtp_num_layers);
+  return (ms_framework(s)->ends_only ? cut_ends : cut)(cuts, rounded, key, pool, s->model->mtp_num_layers);
 }
 
-static char *cut_by_memory(MsCuts *cuts, const MsLayerCosts *costs, const CutKey *key, const MsScenario *s) {
-  MsLayerCosts *own = ms_layer_costs_by_memory(costs, &s->pools, (double)key->by_memory / MS_CUT_MEMORY_STEPS);
-  char *text = cut_by_time(cuts, own, key, s);
+static char *cut_by_memory(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const MsScenario *s) {
+  MsLayerCosts *own = ms_layer_costs_by_memory(rounded->costs, &s->pools, (double)key->by_memory / MS_CUT_MEMORY_STEPS);
+  const Rounded of_memory = {.costs = own};
+  char *text = cut_by_time(cuts, &of_memory, key, s);
   ms_layer_costs_free(own);
   return text;
 }
 
-/* Borrowed from the cuts; NULL: no string. */
-static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs, int by_memory) {
+/* Borrowed from the cuts; NULL: no string. `once`: what is done once a step counts where it does. */
+static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs, int by_memory,
+                                gboolean once) {
   MsCuts *cuts = space->cuts;
   const MsLayoutSpec *l = &s->layout;
   MsPlacement placing = ms_schedule_row(l->schedule)->placement;
-  CutKey key = {stages, l->pp,    placing, placing == MS_PLACE_ROUND_ROBIN ? told_apart(rounds_of(s)) : 0,
-                costs,  by_memory};
+  gboolean in_turn = placing == MS_PLACE_ROUND_ROBIN;
+  CutKey key = {stages, l->pp, placing, 0, costs, by_memory};
   g_mutex_lock(&cuts->lock);
+  const Rounded *rounded = cuts->rounded->pdata[costs];
+  if (!once || !in_turn) key.costs = rounded->without, rounded = cuts->rounded->pdata[key.costs];
+  if (in_turn) key.rounds = told_apart(rounds_of(s), rounded->once != NULL);
   char *text = g_hash_table_lookup(cuts->texts, &key);
-  const MsLayerCosts *rounded = cuts->rounded->pdata[costs];
   g_mutex_unlock(&cuts->lock);
   if (!text) {
     char *own = by_memory ? cut_by_memory(cuts, rounded, &key, s) : cut_by_time(cuts, rounded, &key, s);
@@ -387,21 +434,27 @@ static gboolean is_regular(const MsScenario *s, int stages, const char *text) {
 
 gboolean ms_space_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
-  gboolean counted = cut != MS_CUT_BALANCED;
   gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
-  if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return !counted;
-  const char *text = text_by_cost(space, s, (int)stages, costs, MAX(0, (int)cut - MS_N_CUTS + 1));
+  if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return cut == MS_CUT_BALANCED;
+  const char *text = text_by_cost(space, s, (int)stages, costs, MAX(0, (int)cut - MS_N_CUTS + 1), TRUE);
   if (cut >= MS_N_CUTS) {
-    const char *before = text_by_cost(space, s, (int)stages, costs, (int)cut - MS_N_CUTS);
+    const char *before = text_by_cost(space, s, (int)stages, costs, (int)cut - MS_N_CUTS, TRUE);
     if (g_strcmp0(before, text) == 0 || is_regular(s, (int)stages, text)) return FALSE;
     l->pipeline_layout = g_strdup(text);
     return TRUE;
   }
-  if (counted)
-    return text_regular(s, (int)stages, cut - MS_CUT_EVEN, &l->pipeline_layout) &&
-           g_strcmp0(l->pipeline_layout, text) != 0;
-  l->pipeline_layout = g_strdup(text);
-  return TRUE;
+  if (cut == MS_CUT_BALANCED) {
+    l->pipeline_layout = g_strdup(text);
+    return TRUE;
+  }
+  if (text_regular(s, (int)stages, cut - MS_CUT_EVEN, &l->pipeline_layout))
+    return g_strcmp0(l->pipeline_layout, text) != 0;
+  if (cut != MS_CUT_OTHER) return FALSE;
+  const char *passes = text_by_cost(space, s, (int)stages, costs, 0, FALSE);
+  g_autofree char *even = NULL;
+  gboolean same = !g_strcmp0(passes, text) || (text_regular(s, (int)stages, 0, &even) && !g_strcmp0(passes, even));
+  if (!same) l->pipeline_layout = g_strdup(passes);
+  return !same;
 }
 
 MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *s) {

@@ -7,20 +7,37 @@
 
 enum { MS_CUT_ROUNDS = 2 }; /* of the pipeline that are run slot by slot; with more the dearest rank decides */
 
-typedef struct { /* borrows costs, ranks and turns */
+/* What a GPU does once a step for each piece that it has, in the unit of the costs. */
+typedef struct {
+  MsLayerCosts *sent;    /* gradients, from its last backward on; half as long before its first forward: parameters */
+  MsLayerCosts *updated; /* by the optimizer, behind the gradient norm */
+} MsOnce;
+/* Of the scenario's groups and `costs` of its pieces, in picoseconds, with parameters. NULL: next to nothing beside so
+ * many microbatches, or not known. */
+MsOnce *ms_once_new(const MsLayerCosts *costs, const MsScenario *scenario, double microbatches);
+void ms_once_free(MsOnce *once);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsOnce, ms_once_free)
+/* The costs of a whole step, both added up. (transfer full) */
+MsLayerCosts *ms_once_with(const MsOnce *once, const MsLayerCosts *costs, double microbatches);
+
+typedef struct { /* borrows costs, ranks, turns and once */
   const MsLayerCosts *costs;
+  const MsOnce *once; /* NULL: only the passes count */
   MsStages on;
-  int rounds;                   /* microbatches / ranks */
-  const MsScheduleTurns *turns; /* of MS_CUT_ROUNDS rounds at most; NULL: none is run */
-  int *first;                   /* [n] first layer of each stage of the cut that is weighed */
-  double *cost;                 /* [n] */
-  double *forward, *backward;   /* [n] */
-  double *load;                 /* [ranks] sums of cost */
-  double *before;               /* [pools][layers + 1] sums over the layers before */
+  int rounds;                           /* microbatches / ranks */
+  const MsScheduleTurns *turns;         /* of MS_CUT_ROUNDS rounds at most; NULL: none is run */
+  int *first;                           /* [n] first layer of each stage of the cut that is weighed */
+  double *cost;                         /* [n] */
+  double *forward, *backward;           /* [n] */
+  double *load;                         /* [ranks] sums of cost */
+  double *before;                       /* [pools][layers + 1] sums over the layers before */
+  double *sent, *updated;               /* [n] once a step */
+  double *sent_before, *updated_before; /* [layers + 1] */
   double *scratch;
   gint64 slots; /* run so far */
 } MsCutTrial;
-MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsStages *on, int rounds, const MsScheduleTurns *turns);
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsStages *on, int rounds,
+                             const MsScheduleTurns *turns);
 void ms_cut_trial_free(MsCutTrial *trial);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCutTrial, ms_cut_trial_free)
 /* Never more than the next: a rank begins when the first chunks before it have let a microbatch through, and its last

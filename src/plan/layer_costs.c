@@ -5,6 +5,19 @@
 #include <math.h>
 #include <string.h>
 
+/* An MTP block has a copy of the embedding. */
+static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gboolean expert) {
+  MsLayerCosts *c = g_new0(MsLayerCosts, 1);
+  c->layers = model->num_layers;
+  c->layer = g_new(double, c->layers);
+  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_params(memo, MS_PIECE_LAYER, i, expert);
+  c->first = ms_memo_params(memo, MS_PIECE_EMBEDDING, 0, expert);
+  c->last = ms_memo_params(memo, MS_PIECE_HEAD, 0, expert);
+  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_params(memo, MS_PIECE_MTP, i, expert);
+  if (model->mtp_num_layers > 0) c->mtp += c->first;
+  return c;
+}
+
 static MsLayerCosts *costs_on(MsPieceMemo *memo, const MsScenario *s, int pool) {
   const MsModel *model = s->model;
   MsLayerCosts *c = g_new0(MsLayerCosts, 1);
@@ -14,6 +27,7 @@ static MsLayerCosts *costs_on(MsPieceMemo *memo, const MsScenario *s, int pool) 
   c->first = memo ? ms_memo_layer(memo, pool, MS_PIECE_EMBEDDING, 0) : 0;
   c->last = memo ? ms_memo_layer(memo, pool, MS_PIECE_HEAD, 0) : ms_head_weight(model, s->training.seq_length);
   for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += memo ? ms_memo_layer(memo, pool, MS_PIECE_MTP, i) : 1;
+  if (memo && pool == 0) c->dense = params_of(memo, model, FALSE), c->expert = params_of(memo, model, TRUE);
   return c;
 }
 
@@ -42,6 +56,7 @@ MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *s) {
 static MsLayerCosts *copy_of(const MsLayerCosts *c) {
   MsLayerCosts *copy = g_memdup2(c, sizeof *c);
   copy->layer = g_memdup2(c->layer, sizeof *c->layer * (gsize)c->layers);
+  copy->dense = copy->expert = NULL;
   make_others(copy, c->n_others);
   for (int i = 0; i < c->n_others; i++) copy->other[i] = copy_of(c->other[i]);
   return copy;
@@ -70,6 +85,8 @@ void ms_layer_costs_free(MsLayerCosts *c) {
   if (!c) return;
   for (int i = 0; i < c->n_others; i++) ms_layer_costs_free(c->other[i]);
   g_free(c->other);
+  ms_layer_costs_free(c->dense);
+  ms_layer_costs_free(c->expert);
   g_free(c->layer);
   g_free(c);
 }

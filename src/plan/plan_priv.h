@@ -135,8 +135,9 @@ gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, cons
 typedef struct MsLayerCosts {
   int layers;
   double *layer, first, last, mtp;
-  int n_others;                /* pools behind the first: what the same costs on their machines */
-  struct MsLayerCosts **other; /* [n_others] */
+  int n_others;                        /* pools behind the first: what the same costs on their machines */
+  struct MsLayerCosts **other;         /* [n_others] */
+  struct MsLayerCosts *dense, *expert; /* of the same, owned: parameters of a GPU; NULL: not counted */
 } MsLayerCosts;
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
                                  const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */
@@ -180,8 +181,8 @@ void ms_cuts_free(MsCuts *cuts);
  * to the planner. `memo`: pieces of the combination that do not depend on the cut; NULL: they are made. */
 int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo,
                  const MsScenario *scenario);
-/* The planner's own cuts of a layout: balanced by cost, or the first and the second of the ways in which the layers,
- * counted, divide. */
+/* The planner's own cuts of a layout: balanced by what a step costs, or the first and the second of the ways in which
+ * the layers, counted, divide; where there is no second one, balanced by the passes alone. */
 typedef enum { MS_CUT_BALANCED, MS_CUT_EVEN, MS_CUT_OTHER, MS_N_CUTS } MsCut;
 /* With pools also: from that by time step by step to one by memory, which layers fit into that do not into the first.
  */
@@ -232,6 +233,8 @@ int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenar
 
 /* Kept for ms_cut_costs, by PP and cut; -1: not known. Until the next call. */
 int *ms_memo_cost_number(MsPieceMemo *memo, int pp, int cut);
+/* Parameters that a GPU trains of one layer, or of embedding, head or MTP block `index`. */
+double ms_memo_params(const MsPieceMemo *memo, MsPieceKind kind, int index, gboolean expert);
 /* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward, on
  * the machine of a pool (0 without pools). */
 double ms_memo_layer(MsPieceMemo *memo, int pool, MsPieceKind kind, int index);

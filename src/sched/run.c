@@ -236,6 +236,10 @@ double ms_schedule_turns_end(const MsScheduleTurns *t, const double *forward, co
   return last;
 }
 
+const double *ms_schedule_turns_clock(const MsScheduleTurns *t, const double *scratch) {
+  return scratch + N_TIMES * t->model_stages + 1;
+}
+
 void ms_schedule_run_free(MsScheduleRun *run) {
   if (!run) return;
   g_free(run->start), g_free(run->end), g_free(run);

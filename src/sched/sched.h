@@ -89,6 +89,8 @@ int ms_schedule_turns_count(const MsScheduleTurns *turns);
 double ms_schedule_turns_end(const MsScheduleTurns *turns, const double *forward, const double *backward,
                              double *scratch);
 size_t ms_schedule_turns_scratch(const MsScheduleTurns *turns);
+/* [stages] when each had run its last slot, of the last ms_schedule_turns_end with this scratch. */
+const double *ms_schedule_turns_clock(const MsScheduleTurns *turns, const double *scratch);
 void ms_schedule_run_free(MsScheduleRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleRun, ms_schedule_run_free)
 

@@ -69,10 +69,9 @@ static char *text_of(const int *counts, int stages, int mtp, gboolean apart) {
   return ms_pipeline_layout_text(chunks, stages);
 }
 
-/* What the planner is known to miss: of 60 shapes the best found by moving layers one by one was up to 4 % faster, 0.5
- * % in the mean; of 724 strings one is 7.4 % faster (PP 2, VPP 2, MTP blocks beside the loss), most of the rest below 1
- * %. Counted forms are never faster. */
-#define NEAR (ms_by_tier(103, 108) / 100.0)
+/* What the planner is known to miss: of 724 strings the fastest is 4.3 % faster (Llama 3 8B, PP 2, VPP 4, few
+ * microbatches, where the host sets the pace), most of the rest below 1 %. Counted forms are never faster. */
+#define NEAR (ms_by_tier(103, 105) / 100.0)
 
 static void try_strings(GRand *rand, const MsScenario *best, double step_s, int n, Account *a) {
   int stages = best->layout.pp * best->layout.vpp, mtp = best->model->mtp_num_layers;
@@ -188,6 +187,57 @@ static void dear_ranks_stand_in_front(void **state) {
              behind->layout.pipeline_layout, behind_s);
 }
 
+/* With few microbatches, or with an optimizer on the host, what a rank does once a step moves layers: balanced by the
+ * passes alone these took 7.3, 5.6 and 4.6 % longer than the cut that stands beside them. */
+static void once_a_step_counts(void **state) {
+  (void)state;
+  static const struct {
+    MsSmallRequest small;
+    const char *cut;
+  } cases[] = {{{.name = "gradients of experts",
+                 .model = "{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*1+[1]*15\"}",
+                 .hardware = "b200-sxm",
+                 .gpus = 4,
+                 .seq = 8192,
+                 .batch = 16,
+                 .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 2, \"vpp\": 3, \"ep\": 1, \"etp\": 1",
+                 .options = ""},
+                "Ett|tt|ttt|t*4|t*4|tmL"},
+               {{.name = "experts on the host",
+                 .model = "{\"base\": \"deepseek-v3\", \"num_layers\": 10, \"moe_layer_freq\": \"[0]*1+[1]*9\"}",
+                 .hardware = "h100-sxm",
+                 .gpus = 16,
+                 .seq = 8192,
+                 .batch = 32,
+                 .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 2, \"vpp\": 2, \"ep\": 8, \"etp\": 1",
+                 .options = "\"optimizer_offload_fraction\": 0.5, "},
+                "Et|t*4|t*5|mL"},
+               {{.name = "a hybrid on the host",
+                 .model = "\"qwen3-next-80b-a3b\"",
+                 .hardware = "h200-sxm",
+                 .gpus = 32,
+                 .seq = 8192,
+                 .batch = 128,
+                 .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"ep\": 8, \"etp\": 1",
+                 .options = "\"optimizer_offload_fraction\": 0.5, "},
+                "Et*13|(t*13|)*2t*9mL"}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    MsSmallRequest small = cases[i].small;
+    small.training = "\"micro_batch_size\": 1, \"precision\": \"bf16\"";
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    request->base->hardware->hbm_B = 1e15;
+    g_autoptr(MsPlan) plan = ms_small_plan(request, TRUE, 1, 1);
+    assert_int_equal(plan->n_best, 1);
+    g_autoptr(MsScenario) other = ms_scenario_copy(plan->best[0].scenario, TRUE);
+    g_free(other->layout.pipeline_layout);
+    other->layout.pipeline_layout = g_strdup(cases[i].cut);
+    double step_s = plan->best[0].result->step_time_s, other_s = step_of(other);
+    if (!(other_s > 0 && step_s <= 1.01 * other_s))
+      fail_msg("%s: %s takes %.9g s, %s %.9g s", small.name, plan->best[0].scenario->layout.pipeline_layout, step_s,
+               cases[i].cut, other_s);
+  }
+}
+
 /* A climb ends no later than it began, at a cut that takes what it says, and that is no cheaper than its bound. */
 static void climbs_add_up(void **state) {
   (void)state;
@@ -204,8 +254,8 @@ static void climbs_add_up(void **state) {
     g_autoptr(MsSchedule) schedule =
         ms_schedule_new(MS_SCHED_1F1B, RANKS, MIN(rounds, MS_CUT_ROUNDS) * RANKS, 2, 0, FALSE, NULL, 0);
     g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
-    g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, &on, rounds, turns);
-    g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, &on, rounds, turns);
+    g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, NULL, &on, rounds, turns);
+    g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, NULL, &on, rounds, turns);
     double began = ms_cut_end(trial, counts), end = ms_cut_climb(trial, counts, began);
     int sum = 0;
     for (int k = 0; k < STAGES; k++) sum += counts[k];
@@ -219,6 +269,7 @@ static void climbs_add_up(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster), cmocka_unit_test(order_of_values_leaves_cuts),
-                                     cmocka_unit_test(dear_ranks_stand_in_front), cmocka_unit_test(climbs_add_up)};
+                                     cmocka_unit_test(dear_ranks_stand_in_front), cmocka_unit_test(once_a_step_counts),
+                                     cmocka_unit_test(climbs_add_up)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

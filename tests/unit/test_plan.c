@@ -76,7 +76,8 @@ static void shortcuts_change_nothing(void **state) {
       assert_non_null(less);
       if (k != MS_SHORT_SAME) ms_assert_same_plans(request, all, less);
       else assert_close(less->best[0].result->step_time_s, all->best[0].result->step_time_s, 0);
-      assert_true(less->simulated >= all->simulated);
+      /* twins of one layout fill the list sooner */
+      assert_true(less->simulated >= all->simulated || k == MS_SHORT_SAME);
       check_counts(request, less);
     }
   }

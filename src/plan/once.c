@@ -1,0 +1,103 @@
+/* src/plan/once.c - what a GPU does once a step for the layers that it has, beside its microbatches: gradients sent,
+ * parameters updated, on the host where that is asked for. An estimate for the choice of a cut; the bound and the
+ * simulation of what was chosen know better. */
+#include "plan/cuts_priv.h"
+#include "base/units.h"
+#include "layout/layout.h"
+#include <math.h>
+
+/* Below this share of a layer's microbatches it moves no layer. */
+#define NEGLIGIBLE 0.08
+
+/* What a collective reaches of the rate of its links. */
+#define REACHED 0.8
+
+/* Bytes for a parameter, its gradient sent; zeroed and scaled; and of a shard: Adam on the device, and on the host with
+ * the two copies over the link that feeds it (src/work/step.c, with states in FP32). */
+enum { SENT_B = 4, WHOLE_B = 12, DEVICE_B = 34, HOST_B = 36 };
+
+typedef struct {
+  double sent, updated; /* seconds for a parameter */
+} Rate;
+
+/* Of a group whose neighbours are `stride` ranks apart. Gradients are sent in FP32 beside the last backwards, to ranks
+ * that share the optimizer, whatever the request says: keys that say otherwise may be open when a cut is made, and a
+ * list of their values is to find what each of them finds alone. The share of the host is settled by then. */
+static Rate rate_of(const MsScenario *s, double size, double stride) {
+  const MsHardware *hw = s->hardware;
+  double members = CLAMP(floor(ms_gpus_per_domain(hw, s->gpus) / stride), 1, MAX(1, size)),
+         link_Bps = members >= size ? hw->scaleup_Bps : MIN(hw->scaleup_Bps, hw->nic_Bps * members),
+         host = s->options.optimizer_offload_fraction, shards = MAX(1, size),
+         updated = (WHOLE_B + (1 - host) * DEVICE_B / shards) / hw->hbm_Bps;
+  if (host > 0) updated += host * HOST_B / shards / ms_hardware_host_Bps(hw);
+  return (Rate){size > 1 ? SENT_B * (1 - 1 / size) / (REACHED * link_Bps) : 0, updated};
+}
+
+static double of_piece(double dense, double expert, double dense_rate, double expert_rate) {
+  return dense * dense_rate + expert * expert_rate;
+}
+
+/* In units of `unit` seconds. */
+static MsLayerCosts *times_of(const MsLayerCosts *c, double dense, double expert, double unit) {
+  MsLayerCosts *t = g_new0(MsLayerCosts, 1);
+  t->layers = c->layers;
+  t->layer = g_new(double, c->layers);
+  for (int i = 0; i < c->layers; i++)
+    t->layer[i] = of_piece(c->dense->layer[i], c->expert->layer[i], dense, expert) / unit;
+  t->first = of_piece(c->dense->first, c->expert->first, dense, expert) / unit;
+  t->last = of_piece(c->dense->last, c->expert->last, dense, expert) / unit;
+  t->mtp = of_piece(c->dense->mtp, c->expert->mtp, dense, expert) / unit;
+  return t;
+}
+
+static double largest(const MsLayerCosts *t) {
+  double most = MAX(MAX(t->first, t->last), t->mtp);
+  for (int i = 0; i < t->layers; i++) most = MAX(most, t->layer[i]);
+  return most;
+}
+
+/* The scale to a factor of two, pieces to an eighth of the last layer: many layouts share a cut. */
+static void round_times(MsLayerCosts *t) {
+  double most = largest(t), unit = t->layer[t->layers - 1] > 0 ? t->layer[t->layers - 1] : most;
+  if (!(unit > 0)) return;
+  double scale = exp2(nearbyint(log2(unit)));
+#define ROUNDED(x) (scale * nearbyint(8 * (x) / unit) / 8)
+  for (int i = 0; i < t->layers; i++) t->layer[i] = ROUNDED(t->layer[i]);
+  t->first = ROUNDED(t->first), t->last = ROUNDED(t->last), t->mtp = ROUNDED(t->mtp);
+#undef ROUNDED
+}
+
+MsOnce *ms_once_new(const MsLayerCosts *c, const MsScenario *s, double microbatches) {
+  const MsLayoutSpec *l = &s->layout;
+  double unit = c->layer[c->layers - 1] / MS_PS_PER_S, ranks = (double)s->gpus / l->pp;
+  if (!c->dense || !(unit > 0)) return NULL;
+  Rate dense = rate_of(s, ranks / l->tp, l->tp),
+       expert = rate_of(s, ranks / ((double)l->etp * l->ep), (double)l->etp * l->ep);
+  MsOnce *once = g_new0(MsOnce, 1);
+  once->sent = times_of(c, dense.sent, expert.sent, unit);
+  once->updated = times_of(c, dense.updated, expert.updated, unit);
+  double most = largest(once->sent) + largest(once->updated);
+  if (!(most > NEGLIGIBLE * microbatches) || isinf(most)) return ms_once_free(once), NULL; /* or not known */
+  round_times(once->sent), round_times(once->updated);
+  return once;
+}
+
+void ms_once_free(MsOnce *once) {
+  if (!once) return;
+  ms_layer_costs_free(once->sent);
+  ms_layer_costs_free(once->updated);
+  g_free(once);
+}
+
+/* What a layer takes of a step when nothing hides anything. */
+MsLayerCosts *ms_once_with(const MsOnce *once, const MsLayerCosts *c, double microbatches) {
+  MsLayerCosts *t = g_new0(MsLayerCosts, 1);
+  t->layers = c->layers;
+  t->layer = g_new(double, c->layers);
+  for (int i = 0; i < c->layers; i++)
+    t->layer[i] = microbatches * c->layer[i] + once->sent->layer[i] + once->updated->layer[i];
+  t->first = microbatches * c->first + once->sent->first + once->updated->first;
+  t->last = microbatches * c->last + once->sent->last + once->updated->last;
+  t->mtp = microbatches * c->mtp + once->sent->mtp + once->updated->mtp;
+  return t;
+}
