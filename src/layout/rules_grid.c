@@ -39,8 +39,9 @@ RULE(pools_hold_stages) {
   int per_stage = s->gpus / s->layout.pp;
   for (int i = 0; i < s->pools.n; i++)
     if (s->pools.pool[i].gpus % per_stage != 0)
-      return REFUSE("%d GPUs of a stage at PP %d do not divide the %d of pools[%d]", per_stage, s->layout.pp,
-                    s->pools.pool[i].gpus, i);
+      return REFUSE("%d GPUs of a stage at PP %d do not divide the %d of pools[%d]; replicas on different machines are "
+                    "not modelled",
+                    per_stage, s->layout.pp, s->pools.pool[i].gpus, i);
   return TRUE;
 }
 RULE(pools_order) {
