@@ -17,8 +17,10 @@ static const MsVerb verbs[] = {
      "  moesim run --trace step.json scenarios/run-deepseek-v3-gb200-256.json   open step.json in ui.perfetto.dev\n"
      "  moesim run --trace rank0.json --like kineto scenarios/run-llama3-70b-h100-64.json   as PyTorch's profiler\n"
      "  moesim run --trace step.goal --like goal my-run.json    every rank, for LogGOPSim and ATLAHS\n"
+     "  moesim run --fidelity cluster --trace ranks.json --ranks 0,8 my-run.json    as each of them went\n"
+     "  mpirun -n 4 moesim run --fidelity cluster --draws 1000 my-run.json          draws shared by processes\n"
      "  moesim run --json scenarios/*.json\n",
-     ms_cli_run, TRUE},
+     ms_cli_run, TRUE, ms_ranks_here},
     {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
      "  moesim plan --model qwen3-30b-a3b --hardware h100-sxm --gpus 64\n"
      "  moesim plan --model llama3-70b --hardware h100-sxm,b200-sxm --gpus 128,256\n"

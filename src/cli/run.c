@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/ranks.h"
 #include "base/quantity.h"
 #include "cli/cli.h"
 #include "cluster/goal.h"
@@ -51,14 +52,17 @@ static GArray *ranks_of(const char *text) {
 }
 
 /* NULL, or what is wrong. */
-static const char *wrong_kineto(const Options *o) {
-  if (!o->like)
-    return o->ranks || o->limit || o->steps != MS_CLI_UNSET ? "--ranks, --steps and --limit need --like kineto" : NULL;
-  gboolean goal = strcmp(o->like, "goal") == 0;
-  if (!goal && strcmp(o->like, "kineto") != 0) return "--like takes kineto or goal";
+static const char *wrong_kineto(const Options *o, gboolean cluster) {
+  if (!o->like && o->ranks && cluster && !o->trace) return "--ranks needs --trace";
+  if (!o->like && !(o->ranks && cluster))
+    return o->ranks || o->limit || o->steps != MS_CLI_UNSET
+               ? "--ranks, --steps and --limit need --like kineto, --ranks else --fidelity cluster"
+               : NULL;
+  gboolean goal = g_strcmp0(o->like, "goal") == 0;
+  if (o->like && !goal && strcmp(o->like, "kineto") != 0) return "--like takes kineto or goal";
   if (!o->trace) return "--like needs --trace";
   if (goal && (o->ranks || o->limit || o->steps != MS_CLI_UNSET))
-    return "--ranks, --steps and --limit need --like kineto";
+    return "--ranks, --steps and --limit need --like kineto, --ranks else --fidelity cluster";
   g_autoptr(GArray) ranks = ranks_of(o->ranks);
   double limit_B;
   g_autofree char *why = NULL;
@@ -70,11 +74,18 @@ static const char *wrong_kineto(const Options *o) {
   return NULL;
 }
 
-static gboolean write_kineto(const Options *o, const MsScenario *scenario, const MsDetail *detail, GError **error) {
+/* The form of a profiler: of ranks of the full step, or of those of a cluster. */
+static gboolean wants_ranks(const Options *o) {
+  return o->trace && (o->like ? strcmp(o->like, "kineto") == 0 : o->ranks != NULL);
+}
+
+/* ran: of each rank, NULL: as in the full step. */
+static gboolean write_kineto(const Options *o, const MsScenario *scenario, const MsDetail *detail,
+                             MsTrajectory *const *ran, GError **error) {
   g_autoptr(GArray) ranks = ranks_of(o->ranks);
   guint64 left_out = 0;
   MsKinetoOptions options = {(const int *)(gpointer)ranks->data, (int)ranks->len,
-                             o->steps == MS_CLI_UNSET ? 1 : o->steps, 0};
+                             o->steps == MS_CLI_UNSET ? 1 : o->steps, ran, 0};
   if (o->limit) ms_quantity_parse(o->limit, "B", FALSE, &options.limit_B, NULL);
   if (!ms_report_trace_kineto(scenario, detail, &options, o->trace, &left_out, error)) return FALSE;
   if (left_out > 0)
@@ -82,11 +93,12 @@ static gboolean write_kineto(const Options *o, const MsScenario *scenario, const
   return TRUE;
 }
 
-static gboolean write_detail(const Options *o, const MsScenario *scenario, const MsDetail *detail, GError **error) {
-  gboolean ok = !o->trace                      ? TRUE
-                : !o->like                     ? ms_report_trace(detail, o->trace, error)
-                : strcmp(o->like, "goal") == 0 ? ms_goal_write(scenario, detail, o->trace, error)
-                                               : write_kineto(o, scenario, detail, error);
+static gboolean write_detail(const Options *o, const MsScenario *scenario, const MsDetail *detail,
+                             MsTrajectory *const *ran, GError **error) {
+  gboolean ok = !o->trace        ? TRUE
+                : wants_ranks(o) ? write_kineto(o, scenario, detail, ran, error)
+                : !o->like       ? ms_report_trace(detail, o->trace, error)
+                                 : ms_goal_write(scenario, detail, o->trace, error);
   if (!ok) return FALSE;
   return !o->timeline || ms_report_timeline(detail, o->timeline, error);
 }
@@ -114,11 +126,38 @@ static gboolean not_simulated(const char *file, const char *what, const MsResult
   return FALSE;
 }
 
+/* Of the ranks whose trace is asked for, in the first draw. */
+typedef struct {
+  GArray *ranks; /* int, NULL: of none */
+  MsRankTimes times;
+} RankTimes;
+
+static void rank_times_clear(RankTimes *x) {
+  for (int k = 0; x->times.ran && k < x->times.n; k++)
+    if (x->times.ran[k]) ms_trajectory_free(x->times.ran[k]);
+  g_free(x->times.ran);
+  if (x->ranks) g_array_unref(x->ranks);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(RankTimes, rank_times_clear)
+
+static gboolean open_times(const Options *o, const MsScenario *s, RankTimes *x, GError **error) {
+  if (!wants_ranks(o)) return TRUE;
+  x->ranks = ranks_of(o->ranks);
+  x->times = (MsRankTimes){(int)x->ranks->len, (const int *)(gpointer)x->ranks->data, NULL};
+  for (int k = 0; k < x->times.n; k++)
+    if (x->times.rank[k] >= s->gpus)
+      return ms_input_error(error, s->file, 0, "gpus", "is %d: no rank %d", s->gpus, x->times.rank[k]);
+  x->times.ran = g_new0(MsTrajectory *, x->times.n);
+  return TRUE;
+}
+
 static gboolean run_cluster(const Options *o, const MsScenario *s, const MsResult *full, const MsDetail *detail,
-                            MsCluster *cluster, GError **error) {
-  const MsClusterOptions options = {o->draws > 0 ? o->draws : CLUSTER_DRAWS, 0, TRUE, TRUE};
-  return detail ? ms_cluster_run(s, full, detail, &options, cluster, error)
-                : not_simulated(s->file, "no cluster", full, error);
+                            MsCluster *cluster, RankTimes *x, GError **error) {
+  if (!detail) return not_simulated(s->file, "no cluster", full, error);
+  if (!open_times(o, s, x, error)) return FALSE;
+  const MsClusterOptions options = {o->draws > 0 ? o->draws : CLUSTER_DRAWS, 0, TRUE, TRUE,
+                                    x->times.n > 0 ? &x->times : NULL};
+  return ms_cluster_run(s, full, detail, &options, cluster, error);
 }
 
 static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboolean first) {
@@ -140,9 +179,11 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (!result) return ms_cli_fail(error);
   MsDraws draws;
   g_auto(MsCluster) cluster = {0};
+  g_auto(RankTimes) times = {0};
   gboolean draws_routing = o->draws > 0 && !o->cluster;
-  if (o->cluster && !run_cluster(o, scenario, result, detail, &cluster, &error)) return ms_cli_fail(error);
+  if (o->cluster && !run_cluster(o, scenario, result, detail, &cluster, &times, &error)) return ms_cli_fail(error);
   if (draws_routing && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
+  if (ms_ranks_own() != 0) return 0; /* another prints */
   g_autoptr(MsActingLaws) acting = o->explain ? ms_acting_laws(scenario, &error) : NULL;
   if (o->explain && !acting && !ms_interrupted()) return ms_cli_fail(error);
   g_clear_error(&error); /* laws are left out of what was stopped */
@@ -151,7 +192,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   g_autoptr(MsChanges) changes = advises ? ms_changes_new(scenario) : NULL;
   const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting, changes};
   if (!to_stdout(o->trace) && !to_stdout(o->timeline)) print_run(o, scenario, &run, first);
-  if (wants_detail && detail && !write_detail(o, scenario, detail, &error)) return ms_cli_fail(error);
+  if (wants_detail && detail && !write_detail(o, scenario, detail, times.times.ran, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail && !not_simulated(file, "no trace", result, &error)) return ms_cli_fail(error);
   return 0;
 }
@@ -160,7 +201,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
 static int check(const MsVerb *verb, const Options *o, int files) {
   int fidelity = o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, fidelities) : MS_FIDELITY_FULL;
   if (fidelity < 0) return -1;
-  const char *wrong = wrong_kineto(o);
+  const char *wrong = wrong_kineto(o, fidelity == CLUSTER);
   if (files == 0) wrong = "which scenario? Give at least one file";
   if ((o->trace || o->timeline) && files > 1) wrong = "--trace and --timeline take one scenario";
   if ((o->trace || o->timeline) && fidelity < MS_FIDELITY_FULL) wrong = "--trace and --timeline need --fidelity full";
@@ -183,7 +224,8 @@ int ms_cli_run(int argc, char **argv) {
       {"like", 0, 0, G_OPTION_ARG_STRING, &o.like,
        "form of --trace: that of the PyTorch profiler, or a GOAL schedule of all ranks (LogGOPSim, ATLAHS)",
        "kineto|goal"},
-      {"ranks", 0, 0, G_OPTION_ARG_STRING, &o.ranks, "--like: these ranks, such as 0,8 (default 0)", "N,…"},
+      {"ranks", 0, 0, G_OPTION_ARG_STRING, &o.ranks,
+       "--like kineto, --fidelity cluster: these ranks, such as 0,8 (default 0)", "N,…"},
       {"steps", 0, 0, G_OPTION_ARG_INT, &o.steps, "--like: so many steps one behind the other (default 1)", "N"},
       {"limit", 0, 0, G_OPTION_ARG_STRING, &o.limit, "--like: size of the file at most, such as 20MB", "BYTES"},
       {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
@@ -203,9 +245,12 @@ int ms_cli_run(int argc, char **argv) {
     o.cluster = fidelity == CLUSTER;
     if (o.cluster) fidelity = MS_FIDELITY_FULL;
     status = fidelity < 0 ? MS_ERROR_USAGE : 0;
+    GError *error = NULL;
+    if (status == 0 && (o.cluster || o.draws > 0) && !ms_ranks_begin(&error)) status = ms_cli_fail(error);
     for (int i = 1; i < argc && status == 0 && (i == 1 || !ms_interrupted()); i++)
       status = run_one(&o, argv[i], (MsFidelity)fidelity, i == 1);
   }
+  ms_ranks_end();
   options_clear(&o);
   return status;
 }

@@ -255,6 +255,7 @@ typedef struct {
   const Network *network;
   guint causes;
   gboolean merge;
+  MsRankTimes *times; /* of the first draw; NULL */
 } Shared;
 
 typedef struct {
@@ -265,12 +266,13 @@ typedef struct {
   double without_s[MS_N_CAUSES];
 } One;
 
-static MsWalked walk(const Shared *x, int index, guint causes, gboolean shares, guint32 *units) {
+static MsWalked walk(const Shared *x, int index, guint causes, gboolean shares,
+                     guint32 *units) { /* shares: also the times of ranks */
   MsRankStates states = states_new(x->scenario, (guint64)(x->scenario->cluster.seed + index), causes);
   memcpy(states.fabric, x->network->share, sizeof states.fabric);
   states.rows = causes >> MS_CAUSE_EXPERTS & 1 ? x->network->rows : x->network->mean_rows;
   g_autoptr(MsUnits) of = units_of(x->plan->detail->layout, &states, x->merge);
-  MsWalked walked = ms_walk_step(x->plan, of, &states, slow_row, x->network, shares);
+  MsWalked walked = ms_walk_step(x->plan, of, &states, slow_row, x->network, shares, shares ? x->times : NULL);
   states_clear(&states);
   if (units) *units = of->units;
   return walked;
@@ -338,11 +340,13 @@ gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetai
     close_network(&network);
     return FALSE;
   }
-  Shared shared = {s, plan, &network, acting(s, &network), options->merge};
+  Shared shared = {s, plan, &network, acting(s, &network), options->merge, options->times};
   g_autoptr(GArray) all = g_array_new(FALSE, TRUE, sizeof(One));
   for (int i = 0; i < options->draws; i++) g_array_append_val(all, ((One){.job = {s->file}, .index = i}));
   const MsJobsOptions shift = {"draws", "draws", options->threads, options->progress};
-  gboolean ok = ms_jobs_run(all, draw, &shared, &shift, &out->extent, error);
+  gboolean ok = ms_jobs_run_on_ranks(all, draw, &shared, &shift, &out->extent, error);
+  for (guint i = 0; i < all->len; i++) /* the critical path stays where it was found */
+    if (!ms_jobs_own(all->len, i)) g_array_index(all, One, i).all.share = NULL;
   if (ok && out->extent.done == 0) {
     g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "stopped before the first draw");
     ok = FALSE;

@@ -48,13 +48,15 @@ void ms_cluster_clear(MsCluster *cluster);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(MsCluster, ms_cluster_clear)
 
 /* `full` and its detail: of the scenario at full fidelity. n draws on `threads`
- * threads (0: one per processor), the same figures for any number. `merge`
+ * threads (0: one per processor), shared out among the processes of an
+ * mpirun, the same figures for any number of both; what is told of the first draw alone only process 0 has. `merge`
  * FALSE: equal ranks are not taken together, which changes nothing but the
  * time. FALSE and *error when the costs cannot be prepared or all was stopped
  * before the first draw. */
 typedef struct {
   int draws, threads;
   gboolean progress, merge;
+  MsRankTimes *times; /* of the first draw, filled in; ranks of the job. NULL: not asked for */
 } MsClusterOptions;
 gboolean ms_cluster_run(const MsScenario *scenario, const MsResult *full, const MsDetail *detail,
                         const MsClusterOptions *options, MsCluster *out, GError **error);

@@ -161,7 +161,9 @@ typedef struct {
   GHashTable *world;                       /* task -> World */
   MsTime makespan;
   guint32 end_task, end_unit;
-  double *awaited; /* [stages * n] */
+  double *awaited;    /* [stages * n] */
+  MsRankTimes *times; /* NULL: not asked for */
+  guint32 *timed;     /* [times->n * 2] stage and unit */
   MsWalked *out;
 } Walk;
 
@@ -335,6 +337,13 @@ static void hold_host(Walk *w, guint32 stage, const MsTime *end, guint8 *why) {
     }
 }
 
+static void note_times(Walk *w, guint32 i, guint32 stage, const MsTime *end) {
+  for (int k = 0; k < w->times->n; k++) {
+    if (w->timed[2 * k] != stage) continue;
+    w->times->ran[k]->start[i] = w->ready[w->timed[2 * k + 1]], w->times->ran[k]->end[i] = end[w->timed[2 * k + 1]];
+  }
+}
+
 static void walk_task(Walk *w, guint32 i, double nic) {
   const MsTask *task = ms_graph_task(w->plan->detail->graph, i);
   const MsStepTask *t = &w->plan->task[i];
@@ -355,6 +364,7 @@ static void walk_task(Walk *w, guint32 i, double nic) {
   default: kernels(w, task->device, i, end);
   }
   note_end(w, i, end);
+  if (w->times) note_times(w, i, task->device, end);
   if (task->host_sync) hold_host(w, task->device, end, why);
   const guint32 *wait;
   guint n = ms_graph_waits(w->plan->detail->graph, i, &wait);
@@ -533,27 +543,42 @@ static void open_walk(Walk *w, gboolean shares) {
   w->awaited = g_new0(double, (gsize)stages * w->n);
 }
 
+static void open_times(Walk *w) {
+  const MsUnits *x = w->units;
+  w->timed = g_new(guint32, 2 * (gsize)w->times->n);
+  for (int k = 0; k < w->times->n; k++) {
+    int at = 0;
+    while (x->rank[at] != w->times->rank[k]) at++;
+    MsTrajectory *ran = w->times->ran[k] = g_new0(MsTrajectory, 1);
+    ran->n = w->plan->n;
+    ran->start = g_new0(MsTime, MAX(ran->n, 1)), ran->end = g_new0(MsTime, MAX(ran->n, 1));
+    w->timed[2 * k] = (guint32)(at / x->places), w->timed[2 * k + 1] = x->unit_of[at % x->places];
+  }
+}
+
 static void close_walk(Walk *w) {
   g_free(w->clock), g_free(w->attention), g_free(w->gpu), g_free(w->chance), g_free(w->host_chance), g_free(w->cursor),
       g_free(w->expert);
   g_free(w->last), g_free(w->slot), g_free(w->ready), g_free(w->most), g_free(w->who);
   g_ptr_array_unref(w->ends), g_array_unref(w->free_slots);
   for (int k = 0; k < MS_N_GROUPS * MS_N_PATTERNS; k++) g_free(((double **)w->nic)[k]);
-  g_free(w->why), g_free(w->met), g_free(w->awaited);
+  g_free(w->why), g_free(w->met), g_free(w->awaited), g_free(w->timed);
   if (w->last_of) g_array_unref(w->last_of);
   if (w->world) g_hash_table_unref(w->world);
 }
 
 MsWalked ms_walk_step(const MsStepPlan *plan, const MsUnits *units, const MsRankStates *states, MsSlowRow slow,
-                      gconstpointer data, gboolean shares) {
+                      gconstpointer data, gboolean shares, MsRankTimes *times) {
   MsWalked out = {.tasks = (guint64)plan->n * units->units};
-  Walk w = {.plan = plan, .units = units, .states = states, .slow = slow, .data = data, .out = &out};
+  Walk w = {.plan = plan, .units = units, .states = states, .slow = slow, .data = data, .out = &out, .times = times};
   open_walk(&w, shares);
+  if (times) open_times(&w);
   double nic = slowest_nic(&w);
   for (guint32 i = 0; i < plan->n; i++) walk_task(&w, i, nic);
   out.step_s = seconds(w.makespan - (plan->makespan - plan->period));
   for (int kind = 0; kind < MS_N_GROUPS; kind++)
     out.waits_s[kind] /= (double)units->stages * units->places * MS_PS_PER_S;
+  for (int k = 0; times && k < times->n; k++) times->ran[k]->makespan = w.makespan;
   if (shares) walk_back(&w, nic);
   close_walk(&w);
   return out;

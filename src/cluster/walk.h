@@ -78,10 +78,18 @@ typedef struct {
   double path_compute_s, path_comm_s, path_host_s, path_other_s; /* of the critical path */
 } MsWalked;
 
-/* `shares`: also the critical path over the ranks, for which a byte is kept for
+/* When the tasks of some ranks ran. */
+typedef struct {
+  int n;
+  const int *rank;    /* [n] */
+  MsTrajectory **ran; /* [n] owned by the caller: start and end of the tasks of the rank's stage, the others 0; a
+                         collective starts when its rank is there; makespan that of all ranks */
+} MsRankTimes;
+
+/* `times`: NULL, or filled in. `shares`: also the critical path over the ranks, for which a byte is kept for
  * each task of each unit. */
 MsWalked ms_walk_step(const MsStepPlan *plan, const MsUnits *units, const MsRankStates *states, MsSlowRow slow,
-                      gconstpointer data, gboolean shares);
+                      gconstpointer data, gboolean shares, MsRankTimes *times);
 void ms_walked_clear(MsWalked *walked);
 
 #endif

@@ -228,7 +228,8 @@ gboolean ms_report_trace(const MsDetail *detail, const char *filename, GError **
 typedef struct {
   const int *rank; /* [n_ranks], at least one */
   int n_ranks, steps;
-  double limit_B; /* of the file; 0: none */
+  MsTrajectory *const *ran; /* [n_ranks] when the tasks of each ran; NULL: as in the full step */
+  double limit_B;           /* of the file; 0: none */
 } MsKinetoOptions;
 gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *detail, const MsKinetoOptions *options,
                                 const char *filename, guint64 *left_out, GError **error);

@@ -12,6 +12,7 @@ enum { FIRST_PROCESS = 10000000, HOST_THREAD = 1, SLICE_OF_FLOW_PS = 1000000 };
 
 typedef struct {
   const MsDetail *detail;
+  const MsTrajectory *ran; /* of the rank */
   const MsKinetoOptions *options;
   const MsScenario *scenario;
   MsWriter *sink;
@@ -147,7 +148,7 @@ static void put_kernel(Writer *w, const Rank *r, const MsOp *op, const char *row
 static void put_task(Writer *w, Rank *r, guint32 index) {
   const MsDetail *d = w->detail;
   const MsTask *task = ms_graph_task(d->graph, index);
-  MsTime start = d->trajectory->start[index], end = d->trajectory->end[index];
+  MsTime start = w->ran->start[index], end = w->ran->end[index];
   const MsOp *op = task->tag < d->n_tags ? d->tag_op[task->tag] : NULL;
   MsTime issue = MIN(r->issued + task->launch, start), begun = MAX(issue - MAX(task->launch, SLICE_OF_FLOW_PS), 0);
   w->correlation++;
@@ -166,13 +167,12 @@ static int stage_of(const MsDetail *d, int rank) {
 
 static void put_step(Writer *w, Rank *r, int stage, int step) {
   g_autofree char *name = g_strdup_printf("ProfilerStep#%d", step);
-  MsTime length = w->detail->trajectory->makespan;
+  MsTime length = w->ran->makespan;
   r->shift = step * length;
   r->issued = 0;
   put_span(w, span("user_annotation", name, r->host, HOST_THREAD, r->shift, r->shift + length));
-  for (guint32 i = 0; i < w->detail->trajectory->n; i++)
-    if ((int)ms_graph_task(w->detail->graph, i)->device == stage &&
-        w->detail->trajectory->end[i] > w->detail->trajectory->start[i])
+  for (guint32 i = 0; i < w->ran->n; i++)
+    if ((int)ms_graph_task(w->detail->graph, i)->device == stage && w->ran->end[i] > w->ran->start[i])
       put_task(w, r, i);
 }
 
@@ -226,6 +226,7 @@ gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *deta
   for (int i = 0; i < options->n_ranks; i++) { /* each has its share of the limit */
     w.limit_B = options->limit_B * (i + 1) / options->n_ranks;
     w.full = FALSE;
+    w.ran = options->ran ? options->ran[i] : detail->trajectory;
     Rank r = rank_begin(&w, options->rank[i], MS_N_STREAMS);
     for (int step = 0; step < options->steps; step++) put_step(&w, &r, stage_of(detail, r.rank), step);
   }

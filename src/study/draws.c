@@ -14,7 +14,8 @@ typedef struct {
   int index;
   double step_s, peak_B, hottest;
   gboolean feasible;
-  GError *error;
+  int code; /* of an error, 0: none; `why` is its message, here as it may be of another process */
+  char why[512];
 } One;
 
 static void draw(gpointer item, gconstpointer data) {
@@ -22,8 +23,13 @@ static void draw(gpointer item, gconstpointer data) {
   (void)data;
   g_autoptr(MsScenario) s = ms_scenario_copy(one->base, TRUE);
   s->training.routing.seed += (guint32)one->index;
-  g_autoptr(MsResult) r = ms_simulate(s, one->fidelity, NULL, &one->error);
-  if (!r) return;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsResult) r = ms_simulate(s, one->fidelity, NULL, &error);
+  if (!r) {
+    one->code = error->code;
+    g_strlcpy(one->why, error->message, sizeof one->why);
+    return;
+  }
   one->step_s = r->step_time_s, one->feasible = r->feasible;
   one->peak_B = r->routing.peak_B, one->hottest = r->routing.hottest;
 }
@@ -64,8 +70,8 @@ static MsSpread spread_of(GArray *all, size_t offset) {
 static gboolean sum_up(GArray *all, MsDraws *out, GError **error) {
   for (guint i = 0; i < all->len; i++) {
     One *one = &g_array_index(all, One, i);
-    if (one->error) {
-      g_propagate_error(error, g_steal_pointer(&one->error));
+    if (one->code) {
+      g_set_error_literal(error, MS_ERROR, one->code, one->why);
       return FALSE;
     }
     out->feasible += one->job.done && one->feasible;
@@ -87,7 +93,5 @@ gboolean ms_draws_run(const MsScenario *s, MsFidelity fidelity, int n, int threa
   for (int i = 0; i < n; i++)
     g_array_append_val(all, ((One){.job = {s->file}, .base = s, .fidelity = fidelity, .index = i}));
   const MsJobsOptions shift = {"draws", "draws", threads, progress};
-  gboolean ok = ms_jobs_run(all, draw, NULL, &shift, &out->extent, error) && sum_up(all, out, error);
-  for (guint i = 0; i < all->len; i++) g_clear_error(&g_array_index(all, One, i).error);
-  return ok;
+  return ms_jobs_run_on_ranks(all, draw, NULL, &shift, &out->extent, error) && sum_up(all, out, error);
 }

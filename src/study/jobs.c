@@ -3,6 +3,9 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/library.h"
+#include "base/ranks.h"
+
+#include <string.h>
 
 typedef struct {
   MsJobFunc func;
@@ -55,6 +58,43 @@ gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const Ms
   }
   ms_progress_end(progress);
   g_thread_pool_free(pool, FALSE, TRUE);
+  return TRUE;
+}
+
+/* The first item of a rank; rank 0 has the first of all. */
+static guint first_of(int rank, guint n) {
+  guint64 ranks = (guint64)ms_ranks_count();
+  return (guint)(((guint64)rank * n + ranks - 1) / ranks);
+}
+
+gboolean ms_jobs_own(guint n, guint item) {
+  return item >= first_of(ms_ranks_own(), n) && item < first_of(ms_ranks_own() + 1, n);
+}
+
+gboolean ms_jobs_run_on_ranks(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options,
+                              MsExtent *extent, GError **error) {
+  if (ms_ranks_count() == 1) return ms_jobs_run(items, func, data, options, extent, error);
+  gsize size = g_array_get_element_size(items);
+  guint from = first_of(ms_ranks_own(), items->len), to = first_of(ms_ranks_own() + 1, items->len);
+  MsJobsOptions mine = *options;
+  if (mine.threads <= 0) mine.threads = MAX(1, (int)g_get_num_processors() / ms_ranks_local());
+  mine.progress = options->progress && ms_ranks_own() == 0;
+  g_autoptr(GArray) part = g_array_new(FALSE, FALSE, (guint)size);
+  g_array_append_vals(part, items->data + from * size, to - from);
+  gboolean ok = ms_jobs_run(part, func, data, &mine, extent, error);
+  if (ms_ranks_any(!ok)) {
+    if (ok) g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "another rank cannot start threads");
+    return FALSE;
+  }
+  ms_ranks_gather(part);
+  *extent = (MsExtent){0, items->len, options->items};
+  for (guint i = 0; i < items->len; i++) {
+    MsJob *job = (MsJob *)(void *)(items->data + i * size);
+    const char *name = job->name;
+    memcpy(job, part->data + i * size, size);
+    job->name = name;
+    extent->done += job->done;
+  }
   return TRUE;
 }
 

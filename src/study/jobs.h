@@ -32,6 +32,12 @@ typedef struct {
  * started. */
 gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options, MsExtent *extent,
                      GError **error);
+/* The same with the items shared out among the processes of an mpirun (base/ranks.h), each a run of them; behind it all
+ * have all items. What an item points at is of the process that worked on it: ms_jobs_own says whether that is this
+ * one. Called by the main thread of every process. */
+gboolean ms_jobs_run_on_ranks(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options,
+                              MsExtent *extent, GError **error);
+gboolean ms_jobs_own(guint n, guint item); /* of n */
 /* The same where some of the items are worth nothing: FALSE and an MS_ERROR_NOTHING when it was stopped. */
 gboolean ms_jobs_run_all(GArray *items, MsJobFunc func, gconstpointer data, const MsJobsOptions *options,
                          GError **error);

@@ -11,6 +11,7 @@
 #include "sim/scale.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Each a layout whose graph has other kinds of rows: experts over domains, TP and CP, split weight gradients, FSDP. */
@@ -105,6 +106,45 @@ static void a_slow_gpu_is_found(void **state) {
 }
 
 /* Waiting for the slowest of many grows with jitter; without a cause its cost is nothing. */
+/* Ranks that do not differ run as in the full step, to the bit; one whose kernels take half as long again has these
+ * longer, is not done before the others, and says nothing of stages that are not its own. */
+static void ranks_have_times_of_their_own(void **state) {
+  (void)state;
+  const int rank[] = {3, 0, 20};
+  for (int uneven = 0; uneven < 2; uneven++) {
+    GError *error = NULL;
+    g_autoptr(MsScenario) s =
+        job(2, uneven ? "{\"jitter\": false, \"slow_gpus\": {\"3\": 1.5}}" : "{\"jitter\": false}");
+    g_autoptr(MsDetail) d = NULL;
+    g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &d, &error);
+    if (!full) fail_msg("%s", error->message);
+    MsTrajectory *ran[G_N_ELEMENTS(rank)];
+    MsRankTimes times = {(int)G_N_ELEMENTS(rank), rank, ran};
+    g_auto(MsCluster) c = {0};
+    if (!ms_cluster_run(s, full, d, &(MsClusterOptions){2, 1, FALSE, TRUE, &times}, &c, &error))
+      fail_msg("%s", error->message);
+    for (int k = 0; k < times.n; k++) {
+      int coord[4];
+      ms_rank_coords(d->layout, FALSE, rank[k], coord);
+      guint seen = 0, longer = 0;
+      for (guint32 i = 0; i < ran[k]->n; i++) {
+        const MsTask *task = ms_graph_task(d->graph, i);
+        MsTime took = ran[k]->end[i] - ran[k]->start[i], was = d->trajectory->end[i] - d->trajectory->start[i];
+        if ((int)task->device != coord[3]) assert_true(ran[k]->start[i] == 0 && ran[k]->end[i] == 0);
+        else if (!uneven) assert_true(ran[k]->start[i] == d->trajectory->start[i] && took == was), seen++;
+        else if (task->use == MS_USE_COMPUTE) {
+          assert_true(llabs(took - (rank[k] == 3 ? was + was / 2 : was)) <= 1);
+          seen++, longer += took > was;
+        }
+      }
+      assert_true(seen > 100 && (longer > 0) == (uneven && rank[k] == 3));
+      assert_true(ran[k]->makespan == ran[0]->makespan);
+      if (!uneven) assert_true(ran[k]->makespan == d->trajectory->makespan);
+    }
+    for (int k = 0; k < times.n; k++) ms_trajectory_free(ran[k]);
+  }
+}
+
 static void jitter_costs(void **state) {
   (void)state;
   double last = 0;
@@ -274,18 +314,13 @@ static void links_carry_what_is_sent(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(equal_ranks_are_the_full_step),
-                                     cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
-                                     cmocka_unit_test(threads_make_no_difference),
-                                     cmocka_unit_test(a_slow_gpu_is_found),
-                                     cmocka_unit_test(jitter_costs),
-                                     cmocka_unit_test(experts_have_rows_of_their_own),
-                                     cmocka_unit_test(the_slowest_clock_is_as_expected),
-                                     cmocka_unit_test(the_law_of_scale_is_what_draws_say),
-                                     cmocka_unit_test(slow_ranks_by_chance_are_expected),
-                                     cmocka_unit_test(waits_are_order_statistics),
-                                     cmocka_unit_test(the_law_grows_with_the_ranks),
-                                     cmocka_unit_test(groups_have_their_own_links),
-                                     cmocka_unit_test(links_carry_what_is_sent)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(equal_ranks_are_the_full_step),      cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
+      cmocka_unit_test(threads_make_no_difference),         cmocka_unit_test(a_slow_gpu_is_found),
+      cmocka_unit_test(ranks_have_times_of_their_own),      cmocka_unit_test(jitter_costs),
+      cmocka_unit_test(experts_have_rows_of_their_own),     cmocka_unit_test(the_slowest_clock_is_as_expected),
+      cmocka_unit_test(the_law_of_scale_is_what_draws_say), cmocka_unit_test(slow_ranks_by_chance_are_expected),
+      cmocka_unit_test(waits_are_order_statistics),         cmocka_unit_test(the_law_grows_with_the_ranks),
+      cmocka_unit_test(groups_have_their_own_links),        cmocka_unit_test(links_carry_what_is_sent)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

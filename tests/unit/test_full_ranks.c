@@ -20,13 +20,13 @@ static const char request_text[] = /* a few hundred layouts, some seconds of wor
     "[1, 2]}, \"layout\": {\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2]}, \"options\": "
     "{\"tp_comm_overlap\": \"auto\", \"recompute\": \"auto\"}}";
 
-static GSubprocess *start(const char *ranks, const char *const *more) {
+static GSubprocess *start_verb(const char *ranks, const char *verb, const char *file, const char *const *more) {
   GPtrArray *argv = g_ptr_array_new();
   const char *const launcher[] = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks};
   for (guint i = 0; ranks && i < G_N_ELEMENTS(launcher); i++) g_ptr_array_add(argv, (char *)launcher[i]);
   g_ptr_array_add(argv, program);
-  g_ptr_array_add(argv, (char *)"plan");
-  g_ptr_array_add(argv, request);
+  g_ptr_array_add(argv, (char *)verb);
+  g_ptr_array_add(argv, (char *)file);
   for (int i = 0; more[i]; i++) g_ptr_array_add(argv, (char *)more[i]);
   g_ptr_array_add(argv, NULL);
   GError *error = NULL;
@@ -35,6 +35,10 @@ static GSubprocess *start(const char *ranks, const char *const *more) {
   g_ptr_array_free(argv, TRUE);
   if (!child) fail_msg("%s", error->message);
   return child;
+}
+
+static GSubprocess *start(const char *ranks, const char *const *more) {
+  return start_verb(ranks, "plan", request, more);
 }
 
 /* Standard output; *status 0 .. 255, or 1000 + the signal. */
@@ -87,6 +91,38 @@ static void ranks_and_threads_agree(void **state) {
     g_autofree char *many = planned(ways[i].ranks, ways[i].threads);
     assert_string_equal(one, many);
   }
+}
+
+/* Draws are shared out among the ranks, of which one prints: more ranks than draws too. */
+static void draws_are_the_same_for_any_ranks(void **state) {
+  (void)state;
+  static const char *const scenarios[][2] = {
+      {"{\"schema\": 1, \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", \"gpus\": "
+       "16, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 2, \"pp\": 4}, "
+       "\"cluster\": {\"slow_gpu_rate\": 0.1}}",
+       "cluster"},
+      {"{\"schema\": 1, \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 4}, \"hardware\": \"h100-sxm\", "
+       "\"gpus\": 8, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 16, \"routing\": {\"zipf\": 0.5}}, "
+       "\"layout\": {\"ep\": 8}}",
+       "fast"}};
+  if (!ms_test_launcher()) return;
+  g_autofree char *file = g_build_filename(folder, "draws.json", NULL);
+  for (guint i = 0; i < G_N_ELEMENTS(scenarios); i++) {
+    static const char *const ranks[] = {NULL, "1", "2", "3", "5"};
+    g_autofree char *alone = NULL;
+    g_file_set_contents(file, scenarios[i][0], -1, NULL);
+    for (guint k = 0; k < G_N_ELEMENTS(ranks); k++) {
+      int status;
+      g_autofree char *err = NULL;
+      GSubprocess *child = start_verb(
+          ranks[k], "run", file, (const char *const[]){"--json", "--draws", "4", "--fidelity", scenarios[i][1], NULL});
+      g_autofree char *out = wait_for(child, &status, &err), *same = timeless(out);
+      if (status != 0) fail_msg("%s ranks: exit %d: %s", ranks[k] ? ranks[k] : "no", status, err);
+      if (k == 0) alone = g_steal_pointer(&same);
+      else assert_string_equal(same, alone);
+    }
+  }
+  g_remove(file);
 }
 
 static void branched_ranks_and_threads_agree(void **state) {
@@ -221,6 +257,7 @@ int main(int argc, char **argv) {
   (void)argc;
   const struct CMUnitTest tests[] = {cmocka_unit_test(serial_build_refuses_ranks),
                                      cmocka_unit_test(ranks_and_threads_agree),
+                                     cmocka_unit_test(draws_are_the_same_for_any_ranks),
                                      cmocka_unit_test(branched_ranks_and_threads_agree),
                                      cmocka_unit_test(an_open_request_stopped),
                                      cmocka_unit_test(lost_rank),
