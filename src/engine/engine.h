@@ -73,6 +73,16 @@ MsTrajectory *ms_engine_relax(const MsGraph *graph);
  * (elapsed x rate, rounded down to a picosecond) is settled; while it does not change nothing is rounded except the end
  * (up). Integers only: the same on every machine. */
 MsTrajectory *ms_engine_events(const MsGraph *graph);
+/* The same where tasks of some classes share by a rule of their own instead of 1 / k: `rates` gets how many tasks of
+ * each class run on a device and says at what share of full speed one of each then runs, at most 1; it is asked once
+ * for each such set. */
+enum { MS_SHARING_CLASSES = 12, MS_SHARING_NONE = 255 };
+typedef struct {
+  const guint8 *of; /* [tasks] class of each, MS_SHARING_NONE: it shares as its use says */
+  void (*rates)(gconstpointer data, const guint8 running[MS_SHARING_CLASSES], double rate[MS_SHARING_CLASSES]);
+  gconstpointer data;
+} MsSharing;
+MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing);
 /* Checks a trajectory against the graph: order on streams, waits, host order, no start later than what it waits for,
  * bound_by, durations not shorter than alone (and equal where nothing is shared), makespan. FALSE with why. */
 gboolean ms_trajectory_valid(const MsGraph *graph, const MsTrajectory *trajectory, char *why, size_t size);

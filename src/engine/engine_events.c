@@ -8,6 +8,8 @@
 #include "base/err.h"
 #include "engine/engine_priv.h"
 
+#include <math.h>
+
 #define NEVER    G_MAXINT64
 #define NONE     G_MAXUINT32
 #define NOT_DONE (-1) /* in end[]: no waiters; -2 - s: stream s waits, and Stream.next_waiter goes on */
@@ -29,9 +31,11 @@ typedef struct {
   gint64 num, den;
 } Rate; /* speed of the tasks of one use; 1 is {1, 1} */
 
+enum { N_RATES = MS_N_USES + MS_SHARING_CLASSES }; /* a class is one more use */
+
 typedef struct {
-  Rate rate[MS_N_USES];
-  guint32 running[MS_N_USES];
+  Rate rate[N_RATES];
+  guint32 running[N_RATES];
   guint64 active;    /* bits of the streams that have an event: the others are not looked at */
   guint32 sms;       /* taken by running tasks... */
   guint32 sm_count;  /* ...of so many */
@@ -43,6 +47,9 @@ typedef struct {
 
 typedef struct {
   const MsGraph *graph;
+  const MsSharing *sharing; /* NULL: none */
+  GHashTable *known;        /* guint64 of how many of each class run -> Rate[MS_SHARING_CLASSES] */
+  int rates;                /* MS_N_USES, N_RATES with sharing */
   MsTime now, *start, *end; /* start[] of a task that is issued but has not started holds its issue time */
   gint32 *bound_by;
   guint32 *stream_next, *host_next; /* [n] the next task of the same stream, of the same host */
@@ -80,11 +87,38 @@ static inline Rate rate_of(const Device *device, int use) {
   return (Rate){MAX(10 * (sms - (gint64)device->sms), sms), 10 * sms * k};
 }
 
+/* As whole numbers: equal shares exactly. */
+static Rate rate_near(double share, gint64 k) {
+  const double near = 1e-9;
+  if (share >= 1 - near) return (Rate){1, 1};
+  if (fabs(share * (double)k - 1) < near) return (Rate){1, k};
+  return (Rate){MAX((gint64)(share * (1 << 30)), 1), 1 << 30};
+}
+
+static const Rate *rates_of_classes(const Engine *engine, const Device *device) {
+  guint8 running[MS_SHARING_CLASSES];
+  double share[MS_SHARING_CLASSES];
+  guint64 key = 0;
+  gint64 k = 0;
+  for (int c = 0; c < MS_SHARING_CLASSES; c++) {
+    running[c] = (guint8)device->running[MS_N_USES + c];
+    key = key << 5 | running[c], k += running[c];
+  }
+  Rate *rate = g_hash_table_lookup(engine->known, &key);
+  if (rate) return rate;
+  rate = g_new(Rate, MS_SHARING_CLASSES);
+  engine->sharing->rates(engine->sharing->data, running, share);
+  for (int c = 0; c < MS_SHARING_CLASSES; c++) rate[c] = running[c] ? rate_near(share[c], k) : (Rate){1, 1};
+  g_hash_table_insert(engine->known, g_memdup2(&key, sizeof key), rate);
+  return rate;
+}
+
 /* Bits of the uses whose speed changed; `old` gets their speeds until now. */
-static inline guint update_rates(Device *device, Rate *old) {
+static inline guint update_rates(const Engine *engine, Device *device, Rate *old) {
   guint changed = 0;
-  for (int use = MS_USE_COMPUTE; use < MS_N_USES; use++) {
-    Rate rate = rate_of(device, use);
+  const Rate *of_class = engine->sharing ? rates_of_classes(engine, device) : NULL;
+  for (int use = MS_USE_COMPUTE; use < engine->rates; use++) {
+    Rate rate = use < MS_N_USES ? rate_of(device, use) : of_class[use - MS_N_USES];
     old[use] = device->rate[use];
     if (rate.num == old[use].num && rate.den == old[use].den) continue;
     device->rate[use] = rate;
@@ -113,8 +147,8 @@ static void refresh(Engine *engine, guint32 d) {
   guint32 streams = engine->graph->streams, base = d * streams, best = base;
   Stream *stream = engine->stream + base;
   MsTime *when = engine->when + base, best_time = NEVER, now = engine->now;
-  Rate old[MS_N_USES];
-  guint changed = update_rates(device, old);
+  Rate old[N_RATES];
+  guint changed = update_rates(engine, device, old);
   for (guint64 left = device->active; left; left &= left - 1) {
     guint32 s = (guint32)__builtin_ctzll(left);
     Stream *own = &stream[s];
@@ -163,9 +197,11 @@ static inline void begin(Engine *engine, guint32 s) {
   Stream *own = &engine->stream[s];
   const MsTask *task = &engine->graph->task[own->head];
   Device *device = &engine->device[task->device];
-  own->state = RUNNING, own->fresh = 1, own->use = task->use, own->remaining = task->duration;
+  guint8 of = engine->sharing ? engine->sharing->of[own->head] : MS_SHARING_NONE;
+  own->state = RUNNING, own->fresh = 1, own->remaining = task->duration;
+  own->use = of == MS_SHARING_NONE ? task->use : (guint8)(MS_N_USES + of);
   device->active |= 1ull << task->stream;
-  device->running[task->use]++;
+  device->running[own->use]++;
   if (task->use != MS_USE_COMPUTE) device->sms += task->sms;
   mark_dirty(engine, task->device);
 }
@@ -224,7 +260,7 @@ static void finish(Engine *engine, guint32 s) {
   gboolean held_host = device->host_sync == i; /* asked now: the tasks that start below may move the host on */
   engine->end[i] = engine->now;
   device->active &= ~(1ull << task->stream);
-  device->running[task->use]--;
+  device->running[own->use]--;
   if (task->use != MS_USE_COMPUTE) device->sms -= task->sms;
   mark_dirty(engine, task->device);
   while (waiter != NOT_DONE) {
@@ -261,13 +297,16 @@ static void link_hosts(Engine *engine) {
   }
 }
 
-static void open_engine(Engine *engine, const MsGraph *graph, MsTrajectory *trajectory) {
+static void open_engine(Engine *engine, const MsGraph *graph, const MsSharing *sharing, MsTrajectory *trajectory) {
   guint32 queues = graph->devices * graph->streams;
   *engine = (Engine){.graph = graph,
                      .start = trajectory->start,
                      .end = trajectory->end,
                      .bound_by = trajectory->bound_by,
-                     .leaves = 1};
+                     .leaves = 1,
+                     .sharing = sharing,
+                     .rates = sharing ? N_RATES : MS_N_USES};
+  if (sharing) engine->known = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
   while (engine->leaves < graph->devices) engine->leaves *= 2;
   engine->stream_next = g_new(guint32, graph->n);
   engine->stream = g_new0(Stream, queues), engine->when = g_new(MsTime, queues);
@@ -281,13 +320,14 @@ static void open_engine(Engine *engine, const MsGraph *graph, MsTrajectory *traj
   for (guint32 q = 0; q < queues; q++) engine->when[q] = NEVER, engine->stream[q].head = NONE;
   for (guint32 d = 0; d < graph->devices; d++) {
     engine->device[d].sm_count = graph->device_sms ? graph->device_sms[d] : graph->sm_count;
-    for (int use = 0; use < MS_N_USES; use++) engine->device[d].rate[use] = (Rate){1, 1};
+    for (int use = 0; use < N_RATES; use++) engine->device[d].rate[use] = (Rate){1, 1};
   }
 }
 
 static void close_engine(Engine *engine) {
   g_free(engine->stream_next), g_free(engine->host_next), g_free(engine->stream), g_free(engine->when),
       g_free(engine->device), g_free(engine->dirty);
+  if (engine->known) g_hash_table_unref(engine->known);
   g_free(engine->winner), g_free(engine->next_time), g_free(engine->next_task), g_free(engine->next_stream);
 }
 
@@ -308,10 +348,12 @@ static void run_events(Engine *engine) {
   }
 }
 
-MsTrajectory *ms_engine_events(const MsGraph *graph) {
+MsTrajectory *ms_engine_events(const MsGraph *graph) { return ms_engine_events_shared(graph, NULL); }
+
+MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing) {
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   Engine engine;
-  open_engine(&engine, graph, trajectory);
+  open_engine(&engine, graph, sharing, trajectory);
   g_autofree guint32 *first = link_streams(graph, engine.stream_next);
   link_hosts(&engine);
   for (guint32 q = 0; q < graph->devices * graph->streams; q++) next_head(&engine, q, first[q], 0, -2);

@@ -8,6 +8,7 @@
 #include "base/stats.h"
 #include "cluster/cluster.h"
 #include "cluster/links.h"
+#include "cluster/sharing.h"
 #include "sim/scale.h"
 
 #include <math.h>
@@ -296,6 +297,81 @@ static void groups_have_their_own_links(void **state) {
 }
 
 /* What leaves NICs comes into NICs; of an exchange among four nodes below two leaves two thirds go over the uplinks. */
+/* --- kinds of collectives beside each other --- */
+
+static MsScenario *met_on(const char *fabric) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 256}, \"cluster\": {\"jitter\": "
+      "false}, \"model\": \"qwen3-30b-a3b\", \"hardware\": {\"base\": \"h100-sxm\", \"fabric\": %s}, \"gpus\": 64, "
+      "\"layout\": {\"pp\": 2, \"ep\": 16}, \"options\": {\"overlap_grad_reduce\": true}}",
+      fabric);
+  return ms_test_scenario_of(text);
+}
+
+/* Where only NICs are full kinds share as without a fabric: the full step, to the bit. */
+static void kinds_share_nics_alike(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = met_on("{\"kind\": \"fat-tree\", \"leaf_nodes\": 2}");
+  g_autoptr(MsDetail) d = NULL;
+  g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &d, &error);
+  if (!full) fail_msg("%s", error->message);
+  g_autoptr(MsTrajectory) shared = ms_shared_step(s, d, &error);
+  if (!shared) fail_msg("%s", error->message);
+  assert_memory_equal(shared->start, d->trajectory->start, shared->n * sizeof *shared->start);
+  assert_memory_equal(shared->end, d->trajectory->end, shared->n * sizeof *shared->end);
+}
+
+/* No link above its rate; whoever is slower than alone stands on a full link where nobody is faster; the same whatever
+ * the order of kinds. */
+static void kinds_share_links_fairly(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = met_on("{\"kind\": \"fat-tree\", \"leaf_nodes\": 2, \"oversubscription\": 4}");
+  g_autoptr(MsDetail) d = NULL;
+  g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &d, &error);
+  if (!full) fail_msg("%s", error->message);
+  g_auto(MsLinkSharing) x = {0};
+  g_autofree guint8 *of = g_new(guint8, ms_graph_count(d->graph));
+  if (!ms_link_sharing_new(s, d, &x, of, &error)) fail_msg("%s", error->message);
+  assert_true(x.n >= 3);
+  MsLinkSharing back = x;
+  for (int c = 0; c < x.n; c++) {
+    back.kind[c] = x.kind[x.n - 1 - c], back.load_Bps[c] = x.load_Bps[x.n - 1 - c];
+    back.alone[c] = x.alone[x.n - 1 - c];
+  }
+  int slower = 0;
+  for (int set = 1; set < 1 << x.n; set++) {
+    guint8 running[MS_SHARING_CLASSES] = {0}, turned[MS_SHARING_CLASSES] = {0};
+    double speed[MS_SHARING_CLASSES], other[MS_SHARING_CLASSES];
+    for (int c = 0; c < x.n; c++) running[c] = turned[x.n - 1 - c] = (guint8)((set >> c & 1) * (c == 1 ? 2 : 1));
+    ms_link_sharing_speeds(&x, running, speed);
+    ms_link_sharing_speeds(&back, turned, other);
+    gboolean held[MS_SHARING_CLASSES] = {FALSE};
+    for (guint32 l = 0; l < x.n_links; l++) {
+      double sum = 0, fastest = 0;
+      for (int c = 0; c < x.n; c++) {
+        sum += running[c] * speed[c] * x.load_Bps[c][l];
+        if (running[c] && x.load_Bps[c][l] > 0) fastest = MAX(fastest, speed[c]);
+      }
+      assert_true(sum <= x.Bps[l] * (1 + 1e-9));
+      for (int c = 0; c < x.n; c++)
+        held[c] |= x.load_Bps[c][l] > 0 && sum > x.Bps[l] * (1 - 1e-9) && speed[c] >= fastest * (1 - 1e-9);
+    }
+    for (int c = 0; c < x.n; c++) {
+      assert_true(speed[c] == other[x.n - 1 - c]);
+      if (!running[c]) continue;
+      assert_true(held[c] && speed[c] <= x.alone[c] * (1 + 1e-9));
+      slower += speed[c] < x.alone[c] * (1 - 1e-9);
+    }
+  }
+  assert_true(slower > 0);
+  g_autoptr(MsTrajectory) shared = ms_shared_step(s, d, &error), alone = ms_engine_relax(d->graph);
+  assert_true(shared->makespan >= alone->makespan && shared->makespan != d->trajectory->makespan);
+  char why[192];
+  if (!ms_trajectory_valid(d->graph, shared, why, sizeof why)) fail_msg("%s", why);
+}
+
 static void links_carry_what_is_sent(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = on_fabric("{\"kind\": \"fat-tree\", \"leaf_nodes\": 2}", "{\"jitter\": false}");
@@ -317,7 +393,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(equal_ranks_are_the_full_step),      cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
       cmocka_unit_test(threads_make_no_difference),         cmocka_unit_test(a_slow_gpu_is_found),
-      cmocka_unit_test(ranks_have_times_of_their_own),      cmocka_unit_test(jitter_costs),
+      cmocka_unit_test(ranks_have_times_of_their_own),      cmocka_unit_test(kinds_share_nics_alike),
+      cmocka_unit_test(kinds_share_links_fairly),           cmocka_unit_test(jitter_costs),
       cmocka_unit_test(experts_have_rows_of_their_own),     cmocka_unit_test(the_slowest_clock_is_as_expected),
       cmocka_unit_test(the_law_of_scale_is_what_draws_say), cmocka_unit_test(slow_ranks_by_chance_are_expected),
       cmocka_unit_test(waits_are_order_statistics),         cmocka_unit_test(the_law_grows_with_the_ranks),

@@ -373,6 +373,63 @@ static void a_wrong_trajectory_is_rejected(void **state) {
     }
 }
 
+/* --- classes that share by a rule of their own --- */
+
+static int asked; /* how often the rule was */
+
+static void a_quarter_and_the_rest(gconstpointer data, const guint8 *running, double *rate) {
+  (void)data;
+  asked++;
+  for (int c = 0; c < MS_SHARING_CLASSES; c++) rate[c] = 1;
+  if (running[0] && running[1]) rate[0] = 0.25, rate[1] = 0.75;
+  if (running[0] == 2 && !running[1]) rate[0] = 0.5;
+}
+
+static void an_equal_share(gconstpointer data, const guint8 *running, double *rate) {
+  (void)data;
+  int k = 0;
+  for (int c = 0; c < MS_SHARING_CLASSES; c++) k += running[c];
+  for (int c = 0; c < MS_SHARING_CLASSES; c++) rate[c] = 1.0 / MAX(k, 1);
+}
+
+/* 1000 at a quarter beside 900 at three quarters, then alone: ends at 1900 and 1200; who is of no class is not slowed.
+ */
+static void classes_share_by_their_rule(void **state) {
+  (void)state;
+  g_autoptr(MsGraph) graph = ms_graph_new(1, 4);
+  const guint8 of[] = {0, 1, MS_SHARING_NONE, 0};
+  const MsTime duration[] = {1000, 900, 500, 100}, end[] = {1900, 1200, 500, 2000};
+  for (guint32 i = 0; i < 4; i++) {
+    const guint32 wait = 0;
+    ms_graph_add(graph,
+                 &(MsTask){.stream = (guint8)i, .use = i == 2 ? MS_USE_LINK0 : MS_USE_LINK1, .duration = duration[i]},
+                 &wait, i == 3);
+  }
+  asked = 0;
+  g_autoptr(MsTrajectory) t = ms_engine_events_shared(graph, &(MsSharing){of, a_quarter_and_the_rest, NULL});
+  for (guint32 i = 0; i < 4; i++) assert_int_equal(t->end[i], end[i]);
+  assert_in_range(asked, 1, 4); /* once for each set that runs */
+}
+
+/* Where every task is of no class, or the rule is an equal share, as without one. */
+static void an_equal_rule_changes_nothing(void **state) {
+  (void)state;
+  const Shape shape = {3, 4, 300, 3, 50, 5, 20, TRUE};
+  for (guint64 seed = 1; seed <= 10; seed++) {
+    g_autoptr(MsGraph) graph = random_graph(&shape, seed);
+    g_autofree guint8 *of = g_new(guint8, ms_graph_count(graph));
+    memset(of, MS_SHARING_NONE, ms_graph_count(graph));
+    g_autoptr(MsTrajectory) a = ms_engine_events(graph);
+    g_autoptr(MsTrajectory) b = ms_engine_events_shared(graph, &(MsSharing){of, a_quarter_and_the_rest, NULL});
+    for (guint32 i = 0; i < ms_graph_count(graph); i++) {
+      assert_int_equal(a->end[i], b->end[i]);
+      if (ms_graph_task(graph, i)->use == MS_USE_LINK1) of[i] = 5;
+    }
+    g_autoptr(MsTrajectory) c = ms_engine_events_shared(graph, &(MsSharing){of, an_equal_share, NULL});
+    for (guint32 i = 0; i < ms_graph_count(graph); i++) assert_int_equal(a->end[i], c->end[i]);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(engines_agree_where_nothing_is_shared),
@@ -384,6 +441,8 @@ int main(void) {
       cmocka_unit_test(rounding_is_up_at_the_end_and_down_on_the_way),
       cmocka_unit_test(host_issues_in_order_and_waits),
       cmocka_unit_test(same_input_same_output),
+      cmocka_unit_test(classes_share_by_their_rule),
+      cmocka_unit_test(an_equal_rule_changes_nothing),
       cmocka_unit_test(long_times_do_not_overflow),
       cmocka_unit_test(nothing_takes_no_time),
       cmocka_unit_test(a_wrong_trajectory_is_rejected),
