@@ -55,7 +55,7 @@ static int evaluate(const Options *o, char **paths) {
 
 static const char *wrong(const Options *o, int files) {
   const char *date = ms_cli_date(o->date);
-  if (files == 0) return "give scenarios with `measured`, each with the profile of its run behind it";
+  if (files == 0) return "give scenarios with `measured`, or each with the profile or the log of its run behind it";
   if (o->evaluate && (o->out || o->hardware || o->name || o->date))
     return "--evaluate takes folders, --unnamed, --threads and --json";
   if (!o->evaluate && (o->unnamed || o->json)) return "--unnamed and --json are for --evaluate";

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
 typedef struct {
   int top, threads, rank;
+  char *decide_out;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
   char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
@@ -155,6 +157,10 @@ static int plan_one(const Options *o, MsRequest *request) {
   if (!ms_plan_extras_check(request, &asked, &error) ||
       (o->launch && !ms_scenario_refuse_pools(request->base, "what starts a run is", &error)))
     return ms_cli_fail(error);
+  if (o->decide_out && g_mkdir_with_parents(o->decide_out, 0777) != 0) { /* before the work */
+    fprintf(stderr, "moesim: %s: %s\n", o->decide_out, g_strerror(errno));
+    return MS_ERROR_ENV;
+  }
   MsPlanOptions options = plan_options(o, request);
   int top = options.top;
   if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
@@ -172,6 +178,8 @@ static int plan_one(const Options *o, MsRequest *request) {
   g_auto(MsPlanExtras) extras = {0};
   if (!ms_plan_extras(request, plan, &options, &asked, &extras, &error)) return ms_cli_fail(error);
   int status = print_plan(o, request, plan, &extras, top);
+  if (o->decide_out && extras.decision && status == 0)
+    status = ms_cli_plan_decide_out(ms_cli_verb("plan"), extras.decision, o->decide_out, o->launch);
   say_interrupted(o);
   return status;
 }
@@ -270,6 +278,9 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->out && strcmp(o->out, "-") == 0 && (o->launch || o->json))
     return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");
   if (o->follow && wants_one(o)) return ms_cli_usage(verb, "--follow and what --launch or --out - print do not mix");
+  if (o->decide_out && !o->decide) return ms_cli_usage(verb, "--decide-out goes with --decide");
+  if (o->decide_out && wants_one(o))
+    return ms_cli_usage(verb, "--decide-out goes with the ranking, not with one layout");
   if (o->map && !o->json) return ms_cli_usage(verb, "--map goes with --json; the page of `moesim serve` draws it");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
@@ -329,6 +340,10 @@ int ms_cli_plan(int argc, char **argv) {
       {"decide", 0, 0, G_OPTION_ARG_NONE, &o.decide,
        "how sure the choice is: chance and expected regret of each layout, and the short runs that would settle it",
        NULL},
+      {"decide-out", 0, 0, G_OPTION_ARG_FILENAME, &o.decide_out,
+       "--decide: write these runs there, run-N.json and start-N.sh of each; `moesim anchor` takes them with their "
+       "logs",
+       "FOLDER"},
       {"front", 0, 0, G_OPTION_ARG_NONE, &o.front,
        "front of step time, free memory and GPUs (several plans for each cluster)", NULL},
       {"plot", 0, 0, G_OPTION_ARG_FILENAME, &o.plot, "draws the front, .svg or .png (needs gnuplot)", "FILE"},
@@ -368,8 +383,8 @@ int ms_cli_plan(int argc, char **argv) {
     if (o.around && !o.compare && !o.launch) o.compare = g_strdup(o.around);
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
-  g_free(o.out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot), g_free(o.checkpoint),
-      g_free(o.resume);
+  g_free(o.out), g_free(o.decide_out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot),
+      g_free(o.checkpoint), g_free(o.resume);
   g_strfreev(o.without);
   g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
   g_free(o.seq_text), g_free(o.batch_text);

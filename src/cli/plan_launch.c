@@ -54,3 +54,32 @@ int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *r
   ms_cli_print_file(json ? with_launch(json, form, rank, text) : g_steal_pointer(&text));
   return 0;
 }
+
+static gboolean write_run(const MsDecisionRow *row, const char *folder, MsLaunch launch, GError **error) {
+  const MsScenario *s = row->entry->scenario;
+  g_autofree char *start = ms_launch_text(s, launch, error), *json = g_strdup_printf("run-%d.json", row->place),
+                  *script = g_strdup_printf("start-%d.sh", row->place), *file = g_build_filename(folder, json, NULL),
+                  *other = g_build_filename(folder, script, NULL);
+  if (!start) return FALSE;
+  MsJsonOut *out = ms_json_out_new(2);
+  ms_scenario_write(s, NULL, out);
+  g_autofree char *text = ms_json_out_take(out), *lines = g_strconcat(text, "\n", NULL);
+  return ms_write_file(file, lines, -1, error) && ms_write_file(other, start, -1, error);
+}
+
+int ms_cli_plan_decide_out(const MsVerb *verb, const MsDecision *d, const char *folder, const char *form) {
+  GError *error = NULL;
+  MsLaunch launch = ms_launch_of_word(form ? ms_cli_word(verb, "form", form, ms_launch_words) : 0);
+  for (int i = 0; i < d->n_runs; i++)
+    if (!write_run(&d->row[d->run[i]], folder, launch, &error)) return ms_cli_fail(error);
+  if (d->n_runs == 0) {
+    fprintf(stderr, "moesim: no run would tell more: nothing is written into %s\n", folder);
+    return 0;
+  }
+  int place = d->row[d->run[0]].place;
+  fprintf(stderr,
+          "moesim: %d runs written into %s: start each for 20 steps and keep what it prints beside it, start-%d.sh > "
+          "run-%d.log; then moesim anchor %s/run-* --out my-cluster.json\n",
+          d->n_runs, folder, place, place, folder);
+  return 0;
+}

@@ -4,6 +4,7 @@
 #define MS_CLI_PLAN_LAUNCH_H
 
 #include "cli/cli.h"
+#include "study/decide.h"
 #include "study/robust.h"
 
 /* 0, or 2 after a message; form and out NULL and rank 0: not given. */
@@ -15,5 +16,10 @@ int ms_cli_plan_keep(const MsPlan *plan, const MsRobust *robust, const char *fil
  * the status. */
 int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *robust, const char *form, int rank,
                        const char *json);
+
+/* Writes the layouts that are proposed to settle a decision into a folder: run-N.json (the scenario) and start-N.sh
+ * (its launch in that form, NULL: the first), N being the place in the ranking; says on standard error what to do with
+ * them. Returns the status. */
+int ms_cli_plan_decide_out(const MsVerb *verb, const MsDecision *decision, const char *folder, const char *form);
 
 #endif

@@ -25,13 +25,57 @@ static const MsField anchor_fields[] = {
      .offset = offsetof(MsAnchor, models),
      .flags = MS_NULLABLE,
      .doc = "object: name of a model -> factor on all of its time, beside those above"},
+    {.key = "runs",
+     .type = MS_T_FREE,
+     .unit = "",
+     .offset = offsetof(MsAnchor, runs),
+     .flags = MS_NULLABLE,
+     .doc = "list of {model, gpus, step_s, left, keys}: runs that were seen, what the factors leave of their errors "
+            "(natural "
+            "logarithm of measured over predicted), and their layouts, for plan --decide"},
     BAND(band, "what errors of all runs on it have in common, 90 %; null = as without"),
     BAND(models_band, "the same of the models named in `models`"),
     {0}};
 const MsFieldTable ms_anchor_table = {"anchor", "what was learned from runs on a machine, hardware.anchor",
                                       anchor_fields};
 
+static gboolean is_number(JsonNode *node) {
+  return node && JSON_NODE_HOLDS_VALUE(node) &&
+         (json_node_get_value_type(node) == G_TYPE_DOUBLE || json_node_get_value_type(node) == G_TYPE_INT64);
+}
+
+static gboolean is_text(JsonNode *node) {
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
+}
+
+static gboolean is_run(JsonNode *node) {
+  JsonObject *run = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  JsonNode *left = run ? json_object_get_member(run, "left") : NULL,
+           *keys = run ? json_object_get_member(run, "keys") : NULL;
+  if (!run || !is_text(json_object_get_member(run, "model")) || !is_number(json_object_get_member(run, "gpus")) ||
+      !is_number(json_object_get_member(run, "step_s")) || !is_number(left) ||
+      !(fabs(json_node_get_double(left)) <= 3) || !keys || !JSON_NODE_HOLDS_OBJECT(keys))
+    return FALSE;
+  g_autoptr(GList) values = json_object_get_values(json_node_get_object(keys));
+  for (GList *l = values; l; l = l->next)
+    if (!is_text(l->data)) return FALSE;
+  return TRUE;
+}
+
+static gboolean check_runs(const MsAnchor *anchor, const MsJson *doc, const char *path, GError **error) {
+  g_autofree char *at = g_strconcat(path, ".runs", NULL);
+  if (!anchor->runs) return TRUE;
+  if (!JSON_NODE_HOLDS_ARRAY(anchor->runs)) return ms_json_error(doc, at, error, "must be a list");
+  JsonArray *runs = json_node_get_array(anchor->runs);
+  for (guint i = 0; i < json_array_get_length(runs); i++) {
+    g_autofree char *deeper = g_strdup_printf("%s[%u]", at, i);
+    if (!is_run(json_array_get_element(runs, i))) return ms_json_error(doc, deeper, error, "must be " MS_ANCHOR_RUN);
+  }
+  return TRUE;
+}
+
 gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *path, GError **error) {
+  if (!check_runs(anchor, doc, path, error)) return FALSE;
   if (!anchor->models) return TRUE;
   g_autofree char *at = g_strconcat(path, ".models", NULL);
   if (!ms_json_need_object(doc, anchor->models, at, error)) return FALSE;
@@ -39,9 +83,7 @@ gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *
   g_autoptr(GList) names = json_object_get_members(models);
   for (GList *l = names; l; l = l->next) {
     JsonNode *node = json_object_get_member(models, l->data);
-    gboolean is_number = JSON_NODE_HOLDS_VALUE(node) && (json_node_get_value_type(node) == G_TYPE_DOUBLE ||
-                                                         json_node_get_value_type(node) == G_TYPE_INT64);
-    double factor = is_number ? json_node_get_double(node) : 0;
+    double factor = is_number(node) ? json_node_get_double(node) : 0;
     g_autofree char *deeper = g_strconcat(at, ".", (const char *)l->data, NULL);
     if (!(factor >= 0.05 && factor <= 20))
       return ms_json_error(doc, deeper, error, "must be a factor on time, 0.05 to 20");

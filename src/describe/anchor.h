@@ -16,15 +16,21 @@ typedef enum { /* rows of ms_anchor_table, in this order */
                MS_N_ANCHORS
 } MsAnchorClass;
 
+/* One run in `runs`: "left" is the logarithm of measured over predicted beside the factors, "keys" has those of its
+ * layout, training and options, each value as JSON text. */
+#define MS_ANCHOR_RUN \
+  "{\"model\": text, \"gpus\": number, \"step_s\": number, \"left\": number of -3 to 3, \"keys\": {path: text}}"
+
 typedef struct {
   double factor[MS_N_ANCHORS]; /* on the time of each; 1: as predicted */
   JsonNode *models;            /* object: name of a model -> factor on all of its time; NULL */
+  JsonNode *runs;              /* list of what MS_ANCHOR_RUN says of each run that was seen; NULL */
   double band, models_band;    /* what errors of all its runs have in common, relative, 90 %; of those models; NaN */
 } MsAnchor;
 
 extern const MsFieldTable ms_anchor_table;
 
-/* `models` holds factors. FALSE and *error. */
+/* `models` holds factors, `runs` runs. FALSE and *error. */
 gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *path, GError **error);
 /* Of a class of operators of a model; 1 where nothing was learned. */
 double ms_anchor_factor(const MsAnchor *anchor, MsAnchorClass class_index, const char *model);

@@ -57,10 +57,10 @@ static void append_runs(GString *out, const MsDecision *d) {
       out,
       "to settle it: run %s for 20 steps each; expected regret %s -> %s\n"
       "  moesim plan --top %d --rank %d --out run-%d.json REQUEST && moesim launch run-%d.json > run-%d.sh\n"
-      "  moesim import log run-%d.log --into run-%d.json --out run-%d.json\n"
-      "  moesim anchor run-*.json --out my-cluster.json     and plan again with --hardware my-cluster.json\n",
+      "  moesim anchor run-%d.json run-%d.log --out mine.json     of all; then plan with it\n"
+      "  --decide-out FOLDER writes scenarios and scripts of all\n",
       places, ms_text_percent(d->row[d->pick].regret, before), ms_text_percent(d->regret_after[d->n_runs - 1], after),
-      d->n, place, place, place, place, place, place, place);
+      d->n, place, place, place, place, place, place);
 }
 
 char *ms_report_decision(const MsDecision *d) {
@@ -68,6 +68,15 @@ char *ms_report_decision(const MsDecision *d) {
       g_string_new("\nhow sure is it? Chance of being the fastest of those that were kept, expected regret of each\n");
   char regret[MS_TEXT];
   append_rows(out, d);
+  if (d->n_known > 0)
+    g_string_append_printf(out, "%d run%s that the machine was anchored by %s taken into account\n", d->n_known,
+                           d->n_known == 1 ? "" : "s", d->n_known == 1 ? "is" : "are");
+  if (d->fastest_known_s > 0) {
+    char fastest[MS_TEXT], expected[MS_TEXT];
+    g_string_append_printf(out, "the fastest of them took %s; of what is taken now %s is expected%s\n",
+                           ms_text_seconds(d->fastest_known_s, fastest), ms_text_seconds(d->expected_s, expected),
+                           d->fastest_known_s < d->expected_s ? ": stay with that run" : "");
+  }
   g_string_append_printf(out, "take %d: expected regret %s\n", d->row[d->pick].place,
                          ms_text_percent(d->row[d->pick].regret, regret));
   append_runs(out, d);
@@ -96,6 +105,10 @@ static double run_after(const void *c) { return MS_FIGURE_OWNER(MsDecision, c)->
 
 #define S MsDecisionRow
 static const MsFigure rows[] = {
+    MS_FIGURE_AS("known_runs", INT, MsDecision, n_known, "", "that the machine was anchored by, taken into account"),
+    MS_FIGURE(F64, MsDecision, fastest_known_s, "s", "step of the fastest of these that is of this task, measured",
+              .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(F64, MsDecision, expected_s, "s", "step of the layout to take, after these runs"),
     MS_FIGURE_OF("take", INT, pick_place, "", "place of the layout with the least expected regret"),
     MS_FIGURE_EACH(
         "layouts", LIST, ranked,

@@ -2,7 +2,9 @@
 
 #include "base/err.h"
 #include "sim/band.h"
+#include "logs/training.h"
 #include "study/diff.h"
+#include "study/knobs.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,7 +17,8 @@ enum { SITE, FIRST_CLASS, FIRST_MODEL = FIRST_CLASS + MS_N_ANCHORS, MOST_MODELS 
 /* --- a run ----------------------------------------------------------------------------------------------------- */
 typedef struct {
   MsJob job;
-  char *file, *trace; /* trace: a profile of it; NULL */
+  char *file, *trace, *log; /* trace: a profile of it; log: what it printed; NULL */
+  double log_s, log_tokens; /* what the log says of a step, and of tokens per second and GPU; NaN */
   const char *hardware;
   gboolean usable, known; /* known: its software stack has factors of its own */
   MsScenario *scenario;
@@ -33,6 +36,7 @@ static void run_clear(gpointer data) {
   Run *r = data;
   g_free(r->file);
   g_free(r->trace);
+  g_free(r->log);
   g_free(r->model);
   g_free(r->site);
   ms_run_labels_clear(&r->label);
@@ -83,11 +87,20 @@ static gboolean forget_stack(MsScenario *s, GError **error) {
   return ms_stack_find(NULL, &s->stack, error);
 }
 
+/* In place of what the scenario says was measured. */
+static void put_log(const Run *r, MsScenario *s) {
+  if (!s->has_measured) ms_fields_defaults(&ms_measured_table, &s->measured);
+  s->has_measured = TRUE;
+  s->measured.step_time_s = r->log_s;
+  s->measured.tokens_per_s_per_gpu = r->log_tokens;
+}
+
 static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   const char *from = NULL;
   r->scenario = ms_scenario_load(r->file, error);
   if (!r->scenario || !put_hardware(r->scenario, r->hardware, error)) return FALSE;
   MsScenario *s = r->scenario;
+  if (r->log) put_log(r, s);
   r->measured_s = s->has_measured ? ms_measured_time(s, &from) : NAN;
   if (!(r->measured_s > 0) && !r->trace)
     return ms_input_error(error, r->file, 0, "measured", "gives no step time: moesim import log reads one from a log");
@@ -283,9 +296,30 @@ static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, 
   return d != NULL;
 }
 
+/* --- logs ------------------------------------------------------------------------------------------------------ */
+/* Text that is no table of a profiler: FALSE when it is not a log of training. */
+static gboolean take_log(Run *r, const char *file, GPtrArray *notes) {
+  g_autoptr(MsReader) reader = ms_reader_open(file, NULL);
+  g_autoptr(MsTrainingLog) log = reader ? ms_training_log_read(reader, file, notes, NULL) : NULL;
+  if (!log || !(log->time_s > 0 || log->tokens_per_s > 0)) return FALSE;
+  r->log = g_strdup(file);
+  r->log_s = log->time_s, r->log_tokens = log->tokens_per_s;
+  return TRUE;
+}
+
+/* Lines of logs begin with "[" too, then a date. */
+static gboolean is_json(const char *file) {
+  g_autoptr(MsReader) reader = ms_reader_open(file, NULL);
+  const char *line = reader ? ms_reader_line(reader, NULL) : NULL;
+  while (line && !*(line += strspn(line, " \t"))) line = ms_reader_line(reader, NULL);
+  if (!line || *line != '[') return line && *line == '{';
+  line += 1 + strspn(line + 1, " \t");
+  return !*line || strchr("{]", *line);
+}
+
 /* --- the files ------------------------------------------------------------------------------------------------- */
-/* Scenarios, each with the profile behind it. */
-static GArray *read_files(const MsAnchorOptions *o, GError **error) {
+/* Scenarios, each with its profile and its log behind it. */
+static GArray *read_files(const MsAnchorOptions *o, GPtrArray *notes, GError **error) {
   GArray *runs = g_array_new(FALSE, TRUE, sizeof(Run));
   g_array_set_clear_func(runs, run_clear);
   gboolean good = TRUE;
@@ -293,6 +327,10 @@ static GArray *read_files(const MsAnchorOptions *o, GError **error) {
     MsProfileKind kind;
     Run run = {.file = g_strdup(o->files[i]), .hardware = o->hardware};
     Run *last = runs->len > 0 ? &g_array_index(runs, Run, runs->len - 1) : NULL;
+    if (last && !last->log && !is_json(o->files[i]) && take_log(last, o->files[i], notes)) {
+      g_free(run.file);
+      continue;
+    }
     good = ms_profile_kind(o->files[i], &kind, error);
     if (good && kind == MS_PROFILE_SAVED_RUN)
       good = ms_input_error(error, run.file, 0, NULL, "is a prediction: nothing was measured");
@@ -376,6 +414,38 @@ static void put_factors(MsJsonOut *out, const MsAnchored *a, const Belief *b, Ru
   ms_json_out_end(out);
 }
 
+/* What is left of the error of a run that was measured. */
+static double left_of(const Belief *b, const Run *r) {
+  g_autofree double *h = steps_of(b, r, r->place);
+  return r->log_error - dot(b->mean, h, b->n);
+}
+
+static void put_run(MsJsonOut *out, const Belief *b, const Run *r) {
+  g_autoptr(GHashTable) keys = ms_knobs_of_layout(r->scenario);
+  g_autoptr(GList) paths = g_list_sort(g_hash_table_get_keys(keys), (GCompareFunc)strcmp);
+  ms_json_out_object(out, NULL);
+  ms_json_out_string(out, "model", r->model);
+  ms_json_out_int(out, "gpus", r->scenario->gpus);
+  ms_json_out_double(out, "step_s", r->measured_s);
+  ms_json_out_double(out, "left", rounded(CLAMP(left_of(b, r), -3, 3)));
+  ms_json_out_object(out, "keys");
+  for (GList *l = paths; l; l = l->next) ms_json_out_string(out, l->data, g_hash_table_lookup(keys, l->data));
+  ms_json_out_end(out);
+  ms_json_out_end(out);
+}
+
+/* Those seen now behind those that the machine was anchored by before: what these had left hardly moves against each
+ * other. */
+static void put_runs(MsJsonOut *out, const Belief *b, Run *const *runs, guint n) {
+  JsonNode *old = runs[0]->scenario->hardware->anchor.runs;
+  guint before = old ? json_array_get_length(json_node_get_array(old)) : 0;
+  ms_json_out_array(out, "runs");
+  for (guint i = 0; i < before; i++) ms_json_out_node(out, NULL, json_array_get_element(json_node_get_array(old), i));
+  for (guint i = 0; i < n; i++)
+    if (runs[i]->measured_s > 0) put_run(out, b, runs[i]);
+  ms_json_out_end(out);
+}
+
 static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const Belief *b, Run *const *runs, guint n) {
   MsJsonOut *out = ms_json_out_new(1);
   g_autofree char *name = g_strdup_printf("%s-anchored", a->hardware),
@@ -387,6 +457,7 @@ static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const B
   put_base(out, o, runs[0]);
   ms_json_out_object(out, "anchor");
   put_factors(out, a, b, runs, n);
+  put_runs(out, b, runs, n);
   ms_json_out_double(out, "band", rounded(a->band));
   ms_json_out_double(out, "models_band", rounded(a->models_band));
   ms_json_out_end(out);
@@ -419,8 +490,7 @@ static void see(MsAnchored *a, const Belief *b, Run *const *runs, guint n) {
   a->seen = g_new0(MsAnchorSeen, 2 * n + 1);
   for (guint i = 0; i < n; i++) {
     const Run *r = runs[i];
-    g_autofree double *h = steps_of(b, r, r->place);
-    double left = r->log_error - dot(b->mean, h, b->n);
+    double left = left_of(b, r);
     a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->file), FALSE, r->measured_s, expm1(-r->log_error), expm1(-left)};
     if (r->trace) a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->trace), TRUE, NAN, NAN, NAN};
     a->runs += r->measured_s > 0;
@@ -492,7 +562,7 @@ static gboolean interrupted(const MsExtent *extent, GError **error) {
 MsAnchored *ms_anchor(const MsAnchorOptions *o, GPtrArray *notes, GError **error) {
   const Study study = {FALSE, FALSE};
   MsExtent extent;
-  g_autoptr(GArray) runs = read_files(o, error);
+  g_autoptr(GArray) runs = read_files(o, notes, error);
   if (!runs || !look_at_all(runs, &study, o->threads, FALSE, &extent, error) || interrupted(&extent, error))
     return NULL;
   g_autoptr(GPtrArray) all = g_ptr_array_new();

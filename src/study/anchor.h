@@ -38,7 +38,8 @@ typedef struct {
 } MsAnchored;
 
 typedef struct {
-  const char *const *files; /* NULL-terminated: scenarios with `measured`; a profile behind the scenario of its run */
+  const char *const *files; /* NULL-terminated: scenarios with `measured`; behind the scenario of a run its profile, and
+                               its log, which then says what was measured */
   const char *hardware;     /* in place of that of the scenarios; NULL */
   const char *name, *date, *command;
   int threads;

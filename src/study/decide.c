@@ -172,24 +172,106 @@ static double distance(GHashTable *a, GHashTable *b, const MsLaws *laws) {
   return sum;
 }
 
+/* --- runs that the machine was anchored by --------------------------------------------------------------------- */
+/* A run of the very task: what it trains on is the same. */
+static gboolean same_task(GHashTable *run, GHashTable *task) {
+  static const char *const keys[] = {"training.seq_length", "training.global_batch_size", "training.precision"};
+  gboolean same = TRUE;
+  for (gsize i = 0; i < G_N_ELEMENTS(keys); i++)
+    same = same && g_strcmp0(g_hash_table_lookup(run, keys[i]), g_hash_table_lookup(task, keys[i])) == 0;
+  return same;
+}
+
+/* Their keys to `knobs`, which begins with those of a layout of the task, what is left of their errors to `left`. */
+static void known_runs(const MsScenario *s, GPtrArray *knobs, GArray *left, double *fastest_s) {
+  JsonNode *node = s->hardware->anchor.runs;
+  JsonArray *runs = node ? json_node_get_array(node) : NULL;
+  for (guint i = 0; runs && i < json_array_get_length(runs); i++) {
+    JsonObject *run = json_array_get_object_element(runs, i);
+    if (g_strcmp0(json_object_get_string_member(run, "model"), s->model->name) != 0) continue;
+    GHashTable *keys = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    JsonObjectIter iter;
+    const char *path;
+    JsonNode *value;
+    json_object_iter_init(&iter, json_object_get_object_member(run, "keys"));
+    while (json_object_iter_next(&iter, &path, &value))
+      g_hash_table_insert(keys, g_strdup(path), g_strdup(json_node_get_string(value)));
+    double step_s = json_object_get_double_member(run, "step_s");
+    if (same_task(keys, knobs->pdata[0]) && json_object_get_int_member(run, "gpus") == s->gpus &&
+        !(*fastest_s < step_s))
+      *fastest_s = step_s;
+    g_ptr_array_add(knobs, keys);
+    g_array_append_vals(left, &(double){json_object_get_double_member(run, "left")}, 1);
+  }
+}
+
+/* Of n + m log errors with covariance `all` the last m were measured, each within `noise`: means and covariance [n][n]
+ * of the others. */
+static void condition(const double *all, int n, int m, const double *left, double noise, double *log_s, double *cov) {
+  int t = n + m;
+  gsl_matrix *own = gsl_matrix_alloc((size_t)m, (size_t)m);
+  gsl_vector *with = gsl_vector_alloc((size_t)m), *solved = gsl_vector_alloc((size_t)m);
+  for (int a = 0; a < m; a++)
+    for (int b = 0; b < m; b++)
+      gsl_matrix_set(own, (size_t)a, (size_t)b, all[(n + a) * t + n + b] + (a == b ? noise * noise : 0));
+  gsl_linalg_cholesky_decomp1(own);
+  for (int i = 0; i < n; i++) {
+    for (int a = 0; a < m; a++) gsl_vector_set(with, (size_t)a, all[i * t + n + a]);
+    gsl_linalg_cholesky_solve(own, with, solved);
+    for (int a = 0; a < m; a++) log_s[i] += gsl_vector_get(solved, (size_t)a) * left[a];
+    for (int k = 0; k < n; k++) {
+      double known = 0;
+      for (int a = 0; a < m; a++) known += gsl_vector_get(solved, (size_t)a) * all[k * t + n + a];
+      cov[i * n + k] = all[i * t + k] - known;
+    }
+  }
+  for (int i = 0; i < n; i++) /* what rounding made of it */
+    for (int k = 0; k <= i; k++)
+      cov[i * n + k] = cov[k * n + i] = (cov[i * n + k] + cov[k * n + i]) / 2 + (i == k ? TINY : 0);
+  gsl_vector_free(with), gsl_vector_free(solved);
+  gsl_matrix_free(own);
+}
+
+/* Covariance of all as seen from the first, with `common` as the variance of what all share. (transfer full) */
+static double *covariance_of(const GPtrArray *knobs, double common, const MsLaws *laws) {
+  int n = (int)knobs->len;
+  g_autofree double *apart = g_new0(double, n *n);
+  double *cov = g_new(double, n *n);
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < i; k++) apart[i * n + k] = apart[k * n + i] = distance(knobs->pdata[i], knobs->pdata[k], laws);
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < n; k++)
+      cov[i * n + k] = (apart[i * n] + apart[k * n] - apart[i * n + k]) / 2 + common + (i == k ? TINY : 0);
+  return cov;
+}
+
 MsDecision *ms_decide(const MsPlan *plan) {
   int n = plan->n_best;
-  const MsLaws *laws = &plan->best[0].scenario->laws;
+  const MsScenario *first = plan->best[0].scenario;
+  const MsLaws *laws = &first->laws;
   MsDecision *out = g_new0(MsDecision, 1);
   out->n = n;
   out->row = g_new0(MsDecisionRow, n);
   g_autoptr(GPtrArray) knobs = g_ptr_array_new_with_free_func((GDestroyNotify)g_hash_table_unref);
-  g_autofree double *time_s = g_new(double, n), *apart = g_new0(double, n *n), *cov = g_new(double, n *n);
+  g_autoptr(GArray) left = g_array_new(FALSE, FALSE, sizeof(double));
+  g_autofree double *time_s = g_new(double, n), *posterior = g_new(double, n *n);
   for (int i = 0; i < n; i++) {
     out->row[i] = (MsDecisionRow){&plan->best[i], i + 1, 0, 0};
     time_s[i] = plan->best[i].result->step_time_s;
-    g_ptr_array_add(knobs, ms_knobs_of_scenario(plan->best[i].scenario));
-    for (int k = 0; k < i; k++) apart[i * n + k] = apart[k * n + i] = distance(knobs->pdata[i], knobs->pdata[k], laws);
+    g_ptr_array_add(knobs, ms_knobs_of_layout(plan->best[i].scenario));
   }
-  for (int i = 0; i < n; i++)
-    for (int k = 0; k < n; k++)
-      cov[i * n + k] = (apart[i * n] + apart[k * n] - apart[i * n + k]) / 2 + (i == k ? TINY : 0);
-  ms_decide_among(time_s, cov, laws->decision_run_noise, out);
+  out->fastest_known_s = NAN;
+  known_runs(first, knobs, left, &out->fastest_known_s);
+  out->n_known = (int)left->len;
+  double common = out->n_known > 0 ? laws->anchor_site_spread * laws->anchor_site_spread : 0;
+  g_autofree double *all = covariance_of(knobs, common, laws);
+  if (out->n_known > 0) {
+    for (int i = 0; i < n; i++) time_s[i] = log(time_s[i]);
+    condition(all, n, out->n_known, (const double *)(gpointer)left->data, laws->decision_run_noise, time_s, posterior);
+    for (int i = 0; i < n; i++) time_s[i] = exp(time_s[i]);
+  }
+  ms_decide_among(time_s, out->n_known > 0 ? posterior : all, laws->decision_run_noise, out);
+  out->expected_s = time_s[out->pick];
   return out;
 }
 

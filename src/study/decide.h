@@ -11,8 +11,10 @@
  * process over the layouts; drawn jointly it gives each layout's chance of being the fastest and its expected regret,
  * the share of a step that choosing it costs over the fastest. A run that is measured tells its own step, within
  * decision_run_noise, and by the same covariance something of those that are like it; then the layout with the smallest
- * mean is chosen. The runs proposed are those after which the expected regret is least, one added after the other.
- * Seeded: same input, same output.
+ * mean is chosen. Runs that the machine was anchored by (describe/anchor.h) are such measurements: draws, means and
+ * chances are those after them, with an error that all layouts share of standard deviation anchor_site_spread, which
+ * the factors of the anchor left. The runs proposed are those after which the expected regret is least, one added after
+ * the other. Seeded: same input, same output.
  */
 #ifndef MS_STUDY_DECIDE_H
 #define MS_STUDY_DECIDE_H
@@ -30,10 +32,13 @@ typedef struct {
 
 typedef struct {
   int n;
-  MsDecisionRow *row;                  /* by place */
-  int pick;                            /* index of the row of least expected regret */
-  int n_runs;                          /* 0: none would gain a tenth of the regret, or there is hardly any */
-  int run[MS_DECIDE_RUNS];             /* indices of rows, the most telling first */
+  MsDecisionRow *row;      /* by place */
+  int n_known;             /* runs of this model that the machine was anchored by: taken into account */
+  double fastest_known_s;  /* of these, of the same batch on as many GPUs, as measured; NaN: there is none */
+  double expected_s;       /* step of the choice, after these runs */
+  int pick;                /* index of the row of least expected regret */
+  int n_runs;              /* 0: none would gain a tenth of the regret, or there is hardly any */
+  int run[MS_DECIDE_RUNS]; /* indices of rows, the most telling first */
   double regret_after[MS_DECIDE_RUNS]; /* expected, when the first i + 1 of them were measured */
 } MsDecision;
 

@@ -34,3 +34,15 @@ GHashTable *ms_knobs_of_scenario(const MsScenario *scenario) {
   g_autoptr(JsonNode) node = ms_json_out_take_node(out);
   return ms_knobs_of(node);
 }
+
+static gboolean is_foreign(gpointer path, gpointer value, gpointer user) {
+  (void)value, (void)user;
+  return !g_str_has_prefix(path, "layout.") && !g_str_has_prefix(path, "training.") &&
+         !g_str_has_prefix(path, "options.");
+}
+
+GHashTable *ms_knobs_of_layout(const MsScenario *scenario) {
+  GHashTable *knobs = ms_knobs_of_scenario(scenario);
+  g_hash_table_foreach_remove(knobs, is_foreign, NULL);
+  return knobs;
+}

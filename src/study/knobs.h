@@ -8,5 +8,7 @@
  * `options.recompute` is one key, other objects are taken apart. `root` may be anything. (transfer full) */
 GHashTable *ms_knobs_of(JsonNode *root);
 GHashTable *ms_knobs_of_scenario(const MsScenario *scenario); /* the same of a complete scenario: every key is there */
+/* Those of them that a layout differs in from another of its task: of layout, training and options. (transfer full) */
+GHashTable *ms_knobs_of_layout(const MsScenario *scenario);
 
 #endif

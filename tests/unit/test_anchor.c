@@ -153,6 +153,53 @@ static void laws(void **state) {
   }
 }
 
+/* What a run printed stands for `measured`; the file keeps the layout of each run, and what is left of its error. */
+static void log_of_a_run(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *bare = write_run("bare.json", 16, 0), *log = ms_test_data_path("run.log"),
+                  *mine = ms_test_data_path("mine.json");
+  double predicted_s = step_on(bare, NULL);
+  g_autoptr(GString) text = g_string_new(NULL);
+  for (int i = 1; i <= 20; i++)
+    g_string_append_printf(
+        text,
+        " [2026-11-23 07:00:%02d] iteration %8d/      20 | consumed samples: %12d | elapsed time per "
+        "iteration (ms): %.3f | learning rate: 1.0E-04 | global batch size:    16 | lm loss: "
+        "1.0E+01 | loss scale: 1.0 | grad norm: 1.0 | number of skipped iterations:   0 | number of "
+        "nan iterations:   0 |\n",
+        i, i, 16 * i, 1e3 * 1.3 * predicted_s);
+  ms_test_data_write("run.log", text->str);
+  g_autoptr(MsAnchored) a = anchor(bare, log, NULL, &error);
+  if (error) fail_msg("%s", error->message);
+  assert_int_equal(a->runs, 1);
+  assert_int_equal(a->traces, 0);
+  assert_close(a->seen[0].before, 1 / 1.3 - 1, 1e-3);
+  ms_test_data_write("mine.json", a->text);
+  g_autoptr(MsHardware) h = ms_hardware_load(mine, &error);
+  assert_null(error);
+  JsonArray *runs = json_node_get_array(h->anchor.runs);
+  assert_int_equal(json_array_get_length(runs), 1);
+  JsonObject *run = json_array_get_object_element(runs, 0), *keys = json_object_get_object_member(run, "keys");
+  assert_close(json_object_get_double_member(run, "left"), -log1p(a->seen[0].after), 1e-3);
+  assert_string_equal(json_object_get_string_member(keys, "layout.tp"), "2");
+  assert_false(json_object_has_member(keys, "hardware.base"));
+  static const char *const bad[][2] = {
+      {"{\"base\": \"box\", \"anchor\": {\"runs\": 1}}", "anchor.runs: must be a list"},
+      {"{\"base\": \"box\", \"anchor\": {\"runs\": [{\"model\": \"m\", \"gpus\": 8, \"step_s\": 1, \"left\": 9, "
+       "\"keys\": {}}]}}",
+       "anchor.runs[0]: must be {"},
+      {"{\"base\": \"box\", \"anchor\": {\"runs\": [{\"model\": \"m\", \"gpus\": 8, \"step_s\": 1, \"left\": 0, "
+       "\"keys\": {\"a\": 1}}]}}",
+       "anchor.runs[0]: must be {"}};
+  for (gsize i = 0; i < G_N_ELEMENTS(bad); i++) {
+    g_autoptr(GError) why = NULL;
+    ms_test_data_write("mine.json", bad[i][0]);
+    assert_null(ms_hardware_load(mine, &why));
+    if (!strstr(why->message, bad[i][1])) fail_msg("%s, not: %s", why->message, bad[i][1]);
+  }
+}
+
 static void refused(void **state) {
   (void)state;
   g_autofree char *bare = write_run("bare.json", 16, 0), *run = write_run("run.json", 16, 1.2),
@@ -214,7 +261,8 @@ static int setup(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_run), cmocka_unit_test(again), cmocka_unit_test(profile),
-                                     cmocka_unit_test(refused), cmocka_unit_test(worth), cmocka_unit_test(laws)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(one_run), cmocka_unit_test(again), cmocka_unit_test(profile), cmocka_unit_test(log_of_a_run),
+      cmocka_unit_test(refused), cmocka_unit_test(worth), cmocka_unit_test(laws)};
   return cmocka_run_group_tests(tests, setup, ms_test_data_teardown);
 }

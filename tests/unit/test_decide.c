@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/err.h"
 #include "study/decide.h"
+#include "study/knobs.h"
 
 #include <math.h>
 #include <string.h>
@@ -109,9 +110,66 @@ static void of_a_plan(void **state) {
     assert_true(d->regret_after[i] < (i ? d->regret_after[i - 1] : d->row[d->pick].regret * 1.05));
 }
 
+/* Runs that the machine was anchored by: the one that was measured faster than its prediction is taken, for less
+ * regret, and those of another model say nothing. */
+static void after_runs(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(
+      "{\"name\": \"d\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", "
+      "\"gpus\": 16, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 64}}",
+      -1, "request", &error);
+  g_autoptr(GPtrArray) requests = ms_requests_from_doc(doc, &error);
+  assert_null(error);
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.top = MS_DECIDE_CANDIDATES;
+  g_autoptr(MsPlan) plan = ms_plan(requests->pdata[0], &options, &error);
+  assert_non_null(plan);
+  g_autoptr(MsDecision) before = ms_decide(plan);
+  assert_true(before->n > 2 && before->n_runs > 0 && before->n_known == 0);
+  int faster = before->run[0] != before->pick ? before->run[0] : (before->pick + 1) % before->n;
+  const MsScenario *s = plan->best[0].scenario;
+  for (int other = 0; other < 2; other++) {
+    const int seen[] = {before->pick, faster};
+    MsJsonOut *out = ms_json_out_new(0);
+    ms_json_out_array(out, NULL);
+    for (int i = 0; i < 2; i++) {
+      g_autoptr(GHashTable) keys = ms_knobs_of_layout(plan->best[seen[i]].scenario);
+      GHashTableIter iter;
+      gpointer path, value;
+      ms_json_out_object(out, NULL);
+      ms_json_out_string(out, "model", other ? "another" : s->model->name);
+      ms_json_out_int(out, "gpus", 16);
+      ms_json_out_double(out, "step_s", 7 + i);
+      ms_json_out_double(out, "left", i ? -0.2 : 0.02);
+      ms_json_out_object(out, "keys");
+      g_hash_table_iter_init(&iter, keys);
+      while (g_hash_table_iter_next(&iter, &path, &value)) ms_json_out_string(out, path, value);
+      ms_json_out_end(out);
+      ms_json_out_end(out);
+    }
+    ms_json_out_end(out);
+    JsonNode **runs = &plan->best[0].scenario->hardware->anchor.runs;
+    *runs = ms_json_out_take_node(out);
+    g_autoptr(MsDecision) after = ms_decide(plan);
+    g_clear_pointer(runs, json_node_unref);
+    assert_int_equal(after->n_known, other ? 0 : 2);
+    assert_true(other ? isnan(after->fastest_known_s) : after->fastest_known_s == 7);
+    if (other) {
+      for (int i = 0; i < after->n; i++) assert_true(after->row[i].chance == before->row[i].chance);
+      continue;
+    }
+    assert_true(after->row[faster].chance > 0.5 && after->row[faster].chance > 2 * before->row[faster].chance);
+    assert_true(after->row[after->pick].regret < before->row[before->pick].regret);
+    assert_true(after->expected_s < 0.95 * plan->best[after->pick].result->step_time_s);
+    assert_true(after->row[after->pick].chance >= after->row[faster].chance * 0.5);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(even_chances), cmocka_unit_test(clear_winner),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(even_chances),  cmocka_unit_test(clear_winner),
                                      cmocka_unit_test(common_errors), cmocka_unit_test(noise_of_runs),
-                                     cmocka_unit_test(of_a_plan)};
+                                     cmocka_unit_test(of_a_plan),     cmocka_unit_test(after_runs)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
