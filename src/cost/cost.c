@@ -583,6 +583,13 @@ static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return t + slot->use->param[MS_B_LAUNCH] * (MAX(op->kernels, 1) - 1);
 }
 
+/* Matrix kernels of a new generation of chips get faster from release to release (docs/theory/laws.md). */
+static double young(const MsScenario *s) {
+  double from = s->hardware->generation_year, age = s->stack.released_year - from;
+  if (!known(from) || !(s->stack.released_year > 0)) return 1;
+  return 1 + s->laws.young_kernels * exp(-MAX(age, 0) / s->laws.young_years);
+}
+
 /* Of the software stack (0 in scenarios built by hand means 1), and of what was learned on the machine. */
 static double stack_factor(const MsCost *cost, MsOpFamily family) {
   static const MsAnchorClass anchored[] = {MS_ANCHOR_GEMM,         MS_ANCHOR_GROUPED_GEMM,  MS_ANCHOR_ATTENTION,
@@ -595,7 +602,7 @@ static double stack_factor(const MsCost *cost, MsOpFamily family) {
                   : family == MS_FAMILY_ATTENTION ? s->attention
                   : family == MS_FAMILY_MEMORY    ? s->memory_bound
                                                   : s->communication;
-  return (factor > 0 ? factor : 1) * learned;
+  return (factor > 0 ? factor : 1) * learned * (family < MS_FAMILY_MEMORY ? young(cost->scenario) : 1);
 }
 
 /* A dense product by a lower-complexity scheme, where the model of lcma/decide.h predicts a gain within the workspace

@@ -82,6 +82,9 @@ static const MsField hardware_fields[] = {
     MS_INT(
         S, sustained_gpus, 0, 1 << 20, "0", MS_NULLABLE,
         "GPUs of the runs that sustained_derate was found by, of which the step waited for the slowest; 0 = unknown"),
+    NUMBER(
+        generation_year, "year", 1990, 2100,
+        "when the first machines of its generation of chips shipped: kernels of the software of that time are slower"),
     NUMBER(sustained_tdp_W, "W", 1, 1e5, "power limit under which sustained_derate was found; left out: tdp_W"),
     FACTOR(wgrad_factor, "1.05", "time of a weight-gradient GEMM over the forward one"),
     FACTOR(dgrad_factor, "1", "time of a data-gradient GEMM over the forward one"),

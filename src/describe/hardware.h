@@ -115,6 +115,7 @@ typedef struct MsHardware {
   double dgrad_factor;
   gboolean attention_after_fa2;     /* its curves of attention are of later kernels */
   int sustained_gpus;               /* of the runs that sustained_derate was found by; 0: unknown */
+  double generation_year;           /* when its generation shipped; NaN: unknown */
   double sustained_tdp_W;           /* power limit under which sustained_derate was found */
   double attention_backward_factor; /* FLOP/s of backward over forward attention, see docs/theory/costs.md 4 */
   double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */

@@ -174,6 +174,13 @@ static inline gboolean ms_model_has_compressed_attention(const MsModel *m) {
 static inline int ms_model_streams(const MsModel *m) { return MAX(m->hyper_connections.num_residual_streams, 1); }
 /* Tokens in one compressed key of a layer (compressed attention); layers from num_layers on are MTP blocks. */
 int ms_model_compress_ratio(const MsModel *model, int layer);
+static inline gboolean ms_model_rotates(const MsModel *m) { /* queries and keys, by their position */
+  return m->position_embedding == MS_POS_ROPE || m->position_embedding == MS_POS_YARN;
+}
+/* DeepSeek sparse attention asserts plain rotary embedding (Megatron-LM transformer_config.py). */
+static inline gboolean ms_model_may_fuse_rope(const MsModel *m) {
+  return ms_model_rotates(m) && m->sparse_attention.indexer_topk == 0;
+}
 /* TRUE when the layer attends to keys that an indexer chose, and TRUE when it has that indexer itself. MTP blocks as
  * above. */
 gboolean ms_model_layer_is_sparse(const MsModel *model, int layer);

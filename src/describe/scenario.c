@@ -108,6 +108,10 @@ static const MsField options_fields[] = {
     MS_ENUM(S, mhc_backend, ms_mhc_backend_words, "\"triton\"", MS_OPEN,
             "kernels of hyper-connections: native is plain PyTorch; triton leaves the projection and one backward to "
             "it; cutile, a package of its own, does all"),
+    SWITCH(
+        apply_rope_fusion, "true",
+        "fused rotary embedding (for latent attention only with YaRN, since June 2025); off: plain PyTorch, of sparse "
+        "attention always"),
     SWITCH(moe_router_fusion, "true", "fused router kernels"),
     SWITCH(moe_permute_fusion, "true", "fused permute kernels"),
     SWITCH(moe_shared_expert_overlap, "false", "shared expert beside dispatch and combine"),

@@ -85,7 +85,7 @@ typedef struct {
   int num_distributed_optimizer_instances;
   MsOuterDp outer_dp_sharding_strategy;
   gboolean moe_memory_efficient_permutation, deterministic_mode, deterministic_attention;
-  gboolean use_fused_weighted_squared_relu, check_for_nan_in_loss_and_grad;
+  gboolean use_fused_weighted_squared_relu, check_for_nan_in_loss_and_grad, apply_rope_fusion;
   gboolean hybrid_context_parallel;
   int max_seqlen_per_dp_cp_rank; /* 0 = seq_length / cp */
   gboolean lcma;

@@ -23,6 +23,8 @@ static const MsField stack_fields[] = {
     MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", 0,
             "attention kernels of scenarios that name none"),
     MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
+    MS_F64(S, released_year, "year", 0, 3000, "0", 0,
+           "when it was released, from the list `releases` of the file; 0: not known"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};
 #undef S
@@ -60,6 +62,20 @@ static gboolean load_list(const MsJson *doc, const char *software, MsStack *stac
   return ok;
 }
 
+/* Releases have a date whether or not they have factors: "releases" {name: year}. */
+static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
+  JsonObject *root = json_node_get_object(ms_json_root(doc));
+  JsonNode *releases = json_object_get_member(root, "releases");
+  if (!releases || !software) return TRUE;
+  if (!ms_json_need_object(doc, releases, "releases", error)) return FALSE;
+  JsonNode *year = json_object_get_member(json_node_get_object(releases), software);
+  if (!year) return TRUE;
+  if (!JSON_NODE_HOLDS_VALUE(year) || !(json_node_get_double(year) > 0))
+    return ms_json_error(doc, "releases", error, "%s must be the year of the release, with its fraction", software);
+  stack->released_year = json_node_get_double(year);
+  return TRUE;
+}
+
 static void stack_clear(gpointer stack) { ms_stack_clear(stack); }
 static MsKept kept = {.clear = stack_clear};
 
@@ -82,7 +98,7 @@ gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   gboolean found = FALSE, ok = doc && (!software || load_list(doc, software, stack, &found, error));
-  ok = ok && (found || load_list(doc, "default", stack, &found, error));
+  ok = ok && (found || load_list(doc, "default", stack, &found, error)) && date(doc, software, stack, error);
   if (ok) keep(file, software ? software : "", &stamp, stack);
   else ms_stack_clear(stack);
   return ok;

@@ -79,6 +79,7 @@ static void canonical_options(MsScenario *s) {
   if (!o->cross_entropy_fusion) o->cross_entropy_fusion_impl = MS_CE_NATIVE;
   if (s->model->num_experts == 0 || s->model->activation != MS_ACT_SQUARED_RELU)
     o->use_fused_weighted_squared_relu = TRUE;
+  if (!ms_model_may_fuse_rope(s->model)) o->apply_rope_fusion = TRUE;
   canonical_moe(s);
   canonical_recompute(&o->recompute);
   canonical_precision(s);

@@ -308,7 +308,7 @@ gboolean ms_write_variants(const MsScenario *s, MsRelease release, MsArgs *args,
   if (linear && m->linear_attention.frequency > 0)
     ms_args_addf(args, MODEL, "--linear-attention-freq", "%d", m->linear_attention.frequency);
   if (sparse) write_ints(args, sparse_rows, G_N_ELEMENTS(sparse_rows), &m->sparse_attention);
-  if (sparse) ms_args_add(args, MODEL, "--no-rope-fusion", NULL); /* asserted beside it */
+  if (sparse && s->options.apply_rope_fusion) ms_args_add(args, MODEL, "--no-rope-fusion", NULL); /* asserted */
   if (sparse && m->sparse_attention.indexer_loss)
     ms_args_add(args, MODEL, "--dsa-indexer-loss-coeff", INDEXER_LOSS, NULL);
   return TRUE;

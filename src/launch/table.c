@@ -143,6 +143,7 @@ const MsLaunchRow ms_launch_rows[] = {
           "model.rope_scaling.low_freq_factor model.rope_scaling.high_freq_factor model.rope_scaling.beta_fast "
           "model.rope_scaling.beta_slow model.rope_scaling.mscale model.rope_scaling.mscale_all_dim "
           "model.rope_scaling.truncate"),
+    OFF(MODEL, "--no-rope-fusion", "options.apply_rope_fusion", M),
     GROUP(MODEL, vocabulary, "model.vocab_size model.make_vocab_size_divisible_by"),
     VALUE(MODEL, "--hidden-dropout", "model.hidden_dropout", "0.1", A | M),
     VALUE(MODEL, "--attention-dropout", "model.attention_dropout", "0.1", A | M),

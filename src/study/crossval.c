@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "sim/band.h"
 #include "study/band_fit.h"
 #include "study/jobs.h"
 #include "study/joint.h"
@@ -512,6 +513,16 @@ static void cover_run(MsCrossval *c, const Run *run, MsValidateBy by, gboolean r
   if (part) cover(refitted ? &part->bands_refitted : &part->bands, inside);
 }
 
+/* What is known of a run when its group is left out: runs on its machine are then only those of other groups. */
+static MsBandGround ground_without(Run *const *runs, guint n, const Run *run) {
+  MsBandGround ground = run->ground;
+  MsHardware machine = {.published_runs = 0};
+  for (guint i = 0; i < n; i++)
+    machine.published_runs += runs[i]->derate == run->derate && !g_str_equal(runs[i]->group, run->group);
+  ground.unseen = ms_band_unseen(&machine);
+  return ground;
+}
+
 /* Runs that were left out, with the bands as shipped and with those fitted to the other groups' left-out runs; what
  * fits all of them is reported among the laws. */
 static void judge_bands(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by) {
@@ -523,7 +534,8 @@ static void judge_bands(MsCrossval *c, Run *const *runs, guint n, MsValidateBy b
   gboolean inside[MS_N_BAND_LEVELS];
   for (guint i = 0; i < n; i++)
     if (!isnan(runs[i]->error[2]))
-      row[kept] = (MsBandRun){runs[i]->group, runs[i]->ground, fabs(1 / (1 + runs[i]->error[2]) - 1)}, of[kept++] = i;
+      row[kept] = (MsBandRun){runs[i]->group, ground_without(runs, n, runs[i]), fabs(1 / (1 + runs[i]->error[2]) - 1)},
+      of[kept++] = i;
   if (kept == 0 || !ms_laws_load(&shipped, NULL)) return;
   for (guint i = 0; i < kept; i++) {
     ms_band_inside(&row[i], &shipped, inside);

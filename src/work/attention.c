@@ -281,8 +281,12 @@ static void head_norm_row(MsBuild *b, const Widths *w) {
 }
 
 static void rope_row(MsBuild *b, const Widths *w) {
-  if (b->model->position_embedding == MS_POS_ROPE || b->model->position_embedding == MS_POS_YARN)
-    ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w), rope_B(b, w), 2);
+  if (!ms_model_rotates(b->model)) return;
+  if (!b->options->apply_rope_fusion && ms_model_has_mla(b->model))
+    ms_row_plain_rope(b, b->rows * (w->heads + 1) * b->model->multi_latent_attention.qk_pos_emb_head_dim,
+                      b->rows * (w->q + w->k + w->v));
+  else if (!b->options->apply_rope_fusion) ms_row_plain_rope(b, b->rows * (w->q + w->k), 0);
+  else ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w), rope_B(b, w), 2);
 }
 
 /* Split, per-head norm, rotary, and back in the opposite order: memory bound, the same bytes both ways. */

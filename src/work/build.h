@@ -153,6 +153,9 @@ double ms_flop_layer_packed(const MsModel *model, guint8 mixers, int layer, cons
 /* One attention row of `heads` query heads that share one key head: keys and values of width dqk (dv of it is the
  * value), `keys` of them per query. */
 void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys);
+/* Rotary embedding by plain PyTorch operators: of `rotated` elements of queries and keys; `joined`: elements of what is
+ * put together with them again, 0 where all of a head is rotated. */
+void ms_row_plain_rope(MsBuild *b, double rotated, double joined);
 typedef struct {
   double q_rank, per_key;
 } MsIndexer; /* width of the latent that its queries come from; tokens in one of its keys */

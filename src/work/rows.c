@@ -1,6 +1,7 @@
 /* src/work/rows.c - laying down rows: the chain, communication, kept tensors. */
 #include "work/build.h"
 #include "base/err.h"
+#include <math.h>
 #include <string.h>
 
 static MsOp *append(MsOpList *list) {
@@ -64,6 +65,23 @@ MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, 
   op->write_B = write_B;
   op->kernels = (guint16)kernels;
   return op;
+}
+
+/* Without a fused kernel (Megatron-LM models/common/embeddings/rope_utils.py, _apply_rotary_pos_emb_bshd): passes over
+ * the rotated elements, and kernels for queries and keys together. Forward cosine, sine, their scale and cast, two
+ * products, a negated half, its concatenation, the sum and the concatenation with what is not rotated; latent attention
+ * also brings even and odd columns side by side, joins queries and keys, and copies the values
+ * (transformer/multi_latent_attention.py). Backward a slice's gradient is a tensor of zeros and a copy into it. */
+static const struct {
+  double read, write;
+  int kernels;
+} plain_rope[2][2] = {{{6.5, 5.5, 24}, {7, 8, 20}}, {{7.5, 6.5, 29}, {9, 11, 34}}}; /* [latent][backward] */
+
+void ms_row_plain_rope(MsBuild *b, double rotated, double joined) {
+  int latent = ms_model_has_mla(b->model), back = b->pass == MS_PASS_DGRAD;
+  ms_row_memory(b, MS_OP_ROPE, "rope", 2 * (plain_rope[latent][back].read * rotated + joined),
+                2 * (plain_rope[latent][back].write * rotated + joined),
+                (int)ceil(plain_rope[latent][back].kernels * b->scenario->laws.plain_operators));
 }
 
 static void set_message(MsOp *op, MsGroupKind group, double message_B) {

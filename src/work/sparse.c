@@ -255,7 +255,7 @@ static void up_rows(MsBuild *b, const Dsa *p) { /* from latents to absorbed quer
   ms_linear_forward(b, &p->q_up);
   ms_norm_forward(b, "kv latent norm", b->rows_sp, p->kl);
   ms_block_linear_forward(b, &p->absorb);
-  ms_row_memory(b, MS_OP_ROPE, "rope", 4 * b->rows * p->heads * p->dr, 4 * b->rows * p->heads * p->dr, 2);
+  ms_row_plain_rope(b, b->rows * (p->heads + 1) * p->dr, 0);
   queries_to_tokens(b, p);
 }
 
@@ -322,7 +322,7 @@ void ms_sparse_backward(MsBuild *b, int layer) {
   b->pass = MS_PASS_DGRAD;
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter latents", MS_STREAM_CP, MS_GROUP_CP, latents_B(b, &p) * b->c);
   if (b->sp) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "tp scatter latents", MS_STREAM_TP, MS_GROUP_TP, latents_B(b, &p));
-  ms_row_memory(b, MS_OP_ROPE, "rope", 4 * b->rows * p.heads * p.dr, 4 * b->rows * p.heads * p.dr, 2);
+  ms_row_plain_rope(b, b->rows * (p.heads + 1) * p.dr, 0);
   ms_block_linear_backward(b, &p.absorb);
   copy_rows(b, "query gradient concat", 2 * b->rows * p.heads * (p.dn + p.dr));
   ms_free_kept(b, "qkv");

@@ -454,7 +454,7 @@ static void attention_rows(void **state) {
   assert_ptr_equal(ms_cost_op(mla, &op).curve, &machine->curve[2]);
 }
 
-/* Attention loses half of the clock that GEMMs lose, memory-bound kernels none of it. */
+/* Attention loses a part of the clock that GEMMs lose, memory-bound kernels none of it. */
 static void clock_of_families(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
@@ -476,7 +476,8 @@ static void clock_of_families(void **state) {
   MsOpCost before = ms_cost_op(full, &attention), same = ms_cost_op(full, &add_row);
   machine->hardware.sustained_derate = 0.8;
   g_autoptr(MsCost) derated = prepare(machine);
-  close_to(ms_cost_op(derated, &attention).time_s, before.time_s / 0.9, 1e-13);
+  close_to(ms_cost_op(derated, &attention).time_s,
+           before.time_s / (1 - 0.2 * machine->scenario.laws.attention_clock_loss), 1e-13);
   close_to(ms_cost_op(derated, &add_row).time_s, same.time_s, 1e-13);
   close_to(ms_sustained_clock(&machine->scenario, MS_FAMILY_GROUPED), 0.8, 1e-15);
 }
@@ -520,6 +521,28 @@ static void clock_of_power_and_scale(void **state) {
   three_rows(machine, is);
   close_to(is[0] / was[0], pow(7.0 / 5, laws->power_clock_exponent), 1e-12);
   machine->hardware.sustained_tdp_W = NAN;
+  three_rows(machine, is);
+  close_to(is[0], was[0], 0);
+}
+
+/* A release that came out young_years after the generation has 1/e of what its kernels lose on the first day. */
+static void young_generation(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "attention", MS_FORM_ATTENTION), 5, (double[]){0.6, 0.5, 10e-6, 0, 0.5});
+  const MsLaws *laws = &machine->scenario.laws;
+  double was[3], is[3];
+  machine->hardware.generation_year = NAN;
+  three_rows(machine, was);
+  machine->hardware.generation_year = 2025, machine->scenario.stack.released_year = 2025 + laws->young_years;
+  three_rows(machine, is);
+  close_to(is[0] / was[0], 1 + laws->young_kernels * exp(-1), 1e-12);
+  close_to(is[1] / was[1], is[0] / was[0], 1e-12);
+  close_to(is[2] / was[2], is[0] / was[0], 1e-12);
+  machine->scenario.stack.released_year = 2024; /* as on the first day */
+  three_rows(machine, is);
+  close_to(is[0] / was[0], 1 + laws->young_kernels, 1e-12);
+  machine->scenario.stack.released_year = 0;
   three_rows(machine, is);
   close_to(is[0], was[0], 0);
 }
@@ -622,22 +645,29 @@ static void latency_of_other_sizes(void **state) {
 
 /* The network is oversubscribed where the first and the last rank of a group are not under one group of rail switches.
  */
+/* The NICs of machine_new, less what no collective gets. */
+static double net_Bps(const Machine *machine) { return 1e10 * machine->scenario.laws.network_share; }
+
 static void rail_groups(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
   machine->hardware.fabric_oversubscription = 2, machine->hardware.gpus_per_rail_group = 64;
-  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(2, 63, 8), 2e9), 4.5e-6 + 1e9 / 9.5e9, 1e-13);
-  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(2, 64, 8), 2e9), 4.5e-6 + 1e9 / 4.75e9, 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(2, 63, 8), 2e9), 4.5e-6 + 1e9 / net_Bps(machine), 1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(2, 64, 8), 2e9), 4.5e-6 + 1e9 / (net_Bps(machine) / 2),
+           1e-13);
 }
 
 static void network_rings(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
-  /* one rank per domain: the hierarchy collapses to the flat ring over the NICs; defaults 4.5 us, 0.95 */
-  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 4.5e-6 + 15e8 / 9.5e9, 1e-13);
-  close_to(collective_s(machine, MS_OP_REDUCE_SCATTER, geometry(16, 8, 8), 16e8), 15 * 4.5e-6 + 15e8 / 9.5e9, 1e-13);
-  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 8, 8), 16e8), 30 * 4.5e-6 + 30e8 / 9.5e9, 1e-13);
-  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 8, 8), 16), 2 * 2 * 4 * 4.5e-6 + 32 / 9.5e9,
+  /* one rank per domain: the hierarchy collapses to the flat ring over the NICs; default 4.5 us */
+  close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 4.5e-6 + 15e8 / net_Bps(machine),
+           1e-13);
+  close_to(collective_s(machine, MS_OP_REDUCE_SCATTER, geometry(16, 8, 8), 16e8), 15 * 4.5e-6 + 15e8 / net_Bps(machine),
+           1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 8, 8), 16e8), 30 * 4.5e-6 + 30e8 / net_Bps(machine),
+           1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 8, 8), 16), 2 * 2 * 4 * 4.5e-6 + 32 / net_Bps(machine),
            1e-13); /* tree */
   add_lines(machine, "all_gather", "network", 0, 2e-6, 8e9);
   close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 8e9, 1e-13);
@@ -651,8 +681,8 @@ static void network_rings(void **state) {
   machine->curve[1].segment_Bps[0] = 2e11; /* all_gather */
   /* hierarchy: M 7/8 scattered and gathered in the domain, between them M/8 reduced over two ranks per rail */
   double half = 10e-6 + 14e6 / 2e11;
-  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 1, 8), 16e6), 2 * half + 2 * 4.5e-6 + 2e6 / 9.5e9,
-           1e-13);
+  close_to(collective_s(machine, MS_OP_ALL_REDUCE, geometry(16, 1, 8), 16e6),
+           2 * half + 2 * 4.5e-6 + 2e6 / net_Bps(machine), 1e-13);
   machine->hardware.fabric_oversubscription = 2; /* all of it leaves the rail group */
   close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 4e9, 1e-13);
   machine->hardware.gpus_per_rail_group = 256;
@@ -662,11 +692,13 @@ static void network_rings(void **state) {
 static void exchanges(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
+  const MsLaws *laws = &machine->scenario.laws;
   add_lines(machine, "all_to_all", "nvlink", 8, 10e-6, 5e10);
   close_to(collective_s(machine, MS_OP_ALL_TO_ALL, geometry(8, 1, 8), 8e8), 10e-6 + 7e8 / 5e10, 1e-13);
-  /* 16 ranks, two domains: 8/16 over the NIC at 9.5e9 beside 7/16 over the links */
-  close_to(collective_s(machine, MS_OP_ALL_TO_ALL, geometry(16, 1, 8), 16e8), 18e-6 + 8 * 0.5e-6 + 8e8 / 9.5e9, 1e-13);
-  close_to(collective_s(machine, MS_OP_P2P, geometry(4, 8, 8), 1e8), 16e-6 + 1e8 / 9.5e9, 1e-13);
+  /* 16 ranks, two domains: 8/16 over the NIC beside 7/16 over the links */
+  close_to(collective_s(machine, MS_OP_ALL_TO_ALL, geometry(16, 1, 8), 16e8),
+           laws->all_to_all_start_steps * 4.5e-6 + 8 * laws->all_to_all_peer_s + 8e8 / net_Bps(machine), 1e-13);
+  close_to(collective_s(machine, MS_OP_P2P, geometry(4, 8, 8), 1e8), 16e-6 + 1e8 / net_Bps(machine), 1e-13);
   machine->layout.group[MS_GROUP_EP] = geometry(8, 1, 8);
   g_autoptr(MsCost) cost = prepare(machine);
   MsOp op = {
@@ -757,7 +789,8 @@ static void two_level_dispatch(void **state) {
   assert_int_equal(c.sms, 80);
   assert_int_equal(c.level, 1);
   double slower = 3.35e12 / machine->hardware.hbm_Bps; /* beside compute, on slower memory than that of an H100 */
-  close_to(c.beside_s, 100e-6 + 1e9 / (80e9 / (1 + 2.7 * slower)), 1e-13); /* SMs decide now */
+  close_to(c.beside_s, 100e-6 + 1e9 / (80e9 / (1 + machine->scenario.laws.crowded_deepep * slower)),
+           1e-13); /* SMs decide now */
   machine->scenario.options.dispatcher_num_sms = 200;
   g_autoptr(MsCost) plenty = prepare(machine);
   close_to(ms_cost_op(plenty, &op).beside_s, 100e-6 + 1e9 / 1.2e10, 1e-13); /* the NIC decides: as alone */
@@ -765,7 +798,7 @@ static void two_level_dispatch(void **state) {
   machine->scenario.options.dispatcher = MS_DISPATCH_HYBRIDEP;
   g_autoptr(MsCost) hybrid = prepare(machine);
   c = ms_cost_op(hybrid, &op);
-  close_to(c.beside_s, c.time_s * (1 + 0.9 * slower), 1e-13);
+  close_to(c.beside_s, c.time_s * (1 + machine->scenario.laws.crowded_hybridep * slower), 1e-13);
   assert_int_equal(c.sms, 8);
   close_to(c.time_s, 100e-6 + 1e9 / 8e9, 1e-13); /* DeepEP's curve stands in */
   machine->layout.group[MS_GROUP_TP_EP] = geometry(1, 1, 8);
@@ -1063,6 +1096,7 @@ int main(void) {
                                      cmocka_unit_test(attention_rows),
                                      cmocka_unit_test(clock_of_families),
                                      cmocka_unit_test(clock_of_power_and_scale),
+                                     cmocka_unit_test(young_generation),
                                      cmocka_unit_test(older_attention),
                                      cmocka_unit_test(memory_rows),
                                      cmocka_unit_test(never_under_the_bound),

@@ -133,6 +133,8 @@ static void software_is_of_the_task(void **state) {
   g_autoptr(GError) error = NULL;
   assert_true(ms_same_task(one, one, NULL) && ms_same_task(none, one, NULL));
   assert_false(ms_same_task(none, slow, NULL));
+  assert_true(slow->stack.released_year > 2025 && slow->stack.released_year < one->stack.released_year &&
+              one->stack.released_year < other->stack.released_year && none->stack.released_year == 0);
   assert_false(ms_same_task(one, other, &error));
   assert_non_null(strstr(error->message, "software: is nemo-26.04, must be nemo-26.02"));
 }
