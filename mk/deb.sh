@@ -11,15 +11,15 @@ mkdir -p "$root/DEBIAN" "$folder/debian"
 CPPFLAGS=-DMS_NO_SOURCE_DATA make -s -j2 BUILD="$folder/build" PREFIX=/usr LIBDIR="$libdir" DESTDIR="$root" install
 all=$root/usr/libexec/moesim/moesim-all
 [ -e "$all" ] || all=
-strip --strip-unneeded "$root/usr/bin/moesim" ${all:+"$all"} "$root$libdir/libmoesim.so.0"
-strip --strip-debug "$root$libdir/libmoesim.a"
-chmod 644 "$root$libdir/libmoesim.so.0"
+strip --strip-unneeded "$root/usr/bin/moesim" ${all:+"$all"} "$root$libdir"/libmoesim*.so.0
+strip --strip-debug "$root$libdir"/libmoesim*.a
+chmod 644 "$root$libdir"/libmoesim*.so.0
 gzip -9n "$root/usr/share/man/man1/moesim.1"
 # dpkg-shlibdeps wants a source package beside it; this is all it reads of one.
 printf 'Source: moesim\n\nPackage: moesim\nArchitecture: any\n' >"$folder/debian/control"
 depends=$(cd "$folder" &&
   dpkg-shlibdeps -O -e"root/usr/bin/moesim" ${all:+-eroot/usr/libexec/moesim/moesim-all} \
-    -e"root$libdir/libmoesim.so.0" -l"root$libdir" 2>/dev/null |
+    -e"root$libdir/libmoesim.so.0" -e"root$libdir/libmoesim_lcma.so.0" -l"root$libdir" 2>/dev/null |
   sed -n 's/^shlibs:Depends=//p')
 cat >"$root/DEBIAN/control" <<END
 Package: moesim
@@ -37,7 +37,7 @@ Description: simulator and parallelism planner for training large language model
  finds the layout that does it best.
 END
 echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"
-echo "libmoesim 0 moesim" >"$root/DEBIAN/shlibs"
+printf '%s 0 moesim\n' libmoesim libmoesim_lcma >"$root/DEBIAN/shlibs"
 doc=$root/usr/share/doc/moesim
 cat >"$doc/copyright" <<END
 Copyright: the developers of moesim
@@ -53,8 +53,8 @@ cat >"$root/usr/share/lintian/overrides/moesim" <<END
 # The package is built by whoever runs "make deb": there is no address to write to.
 moesim: bogus-mail-host *
 moesim: bogus-mail-host-in-debian-changelog *
-# One package holds the program and its library.
-moesim: package-name-doesnt-match-sonames libmoesim0
+# One package holds the program and its libraries.
+moesim: package-name-doesnt-match-sonames libmoesim-lcma0 libmoesim0
 END
 dpkg-deb --root-owner-group --build "$root" "$folder/moesim_${version}_$arch.deb" >/dev/null
 echo "$folder/moesim_${version}_$arch.deb"
