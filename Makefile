@@ -182,6 +182,11 @@ check-symbols: all $(UNIT)
 	@{ nm -A $(BUILD)/libmoesim.a $(BUILD)/src/cli/main.o $(ALLOBJ) $(UNIT:$(BUILD)/tests/%=$(BUILD)/tests/unit/%.o) \
 	  $(TESTLIB) || echo failed; } 2>/dev/null | awk -f mk/symbols.awk
 
+# The Debian package in a root of its own (needs root, lintian, debootstrap and the network).
+.PHONY: check-package
+check-package: all
+	@tests/package.sh
+
 # Vector units that this CPU lacks run under qemu-user.
 check-units:
 	@tests/units.sh $(BUILD)
