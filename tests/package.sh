@@ -16,8 +16,11 @@ else
   made=$(mktemp -d) root=$made/debian
   trap 'rm -rf "$made"' EXIT
   # shellcheck disable=SC1091
-  debootstrap --variant=minbase "$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")" "$root" >"$made/log" 2>&1 ||
-    { tail -3 "$made/log"; skip "debootstrap made no Debian"; }
+  release=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
+  debootstrap --variant=minbase "$release" "$root" >"$made/log" 2>&1 || {
+    tail -3 "$made/log"
+    skip "debootstrap made no Debian"
+  }
 fi
 [ -x "$root/usr/bin/apt-get" ] || skip "$root has no apt-get"
 deb=${2:-$(make -s deb)}
