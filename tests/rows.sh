@@ -156,7 +156,7 @@ try_row src/describe/recompute_module.def src/describe/recompute.c,$words MS_REC
   '.excluded_graphs = MS_CG_ATTN' '.dropout = MS_DROPOUT_NONE' '.dropout_graph = 0' '.delayed_fp8 = TRUE' \
   '.ep_overlap = TRUE' '.shared_overlap = TRUE' '.frozen_weights = FALSE' '.expert_inputs = FALSE' \
   '.by_default = FALSE' '.launched = TRUE' '.launch_flag = NULL'
-try_row src/describe/offload_module.def src/work/build.c,$words MS_OFFLOAD_MODULE 'TWIN, "twin"' '"a module"' \
+try_row src/describe/offload_module.def src/work/rows.c,$words MS_OFFLOAD_MODULE 'TWIN, "twin"' '"a module"' \
   '"layer input"'
 try_row src/describe/cuda_graph.def src/work/graphs.c,$words MS_CUDA_GRAPH 'TWIN, "twin"' '"a scope"' 'M(ATTN)' FALSE
 nobody_names 'MS_ATTN_(FUSED|FLASH|UNFUSED)' src/describe/ 'MS_ATTN_FUSED[,;]'
@@ -168,6 +168,6 @@ try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK 
   '.defaults = NULL' '.options = NULL' '.schedules = MS_EVERY_SCHEDULE' '.modules = 0' '.shards_least = MS_FSDP_NONE' \
   '.shards_most = MS_FSDP_OPTIM' '.masters_are_weights = FALSE' '.ends_are_units = FALSE' '.batch_first = FALSE' \
   '.keeps_gate = FALSE' '.plain_loss = FALSE' '.launched = TRUE' '.ends_only = FALSE' \
-  '.whole_sequences = FALSE' '.reducer_B = 0' '.forward_logits_B = 0'
+  '.interleaves = TRUE' '.whole_sequences = FALSE' '.reducer_B = 0' '.forward_logits_B = 0'
 
 exit $bad

@@ -10,8 +10,8 @@
 #define MS_SCHEDULES(id)  ((guint64)1 << MS_SCHED_##id)
 
 /* As many parameters as MsFrameworkRow has columns: a row that leaves one out does not compile. */
-#define MS_FRAMEWORK(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16) \
-  [MS_FRAMEWORK_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, .word = w, .doc = d},
+#define MS_FRAMEWORK(id, w, d, a, b, c, e, f, g, h, i, j, k, l, m, n, o, p, q, r) \
+  [MS_FRAMEWORK_##id] = {a, b, c, e, f, g, h, i, j, k, l, m, n, o, p, q, r, .word = w, .doc = d},
 const MsFrameworkRow ms_frameworks[] = {
 #include "describe/framework.def"
 };

@@ -26,6 +26,7 @@ typedef struct {
   gboolean launched;            /* by the forms of Megatron-LM's arguments (launch/) */
   gboolean ends_only;           /* of the stages of a pipeline the first and the last may have layers of their own
                                    number, without VPP; MTP blocks are with the loss */
+  gboolean interleaves;         /* a stage may hold several chunks of layers: VPP */
   gboolean whole_sequences;     /* seq_aux_loss needs the whole sequence on a rank: TP x CP = 1 */
   double reducer_B;             /* a parameter: buckets that gradients of data-parallel ranks pass, beside FP32 ones
                                    (torch DistributedDataParallel without gradient_as_bucket_view) */

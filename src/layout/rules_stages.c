@@ -100,6 +100,11 @@ RULE(framework_stages) {
 
 /* --- the schedule ---------------------------------------------------------------------------------------------- */
 
+RULE(framework_chunks) {
+  int v = ms_layout_chunks_per_rank(s);
+  return v == 1 || ms_framework(s)->interleaves ||
+         REFUSE("%s has one chunk of layers on a stage, not %d", ms_framework(s)->word, v);
+}
 RULE(vpp_needs_pp) {
   int v = ms_layout_chunks_per_rank(s);
   return v == 1 || s->layout.pp > 1 || REFUSE("VPP %d needs PP > 1", v);

@@ -708,6 +708,12 @@ BREAKS(framework_stages) {
   LAYOUT.pp = LAYOUT.vpp = 2;
   LAYOUT.pipeline_layout = (char *)"Ett|t|t|tL";
 }
+BREAKS(framework_chunks) {
+  c->s.framework = MS_FRAMEWORK_NANOTRON;
+  ms_fields_defaults(&ms_options_table, &OPTIONS);
+  ms_framework_defaults(c->s.framework, &OPTIONS);
+  LAYOUT.pp = LAYOUT.vpp = 2;
+}
 BREAKS(framework_sequences) {
   c->s.framework = MS_FRAMEWORK_MT_MEGATRON;
   ms_fields_defaults(&ms_options_table, &OPTIONS);
@@ -906,6 +912,7 @@ static const struct {
     {"framework-sequences", break_framework_sequences},
     {"framework-recompute", break_framework_recompute},
     {"framework-stages", break_framework_stages},
+    {"framework-chunks", break_framework_chunks},
     {"framework-shards", break_framework_shards},
     {"outer-sharding-needs-fsdp", break_outer_alone},
     {"outer-sharding-needs-fsdp", break_outer_grads},
