@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-#define FACTOR(k, i, d)                                                                                              \
-  {                                                                                                                  \
-    .key = k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, factor) + (i) * sizeof(double), .lo = 0.05, \
-    .hi = 20, .fallback = "1", .doc = d                                                                              \
+#define FACTOR(k, i, d)                                                                                  \
+  {                                                                                                      \
+    .key = k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, factor) + (i) * sizeof(double), \
+    .lo = MS_ANCHOR_LEAST, .hi = MS_ANCHOR_MOST, .fallback = "1", .doc = d                               \
   }
 #define BAND(k, d)                                                                                                    \
   {                                                                                                                   \
@@ -85,7 +85,7 @@ gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *
     JsonNode *node = json_object_get_member(models, l->data);
     double factor = is_number(node) ? json_node_get_double(node) : 0;
     g_autofree char *deeper = g_strconcat(at, ".", (const char *)l->data, NULL);
-    if (!(factor >= 0.05 && factor <= 20))
+    if (!(factor >= MS_ANCHOR_LEAST && factor <= MS_ANCHOR_MOST))
       return ms_json_error(doc, deeper, error, "must be a factor on time, 0.05 to 20");
   }
   return TRUE;

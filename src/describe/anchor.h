@@ -16,6 +16,9 @@ typedef enum { /* rows of ms_anchor_table, in this order */
                MS_N_ANCHORS
 } MsAnchorClass;
 
+#define MS_ANCHOR_LEAST 0.05 /* of a factor, and most */
+#define MS_ANCHOR_MOST  20.0
+
 /* One run in `runs`: "left" is the logarithm of measured over predicted beside the factors, "keys" has those of its
  * layout, training and options, each value as JSON text. */
 #define MS_ANCHOR_RUN \

@@ -387,6 +387,9 @@ static void put_base(MsJsonOut *out, const MsAnchorOptions *o, const Run *r) {
 
 static double rounded(double factor) { return round(1e4 * factor) / 1e4; }
 
+/* As the file has it, whose range is as far as one goes. */
+static double within_range(double factor) { return CLAMP(rounded(factor), MS_ANCHOR_LEAST, MS_ANCHOR_MOST); }
+
 static gboolean is_seen(Run *const *runs, guint n, const char *model) {
   for (guint i = 0; i < n; i++)
     if (strcmp(runs[i]->model, model) == 0) return TRUE;
@@ -399,14 +402,14 @@ static void put_factors(MsJsonOut *out, const MsAnchored *a, const Belief *b, Ru
   JsonObject *models = old->models ? json_node_get_object(old->models) : NULL;
   for (int c = 0; c < MS_N_ANCHORS; c++)
     ms_json_out_double(out, a->learned[c].word,
-                       rounded(a->learned[c].factor * ms_anchor_factor(old, (MsAnchorClass)c, NULL)));
+                       within_range(a->learned[c].factor * ms_anchor_factor(old, (MsAnchorClass)c, NULL)));
   ms_json_out_object(out, "models");
   for (guint i = 0, place = 0; i < n; i++) {
     if (runs[i]->place != place) continue;
     double before = models && json_object_has_member(models, runs[i]->model)
                         ? json_object_get_double_member(models, runs[i]->model)
                         : 1;
-    ms_json_out_double(out, runs[i]->model, rounded(before * exp(b->mean[FIRST_MODEL + (int)place++])));
+    ms_json_out_double(out, runs[i]->model, within_range(before * exp(b->mean[FIRST_MODEL + (int)place++])));
   }
   g_autoptr(GList) names = models ? json_object_get_members(models) : NULL;
   for (GList *l = names; l; l = l->next)

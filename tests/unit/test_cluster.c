@@ -209,7 +209,8 @@ static void expect_draws(int i, const char *cluster, const char *expected, doubl
       added_s = r->step_time_s - r->scale.alike_s;
     } else assert_true(fabs(r->step_time_s - r->scale.alike_s - added_s) < within * c.step_s.mean);
     assert_true(r->step_time_lower_s <= r->scale.alike_s && r->scale.alike_s <= r->step_time_s);
-    assert_true(r->scale.p5_s <= r->step_time_s && r->step_time_s <= r->scale.p95_s);
+    const double hair = 1e-5; /* of the step: where little varies, a grid of little */
+    assert_true(r->scale.p5_s <= r->step_time_s * (1 + hair) && r->step_time_s <= r->scale.p95_s * (1 + hair));
     const MsTimeParts *t = &r->time;
     assert_close(t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s,
                  r->step_time_s, 1e-6);

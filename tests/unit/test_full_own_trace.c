@@ -139,7 +139,8 @@ static void measured_anchored_predicted(void **state) {
   check_trace(second, 1, 0);
   check_trace(third, 0, other_calls);
   g_autofree char *slow = write_machine("machine.json", SLOW * computing_s(first) / computing_s(pipeline));
-  assert_true(fabs(computing_s(pipeline) / computing_s(first) - SLOW) < 0.01 * SLOW);
+  print_message("pp2 is predicted to compute %.3f times as long\n", computing_s(pipeline) / computing_s(first));
+  assert_true(fabs(log(computing_s(pipeline) / computing_s(first) / SLOW)) < 0.25); /* launches stay as they are */
   const char *const files[] = {pipeline, first, NULL};
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(MsAnchored) a =

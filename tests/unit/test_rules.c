@@ -63,7 +63,8 @@ static void season(GRand *rand, MsScenario *s) {
   if (chance(rand, 50)) l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
   if (chance(rand, 10)) l->dp = s->gpus / (l->tp * l->cp * l->pp);
   if (chance(rand, 10)) l->edp = s->gpus / (l->ep * l->etp * l->pp);
-  if (chance(rand, 20)) s->framework = (MsFramework)g_rand_int_range(rand, 0, MS_N_FRAMEWORKS);
+  if (chance(rand, 40)) s->framework = (MsFramework)g_rand_int_range(rand, 0, MS_N_FRAMEWORKS);
+  if (chance(rand, 20)) l->decoder_last_pipeline_num_layers = ANY(1, 2, 3, 4);
   if (chance(rand, 20)) o->disable_parameter_transpose_cache = TRUE;
   if (chance(rand, 10) && s->gpus > 1) {
     int first = s->gpus / ANY(2, 2, 3, 4);

@@ -372,18 +372,21 @@ static void written_as_fitted(const MsCrossval *c, const MsCrossShared *spread) 
   assert_close(number_in(to, "software/laws.json", "\"natural_spread\"", "\"value\""), spread->shipped * spread->factor,
                5e-3);
   static const char machine[] = "hardware/h100-sxm.json", stacks[] = "software/stacks.json",
-                    derate[] = "\"sustained_derate\"", host[] = "\"kernel_launch_s\"", of[] = "\"modelzoo-e865051\"",
-                    gemm[] = "\"gemm\"";
+                    derate[] = "\"sustained_derate\"", host[] = "\"kernel_launch_s\"",
+                    of[] = "\"name\": \"modelzoo-e865051\"", gemm[] = "\"gemm\"";
   assert_close(number_in(to, machine, "", derate), number_in(MS_SOURCE_DIR, machine, "", derate) * clock->factor, 5e-3);
   assert_close(number_in(to, machine, "", host),
                number_in(MS_SOURCE_DIR, machine, "", host) * shared_of(c, "kernel_launch_s")->factor, 5e-3);
   assert_close(number_in(to, stacks, of, gemm), number_in(MS_SOURCE_DIR, stacks, of, gemm) / stack->factor, 5e-3);
   assert_true(ms_crossval_write(&other, to, &error));
-  assert_close(number_in(to, stacks, "\"nemo-25.09\"", gemm), 1.05 / 2, 1e-9);
-  assert_close(number_in(to, stacks, "\"nemo-25.09\"", "\"attention\""), 1.05 / 1.5, 1e-9); /* half of the loss */
-  twice.of = (char *)"megatron-deepspeed";                                                  /* whose row has none: 1 */
+  static const char row[] = "\"name\": \"nemo-25.09\"", attention[] = "\"attention\"";
+  assert_close(number_in(to, stacks, row, gemm), number_in(MS_SOURCE_DIR, stacks, row, gemm) / 2, 5e-3);
+  double loss = number_in(MS_SOURCE_DIR, "software/laws.json", "\"attention_clock_loss\"", "\"value\"");
+  assert_close(number_in(to, stacks, row, attention), number_in(MS_SOURCE_DIR, stacks, row, attention) / (1 + loss),
+               5e-3);                      /* of a clock twice as fast */
+  twice.of = (char *)"megatron-deepspeed"; /* whose row has none: 1 */
   assert_true(ms_crossval_write(&other, to, &error));
-  assert_close(number_in(to, stacks, "\"megatron-deepspeed\"", gemm), 0.5, 1e-9);
+  assert_close(number_in(to, stacks, "\"name\": \"megatron-deepspeed\"", gemm), 0.5, 1e-9);
   g_autofree char *gone = g_strdup_printf("rm -r %s", to);
   assert_int_equal(system(gone), 0);
 }
