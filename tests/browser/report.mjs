@@ -213,6 +213,7 @@ await check('a step and its trace stand beside each other', async () => {
   await bars.first().focus();
   ok((await tip(page).innerText()).includes(d.classes[0].class), await tip(page).innerText());
   await page.locator('#diff summary').first().click();
+  await page.locator('#diff table tbody tr').first().waitFor(); /* the table is made on the event of opening */
   equal(await page.locator('#diff table tbody tr').count(), d.classes.length, 'rows of the table');
   const lanes = page.locator('#diff canvas'),
     whole = await pixels(lanes);
