@@ -173,7 +173,7 @@ static gboolean add_range(Reader *r, MsOpenKey *key, JsonObject *json) {
   return expand_range(r, key, lo, hi);
 }
 
-static void open_key_clear(MsOpenKey *key) {
+void ms_open_key_clear(MsOpenKey *key) {
   for (int i = 0; i < key->n; i++) json_node_unref(key->values[i]);
   g_free(key->values);
   g_free(key->path);
@@ -188,7 +188,7 @@ static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const
   if (JSON_NODE_HOLDS_ARRAY(node)) ok = add_list(r, &key, json_node_get_array(node));
   else if (JSON_NODE_HOLDS_OBJECT(node)) ok = add_range(r, &key, json_node_get_object(node));
   if (!ok) {
-    open_key_clear(&key);
+    ms_open_key_clear(&key);
     return FALSE;
   }
   *first = key.n > 0 ? ms_json_copy(key.values[0]) : NULL;
@@ -388,7 +388,7 @@ GPtrArray *ms_requests_load(const char *filename, GError **error) {
 
 void ms_request_free(MsRequest *request) {
   if (!request) return;
-  for (int i = 0; i < request->n_open; i++) open_key_clear(&request->open[i]);
+  for (int i = 0; i < request->n_open; i++) ms_open_key_clear(&request->open[i]);
   g_free(request->open);
   ms_disturbances_free(request->under);
   ms_fields_clear(&ms_plan_table, request);

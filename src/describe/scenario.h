@@ -180,6 +180,8 @@ typedef struct {
   int n;             /* values given; 0 = "auto": the planner's own candidates */
   JsonNode **values; /* owned; a range {"from","to"} is expanded to all integers for n <= 4096, refused above */
 } MsOpenKey;
+/* Frees what the key owns, its path too. */
+void ms_open_key_clear(MsOpenKey *key);
 
 typedef struct MsRequest {
   MsScenario *base; /* with the first value (or the default) of every open key */

@@ -273,11 +273,11 @@ static gboolean read_checkpointing(Reader *r) {
   return TRUE;
 }
 
-/* What of a run's layout is known before it is one. */
+/* What of a run's layout is known before it is one, at most what a layout can have. */
 static gint64 degree(Reader *r, const char *key) {
   JsonNode *node = find(r->run, key);
   gboolean whole = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64;
-  return whole ? MAX(json_node_get_int(node), 1) : 1;
+  return whole ? CLAMP(json_node_get_int(node), 1, MS_IMPORT_MOST_GPUS) : 1;
 }
 
 /* Two of microbatch, accumulation and batch make the third, as deepspeed/runtime/config.py has it. */
@@ -358,12 +358,13 @@ static gboolean begin(Reader *r, const MsImportOptions *options) {
     r->run = json_object_new();
     put_int(r->run, "training.seq_length", 4096);
     put_int(r->run, "gpus", 8);
-    put_string(r->run, "hardware", "h100-sxm");
+    put_string(r->run, "hardware", MS_IMPORT_HARDWARE);
     ms_import_remark(r->import,
                      "training.seq_length: DeepSpeed's configuration does not say it, 4096 is assumed; --into "
                      "RUN takes it from a run");
     if (!options->gpus) ms_import_remark(r->import, "gpus: 8 are assumed; --gpus N says another number");
-    if (!options->hardware) ms_import_remark(r->import, "hardware: h100-sxm is assumed; --hardware NAME says another");
+    if (!options->hardware)
+      ms_import_remark(r->import, "hardware: " MS_IMPORT_HARDWARE " is assumed; --hardware NAME says another");
   } else {
     return ms_json_error(r->doc, "", r->error, "does not say what is trained: --model NAME or --into RUN does");
   }

@@ -7,8 +7,6 @@
 #include "launch/dialect.h"
 #include "launch/mention.h"
 
-#define DEFAULT_HARDWARE "h100-sxm"
-
 MsImport *ms_import_new(void) {
   MsImport *import = g_new0(MsImport, 1);
   import->ignored = g_ptr_array_new_with_free_func(g_free);
@@ -83,10 +81,10 @@ JsonNode *ms_import_hardware(MsImport *import, const MsArgs *args, const MsImpor
   JsonNode *mention = json_object_get_member(args->notes, "hardware");
   if (mention && !options->hardware) return ms_json_copy(mention);
   if (!options->hardware)
-    ms_import_remark(import, "hardware: the file does not say it, " DEFAULT_HARDWARE
+    ms_import_remark(import, "hardware: the file does not say it, " MS_IMPORT_HARDWARE
                              " is assumed; --hardware NAME says another");
   JsonNode *name = json_node_new(JSON_NODE_VALUE);
-  json_node_set_string(name, options->hardware ? options->hardware : DEFAULT_HARDWARE);
+  json_node_set_string(name, options->hardware ? options->hardware : MS_IMPORT_HARDWARE);
   return name;
 }
 

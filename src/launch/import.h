@@ -6,6 +6,7 @@
 #include "launch/table.h"
 
 enum { MS_IMPORT_MOST_GPUS = 1 << 20 };
+#define MS_IMPORT_HARDWARE "h100-sxm" /* where neither the file nor an option says the machine */
 
 MsImport *ms_import_new(void);
 /* Adds the lines "#moesim KEY JSON" of `text` to the notes of `args`. */

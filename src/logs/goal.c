@@ -2,6 +2,7 @@
 #include "logs/goal.h"
 
 #include "base/err.h"
+#include "base/heap.h"
 #include "base/units.h"
 
 #include <math.h>
@@ -196,27 +197,13 @@ typedef struct {
   gint64 end;
 } Simulation;
 
-static gboolean sooner(const Event *a, const Event *b) { return a->at != b->at ? a->at < b->at : a->order < b->order; }
-
-static void push(Simulation *x, gint64 at, guint32 op, int what) {
-  g_array_append_val(x->heap, ((Event){at, x->order++, op, what}));
-  Event *h = (Event *)(void *)x->heap->data, own = h[x->heap->len - 1];
-  guint i = x->heap->len - 1;
-  for (; i > 0 && sooner(&own, &h[(i - 1) / 2]); i = (i - 1) / 2) h[i] = h[(i - 1) / 2];
-  h[i] = own;
+static int by_time(gconstpointer a, gconstpointer b) {
+  const Event *x = a, *y = b;
+  return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : (x->order > y->order) - (x->order < y->order);
 }
 
-static Event pop(Simulation *x) {
-  Event *h = (Event *)(void *)x->heap->data, top = h[0], own = h[x->heap->len - 1];
-  guint n = x->heap->len - 1, i = 0;
-  for (guint k = 1; k < n; k = 2 * i + 1) {
-    if (k + 1 < n && sooner(&h[k + 1], &h[k])) k++;
-    if (!sooner(&h[k], &own)) break;
-    h[i] = h[k], i = k;
-  }
-  h[i] = own;
-  g_array_set_size(x->heap, n);
-  return top;
+static void push(Simulation *x, gint64 at, guint32 op, int what) {
+  ms_heap_push(x->heap, &(Event){at, x->order++, op, what}, by_time);
 }
 
 static Operation *op_at(const Simulation *x, guint32 i) { return &g_array_index(x->r->op, Operation, i); }
@@ -313,7 +300,8 @@ static gboolean walk(Simulation *x) {
   for (guint32 i = 0; i < x->r->op->len; i++)
     if (op_at(x, i)->pending == 0) push(x, 0, i, READY);
   while (x->heap->len > 0) {
-    Event e = pop(x);
+    Event e;
+    ms_heap_pop(x->heap, &e, by_time);
     if (e.what == READY && !ready(x, e.op, e.at)) return FALSE;
     if (e.what == ARRIVES && !arrives(x, e.op, e.at)) return FALSE;
     if (e.what == ENDS) ends(x, e.op, e.at);

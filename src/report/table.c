@@ -152,6 +152,7 @@ static void append_gap(GString *out, const MsResult *r) {
 
 static void append_comm(GString *out, const MsTimeParts *t) {
   double total_s = 0;
+  gboolean queued = FALSE;
   for (int c = 0; c < MS_N_COMMS; c++) total_s += t->comm_total_s[c];
   if (!(total_s > 0)) return;
   MsTable *table = ms_table_new();
@@ -164,10 +165,12 @@ static void append_comm(GString *out, const MsTimeParts *t) {
     ms_table_cellf(table, "  %s", ms_comm_words[c]);
     cell_seconds(table, t->comm_total_s[c]);
     cell_seconds(table, t->comm_exposed_s[c]);
-    cell_percent(table, 1 - t->comm_exposed_s[c] / t->comm_total_s[c]);
+    cell_percent(table, MAX(0, 1 - t->comm_exposed_s[c] / t->comm_total_s[c]));
+    queued |= t->comm_exposed_s[c] > 1.005 * t->comm_total_s[c];
   }
   g_string_append_c(out, '\n');
   append_table(out, table);
+  if (queued) g_string_append(out, "  exposed above total: waits for the launch and queue of messages are in it\n");
 }
 
 static const char *const parts[] = {"compute_s",   "exposed_comm_s", "bubble_s", "host_s",

@@ -59,30 +59,24 @@ static MsScenario *settled(const MsScenario *scenario) {
 
 static void open_path(MsRequest *r, const char *path, gboolean is_switch) {
   MsOpenKey *key = &r->open[r->n_open++];
-  *key = (MsOpenKey){.path = (char *)path, .field = field_of(path)};
+  *key = (MsOpenKey){.path = g_strdup(path), .field = field_of(path)};
   if (g_str_has_prefix(path, "layout.")) r->layout_given &= ~((guint64)1 << (key->field - ms_layout_table.fields));
   if (!is_switch) return;
   key->values = g_new(JsonNode *, 2);
   for (key->n = 0; key->n < 2; key->n++) key->values[key->n] = json_node_init_boolean(json_node_alloc(), key->n == 0);
 }
 
-static void request_init(MsRequest *r, const MsScenario *run, const Trial *trial) {
-  *r = (MsRequest){.layout_given = G_MAXUINT64, .open = g_new0(MsOpenKey, MOST_PATHS)};
+/* (transfer full) */
+static MsRequest *request_of(const MsScenario *run, const Trial *trial) {
+  MsRequest *r = g_new0(MsRequest, 1);
+  r->layout_given = G_MAXUINT64;
+  r->open = g_new0(MsOpenKey, MOST_PATHS);
   ms_fields_defaults(&ms_plan_table, r);
   r->top = 1;
   r->base = ms_scenario_copy(run, TRUE);
   if (opens_cut(trial)) g_clear_pointer(&r->base->layout.pipeline_layout, g_free);
   for (int i = 0; i < MOST_PATHS && trial->path[i]; i++) open_path(r, trial->path[i], trial->is_switch);
-}
-
-static void request_clear(MsRequest *r) {
-  for (int i = 0; i < r->n_open; i++) {
-    for (int v = 0; v < r->open[i].n; v++) json_node_unref(r->open[i].values[v]);
-    g_free(r->open[i].values);
-  }
-  g_free(r->open);
-  ms_fields_clear(&ms_plan_table, r);
-  ms_scenario_free(r->base);
+  return r;
 }
 
 /* --- rows ------------------------------------------------------------------------------------------------------ */
@@ -111,10 +105,9 @@ static gboolean is_known(const MsChanges *changes, const MsChange *c) {
 
 static void take(MsChanges *changes, MsChange c, gboolean needs_room) {
   if (needs_room && c.freed_B > 0 && (!changes->frees || c.gain > changes->frees->gain)) {
-    MsChange copy = c;
     if (changes->frees) change_clear(changes->frees);
     else changes->frees = g_new(MsChange, 1);
-    *changes->frees = copy;
+    *changes->frees = c;
     return;
   }
   if (needs_room || c.gain < MS_CHANGE_GAIN || c.change->n_keys == 0 || is_known(changes, &c)) {
@@ -135,12 +128,10 @@ static gboolean tries(const MsScenario *s, const Trial *trial) { return s->layou
 /* Adds what the trial finds. */
 static void try(MsChanges *changes, const MsScenario *run, const MsResult *own, const Trial *trial) {
   static const MsPlanOptions options = {.threads = 1, .top = 1, .prune = TRUE, .rough = TRUE};
-  MsRequest request;
-  request_init(&request, run, trial);
-  changes->limit_B = request.max_memory_fraction * own->capacity_B;
-  g_autoptr(MsPlan) plan = ms_plan(&request, &options, NULL);
+  g_autoptr(MsRequest) request = request_of(run, trial);
+  changes->limit_B = request->max_memory_fraction * own->capacity_B;
+  g_autoptr(MsPlan) plan = ms_plan(request, &options, NULL);
   if (plan && plan->n_best > 0) take(changes, change_of(run, own, &plan->best[0]), ms_device_B(own) > changes->limit_B);
-  request_clear(&request);
 }
 
 MsChanges *ms_changes_new(const MsScenario *scenario) {

@@ -221,11 +221,7 @@ MsRequest *ms_neighbourhood(const MsRequest *request, const MsScenario *centre, 
 
 void ms_neighbourhood_free(MsRequest *n) {
   if (!n) return;
-  for (int i = 0; i < n->n_open; i++) {
-    for (int j = 0; j < n->open[i].n; j++) json_node_unref(n->open[i].values[j]);
-    g_free(n->open[i].values);
-    g_free(n->open[i].path);
-  }
+  for (int i = 0; i < n->n_open; i++) ms_open_key_clear(&n->open[i]);
   g_free(n->open);
   ms_scenario_free(n->base);
   g_free(n); /* the rest belongs to the request that it was made from */
