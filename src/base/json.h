@@ -1,7 +1,7 @@
 /* src/base/json.h - strict reading and one way of writing JSON.
  *
  * Reading: a scan of our own (RFC 8259 grammar, UTF-8, no duplicate keys, no NaN/Infinity/overflow, integers within
- * +-2^53, nesting <= 64, file <= 64 MiB, <= 4 million values, <= 16384 keys an object, nothing after the document)
+ * +-2^53, nesting <= 64, file <= 64 MiB, <= 4 million values, <= 32768 keys an object, nothing after the document)
  * builds the json-glib tree, because the parser of json-glib 1.6 accepts much that is wrong and crashes on deep
  * nesting. The text is kept, so that later checks can say `file:line: path`. Paths look like
  * "options.recompute.modules[1]".

@@ -160,7 +160,7 @@ static gboolean check_experts(MsHf *c) {
 
 /* --- families --- */
 static const MsHfFamily *const tables[] = {ms_hf_families, ms_hf_dense_families, ms_hf_expert_families,
-                                           ms_hf_research_families};
+                                           ms_hf_research_families, ms_hf_uneven_families};
 
 static const char *architecture(const MsHf *c) {
   JsonNode *node = json_object_get_member(c->json, "architectures");
@@ -200,16 +200,21 @@ static const char *type_of_class(const MsHf *c) {
   return NULL;
 }
 
+static const MsHfFamily *family_named(const char *type) {
+  for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
+    for (const MsHfFamily *f = tables[t]; f->type; f++)
+      if (strcmp(f->type, type) == 0) return f;
+  return NULL;
+}
+
 static const MsHfFamily *find_family(MsHf *c) {
   const char *type = ms_hf_take_string(c, "model_type");
   if (!type && (type = type_of_class(c))) ms_hf_remark(c, "model_type: is missing, %s of architectures is read", type);
   g_autoptr(GPtrArray) known = g_ptr_array_new();
-  const MsHfFamily *found = NULL;
+  const MsHfFamily *found = type ? family_named(type) : NULL;
   for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
-    for (const MsHfFamily *f = tables[t]; f->type; f++) {
-      if (type && strcmp(f->type, type) == 0) found = f;
+    for (const MsHfFamily *f = tables[t]; f->type; f++)
       if (!f->refused) g_ptr_array_add(known, (gpointer)f->type);
-    }
   guint families = known->len;
   g_ptr_array_add(known, NULL);
   const char *near = type ? ms_nearest(type, (const char *const *)known->pdata) : NULL;
@@ -257,6 +262,16 @@ static gboolean read_config(MsHf *c) {
   return TRUE;
 }
 
+/* A language model without a model_type is of the family that the whole is named by: minimax_m3_vl. */
+static void name_part(MsHf *c, JsonObject *inner) {
+  const char *whole = word_in(c->json, "model_type");
+  if (!whole || !g_str_has_suffix(whole, "_vl") || json_object_has_member(inner, "model_type")) return;
+  g_autofree char *family = g_strndup(whole, strlen(whole) - strlen("_vl"));
+  if (!family_named(family)) return;
+  json_object_set_string_member(inner, "model_type", family);
+  ms_hf_remark(c, "model_type: the language model has none, %s of the whole is read", family);
+}
+
 /* The part of a multimodal file that is the language model; what is around it would be a front_end. */
 static void enter_part(MsHf *c, GPtrArray *ignored) {
   static const struct {
@@ -274,6 +289,7 @@ static void enter_part(MsHf *c, GPtrArray *ignored) {
     g_autofree char *within = g_strconcat(c->within, parts[i].within, NULL);
     JsonObject *inner = json_node_get_object(part);
     JsonNode *tie = json_object_get_member(c->json, "tie_word_embeddings");
+    name_part(c, inner);
     if (tie && !json_object_has_member(inner, "tie_word_embeddings"))
       json_object_set_member(inner, "tie_word_embeddings", ms_json_copy(tie)); /* of the whole */
     c->json = inner, c->within = g_intern_string(within);

@@ -191,9 +191,7 @@ const MsHfFamily ms_hf_dense_families[] = {
     {"xlm-roberta", NULL, .refused = NO_DECODER},
     {"clip_vision_model", NULL, .refused = NO_DECODER},
     {"whisper", NULL, .refused = NO_DECODER},
-    {"phi3small", NULL, .refused = "its attention is sparse by blocks"},
     {"gemma3n_text", NULL, .refused = "it has embeddings in every layer and layers that share keys and values"},
-    {"gemma4_text", NULL, .refused = "layers that see all have heads of another size than layers with a window"},
     {"nemotron-nas", NULL, .refused = OTHER_WIDTHS},
     {"openelm", NULL, .refused = OTHER_WIDTHS},
     {"mamba", NULL, .refused = OTHER_MIXERS},
@@ -206,5 +204,4 @@ const MsHfFamily ms_hf_dense_families[] = {
     {"jamba", NULL, .refused = OTHER_MIXERS},
     {"lfm2", NULL, .refused = "it has short convolutions instead of attention"},
     {"lfm2_moe", NULL, .refused = "it has short convolutions instead of attention"},
-    {"kimi_linear", NULL, .refused = "the gate of its delta attention is a vector for every head"},
     {NULL}};

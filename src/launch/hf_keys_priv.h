@@ -70,8 +70,12 @@ gboolean ms_hf_read_experts(MsHf *config, int absent);
 gboolean ms_hf_read_norm_topk(MsHf *config, gboolean absent);
 gboolean ms_hf_read_latent(MsHf *config);
 
-/* --- hf_experts.c, hf_dense.c, hf_research.c: families, ended by a NULL type --- */
-extern const MsHfFamily ms_hf_families[], ms_hf_dense_families[], ms_hf_expert_families[], ms_hf_research_families[];
+/* --- hf_research.c: the projections of flash-linear-attention's transformer --- */
+gboolean ms_hf_read_fla_transformer(MsHf *config);
+
+/* --- hf_experts.c, hf_dense.c, hf_research.c, hf_uneven.c: families, ended by a NULL type --- */
+extern const MsHfFamily ms_hf_families[], ms_hf_dense_families[], ms_hf_expert_families[], ms_hf_research_families[],
+    ms_hf_uneven_families[];
 
 /* The key with what it lies within. (static text) */
 const char *ms_hf_path(const MsHf *config, const char *key);

@@ -18,7 +18,7 @@ static gboolean fla_width(MsHf *c) {
   return ms_hf_has_silu(c);
 }
 
-static gboolean fla_transformer(MsHf *c) {
+gboolean ms_hf_read_fla_transformer(MsHf *c) {
   MsModel *m = c->model;
   int window;
   if (!ms_hf_take_int(c, "num_heads", 32, 65536, &m->num_attention_heads) ||
@@ -183,7 +183,7 @@ static gboolean openmoe(MsHf *c) {
 #define FLA "{\"num_attention_heads\":1,\"vocab_size\":32000,\"hidden_size\":2048}"
 
 const MsHfFamily ms_hf_research_families[] = {
-    {"transformer", fla_transformer, MS_HF_FILLED, FLA},
+    {"transformer", ms_hf_read_fla_transformer, MS_HF_FILLED, FLA},
     {"gated_deltanet", fla_gated_delta, MS_HF_FILLED, FLA},
     {"gla", fla_gated_linear, MS_HF_FILLED, FLA},
     {"mamba2", mamba2, MS_HF_FILLED, "{\"num_attention_heads\":1}"},

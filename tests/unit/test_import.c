@@ -566,6 +566,30 @@ static void families_without_a_model(void **state) {
   }
 }
 
+typedef struct {
+  const char *json;
+  double total, active, tolerance; /* in 1e9; active 0 = total */
+  const char *remark;              /* a word of one, or NULL when there are none */
+} SizeRow;
+
+static void check_sizes(const SizeRow *rows, guint n) {
+  for (guint i = 0; i < n; i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
+                         remarks = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsJson) doc = ms_json_parse(rows[i].json, -1, "config.json", &error);
+    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, remarks, &error) : NULL;
+    if (!model) fail_msg("%s: %s", rows[i].json, error->message);
+    MsParamCount count = ms_model_params(model);
+    double active = rows[i].active > 0 ? rows[i].active : count.active / 1e9;
+    if (fabs(count.total / 1e9 / rows[i].total - 1) > rows[i].tolerance ||
+        fabs(count.active / 1e9 / active - 1) > rows[i].tolerance)
+      fail_msg("%s: %.6g parameters, %.6g active", rows[i].json, count.total, count.active);
+    if (rows[i].remark ? !mentions(remarks, rows[i].remark) : remarks->len > 0)
+      fail_msg("%s: %s", rows[i].json, remarks->len ? (char *)remarks->pdata[0] : "no remark");
+  }
+}
+
 /* One file of each family of the tables, in as few keys as its class needs: published numbers of parameters. */
 static void families_of_tables(void **state) {
   (void)state;
@@ -573,11 +597,7 @@ static void families_of_tables(void **state) {
   "\"num_hidden_layers\":" #n ",\"hidden_size\":" #h ",\"num_attention_heads\":" #heads \
   ",\"num_key_value_heads\":" #kv ",\"intermediate_size\":" #f ",\"vocab_size\":" #v ","
 #define UNTIED "\"tie_word_embeddings\":false,"
-  static const struct {
-    const char *json;
-    double total, active, tolerance; /* in 1e9; active 0 = total */
-    const char *remark;              /* a word of one, or NULL when there are none */
-  } rows[] = {
+  static const SizeRow rows[] = {
       {"{" LAYERS(42, 3584, 16, 8, 14336, 256000) "\"head_dim\":256,\"sliding_window\":4096,\"model_type\":\"gemma2\"}",
        9.24, 0, 0.001, "norms behind"},
       {"{\"model_type\":\"gemma3\",\"text_config\":{\"model_type\":\"gemma3_text\",\"hidden_size\":5376,\"head_dim\":"
@@ -694,21 +714,50 @@ static void families_of_tables(void **state) {
       {"{\"model_type\":\"llava\",\"text_config\":{\"model_type\":\"llama\",\"vocab_size\":32064}}", 6.74, 0, 0.001,
        NULL},
   };
-  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
-    g_autoptr(GError) error = NULL;
-    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
-                         remarks = g_ptr_array_new_with_free_func(g_free);
-    g_autoptr(MsJson) doc = ms_json_parse(rows[i].json, -1, "config.json", &error);
-    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, remarks, &error) : NULL;
-    if (!model) fail_msg("%s: %s", rows[i].json, error->message);
-    MsParamCount count = ms_model_params(model);
-    double active = rows[i].active > 0 ? rows[i].active : count.active / 1e9;
-    if (fabs(count.total / 1e9 / rows[i].total - 1) > rows[i].tolerance ||
-        fabs(count.active / 1e9 / active - 1) > rows[i].tolerance)
-      fail_msg("%s: %.6g parameters, %.6g active", rows[i].json, count.total, count.active);
-    if (rows[i].remark ? !mentions(remarks, rows[i].remark) : remarks->len > 0)
-      fail_msg("%s: %s", rows[i].json, remarks->len ? (char *)remarks->pdata[0] : "no remark");
-  }
+  check_sizes(rows, G_N_ELEMENTS(rows));
+}
+
+/* Layers that differ in heads, or attend as no model says: the published size, and the remark that says what is left
+ * out. */
+static void uneven_families(void **state) {
+  (void)state;
+#define FIVE   "1,1,1,1,1,"
+#define TWENTY FIVE FIVE FIVE FIVE
+#define GEMMA(layers, h, heads, kv, f)                                                           \
+  "{\"model_type\":\"gemma4\",\"text_config\":{\"model_type\":\"gemma4_text\",\"head_dim\":256," \
+  "\"global_head_dim\":512,\"sliding_window\":1024,\"attention_k_eq_v\":true," LAYERS(layers, h, heads, kv, f, 262144)
+  static const SizeRow rows[] = {
+      {GEMMA(60, 5376, 32, 16, 21504) "\"num_global_key_value_heads\":4}}", 30.15, 0, 0.001, "551 million"},
+      {GEMMA(30, 2816, 16, 8, 2112) "\"num_global_key_value_heads\":2,\"enable_moe_block\":true,\"num_experts\":128,"
+                                    "\"top_k_experts\":8,\"moe_intermediate_size\":704}}",
+       25.2, 3.8, 0.02, "72.1 million"},
+      {"{" LAYERS(48, 4096, 64, 4, 16384, 152576) UNTIED
+       "\"head_dim\":192,\"v_head_dim\":128,\"swa_num_key_value_heads\":8,\"sliding_window\":128,"
+       "\"hybrid_layer_pattern\":[0,1,1,1,1,0," FIVE "0," FIVE "0," FIVE "0," FIVE "0," FIVE "0," FIVE "0," FIVE
+       "0],\"moe_layer_freq\":[0,1,1,1,1,1,1," TWENTY TWENTY "1],\"moe_intermediate_size\":2048,"
+       "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"model_type\":\"mimo_v2_flash\"}",
+       309, 15, 0.04, "47.2 million parameters are counted too many"},
+      {"{\"model_type\":\"minimax_m3_vl\",\"text_config\":{" LAYERS(60, 6144, 64, 4, 3072, 200064) UNTIED
+       "\"head_dim\":128,\"dense_intermediate_size\":12288,\"shared_intermediate_size\":3072,"
+       "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"moe_layer_freq\":[0,0,0," TWENTY TWENTY FIVE FIVE FIVE
+       "1,1],\"sparse_attention_config\":{\"sparse_num_index_heads\":4,\"sparse_index_dim\":128,"
+       "\"sparse_topk_blocks\":16,\"sparse_block_size\":128}}}",
+       428, 0, 0.01, "the same up to 2048 tokens"},
+      {"{" LAYERS(32, 4096, 32, 8, null, 100352) "\"ff_intermediate_size\":14336,\"model_type\":\"phi3small\"}", 7.39,
+       0, 0.002, "blocksparse_vert_stride"},
+      {"{\"num_hidden_layers\":24,\"hidden_size\":1024,\"num_heads\":16,\"tie_word_embeddings\":false,\"model_type\":"
+       "\"sba\"}",
+       0.374, 0, 0.001, "stick-breaking"},
+      {"{" LAYERS(27, 2304, 32, 32, 9216, 163840) UNTIED
+       "\"kv_lora_rank\":512,\"first_k_dense_replace\":1,\"moe_intermediate_size\":1024,\"num_experts\":256,"
+       "\"num_experts_per_token\":8,\"num_shared_experts\":1,\"linear_attn_config\":{\"num_heads\":32,"
+       "\"head_dim\":128,\"full_attn_layers\":[4,8,12,16,20,24,27]},\"model_type\":\"kimi_linear\"}",
+       48, 0, 0.03, "7.87 million parameters are counted too many"},
+  };
+  check_sizes(rows, G_N_ELEMENTS(rows));
+#undef FIVE
+#undef TWENTY
+#undef GEMMA
 #undef LAYERS
 #undef UNTIED
 }
@@ -999,6 +1048,7 @@ int main(void) {
                                      cmocka_unit_test(lists_of_words),
                                      cmocka_unit_test(families_without_a_model),
                                      cmocka_unit_test(families_of_tables),
+                                     cmocka_unit_test(uneven_families),
                                      cmocka_unit_test(windows_of_layers),
                                      cmocka_unit_test(adapters_of_scripts),
                                      cmocka_unit_test(compressed_attention_of_scripts),
