@@ -102,7 +102,8 @@ MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError *
 typedef struct {
   MsPlanner *x;
   GArray *points;
-  double step;
+  MsFrontNext next;
+  gpointer user;
 } Front;
 
 static double gap_of(const MsRequest *request, double lower_cost, double cost) {
@@ -111,9 +112,8 @@ static double gap_of(const MsRequest *request, double lower_cost, double cost) {
   return request->objective == MS_GOAL_DEADLINE ? NAN : 1 - lower_cost / cost; /* costs of that goal are no quantity */
 }
 
-/* Share of the device memory that the next point may take. */
-static double next_fraction(const MsRequest *request, double taken_B, double step) {
-  return taken_B / request->base->hardware->hbm_B - step;
+double ms_front_step(const MsFrontPoint *found, gpointer step) {
+  return found->device_B / found->scenario->hardware->hbm_B - *(double *)step;
 }
 
 static gboolean add_found(const MsFrontFound *found, gpointer user) {
@@ -126,7 +126,7 @@ static gboolean add_found(const MsFrontFound *found, gpointer user) {
                     .interrupted = ms_interrupted(),
                     .proven_within = gap_of(request, found->lower_cost, found->cost)};
   g_array_append_val(f->points, p);
-  double fraction = next_fraction(request, p.device_B, f->step);
+  double fraction = f->next(&p, f->user);
   s->plan->memory_limit_B = fraction * request->base->hardware->hbm_B;
   return fraction > 0;
 }
@@ -138,8 +138,8 @@ static double device_B(const MsResult *r) {
 }
 
 /* One plan after the other, for what is searched by branch and bound or without any bound. */
-static gboolean plan_points(const MsRequest *request, const MsPlanOptions *options, double step, gboolean *stopped,
-                            GArray *points, GError **error) {
+static gboolean plan_points(const MsRequest *request, const MsPlanOptions *options, const Front *front,
+                            gboolean *stopped, GError **error) {
   MsRequest tighter = *request; /* only read */
   for (*stopped = FALSE; tighter.max_memory_fraction > 0 && !*stopped;) {
     g_autoptr(MsPlan) plan = ms_plan(&tighter, options, error);
@@ -152,29 +152,30 @@ static gboolean plan_points(const MsRequest *request, const MsPlanOptions *optio
                       .device_B = device_B(best->result),
                       .interrupted = plan->interrupted,
                       .proven_within = ms_plan_gap(plan, request)};
-    g_array_append_val(points, p);
-    tighter.max_memory_fraction = next_fraction(request, p.device_B, step);
+    g_array_append_val(front->points, p);
+    tighter.max_memory_fraction = front->next(&p, front->user);
   }
   return TRUE;
 }
 
 static void clear_point(gpointer point) { ms_scenario_free(((MsFrontPoint *)point)->scenario); }
 
-GArray *ms_plan_front(const MsRequest *request, const MsPlanOptions *options, double step, gboolean *stopped,
-                      GError **error) {
+GArray *ms_plan_front(const MsRequest *request, const MsPlanOptions *options, MsFrontNext next, gpointer user,
+                      gboolean *stopped, GError **error) {
   MsPlanOptions o = *options;
   MsPlanner x;
   o.top = 1;
   if (!begin(&x, request, &o, error)) return NULL;
   GArray *points = g_array_new(FALSE, FALSE, sizeof(MsFrontPoint));
+  Front front = {&x, points, next, user};
   gboolean one_by_one = o.prune && !x.s.plan->branched, ok = TRUE;
-  if (one_by_one) ok = ms_search_front(&x, add_found, &(Front){&x, points, step}, error);
+  if (one_by_one) ok = ms_search_front(&x, add_found, &front, error);
   *stopped = ms_interrupted();
   if (x.error) g_propagate_error(error, x.error), ok = FALSE;
   ms_plan_free(x.s.plan);
   ms_planner_forget(&x);
   end(&x);
-  if (!one_by_one) ok = plan_points(request, &o, step, stopped, points, error);
+  if (!one_by_one) ok = plan_points(request, &o, &front, stopped, error);
   if (ok) return points;
   g_array_set_clear_func(points, clear_point);
   g_array_unref(points);

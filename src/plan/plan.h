@@ -92,12 +92,16 @@ typedef struct {
   gboolean interrupted; /* then proven_within is what is proven, as ms_plan_gap */
   double proven_within;
 } MsFrontPoint;
-/* The best layout within the request's limit of memory, then the best that leaves at least `step` of the device memory
- * more than that one, and so on until nothing fits: the winners of that many plans, fastest first, found in one search.
- * *stopped: it was interrupted, the last point may be unproven. Array of MsFrontPoint (transfer full, with their
- * scenarios), NULL and *error when the request cannot be planned. */
-GArray *ms_plan_front(const MsRequest *request, const MsPlanOptions *options, double step, gboolean *stopped,
-                      GError **error);
+/* Share of the device memory that the next point may take; 0 or less: there is none. */
+typedef double (*MsFrontNext)(const MsFrontPoint *found, gpointer user);
+/* The best layout within the request's limit of memory, then the best within what `next` says of that one, and so on
+ * until nothing fits: the winners of that many plans, fastest first, found in one search. Limits never rise. *stopped:
+ * it was interrupted, the last point may be unproven. Array of MsFrontPoint (transfer full, with their scenarios), NULL
+ * and *error when the request cannot be planned. */
+GArray *ms_plan_front(const MsRequest *request, const MsPlanOptions *options, MsFrontNext next, gpointer user,
+                      gboolean *stopped, GError **error);
+/* At least a share `step`, a double, of the device memory less than `found`. */
+double ms_front_step(const MsFrontPoint *found, gpointer step);
 
 /* The request file that asks whether a run has the layout it should have (around.c): sizes of groups, VPP, microbatch
  * size, layers of the stages and recomputation left open - what the planner tries by itself and what the run has - all

@@ -19,19 +19,24 @@ typedef struct {
 } Search;
 
 /* --- a pick more ----------------------------------------------------------------------------------------------- */
-static gboolean same_layout(const MsPick *pick, const MsPlanEntry *entry) {
-  MsComparison *c = ms_compare(pick->entry->scenario, pick->entry->result, entry->scenario, entry->result);
-  gboolean same = c->n_keys == 0;
-  ms_comparison_free(c);
-  return same;
+static gboolean same_layout(const MsPlanEntry *entry, const MsScenario *layout) {
+  g_autoptr(MsComparison) c = ms_compare(entry->scenario, entry->result, layout, entry->result); /* its keys */
+  return c->n_keys == 0;
+}
+
+static void free_entry(MsPlanEntry *e) {
+  if (!e) return;
+  ms_scenario_free(e->scenario);
+  ms_result_free(e->result);
+  g_free(e);
 }
 
 /* Takes `found`. */
-static void add(MsPicks *p, guint kinds, const MsPlanEntry *entry, MsPlan *found) {
+static void add(MsPicks *p, guint kinds, const MsPlanEntry *entry, MsPlanEntry *found) {
   for (int i = 0; i < p->n; i++)
-    if (same_layout(&p->pick[i], entry)) {
+    if (same_layout(p->pick[i].entry, entry->scenario)) {
       p->pick[i].kinds |= kinds;
-      if (found) ms_plan_free(found);
+      free_entry(found);
       return;
     }
   p->pick = g_renew(MsPick, p->pick, p->n + 1);
@@ -46,18 +51,21 @@ static void add(MsPicks *p, guint kinds, const MsPlanEntry *entry, MsPlan *found
   pick->change = ms_compare(first->scenario, first->result, entry->scenario, entry->result);
 }
 
+/* The layout predicted in full. Takes the scenario; NULL: *error. (transfer full) */
+static MsPlanEntry *predicted(const MsRequest *request, MsScenario *scenario, GError **error) {
+  MsResult *full = ms_simulate(scenario, MS_FIDELITY_FULL, NULL, error);
+  if (!full) return ms_scenario_free(scenario), NULL;
+  MsPlanEntry *e = g_new(MsPlanEntry, 1);
+  *e = (MsPlanEntry){scenario, full, ms_objective_figure(request, scenario->gpus, full->step_time_s)};
+  return e;
+}
+
 /* The best of `variant`, predicted in full; NULL: nothing of it fits, or *error. (transfer full) */
-static MsPlan *best_of(const Search *x, MsRequest *variant, GError **error) {
+static MsPlanEntry *best_of(const Search *x, MsRequest *variant, GError **error) {
   g_autoptr(MsPlan) plan = ms_plan(variant, &x->options, error);
   if (!plan || plan->n_best == 0) return NULL;
   if (plan->interrupted) return ms_input_error(error, NULL, 0, NULL, "interrupted"), NULL;
-  MsPlanEntry *best = &plan->best[0];
-  MsResult *full = ms_simulate(best->scenario, MS_FIDELITY_FULL, NULL, error);
-  if (!full) return NULL;
-  ms_result_free(best->result);
-  best->result = full;
-  best->figure = ms_objective_figure(variant, best->scenario->gpus, full->step_time_s);
-  return g_steal_pointer(&plan);
+  return predicted(variant, g_steal_pointer(&plan->best[0].scenario), error);
 }
 
 /* --- by objective ---------------------------------------------------------------------------------------------- */
@@ -74,8 +82,8 @@ static gboolean add_by_objective(Search *x, MsPickKind kind, MsGoal goal, GError
   GError *why = NULL;
   MsRequest r = ms_variant_of(x->request);
   r.objective = goal;
-  MsPlan *found = best_of(x, &r, &why);
-  if (found) add(x->picks, 1u << kind, &found->best[0], found);
+  MsPlanEntry *found = best_of(x, &r, &why);
+  if (found) add(x->picks, 1u << kind, found, found);
   ms_variant_clear(&r);
   if (why) g_propagate_error(error, why);
   return !why;
@@ -91,17 +99,17 @@ static double lost(const MsPlanEntry *first, const MsPlanEntry *e) {
 
 typedef struct {
   const MsPlanEntry *entry; /* NULL: none yet */
-  MsPlan *found;            /* NULL: of the ranking */
+  MsPlanEntry *found;       /* NULL: of the ranking */
 } Spare;
 
 /* Takes `found`. */
-static void offer(Spare *best, const MsPlanEntry *first, const MsPlanEntry *e, MsPlan *found) {
+static void offer(Spare *best, const MsPlanEntry *first, const MsPlanEntry *e, MsPlanEntry *found) {
   double worth = saved(first, e) - MS_PICK_WORTH * lost(first, e);
   gboolean better = !best->entry || worth > saved(first, best->entry) - MS_PICK_WORTH * lost(first, best->entry);
   if (better) {
-    if (best->found) ms_plan_free(best->found);
+    free_entry(best->found);
     *best = (Spare){e, found};
-  } else if (found) ms_plan_free(found);
+  } else free_entry(found);
 }
 
 static void offer_ranking(Spare *best, const MsPlan *plan) {
@@ -114,19 +122,51 @@ static void offer_ranking(Spare *best, const MsPlan *plan) {
   }
 }
 
+/* Of the memory of the first. */
+static const double shares[] = {1 - MS_PICK_SAVES, 0.8, 0.7, 0.6, 0.5};
+
+static double used(const MsPlanEntry *e) { return ms_device_B(e->result) / e->result->capacity_B; }
+
+typedef struct {
+  Spare *best;
+  const MsRequest *near;
+  const MsPlan *plan;
+  GError *why;
+} Neighbours;
+
+/* NULL: the layout is not in the ranking. */
+static const MsPlanEntry *ranked(const MsPlan *plan, const MsScenario *layout) {
+  for (int i = 0; i < plan->n_best; i++)
+    if (same_layout(&plan->best[i], layout)) return &plan->best[i];
+  return NULL;
+}
+
+/* The next of the shares that this one does not fit into; 0: there is none, or it is too slow. */
+static double offer_neighbour(const MsFrontPoint *p, gpointer user) {
+  Neighbours *n = user;
+  if (p->interrupted) return 0;
+  const MsPlanEntry *first = &n->plan->best[0], *known = ranked(n->plan, p->scenario);
+  MsPlanEntry *found = known ? NULL : predicted(n->near, ms_scenario_copy(p->scenario, TRUE), &n->why);
+  const MsPlanEntry *e = known ? known : found;
+  if (!e) return 0;
+  gboolean dear = lost(first, e) > MS_PICK_LOSS;
+  double own = used(e), next = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(shares) && !dear && next == 0; i++)
+    if (shares[i] * used(first) < own) next = shares[i] * used(first);
+  if (dear && n->best->entry) free_entry(found);
+  else offer(n->best, first, e, found);
+  return next;
+}
+
 /* With less and less memory, until what fits is too slow. */
 static void offer_neighbours(Spare *best, const Search *x, MsRequest *near, GError **error) {
-  static const double shares[] = {1 - MS_PICK_SAVES, 0.8, 0.7, 0.6, 0.5};
-  const MsPlanEntry *first = &x->plan->best[0];
-  for (guint i = 0; i < G_N_ELEMENTS(shares); i++) {
-    near->max_memory_fraction = shares[i] * ms_device_B(first->result) / first->result->capacity_B;
-    MsPlan *found = best_of(x, near, error);
-    if (!found) return;
-    gboolean dear = lost(first, &found->best[0]) > MS_PICK_LOSS;
-    if (dear && best->entry) ms_plan_free(found);
-    else offer(best, first, &found->best[0], found);
-    if (dear) return;
-  }
+  Neighbours n = {best, near, x->plan, NULL};
+  gboolean stopped;
+  near->max_memory_fraction = shares[0] * used(&x->plan->best[0]);
+  g_autoptr(GArray) points = ms_plan_front(near, &x->options, offer_neighbour, &n, &stopped, error);
+  for (guint i = 0; points && i < points->len; i++) ms_scenario_free(g_array_index(points, MsFrontPoint, i).scenario);
+  if (points && stopped && !n.why) ms_input_error(&n.why, NULL, 0, NULL, "interrupted");
+  if (n.why) g_propagate_error(error, n.why);
 }
 
 static gboolean add_memory(Search *x, GError **error) {
@@ -162,8 +202,8 @@ static gboolean make_simple(MsRequest *r) {
 static gboolean add_simplest(Search *x, GError **error) {
   GError *why = NULL;
   MsRequest r = ms_variant_of(x->request);
-  MsPlan *found = make_simple(&r) ? best_of(x, &r, &why) : NULL;
-  if (found) add(x->picks, 1u << MS_PICK_SIMPLEST, &found->best[0], found);
+  MsPlanEntry *found = make_simple(&r) ? best_of(x, &r, &why) : NULL;
+  if (found) add(x->picks, 1u << MS_PICK_SIMPLEST, found, found);
   ms_variant_clear(&r);
   if (why) g_propagate_error(error, why);
   return !why;
@@ -227,7 +267,7 @@ void ms_picks_free(MsPicks *p) {
   if (!p) return;
   for (int i = 0; i < p->n; i++) {
     ms_comparison_free(p->pick[i].change);
-    if (p->pick[i].found) ms_plan_free(p->pick[i].found);
+    free_entry(p->pick[i].found);
   }
   for (int i = 0; i < p->n_advice; i++) g_free(p->advice[i]);
   g_free(p->advice);

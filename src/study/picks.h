@@ -10,8 +10,9 @@
  *                none of them open
  *   robust       the smallest expected step under disturbances, where they were asked about
  *
- * Each is found by a search of its own (`fast` in place of `full`), then predicted in full, so that the same request
- * gives the same picks on any number of threads. Searches that find the same layout share one pick. */
+ * Each is found by a search of its own (`fast` in place of `full`; of memory one for all limits), then predicted in
+ * full, so that the same request gives the same picks on any number of threads. Searches that find the same layout
+ * share one pick. */
 #ifndef MS_STUDY_PICKS_H
 #define MS_STUDY_PICKS_H
 
@@ -37,7 +38,7 @@ extern const char *const ms_pick_words[]; /* fastest cheapest memory simplest ro
 typedef struct {
   guint kinds;              /* bits of MsPickKind */
   const MsPlanEntry *entry; /* borrowed from the plan, or of `found` */
-  MsPlan *found;            /* NULL: of the plan itself */
+  MsPlanEntry *found;       /* owned; NULL: of the plan itself */
   double slower;            /* step over that of the first pick - 1 */
   double gpu_time;          /* GPU-seconds of a step over those of the first pick - 1 */
   double more_free_B;       /* of a GPU, than with the first pick */

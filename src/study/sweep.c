@@ -47,7 +47,8 @@ static void trade_memory(MsSweep *s, int cell, const MsPlanOptions *options, MsP
                             .proven_within = ms_plan_gap(plan, &tighter)});
   tighter.max_memory_fraction = device_B / tighter.base->hardware->hbm_B - MS_SWEEP_STEP;
   if (!(tighter.max_memory_fraction > 0) || s->interrupted) return;
-  g_autoptr(GArray) points = ms_plan_front(&tighter, &own, MS_SWEEP_STEP, &s->interrupted, NULL);
+  double step = MS_SWEEP_STEP;
+  g_autoptr(GArray) points = ms_plan_front(&tighter, &own, ms_front_step, &step, &s->interrupted, NULL);
   for (guint i = 0; points && i < points->len; i++) add_point(s, cell, &g_array_index(points, MsFrontPoint, i));
 }
 

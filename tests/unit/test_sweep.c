@@ -144,8 +144,9 @@ static void front_of_one_search(void **state) {
     MsPlanOptions branched = few;
     request.max_memory_fraction = limits[k], branched.branch = TRUE;
     gboolean stopped = TRUE, stopped_too = TRUE;
-    g_autoptr(GArray) one = ms_plan_front(&request, &few, MS_SWEEP_STEP, &stopped, &error),
-                      many = ms_plan_front(&request, &branched, MS_SWEEP_STEP, &stopped_too, &error);
+    double step = MS_SWEEP_STEP;
+    g_autoptr(GArray) one = ms_plan_front(&request, &few, ms_front_step, &step, &stopped, &error),
+                      many = ms_plan_front(&request, &branched, ms_front_step, &step, &stopped_too, &error);
     assert_true(one && many && !stopped && !stopped_too && one->len >= 2);
     assert_int_equal(one->len, many->len);
     for (guint i = 0; i < one->len; i++) {
