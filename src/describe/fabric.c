@@ -77,7 +77,7 @@ static const MsField fabric_fields[] = {
     MS_FREE(
         S, placement,
         "ranks on nodes: contiguous (default), by-rail (neighbours on one rail of a leaf's nodes), scattered (nodes "
-        "drawn with the seed), or the list of the job's nodes"),
+        "drawn with the seed), or the list of the job's nodes; a request may list several words: each is planned"),
     MS_FREE(S, failed, "list of what is down: leaf3.up2, leaf3, spine1, node5.nic2"),
     MS_FREE(S, slow, "object: name (also node5.gpu3, its scale-up port) -> times as slow"),
     {0}};

@@ -51,9 +51,12 @@ typedef struct {
   GError **error;
 } Reader;
 
+static gboolean is_text(JsonNode *node) {
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
+}
+
 static gboolean is_string(JsonNode *node, const char *text) {
-  return JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING &&
-         strcmp(json_node_get_string(node), text) == 0;
+  return is_text(node) && strcmp(json_node_get_string(node), text) == 0;
 }
 
 static gboolean is_int(JsonNode *node) {
@@ -289,8 +292,9 @@ MsRequest *ms_request_load(const char *filename, GError **error) {
 
 /* --- several requests in one file
  * ------------------------------------------------------------------------------------ */
-static const char *const listed_keys[] = {"model", "hardware", "gpus", "training.seq_length",
-                                          "training.global_batch_size"};
+static const char placement_key[] = "hardware.fabric.placement"; /* a list of words; of numbers it is the job's nodes */
+static const char *const listed_keys[] = {
+    "model", "hardware", "gpus", "training.seq_length", "training.global_batch_size", placement_key};
 
 /* Numbers of GPUs are one search when it is ranked by something else than step time, as the GPUs that a deadline needs.
  */
@@ -307,23 +311,28 @@ static const char *place_of(JsonObject *json, const char *path, JsonObject **ins
   if (!dot) return *inside = json, path;
   g_autofree char *section = g_strndup(path, (gsize)(dot - path));
   JsonNode *node = json_object_get_member(json, section);
-  *inside = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
-  return dot + 1;
+  if (node && JSON_NODE_HOLDS_OBJECT(node)) return place_of(json_node_get_object(node), dot + 1, inside);
+  return *inside = NULL, dot + 1;
 }
 
-/* A copy with another value there. */
+/* A copy with another value there. (transfer full) */
 static JsonObject *with_value(JsonObject *json, const char *path, JsonNode *value) {
   const char *dot = strchr(path, '.');
   g_autofree char *key = dot ? g_strndup(path, (gsize)(dot - path)) : g_strdup(path);
   JsonObject *copy = ms_object_without(json, key);
-  if (!dot) {
-    json_object_set_member(copy, key, ms_json_copy(value));
-    return copy;
-  }
-  JsonObject *inner = ms_object_without(json_object_get_object_member(json, key), dot + 1);
-  json_object_set_member(inner, dot + 1, ms_json_copy(value));
-  json_object_set_object_member(copy, key, inner);
+  if (!dot) json_object_set_member(copy, key, ms_json_copy(value));
+  else json_object_set_object_member(copy, key, with_value(json_object_get_object_member(json, key), dot + 1, value));
   return copy;
+}
+
+/* With a word of the placement, which the name of the machine then says as well. (transfer full) */
+static JsonObject *with_placement(JsonObject *json, JsonNode *word) {
+  JsonObject *one = with_value(json, placement_key, word), *machine = json_object_get_object_member(one, "hardware");
+  JsonNode *name = json_object_get_member(machine, json_object_has_member(machine, "name") ? "name" : "base");
+  g_autofree char *said = g_strdup_printf("%s %s", is_text(name) ? json_node_get_string(name) : "inline",
+                                          is_text(word) ? json_node_get_string(word) : "");
+  json_object_set_string_member(machine, "name", said);
+  return one;
 }
 
 /* `json` with machine `i` of `n`: also with its price where prices are a list. NULL and *error where they are not as
@@ -343,6 +352,11 @@ static JsonObject *with_machine(const MsJson *doc, JsonObject *json, JsonArray *
   return priced;
 }
 
+static gboolean is_job_nodes(const char *path, JsonNode *list) {
+  JsonArray *nodes = json_node_get_array(list);
+  return path == placement_key && json_array_get_length(nodes) > 0 && !is_text(json_array_get_element(nodes, 0));
+}
+
 /* Adds the requests of `json` whose keys from `key` on are still to be taken from their lists. */
 static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray *out, GError **error) {
   if (key == G_N_ELEMENTS(listed_keys)) {
@@ -354,15 +368,18 @@ static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray
   JsonObject *inside;
   const char *name = place_of(json, path, &inside);
   JsonNode *node = inside ? json_object_get_member(inside, name) : NULL;
-  if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, path)) return expand(doc, json, key + 1, out, error);
+  if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, path) || is_job_nodes(path, node))
+    return expand(doc, json, key + 1, out, error);
   JsonArray *list = json_node_get_array(node);
   guint n = json_array_get_length(list);
   if (n < 1 || n > MS_REQUESTS_MAX)
     return ms_json_error(doc, path, error, "is a list of %u values, must hold 1 to %d", n, MS_REQUESTS_MAX);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < n; i++) {
+    JsonNode *value = json_array_get_element(list, i);
     JsonObject *one = strcmp(path, "hardware") == 0 ? with_machine(doc, json, list, i, error)
-                                                    : with_value(json, path, json_array_get_element(list, i));
+                      : path == placement_key       ? with_placement(json, value)
+                                                    : with_value(json, path, value);
     ok = one && expand(doc, one, key + 1, out, error);
     g_clear_pointer(&one, json_object_unref);
     if (ok && out->len > MS_REQUESTS_MAX)

@@ -48,6 +48,35 @@ static void lists_are_multiplied(void **state) {
   assert_int_equal(one->len, 1);
 }
 
+#define FABRIC(placement)                                                                                      \
+  "{\"base\": \"h100-sxm\", \"fabric\": {\"kind\": \"fat-tree\", \"leaf_nodes\": 2, \"oversubscription\": 8, " \
+  "\"placement\": " placement "}}"
+
+/* Words of a placement are planned one by one, under names that say them; numbers are the nodes of one job. */
+static void placements_are_planned(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(GPtrArray) r = requests_of(MIXTRAL, FABRIC("[\"scattered\", \"contiguous\"]"), "32", &error);
+  if (!r) fail_msg("%s", error->message);
+  assert_int_equal(r->len, 2);
+  const MsScenario *drawn = ((MsRequest *)g_ptr_array_index(r, 0))->base;
+  assert_string_equal(drawn->hardware->name, "h100-sxm scattered");
+  assert_int_equal(ms_fabric_seating(&drawn->hardware->fabric), MS_SEAT_SCATTERED);
+  g_autoptr(MsSweep) s = ms_sweep(r, &few, FALSE);
+  assert_int_equal(s->n_cells, 2);
+  for (int i = 0; i < 2; i++) { /* each is what its word alone gives */
+    g_autoptr(GPtrArray) one =
+        requests_of(MIXTRAL, i == 0 ? FABRIC("\"scattered\"") : FABRIC("\"contiguous\""), "32", &error);
+    g_autoptr(MsPlan) plan = ms_plan(g_ptr_array_index(one, 0), &few, &error);
+    assert_true(plan->best[0].result->step_time_s == s->cell[i].plan->best[0].result->step_time_s);
+  }
+  g_autoptr(GPtrArray) nodes = requests_of(MIXTRAL, FABRIC("[0, 1, 3, 2]"), "32", &error);
+  assert_int_equal(nodes->len, 1);
+  assert_null(requests_of(MIXTRAL, FABRIC("[\"scattered\", 3]"), "32", &error));
+  assert_string_equal(error->message, "request:1: hardware.fabric.placement: must be a word or a list of nodes");
+  g_clear_error(&error);
+}
+
 static void refused(const char *gpus, const char *want) {
   GError *error = NULL;
   GPtrArray *r = requests_of(MIXTRAL, "\"h100-sxm\"", gpus, &error);
@@ -225,6 +254,7 @@ static void searches_share_what_they_simulated(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lists_are_multiplied),
+      cmocka_unit_test(placements_are_planned),
       cmocka_unit_test(bad_lists),
       cmocka_unit_test(cells_are_plans),
       cmocka_unit_test(dominance),
