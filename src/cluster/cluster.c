@@ -362,7 +362,7 @@ gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetai
     ok = FALSE;
   }
   if (ok) sum_up(all, shared.causes, out);
-  ok = ok && ms_link_loads(s, plan, out->step_s.mean, &out->links, error);
+  ok = ok && ms_link_loads(s, plan, out->step_s.mean, MS_LINKS_SHOWN, &out->links, error);
   for (guint i = 0; i < all->len; i++) ms_walked_clear(&g_array_index(all, One, i).all);
   close_network(&network);
   out->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;

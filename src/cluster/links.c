@@ -42,20 +42,24 @@ static gint by_load(gconstpointer a, gconstpointer b) {
   return g_strcmp0(x->name, y->name);
 }
 
-static GArray *sorted(const MsFabricGraph *g, const double *carried_B, double step_s) {
+static GArray *sorted(const MsFabricGraph *g, const double *carried_B, double step_s, guint most) {
   GArray *links = g_array_new(FALSE, TRUE, sizeof(MsLinkLoad));
   for (guint32 l = 0; l < g->n_links; l++) {
     if (ms_fabric_is_port(g, l) || !(carried_B[l] > 0)) continue;
-    MsLinkLoad x = {.bytes_B = carried_B[l], .load = carried_B[l] / (g->Bps[l] * step_s)};
+    MsLinkLoad x = {.link = l,
+                    .tier = ms_fabric_link_tier(g, l),
+                    .bytes_B = carried_B[l],
+                    .load = carried_B[l] / (g->Bps[l] * step_s)};
     ms_fabric_link_name(g, l, x.name);
     g_array_append_val(links, x);
   }
   g_array_sort(links, by_load);
-  if (links->len > MS_LINKS_SHOWN) g_array_set_size(links, MS_LINKS_SHOWN);
+  if (links->len > most) g_array_set_size(links, most);
   return links;
 }
 
-gboolean ms_link_loads(const MsScenario *s, const MsStepPlan *plan, double step_s, GArray **links, GError **error) {
+gboolean ms_link_loads(const MsScenario *s, const MsStepPlan *plan, double step_s, guint most, GArray **links,
+                       GError **error) {
   const MsLayout *l = plan->detail->layout;
   *links = NULL;
   if (s->hardware->fabric.kind == MS_FABRIC_NONE) return TRUE;
@@ -72,6 +76,6 @@ gboolean ms_link_loads(const MsScenario *s, const MsStepPlan *plan, double step_
       ok = ok && (!stage_B || ms_pattern_carry(g, l, (MsGroupKind)kind, (MsPattern)pattern, stage_B, carried_B, error));
       g_free(stage_B);
     }
-  if (ok) *links = sorted(g, carried_B, step_s);
+  if (ok) *links = sorted(g, carried_B, step_s, most);
   return ok;
 }

@@ -39,6 +39,8 @@ int ms_fabric_path(const MsFabricGraph *graph, int from, int to, int part, guint
 /* "leaf3.up2", "node5.nic1.in", ...; returns buf. */
 enum { MS_LINK_NAME = 48 };
 const char *ms_fabric_link_name(const MsFabricGraph *graph, guint32 link, char buf[MS_LINK_NAME]);
+/* What it joins: "scale-up port", "NIC", "leaf to spine", "spine to core", "group to group" or "torus link". */
+const char *ms_fabric_link_tier(const MsFabricGraph *graph, guint32 link);
 /* What the link has on an ideal network: a NIC its rate, everything else no limit. */
 double ms_fabric_ideal_Bps(const MsFabricGraph *graph, guint32 link);
 static inline gboolean ms_fabric_is_port(const MsFabricGraph *graph, guint32 link) { return link < graph->first_nic; }

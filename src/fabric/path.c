@@ -183,6 +183,14 @@ static const char *spine_name(const MsFabricGraph *g, guint32 i, char *buf) {
   return buf;
 }
 
+const char *ms_fabric_link_tier(const MsFabricGraph *g, guint32 link) {
+  if (link < g->first_nic) return "scale-up port";
+  if (link < g->first_leaf) return "NIC";
+  if (link < g->first_spine) return "leaf to spine";
+  if (link >= g->first_torus) return "torus link";
+  return g->fabric->kind == MS_FABRIC_DRAGONFLY ? "group to group" : "spine to core";
+}
+
 const char *ms_fabric_link_name(const MsFabricGraph *g, guint32 link, char buf[MS_LINK_NAME]) {
   const char *in = link % 2 ? ".in" : "";
   guint32 i = link / 2;

@@ -12,8 +12,9 @@ static const MsFigures share_figures = {
         {0}}};
 #undef S
 #define S MsLinkLoad
-static const MsFigures link_figures = {
+const MsFigures ms_link_figures = {
     .rows = (const MsFigure[]){MS_FIGURE(CHARS, S, name, "", "as in `moesim show fabric`"),
+                               MS_FIGURE(STRING, S, tier, "", "what it joins"),
                                MS_FIGURE(F64, S, bytes_B, "B", "of this job that pass it in a step"),
                                MS_FIGURE(F64, S, load, "1", "of what it could carry in a step"),
                                {0}}};
@@ -57,7 +58,7 @@ const MsFigures ms_cluster_figures = {
         MS_FIGURE(F64, S, path_other_s, "s", "copies and other work of the host"),
         MS_FIGURE(INT, S, path_ranks, "", "ranks that it passes"),
         HELD("ranks", share, n_shares, &share_figures),
-        MS_FIGURE_EACH("links", LIST, link_at, &link_figures, .only = "machines with a fabric"),
+        MS_FIGURE_EACH("links", LIST, link_at, &ms_link_figures, .only = "machines with a fabric"),
         MS_FIGURE(U64, S, tasks, "", "of one step, times ranks that are told apart"),
         {0}}};
 #undef HELD

@@ -18,23 +18,23 @@ typedef struct {
   double Bps; /* of one, unbroken */
 } Tier;
 
-typedef struct {
-  const MsScenario *scenario;
+struct MsFabricView {
   MsLayout *layout;
   MsFabricGraph *graph;
   int n_rows, n_tiers;
   Row row[MS_N_GROUPS * MS_N_PATTERNS];
   Tier tier[5];
-} View;
+};
 
-static void view_clear(View *v) {
+void ms_fabric_view_free(MsFabricView *v) {
+  if (!v) return;
   ms_fabric_graph_free(v->graph);
   ms_layout_free(v->layout);
+  g_free(v);
 }
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(View, view_clear)
 
 /* --- what is shown --- */
-static gboolean add_row(View *v, MsGroupKind kind, MsPattern pattern, GError **error) {
+static gboolean add_row(MsFabricView *v, MsGroupKind kind, MsPattern pattern, GError **error) {
   const MsGroup *g = &v->layout->group[kind];
   Row *row = &v->row[v->n_rows];
   *row = (Row){ms_group_words[kind], ms_pattern_words[pattern], g->size, g->domains, g->per_domain, {0}, ""};
@@ -43,7 +43,7 @@ static gboolean add_row(View *v, MsGroupKind kind, MsPattern pattern, GError **e
   return TRUE;
 }
 
-static gboolean add_rows(View *v, GError **error) {
+static gboolean add_rows(MsFabricView *v, GError **error) {
   static const struct {
     MsGroupKind kind;
     MsPattern pattern;
@@ -58,33 +58,34 @@ static gboolean add_rows(View *v, GError **error) {
   return TRUE;
 }
 
-static void add_tier(View *v, const char *name, guint32 links, double Bps) {
-  if (links > 0) v->tier[v->n_tiers++] = (Tier){name, links, Bps};
+static void add_tier(MsFabricView *v, guint32 first, guint32 links, double Bps) {
+  if (links > 0) v->tier[v->n_tiers++] = (Tier){ms_fabric_link_tier(v->graph, first), links, Bps};
 }
 
-static void add_tiers(View *v) {
+static void add_tiers(MsFabricView *v) {
   const MsFabricGraph *g = v->graph;
   double cables = g->fabric->kind == MS_FABRIC_DRAGONFLY ? 0.5 : 1; /* both ends are uplinks of a group */
-  add_tier(v, "scale-up port", (guint32)(g->nodes * g->node_gpus), g->scaleup_Bps);
-  add_tier(v, "NIC", (guint32)(g->nodes * g->nics), g->nic_Bps);
-  if (g->leaves > 1) add_tier(v, "leaf to spine", (guint32)(g->leaves * g->uplinks), g->link_Bps);
-  add_tier(v, g->fabric->kind == MS_FABRIC_DRAGONFLY ? "group to group" : "spine to core",
-           (guint32)(cables * g->pods * g->spines * g->spine_uplinks), g->link_Bps);
-  add_tier(v, "torus link", (guint32)(g->nodes * g->dims * 2), g->link_Bps);
+  add_tier(v, 0, (guint32)(g->nodes * g->node_gpus), g->scaleup_Bps);
+  add_tier(v, g->first_nic, (guint32)(g->nodes * g->nics), g->nic_Bps);
+  if (g->leaves > 1) add_tier(v, g->first_leaf, (guint32)(g->leaves * g->uplinks), g->link_Bps);
+  add_tier(v, g->first_spine, (guint32)(cables * g->pods * g->spines * g->spine_uplinks), g->link_Bps);
+  add_tier(v, g->first_torus, (guint32)(g->nodes * g->dims * 2), g->link_Bps);
 }
 
-static gboolean look(View *v, const MsScenario *s, GError **error) {
-  v->scenario = s;
-  if (s->hardware->fabric.kind == MS_FABRIC_NONE)
-    return ms_input_error(error, s->file, 0, "hardware",
-                          "has no fabric; give one in place of the name, {\"base\": \"%s\", \"fabric\": {\"kind\": "
-                          "\"rail-optimized\"}}",
-                          s->hardware->name);
+MsFabricView *ms_fabric_view_new(const MsScenario *s, GError **error) {
+  if (s->hardware->fabric.kind == MS_FABRIC_NONE) {
+    ms_input_error(error, s->file, 0, "hardware",
+                   "has no fabric; give one in place of the name, {\"base\": \"%s\", \"fabric\": {\"kind\": "
+                   "\"rail-optimized\"}}",
+                   s->hardware->name);
+    return NULL;
+  }
+  g_autoptr(MsFabricView) v = g_new0(MsFabricView, 1);
   v->layout = ms_layout_new_or_error(s, error);
   v->graph = v->layout ? ms_fabric_graph_new(s, error) : NULL;
-  if (!v->graph || !add_rows(v, error)) return FALSE;
+  if (!v->graph || !add_rows(v, error)) return NULL;
   add_tiers(v);
-  return TRUE;
+  return g_steal_pointer(&v);
 }
 
 /* --- JSON --- */
@@ -92,25 +93,27 @@ static double row_slowdown(const void *row) { return ((const Row *)row)->time.sl
 static double row_load(const void *row) { return ((const Row *)row)->time.load; }
 static double row_flows(const void *row) { return ((const Row *)row)->time.flows; }
 static const char *row_busiest(const void *row) { return ((const Row *)row)->busiest; }
-static const char *view_kind(const void *v) { return ms_fabric_kind_words[((const View *)v)->graph->fabric->kind]; }
+static const char *view_kind(const void *v) {
+  return ms_fabric_kind_words[((const MsFabricView *)v)->graph->fabric->kind];
+}
 static const void *view_row(const void *owner, guint i, MsFigureCursor *room) {
-  const View *v = owner;
+  const MsFabricView *v = owner;
   (void)room;
   return i < (guint)v->n_rows ? &v->row[i] : NULL;
 }
 static const void *view_tier(const void *owner, guint i, MsFigureCursor *room) {
-  const View *v = owner;
+  const MsFabricView *v = owner;
   (void)room;
   return i < (guint)v->n_tiers ? &v->tier[i] : NULL;
 }
 #define GRAPH_COUNT(f) \
-  static double view_##f(const void *v) { return ((const View *)v)->graph->f; }
+  static double view_##f(const void *v) { return ((const MsFabricView *)v)->graph->f; }
 GRAPH_COUNT(nodes)
 GRAPH_COUNT(leaves)
 GRAPH_COUNT(pods)
 GRAPH_COUNT(n_links)
 static double view_spines(const void *v) {
-  const MsFabricGraph *g = ((const View *)v)->graph;
+  const MsFabricGraph *g = ((const MsFabricView *)v)->graph;
   return (double)g->spines * g->pods;
 }
 
@@ -144,19 +147,35 @@ const MsFigures ms_fabric_figures = {
                        {0}}};
 
 /* --- text --- */
-static char *tier_table(const View *v) {
-  char buf[MS_TEXT];
-  MsTable *t = ms_table_new();
-  ms_table_column(t, "link", FALSE), ms_table_column(t, "cables", TRUE), ms_table_column(t, "each", TRUE);
-  for (int i = 0; i < v->n_tiers; i++) {
-    ms_table_cell(t, v->tier[i].name);
-    ms_table_cellf(t, "%u", v->tier[i].links);
-    ms_table_cellf(t, "%sB/s", ms_text_count(v->tier[i].Bps, buf));
-  }
-  return ms_table_take(t);
+/* "2048 NICs of 50.00 GB/s each": what joins a level to the one above it. */
+static void append_tier(GString *out, const Tier *tier) {
+  char rate[MS_TEXT];
+  g_string_append_printf(out, "         |    %u x %s, %sB/s each\n", tier->links, tier->name,
+                         ms_text_count(tier->Bps, rate));
 }
 
-static char *row_table(const View *v) {
+static const char *leaf_word(const MsFabricGraph *g) {
+  return g->dims > 0 ? "routers" : g->rails > 1 ? "rail leaves" : g->leaves == 1 ? "leaf" : "leaves";
+}
+
+/* Switches, nodes and GPUs, one level a line, and the links between them. */
+static void append_drawing(GString *out, const MsFabricView *v) {
+  const MsFabricGraph *g = v->graph;
+  const struct {
+    double n;
+    const char *name;
+  } level[] = {{(double)g->nodes * g->node_gpus, "GPUs"},
+               {g->nodes, "nodes"},
+               {g->dims > 0 ? g->nodes : MAX(g->leaves, 1), leaf_word(g)},
+               {view_spines(v), "spines"},
+               {g->pods, g->fabric->kind == MS_FABRIC_DRAGONFLY ? "groups" : "pods"}};
+  for (int i = v->n_tiers; i >= 0; i--) {
+    if (i < v->n_tiers) append_tier(out, &v->tier[i]);
+    if (g->dims == 0 || i < v->n_tiers) g_string_append_printf(out, "%9.0f  %s\n", level[i].n, level[i].name);
+  }
+}
+
+static char *row_table(const MsFabricView *v) {
   static const struct {
     const char *title;
     gboolean right;
@@ -174,7 +193,7 @@ static char *row_table(const View *v) {
   return ms_table_take(t);
 }
 
-static char *text_of(const View *v) {
+static char *text_of(const MsFabricView *v) {
   const MsFabricGraph *g = v->graph;
   GString *out = g_string_new(NULL);
   g_string_append_printf(out, "%s: %d nodes of %d GPUs and %d NICs", view_kind(v), g->nodes, g->node_gpus, g->nics);
@@ -184,14 +203,14 @@ static char *text_of(const View *v) {
                            g->pods == 1 ? "pod" : "pods");
   g_string_append_printf(out, "\nthe job: %d ranks, up to %d in a scale-up domain of %d\n\n", g->seats->world,
                          g->seats->segment, g->seats->domain_gpus);
-  g_autofree char *tiers = tier_table(v), *rows = row_table(v);
-  g_string_append(out, tiers);
+  g_autofree char *rows = row_table(v);
+  append_drawing(out, v);
   g_string_append_printf(out, "\n%s", v->n_rows > 0 ? rows : "no group of ranks crosses scale-up domains\n");
   return g_strchomp(g_string_free(out, FALSE));
 }
 
 char *ms_report_fabric(const MsScenario *scenario, gboolean json, GError **error) {
-  g_auto(View) v = {0};
-  if (!look(&v, scenario, error)) return NULL;
-  return json ? ms_figures_json(&ms_fabric_figures, &v) : text_of(&v);
+  g_autoptr(MsFabricView) v = ms_fabric_view_new(scenario, error);
+  if (!v) return NULL;
+  return json ? ms_figures_json(&ms_fabric_figures, v) : text_of(v);
 }

@@ -78,6 +78,7 @@ static const MsFigure run_rows[] = {
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_steps_figures, .only = ""},
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_kept_figures, .only = ""},
     {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_operators_figures, .only = ""},
+    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_fabric_figures},
     {0}};
 #undef H
 const MsFigures ms_page_figures = {"report",
@@ -90,6 +91,7 @@ void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, cons
   if (d) {
     run.passes = ms_slot_spans_new(d);
     ms_page_find_kept(&run), ms_page_find_operators(&run);
+    ms_page_find_fabric(&run);
     g_autoptr(MsChanges) changes = ms_changes_new(s);
     if (changes) run.advice = ms_advice_of(r, changes);
   }
@@ -97,6 +99,7 @@ void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, cons
   if (!d) return;
   ms_slot_spans_clear(&run.passes);
   ms_advice_clear(&run.advice);
+  ms_page_clear_fabric(&run);
   GArray *const rows[] = {run.kept, run.comm, run.operators, run.roofs};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) g_array_free(rows[i], TRUE);
 }

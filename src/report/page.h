@@ -49,12 +49,16 @@ typedef struct {
   MsSlotSpans passes;
   GArray *kept, *comm, *operators, *roofs; /* rows of page_layout.c and page_ops.c */
   MsAdvice advice;
+  MsFabricView *fabric; /* NULL: the machine has none */
+  GArray *links;        /* MsLinkLoad in the order of the graph, the fullest; NULL without a fabric */
 } MsPageRun;
 char *ms_page_diff_text(const MsDiff *diff); /* JSON (transfer full) */
 void ms_page_find_kept(MsPageRun *run);
 void ms_page_find_operators(MsPageRun *run);
+void ms_page_find_fabric(MsPageRun *run);
+void ms_page_clear_fabric(MsPageRun *run);
 extern const MsFigures ms_page_placement_figures, ms_page_kept_figures, ms_page_operators_figures; /* of an MsPageRun */
-extern const MsFigures ms_page_steps_figures;
+extern const MsFigures ms_page_steps_figures, ms_page_fabric_figures;
 /* Element i of a list that a function of its own lists. */
 #define MS_PAGE_ROWS(f, member, T)                                       \
   static const void *f(const void *run, guint i, MsFigureCursor *room) { \

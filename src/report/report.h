@@ -135,7 +135,14 @@ extern const MsFigures ms_plan_figures, ms_sweep_figures, ms_whatif_figures, ms_
     ms_validation_figures, ms_crossval_figures;
 extern const MsFigures ms_ladders_figures; /* of MsLadders */
 extern const MsFigures ms_regret_figures;  /* of MsRegret */
-extern const MsFigures ms_fabric_figures;  /* of a view that fabric.c makes */
+/* A fabric and what the job's collectives make of it; borrows the machine. NULL and *error where the machine has none
+ * or it cannot be. (transfer full) */
+typedef struct MsFabricView MsFabricView;
+MsFabricView *ms_fabric_view_new(const MsScenario *scenario, GError **error);
+void ms_fabric_view_free(MsFabricView *view);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsFabricView, ms_fabric_view_free)
+extern const MsFigures ms_fabric_figures; /* of a view */
+extern const MsFigures ms_link_figures;   /* of MsLinkLoad */
 /* The fabric of the scenario's machine and what its collectives make of it, as text or JSON; NULL and *error where
  * there is none or it cannot work. (transfer full) */
 char *ms_report_fabric(const MsScenario *scenario, gboolean json, GError **error);

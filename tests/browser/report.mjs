@@ -113,6 +113,23 @@ await check('hover shows what lies under the pointer', async () => {
   await page.close();
 });
 
+await check('a fabric shows how full its links are', async () => {
+  const page = await open(at(await report('fabric.html', '--no-validation', 'scenarios/fabric/slow-ranks.json')));
+  equal(page.complaints.join('; '), '', 'complaints');
+  const data = JSON.parse(await page.locator('#data').textContent()).runs[0],
+    strips = page.locator('#fabric canvas');
+  const up = data.links.filter(l => l.tier === 'leaf to spine' && !l.name.endsWith('.in'));
+  equal(await strips.count(), 4, 'strips: NICs and uplinks, both ways');
+  await strips.nth(1).scrollIntoViewIfNeeded();
+  await strips.nth(1).hover({position: {x: 4, y: 4}});
+  ok((await tip(page).innerText()).startsWith(up[0].name), await tip(page).innerText());
+  equal(await page.locator('#fabric table').last().locator('tbody tr').count(), data.fabric.collectives.length, 'rows');
+  await page.close();
+  const none = await open(at(small));
+  equal(await none.locator('#fabric').count(), 0, 'a machine without a fabric');
+  await none.close();
+});
+
 await check('keyboard reaches figures and marks', async () => {
   const page = await open(at(small));
   await page.locator('#map canvas').focus();

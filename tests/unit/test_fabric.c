@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "fabric/pattern.h"
+#include "report/report.h"
 
 #include <string.h>
 
@@ -413,6 +414,18 @@ static void bad_fabrics_are_refused(void **state) {
   }
 }
 
+static void a_fabric_is_drawn_level_by_level(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = job(128, "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"oversubscription\": 2}");
+  g_autofree char *text = ms_report_fabric(s, FALSE, &error);
+  assert_non_null(strstr(text, "       16  spines\n"
+                               "         |    64 x leaf to spine, 50.00 GB/s each\n"
+                               "        4  leaves\n"
+                               "         |    128 x NIC, 50.00 GB/s each\n"
+                               "       16  nodes\n"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(flows_end_as_the_slow_solver_says),
                                      cmocka_unit_test(rates_are_fair),
@@ -431,6 +444,7 @@ int main(void) {
                                      cmocka_unit_test(segments_cut_groups),
                                      cmocka_unit_test(seats_are_a_permutation),
                                      cmocka_unit_test(seats_in_a_row_measure_alike),
+                                     cmocka_unit_test(a_fabric_is_drawn_level_by_level),
                                      cmocka_unit_test(bad_fabrics_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

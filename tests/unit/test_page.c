@@ -201,6 +201,31 @@ static void bytes_stand_on_the_level_that_carries_them(void **state) {
   assert_true(level_B[0] == 0 && level_B[1] == 0 && level_B[2] == 3e6);
 }
 
+/* What NICs send in a step others receive, at most as fast as they can. */
+static void links_of_a_fabric_carry_the_step(void **state) {
+  (void)state;
+  g_auto(Run) run = run_of(ms_test_scenario_of(
+      "{\"schema\": 1, \"model\": \"deepseek-v2-lite\", \"hardware\": {\"base\": \"h100-sxm\", \"fabric\": {\"kind\": "
+      "\"fat-tree\", \"leaf_nodes\": 2, \"oversubscription\": 2}}, \"gpus\": 32, \"training\": {\"seq_length\": 4096, "
+      "\"global_batch_size\": 64}, \"layout\": {\"ep\": 16}, \"options\": {\"dispatcher\": \"alltoall\"}}"));
+  g_autoptr(MsJson) doc = data_of(&run);
+  JsonObject *data = json_node_get_object(ms_json_root(doc));
+  assert_int_equal(number(json_object_get_object_member(data, "fabric"), "leaves"), 2);
+  JsonArray *links = list(data, "links");
+  double nic_B[2] = {0, 0}; /* out, in */
+  for (guint i = 0; i < json_array_get_length(links); i++) {
+    JsonObject *l = json_array_get_object_element(links, i);
+    const char *name = json_object_get_string_member(l, "name"), *tier = json_object_get_string_member(l, "tier");
+    assert_true(number(l, "load") > 0 && number(l, "load") <= 1);
+    if (strcmp(tier, "NIC") != 0) continue;
+    nic_B[g_str_has_suffix(name, ".in")] += number(l, "bytes_B");
+    assert_close(number(l, "load"), number(l, "bytes_B") / run.scenario->hardware->nic_Bps / run.result->step_time_s,
+                 1e-9);
+  }
+  assert_true(nic_B[0] > 0);
+  assert_close(nic_B[1], nic_B[0], 1e-9);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(files_stand_in_the_program_as_they_are),
                                      cmocka_unit_test(nothing_leaves_the_data_block),
@@ -208,6 +233,7 @@ int main(void) {
                                      cmocka_unit_test(communication_adds_up_to_the_result),
                                      cmocka_unit_test(operators_add_up_to_compute_and_optimizer),
                                      cmocka_unit_test(kept_tensors_are_the_activations),
-                                     cmocka_unit_test(bytes_stand_on_the_level_that_carries_them)};
+                                     cmocka_unit_test(bytes_stand_on_the_level_that_carries_them),
+                                     cmocka_unit_test(links_of_a_fabric_carry_the_step)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

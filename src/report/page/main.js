@@ -23,6 +23,7 @@ function drawRun() {
   drawMemory(run, state);
   drawMap(run, state);
   drawTraffic(run);
+  drawFabric(run);
   drawRoofline(run);
   drawStudies(page.studies);
   drawValidation(page.validation, run);

@@ -1,0 +1,37 @@
+/* src/report/page_fabric.c - the fabric of a run, and how full its links are in the step. */
+#include "report/page.h"
+
+#define R(run) ((const MsPageRun *)(run))
+
+enum { MOST_LINKS = 16384 }; /* that the page draws: more would be most of its size */
+
+static gint by_place(gconstpointer a, gconstpointer b) {
+  guint32 x = ((const MsLinkLoad *)a)->link, y = ((const MsLinkLoad *)b)->link;
+  return (x > y) - (x < y);
+}
+
+void ms_page_find_fabric(MsPageRun *run) {
+  const MsScenario *s = run->scenario;
+  if (s->hardware->fabric.kind == MS_FABRIC_NONE || s->pools.n > 0) return;
+  double step_s = run->result->step_time_s;
+  g_autoptr(MsStepPlan) plan = ms_step_plan_new(run->detail, step_s);
+  run->fabric = ms_fabric_view_new(s, NULL);
+  if (run->fabric && ms_link_loads(s, plan, step_s, MOST_LINKS, &run->links, NULL)) g_array_sort(run->links, by_place);
+}
+
+void ms_page_clear_fabric(MsPageRun *run) {
+  ms_fabric_view_free(run->fabric);
+  if (run->links) g_array_free(run->links, TRUE);
+}
+
+static const void *fabric(const void *run) { return R(run)->fabric; }
+static const void *link_at(const void *run, guint i, MsFigureCursor *room) {
+  const GArray *links = R(run)->links;
+  (void)room;
+  return links && i < links->len ? &g_array_index(links, MsLinkLoad, i) : NULL;
+}
+
+const MsFigures ms_page_fabric_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_FOUND("fabric", fabric, &ms_fabric_figures, .only = "machines with a fabric"),
+                               MS_FIGURE_EACH("links", LIST, link_at, &ms_link_figures, .only = ""),
+                               {0}}};
