@@ -77,3 +77,19 @@ double ms_expected_fullest(int items, int k, int blocks) {
   }
   return expected;
 }
+
+double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high,
+                         double tolerance) {
+  const double phi = 0.6180339887498949;
+  double a = high - phi * (high - low), b = low + phi * (high - low), fa = f(a, data), fb = f(b, data);
+  while (high - low > tolerance) {
+    if (fa <= fb) {
+      high = b, b = a, fb = fa;
+      a = high - phi * (high - low), fa = f(a, data);
+    } else {
+      low = a, a = b, fa = fb;
+      b = low + phi * (high - low), fb = f(b, data);
+    }
+  }
+  return (low + high) / 2;
+}

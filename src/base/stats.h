@@ -23,4 +23,8 @@ double ms_expected_blocks(double items, double k, double blocks);
  * above 128 answers k/B, which it tends to. */
 double ms_expected_fullest(int items, int k, int blocks);
 
+/* Smallest f(x) for x in [low, high] of a function with one minimum there, to `tolerance`. */
+double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high,
+                         double tolerance);
+
 #endif

@@ -1,6 +1,6 @@
 #include "study/band_fit.h"
 
-#include "study/crossval.h"
+#include "base/stats.h"
 
 #include <math.h>
 

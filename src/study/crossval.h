@@ -76,8 +76,4 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCrossval, ms_crossval_free)
 gboolean ms_crossval_can_write(const char *folder, GError **error);
 gboolean ms_crossval_write(const MsCrossval *crossval, const char *folder, GError **error);
 
-/* Smallest f(x) for x in [low, high] of a function with one minimum there, to `tolerance`. */
-double ms_golden_minimum(double (*f)(double x, gpointer data), gpointer data, double low, double high,
-                         double tolerance);
-
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/stats.h"
 #include "report/report.h"
 #include "study/band_fit.h"
 #include "study/joint.h"
