@@ -154,6 +154,16 @@ const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error) {
   return NULL;
 }
 
+int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error) {
+  for (int i = 0; words[i]; i++)
+    if (strcmp(words[i], text) == 0) return i;
+  const char *near = ms_nearest(text, words);
+  g_autofree char *all = g_strjoinv(", ", (char **)words);
+  if (near) ms_arg_error(args, arg, error, "unknown word \"%.60s\", did you mean \"%s\"?", text, near);
+  else ms_arg_error(args, arg, error, "unknown word \"%.60s\", moesim has %s", text, all);
+  return -1;
+}
+
 /* What to do about a value that a script leaves open; "" for others. (transfer full) */
 static char *how_to_say(const char *text) {
   const char *dollar = strchr(text, '$'), *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";

@@ -73,5 +73,7 @@ const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error);
 /* The value as a number within bounds. */
 gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error);
 gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error);
+/* Index of `text` in words, or an error that names the nearest one: -1. */
+int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error);
 
 #endif

@@ -42,18 +42,6 @@ static void note_string(JsonObject *notes, const char *key, const char *value) {
   if (value) json_object_set_string_member(notes, key, value);
 }
 
-/* One key as it stands in a file. (transfer full) */
-JsonNode *ms_key_node(const MsFieldTable *table, const char *key, const void *object) {
-  MsJsonOut *out = ms_json_out_new(0);
-  const MsField one[] = {*ms_field_find(table, key), {0}};
-  const MsFieldTable alone = {"", "", one};
-  ms_json_out_object(out, NULL);
-  ms_fields_write(&alone, object, TRUE, out);
-  ms_json_out_end(out);
-  g_autoptr(JsonNode) written = ms_json_out_take_node(out);
-  return ms_json_copy(json_object_get_member(json_node_get_object(written), key));
-}
-
 /* What no argument of `release` says of a canonical scenario. */
 static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunchForm form, JsonObject *notes) {
   const MsRouting *r = &s->training.routing;

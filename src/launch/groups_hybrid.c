@@ -15,8 +15,6 @@
 #define MODEL MS_SECTION_MODEL
 #define SPEC  "megatron.core.models.hybrid.hybrid_layer_specs"
 
-gboolean ms_is_hybrid(const MsScenario *s) { return s->model->hybrid_layer_pattern != NULL; }
-
 static const char *const patterns = "--hybrid-layer-pattern --hybrid-override-pattern";
 
 /* --- the split ------------------------------------------------------------------------------------------------- */

@@ -7,28 +7,6 @@
 #include "launch/dialect.h"
 #include "launch/mention.h"
 
-MsImport *ms_import_new(void) {
-  MsImport *import = g_new0(MsImport, 1);
-  import->ignored = g_ptr_array_new_with_free_func(g_free);
-  import->remarks = g_ptr_array_new_with_free_func(g_free);
-  return import;
-}
-
-void ms_import_free(MsImport *import) {
-  if (!import) return;
-  ms_scenario_free(import->scenario);
-  g_ptr_array_unref(import->ignored);
-  g_ptr_array_unref(import->remarks);
-  g_free(import);
-}
-
-void ms_import_remark(MsImport *import, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  g_ptr_array_add(import->remarks, g_strdup_vprintf(format, list));
-  va_end(list);
-}
-
 char *ms_import_text(const char *text, gsize length, const char *file, GError **error) {
   if (length > MS_IMPORT_MOST_BYTES) ms_input_error(error, file, 0, "", "is larger than 4 MiB");
   else if (memchr(text, 0, length)) ms_input_error(error, file, 0, "", "holds a NUL character");
@@ -378,18 +356,4 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   g_autofree char *model = options->model ? NULL : ms_dialect_model(args, import->remarks);
   if (model) with.model = model;
   return read_scenario(import, args, gpus, &with, error);
-}
-
-void ms_import_list_ignored(MsImport *import, const MsArgs *args) {
-  for (guint i = 0; i < args->list->len; i++) {
-    const MsArg *arg = args->list->pdata[i];
-    g_autofree char *values = g_strjoinv(" ", arg->values),
-                    *where = arg->line > 0 ? g_strdup_printf("line %d: ", arg->line) : g_strdup("");
-    if (!arg->used)
-      g_ptr_array_add(import->ignored, g_strdup_printf("%s%s%s%s", where, arg->flag, *values ? " " : "", values));
-  }
-  for (guint i = 0; i < args->env->len; i++) {
-    const MsVariable *variable = args->env->pdata[i];
-    if (!variable->used) g_ptr_array_add(import->ignored, g_strdup_printf("%s=%s", variable->name, variable->value));
-  }
 }

@@ -31,24 +31,6 @@ void ms_key_reset(MsScenario *scenario, const char *path) {
 
 static void *member(const MsField *field, const void *object) { return (char *)object + field->offset; }
 
-gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *path, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  g_autofree char *message = g_strdup_vprintf(format, list);
-  va_end(list);
-  return ms_input_error(error, scenario->file, 0, path, "%s", message);
-}
-
-int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error) {
-  for (int i = 0; words[i]; i++)
-    if (strcmp(words[i], text) == 0) return i;
-  const char *near = ms_nearest(text, words);
-  g_autofree char *all = g_strjoinv(", ", (char **)words);
-  if (near) ms_arg_error(args, arg, error, "unknown word \"%.60s\", did you mean \"%s\"?", text, near);
-  else ms_arg_error(args, arg, error, "unknown word \"%.60s\", moesim has %s", text, all);
-  return -1;
-}
-
 /* --- values as JSON nodes -------------------------------------------------------------------------------------- */
 static JsonNode *constant(const char *json) {
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, "table", NULL);

@@ -1,7 +1,6 @@
 /* src/launch/table.c - the rows. */
 #include "launch/table.h"
 
-const char *const ms_release_words[] = {"Megatron-LM at " MS_MCORE_COMMIT, "MT-MegatronLM (March 2025)", NULL};
 const char *const ms_launch_notes = "name software doc model.name hardware training.routing";
 const char *const ms_launch_unused =
     "schema gpus model training layout options measured model.schema model.doc model.source layout.dp layout.edp "
@@ -10,7 +9,6 @@ const char *const ms_launch_unused =
     "model.sparse_attention"; /* gpus: the launcher says them; objects: by
                                                                                their keys */
 
-gboolean ms_is_moe(const MsScenario *s) { return s->model->num_experts > 0; }
 /* Grouped experts with biases exist without the fused bias, dropout and addition only. */
 static gboolean has_biased_experts(const MsScenario *s) { return ms_is_moe(s) && s->model->add_bias_linear; }
 /* The gate of quick GELU is GPT-OSS's: clamped, and one added to the half that is not activated. */

@@ -71,8 +71,6 @@ void ms_key_reset(MsScenario *scenario, const char *path);
 /* "file: path: message" about a key that a release cannot say; returns FALSE. */
 gboolean ms_refuse_key(const MsScenario *scenario, GError **error, const char *path, const char *format, ...)
     G_GNUC_PRINTF(4, 5);
-/* Index of `text` in words, or an error that names the nearest one: -1. */
-int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error);
 gboolean ms_is_moe(const MsScenario *scenario);
 gboolean ms_is_hybrid(const MsScenario *scenario); /* has a pattern of layers */
 /* The split of a hybrid model as a pattern can say it: even, or a layout string. */

@@ -1,0 +1,38 @@
+/* src/launch/import_remarks.c - an import as it is made: what it remarks and what it ignored. */
+#include "launch/import.h"
+
+MsImport *ms_import_new(void) {
+  MsImport *import = g_new0(MsImport, 1);
+  import->ignored = g_ptr_array_new_with_free_func(g_free);
+  import->remarks = g_ptr_array_new_with_free_func(g_free);
+  return import;
+}
+
+void ms_import_free(MsImport *import) {
+  if (!import) return;
+  ms_scenario_free(import->scenario);
+  g_ptr_array_unref(import->ignored);
+  g_ptr_array_unref(import->remarks);
+  g_free(import);
+}
+
+void ms_import_remark(MsImport *import, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  g_ptr_array_add(import->remarks, g_strdup_vprintf(format, list));
+  va_end(list);
+}
+
+void ms_import_list_ignored(MsImport *import, const MsArgs *args) {
+  for (guint i = 0; i < args->list->len; i++) {
+    const MsArg *arg = args->list->pdata[i];
+    g_autofree char *values = g_strjoinv(" ", arg->values),
+                    *where = arg->line > 0 ? g_strdup_printf("line %d: ", arg->line) : g_strdup("");
+    if (!arg->used)
+      g_ptr_array_add(import->ignored, g_strdup_printf("%s%s%s%s", where, arg->flag, *values ? " " : "", values));
+  }
+  for (guint i = 0; i < args->env->len; i++) {
+    const MsVariable *variable = args->env->pdata[i];
+    if (!variable->used) g_ptr_array_add(import->ignored, g_strdup_printf("%s=%s", variable->name, variable->value));
+  }
+}
