@@ -7,100 +7,9 @@
  *   - the whole numbers depend on pp, vpp and the number of microbatches: the shape, counted once for all memos.
  * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's
  * decides nothing and is left out of the shape, which is then two to five stages long whatever PP is. */
-#include "plan/plan_priv.h"
+#include "plan/memo_priv.h"
 #include <math.h>
 #include <string.h>
-
-/* --- pieces, costed -------------------------------------------------------------------------------------------- */
-
-struct MsPieceMemo {
-  MsLayout *layout;
-  MsWork *work;
-  MsCost *cost;
-  MsScenario *scenario; /* own copy: layout, work and cost point to it */
-  int n;
-  MsCostedPiece *piece; /* [n] */
-  MsPieceLags *lags;
-  MsPieceTime *time[2];                         /* [n], for whole and for split backwards; NULL until asked for */
-  GArray *cost_number;                          /* CostNumber */
-  double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
-};
-
-typedef struct {
-  int pp, cut, number;
-} CostNumber;
-
-const MsCost *ms_memo_cost(const MsPieceMemo *memo) { return memo->cost; }
-
-void ms_memo_free(MsPieceMemo *m) {
-  if (!m) return;
-  if (m->cost_number) g_array_unref(m->cost_number);
-  g_free(m->time[0]);
-  g_free(m->time[1]);
-  ms_piece_lags_free(m->lags);
-  ms_costed_pieces_free(m->piece, m->n);
-  g_free(m->kept);
-  ms_cost_free(m->cost);
-  ms_work_free(m->work);
-  ms_layout_free(m->layout);
-  ms_scenario_free(m->scenario);
-  g_free(m);
-}
-
-MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error) {
-  MsPieceMemo *m = g_new0(MsPieceMemo, 1);
-  m->scenario = ms_scenario_copy(scenario, TRUE);
-  m->layout = ms_layout_build(m->scenario);
-  if (!(m->work = ms_work_new(m->scenario, m->layout, error)) ||
-      !(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) {
-    ms_memo_free(m);
-    return NULL;
-  }
-  m->n = m->work->n_pieces;
-  m->cost_number = g_array_new(FALSE, FALSE, sizeof(CostNumber));
-  guint32 tag = 0;
-  gboolean same = like && ms_cost_same_kernels(like->cost, m->cost) &&
-                  (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
-  m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
-  m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
-  m->kept = g_new(double, 5 * m->n);
-  m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n, m->frozen = m->low + m->n;
-  for (int i = 0; i < m->n; i++) {
-    const MsPiece *p = &m->work->pieces[i];
-    m->kept[i] = p->kept_B;
-    m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
-    m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
-    m->frozen[i] = p->params_frozen + p->params_frozen_expert;
-  }
-  return m;
-}
-
-int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *s, const MsPieceMemo *like,
-               MsPieceMemo **memo) {
-  const MsUnbalanced before =
-      ms_space_try_balance(space, ms_cut_costs(space, value, combo, NULL, s), ms_space_cut_of(space, combo), s);
-  int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
-  if (memo && rule < 0 && !(*memo = ms_memo_new(s, like, NULL))) rule = ms_num_rules + MS_REFUSED_ERROR;
-  ms_space_undo_balance(before, s);
-  return rule;
-}
-
-int *ms_memo_cost_number(MsPieceMemo *m, int pp, int cut) {
-  for (guint i = 0; i < m->cost_number->len; i++) {
-    CostNumber *known = &g_array_index(m->cost_number, CostNumber, i);
-    if (known->pp == pp && known->cut == cut) return &known->number;
-  }
-  CostNumber own = {pp, cut, -1};
-  g_array_append_val(m->cost_number, own);
-  return &g_array_index(m->cost_number, CostNumber, m->cost_number->len - 1).number;
-}
-
-static const MsPieceTime *times_of(MsPieceMemo *m, gboolean splits) {
-  if (m->time[splits]) return m->time[splits];
-  m->time[splits] = g_new(MsPieceTime, m->n);
-  ms_piece_times(m->work, m->piece, m->lags, splits, m->time[splits]);
-  return m->time[splits];
-}
 
 /* --- shapes ---------------------------------------------------------------------------------------------------- */
 
@@ -320,7 +229,7 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const
 /* --- the bounds ------------------------------------------------------------------------------------------------ */
 
 MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
-  const MsPieceTime *time = times_of(memo, shape->splits);
+  const MsPieceTime *time = ms_memo_times(memo, shape->splits);
   MsTime step = 0;
   int n = shape->n;
   for (int k = 0; k < shape->n_time; k++) {
@@ -338,112 +247,6 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
 }
 
 MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *s) { return ms_relaxed_passes(s, memo->work, memo->lags); }
-
-typedef enum { PRODUCTS, COMPUTE, EVERY_ROW } Rows;
-
-static gboolean counts(const MsOp *op, Rows rows) {
-  MsOpFamily family = ms_op_families[op->kind];
-  if (rows == EVERY_ROW) return TRUE;
-  if (rows == COMPUTE) return family != MS_FAMILY_COMM && family != MS_FAMILY_HOST;
-  return (family == MS_FAMILY_GEMM || family == MS_FAMILY_GROUPED) && op->pass != MS_PASS_RECOMPUTE;
-}
-
-/* Picoseconds of `times` passes over a list, by stream. */
-static void add_streams(const MsCosted *c, MsListPart part, Rows rows, int times, double *busy) {
-  for (int i = 0; i < c->list->n; i++) {
-    const MsOp *op = &c->list->op[i];
-    if (ms_in_list_part(op, part) && counts(op, rows)) busy[op->stream] += (double)times * (double)c->duration[i];
-  }
-}
-
-int *ms_pieces_of_model(const MsWork *w) {
-  const MsModel *model = w->scenario->model;
-  int *count = g_new0(int, MAX(w->n_pieces, 1));
-  for (int i = 0; i < model->num_layers; i++) count[w->piece_of_layer[i]]++;
-  if (w->piece_embedding >= 0) count[w->piece_embedding]++;
-  if (w->piece_head >= 0) count[w->piece_head]++;
-  for (int i = 0; i < model->mtp_num_layers && w->piece_mtp >= 0; i++)
-    count[i > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp]++;
-  return count;
-}
-
-static int piece_of(const MsWork *w, MsPieceKind kind, int index) {
-  int mtp = index > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp;
-  return kind == MS_PIECE_LAYER       ? w->piece_of_layer[index]
-         : kind == MS_PIECE_EMBEDDING ? w->piece_embedding
-         : kind == MS_PIECE_HEAD      ? w->piece_head
-                                      : mtp;
-}
-
-double ms_memo_layer(MsPieceMemo *m, int pool, MsPieceKind kind, int index) {
-  int piece = piece_of(m->work, kind, index);
-  return piece < 0 ? 0 : (double)times_of(m, FALSE)[pool * m->work->pool_pieces + piece].usual;
-}
-
-/* Machines of several kinds: what ms_memo_total says, of the time that each piece takes on each, [pools][pieces]. */
-static double shared_by_pools(const MsPieceMemo *m, const int *count, const double *time) {
-  const MsPools *pools = &m->scenario->pools;
-  int n = m->work->pool_pieces;
-  double work = 0, slower[MS_MAX_POOLS], stages = 0;
-  for (int q = 0; q < pools->n; q++) slower[q] = INFINITY;
-  for (int i = 0; i < n; i++) {
-    double least = time[i];
-    for (int q = 1; q < pools->n; q++) least = MIN(least, time[q * n + i]);
-    work += count[i] * least;
-    for (int q = 0; q < pools->n && count[i] > 0 && least > 0; q++) slower[q] = MIN(slower[q], time[q * n + i] / least);
-  }
-  for (int q = 0; q < pools->n; q++) stages += pools->pool[q].gpus / (isinf(slower[q]) ? 1 : slower[q]);
-  return work * m->scenario->gpus / stages;
-}
-
-double ms_memo_params(const MsPieceMemo *m, MsPieceKind kind, int index, gboolean expert) {
-  int piece = piece_of(m->work, kind, index);
-  return piece < 0 ? 0 : expert ? m->expert[piece] : m->dense[piece];
-}
-
-static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {
-  const MsPieceTime *time = times_of(m, splits);
-  double sum = 0;
-  if (m->work->of_pool) {
-    g_autofree double *direct = g_new(double, m->n);
-    for (int i = 0; i < m->n; i++) direct[i] = (double)time[i].direct;
-    return shared_by_pools(m, count, direct);
-  }
-  for (int i = 0; i < m->n; i++) sum += count[i] * (double)time[i].direct;
-  return sum;
-}
-
-/* Picoseconds of `times` passes over piece i, by stream. */
-static void add_piece(const MsPieceMemo *m, int i, Rows rows, int times, double *busy) {
-  const MsCostedPiece *p = &m->piece[i];
-  gboolean left =
-      ms_work_is_head(m->work, i) &&
-      m->scenario->options.defer_embedding_wgrad_compute; /* weight gradients of the head may wait for the flush */
-  add_streams(&p->forward, MS_LIST_ALL, rows, times, busy);
-  add_streams(&p->backward, left ? MS_LIST_INPUT : MS_LIST_ALL, rows, times, busy);
-  add_streams(&p->reload, MS_LIST_ALL, rows, times, busy);
-}
-
-static void streams_of_pools(const MsPieceMemo *m, const int *count, Rows rows, double *busy) {
-  g_autofree double *time = g_new(double, (gsize)m->n *MS_N_STREAMS);
-  for (int i = 0; i < m->n; i++) {
-    double own[MS_N_STREAMS] = {0};
-    add_piece(m, i, rows, 1, own);
-    for (int k = 0; k < MS_N_STREAMS; k++) time[k * m->n + i] = own[k];
-  }
-  for (int k = 0; k < MS_N_STREAMS; k++) busy[k] = shared_by_pools(m, count, time + k * m->n);
-}
-
-double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
-  g_autofree int *count = ms_pieces_of_model(m->work);
-  if (total == MS_TOTAL_SPAN) return spans_of_model(m, splits, count);
-  Rows rows = total == MS_TOTAL_PRODUCTS ? PRODUCTS : total == MS_TOTAL_ROWS ? COMPUTE : EVERY_ROW;
-  double most = 0, busy[MS_N_STREAMS] = {0};
-  if (m->work->of_pool) streams_of_pools(m, count, rows, busy);
-  for (int i = 0; !m->work->of_pool && i < m->n; i++) add_piece(m, i, rows, count[i], busy);
-  for (int i = 0; i < MS_N_STREAMS; i++) most = MAX(most, rows == EVERY_ROW || i == MS_STREAM_COMPUTE ? busy[i] : 0);
-  return most;
-}
 
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   const MsOptions *o = &s->options;

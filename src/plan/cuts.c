@@ -22,61 +22,6 @@ enum { MOST_CLIMBS = 2 };                            /* cuts that are improved *
 /* Dear stages in front keep more microbatches of more layers: they have to end sooner by this share. */
 #define FRONT_GAIN 0.005
 
-typedef struct {
-  gint32 stages, ranks, placing, rounds, costs, by_memory; /* steps of MS_CUT_MEMORY_STEPS */
-} CutKey;                                                  /* rounds 0: no schedule is run */
-typedef struct {
-  MsLayerCosts *costs;
-  MsOnce *once;   /* NULL: only the passes count */
-  gint32 without; /* number of the same costs where it does not */
-} Rounded;
-typedef struct {
-  gint32 value[MS_N_OUTER], combo[2];
-} CostsKey;
-
-struct MsCuts {
-  GMutex lock;
-  GHashTable *costs;   /* CostsKey -> MsLayerCosts of its pieces */
-  GHashTable *numbers; /* rounded costs as bytes -> their number */
-  GPtrArray *rounded;  /* Rounded by number */
-  GHashTable *texts;   /* CutKey -> layout string, "" = none */
-  GHashTable *turns;   /* CutKey without costs -> MsScheduleTurns, NULL = there is no such schedule */
-};
-
-static guint hash_cut(gconstpointer key) { return ms_hash_words(key, sizeof(CutKey) / sizeof(gint32)); }
-static gboolean equal_cut(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(CutKey)); }
-static guint hash_costs(gconstpointer key) { return ms_hash_words(key, sizeof(CostsKey) / sizeof(gint32)); }
-static gboolean equal_costs(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(CostsKey)); }
-static void free_costs(gpointer costs) { ms_layer_costs_free(costs); }
-static void free_rounded(gpointer data) {
-  Rounded *r = data;
-  ms_layer_costs_free(r->costs);
-  ms_once_free(r->once);
-  g_free(r);
-}
-
-MsCuts *ms_cuts_new(void) {
-  MsCuts *c = g_new0(MsCuts, 1);
-  g_mutex_init(&c->lock);
-  c->costs = g_hash_table_new_full(hash_costs, equal_costs, g_free, free_costs);
-  c->numbers = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
-  c->rounded = g_ptr_array_new_with_free_func(free_rounded);
-  c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
-  c->turns = g_hash_table_new_full(hash_cut, equal_cut, g_free, (GDestroyNotify)ms_schedule_turns_free);
-  return c;
-}
-
-void ms_cuts_free(MsCuts *c) {
-  if (!c) return;
-  g_mutex_clear(&c->lock);
-  g_hash_table_unref(c->costs);
-  g_hash_table_unref(c->numbers);
-  g_ptr_array_unref(c->rounded);
-  g_hash_table_unref(c->texts);
-  g_hash_table_unref(c->turns);
-  g_free(c);
-}
-
 /* --- costs --- */
 
 /* Costs are rounded to a 24th of what a rank has or less. */
@@ -118,7 +63,7 @@ static int numbered(MsCuts *cuts, MsLayerCosts *costs, MsOnce *once, int without
     g_bytes_unref(key);
     return GPOINTER_TO_INT(number);
   }
-  Rounded own = {costs, once, without < 0 ? (gint32)cuts->rounded->len : without};
+  MsRoundedCosts own = {costs, once, without < 0 ? (gint32)cuts->rounded->len : without};
   g_hash_table_insert(cuts->numbers, key, GINT_TO_POINTER((int)cuts->rounded->len));
   g_ptr_array_add(cuts->rounded, g_memdup2(&own, sizeof own));
   return (int)cuts->rounded->len - 1;
@@ -146,7 +91,7 @@ static gboolean has_pieces(const gint32 *v) {
 static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, gint64 combo) {
   MsCuts *cuts = space->cuts;
   gint64 own = combo - combo % space->stride[MS_ROLE_ADDED];
-  CostsKey key = {.combo = {(gint32)(own >> 32), (gint32)own}};
+  MsCostsKey key = {.combo = {(gint32)(own >> 32), (gint32)own}};
   memcpy(key.value, value, sizeof key.value);
   g_mutex_lock(&cuts->lock);
   MsLayerCosts *costs = g_hash_table_lookup(cuts->costs, &key);
@@ -291,8 +236,8 @@ static const Candidate *first_to_end(Candidate *all, int n, int climbs) {
 }
 
 /* Borrowed from the cuts; NULL: none is run. */
-static const MsScheduleTurns *turns_of(MsCuts *cuts, const CutKey *of) {
-  CutKey key = {.stages = of->stages, .ranks = of->ranks, .rounds = MIN(of->rounds, MS_CUT_ROUNDS)};
+static const MsScheduleTurns *turns_of(MsCuts *cuts, const MsCutKey *of) {
+  MsCutKey key = {.stages = of->stages, .ranks = of->ranks, .rounds = MIN(of->rounds, MS_CUT_ROUNDS)};
   gpointer turns = NULL;
   if (key.rounds == 0) return NULL;
   g_mutex_lock(&cuts->lock);
@@ -310,7 +255,7 @@ static const MsScheduleTurns *turns_of(MsCuts *cuts, const CutKey *of) {
 }
 
 /* The same for a framework whose ends alone may differ; with VPP the plain cut. */
-static char *cut_ends(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const int *pool, int mtp) {
+static char *cut_ends(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *key, const int *pool, int mtp) {
   const MsScheduleTurns *turns = turns_of(cuts, key);
   if (key->stages != key->ranks || key->stages < 2 || !turns) return g_strdup("");
   g_autofree int *rank = g_new(int, (gsize)key->stages);
@@ -333,7 +278,7 @@ static int add_place(MsCutTrial *trial, const MsLayerCosts *whole, int *counts, 
 }
 
 /* `pool` [ranks] or NULL: machines that differ. */
-static char *cut(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const int *pool, int mtp) {
+static char *cut(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *key, const int *pool, int mtp) {
   const MsLayerCosts *costs = rounded->costs;
   size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
@@ -358,15 +303,15 @@ static char *cut(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const 
              : ms_partition_text(best->counts, key->stages, mtp, best->trial->on.mtp_apart);
 }
 
-static char *cut_by_time(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const MsScenario *s) {
+static char *cut_by_time(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *key, const MsScenario *s) {
   g_autofree int *pool = s->pools.n > 0 ? g_new(int, key->ranks) : NULL;
   for (int r = 0; pool && r < key->ranks; r++) pool[r] = ms_pool_of_stage(&s->pools, s->gpus, key->ranks, r);
   return (ms_framework(s)->ends_only ? cut_ends : cut)(cuts, rounded, key, pool, s->model->mtp_num_layers);
 }
 
-static char *cut_by_memory(MsCuts *cuts, const Rounded *rounded, const CutKey *key, const MsScenario *s) {
+static char *cut_by_memory(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *key, const MsScenario *s) {
   MsLayerCosts *own = ms_layer_costs_by_memory(rounded->costs, &s->pools, (double)key->by_memory / MS_CUT_MEMORY_STEPS);
-  const Rounded of_memory = {.costs = own};
+  const MsRoundedCosts of_memory = {.costs = own};
   char *text = cut_by_time(cuts, &of_memory, key, s);
   ms_layer_costs_free(own);
   return text;
@@ -379,9 +324,9 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   const MsLayoutSpec *l = &s->layout;
   MsPlacement placing = ms_schedule_row(l->schedule)->placement;
   gboolean in_turn = placing == MS_PLACE_ROUND_ROBIN;
-  CutKey key = {stages, l->pp, placing, 0, costs, by_memory};
+  MsCutKey key = {stages, l->pp, placing, 0, costs, by_memory};
   g_mutex_lock(&cuts->lock);
-  const Rounded *rounded = cuts->rounded->pdata[costs];
+  const MsRoundedCosts *rounded = cuts->rounded->pdata[costs];
   if (!once || !in_turn) key.costs = rounded->without, rounded = cuts->rounded->pdata[key.costs];
   if (in_turn) key.rounds = told_apart(rounds_of(s), rounded->once != NULL);
   char *text = g_hash_table_lookup(cuts->texts, &key);
@@ -465,4 +410,14 @@ MsUnbalanced ms_space_try_balance(const MsSpace *space, int costs, MsCut cut, Ms
 
 void ms_space_undo_balance(MsUnbalanced before, MsScenario *s) {
   if (!before.given) g_clear_pointer(&s->layout.pipeline_layout, g_free);
+}
+
+int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *s, const MsPieceMemo *like,
+               MsPieceMemo **memo) {
+  const MsUnbalanced before =
+      ms_space_try_balance(space, ms_cut_costs(space, value, combo, NULL, s), ms_space_cut_of(space, combo), s);
+  int rule = ms_layout_check_kind(s, MS_RULE_SPLIT);
+  if (memo && rule < 0 && !(*memo = ms_memo_new(s, like, NULL))) rule = ms_num_rules + MS_REFUSED_ERROR;
+  ms_space_undo_balance(before, s);
+  return rule;
 }

@@ -48,4 +48,26 @@ double ms_cut_end(MsCutTrial *trial, const int *counts);
 /* Moves layers while the step ends sooner than `end`; returns when it ends. */
 double ms_cut_climb(MsCutTrial *trial, int *counts, double end);
 
+/* --- made so far (cut_store.c) --- */
+typedef struct {
+  gint32 stages, ranks, placing, rounds, costs, by_memory; /* steps of MS_CUT_MEMORY_STEPS */
+} MsCutKey;                                                /* rounds 0: no schedule is run */
+typedef struct {
+  MsLayerCosts *costs;
+  MsOnce *once;   /* NULL: only the passes count */
+  gint32 without; /* number of the same costs where it does not */
+} MsRoundedCosts;
+typedef struct {
+  gint32 value[MS_N_OUTER], combo[2];
+} MsCostsKey;
+
+struct MsCuts {
+  GMutex lock;
+  GHashTable *costs;   /* MsCostsKey -> MsLayerCosts of its pieces */
+  GHashTable *numbers; /* rounded costs as bytes -> their number */
+  GPtrArray *rounded;  /* MsRoundedCosts by number */
+  GHashTable *texts;   /* MsCutKey -> layout string, "" = none */
+  GHashTable *turns;   /* MsCutKey without costs -> MsScheduleTurns, NULL = there is no such schedule */
+};
+
 #endif

@@ -85,12 +85,6 @@ static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
 
 /* --- bounds --- */
 
-gboolean ms_pieces_depend_on_cut(const MsScenario *s) {
-  const MsRecomputeSpec *r = &s->options.recompute;
-  return (r->granularity == MS_RECOMPUTE_FULL && (r->num_layers > 1 || r->method != MS_RECOMPUTE_UNIFORM)) ||
-         ms_routing_is_drawn(&s->training.routing);
-}
-
 typedef struct { /* one combination of work keys in one unit */
   Enumeration *e;
   Finder *f;

@@ -87,6 +87,17 @@ static void share_out(MsPieceLags *lags, const MsCostedPiece *piece, Share *shar
   }
 }
 
+int *ms_pieces_of_model(const MsWork *w) {
+  const MsModel *model = w->scenario->model;
+  int *count = g_new0(int, MAX(w->n_pieces, 1));
+  for (int i = 0; i < model->num_layers; i++) count[w->piece_of_layer[i]]++;
+  if (w->piece_embedding >= 0) count[w->piece_embedding]++;
+  if (w->piece_head >= 0) count[w->piece_head]++;
+  for (int i = 0; i < model->mtp_num_layers && w->piece_mtp >= 0; i++)
+    count[i > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp]++;
+  return count;
+}
+
 /* Those of one pool, from piece `first` on. */
 static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, int first,
                      MsPieceTime *time) {

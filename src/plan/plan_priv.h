@@ -72,7 +72,7 @@ gboolean ms_recompute_candidate(const MsScenario *scenario, int i, MsRecomputeSp
 void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
 
 typedef struct MsPieceMemo
-    MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once (bound.c) */
+    MsPieceMemo; /* pieces of one setting of the outer axes and the work keys, costed once (memo.c) */
 
 typedef struct { /* the request taken apart */
   const MsRequest *request;
@@ -129,7 +129,7 @@ gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsSc
 /* The same as far as keys before MS_ROLE_STATE go. */
 gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 
-/* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c) --------------------------------------------- */
+/* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c, cut_store.c) --------------------------------- */
 /* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP
  * blocks. Any unit. */
 typedef struct MsLayerCosts {
@@ -201,7 +201,7 @@ void ms_space_undo_balance(MsUnbalanced before, MsScenario *scenario);
 /* Weight of the head in layers, from FLOP. */
 double ms_head_weight(const MsModel *model, int seq_length);
 
-/* --- the bound (bound.c): step time and device memory of a layout, both never above what `full` finds ---------- */
+/* --- the bound (memo.c, bound.c): step time and device memory of a layout, never above what `full` finds -------- */
 typedef struct MsShape
     MsShape; /* which pieces stand on which stage, and how many live there, for one (pp, vpp, microbatches) */
 typedef struct MsShapes MsShapes; /* those made so far, of one thread */
@@ -222,6 +222,9 @@ void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags 
 /* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What
  * is known of pieces that are the same in `like` is taken over. */
 MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
+/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its
+ * expert rows are drawn. */
+gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
@@ -312,9 +315,6 @@ typedef struct {
   MsProgress *progress;
 } MsSearch;
 gboolean ms_enumerate(MsSearch *search, GError **error);
-/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its
- * expert rows are drawn. */
-gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
 
 /* --- what was simulated, kept in a file (checkpoint.c) --------------------------------------------------------- */
 typedef enum { MS_OUTCOME_RUN, MS_OUTCOME_ERROR } MsOutcomeKind;

@@ -1,0 +1,38 @@
+/* src/plan/cut_store.c - the cuts made so far, and what they were made of. */
+#include "plan/cuts_priv.h"
+
+#include <string.h>
+
+static guint hash_cut(gconstpointer key) { return ms_hash_words(key, sizeof(MsCutKey) / sizeof(gint32)); }
+static gboolean equal_cut(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(MsCutKey)); }
+static guint hash_costs(gconstpointer key) { return ms_hash_words(key, sizeof(MsCostsKey) / sizeof(gint32)); }
+static gboolean equal_costs(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(MsCostsKey)); }
+static void free_costs(gpointer costs) { ms_layer_costs_free(costs); }
+static void free_rounded(gpointer data) {
+  MsRoundedCosts *r = data;
+  ms_layer_costs_free(r->costs);
+  ms_once_free(r->once);
+  g_free(r);
+}
+
+MsCuts *ms_cuts_new(void) {
+  MsCuts *c = g_new0(MsCuts, 1);
+  g_mutex_init(&c->lock);
+  c->costs = g_hash_table_new_full(hash_costs, equal_costs, g_free, free_costs);
+  c->numbers = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
+  c->rounded = g_ptr_array_new_with_free_func(free_rounded);
+  c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
+  c->turns = g_hash_table_new_full(hash_cut, equal_cut, g_free, (GDestroyNotify)ms_schedule_turns_free);
+  return c;
+}
+
+void ms_cuts_free(MsCuts *c) {
+  if (!c) return;
+  g_mutex_clear(&c->lock);
+  g_hash_table_unref(c->costs);
+  g_hash_table_unref(c->numbers);
+  g_ptr_array_unref(c->rounded);
+  g_hash_table_unref(c->texts);
+  g_hash_table_unref(c->turns);
+  g_free(c);
+}
