@@ -3,6 +3,7 @@
 #include "memory/memory.h"
 
 #include "describe/framework.h"
+#include "step/walk.h"
 
 #include <math.h>
 #include <string.h>
@@ -213,12 +214,11 @@ static double optimizer_transient_B(const MsWork *w, int stage) {
          ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
 }
 
-/* --- activations: one walk over the slots --- */
+/* --- activations: over the turns of the schedule and, in each, its pieces (sched/walk.h, step/walk.h) --- */
 
 typedef struct { /* of one chunk and microbatch, relative to what is kept when the slot starts */
   double kept, forward_peak, backward_peak;
-  double deferred;    /* kept from backward to the end of the step... */
-  int deferred_until; /* ...by microbatches before this one */
+  double deferred; /* kept from a backward that leaves the head's weight gradient to the end of the step */
   const char *forward_where, *backward_where;
 } ChunkBytes;
 
@@ -251,31 +251,28 @@ static double received_twice_B(const MsWork *w, const MsChunk *chunk) {
   return 2 * w->rows_sp * s->model->hidden_size * ms_model_streams(s->model);
 }
 
+/* Beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for the
+ * one after it, as in sim/graph.c. */
 static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   ChunkBytes b = {.kept = received_twice_B(w, chunk), .forward_where = "forward", .backward_where = "backward"};
-  int n = ms_work_chunk_length(chunk);
-  /* beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for
-   * the one after it, as in sim/graph.c */
   double leaving = 0, freed = 0;
-  for (int i = 0; i < n; i++) {
-    const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
+  for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = chunk}); ms_piece_next(&walk);) {
+    const MsPiece *piece = &w->pieces[walk.forward.piece];
     b.kept += piece->kept_B;
     double peak = b.kept + piece->forward_transient_B + leaving;
     leaving = piece->offload_B;
     if (peak > b.forward_peak) b.forward_peak = peak, b.forward_where = where(piece, FALSE);
   }
-  for (int i = n - 1; i >= 0; i--) {
-    const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
-    double peak =
-        piece->backward_transient_B - freed + (i > 0 ? w->pieces[ms_work_chunk_piece(w, chunk, i - 1)].offload_B : 0);
+  for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.backward = chunk}); ms_piece_next(&walk);) {
+    const MsPiece *piece = &w->pieces[walk.backward.piece];
+    int ahead = ms_piece_ahead(&walk, TRUE);
+    double peak = piece->backward_transient_B - freed + (ahead >= 0 ? w->pieces[ahead].offload_B : 0);
     if (peak > b.backward_peak) b.backward_peak = peak, b.backward_where = where(piece, TRUE);
     freed += piece->kept_B;
   }
   b.deferred = deferred_B(w, chunk);
   return b;
 }
-
-static double left_behind_B(const ChunkBytes *c, int mb) { return mb < c->deferred_until ? c->deferred : 0; }
 
 /* Weight gradients that wait until the layer's input gradient is done (delay_wgrad) hold the gradients of all outputs
  * of its linears, as they were quantised (docs/theory/memory.md 7). */
@@ -289,9 +286,8 @@ static double delayed_B(const MsPiece *piece) {
   return bytes;
 }
 
-/* A forward and a backward in one slot go layer by layer in pairs: embedding forward, head backward, the pairs, what
- * the longer one has left, head forward, embedding backward (docs/theory/schedules.md 9; measured: one microbatch
- * lives, and a layer of the next). */
+/* A forward and a backward in one slot (docs/theory/schedules.md 9; measured: one microbatch lives, and a layer of the
+ * next). */
 typedef struct {
   double now, peak;
   const char *where;
@@ -307,107 +303,86 @@ static void pairing_step(Pairing *p, const MsPiece *forward, const MsPiece *back
   p->now += kept - (backward ? backward->kept_B : 0);
 }
 
+static const MsPiece *piece_of(const MsWork *w, const MsPieceTurn *turn) {
+  return turn->piece < 0 ? NULL : &w->pieces[turn->piece];
+}
+
 static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b) {
   Pairing p = {
       .now = received_twice_B(w, f), .where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
-  int n_f = ms_work_chunk_length(f) - f->has_loss, n_b = ms_work_chunk_length(b) - b->has_loss;
-  int i = f->has_embedding ? 1 : 0, j = n_b - 1, end = b->has_embedding ? 1 : 0;
-  if (i) pairing_step(&p, &w->pieces[ms_work_piece_at(w, f, w->piece_embedding)], NULL);
-  if (b->has_loss) pairing_step(&p, NULL, &w->pieces[ms_work_piece_at(w, b, w->piece_head)]);
-  for (; i < n_f || j >= end; i++, j--)
-    pairing_step(&p, i < n_f ? &w->pieces[ms_work_chunk_piece(w, f, i)] : NULL,
-                 j >= end ? &w->pieces[ms_work_chunk_piece(w, b, j)] : NULL);
-  if (f->has_loss) pairing_step(&p, &w->pieces[ms_work_piece_at(w, f, w->piece_head)], NULL);
-  if (end) pairing_step(&p, NULL, &w->pieces[ms_work_piece_at(w, b, w->piece_embedding)]);
+  for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = f, .backward = b, .embedding_last = TRUE});
+       ms_piece_next(&walk);)
+    pairing_step(&p, piece_of(w, &walk.forward), piece_of(w, &walk.backward));
   p.now -= received_twice_B(w, b);
   return p;
 }
 
-typedef struct { /* one stage */
+typedef struct { /* one stage, on the way through its slots */
   const MsWork *work;
-  int stage;
   ChunkBytes *chunk; /* [vpp] */
   Pairing *pair;     /* [vpp][vpp], forward x backward, filled when first asked for (`where` set) */
+  MsSlotWalk *walk;
+  double live, high; /* kept after the slot; highest during it */
+  const char *where;
 } StageBytes;
 
-static const Pairing *pair_of(StageBytes *s, int forward, int backward) {
+static const Pairing *pair_of(StageBytes *s, const MsTurn *turn, MsChunks of) {
   int n = s->work->layout->vpp;
   if (!s->pair) s->pair = g_new0(Pairing, n * n);
-  Pairing *p = &s->pair[forward * n + backward];
-  if (!p->where)
-    *p = paired_bytes(s->work, ms_layout_chunk(s->work->layout, s->stage, forward),
-                      ms_layout_chunk(s->work->layout, s->stage, backward));
+  Pairing *p = &s->pair[turn->forward->chunk * n + turn->backward->chunk];
+  if (!p->where) *p = paired_bytes(s->work, of.forward, of.backward);
   return p;
 }
 
 static StageBytes stage_bytes(const MsWork *all, const MsSchedule *schedule, int stage) {
   const MsWork *w = ms_work_on_stage(all, stage);
-  StageBytes s = {.work = w, .stage = stage, .chunk = g_new(ChunkBytes, w->layout->vpp)};
-  for (int c = 0, first, count; c < w->layout->vpp; c++) {
-    ms_chunk_microbatches(schedule, c, &first, &count);
-    s.chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
-    s.chunk[c].deferred_until = first + ms_work_deferred(w, count);
-  }
+  StageBytes s = {
+      .work = w, .chunk = g_new(ChunkBytes, w->layout->vpp), .walk = ms_slot_walk_new(schedule, stage, TRUE)};
+  for (int c = 0; c < w->layout->vpp; c++) s.chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
   return s;
 }
 
 static void stage_bytes_clear(StageBytes *s) {
   g_free(s->chunk);
   g_free(s->pair);
+  ms_slot_walk_free(s->walk);
 }
 
-typedef struct {
-  double live, peak_extra;
-  const char *where;
-} SlotBytes; /* kept after the slot; highest during it over the start */
-
-static SlotBytes slot_bytes(const MsSlot *slot, StageBytes *stage, double live) {
-  const ChunkBytes *c = &stage->chunk[slot->chunk];
-  SlotBytes r = {.live = live, .where = c->forward_where};
-  switch ((MsSlotKind)slot->kind) {
-  case MS_SLOT_F:
-    r.live = live + c->kept;
-    r.peak_extra = c->forward_peak;
-    break;
-  case MS_SLOT_B:
-    r.live = live - c->kept + left_behind_B(c, slot->mb);
-    r.peak_extra = c->backward_peak;
-    r.where = c->backward_where;
-    break;
-  case MS_SLOT_I:
-    r.peak_extra = c->backward_peak;
-    r.where = c->backward_where;
-    break;
-  case MS_SLOT_W: r.live = live - c->kept + left_behind_B(c, slot->mb); break;
-  case MS_SLOT_FB: {
-    const Pairing *pair = pair_of(stage, slot->chunk, slot->chunk2);
-    r.live = live + pair->now + left_behind_B(&stage->chunk[slot->chunk2], slot->mb2);
-    r.peak_extra = pair->peak;
-    r.where = pair->where;
-    break;
-  }
-  case MS_N_SLOTS: break;
-  }
-  return r;
+/* Weight gradients that follow later keep the activations. */
+static void after_turn(StageBytes *s, const MsTurn *turn) {
+  MsChunks of = ms_chunks_of(s->work, turn);
+  const ChunkBytes *f = turn->forward ? &s->chunk[turn->forward->chunk] : NULL,
+                   *b = turn->backward ? &s->chunk[turn->backward->chunk] : NULL;
+  const Pairing *pair = f && b ? pair_of(s, turn, of) : NULL;
+  double before = s->live, peak = pair ? pair->peak : f ? f->forward_peak : b->backward_peak;
+  s->where = pair ? pair->where : f ? f->forward_where : b->backward_where;
+  if (of.kind == MS_SLOT_W) peak = 0;
+  if (pair) s->live += pair->now;
+  else if (f) s->live += f->kept;
+  else if (of.kind != MS_SLOT_I) s->live -= b->kept;
+  if (b && of.kind != MS_SLOT_I && of.leaves_head) s->live += b->deferred;
+  s->high = MAX(before + peak, s->live);
 }
 
-static void walk(const MsWork *w, const MsSchedule *schedule, int stage, MsStageMemory *m) {
-  StageBytes bytes = stage_bytes(w, schedule, stage);
-  double live = 0, best = -1;
-  for (int i = 0; i < schedule->n[stage]; i++) {
-    SlotBytes r = slot_bytes(&schedule->slot[stage][i], &bytes, live);
-    double peak = live + r.peak_extra, high = MAX(peak, r.live);
-    if (high > best) {
-      best = high;
-      m->activations_B = MAX(r.live, MIN(live, high));
-      m->activations_B = MIN(m->activations_B, high);
-      m->transient_B = high - m->activations_B;
-      m->peak_where = r.where;
-      m->peak_slot = i;
-    }
-    live = r.live;
+/* The next slot; NULL at the end. */
+static const MsTurn *next_slot(StageBytes *s) {
+  const MsTurn *turn = ms_slot_walk_next(s->walk);
+  if (turn) after_turn(s, turn);
+  return turn;
+}
+
+static void find_peak(const MsWork *w, const MsSchedule *schedule, int stage, MsStageMemory *m) {
+  StageBytes s = stage_bytes(w, schedule, stage);
+  double before = 0, best = -1;
+  for (const MsTurn *turn; (turn = next_slot(&s)); before = s.live) {
+    if (s.high <= best) continue;
+    best = s.high;
+    m->activations_B = MIN(MAX(s.live, MIN(before, best)), best);
+    m->transient_B = best - m->activations_B;
+    m->peak_where = s.where;
+    m->peak_slot = turn->index;
   }
-  stage_bytes_clear(&bytes);
+  stage_bytes_clear(&s);
   double optimizer = optimizer_transient_B(ms_work_on_stage(w, stage), stage);
   if (optimizer > MAX(best, 0)) {
     m->activations_B = 0;
@@ -425,7 +400,7 @@ MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
     MsStageMemory *m = &memory->stage[i];
     ms_memory_static(w, i, m);
     m->peak_where = "static";
-    walk(w, schedule, i, m);
+    find_peak(w, schedule, i, m);
     m->peak_B = m->between_steps_B + m->activations_B + m->transient_B;
     const MsHardware *hw = ms_work_on_stage(w, i)->scenario->hardware;
     m->capacity_B = hw->hbm_B, m->pool = w->of_pool ? ms_layout_pool(w->layout, i) : -1;
@@ -454,15 +429,12 @@ void ms_memory_free(MsMemory *memory) {
 }
 
 double *ms_memory_timeline(const MsWork *w, const MsSchedule *schedule, int stage) {
-  StageBytes of_stage = stage_bytes(w, schedule, stage);
+  StageBytes s = stage_bytes(w, schedule, stage);
   MsStageMemory m;
   ms_memory_static(w, stage, &m);
-  double *bytes = g_new(double, schedule->n[stage] + 1), live = 0;
+  double *bytes = g_new(double, schedule->n[stage] + 1);
   bytes[0] = m.between_steps_B;
-  for (int i = 0; i < schedule->n[stage]; i++) {
-    live = slot_bytes(&schedule->slot[stage][i], &of_stage, live).live;
-    bytes[i + 1] = m.between_steps_B + live;
-  }
-  stage_bytes_clear(&of_stage);
+  for (const MsTurn *turn; (turn = next_slot(&s));) bytes[turn->index + 1] = m.between_steps_B + s.live;
+  stage_bytes_clear(&s);
   return bytes;
 }

@@ -23,7 +23,7 @@ struct MsSlotWalk {
   int tensors;
   int *next;    /* [stages] */
   Place *place; /* [stages][chunks] */
-  guint8 *made; /* [tensors] */
+  guint8 *made; /* [tensors]; NULL: alone, inputs come from elsewhere */
   MsTurn turn;
 };
 
@@ -75,13 +75,16 @@ static Place place_of(const MsSchedule *s, int stage, int chunk) {
 MsSlotWalk *ms_slot_walk_new(const MsSchedule *s, int stage, gboolean beside) {
   size_t stages = (size_t)s->stages, places = stages * (size_t)s->chunks,
          tensors = N_TENSORS * places * (size_t)s->microbatches;
-  MsSlotWalk *w = g_malloc(sizeof *w + places * sizeof(Place) + stages * sizeof(int) + tensors);
-  *w = (MsSlotWalk){.schedule = s, .beside = beside, .alone = stage >= 0, .tensors = (int)tensors};
-  w->place = (Place *)(w + 1), w->next = (int *)(w->place + places), w->made = (guint8 *)(w->next + stages);
+  gboolean alone = stage >= 0;
+  MsSlotWalk *w = g_malloc(sizeof *w + places * sizeof(Place) + stages * sizeof(int) + (alone ? 0 : tensors));
+  *w = (MsSlotWalk){.schedule = s, .beside = beside, .alone = alone, .tensors = (int)tensors};
+  w->place = (Place *)(w + 1), w->next = (int *)(w->place + places),
+  w->made = alone ? NULL : (guint8 *)(w->next + stages);
   w->stage = MAX(stage, 0), w->until = stage >= 0 ? stage + 1 : s->stages;
-  for (size_t i = 0; i < places; i++) w->place[i] = place_of(s, (int)i / s->chunks, (int)i % s->chunks);
+  for (int k = w->stage; k < w->until; k++)
+    for (int c = 0; c < s->chunks; c++) w->place[k * s->chunks + c] = place_of(s, k, c);
   memset(w->next, 0, stages * sizeof(int));
-  memset(w->made, w->alone, tensors);
+  if (w->made) memset(w->made, 0, tensors);
   return w;
 }
 
@@ -104,6 +107,7 @@ static Place *place(const MsSlotWalk *w, int chunk) { return &w->place[w->stage 
 
 static gboolean may_run(const MsSlotWalk *w, const MsSlot *slot) {
   gboolean both = slot->kind == MS_SLOT_FB;
+  if (!w->made) return TRUE;
   int in = place(w, slot->chunk)->way[both ? MS_SLOT_F : slot->kind].in;
   if (in >= 0 && !w->made[in + slot->mb]) return FALSE;
   return !both || w->made[place(w, slot->chunk2)->way[MS_SLOT_B].in + slot->mb2];
@@ -117,8 +121,9 @@ static const MsSlotPass *run(MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) 
   MsSlotPass *pass = &way->pass;
   pass->mb = mb, pass->nth = mb - at->first_mb;
   pass->in = of_microbatch(way->in, mb), pass->out = of_microbatch(way->out, mb);
-  if (pass->out >= 0) w->made[pass->out] = 1;
-  if (way->kept >= 0) w->made[pass->kept = way->kept + mb] = 1;
+  pass->kept = of_microbatch(way->kept, mb);
+  if (w->made && pass->out >= 0) w->made[pass->out] = 1;
+  if (w->made && pass->kept >= 0) w->made[pass->kept] = 1;
   if (kind == MS_SLOT_B || kind == MS_SLOT_W) pass->last = --at->left == 0;
   return pass;
 }

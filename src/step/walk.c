@@ -20,13 +20,19 @@ static MsPieceTurn turn_of(const MsPieceWalk *w, const MsChunk *chunk, int at, M
   return t;
 }
 
+/* Only the embedding's backward is left, and it comes behind what the forward has left. */
+static gboolean waits(const MsPieceWalk *w) {
+  return w->of.embedding_last && w->next_b == 0 && w->of.backward->has_embedding;
+}
+
 /* The ends of the chunks alone, layers in pairs, first forward layer with last backward layer. */
 gboolean ms_piece_next(MsPieceWalk *w) {
   const MsChunk *forward = w->of.forward, *backward = w->of.backward;
   gboolean any_f = w->next_f < length(forward), any_b = w->next_b >= 0;
   gboolean f_layer = any_f && is_layer(forward, w->next_f), b_layer = any_b && is_layer(backward, w->next_b);
-  gboolean pair = f_layer && b_layer, embeds = any_f && !f_layer && w->next_f == 0 && forward->has_embedding;
-  gboolean lone_b = !pair && any_b && !embeds;
+  gboolean pair = f_layer && b_layer, first_f = any_f && any_b && waits(w),
+           embeds = any_f && !f_layer && w->next_f == 0 && forward->has_embedding;
+  gboolean lone_b = !pair && any_b && !embeds && !first_f;
   w->backward = turn_of(w, backward, pair || lone_b ? w->next_b-- : -1, w->of.kind);
   w->forward = turn_of(w, forward, any_f && !lone_b ? w->next_f++ : -1, MS_SLOT_F);
   return any_f || any_b;
