@@ -71,7 +71,8 @@ static char *page(Call *c, GError **error) {
   g_autoptr(MsResult) result = s ? ms_simulate(s, MS_FIDELITY_FULL, &detail, error) : NULL;
   if (!result) return NULL;
   MsPage *html = ms_page_new(NULL);
-  ms_page_add_run(html, s, result, detail);
+  g_autoptr(MsChanges) changes = detail ? ms_changes_new(s) : NULL;
+  ms_page_add_run(html, s, result, detail, changes);
   return ms_page_take(html);
 }
 

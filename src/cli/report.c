@@ -67,7 +67,8 @@ static gboolean add_run(MsPage *page, const char *file, GPtrArray *scenarios, GE
   g_autoptr(MsDetail) detail = NULL;
   g_autoptr(MsResult) result = ms_simulate(scenario, MS_FIDELITY_FULL, &detail, error);
   if (!result) return FALSE;
-  ms_page_add_run(page, scenario, result, detail);
+  g_autoptr(MsChanges) changes = detail ? ms_changes_new(scenario) : NULL;
+  ms_page_add_run(page, scenario, result, detail, changes);
   return TRUE;
 }
 
@@ -80,7 +81,8 @@ static int print_data(char **files, int n) {
     g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
     if (!result) return ms_cli_fail(error);
     MsJsonOut *out = ms_json_out_new(0);
-    ms_page_run(scenario, result, detail, NULL, out);
+    g_autoptr(MsChanges) changes = detail ? ms_changes_new(scenario) : NULL;
+    ms_page_run(scenario, result, detail, changes, NULL, out);
     ms_cli_print_json(out);
   }
   return 0;

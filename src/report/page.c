@@ -86,13 +86,13 @@ const MsFigures ms_page_figures = {"report",
                                    "laid\nend to end.",
                                    run_rows};
 
-void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, const char *key, MsJsonOut *out) {
+void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, const MsChanges *changes, const char *key,
+                 MsJsonOut *out) {
   MsPageRun run = {.scenario = s, .result = r, .detail = d, .params = ms_model_params(s->model)};
   if (d) {
     run.passes = ms_slot_spans_new(d);
     ms_page_find_kept(&run), ms_page_find_operators(&run);
     ms_page_find_fabric(&run);
-    g_autoptr(MsChanges) changes = ms_changes_new(s);
     if (changes) run.advice = ms_advice_of(r, changes);
   }
   ms_figures_write(&ms_page_figures, &run, key, out);
@@ -151,9 +151,10 @@ MsPage *ms_page_new(const char *title) {
   return page;
 }
 
-void ms_page_add_run(MsPage *page, const MsScenario *s, const MsResult *r, const MsDetail *d) {
+void ms_page_add_run(MsPage *page, const MsScenario *s, const MsResult *r, const MsDetail *d,
+                     const MsChanges *changes) {
   MsJsonOut *out = ms_json_out_new(0);
-  ms_page_run(s, r, d, NULL, out);
+  ms_page_run(s, r, d, changes, NULL, out);
   g_ptr_array_add(page->runs, ms_json_out_take(out));
   if (!page->title) page->title = g_strdup(r->name);
 }

@@ -13,16 +13,17 @@
 
 /* One run as the page wants it, into the current position of `out`: the result, the complete scenario, machine, layout,
  * passes, streams, operators of the middle of the step, memory, communication by link level. `detail` NULL (the run was
- * not simulated in full): without what comes from it. */
-void ms_page_run(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, const char *key,
-                 MsJsonOut *out);
+ * not simulated in full): without what comes from it. `changes` NULL: no advice. */
+void ms_page_run(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, const MsChanges *changes,
+                 const char *key, MsJsonOut *out);
 
 extern const MsFigures ms_page_figures, ms_page_study_figures; /* of what `report --json` prints; of a study */
 
 typedef struct MsPage MsPage;
 /* `title` NULL: the first run's name. */
 MsPage *ms_page_new(const char *title);
-void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail);
+void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail,
+                     const MsChanges *changes);
 /* A run as `report --json` printed it. */
 void ms_page_add_printed(MsPage *page, const char *json);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);

@@ -41,7 +41,7 @@ static MsScenario *moe_run(void) {
 static MsJson *data_of(const Run *run) {
   GError *error = NULL;
   MsJsonOut *out = ms_json_out_new(0);
-  ms_page_run(run->scenario, run->result, run->detail, NULL, out);
+  ms_page_run(run->scenario, run->result, run->detail, NULL, NULL, out);
   g_autofree char *text = ms_json_out_take(out);
   MsJson *doc = ms_json_parse(text, -1, "page", &error);
   if (!doc) fail_msg("%s", error->message);
@@ -71,7 +71,7 @@ static void nothing_leaves_the_data_block(void **state) {
   g_free(run.result->name);
   run.result->name = g_strdup("</script><script>alert(1)</script><!-- @@DATA@@ & <b>");
   MsPage *page = ms_page_new(NULL);
-  ms_page_add_run(page, run.scenario, run.result, run.detail);
+  ms_page_add_run(page, run.scenario, run.result, run.detail, NULL);
   g_autofree char *html = ms_page_take(page);
   assert_null(strstr(html, "<script>alert"));
   assert_non_null(strstr(html, "<title>&lt;/script&gt;"));
