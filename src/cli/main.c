@@ -95,10 +95,12 @@ static const MsVerb verbs[] = {
      "op,num_gpus,bytes,latency_us for collectives; ... "
      "15 % of the shapes are held back by a hash and give the residuals; the rest of the profile stays as it is.\n",
      ms_cli_fit, TRUE},
-    {"report", "SCENARIO… --html FILE|--terminal",
+    {"report", "SCENARIO…|--plan REQUEST|--around SCENARIO --html FILE",
      "one self-contained HTML page: timeline, memory, layout map, MFU waterfall, communication, operators",
      "  moesim report --terminal scenarios/run-deepseek-v3-gb200-256.json   the same in characters, for login nodes\n"
      "  moesim report scenarios/run-deepseek-v3-gb200-256.json --html step.html\n"
+     "  moesim report --plan scenarios/plan-deepseek-v3-gb200-256.json --html plan.html     all layouts on a map\n"
+     "  moesim report --around scenarios/run-llama3-70b-h100-64.json --html mine.html     mine among them\n"
      "  moesim report a.json b.json --html compare.html     two layouts side by side\n"
      "  moesim report my-run.json trace.json.gz --html diff.html     a run and the profile of it\n"
      "  moesim report my-run.json --whatif scenarios/whatif/nic.json --html nic.html\n"

@@ -3,17 +3,20 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
+#include "cli/report_plan.h"
 #include "report/page.h"
 #include "study/diff.h"
 
 typedef struct {
-  char *html, *title, **validation, **whatif;
+  char *html, *title, **validation, **whatif, *plan, *around;
   gboolean no_validation, json, terminal;
 } Options;
 
 static void options_clear(Options *o) {
   g_free(o->html);
   g_free(o->title);
+  g_free(o->plan);
+  g_free(o->around);
   g_strfreev(o->validation);
   g_strfreev(o->whatif);
 }
@@ -146,6 +149,7 @@ static int report(const Options *o, char **files, int n) {
   g_autoptr(GPtrArray) scenarios = g_ptr_array_new_with_free_func((GDestroyNotify)ms_scenario_free);
   MsPage *page = ms_page_new(o->title);
   gboolean ok = TRUE;
+  if (o->plan || o->around) ok = ms_cli_report_plan(o->plan ? o->plan : o->around, !o->plan, page, scenarios, &error);
   for (int i = 0; ok && i < n && (i == 0 || !ms_interrupted()); i++)
     if (n != 2 || is_scenario(files[i])) ok = add_run(page, files[i], scenarios, &error);
   if (ok && n == 2 && strcmp(files[0], "-") != 0 && strcmp(files[1], "-") != 0) ok = add_diff(page, files, &error);
@@ -168,6 +172,12 @@ int ms_cli_report(int argc, char **argv) {
        "DIR|FILE"},
       {"whatif", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &o.whatif,
        "a study for curves of its own (`moesim help whatif`); may be repeated", "FILE"},
+      {"plan", 'p', 0, G_OPTION_ARG_FILENAME, &o.plan,
+       "instead of scenarios: the layouts to choose from of this plan request, and the map of all of them (searches)",
+       "REQUEST"},
+      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.around,
+       "instead of scenarios: this one, and beside it what `plan --around` finds, with the map of all layouts",
+       "SCENARIO"},
       {"no-validation", 0, 0, G_OPTION_ARG_NONE, &o.no_validation, "leave the scatter out", NULL},
       {"terminal", 't', 0, G_OPTION_ARG_NONE, &o.terminal, "instead of a page a picture of characters", NULL},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "instead of a page its data, one JSON object per scenario and line",
@@ -177,7 +187,9 @@ int ms_cli_report(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     if (!o.html && !o.json && !o.terminal) status = ms_cli_usage(verb, "where to? Give --html FILE or --terminal");
-    else if (argc < 2) status = ms_cli_usage(verb, "which scenario? Give at least one file");
+    else if ((o.plan || o.around) && (argc > 1 || !o.html || (o.plan && o.around)))
+      status = ms_cli_usage(verb, "--plan and --around stand alone, and go with --html");
+    else if (argc < 2 && !o.plan && !o.around) status = ms_cli_usage(verb, "which scenario? Give at least one file");
     else if (argc - 1 > MOST_RUNS)
       status = ms_cli_usage(verb, "%d scenarios on one page; at most %d", argc - 1, MOST_RUNS);
     else if (o.validation && o.no_validation)

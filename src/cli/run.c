@@ -189,8 +189,8 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   g_clear_error(&error); /* laws are left out of what was stopped */
   /* a person wants to know what to do, a script asks for it */
   gboolean prints = !to_stdout(o->trace) && !to_stdout(o->timeline);
-  gboolean advises = prints && fidelity == MS_FIDELITY_FULL && !o->cluster && (!o->json || o->explain) &&
-                     result->step_time_s > 0;
+  gboolean advises =
+      prints && fidelity == MS_FIDELITY_FULL && !o->cluster && (!o->json || o->explain) && result->step_time_s > 0;
   g_autoptr(MsChanges) changes = advises ? ms_changes_new(scenario) : NULL;
   const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting, changes};
   if (prints) print_run(o, scenario, &run, first);

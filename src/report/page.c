@@ -12,8 +12,8 @@
 struct MsPage {
   char *title;
   gboolean live;
-  GPtrArray *runs, *studies; /* JSON text of each */
-  char *validation, *diff;   /* JSON text, NULL without */
+  GPtrArray *runs, *studies;      /* JSON text of each */
+  char *validation, *diff, *plan; /* JSON text, NULL without */
 };
 
 /* --- one run --------------------------------------------------------------------------------------------------- */
@@ -178,10 +178,14 @@ void ms_page_set_diff(MsPage *page, const MsDiff *diff) {
   if (!page->title) page->title = g_strdup_printf("%s and %s", diff->a->file, diff->b->file);
 }
 
+void ms_page_set_plan(MsPage *page, const char *json) {
+  g_free(page->plan);
+  page->plan = g_strdup(json);
+}
+
 void ms_page_is_incomplete(MsPage *page) {
   char *title = g_strdup_printf("%s (interrupted: not all of it)", page->title ? page->title : "moesim");
   g_free(page->title);
-  g_free(page->diff);
   page->title = title;
 }
 
@@ -210,6 +214,8 @@ static void append_data(GString *to, const MsPage *page) {
   append_block(to, page->validation ? page->validation : "null");
   g_string_append(to, ",\"diff\":");
   append_block(to, page->diff ? page->diff : "null");
+  g_string_append(to, ",\"plan\":");
+  append_block(to, page->plan ? page->plan : "null");
   g_string_append_c(to, '}');
 }
 
@@ -257,6 +263,7 @@ char *ms_page_take(MsPage *page) {
   }
   g_free(page->title);
   g_free(page->diff);
+  g_free(page->plan);
   g_free(page->validation);
   g_ptr_array_free(page->runs, TRUE);
   g_ptr_array_free(page->studies, TRUE);

@@ -29,6 +29,9 @@ void ms_page_add_printed(MsPage *page, const char *json);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);
 /* Two of them beside each other, or one and a profile. */
 void ms_page_set_diff(MsPage *page, const MsDiff *diff);
+/* What a plan printed of itself (ms_report_plan_json, with its map): the page shows choices and map under the answer.
+ * Of the layouts on it those open that are runs of the page. */
+void ms_page_set_plan(MsPage *page, const char *json);
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run);
 /* What was asked for is not all there, because it was stopped: its title says so. */
 void ms_page_is_incomplete(MsPage *page);

@@ -277,7 +277,8 @@ static void start_plan(Server *server, SoupServerMessage *msg) {
   answer_json(msg, SOUP_STATUS_ACCEPTED, json);
 }
 
-static void tell_plan(SoupServerMessage *msg, MsWorker *worker) {
+/* (transfer full) */
+static char *plan_text(const MsWorker *worker) {
   const char *plan = ms_worker_answer(worker), *message = ms_worker_message(worker);
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
@@ -288,20 +289,87 @@ static void tell_plan(SoupServerMessage *msg, MsWorker *worker) {
                          : message);
   ms_json_out_end(out);
   g_autofree char *head = g_strchomp(ms_json_out_take(out));
-  g_autofree char *json = g_strdup_printf("%.*s,\"plan\":%s}", (int)strlen(head) - 1, head, plan ? plan : "null");
-  answer_json(msg, SOUP_STATUS_OK, json);
+  return g_strdup_printf("%.*s,\"plan\":%s}", (int)strlen(head) - 1, head, plan ? plan : "null");
 }
 
+typedef struct {          /* one client that watches a search */
+  SoupServerMessage *msg; /* owned */
+  const MsWorkers *workers;
+  char *id;
+  guint tick;
+  int told; /* state and lines of what was sent last, -1: nothing */
+} Watch;
+
+static void watch_free(SoupServerMessage *msg, gpointer user) {
+  Watch *watch = user;
+  g_source_remove(watch->tick);
+  g_signal_handlers_disconnect_by_data(msg, watch);
+  g_free(watch->id);
+  g_free(watch);
+  g_object_unref(msg);
+}
+
+static void send_event(Watch *watch, const MsWorker *worker) {
+  g_autofree char *json = plan_text(worker), *event = g_strdup_printf("data: %s\n\n", json);
+  SoupMessageBody *body = soup_server_message_get_response_body(watch->msg);
+  soup_message_body_append(body, SOUP_MEMORY_COPY, event, strlen(event));
+  if (ms_worker_state(worker) >= MS_WORKER_DONE) soup_message_body_complete(body);
+  soup_server_message_unpause(watch->msg);
+}
+
+static gboolean look_at_plan(gpointer user) {
+  Watch *watch = user;
+  MsWorker *worker = ms_workers_find(watch->workers, watch->id);
+  if (!worker || has_hung_up(watch->msg)) {
+    if (worker) ms_worker_stop(worker);
+    hang_up(watch->msg); /* and unpausing finds it closed: watch_free */
+    soup_server_message_unpause(watch->msg);
+    return G_SOURCE_CONTINUE;
+  }
+  int now = (int)(ms_worker_lines(worker) << 3 | ms_worker_state(worker));
+  ms_worker_lease(worker, LEASE_S);
+  if (now != watch->told) {
+    watch->told = now;
+    send_event(watch, worker);
+  }
+  return G_SOURCE_CONTINUE;
+}
+
+/* The answer is written piece by piece, as long as the search goes on. */
+static void watch_plan(Server *server, SoupServerMessage *msg, const MsWorker *worker) {
+  answer(msg, SOUP_STATUS_OK, "text/event-stream", "");
+  soup_message_headers_set_encoding(soup_server_message_get_response_headers(msg), SOUP_ENCODING_CHUNKED);
+  soup_message_body_set_accumulate(soup_server_message_get_response_body(msg), FALSE);
+  Watch *watch = g_new0(Watch, 1);
+  *watch = (Watch){g_object_ref(msg), server->workers, g_strdup(ms_worker_id(worker)), 0, -1};
+  g_signal_connect(msg, "finished", G_CALLBACK(watch_free), watch);
+  soup_server_message_pause(msg);
+  watch->tick = g_timeout_add(LOOK_MS, look_at_plan, watch);
+}
+
+static gboolean is(SoupServerMessage *msg, const char *method) {
+  if (strcmp(soup_server_message_get_method(msg), method) == 0) return TRUE;
+  g_autofree char *only = g_strdup_printf("this address takes %s", method);
+  answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, only);
+  return FALSE;
+}
+
+#define EVENTS "/events"
 static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
   const char *method = soup_server_message_get_method(msg);
-  MsWorker *worker = ms_workers_find(server->workers, id);
+  gboolean events = g_str_has_suffix(id, EVENTS);
+  g_autofree char *own = g_strndup(id, strlen(id) - (events ? strlen(EVENTS) : 0));
+  MsWorker *worker = ms_workers_find(server->workers, own);
   if (!worker) answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such plan, or it was long ago");
+  else if (events && is(msg, "GET")) watch_plan(server, msg, worker);
+  else if (events) return;
   else if (strcmp(method, "DELETE") == 0) {
     ms_worker_stop(worker);
     answer_json(msg, SOUP_STATUS_OK, "{}");
   } else if (strcmp(method, "GET") == 0) {
     ms_worker_lease(worker, LEASE_S);
-    tell_plan(msg, worker);
+    g_autofree char *json = plan_text(worker);
+    answer_json(msg, SOUP_STATUS_OK, json);
   } else answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, "GET or DELETE");
 }
 
@@ -359,13 +427,6 @@ static void write_request(SoupServerMessage *msg) {
 }
 
 /* --- routes ---------------------------------------------------------------------------------------------------- */
-static gboolean is(SoupServerMessage *msg, const char *method) {
-  if (strcmp(soup_server_message_get_method(msg), method) == 0) return TRUE;
-  g_autofree char *only = g_strdup_printf("this address takes %s", method);
-  answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, only);
-  return FALSE;
-}
-
 static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GHashTable *query, gpointer user) {
   (void)soup, (void)query;
   Server *server = user;

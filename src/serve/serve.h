@@ -7,6 +7,8 @@
  *                           makes of them)
  *   POST   /api/plan        a plan request; 202 {"id"}. Stopped when nobody asks about it for five seconds
  *   GET    /api/plan/ID     {"state","done","note","plan"}: what was found so far, then everything
+ *   GET    /api/plan/ID/events   the same as server-sent events, whenever there is something new; the last one when
+ *                           it is over. Stopped when the client hangs up
  *   DELETE /api/plan/ID     stops it; what was found stays
  *   POST   /api/run         a scenario; the data of the page for it (report/page.h)
  *   POST   /api/page        a scenario; the page of it as a file of its own

@@ -36,13 +36,14 @@ struct MsWorker {
   gsize line_end; /* of `text`: one past the last whole line; the answer stands before it */
   char *answer, *chunk[2];
   int status;
-  guint timer, lease;
+  guint timer, lease, lines;
 };
 
 const char *ms_worker_id(const MsWorker *w) { return w->id; }
 MsWorkerState ms_worker_state(const MsWorker *w) { return w->state; }
 const char *ms_worker_answer(const MsWorker *w) { return w->answer; }
 const char *ms_worker_message(const MsWorker *w) { return w->message->str; }
+guint ms_worker_lines(const MsWorker *w) { return w->lines; }
 int ms_worker_status(const MsWorker *w) { return w->status; }
 
 static void worker_free(MsWorker *w) {
@@ -124,6 +125,7 @@ static void take_output(MsWorker *w, gsize n) {
   if (end) {
     const char *line = end;
     while (line > w->text->str && line[-1] != '\n') line--;
+    w->lines++;
     g_free(w->answer);
     w->answer = g_strndup(line, (gsize)(end - line));
     g_string_erase(w->text, 0, end + 1 - w->text->str);

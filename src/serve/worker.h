@@ -47,7 +47,8 @@ const char *ms_worker_id(const MsWorker *worker);
 MsWorkerState ms_worker_state(const MsWorker *worker);
 const char *ms_worker_answer(const MsWorker *worker); /* last whole line, NULL before the first; (transfer none) */
 const char *ms_worker_message(
-    const MsWorker *worker);                  /* what it said on standard error, without its name; "" when nothing */
-int ms_worker_status(const MsWorker *worker); /* exit status, once it has ended; -1 when a signal ended it */
+    const MsWorker *worker);                   /* what it said on standard error, without its name; "" when nothing */
+guint ms_worker_lines(const MsWorker *worker); /* whole lines that it has written: another, when the answer is */
+int ms_worker_status(const MsWorker *worker);  /* exit status, once it has ended; -1 when a signal ended it */
 
 #endif

@@ -15,9 +15,14 @@ async function findings(page) {
   return violations.map(v => `${v.id}: ${v.nodes.map(n => `${n.target} ${n.failureSummary}`).slice(0, 3)}`).join('\n');
 }
 
-const file = join(folder, 'page.html');
-const written = await moesim('report', '--html', file, 'scenarios/run-deepseek-v3-gb200-256.json');
-if (written.status !== 0) throw new Error(written.stderr);
+async function report(name, ...args) {
+  const to = join(folder, name),
+    written = await moesim('report', '--html', to, ...args);
+  if (written.status !== 0) throw new Error(written.stderr);
+  return to;
+}
+const run = 'scenarios/run-llama3-70b-h100-64.json',
+  file = await report('page.html', 'scenarios/run-deepseek-v3-gb200-256.json');
 
 await check('the report lets nothing run but its own script', async () => {
   const page = await open(`file://${file}`);
@@ -45,6 +50,26 @@ if (axe) {
         equal(await findings(page), '', 'findings');
         await page.close();
       });
+
+  const trace = join(folder, 'trace.json');
+  await moesim('run', run, '--trace', trace, '--like', 'kineto');
+  const others = {
+    'of a run among all layouts': await report('around.html', '--no-validation', '--around', run),
+    'of a run, its profile and a study': await report(
+      'two.html',
+      '--no-validation',
+      '--whatif',
+      'scenarios/whatif/nic.json',
+      run,
+      trace,
+    ),
+  };
+  for (const [name, path] of Object.entries(others))
+    await check(`the page ${name} has no findings of axe`, async () => {
+      const page = await open(`file://${path}`);
+      equal(await findings(page), '', 'findings');
+      await page.close();
+    });
 
   const server = spawn('moesim', ['serve', '--port', '0'], {stdio: ['ignore', 'pipe', 'pipe']});
   const url = await new Promise((found, failed) => {

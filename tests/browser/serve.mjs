@@ -441,6 +441,53 @@ await check('a search that nobody asks about any more is stopped', async () => {
   await alive(server);
 });
 
+/* What comes as server-sent events until the stream ends, or `enough` says so. */
+const events = (server, id, enough = () => false) =>
+  new Promise((done, failed) => {
+    const list = [],
+      request = http.get({host: '127.0.0.1', port: server.port, path: `/api/plan/${id}/events`, agent: false}, reply => {
+        let text = '';
+        equal(reply.headers['content-type'], 'text/event-stream', 'type');
+        equal(reply.headers['transfer-encoding'], 'chunked', 'encoding');
+        reply.setEncoding('utf8').on('data', d => {
+          text += d;
+          for (let end; (end = text.indexOf('\n\n')) >= 0; text = text.slice(end + 2))
+            list.push(JSON.parse(text.slice(0, end).replace(/^data: /, '')));
+          if (enough(list)) {
+            request.destroy();
+            done(list);
+          }
+        });
+        reply.on('end', () => done(list)).on('error', () => done(list));
+      });
+    request.on('error', failed);
+  });
+
+await check('a search tells what it has found while it goes on, and ends with all of it', async () => {
+  const {id} = JSON.parse((await ask(server, 'POST', '/api/plan', small)).text),
+    list = await events(server, id),
+    last = list[list.length - 1];
+  equal(last.state, 'done', 'last');
+  ok(list.slice(0, -1).every(e => ['waiting', 'running'].includes(e.state)), list.map(e => e.state).join());
+  equal(
+    JSON.stringify(last),
+    JSON.stringify(JSON.parse((await ask(server, 'GET', `/api/plan/${id}`)).text)),
+    'the last and what is kept',
+  );
+  equal((await events(server, id)).length, 1, 'of a search that is over');
+  equal((await ask(server, 'GET', '/api/plan/none/events')).status, 404, 'unknown');
+  equal((await ask(server, 'POST', `/api/plan/${id}/events`, '{}')).status, 405, 'POST');
+});
+
+await check('one who watches a search and hangs up stops it', async () => {
+  const {id} = JSON.parse((await ask(server, 'POST', '/api/plan', large)).text);
+  const list = await events(server, id, l => l.some(e => e.plan && e.plan.best.length));
+  ok(list.some(e => e.plan && e.plan.done < 1), 'nothing was said while it searched');
+  for (let i = 0; i < 80 && children(server).length; i++) await new Promise(done => setTimeout(done, 25));
+  equal(children(server).length, 0, 'processes left');
+  await alive(server);
+});
+
 /* --- in the browser --------------------------------------------------------------------------------------------- */
 for (const [width, colorScheme] of [
   [1280, 'light'],

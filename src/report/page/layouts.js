@@ -14,6 +14,7 @@ const MAP_KEYS = [
   ['options.dispatcher', 'dispatcher'],
   ['gpus', 'GPUs'],
 ];
+const DIFFERS = [...MAP_KEYS.map(([path]) => path), 'layout.pipeline_layout', 'options.ep_overlap'];
 const valueAt = (scenario, path) => path.split('.').reduce((at, key) => (at ? at[key] : undefined), scenario);
 const keyWord = value =>
   value && value.granularity
@@ -24,9 +25,12 @@ const keyWord = value =>
       ? value.join(', ') || 'none'
       : String(value);
 
-/* What the plan says of point `p`: its own value where it differs from the winner. */
-const mapValue = (plan, p, path) => (path in p.set ? p.set[path] : valueAt(plan.best[0].scenario, path));
+/* What the plan says of point `p`: of a named layout its scenario's value, else its own where it differs from the
+ * winner. */
+const mapValue = (plan, p, path) =>
+  p.scenario ? valueAt(p.scenario, path) : path in p.set ? p.set[path] : valueAt(plan.best[0].scenario, path);
 function mapScenario(plan, p) {
+  if (p.scenario) return p.scenario;
   const scenario = JSON.parse(JSON.stringify(plan.best[0].scenario));
   for (const [path, value] of Object.entries(p.set)) {
     const keys = path.split('.'),
@@ -49,16 +53,36 @@ function logTicks(lo, hi) {
   return list.length > 2 ? list : ticks(lo, hi, 5);
 }
 
-/* act.look(scenario) shows a layout. */
+/* The layouts that have names: the winner, the other choices, one's own. Points in full, the others are at `fast`. */
+function namedLayouts(plan) {
+  const choices = plan.choices ? plan.choices.list : [],
+    best = plan.best[0],
+    list = [{name: 'best', colour: 'accent', scenario: best.scenario, step_time_s: best.step_time_s}];
+  list[0].device_B = Math.max(...best.memory.stages.map(s => s.device_B));
+  choices.slice(1).forEach((c, i) => list.push({...c, name: `${i + 2}`, colour: 'accent'}));
+  if (plan.named) list.push({...plan.named, name: 'mine', colour: 'comm'});
+  return list;
+}
+/* From little memory to much, each faster than all before it. */
+function frontOf(points) {
+  const front = [];
+  for (const p of [...points].sort((a, b) => a.device_B - b.device_B || a.step_time_s - b.step_time_s))
+    if (!front.length || p.step_time_s < front[front.length - 1].step_time_s) front.push(p);
+  return front;
+}
+
+/* act.look(scenario) shows a layout, act.can(scenario) says whether it can; act.opens: a click does so at once. Returns
+ * the card, null without a map. */
 function drawLayouts(parent, plan, act) {
-  if (!plan.map || !plan.map.points.length || !plan.best.length) return;
+  if (!plan.map || !plan.map.points.length || !plan.best.length) return null;
   const points = plan.map.points,
     best = plan.best[0],
     limit = plan.memory_limit_B,
-    noise = plan.choices ? plan.choices.noise : 0;
+    noise = plan.choices ? plan.choices.noise : 0,
+    named = namedLayouts(plan),
+    front = frontOf([...points, ...named].filter(p => p.device_B <= limit));
   const keys = MAP_KEYS.filter(([path]) => mapScale(plan, path).words.length > 1),
     local = {key: (keys[0] || MAP_KEYS[0])[0], only: '', onlyKey: '', box: null, at: null};
-  const needed = b => Math.max(...b.memory.stages.map(s => s.device_B));
   const card = html(
     'section',
     {id: 'layouts', class: 'card', 'aria-label': 'Map of all layouts'},
@@ -73,14 +97,17 @@ function drawLayouts(parent, plan, act) {
           : points.length < plan.map.layouts
             ? `${points.length} of them stand for all, half of them among the fastest tenth. `
             : 'each is a point. ') +
-        'Predicted at fidelity fast. Hover or arrow keys show a layout, a click keeps it, dragging selects an area.',
+        'Predicted at fidelity fast, those with a name in full. The band holds what is as fast as the best within ' +
+        'the noise; the line joins what fits and what nothing shown beats in both time and memory. Hover or arrow ' +
+        `keys show a layout, a click ${act.opens ? 'opens' : 'keeps'} it, dragging selects an area.`,
     ),
   );
   parent.append(card);
   const legend = html('ul', {class: 'legend'}),
     info = html('div', {class: 'note', 'aria-live': 'polite', id: 'layouts-info'}),
     values = html('select', {'aria-label': 'Value', hidden: true});
-  let paint = () => {};
+  let paint = () => {},
+    point = () => {}; /* at a layout: marks it, and says what it is */
   const shown = p =>
     (!local.only || keyWord(mapValue(plan, p, local.onlyKey)) === local.only) &&
     (!local.box ||
@@ -89,12 +116,21 @@ function drawLayouts(parent, plan, act) {
         p.step_time_s >= local.box.time[0] &&
         p.step_time_s <= local.box.time[1]));
   const describe = p => ({
-    title: `${text.seconds(p.step_time_s)}, ${text.GiB(p.device_B)}${p.device_B > limit ? ' (does not fit)' : ''}`,
+    title: `${p.name ? `${p.name}: ` : ''}${text.seconds(p.step_time_s)}, ${text.GiB(p.device_B)}${p.device_B > limit ? ' (does not fit)' : ''}`,
     rows: [
       ...keys.map(([path, word]) => [word, keyWord(mapValue(plan, p, path))]),
       p.count >= 1.5 ? ['stands for', `${Math.round(p.count).toLocaleString('en-US')} layouts`] : null,
     ],
   });
+  const differsText = p => {
+    const best = plan.best[0].scenario,
+      words = DIFFERS.map(path => [path, keyWord(mapValue(plan, p, path)), keyWord(valueAt(best, path))]).filter(
+        ([, its, was]) => its !== was,
+      );
+    return words.length
+      ? `Differs from the best in ${words.map(([path, its, was]) => `${path} ${its} (best: ${was})`).join('; ')}.`
+      : 'The best, or its equal.';
+  };
   const tell = () => {
     const list = points.filter(shown),
       fit = list.filter(p => p.device_B <= limit);
@@ -110,8 +146,11 @@ function drawLayouts(parent, plan, act) {
                   .map(r => r.join(' '))
                   .join(' · ')}`)(describe(local.at)),
             ),
+            html('p', {}, differsText(local.at)),
             controls(
-              button('Show this layout', 'Show this layout', () => act.look(mapScenario(plan, local.at))),
+              act.can(mapScenario(plan, local.at))
+                ? button('Show this layout', 'Show this layout', () => act.look(mapScenario(plan, local.at)))
+                : null,
               button('Scenario', 'Download the scenario of this layout', () => {
                 const s = mapScenario(plan, local.at);
                 save(`${s.name}.json`, JSON.stringify(s, null, 2));
@@ -186,14 +225,16 @@ function drawLayouts(parent, plan, act) {
         local.box = null;
         again();
       }),
+      ...named.map(p => button(p.name, `Point at ${p.name} on the map`, () => point(p))),
     ),
     legend,
   );
 
-  const top = Math.max(limit * 1.25, needed(best) * 1.1),
-    bottom = Math.min(...points.map(p => p.step_time_s), best.step_time_s) * 0.96,
+  const top = Math.max(limit * 1.25, ...named.map(p => p.device_B * 1.1)),
+    bottom = Math.min(...points.map(p => p.step_time_s), ...named.map(p => p.step_time_s)) * 0.96,
     sorted = points.map(p => p.step_time_s).sort((a, b) => a - b),
-    ceiling = Math.max(sorted[Math.floor(0.98 * (sorted.length - 1))], best.step_time_s * 1.5) * 1.05;
+    ceiling =
+      Math.max(sorted[Math.floor(0.98 * (sorted.length - 1))], ...named.map(p => p.step_time_s * 1.2)) * 1.05;
   const figure = plot(
     card,
     (at, width) => {
@@ -266,8 +307,15 @@ function drawLayouts(parent, plan, act) {
           ctx.textAlign = px > width - 90 ? 'right' : 'left';
           ctx.fillText(name, px + (px > width - 90 ? -11 : 11), py);
         };
-        mark(needed(best), best.step_time_s, 'best', colour('accent'));
-        if (plan.named) mark(plan.named.device_B, plan.named.step_time_s, 'mine', colour('comm'));
+        ctx.strokeStyle = colour('soft');
+        ctx.lineWidth = 1.5;
+        ctx.beginPath();
+        front.forEach((p, i) => {
+          if (i) ctx.lineTo(x(p.device_B), y(front[i - 1].step_time_s));
+          ctx.lineTo(x(p.device_B), y(p.step_time_s));
+        });
+        ctx.stroke();
+        for (const p of named) mark(p.device_B, p.step_time_s, p.name, colour(p.colour));
         if (local.at) {
           ctx.strokeStyle = colour('ink');
           ctx.lineWidth = 2;
@@ -291,13 +339,20 @@ function drawLayouts(parent, plan, act) {
         return [e.clientX - b.left, e.clientY - b.top];
       };
       const nearest = ([px, py]) => {
-        let found = null,
-          least = 14 ** 2;
-        for (const p of points) {
-          const d = (x(p.device_B) - px) ** 2 + (y(p.step_time_s) - py) ** 2;
-          if (d < least && shown(p)) [found, least] = [p, d];
-        }
-        return found;
+        const closest = (list, within) => {
+          let found = null,
+            least = within ** 2;
+          for (const p of list) {
+            const d = (x(p.device_B) - px) ** 2 + (y(p.step_time_s) - py) ** 2;
+            if (d < least) [found, least] = [p, d];
+          }
+          return found;
+        };
+        return closest(named, 9) || closest(points.filter(shown), 14);
+      };
+      const open = p => {
+        local.at = p;
+        if (p && act.opens && act.can(mapScenario(plan, p))) act.look(mapScenario(plan, p));
       };
       const select = () => {
         const [a, b] = [back(...drag.from), back(...drag.to)];
@@ -308,12 +363,15 @@ function drawLayouts(parent, plan, act) {
         local.at = null;
       };
       const step = by => {
-        const list = points.filter(shown).sort((a, b) => a.step_time_s - b.step_time_s);
+        const list = [...named, ...points.filter(shown)].sort((a, b) => a.step_time_s - b.step_time_s);
         if (!list.length) return;
-        local.at = list[Math.min(Math.max(list.indexOf(local.at) + by, 0), list.length - 1)];
-        const b = node.getBoundingClientRect();
+        point(list[Math.min(Math.max(list.indexOf(local.at) + by, 0), list.length - 1)]);
+      };
+      point = p => {
+        local.at = p;
         again();
-        showTip(describe(local.at), b.left + x(local.at.device_B), b.top + y(local.at.step_time_s));
+        const b = node.getBoundingClientRect();
+        showTip(describe(p), b.left + x(p.device_B), b.top + y(p.step_time_s));
       };
       fill(
         node,
@@ -334,7 +392,7 @@ function drawLayouts(parent, plan, act) {
           },
           onpointerup: e => {
             if (drag && drag.to) select();
-            else local.at = nearest(place(e));
+            else open(nearest(place(e)));
             drag = null;
             again();
           },
@@ -345,7 +403,7 @@ function drawLayouts(parent, plan, act) {
             if (by) {
               e.preventDefault();
               step(by);
-            } else if (e.key === 'Enter' && local.at) act.look(mapScenario(plan, local.at));
+            } else if (e.key === 'Enter' && local.at) open(local.at);
           },
         },
         [],
@@ -359,4 +417,5 @@ function drawLayouts(parent, plan, act) {
   card.append(info, byKey);
   tell();
   showFigure(figure);
+  return card;
 }

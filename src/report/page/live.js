@@ -18,6 +18,24 @@ const ask = async (method, path, body) => {
   throw new Error(why);
 };
 
+/* What the server sends, until `take` says that it was the last. */
+const eventsOf = (path, take) =>
+  new Promise((done, failed) => {
+    const source = new EventSource(path);
+    const end = (how, what) => {
+      source.close();
+      how(what);
+    };
+    source.onmessage = e => {
+      try {
+        if (take(JSON.parse(e.data))) end(done);
+      } catch (why) {
+        end(failed, why);
+      }
+    };
+    source.onerror = () => end(failed, new Error('the server does not answer any more'));
+  });
+
 /* Models and machines of the user's own files, which the server never sees but in a request: {name, like, content},
  * `like` a shipped one of the same kind. */
 const own = {model: [], machine: []};
@@ -469,7 +487,7 @@ async function startLive() {
     compare.hidden = !whole || best.length < 2;
     compare.onclick = () => act.look([...chosen].sort((a, b) => a - b).slice(0, 4));
     map.replaceChildren();
-    if (whole) drawLayouts(map, plan, {look: act.show});
+    if (whole) drawLayouts(map, plan, {look: act.show, can: () => true});
   };
   search.addEventListener('click', async () => {
     let id = null;
@@ -490,9 +508,8 @@ async function startLive() {
     addEventListener('pagehide', leave);
     try {
       ({id} = await ask('POST', 'api/plan', editor.value));
-      for (;;) {
-        const now = await ask('GET', `api/plan/${id}`),
-          p = now.plan,
+      await eventsOf(`api/plan/${id}/events`, now => {
+        const p = now.plan,
           over = !['waiting', 'running'].includes(now.state);
         const share = over ? 1 : p ? p.done || 0 : 0;
         bar.style.width = `${100 * share}%`;
@@ -512,9 +529,8 @@ async function startLive() {
                       ? ` in ${text.seconds(p.elapsed_s)}`
                       : ''
                 }`;
-        if (over) break;
-        await new Promise(done => setTimeout(done, 250));
-      }
+        return over;
+      });
     } catch (e) {
       note.textContent = '';
       list.replaceChildren(html('p', {class: 'warn', role: 'alert'}, e.message));

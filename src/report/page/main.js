@@ -9,11 +9,41 @@ function listSections() {
   showFigures();
 }
 
+/* --- a plan: what to choose from, and all layouts, under the answer whichever run is shown ---------------------- */
+const sameScenario = (a, b) =>
+  ['layout', 'training', 'options'].every(k => JSON.stringify(a[k]) === JSON.stringify(b[k]));
+function showScenario(scenario) {
+  const at = page.runs.findIndex(r => sameScenario(r.scenario, scenario));
+  if (at < 0) return false;
+  state.run = at;
+  state.stage = null;
+  drawRuns();
+  drawRun();
+  return true;
+}
+let planCards = null;
+function drawPlan(plan) {
+  if (!plan) return;
+  const main = document.getElementById('main');
+  if (planCards) return main.append(...planCards);
+  const choices = section('choices', 'What to choose from');
+  choices.append(choiceCard(plan, {show: showScenario}));
+  planCards = [
+    choices,
+    drawLayouts(main, plan, {
+      opens: true,
+      look: showScenario,
+      can: s => page.runs.some(r => sameScenario(r.scenario, s)),
+    }),
+  ].filter(Boolean);
+}
+
 function drawRun() {
   const run = page.runs[state.run];
   clearFigures();
   hideTip();
   drawSummary(run);
+  drawPlan(page.plan);
   drawCompare(page.runs, state.run);
   drawDiff(page.diff);
   drawParts(run);

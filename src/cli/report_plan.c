@@ -1,0 +1,86 @@
+#include "cli/report_plan.h"
+
+#include "base/err.h"
+#include "base/io.h"
+#include "study/ask.h"
+#include "study/extras.h"
+
+static GPtrArray *requests_of(const char *file, gboolean around, GError **error) {
+  if (!around) return ms_requests_load(file, error);
+  const MsAsk ask = {.around = file, .seq_length = MS_ASK_UNSET, .global_batch_size = MS_ASK_UNSET};
+  g_autofree char *text = ms_ask_request(&ask, TRUE, error);
+  g_autoptr(MsJson) doc = text ? ms_json_parse(text, -1, file, error) : NULL;
+  return doc ? ms_requests_from_doc(doc, error) : NULL;
+}
+
+/* `name` (NULL: its own) stands on the page. */
+static gboolean add_run(MsPage *page, const MsScenario *scenario, const char *name, GError **error) {
+  g_autoptr(MsDetail) detail = NULL;
+  g_autoptr(MsResult) result = ms_simulate(scenario, MS_FIDELITY_FULL, &detail, error);
+  if (!result) return FALSE;
+  if (name) {
+    g_free(result->name);
+    result->name = g_strdup(name);
+  }
+  g_autoptr(MsChanges) changes = detail ? ms_changes_new(scenario) : NULL;
+  ms_page_add_run(page, scenario, result, detail, changes);
+  return TRUE;
+}
+
+/* "1: fastest, simplest" */
+static char *pick_name(const MsPicks *picks, int i) {
+  GString *name = g_string_new(NULL);
+  g_string_append_printf(name, "%d:", i + 1);
+  const char *between = " ";
+  for (int kind = 0; kind < MS_N_PICKS; kind++)
+    if (picks->pick[i].kinds & 1u << kind) {
+      g_string_append_printf(name, "%s%s", between, ms_pick_words[kind]);
+      between = ", ";
+    }
+  return g_string_free(name, FALSE);
+}
+
+static gboolean add_picks(MsPage *page, const MsPlan *plan, const MsPicks *picks, GError **error) {
+  if (!picks) return add_run(page, plan->best[0].scenario, NULL, error); /* stopped before there were any */
+  for (int i = 0; i < picks->n && (i == 0 || !ms_interrupted()); i++) {
+    g_autofree char *name = pick_name(picks, i);
+    if (!add_run(page, picks->pick[i].entry->scenario, name, error)) return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean add_plan(MsPage *page, const MsRequest *request, const char *mine, GPtrArray *shown, GError **error) {
+  const MsExtrasAsked asked = {.compare = mine, .map = TRUE};
+  if (!ms_plan_extras_check(request, &asked, error)) return FALSE;
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.progress = TRUE;
+  g_autoptr(MsPlan) plan = ms_plan(request, &options, error);
+  if (!plan) return FALSE;
+  if (plan->n_best == 0) {
+    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s: nothing fits; `moesim plan` says what would",
+                request->base->name);
+    return FALSE;
+  }
+  g_auto(MsPlanExtras) extras = {0};
+  MsScenario *run = mine ? ms_scenario_load(mine, error) : NULL;
+  if (run) g_ptr_array_add(shown, run);
+  gboolean ok = !mine || (run && add_run(page, run, NULL, error));
+  ok = ok && ms_plan_extras(request, plan, &options, &asked, &extras, error);
+  ok = ok && add_picks(page, plan, extras.picks, error);
+  if (!ok) return FALSE;
+  g_autofree char *json = ms_report_plan_json(request, plan, &extras, 1);
+  ms_page_set_plan(page, json);
+  return TRUE;
+}
+
+gboolean ms_cli_report_plan(const char *file, gboolean around, MsPage *page, GPtrArray *shown, GError **error) {
+  g_autoptr(GPtrArray) requests = requests_of(file, around, error);
+  if (!requests) return FALSE;
+  if (requests->len != 1)
+    return ms_input_error(error, file, 0, "", "asks for %u plans: a page takes one", requests->len);
+  MsRequest *request = g_ptr_array_index(requests, 0);
+  if (!add_plan(page, request, around ? file : NULL, shown, error)) return FALSE;
+  if (!around) g_ptr_array_add(shown, g_steal_pointer(&request->base));
+  return TRUE;
+}
