@@ -281,7 +281,8 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if (o->decide_out && !o->decide) return ms_cli_usage(verb, "--decide-out goes with --decide");
   if (o->decide_out && wants_one(o))
     return ms_cli_usage(verb, "--decide-out goes with the ranking, not with one layout");
-  if (o->map && !o->json) return ms_cli_usage(verb, "--map goes with --json; `moesim report --plan` and `moesim serve` draw it");
+  if (o->map && !o->json)
+    return ms_cli_usage(verb, "--map goes with --json; `moesim report --plan` and `moesim serve` draw it");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
   const char *beside = first_word(o);

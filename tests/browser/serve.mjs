@@ -445,7 +445,8 @@ await check('a search that nobody asks about any more is stopped', async () => {
 const events = (server, id, enough = () => false) =>
   new Promise((done, failed) => {
     const list = [],
-      request = http.get({host: '127.0.0.1', port: server.port, path: `/api/plan/${id}/events`, agent: false}, reply => {
+      path = `/api/plan/${id}/events`,
+      request = http.get({host: '127.0.0.1', port: server.port, path, agent: false}, reply => {
         let text = '';
         equal(reply.headers['content-type'], 'text/event-stream', 'type');
         equal(reply.headers['transfer-encoding'], 'chunked', 'encoding');

@@ -1,6 +1,7 @@
 """The Python package over libmoesim: MOESIM_LIBRARY or the wheel's own, run from the top of the source tree."""
 
 import copy
+import importlib.util
 import json
 import keyword
 import os
@@ -90,6 +91,18 @@ class Runs(unittest.TestCase):
         self.assertIn("<table>", html)
         self.assertIn("<svg", html)
         self.assertIn("MFU", repr(self.run_))
+
+    @unittest.skipUnless(importlib.util.find_spec("pandas"), "no pandas")
+    def test_frames_of_pandas(self):
+        frame = self.run_.to_pandas()
+        self.assertEqual(frame.shape[0], 1)
+        self.assertEqual(frame["memory.peak_B"][0], self.run_.memory.peak_B)
+        self.assertEqual(frame["step_time_s"].dtype.kind, "f")
+        plan = moesim.plan(small())
+        layouts = plan.to_pandas()
+        self.assertEqual(len(layouts), len(plan.best))
+        self.assertTrue(layouts["step_time_s"].is_monotonic_increasing)
+        self.assertEqual(list(layouts["mfu"]), [entry.mfu for entry in plan.best])
 
     def test_names_cannot_break_out_of_the_view(self):
         scenario = json.loads(Path(RUN).read_text()) | {"name": "<script>x</script>"}

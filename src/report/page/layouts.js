@@ -116,7 +116,9 @@ function drawLayouts(parent, plan, act) {
         p.step_time_s >= local.box.time[0] &&
         p.step_time_s <= local.box.time[1]));
   const describe = p => ({
-    title: `${p.name ? `${p.name}: ` : ''}${text.seconds(p.step_time_s)}, ${text.GiB(p.device_B)}${p.device_B > limit ? ' (does not fit)' : ''}`,
+    title:
+      (p.name ? `${p.name}: ` : '') +
+      `${text.seconds(p.step_time_s)}, ${text.GiB(p.device_B)}${p.device_B > limit ? ' (does not fit)' : ''}`,
     rows: [
       ...keys.map(([path, word]) => [word, keyWord(mapValue(plan, p, path))]),
       p.count >= 1.5 ? ['stands for', `${Math.round(p.count).toLocaleString('en-US')} layouts`] : null,

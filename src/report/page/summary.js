@@ -168,7 +168,7 @@ function drawCompare(runs, chosen) {
   };
   node.append(
     table(
-      ['', ...runs.map(r => r.name)],
+      ['figure', ...runs.map(r => r.name)],
       rows
         .filter(([, of]) => runs.some(r => of(r.result) > 5e-5 * r.result.step_time_s))
         .map(([name, of, form, sign]) => [
@@ -261,7 +261,7 @@ function drawParts(run) {
   node.append(
     folded('as a table', () =>
       table(
-        ['', ...shown.map(p => p[0]), 'sum'],
+        ['stage', ...shown.map(p => p[0]), 'sum'],
         rows.map(([name, t]) => [
           name,
           ...shown.map(p => text.seconds(p[2](t))),
