@@ -178,6 +178,11 @@ static int import_modelzoo(const MsVerb *verb, const Options *o, int argc, char 
   return status ? status : import_scenario(o, ms_import_modelzoo, words[0], words + 1);
 }
 
+static int import_primus(const MsVerb *verb, const Options *o, int argc, char **words) {
+  int status = check(verb, o, FALSE, argc);
+  return status ? status : import_scenario(o, ms_import_primus, words[0], words + 1);
+}
+
 /* Settings of PEFT are no run by themselves: they go into one. */
 static int import_peft(const MsVerb *verb, const Options *o, int argc, char **words) {
   if (argc != 1) return ms_cli_usage(verb, "give one adapter_config.json (\"-\" is standard input)");
@@ -326,6 +331,7 @@ typedef struct {
 static const Kind kinds[] = {{"hf", import_model},
                              {"megatron", import_megatron},
                              {"modelzoo", import_modelzoo},
+                             {"primus", import_primus},
                              {"torchtitan", import_torchtitan},
                              {"deepspeed", import_deepspeed},
                              {"peft", import_peft},

@@ -149,7 +149,7 @@ static const MsVerb verbs[] = {
      "  moesim serve --port 9000\n",
      ms_cli_serve, FALSE, ms_serve_here},
     {"import",
-     "hf|megatron|modelzoo FILE [WORD…] | peft FILE | kineto|nsys|rocprof|msprof TRACE… | "
+     "hf|megatron|modelzoo|primus FILE [WORD…] | peft FILE | kineto|nsys|rocprof|msprof TRACE… | "
      "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | goal FILE | "
      "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
@@ -160,6 +160,7 @@ static const MsVerb verbs[] = {
      "  moesim import megatron run_pretrain_mixtral.sh WORK PATCH NAME hostfile DATA 1 4 8 1 256 TOKENIZER     a "
      "script and what it is called with\n"
      "  TP=1 PP=4 EP=8 CP=1 MBS=1 GBS=256 SEQ_LEN=4096 NNODES=8 moesim import modelzoo Mixtral-8x7B.yaml\n"
+     "  moesim import primus examples/megatron/configs/MI300X/llama3.1_8B-BF16-pretrain.yaml --set NNODES=4\n"
      "  moesim plan --launch megatron request.json | moesim import megatron -                               the same "
      "scenario again\n"
      "  moesim import slurm-topology /etc/slurm/topology.conf $SLURM_JOB_NODELIST --hardware h100-sxm     leaves, pods "

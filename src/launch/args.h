@@ -26,6 +26,7 @@ typedef struct {
   int line;      /* in the file it was read from; 0 = none */
   MsSection section;
   gboolean used;      /* understood on import */
+  gboolean plain;     /* import: a framework's default, not listed when it is not used */
   const char *fields; /* export: keys of a scenario that it says, separated by spaces; NULL: what a run needs besides */
 } MsArg;
 

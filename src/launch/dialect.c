@@ -312,6 +312,17 @@ gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *
 }
 
 /* --- the whole ------------------------------------------------------------------------------------------------- */
+/* PyTorch's FSDP2 shards weights, gradients and optimizer as Megatron-FSDP does. */
+static void torch_fsdp(MsArgs *args, GPtrArray *remarks) {
+  const MsArg *on = ms_args_take(args, "--use-torch-fsdp2"),
+              *keeps = ms_args_take(args, "--torch-fsdp2-no-reshard-after-forward");
+  if (!on) return;
+  ms_args_say(args, on, "--use-megatron-fsdp", NULL);
+  ms_args_say(args, on, "--data-parallel-sharding-strategy", keeps ? "optim_grads" : "optim_grads_params");
+  remark(remarks, "--use-torch-fsdp2 is read as Megatron-FSDP%s, which shards the same",
+         keeps ? " that keeps the weights after the forward pass" : "");
+}
+
 gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GError **error) {
   rename_flags(args);
   if (!check_stage(args, error) || !slime(args, remarks, gpus, error) || !shared_experts(args, error) ||
@@ -320,6 +331,7 @@ gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GErro
   sparse_attention(args);
   linear_attention(args);
   ms_dialect_checkpoint(args, remarks);
+  torch_fsdp(args, remarks);
   rope_scaling(args);
   gated_gelu(args);
   replace_words(args);

@@ -136,74 +136,79 @@ static const struct {
 static const struct {
   const char *word;
   int entries;
-} tokenizer_files[] = {{"gpt2", 50257},         {"t5-small", 32100},       {"llama-2", 32000},
-                       {"llama2", 32000},       {"llama-3", 128256},       {"llama3", 128256},
-                       {"qwen1.5", 151936},     {"qwen2", 151936},         {"qwen3.5", 248320},
-                       {"qwen3", 151936},       {"qwen35", 248320},        {"mistral-nemo", 131072},
-                       {"minitron-8b", 256000}, {"nemotron-mini", 256000}, {"deepseek-v2", 102400},
-                       {"deepseek-v3", 129280}, {"mamba2-2.7b", 50288},    {"mamba2-8b", 256000},
-                       {"gemma3", 262144},      {"gemma-3", 262144},       {"gemma", 256000}};
+} tokenizer_files[] = {
+    {"gpt2", 50257},         {"t5-small", 32100},       {"llama-2", 32000},      {"llama2", 32000},
+    {"llama-3", 128256},     {"llama3", 128256},        {"qwen1.5", 151936},     {"qwen2", 151936},
+    {"qwen3.5", 248320},     {"qwen3", 151936},         {"qwen35", 248320},      {"mistral-nemo", 131072},
+    {"minitron-8b", 256000}, {"nemotron-mini", 256000}, {"deepseek-v2", 102400}, {"deepseek-v3", 129280},
+    {"mamba2-2.7b", 50288},  {"mamba2-8b", 256000},     {"gemma3", 262144},      {"gemma-3", 262144},
+    {"gemma", 256000},       {"llama-4", 202048},       {"minimax-m2", 200064},  {"minimax-m3", 200064},
+    {"kimi-k", 163840},      {"mixtral", 32000},        {"gpt-oss", 201088}};
 
-static gboolean vocabulary_of_file(MsModel *m, MsArgs *args, MsImport *import) {
+/* What the name of a tokenizer's file or folder says; 0: nothing. *by (transfer full) is where it says so. */
+static int vocabulary_of_file(MsArgs *args, char **by) {
   static const char *const flags[] = {"--tokenizer-name-or-path", "--tokenizer-model", "--vocab-file"};
   for (guint f = 0; f < G_N_ELEMENTS(flags); f++) {
     const MsArg *arg = ms_args_take(args, flags[f]);
     g_autofree char *name = arg && arg->values[0] ? g_ascii_strdown(arg->values[0], -1) : NULL;
     for (guint i = 0; name && i < G_N_ELEMENTS(tokenizer_files); i++) {
       if (!strstr(name, tokenizer_files[i].word)) continue;
-      m->vocab_size = tokenizer_files[i].entries;
-      ms_import_remark(import,
-                       "vocabulary: the file does not say it, %d of %s %s is assumed; --vocab-size N says another",
-                       m->vocab_size, flags[f], arg->values[0]);
-      return TRUE;
+      *by = g_strdup_printf("%s %s", flags[f], arg->values[0]);
+      return tokenizer_files[i].entries;
     }
   }
-  return FALSE;
+  return 0;
 }
 
-static gboolean vocabulary_of_tokenizer(MsModel *m, MsArgs *args, MsImport *import) {
+/* The same of its kind. */
+static int vocabulary_of_tokenizer(MsArgs *args, char **by) {
   const MsArg *type = ms_args_take_any(args, "--patch-tokenizer-type"),
               *extra = ms_args_take(args, "--extra-vocab-size");
   gint64 more = 0;
   if (!type) type = ms_args_take(args, "--tokenizer-type");
   const MsArg merges = {.values = (char *[]){(char *)"GPT2BPETokenizer", NULL}};
   if (!type && ms_args_take(args, "--merge-file")) type = &merges; /* the default of pretrain_gpt.py */
-  if (!type || (extra && !ms_arg_int(args, extra, 0, 1 << 20, &more, NULL))) return FALSE;
+  if (!type || (extra && !ms_arg_int(args, extra, 0, 1 << 20, &more, NULL))) return 0;
   for (guint i = 0; i < G_N_ELEMENTS(tokenizers); i++) {
     if (g_strcmp0(type->values[0], tokenizers[i].word) != 0) continue;
-    m->vocab_size = tokenizers[i].entries + (int)more;
-    ms_import_remark(import, "vocabulary: the file does not say it, %d of %s is assumed; --vocab-size N says another",
-                     m->vocab_size, type->values[0]);
-    return TRUE;
+    *by = g_strdup(type->values[0]);
+    return tokenizers[i].entries + (int)more;
   }
-  return FALSE;
+  return 0;
 }
 
-/* The vocabulary of the shipped model with the same width, heads, experts and, if possible, layers. */
+/* Models pad what their tokenizer has by up to a few hundred entries: within 2 % it is the same vocabulary. */
+static gboolean same_vocabulary(int a, int b) { return ABS(a - b) <= b / 50; }
+
+/* The vocabulary of the shipped model with the same width, heads, experts and, if possible, layers; of those that have
+ * another one than the tokenizer's name says, none. */
 static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions *options, MsImport *import,
                                 GError **error) {
   if (options->vocab_size > 0) m->vocab_size = options->vocab_size;
   if (m->vocab_size > 0) return TRUE;
+  g_autofree char *by = NULL;
+  int said = vocabulary_of_file(args, &by);
+  if (said == 0) said = vocabulary_of_tokenizer(args, &by);
   g_autoptr(GPtrArray) names = ms_data_names("models");
   g_autoptr(MsModel) best = NULL;
   for (guint i = 0; i + 1 < names->len; i++) {
     g_autoptr(MsModel) shipped = ms_model_load(names->pdata[i], NULL);
-    gboolean near =
-        shipped && ms_model_is_near(m, shipped) && !m->hybrid_layer_pattern == !shipped->hybrid_layer_pattern;
+    gboolean near = shipped && ms_model_is_near(m, shipped) &&
+                    !m->hybrid_layer_pattern == !shipped->hybrid_layer_pattern &&
+                    (said == 0 || same_vocabulary(said, shipped->vocab_size));
     if (!near || (best && (best->num_layers == m->num_layers || shipped->num_layers != m->num_layers))) continue;
     g_clear_pointer(&best, ms_model_free);
     best = g_steal_pointer(&shipped);
   }
-  if (!best && (vocabulary_of_file(m, args, import) || vocabulary_of_tokenizer(m, args, import))) return TRUE;
-  if (!best)
+  if (!best && said == 0)
     return ms_input_error(
         error, args->file, 0, "--vocab-size",
         "is missing (the tokenizer knows it), and no shipped model looks like this one; give --vocab-size N");
-  m->vocab_size = best->vocab_size;
-  if (!ms_args_has(args, "--make-vocab-size-divisible-by"))
+  m->vocab_size = best ? best->vocab_size : said;
+  if (best && !ms_args_has(args, "--make-vocab-size-divisible-by"))
     m->make_vocab_size_divisible_by = best->make_vocab_size_divisible_by;
   ms_import_remark(import, "vocabulary: the file does not say it, %d of %s is assumed; --vocab-size N says another",
-                   m->vocab_size, best->name);
+                   m->vocab_size, best ? best->name : by);
   return TRUE;
 }
 
@@ -282,11 +287,21 @@ static const char *const changing_model[] = {"--spec",
                                              "--enable-mhc",
                                              "--glu-activation",
                                              NULL};
-static const char *const changing_run[] = {
-    "--yaml-cfg", "--use-torch-fsdp2",     "--lora-",  "--lu-lora-",   "--tp-2d",
-    "--encoder-", "--num-layer-list",      "--kd",     "--mos",        "--ds-sequence-parallel-fpdt",
-    "--freeze-",  "--tune-mm-mlp-adapter", "--retro-", "--retriever-", "--export-quant-cfg",
-    NULL};
+static const char *const changing_run[] = {"--yaml-cfg",
+                                           "--lora-",
+                                           "--lu-lora-",
+                                           "--tp-2d",
+                                           "--encoder-",
+                                           "--num-layer-list",
+                                           "--kd",
+                                           "--mos",
+                                           "--ds-sequence-parallel-fpdt",
+                                           "--freeze-",
+                                           "--tune-mm-mlp-adapter",
+                                           "--retro-",
+                                           "--retriever-",
+                                           "--export-quant-cfg",
+                                           NULL};
 
 static gboolean is_among(const char *const *flags, const char *flag) {
   for (; *flags; flags++)
@@ -299,7 +314,7 @@ static gboolean check_ignored(const MsArgs *args, const MsImportOptions *options
   for (guint i = 0; i < args->list->len; i++) {
     const MsArg *arg = args->list->pdata[i];
     gboolean model = is_among(changing_model, arg->flag);
-    if (arg->used || (allow && g_strv_contains(allow, arg->flag))) continue;
+    if (arg->used || arg->plain || (allow && g_strv_contains(allow, arg->flag))) continue;
     if (model && !options->model)
       return ms_arg_error(args, arg, error,
                           "changes the model, and moesim does not read it; --model NAME says the whole model, --allow "

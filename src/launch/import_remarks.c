@@ -28,7 +28,7 @@ void ms_import_list_ignored(MsImport *import, const MsArgs *args) {
     const MsArg *arg = args->list->pdata[i];
     g_autofree char *values = g_strjoinv(" ", arg->values),
                     *where = arg->line > 0 ? g_strdup_printf("line %d: ", arg->line) : g_strdup("");
-    if (!arg->used)
+    if (!arg->used && !arg->plain)
       g_ptr_array_add(import->ignored, g_strdup_printf("%s%s%s%s", where, arg->flag, *values ? " " : "", values));
   }
   for (guint i = 0; i < args->env->len; i++) {

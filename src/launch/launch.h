@@ -94,6 +94,9 @@ MsImport *ms_import_deepspeed(const char *text, gsize length, const char *file, 
                               GError **error);
 MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, const MsImportOptions *options,
                              GError **error);
+/* The YAML of Primus, which lies in a checkout with its presets; `options->set` for ${NAME}. */
+MsImport *ms_import_primus(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                           GError **error);
 /* A Hugging Face config.json as a model; keys that are not used go to `ignored`, what the file says and a model cannot
  * say goes to `remarks` (both char *). (transfer full) */
 MsModel *ms_import_hf(const MsJson *doc, GPtrArray *ignored, GPtrArray *remarks, GError **error);

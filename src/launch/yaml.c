@@ -1,4 +1,4 @@
-/* src/launch/yaml.c - ENV_VARS and MODEL_ARGS of a model-zoo file. */
+/* src/launch/yaml.c - ENV_VARS and MODEL_ARGS of a model-zoo file, and all values of any. */
 #include "launch/yaml.h"
 
 #include <string.h>
@@ -144,22 +144,96 @@ static gboolean read_stream(Reader *r, MsYaml *yaml) {
   return r->event.type == YAML_STREAM_END_EVENT || fail(r, "", "has a second document");
 }
 
+/* --- any file --- */
+enum { DEEPEST_MAP = 32, MOST_PAIRS = 100000 };
+
+static gboolean flatten_map(Reader *r, const char *path, int depth, GPtrArray *pairs);
+
+static gboolean add_flat(Reader *r, const char *path, const char *value, int line, GPtrArray *pairs) {
+  if (pairs->len >= MOST_PAIRS) return fail(r, path, "is in a file of more than 100000 values");
+  MsYamlPair *pair = g_new0(MsYamlPair, 1);
+  *pair = (MsYamlPair){.key = g_strdup(path), .value = g_strdup(value), .line = line};
+  g_ptr_array_add(pairs, pair);
+  return TRUE;
+}
+
+/* After the start of a list. */
+static gboolean flatten_list(Reader *r, const char *path, int line, GPtrArray *pairs) {
+  g_autoptr(GString) value = g_string_new(NULL);
+  gboolean plain = TRUE;
+  for (int depth = 0;;) {
+    if (!next(r)) return FALSE;
+    yaml_event_type_t type = r->event.type;
+    if (type == YAML_SEQUENCE_END_EVENT && depth == 0) break;
+    gboolean opens = type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT;
+    depth += opens - (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT);
+    if (depth > DEEPEST_MAP) return fail(r, path, "is nested more than 32 deep");
+    plain &= !opens && depth == 0;
+    const char *text = plain ? scalar(r, path, "must be a list of plain values") : NULL;
+    if (plain && !text) return FALSE;
+    if (plain) g_string_append_printf(value, "%s%s", value->len ? " " : "", text);
+  }
+  return !plain || add_flat(r, path, value->str, line, pairs);
+}
+
+static gboolean flatten_value(Reader *r, const char *path, int depth, GPtrArray *pairs) {
+  if (!next(r)) return FALSE;
+  int line = line_of(r);
+  if (r->event.type == YAML_MAPPING_START_EVENT) return flatten_map(r, path, depth + 1, pairs);
+  if (r->event.type == YAML_SEQUENCE_START_EVENT) return flatten_list(r, path, line, pairs);
+  if (is_null(r)) return add_flat(r, path, NULL, line, pairs);
+  const char *text = scalar(r, path, "must be a plain value, a list or a map");
+  return text && add_flat(r, path, text, line, pairs);
+}
+
+/* After the start of a map. */
+static gboolean flatten_map(Reader *r, const char *path, int depth, GPtrArray *pairs) {
+  if (depth > DEEPEST_MAP) return fail(r, path, "is nested more than 32 deep");
+  g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  for (;;) {
+    if (!next(r)) return FALSE;
+    if (r->event.type == YAML_MAPPING_END_EVENT) return TRUE;
+    const char *key = scalar(r, path, "must have plain keys");
+    if (!key) return FALSE;
+    g_autofree char *inner = *path ? g_strconcat(path, ".", key, NULL) : g_strdup(key);
+    if (!g_hash_table_add(seen, g_strdup(key))) return fail(r, inner, "is given twice");
+    if (!flatten_value(r, inner, depth, pairs)) return FALSE;
+  }
+}
+
+static gboolean flatten_stream(Reader *r, GPtrArray *pairs) {
+  if (!next(r) || !next(r)) return FALSE; /* stream, document */
+  if (r->event.type != YAML_DOCUMENT_START_EVENT) return fail(r, "", "is empty");
+  if (!next(r)) return FALSE;
+  if (r->event.type != YAML_MAPPING_START_EVENT) return fail(r, "", "must be a map");
+  if (!flatten_map(r, "", 0, pairs) || !next(r) || !next(r)) return FALSE;
+  return r->event.type == YAML_STREAM_END_EVENT || fail(r, "", "has a second document");
+}
+
+/* --- entries --- */
+static gboolean run(Reader *r, const char *text, gsize length, MsYaml *yaml, GPtrArray *pairs) {
+  if (!yaml_parser_initialize(&r->parser))
+    return ms_input_error(r->error, r->file, 0, "", "the YAML reader has no memory");
+  yaml_parser_set_input_string(&r->parser, (const unsigned char *)text, length);
+  gboolean ok = yaml ? read_stream(r, yaml) : flatten_stream(r, pairs);
+  if (r->has_event) yaml_event_delete(&r->event);
+  yaml_parser_delete(&r->parser);
+  return ok;
+}
+
+GPtrArray *ms_yaml_flatten(const char *text, gsize length, const char *file, GError **error) {
+  Reader r = {.file = file, .error = error};
+  g_autoptr(GPtrArray) pairs = g_ptr_array_new_with_free_func(pair_free);
+  return run(&r, text, length, NULL, pairs) ? g_steal_pointer(&pairs) : NULL;
+}
+
 MsYaml *ms_yaml_read(const char *text, gsize length, const char *file, GError **error) {
   Reader r = {.file = file, .error = error};
   MsYaml *yaml = g_new0(MsYaml, 1);
   yaml->environment = g_ptr_array_new_with_free_func(pair_free);
   yaml->arguments = g_ptr_array_new_with_free_func(pair_free);
   yaml->other = g_ptr_array_new_with_free_func(g_free);
-  gboolean ok = FALSE;
-  if (yaml_parser_initialize(&r.parser)) {
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, length);
-    ok = read_stream(&r, yaml);
-    if (r.has_event) yaml_event_delete(&r.event);
-    yaml_parser_delete(&r.parser);
-  } else {
-    ms_input_error(error, file, 0, "", "the YAML reader has no memory");
-  }
-  if (!ok) g_clear_pointer(&yaml, ms_yaml_free);
+  if (!run(&r, text, length, yaml, NULL)) g_clear_pointer(&yaml, ms_yaml_free);
   return yaml;
 }
 

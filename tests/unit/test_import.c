@@ -100,6 +100,19 @@ static void worked_example_mixtral(void **state) {
   assert_int_equal(import->ignored->len, 0);
 }
 
+static MsImport *mixtral_with(const char *more);
+
+/* A tokenizer whose name says another vocabulary than the shipped model of these sizes has wins over that model; one
+ * that says the same up to padding leaves it. */
+static void tokenizers_over_shapes(void **state) {
+  (void)state;
+  g_autoptr(MsImport) other = mixtral_with("--tokenizer-model meta-llama/Llama-3.1-8B");
+  assert_int_equal(other->scenario->model->vocab_size, 128256);
+  assert_true(mentions(other->remarks, "128256 of --tokenizer-model meta-llama/Llama-3.1-8B"));
+  g_autoptr(MsImport) same = mixtral_with("--tokenizer-model mistralai/Mixtral-8x7B-v0.1");
+  assert_true(mentions(same->remarks, "32000 of mixtral-8x7b"));
+}
+
 /* The same run with other arguments at its end. */
 static MsImport *mixtral_with(const char *more) {
   const MsImportOptions options = {.hardware = "h100-sxm"};
@@ -1034,6 +1047,7 @@ static void damaged_zoo(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral),
+                                     cmocka_unit_test(tokenizers_over_shapes),
                                      cmocka_unit_test(older_arguments),
                                      cmocka_unit_test(what_must_not_be_lost),
                                      cmocka_unit_test(worked_example_deepseek),

@@ -1,0 +1,317 @@
+/* src/launch/import_primus.c - the YAML of Primus (AMD's framework around Megatron-LM): presets of a module and of a
+ * model, each upon others, and overrides, as options of Megatron-LM.
+ *
+ * Facts: primus/configs, primus/core/config and primus/backends/megatron of AMD-AGI/Primus at a098ca5 (2025-12). */
+#include <string.h>
+
+#include "base/err.h"
+#include "base/io.h"
+#include "describe/hardware.h"
+#include "launch/import.h"
+#include "launch/shell.h"
+#include "launch/yaml.h"
+
+typedef struct {
+  const char *file;
+  MsShell *variables; /* values given from outside */
+  gboolean presets;   /* files of the checkout may be read */
+  GHashTable *values; /* char * -> Value *: the later file wins */
+  GPtrArray *order;   /* char *: keys as they first came */
+  GError **error;
+} Primus;
+
+typedef struct {
+  char *text;     /* NULL: null */
+  int line;       /* in the file that is imported, 0: of a preset */
+  gboolean plain; /* a default of the framework, of which nothing is said when it means nothing here */
+} Value;
+
+enum { DEEPEST_PRESET = 16, HIGHEST_FOLDER = 24 };
+
+static void value_free(gpointer data) {
+  g_free(((Value *)data)->text);
+  g_free(data);
+}
+
+/* ${NAME:default} and ${NAME} as Primus replaces them; one without a value stays. (transfer full) */
+static char *substitute(const MsShell *variables, const char *text) {
+  GString *out = g_string_new(NULL);
+  for (const char *at; (at = strstr(text, "${")); text = strchr(at, '}') + 1) {
+    const char *end = strchr(at, '}');
+    if (!end) break;
+    g_string_append_len(out, text, at - text);
+    g_autofree char *inside = g_strndup(at + 2, (gsize)(end - at - 2));
+    char *absent = strchr(inside, ':');
+    if (absent) *absent++ = '\0';
+    const char *value = ms_shell_given(variables, inside);
+    if (value || absent) g_string_append(out, value ? value : absent);
+    else g_string_append_len(out, at, end - at + 1);
+  }
+  g_string_append(out, text);
+  return g_string_free(out, FALSE);
+}
+
+static gboolean is_null(const char *text) {
+  return !text || !*text || strcmp(text, "null") == 0 || strcmp(text, "None") == 0;
+}
+
+static void put(Primus *p, const char *key, const char *text, int line, gboolean plain) {
+  Value *value = g_new0(Value, 1);
+  *value = (Value){is_null(text) ? NULL : g_strdup(text), line, plain};
+  if (!g_hash_table_contains(p->values, key)) g_ptr_array_add(p->order, g_strdup(key));
+  g_hash_table_insert(p->values, g_strdup(key), value);
+}
+
+static const char *value_of(const Primus *p, const char *key) {
+  const Value *value = g_hash_table_lookup(p->values, key);
+  return value ? value->text : NULL;
+}
+
+static gboolean is_on(const Primus *p, const char *key) {
+  const char *text = value_of(p, key);
+  return text && g_ascii_strcasecmp(text, "true") == 0;
+}
+
+/* --- presets --- */
+static gboolean load_preset(Primus *p, const char *path, gboolean module, int depth);
+
+static gboolean load_parents(Primus *p, const char *path, const char *names, gboolean module, int depth) {
+  g_autofree char *folder = g_path_get_dirname(path);
+  g_auto(GStrv) list = g_strsplit(names, " ", -1);
+  for (int i = 0; list[i]; i++) {
+    g_autofree char *parent = g_build_filename(folder, list[i], NULL);
+    if (*list[i] && !load_preset(p, parent, module, depth + 1)) return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean load_preset(Primus *p, const char *path, gboolean module, int depth) {
+  gsize length;
+  if (depth > DEEPEST_PRESET) return ms_input_error(p->error, path, 0, "extends", "goes round in a circle");
+  g_autofree char *text = ms_read_file(path, MS_IMPORT_MOST_BYTES, &length, p->error),
+                  *base = g_path_get_basename(path);
+  g_autoptr(GPtrArray) pairs = text ? ms_yaml_flatten(text, length, path, p->error) : NULL;
+  if (!pairs) return FALSE;
+  gboolean plain = module || g_str_has_prefix(base, "language_model.") || g_str_has_prefix(base, "primus_");
+  for (guint i = 0; i < pairs->len; i++) {
+    const MsYamlPair *pair = pairs->pdata[i];
+    gboolean parents = strcmp(pair->key, "extends") == 0 || strcmp(pair->key, "bases") == 0;
+    if (parents && pair->value && !load_parents(p, path, pair->value, module, depth)) return FALSE;
+  }
+  for (guint i = 0; i < pairs->len; i++) {
+    const MsYamlPair *pair = pairs->pdata[i];
+    g_autofree char *value = pair->value ? substitute(p->variables, pair->value) : NULL;
+    if (strcmp(pair->key, "extends") != 0 && strcmp(pair->key, "bases") != 0) put(p, pair->key, value, 0, plain);
+  }
+  return TRUE;
+}
+
+/* primus/configs/KIND/megatron/NAME in the checkout that the file lies in. (transfer full) */
+static char *find_preset(const Primus *p, const char *kind, const char *name) {
+  g_autofree char *folder = g_path_get_dirname(p->file), *whole = g_canonicalize_filename(folder, NULL);
+  for (int i = 0; i < HIGHEST_FOLDER && p->presets; i++) {
+    char *path = g_build_filename(whole, "primus", "configs", kind, "megatron", name, NULL);
+    if (g_file_test(path, G_FILE_TEST_IS_REGULAR)) return path;
+    g_free(path);
+    char *above = g_path_get_dirname(whole);
+    g_free(whole);
+    whole = above;
+  }
+  return NULL;
+}
+
+static gboolean read_preset(Primus *p, const GHashTable *top, const char *key, const char *kind) {
+  const MsYamlPair *pair = g_hash_table_lookup((GHashTable *)top, key);
+  g_autofree char *path = g_strconcat("modules.pre_trainer.", key, NULL);
+  if (!pair || is_null(pair->value)) return ms_input_error(p->error, p->file, 0, path, "is missing");
+  g_autofree char *name = substitute(p->variables, pair->value), *file = find_preset(p, kind, name);
+  if (!file)
+    return ms_input_error(p->error, p->file, pair->line, path,
+                          "is \"%.100s\", which is in no primus/configs/%s/megatron above the file: import it where it "
+                          "lies in a checkout of Primus",
+                          name, kind);
+  return load_preset(p, file, strcmp(key, "config") == 0, 0);
+}
+
+/* --- the file --- */
+static gboolean read_file(Primus *p, const char *text) {
+  static const char inside[] = "modules.pre_trainer.", overrides[] = "overrides.";
+  g_autoptr(GPtrArray) pairs = ms_yaml_flatten(text, strlen(text), p->file, p->error);
+  if (!pairs) return FALSE;
+  g_autoptr(GHashTable) top = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < pairs->len; i++) {
+    MsYamlPair *pair = pairs->pdata[i];
+    if (g_str_has_prefix(pair->key, inside)) g_hash_table_insert(top, pair->key + strlen(inside), pair);
+  }
+  const MsYamlPair *framework = g_hash_table_lookup(top, "framework");
+  if (g_hash_table_size(top) == 0)
+    return ms_input_error(p->error, p->file, 0, "modules.pre_trainer",
+                          "is missing: moesim reads pretraining of Primus");
+  if (framework && g_strcmp0(framework->value, "megatron") != 0)
+    return ms_input_error(p->error, p->file, framework->line, "modules.pre_trainer.framework",
+                          "is \"%.40s\", moesim reads megatron of Primus", framework->value ? framework->value : "");
+  if (!read_preset(p, top, "config", "modules") || !read_preset(p, top, "model", "models")) return FALSE;
+  for (guint i = 0; i < pairs->len; i++) {
+    const MsYamlPair *pair = pairs->pdata[i];
+    const char *key = g_str_has_prefix(pair->key, inside) ? pair->key + strlen(inside) : "";
+    if (!g_str_has_prefix(key, overrides)) continue;
+    g_autofree char *value = pair->value ? substitute(p->variables, pair->value) : NULL;
+    put(p, key + strlen(overrides), value, pair->line, FALSE);
+  }
+  return TRUE;
+}
+
+/* --- keys as options --- */
+/* Destinations of argparse whose option has another name; `off` is what says false where true is the default. */
+static const struct {
+  const char *key, *on, *off;
+} names[] = {
+    {"add_bias_linear", "", "--disable-bias-linear"},
+    {"apply_rope_fusion", "", "--no-rope-fusion"},
+    {"gradient_accumulation_fusion", "", "--no-gradient-accumulation-fusion"},
+    {"bias_swiglu_fusion", "", "--no-bias-swiglu-fusion"},
+    {"bias_gelu_fusion", "", "--no-bias-gelu-fusion"},
+    {"bias_dropout_fusion", "", "--no-bias-dropout-fusion"},
+    {"masked_softmax_fusion", "", "--no-masked-softmax-fusion"},
+    {"overlap_p2p_comm", "", "--no-overlap-p2p-communication"},
+    {"check_for_nan_in_loss_and_grad", "", "--no-check-for-nan-in-loss-and-grad"},
+    {"scatter_gather_tensors_in_pipeline", "", "--no-scatter-gather-tensors-in-pipeline"},
+    {"fp8", "--fp8-format", NULL},
+    {"fp4", "--fp4-format", NULL},
+};
+
+/* What counts only beside another key. */
+static const struct {
+  const char *prefix, *with;
+} parts[] = {{"optimizer_offload_fraction", "optimizer_cpu_offload"},
+             {"cuda_graph_", "enable_cuda_graph"},
+             {"q_lora_rank", "multi_latent_attention"},
+             {"kv_lora_rank", "multi_latent_attention"},
+             {"qk_head_dim", "multi_latent_attention"},
+             {"qk_pos_emb_head_dim", "multi_latent_attention"},
+             {"v_head_dim", "multi_latent_attention"},
+             {"mscale", "multi_latent_attention"},
+             {"rotary_scaling_factor", "multi_latent_attention"},
+             {"moe_", "num_experts"},
+             {"expert_", "num_experts"}};
+
+static gboolean counts(const Primus *p, const char *key) {
+  for (guint i = 0; i < G_N_ELEMENTS(parts); i++) {
+    const char *with = value_of(p, parts[i].with);
+    if (g_str_has_prefix(key, parts[i].prefix) && (!with || strcmp(with, "false") == 0)) return FALSE;
+  }
+  return TRUE;
+}
+
+static void add_value(Primus *p, MsArgs *args, const char *key, const Value *value) {
+  if (!value->text || !counts(p, key)) return;
+  gboolean on = g_ascii_strcasecmp(value->text, "true") == 0, off = g_ascii_strcasecmp(value->text, "false") == 0;
+  g_autofree char *flag = g_strconcat("--", key, NULL);
+  for (char *c = flag; *c; c++)
+    if (*c == '_') *c = '-';
+  const char *say = off ? "" : flag;
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++)
+    if (strcmp(names[i].key, key) == 0) say = off ? (names[i].off ? names[i].off : "") : names[i].on;
+  if (!*say) return;
+  g_autofree char *text = g_strdup(value->text);
+  if (strcmp(key, "window_size") == 0) g_strdelimit(text, " ", ','); /* one word there, a list here */
+  g_auto(GStrv) words = g_strsplit(on || off ? say : text, " ", -1);
+  g_autoptr(GPtrArray) all = g_ptr_array_new();
+  if (!on && !off) g_ptr_array_add(all, (gpointer)say);
+  for (int i = 0; words[i]; i++)
+    if (*words[i]) g_ptr_array_add(all, words[i]);
+  g_ptr_array_add(all, NULL);
+  guint first = args->list->len;
+  ms_args_add_words(args, (char *const *)all->pdata, value->line);
+  for (guint i = first; i < args->list->len; i++) ((MsArg *)args->list->pdata[i])->plain = value->plain;
+}
+
+/* --- Primus's own keys --- */
+static gboolean refuse(const Primus *p, const char *key, const char *why) {
+  const Value *value = g_hash_table_lookup(p->values, key);
+  return ms_input_error(p->error, p->file, value->line, key, "is %.60s; moesim has no %s", value->text, why);
+}
+
+static gboolean check_own(const Primus *p, const MsImportOptions *options) {
+  static const struct {
+    const char *key, *why;
+    gboolean any; /* refused with every value, not only with true */
+  } rows[] = {
+      {"recompute_layer_ids", "recomputation of layers one by one", TRUE},
+      {"decoder_pipeline_manual_split_list", "reading of such a list; write pipeline_model_parallel_layout", TRUE},
+      {"lfm_layer_types", "short convolutions in place of attention", TRUE},
+      {"patch_zero_bubble", "reading of Primus's zero-bubble schedules", FALSE},
+      {"patch_primus_pipeline", "reading of Primus's schedules", FALSE},
+      {"use_turbo_mega_moe", "fused kernel of a whole expert layer", FALSE},
+      {"enable_odc", "communication on demand", FALSE}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+    if (rows[i].any ? value_of(p, rows[i].key) != NULL : is_on(p, rows[i].key))
+      return refuse(p, rows[i].key, rows[i].why);
+  const char *spec = value_of(p, "spec");
+  gboolean allowed = options->model || (options->allow && g_strv_contains(options->allow, "--spec"));
+  return !spec || allowed || !g_str_has_prefix(spec, "primus.") ||
+         refuse(p, "spec",
+                "reading of Primus's own layers; --model NAME says the whole model, --allow --spec imports the "
+                "rest");
+}
+
+static void add_turbo(Primus *p, MsImport *import) {
+  if (!is_on(p, "enable_primus_turbo")) return;
+  const char *stage = value_of(p, "turbo_sync_free_moe_stage");
+  ms_import_remark(import, "enable_primus_turbo: its kernels are read as Transformer Engine's");
+  if (!value_of(p, "num_experts") || !(is_on(p, "use_turbo_deepep") || (stage && g_ascii_strtoll(stage, NULL, 10) > 1)))
+    return;
+  put(p, "moe_token_dispatcher_type", "flex", 0, FALSE);
+  put(p, "moe_enable_deepep", "true", 0, FALSE);
+}
+
+static int count_of(const Primus *p, const char *name, int absent) {
+  const char *text = ms_shell_given(p->variables, name);
+  gint64 value;
+  return text && g_ascii_string_to_signed(text, 10, 1, 1 << 16, &value, NULL) ? (int)value : absent;
+}
+
+/* The machine of examples/megatron/configs/MI300X, when moesim ships it. (transfer full) */
+static char *machine_of(const char *file) {
+  g_autofree char *folder = g_path_get_dirname(file), *base = g_path_get_basename(folder),
+                  *name = g_ascii_strdown(base, -1);
+  g_autoptr(MsHardware) machine = g_str_has_prefix(name, "mi3") ? ms_hardware_load(name, NULL) : NULL;
+  return machine ? g_steal_pointer(&name) : NULL;
+}
+
+static void add_words(MsArgs *args, const char *const *words) {
+  if (words && words[0]) ms_args_add_words(args, (char *const *)words, 0);
+}
+
+static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *options) {
+  MsImportOptions with = *options;
+  g_autofree char *machine = options->hardware ? NULL : machine_of(p->file);
+  g_autoptr(MsArgs) args = ms_args_new(p->file);
+  if (machine) {
+    with.hardware = machine;
+    ms_import_remark(import, "the machine is %s, after the folder of the file", machine);
+  }
+  add_turbo(p, import);
+  for (guint i = 0; i < p->order->len; i++)
+    add_value(p, args, p->order->pdata[i], g_hash_table_lookup(p->values, p->order->pdata[i]));
+  add_words(args, options->words);
+  int nodes = count_of(p, "NNODES", 0), node = count_of(p, "GPUS_PER_NODE", 8);
+  if (nodes == 0 && options->gpus == 0)
+    ms_import_remark(import, "NNODES is not given: one node of %d GPUs, as Primus starts by itself", node);
+  return ms_import_scenario(import, args, MAX(nodes, 1) * node, &with, p->error);
+}
+
+MsImport *ms_import_primus(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                           GError **error) {
+  g_autofree char *copy = ms_import_text(text, length, file, error);
+  if (!copy) return NULL;
+  g_autoptr(MsImport) import = ms_import_new();
+  g_autoptr(MsShell) variables = ms_shell_new(file);
+  variables->set = options->set;
+  variables->environment = options->environment;
+  g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, value_free);
+  g_autoptr(GPtrArray) order = g_ptr_array_new_with_free_func(g_free);
+  Primus p = {file, variables, options->environment, values, order, error};
+  return read_file(&p, copy) && check_own(&p, options) && convert(&p, import, options) ? g_steal_pointer(&import)
+                                                                                       : NULL;
+}

@@ -1,0 +1,182 @@
+/* Imports of Primus's YAML: presets upon presets, variables, Primus's own keys, refusals, damaged files. */
+#include "lib/close.h"
+
+#include <string.h>
+
+#include "launch/launch.h"
+#include "lib/mutate.h"
+#include "lib/tier.h"
+
+#define FILE_NAME MS_SOURCE_DIR "/tests/data/primus/examples/megatron/configs/MI300X/small.yaml"
+
+static MsImport *import_text(const char *text, const MsImportOptions *options, GError **error) {
+  return ms_import_primus(text, strlen(text), FILE_NAME, options, error);
+}
+
+static char *file_text(void) {
+  char *text = NULL;
+  if (!g_file_get_contents(FILE_NAME, &text, NULL, NULL)) fail_msg("no %s", FILE_NAME);
+  return text;
+}
+
+/* The file with one line more among its overrides. */
+static char *with_override(const char *line) {
+  g_autofree char *text = file_text();
+  return g_strconcat(text, "      ", line, "\n", NULL);
+}
+
+static MsImport *import_with(const char *line, const char *const *set) {
+  const MsImportOptions options = {.environment = TRUE, .set = set};
+  g_autofree char *text = with_override(line);
+  GError *error = NULL;
+  MsImport *import = import_text(text, &options, &error);
+  if (!import) fail_msg("%s", error->message);
+  return import;
+}
+
+static gboolean mentions(const GPtrArray *lines, const char *text) {
+  for (guint i = 0; i < lines->len; i++)
+    if (strstr(lines->pdata[i], text)) return TRUE;
+  return FALSE;
+}
+
+/* What presets, their bases and overrides say, the later over the earlier. */
+static void presets_and_overrides(void **state) {
+  (void)state;
+  g_autoptr(MsImport) import = import_with("", NULL);
+  const MsScenario *s = import->scenario;
+  const MsModel *m = s->model;
+  assert_string_equal(s->hardware->name, "mi300x");
+  assert_int_equal(s->gpus, 8);
+  assert_true(mentions(import->remarks, "NNODES is not given"));
+  assert_int_equal(s->training.micro_batch_size, 2);    /* trainer_base.yaml */
+  assert_int_equal(s->training.global_batch_size, 256); /* an override, not pre_trainer.yaml's 16 */
+  assert_int_equal(s->training.seq_length, 4096);
+  assert_int_equal(s->layout.ep, 8);
+  assert_int_equal(m->num_layers, 16);
+  assert_int_equal(m->num_attention_heads, 16); /* language_model.yaml */
+  assert_int_equal(m->num_query_groups, 4);
+  assert_int_equal(m->vocab_size, 128256);
+  assert_string_equal(m->moe_layer_freq, "[0]*1+[1]*15");
+  assert_int_equal(m->normalization, MS_NORM_RMS);
+  assert_int_equal(m->position_embedding, MS_POS_ROPE);
+  assert_int_equal(m->multi_latent_attention.kv_lora_rank, 0); /* counts with multi_latent_attention only */
+  assert_int_equal(m->sliding_window.window, 129);
+  assert_true(m->gated);
+  assert_false(m->add_bias_linear);
+  assert_true(s->options.distributed_optimizer);
+  assert_false(s->options.gradient_accumulation_fusion);
+  assert_int_equal(s->options.dispatcher, MS_DISPATCH_DEEPEP);
+  assert_int_equal(s->training.routing.kind, MS_ROUTING_BALANCED);
+}
+
+/* What the presets say without a meaning here is not listed, what the file says is. */
+static void defaults_are_not_listed(void **state) {
+  (void)state;
+  g_autoptr(MsImport) import = import_with("lr: 1.0e-5", NULL);
+  assert_true(mentions(import->ignored, "--wandb-project small"));
+  assert_true(mentions(import->ignored, "line 20: --lr 1.0e-5"));
+  assert_false(mentions(import->ignored, "--retro-neighbors"));
+  assert_false(mentions(import->ignored, "--trainable"));
+}
+
+static void variables(void **state) {
+  (void)state;
+  const char *const set[] = {"NNODES=4", "PRIMUS_TP=2", "PRIMUS_SEQ_LENGTH=8192", NULL};
+  g_autoptr(MsImport) import = import_with("", set);
+  assert_int_equal(import->scenario->gpus, 32);
+  assert_int_equal(import->scenario->layout.tp, 2);
+  assert_int_equal(import->scenario->training.seq_length, 8192);
+  assert_false(mentions(import->remarks, "NNODES"));
+}
+
+/* PyTorch's FSDP2 is that of Megatron, with and without the weights kept. */
+static void fsdp(void **state) {
+  (void)state;
+  g_autoptr(MsImport) whole = import_with("use_torch_fsdp2: true", NULL);
+  assert_int_equal(whole->scenario->options.fsdp, MS_FSDP_OPTIM_GRADS_PARAMS);
+  assert_true(mentions(whole->remarks, "--use-torch-fsdp2 is read as Megatron-FSDP, "));
+  g_autoptr(MsImport) kept =
+      import_with("use_torch_fsdp2: true\n      torch_fsdp2_no_reshard_after_forward: true", NULL);
+  assert_int_equal(kept->scenario->options.fsdp, MS_FSDP_OPTIM_GRADS);
+}
+
+static void refusals(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *set, *error;
+  } rows[] = {
+      {"recompute_layer_ids: \"0,3\"", NULL, ":20: recompute_layer_ids: is 0,3; moesim has no recomputation of layers"},
+      {"patch_zero_bubble: true", NULL, ":20: patch_zero_bubble: is true; moesim has no reading of"},
+      {"spec: ['primus.backends.x', 'y']", NULL,
+       ":20: spec: is primus.backends.x y; moesim has no reading of Primus's"},
+      {"lfm_layer_types: [conv]", NULL, ":20: lfm_layer_types: is conv; moesim has no short convolutions"},
+      {"retro_layers: 3", NULL, ":20: --retro-layers: changes the model or its time"},
+      {"load: null", NULL, ":20: modules.pre_trainer.overrides.load: is given twice"},
+      {"x: *y", NULL, ":20: modules.pre_trainer.overrides.x: is an alias; write it out"},
+      {"", "PRIMUS_MODEL=absent",
+       ":6: modules.pre_trainer.model: is \"absent.yaml\", which is in no primus/configs/models"},
+      {"", "PRIMUS_MODEL=circle", "circle.yaml: extends: goes round in a circle"},
+      {"seq_length_of: {a: {b: 1}}\n    framework: torchtitan", NULL, "modules.pre_trainer.framework: is given twice"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    const char *const set[] = {rows[i].set, NULL};
+    const MsImportOptions options = {.environment = TRUE, .set = set};
+    g_autofree char *text = with_override(rows[i].line);
+    g_autoptr(MsImport) import = import_text(text, &options, &error);
+    if (import || !strstr(error->message, rows[i].error))
+      fail_msg("%s %s: %s", rows[i].line, rows[i].set, import ? "taken" : error->message);
+  }
+}
+
+/* Files that are none of Primus's pretraining. */
+static void other_files(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *error;
+  } rows[] = {{"", "is empty"},
+              {"[a]", "must be a map"},
+              {"a: 1\n---\nb: 2\n", "has a second document"},
+              {"modules: {sft_trainer: {framework: megatron}}", "modules.pre_trainer: is missing"},
+              {"modules: {pre_trainer: {framework: torchtitan}}",
+               "modules.pre_trainer.framework: is \"torchtitan\", moesim reads megatron of Primus"},
+              {"modules: {pre_trainer: {framework: megatron}}", "modules.pre_trainer.config: is missing"},
+              {"a: {b: [", "not YAML"}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    const MsImportOptions options = {.environment = TRUE};
+    g_autoptr(MsImport) import = import_text(rows[i].text, &options, &error);
+    if (import || !strstr(error->message, rows[i].error))
+      fail_msg("%s: %s", rows[i].text, import ? "taken" : error->message);
+  }
+}
+
+/* A damaged file is taken or refused with its name. */
+static void damaged(void **state) {
+  (void)state;
+  g_autofree char *text = file_text();
+  GRand *rand = g_rand_new_with_seed(5);
+  const MsImportOptions options = {.environment = TRUE};
+  int refused = 0, rounds = ms_by_tier(20, 50);
+  for (int i = 0; i < rounds; i++) {
+    g_autofree char *other = ms_test_mutate(rand, text);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) import = import_text(other, &options, &error);
+    if (!import && !strstr(error->message, ".yaml")) fail_msg("%s", error->message);
+    refused += !import;
+  }
+  g_rand_free(rand);
+  assert_in_range(refused, 1, rounds - 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(presets_and_overrides),
+                                     cmocka_unit_test(defaults_are_not_listed),
+                                     cmocka_unit_test(variables),
+                                     cmocka_unit_test(fsdp),
+                                     cmocka_unit_test(refusals),
+                                     cmocka_unit_test(other_files),
+                                     cmocka_unit_test(damaged)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
