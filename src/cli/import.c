@@ -11,7 +11,7 @@
 #include "logs/topology.h"
 
 typedef struct {
-  char *out, *model, *model_out, *hardware, *name, *date, *into, *tables;
+  char *out, *model, *model_out, *hardware, *name, *date, *into, *tables, *scenario;
   gboolean json;
   int gpus, vocab_size, device;
   char **set, **allow;
@@ -226,8 +226,10 @@ static int import_trace(const MsVerb *verb, const Options *o, MsTraceForm form, 
   if (argc < 1) return ms_cli_usage(verb, "give traces (\"-\" is standard input)");
   if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->hardware ||
       o->name || o->date || o->gpus != MS_CLI_UNSET)
-    return ms_cli_usage(verb, "import %s takes traces, --json, --tables, --device and --out", ms_trace_words[form]);
-  const MsImportTrace trace = {o->out, o->tables, o->json, form, o->device == MS_CLI_UNSET ? -1 : o->device};
+    return ms_cli_usage(verb, "import %s takes traces, --json, --tables, --scenario, --device and --out",
+                        ms_trace_words[form]);
+  const MsImportTrace trace = {o->out,  o->tables, o->scenario,
+                               o->json, form,      o->device == MS_CLI_UNSET ? -1 : o->device};
   return ms_cli_import_trace(&trace, words);
 }
 
@@ -359,8 +361,8 @@ static int import_one(const MsVerb *verb, const Options *o, int argc, char **arg
   if (kind < 0) return MS_ERROR_USAGE;
   if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
     return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
-  if ((o->json || o->tables || o->device != MS_CLI_UNSET) && !kinds[kind].trace)
-    return ms_cli_usage(verb, "--json, --tables and --device are for traces");
+  if ((o->json || o->tables || o->scenario || o->device != MS_CLI_UNSET) && !kinds[kind].trace)
+    return ms_cli_usage(verb, "--json, --tables, --scenario and --device are for traces");
   if (o->device != MS_CLI_UNSET && o->device < 0)
     return ms_cli_usage(verb, "--device %d: give 0 for the first GPU of the trace", o->device);
   return kinds[kind].run ? kinds[kind].run(verb, o, argc - 2, argv + 2)
@@ -384,6 +386,8 @@ int ms_cli_import(int argc, char **argv) {
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "traces: one JSON object a line for each", NULL},
       {"tables", 0, 0, G_OPTION_ARG_FILENAME, &o.tables,
        "traces: write matrix products and collectives of known size there, as tables for moesim fit", "FOLDER"},
+      {"scenario", 0, 0, G_OPTION_ARG_FILENAME, &o.scenario,
+       "traces: the run that they are of, whose operators give products shapes that were not recorded", "FILE"},
       {"device", 0, 0, G_OPTION_ARG_INT, &o.device,
        "traces: which GPU of a file that holds several, from 0 (default: the first)", "N"},
       {"date", 0, 0, G_OPTION_ARG_STRING, &o.date,
@@ -401,7 +405,7 @@ int ms_cli_import(int argc, char **argv) {
     status = import_one(verb, &o, argc, words);
   }
   g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name), g_free(o.date), g_free(o.into);
-  g_free(o.tables), g_free(o.model);
+  g_free(o.tables), g_free(o.model), g_free(o.scenario);
   g_strfreev(o.set), g_strfreev(o.allow);
   return status;
 }

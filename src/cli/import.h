@@ -12,6 +12,7 @@ typedef struct {
 
 typedef struct {
   const char *out, *tables; /* NULL: standard output; a folder for tables of fit, NULL: none */
+  const char *scenario;     /* the run that the traces are of: gives shapes that were not recorded; NULL */
   gboolean json;
   MsTraceForm form;
   int device; /* which GPU of a file that holds several; -1: the first */

@@ -7,9 +7,10 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
-#include "logs/trace_times.h"
+#include "study/align.h"
+#include "study/profile.h"
 
-enum { FEW = 12, FEW_COLUMNS = 4 };
+enum { FEW = 12, FEW_COLUMNS = 3 };
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void seconds(MsTable *table, double time_s) {
@@ -47,6 +48,8 @@ static void append_classes(GString *out, const MsTraceTimes *t) {
   ms_table_column(table, "share", TRUE);
   ms_table_column(table, "kernels", TRUE);
   ms_table_column(table, "median", TRUE);
+  ms_table_column(table, "beside", TRUE);
+  ms_table_column(table, "slowed", TRUE);
   for (int i = 0; i < t->n_streams && i < FEW_COLUMNS; i++) {
     g_autofree char *title = g_strdup_printf("on %s", t->streams[i].name);
     ms_table_column(table, title, TRUE);
@@ -58,6 +61,9 @@ static void append_classes(GString *out, const MsTraceTimes *t) {
     percent(table, c->share);
     ms_table_cellf(table, "%.6g", c->kernels);
     seconds(table, c->median_s);
+    percent(table, c->beside);
+    if (isnan(c->slowdown)) ms_table_cell(table, "");
+    else ms_table_cellf(table, "%.3f", c->slowdown);
     for (int k = 0; k < t->n_streams && k < FEW_COLUMNS; k++) {
       double part_s = NAN;
       for (int p = 0; p < t->streams[k].n_parts; p++)
@@ -166,12 +172,28 @@ static gboolean write_tables(const char *folder, const GPtrArray *times, GError 
   if (!gemm && !collectives)
     return ms_input_error(error, all[0]->file, 0, NULL,
                           "holds neither shapes of products nor sizes of collectives (PyTorch profiler: record with "
-                          "record_shapes=True)");
+                          "record_shapes=True; or give --scenario, the run that it is of)");
   if (g_mkdir_with_parents(folder, 0777) != 0) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
     return FALSE;
   }
   return write_table(folder, "gemm.csv", gemm, error) && write_table(folder, "collectives.csv", collectives, error);
+}
+
+/* Its operators are found in the trace, and give shapes that the profiler did not record. */
+static gboolean take_shapes(const char *scenario, MsTrace *trace, const MsKernelTable *table, GPtrArray *notes,
+                            GError **error) {
+  char share[MS_TEXT];
+  g_autoptr(MsProfile) simulated = ms_profile_load(scenario, -1, trace->rank, table, notes, error);
+  if (!simulated) return FALSE;
+  if (simulated->kind != MS_PROFILE_SCENARIO) return ms_input_error(error, scenario, 0, NULL, "is no scenario");
+  guint recorded = trace->shapes->len;
+  g_autoptr(MsAligned) a = ms_aligned_new(simulated->trace, trace, table);
+  g_ptr_array_add(notes, g_strdup_printf("%s: operators of %s were found for %s of the time of the kernels that "
+                                         "compute; %u products have their shapes from there",
+                                         trace->file, scenario, ms_text_percent(a->share, share),
+                                         trace->shapes->len - recorded));
+  return TRUE;
 }
 
 static gboolean read_all(const MsImportTrace *o, char **files, const MsKernelTable *table, GPtrArray *traces,
@@ -182,6 +204,7 @@ static gboolean read_all(const MsImportTrace *o, char **files, const MsKernelTab
     if (trace->form != o->form)
       return ms_input_error(error, files[i], 0, NULL, "is a profile of %s: moesim import %s %s",
                             ms_trace_words[trace->form], ms_trace_words[trace->form], files[i]);
+    if (o->scenario && !take_shapes(o->scenario, trace, table, notes, error)) return FALSE;
     g_ptr_array_add(times, ms_trace_times_new(trace, table));
     g_ptr_array_add(traces, g_steal_pointer(&trace));
   }

@@ -26,6 +26,7 @@ typedef struct {
   gint64 start_ns, length_ns;
   guint32 name;   /* index into names */
   guint32 link;   /* reading: the operator that launched it; then index + 1 into shapes, 0: not known */
+  guint32 grid;   /* the same for launches of as many blocks; 0: not known */
   guint16 stream; /* index into streams */
   gint16 step;
 } MsTraceKernel;

@@ -99,6 +99,7 @@ gboolean ms_trace_build_kernel(MsTraceBuild *b, const MsTraceLaunch *launch, int
                      .length_ns = launch->length_ns,
                      .name = name_index(b, launch->name, launch->collective),
                      .link = launch->link,
+                     .grid = launch->grid,
                      .stream = (guint16)stream};
   g_array_append_val(t->kernels, k);
   if (name) *name = k.name;

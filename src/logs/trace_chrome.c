@@ -24,6 +24,7 @@ typedef struct {
   GString *name, *collective, *dtype, *types;
   gint64 start_ns, length_ns, thread, process, stream, device, link;
   gboolean timed, has_stream, has_device;
+  guint32 grid;
   double elements, ranks;
   double dim[MOST_DIMS]; /* of the operands, one behind the other */
   int operand[MOST_DIMS + 1], operands, dims;
@@ -106,6 +107,22 @@ static MsToken read_types(Reading *r, GError **error) {
   }
 }
 
+/* [4096, 1, 1]: behind its bracket; the hash of its numbers (FNV-1a). */
+static MsToken read_grid(Reading *r, GError **error) {
+  guint32 hash = 2166136261;
+  int outer = ms_json_stream_depth(r->json);
+  for (;;) {
+    MsToken token = next(r, error);
+    if (token >= MS_TOKEN_DONE || ms_json_stream_depth(r->json) < outer) {
+      r->event.grid = MAX(hash, 1);
+      return token;
+    }
+    for (const char *c = ms_json_stream_text(r->json); token == MS_TOKEN_NUMBER && *c; c++)
+      hash = (hash ^ (guint8)*c) * 16777619;
+    hash = (hash ^ ',') * 16777619;
+  }
+}
+
 static void take_argument(Event *e, const char *key, const char *text) {
   if (strcmp(key, "stream") == 0) e->stream = whole(text), e->has_stream = TRUE;
   else if (strcmp(key, "device") == 0) e->device = whole(text), e->has_device = TRUE;
@@ -125,6 +142,7 @@ static MsToken read_arguments(Reading *r, GError **error) {
     if (no_member(token)) return token;
     if (token == MS_TOKEN_LIST && strcmp(key, "Input Dims") == 0) token = read_dims(r, error);
     else if (token == MS_TOKEN_LIST && strcmp(key, "Input type") == 0) token = read_types(r, error);
+    else if (token == MS_TOKEN_LIST && strcmp(key, "grid") == 0) token = read_grid(r, error);
     else if (token == MS_TOKEN_NUMBER || token == MS_TOKEN_TEXT)
       take_argument(&r->event, key, ms_json_stream_text(r->json));
     else token = ms_json_stream_skip(r->json, token, error);
@@ -202,7 +220,8 @@ static gboolean take_kernel(Reading *r, GError **error) {
                                 .stream = e->has_stream ? e->stream : e->thread,
                                 .start_ns = e->start_ns,
                                 .length_ns = e->timed ? e->length_ns : -1,
-                                .link = (guint32)CLAMP(e->link, 0, G_MAXUINT32)};
+                                .link = (guint32)CLAMP(e->link, 0, G_MAXUINT32),
+                                .grid = e->grid};
   guint32 name = G_MAXUINT32; /* stays when the kernel has no usable time */
   if (!ms_trace_build_kernel(r->b, &launch, ms_json_stream_line(r->json), &name, error)) return FALSE;
   if (name != G_MAXUINT32 && launch.collective && e->elements > 0 && e->ranks >= 2 && e->ranks < 1e7) {

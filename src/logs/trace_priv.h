@@ -12,6 +12,7 @@ typedef struct {
   gint64 device, stream;         /* as the file calls them */
   gint64 start_ns, length_ns;    /* length < 0: not usable, the kernel is counted as odd and left out */
   guint32 link;                  /* to a shape, as ms_trace_build_shape() gave it, or what the reader resolves later */
+  guint32 grid;                  /* as of the kernel */
 } MsTraceLaunch;
 
 typedef struct {

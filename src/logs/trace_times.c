@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOSTLY_ALONE  0.1 /* share of a kernel's time beside others */
+#define MOSTLY_BESIDE 0.5
 enum { MOST_STREAMS = 64 }; /* counted apart: the busiest; the rest together in the last */
 
 typedef struct {
@@ -281,6 +283,114 @@ static void sweep(Sums *s) {
   list_overlaps(s, both_s);
 }
 
+/* --- what kernels take beside others ---------------------------------------------------------------------------- */
+typedef struct {
+  guint32 name, size;      /* 0: not known */
+  double time_s, beside_s; /* of the latter another stream is busy */
+} Companion;
+
+static int by_name_and_size(gconstpointer a, gconstpointer b) {
+  const Companion *x = a, *y = b;
+  if (x->name != y->name) return x->name < y->name ? -1 : 1;
+  return (x->size > y->size) - (x->size < y->size);
+}
+
+/* Stretches in which some stream but this one is busy; kernels come by start. */
+static GArray *busy_others(const Sums *s, int stream) {
+  GArray *out = g_array_new(FALSE, FALSE, sizeof(Stretch));
+  for (guint i = 0; i < s->t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel(s, i);
+    if (s->place[k->stream] == stream || k->step < 0) continue;
+    Stretch mine = {k->start_ns, k->start_ns + k->length_ns},
+            *last = out->len > 0 ? &g_array_index(out, Stretch, out->len - 1) : NULL;
+    if (last && mine.start_ns <= last->end_ns) last->end_ns = MAX(last->end_ns, mine.end_ns);
+    else g_array_append_val(out, mine);
+  }
+  return out;
+}
+
+static gboolean is_product(const Sums *s, const MsTraceKernel *k) {
+  return g_str_has_suffix(ms_kernel_class_word(s->table, name_of(s, k)->class_index), "gemm");
+}
+
+/* The same number for kernels of one name that can be compared; of a product by its sizes, which stand there once for
+ * each launch. */
+static guint32 size_of(const Sums *s, GHashTable *sizes, const MsTraceKernel *k) {
+  if (!is_product(s, k)) return k->grid;
+  if (k->link == 0) return 0;
+  const MsTraceShape *p = &g_array_index(s->t->shapes, MsTraceShape, k->link - 1);
+  g_autofree char *key = g_strdup_printf("%s %g %g %g %g", p->dtype, p->groups, p->m, p->n, p->k);
+  gpointer at = g_hash_table_lookup(sizes, key);
+  if (!at) g_hash_table_insert(sizes, g_steal_pointer(&key), at = GUINT_TO_POINTER(g_hash_table_size(sizes) + 1));
+  return GPOINTER_TO_UINT(at);
+}
+
+static void add_companions(const Sums *s, int stream, GHashTable *sizes, GArray *all) {
+  g_autoptr(GArray) others = busy_others(s, stream);
+  guint first = 0;
+  for (guint i = 0; i < s->t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel(s, i);
+    gint64 end_ns = k->start_ns + k->length_ns, both_ns = 0;
+    if (s->place[k->stream] != stream || k->step < 0) continue;
+    while (first < others->len && g_array_index(others, Stretch, first).end_ns <= k->start_ns) first++;
+    for (guint j = first; j < others->len && g_array_index(others, Stretch, j).start_ns < end_ns; j++) {
+      const Stretch *o = &g_array_index(others, Stretch, j);
+      both_ns += MIN(o->end_ns, end_ns) - MAX(o->start_ns, k->start_ns);
+    }
+    Companion one = {k->name, size_of(s, sizes, k), seconds(k->length_ns), seconds(both_ns)};
+    g_array_append_val(all, one);
+  }
+}
+
+/* Whether they may be of one size: what launches as many blocks may still work on more. */
+static gboolean agree(GArray *time_s, double most) {
+  double *list = (double *)(gpointer)time_s->data;
+  return time_s->len >= MS_TRACE_LEAST &&
+         ms_quantile(list, time_s->len, 0.9) <= most * ms_quantile(list, time_s->len, 0.1);
+}
+
+/* Kernels of one name and size: what those beside others take, and would take alone. */
+static void compare_alone(const Companion *one, guint n, double *beside_s, double *alone_s) {
+  g_autoptr(GArray) alone = g_array_new(FALSE, FALSE, sizeof(double)),
+                    beside = g_array_new(FALSE, FALSE, sizeof(double));
+  for (guint i = 0; i < n; i++) {
+    double share = one[i].time_s > 0 ? one[i].beside_s / one[i].time_s : 0;
+    if (share <= MOSTLY_ALONE) g_array_append_val(alone, one[i].time_s);
+    if (share >= MOSTLY_BESIDE) g_array_append_val(beside, one[i].time_s);
+  }
+  if (!agree(alone, MS_TRACE_ALIKE) || !agree(beside, MS_TRACE_ALIKE_BESIDE)) return;
+  for (guint i = 0; i < beside->len; i++) *beside_s += g_array_index(beside, double, i);
+  *alone_s += beside->len * ms_quantile((double *)(gpointer)alone->data, alone->len, 0.5);
+}
+
+static MsTraceClassTime *class_time(MsTraceTimes *out, const char *word) {
+  for (int i = 0; i < out->n_classes; i++)
+    if (strcmp(out->classes[i].word, word) == 0) return &out->classes[i];
+  return NULL;
+}
+
+static void sum_companions(Sums *s) {
+  int n = (int)s->table->classes->len + 1;
+  g_autofree double *beside_s = g_new0(double, n), *slow_s = g_new0(double, n), *alone_s = g_new0(double, n);
+  g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Companion));
+  g_autoptr(GHashTable) sizes = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  for (int i = 0; i < s->out->n_streams; i++) add_companions(s, i, sizes, all);
+  g_array_sort(all, by_name_and_size);
+  for (guint i = 0, end; i < all->len; i = end) {
+    const Companion *first = &g_array_index(all, Companion, i);
+    int c = g_array_index(s->t->names, MsTraceName, first->name).class_index, at = c < 0 ? n - 1 : c;
+    for (end = i; end < all->len && by_name_and_size(first, &g_array_index(all, Companion, end)) == 0; end++)
+      beside_s[at] += g_array_index(all, Companion, end).beside_s / s->steps;
+    if (first->size > 0) compare_alone(first, end - i, &slow_s[at], &alone_s[at]);
+  }
+  for (int i = 0; i < n; i++) {
+    MsTraceClassTime *one = class_time(s->out, ms_kernel_class_word(s->table, i < n - 1 ? i : -1));
+    if (!one) continue;
+    one->beside = one->time_s > 0 ? beside_s[i] / one->time_s : 0;
+    one->slowdown = alone_s[i] > 0 ? slow_s[i] / alone_s[i] : NAN;
+  }
+}
+
 /* --- steps ----------------------------------------------------------------------------------------------------- */
 static void time_steps(Sums *s) {
   GArray *steps = s->t->steps;
@@ -387,6 +497,7 @@ MsTraceTimes *ms_trace_times_new(const MsTrace *t, const MsKernelTable *table) {
   name_streams(&s);
   sum_parts(&s);
   sweep(&s);
+  sum_companions(&s);
   time_steps(&s);
   sum_products(&s);
   sum_messages(&s);
@@ -444,6 +555,11 @@ static const MsFigures class_figures = {
                                MS_FIGURE(F64, S, time_s, "s", "of a step, all kernels one behind the other"),
                                MS_FIGURE(F64, S, share, "1", "of the time of all kernels"),
                                MS_FIGURE(F64, S, median_s, "s", "of one kernel"),
+                               MS_FIGURE(F64, S, beside, "1", "of its time, another stream is busy"),
+                               MS_FIGURE(F64, S, slowdown, "1",
+                                         "what its kernels beside others take, over those of the same name and size "
+                                         "that are alone",
+                                         .flags = MS_FIGURE_NULLABLE),
                                {0}}};
 #undef S
 #define S MsTraceClassPart

@@ -12,7 +12,18 @@ typedef struct {
   const char *word;              /* of the kernel table, "unrecognised" */
   double kernels, time_s, share; /* of a step; of the time of all kernels */
   double median_s;               /* of one kernel */
+  double beside;                 /* share of its time in which another stream is busy */
+  double slowdown;               /* what its kernels take longer beside others: see below; NaN */
 } MsTraceClassTime;
+
+/* Slowdown of a class: its kernels of one name and size which are beside another stream for half of their time or more,
+ * over the median of those that are for a tenth or less: the sum of their times over the sum of the medians. The size
+ * is that of a product, else the blocks of its launch; kernels of which it is not known do not count. Nor do names and
+ * sizes that have fewer than MS_TRACE_LEAST of either, or whose times (10th to 90th percentile) are further apart than
+ * one size explains: MS_TRACE_ALIKE times alone, MS_TRACE_ALIKE_BESIDE times beside others. */
+#define MS_TRACE_ALIKE        1.25
+#define MS_TRACE_ALIKE_BESIDE 1.6
+enum { MS_TRACE_LEAST = 3 };
 
 typedef struct {
   const char *word;

@@ -46,6 +46,32 @@ static const MsFigures key_figures = {
                                MS_FIGURE(STRING, S, b, "", "likewise"),
                                {0}}};
 #undef S
+#define S MsAlignedOp
+static const MsFigures operator_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE_AS("operator", STRING, S, name, "", "of the scenario, with its pass"),
+        MS_FIGURE_AS("class", STRING, S, word, "", "of its kernels"),
+        MS_FIGURE(F64, S, m, "", "rows of a product; 0: of no known shape"),
+        MS_FIGURE(F64, S, n, "", "columns"),
+        MS_FIGURE(F64, S, k, "", "depth"),
+        MS_FIGURE(F64, S, rows, "", "how many a step has"),
+        MS_FIGURE(F64, S, found, "", "of these, found in a measured step"),
+        MS_FIGURE_AS("predicted_s", F64, S, a_s, "s", "median of one"),
+        MS_FIGURE_AS("measured_s", F64, S, b_s, "s", "likewise, of those found", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(F64, S, ratio, "1", "predicted / measured", .flags = MS_FIGURE_NULLABLE),
+        MS_FIGURE(F64, S, stake_s, "s", "predicted - measured, of all in a step"),
+        MS_FIGURE(F64, S, gap_s, "s", "median wait of its stream in front of it, of waits up to 100 us",
+                  .flags = MS_FIGURE_NULLABLE),
+        {0}}};
+#undef S
+#define S MsAligned
+static const MsFigures aligned_figures = {
+    .rows =
+        (const MsFigure[]){MS_FIGURE(F64, S, share, "1", "of the time of kernels that compute, those of an operator"),
+                           MS_FIGURE_ARRAY("operators", LIST, S, op, n, &operator_figures),
+                           {0}}};
+#undef S
+static const void *aligned_of(const void *diff) { return ((const MsDiff *)diff)->aligned; }
 static const void *side_a(const void *diff) { return ((const MsDiff *)diff)->a; }
 static const void *side_b(const void *diff) { return ((const MsDiff *)diff)->b; }
 #define S MsDiff
@@ -56,6 +82,8 @@ const MsFigures ms_diff_figures = {
                        MS_FIGURE_ARRAY("classes", LIST, S, row, n_rows, &row_figures),
                        MS_FIGURE_ARRAY("streams", LIST, S, stream, n_streams, &stream_figures),
                        MS_FIGURE_ARRAY("configuration", LIST, S, key, n_keys, &key_figures),
+                       MS_FIGURE_FOUND("aligned", aligned_of, &aligned_figures, .only = "a scenario beside a trace",
+                                       .doc = "which kernel is which operator"),
                        {0}}};
 #undef S
 
@@ -108,6 +136,8 @@ static void take(GString *out, MsTable *table) {
   g_string_append_printf(out, "\n%s", text);
 }
 
+enum { MOST_OPERATORS = 15 };
+
 static void append_classes(GString *out, const MsDiff *d, const char *a, const char *b) {
   MsTable *table = ms_table_new();
   double sum_a = 0, sum_b = 0;
@@ -137,6 +167,27 @@ static void append_streams(GString *out, const MsDiff *d, const char *a, const c
   take(out, table);
 }
 
+static void append_operators(GString *out, const MsAligned *a) {
+  static const char *const titles[] = {"rows", "found", "predicted", "measured", "ratio", "at stake", "gap before"};
+  char buf[MS_TEXT];
+  if (!a || a->n == 0) return;
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "operator", FALSE);
+  for (gsize i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(table, titles[i], TRUE);
+  for (int i = 0; i < a->n && i < MOST_OPERATORS; i++) {
+    const MsAlignedOp *op = &a->op[i];
+    ms_table_cell(table, op->name);
+    ms_table_cellf(table, "%g", op->rows);
+    ms_table_cellf(table, "%.4g", op->found);
+    figures(table, op->a_s, op->b_s, op->ratio, op->found > 0 ? op->stake_s : NAN);
+    seconds(table, op->gap_s);
+  }
+  take(out, table);
+  g_string_append_printf(out, "operators were found for %s of the time of the kernels that compute\n",
+                         ms_text_percent(a->share, buf));
+  if (a->n > MOST_OPERATORS) g_string_append_printf(out, "%d more: --json\n", a->n - MOST_OPERATORS);
+}
+
 static void append_keys(GString *out, const MsDiff *d, const char *a, const char *b) {
   if (d->n_keys == 0) return;
   MsTable *table = ms_table_new();
@@ -159,6 +210,7 @@ char *ms_report_diff(const MsDiff *diff) {
   append_side(out, b, diff->b);
   append_classes(out, diff, a, b);
   append_streams(out, diff, a, b);
+  append_operators(out, diff->aligned);
   append_keys(out, diff, a, b);
   return g_string_free(out, FALSE);
 }

@@ -162,6 +162,10 @@ MsDiff *ms_diff_new(MsProfile *a, MsProfile *b, const MsKernelTable *table, GPtr
   compare_rows(d);
   pair_streams(d);
   compare_keys(d);
+  if (a->kind == MS_PROFILE_SCENARIO && b->kind == MS_PROFILE_TRACE)
+    d->aligned = ms_aligned_new(a->trace, b->trace, table);
+  if (b->kind == MS_PROFILE_SCENARIO && a->kind == MS_PROFILE_TRACE)
+    d->aligned = ms_aligned_new(b->trace, a->trace, table);
   return d;
 }
 
@@ -177,6 +181,7 @@ void ms_diff_free(MsDiff *d) {
     g_free(d->key[i].a);
     g_free(d->key[i].b);
   }
+  ms_aligned_free(d->aligned);
   g_free(d->row);
   g_free(d->stream);
   g_free(d->key);

@@ -2,6 +2,7 @@
 #ifndef MS_STUDY_DIFF_H
 #define MS_STUDY_DIFF_H
 
+#include "study/align.h"
 #include "study/compare.h"
 #include "study/profile.h"
 
@@ -22,6 +23,7 @@ typedef struct {
   MsDiffRow *row;       /* by |stake|, the largest first */
   MsDiffStream *stream; /* likewise; streams belong together that have most of their classes in common */
   MsComparedKey *key;   /* what differs in the configurations */
+  MsAligned *aligned;   /* of a scenario and a trace, `a` the simulated step; else NULL */
 } MsDiff;
 
 /* Folds both when one is coarse. NULL and *error when they are of different models: where both have products of known

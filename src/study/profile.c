@@ -52,7 +52,7 @@ static guint32 name_of_tag(const MsDetail *d, guint32 tag, guint32 *name_at, MsT
   const MsOp *op = tag < d->n_tags ? d->tag_op[tag] : NULL;
   guint32 place = MIN(tag, d->n_tags);
   if (name_at[place] != G_MAXUINT32) return name_at[place];
-  MsTraceName name = {g_strdup(op ? op->name : "p2p"), -1,
+  MsTraceName name = {op ? g_strdup_printf("%s %s", op->name, ms_pass_words[op->pass]) : g_strdup("p2p"), -1,
                       ms_kernel_class_of_op(table, ms_op_words[op ? op->kind : MS_OP_P2P])};
   g_array_append_val(t->names, name);
   return name_at[place] = t->names->len - 1;
@@ -144,6 +144,7 @@ void ms_profile_free(MsProfile *p) {
   g_free(p->product);
   g_free(p->file);
   g_free(p->device);
+  ms_trace_free(p->trace);
   ms_result_free(p->result);
   ms_scenario_free(p->scenario);
   g_free(p);
@@ -206,12 +207,12 @@ static void take_times(MsProfile *p, const MsTrace *trace, const MsKernelTable *
 }
 
 static gboolean load_trace(MsProfile *p, const MsKernelTable *table, GPtrArray *notes, GError **error) {
-  g_autoptr(MsTrace) trace = ms_trace_load(p->file, -1, table, notes, error);
-  if (!trace) return FALSE;
-  p->device = g_strdup(trace->device);
-  p->rank = trace->rank;
-  p->ranks = trace->ranks;
-  take_times(p, trace, table);
+  p->trace = ms_trace_load(p->file, -1, table, notes, error);
+  if (!p->trace) return FALSE;
+  p->device = g_strdup(p->trace->device);
+  p->rank = p->trace->rank;
+  p->ranks = p->trace->ranks;
+  take_times(p, p->trace, table);
   return TRUE;
 }
 
@@ -244,8 +245,8 @@ static gboolean load_scenario(MsProfile *p, int stage, int rank, const MsKernelT
   p->ranks = p->scenario->gpus;
   p->stage = stage >= 0 ? stage : stage_of_rank(detail->layout, rank);
   if (p->stage < 0) p->stage = busiest(p->result);
-  g_autoptr(MsTrace) trace = trace_of_step(detail, p->stage, p->file, table);
-  take_times(p, trace, table);
+  p->trace = trace_of_step(detail, p->stage, p->file, table);
+  take_times(p, p->trace, table);
   return TRUE;
 }
 

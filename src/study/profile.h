@@ -42,6 +42,7 @@ typedef struct {
   MsProfileStream *stream;
   int n_products;
   MsTraceProduct *product; /* of known shape */
+  MsTrace *trace;          /* every kernel, of a simulated stage every row by name and pass; NULL: saved */
   MsScenario *scenario;    /* of a scenario, and what was predicted; else NULL */
   MsResult *result;
 } MsProfile;

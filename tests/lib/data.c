@@ -78,28 +78,28 @@ void ms_test_data_write(const char *name, const char *text) {
   g_free(path);
 }
 
-/* The laws that are shipped. */
-static void write_laws(void) {
-  g_autofree char *text = NULL, *inner = ms_test_data_path("software");
-  g_mkdir(inner, 0700);
-  if (!g_file_get_contents(MS_SOURCE_DIR "/software/laws.json", &text, NULL, NULL)) g_error("cannot read the laws");
-  ms_test_data_write("software/laws.json", text);
+/* What is shipped and no test has reason to change as a whole: laws, names of kernels. */
+static void copy_software(const char *name) {
+  g_autofree char *text = NULL, *from = g_build_filename(MS_SOURCE_DIR, name, NULL);
+  if (!g_file_get_contents(from, &text, NULL, NULL)) g_error("cannot read %s", from);
+  ms_test_data_write(name, text);
 }
 
 int ms_test_data_setup(void **state) {
   (void)state;
   folder = g_dir_make_tmp("moesim-test-XXXXXX", NULL);
   if (!folder) return 1;
-  char *models = ms_test_data_path("models"), *hardware = ms_test_data_path("hardware");
-  g_mkdir(models, 0700);
-  g_mkdir(hardware, 0700);
-  g_free(models);
-  g_free(hardware);
+  static const char *const inner[] = {"models", "hardware", "software"};
+  for (gsize i = 0; i < G_N_ELEMENTS(inner); i++) {
+    g_autofree char *path = ms_test_data_path(inner[i]);
+    g_mkdir(path, 0700);
+  }
   ms_test_data_write("models/tiny.json", ms_test_tiny);
   ms_test_data_write("models/moe.json", ms_test_moe);
   ms_test_data_write("hardware/box.json", ms_test_box);
   ms_test_data_write("hardware/other.json", other);
-  write_laws();
+  copy_software("software/laws.json");
+  copy_software("software/kernels.json");
   g_setenv("MOESIM_DATA", folder, TRUE);
   return 0;
 }

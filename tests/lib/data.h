@@ -1,6 +1,7 @@
 /* tests/lib/data.h - a small world of models and machines in a temporary folder, so that tests do not depend
  * on the files of models/ and hardware/: models "tiny" (dense, 12 layers) and "moe" (8 layers, one dense, 16
- * experts, latent attention), machines "box" (with curves) and "other" (curves_from box). */
+ * experts, latent attention), machines "box" (with curves) and "other" (curves_from box); laws and names of
+ * kernels are the shipped ones. */
 #ifndef MS_TESTS_DATA_H
 #define MS_TESTS_DATA_H
 

@@ -251,18 +251,9 @@ static void worth(void **state) {
   g_rmdir(folder);
 }
 
-/* The shipped families of kernels, which the folder of the tests lacks. */
-static int setup(void **state) {
-  g_autofree char *text = NULL;
-  if (!g_file_get_contents(MS_SOURCE_DIR "/software/kernels.json", &text, NULL, NULL)) return -1;
-  int status = ms_test_data_setup(state);
-  if (status == 0) ms_test_data_write("software/kernels.json", text);
-  return status;
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(one_run), cmocka_unit_test(again), cmocka_unit_test(profile), cmocka_unit_test(log_of_a_run),
       cmocka_unit_test(refused), cmocka_unit_test(worth), cmocka_unit_test(laws)};
-  return cmocka_run_group_tests(tests, setup, ms_test_data_teardown);
+  return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

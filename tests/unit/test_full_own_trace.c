@@ -154,20 +154,12 @@ static void measured_anchored_predicted(void **state) {
   assert_true(fabs(log(after)) < fabs(log(plain)));
 }
 
-static int setup(void **state) {
-  g_autofree char *text = NULL;
-  if (!g_file_get_contents(MS_SOURCE_DIR "/software/kernels.json", &text, NULL, NULL)) return -1;
-  int status = ms_test_data_setup(state);
-  if (status == 0) ms_test_data_write("software/kernels.json", text);
-  return status;
-}
-
 int main(void) {
   g_autofree char *self = g_file_read_link("/proc/self/exe", NULL), *tests = g_path_get_dirname(self),
                   *build = g_path_get_dirname(tests);
   program = g_build_filename(build, "moesim", NULL);
   const struct CMUnitTest all[] = {cmocka_unit_test(measured_anchored_predicted)};
-  int failed = cmocka_run_group_tests(all, setup, ms_test_data_teardown);
+  int failed = cmocka_run_group_tests(all, ms_test_data_setup, ms_test_data_teardown);
   g_free(program);
   return failed;
 }

@@ -154,6 +154,66 @@ static void tables(void **state) {
   assert_string_equal(collectives, "op,num_gpus,bytes,latency_us\nall_gather,8,16000,240\n");
 }
 
+/* Kernels of stream 7 one behind the other, the second half of them beside one of stream 20. `grid`: of the first ones,
+ * "" where the profiler does not say; every third is four times as long, in a grid of its own where they have one. */
+static char *pairs(const char *name, const char *grid, double slow) {
+  GString *out = g_string_new("{\"traceEvents\": [\n");
+  double now_us = 0;
+  for (int i = 0; i < 24; i++) {
+    gboolean large = i % 3 == 2, beside = i >= 12;
+    double length_us = 10 * (large ? 4 : 1) * (beside ? slow : 1);
+    g_autofree char *args = *grid ? g_strdup_printf(", \"grid\": [%s%s, 1, 1]", grid, large ? "4" : "") : g_strdup("");
+    g_string_append_printf(out,
+                           "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"%s\", \"ts\": %g, \"dur\": %g, "
+                           "\"args\": {\"stream\": 7%s}},\n",
+                           name, now_us, length_us, args);
+    if (beside)
+      g_string_append_printf(out,
+                             "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel_AllGather\", \"ts\": "
+                             "%g, \"dur\": %g, \"args\": {\"stream\": 20}},\n",
+                             now_us + 0.2 * length_us, 0.8 * length_us);
+    now_us += length_us + 5;
+  }
+  g_string_truncate(out, out->len - 2);
+  return g_string_free(g_string_append(out, "]}"), FALSE);
+}
+
+static const MsTraceClassTime *class_of(const MsTraceTimes *t, const char *word) {
+  for (int i = 0; i < t->n_classes; i++)
+    if (strcmp(t->classes[i].word, word) == 0) return &t->classes[i];
+  fail_msg("no %s", word);
+  return NULL;
+}
+
+/* What kernels take beside others is compared with what those of the same size take alone, or not at all. */
+static void slowdown(void **state) {
+  (void)state;
+  static const char norm[] = "rmsnorm_fwd_tuned_kernel", product[] = "nvjet_hsh_128x128";
+  static const struct {
+    const char *name, *grid, *word;
+    double slow, expect;
+  } cases[] = {{norm, "13", "norm", 1.3, 1.3},
+               {norm, "13", "norm", 1, 1},
+               {norm, "", "norm", 1.3, NAN},        /* of no known size */
+               {product, "132", "gemm", 1.3, NAN}}; /* as many blocks say nothing of a product */
+  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *text = pairs(cases[i].name, cases[i].grid, cases[i].slow);
+    g_autoptr(MsTrace) trace = whole(text);
+    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+    const MsTraceClassTime *c = class_of(t, cases[i].word), *other = class_of(t, "all_gather");
+    if (isnan(cases[i].expect)) assert_true(isnan(c->slowdown));
+    else assert_close(c->slowdown, cases[i].expect, 1e-9);
+    assert_close(c->beside, 0.8 * cases[i].slow / (1 + cases[i].slow), 1e-9);
+    assert_close(other->beside, 1, 1e-9);
+    assert_true(isnan(other->slowdown)); /* none was alone */
+    /* the same size in the launch, another in the work: not compared */
+    for (char *at = text; (at = strstr(at, "[134,")) != NULL;) memcpy(at, "[13 ,", 5);
+    g_autoptr(MsTrace) mixed = whole(text);
+    g_autoptr(MsTraceTimes) m = ms_trace_times_new(mixed, table);
+    assert_true(isnan(class_of(m, cases[i].word)->slowdown));
+  }
+}
+
 /* Without marks a step ends with its optimizer; what follows the last end is no whole step. */
 static void steps_without_marks(void **state) {
   (void)state;
@@ -501,8 +561,9 @@ static void damaged(void **state) {
 }
 
 static int setup(void **state) {
-  table = ms_kernel_table_load(NULL); /* the shipped one: the folder of the tests has none */
-  return table ? ms_test_data_setup(state) : -1;
+  int status = ms_test_data_setup(state);
+  table = ms_kernel_table_load(NULL);
+  return table ? status : -1;
 }
 
 static int teardown(void **state) {
@@ -511,12 +572,23 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(times),       cmocka_unit_test(tables),           cmocka_unit_test(steps_without_marks),
-      cmocka_unit_test(cut),         cmocka_unit_test(corpus),           cmocka_unit_test(classes_cover_operators),
-      cmocka_unit_test(known_names), cmocka_unit_test(damaged),          cmocka_unit_test(simulated_stage),
-      cmocka_unit_test(saved),       cmocka_unit_test(differences),      cmocka_unit_test(other_model),
-      cmocka_unit_test(round_trip),  cmocka_unit_test(a_run_comes_back), cmocka_unit_test(forms),
-      cmocka_unit_test(cann_names),  cmocka_unit_test(damaged_databases)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(times),
+                                     cmocka_unit_test(slowdown),
+                                     cmocka_unit_test(tables),
+                                     cmocka_unit_test(steps_without_marks),
+                                     cmocka_unit_test(cut),
+                                     cmocka_unit_test(corpus),
+                                     cmocka_unit_test(classes_cover_operators),
+                                     cmocka_unit_test(known_names),
+                                     cmocka_unit_test(damaged),
+                                     cmocka_unit_test(simulated_stage),
+                                     cmocka_unit_test(saved),
+                                     cmocka_unit_test(differences),
+                                     cmocka_unit_test(other_model),
+                                     cmocka_unit_test(round_trip),
+                                     cmocka_unit_test(a_run_comes_back),
+                                     cmocka_unit_test(forms),
+                                     cmocka_unit_test(cann_names),
+                                     cmocka_unit_test(damaged_databases)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
