@@ -10,7 +10,7 @@
 #include "study/align.h"
 #include "study/profile.h"
 
-enum { FEW = 12, FEW_COLUMNS = 3 };
+enum { FEW = 12, FEW_COLUMNS = 2 };
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void seconds(MsTable *table, double time_s) {

@@ -13,6 +13,8 @@
 #define LARGEST     2.0
 #define ALONE       1.0
 #define ALONE_SMALL 0.25 /* classes that only move memory */
+#define OUTSIDE     0.1 /* times that, of rows before the first and behind the last kernel: a part of a step is one piece \
+                         */
 enum { NARROWEST = 64, KERNEL_ALONE = 1, ROW_ALONE, PAIR };
 
 /* --- two sequences --------------------------------------------------------------------------------------------- */
@@ -20,31 +22,49 @@ typedef struct {
   const MsAlignItem *kernel, *row;
   int n, rows, half; /* half: rows on either side of the band's middle */
   const double *weight;
+  double *scale;                /* [classes] measured over simulated */
   double *kernel_log, *row_log; /* of their times, the latter as long as measured */
   int *middle;                  /* [n + 1] */
   guint8 *way;                  /* [n + 1][2 half + 1] */
   double *best[2];              /* [2 half + 1] */
 } Table;
 
-/* Of a row times what its class takes longer when measured. */
-static void find_logs(Table *t, int classes) {
-  g_autofree double *sum = g_new0(double, 2 * classes + 1);
-  for (int i = 0; i < t->n; i++) sum[t->kernel[i].class_index] += t->kernel[i].time_s;
-  for (int i = 0; i < t->rows; i++) sum[classes + t->row[i].class_index] += t->row[i].time_s;
-  for (int i = 0; i < t->n; i++) t->kernel_log[i] = log(t->kernel[i].time_s);
-  for (int i = 0; i < t->rows; i++) {
-    double kernels_s = sum[t->row[i].class_index], rows_s = sum[classes + t->row[i].class_index];
-    t->row_log[i] = log(t->row[i].time_s * (kernels_s > 0 && rows_s > 0 ? kernels_s / rows_s : 1));
+static double quartile(GArray *list) { return ms_quantile((double *)(gpointer)list->data, list->len, 0.75); }
+
+/* How much longer kernels of a class take than its rows, before any is known to be one: by the upper quartiles, which a
+ * profile of a part of the step has too. */
+static double first_scale(const Table *t, int class_index) {
+  g_autoptr(GArray) kernels = g_array_new(FALSE, FALSE, sizeof(double)),
+                    rows = g_array_new(FALSE, FALSE, sizeof(double));
+  for (int i = 0; i < t->n; i++)
+    if (t->kernel[i].class_index == class_index) g_array_append_val(kernels, t->kernel[i].time_s);
+  for (int i = 0; i < t->rows; i++)
+    if (t->row[i].class_index == class_index) g_array_append_val(rows, t->row[i].time_s);
+  double scale = kernels->len > 0 && rows->len > 0 ? quartile(kernels) / quartile(rows) : 1;
+  return scale > 0 && isfinite(scale) ? scale : 1;
+}
+
+/* The same of the pairs that were found. */
+static double paired_scale(const Table *t, int class_index, const gint32 *row_of) {
+  g_autoptr(GArray) ratio = g_array_new(FALSE, FALSE, sizeof(double));
+  for (int i = 0; i < t->n; i++) {
+    if (row_of[i] < 0 || t->kernel[i].class_index != class_index || !(t->row[row_of[i]].time_s > 0)) continue;
+    double one = t->kernel[i].time_s / t->row[row_of[i]].time_s;
+    if (one > 0) g_array_append_val(ratio, one);
   }
+  return ratio->len > 0 ? ms_quantile((double *)(gpointer)ratio->data, ratio->len, 0.5) : t->scale[class_index];
+}
+
+static void find_logs(Table *t) {
+  for (int i = 0; i < t->n; i++) t->kernel_log[i] = log(t->kernel[i].time_s);
+  for (int i = 0; i < t->rows; i++) t->row_log[i] = log(t->row[i].time_s * t->scale[t->row[i].class_index]);
 }
 
 /* The row at which as much of the time has gone by as at each kernel; it moves by no more than the band is wide. */
 static void find_middles(Table *t) {
-  double kernels_s = 0, rows_s = 0, seen_s = 0, passed_s = 0;
-  for (int i = 0; i < t->n; i++) kernels_s += t->kernel[i].time_s;
-  for (int i = 0; i < t->rows; i++) rows_s += t->row[i].time_s;
+  double seen_s = 0, passed_s = 0;
   for (int i = 0, at = 0; i <= t->n; i++) {
-    while (at < t->rows && passed_s * kernels_s < seen_s * rows_s) passed_s += t->row[at++].time_s;
+    while (at < t->rows && passed_s < seen_s) passed_s += t->row[at].time_s * t->scale[t->row[at].class_index], at++;
     int most = i > 0 ? t->middle[i - 1] + t->half : 0,
         least = t->rows - (int)MIN((gint64)(t->n - i) * t->half, t->rows);
     t->middle[i] = CLAMP(at, MIN(least, most), most);
@@ -70,7 +90,8 @@ static guint8 *way_at(const Table *t, int i, int j) {
 static double find_best(const Table *t, int i, int j, guint8 *way) {
   double cost[] = {i == 0 && j == 0 ? 0 : INFINITY, INFINITY, INFINITY, INFINITY};
   if (i > 0) cost[KERNEL_ALONE] = best_at(t, i - 1, j) + t->weight[t->kernel[i - 1].class_index];
-  if (j > 0) cost[ROW_ALONE] = best_at(t, i, j - 1) + t->weight[t->row[j - 1].class_index];
+  if (j > 0)
+    cost[ROW_ALONE] = best_at(t, i, j - 1) + t->weight[t->row[j - 1].class_index] * (i == 0 || i == t->n ? OUTSIDE : 1);
   if (i > 0 && j > 0 && t->kernel[i - 1].class_index == t->row[j - 1].class_index)
     cost[PAIR] = best_at(t, i - 1, j - 1) + pair_cost(t, i - 1, j - 1);
   *way = 0;
@@ -103,20 +124,27 @@ static void join(const Table *t, gint32 *row_of) {
       row_of[i] = row_of[i - 1];
 }
 
+static void align(Table *t, gint32 *row_of) {
+  find_logs(t);
+  find_middles(t);
+  for (int i = 0; i <= t->n; i++) fill_line(t, i);
+  for (int i = 0; i < t->n; i++) row_of[i] = -1;
+  walk_back(t, row_of);
+}
+
 void ms_align(const MsAlignItem *kernel, int n, const MsAlignItem *row, int rows, const double *weight, int classes,
               gsize most_pairs, gint32 *row_of) {
   gsize half = CLAMP(most_pairs / (2 * ((gsize)n + 1)), NARROWEST, (gsize)MAX(rows, NARROWEST)), width = 2 * half + 1;
   Table t = {.kernel = kernel, .n = n, .row = row, .rows = rows, .half = (int)half, .weight = weight};
-  t.kernel_log = g_new(double, n + 1), t.row_log = g_new(double, rows + 1);
+  t.scale = g_new(double, classes), t.kernel_log = g_new(double, n + 1), t.row_log = g_new(double, rows + 1);
   t.middle = g_new(int, n + 1), t.way = g_malloc(width * ((gsize)n + 1));
   t.best[0] = g_new(double, width), t.best[1] = g_new(double, width);
-  find_logs(&t, classes);
-  find_middles(&t);
-  for (int i = 0; i <= n; i++) fill_line(&t, i);
-  for (int i = 0; i < n; i++) row_of[i] = -1;
-  walk_back(&t, row_of);
+  for (int c = 0; c < classes; c++) t.scale[c] = first_scale(&t, c);
+  align(&t, row_of);
+  for (int c = 0; c < classes; c++) t.scale[c] = paired_scale(&t, c, row_of);
+  align(&t, row_of);
   join(&t, row_of);
-  void *const owned[] = {t.kernel_log, t.row_log, t.middle, t.way, t.best[0], t.best[1]};
+  void *const owned[] = {t.scale, t.kernel_log, t.row_log, t.middle, t.way, t.best[0], t.best[1]};
   for (gsize i = 0; i < G_N_ELEMENTS(owned); i++) g_free(owned[i]);
 }
 

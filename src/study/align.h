@@ -2,12 +2,13 @@
  *
  * The kernels of a measured step that compute, and the rows of the simulated one, are two sequences by start, through
  * all layers and microbatches. They are aligned so that the sum of costs is least (dynamic programming: S. B. Needleman
- * and C. D. Wunsch, 1970): a kernel may be a row of its own class, which costs as their times differ once the two steps
- * take equally long in that class; a kernel that is no row, or a row without kernel, costs a constant, less of classes
- * that only move memory, of which frameworks launch many that no list of operators has. Kernels of its class behind
- * that of a row are further kernels of the same row. Messages are left out: in a profile they hold the waiting for
- * ranks that are late. Of steps with more than 2^28 pairs only those within a band count, around where as much of the
- * time has gone by in both. */
+ * and C. D. Wunsch, 1970): a kernel may be a row of its own class, which costs as their times differ, but for a
+ * factor of all of that class (of the upper quartiles first, then of the pairs that were found); a kernel that is no
+ * row, or a row without kernel, costs a constant, less of classes that only move memory, of which frameworks launch
+ * many that no list of operators has. Kernels of its class behind that of a row are further kernels of the same row.
+ * Rows before the first or behind the last kernel cost little, for a profile of a part of a step. Messages are left
+ * out: in a profile they hold the waiting for ranks that are late. Of steps with more than 2^28 pairs only those within
+ * a band count, around where as much of the time has gone by in both. */
 #ifndef MS_STUDY_ALIGN_H
 #define MS_STUDY_ALIGN_H
 

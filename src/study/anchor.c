@@ -1,6 +1,7 @@
 #include "study/anchor.h"
 
 #include "base/err.h"
+#include "base/stats.h"
 #include "sim/band.h"
 #include "logs/training.h"
 #include "study/diff.h"
@@ -11,8 +12,7 @@
 
 /* State: log factor of the site, of each class, of each model. */
 enum { SITE, FIRST_CLASS, FIRST_MODEL = FIRST_CLASS + MS_N_ANCHORS, MOST_MODELS = 64 };
-#define STEP   0.1   /* of a log factor, for differences */
-#define NORMAL 1.645 /* 90 % of a normal distribution lie within so many standard deviations */
+#define STEP 0.1 /* of a log factor, for differences */
 
 /* --- a run ----------------------------------------------------------------------------------------------------- */
 typedef struct {
@@ -137,16 +137,22 @@ static void look(gpointer item, gconstpointer data) {
 /* --- belief ---------------------------------------------------------------------------------------------------- */
 typedef struct {
   int n;
-  double *mean, *cov; /* [n], [n][n] */
-  const MsLaws *laws;
+  double *mean, *cov;             /* [n], [n][n] */
+  double model_spread, run_noise; /* of a model that was not seen; of a run of weight 1 */
 } Belief;
 
-static Belief belief_new(const MsLaws *laws, double site_spread, int models) {
-  Belief b = {FIRST_MODEL + models, NULL, NULL, laws};
+/* What may be out of the ordinary; each of the CASES is a set of them. */
+enum { ODD_SITE = 1, ODD_MODELS = 2, ODD_RUNS = 4, CASES = 8 };
+
+static Belief belief_new(const MsLaws *laws, int odd, int models) {
+  Belief b = {.n = FIRST_MODEL + models,
+              .model_spread = odd & ODD_MODELS ? laws->anchor_odd_model_spread : laws->anchor_model_spread,
+              .run_noise = odd & ODD_RUNS ? laws->anchor_odd_run_noise : laws->anchor_run_noise};
+  double site_spread = odd & ODD_SITE ? laws->anchor_site_spread : laws->anchor_known_spread;
   b.mean = g_new0(double, b.n);
   b.cov = g_new0(double, b.n *b.n);
   for (int i = 0; i < b.n; i++) {
-    double sd = i == SITE ? site_spread : i < FIRST_MODEL ? laws->anchor_class_spread : laws->anchor_model_spread;
+    double sd = i == SITE ? site_spread : i < FIRST_MODEL ? laws->anchor_class_spread : b.model_spread;
     b.cov[i * b.n + i] = sd * sd;
   }
   return b;
@@ -182,36 +188,48 @@ static double belief_observe(Belief *b, const double *h, double y, double noise)
   return -0.5 * (miss * miss / all + log(all));
 }
 
-/* --- two beliefs: the site is like those that figures were fitted to, or it is not ----------------------------- */
+/* --- one belief for each case ---------------------------------------------------------------------------------- */
 typedef struct {
-  Belief part[2];
-  double log_weight[2];
+  Belief part[CASES];
+  double log_weight[CASES];
 } Mixture;
 
+/* `known`: the software is one that factors were fitted for, so the site is none of its own. */
 static Mixture mixture_new(const MsLaws *laws, gboolean known, int models) {
-  double chance = known ? 0 : 0.5;
-  return (Mixture){
-      {belief_new(laws, laws->anchor_known_spread, models), belief_new(laws, laws->anchor_site_spread, models)},
-      {log(1 - chance), log(chance)}};
+  Mixture m;
+  for (int odd = 0; odd < CASES; odd++) {
+    double chance = 1;
+    for (int one = 1; one < CASES; one *= 2) {
+      double of_it = known && one == ODD_SITE ? 0 : laws->anchor_odd_chance;
+      chance *= odd & one ? of_it : 1 - of_it;
+    }
+    m.part[odd] = belief_new(laws, odd, models);
+    m.log_weight[odd] = log(chance);
+  }
+  return m;
 }
 
 static void mixture_clear(Mixture *m) {
-  belief_clear(&m->part[0]);
-  belief_clear(&m->part[1]);
+  for (int k = 0; k < CASES; k++) belief_clear(&m->part[k]);
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Mixture, mixture_clear)
 
-static void observe(Mixture *m, const double *h, double y, double noise) {
-  for (int k = 0; k < 2; k++) m->log_weight[k] += belief_observe(&m->part[k], h, y, noise);
+static void find_weights(const Mixture *m, double weight[CASES]) {
+  double most = m->log_weight[0], sum = 0;
+  for (int k = 1; k < CASES; k++) most = MAX(most, m->log_weight[k]);
+  for (int k = 0; k < CASES; k++) sum += weight[k] = exp(m->log_weight[k] - most);
+  for (int k = 0; k < CASES; k++) weight[k] /= sum;
 }
 
-/* Mean and covariance of both together. */
+/* Mean and covariance of all together. */
 static Belief settled(const Mixture *m) {
   int n = m->part[0].n;
-  double odds = exp(m->log_weight[1] - m->log_weight[0]), weight[2] = {1 / (1 + odds), 1 - 1 / (1 + odds)};
-  Belief b = {n, g_new0(double, n), g_new0(double, n *n), m->part[0].laws};
-  for (int i = 0; i < n; i++) b.mean[i] = weight[0] * m->part[0].mean[i] + weight[1] * m->part[1].mean[i];
-  for (int k = 0; k < 2; k++) {
+  double weight[CASES];
+  Belief b = {.n = n, .mean = g_new0(double, n), .cov = g_new0(double, n *n)};
+  find_weights(m, weight);
+  for (int k = 0; k < CASES; k++)
+    for (int i = 0; i < n; i++) b.mean[i] += weight[k] * m->part[k].mean[i];
+  for (int k = 0; k < CASES; k++) {
     const Belief *p = &m->part[k];
     for (int i = 0; i < n; i++)
       for (int j = 0; j < n; j++)
@@ -228,28 +246,43 @@ static double *steps_of(const Belief *b, const Run *r, guint place) {
   return h;
 }
 
-static double noise_of(const Belief *b, const Run *r) {
-  return b->laws->anchor_run_noise * b->laws->anchor_run_noise * r->noise_share;
-}
-
 static void observe_run(Mixture *m, const Run *r) {
   g_autofree double *h = steps_of(&m->part[0], r, r->place);
-  observe(m, h, r->log_error, noise_of(&m->part[0], r));
+  for (int k = 0; k < CASES; k++) {
+    Belief *b = &m->part[k];
+    m->log_weight[k] += belief_observe(b, h, r->log_error, b->run_noise * b->run_noise * r->noise_share);
+  }
 }
 
-/* Variance of the log error of another run like `r`; of its model nothing may be known. */
-static double spread(const Belief *b, const Run *r, guint place) {
-  g_autofree double *h = steps_of(b, r, place);
-  double noise = b->laws->anchor_run_noise, model = b->laws->anchor_model_spread;
-  gboolean seen = FIRST_MODEL + (int)place < b->n;
-  return variance(b, h) + noise * noise + (seen ? 0 : model * model * h[SITE] * h[SITE]);
+/* Half of the interval that holds the log error of another run like `r` in 90 % of all cases, around its mean; of its
+ * model nothing may be known. */
+static double half_width(const Mixture *m, const Run *r, guint place) {
+  g_autofree double *h = steps_of(&m->part[0], r, place);
+  gboolean seen = FIRST_MODEL + (int)place < m->part[0].n;
+  double weight[CASES], at[CASES], sd[CASES], mean = 0, low = 0, high = 8;
+  find_weights(m, weight);
+  for (int k = 0; k < CASES; k++) {
+    const Belief *b = &m->part[k];
+    double model = seen ? 0 : b->model_spread * h[SITE];
+    at[k] = dot(b->mean, h, b->n);
+    sd[k] = sqrt(variance(b, h) + b->run_noise * b->run_noise + model * model);
+    mean += weight[k] * at[k];
+  }
+  for (int i = 0; i < 40; i++) {
+    double middle = (low + high) / 2, inside = 0;
+    for (int k = 0; k < CASES; k++)
+      inside += weight[k] *
+                (ms_normal_below((mean + middle - at[k]) / sd[k]) - ms_normal_below((mean - middle - at[k]) / sd[k]));
+    *(inside < 0.9 ? &low : &high) = middle;
+  }
+  return high;
 }
 
-/* The common band afterwards. That of a named stack shrinks as the spread does. Where nobody
- * has checked, the spread says it. */
-static double band_after(const Belief *before, const Belief *after, const Run *r, double common, guint place) {
-  double left = spread(after, r, place);
-  return r->known ? common * sqrt(left / spread(before, r, MOST_MODELS)) : NORMAL * sqrt(left);
+/* The common band afterwards. That of a named stack shrinks as the interval does. Where nobody has checked, the
+ * interval says it. */
+static double band_after(const Mixture *before, const Mixture *after, const Run *r, double common, guint place) {
+  double left = half_width(after, r, place);
+  return r->known ? common * left / half_width(before, r, MOST_MODELS) : left;
 }
 
 /* --- profiles -------------------------------------------------------------------------------------------------- */
@@ -271,7 +304,7 @@ static double sum_s(const MsProfile *p) {
 
 static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, MsAnchored *a, GPtrArray *notes,
                                 GError **error) {
-  const Belief *b = &m->part[0];
+  double noise = r->scenario->laws.anchor_profile_noise;
   g_autoptr(MsKernelTable) table = ms_kernel_table_load(error);
   g_autoptr(MsProfile) measured = table ? ms_profile_load(r->trace, -1, -1, table, notes, error) : NULL;
   g_autoptr(MsProfile) predicted = measured ? ms_profile_load(scenario, -1, measured->rank, table, notes, error) : NULL;
@@ -287,9 +320,10 @@ static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, 
       if (strcmp(row->word, families[i].word) != 0 || isnan(row->ratio) ||
           MIN(row->a_s / sum_s(predicted), row->b_s / sum_s(measured)) < LEAST_SHARE)
         continue;
-      g_autofree double *h = g_new0(double, b->n);
+      g_autofree double *h = g_new0(double, m->part[0].n);
       h[SITE] = h[FIRST_CLASS + families[i].class_index] = h[FIRST_MODEL + (int)r->place] = 1;
-      observe(m, h, -log(row->ratio), b->laws->anchor_profile_noise * b->laws->anchor_profile_noise);
+      for (int c = 0; c < CASES; c++)
+        m->log_weight[c] += belief_observe(&m->part[c], h, -log(row->ratio), noise * noise);
       a->learned[families[i].class_index].profiles++;
     }
   }
@@ -516,7 +550,7 @@ static const char *most_unknown(const Belief *b, Run *const *runs, guint n) {
   return ms_anchor_table.fields[most].key;
 }
 
-static void bands(MsAnchored *a, const Belief *before, const Belief *after, Run *const *runs, guint n) {
+static void bands(MsAnchored *a, const Mixture *before, const Mixture *after, Run *const *runs, guint n) {
   for (guint i = 0; i < n; i++) {
     double common = ms_band_common(&runs[i]->scenario->laws, &runs[i]->ground);
     a->band_before = MAX(a->band_before, common);
@@ -534,17 +568,17 @@ static gboolean update(MsAnchored *a, const MsAnchorOptions *o, Run *const *runs
     known = known && runs[i]->known;
     if (!same_machine(runs[0], runs[i], error)) return FALSE;
   }
-  g_auto(Mixture) both = mixture_new(&runs[0]->scenario->laws, known, (int)models);
-  g_auto(Belief) before = settled(&both);
+  const MsLaws *laws = &runs[0]->scenario->laws;
+  g_auto(Mixture) nothing = mixture_new(laws, known, (int)models), all = mixture_new(laws, known, (int)models);
   for (guint i = 0; i < n; i++) {
-    if (runs[i]->trace && !observe_profile(&both, runs[i], runs[i]->file, a, notes, error)) return FALSE;
-    if (runs[i]->measured_s > 0) observe_run(&both, runs[i]);
+    if (runs[i]->trace && !observe_profile(&all, runs[i], runs[i]->file, a, notes, error)) return FALSE;
+    if (runs[i]->measured_s > 0) observe_run(&all, runs[i]);
   }
-  g_auto(Belief) after = settled(&both);
+  g_auto(Belief) before = settled(&nothing), after = settled(&all);
   a->hardware = g_strdup(runs[0]->scenario->hardware->name);
   learn(a, &before, &after);
   see(a, &after, runs, n);
-  bands(a, &before, &after, runs, n);
+  bands(a, &nothing, &all, runs, n);
   a->unknown = most_unknown(&after, runs, n);
   a->text = machine_text(o, a, &after, runs, n);
   return TRUE;
@@ -613,13 +647,12 @@ static void add(GArray *list, double error) {
 }
 
 /* Predicts run `at` of the site with the belief after its anchors. */
-static void try_on(Pile *p, const Belief *before, const Belief *after, Run *const *site, guint at, int anchors) {
-  const Run *r = site[at];
-  g_autofree double *h = steps_of(after, r, r->place);
-  double left = r->log_error - dot(after->mean, h, after->n), rest = r->band * r->band - r->common * r->common,
-         common = band_after(before, after, r, r->common, r->place);
+static void try_on(Pile *p, const Mixture *before, const Mixture *after, const Belief *mean, const Run *r,
+                   int anchors) {
+  double left = left_of(mean, r), rest = r->band * r->band - r->common * r->common;
   add(p->after[anchors - 1], expm1(-left));
   if (anchors > 1) return;
+  double common = band_after(before, after, r, r->common, r->place);
   add(p->before, expm1(-r->log_error));
   p->inside_before += fabs(expm1(r->log_error)) <= r->band;
   p->inside_after += fabs(expm1(left)) <= sqrt(MAX(rest, 0) + common * common);
@@ -631,16 +664,15 @@ static void try_site(Pile *p, Run *const *site, guint n) {
   p->sites++;
   if (models > MOST_MODELS) return;
   g_auto(Mixture) nothing = mixture_new(&site[0]->scenario->laws, site[0]->known, (int)models);
-  g_auto(Belief) before = settled(&nothing);
   for (guint i = 0; i < n; i++) {
     for (int anchors = 1; anchors <= 2; anchors++) {
       guint second = (i + 1) % n;
       g_auto(Mixture) both = mixture_new(&site[0]->scenario->laws, site[0]->known, (int)models);
       observe_run(&both, site[i]);
       if (anchors > 1) observe_run(&both, site[second]);
-      g_auto(Belief) after = settled(&both);
+      g_auto(Belief) mean = settled(&both);
       for (guint k = 0; k < n; k++)
-        if (k != i && (anchors == 1 || k != second)) try_on(p, &before, &after, site, k, anchors);
+        if (k != i && (anchors == 1 || k != second)) try_on(p, &nothing, &both, &mean, site[k], anchors);
     }
   }
 }

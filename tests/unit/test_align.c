@@ -118,11 +118,13 @@ static MsTrace *disturbed(const MsTrace *from, GArray *truth) {
   return t;
 }
 
+/* All of it, and the first third. */
 static void of_a_step(void **state) {
-  (void)state;
+  gboolean part = *state != NULL;
   g_autoptr(MsProfile) p = simulated();
   g_autoptr(GArray) truth = g_array_new(FALSE, FALSE, sizeof(guint32));
   g_autoptr(MsTrace) measured = disturbed(p->trace, truth);
+  if (part) g_array_set_size(measured->kernels, measured->kernels->len / 3);
   g_autoptr(MsAligned) a = ms_aligned_new(p->trace, measured, table);
   guint products = 0, right = 0;
   for (guint i = 0; i < measured->kernels->len; i++) {
@@ -138,7 +140,7 @@ static void of_a_step(void **state) {
     right += x->m == y->m && x->n == y->n && x->k == y->k;
   }
   print_message("%u of %u products have their shape\n", right, products);
-  assert_true(products > 100);
+  assert_true(products > (part ? 60 : 200));
   assert_true(right > 0.98 * products);
   print_message("%g of the time\n", a->share);
   assert_true(a->share > 0.9);
@@ -189,6 +191,7 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(sequences), cmocka_unit_test(in_a_band),
-                                     cmocka_unit_test(of_a_step), cmocka_unit_test(in_a_diff)};
+                                     cmocka_unit_test(of_a_step), cmocka_unit_test_prestate(of_a_step, (void *)"part"),
+                                     cmocka_unit_test(in_a_diff)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -65,13 +65,28 @@ static void one_run(void **state) {
   assert_true(fabs(a->seen[0].after) < 0.6 * fabs(a->seen[0].before));
   assert_true(a->band < 1.645 * sqrt(0.2 * 0.2 + 0.08 * 0.08));
   assert_true(a->models_band < a->band);
-  for (int c = 0; c < MS_N_ANCHORS; c++) assert_true(a->learned[c].sd < a->learned[c].sd_before);
   ms_test_data_write("mine.json", a->text);
   g_autofree char *mine = ms_test_data_path("mine.json");
   double measured = 1.2 * step_on(run, NULL);
   assert_close(step_on(run, mine) / measured, 1 + a->seen[0].after, 0.02); /* as the linear model said */
   double ratio = step_on(other, mine) / step_on(other, NULL);
   assert_true(ratio > 1.06 && ratio < 1.2);
+}
+
+/* A run as it was predicted makes everything surer; one far off does not, as it may be odd itself: another like it says
+ * that it is not. */
+static void odd_runs(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autofree char *usual = write_run("usual.json", 16, 1.005), *far = write_run("far.json", 16, 1.4),
+                  *other = write_run("other.json", 64, 1.4);
+  g_autoptr(MsAnchored) a = anchor(usual, NULL, NULL, &error), b = anchor(far, NULL, NULL, &error),
+                        both = anchor(far, other, NULL, &error);
+  assert_null(error);
+  for (int c = 0; c < MS_N_ANCHORS; c++) assert_true(a->learned[c].sd < a->learned[c].sd_before);
+  assert_true(a->band < b->band && both->band < b->band);
+  assert_true(both->learned[MS_ANCHOR_GEMM].factor > b->learned[MS_ANCHOR_GEMM].factor);
+  assert_true(fabs(both->seen[0].after) < fabs(b->seen[0].after));
 }
 
 /* Anchoring what is anchored already starts from it. */
@@ -130,8 +145,9 @@ static void profile(void **state) {
 /* Each of its laws moves what is learned, on unknown or on known software. */
 static void laws(void **state) {
   (void)state;
-  static const char *const names[] = {"anchor_site_spread",  "anchor_known_spread", "anchor_class_spread",
-                                      "anchor_model_spread", "anchor_run_noise",    "anchor_profile_noise"};
+  static const char *const names[] = {"anchor_site_spread",      "anchor_known_spread",  "anchor_class_spread",
+                                      "anchor_model_spread",     "anchor_run_noise",     "anchor_profile_noise",
+                                      "anchor_odd_model_spread", "anchor_odd_run_noise", "anchor_odd_chance"};
   g_autofree char *run = write_run("run.json", 16, 1.2), *saved = write_profile(run), *text = NULL;
   assert_true(g_file_get_contents(run, &text, NULL, NULL));
   ms_test_data_write("software/stacks.json", "{\"stacks\": [{\"name\": \"mine\"}]}");
@@ -253,7 +269,7 @@ static void worth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_run), cmocka_unit_test(again), cmocka_unit_test(profile), cmocka_unit_test(log_of_a_run),
-      cmocka_unit_test(refused), cmocka_unit_test(worth), cmocka_unit_test(laws)};
+      cmocka_unit_test(one_run),      cmocka_unit_test(odd_runs), cmocka_unit_test(again), cmocka_unit_test(profile),
+      cmocka_unit_test(log_of_a_run), cmocka_unit_test(refused),  cmocka_unit_test(worth), cmocka_unit_test(laws)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
