@@ -209,7 +209,8 @@ GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape
   if (choices->len > 0) prefer_accurate(choices);
   MsLcmaChoice *library = library_choice(machine, shape);
   guint at = 0;
-  const MsLcmaChoice *best = choices->len ? choices->pdata[0] : NULL;
+  gboolean small = MIN(MIN(shape->m, shape->n), shape->k) < machine->least_side;
+  const MsLcmaChoice *best = choices->len && !small ? choices->pdata[0] : NULL;
   if (best && (best->time_s + MS_LCMA_DOUBT * (best->split_s + best->merge_s)) * MS_LCMA_MARGIN < library->time_s)
     while (at < choices->len && ((MsLcmaChoice *)choices->pdata[at])->time_s < library->time_s) at++;
   g_ptr_array_insert(choices, (gint)at, library);

@@ -38,6 +38,7 @@ typedef struct {
   double split_s_per_B, split_s_per_term, merge_s_per_B,
       merge_s_per_term;             /* a term is one element of one block of a sum */
   double input_B, sum_B, product_B; /* of an element of A and B, of a sum, of a product and of C */
+  double least_side;                /* with a side below the library is kept: what a call costs beside its passes */
   MsLcmaDevice device;
 } MsLcmaMachine;
 

@@ -8,10 +8,6 @@
 #include "lcma/kernel.h"
 #include "lcma/scale.h"
 
-/* Below this no scheme has ever gained (crossover near 1300 for squares, docs/theory/fast-matmul.md 3), and deciding
- * would cost more than it saves. */
-enum { LEAST_SIZE = 384 };
-
 struct MsLcma {
   const MsBlas *blas;
   MsTeam *team;
@@ -81,9 +77,6 @@ GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
   GPtrArray *choices = ms_lcma_decide(&local_of(lcma, g->type)->machine, &shape);
   for (guint i = 0; i < choices->len && g->type == MS_BLAS_INT8; i++)
     ((MsLcmaChoice *)choices->pdata[i])->growth = 1; /* exact */
-  for (guint i = 1; i < choices->len && MIN(MIN(g->m, g->n), g->k) < LEAST_SIZE; i++)
-    if (strcmp(((MsLcmaChoice *)choices->pdata[i])->plan, "library") == 0)
-      g_ptr_array_insert(choices, 0, g_ptr_array_steal_index(choices, i));
   return choices;
 }
 
@@ -91,7 +84,7 @@ static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
   const char *name = lcma->forced;
   g_autoptr(GPtrArray) choices = NULL;
   g_autofree char *with_suffix = NULL;
-  if (!name && MIN(MIN(g->m, g->n), g->k) >= LEAST_SIZE) {
+  if (!name && MIN(MIN(g->m, g->n), g->k) >= MS_LCMA_LEAST_SIDE) { /* below nothing need be measured */
     choices = ms_lcma_choices(lcma, g);
     name = ((const MsLcmaChoice *)choices->pdata[0])->plan;
     if (strcmp(name, "library") != 0)

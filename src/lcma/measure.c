@@ -231,7 +231,8 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
                                 .product_s = product_s,
                                 .input_B = (double)ms_blas_type_B(type),
                                 .sum_B = real_B / to->kernel->depth,
-                                .product_B = real_B};
+                                .product_B = real_B,
+                                .least_side = MS_LCMA_LEAST_SIDE};
   Bench b = {.blas = blas, .team = team, .type = type};
   if (bench_room(&b, (size_t)(2048 * 2048 * real_B), (size_t)256 << 20)) {
     g_autoptr(MsLcmaPlan) first = ms_lcma_plan_new(ms_lcma_plain(blas, type), NULL);

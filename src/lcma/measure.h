@@ -10,6 +10,10 @@
 #include "lcma/decide.h"
 #include "lcma/kernel.h"
 
+/* On a CPU no scheme has ever gained with a side below this (crossover near 1300 for squares,
+ * docs/theory/fast-matmul.md 3), and deciding would cost more than it saves. */
+#define MS_LCMA_LEAST_SIDE 384
+
 typedef struct {
   MsBlasType type;
   int threads;

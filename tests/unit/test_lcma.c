@@ -247,6 +247,27 @@ static void test_decision_follows_the_rates(void **state) {
   }
 }
 
+/* Where sums cost nothing schemes gain at any size: only the least side keeps the library, whichever side it is. */
+static void test_small_sides_keep_the_library(void **state) {
+  (void)state;
+  const double flops = 1e11;
+  MsLcmaMachine machine = machine_of(&flops, 1e15);
+  for (int side = 0; side < 3; side++)
+    for (int small = 0; small < 2; small++) {
+      double of[3] = {8192, 8192, 8192};
+      of[side] = small ? 383 : 384;
+      machine.least_side = 384;
+      g_autoptr(GPtrArray) kept = ms_lcma_decide(&machine, &(MsLcmaShape){of[0], of[1], of[2], FALSE, 0});
+      assert_int_equal(strcmp(((MsLcmaChoice *)kept->pdata[0])->plan, "library") == 0, small);
+      for (guint i = 2; small && i < kept->len; i++) /* behind it the others, by time */
+        assert_true(((MsLcmaChoice *)kept->pdata[i])->time_s * MS_LCMA_TIE >=
+                    ((MsLcmaChoice *)kept->pdata[i - 1])->time_s);
+      machine.least_side = 0;
+      g_autoptr(GPtrArray) free_sums = ms_lcma_decide(&machine, &(MsLcmaShape){of[0], of[1], of[2], FALSE, 0});
+      assert_true(strcmp(((MsLcmaChoice *)free_sums->pdata[0])->plan, "library") != 0);
+    }
+}
+
 /* Strassen's scheme by hand: 7 products of half size; 4 MK read and 7 quarters written; 7 quarters read and C written.
  */
 static void test_decision_by_hand(void **state) {
@@ -347,6 +368,7 @@ int main(void) {
       cmocka_unit_test(test_concurrent_contexts),
       cmocka_unit_test(test_scaling),
       cmocka_unit_test(test_decision_follows_the_rates),
+      cmocka_unit_test(test_small_sides_keep_the_library),
       cmocka_unit_test(test_decision_by_hand),
       cmocka_unit_test(test_fused_by_hand),
       cmocka_unit_test(test_fit_of_rates),
