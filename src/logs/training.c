@@ -31,23 +31,39 @@ void ms_training_log_free(MsTrainingLog *log) {
 }
 
 /* --- numbers behind words -------------------------------------------------------------------------------------- */
-/* The number behind `key`, with thousands as TorchTitan prints them ("5,812"); NaN when there is none. */
-static double behind(const char *line, const char *key) {
+/* Whether the comma at `at` stands between thousands ("5,812"), `before` digits from its group. */
+static gboolean is_thousands(const char *at, gsize before) {
+  return before >= 1 && before <= 3 && strspn(at + 1, "0123456789") == 3;
+}
+
+/* The number behind `key`, with thousands as TorchTitan prints them; NaN when there is none, and then *comma where that
+ * is because of a decimal comma. `comma` may be NULL. */
+static double number_behind(const char *line, const char *key, gboolean *comma) {
   const char *at = strstr(line, key);
   char digits[64], *end;
-  gsize n = 0;
+  gsize n = 0, group = 0; /* group: digits since the last comma */
   if (!at) return NAN;
   at += strlen(key);
   at += strspn(at, " :=");
   for (; *at && n + 1 < sizeof digits; at++) {
-    if (*at == ',' && g_ascii_isdigit(at[1]) && n > 0 && g_ascii_isdigit(digits[n - 1])) continue;
+    if (*at == ',' && g_ascii_isdigit(at[1]) && group > 0) {
+      if (!is_thousands(at, group)) {
+        if (comma) *comma = TRUE;
+        return NAN;
+      }
+      group = 0;
+      continue;
+    }
     if (!g_ascii_isalnum(*at) && !strchr("+-.", *at)) break;
+    group = g_ascii_isdigit(*at) ? group + 1 : 0;
     digits[n++] = *at;
   }
   digits[n] = 0;
   double value = g_ascii_strtod(digits, &end);
   return end == digits ? NAN : value;
 }
+
+static double behind(const char *line, const char *key) { return number_behind(line, key, NULL); }
 
 static gboolean wrong(Reader *r, const char *path, const char *format, ...) G_GNUC_PRINTF(3, 4);
 static gboolean wrong(Reader *r, const char *path, const char *format, ...) {
@@ -56,6 +72,13 @@ static gboolean wrong(Reader *r, const char *path, const char *format, ...) {
   g_autofree char *message = g_strdup_vprintf(format, args), *valid = g_utf8_make_valid(message, -1);
   va_end(args);
   return ms_input_error(r->error, r->file, ms_reader_line_number(r->reader), path, "%s", valid);
+}
+
+/* Says why there is no number behind `key`; `else_text` where it is no comma. */
+static gboolean no_number(Reader *r, const char *line, const char *key, const char *path, const char *else_text) {
+  gboolean comma = FALSE;
+  number_behind(line, key, &comma);
+  return wrong(r, path, "%s", comma ? "a comma is no decimal point: print the log with LC_ALL=C" : else_text);
 }
 
 static gboolean add_step(Reader *r, MsLogStep *step, const char *from) {
@@ -99,7 +122,7 @@ static gboolean megatron_line(Reader *r, const char *line) {
                     .bad = behind(line, "number of nan iterations") > 0 ||
                            behind(line, "number of skipped iterations") > 0 ||
                            (strstr(line, "lm loss") && isnan(loss))};
-  if (isnan(step.time_s)) return wrong(r, time_key, "no number follows");
+  if (isnan(step.time_s)) return no_number(r, line, time_key, time_key, "no number follows");
   return add_step(r, &step, time_key);
 }
 
@@ -141,7 +164,8 @@ static gboolean nemo_line(Reader *r, const char *line) {
                     .tokens_per_s = NAN,
                     .tflops = behind(line, "TFLOPS_per_GPU"),
                     .bad = strstr(line, "reduced_train_loss") && isnan(behind(line, "reduced_train_loss"))};
-  if (isnan(step.time_s)) return wrong(r, "train_step_timing in s", "no number follows");
+  if (isnan(step.time_s))
+    return no_number(r, line, "train_step_timing in s", "train_step_timing in s", "no number follows");
   return add_step(r, &step, "train_step_timing in s");
 }
 
@@ -158,7 +182,7 @@ static gboolean titan_line(Reader *r, const char *line) {
                     .tokens_per_s = behind(line, "tps:"),
                     .tflops = behind(line, "tflops:"),
                     .bad = isnan(behind(line, "loss:"))};
-  if (!(step.tokens_per_s > 0)) return wrong(r, "tps", "no number above 0 follows");
+  if (!(step.tokens_per_s > 0)) return no_number(r, line, "tps:", "tps", "no number above 0 follows");
   return add_step(r, &step, "tps");
 }
 
