@@ -200,7 +200,7 @@ static Mixture mixture_new(const MsLaws *laws, gboolean known, int models) {
   for (int odd = 0; odd < CASES; odd++) {
     double chance = 1;
     for (int one = 1; one < CASES; one *= 2) {
-      double of_it = known && one == ODD_SITE ? 0 : laws->anchor_odd_chance;
+      double of_it = one != ODD_SITE ? laws->anchor_odd_chance : known ? 0 : laws->anchor_odd_site_chance;
       chance *= odd & one ? of_it : 1 - of_it;
     }
     m.part[odd] = belief_new(laws, odd, models);

@@ -147,7 +147,8 @@ static void laws(void **state) {
   (void)state;
   static const char *const names[] = {"anchor_site_spread",      "anchor_known_spread",  "anchor_class_spread",
                                       "anchor_model_spread",     "anchor_run_noise",     "anchor_profile_noise",
-                                      "anchor_odd_model_spread", "anchor_odd_run_noise", "anchor_odd_chance"};
+                                      "anchor_odd_model_spread", "anchor_odd_run_noise", "anchor_odd_chance",
+                                      "anchor_odd_site_chance"};
   g_autofree char *run = write_run("run.json", 16, 1.2), *saved = write_profile(run), *text = NULL;
   assert_true(g_file_get_contents(run, &text, NULL, NULL));
   ms_test_data_write("software/stacks.json", "{\"stacks\": [{\"name\": \"mine\"}]}");

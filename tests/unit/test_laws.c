@@ -97,7 +97,7 @@ static void every_law_acts_somewhere(void **state) {
                               [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
                               [MS_LAW_mxfp8_training_rate] = TRUE,
                               [MS_LAW_mla_backward_rate] = TRUE,
-                              [MS_LAW_anchor_site_spread] = TRUE, /* these nine in test_anchor */
+                              [MS_LAW_anchor_site_spread] = TRUE, /* these ten in test_anchor */
                               [MS_LAW_anchor_known_spread] = TRUE,
                               [MS_LAW_anchor_class_spread] = TRUE,
                               [MS_LAW_anchor_model_spread] = TRUE,
@@ -106,6 +106,7 @@ static void every_law_acts_somewhere(void **state) {
                               [MS_LAW_anchor_odd_model_spread] = TRUE,
                               [MS_LAW_anchor_odd_run_noise] = TRUE,
                               [MS_LAW_anchor_odd_chance] = TRUE,
+                              [MS_LAW_anchor_odd_site_chance] = TRUE,
                               [MS_LAW_decision_layout_spread] = TRUE, /* these three in test_decide */
                               [MS_LAW_decision_option_spread] = TRUE,
                               [MS_LAW_decision_run_noise] = TRUE,
