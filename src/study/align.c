@@ -13,8 +13,7 @@
 #define LARGEST     2.0
 #define ALONE       1.0
 #define ALONE_SMALL 0.25 /* classes that only move memory */
-#define OUTSIDE     0.1 /* times that, of rows before the first and behind the last kernel: a part of a step is one piece \
-                         */
+#define OUTSIDE     0.1  /* times that, of rows before the first and behind the last kernel */
 enum { NARROWEST = 64, KERNEL_ALONE = 1, ROW_ALONE, PAIR };
 
 /* --- two sequences --------------------------------------------------------------------------------------------- */
