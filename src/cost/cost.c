@@ -521,7 +521,7 @@ static double opaque_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
 /* The rows of every group by a dense product of its own, one after another: what TransformerEngine's GroupedLinear
  * does, unless experts are fused, and what a grouped kernel has to beat. (Some do not: the Hopper kernels for blockwise
  * FP8 that were measured reach half of what the dense ones do, and DeepSeek's trace shows a training run at the dense
- * rate.) Infinite where the profile has no dense curve of these forms. */
+ * rate.) So are experts without grouped products. Infinite where the profile has no dense curve of these forms. */
 static double loop_s(const MsCost *cost, const MsOp *op, const Slot *dense) {
   if (!dense->origin || !is_gemm(dense->use) || op->groups < 1) return HUGE_VAL;
   gboolean wgrad = op->pass == MS_PASS_WGRAD;
@@ -539,7 +539,8 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
   if (n != width && k != width && n != 2 * width && k != 2 * width) width = 0;
   double t = ms_curve_grouped_gemm_s(slot->use, device, rows, op->groups, n, k, width, cost->element_B[op->dtype]),
          loop = loop_s(cost, op, dense);
-  if (loop * dense->factor < t * slot->factor) *used = dense, t = loop;
+  gboolean apart = !cost->scenario->options.moe_grouped_gemm && isfinite(loop);
+  if (apart || loop * dense->factor < t * slot->factor) *used = dense, t = loop;
   if (!(op->flags & MS_OPF_ACCUMULATE)) return t;
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
 }
@@ -655,8 +656,8 @@ gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
   const MsOptions *x = &a->scenario->options, *y = &b->scenario->options;
   for (MsOpFamily family = 0; family < MS_FAMILY_COMM; family++)
     if (stack_factor(a, family) != stack_factor(b, family)) return FALSE;
-  return a->slot == b->slot && a->expert_width == b->expert_width && x->lcma == y->lcma &&
-         x->lcma_workspace_B == y->lcma_workspace_B;
+  return a->slot == b->slot && a->expert_width == b->expert_width && x->moe_grouped_gemm == y->moe_grouped_gemm &&
+         x->lcma == y->lcma && x->lcma_workspace_B == y->lcma_workspace_B;
 }
 
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b) {

@@ -51,6 +51,7 @@ static const MsField options_fields[] = {
         apply_rope_fusion, "true",
         "fused rotary embedding (for latent attention only with YaRN, since June 2025); off: plain PyTorch, of sparse "
         "attention always"),
+    SWITCH(moe_grouped_gemm, "true", "grouped products of the experts; off: one expert after another, each an MLP"),
     SWITCH(moe_router_fusion, "true", "fused router kernels"),
     SWITCH(moe_permute_fusion, "true", "fused permute kernels"),
     SWITCH(moe_shared_expert_overlap, "false", "shared expert beside dispatch and combine"),

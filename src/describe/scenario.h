@@ -67,7 +67,8 @@ typedef struct {
   MsTransformerImpl transformer_impl;
   MsCeImpl cross_entropy_fusion_impl;
   MsMhcBackend mhc_backend;
-  gboolean moe_router_fusion, moe_permute_fusion, moe_shared_expert_overlap, moe_router_padding_for_quantization;
+  gboolean moe_grouped_gemm, moe_router_fusion, moe_permute_fusion, moe_shared_expert_overlap,
+      moe_router_padding_for_quantization;
   double moe_expert_rank_capacity_factor; /* NaN = none */
   gboolean moe_paged_stash, use_transformer_engine_op_fuser, fused_grouped_mlp;
   int dispatcher_num_sms; /* 0 = the dispatcher's own */

@@ -25,6 +25,8 @@ static const char *refusal(const Exec *x) {
     return "model.moe_router_score_function: sqrtsoftplus is not executed";
   if (!isnan(o->moe_expert_rank_capacity_factor))
     return "options.moe_expert_rank_capacity_factor: a budget of expert rows is not executed";
+  if (m->num_experts > 0 && !o->moe_grouped_gemm)
+    return "options.moe_grouped_gemm: experts one after another are not executed";
   if (ms_lora_is_on(&s->training.lora)) return "training.lora: adapters are not executed";
   if (m->attention_dropout > 0) return "model.attention_dropout: dropout is not executed";
   if (m->num_query_groups < x->layout->tp && !ms_model_has_mla(m))

@@ -45,6 +45,7 @@ static void canonical_moe(MsScenario *s) {
     o->dispatcher = MS_DISPATCH_ALLTOALL; /* of a dense model, the default */
     o->moe_router_fusion = own.moe_router_fusion;
     o->moe_permute_fusion = own.moe_permute_fusion;
+    o->moe_grouped_gemm = own.moe_grouped_gemm;
     o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = o->fp8_dispatch = FALSE;
     o->moe_expert_rank_capacity_factor = NAN;
   }

@@ -92,6 +92,8 @@ RULE(offload_graphs, !s->options.offload_modules || !captures(s, MS_CG_MOE | MS_
 RULE(stash_capacity, !s->options.moe_paged_stash || !isnan(s->options.moe_expert_rank_capacity_factor))
 RULE(stash_offload,
      !s->options.moe_paged_stash || (s->options.cpu_offloading_num_layers == 0 && !offloads(s, EXPERT_OFFLOAD)))
+RULE(grouped_experts, s->options.moe_grouped_gemm || s->model->num_experts == 0 ||
+                          !(s->options.fused_grouped_mlp || s->options.use_transformer_engine_op_fuser))
 RULE(rank_capacity, isnan(s->options.moe_expert_rank_capacity_factor) ||
                         (ms_dispatcher(&s->options)->rank_capacity && s->options.use_transformer_engine_op_fuser))
 RULE(delay_wgrad_te, !s->options.delay_wgrad || s->options.transformer_impl == MS_IMPL_TE)
@@ -158,6 +160,8 @@ static const ReleaseRule rules[] = {
      stash_capacity},
     {"stash-offload", "options.moe_paged_stash", "the paged stash excludes other offload of expert activations",
      stash_offload},
+    {"grouped-experts", "options.moe_grouped_gemm",
+     "fused_grouped_mlp and use_transformer_engine_op_fuser need grouped experts", grouped_experts},
     {"rank-capacity", "options.moe_expert_rank_capacity_factor", "needs hybridep and use_transformer_engine_op_fuser",
      rank_capacity},
     {"delay-wgrad-te", "options.delay_wgrad", "needs transformer_impl transformer_engine", delay_wgrad_te},

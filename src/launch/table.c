@@ -163,7 +163,7 @@ const MsLaunchRow ms_launch_rows[] = {
        .mt = "--moe-noaux-gamma 1e-3"),
     GROUP(MOE, balancing, "model.moe_router_load_balancing_type"),
     VALUE(MOE, "--moe-aux-loss-coeff", "model.moe_aux_loss_coeff", "0", M, .when = ms_is_moe),
-    FIXED(MOE, "--moe-grouped-gemm", NULL, M, .when = ms_is_moe),
+    ON(MOE, "--moe-grouped-gemm", "options.moe_grouped_gemm", M, .when = ms_is_moe),
     FIXED(MOE, "--moe-router-dtype", "fp32", 0, .when = ms_is_moe), /* what DeepEP and HybridEP ask for */
     GROUP(MOE, dispatcher, "options.dispatcher options.dispatcher_num_sms"),
     GROUP(MOE, routing, "training.routing"),

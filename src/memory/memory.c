@@ -106,7 +106,8 @@ static double dispatcher_buffers_B(const MsWork *w) {
 static double workspace_B(const MsWork *w, int stage) {
   const MsScenario *s = w->scenario;
   double te_one = s->hardware->te_workspace_B, bytes = 2 * s->hardware->blas_workspace_B;
-  if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (stage_has_moe(w, stage) ? 4 * te_one : 0);
+  gboolean grouped = stage_has_moe(w, stage) && s->options.moe_grouped_gemm;
+  if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (grouped ? 4 * te_one : 0);
   if (s->options.lcma) bytes += s->options.lcma_workspace_B;
   if (s->options.tp_comm_overlap && s->layout.tp > 1 && s->options.transformer_impl == MS_IMPL_TE)
     bytes += 3 * te_one + 11 * 2 * w->rows * s->model->hidden_size;

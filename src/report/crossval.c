@@ -61,6 +61,27 @@ static void coverage_rows(MsTable *table, const char *name, const MsBandCoverage
   coverage_row(table, "", "refitted without the group", refitted);
 }
 
+static void slope_row(MsTable *table, const char *name, const MsCrossSlope *s) {
+  if (s->n == 0) return;
+  ms_table_cell(table, name);
+  ms_table_cellf(table, "%u", s->n);
+  ms_table_cellf(table, "%+.2f", 100 * s->left_out);
+  ms_table_cellf(table, "%+.2f", 100 * s->in_sample);
+  ms_table_cellf(table, "%+.2f", 100 * s->shipped);
+}
+
+static void slopes(GString *out, const MsCrossval *c) {
+  static const char *const column[] = {"n", "left out", "in sample", "as shipped"};
+  if (c->slope.n == 0) return;
+  g_string_append(out, "points of error for each doubling of the GPUs (one source, model and machine)\n");
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "runs", FALSE);
+  for (size_t i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  slope_row(table, "all", &c->slope);
+  for (guint i = 0; i < c->n_parts; i++) slope_row(table, c->parts[i].name, &c->parts[i].slope);
+  take(out, table);
+}
+
 char *ms_report_crossval(const MsCrossval *c) {
   static const char *const left[] = {"a model on a GPU", "the runs of one source", "a model", "a GPU"};
   GString *out = g_string_new(NULL);
@@ -75,6 +96,7 @@ char *ms_report_crossval(const MsCrossval *c) {
   three_rows(table, "exactly known", &c->exact);
   for (guint i = 0; i < c->n_parts; i++) three_rows(table, c->parts[i].name, &c->parts[i].errors);
   take(out, table);
+  slopes(out, c);
   table = coverage_table();
   coverage_rows(table, "all", &c->bands, &c->bands_refitted);
   coverage_rows(table, "exactly known", &c->bands_exact, &c->bands_exact_refitted);
@@ -126,15 +148,27 @@ static const MsFigures coverage_figures = {.rows = coverage_figure_rows};
 #define COVERAGE(S, m, r) \
   MS_FIGURE_PART("bands", S, m, &coverage_figures), MS_FIGURE_PART("bands_refitted", S, r, &coverage_figures)
 
+#define S MsCrossSlope
+static const MsFigure slope_rows[] = {
+    MS_FIGURE(UINT, S, n, "", "runs of a source, model and machine on three numbers of GPUs or more"),
+    MS_FIGURE(F64, S, left_out, "1", "error for each doubling of the GPUs, left out", UNKNOWN),
+    MS_FIGURE(F64, S, in_sample, "1", "the same in sample", UNKNOWN),
+    MS_FIGURE(F64, S, shipped, "1", "the same as shipped", UNKNOWN),
+    {0}};
+#undef S
+static const MsFigures slope_figures = {.rows = slope_rows};
+#define SLOPE(S) MS_FIGURE_PART("slope", S, slope, &slope_figures)
+
 #define S MsCrossval
 static const MsFigure crossval_rows[] = {
     MS_REPORT_EXTENT(S, extent),
-    MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all), COVERAGE(S, bands, bands_refitted))),
+    MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all), COVERAGE(S, bands, bands_refitted), SLOPE(S))),
     MS_FIGURE_GROUP("exact", MS_FIGURES(THREE(S, exact), COVERAGE(S, bands_exact, bands_exact_refitted))),
-    MS_FIGURE_ARRAY("by", MAP, S, parts, n_parts,
-                    MS_FIGURES(THREE(MsCrossPart, errors), COVERAGE(MsCrossPart, bands, bands_refitted)),
-                    .name = ms_figure_first_string,
-                    .doc = "by the label that --by asks for, else by what is left out, the GPU where that is a group"),
+    MS_FIGURE_ARRAY(
+        "by", MAP, S, parts, n_parts,
+        MS_FIGURES(THREE(MsCrossPart, errors), COVERAGE(MsCrossPart, bands, bands_refitted), SLOPE(MsCrossPart)),
+        .name = ms_figure_first_string,
+        .doc = "by the label that --by asks for, else by what is left out, the GPU where that is a group"),
     MS_FIGURE_ARRAY("factors", MAP, S, shared, n_shared,
                     MS_FIGURES(MS_FIGURE_AS("", F64, MsCrossShared, factor, "1", NULL)), .name = ms_figure_first_string,
                     .unit = "1", .doc = "of the shared figure in the fit on all runs"),

@@ -69,8 +69,9 @@ static void minimise(Fit *fit, MsLaw law) {
   ms_law_set(fit->laws, law, x);
 }
 
-void ms_band_fit(const MsBandRun *runs, guint n, const char *without, MsLaws *laws) {
+void ms_band_fit(const MsBandRun *runs, guint n, const char *without, gboolean machines, MsLaws *laws) {
   Fit fit = {.runs = runs, .n = n, .without = without, .laws = laws};
   for (int round = 0; round < ROUNDS; round++)
-    for (int i = 0; i < MS_N_BAND_LAWS; i++) minimise(&fit, ms_band_laws[i]);
+    for (int i = 0; i < MS_N_BAND_LAWS; i++)
+      if ((ms_band_laws[i] == MS_LAW_unseen_machine_band) == machines) minimise(&fit, ms_band_laws[i]);
 }

@@ -21,8 +21,9 @@ extern const MsLaw ms_band_laws[MS_N_BAND_LAWS];
 extern const double ms_band_levels[MS_N_BAND_LEVELS]; /* 0.9 0.8 0.5 */
 
 /* Moves the band laws in `laws` to those that suit the runs, but for the group `without` (NULL: all). A law that no run
- * tells of stays. */
-void ms_band_fit(const MsBandRun *runs, guint n, const char *without, MsLaws *laws);
+ * tells of stays. Where a machine was left out at a time (`machines`), unseen_machine_band alone: every run would take
+ * it for a part of site_band. Else all but that one: it would rest on the few runs whose machine is nowhere else. */
+void ms_band_fit(const MsBandRun *runs, guint n, const char *without, gboolean machines, MsLaws *laws);
 /* Whether the miss of a run is inside its band, for each level. */
 void ms_band_inside(const MsBandRun *run, const MsLaws *laws, gboolean inside[MS_N_BAND_LEVELS]);
 

@@ -35,6 +35,7 @@ typedef struct { /* one run */
   MsRunLabels label;
   char *stack; /* of software/stacks.json, or "default" */
   char *configuration;
+  double gpus;
   const char *group; /* one of the above, or `both` */
   char *both;        /* model and GPU */
   char *architecture_name, *site_name;
@@ -183,6 +184,7 @@ static void simulate(gpointer item, gconstpointer data) {
   double limit_W = s->hardware->sustained_tdp_W > 0 ? s->hardware->sustained_tdp_W : s->hardware->tdp_W;
   run->log_power = limit_W > 0 ? log(limit_W) : 0;
   run->configuration = configuration_of(s);
+  run->gpus = s->gpus;
   run->usable = fill_detail(run, s) && fill_effects(run, s, &study->laws) && fill_grid(run, s);
   run->job.done = run->usable || !ms_interrupted();
 }
@@ -368,6 +370,44 @@ static MsCrossErrors summarise_three(Run *const *runs, guint n, gboolean exact) 
   return (MsCrossErrors){summarise(runs, n, 0, exact), summarise(runs, n, 1, exact), summarise(runs, n, 2, exact)};
 }
 
+/* Runs of one source, model and machine. */
+static gboolean of_one_ladder(const Run *a, const Run *b) {
+  return g_str_equal(a->both, b->both) && g_str_equal(a->label.of[MS_BY_SOURCE], b->label.of[MS_BY_SOURCE]);
+}
+
+enum { LEAST_COUNTS = 3 }; /* different numbers of GPUs that make a ladder */
+
+/* Whether the run's ladder has that many; its runs, the mean log2 of their GPUs and their mean errors. */
+static gboolean ladder_of(const Run *run, Run *const *runs, guint n, double *mean_log2, double mean_error[3]) {
+  double seen[LEAST_COUNTS], sum = 0, error[3] = {0};
+  guint counts = 0, kept = 0;
+  for (guint i = 0; i < n; i++) {
+    guint k = 0;
+    if (!of_one_ladder(run, runs[i])) continue;
+    while (k < counts && seen[k] != runs[i]->gpus) k++;
+    if (k == counts && counts < LEAST_COUNTS) seen[counts++] = runs[i]->gpus;
+    sum += log2(runs[i]->gpus), kept++;
+    for (int e = 0; e < 3; e++) error[e] += runs[i]->error[e];
+  }
+  *mean_log2 = sum / kept;
+  for (int e = 0; e < 3; e++) mean_error[e] = error[e] / kept;
+  return counts == LEAST_COUNTS;
+}
+
+/* Least squares within each ladder, all with one slope. */
+static MsCrossSlope slope_of(Run *const *runs, guint n) {
+  MsCrossSlope slope = {0};
+  double xx = 0, xe[3] = {0}, mean, error[3];
+  for (guint i = 0; i < n; i++) {
+    if (!ladder_of(runs[i], runs, n, &mean, error)) continue;
+    double x = log2(runs[i]->gpus) - mean;
+    slope.n++, xx += x * x;
+    for (int e = 0; e < 3; e++) xe[e] += x * (runs[i]->error[e] - error[e]);
+  }
+  slope.shipped = xe[0] / xx, slope.in_sample = xe[1] / xx, slope.left_out = xe[2] / xx;
+  return slope;
+}
+
 static void set_errors(const Fit *fit, Run *const *runs, guint n, int which) {
   for (guint i = 0; i < n; i++) runs[i]->error[which] = exp(predict(fit, runs[i], fit->x)) / runs[i]->measured - 1;
 }
@@ -527,7 +567,7 @@ static void judge_bands(MsCrossval *c, Run *const *runs, guint n, MsValidateBy b
     cover_run(c, runs[of[i]], by, FALSE, inside);
     if (!g_hash_table_add(done, (gpointer)row[i].group)) continue;
     laws = shipped;
-    ms_band_fit(row, kept, row[i].group, &laws);
+    ms_band_fit(row, kept, row[i].group, c->leave == MS_LEAVE_GPU, &laws);
     for (guint k = i; k < kept; k++) {
       if (!g_str_equal(row[k].group, row[i].group)) continue;
       ms_band_inside(&row[k], &laws, inside);
@@ -535,7 +575,7 @@ static void judge_bands(MsCrossval *c, Run *const *runs, guint n, MsValidateBy b
     }
   }
   laws = shipped;
-  ms_band_fit(row, kept, NULL, &laws);
+  ms_band_fit(row, kept, NULL, c->leave == MS_LEAVE_GPU, &laws);
   for (int i = 0; i < MS_N_BAND_LAWS; i++) {
     double was = ms_law_get(&shipped, ms_band_laws[i]);
     const char *key = ms_laws_table.fields[ms_band_laws[i]].key;
@@ -565,7 +605,8 @@ static void add_parts(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by)
     guint kept = 0;
     for (guint i = 0; i < n; i++)
       if (g_str_equal(runs[i]->label.of[by], name)) some[kept++] = runs[i];
-    c->parts[c->n_parts] = (MsCrossPart){.name = g_strdup(name), .errors = summarise_three(some, kept, FALSE)};
+    c->parts[c->n_parts] = (MsCrossPart){
+        .name = g_strdup(name), .errors = summarise_three(some, kept, FALSE), .slope = slope_of(some, kept)};
   }
 }
 
@@ -593,6 +634,7 @@ static void study(MsCrossval *c, const Study *how, Run *const *runs, guint n) {
   }
   c->all = summarise_three(runs, n, FALSE);
   c->exact = summarise_three(runs, n, TRUE);
+  c->slope = slope_of(runs, n);
 }
 
 /* --- files ----------------------------------------------------------------------------------------------------- */

@@ -25,6 +25,13 @@ typedef struct {
   MsErrorSummary shipped, in_sample, left_out;
 } MsCrossErrors; /* unweighted */
 
+/* How the error grows with the number of GPUs: least squares of the relative errors against log2(GPUs), one slope
+ * within all ladders, runs of one source, model and machine on three different numbers of GPUs or more. */
+typedef struct {
+  guint n;                             /* runs of such ladders; 0: the rest is NaN */
+  double shipped, in_sample, left_out; /* for each doubling of the GPUs */
+} MsCrossSlope;
+
 /* Shares of the runs inside their 90, 80 and 50 % bands (sim/band.h), predicted with their group left out. */
 typedef struct {
   guint n;
@@ -34,6 +41,7 @@ typedef struct {
 typedef struct {
   char *name; /* GPU, model, source, confidence or stack */
   MsCrossErrors errors;
+  MsCrossSlope slope;
   MsBandCoverage bands, bands_refitted; /* as shipped; fitted to the left-out runs of the other groups */
 } MsCrossPart;
 
@@ -60,6 +68,7 @@ typedef struct {
   MsCrossPart *parts;      /* of options->by, else by what is left out, a GPU where that is a group; by name */
   MsCrossShared *shared;
   MsCrossErrors all, exact; /* every run; those of exactly known configuration */
+  MsCrossSlope slope;       /* of all ladders */
   MsBandCoverage bands, bands_exact, bands_refitted, bands_exact_refitted;
   double elapsed_s;
 } MsCrossval;

@@ -13,8 +13,29 @@ static double kept_rows(const MsBuild *b) { return ms_padded_expert_rows(b) - b-
 /* One kernel from fc1 over bias and activation to the quantised input of fc2, and back (MXFP8 on Blackwell:
  * docs/theory/host.md 3). */
 static gboolean fused_mlp(const MsBuild *b) {
-  return (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized &&
+  return b->options->moe_grouped_gemm &&
+         (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized &&
          b->odt == MS_ODT_MXFP8 && b->model->gated;
+}
+
+/* Without grouped products each expert is an MLP of its own, called in a loop (Megatron-LM transformer/moe/experts.py,
+ * SequentialMLP); what they make is put together again. */
+static int experts_apart(const MsBuild *b) {
+  return b->options->moe_grouped_gemm ? 1 : (int)MIN(b->local_experts, 800);
+}
+
+static void join_experts(MsBuild *b, const char *name, double rows) {
+  if (experts_apart(b) <= 1) return;
+  MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * rows * b->eh, 2 * rows * b->eh, 1);
+  op->m = rows, op->n = b->eh;
+}
+
+/* The activation of every expert. */
+static void activate(MsBuild *b, double rows, double fm) {
+  int first = b->list->n;
+  ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  for (int i = first; i < b->list->n; i++)
+    b->list->op[i].kernels = (guint16)MIN(b->list->op[i].kernels * experts_apart(b), G_MAXUINT16);
 }
 
 /* What goes to the experts is cast before it leaves, once per token; what arrives is quantised row by row, and the
@@ -29,6 +50,7 @@ gboolean ms_low_dispatch(const MsBuild *b) {
  * and its library loop sets up a product for each (common/gemm/cublaslt_gemm.cu, multi_stream_cublas_gemm: descriptors,
  * choice of the algorithm, launch): laws cast_operators and product_operators. */
 static guint16 launches_of_experts(const MsBuild *b) {
+  if (!b->options->moe_grouped_gemm) return (guint16)experts_apart(b);
   gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ||
                      ms_precision(b->training)->delayed;
   return (guint16)(at_once ? 1 : 1 + b->scenario->laws.cast_operators * MIN(b->local_experts, 800));
@@ -63,9 +85,9 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
     op->read_B = in_B * (m * k + local * n * k);
     op->write_B = 2 * m * n;
   }
-  op->kernels = (guint16)(b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp
-                              ? 2
-                              : MIN(4 + b->scenario->laws.product_operators * local, 200));
+  if (!b->options->moe_grouped_gemm) op->kernels = (guint16)(4 * experts_apart(b)); /* a linear layer each */
+  else if (b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp) op->kernels = 2;
+  else op->kernels = (guint16)MIN(4 + b->scenario->laws.product_operators * local, 200);
   return op;
 }
 
@@ -122,13 +144,14 @@ void ms_experts_forward(MsBuild *b) {
   if (fused_mlp(b)) {
     b->list->op[b->list->n - 1].write_B += 2 * b->quant_B * rows * fm;
   } else {
-    ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+    activate(b, rows, fm);
     ms_store_activation_input(b, rows, fm);
     quantize_experts(b, "quantize expert activation", rows, fm);
   }
   grouped(b, "expert fc2", rows, b->eh, fm);
   ms_lora_experts_forward(b, "expert fc2", rows, b->eh, fm);
   expert_bias(b, rows, b->eh, TRUE);
+  join_experts(b, "join expert rows", rows);
   copy_padded(b, "unpad expert rows");
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
   ms_keep_input(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
@@ -143,7 +166,7 @@ void ms_experts_backward(MsBuild *b) {
   if (!fused_mlp(b)) ms_restore_activation_input(b, rows, fm);
   if (ms_recomputes(b->options, MS_RM_MOE_ACT)) {
     b->pass = MS_PASS_RECOMPUTE;
-    ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+    activate(b, rows, fm);
   }
   b->pass = MS_PASS_DGRAD;
   copy_padded(b, "pad expert rows");
@@ -154,7 +177,7 @@ void ms_experts_backward(MsBuild *b) {
   weight_gradient(b, "expert fc2", "turn expert gradient", b->eh, fm, rows);
   ms_free_kept(b, "expert activation out");
   b->pass = MS_PASS_DGRAD;
-  if (!fused_mlp(b)) ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
+  if (!fused_mlp(b)) activate(b, rows, fm);
   ms_free_kept(b, "expert activation, unweighted"); /* the gradient of the router weights reads it */
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
@@ -165,5 +188,6 @@ void ms_experts_backward(MsBuild *b) {
   weight_gradient(b, "expert fc1", "turn expert input", ms_fc1_width(b, fm), b->eh, rows);
   ms_free_kept(b, "expert input");
   b->pass = MS_PASS_DGRAD;
+  join_experts(b, "join expert rows", rows);
   copy_padded(b, "unpad expert rows");
 }

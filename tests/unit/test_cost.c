@@ -400,13 +400,16 @@ static void grouped_passes(void **state) {
   close_to(ms_cost_op(cost, &wgrad).time_s, 1.05 * 2e10 / 5e11, 1e-13);
 }
 
-/* A grouped kernel slower than dense products one by one is not used; the curve that was says so. */
+/* A grouped kernel slower than dense products one by one is not used, nor any without moe_grouped_gemm; the curve that
+ * was says so. */
 static void grouped_or_one_by_one(void **state) {
   (void)state;
-  for (int fast = 0; fast < 2; fast++) {
+  for (int way = 0; way < 3; way++) {
+    gboolean quick = way > 0, fast = way == 1;
     g_autofree Machine *machine = machine_new();
+    machine->scenario.options.moe_grouped_gemm = way < 2;
     params(add(machine, "grouped_gemm", MS_FORM_GROUPED_GEMM), 7,
-           (double[]){fast ? 0.8 : 0.2, 1, 2e-6, 1, 1, 0, fast ? 10 : 0.5});
+           (double[]){quick ? 0.8 : 0.2, 1, 2e-6, 1, 1, 0, quick ? 10 : 0.5});
     params(add(machine, "gemm", MS_FORM_GEMM_SATURATING), 6, gemm_bf16);
     g_autoptr(MsCost) cost = prepare(machine);
     double one_s = 2 * 4096.0 * 2048 * 4096 / 5e14 + 3e-6;

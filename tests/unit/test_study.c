@@ -237,7 +237,7 @@ static void bands_are_fitted_to_what_runs_miss(void **state) {
     runs[N + i] = (MsBandRun){"b", {.host = 0.5}, hypot(0.1, 0.3) / 0.9 * at};
   }
   MsLaws half = laws;
-  ms_band_fit(runs, 2 * N, NULL, &laws);
+  ms_band_fit(runs, 2 * N, NULL, FALSE, &laws);
   assert_close(laws.site_band, 0.1, 0.05);
   assert_close(laws.host_band, 0.6, 0.05);
   assert_close(laws.band_80_share, 8.0 / 9, 0.05);
@@ -251,9 +251,18 @@ static void bands_are_fitted_to_what_runs_miss(void **state) {
     for (int q = 0; q < MS_N_BAND_LEVELS; q++) n[q] += inside[q] != 0;
   }
   for (int q = 0; q < MS_N_BAND_LEVELS; q++) assert_true(fabs((double)n[q] / (2 * N) - ms_band_levels[q]) < 0.03);
-  ms_band_fit(runs, 2 * N, "b", &half);
+  ms_band_fit(runs, 2 * N, "b", FALSE, &half);
   assert_close(half.site_band, 0.1, 0.05);
   assert_close(half.host_band, 0.1, 0);
+  /* of runs on machines that nobody has seen: that law and no other */
+  MsLaws unseen = laws, before = laws;
+  for (int i = 0; i < 2 * N; i++)
+    runs[i] = (MsBandRun){"c", {.unseen = 1}, hypot(laws.site_band, 0.3) / 0.9 * (i + 0.5) / (2 * N)};
+  ms_band_fit(runs, 2 * N, NULL, FALSE, &before);
+  assert_close(before.unseen_machine_band, laws.unseen_machine_band, 0);
+  ms_band_fit(runs, 2 * N, NULL, TRUE, &unseen);
+  assert_close(unseen.unseen_machine_band, 0.3, 0.03);
+  assert_close(unseen.site_band, laws.site_band, 0);
 }
 
 /* --- on published runs ----------------------------------------------------------------------------------------- */
@@ -409,6 +418,30 @@ static void cross_validation_refits_laws(void **state) {
   written_as_fitted(c, spread);
 }
 
+/* The slope of the errors over log2(GPUs) of a ladder is that of the rows that `validate` prints. */
+static void slope_is_that_of_the_rows(void **state) {
+  (void)state;
+  MS_FULL_TIER_ONLY();
+  static const char *const ladder[] = {"scenarios/published/mlperf-v4.0", NULL};
+  MsValidateOptions options;
+  ms_validate_options_init(&options);
+  g_autoptr(MsCrossval) c = ms_crossval(ladder, &options, MS_LEAVE_SOURCE, NULL);
+  g_autoptr(MsValidation) v = ms_validate(ladder, &options, NULL);
+  assert_true(c && v && v->n_rows == 3);
+  double x[3], x_mean = 0, e_mean = 0, xx = 0, xe = 0;
+  for (int i = 0; i < 3; i++) {
+    g_autoptr(MsScenario) s = ms_scenario_load(v->rows[i].file, NULL);
+    x[i] = log2(s->gpus), x_mean += x[i] / 3, e_mean += v->rows[i].error / 3;
+  }
+  for (int i = 0; i < 3; i++) xx += pow(x[i] - x_mean, 2), xe += (x[i] - x_mean) * (v->rows[i].error - e_mean);
+  assert_int_equal(c->slope.n, 3);
+  assert_true(fabs(c->slope.shipped - xe / xx) < 2e-4); /* interpolated */
+  assert_true(c->n_parts == 1 && c->parts[0].slope.left_out == c->slope.left_out);
+  g_autofree char *text = ms_report_crossval(c), *json = ms_report_crossval_json(c);
+  assert_non_null(strstr(text, "for each doubling of the GPUs"));
+  assert_non_null(strstr(json, "\"slope\""));
+}
+
 /* Two machines of a kind, five runs of each, a tenth of them wild; y is what was measured. */
 typedef struct {
   double y[10], weight[10];
@@ -468,6 +501,7 @@ int main(void) {
                                      cmocka_unit_test(plot_without_gnuplot_says_so),
                                      cmocka_unit_test(plot_is_drawn_where_gnuplot_is),
                                      cmocka_unit_test(cross_validation_refits_laws),
+                                     cmocka_unit_test(slope_is_that_of_the_rows),
                                      cmocka_unit_test(cross_validation_is_the_same_twice_and_better_seen)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -239,6 +239,7 @@ SWITCH(bf16_reduce) { O.grad_reduce_dtype = MS_DT_BF16; }
 SWITCH(fp8_blockwise) { s->training.precision = MS_FP8_BLOCKWISE; }
 SWITCH(fp8_params) { O.fp8_param_gather = TRUE; }
 SWITCH(unfused_router) { O.moe_router_fusion = FALSE; }
+SWITCH(sequential_experts) { O.moe_grouped_gemm = FALSE; }
 SWITCH(plain_rope) { O.apply_rope_fusion = FALSE; }
 SWITCH(unfused_permute) { O.moe_permute_fusion = FALSE; }
 SWITCH(no_accumulation_fusion) { O.gradient_accumulation_fusion = FALSE; }
@@ -320,6 +321,7 @@ static const struct {
      "PARAMETERS+ ACTIVATIONS- GEMM- GROUPED- MEMORY_BOUND+ STEP_ROWS+ HOST+ TP- STREAMS+ STEP+"},
     {"fp8_params", fp8, fp8_params, "PARAMETERS- STEP_ROWS- HOST- DP- EDP- STREAMS- STEP-"},
     {"unfused_router", moe, unfused_router, "MEMORY_BOUND+ HOST+ STEP+"},
+    {"sequential_experts", moe, sequential_experts, "BUFFERS- GROUPED+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"plain_rope", moe, plain_rope, "MEMORY_BOUND+ HOST+ STEP+"},
     {"unfused_permute", moe, unfused_permute, "ACTIVATIONS- MEMORY_BOUND+ HOST+ STEP+"},
     {"no_accumulation_fusion", moe, no_accumulation_fusion, "BUFFERS- GROUPED- MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
