@@ -139,6 +139,7 @@ if [ -e "$all" ] && readelf -d "$all" | grep -q 'NEEDED.*libsoup'; then
   mv "$root/all" "$all"
 fi
 
+unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR # or make would find other flags, and build everything anew the next time
 make -s BUILD="$build" DESTDIR="$root" PREFIX=/usr/local uninstall
 left=$(find "$usr" -type f | head -3)
 [ -z "$left" ] || wrong "uninstall leaves $left"
