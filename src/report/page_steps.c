@@ -9,7 +9,7 @@
 #include "report/slots.h"
 
 enum {
-  MOST_PASSES = 40000,    /* of all stages shown */
+  MOST_PASSES = 100000,   /* of all stages shown */
   MOST_STAGES = 64,       /* with streams and memory */
   BINS = 500,             /* of a step, for how busy a stream is */
   MOST_OPERATORS = 24000, /* of all windows */

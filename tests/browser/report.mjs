@@ -249,6 +249,43 @@ await check('a step and its trace stand beside each other', async () => {
   await alone.close();
 });
 
+await check('thousands of passes are painted where they are', async () => {
+  const page = await open(at(small)),
+    [early, late, idle, forward, backward] = await page.evaluate(() => {
+      const slots = [],
+        {ctx} = canvas(1000, 20, 'passes');
+      for (let i = 0; i < 4000; i++) slots.push(i < 2000 ? 0 : 1, i, 0, -1, -1, i * 10 + (i < 3000 ? 0 : 10000), 10);
+      paintSlots(ctx, slots, 0, 20, t => t * 20000, {from: 0, to: 0.05});
+      const rgb = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16)).join(),
+        seen = x => [...ctx.getImageData(x * (ctx.canvas.width / 1000), 10, 1, 1).data];
+      return [seen(200).slice(0, 3).join(), seen(900).slice(0, 3).join(), seen(700)[3], rgb(colour('kind-f')),
+        rgb(colour('kind-b'))];
+    });
+  equal(early, forward, 'forward');
+  equal(late, backward, 'backward');
+  equal(idle, 0, 'what waits is bare');
+  await page.close();
+});
+
+await check('printed it is figures alone, on white', async () => {
+  const page = await open(at(small), {colorScheme: 'dark', width: 800});
+  await page.emulateMedia({media: 'print'});
+  await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+  for (const what of ['.top', '.sections', '.controls'])
+    ok(!(await page.locator(what).first().isVisible()), `${what} is printed`);
+  ok((await page.locator('#timeline canvas').isVisible()) && (await page.locator('#summary').isVisible()), 'figures');
+  const [ink, card] = await page.evaluate(() => {
+    const style = getComputedStyle(document.querySelector('#summary'));
+    return [getComputedStyle(document.querySelector('#summary h1')).color, style.backgroundColor];
+  });
+  ok(luminance(ink) < 100 && luminance(card) > 200, `${ink} on ${card}`);
+  ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
+  await page.evaluate(() => dispatchEvent(new Event('afterprint')));
+  await page.emulateMedia({media: 'screen'});
+  ok(luminance(await background(page)) < 100, 'and the screen is as it was');
+  await page.close();
+});
+
 await check('an infeasible run says so', async () => {
   const scenario = JSON.parse(readFileSync('scenarios/run-llama3-70b-h100-64.json', 'utf8')),
     file = join(folder, 'huge.json');

@@ -101,6 +101,14 @@ document
   );
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
 
+/* Paper is white, whatever the screen is. */
+let onScreen = 'auto';
+addEventListener('beforeprint', () => {
+  onScreen = document.getElementById('theme').dataset.theme || 'auto';
+  setTheme('light');
+});
+addEventListener('afterprint', () => setTheme(onScreen));
+
 /* --- the section in view is marked in the list ------------------------------------------------------------------ */
 addEventListener(
   'scroll',
