@@ -365,7 +365,7 @@ function drawLayouts(parent, plan, act) {
         local.at = null;
       };
       const step = by => {
-        const list = [...named, ...points.filter(shown)].sort((a, b) => a.step_time_s - b.step_time_s);
+        const list = [...named, ...points].filter(shown).sort((a, b) => a.step_time_s - b.step_time_s);
         if (!list.length) return;
         point(list[Math.min(Math.max(list.indexOf(local.at) + by, 0), list.length - 1)]);
       };
