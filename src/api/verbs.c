@@ -175,19 +175,29 @@ static char *goodput(Call *c, GError **error) {
   return ms_report_goodput_json(done);
 }
 
+typedef struct {
+  GPtrArray *models, *machines; /* names, and a NULL behind them */
+} Names;
+static const void *name_at(const GPtrArray *all, guint i) { return i + 1 < all->len ? &all->pdata[i] : NULL; }
+static const void *model_at(const void *names, guint i, MsFigureCursor *room) {
+  (void)room;
+  return name_at(((const Names *)names)->models, i);
+}
+static const void *machine_at(const void *names, guint i, MsFigureCursor *room) {
+  (void)room;
+  return name_at(((const Names *)names)->machines, i);
+}
+static const MsFigures names_figures = {
+    .rows =
+        (const MsFigure[]){MS_FIGURE_EACH("models", LIST, model_at, &ms_figure_texts, .doc = "of the data folder"),
+                           MS_FIGURE_EACH("hardware", LIST, machine_at, &ms_figure_texts, .doc = "of the data folder"),
+                           {0}}};
+
 static char *names(Call *c, GError **error) {
-  static const char *const folders[] = {"models", "hardware"};
+  g_autoptr(GPtrArray) models = ms_data_names("models");
+  g_autoptr(GPtrArray) machines = ms_data_names("hardware");
   (void)c, (void)error;
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  for (guint f = 0; f < G_N_ELEMENTS(folders); f++) {
-    g_autoptr(GPtrArray) all = ms_data_names(folders[f]);
-    ms_json_out_array(out, folders[f]);
-    for (guint i = 0; i + 1 < all->len; i++) ms_json_out_string(out, NULL, all->pdata[i]);
-    ms_json_out_end(out);
-  }
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
+  return ms_figures_json(&names_figures, &(Names){models, machines});
 }
 
 /* --- options of each verb -------------------------------------------------------------------------------------- */

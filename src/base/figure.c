@@ -10,6 +10,8 @@ const char ms_figure_skip[] = "";
 
 static const MsFigure number_rows[] = {{.key = "", .type = MS_FIGURE_F64}, {0}};
 const MsFigures ms_figure_numbers = {.rows = number_rows};
+static const MsFigure text_rows[] = {{.key = "", .type = MS_FIGURE_STRING, .unit = ""}, {0}};
+const MsFigures ms_figure_texts = {.rows = text_rows};
 
 const char *ms_figure_first_string(const void *element) { return *(char *const *)element; }
 

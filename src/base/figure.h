@@ -78,8 +78,8 @@ struct MsFigures {
 };
 
 extern const char ms_figure_skip[];
-/* Elements that are plain numbers. */
-extern const MsFigures ms_figure_numbers;
+/* Elements that are plain numbers; plain texts, each the place of a char *. */
+extern const MsFigures ms_figure_numbers, ms_figure_texts;
 const char *ms_figure_first_string(const void *element); /* `name` of elements that begin with it */
 /* For `item`: place i of n in `room`, NULL beyond them; and what such a place is of. */
 const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor *room);

@@ -130,8 +130,6 @@ static const void *distrust_at(const void *calibration, guint i, MsFigureCursor 
   const MsLocalProfile *profile = ((const MsCalibration *)calibration)->profile;
   return profile ? word_at(profile->distrust, i) : NULL;
 }
-static const char *word(const void *place) { return *(const char *const *)place; }
-static const MsFigures words = {.rows = (const MsFigure[]){MS_FIGURE_TEXT("", word, NULL), {0}}};
 static const char *cpu(const void *calibration) { return ((const MsCalibration *)calibration)->machine->cpu; }
 static const char *blas(const void *calibration) { return ((const MsCalibration *)calibration)->machine->blas; }
 static double cores(const void *calibration) { return ((const MsCalibration *)calibration)->machine->cores; }
@@ -162,8 +160,9 @@ static const MsFigures calibration_figures = {
         MS_FIGURE(F64, S, elapsed_s, "s", "of the whole calibration"),
         MS_FIGURE_PART("row_repeat", S, row_repeat, &repeat_figures, .doc = "how well the machine repeats itself"),
         MS_FIGURE_EACH("curves", LIST, curve_at, &curve_figures),
-        MS_FIGURE_EACH("notes", LIST, note_at, &words, .doc = "what got no curve"),
-        MS_FIGURE_EACH("distrust", LIST, distrust_at, &words, .doc = "curves that the held-back rows contradict"),
+        MS_FIGURE_EACH("notes", LIST, note_at, &ms_figure_texts, .doc = "what got no curve"),
+        MS_FIGURE_EACH("distrust", LIST, distrust_at, &ms_figure_texts,
+                       .doc = "curves that the held-back rows contradict"),
         {0}}};
 #undef S
 typedef struct {

@@ -272,11 +272,10 @@ static const void *stream_kind(const void *run, guint i, MsFigureCursor *room) {
   return i < MS_N_STREAMS ? &ms_stream_words[i] : NULL;
 }
 
-static const MsFigures word_figures = {.rows = (const MsFigure[]){{.key = "", .type = MS_FIGURE_STRING}, {0}}};
 static const MsFigure steps_rows[] = {
     MS_FIGURE_OF("makespan_s", F64, makespan_s, "s", "of the simulated passes"),
-    MS_FIGURE_EACH("slot_kinds", LIST, slot_kind, &word_figures, .doc = "that numbers of `passes` stand for"),
-    MS_FIGURE_EACH("stream_kinds", LIST, stream_kind, &word_figures, .doc = "that numbers of `windows` stand for"),
+    MS_FIGURE_EACH("slot_kinds", LIST, slot_kind, &ms_figure_texts, .doc = "that numbers of `passes` stand for"),
+    MS_FIGURE_EACH("stream_kinds", LIST, stream_kind, &ms_figure_texts, .doc = "that numbers of `windows` stand for"),
     /* slots: kind, microbatch, chunk, microbatch and chunk of a pair's backward or -1, start us, duration us */
     MS_FIGURE_FILE_OF("passes", this_run, write_passes, "of each stage shown: stage, left_out, slots of seven numbers"),
     MS_FIGURE_FILE_OF("streams", this_run, write_streams, "busy_s, and percent busy of each 500th of the step"),

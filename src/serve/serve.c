@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
-#include "base/json.h"
+#include "base/figure.h"
 #include "launch/launch.h"
 #include "report/page.h"
 #include "serve/guard.h"
@@ -61,12 +61,11 @@ static void answer_json(SoupServerMessage *msg, guint status, const char *json) 
   answer(msg, status, "application/json", json);
 }
 
+static const MsFigures error_figures = {
+    .rows = (const MsFigure[]){{.key = "error", .type = MS_FIGURE_STRING, .unit = "", .doc = "what is wrong"}, {0}}};
+
 static void answer_error(SoupServerMessage *msg, guint status, const char *message) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "error", message);
-  ms_json_out_end(out);
-  g_autofree char *json = ms_json_out_take(out);
+  g_autofree char *json = ms_figures_json(&error_figures, &message);
   if (status == SOUP_STATUS_SERVICE_UNAVAILABLE)
     soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Retry-After", "5");
   answer_json(msg, status, json);
@@ -277,18 +276,22 @@ static void start_plan(Server *server, SoupServerMessage *msg) {
   answer_json(msg, SOUP_STATUS_ACCEPTED, json);
 }
 
-/* (transfer full) */
+static const char *state_of(const void *worker) { return ms_worker_words[ms_worker_state(worker)]; }
+static const char *message_of(const void *worker) {
+  const char *message = ms_worker_message(worker);
+  return ms_worker_state(worker) == MS_WORKER_FAILED && !*message
+             ? "it ended without an answer: too large for this server"
+             : message;
+}
+static const MsFigures plan_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_TEXT("state", state_of, "of the search"),
+                               MS_FIGURE_TEXT("message", message_of, "what it says meanwhile, or why it failed"),
+                               {0}}};
+
+/* The answer of the search follows as it is. (transfer full) */
 static char *plan_text(const MsWorker *worker) {
-  const char *plan = ms_worker_answer(worker), *message = ms_worker_message(worker);
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "state", ms_worker_words[ms_worker_state(worker)]);
-  ms_json_out_string(out, "message",
-                     ms_worker_state(worker) == MS_WORKER_FAILED && !*message
-                         ? "it ended without an answer: too large for this server"
-                         : message);
-  ms_json_out_end(out);
-  g_autofree char *head = g_strchomp(ms_json_out_take(out));
+  const char *plan = ms_worker_answer(worker);
+  g_autofree char *head = g_strchomp(ms_figures_json(&plan_figures, worker));
   return g_strdup_printf("%.*s,\"plan\":%s}", (int)strlen(head) - 1, head, plan ? plan : "null");
 }
 
@@ -508,43 +511,61 @@ static gboolean stop(gpointer user) {
   return G_SOURCE_CONTINUE;
 }
 
-static void write_model(const char *name, MsJsonOut *out) {
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", name);
-  ms_json_out_end(out);
-}
+/* --- what the page lets choose --------------------------------------------------------------------------------- */
+typedef struct {
+  const char *name; /* of the data folder */
+  MsHardware *machine;
+} Machine;
+typedef struct {
+  GPtrArray *models; /* names, and a NULL behind them */
+  GArray *machines;  /* Machine */
+  guint time_s;
+} Choices;
 
-static void write_machine(const char *name, MsJsonOut *out) {
-  g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
-  if (!machine) return;
-  ms_json_out_object(out, NULL);
-  ms_json_out_string(out, "name", name);
-  ms_json_out_array(out, "precisions");
-  for (int p = 0; ms_precision_words[p]; p++)
-    if (ms_hardware_peak_flops(machine, (MsPrecision)p) > 0) ms_json_out_string(out, NULL, ms_precision_words[p]);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
+static const void *precision_at(const void *of, guint p, MsFigureCursor *room) {
+  (void)room;
+  if (!ms_precision_words[p]) return NULL;
+  gboolean has = ms_hardware_peak_flops(((const Machine *)of)->machine, (MsPrecision)p) > 0;
+  return has ? (const void *)&ms_precision_words[p] : ms_figure_skip;
 }
+static const void *model_at(const void *of, guint i, MsFigureCursor *room) {
+  const GPtrArray *all = ((const Choices *)of)->models;
+  (void)room;
+  return i + 1 < all->len ? &all->pdata[i] : NULL;
+}
+static const void *machine_at(const void *of, guint i, MsFigureCursor *room) {
+  const GArray *all = ((const Choices *)of)->machines;
+  (void)room;
+  return i < all->len ? &g_array_index(all, Machine, i) : NULL;
+}
+static const void *form_at(const void *of, guint i, MsFigureCursor *room) {
+  (void)of, (void)room;
+  return i <= MS_LAUNCH_MT ? &ms_launch_words[i] : NULL;
+}
+#define NAME \
+  { .key = "name", .type = MS_FIGURE_STRING, .unit = "", .doc = "of the data folder" }
+static const MsFigures choices_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE_EACH("models", LIST, model_at, MS_FIGURES(NAME)),
+        MS_FIGURE_EACH("machines", LIST, machine_at,
+                       MS_FIGURES(NAME, MS_FIGURE_EACH("precisions", LIST, precision_at, &ms_figure_texts,
+                                                       .doc = "that it has products of"))),
+        MS_FIGURE_EACH("launch_forms", LIST, form_at, &ms_figure_texts, .doc = "that the winner can be started in"),
+        MS_FIGURE(UINT, Choices, time_s, "s", "that a search may take"),
+        {0}}};
 
-static void write_each(MsJsonOut *out, const char *key, const char *folder,
-                       void (*write)(const char *name, MsJsonOut *out)) {
-  g_autoptr(GPtrArray) names = ms_data_names(folder);
-  ms_json_out_array(out, key);
-  for (guint i = 0; i + 1 < names->len; i++) write(names->pdata[i], out);
-  ms_json_out_end(out);
-}
+static void clear_machine(gpointer machine) { ms_hardware_free(((Machine *)machine)->machine); }
 
 static char *choices_json(guint time_s) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  write_each(out, "models", "models", write_model);
-  write_each(out, "machines", "hardware", write_machine);
-  ms_json_out_array(out, "launch_forms");
-  for (int f = 0; f <= MS_LAUNCH_MT; f++) ms_json_out_string(out, NULL, ms_launch_words[f]);
-  ms_json_out_end(out);
-  ms_json_out_int(out, "time_s", time_s);
-  ms_json_out_end(out);
-  return g_strchomp(ms_json_out_take(out));
+  g_autoptr(GPtrArray) models = ms_data_names("models");
+  g_autoptr(GPtrArray) names = ms_data_names("hardware");
+  g_autoptr(GArray) machines = g_array_new(FALSE, FALSE, sizeof(Machine));
+  g_array_set_clear_func(machines, clear_machine);
+  for (guint i = 0; i + 1 < names->len; i++) {
+    Machine one = {names->pdata[i], ms_hardware_load(names->pdata[i], NULL)};
+    if (one.machine) g_array_append_val(machines, one);
+  }
+  return g_strchomp(ms_figures_json(&choices_figures, &(Choices){models, machines, time_s}));
 }
 
 static void server_clear(Server *server) {
