@@ -32,8 +32,7 @@ MsForced ms_rows_forced(const MsRows *rows, int sm_count);
 
 /* --- toll.c: what parameter gathers and gradient reductions of the step take from the compute of one stage --- */
 typedef struct MsToll MsToll;
-/* NULL when there are none, or when SMs could be taken faster than costs add up. `slots` of the stage; `at`: when its
- * compute stream is free for the first. */
+/* NULL when there are none. `slots` of the stage; `at`: when its compute stream is free for the first. */
 MsToll *ms_toll_new(const MsProgram *program, int stage, int slots, MsTime at);
 void ms_toll_free(MsToll *toll);
 void ms_toll_last(MsToll *toll, int chunk); /* the slot that comes next is the last backward of a chunk */
@@ -44,8 +43,8 @@ typedef struct {
 MsNeed ms_need_of(const MsForced *forced);
 /* A slot: `before` and `after` it as in ms_lags_run; raises what is there `after` it by the toll. */
 void ms_toll_slot(MsToll *toll, const MsNeed *need, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
-/* SMs that collectives of the step's own which go over the network take at least: one of them, and one of both kinds.
- * FALSE: there are none. */
+/* SMs that compute loses to collectives of the step's own which go over the network, at least: to one of them, and to
+ * one of both kinds. FALSE: there are none. */
 gboolean ms_toll_rivals(const MsProgram *program, int sms[MS_RIVALS]);
 MsTime ms_toll_gathered(MsToll *toll,
                         int chunk); /* before the first forward of a chunk: the stream is not free for it before */

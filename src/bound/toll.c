@@ -39,8 +39,13 @@ typedef struct {
   gboolean gathers;
 } Rivals; /* P; l1 and l2 */
 
+typedef struct {
+  gint64 num, den;
+} Fraction;
+
 struct MsToll {
   const MsCostedStep *step;
+  Fraction counts; /* of the SMs that a row of the step's own takes, those that compute loses whatever else runs */
   int sm_count, chunks, n; /* marks; the first is before all slots */
   Mark *mark;
   int *first,
@@ -48,7 +53,7 @@ struct MsToll {
   gboolean in_order; /* collectives run as soon as their stream is free, and are issued before the compute rows of the
                         next slot */
   MsTime gathers[N_QUEUES];
-  int share[N_QUEUES]; /* fewest SMs that a row of the queue takes */
+  int share[N_QUEUES]; /* fewest SMs that compute loses to a row of the queue */
   Anchor anchor[MOST_ANCHORS];
   gboolean network[N_QUEUES]; /* all rows of the queue go over the network */
   Rivals rivals[MOST_ANCHORS];
@@ -60,16 +65,27 @@ static void note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
   for (int i = 0; i < c->list->n; i++) most[c->list->op[i].stream] = MAX(most[c->list->op[i].stream], c->sms[i]);
 }
 
-/* The engine leaves compute a tenth of the SMs: below that, costs of rows at the same time add up. */
-static gboolean costs_add_up(const MsProgram *p, int stage) {
-  int most[MS_N_STREAMS] = {0}, sum = 0;
-  int from, to;
+static int sum_of(const int most[MS_N_STREAMS]) {
+  int sum = 0;
+  for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
+  return sum;
+}
+
+/* The engine leaves compute a tenth of the SMs: when rows of the slots take S, at most M, and those of the step R, at
+ * most N, compute loses min(S + R, 9/10). That is at least S + g R with g = (9/10 - M) / N, at most 1: S + R where that
+ * is less, and S + g R <= M + g N = 9/10. */
+static Fraction share_of_rivals(const MsProgram *p, int stage) {
+  int most[MS_N_STREAMS] = {0}, from, to;
   ms_work_pieces_of(p->work, stage, &from, &to);
   for (int i = from; i < to; i++) note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
+  int of_slots = sum_of(most);
   note_sms(most, &p->step[stage].gather), note_sms(most, &p->step[stage].reduce);
-  for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
-  return 10 * sum <= 9 * ms_program_machine_of(p, stage)->sm_count;
+  gint64 left = 9 * (gint64)ms_program_machine_of(p, stage)->sm_count - 10 * of_slots,
+         others = 10 * (gint64)(sum_of(most) - of_slots);
+  return left >= others ? (Fraction){1, 1} : (Fraction){MAX(left, 0), others};
 }
+
+static int lost_sms(Fraction of_rivals, int sms) { return (int)(sms * of_rivals.num / of_rivals.den); }
 
 static gboolean opens_on_host(const MsCosted *c) {
   for (int i = 0; i < c->list->n; i++)
@@ -122,7 +138,7 @@ static void fill_queues(MsToll *t) {
     for (int i = 0; i < c->list->n; i++)
       for (int q = 0; q < N_QUEUES; q++) {
         if (c->list->op[i].stream != queue_stream[q]) continue;
-        t->share[q] = MIN(t->share[q], c->sms[i]);
+        t->share[q] = MIN(t->share[q], lost_sms(t->counts, c->sms[i]));
         t->network[q] &= c->use[i] == MS_USE_LINK1;
         if (k == 0) t->gathers[q] += c->duration[i];
       }
@@ -160,11 +176,9 @@ static void meet_rivals(MsToll *t, const MsCosted *c, int chunk, MsTime at) {
 
 MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   const MsCostedStep *step = &p->step[stage];
-  if (step->gather.list->n + step->reduce.list->n == 0 || ms_program_machine_of(p, stage)->sm_count <= 0 ||
-      !costs_add_up(p, stage))
-    return NULL;
+  if (step->gather.list->n + step->reduce.list->n == 0 || ms_program_machine_of(p, stage)->sm_count <= 0) return NULL;
   MsToll *t = g_new0(MsToll, 1);
-  *t = (MsToll){.step = step, .sm_count = ms_program_machine_of(p, stage)->sm_count, .chunks = p->layout->vpp, .n = 1};
+  *t = (MsToll){.step = step, .counts = share_of_rivals(p, stage), .sm_count = ms_program_machine_of(p, stage)->sm_count, .chunks = p->layout->vpp, .n = 1};
   t->mark = g_new(Mark, 2 * slots + 1); /* a forward with a backward may be two */
   t->mark[0] = (Mark){.at = at};
   t->first = g_new(int, 2 * t->chunks);
@@ -312,10 +326,11 @@ typedef struct {
   int most;
 } Claim; /* of one stream: SMs times time, and the most SMs of a row */
 
-static void claim(Claim *of, const MsCosted *c, int i) {
+static void claim(const MsToll *t, Claim *of, const MsCosted *c, int i) {
   Claim *k = &of[c->list->op[i].stream];
-  k->taken += c->sms[i] * c->duration[i];
-  k->most = MAX(k->most, c->sms[i]);
+  int sms = lost_sms(t->counts, c->sms[i]);
+  k->taken += sms * c->duration[i];
+  k->most = MAX(k->most, sms);
 }
 
 /* Seconds lost, when each stream may spend `free` of its time where nothing is computed. */
@@ -337,7 +352,7 @@ static void claim_gathers(const MsToll *t, int chunk, Claim *of) {
     if (t->step->ops.gather_at[i].chunk == chunk && t->step->ops.gather_at[i].piece == 0)
       last[g->list->op[i].stream] = i;
   for (int i = 0; i < g->list->n; i++)
-    if (i <= last[g->list->op[i].stream]) claim(of, g, i);
+    if (i <= last[g->list->op[i].stream]) claim(t, of, g, i);
 }
 
 static MsTime after_gathers(const MsToll *t, const Claim *of, int from) {
@@ -376,7 +391,7 @@ MsTime ms_toll_joined(const MsToll *t) {
   for (int k = 0; k < t->chunks && from[k] >= 0; k++) { /* from the end back: more and more reductions lie between */
     if (k > 0 && from[k] == from[k - 1]) continue;
     for (int i = 0; i < r->list->n; i++)
-      if (t->last[t->step->ops.reduce_at[i].chunk] == from[k]) claim(of, r, i);
+      if (t->last[t->step->ops.reduce_at[i].chunk] == from[k]) claim(t, of, r, i);
     const Mark *a = &t->mark[from[k]];
     at = MAX(at, a->at + (end->forced - a->forced) + lost(t, of, waited(a, end)));
   }
@@ -385,14 +400,16 @@ MsTime ms_toll_joined(const MsToll *t) {
 
 gboolean ms_toll_rivals(const MsProgram *p, int sms[MS_RIVALS]) {
   int least[N_QUEUES] = {G_MAXINT, G_MAXINT};
-  for (int s = 0; s < p->layout->pp; s++)
+  for (int s = 0; s < p->layout->pp; s++) {
+    Fraction counts = share_of_rivals(p, s);
     for (int k = 0; k < 2; k++) {
       const MsCosted *c = k ? &p->step[s].reduce : &p->step[s].gather;
       for (int i = 0; i < c->list->n; i++)
         for (int q = 0; q < N_QUEUES; q++)
           if (c->list->op[i].stream == queue_stream[q] && c->use[i] == MS_USE_LINK1)
-            least[q] = MIN(least[q], c->sms[i]);
+            least[q] = MIN(least[q], lost_sms(counts, c->sms[i]));
     }
+  }
   sms[0] = MIN(least[0], least[1]);
   sms[1] = MAX(least[0], least[1]) < G_MAXINT ? least[0] + least[1] : sms[0];
   return sms[0] < G_MAXINT;
