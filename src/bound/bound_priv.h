@@ -5,6 +5,20 @@
 
 #include "bound/lags.h"
 
+/* --- busy.c: rows that run on from one list into the next --- */
+/* Of the stream of experts' messages: rows that begin behind a compute row and that no row of the list waits for, and
+ * rows that begin with its input. The stream runs them one after the other, those of the next list behind those of this
+ * one, so that all lie between a compute row of this list and one of the next. */
+typedef struct {
+  MsTime out, behind;     /* how long those run that go on and take SMs; gaps of the compute stream from then on */
+  MsTime in, before;      /* the same of those that begin with the input; gaps up to the row that waits for them */
+  MsTime inside;          /* what such rows cost between the lists of which this one is made */
+  int sms, sm_count;      /* fewest that one of them takes; of so many */
+  gboolean leads, awaits; /* rows of the stream begin behind a compute row; a compute row waits for some */
+} MsCross;
+/* What compute loses to rows that run on from one list into the next, at least. */
+MsTime ms_cross_cost(const MsCross *then, const MsCross *first);
+
 /* --- lags.c --- */
 /* Of these lags what the compute stream itself needs: rows, gaps in which nothing can be computed, and what is lost to
  * rows that take SMs. `own`: the rows alone. What else takes SMs while the stream computes comes on top, but for the
@@ -15,6 +29,7 @@ enum { MS_RIVALS = 2 }; /* reductions or gathers of dense and of expert paramete
 typedef struct {
   MsLags lags, shared[MS_RIVALS];
   MsTime own, network;
+  MsCross cross;
 } MsForced;
 extern const MsForced ms_nothing_forced;
 MsForced ms_forced_product(const MsForced *then, const MsForced *first);
@@ -32,6 +47,9 @@ MsForced ms_rows_forced(const MsRows *rows, int sm_count);
 
 /* --- toll.c: what parameter gathers and gradient reductions of the step take from the compute of one stage --- */
 typedef struct MsToll MsToll;
+/* Experts' messages of a stage take SMs, and all rows of its slots together never so many that the engine would leave
+ * compute its tenth: what they cost adds up. */
+gboolean ms_slots_cross(const MsProgram *program, int stage);
 /* NULL when there are none. `slots` of the stage; `at`: when its compute stream is free for the first. */
 MsToll *ms_toll_new(const MsProgram *program, int stage, int slots, MsTime at);
 void ms_toll_free(MsToll *toll);
@@ -39,6 +57,7 @@ void ms_toll_last(MsToll *toll, int chunk); /* the slot that comes next is the l
 typedef struct {
   MsTime forced, own, network;
   MsLags shared[MS_RIVALS];
+  MsCross cross;
 } MsNeed; /* what a slot takes of the stream: MsForced */
 MsNeed ms_need_of(const MsForced *forced);
 /* A slot: `before` and `after` it as in ms_lags_run; raises what is there `after` it by the toll. */

@@ -14,7 +14,12 @@
  * itself. The longest way through all of these is the result. (The costs of rows that run at the same time add up as
  * long as compute keeps a tenth of the SMs, the engine's floor; where streams could take more, no costs are counted.
  * The stream may wait longer than the gaps: a second of that lets at most a second's worth of costs go by, since those
- * who compute get what the others leave. Sharing of links only makes rows longer.) */
+ * who compute get what the others leave. Sharing of links only makes rows longer.)
+ *
+ * Rows of the stream of experts' messages that no compute row of their own list waits for run on into the next list,
+ * where some compute row waits for a later row of the stream; so do rows that begin with the input of that list, behind
+ * the last of the first. They lie between a compute row of the first list and one of the second, and cost what they
+ * last beyond the gaps in between (MsCross). */
 #include "bound/bound_priv.h"
 #include <string.h>
 
@@ -237,8 +242,49 @@ static MsTime sent_between(const Busy *b) {
   return sum;
 }
 
-/* *sent, may be NULL: MsForced.network. */
-static void busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags, MsTime *sent) {
+/* --- rows that run on into the next list --- */
+
+static gboolean is_message(const Busy *b, const Window *w) { return b->rows->row[w->row].stream == MS_STREAM_EP; }
+
+static void add_crossing(const Busy *b, const Window *w, MsTime *sum, MsCross *cross) {
+  const MsRow *r = &b->rows->row[w->row];
+  if (r->sms <= 0) return;
+  *sum += r->duration;
+  cross->sms = MIN(cross->sms, r->sms);
+}
+
+/* Between compute rows, the first not included. */
+static MsTime gaps_between(const Busy *b, int from, int to) {
+  MsTime sum = 0;
+  for (int k = from + 1; k <= to && k < b->n; k++) sum += b->gap[k];
+  return sum;
+}
+
+static MsCross crossing(const Busy *b, int sm_count) {
+  MsCross cross = {.sms = sm_count, .sm_count = sm_count};
+  int first_out = b->n, last_after = -1, first_before = b->n, last_in = -1;
+  for (int k = 0; k < b->n_windows; k++) {
+    const Window *w = &b->window[k];
+    if (!is_message(b, w)) continue;
+    last_after = MAX(last_after, w->after), first_before = MIN(first_before, w->before);
+    if (w->after >= 0 && w->before == b->n)
+      first_out = MIN(first_out, w->after), add_crossing(b, w, &cross.out, &cross);
+    if (w->after == ENTRY && w->before < b->n) last_in = MAX(last_in, w->before), add_crossing(b, w, &cross.in, &cross);
+  }
+  cross.leads = last_after >= 0, cross.awaits = first_before < b->n;
+  cross.behind = gaps_between(b, MIN(first_out, last_after), b->n - 1);
+  cross.before = gaps_between(b, -1, MAX(first_before, last_in));
+  return cross;
+}
+
+MsTime ms_cross_cost(const MsCross *then, const MsCross *first) {
+  MsTime runs = first->out + then->in - first->behind - then->before;
+  if (!first->leads || !then->awaits || runs <= 0 || then->sm_count <= 0) return 0;
+  return runs / then->sm_count * MIN(first->sms, then->sms);
+}
+
+/* *all, may be NULL: MsForced.network and .cross. */
+static void busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags, MsForced *all) {
   enum { FEW = 160 };
   int few_numbers[3 * FEW + 1], n = rows->n;
   Window few_windows[FEW];
@@ -252,7 +298,7 @@ static void busy(const MsRows *rows, int sm_count, gboolean forced, guint source
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
   if (n > 0) measure(&b, sm_count, sources, lags);
-  if (sent) *sent = sent_between(&b);
+  if (all) all->network = sent_between(&b), all->cross = crossing(&b, sm_count);
   if (!many) return;
   g_free(b.number);
   g_free(b.window);
@@ -273,6 +319,6 @@ MsForced ms_rows_forced(const MsRows *rows, int sm_count) {
   if (!any) return f;
   for (int i = 0; i < MS_N_ENDS; i++)
     for (int k = 0; k < MS_N_ENDS; k++) f.lags.to[i][k] = MS_NEVER;
-  busy(rows, sm_count, TRUE, MS_FROM_ALL, &f.lags, &f.network);
+  busy(rows, sm_count, TRUE, MS_FROM_ALL, &f.lags, &f);
   return f;
 }

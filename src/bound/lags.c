@@ -51,10 +51,26 @@ MsLags ms_lags_product(const MsLags *then, const MsLags *first) {
   return r;
 }
 
+static MsTime of_compute(const MsForced *f) { return f->lags.to[MS_END_COMPUTE][MS_END_COMPUTE]; }
+
+/* Of two lists as one. Where the stream waits between them the wait may count what the second one's rows cost that
+ * begin with its input; as long as it waits nothing is lost. */
+static MsCross cross_of(const MsForced *then, const MsForced *first, MsTime waits) {
+  if (first->own == 0) return then->cross; /* nothing is computed: the rows run on through it */
+  if (then->own == 0) return first->cross;
+  MsCross c = then->cross, next = then->cross;
+  if (waits > 0) next.in = 0, next.before += waits;
+  c.in = first->cross.in, c.before = first->cross.before, c.awaits = first->cross.awaits;
+  c.sms = MIN(c.sms, first->cross.sms);
+  c.inside += first->cross.inside + ms_cross_cost(&next, &first->cross);
+  return c;
+}
+
 MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
   MsForced f = {.lags = ms_lags_product(&then->lags, &first->lags),
                 .own = then->own + first->own,
                 .network = then->network + first->network};
+  f.cross = cross_of(then, first, of_compute(&f) - of_compute(then) - of_compute(first));
   for (int k = 0; k < MS_RIVALS; k++) f.shared[k] = ms_lags_product(&then->shared[k], &first->shared[k]);
   return f;
 }

@@ -28,6 +28,14 @@ typedef struct {                /* of one chunk, by kind of slot */
   gboolean empty;
 } ChunkLags;
 
+/* What the slots of a stage force on its compute stream, with the rows that run on from one into the next, which count
+ * when the next one is over. A moment is no earlier than any before it and what is forced in between. */
+typedef struct {
+  gboolean told;
+  MsTime sum, start; /* forced until now; the most by which a moment was later than that */
+  MsCross last;      /* of the slot before */
+} Forced;
+
 typedef struct {
   const MsProgram *p;
   MsPieceLags *lags;
@@ -39,7 +47,8 @@ typedef struct {
   MsStages at;
   MsTime *last_b, *gather_at; /* [num_chunks] */
   MsToll **toll;              /* [stages] NULL: none */
-  gboolean splits, tolls;     /* backwards are split into I and W; some stage has a toll */
+  Forced *forced;             /* [stages] */
+  gboolean splits, needs;     /* backwards are split into I and W; it is asked what slots need */
 } Relaxed;
 
 /* The pieces of a turn as one table; beside a forward, a backward goes from the other entry to the other end. */
@@ -56,7 +65,7 @@ static Table table_of(const Relaxed *r, MsChunks of) {
                        : *ms_piece_lags_pass(r->lags, lone->rows, lone->piece, MS_FROM_ALL);
     if (beside) lags = ms_lags_beside(&lags);
     t.lags = ms_lags_product(&lags, &t.lags);
-    if (!r->tolls) continue;
+    if (!r->needs) continue;
     MsForced need = pair ? *ms_piece_forced_pair(r->lags, w.forward.piece, w.backward.piece)
                          : *ms_piece_forced_pass(r->lags, lone->rows, lone->piece);
     if (beside) need = ms_forced_beside(&need);
@@ -114,12 +123,22 @@ static const Table *table_of_turn(Relaxed *r, const MsTurn *turn, MsChunks of) {
 
 /* --- turns --- */
 
+/* A slot later: raises the moment when the stream is free. */
+static void force(Forced *f, const MsNeed *need, MsTime before, MsTime *free) {
+  f->sum += ms_cross_cost(&need->cross, &f->last);
+  f->start = MAX(f->start, before - f->sum); /* what ran on may have ended before that */
+  f->sum += need->forced + need->cross.inside;
+  if (need->own > 0) f->last = need->cross;
+  *free = MAX(*free, f->start + f->sum);
+}
+
 /* Runs a table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for; becomes
  * when its output is there. */
 static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTime *beside) {
   MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->at.compute[stage], r->at.host[stage]},
          after[MS_N_ENDS];
   ms_lags_run(&t->lags, before, after);
+  if (r->forced[stage].told) force(&r->forced[stage], &t->need, before[MS_END_COMPUTE], &after[MS_END_COMPUTE]);
   if (r->toll[stage]) ms_toll_slot(r->toll[stage], &t->need, before, after);
   r->at.compute[stage] = after[MS_END_COMPUTE];
   r->at.host[stage] = after[MS_END_HOST];
@@ -230,14 +249,14 @@ static void open_tables(Relaxed *r) {
   r->at = ms_stages_new(r->p, r->s);
   r->last_b = g_new0(MsTime, MAX(2 * chunks, 1)), r->gather_at = r->last_b + chunks;
   r->chunk = g_new(ChunkLags, chunks);
-  r->toll = g_new0(MsToll *, l->pp);
+  r->toll = g_new0(MsToll *, l->pp), r->forced = g_new0(Forced, l->pp);
 }
 
 static void close_tables(Relaxed *r) {
   ms_stages_clear(&r->at);
   for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
-  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->last_b);
+  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->forced), g_free(r->last_b);
 }
 
 static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
@@ -252,10 +271,11 @@ MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *
   for (int s = 0; s < p->layout->pp; s++) {
     run_before(&r, s);
     r.toll[s] = ms_toll_new(p, s, schedule->n[s] + 1, r.at.compute[s]);
-    r.tolls |= r.toll[s] != NULL;
+    r.forced[s].told = ms_slots_cross(p, s);
+    r.needs |= r.toll[s] || r.forced[s].told;
   }
   int sms[MS_RIVALS];
-  if (r.tolls && ms_toll_rivals(p, sms)) ms_piece_lags_meet(lags, sms);
+  if (r.needs && ms_toll_rivals(p, sms)) ms_piece_lags_meet(lags, sms);
   chunks_lags(&r);
   run_slots(&r);
   MsTime end = run_after(&r);

@@ -71,14 +71,23 @@ static int sum_of(const int most[MS_N_STREAMS]) {
   return sum;
 }
 
+static int most_of_slots(const MsProgram *p, int stage, int most[MS_N_STREAMS]) {
+  int from, to;
+  ms_work_pieces_of(p->work, stage, &from, &to);
+  for (int i = from; i < to; i++) note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
+  return sum_of(most);
+}
+
+gboolean ms_slots_cross(const MsProgram *p, int stage) {
+  int most[MS_N_STREAMS] = {0}, sum = most_of_slots(p, stage, most);
+  return most[MS_STREAM_EP] > 0 && 10 * sum <= 9 * ms_program_machine_of(p, stage)->sm_count;
+}
+
 /* The engine leaves compute a tenth of the SMs: when rows of the slots take S, at most M, and those of the step R, at
  * most N, compute loses min(S + R, 9/10). That is at least S + g R with g = (9/10 - M) / N, at most 1: S + R where that
  * is less, and S + g R <= M + g N = 9/10. */
 static Fraction share_of_rivals(const MsProgram *p, int stage) {
-  int most[MS_N_STREAMS] = {0}, from, to;
-  ms_work_pieces_of(p->work, stage, &from, &to);
-  for (int i = from; i < to; i++) note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
-  int of_slots = sum_of(most);
+  int most[MS_N_STREAMS] = {0}, of_slots = most_of_slots(p, stage, most);
   note_sms(most, &p->step[stage].gather), note_sms(most, &p->step[stage].reduce);
   gint64 left = 9 * (gint64)ms_program_machine_of(p, stage)->sm_count - 10 * of_slots,
          others = 10 * (gint64)(sum_of(most) - of_slots);
@@ -178,7 +187,11 @@ MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   const MsCostedStep *step = &p->step[stage];
   if (step->gather.list->n + step->reduce.list->n == 0 || ms_program_machine_of(p, stage)->sm_count <= 0) return NULL;
   MsToll *t = g_new0(MsToll, 1);
-  *t = (MsToll){.step = step, .counts = share_of_rivals(p, stage), .sm_count = ms_program_machine_of(p, stage)->sm_count, .chunks = p->layout->vpp, .n = 1};
+  *t = (MsToll){.step = step,
+                .counts = share_of_rivals(p, stage),
+                .sm_count = ms_program_machine_of(p, stage)->sm_count,
+                .chunks = p->layout->vpp,
+                .n = 1};
   t->mark = g_new(Mark, 2 * slots + 1); /* a forward with a backward may be two */
   t->mark[0] = (Mark){.at = at};
   t->first = g_new(int, 2 * t->chunks);
@@ -214,7 +227,7 @@ static MsTime advance(const MsToll *t, Anchor *a, const Mark *before, const Mark
 }
 
 MsNeed ms_need_of(const MsForced *f) {
-  MsNeed need = {.own = f->own, .network = f->network};
+  MsNeed need = {.own = f->own, .network = f->network, .cross = f->cross};
   need.forced = MAX(f->own, f->lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
   memcpy(need.shared, f->shared, sizeof need.shared);
   return need;

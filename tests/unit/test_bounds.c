@@ -2,10 +2,10 @@
  * gives. */
 #include "lib/close.h"
 
-#include "bound/lags.h"
+#include "bound/bound_priv.h"
 #include "step/pair.h"
 
-enum { ROWS = 24, CASES = 10000, SM_COUNT = 100 };
+enum { ROWS = 24, CASES = 10000, SM_COUNT = 100, LISTS = 4 };
 
 /* A list of compute and communication rows with random waits, durations and host times. */
 typedef struct {
@@ -201,8 +201,76 @@ static void lists_in_a_row(void **state) {
   ms_rows_clear(&rows);
 }
 
+/* Lists one behind the other on one device, with sharing; when the compute rows of each have ended. The input of the
+ * third list is the end of the chain of the second, that of the others comes by itself. */
+static void run_in_turn(const List *list, const MsTime *input, MsTime *compute) {
+  g_autoptr(MsGraph) graph = ms_graph_new(1, MS_N_STREAMS + LISTS);
+  ms_graph_set_sms(graph, SM_COUNT);
+  guint32 id[LISTS][ROWS], last[LISTS];
+  for (int k = 0; k < LISTS; k++) {
+    MsTask comes = {.stream = (guint8)(MS_N_STREAMS + k), .use = MS_USE_NOTHING, .duration = input[k]};
+    guint32 entry = k == 2 ? id[1][list[1].list.tip] : ms_graph_add(graph, &comes, NULL, 0);
+    last[k] = k > 0 ? last[k - 1] : G_MAXUINT32;
+    for (int i = 0; i < list[k].list.n; i++) {
+      const MsOp *op = &list[k].op[i];
+      guint32 wait[3];
+      guint waits = 0;
+      for (int j = 0; j < 3; j++)
+        if (op->wait[j] >= 0) wait[waits++] = id[k][op->wait[j]];
+      if (waits == 0) wait[waits++] = entry;
+      MsTask task = {.stream = op->stream,
+                     .use = list[k].use[i],
+                     .sms = list[k].sms[i],
+                     .duration = list[k].duration[i],
+                     .launch = list[k].launch[i],
+                     .host_sync = (op->flags & MS_OPF_SYNC) != 0};
+      id[k][i] = ms_graph_add(graph, &task, wait, waits);
+      if (task.stream == MS_STREAM_COMPUTE) last[k] = id[k][i];
+    }
+  }
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  for (int k = 0; k < LISTS; k++) compute[k] = last[k] == G_MAXUINT32 ? 0 : t->end[last[k]];
+}
+
+/* What lists force on the compute stream, with the rows that run on from one into the next. */
+static void rows_that_run_on(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(6);
+  MsRows rows = {0};
+  int crossed = 0;
+  for (int i = 0; i < CASES; i++) {
+    List list[LISTS];
+    MsForced forced[LISTS];
+    MsTime input[LISTS], compute[LISTS];
+    for (int k = 0; k < LISTS; k++) {
+      draw_list(rand, &list[k], g_rand_boolean(rand), FALSE);
+      input[k] = g_rand_int_range(rand, 0, 3000);
+      ms_rows_of_list(&rows, &list[k].costed, MS_LIST_ALL);
+      forced[k] = ms_rows_forced(&rows, SM_COUNT);
+    }
+    run_in_turn(list, input, compute);
+    const MsForced both = ms_forced_product(&forced[2], &forced[1]); /* as pieces of a slot: then slots 0, 1-2, 3 */
+    const MsForced *slot[] = {&forced[0], &both, &forced[3]};
+    const MsTime end[] = {compute[0], compute[2], compute[3]};
+    for (int from = -1; from < 2; from++) {
+      MsTime least = from < 0 ? 0 : end[from], cross = 0;
+      MsCross last = {0};
+      for (int k = from + 1; k < 3; k++) {
+        MsNeed need = ms_need_of(slot[k]);
+        cross += need.cross.inside + ms_cross_cost(&need.cross, &last);
+        least += need.forced;
+        assert_true(end[k] >= least + cross);
+        if (need.own > 0) last = need.cross;
+      }
+      crossed += cross > 0;
+    }
+  }
+  ms_rows_clear(&rows);
+  assert_true(crossed > CASES / 10);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_list), cmocka_unit_test(two_lists_beside_each_other),
-                                     cmocka_unit_test(lists_in_a_row)};
+                                     cmocka_unit_test(lists_in_a_row), cmocka_unit_test(rows_that_run_on)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
