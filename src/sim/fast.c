@@ -315,16 +315,22 @@ static void run_turn(Fast *f, const MsTurn *turn) {
 
 /* --- before and after the slots --- */
 
+/* Rows in front of the first slot that run beside it: behind the gathers, which are the first rivals. */
+static void leave_states(Fast *f, int stage, const MsRowTimes *rows) {
+  static const int nothing[3] = {-1, -1, -1};
+  const MsCosted *before = &f->p->step[stage].before;
+  for (int i = 0; i < before->list->n; i++)
+    if (before->list->op[i].stream != MS_STREAM_COMPUTE)
+      ms_rivals_add(&f->rivals[stage], before, i, rows->end[i] - before->duration[i], nothing);
+}
+
 static void run_before(Fast *f, int stage) {
   const MsCosted *before = &f->p->step[stage].before, *gather = &f->p->step[stage].gather;
   MsRowTimes rows = ms_stages_before(&f->at, stage);
   MsTimeParts *part = &f->stage[stage];
   MsTime told = 0;
   for (int i = 0; i < before->list->n; i++) {
-    if (before->list->op[i].stream != MS_STREAM_COMPUTE) {
-      count_comm(part, &before->list->op[i], before->duration[i]);
-      continue;
-    }
+    if (before->list->op[i].stream != MS_STREAM_COMPUTE) continue;
     MsTime begin = MAX(told, rows.end[i] - before->duration[i]);
     part->host_s += seconds(begin - told);
     compute(part, &before->list->op[i], rows.end[i] - begin);
@@ -332,12 +338,13 @@ static void run_before(Fast *f, int stage) {
   }
   f->at.host[stage] = rows.host;
   f->from[stage] = f->ready[stage] = f->at.compute[stage] = MAX(told, f->at.compute[stage]);
-  g_free(rows.end);
   const MsBucket *at = f->p->step[stage].ops.gather_at;
   for (int i = 0, to; i < gather->list->n; i = to) {
     for (to = i + 1; to < gather->list->n && at[to].chunk == at[i].chunk && at[to].piece == at[i].piece;) to++;
     issue_bucket(f, stage, gather, i, to, 0);
   }
+  leave_states(f, stage, &rows);
+  g_free(rows.end);
   f->passes[stage].optimizer_s = seconds(f->from[stage]);
 }
 

@@ -536,7 +536,7 @@ static void lay_rivals(Lower *l, int stage, const MsRivals *r, const GArray *tim
     MsTask task = task_of(stage, x->list, x->row, (MsTime)x->left);
     task.launch = 0; /* issued */
     id[i] = ms_graph_add(l->graph, &task, wait.id, wait.n);
-    l->reduced[MS_N_STREAMS * stage + task.stream] = id[i];
+    if (task.stream != MS_STREAM_STATES) l->reduced[MS_N_STREAMS * stage + task.stream] = id[i];
   }
 }
 
@@ -627,7 +627,7 @@ MsTime ms_lower_period(const MsProgram *p, const MsGraph *graph, const MsTraject
     const MsCostedStep *step = &p->step[s];
     gboolean before = (task->tag >= step->before.tag && task->tag < step->before.tag + (guint32)step->before.list->n) ||
                       (task->tag >= step->gather.tag && task->tag < step->gather.tag + (guint32)step->gather.list->n);
-    if (before && task->stream == MS_STREAM_D2H) continue;
+    if (before && task->stream == MS_STREAM_STATES) continue;
     if (before) own[s] = MAX(own[s], t->end[i]);
     else if (idle[s] < 0 && task->stream == MS_STREAM_COMPUTE) idle[s] = MAX(0, t->start[i] - own[s]);
     end[s] = MAX(end[s], t->end[i]);

@@ -36,14 +36,17 @@ static MsTime opens(const MsRivals *r, const MsRival *x) {
 
 static gboolean runs(const MsRivals *r, int i) { return i >= 0 && opens(r, rival(r, i)) <= r->now; }
 
+/* -1: none that others use. */
+static int link_of(const MsRival *x) { return MAX(-1, (int)x->list->use[x->row] - (int)MS_USE_LINK0); }
+
 static MsBeside beside_of(const MsRivals *r) {
   MsBeside b = {0};
   for (int s = 0; s < MS_N_STREAMS; s++) {
     if (!runs(r, r->head[s])) continue;
     const MsRival *x = rival(r, r->head[s]);
-    int use = x->list->use[x->row];
+    int link = link_of(x);
     b.sms += x->list->sms[x->row];
-    b.link[0] += use == MS_USE_LINK0, b.link[1] += use == MS_USE_LINK1;
+    if (link >= 0) b.link[link]++;
   }
   return b;
 }
@@ -54,15 +57,15 @@ gboolean ms_rivals_beside(const MsRivals *r, MsBeside *beside) {
 }
 
 /* A link is split between the rows that use it; others use it for a share of the time. */
-static double rate_of(const MsRival *x, const MsBeside *beside, const double use[2]) {
-  int link = x->list->use[x->row] == MS_USE_LINK0 ? 0 : x->list->use[x->row] == MS_USE_LINK1 ? 1 : -1;
+static double rate_of(const MsRival *x, const MsBeside *beside, const double use[MS_N_LINKS]) {
+  int link = link_of(x);
   if (link < 0) return 1;
   double n = beside->link[link];
   return (1 - use[link]) / n + use[link] / (n + 1);
 }
 
 /* When another row may begin, or one that runs ends. */
-static MsTime next_change(const MsRivals *r, const MsBeside *beside, const double use[2]) {
+static MsTime next_change(const MsRivals *r, const MsBeside *beside, const double use[MS_N_LINKS]) {
   MsTime next = G_MAXINT64;
   for (int s = 0; s < MS_N_STREAMS; s++) {
     if (r->head[s] < 0) continue;
@@ -73,7 +76,7 @@ static MsTime next_change(const MsRivals *r, const MsBeside *beside, const doubl
   return next;
 }
 
-void ms_rivals_go(MsRivals *r, MsTime until, const double use[2]) {
+void ms_rivals_go(MsRivals *r, MsTime until, const double use[MS_N_LINKS]) {
   MsBeside beside = beside_of(r);
   MsTime next = next_change(r, &beside, use);
   until = MIN(until, next);
@@ -88,7 +91,7 @@ void ms_rivals_go(MsRivals *r, MsTime until, const double use[2]) {
   r->now = until;
 }
 
-static const double nobody[2] = {0, 0};
+static const double nobody[MS_N_LINKS] = {0};
 
 void ms_rivals_alone(MsRivals *r, MsTime until) {
   while (r->now < until && r->left > 0) ms_rivals_go(r, until, nobody);

@@ -1,4 +1,4 @@
-/* src/sim/rivals.h - gathers and reductions of a stage's parameters beside its slots.
+/* src/sim/rivals.h - gathers and reductions of a stage's parameters, and optimizer states, beside its slots.
  *
  * They queue on their streams, share links with each other and with the rows of the slots, and take SMs from compute:
  * a queue served as a fluid, each row at the mean speed that its shares leave. */
@@ -23,8 +23,9 @@ typedef struct {
   MsTime now;
 } MsRivals;
 
-typedef struct { /* what runs beside a slot: SMs taken, rows on each link */
-  int sms, link[2];
+enum { MS_N_LINKS = MS_N_USES - MS_USE_LINK0 }; /* uses from MS_USE_LINK0 on */
+typedef struct {                                /* what runs beside a slot: SMs taken, rows on each link */
+  int sms, link[MS_N_LINKS];
 } MsBeside;
 
 MsRivals ms_rivals_new(void);
@@ -33,7 +34,7 @@ int ms_rivals_add(MsRivals *rivals, const MsCosted *list, int row, MsTime ready,
 /* What runs now. FALSE: nothing is left. */
 gboolean ms_rivals_beside(const MsRivals *rivals, MsBeside *beside);
 /* Goes on to `until`, or until what runs changes; `use`: share of the time in which others use each link. */
-void ms_rivals_go(MsRivals *rivals, MsTime until, const double use[2]);
+void ms_rivals_go(MsRivals *rivals, MsTime until, const double use[MS_N_LINKS]);
 void ms_rivals_alone(MsRivals *rivals, MsTime until); /* all the way, with the links to themselves */
 /* When the row ends if the stage waits for it. */
 MsTime ms_rivals_end(MsRivals *rivals, int row);

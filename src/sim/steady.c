@@ -15,7 +15,7 @@ typedef struct {
   MsSlotPart part;
   MsBeside beside;
   MsLags lags;
-  double link[2]; /* picoseconds of the rows on each link */
+  double link[MS_N_LINKS]; /* picoseconds of the rows on each */
 } SharedPart;
 
 struct MsSteady {
@@ -295,8 +295,7 @@ static void rows_of(MsSteady *s, const MsSlotPart *x) {
 static void slow_down(MsRow *row, MsBeside beside, int sms) {
   double left = MAX(10 * (sms - beside.sms), sms);
   if (row->use == MS_USE_COMPUTE && sms > 0) row->duration = (MsTime)((double)row->duration * (10 * sms) / left);
-  if (row->use == MS_USE_LINK0) row->duration *= 1 + beside.link[0];
-  if (row->use == MS_USE_LINK1) row->duration *= 1 + beside.link[1];
+  if (row->use >= MS_USE_LINK0) row->duration *= 1 + beside.link[row->use - MS_USE_LINK0];
 }
 
 static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside beside) {
@@ -311,29 +310,29 @@ static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside 
   for (int i = 0; i < s->rows.n; i++) {
     MsRow *row = &s->rows.row[i];
     slow_down(row, beside, sms);
-    if (row->use == MS_USE_LINK0) new.link[0] += (double)row->duration;
-    if (row->use == MS_USE_LINK1) new.link[1] += (double)row->duration;
+    if (row->use >= MS_USE_LINK0) new.link[row->use - MS_USE_LINK0] += (double)row->duration;
   }
   ms_lags_of_rows(&s->rows, sms, MS_FROM_ALL, &new.lags);
   g_array_append_val(s->shared, new);
   return &g_array_index(s->shared, SharedPart, s->shared->len - 1);
 }
 
-/* [from, to) of its parts. */
+/* [from, to) of its parts. No piece runs ahead of what leaves for the host (sim/graph.c, wait_leaving). */
 static MsSlowed slowed(MsSteady *s, const MsSteadySlot *slot, int from, int to, MsBeside beside) {
   MsLags all = ms_no_rows;
-  double link[2] = {0}, longer = 0;
+  double link[MS_N_LINKS] = {0}, longer = 0;
   for (int i = from; i < to; i++) {
     if (!has_rows(&slot->part[i])) continue;
     const SharedPart *x = shared_part(s, &slot->part[i], beside);
     MsLags lags = in_turn(&x->lags, &slot->part[i]);
     all = ms_lags_product(&lags, &all);
-    link[0] += x->link[0], link[1] += x->link[1];
+    for (int k = 0; k < MS_N_LINKS; k++) link[k] += x->link[k];
     if (to - from < slot->n) longer += share_of(s, slot, i) * (double)slot->longer[1];
   }
   if (to - from == slot->n) longer = (double)slot->longer[1];
   MsSlowed r = {.beside = beside, .length = (double)MAX(1, all.to[MS_END_COMPUTE][MS_END_COMPUTE]) + longer};
-  for (int k = 0; k < 2; k++) r.use[k] = MIN(1, link[k] / r.length);
+  r.length = MAX(r.length, link[MS_USE_HOSTLINK - MS_USE_LINK0]);
+  for (int k = 0; k < MS_N_LINKS; k++) r.use[k] = MIN(1, link[k] / r.length);
   return r;
 }
 

@@ -15,7 +15,7 @@ typedef struct {         /* a piece, or a pair */
 
 typedef struct {
   MsBeside beside;
-  double length, use[2]; /* of the compute stream; share of it in which each link is used */
+  double length, use[MS_N_LINKS]; /* of the compute stream; share of it in which each link is used */
 } MsSlowed;
 
 typedef struct {

@@ -18,8 +18,8 @@ const MsOpFamily ms_op_families[] = {
 #undef OP
 };
 const char *const ms_pass_words[] = {"forward", "recompute", "dgrad", "wgrad", "optimizer", NULL};
-const char *const ms_stream_words[] = {"compute", "tp",      "cp",   "ep",  "dp",  "edp",
-                                       "pp send", "pp recv", "side", "d2h", "h2d", NULL};
+const char *const ms_stream_words[] = {"compute", "tp",   "cp",  "ep",  "dp",     "edp", "pp send",
+                                       "pp recv", "side", "d2h", "h2d", "states", NULL};
 const char *const ms_module_words[] = {"none",           "embedding",      "attn", "mlp",  "moe_router",
                                        "moe_preprocess", "shared_experts", "moe",  "head", "mtp",
                                        "mamba",          "delta_net",      "step", NULL};

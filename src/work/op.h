@@ -46,6 +46,7 @@ typedef enum {
   MS_STREAM_SIDE,
   MS_STREAM_D2H,
   MS_STREAM_H2D,
+  MS_STREAM_STATES, /* optimizer states to the host, and back: in this order */
   MS_N_STREAMS
 } MsStream;
 extern const char *const ms_stream_words[];

@@ -109,9 +109,12 @@ static void low_copies_row(Step *s, double weights) {
   }
 }
 
+/* States leave beside the first forwards, on streams of their own (Megatron-LM dev,
+ * core/optimizer/cpu_offloading/optimizer_state_offloader.py): activations on their way to the host share the link with
+ * them, and do not queue behind them. */
 static void zero_rows(Step *s, const MsStageParams *p) {
-  if (s->o->offload_optimizer_states) /* beside the first forwards */
-    ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_D2H)->message_B = states_B(s, p);
+  if (s->o->offload_optimizer_states)
+    ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_STATES)->message_B = states_B(s, p);
   double params = p->params_dense + p->params_expert + p->embedding_copy;
   if (s->shards_gradients)
     params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
@@ -366,7 +369,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   int states = -1;
   check_rows(s, stage, dense, expert);
   if (s->o->offload_optimizer_states) { /* while gradients are reduced */
-    MsOp *op = ms_row_async(&s->b, MS_OP_H2D, "optimizer states from host", MS_STREAM_H2D);
+    MsOp *op = ms_row_async(&s->b, MS_OP_H2D, "optimizer states from host", MS_STREAM_STATES);
     op->message_B = states_B(s, p);
     states = ms_row_index(&s->b, op);
   }

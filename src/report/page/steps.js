@@ -137,7 +137,7 @@ function drawTimeline(run, state) {
 }
 
 /* --- streams and operators of one stage ------------------------------------------------------------------------- */
-const STREAM_COLOUR = {compute: 'gemm', side: 'attention', d2h: 'host', h2d: 'host'};
+const STREAM_COLOUR = {compute: 'gemm', side: 'attention', d2h: 'host', h2d: 'host', states: 'host'};
 function taskColour(tag, stream) {
   if (stream !== 'compute' && stream !== 'side') return STREAM_COLOUR[stream] || 'comm';
   const family = {
