@@ -1,0 +1,142 @@
+/* The bounds of whole steps where they are easily too large: steps that overlap, collectives that claim more SMs than
+ * there are, pieces that depend on the cut. */
+#include "lib/close.h"
+#include "lib/plan_requests.h"
+#include "lib/world.h"
+
+#include "base/units.h"
+#include "bound/bound.h"
+#include "plan/plan_priv.h"
+
+typedef struct {
+  MsTime step, passes; /* bounds: of the whole step, of its passes in their schedule */
+  double full_s;
+} Step;
+
+static Step step_of(const MsScenario *s) {
+  char why[192];
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, NULL);
+  g_autoptr(MsWork) work = ms_work_new(s, layout, NULL);
+  g_autoptr(MsCost) cost = ms_cost_new(s, layout, NULL);
+  g_autoptr(MsProgram) program = ms_program_new(work, cost);
+  g_autoptr(MsSchedule) schedule = ms_program_schedule(program, why, sizeof why);
+  g_autoptr(MsPieceLags) lags = ms_piece_lags_new(program->piece, work->n_pieces, s, NULL);
+  g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL);
+  return (Step){MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule)),
+                ms_relaxed_passes(s, work, lags), full->step_time_s};
+}
+
+static void holds(const char *what, MsTime bound, double full_s) {
+  if ((double)bound / MS_PS_PER_S > full_s * (1 + 1e-9))
+    fail_msg("%s: bound %.9g s above full %.9g s", what, (double)bound / MS_PS_PER_S, full_s);
+}
+
+/* Stages of ZB-H2 begin and end after one another: steps that overlap are as long as the span of one stage, however
+ * late the last one ends; where stages meet at the gradient norm, as long as all of them. */
+static void overlapping_steps(void **state) {
+  (void)state;
+  static const MsScheduleKind kinds[] = {MS_SCHED_ZB_H1, MS_SCHED_ZB_H2, MS_SCHED_ZB_V};
+  for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "a100-sxm-80g", 8);
+    s->model->num_layers = 16, s->model->vocab_size = 1024; /* a light head */
+    s->training.seq_length = 2048, s->training.global_batch_size = 16;
+    s->layout.pp = 8, s->layout.schedule = kinds[i];
+    s->hardware->kernel_launch_s = s->hardware->sync_s = 0;
+    s->options.optimizer_post_validation = TRUE;
+    Step over = step_of(s);
+    holds(ms_schedule_words[kinds[i]], MAX(over.step, over.passes), over.full_s);
+    s->options.optimizer_post_validation = FALSE;
+    Step apart = step_of(s);
+    holds(ms_schedule_words[kinds[i]], MAX(apart.step, apart.passes), apart.full_s);
+    if (kinds[i] == MS_SCHED_ZB_H2)
+      if (!(apart.full_s > 1.1 * over.full_s))
+        if (kinds[i] == MS_SCHED_ZB_H2) assert_true(apart.full_s > 1.05 * over.full_s);
+  }
+}
+
+/* Where collectives claim more SMs than there are, compute keeps a tenth of them: what each would cost alone does not
+ * add up. */
+static void claims_beyond_all_cores(void **state) {
+  (void)state;
+  static const int cores[] = {132, 24, 16, 12};
+  for (guint i = 0; i < G_N_ELEMENTS(cores); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 0, "h100-sxm", 64);
+    s->model->num_layers = 4, s->training.global_batch_size = 128;
+    g_free(s->model->moe_layer_freq), s->model->moe_layer_freq = g_strdup("[0]*1+[1]*3");
+    if (!ms_model_finish(s->model, NULL, "", NULL)) fail_msg("no such model");
+    s->layout.ep = 8;
+    s->options.overlap_grad_reduce = s->options.overlap_param_gather = TRUE;
+    s->hardware->kernel_launch_s = s->hardware->sync_s = 0;
+    s->hardware->sm_count = cores[i], s->hardware->nic_Bps /= 4; /* collectives go on beside the passes */
+    Step step = step_of(s);
+    holds("many claims", MAX(step.step, step.passes), step.full_s);
+  }
+}
+
+/* Layouts found in a request, by what their axes are. */
+static GArray *bounded(const MsSmallRequest *small) {
+  g_autoptr(MsRequest) request = ms_small_request(small);
+  MsSpace *space = ms_space_new(request, TRUE, NULL);
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.without = 1u << MS_SHORT_MEMORY;
+  MsPlan plan = {.objective = request->objective, .memory_limit_B = INFINITY};
+  GArray *found = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+  MsSearch search = {.space = space, .options = &options, .plan = &plan, .candidates = found};
+  ms_refused_init(&search.refused);
+  assert_true(ms_enumerate(&search, NULL));
+  g_array_sort(found, ms_candidate_compare);
+  ms_refused_clear(&search.refused);
+  ms_memo_free(search.first);
+  ms_space_free(space);
+  return found;
+}
+
+/* Of `all` those of one PP are the same layouts, with the same bounds, as `own`; their number. */
+static guint of_pp_are(const GArray *all, int pp, const GArray *own) {
+  guint n = 0;
+  for (guint i = 0; i < all->len; i++) {
+    const MsCandidate *c = &g_array_index(all, MsCandidate, i);
+    if (c->value[MS_AXIS_PP] != pp) continue;
+    assert_true(n < own->len);
+    const MsCandidate *o = &g_array_index(own, MsCandidate, n++);
+    if (c->combo != o->combo || c->bound != o->bound)
+      fail_msg("pp %d: %" G_GINT64_FORMAT " ps, alone %" G_GINT64_FORMAT " ps", pp, c->bound, o->bound);
+  }
+  assert_int_equal(n, own->len);
+  return n;
+}
+
+/* Where pieces depend on the cut (the first layer of each stage is run again, experts are drawn), each
+ * layout has its own: its bound is the one that it has in a request where nothing else is open. */
+static void bounds_are_of_their_own_cut(void **state) {
+  (void)state;
+  static const char *const training[] = {"\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                         "\"micro_batch_size\": 1, \"precision\": \"bf16\", "
+                                         "\"routing\": {\"zipf\": 0.5, \"seed\": 1}"};
+  static const char *const recompute[] = {
+      "\"recompute\": {\"granularity\": \"full\", \"method\": \"block\", \"num_layers\": 1}, ", ""};
+  for (guint i = 0; i < G_N_ELEMENTS(training); i++) {
+    MsSmallRequest small = {"own cut",   "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}",
+                            "h100-sxm",  8,
+                            4096,        32,
+                            training[i], "\"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1, \"ep\": 2, \"etp\": 1",
+                            recompute[i]};
+    g_autoptr(GArray) all = bounded(&small);
+    guint n = 0;
+    for (int pp = 1; pp <= 4; pp *= 2) {
+      g_autofree char *layout =
+          g_strdup_printf("\"tp\": 1, \"cp\": 1, \"pp\": %d, \"vpp\": 1, \"ep\": 2, \"etp\": 1", pp);
+      small.layout = layout;
+      g_autoptr(GArray) own = bounded(&small);
+      n += of_pp_are(all, pp, own);
+    }
+    assert_true(n == all->len && n >= 3);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(overlapping_steps), cmocka_unit_test(claims_beyond_all_cores),
+                                     cmocka_unit_test(bounds_are_of_their_own_cut)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
