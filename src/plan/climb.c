@@ -26,19 +26,22 @@ static void sums_over_layers(const MsLayerCosts *c, double *before) {
   for (int i = 0; i < c->layers; i++) before[i + 1] = before[i] + c->layer[i];
 }
 
-MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsStages *on, int rounds,
-                             const MsScheduleTurns *turns) {
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace, const MsStages *on,
+                             int rounds, const MsScheduleTurns *turns) {
   MsCutTrial *t = g_new0(MsCutTrial, 1);
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks, own = (size_t)costs->layers + 1,
          rows = own * (size_t)(costs->n_others + 1);
-  t->costs = costs, t->once = once, t->on = *on, t->rounds = rounds, t->turns = turns;
-  t->cost = g_new(double, 5 * n + ranks + rows + 2 * own + (turns ? ms_schedule_turns_scratch(turns) : 0));
+  t->costs = pace ? pace->bare : costs;
+  t->once = once, t->pace = pace, t->on = *on, t->rounds = rounds, t->turns = turns;
+  t->cost = g_new(double, 8 * n + ranks + rows + 3 * own + (turns ? ms_schedule_turns_scratch(turns) : 0));
   t->forward = t->cost + n, t->backward = t->forward + n, t->load = t->backward + n;
   t->before = t->load + ranks, t->sent_before = t->before + rows, t->updated_before = t->sent_before + own;
-  t->sent = t->updated_before + own, t->updated = t->sent + n, t->scratch = t->updated + n;
+  t->sent = t->updated_before + own, t->updated = t->sent + n, t->issue = t->updated + n;
+  t->issue_before = t->issue + 3 * n, t->scratch = t->issue_before + own;
   t->first = g_new(int, n);
-  sums_over_layers(costs, t->before);
-  for (int i = 0; i < costs->n_others; i++)
+  sums_over_layers(t->costs, t->before);
+  if (pace) sums_over_layers(pace->host, t->issue_before);
+  for (int i = 0; i < t->costs->n_others; i++)
     sums_over_layers(costs->other[i], t->before + (i + 1) * (costs->layers + 1));
   if (once) sums_over_layers(once->sent, t->sent_before), sums_over_layers(once->updated, t->updated_before);
   return t;
@@ -69,17 +72,24 @@ static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
       t->sent[k] = t->sent_before[to] - t->sent_before[layer] + of_ends(&t->on, k, t->once->sent);
       t->updated[k] = t->updated_before[to] - t->updated_before[layer] + of_ends(&t->on, k, t->once->updated);
     }
+    if (t->pace) t->issue[k] = t->issue_before[to] - t->issue_before[layer] + of_ends(&t->on, k, t->pace->host);
     layer = to;
   }
 }
 
-/* Loads of the ranks; returns the largest. */
-static double most_of(MsCutTrial *t) {
+/* Loads of the ranks, by what a stage costs; returns the largest. */
+static double loads_of(MsCutTrial *t, const double *cost) {
   double most = 0;
   memset(t->load, 0, sizeof *t->load * (size_t)t->on.ranks);
-  for (int k = 0; k < t->on.n; k++) t->load[t->on.rank[k]] += t->cost[k];
+  for (int k = 0; k < t->on.n; k++) t->load[t->on.rank[k]] += cost[k];
   for (int r = 0; r < t->on.ranks; r++) most = MAX(most, t->load[r]);
   return most;
+}
+
+/* Of the device or of the host: the loads are those of the device. */
+static double most_of(MsCutTrial *t) {
+  double of_host = t->pace ? loads_of(t, t->issue) : 0;
+  return MAX(of_host, loads_of(t, t->cost));
 }
 
 static double dearest_update(const MsCutTrial *t) {
@@ -93,8 +103,8 @@ static double dearest_update(const MsCutTrial *t) {
 }
 
 static double least(MsCutTrial *t) {
-  double most = 0, ahead = 0;
-  most_of(t);
+  double ahead = 0, most = t->pace ? loads_of(t, t->issue) * t->rounds * t->on.ranks : 0;
+  loads_of(t, t->cost);
   for (int r = 0; r < t->on.ranks; ahead += t->cost[r++])
     most = MAX(most, ahead + t->load[r] * t->rounds * t->on.ranks);
   return most + dearest_update(t);
@@ -131,12 +141,18 @@ static double all_sent(const MsCutTrial *t, double more) {
   return last;
 }
 
+static void split_passes(const double *cost, int n, double *forward, double *backward) {
+  for (int k = 0; k < n; k++) forward[k] = FORWARD_SHARE * cost[k], backward[k] = cost[k] - forward[k];
+}
+
 static double end_of_step(MsCutTrial *t) {
   double dearest = most_of(t);
-  for (int k = 0; k < t->on.n; k++)
-    t->forward[k] = FORWARD_SHARE * t->cost[k], t->backward[k] = t->cost[k] - t->forward[k];
+  const MsPassTimes passes = {t->forward, t->backward};
+  const MsPassHost host = {{t->issue + t->on.n, t->issue + 2 * t->on.n}, t->waits};
+  split_passes(t->cost, t->on.n, t->forward, t->backward);
+  if (t->pace) split_passes(t->issue, t->on.n, t->issue + t->on.n, t->issue + 2 * t->on.n);
   t->slots += ms_schedule_turns_count(t->turns);
-  double end = ms_schedule_turns_end(t->turns, t->forward, t->backward, t->scratch),
+  double end = ms_schedule_turns_end(t->turns, &passes, t->pace ? &host : NULL, t->scratch),
          more = MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * dearest;
   return t->once ? all_sent(t, more) + dearest_update(t) + late_for_parameters(t) : end + more;
 }

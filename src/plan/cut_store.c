@@ -9,10 +9,14 @@ static guint hash_costs(gconstpointer key) { return ms_hash_words(key, sizeof(Ms
 static gboolean equal_costs(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(MsCostsKey)); }
 static void free_costs(gpointer costs) { ms_layer_costs_free(costs); }
 static void free_rounded(gpointer data) {
-  MsRoundedCosts *r = data;
+  ms_rounded_costs_clear(data);
+  g_free(data);
+}
+
+void ms_rounded_costs_clear(MsRoundedCosts *r) {
   ms_layer_costs_free(r->costs);
   ms_once_free(r->once);
-  g_free(r);
+  ms_pace_free(r->pace);
 }
 
 MsCuts *ms_cuts_new(void) {

@@ -15,9 +15,10 @@
  */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
-enum { MOST_ROUNDS = 8 };                            /* microbatches / PP that are told apart */
-enum { MOST_CUTS = 2 * (G_N_ELEMENTS(slacks) + 1) }; /* of one place of the MTP blocks */
-enum { MOST_CLIMBS = 2 };                            /* cuts that are improved */
+enum { MOST_ROUNDS = 8 };                      /* microbatches / PP that are told apart */
+enum { SOME_CUTS = G_N_ELEMENTS(slacks) + 1 }; /* balanced by one kind of costs */
+enum { MOST_CUTS = 3 * SOME_CUTS };            /* of one place of the MTP blocks */
+enum { MOST_CLIMBS = 2 };                      /* cuts that are improved */
 
 /* Dear stages in front keep more microbatches of more layers: they have to end sooner by this share. */
 #define FRONT_GAIN 0.005
@@ -43,27 +44,31 @@ static int told_apart(double rounds, gboolean once) {
   return once && rounds > MOST_ROUNDS ? (int)exp2(nearbyint(log2(rounds))) : (int)MIN(rounds, MOST_ROUNDS);
 }
 
-static GBytes *bytes_of(const MsLayerCosts *costs, const MsOnce *once) {
-  GBytes *key = ms_layer_costs_bytes(costs);
-  if (!once) return key;
-  g_autoptr(GBytes) sent = ms_layer_costs_bytes(once->sent), updated = ms_layer_costs_bytes(once->updated);
-  GByteArray *all = g_bytes_unref_to_array(key);
-  g_byte_array_append(all, g_bytes_get_data(sent, NULL), (guint)g_bytes_get_size(sent));
-  g_byte_array_append(all, g_bytes_get_data(updated, NULL), (guint)g_bytes_get_size(updated));
+static void append_costs(GByteArray *all, const MsLayerCosts *costs) {
+  g_autoptr(GBytes) bytes = ms_layer_costs_bytes(costs);
+  g_byte_array_append(all, g_bytes_get_data(bytes, NULL), (guint)g_bytes_get_size(bytes));
+}
+
+static GBytes *bytes_of(const MsRoundedCosts *r) {
+  GByteArray *all = g_byte_array_new();
+  guint8 parts[2] = {r->once != NULL, r->pace != NULL};
+  g_byte_array_append(all, parts, sizeof parts);
+  append_costs(all, r->costs);
+  if (r->once) append_costs(all, r->once->sent), append_costs(all, r->once->updated);
+  if (r->pace) append_costs(all, r->pace->bare), append_costs(all, r->pace->host);
   return g_byte_array_free_to_bytes(all);
 }
 
-/* With the lock. Takes costs and once. */
-static int numbered(MsCuts *cuts, MsLayerCosts *costs, MsOnce *once, int without) {
-  GBytes *key = bytes_of(costs, once);
+/* With the lock. Takes what `own` has; its `without` -1: itself. */
+static int numbered(MsCuts *cuts, MsRoundedCosts own) {
+  GBytes *key = bytes_of(&own);
   gpointer number;
   if (g_hash_table_lookup_extended(cuts->numbers, key, NULL, &number)) {
-    ms_layer_costs_free(costs);
-    ms_once_free(once);
+    ms_rounded_costs_clear(&own);
     g_bytes_unref(key);
     return GPOINTER_TO_INT(number);
   }
-  MsRoundedCosts own = {costs, once, without < 0 ? (gint32)cuts->rounded->len : without};
+  if (own.without < 0) own.without = (gint32)cuts->rounded->len;
   g_hash_table_insert(cuts->numbers, key, GINT_TO_POINTER((int)cuts->rounded->len));
   g_ptr_array_add(cuts->rounded, g_memdup2(&own, sizeof own));
   return (int)cuts->rounded->len - 1;
@@ -73,9 +78,11 @@ static int number_of(const MsSpace *space, const MsLayerCosts *costs, const MsSc
   MsCuts *cuts = space->cuts;
   double quantum = quantum_of(s->model, s->layout.pp);
   MsOnce *once = s->pools.n > 0 ? NULL : ms_once_new(costs, s, microbatches_of(s));
+  MsRoundedCosts passes = {ms_layer_costs_rounded(costs, quantum), NULL, ms_pace_new(costs), -1}, all = {NULL};
+  if (once) all = (MsRoundedCosts){ms_layer_costs_rounded(costs, quantum), once, ms_pace_new(costs), -1};
   g_mutex_lock(&cuts->lock);
-  int number = numbered(cuts, ms_layer_costs_rounded(costs, quantum), NULL, -1);
-  if (once) number = numbered(cuts, ms_layer_costs_rounded(costs, quantum), once, number);
+  int number = all.without = numbered(cuts, passes);
+  if (once) number = numbered(cuts, all);
   g_mutex_unlock(&cuts->lock);
   return number;
 }
@@ -263,18 +270,22 @@ static char *cut_ends(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKe
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Candidate));
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
-  g_autoptr(MsCutTrial) trial = ms_cut_trial_new(rounded->costs, rounded->once, &on, key->rounds, turns);
+  g_autoptr(MsCutTrial) trial = ms_cut_trial_new(rounded->costs, rounded->once, rounded->pace, &on, key->rounds, turns);
+  trial->waits = key->waits;
   int n = add_ends(trial, counts, all);
   const Candidate *best = first_to_end((Candidate *)(gpointer)all->data, n, 0);
   return !best || is_plain(best->counts, key->stages, FALSE) ? g_strdup("")
                                                              : ms_partition_text(best->counts, key->stages, mtp, FALSE);
 }
 
-/* Those that are balanced by the passes, and where ranks have something to do once a step those that are balanced by
- * the whole of it. */
-static int add_place(MsCutTrial *trial, const MsLayerCosts *whole, int *counts, Candidate *all, int n) {
-  n = add_cuts(trial, trial->costs, counts, all, n);
-  return whole ? add_cuts(trial, whole, counts + (size_t)MOST_CUTS / 2 * (size_t)trial->on.n, all, n) : n;
+/* Those that are balanced by the passes; where ranks have something to do once a step those that are balanced by the
+ * whole of it; where the host sets the pace those that are balanced by what the device does. */
+static int add_place(MsCutTrial *trial, const MsRoundedCosts *r, const MsLayerCosts *whole, int *counts, Candidate *all,
+                     int n) {
+  size_t some = SOME_CUTS * (size_t)trial->on.n;
+  n = add_cuts(trial, r->costs, counts, all, n);
+  if (whole) n = add_cuts(trial, whole, counts + some, all, n);
+  return r->pace ? add_cuts(trial, r->pace->bare, counts + 2 * some, all, n) : n;
 }
 
 /* `pool` [ranks] or NULL: machines that differ. */
@@ -289,12 +300,14 @@ static char *cut(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *ke
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
   MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
   MsLayerCosts *whole = rounded->once ? ms_once_with(rounded->once, costs, (double)key->rounds * key->ranks) : NULL;
-  with = ms_cut_trial_new(costs, rounded->once, &on, key->rounds, turns);
-  int n = add_place(with, whole, rank + stages, all, 0);
+  with = ms_cut_trial_new(costs, rounded->once, rounded->pace, &on, key->rounds, turns);
+  with->waits = key->waits;
+  int n = add_place(with, rounded, whole, rank + stages, all, 0);
   if (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0) {
     on.mtp_apart = TRUE;
-    apart = ms_cut_trial_new(costs, rounded->once, &on, key->rounds, turns);
-    n = add_place(apart, whole, rank + stages + slots, all, n);
+    apart = ms_cut_trial_new(costs, rounded->once, rounded->pace, &on, key->rounds, turns);
+    apart->waits = key->waits;
+    n = add_place(apart, rounded, whole, rank + stages + slots, all, n);
   }
   ms_layer_costs_free(whole);
   const Candidate *best = first_to_end(all, n, MOST_CLIMBS);
@@ -324,7 +337,8 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   const MsLayoutSpec *l = &s->layout;
   MsPlacement placing = ms_schedule_row(l->schedule)->placement;
   gboolean in_turn = placing == MS_PLACE_ROUND_ROBIN;
-  MsCutKey key = {stages, l->pp, placing, 0, costs, by_memory};
+  gboolean blocks = ms_schedule_row(l->schedule)->sends == MS_SENDS_BLOCK && stages == l->pp;
+  MsCutKey key = {stages, l->pp, placing, 0, costs, by_memory, blocks}; /* as if interleaved messages did not block */
   g_mutex_lock(&cuts->lock);
   const MsRoundedCosts *rounded = cuts->rounded->pdata[costs];
   if (!once || !in_turn) key.costs = rounded->without, rounded = cuts->rounded->pdata[key.costs];

@@ -20,9 +20,21 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsOnce, ms_once_free)
 /* The costs of a whole step, both added up. (transfer full) */
 MsLayerCosts *ms_once_with(const MsOnce *once, const MsLayerCosts *costs, double microbatches);
 
-typedef struct { /* borrows costs, ranks, turns and once */
+/* Where the host issues layers for longer than they run: it runs ahead in dear pieces and falls behind in cheap ones,
+ * so that a rank takes the larger of two sums, not the sum of what is larger for each piece. */
+typedef struct {
+  MsLayerCosts *bare, *host; /* in the unit of the costs */
+} MsPace;
+/* Of costs in picoseconds. NULL: no layer is issued for longer than it runs. */
+MsPace *ms_pace_new(const MsLayerCosts *costs);
+void ms_pace_free(MsPace *pace);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPace, ms_pace_free)
+
+typedef struct { /* borrows costs, ranks, turns, once and pace */
   const MsLayerCosts *costs;
   const MsOnce *once; /* NULL: only the passes count */
+  const MsPace *pace; /* NULL: the host is always ahead */
+  gboolean waits;     /* it waits for messages; FALSE in a new trial */
   MsStages on;
   int rounds;                           /* microbatches / ranks */
   const MsScheduleTurns *turns;         /* of MS_CUT_ROUNDS rounds at most; NULL: none is run */
@@ -30,14 +42,16 @@ typedef struct { /* borrows costs, ranks, turns and once */
   double *cost;                         /* [n] */
   double *forward, *backward;           /* [n] */
   double *load;                         /* [ranks] sums of cost */
+  double *issue;                        /* [3 n] of the host: cost, forward, backward */
+  double *issue_before;                 /* [layers + 1] */
   double *before;                       /* [pools][layers + 1] sums over the layers before */
   double *sent, *updated;               /* [n] once a step */
   double *sent_before, *updated_before; /* [layers + 1] */
   double *scratch;
   gint64 slots; /* run so far */
 } MsCutTrial;
-MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsStages *on, int rounds,
-                             const MsScheduleTurns *turns);
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace, const MsStages *on,
+                             int rounds, const MsScheduleTurns *turns);
 void ms_cut_trial_free(MsCutTrial *trial);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCutTrial, ms_cut_trial_free)
 /* Never more than the next: a rank begins when the first chunks before it have let a microbatch through, and its last
@@ -51,12 +65,15 @@ double ms_cut_climb(MsCutTrial *trial, int *counts, double end);
 /* --- made so far (cut_store.c) --- */
 typedef struct {
   gint32 stages, ranks, placing, rounds, costs, by_memory; /* steps of MS_CUT_MEMORY_STEPS */
+  gint32 waits;                                            /* the host, for messages */
 } MsCutKey;                                                /* rounds 0: no schedule is run */
 typedef struct {
   MsLayerCosts *costs;
   MsOnce *once;   /* NULL: only the passes count */
-  gint32 without; /* number of the same costs where it does not */
+  MsPace *pace;   /* NULL: the host is always ahead */
+  gint32 without; /* number of the same costs where what is done once does not count */
 } MsRoundedCosts;
+void ms_rounded_costs_clear(MsRoundedCosts *rounded); /* what it has */
 typedef struct {
   gint32 value[MS_N_OUTER], combo[2];
 } MsCostsKey;

@@ -18,16 +18,34 @@ static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gb
   return c;
 }
 
-static MsLayerCosts *costs_on(MsPieceMemo *memo, const MsScenario *s, int pool) {
-  const MsModel *model = s->model;
+static MsLayerCosts *times_on(MsPieceMemo *memo, const MsModel *model, int pool, MsLayerTime what) {
   MsLayerCosts *c = g_new0(MsLayerCosts, 1);
   c->layers = model->num_layers;
   c->layer = g_new(double, c->layers);
-  for (int i = 0; i < c->layers; i++) c->layer[i] = memo ? ms_memo_layer(memo, pool, MS_PIECE_LAYER, i) : 1;
-  c->first = memo ? ms_memo_layer(memo, pool, MS_PIECE_EMBEDDING, 0) : 0;
-  c->last = memo ? ms_memo_layer(memo, pool, MS_PIECE_HEAD, 0) : ms_head_weight(model, s->training.seq_length);
-  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += memo ? ms_memo_layer(memo, pool, MS_PIECE_MTP, i) : 1;
-  if (memo && pool == 0) c->dense = params_of(memo, model, FALSE), c->expert = params_of(memo, model, TRUE);
+  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_layer(memo, pool, what, MS_PIECE_LAYER, i);
+  c->first = ms_memo_layer(memo, pool, what, MS_PIECE_EMBEDDING, 0);
+  c->last = ms_memo_layer(memo, pool, what, MS_PIECE_HEAD, 0);
+  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_layer(memo, pool, what, MS_PIECE_MTP, i);
+  return c;
+}
+
+static MsLayerCosts *by_flop(const MsModel *model, int seq) {
+  MsLayerCosts *c = g_new0(MsLayerCosts, 1);
+  c->layers = model->num_layers;
+  c->layer = g_new(double, c->layers);
+  for (int i = 0; i < c->layers; i++) c->layer[i] = 1;
+  c->last = ms_head_weight(model, seq), c->mtp = model->mtp_num_layers;
+  return c;
+}
+
+static MsLayerCosts *costs_on(MsPieceMemo *memo, const MsScenario *s, int pool) {
+  const MsModel *model = s->model;
+  if (!memo) return by_flop(model, s->training.seq_length);
+  MsLayerCosts *c = times_on(memo, model, pool, MS_LAYER_PACE);
+  if (pool > 0) return c;
+  c->dense = params_of(memo, model, FALSE), c->expert = params_of(memo, model, TRUE);
+  if (s->pools.n == 0)
+    c->bare = times_on(memo, model, 0, MS_LAYER_BARE), c->host = times_on(memo, model, 0, MS_LAYER_HOST);
   return c;
 }
 
@@ -56,7 +74,7 @@ MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *s) {
 static MsLayerCosts *copy_of(const MsLayerCosts *c) {
   MsLayerCosts *copy = g_memdup2(c, sizeof *c);
   copy->layer = g_memdup2(c->layer, sizeof *c->layer * (gsize)c->layers);
-  copy->dense = copy->expert = NULL;
+  copy->dense = copy->expert = copy->bare = copy->host = NULL;
   make_others(copy, c->n_others);
   for (int i = 0; i < c->n_others; i++) copy->other[i] = copy_of(c->other[i]);
   return copy;
@@ -87,6 +105,8 @@ void ms_layer_costs_free(MsLayerCosts *c) {
   g_free(c->other);
   ms_layer_costs_free(c->dense);
   ms_layer_costs_free(c->expert);
+  ms_layer_costs_free(c->bare);
+  ms_layer_costs_free(c->host);
   g_free(c->layer);
   g_free(c);
 }

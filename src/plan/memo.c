@@ -102,9 +102,11 @@ static int piece_of(const MsWork *w, MsPieceKind kind, int index) {
                                       : mtp;
 }
 
-double ms_memo_layer(MsPieceMemo *m, int pool, MsPieceKind kind, int index) {
+double ms_memo_layer(MsPieceMemo *m, int pool, MsLayerTime what, MsPieceKind kind, int index) {
   int piece = piece_of(m->work, kind, index);
-  return piece < 0 ? 0 : (double)ms_memo_times(m, FALSE)[pool * m->work->pool_pieces + piece].usual;
+  if (piece < 0) return 0;
+  const MsPieceTime *t = &ms_memo_times(m, FALSE)[pool * m->work->pool_pieces + piece];
+  return (double)(what == MS_LAYER_BARE ? t->usual : what == MS_LAYER_HOST ? t->host : MAX(t->usual, t->host));
 }
 
 /* Machines of several kinds: what ms_memo_total says, of the time that each piece takes on each, [pools][pieces]. */

@@ -1,6 +1,6 @@
-/* src/plan/once.c - what a GPU does once a step for the layers that it has, beside its microbatches: gradients sent,
- * parameters updated, on the host where that is asked for. An estimate for the choice of a cut; the bound and the
- * simulation of what was chosen know better. */
+/* src/plan/once.c - what a cut is measured by beside the passes. What a GPU does once a step for the layers that it
+ * has: gradients sent, parameters updated, on the host where that is asked for; and the pace of the host that issues
+ * them. Estimates for the choice of a cut; the bound and the simulation of what was chosen know better. */
 #include "plan/cuts_priv.h"
 #include "base/units.h"
 #include "layout/layout.h"
@@ -80,6 +80,35 @@ MsOnce *ms_once_new(const MsLayerCosts *c, const MsScenario *s, double microbatc
   if (!(most > NEGLIGIBLE * microbatches) || isinf(most)) return ms_once_free(once), NULL; /* or not known */
   round_times(once->sent), round_times(once->updated);
   return once;
+}
+
+/* A 32nd of the last layer: many layouts share a cut. */
+static MsLayerCosts *in_units(const MsLayerCosts *c, double unit) {
+  enum { PARTS = 32 };
+  MsLayerCosts *t = g_new0(MsLayerCosts, 1);
+  t->layers = c->layers;
+  t->layer = g_new(double, c->layers);
+#define IN_UNITS(x) (nearbyint(PARTS * (x) / unit) / PARTS)
+  for (int i = 0; i < c->layers; i++) t->layer[i] = IN_UNITS(c->layer[i]);
+  t->first = IN_UNITS(c->first), t->last = IN_UNITS(c->last), t->mtp = IN_UNITS(c->mtp);
+#undef IN_UNITS
+  return t;
+}
+
+MsPace *ms_pace_new(const MsLayerCosts *c) {
+  gboolean slow = FALSE;
+  for (int i = 0; c->host && i < c->layers; i++) slow |= c->host->layer[i] > c->bare->layer[i];
+  if (!slow) return NULL;
+  double unit = c->layer[c->layers - 1];
+  const MsPace pace = {in_units(c->bare, unit), in_units(c->host, unit)};
+  return g_memdup2(&pace, sizeof pace);
+}
+
+void ms_pace_free(MsPace *pace) {
+  if (!pace) return;
+  ms_layer_costs_free(pace->bare);
+  ms_layer_costs_free(pace->host);
+  g_free(pace);
 }
 
 void ms_once_free(MsOnce *once) {

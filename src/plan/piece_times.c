@@ -120,11 +120,22 @@ static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *l
   }
 }
 
-/* A host that issues kernels for longer than they run sets the pace. */
 static MsTime launches(const MsCosted *c) {
   MsTime sum = 0;
   for (int i = 0; i < c->list->n; i++) sum += c->launch[i];
   return sum;
+}
+
+static gboolean host_waits(const MsCosted *c) {
+  for (int i = 0; i < c->list->n; i++)
+    if (c->list->op[i].flags & MS_OPF_SYNC) return TRUE;
+  return FALSE;
+}
+
+/* A host that waits for the device in each piece neither runs ahead nor falls behind: the two keep one pace. */
+static void pace_of(const MsCostedPiece *piece, MsPieceTime *t) {
+  t->host = launches(&piece->forward) + launches(&piece->backward);
+  if (host_waits(&piece->forward) || host_waits(&piece->backward)) t->usual = t->host = MAX(t->usual, t->host);
 }
 
 enum {
@@ -148,6 +159,5 @@ void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *la
   }
   for (int first = 0; pairs && w->pool_pieces <= MANY && first < w->n_pieces; first += w->pool_pieces)
     in_pairs(w, piece, lags, splits, first, time);
-  for (int i = 0; i < w->n_pieces; i++)
-    time[i].usual = MAX(time[i].usual, launches(&piece[i].forward) + launches(&piece[i].backward));
+  for (int i = 0; i < w->n_pieces; i++) pace_of(&piece[i], &time[i]);
 }

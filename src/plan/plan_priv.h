@@ -138,6 +138,8 @@ typedef struct MsLayerCosts {
   int n_others;                        /* pools behind the first: what the same costs on their machines */
   struct MsLayerCosts **other;         /* [n_others] */
   struct MsLayerCosts *dense, *expert; /* of the same, owned: parameters of a GPU; NULL: not counted */
+  struct MsLayerCosts *bare, *host;    /* with pieces and no pools: the costs are the larger of what they take and of
+                                          what the host takes to issue them; owned, NULL: not told apart */
 } MsLayerCosts;
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
                                  const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */
@@ -212,6 +214,7 @@ typedef struct {       /* picoseconds of one piece, both passes (piece_times.c) 
   MsTime ahead;        /* from its input to its output, alone */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
   MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
+  MsTime host;         /* what the host takes to issue it */
 } MsPieceTime;
 /* How often each piece stands in the whole model: [n_pieces]. (transfer full) */
 int *ms_pieces_of_model(const MsWork *work);
@@ -238,9 +241,14 @@ int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenar
 int *ms_memo_cost_number(MsPieceMemo *memo, int pp, int cut);
 /* Parameters that a GPU trains of one layer, or of embedding, head or MTP block `index`. */
 double ms_memo_params(const MsPieceMemo *memo, MsPieceKind kind, int index, gboolean expert);
+typedef enum {
+  MS_LAYER_BARE, /* on the device */
+  MS_LAYER_HOST, /* to issue it */
+  MS_LAYER_PACE  /* the larger: a host that issues kernels for longer than they run sets the pace */
+} MsLayerTime;
 /* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward, on
  * the machine of a pool (0 without pools). */
-double ms_memo_layer(MsPieceMemo *memo, int pool, MsPieceKind kind, int index);
+double ms_memo_layer(MsPieceMemo *memo, int pool, MsLayerTime what, MsPieceKind kind, int index);
 typedef enum {
   MS_TOTAL_PRODUCTS, /* matrix products */
   MS_TOTAL_ROWS,     /* compute rows */

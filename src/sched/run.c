@@ -169,7 +169,7 @@ MsScheduleRun *ms_schedule_run(const MsSchedule *schedule, double f, double i, d
 enum { FORWARD, BACKWARD, HALF, N_TIMES }; /* of each stage of the model: what a pass takes */
 
 typedef struct { /* places in `time` and `made`; what a turn does not have takes nothing, is there, goes nowhere */
-  gint32 stage, time[2], in[2], out[2], kept;
+  gint32 stage, time[2], in[2], comes[2], out[2], kept; /* comes: of `in` what a message brings */
 } Turn;
 
 struct MsScheduleTurns {
@@ -184,11 +184,13 @@ void ms_schedule_turns_free(MsScheduleTurns *t) {
 }
 
 static void add_pass(const MsScheduleTurns *t, const MsSlotPass *pass, int half, Turn *turn) {
-  turn->time[half] = N_TIMES * t->model_stages, turn->in[half] = t->tensors, turn->out[half] = t->tensors + 1;
+  turn->time[half] = N_TIMES * t->model_stages, turn->out[half] = t->tensors + 1;
+  turn->in[half] = turn->comes[half] = t->tensors;
   if (!pass) return;
   int what = pass->kind == MS_SLOT_F ? FORWARD : pass->kind == MS_SLOT_B ? BACKWARD : HALF;
   turn->time[half] = what * t->model_stages + pass->here % t->model_stages;
   if (pass->in >= 0) turn->in[half] = pass->in;
+  if (pass->in >= 0 && pass->comes) turn->comes[half] = pass->in;
   if (pass->out >= 0) turn->out[half] = pass->out;
   if (pass->kept >= 0) turn->kept = pass->kept;
 }
@@ -215,21 +217,37 @@ MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *s) {
 int ms_schedule_turns_count(const MsScheduleTurns *t) { return t->n; }
 
 size_t ms_schedule_turns_scratch(const MsScheduleTurns *t) {
-  return (size_t)N_TIMES * (size_t)t->model_stages + 1 + (size_t)t->stages + (size_t)t->tensors + 2;
+  return 2 * ((size_t)N_TIMES * (size_t)t->model_stages + 1 + (size_t)t->stages) + (size_t)t->tensors + 2;
 }
 
-double ms_schedule_turns_end(const MsScheduleTurns *t, const double *forward, const double *backward, double *scratch) {
-  int n = t->model_stages;
-  double *time = scratch, *clock = time + N_TIMES * n + 1, *made = clock + t->stages, last = 0;
-  memcpy(time + FORWARD * n, forward, sizeof *time * (size_t)n);
-  memcpy(time + BACKWARD * n, backward, sizeof *time * (size_t)n);
-  for (int k = 0; k < n; k++) time[HALF * n + k] = backward[k] / 2;
-  time[N_TIMES * n] = made[t->tensors] = 0;
+/* time[N_TIMES * n + 1], and the clocks of all stages behind it. */
+static double *begin_at_zero(const MsScheduleTurns *t, const MsPassTimes *passes, double *time) {
+  size_t n = (size_t)t->model_stages;
+  double *clock = time + N_TIMES * n + 1;
+  memcpy(time + FORWARD * n, passes->forward, sizeof *time * n);
+  memcpy(time + BACKWARD * n, passes->backward, sizeof *time * n);
+  for (size_t k = 0; k < n; k++) time[HALF * n + k] = passes->backward[k] / 2;
+  time[N_TIMES * n] = 0;
   memset(clock, 0, sizeof *clock * (size_t)t->stages);
+  return clock;
+}
+
+double ms_schedule_turns_end(const MsScheduleTurns *t, const MsPassTimes *passes, const MsPassHost *host,
+                             double *scratch) {
+  double *time = scratch, *clock = begin_at_zero(t, passes, time), *issue = clock + t->stages,
+         *issued = host ? begin_at_zero(t, &host->issue, issue) : NULL,
+         *made = issue + (size_t)N_TIMES * (size_t)t->model_stages + 1 + t->stages, last = 0;
+  made[t->tensors] = 0;
   for (const Turn *turn = t->turn, *end = turn + t->n; turn < end; turn++) {
     double at = clock[turn->stage];
     at = MAX(at, made[turn->in[0]]), at = MAX(at, made[turn->in[1]]);
     at += time[turn->time[0]] + time[turn->time[1]];
+    if (host) {
+      double begins = issued[turn->stage];
+      if (host->waits) begins = MAX(begins, MAX(made[turn->comes[0]], made[turn->comes[1]]));
+      issued[turn->stage] = begins + issue[turn->time[0]] + issue[turn->time[1]];
+      at = MAX(at, issued[turn->stage]);
+    }
     clock[turn->stage] = made[turn->out[0]] = made[turn->out[1]] = made[turn->kept] = at;
   }
   for (int s = 0; s < t->stages; s++) last = MAX(last, clock[s]);

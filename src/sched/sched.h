@@ -83,10 +83,16 @@ MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *schedule);
 void ms_schedule_turns_free(MsScheduleTurns *turns);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleTurns, ms_schedule_turns_free)
 int ms_schedule_turns_count(const MsScheduleTurns *turns);
-/* End of the last slot when passes take forward[k] and backward[k] on stage k of the model (virtual stages; of a
- * bidirectional schedule its stages), half of the backward in each part of a split one, and messages nothing.
- * scratch[ms_schedule_turns_scratch()]. */
-double ms_schedule_turns_end(const MsScheduleTurns *turns, const double *forward, const double *backward,
+typedef struct { /* of passes on stage k of the model (virtual stages; of a bidirectional schedule its stages) */
+  const double *forward, *backward;
+} MsPassTimes;
+typedef struct {     /* what the host of a stage takes to issue them, pass after pass */
+  MsPassTimes issue; /* no pass ends before it is issued */
+  gboolean waits;    /* for messages: passes that one brings are issued when it is there */
+} MsPassHost;
+/* End of the last slot when passes take so long, half of the backward in each part of a split one, and messages
+ * nothing. `host` NULL: it is always ahead. scratch[ms_schedule_turns_scratch()]. */
+double ms_schedule_turns_end(const MsScheduleTurns *turns, const MsPassTimes *passes, const MsPassHost *host,
                              double *scratch);
 size_t ms_schedule_turns_scratch(const MsScheduleTurns *turns);
 /* [stages] when each had run its last slot, of the last ms_schedule_turns_end with this scratch. */

@@ -69,9 +69,9 @@ static char *text_of(const int *counts, int stages, int mtp, gboolean apart) {
   return ms_pipeline_layout_text(chunks, stages);
 }
 
-/* What the planner is known to miss: of 724 strings the fastest is 4.3 % faster (Llama 3 8B, PP 2, VPP 4, few
- * microbatches, where the host sets the pace), most of the rest below 1 %. Counted forms are never faster. */
-#define NEAR (ms_by_tier(103, 105) / 100.0)
+/* What the planner is known to miss: of 724 strings the fastest is 3.7 % faster, of the quick tier's 61 0.3 %. Counted
+ * forms are never faster. */
+#define NEAR (ms_by_tier(101, 104) / 100.0)
 
 static void try_strings(GRand *rand, const MsScenario *best, double step_s, int n, Account *a) {
   int stages = best->layout.pp * best->layout.vpp, mtp = best->model->mtp_num_layers;
@@ -122,10 +122,11 @@ static void one_shape(GRand *rand, int most_pp, int most_vpp, Account *a) {
 
 static void no_cut_is_faster(void **state) {
   (void)state;
-  g_autoptr(GRand) rand = g_rand_new_with_seed(24);
+  g_autoptr(GRand) rand = ms_soak_rand(24);
   Account a = {0};
-  int shapes = ms_by_tier(12, 150);
-  for (int i = 0; i < shapes; i++) one_shape(rand, ms_by_tier(16, 32), ms_by_tier(3, 12), &a);
+  int shapes = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, shapes, ms_by_tier(12, 150)); shapes++)
+    one_shape(rand, ms_by_tier(16, 32), ms_by_tier(3, 12), &a);
   print_message("%d counted cuts, %d strings, %d slower than planned; a string faster by %.3g %% at most\n", a.forms,
                 a.strings, a.won, 100 * a.most);
   assert_true(a.forms > shapes / 10 && a.strings > shapes && a.won > shapes);
@@ -238,6 +239,47 @@ static void once_a_step_counts(void **state) {
   }
 }
 
+/* A host that issues layers for longer than they run works ahead while the head runs: counted as the sum of what is
+ * larger for each piece, the head's rank had too few layers, and these took 10 % longer with the cut that stands beside
+ * them. */
+static void the_host_works_ahead(void **state) {
+  (void)state;
+  static const struct {
+    MsSmallRequest small;
+    const char *cut;
+  } cases[] = {{{.name = "qwen",
+                 .model = "{\"base\": \"qwen3-32b\", \"num_layers\": 20}",
+                 .hardware = "h100-sxm",
+                 .gpus = 16,
+                 .seq = 2048,
+                 .batch = 16,
+                 .layout = "\"tp\": [4], \"cp\": 1, \"pp\": 4, \"vpp\": 3, \"ep\": 1, \"etp\": 1"},
+                "Et|(tt|)*9t|L"},
+               {{.name = "llama",
+                 .model = "{\"base\": \"llama3-8b\", \"num_layers\": 17}",
+                 .hardware = "b200-sxm",
+                 .gpus = 8,
+                 .seq = 4096,
+                 .batch = 2,
+                 .layout = "\"tp\": [4], \"cp\": 1, \"pp\": 2, \"vpp\": 2, \"ep\": 1, \"etp\": 1"},
+                "Et*5|t*5|t*5|ttL"}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    MsSmallRequest small = cases[i].small;
+    small.training = "\"micro_batch_size\": 1, \"precision\": \"bf16\"", small.options = "";
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    request->base->hardware->hbm_B = 1e15;
+    g_autoptr(MsPlan) plan = ms_small_plan(request, TRUE, 1, 1);
+    assert_int_equal(plan->n_best, 1);
+    g_autoptr(MsScenario) other = ms_scenario_copy(plan->best[0].scenario, TRUE);
+    g_free(other->layout.pipeline_layout);
+    other->layout.pipeline_layout = g_strdup(cases[i].cut);
+    double step_s = plan->best[0].result->step_time_s, other_s = step_of(other);
+    if (!(other_s > 1.05 * step_s))
+      fail_msg("%s: %s takes %.9g s, %s %.9g s", small.name, plan->best[0].scenario->layout.pipeline_layout, step_s,
+               cases[i].cut, other_s);
+  }
+}
+
 /* A climb ends no later than it began, at a cut that takes what it says, and that is no cheaper than its bound. */
 static void climbs_add_up(void **state) {
   (void)state;
@@ -254,8 +296,8 @@ static void climbs_add_up(void **state) {
     g_autoptr(MsSchedule) schedule =
         ms_schedule_new(MS_SCHED_1F1B, RANKS, MIN(rounds, MS_CUT_ROUNDS) * RANKS, 2, 0, FALSE, NULL, 0);
     g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
-    g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, NULL, &on, rounds, turns);
-    g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, NULL, &on, rounds, turns);
+    g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, NULL, NULL, &on, rounds, turns);
+    g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, NULL, NULL, &on, rounds, turns);
     double began = ms_cut_end(trial, counts), end = ms_cut_climb(trial, counts, began);
     int sum = 0;
     for (int k = 0; k < STAGES; k++) sum += counts[k];
@@ -268,8 +310,9 @@ static void climbs_add_up(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster), cmocka_unit_test(order_of_values_leaves_cuts),
-                                     cmocka_unit_test(dear_ranks_stand_in_front), cmocka_unit_test(once_a_step_counts),
-                                     cmocka_unit_test(climbs_add_up)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(no_cut_is_faster),          cmocka_unit_test(order_of_values_leaves_cuts),
+      cmocka_unit_test(dear_ranks_stand_in_front), cmocka_unit_test(once_a_step_counts),
+      cmocka_unit_test(the_host_works_ahead),      cmocka_unit_test(climbs_add_up)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

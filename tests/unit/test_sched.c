@@ -826,11 +826,32 @@ static void virtual_stages_and_owners_agree(void **state) {
   }
 }
 
-static double end_of(const MsSchedule *schedule, const double *forward, const double *backward) {
+static double end_with(const MsSchedule *schedule, const double *forward, const double *backward,
+                       const MsPassHost *host) {
   g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
   assert_non_null(turns);
   g_autofree double *scratch = g_new(double, ms_schedule_turns_scratch(turns));
-  return ms_schedule_turns_end(turns, forward, backward, scratch);
+  return ms_schedule_turns_end(turns, &(MsPassTimes){forward, backward}, host, scratch);
+}
+
+static double end_of(const MsSchedule *schedule, const double *forward, const double *backward) {
+  return end_with(schedule, forward, backward, NULL);
+}
+
+/* One stage, two microbatches of F 1 and B 2. A host that takes 2 to issue each pass ends the step; on two stages it
+ * issues F1 of the second while that waits for F0, unless it waits for the message itself. */
+static void a_slow_host_ends_later(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) one = make(ONE_F1B, 1, 2, 1, 0, FALSE), two = make(ONE_F1B, 2, 2, 1, 0, FALSE);
+  static const double forward[] = {1, 1}, backward[] = {2, 2}, none[] = {0, 0}, issue[] = {2, 2};
+  const MsPassHost free_host = {{none, none}, FALSE}, slow = {{issue, issue}, FALSE}, waits = {{issue, issue}, TRUE};
+  assert_true(end_of(one, forward, backward) == 6);
+  assert_true(end_with(one, forward, backward, &free_host) == 6);
+  assert_true(end_with(one, forward, backward, &slow) == 8);
+  /* stage 0: F0 2, F1 4, B0 (6: behind B0 of stage 1), B1; stage 1: F0 3, B0 5, F1 6, B1 8 */
+  assert_true(end_with(two, forward, backward, &slow) == 10);
+  /* issued from 2 on: F0 4, B0 6, F1 8, B1 10; stage 0: B0 8, B1 12 */
+  assert_true(end_with(two, forward, backward, &waits) == 12);
 }
 
 /* Stages of equal cost end as in ms_schedule_run, whatever the schedule; uneven ones as worked out by hand. */
@@ -884,6 +905,7 @@ int main(void) {
       cmocka_unit_test(broken_lists_are_rejected),
       cmocka_unit_test(repeated_slots_are_rejected),
       cmocka_unit_test(deadlocks_are_found),
+      cmocka_unit_test(a_slow_host_ends_later),
       cmocka_unit_test(uneven_stages_end_later),
       cmocka_unit_test(virtual_stages_and_owners_agree),
   };
