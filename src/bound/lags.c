@@ -155,8 +155,9 @@ static void take_over(MsPieceLags *l, const MsPieceLags *like) {
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like) {
   MsPieceLags *l = g_new0(MsPieceLags, 1);
   *l = (MsPieceLags){.piece = piece, .n = n, .delay_wgrad = scenario->options.delay_wgrad};
-  l->of_pool = MAX(1, n / ms_scenario_machines(scenario));
-  for (int i = 0; i < ms_scenario_machines(scenario); i++) l->sm_count[i] = ms_scenario_machine(scenario, i)->sm_count;
+  l->of_pool = MAX(1, n / ms_scenario_stage_machines(scenario));
+  for (int i = 0; i < ms_scenario_stage_machines(scenario); i++)
+    l->sm_count[i] = ms_scenario_stage_machine(scenario, i)->sm_count;
   l->pass = g_new0(Table *, (MS_SLOT_W + 1) * (gsize)n);
   l->pair = g_new0(Table *, (gsize)n * (gsize)n);
   l->forced_pass = g_new0(MsForced *, (MS_SLOT_W + 1) * (gsize)n);

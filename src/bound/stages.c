@@ -18,11 +18,11 @@ MsStages ms_stages_new(const MsProgram *p, const MsSchedule *schedule) {
 }
 
 void ms_stages_send_messages(MsStages *s) {
-  for (int i = 0; i < ms_scenario_machines(s->p->scenario); i++) {
+  for (int i = 0; i < ms_scenario_stage_machines(s->p->scenario); i++) {
     const MsHardware *machine = ms_program_machine(s->p, i);
     s->launch[i] = ms_time_of(s->p->p2p_op.kernels * machine->kernel_launch_s);
     s->sync[i] = ms_time_of(machine->sync_s);
-    for (int j = 0; j < ms_scenario_machines(s->p->scenario); j++)
+    for (int j = 0; j < ms_scenario_stage_machines(s->p->scenario); j++)
       s->message[i][j] = ms_time_of(ms_program_p2p_pools(s->p, i, j)->time_s);
   }
 }

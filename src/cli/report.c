@@ -64,7 +64,7 @@ static gboolean add_validation(const Options *o, const GPtrArray *scenarios, MsP
 
 /* --- the page -------------------------------------------------------------------------------------------------- */
 static gboolean add_run(MsPage *page, const char *file, GPtrArray *scenarios, GError **error) {
-  MsScenario *scenario = ms_scenario_load(file, error);
+  MsScenario *scenario = ms_scenario_load_mixed(file, error);
   if (!scenario) return FALSE;
   g_ptr_array_add(scenarios, scenario);
   g_autoptr(MsDetail) detail = NULL;
@@ -80,7 +80,7 @@ static int print_data(char **files, int n) {
   GError *error = NULL;
   for (int i = 0; i < n && (i == 0 || !ms_interrupted()); i++) {
     g_autoptr(MsDetail) detail = NULL;
-    g_autoptr(MsScenario) scenario = ms_scenario_load(files[i], &error);
+    g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(files[i], &error);
     g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
     if (!result) return ms_cli_fail(error);
     MsJsonOut *out = ms_json_out_new(0);
@@ -97,7 +97,7 @@ static int print_terminal(char **files, int n) {
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (ms_report_unicode() ? 0 : MS_REPORT_ASCII);
   for (int i = 0; i < n && (i == 0 || !ms_interrupted()); i++) {
     g_autoptr(MsDetail) detail = NULL;
-    g_autoptr(MsScenario) scenario = ms_scenario_load(files[i], &error);
+    g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(files[i], &error);
     g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
     if (!result) return ms_cli_fail(error);
     if (i > 0) fputc('\n', stdout);

@@ -44,6 +44,9 @@ struct MsCost {
   int n_pools;
   MsCost **of_pool;          /* [n_pools] the first is this one, the others are owned; NULL: no pools */
   MsScenario *pool_scenario; /* [n_pools] what they point to */
+  /* Replicas on machines of several kinds: what the others, which it meets, are costed with. */
+  int n_beside, own;
+  MsCost **beside; /* [n_beside] owned, NULL at `own`; NULL: none. Their scenarios are in pool_scenario */
 };
 
 /* --- preparing: device ----------------------------------------------------------------------------------------- */
@@ -363,6 +366,7 @@ static gboolean prepare_fabric(MsCost *cost, const MsLayout *layout, GError **er
 static MsCost *memory_of(const MsCost *like) {
   MsCost *cost = g_memdup2(like, sizeof *like);
   cost->n_pools = 0, cost->of_pool = NULL, cost->pool_scenario = NULL;
+  cost->n_beside = 0, cost->beside = NULL;
   return cost;
 }
 
@@ -417,9 +421,31 @@ static MsCost *new_on_pools(const MsCost *like, const MsScenario *scenario, cons
   return NULL;
 }
 
+/* Of the machine of a pool of replicas. */
+static const MsCost *like_of(const MsCost *like, int pool, int shares) {
+  if (!like || like->n_beside != shares) return NULL;
+  return pool == like->own ? like : like->beside[pool];
+}
+
+static MsCost *new_beside(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  int n = layout->n_beside, own = scenario->pools.own;
+  MsCost *cost = cost_new_like(like_of(like, own, n), scenario, layout, error);
+  if (!cost) return NULL;
+  cost->n_beside = n, cost->own = own;
+  cost->beside = g_new0(MsCost *, n), cost->pool_scenario = g_new(MsScenario, n);
+  for (int i = 0; i < n; i++) {
+    cost->pool_scenario[i] = ms_scenario_of_pool(scenario, i);
+    if (i != own &&
+        !(cost->beside[i] = cost_new_like(like_of(like, i, n), &cost->pool_scenario[i], &layout->beside[i], error)))
+      return or_free(cost, FALSE);
+  }
+  return cost;
+}
+
 MsCost *ms_cost_new_like(const MsCost *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  return layout->n_pools > 0 ? new_on_pools(like, scenario, layout, error)
-                             : cost_new_like(like, scenario, layout, error);
+  return layout->n_pools > 0    ? new_on_pools(like, scenario, layout, error)
+         : layout->n_beside > 0 ? new_beside(like, scenario, layout, error)
+                                : cost_new_like(like, scenario, layout, error);
 }
 
 MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
@@ -448,6 +474,8 @@ MsCost *ms_cost_new_slower(const MsCost *like, double times) {
 void ms_cost_free(MsCost *cost) {
   if (!cost) return;
   for (int i = 1; i < cost->n_pools; i++) ms_cost_free(cost->of_pool[i]);
+  for (int i = 0; i < cost->n_beside; i++) ms_cost_free(cost->beside[i]);
+  g_free(cost->beside);
   g_free(cost->of_pool), g_free(cost->pool_scenario);
   g_free(cost->collective_fp32);
   ms_fabric_costs_unref(cost->fabric);
@@ -704,6 +732,18 @@ static double crowding(const MsCost *cost, guint8 level) {
   return 1;
 }
 
+/* A row that meets the replicas of all pools takes as long as on the slowest machine, and the SMs of its own. */
+static MsOpCost on_slowest(const MsCost *cost, const MsOp *op, MsOpCost own) {
+  guint16 sms = own.sms;
+  for (int i = 0; i < cost->n_beside; i++) {
+    if (!cost->beside[i]) continue;
+    MsOpCost there = ms_cost_op(cost->beside[i], op);
+    if (there.time_s > own.time_s) own = there;
+  }
+  own.sms = sms;
+  return own;
+}
+
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   MsOpFamily family = ms_op_families[op->kind];
   if (family < MS_FAMILY_COMM) return compute(cost, op, family);
@@ -719,7 +759,7 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   c.time_s = MAX(c.time_s * factor, c.lower_s);
   if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE)
     c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));
-  return c;
+  return cost->beside && ms_group_spans_replicas((MsGroupKind)op->group) ? on_slowest(cost, op, c) : c;
 }
 
 /* Of one side, as if its stages lay on other nodes. */

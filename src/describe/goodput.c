@@ -193,7 +193,7 @@ static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError
     g_autoptr(MsJson) inner = ms_json_parse(text, -1, ms_json_filename(doc), NULL);
     g_autoptr(GError) failure = NULL;
     if (!inner) MS_BUG("a document that was read cannot be read again");
-    g->run = ms_scenario_from_doc(inner, &failure);
+    g->run = ms_scenario_from_doc_mixed(inner, &failure);
     if (g->run) return TRUE;
     const char *message = ms_error_text(failure->message, ms_json_filename(doc)), *colon = strstr(message, ": ");
     g_autofree char *path = colon ? g_strdup_printf("run.%.*s", (int)(colon - message), message) : g_strdup("run");
@@ -202,7 +202,7 @@ static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError
   if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING)
     return ms_json_error(doc, "run", error, "must be a path or an object");
   g_autofree char *file = ms_find_mentioned("scenarios", json_node_get_string(node), doc, "run", error);
-  g->run = file ? ms_scenario_load(file, error) : NULL;
+  g->run = file ? ms_scenario_load_mixed(file, error) : NULL;
   return g->run != NULL;
 }
 

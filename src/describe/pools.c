@@ -4,6 +4,8 @@
 #include "base/err.h"
 #include "describe/rows.h"
 
+#include <string.h>
+
 static gboolean machine_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsPool *pool = member;
   g_clear_pointer(&pool->hardware, ms_hardware_free);
@@ -18,6 +20,22 @@ static void machine_print(MsJsonOut *out, const char *key, const void *member) {
   else ms_json_out_string(out, key, pool->hardware->name);
 }
 
+static gboolean batch_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
+  static const MsField number = MS_INT(MsPool, batch, 1, 1 << 24, NULL, 0, "");
+  MsPool *pool = member;
+  gboolean word = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
+  if (!word || strcmp(json_node_get_string(node), "auto") != 0)
+    return ms_field_set(&number, doc, node, path, pool, error);
+  pool->batch = MS_POOL_SEARCHED;
+  return TRUE;
+}
+
+static void batch_print(MsJsonOut *out, const char *key, const void *member) {
+  const MsPool *pool = member;
+  if (pool->batch == MS_POOL_SEARCHED) ms_json_out_string(out, key, "auto");
+  else if (pool->batch > 0) ms_json_out_int(out, key, pool->batch);
+}
+
 #define S MsPool
 static const MsField pool_fields[] = {{.key = "hardware",
                                        .type = MS_T_CUSTOM,
@@ -28,6 +46,16 @@ static const MsField pool_fields[] = {{.key = "hardware",
                                        .print = machine_print,
                                        .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
                                       MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED, "devices of this machine"),
+                                      {.key = "batch",
+                                       .type = MS_T_CUSTOM,
+                                       .unit = "",
+                                       .offset = 0,
+                                       .flags = MS_NULLABLE,
+                                       .parse = batch_parse,
+                                       .print = batch_print,
+                                       .doc = "the machine holds whole data-parallel replicas, which do this many of "
+                                              "the sequences of a step; of all pools together global_batch_size; in a "
+                                              "request \"auto\": searched. Left out: it holds pipeline stages"},
                                       {0}};
 #undef S
 const MsFieldTable ms_pool_table = {"scenario.pools", "one of several kinds of machines in a job", pool_fields};
@@ -43,6 +71,7 @@ static gboolean add_pool(const MsJson *doc, MsPool *own, const char *path, MsPoo
   MsPool *last = pools->n > 0 ? &pools->pool[pools->n - 1] : NULL;
   if (last && json_node_equal(last->json, own->json)) {
     last->gpus += own->gpus;
+    last->batch = MIN(last->batch, own->batch) < 0 ? MS_POOL_SEARCHED : last->batch + own->batch;
     pool_clear(own);
     return TRUE;
   }
@@ -76,9 +105,9 @@ gboolean ms_pools_parse(const MsJson *doc, JsonNode *node, const char *path, voi
 
 void ms_pools_print(MsJsonOut *out, const char *key, const void *member) {
   const MsPools *pools = member;
-  if (pools->n == 0) return;
+  if (ms_pools_count(pools) == 0) return;
   ms_json_out_array(out, key);
-  for (int i = 0; i < pools->n; i++) {
+  for (int i = 0; i < ms_pools_count(pools); i++) {
     ms_json_out_object(out, NULL);
     ms_fields_write(&ms_pool_table, &pools->pool[i], TRUE, out);
     ms_json_out_end(out);
@@ -86,8 +115,10 @@ void ms_pools_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_end(out);
 }
 
-static JsonObject *settle(const MsPools *pools, JsonObject *json) {
+static JsonObject *settle(const MsJson *doc, const MsPools *pools, JsonObject *json, GError **error) {
   gint64 gpus = 0;
+  if (pools->n == 1 && pools->pool[0].batch != 0)
+    return ms_json_error(doc, "pools[0].batch", error, "is of several machines; of one it is global_batch_size"), NULL;
   for (int i = 0; i < pools->n; i++) gpus += pools->pool[i].gpus;
   JsonObject *out = ms_object_without(json, pools->n > 1 ? "" : "pools");
   json_object_set_member(out, "hardware", ms_json_copy(pools->pool[0].json));
@@ -103,22 +134,28 @@ JsonObject *ms_pools_settled(const MsJson *doc, JsonObject *json, GError **error
     if (json_object_has_member(json, said[i]))
       return ms_json_error(doc, said[i], error, "stands beside `pools`, which says it; leave one of them out"), NULL;
   MsPools pools = {0};
-  JsonObject *out = ms_pools_parse(doc, node, "pools", &pools, error) ? settle(&pools, json) : NULL;
+  JsonObject *out = ms_pools_parse(doc, node, "pools", &pools, error) ? settle(doc, &pools, json, error) : NULL;
   ms_pools_clear(&pools);
   return out;
 }
 
-void ms_pools_own(MsPools *pools, MsHardware *first) {
-  for (int i = 0; i < pools->n; i++) {
+void ms_pools_own(MsPools *pools, MsHardware *own) {
+  for (int i = 0; i < ms_pools_count(pools); i++) {
     MsPool *pool = &pools->pool[i];
-    pool->hardware = i == 0 ? first : ms_hardware_copy(pool->hardware);
+    pool->hardware = i == pools->own ? own : ms_hardware_copy(pool->hardware);
     pool->json = pool->json ? ms_json_copy(pool->json) : NULL;
   }
 }
 
 void ms_pools_clear(MsPools *pools) {
-  for (int i = 0; i < pools->n; i++) pool_clear(&pools->pool[i]);
-  pools->n = 0;
+  for (int i = 0; i < ms_pools_count(pools); i++) pool_clear(&pools->pool[i]);
+  pools->n = pools->shares = pools->own = 0;
+}
+
+gint64 ms_pools_batch(const MsPools *pools) {
+  gint64 sum = 0;
+  for (int i = 0; i < pools->shares; i++) sum += pools->pool[i].batch;
+  return sum;
 }
 
 int ms_pool_of_stage(const MsPools *pools, int gpus, int pp, int stage) {

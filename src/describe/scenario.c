@@ -121,7 +121,7 @@ static void model_print(MsJsonOut *out, const char *key, const void *member) {
 
 static void hardware_print(MsJsonOut *out, const char *key, const void *member) {
   const MsScenario *scenario = member;
-  if (scenario->pools.n > 0) return;
+  if (ms_pools_count(&scenario->pools) > 0) return;
   print_mention(out, key, scenario->hardware_json, scenario->hardware ? scenario->hardware->name : NULL);
 }
 
@@ -142,7 +142,7 @@ static const MsField scenario_fields[] = {
      .parse = ms_pools_parse,
      .print = ms_pools_print,
      .doc = "in place of hardware and gpus: several kinds of machines in the order of ranks, a list of "
-            "{\"hardware\": ..., \"gpus\": N}; every pipeline stage lies in one of them"},
+            "{\"hardware\": ..., \"gpus\": N}; every pipeline stage lies in one of them, or with batch every replica"},
     {.key = "model",
      .type = MS_T_CUSTOM,
      .unit = "",
@@ -255,7 +255,7 @@ static MsDispatcher usual_on(const MsScenario *s) {
 /* What is usual on all machines. */
 static MsDispatcher usual_dispatcher(const MsScenario *s) {
   MsDispatcher usual = usual_on(s);
-  for (int i = 1; i < s->pools.n; i++) {
+  for (int i = 1; i < ms_scenario_machines(s); i++) {
     const MsScenario there = ms_scenario_of_pool(s, i);
     if (usual_on(&there) != usual) return MS_DISPATCH_ALLTOALL;
   }
@@ -265,12 +265,23 @@ static MsDispatcher usual_dispatcher(const MsScenario *s) {
 void ms_scenario_be_strict(MsScenario *scenario) {
   scenario->strict = TRUE;
   ms_sources_forget_assumed(scenario->hardware);
-  for (int i = 1; i < scenario->pools.n; i++) ms_sources_forget_assumed(scenario->pools.pool[i].hardware);
+  for (int i = 1; i < ms_scenario_machines(scenario); i++) ms_sources_forget_assumed(scenario->pools.pool[i].hardware);
 }
 
 MsScenario ms_scenario_of_pool(const MsScenario *scenario, int pool) {
   MsScenario view = *scenario;
   view.hardware = scenario->pools.pool[pool].hardware, view.pools.n = 0;
+  view.pools.shares = 0;
+  view.borrowed = TRUE, view.stated = NULL;
+  return view;
+}
+
+MsScenario ms_scenario_seen_from(const MsScenario *scenario, int own) {
+  const MsPool *pool = &scenario->pools.pool[own];
+  MsScenario view = *scenario;
+  gint64 as_one = (gint64)pool->batch * scenario->gpus;
+  view.hardware = pool->hardware, view.pools.own = own;
+  view.training.global_batch_size = as_one % pool->gpus ? 0 : (int)MIN(as_one / pool->gpus, G_MAXINT);
   view.borrowed = TRUE, view.stated = NULL;
   return view;
 }
@@ -278,16 +289,16 @@ MsScenario ms_scenario_of_pool(const MsScenario *scenario, int pool) {
 char *ms_scenario_machines_text(const MsScenario *s) {
   GString *out = g_string_new(NULL);
   for (int i = 0; i < ms_scenario_machines(s); i++)
-    g_string_append_printf(out, "%s%d x %s", i ? " + " : "", s->pools.n > 0 ? s->pools.pool[i].gpus : s->gpus,
+    g_string_append_printf(out, "%s%d x %s", i ? " + " : "", ms_scenario_machine_gpus(s, i),
                            ms_scenario_machine(s, i)->name);
   return g_string_free(out, FALSE);
 }
 
 gboolean ms_scenario_refuse_pools(const MsScenario *scenario, const char *what, GError **error) {
-  return scenario->pools.n == 0 ||
+  return ms_pools_count(&scenario->pools) == 0 ||
          ms_input_error(error, scenario->file, 0, "pools",
-                        "%s not modelled for machines of several kinds (that is: run at bound, "
-                        "fast and full, plan, show); give one machine as hardware",
+                        "%s not modelled for machines of several kinds (that is: run at bound, fast and full, "
+                        "plan, show, report, whatif, goodput); give one machine as hardware",
                         what);
 }
 
@@ -311,6 +322,27 @@ static gboolean finish_pools(MsScenario *s, const MsJson *doc, GError **error) {
                                                "is of GPUs of one kind; leave it out of machines of several kinds");
 }
 
+/* Pools that say a batch hold replicas, whose ranks follow one another if DP is the outermost axis: the default of the
+ * order. `closed`: nothing is left to a planner. */
+static gboolean finish_shares(MsScenario *s, const MsJson *doc, gboolean closed, GError **error) {
+  int given = 0, searched = 0;
+  for (int i = 0; i < s->pools.n; i++)
+    given += s->pools.pool[i].batch != 0, searched += s->pools.pool[i].batch == MS_POOL_SEARCHED;
+  if (given == 0) return TRUE;
+  if (given < s->pools.n || (searched > 0 && searched < given))
+    return ms_json_error(doc, "pools", error,
+                         "give each machine a batch, or all of them \"auto\", or none, to share the stages instead");
+  if (searched > 0 && closed)
+    return ms_json_error(doc, "pools[0].batch", error, "\"auto\" is what `moesim plan` finds; a run says its batch");
+  s->pools.shares = s->pools.n, s->pools.n = 0;
+  if (!ms_scenario_states(s, &ms_layout_table, "order")) s->layout.order = MS_ORDER_PP_DP;
+  gint64 batch = ms_pools_batch(&s->pools);
+  return searched > 0 || batch == s->training.global_batch_size ||
+         ms_json_error(doc, "training.global_batch_size", error,
+                       "is %d sequences, but the pools do %" G_GINT64_FORMAT " between them",
+                       s->training.global_batch_size, batch);
+}
+
 /* Takes what was loaded to what is predicted: every value that depends on others is settled, but for sequence
  * parallelism, which follows a TP that the planner may still choose. */
 static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
@@ -318,6 +350,7 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
       !ms_cluster_check(&scenario->cluster, scenario->gpus, doc, error))
     return FALSE;
   scenario->stated = json_object_ref(json);
+  if (!finish_shares(scenario, doc, closed, error)) return FALSE;
   take_from_stack(scenario);
   if (scenario->strict) ms_scenario_be_strict(scenario);
   if ((int)scenario->options.dispatcher < 0)
@@ -411,7 +444,8 @@ MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share) {
 }
 
 static void free_owned(MsScenario *scenario) {
-  if (scenario->pools.pool[0].hardware == scenario->hardware) scenario->pools.pool[0].hardware = NULL;
+  MsPool *own = &scenario->pools.pool[scenario->pools.own];
+  if (own->hardware == scenario->hardware) own->hardware = NULL;
   ms_pools_clear(&scenario->pools);
   ms_model_free(scenario->model);
   ms_hardware_free(scenario->hardware);
@@ -436,7 +470,7 @@ void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *o
     const MsField one[] = {*field, {0}};
     const MsFieldTable table = {"scenario", "", one};
     if (!scenario->has_measured && strcmp(field->key, "measured") == 0) continue;
-    if (scenario->pools.n > 0 && strcmp(field->key, "gpus") == 0) continue; /* pools say it */
+    if (ms_pools_count(&scenario->pools) > 0 && strcmp(field->key, "gpus") == 0) continue; /* pools say it */
     ms_fields_write(&table, scenario, TRUE, out);
   }
   ms_json_out_end(out);

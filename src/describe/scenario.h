@@ -124,7 +124,7 @@ typedef struct MsScenario {
   MsModel *model;                       /* owned */
   MsHardware *hardware;                 /* owned */
   JsonNode *model_json, *hardware_json; /* as written, to write the scenario back */
-  MsPools pools;                        /* of several kinds of machines, `hardware` being the first; owned */
+  MsPools pools;                        /* of several kinds of machines, `hardware` being that of `pools.own`; owned */
   MsStack stack;                        /* what `software` names, or the default */
   MsLaws laws;                          /* of software/laws.json, but for those that the file gives */
   MsFramework framework;                /* a row of describe/framework.def */
@@ -155,12 +155,28 @@ gboolean ms_scenario_refuse_pools(const MsScenario *scenario, const char *what, 
 /* What the stages of a pool see: an alias of the scenario (nothing in it is owned, do not free it), whose hardware is
  * the pool's and which has no pools; `gpus` stays that of the whole job. */
 MsScenario ms_scenario_of_pool(const MsScenario *scenario, int pool);
+/* The job of pools of replicas as one of pool `own` sees it: such an alias of the machine `own`, whose global batch is
+ * what all GPUs would do if each had as many microbatches as hers; 0 where none can have a whole number. */
+MsScenario ms_scenario_seen_from(const MsScenario *scenario, int own);
+/* Sequences of a step, also of such a view. */
+static inline gint64 ms_scenario_batch(const MsScenario *s) {
+  return s->pools.shares > 0 ? ms_pools_batch(&s->pools) : s->training.global_batch_size;
+}
 /* "64 x h100-sxm", "64 x h100-sxm + 64 x a100-sxm". (transfer full) */
 char *ms_scenario_machines_text(const MsScenario *scenario);
 /* Several kinds of machines: how many, 1 without pools; and each. */
-static inline int ms_scenario_machines(const MsScenario *s) { return MAX(s->pools.n, 1); }
+static inline int ms_scenario_machines(const MsScenario *s) { return MAX(ms_pools_count(&s->pools), 1); }
 static inline const MsHardware *ms_scenario_machine(const MsScenario *s, int i) {
+  return ms_pools_count(&s->pools) > 0 ? s->pools.pool[i].hardware : s->hardware;
+}
+/* Those among which the stages of one pipeline lie. */
+static inline int ms_scenario_stage_machines(const MsScenario *s) { return MAX(s->pools.n, 1); }
+static inline const MsHardware *ms_scenario_stage_machine(const MsScenario *s, int i) {
   return s->pools.n > 0 ? s->pools.pool[i].hardware : s->hardware;
+}
+/* GPUs of machine i. */
+static inline int ms_scenario_machine_gpus(const MsScenario *s, int i) {
+  return ms_pools_count(&s->pools) > 0 ? s->pools.pool[i].gpus : s->gpus;
 }
 /* Deep copy; with share = TRUE model and hardware are not copied but borrowed from `from`, which must outlive it. */
 MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share);

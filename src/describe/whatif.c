@@ -354,7 +354,7 @@ static gboolean loads(const MsJson *doc, gboolean request, GError **error) {
     g_autoptr(MsRequest) r = ms_request_from_doc(doc, error);
     return r != NULL;
   }
-  g_autoptr(MsScenario) s = ms_scenario_from_doc(doc, error);
+  g_autoptr(MsScenario) s = ms_scenario_from_doc_mixed(doc, error);
   return s != NULL;
 }
 

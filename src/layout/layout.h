@@ -69,6 +69,9 @@ typedef struct MsLayout {
    * machine; groups that span pools touch two of its domains at least. Chunks are shared. */
   int n_pools;              /* 0: one kind */
   struct MsLayout *of_pool; /* [n_pools] owned */
+  /* Pools of replicas: the layout is as the scenario's own pool sees it, and this as the others do. */
+  int n_beside;
+  struct MsLayout *beside; /* [n_beside] owned; the own one is not used */
 } MsLayout;
 
 static inline const MsChunk *ms_layout_chunk(const MsLayout *l, int stage, int chunk) {
@@ -85,6 +88,12 @@ MsGroup ms_group_between_pools(const MsGroup *group);
 /* Collectives over such a group meet all stages. */
 static inline gboolean ms_group_spans_stages(MsGroupKind kind) {
   return kind == MS_GROUP_PP || kind == MS_GROUP_EMBEDDING || kind == MS_GROUP_WORLD;
+}
+
+/* Collectives over such a group meet all replicas. */
+static inline gboolean ms_group_spans_replicas(MsGroupKind kind) {
+  return kind == MS_GROUP_DP || kind == MS_GROUP_DP_CP || kind == MS_GROUP_TP_DP_CP || kind == MS_GROUP_EDP ||
+         kind == MS_GROUP_WORLD;
 }
 
 /* --- refusal: which rule, and why ------------------------------------------------------------------------------ */

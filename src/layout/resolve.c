@@ -81,15 +81,17 @@ static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
   return 1;
 }
 
-/* The layout as it lies on the machine of one pool: `gpus` of its own. */
+/* The layout as it lies on the machine of one pool: `gpus` of its own. Groups that meet other pools cross the network.
+ */
 static void measure_on(MsLayout *layout, const MsScenario *s, const MsPool *pool) {
   int domain = ms_gpus_per_domain(pool->hardware, pool->gpus);
   layout->cp_inner = inner_cp(layout, s, domain);
   ms_layout_measure_groups(layout, domain, pool->hardware->gpus_per_node);
-  const MsGroupKind across[] = {MS_GROUP_EMBEDDING, MS_GROUP_WORLD};
-  for (guint i = 0; i < G_N_ELEMENTS(across); i++) {
-    MsGroup *group = &layout->group[across[i]];
-    if (group->size > 1 && group->domains == 1) *group = ms_group_between_pools(group);
+  for (int kind = 0; kind < MS_N_GROUPS; kind++) {
+    MsGroup *group = &layout->group[kind];
+    gboolean stages = kind == MS_GROUP_EMBEDDING || kind == MS_GROUP_WORLD,
+             meets = s->pools.shares > 0 ? ms_group_spans_replicas((MsGroupKind)kind) : stages;
+    if (meets && group->size > 1 && group->domains == 1) *group = ms_group_between_pools(group);
   }
 }
 
@@ -107,11 +109,23 @@ static MsLayout *build_on_pools(MsLayout *layout, const MsScenario *s) {
   return layout;
 }
 
+static MsLayout *build_beside(MsLayout *layout, const MsScenario *s) {
+  MsLayout *beside = g_new(MsLayout, s->pools.shares);
+  for (int i = 0; i < s->pools.shares; i++) {
+    beside[i] = *layout;
+    measure_on(&beside[i], s, &s->pools.pool[i]);
+  }
+  measure_on(layout, s, &s->pools.pool[s->pools.own]);
+  layout->n_beside = s->pools.shares, layout->beside = beside;
+  return layout;
+}
+
 MsLayout *ms_layout_build(const MsScenario *scenario) {
   MsLayout *layout = g_new0(MsLayout, 1);
   set_sizes(layout, scenario);
   place_chunks(layout, scenario);
   if (scenario->pools.n > 0) return build_on_pools(layout, scenario);
+  if (scenario->pools.shares > 0) return build_beside(layout, scenario);
   int domain = ms_gpus_per_domain(scenario->hardware, layout->world);
   layout->cp_inner = inner_cp(layout, scenario, domain);
   ms_layout_measure_groups(layout, domain, scenario->hardware->gpus_per_node);
@@ -129,6 +143,7 @@ MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal) {
 void ms_layout_free(MsLayout *layout) {
   if (!layout) return;
   g_free(layout->of_pool);
+  g_free(layout->beside);
   g_free(layout->chunks);
   g_free(layout);
 }

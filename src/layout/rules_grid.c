@@ -39,14 +39,30 @@ RULE(pools_hold_stages) {
   int per_stage = s->gpus / s->layout.pp;
   for (int i = 0; i < s->pools.n; i++)
     if (s->pools.pool[i].gpus % per_stage != 0)
-      return REFUSE("%d GPUs of a stage at PP %d do not divide the %d of pools[%d]; replicas on different machines are "
-                    "not modelled",
+      return REFUSE("%d GPUs of a stage at PP %d do not divide the %d of pools[%d]; a machine that holds whole "
+                    "replicas says its batch",
                     per_stage, s->layout.pp, s->pools.pool[i].gpus, i);
   return TRUE;
 }
+RULE(pools_hold_replicas) {
+  for (int i = 0; i < s->pools.shares; i++) {
+    const MsPool *pool = &s->pools.pool[i];
+    if (pool->gpus % dense_ranks(s) != 0 || pool->gpus % expert_ranks(s) != 0)
+      return REFUSE("the %d GPUs of pools[%d] are no whole replicas of TP %d x CP %d x PP %d, ETP %d x EP %d",
+                    pool->gpus, i, s->layout.tp, s->layout.cp, s->layout.pp, s->layout.etp, s->layout.ep);
+    gint64 replicas = pool->gpus / dense_ranks(s);
+    if (pool->batch % times(s->training.micro_batch_size, replicas) != 0)
+      return REFUSE("micro-batch %d x %d replicas do not divide the batch %d of pools[%d]",
+                    s->training.micro_batch_size, (int)replicas, pool->batch, i);
+  }
+  return TRUE;
+}
 RULE(pools_order) {
-  return s->pools.n == 0 || s->layout.order == MS_ORDER_DP_PP ||
-         REFUSE("%s gives no pipeline stage to one pool", ms_order_words[s->layout.order]);
+  gboolean stages = s->layout.order == MS_ORDER_DP_PP, whole = s->layout.pp == 1 || !stages;
+  return (s->pools.n == 0 || stages) && (s->pools.shares == 0 || whole)
+             ? TRUE
+             : REFUSE("%s gives no %s to one pool", ms_order_words[s->layout.order],
+                      s->pools.n > 0 ? "pipeline stage" : "whole replica");
 }
 RULE(pools_schedule) {
   const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);

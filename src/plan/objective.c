@@ -9,16 +9,13 @@
 #define S_PER_DAY        86400.0
 #define TOKENS_OF_FIGURE 1e6 /* prices and energies are said per million tokens */
 
-static double tokens_per_step(const MsScenario *s) {
-  return (double)s->training.global_batch_size * s->training.seq_length;
-}
+static double tokens_per_step(const MsScenario *s) { return (double)ms_scenario_batch(s) * s->training.seq_length; }
 
 double ms_request_gpu_W(const MsRequest *r) {
   if (r->gpu_power_W > 0) return r->gpu_power_W;
-  if (r->base->pools.n == 0) return r->base->hardware->tdp_W;
   double sum = 0; /* the mean of all GPUs */
-  for (int i = 0; i < r->base->pools.n; i++)
-    sum += r->base->pools.pool[i].gpus * r->base->pools.pool[i].hardware->tdp_W;
+  for (int i = 0; i < ms_scenario_machines(r->base); i++)
+    sum += ms_scenario_machine_gpus(r->base, i) * ms_scenario_machine(r->base, i)->tdp_W;
   return sum / r->base->gpus;
 }
 

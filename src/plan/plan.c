@@ -29,8 +29,13 @@ static gboolean check(const MsRequest *request, GError **error) {
   return TRUE;
 }
 
-static gboolean run(MsPlanner *x, GError **error) {
+/* least_s, not NULL: only that of ms_plan_search. */
+static gboolean run(MsPlanner *x, double *least_s, GError **error) {
   MsPlan *plan = x->s.plan;
+  if (least_s) {
+    *least_s = ms_tree_least_per_sequence_s(x);
+    return TRUE;
+  }
   if (plan->branched) ms_search_tree(x);
   else if (!ms_search_every(x, error)) return FALSE;
   if (!x->error) ms_checkpoint_write(x->checkpoint, TRUE, &x->error);
@@ -83,18 +88,23 @@ static void end(MsPlanner *x) {
   ms_space_free(x->s.space);
 }
 
-MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error) {
+MsPlan *ms_plan_search(const MsRequest *request, const MsPlanOptions *options, double *least_s, GError **error) {
   MsPlanOptions o = *options;
   MsPlanner x;
   if (!begin(&x, request, &o, error)) return NULL;
   MsPlan *plan = x.s.plan;
-  gboolean ok = run(&x, error);
+  gboolean ok = run(&x, least_s, error);
   if (!ok) ms_planner_forget(&x);
   end(&x);
   plan->elapsed_s = (double)(g_get_monotonic_time() - x.began_us) / 1e6;
   if (ok) return plan;
   ms_plan_free(plan);
   return NULL;
+}
+
+MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error) {
+  return request->base->pools.shares > 0 ? ms_plan_shares(request, options, error)
+                                         : ms_plan_search(request, options, NULL, error);
 }
 
 /* --- the front --- */

@@ -404,6 +404,14 @@ gboolean ms_search_front(MsPlanner *planner, gboolean (*found)(const MsFrontFoun
                          GError **error);
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);
+/* Seconds that every layout of the space takes at least for each sequence of its step's batch, and so in proportion to
+ * any other batch: the tree's bounds down to what all pieces take, shared evenly by the stages. 0: nothing is known. */
+double ms_tree_least_per_sequence_s(MsPlanner *planner);
+
+/* --- pools of replicas (shares.c): a search for each way to share the batch -------------------------------------- */
+MsPlan *ms_plan_shares(const MsRequest *request, const MsPlanOptions *options, GError **error);
+/* One search; least_s, not NULL: nothing but ms_tree_least_per_sequence_s, an empty plan. */
+MsPlan *ms_plan_search(const MsRequest *request, const MsPlanOptions *options, double *least_s, GError **error);
 
 /* --- threads and ranks (parallel.c) ---------------------------------------------------------------------------- */
 /* Calls `work` for every index below n on one of the ranks, on `threads` threads of each (0 = all cores); `thread`

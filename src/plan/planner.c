@@ -36,7 +36,9 @@ void ms_planner_forget(MsPlanner *x) {
 
 /* What costs more cannot enter the list. */
 double ms_planner_threshold(const MsPlanner *x) {
-  return x->s.options->prune && x->n_list == x->top ? x->list[x->top - 1].cost : INFINITY;
+  if (!x->s.options->prune) return INFINITY;
+  double limit = x->s.options->limit_cost > 0 ? x->s.options->limit_cost : INFINITY;
+  return x->n_list == x->top ? MIN(limit, x->list[x->top - 1].cost) : limit;
 }
 
 const MsCost *ms_planner_like(const MsPlanner *x) { return x->s.first ? ms_memo_cost(x->s.first) : NULL; }

@@ -11,6 +11,7 @@
 #include "base/heap.h"
 #include "base/io.h"
 #include "base/ranks.h"
+#include "base/units.h"
 #include <math.h>
 #include <string.h>
 
@@ -257,6 +258,25 @@ static void end(MsTree *t) {
   for (int role = 0; role < MS_N_ROLES; role++) g_free(t->plain[role]);
   g_free(t->worker);
   g_free(t->early), g_free(t->settled);
+}
+
+double ms_tree_least_per_sequence_s(MsPlanner *x) {
+  MsTree t = {.x = x, .space = x->s.space, .threads = 1, .threshold = INFINITY};
+  GArray *heap;
+  begin(&t);
+  ms_tree_find_first(&t);
+  ms_parallel(ms_tree_units(t.space), t.threads, expand_root, &t);
+  collect(&t);
+  while ((heap = cheapest(&t)) && g_array_index(heap, MsBranch, 0).level < MS_LEVEL_BESIDE) {
+    const MsBranch node = pop(heap);
+    t.round = &node;
+    ms_parallel(1, t.threads, expand, &t);
+    collect(&t);
+  }
+  double least_s = heap && !ms_planner_stopped(x) ? (double)g_array_index(heap, MsBranch, 0).c.bound / MS_PS_PER_S : 0;
+  end(&t);
+  return (1 - 1e-9) * least_s /
+         x->s.space->request->base->training.global_batch_size; /* bounds are whole picoseconds */
 }
 
 void ms_search_tree(MsPlanner *x) {

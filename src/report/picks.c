@@ -63,15 +63,23 @@ static void pick_row(MsTable *table, const MsPlan *plan, const MsPicks *p, int i
   else ms_table_cellf(table, "%+.1f %%", 100 * pick->slower);
 }
 
+/* Of pools of replicas. */
+static void append_shares(GString *out, int number, const MsResult *r) {
+  g_autofree char *shares = ms_report_shares(r);
+  if (*shares) append_line(out, "%d     %s", number, shares);
+}
+
 static void append_layouts(GString *out, const MsPicks *p) {
   const MsScenario *first = p->pick[0].entry->scenario;
   g_autofree char *layout = ms_report_layout(first);
   append_line(out, "1     %s, dp %d, %s, %s%s", layout, p->pick[0].entry->result->dp,
               ms_schedule_words[first->layout.schedule], ms_precision_words[first->training.precision],
               first->options.ep_overlap ? ", ep_overlap" : "");
+  append_shares(out, 1, p->pick[0].entry->result);
   for (int i = 1; i < p->n; i++) {
     g_autofree char *change = ms_report_change(p->pick[i].change);
     append_line(out, "%d     as 1, but %s", i + 1, change);
+    append_shares(out, i + 1, p->pick[i].entry->result);
   }
 }
 

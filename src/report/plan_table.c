@@ -83,15 +83,28 @@ static const char *key_title(const char *path) {
 /* What has a column where the rows differ and else a place in the line below: numbers stand before the figures, words
  * after them. */
 static const char *const folded_number[] = {"cp", "etp", "mbs"}, *const folded_word[] = {"precision", "schedule",
-                                                                                         "recompute"};
+                                                                                         "recompute", "batch"};
+
+/* How the batch is shared comes last, of pools of replicas only. */
+static guint n_words(const MsPlan *plan) {
+  return plan->best[0].result->n_shares > 0 ? G_N_ELEMENTS(folded_word) : G_N_ELEMENTS(folded_word) - 1;
+}
 
 static int number_of(const MsScenario *s, guint i) {
   const int value[] = {s->layout.cp, s->layout.etp, s->training.micro_batch_size};
   return value[i];
 }
 
+/* "96+32": sequences of each machine. (transfer full) */
+static char *batches_of(const MsScenario *s) {
+  GString *out = g_string_new(NULL);
+  for (int i = 0; i < s->pools.shares; i++) g_string_append_printf(out, "%s%d", i ? "+" : "", s->pools.pool[i].batch);
+  return g_string_free(out, FALSE);
+}
+
 /* (transfer full) */
 static char *word_of(const MsScenario *s, guint i) {
+  if (i == 3) return batches_of(s);
   if (i == 2) return ms_report_recompute(&s->options.recompute);
   return g_strdup(i == 0 ? ms_precision_words[s->training.precision] : ms_schedule_words[s->layout.schedule]);
 }
@@ -117,7 +130,7 @@ static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) 
   for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
     if (!numbers_differ(plan, keys->rows, i))
       g_string_append_printf(out, "%s%s %d", before, folded_number[i], number_of(s, i)), before = ", ";
-  for (guint i = 0; i < G_N_ELEMENTS(folded_word); i++) {
+  for (guint i = 0; i < n_words(plan); i++) {
     g_autofree char *word = word_of(s, i);
     if (!words_differ(plan, keys->rows, i))
       g_string_append_printf(out, "%s%s %s", before, folded_word[i], word), before = ", ";
@@ -161,7 +174,7 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
   ms_table_cellf(table, "%.1f", r->memory ? r->memory->stage[r->memory->peak_stage].device_B / MS_GIB : NAN);
   percent_cell(table, exposed_fraction(r));
   percent_cell(table, bubble_fraction(r));
-  for (guint i = 0; i < G_N_ELEMENTS(folded_word); i++) {
+  for (guint i = 0; i < n_words(plan); i++) {
     g_autofree char *word = word_of(e->scenario, i);
     if (words_differ(plan, keys->rows, i)) ms_table_cell(table, word);
   }
@@ -182,7 +195,7 @@ static void append_ranking(GString *out, const MsRequest *request, const MsPlan 
   if (several_gpus(plan)) ms_table_column(table, "GPUs", TRUE);
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
-  for (guint i = 0; i < G_N_ELEMENTS(folded_word); i++)
+  for (guint i = 0; i < n_words(plan); i++)
     if (words_differ(plan, keys.rows, i)) ms_table_column(table, folded_word[i], FALSE);
   for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, key_title(keys.differ->pdata[i]), FALSE);
   for (int i = 0; i < keys.rows; i++) entry_row(table, plan, &keys, i + 1);
@@ -265,7 +278,7 @@ static void append_nodes(GString *out, const MsScenario *base) {
   int below, above;
   for (int i = 0; i < ms_scenario_machines(base); i++) {
     const MsHardware *machine = ms_scenario_machine(base, i);
-    int gpus = base->pools.n > 0 ? base->pools.pool[i].gpus : base->gpus;
+    int gpus = ms_scenario_machine_gpus(base, i);
     if (ms_whole_nodes(machine, gpus, &below, &above))
       g_string_append_printf(out, "%d GPUs leave one of their nodes of %d in part: %d and %d fill them\n", gpus,
                              machine->gpus_per_node, below, above);
@@ -321,7 +334,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   GString *out = g_string_new(NULL);
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
   const MsScenario *base = request->base;
-  g_autofree char *gpus = gpus_of(request), *machines = base->pools.n > 0
+  g_autofree char *gpus = gpus_of(request), *machines = ms_scenario_machines(base) > 1
                                                             ? ms_scenario_machines_text(base)
                                                             : g_strdup_printf("%s x %s", gpus, base->hardware->name);
   g_string_append_printf(out, "%s%s%s: %s on %s, sequence %d, batch %d\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "",

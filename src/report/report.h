@@ -46,6 +46,8 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *result, const
 /* Where MFU counts clearly more FLOP than run (sparse attention under Megatron-LM's convention): a sentence that says
  * so. NULL elsewhere. (transfer full) */
 char *ms_report_mfu_note(const MsResult *result);
+/* Pools of replicas: "96 sequences on h100-sxm (16 x 6 microbatches), ...". Empty elsewhere. (transfer full) */
+char *ms_report_shares(const MsResult *result);
 /* Memory of every stage: components, peak, capacity (NaN: unknown), what is live at the peak. */
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows);
 

@@ -49,6 +49,16 @@ static void append_mfu(GString *out, const MsScenario *s, const MsResult *r) {
   g_string_append_printf(out, "%s%s\n", note ? "\n               " : "", note ? note : "");
 }
 
+char *ms_report_shares(const MsResult *r) {
+  GString *out = g_string_new(NULL);
+  for (int i = 0; i < r->n_shares; i++) {
+    const MsShare *s = &r->shares[i];
+    g_string_append_printf(out, "%s%d sequences on %s (%d x %d microbatches)", i ? ", " : "", s->batch, s->machine,
+                           s->replicas, s->microbatches);
+  }
+  return g_string_free(out, FALSE);
+}
+
 char *ms_report_mfu_note(const MsResult *r) {
   return r->counted_over_run > 1.1
              ? g_strdup_printf("MFU counts %.1f times the FLOP that run: dense attention, as Megatron-LM counts it",
@@ -95,8 +105,11 @@ static void append_headline(GString *out, const MsScenario *scenario, const MsRe
                          r->tflops_per_gpu);
   if (r->caveat) g_string_append_printf(out, "  caveat       %s\n", r->caveat);
   append_mfu(out, scenario, r);
-  g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp,
-                         r->edp);
+  g_autofree char *shares = ms_report_shares(r);
+  if (*shares) g_string_append_printf(out, "  batches      %s; dp %d, edp %d\n", shares, r->dp, r->edp);
+  else
+    g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp,
+                           r->edp);
 }
 
 /* --- time ------------------------------------------------------------------------------------------------------ */
@@ -356,6 +369,21 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   return g_string_free(out, FALSE);
 }
 
+/* The replicas of each machine; everything above and below is of those that take longest. */
+static void append_shares(GString *out, const MsResult *r) {
+  static const char *const columns[] = {"replicas", "batch",    "microbatches", "step_time_s",
+                                        "waits_s",  "device_B", "capacity_B",   NULL};
+  MsTable *table = ms_table_new();
+  ms_table_column(table, "  replicas of", FALSE);
+  ms_figures_columns(&ms_share_figures, columns, table);
+  for (int i = 0; i < r->n_shares; i++) {
+    ms_table_cellf(table, "  %s", r->shares[i].machine);
+    ms_figures_cells(&ms_share_figures, columns, &r->shares[i], table);
+  }
+  g_string_append_c(out, '\n');
+  append_table(out, table);
+}
+
 /* What the file leaves to defaults. */
 static void append_defaults(GString *out, const MsScenario *scenario) {
   g_autofree char *defaults = ms_scenario_defaults(scenario);
@@ -393,6 +421,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, const MsCh
   if (explain) append_passes(out, r);
   append_routing(out, r);
   append_lcma(out, r);
+  if (r->n_shares > 0) append_shares(out, r);
   if (r->memory) {
     g_autofree char *memory = ms_report_memory(r->memory, r->capacity_B, explain ? G_MAXINT : FEW_STAGES);
     g_string_append_printf(out, "\n%s", memory);

@@ -18,6 +18,7 @@ void ms_result_free(MsResult *result) {
   g_free(result->assumed);
   g_free(result->caveat);
   g_free(result->gap);
+  g_free(result->shares);
   g_free(result);
 }
 
@@ -156,7 +157,24 @@ static double origin_residual(const void *origin) {
 }
 
 /* --- a result -------------------------------------------------------------------------------------------------- */
+static gboolean has_shares(const void *result) { return ((const MsResult *)result)->n_shares > 0; }
 static const void *with_memory(const void *result) { return ((const MsResult *)result)->memory ? result : NULL; }
+
+#define S MsShare
+static const MsFigure share_rows[] = {
+    MS_FIGURE(STRING, S, machine, "", "whose replicas these are"),
+    MS_FIGURE(INT, S, replicas, "", "on its GPUs", .title = "replicas"),
+    MS_FIGURE(INT, S, batch, "", "sequences of a step that they do", .title = "batch"),
+    MS_FIGURE(INT, S, microbatches, "", "of each", .title = "microbatches"),
+    MS_FIGURE(F64, S, step_time_s, "s", "until their own step would end", .title = "own step",
+              .print = ms_text_seconds),
+    MS_FIGURE(F64, S, waits_s, "s", "for the slowest ones", .title = "waits", .print = ms_text_seconds),
+    MS_FIGURE(F64, S, device_B, "B", "of their fullest stage", .title = "memory", .print = gib),
+    MS_FIGURE(F64, S, capacity_B, "B", "of a device", .title = "of", .print = gib),
+    MS_FIGURE(BOOL, S, feasible, "", "it fits"),
+    {0}};
+#undef S
+const MsFigures ms_share_figures = {.rows = share_rows};
 
 #define S       MsResult
 #define UNKNOWN .flags = MS_FIGURE_NULLABLE
@@ -222,6 +240,8 @@ static const MsFigure result_rows[] = {
     MS_FIGURE_GROUP("layout", MS_FIGURES(MS_FIGURE(INT, MsResult, dp, "", "data-parallel size that follows"),
                                          MS_FIGURE(INT, MsResult, edp, "", "the same of the experts"),
                                          MS_FIGURE(INT, MsResult, microbatches, "", "of a step"))),
+    MS_FIGURE_ARRAY("shares", LIST, S, shares, n_shares, &ms_share_figures, .when = has_shares,
+                    .only = "`pools` with `batch`", .doc = "of the batch, by machine; the rest is of the slowest"),
     MS_FIGURE(STRING, S, bottleneck, "", "in words", UNKNOWN),
     MS_FIGURE_ARRAY(
         "gap", LIST, S, gap, n_gap,

@@ -72,6 +72,14 @@ typedef struct {            /* GPUs that differ (sim/scale.h); all 0 unless `clu
   double clocks_s, jitter_s, slow_gpus_s, slow_nics_s; /* what the expected step loses to each */
 } MsScale;
 
+typedef struct {                     /* the replicas of one machine, where those of several share the batch */
+  const char *machine;               /* borrowed from the scenario */
+  int replicas, batch, microbatches; /* sequences of a step; microbatches of each replica */
+  double step_time_s, waits_s;       /* until its own step would end; until the slowest one's does */
+  double device_B, capacity_B;       /* of its fullest stage */
+  gboolean feasible;
+} MsShare;
+
 typedef struct MsResult {
   char *name;
   MsFidelity fidelity;
@@ -98,6 +106,8 @@ typedef struct MsResult {
   double capacity_B;
   MsRoutingLoad routing;
   int dp, edp, microbatches;
+  int n_shares; /* 0: all replicas are alike; else time, memory and microbatches are of those that take longest */
+  MsShare *shares;
   guint64 events;
   double elapsed_s;
   char *bottleneck;           /* one sentence: what holds it back most */
@@ -119,5 +129,6 @@ extern const MsFigures ms_result_figures, ms_run_figures;
 extern const MsFigures ms_time_figures, ms_family_figures; /* of MsTimeParts: the six parts; compute by family */
 extern const MsFigures ms_memory_figures;                  /* of an MsResult that has memory */
 extern const MsFigures ms_stage_memory_figures;            /* of MsStageMemory */
+extern const MsFigures ms_share_figures;                   /* of MsShare */
 
 #endif

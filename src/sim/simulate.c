@@ -291,15 +291,15 @@ static void bottleneck(MsResult *r) {
 
 /* Of all GPUs. */
 static double mean_peak(const MsScenario *s) {
-  if (s->pools.n == 0) return ms_hardware_peak_flops(s->hardware, s->training.precision);
+  if (ms_scenario_machines(s) == 1) return ms_hardware_peak_flops(s->hardware, s->training.precision);
   double sum = 0;
-  for (int i = 0; i < s->pools.n; i++)
-    sum += s->pools.pool[i].gpus * ms_hardware_peak_flops(s->pools.pool[i].hardware, s->training.precision);
+  for (int i = 0; i < ms_scenario_machines(s); i++)
+    sum += ms_scenario_machine_gpus(s, i) * ms_hardware_peak_flops(ms_scenario_machine(s, i), s->training.precision);
   return sum / s->gpus;
 }
 
 static void throughput(MsResult *r, const MsScenario *s) {
-  double tokens = (double)s->training.global_batch_size * s->training.seq_length;
+  double tokens = (double)ms_scenario_batch(s) * s->training.seq_length;
   r->model_flop_per_token = ms_training_flop_per_token(s->model, &s->training).total;
   if (r->step_time_s <= 0) return;
   r->tokens_per_s_per_gpu = tokens / r->step_time_s / s->gpus;
@@ -340,6 +340,7 @@ void ms_detail_free(MsDetail *d) {
   ms_schedule_free(d->schedule);
   ms_work_free(d->work);
   ms_layout_free(d->layout);
+  g_free(d->seen);
   g_free(d->tag_op);
   g_free(d->tag_name);
   g_free(d->slot_task);
@@ -417,15 +418,70 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
   return r;
 }
 
+/* --- replicas of several machines ------------------------------------------------------------------------------- */
+static MsShare share_of(const MsScenario *s, int pool, const MsResult *r) {
+  const MsPool *p = &s->pools.pool[pool];
+  const MsStageMemory *fullest = &r->memory->stage[ms_memory_fullest(r->memory)];
+  return (MsShare){.machine = p->hardware->name,
+                   .replicas = (int)((gint64)r->dp * p->gpus / s->gpus),
+                   .batch = p->batch,
+                   .microbatches = r->microbatches,
+                   .step_time_s = r->step_time_s,
+                   .device_B = fullest->device_B,
+                   .capacity_B = fullest->capacity_B,
+                   .feasible = r->feasible};
+}
+
+/* Takes the place of *kept where it is slower. */
+static void keep_slower(MsResult **kept, MsDetail **kept_detail, MsResult *r, MsDetail *detail) {
+  gboolean slower = !*kept || r->step_time_s > (*kept)->step_time_s;
+  ms_result_free(slower ? *kept : r);
+  ms_detail_free(slower ? *kept_detail : detail);
+  if (slower) *kept = r, *kept_detail = detail;
+}
+
+/* The step of the replicas that take longest: what they exchange already takes as long as on the slowest machine. */
+static MsResult *simulate_shares(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) {
+  int n = s->pools.shares;
+  MsShare *share = g_new0(MsShare, n);
+  MsResult *slowest = NULL;
+  MsDetail *kept = NULL;
+  MsScenario *seen = g_new(MsScenario, n); /* a detail keeps pointing into it */
+  double lower_s = 0;
+  g_autofree char *why = NULL;
+  for (int i = 0; i < n; i++) {
+    seen[i] = ms_scenario_seen_from(s, i);
+    MsDetail *own = NULL;
+    MsResult *r = simulate(&seen[i], fidelity, NULL, detail ? &own : NULL, error);
+    if (!r) {
+      ms_result_free(slowest), ms_detail_free(kept), g_free(share), g_free(seen);
+      return NULL;
+    }
+    share[i] = share_of(s, i, r);
+    lower_s = MAX(lower_s, r->step_time_lower_s);
+    if (!r->feasible && !why) why = g_strdup_printf("on %s %s", share[i].machine, r->why_infeasible);
+    keep_slower(&slowest, &kept, r, own);
+  }
+  for (int i = 0; i < n; i++) share[i].waits_s = slowest->step_time_s - share[i].step_time_s;
+  slowest->n_shares = n, slowest->shares = share, slowest->step_time_lower_s = lower_s;
+  slowest->feasible = why == NULL;
+  g_free(slowest->why_infeasible);
+  slowest->why_infeasible = g_steal_pointer(&why);
+  if (kept) kept->seen = seen;
+  else g_free(seen);
+  if (detail) *detail = kept;
+  return slowest;
+}
+
 MsResult *ms_simulate(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) {
-  return simulate(s, fidelity, NULL, detail, error);
+  return s->pools.shares > 0 ? simulate_shares(s, fidelity, detail, error) : simulate(s, fidelity, NULL, detail, error);
 }
 
 MsResult *ms_simulate_slow_gpu(const MsScenario *s, int stage, double factor, GError **error) {
   return simulate(s, MS_FIDELITY_FULL, &(SlowGpu){stage, factor}, NULL, error);
 }
 
-gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GError **error) {
+static gboolean screen(const MsScenario *s, const MsCost *like, MsScreen *out, GError **error) {
   Parts p = {0};
   gboolean ok = prepare(&p, s, like, error);
   if (ok) {
@@ -435,6 +491,21 @@ gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GErro
   }
   parts_clear(&p);
   return ok;
+}
+
+gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GError **error) {
+  if (s->pools.shares == 0) return screen(s, like, out, error);
+  *out = (MsScreen){0, 0};
+  for (int i = 0; i < s->pools.shares; i++) {
+    const MsScenario view = ms_scenario_seen_from(s, i);
+    MsScreen own;
+    if (!screen(&view, like, &own, error)) return FALSE;
+    double scale =
+        s->hardware->hbm_B / view.hardware->hbm_B; /* in bytes of the own one, of whose memory the limit is */
+    out->step_time_lower_s = MAX(out->step_time_lower_s, own.step_time_lower_s);
+    out->device_B = MAX(out->device_B, scale == 1 ? own.device_B : own.device_B * scale);
+  }
+  return TRUE;
 }
 
 struct MsPassScreen {
@@ -470,7 +541,7 @@ double ms_pass_screen_device_B(const MsPassScreen *x) {
   return largest_device_B(memory);
 }
 
-gboolean ms_step_time(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {
+static gboolean step_time_of(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {
   Parts p = {0};
   gboolean ok = prepare(&p, s, like, error) && check_tasks(&p, error);
   if (ok) {
@@ -481,4 +552,16 @@ gboolean ms_step_time(const MsScenario *s, const MsCost *like, double *step_time
   }
   parts_clear(&p);
   return ok;
+}
+
+gboolean ms_step_time(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {
+  if (s->pools.shares == 0) return step_time_of(s, like, step_time_s, error);
+  *step_time_s = 0;
+  for (int i = 0; i < s->pools.shares; i++) {
+    const MsScenario view = ms_scenario_seen_from(s, i);
+    double own_s;
+    if (!step_time_of(&view, like, &own_s, error)) return FALSE;
+    *step_time_s = MAX(*step_time_s, own_s);
+  }
+  return TRUE;
 }

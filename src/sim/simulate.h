@@ -21,6 +21,7 @@ typedef struct MsDetail { /* the simulated step itself, for traces and timelines
   guint32 *slot_task; /* first task of each slot, stage-major; n_slots + 1 entries per stage, flattened */
   guint32 *slot_base; /* [stages + 1] offset of each stage in slot_task */
   gpointer owned;     /* private */
+  MsScenario *seen;   /* of pools of replicas: the views that it is of and in, owned; NULL elsewhere */
 } MsDetail;
 void ms_detail_free(MsDetail *detail);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsDetail, ms_detail_free)

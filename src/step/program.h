@@ -76,7 +76,7 @@ const MsOpCost *ms_program_p2p(const MsProgram *program, int from, int to);
 int ms_program_stage_of(const MsProgram *program, int virtual_stage);
 /* The machine of a pool, or of a stage; without pools the only one. */
 static inline const MsHardware *ms_program_machine(const MsProgram *p, int pool) {
-  return ms_scenario_machine(p->scenario, pool);
+  return ms_scenario_stage_machine(p->scenario, pool);
 }
 static inline const MsHardware *ms_program_machine_of(const MsProgram *p, int stage) {
   return p->layout->n_pools > 0 ? ms_program_machine(p, ms_layout_pool(p->layout, stage)) : p->scenario->hardware;

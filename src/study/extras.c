@@ -37,7 +37,7 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   if (!e->reasons) return FALSE;
   if (under && any && !(e->robust = ms_robust(plan, options->top, under, options, error))) return FALSE;
   if (plan->interrupted) return TRUE;
-  if (!any && request->base->pools.n == 0) e->ways = ms_ways_new(request, options);
+  if (!any && ms_scenario_machines(request->base) == 1) e->ways = ms_ways_new(request, options);
   if (any && asked->map && !add_map(request, plan, options, e, error)) return FALSE;
   if (any && asked->decide && plan->objective == MS_GOAL_STEP_TIME) e->decision = ms_decide(plan);
   if (!any || asked->no_picks) return TRUE;

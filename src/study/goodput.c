@@ -17,8 +17,27 @@
 const char *const ms_goodput_part_words[] = {"work", "rework", "slowed", "checkpoint", "recovery", "waiting", NULL};
 
 /* --- the job --------------------------------------------------------------------------------------------------- */
-static gboolean need(const MsGoodput *g, double value, const char *key, GError **error) {
-  return ms_hardware_need(g->run->hardware, value, key, error);
+/* Seconds that a GPU takes for its share of a checkpoint, over the link to the host or over the network: those of the
+ * slowest machine. NaN and *error where one does not say its rate. */
+static double share_s(const MsGoodputResult *r, gboolean host, GError **error) {
+  const MsScenario *s = r->goodput->run;
+  double most_s = 0;
+  for (int i = 0; i < ms_scenario_machines(s); i++) {
+    const MsHardware *h = ms_scenario_machine(s, i);
+    if (!ms_hardware_need(h, host ? h->host_link_Bps : h->nic_Bps, host ? "host_link_Bps" : "nic_Bps", error))
+      return NAN;
+    most_s = MAX(most_s, r->gpu_share_B / (host ? ms_hardware_host_Bps(h) : h->nic_Bps));
+  }
+  return most_s;
+}
+
+static int nodes_of(const MsScenario *s) {
+  int nodes = 0;
+  for (int i = 0; i < ms_scenario_machines(s); i++) {
+    int per_node = ms_scenario_machine(s, i)->gpus_per_node;
+    nodes += (ms_scenario_machine_gpus(s, i) + per_node - 1) / per_node;
+  }
+  return nodes;
 }
 
 static gboolean predict(MsGoodputResult *r, GError **error) {
@@ -31,7 +50,7 @@ static gboolean predict(MsGoodputResult *r, GError **error) {
   r->band = isnan(g->step_time_s) ? result->band : 0;
   r->tokens_per_step = (double)g->run->training.global_batch_size * g->run->training.seq_length;
   r->gpus = g->run->gpus;
-  r->nodes = (r->gpus + g->run->hardware->gpus_per_node - 1) / g->run->hardware->gpus_per_node;
+  r->nodes = nodes_of(g->run);
   r->model.replicas = MAX(result->dp, 1);
   r->model.nodes = r->nodes;
   r->model.nodes_per_replica = (double)r->nodes / r->model.replicas;
@@ -49,16 +68,16 @@ static double checkpoint_B(const MsScenario *s) {
 static gboolean checkpoint(MsGoodputResult *r, GError **error) {
   const MsGoodput *g = r->goodput;
   const MsCheckpointSpec *c = &g->checkpoint;
-  const MsHardware *h = g->run->hardware;
   r->checkpoint_B = isnan(c->size_B) ? checkpoint_B(g->run) : c->size_B;
   r->gpu_share_B = r->checkpoint_B / r->gpus;
   gboolean copies = c->mode != MS_CHECKPOINT_SYNCHRONOUS, memory = c->mode == MS_CHECKPOINT_IN_MEMORY;
-  if (copies && !need(g, h->host_link_Bps, "host_link_Bps", error)) return FALSE;
-  if (memory && !need(g, h->nic_Bps, "nic_Bps", error)) return FALSE;
-  double storage_s = memory ? r->gpu_share_B / h->nic_Bps : r->checkpoint_B / c->storage_Bps;
-  r->model.stall_s = copies ? r->gpu_share_B / ms_hardware_host_Bps(h) : storage_s;
+  double host_s = copies ? share_s(r, TRUE, error) : 0;
+  if (isnan(host_s)) return FALSE;
+  double storage_s = memory ? share_s(r, FALSE, error) : r->checkpoint_B / c->storage_Bps;
+  if (isnan(storage_s)) return FALSE;
+  r->model.stall_s = copies ? host_s : storage_s;
   r->model.write_s = copies ? storage_s : 0;
-  r->load_s = storage_s + (copies ? r->gpu_share_B / ms_hardware_host_Bps(h) : 0);
+  r->load_s = storage_s + host_s;
   r->model.restart_s = g->recovery.restart_s + r->load_s + g->recovery.rewarm_s;
   return TRUE;
 }

@@ -46,8 +46,8 @@ static Machines machines_of(const Question *q, const MsScenario *s) {
 
 /* They stay the caller's. */
 static void lend(const Machines *m, MsScenario *s) {
-  s->hardware = m->of[0];
-  for (int i = 0; i < s->pools.n; i++) s->pools.pool[i].hardware = m->of[i];
+  s->hardware = m->of[s->pools.own];
+  for (int i = 0; i < ms_pools_count(&s->pools); i++) s->pools.pool[i].hardware = m->of[i];
 }
 
 static void machines_clear(Machines *m) {

@@ -27,7 +27,7 @@ static void row_clear(MsWhatifRow *row) {
 
 /* GPU seconds per token, or 1. */
 static double scale_of(const MsWhatif *w, const MsScenario *s) {
-  return w->per == MS_WHATIF_TOKEN ? s->gpus / ((double)s->training.global_batch_size * s->training.seq_length) : 1;
+  return w->per == MS_WHATIF_TOKEN ? s->gpus / ((double)ms_scenario_batch(s) * s->training.seq_length) : 1;
 }
 
 /* FALSE and *error when it cannot run. */
@@ -76,7 +76,7 @@ static void job_run(gpointer item, gconstpointer data) {
   Job *job = item;
   GError *error = NULL;
   g_autoptr(MsJson) doc = ms_whatif_apply(job->whatif, job->base, job->index);
-  job->row->scenario = ms_scenario_from_doc(doc, &error);
+  job->row->scenario = ms_scenario_from_doc_mixed(doc, &error);
   if (!job->row->scenario) {
     ms_whatif_blame(job->whatif, job->base, FALSE, job->index, error, &job->row->why, &job->error);
     return;

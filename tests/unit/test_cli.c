@@ -281,6 +281,10 @@ static void printed_json_is_as_documented(void **state) {
       "pools.json", "{\"model\": \"llama3-8b\", \"pools\": [{\"hardware\": \"h100-sxm\", \"gpus\": 4}, {\"hardware\": "
                     "\"a100-sxm-80g\", \"gpus\": 4}], \"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, "
                     "\"layout\": {\"tp\": 2, \"pp\": 2}}");
+  g_autofree char *shares = ms_cli_written(
+      "shares.json", "{\"model\": \"llama3-8b\", \"pools\": [{\"hardware\": \"h100-sxm\", \"gpus\": 4, \"batch\": 20}, "
+                     "{\"hardware\": \"a100-sxm-80g\", \"gpus\": 4, \"batch\": 12}], \"training\": {\"seq_length\": "
+                     "4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 2}}");
   g_autofree char *large =
       ms_cli_written("large.json", "{\"model\": \"llama3-70b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
                                    "{\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"cp\": 1}}");
@@ -291,6 +295,9 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", pools);
+  PRINTED(doc, "run", 0, "run", "--json", shares);
+  PRINTED(doc, "report", 0, "report", "--json", pools);
+  PRINTED(doc, "report", 0, "report", "--json", shares);
   PRINTED(doc, "run", 0, "run", "--json", "--explain", full);
   PRINTED(doc, "report", 0, "report", "--json", dense);
   PRINTED(doc, "schedule", 0, "show", "schedule", "dualpipe", "--stages", "4", "--microbatches", "8", "--json");

@@ -556,6 +556,9 @@ BREAKS(order) { LAYOUT.order = MS_ORDER_PP_DP; }
     .n = 2, .pool = { {&c->hardware, NULL, (first)}, {&c->hardware, NULL, 64 - (first)} } \
   }
 BREAKS(pools) { c->s.pools = POOLS(16); }
+BREAKS(pools_replicas) {
+  c->s.pools = (MsPools){.shares = 2, .pool = {{&c->hardware, NULL, 36}, {&c->hardware, NULL, 28}}};
+}
 BREAKS(pools_order) {
   c->s.pools = POOLS(32);
   c->model.num_experts = 0, LAYOUT.ep = 1;
@@ -822,6 +825,7 @@ static const struct {
     {"edp-agrees", break_edp},
     {"order-pp-last", break_order},
     {"pools-hold-stages", break_pools},
+    {"pools-hold-replicas", break_pools_replicas},
     {"pools-order", break_pools_order},
     {"pools-schedule", break_pools_schedule},
     {"fabric-holds-job", break_fabric},

@@ -75,7 +75,8 @@ static gboolean lies_the_same(const MsScenario *plain, const MsScenario *mixed) 
 /* Events of `fast` are of slots that differ, and those of another machine count apart. */
 static void assert_same(const MsScenario *mixed, const MsResult *a, const MsResult *b) {
   g_autofree char *text = NULL;
-  if (a->step_time_s != b->step_time_s || a->step_time_lower_s != b->step_time_lower_s || a->mfu != b->mfu ||
+  if (a->step_time_s != b->step_time_s || a->step_time_lower_s != b->step_time_lower_s ||
+      fabs(a->mfu / b->mfu - 1) > 1e-14 /* of a mean peak */ ||
       (a->fidelity != MS_FIDELITY_FAST && a->events != b->events) || a->band != b->band ||
       memcmp(&a->time, &b->time, sizeof a->time) != 0)
     fail_msg("at %s %.15g s as one machine, %.15g s as two alike\n%s", ms_fidelity_words[a->fidelity], a->step_time_s,
@@ -297,6 +298,160 @@ static void layers_are_cut_to_fit(void **state) {
   assert_close(all->best[0].result->step_time_s, winner->step_time_s, 0);
 }
 
+/* --- replicas of several machines -------------------------------------------------------------------------------- */
+
+/* The first of `of` parts of the GPUs on each of two copies of the machine: whole replicas, with their part of the
+ * batch.
+ */
+static MsScenario *share_out(const MsScenario *s, int part, int of) {
+  MsScenario *mixed = ms_scenario_copy(s, FALSE);
+  int gpus = s->gpus / of * part, batch = s->training.global_batch_size / of * part;
+  mixed->pools =
+      (MsPools){.shares = 2,
+                .pool = {{mixed->hardware, NULL, gpus, batch},
+                         {ms_hardware_copy(s->hardware), NULL, s->gpus - gpus, s->training.global_batch_size - batch}}};
+  return mixed;
+}
+
+/* Groups of replicas cross nodes anyway, and every machine has the same share: what one machine predicts. */
+static void alike_replicas_are_one_machine(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(64);
+  int compared = 0;
+  for (int i = 0, n = ms_by_tier(1200, 12000); i < n; i++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
+    if (!ms_model_finish(s->model, NULL, "", NULL)) continue;
+    s->layout.order = MS_ORDER_PP_DP, s->cluster.expected = FALSE, s->hardware->fabric.kind = MS_FABRIC_NONE;
+    int of = g_rand_int_range(rand, 2, 5);
+    s->gpus *= of, s->training.global_batch_size *= of;
+    if (s->hardware->serial) continue;
+    g_autoptr(MsScenario) mixed = share_out(s, g_rand_int_range(rand, 1, of), of);
+    g_autoptr(MsLayout) plain = ms_layout_new(s, NULL), own = ms_layout_new(mixed, NULL);
+    if (!plain || !own || memcmp(plain->group, own->group, sizeof own->group) != 0 ||
+        memcmp(plain->group, own->beside[1].group, sizeof own->group) != 0 || !small_enough(s))
+      continue;
+    for (MsFidelity f = MS_FIDELITY_BOUND; f <= MS_FIDELITY_FULL; f++) {
+      g_autoptr(MsResult) a = ms_simulate(s, f, NULL, NULL), b = ms_simulate(mixed, f, NULL, NULL);
+      assert_true(!a == !b);
+      if (a) assert_same(mixed, a, b);
+      compared += a != NULL;
+    }
+  }
+  print_message("%d predictions the same\n", compared);
+  assert_true(compared >= ms_by_tier(60, 600));
+}
+
+/* Pools of `first` and `second` GPUs share a batch of 24, in no more than the axes that are given. */
+static char *shared(double fast, double slow, const int gpus[2], const char *batch, const char *layout) {
+  g_autofree char *a = machine_of(fast, 1e12, gpus[0]), *b = machine_of(slow, 1e12, gpus[1]);
+  a[strlen(a) - 1] = b[strlen(b) - 1] = '\0'; /* the batch follows */
+  return g_strdup_printf("{\"name\": \"shares\", \"pools\": [%s, \"batch\": %s}, %s, \"batch\": %s}], \"model\": "
+                         "{\"base\": \"llama3-8b\", \"num_layers\": %d, \"vocab_size\": 1024}, \"training\": "
+                         "{\"seq_length\": 4096, \"global_batch_size\": 24}, \"layout\": {%s}, \"plan\": {\"top\": "
+                         "3}}",
+                         a, batch, b, batch, LAYERS, layout);
+}
+
+static void assert_shares(double fast, double slow, int first, int second, int a, int b) {
+  g_autofree char *text =
+      shared(fast, slow, (int[]){first, second}, "\"auto\"", "\"tp\": 1, \"cp\": 1, \"pp\": 1, \"vpp\": 1");
+  g_autoptr(MsRequest) request = pair_request(text);
+  for (int way = 0; way < 3; way++) {
+    g_autoptr(MsPlan) plan = plan_of(request, way != 1, way == 2);
+    assert_true(plan->n_best > 0);
+    const MsPlanEntry *winner = &plan->best[0];
+    assert_int_equal(winner->scenario->pools.pool[0].batch, a);
+    assert_int_equal(winner->scenario->pools.pool[1].batch, b);
+    assert_int_equal(winner->scenario->training.global_batch_size, 24);
+    assert_int_equal(winner->result->n_shares, 2);
+    g_autoptr(MsResult) again = ms_test_simulate(winner->scenario, MS_FIDELITY_FULL);
+    assert_true(again->step_time_s == winner->result->step_time_s);
+  }
+}
+
+/* Exchanges take no time: what a machine does in a step goes with its GPUs and their speed. */
+static void a_faster_machine_has_more_microbatches(void **state) {
+  (void)state;
+  assert_shares(2, 1, 1, 1, 16, 8); /* twice as fast: twice the microbatches */
+  assert_shares(1, 2, 1, 1, 8, 16);
+  assert_shares(3, 1, 1, 1, 18, 6);
+  assert_shares(2, 1, 2, 4, 12, 12); /* two replicas twice as fast as four */
+  assert_shares(2, 1, 4, 4, 16, 8);
+}
+
+/* As long as its slowest replica on its own takes, which waits for nobody; what they exchange on the slowest network.
+ */
+static void the_step_is_the_slowest_replicas(void **state) {
+  (void)state;
+  g_autofree char *text = shared(2, 1, (int[]){4, 4}, "12", "\"tp\": 1, \"cp\": 1, \"pp\": 1, \"vpp\": 1");
+  g_autoptr(MsRequest) request = request_of(text);
+  const MsScenario *base = request->base;
+  for (int i = 0; i < 2; i++) {
+    MsHardware *machine = base->pools.pool[i].hardware;
+    machine->gpus_per_node = machine->nvlink_domain_gpus = 4, machine->sm_count -= 50 * i;
+  }
+  base->pools.pool[0].hardware->nic_Bps = 1e9; /* the faster machine has the slower network */
+  g_autoptr(MsResult) both = ms_test_simulate(base, MS_FIDELITY_FULL);
+  assert_true(both->shares[1].waits_s == 0 && both->shares[0].waits_s > 0);
+  g_autoptr(MsScenario) alone = ms_scenario_copy(base, FALSE);
+  ms_pools_clear(&alone->pools);
+  alone->hardware = ms_hardware_copy(base->pools.pool[1].hardware);
+  g_autoptr(MsResult) usual = ms_test_simulate(alone, MS_FIDELITY_FULL);
+  alone->hardware->nic_Bps = 1e9;
+  g_autoptr(MsResult) slow = ms_test_simulate(alone, MS_FIDELITY_FULL);
+  assert_true(slow->step_time_s > 1.001 * usual->step_time_s);
+  assert_close(both->step_time_s, slow->step_time_s, 1e-12);
+}
+
+static void refused(const char *json, const char *why) {
+  GError *error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "test.json", &error);
+  g_autoptr(MsScenario) s = doc ? ms_scenario_from_doc_mixed(doc, &error) : NULL;
+  g_autoptr(MsResult) r = s ? ms_simulate(s, MS_FIDELITY_FULL, NULL, &error) : NULL;
+  assert_null(r);
+  if (!strstr(error->message, why)) fail_msg("%s\nnot: %s", error->message, why);
+  g_error_free(error);
+}
+
+static void bad_shares_are_refused(void **state) {
+  (void)state;
+  static const char rest[] = "\"model\": \"llama3-8b\", \"training\": {\"seq_length\": 4096, "
+                             "\"global_batch_size\": 24}, \"layout\": {\"tp\": 2";
+  static const struct {
+    const char *first, *second, *more, *why;
+  } cases[] = {
+      {", \"batch\": 8", "", "}", "give each machine a batch"},
+      {", \"batch\": 8", ", \"batch\": 8", "}", "the pools do 16 between them"},
+      {", \"batch\": \"auto\"", ", \"batch\": \"auto\"", "}", "is what `moesim plan` finds"},
+      {", \"batch\": 18", ", \"batch\": 6", "}", "do not divide the batch 18 of pools[0]"},
+      {", \"batch\": 16", ", \"batch\": 8", ", \"cp\": 8}", "no whole replicas"},
+      {", \"batch\": 16", ", \"batch\": 8", ", \"pp\": 2, \"order\": \"tp-cp-ep-dp-pp\"}", "no whole replica"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *json = g_strdup_printf("{\"pools\": [{\"hardware\": \"h100-sxm\", \"gpus\": 8%s}, {\"hardware\": "
+                                            "\"a100-sxm-80g\", \"gpus\": 8%s}], %s%s}",
+                                            cases[i].first, cases[i].second, rest, cases[i].more);
+    refused(json, cases[i].why);
+  }
+}
+
+/* Drawn machines and numbers of GPUs: pruned, branched and exhaustive searches of the shares have the same list. */
+static void searches_of_shares_agree(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(65);
+  for (int i = 0, n = ms_by_tier(3, 20); i < n; i++) {
+    const int gpus[] = {2 << g_rand_int_range(rand, 0, 2), 2 << g_rand_int_range(rand, 0, 2)};
+    g_autofree char *text = shared(g_rand_double_range(rand, 1, 3), 1, gpus, "\"auto\"", "\"cp\": 1, \"vpp\": 1");
+    g_autoptr(MsRequest) request = request_of(text);
+    g_autoptr(MsPlan) pruned = plan_of(request, TRUE, FALSE), branched = plan_of(request, TRUE, TRUE),
+                      every = plan_of(request, FALSE, FALSE);
+    assert_true(every->n_best == 3);
+    assert_true(every->simulated > pruned->simulated);
+    ms_assert_same_plans(request, every, pruned);
+    ms_assert_same_plans(request, every, branched);
+  }
+}
+
 /* --- the search ------------------------------------------------------------------------------------------------ */
 
 /* Pruned, branched and exhaustive searches of small requests on drawn pairs have the same list. */
@@ -328,9 +483,16 @@ static void searches_agree(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(alike_is_one_machine),        cmocka_unit_test(pools_of_one_kind_are_joined),
-      cmocka_unit_test(fidelities_keep_their_order), cmocka_unit_test(the_known_optimum_is_found),
-      cmocka_unit_test(layers_are_cut_to_fit),       cmocka_unit_test(searches_agree)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(alike_is_one_machine),
+                                     cmocka_unit_test(pools_of_one_kind_are_joined),
+                                     cmocka_unit_test(fidelities_keep_their_order),
+                                     cmocka_unit_test(the_known_optimum_is_found),
+                                     cmocka_unit_test(layers_are_cut_to_fit),
+                                     cmocka_unit_test(searches_agree),
+                                     cmocka_unit_test(alike_replicas_are_one_machine),
+                                     cmocka_unit_test(a_faster_machine_has_more_microbatches),
+                                     cmocka_unit_test(the_step_is_the_slowest_replicas),
+                                     cmocka_unit_test(bad_shares_are_refused),
+                                     cmocka_unit_test(searches_of_shares_agree)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,9 +67,13 @@ static void season(GRand *rand, MsScenario *s) {
   if (chance(rand, 20)) l->decoder_last_pipeline_num_layers = ANY(1, 2, 3, 4);
   if (chance(rand, 20)) o->disable_parameter_transpose_cache = TRUE;
   if (chance(rand, 10) && s->gpus > 1) {
-    int first = s->gpus / ANY(2, 2, 3, 4);
+    int part = ANY(2, 2, 3, 4), first = MAX(1, s->gpus / part);
     s->pools =
         (MsPools){.n = 2, .pool = {{s->hardware, NULL, first}, {ms_hardware_copy(s->hardware), NULL, s->gpus - first}}};
+    if (chance(rand, 50)) { /* of replicas */
+      s->pools.n = 0, s->pools.shares = 2;
+      s->pools.pool[0].batch = s->pools.pool[1].batch = s->training.global_batch_size;
+    }
   }
 }
 
