@@ -6,6 +6,7 @@
 #include "cli/show.h"
 #include "layout/layout.h"
 #include "report/report.h"
+#include "sim/simulate.h"
 #include "work/work.h"
 #include "describe/sources.h"
 
@@ -250,26 +251,86 @@ static JsonObject *source_texts(const MsHardware *hw) {
   return texts;
 }
 
-/* The assumed figures, the widest first, and what would measure each. */
+/* Steps on two nodes, of a dense model without TP and of one whose experts lie on all GPUs, by which assumed figures
+ * are put in order. */
+enum { N_PROBES = 2 };
+static const char *const probe_titles[N_PROBES] = {"of a dense step", "of a MoE step"};
+
+/* NULL where the machine cannot run it. (transfer full) */
+static MsResult *probe(const MsHardware *hw, int i) {
+  static const char *const model[N_PROBES] = {"llama3-8b", "qwen3-30b-a3b"};
+  int gpus = 2 * hw->gpus_per_node;
+  g_autofree char *json = g_strdup_printf("{\"model\": \"%s\", \"hardware\": \"h100-sxm\", \"gpus\": %d, "
+                                          "\"layout\": {\"ep\": %d}, \"training\": {\"seq_length\": 4096, "
+                                          "\"global_batch_size\": %d}}",
+                                          model[i], gpus, i == 0 ? 1 : gpus, 4 * gpus);
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "probe", NULL);
+  g_autoptr(MsScenario) s = doc ? ms_scenario_from_doc(doc, NULL) : NULL;
+  if (!s) return NULL;
+  ms_hardware_free(s->hardware);
+  s->hardware = ms_hardware_copy(hw);
+  s->options.dispatcher = MS_DISPATCH_ALLTOALL; /* which every machine has */
+  return ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+}
+
+static double share_of(const MsResult *r, const char *key) {
+  for (int i = 0; r && i < r->n_assumed; i++)
+    if (strcmp(r->assumed[i].key, key) == 0) return r->assumed[i].share;
+  return r ? 0 : NAN;
+}
+
+typedef struct {
+  const char *key;
+  double within, share[N_PROBES], weight; /* how far off a step may be by it, the larger of the two */
+} Assumption;
+
+static int weightiest_first(const void *a, const void *b) {
+  const Assumption *x = a, *y = b;
+  if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
+  return strcmp(x->key, y->key);
+}
+
+static GArray *assumptions_of(const MsHardware *hw) {
+  GArray *all = g_array_new(FALSE, FALSE, sizeof(Assumption));
+  MsResult *probes[N_PROBES] = {NULL};
+  for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
+    Assumption a = {.key = field->key, .within = ms_source_within(hw, field->key)};
+    if (!(a.within > 0)) continue;
+    for (int i = 0; i < N_PROBES; i++) {
+      if (all->len == 0) probes[i] = probe(hw, i);
+      a.share[i] = share_of(probes[i], a.key);
+      a.weight = fmax(a.weight, a.share[i] * a.within);
+    }
+    g_array_append_val(all, a);
+  }
+  for (int i = 0; i < N_PROBES; i++) ms_result_free(probes[i]);
+  g_array_sort(all, weightiest_first);
+  return all;
+}
+
+/* The assumed figures, what to measure first in front, and what would measure each. */
 static void append_assumed(GString *out, const MsHardware *hw) {
+  g_autoptr(GArray) all = assumptions_of(hw);
+  char buf[MS_TEXT];
+  if (all->len == 0) return;
   MsTable *table = ms_table_new();
   ms_table_column(table, "assumed", FALSE);
   ms_table_column(table, "within", TRUE);
+  for (int i = 0; i < N_PROBES; i++) ms_table_column(table, probe_titles[i], TRUE);
   ms_table_column(table, "measured by", FALSE);
-  int n = 0;
-  for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
-    double within = ms_source_within(hw, field->key);
-    const char *by = ms_source_measured_by(field->key);
-    char buf[MS_TEXT];
-    if (!(within > 0)) continue;
-    ms_table_cell(table, field->key);
-    ms_table_cell(table, ms_text_percent(within, buf));
+  for (guint k = 0; k < all->len; k++) {
+    const Assumption *a = &g_array_index(all, Assumption, k);
+    const char *by = ms_source_measured_by(a->key);
+    ms_table_cell(table, a->key);
+    ms_table_cell(table, ms_text_percent(a->within, buf));
+    for (int i = 0; i < N_PROBES; i++) ms_table_cell(table, ms_text_percent(a->share[i], buf));
     ms_table_cell(table, by ? by : "");
-    n++;
   }
   g_autofree char *text = ms_table_take(table);
-  if (n > 0)
-    g_string_append_printf(out, "\n%s`moesim run --explain SCENARIO` says how much of a step follows each.\n", text);
+  g_string_append_printf(out,
+                         "\n%sShares of llama3-8b and qwen3-30b-a3b on two nodes; `moesim run --explain SCENARIO` has "
+                         "those of your run.\n",
+                         text);
 }
 
 int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {

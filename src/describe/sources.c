@@ -50,6 +50,7 @@ const char *ms_source_measured_by(const char *key) {
                                       {"scaleup_Bps", "nccl-tests inside of a node, then moesim fit"},
                                       {"nic_Bps", "nccl-tests over several nodes, then moesim fit"},
                                       {"host_link_Bps", "nvbandwidth or its like"},
+                                      {"sustained_derate", "a run that its products decide, then moesim anchor"},
                                       {"kernel_launch_s", "a run that waits for its host, then moesim validate"}};
   for (guint i = 0; i < G_N_ELEMENTS(by); i++)
     if (g_str_has_prefix(key, by[i][0])) return by[i][1];

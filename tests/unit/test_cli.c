@@ -258,6 +258,23 @@ static char *drawn_routing(const char *scenario) {
   return ms_cli_written("drawn.json", drawn);
 }
 
+/* Where its line stands in what was printed. */
+static gssize line_of(const MsCliRun *r, const char *key) {
+  const char *at = strstr(r->out, key);
+  return at ? at - r->out : G_MAXSSIZE;
+}
+
+/* By the share of a step that follows each times how far off it may be: the peak of the S5000 and the clock of a Gaudi
+ * before the launches of their hosts, which may be further off and which both steps hardly wait for. */
+static void what_to_measure_first_stands_first(void **state) {
+  (void)state;
+  g_auto(MsCliRun) s5000 = RUN("show", "hardware", "mtt-s5000"), gaudi = RUN("show", "hardware", "gaudi2");
+  ms_cli_expect(&s5000, 0, "of a MoE step");
+  assert_true(line_of(&s5000, "\npeak_bf16_flops  20.0 %") < line_of(&s5000, "\nkernel_launch_s  50.0 %"));
+  assert_true(line_of(&s5000, "\nnic_Bps          50.0 %") < line_of(&s5000, "\nhost_link_Bps    50.0 %"));
+  assert_true(line_of(&gaudi, "\nsustained_derate  30.0 %") < line_of(&gaudi, "\nkernel_launch_s   50.0 %"));
+}
+
 static void printed_json_is_as_documented(void **state) {
   (void)state;
   g_autoptr(MsJsonDoc) doc = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
@@ -599,6 +616,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(standard_input_is_a_file),
       cmocka_unit_test(trace_and_timeline),
       cmocka_unit_test(plan_json_has_its_documented_keys),
+      cmocka_unit_test(what_to_measure_first_stands_first),
       cmocka_unit_test(printed_json_is_as_documented),
       cmocka_unit_test(plan_without_a_file),
       cmocka_unit_test(plan_keeps_a_scenario),
