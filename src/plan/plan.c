@@ -102,11 +102,6 @@ MsPlan *ms_plan_search(const MsRequest *request, const MsPlanOptions *options, d
   return NULL;
 }
 
-MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error) {
-  return request->base->pools.shares > 0 ? ms_plan_shares(request, options, error)
-                                         : ms_plan_search(request, options, NULL, error);
-}
-
 /* --- the front --- */
 
 typedef struct {
@@ -152,7 +147,7 @@ static gboolean plan_points(const MsRequest *request, const MsPlanOptions *optio
                             gboolean *stopped, GError **error) {
   MsRequest tighter = *request; /* only read */
   for (*stopped = FALSE; tighter.max_memory_fraction > 0 && !*stopped;) {
-    g_autoptr(MsPlan) plan = ms_plan(&tighter, options, error);
+    g_autoptr(MsPlan) plan = ms_plan_search(&tighter, options, NULL, error);
     if (!plan) return FALSE;
     *stopped = plan->interrupted;
     if (plan->n_best == 0) return TRUE;

@@ -408,9 +408,9 @@ void ms_search_tree(MsPlanner *planner);
  * any other batch: the tree's bounds down to what all pieces take, shared evenly by the stages. 0: nothing is known. */
 double ms_tree_least_per_sequence_s(MsPlanner *planner);
 
-/* --- pools of replicas (shares.c): a search for each way to share the batch -------------------------------------- */
-MsPlan *ms_plan_shares(const MsRequest *request, const MsPlanOptions *options, GError **error);
-/* One search; least_s, not NULL: nothing but ms_tree_least_per_sequence_s, an empty plan. */
+/* --- one search (plan.c), of which pools of replicas take one for each way to share the batch (shares.c) -----------
+ */
+/* least_s, not NULL: nothing but ms_tree_least_per_sequence_s, an empty plan. */
 MsPlan *ms_plan_search(const MsRequest *request, const MsPlanOptions *options, double *least_s, GError **error);
 
 /* --- threads and ranks (parallel.c) ---------------------------------------------------------------------------- */

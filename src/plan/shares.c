@@ -238,7 +238,7 @@ static gboolean make_shares(Shares *x, GError **error) {
                                              base->training.global_batch_size);
 }
 
-MsPlan *ms_plan_shares(const MsRequest *request, const MsPlanOptions *options, GError **error) {
+static MsPlan *plan_shares(const MsRequest *request, const MsPlanOptions *options, GError **error) {
   Shares x = {.request = request,
               .options = options,
               .share = g_array_new(FALSE, FALSE, sizeof(Share)),
@@ -255,4 +255,9 @@ MsPlan *ms_plan_shares(const MsRequest *request, const MsPlanOptions *options, G
   g_array_unref(x.share);
   if (!ok) g_clear_pointer(&x.plan, ms_plan_free);
   return x.plan;
+}
+
+MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error) {
+  return request->base->pools.shares > 0 ? plan_shares(request, options, error)
+                                         : ms_plan_search(request, options, NULL, error);
 }
