@@ -318,7 +318,7 @@ static void alike_replicas_are_one_machine(void **state) {
   (void)state;
   g_autoptr(GRand) rand = g_rand_new_with_seed(64);
   int compared = 0;
-  for (int i = 0, n = ms_by_tier(1200, 12000); i < n; i++) {
+  for (int i = 0, n = ms_by_tier(2400, 24000); i < n; i++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (!ms_model_finish(s->model, NULL, "", NULL)) continue;
     s->layout.order = MS_ORDER_PP_DP, s->cluster.expected = FALSE, s->hardware->fabric.kind = MS_FABRIC_NONE;
