@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* An MTP block has a copy of the embedding. */
+/* An MTP block has a copy of the embedding, and so has a tied head: between two stages it always has, whatever pipeline
+ * the pieces were made for. */
 static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gboolean expert) {
   MsLayerCosts *c = g_new0(MsLayerCosts, 1);
   c->layers = model->num_layers;
@@ -13,6 +14,7 @@ static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gb
   for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_params(memo, MS_PIECE_LAYER, i, expert);
   c->first = ms_memo_params(memo, MS_PIECE_EMBEDDING, 0, expert);
   c->last = ms_memo_params(memo, MS_PIECE_HEAD, 0, expert);
+  if (model->tie_embeddings) c->last = c->first;
   for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_params(memo, MS_PIECE_MTP, i, expert);
   if (model->mtp_num_layers > 0) c->mtp += c->first;
   return c;

@@ -541,10 +541,9 @@ static void costs_are_rounded(void **state) {
 }
 
 /* The bound of a layout and its simulation see the same cut: whatever pieces the costs were asked of. */
-static void costs_do_not_depend_on_the_pipeline(void **state) {
-  (void)state;
+static void costs_agree(const char *model) {
   const Small r = {"costs",
-                   "{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\"}",
+                   model,
                    "h100-sxm",
                    64,
                    4096,
@@ -577,6 +576,12 @@ static void costs_do_not_depend_on_the_pipeline(void **state) {
         }
   assert_true(compared > 50);
   ms_space_free(space);
+}
+
+static void costs_do_not_depend_on_the_pipeline(void **state) {
+  (void)state;
+  costs_agree("{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\"}");
+  costs_agree("{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 16, \"tie_embeddings\": true}");
 }
 
 /* Experts left the MTP block of DeepSeek-V3 a virtual stage of its own before the loss; so does the planner, as fast or
