@@ -256,20 +256,20 @@ static JsonObject *source_texts(const MsHardware *hw) {
 enum { N_PROBES = 2 };
 static const char *const probe_titles[N_PROBES] = {"of a dense step", "of a MoE step"};
 
-/* NULL where the machine cannot run it. (transfer full) */
+/* With the dispatcher that every machine has. NULL where the machine cannot run it. (transfer full) */
 static MsResult *probe(const MsHardware *hw, int i) {
   static const char *const model[N_PROBES] = {"llama3-8b", "qwen3-30b-a3b"};
   int gpus = 2 * hw->gpus_per_node;
-  g_autofree char *json = g_strdup_printf("{\"model\": \"%s\", \"hardware\": \"h100-sxm\", \"gpus\": %d, "
-                                          "\"layout\": {\"ep\": %d}, \"training\": {\"seq_length\": 4096, "
-                                          "\"global_batch_size\": %d}}",
-                                          model[i], gpus, i == 0 ? 1 : gpus, 4 * gpus);
+  g_autofree char *json = g_strdup_printf(
+      "{\"model\": \"%s\", \"hardware\": \"h100-sxm\", \"gpus\": %d, "
+      "\"options\": {\"dispatcher\": \"alltoall\"}, \"layout\": {\"ep\": %d}, \"training\": {\"seq_length\": 4096, "
+      "\"global_batch_size\": %d}}",
+      model[i], gpus, i == 0 ? 1 : gpus, 4 * gpus);
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, "probe", NULL);
   g_autoptr(MsScenario) s = doc ? ms_scenario_from_doc(doc, NULL) : NULL;
   if (!s) return NULL;
   ms_hardware_free(s->hardware);
   s->hardware = ms_hardware_copy(hw);
-  s->options.dispatcher = MS_DISPATCH_ALLTOALL; /* which every machine has */
   return ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
 }
 
