@@ -27,6 +27,16 @@ export function ok(condition, what) {
   if (!condition) throw new Error(what);
 }
 
+// A request whose layouts are all simulated in a moment.
+export const small = {
+  model: {base: 'llama3-8b', num_layers: 8},
+  hardware: 'h100-sxm',
+  gpus: 8,
+  training: {seq_length: 4096, global_batch_size: 32, micro_batch_size: [1, 2, 4]},
+  layout: {cp: [1, 2], vpp: 1},
+  options: {recompute: 'auto'},
+};
+
 export const moesim = (...args) =>
   new Promise(resolve =>
     execFile('moesim', args, {maxBuffer: 64 << 20}, (error, stdout, stderr) =>

@@ -1,19 +1,11 @@
 // The map of all layouts on the page of `moesim serve`: drawn under the answer, with hover, click, selection and
 // filter, by pointer and by keyboard; it stays when a layout is shown.
 import {spawn} from 'node:child_process';
-import {check, equal, finish, ok, open} from './harness.mjs';
+import {check, equal, finish, ok, open, small} from './harness.mjs';
 
 const server = spawn('moesim', ['serve', '--port', '0'], {stdio: ['ignore', 'pipe', 'inherit']}),
   at = await new Promise(done => server.stdout.on('data', d => done(/http:\S+/.exec(d)[0])));
-const request = {
-  name: 'map',
-  model: {base: 'llama3-8b', num_layers: 8},
-  hardware: 'h100-sxm',
-  gpus: 8,
-  training: {seq_length: 4096, global_batch_size: 32, micro_batch_size: [1, 2, 4]},
-  layout: {cp: [1, 2], vpp: 1},
-  options: {recompute: 'auto'},
-};
+const request = {name: 'map', ...small};
 async function searched(options) {
   const page = await open(at, options);
   await page.locator('#live-search').waitFor();

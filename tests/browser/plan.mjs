@@ -2,17 +2,9 @@
 // stand under the answer, a click opens a layout, and what is shown outlives the run.
 import {writeFileSync} from 'node:fs';
 import {join} from 'node:path';
-import {check, equal, finish, folder, moesim, ok, open} from './harness.mjs';
+import {check, equal, finish, folder, moesim, ok, open, small} from './harness.mjs';
 
-const request = {
-  name: 'small',
-  model: {base: 'llama3-8b', num_layers: 8},
-  hardware: 'h100-sxm',
-  gpus: 8,
-  training: {seq_length: 4096, global_batch_size: 32, micro_batch_size: [1, 2, 4]},
-  layout: {cp: [1, 2], vpp: 1},
-  options: {recompute: 'auto'},
-};
+const request = {name: 'small', ...small};
 const run = {
   ...request,
   name: 'mine-of-all',

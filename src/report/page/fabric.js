@@ -82,17 +82,7 @@ function drawFabric(run) {
   const strips = linkStrips(run);
   plot(node, (at, width) => strips.forEach(strip => drawStrip(at, width, strip)), 'Load of the links');
   node.append(
-    html(
-      'ul',
-      {class: 'legend'},
-      html(
-        'li',
-        {},
-        '0',
-        html('i', {style: `width:90px;background:linear-gradient(90deg,${RAMP.map(c => `rgb(${c})`).join(',')})`}),
-        'always full',
-      ),
-    ),
+    html('ul', {class: 'legend'}, rampScale('0', 'always full')),
     table(
       ['links', 'cables', 'each'],
       f.tiers.map(t => [t.name, `${t.links}`, text.rate(t.Bps)]),

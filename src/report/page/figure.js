@@ -102,6 +102,15 @@ function legend(entries) {
     entries.map(([c, t]) => html('li', {}, typeof c === 'string' ? html('i', {style: `background:${c}`}) : c, t)),
   );
 }
+/* The scale of ramp(), between what its ends mean. */
+const rampScale = (low, high) =>
+  html(
+    'li',
+    {},
+    low,
+    html('i', {style: `width:90px;background:linear-gradient(90deg,${RAMP.map(c => `rgb(${c})`).join(',')})`}),
+    high,
+  );
 function table(head, rows, textColumns = []) {
   const cls = i => (textColumns.includes(i) ? 'text' : undefined);
   return html(

@@ -247,17 +247,7 @@ function drawTraffic(run) {
       );
       at.append(
         sheet,
-        html(
-          'ul',
-          {class: 'legend'},
-          html(
-            'li',
-            {},
-            '0',
-            html('i', {style: `width:90px;background:linear-gradient(90deg,${RAMP.map(c => `rgb(${c})`).join(',')})`}),
-            `${text.bytes(most)} (square-root scale)`,
-          ),
-        ),
+        html('ul', {class: 'legend'}, rampScale('0', `${text.bytes(most)} (square-root scale)`)),
       );
     },
     'Communication matrix',
