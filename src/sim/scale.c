@@ -169,6 +169,19 @@ static Passes passes_of(const Meeting *m, const MsCosted *first, const MsCosted 
   return x;
 }
 
+/* Of one microbatch; `then` NULL: none. */
+static double alone_s(const Meeting *m, const MsCosted *first, const MsCosted *then, gboolean slow_gpu) {
+  Passes x = passes_of(m, first, then);
+  g_autofree double *s = g_new(double, MAX(x.from[x.n], 1));
+  g_autofree MsPairRow *order = x.order;
+  for (int k = 0; k < x.n; k++)
+    for (int i = x.from[k]; i < x.from[k + 1]; i++) {
+      s[i] = (double)(x.paired ? x.list[k]->beside : x.list[k]->duration)[i - x.from[k]] / MS_PS_PER_S;
+      if (slow_gpu) s[i] = changed_s(m, x.list[k], i - x.from[k], s[i], GPU);
+    }
+  return period_s(m, &x, s, NULL);
+}
+
 /* Those of a microbatch, forward and (NULL: none) backward. */
 static More more_of(const Meeting *m, const MsCosted *first, const MsCosted *then) {
   Passes x = passes_of(m, first, then);
@@ -228,28 +241,120 @@ typedef struct {
   int ranks;
 } Stage;
 
-static Stage *stages_of(const Meeting *m, double nic_s, double step_s, const MsResult *r) {
+/* Time of a chunk's forwards and backwards, one behind the other, with the costs of `p`. */
+static void pass_times(const Meeting *m, const MsProgram *p, const MsChunk *chunk, gboolean slow_gpu, double *forward_s,
+                       double *backward_s) {
+  *forward_s = *backward_s = 0;
+  for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
+    double pair_s = alone_s(m, &piece->forward, &piece->backward, slow_gpu),
+           first_s = alone_s(m, &piece->forward, NULL, slow_gpu), then_s = alone_s(m, &piece->backward, NULL, slow_gpu),
+           share = first_s + then_s > 0 ? pair_s / (first_s + then_s) : 0;
+    *forward_s += share * first_s, *backward_s += share * then_s;
+  }
+}
+
+typedef struct { /* the slots of the step with a time for the passes of each stage of the model */
+  const MsSchedule *schedule;
+  MsScheduleTurns *turns;
+  int n;
+  double *forward_s[2], *backward_s[2], *mixed, *scratch; /* [n] alike, slow */
+} Slots;
+
+static Slots slots_of(const Meeting *m, const MsSchedule *schedule, const MsProgram *slower, gboolean slow_gpu) {
+  gboolean copies = schedule->placement == MS_PLACE_BIDIRECTIONAL;
+  Slots x = {.schedule = schedule, .n = schedule->stages * (copies ? 1 : schedule->chunks)};
+  x.turns = ms_schedule_turns_new(schedule);
+  x.mixed = g_new(double, 6 * (gsize)x.n), x.scratch = g_new(double, ms_schedule_turns_scratch(x.turns));
+  for (int k = 0; k < 2; k++) {
+    x.forward_s[k] = x.mixed + 2 * (k + 1) * x.n, x.backward_s[k] = x.forward_s[k] + x.n;
+    for (int i = 0; i < x.n; i++) {
+      int stage = i, chunk = 0;
+      if (!copies) ms_virtual_owner(schedule, i, &stage, &chunk);
+      pass_times(m, k == 1 ? slower : m->p, ms_layout_chunk(m->p->layout, stage, chunk), k == 1 && slow_gpu,
+                 &x.forward_s[k][i], &x.backward_s[k][i]);
+    }
+  }
+  return x;
+}
+
+static void slots_clear(Slots *x) { ms_schedule_turns_free(x->turns), g_free(x->mixed), g_free(x->scratch); }
+
+/* What one stage holds: in a bidirectional pipeline also what the opposite one does. */
+static gboolean holds(const MsSchedule *s, int stage, int of_model) {
+  int own = of_model, chunk;
+  if (s->placement == MS_PLACE_BIDIRECTIONAL) return stage == own || stage == s->stages - 1 - own;
+  ms_virtual_owner(s, of_model, &own, &chunk);
+  return stage == own;
+}
+
+enum { NO_STAGE = -1, ALL_STAGES = -2 };
+
+/* End of the last slot where the passes of one stage are slow. */
+static double slots_end_s(const Slots *x, int slow) {
+  double *forward_s = x->mixed, *backward_s = x->mixed + x->n;
+  for (int i = 0; i < x->n; i++) {
+    int k = slow == ALL_STAGES || (slow != NO_STAGE && holds(x->schedule, slow, i)) ? 1 : 0;
+    forward_s[i] = x->forward_s[k][i], backward_s[i] = x->backward_s[k][i];
+  }
+  return ms_schedule_turns_end(x->turns, &(MsPassTimes){forward_s, backward_s}, NULL, x->scratch);
+}
+
+/* gain_s[stages]: what the step gains where one rank of the stage alone is slow, and, as `chance` says how often others
+ * are, what these make the first and the last microbatch later. Returns what it gains with all stages slow. */
+static double slow_stages_s(const Slots *x, double chance, double *gain_s) {
+  double alike_s = slots_end_s(x, NO_STAGE), all_s = slots_end_s(x, ALL_STAGES) - alike_s, most_s = 0;
+  for (int s = 0; s < x->schedule->stages; s++) {
+    gain_s[s] = MAX(slots_end_s(x, s) - alike_s, 0);
+    most_s = MAX(most_s, gain_s[s]);
+  }
+  for (int s = 0; s < x->schedule->stages; s++) gain_s[s] += chance * MAX(all_s - most_s, 0);
+  return all_s;
+}
+
+static double chance_of_one(double of_each, int ranks) { return 1 - pow(1 - of_each, ranks); }
+
+/* What a slow GPU, a slow NIC of a stage add to its own end. */
+static void find_slow(const Meeting *m, const MsScaleOf *of, Stage *stage) {
+  const MsClusterSpec *c = &m->p->scenario->cluster;
+  int stages = m->p->layout->pp;
+  g_autofree double *gain_s = g_new0(double, stages);
+  if (c->slow_gpu_rate > 0) {
+    Slots x = slots_of(m, of->schedule, m->p, TRUE);
+    slow_stages_s(&x, chance_of_one(c->slow_gpu_rate, stage->ranks), gain_s);
+    for (int s = 0; s < stages; s++) stage[s].more.gpu_s += gain_s[s] + of->step_s - stage[s].base_s;
+    slots_clear(&x);
+  }
+  if (!of->slower) return;
+  Slots x = slots_of(m, of->schedule, of->slower, FALSE);
+  double passes_s = slow_stages_s(&x, chance_of_one(c->slow_nic_rate, stage->ranks), gain_s),
+         rest_s = MAX(of->slower_s - of->step_s - passes_s, 0); /* of messages outside of the passes */
+  for (int s = 0; s < stages; s++) stage[s].more.nic_s = gain_s[s] + rest_s + of->step_s - stage[s].base_s;
+  slots_clear(&x);
+}
+
+static Stage *stages_of(const Meeting *m, const MsScaleOf *of, const MsResult *r) {
   const MsLayout *l = m->p->layout;
   Stage *stage = g_new0(Stage, l->pp);
   g_autofree More *piece = g_new0(More, m->p->work->n_pieces);
   double busiest_s = 0, turns = (double)l->microbatches * l->vpp;
-  for (int i = 0; i < m->p->work->n_pieces; i++) {
+  for (int i = 0; i < m->p->work->n_pieces; i++)
     piece[i] = more_of(m, &m->p->piece[i].forward, &m->p->piece[i].backward);
-  }
-  for (int s = 0; s < l->pp; s++) busiest_s = MAX(busiest_s, step_s - r->stage_time[s].bubble_s);
+  for (int s = 0; s < l->pp; s++) busiest_s = MAX(busiest_s, of->step_s - r->stage_time[s].bubble_s);
   for (int s = 0; s < l->pp; s++) {
-    double busy_s = step_s - r->stage_time[s].bubble_s;
+    double busy_s = of->step_s - r->stage_time[s].bubble_s;
     stage[s].ranks = l->world / l->pp;
-    stage[s].base_s = step_s - (busiest_s - busy_s) * (l->pp > 1 ? 1 - 1 / turns : 0);
+    stage[s].base_s = of->step_s - (busiest_s - busy_s) * (l->pp > 1 ? 1 - 1 / turns : 0);
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
       for (int i = 0; i < ms_work_chunk_length(chunk); i++)
         add(&stage[s].more, &piece[ms_work_chunk_piece(m->p->work, chunk, i)], l->microbatches);
     }
+    stage[s].more.gpu_s = 0; /* of the passes: as the slots say */
     More last = more_of(m, &m->p->step[s].after, NULL);
     add(&stage[s].more, &last, 1);
-    stage[s].more.nic_s = nic_s * turns / (turns + l->pp - 1);
   }
+  find_slow(m, of, stage);
   return stage;
 }
 
@@ -365,11 +470,12 @@ static void fill(MsScale *to, const Steps *d, const Moments *all) {
   to->slow_gpus_s = all->mean_s - without_s(*d, GPUS), to->slow_nics_s = all->mean_s - without_s(*d, NICS);
 }
 
-double ms_scale_step(const MsProgram *p, double step_s, double slower_s, MsResult *r) {
+double ms_scale_step(const MsProgram *p, const MsScaleOf *of, MsResult *r) {
+  double step_s = of->step_s;
   const MsScenario *s = p->scenario;
   const MsClusterSpec *c = &s->cluster;
   Meeting m = meeting_of(p);
-  g_autofree Stage *stage = stages_of(&m, slower_s - step_s, step_s, r);
+  g_autofree Stage *stage = stages_of(&m, of, r);
   Steps d = {.stage = stage,
              .n = p->layout->pp,
              .engine = m.sd > 0 ? ms_normal_maximum(ms_gpus_that_meet(s)) : 0,

@@ -9,11 +9,16 @@
 #include "sim/result.h"
 #include "step/program.h"
 
+typedef struct {
+  const MsSchedule *schedule;
+  double step_s;
+  const MsProgram *slower; /* every NIC `slow_nic_factor` times as slow, and the step then; NULL: none are */
+  double slower_s;
+} MsScaleOf;
 /* `result` has the times of its stages; the program's costs are those of a scenario with `cluster.expected`, whose
- * clocks are of GPUs that meet. `slower_s`: the step where every NIC is `slow_nic_factor` times as slow. Fills
- * result->scale, adds what others are waited for to the stages' `other_s`, and returns the expected step, never less
- * than step_s. */
-double ms_scale_step(const MsProgram *program, double step_s, double slower_s, MsResult *result);
+ * clocks are of GPUs that meet. Fills result->scale, adds what others are waited for to the stages' `other_s`, and
+ * returns the expected step, never less than step_s. */
+double ms_scale_step(const MsProgram *program, const MsScaleOf *of, MsResult *result);
 
 /* For tests. Expected wait of the last of a group of n: the slowest GPU of the job, whose kernels take sd_s more or
  * less, and n - 1 others, each ahead of it by `ahead` standard deviations of clock_s, give or take one of those and

@@ -172,13 +172,14 @@ static double fast_alone_s(const Parts *p, const MsProgram *program) {
   return (double)ms_fast_step(program, lags, p->schedule, p->tag_op, stage, passes, &events) / MS_PS_PER_S;
 }
 
-/* What the step gains where every NIC is as slow as slow ones are drawn to be. */
-static double slow_network_s(const Parts *p) {
+static double expected_step_s(const Parts *p, double step_s, MsResult *r) {
   const MsClusterSpec *c = &p->work->scenario->cluster;
-  if (!(c->slow_nic_rate > 0) || c->slow_nic_factor == 1) return 0;
+  MsScaleOf of = {.schedule = p->schedule, .step_s = step_s, .slower_s = step_s};
+  if (!(c->slow_nic_rate > 0) || c->slow_nic_factor == 1) return ms_scale_step(p->program, &of, r);
   g_autoptr(MsCost) cost = ms_cost_new_slower(p->cost, c->slow_nic_factor);
-  g_autoptr(MsProgram) program = ms_program_new(p->work, cost);
-  return MAX(fast_alone_s(p, program) - fast_alone_s(p, p->program), 0);
+  g_autoptr(MsProgram) slower = ms_program_new(p->work, cost);
+  of.slower = slower, of.slower_s += MAX(fast_alone_s(p, slower) - fast_alone_s(p, p->program), 0);
+  return ms_scale_step(p->program, &of, r);
 }
 
 /* --- summing up --- */
@@ -400,8 +401,7 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
     return NULL;
   }
   r->step_time_s = (double)step / MS_PS_PER_S;
-  if (s->cluster.expected && fidelity != MS_FIDELITY_BOUND)
-    r->step_time_s = ms_scale_step(p.program, r->step_time_s, r->step_time_s + slow_network_s(&p), r);
+  if (s->cluster.expected && fidelity != MS_FIDELITY_BOUND) r->step_time_s = expected_step_s(&p, r->step_time_s, r);
   if (r->passes) ms_passes_close(r->passes, r->stages, r->step_time_s);
   mean_parts(r);
   throughput(r, s);

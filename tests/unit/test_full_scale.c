@@ -4,7 +4,7 @@
 #include "lib/tier.h"
 #include "lib/world.h"
 
-#include "sim/simulate.h"
+#include "cluster/cluster.h"
 
 #include <math.h>
 
@@ -94,8 +94,34 @@ static void ladders_fall_as_published(void **state) {
   }
 }
 
+/* --- slow ones by chance in a deep pipeline ----------------------------------------------------------------------- */
+
+/* Which stage is slow matters, and how many are: the mean over draws, give or take two of its standard errors. */
+static void slow_stages_are_expected(void **state) {
+  (void)state;
+  for (int nic = 0; nic < 2; nic++) {
+    GError *error = NULL;
+    g_autoptr(MsScenario) s = ms_scenario_load(MS_SOURCE_DIR "/scenarios/fabric/slow-nics-2048.json", &error);
+    if (!s) fail_msg("%s", error->message);
+    if (!nic) s->cluster.slow_nic_rate = 0, s->cluster.slow_gpu_rate = 1e-3, s->cluster.slow_gpu_factor = 1.5;
+    g_autoptr(MsDetail) d = NULL;
+    g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &d, &error);
+    if (!full) fail_msg("%s", error->message);
+    g_auto(MsCluster) c = {0};
+    if (!ms_cluster_run(s, full, d, &(MsClusterOptions){128, 2, FALSE, TRUE, NULL}, &c, &error))
+      fail_msg("%s", error->message);
+    s->cluster.expected = TRUE;
+    g_autoptr(MsResult) law = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+    if (!law) fail_msg("%s", error->message);
+    print_message("  %s: expected %.2f s, mean of draws %.2f s\n", nic ? "NICs" : "GPUs", law->step_time_s,
+                  c.step_s.mean);
+    assert_true(fabs(law->step_time_s - c.step_s.mean) < 0.015 * c.step_s.mean + 2 * c.step_s.mean_error);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(thousands_of_gpus_are_as_published),
+                                     cmocka_unit_test(slow_stages_are_expected),
                                      cmocka_unit_test(ladders_fall_as_published)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,38 +2,22 @@
  * kinds over each kind of fabric, with hashes, failed and slow links. Skipped by name where SimGrid or a C++ compiler
  * is missing. */
 #include "lib/close.h"
+#include "lib/traffic.h"
 #include "lib/world.h"
 
-#include "fabric/pattern.h"
-
-#include <gio/gio.h>
-#include <glib/gstdio.h>
 #include <math.h>
-#include <string.h>
 
 static char *oracle; /* the program that asks SimGrid; NULL: there is none */
-static char *folder;
 
 static int build_oracle(void **state) {
   (void)state;
-  g_autofree char *compiler = g_find_program_in_path("g++");
-  folder = g_dir_make_tmp("moesim-simgrid-XXXXXX", NULL);
-  if (!compiler || !folder || !g_file_test("/usr/include/simgrid/s4u.hpp", G_FILE_TEST_EXISTS)) return 0;
-  char *program = g_build_filename(folder, "flows", NULL);
-  const char *argv[] = {compiler,    "-std=c++17", "-O1",
-                        "-o",        program,      MS_SOURCE_DIR "/tests/oracles/flows_simgrid.cpp",
-                        "-lsimgrid", NULL};
-  g_autoptr(GSubprocess) child = g_subprocess_newv(argv, G_SUBPROCESS_FLAGS_STDERR_SILENCE, NULL);
-  if (child && g_subprocess_wait_check(child, NULL, NULL)) oracle = program;
-  else g_free(program);
+  oracle = ms_test_oracle_new("/usr/include/simgrid/s4u.hpp", "flows_simgrid.cpp", "-lsimgrid");
   return 0;
 }
 
 static int remove_oracle(void **state) {
   (void)state;
-  if (oracle) g_remove(oracle);
-  if (folder) g_rmdir(folder);
-  g_free(oracle), g_free(folder);
+  ms_test_oracle_remove(oracle);
   return 0;
 }
 
@@ -60,63 +44,6 @@ static MsScenario *job(const char *fabric) {
   return ms_test_scenario_of(text);
 }
 
-static void message(MsFlows *f, const MsFabricGraph *g, int from, int to, double bytes) {
-  guint32 link[MS_FABRIC_PATH_MAX];
-  if (from == to) return;
-  int n = ms_fabric_path(g, from, to, 0, 0, link);
-  ms_flows_add(f, bytes, link, (guint32)n);
-}
-
-/* One GPU of each node sends to the same one. */
-static MsFlows *incast(const MsFabricGraph *g, const MsLayout *l) {
-  (void)l;
-  MsFlows *f = ms_flows_new(g->n_links);
-  for (int node = 1; node < g->nodes; node++) message(f, g, node * g->node_gpus, 3, 1e9);
-  return f;
-}
-
-/* Every GPU to another that is drawn, messages of other sizes. */
-static MsFlows *permutation(const MsFabricGraph *g, const MsLayout *l) {
-  MsFlows *f = ms_flows_new(g->n_links);
-  g_autoptr(GRand) rand = g_rand_new_with_seed(11);
-  g_autofree int *to = g_new(int, l->world);
-  for (int i = 0; i < l->world; i++) to[i] = i;
-  for (int i = l->world; i-- > 1;) {
-    int j = g_rand_int_range(rand, 0, i + 1), was = to[i];
-    to[i] = to[j], to[j] = was;
-  }
-  for (int i = 0; i < l->world; i++) message(f, g, i, to[i], g_rand_int_range(rand, 1, 9) * 1e8);
-  return f;
-}
-
-/* Nodes of even number are one job, the others another: a ring of neighbours beside an exchange over the same spines.
- */
-static MsFlows *two_jobs(const MsFabricGraph *g, const MsLayout *l) {
-  (void)l;
-  MsFlows *f = ms_flows_new(g->n_links);
-  for (int a = 0; a < g->nodes; a += 2)
-    for (int b = 0; b < g->nodes; b += 2) message(f, g, a * g->node_gpus, b * g->node_gpus, 2e8);
-  for (int a = 1; a < g->nodes; a += 2)
-    for (int gpu = 0; gpu < g->node_gpus; gpu++)
-      message(f, g, a * g->node_gpus + gpu, (a + 2) % g->nodes * g->node_gpus + gpu, 1e9);
-  return f;
-}
-
-static MsFlows *exchange(const MsFabricGraph *g, const MsLayout *l) {
-  return ms_pattern_flows(g, l, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE, NULL);
-}
-
-static MsFlows *replicas(const MsFabricGraph *g, const MsLayout *l) {
-  return ms_pattern_flows(g, l, MS_GROUP_EDP, MS_PATTERN_PAIR, NULL);
-}
-
-static MsFlows *neighbours(const MsFabricGraph *g, const MsLayout *l) {
-  return ms_pattern_flows(g, l, MS_GROUP_DP_CP, MS_PATTERN_PAIR, NULL);
-}
-
-static MsFlows *(*const patterns[])(const MsFabricGraph *, const MsLayout *) = {incast,   permutation, two_jobs,
-                                                                                exchange, replicas,    neighbours};
-
 /* --- asking ------------------------------------------------------------------------------------------------------ */
 
 static char *question(const MsFlows *f, const double *Bps) {
@@ -134,13 +61,7 @@ static char *question(const MsFlows *f, const double *Bps) {
 
 /* Ends of all flows within 2 % of SimGrid's; the largest difference. */
 static double compare(const MsFlows *f, const double *Bps, const char *what) {
-  g_autofree char *asked = question(f, Bps), *answer = NULL;
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GSubprocess) child = g_subprocess_new(G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
-                                                      G_SUBPROCESS_FLAGS_STDERR_SILENCE,
-                                                  &error, oracle, NULL);
-  if (!child || !g_subprocess_communicate_utf8(child, asked, NULL, &answer, NULL, &error))
-    fail_msg("%s", error->message);
+  g_autofree char *asked = question(f, Bps), *answer = ms_test_oracle_ask(oracle, asked);
   g_autoptr(MsFlowTimes) t = ms_flows_run(f, Bps, 0);
   double worst = 0;
   char *at = answer;
@@ -169,8 +90,8 @@ static void flows_end_as_simgrid_says(void **state) {
     g_autofree double *Bps = g_memdup2(g->Bps, sizeof *g->Bps * g->n_links);
     for (guint32 k = 0; k < g->n_links; k++)
       Bps[k] = MAX(Bps[k], 1); /* SimGrid knows no link of rate 0; none is used */
-    for (guint k = 0; k < G_N_ELEMENTS(patterns); k++, n++) {
-      g_autoptr(MsFlows) f = patterns[k](g, l);
+    for (guint k = 0; k < MS_TEST_TRAFFICS; k++, n++) {
+      g_autoptr(MsFlows) f = ms_test_traffic[k](g, l);
       g_autofree char *what = g_strdup_printf("fabric %u, pattern %u", i, k);
       assert_true(f->n > 0);
       double worst = compare(f, Bps, what);
