@@ -66,12 +66,15 @@ static void pool_clear(MsPool *pool) {
   *pool = (MsPool){0};
 }
 
-/* Appends, or adds to a last pool of the same machine. */
+/* Both hold stages, both a number of sequences, or both a share that is searched. */
+static gboolean alike(int a, int b) { return (a > 0) - (a < 0) == (b > 0) - (b < 0); }
+
+/* Appends, or adds to a last pool of the same machine and the same share in the batch. */
 static gboolean add_pool(const MsJson *doc, MsPool *own, const char *path, MsPools *pools, GError **error) {
   MsPool *last = pools->n > 0 ? &pools->pool[pools->n - 1] : NULL;
-  if (last && json_node_equal(last->json, own->json)) {
+  if (last && alike(last->batch, own->batch) && json_node_equal(last->json, own->json)) {
     last->gpus += own->gpus;
-    last->batch = MIN(last->batch, own->batch) < 0 ? MS_POOL_SEARCHED : last->batch + own->batch;
+    if (last->batch != MS_POOL_SEARCHED) last->batch += own->batch;
     pool_clear(own);
     return TRUE;
   }
