@@ -252,7 +252,7 @@ reference: all
 
 # What every shipped machine would do, docs/machines.md.
 machines: all
-	mk/machines.sh $(BUILD) >$(BUILD)/machines && mv $(BUILD)/machines docs/machines.md
+	$(PYTHON) mk/machines.py $(BUILD)/moesim >$(BUILD)/machines && mv $(BUILD)/machines docs/machines.md
 
 golden-update: all reference
 	@tests/run.sh $(BUILD) golden-update

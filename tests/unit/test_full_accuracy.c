@@ -1,6 +1,7 @@
 /* The guard of the accuracy: validation over the carried runs must not be worse than the figures in
  * tests/data/accuracy.json by more than the tolerance that stands beside each. `make accuracy-update` (this program
- * with --update) writes the figures anew and keeps the tolerances. Full tier only. */
+ * with --update) writes the figures anew and keeps the tolerances. The last column of docs/machines.md comes from the
+ * same validation. Full tier only. */
 #include "lib/close.h"
 
 #include "base/io.h"
@@ -17,9 +18,14 @@ typedef struct {
   double value, slack; /* slack: tolerance of a new file; negative: larger is better */
 } Figure;
 
-enum { MAX_FIGURES = 48 };
+enum { MAX_FIGURES = 48, MAX_PAGE_B = 1 << 20 };
 static Figure figures[MAX_FIGURES];
 static guint n_figures;
+typedef struct {
+  guint n;
+  char *told; /* what docs/machines.md says of them */
+} Runs;
+static GHashTable *runs_of; /* published runs of a machine by its name */
 
 static void add(const char *name, double value, double slack) {
   assert_true(n_figures < MAX_FIGURES);
@@ -51,6 +57,20 @@ static void add_sources(const MsValidation *v) {
     if (time->n >= 3) add(g_intern_string(name), time->mape, 0.02);
   }
   ms_validation_groups_free(sources, n);
+}
+
+static void runs_free(gpointer runs) { g_free(((Runs *)runs)->told), g_free(runs); }
+
+static void note_runs(const MsValidation *v) {
+  runs_of = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, runs_free);
+  for (guint g = 0; g < v->n_groups; g++) {
+    const MsErrorSummary *time = &v->groups[g].metric[MS_METRIC_STEP_TIME];
+    if (time->n == 0) continue;
+    Runs *runs = g_new(Runs, 1);
+    runs->n = time->n;
+    runs->told = g_strdup_printf("%u run%s: %.1f %%", time->n, time->n > 1 ? "s" : "", 100 * time->median_ape);
+    g_hash_table_insert(runs_of, g_strdup(v->groups[g].name), runs);
+  }
 }
 
 static void measure(void) {
@@ -86,6 +106,7 @@ static void measure(void) {
   add("regret_mean", regret->mean, 0.005);
   add("regret_max", regret->max, 0.05);
   add_sources(v);
+  note_runs(v);
 }
 
 static JsonObject *stored(MsJson **doc) {
@@ -112,6 +133,33 @@ static void no_figure_is_worse_than_stored(void **state) {
   }
   ms_json_free(doc);
   assert_int_equal(worse, 0);
+}
+
+static void the_machines_tell_their_runs(void **state) {
+  (void)state;
+  GError *error = NULL;
+  gsize length;
+  g_autofree char *page = ms_read_file("docs/machines.md", MAX_PAGE_B, &length, &error);
+  if (!page) fail_msg("%s", error->message);
+  g_auto(GStrv) lines = g_strsplit(page, "\n", -1);
+  guint told = 0;
+  for (int i = 0; lines[i]; i++) {
+    if (!g_str_has_prefix(lines[i], "| ")) continue;
+    g_auto(GStrv) cell = g_strsplit(lines[i], " | ", -1);
+    g_autofree char *file = g_strdup_printf("hardware/%s.json", *cell + 2);
+    if (!g_file_test(file, G_FILE_TEST_EXISTS)) continue;
+    const Runs *runs = g_hash_table_lookup(runs_of, *cell + 2);
+    const char *last = cell[g_strv_length(cell) - 1];
+    g_autofree char *end = g_strconcat(runs ? runs->told : "none", " |", NULL);
+    if (strcmp(last, end) != 0) fail_msg("%s: \"%s\", here \"%s\"; make machines", file, last, end);
+    if (!runs) continue;
+    told++;
+    g_autoptr(MsHardware) machine = ms_hardware_load(file, &error);
+    if (!machine) fail_msg("%s", error->message);
+    if (machine->published_runs != (int)runs->n)
+      fail_msg("%s: published_runs is %d, %u are carried", file, machine->published_runs, runs->n);
+  }
+  assert_int_equal(told, g_hash_table_size(runs_of));
 }
 
 /* Figures that exist keep their tolerance. */
@@ -153,8 +201,15 @@ static int prepare(void **state) {
   return 0;
 }
 
+static int forget(void **state) {
+  (void)state;
+  g_hash_table_destroy(runs_of);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "--update") == 0) return update();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(no_figure_is_worse_than_stored)};
-  return cmocka_run_group_tests(tests, prepare, NULL);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_figure_is_worse_than_stored),
+                                     cmocka_unit_test(the_machines_tell_their_runs)};
+  return cmocka_run_group_tests(tests, prepare, forget);
 }
