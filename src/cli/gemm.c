@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/quantity.h"
 #include "base/text.h"
 #include "cli/gemm.h"
 #include "cost/lcma.h"
@@ -15,6 +16,7 @@
 typedef struct {
   char *dtype, *hardware, *library, *plan, *device, *dialect;
   int threads, reps, top, groups;
+  char *workspace; /* its size, 2GiB; a bare number is of GiB */
   double workspace_GiB;
   gboolean json, scale;
   MsBlasType type;
@@ -305,7 +307,7 @@ static int check_device(const MsVerb *verb, const Options *o, gboolean source, g
     return ms_cli_usage(verb, "--groups is %d, not from 1 to %d", o->groups, MS_SCHEME_PRODUCTS);
   if (o->scale && (source || deciding || o->device))
     return ms_cli_usage(verb, "--scale goes with run and bench on this CPU");
-  if ((source || o->device) && (o->hardware || o->library || o->threads || o->workspace_GiB > 0))
+  if ((source || o->device) && (o->hardware || o->library || o->threads || o->workspace))
     return ms_cli_usage(verb, "--hardware, --library, --threads and --workspace are not of generated kernels");
   return 0;
 }
@@ -339,7 +341,10 @@ static int check(const MsVerb *verb, Options *o, int argc, char **argv) {
   if (o->reps != MS_CLI_UNSET && (o->reps < 1 || o->reps > 100000))
     return ms_cli_usage(verb, "--reps is %d, not from 1 to 100000", o->reps);
   if (o->top != MS_CLI_UNSET && o->top < 1) return ms_cli_usage(verb, "--top is %d, not 1 or more", o->top);
-  if (!(o->workspace_GiB >= 0 && o->workspace_GiB < 1e6)) return ms_cli_usage(verb, "--workspace is not a size in GiB");
+  g_autofree char *why = NULL;
+  if (o->workspace && !ms_quantity_parse(o->workspace, "GiB", FALSE, &o->workspace_GiB, &why))
+    return ms_cli_usage(verb, "--workspace: %s", why);
+  if (!(o->workspace_GiB < 1e6)) return ms_cli_usage(verb, "--workspace %s: no machine has that", o->workspace);
   gboolean deciding = strcmp(argv[1], "decide") == 0;
   if (o->hardware && !deciding)
     return ms_cli_usage(verb, "--hardware goes with decide; run and bench are of this machine");
@@ -373,8 +378,8 @@ int ms_cli_gemm(int argc, char **argv) {
        "BLAS (default: $MOESIM_BLAS, else the first installed; bench: all)", "openblas|blis|mkl|onednn"},
       {"scheme", 's', 0, G_OPTION_ARG_STRING, &o.plan,
        "run this instead of what would be chosen: library, strassen, 3x4x5, strassen*strassen, …", "NAME"},
-      {"workspace", 'w', 0, G_OPTION_ARG_DOUBLE, &o.workspace_GiB, "memory beside the matrices (default: no limit)",
-       "GIB"},
+      {"workspace", 'w', 0, G_OPTION_ARG_STRING, &o.workspace,
+       "memory beside the matrices, 200MB; a bare number is of GiB (default: no limit)", "SIZE"},
       {"top", 0, 0, G_OPTION_ARG_INT, &o.top, "decide: candidates shown (default 8)", "N"},
       {"scale", 0, 0, G_OPTION_ARG_NONE, &o.scale,
        "run, bench: scale rows and columns by powers of two, so that small ones keep their digits", NULL},
@@ -404,5 +409,6 @@ int ms_cli_gemm(int argc, char **argv) {
   g_free(o.hardware);
   g_free(o.library);
   g_free(o.plan);
+  g_free(o.workspace);
   return status;
 }

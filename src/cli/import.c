@@ -13,6 +13,7 @@
 typedef struct {
   char *out, *model, *model_out, *hardware, *name, *date, *into, *tables, *scenario;
   gboolean json;
+  char *gpus_text, *vocab_text; /* counts */
   int gpus, vocab_size, device;
   char **set, **allow;
 } Options;
@@ -380,7 +381,7 @@ int ms_cli_import(int argc, char **argv) {
       {"model", 0, 0, G_OPTION_ARG_STRING, &o.model,
        "scripts: the model, a name in models/ or a path, where the arguments do not say it", "NAME"},
       {"hardware", 0, 0, G_OPTION_ARG_STRING, &o.hardware, "machine: a name in hardware/ or a path", "NAME"},
-      {"gpus", 0, 0, G_OPTION_ARG_INT, &o.gpus, "GPUs, when the file does not say them", "N"},
+      {"gpus", 0, 0, G_OPTION_ARG_STRING, &o.gpus_text, "GPUs, when the file does not say them", "N"},
       {"into", 0, 0, G_OPTION_ARG_FILENAME, &o.into,
        "a training log, adapters of PEFT, settings of DeepSpeed: the scenario that gets what they say", "FILE"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "traces: one JSON object a line for each", NULL},
@@ -392,7 +393,7 @@ int ms_cli_import(int argc, char **argv) {
        "traces: which GPU of a file that holds several, from 0 (default: the first)", "N"},
       {"date", 0, 0, G_OPTION_ARG_STRING, &o.date,
        "logs of benchmarks: date of the provenance (default: $SOURCE_DATE_EPOCH, else today)", "YYYY-MM-DD"},
-      {"vocab-size", 0, 0, G_OPTION_ARG_INT, &o.vocab_size, "vocabulary, when only the tokenizer knows it", "N"},
+      {"vocab-size", 0, 0, G_OPTION_ARG_STRING, &o.vocab_text, "vocabulary, when only the tokenizer knows it", "N"},
       {"set", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.set,
        "value of a variable or argument (1, 2, ...) of the file, whatever it says itself", "NAME=VALUE"},
       {"allow", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.allow,
@@ -402,10 +403,13 @@ int ms_cli_import(int argc, char **argv) {
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     g_autofree char **words = g_new0(char *, argc + 1); /* ends with NULL */
     memcpy(words, argv, sizeof *words * (size_t)argc);
-    status = import_one(verb, &o, argc, words);
+    status = ms_cli_count(verb, "--gpus", o.gpus_text, "", &o.gpus) &&
+                     ms_cli_count(verb, "--vocab-size", o.vocab_text, "", &o.vocab_size)
+                 ? import_one(verb, &o, argc, words)
+                 : MS_ERROR_USAGE;
   }
   g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name), g_free(o.date), g_free(o.into);
-  g_free(o.tables), g_free(o.model), g_free(o.scenario);
+  g_free(o.tables), g_free(o.model), g_free(o.scenario), g_free(o.gpus_text), g_free(o.vocab_text);
   g_strfreev(o.set), g_strfreev(o.allow);
   return status;
 }

@@ -105,6 +105,8 @@ static gboolean read_budget(const MsAsk *a, char *const *machines, gboolean dash
       !read_prices(a, machines, dashes, b->gpu_hour, error) ||
       !read_amount(a->max_watts, "W", "max_watts", dashes, &b->max_W, error))
     return FALSE;
+  if (dashes && a->deadline && !ms_quantity_has_suffix(a->deadline))
+    return wrong(error, dashes, "deadline", " %s: give its unit; \"%sd\" was probably meant", a->deadline, a->deadline);
   if (b->deadline_s > 0 && !(b->tokens > 0))
     return wrong(error, dashes, "deadline", " needs the tokens of the whole training beside it");
   if (b->gpu_hour->len > 0 && !(b->tokens > 0))

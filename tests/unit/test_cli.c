@@ -220,6 +220,28 @@ static void check_printed(MsJsonDoc *doc, const char *table, int status, const c
 }
 #define PRINTED(doc, table, status, ...) check_printed(doc, table, status, (const char *const[]){__VA_ARGS__, NULL})
 
+/* Amounts are written with their units, and what is refused says what was meant. */
+static void amounts_of_options(void **state) {
+  (void)state;
+  static const struct {
+    const char *argv[12], *says; /* NULL: taken */
+  } rows[] = {
+      {{"gemm", "decide", "64", "64", "64", "-w", "200MB"}, NULL},
+      {{"gemm", "decide", "64", "64", "64", "-w", "0.5"}, NULL},
+      {{"gemm", "decide", "64", "64", "64", "-w", "200Mb"}, "is a size in bits"},
+      {{"import", "hf", "--vocab-size", "128k", "x.json"}, "may be 128000 or 131072"},
+      {{"import", "megatron", "--gpus", "8GB", "x.sh"}, "is a size in bytes"},
+      {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "1T", "--deadline", "20"}, "\"20d\" was"},
+      {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "1TB"}, "is a size in bytes"},
+      {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "1k"}, "may be 1000 or 1024"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_auto(MsCliRun) r = ms_cli_run(rows[i].argv, "");
+    ms_cli_expect(&r, rows[i].says ? 2 : 0, rows[i].argv[1]);
+    if (rows[i].says && !strstr(r.err, rows[i].says)) fail_msg("\"%s\" has not \"%s\"", r.err, rows[i].says);
+  }
+}
+
 static void says_once(const char *what, const char *text) {
   const char *at = strstr(text, what);
   assert_non_null(at);
@@ -611,6 +633,7 @@ int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(amounts_of_options),
       cmocka_unit_test(run_json_has_its_documented_keys),
       cmocka_unit_test(many_scenarios_are_many_lines),
       cmocka_unit_test(standard_input_is_a_file),
