@@ -17,6 +17,7 @@ typedef struct {
   gboolean presets;   /* files of the checkout may be read */
   GHashTable *values; /* char * -> Value *: the later file wins */
   GPtrArray *order;   /* char *: keys as they first came */
+  int loaded;         /* presets, each as often as another names it */
   GError **error;
 } Primus;
 
@@ -26,7 +27,7 @@ typedef struct {
   gboolean plain; /* a default of the framework, of which nothing is said when it means nothing here */
 } Value;
 
-enum { DEEPEST_PRESET = 16, HIGHEST_FOLDER = 24 };
+enum { DEEPEST_PRESET = 16, MOST_PRESETS = 256, HIGHEST_FOLDER = 24 };
 
 static void value_free(gpointer data) {
   g_free(((Value *)data)->text);
@@ -88,6 +89,9 @@ static gboolean load_parents(Primus *p, const char *path, const char *names, gbo
 static gboolean load_preset(Primus *p, const char *path, gboolean module, int depth) {
   gsize length;
   if (depth > DEEPEST_PRESET) return ms_input_error(p->error, path, 0, "extends", "goes round in a circle");
+  if (++p->loaded > MOST_PRESETS)
+    return ms_input_error(p->error, path, 0, "extends", "is one of more than %d presets that extend each other",
+                          MOST_PRESETS);
   g_autofree char *text = ms_read_file(path, MS_IMPORT_MOST_BYTES, &length, p->error),
                   *base = g_path_get_basename(path);
   g_autoptr(GPtrArray) pairs = text ? ms_yaml_flatten(text, length, path, p->error) : NULL;
@@ -296,6 +300,8 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
     add_value(p, args, p->order->pdata[i], g_hash_table_lookup(p->values, p->order->pdata[i]));
   add_words(args, options->words);
   int nodes = count_of(p, "NNODES", 0), node = count_of(p, "GPUS_PER_NODE", 8);
+  if (node > MS_IMPORT_MOST_GPUS / MAX(nodes, 1))
+    return ms_input_error(p->error, p->file, 0, "NNODES", "times GPUS_PER_NODE is more than %d", MS_IMPORT_MOST_GPUS);
   if (nodes == 0 && options->gpus == 0)
     ms_import_remark(import, "NNODES is not given: one node of %d GPUs, as Primus starts by itself", node);
   return ms_import_scenario(import, args, MAX(nodes, 1) * node, &with, p->error);
@@ -311,7 +317,7 @@ MsImport *ms_import_primus(const char *text, gsize length, const char *file, con
   variables->environment = options->environment;
   g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, value_free);
   g_autoptr(GPtrArray) order = g_ptr_array_new_with_free_func(g_free);
-  Primus p = {file, variables, options->environment, values, order, error};
+  Primus p = {file, variables, options->environment, values, order, 0, error};
   return read_file(&p, copy) && check_own(&p, options) && convert(&p, import, options) ? g_steal_pointer(&import)
                                                                                        : NULL;
 }

@@ -117,12 +117,14 @@ static void refusals(void **state) {
       {"", "PRIMUS_MODEL=absent",
        ":6: modules.pre_trainer.model: is \"absent.yaml\", which is in no primus/configs/models"},
       {"", "PRIMUS_MODEL=circle", "circle.yaml: extends: goes round in a circle"},
+      {"", "PRIMUS_MODEL=wide", "extends: is one of more than 256 presets that extend each other"},
+      {"", "NNODES=65536 GPUS_PER_NODE=65536", "NNODES: times GPUS_PER_NODE is more than 1048576"},
       {"seq_length_of: {a: {b: 1}}\n    framework: torchtitan", NULL, "modules.pre_trainer.framework: is given twice"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(GError) error = NULL;
-    const char *const set[] = {rows[i].set, NULL};
-    const MsImportOptions options = {.environment = TRUE, .set = set};
+    g_auto(GStrv) set = g_strsplit(rows[i].set ? rows[i].set : "", " ", -1);
+    const MsImportOptions options = {.environment = TRUE, .set = (const char *const *)set};
     g_autofree char *text = with_override(rows[i].line);
     g_autoptr(MsImport) import = import_text(text, &options, &error);
     if (import || !strstr(error->message, rows[i].error))
