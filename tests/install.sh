@@ -115,6 +115,15 @@ if command -v shellcheck >/dev/null; then # the completion, and every form that 
     shellcheck -s bash "$root/form.sh" || wrong "launch --form $form: see above"
   done
 fi
+try_values() { # FUNCTION of EXPECTED and LINE
+  "$1" "plan" "moesim pla"
+  "$1" "deepseek-v2 deepseek-v2-lite" "moesim show model deepseek-v2"
+  "$1" "gb200-nvl72" "moesim import --hardware gb200-nvl7"
+  "$1" "qwen3-30b-a3b qwen3-32b" "moesim plan --model qwen3-3"
+  "$1" "megatron" "moesim plan --launch mega"
+  "$1" "slurm:modelzoo" "moesim launch --form slurm:modelz"
+  "$1" "fast full" "moesim run --fidelity f"
+}
 if command -v fish >/dev/null; then
   fish_offers() { # EXPECTED LINE
     local got
@@ -122,8 +131,15 @@ if command -v fish >/dev/null; then
       cut -f1 | tr '\n' ' ')
     [ "$got" = "$1 " ] || wrong "fish completion of '$2' offers '$got', not '$1'"
   }
-  fish_offers "deepseek-v2 deepseek-v2-lite" "moesim show model deepseek-v2"
-  fish_offers "gb200-nvl72" "moesim import --hardware gb200-nvl7"
+  try_values fish_offers
+fi
+if command -v zsh >/dev/null; then
+  zsh_offers() { # EXPECTED LINE
+    local got
+    got=$(timeout 60 zsh -f tests/lib/complete.zsh "$usr/share/zsh/vendor-completions" "$2")
+    [ "$got" = "$1 " ] || wrong "zsh completion of '$2' offers '$got', not '$1'"
+  }
+  try_values zsh_offers
 fi
 
 # --- moesim is linked to little; what needs more is done by moesim-all, which is found where it is installed ---------
