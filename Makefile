@@ -236,14 +236,17 @@ link-flags:
 	@echo '$(LDFLAGS) $(LDLIBS)'
 .PHONY: link-flags
 
-# Exported launches through the parser and the models of a checkout of Megatron-LM, given as MEGATRON=FOLDER; needs
-# python3-torch, numpy, einops, packaging and yaml, no GPU.
+# Exported launches through the parser and the models of a checkout of Megatron-LM, given as MEGATRON=FOLDER; needs a
+# PyTorch of 2.1 or later, numpy, einops, packaging and yaml, no GPU: tests/real/torch.sh makes one where the
+# distribution's is older, and TORCH_PYTHON names it. TECHNIQUES: all, or some of tests/real/cases.py.
+TORCH_PYTHON ?= python3
 .PHONY: check-real
 check-real: all
 	@if [ -z "$(MEGATRON)" ]; then echo "skipped: MEGATRON=FOLDER names no checkout of Megatron-LM"; \
-	elif ! python3 -c "import torch" 2>/dev/null; then echo "skipped: python3-torch is not installed"; \
-	else python3 tests/real/cases.py $(BUILD)/moesim $(BUILD)/real $(TECHNIQUES) && \
-	  python3 tests/real/check.py $(MEGATRON) $(BUILD)/real/*.json; fi
+	elif ! $(TORCH_PYTHON) -c "import torch.testing._internal.distributed.fake_pg" 2>$(BUILD)/real.log; then \
+	  echo "skipped: $(TORCH_PYTHON) has no PyTorch of 2.1 or later (tests/real/torch.sh makes one)"; \
+	else rm -rf $(BUILD)/real && python3 tests/real/cases.py $(BUILD)/moesim $(BUILD)/real $(TECHNIQUES) && \
+	  $(TORCH_PYTHON) tests/real/check.py $(MEGATRON) $(BUILD)/real/*.json; fi
 
 # The page of all keys, from the field tables.
 reference: all

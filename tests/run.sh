@@ -3,11 +3,11 @@
 #
 # quick leaves out programs named test_full_*, the installation (tests/install.sh), the tables of techniques
 # (tests/rows.sh), the tasks of a new user (tests/tasks.sh), the page of machines (tests/machines.sh), the notebook
-# (tests/notebook.sh) and Slurm (tests/slurm.sh), and the others draw and sample less (tests/lib/tier.h). A golden
-# case is a folder tests/golden/NAME with `cmd` (a shell command that calls `moesim`, run from the top of the source
-# tree) and what it must print and return, exactly: `stdout`, `stderr`, `exit`. golden-update writes those three. The
-# full tier also runs tests/browser/*.mjs. The last line is always "N passed, M failed" (and ", K skipped" without a
-# browser); status 1 when M > 0.
+# (tests/notebook.sh), Slurm (tests/slurm.sh) and Megatron-LM itself (tests/real.sh), and the others draw and sample
+# less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that calls
+# `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
+# `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always "N
+# passed, M failed" (and ", K skipped" without a browser); status 1 when M > 0.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
@@ -103,6 +103,7 @@ trap 'rm -rf "$results"' EXIT
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/slurm.sh "$results/slurm"
+  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/real.sh "$results/real"
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/tasks.sh "$results/tasks"
   [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] ||
     printf '%s\0%s\0%s\0' --script tests/machines.sh "$results/machines"

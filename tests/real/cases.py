@@ -2,9 +2,10 @@
 """Writes what tests/real/check.py checks: launches of shipped models and what moesim says of them.
 
 cases.py MOESIM FOLDER [TECHNIQUE...]: for each case FOLDER/NAME.json with the arguments and environment that the
-exported script hands to torchrun, and with the parameters of every stage, data-parallel size, microbatches and virtual
-stages. Without TECHNIQUE the cases of the table below; with some (or `all`) every shipped model with each of them, and
-how many of those moesim refuses, with the reasons."""
+exported script hands to torchrun, and with what the run is by moesim: parameters and bytes of weights, gradients and
+optimizer of every stage, model FLOP, data-parallel size, microbatches, virtual stages, what is recomputed and
+offloaded, and every key of the model. Without TECHNIQUE the cases of the table below; with some (or `all`) every
+shipped model with each of them, and how many of those moesim refuses, with the reasons."""
 import collections
 import json
 import os
@@ -56,6 +57,12 @@ TECHNIQUES = {
     "hsdp": ({}, {**FSDP, "num_distributed_optimizer_instances": 2}, {}),
     "cp2": ({"cp": 2}, {}, {}),
     "offload": ({}, {"optimizer_offload_fraction": 1}, {}),
+    "vpp": ({"pp": 2, "vpp": 2}, {}, {}),
+    "block": ({}, {"recompute": {"granularity": "full", "method": "block", "num_layers": 2}}, {}),
+    "selective": ({}, {"recompute": {"granularity": "selective", "modules": ["core_attn", "layernorm"]}}, {}),
+    "modules": ({}, {"offload_modules": ["core_attn", "attn_proj"]}, {}),
+    "moments": ({}, {"exp_avg_dtype": "bf16", "exp_avg_sq_dtype": "bf16"}, {}),
+    "replicated": ({}, {"distributed_optimizer": False, "overlap_param_gather": False}, {}),
     "graphs": ({}, {"cuda_graph_scope": ["attn"]}, {}),
     "deepep": ({}, {"dispatcher": "deepep"}, {}),
 }
@@ -79,15 +86,27 @@ def moesim(binary, *words):
     return run.stdout
 
 
+def predicted(binary, place, run):
+    with open(f"{place}/predicted.json", "w") as out:
+        json.dump(run, out)
+    return json.loads(moesim(binary, "run", "--fidelity", "fast", "--json", f"{place}/predicted.json"))
+
+
 def stage_parameters(binary, place, run):
     """Of every stage: its weights' bytes where they are BF16, whole and without low-precision copies, two each."""
     options = {key: value for key, value in run["options"].items() if key not in ("fsdp", "fp8_param_gather")}
     options.pop("num_distributed_optimizer_instances", None)
     plain = {**run, "options": options, "training": {**run["training"], "precision": "bf16"}}
-    with open(f"{place}/plain.json", "w") as out:
-        json.dump(plain, out)
-    stages = json.loads(moesim(binary, "show", "memory", f"{place}/plain.json", "--json"))["stages"]
-    return [stage["parameters_B"] / 2 for stage in stages]
+    return [stage["parameters_B"] / 2 for stage in predicted(binary, place, plain)["memory"]["stages"]]
+
+
+def held(stage):
+    return stage["parameters_B"] + stage["gradients_B"] + stage["optimizer_B"]
+
+
+def virtual_of(layout):
+    split = layout.get("pipeline_layout")
+    return len(split.split("|")) // layout["pp"] if split else layout.get("vpp", 1)
 
 
 def write_case(binary, folder, name, case):
@@ -106,13 +125,27 @@ def write_case(binary, folder, name, case):
         subprocess.run(["bash", script], check=True,
                        env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "ARGUMENTS": arguments})
         parameters = stage_parameters(binary, place, run)
+        result = predicted(binary, place, run)
         case = json.load(open(arguments))
     pp, ranks = layout.get("pp", 1), gpus // (layout.get("tp", 1) * layout.get("cp", 1) * layout.get("pp", 1))
-    case["want"] = {"parameters": parameters, "stages": pp,
-                    "data_parallel": ranks, "microbatches": 512 // ranks, "virtual": layout.get("vpp", 1),
-                    "recompute": options.get("recompute", {}).get("modules", [])}
+    recompute = options.get("recompute", {})
+    case["want"] = {"parameters": parameters, "states": [held(stage) for stage in result["memory"]["stages"]],
+                    "flop": result["model_flop_per_token"], "stages": pp,
+                    "data_parallel": ranks, "microbatches": 512 // ranks, "virtual": virtual_of(layout),
+                    "recompute": [recompute.get("granularity"), recompute.get("method"), recompute.get("num_layers"),
+                                  recompute.get("modules", [])],
+                    "offload": options.get("offload_modules", [])}
+    case["model"] = json.loads(moesim(binary, "show", "model", model, "--json"))["model"]
     with open(f"{folder}/{name}.json", "w") as out:
         json.dump(case, out)
+
+
+def uneven(layout, model):
+    """The layout with its layers split as evenly as they can be, in place of an even split that does not exist."""
+    stages, layers = layout["pp"] * layout.get("vpp", 1), model["num_layers"]
+    parts = [f"t*{layers // stages + (i < layers % stages)}" for i in range(stages)]
+    split = {**layout, "pipeline_layout": f"E{'|'.join(parts)}{'m' * model['mtp_num_layers']}L"}
+    return {key: value for key, value in split.items() if key != "vpp"}
 
 
 def write_table(binary, folder):
@@ -127,10 +160,13 @@ def write_table(binary, folder):
 def write_techniques(binary, folder, techniques):
     written, refused = 0, collections.Counter()
     for model in json.loads(moesim(binary, "show", "model", "--json")):
-        experts = json.loads(moesim(binary, "show", "model", model, "--json"))["model"]["num_experts"]
+        keys = json.loads(moesim(binary, "show", "model", model, "--json"))["model"]
         for technique in techniques:
             layout, options, training = TECHNIQUES[technique]
-            layout = {"tp": 2, **({"ep": 8, "etp": 1} if experts else {}), **layout}
+            stages = layout.get("pp", 1) * layout.get("vpp", 1)
+            layout = {"tp": 2, **({"ep": 8, "etp": 1} if keys["num_experts"] else {}), **layout}
+            if keys["num_layers"] % stages:
+                layout = uneven(layout, keys)
             try:
                 write_case(binary, folder, f"{model}--{technique}", (model, 64, layout, options, training))
                 written += 1

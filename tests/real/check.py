@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Exported launches through Megatron-LM itself: parser, validation, configuration and models, without a GPU.
 
-check.py MEGATRON CASE.json...: MEGATRON is a checkout at the commit that moesim names. Parameters of every pipeline
-stage (torch's fake process groups, device meta), data-parallel size, microbatches, virtual stages and recomputed
-modules must be what moesim says. Exit 0: all as they should; 1: not; 77: torch is missing."""
+check.py MEGATRON CASE.json...: MEGATRON is a checkout at the commit that moesim names. Parameters and bytes of every
+pipeline stage (torch's fake process groups, device meta), model FLOP, data-parallel size, microbatches, virtual
+stages, what is recomputed and offloaded, and every key of the model must be what moesim says (expected.py). Exit 0:
+all as they should; 1: not; 77: torch is missing."""
 import contextlib
 import io
 import json
@@ -14,10 +15,12 @@ import warnings
 
 try:
     import torch
+    from torch.testing._internal.distributed.fake_pg import FakeStore
 except ImportError:
-    print("skipped: python3-torch is not installed")
+    print("skipped: PyTorch of 2.1 or later is not installed (tests/real/torch.sh makes one)")
     sys.exit(77)
 
+import expected
 import stubs
 
 warnings.filterwarnings("ignore")
@@ -28,7 +31,6 @@ sys.path.insert(0, sys.argv[1])
 
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import megatron.core.extensions.transformer_engine  # noqa: F401
 import megatron.core.transformer.attention  # noqa: F401
@@ -43,8 +45,9 @@ from megatron.core.pipeline_parallel.utils import (is_pp_first_stage, is_pp_last
 from megatron.core.process_groups_config import ProcessGroupCollection
 from megatron.core.tensor_parallel import random as tensor_random
 from megatron.core.tokenizers.utils.build_tokenizer import vocab_size_with_padding
-from megatron.training import arguments, global_vars
+from megatron.training import arguments, global_vars, theoretical_memory_usage
 from megatron.training.argument_utils import core_transformer_config_from_args
+from megatron.training.training import num_floating_point_operations
 
 for module in list(sys.modules.values()):
     if getattr(module, "__name__", "").startswith("megatron") and "set_save_original_input" in vars(module):
@@ -103,22 +106,27 @@ def initialize(args):
     type(tensor_random.get_cuda_rng_tracker()).fork = lambda self, *_, **__: contextlib.nullcontext()
 
 
-def stage_parameters(args, build):
+def stage_parameters(args, build, config):
     """Of the stage of this rank, over its virtual stages."""
     groups = ProcessGroupCollection.use_mpu_process_groups()
-    config = core_transformer_config_from_args(args)
-    virtual, total = args.virtual_pipeline_model_parallel_size, 0
+    virtual, found = args.virtual_pipeline_model_parallel_size, {
+        "dense": 0, "expert": 0, "left": {"dense": 0, "expert": 0}, "names": set()}
     for v in range(virtual or 1):
         stage = v if virtual else None
         first = is_pp_first_stage(groups.pp) and (not virtual or is_vp_first_stage(vp_stage=v, vp_size=virtual))
         last = is_pp_last_stage(groups.pp) and (not virtual or is_vp_last_stage(vp_stage=v, vp_size=virtual))
         with OnMeta(), torch.device("meta"):
             model = build(args, first, last, vp_stage=stage, config=config, pg_collection=groups)
-        total += sum(p.numel() for p in model.parameters())
-    return total
+        for name, p in model.named_parameters():
+            kind, row = "dense" if getattr(p, "allreduce", True) else "expert", expected.left_out(name)
+            found[kind] += p.numel()
+            if row and not (row[2] and args.tensor_model_parallel_size == 1):
+                found["left"][kind] += p.numel() * (1 - 1 / args.tensor_model_parallel_size if row[2] else 1)
+                found["names"].add(row[0])
+    return found
 
 
-def parameters(args, world, build):
+def parameters(args, world, build, config):
     found = []
     for stage in range(args.pipeline_model_parallel_size):
         args.rank = stage * (world // args.pipeline_model_parallel_size)
@@ -126,22 +134,38 @@ def parameters(args, world, build):
         dist.init_process_group("fake", rank=args.rank, world_size=world, store=FakeStore())
         try:
             initialize(args)
-            found.append(stage_parameters(args, build))
+            found.append(stage_parameters(args, build, config))
         finally:
             mpu.destroy_model_parallel()
             dist.destroy_process_group()
     return found
 
 
+def recomputed(config):
+    kind = config.recompute_granularity
+    return [kind, config.recompute_method, config.recompute_num_layers,
+            config.recompute_modules if kind == "selective" else []]
+
+
 def differences(case):
     args, world, build = parse(case)
-    want = case["want"]
-    got = {"parameters": parameters(args, world, build), "stages": args.pipeline_model_parallel_size,
-           "data_parallel": args.data_parallel_size,
+    want, model, config = case["want"], case["model"], core_transformer_config_from_args(args)
+    stages = parameters(args, world, build, config)
+    flop, named = expected.flop_per_token(num_floating_point_operations, model, args)
+    got = {"parameters": [stage["dense"] + stage["expert"] for stage in stages],
+           "states": [expected.stage_bytes(args, world, stage) for stage in stages], "flop": flop,
+           "stages": args.pipeline_model_parallel_size, "data_parallel": args.data_parallel_size,
            "microbatches": args.global_batch_size // (args.micro_batch_size * args.data_parallel_size),
-           "virtual": args.virtual_pipeline_model_parallel_size or 1,
-           "recompute": args.recompute_modules if args.recompute_granularity == "selective" else []}
-    return [f"{key}: Megatron-LM has {got[key]}, moesim {want[key]}" for key in want if got[key] != want[key]]
+           "virtual": args.virtual_pipeline_model_parallel_size or 1, "recompute": recomputed(config),
+           "offload": config.offload_modules if config.fine_grained_activation_offloading else []}
+    known = {key: value for key, value in got.items() if value is not None and value != [None] * len(stages)}
+    wrong = [f"{key}: Megatron-LM has {known[key]}, moesim {want[key]}" for key in known if known[key] != want[key]]
+    report, lacks = expected.theoretical(theoretical_memory_usage.compute_weight_and_optimizer_memory, args, world,
+                                         stages[0])
+    if report is not None and abs(report - want["states"][0]) > 1e-12 * report:
+        wrong.append(f"theoretical memory: Megatron-LM has {report} ({', '.join(lacks)}), moesim {want['states'][0]}")
+    named += lacks
+    return wrong + expected.model_differences(model, config, args), named
 
 
 def main(files):
@@ -152,11 +176,11 @@ def main(files):
         log = io.StringIO()
         try:
             with contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-                wrong = differences(case)
+                wrong, named = differences(case)
         except (Exception, SystemExit) as error:  # what the release refuses is the finding
-            wrong = [f"{type(error).__name__}: {error} {log.getvalue()[-300:]}"]
+            wrong, named = [f"{type(error).__name__}: {error} {log.getvalue()[-300:]}"], []
         name = os.path.basename(file)[:-len(".json")]
-        print(f"{name}: {'; '.join(wrong) if wrong else 'ok'}", flush=True)
+        print(f"{name}: {'; '.join(wrong) if wrong else ', but '.join(['ok'] + named)}", flush=True)
         failed += bool(wrong)
     return 1 if failed else 0
 
