@@ -48,6 +48,11 @@ static const MsField fabric_fields[] = {
     COUNT(segment_gpus, 65536,
           "GPUs that the job takes of each scale-up domain; 0 = the most, at least half, that divide it evenly"),
     COUNT(nics_per_node, 1024, "NICs that share a node's rate; 0 = one for each GPU"),
+    COUNT(pcie_gpus, 65536,
+          "GPUs behind one PCIe switch, with their share of the node's NICs: what a GPU sends passes a link of the "
+          "switch, and to a NIC of another switch the links of both to the host; 0 = no limit"),
+    MS_F64(S, pcie_Bps, "Bps", 1e6, 1e15, NULL, MS_NULLABLE,
+           "one link of a PCIe switch, one direction; null = host_link_Bps of the machine"),
     COUNT(rails, 1024, "rail-optimized: leaves that the NICs of a node go to; 0 = one for each NIC"),
     COUNT(leaf_nodes, MS_FABRIC_NODES, "nodes below one leaf, or below one leaf of every rail; 0 = all"),
     COUNT(leaf_uplinks, 65536, "links from a leaf to its spines; 0 = as oversubscription says"),
@@ -79,7 +84,9 @@ static const MsField fabric_fields[] = {
         "ranks on nodes: contiguous (default), by-rail (neighbours on one rail of a leaf's nodes), scattered (nodes "
         "drawn with the seed), or the list of the job's nodes; a request may list several words: each is planned"),
     MS_FREE(S, failed, "list of what is down: leaf3.up2, leaf3, spine1, node5.nic2"),
-    MS_FREE(S, slow, "object: name (also node5.gpu3, its scale-up port) -> times as slow"),
+    MS_FREE(S, slow,
+            "object: name (also node5.gpu3, its scale-up port, and node5.pcie3, its link to a PCIe switch) -> times as "
+            "slow"),
     {0}};
 #undef S
 const MsFieldTable ms_fabric_table = {"hardware.fabric", "the network between nodes", fabric_fields};
@@ -176,6 +183,7 @@ static gboolean check_kind(const MsFabric *f, const MsJson *doc, const char *pat
     return bad(doc, path, "pod_nodes", error, "must be a multiple of leaf_nodes");
   if (f->spines && f->leaf_uplinks && f->leaf_uplinks % f->spines && f->spines % f->leaf_uplinks)
     return bad(doc, path, "spines", error, "must divide leaf_uplinks");
+  if (f->pcie_Bps > 0 && !f->pcie_gpus) return bad(doc, path, "pcie_Bps", error, "belongs to pcie_gpus");
   if (f->paths_per_flow > 1 && f->routing != MS_ROUTE_ECMP)
     return bad(doc, path, "paths_per_flow", error, "belongs to routing ecmp");
   if (tree && f->pod_nodes == 0 && f->spine_uplinks)

@@ -21,6 +21,8 @@ typedef struct {
   int jobs;          /* alike, at once, seated one after another */
   int segment_gpus;  /* that the job takes of each scale-up domain; 0: as a scheduler cuts it */
   int nics_per_node; /* 0: one for each GPU */
+  int pcie_gpus;     /* behind one PCIe switch, with their share of the NICs; 0: NICs are reached without a limit */
+  double pcie_Bps;   /* of a link of a PCIe switch, one direction; NaN: that of the host link */
   int rails;         /* 0: as many as a node has NICs; of MS_FABRIC_RAILS */
   int leaf_nodes;    /* below one leaf (with rails: below one leaf of each rail); 0: all */
   int leaf_uplinks;  /* 0: from oversubscription */

@@ -36,6 +36,16 @@ static gboolean size_nics(MsFabricGraph *g, const MsScenario *s, GError **error)
   if (g->nics % g->rails)
     return refuse(s, error, "rails", "%d rails do not divide the %d NICs of a node", g->rails, g->nics);
   g->nic_Bps = s->hardware->nic_Bps * g->node_gpus / g->nics;
+  if ((g->pcie_gpus = f->pcie_gpus) > 0 && g->node_gpus % g->pcie_gpus)
+    return refuse(s, error, "pcie_gpus", "%d behind a PCIe switch do not divide the %d GPUs of a node", g->pcie_gpus,
+                  g->node_gpus);
+  g->pcie_switches = g->pcie_gpus > 0 ? g->node_gpus / g->pcie_gpus : 0;
+  if (g->pcie_switches > 0 && g->nics % g->pcie_switches && g->pcie_switches % g->nics)
+    return refuse(s, error, "pcie_gpus", "%d NICs for %d PCIe switches of a node, must be a multiple or a divisor",
+                  g->nics, g->pcie_switches);
+  g->pcie_Bps = f->pcie_Bps > 0 ? f->pcie_Bps : s->hardware->host_link_Bps;
+  if (g->pcie_switches > 0 && !(g->pcie_Bps > 0))
+    return refuse(s, error, "pcie_Bps", "must be given: the machine has no host_link_Bps");
   g->link_Bps = f->link_Bps > 0 ? f->link_Bps : g->nic_Bps;
   g->parts = MAX(1, g->nics / g->node_gpus) * (adaptive(g) ? 1 : f->paths_per_flow);
   return TRUE;
@@ -97,8 +107,8 @@ static gboolean size_torus(MsFabricGraph *g, const MsScenario *s, GError **error
   if (!(g->fabric->link_Bps > 0)) g->link_Bps = g->nic_Bps * g->nics / (2 * g->dims);
   int farthest = 0;
   for (int d = 0; d < g->dims; d++) farthest += g->torus[d] / 2;
-  return farthest + 2 <= MS_FABRIC_PATH_MAX ||
-         refuse(s, error, "torus", "nodes up to %d links apart, at most %d", farthest, MS_FABRIC_PATH_MAX - 2);
+  const int most = MS_FABRIC_PATH_MAX - 2 - 2 * MS_FABRIC_PCIE_MAX;
+  return farthest <= most || refuse(s, error, "torus", "nodes up to %d links apart, at most %d", farthest, most);
 }
 
 /* Numbers of the links of each tier. */
@@ -112,11 +122,13 @@ static gboolean number_links(MsFabricGraph *g, const MsScenario *s, GError **err
             : g->fabric->kind == MS_FABRIC_DRAGONFLY ? groups * groups
                                                      : 2 * groups;
   } else torus = 2.0 * g->nodes * g->dims;
-  double all = 2 * gpus + 2 * nics + leaf + spine + torus;
+  double pcie = g->pcie_switches > 0 ? 2 * gpus : 0, switches = 2.0 * g->nodes * g->pcie_switches;
+  double all = 2 * gpus + 2 * nics + leaf + spine + torus + pcie + switches;
   if (all > MS_FABRIC_LINKS) return refuse(s, error, "nodes", "%.3g links, at most %d", all, MS_FABRIC_LINKS);
   g->first_nic = (guint32)(2 * gpus), g->first_leaf = g->first_nic + (guint32)(2 * nics);
   g->first_spine = g->first_leaf + (guint32)leaf, g->first_torus = g->first_spine + (guint32)spine;
-  g->n_links = g->first_torus + (guint32)torus;
+  g->first_pcie = g->first_torus + (guint32)torus, g->first_switch = g->first_pcie + (guint32)pcie;
+  g->n_links = g->first_switch + (guint32)switches;
   return TRUE;
 }
 
@@ -165,7 +177,8 @@ static void rate_links(MsFabricGraph *g) {
   g->Bps = g_new0(double, g->n_links);
   for (guint32 i = 0; i < g->first_nic; i++) g->Bps[i] = g->scaleup_Bps;
   for (guint32 i = g->first_nic; i < g->first_leaf; i++) g->Bps[i] = g->nic_Bps;
-  for (guint32 i = g->first_torus; i < g->n_links; i++) g->Bps[i] = g->link_Bps;
+  for (guint32 i = g->first_torus; i < g->first_pcie; i++) g->Bps[i] = g->link_Bps;
+  for (guint32 i = g->first_pcie; i < g->n_links; i++) g->Bps[i] = g->pcie_Bps;
   g->leaf_share = ones((gsize)g->leaves * (gsize)g->uplinks);
   g->spine_share = ones((gsize)g->pods * (gsize)g->spines * (gsize)g->spine_uplinks);
 }
@@ -182,6 +195,10 @@ static gboolean break_node(MsFabricGraph *g, int node, const char *part, int i, 
   }
   if (strcmp(part, "gpu") == 0 && i >= 0 && i < g->node_gpus && share > 0) {
     scale(&g->Bps[2 * (guint32)(node * g->node_gpus + i)], share);
+    return TRUE;
+  }
+  if (strcmp(part, "pcie") == 0 && g->pcie_switches > 0 && i >= 0 && i < g->node_gpus && share > 0) {
+    scale(&g->Bps[g->first_pcie + 2 * (guint32)(node * g->node_gpus + i)], share);
     return TRUE;
   }
   if (strcmp(part, "link") != 0 || i < 0 || i >= 2 * g->dims) return FALSE;
@@ -278,7 +295,7 @@ static gboolean is_joined(const MsFabricGraph *g, const MsScenario *s, GError **
     for (int b = a / per_pod * per_pod; leaf_is_hurt(g, a) && b < (a / per_pod + 1) * per_pod; b++)
       if (a != b && !leaves_meet(g, a, b))
         return refuse(s, error, "failed", "disconnected: no spine joins leaf%d and leaf%d", a, b);
-  for (guint32 i = g->first_torus; i < g->n_links; i++)
+  for (guint32 i = g->first_torus; i < g->first_pcie; i++)
     if (g->Bps[i] == 0)
       return refuse(s, error, "failed", "a torus routes by dimension, no other way replaces a failed link");
   int from = 0, to = 0;

@@ -21,6 +21,7 @@ static inline int ms_fabric_nic_of(const MsFabricGraph *g, int gpu, int k) {
 static inline guint32 ms_fabric_nic_link(const MsFabricGraph *g, int node, int nic) {
   return g->first_nic + 2 * (guint32)(node * g->nics + nic);
 }
+enum { MS_FABRIC_PCIE_MAX = 3 }; /* links of PCIe on either end of a way */
 /* FALSE with two pods between which every link has failed. */
 gboolean ms_fabric_pods_meet(const MsFabricGraph *graph, int *from, int *to);
 

@@ -153,6 +153,23 @@ static int sender_nic(const MsFabricGraph *g, int from, int to_nic, int part) {
   return g->Bps[ms_fabric_nic_link(g, node, to_nic)] > 0 ? to_nic : own;
 }
 
+static gboolean is_own_nic(const MsFabricGraph *g, int gpu, int nic) {
+  int own = gpu % g->node_gpus;
+  return g->nics >= g->node_gpus ? nic / (g->nics / g->node_gpus) == own : own / (g->node_gpus / g->nics) == nic;
+}
+
+/* Between a GPU (with PXN that whose NIC it is) and a NIC of its node, on the way out or in. */
+static void through_pcie(const MsFabricGraph *g, int gpu, int nic, gboolean in, Way *way) {
+  if (g->pcie_switches == 0) return;
+  int node = gpu / g->node_gpus;
+  if (!is_own_nic(g, gpu, nic)) gpu = node * g->node_gpus + nic * g->node_gpus / g->nics;
+  int own = gpu % g->node_gpus / g->pcie_gpus, other = nic * g->pcie_switches / g->nics, from = in ? other : own;
+  pass(way, g->first_pcie + 2 * (guint32)gpu + (guint32)in);
+  if (own == other) return;
+  pass(way, g->first_switch + 2 * (guint32)(node * g->pcie_switches + from));
+  pass(way, g->first_switch + 2 * (guint32)(node * g->pcie_switches + own + other - from) + 1);
+}
+
 int ms_fabric_path(const MsFabricGraph *g, int from, int to, int part, guint32 salt, guint32 *link) {
   Way way = {link, 0};
   if (from / g->seats->domain_gpus == to / g->seats->domain_gpus) {
@@ -165,6 +182,7 @@ int ms_fabric_path(const MsFabricGraph *g, int from, int to, int part, guint32 s
   guint64 hash =
       mix(mix((guint64)first << 32 | last) + (guint64)part + ((guint64)salt << 32) + ((guint64)g->fabric->seed << 16));
   pass(&way, first);
+  through_pcie(g, from, out, FALSE, &way), through_pcie(g, to, in, TRUE, &way);
   if (ms_fabric_is_tree(g)) through_tree(g, ms_fabric_leaf(g, a, out), ms_fabric_leaf(g, b, in), hash, &way);
   else through_torus(g, a, b, &way);
   pass(&way, last + 1);
@@ -187,6 +205,8 @@ const char *ms_fabric_link_tier(const MsFabricGraph *g, guint32 link) {
   if (link < g->first_nic) return "scale-up port";
   if (link < g->first_leaf) return "NIC";
   if (link < g->first_spine) return "leaf to spine";
+  if (link >= g->first_switch) return "PCIe switch to host";
+  if (link >= g->first_pcie) return "GPU to PCIe switch";
   if (link >= g->first_torus) return "torus link";
   return g->fabric->kind == MS_FABRIC_DRAGONFLY ? "group to group" : "spine to core";
 }
@@ -204,7 +224,13 @@ const char *ms_fabric_link_name(const MsFabricGraph *g, guint32 link, char buf[M
     if (adaptive(g)) g_snprintf(buf, MS_LINK_NAME, "leaf%u.up (%d links)%s", i, g->uplinks, in);
     else g_snprintf(buf, MS_LINK_NAME, "leaf%u.up%u%s", i / (guint)g->uplinks, i % (guint)g->uplinks, in);
   } else if (link < g->first_torus) return spine_name(g, link - g->first_spine, buf);
-  else {
+  else if (link >= g->first_pcie) {
+    gboolean host = link >= g->first_switch;
+    guint32 t = link - (host ? g->first_switch : g->first_pcie),
+            each = (guint32)(host ? g->pcie_switches : g->node_gpus);
+    g_snprintf(buf, MS_LINK_NAME, "node%u.%s%u%s", t / 2 / each, host ? "switch" : "pcie", t / 2 % each,
+               t % 2 ? ".in" : "");
+  } else {
     guint32 t = link - g->first_torus, ports = 2 * (guint32)g->dims;
     g_snprintf(buf, MS_LINK_NAME, "node%u.link%u", t / ports, t % ports);
   }

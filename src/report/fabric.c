@@ -21,9 +21,9 @@ typedef struct {
 struct MsFabricView {
   MsLayout *layout;
   MsFabricGraph *graph;
-  int n_rows, n_tiers;
+  int n_rows, n_tiers, n_levels; /* tiers between two levels of the drawing come first */
   Row row[MS_N_GROUPS * MS_N_PATTERNS];
-  Tier tier[5];
+  Tier tier[7];
 };
 
 void ms_fabric_view_free(MsFabricView *v) {
@@ -70,6 +70,9 @@ static void add_tiers(MsFabricView *v) {
   if (g->leaves > 1) add_tier(v, g->first_leaf, (guint32)(g->leaves * g->uplinks), g->link_Bps);
   add_tier(v, g->first_spine, (guint32)(cables * g->pods * g->spines * g->spine_uplinks), g->link_Bps);
   add_tier(v, g->first_torus, (guint32)(g->nodes * g->dims * 2), g->link_Bps);
+  v->n_levels = v->n_tiers;
+  add_tier(v, g->first_pcie, (g->first_switch - g->first_pcie) / 2, g->pcie_Bps);
+  add_tier(v, g->first_switch, (g->n_links - g->first_switch) / 2, g->pcie_Bps);
 }
 
 MsFabricView *ms_fabric_view_new(const MsScenario *s, GError **error) {
@@ -169,9 +172,9 @@ static void append_drawing(GString *out, const MsFabricView *v) {
                {g->dims > 0 ? g->nodes : MAX(g->leaves, 1), leaf_word(g)},
                {view_spines(v), "spines"},
                {g->pods, g->fabric->kind == MS_FABRIC_DRAGONFLY ? "groups" : "pods"}};
-  for (int i = v->n_tiers; i >= 0; i--) {
-    if (i < v->n_tiers) append_tier(out, &v->tier[i]);
-    if (g->dims == 0 || i < v->n_tiers) g_string_append_printf(out, "%9.0f  %s\n", level[i].n, level[i].name);
+  for (int i = v->n_levels; i >= 0; i--) {
+    if (i < v->n_levels) append_tier(out, &v->tier[i]);
+    if (g->dims == 0 || i < v->n_levels) g_string_append_printf(out, "%9.0f  %s\n", level[i].n, level[i].name);
   }
 }
 
@@ -203,6 +206,10 @@ static char *text_of(const MsFabricView *v) {
                            g->pods == 1 ? "pod" : "pods");
   g_string_append_printf(out, "\nthe job: %d ranks, up to %d in a scale-up domain of %d\n\n", g->seats->world,
                          g->seats->segment, g->seats->domain_gpus);
+  char rate[MS_TEXT];
+  if (g->pcie_switches > 0)
+    g_string_append_printf(out, "in a node: %d PCIe switches of %d GPUs, links of %sB/s\n\n", g->pcie_switches,
+                           g->pcie_gpus, ms_text_count(g->pcie_Bps, rate));
   g_autofree char *rows = row_table(v);
   append_drawing(out, v);
   g_string_append_printf(out, "\n%s", v->n_rows > 0 ? rows : "no group of ranks crosses scale-up domains\n");

@@ -312,6 +312,35 @@ static void torus_by_hand(void **state) {
   assert_close(slowdown(f, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), MAX(1, 10.0 * 8 / 7 * nic / 400e9), 0.01);
 }
 
+/* A GPU's link to its PCIe switch carries all that it sends. With fewer switches' NICs than switches, what GPUs send to
+ * the NIC of another switch passes both links to the host: 4 NICs behind every second of 8 switches, so that of 2 GPUs
+ * at each one is behind the next switch. */
+static void pcie_by_hand(void **state) {
+  (void)state;
+  const char *half = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"pcie_gpus\": 2, \"pcie_Bps\": 25e9}",
+             *two = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"nics_per_node\": 16, \"pcie_gpus\": 4, "
+                    "\"pcie_Bps\": 25e9}",
+             *wide = "{\"kind\": \"rail-optimized\", \"leaf_nodes\": 4, \"pcie_gpus\": 2}",
+             *slow = "{\"kind\": \"rail-optimized\", \"leaf_nodes\": 4, \"pcie_gpus\": 2, \"pcie_Bps\": 50e9, "
+                     "\"slow\": {\"node3.pcie2\": 4}}",
+             *across = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"nics_per_node\": 4, \"pcie_gpus\": 1, "
+                       "\"pcie_Bps\": 50e9}";
+  assert_close(slowdown(half, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 2, 1e-9);
+  assert_close(slowdown(two, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 2, 1e-9);
+  assert_close(slowdown(wide, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 1, 0);
+  assert_close(slowdown(slow, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 4, 1e-9);
+  assert_close(slowdown(across, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 1, 0);
+  g_autoptr(MsScenario) s = job(64, across);
+  g_autoptr(MsFabricGraph) g = ms_fabric_graph_new(s, NULL);
+  guint32 link[MS_FABRIC_PATH_MAX];
+  g_autoptr(GString) way = g_string_new(NULL);
+  for (int i = 0, n = ms_fabric_path(g, 1, 10, 0, 0, link); i < n; i++) {
+    char name[MS_LINK_NAME];
+    g_string_append_printf(way, "%s ", ms_fabric_link_name(g, link[i], name));
+  }
+  assert_string_equal(way->str, "node0.nic0 node0.pcie1 node0.switch1 node0.switch0.in node1.pcie2.in node1.nic1.in ");
+}
+
 /* More oversubscription is never faster, and costs something in a step. */
 static void steps_follow(void **state) {
   (void)state;
@@ -388,6 +417,9 @@ static void bad_fabrics_are_refused(void **state) {
       {"{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"switch_ports\": 63}", "a leaf needs 64 ports"},
       {"{\"kind\": \"rail-optimized\", \"rails\": 3}", "3 rails do not divide the 8 NICs"},
       {"{\"kind\": \"fat-tree\", \"nics_per_node\": 3}", "3 NICs for 8 GPUs"},
+      {"{\"kind\": \"fat-tree\", \"pcie_gpus\": 3}", "3 behind a PCIe switch do not divide the 8 GPUs"},
+      {"{\"kind\": \"fat-tree\", \"pcie_gpus\": 2, \"nics_per_node\": 2, \"failed\": [\"node0.pcie9\"]}",
+       "nothing of this"},
       {"{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"failed\": [\"node3.nic1\"]}", "rank 25, node3.gpu1, is left"},
       {"{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"failed\": [\"leaf2\"]}", "without a NIC"},
       {"{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"leaf_uplinks\": 2, \"failed\": [\"leaf1.up0\", \"leaf2.up1\"]}",
@@ -440,6 +472,7 @@ int main(void) {
                                      cmocka_unit_test(hashes_collide),
                                      cmocka_unit_test(torus_by_hand),
                                      cmocka_unit_test(jobs_meet),
+                                     cmocka_unit_test(pcie_by_hand),
                                      cmocka_unit_test(steps_follow),
                                      cmocka_unit_test(segments_cut_groups),
                                      cmocka_unit_test(seats_are_a_permutation),
