@@ -69,8 +69,20 @@ const char *ms_text_percent(double fraction, char *buf) {
   return buf;
 }
 
-/* --- tables
- * ------------------------------------------------------------------------------------------------------- */
+const char *ms_text_format(char *buf, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_vsnprintf(buf, MS_TEXT, format, args);
+  va_end(args);
+  return buf;
+}
+
+void ms_text_append(GString *out, char *text) {
+  g_string_append(out, text);
+  g_free(text);
+}
+
+/* --- tables ---------------------------------------------------------------------------------------------------- */
 struct MsTable {
   GPtrArray *cells; /* the titles are the first row */
   GArray *right;    /* gboolean per column */
@@ -87,6 +99,17 @@ void ms_table_column(MsTable *table, const char *title, gboolean right) {
   g_array_append_val(table->right, right);
 }
 
+void ms_table_columns(MsTable *table, const char *titles) {
+  g_auto(GStrv) title = g_strsplit(titles, "|", -1);
+  for (int i = 0; title[i]; i++) ms_table_column(table, title[i] + (*title[i] == '>'), *title[i] == '>');
+}
+
+MsTable *ms_table_of(const char *titles) {
+  MsTable *table = ms_table_new();
+  ms_table_columns(table, titles);
+  return table;
+}
+
 void ms_table_cell(MsTable *table, const char *text) { g_ptr_array_add(table->cells, g_strdup(text ? text : "")); }
 
 void ms_table_cellf(MsTable *table, const char *format, ...) {
@@ -94,6 +117,10 @@ void ms_table_cellf(MsTable *table, const char *format, ...) {
   va_start(args, format);
   g_ptr_array_add(table->cells, g_strdup_vprintf(format, args));
   va_end(args);
+}
+
+void ms_table_cells(MsTable *table, gsize n, const char *const *text) {
+  for (gsize i = 0; i < n; i++) ms_table_cell(table, text[i]);
 }
 
 static int width(const char *text) {
@@ -195,6 +222,8 @@ char *ms_table_take(MsTable *table) {
   g_free(table);
   return g_string_free(out, FALSE);
 }
+
+void ms_table_append(MsTable *table, GString *out) { ms_text_append(out, ms_table_take(table)); }
 
 char *ms_text_wrapped(const char *text, int indent) {
   GString *out = g_string_new(NULL);

@@ -49,10 +49,7 @@ static void tick(const char *what, gpointer data) {
 }
 
 /* --- calibrate ------------------------------------------------------------------------------------------------- */
-static void cell_percent(MsTable *table, double share) {
-  char text[MS_TEXT];
-  ms_table_cell(table, isfinite(share) ? ms_text_percent(share, text) : "-");
-}
+static const char *percent(double share, char *buf) { return isfinite(share) ? ms_text_percent(share, buf) : "-"; }
 
 static void table_columns(MsTable *table, const char *const *title, int numbers_from) {
   for (int i = 0; title[i]; i++) ms_table_column(table, title[i], i >= numbers_from);
@@ -68,11 +65,9 @@ static void print_curves(const MsLocalProfile *profile) {
     g_autofree char *name = ms_row_curve_name(c);
     ms_table_cellf(table, "  %s", name);
     ms_table_cellf(table, "%s%s", ms_curve_form_words[c->form], c->grid.dims ? " + grid" : "");
-    cell_percent(table, c->form == MS_FORM_SEGMENTS ? NAN : r->share);
-    ms_table_cellf(table, "%.0f", c->provenance.n_fitted);
-    ms_table_cellf(table, "%.0f", c->provenance.n_held_back);
-    cell_percent(table, c->provenance.residual_median);
-    cell_percent(table, c->provenance.residual_p90);
+    MS_TABLE_ROW(table, percent(c->form == MS_FORM_SEGMENTS ? NAN : r->share, MS_ROOM),
+                 MS_FORMAT("%.0f", c->provenance.n_fitted), MS_FORMAT("%.0f", c->provenance.n_held_back),
+                 percent(c->provenance.residual_median, MS_ROOM), percent(c->provenance.residual_p90, MS_ROOM));
   }
   ms_cli_print(ms_table_take(table));
 }
@@ -235,25 +230,19 @@ static int calibrate(const Options *o) {
 static void print_steps(const MsLocalCheck *c) {
   static const char *const title[] = {"  step", "ranks",       "measured", "speed", "predicted",
                                       "error",  "beside rows", "kept",     "error", NULL};
-  char a[MS_TEXT];
   MsTable *table = ms_table_new();
   table_columns(table, title, 1);
   for (int i = 0; i < c->n; i++) {
     const MsCheckedStep *s = &c->step[i];
     gboolean ran = !s->why && s->predicted_s > 0;
     ms_table_cellf(table, "  %s", s->step->name);
-    ms_table_cellf(table, "%d", ms_local_ranks(s->step));
-    ms_table_cell(table, ran ? ms_text_seconds(s->measured_s, a) : "-");
-    if (ran && s->speed > 0) ms_table_cellf(table, "%.3f", s->speed);
-    else ms_table_cell(table, "-");
-    ms_table_cell(table, ran ? ms_text_seconds(s->predicted_s, a) : "-");
-    if (ran) ms_table_cellf(table, "%+.1f %%", 100 * (s->predicted_s / s->measured_s - 1));
-    else ms_table_cell(table, "-");
-    if (ran && ms_local_ranks(s->step) == 1) ms_table_cellf(table, "%+.1f %%", 100 * (s->measured_s / s->rows_s - 1));
-    else ms_table_cell(table, "-");
-    ms_table_cell(table, ran ? ms_text_bytes(s->measured_kept_B, a) : "-");
-    if (ran) ms_table_cellf(table, "%+.1f %%", 100 * (s->predicted_kept_B / s->measured_kept_B - 1));
-    else ms_table_cell(table, "-");
+    MS_TABLE_ROW(table, MS_FORMAT("%d", ms_local_ranks(s->step)), ran ? MS_SECONDS(s->measured_s) : "-",
+                 ran && s->speed > 0 ? MS_FORMAT("%.3f", s->speed) : "-", ran ? MS_SECONDS(s->predicted_s) : "-",
+                 ran ? MS_FORMAT("%+.1f %%", 100 * (s->predicted_s / s->measured_s - 1)) : "-",
+                 ran && ms_local_ranks(s->step) == 1 ? MS_FORMAT("%+.1f %%", 100 * (s->measured_s / s->rows_s - 1))
+                                                     : "-",
+                 ran ? MS_BYTES(s->measured_kept_B) : "-",
+                 ran ? MS_FORMAT("%+.1f %%", 100 * (s->predicted_kept_B / s->measured_kept_B - 1)) : "-");
   }
   ms_cli_print(ms_table_take(table));
   int disturbed = 0;
@@ -273,12 +262,9 @@ static void print_ops(const MsLocalCheck *c) {
   for (guint i = 0; i < c->ops->len; i++) {
     const MsCheckedOp *op = &g_array_index(c->ops, MsCheckedOp, i);
     ms_table_cellf(table, "  %s", op->op);
-    ms_table_cell(table, op->pass);
-    cell_percent(table, op->share);
-    ms_table_cellf(table, "%u", op->error.n);
-    cell_percent(table, op->error.median);
-    cell_percent(table, op->error.p90);
-    ms_table_cellf(table, "%+.1f %%", 100 * op->error.bias);
+    MS_TABLE_ROW(table, op->pass, percent(op->share, MS_ROOM), MS_FORMAT("%u", op->error.n),
+                 percent(op->error.median, MS_ROOM), percent(op->error.p90, MS_ROOM),
+                 MS_FORMAT("%+.1f %%", 100 * op->error.bias));
   }
   ms_cli_print(ms_table_take(table));
 }

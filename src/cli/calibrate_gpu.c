@@ -8,18 +8,13 @@
 #include "gpu/survey.h"
 
 static void print_text(const MsGpuInfo *info, const MsSurvey *survey, const char *folder) {
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  table", FALSE);
-  ms_table_column(table, "rows", TRUE);
-  ms_table_column(table, "fastest", FALSE);
+  MsTable *table = ms_table_of("  table|>rows|fastest");
   for (int i = 0; i < survey->n; i++) {
     ms_table_cellf(table, "  %s", survey->table[i].file);
-    ms_table_cellf(table, "%d", survey->table[i].rows);
-    ms_table_cell(table, survey->table[i].best);
+    MS_TABLE_ROW(table, MS_FORMAT("%d", survey->table[i].rows), survey->table[i].best);
   }
-  char memory[MS_TEXT];
   printf("%s (%s, device %d of %d): %d multiprocessors, %s\n\n", info->name[0] ? info->name : info->vendor,
-         info->vendor, info->device, info->count, info->multiprocessors, ms_text_bytes(info->memory_B, memory));
+         info->vendor, info->device, info->count, info->multiprocessors, MS_BYTES(info->memory_B));
   ms_cli_print(ms_table_take(table));
   if (survey->refused) printf("\n%d measurements did not fit into the device's memory\n", survey->refused);
   printf("\nnext: `moesim fit --hardware NAME --out mine.json %s/*.csv`, NAME being the profile it starts from\n",

@@ -127,40 +127,32 @@ static double largest(const double *values, int n) {
 
 static void print_rows(const MsExecResult *r, int top) {
   g_autofree const MsExecRow **row = g_new(const MsExecRow *, MAX(r->n_rows, 1));
-  char buf[MS_TEXT], list[64];
+  char list[64];
   double all = 0;
   int n = 0;
   for (int i = 0; i < r->n_rows; i++)
     if (r->rows[i].calls > 0) row[n++] = &r->rows[i], all += r->rows[i].wall_s;
   qsort(row, (size_t)n, sizeof *row, by_time);
-  MsTable *table = ms_table_new();
-  static const char *const title[] = {"row", "module", "list", "calls", "time", "share", "CPU", "GFLOP/s", "message"};
-  for (guint i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 2);
+  MsTable *table = ms_table_of("row|module|list|>calls|>time|>share|>CPU|>GFLOP/s|>message");
   for (int i = 0; i < MIN(n, top); i++) {
     ms_table_cellf(table, "%s \"%s\"", ms_op_words[row[i]->op.kind], row[i]->op.name);
-    ms_table_cell(table, ms_module_words[row[i]->op.module]);
-    ms_table_cell(table, list_text(row[i], list, sizeof list));
-    ms_table_cellf(table, "%d", row[i]->calls);
-    ms_table_cell(table, ms_text_seconds(row[i]->wall_s / row[i]->calls, buf));
-    ms_table_cell(table, ms_text_percent(row[i]->wall_s / all, buf));
-    ms_table_cell(table, ms_text_seconds(row[i]->cpu_s / row[i]->calls, buf));
-    if (row[i]->flop > 0) ms_table_cellf(table, "%.2f", 1e-9 * row[i]->flop * row[i]->calls / row[i]->wall_s);
-    else ms_table_cell(table, "");
-    ms_table_cell(table, row[i]->message_B > 0 ? ms_text_bytes(row[i]->message_B, buf) : "");
+    MS_TABLE_ROW(table, ms_module_words[row[i]->op.module], list_text(row[i], list, sizeof list),
+                 MS_FORMAT("%d", row[i]->calls), MS_SECONDS(row[i]->wall_s / row[i]->calls),
+                 MS_PERCENT(row[i]->wall_s / all), MS_SECONDS(row[i]->cpu_s / row[i]->calls),
+                 row[i]->flop > 0 ? MS_FORMAT("%.2f", 1e-9 * row[i]->flop * row[i]->calls / row[i]->wall_s) : "",
+                 row[i]->message_B > 0 ? MS_BYTES(row[i]->message_B) : "");
   }
   ms_cli_print(ms_table_take(table));
   if (n > top) printf("(%d further rows: --rows N, or --json)\n", n - top);
 }
 
 static void print_result(const MsScenario *scenario, const Options *o, const MsExecResult *r) {
-  char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT], d[MS_TEXT];
   printf("%s: %d rank%s, %d step%s in %s\n\n", scenario->name, r->ranks, r->ranks == 1 ? "" : "s", r->steps,
          r->steps == 1 ? "" : "s", o->dtype);
   printf("loss           %.12g\ngradient norm  %.12g\nlast step      %s\nper rank       %s kept for backward at most, "
          "%sFLOP, %s handed to MPI\n",
-         r->loss, r->gradient_norm, ms_text_seconds(r->step_s[r->steps - 1], a),
-         ms_text_bytes(largest(r->peak_kept_B, r->ranks), d), ms_text_count(largest(r->rank_flop, r->ranks), b),
-         ms_text_bytes(largest(r->rank_message_B, r->ranks), c));
+         r->loss, r->gradient_norm, MS_SECONDS(r->step_s[r->steps - 1]), MS_BYTES(largest(r->peak_kept_B, r->ranks)),
+         MS_COUNT(largest(r->rank_flop, r->ranks)), MS_BYTES(largest(r->rank_message_B, r->ranks)));
   printf("checks         %s\n", o->no_check ? "off" : "ledger, messages and FLOP of every row are what the list says");
   if (o->compare)
     printf("compared with  %s: gradients differ by at most %.3g (%s), parameters by %.3g (%s)\n", o->compare,

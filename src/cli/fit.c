@@ -28,16 +28,11 @@ static char *command_of(const Options *o, char **files) {
   return g_string_free(text, FALSE);
 }
 
-static void cell_error(MsTable *table, double error) {
-  char text[MS_TEXT];
-  ms_table_cell(table, error >= 0 ? ms_text_percent(error, text) : "-");
-}
+static void cell_error(MsTable *table, double error) { ms_table_cell(table, error >= 0 ? MS_PERCENT(error) : "-"); }
 
 /* Where the profile goes decides where the table goes: data to stdout, the rest to stderr. */
 static void print_curves(const MsFit *fit, FILE *to) {
-  MsTable *table = ms_table_new();
-  static const char *const title[] = {"curve", "form", "fitted", "held back", "median", "p90"};
-  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 1);
+  MsTable *table = ms_table_of("curve|form|>fitted|>held back|>median|>p90");
   for (guint i = 0; i < fit->curves->len; i++) {
     const MsCurve *c = fit->curves->pdata[i];
     g_autoptr(GString) name = g_string_new(c->op);
@@ -48,8 +43,7 @@ static void print_curves(const MsFit *fit, FILE *to) {
     if (c->ranks) g_string_append_printf(name, " x%d", c->ranks);
     ms_table_cell(table, name->str);
     ms_table_cellf(table, "%s%s", ms_curve_form_words[c->form], c->grid.dims ? " + grid" : "");
-    ms_table_cellf(table, "%.0f", c->provenance.n_fitted);
-    ms_table_cellf(table, "%.0f", c->provenance.n_held_back);
+    MS_TABLE_ROW(table, MS_FORMAT("%.0f", c->provenance.n_fitted), MS_FORMAT("%.0f", c->provenance.n_held_back));
     cell_error(table, c->provenance.residual_median);
     cell_error(table, c->provenance.residual_p90);
   }
@@ -126,9 +120,7 @@ static void cell_figures(MsTable *table, const MsEvaluated *row) {
 }
 
 static void print_kinds(const GArray *kinds) {
-  static const char *const title[] = {"kind, all tables", "n", "median", "p90", "bias"};
-  MsTable *table = ms_table_new();
-  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  MsTable *table = ms_table_of("kind, all tables|>n|>median|>p90|>bias");
   for (guint i = 0; i < kinds->len; i++) {
     const MsEvaluated *row = &g_array_index(kinds, MsEvaluated, i);
     ms_table_cell(table, row->kind);
@@ -138,9 +130,7 @@ static void print_kinds(const GArray *kinds) {
 }
 
 static void print_table(const GArray *rows) {
-  static const char *const title[] = {"file", "gpu", "dtype", "kind", "library", "n", "median", "p90", "bias"};
-  MsTable *table = ms_table_new();
-  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 4);
+  MsTable *table = ms_table_of("file|gpu|dtype|kind|library|>n|>median|>p90|>bias");
   for (guint i = 0; i < rows->len; i++) {
     const MsEvaluated *row = &g_array_index(rows, MsEvaluated, i);
     const char *words[] = {row->file, row->gpu, row->dtype, row->kind, row->library};

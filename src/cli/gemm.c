@@ -82,24 +82,14 @@ static void print_choices(const Options *o, const GPtrArray *choices, const char
     ms_cli_print(ms_figures_json(&ms_decide_figures, &d));
     return;
   }
-  static const char *const title[] = {"  scheme", "levels",     "time",      "sums",  "products",
-                                      "merge",    "FLOP saved", "workspace", "error", "gain"};
-  MsTable *table = ms_table_new();
-  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
-  char buf[MS_TEXT];
+  MsTable *table = ms_table_of("  scheme|>levels|>time|>sums|>products|>merge|>FLOP saved|>workspace|>error|>gain");
   double flop = 2.0 * (double)o->m * (double)o->n * (double)o->k;
   for (guint i = 0; i < shown; i++) {
     const MsLcmaChoice *c = choices->pdata[i];
     ms_table_cellf(table, "%s %s", i == 0 ? "*" : " ", c->plan);
-    ms_table_cellf(table, "%d", c->levels);
-    ms_table_cell(table, ms_text_seconds(c->time_s, buf));
-    ms_table_cell(table, ms_text_seconds(c->split_s, buf));
-    ms_table_cell(table, ms_text_seconds(c->multiply_s, buf));
-    ms_table_cell(table, ms_text_seconds(c->merge_s, buf));
-    ms_table_cellf(table, "%.1f %%", 100 * (1 - c->flop / flop));
-    ms_table_cell(table, ms_text_bytes(c->workspace_B, buf));
-    ms_table_cellf(table, "x%.3g", c->growth);
-    ms_table_cellf(table, "%.3f", library_s / c->time_s);
+    MS_TABLE_ROW(table, MS_FORMAT("%d", c->levels), MS_SECONDS(c->time_s), MS_SECONDS(c->split_s),
+                 MS_SECONDS(c->multiply_s), MS_SECONDS(c->merge_s), MS_FORMAT("%.1f %%", 100 * (1 - c->flop / flop)),
+                 MS_BYTES(c->workspace_B), MS_FORMAT("x%.3g", c->growth), MS_FORMAT("%.3f", library_s / c->time_s));
   }
   printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k,
          ms_blas_type_words[o->type], machine);
@@ -237,27 +227,18 @@ static void put_bench(const Options *o, const MsGemmBench *b, const char *machin
 }
 
 static void print_bench(const Options *o, const MsGemmBench *b, const char *machine) {
-  static const char *const title[] = {"",         "median",      "best",           "GFLOP/s",
-                                      "speed-up", "by CPU time", "relative error", "undisturbed"};
   double flop = 2.0 * (double)o->m * (double)o->n * (double)o->k;
-  char buf[MS_TEXT];
-  MsTable *table = ms_table_new();
-  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  MsTable *table = ms_table_of("|>median|>best|>GFLOP/s|>speed-up|>by CPU time|>relative error|>undisturbed");
   for (int i = 0; i < b->n; i++) {
     const MsGemmTiming *t = &b->timing[i];
-    ms_table_cell(table, t->library ? t->library : b->plan);
-    ms_table_cell(table, ms_text_seconds(t->median_s, buf));
-    ms_table_cell(table, ms_text_seconds(t->best_s, buf));
-    ms_table_cellf(table, "%.1f", 1e-9 * flop / t->best_s);
+    MS_TABLE_ROW(table, t->library ? t->library : b->plan, MS_SECONDS(t->median_s), MS_SECONDS(t->best_s),
+                 MS_FORMAT("%.1f", 1e-9 * flop / t->best_s));
     if (i == 0) {
-      ms_table_cell(table, "");
-      ms_table_cell(table, "");
+      MS_TABLE_ROW(table, "", "");
     } else {
-      ms_table_cellf(table, "%.3f", t->ratio);
-      ms_table_cellf(table, "%.3f", t->busy_ratio);
+      MS_TABLE_ROW(table, MS_FORMAT("%.3f", t->ratio), MS_FORMAT("%.3f", t->busy_ratio));
     }
-    ms_table_cellf(table, "%.2g", t->relative_error);
-    ms_table_cellf(table, "%.0f %%", 100 * t->quiet);
+    MS_TABLE_ROW(table, MS_FORMAT("%.2g", t->relative_error), MS_FORMAT("%.0f %%", 100 * t->quiet));
   }
   printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k,
          ms_blas_type_words[o->type], machine);

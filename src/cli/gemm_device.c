@@ -193,26 +193,16 @@ static void print_json(const MsGemmRequest *q, const char *device, const Contend
 }
 
 static void print_table(const MsGemmRequest *q, const char *device, const Contender *all, int n, double library) {
-  static const char *const title[] = {"kernel", "median", "best", "GFLOP/s", "speed-up", "relative error"};
   double flop = 2.0 * (double)q->m * (double)q->n * (double)q->k;
-  char buf[MS_TEXT];
-  MsTable *table = ms_table_new();
-  for (size_t i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  MsTable *table = ms_table_of("kernel|>median|>best|>GFLOP/s|>speed-up|>relative error");
   for (int i = 0; i < n; i++) {
-    ms_table_cell(table, all[i].name);
-    ms_table_cell(table, ms_text_seconds(all[i].median_s, buf));
-    ms_table_cell(table, ms_text_seconds(all[i].best_s, buf));
-    ms_table_cellf(table, "%.1f", 1e-9 * flop / all[i].best_s);
-    ms_table_cellf(table, "%.3f", all[i].ratio);
-    ms_table_cellf(table, "%.2g", all[i].relative_error);
+    MS_TABLE_ROW(table, all[i].name, MS_SECONDS(all[i].median_s), MS_SECONDS(all[i].best_s),
+                 MS_FORMAT("%.1f", 1e-9 * flop / all[i].best_s), MS_FORMAT("%.3f", all[i].ratio),
+                 MS_FORMAT("%.2g", all[i].relative_error));
   }
   if (library > 0) {
-    ms_table_cell(table, "cuBLAS, C in bf16");
-    ms_table_cell(table, ms_text_seconds(library, buf));
-    ms_table_cell(table, "");
-    ms_table_cellf(table, "%.1f", 1e-9 * flop / library);
-    ms_table_cellf(table, "%.3f", library / all[0].median_s);
-    ms_table_cell(table, "");
+    MS_TABLE_ROW(table, "cuBLAS, C in bf16", MS_SECONDS(library), "", MS_FORMAT("%.1f", 1e-9 * flop / library),
+                 MS_FORMAT("%.3f", library / all[0].median_s), "");
   }
   printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", q->m, q->n, q->k,
          ms_gpu_type_words[q->type], device);

@@ -295,16 +295,14 @@ static gboolean goal_links(const char *hardware, MsGoalLinks *links, GError **er
 }
 
 static void print_goal(const char *file, const MsGoalRun *run, const MsGoalLinks *links) {
-  char bytes[MS_TEXT], end[MS_TEXT], calc[MS_TEXT], latency[MS_TEXT];
   printf("%s   [GOAL, %d ranks, %" G_GUINT64_FORMAT " operations]\n", file, run->ranks, run->operations);
-  printf("  messages     %" G_GUINT64_FORMAT " of %s in all\n", run->messages, ms_text_bytes(run->bytes_B, bytes));
-  printf("  time         %s, rank %d ends last\n", ms_text_seconds(run->end_s, end), run->last_rank);
-  printf("  calculation  %s on the busiest cpu\n", ms_text_seconds(run->calc_s, calc));
+  printf("  messages     %" G_GUINT64_FORMAT " of %s in all\n", run->messages, MS_BYTES(run->bytes_B));
+  printf("  time         %s, rank %d ends last\n", MS_SECONDS(run->end_s), run->last_rank);
+  printf("  calculation  %s on the busiest cpu\n", MS_SECONDS(run->calc_s));
   if (links->node_ranks == 0) printf("  links        messages take no time; --hardware gives them latency and rates\n");
   else
-    printf("  links        %s and %.4g GB/s, inside nodes of %d %.4g GB/s\n",
-           ms_text_seconds(links->latency_s, latency), links->between_Bps / 1e9, links->node_ranks,
-           links->inside_Bps / 1e9);
+    printf("  links        %s and %.4g GB/s, inside nodes of %d %.4g GB/s\n", MS_SECONDS(links->latency_s),
+           links->between_Bps / 1e9, links->node_ranks, links->inside_Bps / 1e9);
 }
 
 #define MOST_GOAL_B ((gsize)4 << 30)

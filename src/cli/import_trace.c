@@ -13,43 +13,25 @@
 enum { FEW = 12, FEW_COLUMNS = 2 };
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
-static void seconds(MsTable *table, double time_s) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, isnan(time_s) ? "" : ms_text_seconds(time_s, buf));
-}
+static void seconds(MsTable *table, double time_s) { ms_table_cell(table, isnan(time_s) ? "" : MS_SECONDS(time_s)); }
 
-static void percent(MsTable *table, double share) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, ms_text_percent(share, buf));
-}
+static void percent(MsTable *table, double share) { ms_table_cell(table, MS_PERCENT(share)); }
 
-static void take(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
-}
+static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
 
 static void append_head(GString *out, const MsTraceTimes *t) {
-  char step[MS_TEXT], span[MS_TEXT], busy[MS_TEXT], known[MS_TEXT];
   g_string_append_printf(out, "%s", t->file);
   if (t->device) g_string_append_printf(out, ": %s", t->device);
   if (t->rank >= 0) g_string_append_printf(out, ", rank %d of %d", t->rank, t->ranks);
   g_string_append_printf(out,
                          "\n  %d step%s (by %s), each %s; from its first kernel to its last %s, in %s of these\n"
                          "  some kernel runs; times below are of a step; families of kernels know %s of the time\n",
-                         t->steps, t->steps == 1 ? "" : "s", t->steps_by, ms_text_seconds(t->step_s, step),
-                         ms_text_seconds(t->span_s, span), ms_text_seconds(t->busy_s, busy),
-                         ms_text_percent(t->known, known));
+                         t->steps, t->steps == 1 ? "" : "s", t->steps_by, MS_SECONDS(t->step_s), MS_SECONDS(t->span_s),
+                         MS_SECONDS(t->busy_s), MS_PERCENT(t->known));
 }
 
 static void append_classes(GString *out, const MsTraceTimes *t) {
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "class", FALSE);
-  ms_table_column(table, "time", TRUE);
-  ms_table_column(table, "share", TRUE);
-  ms_table_column(table, "kernels", TRUE);
-  ms_table_column(table, "median", TRUE);
-  ms_table_column(table, "beside", TRUE);
-  ms_table_column(table, "slowed", TRUE);
+  MsTable *table = ms_table_of("class|>time|>share|>kernels|>median|>beside|>slowed");
   for (int i = 0; i < t->n_streams && i < FEW_COLUMNS; i++) {
     g_autofree char *title = g_strdup_printf("on %s", t->streams[i].name);
     ms_table_column(table, title, TRUE);
@@ -75,14 +57,10 @@ static void append_classes(GString *out, const MsTraceTimes *t) {
 }
 
 static void append_streams(GString *out, const MsTraceTimes *t) {
-  static const char *const titles[] = {"kernels", "their time", "busy", "alone", "gaps", "median gap", "all gaps"};
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "stream", FALSE);
-  for (gsize i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(table, titles[i], TRUE);
+  MsTable *table = ms_table_of("stream|>kernels|>their time|>busy|>alone|>gaps|>median gap|>all gaps");
   for (int i = 0; i < t->n_streams && i < FEW; i++) {
     const MsTraceStreamTime *s = &t->streams[i];
-    ms_table_cell(table, s->name);
-    ms_table_cellf(table, "%.6g", s->kernels);
+    MS_TABLE_ROW(table, s->name, MS_FORMAT("%.6g", s->kernels));
     seconds(table, s->time_s);
     seconds(table, s->busy_s);
     seconds(table, s->alone_s);
@@ -92,19 +70,15 @@ static void append_streams(GString *out, const MsTraceTimes *t) {
   }
   take(out, table);
   for (int i = 0; i < t->n_overlaps && i < FEW; i++) {
-    char both[MS_TEXT];
     g_string_append_printf(out, "%s%s and %s %s", i ? ", " : "busy beside each other: ", t->overlaps[i].a,
-                           t->overlaps[i].b, ms_text_seconds(t->overlaps[i].both_s, both));
+                           t->overlaps[i].b, MS_SECONDS(t->overlaps[i].both_s));
   }
   if (t->n_overlaps > 0) g_string_append_c(out, '\n');
 }
 
 static void append_strange(GString *out, const MsTraceTimes *t) {
   if (t->n_strange == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "unrecognised kernel", FALSE);
-  ms_table_column(table, "time", TRUE);
-  ms_table_column(table, "share", TRUE);
+  MsTable *table = ms_table_of("unrecognised kernel|>time|>share");
   for (int i = 0; i < t->n_strange && i < FEW; i++) {
     g_autofree char *name = g_utf8_strlen(t->strange[i].name, -1) > 60 ? g_utf8_substring(t->strange[i].name, 0, 60)
                                                                        : g_strdup(t->strange[i].name);
@@ -117,11 +91,7 @@ static void append_strange(GString *out, const MsTraceTimes *t) {
 
 static void append_products(GString *out, const MsTraceTimes *t) {
   if (t->n_products == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "product", FALSE);
-  ms_table_column(table, "kernels", TRUE);
-  ms_table_column(table, "median", TRUE);
-  ms_table_column(table, "TFLOP/s", TRUE);
+  MsTable *table = ms_table_of("product|>kernels|>median|>TFLOP/s");
   for (int i = 0; i < t->n_products; i++) {
     const MsTraceProduct *p = &t->products[i];
     if (p->groups > 1) ms_table_cellf(table, "%s %g x [%g %g %g]", p->dtype, p->groups, p->m, p->n, p->k);

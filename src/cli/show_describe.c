@@ -63,11 +63,10 @@ static void add_members(MsTable *table, GString *below, const MsFieldTable *fiel
       g_string_append_printf(below, "%s: %s\n", path, value);
       continue;
     }
-    ms_table_cell(table, path);
-    ms_table_cell(table, value);
-    ms_table_cell(table, source && JSON_NODE_HOLDS_VALUE(source) ? json_node_get_string(source)
-                         : field && !sources                     ? field->doc
-                                                                 : "");
+    MS_TABLE_ROW(table, path, value,
+                 source && JSON_NODE_HOLDS_VALUE(source) ? json_node_get_string(source)
+                 : field && !sources                     ? field->doc
+                                                         : "");
   }
 }
 
@@ -78,9 +77,7 @@ static char *object_table(const MsFieldTable *fields, const void *object, gboole
   ms_fields_write(fields, object, all, out);
   ms_json_out_end(out);
   g_autoptr(JsonNode) written = ms_json_out_take_node(out);
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "key", FALSE);
-  ms_table_column(table, "value", FALSE);
+  MsTable *table = ms_table_of("key|value");
   ms_table_column(table, sources ? "source" : "meaning", FALSE);
   GString *below = g_string_new(NULL);
   add_members(table, below, fields, json_node_get_object(written), "", sources);
@@ -99,22 +96,15 @@ static void print_fields_json(const MsFieldTable *fields, const void *object) {
 
 /* --- model ----------------------------------------------------------------------------------------------------- */
 static void count_row(MsTable *table, const char *what, double count) {
-  char buf[MS_TEXT];
   if (!(count > 0)) return;
-  ms_table_cell(table, what);
-  ms_table_cell(table, ms_text_count(count, buf));
+  MS_TABLE_ROW(table, what, MS_COUNT(count));
 }
 
-static void append_table(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
-}
+static void append_table(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
 
 static void append_params(GString *out, const MsModel *model) {
   MsParamCount p = ms_model_params(model);
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "parameters", FALSE);
-  ms_table_column(table, "count", TRUE);
+  MsTable *table = ms_table_of("parameters|>count");
   count_row(table, "attention of a layer", p.attention_per_layer);
   count_row(table, "one routed expert", p.expert);
   count_row(table, "shared experts", p.shared);
@@ -132,16 +122,14 @@ static void append_params(GString *out, const MsModel *model) {
 
 static void append_flop(GString *out, const MsModel *model) {
   static const int length[] = {2048, 4096, 8192, 32768, 131072};
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "FLOP per token (forward + backward)", FALSE);
+  MsTable *table = ms_table_of("FLOP per token (forward + backward)");
   const char *const column[] = {"linear", "attention core", "MLP", "MTP", "logits", "total"};
   for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(length); i++) {
     MsModelFlop f = ms_model_flop_per_token(model, length[i]);
     const double value[] = {f.attention_linear, f.attention_core, f.mlp, f.mtp, f.logits, f.total};
-    char buf[MS_TEXT];
     ms_table_cellf(table, "sequence %d", length[i]);
-    for (guint k = 0; k < G_N_ELEMENTS(value); k++) ms_table_cell(table, ms_text_count(value[k], buf));
+    for (guint k = 0; k < G_N_ELEMENTS(value); k++) ms_table_cell(table, MS_COUNT(value[k]));
   }
   append_table(out, table);
 }
@@ -187,8 +175,7 @@ int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name) {
     return 0;
   }
   GString *out = g_string_new(NULL);
-  g_autofree char *fields = object_table(&ms_model_table, model, TRUE, NULL);
-  g_string_append(out, fields);
+  ms_text_append(out, object_table(&ms_model_table, model, TRUE, NULL));
   append_params(out, model);
   append_flop(out, model);
   ms_cli_print(g_string_free(out, FALSE));
@@ -216,7 +203,6 @@ static void append_curves(GString *out, const MsHardware *hw) {
     gboolean right;
   } column[] = {{"curve", FALSE}, {"for", FALSE}, {"form", FALSE}, {"fitted", TRUE}, {"held back", TRUE},
                 {"median", TRUE}, {"p90", TRUE},  {"data", FALSE}, {"note", FALSE}};
-  char buf[MS_TEXT];
   if (hw->num_curves == 0) {
     g_string_append(out, "\nno fitted curves: every time is the data sheet times a default efficiency\n");
     return;
@@ -228,15 +214,12 @@ static void append_curves(GString *out, const MsHardware *hw) {
     const MsProvenance *p = &c->provenance;
     g_autoptr(GString) scope = g_string_new(NULL);
     curve_scope(scope, c);
-    ms_table_cell(table, c->op);
-    ms_table_cell(table, scope->str);
+    MS_TABLE_ROW(table, c->op, scope->str);
     ms_table_cellf(table, "%s%s", ms_curve_form_words[c->form], c->grid.dims ? " + grid" : "");
     curve_points(table, p->n_fitted);
     curve_points(table, p->n_held_back);
-    ms_table_cell(table, ms_text_percent(p->residual_median, buf));
-    ms_table_cell(table, ms_text_percent(p->residual_p90, buf));
-    ms_table_cell(table, p->data ? p->data : "unknown");
-    ms_table_cell(table, p->note ? p->note : "");
+    MS_TABLE_ROW(table, MS_PERCENT(p->residual_median), MS_PERCENT(p->residual_p90), p->data ? p->data : "unknown",
+                 p->note ? p->note : "");
   }
   append_table(out, table);
   if (hw->curves_from) g_string_append_printf(out, "curve shapes inherited from %s\n", hw->curves_from);
@@ -311,19 +294,15 @@ static GArray *assumptions_of(const MsHardware *hw) {
 /* The assumed figures, what to measure first in front, and what would measure each. */
 static void append_assumed(GString *out, const MsHardware *hw) {
   g_autoptr(GArray) all = assumptions_of(hw);
-  char buf[MS_TEXT];
   if (all->len == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "assumed", FALSE);
-  ms_table_column(table, "within", TRUE);
+  MsTable *table = ms_table_of("assumed|>within");
   for (int i = 0; i < N_PROBES; i++) ms_table_column(table, probe_titles[i], TRUE);
   ms_table_column(table, "measured by", FALSE);
   for (guint k = 0; k < all->len; k++) {
     const Assumption *a = &g_array_index(all, Assumption, k);
     const char *by = ms_source_measured_by(a->key);
-    ms_table_cell(table, a->key);
-    ms_table_cell(table, ms_text_percent(a->within, buf));
-    for (int i = 0; i < N_PROBES; i++) ms_table_cell(table, ms_text_percent(a->share[i], buf));
+    MS_TABLE_ROW(table, a->key, MS_PERCENT(a->within));
+    for (int i = 0; i < N_PROBES; i++) ms_table_cell(table, MS_PERCENT(a->share[i]));
     ms_table_cell(table, by ? by : "");
   }
   g_autofree char *text = ms_table_take(table);
@@ -344,8 +323,7 @@ int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {
   }
   GString *out = g_string_new(NULL);
   g_autoptr(JsonObject) sources = source_texts(hw);
-  g_autofree char *fields = object_table(&ms_hardware_table, hw, TRUE, sources);
-  g_string_append(out, fields);
+  ms_text_append(out, object_table(&ms_hardware_table, hw, TRUE, sources));
   append_curves(out, hw);
   append_assumed(out, hw);
   ms_cli_print(g_string_free(out, FALSE));
@@ -354,10 +332,7 @@ int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {
 
 /* --- scenario -------------------------------------------------------------------------------------------------- */
 static void append_groups(GString *out, const MsLayout *layout) {
-  static const char *const column[] = {"ranks", "stride", "domains", "per domain", "nodes"};
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "group", FALSE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  MsTable *table = ms_table_of("group|>ranks|>stride|>domains|>per domain|>nodes");
   for (int g = MS_GROUP_NONE + 1; g < MS_N_GROUPS; g++) {
     const MsGroup *group = &layout->group[g];
     if (group->size <= 1) continue;
@@ -369,10 +344,7 @@ static void append_groups(GString *out, const MsLayout *layout) {
 }
 
 static void append_chunks(GString *out, const MsLayout *layout) {
-  static const char *const column[] = {"chunk", "first layer", "layers", "dense", "MoE", "MTP"};
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "stage", TRUE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  MsTable *table = ms_table_of(">stage|>chunk|>first layer|>layers|>dense|>MoE|>MTP");
   ms_table_column(table, "also", FALSE);
   for (int s = 0; s < layout->pp; s++) {
     for (int v = 0; v < layout->vpp; v++) {
@@ -417,7 +389,6 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
     return 0;
   }
   GString *out = g_string_new(NULL);
-  char buf[MS_TEXT];
   MsModelFlop flop = ms_training_flop_per_token(scenario->model, &scenario->training);
   g_autofree char *machines = ms_scenario_machines_text(scenario);
   g_string_append_printf(out, "%s: %s on %s\n", scenario->name, scenario->model->name, machines);
@@ -426,8 +397,7 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
       layout->cp, layout->dp, layout->pp, layout->etp, layout->ep, layout->edp, layout->pp);
   g_string_append_printf(
       out, "%d microbatches per replica and step, groups of %d; sequence parallelism %s; %sFLOP per token\n",
-      layout->microbatches, layout->group_size, layout->sequence_parallel ? "on" : "off",
-      ms_text_count(flop.total, buf));
+      layout->microbatches, layout->group_size, layout->sequence_parallel ? "on" : "off", MS_COUNT(flop.total));
   append_groups(out, layout);
   append_chunks(out, layout);
   append_keys(out, scenario, &ms_training_table, &scenario->training, TRUE);

@@ -40,19 +40,15 @@ static void print_table(const MsLawEntry *entries) {
     gboolean right;
   } column[] = {{"law", FALSE},   {"value", TRUE},    {"unit", FALSE},  {"range", FALSE},
                 {"prior", FALSE}, {"meaning", FALSE}, {"source", FALSE}};
-  char buf[MS_TEXT], high[MS_TEXT];
   MsTable *table = ms_table_new();
   for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i].title, column[i].right);
   for (int i = 0; i < MS_N_LAWS; i++) {
     const MsField *field = &ms_laws_table.fields[i];
-    ms_table_cell(table, field->key);
-    ms_table_cell(table, ms_double_text(entries[i].value, buf));
-    ms_table_cell(table, field->unit);
-    ms_table_cellf(table, "%s to %s", ms_double_text(field->lo, buf), ms_double_text(field->hi, high));
+    MS_TABLE_ROW(table, field->key, ms_double_text(entries[i].value, MS_ROOM), field->unit);
+    ms_table_cellf(table, "%s to %s", ms_double_text(field->lo, MS_ROOM), ms_double_text(field->hi, MS_ROOM));
     if (isnan(entries[i].spread)) ms_table_cell(table, "fixed");
     else ms_table_cellf(table, "x/ %.2f", exp(entries[i].spread));
-    ms_table_cell(table, field->doc);
-    ms_table_cell(table, entries[i].source);
+    MS_TABLE_ROW(table, field->doc, entries[i].source);
   }
   ms_cli_print(ms_table_take(table));
 }

@@ -41,17 +41,14 @@ static void shape_cell(MsTable *table, const MsOp *op) {
 }
 
 static void figure_cell(MsTable *table, double value) {
-  if (value > 0) ms_table_cellf(table, "%.4g", value);
-  else ms_table_cell(table, "");
+  ms_table_cell(table, value > 0 ? MS_FORMAT("%.4g", value) : "");
 }
 
 static void op_rows(MsTable *table, const MsOpList *list) {
   for (int i = 0; i < list->n; i++) {
     const MsOp *op = &list->op[i];
     ms_table_cellf(table, "  %s", op->name);
-    ms_table_cell(table, ms_op_words[op->kind]);
-    ms_table_cell(table, ms_pass_words[op->pass]);
-    ms_table_cell(table, ms_stream_words[op->stream]);
+    MS_TABLE_ROW(table, ms_op_words[op->kind], ms_pass_words[op->pass], ms_stream_words[op->stream]);
     shape_cell(table, op);
     ms_table_cell(table, ms_odt_words[op->dtype]);
     figure_cell(table, op->flop / 1e9);
@@ -63,17 +60,9 @@ static void op_rows(MsTable *table, const MsOpList *list) {
 }
 
 static void append_ops(GString *out, const MsOpList *const *list, int n) {
-  static const char *const text[] = {"  row", "op", "pass", "stream", "shape", "type"};
-  MsTable *table = ms_table_new();
-  for (guint i = 0; i < G_N_ELEMENTS(text); i++) ms_table_column(table, text[i], FALSE);
-  ms_table_column(table, "GFLOP", TRUE);
-  ms_table_column(table, "HBM MB", TRUE);
-  ms_table_column(table, "message MB", TRUE);
-  ms_table_column(table, "group", FALSE);
-  ms_table_column(table, "keeps MB", TRUE);
+  MsTable *table = ms_table_of("  row|op|pass|stream|shape|type|>GFLOP|>HBM MB|>message MB|group|>keeps MB");
   for (int i = 0; i < n; i++) op_rows(table, list[i]);
-  g_autofree char *rows = ms_table_take(table);
-  g_string_append(out, rows);
+  ms_table_append(table, out);
 }
 
 static const MsOp *op_of(const void *op) { return op; }
@@ -122,10 +111,8 @@ const MsFigures ms_ops_figures = {
     (const MsFigure[]){MS_FIGURE_ARRAY("pieces", LIST, MsWork, pieces, n_pieces, &piece_figures), {0}}};
 
 static void append_piece(GString *out, const MsPiece *p) {
-  char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT];
   g_string_append_printf(out, "%s: %s dense and %s expert parameters on a rank, keeps %s per microbatch\n", p->name,
-                         ms_text_count(p->params_dense, a), ms_text_count(p->params_expert, b),
-                         ms_text_bytes(p->kept_B, c));
+                         MS_COUNT(p->params_dense), MS_COUNT(p->params_expert), MS_BYTES(p->kept_B));
   append_ops(out, (const MsOpList *const[]){&p->forward, &p->backward}, 2);
   g_string_append_c(out, '\n');
 }
@@ -152,23 +139,17 @@ int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name) {
 
 /* --- memory ---------------------------------------------------------------------------------------------------- */
 static void append_kept(GString *out, const MsPiece *p) {
-  char buf[MS_TEXT];
   if (p->n_kept == 0) return;
   MsTable *table = ms_table_new();
   g_autofree char *title = g_strdup_printf("%s keeps per microbatch", p->name);
   ms_table_column(table, title, FALSE);
-  ms_table_column(table, "bytes", TRUE);
-  ms_table_column(table, "share", TRUE);
+  ms_table_columns(table, ">bytes|>share");
   for (int i = 0; i < p->n_kept; i++) {
     ms_table_cellf(table, "  %s", p->kept[i].name);
-    ms_table_cell(table, ms_text_bytes(p->kept[i].bytes_B, buf));
-    ms_table_cell(table, p->kept_B > 0 ? ms_text_percent(p->kept[i].bytes_B / p->kept_B, buf) : "");
+    MS_TABLE_ROW(table, MS_BYTES(p->kept[i].bytes_B), p->kept_B > 0 ? MS_PERCENT(p->kept[i].bytes_B / p->kept_B) : "");
   }
-  ms_table_cell(table, "  sum");
-  ms_table_cell(table, ms_text_bytes(p->kept_B, buf));
-  ms_table_cell(table, "");
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
+  MS_TABLE_ROW(table, "  sum", MS_BYTES(p->kept_B), "");
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name) {
@@ -186,8 +167,7 @@ int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name) {
   }
   GString *out = g_string_new(NULL);
   g_string_append_printf(out, "%s\n", l.scenario->name);
-  g_autofree char *table = ms_report_memory(memory, capacity_B, G_MAXINT);
-  g_string_append(out, table);
+  ms_text_append(out, ms_report_memory(memory, capacity_B, G_MAXINT));
   for (int i = 0; i < l.work->n_pieces; i++) append_kept(out, &l.work->pieces[i]);
   ms_cli_print(g_string_free(out, FALSE));
   return 0;

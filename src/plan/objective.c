@@ -90,7 +90,6 @@ const char *ms_objective_unit(MsGoal goal) {
 }
 
 char *ms_objective_assumption(const MsRequest *r) {
-  char tokens[MS_TEXT];
   if (r->objective == MS_GOAL_COST)
     return g_strdup_printf("%g per GPU and hour (%s)", r->gpu_hour_price, r->gpu_hour_price_source);
   if (r->objective == MS_GOAL_ENERGY)
@@ -99,6 +98,6 @@ char *ms_objective_assumption(const MsRequest *r) {
                            r->gpu_power_W > 0 ? "the request's gpu_power_W" : "tdp_W of the hardware");
   if (r->objective == MS_GOAL_DEADLINE)
     return g_strdup_printf("%s tokens within %.4g days of uninterrupted steps, as few GPUs as possible",
-                           ms_text_tokens(r->training_tokens, tokens), r->deadline_s / S_PER_DAY);
+                           ms_text_tokens(r->training_tokens, MS_ROOM), r->deadline_s / S_PER_DAY);
   return NULL;
 }

@@ -62,20 +62,15 @@ const MsFigures ms_printed_run_figures = {
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void law_row(MsTable *table, const MsActingLaw *law) {
-  char value[MS_TEXT];
   const double effect[] = {law->halved.step, law->doubled.step, law->doubled.memory, law->doubled.band};
   ms_table_cellf(table, "  %s", law->key);
-  ms_table_cellf(table, "%s%s%s", short_number(law->value, value), law->unit[0] ? " " : "", law->unit);
-  for (guint i = 0; i < G_N_ELEMENTS(effect); i++) ms_table_cell(table, change(effect[i], value));
+  ms_table_cellf(table, "%s%s%s", short_number(law->value, MS_ROOM), law->unit[0] ? " " : "", law->unit);
+  for (guint i = 0; i < G_N_ELEMENTS(effect); i++) ms_table_cell(table, change(effect[i], MS_ROOM));
 }
 
 char *ms_report_acting(const MsActingLaws *acting) {
-  static const char *const effects[] = {"step halved", "doubled", "memory doubled", "band doubled"};
   if (acting->n == 0) return g_strdup("");
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  laws that act", FALSE);
-  ms_table_column(table, "value", TRUE);
-  for (guint i = 0; i < G_N_ELEMENTS(effects); i++) ms_table_column(table, effects[i], TRUE);
+  MsTable *table = ms_table_of("  laws that act|>value|>step halved|>doubled|>memory doubled|>band doubled");
   GString *given = g_string_new(NULL);
   for (int i = 0; i < acting->n; i++) {
     law_row(table, &acting->law[i]);

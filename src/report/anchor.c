@@ -81,31 +81,23 @@ const MsFigures ms_anchor_figures = {
                        {0}}};
 #undef S
 
-static void percent(MsTable *table, double value) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, isnan(value) ? "" : ms_text_percent(value, buf));
-}
+static void percent(MsTable *table, double value) { ms_table_cell(table, isnan(value) ? "" : MS_PERCENT(value)); }
 
 static void worth_row(MsTable *table, const MsAnchorWorth *w) {
   const double cells[] = {w->before,   w->mean_before,   w->after[0],      w->mean_after[0],
                           w->after[1], w->mean_after[1], w->inside_before, w->inside_after};
-  ms_table_cell(table, w->name);
-  ms_table_cellf(table, "%u", w->sites);
-  ms_table_cellf(table, "%u", w->runs);
+  MS_TABLE_ROW(table, w->name, MS_FORMAT("%u", w->sites), MS_FORMAT("%u", w->runs));
   for (gsize i = 0; i < G_N_ELEMENTS(cells); i++) percent(table, cells[i]);
 }
 
 char *ms_report_anchor_evaluation(const MsAnchorEvaluation *e) {
-  static const char *const titles[] = {"sites", "runs",      "median", "mean",    "1 anchor",
-                                       "mean",  "2 anchors", "mean",   "in band", "1 anchor"};
   GString *out = g_string_new(NULL);
   MsTable *table = ms_table_new();
   ms_report_extent(out, &e->extent);
   ms_table_column(table, "|error| of the others", FALSE);
-  for (gsize i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(table, titles[i], TRUE);
+  ms_table_columns(table, ">sites|>runs|>median|>mean|>1 anchor|>mean|>2 anchors|>mean|>in band|>1 anchor");
   for (guint i = 0; i < e->n_sources; i++) worth_row(table, &e->source[i]);
   worth_row(table, &e->all);
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
+  ms_table_append(table, out);
   return g_string_free(out, FALSE);
 }

@@ -41,15 +41,13 @@ static void amount(MsTable *table, double value) {
 }
 
 void ms_report_budget_cells(MsTable *table, const MsBudget *b) {
-  char buf[MS_TEXT];
   if (!ms_budget_known(b)) {
     for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_cell(table, "-");
     return;
   }
   if (b->deadline_days > 0) ms_table_cellf(table, "%.1f of %.4g%s", b->days, b->deadline_days, b->late ? " LATE" : "");
   else ms_table_cellf(table, "%.1f", b->days);
-  ms_table_cell(table, isnan(b->goodput) ? "-" : ms_text_percent(b->goodput, buf));
-  ms_table_cellf(table, "%.4g", b->gpu_hours / 1e3);
+  MS_TABLE_ROW(table, isnan(b->goodput) ? "-" : MS_PERCENT(b->goodput), MS_FORMAT("%.4g", b->gpu_hours / 1e3));
   amount(table, b->price), amount(table, b->energy_MWh), amount(table, b->co2_t);
 }
 
@@ -70,11 +68,10 @@ static char *rates_of(const MsBudgetOf *of, int n) {
 }
 
 char *ms_report_budget_note(const MsBudgetOf *of, int n) {
-  char tokens[MS_TEXT];
   GString *out = g_string_new(NULL);
   const MsBudget *b = of[0].budget;
   g_autofree char *rates = rates_of(of, n);
-  g_string_append_printf(out, "days of %s tokens", ms_text_tokens(b->tokens, tokens));
+  g_string_append_printf(out, "days of %s tokens", ms_text_tokens(b->tokens, MS_ROOM));
   if (b->reliability)
     g_string_append_printf(out, " with the failures of %s, checkpoints at their optimal interval", b->reliability);
   else if (isnan(b->goodput)) g_string_append(out, " without a failure (the machine lacks a figure for goodput)");

@@ -9,11 +9,10 @@ static char *about_memory(const MsResult *run, const MsChanges *c) {
   double used = 100 * ms_device_B(run) / run->capacity_B;
   if (!c->frees)
     return g_strdup_printf("at %.0f %% of the memory no single change helps: plan --around looks at all layouts", used);
-  char memory[MS_TEXT];
   g_autofree char *change = ms_report_change(c->frees->change);
   double slower = -c->frees->gain;
   return g_strdup_printf("at %.0f %% of the memory: %s frees %s and %s %.1f %% of the step", used, change,
-                         ms_text_bytes(c->frees->freed_B, memory), slower < 0 ? "saves" : "costs", 100 * ABS(slower));
+                         MS_BYTES(c->frees->freed_B), slower < 0 ? "saves" : "costs", 100 * ABS(slower));
 }
 
 MsAdvice ms_advice_of(const MsResult *run, const MsChanges *c) {

@@ -57,15 +57,13 @@ static char *verdict(const MsChecked *c) {
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void drift_rows(MsTable *table, const MsChecked *c) {
-  char name[MS_QUANTITY_TEXT], buf[MS_TEXT];
+  char name[MS_QUANTITY_TEXT];
   for (int i = 0; i < c->n; i++) {
     const MsDrift *d = &c->drift[i];
     ms_table_cellf(table, "  %s", i == 0 ? c->name : "");
-    ms_table_cell(table, ms_quantity_name(d->quantity, name));
-    ms_table_cell(table, value_text(d->quantity, d->stored, buf));
-    ms_table_cell(table, value_text(d->quantity, d->today, buf));
-    ms_table_cell(table, change_text(d->change, buf));
-    ms_table_cellf(table, "%.3g %%", 100 * d->tolerance);
+    MS_TABLE_ROW(table, ms_quantity_name(d->quantity, name), value_text(d->quantity, d->stored, MS_ROOM),
+                 value_text(d->quantity, d->today, MS_ROOM), change_text(d->change, MS_ROOM),
+                 MS_FORMAT("%.3g %%", 100 * d->tolerance));
   }
 }
 
@@ -83,12 +81,9 @@ char *ms_report_check(const MsCheck *c, unsigned flags) {
     rows = rows || one->n > 0;
   }
   if (rows) {
-    static const char *const title[] = {"  scenario", "quantity", "stored", "today", "change", "tolerance"};
-    MsTable *table = ms_table_new();
-    for (guint i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 1);
+    MsTable *table = ms_table_of("  scenario|quantity|>stored|>today|>change|>tolerance");
     for (int i = 0; i < c->baseline->n; i++) drift_rows(table, &c->checked[i]);
-    g_autofree char *text = ms_table_take(table);
-    g_string_append_printf(out, "\n%s", text);
+    ms_table_append(table, g_string_append_c(out, '\n'));
   }
   if (c->n_inputs > 0) g_string_append(out, "\n  figures that changed since it was written:\n");
   for (int i = 0; i < c->n_inputs; i++) {

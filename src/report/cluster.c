@@ -67,76 +67,61 @@ const MsFigures ms_cluster_figures = {
 /* --- text --- */
 
 static void append_causes(GString *out, const MsCluster *c) {
-  char a[MS_TEXT], b[MS_TEXT];
   if (c->n_causes == 0) return;
-  MsTable *t = ms_table_new();
-  ms_table_column(t, "  what it costs", FALSE), ms_table_column(t, "a step", TRUE), ms_table_column(t, "of it", TRUE);
+  MsTable *t = ms_table_of("  what it costs|>a step|>of it");
   for (int i = 0; i < c->n_causes; i++) {
     ms_table_cellf(t, "  %s", ms_cause_words[c->cause[i].cause]);
-    ms_table_cell(t, ms_text_seconds(c->cause[i].cost_s, a));
-    ms_table_cell(t, ms_text_percent(c->cause[i].cost_s / c->step_s.mean, b));
+    MS_TABLE_ROW(t, MS_SECONDS(c->cause[i].cost_s), MS_PERCENT(c->cause[i].cost_s / c->step_s.mean));
   }
-  g_autofree char *text = ms_table_take(t);
-  g_string_append_printf(out, "\n%s", text);
+  ms_table_append(t, g_string_append_c(out, '\n'));
 }
 
 static void append_waits(GString *out, const MsCluster *c) {
-  char a[MS_TEXT];
   gboolean any = FALSE;
   for (int g = 0; g < MS_N_GROUPS; g++) {
     if (c->waits_s[g] < 1e-6) continue;
     g_string_append_printf(out, "%s %s %s",
                            any ? "," : "\n  waits of a rank for the last of its group:", ms_group_words[g],
-                           ms_text_seconds(c->waits_s[g], a));
+                           MS_SECONDS(c->waits_s[g]));
     any = TRUE;
   }
   if (any) g_string_append_c(out, '\n');
 }
 
 static void append_path(GString *out, const MsCluster *c) {
-  char a[MS_TEXT], b[MS_TEXT], d[MS_TEXT], e[MS_TEXT];
   g_string_append_printf(out,
                          "  critical path of the first draw over %d ranks: kernels %s, messages %s, launches %s, "
                          "copies %s\n\n",
-                         c->path_ranks, ms_text_seconds(c->path_compute_s, a), ms_text_seconds(c->path_comm_s, b),
-                         ms_text_seconds(c->path_host_s, d), ms_text_seconds(c->path_other_s, e));
-  MsTable *t = ms_table_new();
-  ms_table_column(t, "  rank", FALSE), ms_table_column(t, "stage", TRUE), ms_table_column(t, "of the path", TRUE);
-  ms_table_column(t, "others waited for it", TRUE);
+                         c->path_ranks, MS_SECONDS(c->path_compute_s), MS_SECONDS(c->path_comm_s),
+                         MS_SECONDS(c->path_host_s), MS_SECONDS(c->path_other_s));
+  MsTable *t = ms_table_of("  rank|>stage|>of the path|>others waited for it");
   for (int i = 0; i < MIN(c->n_shares, 8); i++) {
-    ms_table_cellf(t, "  %d", c->share[i].rank), ms_table_cellf(t, "%d", c->share[i].stage);
-    ms_table_cell(t, ms_text_seconds(c->share[i].path_s, a));
-    ms_table_cell(t, ms_text_seconds(c->share[i].awaited_s, b));
+    MS_TABLE_ROW(t, MS_FORMAT("  %d", c->share[i].rank), MS_FORMAT("%d", c->share[i].stage),
+                 MS_SECONDS(c->share[i].path_s), MS_SECONDS(c->share[i].awaited_s));
   }
-  g_autofree char *text = ms_table_take(t);
-  g_string_append(out, text);
+  ms_table_append(t, out);
 }
 
 static void append_links(GString *out, const MsCluster *c) {
-  char bytes[MS_TEXT], load[MS_TEXT];
   if (!c->links || c->links->len == 0) return;
-  MsTable *t = ms_table_new();
-  ms_table_column(t, "  fullest links", FALSE), ms_table_column(t, "a step", TRUE), ms_table_column(t, "full", TRUE);
+  MsTable *t = ms_table_of("  fullest links|>a step|>full");
   for (guint i = 0; i < MIN(c->links->len, 5); i++) {
     const MsLinkLoad *l = &g_array_index(c->links, MsLinkLoad, i);
     ms_table_cellf(t, "  %s", l->name);
-    ms_table_cell(t, ms_text_bytes(l->bytes_B, bytes)), ms_table_cell(t, ms_text_percent(l->load, load));
+    MS_TABLE_ROW(t, MS_BYTES(l->bytes_B), MS_PERCENT(l->load));
   }
-  g_autofree char *text = ms_table_take(t);
-  g_string_append_printf(out, "\n%s", text);
+  ms_table_append(t, g_string_append_c(out, '\n'));
 }
 
 char *ms_report_cluster(const MsCluster *c) {
-  char full[MS_TEXT], mean[MS_TEXT], sd[MS_TEXT], p50[MS_TEXT], p95[MS_TEXT], most[MS_TEXT];
   GString *out = g_string_new("\n");
   ms_report_extent(out, &c->extent);
   g_string_append_printf(out,
                          "cluster   %d GPUs on their own (%u of each stage told apart), %u draws: step %s, sd %s, "
                          "median %s, p95 %s, longest %s; full %s\n",
-                         c->world, c->units, c->extent.done, ms_text_seconds(c->step_s.mean, mean),
-                         ms_text_seconds(c->step_s.sd, sd), ms_text_seconds(c->step_s.p50, p50),
-                         ms_text_seconds(c->step_s.p95, p95), ms_text_seconds(c->step_s.most, most),
-                         ms_text_seconds(c->full_s, full));
+                         c->world, c->units, c->extent.done, MS_SECONDS(c->step_s.mean), MS_SECONDS(c->step_s.sd),
+                         MS_SECONDS(c->step_s.p50), MS_SECONDS(c->step_s.p95), MS_SECONDS(c->step_s.most),
+                         MS_SECONDS(c->full_s));
   append_causes(out, c);
   append_waits(out, c);
   append_path(out, c);

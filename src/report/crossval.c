@@ -10,19 +10,16 @@ static void percent(MsTable *table, double fraction, gboolean sign) {
 }
 
 static void error_row(MsTable *table, const char *name, const char *how, const MsErrorSummary *s) {
-  ms_table_cell(table, name);
-  ms_table_cell(table, how);
-  ms_table_cellf(table, "%u", s->n);
+  MS_TABLE_ROW(table, name, how, MS_FORMAT("%u", s->n));
   percent(table, s->median_ape, FALSE), percent(table, s->mape, FALSE), percent(table, s->p90_ape, FALSE),
       percent(table, s->bias, TRUE);
 }
 
 static MsTable *error_table(const char *first) {
-  static const char *const column[] = {"n", "median", "mean", "p90", "bias"};
   MsTable *table = ms_table_new();
   ms_table_column(table, first, FALSE);
   ms_table_column(table, "figures", FALSE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  ms_table_columns(table, ">n|>median|>mean|>p90|>bias");
   return table;
 }
 
@@ -33,24 +30,15 @@ static void three_rows(MsTable *table, const char *name, const MsCrossErrors *e)
   error_row(table, "", "as shipped", &e->shipped);
 }
 
-static void take(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
-}
+static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
 
 static MsTable *coverage_table(void) {
-  static const char *const column[] = {"n", "in 90 %", "in 80 %", "in 50 %"};
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "runs left out", FALSE);
-  ms_table_column(table, "bands", FALSE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  MsTable *table = ms_table_of("runs left out|bands|>n|>in 90 %|>in 80 %|>in 50 %");
   return table;
 }
 
 static void coverage_row(MsTable *table, const char *name, const char *how, const MsBandCoverage *c) {
-  ms_table_cell(table, name);
-  ms_table_cell(table, how);
-  ms_table_cellf(table, "%u", c->n);
+  MS_TABLE_ROW(table, name, how, MS_FORMAT("%u", c->n));
   for (guint q = 0; q < G_N_ELEMENTS(c->inside); q++) percent(table, c->inside[q], FALSE);
 }
 
@@ -63,20 +51,14 @@ static void coverage_rows(MsTable *table, const char *name, const MsBandCoverage
 
 static void slope_row(MsTable *table, const char *name, const MsCrossSlope *s) {
   if (s->n == 0) return;
-  ms_table_cell(table, name);
-  ms_table_cellf(table, "%u", s->n);
-  ms_table_cellf(table, "%+.2f", 100 * s->left_out);
-  ms_table_cellf(table, "%+.2f", 100 * s->in_sample);
-  ms_table_cellf(table, "%+.2f", 100 * s->shipped);
+  MS_TABLE_ROW(table, name, MS_FORMAT("%u", s->n), MS_FORMAT("%+.2f", 100 * s->left_out),
+               MS_FORMAT("%+.2f", 100 * s->in_sample), MS_FORMAT("%+.2f", 100 * s->shipped));
 }
 
 static void slopes(GString *out, const MsCrossval *c) {
-  static const char *const column[] = {"n", "left out", "in sample", "as shipped"};
   if (c->slope.n == 0) return;
   g_string_append(out, "points of error for each doubling of the GPUs (one source, model and machine)\n");
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "runs", FALSE);
-  for (size_t i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  MsTable *table = ms_table_of("runs|>n|>left out|>in sample|>as shipped");
   slope_row(table, "all", &c->slope);
   for (guint i = 0; i < c->n_parts; i++) slope_row(table, c->parts[i].name, &c->parts[i].slope);
   take(out, table);
@@ -104,15 +86,9 @@ char *ms_report_crossval(const MsCrossval *c) {
     coverage_rows(table, c->parts[i].name, &c->parts[i].bands, &c->parts[i].bands_refitted);
   take(out, table);
   table = ms_table_new();
-  ms_table_column(table, "figure", FALSE);
-  ms_table_column(table, "runs", TRUE);
-  ms_table_column(table, "refitted on all: times", TRUE);
-  ms_table_column(table, "shipped", TRUE);
-  ms_table_column(table, "refitted", TRUE);
+  ms_table_columns(table, "figure|>runs|>refitted on all: times|>shipped|>refitted");
   for (guint i = 0; i < c->n_shared; i++) {
-    ms_table_cell(table, c->shared[i].name);
-    ms_table_cellf(table, "%u", c->shared[i].runs);
-    ms_table_cellf(table, "%.3f", c->shared[i].factor);
+    MS_TABLE_ROW(table, c->shared[i].name, MS_FORMAT("%u", c->shared[i].runs), MS_FORMAT("%.3f", c->shared[i].factor));
     gboolean law = !isnan(c->shared[i].shipped);
     ms_table_cellf(table, law ? "%.3g" : "", c->shared[i].shipped);
     ms_table_cellf(table, law ? "%.3g" : "", c->shared[i].shipped * c->shared[i].factor);

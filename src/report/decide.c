@@ -12,28 +12,20 @@ static gboolean is_named(const MsDecision *d, int i) {
 }
 
 static void append_rows(GString *out, const MsDecision *d) {
-  static const char *const titles[] = {"step", "fastest", "regret"};
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "#", TRUE);
-  ms_table_column(table, "layout", FALSE);
-  for (gsize i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(table, titles[i], TRUE);
+  MsTable *table = ms_table_of(">#|layout|>step|>fastest|>regret");
   int left = 0;
   for (int i = 0; i < d->n; i++) {
     const MsDecisionRow *row = &d->row[i];
-    char text[MS_TEXT];
     if (i > 0 && !is_named(d, i) && (i >= FEW || row->chance < LEAST)) {
       left++;
       continue;
     }
     g_autofree char *layout = ms_report_layout(row->entry->scenario);
     ms_table_cellf(table, "%d%s", row->place, i == d->pick ? " *" : "  ");
-    ms_table_cell(table, layout);
-    ms_table_cell(table, ms_text_seconds(row->entry->result->step_time_s, text));
-    ms_table_cell(table, ms_text_percent(row->chance, text));
-    ms_table_cell(table, ms_text_percent(row->regret, text));
+    MS_TABLE_ROW(table, layout, MS_SECONDS(row->entry->result->step_time_s), MS_PERCENT(row->chance),
+                 MS_PERCENT(row->regret));
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
+  ms_table_append(table, out);
   if (left > 0) g_string_append_printf(out, "%d more (--json lists them)\n", left);
 }
 
@@ -46,7 +38,6 @@ static char *places_of(const MsDecision *d, int runs) {
 }
 
 static void append_runs(GString *out, const MsDecision *d) {
-  char before[MS_TEXT], after[MS_TEXT];
   if (d->n_runs == 0) {
     g_string_append(out, "no short run would tell more\n");
     return;
@@ -59,26 +50,24 @@ static void append_runs(GString *out, const MsDecision *d) {
       "  moesim plan --top %d --rank %d --out run-%d.json REQUEST && moesim launch run-%d.json > run-%d.sh\n"
       "  moesim anchor run-%d.json run-%d.log --out mine.json     of all; then plan with it\n"
       "  --decide-out FOLDER writes scenarios and scripts of all\n",
-      places, ms_text_percent(d->row[d->pick].regret, before), ms_text_percent(d->regret_after[d->n_runs - 1], after),
-      d->n, place, place, place, place, place, place);
+      places, MS_PERCENT(d->row[d->pick].regret), MS_PERCENT(d->regret_after[d->n_runs - 1]), d->n, place, place, place,
+      place, place, place);
 }
 
 char *ms_report_decision(const MsDecision *d) {
   GString *out =
       g_string_new("\nhow sure is it? Chance of being the fastest of those that were kept, expected regret of each\n");
-  char regret[MS_TEXT];
   append_rows(out, d);
   if (d->n_known > 0)
     g_string_append_printf(out, "%d run%s that the machine was anchored by %s taken into account\n", d->n_known,
                            d->n_known == 1 ? "" : "s", d->n_known == 1 ? "is" : "are");
   if (d->fastest_known_s > 0) {
-    char fastest[MS_TEXT], expected[MS_TEXT];
     g_string_append_printf(out, "the fastest of them took %s; of what is taken now %s is expected%s\n",
-                           ms_text_seconds(d->fastest_known_s, fastest), ms_text_seconds(d->expected_s, expected),
+                           MS_SECONDS(d->fastest_known_s), MS_SECONDS(d->expected_s),
                            d->fastest_known_s < d->expected_s ? ": stay with that run" : "");
   }
   g_string_append_printf(out, "take %d: expected regret %s\n", d->row[d->pick].place,
-                         ms_text_percent(d->row[d->pick].regret, regret));
+                         MS_PERCENT(d->row[d->pick].regret));
   append_runs(out, d);
   return g_string_free(out, FALSE);
 }

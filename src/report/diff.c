@@ -99,42 +99,35 @@ void ms_report_diff_titles(const MsDiff *d, const char **a, const char **b) {
 }
 
 static void append_side(GString *out, const char *title, const MsProfile *p) {
-  char step[MS_TEXT], busy[MS_TEXT];
   g_string_append_printf(out, "%s: %s (%s", title, p->file, ms_profile_words[p->kind]);
   if (p->device) g_string_append_printf(out, ", %s", p->device);
   if (p->stage >= 0 && p->result && p->result->stages > 1) g_string_append_printf(out, ", stage %d", p->stage);
-  g_string_append_printf(out, "), step %s", ms_text_seconds(p->step_s, step));
-  if (!isnan(p->busy_s)) g_string_append_printf(out, ", some kernel runs in %s", ms_text_seconds(p->busy_s, busy));
+  g_string_append_printf(out, "), step %s", MS_SECONDS(p->step_s));
+  if (!isnan(p->busy_s)) g_string_append_printf(out, ", some kernel runs in %s", MS_SECONDS(p->busy_s));
   g_string_append_c(out, '\n');
 }
 
 static void seconds(MsTable *table, double time_s) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, time_s == 0 || isnan(time_s) ? "-" : ms_text_seconds(time_s, buf));
+  ms_table_cell(table, time_s == 0 || isnan(time_s) ? "-" : MS_SECONDS(time_s));
 }
 
 static void figures(MsTable *table, double a_s, double b_s, double ratio, double stake_s) {
-  char buf[MS_TEXT];
   seconds(table, a_s);
   seconds(table, b_s);
   if (isnan(ratio)) ms_table_cell(table, "");
   else ms_table_cellf(table, "%.3f", ratio);
   if (isnan(stake_s)) ms_table_cell(table, "");
   else if (fabs(stake_s) < 5e-10) ms_table_cell(table, "-"); /* a profiler's clock */
-  else ms_table_cellf(table, "%s%s", stake_s < 0 ? "-" : "+", ms_text_seconds(fabs(stake_s), buf));
+  else ms_table_cellf(table, "%s%s", stake_s < 0 ? "-" : "+", MS_SECONDS(fabs(stake_s)));
 }
 
 static void four_columns(MsTable *table, const char *a, const char *b) {
   ms_table_column(table, a, TRUE);
   ms_table_column(table, b, TRUE);
-  ms_table_column(table, "ratio", TRUE);
-  ms_table_column(table, "at stake", TRUE);
+  ms_table_columns(table, ">ratio|>at stake");
 }
 
-static void take(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
-}
+static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
 
 enum { MOST_OPERATORS = 15 };
 
@@ -156,8 +149,7 @@ static void append_classes(GString *out, const MsDiff *d, const char *a, const c
 
 static void append_streams(GString *out, const MsDiff *d, const char *a, const char *b) {
   if (d->a->n_streams == 0 || d->b->n_streams == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "streams", FALSE);
+  MsTable *table = ms_table_of("streams");
   four_columns(table, a, b);
   for (int i = 0; i < d->n_streams; i++) {
     const MsDiffStream *s = &d->stream[i];
@@ -168,37 +160,26 @@ static void append_streams(GString *out, const MsDiff *d, const char *a, const c
 }
 
 static void append_operators(GString *out, const MsAligned *a) {
-  static const char *const titles[] = {"rows", "found", "predicted", "measured", "ratio", "at stake", "gap before"};
-  char buf[MS_TEXT];
   if (!a || a->n == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "operator", FALSE);
-  for (gsize i = 0; i < G_N_ELEMENTS(titles); i++) ms_table_column(table, titles[i], TRUE);
+  MsTable *table = ms_table_of("operator|>rows|>found|>predicted|>measured|>ratio|>at stake|>gap before");
   for (int i = 0; i < a->n && i < MOST_OPERATORS; i++) {
     const MsAlignedOp *op = &a->op[i];
-    ms_table_cell(table, op->name);
-    ms_table_cellf(table, "%g", op->rows);
-    ms_table_cellf(table, "%.4g", op->found);
+    MS_TABLE_ROW(table, op->name, MS_FORMAT("%g", op->rows), MS_FORMAT("%.4g", op->found));
     figures(table, op->a_s, op->b_s, op->ratio, op->found > 0 ? op->stake_s : NAN);
     seconds(table, op->gap_s);
   }
   take(out, table);
   g_string_append_printf(out, "operators were found for %s of the time of the kernels that compute\n",
-                         ms_text_percent(a->share, buf));
+                         MS_PERCENT(a->share));
   if (a->n > MOST_OPERATORS) g_string_append_printf(out, "%d more: --json\n", a->n - MOST_OPERATORS);
 }
 
 static void append_keys(GString *out, const MsDiff *d, const char *a, const char *b) {
   if (d->n_keys == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "differs in", FALSE);
+  MsTable *table = ms_table_of("differs in");
   ms_table_column(table, a, FALSE);
   ms_table_column(table, b, FALSE);
-  for (int i = 0; i < d->n_keys; i++) {
-    ms_table_cell(table, d->key[i].path);
-    ms_table_cell(table, d->key[i].a);
-    ms_table_cell(table, d->key[i].b);
-  }
+  for (int i = 0; i < d->n_keys; i++) { MS_TABLE_ROW(table, d->key[i].path, d->key[i].a, d->key[i].b); }
   take(out, table);
 }
 

@@ -14,19 +14,17 @@ static void spread_row(MsTable *table, const char *name, const MsSpread *s, Form
                error[] = {s->mean_error, -1, s->p50_error, s->p95_error, -1, -1};
   ms_table_cell(table, name);
   for (guint i = 0; i < G_N_ELEMENTS(value); i++) {
-    char a[MS_TEXT], b[MS_TEXT];
-    if (error[i] < 0) ms_table_cell(table, format(value[i], a));
-    else ms_table_cellf(table, "%s +- %s", format(value[i], a), format(error[i], b));
+    if (error[i] < 0) ms_table_cell(table, format(value[i], MS_ROOM));
+    else ms_table_cellf(table, "%s +- %s", format(value[i], MS_ROOM), format(error[i], MS_ROOM));
   }
 }
 
 char *ms_report_draws(const MsDraws *d) {
-  static const char *const column[] = {"mean", "sd", "p50", "p95", "least", "most"};
   g_autofree char *title =
       g_strdup_printf("  %d draws, seeds %u to %u", d->n, d->first_seed, d->first_seed + d->extent.of - 1);
   MsTable *table = ms_table_new();
   ms_table_column(table, title, FALSE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  ms_table_columns(table, ">mean|>sd|>p50|>p95|>least|>most");
   spread_row(table, "  step time", &d->step_time_s, ms_text_seconds);
   spread_row(table, "  peak memory", &d->peak_B, ms_text_bytes);
   spread_row(table, "  hottest rank over mean", &d->hottest, plain);

@@ -152,9 +152,7 @@ const MsFigures ms_fabric_figures = {
 /* --- text --- */
 /* "2048 NICs of 50.00 GB/s each": what joins a level to the one above it. */
 static void append_tier(GString *out, const Tier *tier) {
-  char rate[MS_TEXT];
-  g_string_append_printf(out, "         |    %u x %s, %sB/s each\n", tier->links, tier->name,
-                         ms_text_count(tier->Bps, rate));
+  g_string_append_printf(out, "         |    %u x %s, %sB/s each\n", tier->links, tier->name, MS_COUNT(tier->Bps));
 }
 
 static const char *leaf_word(const MsFabricGraph *g) {
@@ -188,10 +186,9 @@ static char *row_table(const MsFabricView *v) {
   for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(t, column[i].title, column[i].right);
   for (int i = 0; i < v->n_rows; i++) {
     const Row *r = &v->row[i];
-    ms_table_cell(t, r->group), ms_table_cell(t, r->pattern);
-    ms_table_cellf(t, "%d", r->size), ms_table_cellf(t, "%d", r->domains), ms_table_cellf(t, "%d", r->per_domain);
-    ms_table_cellf(t, "%u", r->time.flows), ms_table_cellf(t, "%.3f", r->time.slowdown);
-    ms_table_cell(t, r->busiest), ms_table_cellf(t, "%.0f %%", 100 * r->time.load);
+    MS_TABLE_ROW(t, r->group, r->pattern, MS_FORMAT("%d", r->size), MS_FORMAT("%d", r->domains),
+                 MS_FORMAT("%d", r->per_domain), MS_FORMAT("%u", r->time.flows), MS_FORMAT("%.3f", r->time.slowdown),
+                 r->busiest, MS_FORMAT("%.0f %%", 100 * r->time.load));
   }
   return ms_table_take(t);
 }

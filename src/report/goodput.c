@@ -27,41 +27,34 @@ static const char *left_out(const MsGoodputResult *r) {
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void job(GString *out, const MsGoodputResult *r) {
-  char a[MS_TEXT], b[MS_TEXT], c[MS_TEXT], d[MS_TEXT];
   const MsGoodput *g = r->goodput;
   g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s (%s), failures as %s\n", g->run->model->name, r->gpus,
-                         g->run->hardware->name, r->nodes, ms_text_seconds(r->step_time_s, a),
-                         ms_fidelity_words[g->fidelity], g->reliability.name);
+                         g->run->hardware->name, r->nodes, MS_SECONDS(r->step_time_s), ms_fidelity_words[g->fidelity],
+                         g->reliability.name);
   g_string_append_printf(out, "  checkpoint   %s, %s: stops training for %s, safe %s later, loads in %s\n",
-                         ms_checkpoint_words[g->checkpoint.mode], ms_text_bytes(r->checkpoint_B, a),
-                         time_text(r->model.stall_s, b), time_text(r->model.write_s, c), time_text(r->load_s, d));
+                         ms_checkpoint_words[g->checkpoint.mode], MS_BYTES(r->checkpoint_B),
+                         time_text(r->model.stall_s, MS_ROOM), time_text(r->model.write_s, MS_ROOM),
+                         time_text(r->load_s, MS_ROOM));
 }
 
 static void failure_table(GString *out, const MsGoodputResult *r) {
   const MsGoodput *g = r->goodput;
   double rate = ms_fault_rate(&r->model), wall_d = r->runs > 0 ? r->wall_s.mean / DAY_S : NAN;
-  char buf[MS_TEXT];
-  MsTable *table = ms_table_new();
-  static const char *const title[] = {"  failures", "a day", "one in", "share", "in the run"};
-  for (guint i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  MsTable *table = ms_table_of("  failures|>a day|>one in|>share|>in the run");
   for (int k = 0; k <= g->reliability.n; k++) {
     gboolean all = k == g->reliability.n;
     double hz = all ? rate : r->kind_Hz[k];
     ms_table_cellf(table, "  %s", all ? "all" : ms_component_words[g->reliability.failure[k].component]);
-    ms_table_cellf(table, "%.3g", hz * DAY_S);
-    ms_table_cell(table, time_text(1 / hz, buf));
-    ms_table_cell(table, rate > 0 ? ms_text_percent(hz / rate, buf) : "-");
+    MS_TABLE_ROW(table, MS_FORMAT("%.3g", hz * DAY_S), time_text(1 / hz, MS_ROOM),
+                 rate > 0 ? MS_PERCENT(hz / rate) : "-");
     if (isnan(wall_d)) ms_table_cell(table, "-");
     else ms_table_cellf(table, "%.1f", all ? r->failures.mean : r->kind_failures[k]);
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 static void interval_table(GString *out, const MsGoodputResult *r) {
-  char buf[MS_TEXT];
   MsTable *table = ms_table_new();
-  static const char *const title[] = {"  checkpoint every", "interval", "effective time", "first order"};
   const struct {
     const char *name;
     double interval_s;
@@ -69,39 +62,30 @@ static void interval_table(GString *out, const MsGoodputResult *r) {
              {"  optimum", r->optimal_s},
              {"  Young", r->young_s},
              {"  Daly", r->daly_s}};
-  for (guint i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], i > 0);
+  ms_table_columns(table, "  checkpoint every|>interval|>effective time|>first order");
   for (guint i = 0; i < G_N_ELEMENTS(row); i++) {
     if (i == 1 && !r->interval_given) continue;
     gboolean possible = row[i].interval_s >= r->model.write_s && isfinite(row[i].interval_s) && row[i].interval_s > 0;
-    ms_table_cell(table, row[i].name);
-    ms_table_cell(table, time_text(row[i].interval_s, buf));
-    if (possible) ms_table_cellf(table, "%.2f %%", 100 * ms_fault_ettr(&r->model, row[i].interval_s));
-    else ms_table_cell(table, "-");
-    if (possible) ms_table_cellf(table, "%.2f %%", 100 * ms_fault_ettr_first_order(&r->model, row[i].interval_s));
-    else ms_table_cell(table, "-");
+    MS_TABLE_ROW(table, row[i].name, time_text(row[i].interval_s, MS_ROOM),
+                 possible ? MS_FORMAT("%.2f %%", 100 * ms_fault_ettr(&r->model, row[i].interval_s)) : "-",
+                 possible ? MS_FORMAT("%.2f %%", 100 * ms_fault_ettr_first_order(&r->model, row[i].interval_s)) : "-");
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 static void parts_table(GString *out, const MsGoodputResult *r) {
-  char buf[MS_TEXT];
   MsTable *table = ms_table_new();
   g_autofree char *title = g_strdup_printf("  where the time goes (mean of %d runs)", r->runs);
   ms_table_column(table, title, FALSE);
-  ms_table_column(table, "time", TRUE);
-  ms_table_column(table, "share", TRUE);
+  ms_table_columns(table, ">time|>share");
   for (int p = 0; ms_goodput_part_words[p]; p++) {
     ms_table_cellf(table, "  %s", ms_goodput_part_words[p]);
-    ms_table_cell(table, time_text(r->part_s[p], buf));
-    ms_table_cellf(table, "%.2f %%", 100 * r->part_s[p] / r->wall_s.mean);
+    MS_TABLE_ROW(table, time_text(r->part_s[p], MS_ROOM), MS_FORMAT("%.2f %%", 100 * r->part_s[p] / r->wall_s.mean));
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 static void outcome(GString *out, const MsGoodputResult *r) {
-  char count[MS_TEXT];
   if (r->runs == 0) {
     if (ms_extent_stopped(&r->extent)) return;
     g_string_append(out, "\n  it makes no progress: failures come faster than it gets from one checkpoint to the next; "
@@ -114,20 +98,19 @@ static void outcome(GString *out, const MsGoodputResult *r) {
                          100 * r->ettr_runs.mean, 100 * r->ettr_runs.error, 100 * r->ettr_runs.p5,
                          100 * r->ettr_runs.p95, left_out(r) ? " (" : "", left_out(r) ? left_out(r) : "",
                          left_out(r) ? ")" : "", 100 * r->ettr);
-  char least[MS_TEXT], most[MS_TEXT];
   g_string_append_printf(out, "  tokens a day     %s, 90 %%: %s to %s (the step +-%.1f %%, and failures)\n",
-                         ms_text_count(r->tokens_per_day, count), ms_text_count(r->tokens_per_day_p5, least),
-                         ms_text_count(r->tokens_per_day_p95, most), 100 * r->band);
+                         MS_COUNT(r->tokens_per_day), MS_COUNT(r->tokens_per_day_p5), MS_COUNT(r->tokens_per_day_p95),
+                         100 * r->band);
   g_string_append_printf(out, "  interruptions    %.1f +-%.1f in a run, 90 %%: %.0f to %.0f\n", r->failures.mean,
                          r->failures.error, r->failures.p5, r->failures.p95);
   if (isnan(r->work_s)) {
-    g_string_append_printf(out, "  tokens           %s in %.4g days\n", ms_text_count(r->tokens.mean, count),
+    g_string_append_printf(out, "  tokens           %s in %.4g days\n", MS_COUNT(r->tokens.mean),
                            r->goodput->budget.days);
   } else {
     g_string_append_printf(
         out, "  %s tokens: %.2f days +-%.2f, 90 %%: %.2f to %.2f   (without any failure %.2f, closed form %.2f)\n",
-        ms_text_count(r->goodput->budget.tokens, count), r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S,
-        r->wall_s.p5 / DAY_S, r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
+        MS_COUNT(r->goodput->budget.tokens), r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S, r->wall_s.p5 / DAY_S,
+        r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
     g_string_append_printf(out, "  GPU-hours        %.4g M, 90 %%: %.4g to %.4g M\n", r->gpu_hours.mean / 1e6,
                            r->gpu_hours.p5 / 1e6, r->gpu_hours.p95 / 1e6);
     if (r->unfinished > 0)

@@ -13,13 +13,11 @@ static void tau_cell(MsTable *table, const MsOrder *order) {
 }
 
 static void share_cell(MsTable *table, const MsOrder *order) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, order->pairs > 0 ? ms_text_percent((double)order->right / order->pairs, buf) : "-");
+  ms_table_cell(table, order->pairs > 0 ? MS_PERCENT((double)order->right / order->pairs) : "-");
 }
 
 static void order_row(MsTable *table, const char *name, const MsOrder *order) {
-  ms_table_cell(table, name);
-  ms_table_cellf(table, "%u", order->pairs);
+  MS_TABLE_ROW(table, name, MS_FORMAT("%u", order->pairs));
   tau_cell(table, order);
   share_cell(table, order);
 }
@@ -27,28 +25,19 @@ static void order_row(MsTable *table, const char *name, const MsOrder *order) {
 static MsTable *order_table(const char *first) {
   MsTable *table = ms_table_new();
   ms_table_column(table, first, FALSE);
-  ms_table_column(table, "pairs", TRUE);
-  ms_table_column(table, "Kendall tau", TRUE);
-  ms_table_column(table, "right", TRUE);
+  ms_table_columns(table, ">pairs|>Kendall tau|>right");
   return table;
 }
 
-static void take(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
-}
+static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
 
 static void append_ladders(GString *out, const MsLadders *all) {
-  MsTable *table = ms_table_new();
-  static const char *const column[] = {"runs", "pairs", "Kendall tau", "single knob", "right"};
-  ms_table_column(table, "published ladder", FALSE);
-  ms_table_column(table, "kind", FALSE);
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  MsTable *table = ms_table_of("published ladder|kind");
+  ms_table_columns(table, ">runs|>pairs|>Kendall tau|>single knob|>right");
   for (guint i = 0; i < all->n; i++) {
     const MsLadder *l = &all->ladders[i];
     if (!l->published) continue;
-    ms_table_cell(table, l->name);
-    ms_table_cell(table, l->kind);
+    MS_TABLE_ROW(table, l->name, l->kind);
     ms_table_cellf(table, l->found < l->listed ? "%u of %u" : "%u", l->found, l->listed);
     ms_table_cellf(table, "%u", l->order.pairs);
     tau_cell(table, &l->order);

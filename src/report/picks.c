@@ -48,17 +48,13 @@ static gboolean has_figure(const MsPlan *plan) {
 static void pick_row(MsTable *table, const MsPlan *plan, const MsPicks *p, int i, gboolean gpus) {
   const MsPick *pick = &p->pick[i];
   const MsResult *r = pick->entry->result;
-  char buf[MS_TEXT];
   g_autofree char *title = title_of(pick);
   ms_table_cellf(table, "%d%s", i + 1, pick->tied ? " =" : "  ");
   ms_table_cell(table, title);
   if (gpus) ms_table_cellf(table, "%d", pick->entry->scenario->gpus);
   if (has_figure(plan)) ms_table_cellf(table, "%.4g", pick->figure);
-  ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
-  ms_table_cell(table, ms_text_percent(r->band, buf));
-  ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
-  ms_table_cellf(table, "%.1f", 100 * r->mfu);
-  ms_table_cellf(table, "%.1f", ms_device_B(r) / MS_GIB);
+  MS_TABLE_ROW(table, MS_SECONDS(r->step_time_s), MS_PERCENT(r->band), MS_FORMAT("%.0f", r->tokens_per_s_per_gpu),
+               MS_FORMAT("%.1f", 100 * r->mfu), MS_FORMAT("%.1f", ms_device_B(r) / MS_GIB));
   if (i == 0) ms_table_cell(table, "-");
   else ms_table_cellf(table, "%+.1f %%", 100 * pick->slower);
 }
@@ -99,12 +95,10 @@ static void append_notes(GString *out, const MsPlan *plan, const MsPicks *p) {
 
 static void append_training(GString *out, const MsRequest *request, const MsPicks *p) {
   if (!ms_budget_known(&p->pick[0].budget)) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "#", FALSE), ms_table_column(table, "GPUs", TRUE);
+  MsTable *table = ms_table_of("#|>GPUs");
   ms_report_budget_columns(table);
   for (int i = 0; i < p->n; i++) {
-    ms_table_cellf(table, "%d", i + 1);
-    ms_table_cellf(table, "%d", p->pick[i].entry->scenario->gpus);
+    MS_TABLE_ROW(table, MS_FORMAT("%d", i + 1), MS_FORMAT("%d", p->pick[i].entry->scenario->gpus));
     ms_report_budget_cells(table, &p->pick[i].budget);
   }
   g_autofree char *text = ms_table_take(table),
@@ -117,15 +111,12 @@ char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPick
   GString *out = g_string_new(NULL);
   append_advice(out, p);
   gboolean gpus = gpus_differ(p);
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "#", FALSE), ms_table_column(table, "choice", FALSE);
+  MsTable *table = ms_table_of("#|choice");
   if (gpus) ms_table_column(table, "GPUs", TRUE);
   if (has_figure(plan)) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
-  static const char *const figure[] = {"step time", "+-", "tokens/s/GPU", "MFU %", "GiB", "than 1"};
-  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
+  ms_table_columns(table, ">step time|>+-|>tokens/s/GPU|>MFU %|>GiB|>than 1");
   for (int i = 0; i < p->n; i++) pick_row(table, plan, p, i, gpus);
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
+  ms_table_append(table, out);
   append_layouts(out, p);
   append_notes(out, plan, p);
   append_training(out, request, p);

@@ -147,19 +147,16 @@ static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) 
 /* Of which peak the MFU is, and whether it counts FLOP that do not run. */
 static void append_mfu(GString *out, const MsPlan *plan, int rows) {
   const MsPlanEntry *best = &plan->best[0];
-  char peak[MS_TEXT];
   g_autofree char *note = ms_report_mfu_note(best->result);
   if (words_differ(plan, rows, 0)) g_string_append(out, "MFU is of the dense peak of each row's own precision\n");
   else if (best->result->peak_flops > 0)
-    g_string_append_printf(out, "MFU is of %sFLOP/s, the dense peak of %s\n",
-                           ms_text_count(best->result->peak_flops, peak),
+    g_string_append_printf(out, "MFU is of %sFLOP/s, the dense peak of %s\n", MS_COUNT(best->result->peak_flops),
                            ms_precision_words[best->scenario->training.precision]);
   if (note) g_string_append_printf(out, "%s\n", note);
 }
 
 static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, int place) {
   const MsPlanEntry *e = &plan->best[place - 1];
-  char buf[MS_TEXT];
   const MsLayoutSpec *l = &e->scenario->layout;
   const MsResult *r = e->result;
   const int number[] = {place, l->tp, l->pp, l->vpp, l->ep, r->dp};
@@ -168,8 +165,7 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
     if (numbers_differ(plan, keys->rows, i)) ms_table_cellf(table, "%d", number_of(e->scenario, i));
   if (several_gpus(plan)) ms_table_cellf(table, "%d", e->scenario->gpus);
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_cellf(table, "%.4g", e->figure);
-  ms_table_cell(table, ms_text_seconds(r->step_time_s, buf));
-  ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
+  MS_TABLE_ROW(table, MS_SECONDS(r->step_time_s), MS_FORMAT("%.0f", r->tokens_per_s_per_gpu));
   percent_cell(table, r->mfu);
   ms_table_cellf(table, "%.1f", r->memory ? r->memory->stage[r->memory->peak_stage].device_B / MS_GIB : NAN);
   percent_cell(table, exposed_fraction(r));
@@ -185,39 +181,31 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
 }
 
 static void append_ranking(GString *out, const MsRequest *request, const MsPlan *plan, int top) {
-  static const char *const number[] = {"#", "tp", "pp", "vpp", "ep", "dp"};
-  static const char *const figure[] = {"step time", "tokens/s/GPU", "MFU %", "GiB", "comm %", "bubble %"};
   OpenKeys keys = open_keys(request, plan, ms_plan_shown(plan, top));
-  MsTable *table = ms_table_new();
-  for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
+  MsTable *table = ms_table_of(">#|>tp|>pp|>vpp|>ep|>dp");
   for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
     if (numbers_differ(plan, keys.rows, i)) ms_table_column(table, folded_number[i], TRUE);
   if (several_gpus(plan)) ms_table_column(table, "GPUs", TRUE);
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
-  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
+  ms_table_columns(table, ">step time|>tokens/s/GPU|>MFU %|>GiB|>comm %|>bubble %");
   for (guint i = 0; i < n_words(plan); i++)
     if (words_differ(plan, keys.rows, i)) ms_table_column(table, folded_word[i], FALSE);
   for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, key_title(keys.differ->pdata[i]), FALSE);
   for (int i = 0; i < keys.rows; i++) entry_row(table, plan, &keys, i + 1);
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
+  ms_table_append(table, out);
   append_same(out, plan, &keys);
   append_mfu(out, plan, keys.rows);
   open_keys_clear(&keys);
 }
 
 static void append_refusals(GString *out, const MsPlan *plan) {
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "refused by", FALSE);
-  ms_table_column(table, "layouts", TRUE);
-  ms_table_column(table, "nearest miss", FALSE);
+  MsTable *table = ms_table_of("refused by|>layouts|nearest miss");
   for (int i = 0; i < plan->n_refusals && i < FEW_REFUSALS; i++) {
     ms_table_cell(table, plan->refusals[i].name);
     ms_table_cellf(table, "%" G_GUINT64_FORMAT, plan->refusals[i].count);
     ms_table_cell(table, plan->refusals[i].example ? plan->refusals[i].example : "-");
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
+  ms_table_append(table, g_string_append_c(out, '\n'));
   if (plan->n_refusals > FEW_REFUSALS)
     g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
 }
@@ -244,7 +232,6 @@ static const MsPlanRefusal *short_of_memory(const MsPlan *plan) { return refused
 
 /* A deadline and memory first: what the rules refuse is no news where it is short. */
 static void append_nothing(GString *out, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras) {
-  char more[MS_TEXT], limit[MS_TEXT];
   const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline");
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (late)
@@ -256,11 +243,10 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
     append_wrapped(out, 2,
                    "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
                    "that a plan may use of a GPU; --explain lists what else was refused",
-                   memory->layout, ms_text_bytes(memory->miss, more), ms_text_bytes(plan->memory_limit_B, limit));
+                   memory->layout, MS_BYTES(memory->miss), MS_BYTES(plan->memory_limit_B));
   else g_string_append(out, "nothing feasible: no layout obeys the rules\n");
   if (extras && extras->ways) {
-    g_autofree char *text = ms_report_ways(extras->ways, request->objective == MS_GOAL_DEADLINE);
-    g_string_append(out, text);
+    ms_text_append(out, ms_report_ways(extras->ways, request->objective == MS_GOAL_DEADLINE));
   }
 }
 
@@ -286,18 +272,17 @@ static void append_nodes(GString *out, const MsScenario *base) {
 }
 
 static void append_counts(GString *out, const MsPlan *plan) {
-  char buf[MS_TEXT];
   if (plan->branched)
     append_wrapped(out, 2,
                    "%.4g layouts: all but %.4g cut in sets by proven bounds; %" G_GUINT64_FORMAT
                    " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated",
                    (double)plan->searched, (double)(plan->searched - plan->pruned), plan->feasible,
-                   ms_text_bytes(plan->memory_limit_B, buf), plan->simulated);
+                   MS_BYTES(plan->memory_limit_B), plan->simulated);
   else
     append_wrapped(out, 2,
                    "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
                    " seen to fit into %s, %" G_GUINT64_FORMAT " cut by a proven bound, %" G_GUINT64_FORMAT " simulated",
-                   plan->searched, plan->valid, plan->feasible, ms_text_bytes(plan->memory_limit_B, buf), plan->pruned,
+                   plan->searched, plan->valid, plan->feasible, MS_BYTES(plan->memory_limit_B), plan->pruned,
                    plan->simulated);
 }
 
@@ -350,34 +335,20 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
     g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "",
                            assumption ? assumption : "");
   const MsPicks *picks = extras ? extras->picks : NULL;
-  if (picks) {
-    g_autofree char *text = ms_report_picks(request, plan, picks);
-    g_string_append(out, text);
-  }
+  if (picks) { ms_text_append(out, ms_report_picks(request, plan, picks)); }
   if (picks && (flags & MS_REPORT_ALL)) g_string_append_c(out, '\n');
   if (plan->n_best > 0 && (!picks || (flags & MS_REPORT_ALL))) append_ranking(out, request, plan, top);
   else if (plan->n_best == 0) append_nothing(out, request, plan, extras);
   if ((explain || (plan->n_best == 0 && !short_of_memory(plan))) && plan->n_refusals > 0) append_refusals(out, plan);
-  if (extras && extras->reasons) {
-    g_autofree char *text = ms_report_reasons(plan, extras->reasons);
-    g_string_append(out, text);
-  }
-  if (extras && extras->robust) {
-    g_autofree char *text = ms_report_robust(extras->robust, top);
-    g_string_append(out, text);
-  }
-  if (extras && extras->decision) {
-    g_autofree char *text = ms_report_decision(extras->decision);
-    g_string_append(out, text);
-  }
+  if (extras && extras->reasons) { ms_text_append(out, ms_report_reasons(plan, extras->reasons)); }
+  if (extras && extras->robust) { ms_text_append(out, ms_report_robust(extras->robust, top)); }
+  if (extras && extras->decision) { ms_text_append(out, ms_report_decision(extras->decision)); }
   if (plan->n_best > 0) append_hint(out, plan);
   return g_string_free(out, FALSE);
 }
 
 char *ms_report_plan_best_so_far(const MsPlan *plan, double done) {
-  char time[MS_TEXT];
   if (plan->n_best == 0) return g_strdup_printf("%5.1f %%  nothing fits so far\n", 100 * done);
   g_autofree char *layout = ms_report_layout(plan->best[0].scenario);
-  return g_strdup_printf("%5.1f %%  %s  %s\n", 100 * done, ms_text_seconds(plan->best[0].result->step_time_s, time),
-                         layout);
+  return g_strdup_printf("%5.1f %%  %s  %s\n", 100 * done, MS_SECONDS(plan->best[0].result->step_time_s), layout);
 }

@@ -8,11 +8,6 @@
 
 enum { MOST_VALUE = 44 /* columns of a value that is compared */ };
 
-static void take_table(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
-}
-
 /* --- side by side ---------------------------------------------------------------------------------------------- */
 static void value_cell(MsTable *table, const char *json) {
   g_autofree char *text = ms_report_setting(json);
@@ -25,8 +20,7 @@ static void value_cell(MsTable *table, const char *json) {
 }
 
 static void append_keys(GString *out, const MsComparison *c, const char *a, const char *b) {
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "differs in", FALSE);
+  MsTable *table = ms_table_of("differs in");
   ms_table_column(table, a, FALSE);
   ms_table_column(table, b, FALSE);
   for (int i = 0; i < c->n_keys; i++) {
@@ -34,7 +28,7 @@ static void append_keys(GString *out, const MsComparison *c, const char *a, cons
     value_cell(table, c->key[i].a);
     value_cell(table, c->key[i].b);
   }
-  take_table(out, table);
+  ms_table_append(table, out);
 }
 
 typedef const char *(*UnitText)(double value, char *buf);
@@ -42,20 +36,15 @@ typedef const char *(*UnitText)(double value, char *buf);
 enum { NOTHING = 1000000 }; /* a difference below 1 / NOTHING of the whole is rounding, a part below it is none */
 
 static void part_row(MsTable *table, const char *name, double a, double b, UnitText unit, double whole) {
-  char text[MS_TEXT];
   if (fabs(a) * NOTHING < whole && fabs(b) * NOTHING < whole) return;
   if (fabs(b - a) * NOTHING < whole) b = a;
-  ms_table_cell(table, name);
-  ms_table_cell(table, unit(a, text));
-  ms_table_cell(table, unit(b, text));
+  MS_TABLE_ROW(table, name, unit(a, MS_ROOM), unit(b, MS_ROOM));
   if (a == b) {
-    ms_table_cell(table, "same");
-    ms_table_cell(table, "-");
+    MS_TABLE_ROW(table, "same", "-");
     return;
   }
-  ms_table_cellf(table, "%s%s", b > a ? "+" : "-", unit(fabs(b - a), text));
-  if (whole > 0) ms_table_cellf(table, "%+.2f %%", 100 * (b - a) / whole);
-  else ms_table_cell(table, "-");
+  ms_table_cellf(table, "%s%s", b > a ? "+" : "-", unit(fabs(b - a), MS_ROOM));
+  ms_table_cell(table, whole > 0 ? MS_FORMAT("%+.2f %%", 100 * (b - a) / whole) : "-");
 }
 
 static void append_parts(GString *out, const char *title, const MsComparedPart *part, int n, const char *a,
@@ -65,13 +54,12 @@ static void append_parts(GString *out, const char *title, const MsComparedPart *
   ms_table_column(table, title, FALSE);
   ms_table_column(table, a, TRUE);
   ms_table_column(table, b, TRUE);
-  ms_table_column(table, "difference", TRUE);
-  ms_table_column(table, "of the whole", TRUE);
+  ms_table_columns(table, ">difference|>of the whole");
   for (int i = 0; i < n; i++) sum_a += part[i].a, sum_b += part[i].b;
   for (int i = 0; i < n; i++) part_row(table, part[i].name, part[i].a, part[i].b, unit, sum_a);
   part_row(table, "sum", sum_a, sum_b, unit, sum_a);
   g_string_append_c(out, '\n');
-  take_table(out, table);
+  ms_table_append(table, out);
 }
 
 /* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory.
@@ -110,51 +98,40 @@ static char *change_text(const MsSensitivity *row) {
 }
 
 static void append_sensitivities(GString *out, const MsSensitivities *s) {
-  char text[MS_TEXT];
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "what would help the winner", FALSE);
-  ms_table_column(table, "step time", TRUE);
-  ms_table_column(table, "gain", TRUE);
-  ms_table_column(table, "with", FALSE);
+  MsTable *table = ms_table_of("what would help the winner|>step time|>gain|with");
   for (int i = 0; i < s->n; i++) {
     g_autofree char *change = change_text(&s->row[i]);
-    ms_table_cell(table, s->row[i].what);
-    ms_table_cell(table, ms_text_seconds(s->row[i].step_time_s, text));
-    ms_table_cellf(table, "%.2f %%", 100 * s->row[i].gain);
-    ms_table_cell(table, change);
+    MS_TABLE_ROW(table, s->row[i].what, MS_SECONDS(s->row[i].step_time_s), MS_FORMAT("%.2f %%", 100 * s->row[i].gain),
+                 change);
   }
   g_string_append_c(out, '\n');
-  take_table(out, table);
+  ms_table_append(table, out);
 }
 
 static void append_named(GString *out, const MsPlan *plan, const MsReasons *r) {
-  char text[MS_TEXT], memory[MS_TEXT];
   const MsResult *named = ms_reasons_named(r);
   double device_B = ms_device_B(named), over_B = device_B - plan->memory_limit_B;
-  g_string_append_printf(out, "\n%s: %s, %s on the fullest stage", r->named->name,
-                         ms_text_seconds(named->step_time_s, text), ms_text_bytes(device_B, memory));
-  if (over_B > 0) g_string_append_printf(out, ", which is %s too much", ms_text_bytes(over_B, text));
+  g_string_append_printf(out, "\n%s: %s, %s on the fullest stage", r->named->name, MS_SECONDS(named->step_time_s),
+                         MS_BYTES(device_B));
+  if (over_B > 0) g_string_append_printf(out, ", which is %s too much", MS_BYTES(over_B));
   if (r->compared) {
     double slower = named->step_time_s / plan->best[0].result->step_time_s - 1;
     g_string_append_printf(out, "; %.2f %% %s than the winner\n", 100 * fabs(slower),
                            slower >= 0 ? "slower" : "faster");
-    g_autofree char *side = comparison_text(r->compared, "winner", "named");
-    g_string_append(out, side);
+    ms_text_append(out, comparison_text(r->compared, "winner", "named"));
   } else {
     g_string_append_c(out, '\n');
   }
 }
 
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *r) {
-  char text[MS_TEXT];
   GString *out = g_string_new(NULL);
   if (r->sensitivities) append_sensitivities(out, r->sensitivities);
   if (r->runner_up) {
     double gap_s = plan->best[1].result->step_time_s - plan->best[0].result->step_time_s;
-    g_string_append_printf(out, "\nthe runner-up takes %s (%.2f %%) longer\n", ms_text_seconds(gap_s, text),
+    g_string_append_printf(out, "\nthe runner-up takes %s (%.2f %%) longer\n", MS_SECONDS(gap_s),
                            100 * gap_s / plan->best[0].result->step_time_s);
-    g_autofree char *side = comparison_text(r->runner_up, "winner", "runner-up");
-    g_string_append(out, side);
+    ms_text_append(out, comparison_text(r->runner_up, "winner", "runner-up"));
   }
   if (r->named) append_named(out, plan, r);
   return g_string_free(out, FALSE);

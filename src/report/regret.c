@@ -6,19 +6,12 @@ enum { WORST = 8 };
 
 char *ms_report_regret(const MsRegret *all) {
   GString *out = g_string_new(NULL);
-  char mean[MS_TEXT], max[MS_TEXT], buf[MS_TEXT];
   g_string_append_printf(out, "regret: %u tasks of %u runs, %u chosen right, mean %s, at most %s\n", all->n, all->runs,
-                         all->right, ms_text_percent(all->mean, mean), ms_text_percent(all->max, max));
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "chosen by prediction", FALSE);
-  ms_table_column(table, "fastest", FALSE);
-  ms_table_column(table, "of runs", TRUE);
-  ms_table_column(table, "slower by", TRUE);
+                         all->right, MS_PERCENT(all->mean), MS_PERCENT(all->max));
+  MsTable *table = ms_table_of("chosen by prediction|fastest|>of runs|>slower by");
   for (guint i = 0; i < all->n && i < WORST && all->tasks[i].regret > 0; i++) {
-    ms_table_cell(table, all->tasks[i].chosen);
-    ms_table_cell(table, all->tasks[i].best);
-    ms_table_cellf(table, "%u", all->tasks[i].runs);
-    ms_table_cell(table, ms_text_percent(all->tasks[i].regret, buf));
+    MS_TABLE_ROW(table, all->tasks[i].chosen, all->tasks[i].best, MS_FORMAT("%u", all->tasks[i].runs),
+                 MS_PERCENT(all->tasks[i].regret));
   }
   g_autofree char *text = ms_table_take(table);
   if (all->right < all->n) g_string_append_printf(out, "\n%s", text);

@@ -5,46 +5,36 @@
 #include "report/report.h"
 
 static void seconds_cell(MsTable *table, double time_s) {
-  char text[MS_TEXT];
-  ms_table_cell(table, isfinite(time_s) ? ms_text_seconds(time_s, text) : "no memory");
+  ms_table_cell(table, isfinite(time_s) ? MS_SECONDS(time_s) : "no memory");
 }
 
 static void append_proof(GString *out, const MsRobust *r) {
-  char a[MS_TEXT], b[MS_TEXT];
   if (r->proven && !isfinite(r->outside_s))
     g_string_append_printf(out, "the best of all layouts that fit: all %d were judged\n", r->n);
   else if (r->proven)
     g_string_append_printf(out, "the best of all layouts: one outside these %d expects at least %s\n", r->n,
-                           ms_text_seconds(r->outside_s, a));
+                           MS_SECONDS(r->outside_s));
   else if (!isfinite(r->row[0].expected_s)) g_string_append(out, "every candidate runs out of memory in some state\n");
   else
     g_string_append_printf(out,
                            "the best of the %d layouts that are fastest nominally; not proven for the others: one of "
                            "them expects at least %s, the best here %s (--top looks at more)\n",
-                           r->n, ms_text_seconds(r->outside_s, a), ms_text_seconds(r->row[0].expected_s, b));
+                           r->n, MS_SECONDS(r->outside_s), MS_SECONDS(r->row[0].expected_s));
 }
 
 char *ms_report_robust(const MsRobust *r, int top) {
   GString *out = g_string_new("\nunder disturbances, by expected step time\n");
-  static const char *const number[] = {"#", "by p95", "by nominal"};
-  MsTable *table = ms_table_new();
-  for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_column(table, number[i], TRUE);
-  ms_table_column(table, "layout", FALSE);
-  ms_table_column(table, "expected", TRUE), ms_table_column(table, "p95", TRUE),
-      ms_table_column(table, "nominal", TRUE);
+  MsTable *table = ms_table_of(">#|>by p95|>by nominal|layout|>expected|>p95|>nominal");
   for (int d = 0; d < r->disturbances->n; d++) ms_table_column(table, r->disturbances->row[d].name, TRUE);
   for (int i = 0; i < r->n && (top <= 0 || i < top); i++) {
     const MsRobustRow *row = &r->row[i];
     g_autofree char *layout = ms_report_layout(row->entry->scenario);
-    ms_table_cellf(table, "%d", i + 1), ms_table_cellf(table, "%d", row->place_p95),
-        ms_table_cellf(table, "%d", row->place);
-    ms_table_cell(table, layout);
+    MS_TABLE_ROW(table, MS_FORMAT("%d", i + 1), MS_FORMAT("%d", row->place_p95), MS_FORMAT("%d", row->place), layout);
     seconds_cell(table, row->expected_s), seconds_cell(table, row->p95_s),
         seconds_cell(table, row->entry->result->step_time_s);
     for (int d = 0; d < r->disturbances->n; d++) seconds_cell(table, row->state_s[d]);
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
+  ms_table_append(table, out);
   append_proof(out, r);
   return g_string_free(out, FALSE);
 }

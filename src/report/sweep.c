@@ -33,20 +33,13 @@ static Sizes sizes_of(const MsSweep *s) {
 }
 
 static void place_cells(MsTable *table, const MsScenario *s) {
-  ms_table_cell(table, s->model->name);
-  ms_table_cell(table, s->hardware->name);
-  ms_table_cellf(table, "%d", s->gpus);
+  MS_TABLE_ROW(table, s->model->name, s->hardware->name, MS_FORMAT("%d", s->gpus));
 }
 
 static MsTable *table_of(const char *const *column, guint n, guint right_from) {
   MsTable *table = ms_table_new();
   for (guint i = 0; i < n; i++) ms_table_column(table, column[i], i == 2 || (i >= right_from && i + 1 < n));
   return table;
-}
-
-static void take(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
 }
 
 /* --- cells ----------------------------------------------------------------------------------------------------- */
@@ -61,7 +54,6 @@ static void size_cells(MsTable *table, Sizes sizes, const MsScenario *s) {
 }
 
 static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
-  char text[MS_TEXT];
   place_cells(table, cell->request->base);
   size_cells(table, sizes, cell->request->base);
   if (!cell->plan || cell->plan->n_best == 0) {
@@ -71,17 +63,14 @@ static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
   }
   const MsPlanEntry *best = &cell->plan->best[0];
   g_autofree char *layout = layout_text(best->scenario);
-  ms_table_cell(table, ms_text_seconds(best->result->step_time_s, text));
-  ms_table_cellf(table, "%.0f", best->result->tokens_per_s_per_gpu);
-  ms_table_cell(table, ms_text_percent(best->result->mfu, text));
-  ms_table_cell(table, ms_text_bytes(best->scenario->hardware->hbm_B - ms_device_B(best->result), text));
-  ms_table_cell(table, layout);
+  MS_TABLE_ROW(table, MS_SECONDS(best->result->step_time_s), MS_FORMAT("%.0f", best->result->tokens_per_s_per_gpu),
+               MS_PERCENT(best->result->mfu), MS_BYTES(best->scenario->hardware->hbm_B - ms_device_B(best->result)),
+               layout);
 }
 
 static void append_front(GString *out, const MsSweep *s) {
   static const char *const column[] = {"model",        "hardware",    "GPUs",  "step time",
                                        "tokens/s/GPU", "free memory", "layout"};
-  char text[MS_TEXT];
   MsTable *table = table_of(column, G_N_ELEMENTS(column), 3);
   int dominated = 0;
   for (int i = 0; i < s->n_points; i++) {
@@ -91,14 +80,12 @@ static void append_front(GString *out, const MsSweep *s) {
     g_autofree char *layout = layout_text(p->scenario);
     double tokens = (double)p->scenario->training.global_batch_size * p->scenario->training.seq_length;
     place_cells(table, p->scenario);
-    ms_table_cell(table, ms_text_seconds(p->step_time_s, text));
-    ms_table_cellf(table, "%.0f", tokens / p->step_time_s / p->gpus);
-    ms_table_cell(table, ms_text_bytes(p->free_B, text));
-    ms_table_cell(table, layout);
+    MS_TABLE_ROW(table, MS_SECONDS(p->step_time_s), MS_FORMAT("%.0f", tokens / p->step_time_s / p->gpus),
+                 MS_BYTES(p->free_B), layout);
   }
   g_string_append(out,
                   "\nfront of step time, free memory and GPUs: no layout of the same model is better in all three\n");
-  take(out, table);
+  ms_table_append(table, out);
   if (dominated > 0)
     g_string_append_printf(out, "%d more layouts are the best of their cluster and limit, but beaten by one of these\n",
                            dominated);
@@ -120,14 +107,12 @@ static void append_interrupted(GString *out, const MsSweep *s) {
 
 /* What the training takes on each, where the request says how many tokens. */
 static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
-  static const char *const place[] = {"model", "hardware", "GPUs"};
   g_autofree MsBudgetOf *known = g_new(MsBudgetOf, s->n_cells);
   int n = 0;
   for (int i = 0; i < s->n_cells; i++)
     if (ms_budget_known(&s->cell[i].budget)) known[n++] = (MsBudgetOf){s->cell[i].request, &s->cell[i].budget};
   if (n == 0) return;
-  MsTable *table = ms_table_new();
-  for (guint i = 0; i < G_N_ELEMENTS(place); i++) ms_table_column(table, place[i], i == 2);
+  MsTable *table = ms_table_of("model|hardware|>GPUs");
   size_columns(table, sizes);
   ms_report_budget_columns(table);
   for (int i = 0; i < s->n_cells; i++) {
@@ -137,7 +122,7 @@ static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
   }
   g_autofree char *note = ms_report_budget_note(known, n), *lines = ms_text_wrapped(note, 2);
   g_string_append(out, "\nthe whole training:\n");
-  take(out, table);
+  ms_table_append(table, out);
   g_string_append_printf(out, "%s\n", lines);
 }
 
@@ -154,7 +139,7 @@ char *ms_report_sweep(const MsSweep *s) {
   for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
   ms_table_column(table, "best layout", FALSE);
   for (int i = 0; i < s->n_cells; i++) cell_row(table, sizes, &s->cell[i]);
-  take(out, table);
+  ms_table_append(table, out);
   append_training(out, s, sizes);
   if (s->n_points > 0) append_front(out, s);
   if (s->interrupted) append_interrupted(out, s);

@@ -12,21 +12,6 @@ static void heading(GString *out, unsigned flags, const char *text) {
   else g_string_append(out, text);
 }
 
-static void append_table(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
-}
-
-static void cell_seconds(MsTable *table, double time_s) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, ms_text_seconds(time_s, buf));
-}
-
-static void cell_percent(MsTable *table, double fraction) {
-  char buf[MS_TEXT];
-  ms_table_cell(table, ms_text_percent(fraction, buf));
-}
-
 /* --- heading --------------------------------------------------------------------------------------------------- */
 static void append_scenario(GString *out, const MsScenario *s) {
   g_autofree char *machines = ms_scenario_machines_text(s);
@@ -40,10 +25,9 @@ static void append_scenario(GString *out, const MsScenario *s) {
 
 /* Of which peak, and whether the convention counts FLOP that do not run. */
 static void append_mfu(GString *out, const MsScenario *s, const MsResult *r) {
-  char percent[MS_TEXT], peak[MS_TEXT];
-  g_string_append_printf(out, "  MFU          %s", ms_text_percent(r->mfu, percent));
+  g_string_append_printf(out, "  MFU          %s", MS_PERCENT(r->mfu));
   if (r->peak_flops > 0)
-    g_string_append_printf(out, " of %sFLOP/s%s%s", ms_text_count(r->peak_flops, peak), s ? ", the dense peak of " : "",
+    g_string_append_printf(out, " of %sFLOP/s%s%s", MS_COUNT(r->peak_flops), s ? ", the dense peak of " : "",
                            s ? ms_precision_words[s->training.precision] : "");
   g_autofree char *note = ms_report_mfu_note(r);
   g_string_append_printf(out, "%s%s\n", note ? "\n               " : "", note ? note : "");
@@ -69,12 +53,11 @@ char *ms_report_mfu_note(const MsResult *r) {
 /* What was measured, beside the band. */
 static void append_measured(GString *out, const MsScenario *s, const MsResult *r) {
   const char *from;
-  char time[MS_TEXT];
   double measured_s = s && s->has_measured ? ms_measured_time(s, &from) : NAN;
   if (!(measured_s > 0)) return;
   double off = measured_s / r->step_time_s - 1;
-  g_string_append_printf(out, "  measured     %s, %.1f %% %s predicted%s\n", ms_text_seconds(measured_s, time),
-                         100 * fabs(off), off >= 0 ? "longer than" : "shorter than",
+  g_string_append_printf(out, "  measured     %s, %.1f %% %s predicted%s\n", MS_SECONDS(measured_s), 100 * fabs(off),
+                         off >= 0 ? "longer than" : "shorter than",
                          !(r->band > 0)         ? ""
                          : fabs(off) <= r->band ? ", which is inside the band"
                                                 : ", outside the band");
@@ -82,22 +65,18 @@ static void append_measured(GString *out, const MsScenario *s, const MsResult *r
 
 /* What it is that the step is expected of. */
 static void append_scale(GString *out, const MsScale *s) {
-  char a[MS_TEXT], b[MS_TEXT];
-  g_string_append_printf(out, "  GPUs differ  expected, %s to %s in 90 %% of jobs;", ms_text_seconds(s->p5_s, a),
-                         ms_text_seconds(s->p95_s, b));
-  g_string_append_printf(out, " of it clocks %s, jitter %s", ms_text_seconds(s->clocks_s, a),
-                         ms_text_seconds(s->jitter_s, b));
-  if (s->slow_gpus_s > 0) g_string_append_printf(out, ", slow GPUs %s", ms_text_seconds(s->slow_gpus_s, a));
-  if (s->slow_nics_s > 0) g_string_append_printf(out, ", slow NICs %s", ms_text_seconds(s->slow_nics_s, a));
+  g_string_append_printf(out, "  GPUs differ  expected, %s to %s in 90 %% of jobs;", MS_SECONDS(s->p5_s),
+                         MS_SECONDS(s->p95_s));
+  g_string_append_printf(out, " of it clocks %s, jitter %s", MS_SECONDS(s->clocks_s), MS_SECONDS(s->jitter_s));
+  if (s->slow_gpus_s > 0) g_string_append_printf(out, ", slow GPUs %s", MS_SECONDS(s->slow_gpus_s));
+  if (s->slow_nics_s > 0) g_string_append_printf(out, ", slow NICs %s", MS_SECONDS(s->slow_nics_s));
   g_string_append_c(out, '\n');
 }
 
 static void append_headline(GString *out, const MsScenario *scenario, const MsResult *r) {
-  char a[MS_TEXT], b[MS_TEXT];
-  g_string_append_printf(out, "  step time    %s", ms_text_seconds(r->step_time_s, a));
-  if (r->band > 0) g_string_append_printf(out, " +-%s", ms_text_percent(r->band, a));
-  if (r->step_time_lower_s > 0)
-    g_string_append_printf(out, "   (lower bound %s)", ms_text_seconds(r->step_time_lower_s, b));
+  g_string_append_printf(out, "  step time    %s", MS_SECONDS(r->step_time_s));
+  if (r->band > 0) g_string_append_printf(out, " +-%s", MS_PERCENT(r->band));
+  if (r->step_time_lower_s > 0) g_string_append_printf(out, "   (lower bound %s)", MS_SECONDS(r->step_time_lower_s));
   g_string_append_c(out, '\n');
   append_measured(out, scenario, r);
   if (r->scale.alike_s > 0) append_scale(out, &r->scale);
@@ -118,17 +97,12 @@ static double parts_sum(const MsTimeParts *t) {
 }
 
 static void part_row(MsTable *table, const char *name, double time_s, double whole_s) {
-  ms_table_cell(table, name);
-  cell_seconds(table, time_s);
-  cell_percent(table, whole_s > 0 ? time_s / whole_s : NAN);
+  MS_TABLE_ROW(table, name, MS_SECONDS(time_s), MS_PERCENT(whole_s > 0 ? time_s / whole_s : NAN));
 }
 
 static void append_parts(GString *out, const MsTimeParts *t) {
   double whole_s = parts_sum(t);
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  where the time goes (mean over stages)", FALSE);
-  ms_table_column(table, "time", TRUE);
-  ms_table_column(table, "share", TRUE);
+  MsTable *table = ms_table_of("  where the time goes (mean over stages)|>time|>share");
   part_row(table, "  compute", t->compute_s, whole_s);
   for (int f = 0; f < 4; f++) {
     g_autofree char *name = g_strdup_printf("    %s", ms_family_figures.rows[f].title);
@@ -140,27 +114,21 @@ static void append_parts(GString *out, const MsTimeParts *t) {
   part_row(table, "  optimizer", t->optimizer_s, whole_s);
   part_row(table, "  other", t->other_s, whole_s);
   part_row(table, "  sum", whole_s, whole_s);
-  append_table(out, table);
+  ms_table_append(table, out);
 }
 
 /* Each part in percent of the step, and how far the parts so far have come: from MFU to 100 %. */
 static void append_gap(GString *out, const MsResult *r) {
   if (r->n_gap == 0) return;
   double sum = 0;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  from MFU to 100 %", FALSE);
-  ms_table_column(table, "time", TRUE);
-  ms_table_column(table, "MFU points", TRUE);
-  ms_table_column(table, "so far", TRUE);
+  MsTable *table = ms_table_of("  from MFU to 100 %|>time|>MFU points|>so far");
   for (int i = 0; i < r->n_gap; i++) {
     sum += r->gap[i].fraction;
     ms_table_cellf(table, "  %s", r->gap[i].name);
-    cell_seconds(table, r->gap[i].fraction * r->step_time_s);
-    ms_table_cellf(table, "%.2f", 100 * r->gap[i].fraction);
-    ms_table_cellf(table, "%.2f", 100 * sum);
+    MS_TABLE_ROW(table, MS_SECONDS(r->gap[i].fraction * r->step_time_s), MS_FORMAT("%.2f", 100 * r->gap[i].fraction),
+                 MS_FORMAT("%.2f", 100 * sum));
   }
-  g_string_append_c(out, '\n');
-  append_table(out, table);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 static void append_comm(GString *out, const MsTimeParts *t) {
@@ -168,21 +136,15 @@ static void append_comm(GString *out, const MsTimeParts *t) {
   gboolean queued = FALSE;
   for (int c = 0; c < MS_N_COMMS; c++) total_s += t->comm_total_s[c];
   if (!(total_s > 0)) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  communication", FALSE);
-  ms_table_column(table, "total", TRUE);
-  ms_table_column(table, "exposed", TRUE);
-  ms_table_column(table, "hidden", TRUE);
+  MsTable *table = ms_table_of("  communication|>total|>exposed|>hidden");
   for (int c = 0; c < MS_N_COMMS; c++) {
     if (!(t->comm_total_s[c] > 0)) continue;
     ms_table_cellf(table, "  %s", ms_comm_words[c]);
-    cell_seconds(table, t->comm_total_s[c]);
-    cell_seconds(table, t->comm_exposed_s[c]);
-    cell_percent(table, MAX(0, 1 - t->comm_exposed_s[c] / t->comm_total_s[c]));
+    MS_TABLE_ROW(table, MS_SECONDS(t->comm_total_s[c]), MS_SECONDS(t->comm_exposed_s[c]),
+                 MS_PERCENT(MAX(0, 1 - t->comm_exposed_s[c] / t->comm_total_s[c])));
     queued |= t->comm_exposed_s[c] > 1.005 * t->comm_total_s[c];
   }
-  g_string_append_c(out, '\n');
-  append_table(out, table);
+  ms_table_append(table, g_string_append_c(out, '\n'));
   if (queued) g_string_append(out, "  exposed above total: waits for the launch and queue of messages are in it\n");
 }
 
@@ -191,17 +153,15 @@ static const char *const parts[] = {"compute_s",   "exposed_comm_s", "bubble_s",
 
 static void append_stages(GString *out, const MsResult *r) {
   if (!r->stage_time) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  stage", TRUE);
+  MsTable *table = ms_table_of(">  stage");
   ms_figures_columns(&ms_time_figures, parts, table);
   ms_table_column(table, "sum", TRUE);
   for (int s = 0; s < r->stages; s++) {
     ms_table_cellf(table, "%d", s);
     ms_figures_cells(&ms_time_figures, parts, &r->stage_time[s], table);
-    cell_seconds(table, parts_sum(&r->stage_time[s]));
+    ms_table_cell(table, MS_SECONDS(parts_sum(&r->stage_time[s])));
   }
-  g_string_append_c(out, '\n');
-  append_table(out, table);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 /* The step pass by pass (sim/passes.h): seconds of each kind of slot, and how many slots of it the stage has. */
@@ -210,37 +170,31 @@ static const char *const pass_words[MS_N_SLOTS] = {"1F", "1B whole", "1B input",
 static void passes_row(MsTable *table, const MsPasses *p, const MsPasses *columns) {
   double sum_s = p->bubble_s + p->optimizer_s;
   for (int kind = 0; kind < MS_N_SLOTS; kind++) {
-    char time[MS_TEXT];
     if (columns->count[kind] == 0) continue;
     if (p == columns) ms_table_cell(table, "");
     else
       ms_table_cellf(table, "%d x %s", p->count[kind],
-                     ms_text_seconds(p->count[kind] ? p->total_s[kind] / p->count[kind] : 0, time));
-    cell_seconds(table, p->total_s[kind]);
+                     MS_SECONDS(p->count[kind] ? p->total_s[kind] / p->count[kind] : 0));
+    ms_table_cell(table, MS_SECONDS(p->total_s[kind]));
     sum_s += p->total_s[kind];
   }
-  cell_seconds(table, p->bubble_s);
-  cell_seconds(table, p->optimizer_s);
-  cell_seconds(table, sum_s);
+  MS_TABLE_ROW(table, MS_SECONDS(p->bubble_s), MS_SECONDS(p->optimizer_s), MS_SECONDS(sum_s));
 }
 
 static void append_step_passes(GString *out, const MsResult *r) {
   if (!r->passes) return;
   MsPasses mean = ms_passes_mean(r->passes, r->stages);
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  stage", TRUE);
+  MsTable *table = ms_table_of(">  stage");
   for (int kind = 0; kind < MS_N_SLOTS; kind++) {
     if (mean.count[kind] == 0) continue;
     ms_table_column(table, pass_words[kind], TRUE);
     ms_table_column(table, "total", TRUE);
   }
-  ms_table_column(table, "bubble", TRUE);
-  ms_table_column(table, "optimizer", TRUE);
-  ms_table_column(table, "sum", TRUE);
+  ms_table_columns(table, ">bubble|>optimizer|>sum");
   for (int s = 0; s < r->stages; s++) ms_table_cellf(table, "%d", s), passes_row(table, &r->passes[s], &mean);
   if (r->stages > 1) ms_table_cell(table, "mean"), passes_row(table, &mean, &mean);
   g_string_append(out, "\n  pass by pass\n");
-  append_table(out, table);
+  ms_table_append(table, out);
 }
 
 /* Split and paired schedules: what one pass takes alone and in steady state. */
@@ -248,31 +202,26 @@ static void append_passes(GString *out, const MsResult *r) {
   if (!(r->pass_s[MS_SLOT_F] > 0)) return;
   g_string_append(out, "\n  one pass of a middle stage:");
   for (int kind = 0; kind < MS_N_SLOTS; kind++) {
-    char time[MS_TEXT];
-    if (r->pass_s[kind] > 0)
-      g_string_append_printf(out, "  %s %s", pass_words[kind], ms_text_seconds(r->pass_s[kind], time));
+    if (r->pass_s[kind] > 0) g_string_append_printf(out, "  %s %s", pass_words[kind], MS_SECONDS(r->pass_s[kind]));
   }
   g_string_append_c(out, '\n');
 }
 
 static void append_routing(GString *out, const MsResult *r) {
-  char most[MS_TEXT], least[MS_TEXT];
   const MsRoutingLoad *l = &r->routing;
   if (!(l->hottest > 0)) return;
   g_string_append_printf(out,
                          "\n  expert ranks  the hottest gets %.3f times the mean (worst layer %.3f); peak memory %s "
                          "where most rows come, %s where fewest\n",
-                         l->hottest, l->hottest_most, ms_text_bytes(l->peak_B, most),
-                         ms_text_bytes(l->peak_coldest_B, least));
+                         l->hottest, l->hottest_most, MS_BYTES(l->peak_B), MS_BYTES(l->peak_coldest_B));
 }
 
 static void append_lcma(GString *out, const MsResult *r) {
-  char time[MS_TEXT];
   if (!(r->lcma_growth > 0)) return;
   g_string_append_printf(out,
                          "\n  lower-complexity matrix products  %s of the stage that computes longest; bound of their "
                          "rounding error %.3g times the ordinary one\n",
-                         ms_text_seconds(r->lcma_s, time), r->lcma_growth);
+                         MS_SECONDS(r->lcma_s), r->lcma_growth);
 }
 
 static gint by_time(gconstpointer a, gconstpointer b) {
@@ -285,43 +234,29 @@ static void append_origins(GString *out, const MsResult *r) {
   g_autoptr(GPtrArray) order = g_ptr_array_new();
   for (int i = 0; i < r->n_origins; i++) g_ptr_array_add(order, &r->origins[i]);
   g_ptr_array_sort(order, by_time);
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  numbers from", FALSE);
-  ms_table_column(table, "time", TRUE);
-  ms_table_column(table, "form", FALSE);
-  ms_table_column(table, "residual p90", TRUE);
-  ms_table_column(table, "data", FALSE);
+  MsTable *table = ms_table_of("  numbers from|>time|form|>residual p90|data");
   for (guint i = 0; i < order->len && i < FEW_ORIGINS; i++) {
     const MsOrigin *o = g_ptr_array_index(order, i);
     ms_table_cellf(table, "  %s", o->op);
-    cell_seconds(table, o->time_s);
-    ms_table_cell(table, o->curve ? ms_curve_form_words[o->curve->form] : "law");
-    cell_percent(table, o->curve ? o->curve->provenance.residual_p90 : NAN);
+    MS_TABLE_ROW(table, MS_SECONDS(o->time_s), o->curve ? ms_curve_form_words[o->curve->form] : "law",
+                 MS_PERCENT(o->curve ? o->curve->provenance.residual_p90 : NAN));
     const char *data = o->curve ? o->curve->provenance.data : o->laws;
     ms_table_cell(table, data ? data : "-");
   }
-  g_string_append_c(out, '\n');
-  append_table(out, table);
+  ms_table_append(table, g_string_append_c(out, '\n'));
   if (order->len > FEW_ORIGINS) g_string_append_printf(out, "  ... and %u more\n", order->len - FEW_ORIGINS);
 }
 
 /* Assumed figures of the machine, what to measure first in front. */
 static void append_assumed(GString *out, const MsResult *r) {
   if (r->n_assumed == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  assumed", FALSE);
-  ms_table_column(table, "within", TRUE);
-  ms_table_column(table, "of the step", TRUE);
-  ms_table_column(table, "adds to the band", TRUE);
+  MsTable *table = ms_table_of("  assumed|>within|>of the step|>adds to the band");
   for (int i = 0; i < r->n_assumed; i++) {
     const MsAssumed *a = &r->assumed[i];
     ms_table_cellf(table, "  %s", a->key);
-    cell_percent(table, a->within);
-    cell_percent(table, a->share);
-    cell_percent(table, a->share * a->within);
+    MS_TABLE_ROW(table, MS_PERCENT(a->within), MS_PERCENT(a->share), MS_PERCENT(a->share * a->within));
   }
-  g_string_append_c(out, '\n');
-  append_table(out, table);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 /* --- memory ---------------------------------------------------------------------------------------------------- */
@@ -342,7 +277,6 @@ static const char *dominant(const MsStageMemory *stage) {
 }
 
 char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) {
-  char buf[MS_TEXT];
   GString *out = g_string_new(NULL);
   if (memory->stages < 1) return g_string_free(out, FALSE);
   MsTable *table = ms_table_new();
@@ -356,14 +290,14 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
     ms_table_cellf(table, "%s%d", s == memory->peak_stage ? "*" : "", s);
     ms_figures_cells(&ms_stage_memory_figures, columns, &memory->stage[s], table);
   }
-  append_table(out, table);
+  ms_table_append(table, out);
   if (memory->stages > max_rows)
     g_string_append_printf(out, "  %d stages; the first %d and the peak are shown\n", memory->stages, max_rows);
   const MsStageMemory *peak = &memory->stage[memory->peak_stage];
   if (pools) capacity_B = peak->capacity_B;
-  g_string_append_printf(out, "  * largest: stage %d needs %s", memory->peak_stage, ms_text_bytes(peak->device_B, buf));
-  g_string_append_printf(out, " of %s", ms_text_bytes(capacity_B, buf));
-  if (capacity_B > 0) g_string_append_printf(out, " (%s)", ms_text_percent(peak->device_B / capacity_B, buf));
+  g_string_append_printf(out, "  * largest: stage %d needs %s", memory->peak_stage, MS_BYTES(peak->device_B));
+  g_string_append_printf(out, " of %s", MS_BYTES(capacity_B));
+  if (capacity_B > 0) g_string_append_printf(out, " (%s)", MS_PERCENT(peak->device_B / capacity_B));
   g_string_append_printf(out, ", mostly %s", dominant(peak));
   g_string_append_printf(out, peak->peak_where ? ", in the %s\n" : "\n", peak->peak_where);
   return g_string_free(out, FALSE);
@@ -373,15 +307,13 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
 static void append_shares(GString *out, const MsResult *r) {
   static const char *const columns[] = {"replicas", "batch",    "microbatches", "step_time_s",
                                         "waits_s",  "device_B", "capacity_B",   NULL};
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  replicas of", FALSE);
+  MsTable *table = ms_table_of("  replicas of");
   ms_figures_columns(&ms_share_figures, columns, table);
   for (int i = 0; i < r->n_shares; i++) {
     ms_table_cellf(table, "  %s", r->shares[i].machine);
     ms_figures_cells(&ms_share_figures, columns, &r->shares[i], table);
   }
-  g_string_append_c(out, '\n');
-  append_table(out, table);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 /* What the file leaves to defaults. */
@@ -392,8 +324,7 @@ static void append_defaults(GString *out, const MsScenario *scenario) {
 
 /* --- all together ---------------------------------------------------------------------------------------------- */
 static void append_changes(GString *out, const MsResult *r, const MsChanges *changes) {
-  g_autofree char *text = ms_report_changes(r, changes);
-  g_string_append(out, text);
+  ms_text_append(out, ms_report_changes(r, changes));
 }
 
 char *ms_report_result(const MsScenario *scenario, const MsResult *r, const MsChanges *changes, unsigned flags) {

@@ -34,10 +34,8 @@ static void append_bar(const Canvas *c, double share, int cells) {
 }
 
 static void append_part(const Canvas *c, const char *name, double time_s, double whole_s) {
-  char time[MS_TEXT], percent[MS_TEXT];
   if (!(time_s > 0)) return;
-  g_string_append_printf(c->out, "  %-*s %10s %7s  ", LABEL, name, ms_text_seconds(time_s, time),
-                         ms_text_percent(time_s / whole_s, percent));
+  g_string_append_printf(c->out, "  %-*s %10s %7s  ", LABEL, name, MS_SECONDS(time_s), MS_PERCENT(time_s / whole_s));
   append_bar(c, time_s / whole_s, c->width - LABEL - 24);
   end_line(c->out);
 }
@@ -63,12 +61,10 @@ static void append_comm(const Canvas *c, const MsTimeParts *t) {
   g_string_append_printf(c->out, "\ncommunication: %s exposed, %s hidden beside compute\n", c->ascii ? "#" : "█",
                          c->ascii ? "-" : "░");
   for (int k = 0; k < MS_N_COMMS; k++) {
-    char time[MS_TEXT];
     if (!(t->comm_total_s[k] > 0)) continue;
     int total = (int)lround(t->comm_total_s[k] / most_s * cells),
         exposed = MIN((int)lround(t->comm_exposed_s[k] / most_s * cells), total);
-    g_string_append_printf(c->out, "  %-*s %10s          ", LABEL, ms_comm_words[k],
-                           ms_text_seconds(t->comm_total_s[k], time));
+    g_string_append_printf(c->out, "  %-*s %10s          ", LABEL, ms_comm_words[k], MS_SECONDS(t->comm_total_s[k]));
     for (int i = 0; i < total; i++)
       g_string_append(c->out, i < exposed ? (c->ascii ? "#" : "█") : (c->ascii ? "-" : "░"));
     end_line(c->out);
@@ -79,11 +75,10 @@ static void append_comm(const Canvas *c, const MsTimeParts *t) {
 static void append_memory(const Canvas *c, const MsResult *r) {
   static const char *const block[] = {"█", "▓", "▒", "·"}, *const letter[] = {"#", "=", "-", "."};
   const char *const *glyph = c->ascii ? letter : block;
-  char capacity[MS_TEXT], device[MS_TEXT];
   if (!r->memory || !(r->capacity_B > 0)) return;
   int stages = r->memory->stages, shown = MIN(stages, MOST_STAGES), cells = c->width - 27;
   g_string_append_printf(c->out, "\nmemory, of %s: %s model, gradients, optimizer  %s activations  %s else\n",
-                         ms_text_bytes(r->capacity_B, capacity), glyph[0], glyph[1], glyph[2]);
+                         MS_BYTES(r->capacity_B), glyph[0], glyph[1], glyph[2]);
   double most_B = r->capacity_B;
   for (int s = 0; s < stages; s++) most_B = fmax(most_B, r->memory->stage[s].device_B);
   for (int i = 0; i < shown; i++) {
@@ -92,7 +87,7 @@ static void append_memory(const Canvas *c, const MsResult *r) {
                             m->parameters_B + m->gradients_B + m->optimizer_B + m->activations_B, m->device_B,
                             r->capacity_B};
     g_string_append_printf(c->out, "  %c stage %-4d %10s  ", i == r->memory->peak_stage ? '*' : ' ', i,
-                           ms_text_bytes(m->device_B, device));
+                           MS_BYTES(m->device_B));
     for (int k = 0, part = 0; k < cells && part < 4; k++) {
       while (part < 4 && (k + 0.5) / cells * most_B > end_B[part]) part++;
       if (part < 4) g_string_append(c->out, glyph[part]);
@@ -191,9 +186,8 @@ static int windows_of(const MsDetail *d, const MsSlotSpans *spans, int cells, Wi
 static void append_times(const Canvas *c, const Window *window, int n, int cells) {
   g_string_append(c->out, "             ");
   for (int i = 0; i < n; i++) {
-    char from[MS_TEXT], to[MS_TEXT];
-    g_autofree char *text = g_strdup_printf("%s to %s", ms_text_seconds(window[i].from_ps / MS_PS_PER_S, from),
-                                            ms_text_seconds(window[i].to_ps / MS_PS_PER_S, to));
+    g_autofree char *text = g_strdup_printf("%s to %s", MS_SECONDS(window[i].from_ps / MS_PS_PER_S),
+                                            MS_SECONDS(window[i].to_ps / MS_PS_PER_S));
     g_string_append_printf(c->out, "%-*s%s", i + 1 < n ? cells : 0, text, i + 1 < n ? "   " : "\n");
   }
 }
@@ -224,16 +218,14 @@ static void append_pipeline(const Canvas *c, const MsDetail *d) {
 
 /* --- all together ------------------------------------------------------------------------------------------------ */
 static void append_head(const Canvas *c, const MsScenario *s, const MsResult *r) {
-  char time[MS_TEXT], band[MS_TEXT], mfu[MS_TEXT];
   g_autofree char *layout = ms_report_layout(s), *machines = ms_scenario_machines_text(s);
   g_string_append_printf(c->out, "%s%s%s: %s on %s\n  %s\n", c->colour ? "\033[1m" : "", r->name ? r->name : "run",
                          c->colour ? "\033[0m" : "", s->model->name, machines, layout);
   if (!r->feasible)
     g_string_append_printf(c->out, "  does not fit: %s\n", r->why_infeasible ? r->why_infeasible : "no reason given");
   if (r->step_time_s > 0)
-    g_string_append_printf(c->out, "  %s a step +-%s   %.0f tokens/s/GPU   MFU %s\n",
-                           ms_text_seconds(r->step_time_s, time), ms_text_percent(r->band, band),
-                           r->tokens_per_s_per_gpu, ms_text_percent(r->mfu, mfu));
+    g_string_append_printf(c->out, "  %s a step +-%s   %.0f tokens/s/GPU   MFU %s\n", MS_SECONDS(r->step_time_s),
+                           MS_PERCENT(r->band), r->tokens_per_s_per_gpu, MS_PERCENT(r->mfu));
   if (r->caveat) g_string_append_printf(c->out, "  caveat: %s\n", r->caveat);
 }
 

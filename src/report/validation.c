@@ -52,15 +52,11 @@ static MsTable *summary_table(const char *first) {
 
 static void summary_row(MsTable *table, const char *name, MsMetric metric, const MsErrorSummary *s) {
   if (s->n == 0) return;
-  ms_table_cell(table, name);
-  ms_table_cell(table, metric_title[metric]);
+  MS_TABLE_ROW(table, name, metric_title[metric]);
   ms_figures_cells(&error_figures, summary, s, table);
 }
 
-static void append_table(GString *out, MsTable *table) {
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
-}
+static void append_table(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
 
 static gint worse_first(gconstpointer a, gconstpointer b) {
   const MsValidateRow *x = *(const MsValidateRow *const *)a, *y = *(const MsValidateRow *const *)b;
@@ -78,31 +74,21 @@ static void append_worst(GString *out, const MsValidation *v, MsMetric metric) {
   MsTable *table = ms_table_new();
   ms_table_column(table, metric == MS_METRIC_STEP_TIME ? "worst step times" : "worst peak memories", FALSE);
   ms_table_column(table, metric == MS_METRIC_STEP_TIME ? "measured s" : "measured GiB", TRUE);
-  ms_table_column(table, "predicted", TRUE);
-  ms_table_column(table, "error", TRUE);
-  ms_table_column(table, "GPU", FALSE);
-  ms_table_column(table, "model", FALSE);
+  ms_table_columns(table, ">predicted|>error|GPU|model");
   for (guint i = 0; i < order->len && i < WORST_ROWS; i++) {
-    char percent[MS_TEXT];
     const MsValidateRow *row = g_ptr_array_index(order, i);
-    ms_table_cell(table, row->name);
-    ms_table_cellf(table, "%.4g", row->measured);
-    ms_table_cellf(table, "%.4g", row->predicted);
-    ms_table_cell(table, signed_percent(row->error, percent));
-    ms_table_cell(table, row->label.of[MS_BY_GPU]);
-    ms_table_cell(table, row->label.of[MS_BY_MODEL]);
+    MS_TABLE_ROW(table, row->name, MS_FORMAT("%.4g", row->measured), MS_FORMAT("%.4g", row->predicted),
+                 signed_percent(row->error, MS_ROOM), row->label.of[MS_BY_GPU], row->label.of[MS_BY_MODEL]);
   }
   append_table(out, table);
 }
 
 static void append_refusals(GString *out, const MsValidation *v) {
   if (v->n_refusals == 0) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "not predicted", TRUE);
-  ms_table_column(table, "because", FALSE);
+  MsTable *table = ms_table_of(">not predicted|because");
   for (guint i = 0; i < v->n_refusals && i < FEW_REFUSALS; i++) {
-    ms_table_cellf(table, "%u", v->refusals[i].n);
-    ms_table_cell(table, v->refusals[i].n == 1 ? v->refusals[i].example : v->refusals[i].reason);
+    MS_TABLE_ROW(table, MS_FORMAT("%u", v->refusals[i].n),
+                 v->refusals[i].n == 1 ? v->refusals[i].example : v->refusals[i].reason);
   }
   append_table(out, table);
   if (v->n_refusals > FEW_REFUSALS)

@@ -18,16 +18,13 @@ char *ms_report_ways(const MsWays *w, gboolean deadline) {
                                     "sharding, nor a machine with more memory\n");
   MsTable *table = ms_table_new();
   ms_table_column(table, deadline ? "in time" : "would fit", FALSE);
-  ms_table_column(table, "step time", TRUE), ms_table_column(table, "GiB", TRUE);
+  ms_table_columns(table, ">step time|>GiB");
   ms_table_column(table, deadline ? "layout" : "layout that needs little memory", FALSE);
   for (int i = 0; i < w->n; i++) {
     const MsWay *way = &w->way[i];
-    char time[MS_TEXT];
     g_autofree char *layout = ms_report_layout(way->scenario);
     ms_table_cellf(table, "%s%s", way->kind == MS_WAY_OPTIONS ? "with " : "", way->change);
-    ms_table_cell(table, ms_text_seconds(way->step_time_s, time));
-    ms_table_cellf(table, "%.1f", way->device_B / MS_GIB);
-    ms_table_cell(table, layout);
+    MS_TABLE_ROW(table, MS_SECONDS(way->step_time_s), MS_FORMAT("%.1f", way->device_B / MS_GIB), layout);
   }
   g_autofree char *text = ms_table_take(table);
   if (w->n > 0) g_string_append_printf(out, "\n%s", text);

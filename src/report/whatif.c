@@ -31,15 +31,10 @@ static void layout_cell(MsTable *table, const MsWhatifRow *row) {
 
 static void head_cells(MsTable *table, const MsWhatifRun *run, const MsWhatifRow *row) {
   const MsResult *r = row->result;
-  char buf[MS_TEXT];
   ms_table_cellf(table, "  %s", row->label);
   if (run->whatif->plan == MS_WHATIF_PLAN_POINTS) layout_cell(table, row);
-  ms_table_cell(table, r ? ms_text_seconds(r->step_time_s, buf) : "-");
-  if (r) ms_table_cellf(table, "%.0f", r->tokens_per_s_per_gpu);
-  else ms_table_cell(table, "-");
-  ms_table_cell(table, r && isfinite(r->mfu) ? ms_text_percent(r->mfu, buf) : "-");
-  if (r) ms_table_cellf(table, "%.1f", ms_device_B(r) / MS_GIB);
-  else ms_table_cell(table, "-");
+  MS_TABLE_ROW(table, r ? MS_SECONDS(r->step_time_s) : "-", r ? MS_FORMAT("%.0f", r->tokens_per_s_per_gpu) : "-",
+               r && isfinite(r->mfu) ? MS_PERCENT(r->mfu) : "-", r ? MS_FORMAT("%.1f", ms_device_B(r) / MS_GIB) : "-");
 }
 
 static gboolean part_moves(const MsWhatifRun *run, int part) {
@@ -88,11 +83,9 @@ static void mfu_notes(GString *out, const MsWhatifRun *run) {
 
 static void time_table(GString *out, const MsWhatifRun *run) {
   gboolean shown[MS_N_PARTS];
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  point", FALSE);
+  MsTable *table = ms_table_of("  point");
   if (run->whatif->plan == MS_WHATIF_PLAN_POINTS) ms_table_column(table, "layout", FALSE);
-  static const char *const title[] = {"step time", "tokens/s/GPU", "MFU", "GiB", "change"};
-  for (guint i = 0; i < G_N_ELEMENTS(title); i++) ms_table_column(table, title[i], TRUE);
+  ms_table_columns(table, ">step time|>tokens/s/GPU|>MFU|>GiB|>change");
   for (int p = 0; p < MS_N_PARTS; p++)
     if ((shown[p] = part_moves(run, p))) ms_table_column(table, ms_part_words[p], TRUE);
   ms_table_column(table, "rest", TRUE);
@@ -101,8 +94,7 @@ static void time_table(GString *out, const MsWhatifRun *run) {
     head_cells(table, run, row_at(run, i));
     part_cells(table, run, row_at(run, i), shown);
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append(out, text);
+  ms_table_append(table, out);
   mfu_notes(out, run);
 }
 
@@ -120,10 +112,7 @@ static gboolean memory_moves(const MsWhatifRun *run) {
 
 static void memory_table(GString *out, const MsWhatifRun *run) {
   if (!memory_moves(run)) return;
-  MsTable *table = ms_table_new();
-  ms_table_column(table, "  GiB of the fullest stage", FALSE);
-  ms_table_column(table, "device", TRUE);
-  ms_table_column(table, "change", TRUE);
+  MsTable *table = ms_table_of("  GiB of the fullest stage|>device|>change");
   for (int m = 0; m < MS_N_MEMS; m++) ms_table_column(table, ms_mem_part_words[m], TRUE);
   for (int i = -1; i < run->n; i++) {
     const MsWhatifRow *row = row_at(run, i);
@@ -136,8 +125,7 @@ static void memory_table(GString *out, const MsWhatifRun *run) {
       ms_table_cellf(table, i < 0 ? "%.2f" : "%+.2f",
                      (row->memory_B[m] - (i < 0 ? 0 : run->base.memory_B[m])) / MS_GIB);
   }
-  g_autofree char *text = ms_table_take(table);
-  g_string_append_printf(out, "\n%s", text);
+  ms_table_append(table, g_string_append_c(out, '\n'));
 }
 
 static void reasons(GString *out, const MsWhatifRun *run) {

@@ -67,21 +67,19 @@ static void say_named(GPtrArray *out, const MsPicks *p, const MsReasons *r) {
 }
 
 void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
-  char time[MS_TEXT], band[MS_TEXT], memory[MS_TEXT], cost[MS_TEXT];
   GPtrArray *out = g_ptr_array_new();
   const MsResult *first = p->pick[0].entry->result;
-  say(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", ms_text_seconds(first->step_time_s, time),
-      ms_text_percent(first->band, band), first->tokens_per_s_per_gpu,
-      p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
+  say(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", MS_SECONDS(first->step_time_s), MS_PERCENT(first->band),
+      first->tokens_per_s_per_gpu, p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
   say_named(out, p, reasons);
   say_budget(out, &p->pick[0].budget);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
   if (spare)
     say(out, "%.0f %% of the memory is used: %d frees %s of each GPU, and %s",
-        100 * ms_device_B(first) / first->capacity_B, number_of(p, spare), ms_text_bytes(spare->more_free_B, memory),
-        price(spare->slower, cost));
+        100 * ms_device_B(first) / first->capacity_B, number_of(p, spare), MS_BYTES(spare->more_free_B),
+        price(spare->slower, MS_ROOM));
   if (simple && simple != spare)
-    say(out, "%d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, cost),
+    say(out, "%d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, MS_ROOM),
         simple->tied ? ", which is noise" : "");
   p->n_advice = (int)out->len;
   p->advice = (char **)g_ptr_array_free(out, FALSE);
@@ -130,12 +128,11 @@ static char *name_of(const MsSweepCell *cell) {
 /* "8.0 of the 20 days, price 30.6k" (transfer full) */
 static char *bill(const MsSweepCell *cell) {
   const MsBudget *b = &cell->budget;
-  char price[MS_TEXT];
   GString *out = g_string_new(NULL);
   g_string_append_printf(out, "%.1f", b->days);
   if (b->deadline_days > 0) g_string_append_printf(out, " of the %.4g", b->deadline_days);
   g_string_append(out, " days");
-  if (b->price > 0) g_string_append_printf(out, ", price %s", ms_text_tokens(b->price, price));
+  if (b->price > 0) g_string_append_printf(out, ", price %s", ms_text_tokens(b->price, MS_ROOM));
   return g_string_free(out, FALSE);
 }
 
@@ -173,10 +170,9 @@ static void advise_training(GPtrArray *out, const MsSweep *s) {
 }
 
 static void advise_steps(GPtrArray *out, const MsSweep *s) {
-  char time[MS_TEXT];
   const MsSweepCell *fastest = least(s, step_of_cell, FALSE, NULL), *thrifty = least(s, per_token_of_cell, FALSE, NULL);
   g_autofree char *fast = name_of(fastest), *frugal = name_of(thrifty);
-  say(out, "%s takes the shortest step: %s", fast, ms_text_seconds(step_of_cell(fastest), time));
+  say(out, "%s takes the shortest step: %s", fast, MS_SECONDS(step_of_cell(fastest)));
   say(out, "%s trains most per GPU: %.0f tokens/s", frugal, 1 / per_token_of_cell(thrifty));
   say(out, "--tokens, --deadline and --gpu-hour say what the whole training takes on each");
 }
