@@ -94,26 +94,22 @@ fi
 
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
+# The longest first, so that none is left alone at the end.
 {
-  for source in tests/unit/*.c; do
-    program=$build/tests/$(basename "$source" .c)
-    case $(basename "$program") in test_full_*) [ "$tier" = full ] || continue ;; esac
-    [ -x "$program" ] && printf '%s\0%s\0%s\0' --program "$program" "$results/$(basename "$program")"
-  done
-  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/install.sh "$results/install"
-  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/rows.sh "$results/rows"
-  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/slurm.sh "$results/slurm"
-  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/real.sh "$results/real"
-  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/tasks.sh "$results/tasks"
-  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] ||
-    printf '%s\0%s\0%s\0' --script tests/machines.sh "$results/machines"
-  [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] ||
-    printf '%s\0%s\0%s\0' --script tests/notebook.sh "$results/notebook"
-  [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/commands.sh "$results/commands"
-  [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/python.sh "$results/python"
   for script in tests/browser/*.mjs; do
     case $script in */harness.mjs) continue ;; esac
     [ "$tier" = full ] && printf '%s\0%s\0%s\0' --browser "$script" "$results/browser.$(basename "$script" .mjs)"
+  done
+  for name in machines tasks real rows install slurm notebook; do
+    [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script "tests/$name.sh" "$results/$name"
+  done
+  for name in commands python; do
+    [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script "tests/$name.sh" "$results/$name"
+  done
+  for source in tests/unit/test_full_*.c $(printf '%s\n' tests/unit/*.c | grep -v /test_full_); do
+    program=$build/tests/$(basename "$source" .c)
+    case $(basename "$program") in test_full_*) [ "$tier" = full ] || continue ;; esac
+    [ -x "$program" ] && printf '%s\0%s\0%s\0' --program "$program" "$results/$(basename "$program")"
   done
   for case in tests/golden/*/; do
     [ -f "$case/cmd" ] && printf '%s\0%s\0%s\0' --golden "${case%/}" "$results/golden.$(basename "$case")"

@@ -543,6 +543,62 @@ double ms_pass_screen_device_B(const MsPassScreen *x) {
   return largest_device_B(memory);
 }
 
+/* --- what a step follows from --- */
+
+static void fold(guint64 *number, gconstpointer data, gsize size) { /* FNV-1a by words */
+  for (const char *at = data, *end = at + size; at < end; at += sizeof *number) {
+    guint64 word = 0;
+    memcpy(&word, at, MIN(sizeof word, (gsize)(end - at)));
+    *number = (*number ^ word) * 0x100000001b3u;
+    *number ^= *number >> 29;
+  }
+}
+
+static void fold_list(guint64 *number, const MsCosted *c) {
+  gsize n = c->list ? (gsize)c->list->n : 0;
+  fold(number, &n, sizeof n);
+  if (n == 0) return;
+  fold(number, c->list->op, n * sizeof *c->list->op);
+  fold(number, c->duration, n * sizeof *c->duration), fold(number, c->beside, n * sizeof *c->beside);
+  fold(number, c->launch, n * sizeof *c->launch), fold(number, c->sms, n * sizeof *c->sms);
+  fold(number, c->use, n * sizeof *c->use);
+}
+
+static guint64 number_of(const MsProgram *p) {
+  const MsScenario *s = p->scenario;
+  guint64 number = 1;
+  const double differ[] = {s->laws.clock_spread,
+                           s->laws.kernel_jitter,
+                           s->laws.host_jitter,
+                           ms_sustained_clock(s, MS_FAMILY_GEMM),
+                           ms_sustained_clock(s, MS_FAMILY_ATTENTION),
+                           s->laws.attention_clock_loss,
+                           p->p2p.time_s,
+                           p->p2p.sms};
+  fold(&number, differ, sizeof differ);
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    const MsCostedPiece *c = &p->piece[i];
+    fold_list(&number, &c->forward), fold_list(&number, &c->backward), fold_list(&number, &c->reload);
+    if (!p->unit) continue;
+    fold_list(&number, &p->unit[i].gather), fold_list(&number, &p->unit[i].cast);
+    fold_list(&number, &p->unit[i].reduce);
+  }
+  for (int i = 0; i < p->layout->pp; i++) {
+    const MsCostedStep *c = &p->step[i];
+    fold_list(&number, &c->before), fold_list(&number, &c->reduce);
+    fold_list(&number, &c->gather), fold_list(&number, &c->after);
+  }
+  return MAX(number, 1);
+}
+
+guint64 ms_step_number(const MsScenario *s) {
+  Parts p = {0};
+  gboolean plain = s->pools.n == 0 && s->pools.shares == 0 && !(s->cluster.slow_nic_rate > 0);
+  guint64 number = plain && prepare(&p, s, NULL, NULL) ? number_of(p.program) : 0;
+  parts_clear(&p);
+  return number;
+}
+
 static gboolean step_time_of(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {
   Parts p = {0};
   gboolean ok = prepare(&p, s, like, error) && check_tasks(&p, error);

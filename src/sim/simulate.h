@@ -54,6 +54,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPassScreen, ms_pass_screen_free)
 double ms_pass_screen_options_s(const MsPassScreen *screen, double passes_s);
 /* Device memory of the fullest stage with the scenario's options as they are now. */
 double ms_pass_screen_device_B(const MsPassScreen *screen);
+/* Of two scenarios that differ in laws alone: equal where no row of the step costs anything else, nor what makes GPUs
+ * differ, so that both take the same time at any fidelity. 0: it is not known. */
+guint64 ms_step_number(const MsScenario *scenario);
 /* What it asks next: the step time of `full` and nothing else. */
 gboolean ms_step_time(const MsScenario *scenario, const MsCost *like, double *step_time_s, GError **error);
 

@@ -107,16 +107,18 @@ static gboolean fill_detail(Run *run, const MsScenario *s) {
   return TRUE;
 }
 
-/* A law that the scenario gives is its own. */
+/* A law that the scenario gives is its own; most laws leave all rows of a run as they are. */
 static gboolean fill_effects(Run *run, MsScenario *s, const FreeLaws *laws) {
   double is, at;
+  guint64 number = ms_step_number(s);
   if (!fast_log_s(s, &is)) return FALSE;
   for (guint i = 0; i < laws->n; i++) {
     const Free *f = &laws->law[i];
     double shipped = ms_law_get(&s->laws, f->law);
     for (int side = 0; side < 2 && !s->laws.given[f->law]; side++) {
       ms_law_set(&s->laws, f->law, shipped * exp(side ? f->high : f->low));
-      if (!fast_log_s(s, &at)) return FALSE;
+      if (number && ms_step_number(s) == number) at = is;
+      else if (!fast_log_s(s, &at)) return FALSE;
       run->effect[i][side] = at - is;
     }
     ms_law_set(&s->laws, f->law, shipped);

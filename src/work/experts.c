@@ -18,11 +18,13 @@ static gboolean fused_mlp(const MsBuild *b) {
          b->odt == MS_ODT_MXFP8 && b->model->gated;
 }
 
+/* That are launched one after another; what is counted stays within 16 bits. */
+enum { MOST_LAUNCHED = 800 };
+static int launched_experts(const MsBuild *b) { return (int)MIN(b->local_experts, MOST_LAUNCHED); }
+
 /* Without grouped products each expert is an MLP of its own, called in a loop (Megatron-LM transformer/moe/experts.py,
  * SequentialMLP); what they make is put together again. */
-static int experts_apart(const MsBuild *b) {
-  return b->options->moe_grouped_gemm ? 1 : (int)MIN(b->local_experts, 800);
-}
+static int experts_apart(const MsBuild *b) { return b->options->moe_grouped_gemm ? 1 : launched_experts(b); }
 
 static void join_experts(MsBuild *b, const char *name, double rows) {
   if (experts_apart(b) <= 1) return;
@@ -53,7 +55,7 @@ static guint16 launches_of_experts(const MsBuild *b) {
   if (!b->options->moe_grouped_gemm) return (guint16)experts_apart(b);
   gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ||
                      ms_precision(b->training)->delayed;
-  return (guint16)(at_once ? 1 : 1 + b->scenario->laws.cast_operators * MIN(b->local_experts, 800));
+  return (guint16)(at_once ? 1 : 1 + b->scenario->laws.cast_operators * launched_experts(b));
 }
 
 static void quantize_experts(MsBuild *b, const char *name, double rows, double width) {

@@ -2,14 +2,12 @@
  * simulated step that was disturbed as real ones are. */
 #include "lib/close.h"
 
-#include "lib/data.h"
+#include "lib/profiles.h"
 #include "study/diff.h"
 #include "work/op.h"
 
 #include <math.h>
 #include <string.h>
-
-static MsKernelTable *table;
 
 /* --- two sequences --------------------------------------------------------------------------------------------- */
 enum { CLASSES = 3 };
@@ -63,24 +61,14 @@ static void in_a_band(void **state) {
 }
 
 /* --- a step ---------------------------------------------------------------------------------------------------- */
-static const char scenario_text[] =
-    "{\"model\": \"moe\", \"hardware\": \"box\", \"gpus\": 8, \"training\": {\"seq_length\": 4096, "
-    "\"micro_batch_size\": 1, \"global_batch_size\": 16}, \"layout\": {\"tp\": 2, \"pp\": 2, \"ep\": 2}, "
-    "\"options\": {\"dispatcher\": \"alltoall\"}}";
-
 static MsProfile *simulated(void) {
-  GError *error = NULL;
-  g_autofree char *file = ms_test_data_path("scenario.json");
-  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  ms_test_data_write("scenario.json", scenario_text);
-  MsProfile *p = ms_profile_load(file, 0, -1, table, notes, &error);
-  if (!p) fail_msg("%s", error->message);
-  return p;
+  g_autofree char *file = ms_test_profile_scenario("{\"tp\": 2, \"pp\": 2, \"ep\": 2}");
+  return ms_test_profile(file, 0);
 }
 
 static int class_of(const char *word) {
-  for (guint c = 0; c < table->classes->len; c++)
-    if (strcmp(ms_kernel_class_word(table, (int)c), word) == 0) return (int)c;
+  for (guint c = 0; c < ms_test_kernels->classes->len; c++)
+    if (strcmp(ms_kernel_class_word(ms_test_kernels, (int)c), word) == 0) return (int)c;
   fail_msg("no class %s", word);
   return -1;
 }
@@ -125,7 +113,7 @@ static void of_a_step(void **state) {
   g_autoptr(GArray) truth = g_array_new(FALSE, FALSE, sizeof(guint32));
   g_autoptr(MsTrace) measured = disturbed(p->trace, truth);
   if (part) g_array_set_size(measured->kernels, measured->kernels->len / 3);
-  g_autoptr(MsAligned) a = ms_aligned_new(p->trace, measured, table);
+  g_autoptr(MsAligned) a = ms_aligned_new(p->trace, measured, ms_test_kernels);
   guint products = 0, right = 0;
   for (guint i = 0; i < measured->kernels->len; i++) {
     guint32 is = g_array_index(truth, guint32, i), link = g_array_index(measured->kernels, MsTraceKernel, i).link;
@@ -160,13 +148,13 @@ static void in_a_diff(void **state) {
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GArray) truth = g_array_new(FALSE, FALSE, sizeof(guint32));
   g_autoptr(MsProfile) a = simulated(), b = simulated();
-  g_autoptr(MsDiff) same = ms_diff_new(a, b, table, notes, &error);
+  g_autoptr(MsDiff) same = ms_diff_new(a, b, ms_test_kernels, notes, &error);
   assert_null(same->aligned);
   b->kind = MS_PROFILE_TRACE;
   ms_trace_free(b->trace);
   b->trace = disturbed(a->trace, truth);
   for (int swap = 0; swap < 2; swap++) {
-    g_autoptr(MsDiff) d = ms_diff_new(swap ? b : a, swap ? a : b, table, notes, &error);
+    g_autoptr(MsDiff) d = ms_diff_new(swap ? b : a, swap ? a : b, ms_test_kernels, notes, &error);
     assert_non_null(d->aligned);
     assert_true(d->aligned->n > 20);
     double rows = 0;
@@ -178,20 +166,9 @@ static void in_a_diff(void **state) {
   }
 }
 
-static int setup(void **state) {
-  int status = ms_test_data_setup(state);
-  table = ms_kernel_table_load(NULL);
-  return table ? status : -1;
-}
-
-static int teardown(void **state) {
-  ms_kernel_table_free(table);
-  return ms_test_data_teardown(state);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(sequences), cmocka_unit_test(in_a_band),
                                      cmocka_unit_test(of_a_step), cmocka_unit_test_prestate(of_a_step, (void *)"part"),
                                      cmocka_unit_test(in_a_diff)};
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, ms_test_profiles_setup, ms_test_profiles_teardown);
 }

@@ -84,6 +84,18 @@ static void assert_same(const MsScenario *mixed, const MsResult *a, const MsResu
   for (int i = 0; i < a->memory->stages; i++) assert_true(a->memory->stage[i].device_B == b->memory->stage[i].device_B);
 }
 
+/* At every fidelity; how many there are. */
+static int same_predictions(const MsScenario *plain, const MsScenario *mixed) {
+  int compared = 0;
+  for (MsFidelity f = MS_FIDELITY_BOUND; f <= MS_FIDELITY_FULL; f++) {
+    g_autoptr(MsResult) a = ms_simulate(plain, f, NULL, NULL), b = ms_simulate(mixed, f, NULL, NULL);
+    assert_true(!a == !b);
+    if (a) assert_same(mixed, a, b);
+    compared += a != NULL;
+  }
+  return compared;
+}
+
 static void alike_is_one_machine(void **state) {
   (void)state;
   g_autoptr(GRand) rand = g_rand_new_with_seed(61);
@@ -94,12 +106,7 @@ static void alike_is_one_machine(void **state) {
     g_autoptr(MsScenario) plain = ms_scenario_copy(mixed, TRUE);
     plain->pools.n = 0;
     if (!lies_the_same(plain, mixed) || !small_enough(plain)) continue;
-    for (MsFidelity f = MS_FIDELITY_BOUND; f <= MS_FIDELITY_FULL; f++) {
-      g_autoptr(MsResult) a = ms_simulate(plain, f, NULL, NULL), b = ms_simulate(mixed, f, NULL, NULL);
-      assert_true(!a == !b);
-      if (a) assert_same(mixed, a, b);
-      compared += a != NULL;
-    }
+    compared += same_predictions(plain, mixed);
   }
   print_message("%d predictions the same\n", compared);
   assert_true(compared >= ms_by_tier(60, 600));
@@ -330,12 +337,7 @@ static void alike_replicas_are_one_machine(void **state) {
     if (!plain || !own || memcmp(plain->group, own->group, sizeof own->group) != 0 ||
         memcmp(plain->group, own->beside[1].group, sizeof own->group) != 0 || !small_enough(s))
       continue;
-    for (MsFidelity f = MS_FIDELITY_BOUND; f <= MS_FIDELITY_FULL; f++) {
-      g_autoptr(MsResult) a = ms_simulate(s, f, NULL, NULL), b = ms_simulate(mixed, f, NULL, NULL);
-      assert_true(!a == !b);
-      if (a) assert_same(mixed, a, b);
-      compared += a != NULL;
-    }
+    compared += same_predictions(s, mixed);
   }
   print_message("%d predictions the same\n", compared);
   assert_true(compared >= ms_by_tier(60, 600));

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "lib/data.h"
+#include "lib/profiles.h"
 #include "lib/mutate.h"
 #include "lib/refusals.h"
 #include "lib/tier.h"
@@ -13,8 +14,6 @@
 #include <math.h>
 #include <string.h>
 
-static MsKernelTable *table;
-
 static char *sample(void) {
   char *text = NULL;
   assert_true(g_file_get_contents(MS_SOURCE_DIR "/tests/data/logs/kineto.json", &text, NULL, NULL));
@@ -23,7 +22,7 @@ static char *sample(void) {
 
 static MsTrace *read_text(const char *text, gsize length, GPtrArray *notes, GError **error) {
   g_autoptr(MsReader) reader = ms_reader_of(text, length, "trace");
-  return ms_trace_read(reader, "trace", -1, table, notes, error);
+  return ms_trace_read(reader, "trace", -1, ms_test_kernels, notes, error);
 }
 
 /* A whole text: nothing to say about it. */
@@ -52,7 +51,7 @@ static void times(void **state) {
                 {"optimizer", 50e-6}, {"all_gather", 245e-6}, {"unrecognised", 9e-6}};
   g_autofree char *text = sample();
   g_autoptr(MsTrace) trace = whole(text);
-  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
   assert_string_equal(t->device, "NVIDIA H100 80GB HBM3");
   assert_int_equal(t->rank, 3);
   assert_int_equal(t->ranks, 16);
@@ -96,11 +95,11 @@ static void forms(void **state) {
     GError *error = NULL;
     g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
     g_autofree char *file = g_build_filename(MS_SOURCE_DIR "/tests/data/logs", expect[i].file, NULL);
-    g_autoptr(MsTrace) trace = ms_trace_load(file, -1, table, notes, &error);
+    g_autoptr(MsTrace) trace = ms_trace_load(file, -1, ms_test_kernels, notes, &error);
     assert_null(error);
     assert_int_equal(trace->form, expect[i].form);
     assert_int_equal(notes->len, expect[i].devices - 1);
-    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
     assert_string_equal(t->steps_by, expect[i].steps_by);
     assert_int_equal(t->steps, 2);
     assert_close(class_s(t, "gemm"), 100.5e-6, 1e-12);
@@ -119,10 +118,10 @@ static void forms(void **state) {
     if (expect[i].form == MS_TRACE_MSPROF) /* B is stored transposed */
       assert_string_equal(gemm, "dtype,m,n,k,latency_us\nbf16,4096,1536,7168,100.5\n");
     else assert_null(gemm);
-    g_autoptr(MsTrace) last = ms_trace_load(file, expect[i].devices - 1, table, notes, NULL);
+    g_autoptr(MsTrace) last = ms_trace_load(file, expect[i].devices - 1, ms_test_kernels, notes, NULL);
     assert_non_null(last);
     assert_int_equal(last->kernels->len, expect[i].devices == 1 ? 12 : 10);
-    assert_null(ms_trace_load(file, expect[i].devices, table, notes, &error));
+    assert_null(ms_trace_load(file, expect[i].devices, ms_test_kernels, notes, &error));
     assert_non_null(strstr(error->message, "counted from 0: no GPU"));
     g_error_free(error);
   }
@@ -136,7 +135,7 @@ static void cann_names(void **state) {
                              "hcom_allReduce__471_0_1,hcom_allReduce_,10.5,3,1\n"
                              "whatever,GroupedMatmul,20,4,0\n";
   g_autoptr(MsTrace) trace = whole(text);
-  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
   assert_close(class_s(t, "gemm"), 2e-6, 1e-12);
   assert_close(class_s(t, "all_reduce"), 3e-6, 1e-12);
   assert_close(class_s(t, "grouped_gemm"), 4e-6, 1e-12);
@@ -147,7 +146,7 @@ static void tables(void **state) {
   (void)state;
   g_autofree char *text = sample();
   g_autoptr(MsTrace) trace = whole(text);
-  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
   const MsTraceTimes *const all[] = {t};
   g_autofree char *gemm = ms_trace_gemm_csv(all, 1), *collectives = ms_trace_collective_csv(all, 1);
   assert_string_equal(gemm, "dtype,m,n,k,latency_us\nbf16,4096,1536,7168,100.5\n");
@@ -199,7 +198,7 @@ static void slowdown(void **state) {
   for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autofree char *text = pairs(cases[i].name, cases[i].grid, cases[i].slow);
     g_autoptr(MsTrace) trace = whole(text);
-    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
     const MsTraceClassTime *c = class_of(t, cases[i].word), *other = class_of(t, "all_gather");
     if (isnan(cases[i].expect)) assert_true(isnan(c->slowdown));
     else assert_close(c->slowdown, cases[i].expect, 1e-9);
@@ -209,7 +208,7 @@ static void slowdown(void **state) {
     /* the same size in the launch, another in the work: not compared */
     for (char *at = text; (at = strstr(at, "[134,")) != NULL;) memcpy(at, "[13 ,", 5);
     g_autoptr(MsTrace) mixed = whole(text);
-    g_autoptr(MsTraceTimes) m = ms_trace_times_new(mixed, table);
+    g_autoptr(MsTraceTimes) m = ms_trace_times_new(mixed, ms_test_kernels);
     assert_true(isnan(class_of(m, cases[i].word)->slowdown));
   }
 }
@@ -220,7 +219,7 @@ static void steps_without_marks(void **state) {
   g_autofree char *text = sample();
   for (char *at = text; (at = strstr(at, "ProfilerStep")) != NULL;) memcpy(at, "OtherRegion!", 12);
   g_autoptr(MsTrace) trace = whole(text);
-  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
   assert_string_equal(t->steps_by, "its optimizer");
   assert_int_equal(t->steps, 2);
   assert_close(class_s(t, "gemm"), 100.5e-6, 1e-12);
@@ -238,7 +237,7 @@ static void cut(void **state) {
   assert_null(error);
   assert_int_equal(notes->len, 1);
   assert_non_null(strstr(notes->pdata[0], "ends early"));
-  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
   assert_int_equal(t->steps, 1);
   assert_close(class_s(t, "all_gather"), 250e-6, 1e-12);
   assert_close(t->time_s, (624.5 + 5) * 1e-6, 1e-12);
@@ -282,8 +281,9 @@ static void known_names(void **state) {
       {"Memcpy HtoD (Pinned -> Device)", "memcpy"},
       {"void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long>", "embedding"}};
   for (gsize i = 0; i < G_N_ELEMENTS(expect); i++) {
-    int family = ms_kernel_family(table, expect[i][0], expect[i][2]);
-    const char *word = family < 0 ? "none" : g_array_index(table->families, MsKernelFamily, (guint)family).class_word;
+    int family = ms_kernel_family(ms_test_kernels, expect[i][0], expect[i][2]);
+    const char *word =
+        family < 0 ? "none" : g_array_index(ms_test_kernels->families, MsKernelFamily, (guint)family).class_word;
     if (strcmp(word, expect[i][1]) != 0) fail_msg("%s is %s, not %s", expect[i][0], word, expect[i][1]);
   }
 }
@@ -293,20 +293,16 @@ static void classes_cover_operators(void **state) {
   (void)state;
   int named = 0;
   for (int op = 0; op < MS_N_OPS; op++)
-    if (ms_kernel_class_of_op(table, ms_op_words[op]) < 0) fail_msg("no class of kernels covers %s", ms_op_words[op]);
-  for (guint i = 0; i < table->classes->len; i++)
-    named += (int)json_array_get_length(json_node_get_array(g_array_index(table->classes, MsKernelClass, i).ops));
+    if (ms_kernel_class_of_op(ms_test_kernels, ms_op_words[op]) < 0)
+      fail_msg("no class of kernels covers %s", ms_op_words[op]);
+  for (guint i = 0; i < ms_test_kernels->classes->len; i++)
+    named +=
+        (int)json_array_get_length(json_node_get_array(g_array_index(ms_test_kernels->classes, MsKernelClass, i).ops));
   assert_int_equal(named, MS_N_OPS);
 }
 
 /* --- beside each other ----------------------------------------------------------------------------------------- */
-static MsProfile *profile(const char *file) {
-  GError *error = NULL;
-  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  MsProfile *p = ms_profile_load(file, -1, -1, table, notes, &error);
-  if (error) fail_msg("%s", error->message);
-  return p;
-}
+static MsProfile *profile(const char *file) { return ms_test_profile(file, -1); }
 
 static const MsProfilePart *part(const MsProfile *p, const char *word) {
   for (int i = 0; i < p->n_parts; i++)
@@ -315,16 +311,12 @@ static const MsProfilePart *part(const MsProfile *p, const char *word) {
   return NULL;
 }
 
-static const char scenario_text[] =
-    "{\"model\": \"moe\", \"hardware\": \"box\", \"gpus\": 8, \"training\": {\"seq_length\": 4096, "
-    "\"micro_batch_size\": 1, \"global_batch_size\": 16}, \"layout\": {\"tp\": 2, \"pp\": 1, \"ep\": 4}, "
-    "\"options\": {\"dispatcher\": \"alltoall\"}}";
+static const char layout[] = "{\"tp\": 2, \"pp\": 1, \"ep\": 4}";
 
 /* The simulated stage holds the seconds of computation that the result says. */
 static void simulated_stage(void **state) {
   (void)state;
-  g_autofree char *file = ms_test_data_path("scenario.json");
-  ms_test_data_write("scenario.json", scenario_text);
+  g_autofree char *file = ms_test_profile_scenario(layout);
   g_autoptr(MsProfile) p = profile(file);
   assert_int_equal(p->kind, MS_PROFILE_SCENARIO);
   assert_close(p->step_s, p->result->step_time_s, 1e-6);
@@ -339,7 +331,7 @@ static void saved(void **state) {
   (void)state;
   g_autofree char *text = sample(), *file = ms_test_data_path("saved.json"), *raw = ms_test_data_path("raw.json");
   g_autoptr(MsTrace) trace = whole(text);
-  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
   g_autofree char *json = ms_figures_json(&ms_trace_figures, t);
   ms_test_data_write("saved.json", json);
   ms_test_data_write("raw.json", text);
@@ -347,7 +339,7 @@ static void saved(void **state) {
   assert_int_equal(b->kind, MS_PROFILE_SAVED_TRACE);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   GError *error = NULL;
-  g_autoptr(MsDiff) d = ms_diff_new(a, b, table, notes, &error);
+  g_autoptr(MsDiff) d = ms_diff_new(a, b, ms_test_kernels, notes, &error);
   assert_null(error);
   assert_int_equal(d->n_rows, t->n_classes);
   assert_int_equal(d->n_streams, 2);
@@ -366,7 +358,7 @@ static void differences(void **state) {
   g_autoptr(MsProfile) a = profile(a_file), b = profile(b_file);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   GError *error = NULL;
-  g_autoptr(MsDiff) d = ms_diff_new(a, b, table, notes, &error);
+  g_autoptr(MsDiff) d = ms_diff_new(a, b, ms_test_kernels, notes, &error);
   assert_null(error);
   assert_string_equal(d->row[0].word, "attention");
   assert_close(d->row[0].stake_s, -60e-6, 1e-9);
@@ -381,21 +373,20 @@ static void differences(void **state) {
 /* A trace of another model is refused; a saved prediction is compared by families. */
 static void other_model(void **state) {
   (void)state;
-  g_autofree char *file = ms_test_data_path("scenario.json"), *raw = ms_test_data_path("raw.json"), *text = sample(),
+  g_autofree char *file = ms_test_profile_scenario(layout), *raw = ms_test_data_path("raw.json"), *text = sample(),
                   *saved_file = ms_test_data_path("saved-run.json");
-  ms_test_data_write("scenario.json", scenario_text);
   ms_test_data_write("raw.json", text);
   g_autoptr(MsProfile) a = profile(file), b = profile(raw);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GError) error = NULL;
-  assert_null(ms_diff_new(a, b, table, notes, &error));
+  assert_null(ms_diff_new(a, b, ms_test_kernels, notes, &error));
   assert_non_null(strstr(error->message, "is of another model"));
   assert_non_null(strstr(error->message, "4096 x 1536 x 7168"));
   g_autofree char *json = ms_figures_json(&ms_run_figures, a->result);
   ms_test_data_write("saved-run.json", json);
   g_autoptr(MsProfile) c = profile(saved_file);
   assert_int_equal(c->kind, MS_PROFILE_SAVED_RUN);
-  g_autoptr(MsDiff) d = ms_diff_new(a, c, table, notes, NULL);
+  g_autoptr(MsDiff) d = ms_diff_new(a, c, ms_test_kernels, notes, NULL);
   assert_true(a->coarse);
   double mean_s = 0; /* what was saved is the mean over stages */
   for (int i = 0; i < a->result->stages; i++)
@@ -410,8 +401,7 @@ static void round_trip(void **state) {
   guint64 left_out = 0;
   static const int rank = 5;
   MsKinetoOptions options = {&rank, 1, 2, 0};
-  g_autofree char *file = ms_test_data_path("scenario.json"), *out = ms_test_data_path("kineto.json");
-  ms_test_data_write("scenario.json", scenario_text);
+  g_autofree char *file = ms_test_profile_scenario(layout), *out = ms_test_data_path("kineto.json");
   g_autoptr(MsProfile) want = profile(file);
   g_autoptr(MsDetail) detail = NULL;
   g_autoptr(MsResult) result = ms_simulate(want->scenario, MS_FIDELITY_FULL, &detail, &error);
@@ -458,8 +448,7 @@ static void a_run_comes_back(void **state) {
     double start_s = step_start_s[i / 3] + 0.001 + 0.005 * (i % 3);
     row[i] = (MsKinetoRow){&op[i % 3], start_s, start_s + 1e-3 * (1 + i)};
   }
-  g_autofree char *file = ms_test_data_path("scenario.json"), *out = ms_test_data_path("run.json"), *text = NULL;
-  ms_test_data_write("scenario.json", scenario_text);
+  g_autofree char *file = ms_test_profile_scenario(layout), *out = ms_test_data_path("run.json"), *text = NULL;
   g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
   assert_null(error);
   assert_true(ms_report_trace_run(s, &(MsKinetoRun){"a CPU", 1, 2, 6, 2, row, step_start_s, step_s}, out, &error));
@@ -468,7 +457,7 @@ static void a_run_comes_back(void **state) {
   assert_string_equal(trace->device, "a CPU");
   assert_int_equal(trace->rank, 1);
   assert_int_equal(trace->ranks, 2);
-  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+  g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
   assert_int_equal(t->steps, 2);
   assert_close(t->known, 1, 1e-12);
   assert_close(t->time_s, 1e-3 * 21 / 2, 1e-9); /* of a step */
@@ -488,7 +477,7 @@ static GError *refuse(const char *kind, const char *file, const char *text, gsiz
   (void)kind, (void)text, (void)length;
   GError *error = NULL;
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  ms_trace_free(ms_trace_load(file, -1, table, notes, &error));
+  ms_trace_free(ms_trace_load(file, -1, ms_test_kernels, notes, &error));
   return error;
 }
 
@@ -503,7 +492,7 @@ static void corpus(void **state) {
 static gboolean sound(const MsTrace *trace, const GError *error) {
   assert_true(!trace == (error != NULL));
   if (trace) {
-    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
+    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
     assert_true(t->busy_s <= t->time_s * (1 + 1e-9));
     return TRUE;
   }
@@ -529,7 +518,7 @@ static void damaged_databases(void **state) {
     assert_true(g_file_set_contents(other, bytes, (gssize)length, NULL));
     g_autoptr(GError) error = NULL;
     g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-    g_autoptr(MsTrace) trace = ms_trace_load(other, -1, table, notes, &error);
+    g_autoptr(MsTrace) trace = ms_trace_load(other, -1, ms_test_kernels, notes, &error);
     refused += !sound(trace, error);
   }
   assert_in_range(refused, 1, rounds - 1);
@@ -560,17 +549,6 @@ static void damaged(void **state) {
   assert_in_range(refused, 1, rounds - 1);
 }
 
-static int setup(void **state) {
-  int status = ms_test_data_setup(state);
-  table = ms_kernel_table_load(NULL);
-  return table ? status : -1;
-}
-
-static int teardown(void **state) {
-  ms_kernel_table_free(table);
-  return ms_test_data_teardown(state);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(times),
                                      cmocka_unit_test(slowdown),
@@ -590,5 +568,5 @@ int main(void) {
                                      cmocka_unit_test(forms),
                                      cmocka_unit_test(cann_names),
                                      cmocka_unit_test(damaged_databases)};
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, ms_test_profiles_setup, ms_test_profiles_teardown);
 }
