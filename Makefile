@@ -39,7 +39,8 @@ LDLIBS  += $(shell pkg-config --libs $(PKGS)) -lm -lpthread -ldl
 # Of moesim-all, of which moesim is the part that starts fast: src/cli/beside.c.
 ALLLIBS := $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))
 ifdef SANITIZE
-CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=$(SANITIZE) -fno-omit-frame-pointer
+CFLAGS  += -fsanitize=$(SANITIZE) -fno-sanitize-recover=$(SANITIZE) -fno-omit-frame-pointer \
+           '-DMS_LCMA_UNROLL="GCC unroll 1"'
 LDFLAGS += -fsanitize=$(SANITIZE)
 endif
 

@@ -157,14 +157,23 @@ static void read_transposed(const Grid *g, int block, gint64 i, gint64 rows, gin
   }
 }
 
-/* Columns of the chunk that begins at column j: whole groups of combine.h, within one slab. */
+/* Columns of the chunk that begins at column j: whole groups of kernel.h, within one slab. Where the matrix ends in it,
+ * it ends before, so that only the rest is copied to be filled up with zeros: unless that takes less than another round
+ * of sums. */
 static size_t chunk_at(const Split *s, gint64 j) {
-  gint64 n = (s->grid->block_cols - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN;
+  const Grid *g = s->grid;
+  gint64 n = (g->block_cols - j + MS_COMBINE_ALIGN - 1) / MS_COMBINE_ALIGN * MS_COMBINE_ALIGN;
   if (s->target.slab_cols) {
     gint64 slab = s->target.slab_cols * s->target.tiles->depth;
     n = MIN(n, slab - j % slab);
   }
-  return MIN(s->chunk, (size_t)n);
+  n = MIN(n, (gint64)s->chunk);
+  gint64 piece = MAX(s->target.piece, MS_COMBINE_ALIGN);
+  for (int c = 0; c < g->grid_cols && !g->trans && !is_narrow(g); c++) {
+    gint64 left = g->cols - c * g->block_cols - j;
+    if (left >= piece && left < n && left * g->grid_rows > s->n_out * MS_COMBINE_ALIGN) n = left / piece * piece;
+  }
+  return (size_t)n;
 }
 
 /* A sum of n numbers from (i, j) on, narrowed: `depth` columns of a row of A side by side, as many rows of B. */
@@ -355,13 +364,14 @@ static void merge_block(const Merge *m, int block, gint64 i, gint64 j, size_t n,
   }
   char *c = (char *)g->c + (size_t)(row * g->ldc + col) * real_B;
   gint64 have = MIN(left, MIN((gint64)n, m->size->block.n - j));
-  char *out = have < (gint64)n ? scratch : c;
-  if (m->beta[block] != 0) {
+  gboolean reads = m->beta[block] != 0, direct = have == (gint64)n || (!reads && have >= MS_COMBINE_ALIGN);
+  char *out = direct ? c : scratch;
+  if (reads) {
     if (out != c) memcpy(out, c, (size_t)have * real_B);
     in[terms] = out;
     coefficient[terms++] = m->beta[block];
   }
-  m->size->merge->combine(out, 0, in, coefficient, terms, n, out == c);
+  m->size->merge->combine(out, 0, in, coefficient, terms, direct ? (size_t)have : n, direct && !reads);
   if (out != c) memcpy(c, out, (size_t)have * real_B);
 }
 

@@ -27,10 +27,11 @@ typedef struct {
   /* C (rows x vectors of half nr) = or += A B over k; `ahead` is the tile of A that comes next. By rows - 1 and vectors
    * - 1. */
   void (*const (*tile)[2])(int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add, const void *ahead);
-  /* out[i] = sum over t < terms of coefficient[t] * in[t][i] for i < n; n is a multiple of MS_COMBINE_ALIGN, terms >=
-   * 1. `out` may be one of the inputs. With `step` > 0 the result is cut into pieces of nr, which go `step` elements
-   * apart (panels of B). `stream`: the result goes past the caches where `out` is aligned to 64 bytes, as `step` then
-   * is; ms_kernel_fence before others read it. */
+  /* out[i] = sum over t < terms of coefficient[t] * in[t][i] for i < n; terms >= 1, n a multiple of MS_COMBINE_ALIGN.
+   * With `step` > 0 the result is cut into pieces of nr, which go `step` elements apart (panels of B). Without, where
+   * `out` is none of the inputs, n may be anything from MS_COMBINE_ALIGN on. `stream`: the result goes past the caches,
+   * `out` is none of the inputs, and with `step` it and that are aligned to 64 bytes; ms_kernel_fence before others
+   * read it. */
   void (*combine)(void *out, size_t step, const void *const *in, const double *coefficient, int terms, size_t n,
                   int stream);
   /* Elements of the packed operands are `depth` numbers deep: 1, or 2 (bfloat16, 16 bits) or 4 (8 bits), which these

@@ -6,11 +6,16 @@
  *
  * The tile stays in registers: MR x 2 sums, 2 vectors of B, one element of A spread over a vector. Sums have names
  * instead of an array, because vectors whose length is known at run time only (SVE) cannot be elements. */
+#include <string.h>
 #define ROW        ((int64_t)(MS_KERNEL_ROW_B / sizeof(REAL)))
 #define AHEAD      (1024 / (int64_t)sizeof(REAL)) /* of B: the elements fetched this far before they are used */
 #define LINE       (64 / (int64_t)sizeof(REAL))   /* steps that use up a cache line of each row of A */
 #define FETCHES    (MR > LINE ? 2 : 1)            /* rows of A fetched in a step, so that all are in as many steps */
 #define PREFETCHES ((MR + FETCHES - 1) / FETCHES)
+
+#ifndef MS_LCMA_UNROLL
+#define MS_LCMA_UNROLL "GCC unroll 4" /* steps; one in sanitized builds, or clang works on a unit for minutes */
+#endif
 
 /* clang-format off */
 #define ROWS4(X) X(0) X(1) X(2) X(3)
@@ -65,14 +70,12 @@ TARGET static inline __attribute__((always_inline)) void NAME(body)(const int ro
   for (int64_t l = 0; l < k; l += LINE) {
     int64_t end = l + LINE < k ? l + LINE : k, near = l + PREFETCHES < end ? l + PREFETCHES : end, p = l;
     const REAL *fetch = ahead + l; /* a cache line of each row of the next tile of A */
-#pragma GCC unroll 4
-    for (; p < near; p++, fetch += FETCHES * ROW) {
+    _Pragma(MS_LCMA_UNROLL) for (; p < near; p++, fetch += FETCHES * ROW) {
       __builtin_prefetch(fetch);
       if (FETCHES > 1) __builtin_prefetch(fetch + ROW);
       STEPS
     }
-#pragma GCC unroll 4
-    for (; p < end; p++) { STEPS }
+    _Pragma(MS_LCMA_UNROLL) for (; p < end; p++) { STEPS }
   }
   ROWS(END)
 }
@@ -115,11 +118,26 @@ static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, voi
 #endif
 
 #ifndef NO_COMBINE /* tiles only */
+TARGET static inline __attribute__((always_inline)) VECTOR NAME(sum)(const void *const *in, const double *coefficient,
+                                                                     int terms, size_t i) {
+  VECTOR a = MUL(SET((REAL)coefficient[0]), LOAD((const REAL *)in[0] + i));
+  for (int t = 1; t < terms; t++) a = FMA(SET((REAL)coefficient[t]), LOAD((const REAL *)in[t] + i), a);
+  return a;
+}
+
 TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, const double *coefficient, int terms,
                                  size_t n, int stream) {
   REAL *out = to;
-  size_t i = 0, lanes = LANES;
-  stream = stream && ((uintptr_t)to & 63) == 0;
+  REAL part[64]; /* of a cache line that goes partly past the caches, which is slow: the rest of it goes by copy */
+  size_t i = 0, lanes = LANES, head = (64 - ((uintptr_t)to & 63)) % 64 / sizeof(REAL);
+  if (!stream || step > 0 || n * sizeof(REAL) < 512) head = 0; /* too short to be worth two copies, or in pieces */
+  for (; i < head; i += lanes) {
+    STORE(part, NAME(sum)(in, coefficient, terms, i));
+    memcpy(out + i, part, (head - i < lanes ? head - i : lanes) * sizeof(REAL));
+  }
+  i = head;
+  out += head;
+  stream = stream && ((uintptr_t)out & 63) == 0;
   if (step == 0) step = 2 * lanes;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     const REAL *x = (const REAL *)in[0] + i;
@@ -146,10 +164,14 @@ TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, c
     }
     out += 2 * step;
   }
-  for (size_t v = 0; i < n; i += lanes, v++) {
-    VECTOR a = MUL(SET((REAL)coefficient[0]), LOAD((const REAL *)in[0] + i));
-    for (int t = 1; t < terms; t++) a = FMA(SET((REAL)coefficient[t]), LOAD((const REAL *)in[t] + i), a);
-    STORE(out + v / 2 * step + v % 2 * lanes, a);
+  for (size_t v = 0; i + lanes <= n; i += lanes, v++) {
+    VECTOR a = NAME(sum)(in, coefficient, terms, i);
+    if (stream) STREAM(out + v / 2 * step + v % 2 * lanes, a);
+    else STORE(out + v / 2 * step + v % 2 * lanes, a);
+  }
+  if (i < n) {
+    STORE(part, NAME(sum)(in, coefficient, terms, n - lanes));
+    memcpy((REAL *)to + i, part + lanes - (n - i), (n - i) * sizeof(REAL));
   }
 }
 #endif

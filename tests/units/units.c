@@ -73,24 +73,26 @@ static int product(const MsKernel *u, int64_t m, int64_t n, int64_t k) {
   return bad ? wrong(u, "product", m, n, k) : 0;
 }
 
-/* Sums of rows, whole or in panels `step` apart. */
-static int combination(const MsKernel *u, int terms, int64_t n, int64_t step, int stream) {
+/* Sums of rows, whole or in panels `step` apart, from element `at` of a cache line on. */
+static int combination(const MsKernel *u, int terms, int64_t n, int64_t step, int stream, int64_t at) {
   void *in[MOST_TERMS], *out;
   double coefficient[MOST_TERMS];
-  int64_t panels = (n + u->nr - 1) / u->nr, size = step ? panels * step : n, bad = 0;
+  int64_t panels = (n + u->nr - 1) / u->nr, size = at + (step ? panels * step : n), bad = 0;
   out = room((size_t)(size + CANARY) * u->real_B);
   for (int t = 0; t < terms; t++) {
     in[t] = room((size_t)n * u->real_B);
     coefficient[t] = small() / 2.0;
     for (int64_t i = 0; i < n; i++) put(u, in[t], i, small());
   }
-  u->combine(out, (size_t)step, (const void *const *)in, coefficient, terms, (size_t)n, stream);
+  u->combine((char *)out + (size_t)at * u->real_B, (size_t)step, (const void *const *)in, coefficient, terms, (size_t)n,
+             stream);
   ms_kernel_fence();
   for (int64_t i = 0; i < n; i++) {
     double sum = 0;
     for (int t = 0; t < terms; t++) sum += coefficient[t] * get(u, in[t], i);
-    bad += get(u, out, step ? i / u->nr * step + i % u->nr : i) != sum;
+    bad += get(u, out, at + (step ? i / u->nr * step + i % u->nr : i)) != sum;
   }
+  for (int64_t i = 0; i < at; i++) bad += get(u, out, i) == get(u, out, i);
   for (int64_t i = size; i < size + CANARY; i++) bad += get(u, out, i) == get(u, out, i);
   for (int t = 0; t < terms; t++) free(in[t]);
   free(out);
@@ -105,7 +107,10 @@ static int check(const MsKernel *u, int step) {
   for (int terms = 1; terms <= MOST_TERMS; terms++)
     for (int64_t n = MS_COMBINE_ALIGN; n <= 320; n += MS_COMBINE_ALIGN)
       for (int kind = 0; kind < 4 && bad < 5; kind++, combinations++)
-        bad += combination(u, terms, n, kind & 1 ? 48 * u->nr : 0, kind >> 1);
+        bad += combination(u, terms, n, kind & 1 ? 48 * u->nr : 0, kind >> 1, 0);
+  for (int64_t at = 0; at < 16; at++) /* rows of C: they begin and end anywhere */
+    for (int64_t n = MS_COMBINE_ALIGN; n <= 320 && bad < 5; n += 7, combinations++)
+      bad += combination(u, 1 + (int)n % MOST_TERMS, n, 0, n % 5 > 0, at);
   if (!bad) printf("%s: %d products, %d combinations right\n", u->name, products, combinations);
   return bad;
 }
