@@ -21,7 +21,9 @@ void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDevice
                                .merge_s_per_B = s_per_B,
                                .input_B = element_B,
                                .sum_B = element_B,
-                               .product_B = 4};
+                               .product_B = 4,
+                               .margin = MS_LCMA_MARGIN,
+                               .doubt = MS_LCMA_DOUBT};
   const double large = 8192;
   if (l2_Bps > 0)
     p->machine.device = (MsLcmaDevice){.type = element_B < 4 ? MS_GPU_BF16 : MS_GPU_F32,

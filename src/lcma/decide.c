@@ -93,8 +93,10 @@ static void stage(const MsLcmaMachine *x, const Counts *s, const Counts *inner, 
   to->split_s +=
       times * (x->split_s_per_B * (read_B + written_B) + x->split_s_per_term * (s->nnz_u * a + s->nnz_v * b));
   double c_passes = 2 * groups - 1 + (q->beta ? 1 : 0); /* written in each group, read in each but the first */
-  to->merge_s += times * (x->merge_s_per_B * (s->r * c + c_passes * q->m * q->n) * x->product_B +
-                          x->merge_s_per_term * s->nnz_w * c);
+  to->merge_s +=
+      times *
+      (x->merge_s_per_B * (s->r * c + c_passes * q->m * q->n) * x->product_B + x->merge_s_per_term * s->nnz_w * c +
+       x->merge_s_per_piece * s->m * s->n * bm * ceil(bn / (double)ms_lcma_chunk(s->r + 1, (size_t)x->product_B)));
   to->levels += s->levels;
   to->growth *= s->growth;
   if (inner) {
@@ -211,7 +213,7 @@ GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape
   guint at = 0;
   gboolean small = MIN(MIN(shape->m, shape->n), shape->k) < machine->least_side;
   const MsLcmaChoice *best = choices->len && !small ? choices->pdata[0] : NULL;
-  if (best && (best->time_s + MS_LCMA_DOUBT * (best->split_s + best->merge_s)) * MS_LCMA_MARGIN < library->time_s)
+  if (best && (best->time_s + machine->doubt * (best->split_s + best->merge_s)) * machine->margin < library->time_s)
     while (at < choices->len && ((MsLcmaChoice *)choices->pdata[at])->time_s < library->time_s) at++;
   g_ptr_array_insert(choices, (gint)at, library);
   return choices;

@@ -11,14 +11,14 @@
  * multiplications and of its loads from the last-level cache (nnz(U) / r tiles of A and nnz(V) / r of B for each
  * product), bytes that are left for device memory / its bandwidth). Waves are whole: thread groups over SMs times what
  * fits on one. Products are shared among thread groups where that is faster. The library is one more candidate, and
- * wins unless a plan with MS_LCMA_DOUBT more for its bytes is faster by MS_LCMA_MARGIN. */
+ * wins unless a plan with `doubt` more for its sums and merge is faster by `margin`. */
 #ifndef MS_LCMA_DECIDE_H
 #define MS_LCMA_DECIDE_H
 
 #include "lcma/exec.h"
 #include "lcma/source.h"
 
-#define MS_LCMA_MARGIN 1.03 /* a predicted gain below this is within the model's error, */
+#define MS_LCMA_MARGIN 1.03 /* of a profile: a predicted gain below this is within its error, */
 #define MS_LCMA_DOUBT \
   0.2                    /* and so is this share of the time of sums and merge: memory is less steady than arithmetic */
 #define MS_LCMA_TIE 1.01 /* of plans that differ by less, the one with the least growth of the error is taken */
@@ -37,8 +37,10 @@ typedef struct {
                       double k); /* share of the machine's time that one of many products takes */
   double split_s_per_B, split_s_per_term, merge_s_per_B,
       merge_s_per_term;             /* a term is one element of one block of a sum */
+  double merge_s_per_piece;         /* of a row of a block of C, ms_lcma_chunk columns */
   double input_B, sum_B, product_B; /* of an element of A and B, of a sum, of a product and of C */
   double least_side;                /* with a side below the library is kept: what a call costs beside its passes */
+  double margin, doubt;             /* as MS_LCMA_MARGIN and MS_LCMA_DOUBT; a measured machine has less of both */
   MsLcmaDevice device;
 } MsLcmaMachine;
 

@@ -4,11 +4,7 @@
 #include "base/err.h"
 #include "lcma/exec_priv.h"
 
-enum {
-  CHUNK_B = 32 * 1024, /* of all operands of a chunk together: they stay in the first-level cache */
-  CHUNK_LEAST = 64,    /* elements */
-  TASK_ROWS = 16       /* rows of a block that a thread takes at a time */
-};
+enum { TASK_ROWS = 16 }; /* rows of a block that a thread takes at a time */
 
 typedef struct { /* a sum of blocks */
   int terms;
@@ -70,11 +66,6 @@ static void sums_free(Sum *sums, int n) {
     g_free(sums[i].coefficient);
   }
   g_free(sums);
-}
-
-static size_t chunk_elements(int operands, size_t real_B) {
-  size_t n = CHUNK_B / real_B / (size_t)operands / CHUNK_LEAST * CHUNK_LEAST;
-  return MAX(n, CHUNK_LEAST);
 }
 
 /* --- split: sums of blocks of A or B --------------------------------------------------------------------------- */
@@ -179,7 +170,7 @@ static size_t chunk_at(const Split *s, gint64 j) {
 /* A sum of n numbers from (i, j) on, narrowed: `depth` columns of a row of A side by side, as many rows of B. */
 static void put_narrow(const Split *s, const Sum *sum, const void *const *terms, char *out, gint64 i, gint64 j,
                        size_t n) {
-  float whole[CHUNK_B / sizeof(float)] __attribute__((aligned(64)));
+  float whole[MS_CHUNK_B / sizeof(float)] __attribute__((aligned(64)));
   const Target *t = &s->target;
   const gboolean is_a = t->slab_cols > 0;
   const int depth = t->tiles->depth;
@@ -239,7 +230,7 @@ static void split(const Exec *exec, const Grid *g, const Sum *sums, int first, i
              .grid = g,
              .kernel = kernel,
              .real_B = real_B,
-             .chunk = chunk_elements(copies, real_B),
+             .chunk = ms_lcma_chunk(copies, real_B),
              .target = *target};
   g_autofree Sum *list = g_new(Sum, end - first);
   g_autofree char **out = g_new(char *, end - first);
@@ -408,8 +399,7 @@ static void merge(const Exec *exec, const MsGemm *gemm, const MsScheme *scheme, 
     beta[b] = touched[b] ? 1 : gemm->beta;
     touched[b] |= sums[b].terms > 0;
   }
-  Merge m = {exec, gemm, scheme,   size,       chunk_elements(end - first + 1, size->real_B),
-             sums, beta, products, end - first};
+  Merge m = {exec, gemm, scheme, size, ms_lcma_chunk(end - first + 1, size->real_B), sums, beta, products, end - first};
   ms_team_run(exec->team, merge_task, &m, (int)((size->block.m + TASK_ROWS - 1) / TASK_ROWS));
   sums_free(sums, blocks);
 }
@@ -497,7 +487,7 @@ void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, v
   for (int i = 0; i < plan->n_stages; i++) {
     const MsScheme *s = plan->scheme[i];
     int operands = MAX(s->m * s->k, s->k * s->n);
-    scratch_B = MAX(scratch_B, MAX((size_t)CHUNK_B, (size_t)operands * TASK_ROWS * CHUNK_LEAST * 8));
+    scratch_B = MAX(scratch_B, MAX((size_t)MS_CHUNK_B, (size_t)operands * TASK_ROWS * MS_CHUNK_LEAST * 8));
   }
   for (int i = 0; i < threads; i++) exec.scratch[i] = g_malloc(scratch_B);
   execute(&exec, 0, workspace, gemm);

@@ -63,6 +63,9 @@ typedef struct {
 } MsLcmaBlock;
 MsLcmaBlock ms_lcma_block(const MsScheme *scheme, gint64 m, gint64 n, gint64 k);
 
+/* Columns of a row of blocks, `operands` of them, that a pass takes at a time: they stay in the first-level cache. */
+size_t ms_lcma_chunk(int operands, size_t real_B);
+
 /* Bytes that ms_lcma_execute needs beside its arguments; pointers and strides of `gemm` are not read. */
 size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm);
 /* Makes groups as large as a workspace of limit_B allows, outermost first; FALSE when one product at a time is still

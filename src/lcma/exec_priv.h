@@ -5,6 +5,11 @@
 #include "lcma/exec.h"
 #include "lcma/kernel.h"
 
+enum {
+  MS_CHUNK_B = 32 * 1024, /* of all operands of a chunk together */
+  MS_CHUNK_LEAST = 64     /* elements */
+};
+
 typedef struct { /* one stage of one multiplication: sizes of its blocks and buffers */
   MsLcmaBlock block;
   size_t real_B;          /* of an element of a buffer */

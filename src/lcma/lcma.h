@@ -4,7 +4,7 @@
  * is not read.
  *
  * A context holds a BLAS loaded at run time, threads, a workspace that is kept between calls, and the rates of this
- * machine, which the first multiplication large enough to gain (about a second of measuring) needs to decide. Small
+ * machine, which the first multiplication large enough to gain (some seconds of measuring) needs to decide. Small
  * ones go straight to the library. Fast schemes are accurate relative to the norms of A and B, not element by element:
  * see ms_lcma_error_growth. One context serves one thread at a time. Nothing of GLib or of moesim is needed to include
  * this file; link with -lmoesim_lcma. */

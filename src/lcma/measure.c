@@ -34,8 +34,10 @@ void ms_fit_rates(const double *rows, const double *target, int n, int width, do
 }
 
 /* --- the model of a fitted machine ----------------------------------------------------------------------------- */
-static double dot(const double *x, const double *row) {
-  return x[0] * row[0] + x[1] * row[1] + x[2] * row[2] + x[3] * row[3];
+static double dot(const double *x, const double *row, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i] * row[i];
+  return sum;
 }
 
 static void surface_row(double m, double n, double k, double *row) {
@@ -46,24 +48,25 @@ static void surface_row(double m, double n, double k, double *row) {
 }
 
 static double library_s(const void *data, double m, double n, double k) {
-  double row[4];
+  double row[MS_LIBRARY_RATES];
   surface_row(m, n, k, row);
-  return dot(((const MsLcmaLocal *)data)->library, row);
+  return dot(((const MsLcmaLocal *)data)->library, row, MS_LIBRARY_RATES);
 }
 
 static void product_row(const MsLcmaLocal *local, double m, double n, double k, double *row) {
   surface_row(m, n, k, row);
+  row[4] = 0;
   if (local->by_library) return;
   double half = local->kernel->nr / 2, slab = MS_KERNEL_SLAB_B / (double)local->kernel->real_B * local->kernel->depth;
   row[0] = m * ceil(n / half) * half * k;
   row[1] = m * n * ceil(k / slab);
-  row[2] = row[3] = 0;
+  row[4] = 1;
 }
 
 static double product_s(const void *data, double m, double n, double k) {
-  double row[4];
+  double row[MS_PRODUCT_RATES];
   product_row(data, m, n, k, row);
-  return dot(((const MsLcmaLocal *)data)->product, row);
+  return dot(((const MsLcmaLocal *)data)->product, row, MS_PRODUCT_RATES);
 }
 
 /* --- measuring ------------------------------------------------------------------------------------------------- */
@@ -122,14 +125,14 @@ static double run(const Bench *b, const MsLcmaPlan *plan, const int *size, MsLcm
   return MAX((ms_process_cpu_s() - since) / ms_team_threads(b->team), 1e-7);
 }
 
-static const int library_sizes[][3] = {{512, 512, 512},    {1024, 1024, 1024}, {2048, 1024, 1024}, {1024, 2048, 1024},
-                                       {1024, 1024, 2048}, {1536, 1536, 1536}, {2048, 2048, 2048}, {4096, 512, 512},
-                                       {512, 4096, 512},   {512, 512, 4096},   {1000, 1500, 1200}, {160, 2048, 2048},
-                                       {2048, 160, 2048},  {2048, 2048, 160},  {400, 3000, 1000},  {3000, 400, 1000}};
-static const int plan_sizes[][3] = {
-    {1024, 1024, 1024}, {1536, 1024, 1024}, {1024, 2048, 512}, {320, 2048, 2048}, {2048, 320, 2048}};
+enum { PLAN_SIZES = 14 }; /* of the sizes: those of the plans */
+static const int sizes[][3] = {{1001, 1090, 1130}, {600, 1211, 2003}, {1303, 709, 1999}, {2011, 1907, 301},
+                               {2003, 291, 1777},  {311, 2005, 1801}, {413, 519, 707},   {192, 1000, 600},
+                               {1000, 192, 600},   {1000, 600, 192},  {400, 700, 500},   {1024, 1024, 1024},
+                               {2048, 2048, 160},  {2048, 2048, 320}, {256, 256, 256},   {250, 400, 3000},
+                               {250, 3000, 400},   {3000, 250, 400},  {1536, 1536, 1536}};
 static const char *const plan_names[] = {"definition", "strassen", "strassen*strassen", "4x5x5"}; /* no fractions */
-enum { LIBRARY = G_N_ELEMENTS(library_sizes), PLANS = G_N_ELEMENTS(plan_names), SHAPES = G_N_ELEMENTS(plan_sizes) };
+enum { SIZES = G_N_ELEMENTS(sizes), PLANS = G_N_ELEMENTS(plan_names) };
 
 static void shrink(const int *size, int by, int *to) {
   for (int i = 0; i < 3; i++) to[i] = size[i] / by;
@@ -147,20 +150,19 @@ const char *ms_lcma_plain(const MsBlas *blas, MsBlasType type) {
 
 static void fit_library(MsLcmaLocal *to, const Bench *b, int by) {
   g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(ms_lcma_plain(b->blas, b->type), NULL);
-  double rows[LIBRARY * 4], time_s[LIBRARY];
+  double rows[SIZES * MS_LIBRARY_RATES], time_s[SIZES];
   for (int pass = 0; pass < PASSES; pass++)
-    for (int i = 0; i < LIBRARY; i++) {
-      if (pass > 0 && library_sizes[i][0] == 2048 && library_sizes[i][1] == 2048 && library_sizes[i][2] == 2048)
-        continue; /* long enough to be right at once */
+    for (int i = 0; i < SIZES; i++) {
       int size[3];
-      shrink(library_sizes[i], by, size);
-      surface_row(size[0], size[1], size[2], rows + 4 * i);
+      shrink(sizes[i], by, size);
+      surface_row(size[0], size[1], size[2], rows + MS_LIBRARY_RATES * i);
       double t = run(b, plan, size, NULL);
       time_s[i] = pass ? MIN(time_s[i], t) : t;
     }
-  ms_fit_rates(rows, time_s, LIBRARY, 4, to->library);
-  for (int i = 0; i < LIBRARY; i++)
-    to->residual = MAX(to->residual, fabs(dot(to->library, rows + 4 * i) / time_s[i] - 1));
+  ms_fit_rates(rows, time_s, SIZES, MS_LIBRARY_RATES, to->library);
+  for (int i = 0; i < SIZES; i++)
+    to->residual =
+        MAX(to->residual, fabs(dot(to->library, rows + MS_LIBRARY_RATES * i, MS_LIBRARY_RATES) / time_s[i] - 1));
 }
 
 /* Seconds of the products alone, of one block; FALSE when the kernel is the faster one. */
@@ -181,17 +183,17 @@ static gboolean library_multiplies_faster(const Bench *b, int by) {
 
 /* Times of the three phases of each plan and shape, and what the model says they consist of. */
 static void fit_plans(MsLcmaLocal *to, const Bench *b, int by) {
-  enum { N = PLANS * SHAPES };
-  double split[N * 2], merge[N * 2], product[N * 4], split_s[N], merge_s[N], multiply_s[N];
+  enum { N = PLANS * PLAN_SIZES, MERGE = 3 };
+  double split[N * 2], merge[N * MERGE], product[N * MS_PRODUCT_RATES], split_s[N], merge_s[N], multiply_s[N];
   const MsLcmaMachine *x = &to->machine;
   for (int pass = 0; pass < PASSES; pass++)
     for (int p = 0; p < PLANS; p++) {
       g_autofree char *name = g_strconcat(plan_names[p], ms_lcma_suffix(to), NULL);
       g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(name, NULL);
       const MsScheme *s = plan->scheme[0];
-      for (int i = 0; i < SHAPES; i++) {
-        int size[3], at = p * SHAPES + i;
-        shrink(plan_sizes[i], by, size);
+      for (int i = 0; i < PLAN_SIZES; i++) {
+        int size[3], at = p * PLAN_SIZES + i;
+        shrink(sizes[i], by, size);
         MsLcmaPhases t = {0};
         run(b, plan, size, &t);
         split_s[at] = MAX(pass ? MIN(split_s[at], t.split_s) : t.split_s, 1e-6);
@@ -202,20 +204,23 @@ static void fit_plans(MsLcmaLocal *to, const Bench *b, int by) {
         double bm = (double)z.m, bn = (double)z.n, bk = (double)z.k;
         split[2 * at] = (mk + kn) * x->input_B + s->r * (bm * bk + bk * bn) * x->sum_B;
         split[2 * at + 1] = s->u.nonzeros * bm * bk + s->v.nonzeros * bk * bn;
-        merge[2 * at] = (s->r * bm * bn + mn) * x->product_B;
-        merge[2 * at + 1] = s->w.nonzeros * bm * bn;
-        product_row(to, bm, bn, bk, product + 4 * at);
-        for (int c = 0; c < 4; c++) product[4 * at + c] *= s->r;
+        merge[MERGE * at] = (s->r * bm * bn + mn) * x->product_B;
+        merge[MERGE * at + 1] = s->w.nonzeros * bm * bn;
+        merge[MERGE * at + 2] = s->m * s->n * bm * ceil(bn / (double)ms_lcma_chunk(s->r + 1, (size_t)x->product_B));
+        double *row = product + MS_PRODUCT_RATES * at;
+        product_row(to, bm, bn, bk, row);
+        for (int c = 0; c < MS_PRODUCT_RATES; c++) row[c] *= s->r;
       }
     }
-  double rates[2];
+  double rates[MERGE];
   ms_fit_rates(split, split_s, N, 2, rates);
   to->machine.split_s_per_B = rates[0];
   to->machine.split_s_per_term = rates[1];
-  ms_fit_rates(merge, merge_s, N, 2, rates);
+  ms_fit_rates(merge, merge_s, N, MERGE, rates);
   to->machine.merge_s_per_B = rates[0];
   to->machine.merge_s_per_term = rates[1];
-  ms_fit_rates(product, multiply_s, N, 4, to->product);
+  to->machine.merge_s_per_piece = rates[2];
+  ms_fit_rates(product, multiply_s, N, MS_PRODUCT_RATES, to->product);
 }
 
 MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) {
@@ -232,12 +237,14 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
                                 .input_B = (double)ms_blas_type_B(type),
                                 .sum_B = real_B / to->kernel->depth,
                                 .product_B = real_B,
-                                .least_side = MS_LCMA_LEAST_SIDE};
+                                .least_side = MS_LCMA_LEAST_SIDE,
+                                .margin = MS_LCMA_TIE,
+                                .doubt = MS_LCMA_DOUBT / 2};
   Bench b = {.blas = blas, .team = team, .type = type};
   if (bench_room(&b, (size_t)(2048 * 2048 * real_B), (size_t)256 << 20)) {
     g_autoptr(MsLcmaPlan) first = ms_lcma_plan_new(ms_lcma_plain(blas, type), NULL);
-    run(&b, first, plan_sizes[0], NULL); /* warm: pages, threads, clock */
-    int by = run(&b, first, plan_sizes[0], NULL) < 0.03
+    run(&b, first, sizes[0], NULL); /* warm: pages, threads, clock */
+    int by = run(&b, first, sizes[0], NULL) < 0.03
                  ? 1
                  : 2; /* a slow machine or type: smaller shapes, so that it stays short */
     to->by_library = type != MS_BLAS_INT8 && library_multiplies_faster(&b, by);

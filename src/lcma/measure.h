@@ -1,25 +1,28 @@
-/* src/lcma/measure.h - the rates of this machine, measured in about a second.
+/* src/lcma/measure.h - the rates of this machine, measured in some seconds.
  *
  * Library: seconds = c0 mnk + c1 mn + c2 mk + c3 kn (docs/theory/fast-matmul.md 3: what a blocked multiplication reads
- * and packs), non-negative relative least squares on a dozen shapes. Products: c0 mnk (n in half tiles) + c1 mn slabs.
- * Passes: seconds a byte and seconds a term. All from the least of several interleaved passes, on the given number of
- * threads, because that is how they will run. */
+ * and packs), non-negative relative least squares on a dozen shapes. Products: c0 mnk (n in half tiles) + c1 mn slabs +
+ * c2 mk + c3 kn (S and T come from memory) + c4. Passes: seconds a byte and seconds a term; of merges, a piece. The
+ * shapes are uneven as any are: where rows of blocks end within a cache line passes are slower. All from the least of
+ * several interleaved passes, on the given number of threads, because that is how they will run. */
 #ifndef MS_LCMA_MEASURE_H
 #define MS_LCMA_MEASURE_H
 
 #include "lcma/decide.h"
 #include "lcma/kernel.h"
 
-/* On a CPU no scheme has ever gained with a side below this (crossover near 1300 for squares,
- * docs/theory/fast-matmul.md 3), and deciding would cost more than it saves. */
-#define MS_LCMA_LEAST_SIDE 384
+/* With a side below this the library multiplies at once, and nothing is measured: blocks are hardly larger than the
+ * tiles of a kernel, and deciding would cost more than it saves. */
+#define MS_LCMA_LEAST_SIDE 128
+
+enum { MS_LIBRARY_RATES = 4, MS_PRODUCT_RATES = 5 };
 
 typedef struct {
   MsBlasType type;
   int threads;
   const MsKernel *kernel; /* of the products */
   gboolean by_library; /* the library is faster at products even though it packs anew: an old unit, or a forced one */
-  double library[4], product[4];
+  double library[MS_LIBRARY_RATES], product[MS_PRODUCT_RATES];
   double residual; /* largest relative error of the library's fit on its own shapes */
   double elapsed_s;
   MsLcmaMachine machine; /* its data is this struct: do not move it */

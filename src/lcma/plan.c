@@ -89,6 +89,11 @@ MsLcmaBlock ms_lcma_block(const MsScheme *s, gint64 m, gint64 n, gint64 k) {
                        round_up((k + s->k - 1) / s->k, 4)};
 }
 
+size_t ms_lcma_chunk(int operands, size_t real_B) {
+  size_t n = MS_CHUNK_B / real_B / (size_t)operands / MS_CHUNK_LEAST * MS_CHUNK_LEAST;
+  return MAX(n, MS_CHUNK_LEAST);
+}
+
 /* Leading dimension of a buffer: whole groups of combine.h, and no multiple of a page, which would put every row into
  * the same sets of the caches. */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B) {

@@ -215,7 +215,9 @@ static MsLcmaMachine machine_of(const double *flops, double Bps) {
                          .merge_s_per_B = 1 / Bps,
                          .input_B = 4,
                          .sum_B = 4,
-                         .product_B = 4};
+                         .product_B = 4,
+                         .margin = MS_LCMA_MARGIN,
+                         .doubt = MS_LCMA_DOUBT};
 }
 
 static void test_decision_follows_the_rates(void **state) {
