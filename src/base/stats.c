@@ -11,6 +11,14 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+gint64 ms_gcd(gint64 a, gint64 b) {
+  while (b) {
+    gint64 rest = a % b;
+    a = b, b = rest;
+  }
+  return a;
+}
+
 double ms_quantile(double *values, size_t n, double q) {
   if (n == 0) return NAN;
   qsort(values, n, sizeof *values, ascending);

@@ -4,6 +4,9 @@
 
 #include <glib.h>
 
+/* Greatest common divisor, of a and b >= 0. */
+gint64 ms_gcd(gint64 a, gint64 b);
+
 /* Quantile q in [0,1] of n values by linear interpolation (type 7); sorts `values` in place; NaN when n is 0. */
 double ms_quantile(double *values, size_t n, double q);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/stats.h"
 #include "launch/dialect.h"
 #include "launch/mention.h"
 
@@ -84,8 +85,6 @@ static gint64 plain_int(MsArgs *args, const char *flag, gint64 absent) {
   return arg && ms_arg_int(args, arg, 1, MS_IMPORT_MOST_GPUS, &value, NULL) ? value : absent;
 }
 
-static gint64 gcd(gint64 a, gint64 b) { return b == 0 ? a : gcd(b, a % b); }
-
 /* Ranks that share one copy of the attention and expert grids: the fewest the layout can run on. */
 static gint64 fewest_gpus(MsArgs *args) {
   gint64 tp = plain_int(args, "--tensor-model-parallel-size", 1),
@@ -94,7 +93,7 @@ static gint64 fewest_gpus(MsArgs *args) {
          expert =
              plain_int(args, "--expert-tensor-parallel-size", tp) * plain_int(args, "--expert-model-parallel-size", 1);
   if (dense > MS_IMPORT_MOST_GPUS || expert > MS_IMPORT_MOST_GPUS || pp > MS_IMPORT_MOST_GPUS) return 1;
-  gint64 shared = dense / gcd(dense, expert) * expert;
+  gint64 shared = dense / ms_gcd(dense, expert) * expert;
   return shared > MS_IMPORT_MOST_GPUS / pp ? 1 : shared * pp;
 }
 

@@ -1,6 +1,7 @@
 /* src/layout/groups.c - coordinates of a rank in the two grids, members of its groups, and how groups lie on the
  * machine. */
 #include "layout/internal.h"
+#include "base/stats.h"
 
 #include <string.h>
 
@@ -163,15 +164,6 @@ static gboolean worse(Touch a, Touch b) {
   return a.least != b.least ? a.least < b.least : a.most < b.most;
 }
 
-static gint64 gcd(gint64 a, gint64 b) {
-  while (b) {
-    gint64 rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 static void count_domain(Touch *touch, int members) {
   touch->most = MAX(touch->most, members);
   touch->least = MIN(touch->least, members);
@@ -182,7 +174,7 @@ static Touch touch_progression(gint64 start, gint64 size, gint64 stride, gint64 
   gint64 first = start % domain, last = first + (size - 1) * stride;
   Touch touch = {.domains = (int)(last / domain + 1), .most = (int)size, .least = (int)size};
   if (touch.domains == 1) return touch;
-  gint64 period = stride / gcd(stride, domain), before = (domain - first + stride - 1) / stride;
+  gint64 period = stride / ms_gcd(stride, domain), before = (domain - first + stride - 1) / stride;
   touch.most = touch.least = (int)before;
   count_domain(&touch, (int)(last % domain / stride) + 1);
   for (gint64 d = 1; d <= MIN(touch.domains - 2, period);
@@ -203,7 +195,7 @@ static Touch touch_worst(gint64 world, gint64 size, gint64 stride, gint64 domain
     return (Touch){(int)(block / domain), members, members};
   }
   Touch worst = {0};
-  gint64 blocks = MIN(MAX(world / block, 1), domain / gcd(block, domain)); /* later blocks repeat these phases */
+  gint64 blocks = MIN(MAX(world / block, 1), domain / ms_gcd(block, domain)); /* later blocks repeat these phases */
   for (gint64 b = 0; b < blocks; b++)
     for (gint64 o = 0; o < stride; o++) {
       Touch touch = touch_progression(b * block + o, size, stride, domain);

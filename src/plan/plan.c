@@ -9,7 +9,7 @@
 const char *const ms_shortcut_words[] = {"bound", "relaxed", "memory", "shared", "same-as-another", NULL};
 
 void ms_plan_options_init(MsPlanOptions *options) {
-  *options = (MsPlanOptions){.top = 10, .prune = TRUE, .progress = TRUE};
+  *options = (MsPlanOptions){.top = MS_PLAN_TOP, .prune = TRUE, .progress = TRUE};
 }
 
 static gboolean may_run_fp16(const MsRequest *request) {
@@ -60,7 +60,7 @@ static MsPlan *new_plan(const MsRequest *request, const MsSpace *space, const Ms
  * freed. */
 static gboolean begin(MsPlanner *x, const MsRequest *request, MsPlanOptions *o, GError **error) {
   if (!ms_objective_check(request, error)) return FALSE;
-  if (o->top <= 0) o->top = request->top > 0 ? request->top : 10;
+  o->top = ms_plan_top(o, request);
   if (!o->prune)
     o->without |= 1u << MS_SHORT_BOUND | 1u << MS_SHORT_RELAXED | 1u << MS_SHORT_MEMORY | 1u << MS_SHORT_SHARED;
   MsSpace *space = ms_space_new(request, !(o->without & 1u << MS_SHORT_SHARED), error);

@@ -78,7 +78,8 @@ typedef struct MsPlan {
   double memory_limit_B;
 } MsPlan;
 
-#define MS_PLAN_EVERY 2e7 /* layouts of the largest space that is looked at one by one */
+#define MS_PLAN_EVERY 2e7  /* layouts of the largest space that is looked at one by one */
+enum { MS_PLAN_TOP = 10 }; /* layouts that are kept where nobody says how many */
 void ms_plan_options_init(MsPlanOptions *options);
 MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error);
 /* Share of the best cost by which some layout may still undercut it: 0 for a finished search; NaN when nothing is

@@ -307,7 +307,8 @@ void ms_refused_add(MsRefusedTable *table, int row, guint64 count, double miss, 
                     const MsCandidate *example);
 void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from);
 void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own); /* `own` of every rank */
-/* Words them, by descending count. */
+void ms_plan_sort_refusals(MsPlan *plan);                                /* by descending count */
+/* Words them, sorted. */
 void ms_refused_hand_over(const MsRefusedTable *table, const MsSpace *space, MsPlan *plan);
 
 /* --- enumeration (enumerate.c): every layout ruled out or bounded ---------------------------------------------- */
@@ -407,6 +408,11 @@ void ms_search_tree(MsPlanner *planner);
 /* Seconds that every layout of the space takes at least for each sequence of its step's batch, and so in proportion to
  * any other batch: the tree's bounds down to what all pieces take, shared evenly by the stages. 0: nothing is known. */
 double ms_tree_least_per_sequence_s(MsPlanner *planner);
+
+/* How many layouts are kept. */
+static inline int ms_plan_top(const MsPlanOptions *options, const MsRequest *request) {
+  return options->top > 0 ? options->top : request->top > 0 ? request->top : MS_PLAN_TOP;
+}
 
 /* --- one search (plan.c), of which pools of replicas take one for each way to share the batch (shares.c) -----------
  */

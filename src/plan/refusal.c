@@ -71,6 +71,10 @@ static int more_first(const void *a, const void *b) {
   return strcmp(x->name, y->name);
 }
 
+void ms_plan_sort_refusals(MsPlan *plan) {
+  qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);
+}
+
 void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan *plan) {
   plan->refusals = g_new0(MsPlanRefusal, t->n);
   for (int i = 0; i < t->n; i++) {
@@ -86,5 +90,5 @@ void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan 
                         .miss = r->miss,
                         .count = r->count};
   }
-  qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);
+  ms_plan_sort_refusals(plan);
 }

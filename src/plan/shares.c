@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/ranks.h"
+#include "base/stats.h"
 #include "plan/plan_priv.h"
 #include <math.h>
 #include <string.h>
@@ -103,12 +104,6 @@ static void add_refusal(MsPlan *plan, MsPlanRefusal *r) {
   memset(r, 0, sizeof *r);
 }
 
-static int more_first(const void *a, const void *b) {
-  const MsPlanRefusal *x = a, *y = b;
-  if (x->count != y->count) return x->count < y->count ? 1 : -1;
-  return strcmp(x->name, y->name);
-}
-
 /* Adds what a search found, which goes. */
 static void take_plan(Shares *x, MsPlan *own) {
   MsPlan *plan = x->plan;
@@ -175,14 +170,10 @@ static int lowest_first(const void *a, const void *b) {
 }
 
 /* GPUs that each whole number of replicas needs on every machine: no replica has more. */
-static int largest_replica(const MsPools *pools) {
-  int a = pools->pool[0].gpus;
-  for (int i = 1; i < pools->shares; i++)
-    for (int b = pools->pool[i].gpus; b;) {
-      int rest = a % b;
-      a = b, b = rest;
-    }
-  return a;
+static gint64 largest_replica(const MsPools *pools) {
+  gint64 gpus = pools->pool[0].gpus;
+  for (int i = 1; i < pools->shares; i++) gpus = ms_gcd(gpus, pools->pool[i].gpus);
+  return gpus;
 }
 
 /* Every way to share `left` sequences from pool `i` on; no replica is idle. FALSE: too many. */
@@ -243,15 +234,13 @@ static MsPlan *plan_shares(const MsRequest *request, const MsPlanOptions *option
               .options = options,
               .share = g_array_new(FALSE, FALSE, sizeof(Share)),
               .plan = g_new0(MsPlan, 1),
-              .top = options->top > 0   ? options->top
-                     : request->top > 0 ? request->top
-                                        : 10};
+              .top = ms_plan_top(options, request)};
   x.plan->best = g_new0(MsPlanEntry, x.top);
   x.plan->lower_cost = INFINITY;
   x.plan->memory_limit_B = request->max_memory_fraction * request->base->hardware->hbm_B;
   gboolean ok = make_shares(&x, error) && search_all(&x, error);
   if (ok && x.plan->n_best > 0 && !x.plan->interrupted) x.plan->lower_cost = cost_of(&x, &x.plan->best[0]);
-  qsort(x.plan->refusals, (size_t)x.plan->n_refusals, sizeof *x.plan->refusals, more_first);
+  ms_plan_sort_refusals(x.plan);
   g_array_unref(x.share);
   if (!ok) g_clear_pointer(&x.plan, ms_plan_free);
   return x.plan;
