@@ -172,14 +172,20 @@ typedef struct { /* places in `time` and `made`; what a turn does not have takes
   gint32 stage, time[2], in[2], comes[2], out[2], kept; /* comes: of `in` what a message brings */
 } Turn;
 
+typedef struct {
+  gint32 stage, time, in, comes, out;
+} PlainTurn; /* of one pass that leaves nothing for a weight gradient */
+
 struct MsScheduleTurns {
   int stages, model_stages, n, tensors; /* tensors: behind them one that is there from the start, one nobody takes */
   Turn *turn;                           /* [n] */
+  PlainTurn *plain;                     /* [n] the same, NULL: some are not */
 };
 
 void ms_schedule_turns_free(MsScheduleTurns *t) {
   if (!t) return;
   g_free(t->turn);
+  g_free(t->plain);
   g_free(t);
 }
 
@@ -193,6 +199,40 @@ static void add_pass(const MsScheduleTurns *t, const MsSlotPass *pass, int half,
   if (pass->in >= 0 && pass->comes) turn->comes[half] = pass->in;
   if (pass->out >= 0) turn->out[half] = pass->out;
   if (pass->kept >= 0) turn->kept = pass->kept;
+}
+
+/* Turns that wait for none of one another stand side by side: a processor runs several of them at once. */
+static void sort_by_depth(MsScheduleTurns *t) {
+  g_autofree int *depth = g_new(int, t->n), *of_stage = g_new0(int, t->stages),
+                 *of_tensor = g_new0(int, t->tensors + 2), *first = g_new0(int, t->n + 2);
+  for (int i = 0; i < t->n; i++) {
+    const Turn *turn = &t->turn[i];
+    int own = MAX(of_stage[turn->stage], MAX(of_tensor[turn->in[0]], of_tensor[turn->in[1]]));
+    depth[i] = own, first[own + 1]++;
+    of_stage[turn->stage] = of_tensor[turn->out[0]] = of_tensor[turn->out[1]] = of_tensor[turn->kept] = own + 1;
+    of_tensor[t->tensors + 1] = 0;
+  }
+  for (int i = 0; i < t->n; i++) first[i + 1] += first[i];
+  Turn *sorted = g_new(Turn, MAX(t->n, 1));
+  for (int i = 0; i < t->n; i++) sorted[first[depth[i]]++] = t->turn[i];
+  g_free(t->turn);
+  t->turn = sorted;
+}
+
+static gboolean is_plain(const MsScheduleTurns *t, const Turn *turn) {
+  const int nothing = N_TIMES * t->model_stages;
+  return turn->kept == t->tensors + 1 && (turn->time[0] == nothing || turn->time[1] == nothing);
+}
+
+static void make_plain(MsScheduleTurns *t) {
+  for (int i = 0; i < t->n; i++)
+    if (!is_plain(t, &t->turn[i])) return;
+  t->plain = g_new(PlainTurn, MAX(t->n, 1));
+  for (int i = 0; i < t->n; i++) {
+    const Turn *turn = &t->turn[i];
+    int half = turn->time[0] == N_TIMES * t->model_stages;
+    t->plain[i] = (PlainTurn){turn->stage, turn->time[half], turn->in[half], turn->comes[half], turn->out[half]};
+  }
 }
 
 MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *s) {
@@ -209,9 +249,9 @@ MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *s) {
     own->stage = turn->stage, own->kept = t->tensors + 1;
     add_pass(t, turn->forward, 0, own), add_pass(t, turn->backward, 1, own);
   }
-  if (ms_slot_walk_stuck(walk, &at) < 0) return t;
-  ms_schedule_turns_free(t);
-  return NULL;
+  if (ms_slot_walk_stuck(walk, &at) >= 0) return ms_schedule_turns_free(t), NULL;
+  sort_by_depth(t), make_plain(t);
+  return t;
 }
 
 int ms_schedule_turns_count(const MsScheduleTurns *t) { return t->n; }
@@ -232,25 +272,53 @@ static double *begin_at_zero(const MsScheduleTurns *t, const MsPassTimes *passes
   return clock;
 }
 
+typedef struct {
+  double *time, *clock, *issue, *issued, *made; /* issue: NULL, the host is always ahead */
+  gboolean waits;
+} TurnTimes;
+
+static void run_plain(const MsScheduleTurns *t, const TurnTimes *x) {
+  const double *restrict time = x->time;
+  double *clock = x->clock, *made = x->made;
+  for (const PlainTurn *turn = t->plain, *end = turn + t->n; turn < end; turn++) {
+    double at = MAX(clock[turn->stage], made[turn->in]);
+    clock[turn->stage] = made[turn->out] = at + time[turn->time];
+  }
+}
+
+static void run_plain_issued(const MsScheduleTurns *t, const TurnTimes *x) {
+  for (const PlainTurn *turn = t->plain, *end = turn + t->n; turn < end; turn++) {
+    double begins = x->issued[turn->stage], at = MAX(x->clock[turn->stage], x->made[turn->in]) + x->time[turn->time];
+    if (x->waits) begins = MAX(begins, x->made[turn->comes]);
+    x->issued[turn->stage] = begins + x->issue[turn->time];
+    x->clock[turn->stage] = x->made[turn->out] = MAX(at, x->issued[turn->stage]);
+  }
+}
+
+static void run_any(const MsScheduleTurns *t, const TurnTimes *x) {
+  for (const Turn *turn = t->turn, *end = turn + t->n; turn < end; turn++) {
+    double at = x->clock[turn->stage];
+    at = MAX(at, x->made[turn->in[0]]), at = MAX(at, x->made[turn->in[1]]);
+    at += x->time[turn->time[0]] + x->time[turn->time[1]];
+    if (x->issue) {
+      double begins = x->issued[turn->stage];
+      if (x->waits) begins = MAX(begins, MAX(x->made[turn->comes[0]], x->made[turn->comes[1]]));
+      x->issued[turn->stage] = begins + x->issue[turn->time[0]] + x->issue[turn->time[1]];
+      at = MAX(at, x->issued[turn->stage]);
+    }
+    x->clock[turn->stage] = x->made[turn->out[0]] = x->made[turn->out[1]] = x->made[turn->kept] = at;
+  }
+}
+
 double ms_schedule_turns_end(const MsScheduleTurns *t, const MsPassTimes *passes, const MsPassHost *host,
                              double *scratch) {
-  double *time = scratch, *clock = begin_at_zero(t, passes, time), *issue = clock + t->stages,
-         *issued = host ? begin_at_zero(t, &host->issue, issue) : NULL,
-         *made = issue + (size_t)N_TIMES * (size_t)t->model_stages + 1 + t->stages, last = 0;
-  made[t->tensors] = 0;
-  for (const Turn *turn = t->turn, *end = turn + t->n; turn < end; turn++) {
-    double at = clock[turn->stage];
-    at = MAX(at, made[turn->in[0]]), at = MAX(at, made[turn->in[1]]);
-    at += time[turn->time[0]] + time[turn->time[1]];
-    if (host) {
-      double begins = issued[turn->stage];
-      if (host->waits) begins = MAX(begins, MAX(made[turn->comes[0]], made[turn->comes[1]]));
-      issued[turn->stage] = begins + issue[turn->time[0]] + issue[turn->time[1]];
-      at = MAX(at, issued[turn->stage]);
-    }
-    clock[turn->stage] = made[turn->out[0]] = made[turn->out[1]] = made[turn->kept] = at;
-  }
-  for (int s = 0; s < t->stages; s++) last = MAX(last, clock[s]);
+  TurnTimes x = {.time = scratch, .clock = begin_at_zero(t, passes, scratch), .waits = host && host->waits};
+  double *issue = x.clock + t->stages, last = 0;
+  if (host) x.issue = issue, x.issued = begin_at_zero(t, &host->issue, issue);
+  x.made = issue + (size_t)N_TIMES * (size_t)t->model_stages + 1 + t->stages;
+  x.made[t->tensors] = 0;
+  (!t->plain ? run_any : host ? run_plain_issued : run_plain)(t, &x);
+  for (int s = 0; s < t->stages; s++) last = MAX(last, x.clock[s]);
   return last;
 }
 
