@@ -115,6 +115,26 @@ MsTime ms_bound_streams(const MsProgram *p) {
   return most;
 }
 
+/* When its last slot has handed on its gradient. */
+static MsTime late_of(const MsProgram *p, MsPieceLags *lags, int stage) {
+  const MsChunk *first = ms_layout_chunk(p->layout, stage, 0);
+  return stage > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
+}
+
+static MsTime back_to(const MsProgram *p, MsPieceLags *lags, int stage) {
+  return chunk_passage(p, lags, ms_layout_chunk(p->layout, stage, 0), MS_SLOT_B) +
+         ms_time_of(ms_program_p2p(p, stage + 1, stage)->time_s);
+}
+
+void ms_bound_after_slots(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, MsTime *after) {
+  gboolean in_turn = ms_schedule_ends_in_turn(kind);
+  MsTime tail = 0, behind = ms_bound_behind(p);
+  for (int s = 0; s < p->layout->pp; s++) {
+    after[s] = behind + (in_turn ? MAX(0, tail - late_of(p, lags, s)) : 0);
+    if (s + 1 < p->layout->pp) tail += back_to(p, lags, s);
+  }
+}
+
 MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, double *compute_s) {
   const MsLayout *l = p->layout;
   gboolean in_turn = ms_schedule_ends_in_turn(kind);
@@ -127,13 +147,12 @@ MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind,
     }
     MsTime span = sum * ms_schedule_share(kind, l->microbatches);
     if (compute_s) compute_s[s] = (double)span / MS_PS_PER_S;
-    const MsChunk *first = ms_layout_chunk(l, s, 0);
-    MsTime late =
-        s > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
-    meet = MAX(meet, span + (in_turn ? head + tail - late : 0) + (p->skewed ? after_barrier(&p->step[s].after) : 0));
+    meet = MAX(meet, span + (in_turn ? head + tail - late_of(p, lags, s) : 0) +
+                         (p->skewed ? after_barrier(&p->step[s].after) : 0));
     if (s + 1 == l->pp) break;
-    head += chunk_passage(p, lags, first, MS_SLOT_F) + ms_time_of(ms_program_p2p(p, s, s + 1)->time_s);
-    tail += chunk_passage(p, lags, first, MS_SLOT_B) + ms_time_of(ms_program_p2p(p, s + 1, s)->time_s);
+    head +=
+        chunk_passage(p, lags, ms_layout_chunk(l, s, 0), MS_SLOT_F) + ms_time_of(ms_program_p2p(p, s, s + 1)->time_s);
+    tail += back_to(p, lags, s);
   }
   return MAX(meet + ms_bound_behind(p), ms_bound_streams(p));
 }

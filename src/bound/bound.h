@@ -11,11 +11,18 @@ MsTime ms_bound_behind(
     const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
 /* compute_s[stages], may be NULL: what each stage computes at least. */
 MsTime ms_bound_step(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, double *compute_s);
+/* after[stages]: what follows the last compute row of the last slot of each stage at least, where steps do not overlap.
+ */
+void ms_bound_after_slots(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, MsTime *after);
 /* How long a piece still computes at most when its backward has handed on its gradient. */
 MsTime ms_bound_late(MsPieceLags *lags, int piece);
 /* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); 0 where steps overlap (`skewed`).
- */
-MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule);
+ * Of a step above `limit` any bound above it. */
+MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit);
+/* Of every slot, stage after stage (schedule->n[stage] each): when its last compute row has ended, the step does not
+ * end before another so much time. The duals of the same tables, slot by slot from the last. NULL where steps overlap.
+ * (transfer full) */
+MsTime *ms_relaxed_tails(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule);
 /* The passes of a scenario alone, with messages that take no time: below the step of all scenarios that differ from it
  * in options which change neither the rows of the pieces nor their schedule. `work`, `lags`: of the same pieces, maybe
  * in another pipeline. 0 where costs decide the schedule. */

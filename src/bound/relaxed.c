@@ -12,6 +12,7 @@
 #include "bound/bound_priv.h"
 #include "bound/stages.h"
 #include "step/after.h"
+#include <string.h>
 
 #define NEVER MS_NEVER
 
@@ -24,6 +25,8 @@ typedef struct {
 
 typedef struct {                /* of one chunk, by kind of slot */
   Table pass[2][MS_SLOT_W + 1]; /* the second: leaving the head's weight gradient */
+  MsTime least[MS_SLOT_W + 1];  /* that a pass takes of the compute stream */
+  MsTime beside[2];             /* compute rows of a forward, of a backward, in pairs */
   int kind;                     /* chunks of the same pieces have the same number */
   gboolean empty;
 } ChunkLags;
@@ -35,6 +38,14 @@ typedef struct {
   MsTime sum, start; /* forced until now; the most by which a moment was later than that */
   MsCross last;      /* of the slot before */
 } Forced;
+
+typedef struct { /* a turn that was run */
+  int stage, index, in[2], out[2],
+      kept;           /* tensors of the forward (or only) pass, of the backward beside it; -1: none */
+  const Table *table; /* NULL: it has no rows */
+  MsTime message[2];  /* that brings `out` to where it is waited for */
+  gboolean closes, two;
+} Ran;
 
 typedef struct {
   const MsProgram *p;
@@ -49,6 +60,9 @@ typedef struct {
   MsToll **toll;              /* [stages] NULL: none */
   Forced *forced;             /* [stages] */
   gboolean splits, needs;     /* backwards are split into I and W; it is asked what slots need */
+  GArray *ran;                /* Ran; NULL: nobody asks */
+  MsTime *left, limit; /* [stages] what is still to come behind the compute stream, NULL: nobody asks; a step above
+                          `limit` need not be known */
 } Relaxed;
 
 /* The pieces of a turn as one table; beside a forward, a backward goes from the other entry to the other end. */
@@ -86,6 +100,15 @@ static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
   for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
     l.pass[0][kind] = l.pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, FALSE);
     if (leaves) l.pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, TRUE);
+    for (int left = 0; left <= leaves; left++) {
+      MsTime own = MAX(0, l.pass[left][kind].lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
+      l.least[kind] = left ? MIN(l.least[kind], own) : own;
+    }
+  }
+  for (int i = 0; r->p->piece && i < ms_work_chunk_length(chunk); i++) {
+    const MsCostedPiece *piece = &r->p->piece[ms_work_chunk_piece(r->p->work, chunk, i)];
+    l.beside[0] += piece->forward.compute,
+        l.beside[1] += piece->backward.compute - (leaves ? piece->backward.weight : 0);
   }
   return l;
 }
@@ -157,6 +180,27 @@ static MsTime gathered(Relaxed *r, const MsSlotPass *f, MsTime entry) {
   return MAX(entry, r->gather_at[f->chunk * r->p->layout->pp + stage]);
 }
 
+static void note_side(Relaxed *r, const MsSlotPass *pass, int side, Ran *ran) {
+  ran->in[side] = pass->kind == MS_SLOT_W ? -1 : pass->in, ran->out[side] = pass->out;
+  if (pass->kept >= 0) ran->kept = pass->kept;
+  if (pass->goes) ran->message[side] = ms_stages_message(&r->at, pass, FALSE);
+}
+
+static void note(Relaxed *r, const MsTurn *turn, const Table *table) {
+  const MsSlotPass *f = turn->forward, *b = turn->backward;
+  Ran ran = {.stage = turn->stage,
+             .index = turn->index,
+             .in = {-1, -1},
+             .out = {-1, -1},
+             .kept = -1,
+             .table = table,
+             .closes = turn->closes,
+             .two = f && b};
+  if (f) note_side(r, f, 0, &ran);
+  if (b) note_side(r, b, ran.two, &ran);
+  g_array_append_val(r->ran, ran);
+}
+
 static void run_turn(Relaxed *r, const MsTurn *turn) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
   int stage = turn->stage;
@@ -171,6 +215,7 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
   if (f && (b || !f_empty)) f_tip = run_lags(r, stage, table_of_turn(r, turn, of), MAX(f_tip, 0), b ? &b_tip : NULL);
   else if (!f && !b_empty) b_tip = run_lags(r, stage, table_of_turn(r, turn, of), b_tip, NULL);
+  if (r->ran) note(r, turn, (f && (b || !f_empty)) || (!f && !b_empty) ? table_of_turn(r, turn, of) : NULL);
   if (f_empty) f_tip = ms_stages_passed_on(&r->at, f, before);
   if (b_empty) b_tip = ms_stages_passed_on(&r->at, b, before);
   r->at.tip[stage] = b ? b_tip : f_tip;
@@ -179,9 +224,40 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (b) ms_stages_hand_on(&r->at, b, b_tip);
 }
 
-static void run_slots(Relaxed *r) {
-  for (const MsTurn *turn; (turn = ms_slot_walk_next(r->at.walk));) run_turn(r, turn);
+/* The least that a turn takes of the compute stream. */
+static MsTime least_of(const Relaxed *r, const MsSlotPass *f, const MsSlotPass *b) {
+  if (f && b) return chunk_of(r, f)->beside[0] + chunk_of(r, b)->beside[1];
+  return f ? chunk_of(r, f)->least[MS_SLOT_F] : chunk_of(r, b)->least[b->kind];
+}
+
+static void find_left(Relaxed *r, gboolean beside) {
+  r->left = g_new(MsTime, r->s->stages);
+  ms_bound_after_slots(r->p, r->lags, r->p->scenario->layout.schedule, r->left);
+  for (int s = 0; s < r->s->stages; s++)
+    for (int k = 0; k < r->s->n[s]; k++) {
+      const MsSlot *slot = &r->s->slot[s][k];
+      gboolean both = slot->kind == MS_SLOT_FB;
+      const MsSlotPass f = {.kind = MS_SLOT_F, .stage = s, .chunk = slot->chunk},
+                       b = {.kind = both ? MS_SLOT_B : (MsSlotKind)slot->kind,
+                            .stage = s,
+                            .chunk = both ? slot->chunk2 : slot->chunk};
+      if (both && beside) r->left[s] += least_of(r, &f, &b);
+      else if (both) r->left[s] += least_of(r, &f, NULL) + least_of(r, NULL, &b);
+      else r->left[s] += slot->kind == MS_SLOT_F ? least_of(r, &f, NULL) : least_of(r, NULL, &b);
+    }
+}
+
+/* 0, or a bound that is above the limit before all have run. */
+static MsTime run_slots(Relaxed *r) {
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(r->at.walk));) {
+    run_turn(r, turn);
+    if (!r->left) continue;
+    r->left[turn->stage] -= least_of(r, turn->forward, turn->backward);
+    MsTime end = r->at.compute[turn->stage] + r->left[turn->stage];
+    if (end > r->limit) return end;
+  }
   ms_slot_walk_must_end(r->at.walk);
+  return 0;
 }
 
 /* --- the step's own rows --- */
@@ -219,13 +295,14 @@ static MsTime run_reductions(Relaxed *r, int stage) {
   return joined;
 }
 
-/* Returns the end of the step. */
-static MsTime run_after(Relaxed *r) {
+/* Returns the end of the step. `others`: when streams but for compute are free. */
+static MsTime run_after(Relaxed *r, MsTime others) {
   int stages = r->s->stages;
   MsTime end = 0, barrier = 0;
   g_autofree MsRowTimes *rows = g_new(MsRowTimes, (guint)stages);
   for (int s = 0; s < stages; s++) {
     rows[s] = ms_row_times(r->p->step[s].after.list->n);
+    for (int k = 0; k < MS_N_STREAMS; k++) rows[s].stream[k] = others;
     rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s], rows[s].host = r->at.host[s];
     r->at.tip[s] = run_reductions(r, s);
     if (r->toll[s])
@@ -256,31 +333,123 @@ static void close_tables(Relaxed *r) {
   ms_stages_clear(&r->at);
   for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
-  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->forced), g_free(r->last_b);
+  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->forced), g_free(r->last_b), g_free(r->left);
 }
 
 static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
   return (Relaxed){.p = p, .lags = lags, .s = schedule, .splits = ms_schedule_has(schedule, MS_SLOT_I)};
 }
 
-MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
-  if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
-  Relaxed r = relaxed_of(p, lags, schedule);
-  open_tables(&r);
-  ms_stages_send_messages(&r.at);
-  for (int s = 0; s < p->layout->pp; s++) {
-    run_before(&r, s);
-    r.toll[s] = ms_toll_new(p, s, schedule->n[s] + 1, r.at.compute[s]);
-    r.forced[s].told = ms_slots_cross(p, s);
-    r.needs |= r.toll[s] || r.forced[s].told;
+/* --- from the end back: how long the step still takes, at least, once something is there --- */
+
+typedef struct {
+  MsTime *compute, *host, *tip, *made; /* behind what the tables of MsStages say */
+  MsTime *chain;                       /* [stages] from before the next slot on, through what slots force */
+  const MsNeed **next;                 /* [stages] of that slot; NULL: none */
+} Back;
+
+/* Behind the moment when one stage has ended all of its slots: its compute stream, or its chain (of: r->at.compute or
+ * r->at.tip). */
+static MsTime behind_slots(Relaxed *r, MsTime *of, int stage) {
+  for (int s = 0; s < r->s->stages; s++) r->at.compute[s] = r->at.tip[s] = r->at.host[s] = NEVER;
+  for (int c = 0; c < r->p->layout->num_chunks; c++) r->last_b[c] = NEVER;
+  of[stage] = 0;
+  return run_after(r, NEVER);
+}
+
+static MsTime later(MsTime left, MsTime by) { return left == NEVER ? NEVER : left + by; }
+
+static void at_least(MsTime *left, MsTime to) { *left = MAX(*left, to); }
+
+/* What slots force on the compute stream, with what runs on from this one into the next. */
+static MsTime force_back(Back *b, int stage, const MsNeed *need) {
+  MsTime left = b->compute[stage];
+  if (b->next[stage]) at_least(&left, ms_cross_cost(&b->next[stage]->cross, &need->cross) + b->chain[stage]);
+  left += need->forced + need->cross.inside;
+  if (need->own > 0) b->chain[stage] = left, b->next[stage] = need;
+  return left;
+}
+
+static void run_back(const Relaxed *r, const Ran *ran, Back *b) {
+  int stage = ran->stage;
+  MsTime after[MS_N_ENDS] = {NEVER, NEVER, b->compute[stage], b->host[stage]}, before[MS_N_ENDS];
+  for (int side = 0; side <= ran->two; side++)
+    if (ran->out[side] >= 0) after[side] = later(b->made[ran->out[side]], ran->message[side]);
+  if (ran->kept >= 0) at_least(&after[MS_END_ENTRY], b->made[ran->kept]);
+  at_least(&after[ran->two], b->tip[stage]);
+  b->tip[stage] = NEVER;
+  memcpy(before, after, sizeof before);
+  if (ran->table) {
+    for (int x = 0; x < MS_N_ENDS; x++) {
+      before[x] = NEVER;
+      for (int i = 0; i < MS_N_ENDS; i++) at_least(&before[x], MAX(NEVER, after[i] + ran->table->lags.to[i][x]));
+    }
+    if (r->forced[stage].told) at_least(&before[MS_END_COMPUTE], force_back(b, stage, &ran->table->need));
+  }
+  b->compute[stage] = before[MS_END_COMPUTE], b->host[stage] = before[MS_END_HOST];
+  for (int side = 0; side <= ran->two; side++)
+    at_least(ran->in[side] >= 0 ? &b->made[ran->in[side]] : &b->tip[stage], before[side]);
+}
+
+static MsTime *all_back(Relaxed *r) {
+  size_t stages = (size_t)r->s->stages, tensors = (size_t)ms_slot_walk_tensors(r->at.walk), slots = 0;
+  g_autofree MsTime *all = g_new(MsTime, 4 * stages + tensors);
+  g_autofree const MsNeed **next = g_new0(const MsNeed *, stages);
+  g_autofree size_t *base = g_new(size_t, stages);
+  Back b = {all, all + stages, all + 2 * stages, all + 4 * stages, all + 3 * stages, next};
+  for (size_t i = 0; i < 4 * stages + tensors; i++) all[i] = NEVER;
+  for (size_t s = 0; s < stages; s++) {
+    base[s] = slots, slots += (size_t)r->s->n[s];
+    b.compute[s] = behind_slots(r, r->at.compute, (int)s);
+    b.tip[s] = behind_slots(r, r->at.tip, (int)s);
+  }
+  MsTime *tail = g_new0(MsTime, slots);
+  for (guint i = r->ran->len; i-- > 0;) {
+    const Ran *ran = &g_array_index(r->ran, Ran, i);
+    if (ran->closes) tail[base[ran->stage] + (size_t)ran->index] = MAX(0, b.compute[ran->stage]);
+    run_back(r, ran, &b);
+  }
+  return tail;
+}
+
+/* --- */
+
+/* Slots with what they force; where `tolls`, with what the step's own collectives take. Returns what run_slots does. */
+static MsTime run_step(Relaxed *r, gboolean tolls) {
+  open_tables(r);
+  ms_stages_send_messages(&r->at);
+  for (int s = 0; s < r->p->layout->pp; s++) {
+    run_before(r, s);
+    if (tolls) r->toll[s] = ms_toll_new(r->p, s, r->s->n[s] + 1, r->at.compute[s]);
+    r->forced[s].told = ms_slots_cross(r->p, s);
+    r->needs |= r->toll[s] || r->forced[s].told;
   }
   int sms[MS_RIVALS];
-  if (r.needs && ms_toll_rivals(p, sms)) ms_piece_lags_meet(lags, sms);
-  chunks_lags(&r);
-  run_slots(&r);
-  MsTime end = run_after(&r);
+  if (r->needs && ms_toll_rivals(r->p, sms)) ms_piece_lags_meet(r->lags, sms);
+  chunks_lags(r);
+  if (r->limit < G_MAXINT64) find_left(r, r->p->scenario->options.ep_overlap);
+  return run_slots(r);
+}
+
+MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
+  if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
+  Relaxed r = relaxed_of(p, lags, schedule);
+  r.limit = limit;
+  MsTime end = run_step(&r, TRUE);
+  if (end == 0) end = run_after(&r, 0);
   close_tables(&r);
   return end;
+}
+
+MsTime *ms_relaxed_tails(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
+  if (p->skewed) return NULL;
+  Relaxed r = relaxed_of(p, lags, schedule);
+  r.limit = G_MAXINT64, r.ran = g_array_new(FALSE, FALSE, sizeof(Ran));
+  run_step(&r, FALSE);
+  MsTime *tail = all_back(&r);
+  g_array_unref(r.ran);
+  close_tables(&r);
+  return tail;
 }
 
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPieceLags *lags) {

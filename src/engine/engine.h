@@ -83,6 +83,17 @@ typedef struct {
   gconstpointer data;
 } MsSharing;
 MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing);
+/* The same, or NULL as soon as it is proven that the makespan is above `limit`: when `task` has ended nothing ends
+ * before another `left`. of[base[d]] .. of[base[d + 1]] are those of device d, in the order in which they end. */
+typedef struct {
+  guint32 task;
+  MsTime left;
+} MsTail;
+typedef struct {
+  const MsTail *of;
+  const guint32 *base; /* [devices + 1] */
+} MsTails;
+MsTrajectory *ms_engine_events_within(const MsGraph *graph, MsTime limit, const MsTails *tails);
 /* Checks a trajectory against the graph: order on streams, waits, host order, no start later than what it waits for,
  * bound_by, durations not shorter than alone (and equal where nothing is shared), makespan. FALSE with why. */
 gboolean ms_trajectory_valid(const MsGraph *graph, const MsTrajectory *trajectory, char *why, size_t size);

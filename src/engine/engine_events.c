@@ -42,6 +42,7 @@ typedef struct {
   guint32 host_next; /* next task that the host comes to */
   guint32 host_sync; /* the task it waits for, or NONE */
   MsTime host_cursor;
+  const MsTail *tail, *no_tail; /* the next that is waited for, the end of them */
   guint8 dirty;
 } Device;
 
@@ -61,6 +62,8 @@ typedef struct {
   MsTime *next_time;       /* [leaves] */
   guint32 *next_task, *next_stream;
   guint64 events;
+  MsTime limit;
+  gboolean late; /* it cannot end within the limit */
 } Engine;
 
 /* --- rates ----------------------------------------------------------------------------------------------------- */
@@ -258,6 +261,8 @@ static void finish(Engine *engine, guint32 s) {
   Device *device = &engine->device[task->device];
   gint64 waiter = engine->end[i];
   gboolean held_host = device->host_sync == i; /* asked now: the tasks that start below may move the host on */
+  if (device->tail < device->no_tail && device->tail->task == i)
+    engine->late |= engine->now + device->tail++->left > engine->limit;
   engine->end[i] = engine->now;
   device->active &= ~(1ull << task->stream);
   device->running[own->use]--;
@@ -338,7 +343,7 @@ static void refresh_dirty(Engine *engine) {
 static void run_events(Engine *engine) {
   for (;;) {
     guint32 d = engine->winner[1];
-    if (engine->next_time[d] == NEVER) return;
+    if (engine->next_time[d] == NEVER || engine->late) return;
     guint32 s = engine->next_stream[d];
     engine->now = engine->next_time[d];
     engine->events++;
@@ -348,22 +353,38 @@ static void run_events(Engine *engine) {
   }
 }
 
-MsTrajectory *ms_engine_events(const MsGraph *graph) { return ms_engine_events_shared(graph, NULL); }
+static void watch(Engine *engine, MsTime limit, const MsTails *tails) {
+  engine->limit = limit;
+  for (guint32 d = 0; d < engine->graph->devices; d++)
+    engine->device[d].tail = tails->of + tails->base[d], engine->device[d].no_tail = tails->of + tails->base[d + 1];
+}
 
-MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing) {
+static MsTrajectory *run_graph(const MsGraph *graph, const MsSharing *sharing, MsTime limit, const MsTails *tails) {
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   Engine engine;
   open_engine(&engine, graph, sharing, trajectory);
+  if (tails) watch(&engine, limit, tails);
   g_autofree guint32 *first = link_streams(graph, engine.stream_next);
   link_hosts(&engine);
   for (guint32 q = 0; q < graph->devices * graph->streams; q++) next_head(&engine, q, first[q], 0, -2);
   refresh_dirty(&engine);
   run_events(&engine);
-  for (guint32 i = 0; i < graph->n; i++) {
+  for (guint32 i = 0; i < graph->n && !engine.late; i++) {
     if (trajectory->end[i] < 0) MS_BUG("task %u never ended", i);
     trajectory->makespan = MAX(trajectory->makespan, trajectory->end[i]);
   }
   trajectory->events = engine.events;
   close_engine(&engine);
+  if (engine.late) g_clear_pointer(&trajectory, ms_trajectory_free);
   return trajectory;
+}
+
+MsTrajectory *ms_engine_events(const MsGraph *graph) { return run_graph(graph, NULL, 0, NULL); }
+
+MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing) {
+  return run_graph(graph, sharing, 0, NULL);
+}
+
+MsTrajectory *ms_engine_events_within(const MsGraph *graph, MsTime limit, const MsTails *tails) {
+  return run_graph(graph, NULL, limit, tails);
 }

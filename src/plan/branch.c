@@ -479,14 +479,15 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
   MsScreen screen;
   MsRefusal refusal;
   double limit = t->x->s.plan->memory_limit_B;
-  if (ms_checkpoint_find(t->x->checkpoint, c)) return; /* it has been simulated */
+  if (ms_planner_known(t->x, c, t->threshold)) return; /* it has been simulated */
   g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c);
   if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
   else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s))
     refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
   else {
     w->screened++;
-    if (!ms_screen(s, ms_planner_like(t->x), &screen, NULL))
+    const MsWorth worth = ms_planner_worth(t->x, s->gpus);
+    if (!ms_screen(s, ms_planner_like(t->x), &worth, &screen, NULL))
       refuse(t, w, ms_num_rules + MS_REFUSED_ERROR, INFINITY, MS_LEVEL_LAYOUT, c);
     else if (screen.device_B > limit)
       refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, screen.device_B - limit, MS_LEVEL_LAYOUT, c);

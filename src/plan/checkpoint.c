@@ -61,7 +61,7 @@ const MsOutcome *ms_plan_known_find(const MsPlanKnown *known, const MsCandidate 
 
 void ms_plan_known_add(MsPlanKnown *known, const MsOutcome *o) {
   Key key = key_of(&o->candidate);
-  if (known && !g_hash_table_contains(known->of, &key))
+  if (known && o->kind != MS_OUTCOME_DEAR && !g_hash_table_contains(known->of, &key))
     g_hash_table_insert(known->of, g_memdup2(&key, sizeof key), g_memdup2(o, sizeof *o));
 }
 
@@ -156,7 +156,7 @@ static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
   JsonArray *row = json_node_get_array(node);
   JsonNode *time = json_array_get_element(row, 1);
   memset(o, 0, sizeof *o);
-  if (!whole_number(json_array_get_element(row, 0), MS_OUTCOME_RUN, MS_OUTCOME_ERROR, &o->kind) ||
+  if (!whole_number(json_array_get_element(row, 0), MS_OUTCOME_RUN, MS_OUTCOME_DEAR, &o->kind) ||
       !JSON_NODE_HOLDS_VALUE(time) ||
       (json_node_get_value_type(time) != G_TYPE_DOUBLE && json_node_get_value_type(time) != G_TYPE_INT64) ||
       !large_number(json_array_get_element(row, 2), 0, c->space->n_combos - 1, &o->candidate.combo))
@@ -171,7 +171,8 @@ static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
 
 static void put(MsCheckpoint *c, const MsOutcome *o) {
   Key key = key_of(&o->candidate);
-  if (g_hash_table_contains(c->known, &key)) return;
+  const MsOutcome *before = g_hash_table_lookup(c->known, &key);
+  if (before && before->kind != MS_OUTCOME_DEAR) return;
   g_hash_table_insert(c->known, g_memdup2(&key, sizeof key), g_memdup2(o, sizeof *o));
   g_array_append_val(c->rows, *o);
 }

@@ -326,7 +326,8 @@ typedef struct {
 gboolean ms_enumerate(MsSearch *search, GError **error);
 
 /* --- what was simulated, kept in a file (checkpoint.c) --------------------------------------------------------- */
-typedef enum { MS_OUTCOME_RUN, MS_OUTCOME_ERROR } MsOutcomeKind;
+/* DEAR: it was seen not to enter the list before it had ended, its step is above what is said */
+typedef enum { MS_OUTCOME_RUN, MS_OUTCOME_ERROR, MS_OUTCOME_DEAR } MsOutcomeKind;
 typedef struct { /* of one candidate, at `full` */
   MsCandidate candidate;
   double step_time_s;
@@ -376,6 +377,10 @@ typedef struct {
 gboolean ms_planner_cuts(const MsPlanner *planner, MsShortcut shortcut); /* the shortcut is on */
 double ms_planner_threshold(const MsPlanner *planner);                   /* what costs more cannot enter the list */
 const MsCost *ms_planner_like(const MsPlanner *planner);
+/* What is kept of it, as far as it is known: of no more than `most` it has to be more than that it costs more. */
+const MsOutcome *ms_planner_known(const MsPlanner *planner, const MsCandidate *candidate, double most);
+/* Of a layout of so many GPUs, now: a step that cannot enter the list, memory that there is not. */
+MsWorth ms_planner_worth(const MsPlanner *planner, int gpus);
 gboolean ms_planner_stopped(MsPlanner *planner); /* Ctrl-C or an error, on any rank */
 /* Seconds by which the training of a candidate misses the deadline. */
 double ms_planner_late_s(const MsPlanner *planner, const MsCandidate *candidate, double step_s);

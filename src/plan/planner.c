@@ -43,6 +43,26 @@ double ms_planner_threshold(const MsPlanner *x) {
 
 const MsCost *ms_planner_like(const MsPlanner *x) { return x->s.first ? ms_memo_cost(x->s.first) : NULL; }
 
+/* --- what is worth knowing --- */
+
+/* A step that costs more than `cost`, if only a little. */
+static double step_beyond(const MsPlanner *x, int gpus, double cost) {
+  const MsRequest *r = x->s.space->request;
+  double step_s = cost / ms_objective_cost(r, gpus, 1) * (1 + 1e-9);
+  return ms_objective_cost(r, gpus, step_s) > cost ? step_s : INFINITY;
+}
+
+MsWorth ms_planner_worth(const MsPlanner *x, int gpus) {
+  return (MsWorth){step_beyond(x, gpus, ms_planner_threshold(x)), x->s.plan->memory_limit_B};
+}
+
+const MsOutcome *ms_planner_known(const MsPlanner *x, const MsCandidate *c, double most) {
+  const MsOutcome *o = ms_checkpoint_find(x->checkpoint, c);
+  gboolean enough = o && (o->kind != MS_OUTCOME_DEAR ||
+                          ms_objective_cost(x->s.space->request, c->value[MS_AXIS_GPUS], o->step_time_s) > most);
+  return enough ? o : NULL;
+}
+
 /* --- simulation --- */
 
 void ms_planner_refuse(MsPlanner *x, int row, double miss, const MsCandidate *c) {
@@ -61,6 +81,7 @@ typedef struct {
   MsResult *result[MS_BATCH]; /* of the first `whole`, which probably stay in the list: they are simulated once */
   gboolean done[MS_BATCH];
   int whole;
+  double most; /* what costs more cannot enter the list, and need not be known */
 } Batch;
 
 static gboolean rough_step_time(const MsScenario *s, double *step_s) {
@@ -70,8 +91,9 @@ static gboolean rough_step_time(const MsScenario *s, double *step_s) {
 }
 
 /* The step time, and with `result` the whole prediction (NULL: the scenario is impossible). */
-static gboolean full_step_time(const MsPlanner *x, const MsScenario *s, double *step_s, MsResult **result) {
-  if (!result) return ms_step_time(s, ms_planner_like(x), step_s, NULL);
+static gboolean full_step_time(const MsPlanner *x, const MsScenario *s, double limit_s, double *step_s,
+                               MsResult **result) {
+  if (!result) return ms_step_time(s, ms_planner_like(x), limit_s, step_s, NULL);
   *result = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
   if (*result) *step_s = (*result)->step_time_s;
   return *result != NULL;
@@ -82,7 +104,7 @@ static void simulate_one(int index, int thread, gpointer data) {
   Batch *b = data;
   const MsCandidate *c = &b->candidate[index];
   MsOutcome *out = &b->outcome[index];
-  const MsOutcome *before = ms_checkpoint_find(b->x->checkpoint, c);
+  const MsOutcome *before = ms_planner_known(b->x, c, b->most);
   if (!before) before = ms_plan_known_find(b->x->s.options->known, c);
   if (ms_interrupted()) return;
   if (before) {
@@ -91,11 +113,17 @@ static void simulate_one(int index, int thread, gpointer data) {
     return;
   }
   g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c);
-  double step_s = 0;
-  gboolean ok = b->x->s.options->rough ? rough_step_time(s, &step_s)
-                                       : full_step_time(b->x, s, &step_s, index < b->whole ? &b->result[index] : NULL);
-  *out = (MsOutcome){
-      .candidate = *c, .step_time_s = step_s, .kind = ok ? MS_OUTCOME_RUN : MS_OUTCOME_ERROR, .index = index};
+  double step_s = 0, limit_s = step_beyond(b->x, s->gpus, b->most);
+  gboolean ok = b->x->s.options->rough
+                    ? rough_step_time(s, &step_s)
+                    : full_step_time(b->x, s, limit_s, &step_s, index < b->whole ? &b->result[index] : NULL);
+  gboolean dear = ok && isinf(step_s);
+  *out = (MsOutcome){.candidate = *c,
+                     .step_time_s = dear ? limit_s : step_s,
+                     .kind = !ok    ? MS_OUTCOME_ERROR
+                             : dear ? MS_OUTCOME_DEAR
+                                    : MS_OUTCOME_RUN,
+                     .index = index};
   b->done[index] = TRUE;
 }
 
@@ -106,8 +134,9 @@ void ms_planner_settle(MsPlanner *x, const MsOutcome *o, MsResult *result) {
     ms_planner_refuse(x, MS_REFUSED_ERROR, INFINITY, &o->candidate);
     return;
   }
-  double cost = ms_objective_cost(x->s.space->request, o->candidate.value[MS_AXIS_GPUS], o->step_time_s);
   plan->simulated++;
+  if (o->kind == MS_OUTCOME_DEAR) return;
+  double cost = ms_objective_cost(x->s.space->request, o->candidate.value[MS_AXIS_GPUS], o->step_time_s);
   if (isinf(cost)) {
     ms_result_free(result);
     ms_planner_refuse(x, MS_REFUSED_DEADLINE, ms_planner_late_s(x, &o->candidate, o->step_time_s), &o->candidate);
@@ -132,7 +161,7 @@ static void simulate_batch(Batch *b, int n, MsOutcome *outcome, gboolean *seen) 
   }
   for (int i = 0; i < n; i++) {
     if (!seen[i]) continue; /* interrupted */
-    if (ms_checkpoint_find(x->checkpoint, &outcome[i].candidate)) x->s.plan->resumed++;
+    if (ms_planner_known(x, &outcome[i].candidate, b->most)) x->s.plan->resumed++;
     else ms_checkpoint_add(x->checkpoint, &outcome[i]);
     ms_plan_known_add(x->s.options->known, &outcome[i]);
   }
@@ -140,11 +169,14 @@ static void simulate_batch(Batch *b, int n, MsOutcome *outcome, gboolean *seen) 
 }
 
 void ms_planner_outcomes(MsPlanner *x, const MsCandidate *candidate, int n, MsOutcome *outcome, gboolean *done) {
-  simulate_batch(&(Batch){.x = x, .candidate = candidate}, n, outcome, done);
+  simulate_batch(&(Batch){.x = x, .candidate = candidate, .most = INFINITY}, n, outcome, done);
 }
 
 void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboolean *done) {
-  Batch b = {.x = x, .candidate = candidate, .whole = ms_ranks_count() == 1 ? x->top - x->n_list : 0};
+  Batch b = {.x = x,
+             .candidate = candidate,
+             .whole = ms_ranks_count() == 1 ? x->top - x->n_list : 0,
+             .most = ms_planner_threshold(x)};
   MsOutcome outcome[MS_BATCH];
   gboolean seen[MS_BATCH];
   simulate_batch(&b, n, outcome, seen);

@@ -115,10 +115,16 @@ static MsTrajectory *run_graph(const MsGraph *graph) {
   return ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
 }
 
+/* MsDetail.slot_base (transfer full) */
+static guint32 *slot_bases(const Parts *p) {
+  guint32 *base = g_new0(guint32, p->layout->pp + 1);
+  for (int i = 0; i < p->layout->pp; i++) base[i + 1] = base[i] + (guint32)p->schedule->n[i] + 1;
+  return base;
+}
+
 static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
   if (!check_tasks(p, error)) return FALSE;
-  g_autofree guint32 *base = g_new0(guint32, p->layout->pp + 1);
-  for (int i = 0; i < p->layout->pp; i++) base[i + 1] = base[i] + (guint32)p->schedule->n[i] + 1;
+  g_autofree guint32 *base = slot_bases(p);
   g_autofree guint32 *slots = g_new0(guint32, base[p->layout->pp]);
   MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
   if (p->slow) ms_graph_slow(graph, (guint32)p->slow->stage, p->slow->factor);
@@ -137,11 +143,15 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   return TRUE;
 }
 
-/* compute_s[stages], may be NULL. */
-static MsTime lower_bound(const Parts *p, double *compute_s) {
-  MsTime closed = ms_bound_step(p->program, p->lags, p->work->scenario->layout.schedule, compute_s),
-         relaxed = ms_relaxed_step(p->program, p->lags, p->schedule);
-  return MAX(closed, relaxed);
+/* compute_s[stages], may be NULL. Of a step above the limit any bound above it. */
+static MsTime lower_bound(const Parts *p, MsTime limit, double *compute_s) {
+  MsTime closed = ms_bound_step(p->program, p->lags, p->work->scenario->layout.schedule, compute_s);
+  return closed > limit ? closed : MAX(closed, ms_relaxed_step(p->program, p->lags, p->schedule, limit));
+}
+
+/* In picoseconds, a little above; G_MAXINT64: none. */
+static MsTime limit_of(double limit_s) {
+  return limit_s < MAX_STEP_S ? (MsTime)ceil(limit_s * MS_PS_PER_S) + 1 : G_MAXINT64;
 }
 
 /* Never below what is proven: the rest is waiting. */
@@ -153,7 +163,7 @@ static MsTime fast_step(const Parts *p, MsResult *r, MsTime lower) {
 
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
   g_autofree double *compute_s = g_new(double, r->stages);
-  MsTime lower = lower_bound(p, compute_s);
+  MsTime lower = lower_bound(p, G_MAXINT64, compute_s);
   for (int s = 0; s < r->stages; s++) r->stage_time[s].compute_s = compute_s[s];
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
@@ -483,27 +493,29 @@ MsResult *ms_simulate_slow_gpu(const MsScenario *s, int stage, double factor, GE
   return simulate(s, MS_FIDELITY_FULL, &(SlowGpu){stage, factor}, NULL, error);
 }
 
-static gboolean screen(const MsScenario *s, const MsCost *like, MsScreen *out, GError **error) {
+static gboolean screen(const MsScenario *s, const MsCost *like, const MsWorth *worth, MsScreen *out, GError **error) {
   Parts p = {0};
   gboolean ok = prepare(&p, s, like, error);
   if (ok) {
     g_autoptr(MsMemory) memory = ms_memory_new(p.work, p.schedule);
-    *out = (MsScreen){.step_time_lower_s = (double)lower_bound(&p, NULL) / MS_PS_PER_S,
-                      .device_B = largest_device_B(memory)};
+    *out = (MsScreen){.device_B = largest_device_B(memory)};
+    if (!(out->device_B > worth->device_B))
+      out->step_time_lower_s = (double)lower_bound(&p, limit_of(worth->step_time_s), NULL) / MS_PS_PER_S;
   }
   parts_clear(&p);
   return ok;
 }
 
-gboolean ms_screen(const MsScenario *s, const MsCost *like, MsScreen *out, GError **error) {
-  if (s->pools.shares == 0) return screen(s, like, out, error);
+gboolean ms_screen(const MsScenario *s, const MsCost *like, const MsWorth *worth, MsScreen *out, GError **error) {
+  if (s->pools.shares == 0) return screen(s, like, worth, out, error);
   *out = (MsScreen){0, 0};
   for (int i = 0; i < s->pools.shares; i++) {
     const MsScenario view = ms_scenario_seen_from(s, i);
     MsScreen own;
-    if (!screen(&view, like, &own, error)) return FALSE;
     double scale =
         s->hardware->hbm_B / view.hardware->hbm_B; /* in bytes of the own one, of whose memory the limit is */
+    const MsWorth of_view = {worth->step_time_s, worth->device_B / scale};
+    if (!screen(&view, like, &of_view, &own, error)) return FALSE;
     out->step_time_lower_s = MAX(out->step_time_lower_s, own.step_time_lower_s);
     out->device_B = MAX(out->device_B, scale == 1 ? own.device_B : own.device_B * scale);
   }
@@ -599,26 +611,54 @@ guint64 ms_step_number(const MsScenario *s) {
   return number;
 }
 
-static gboolean step_time_of(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {
+/* The last compute row of every slot, and what is still to come behind it. */
+static MsTail *tails_of(const Parts *p, const MsGraph *graph, const guint32 *slot, const guint32 *base,
+                        const MsTime *left, guint32 *first) {
+  MsTail *tail = g_new(MsTail, MAX(1, base[p->layout->pp]));
+  guint32 n = 0, at = 0;
+  for (int s = 0; s < p->layout->pp; s++) {
+    first[s] = n;
+    for (int k = 0; k < p->schedule->n[s]; k++, at++) {
+      guint32 from = slot[base[s] + (guint32)k], to = slot[base[s] + (guint32)k + 1], last = G_MAXUINT32;
+      for (; from < to && ms_graph_task(graph, from)->device == (guint32)s; from++)
+        if (ms_graph_task(graph, from)->stream == MS_STREAM_COMPUTE) last = from;
+      if (last != G_MAXUINT32) tail[n++] = (MsTail){last, left[at]};
+    }
+  }
+  first[p->layout->pp] = n;
+  return tail;
+}
+
+/* Step of the graph; INFINITY: it is above the limit. */
+static double step_within(const Parts *p, double limit_s) {
+  g_autofree guint32 *base = slot_bases(p), *first = g_new(guint32, p->layout->pp + 1);
+  g_autofree guint32 *slot = g_new0(guint32, base[p->layout->pp]);
+  g_autoptr(MsGraph) graph = ms_lower_full(p->program, p->schedule, slot, base);
+  MsTime limit = limit_of(limit_s);
+  g_autofree MsTime *left =
+      limit < G_MAXINT64 && ms_graph_shares(graph) ? ms_relaxed_tails(p->program, p->lags, p->schedule) : NULL;
+  g_autofree MsTail *tail = left ? tails_of(p, graph, slot, base, left, first) : NULL;
+  g_autoptr(MsTrajectory) t = tail ? ms_engine_events_within(graph, limit, &(MsTails){tail, first}) : run_graph(graph);
+  g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p->layout->pp);
+  return t ? (double)ms_lower_period(p->program, graph, t, stage) / MS_PS_PER_S : INFINITY;
+}
+
+static gboolean step_time_of(const MsScenario *s, const MsCost *like, double limit_s, double *step_time_s,
+                             GError **error) {
   Parts p = {0};
   gboolean ok = prepare(&p, s, like, error) && check_tasks(&p, error);
-  if (ok) {
-    g_autoptr(MsGraph) graph = ms_lower_full(p.program, p.schedule, NULL, NULL);
-    g_autoptr(MsTrajectory) t = run_graph(graph);
-    g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p.layout->pp);
-    *step_time_s = (double)ms_lower_period(p.program, graph, t, stage) / MS_PS_PER_S;
-  }
+  if (ok) *step_time_s = step_within(&p, limit_s);
   parts_clear(&p);
   return ok;
 }
 
-gboolean ms_step_time(const MsScenario *s, const MsCost *like, double *step_time_s, GError **error) {
-  if (s->pools.shares == 0) return step_time_of(s, like, step_time_s, error);
+gboolean ms_step_time(const MsScenario *s, const MsCost *like, double limit_s, double *step_time_s, GError **error) {
+  if (s->pools.shares == 0) return step_time_of(s, like, limit_s, step_time_s, error);
   *step_time_s = 0;
   for (int i = 0; i < s->pools.shares; i++) {
     const MsScenario view = ms_scenario_seen_from(s, i);
     double own_s;
-    if (!step_time_of(&view, like, &own_s, error)) return FALSE;
+    if (!step_time_of(&view, like, limit_s, &own_s, error)) return FALSE;
     *step_time_s = MAX(*step_time_s, own_s);
   }
   return TRUE;

@@ -40,7 +40,12 @@ MsResult *ms_simulate_slow_gpu(const MsScenario *scenario, int stage, double fac
 typedef struct {
   double step_time_lower_s, device_B;
 } MsScreen;
-gboolean ms_screen(const MsScenario *scenario, const MsCost *like, MsScreen *screen, GError **error);
+typedef struct { /* what is above it need not be known: where more memory is needed the step has no bound, and a bound
+                    above is any that is */
+  double step_time_s, device_B;
+} MsWorth;
+gboolean ms_screen(const MsScenario *scenario, const MsCost *like, const MsWorth *worth, MsScreen *screen,
+                   GError **error);
 /* What a planner asks of all scenarios that differ from this one in options which change neither the rows of the pieces
  * nor their schedule (sharding and place of the optimizer, overlap of its collectives, overlap of pipeline messages);
  * it need not obey the rules about those. The scenario is borrowed, and such options may be changed in it between two
@@ -57,7 +62,8 @@ double ms_pass_screen_device_B(const MsPassScreen *screen);
 /* Of two scenarios that differ in laws alone: equal where no row of the step costs anything else, nor what makes GPUs
  * differ, so that both take the same time at any fidelity. 0: it is not known. */
 guint64 ms_step_number(const MsScenario *scenario);
-/* What it asks next: the step time of `full` and nothing else. */
-gboolean ms_step_time(const MsScenario *scenario, const MsCost *like, double *step_time_s, GError **error);
+/* What it asks next: the step time of `full` and nothing else; INFINITY where that is proven to be above `limit_s`. */
+gboolean ms_step_time(const MsScenario *scenario, const MsCost *like, double limit_s, double *step_time_s,
+                      GError **error);
 
 #endif

@@ -9,6 +9,8 @@
 #include "plan/plan.h"
 #include "study/parts.h"
 
+#include <math.h>
+
 #include <string.h>
 
 static int any_of(GRand *rand, const int *value, int n) { return value[g_rand_int_range(rand, 0, n)]; }
@@ -29,7 +31,7 @@ static const Kind kinds[] = {{"llama3-8b", 8, 1, "\"num_layers\": %d"},
 /* The step of the planner's layout cut as its layout says now; 0 when a rule refuses that. */
 static double step_of(const MsScenario *s) {
   double step_s = 0;
-  return ms_layout_check(s, NULL) && ms_step_time(s, NULL, &step_s, NULL) ? step_s : 0;
+  return ms_layout_check(s, NULL) && ms_step_time(s, NULL, INFINITY, &step_s, NULL) ? step_s : 0;
 }
 
 typedef struct {

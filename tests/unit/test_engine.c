@@ -326,6 +326,32 @@ static void host_issues_in_order_and_waits(void **state) {
 
 /* --- the rest -------------------------------------------------------------------------------------------------- */
 
+/* Tasks of one stream with what really follows them: within the makespan nothing changes, below it there is nothing. */
+static void stops_when_it_is_late(void **state) {
+  (void)state;
+  for (guint64 seed = 0; seed < 200; seed++) {
+    Shape shape = random_shape(seed, TRUE);
+    g_autoptr(MsGraph) graph = random_graph(&shape, seed);
+    g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
+    g_autofree MsTail *tail = g_new(MsTail, shape.tasks);
+    g_autofree guint32 *base = g_new(guint32, shape.devices + 1);
+    guint32 n = 0;
+    for (guint32 d = 0; d < shape.devices; d++) {
+      base[d] = n;
+      for (guint32 i = 0; i < shape.tasks; i++)
+        if (ms_graph_task(graph, i)->device == d && ms_graph_task(graph, i)->stream == 0 && i % 3)
+          tail[n++] = (MsTail){i, whole->makespan - whole->end[i]};
+    }
+    base[shape.devices] = n;
+    const MsTails tails = {tail, base};
+    g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, whole->makespan, &tails);
+    assert_non_null(within);
+    assert_same(whole, within);
+    g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, whole->makespan - 1, &tails);
+    assert_true(!late == (n > 0));
+  }
+}
+
 static void same_input_same_output(void **state) {
   (void)state;
   Shape shape = {8, 8, 20000, 3, 1000000, 2, 50, TRUE};
@@ -440,6 +466,7 @@ int main(void) {
       cmocka_unit_test(two_streams_that_compute_halve_each_other),
       cmocka_unit_test(rounding_is_up_at_the_end_and_down_on_the_way),
       cmocka_unit_test(host_issues_in_order_and_waits),
+      cmocka_unit_test(stops_when_it_is_late),
       cmocka_unit_test(same_input_same_output),
       cmocka_unit_test(classes_share_by_their_rule),
       cmocka_unit_test(an_equal_rule_changes_nothing),

@@ -27,7 +27,8 @@ static Times times_of(const MsScenario *s) {
   g_autoptr(MsSchedule) schedule = ms_program_schedule(program, why, sizeof why);
   if (!schedule || ms_program_tasks(program, schedule) > MOST_TASKS) return t;
   MsPieceLags *lags = ms_piece_lags_new(program->piece, work->n_pieces, s, NULL);
-  t.bound = MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule));
+  t.bound =
+      MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule, G_MAXINT64));
   ms_piece_lags_free(lags);
   g_autoptr(MsGraph) graph = ms_lower_full(program, schedule, NULL, NULL);
   g_autoptr(MsTrajectory) trajectory = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);

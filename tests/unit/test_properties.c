@@ -205,7 +205,7 @@ static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape 
   const MsStateBytes bytes = ms_state_bytes(memo, s);
   double dp_cp = (double)s->gpus / l->tp / l->pp, edp = (double)s->gpus / l->etp / l->ep / l->pp,
          bound_B = ms_bound_device_B(shape, memo, &bytes, dp_cp, edp, s);
-  return !ms_screen(s, ms_memo_cost(memo), &screen, NULL) || bound_B <= screen.device_B
+  return !ms_screen(s, ms_memo_cost(memo), &(MsWorth){INFINITY, INFINITY}, &screen, NULL) || bound_B <= screen.device_B
              ? NULL
              : g_strdup_printf("%s: at least %.9g bytes, needs %.9g", s->name, bound_B, screen.device_B);
 }

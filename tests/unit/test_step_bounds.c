@@ -22,8 +22,9 @@ static Step step_of(const MsScenario *s) {
   g_autoptr(MsSchedule) schedule = ms_program_schedule(program, why, sizeof why);
   g_autoptr(MsPieceLags) lags = ms_piece_lags_new(program->piece, work->n_pieces, s, NULL);
   g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL);
-  return (Step){MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule)),
-                ms_relaxed_passes(s, work, lags), full->step_time_s};
+  return (Step){
+      MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule, G_MAXINT64)),
+      ms_relaxed_passes(s, work, lags), full->step_time_s};
 }
 
 static void holds(const char *what, MsTime bound, double full_s) {

@@ -160,7 +160,7 @@ static void check_levels(const MsScenario *s) {
   g_autoptr(MsScenario) plain = ms_scenario_copy(s, TRUE), changed = ms_scenario_copy(s, TRUE);
   double step_s = 0, share = (1 - 1e-9) * per_stage(s) / MS_PS_PER_S;
   if (ms_pieces_depend_on_cut(s)) return;
-  assert_true(ms_step_time(s, NULL, &step_s, NULL));
+  assert_true(ms_step_time(s, NULL, INFINITY, &step_s, NULL));
   plain->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
   plain->options.offload_modules = 0;
   changed->options.recompute = plain->options.recompute, changed->options.offload_modules = 0;
@@ -213,7 +213,7 @@ static void check_unsettled(const MsRequest *request, const MsScenario *like, co
     s->options.overlap_param_gather = s->options.overlap_param_gather_with_optimizer_step =
         FALSE; /* they ask for overlap_grad_reduce */
     ms_choice_apply(&choice, value, s);
-    if (!ms_layout_check(s, NULL) || !ms_step_time(s, NULL, &step_s, NULL)) continue;
+    if (!ms_layout_check(s, NULL) || !ms_step_time(s, NULL, INFINITY, &step_s, NULL)) continue;
     g_autoptr(MsPassScreen) screen = ms_pass_screen_new(s, NULL, NULL);
     MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
     bound_s = MAX(bound_s, ms_pass_screen_options_s(screen, (double)ms_bound_passes(memo, s) / MS_PS_PER_S));
