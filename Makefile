@@ -249,6 +249,12 @@ check-real: all
 	else rm -rf $(BUILD)/real && python3 tests/real/cases.py $(BUILD)/moesim $(BUILD)/real $(TECHNIQUES) && \
 	  $(TORCH_PYTHON) tests/real/check.py $(MEGATRON) $(BUILD)/real/*.json; fi
 
+# The same for TorchTitan: TORCHTITAN=FOLDER is a checkout of before 9810191b, whose configurations are TOML.
+.PHONY: check-titan
+check-titan: all
+	@if [ -z "$(TORCHTITAN)" ]; then echo "skipped: TORCHTITAN=FOLDER names no checkout of TorchTitan"; \
+	else $(TORCH_PYTHON) tests/real/titan.py $(BUILD)/moesim $(TORCHTITAN); fi
+
 # The page of all keys, from the field tables.
 reference: all
 	$(BUILD)/moesim schema --markdown >docs/reference.md

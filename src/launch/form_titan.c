@@ -46,19 +46,31 @@ static void head(Form *f) {
   }
 }
 
+/* The shipped model that it names, whole or without its MTP blocks; NULL: another. */
+static const char *shipped_model(JsonNode *node) {
+  if (!node || JSON_NODE_HOLDS_VALUE(node)) return node ? json_node_get_string(node) : NULL;
+  JsonObject *model = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  gboolean only = model && json_object_get_size(model) == 2 && json_object_has_member(model, "mtp_num_layers");
+  return only ? json_object_get_string_member_with_default(model, "base", NULL) : NULL;
+}
+
 static gboolean model(Form *f) {
   const MsScenario *s = f->s;
-  const char *name = NULL, *flavor = NULL;
-  gboolean shipped = s->model_json && JSON_NODE_HOLDS_VALUE(s->model_json);
-  if (shipped) flavor = ms_titan_flavor(json_node_get_string(s->model_json), &name);
+  const char *name = NULL, *flavor = NULL, *shipped = shipped_model(s->model_json);
+  if (shipped) flavor = ms_titan_flavor(shipped, &name);
+  if (flavor && s->model->mtp_num_layers > 0)
+    return REFUSE(f, "model.mtp_num_layers",
+                  "is %d, TorchTitan trains no such blocks: {\"base\": \"%s\", "
+                  "\"mtp_num_layers\": 0} is its model",
+                  s->model->mtp_num_layers, shipped);
   if (!flavor)
     return REFUSE(f, "model", "is %s, which is no flavor of TorchTitan that moesim knows",
                   s->model->name ? s->model->name : "its own");
   const char *converter = "";
   switch (s->training.precision) {
   case MS_BF16: break;
-  case MS_FP8_TENSORWISE: converter = "\"float8\""; break;
-  case MS_MXFP8: converter = "\"mx\""; break;
+  case MS_FP8_TENSORWISE: converter = "\"quantize.linear.float8\""; break;
+  case MS_MXFP8: converter = "\"quantize.linear.mx\""; break;
   default:
     return REFUSE(f, "training.precision", "is %s: TorchTitan has bf16, fp8-tensorwise and mxfp8",
                   ms_precision_words[s->training.precision]);
@@ -84,10 +96,11 @@ static gboolean training(Form *f, const MsLayout *layout) {
   g_string_append_printf(f->out, "\n[compile]\nenable = true\ncomponents = [\"model\"%s]\n",
                          o->cross_entropy_fusion ? ", \"loss\"" : "");
   if (t->precision == MS_FP8_TENSORWISE)
-    g_string_append_printf(f->out,
-                           "\n[float8]\nrecipe_name = \"tensorwise\"\nenable_fsdp_float8_all_gather = %s\n"
-                           "precompute_float8_dynamic_scale_for_fsdp = %s\nfilter_fqns = [\"output\"]\n",
-                           boolean(o->fp8_param_gather), boolean(o->fp8_param_gather));
+    g_string_append_printf(
+        f->out,
+        "\n[quantize.linear.float8]\nrecipe_name = \"tensorwise\"\nenable_fsdp_float8_all_gather = %s\n"
+        "precompute_float8_dynamic_scale_for_fsdp = %s\nfilter_fqns = [\"output\"]\n",
+        boolean(o->fp8_param_gather), boolean(o->fp8_param_gather));
   return TRUE;
 }
 

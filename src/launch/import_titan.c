@@ -131,6 +131,7 @@ typedef struct {
   gboolean operators;                             /* modules */
   int block;                                      /* layers of a stage that are, 0: all */
   char *split;                                    /* layout string, or NULL */
+  gboolean without_mtp;                           /* the shipped model has MTP blocks, which TorchTitan's lacks */
 } Run;
 
 static gboolean read_model(Titan *t, const MsImportOptions *options, Run *r) {
@@ -144,6 +145,7 @@ static gboolean read_model(Titan *t, const MsImportOptions *options, Run *r) {
   g_autoptr(MsModel) model = ms_model_load(r->model, t->error);
   if (!model) return FALSE;
   r->layers = model->num_layers;
+  r->without_mtp = !options->model && model->mtp_num_layers > 0;
   return TRUE;
 }
 
@@ -374,7 +376,14 @@ static void put_head(Titan *t, const MsArgs *args, const MsImportOptions *option
   if (ms_import_note(args, "software")) ms_json_out_string(out, "software", ms_import_note(args, "software"));
   if (ms_import_note(args, "doc")) ms_json_out_string(out, "doc", ms_import_note(args, "doc"));
   ms_json_out_string(out, "framework", ms_framework_words[MS_FRAMEWORK_TORCHTITAN]);
-  ms_json_out_string(out, "model", r->model);
+  if (r->without_mtp) {
+    ms_json_out_object(out, "model");
+    ms_json_out_string(out, "base", r->model);
+    ms_json_out_int(out, "mtp_num_layers", 0);
+    ms_json_out_end(out);
+  } else {
+    ms_json_out_string(out, "model", r->model);
+  }
   ms_json_out_node(out, "hardware", machine);
   ms_json_out_int(out, "gpus", r->gpus);
   ms_json_out_object(out, "training");

@@ -169,7 +169,10 @@ def bytes_per_parameter(args, ranks):
     if args.fp8 or args.fp4 or args.optimizer_cpu_offload:
         return None
     gradient = 4 if args.accumulate_allreduce_grads_in_fp32 else 2
-    states = 4 + bits_of(args.exp_avg_dtype) + bits_of(args.exp_avg_sq_dtype)
+    weight = bits_of(args.main_params_dtype)
+    if args.use_precision_aware_optimizer and args.bf16 and weight == 4:
+        weight = 2  # the half that the BF16 weight lacks (store_param_remainders)
+    states = weight + bits_of(args.exp_avg_dtype) + bits_of(args.exp_avg_sq_dtype)
     if args.use_megatron_fsdp:
         kinds = args.data_parallel_sharding_strategy
         return ((2 / ranks if "params" in kinds else 2) + (gradient / ranks if "grads" in kinds else gradient) +

@@ -179,6 +179,10 @@ static void there_and_back(void **state) {
       "\"model\": \"qwen3-30b-a3b\", \"gpus\": 16, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
       "\"global_batch_size\": 16, \"routing\": \"natural\"}, \"layout\": {\"ep\": 8, \"pp\": 2, \"schedule\": "
       "\"zb-v\"}, \"options\": {\"dispatcher\": \"deepep\"}",
+      "\"model\": {\"base\": \"deepseek-v3\", \"mtp_num_layers\": 0}, \"gpus\": 256, \"training\": {\"seq_length\": "
+      "4096, "
+      "\"micro_batch_size\": 1, \"global_batch_size\": 256}, \"layout\": {\"ep\": 64}, \"options\": {\"dispatcher\": "
+      "\"deepep\"}",
   };
   for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
     g_autofree char *json = g_strdup_printf("{\"framework\": \"torchtitan\", \"hardware\": \"h100-sxm\", %s}", runs[i]);
@@ -191,6 +195,8 @@ static void there_and_back(void **state) {
     if (!import) fail_msg("%s:\n%s", error->message, text);
     g_autofree char *before = keys_of(s), *after = keys_of(import->scenario);
     if (strcmp(before, after) != 0) fail_msg("%s\nbecame\n%s\nby\n%s", before, after, text);
+    assert_int_equal(import->scenario->model->mtp_num_layers, s->model->mtp_num_layers);
+    if (s->training.precision == MS_FP8_TENSORWISE) assert_non_null(strstr(text, "\n[quantize.linear.float8]\n"));
   }
 }
 
@@ -202,6 +208,7 @@ static void what_it_cannot_say(void **state) {
       {"\"framework\": \"megatron\", \"model\": \"llama3-8b\"", "framework: is megatron"},
       {"\"framework\": \"megatron\", \"model\": \"llama3-8b\", \"layout\": {\"tp\": 5}", "framework: is megatron"},
       {"\"framework\": \"torchtitan\", \"model\": \"mixtral-8x7b\"", "model: is mixtral-8x7b, which is no flavor"},
+      {"\"framework\": \"torchtitan\", \"model\": \"deepseek-v3\"", "model.mtp_num_layers: is 1, TorchTitan trains no"},
       {"\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"options\": {\"fsdp\": \"optim\"}",
        "options.fsdp: is optim"},
       {"\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"layout\": {\"cp\": 2, \"cp_comm_type\": \"a2a\"}",
