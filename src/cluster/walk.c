@@ -29,13 +29,13 @@ static MsRole role_of(const MsDetail *d, const MsTask *task, const MsOp *op) {
 }
 
 /* That its messages are on a fabric. */
-static MsPattern pattern_of(const MsOp *op) {
+static MsPattern pattern_of(const MsDetail *d, const MsOp *op) {
   switch ((MsOpKind)op->kind) {
   case MS_OP_ALL_TO_ALL:
   case MS_OP_DISPATCH:
   case MS_OP_COMBINE: return MS_PATTERN_EXCHANGE;
   case MS_OP_P2P: return MS_PATTERN_PAIR;
-  default: return MS_PATTERN_RING;
+  default: return ms_pattern_of_rings(d->work->scenario->hardware, &d->layout->group[op->group]);
   }
 }
 
@@ -95,7 +95,7 @@ MsStepPlan *ms_step_plan_new(const MsDetail *d, double step_time_s) {
                               .last_use = i,
                               .to = is_kernel(role) ? layer[task->tag] : (guint16)task->device,
                               .role = (guint8)role,
-                              .pattern = role >= MS_ROLE_MEETS ? (guint8)pattern_of(op) : 0,
+                              .pattern = role >= MS_ROLE_MEETS ? (guint8)pattern_of(d, op) : 0,
                               .group = role == MS_ROLE_MEETS ? op->group : MS_GROUP_NONE};
   }
   note_uses(p);

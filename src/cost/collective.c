@@ -7,6 +7,8 @@
  * domain = NICs that can work for the group. */
 #include "cost/internal.h"
 
+#include "fabric/pattern.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -150,6 +152,10 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
                     .link_Bps = hardware->scaleup_Bps,
                     .nic_Bps = ms_network_Bps(hardware, group),
                     .tree_over_ring = 1,
+                    .pat_over_ring = 1,
+                    .pat = ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
+                    .halves = ms_pattern_serves(hardware, group, MS_PATTERN_HALVING),
+                    .hccl = hardware->collectives == MS_COLLECTIVES_HCCL,
                     .nvls = hardware->nvls,
                     .sharp = hardware->sharp,
                     .a2a_steps = scenario->laws.all_to_all_start_steps,
@@ -174,10 +180,10 @@ static void slow_lines(MsLines *lines, double times) {
   for (int i = 0; i < lines->n; i++) lines->Bps[i] /= times;
 }
 
-void ms_collective_slow(MsCollective *c, double network, double tree, double scaleup) {
+void ms_collective_slow(MsCollective *c, double network, double tree, double pat, double scaleup) {
   slow_lines(&c->network, network);
   slow_lines(&c->scaleup, scaleup), slow_lines(&c->scatter, scaleup), slow_lines(&c->gather, scaleup);
-  c->tree_over_ring = tree / network;
+  c->tree_over_ring = tree / network, c->pat_over_ring = pat / network;
 }
 
 typedef struct {
@@ -200,12 +206,21 @@ static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message
   return (Cost){lines_s(&c->scaleup, part), part / c->link_Bps};
 }
 
+/* Latencies of one way round. HCCL's rings are of servers; halving and doubling has one for each doubling. */
+static double ring_steps(const MsCollective *c) {
+  return c->halves ? log2(c->group.domains) : c->hccl ? c->group.domains - 1 : c->group.size - 1;
+}
+
 /* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of
  * docs/theory/costs.md 6 is proportional to GPUs, not to nodes). M (1 - R/z) must enter (leave) the emptiest domain
  * over its R NICs. */
 static Cost across_scatter(const MsCollective *c, double message_B) {
   double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;
-  double ring = MAX(lines_steps_s(&c->network, z - 1, bus / R), lines_or_0(&c->scaleup, bus));
+  double ring = MAX(lines_steps_s(&c->network, ring_steps(c), bus / R), lines_or_0(&c->scaleup, bus));
+  if (c->pat) {
+    double steps = MS_PAT_STEPS + MS_PAT_DOUBLING_STEPS * log2(z) + MS_PAT_RANK_STEPS * z;
+    ring = MIN(ring, lines_steps_s(&c->network, steps, bus / MS_PAT_BUS * c->pat_over_ring));
+  }
   return (Cost){ring, (1 - R / z) * message_B / R / c->nic_Bps};
 }
 
@@ -214,8 +229,8 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
   double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z,
          inner = message_B * (g->per_domain - 1) / g->per_domain, treed = 2 * message_B / R * c->tree_over_ring;
-  double ring = MAX(lines_steps_s(&c->network, 2 * (z - 1), bus / R), lines_or_0(&c->scaleup, bus));
-  if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
+  double ring = MAX(lines_steps_s(&c->network, 2 * ring_steps(c), bus / R), lines_or_0(&c->scaleup, bus));
+  if (ring_only || c->hccl) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double tree =
       lines_or_0(&c->scaleup, 0) + MAX(lines_steps_s(&c->network, hops, treed), lines_or_0(&c->scaleup, 2 * message_B));
   double rails = MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, treed));

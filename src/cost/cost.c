@@ -331,7 +331,9 @@ static gboolean passes_on(MsGroupKind kind) {
 static gboolean slowdowns(const MsCost *cost, const MsLayout *layout, MsGroupKind g, double times[MS_N_PATTERNS],
                           GError **error) {
   for (int p = 0; p < MS_N_PATTERNS; p++) {
-    gboolean has = p == MS_PATTERN_EXCHANGE ? exchanges(g) : p == MS_PATTERN_PAIR ? passes_on(g) : TRUE;
+    gboolean has = p == MS_PATTERN_EXCHANGE ? exchanges(g)
+                   : p == MS_PATTERN_PAIR   ? passes_on(g)
+                                            : ms_pattern_serves(cost->hardware, &layout->group[g], (MsPattern)p);
     times[p] = 1;
     if (has && !ms_fabric_slowdown(cost->fabric, layout, g, (MsPattern)p, &times[p], error)) return FALSE;
   }
@@ -339,12 +341,14 @@ static gboolean slowdowns(const MsCost *cost, const MsLayout *layout, MsGroupKin
 }
 
 static void slow_group(MsCost *cost, MsGroupKind g, const double times[MS_N_PATTERNS], double port) {
-  static const MsPattern of[MS_N_COLL] = {MS_PATTERN_RING, MS_PATTERN_RING, MS_PATTERN_RING, MS_PATTERN_EXCHANGE,
-                                          MS_PATTERN_PAIR};
+  const MsPattern ring = ms_pattern_of_rings(cost->hardware, &cost->group[g]),
+                  of[MS_N_COLL] = {ring, ring, ring, MS_PATTERN_EXCHANGE, MS_PATTERN_PAIR};
   for (int kind = 0; kind < MS_N_COLL; kind++) {
-    ms_collective_slow(&cost->collective[kind][g], times[of[kind]], times[MS_PATTERN_TREE], port);
+    ms_collective_slow(&cost->collective[kind][g], times[of[kind]], times[MS_PATTERN_TREE], times[MS_PATTERN_PAT],
+                       port);
     if (cost->collective_fp32)
-      ms_collective_slow(&cost->collective_fp32[kind][g], times[of[kind]], times[MS_PATTERN_TREE], port);
+      ms_collective_slow(&cost->collective_fp32[kind][g], times[of[kind]], times[MS_PATTERN_TREE],
+                         times[MS_PATTERN_PAT], port);
   }
   for (int combine = 0; g == MS_GROUP_TP_EP && combine < 2; combine++)
     ms_dispatch_slow(&cost->dispatch[combine], times[MS_PATTERN_EXCHANGE], port);
@@ -454,7 +458,9 @@ MsCost *ms_cost_new(const MsScenario *scenario, const MsLayout *layout, GError *
 
 const MsCost *ms_cost_of_pool(const MsCost *cost, int pool) { return cost->of_pool ? cost->of_pool[pool] : cost; }
 
-static void slow_network(MsCollective *c, double times) { ms_collective_slow(c, times, times * c->tree_over_ring, 1); }
+static void slow_network(MsCollective *c, double times) {
+  ms_collective_slow(c, times, times * c->tree_over_ring, times * c->pat_over_ring, 1);
+}
 
 MsCost *ms_cost_new_slower(const MsCost *like, double times) {
   MsCost *cost = memory_of(like);

@@ -15,6 +15,12 @@ static inline double or_else(double value, double fallback) { return known(value
 #define MS_TREE_HOP_STEPS 2.0 /* a tree hop over the network in ring steps: reduce, then forward */
 #define MS_P2P_STEPS      2.0 /* start-up of a message over the network in ring steps: rendezvous, then data */
 #define MS_P2P_SMS        2   /* NCCL's channels for a message */
+/* PAT in steps of a ring over the network, as NCCL's own model has it, and its share of the bus bandwidth (nccl
+ * src/graph/tuning.cc, 2.27: 8 us, interLat / 3.5 for each doubling, 2.8 us for each rank; interLat 14 us; 0.75). */
+#define MS_PAT_STEPS          (8 / 14.0)
+#define MS_PAT_DOUBLING_STEPS (1 / 3.5)
+#define MS_PAT_RANK_STEPS     (2.8 / 14)
+#define MS_PAT_BUS            0.75
 
 /* Curves of a machine that has none. */
 typedef enum {
@@ -51,8 +57,9 @@ typedef struct {
   MsLines network;
   double link_Bps, nic_Bps;
   gboolean nvls, sharp;
-  double tree_over_ring;        /* of what a fabric slows them by; 1 without */
-  double a2a_steps, a2a_peer_s; /* start-up of an all-to-all: ring steps, and for each remote peer */
+  double tree_over_ring, pat_over_ring; /* of what a fabric slows them by; 1 without */
+  gboolean pat, halves, hccl;           /* ms_pattern_serves, and whose rings */
+  double a2a_steps, a2a_peer_s;         /* start-up of an all-to-all: ring steps, and for each remote peer */
   guint16 sms;
 } MsCollective;
 
@@ -62,8 +69,9 @@ typedef enum { MS_COLL_AG, MS_COLL_RS, MS_COLL_AR, MS_COLL_A2A, MS_COLL_P2P, MS_
  */
 MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, const char *dtype,
                                    const MsGroup *group);
-/* On a fabric where its messages take so many times as long; what passes a tree, apart. All 1: nothing changes. */
-void ms_collective_slow(MsCollective *collective, double network, double tree, double scaleup);
+/* On a fabric where its messages take so many times as long; what passes a tree, or goes by PAT, apart. All 1: nothing
+ * changes. */
+void ms_collective_slow(MsCollective *collective, double network, double tree, double pat, double scaleup);
 /* `local_fraction` <= 0: 1 / ranks. `ring`: an all-reduce in the order of a ring, NCCL_ALGO=Ring; inside a domain as
  * long as its two halves. */
 MsOpCost ms_collective_s(const MsCollective *collective, MsCollKind kind, double message_B, double local_fraction,

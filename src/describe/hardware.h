@@ -78,6 +78,10 @@ typedef struct {
   MsProvenance provenance;
 } MsCurve;
 
+/* Whose algorithms collectives between domains follow: rings and trees of NCCL and RCCL; those and PAT (NCCL from
+ * 2.23); of HCCL. */
+typedef enum { MS_COLLECTIVES_NCCL, MS_COLLECTIVES_PAT, MS_COLLECTIVES_HCCL } MsCollectives;
+
 typedef struct MsHardware {
   char *name, *doc, *vendor, *arch;
   /* device */
@@ -99,6 +103,7 @@ typedef struct MsHardware {
   MsFabric fabric;           /* in place of these two; kind none: there is none */
   double host_link_Bps;      /* device to host, one direction */
   int host_link_gpus;        /* devices behind one such link: ranks copy at the same time, each gets its share */
+  int collectives;           /* MsCollectives */
   gboolean nvls;             /* in-switch reduction on the scale-up link */
   gboolean sharp;            /* in-network reduction on the fabric */
   gboolean deepep, hybridep; /* dispatchers that exist for it */

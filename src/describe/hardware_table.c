@@ -11,6 +11,7 @@
 #define BPS(k, d)               NUMBER(k, "Bps", 1e6, 1e15, d)
 #define OVERHEAD(k, fb, d)      MS_F64(S, k, "s", 0, 1, fb, MS_NULLABLE, d)
 #define FACTOR(k, fb, d)        MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
+static const char *const collectives_words[] = {"nccl", "nccl-pat", "hccl", NULL};
 static const MsField hardware_fields[] = {
     MS_SCHEMA(0),
     MS_STRING(S, name, 0, "name, by default that of the file"),
@@ -49,6 +50,11 @@ static const MsField hardware_fields[] = {
     BPS(host_link_Bps, "device to host, per direction"),
     MS_INT(S, host_link_gpus, 1, 4096, "1", 0,
            "devices behind one such link (a PCIe switch): all copy at the same time and share it"),
+    MS_ENUM(
+        S, collectives, collectives_words, "\"nccl\"", 0,
+        "algorithms between domains: nccl (rings and trees, RCCL's too), nccl-pat (NCCL from 2.23: also PAT, where a "
+        "domain has one rank of the group), hccl (halving and doubling where the servers are a power of two, else "
+        "a ring of them)"),
     MS_BOOL(S, nvls, "false", 0, "reduction in the scale-up switch"),
     MS_BOOL(S, sharp, "false", 0, "reduction in the network"),
     MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),

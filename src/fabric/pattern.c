@@ -13,7 +13,18 @@
                    */
 #define SAME 1e-9 /* a slowdown of less than this is rounding */
 
-const char *const ms_pattern_words[] = {"ring", "tree", "exchange", "pair", NULL};
+const char *const ms_pattern_words[] = {"ring", "tree", "exchange", "pair", "pat", "halving", NULL};
+
+gboolean ms_pattern_serves(const MsHardware *h, const MsGroup *g, MsPattern pattern) {
+  gboolean halves = h->collectives == MS_COLLECTIVES_HCCL && g->domains > 1 && (g->domains & (g->domains - 1)) == 0;
+  switch (pattern) {
+  case MS_PATTERN_HALVING: return halves;
+  case MS_PATTERN_PAT: return h->collectives == MS_COLLECTIVES_PAT && g->per_domain == 1;
+  case MS_PATTERN_RING: return !halves;
+  case MS_PATTERN_TREE: return h->collectives != MS_COLLECTIVES_HCCL;
+  default: return TRUE;
+  }
+}
 
 /* --- the groups of a kind --- */
 
@@ -142,6 +153,26 @@ static void exchange(Maker *m, int members) {
         }
 }
 
+/* Rounds, one after the other, of so many domains. */
+static int rounds_of(MsPattern pattern, int domains) {
+  int rounds = 0;
+  if (pattern < MS_PATTERN_PAT) return 1;
+  while (1 << rounds < domains) rounds++;
+  return rounds;
+}
+
+/* A round: blocks for or of so many domains go to the partner. */
+static void doubling(Maker *m, MsPattern pattern, int round, int channel, int part) {
+  int n = m->at.n, away = 1 << round,
+      blocks = pattern == MS_PATTERN_HALVING ? away : (n - away + 2 * away - 1) / (2 * away);
+  for (int i = 0; i < n && away < n; i++) {
+    int to = pattern == MS_PATTERN_HALVING ? i ^ away : (i + away) % n;
+    if (to >= n) continue; /* a group over fewer domains than the worst */
+    session(m, m->graph->nic_Bps / m->graph->parts * blocks / (n - 1));
+    hop(m, gpu_of(&m->at, i, channel), gpu_of(&m->at, to, channel), part, round);
+  }
+}
+
 /* To the next member, from the last to the first but in a pipeline. */
 static void pairs(Maker *m, const Groups *g) {
   const MsSeats *seats = m->graph->seats;
@@ -154,7 +185,9 @@ static void pairs(Maker *m, const Groups *g) {
   }
 }
 
-static void group_flows(Maker *m, const Groups *g, MsPattern pattern) {
+enum { ALL_ROUNDS = -1 };
+
+static void group_flows(Maker *m, const Groups *g, MsPattern pattern, int round) {
   if (pattern == MS_PATTERN_PAIR) {
     pairs(m, g);
     return;
@@ -164,7 +197,11 @@ static void group_flows(Maker *m, const Groups *g, MsPattern pattern) {
   if (pattern == MS_PATTERN_EXCHANGE) exchange(m, g->n);
   else
     for (int c = 0; c < m->at.least; c++)
-      for (int part = 0; part < m->graph->parts; part++) (pattern == MS_PATTERN_RING ? ring : tree)(m, c, part);
+      for (int part = 0; part < m->graph->parts; part++) {
+        if (pattern < MS_PATTERN_PAT) (pattern == MS_PATTERN_RING ? ring : tree)(m, c, part);
+        for (int k = 0; pattern >= MS_PATTERN_PAT && k < rounds_of(pattern, m->at.n); k++)
+          if (round == ALL_ROUNDS || round == k) doubling(m, pattern, k, c, part);
+      }
 }
 
 static gboolean can_hold(const MsFabricGraph *graph, const MsLayout *l, MsGroupKind kind, MsPattern pattern,
@@ -180,13 +217,13 @@ static gboolean can_hold(const MsFabricGraph *graph, const MsLayout *l, MsGroupK
 /* `end`: of each group the number of flows then, guint32; NULL: not asked for.
  */
 static MsFlows *flows_by_group(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
-                               GArray *end, GError **error) {
+                               int round, GArray *end, GError **error) {
   if (!can_hold(graph, layout, kind, pattern, error)) return NULL;
   Maker m = {graph, ms_flows_new(graph->n_links), domains_new(graph, layout->world)};
   for (int job = 0; job < graph->seats->jobs; job++)
     for (Groups g = groups_of(layout, kind); next_group(&g);) {
       g.job = job;
-      group_flows(&m, &g, pattern);
+      group_flows(&m, &g, pattern, round);
       if (end && job == 0) g_array_append_val(end, m.flows->n);
     }
   domains_clear(&m.at);
@@ -195,7 +232,7 @@ static MsFlows *flows_by_group(const MsFabricGraph *graph, const MsLayout *layou
 
 MsFlows *ms_pattern_flows(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                           GError **error) {
-  return flows_by_group(graph, layout, kind, pattern, NULL, error);
+  return flows_by_group(graph, layout, kind, pattern, ALL_ROUNDS, NULL, error);
 }
 
 /* --- times --- */
@@ -224,14 +261,19 @@ gboolean ms_pattern_time(const MsFabricGraph *graph, const MsLayout *layout, MsG
                          MsFabricTime *time, GError **error) {
   *time = (MsFabricTime){.slowdown = 1};
   if (layout->group[kind].domains <= 1) return TRUE;
-  g_autoptr(MsFlows) flows = ms_pattern_flows(graph, layout, kind, pattern, error);
-  if (!flows) return FALSE;
-  if (flows->n == 0) return TRUE;
-  g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
-  g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
-  time->slowdown = slowdown_of(real->makespan_s, ideal->makespan_s);
-  time->flows = flows->n;
-  find_busiest(graph, flows, real->makespan_s, time);
+  double real_s = 0, ideal_s = 0;
+  for (int k = 0; k < rounds_of(pattern, layout->group[kind].domains); k++) {
+    g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, k, NULL, error);
+    if (!flows) return FALSE;
+    g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
+    g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
+    real_s += real->makespan_s, ideal_s += ideal->makespan_s;
+  }
+  g_autoptr(MsFlows) all = ms_pattern_flows(graph, layout, kind, pattern, error);
+  if (!all || all->n == 0) return all != NULL;
+  time->slowdown = slowdown_of(real_s, ideal_s);
+  time->flows = all->n;
+  find_busiest(graph, all, real_s, time);
   return TRUE;
 }
 
@@ -243,20 +285,24 @@ static double last_end_s(const MsFlowTimes *t, guint32 from, guint32 to) {
 
 gboolean ms_pattern_group_times(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                                 double *times, GError **error) {
-  g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
+  g_autofree double *real_s = g_new0(double, 2 * (gsize)layout->world);
+  double *ideal_s = real_s + layout->world;
   for (int r = 0; r < layout->world; r++) times[r] = 1;
   if (layout->group[kind].domains <= 1) return TRUE;
-  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, end, error);
-  if (!flows) return FALSE;
-  g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
-  g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
-  guint32 from = 0, nth = 0;
-  for (Groups g = groups_of(layout, kind); next_group(&g); nth++) {
-    guint32 to = g_array_index(end, guint32, nth);
-    double over = slowdown_of(last_end_s(real, from, to), last_end_s(ideal, from, to));
-    for (int i = 0; i < g.n; i++) times[g.member[i]] = over;
-    from = to;
+  for (int k = 0; k < rounds_of(pattern, layout->group[kind].domains); k++) {
+    g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
+    g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, k, end, error);
+    if (!flows) return FALSE;
+    g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
+    g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
+    for (guint32 nth = 0, from = 0; nth < end->len; from = g_array_index(end, guint32, nth++)) {
+      guint32 to = g_array_index(end, guint32, nth);
+      real_s[nth] += last_end_s(real, from, to), ideal_s[nth] += last_end_s(ideal, from, to);
+    }
   }
+  guint32 nth = 0;
+  for (Groups g = groups_of(layout, kind); next_group(&g); nth++)
+    for (int i = 0; i < g.n; i++) times[g.member[i]] = slowdown_of(real_s[nth], ideal_s[nth]);
   return TRUE;
 }
 
@@ -264,7 +310,7 @@ gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, Ms
                           const double *stage_B, double *carried_B, GError **error) {
   g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
   if (layout->group[kind].domains <= 1) return TRUE;
-  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, end, error);
+  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, ALL_ROUNDS, end, error);
   if (!flows) return FALSE;
   guint32 flow = 0, nth = 0;
   for (Groups g = groups_of(layout, kind); next_group(&g); nth++) {

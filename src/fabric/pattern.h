@@ -7,6 +7,10 @@
  * dispatch, combine: each member to its like in every other domain (PXN,
  * DeepEP, HybridEP); what is inside a domain the scale-up link carries pair
  * each member to the next, over all groups at once
+ *   pat       all-gather, reduce-scatter of NCCL where a domain has one member: round k to the one 2^k ahead, whose
+ * lowest bit says how many blocks of others it carries; most bytes go to the nearest halving   HCCL's recursive halving
+ * and doubling, of a power of two of domains: round k with the one whose number differs in bit k; most bytes go to the
+ * farthest
  *
  * All groups of a kind are active at once, as they are in a step, and those of other jobs on the fabric. Slowdown:
  * time until the last flow has ended over that of the same flows where only
@@ -17,8 +21,22 @@
 #include "fabric/flows.h"
 #include "fabric/graph.h"
 
-typedef enum { MS_PATTERN_RING, MS_PATTERN_TREE, MS_PATTERN_EXCHANGE, MS_PATTERN_PAIR, MS_N_PATTERNS } MsPattern;
+typedef enum {
+  MS_PATTERN_RING,
+  MS_PATTERN_TREE,
+  MS_PATTERN_EXCHANGE,
+  MS_PATTERN_PAIR,
+  MS_PATTERN_PAT,
+  MS_PATTERN_HALVING,
+  MS_N_PATTERNS
+} MsPattern;
 extern const char *const ms_pattern_words[];
+/* That the machine's library may use the pattern for rings and trees of this group. */
+gboolean ms_pattern_serves(const MsHardware *hardware, const MsGroup *group, MsPattern pattern);
+/* That of long gathers, scatters and reductions. */
+static inline MsPattern ms_pattern_of_rings(const MsHardware *hardware, const MsGroup *group) {
+  return ms_pattern_serves(hardware, group, MS_PATTERN_HALVING) ? MS_PATTERN_HALVING : MS_PATTERN_RING;
+}
 
 /* Flows between domains; bytes are in units of what one NIC moves on an ideal
  * network. NULL and *error for more than can be held. (transfer full) */

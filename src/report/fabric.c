@@ -48,12 +48,15 @@ static gboolean add_rows(MsFabricView *v, GError **error) {
     MsGroupKind kind;
     MsPattern pattern;
   } shown[] = {
-      {MS_GROUP_TP, MS_PATTERN_RING},        {MS_GROUP_CP, MS_PATTERN_PAIR},   {MS_GROUP_CP, MS_PATTERN_EXCHANGE},
-      {MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE}, {MS_GROUP_PP, MS_PATTERN_PAIR},   {MS_GROUP_DP_CP, MS_PATTERN_RING},
-      {MS_GROUP_DP_CP, MS_PATTERN_TREE},     {MS_GROUP_EDP, MS_PATTERN_RING},  {MS_GROUP_EDP, MS_PATTERN_TREE},
-      {MS_GROUP_EMBEDDING, MS_PATTERN_RING}, {MS_GROUP_WORLD, MS_PATTERN_TREE}};
+      {MS_GROUP_DP_CP, MS_PATTERN_PAT},   {MS_GROUP_DP_CP, MS_PATTERN_HALVING},  {MS_GROUP_EDP, MS_PATTERN_PAT},
+      {MS_GROUP_EDP, MS_PATTERN_HALVING}, {MS_GROUP_TP, MS_PATTERN_RING},        {MS_GROUP_CP, MS_PATTERN_PAIR},
+      {MS_GROUP_CP, MS_PATTERN_EXCHANGE}, {MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE}, {MS_GROUP_PP, MS_PATTERN_PAIR},
+      {MS_GROUP_DP_CP, MS_PATTERN_RING},  {MS_GROUP_DP_CP, MS_PATTERN_TREE},     {MS_GROUP_EDP, MS_PATTERN_RING},
+      {MS_GROUP_EDP, MS_PATTERN_TREE},    {MS_GROUP_EMBEDDING, MS_PATTERN_RING}, {MS_GROUP_WORLD, MS_PATTERN_TREE}};
   for (guint i = 0; i < G_N_ELEMENTS(shown); i++)
-    if (v->layout->group[shown[i].kind].domains > 1 && !add_row(v, shown[i].kind, shown[i].pattern, error))
+    if (v->layout->group[shown[i].kind].domains > 1 &&
+        ms_pattern_serves(v->graph->hardware, &v->layout->group[shown[i].kind], shown[i].pattern) &&
+        !add_row(v, shown[i].kind, shown[i].pattern, error))
       return FALSE;
   return TRUE;
 }
@@ -127,7 +130,7 @@ static const MsFigures tier_figures = {
                                {0}}};
 static const MsFigures row_figures = {
     .rows = (const MsFigure[]){MS_FIGURE(STRING, Row, group, "", "kind of groups"),
-                               MS_FIGURE(STRING, Row, pattern, "", "ring, tree, exchange or pair"),
+                               MS_FIGURE(STRING, Row, pattern, "", "ring, tree, exchange, pair, pat or halving"),
                                MS_FIGURE(INT, Row, size, "", "ranks of a group"),
                                MS_FIGURE(INT, Row, domains, "", "scale-up domains that the worst group touches"),
                                MS_FIGURE(INT, Row, per_domain, "", "its ranks in the fullest of them"),

@@ -39,7 +39,7 @@ typedef struct {
 
 static Machine machine(const char *name, int gpus) {
   g_autofree char *text =
-      g_strdup_printf("{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": \"%s\", \"gpus\": %d, \"training\": "
+      g_strdup_printf("{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": %s, \"gpus\": %d, \"training\": "
                       "{\"seq_length\": 4096, \"global_batch_size\": %d}}",
                       name, gpus, gpus);
   Machine m = {.s = ms_test_scenario_of(text)};
@@ -59,7 +59,7 @@ static double bus_GBps(const Machine *m, MsOpKind kind, double bytes) {
 static void rings_of_1_to_64_nodes(void **state) {
   (void)state;
   for (guint i = 0; i < G_N_ELEMENTS(nanotron); i++) {
-    Machine m = machine("h100-sxm", 8 * nanotron[i].nodes);
+    Machine m = machine("\"h100-sxm\"", 8 * nanotron[i].nodes);
     double gather = bus_GBps(&m, MS_OP_ALL_GATHER, NANOTRON_B),
            scatter = bus_GBps(&m, MS_OP_REDUCE_SCATTER, NANOTRON_B),
            reduce = bus_GBps(&m, MS_OP_ALL_REDUCE, NANOTRON_B);
@@ -76,7 +76,7 @@ static void rings_of_1_to_64_nodes(void **state) {
 
 static void all_reduces_of_four_nodes(void **state) {
   (void)state;
-  Machine m = machine("b200-sxm", 32);
+  Machine m = machine("\"b200-sxm\"", 32);
   for (guint i = 0; i < G_N_ELEMENTS(b200); i++) {
     double got = bus_GBps(&m, MS_OP_ALL_REDUCE, b200[i].bytes);
     print_message("  %6.0f MiB: %.0f GB/s, published %.0f\n", b200[i].bytes / (1 << 20), got, b200[i].GBps);
@@ -90,7 +90,7 @@ static void exchanges_of_4_to_16_nodes(void **state) {
   (void)state;
   for (int k = 0; k < 3; k++) {
     int gpus = 32 << k;
-    Machine m = machine("h100-sxm", gpus);
+    Machine m = machine("\"h100-sxm\"", gpus);
     for (guint i = 0; i < G_N_ELEMENTS(simai); i++) {
       double leaves = (double)(gpus - 8) / (gpus - 1); /* of what goes to others */
       double share = leaves * bus_GBps(&m, MS_OP_ALL_TO_ALL, simai[i].bytes) * 1e9 / m.s->hardware->nic_Bps;
@@ -102,9 +102,28 @@ static void exchanges_of_4_to_16_nodes(void **state) {
   }
 }
 
+/* NCCL's ring has a step for each rank, PAT fewer and 3/4 of the bandwidth: taken where it is faster. HCCL's ring has
+ * one for each server, halving and doubling one for each doubling. */
+static void libraries_have_steps_of_their_own(void **state) {
+  (void)state;
+#define ALONE(word) \
+  "{\"base\": \"h100-sxm\", \"gpus_per_node\": 1, \"nvlink_domain_gpus\": 1, \"collectives\": \"" word "\"}"
+#define HCCL "{\"base\": \"h100-sxm\", \"collectives\": \"hccl\"}"
+  Machine ring = machine(ALONE("nccl"), 64), pat = machine(ALONE("nccl-pat"), 64);
+  double steps = 8 / 14.0 + 6 / 3.5 + 64 * 0.2,
+         less = bus_GBps(&ring, MS_OP_ALL_GATHER, 64) / bus_GBps(&pat, MS_OP_ALL_GATHER, 64);
+  assert_close(less, steps / 63, 1e-3); /* next to no bytes */
+  assert_close(bus_GBps(&pat, MS_OP_REDUCE_SCATTER, 1e9), bus_GBps(&ring, MS_OP_REDUCE_SCATTER, 1e9), 0);
+  assert_close(bus_GBps(&pat, MS_OP_ALL_REDUCE, 64), bus_GBps(&ring, MS_OP_ALL_REDUCE, 64), 0);
+  Machine eight = machine(HCCL, 64), six = machine(HCCL, 48);
+  double factor = 47 / 48.0 / (63 / 64.0);
+  assert_close(factor * bus_GBps(&eight, MS_OP_ALL_GATHER, 64) / bus_GBps(&six, MS_OP_ALL_GATHER, 64), 5 / 3.0, 1e-3);
+  machine_clear(&ring), machine_clear(&pat), machine_clear(&eight), machine_clear(&six);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rings_of_1_to_64_nodes),
-                                     cmocka_unit_test(all_reduces_of_four_nodes),
-                                     cmocka_unit_test(exchanges_of_4_to_16_nodes)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(rings_of_1_to_64_nodes), cmocka_unit_test(all_reduces_of_four_nodes),
+      cmocka_unit_test(exchanges_of_4_to_16_nodes), cmocka_unit_test(libraries_have_steps_of_their_own)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

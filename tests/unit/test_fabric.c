@@ -237,6 +237,31 @@ static void rings_cross_once(void **state) {
   assert_close(slowdown(f, 128, MS_GROUP_EDP, MS_PATTERN_RING), 4, 1e-9);
 }
 
+/* Rounds of eight nodes below two leaves: of HCCL's the last takes 4 of 7 blocks to the other leaf, all at once; of
+ * PAT's those to the next node carry 4 and cross twice, those two ahead 2 and cross with half of the nodes, those four
+ * ahead 1 with all. */
+static void rounds_by_hand(void **state) {
+  (void)state;
+  const char *hccl = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"oversubscription\": 4}, \"collectives\": \"hccl\"";
+  assert_close(slowdown(hccl, 64, MS_GROUP_DP_CP, MS_PATTERN_HALVING), (3 + 4 * 4) / 7.0, 1e-9);
+  GError *error = NULL;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": {\"base\": \"h100-sxm\", \"collectives\": "
+      "\"nccl-pat\", \"fabric\": {\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"oversubscription\": 4}}, \"gpus\": "
+      "64, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 64}, \"layout\": {\"tp\": 8}}");
+  g_autoptr(MsLayout) l = ms_layout_new_or_error(s, &error);
+  g_autoptr(MsFabricGraph) g = l ? ms_fabric_graph_new(s, &error) : NULL;
+  if (!g) fail_msg("%s", error->message);
+  MsFabricTime t;
+  double times[64];
+  assert_true(ms_pattern_time(g, l, MS_GROUP_DP_CP, MS_PATTERN_PAT, &t, &error));
+  assert_close(t.slowdown, (4 * 1 + 2 * 2 + 1 * 4) / 7.0, 1e-9);
+  assert_true(ms_pattern_group_times(g, l, MS_GROUP_DP_CP, MS_PATTERN_PAT, times, &error));
+  for (int i = 0; i < 64; i++) assert_close(times[i], t.slowdown, 1e-9);
+  assert_true(ms_pattern_serves(s->hardware, &l->group[MS_GROUP_DP_CP], MS_PATTERN_PAT));
+  assert_false(ms_pattern_serves(s->hardware, &l->group[MS_GROUP_DP_CP], MS_PATTERN_HALVING));
+}
+
 static void a_slow_nic_slows_its_groups(void **state) {
   (void)state;
   const char *f = "{\"kind\": \"rail-optimized\", \"leaf_nodes\": 32, \"slow\": {\"node3.nic2\": 4}}";
@@ -472,6 +497,7 @@ int main(void) {
                                      cmocka_unit_test(hashes_collide),
                                      cmocka_unit_test(torus_by_hand),
                                      cmocka_unit_test(jobs_meet),
+                                     cmocka_unit_test(rounds_by_hand),
                                      cmocka_unit_test(pcie_by_hand),
                                      cmocka_unit_test(steps_follow),
                                      cmocka_unit_test(segments_cut_groups),
