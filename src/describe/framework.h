@@ -31,6 +31,11 @@ typedef struct {
   double reducer_B;             /* a parameter: buckets that gradients of data-parallel ranks pass, beside FP32 ones
                                    (torch DistributedDataParallel without gradient_as_bucket_view) */
   double forward_logits_B;      /* a logit: alive while the loss is made, beside what is kept of it */
+  /* time (docs/theory/operators.md 3.1, docs/theory/communication.md 2, 3) */
+  gboolean llama_layers;   /* Meta's Llama in PyTorch: products of q, k and v apart, rotary embedding in complex FP32,
+                              which no compiler fuses, and keys and values copied to every head in front of attention */
+  gboolean torch_parallel; /* TP overlap and context parallelism of PyTorch: partial sums of all ranks are stored and
+                              added, keys are gathered beside the first block and blocks merged in FP32 */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

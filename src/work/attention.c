@@ -9,6 +9,10 @@ typedef struct {
   double kv_wire; /* K and V elements per token that context parallelism moves */
 } Widths;
 
+static gboolean llama_layers(const MsBuild *b) {
+  return ms_framework(b->scenario)->llama_layers && !ms_model_has_mla(b->model);
+}
+
 static Widths widths(const MsBuild *b) {
   const MsModel *m = b->model;
   Widths w = {.heads = m->num_attention_heads / b->t};
@@ -21,7 +25,7 @@ static Widths widths(const MsBuild *b) {
     w.kv_heads = MAX(m->num_query_groups / b->t, 1);
   }
   w.q = w.heads * w.dqk, w.k = w.kv_heads * w.dqk, w.v = w.kv_heads * w.dv;
-  w.kv_wire = w.k + w.v;
+  w.kv_wire = llama_layers(b) ? w.heads * (w.dqk + w.dv) : w.k + w.v;
   return w;
 }
 
@@ -144,6 +148,29 @@ static void core_hybrid(MsBuild *b, const Widths *w, int layer) {
   }
 }
 
+/* PyTorch's ring over gathered keys (_templated_ring_attention): the gather goes beside the block of the own tokens,
+ * each other block is merged into the FP32 output, half of them into half of its rows; backward adds up the gradients
+ * of queries, keys and values in FP32, and those of keys and values go on to the next rank with every block. Passes are
+ * those of compiled code: one reads what is added and what was there, and writes the sum. */
+static void core_merged(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, double heads, double kv_B) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double c = b->c, local = part->length / c, out = b->rows * w->heads * w->dv * part->tokens;
+  double kept = back ? b->rows * (w->q + w->kv_wire) * part->tokens : out; /* elements that every block is added to */
+  MsOp *gather = ms_row_comm_async(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
+  int beside = gather ? ms_row_index(b, gather) : -1;
+  core_row(b, "attention", w, layer, part, 1 / c, heads, local, local);
+  ms_join(b, beside);
+  if (back) {
+    MsOp *ring = ms_row_comm_async(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 * (c - 1) / c * kv_B);
+    beside = ring ? ms_row_index(b, ring) : -1;
+  }
+  core_row(b, "attention", w, layer, part, (c - 1) / c, heads, local, local);
+  ms_row_memory(b, MS_OP_ADD, "merge of blocks", (c - 1) * 5.5 * kept, (c - 1) * 4 * kept, (int)c - 1);
+  if (!back) return;
+  ms_join(b, beside);
+  ms_row_comm(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 / c * kv_B);
+}
+
 /* Context-parallel ranks: heads exchanged for tokens among `inner` of them; keys and values of the tokens that are
  * still elsewhere go round, or are gathered before attention and their gradients scattered after it. */
 static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPackPart *part) {
@@ -155,7 +182,9 @@ static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPack
   double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv,
          kv_B = ring_hop_B(b, w, part) * b->c;
   if (exchanges) ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, group, back ? o_B : qkv_B);
-  if (row->keys == MS_CP_KEYS_ARE_GATHERED) {
+  if (row->keys == MS_CP_KEYS_ARE_GATHERED && ms_framework(b->scenario)->torch_parallel) {
+    core_merged(b, w, layer, part, heads, kv_B);
+  } else if (row->keys == MS_CP_KEYS_ARE_GATHERED) {
     ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
     core_row(b, "attention", w, layer, part, 1, heads, s / b->c, s);
     if (back) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
@@ -268,7 +297,18 @@ static double rope_B(const MsBuild *b, const Widths *w) {
          b->rows * w->heads * (a->qk_head_dim + a->v_head_dim);
 }
 
+/* Where q, k and v are products of their own there is nothing to split, but keys and values to copy to their heads. */
+static void repeat_row(MsBuild *b, const Widths *w) {
+  double own = 2 * b->rows * (w->k + w->v), all = 2 * b->rows * w->heads * (w->dqk + w->dv);
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  if (all > own) ms_row_memory(b, MS_OP_COPY, "repeat keys", back ? all : own, back ? own : all, 2);
+}
+
 static void split_row(MsBuild *b, const Widths *w) {
+  if (llama_layers(b)) {
+    repeat_row(b, w);
+    return;
+  }
   double split = 2 * b->rows * (w->q + w->k + w->v);
   ms_row_memory(b, MS_OP_COPY, "qkv split", split, split, 2);
 }
@@ -286,6 +326,8 @@ static void rope_row(MsBuild *b, const Widths *w) {
     ms_row_plain_rope(b, b->rows * (w->heads + 1) * b->model->multi_latent_attention.qk_pos_emb_head_dim,
                       b->rows * (w->q + w->k + w->v));
   else if (!b->options->apply_rope_fusion) ms_row_plain_rope(b, b->rows * (w->q + w->k), 0);
+  else if (llama_layers(b)) /* to FP32, product of complex numbers, to BF16: of queries and of keys */
+    ms_row_memory(b, MS_OP_ROPE, "rope", 10 * b->rows * (w->q + w->k), 10 * b->rows * (w->q + w->k), 6);
   else ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w), rope_B(b, w), 2);
 }
 

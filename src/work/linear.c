@@ -118,6 +118,8 @@ static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double
   gemm(b, l, m, n, k);
   ms_join(b, beside);
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
+  if (ms_framework(b->scenario)->torch_parallel) /* _pipelined_produce_and_all2all leaves the parts to be added */
+    ms_row_memory(b, MS_OP_ADD, "sum of parts", 2 * m * n, 2 * m * n / b->t, 1);
 }
 
 static void quantize_input(MsBuild *b, const MsLinear *l) {

@@ -882,9 +882,44 @@ static void parameters_of_the_ranks_are_the_models(void **state) {
   }
 }
 
+/* What TorchTitan's layers do beside Megatron's: tokens of a rank 8192/4, 16 heads of 128 on each of two. */
+static MsScenario *titan_or_megatron(const char *framework) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"framework\": \"%s\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+      "{\"seq_length\": 8192, \"micro_batch_size\": 1, \"global_batch_size\": 1}, \"layout\": {\"tp\": 2, \"cp\": 4, "
+      "\"cp_comm_type\": \"all_gather\"}, \"options\": {\"tp_comm_overlap\": true, \"sequence_parallel\": true, "
+      "\"attention_backend\": \"fa2\", \"transformer_impl\": \"%s\"}}",
+      framework, strcmp(framework, "megatron") == 0 ? "transformer_engine" : "local");
+  return ms_test_scenario_of(text);
+}
+
+static void rows_of_torchtitan(void **state) {
+  (void)state;
+  static const char *const own[] = {"repeat keys", "merge of blocks", "cp ring dkv", "sum of parts"};
+  const double tokens = 8192.0 / 4, width = 16 * 128;
+  g_autoptr(MsScenario) titan = titan_or_megatron("torchtitan"), megatron = titan_or_megatron("megatron");
+  g_auto(MsLowered) a = ms_test_lower(titan), b = ms_test_lower(megatron);
+  const MsPiece *p = piece(&a, 0), *q = piece(&b, 1e-12);
+  for (guint i = 0; i < G_N_ELEMENTS(own); i++)
+    if (find_row(&q->forward, own[i], ANY) || find_row(&q->backward, own[i], ANY)) fail_msg("megatron: %s", own[i]);
+  assert_null(find_row(&p->forward, "qkv split", ANY));
+  assert_close(row(&p->forward, "repeat keys", ANY)->write_B, 2 * tokens * 2 * width, 1e-12);
+  assert_close(row(&p->forward, "merge of blocks", ANY)->write_B, 3 * 4 * tokens * width, 1e-12);
+  assert_close(row(&p->backward, "merge of blocks", ANY)->write_B, 3 * 4 * tokens * 3 * width, 1e-12);
+  assert_close(row(&p->forward, "cp gather kv", ANY)->message_B, 4 * 2 * tokens * 2 * width, 1e-12);
+  assert_close(row(&q->forward, "cp gather kv", ANY)->message_B, 4 * 2 * tokens * 2 * width / 4, 1e-12);
+  assert_close(message(&p->backward, MS_OP_P2P, MS_GROUP_CP), 4 * 4 * tokens * 2 * width, 1e-9);
+  assert_close(row(&p->forward, "sum of parts", ANY)->read_B, 2 * tokens * 4096, 1e-12);
+  assert_close(row(&p->forward, "sum of parts", ANY)->write_B, tokens * 4096, 1e-12);
+  assert_close(row(&p->forward, "rope", ANY)->read_B, 10 * tokens * (width + width / 4), 1e-12);
+  assert_close(flop_of(&p->forward, "attention", ANY), flop_of(&q->forward, "attention", ANY), 1e-9);
+  assert_close(flop_of(&p->backward, "attention", ANY), flop_of(&q->backward, "attention", ANY), 1e-9);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gemms_of_mixtral),
+      cmocka_unit_test(rows_of_torchtitan),
       cmocka_unit_test(gemms_of_deepseek),
       cmocka_unit_test(gemms_of_qwen),
       cmocka_unit_test(tokens_per_expert),
