@@ -66,14 +66,11 @@ static char *launch(Call *c, GError **error) {
 }
 
 static char *page(Call *c, GError **error) {
-  g_autoptr(MsDetail) detail = NULL;
   g_autoptr(MsScenario) s = scenario_of(c, error);
-  g_autoptr(MsResult) result = s ? ms_simulate(s, MS_FIDELITY_FULL, &detail, error) : NULL;
-  if (!result) return NULL;
-  MsPage *html = ms_page_new(NULL);
-  g_autoptr(MsChanges) changes = detail ? ms_changes_new(s) : NULL;
-  ms_page_add_run(html, s, result, detail, changes);
-  return ms_page_take(html);
+  MsPage *html = s ? ms_page_new(NULL) : NULL;
+  gboolean ok = s && ms_page_add_run(html, s, NULL, error);
+  g_autofree char *text = html ? ms_page_take(html) : NULL;
+  return ok ? g_steal_pointer(&text) : NULL;
 }
 
 /* --- plan ------------------------------------------------------------------------------------------------------ */
@@ -194,7 +191,7 @@ static const MsFigures names_figures = {
                            {0}}};
 
 static char *names(Call *c, GError **error) {
-  g_autoptr(GPtrArray) models = ms_data_names("models");
+  g_autoptr(GPtrArray) models = ms_model_names();
   g_autoptr(GPtrArray) machines = ms_data_names("hardware");
   (void)c, (void)error;
   return ms_figures_json(&names_figures, &(Names){models, machines});

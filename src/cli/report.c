@@ -67,26 +67,17 @@ static gboolean add_run(MsPage *page, const char *file, GPtrArray *scenarios, GE
   MsScenario *scenario = ms_scenario_load_mixed(file, error);
   if (!scenario) return FALSE;
   g_ptr_array_add(scenarios, scenario);
-  g_autoptr(MsDetail) detail = NULL;
-  g_autoptr(MsResult) result = ms_simulate(scenario, MS_FIDELITY_FULL, &detail, error);
-  if (!result) return FALSE;
-  g_autoptr(MsChanges) changes = detail ? ms_changes_new(scenario) : NULL;
-  ms_page_add_run(page, scenario, result, detail, changes);
-  return TRUE;
+  return ms_page_add_run(page, scenario, NULL, error);
 }
 
 /* The data of the page instead of the page. */
 static int print_data(char **files, int n) {
   GError *error = NULL;
   for (int i = 0; i < n && (i == 0 || !ms_interrupted()); i++) {
-    g_autoptr(MsDetail) detail = NULL;
     g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(files[i], &error);
-    g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
-    if (!result) return ms_cli_fail(error);
-    MsJsonOut *out = ms_json_out_new(0);
-    g_autoptr(MsChanges) changes = detail ? ms_changes_new(scenario) : NULL;
-    ms_page_run(scenario, result, detail, changes, NULL, out);
-    ms_cli_print_json(out);
+    char *json = scenario ? ms_page_run_json(scenario, NULL, &error) : NULL;
+    if (!json) return ms_cli_fail(error);
+    ms_cli_print(json);
   }
   return 0;
 }

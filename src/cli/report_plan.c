@@ -13,20 +13,6 @@ static GPtrArray *requests_of(const char *file, gboolean around, GError **error)
   return doc ? ms_requests_from_doc(doc, error) : NULL;
 }
 
-/* `name` (NULL: its own) stands on the page. */
-static gboolean add_run(MsPage *page, const MsScenario *scenario, const char *name, GError **error) {
-  g_autoptr(MsDetail) detail = NULL;
-  g_autoptr(MsResult) result = ms_simulate(scenario, MS_FIDELITY_FULL, &detail, error);
-  if (!result) return FALSE;
-  if (name) {
-    g_free(result->name);
-    result->name = g_strdup(name);
-  }
-  g_autoptr(MsChanges) changes = detail ? ms_changes_new(scenario) : NULL;
-  ms_page_add_run(page, scenario, result, detail, changes);
-  return TRUE;
-}
-
 /* "1: fastest, simplest" */
 static char *pick_name(const MsPicks *picks, int i) {
   GString *name = g_string_new(NULL);
@@ -41,10 +27,10 @@ static char *pick_name(const MsPicks *picks, int i) {
 }
 
 static gboolean add_picks(MsPage *page, const MsPlan *plan, const MsPicks *picks, GError **error) {
-  if (!picks) return add_run(page, plan->best[0].scenario, NULL, error); /* stopped before there were any */
+  if (!picks) return ms_page_add_run(page, plan->best[0].scenario, NULL, error); /* stopped before there were any */
   for (int i = 0; i < picks->n && (i == 0 || !ms_interrupted()); i++) {
     g_autofree char *name = pick_name(picks, i);
-    if (!add_run(page, picks->pick[i].entry->scenario, name, error)) return FALSE;
+    if (!ms_page_add_run(page, picks->pick[i].entry->scenario, name, error)) return FALSE;
   }
   return TRUE;
 }
@@ -65,7 +51,7 @@ static gboolean add_plan(MsPage *page, const MsRequest *request, const char *min
   g_auto(MsPlanExtras) extras = {0};
   MsScenario *run = mine ? ms_scenario_load(mine, error) : NULL;
   if (run) g_ptr_array_add(shown, run);
-  gboolean ok = !mine || (run && add_run(page, run, NULL, error));
+  gboolean ok = !mine || (run && ms_page_add_run(page, run, NULL, error));
   ok = ok && ms_plan_extras(request, plan, &options, &asked, &extras, error);
   ok = ok && add_picks(page, plan, extras.picks, error);
   if (!ok) return FALSE;

@@ -150,12 +150,26 @@ MsPage *ms_page_new(const char *title) {
   return page;
 }
 
-void ms_page_add_run(MsPage *page, const MsScenario *s, const MsResult *r, const MsDetail *d,
-                     const MsChanges *changes) {
+static char *own_name(const MsScenario *s) { return s->name ? s->name : s->file; }
+
+char *ms_page_run_json(const MsScenario *s, const char *name, GError **error) {
+  g_autoptr(MsDetail) detail = NULL;
+  g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_FULL, &detail, error);
+  if (!result) return NULL;
+  g_free(result->name);
+  result->name = g_strdup(name ? name : own_name(s));
+  g_autoptr(MsChanges) changes = ms_changes_new(s);
   MsJsonOut *out = ms_json_out_new(0);
-  ms_page_run(s, r, d, changes, NULL, out);
-  g_ptr_array_add(page->runs, ms_json_out_take(out));
-  if (!page->title) page->title = g_strdup(r->name);
+  ms_page_run(s, result, detail, changes, NULL, out);
+  return ms_json_out_take(out);
+}
+
+gboolean ms_page_add_run(MsPage *page, const MsScenario *s, const char *name, GError **error) {
+  char *json = ms_page_run_json(s, name, error);
+  if (!json) return FALSE;
+  g_ptr_array_add(page->runs, json);
+  if (!page->title) page->title = g_strdup(name ? name : own_name(s));
+  return TRUE;
 }
 
 void ms_page_add_printed(MsPage *page, const char *json) { g_ptr_array_add(page->runs, g_strdup(json)); }

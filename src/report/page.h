@@ -22,8 +22,10 @@ extern const MsFigures ms_page_figures, ms_page_study_figures; /* of what `repor
 typedef struct MsPage MsPage;
 /* `title` NULL: the first run's name. */
 MsPage *ms_page_new(const char *title);
-void ms_page_add_run(MsPage *page, const MsScenario *scenario, const MsResult *result, const MsDetail *detail,
-                     const MsChanges *changes);
+/* Simulates it in full, with what single changes would gain: the run under its own name or another (NULL: its own), as
+ * `report --json` prints it (NULL and *error; transfer full), and on the page. */
+char *ms_page_run_json(const MsScenario *scenario, const char *name, GError **error);
+gboolean ms_page_add_run(MsPage *page, const MsScenario *scenario, const char *name, GError **error);
 /* A run as `report --json` printed it. */
 void ms_page_add_printed(MsPage *page, const char *json);
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where);
