@@ -2,6 +2,7 @@
 #include "base/io.h"
 
 #include "base/err.h"
+#include "base/json.h"
 #include "base/library.h"
 
 #include <errno.h>
@@ -21,6 +22,48 @@ static gboolean env_error(GError **error, const char *filename, const char *what
   return FALSE;
 }
 
+/* --- a file that is not there ---------------------------------------------------------------------------------- */
+static char *stem_of(const char *name) {
+  const char *dot = strrchr(name, '.');
+  return g_strndup(name, dot && dot > name ? (gsize)(dot - name) : strlen(name));
+}
+
+/* Of the files of `folder` that end as `name` does, or of all where it has no ending, the one that is called nearly so.
+ * (transfer full) */
+static gint by_name(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static char *nearest_in(const char *folder, const char *name) {
+  g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
+  g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free), stems = g_ptr_array_new_with_free_func(g_free);
+  const char *entry, *ending = strrchr(name, '.');
+  while (dir && (entry = g_dir_read_name(dir)))
+    if (!ending || g_str_has_suffix(entry, ending)) g_ptr_array_add(files, g_strdup(entry));
+  g_ptr_array_sort(files, by_name); /* of equally near ones always the same */
+  for (guint i = 0; i < files->len; i++) g_ptr_array_add(stems, stem_of(files->pdata[i]));
+  g_ptr_array_add(stems, NULL);
+  g_autofree char *stem = stem_of(name);
+  const char *near = ms_nearest(stem, (const char *const *)stems->pdata);
+  for (guint i = 0; near && i < files->len; i++)
+    if (stems->pdata[i] == near) return g_build_filename(folder, files->pdata[i], NULL);
+  return NULL;
+}
+
+char *ms_file_suggestion(const char *filename) {
+  g_autofree char *folder = g_path_get_dirname(filename), *name = g_path_get_basename(filename);
+  g_autofree char *near = nearest_in(folder, name);
+  return near ? g_strdup(g_str_has_prefix(near, "./") && filename[0] != '.' ? near + 2 : near) : NULL;
+}
+
+/* It may also be one of the shipped scenarios without its folder. */
+static gboolean cannot_read(GError **error, const char *filename, int err) {
+  g_autofree char *near = err == ENOENT ? ms_file_suggestion(filename) : NULL;
+  g_autofree char *shipped = g_build_filename(ms_data_dir(), "scenarios", NULL), *name = g_path_get_basename(filename);
+  if (err == ENOENT && !near) near = nearest_in(shipped, name);
+  if (!near) return env_error(error, filename, "cannot be read", err);
+  g_autofree char *shown = g_filename_display_name(filename);
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: there is no such file, did you mean %s?", shown, near);
+  return FALSE;
+}
+
 /* Returns 0 or errno. */
 static int read_all(FILE *stream, gsize most, GString *text) {
   char buffer[65536];
@@ -37,7 +80,7 @@ char *ms_read_file(const char *filename, gsize most, gsize *length, GError **err
   GString *text = g_string_new(NULL);
   int err = stream ? read_all(stream, most, text) : errno;
   if (stream && !standard) fclose(stream);
-  if (err) env_error(error, standard ? "<stdin>" : filename, "cannot be read", err);
+  if (err) cannot_read(error, standard ? "<stdin>" : filename, err);
   *length = text->len;
   return g_string_free(text, err != 0);
 }

@@ -26,6 +26,8 @@ gboolean ms_writer_close(MsWriter *writer, GError **error);
 /* All of a file, "-" is standard input, with a NUL behind it; of what is larger than `most` bytes a little more than
  * that, for the caller to refuse. NULL and an MS_ERROR_ENV when it cannot be read. (transfer full) */
 char *ms_read_file(const char *filename, gsize most, gsize *length, GError **error);
+/* A file that is called nearly as one that is not there, in its folder; NULL: none. (transfer full) */
+char *ms_file_suggestion(const char *filename);
 
 /* Flushes and checks stdout; FALSE and an MS_ERROR_ENV when something was lost (full disk, closed pipe). */
 gboolean ms_flush_stdout(GError **error);

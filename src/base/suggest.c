@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define WORD_MAX 64
+#define WORD_MAX 128
 
 static char folded(char c) { return c == '-' ? '_' : g_ascii_tolower(c); }
 

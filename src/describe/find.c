@@ -92,7 +92,10 @@ char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc,
   char *file = is_path(name) ? beside(name, doc) : NULL;
   if (!file) file = find(folder, name);
   if (file && g_file_test(file, G_FILE_TEST_IS_REGULAR)) return file;
-  char *text = file ? g_strdup_printf("there is no file \"%s\"", name) : unknown_name(folder, name);
+  g_autofree char *near = file ? ms_file_suggestion(file) : NULL;
+  char *text = near   ? g_strdup_printf("there is no file \"%s\", did you mean %s?", name, near)
+               : file ? g_strdup_printf("there is no file \"%s\"", name)
+                      : unknown_name(folder, name);
   ms_json_error(doc, path, error, "%s", text);
   g_free(text);
   g_free(file);
