@@ -146,8 +146,8 @@ static int plan_one(const Options *o, MsRequest *request) {
   if (error) return ms_cli_fail(error);
   const MsDisturbances *under = given ? given : request->under;
   if (o->decide && request->objective != MS_GOAL_STEP_TIME)
-    return ms_cli_usage(ms_cli_verb("plan"), "--decide weighs step times: this request ranks by %s",
-                        ms_goal_words[request->objective]);
+    return ms_cli_usage(ms_cli_verb("plan"), "--decide weighs step times: this request is ranked by %s",
+                        ms_objective_phrase(request->objective));
   const MsExtrasAsked asked = {.under = under,
                                .explain = o->explain,
                                .compare = o->compare,

@@ -89,6 +89,13 @@ const char *ms_objective_unit(MsGoal goal) {
   return unit[goal];
 }
 
+const char *ms_objective_phrase(MsGoal goal) {
+  static const char *const phrase[MS_N_GOALS] = {"the shortest step", "the most tokens per second and GPU",
+                                                 "the lowest price of a token", "the least energy of a token",
+                                                 "the fewest GPUs that keep the deadline"};
+  return phrase[goal];
+}
+
 char *ms_objective_assumption(const MsRequest *r) {
   if (r->objective == MS_GOAL_COST)
     return g_strdup_printf("%g per GPU and hour (%s)", r->gpu_hour_price, r->gpu_hour_price_source);
@@ -97,7 +104,7 @@ char *ms_objective_assumption(const MsRequest *r) {
                            ms_request_gpu_W(r),
                            r->gpu_power_W > 0 ? "the request's gpu_power_W" : "tdp_W of the hardware");
   if (r->objective == MS_GOAL_DEADLINE)
-    return g_strdup_printf("%s tokens within %.4g days of uninterrupted steps, as few GPUs as possible",
+    return g_strdup_printf("%s tokens within %.4g days of uninterrupted steps",
                            ms_text_tokens(r->training_tokens, MS_ROOM), r->deadline_s / S_PER_DAY);
   return NULL;
 }

@@ -121,6 +121,7 @@ double ms_objective_cost(const MsRequest *request, int gpus, double step_s);
  * time of the whole training. */
 double ms_objective_figure(const MsRequest *request, int gpus, double step_s);
 const char *ms_objective_unit(MsGoal goal);
+const char *ms_objective_phrase(MsGoal goal);      /* what comes first, behind "ranked by" */
 double ms_request_gpu_W(const MsRequest *request); /* while it trains; NaN: unknown */
 /* One sentence: price or power assumed, with its source; NULL when nothing is. (transfer full) */
 char *ms_objective_assumption(const MsRequest *request);

@@ -332,7 +332,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);
   if (plan->objective != MS_GOAL_STEP_TIME)
-    g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_goal_words[plan->objective], assumption ? ": " : "",
+    g_string_append_printf(out, "ranked by %s%s%s\n\n", ms_objective_phrase(plan->objective), assumption ? ": " : "",
                            assumption ? assumption : "");
   const MsPicks *picks = extras ? extras->picks : NULL;
   if (picks) { ms_text_append(out, ms_report_picks(request, plan, picks)); }
