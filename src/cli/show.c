@@ -22,7 +22,7 @@ static const char *const what_words[] = {"model",  "hardware", "scenario", "ops"
                                          "memory", "launch",   "laws",     "fabric", NULL};
 
 static int list_names(const MsShow *show, const char *folder) {
-  g_autoptr(GPtrArray) names = ms_data_names(folder);
+  g_autoptr(GPtrArray) names = strcmp(folder, "models") == 0 ? ms_model_names() : ms_data_names(folder);
   if (names->len == 1) {
     fprintf(stderr, "moesim: %s/%s holds no file; MOESIM_DATA names the folder of models and machines\n", ms_data_dir(),
             folder);

@@ -93,6 +93,7 @@ typedef struct MsModel {
   int num_attention_heads; /* n */
   int num_query_groups;    /* g; equal to n for MHA */
   int kv_channels;         /* dh; 0 = hidden_size / num_attention_heads, resolved at load */
+  gboolean of_a_study;     /* listed behind the models that people use */
   gboolean qk_layernorm;   /* per-head norm of q and k (GQA) or latent norms (MLA; always present there) */
   gboolean attention_output_gate;
   MsMla multi_latent_attention;
@@ -151,6 +152,7 @@ extern const MsFieldTable ms_model_table;
 /* A name in models/, a path to a file, or "-"; `relative_to` (may be NULL) is the file that mentions it. NULL and
  * *error on failure. (transfer full). */
 MsModel *ms_model_load(const char *name, GError **error);
+GPtrArray *ms_model_names(void); /* as ms_data_names, those of studies last */
 /* From the value of a scenario's "model" key: a string or an object {"base": NAME, ...overrides}. */
 MsModel *ms_model_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 MsModel *ms_model_copy(const MsModel *model);

@@ -51,6 +51,7 @@ static const MsField model_fields[] = {
     MS_STRING(S, name, 0, "name, by default that of the file"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
     MS_STRING(S, source, MS_NULLABLE, "where the dimensions come from"),
+    MS_BOOL(S, of_a_study, "false", 0, "a size that a paper or a test measured, no model that people use: listed last"),
     MS_INT(S, num_layers, 1, MAX_LAYERS, NULL, MS_REQUIRED, "decoder layers L, without MTP"),
     MS_INT(S, hidden_size, 1, MAX_WIDTH, NULL, MS_REQUIRED, "width of the residual stream h"),
     MS_INT(S, ffn_hidden_size, 0, MAX_WIDTH, "0", MS_NULLABLE, "MLP width f of dense layers"),
@@ -300,6 +301,19 @@ static MsModel *load_file(char *file, gboolean finish, int depth, GError **error
 MsModel *ms_model_load(const char *name, GError **error) {
   char *file = strcmp(name, "-") == 0 ? g_strdup(name) : ms_find_data_file("models", name, error);
   return load_file(file, TRUE, 0, error);
+}
+
+GPtrArray *ms_model_names(void) {
+  g_autoptr(GPtrArray) all = ms_data_names("models");
+  GPtrArray *names = g_ptr_array_new_with_free_func(g_free), *studies = g_ptr_array_new();
+  for (guint i = 0; i + 1 < all->len; i++) {
+    MsModel *model = ms_model_load(all->pdata[i], NULL);
+    g_ptr_array_add(model && model->of_a_study ? studies : names, g_strdup(all->pdata[i]));
+    ms_model_free(model);
+  }
+  g_ptr_array_extend_and_steal(names, studies);
+  g_ptr_array_add(names, NULL);
+  return names;
 }
 
 /* Another number of layers without its own moe_layer_freq: dense layers first, then MoE layers, is continued

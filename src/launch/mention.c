@@ -22,7 +22,7 @@ static JsonObject *keys_of(const MsModel *model) {
   JsonNode *node = whole(model);
   JsonObject *keys = json_object_ref(json_node_get_object(node));
   json_node_unref(node);
-  static const char *const aside[] = {"schema", "name", "doc", "source"};
+  static const char *const aside[] = {"schema", "name", "doc", "source", "of_a_study"};
   for (guint i = 0; i < G_N_ELEMENTS(aside); i++)
     if (json_object_has_member(keys, aside[i])) json_object_remove_member(keys, aside[i]);
   return keys;
