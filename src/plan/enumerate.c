@@ -122,13 +122,14 @@ static gboolean fits(Bench *b, const MsCandidate *c, int inner, double device_B)
   return FALSE;
 }
 
-static void put(Bench *b, MsCandidate *c, int inner, MsTime time) {
+static void put(Bench *b, MsCandidate *c, int inner, MsTime time, double device_B) {
   const MsRequest *request = b->e->space->request;
   double seconds = (double)time / MS_PS_PER_S;
   int gpus = c->value[MS_AXIS_GPUS];
   guint64 order = order_of(b->e->space, b->unit, c->combo, inner);
   c->bound = time;
   c->cost = ms_objective_cost(request, gpus, seconds);
+  if (b->e->search->bins) ms_bins_add(b->e->search->bins, c, device_B, (int)(b->f - b->e->finder));
   if (isinf(c->cost))
     ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_DEADLINE, 1,
                    ms_objective_figure(request, gpus, seconds) - request->deadline_s, order, c);
@@ -172,7 +173,7 @@ static void bound_shape(Bench *b, MsCandidate *c, int inner, int choice, const M
     if (!fits(b, c, inner, device_B)) continue;
     if (time < 0)
       time = ms_bound_time(shape, b->memo); /* most layouts of a large model do not fit: theirs is never asked for */
-    put(b, c, inner, time);
+    put(b, c, inner, time, device_B);
   }
 }
 

@@ -88,10 +88,19 @@ static void drop_unpredicted(MsLayoutMap *map) {
   map->n = n;
 }
 
+/* Every layout, bounded; into bins where they are more than points. */
+static gboolean count_all(MsSearch *search, guint most, MsLayoutMap *map, GError **error) {
+  search->bins = ms_bins_new(search->space, ms_parallel_threads(search->options->threads), map);
+  gboolean ok = ms_enumerate(search, error);
+  if (ok && search->candidates->len > most) ms_bins_take(search->bins, map);
+  ms_bins_free(search->bins);
+  return ok;
+}
+
 static gboolean fill(MsSearch *search, guint most, MsLayoutMap *map, GError **error) {
   g_autoptr(GArray) chosen = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
   if (ms_space_size(search->space) > MS_MAP_MOST) draw(search->space, most, &search->first, map, chosen);
-  else if (ms_enumerate(search, error)) choose(search->candidates, most, map, chosen);
+  else if (count_all(search, most, map, error)) choose(search->candidates, most, map, chosen);
   else return FALSE;
   Job job = {search->space, chosen, map};
   ms_parallel_here(map->n, search->options->threads, predict, &job);
@@ -123,6 +132,13 @@ void ms_layout_map_free(MsLayoutMap *map) {
     ms_scenario_free(map->point[i].scenario);
     g_free(map->point[i].set);
   }
+  for (int i = 0; i < map->n_keys; i++) {
+    g_free(map->key[i].path);
+    g_free(map->key[i].values);
+  }
+  for (int i = 0; i < map->n_bins; i++) g_free(map->bin[i].counts);
+  g_free(map->key);
+  g_free(map->bin);
   g_free(map->point);
   g_free(map);
 }

@@ -322,8 +322,18 @@ typedef struct {
   MsPieceMemo
       *first; /* of the first layout that obeys the rules: its kernel curves are everybody's; NULL when there is none */
   MsProgress *progress;
+  struct MsBins *bins; /* what may fit is counted into them; NULL: nothing is counted */
 } MsSearch;
 gboolean ms_enumerate(MsSearch *search, GError **error);
+
+/* --- layouts counted by their bounds (bins.c) ------------------------------------------------------------------ */
+typedef struct MsBins MsBins;
+struct MsLayoutMap;
+/* Names keys and sizes of the map's bins; `threads` may count at once, each with its own number. */
+MsBins *ms_bins_new(const MsSpace *space, int threads, struct MsLayoutMap *map);
+void ms_bins_add(MsBins *bins, const MsCandidate *c, double device_B, int thread);
+void ms_bins_take(MsBins *bins, struct MsLayoutMap *map); /* what was counted */
+void ms_bins_free(MsBins *bins);                          /* NULL is fine */
 
 /* --- what was simulated, kept in a file (checkpoint.c) --------------------------------------------------------- */
 /* DEAR: it was seen not to enter the list before it had ended, its step is above what is said */

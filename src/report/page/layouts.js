@@ -42,10 +42,25 @@ function mapScenario(plan, p) {
 
 /* Values of one key over all points, in order, and their colours. */
 function mapScale(plan, path) {
-  const words = [...new Set(plan.map.points.map(p => keyWord(mapValue(plan, p, path))))];
+  const open = (plan.map.keys || []).find(key => key.path === path),
+    own = plan.map.points.map(p => keyWord(mapValue(plan, p, path))),
+    words = [...new Set([...own, ...(open ? open.values : []).map(keyWord)])];
   words.sort((a, b) => (Number(a) - Number(b) || (a < b ? -1 : a > b ? 1 : 0)));
   return {words, of: p => rampOf(words.indexOf(keyWord(mapValue(plan, p, path))), words.length)};
 }
+/* Of a bin how many have each value of a key, [[word, layouts]]; null: the key is no open one. */
+function binValues(map, bin, path) {
+  let from = 0;
+  for (const key of map.keys) {
+    if (key.path === path) return key.values.map((v, i) => [keyWord(v), bin.counts[from + i]]);
+    from += key.values.length;
+  }
+  return null;
+}
+/* Layouts of a bin; with `word` those with that value of the key. */
+const binCount = (map, bin, path, word) =>
+  word ? ((binValues(map, bin, path) || []).find(([w]) => w === word) || ['', 0])[1] : bin.layouts;
+const grouped = n => Math.round(n).toLocaleString('en-US');
 function logTicks(lo, hi) {
   const list = [];
   for (let e = Math.floor(Math.log10(lo)); e <= Math.ceil(Math.log10(hi)); e++)
@@ -81,7 +96,12 @@ function drawLayouts(parent, plan, act) {
     noise = plan.choices ? plan.choices.noise : 0,
     named = namedLayouts(plan),
     front = frontOf([...points, ...named].filter(p => p.device_B <= limit));
-  const keys = MAP_KEYS.filter(([path]) => mapScale(plan, path).words.length > 1),
+  const bins = plan.map.bins || [],
+    fits = bin => bin.device_B < limit * (1 - 1e-9);
+  const keys = MAP_KEYS.filter(
+      ([path]) =>
+        mapScale(plan, path).words.length > 1 && (!bins.length || plan.map.keys.some(key => key.path === path)),
+    ),
     local = {key: (keys[0] || MAP_KEYS[0])[0], only: '', onlyKey: '', box: null, at: null};
   const card = html(
     'section',
@@ -95,9 +115,10 @@ function drawLayouts(parent, plan, act) {
         (plan.map.drawn
           ? `${points.length} of them were drawn at random. `
           : points.length < plan.map.layouts
-            ? `${points.length} of them stand for all, half of them among the fastest tenth. `
+            ? 'every one is counted in the shaded cells, by the proven lower bounds of its step and memory, and ' +
+              `${points.length} are points, half of them among the fastest tenth. `
             : 'each is a point. ') +
-        'Predicted at fidelity fast, those with a name in full. The band holds what is as fast as the best within ' +
+'Points are predicted at fidelity fast, those with a name in full. The band holds what is as fast as the best within ' +
         'the noise; the line joins what fits and what nothing shown beats in both time and memory. Hover or arrow ' +
         `keys show a layout, a click ${act.opens ? 'opens' : 'keeps'} it, dragging selects an area.`,
     ),
@@ -115,6 +136,23 @@ function drawLayouts(parent, plan, act) {
         p.device_B <= local.box.memory[1] &&
         p.step_time_s >= local.box.time[0] &&
         p.step_time_s <= local.box.time[1]));
+  const counted = bin => binCount(plan.map, bin, local.onlyKey, local.only),
+    inBox = bin =>
+      !local.box ||
+      (bin.device_B + plan.map.bin_B > local.box.memory[0] &&
+        bin.device_B <= local.box.memory[1] &&
+        bin.step_time_s * plan.map.bin_ratio > local.box.time[0] &&
+        bin.step_time_s <= local.box.time[1]);
+  const describeBin = bin => ({
+    title: `${grouped(counted(bin))} layouts`,
+    rows: [
+      ['step at least', text.seconds(bin.step_time_s)],
+      ['memory at least', text.GiB(bin.device_B)],
+      ...(binValues(plan.map, bin, local.key) || [])
+        .filter(([, n]) => n > 0)
+        .map(([w, n]) => [`${(MAP_KEYS.find(([k]) => k === local.key) || ['', ''])[1]} ${w}`, grouped(n)]),
+    ],
+  });
   const describe = p => ({
     title:
       (p.name ? `${p.name}: ` : '') +
@@ -135,7 +173,10 @@ function drawLayouts(parent, plan, act) {
   };
   const tell = () => {
     const list = points.filter(shown),
-      fit = list.filter(p => p.device_B <= limit);
+      fit = list.filter(p => p.device_B <= limit),
+      cells = bins.filter(inBox),
+      all = sum(bins.length ? cells.map(counted) : list.map(p => p.count)),
+      fitting = sum(bins.length ? cells.filter(fits).map(counted) : fit.map(p => p.count));
     info.replaceChildren(
       ...(local.at
         ? [
@@ -163,9 +204,9 @@ function drawLayouts(parent, plan, act) {
       html(
         'p',
         {},
-        `${Math.round(sum(list.map(p => p.count))).toLocaleString('en-US')} layouts` +
+        `${grouped(all)} layouts` +
           (local.box || local.only ? ' selected' : '') +
-          `, ${text.percent(sum(fit.map(p => p.count)) / Math.max(sum(list.map(p => p.count)), 1))} of them fit` +
+          `, ${bins.length ? 'at most ' : ''}${text.percent(fitting / Math.max(all, 1))} of them fit` +
           (fit.length
             ? `; the fastest of the points takes ${text.seconds(Math.min(...fit.map(p => p.step_time_s)))}`
             : ''),
@@ -181,17 +222,18 @@ function drawLayouts(parent, plan, act) {
       [
         (keys.find(([k]) => k === local.key) || MAP_KEYS[0])[1],
         'layouts',
-        'that fit',
+        bins.length ? 'that may fit' : 'that fit',
         'fastest that fits',
         'least memory',
       ],
       mapScale(plan, local.key).words.map(w => {
         const list = points.filter(p => keyWord(mapValue(plan, p, local.key)) === w),
-          fit = list.filter(p => p.device_B <= limit);
+          fit = list.filter(p => p.device_B <= limit),
+          of = some => sum(some.map(bin => binCount(plan.map, bin, local.key, w)));
         return [
           w,
-          Math.round(sum(list.map(p => p.count))).toLocaleString('en-US'),
-          Math.round(sum(fit.map(p => p.count))).toLocaleString('en-US'),
+          grouped(bins.length ? of(bins) : sum(list.map(p => p.count))),
+          grouped(bins.length ? of(bins.filter(fits)) : sum(fit.map(p => p.count))),
           fit.length ? text.seconds(Math.min(...fit.map(p => p.step_time_s))) : '–',
           text.GiB(Math.min(...list.map(p => p.device_B))),
         ];
@@ -265,6 +307,19 @@ function drawLayouts(parent, plan, act) {
           ctx.fillStyle = ink;
           ctx.fillText(text.seconds(s), left - 6, y(s));
         }
+        const most = Math.max(...bins.map(bin => bin.layouts), 2);
+        for (const bin of bins) {
+          const n = inBox(bin) ? counted(bin) : 0,
+            values = binValues(plan.map, bin, local.key),
+            word = values && !local.only && values.reduce((a, b) => (b[1] > a[1] ? b : a))[0],
+            [left, right] = [x(bin.device_B), x(bin.device_B + plan.map.bin_B)],
+            [high, low] = [y(bin.step_time_s * plan.map.bin_ratio), y(bin.step_time_s)];
+          if (!n) continue;
+          ctx.globalAlpha = 0.08 + (0.4 * Math.log(n + 1)) / Math.log(most + 1);
+          ctx.fillStyle = word ? rampOf(scale.words.indexOf(word), scale.words.length) : ink;
+          ctx.fillRect(left, high, Math.max(right - left - 1, 1), Math.max(low - high - 1, 1));
+        }
+        ctx.globalAlpha = 1;
         ctx.textAlign = 'center';
         for (const g of ticks(0, top / 2 ** 30, (width - left) / 90)) {
           ctx.fillStyle = colour('grid');
@@ -350,7 +405,18 @@ function drawLayouts(parent, plan, act) {
           }
           return found;
         };
-        return closest(named, 9) || closest(points.filter(shown), 14);
+        return closest(named, 9) || closest(points.filter(shown), bins.length ? 6 : 14);
+      };
+      const binAt = ([px, py]) => {
+        const [B, s] = back(px, py);
+        return bins.find(
+          bin =>
+            bin.device_B <= B &&
+            B < bin.device_B + plan.map.bin_B &&
+            bin.step_time_s <= s &&
+            s < bin.step_time_s * plan.map.bin_ratio &&
+            counted(bin) > 0,
+        );
       };
       const open = p => {
         local.at = p;
@@ -389,8 +455,10 @@ function drawLayouts(parent, plan, act) {
               hideTip();
               return paint();
             }
-            const p = nearest(at);
-            p ? showTip(describe(p), e.clientX, e.clientY) : hideTip();
+            const p = nearest(at),
+              bin = p ? null : binAt(at);
+            if (p || bin) showTip(p ? describe(p) : describeBin(bin), e.clientX, e.clientY);
+            else hideTip();
           },
           onpointerup: e => {
             if (drag && drag.to) select();
