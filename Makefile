@@ -69,7 +69,7 @@ SRC     := $(filter-out $(MPISRC) src/serve/serve.c,$(sort $(wildcard src/*/*.c)
 ALLOBJ  := $(ALLSRC:%.c=$(BUILD)/%.o)
 LIBOBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out src/cli/main.c,$(SRC))) $(BUILD)/gen/page_text.o
 PAGE    := $(addprefix src/report/page/,page.html page.css base.js figure.js summary.js steps.js memory.js map.js \
-             diff.js layouts.js traffic.js fabric.js roofline.js curves.js live.js main.js)
+             diff.js layouts.js traffic.js fabric.js roofline.js curves.js live.js whatif.js main.js)
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/*.c)))
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # tests/tasks.sh BUILD [PAGE...] - ten things that a new user wants, done with the command lines of docs/tutorials and
 # nothing else: the fenced blocks of a page are one shell script, run in a folder of its own beside a clone. A block
-# behind a line `<!-- not run: WHY -->` is left out. Of each page: status 0, a minute on two cores at most (120 s of
-# CPU time a command), no line of what is printed above 100 columns, and no abbreviation that the glossary lacks.
-# Prints what is wrong; status 1 then. MOESIM_TASKS_OUT=FOLDER keeps what was printed.
+# behind a line `<!-- not run: WHY -->` is left out. Of each page: status 0, a minute on two cores at most (120 s of CPU
+# time a command), no line of what is printed above 100 columns, and no abbreviation that the glossary lacks.
+# tests/browser/tasks.mjs does each of them in a browser. Prints what is wrong; status 1 then. MOESIM_TASKS_OUT=FOLDER
+# keeps what was printed.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 build=$(cd "$1" && pwd)

@@ -38,7 +38,18 @@ gboolean ms_guard_origin(const char *origin, const char *host) {
 }
 
 /* --- what is asked --------------------------------------------------------------------------------------------- */
+/* "200Gb/s" */
+static gboolean is_rate(const char *text) {
+  char *unit;
+  if (!g_ascii_isdigit(text[0])) return FALSE;
+  g_ascii_strtod(text, &unit);
+  while (*unit == ' ') unit++;
+  size_t letters = strspn(unit, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
+  return letters > 0 && strcmp(unit + letters, "/s") == 0;
+}
+
 static gboolean could_be_a_file(const char *text) {
+  if (is_rate(text)) return FALSE;
   return strchr(text, '/') || strchr(text, '\\') || strcmp(text, "-") == 0 || strcmp(text, "..") == 0 ||
          g_str_has_suffix(text, ".json");
 }

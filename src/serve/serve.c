@@ -72,14 +72,15 @@ static void answer_error(SoupServerMessage *msg, guint status, const char *messa
 }
 
 /* What a worker said on standard error, as one line without the program's name. */
-static void answer_failure(SoupServerMessage *msg, MsWorker *worker) {
+static void answer_failure(SoupServerMessage *msg, MsWorker *worker, gboolean tried) {
   g_autofree char *text = g_strdup(ms_worker_message(worker));
   char *line = g_str_has_prefix(text, "moesim: ") ? text + strlen("moesim: ") : text;
   g_strdelimit(g_strchomp(line), "\n", ' ');
   int status = ms_worker_status(worker);
   if (ms_worker_state(worker) == MS_WORKER_STOPPED)
     answer_error(msg, SOUP_STATUS_SERVICE_UNAVAILABLE, "stopped: it took too long");
-  else if (status == MS_ERROR_INPUT || status == MS_ERROR_USAGE) answer_error(msg, SOUP_STATUS_BAD_REQUEST, line);
+  else if (status == MS_ERROR_INPUT || status == MS_ERROR_USAGE)
+    answer_error(msg, tried ? SOUP_STATUS_OK : SOUP_STATUS_BAD_REQUEST, line);
   else
     answer_error(msg, SOUP_STATUS_INTERNAL_SERVER_ERROR,
                  *line ? line : "it ended without an answer: too large for this server");
@@ -200,6 +201,7 @@ typedef struct {
   gulong finished;
   guint look;
   gboolean as_page; /* what it printed becomes a page; else it is the answer */
+  gboolean tried;   /* it may be no run at all: that is an answer, {"error"}, like any other */
 } Pending;
 
 static void pending_free(Pending *p) {
@@ -240,16 +242,16 @@ static void pending_ended(MsWorker *worker, gpointer user) {
   Pending *p = user;
   const char *text = ms_worker_answer(worker);
   if (ms_worker_state(worker) == MS_WORKER_DONE && text) answer_printed(p, text);
-  else answer_failure(p->msg, worker);
+  else answer_failure(p->msg, worker, p->tried);
   soup_server_message_unpause(p->msg);
   pending_free(p);
 }
 
-static void work_on(Server *server, SoupServerMessage *msg, const char *const *argv, gboolean as_page) {
+static void work_on(Server *server, SoupServerMessage *msg, const char *const *argv, gboolean as_page, gboolean tried) {
   g_autofree char *body = checked_body(msg);
   if (!body) return;
   Pending *p = g_new0(Pending, 1);
-  *p = (Pending){.msg = g_object_ref(msg), .as_page = as_page};
+  *p = (Pending){.msg = g_object_ref(msg), .as_page = as_page, .tried = tried};
   p->finished = g_signal_connect(msg, "finished", G_CALLBACK(gone_away), p);
   p->worker = ms_workers_start(server->workers, argv, body, pending_ended, p);
   if (p->worker) {
@@ -380,7 +382,7 @@ static void write_launch(Server *server, SoupServerMessage *msg, const char *for
   const char *const argv[] = {"show", "launch", "--form", form, "--json", "--", "-", NULL};
   if (!g_strv_contains(ms_launch_words, form))
     answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
-  else work_on(server, msg, argv, FALSE);
+  else work_on(server, msg, argv, FALSE, FALSE);
 }
 
 /* --- requests from a few words --------------------------------------------------------------------------------- */
@@ -433,7 +435,11 @@ static void write_request(SoupServerMessage *msg) {
 static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GHashTable *query, gpointer user) {
   (void)soup, (void)query;
   Server *server = user;
-  static const char *const run[] = {"report", "--json", "--no-validation", "--", "-", NULL};
+  static const char *const run[] = {"report", "--json", "--no-validation", "--", "-", NULL}, *const fast[] = {
+                                                                                                 "run",        "--json",
+                                                                                                 "--fidelity", "fast",
+                                                                                                 "--",         "-",
+                                                                                                 NULL};
   if (incoming_of(msg)->refused) return;
   if (strcmp(path, "/") == 0) {
     const char *method = soup_server_message_get_method(msg);
@@ -448,9 +454,11 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   } else if (g_str_has_prefix(path, "/api/plan/")) {
     on_plan(server, msg, path + strlen("/api/plan/"));
   } else if (strcmp(path, "/api/run") == 0) {
-    if (is(msg, "POST")) work_on(server, msg, run, FALSE);
+    if (is(msg, "POST")) work_on(server, msg, run, FALSE, FALSE);
+  } else if (strcmp(path, "/api/fast") == 0) {
+    if (is(msg, "POST")) work_on(server, msg, fast, FALSE, TRUE);
   } else if (strcmp(path, "/api/page") == 0) {
-    if (is(msg, "POST")) work_on(server, msg, run, TRUE);
+    if (is(msg, "POST")) work_on(server, msg, run, TRUE, FALSE);
   } else if (g_str_has_prefix(path, "/api/launch/")) {
     if (is(msg, "POST")) write_launch(server, msg, path + strlen("/api/launch/"));
   } else {
@@ -540,7 +548,7 @@ static const void *machine_at(const void *of, guint i, MsFigureCursor *room) {
 }
 static const void *form_at(const void *of, guint i, MsFigureCursor *room) {
   (void)of, (void)room;
-  return i <= MS_LAUNCH_MT ? &ms_launch_words[i] : NULL;
+  return ms_launch_words[i] ? &ms_launch_words[i] : NULL;
 }
 #define NAME \
   { .key = "name", .type = MS_FIGURE_STRING, .unit = "", .doc = "of the data folder" }
@@ -557,7 +565,7 @@ static const MsFigures choices_figures = {
 static void clear_machine(gpointer machine) { ms_hardware_free(((Machine *)machine)->machine); }
 
 static char *choices_json(guint time_s) {
-  g_autoptr(GPtrArray) models = ms_data_names("models");
+  g_autoptr(GPtrArray) models = ms_model_names();
   g_autoptr(GPtrArray) names = ms_data_names("hardware");
   g_autoptr(GArray) machines = g_array_new(FALSE, FALSE, sizeof(Machine));
   g_array_set_clear_func(machines, clear_machine);

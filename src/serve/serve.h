@@ -11,6 +11,8 @@
  *                           it is over. Stopped when the client hangs up
  *   DELETE /api/plan/ID     stops it; what was found stays
  *   POST   /api/run         a scenario; the data of the page for it (report/page.h)
+ *   POST   /api/fast        a scenario; `moesim run --json --fidelity fast`, which answers while something is dragged;
+ *                           of what cannot run {"error"}, with 200: how far one can drag is tried out
  *   POST   /api/page        a scenario; the page of it as a file of its own
  *   POST   /api/launch/FORM a scenario; {"form","text"}: what starts it (launch/launch.h)
  *

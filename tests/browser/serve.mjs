@@ -502,8 +502,8 @@ for (const [width, colorScheme] of [
   await check(`plan, watch, compare, take away at ${width} pixels, ${colorScheme}`, async () => {
     const page = await open(at, {width, colorScheme});
     await page.locator('#live-search').waitFor();
-    await page.locator('#live-model').selectOption('llama3-8b');
-    await page.locator('#live-machine').selectOption('h100-sxm');
+    await page.locator('#live-model').fill('llama3-8b');
+    await page.locator('#live-machine').fill('h100-sxm');
     await page.locator('#live-gpus').fill('8');
     await page.locator('#live-batch').fill('16');
     await page.locator('#live-batch').blur();
@@ -544,13 +544,13 @@ for (const [width, colorScheme] of [
     const best = JSON.parse((await moesim('run', '--json', file)).stdout),
       shown = await page.locator('#plan tbody tr').first().innerText();
     ok(best.feasible && shown.includes(Math.round(best.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
-    await page.locator('button[aria-label="Launch arguments of layout 1 for megatron"]').click();
+    await page.locator('button[aria-label="What launches layout 1"]').click();
     ok(
       (await page.locator('#plan pre.flags').innerText()).includes('--pipeline-model-parallel-size'),
       'launch arguments',
     );
     await page.locator('#live-compare').click();
-    await page.locator('#compare table').waitFor();
+    await page.locator('#compare table').first().waitFor();
     await page.locator('button[aria-label="Show layout 2"]').click();
     await page.waitForFunction(
       () => !document.querySelector('#compare') && document.querySelector('#timeline canvas'),

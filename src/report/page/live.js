@@ -84,22 +84,33 @@ function liveForm(choices, changed) {
   const start = {model: 'deepseek-v3', machine: 'gb200-nvl72', ...remembered()},
     pick = (list, name) => (list.some(x => x.name === name) ? name : list[0].name);
   const options = (list, value) => list.map(x => html('option', {value: x, selected: x === value}, x));
-  const model = html(
-    'select',
-    {id: 'live-model'},
-    options(
+  /* A list that is searched by typing any part of a name; entering it empties it, so that all names are offered. */
+  const searched = (id, names, value) => {
+    const list = html('datalist', {id: `${id}-names`}, options(names)),
+      node = html('input', {id, list: list.id, value, autocomplete: 'off', spellcheck: 'false', required: true});
+    node.addEventListener('focus', () => {
+      node.placeholder = node.value;
+      node.value = '';
+    });
+    node.addEventListener('blur', () => {
+      node.value ||= node.placeholder;
+    });
+    node.addEventListener('input', () => {
+      if ([...list.options].some(o => o.value === node.value)) node.dispatchEvent(new Event('change'));
+    });
+    return {node, list};
+  };
+  const models = searched(
+      'live-model',
       choices.models.map(m => m.name),
       pick(choices.models, start.model),
     ),
-  );
-  const machine = html(
-    'select',
-    {id: 'live-machine'},
-    options(
+    machines = searched(
+      'live-machine',
       choices.machines.map(m => m.name),
       pick(choices.machines, start.machine),
     ),
-  );
+    [model, machine] = [models.node, machines.node];
   const precision = html('select', {id: 'live-precision'}),
     number = (id, value, max) => html('input', {id, type: 'number', min: 1, max, value, required: true});
   const gpus = number('live-gpus', start.gpus || 256, 65536),
@@ -116,7 +127,8 @@ function liveForm(choices, changed) {
     );
   const offer = () => {
     const mine = own.machine.find(m => m.name === machine.value),
-      list = choices.machines.find(m => m.name === (mine ? mine.like : machine.value)).precisions,
+      found = choices.machines.find(m => m.name === (mine ? mine.like : machine.value)),
+      list = found ? found.precisions : ['bf16'], /* the server says what is wrong with the name */
       had = precision.value || start.precision;
     precision.replaceChildren(...options(list, list.includes(had) ? had : 'bf16'));
   };
@@ -143,10 +155,10 @@ function liveForm(choices, changed) {
   offer();
   /* A file of the user's becomes one more choice, and is chosen. */
   const add = (kind, item) => {
-    const list = kind === 'model' ? model : machine;
+    const {node, list} = kind === 'model' ? models : machines;
     if (!own[kind].some(x => x.name === item.name)) list.append(html('option', {value: item.name}, item.name));
     own[kind] = [...own[kind].filter(x => x.name !== item.name), item];
-    list.value = item.name;
+    node.value = item.name;
     if (kind === 'machine') offer();
     tell();
   };
@@ -156,6 +168,8 @@ function liveForm(choices, changed) {
     node: html(
       'div',
       {class: 'live-form'},
+      models.list,
+      machines.list,
       field('Model', model),
       field('Machine', machine),
       field('GPUs', gpus),
@@ -196,7 +210,7 @@ function recomputeText(s) {
 }
 
 function ranking(best, chosen, act) {
-  /* `act` only when the plan is whole: {look, compare, scenario, launch} */
+  /* `act` only when the plan is whole: {look, launch, page, chosen} */
   const head = [act ? 'compare' : '#', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', 'take'];
   return table(
     head,
@@ -254,17 +268,15 @@ function ranking(best, chosen, act) {
                 },
                 'page',
               ),
-              ...act.forms.map(f =>
-                html(
-                  'button',
-                  {
-                    type: 'button',
-                    class: 'button',
-                    'aria-label': `Launch arguments of layout ${i + 1} for ${f}`,
-                    onclick: () => act.launch(i, f),
-                  },
-                  f,
-                ),
+              html(
+                'button',
+                {
+                  type: 'button',
+                  class: 'button',
+                  'aria-label': `What launches layout ${i + 1}`,
+                  onclick: () => act.launch(i),
+                },
+                'launch',
               ),
             )
           : '',
@@ -274,9 +286,53 @@ function ranking(best, chosen, act) {
   );
 }
 
+/* Days, money and energy of the whole training, where a plan has been told its tokens: [heading, text of a choice]. */
+const BUDGET_COLUMNS = [
+  ['days', t => digits(t.days) + (known(t.deadline_days) ? ` of ${digits(t.deadline_days)}` : '')],
+  ['price', t => (known(t.price) ? grouped(t.price) : '–')],
+  ['MWh', t => digits(t.energy_MWh)],
+  ['tCO2e', t => digits(t.co2_t)],
+];
+
+/* Nothing fits: what would, the nearest change first, and behind it what refused the layouts. */
+function wouldFit(plan, act) {
+  const ways = plan.would_fit ? plan.would_fit.ways : [],
+    tried = plan.would_fit ? plan.would_fit.gpus_tried || [] : [],
+    refused = plan.refused || [];
+  return html(
+    'div',
+    {id: 'live-would-fit'},
+    html('p', {}, `No layout fits.${ways.length ? ' These would, and a plan of them finds faster ones:' : ''}`),
+    ways.length
+      ? table(
+          ['would fit', 'layout', 'step time', 'memory', 'open'],
+          ways.map(w => [
+            `${w.kind === 'options' ? 'with ' : ''}${w.change}`,
+            layoutText(w.scenario),
+            text.seconds(w.step_time_s),
+            text.GiB(w.device_B),
+            html('td', {}, button('show', `Show what fits: ${w.change}`, () => act.show(w.scenario))),
+          ]),
+          [0, 1],
+        )
+      : '',
+    tried.length ? html('p', {class: 'note'}, `${tried.join(', ')} GPUs are too few.`) : '',
+    refused.length
+      ? folded('what refused the layouts', () =>
+          table(
+            ['refused by', 'layouts', 'nearest'],
+            refused.slice(0, 6).map(r => [r.rule, grouped(r.count), r.example || '']),
+            [2],
+          ),
+        )
+      : '',
+  );
+}
+
 /* What to do, and the few layouts to choose from. */
 function choiceCard(plan, act) {
-  const list = plan.choices.list;
+  const list = plan.choices.list,
+    spent = list.some(c => c.training) ? BUDGET_COLUMNS : [];
   return html(
     'div',
     {id: 'live-choices'},
@@ -285,8 +341,13 @@ function choiceCard(plan, act) {
       {class: 'advice'},
       plan.choices.advice.map(s => html('li', {}, s[0].toUpperCase() + s.slice(1) + '.')),
     ),
+    caveatOf(plan.best[0]),
     table(
-      ['#', 'choice', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', 'than 1', 'open'],
+      [
+        ...['#', 'choice', 'layout', 'recompute', 'step time', 'tokens/s/GPU', 'MFU', 'memory', 'than 1'],
+        ...spent.map(([head]) => head),
+        'open',
+      ],
       list.map((c, i) => [
         `${i + 1}`,
         c.kinds.join(', '),
@@ -297,6 +358,7 @@ function choiceCard(plan, act) {
         text.percent(c.mfu),
         text.GiB(c.device_B),
         i ? `${c.tied ? '= ' : ''}${text.signed(c.slower)}` : '',
+        ...spent.map(([, say]) => (c.training ? say(c.training) : '')),
         html(
           'td',
           {},
@@ -366,7 +428,7 @@ async function startLive() {
     const kind = json && typeof json === 'object' ? kindOf(json, choices) : null,
       name = chosen.name.replace(/\.json$/, '');
     if (!kind) note.textContent = `${chosen.name} is no model, machine, request or scenario of moesim.`;
-    else if (kind === 'scenario') await look([json]);
+    else if (kind === 'scenario') await beside(json);
     else if (kind === 'request') {
       editor.value = JSON.stringify(json, null, 2);
       note.textContent = `The request is that of ${chosen.name}.`;
@@ -421,7 +483,7 @@ async function startLive() {
       page.runs = await Promise.all(scenarios.map(s => ask('POST', 'api/run', JSON.stringify(s))));
     } catch (e) {
       note.textContent = e.message;
-      return;
+      return false;
     }
     note.textContent = scenarios.length > 1 ? 'Side by side below.' : 'Shown below.';
     state.run = 0;
@@ -429,6 +491,21 @@ async function startLive() {
     drawRuns();
     drawRun();
     document.getElementById(scenarios.length > 1 ? 'compare' : 'summary').scrollIntoView();
+    return true;
+  };
+  /* A scenario of the user's own, with the winner of the search on its right and on the map. */
+  let found = null;
+  const beside = async json => {
+    const winner = found && found.best.length ? [found.best[0].scenario] : [];
+    if (!(await look([json, ...winner])) || !winner.length) return;
+    const own = page.runs[0];
+    found.named = {
+      scenario: own.scenario,
+      step_time_s: own.result.step_time_s,
+      device_B: Math.max(...own.result.memory.stages.map(s => s.device_B)),
+    };
+    map.replaceChildren();
+    drawLayouts(map, found, {look: scenario => look([scenario]), can: () => true});
   };
   const keepPage = async scenario => {
     try {
@@ -437,17 +514,33 @@ async function startLive() {
       note.textContent = e.message;
     }
   };
-  const launch = async (scenario, as) => {
-    flags.replaceChildren();
+  let launcher = choices.launch_forms[0]; /* chosen last */
+  const launch = async (scenario, as = launcher) => {
+    launcher = as;
+    flags.replaceChildren(
+      html('h3', {}, `What launches ${layoutText(scenario)}`),
+      controls(
+        choice(
+          'Launched by',
+          choices.launch_forms.map(form => [form, form]),
+          as,
+          form => launch(scenario, form),
+        ),
+      ),
+    );
     try {
-      const script = (await ask('POST', `api/launch/${as}`, JSON.stringify(scenario))).text;
+      const ending = /^(k8s|skypilot)/.test(as) ? 'yaml' : 'sh',
+        script = (await ask('POST', `api/launch/${as}`, JSON.stringify(scenario))).text;
       flags.append(
-        html('h3', {}, `Launch arguments, ${as}: ${layoutText(scenario)}`),
         html('pre', {class: 'flags', tabindex: 0}, script),
         controls(
           html(
             'button',
-            {type: 'button', class: 'button', onclick: () => save(`${scenario.name}.${as}.sh`, script)},
+            {
+              type: 'button',
+              class: 'button',
+              onclick: () => save(`${scenario.name}.${as.replace(':', '-')}.${ending}`, script),
+            },
             'Download',
           ),
         ),
@@ -462,10 +555,9 @@ async function startLive() {
       best = plan.best;
     const act = whole
       ? {
-          forms: choices.launch_forms,
           look: picked => look(picked.map(i => best[i].scenario)),
           show: scenario => look([scenario]),
-          launch: (i, f) => launch(best[i].scenario, f),
+          launch: i => launch(best[i].scenario),
           page: i => keepPage(best[i].scenario),
           chosen: () => {
             compare.disabled = chosen.size < 2;
@@ -474,19 +566,12 @@ async function startLive() {
       : null;
     list.replaceChildren(
       act && plan.choices ? choiceCard(plan, act) : '',
-      best.length ? ranking(best, chosen, act) : html('p', {class: 'note'}, whole ? 'No layout fits.' : ''),
+      best.length ? ranking(best, chosen, act) : whole ? wouldFit(plan, act) : '',
     );
-    if (whole && !best.length && plan.refused)
-      list.append(
-        table(
-          ['refused by', 'layouts', 'nearest'],
-          plan.refused.slice(0, 6).map(r => [r.rule, `${r.count}`, r.example || '']),
-          [2],
-        ),
-      );
     compare.hidden = !whole || best.length < 2;
     compare.onclick = () => act.look([...chosen].sort((a, b) => a - b).slice(0, 4));
     map.replaceChildren();
+    found = whole ? plan : null;
     if (whole) drawLayouts(map, plan, {look: act.show, can: () => true});
   };
   search.addEventListener('click', async () => {

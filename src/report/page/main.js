@@ -46,6 +46,7 @@ function drawRun() {
   drawPlan(page.plan);
   drawCompare(page.runs, state.run);
   drawDiff(page.diff);
+  drawSliders(run);
   drawParts(run);
   drawWaterfall(run);
   drawTimeline(run, state);

@@ -111,6 +111,9 @@ function settings(run) {
   return html('ul', {class: 'chips', 'aria-label': 'Settings'}, list);
 }
 
+/* What limits a prediction stands beside it. */
+const caveatOf = result => (result.caveat ? html('p', {class: 'note'}, `Caveat: ${result.caveat}.`) : null);
+
 function drawSummary(run) {
   const node = html('section', {class: 'card', id: 'summary', 'aria-label': 'Summary'}),
     s = run.scenario;
@@ -136,10 +139,40 @@ function drawSummary(run) {
         run.advice.map(line => html('li', {}, line)),
       ),
     );
-  node.append(tiles(run), settings(run));
+  node.append(tiles(run), caveatOf(run.result) || '', settings(run));
 }
 
 /* --- several runs ----------------------------------------------------------------------------------------------- */
+/* Keys of a scenario's layout, training, options, GPUs and machine by their paths. */
+function scenarioKeys(scenario) {
+  const keys = new Map();
+  const walk = (path, value) => {
+    const inner = value && typeof value === 'object' && !Array.isArray(value) && path !== 'options.recompute';
+    if (!inner) keys.set(path, keyWord(value));
+    else for (const [key, v] of Object.entries(value)) walk(`${path}.${key}`, v);
+  };
+  for (const part of ['model', 'hardware', 'gpus', 'training', 'layout', 'options'])
+    if (scenario[part] !== undefined) walk(part, scenario[part]);
+  return keys;
+}
+
+/* What the runs were asked for with different values. */
+function drawDiffering(node, runs) {
+  const each = runs.map(r => scenarioKeys(r.scenario)),
+    paths = [...new Set(each.flatMap(keys => [...keys.keys()]))],
+    word = (keys, path) => (keys.has(path) && keys.get(path) !== 'null' ? keys.get(path) : '–'),
+    differ = paths.filter(path => new Set(each.map(keys => word(keys, path))).size > 1);
+  if (differ.length)
+    node.append(
+      html('h3', {}, 'What differs in them'),
+      table(
+        ['key', ...runs.map(r => r.name)],
+        differ.map(path => [path, ...each.map(keys => word(keys, path))]),
+        [0, ...runs.map((_, i) => i + 1)],
+      ),
+    );
+}
+
 function drawCompare(runs, chosen) {
   if (runs.length < 2) return;
   const node = section(
@@ -177,6 +210,7 @@ function drawCompare(runs, chosen) {
         ]),
     ),
   );
+  drawDiffering(node, runs);
 }
 
 /* --- where the step goes ---------------------------------------------------------------------------------------- */
