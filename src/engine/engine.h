@@ -94,8 +94,5 @@ typedef struct {
   const guint32 *base; /* [devices + 1] */
 } MsTails;
 MsTrajectory *ms_engine_events_within(const MsGraph *graph, MsTime limit, const MsTails *tails);
-/* Checks a trajectory against the graph: order on streams, waits, host order, no start later than what it waits for,
- * bound_by, durations not shorter than alone (and equal where nothing is shared), makespan. FALSE with why. */
-gboolean ms_trajectory_valid(const MsGraph *graph, const MsTrajectory *trajectory, char *why, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
 /* Steps in which every GPU is a device of its own: equal ranks give the full step, to the bit; taken together or not
  * makes no difference, nor do threads; what is slow costs something, and who is slow is named. */
+#include "lib/trajectory.h"
 #include "lib/close.h"
 #include "lib/tier.h"
 #include "lib/world.h"
@@ -370,7 +371,7 @@ static void kinds_share_links_fairly(void **state) {
   g_autoptr(MsTrajectory) shared = ms_shared_step(s, d, &error), alone = ms_engine_relax(d->graph);
   assert_true(shared->makespan >= alone->makespan && shared->makespan != d->trajectory->makespan);
   char why[192];
-  if (!ms_trajectory_valid(d->graph, shared, why, sizeof why)) fail_msg("%s", why);
+  if (!ms_test_trajectory_valid(d->graph, shared, why, sizeof why)) fail_msg("%s", why);
 }
 
 static void links_carry_what_is_sent(void **state) {

@@ -1,5 +1,6 @@
 /* tests/unit/test_engine.c - the two engines against each other, against a slow one written apart, and against numbers
  * worked out by hand. */
+#include "lib/trajectory.h"
 #include "engine/engine.h"
 
 #include <setjmp.h>
@@ -68,7 +69,7 @@ static void assert_same(const MsTrajectory *a, const MsTrajectory *b) {
 
 static void assert_valid(const MsGraph *graph, const MsTrajectory *trajectory) {
   char why[200] = "";
-  if (!ms_trajectory_valid(graph, trajectory, why, sizeof why)) fail_msg("%s", why);
+  if (!ms_test_trajectory_valid(graph, trajectory, why, sizeof why)) fail_msg("%s", why);
 }
 
 static void engines_agree_where_nothing_is_shared(void **state) {
@@ -394,7 +395,7 @@ static void a_wrong_trajectory_is_rejected(void **state) {
       if (how == 2) t->end[i] += 1;
       if (how == 3) t->bound_by[i] = t->bound_by[i] == -2 ? -1 : -2;
       if (how == 4) t->makespan++;
-      assert_false(ms_trajectory_valid(graph, t, why, sizeof why));
+      assert_false(ms_test_trajectory_valid(graph, t, why, sizeof why));
       assert_true(strlen(why) > 10);
     }
 }

@@ -2,6 +2,7 @@
  * close to full, parts that add up, the same bytes twice, and both engines equal where nothing is shared. Only in the
  * full tier. */
 #include "lib/close.h"
+#include "lib/trajectory.h"
 
 #include "base/err.h"
 #include "base/stats.h"
@@ -144,7 +145,7 @@ static gboolean same_times(const MsTrajectory *a, const MsTrajectory *b) {
 
 static void check_valid(const MsScenario *s, const MsGraph *graph, const MsTrajectory *t) {
   char why[192];
-  if (!ms_trajectory_valid(graph, t, why, sizeof why)) fail_msg("%s: %s", s->file, why);
+  if (!ms_test_trajectory_valid(graph, t, why, sizeof why)) fail_msg("%s: %s", s->file, why);
 }
 
 /* A step with real rows, run by both engines: equal where nothing is shared, never faster with sharing. */
