@@ -311,8 +311,7 @@ static const MsPiece *piece_of(const MsWork *w, const MsPieceTurn *turn) {
 static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b) {
   Pairing p = {
       .now = received_twice_B(w, f), .where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
-  for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = f, .backward = b, .embedding_last = TRUE});
-       ms_piece_next(&walk);)
+  for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = f, .backward = b}); ms_piece_next(&walk);)
     pairing_step(&p, piece_of(w, &walk.forward), piece_of(w, &walk.backward));
   p.now -= received_twice_B(w, b);
   return p;

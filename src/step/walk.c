@@ -20,10 +20,9 @@ static MsPieceTurn turn_of(const MsPieceWalk *w, const MsChunk *chunk, int at, M
   return t;
 }
 
-/* Only the embedding's backward is left, and it comes behind what the forward has left. */
-static gboolean waits(const MsPieceWalk *w) {
-  return w->of.embedding_last && w->next_b == 0 && w->of.backward->has_embedding;
-}
+/* Only the embedding's backward is left, and it comes behind what the forward has left: the head too (Megatron-LM
+ * model_chunk_schedule_plan.py, run). */
+static gboolean waits(const MsPieceWalk *w) { return w->next_b == 0 && w->of.backward->has_embedding; }
 
 /* The ends of the chunks alone, layers in pairs, first forward layer with last backward layer. */
 gboolean ms_piece_next(MsPieceWalk *w) {

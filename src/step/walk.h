@@ -14,9 +14,7 @@
 typedef struct {                     /* what decides the pieces of a turn */
   const MsChunk *forward, *backward; /* either may be NULL; both: one beside the other */
   MsSlotKind kind;                   /* of the backward: B, I or W */
-  gboolean embedding_last; /* of a pair: the embedding's backward behind the head's forward, as Megatron-Core issues
-                              them (model_chunk_schedule_plan.py); memory counts so, time has it before what is left */
-  gboolean leaves_head;    /* the backward leaves the head's weight gradient to the rows behind the last slot */
+  gboolean leaves_head; /* the backward leaves the head's weight gradient to the rows behind the last slot */
 } MsChunks;
 static inline MsChunks ms_chunks_of(const MsWork *work, const MsTurn *turn) {
   MsChunks of = {.kind = MS_SLOT_B};

@@ -138,6 +138,21 @@ static void pieces_come_in_order(void **state) {
   }
 }
 
+/* Beside a forward the backward's embedding is left to the end, behind the forward's head (Megatron-LM
+ * model_chunk_schedule_plan.py, run). */
+static void the_embedding_comes_last(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "h100-sxm", 64);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsChunk *whole = ms_layout_chunk(l.layout, 0, 0);
+  int head = ms_work_chunk_length(whole) - 1, head_at = -1, embedding_at = -1, at = 0;
+  for (MsPieceWalk p = ms_piece_walk(l.work, (MsChunks){whole, whole, MS_SLOT_B, FALSE}); ms_piece_next(&p); at++) {
+    if (p.forward.at == head) head_at = at;
+    if (p.backward.at == 0) embedding_at = at;
+  }
+  assert_true(head_at > 0 && embedding_at == head_at + 1 && embedding_at == at - 1);
+}
+
 /* Every row of every stage once, in order; a row that crosses only when all its stages have come to it. */
 static void stages_meet_behind_the_slots(void **state) {
   (void)state;
@@ -170,7 +185,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule_is_walked),     cmocka_unit_test(one_stage_has_the_same_turns),
       cmocka_unit_test(a_deadlock_is_found),          cmocka_unit_test(pieces_come_in_order),
-      cmocka_unit_test(stages_meet_behind_the_slots),
+      cmocka_unit_test(the_embedding_comes_last),     cmocka_unit_test(stages_meet_behind_the_slots),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
