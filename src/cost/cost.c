@@ -50,11 +50,12 @@ struct MsCost {
 };
 
 /* --- preparing: device ----------------------------------------------------------------------------------------- */
-/* Under another power limit than that of the runs which `sustained_derate` was found by. */
+/* Under another power limit than that of the runs which `sustained_derate` was found by, with or without a boost. */
 static double power_clock(const MsScenario *s) {
   const MsHardware *h = s->hardware;
-  if (!known(h->tdp_W) || !known(h->sustained_tdp_W) || h->tdp_W == h->sustained_tdp_W) return 1;
-  return pow(h->tdp_W / h->sustained_tdp_W, s->laws.power_clock_exponent);
+  double boost = h->vboost ? s->laws.boosted_clock : 1;
+  if (!known(h->tdp_W) || !known(h->sustained_tdp_W) || h->tdp_W == h->sustained_tdp_W) return boost;
+  return boost * pow(h->tdp_W / h->sustained_tdp_W, s->laws.power_clock_exponent);
 }
 
 /* Mode and mean of Gumbel's limit. */

@@ -121,6 +121,7 @@ typedef struct MsHardware {
   gboolean attention_after_fa2;     /* its curves of attention are of later kernels */
   int sustained_gpus;               /* of the runs that sustained_derate was found by; 0: unknown */
   double generation_year;           /* when its generation shipped; NaN: unknown */
+  gboolean vboost;                  /* power is moved from the memory to the cores, which clock higher */
   double sustained_tdp_W;           /* power limit under which sustained_derate was found */
   double attention_backward_factor; /* FLOP/s of backward over forward attention, see docs/theory/costs.md 4 */
   double attention_sink_factor;     /* FLOP/s of attention with a learned softmax sink over attention without */

@@ -81,6 +81,7 @@ static const MsField hardware_fields[] = {
     NUMBER(
         generation_year, "year", 1990, 2100,
         "when the first machines of its generation of chips shipped: kernels of the software of that time are slower"),
+    MS_BOOL(S, vboost, "false", 0, "power is moved from the memory to the cores (nvidia-smi boost-slider --vboost 1)"),
     NUMBER(sustained_tdp_W, "W", 1, 1e5, "power limit under which sustained_derate was found; left out: tdp_W"),
     FACTOR(wgrad_factor, "1.05", "time of a weight-gradient GEMM over the forward one"),
     FACTOR(dgrad_factor, "1", "time of a data-gradient GEMM over the forward one"),

@@ -526,6 +526,10 @@ static void clock_of_power_and_scale(void **state) {
   machine->hardware.sustained_tdp_W = NAN;
   three_rows(machine, is);
   close_to(is[0], was[0], 0);
+  machine->hardware.vboost = TRUE; /* products gain all of it, attention a part */
+  three_rows(machine, is);
+  close_to(was[0] / is[0], laws->boosted_clock, 1e-12);
+  assert_true(is[1] < was[1] && was[1] / is[1] < was[0] / is[0]);
 }
 
 /* A release that came out young_years after the generation has 1/e of what its kernels lose on the first day. */

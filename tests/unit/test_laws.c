@@ -92,6 +92,7 @@ static void every_law_acts_somewhere(void **state) {
                               [MS_LAW_unseen_machine_band] = TRUE, /* these four in test_study */
                               [MS_LAW_band_80_share] = TRUE,
                               [MS_LAW_band_50_share] = TRUE,
+                              [MS_LAW_boosted_clock] = TRUE, /* in test_cost */
                               [MS_LAW_kernel_jitter] = TRUE, /* these two in test_cluster */
                               [MS_LAW_host_jitter] = TRUE,
                               [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
