@@ -204,12 +204,11 @@ static void note(Relaxed *r, const MsTurn *turn, const Table *table) {
 static void run_turn(Relaxed *r, const MsTurn *turn) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
   int stage = turn->stage;
-  gboolean weights = !f && b->kind == MS_SLOT_W;
   MsChunks of = ms_chunks_of(r->p->work, turn);
-  MsTime before = r->at.tip[stage], sent = weights ? NEVER : ms_stages_take_send(&r->at, stage), f_tip = NEVER,
-         b_tip = NEVER;
-  if (f) f_tip = ms_stages_entry(&r->at, f, sent);
-  if (b) b_tip = ms_stages_entry(&r->at, b, sent);
+  MsTime before = r->at.tip[stage], sent[2], f_tip = NEVER, b_tip = NEVER;
+  ms_stages_take_sends(&r->at, turn, sent);
+  if (f) f_tip = ms_stages_entry(&r->at, f, sent[0]);
+  if (b) b_tip = ms_stages_entry(&r->at, b, sent[1]);
   if (!b) f_tip = gathered(r, f, f_tip);
   if (b && b->last && r->toll[stage]) ms_toll_last(r->toll[stage], b->chunk);
   gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
@@ -220,8 +219,8 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (b_empty) b_tip = ms_stages_passed_on(&r->at, b, before);
   r->at.tip[stage] = b ? b_tip : f_tip;
   if (b && b->kind != MS_SLOT_I) r->last_b[b->chunk * r->p->layout->pp + stage] = b_tip;
-  if (f) ms_stages_hand_on(&r->at, f, f_tip);
-  if (b) ms_stages_hand_on(&r->at, b, b_tip);
+  if (f) ms_stages_hand_on(&r->at, f, b != NULL, f_tip);
+  if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip);
 }
 
 /* The least that a turn takes of the compute stream. */

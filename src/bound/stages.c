@@ -10,10 +10,10 @@ static void fill(MsTime *a, size_t n, MsTime value) {
 MsStages ms_stages_new(const MsProgram *p, const MsSchedule *schedule) {
   MsStages s = {.p = p, .walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, p->scenario->options.ep_overlap)};
   size_t n = (size_t)schedule->stages, tensors = (size_t)ms_slot_walk_tensors(s.walk);
-  s.all = g_new(MsTime, 6 * n + tensors);
+  s.all = g_new(MsTime, 7 * n + tensors);
   s.compute = s.all, s.host = s.compute + n, s.stream_f = s.host + n, s.stream_b = s.stream_f + n;
-  s.tip = s.stream_b + n, s.send = s.tip + n, s.made = s.send + n;
-  fill(s.compute, 4 * n, 0), fill(s.tip, 2 * n, NEVER);
+  s.tip = s.stream_b + n, s.send = s.tip + n, s.made = s.send + 2 * n;
+  fill(s.compute, 4 * n, 0), fill(s.tip, 3 * n, NEVER);
   return s;
 }
 
@@ -56,13 +56,15 @@ MsTime ms_stages_entry(MsStages *s, const MsSlotPass *pass, MsTime sent) {
   return MAX(entry, sent);
 }
 
-MsTime ms_stages_take_send(MsStages *s, int stage) {
-  MsTime send = s->send[stage];
-  s->send[stage] = NEVER;
-  return send;
+void ms_stages_take_sends(MsStages *s, const MsTurn *turn, MsTime sent[2]) {
+  MsTime *send = &s->send[2 * turn->stage];
+  sent[0] = sent[1] = NEVER;
+  if (!turn->forward && turn->backward->kind == MS_SLOT_W) return;
+  sent[0] = send[0], sent[1] = turn->forward && s->p->p2p_in_turn ? NEVER : send[1];
+  send[0] = send[1] = NEVER;
 }
 
-static MsTime send(MsStages *s, const MsSlotPass *pass, MsTime tip) {
+static MsTime send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
   int stage = pass->stage;
   MsTime *stream = pass->kind == MS_SLOT_F ? &s->stream_f[stage] : &s->stream_b[stage];
   MsTime launch = s->launch[ms_layout_pool(s->p->layout, stage)];
@@ -70,13 +72,15 @@ static MsTime send(MsStages *s, const MsSlotPass *pass, MsTime tip) {
   tip = MAX(tip, *stream);
   if (launch > 0) tip = MAX(tip, s->host[stage]);
   *stream = tip += ms_stages_message(s, pass, FALSE);
-  if (s->p->p2p_blocks) s->send[stage] = tip;
+  MsTime *awaited = &s->send[2 * stage];
+  if (s->p->p2p_blocks) awaited[0] = awaited[1] = tip;
+  else if (s->p->p2p_in_turn && !beside) awaited[pass->kind != MS_SLOT_F] = tip;
   return tip;
 }
 
-void ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, MsTime tip) {
+void ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
   if (pass->kept >= 0) s->made[pass->kept] = tip;
-  if (pass->out >= 0) s->made[pass->out] = pass->goes ? send(s, pass, tip) : tip;
+  if (pass->out >= 0) s->made[pass->out] = pass->goes ? send(s, pass, beside, tip) : tip;
 }
 
 /* Its input; nobody waits for weight gradients. */

@@ -11,7 +11,8 @@ typedef struct {
   MsSlotWalk *walk;
   MsTime *made;                               /* [tensors of the walk] when it is there */
   MsTime *compute, *host, *tip;               /* [stages] free from then on; end of the chain of the last slot */
-  MsTime *send, *stream_f, *stream_b;         /* [stages] last blocking send; streams of activations, gradients */
+  MsTime *stream_f, *stream_b;                /* [stages] streams of activations, gradients */
+  MsTime *send;                               /* [2 * stages] that the next forward, the next backward waits for */
   MsTime message[MS_MAX_POOLS][MS_MAX_POOLS]; /* from one pool to another; without pools [0][0] */
   MsTime launch[MS_MAX_POOLS], sync[MS_MAX_POOLS], *all; /* `all` owns the tables */
 } MsStages;
@@ -21,10 +22,12 @@ void ms_stages_send_messages(MsStages *stages);
 void ms_stages_clear(MsStages *stages);
 /* The message that the pass sends, or with `comes` the one that brings its input. */
 MsTime ms_stages_message(const MsStages *stages, const MsSlotPass *pass, gboolean comes);
-/* From when the rows of a pass may run; MS_NEVER: they wait for nothing. `sent`: the last blocking send. */
+/* From when the rows of a pass may run; MS_NEVER: they wait for nothing. `sent`: the send that it waits for. */
 MsTime ms_stages_entry(MsStages *stages, const MsSlotPass *pass, MsTime sent);
-MsTime ms_stages_take_send(MsStages *stages, int stage);
-void ms_stages_hand_on(MsStages *stages, const MsSlotPass *pass, MsTime tip);
+/* The sends of the turn before that the forward and the backward of this one wait for. */
+void ms_stages_take_sends(MsStages *stages, const MsTurn *turn, MsTime sent[2]);
+/* `beside`: the pass ran beside a backward. */
+void ms_stages_hand_on(MsStages *stages, const MsSlotPass *pass, gboolean beside, MsTime tip);
 /* What an empty virtual stage hands on. `before`: the end of the chain of the slot before. */
 MsTime ms_stages_passed_on(const MsStages *stages, const MsSlotPass *pass, MsTime before);
 

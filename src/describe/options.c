@@ -96,6 +96,8 @@ static const MsField options_fields[] = {
         "stages do not meet at the gradient norm, the step is checked afterwards; auto: with zero-bubble schedules"),
     MS_BOOL(S, overlap_p2p_comm, "true", MS_OPEN | MS_AUTO,
             "pipeline communication beside compute; auto: as the software stack does it, mostly true"),
+    SWITCH(overlap_p2p_comm_warmup_flush, "false",
+           "the same where no other direction hides it: before the first and behind the last pair of passes"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,

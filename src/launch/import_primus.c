@@ -178,6 +178,7 @@ static const struct {
     {"bias_dropout_fusion", "", "--no-bias-dropout-fusion"},
     {"masked_softmax_fusion", "", "--no-masked-softmax-fusion"},
     {"overlap_p2p_comm", "", "--no-overlap-p2p-communication"},
+    {"overlap_p2p_comm_warmup_flush", "--overlap-p2p-communication-warmup-flush", NULL},
     {"check_for_nan_in_loss_and_grad", "", "--no-check-for-nan-in-loss-and-grad"},
     {"scatter_gather_tensors_in_pipeline", "", "--no-scatter-gather-tensors-in-pipeline"},
     {"fp8", "--fp8-format", NULL},

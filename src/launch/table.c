@@ -62,6 +62,7 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(PARALLEL, "--sequence-parallel", "options.sequence_parallel", M),
     ON(PARALLEL, "--tp-comm-overlap", "options.tp_comm_overlap", M),
     OFF(PARALLEL, "--no-overlap-p2p-communication", "options.overlap_p2p_comm", M),
+    ON(PARALLEL, "--overlap-p2p-communication-warmup-flush", "options.overlap_p2p_comm_warmup_flush", 0),
     ON(PARALLEL, "--defer-embedding-wgrad-compute", "options.defer_embedding_wgrad_compute", M),
     VALUE(PARALLEL, "--wgrad-deferral-limit", "options.wgrad_deferral_limit", "0", M),
 

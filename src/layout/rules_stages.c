@@ -114,6 +114,10 @@ RULE(vpp_without_p2p_overlap) {
          s->options.overlap_p2p_comm || s->layout.pp > 2 || !ms_framework(s)->launched ||
          REFUSE("VPP without overlap_p2p_comm needs PP > 2, not %d", s->layout.pp);
 }
+RULE(flush_without_p2p_overlap) {
+  return s->options.overlap_p2p_comm || !s->options.overlap_p2p_comm_warmup_flush ||
+         REFUSE("overlap_p2p_comm_warmup_flush needs overlap_p2p_comm");
+}
 /* Layers that share the choice of an indexer cannot get it from another stage (Megatron: cross-PP top-k sharing is not
  * supported). */
 RULE(shared_keys_in_stage) {

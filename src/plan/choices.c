@@ -52,6 +52,7 @@ static const Known known[] = {
      MS_ROLE_STATE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */
     {"options.overlap_param_gather_with_optimizer_step", MS_ROLE_STATE},
     {"options.overlap_p2p_comm", MS_ROLE_BLIND},
+    {"options.overlap_p2p_comm_warmup_flush", MS_ROLE_BLIND},
     {"options.overlap_grad_reduce", MS_ROLE_BLIND},
     {"options.grad_reduce_dtype", MS_ROLE_BLIND},
     {"options.cuda_device_max_connections", MS_ROLE_BLIND},

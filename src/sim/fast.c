@@ -287,8 +287,8 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
   *(run->host ? &part->host_s : &part->bubble_s) += seconds(gap);
 }
 
-static void hand_on(Fast *f, const MsSlotPass *pass, MsTime tip) {
-  ms_stages_hand_on(&f->at, pass, tip);
+static void hand_on(Fast *f, const MsSlotPass *pass, gboolean beside, MsTime tip) {
+  ms_stages_hand_on(&f->at, pass, beside, tip);
   if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(ms_stages_message(&f->at, pass, FALSE));
 }
 
@@ -297,20 +297,20 @@ static gboolean is_empty(const MsChunk *chunk) { return !chunk || ms_work_chunk_
 static void run_turn(Fast *f, const MsTurn *turn) {
   const MsSlotPass *fw = turn->forward, *bw = turn->backward;
   int stage = turn->stage;
-  gboolean weights = !fw && bw->kind == MS_SLOT_W;
   MsChunks of = ms_chunks_of(f->p->work, turn);
-  MsTime before = f->at.tip[stage], sent = weights ? NEVER : ms_stages_take_send(&f->at, stage);
+  MsTime before = f->at.tip[stage], sent[2];
+  ms_stages_take_sends(&f->at, turn, sent);
   Run run = {.stage = stage, .tip = {NEVER, NEVER}, .two = fw && bw};
-  if (fw) run.tip[0] = MAX(0, ms_stages_entry(&f->at, fw, sent));
-  if (bw) run.tip[run.two] = ms_stages_entry(&f->at, bw, sent);
+  if (fw) run.tip[0] = MAX(0, ms_stages_entry(&f->at, fw, sent[0]));
+  if (bw) run.tip[run.two] = ms_stages_entry(&f->at, bw, sent[1]);
   if (f->begun[stage] < 0) f->begun[stage] = MAX(f->ready[stage], MAX(run.tip[0], run.tip[1]));
   if (!is_empty(of.forward) || !is_empty(of.backward)) run_slot(f, &run, turn, of), tell(f, &run, turn);
   MsTime f_tip = fw && is_empty(of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
          b_tip = bw && is_empty(of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
   f->at.tip[stage] = bw ? b_tip : f_tip;
   if (bw && bw->last && !is_empty(of.backward) && !in_pieces(f, turn)) reduce(f, bw, 0, b_tip);
-  if (fw) hand_on(f, fw, f_tip);
-  if (bw) hand_on(f, bw, b_tip);
+  if (fw) hand_on(f, fw, bw != NULL, f_tip);
+  if (bw) hand_on(f, bw, FALSE, b_tip);
 }
 
 /* --- before and after the slots --- */

@@ -43,7 +43,7 @@ typedef struct {
   guint32 **gather; /* [stages][gather rows] task of each parameter gather row */
   guint32 *reduced; /* [stages * streams] last gradient reduction on each stream, NONE = none */
   guint32 *tip;     /* [stages] last task of the chain of the last slot */
-  guint32 *send;    /* [stages] last blocking send, NONE = none */
+  guint32 *send;    /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
   guint32 *scratch; /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
   Fetch *fetch; /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
@@ -369,7 +369,9 @@ static guint32 send(Lower *l, const MsSlotPass *pass, guint32 tip) {
   if (pass->kind != MS_SLOT_F)
     task.stream = MS_STREAM_PP_RECV; /* the second communicator: gradients do not queue behind activations */
   guint32 sent = ms_graph_add(l->graph, &task, &tip, 1);
-  if (l->p->p2p_blocks) l->send[pass->stage] = sent;
+  guint32 *awaited = &l->send[2 * pass->stage];
+  if (l->p->p2p_blocks) awaited[0] = awaited[1] = sent;
+  else if (l->p->p2p_in_turn) awaited[pass->kind != MS_SLOT_F] = sent;
   return sent;
 }
 
@@ -402,16 +404,18 @@ static void hand_on(Lower *l, const MsSlotPass *pass, guint32 tip) {
 static void lay_turn(Lower *l, const MsTurn *turn) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
   int stage = turn->stage;
-  guint32 before = l->tip[stage], sent = l->send[stage];
-  if (f || b->kind != MS_SLOT_W) l->send[stage] = NONE;
+  guint32 before = l->tip[stage], *send = &l->send[2 * stage], sent_f = send[0],
+          sent_b = f && l->p->p2p_in_turn ? NONE : send[1];
+  if (f || b->kind != MS_SLOT_W) send[0] = send[1] = NONE;
   MsNeed then = (f && b) || !l->fetches ? nobody : ms_need_of_slots(l->p, l->schedule, stage, turn->index + 1);
-  Side forward = open_side(l, f, &l->fetch[2 * stage], then, sent),
-       backward = open_side(l, b, &l->fetch[2 * stage + (f != NULL)], then, sent);
+  Side forward = open_side(l, f, &l->fetch[2 * stage], then, sent_f),
+       backward = open_side(l, b, &l->fetch[2 * stage + (f != NULL)], then, sent_b);
   lay_pieces(l, stage, ms_chunks_of(l->p->work, turn), &forward, &backward);
   guint32 f_tip = f ? end_of(l, &forward, before) : NONE, b_tip = b ? end_of(l, &backward, before) : NONE;
   l->tip[stage] = b ? b_tip : f_tip;
   if (f) hand_on(l, f, f_tip);
   if (b) hand_on(l, b, b_tip);
+  if (f && b && l->p->p2p_in_turn) send[0] = NONE;
 }
 
 /* slot_task/slot_base as in MsDetail. */
@@ -478,7 +482,7 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   l.graph = new_graph(&l, l.stages, ms_program_tasks(p, schedule) + 64.0 * l.stages);
   l.made = filled((size_t)ms_slot_walk_tensors(walk), NONE);
   l.gather = g_new0(guint32 *, stages), l.reduced = filled(MS_N_STREAMS * stages, NONE);
-  l.tip = filled(stages, NONE), l.send = filled(stages, NONE), l.leaving = filled(2 * stages, NONE);
+  l.tip = filled(stages, NONE), l.send = filled(2 * stages, NONE), l.leaving = filled(2 * stages, NONE);
   l.fetch = g_new0(Fetch, 2 * stages);
   for (size_t i = 0; i < 2 * stages; i++) l.fetch[i].piece = -1;
   lay_before(&l);
@@ -593,8 +597,8 @@ static void lay_streaming(Lower *l, MsChunks of, MsNeed then) {
 
 MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean stream) {
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
-  guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE, sent = NONE;
-  Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .send = &sent, .fetches = ms_program_fetches(p)};
+  guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE, sent[2] = {NONE, NONE};
+  Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .send = sent, .fetches = ms_program_fetches(p)};
   l.lone_pool = (of.forward ? of.forward : of.backward)->pool;
   l.graph = new_graph(&l, 1, 256);
   gboolean both = of.forward && of.backward, paired = both && p->scenario->options.ep_overlap;

@@ -229,6 +229,7 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   gboolean waits = ms_schedule_row(p->scenario->layout.schedule)->sends == MS_SENDS_BLOCK;
   p->p2p_blocks =
       (waits && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
+  p->p2p_in_turn = waits && !p->p2p_blocks && !p->scenario->options.overlap_p2p_comm_warmup_flush;
   p->skewed = ms_steps_overlap(p->scenario);
   return p;
 }

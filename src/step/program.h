@@ -50,6 +50,7 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   MsOpCost *p2p_pools;             /* [pools][pools] from one to another; NULL: no pools */
   guint32 p2p_tag, no_tag, n_tags; /* no_tag: of tasks that are no row */
   gboolean p2p_blocks;             /* non-interleaved: sends are waited for (docs/theory/communication.md 6) */
+  gboolean p2p_in_turn;            /* interleaved: only by the next turn, where that goes in the same direction alone */
   gboolean skewed;                 /* ms_steps_overlap */
 } MsProgram;
 

@@ -634,6 +634,7 @@ BREAKS(ends_rest) { LAYOUT.decoder_first_pipeline_num_layers = 2, LAYOUT.decoder
 BREAKS(ends_huge) { LAYOUT.decoder_first_pipeline_num_layers = LAYOUT.decoder_last_pipeline_num_layers = G_MAXINT; }
 BREAKS(vpp_pp) { LAYOUT.pp = 1, LAYOUT.vpp = 2; }
 BREAKS(vpp_p2p) { LAYOUT.vpp = 2, OPTIONS.overlap_p2p_comm = FALSE; }
+BREAKS(flush_p2p) { OPTIONS.overlap_p2p_comm_warmup_flush = TRUE, OPTIONS.overlap_p2p_comm = FALSE; }
 BREAKS(group_small) { LAYOUT.vpp = 2, LAYOUT.microbatch_group_size_per_virtual_pipeline_stage = 1; }
 BREAKS(group_large) { LAYOUT.vpp = 2, LAYOUT.microbatch_group_size_per_virtual_pipeline_stage = 1 << 20; }
 BREAKS(group_rest) { LAYOUT.vpp = 2, TRAINING.global_batch_size = 8 * 9; }
@@ -874,6 +875,7 @@ static const struct {
     {"ends-divide", break_ends_huge},
     {"vpp-needs-pp", break_vpp_pp},
     {"vpp-without-p2p-overlap", break_vpp_p2p},
+    {"flush-without-p2p-overlap", break_flush_p2p},
     {"microbatch-group", break_group_small},
     {"microbatch-group", break_group_large},
     {"microbatch-group", break_group_rest},

@@ -129,6 +129,11 @@ static MsScenario *moe_flat(void) {
   s->layout.pp = s->layout.vpp = 1;
   return s;
 }
+static MsScenario *moe_grouped(void) {
+  MsScenario *s = moe();
+  s->layout.microbatch_group_size_per_virtual_pipeline_stage = 4;
+  return s;
+}
 static MsScenario *moe_squared_relu(void) {
   MsScenario *s = moe();
   s->model->gated = FALSE, s->model->activation = MS_ACT_SQUARED_RELU;
@@ -259,6 +264,7 @@ SWITCH(zb_h1) { s->layout.schedule = MS_SCHED_ZB_H1, O.optimizer_post_validation
 SWITCH(post_validation_off) { O.optimizer_post_validation = FALSE; }
 SWITCH(larger_group) { s->layout.microbatch_group_size_per_virtual_pipeline_stage = 4; }
 SWITCH(blocking_p2p) { O.overlap_p2p_comm = FALSE; }
+SWITCH(flush_overlap) { O.overlap_p2p_comm_warmup_flush = TRUE; }
 SWITCH(cp_gather) { s->layout.cp_comm_type = MS_CP_ALL_GATHER; }
 SWITCH(cp_a2a) { s->layout.cp_comm_type = MS_CP_A2A; }
 SWITCH(skew) { s->training.routing = (MsRouting){.kind = MS_ROUTING_ZIPF, .skew = 0.6, .seed = 1}; }
@@ -343,8 +349,9 @@ static const struct {
     {"zb_h1", dense, zb_h1, "ACTIVATIONS+ SLOTS+ STEP-"},
     {"post_validation_off", zero_bubble, post_validation_off, "STEP+"},
     {"gpipe", moe, gpipe, "ACTIVATIONS+ SLOTS- STEP+"},
-    {"larger_group", moe, larger_group, "ACTIVATIONS+ SLOTS- STEP-"},
+    {"larger_group", moe, larger_group, "ACTIVATIONS+ SLOTS- STEP+"},
     {"blocking_p2p", moe_deep, blocking_p2p, "STEP+"},
+    {"flush_overlap", moe_grouped, flush_overlap, "STEP-"},
     {"cp_gather", dense_long, cp_gather, "ATTENTION- HOST- CP+ STREAMS- STEP+"},
     {"cp_a2a", dense_long, cp_a2a, "ACTIVATIONS+ ATTENTION- HOST- CP+ STREAMS- STEP+"},
     {"one_length", dense_long, one_length, ""},
