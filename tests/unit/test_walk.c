@@ -183,9 +183,9 @@ static void stages_meet_behind_the_slots(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_schedule_is_walked),     cmocka_unit_test(one_stage_has_the_same_turns),
-      cmocka_unit_test(a_deadlock_is_found),          cmocka_unit_test(pieces_come_in_order),
-      cmocka_unit_test(the_embedding_comes_last),     cmocka_unit_test(stages_meet_behind_the_slots),
+      cmocka_unit_test(every_schedule_is_walked), cmocka_unit_test(one_stage_has_the_same_turns),
+      cmocka_unit_test(a_deadlock_is_found),      cmocka_unit_test(pieces_come_in_order),
+      cmocka_unit_test(the_embedding_comes_last), cmocka_unit_test(stages_meet_behind_the_slots),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
