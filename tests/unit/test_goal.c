@@ -17,7 +17,7 @@
   "{\"schema\": 1, \"model\": {\"base\": \"mixtral-8x7b\", \"num_layers\": 8}, \"hardware\": \"h100-sxm\", "         \
   "\"gpus\": " gpus ", \"training\": {\"seq_length\": 4096, \"global_batch_size\": " batch "}, \"layout\": {" layout \
   "}, \"options\": "                                                                                                 \
-  "{\"overlap_grad_reduce\": true}}"
+  "{\"overlap_grad_reduce\": true, \"overlap_p2p_comm_warmup_flush\": true}}"
 
 static MsDetail *written(const char *scenario, char **text, MsScenario **s) {
   GError *error = NULL;
@@ -43,7 +43,8 @@ static MsGoalRun read_again(const char *text, const MsGoalLinks *links) {
 
 static const MsGoalLinks free_links = {0, INFINITY, INFINITY, 0};
 
-/* A pipeline without other groups: with the rate of its messages the schedule takes as long as the step. */
+/* A pipeline without other groups whose stages do not wait for what they send: with the rate of its messages the
+ * schedule takes as long as the step. */
 static void a_pipeline_comes_back(void **state) {
   (void)state;
   char *text;
