@@ -174,6 +174,7 @@ try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK 
   '.defaults = NULL' '.options = NULL' '.schedules = MS_EVERY_SCHEDULE' '.modules = 0' '.shards_least = MS_FSDP_NONE' \
   '.shards_most = MS_FSDP_OPTIM' '.masters_are_weights = FALSE' '.ends_are_units = FALSE' '.batch_first = FALSE' \
   '.keeps_gate = FALSE' '.plain_loss = FALSE' '.launched = TRUE' '.ends_only = FALSE' \
-  '.interleaves = TRUE' '.whole_sequences = FALSE' '.reducer_B = 0' '.forward_logits_B = 0'
+  '.interleaves = TRUE' '.whole_sequences = FALSE' '.latent_tp = TRUE' '.reducer_B = 0' '.forward_logits_B = 0' \
+  '.llama_layers = FALSE' '.torch_parallel = FALSE'
 
 exit $bad

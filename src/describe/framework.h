@@ -28,6 +28,7 @@ typedef struct {
                                    number, without VPP; MTP blocks are with the loss */
   gboolean interleaves;         /* a stage may hold several chunks of layers: VPP */
   gboolean whole_sequences;     /* seq_aux_loss needs the whole sequence on a rank: TP x CP = 1 */
+  gboolean latent_tp;           /* multi-latent attention goes with tensor parallelism */
   double reducer_B;             /* a parameter: buckets that gradients of data-parallel ranks pass, beside FP32 ones
                                    (torch DistributedDataParallel without gradient_as_bucket_view) */
   double forward_logits_B;      /* a logit: alive while the loss is made, beside what is kept of it */

@@ -180,6 +180,10 @@ RULE(framework_sequences) {
          REFUSE("%s has seq_aux_loss with TP x CP = 1 only, not %d x %d", ms_framework(s)->word, s->layout.tp,
                 s->layout.cp);
 }
+RULE(framework_latent) {
+  return ms_framework(s)->latent_tp || s->layout.tp == 1 || !ms_model_has_mla(s->model) ||
+         REFUSE("%s has multi-latent attention without tensor parallelism only", ms_framework(s)->word);
+}
 RULE(batch_divides) {
   gint64 sequences = times(s->training.micro_batch_size, data_parallel(s));
   return s->training.global_batch_size % sequences == 0 ||

@@ -724,6 +724,12 @@ BREAKS(framework_sequences) {
   ms_framework_defaults(c->s.framework, &OPTIONS);
   c->model.moe_router_load_balancing_type = MS_BALANCE_SEQ_AUX;
 }
+BREAKS(framework_latent) {
+  c->s.framework = MS_FRAMEWORK_MT_MEGATRON;
+  ms_fields_defaults(&ms_options_table, &OPTIONS);
+  ms_framework_defaults(c->s.framework, &OPTIONS);
+  c->model.multi_latent_attention.kv_lora_rank = 64, LAYOUT.tp = 2;
+}
 BREAKS(framework_recompute) {
   OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_OPERATORS;
 }
@@ -916,6 +922,7 @@ static const struct {
     {"framework-options", break_framework_options},
     {"framework-schedule", break_framework_schedule},
     {"framework-sequences", break_framework_sequences},
+    {"framework-latent", break_framework_latent},
     {"framework-recompute", break_framework_recompute},
     {"framework-stages", break_framework_stages},
     {"framework-chunks", break_framework_chunks},
