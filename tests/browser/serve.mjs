@@ -544,7 +544,7 @@ for (const [width, colorScheme] of [
     const best = JSON.parse((await moesim('run', '--json', file)).stdout),
       shown = await page.locator('#plan tbody tr').first().innerText();
     ok(best.feasible && shown.includes(Math.round(best.tokens_per_s_per_gpu).toLocaleString('en-US')), shown);
-    await page.locator('button[aria-label="What launches layout 1"]').click();
+    await page.locator('button[aria-label="launch layout 1"]').click();
     ok(
       (await page.locator('#plan pre.flags').innerText()).includes('--pipeline-model-parallel-size'),
       'launch arguments',

@@ -48,7 +48,7 @@ await check('layout: from a cluster of my own to a launch script', async () => {
     nvlink_domain_gpus: 4});
   const page = await asked(fast, own);
   ok(/^Take 1, .* a step/.test((await advice(page))[0]), 'the answer comes first');
-  await page.locator('#plan button[aria-label="What launches layout 1"]').click();
+  await page.locator('#plan button[aria-label="launch layout 1"]').click();
   await page.locator('#plan label:has-text("Launched by") select').selectOption('slurm');
   await page.waitForFunction(() => /#SBATCH/.test(document.querySelector('#plan pre.flags')?.innerText));
   ok(/--tensor-model-parallel-size/.test(await page.locator('#plan pre.flags').innerText()), 'arguments');

@@ -273,7 +273,7 @@ function ranking(best, chosen, act) {
                 {
                   type: 'button',
                   class: 'button',
-                  'aria-label': `What launches layout ${i + 1}`,
+                  'aria-label': `launch layout ${i + 1}`,
                   onclick: () => act.launch(i),
                 },
                 'launch',
@@ -528,9 +528,12 @@ async function startLive() {
         ),
       ),
     );
+    const title = flags.firstChild,
+      current = () => flags.firstChild === title; /* no other was asked for meanwhile */
     try {
       const ending = /^(k8s|skypilot)/.test(as) ? 'yaml' : 'sh',
         script = (await ask('POST', `api/launch/${as}`, JSON.stringify(scenario))).text;
+      if (!current()) return;
       flags.append(
         html('pre', {class: 'flags', tabindex: 0}, script),
         controls(
@@ -546,7 +549,7 @@ async function startLive() {
         ),
       );
     } catch (e) {
-      flags.append(html('p', {class: 'warn', role: 'alert'}, e.message));
+      if (current()) flags.append(html('p', {class: 'warn', role: 'alert'}, e.message));
     }
   };
 
