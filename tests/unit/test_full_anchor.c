@@ -29,7 +29,7 @@ static void unknown_software(void **state) {
 }
 
 /* Known software: there is little to learn; no folder gets worse by more than a point on average, all together get
- * better. */
+ * better on average, their median (below 2 %: noise of single runs) not worse by half a point. */
 static void known_software(void **state) {
   (void)state;
   g_autoptr(MsAnchorEvaluation) e = evaluate(FALSE, folders);
@@ -37,7 +37,7 @@ static void known_software(void **state) {
     if (e->source[i].mean_after[0] > e->source[i].mean_before + 0.01)
       fail_msg("%s: %.2f %% with an anchor, %.2f %% without", e->source[i].name, 100 * e->source[i].mean_after[0],
                100 * e->source[i].mean_before);
-  assert_true(e->all.after[0] < e->all.before + 0.001);
+  assert_true(e->all.after[0] < e->all.before + 0.005);
   assert_true(e->all.mean_after[0] < e->all.mean_before);
 }
 
