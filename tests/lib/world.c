@@ -12,6 +12,15 @@ MsScenario *ms_test_scenario_of(const char *json) {
   return scenario;
 }
 
+MsScenario *ms_test_experts_on(const char *fabric, int gpus, int ep) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"model\": \"qwen3-30b-a3b\", \"hardware\": {\"base\": \"h100-sxm\", \"fabric\": %s}, "
+      "\"gpus\": %d, \"training\": {\"seq_length\": 4096, \"global_batch_size\": %d}, \"layout\": {\"ep\": %d}, "
+      "\"options\": {\"dispatcher\": \"alltoall\"}}",
+      fabric, gpus, 4 * gpus, ep);
+  return ms_test_scenario_of(text);
+}
+
 MsScenario *ms_test_scenario_file(const char *format, ...) {
   va_list args;
   va_start(args, format);

@@ -7,6 +7,8 @@
 #include "work/work.h"
 
 MsScenario *ms_test_scenario_of(const char *json); /* (transfer full) */
+/* Qwen3-30B-A3B on H100 over this fabric (JSON), experts over `ep` GPUs, replicas fill the rest. (transfer full) */
+MsScenario *ms_test_experts_on(const char *fabric, int gpus, int ep);
 /* Of the source tree: "scenarios/tour/%s.json". (transfer full) */
 MsScenario *ms_test_scenario_file(const char *format, ...) G_GNUC_PRINTF(1, 2);
 MsRequest *ms_test_request_of(const char *json); /* (transfer full) */

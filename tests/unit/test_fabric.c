@@ -174,19 +174,9 @@ static void a_link_that_is_down_ends_nothing(void **state) {
 
 /* --- a job on a fabric ------------------------------------------------------------------------------------------ */
 
-/* Qwen3-30B-A3B's experts over 64 GPUs of 8 nodes; replicas fill the rest. */
-static MsScenario *job(int gpus, const char *fabric) {
-  g_autofree char *text = g_strdup_printf(
-      "{\"schema\": 1, \"model\": \"qwen3-30b-a3b\", \"hardware\": {\"base\": \"h100-sxm\", \"fabric\": %s}, "
-      "\"gpus\": %d, \"training\": {\"seq_length\": 4096, \"global_batch_size\": %d}, \"layout\": {\"ep\": 64}, "
-      "\"options\": {\"dispatcher\": \"alltoall\"}}",
-      fabric, gpus, 4 * gpus);
-  return ms_test_scenario_of(text);
-}
-
 static double slowdown(const char *fabric, int gpus, MsGroupKind kind, MsPattern pattern) {
   GError *error = NULL;
-  g_autoptr(MsScenario) s = job(gpus, fabric);
+  g_autoptr(MsScenario) s = ms_test_experts_on(fabric, gpus, 64);
   g_autoptr(MsLayout) l = ms_layout_new_or_error(s, &error);
   g_autoptr(MsFabricGraph) g = l ? ms_fabric_graph_new(s, &error) : NULL;
   if (!g) fail_msg("%s", error->message);
@@ -196,7 +186,7 @@ static double slowdown(const char *fabric, int gpus, MsGroupKind kind, MsPattern
 }
 
 static double step_s(const char *fabric, int gpus) {
-  g_autoptr(MsScenario) s = job(gpus, fabric);
+  g_autoptr(MsScenario) s = ms_test_experts_on(fabric, gpus, 64);
   g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
   return r->step_time_s;
 }
@@ -275,7 +265,7 @@ static void a_slow_nic_slows_its_groups(void **state) {
  * of every NIC goes what comes into every NIC. */
 static void patterns_are_complete(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = job(64, ideal[0]);
+  g_autoptr(MsScenario) s = ms_test_experts_on(ideal[0], 64, 64);
   g_autoptr(MsLayout) l = ms_layout_new(s, NULL);
   g_autoptr(MsFabricGraph) g = ms_fabric_graph_new(s, NULL);
   g_autoptr(MsFlows) exchange = ms_pattern_flows(g, l, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE, NULL);
@@ -332,7 +322,7 @@ static void torus_by_hand(void **state) {
   (void)state;
   const char *f = "{\"kind\": \"torus\", \"torus\": [8], \"link_Bps\": 400e9}";
   /* 8 GPUs x 1 / 7 of a NIC to each node; on a ring of 8, up to 4 ahead: 1 + 2 + 3 + 4 ways over each link ahead */
-  g_autoptr(MsScenario) s = job(64, f);
+  g_autoptr(MsScenario) s = ms_test_experts_on(f, 64, 64);
   double nic = s->hardware->nic_Bps;
   assert_close(slowdown(f, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), MAX(1, 10.0 * 8 / 7 * nic / 400e9), 0.01);
 }
@@ -355,7 +345,7 @@ static void pcie_by_hand(void **state) {
   assert_close(slowdown(wide, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 1, 0);
   assert_close(slowdown(slow, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 4, 1e-9);
   assert_close(slowdown(across, 64, MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE), 1, 0);
-  g_autoptr(MsScenario) s = job(64, across);
+  g_autoptr(MsScenario) s = ms_test_experts_on(across, 64, 64);
   g_autoptr(MsFabricGraph) g = ms_fabric_graph_new(s, NULL);
   guint32 link[MS_FABRIC_PATH_MAX];
   g_autoptr(GString) way = g_string_new(NULL);
@@ -407,7 +397,7 @@ static void seats_are_a_permutation(void **state) {
   for (guint i = 0; i < G_N_ELEMENTS(placements); i++) {
     g_autofree char *f =
         g_strdup_printf("{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"nodes\": 16, \"placement\": %s}", placements[i]);
-    g_autoptr(MsScenario) s = job(128, f);
+    g_autoptr(MsScenario) s = ms_test_experts_on(f, 128, 64);
     g_autoptr(MsSeats) seats = ms_seats_new(s->hardware, 128, NULL, 0);
     gboolean taken[128] = {FALSE};
     for (int r = 0; r < 128; r++) {
@@ -421,9 +411,9 @@ static void seats_are_a_permutation(void **state) {
 /* Groups measured seat by seat are those of the closed form where ranks sit in a row. */
 static void seats_in_a_row_measure_alike(void **state) {
   (void)state;
-  g_autoptr(MsScenario) plain = job(128, "{\"kind\": \"fat-tree\"}");
-  g_autoptr(MsScenario) listed =
-      job(128, "{\"kind\": \"fat-tree\", \"placement\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]}");
+  g_autoptr(MsScenario) plain = ms_test_experts_on("{\"kind\": \"fat-tree\"}", 128, 64);
+  g_autoptr(MsScenario) listed = ms_test_experts_on(
+      "{\"kind\": \"fat-tree\", \"placement\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]}", 128, 64);
   g_autoptr(MsLayout) a = ms_layout_new(plain, NULL);
   g_autoptr(MsLayout) b = ms_layout_new(listed, NULL);
   for (int k = MS_GROUP_NONE + 1; k < MS_N_GROUPS; k++)
@@ -461,7 +451,7 @@ static void bad_fabrics_are_refused(void **state) {
   };
   for (guint i = 0; i < G_N_ELEMENTS(bad); i++) {
     GError *error = NULL;
-    g_autoptr(MsScenario) s = job(128, bad[i].fabric);
+    g_autoptr(MsScenario) s = ms_test_experts_on(bad[i].fabric, 128, 64);
     g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
     if (r) fail_msg("accepted: %s", bad[i].fabric);
     if (!strstr(error->message, bad[i].why)) fail_msg("%s: %s", bad[i].fabric, error->message);
@@ -474,7 +464,8 @@ static void bad_fabrics_are_refused(void **state) {
 static void a_fabric_is_drawn_level_by_level(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsScenario) s = job(128, "{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"oversubscription\": 2}");
+  g_autoptr(MsScenario) s =
+      ms_test_experts_on("{\"kind\": \"fat-tree\", \"leaf_nodes\": 4, \"oversubscription\": 2}", 128, 64);
   g_autofree char *text = ms_report_fabric(s, FALSE, &error);
   assert_non_null(strstr(text, "       16  spines\n"
                                "         |    64 x leaf to spine, 50.00 GB/s each\n"

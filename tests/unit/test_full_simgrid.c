@@ -35,15 +35,6 @@ static const char *const fabrics[] = {
     "{\"kind\": \"dragonfly+\", \"leaf_nodes\": 2, \"pod_nodes\": 4, \"core_oversubscription\": 2}",
     "{\"kind\": \"torus\", \"torus\": [4, 4], \"link_Bps\": 100e9}"};
 
-static MsScenario *job(const char *fabric) {
-  g_autofree char *text = g_strdup_printf(
-      "{\"schema\": 1, \"model\": \"qwen3-30b-a3b\", \"hardware\": {\"base\": \"h100-sxm\", \"fabric\": %s}, "
-      "\"gpus\": 128, \"training\": {\"seq_length\": 4096, \"global_batch_size\": 512}, \"layout\": {\"ep\": 64}, "
-      "\"options\": {\"dispatcher\": \"alltoall\"}}",
-      fabric);
-  return ms_test_scenario_of(text);
-}
-
 /* --- asking ------------------------------------------------------------------------------------------------------ */
 
 static char *question(const MsFlows *f, const double *Bps) {
@@ -83,7 +74,7 @@ static void flows_end_as_simgrid_says(void **state) {
   int n = 0;
   for (guint i = 0; i < G_N_ELEMENTS(fabrics); i++) {
     GError *error = NULL;
-    g_autoptr(MsScenario) s = job(fabrics[i]);
+    g_autoptr(MsScenario) s = ms_test_experts_on(fabrics[i], 128, 64);
     g_autoptr(MsLayout) l = ms_layout_new(s, NULL);
     g_autoptr(MsFabricGraph) g = ms_fabric_graph_new(s, &error);
     if (!g) fail_msg("%s", error->message);
