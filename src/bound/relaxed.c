@@ -40,10 +40,10 @@ typedef struct {
 } Forced;
 
 typedef struct { /* a turn that was run */
-  int stage, index, in[2], out[2],
-      kept;           /* tensors of the forward (or only) pass, of the backward beside it; -1: none */
-  const Table *table; /* NULL: it has no rows */
-  MsTime message[2];  /* that brings `out` to where it is waited for */
+  int stage, index;
+  int in[2], out[2], kept; /* tensors of the forward (or only) pass, of the backward beside it; -1: none */
+  const Table *table;      /* NULL: it has no rows */
+  MsTime message[2];       /* that brings `out` to where it is waited for */
   gboolean closes, two;
 } Ran;
 
@@ -212,9 +212,10 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (!b) f_tip = gathered(r, f, f_tip);
   if (b && b->last && r->toll[stage]) ms_toll_last(r->toll[stage], b->chunk);
   gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
-  if (f && (b || !f_empty)) f_tip = run_lags(r, stage, table_of_turn(r, turn, of), MAX(f_tip, 0), b ? &b_tip : NULL);
-  else if (!f && !b_empty) b_tip = run_lags(r, stage, table_of_turn(r, turn, of), b_tip, NULL);
-  if (r->ran) note(r, turn, (f && (b || !f_empty)) || (!f && !b_empty) ? table_of_turn(r, turn, of) : NULL);
+  const Table *table = (f ? b || !f_empty : !b_empty) ? table_of_turn(r, turn, of) : NULL;
+  if (table && f) f_tip = run_lags(r, stage, table, MAX(f_tip, 0), b ? &b_tip : NULL);
+  else if (table) b_tip = run_lags(r, stage, table, b_tip, NULL);
+  if (r->ran) note(r, turn, table);
   if (f_empty) f_tip = ms_stages_passed_on(&r->at, f, before);
   if (b_empty) b_tip = ms_stages_passed_on(&r->at, b, before);
   r->at.tip[stage] = b ? b_tip : f_tip;
