@@ -26,6 +26,7 @@ from ._library import (
     EnvironmentFailure,
     InputError,
     MoesimError,
+    Predicted as _Predicted,
     Stopped,
     UsageError,
     call as _call,
@@ -92,6 +93,8 @@ def run(
     draws: also draw the routing so many times. explain: the laws that act. strict: refuse what needs a figure that the
     machine's file only assumes. threads: of the draws; 0 is all cores.
     """
+    if fidelity in ("bound", "fast", "full") and draws == 0 and not explain and threads == 0:
+        return Run._later(_Predicted(scenario, fidelity, strict))
     options = dict(fidelity=fidelity, draws=draws, explain=explain, strict=strict, threads=threads)
     return Run(json.loads(_call("run", scenario, options, long=draws > 0 or explain)))
 

@@ -83,6 +83,16 @@ def _load() -> ctypes.CDLL:
     library.moesim_set_data.restype = None
     library.moesim_call.argtypes = [ctypes.c_char_p] * 4 + [ctypes.POINTER(_Watch), text, text]
     library.moesim_call.restype = ctypes.c_int
+    handles = ctypes.POINTER(ctypes.c_void_p)
+    library.moesim_predict.argtypes = [ctypes.c_char_p] * 2 + [ctypes.c_int] * 2 + [handles, handles, text]
+    library.moesim_predict.restype = ctypes.c_int
+    library.moesim_result_get.argtypes = library.moesim_result_get_text.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    library.moesim_result_get.restype = ctypes.c_double
+    library.moesim_result_get_text.restype = ctypes.c_char_p
+    library.moesim_result_json.argtypes = [ctypes.c_void_p]
+    library.moesim_result_json.restype = ctypes.c_void_p
+    library.moesim_result_free.argtypes = library.moesim_scenario_free.argtypes = [ctypes.c_void_p]
+    library.moesim_result_free.restype = library.moesim_scenario_free.restype = None
     if (_HERE / "data" / "models").is_dir():
         library.moesim_set_data(os.fsencode(_HERE / "data"))
     return library
@@ -118,6 +128,49 @@ def _document(document: object) -> tuple[str | None, str | None]:
     if isinstance(document, Mapping):
         return "dict", json.dumps(dict(document), default=_plain, allow_nan=False)
     raise TypeError(f"give a path or a dict, not {type(document).__name__}")
+
+
+_FIDELITIES = ("bound", "fast", "full")
+
+
+class Predicted:
+    """A result that stays in the library: its figures are read when they are asked for."""
+
+    __slots__ = ("_scenario", "_result")
+
+    def __init__(self, scenario: object, fidelity: str, strict: bool) -> None:
+        self._scenario, self._result = ctypes.c_void_p(), ctypes.c_void_p()
+        file, text = map(_bytes, _document(scenario))
+        error = ctypes.c_char_p()
+        status = _lib.moesim_predict(
+            file,
+            text,
+            _FIDELITIES.index(fidelity),
+            bool(strict),
+            ctypes.byref(self._scenario),
+            ctypes.byref(self._result),
+            ctypes.byref(error),
+        )
+        if status:
+            raise _ERRORS.get(status, MoesimError)(_take(error) or "no answer")
+
+    def __del__(self) -> None:
+        _lib.moesim_result_free(self._result)
+        _lib.moesim_scenario_free(self._scenario)
+
+    def number(self, key: str) -> float:
+        """A figure by its path in the JSON object; NaN where it is none."""
+        return _lib.moesim_result_get(self._result, key.encode())
+
+    def text(self, key: str) -> str | None:
+        """The same of a text."""
+        value = _lib.moesim_result_get_text(self._result, key.encode())
+        return None if value is None else value.decode()
+
+    def whole(self) -> dict[str, Any]:
+        """The JSON object."""
+        text = ctypes.c_char_p(_lib.moesim_result_json(self._result))
+        return json.loads(_take(text) or "{}")
 
 
 class _Call:

@@ -3,22 +3,69 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from . import _views
+
+
+class Source(Protocol):
+    """What figures are read from by their path in the JSON object."""
+
+    def number(self, key: str) -> float: ...
+    def text(self, key: str) -> str | None: ...
+    def whole(self) -> dict[str, Any]: ...
+
+
+
+@functools.cache
+def _kinds(of: type) -> dict[str, str]:
+    """What stands at each key of a class of records, as its annotation says."""
+    kinds = {}
+    for kind in reversed(of.__mro__):
+        kinds.update(kind.__dict__.get("__annotations__", {}))
+    return kinds
 
 
 class Record(Mapping[str, Any]):
     """A JSON object: `record.step_time_s` and `record["step_time_s"]` are the same; a key that is not there because it
     is optional is None as an attribute. Compares, pickles and copies as the dict that it is."""
 
-    __slots__ = ("_data",)
+    __slots__ = ("_data", "_source", "_path")
     _parts: dict[str, type[Record]] = {}  # classes of its objects by key; "*" of any key
     _any = False  # it has keys that are names
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        self._data = dict(data)
+        self._data, self._source = dict(data), None
+
+    @classmethod
+    def _later(cls, source: Source, path: str = "") -> Any:
+        """The object at `path` of the source ("" or ending in a dot), which is there; read when it is asked for."""
+        record = cls.__new__(cls)
+        record._source, record._path = source, path
+        return record
+
+    def _read(self) -> dict[str, Any]:
+        data = self._source.whole()
+        for key in self._path.split(".")[:-1]:
+            data = data[key]
+        self._data = data
+        return data
+
+    def _figure(self, key: str) -> Any:
+        """One figure of the source; None: read it all."""
+        kind = _kinds(type(self)).get(key, "")
+        path = self._path + key
+        if kind in ("str", "str | None"):
+            return self._source.text(path)
+        if kind in ("float", "float | None", "bool"):
+            value = self._source.number(path)
+            if value != value or abs(value) >= 1e15:
+                return None
+            return value != 0 if kind == "bool" else int(value) if value.is_integer() else value
+        part = self._parts.get(key)
+        return part._later(self._source, path + ".") if part and kind == part.__name__ else None
 
     def _wrap(self, key: str, value: Any) -> Any:
         if isinstance(value, dict):
@@ -41,8 +88,12 @@ class Record(Mapping[str, Any]):
         return [key for kind in cls.__mro__ for key in kind.__dict__.get("__annotations__", {}) if key[0] != "_"]
 
     def __getattr__(self, key: str) -> Any:
+        if key == "_data":
+            return self._read()
         if key.startswith("_"):
             raise AttributeError(key)
+        if self._source and (value := self._figure(key)) is not None:
+            return value
         if key in self._data:
             return self[key]
         known = self._known()

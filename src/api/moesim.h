@@ -95,6 +95,13 @@ MOESIM_API char *moesim_plan_scenario_json(const moesim_plan *plan,
                                            int i); /* a complete scenario file, or NULL; free with moesim_free */
 MOESIM_API char *moesim_plan_json(const moesim_plan *plan); /* free with moesim_free */
 
+/* --- a run as the command line takes it ------------------------------------------------------------------------- */
+/* What the verb `run` below predicts of `file` or `json`, also of machines of several kinds, kept as *scenario and
+ * *result, both to be freed, the result first: for those who read a few figures of many runs. `strict`: refuse what
+ * needs a figure that the machine's file only assumes. Status and *error as of moesim_call. */
+MOESIM_API int moesim_predict(const char *file, const char *json, moesim_fidelity fidelity, int strict,
+                              moesim_scenario **scenario, moesim_result **result, char **error);
+
 /* --- every verb, JSON in and JSON out -------------------------------------------------------------------------- */
 typedef struct {
   /* Not 0: the work ends soon, with what was found or with an error. May be set by any thread; NULL: never. */

@@ -285,6 +285,33 @@ static MsJson *load_doc(gboolean alone, const char *file, const char *json, GErr
   return NULL;
 }
 
+/* Exit status of the command line. */
+static int status_of(gboolean answered, gboolean nothing, const GError *reason) {
+  if (answered) return nothing ? MS_ERROR_NOTHING : 0;
+  return reason && reason->domain == MS_ERROR ? reason->code : MS_ERROR_ENV;
+}
+
+static void tell_error(gboolean answered, GError *reason, char **error) {
+  if (!answered && error) *error = g_strdup(reason ? reason->message : "stopped");
+  g_clear_error(&reason);
+}
+
+int moesim_predict(const char *file, const char *json, moesim_fidelity fidelity, int strict, moesim_scenario **scenario,
+                   moesim_result **result, char **error) {
+  ms_api_start();
+  GError *reason = NULL;
+  const Options o = {.fidelity = CLAMP((int)fidelity, MS_FIDELITY_BOUND, MS_FIDELITY_FULL), .strict = strict != 0};
+  Call c = {.o = &o, .doc = load_doc(FALSE, file, json, &reason)};
+  MsScenario *s = c.doc ? mixed_scenario_of(&c, &reason) : NULL;
+  MsResult *r = s ? ms_simulate(s, (MsFidelity)o.fidelity, NULL, &reason) : NULL;
+  ms_json_free(c.doc);
+  if (!r) g_clear_pointer(&s, ms_scenario_free);
+  *scenario = (moesim_scenario *)s, *result = (moesim_result *)r;
+  int status = status_of(r != NULL, FALSE, reason);
+  tell_error(r != NULL, reason, error);
+  return status;
+}
+
 int moesim_call(const char *verb, const char *file, const char *json, const char *options, const moesim_watch *watch,
                 char **answer, char **error) {
   ms_api_start();
@@ -304,12 +331,9 @@ int moesim_call(const char *verb, const char *file, const char *json, const char
   }
   ms_stop_use(before);
   if (table) ms_fields_clear(table, &o);
-  int status = text                                   ? (nothing ? MS_ERROR_NOTHING : 0)
-               : reason && reason->domain == MS_ERROR ? reason->code
-                                                      : MS_ERROR_ENV;
+  int status = status_of(text != NULL, nothing, reason);
+  tell_error(text != NULL, reason, error);
   if (answer) *answer = text;
   else g_free(text);
-  if (!text && error) *error = g_strdup(reason ? reason->message : "stopped");
-  g_clear_error(&reason);
   return status;
 }

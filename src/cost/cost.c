@@ -21,6 +21,11 @@ typedef struct {
   gboolean own_pass; /* the curve is of this pass, not forward's */
 } Slot;
 
+typedef struct { /* what a curve of the profile may stand in for */
+  int op, next;  /* MsOpKind, the last where it is of none; the next curve of the same, -1 = none */
+  gint8 dtype[MS_N_ODT], pass[MS_N_PASSES]; /* dtype_rank, pass_rank */
+} Serves;
+
 struct MsCost {
   gint *users; /* of curves, slots and what these point to, which go with the last of them; atomic */
   const MsScenario *scenario;
@@ -33,7 +38,8 @@ struct MsCost {
                               * backward */
   MsCurve *fallback;         /* [MS_N_FALLBACKS] */
   MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
-  guint8 *curve_op;          /* [num_curves] MsOpKind of each, MS_N_OPS for "elementwise", 255 for none */
+  Serves *serves;            /* [num_curves] */
+  int first[MS_N_OPS + 1];   /* first curve of each MsOpKind, of "elementwise"; -1 = none */
   Slot (*slot)[MS_N_ODT][MS_N_PASSES]; /* [MS_N_OPS] */
   MsGroup group[MS_N_GROUPS];          /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
@@ -158,10 +164,10 @@ static gboolean form_serves(MsOpFamily family, MsCurveForm form) {
 static int pick(const MsCost *cost, int word, MsOpFamily family, int dtype, int pass, int *pass_kind) {
   double best = HUGE_VAL;
   int found = -1;
-  for (int i = 0; i < cost->hardware->num_curves; i++) {
+  for (int i = cost->first[word]; i >= 0; i = cost->serves[i].next) {
     const MsCurve *curve = &cost->hardware->curves[i];
-    if (cost->curve_op[i] != word || !form_serves(family, curve->form)) continue;
-    int by_dtype = dtype_rank(curve, dtype), by_pass = pass_rank(curve, pass);
+    if (!form_serves(family, curve->form)) continue;
+    int by_dtype = cost->serves[i].dtype[dtype], by_pass = cost->serves[i].pass[pass];
     if (by_pass < 0 || (by_dtype == 9 && family != MS_FAMILY_MEMORY)) continue;
     double head = family != MS_FAMILY_ATTENTION || !known(cost->head_dim) ? 0
                   : curve->head_dim > 0                                   ? fabs(log2(curve->head_dim / cost->head_dim))
@@ -214,8 +220,8 @@ static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
   Slot slot = {.use = found < 0 ? none : &cost->curves[found], .band = unknown, .factor = 1};
   if (found >= 0) {
     slot.origin = &cost->hardware->curves[found];
-    slot.band = ms_curve_band(slot.origin, unknown), slot.own_pass = pass_rank(slot.origin, pass) == 0;
-    if (family != MS_FAMILY_MEMORY && (stand_in || dtype_rank(slot.origin, dtype) > 1))
+    slot.band = ms_curve_band(slot.origin, unknown), slot.own_pass = cost->serves[found].pass[pass] == 0;
+    if (family != MS_FAMILY_MEMORY && (stand_in || cost->serves[found].dtype[dtype] > 1))
       slot.band = MAX(slot.band, unknown); /* stands in */
   }
   if (family == MS_FAMILY_MEMORY) return slot;
@@ -233,24 +239,37 @@ static gboolean is_gemm(const MsCurve *curve) {
   return curve->form == MS_FORM_GEMM_SATURATING || curve->form == MS_FORM_GEMM_TILED;
 }
 
+/* In front of those of its operator; of no operator that is known it serves none. */
+static void take_curve(MsCost *cost, int i) {
+  const MsCurve *curve = &cost->hardware->curves[i];
+  Serves *serves = &cost->serves[i];
+  int op = 0;
+  while (op < MS_N_OPS && g_strcmp0(curve->op, ms_op_words[op]) != 0) op++;
+  serves->op = MIN(op, MS_N_OPS - 1);
+  if (op == MS_N_OPS && g_strcmp0(curve->op, "elementwise") != 0) return;
+  serves->next = cost->first[op], cost->first[op] = i;
+  for (int dtype = 0; dtype < MS_N_ODT; dtype++) serves->dtype[dtype] = (gint8)dtype_rank(curve, dtype);
+  for (int pass = 0; pass < MS_N_PASSES; pass++) serves->pass[pass] = (gint8)pass_rank(curve, pass);
+}
+
 /* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here,
  * launch included. The first parameter of every form that computes is its efficiency. */
 static void take_curves(MsCost *cost) {
   const MsHardware *h = cost->hardware;
   double bf16_launch = cost->fallback[MS_FALLBACK_GEMM].param[MS_C_LAUNCH];
   cost->curves = g_memdup2(h->curves, sizeof *h->curves * (size_t)MAX(h->num_curves, 0));
-  for (int i = h->num_curves - 1; i >= 0; i--)
+  cost->serves = g_new(Serves, h->num_curves);
+  for (int op = 0; op <= MS_N_OPS; op++) cost->first[op] = -1;
+  for (int i = h->num_curves - 1; i >= 0; i--) {
+    take_curve(cost, i);
     if (is_gemm(&h->curves[i]) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
       bf16_launch = h->curves[i].param[MS_C_LAUNCH];
-  cost->curve_op = g_malloc((gsize)MAX(h->num_curves, 1));
+  }
   for (int i = 0; i < h->num_curves; i++) {
-    const char *dtype = h->curves[i].dtype, *word = h->curves[i].op ? h->curves[i].op : "";
-    int op = 0;
-    while (op < MS_N_OPS && strcmp(word, ms_op_words[op]) != 0) op++;
+    const char *dtype = h->curves[i].dtype;
     if (h->curves[i].form == MS_FORM_TERMS) ms_curve_slow(&cost->curves[i], 1 / or_else(h->curves[i].sustained, 1));
-    else if (form_serves(ms_op_families[MIN(op, MS_N_OPS - 1)], h->curves[i].form))
+    else if (form_serves(ms_op_families[cost->serves[i].op], h->curves[i].form))
       cost->curves[i].param[0] *= or_else(h->curves[i].sustained, 1);
-    cost->curve_op[i] = op == MS_N_OPS && strcmp(word, "elementwise") != 0 ? 255 : (guint8)op;
     if (is_gemm(&h->curves[i]) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
       cost->curves[i].param[MS_C_LAUNCH] = MIN(h->curves[i].param[MS_C_LAUNCH], bf16_launch);
   }
@@ -491,7 +510,7 @@ void ms_cost_free(MsCost *cost) {
     g_free(cost->sparse_backward);
     g_free(cost->fallback);
     g_free(cost->curves);
-    g_free(cost->curve_op);
+    g_free(cost->serves);
     g_free(cost->slot);
   }
   g_free(cost);

@@ -595,12 +595,22 @@ static void lay_streaming(Lower *l, MsChunks of, MsNeed then) {
   if (b_tip != NONE && of.kind != MS_SLOT_W) send(l, &(MsSlotPass){.kind = of.kind}, b_tip);
 }
 
+/* Of the lists of its pieces; `chunk` may be NULL. */
+static double rows_of_chunk(const MsProgram *p, const MsChunk *chunk, gboolean backward) {
+  double rows = 0;
+  for (int i = 0; chunk && i < ms_work_chunk_length(chunk); i++) {
+    const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
+    rows += backward ? piece->backward.list->n + piece->reload.list->n : piece->forward.list->n;
+  }
+  return rows;
+}
+
 MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean stream) {
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
   guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE, sent[2] = {NONE, NONE};
   Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .send = sent, .fetches = ms_program_fetches(p)};
   l.lone_pool = (of.forward ? of.forward : of.backward)->pool;
-  l.graph = new_graph(&l, 1, 256);
+  l.graph = new_graph(&l, 1, repeat * (4 + rows_of_chunk(p, of.forward, FALSE) + rows_of_chunk(p, of.backward, TRUE)));
   gboolean both = of.forward && of.backward, paired = both && p->scenario->options.ep_overlap;
   MsChunks forward = {.forward = of.forward}, backward = of;
   backward.forward = NULL;

@@ -1,8 +1,7 @@
 /* src/sim/steady.c - slots in steady state: tables of rows, and their pieces alone in the event engine. */
 #include "sim/steady.h"
 #include "base/units.h"
-#include "sim/account.h"
-#include "sim/graph.h"
+#include "sim/turns.h"
 #include "step/fetch.h"
 #include <string.h>
 
@@ -32,7 +31,7 @@ struct MsSteady {
 
 static void free_known(gpointer data) {
   Known *k = data;
-  g_free(k->slot.part);
+  g_free(k->slot.part), g_free(k->slot.length);
   g_array_unref(k->slot.slowed);
   g_free(k);
 }
@@ -57,40 +56,12 @@ void ms_steady_free(MsSteady *s) {
 
 guint64 ms_steady_events(const MsSteady *s) { return s->events; }
 
-/* --- the event engine --- */
+/* --- turns alone --- */
 
-enum { FEW = 2, MORE = 4 }; /* repetitions; between them the state is steady */
-
-/* Duration and parts of one repetition. */
-static MsTime repeated(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, MsTimeParts *parts,
-                       guint64 *events) {
-  MsTime makespan[2];
-  MsTimeParts part[2];
-  for (int i = 0; i < 2; i++) {
-    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? FEW : MORE, FALSE);
-    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
-    makespan[i] = t->makespan;
-    MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
-    ms_account(p, graph, t, tag_op, all);
-    part[i] = all[0];
-    g_free(all);
-    *events += t->events;
-  }
-  double *a = (double *)&part[0], *b = (double *)&part[1], *out = (double *)parts;
-  for (size_t i = 0; i < sizeof *parts / sizeof(double); i++) out[i] = (b[i] - a[i]) / (MORE - FEW);
-  return (makespan[1] - makespan[0]) / (MORE - FEW);
-}
-
-/* Duration of one repetition in the middle of a pipeline. */
-static MsTime streamed(const MsProgram *p, MsChunks of, guint64 *events) {
-  MsTime makespan[2];
-  for (int i = 0; i < 2; i++) {
-    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? FEW : MORE, TRUE);
-    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
-    makespan[i] = t->makespan;
-    *events += t->events;
-  }
-  return (makespan[1] - makespan[0]) / (MORE - FEW);
+static MsTurnTime turn_time(MsSteady *s, MsChunks of, gboolean stream) {
+  MsTurnTime x = ms_turn_time(s->p, of, s->tag_op, stream);
+  s->events += x.events;
+  return x;
 }
 
 static MsChunks lone_pass(const MsChunk *chunk, MsSlotKind kind) {
@@ -104,13 +75,11 @@ static MsChunks both_of(const MsChunk *forward, const MsChunk *backward) {
 void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {
   const MsLayout *l = p->layout;
   const MsChunk *first = ms_layout_chunk(l, l->pp / 2, 0), *last = ms_layout_chunk(l, l->pp / 2, l->vpp - 1);
-  MsTimeParts parts;
-  guint64 events = 0;
-  for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++)
-    if (kind != MS_SLOT_FB || ms_schedule_has(s, MS_SLOT_FB))
-      slot_s[kind] = (double)repeated(p, kind == MS_SLOT_FB ? both_of(first, last) : lone_pass(first, (MsSlotKind)kind),
-                                      tag_op, &parts, &events) /
-                     MS_PS_PER_S;
+  for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++) {
+    if (kind == MS_SLOT_FB && !ms_schedule_has(s, MS_SLOT_FB)) continue;
+    MsChunks of = kind == MS_SLOT_FB ? both_of(first, last) : lone_pass(first, (MsSlotKind)kind);
+    slot_s[kind] = (double)ms_turn_time(p, of, tag_op, FALSE).time / MS_PS_PER_S;
+  }
 }
 
 static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
@@ -131,12 +100,11 @@ static void no_less_than_nothing(MsTimeParts *t) {
 /* Fetches from the host go on from one slot into the next, so that a backward behind a forward is what it adds to the
  * forward. */
 static void behind_forward(MsSteady *s, MsChunks of, MsSteadySlot *slot) {
-  MsTimeParts both;
   const MsSteadySlot *forward = ms_steady_slot(s, (MsChunks){.forward = of.backward, .kind = MS_SLOT_B});
   of.forward = of.backward;
-  MsTime time = repeated(s->p, of, s->tag_op, &both, &s->events);
-  if (time - forward->time >= slot->time) return;
-  slot->time = MAX(0, time - forward->time), slot->parts = both;
+  MsTurnTime both = turn_time(s, of, FALSE);
+  if (both.time - forward->time >= slot->time) return;
+  slot->time = MAX(0, both.time - forward->time), slot->parts = both.parts;
   add_parts(&slot->parts, &forward->parts, -1);
   no_less_than_nothing(&slot->parts);
 }
@@ -164,6 +132,8 @@ static void parts_of(MsSteady *s, MsChunks of, MsSteadySlot *slot) {
 }
 
 static gboolean has_rows(const MsSlotPart *x) { return x->rows != MS_N_SLOTS; }
+
+enum { FEW = MS_TURNS_FEW, MORE = MS_TURNS_MORE };
 
 /* A stage that runs these in turn and nothing else: how long that takes with nothing shared. `streams`: inputs are
  * early. */
@@ -208,7 +178,7 @@ static MsLags table_of(MsSteady *s, const MsSteadySlot *slot) {
 static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
   const MsLags *in_turn[2] = {own};
   if (of.kind == MS_SLOT_W || s->p->scenario->options.ep_overlap)
-    return MAX(0, streamed(s->p, of, &s->events) - relaxed_time(in_turn, 1, TRUE));
+    return MAX(0, turn_time(s, of, TRUE).time - relaxed_time(in_turn, 1, TRUE));
   const MsChunk *chunk = of.forward ? of.forward : of.backward;
   MsChunks both = {.forward = chunk, .backward = chunk, .kind = of.forward ? s->behind : of.kind};
   MsSteadySlot other = {0};
@@ -217,16 +187,32 @@ static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
   in_turn[!of.backward] = &table, in_turn[!!of.backward] = own;
   double cycle = (double)own->to[MS_END_COMPUTE][MS_END_COMPUTE],
          sum = cycle + (double)table.to[MS_END_COMPUTE][MS_END_COMPUTE];
-  MsTime longer = streamed(s->p, both, &s->events) - relaxed_time(in_turn, 2, TRUE);
+  MsTime longer = turn_time(s, both, TRUE).time - relaxed_time(in_turn, 2, TRUE);
   g_free(other.part);
   return longer > 0 && cycle > 0 ? (MsTime)((double)longer * cycle / sum) : 0;
+}
+
+static void measure_parts(MsSteady *s, MsSteadySlot *slot) {
+  slot->length = g_new0(double, slot->n);
+  for (int i = 0; i < slot->n; i++) {
+    if (!has_rows(&slot->part[i])) continue;
+    slot->length[i] = (double)MAX(0, lags_of(s, &slot->part[i])->to[MS_END_COMPUTE][MS_END_COMPUTE]);
+    slot->sum += slot->length[i];
+  }
+}
+
+/* Of what the slot is longer, each part has its share. */
+static double share_of(const MsSteadySlot *slot, int part) {
+  return slot->sum > 0 ? slot->length[part] / slot->sum : 0;
 }
 
 static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
   MsSteadySlot slot = {.slowed = g_array_new(FALSE, FALSE, sizeof(MsSlowed))};
   parts_of(s, of, &slot);
   slot.lags = table_of(s, &slot);
-  slot.time = repeated(s->p, of, s->tag_op, &slot.parts, &s->events);
+  measure_parts(s, &slot);
+  MsTurnTime alone = turn_time(s, of, FALSE);
+  slot.time = alone.time, slot.parts = alone.parts;
   if (of.backward && !of.forward && of.kind == MS_SLOT_B && ms_program_fetches(s->p) &&
       !s->p->scenario->options.ep_overlap)
     behind_forward(s, of, &slot);
@@ -258,23 +244,11 @@ MsSteadySlot *ms_steady_slot(MsSteady *s, MsChunks of) {
   return &k->slot;
 }
 
-/* Of what the slot is longer, each part has its share. */
-static double share_of(MsSteady *s, const MsSteadySlot *slot, int part) {
-  double sum = 0, own = 0;
-  for (int i = 0; i < slot->n; i++) {
-    if (!has_rows(&slot->part[i])) continue;
-    double length = (double)MAX(0, lags_of(s, &slot->part[i])->to[MS_END_COMPUTE][MS_END_COMPUTE]);
-    sum += length;
-    if (i == part) own = length;
-  }
-  return sum > 0 ? own / sum : 0;
-}
-
 MsLags ms_steady_part(MsSteady *s, const MsSteadySlot *slot, int part) {
   const MsSlotPart *x = &slot->part[part];
   if (!has_rows(x)) return ms_no_rows;
   MsLags lags = in_turn(lags_of(s, x), x);
-  double share = share_of(s, slot, part);
+  double share = share_of(slot, part);
   lengthen(&lags, (MsTime[]){(MsTime)(share * (double)slot->longer[0]), (MsTime)(share * (double)slot->longer[1])},
            FALSE);
   return lags;
@@ -327,7 +301,7 @@ static MsSlowed slowed(MsSteady *s, const MsSteadySlot *slot, int from, int to, 
     MsLags lags = in_turn(&x->lags, &slot->part[i]);
     all = ms_lags_product(&lags, &all);
     for (int k = 0; k < MS_N_LINKS; k++) link[k] += x->link[k];
-    if (to - from < slot->n) longer += share_of(s, slot, i) * (double)slot->longer[1];
+    if (to - from < slot->n) longer += share_of(slot, i) * (double)slot->longer[1];
   }
   if (to - from == slot->n) longer = (double)slot->longer[1];
   MsSlowed r = {.beside = beside, .length = (double)MAX(1, all.to[MS_END_COMPUTE][MS_END_COMPUTE]) + longer};

@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
   int n;
   MsSlotPart *part;
+  double *length, sum; /* picoseconds for which each part keeps the compute stream, alone; all of them */
   MsLags lags;
   MsTime longer[2]; /* than its rows if nothing were shared: from its input; from when the compute stream is free */
   MsTime time;      /* in steady state, behind itself */

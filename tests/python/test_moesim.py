@@ -48,6 +48,27 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(AttributeError, "did you mean step_time_s"):
             run.step_tiem_s
 
+    def test_figures_read_one_by_one_are_those_of_the_whole(self):
+        def walk(later, whole, where):
+            for key in later._known():
+                value = getattr(later, key)
+                self.assertEqual(value, whole.get(key), f"{where}.{key}")
+                self.assertIs(type(value), type(getattr(type(later)(whole), key)))
+                if key in ("time", "memory", "bound"):
+                    walk(value, whole[key], key)
+
+        for file in (RUN, "scenarios/run-deepseek-v3-gb200-256.json"):
+            for fidelity in ("bound", "fast", "full"):
+                whole = moesim.run(file, fidelity).to_dict()
+                later = moesim.run(file, fidelity)
+                self.assertRaises(AttributeError, object.__getattribute__, later, "_data")
+                self.assertIsInstance(later.step_time_s, float)
+                self.assertIsInstance(later.time.compute_s, float)
+                self.assertRaises(AttributeError, object.__getattribute__, later, "_data")  # not read as a whole
+                whole["elapsed_s"] = later.elapsed_s
+                walk(later, whole, "")
+                self.assertEqual(copy.copy(later), pickle.loads(pickle.dumps(later)))
+
     def test_every_key_that_comes_back_is_typed(self):
         def walk(record, where):
             known = record._known()

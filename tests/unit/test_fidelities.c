@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "sim/graph.h"
 #include "sim/simulate.h"
+#include "sim/turns.h"
 
 enum { MOST_TASKS = 60000 };
 
@@ -55,6 +56,53 @@ static void compare(const MsScenario *s, GArray *off) {
   limits_hold(s, full->step_time_s);
   double error = fabs(fast->step_time_s / full->step_time_s - 1);
   g_array_append_val(off, error);
+}
+
+/* --- turns that are kept --- */
+
+/* Changes one thing that turns follow from; not every scenario can run with it. */
+static void change(MsScenario *s, int what) {
+  MsHardware *h = s->hardware;
+  double *const rates[] = {&h->scaleup_Bps, &h->nic_Bps, &h->hbm_Bps, &h->kernel_launch_s, &h->sync_s};
+  const int n = G_N_ELEMENTS(rates);
+  if (what < n) *rates[what] *= 2;
+  else if (what == n) h->sm_count /= 2;
+  else if (what == n + 1) s->options.ep_overlap = !s->options.ep_overlap;
+  else if (what == n + 2) s->options.delay_wgrad = !s->options.delay_wgrad;
+  else if (what == n + 3) s->options.overlap_p2p_comm = !s->options.overlap_p2p_comm;
+  else s->training.global_batch_size *= 2;
+}
+enum { CHANGES = 10 };
+
+/* The prediction is the same to the bit whatever ran before it. Returns whether it can run. */
+static gboolean follows_from_nothing_before(const MsScenario *s) {
+  g_autoptr(MsResult) after = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  if (!after) return FALSE;
+  ms_turns_forget();
+  g_autoptr(MsResult) alone = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  if (after->step_time_s != alone->step_time_s || after->events != alone->events ||
+      memcmp(after->stage_time, alone->stage_time, sizeof *alone->stage_time * (size_t)alone->stages) != 0 ||
+      memcmp(after->pass_s, alone->pass_s, sizeof alone->pass_s) != 0)
+    wrong(s, "it depends on what ran before", after->step_time_s, alone->step_time_s);
+  return TRUE;
+}
+
+static void what_is_kept_changes_nothing(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(32);
+  int draws = 0, runs = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(600, 6000)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
+    if (!ms_model_finish(s->model, NULL, "", NULL) || !small_enough(s)) continue;
+    for (int i = 0; i < CHANGES; i++) {
+      g_autoptr(MsResult) first = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+      g_autoptr(MsScenario) other = ms_scenario_copy(s, FALSE);
+      change(other, i);
+      runs += first && follows_from_nothing_before(other);
+    }
+  }
+  print_message("%d changed runs of %d draws\n", runs, draws);
+  assert_true(runs >= 100);
 }
 
 static void fast_is_near_full(void **state) {
@@ -140,7 +188,8 @@ static void a_faster_machine_is_not_slower(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fast_is_near_full),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_kept_changes_nothing),
+                                     cmocka_unit_test(fast_is_near_full),
                                      cmocka_unit_test(a_faster_machine_is_not_slower)};
   return cmocka_run_group_tests_name("fidelities", tests, NULL, NULL);
 }

@@ -1,0 +1,135 @@
+/* src/sim/turns.c - turns alone, and what is kept of them. */
+#include "sim/turns.h"
+#include "sim/account.h"
+#include "sim/graph.h"
+#include "step/fetch.h"
+#include <string.h>
+
+/* --- the event engine --- */
+
+static MsTurnTime run(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream) {
+  MsTime makespan[2];
+  MsTimeParts part[2] = {0};
+  MsTurnTime x = {0};
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? MS_TURNS_FEW : MS_TURNS_MORE, stream);
+    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+    makespan[i] = t->makespan, x.events += t->events;
+    if (stream) continue;
+    g_autofree MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
+    ms_account(p, graph, t, tag_op, all);
+    part[i] = all[0];
+  }
+  const double *a = (double *)&part[0], *b = (double *)&part[1];
+  double *out = (double *)&x.parts;
+  for (size_t i = 0; i < sizeof x.parts / sizeof(double); i++) out[i] = (b[i] - a[i]) / (MS_TURNS_MORE - MS_TURNS_FEW);
+  x.time = (makespan[1] - makespan[0]) / (MS_TURNS_MORE - MS_TURNS_FEW);
+  return x;
+}
+
+/* --- what it follows from --- */
+
+enum { MOST_KEPT = 512 };
+
+static void add(GByteArray *key, gconstpointer data, gsize size) { g_byte_array_append(key, data, (guint)size); }
+
+/* What kind of row it is, what it waits for: no shape, of which the costs speak. */
+static void add_row(GByteArray *key, const MsOp *op) {
+  add(key, &op->kind, G_STRUCT_OFFSET(MsOp, m) - G_STRUCT_OFFSET(MsOp, kind));
+}
+
+static void add_list(GByteArray *key, const MsCosted *c) {
+  gsize n = (gsize)c->list->n;
+  const int is[] = {c->list->n, c->list->tip};
+  add(key, is, sizeof is);
+  for (gsize i = 0; i < n; i++) add_row(key, &c->list->op[i]);
+  if (n == 0) return;
+  add(key, c->duration, n * sizeof *c->duration), add(key, c->beside, n * sizeof *c->beside);
+  add(key, c->launch, n * sizeof *c->launch), add(key, c->sms, n * sizeof *c->sms), add(key, c->use, n);
+}
+
+/* Pieces are numbered as they come, and told when they come first. */
+static void add_pieces(GByteArray *key, const MsProgram *p, MsChunks of) {
+  g_autofree int *number = g_new0(int, p->work->n_pieces);
+  int known = 0;
+  for (MsPieceWalk w = ms_piece_walk(p->work, of); ms_piece_next(&w);) {
+    const MsPieceTurn *turn[2] = {&w.forward, &w.backward};
+    for (int i = 0; i < 2; i++) {
+      int piece = turn[i]->piece, is[2] = {-1, (int)turn[i]->rows};
+      gboolean first = piece >= 0 && number[piece] == 0;
+      if (first) number[piece] = ++known;
+      if (piece >= 0) is[0] = number[piece];
+      add(key, is, sizeof is);
+      if (first) add_list(key, &p->piece[piece].forward), add_list(key, &p->piece[piece].backward);
+    }
+  }
+}
+
+static void add_program(GByteArray *key, const MsProgram *p, MsChunks of, gboolean stream) {
+  int pool = (of.forward ? of.forward : of.backward)->pool;
+  const MsHardware *machine = ms_program_machine(p, pool);
+  const MsOpCost *message = ms_program_p2p_pools(p, pool, pool);
+  const MsOptions *o = &p->scenario->options;
+  const gint64 is[] = {stream,           o->ep_overlap,  o->delay_wgrad,     of.kind,
+                       of.leaves_head,   p->p2p_blocks,  p->p2p_in_turn,     machine->sm_count,
+                       message->sms,     message->level, of.forward != NULL, of.backward != NULL,
+                       p->p2p_op.kernels};
+  const double costs[] = {message->time_s, machine->kernel_launch_s, machine->sync_s};
+  add(key, is, sizeof is), add(key, costs, sizeof costs), add_row(key, &p->p2p_op);
+}
+
+static guint hash_of(gconstpointer data) { /* FNV-1a by words */
+  const GByteArray *key = data;
+  guint64 hash = 0xcbf29ce484222325u, word;
+  for (guint at = 0; at < key->len; at += sizeof word) {
+    word = 0;
+    memcpy(&word, key->data + at, MIN(sizeof word, key->len - at));
+    hash = (hash ^ word) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  return (guint)(hash ^ hash >> 32);
+}
+
+static gboolean same_key(gconstpointer a, gconstpointer b) {
+  const GByteArray *x = a, *y = b;
+  return x->len == y->len && !memcmp(x->data, y->data, x->len);
+}
+
+/* --- what is kept ---------------------------------------------------------------------------------------------- */
+static GMutex mutex;
+static GHashTable *kept; /* GByteArray -> MsTurnTime */
+
+static gboolean find(const GByteArray *key, MsTurnTime *x) {
+  g_mutex_lock(&mutex);
+  const MsTurnTime *found = kept ? g_hash_table_lookup(kept, key) : NULL;
+  if (found) *x = *found;
+  g_mutex_unlock(&mutex);
+  return found != NULL;
+}
+
+/* Takes `key`. */
+static void keep(GByteArray *key, const MsTurnTime *x) {
+  g_mutex_lock(&mutex);
+  if (!kept) kept = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, g_free);
+  if (g_hash_table_size(kept) >= MOST_KEPT) g_hash_table_remove_all(kept);
+  g_hash_table_replace(kept, key, g_memdup2(x, sizeof *x));
+  g_mutex_unlock(&mutex);
+}
+
+void ms_turns_forget(void) {
+  g_mutex_lock(&mutex);
+  g_clear_pointer(&kept, g_hash_table_unref);
+  g_mutex_unlock(&mutex);
+}
+
+MsTurnTime ms_turn_time(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream) {
+  if (ms_program_fetches(p)) return run(p, of, tag_op, stream); /* it follows from what is fetched, too */
+  g_autoptr(GByteArray) key = g_byte_array_sized_new(1 << 14);
+  MsTurnTime x;
+  add_program(key, p, of, stream);
+  add_pieces(key, p, of);
+  if (find(key, &x)) return x;
+  x = run(p, of, tag_op, stream);
+  keep(g_steal_pointer(&key), &x);
+  return x;
+}
