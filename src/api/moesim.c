@@ -178,10 +178,7 @@ const moesim_result *moesim_plan_result(const moesim_plan *plan, int i) {
 
 char *moesim_plan_scenario_json(const moesim_plan *plan, int i) {
   const MsPlanEntry *e = entry(plan, i);
-  if (!e) return NULL;
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_scenario_write(e->scenario, NULL, out);
-  return ms_json_out_take(out);
+  return e ? ms_scenario_text(e->scenario, 2) : NULL;
 }
 
 char *moesim_plan_json(const moesim_plan *plan) {

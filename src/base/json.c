@@ -61,6 +61,14 @@ gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, cons
   return FALSE;
 }
 
+gboolean ms_json_error_inside(const MsJson *doc, const char *path, GError **error, GError *inner) {
+  const char *text = ms_error_text(inner->message, ms_json_filename(doc)), *colon = strstr(text, ": ");
+  g_autofree char *full = colon ? g_strdup_printf("%s.%.*s", path, (int)(colon - text), text) : g_strdup(path);
+  ms_json_error(doc, full, error, "%s", colon ? colon + 2 : text);
+  g_error_free(inner);
+  return FALSE;
+}
+
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   return JSON_NODE_HOLDS_OBJECT(node) || ms_json_error(doc, path, error, "must be an object");
 }

@@ -35,6 +35,9 @@ int ms_json_line(const MsJson *doc, const char *path);
 /* ms_input_error with this document's name and the line of `path`. Returns FALSE. */
 gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, const char *format, ...)
     G_GNUC_PRINTF(4, 5);
+/* The same of what is wrong in the document that stands at `path` of this one: "KEY: ..." at "path.KEY". Takes `inner`.
+ */
+gboolean ms_json_error_inside(const MsJson *doc, const char *path, GError **error, GError *inner);
 /* TRUE when `node` is an object, else FALSE with that as the error. */
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 
@@ -65,6 +68,13 @@ void ms_json_out_bool(MsJsonOut *out, const char *key, gboolean value);
 void ms_json_out_null(MsJsonOut *out, const char *key);
 void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node); /* any json-glib tree, copied */
 
+/* A tree as text. (transfer full) */
+char *ms_json_text(JsonNode *node, int indent);
+/* A string as JSON text, of NULL "null". (transfer full) */
+char *ms_json_quoted(const char *value);
+/* A tree that was read or written here as a document of its own; `filename` names it in messages. Never NULL.
+ * (transfer full) */
+MsJson *ms_json_doc(JsonNode *node, const char *filename);
 /* Appends `value`, which is UTF-8, as a JSON string. */
 void ms_json_quote(GString *text, const char *value);
 /* Shortest decimal that reads back to `value`; buf >= 32 bytes; returns buf. */

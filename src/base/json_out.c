@@ -42,6 +42,26 @@ JsonNode *ms_json_out_take_node(MsJsonOut *out) {
   return ms_json_copy(ms_json_root(doc));
 }
 
+char *ms_json_text(JsonNode *node, int indent) {
+  MsJsonOut *out = ms_json_out_new(indent);
+  ms_json_out_node(out, NULL, node);
+  return ms_json_out_take(out);
+}
+
+char *ms_json_quoted(const char *value) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_json_out_string(out, NULL, value);
+  return ms_json_out_take(out);
+}
+
+MsJson *ms_json_doc(JsonNode *node, const char *filename) {
+  g_autofree char *text = ms_json_text(node, 0);
+  g_autoptr(GError) error = NULL;
+  MsJson *doc = ms_json_parse(text, -1, filename, &error);
+  if (!doc) MS_BUG("a document that was read cannot be read again: %s", error->message);
+  return doc;
+}
+
 static Level *top(MsJsonOut *out) {
   return out->levels->len ? &g_array_index(out->levels, Level, out->levels->len - 1) : NULL;
 }

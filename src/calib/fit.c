@@ -347,11 +347,9 @@ static double slowdown(const MsCurve *curve, const MsHardware *rates, const MsSe
 
 static void set_member(Work *work, const char *key, double value, const char *source) {
   char text[32];
-  MsJsonOut *json = ms_json_out_new(0);
-  ms_json_out_string(json, NULL, source);
   g_ptr_array_add(work->members, g_strdup(key));
   g_ptr_array_add(work->members, g_strdup(ms_double_text(ms_round_digits(value, 4), text)));
-  g_ptr_array_add(work->members, ms_json_out_take(json));
+  g_ptr_array_add(work->members, ms_json_quoted(source));
 }
 
 /* dgrad and wgrad over forward, both relative to the curve, so that shapes need not be paired. */

@@ -11,9 +11,7 @@
 /* --- one curve as text, in the style of the shipped profiles --------------------------------------------------- */
 static void put_text(GString *out, const char *key, const char *value) {
   if (!value) return;
-  MsJsonOut *json = ms_json_out_new(0);
-  ms_json_out_string(json, NULL, value);
-  g_autofree char *quoted = ms_json_out_take(json);
+  g_autofree char *quoted = ms_json_quoted(value);
   g_string_append_printf(out, "%s\"%s\": %s", out->str[out->len - 1] == '{' ? "" : ", ", key, quoted);
 }
 

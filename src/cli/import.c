@@ -35,20 +35,6 @@ static void print_ignored(const char *file, const GPtrArray *words) {
   g_string_free(list, TRUE);
 }
 
-static char *model_text(const MsModel *model) {
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(&ms_model_table, model, TRUE, out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
-}
-
-static char *scenario_text(const MsScenario *scenario) {
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_scenario_write(scenario, NULL, out);
-  return ms_json_out_take(out);
-}
-
 static int put(const char *file, char *text) {
   GError *error = NULL;
   g_autofree char *line = g_str_has_suffix(text, "\n") ? g_strdup(text) : g_strconcat(text, "\n", NULL);
@@ -91,14 +77,14 @@ static int import_hf(const Options *o, const char *file) {
   }
   print_remarks(file, remarks);
   print_ignored(file, ignored);
-  return put(o->out, model_text(model));
+  return put(o->out, ms_fields_text(&ms_model_table, model, TRUE, 2));
 }
 
 /* The model apart, mentioned by its path; beside the scenario by its name. */
 static int write_model(const Options *o, MsScenario *scenario) {
   g_autofree char *folder = g_path_get_dirname(o->model_out), *ours = g_path_get_dirname(o->out ? o->out : "-"),
                   *base = g_path_get_basename(o->model_out);
-  int status = put(o->model_out, model_text(scenario->model));
+  int status = put(o->model_out, ms_fields_text(&ms_model_table, scenario->model, TRUE, 2));
   JsonNode *mention = json_node_new(JSON_NODE_VALUE);
   json_node_set_string(mention, o->out && strcmp(folder, ours) == 0 ? base : o->model_out);
   g_clear_pointer(&scenario->model_json, json_node_unref);
@@ -133,7 +119,7 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
   print_remarks(file, import->remarks);
   print_ignored(file, import->ignored);
   int status = o->model_out ? write_model(o, import->scenario) : 0;
-  return status ? status : put(o->out, scenario_text(import->scenario));
+  return status ? status : put(o->out, ms_scenario_text(import->scenario, 2));
 }
 
 static int check(const MsVerb *verb, const Options *o, gboolean model, int words) {
@@ -202,7 +188,7 @@ static int import_peft(const MsVerb *verb, const Options *o, int argc, char **wo
     scenario->name = g_strdup(o->name);
   }
   print_ignored(words[0], ignored);
-  return put(o->out, scenario_text(scenario));
+  return put(o->out, ms_scenario_text(scenario, 2));
 }
 
 static int import_bench(const MsVerb *verb, const Options *o, const char *form, int argc, char **words) {

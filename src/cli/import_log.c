@@ -88,21 +88,18 @@ static void set_measured(const MsTrainingLog *log, const char *file, MsMeasured 
 static char *measured_text(const MsMeasured *m) {
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_object(out, NULL);
-  ms_json_out_object(out, "measured");
-  ms_fields_write(&ms_measured_table, m, FALSE, out);
-  ms_json_out_end(out);
+  ms_fields_object(&ms_measured_table, m, FALSE, "measured", out);
   ms_json_out_end(out);
   return ms_json_out_take(out);
 }
 
 static char *scenario_text(MsScenario *s, const MsMeasured *m) {
-  MsJsonOut *out = ms_json_out_new(2);
   s->has_measured = TRUE;
   MsMeasured before = s->measured;
   s->measured = *m;
-  ms_scenario_write(s, NULL, out);
+  char *text = ms_scenario_text(s, 2);
   s->measured = before;
-  return ms_json_out_take(out);
+  return text;
 }
 
 /* NULL and *error. */

@@ -156,14 +156,7 @@ static char *asked(Init *x, const char *what, const char *usual, const char *fro
 
 /* The value of a key of the base, as a file says it. (transfer full) */
 static char *value_in(const MsFieldTable *table, const void *object, const char *key) {
-  const MsField one[] = {*ms_field_find(table, key), {0}};
-  const MsFieldTable alone = {"", "", one};
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(&alone, object, TRUE, out);
-  ms_json_out_end(out);
-  g_autoptr(JsonNode) root = ms_json_out_take_node(out);
-  JsonNode *node = json_object_get_member(json_node_get_object(root), key);
+  g_autoptr(JsonNode) node = ms_field_node(ms_field_find(table, key), object, TRUE);
   return node ? json_to_string(node, FALSE) : g_strdup("null");
 }
 

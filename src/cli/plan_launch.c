@@ -12,9 +12,7 @@ static char *with_launch(const char *json, const char *form, int rank, const cha
   json_object_set_int_member(launch, "rank", rank);
   json_object_set_string_member(launch, "text", text);
   json_object_set_object_member(json_node_get_object(ms_json_root(doc)), "launch", launch);
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, ms_json_root(doc));
-  return ms_json_out_take(out);
+  return ms_json_text(ms_json_root(doc), 0);
 }
 
 int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, const char *out, int rank) {
@@ -36,9 +34,7 @@ int ms_cli_plan_keep(const MsPlan *plan, const MsRobust *robust, const char *fil
   GError *error = NULL;
   const MsPlanEntry *entry = entry_of(plan, robust, rank);
   if (!entry) return MS_ERROR_NOTHING;
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_scenario_write(entry->scenario, NULL, out);
-  g_autofree char *text = ms_json_out_take(out), *lines = g_strconcat(text, "\n", NULL);
+  g_autofree char *text = ms_scenario_text(entry->scenario, 2), *lines = g_strconcat(text, "\n", NULL);
   return ms_write_file(file, lines, -1, &error) ? 0 : ms_cli_fail(error);
 }
 
@@ -61,9 +57,7 @@ static gboolean write_run(const MsDecisionRow *row, const char *folder, MsLaunch
                   *script = g_strdup_printf("start-%d.sh", row->place), *file = g_build_filename(folder, json, NULL),
                   *other = g_build_filename(folder, script, NULL);
   if (!start) return FALSE;
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_scenario_write(s, NULL, out);
-  g_autofree char *text = ms_json_out_take(out), *lines = g_strconcat(text, "\n", NULL);
+  g_autofree char *text = ms_scenario_text(s, 2), *lines = g_strconcat(text, "\n", NULL);
   return ms_write_file(file, lines, -1, error) && ms_write_file(other, start, -1, error);
 }
 

@@ -105,9 +105,7 @@ static gboolean write_detail(const Options *o, const MsScenario *scenario, const
 
 static void print_run(const Options *o, const MsScenario *scenario, const MsPrintedRun *run, gboolean first) {
   if (o->json) {
-    MsJsonOut *out = ms_json_out_new(0);
-    ms_figures_write(&ms_printed_run_figures, run, NULL, out);
-    ms_cli_print_json(out);
+    ms_cli_print_file(ms_figures_json(&ms_printed_run_figures, run));
     return;
   }
   unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);

@@ -36,9 +36,7 @@ static char *node_text(JsonNode *node, const MsField *field) {
     if (type == G_TYPE_BOOLEAN) return g_strdup(json_node_get_boolean(node) ? "yes" : "no");
     return number_text(json_node_get_double(node), field ? field->unit : NULL);
   }
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, node);
-  return g_strchomp(ms_json_out_take(out));
+  return ms_json_text(node, 0);
 }
 
 enum { WIDEST_VALUE = 56 }; /* longer texts stand below the table */
@@ -72,11 +70,7 @@ static void add_members(MsTable *table, GString *below, const MsFieldTable *fiel
 
 /* Every key of `object` with its value and its source (or meaning). */
 static char *object_table(const MsFieldTable *fields, const void *object, gboolean all, JsonObject *sources) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(fields, object, all, out);
-  ms_json_out_end(out);
-  g_autoptr(JsonNode) written = ms_json_out_take_node(out);
+  g_autoptr(JsonNode) written = ms_fields_node(fields, object, all);
   MsTable *table = ms_table_of("key|value");
   ms_table_column(table, sources ? "source" : "meaning", FALSE);
   GString *below = g_string_new(NULL);
@@ -87,11 +81,7 @@ static char *object_table(const MsFieldTable *fields, const void *object, gboole
 }
 
 static void print_fields_json(const MsFieldTable *fields, const void *object) {
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(fields, object, TRUE, out);
-  ms_json_out_end(out);
-  ms_cli_print_json(out);
+  ms_cli_print_file(ms_fields_text(fields, object, TRUE, 2));
 }
 
 /* --- model ----------------------------------------------------------------------------------------------------- */
@@ -135,9 +125,7 @@ static void append_flop(GString *out, const MsModel *model) {
 }
 
 static void write_model(const void *model, const char *key, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_fields_write(&ms_model_table, model, TRUE, out);
-  ms_json_out_end(out);
+  ms_fields_object(&ms_model_table, model, TRUE, key, out);
 }
 
 typedef struct {
@@ -383,9 +371,7 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, &error);
   if (!layout) return ms_cli_fail(error);
   if (show->json) {
-    MsJsonOut *out = ms_json_out_new(2);
-    ms_scenario_write(scenario, NULL, out);
-    ms_cli_print_json(out);
+    ms_cli_print_file(ms_scenario_text(scenario, 2));
     return 0;
   }
   GString *out = g_string_new(NULL);

@@ -90,9 +90,7 @@ static const MsFigure shown_rows[] = {
 const MsFigures ms_show_schedule_figures = {"schedule", "`moesim show schedule NAME --json`.", shown_rows};
 
 static void print_json(const char *name, const MsSchedule *s, const MsScheduleRun *run) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_figures_write(&ms_show_schedule_figures, &(Shown){name, s, run}, NULL, out);
-  ms_cli_print_json(out);
+  ms_cli_print_file(ms_figures_json(&ms_show_schedule_figures, &(Shown){name, s, run}));
 }
 
 static void print_text(const char *name, const MsSchedule *s, const MsScheduleRun *run) {

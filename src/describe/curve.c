@@ -419,10 +419,7 @@ gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, vo
 void ms_curves_print(MsJsonOut *out, const char *key, const void *member) {
   const MsHardware *hardware = member;
   ms_json_out_array(out, key);
-  for (int i = 0; i < hardware->num_curves; i++) {
-    ms_json_out_object(out, NULL);
-    ms_fields_write(&ms_curve_table, &hardware->curves[i], FALSE, out);
-    ms_json_out_end(out);
-  }
+  for (int i = 0; i < hardware->num_curves; i++)
+    ms_fields_object(&ms_curve_table, &hardware->curves[i], FALSE, NULL, out);
   ms_json_out_end(out);
 }

@@ -210,7 +210,5 @@ gboolean ms_fabric_parse(const MsJson *doc, JsonNode *node, const char *path, vo
 void ms_fabric_print(MsJsonOut *out, const char *key, const void *member) {
   const MsFabric *f = member;
   if (f->kind == MS_FABRIC_NONE) return;
-  ms_json_out_object(out, key);
-  ms_fields_write(&ms_fabric_table, f, FALSE, out);
-  ms_json_out_end(out);
+  ms_fields_object(&ms_fabric_table, f, FALSE, key, out);
 }

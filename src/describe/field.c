@@ -356,12 +356,6 @@ static void write_words(const MsField *field, const char *key, guint32 bits, MsJ
   ms_json_out_end(out);
 }
 
-static void write_object(const MsField *field, const char *key, const void *member, gboolean all, MsJsonOut *out) {
-  ms_json_out_object(out, key);
-  ms_fields_write(field->sub, member, all, out);
-  ms_json_out_end(out);
-}
-
 static void write_int(const char *key, int value, MsJsonOut *out) {
   if (value == MS_NULL_INT) ms_json_out_null(out, key);
   else ms_json_out_int(out, key, value);
@@ -386,7 +380,7 @@ static void write_field(const MsField *field, const void *object, const char *ke
   case MS_T_STRING: ms_json_out_string(out, key, *(char *const *)member); break;
   case MS_T_ENUM: write_enum(field, key, *(const int *)member, out); break;
   case MS_T_WORDS: write_words(field, key, *(const guint32 *)member, out); break;
-  case MS_T_OBJECT: write_object(field, key, member, all, out); break;
+  case MS_T_OBJECT: ms_fields_object(field->sub, member, all, key, out); break;
   case MS_T_FREE: ms_json_out_node(out, key, *(JsonNode *const *)member); break;
   case MS_T_CUSTOM: field->print(out, key, member); break;
   }
@@ -404,11 +398,8 @@ static char *default_text(const MsField *field) {
       [MS_T_INT] = "0",    [MS_T_F64] = "0",     [MS_T_BOOL] = "false", [MS_T_STRING] = "null", [MS_T_ENUM] = "",
       [MS_T_WORDS] = "[]", [MS_T_OBJECT] = "{}", [MS_T_FREE] = "null",  [MS_T_CUSTOM] = "null"};
   if (!field->fallback) return g_strdup(field->flags & MS_NULLABLE ? "null" : nothing[field->type]);
-  MsJson *doc = ms_json_parse(field->fallback, -1, "default", NULL);
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, ms_json_root(doc));
-  ms_json_free(doc);
-  return ms_json_out_take(out);
+  g_autoptr(MsJson) doc = ms_json_parse(field->fallback, -1, "default", NULL);
+  return ms_json_text(ms_json_root(doc), 0);
 }
 
 static gboolean is_default(const MsField *field, const void *object) {
@@ -425,9 +416,37 @@ static gboolean is_written(const MsField *field) {
   return field->type == MS_T_CUSTOM ? field->print != NULL : field->offset != MS_NO_OFFSET;
 }
 
+void ms_field_write(const MsField *field, const void *object, gboolean all, MsJsonOut *out) {
+  if (is_written(field) && (all || !is_default(field, object))) write_field(field, object, field->key, all, out);
+}
+
 void ms_fields_write(const MsFieldTable *table, const void *object, gboolean all, MsJsonOut *out) {
-  for (const MsField *field = table->fields; field->key; field++)
-    if (is_written(field) && (all || !is_default(field, object))) write_field(field, object, field->key, all, out);
+  for (const MsField *field = table->fields; field->key; field++) ms_field_write(field, object, all, out);
+}
+
+void ms_fields_object(const MsFieldTable *table, const void *object, gboolean all, const char *key, MsJsonOut *out) {
+  ms_json_out_object(out, key);
+  ms_fields_write(table, object, all, out);
+  ms_json_out_end(out);
+}
+
+char *ms_fields_text(const MsFieldTable *table, const void *object, gboolean all, int indent) {
+  MsJsonOut *out = ms_json_out_new(indent);
+  ms_fields_object(table, object, all, NULL, out);
+  return ms_json_out_take(out);
+}
+
+JsonNode *ms_fields_node(const MsFieldTable *table, const void *object, gboolean all) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_fields_object(table, object, all, NULL, out);
+  return ms_json_out_take_node(out);
+}
+
+JsonNode *ms_field_node(const MsField *field, const void *object, gboolean all) {
+  const MsFieldTable alone = {"", "", (const MsField[]){*field, {0}}};
+  g_autoptr(JsonNode) written = ms_fields_node(&alone, object, all);
+  JsonNode *node = json_object_get_member(json_node_get_object(written), field->key);
+  return node ? ms_json_copy(node) : NULL;
 }
 
 /* --- ownership

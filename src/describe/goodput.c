@@ -187,17 +187,10 @@ const MsFieldTable ms_goodput_table = {
 
 static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError **error) {
   if (JSON_NODE_HOLDS_OBJECT(node)) {
-    MsJsonOut *out = ms_json_out_new(0);
-    ms_json_out_node(out, NULL, node);
-    g_autofree char *text = ms_json_out_take(out);
-    g_autoptr(MsJson) inner = ms_json_parse(text, -1, ms_json_filename(doc), NULL);
-    g_autoptr(GError) failure = NULL;
-    if (!inner) MS_BUG("a document that was read cannot be read again");
+    g_autoptr(MsJson) inner = ms_json_doc(node, ms_json_filename(doc));
+    GError *failure = NULL;
     g->run = ms_scenario_from_doc_mixed(inner, &failure);
-    if (g->run) return TRUE;
-    const char *message = ms_error_text(failure->message, ms_json_filename(doc)), *colon = strstr(message, ": ");
-    g_autofree char *path = colon ? g_strdup_printf("run.%.*s", (int)(colon - message), message) : g_strdup("run");
-    return ms_json_error(doc, path, error, "%s", colon ? colon + 2 : message);
+    return g->run || ms_json_error_inside(doc, "run", error, failure);
   }
   if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING)
     return ms_json_error(doc, "run", error, "must be a path or an object");

@@ -110,11 +110,7 @@ void ms_pools_print(MsJsonOut *out, const char *key, const void *member) {
   const MsPools *pools = member;
   if (ms_pools_count(pools) == 0) return;
   ms_json_out_array(out, key);
-  for (int i = 0; i < ms_pools_count(pools); i++) {
-    ms_json_out_object(out, NULL);
-    ms_fields_write(&ms_pool_table, &pools->pool[i], TRUE, out);
-    ms_json_out_end(out);
-  }
+  for (int i = 0; i < ms_pools_count(pools); i++) ms_fields_object(&ms_pool_table, &pools->pool[i], TRUE, NULL, out);
   ms_json_out_end(out);
 }
 

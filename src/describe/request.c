@@ -85,11 +85,7 @@ static gboolean is_open(const MsField *field, JsonNode *node) {
  * --------------------------------------------------------------------------------------- */
 /* The whole object that a partial one means, so that setting it later leaves nothing of the value before. */
 static JsonNode *completed(const MsField *field, const void *object) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(field->sub, (const char *)object + field->offset, TRUE, out);
-  ms_json_out_end(out);
-  return ms_json_out_take_node(out);
+  return ms_fields_node(field->sub, (const char *)object + field->offset, TRUE);
 }
 
 static JsonNode *int_node(gint64 value) {

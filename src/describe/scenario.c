@@ -192,9 +192,7 @@ gboolean ms_scenario_states(const MsScenario *scenario, const MsFieldTable *tabl
 }
 
 static void add_default(const char *key, JsonNode *node, GString *out) {
-  MsJsonOut *value = ms_json_out_new(0);
-  ms_json_out_node(value, NULL, node);
-  g_autofree char *json = ms_json_out_take(value);
+  g_autofree char *json = ms_json_text(node, 0);
   gboolean word = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
   g_string_append_printf(out, "%s%s %s", out->len ? ", " : "", key, word ? json_node_get_string(node) : json);
 }
@@ -203,15 +201,8 @@ static void add_default(const char *key, JsonNode *node, GString *out) {
 static void add_defaults(const MsScenario *s, const MsFieldTable *table, const void *object, gboolean all,
                          GString *out) {
   for (const MsField *field = table->fields; field->key; field++) {
-    const MsField one[] = {*field, {0}};
-    const MsFieldTable alone = {"", "", one};
     if (ms_scenario_states(s, table, field->key)) continue;
-    MsJsonOut *written = ms_json_out_new(0);
-    ms_json_out_object(written, NULL);
-    ms_fields_write(&alone, object, all, written);
-    ms_json_out_end(written);
-    g_autoptr(JsonNode) root = ms_json_out_take_node(written);
-    JsonNode *node = json_object_get_member(json_node_get_object(root), field->key);
+    g_autoptr(JsonNode) node = ms_field_node(field, object, all);
     if (node && !JSON_NODE_HOLDS_NULL(node)) add_default(field->key, node, out);
   }
 }
@@ -467,11 +458,21 @@ void ms_scenario_free(MsScenario *scenario) {
 void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *out) {
   ms_json_out_object(out, key);
   for (const MsField *field = scenario_fields; field->key; field++) {
-    const MsField one[] = {*field, {0}};
-    const MsFieldTable table = {"scenario", "", one};
     if (!scenario->has_measured && strcmp(field->key, "measured") == 0) continue;
     if (ms_pools_count(&scenario->pools) > 0 && strcmp(field->key, "gpus") == 0) continue; /* pools say it */
-    ms_fields_write(&table, scenario, TRUE, out);
+    ms_field_write(field, scenario, TRUE, out);
   }
   ms_json_out_end(out);
+}
+
+char *ms_scenario_text(const MsScenario *scenario, int indent) {
+  MsJsonOut *out = ms_json_out_new(indent);
+  ms_scenario_write(scenario, NULL, out);
+  return ms_json_out_take(out);
+}
+
+JsonNode *ms_scenario_node(const MsScenario *scenario) {
+  MsJsonOut *out = ms_json_out_new(0);
+  ms_scenario_write(scenario, NULL, out);
+  return ms_json_out_take_node(out);
 }

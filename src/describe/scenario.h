@@ -189,6 +189,8 @@ char *ms_scenario_defaults(const MsScenario *scenario);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScenario, ms_scenario_free)
 /* The complete scenario as a file (every key written), into the current position of `out`. */
 void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *out);
+char *ms_scenario_text(const MsScenario *scenario, int indent); /* (transfer full) */
+JsonNode *ms_scenario_node(const MsScenario *scenario);         /* (transfer full) */
 
 /* --- plan requests: a scenario with keys left open ------------------------------------------------------------- */
 typedef struct {

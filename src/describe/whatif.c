@@ -153,9 +153,7 @@ static char *label_of(const MsField *field, JsonNode *value) {
     if (g_strcmp0(field->unit, "Bps") == 0) return scaled(number, 1000, "B/s");
     if (g_strcmp0(field->unit, "flops") == 0) return scaled(number, 1000, "FLOP/s");
   }
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, value);
-  return ms_json_out_take(out);
+  return ms_json_text(value, 0);
 }
 
 /* --- axes ------------------------------------------------------------------------------------------------------ */
@@ -307,16 +305,6 @@ static gboolean check_axes(const MsWhatif *w, GError **error) {
 }
 
 /* --- the base -------------------------------------------------------------------------------------------------- */
-static MsJson *doc_of_node(JsonNode *node, const char *filename) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, node);
-  g_autofree char *text = ms_json_out_take(out);
-  GError *error = NULL;
-  MsJson *doc = ms_json_parse(text, -1, filename, &error);
-  if (!doc) MS_BUG("a document that was read cannot be read again: %s", error->message);
-  return doc;
-}
-
 /* The object member `key` of `json`; the name of a model or a machine becomes its base, what is no object is replaced.
  */
 static JsonObject *object_at(JsonObject *json, const char *key) {
@@ -342,7 +330,7 @@ static void set_keys(JsonObject *json, const MsAxisPoint *point) {
 
 /* A tree of its own, to be changed. */
 static JsonNode *copied(const MsJson *doc) {
-  MsJson *again = doc_of_node(ms_json_root(doc), ms_json_filename(doc));
+  MsJson *again = ms_json_doc(ms_json_root(doc), ms_json_filename(doc));
   JsonNode *root = json_node_ref(ms_json_root(again));
   ms_json_free(again);
   return root;
@@ -358,15 +346,6 @@ static gboolean loads(const MsJson *doc, gboolean request, GError **error) {
   return s != NULL;
 }
 
-/* An error of a base that stands in the study itself: its place there. Takes `failure`. */
-static gboolean inside(const MsWhatif *w, GError *failure, GError **error) {
-  const char *text = ms_error_text(failure->message, w->file), *colon = strstr(text, ": ");
-  g_autofree char *path = colon ? g_strdup_printf("base.%.*s", (int)(colon - text), text) : g_strdup("base");
-  ms_json_error(w->source, path, error, "%s", colon ? colon + 2 : text);
-  g_error_free(failure);
-  return FALSE;
-}
-
 /* `set` changes the base before anything else. */
 static gboolean change_base(MsWhatif *w, JsonNode *set, GError **error) {
   MsAxisPoint point = {0};
@@ -377,7 +356,7 @@ static gboolean change_base(MsWhatif *w, JsonNode *set, GError **error) {
   }
   JsonNode *root = copied(w->base);
   set_keys(json_node_get_object(root), &point);
-  MsJson *changed = doc_of_node(root, ms_json_filename(w->base));
+  MsJson *changed = ms_json_doc(root, ms_json_filename(w->base));
   json_node_unref(root);
   point_clear(&point);
   ms_json_free(w->base);
@@ -392,8 +371,8 @@ static gboolean load_base(MsWhatif *w, JsonNode *node, GError **error) {
   gboolean request = w->plan != MS_WHATIF_PLAN_NONE;
   GError *failure = NULL;
   if (JSON_NODE_HOLDS_OBJECT(node)) {
-    w->base = doc_of_node(node, w->file);
-    return loads(w->base, request, &failure) || inside(w, failure, error);
+    w->base = ms_json_doc(node, w->file);
+    return loads(w->base, request, &failure) || ms_json_error_inside(w->source, "base", error, failure);
   }
   if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING)
     return ms_json_error(w->source, "base", error, "must be a path or an object");
@@ -472,7 +451,7 @@ static MsJson *apply(const MsWhatif *w, const MsJson *base, int index, int only_
   }
   g_autofree char *label = ms_whatif_label(w, index), *name = g_strdup_printf("%s: %s", w->name, label);
   json_object_set_string_member(json, "name", name);
-  MsJson *doc = doc_of_node(root, ms_json_filename(base));
+  MsJson *doc = ms_json_doc(root, ms_json_filename(base));
   json_node_unref(root);
   return doc;
 }

@@ -76,13 +76,6 @@ static void drop(JsonObject *root, const char *path) {
   if (in) json_object_remove_member(in, names[g_strv_length(names) - 1]);
 }
 
-/* A complete run. (transfer full) */
-static JsonNode *run_of(const MsScenario *s) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(s, NULL, out);
-  return ms_json_out_take_node(out);
-}
-
 /* --- to DeepSpeed --- */
 
 static const char *const said[] = {"training.precision", "training.optimizer", "options.fsdp",
@@ -119,7 +112,7 @@ char *ms_deepspeed_text(const MsScenario *s, GError **error) {
   if (!can_be_said(s, error)) return NULL;
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
   if (!layout) return NULL;
-  g_autoptr(JsonNode) whole = run_of(s);
+  g_autoptr(JsonNode) whole = ms_scenario_node(s);
   JsonObject *run = json_node_get_object(whole), *root = json_object_new();
   const MsOptions *o = &s->options;
   for (guint i = 0; i < G_N_ELEMENTS(same); i++) {
@@ -141,11 +134,9 @@ char *ms_deepspeed_text(const MsScenario *s, GError **error) {
   say_start(s, run);
   json_object_set_object_member(root, "moesim", json_object_ref(run));
   JsonNode *node = json_node_init_object(json_node_alloc(), root);
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_node(out, NULL, node);
+  g_autofree char *text = ms_json_text(node, 2);
   json_node_unref(node);
   json_object_unref(root);
-  g_autofree char *text = ms_json_out_take(out);
   return g_strconcat(text, "\n", NULL);
 }
 
@@ -342,7 +333,7 @@ static gboolean begin(Reader *r, const MsImportOptions *options) {
   if (options->into) {
     g_autoptr(MsScenario) into = ms_scenario_load(options->into, r->error);
     if (!into) return FALSE;
-    JsonNode *whole = run_of(into);
+    JsonNode *whole = ms_scenario_node(into);
     r->run = json_object_ref(json_node_get_object(whole));
     json_node_unref(whole);
     JsonNode *recompute = find(r->run, "options.recompute");
@@ -378,12 +369,9 @@ static gboolean begin(Reader *r, const MsImportOptions *options) {
 
 static MsScenario *finish(Reader *r) {
   JsonNode *node = json_node_init_object(json_node_alloc(), r->run);
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, node);
+  g_autoptr(MsJson) doc = ms_json_doc(node, ms_json_filename(r->doc));
   json_node_unref(node);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, ms_json_filename(r->doc), r->error);
-  return doc ? ms_scenario_from_doc(doc, r->error) : NULL;
+  return ms_scenario_from_doc(doc, r->error);
 }
 
 MsImport *ms_import_deepspeed(const char *text, gsize length, const char *file, const MsImportOptions *options,

@@ -7,18 +7,10 @@
 static void append_key(GString *out, const MsScenario *s, const char *path) {
   void *object;
   const MsField *field = ms_key_find(s, path, &object);
-  const MsField one[] = {*field, {0}};
-  const MsFieldTable alone = {"", "", one};
-  MsJsonOut *json = ms_json_out_new(0);
-  ms_json_out_object(json, NULL);
-  ms_fields_write(&alone, object, TRUE, json);
-  ms_json_out_end(json);
-  g_autofree char *text = ms_json_out_take(json);
-  const char *colon = strchr(text, ':');
-  gsize n = strlen(text);
-  if (!colon || n < 2) return;
-  g_autofree char *value = g_strndup(colon + 1, (gsize)(text + n - 1 - colon - 1));
-  g_string_append_printf(out, "    %s = %s", path, g_strstrip(value));
+  g_autoptr(JsonNode) node = ms_field_node(field, object, TRUE);
+  if (!node) return;
+  g_autofree char *value = ms_json_text(node, 0);
+  g_string_append_printf(out, "    %s = %s", path, value);
   if (field->doc && *field->doc) g_string_append_printf(out, ": %s", field->doc);
   g_string_append_c(out, '\n');
 }

@@ -66,9 +66,7 @@ static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch
 static void append_notes(GString *text, const MsArgs *args) {
   g_autoptr(GList) keys = json_object_get_members(args->notes);
   for (GList *k = keys; k; k = k->next) {
-    MsJsonOut *out = ms_json_out_new(0);
-    ms_json_out_node(out, NULL, json_object_get_member(args->notes, k->data));
-    g_autofree char *value = ms_json_out_take(out);
+    g_autofree char *value = ms_json_text(json_object_get_member(args->notes, k->data), 0);
     g_string_append_printf(text, "#moesim %s %s\n", (const char *)k->data, value);
   }
 }

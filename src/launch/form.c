@@ -34,12 +34,5 @@ char *ms_plain_name(const char *name) {
 const char *ms_program(const MsScenario *s) { return ms_is_hybrid(s) ? "pretrain_hybrid.py" : "pretrain_gpt.py"; }
 
 JsonNode *ms_key_node(const MsFieldTable *table, const char *key, const void *object) {
-  MsJsonOut *out = ms_json_out_new(0);
-  const MsField one[] = {*ms_field_find(table, key), {0}};
-  const MsFieldTable alone = {"", "", one};
-  ms_json_out_object(out, NULL);
-  ms_fields_write(&alone, object, TRUE, out);
-  ms_json_out_end(out);
-  g_autoptr(JsonNode) written = ms_json_out_take_node(out);
-  return ms_json_copy(json_object_get_member(json_node_get_object(written), key));
+  return ms_field_node(ms_field_find(table, key), object, TRUE);
 }

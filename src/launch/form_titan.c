@@ -17,12 +17,9 @@ typedef struct {
 #define REFUSE(f, path, ...) ms_refuse_key((f)->s, (f)->error, path, __VA_ARGS__)
 
 static void note(Form *f, const char *key, JsonNode *json, const char *string) {
-  MsJsonOut *out = ms_json_out_new(0);
   if (!json && !string) return;
-  if (json) ms_json_out_node(out, NULL, json);
-  else ms_json_out_string(out, NULL, string);
-  g_autofree char *text = ms_json_out_take(out);
-  g_string_append_printf(f->out, "#moesim %s %s\n", key, g_strchomp(text));
+  g_autofree char *text = json ? ms_json_text(json, 0) : ms_json_quoted(string);
+  g_string_append_printf(f->out, "#moesim %s %s\n", key, text);
 }
 
 static const char *boolean(gboolean value) { return value ? "true" : "false"; }

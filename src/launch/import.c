@@ -70,11 +70,8 @@ JsonNode *ms_import_hardware(MsImport *import, const MsArgs *args, const MsImpor
 static gboolean load_hardware(MsScenario *s, const MsArgs *args, MsImport *import, const MsImportOptions *options,
                               GError **error) {
   s->hardware_json = ms_import_hardware(import, args, options);
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, s->hardware_json);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, args->file, error);
-  s->hardware = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "hardware", error) : NULL;
+  g_autoptr(MsJson) doc = ms_json_doc(s->hardware_json, args->file);
+  s->hardware = ms_hardware_from_json(doc, ms_json_root(doc), "hardware", error);
   return s->hardware != NULL;
 }
 

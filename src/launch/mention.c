@@ -8,18 +8,9 @@
 
 #define MOST_DIFFERENCES 12
 
-/* Every key of a model. (transfer full) */
-static JsonNode *whole(const MsModel *model) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(&ms_model_table, model, TRUE, out);
-  ms_json_out_end(out);
-  return ms_json_out_take_node(out);
-}
-
 /* All keys of a canonical model but its name. (transfer full) */
 static JsonObject *keys_of(const MsModel *model) {
-  JsonNode *node = whole(model);
+  JsonNode *node = ms_fields_node(&ms_model_table, model, TRUE);
   JsonObject *keys = json_object_ref(json_node_get_object(node));
   json_node_unref(node);
   static const char *const aside[] = {"schema", "name", "doc", "source", "of_a_study"};
@@ -61,11 +52,8 @@ gboolean ms_model_is_near(const MsModel *a, const MsModel *b) {
 
 /* TRUE when the mention loads as the model it stands for. */
 static gboolean stands_for(JsonNode *mention, const MsModel *model, JsonObject *keys) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, mention);
-  g_autofree char *text = ms_json_out_take(out);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "model", NULL);
-  g_autoptr(MsModel) loaded = doc ? ms_model_from_json(doc, ms_json_root(doc), "", NULL) : NULL;
+  g_autoptr(MsJson) doc = ms_json_doc(mention, "model");
+  g_autoptr(MsModel) loaded = ms_model_from_json(doc, ms_json_root(doc), "", NULL);
   if (!loaded) return FALSE;
   ms_model_canonical(loaded, model->seq_length_max);
   JsonObject *its = keys_of(loaded), *rest = differences(keys, its, "");
@@ -117,5 +105,5 @@ JsonNode *ms_model_mention(const MsModel *model) {
   if (mention && !stands_for(mention, model, keys)) g_clear_pointer(&mention, json_node_unref);
   if (best) json_object_unref(best);
   json_object_unref(keys);
-  return mention ? mention : whole(model);
+  return mention ? mention : ms_fields_node(&ms_model_table, model, TRUE);
 }

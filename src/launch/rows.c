@@ -216,14 +216,8 @@ static gboolean check_unsaid(const MsScenario *s, const MsFieldTable *table, con
       g_autofree char *below = g_strconcat(path, ".", NULL);
       if (!check_unsaid(s, field->sub, below, (char *)object + field->offset, error)) return FALSE;
     } else if (!is_said(path)) {
-      const MsField one[] = {*field, {0}};
-      const MsFieldTable alone = {"", "", one};
-      MsJsonOut *out = ms_json_out_new(0);
-      ms_json_out_object(out, NULL);
-      ms_fields_write(&alone, object, FALSE, out);
-      ms_json_out_end(out);
-      g_autofree char *text = ms_json_out_take(out);
-      if (strcmp(text, "{}") != 0)
+      g_autoptr(JsonNode) unusual = ms_field_node(field, object, FALSE);
+      if (unusual)
         return ms_refuse_key(s, error, path, "no argument of %s says it; leave it at its default",
                              ms_release_words[MS_RELEASE_MCORE]);
     }

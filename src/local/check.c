@@ -141,17 +141,11 @@ static void sum_up(Work *w) {
   if (check->ops->len > 0) qsort(check->ops->data, check->ops->len, sizeof(MsCheckedOp), by_share);
 }
 
-static char *quoted(const char *text) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_string(out, NULL, text);
-  return ms_json_out_take(out);
-}
-
 /* A file as other files may mention it from anywhere. */
 static char *absolute(const char *file) {
   g_autofree char *full =
       strchr(file, '/') || g_file_test(file, G_FILE_TEST_EXISTS) ? g_canonicalize_filename(file, NULL) : g_strdup(file);
-  return quoted(full);
+  return ms_json_quoted(full);
 }
 
 MsLocalCheck *ms_local_compare(const char *hardware, const MsSurveyed *one, const MsSurveyed *several, GError **error) {

@@ -247,11 +247,8 @@ static void put_source(MsJsonOut *out, const char *key, const char *text) {
 
 static void put_curves(const Work *w, MsJsonOut *out) {
   ms_json_out_array(out, "curves");
-  for (guint i = 0; i < w->curves->len; i++) {
-    ms_json_out_object(out, NULL);
-    ms_fields_write(&ms_curve_table, &g_array_index(w->curves, MsCurve, i), FALSE, out);
-    ms_json_out_end(out);
-  }
+  for (guint i = 0; i < w->curves->len; i++)
+    ms_fields_object(&ms_curve_table, &g_array_index(w->curves, MsCurve, i), FALSE, NULL, out);
   ms_json_out_end(out);
 }
 

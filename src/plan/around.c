@@ -64,9 +64,7 @@ static JsonNode *stages_of(const MsScenario *run) {
 static JsonObject *object_of(JsonObject *json, const char *key) { return json_object_get_object_member(json, key); }
 
 char *ms_request_around(const MsScenario *run, double needed_fraction) {
-  MsJsonOut *written = ms_json_out_new(0);
-  ms_scenario_write(run, NULL, written);
-  JsonNode *root = ms_json_out_take_node(written);
+  g_autoptr(JsonNode) root = ms_scenario_node(run);
   JsonObject *json = json_node_get_object(root), *layout = object_of(json, "layout");
   json_object_remove_member(json, "measured");
   for (guint i = 0; i < G_N_ELEMENTS(cut_keys); i++) json_object_remove_member(layout, cut_keys[i]);
@@ -86,8 +84,5 @@ char *ms_request_around(const MsScenario *run, double needed_fraction) {
     json_object_set_double_member(plan, "max_memory_fraction", MIN(needed_fraction, 1));
     json_object_set_object_member(json, "plan", plan);
   }
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_json_out_node(out, NULL, root);
-  json_node_unref(root);
-  return ms_json_out_take(out);
+  return ms_json_text(root, 2);
 }

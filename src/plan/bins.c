@@ -34,9 +34,7 @@ struct MsBins {
 /* --- keys ------------------------------------------------------------------------------------------------------ */
 /* The value at a path of a scenario, as JSON. (transfer full) */
 static char *value_at(const MsScenario *s, const char *path) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(s, NULL, out);
-  g_autoptr(JsonNode) root = ms_json_out_take_node(out);
+  g_autoptr(JsonNode) root = ms_scenario_node(s);
   g_auto(GStrv) keys = g_strsplit(path, ".", -1);
   JsonNode *node = root;
   for (int i = 0; keys[i] && node; i++)

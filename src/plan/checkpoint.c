@@ -75,11 +75,7 @@ static void digest_numbers(GChecksum *sum, const double *x, int n) {
 }
 
 static void digest_table(GChecksum *sum, const MsFieldTable *table, const void *object) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(table, object, TRUE, out);
-  ms_json_out_end(out);
-  g_autofree char *text = ms_json_out_take(out);
+  g_autofree char *text = ms_fields_text(table, object, TRUE, 0);
   digest_text(sum, text);
 }
 
@@ -101,9 +97,7 @@ static void digest_curves(GChecksum *sum, const MsHardware *h) {
 static char *digest_of(const MsSpace *space) {
   GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
   const MsRequest *r = space->request;
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(r->base, NULL, out);
-  g_autofree char *base = ms_json_out_take(out);
+  g_autofree char *base = ms_scenario_text(r->base, 0);
   digest_text(sum, base);
   digest_table(sum, &ms_model_table, r->base->model);
   for (int i = 0; i < ms_scenario_machines(r->base); i++) {

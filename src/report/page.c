@@ -175,9 +175,7 @@ gboolean ms_page_add_run(MsPage *page, const MsScenario *s, const char *name, GE
 void ms_page_add_printed(MsPage *page, const char *json) { g_ptr_array_add(page->runs, g_strdup(json)); }
 
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_figures_write(&ms_page_study_figures, run, NULL, out);
-  g_ptr_array_add(page->studies, ms_json_out_take(out));
+  g_ptr_array_add(page->studies, ms_figures_json(&ms_page_study_figures, run));
 }
 
 void ms_page_set_validation(MsPage *page, const MsValidation *validation, const char *where) {

@@ -196,9 +196,7 @@ static Rank rank_begin(Writer *w, int rank, int streams) {
 static gboolean file_begin(Writer *w, const char *device, int rank, int ranks, const char *filename, GError **error) {
   if (!(w->sink = ms_writer_open(filename, error))) return FALSE;
   w->line = g_string_new(NULL);
-  MsJsonOut *name = ms_json_out_new(0);
-  ms_json_out_string(name, NULL, device);
-  g_autofree char *quoted = g_strchomp(ms_json_out_take(name));
+  g_autofree char *quoted = ms_json_quoted(device);
   g_string_printf(w->line,
                   "{\"schemaVersion\": 1,\n\"deviceProperties\": [{\"id\": 0, \"name\": %s}],\n"
                   "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},\n"

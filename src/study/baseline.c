@@ -147,18 +147,9 @@ static gboolean load_quantities(MsPrediction *p, const MsJson *doc, const char *
   return TRUE;
 }
 
-static MsJson *doc_of(const MsBaseline *b, JsonNode *node) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, node);
-  g_autofree char *text = ms_json_out_take(out);
-  MsJson *doc = ms_json_parse(text, -1, b->file, NULL);
-  if (!doc) MS_BUG("a document that was read cannot be read again");
-  return doc;
-}
-
 /* The scenario of a prediction, found as seen from the baseline's file. NULL and *error. (transfer full) */
 static MsScenario *scenario_of(const MsBaseline *b, int index, GError **error) {
-  g_autoptr(MsJson) doc = doc_of(b, b->prediction[index].scenario);
+  g_autoptr(MsJson) doc = ms_json_doc(b->prediction[index].scenario, b->file);
   return ms_scenario_from_doc(doc, error);
 }
 
@@ -168,12 +159,7 @@ static gboolean load_scenario(MsBaseline *b, const MsJson *doc, int index, const
   if (!b->prediction[index].scenario || !JSON_NODE_HOLDS_OBJECT(b->prediction[index].scenario))
     return ms_json_error(doc, path, error, "must be a complete scenario");
   g_autoptr(MsScenario) scenario = scenario_of(b, index, &failure);
-  if (scenario) return TRUE;
-  const char *text = ms_error_text(failure->message, b->file), *colon = strstr(text, ": ");
-  g_autofree char *full = colon ? g_strdup_printf("%s.%.*s", path, (int)(colon - text), text) : g_strdup(path);
-  ms_json_error(doc, full, error, "%s", colon ? colon + 2 : text);
-  g_error_free(failure);
-  return FALSE;
+  return scenario || ms_json_error_inside(doc, path, error, failure);
 }
 
 static gboolean load_prediction(MsBaseline *b, const MsJson *doc, JsonNode *node, int index, GError **error) {
@@ -246,12 +232,6 @@ void ms_baseline_free(MsBaseline *b) {
 }
 
 /* --- a new one ------------------------------------------------------------------------------------------------- */
-static JsonNode *node_of(const MsScenario *s) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(s, NULL, out);
-  return ms_json_out_take_node(out);
-}
-
 static int by_name(const void *a, const void *b) {
   return strcmp(((const MsPrediction *)a)->name, ((const MsPrediction *)b)->name);
 }
@@ -264,7 +244,7 @@ static gboolean add_scenario(MsBaseline *b, const char *file, GError **error) {
       return ms_input_error(error, file, 0, "name", "another scenario is named %s, too", s->name);
   s->has_measured = FALSE; /* a check compares predictions */
   b->prediction = g_renew(MsPrediction, b->prediction, b->n + 1);
-  b->prediction[b->n] = (MsPrediction){.name = g_strdup(s->name), .scenario = node_of(s)};
+  b->prediction[b->n] = (MsPrediction){.name = g_strdup(s->name), .scenario = ms_scenario_node(s)};
   g_autoptr(GError) moved = NULL;
   g_autoptr(MsScenario) again = scenario_of(b, b->n++, &moved);
   return again || ms_input_error(error, file, 0, NULL, "cannot be read from the folder of %s: %s", b->file,
@@ -314,7 +294,7 @@ char *ms_baseline_text(const MsBaseline *b) {
   ms_json_out_node(out, "inputs", b->inputs);
   ms_json_out_end(out);
   g_autofree char *text = ms_json_out_take(out);
-  return g_str_has_suffix(text, "\n") ? g_steal_pointer(&text) : g_strconcat(text, "\n", NULL);
+  return g_strconcat(text, "\n", NULL);
 }
 
 /* --- predictions ----------------------------------------------------------------------------------------------- */
@@ -361,11 +341,7 @@ static JsonNode *named(JsonNode *mention) {
 static JsonObject *scalars(const MsFieldTable *table, const void *object) {
   static const char *const prose[] = {"schema",     "name",   "doc",    "source", "sources",
                                       "provenance", "vendor", "curves", NULL};
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(table, object, FALSE, out);
-  ms_json_out_end(out);
-  g_autoptr(JsonNode) written = ms_json_out_take_node(out);
+  g_autoptr(JsonNode) written = ms_fields_node(table, object, FALSE);
   JsonObject *all = json_node_get_object(written), *kept = json_object_new();
   JsonObjectIter iter;
   const char *key;
@@ -374,12 +350,6 @@ static JsonObject *scalars(const MsFieldTable *table, const void *object) {
   while (json_object_iter_next_ordered(&iter, &key, &value))
     if (!g_strv_contains(prose, key)) json_object_set_member(kept, key, ms_json_copy(value));
   return kept;
-}
-
-static char *compact(JsonNode *node) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, node);
-  return ms_json_out_take(out);
 }
 
 /* One line per curve: its parameters, and a digest of its grid. */
@@ -399,13 +369,13 @@ static void add_curve(JsonObject *to, const MsCurve *curve) {
   if (grid && JSON_NODE_HOLDS_NULL(grid)) {
     json_object_remove_member(figures, "grid");
   } else if (grid) {
-    g_autofree char *text = compact(grid), *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
+    g_autofree char *text = ms_json_text(grid, 0), *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text, -1);
     sum[16] = '\0';
     json_object_set_string_member(figures, "grid", sum);
   }
   JsonNode *node = json_node_new(JSON_NODE_OBJECT);
   json_node_take_object(node, figures);
-  g_autofree char *text = compact(node);
+  g_autofree char *text = ms_json_text(node, 0);
   json_node_unref(node);
   while (json_object_has_member(to, key->str)) g_string_append_c(key, '\''); /* several of one kind: in order */
   json_object_set_string_member(to, key->str, text);
@@ -431,7 +401,7 @@ static void add_model(JsonObject *inputs, const MsJson *doc, JsonNode *name) {
 JsonNode *ms_baseline_inputs(const MsBaseline *b) {
   JsonObject *inputs = json_object_new();
   for (int i = 0; i < b->n; i++) {
-    g_autoptr(MsJson) doc = doc_of(b, b->prediction[i].scenario);
+    g_autoptr(MsJson) doc = ms_json_doc(b->prediction[i].scenario, b->file);
     g_autoptr(MsScenario) s = ms_scenario_from_doc(doc, NULL);
     if (!s) continue;
     add_hardware(inputs, doc, named(s->hardware_json));
@@ -442,7 +412,8 @@ JsonNode *ms_baseline_inputs(const MsBaseline *b) {
   }
   JsonNode *made = json_node_new(JSON_NODE_OBJECT);
   json_node_take_object(made, inputs);
-  g_autoptr(MsJson) read = doc_of(b, made); /* as it comes back from the file: what is null there is null here */
+  g_autoptr(MsJson) read =
+      ms_json_doc(made, b->file); /* as it comes back from the file: what is null there is null here */
   json_node_unref(made);
   return ms_json_copy(ms_json_root(read));
 }

@@ -138,9 +138,7 @@ static char *text_of(JsonNode *node) {
   if (!node) return NULL;
   if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
     return g_strdup(json_node_get_string(node));
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_node(out, NULL, node);
-  return ms_json_out_take(out);
+  return ms_json_text(node, 0);
 }
 
 /* The object that a curve's text is; NULL for other texts. */

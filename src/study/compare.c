@@ -75,16 +75,8 @@ void ms_comparison_free(MsComparison *c) {
 }
 
 /* --- the task -------------------------------------------------------------------------------------------------- */
-static char *fields_text(const MsFieldTable *table, const void *object) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(table, object, TRUE, out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
-}
-
 static gboolean same_object(const MsFieldTable *table, const void *a, const void *b) {
-  g_autofree char *x = fields_text(table, a), *y = fields_text(table, b);
+  g_autofree char *x = ms_fields_text(table, a, TRUE, 0), *y = ms_fields_text(table, b, TRUE, 0);
   return strcmp(x, y) == 0;
 }
 

@@ -144,9 +144,7 @@ static char *configuration_of(const MsScenario *s) {
   MsScenario bare = *s;
   bare.name = bare.software = bare.doc = NULL;
   bare.has_measured = FALSE;
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(&bare, NULL, out);
-  return ms_json_out_take(out);
+  return ms_scenario_text(&bare, 0);
 }
 
 /* The first word of `arch`: Hopper of "Hopper sm90"; a machine that has none stands alone. */

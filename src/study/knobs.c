@@ -29,9 +29,7 @@ GHashTable *ms_knobs_of(JsonNode *root) {
 }
 
 GHashTable *ms_knobs_of_scenario(const MsScenario *scenario) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(scenario, NULL, out);
-  g_autoptr(JsonNode) node = ms_json_out_take_node(out);
+  g_autoptr(JsonNode) node = ms_scenario_node(scenario);
   return ms_knobs_of(node);
 }
 

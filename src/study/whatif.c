@@ -147,13 +147,8 @@ static gboolean run_points(MsWhatifRun *run, const MsJson *base, const MsWhatifO
 
 /* --- the study ------------------------------------------------------------------------------------------------- */
 static MsJson *doc_of(const MsScenario *scenario, const char *filename) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(scenario, NULL, out);
-  g_autofree char *text = ms_json_out_take(out);
-  GError *error = NULL;
-  MsJson *doc = ms_json_parse(text, -1, filename, &error);
-  if (!doc) MS_BUG("the winner cannot be read again: %s", error->message);
-  return doc;
+  g_autoptr(JsonNode) node = ms_scenario_node(scenario);
+  return ms_json_doc(node, filename);
 }
 
 static gboolean run_base(MsWhatifRun *run, const MsWhatifOptions *options, GError **error) {
