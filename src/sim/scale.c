@@ -16,8 +16,7 @@ typedef struct { /* how far ranks are apart that last met in a group of each kin
 
 typedef struct {
   const MsProgram *p;
-  double sd, attention; /* of a clock, relative to the engine's; part of it that attention follows */
-  double kernel_jitter, host_jitter;
+  MsGpuSpread spread;
   double ahead;                              /* of the slowest of a stage, standard deviations of the clock */
   gboolean inside[MS_N_GROUPS][MS_N_GROUPS]; /* [of][group]: all of a group are in one of `of` */
   double left[MS_N_GROUPS];                  /* of a variance, once the last of a group is waited for */
@@ -43,7 +42,9 @@ static gboolean meets(const MsProgram *p, const MsOp *op) {
 /* Of the row's time, what a standard deviation of the clock takes more. */
 static double clocked(const Meeting *m, const MsOp *op) {
   MsOpFamily family = ms_op_families[op->kind];
-  return family == MS_FAMILY_ATTENTION ? m->sd * m->attention : family < MS_FAMILY_MEMORY ? m->sd : 0;
+  return family == MS_FAMILY_ATTENTION ? m->spread.clock * m->spread.attention
+         : family < MS_FAMILY_MEMORY   ? m->spread.clock
+                                       : 0;
 }
 
 /* The latest of what row i of list k waits for; *apart: of that, NULL where it is not asked for. */
@@ -80,7 +81,7 @@ static void meet(const Meeting *m, MsGroupKind of, Apart *a) {
  */
 static double wait_s(const Meeting *m, const MsCosted *c, int i, double duration_s, Apart *a) {
   const MsOp *op = &c->list->op[i];
-  double jitter_s = m->kernel_jitter * duration_s, clock_s = clocked(m, op) * duration_s;
+  double jitter_s = m->spread.kernel_jitter * duration_s, clock_s = clocked(m, op) * duration_s;
   for (int g = 0; g < MS_N_GROUPS && c->use[i] == MS_USE_COMPUTE; g++)
     a->variance[g] += jitter_s * jitter_s, a->clock_s[g] += clock_s;
   if (!meets(m->p, op)) return 0;
@@ -96,7 +97,7 @@ static void run_row(const Meeting *m, const Passes *x, Line *l, int k, int i, co
   const MsOp *op = &c->list->op[i];
   const Apart *apart;
   int at = x->from[k] + i;
-  double jitter_s = m->host_jitter * (double)c->launch[i] / MS_PS_PER_S;
+  double jitter_s = m->spread.host_jitter * (double)c->launch[i] / MS_PS_PER_S;
   for (int g = 0; row && g < MS_N_GROUPS; g++) l->host->variance[g] += jitter_s * jitter_s;
   end_s[at] = l->stream_s[op->stream] = ready_s(l, x, k, i, end_s, row, &apart) + duration_s[at];
   if (row) {
@@ -199,7 +200,7 @@ static More more_of(const Meeting *m, const MsCosted *first, const MsCosted *the
     gain_s[change] = MAX(period_s(m, &x, changed, NULL) - alone_s, 0);
   }
   More more = {.clock_s = m->ahead > 0 ? gain_s[CLOCK] / m->ahead : 0, .gpu_s = gain_s[GPU]};
-  if (!(m->kernel_jitter > 0) && !(m->host_jitter > 0)) return more;
+  if (!(m->spread.kernel_jitter > 0) && !(m->spread.host_jitter > 0)) return more;
   period_s(m, &x, s, changed);
   for (int i = 0; i < rows; i++) changed[i] += s[i];
   more.jitter_s = MAX(period_s(m, &x, changed, NULL) - alone_s, 0);
@@ -452,13 +453,15 @@ double ms_scale_wait(double sd_s, double clock_s, double ahead, double n) {
   return MAX(edge_s[0] + sum_s, 0);
 }
 
+MsGpuSpread ms_scale_spread(const MsScenario *s) {
+  if (!s->cluster.jitter) return (MsGpuSpread){0};
+  return (MsGpuSpread){s->laws.clock_spread / ms_clock_of(s, ms_normal_maximum(ms_gpus_that_meet(s))),
+                       attention_share(s), s->laws.kernel_jitter, s->laws.host_jitter};
+}
+
 static Meeting meeting_of(const MsProgram *p) {
-  const MsScenario *s = p->scenario;
-  double meet = ms_gpus_that_meet(s);
-  Meeting m = {.p = p};
-  if (!s->cluster.jitter) return m;
-  m.sd = s->laws.clock_spread / ms_clock_of(s, ms_normal_maximum(meet));
-  m.attention = attention_share(s), m.kernel_jitter = s->laws.kernel_jitter, m.host_jitter = s->laws.host_jitter;
+  Meeting m = {.p = p, .spread = ms_scale_spread(p->scenario)};
+  if (!p->scenario->cluster.jitter) return m;
   m.ahead = ms_normal_maximum((double)p->layout->world / p->layout->pp);
   find_groups(&m);
   return m;
@@ -478,7 +481,7 @@ double ms_scale_step(const MsProgram *p, const MsScaleOf *of, MsResult *r) {
   g_autofree Stage *stage = stages_of(&m, of, r);
   Steps d = {.stage = stage,
              .n = p->layout->pp,
-             .engine = m.sd > 0 ? ms_normal_maximum(ms_gpus_that_meet(s)) : 0,
+             .engine = m.spread.clock > 0 ? ms_normal_maximum(ms_gpus_that_meet(s)) : 0,
              .slow_gpu = c->slow_gpu_rate,
              .slow_nic = c->slow_nic_rate,
              .causes = ALL};

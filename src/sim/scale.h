@@ -9,6 +9,14 @@
 #include "sim/result.h"
 #include "step/program.h"
 
+/* How far GPUs differ: all that the step that is expected of them takes from the laws beside what its rows cost. Zeros:
+ * not at all. */
+typedef struct {
+  double clock, attention; /* standard deviation, relative to the engine's clock; part of it that attention follows */
+  double kernel_jitter, host_jitter;
+} MsGpuSpread;
+MsGpuSpread ms_scale_spread(const MsScenario *scenario);
+
 typedef struct {
   const MsSchedule *schedule;
   double step_s;

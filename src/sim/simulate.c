@@ -577,17 +577,10 @@ static void fold_list(guint64 *number, const MsCosted *c) {
 }
 
 static guint64 number_of(const MsProgram *p) {
-  const MsScenario *s = p->scenario;
   guint64 number = 1;
-  const double differ[] = {s->laws.clock_spread,
-                           s->laws.kernel_jitter,
-                           s->laws.host_jitter,
-                           ms_sustained_clock(s, MS_FAMILY_GEMM),
-                           ms_sustained_clock(s, MS_FAMILY_ATTENTION),
-                           s->laws.attention_clock_loss,
-                           p->p2p.time_s,
-                           p->p2p.sms};
-  fold(&number, differ, sizeof differ);
+  const MsGpuSpread spread = ms_scale_spread(p->scenario);
+  const double message[] = {p->p2p.time_s, p->p2p.sms};
+  fold(&number, &spread, sizeof spread), fold(&number, message, sizeof message);
   for (int i = 0; i < p->work->n_pieces; i++) {
     const MsCostedPiece *c = &p->piece[i];
     fold_list(&number, &c->forward), fold_list(&number, &c->backward), fold_list(&number, &c->reload);

@@ -152,16 +152,10 @@ MsPlan *ms_small_plan(const MsRequest *request, gboolean prune, int threads, int
   return found;
 }
 
-char *ms_scenario_text(const MsScenario *s) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(s, NULL, out);
-  return ms_json_out_take(out);
-}
-
 void ms_assert_same_plans(const MsRequest *request, const MsPlan *a, const MsPlan *b) {
   if (a->n_best != b->n_best) fail_msg("%s: %d and %d layouts", request->base->name, a->n_best, b->n_best);
   for (int i = 0; i < a->n_best; i++) {
-    g_autofree char *x = ms_scenario_text(a->best[i].scenario), *y = ms_scenario_text(b->best[i].scenario);
+    g_autofree char *x = ms_scenario_text(a->best[i].scenario, 0), *y = ms_scenario_text(b->best[i].scenario, 0);
     if (a->best[i].result->step_time_s != b->best[i].result->step_time_s || strcmp(x, y))
       fail_msg("%s: place %d is %s (%.9g s) or %s (%.9g s)", request->base->name, i + 1, a->best[i].scenario->name,
                a->best[i].result->step_time_s, b->best[i].scenario->name, b->best[i].result->step_time_s);
@@ -212,7 +206,7 @@ void ms_assert_list(const MsRequest *request, const MsPlan *p) {
     assert_true(ms_layout_check(e->scenario, &refusal));
     assert_int_equal(e->scenario->gpus, request->base->gpus);
     /* what is printed is what was simulated: the scenario, written and read again, gives the same time */
-    g_autofree char *text = ms_scenario_text(e->scenario);
+    g_autofree char *text = ms_scenario_text(e->scenario, 0);
     g_autoptr(MsScenario) again = ms_test_scenario_of(text);
     g_autoptr(MsResult) result = ms_test_simulate(again, MS_FIDELITY_FULL);
     assert_close(result->step_time_s, e->result->step_time_s, 0);

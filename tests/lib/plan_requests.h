@@ -15,7 +15,6 @@ extern const guint ms_n_small_requests;
 
 MsRequest *ms_small_request(const MsSmallRequest *small);                        /* (transfer full) */
 MsRequest *ms_small_request_gpus(const MsSmallRequest *small, const char *gpus); /* `gpus` as JSON */
-char *ms_scenario_text(const MsScenario *scenario);                              /* as a file (transfer full) */
 MsPlan *ms_small_plan(const MsRequest *request, gboolean prune, int threads, int top);
 
 /* The same layouts with the same times in the same order. */

@@ -25,7 +25,7 @@ static gboolean small_enough(const MsScenario *s) {
 }
 
 static void wrong(const MsScenario *s, const char *what, double is_s, double than_s) {
-  g_autofree char *text = ms_scenario_text(s);
+  g_autofree char *text = ms_scenario_text(s, 0);
   fail_msg("seed %" G_GUINT64_FORMAT ": %s: %.12g s against %.12g s\n%s", ms_soak_seed(24), what, is_s, than_s, text);
 }
 

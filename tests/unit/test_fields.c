@@ -50,13 +50,7 @@ static gboolean load(Outer *outer, const char *text, GError **error) {
   return ok;
 }
 
-static char *written(const Outer *outer, gboolean all) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_fields_write(&outer_table, outer, all, out);
-  ms_json_out_end(out);
-  return ms_json_out_take(out);
-}
+static char *written(const Outer *outer, gboolean all) { return ms_fields_text(&outer_table, outer, all, 0); }
 
 static void defaults(void **state) {
   (void)state;

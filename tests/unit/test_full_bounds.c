@@ -48,7 +48,7 @@ static void on_random_scenarios(void **state) {
     if (t.full == 0) continue;
     n++, in_pairs += s->options.ep_overlap;
     if (t.bound <= t.full) continue;
-    g_autofree char *text = ms_scenario_text(s);
+    g_autofree char *text = ms_scenario_text(s, 0);
     fail_msg("draw %d: bound %.9g s above full %.9g s\n%s", i, (double)t.bound / MS_PS_PER_S,
              (double)t.full / MS_PS_PER_S, text);
   }

@@ -127,6 +127,29 @@ static void every_law_acts_somewhere(void **state) {
     if (!acts[law]) fail_msg("law %s changes nothing", ms_laws_table.fields[law].key);
 }
 
+/* Wherever a law acts: where the number of the step stands still, so does the step. */
+static void a_step_of_one_number_takes_one_time(void **state) {
+  (void)state;
+  int same = 0, other = 0;
+  for (int i = 0; i < 3; i++) {
+    g_autoptr(MsScenario) s = case_with(i, "natural_spread", "0.7");
+    s->cluster.expected = s->cluster.jitter = TRUE;
+    guint64 number = ms_step_number(s);
+    double step_s = outcome(s).step_s;
+    assert_true(number != 0);
+    for (int law = 0; law < MS_N_LAWS; law++) {
+      double value = ms_law_get(&s->laws, (MsLaw)law);
+      ms_law_set(&s->laws, (MsLaw)law, value * 2);
+      gboolean alike = ms_step_number(s) == number;
+      if (alike && outcome(s).step_s != step_s)
+        fail_msg("case %d: law %s moves a step whose number stands still", i, ms_laws_table.fields[law].key);
+      ms_law_set(&s->laws, (MsLaw)law, value);
+      same += alike, other += !alike;
+    }
+  }
+  assert_true(same > 0 && other > 0);
+}
+
 static void an_axis_may_be_a_law(void **state) {
   (void)state;
   g_autoptr(MsScenario) low = case_with(0, "unbalanced_share", "0.1"), high = case_with(0, "unbalanced_share", "0.9");
@@ -192,9 +215,7 @@ static void a_scenario_overrides_within_the_range(void **state) {
   assert_true(ms_laws_load(&shipped, NULL));
   assert_close(s->laws.natural_spread, 0.25, 0);
   assert_close(s->laws.biased_spread, shipped.biased_spread, 0);
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_scenario_write(s, NULL, out);
-  g_autofree char *text = ms_json_out_take(out);
+  g_autofree char *text = ms_scenario_text(s, 0);
   assert_non_null(strstr(text, "\"laws\":{\"natural_spread\":0.25}"));
 }
 
@@ -225,6 +246,7 @@ static void every_law_has_a_source(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_law_acts_somewhere),
+                                     cmocka_unit_test(a_step_of_one_number_takes_one_time),
                                      cmocka_unit_test(an_axis_may_be_a_law),
                                      cmocka_unit_test(a_run_names_the_laws_that_move_it),
                                      cmocka_unit_test(an_origin_without_a_curve_names_its_laws),

@@ -80,7 +80,7 @@ static void assert_same(const MsScenario *mixed, const MsResult *a, const MsResu
       (a->fidelity != MS_FIDELITY_FAST && a->events != b->events) || a->band != b->band ||
       memcmp(&a->time, &b->time, sizeof a->time) != 0)
     fail_msg("at %s %.15g s as one machine, %.15g s as two alike\n%s", ms_fidelity_words[a->fidelity], a->step_time_s,
-             b->step_time_s, text = ms_scenario_text(mixed));
+             b->step_time_s, text = ms_scenario_text(mixed, 0));
   for (int i = 0; i < a->memory->stages; i++) assert_true(a->memory->stage[i].device_B == b->memory->stage[i].device_B);
 }
 
@@ -136,9 +136,9 @@ static void pools_of_one_kind_are_joined(void **state) {
   assert_same(joined, a, b);
   assert_int_equal(mixed->pools.n, 2);
   assert_int_equal(mixed->pools.pool[1].gpus, 8);
-  g_autofree char *text = ms_scenario_text(mixed);
+  g_autofree char *text = ms_scenario_text(mixed, 0);
   g_autoptr(MsScenario) again = mixed_of(text);
-  g_autofree char *twice = ms_scenario_text(again);
+  g_autofree char *twice = ms_scenario_text(again, 0);
   assert_string_equal(text, twice);
 }
 
@@ -168,7 +168,7 @@ static void fidelities_keep_their_order(void **state) {
     g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
     assert_true(fast && full);
     if (bound->step_time_s > full->step_time_s || bound->step_time_s > fast->step_time_s) {
-      g_autofree char *text = ms_scenario_text(s);
+      g_autofree char *text = ms_scenario_text(s, 0);
       fail_msg("seed %" G_GUINT64_FORMAT ": bound %.12g s, fast %.12g s, full %.12g s\n%s", ms_soak_seed(62),
                bound->step_time_s, fast->step_time_s, full->step_time_s, text);
     }

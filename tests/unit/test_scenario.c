@@ -33,12 +33,6 @@ static MsScenario *scenario_of(const char *json) {
   return scenario;
 }
 
-static char *text_of(const MsScenario *scenario) {
-  MsJsonOut *out = ms_json_out_new(2);
-  ms_scenario_write(scenario, NULL, out);
-  return ms_json_out_take(out);
-}
-
 /* --- models
  * ----------------------------------------------------------------------------------------------------------
  */
@@ -373,14 +367,14 @@ static void scenario_writes_what_it_read(void **state) {
   copy = ms_scenario_copy(s, FALSE);
   shared = ms_scenario_copy(s, TRUE);
   assert_ptr_equal(shared->model, s->model);
-  char *a = text_of(shared);
+  char *a = ms_scenario_text(shared, 2);
   ms_scenario_free(shared);
   ms_scenario_free(s);
-  char *b = text_of(copy);
+  char *b = ms_scenario_text(copy, 2);
   ms_scenario_free(copy);
   assert_string_equal(a, b);
   TRY(again = scenario_of(a));
-  char *c = text_of(again);
+  char *c = ms_scenario_text(again, 2);
   assert_string_equal(a, c);
   ms_scenario_free(again);
   g_free(a);
@@ -407,7 +401,7 @@ static void routings(void **state) {
     assert_int_equal(s->training.routing.kind, cases[i].kind);
     assert_close(s->training.routing.skew, cases[i].skew, 0);
     assert_int_equal(s->training.routing.seed, cases[i].seed);
-    char *text = text_of(s);
+    char *text = ms_scenario_text(s, 2);
     MsScenario *again;
     TRY(again = scenario_of(text));
     assert_memory_equal(&again->training.routing, &s->training.routing, sizeof s->training.routing);
