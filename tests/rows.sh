@@ -156,15 +156,19 @@ try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM TWIN '"twin"' '"
 
 # --- sets of modules, attention backends ----------------------------------------------------------------------------
 words=src/describe/enums.c
-nobody_names 'MS_RM_[A-Z]' 'src/(describe|work)/' '^src/exec/bind.c:.*MS_RM_MLA_UP_PROJ'
+sets=src/describe/module_sets.c
+nobody_names 'MS_(RM|OM|CG)_[A-Z]' 'src/(describe|work)/' '^$'
 try_row src/describe/recompute_module.def src/describe/recompute.c,$words MS_RECOMPUTE_MODULE 'TWIN, "twin"' \
   '"a module"' '.part = MS_PART_EVERY' '.elsewhere_idle = TRUE' '.excludes = MS_RM_MLP' \
   '.excluded_graphs = MS_CG_ATTN' '.dropout = MS_DROPOUT_NONE' '.dropout_graph = 0' '.delayed_fp8 = TRUE' \
   '.ep_overlap = TRUE' '.shared_overlap = TRUE' '.frozen_weights = FALSE' '.expert_inputs = FALSE' \
   '.by_default = FALSE' '.launched = TRUE' '.launch_flag = NULL'
-try_row src/describe/offload_module.def src/work/rows.c,$words MS_OFFLOAD_MODULE 'TWIN, "twin"' '"a module"' \
-  '"layer input"'
-try_row src/describe/cuda_graph.def src/work/graphs.c,$words MS_CUDA_GRAPH 'TWIN, "twin"' '"a scope"' 'M(ATTN)' FALSE
+try_row src/describe/offload_module.def src/work/rows.c,$sets,$words MS_OFFLOAD_MODULE 'TWIN, "twin"' \
+  '"a module"' '.needs = 0' '.excludes = 0' '.experts = FALSE' '.fused = FALSE' '"layer input"'
+try_row src/describe/cuda_graph.def src/work/graphs.c,$sets,$words MS_CUDA_GRAPH 'TWIN, "twin"' '"a scope"' 'M(ATTN)' \
+  '.alone = FALSE' '.whole_layer = FALSE' '.whole_step = FALSE' '.attention = FALSE' '.shared = FALSE' \
+  '.fixed_capacity = FALSE' '.prepares = FALSE' '.dense_layers = FALSE' '.experts = FALSE' '.needs = 0' \
+  '.excludes = 0' '.ep_overlap = FALSE' '.offloads = FALSE'
 nobody_names 'MS_ATTN_(FUSED|FLASH|UNFUSED)' src/describe/ 'MS_ATTN_FUSED[,;]'
 try_row src/describe/attention_backend.def $words MS_ATTN_BACKEND 'TWIN, "twin"' '"a kernel"' \
   '.generation = MS_ATTN_NEWEST' '.stores_scores = FALSE' '.stores_scores_local = FALSE' '.batch_first = FALSE' \

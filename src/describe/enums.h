@@ -69,13 +69,6 @@ enum {
 #undef MS_CUDA_GRAPH
 };
 extern const char *const ms_recompute_module_words[], *const ms_offload_module_words[], *const ms_cuda_graph_words[];
-/* Graphs that go with no other */
-enum {
-  MS_CG_ALONE = 0
-#define MS_CUDA_GRAPH(id, word, doc, modules, alone) | (alone ? MS_CG_##id : 0)
-#include "describe/cuda_graph.def"
-#undef MS_CUDA_GRAPH
-};
 
 typedef enum { MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS, MS_FSDP_OPTIM_GRADS_PARAMS } MsFsdp;
 extern const char *const ms_fsdp_words[]; /* none optim optim-grads optim-grads-params */

@@ -2,6 +2,7 @@
 #include "exec/state_priv.h"
 
 #include "base/err.h"
+#include "describe/recompute.h"
 #include <string.h>
 
 static const Handler *const tables[] = {ms_exec_end_rows, ms_exec_attention_rows, ms_exec_moe_rows, ms_exec_step_rows,
@@ -103,15 +104,17 @@ static gboolean listed(const char *const *names, const char *name, gboolean copi
   return FALSE;
 }
 
+static gboolean starts_from_latents(const MsRecomputeModule *module, const MsScenario *s) {
+  (void)s;
+  return module->part == MS_PART_LATENTS;
+}
+
 const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const char *own[2]) {
   static const char *const again[] = {"q latent", "kv latent", "k rope latent",
                                       NULL}; /* the up-projections run once more */
   static const char *const first[] = {"layer input", NULL}, *const first_mlp[] = {"mlp input", NULL},
                            *const first_mtp[] = {"mtp embedding", "mtp hidden", NULL};
-  const MsRecomputeSpec *r = &x->scenario->options.recompute;
-  if (strcmp(kept->name, "latents") == 0 && r->granularity == MS_RECOMPUTE_SELECTIVE &&
-      (r->modules & MS_RM_MLA_UP_PROJ))
-    return again;
+  if (strcmp(kept->name, "latents") == 0 && ms_recomputed(x->scenario, starts_from_latents)) return again;
   if (strcmp(kept->name, "checkpoint") == 0) {
     if (x->now && x->work->pieces[x->now->piece].kind == MS_PIECE_MTP) return first_mtp;
     return x->now && !(x->now->mixers & MS_MIX_ATTN) ? first_mlp : first;

@@ -1,6 +1,7 @@
 /* src/launch/canonical.c - one way to say each run. Every step below takes away something that no prediction depends
  * on. */
 #include "describe/framework.h"
+#include "describe/module_sets.h"
 #include "layout/layout.h"
 #include "launch/launch.h"
 #include "launch/table.h"
@@ -51,7 +52,7 @@ static void canonical_moe(MsScenario *s) {
   }
   if (!shared) o->moe_shared_expert_overlap = FALSE;
   if (!ms_dispatcher(o)->sms_key) o->dispatcher_num_sms = 0;
-  if (!shared || o->moe_shared_expert_overlap || !(o->cuda_graph_scope & MS_CG_MOE_ROUTER))
+  if (!shared || o->moe_shared_expert_overlap || !MS_GRAPHS(o->cuda_graph_scope, shared))
     o->cuda_graph_shared_experts = TRUE;
 }
 

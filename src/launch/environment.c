@@ -1,5 +1,6 @@
 /* src/launch/environment.c - environment variables that change time or memory, and the attention kernels they help to
  * choose (docs/launch.md). */
+#include "describe/module_sets.h"
 #include "launch/table.h"
 
 #include <stdlib.h>
@@ -62,7 +63,7 @@ int ms_launch_connections(const MsScenario *s) {
 }
 
 static gboolean uses_te_graphs(const MsOptions *o) {
-  return o->cuda_graph_scope && o->cuda_graph_scope != MS_CG_FULL_ITERATION;
+  return o->cuda_graph_scope && !MS_GRAPHS(o->cuda_graph_scope, whole_step);
 }
 
 gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {

@@ -1,4 +1,5 @@
 /* src/launch/groups_memory.c - recompute, offload, CUDA graphs. */
+#include "describe/module_sets.h"
 #include "describe/recompute.h"
 #include "launch/table.h"
 
@@ -145,8 +146,8 @@ gboolean ms_write_graphs(const MsScenario *s, MsRelease release, MsArgs *args, G
   if (!scope) return TRUE;
   if (release != MS_RELEASE_MCORE) return refuse_mt(s, release, "options.cuda_graph_scope", "--cuda-graph-impl", error);
   ms_args_add(args, TRAINING, "--cuda-graph-impl",
-              scope == MS_CG_FULL_ITERATION ? "full_iteration" : "transformer_engine", NULL);
-  if (scope & ~(guint32)MS_CG_ALONE) add_words(args, "--cuda-graph-modules", scope, ms_cuda_graph_words);
+              MS_GRAPHS(scope, whole_step) ? "full_iteration" : "transformer_engine", NULL);
+  if (!MS_GRAPHS(scope, alone)) add_words(args, "--cuda-graph-modules", scope, ms_cuda_graph_words);
   return TRUE;
 }
 
@@ -155,7 +156,7 @@ static gboolean read_scope(MsArgs *args, guint32 *scope, GError **error) {
   if (modules && modules->values[0] && strcmp(modules->values[0], "full") == 0)
     modules = NULL; /* the older word for no list */
   if (modules && !read_words(args, modules, ms_cuda_graph_words, scope, error)) return FALSE;
-  if (*scope == 0) *scope = MS_CG_LAYER;
+  if (*scope == 0) *scope = MS_GRAPHS(~0u, whole_layer);
   return TRUE;
 }
 
@@ -172,7 +173,7 @@ gboolean ms_read_graphs(MsArgs *args, MsScenario *s, GError **error) {
   }
   if (impl == 0) return TRUE;
   if (impl == 3) {
-    *scope = MS_CG_FULL_ITERATION;
+    *scope = MS_GRAPHS(~0u, whole_step);
     return TRUE;
   }
   return read_scope(args, scope, error);

@@ -1,6 +1,7 @@
 /* src/launch/release.c - the rows. */
 #include "launch/release.h"
 
+#include "describe/module_sets.h"
 #include "describe/recompute.h"
 #include "launch/launch.h"
 
@@ -17,12 +18,8 @@ typedef struct {
 #define RULE(id, expression) \
   static gboolean id(const MsScenario *s) { return (expression) ? TRUE : FALSE; }
 
-static gboolean captures(const MsScenario *s, guint32 modules) { return (s->options.cuda_graph_scope & modules) != 0; }
-/* The module, by itself or as a part of the whole layer or iteration. */
-static gboolean captures_all_of(const MsScenario *s, guint32 module) {
-  return captures(s, module | MS_CG_LAYER | MS_CG_FULL_ITERATION);
-}
-static gboolean offloads(const MsScenario *s, guint32 modules) { return (s->options.offload_modules & modules) != 0; }
+#define CAPTURES(s, column) (MS_GRAPHS((s)->options.cuda_graph_scope, column) != 0)
+#define OFFLOADS(s, column) (MS_OFFLOADS((s)->options.offload_modules, column) != 0)
 static gboolean fsdp(const MsScenario *s) { return s->options.fsdp != MS_FSDP_NONE; }
 static gboolean quantised(const MsScenario *s) { return ms_precision(&s->training)->bits < 16; }
 static gboolean sharded(const MsScenario *s) { return s->options.distributed_optimizer || fsdp(s); }
@@ -37,9 +34,8 @@ static gboolean precision_aware(const MsScenario *s) {
          o->optimizer_offload_fraction > 0;
 }
 static gboolean captures_wgrad(const MsScenario *s) {
-  return captures_all_of(s, MS_CG_ATTN) ||
-         (captures(s, MS_CG_MOE_ROUTER) && s->model->moe_shared_expert_intermediate_size > 0 &&
-          !s->options.moe_shared_expert_overlap);
+  return CAPTURES(s, attention) || (CAPTURES(s, shared) && s->model->moe_shared_expert_intermediate_size > 0 &&
+                                    !s->options.moe_shared_expert_overlap);
 }
 /* --- of modules that are recomputed --- */
 static gboolean makes_expert_inputs(const MsRecomputeModule *module, const MsScenario *s) {
@@ -47,7 +43,7 @@ static gboolean makes_expert_inputs(const MsRecomputeModule *module, const MsSce
   return module->expert_inputs;
 }
 static gboolean draws_in_graph(const MsRecomputeModule *module, const MsScenario *s, MsDropout dropout) {
-  return module->dropout == dropout && captures_all_of(s, module->dropout_graph);
+  return module->dropout == dropout && ((s->options.cuda_graph_scope & module->dropout_graph) || CAPTURES(s, alone));
 }
 static gboolean draws_attention_in_graph(const MsRecomputeModule *module, const MsScenario *s) {
   return draws_in_graph(module, s, MS_DROPOUT_ATTENTION);
@@ -63,7 +59,14 @@ static gboolean is_not_launched(const MsRecomputeModule *module, const MsScenari
   return !module->launched;
 }
 
-#define EXPERT_OFFLOAD (MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT | MS_OM_FUSED_GROUP_MLP)
+static gboolean excluded_graph(const MsScenario *s) {
+  int other;
+  return ms_graph_excluding(s->options.cuda_graph_scope, &other) >= 0;
+}
+static gboolean excluded_offload(const MsScenario *s) {
+  int other;
+  return ms_offload_excluding(s->options.offload_modules, &other) >= 0;
+}
 
 RULE(ce_native, !s->options.cross_entropy_fusion || s->options.cross_entropy_fusion_impl == MS_CE_NATIVE)
 RULE(mtp_positions, s->model->mtp_num_layers == 0 || s->model->position_embedding == MS_POS_ROPE ||
@@ -85,32 +88,30 @@ RULE(bf16_ends_on_stage, MAX(s->options.num_layers_at_start_in_bf16, s->options.
                              s->model->num_layers / s->layout.pp)
 RULE(offload_te, !s->options.offload_modules || s->options.transformer_impl == MS_IMPL_TE)
 RULE(offload_kinds, !s->options.offload_modules || s->options.cpu_offloading_num_layers == 0)
-RULE(offload_moe_recompute, !offloads(s, EXPERT_OFFLOAD) || !ms_recomputed(s, makes_expert_inputs))
-RULE(offload_fused_mlp, !offloads(s, MS_OM_FUSED_GROUP_MLP) || (s->options.use_transformer_engine_op_fuser &&
-                                                                !offloads(s, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT)))
-RULE(offload_graphs, !s->options.offload_modules || !captures(s, MS_CG_MOE | MS_CG_FULL_ITERATION))
+RULE(offload_moe_recompute, !OFFLOADS(s, experts) || !ms_recomputed(s, makes_expert_inputs))
+RULE(offload_fused_mlp, (!OFFLOADS(s, fused) || s->options.use_transformer_engine_op_fuser) && !excluded_offload(s))
+RULE(offload_graphs,
+     !s->options.offload_modules || MS_GRAPHS(s->options.cuda_graph_scope, offloads) == s->options.cuda_graph_scope)
 RULE(stash_capacity, !s->options.moe_paged_stash || !isnan(s->options.moe_expert_rank_capacity_factor))
-RULE(stash_offload,
-     !s->options.moe_paged_stash || (s->options.cpu_offloading_num_layers == 0 && !offloads(s, EXPERT_OFFLOAD)))
+RULE(stash_offload, !s->options.moe_paged_stash || (s->options.cpu_offloading_num_layers == 0 && !OFFLOADS(s, experts)))
 RULE(grouped_experts, s->options.moe_grouped_gemm || s->model->num_experts == 0 ||
                           !(s->options.fused_grouped_mlp || s->options.use_transformer_engine_op_fuser))
 RULE(rank_capacity, isnan(s->options.moe_expert_rank_capacity_factor) ||
                         (ms_dispatcher(&s->options)->rank_capacity && s->options.use_transformer_engine_op_fuser))
 RULE(delay_wgrad_te, !s->options.delay_wgrad || s->options.transformer_impl == MS_IMPL_TE)
-RULE(delay_wgrad_graphs,
-     !s->options.delay_wgrad || !s->options.overlap_grad_reduce || !captures_wgrad(s) ||
-         (s->options.gradient_accumulation_fusion &&
-          (!captures_all_of(s, MS_CG_ATTN) || (!s->model->add_bias_linear && !s->model->add_qkv_bias))))
+RULE(delay_wgrad_graphs, !s->options.delay_wgrad || !s->options.overlap_grad_reduce || !captures_wgrad(s) ||
+                             (s->options.gradient_accumulation_fusion &&
+                              (!CAPTURES(s, attention) || (!s->model->add_bias_linear && !s->model->add_qkv_bias))))
 RULE(padding_quantised, !s->options.moe_router_padding_for_quantization || quantised(s))
-RULE(graph_mlp, !captures(s, MS_CG_MLP) || has_dense_layer(s))
-RULE(graph_moe_model, !captures(s, MS_CG_MOE | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS) || s->model->num_experts > 1)
-RULE(graph_moe_router, !captures(s, MS_CG_MOE) || !captures(s, MS_CG_MOE_ROUTER))
-RULE(graph_moe_drops, !captures(s, MS_CG_MOE) || drops_padded(s))
-RULE(graph_preprocess, !captures(s, MS_CG_MOE_PREPROCESS) || !drops(s) || drops_padded(s) ||
-                           !ms_dispatcher(&s->options)->waits_in_preprocess)
+RULE(graph_mlp, !CAPTURES(s, dense_layers) || has_dense_layer(s))
+RULE(graph_moe_model, !CAPTURES(s, experts) || s->model->num_experts > 1)
+RULE(graph_moe_router, !excluded_graph(s))
+RULE(graph_moe_drops, !CAPTURES(s, fixed_capacity) || drops_padded(s))
+RULE(graph_preprocess,
+     !CAPTURES(s, prepares) || !drops(s) || drops_padded(s) || !ms_dispatcher(&s->options)->waits_in_preprocess)
 RULE(graph_shared, s->options.cuda_graph_shared_experts)
 RULE(graph_offloading,
-     !s->options.cuda_graph_scope || captures(s, MS_CG_FULL_ITERATION) || s->options.cpu_offloading_num_layers == 0)
+     !s->options.cuda_graph_scope || CAPTURES(s, whole_step) || s->options.cpu_offloading_num_layers == 0)
 RULE(graph_attention_dropout, !(s->model->attention_dropout > 0) || !ms_recomputed(s, draws_attention_in_graph))
 RULE(graph_hidden_dropout, !(s->model->hidden_dropout > 0) || !ms_recomputed(s, draws_hidden_in_graph))
 RULE(recompute_needs, !ms_recomputed(s, has_nothing))

@@ -1,5 +1,6 @@
 /* src/layout/rules_layers.c - rules of dispatchers, EP overlap and shared experts, and of the kinds of layers beside
  * attention and experts. */
+#include "describe/module_sets.h"
 #include "layout/rules.h"
 
 /* --- experts: dispatcher and overlap --------------------------------------------------------------------------- */
@@ -65,7 +66,7 @@ RULE(ep_overlap_vpp) {
          REFUSE("EP overlap with PP %d needs VPP > 1", s->layout.pp);
 }
 RULE(ep_overlap_graphs) {
-  return !s->options.ep_overlap || !(s->options.cuda_graph_scope & (MS_CG_MOE | MS_CG_MLP)) ||
+  return !s->options.ep_overlap || MS_GRAPHS(s->options.cuda_graph_scope, ep_overlap) == s->options.cuda_graph_scope ||
          REFUSE("EP overlap excludes CUDA graphs of moe and mlp");
 }
 RULE(delay_wgrad_needs_overlap) {

@@ -1,5 +1,6 @@
 /* src/layout/rules_options.c - rules of precision, optimizer, memory savers and CUDA graphs. */
 #include "describe/framework.h"
+#include "describe/module_sets.h"
 #include "layout/rules.h"
 
 /* --- precision, optimizer, memory savers, graphs --------------------------------------------------------------- */
@@ -64,9 +65,9 @@ RULE(cpu_offloading_recompute) {
          REFUSE("cpu_offloading_num_layers excludes recompute");
 }
 RULE(offload_attn_proj) {
-  guint32 modules = s->options.offload_modules;
-  return !(modules & MS_OM_ATTN_PROJ) || (modules & MS_OM_CORE_ATTN) ||
-         REFUSE("offload of attn_proj needs offload of core_attn");
+  int other, row = ms_offload_lacking(s->options.offload_modules, &other);
+  return row < 0 ||
+         REFUSE("offload of %s needs offload of %s", ms_offload_modules[row].word, ms_offload_modules[other].word);
 }
 /* The rate of copies to the host is a figure that profiles may lack: only what copies needs it. */
 static gboolean link_known(const MsScenario *s, gboolean copies, char *why, size_t size) {
@@ -129,25 +130,24 @@ RULE(graphs_on_hardware) {
 }
 RULE(graph_scope_alone) {
   guint32 scope = s->options.cuda_graph_scope;
-  return !(scope & MS_CG_ALONE) || (scope & (scope - 1)) == 0 ||
+  return !MS_GRAPHS(scope, alone) || (scope & (scope - 1)) == 0 ||
          REFUSE("full_iteration and layer each stand alone in cuda_graph_scope");
 }
 RULE(graph_checks) {
-  return !s->options.check_for_nan_in_loss_and_grad || s->options.cuda_graph_scope != MS_CG_FULL_ITERATION ||
+  return !s->options.check_for_nan_in_loss_and_grad || !MS_GRAPHS(s->options.cuda_graph_scope, whole_step) ||
          REFUSE(
              "the host cannot look for NaN inside a graph of the whole iteration: check_for_nan_in_loss_and_grad off");
 }
 RULE(graph_preprocess) {
-  guint32 scope = s->options.cuda_graph_scope;
-  return !(scope & MS_CG_MOE_PREPROCESS) || (scope & MS_CG_MOE_ROUTER) ||
-         REFUSE("a graph of moe_preprocess needs moe_router");
+  int other, row = ms_graph_lacking(s->options.cuda_graph_scope, &other);
+  return row < 0 || REFUSE("a graph of %s needs %s", ms_cuda_graphs[row].word, ms_cuda_graphs[other].word);
 }
 static gboolean not_with_graphs(const MsRecomputeModule *module, const MsScenario *s) {
   return (module->excluded_graphs & s->options.cuda_graph_scope) != 0;
 }
 RULE(graph_recompute) {
   guint32 scope = s->options.cuda_graph_scope;
-  if (scope && scope != MS_CG_FULL_ITERATION && s->options.recompute.granularity == MS_RECOMPUTE_FULL)
+  if (scope && !MS_GRAPHS(scope, whole_step) && s->options.recompute.granularity == MS_RECOMPUTE_FULL)
     return REFUSE("full recompute only goes with full_iteration graphs");
   const MsRecomputeModule *module = ms_recomputed(s, not_with_graphs);
   return !module || REFUSE("recompute of %s excludes graphs of %s", module->word,

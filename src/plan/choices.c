@@ -1,6 +1,7 @@
 /* src/plan/choices.c - the values of one open key: those of the request, or for "auto" the planner's own. */
 #include "plan/plan_priv.h"
 #include "base/err.h"
+#include "describe/module_sets.h"
 #include "describe/recompute.h"
 #include <stddef.h>
 #include <string.h>
@@ -91,8 +92,8 @@ gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spe
   return FALSE;
 }
 
-static gboolean bits_auto(const guint32 *own, guint n, int i, MsPatch *p) {
-  if (i >= (int)n) return FALSE;
+static gboolean bits_auto(const guint32 *own, int n, int i, MsPatch *p) {
+  if (i >= n) return FALSE;
   p->value.bits = own[i];
   return TRUE;
 }
@@ -111,19 +112,13 @@ static gboolean all_machines(const MsScenario *s, gboolean (*has)(const MsHardwa
 }
 
 static gboolean graphs_auto(const MsScenario *s, int i, MsPatch *p) {
-  static const guint32 moe[] = {0, MS_CG_ATTN, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS},
-                       dense[] = {0, MS_CG_ATTN, MS_CG_LAYER};
-  if (!all_machines(s, has_graphs, 0)) return bits_auto(moe, 1, i, p);
-  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p)
-                                   : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
+  int n = all_machines(s, has_graphs, 0) ? MS_N_SETS_SEARCHED : 1;
+  return bits_auto(ms_graphs_searched[s->model->num_experts > 0], n, i, p);
 }
 
 static gboolean offload_auto(const MsScenario *s, int i, MsPatch *p) {
-  static const guint32 moe[] = {0, MS_OM_MOE_ACT, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT},
-                       dense[] = {0, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ};
-  if (!all_machines(s, has_host_link, 0)) return bits_auto(moe, 1, i, p);
-  return s->model->num_experts > 0 ? bits_auto(moe, G_N_ELEMENTS(moe), i, p)
-                                   : bits_auto(dense, G_N_ELEMENTS(dense), i, p);
+  int n = all_machines(s, has_host_link, 0) ? MS_N_SETS_SEARCHED : 1;
+  return bits_auto(ms_offloads_searched[s->model->num_experts > 0], n, i, p);
 }
 
 /* Value i of a list that leaves some words of an enumeration out. */

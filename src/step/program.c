@@ -2,6 +2,7 @@
 #include "step/program.h"
 #include "step/pair.h"
 #include "base/units.h"
+#include "describe/module_sets.h"
 #include <math.h>
 #include <string.h>
 
@@ -79,6 +80,7 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
   c->sms = (guint16 *)(gpointer)(c->launch + n), c->use = (guint8 *)(c->sms + n);
   gboolean in_graph = FALSE, sync = FALSE;
   double operator_s = operator_time_s(s);
+  const gboolean whole = MS_GRAPHS(s->options.cuda_graph_scope, whole_step) != 0;
   for (int i = 0; i < n; i++) {
     const MsOp *op = &list->op[i];
     int known = like ? find_kernel(like, op, &at) : -1;
@@ -90,8 +92,7 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
     if (c->use[i] == MS_USE_COMPUTE && op->pass == MS_PASS_WGRAD) c->weight += c->duration[i];
     gboolean graph = hw->cuda_graphs && ms_captured(&s->options, (MsModule)op->module);
-    double launch_s = graph ? (in_graph ? 0 : hw->graph_launch_s) : op->kernels * operator_s;
-    if (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION && graph) launch_s = 0;
+    double launch_s = graph ? (in_graph || whole ? 0 : hw->graph_launch_s) : op->kernels * operator_s;
     if (sync) launch_s += hw->sync_s;
     if (!graph && opens_checkpoint(list, i)) launch_s += s->laws.checkpoint_operators * operator_s;
     c->launch[i] = ms_time_of(launch_s);
@@ -106,7 +107,7 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
  * pipeline_parallel/utils.py, ScheduleNode). Framework operators whose host time comes to as much. No graph but one of
  * the whole iteration captures it. */
 static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) {
-  if (!s->options.ep_overlap || (s->options.cuda_graph_scope & MS_CG_FULL_ITERATION)) return;
+  if (!s->options.ep_overlap || MS_GRAPHS(s->options.cuda_graph_scope, whole_step)) return;
   int cut[MS_PAIR_NODES + 1];
   ms_pair_cut(c->list, backward, cut);
   double call_s = (backward ? s->laws.node_backward_operators : s->laws.node_forward_operators) * operator_time_s(s);

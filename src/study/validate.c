@@ -7,6 +7,7 @@
 #include "base/io.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "describe/module_sets.h"
 #include "study/jobs.h"
 
 const char *const ms_metric_words[] = {"step_time", "peak_memory", NULL};
@@ -154,7 +155,7 @@ static MsResult *before_capture(const MsScenario *s, GError **error) {
 static void compare_memory(Job *job, const MsScenario *s, const MsResult *r) {
   const guint32 scope = s->options.cuda_graph_scope;
   g_autoptr(MsResult) eager =
-      !isnan(s->measured.peak_memory_GiB) && scope && !(scope & MS_CG_FULL_ITERATION) ? before_capture(s, NULL) : NULL;
+      !isnan(s->measured.peak_memory_GiB) && scope && !MS_GRAPHS(scope, whole_step) ? before_capture(s, NULL) : NULL;
   const MsMemory *memory = eager ? eager->memory : r->memory;
   if (isnan(s->measured.peak_memory_GiB) || !memory || memory->stages < 1) return;
   const char *rank = s->measured.memory_rank;

@@ -15,6 +15,7 @@
  * backward: with EP overlap the schedule node of every layer (ScheduleNode of pipeline_parallel/utils.py), else the
  * pipeline for what it has received. Not here: the driver's own memory for each graph (no published figure), and what a
  * graph of the whole iteration costs. */
+#include "describe/module_sets.h"
 #include "work/build.h"
 
 #define M(module) (1u << MS_MODULE_##module)
@@ -22,15 +23,15 @@
 gboolean ms_captured(const MsOptions *o, MsModule module) {
   guint32 scope = o->cuda_graph_scope, captures = 0;
   if (module == MS_MODULE_SHARED && (!o->cuda_graph_shared_experts || o->moe_shared_expert_overlap))
-    scope &= ~(guint32)MS_CG_MOE_ROUTER;
-#define MS_CUDA_GRAPH(id, word, doc, modules, alone) captures |= scope & MS_CG_##id ? (modules) : 0;
+    scope &= ~MS_GRAPHS(scope, shared);
+#define MS_CUDA_GRAPH(id, word, doc, modules, ...) captures |= scope & MS_CG_##id ? (modules) : 0;
 #include "describe/cuda_graph.def"
 #undef MS_CUDA_GRAPH
   return (captures >> module & 1) != 0;
 }
 
 static gboolean captures_modules(const MsOptions *o) {
-  return o->cuda_graph_scope && !(o->cuda_graph_scope & MS_CG_FULL_ITERATION);
+  return o->cuda_graph_scope && !MS_GRAPHS(o->cuda_graph_scope, whole_step);
 }
 static gboolean of_modules(const MsBuild *b) { return captures_modules(b->options); }
 
