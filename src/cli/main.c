@@ -38,6 +38,7 @@ static const MsVerb verbs[] = {
      "  moesim whatif scenarios/whatif/nic.json\n"
      "  moesim whatif --plot domain.svg scenarios/whatif/nvlink-domain.json\n"
      "  moesim whatif --csv points.csv scenarios/whatif/*.json\n"
+     "  moesim whatif --hardware b200-sxm scenarios/whatif/nic.json     the same question on another machine\n"
      "\nA study names a base scenario (or a plan request) and the keys that change; `moesim schema whatif` lists its "
      "keys.\n",
      ms_cli_whatif, TRUE},

@@ -17,7 +17,7 @@ typedef struct {
   gboolean json, explain, strict;
   int draws; /* 0: the scenario alone */
   gboolean cluster;
-  char *like, *ranks, *limit;
+  char *like, *ranks, *limit, *hardware;
   int steps; /* MS_CLI_UNSET */
 } Options;
 
@@ -28,6 +28,7 @@ static void options_clear(Options *o) {
   g_free(o->like);
   g_free(o->ranks);
   g_free(o->limit);
+  g_free(o->hardware);
 }
 
 /* --- the trace in the form of a profiler ----------------------------------------------------------------------- */
@@ -164,7 +165,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (status != 0) return status;
   g_autoptr(MsDetail) detail = NULL;
   gboolean wants_detail = o->trace || o->timeline;
-  g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(file, &error);
+  g_autoptr(MsScenario) scenario = ms_scenario_load_on(file, o->hardware, &error);
   if (!scenario) return ms_cli_fail(error);
   const char *ranks = o->cluster            ? "fidelity cluster is"
                       : o->draws > 0        ? "--draws is"
@@ -216,6 +217,7 @@ int ms_cli_run(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("run");
   Options o = {.steps = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
+      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on this machine, whatever the file says", "NAME"},
       {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity,
        "closed form, schedule of chunks, every operator (default full), or every operator of every rank",
        "bound|fast|full|cluster"},

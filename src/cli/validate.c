@@ -5,12 +5,13 @@
 #include "report/report.h"
 
 typedef struct {
-  char *by, *fidelity, *ladders, *plot, *csv, *leave, *fitted;
+  char *hardware, *by, *fidelity, *ladders, *plot, *csv, *leave, *fitted;
   int threads;
   gboolean all, exact, cross, regret, json;
 } Options;
 
 static void options_clear(Options *o) {
+  g_free(o->hardware);
   g_free(o->by);
   g_free(o->fidelity);
   g_free(o->ladders);
@@ -27,6 +28,7 @@ static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *op
       by >= 0 && o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, ms_fidelity_words) : MS_FIDELITY_FULL;
   options->by = (MsValidateBy)by;
   options->fidelity = (MsFidelity)fidelity;
+  options->hardware = o->hardware;
   options->all = o->all;
   options->exact = o->exact;
   options->threads = o->threads;
@@ -91,7 +93,7 @@ static int cross_validate(const MsVerb *verb, const Options *o, const char *cons
 static const char *wrong(const Options *o, int paths) {
   if (paths < 1) return "give folders or files with a `measured` section";
   if (ms_cli_picture(o->plot)) return ms_cli_picture(o->plot);
-  if (o->cross && (o->fidelity || o->ladders || o->plot || o->csv || o->all || o->regret))
+  if (o->cross && (o->hardware || o->fidelity || o->ladders || o->plot || o->csv || o->all || o->regret))
     return "--cross-validate goes with --by, --exact, --leave, --write-fitted, --threads and --json only";
   if (!o->cross && (o->leave || o->fitted)) return "--leave and --write-fitted belong to --cross-validate";
   return NULL;
@@ -101,6 +103,8 @@ int ms_cli_validate(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("validate");
   Options o = {0};
   const GOptionEntry entries[] = {
+      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware,
+       "all runs on this machine, such as an anchored one, whatever their files say", "NAME"},
       {"by", 'b', 0, G_OPTION_ARG_STRING, &o.by,
        "summarise by this (source is the folder); cross-validate: what is left out, group: gpu",
        "gpu|model|source|confidence|stack"},

@@ -7,7 +7,7 @@
 enum { MOST_THREADS = 1024 };
 
 typedef struct {
-  char *csv, *plot;
+  char *hardware, *csv, *plot;
   int threads;
   gboolean json;
 } Options;
@@ -39,7 +39,7 @@ static int run_files(const Options *o, char **files, GPtrArray *runs) {
   if (status != 0) return status;
   if (!ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error);
   for (; *files && (runs->len == 0 || !ms_interrupted()); files++) {
-    MsWhatif *whatif = ms_whatif_load(*files, &error);
+    MsWhatif *whatif = ms_whatif_load_on(*files, o->hardware, &error);
     MsWhatifRun *run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;
     if (!run) return ms_cli_fail(error);
     g_ptr_array_add(runs, run);
@@ -62,6 +62,7 @@ int ms_cli_whatif(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("whatif");
   Options o = {0};
   const GOptionEntry entries[] = {
+      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on this machine, whatever the base says", "NAME"},
       {"csv", 0, 0, G_OPTION_ARG_FILENAME, &o.csv, "write every point of every study, - is stdout", "FILE"},
       {"plot", 'p', 0, G_OPTION_ARG_FILENAME, &o.plot,
        "parts and throughput of the points, .svg or .png (needs gnuplot)", "FILE"},
@@ -76,6 +77,7 @@ int ms_cli_whatif(int argc, char **argv) {
     status = message ? ms_cli_usage(verb, "%s", message) : run_files(&o, argv + 1, runs);
     runs_free(runs);
   }
+  g_free(o.hardware);
   g_free(o.csv);
   g_free(o.plot);
   return status;

@@ -403,6 +403,26 @@ MsScenario *ms_scenario_load_mixed(const char *filename, GError **error) {
   return doc ? ms_scenario_from_doc_mixed(doc, error) : NULL;
 }
 
+gboolean ms_put_on(const MsJson *doc, const char *hardware, GError **error) {
+  JsonNode *root = ms_json_root(doc);
+  if (!hardware || !JSON_NODE_HOLDS_OBJECT(root)) return TRUE; /* whoever loads it refuses the latter */
+  JsonObject *json = json_node_get_object(root);
+  if (json_object_has_member(json, "pools"))
+    return ms_json_error(doc, "pools", error, "has its machines, another cannot stand in their place");
+  g_autofree char *file = ms_find_data_file("hardware", hardware, error);
+  if (!file) return FALSE;
+  g_autofree char *path = g_canonicalize_filename(file, NULL); /* documents mention what lies beside them */
+  JsonNode *own = json_object_get_member(json, "hardware");
+  gboolean changes = own && JSON_NODE_HOLDS_OBJECT(own) && json_object_has_member(json_node_get_object(own), "base");
+  json_object_set_string_member(changes ? json_node_get_object(own) : json, changes ? "base" : "hardware", path);
+  return TRUE;
+}
+
+MsScenario *ms_scenario_load_on(const char *filename, const char *hardware, GError **error) {
+  g_autoptr(MsJson) doc = ms_json_load(filename, error);
+  return doc && ms_put_on(doc, hardware, error) ? ms_scenario_from_doc_mixed(doc, error) : NULL;
+}
+
 static MsScenario *of_one_kind(MsScenario *s, GError **error) {
   if (s && !ms_scenario_refuse_pools(s, "this is", error)) g_clear_pointer(&s, ms_scenario_free);
   return s;

@@ -146,6 +146,11 @@ extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table,
 /* Those without _mixed refuse machines of several kinds (pools), which few commands know. */
 MsScenario *ms_scenario_load(const char *filename, GError **error); /* "-" is stdin */
 MsScenario *ms_scenario_load_mixed(const char *filename, GError **error);
+MsScenario *ms_scenario_load_on(const char *filename, const char *hardware, GError **error); /* mixed, ms_put_on */
+/* Puts a machine (a name of hardware/, or a path from the working folder; NULL: leaves it) in the place of the one that
+ * the document, a scenario or a request, names; what that changes of a base holds of this one too. FALSE: there is no
+ * such machine, or the document has several (pools). */
+gboolean ms_put_on(const MsJson *doc, const char *hardware, GError **error);
 /* As if the file said "strict". */
 void ms_scenario_be_strict(MsScenario *scenario);
 MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);

@@ -12,10 +12,16 @@ static JsonNode *source_of(const MsHardware *hardware, const char *key) {
   return json_object_get_member(json_node_get_object(hardware->sources), key);
 }
 
+/* NULL: no such member, or no text. */
+static const char *text_in(JsonObject *source, const char *key) {
+  JsonNode *node = json_object_get_member(source, key);
+  return node && JSON_NODE_HOLDS_VALUE(node) ? json_node_get_string(node) : NULL;
+}
+
 static const char *member_text(JsonNode *source, const char *key) {
   if (!source) return NULL;
   if (JSON_NODE_HOLDS_VALUE(source)) return strcmp(key, "text") == 0 ? json_node_get_string(source) : NULL;
-  return json_object_get_string_member_with_default(json_node_get_object(source), key, NULL);
+  return text_in(json_node_get_object(source), key);
 }
 
 static int mark_of_word(const char *word) {
@@ -76,10 +82,10 @@ static gboolean check_marked(JsonObject *source, const MsJson *doc, const char *
     if (!g_strv_contains(known, l->data))
       return ms_json_error(doc, path, error, "unknown key \"%s\"; a source has mark, text and within",
                            (const char *)l->data);
-  const char *mark = json_object_get_string_member_with_default(source, "mark", NULL);
+  const char *mark = text_in(source, "mark");
   if (mark_of_word(mark) <= MS_MARK_STATED)
     return ms_json_error(doc, path, error, "needs a mark: measured, datasheet, published or assumed");
-  if (!json_object_get_string_member_with_default(source, "text", NULL))
+  if (!text_in(source, "text"))
     return ms_json_error(doc, path, error, "needs a text that says where the figure comes from");
   g_autofree char *deeper = g_strconcat(path, ".within", NULL);
   return check_within(json_object_get_member(source, "within"), mark_of_word(mark) == MS_MARK_ASSUMED, doc, deeper,

@@ -367,22 +367,23 @@ static gboolean change_base(MsWhatif *w, JsonNode *set, GError **error) {
   return FALSE;
 }
 
-static gboolean load_base(MsWhatif *w, JsonNode *node, GError **error) {
+static gboolean load_base(MsWhatif *w, JsonNode *node, const char *hardware, GError **error) {
   gboolean request = w->plan != MS_WHATIF_PLAN_NONE;
   GError *failure = NULL;
   if (JSON_NODE_HOLDS_OBJECT(node)) {
     w->base = ms_json_doc(node, w->file);
-    return loads(w->base, request, &failure) || ms_json_error_inside(w->source, "base", error, failure);
+    return (ms_put_on(w->base, hardware, &failure) && loads(w->base, request, &failure)) ||
+           ms_json_error_inside(w->source, "base", error, failure);
   }
   if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING)
     return ms_json_error(w->source, "base", error, "must be a path or an object");
   g_autofree char *file = ms_find_mentioned("scenarios", json_node_get_string(node), w->source, "base", error);
   w->base = file ? ms_json_load(file, error) : NULL;
-  return w->base && loads(w->base, request, error);
+  return w->base && ms_put_on(w->base, hardware, error) && loads(w->base, request, error);
 }
 
 /* --- loading --------------------------------------------------------------------------------------------------- */
-MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) {
+static MsWhatif *whatif_on(MsJson *doc, const char *hardware, GError **error) {
   File file = {0};
   MsWhatif *w = g_new0(MsWhatif, 1);
   JsonNode *root = ms_json_root(doc);
@@ -393,7 +394,8 @@ MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) {
   ok = ok && ms_fields_load(&ms_whatif_table, doc, json_node_get_object(root), "", TRUE, &file, error) &&
        check_axes(&file.study, error);
   if (!file.study.name) file.study.name = ms_name_of_file(file.study.file);
-  ok = ok && load_base(&file.study, file.base_node, error) && (!file.set || change_base(&file.study, file.set, error));
+  ok = ok && load_base(&file.study, file.base_node, hardware, error) &&
+       (!file.set || change_base(&file.study, file.set, error));
   if (file.base_node) json_node_unref(file.base_node);
   if (file.set) json_node_unref(file.set);
   *w = file.study;
@@ -401,10 +403,14 @@ MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) {
   return w;
 }
 
-MsWhatif *ms_whatif_load(const char *filename, GError **error) {
+MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) { return whatif_on(doc, NULL, error); }
+
+MsWhatif *ms_whatif_load_on(const char *filename, const char *hardware, GError **error) {
   MsJson *doc = ms_json_load(filename, error);
-  return doc ? ms_whatif_from_doc(doc, error) : NULL;
+  return doc ? whatif_on(doc, hardware, error) : NULL;
 }
+
+MsWhatif *ms_whatif_load(const char *filename, GError **error) { return ms_whatif_load_on(filename, NULL, error); }
 
 void ms_whatif_free(MsWhatif *w) {
   if (!w) return;

@@ -55,8 +55,10 @@ static void read_nvidia(MsProbe *p) {
 static const char *member_like(JsonObject *card, const char *name) {
   g_autoptr(GList) keys = json_object_get_members(card);
   for (GList *l = keys; l; l = l->next)
-    if (g_ascii_strncasecmp(l->data, name, strlen(name)) == 0)
-      return json_object_get_string_member_with_default(card, l->data, NULL);
+    if (g_ascii_strncasecmp(l->data, name, strlen(name)) == 0) {
+      JsonNode *node = json_object_get_member(card, l->data);
+      return JSON_NODE_HOLDS_VALUE(node) ? json_node_get_string(node) : NULL;
+    }
   return NULL;
 }
 

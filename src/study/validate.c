@@ -197,17 +197,18 @@ static void job_clear(gpointer data) {
   ms_json_free(job->doc);
 }
 
-static gboolean collect_file(const char *file, GArray *jobs, GError **error) {
+static gboolean collect_file(const char *file, const char *hardware, GArray *jobs, GError **error) {
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   if (!doc) return FALSE;
   if (!has_measured(doc))
     return ms_input_error(error, file, 0, NULL, "no `measured` section: nothing to compare a prediction with");
+  if (!ms_put_on(doc, hardware, error)) return FALSE;
   Job job = {.file = g_strdup(file), .doc = g_steal_pointer(&doc)};
   g_array_append_val(jobs, job);
   return TRUE;
 }
 
-static gboolean collect_folder(const char *folder, GArray *jobs, GError **error) {
+static gboolean collect_folder(const char *folder, const char *hardware, GArray *jobs, GError **error) {
   g_autoptr(GPtrArray) found = g_ptr_array_new_with_free_func(g_free);
   if (!walk(folder, 0, found, error)) return FALSE;
   for (guint i = 0; i < found->len; i++) {
@@ -215,6 +216,7 @@ static gboolean collect_folder(const char *folder, GArray *jobs, GError **error)
     g_autoptr(GError) broken = NULL;
     g_autoptr(MsJson) doc = ms_json_load(file, &broken);
     if (doc && !has_measured(doc)) continue;
+    if (doc && !ms_put_on(doc, hardware, &broken)) g_clear_pointer(&doc, ms_json_free);
     Job job = {
         .file = g_strdup(file), .doc = g_steal_pointer(&doc), .message = broken ? g_strdup(broken->message) : NULL};
     g_array_append_val(jobs, job);
@@ -232,10 +234,10 @@ gboolean ms_validation_files(const char *const *paths, GPtrArray *files, GError 
 
 /* The files that are validation scenarios; one named by the user must be one, a broken one in a folder counts as
  * refused. */
-static gboolean collect(const char *const *paths, GArray *jobs, GError **error) {
+static gboolean collect(const char *const *paths, const char *hardware, GArray *jobs, GError **error) {
   for (; *paths; paths++) {
-    gboolean ok = g_file_test(*paths, G_FILE_TEST_IS_DIR) ? collect_folder(*paths, jobs, error)
-                                                          : collect_file(*paths, jobs, error);
+    gboolean ok = g_file_test(*paths, G_FILE_TEST_IS_DIR) ? collect_folder(*paths, hardware, jobs, error)
+                                                          : collect_file(*paths, hardware, jobs, error);
     if (!ok) return FALSE;
   }
   if (jobs->len > 0) return TRUE;
@@ -391,7 +393,7 @@ MsValidation *ms_validate(const char *const *paths, const MsValidateOptions *opt
   gint64 begin_us = g_get_monotonic_time();
   g_autoptr(GArray) jobs = g_array_new(FALSE, TRUE, sizeof(Job));
   g_array_set_clear_func(jobs, job_clear);
-  if (!collect(paths, jobs, error)) return NULL;
+  if (!collect(paths, options->hardware, jobs, error)) return NULL;
   for (guint i = 0; i < jobs->len; i++) g_array_index(jobs, Job, i).job.name = g_array_index(jobs, Job, i).file;
   const MsJobsOptions shift = {"validate", "files", options->threads, options->progress};
   MsExtent extent;

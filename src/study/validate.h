@@ -83,7 +83,8 @@ typedef struct {
 } MsValidation;
 
 typedef struct {
-  MsFidelity fidelity; /* default full */
+  MsFidelity fidelity;  /* default full */
+  const char *hardware; /* ms_put_on; default NULL (transfer none) */
   MsValidateBy by;
   gboolean all;   /* rows of weight 0 count too */
   gboolean exact; /* only rows whose `config_confidence` is exact count */

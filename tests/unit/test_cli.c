@@ -102,6 +102,48 @@ static void many_scenarios_are_many_lines(void **state) {
   }
 }
 
+/* --hardware answers what a file with that machine would: in run, in a study whose points change the machine, and in a
+ * validation. */
+static void another_machine_stands_in_for_the_file_s(void **state) {
+  (void)state;
+  const char *format = "{\"schema\": 1, \"name\": \"nic\", \"base\": \"%s\", "
+                       "\"axes\": [{\"key\": \"hardware.nic_Bps\", \"values\": [1e10, 2e10]}]}";
+  g_autofree char *shipped = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL;
+  assert_true(g_file_get_contents(shipped, &text, NULL, NULL));
+  g_auto(GStrv) around = g_strsplit(text, "\"h100-sxm\"", -1);
+  assert_int_equal(g_strv_length(around), 2);
+  g_autofree char *changed = g_strjoinv("\"b200-sxm\"", around), *stated = ms_cli_written("stated.json", changed);
+  g_autofree char *of_shipped = g_strdup_printf(format, shipped), *of_stated = g_strdup_printf(format, stated);
+  g_autofree char *a = ms_cli_written("a.json", of_shipped), *b = ms_cli_written("b.json", of_stated);
+  g_auto(MsCliRun) run = RUN("run", "-f", "fast", "--hardware", "b200-sxm", shipped);
+  g_auto(MsCliRun) run_stated = RUN("run", "-f", "fast", stated);
+  assert_string_equal(strchr(run.out, '\n'), strchr(run_stated.out, '\n'));
+  g_auto(MsCliRun) whatif = RUN("whatif", "--csv", "-", "-w", "b200-sxm", a);
+  g_auto(MsCliRun) whatif_stated = RUN("whatif", "--csv", "-", b);
+  ms_cli_expect(&whatif, 0, "whatif -w");
+  assert_string_equal(whatif.out, whatif_stated.out);
+  g_auto(MsCliRun) unknown = RUN("run", "-w", "nosuch", shipped);
+  ms_cli_expect(&unknown, 3, "unknown machine");
+  g_unlink(a), g_unlink(b), g_unlink(stated);
+}
+
+/* A validation on a machine whose file only builds upon another predicts the same, on another machine something else.
+ */
+static void validation_on_another_machine(void **state) {
+  (void)state;
+  g_autofree char *file = ms_cli_shipped("published/mlperf-v4.0");
+  g_autofree char *same =
+      ms_cli_written("same.json", "{\"schema\": 1, \"name\": \"h100-sxm\", \"base\": \"h100-sxm\"}");
+  const char *const quick[] = {"validate", "-f", "fast", "--csv", "-"};
+  g_auto(MsCliRun) stated = RUN(quick[0], quick[1], quick[2], quick[3], quick[4], file);
+  g_auto(MsCliRun) built = RUN(quick[0], quick[1], quick[2], quick[3], quick[4], "-w", same, file);
+  g_auto(MsCliRun) other = RUN(quick[0], quick[1], quick[2], quick[3], quick[4], "-w", "b200-sxm", file);
+  ms_cli_expect(&built, 0, "validate -w");
+  assert_string_equal(stated.out, built.out);
+  assert_string_not_equal(stated.out, other.out);
+  g_unlink(same);
+}
+
 static void standard_input_is_a_file(void **state) {
   (void)state;
   g_autofree char *file = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL;
@@ -636,6 +678,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(amounts_of_options),
       cmocka_unit_test(run_json_has_its_documented_keys),
       cmocka_unit_test(many_scenarios_are_many_lines),
+      cmocka_unit_test(another_machine_stands_in_for_the_file_s),
+      cmocka_unit_test(validation_on_another_machine),
       cmocka_unit_test(standard_input_is_a_file),
       cmocka_unit_test(trace_and_timeline),
       cmocka_unit_test(plan_json_has_its_documented_keys),
