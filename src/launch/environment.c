@@ -12,13 +12,9 @@
 gboolean ms_write_attention_backend(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsAttnBackendRow *backend = &ms_attn_backends[s->options.attention_backend];
   (void)error;
-  if (release == MS_RELEASE_MCORE) {
-    ms_args_add(args, MS_SECTION_TRAINING, "--attention-backend", backend->word, NULL);
-    return TRUE;
-  }
-  if (backend->local_flag) ms_args_add(args, MS_SECTION_TRAINING, backend->local_flag, NULL);
-  ms_args_setenv(args, "NVTE_FUSED_ATTN", backend->nvte_fused);
-  ms_args_setenv(args, "NVTE_FLASH_ATTN", backend->nvte_flash);
+  ms_args_add(args, MS_SECTION_TRAINING, "--attention-backend", backend->word, NULL);
+  if (release == MS_RELEASE_MT && backend->local_flag)
+    ms_args_add(args, MS_SECTION_TRAINING, backend->local_flag, NULL);
   return TRUE;
 }
 
@@ -68,7 +64,11 @@ static gboolean uses_te_graphs(const MsOptions *o) {
 
 gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
-  int connections = ms_launch_connections(s);
+  int given = ms_launch_connections(s), connections = release == MS_RELEASE_MT ? 1 : given;
+  if (given > 1 && connections == 1)
+    return ms_refuse_key(s, error, "options.cuda_device_max_connections", "is %d, %s asserts 1", given,
+                         ms_release_words[release]);
+  if (given != connections) json_object_set_int_member(args->notes, "cuda_device_max_connections", given);
   g_autofree char *text = g_strdup_printf("%d", connections);
   if (connections > 0) ms_args_setenv(args, "CUDA_DEVICE_MAX_CONNECTIONS", text);
   if (o->deterministic_attention) ms_args_setenv(args, "NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0");
@@ -99,6 +99,7 @@ gboolean ms_read_environment(MsArgs *args, MsScenario *s, GError **error) {
   if (connections && *connections && !g_ascii_string_to_signed(connections, 10, 1, 32, &value, NULL))
     return ms_arg_error(args, &(MsArg){.flag = (char *)"CUDA_DEVICE_MAX_CONNECTIONS"}, error,
                         "is \"%.60s\", must be an integer in [1, 32]", connections);
+  if (json_object_has_member(args->notes, "cuda_device_max_connections")) value = 0; /* the release asserted another */
   s->options.cuda_device_max_connections = (int)value;
   s->options.fused_grouped_mlp = g_strcmp0(ms_args_getenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP"), "1") == 0;
   s->options.deterministic_attention = g_strcmp0(ms_args_getenv(args, "NVTE_ALLOW_NONDETERMINISTIC_ALGO"), "0") == 0;

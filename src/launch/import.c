@@ -18,13 +18,14 @@ char *ms_import_text(const char *text, gsize length, const char *file, GError **
 
 /* --- notes --- */
 static gboolean read_note(MsArgs *args, const char *line, int number, GError **error) {
-  static const char *const keys[] = {"name",  "doc",     "software",     "hardware", "gpus",
-                                     "model", "routing", "rope_scaling", NULL};
+  static const char *const keys[] = {
+      "name", "doc", "software", "hardware", "gpus", "model", "routing", "rope_scaling", "cuda_device_max_connections",
+      NULL};
   g_auto(GStrv) parts = g_strsplit(line, " ", 2);
   if (!parts[0] || !g_strv_contains(keys, parts[0]) || !parts[1])
     return ms_input_error(error, args->file, number, "#moesim",
                           "must be a key and a value; keys are name, doc, software, hardware, gpus, model, routing, "
-                          "rope_scaling");
+                          "rope_scaling, cuda_device_max_connections");
   g_autoptr(GError) why = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(parts[1], -1, "", &why);
   if (!doc) return ms_input_error(error, args->file, number, parts[0], "is not JSON");
@@ -32,7 +33,7 @@ static gboolean read_note(MsArgs *args, const char *line, int number, GError **e
   gboolean text = JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_STRING;
   gboolean any = strcmp(parts[0], "hardware") == 0 || strcmp(parts[0], "routing") == 0 ||
                  strcmp(parts[0], "rope_scaling") == 0,
-           integer = strcmp(parts[0], "gpus") == 0;
+           integer = strcmp(parts[0], "gpus") == 0 || strcmp(parts[0], "cuda_device_max_connections") == 0;
   if (!any && !integer && !text) return ms_input_error(error, args->file, number, parts[0], "must be a string");
   if (integer && !(JSON_NODE_HOLDS_VALUE(root) && json_node_get_value_type(root) == G_TYPE_INT64))
     return ms_input_error(error, args->file, number, parts[0], "must be an integer");

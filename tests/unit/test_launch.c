@@ -273,7 +273,9 @@ static void deepseek_on_mt(void **state) {
   static const char *const said[] = {"--use-multi-token-prediction\n    --mtp-depth 1\n",
                                      "--moe-router-num-node-group 8\n    --moe-router-topk-limited-devices 4\n",
                                      "--moe-router-pre-softmax\n    --moe-router-use-sigmoid\n",
-                                     "--moe-noaux-gamma 1e-3\n", "--moe-router-topk-scaling-factor 2.5\n"};
+                                     "--moe-noaux-gamma 1e-3\n", "--moe-router-topk-scaling-factor 2.5\n",
+                                     /* without those two its validation, and its model, refuse every run */
+                                     "export CUDA_DEVICE_MAX_CONNECTIONS=1\n", "--attention-backend fused\n"};
   g_autoptr(MsScenario) s = run_on("deepseek-v3", 64, 1);
   s->layout.ep = 8;
   s->options.moe_router_fusion = s->options.moe_permute_fusion = FALSE;
@@ -282,7 +284,11 @@ static void deepseek_on_mt(void **state) {
   if (!text) fail_msg("%s", error->message);
   for (guint i = 0; i < G_N_ELEMENTS(said); i++)
     if (!strstr(text, said[i])) fail_msg("no %s in\n%s", said[i], text);
+  assert_null(strstr(text, "NVTE_FUSED_ATTN"));
   assert_true(ms_test_round_trip(s, (MsLaunch){MS_LAUNCH_MT, FALSE}));
+  s->options.cuda_device_max_connections = 8;
+  check_refusal(s, MS_LAUNCH_MT, "options.cuda_device_max_connections: is 8, MT-MegatronLM (March 2025) asserts 1");
+  s->options.cuda_device_max_connections = 0;
   s->model->moe_router_load_balancing_type = MS_BALANCE_AUX;
   check_refusal(s, MS_LAUNCH_MT, "model.moe_router_num_groups: MT-MegatronLM (March 2025) has it only with");
 }
