@@ -192,7 +192,6 @@ const MsHfFamily ms_hf_dense_families[] = {
     {"clip_vision_model", NULL, .refused = NO_DECODER},
     {"whisper", NULL, .refused = NO_DECODER},
     {"gemma3n_text", NULL, .refused = "it has embeddings in every layer and layers that share keys and values"},
-    {"nemotron-nas", NULL, .refused = OTHER_WIDTHS},
     {"openelm", NULL, .refused = OTHER_WIDTHS},
     {"mamba", NULL, .refused = OTHER_MIXERS},
     {"samba", NULL, .refused = OTHER_MIXERS},

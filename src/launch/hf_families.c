@@ -226,7 +226,12 @@ static gboolean deepseek_block(MsHf *c, int dense) {
 }
 
 static gboolean deepseek_v3(MsHf *c) { return deepseek_block(c, 0); }
-static gboolean glm4_moe_lite(MsHf *c) { return deepseek_block(c, 1); }
+static gboolean glm4_moe_lite(MsHf *c) {
+  if (!deepseek_block(c, 1)) return FALSE;
+  if (!json_object_has_member(c->json, "aux_loss_alpha"))
+    c->model->moe_aux_loss_coeff = 1e-3; /* Megatron-Bridge, glm47_flash_bridge.py */
+  return TRUE;
+}
 
 static gboolean kimi_k2(MsHf *c) {
   if (!deepseek_v3(c)) return FALSE;

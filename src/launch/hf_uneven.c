@@ -1,6 +1,7 @@
 /* src/launch/hf_uneven.c - families whose layers differ in heads, or attend in a way that no model says: read as their
  * more frequent layer, or as the nearest kind, with a remark that says what that leaves out (their published classes).
  */
+#include <math.h>
 #include <string.h>
 
 #include "launch/hf_keys_priv.h"
@@ -194,6 +195,93 @@ static gboolean stick_breaking(MsHf *c) {
   return ms_hf_read_fla_transformer(c);
 }
 
+/* --- Nemotron-NAS --- */
+/* Layers of a search: each keeps, drops or replaces its attention and its MLP, whose widths differ. The pattern has
+ * those that are there, their widths are their mean: parameters and FLOP of the whole are the same. */
+typedef struct {
+  GString *pattern; /* letters of MsModel.hybrid_layer_pattern */
+  double widths;    /* of the MLPs, added up */
+  int mlps, groups, attentions;
+} NasLayers;
+
+static gboolean nas_flag(JsonObject *part, const char *key) {
+  JsonNode *node = part ? json_object_get_member(part, key) : NULL;
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_BOOLEAN &&
+         json_node_get_boolean(node);
+}
+
+static void nas_mlp(NasLayers *n, double width) {
+  g_string_append_c(n->pattern, '-');
+  n->widths += width, n->mlps++;
+}
+
+/* A linear layer in the place of another is as large as a gated MLP of a third of the width. */
+static gboolean nas_attention(MsHf *c, NasLayers *n, JsonObject *part) {
+  int shared;
+  if (!part) return ms_hf_bad(c, "block_configs", "has a layer without attention, not even one that does nothing");
+  if (nas_flag(part, "no_op")) return TRUE;
+  if (nas_flag(part, "replace_with_linear")) return nas_mlp(n, c->model->hidden_size / 3.0), TRUE;
+  if (!inner_int(c, part, "block_configs", "n_heads_in_group", 0, &shared)) return FALSE;
+  if (shared < 1 || c->model->num_attention_heads % shared != 0)
+    return ms_hf_bad(c, "block_configs", "has n_heads_in_group = %d, must divide the %d heads", shared,
+                     c->model->num_attention_heads);
+  g_string_append_c(n->pattern, '*');
+  n->groups += c->model->num_attention_heads / shared, n->attentions++;
+  return TRUE;
+}
+
+/* Two thirds of ffn_mult hidden sizes, in steps of 256. */
+static gboolean nas_ffn(MsHf *c, NasLayers *n, JsonObject *part) {
+  if (!part) return ms_hf_bad(c, "block_configs", "has a layer without ffn, not even one that does nothing");
+  if (nas_flag(part, "no_op")) return TRUE;
+  if (nas_flag(part, "replace_with_linear")) return nas_mlp(n, c->model->hidden_size / 3.0), TRUE;
+  JsonNode *node = json_object_get_member(part, "ffn_mult");
+  gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING;
+  double part_of = number ? json_node_get_double(node) : 0;
+  if (!(part_of > 0 && part_of <= 64)) return ms_hf_bad(c, "block_configs", "has an ffn_mult that is not in (0, 64]");
+  nas_mlp(n, ceil(floor(2 * part_of * c->model->hidden_size / 3) / 256) * 256);
+  return TRUE;
+}
+
+static JsonObject *nas_part(JsonNode *block, const char *key) {
+  JsonNode *node = JSON_NODE_HOLDS_OBJECT(block) ? json_object_get_member(json_node_get_object(block), key) : NULL;
+  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+}
+
+static gboolean nas_layers(MsHf *c, NasLayers *n) {
+  JsonNode *node = ms_hf_take(c, "block_configs");
+  JsonArray *blocks = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  int layers = c->model->num_layers;
+  if (!blocks || (int)json_array_get_length(blocks) != layers || layers > MS_HF_MOST_LAYERS / 2)
+    return ms_hf_bad(c, "block_configs", "must be a list of %d layers", layers);
+  for (int i = 0; i < layers; i++) {
+    JsonNode *block = json_array_get_element(blocks, (guint)i);
+    if (!nas_attention(c, n, nas_part(block, "attention")) || !nas_ffn(c, n, nas_part(block, "ffn"))) return FALSE;
+  }
+  return (n->attentions > 0 && n->mlps > 0) || ms_hf_bad(c, "block_configs", "must have attention and MLPs");
+}
+
+static gboolean nemotron_nas(MsHf *c) {
+  MsModel *m = c->model;
+  g_autoptr(GString) pattern = g_string_new(NULL);
+  NasLayers n = {.pattern = pattern};
+  if (!ms_hf_has_silu(c) || !nas_layers(c, &n)) return FALSE;
+  if (n.groups % n.attentions != 0)
+    return ms_hf_bad(c, "block_configs", "has %d key-value heads in %d layers, which no model can say", n.groups,
+                     n.attentions);
+  m->ffn_hidden_size = (int)lround(n.widths / n.mlps / 64) * 64; /* in steps that TP divides */
+  m->num_query_groups = n.groups / n.attentions;
+  g_autofree char *text = difference(3.0 * m->hidden_size * (n.widths - (double)n.mlps * m->ffn_hidden_size));
+  ms_hf_remark(
+      c,
+      "block_configs: %d of %d layers have attention; %d MLPs (and linear layers in the place of others), which "
+      "differ in widths, are read as of %d each, their mean: %s",
+      n.attentions, m->num_layers, n.mlps, m->ffn_hidden_size, text);
+  m->num_layers = (int)pattern->len;
+  m->hybrid_layer_pattern = g_strdup(pattern->str);
+  return TRUE;
+}
+
 /* --- Kimi-Linear --- */
 /* The layers of a list that counts from 1. */
 static gboolean mark_layers(MsHf *c, JsonObject *object, const char *key, guint8 *marks) {
@@ -300,4 +388,5 @@ const MsHfFamily ms_hf_uneven_families[] = {
     {"phi3small", phi3small, MS_HF_BIASED | MS_HF_LAYER_NORM | MS_HF_TIED},
     {"sba", stick_breaking, MS_HF_FILLED, "{\"num_attention_heads\":1,\"vocab_size\":32000,\"hidden_size\":2048}"},
     {"kimi_linear", kimi_linear, 0},
+    {"nemotron-nas", nemotron_nas, 0},
     {NULL}};

@@ -909,6 +909,26 @@ static void uneven_families(void **state) {
 #undef UNTIED
 }
 
+/* Nemotron-NAS: layers without attention or MLP, with a linear layer in the place of one, with MLPs of other widths. */
+static void layers_of_a_search(void **state) {
+  (void)state;
+  static const char json[] =
+      "{\"model_type\":\"nemotron-nas\",\"num_hidden_layers\":4,\"hidden_size\":768,\"num_attention_heads\":12,"
+      "\"vocab_size\":1000,\"intermediate_size\":null,\"num_key_value_heads\":null,\"block_configs\":["
+      "{\"attention\":{\"n_heads_in_group\":4},\"ffn\":{\"ffn_mult\":1.9}},"
+      "{\"attention\":{\"no_op\":true},\"ffn\":{\"ffn_mult\":1}},"
+      "{\"attention\":{\"replace_with_linear\":true},\"ffn\":{\"no_op\":true}},"
+      "{\"attention\":{\"n_heads_in_group\":4},\"ffn\":{\"replace_with_linear\":true}}]}";
+  g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
+                       remarks = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsJson) doc = ms_json_parse(json, -1, "config.json", NULL);
+  g_autoptr(MsModel) model = ms_import_hf(doc, ignored, remarks, NULL);
+  assert_string_equal(model->hybrid_layer_pattern, "*---*-");
+  assert_int_equal(model->ffn_hidden_size, 512); /* 1024 (972.8 in steps of 256), 512, and twice 768 / 3 */
+  assert_int_equal(model->num_query_groups, 3);
+  assert_true(mentions(remarks, "their mean: the parameters are the same"));
+}
+
 /* Which layers see a window, and what no list of MsSlidingWindow can say. */
 static void windows_of_layers(void **state) {
   (void)state;
@@ -1198,6 +1218,7 @@ int main(void) {
                                      cmocka_unit_test(families_without_a_model),
                                      cmocka_unit_test(families_of_tables),
                                      cmocka_unit_test(uneven_families),
+                                     cmocka_unit_test(layers_of_a_search),
                                      cmocka_unit_test(windows_of_layers),
                                      cmocka_unit_test(adapters_of_scripts),
                                      cmocka_unit_test(compressed_attention_of_scripts),
