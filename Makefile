@@ -255,6 +255,20 @@ check-titan: all
 	@if [ -z "$(TORCHTITAN)" ]; then echo "skipped: TORCHTITAN=FOLDER names no checkout of TorchTitan"; \
 	else $(TORCH_PYTHON) tests/real/titan.py $(BUILD)/moesim $(TORCHTITAN); fi
 
+# Launches for MT-MegatronLM through its patches: MT=FOLDER is a checkout of it, MT_MEGATRON=FOLDER one of the
+# Megatron-LM that it patches (d0df563d). And imports of config.json beside what Megatron-Bridge makes of them:
+# BRIDGE=FOLDER, MEGATRON=FOLDER as above; CONFIGS: the files.
+.PHONY: check-mt check-bridge
+check-mt: all
+	@if [ -z "$(MT)" ] || [ -z "$(MT_MEGATRON)" ]; then \
+	  echo "skipped: MT=FOLDER and MT_MEGATRON=FOLDER name no checkouts of MT-MegatronLM and its Megatron-LM"; \
+	else $(TORCH_PYTHON) tests/real/mt.py $(BUILD)/moesim $(MT) $(MT_MEGATRON); fi
+CONFIGS ?= $(filter-out %.words.json,$(wildcard tests/data/hf/*.json))
+check-bridge: all
+	@if [ -z "$(BRIDGE)" ] || [ -z "$(MEGATRON)" ]; then \
+	  echo "skipped: BRIDGE=FOLDER and MEGATRON=FOLDER name no checkouts of Megatron-Bridge and Megatron-LM"; \
+	else $(TORCH_PYTHON) tests/real/bridge.py $(BUILD)/moesim $(BRIDGE) $(MEGATRON) $(CONFIGS); fi
+
 # The page of all keys, from the field tables.
 reference: all
 	$(BUILD)/moesim schema --markdown >docs/reference.md

@@ -10,7 +10,7 @@ libraries=$root/usr/lib/$(uname -m)-linux-gnu
 loader=$(find "$root/usr/lib64" "$libraries" -maxdepth 1 -name 'ld-linux*' | head -n 1)
 cat >"$root/python" <<END
 #!/bin/sh
-exec env PYTHONHOME=$root/usr PYTHONPATH= "$loader" \\
+exec env PYTHONHOME=$root/usr PYTHONPATH= "$loader" --argv0 "$root/python" \\
   --library-path "$libraries/blas:$libraries/lapack:$libraries" "$root/usr/bin/python3.13" "\$@"
 END
 chmod +x "$root/python"
