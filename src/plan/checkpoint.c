@@ -22,9 +22,9 @@ typedef struct {
 struct MsCheckpoint {
   char *file, *digest;
   const MsSpace *space;
-  GHashTable *known; /* Key -> MsOutcome */
-  GArray *rows;      /* MsOutcome, in the order in which they were found */
-  guint written;     /* of them, in the file */
+  GHashTable *known; /* Key -> its place in the rows */
+  GArray *rows;      /* MsOutcome, one of each candidate, in the order in which they were found */
+  gboolean changed;  /* since they were written */
   gint64 written_us;
 };
 
@@ -163,11 +163,24 @@ static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
   return o->step_time_s >= 0 && isfinite(o->step_time_s);
 }
 
+static MsOutcome *find(const MsCheckpoint *c, const MsCandidate *candidate) {
+  Key key = key_of(candidate);
+  gpointer at;
+  gboolean known = g_hash_table_lookup_extended(c->known, &key, NULL, &at);
+  return known ? &g_array_index(c->rows, MsOutcome, GPOINTER_TO_UINT(at)) : NULL;
+}
+
+/* What was seen to be dear for one list and was simulated for a longer one is one layout. */
 static void put(MsCheckpoint *c, const MsOutcome *o) {
   Key key = key_of(&o->candidate);
-  const MsOutcome *before = g_hash_table_lookup(c->known, &key);
+  MsOutcome *before = find(c, &o->candidate);
   if (before && before->kind != MS_OUTCOME_DEAR) return;
-  g_hash_table_insert(c->known, g_memdup2(&key, sizeof key), g_memdup2(o, sizeof *o));
+  c->changed = TRUE;
+  if (before) {
+    *before = *o;
+    return;
+  }
+  g_hash_table_insert(c->known, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(c->rows->len));
   g_array_append_val(c->rows, *o);
 }
 
@@ -209,7 +222,7 @@ MsCheckpoint *ms_checkpoint_new(const MsSpace *space, const char *file, const ch
   c->space = space;
   c->file = g_strdup(file);
   c->digest = file || resume ? digest_of(space) : NULL;
-  c->known = g_hash_table_new_full(hash_key, equal_key, g_free, g_free);
+  c->known = g_hash_table_new_full(hash_key, equal_key, g_free, NULL);
   c->rows = g_array_new(FALSE, FALSE, sizeof(MsOutcome));
   if (!resume || read_file(c, resume, error)) return c;
   ms_checkpoint_free(c);
@@ -227,10 +240,7 @@ void ms_checkpoint_free(MsCheckpoint *c) {
 
 /* --- use --- */
 
-const MsOutcome *ms_checkpoint_find(const MsCheckpoint *c, const MsCandidate *candidate) {
-  Key key = key_of(candidate);
-  return g_hash_table_lookup(c->known, &key);
-}
+const MsOutcome *ms_checkpoint_find(const MsCheckpoint *c, const MsCandidate *candidate) { return find(c, candidate); }
 
 const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *c, guint *n) {
   *n = c->rows->len;
@@ -262,10 +272,9 @@ static char *text_of(const MsCheckpoint *c) {
 gboolean ms_checkpoint_write(MsCheckpoint *c, gboolean now, GError **error) {
   gint64 us = g_get_monotonic_time();
   if (!c->file || ms_ranks_own() != 0) return TRUE;
-  if (now ? c->written == c->rows->len && c->written_us
-          : c->written == c->rows->len || us - c->written_us < G_USEC_PER_SEC)
-    return TRUE;
+  if (!c->changed && (c->written_us || !now)) return TRUE;
+  if (!now && us - c->written_us < G_USEC_PER_SEC) return TRUE;
   g_autofree char *text = text_of(c);
-  c->written = c->rows->len, c->written_us = us;
+  c->changed = FALSE, c->written_us = us;
   return ms_write_file(c->file, text, -1, error);
 }

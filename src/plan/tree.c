@@ -182,14 +182,23 @@ static void find_plain(MsTree *t) {
 
 /* --- beginning and end --- */
 
-/* What an earlier run simulated is in the list from the start. */
-static void take_known(MsTree *t) {
+static void settle_known(MsTree *t, gboolean dear) {
   guint n;
   const MsOutcome *known = ms_checkpoint_rows(t->x->checkpoint, &n);
   for (guint i = 0; i < n; i++) {
+    if ((known[i].kind == MS_OUTCOME_DEAR) != dear ||
+        !ms_planner_known(t->x, &known[i].candidate, ms_planner_threshold(t->x)))
+      continue;
     t->x->s.plan->resumed++;
     ms_planner_settle(t->x, &known[i], NULL);
   }
+}
+
+/* What an earlier run simulated is in the list from the start. What it saw to be dear for its list may not be for this
+ * one, and is simulated when its turn comes. */
+static void take_known(MsTree *t) {
+  settle_known(t, FALSE);
+  settle_known(t, TRUE);
   t->x->s.plan->feasible = t->x->s.plan->simulated; /* they are not screened again */
 }
 

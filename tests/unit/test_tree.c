@@ -260,6 +260,45 @@ static void resume_goes_on(void **state) {
   g_remove(file), g_rmdir(folder);
 }
 
+static int compare_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Layouts that a checkpoint holds: behind kind and time every row has another candidate. */
+static guint layouts_kept(const char *file) {
+  g_autofree char *text = NULL;
+  assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  g_autoptr(GRegex) row = g_regex_new("\\[[012], [0-9.e-]+, ([0-9, ]+)\\]", 0, 0, NULL);
+  g_autoptr(GMatchInfo) at = NULL;
+  g_autoptr(GPtrArray) kept = g_ptr_array_new_with_free_func(g_free);
+  for (g_regex_match(row, text, 0, &at); g_match_info_matches(at); g_match_info_next(at, NULL))
+    g_ptr_array_add(kept, g_match_info_fetch(at, 1));
+  qsort(kept->pdata, kept->len, sizeof *kept->pdata, compare_text);
+  for (guint i = 1; i < kept->len; i++) assert_string_not_equal(kept->pdata[i - 1], kept->pdata[i]);
+  return kept->len;
+}
+
+/* What was dear for a short list is simulated to its end for a longer one, and counts as one layout. */
+static void longer_lists_count_layouts_once(void **state) {
+  (void)state;
+  static const int top[] = {1, 3, 10, 20, 40};
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
+  for (int branch = 0; branch < 2; branch++) {
+    g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "p.json", NULL);
+    for (guint i = 0; i < G_N_ELEMENTS(top); i++) {
+      g_autoptr(MsPlan) fresh =
+          ms_plan(request, &(MsPlanOptions){.top = top[i], .prune = TRUE, .branch = branch, .threads = 2}, NULL);
+      const char *before = i > 0 ? file : NULL;
+      MsPlanOptions options = {
+          .top = top[i], .prune = TRUE, .branch = branch, .threads = 2, .checkpoint = file, .resume = before};
+      g_autoptr(MsPlan) plan = ms_plan(request, &options, NULL);
+      assert_true(fresh && plan);
+      ms_assert_same_plans(request, fresh, plan);
+      assert_true(plan->simulated <= layouts_kept(file) && plan->resumed <= plan->simulated);
+      ms_assert_counts(request, plan, (double)plan->searched);
+    }
+    g_remove(file), g_rmdir(folder);
+  }
+}
+
 /* Whatever stands in the file: one line of error, or layouts that this program simulates to the time that the list has.
  * TRUE: a plan. */
 static gboolean resumed(const MsRequest *request, const char *file, gboolean branch, const char *want) {
@@ -317,6 +356,7 @@ int main(void) {
                                      cmocka_unit_test(bounds_of_sets_hold),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
                                      cmocka_unit_test(resume_goes_on),
+                                     cmocka_unit_test(longer_lists_count_layouts_once),
                                      cmocka_unit_test(damaged_checkpoints_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
