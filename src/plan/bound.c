@@ -270,12 +270,28 @@ static double on_machine(double allocated_B, const MsHardware *machine, const Ms
   return machine->hbm_B == first->hbm_B ? device_B : device_B * (first->hbm_B / machine->hbm_B);
 }
 
+typedef struct {
+  double dense, expert, low, frozen;
+} PerParam; /* bytes of a rank's states for each of its parameters */
+
+/* `copies` of the model share the optimizer's. */
+static PerParam per_param(const MsStateBytes *bytes, double dp_cp, double edp, int copies) {
+  double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * copies : 1,
+         expert_shards = bytes->shards ? MAX(1.0, edp) * copies : 1;
+  return (PerParam){bytes->whole_B + bytes->shared_B / dense_shards, bytes->whole_B + bytes->shared_B / expert_shards,
+                    bytes->low_B, bytes->frozen_B};
+}
+
+static double states_of(const MsPieceMemo *memo, const PerParam *b, int i) {
+  return b->dense * memo->dense[i] + b->expert * memo->expert[i] + b->low * memo->low[i] + b->frozen * memo->frozen[i];
+}
+
+#define ROUNDING (1 - 1e-12) /* rounding never makes a bound too large */
+
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
                          double edp, const MsScenario *s) {
-  double dense_shards = bytes->shards ? MAX(1.0, dp_cp) * shape->owners : 1,
-         expert_shards = bytes->shards ? MAX(1.0, edp) * shape->owners : 1;
-  double dense_B = bytes->whole_B + bytes->shared_B / dense_shards,
-         expert_B = bytes->whole_B + bytes->shared_B / expert_shards, most = 0;
+  const PerParam each = per_param(bytes, dp_cp, edp, shape->owners);
+  double most = 0;
   int n = shape->n;
   for (int k = 0; k < shape->n_memory; k++) {
     const gint32 *count = shape->count + k * n;
@@ -284,13 +300,54 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
     int pool = 0;
     for (int i = 0; i < n; i++) {
       if (count[i] > 0) pool = ms_work_pool_of_piece(memo->work, i);
-      sum += count[i] * (dense_B * memo->dense[i] + expert_B * memo->expert[i] + bytes->low_B * memo->low[i] +
-                         bytes->frozen_B * memo->frozen[i]) +
-             (double)live[i] * memo->kept[i];
+      sum += count[i] * states_of(memo, &each, i) + (double)live[i] * memo->kept[i];
     }
     if (s->pools.n > 0) most = MAX(most, on_machine(sum, s->pools.pool[pool].hardware, s->hardware));
     else most = MAX(most, sum);
   }
-  return (1 - 1e-12) * (s->pools.n > 0 ? most : on_machine(most, s->hardware, s->hardware)); /* rounding never makes it
-                                                                                                too large */
+  return ROUNDING * (s->pools.n > 0 ? most : on_machine(most, s->hardware, s->hardware));
+}
+
+/* Fewest microbatches that are alive on each stage, whichever chunk they are in: [pp]. */
+static void fewest_live(const MsScenario *s, double *live) {
+  const MsLayoutSpec *l = &s->layout;
+  gint64 replicas = s->gpus / ((gint64)l->tp * l->cp * l->pp);
+  int group = l->microbatch_group_size_per_virtual_pipeline_stage;
+  MsScheduleNumbers numbers = {.stages = l->pp,
+                               .microbatches =
+                                   (int)(s->training.global_batch_size / (s->training.micro_batch_size * replicas)),
+                               .chunks = ms_layout_chunks_per_rank(s),
+                               .group = group > 0 ? group : l->pp};
+  for (int k = 0; k < l->pp; k++) {
+    gint64 least = G_MAXINT64;
+    for (int c = 0; c < numbers.chunks; c++) least = MIN(least, ms_schedule_row(l->schedule)->live(&numbers, k, c));
+    live[k] = (double)least;
+  }
+}
+
+/* Weak duality. A piece i takes W(i, k) on stage k, its states and what live microbatches keep; with any weights y(k)
+ * the stages together take at least the sum over pieces of the least y(k) W(i, k), and the fullest one no less than
+ * that over the sum of y(k). With y(k) = 1 / W(last layer, k) the ratios W(i, k) / W(last layer, k) are monotonous in
+ * the number of live microbatches, so that the fewest and the most decide. */
+double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
+                          const MsScenario *s) {
+  int copies = ms_schedule_row(s->layout.schedule)->copies, pp = s->layout.pp,
+      layer = memo->work->piece_of_layer[s->model->num_layers - 1];
+  if (s->pools.n > 0) return 0;
+  const PerParam each = per_param(bytes, dp_cp, edp, copies);
+  double few = INFINITY, many = 0, weights = 0, sum = 0, state = states_of(memo, &each, layer);
+  g_autofree double *live = g_new(double, pp);
+  g_autofree int *count = ms_pieces_of_model(memo->work);
+  fewest_live(s, live);
+  for (int k = 0; k < pp; k++) {
+    few = MIN(few, live[k]), many = MAX(many, live[k]);
+    weights += 1 / (state + live[k] * memo->kept[layer]);
+  }
+  for (int i = 0; i < memo->n; i++) {
+    double own = states_of(memo, &each, i), kept = memo->kept[i],
+           with_few = (own + few * kept) / (state + few * memo->kept[layer]),
+           with_many = (own + many * kept) / (state + many * memo->kept[layer]);
+    sum += count[i] * copies * MIN(with_few, with_many);
+  }
+  return isfinite(weights) ? (1 - 1e-9) * on_machine(sum / weights, s->hardware, s->hardware) : 0;
 }

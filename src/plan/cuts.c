@@ -391,14 +391,25 @@ static gboolean is_regular(const MsScenario *s, int stages, const char *text) {
   return found;
 }
 
+static int stages_of(const MsScenario *s) {
+  gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
+  return stages < 1 || stages > s->model->num_layers + 2 ? 0 : (int)stages;
+}
+
+gboolean ms_space_makes_cut(const MsScenario *s, MsCut cut) {
+  int stages = is_settled(s) ? 0 : stages_of(s);
+  g_autofree char *text = NULL;
+  return stages > 0 && (cut != MS_CUT_EVEN || text_regular(s, stages, 0, &text));
+}
+
 gboolean ms_space_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
-  gint64 stages = ms_layout_virtual_stages(s, ms_layout_chunks_per_rank(s));
-  if (costs < 0 || stages < 1 || stages > s->model->num_layers + 2) return cut == MS_CUT_BALANCED;
-  const char *text = text_by_cost(space, s, (int)stages, costs, MAX(0, (int)cut - MS_N_CUTS + 1), TRUE);
+  int stages = stages_of(s);
+  if (costs < 0 || !ms_space_makes_cut(s, cut)) return cut == MS_CUT_BALANCED;
+  const char *text = text_by_cost(space, s, stages, costs, MAX(0, (int)cut - MS_N_CUTS + 1), TRUE);
   if (cut >= MS_N_CUTS) {
-    const char *before = text_by_cost(space, s, (int)stages, costs, (int)cut - MS_N_CUTS, TRUE);
-    if (g_strcmp0(before, text) == 0 || is_regular(s, (int)stages, text)) return FALSE;
+    const char *before = text_by_cost(space, s, stages, costs, (int)cut - MS_N_CUTS, TRUE);
+    if (g_strcmp0(before, text) == 0 || is_regular(s, stages, text)) return FALSE;
     l->pipeline_layout = g_strdup(text);
     return TRUE;
   }
@@ -406,12 +417,11 @@ gboolean ms_space_balance(const MsSpace *space, int costs, MsCut cut, MsScenario
     l->pipeline_layout = g_strdup(text);
     return TRUE;
   }
-  if (text_regular(s, (int)stages, cut - MS_CUT_EVEN, &l->pipeline_layout))
-    return g_strcmp0(l->pipeline_layout, text) != 0;
+  if (text_regular(s, stages, cut - MS_CUT_EVEN, &l->pipeline_layout)) return g_strcmp0(l->pipeline_layout, text) != 0;
   if (cut != MS_CUT_OTHER) return FALSE;
-  const char *passes = text_by_cost(space, s, (int)stages, costs, 0, FALSE);
+  const char *passes = text_by_cost(space, s, stages, costs, 0, FALSE);
   g_autofree char *even = NULL;
-  gboolean same = !g_strcmp0(passes, text) || (text_regular(s, (int)stages, 0, &even) && !g_strcmp0(passes, even));
+  gboolean same = !g_strcmp0(passes, text) || (text_regular(s, stages, 0, &even) && !g_strcmp0(passes, even));
   if (!same) l->pipeline_layout = g_strdup(passes);
   return !same;
 }

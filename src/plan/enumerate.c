@@ -136,44 +136,97 @@ static void put(Bench *b, MsCandidate *c, int inner, MsTime time, double device_
   else g_array_append_val(b->f->candidates, *c);
 }
 
-/* Every combination of state and blind keys of one (pp, vpp) and one choice of the shape's keys. */
+/* One (pp, vpp) and one choice of the shape's keys, gone through class by class of the rules and state by state. */
+typedef struct {
+  Bench *b;
+  MsCandidate *c;
+  int inner, class, rule;
+  double dp_cp, edp;
+  const MsStateBytes *bytes;  /* of the state */
+  const MsShape *shape;       /* of the class; NULL with `shaped`: `rule` refuses it */
+  gboolean shaped, cuts;      /* cuts: it takes one to make it */
+  MsTime time;                /* of the class, -1: not asked for */
+  double device_B, any_cut_B; /* of the state, -1: not asked for */
+} Place;
+
+static void enter_class(Place *p, int class) {
+  Bench *b = p->b;
+  if (p->c->combo != b->written) {
+    ms_space_apply_combo(b->e->space, p->c->combo, b->f->scratch);
+    ms_space_apply_axes(p->c->value, b->f->scratch);
+    b->written = p->c->combo;
+  }
+  p->cuts = !b->per_cut && has(b->e, MS_SHORT_MEMORY) &&
+            ms_space_makes_cut(b->f->scratch, ms_space_cut_of(b->e->space, p->c->combo));
+  p->class = class, p->shaped = FALSE, p->time = -1, p->device_B = p->any_cut_B = -1;
+}
+
+static const MsShape *shape_at(Place *p) {
+  Bench *b = p->b;
+  if (!p->shaped) p->shape = ms_shapes_get(b->f->shapes, b->map, b->memo, b->e->space, p->c, b->f->scratch, &p->rule);
+  p->shaped = TRUE;
+  return p->shape;
+}
+
+static double device_at(Place *p) {
+  Bench *b = p->b;
+  if (p->device_B < 0)
+    p->device_B = ms_bound_device_B(p->shape, b->memo, p->bytes, p->dp_cp, p->edp, b->e->space->request->base);
+  return p->device_B;
+}
+
+/* It fits in no cut, so none is made: most layouts of a large model are refused here. But of what may be the nearest
+ * miss the cut is made, to say by how much. */
+static gboolean fits_in_no_cut(Place *p) {
+  Bench *b = p->b;
+  const MsRefused *nearest = &b->f->refused.row[ms_num_rules + MS_REFUSED_MEMORY];
+  if (!p->cuts) return FALSE;
+  gboolean asked = p->any_cut_B >= 0;
+  if (!asked) p->any_cut_B = ms_bound_any_cut_B(b->memo, p->bytes, p->dp_cp, p->edp, b->f->scratch);
+  double miss_B = p->any_cut_B - b->e->search->plan->memory_limit_B;
+  if (!(miss_B > 0)) return FALSE;
+  if (!asked) b->f->bounded++;
+  if (nearest->count == 0 || miss_B <= nearest->miss)
+    miss_B = shape_at(p) ? device_at(p) - b->e->search->plan->memory_limit_B : INFINITY;
+  b->f->valid++;
+  ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_MEMORY, 1, miss_B,
+                 order_of(b->e->space, b->unit, p->c->combo, p->inner), p->c);
+  return TRUE;
+}
+
+static void bound_layout(Place *p) {
+  Bench *b = p->b;
+  if (fits_in_no_cut(p)) return;
+  if (!shape_at(p)) {
+    ms_refused_add(&b->f->refused, p->rule, 1, INFINITY, order_of(b->e->space, b->unit, p->c->combo, p->inner), p->c);
+    return;
+  }
+  if (p->device_B < 0) b->f->bounded++;
+  if (!fits(b, p->c, p->inner, device_at(p))) return;
+  if (p->time < 0) p->time = ms_bound_time(p->shape, b->memo);
+  put(b, p->c, p->inner, p->time, p->device_B);
+}
+
+/* Every combination of state and blind keys. */
 static void bound_shape(Bench *b, MsCandidate *c, int inner, int choice, const MsStateBytes *bytes) {
   const MsSpace *space = b->e->space;
   const gint32 *v = c->value;
-  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
-         edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP];
+  Place p = {.b = b,
+             .c = c,
+             .inner = inner,
+             .class = -1,
+             .dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
+             .edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP]};
   gint64 blinds = space->n_of_role[MS_ROLE_BLIND], first = combo_of_shape(b, choice);
-  int rule = -1, known_class = -1;
-  const MsShape *shape = NULL;
-  MsTime time = -1;
-  double device_B = -1;
   for (gint64 i = 0; i < space->stride[MS_ROLE_SHAPE]; i++) {
     gint64 combo = first + i;
-    if (i % blinds == 0) device_B = -1;
+    if (i % blinds == 0) p.device_B = p.any_cut_B = -1;
     int class = space->class_of[combo];
     if (space->refused_by[combo] >= 0 || !b->f->passes[inner * space->n_classes + class]) continue;
     c->combo = combo;
-    if (class != known_class) {
-      if (combo != b->written) {
-        ms_space_apply_combo(space, combo, b->f->scratch);
-        ms_space_apply_axes(v, b->f->scratch);
-        b->written = combo;
-      }
-      shape = ms_shapes_get(b->f->shapes, b->map, b->memo, space, c, b->f->scratch, &rule);
-      known_class = class, time = -1, device_B = -1;
-    }
-    if (!shape) {
-      ms_refused_add(&b->f->refused, rule, 1, INFINITY, order_of(space, b->unit, combo, inner), c);
-      continue;
-    }
-    if (device_B < 0) {
-      const MsStateBytes *of_state = &bytes[i / blinds % space->n_of_role[MS_ROLE_STATE]];
-      device_B = ms_bound_device_B(shape, b->memo, of_state, dp_cp, edp, space->request->base), b->f->bounded++;
-    }
-    if (!fits(b, c, inner, device_B)) continue;
-    if (time < 0)
-      time = ms_bound_time(shape, b->memo); /* most layouts of a large model do not fit: theirs is never asked for */
-    put(b, c, inner, time, device_B);
+    p.bytes = &bytes[i / blinds % space->n_of_role[MS_ROLE_STATE]];
+    if (class != p.class) enter_class(&p, class);
+    bound_layout(&p);
   }
 }
 

@@ -193,6 +193,8 @@ MsCut ms_space_cut_of(const MsSpace *space, gint64 combo);
 /* Writes the pipeline layout. FALSE: a counted cut is asked for, and there is none, or the layers stand no different
  * from those balanced by cost, or nothing is left to the planner (costs -1). */
 gboolean ms_space_balance(const MsSpace *space, int costs, MsCut cut, MsScenario *scenario);
+/* FALSE: what ms_space_balance returns, and whether the layout obeys the rules, does not depend on what layers cost. */
+gboolean ms_space_makes_cut(const MsScenario *scenario, MsCut cut);
 typedef struct {
   gboolean given, same;
 } MsUnbalanced;
@@ -287,6 +289,9 @@ MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario);
  * share of its own machine's memory that the fullest stage needs. */
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
                          double edp, const MsScenario *scenario);
+/* The same of whatever cut of the model into the scenario's stages; 0 with pools. */
+double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
+                          const MsScenario *scenario);
 
 /* --- refusals (refusal.c): counted by rule, one example of each kept as numbers and worded at the end ---------- */
 enum { MS_REFUSED_MEMORY, MS_REFUSED_DEADLINE, MS_REFUSED_SAME, MS_REFUSED_ERROR, MS_N_REFUSED }; /* after the rules */

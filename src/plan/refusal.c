@@ -43,7 +43,8 @@ void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own) {
 
 static char *why_of(int row, const MsRefused *r, const MsScenario *s) {
   switch (row - ms_num_rules) {
-  case MS_REFUSED_MEMORY: return g_strdup_printf("fits if at least %s less", MS_BYTES(r->miss));
+  case MS_REFUSED_MEMORY:
+    return isinf(r->miss) ? g_strdup("fits in no cut") : g_strdup_printf("fits if at least %s less", MS_BYTES(r->miss));
   case MS_REFUSED_DEADLINE: return g_strdup_printf("at least %s too late", MS_SECONDS(r->miss));
   case MS_REFUSED_SAME:
     return g_strdup("an open key makes no difference here; the layout with its first value stands for all");

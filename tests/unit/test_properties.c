@@ -198,13 +198,17 @@ static char *ways_to_search(GRand *rand, JsonNode *request) {
 }
 
 /* --- bounds ---------------------------------------------------------------------------------------------------- */
-/* The first bound of a layout's memory against what it needs. (transfer full) */
+/* The bound of a layout's memory that holds for every cut against the first of its own, and that against what it needs.
+ * (transfer full) */
 static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape *shape) {
   MsScreen screen;
   const MsLayoutSpec *l = &s->layout;
   const MsStateBytes bytes = ms_state_bytes(memo, s);
   double dp_cp = (double)s->gpus / l->tp / l->pp, edp = (double)s->gpus / l->etp / l->ep / l->pp,
-         bound_B = ms_bound_device_B(shape, memo, &bytes, dp_cp, edp, s);
+         bound_B = ms_bound_device_B(shape, memo, &bytes, dp_cp, edp, s),
+         any_cut_B = ms_bound_any_cut_B(memo, &bytes, dp_cp, edp, s);
+  if (any_cut_B > bound_B)
+    return g_strdup_printf("%s: at least %.9g bytes in any cut, %.9g in its own", s->name, any_cut_B, bound_B);
   return !ms_screen(s, ms_memo_cost(memo), &(MsWorth){INFINITY, INFINITY}, &screen, NULL) || bound_B <= screen.device_B
              ? NULL
              : g_strdup_printf("%s: at least %.9g bytes, needs %.9g", s->name, bound_B, screen.device_B);
