@@ -10,15 +10,19 @@ static double gemm_s(const void *data, double m, double n, double k) {
   return ms_curve_gemm_s(p->curve, &p->device, m, n, k, p->element_B) * p->factor;
 }
 
+static double gemms_s(const void *data, double m, double n, double k, double count) {
+  return count * gemm_s(data, m, n, k);
+}
+
 void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDeviceRates *device, double element_B,
                           double factor, double memory_efficiency, double l2_Bps) {
   double s_per_B = factor / (device->hbm_Bps * memory_efficiency);
   *p = (MsLcmaProfile){.curve = curve, .device = *device, .element_B = element_B, .factor = factor};
   p->machine = (MsLcmaMachine){.data = p,
                                .library_s = gemm_s,
-                               .product_s = gemm_s,
-                               .split_s_per_B = s_per_B,
-                               .merge_s_per_B = s_per_B,
+                               .product_s = gemms_s,
+                               .split = {[MS_SPLIT_READ] = s_per_B, [MS_SPLIT_A] = s_per_B, [MS_SPLIT_B] = s_per_B},
+                               .merge = {[MS_MERGE_READ] = s_per_B, [MS_MERGE_C] = s_per_B},
                                .input_B = element_B,
                                .sum_B = element_B,
                                .product_B = 4,

@@ -3,10 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct { /* what the model needs of a scheme; products of schemes multiply these */
+typedef struct {
   char *name;
-  int m, k, n, r, levels;
-  double nnz_u, nnz_v, nnz_w, growth;
+  MsLcmaCounts of;
+  int levels;
+  double growth;
 } Counts;
 
 static void counts_free(gpointer data) {
@@ -17,29 +18,27 @@ static void counts_free(gpointer data) {
 
 static Counts *counts_of(const MsScheme *s, const char *name) {
   Counts *c = g_new(Counts, 1);
-  *c = (Counts){g_strdup(name), s->m,          s->k,          s->n,          s->r,
-                s->levels,      s->u.nonzeros, s->v.nonzeros, s->w.nonzeros, ms_scheme_growth(s)};
+  *c = (Counts){g_strdup(name),
+                {s->m, s->k, s->n, s->r, s->u.nonzeros, s->v.nonzeros, s->w.nonzeros},
+                s->levels,
+                ms_scheme_growth(s)};
   return c;
 }
 
 static Counts *counts_product(const Counts *x, const Counts *y, char joint) {
   Counts *c = g_new(Counts, 1);
+  const MsLcmaCounts *a = &x->of, *b = &y->of;
   *c = (Counts){g_strdup_printf("%s%c%s", x->name, joint, y->name),
-                x->m * y->m,
-                x->k * y->k,
-                x->n * y->n,
-                x->r * y->r,
+                {a->m * b->m, a->k * b->k, a->n * b->n, a->r * b->r, a->nnz_u * b->nnz_u, a->nnz_v * b->nnz_v,
+                 a->nnz_w * b->nnz_w},
                 x->levels + y->levels,
-                x->nnz_u * y->nnz_u,
-                x->nnz_v * y->nnz_v,
-                x->nnz_w * y->nnz_w,
                 x->growth * y->growth};
   return c;
 }
 
 static gboolean has(const GPtrArray *list, int m, int k, int n) {
   for (guint i = 0; i < list->len; i++) {
-    const Counts *c = list->pdata[i];
+    const MsLcmaCounts *c = &((const Counts *)list->pdata[i])->of;
     if (c->m == m && c->k == k && c->n == n) return TRUE;
   }
   return FALSE;
@@ -69,7 +68,7 @@ static const GPtrArray *fused_stages(void) {
     if (strcmp(((Counts *)all->pdata[i])->name, "strassen") == 0) strassen = all->pdata[i];
   for (guint i = 0, n = all->len; i < n; i++) {
     const Counts *c = all->pdata[i];
-    if (c->r > 1 && c->r * strassen->r <= 200) g_ptr_array_add(all, counts_product(c, strassen, '*'));
+    if (c->of.r > 1 && c->of.r * strassen->of.r <= 200) g_ptr_array_add(all, counts_product(c, strassen, '*'));
   }
   list = all;
   g_once_init_leave(&once, 1);
@@ -78,27 +77,51 @@ static const GPtrArray *fused_stages(void) {
 
 static double up(double x, double to) { return ceil(x / to) * to; }
 
+void ms_lcma_rows(const MsLcmaMachine *x, const MsLcmaCounts *s, const MsLcmaShape *q, double bm, double bn, double bk,
+                  double groups, double *split, double *merge) {
+  const size_t real_B = (size_t)x->product_B;
+  double a = bm * bk, b = bk * bn, c = bm * bn, c_passes = 2 * groups - 1 + (q->beta ? 1 : 0); /* of C, see decide.h */
+  double a_chunk = (double)ms_lcma_chunk(s->m * s->k, real_B), b_chunk = (double)ms_lcma_chunk(s->k * s->n, real_B);
+  if (x->slab_B > 0) a_chunk = MIN(a_chunk, up(bk / ceil(bk * x->sum_B / x->slab_B), MS_COMBINE_ALIGN));
+  split[MS_SPLIT_READ] = (q->m * q->k + q->k * q->n) * x->input_B * groups;
+  split[MS_SPLIT_A] = s->r * a * x->sum_B;
+  split[MS_SPLIT_B] = s->r * b * x->sum_B;
+  split[MS_SPLIT_TERM] = s->nnz_u * a + s->nnz_v * b;
+  split[MS_SPLIT_A_PIECE] = s->r * bm * ceil(bk / a_chunk);
+  split[MS_SPLIT_B_PIECE] = s->r * bk * ceil(bn / b_chunk);
+  split[MS_SPLIT_START] = groups;
+  split[MS_SPLIT_BEYOND] =
+      MAX(split[MS_SPLIT_READ] + split[MS_SPLIT_A] + split[MS_SPLIT_B] - groups * x->split_cache_B, 0);
+  merge[MS_MERGE_READ] = s->r * c * x->product_B;
+  merge[MS_MERGE_C] = c_passes * q->m * q->n * x->product_B;
+  merge[MS_MERGE_TERM] = s->nnz_w * c;
+  merge[MS_MERGE_PIECE] = s->m * s->n * bm * ceil(bn / (double)ms_lcma_chunk(s->r + 1, real_B));
+  merge[MS_MERGE_START] = groups;
+  merge[MS_MERGE_BEYOND] = MAX(merge[MS_MERGE_READ] - groups * x->merge_cache_B, 0);
+}
+
+static double dot(const double *rates, const double *row, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += rates[i] * row[i];
+  return sum;
+}
+
 /* One stage, done `times` times: adds to the choice's phases. Products by the stage `inner`, NULL: by the machine. */
-static void stage(const MsLcmaMachine *x, const Counts *s, const Counts *inner, const MsLcmaShape *q, double times,
+static void stage(const MsLcmaMachine *x, const Counts *counts, const Counts *inner, const MsLcmaShape *q, double times,
                   double limit_B, MsLcmaChoice *to) {
+  const MsLcmaCounts *s = &counts->of;
   double bm = ceil(q->m / s->m), bn = up(q->n / s->n, 4), bk = up(q->k / s->k, 4);
-  double a = bm * bk, b = bk * bn, c = bm * bn, each_B = (a + b) * x->sum_B + c * x->product_B, groups = 1;
-  if (limit_B > 0 && each_B * s->r > limit_B) {
-    double fit = MAX(floor(limit_B / each_B), 1);
-    groups = ceil(s->r / fit);
-  }
+  double each_B = (bm * bk + bk * bn) * x->sum_B + bm * bn * x->product_B, group = s->r;
+  if (limit_B > 0 && each_B * s->r > limit_B) group = MAX(floor(limit_B / each_B), 1);
+  const double groups = ceil(s->r / group);
   to->workspace_B += each_B * ceil(s->r / groups);
   if (to->groups == 0) to->groups = (int)groups;
-  double read_B = (q->m * q->k + q->k * q->n) * x->input_B * groups, written_B = s->r * (a + b) * x->sum_B;
-  to->split_s +=
-      times * (x->split_s_per_B * (read_B + written_B) + x->split_s_per_term * (s->nnz_u * a + s->nnz_v * b));
-  double c_passes = 2 * groups - 1 + (q->beta ? 1 : 0); /* written in each group, read in each but the first */
-  to->merge_s +=
-      times *
-      (x->merge_s_per_B * (s->r * c + c_passes * q->m * q->n) * x->product_B + x->merge_s_per_term * s->nnz_w * c +
-       x->merge_s_per_piece * s->m * s->n * bm * ceil(bn / (double)ms_lcma_chunk(s->r + 1, (size_t)x->product_B)));
-  to->levels += s->levels;
-  to->growth *= s->growth;
+  double split[MS_SPLIT_RATES], merge[MS_MERGE_RATES];
+  ms_lcma_rows(x, s, q, bm, bn, bk, groups, split, merge);
+  to->split_s += times * dot(x->split, split, MS_SPLIT_RATES);
+  to->merge_s += times * dot(x->merge, merge, MS_MERGE_RATES);
+  to->levels += counts->levels;
+  to->growth *= counts->growth;
   if (inner) {
     MsLcmaMachine in_sums = *x; /* the inner stage reads sums */
     in_sums.input_B = x->sum_B;
@@ -107,7 +130,9 @@ static void stage(const MsLcmaMachine *x, const Counts *s, const Counts *inner, 
     return;
   }
   to->flop = times * s->r * 2 * bm * bn * bk;
-  to->multiply_s = times * s->r * x->product_s(x->data, bm, bn, bk);
+  to->multiply_s = x->product_s(x->data, bm, bn, bk, s->r - (groups - 1) * group);
+  if (groups > 1) to->multiply_s += (groups - 1) * x->product_s(x->data, bm, bn, bk, group);
+  to->multiply_s *= times;
 }
 
 static MsLcmaChoice *choice_new(const MsLcmaMachine *x, const Counts *s, const Counts *inner, const MsLcmaShape *q) {
@@ -116,12 +141,12 @@ static MsLcmaChoice *choice_new(const MsLcmaMachine *x, const Counts *s, const C
   stage(x, s, inner, q, 1, q->limit_B, to);
   to->plan = inner ? g_strdup_printf("%s/%s", s->name, inner->name) : g_strdup(s->name);
   to->time_s = to->split_s + to->multiply_s + to->merge_s;
-  if (s->r == 1) to->levels = 0;
+  if (s->of.r == 1) to->levels = 0;
   return to;
 }
 
 /* Seconds of the generated kernel, products shared among `groups` thread groups of a tile. */
-static double fused_s(const MsLcmaMachine *x, const Counts *s, const MsLcmaShape *q, int groups) {
+static double fused_s(const MsLcmaMachine *x, const MsLcmaCounts *s, const MsLcmaShape *q, int groups) {
   const MsLcmaDevice *d = &x->device;
   const MsScheme sizes = {.m = s->m, .k = s->k, .n = s->n, .r = s->r};
   MsSourceOptions o = ms_source_options(&sizes, MS_DIALECT_CUDA, d->type);
@@ -140,11 +165,12 @@ static double fused_s(const MsLcmaMachine *x, const Counts *s, const MsLcmaShape
          MAX(waves * MAX(multiply_s, load_B * slots / d->l2_Bps), memory_B / d->hbm_Bps);
 }
 
-static MsLcmaChoice *fused_choice(const MsLcmaMachine *x, const Counts *s, const MsLcmaShape *q) {
+static MsLcmaChoice *fused_choice(const MsLcmaMachine *x, const Counts *counts, const MsLcmaShape *q) {
+  const MsLcmaCounts *s = &counts->of;
   MsLcmaChoice *to = g_new0(MsLcmaChoice, 1);
-  to->plan = g_strconcat(s->name, ":fused", NULL);
-  to->levels = s->levels;
-  to->growth = s->growth;
+  to->plan = g_strconcat(counts->name, ":fused", NULL);
+  to->levels = counts->levels;
+  to->growth = counts->growth;
   to->flop = 2.0 * s->r * ceil(q->m / s->m) * ceil(q->n / s->n) * ceil(q->k / s->k);
   for (int groups = 1; groups <= s->r; groups *= 2) {
     double time_s = fused_s(x, s, q, groups);
@@ -198,9 +224,9 @@ GPtrArray *ms_lcma_decide(const MsLcmaMachine *machine, const MsLcmaShape *shape
     const Counts *c = fused->pdata[i];
     if (strcmp(c->name, "strassen") == 0) strassen = c;
     if (strcmp(c->name, "strassen*strassen") == 0) strassen2 = c;
-    if (c->m > shape->m || c->k > shape->k || c->n > shape->n) continue;
+    if (c->of.m > shape->m || c->of.k > shape->k || c->of.n > shape->n) continue;
     g_ptr_array_add(choices, choice_new(machine, c, NULL, shape));
-    if (machine->device.sms > 0 && c->r > 1) g_ptr_array_add(choices, fused_choice(machine, c, shape));
+    if (machine->device.sms > 0 && c->of.r > 1) g_ptr_array_add(choices, fused_choice(machine, c, shape));
   }
   g_ptr_array_add(choices, choice_new(machine, strassen, strassen, shape));
   g_ptr_array_add(choices, choice_new(machine, strassen, strassen2,

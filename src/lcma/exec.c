@@ -1,6 +1,5 @@
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "lcma/exec_priv.h"
 
@@ -36,10 +35,10 @@ typedef struct {
   MsLcmaPhases *phases;
 } Exec;
 
-/* Adds the CPU time since *since to *phase_s, shared by the threads, and moves *since to now. */
+/* Adds the time since *since to *phase_s and moves *since to now. */
 static void lap(const Exec *exec, double *since, double *phase_s) {
-  double now = ms_process_cpu_s();
-  *phase_s += (now - *since) / ms_team_threads(exec->team);
+  double now = ms_team_clock_s(exec->team);
+  *phase_s += now - *since;
   *since = now;
 }
 
@@ -312,9 +311,10 @@ static void multiply(const Exec *exec, int stage, const MsStageSize *size, char 
     for (int i = 0; i < n; i++) execute(exec, stage + 1, workspace, &products[i]);
     return;
   }
-  int threads = ms_team_threads(exec->team), rest = n % threads;
-  Multiply p = {exec, size, products, n - rest, threads};
-  ms_team_run(exec->team, multiply_task, &p, p.whole + rest * threads);
+  const int threads = ms_team_threads(exec->team), rest = n % threads;
+  const int pieces = ms_lcma_pieces(size->packs ? size->tiles : NULL, size->block.m, threads);
+  Multiply p = {exec, size, products, n - rest, pieces};
+  ms_team_run(exec->team, multiply_task, &p, p.whole + rest * pieces);
 }
 
 /* --- merge: C from the products -------------------------------------------------------------------------------- */
@@ -444,7 +444,7 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
   g_autofree Operand *left = g_new(Operand, s->r), *right = g_new(Operand, s->r);
   g_autofree MsGemm *products = g_new(MsGemm, group);
   g_autofree gboolean *touched = g_new0(gboolean, s->m * s->n);
-  double since = ms_process_cpu_s();
+  double since = ms_team_clock_s(exec->team);
   for (int first = 0; first < s->r; first += group) {
     int end = MIN(first + group, s->r);
     split(exec, &a, u, first, end, z.copy_a, z.kernel, &to_a, room_a, z.a_stride_B, left);

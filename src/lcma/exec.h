@@ -14,6 +14,7 @@
 
 #include "base/vector.h"
 #include "blas/blas.h"
+#include "lcma/kernel.h"
 #include "lcma/scheme.h"
 #include "lcma/team.h"
 
@@ -66,6 +67,11 @@ MsLcmaBlock ms_lcma_block(const MsScheme *scheme, gint64 m, gint64 n, gint64 k);
 /* Columns of a row of blocks, `operands` of them, that a pass takes at a time: they stay in the first-level cache. */
 size_t ms_lcma_chunk(int operands, size_t real_B);
 
+/* Pieces of `m` rows that a product is cut into for which the threads are too many: as many for each thread, of no more
+ * rows than the kernel keeps near, so that smaller ones would read B more often. Without a kernel (the library
+ * multiplies) one for each thread. */
+int ms_lcma_pieces(const MsKernel *tiles, gint64 m, int threads);
+
 /* Bytes that ms_lcma_execute needs beside its arguments; pointers and strides of `gemm` are not read. */
 size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm);
 /* Makes groups as large as a workspace of limit_B allows, outermost first; FALSE when one product at a time is still
@@ -74,7 +80,7 @@ gboolean ms_lcma_plan_fit(MsLcmaPlan *plan, const MsGemm *gemm, size_t limit_B);
 
 typedef struct {
   double split_s, multiply_s, merge_s; /* of all stages but the products of outer ones, which are inner stages */
-} MsLcmaPhases; /* CPU time over the number of threads: what the phase takes when the CPUs are free */
+} MsLcmaPhases;                        /* by ms_team_clock_s */
 
 /* Runs it on the team's threads. `phases`, if not NULL, gets its times added. `workspace` has ms_lcma_workspace_B
  * bytes, aligned to 64. A plan without stages is one call of the library with the team's number of threads. m, n, k

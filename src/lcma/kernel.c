@@ -20,8 +20,7 @@ MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k) {
   return p;
 }
 
-/* Rows of A that fill half of the second-level cache, a slab deep; panels of B and C pass through the other half. */
-static int64_t rows_in_cache(const MsKernel *kernel) {
+int64_t ms_kernel_near(const MsKernel *kernel) {
   long cache_B = sysconf(_SC_LEVEL2_CACHE_SIZE);
   int64_t tiles = (cache_B > 0 ? cache_B : 256 * 1024) / 2 / MS_KERNEL_ROW_B / kernel->mr;
   return (tiles > 4 ? tiles : 4) * kernel->mr;
@@ -51,7 +50,7 @@ static void multiply_slab(const MsKernel *kernel, const MsPacked *p, int slab, c
 void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *p, const void *a, const void *b, void *c, int64_t ldc,
                         int64_t from, int64_t to) {
   if (from >= to) return;
-  int64_t blocks = parts(to - from, rows_in_cache(kernel)),
+  int64_t blocks = parts(to - from, ms_kernel_near(kernel)),
           block = parts(parts(to - from, blocks), kernel->mr) * kernel->mr;
   for (int64_t top = from; top < to; top += block) /* rows of C stay near while the slabs are added to them */
     for (int slab = 0; slab < p->slabs; slab++)

@@ -60,6 +60,9 @@ MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k);
 /* Rows from `from` to `to` - 1 of C = A B, one thread. C has room for whole vectors at the end of its rows. */
 void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *packed, const void *a, const void *b, void *c,
                         int64_t ldc, int64_t from, int64_t to);
+/* Rows of A that fill half of the second-level cache, a slab deep; panels of B and C pass through the other half. What
+ * ms_kernel_multiply takes at a time: so often it reads B. */
+int64_t ms_kernel_near(const MsKernel *kernel);
 void ms_kernel_fence(void);
 
 /* out[i] = in[i] for i < n, widened. */

@@ -5,12 +5,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/clock.h"
+enum { PASSES = 3, TWICE = 2, MOST = 8 }; /* each run twice in a row: operands lie where the last run left them */
 
-enum { PASSES = 3, MOST = 8 };
+static double dot(const double *x, const double *row, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i] * row[i];
+  return sum;
+}
 
-void ms_fit_rates(const double *rows, const double *target, int n, int width, double *x) {
-  double scale[MOST], normal[MOST][MOST] = {{0}}, right[MOST] = {0}, y[MOST];
+double ms_fit_rates(const double *rows, const double *target, int n, int width, double *x) {
+  double squares = 0, scale[MOST], normal[MOST][MOST] = {{0}}, right[MOST] = {0}, y[MOST];
   for (int j = 0; j < width; j++) { /* columns of about one: rates differ by many orders */
     scale[j] = 0;
     for (int i = 0; i < n; i++) scale[j] = MAX(scale[j], rows[i * width + j] / target[i]);
@@ -31,14 +35,11 @@ void ms_fit_rates(const double *rows, const double *target, int n, int width, do
       if (normal[j][j] > 0) y[j] = MAX(y[j] - gradient / normal[j][j], 0);
     }
   for (int j = 0; j < width; j++) x[j] = y[j] / scale[j];
+  for (int i = 0; i < n; i++) squares += pow(dot(x, rows + i * width, width) / target[i] - 1, 2);
+  return squares;
 }
 
 /* --- the model of a fitted machine ----------------------------------------------------------------------------- */
-static double dot(const double *x, const double *row, int n) {
-  double sum = 0;
-  for (int i = 0; i < n; i++) sum += x[i] * row[i];
-  return sum;
-}
 
 static void surface_row(double m, double n, double k, double *row) {
   row[0] = m * n * k;
@@ -53,19 +54,31 @@ static double library_s(const void *data, double m, double n, double k) {
   return dot(((const MsLcmaLocal *)data)->library, row, MS_LIBRARY_RATES);
 }
 
-static void product_row(const MsLcmaLocal *local, double m, double n, double k, double *row) {
+/* Threads take whole products; those for which they are too many they share, ms_lcma_pieces each. */
+static void product_row(const MsLcmaLocal *local, double m, double n, double k, double count, double *row) {
+  const double rest = fmod(count, local->threads), whole = count - rest, real_B = (double)local->kernel->real_B;
+  const double pieces = ms_lcma_pieces(local->by_library ? NULL : local->kernel, (gint64)m, local->threads);
   surface_row(m, n, k, row);
-  row[4] = 0;
+  for (int i = 0; i < MS_PRODUCT_B; i++) row[i] *= count;
+  row[MS_PRODUCT_PIECE] = whole + rest * pieces;
+  row[MS_PRODUCT_B] *= row[MS_PRODUCT_PIECE];
+  row[MS_PRODUCT_SHARED] = local->threads > 1 ? rest * m * n * k : 0;
+  row[MS_PRODUCT_FAR] = row[MS_PRODUCT_BEYOND] = 0;
   if (local->by_library) return;
-  double half = local->kernel->nr / 2, slab = MS_KERNEL_SLAB_B / (double)local->kernel->real_B * local->kernel->depth;
-  row[0] = m * ceil(n / half) * half * k;
-  row[1] = m * n * ceil(k / slab);
-  row[4] = 1;
+  const double half = local->kernel->nr / 2, slabs = ceil(k * real_B / local->kernel->depth / MS_KERNEL_SLAB_B);
+  const double passes = ceil(m / (double)ms_kernel_near(local->kernel)); /* of whole products over B */
+  const double rows = whole > 0 ? m / passes : m / pieces,
+               near_B = (double)ms_kernel_near(local->kernel) * MS_KERNEL_ROW_B;
+  row[MS_PRODUCT_MULTIPLICATION] = count * m * ceil(n / half) * half * k;
+  row[MS_PRODUCT_C] *= slabs;
+  row[MS_PRODUCT_B] = (whole * passes + rest * pieces) * k * n;
+  row[MS_PRODUCT_FAR] = count * m * n * (slabs - 1) * MAX(1 - near_B / (rows * n * real_B), 0);
+  row[MS_PRODUCT_BEYOND] = MAX(count * (m * k + k * n) * real_B / local->kernel->depth - local->product_cache_B, 0);
 }
 
-static double product_s(const void *data, double m, double n, double k) {
+static double product_s(const void *data, double m, double n, double k, double count) {
   double row[MS_PRODUCT_RATES];
-  product_row(data, m, n, k, row);
+  product_row(data, m, n, k, count, row);
   return dot(((const MsLcmaLocal *)data)->product, row, MS_PRODUCT_RATES);
 }
 
@@ -106,8 +119,7 @@ static void bench_free(Bench *b) {
   if (b->workspace) munmap(b->workspace, b->workspace_B);
 }
 
-/* Seconds of one run, by CPU time, which other programs disturb less than wall time; its phases are added up in
- * *phases. */
+/* Seconds of one run, ms_team_clock_s; its phases are added up in *phases. */
 static double run(const Bench *b, const MsLcmaPlan *plan, const int *size, MsLcmaPhases *phases) {
   MsGemm g = {.type = b->type,
               .m = size[0],
@@ -120,22 +132,38 @@ static double run(const Bench *b, const MsLcmaPlan *plan, const int *size, MsLcm
               .ldb = size[1],
               .c = b->c,
               .ldc = size[1]};
-  double since = ms_process_cpu_s();
+  double since = ms_team_clock_s(b->team);
   ms_lcma_execute(plan, b->blas, b->team, b->workspace, &g, phases);
-  return MAX((ms_process_cpu_s() - since) / ms_team_threads(b->team), 1e-7);
+  return MAX(ms_team_clock_s(b->team) - since, 1e-7);
 }
 
-enum { PLAN_SIZES = 14 }; /* of the sizes: those of the plans */
-static const int sizes[][3] = {{1001, 1090, 1130}, {600, 1211, 2003}, {1303, 709, 1999}, {2011, 1907, 301},
-                               {2003, 291, 1777},  {311, 2005, 1801}, {413, 519, 707},   {192, 1000, 600},
-                               {1000, 192, 600},   {1000, 600, 192},  {400, 700, 500},   {1024, 1024, 1024},
-                               {2048, 2048, 160},  {2048, 2048, 320}, {256, 256, 256},   {250, 400, 3000},
-                               {250, 3000, 400},   {3000, 250, 400},  {1536, 1536, 1536}};
+enum { SIZES = 28, SPREAD = 20 };
+static const double most = 1.6e9;                                                                 /* multiplications */
 static const char *const plan_names[] = {"definition", "strassen", "strassen*strassen", "4x5x5"}; /* no fractions */
-enum { SIZES = G_N_ELEMENTS(sizes), PLANS = G_N_ELEMENTS(plan_names) };
+enum { PLANS = G_N_ELEMENTS(plan_names), RUNS = PLANS * SIZES };
 
-static void shrink(const int *size, int by, int *to) {
-  for (int i = 0; i < 3; i++) to[i] = size[i] / by;
+/* Shape i of those that are measured: sides from the least to SPREAD times it, thin and square ones, even in their
+ * logarithms (steps: powers of 1/x, x^4 = x + 1, each dimension its own), those with more than `most` smaller. */
+static void shape(int i, int by, int *to) {
+  static const double steps[] = {0.8191725133961645, 0.6710436067037893, 0.5497004779019703};
+  double side[3], all = 1;
+  for (int d = 0; d < 3; d++) all *= side[d] = MS_LCMA_LEAST_SIDE * pow(SPREAD, fmod((i + 1) * steps[d], 1));
+  for (int d = 0; d < 3; d++) to[d] = (int)(side[d] * MIN(cbrt(most / all), 1)) / by;
+}
+
+/* Bytes of the largest operand and of the largest workspace of all that is measured. */
+static void needs(MsBlasType type, size_t *room_B, size_t *workspace_B) {
+  *room_B = *workspace_B = 0;
+  for (int at = 0; at < 2 * RUNS; at++) {
+    g_autofree char *name = g_strconcat(plan_names[at % PLANS], at < RUNS ? "" : ":library", NULL);
+    g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(name, NULL);
+    int size[3];
+    shape(at % RUNS / PLANS, 1, size);
+    const MsGemm g = {.type = type == MS_BLAS_F64 ? type : MS_BLAS_F32, .m = size[0], .n = size[1], .k = size[2]};
+    const gint64 most_elements = MAX(MAX(g.m * g.n, g.m * g.k), g.k * g.n);
+    *room_B = MAX(*room_B, (size_t)most_elements * ms_blas_type_B(g.type));
+    *workspace_B = MAX(*workspace_B, ms_lcma_workspace_B(plan, &g));
+  }
 }
 
 const char *ms_lcma_suffix(const MsLcmaLocal *local) {
@@ -148,17 +176,22 @@ const char *ms_lcma_plain(const MsBlas *blas, MsBlasType type) {
   return type == MS_BLAS_BF16 && ms_kernel_bf16((int)ms_vector()) ? "definition:bf16" : "definition";
 }
 
+/* Of the times so far, 0: none. */
+static void keep_least(double *least, double time_s) {
+  time_s = MAX(time_s, 1e-6);
+  *least = *least > 0 ? MIN(*least, time_s) : time_s;
+}
+
 static void fit_library(MsLcmaLocal *to, const Bench *b, int by) {
   g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(ms_lcma_plain(b->blas, b->type), NULL);
-  double rows[SIZES * MS_LIBRARY_RATES], time_s[SIZES];
-  for (int pass = 0; pass < PASSES; pass++)
-    for (int i = 0; i < SIZES; i++) {
-      int size[3];
-      shrink(sizes[i], by, size);
-      surface_row(size[0], size[1], size[2], rows + MS_LIBRARY_RATES * i);
-      double t = run(b, plan, size, NULL);
-      time_s[i] = pass ? MIN(time_s[i], t) : t;
-    }
+  double rows[SIZES * MS_LIBRARY_RATES], time_s[SIZES] = {0};
+  for (int turn = 0; turn < PASSES * SIZES * TWICE; turn++) {
+    const int i = turn / TWICE % SIZES;
+    int size[3];
+    shape(i, by, size);
+    surface_row(size[0], size[1], size[2], rows + MS_LIBRARY_RATES * i);
+    keep_least(&time_s[i], run(b, plan, size, NULL));
+  }
   ms_fit_rates(rows, time_s, SIZES, MS_LIBRARY_RATES, to->library);
   for (int i = 0; i < SIZES; i++)
     to->residual =
@@ -170,57 +203,58 @@ static gboolean library_multiplies_faster(const Bench *b, int by) {
   g_autoptr(MsLcmaPlan) ours = ms_lcma_plan_new("definition", NULL),
                         theirs = ms_lcma_plan_new("definition:library", NULL);
   double least[2] = {0};
-  int size[3];
-  shrink((const int[]){512, 512, 512}, by, size);
-  for (int pass = 0; pass < PASSES; pass++)
-    for (int which = 0; which < 2; which++) {
-      MsLcmaPhases t = {0};
-      run(b, which ? theirs : ours, size, &t);
-      least[which] = pass ? MIN(least[which], t.multiply_s) : t.multiply_s;
-    }
+  const int size[] = {512 / by, 512 / by, 512 / by};
+  for (int turn = 0; turn < 8 * PASSES; turn++) { /* short, and all plans depend on it */
+    MsLcmaPhases t = {0};
+    run(b, turn % 2 ? theirs : ours, size, &t);
+    keep_least(&least[turn % 2], t.multiply_s);
+  }
   return least[1] < 0.9 * least[0];
 }
 
-/* Times of the three phases of each plan and shape, and what the model says they consist of. */
+/* Rates of rows whose last column counts bytes: those beyond the cache, *cache_B, that fits best, cost more. */
+static void fit_beyond(double *rows, const double *target, int width, double *rates, double *cache_B) {
+  double bytes[RUNS], least = HUGE_VAL, x[MOST];
+  for (int i = 0; i < RUNS; i++) bytes[i] = rows[i * width + width - 1];
+  for (int power = 19; power <= 28; power++) { /* 512 KiB to 256 MiB */
+    double cache = ldexp(1, power), error;
+    for (int i = 0; i < RUNS; i++) rows[i * width + width - 1] = MAX(bytes[i] - cache, 0);
+    if ((error = ms_fit_rates(rows, target, RUNS, width, x)) >= least) continue;
+    least = error;
+    *cache_B = cache;
+    memcpy(rates, x, sizeof(double) * (size_t)width);
+  }
+}
+
+typedef struct { /* of each plan and shape: seconds of the phases, and what they are seconds of */
+  double split_s[RUNS], multiply_s[RUNS], merge_s[RUNS];
+  double split[RUNS * MS_SPLIT_RATES], product[RUNS * MS_PRODUCT_RATES], merge[RUNS * MS_MERGE_RATES];
+} Runs;
+
 static void fit_plans(MsLcmaLocal *to, const Bench *b, int by) {
-  enum { N = PLANS * PLAN_SIZES, MERGE = 3 };
-  double split[N * 2], merge[N * MERGE], product[N * MS_PRODUCT_RATES], split_s[N], merge_s[N], multiply_s[N];
-  const MsLcmaMachine *x = &to->machine;
-  for (int pass = 0; pass < PASSES; pass++)
-    for (int p = 0; p < PLANS; p++) {
-      g_autofree char *name = g_strconcat(plan_names[p], ms_lcma_suffix(to), NULL);
-      g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(name, NULL);
-      const MsScheme *s = plan->scheme[0];
-      for (int i = 0; i < PLAN_SIZES; i++) {
-        int size[3], at = p * PLAN_SIZES + i;
-        shrink(sizes[i], by, size);
-        MsLcmaPhases t = {0};
-        run(b, plan, size, &t);
-        split_s[at] = MAX(pass ? MIN(split_s[at], t.split_s) : t.split_s, 1e-6);
-        merge_s[at] = MAX(pass ? MIN(merge_s[at], t.merge_s) : t.merge_s, 1e-6);
-        multiply_s[at] = MAX(pass ? MIN(multiply_s[at], t.multiply_s) : t.multiply_s, 1e-6);
-        MsLcmaBlock z = ms_lcma_block(s, size[0], size[1], size[2]);
-        double mk = (double)size[0] * size[2], kn = (double)size[2] * size[1], mn = (double)size[0] * size[1];
-        double bm = (double)z.m, bn = (double)z.n, bk = (double)z.k;
-        split[2 * at] = (mk + kn) * x->input_B + s->r * (bm * bk + bk * bn) * x->sum_B;
-        split[2 * at + 1] = s->u.nonzeros * bm * bk + s->v.nonzeros * bk * bn;
-        merge[MERGE * at] = (s->r * bm * bn + mn) * x->product_B;
-        merge[MERGE * at + 1] = s->w.nonzeros * bm * bn;
-        merge[MERGE * at + 2] = s->m * s->n * bm * ceil(bn / (double)ms_lcma_chunk(s->r + 1, (size_t)x->product_B));
-        double *row = product + MS_PRODUCT_RATES * at;
-        product_row(to, bm, bn, bk, row);
-        for (int c = 0; c < MS_PRODUCT_RATES; c++) row[c] *= s->r;
-      }
-    }
-  double rates[MERGE];
-  ms_fit_rates(split, split_s, N, 2, rates);
-  to->machine.split_s_per_B = rates[0];
-  to->machine.split_s_per_term = rates[1];
-  ms_fit_rates(merge, merge_s, N, MERGE, rates);
-  to->machine.merge_s_per_B = rates[0];
-  to->machine.merge_s_per_term = rates[1];
-  to->machine.merge_s_per_piece = rates[2];
-  ms_fit_rates(product, multiply_s, N, MS_PRODUCT_RATES, to->product);
+  MsLcmaMachine *x = &to->machine;
+  g_autofree Runs *r = g_new0(Runs, 1);
+  for (int turn = 0; turn < PASSES * RUNS * TWICE; turn++) {
+    const int at = turn / TWICE % RUNS;
+    g_autofree char *name = g_strconcat(plan_names[at % PLANS], ms_lcma_suffix(to), NULL);
+    g_autoptr(MsLcmaPlan) plan = ms_lcma_plan_new(name, NULL);
+    const MsScheme *s = plan->scheme[0];
+    int size[3];
+    shape(at / PLANS, by, size);
+    MsLcmaPhases t = {0};
+    run(b, plan, size, &t);
+    keep_least(&r->split_s[at], t.split_s);
+    keep_least(&r->multiply_s[at], t.multiply_s);
+    keep_least(&r->merge_s[at], t.merge_s);
+    const MsLcmaBlock z = ms_lcma_block(s, size[0], size[1], size[2]);
+    const MsLcmaCounts counts = {s->m, s->k, s->n, s->r, s->u.nonzeros, s->v.nonzeros, s->w.nonzeros};
+    ms_lcma_rows(x, &counts, &(MsLcmaShape){size[0], size[1], size[2], FALSE, 0}, (double)z.m, (double)z.n, (double)z.k,
+                 1, r->split + MS_SPLIT_RATES * at, r->merge + MS_MERGE_RATES * at);
+    product_row(to, (double)z.m, (double)z.n, (double)z.k, s->r, r->product + MS_PRODUCT_RATES * at);
+  }
+  fit_beyond(r->split, r->split_s, MS_SPLIT_RATES, x->split, &x->split_cache_B);
+  fit_beyond(r->product, r->multiply_s, MS_PRODUCT_RATES, to->product, &to->product_cache_B);
+  fit_beyond(r->merge, r->merge_s, MS_MERGE_RATES, x->merge, &x->merge_cache_B);
 }
 
 MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) {
@@ -241,14 +275,17 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
                                 .margin = MS_LCMA_TIE,
                                 .doubt = MS_LCMA_DOUBT / 2};
   Bench b = {.blas = blas, .team = team, .type = type};
-  if (bench_room(&b, (size_t)(2048 * 2048 * real_B), (size_t)256 << 20)) {
+  size_t room_B, workspace_B;
+  needs(type, &room_B, &workspace_B);
+  if (bench_room(&b, room_B, workspace_B)) {
     g_autoptr(MsLcmaPlan) first = ms_lcma_plan_new(ms_lcma_plain(blas, type), NULL);
-    run(&b, first, sizes[0], NULL); /* warm: pages, threads, clock */
-    int by = run(&b, first, sizes[0], NULL) < 0.03
-                 ? 1
-                 : 2; /* a slow machine or type: smaller shapes, so that it stays short */
+    const int cube[] = {1024, 1024, 1024};
+    run(&b, first, cube, NULL);                         /* warm: pages, threads, clock */
+    int by = run(&b, first, cube, NULL) < 0.05 ? 1 : 2; /* a slow machine or type: smaller shapes, so that it stays
+                                                           short */
     to->by_library = type != MS_BLAS_INT8 && library_multiplies_faster(&b, by);
     fit_library(to, &b, by);
+    to->machine.slab_B = to->by_library ? 0 : MS_KERNEL_SLAB_B;
     fit_plans(to, &b, by);
   } else { /* no memory to measure in: nothing but the library will ever be chosen */
     to->product[0] = 1;

@@ -94,6 +94,11 @@ size_t ms_lcma_chunk(int operands, size_t real_B) {
   return MAX(n, MS_CHUNK_LEAST);
 }
 
+int ms_lcma_pieces(const MsKernel *tiles, gint64 m, int threads) {
+  gint64 rows = tiles ? ms_kernel_near(tiles) : m;
+  return threads * (int)MAX((m + threads * rows - 1) / (threads * rows), 1);
+}
+
 /* Leading dimension of a buffer: whole groups of combine.h, and no multiple of a page, which would put every row into
  * the same sets of the caches. */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B) {

@@ -1,16 +1,22 @@
 #include "lcma/team.h"
 
 #include <glib.h>
+#include <sched.h>
 
+#include "base/clock.h"
 #include "lcma/kernel.h"
+
+/* A thread that waits looks again and again before it sleeps, as long as falling asleep and waking up take: phases of
+ * one multiplication follow each other at once, and nobody waits more than twice what is needed. */
+enum { LOOK_US = 50 };
 
 struct MsTeam {
   int threads;
   GThread **helpers; /* threads - 1 */
   GMutex mutex;
   GCond start, done;
-  int phase;   /* counts the calls of ms_team_run; -1: go home */
-  int working; /* helpers that have not finished this phase */
+  int phase;   /* counts the calls of ms_team_run; -1: go home; changed under the lock, read without */
+  int working; /* helpers that have not finished this phase; the same */
   MsTask task;
   void *context;
   int tasks, next; /* next is atomic */
@@ -26,11 +32,22 @@ static void work(MsTeam *team, int worker) {
   ms_kernel_fence(); /* streamed stores before the lock that others take afterwards */
 }
 
+/* TRUE as soon as *value is not `old` any more, FALSE when that takes longer than LOOK_US; others that want the CPU get
+ * it meanwhile. */
+static gboolean changes(const int *value, int old) {
+  gint64 until = g_get_monotonic_time() + LOOK_US;
+  while (g_atomic_int_get(value) == old)
+    if (g_get_monotonic_time() > until) return FALSE;
+    else sched_yield();
+  return TRUE;
+}
+
 static gpointer helper_main(gpointer data) {
   Helper self = *(Helper *)data;
   MsTeam *team = self.team;
   g_free(data);
   for (int seen = 0;;) {
+    changes(&team->phase, seen);
     g_mutex_lock(&team->mutex);
     while (team->phase == seen) g_cond_wait(&team->start, &team->mutex);
     seen = team->phase;
@@ -38,7 +55,8 @@ static gpointer helper_main(gpointer data) {
     if (seen < 0) return NULL;
     work(team, self.worker);
     g_mutex_lock(&team->mutex);
-    if (--team->working == 0) g_cond_signal(&team->done);
+    g_atomic_int_add(&team->working, -1);
+    if (team->working == 0) g_cond_signal(&team->done);
     g_mutex_unlock(&team->mutex);
   }
 }
@@ -61,7 +79,7 @@ MsTeam *ms_team_new(int threads) {
 void ms_team_free(MsTeam *team) {
   if (!team) return;
   g_mutex_lock(&team->mutex);
-  team->phase = -1;
+  g_atomic_int_set(&team->phase, -1);
   g_cond_broadcast(&team->start);
   g_mutex_unlock(&team->mutex);
   for (int i = 1; i < team->threads; i++) g_thread_join(team->helpers[i - 1]);
@@ -74,6 +92,10 @@ void ms_team_free(MsTeam *team) {
 
 int ms_team_threads(const MsTeam *team) { return team->threads; }
 
+double ms_team_clock_s(const MsTeam *team) {
+  return team->threads == 1 ? ms_process_cpu_s() : ms_clock_s(CLOCK_MONOTONIC);
+}
+
 void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks) {
   team->task = task;
   team->context = context;
@@ -84,11 +106,12 @@ void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks) {
     return;
   }
   g_mutex_lock(&team->mutex);
-  team->phase = team->phase == G_MAXINT ? 1 : team->phase + 1;
   team->working = team->threads - 1;
+  g_atomic_int_set(&team->phase, team->phase == G_MAXINT ? 1 : team->phase + 1);
   g_cond_broadcast(&team->start);
   g_mutex_unlock(&team->mutex);
   work(team, 0);
+  for (int left; (left = g_atomic_int_get(&team->working)) > 0 && changes(&team->working, left);) {}
   g_mutex_lock(&team->mutex);
   while (team->working > 0) g_cond_wait(&team->done, &team->mutex);
   g_mutex_unlock(&team->mutex);

@@ -8,6 +8,9 @@ typedef void (*MsTask)(void *context, int task, int worker); /* worker < threads
 MsTeam *ms_team_new(int threads);
 void ms_team_free(MsTeam *team);
 int ms_team_threads(const MsTeam *team);
+/* Seconds for timing its work: of one thread CPU time, which other programs disturb less; of several wall time, because
+ * they wait for each other. */
+double ms_team_clock_s(const MsTeam *team);
 /* Calls task(context, i, worker) for each i < tasks, each once, in any order, and returns when all are done. What the
  * tasks wrote is then visible to the caller and to later tasks. Not to be called from within a task. */
 void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks);

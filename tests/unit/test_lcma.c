@@ -206,13 +206,16 @@ static void test_scaling(void **state) {
 
 /* --- the decision ---------------------------------------------------------------------------------------------- */
 static double flop_s(const void *data, double m, double n, double k) { return 2 * m * n * k / *(const double *)data; }
+static double flops_s(const void *data, double m, double n, double k, double count) {
+  return count * flop_s(data, m, n, k);
+}
 
 static MsLcmaMachine machine_of(const double *flops, double Bps) {
   return (MsLcmaMachine){.data = flops,
                          .library_s = flop_s,
-                         .product_s = flop_s,
-                         .split_s_per_B = 1 / Bps,
-                         .merge_s_per_B = 1 / Bps,
+                         .product_s = flops_s,
+                         .split = {[MS_SPLIT_READ] = 1 / Bps, [MS_SPLIT_A] = 1 / Bps, [MS_SPLIT_B] = 1 / Bps},
+                         .merge = {[MS_MERGE_READ] = 1 / Bps, [MS_MERGE_C] = 1 / Bps},
                          .input_B = 4,
                          .sum_B = 4,
                          .product_B = 4,
@@ -276,7 +279,7 @@ static void test_decision_by_hand(void **state) {
   (void)state;
   const double flops = 1e11, Bps = 1e10, n = 1024, e = n * n;
   MsLcmaMachine machine = machine_of(&flops, Bps);
-  machine.split_s_per_term = 1e-12;
+  machine.split[MS_SPLIT_TERM] = 1e-12;
   g_autoptr(GPtrArray) choices = ms_lcma_decide(&machine, &(MsLcmaShape){n, n, n, FALSE, 0});
   const MsLcmaChoice *c = ms_lcma_choice_of(choices, "strassen");
   assert_close(c->multiply_s, 7 * 2 * 512.0 * 512 * 512 / flops, 1e-12);
@@ -290,6 +293,53 @@ static void test_decision_by_hand(void **state) {
   assert_non_null(l);
   assert_true(l->groups >= 2 && l->workspace_B <= 7 * 4 * e);
   assert_true(l->split_s > ms_lcma_choice_of(choices, "strassen*strassen")->split_s);
+}
+
+/* Every rate of a pass by hand: Strassen's blocks are 300 x 500 (A), 500 x 700 (B), 300 x 700 (C). */
+static void test_rates_by_hand(void **state) {
+  (void)state;
+  const double flops = 1e11, a = 300 * 500, b = 500 * 700, c = 300 * 700, read_B = 4 * 4 * (a + b);
+  MsLcmaMachine x = machine_of(&flops, 1e10);
+  x.slab_B = 1024;
+  x.split_cache_B = 1e6;
+  x.merge_cache_B = 2e6;
+  const MsLcmaCounts strassen = {2, 2, 2, 7, 12, 12, 12};
+  const MsLcmaShape shape = {600, 1400, 1000, FALSE, 0};
+  double split[MS_SPLIT_RATES], merge[MS_MERGE_RATES];
+  ms_lcma_rows(&x, &strassen, &shape, 300, 700, 500, 1, split, merge);
+  assert_close(split[MS_SPLIT_READ], read_B, 0);
+  assert_close(split[MS_SPLIT_A], 7 * 4 * a, 0);
+  assert_close(split[MS_SPLIT_B], 7 * 4 * b, 0);
+  assert_close(split[MS_SPLIT_TERM], 12 * (a + b), 0);
+  assert_close(split[MS_SPLIT_A_PIECE], 7 * 300 * 2, 0); /* 500 columns are two slabs */
+  assert_close(split[MS_SPLIT_B_PIECE], 7 * 500, 0);     /* 4 rows of 700 floats are in one chunk */
+  assert_close(split[MS_SPLIT_START], 1, 0);
+  assert_close(split[MS_SPLIT_BEYOND], read_B + 7 * 4 * (a + b) - 1e6, 0);
+  assert_close(merge[MS_MERGE_READ], 7 * 4 * c, 0);
+  assert_close(merge[MS_MERGE_C], 4 * 600 * 1400, 0);
+  assert_close(merge[MS_MERGE_TERM], 12 * c, 0);
+  assert_close(merge[MS_MERGE_PIECE], 4 * 300, 0); /* 8 rows of 700 floats are in one chunk */
+  assert_close(merge[MS_MERGE_BEYOND], 7 * 4 * c - 2e6, 0);
+  x.slab_B = 0;
+  ms_lcma_rows(&x, &strassen, &shape, 300, 700, 500, 3, split, merge); /* in three groups */
+  assert_close(split[MS_SPLIT_A_PIECE], 7 * 300, 0);
+  assert_close(split[MS_SPLIT_READ], 3 * read_B, 0);
+  assert_close(split[MS_SPLIT_START] + merge[MS_MERGE_START], 6, 0);
+  assert_close(split[MS_SPLIT_BEYOND], 3 * read_B + 7 * 4 * (a + b) - 3e6, 0);
+  assert_close(merge[MS_MERGE_C], 5 * 4 * 600 * 1400, 0); /* written thrice, read twice */
+  assert_close(merge[MS_MERGE_BEYOND], 0, 0);
+}
+
+/* Threads that share a product take as many pieces each, none with more rows than stay near. */
+static void test_pieces(void **state) {
+  (void)state;
+  const MsKernel *kernel = ms_kernel_for((int)ms_vector(), 4);
+  const gint64 near = ms_kernel_near(kernel);
+  assert_int_equal(ms_lcma_pieces(NULL, 100 * near, 2), 2);
+  assert_int_equal(ms_lcma_pieces(kernel, 10, 2), 2);
+  assert_int_equal(ms_lcma_pieces(kernel, 2 * near, 2), 2);
+  assert_int_equal(ms_lcma_pieces(kernel, 2 * near + 1, 2), 4);
+  assert_int_equal(ms_lcma_pieces(kernel, 5 * near, 3), 6);
 }
 
 /* A generated kernel by hand: Strassen's blocks of C fit registers with tiles of 128 x 64. */
@@ -335,7 +385,7 @@ static void test_fit_of_rates(void **state) {
     rows[3 * i + 2] = 50 + i;
     target[i] = 3e-9 * rows[3 * i] + 2e-5 * rows[3 * i + 1];
   }
-  ms_fit_rates(rows, target, 12, 3, x);
+  assert_true(ms_fit_rates(rows, target, 12, 3, x) < 1e-8);
   assert_close(x[0], 3e-9, 1e-4);
   assert_close(x[1], 2e-5, 1e-4);
   assert_true(x[2] >= 0 && x[2] * 60 < 1e-3 * target[0] + 1e-9); /* a rate is never negative */
@@ -372,6 +422,8 @@ int main(void) {
       cmocka_unit_test(test_decision_follows_the_rates),
       cmocka_unit_test(test_small_sides_keep_the_library),
       cmocka_unit_test(test_decision_by_hand),
+      cmocka_unit_test(test_rates_by_hand),
+      cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_fused_by_hand),
       cmocka_unit_test(test_fit_of_rates),
       cmocka_unit_test(test_bench),
