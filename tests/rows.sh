@@ -32,11 +32,36 @@ write_row() { # DEF MACRO COLUMN...: the table as it is in the tree, and one row
   { cat "$def"; echo "$text)"; } >"$copy/$def"
 }
 
-# A whole row compiles; the same row does not when any one column is empty or missing. Leaves the whole one in the copy.
-try_row() { # DEF FILE MACRO COLUMN...
+# The columns of the first row of a table, one a line.
+columns_of() { # DEF MACRO
+  awk -v macro="^$2\\(" '
+    !on && $0 ~ macro { on = 1; sub(/^[^(]*\(/, "") }
+    on {
+      sub(/^ +/, "")
+      for (i = 1; i <= length($0); i++) {
+        c = substr($0, i, 1)
+        if (c == "\\") { text = text c substr($0, ++i, 1); continue }
+        if (c == "\"") quoted = !quoted
+        if (!quoted) depth += (c == "(") - (c == ")")
+        if (depth < 0) { print text; exit }
+        if (c == "," && !quoted && depth == 0) { print text; text = "" }
+        else if (text != "" || c != " ") text = text c
+      }
+      text = text " "
+    }' "$1"
+}
+
+# A row like the first, or with the columns that are given, compiles under another name; the same row does not when any
+# one column is empty or missing. Leaves the whole one in the copy.
+try_row() { # DEF FILE MACRO [COLUMN...]
   local def=$1 file=$2 macro=$3 i row
   shift 3
   local columns=("$@")
+  if [ $# = 0 ]; then
+    mapfile -t columns < <(columns_of "$def" "$macro")
+    columns=('TWIN, "twin"' "${columns[@]:2}")
+  fi
+  set -- "${columns[@]}"
   write_row "$def" "$macro" "$@"
   compiles "$file" || wrong "$def: a whole row does not compile: $(grep -m 1 error "$copy/log")"
   for ((i = 0; i < ${#columns[@]}; i++)); do
@@ -59,17 +84,7 @@ nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the 
 
 # --- dispatchers ----------------------------------------------------------------------------------------------------
 nobody_names 'MS_DISPATCH_[A-Z]' src/describe/ 'the default \*/|ms_dispatchers\[MS_DISPATCH_ALLGATHER\].launch_type'
-try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER 'TWIN, "twin"' \
-  '"all-to-all under another name"' \
-  '.machine_key = MS_EVERY_MACHINE' '.least_ranks = 1' '.rank_counts = MS_RANKS(2, 4)' '.ep_overlap = TRUE' \
-  '.shared_overlap = TRUE' \
-  '.fp8 = FALSE' '.pads_to_capacity = TRUE' '.rank_capacity = FALSE' '.waits_in_preprocess = TRUE' '.in_auto = TRUE' \
-  '.carry = MS_CARRY_COPIES' '.weight_with = MS_WITH_COPY' '.weight_B = 4' '.weight_back_B = 4' \
-  '.permutes = MS_PERMUTE_SENDER' \
-  '.pads = MS_PAD_SENDER' '.asks = MS_ASK_COUNTS' '.host_waits = MS_WAIT_BEFORE' '.movers = MS_MOVED_BY_COLLECTIVE' \
-  '.sms_key = MS_NO_KEY' '.sms = 0' '.network_sms = 0' '.buffers = MS_BUFFERS_NONE' '.launch_type = "twin"' \
-  '.launch_backend = NULL' \
-  '.launch_sms = NULL' '.launch_old_word = NULL' '.launch_domain = NULL'
+try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER
 
 # All-to-all under another name predicts what all-to-all does: what the row does not say, nothing asks for. What knows
 # the table is compiled anew, the rest is the library's.
@@ -100,12 +115,7 @@ twin_predicts_the_same() {
 twin_predicts_the_same
 
 # --- precisions -----------------------------------------------------------------------------------------------------
-try_row src/describe/precision.def src/describe/precision.c MS_PRECISION 'TWIN, "twin"' '"BF16 under another name"' \
-  '.peak = MS_PEAK(peak_bf16_flops)' '.bits = 16' '.operand = MS_ODT_BF16' '.dtype = MS_DT_BF16' '.row_align = 0' \
-  '.amax = FALSE' \
-  '.delayed = FALSE' '.copy_B = 0' '.gathers_by_gradients = FALSE' '.output_proj = FALSE' \
-  '.in_auto = TRUE' \
-  '.launch_format = NULL' '.launch_recipe = NULL' '.launch_mt = TRUE' '.launch_modelzoo = "bf16"'
+try_row src/describe/precision.def src/describe/precision.c MS_PRECISION
 
 # --- schedules ------------------------------------------------------------------------------------------------------
 nobody_names 'MS_SCHED_[A-Z0-9]' src/sched/ '[^=!<>]= MS_SCHED_1F1B[,;]|ms_schedule_new\(MS_SCHED_1F1B,'
@@ -150,35 +160,18 @@ cp src/sched/schedule.def "$copy/src/sched/schedule.def"
 
 # --- communication of context parallelism ---------------------------------------------------------------------------
 nobody_names 'MS_CP_(P2P|ALL_GATHER|A2A|A2A_P2P)[^A-Z0-9_]' src/describe/cp_comm '[^=!<>]= MS_CP_P2P;'
-try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM TWIN '"twin"' '"p2p under another name"' \
-  MS_CP_HEADS_STAY \
-  MS_CP_KEYS_GO_ROUND '""'
+try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM
 
 # --- sets of modules, attention backends ----------------------------------------------------------------------------
 words=src/describe/enums.c
 sets=src/describe/module_sets.c
 nobody_names 'MS_(RM|OM|CG)_[A-Z]' 'src/(describe|work)/' '^$'
-try_row src/describe/recompute_module.def src/describe/recompute.c,$words MS_RECOMPUTE_MODULE 'TWIN, "twin"' \
-  '"a module"' '.part = MS_PART_EVERY' '.elsewhere_idle = TRUE' '.excludes = MS_RM_MLP' \
-  '.excluded_graphs = MS_CG_ATTN' '.dropout = MS_DROPOUT_NONE' '.dropout_graph = 0' '.delayed_fp8 = TRUE' \
-  '.ep_overlap = TRUE' '.shared_overlap = TRUE' '.frozen_weights = FALSE' '.expert_inputs = FALSE' \
-  '.by_default = FALSE' '.launched = TRUE' '.launch_flag = NULL'
-try_row src/describe/offload_module.def src/work/rows.c,$sets,$words MS_OFFLOAD_MODULE 'TWIN, "twin"' \
-  '"a module"' '.needs = 0' '.excludes = 0' '.experts = FALSE' '.fused = FALSE' '"layer input"'
-try_row src/describe/cuda_graph.def src/work/graphs.c,$sets,$words MS_CUDA_GRAPH 'TWIN, "twin"' '"a scope"' 'M(ATTN)' \
-  '.alone = FALSE' '.whole_layer = FALSE' '.whole_step = FALSE' '.attention = FALSE' '.shared = FALSE' \
-  '.fixed_capacity = FALSE' '.prepares = FALSE' '.dense_layers = FALSE' '.experts = FALSE' '.needs = 0' \
-  '.excludes = 0' '.ep_overlap = FALSE' '.offloads = FALSE'
+try_row src/describe/recompute_module.def src/describe/recompute.c,$words MS_RECOMPUTE_MODULE
+try_row src/describe/offload_module.def src/work/rows.c,$sets,$words MS_OFFLOAD_MODULE
+try_row src/describe/cuda_graph.def src/work/graphs.c,$sets,$words MS_CUDA_GRAPH
 nobody_names 'MS_ATTN_(FUSED|FLASH|UNFUSED)' src/describe/ 'MS_ATTN_FUSED[,;]'
-try_row src/describe/attention_backend.def $words MS_ATTN_BACKEND 'TWIN, "twin"' '"a kernel"' \
-  '.generation = MS_ATTN_NEWEST' '.stores_scores = FALSE' '.stores_scores_local = FALSE' '.batch_first = FALSE' \
-  '.nvte_fused = "1"' '.nvte_flash = "0"' '.local_flag = NULL'
+try_row src/describe/attention_backend.def $words MS_ATTN_BACKEND
 
-try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK 'TWIN, "twin"' '"a framework"' \
-  '.defaults = NULL' '.options = NULL' '.schedules = MS_EVERY_SCHEDULE' '.modules = 0' '.shards_least = MS_FSDP_NONE' \
-  '.shards_most = MS_FSDP_OPTIM' '.masters_are_weights = FALSE' '.ends_are_units = FALSE' '.batch_first = FALSE' \
-  '.keeps_gate = FALSE' '.plain_loss = FALSE' '.launched = TRUE' '.ends_only = FALSE' \
-  '.interleaves = TRUE' '.whole_sequences = FALSE' '.latent_tp = TRUE' '.reducer_B = 0' '.forward_logits_B = 0' \
-  '.llama_layers = FALSE' '.torch_parallel = FALSE'
+try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK
 
 exit $bad
