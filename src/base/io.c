@@ -103,6 +103,12 @@ static gboolean is_special(const char *filename) {
   return g_stat(filename, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
 }
 
+gboolean ms_make_folder(const char *folder, GError **error) {
+  if (!folder || g_mkdir_with_parents(folder, 0777) == 0) return TRUE;
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
+  return FALSE;
+}
+
 gboolean ms_can_write(const char *filename, GError **error) {
   if (!filename || strcmp(filename, "-") == 0) return TRUE;
   if (g_file_test(filename, G_FILE_TEST_IS_DIR)) return env_error(error, filename, "cannot be written", EISDIR);

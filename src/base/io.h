@@ -11,6 +11,9 @@
 /* Writes `length` bytes (-1: NUL-terminated) to `filename`, "-" is stdout. FALSE and an MS_ERROR_ENV on failure. */
 gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error);
 
+/* The folder with those around it, which may be there already; NULL: none is wanted. FALSE and an MS_ERROR_ENV. */
+gboolean ms_make_folder(const char *folder, GError **error);
+
 /* Whether ms_write_file could begin there, to be asked before long work whose result it would lose; NULL and "-" can.
  * FALSE and an MS_ERROR_ENV. */
 gboolean ms_can_write(const char *filename, GError **error);

@@ -5,6 +5,7 @@
 #include "base/io.h"
 #include "base/json_priv.h"
 
+#include <math.h>
 #include <string.h>
 
 struct MsJson {
@@ -67,6 +68,18 @@ gboolean ms_json_error_inside(const MsJson *doc, const char *path, GError **erro
   ms_json_error(doc, full, error, "%s", colon ? colon + 2 : text);
   g_error_free(inner);
   return FALSE;
+}
+
+gboolean ms_json_is(JsonNode *node, GType type) {
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == type;
+}
+
+const char *ms_json_string(JsonNode *node) {
+  return ms_json_is(node, G_TYPE_STRING) ? json_node_get_string(node) : NULL;
+}
+
+double ms_json_number(JsonNode *node) {
+  return ms_json_is(node, G_TYPE_INT64) || ms_json_is(node, G_TYPE_DOUBLE) ? json_node_get_double(node) : (double)NAN;
 }
 
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error) {

@@ -38,6 +38,10 @@ gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, cons
 /* The same of what is wrong in the document that stands at `path` of this one: "KEY: ..." at "path.KEY". Takes `inner`.
  */
 gboolean ms_json_error_inside(const MsJson *doc, const char *path, GError **error, GError *inner);
+/* What a value is: of that type, its string (NULL: it is none), its number (NaN: it is none). `node` may be NULL. */
+gboolean ms_json_is(JsonNode *node, GType type);
+const char *ms_json_string(JsonNode *node);
+double ms_json_number(JsonNode *node);
 /* TRUE when `node` is an object, else FALSE with that as the error. */
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 

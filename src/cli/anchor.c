@@ -11,10 +11,6 @@ typedef struct {
   int threads;
 } Options;
 
-static void print_notes(const GPtrArray *notes) {
-  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
-}
-
 /* Without folders, so that the text does not depend on where files lie. */
 static char *command_of(const Options *o, char **files) {
   GString *text = g_string_new("moesim anchor");
@@ -35,10 +31,10 @@ static int anchor(const Options *o, char **files) {
   const MsAnchorOptions options = {(const char *const *)files, o->hardware, o->name, date, command, o->threads};
   g_autoptr(MsAnchored) anchored = ms_anchor(&options, notes, &error);
   if (!anchored) return ms_cli_fail(error);
-  print_notes(notes);
-  g_autofree char *said = ms_report_anchored(anchored), *line = g_strconcat(anchored->text, "\n", NULL);
+  ms_cli_print_notes(notes);
+  g_autofree char *said = ms_report_anchored(anchored);
   fputs(said, stderr);
-  return ms_write_file(o->out ? o->out : "-", line, -1, &error) ? 0 : ms_cli_fail(error);
+  return ms_cli_write(o->out, anchored->text);
 }
 
 static int evaluate(const Options *o, char **paths) {

@@ -1,5 +1,4 @@
 /* src/cli/calibrate.c - moesim calibrate: this CPU; --check; --gpu is a file of its own. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -188,12 +187,6 @@ static int can_write_profile(const char *file) {
   if (strcmp(file, "-") != 0)
     g_mkdir_with_parents(folder, 0777); /* what fails here fails below with a better message */
   return ms_cli_outputs(file);
-}
-
-static gboolean make_folder(const char *folder, GError **error) {
-  if (!folder || g_mkdir_with_parents(folder, 0777) == 0) return TRUE;
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
-  return FALSE;
 }
 
 /* An untrusted profile is written all the same: it may be looked at, but the exit status says 1. */
@@ -386,7 +379,7 @@ static int check(const Options *o) {
   const char *hardware = o->hardware ? o->hardware : "local";
   g_autofree char *date = today(o);
   int passes = o->passes != MS_CLI_UNSET ? o->passes : o->quick ? 3 : 5;
-  if (!make_folder(o->out, &error)) return ms_cli_fail(error); /* before the work */
+  if (!ms_make_folder(o->out, &error)) return ms_cli_fail(error); /* before the work */
   Ticks ticks = {ms_progress_begin("checking", ms_local_check_ticks(passes)), 0};
   g_autoptr(MsLocalCheck) c = ms_local_check(hardware, o->blas, passes, tick, &ticks, &error);
   ms_progress_end(ticks.progress);

@@ -68,8 +68,10 @@ int ms_cli_found(gboolean something);
 #define MS_CLI_UNSET G_MININT
 /* To stdout with a line end, lines folded (ms_text_folded) but those of JSON, which begins with "{"; frees the text. */
 void ms_cli_print(char *text);
-void ms_cli_print_file(char *text);     /* the same as it is: what could stand in a file, such as a script */
-void ms_cli_print_json(MsJsonOut *out); /* one line to stdout; frees the writer */
+void ms_cli_print_file(char *text); /* the same as it is: what could stand in a file, such as a script */
+int ms_cli_write(const char *file, const char *text); /* the same into a file, NULL: stdout; the exit status */
+void ms_cli_print_notes(const GPtrArray *notes);      /* texts, to stderr */
+void ms_cli_print_json(MsJsonOut *out);               /* one line to stdout; frees the writer */
 /* {"form", "text"} of a launch, one line with its end (transfer full) */
 char *ms_cli_launch_json(int word, const char *text);
 

@@ -11,10 +11,6 @@ typedef struct {
   gboolean evaluate, held_back, others, json;
 } Options;
 
-static void print_notes(const GPtrArray *notes) {
-  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
-}
-
 /* --- fit ------------------------------------------------------------------------------------------------------- */
 /* Names of tables without their folder, so that the text does not depend on where they lie. */
 static char *command_of(const Options *o, char **files) {
@@ -59,7 +55,7 @@ static int fit(const Options *o, char **files) {
   if (status != 0) return status;
   g_autoptr(MsFit) result = ms_fit(&options, &error);
   if (!result) return ms_cli_fail(error);
-  print_notes(result->notes);
+  ms_cli_print_notes(result->notes);
   print_curves(result, o->out && !g_str_equal(o->out, "-") ? stdout : stderr);
   if (result->interrupted) {
     fputs("moesim: not all curves were fitted: no profile is written\n", stderr);
@@ -144,7 +140,7 @@ static int evaluate(const Options *o, char **files) {
   GError *error = NULL;
   g_autoptr(MsEvaluation) evaluation = ms_fit_evaluate(o->hardware, (const char *const *)files, o->held_back, &error);
   if (!evaluation) return ms_cli_fail(error);
-  print_notes(evaluation->notes);
+  ms_cli_print_notes(evaluation->notes);
   if (o->json) {
     ms_cli_print(ms_figures_json(&ms_evaluation_figures, evaluation));
     return ms_cli_found(evaluation->rows->len > 0);

@@ -36,10 +36,9 @@ static void print_ignored(const char *file, const GPtrArray *words) {
 }
 
 static int put(const char *file, char *text) {
-  GError *error = NULL;
-  g_autofree char *line = g_str_has_suffix(text, "\n") ? g_strdup(text) : g_strconcat(text, "\n", NULL);
+  int status = ms_cli_write(file, text);
   g_free(text);
-  return ms_write_file(file ? file : "-", line, -1, &error) ? 0 : ms_cli_fail(error);
+  return status;
 }
 
 /* Python writes Infinity, which JSON does not have, for bounds that no shape depends on: as null. */

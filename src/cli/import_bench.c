@@ -24,10 +24,6 @@ static gboolean read_all(int form, const MsImportBench *o, char **files, GPtrArr
   return TRUE;
 }
 
-static void print_notes(const GPtrArray *notes) {
-  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
-}
-
 /* Logs without their folder, so that the text does not depend on where they lie. */
 static char *command_of(const char *word, const MsImportBench *o, char **files) {
   GString *text = g_string_new(NULL);
@@ -50,7 +46,6 @@ int ms_cli_import_bench(const char *word, const MsImportBench *o, char **files) 
   const MsLogsMachine machine = {o->hardware, o->name, date, command};
   g_autofree char *text = ms_logs_machine(benches, &machine, notes, &error);
   if (!text) return ms_cli_fail(error);
-  print_notes(notes);
-  g_autofree char *line = g_strconcat(text, "\n", NULL);
-  return ms_write_file(o->out ? o->out : "-", line, -1, &error) ? 0 : ms_cli_fail(error);
+  ms_cli_print_notes(notes);
+  return ms_cli_write(o->out, text);
 }

@@ -126,15 +126,13 @@ int ms_cli_import_log(const char *file, const char *into, const MsImportOptions 
   if (into && !scenario) return ms_cli_fail(error);
   MsMeasured m = {0};
   set_measured(log, file, &m);
-  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
+  ms_cli_print_notes(notes);
   if (log->low_s > 0)
     fprintf(stderr, "moesim: %s: %.4g s a step, 80 of 100 steps between %.4g and %.4g s\n", file, log->time_s,
             log->low_s, log->high_s);
   g_autofree char *text = scenario                   ? scenario_text(scenario, &m)
                           : log->arguments->len == 0 ? measured_text(&m)
-                                                     : from_arguments(log, file, options, &m, &error),
-                  *line = text ? g_strconcat(text, g_str_has_suffix(text, "\n") ? "" : "\n", NULL) : NULL;
+                                                     : from_arguments(log, file, options, &m, &error);
   ms_fields_clear(&ms_measured_table, &m);
-  if (!line) return ms_cli_fail(error);
-  return ms_write_file(out ? out : "-", line, -1, &error) ? 0 : ms_cli_fail(error);
+  return text ? ms_cli_write(out, text) : ms_cli_fail(error);
 }

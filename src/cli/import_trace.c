@@ -1,6 +1,5 @@
 #include "cli/import.h"
 
-#include <errno.h>
 #include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
@@ -143,11 +142,8 @@ static gboolean write_tables(const char *folder, const GPtrArray *times, GError 
     return ms_input_error(error, all[0]->file, 0, NULL,
                           "holds neither shapes of products nor sizes of collectives (PyTorch profiler: record with "
                           "record_shapes=True; or give --scenario, the run that it is of)");
-  if (g_mkdir_with_parents(folder, 0777) != 0) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
-    return FALSE;
-  }
-  return write_table(folder, "gemm.csv", gemm, error) && write_table(folder, "collectives.csv", collectives, error);
+  return ms_make_folder(folder, error) && write_table(folder, "gemm.csv", gemm, error) &&
+         write_table(folder, "collectives.csv", collectives, error);
 }
 
 /* Its operators are found in the trace, and give shapes that the profiler did not record. */

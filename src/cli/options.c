@@ -110,6 +110,16 @@ void ms_cli_print_file(char *text) {
   g_free(text);
 }
 
+int ms_cli_write(const char *file, const char *text) {
+  GError *error = NULL;
+  g_autofree char *lines = g_strconcat(text, g_str_has_suffix(text, "\n") ? "" : "\n", NULL);
+  return ms_write_file(file ? file : "-", lines, -1, &error) ? 0 : ms_cli_fail(error);
+}
+
+void ms_cli_print_notes(const GPtrArray *notes) {
+  for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
+}
+
 void ms_cli_print_json(MsJsonOut *out) { ms_cli_print_file(ms_json_out_take(out)); }
 
 /* The unknown long option among argv, as the user wrote it, with the nearest known one; NULL when there is none.

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -157,10 +156,7 @@ static int plan_one(const Options *o, MsRequest *request) {
   if (!ms_plan_extras_check(request, &asked, &error) ||
       (o->launch && !ms_scenario_refuse_pools(request->base, "what starts a run is", &error)))
     return ms_cli_fail(error);
-  if (o->decide_out && g_mkdir_with_parents(o->decide_out, 0777) != 0) { /* before the work */
-    fprintf(stderr, "moesim: %s: %s\n", o->decide_out, g_strerror(errno));
-    return MS_ERROR_ENV;
-  }
+  if (!ms_make_folder(o->decide_out, &error)) return ms_cli_fail(error); /* before the work */
   MsPlanOptions options = plan_options(o, request);
   int top = options.top;
   if (under) options.top = MAX(top, MS_ROBUST_CANDIDATES);
@@ -243,9 +239,7 @@ static int keep_request(const Options *o) {
   g_autofree char *text = ms_ask_request(&ask, TRUE, &error);
   g_autoptr(GPtrArray) checked = text ? requests_of(text, o, &error) : NULL;
   if (!checked) return ms_cli_fail(error);
-  if (strcmp(o->write_request, "-") == 0) return ms_cli_print_file(g_steal_pointer(&text)), 0;
-  g_autofree char *lines = g_strconcat(text, "\n", NULL);
-  return ms_write_file(o->write_request, lines, -1, &error) ? 0 : ms_cli_fail(error);
+  return ms_cli_write(o->write_request, text);
 }
 
 static int plan(const MsVerb *verb, const Options *o, const char *file) {

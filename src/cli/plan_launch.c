@@ -31,11 +31,10 @@ static const MsPlanEntry *entry_of(const MsPlan *plan, const MsRobust *robust, i
 }
 
 int ms_cli_plan_keep(const MsPlan *plan, const MsRobust *robust, const char *file, int rank) {
-  GError *error = NULL;
   const MsPlanEntry *entry = entry_of(plan, robust, rank);
   if (!entry) return MS_ERROR_NOTHING;
-  g_autofree char *text = ms_scenario_text(entry->scenario, 2), *lines = g_strconcat(text, "\n", NULL);
-  return ms_write_file(file, lines, -1, &error) ? 0 : ms_cli_fail(error);
+  g_autofree char *text = ms_scenario_text(entry->scenario, 2);
+  return ms_cli_write(file, text);
 }
 
 int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *robust, const char *form, int rank,

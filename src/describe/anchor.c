@@ -39,26 +39,18 @@ static const MsField anchor_fields[] = {
 const MsFieldTable ms_anchor_table = {"anchor", "what was learned from runs on a machine, hardware.anchor",
                                       anchor_fields};
 
-static gboolean is_number(JsonNode *node) {
-  return node && JSON_NODE_HOLDS_VALUE(node) &&
-         (json_node_get_value_type(node) == G_TYPE_DOUBLE || json_node_get_value_type(node) == G_TYPE_INT64);
-}
-
-static gboolean is_text(JsonNode *node) {
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
-}
-
 static gboolean is_run(JsonNode *node) {
   JsonObject *run = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
   JsonNode *left = run ? json_object_get_member(run, "left") : NULL,
            *keys = run ? json_object_get_member(run, "keys") : NULL;
-  if (!run || !is_text(json_object_get_member(run, "model")) || !is_number(json_object_get_member(run, "gpus")) ||
-      !is_number(json_object_get_member(run, "step_s")) || !is_number(left) ||
+  if (!run || !ms_json_is(json_object_get_member(run, "model"), G_TYPE_STRING) ||
+      isnan(ms_json_number(json_object_get_member(run, "gpus"))) ||
+      isnan(ms_json_number(json_object_get_member(run, "step_s"))) || isnan(ms_json_number(left)) ||
       !(fabs(json_node_get_double(left)) <= 3) || !keys || !JSON_NODE_HOLDS_OBJECT(keys))
     return FALSE;
   g_autoptr(GList) values = json_object_get_values(json_node_get_object(keys));
   for (GList *l = values; l; l = l->next)
-    if (!is_text(l->data)) return FALSE;
+    if (!ms_json_is(l->data, G_TYPE_STRING)) return FALSE;
   return TRUE;
 }
 
@@ -83,7 +75,7 @@ gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *
   g_autoptr(GList) names = json_object_get_members(models);
   for (GList *l = names; l; l = l->next) {
     JsonNode *node = json_object_get_member(models, l->data);
-    double factor = is_number(node) ? json_node_get_double(node) : 0;
+    double factor = ms_json_number(node);
     g_autofree char *deeper = g_strconcat(at, ".", (const char *)l->data, NULL);
     if (!(factor >= MS_ANCHOR_LEAST && factor <= MS_ANCHOR_MOST))
       return ms_json_error(doc, deeper, error, "must be a factor on time, 0.05 to 20");

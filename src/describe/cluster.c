@@ -27,13 +27,6 @@ const MsFieldTable ms_cluster_table = {
     "scenario.cluster", "what differs between GPUs: drawn by run --fidelity cluster, expected of fast and full",
     cluster_fields};
 
-static double number_of(JsonNode *node) {
-  GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_INVALID;
-  return type == G_TYPE_INT64    ? (double)json_node_get_int(node)
-         : type == G_TYPE_DOUBLE ? json_node_get_double(node)
-                                 : 0;
-}
-
 /* -1: no rank of the job. */
 static int rank_of(const char *key, int gpus) {
   guint64 rank;
@@ -51,7 +44,7 @@ static gboolean check_ranks(JsonNode *node, const char *key, int gpus, const MsJ
   json_object_iter_init_ordered(&iter, json_node_get_object(node));
   while (json_object_iter_next_ordered(&iter, &name, &value)) {
     g_autofree char *at = g_strdup_printf("%s.%s", path, name);
-    double factor = number_of(value);
+    double factor = ms_json_number(value);
     if (rank_of(name, gpus) < 0) return ms_json_error(doc, at, error, "must be a rank of the job, 0 to %d", gpus - 1);
     if (!(factor >= 1 && factor <= 1e3))
       return ms_json_error(doc, at, error, "must say how many times as slow, 1 to 1000");
@@ -78,5 +71,5 @@ void ms_cluster_named(const JsonNode *object, int gpus, double *factor) {
   const char *name;
   JsonNode *value;
   json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &name, &value)) factor[rank_of(name, gpus)] = number_of(value);
+  while (json_object_iter_next_ordered(&iter, &name, &value)) factor[rank_of(name, gpus)] = ms_json_number(value);
 }

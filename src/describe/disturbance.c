@@ -103,10 +103,7 @@ static gboolean scaled_key(const Reader *r, const char *key, JsonNode *node, con
   if (!field || field->type != MS_T_F64)
     return ms_json_error(r->doc, full, r->error,
                          "is no number of a machine's profile; `moesim schema hardware` lists its keys");
-  GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_INVALID;
-  double factor = type == G_TYPE_INT64    ? (double)json_node_get_int(node)
-                  : type == G_TYPE_DOUBLE ? json_node_get_double(node)
-                                          : 0;
+  double factor = ms_json_number(node);
   if (!(factor >= 0.01 && factor <= 100))
     return ms_json_error(r->doc, full, r->error, "must be a factor from 0.01 to 100");
   d->scale = g_renew(MsScaledKey, d->scale, d->n_scale + 1);

@@ -21,8 +21,7 @@ static gboolean torus_parse(const MsJson *doc, JsonNode *node, const char *path,
     return ms_json_error(doc, path, error, "must be a list of at most %d numbers of nodes", MS_TORUS_DIMS);
   for (guint i = 0; i < n; i++) {
     JsonNode *one = json_array_get_element(list, i);
-    gint64 size =
-        JSON_NODE_HOLDS_VALUE(one) && json_node_get_value_type(one) == G_TYPE_INT64 ? json_node_get_int(one) : 0;
+    gint64 size = ms_json_is(one, G_TYPE_INT64) ? json_node_get_int(one) : 0;
     if (size < 1 || size > MS_FABRIC_NODES)
       return ms_json_error(doc, path, error, "must hold numbers of nodes from 1 to %d", MS_FABRIC_NODES);
     torus[i] = (int)size;
@@ -97,13 +96,9 @@ static gboolean bad(const MsJson *doc, const char *path, const char *key, GError
   return ms_json_error(doc, full, error, "%s", why);
 }
 
-static gboolean is_word(JsonNode *node) {
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
-}
-
 MsSeating ms_fabric_seating(const MsFabric *fabric) {
   if (!fabric->placement || JSON_NODE_HOLDS_NULL(fabric->placement)) return MS_SEAT_CONTIGUOUS;
-  if (!is_word(fabric->placement)) return MS_SEAT_LIST;
+  if (!ms_json_is(fabric->placement, G_TYPE_STRING)) return MS_SEAT_LIST;
   for (int i = 0; placement_words[i]; i++)
     if (strcmp(json_node_get_string(fabric->placement), placement_words[i]) == 0) return (MsSeating)i;
   return MS_SEAT_CONTIGUOUS;
@@ -114,8 +109,7 @@ static gboolean check_list(const MsJson *doc, JsonArray *list, const char *path,
   for (guint i = 0; i < json_array_get_length(list); i++) {
     JsonNode *one = json_array_get_element(list, i);
     g_autofree char *key = g_strdup_printf("placement[%u]", i);
-    gint64 node =
-        JSON_NODE_HOLDS_VALUE(one) && json_node_get_value_type(one) == G_TYPE_INT64 ? json_node_get_int(one) : -1;
+    gint64 node = ms_json_is(one, G_TYPE_INT64) ? json_node_get_int(one) : -1;
     if (node < 0 || node >= MS_FABRIC_NODES) return bad(doc, path, key, error, "must be the number of a node, from 0");
     if (!g_hash_table_add(seen, GINT_TO_POINTER((int)node + 1)))
       return bad(doc, path, key, error, "stands in the list twice");
@@ -127,7 +121,7 @@ static gboolean check_placement(const MsFabric *f, const MsJson *doc, const char
   JsonNode *node = f->placement;
   if (!node || JSON_NODE_HOLDS_NULL(node)) return TRUE;
   if (JSON_NODE_HOLDS_ARRAY(node)) return check_list(doc, json_node_get_array(node), path, error);
-  const char *word = is_word(node) ? json_node_get_string(node) : NULL;
+  const char *word = ms_json_string(node);
   if (!word) return bad(doc, path, "placement", error, "must be a word or a list of nodes");
   if (g_strv_contains(placement_words, word)) return TRUE;
   g_autofree char *near = ms_suggest(word, placement_words, NULL);
@@ -142,7 +136,8 @@ static gboolean check_failed(const MsFabric *f, const MsJson *doc, const char *p
   if (!list || json_array_get_length(list) > MS_FABRIC_BROKEN)
     return bad(doc, path, "failed", error, "must be a list of at most 4096 names such as leaf3.up2");
   for (guint i = 0; i < json_array_get_length(list); i++)
-    if (!is_word(json_array_get_element(list, i))) return bad(doc, path, "failed", error, "must hold names only");
+    if (!ms_json_is(json_array_get_element(list, i), G_TYPE_STRING))
+      return bad(doc, path, "failed", error, "must hold names only");
   return TRUE;
 }
 
@@ -157,10 +152,7 @@ static gboolean check_slow(const MsFabric *f, const MsJson *doc, const char *pat
   json_object_iter_init_ordered(&iter, names);
   while (json_object_iter_next_ordered(&iter, &key, &value)) {
     g_autofree char *at = g_strdup_printf("slow.%s", key);
-    GType type = JSON_NODE_HOLDS_VALUE(value) ? json_node_get_value_type(value) : G_TYPE_INVALID;
-    double times = type == G_TYPE_INT64    ? (double)json_node_get_int(value)
-                   : type == G_TYPE_DOUBLE ? json_node_get_double(value)
-                                           : 0;
+    double times = ms_json_number(value);
     if (!(times >= 1 && times <= 1e6)) return bad(doc, path, at, error, "must say how many times as slow, 1 to 1e6");
   }
   return TRUE;

@@ -17,23 +17,13 @@ static gboolean has_range(const MsField *field) { return field->lo <= field->hi 
  * ------------------------------------------------------------------------------------------ */
 static gboolean is_null(JsonNode *node) { return JSON_NODE_HOLDS_NULL(node); }
 
-static gboolean is_type(JsonNode *node, GType type) {
-  return JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == type;
-}
-
-static gboolean is_number(JsonNode *node) { return is_type(node, G_TYPE_INT64) || is_type(node, G_TYPE_DOUBLE); }
-
-static double number(JsonNode *node) {
-  return is_type(node, G_TYPE_INT64) ? (double)json_node_get_int(node) : json_node_get_double(node);
-}
-
 static const char *kind_of(JsonNode *node) {
   if (is_null(node)) return "null";
   if (JSON_NODE_HOLDS_OBJECT(node)) return "an object";
   if (JSON_NODE_HOLDS_ARRAY(node)) return "a list";
-  if (is_type(node, G_TYPE_STRING)) return "a string";
-  if (is_type(node, G_TYPE_BOOLEAN)) return "a boolean";
-  return is_type(node, G_TYPE_INT64) ? "an integer" : "a number with fraction or exponent";
+  if (ms_json_is(node, G_TYPE_STRING)) return "a string";
+  if (ms_json_is(node, G_TYPE_BOOLEAN)) return "a boolean";
+  return ms_json_is(node, G_TYPE_INT64) ? "an integer" : "a number with fraction or exponent";
 }
 
 static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, const char *wanted, GError **error) {
@@ -102,14 +92,14 @@ static gboolean check_range(const MsField *field, const MsJson *doc, double valu
 static gboolean read_number(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, double *value,
                             GError **error) {
   gboolean whole = field->type == MS_T_INT;
-  const char *text = is_type(node, G_TYPE_STRING) ? json_node_get_string(node) : NULL;
+  const char *text = ms_json_string(node);
   if (text && ms_quantity_has_suffix(text)) {
     g_autofree char *why = NULL;
     return ms_quantity_parse(text, field->unit, whole, value, &why) || ms_json_error(doc, path, error, "%s", why);
   }
-  if (whole ? !is_type(node, G_TYPE_INT64) : !is_number(node))
+  if (whole ? !ms_json_is(node, G_TYPE_INT64) : isnan(ms_json_number(node)))
     return wrong_type(doc, node, path, whole ? "an integer" : "a number", error);
-  *value = number(node);
+  *value = ms_json_number(node);
   return TRUE;
 }
 
@@ -133,13 +123,13 @@ static gboolean set_f64(const MsField *field, const MsJson *doc, JsonNode *node,
 }
 
 static gboolean set_bool(const MsJson *doc, JsonNode *node, const char *path, gboolean *member, GError **error) {
-  if (!is_type(node, G_TYPE_BOOLEAN)) return wrong_type(doc, node, path, "true or false", error);
+  if (!ms_json_is(node, G_TYPE_BOOLEAN)) return wrong_type(doc, node, path, "true or false", error);
   *member = json_node_get_boolean(node);
   return TRUE;
 }
 
 static gboolean set_string(const MsJson *doc, JsonNode *node, const char *path, char **member, GError **error) {
-  if (!is_type(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
+  if (!ms_json_is(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
   g_free(*member);
   *member = g_strdup(json_node_get_string(node));
   return TRUE;
@@ -153,7 +143,7 @@ static int word_index(const char *word, const char *const *words) {
 
 /* Index of a JSON word, or -1 with *error. */
 static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
-  if (!is_type(node, G_TYPE_STRING)) {
+  if (!ms_json_is(node, G_TYPE_STRING)) {
     char *all = word_list(field->words);
     char *wanted = g_strdup_printf("one of %s", all);
     wrong_type(doc, node, path, wanted, error);
@@ -205,7 +195,7 @@ static void set_free(JsonNode *node, JsonNode **member) {
 }
 
 gboolean ms_field_is_auto(const MsField *field, JsonNode *node) {
-  return (field->flags & MS_AUTO) && is_type(node, G_TYPE_STRING) && strcmp(json_node_get_string(node), "auto") == 0;
+  return (field->flags & MS_AUTO) && ms_json_is(node, G_TYPE_STRING) && strcmp(json_node_get_string(node), "auto") == 0;
 }
 
 static void set_default(const MsField *field, void *object);

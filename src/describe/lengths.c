@@ -20,10 +20,8 @@ static gboolean numbers(const MsJson *doc, JsonNode *node, const char *path, dou
   *n = (int)json_array_get_length(list);
   for (int i = 0; i < *n; i++) {
     JsonNode *one = json_array_get_element(list, (guint)i);
-    gboolean number = JSON_NODE_HOLDS_VALUE(one) &&
-                      (json_node_get_value_type(one) == G_TYPE_INT64 || json_node_get_value_type(one) == G_TYPE_DOUBLE);
     g_autofree char *at = g_strdup_printf("%s[%d]", path, i);
-    value[i] = number ? json_node_get_double(one) : lo - 1;
+    value[i] = ms_json_number(one);
     if (!(value[i] >= lo && value[i] <= hi))
       return ms_json_error(doc, at, error, "must be a number in [%g, %g]", lo, hi);
   }

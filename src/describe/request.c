@@ -51,17 +51,7 @@ typedef struct {
   GError **error;
 } Reader;
 
-static gboolean is_text(JsonNode *node) {
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
-}
-
-static gboolean is_string(JsonNode *node, const char *text) {
-  return is_text(node) && strcmp(json_node_get_string(node), text) == 0;
-}
-
-static gboolean is_int(JsonNode *node) {
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_INT64;
-}
+static gboolean is_string(JsonNode *node, const char *text) { return g_strcmp0(ms_json_string(node), text) == 0; }
 
 /* A list of words is one value of such a key, a list of lists is many. */
 static gboolean is_list_of_values(const MsField *field, JsonNode *node) {
@@ -96,7 +86,8 @@ static JsonNode *int_node(gint64 value) {
 
 /* A copy of the node; of "8k" the number that it is. */
 static JsonNode *as_number(const MsField *field, const void *object, JsonNode *node) {
-  if (field->type == MS_T_INT && !is_int(node)) return int_node(*(const int *)((const char *)object + field->offset));
+  if (field->type == MS_T_INT && !ms_json_is(node, G_TYPE_INT64))
+    return int_node(*(const int *)((const char *)object + field->offset));
   return ms_json_copy(node);
 }
 
@@ -162,7 +153,7 @@ static gboolean add_range(Reader *r, MsOpenKey *key, JsonObject *json) {
   JsonNode *from = json_object_get_member(json, "from"), *to = json_object_get_member(json, "to");
   if (key->field->type != MS_T_INT)
     return ms_json_error(r->doc, key->path, r->error, "is a range, which only integer keys take; give a list");
-  if (!is_int(from) || !is_int(to) || json_object_get_size(json) != 2)
+  if (!ms_json_is(from, G_TYPE_INT64) || !ms_json_is(to, G_TYPE_INT64) || json_object_get_size(json) != 2)
     return ms_json_error(r->doc, key->path, r->error, "must be a range {\"from\": integer, \"to\": integer}");
   gint64 lo = json_node_get_int(from), hi = json_node_get_int(to);
   if (lo > hi || hi - lo >= VALUES_MAX)
@@ -325,8 +316,9 @@ static JsonObject *with_value(JsonObject *json, const char *path, JsonNode *valu
 static JsonObject *with_placement(JsonObject *json, JsonNode *word) {
   JsonObject *one = with_value(json, placement_key, word), *machine = json_object_get_object_member(one, "hardware");
   JsonNode *name = json_object_get_member(machine, json_object_has_member(machine, "name") ? "name" : "base");
-  g_autofree char *said = g_strdup_printf("%s %s", is_text(name) ? json_node_get_string(name) : "inline",
-                                          is_text(word) ? json_node_get_string(word) : "");
+  g_autofree char *said =
+      g_strdup_printf("%s %s", ms_json_is(name, G_TYPE_STRING) ? json_node_get_string(name) : "inline",
+                      ms_json_is(word, G_TYPE_STRING) ? json_node_get_string(word) : "");
   json_object_set_string_member(machine, "name", said);
   return one;
 }
@@ -350,7 +342,8 @@ static JsonObject *with_machine(const MsJson *doc, JsonObject *json, JsonArray *
 
 static gboolean is_job_nodes(const char *path, JsonNode *list) {
   JsonArray *nodes = json_node_get_array(list);
-  return path == placement_key && json_array_get_length(nodes) > 0 && !is_text(json_array_get_element(nodes, 0));
+  return path == placement_key && json_array_get_length(nodes) > 0 &&
+         !ms_json_is(json_array_get_element(nodes, 0), G_TYPE_STRING);
 }
 
 /* Adds the requests of `json` whose keys from `key` on are still to be taken from their lists. */

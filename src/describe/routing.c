@@ -27,9 +27,7 @@ static gboolean parse_layer(const MsJson *doc, JsonNode *node, int layer, int ex
   double sum = 0;
   for (int j = 0; j < experts; j++) {
     JsonNode *one = json_array_get_element(list, (guint)j);
-    gboolean number = JSON_NODE_HOLDS_VALUE(one) &&
-                      (json_node_get_value_type(one) == G_TYPE_INT64 || json_node_get_value_type(one) == G_TYPE_DOUBLE);
-    double value = number ? json_node_get_double(one) : NAN;
+    double value = ms_json_number(one);
     g_autofree char *at = g_strdup_printf("%s[%d]", path, j);
     if (!(value >= 0 && value <= MOST_TOKENS))
       return ms_json_error(doc, at, error, "must be a number of tokens from 0 to %g", MOST_TOKENS);
@@ -195,8 +193,7 @@ gboolean ms_routing_parse(const MsJson *doc, JsonNode *node, const char *path, v
     ms_fields_clear(&ms_routing_table, &o);
     return ok;
   }
-  if (JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    return routing_word(doc, json_node_get_string(node), path, routing, error);
+  if (ms_json_is(node, G_TYPE_STRING)) return routing_word(doc, json_node_get_string(node), path, routing, error);
   return ms_json_error(doc, path, error, "must be balanced, natural or an object");
 }
 

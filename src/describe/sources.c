@@ -100,7 +100,7 @@ gboolean ms_sources_check(const MsHardware *hardware, const MsJson *doc, const c
   for (GList *l = keys; l; l = l->next) {
     JsonNode *source = json_object_get_member(sources, l->data);
     g_autofree char *deeper = g_strconcat(path, ".", (const char *)l->data, NULL);
-    if (JSON_NODE_HOLDS_VALUE(source) && json_node_get_value_type(source) == G_TYPE_STRING) continue;
+    if (ms_json_is(source, G_TYPE_STRING)) continue;
     if (!JSON_NODE_HOLDS_OBJECT(source))
       return ms_json_error(doc, deeper, error, "must be a text, or {\"mark\": ..., \"text\": ...}");
     if (!check_marked(json_node_get_object(source), doc, deeper, error)) return FALSE;

@@ -69,7 +69,7 @@ static gboolean rope_number(MsHf *c, JsonObject *object, const char *inside, con
 
 static const char *word_in(JsonObject *object, const char *key) {
   JsonNode *node = json_object_get_member(object, key);
-  gboolean text = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING;
+  gboolean text = ms_json_is(node, G_TYPE_STRING);
   return text ? json_node_get_string(node) : NULL;
 }
 
@@ -166,7 +166,7 @@ static const char *architecture(const MsHf *c) {
   JsonNode *node = json_object_get_member(c->json, "architectures");
   JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
   JsonNode *first = list && json_array_get_length(list) > 0 ? json_array_get_element(list, 0) : NULL;
-  gboolean text = first && JSON_NODE_HOLDS_VALUE(first) && json_node_get_value_type(first) == G_TYPE_STRING;
+  gboolean text = ms_json_is(first, G_TYPE_STRING);
   return text ? json_node_get_string(first) : "";
 }
 

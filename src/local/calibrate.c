@@ -1,12 +1,12 @@
 /* src/local/calibrate.c - the order of things: machine, steps in passes, messages, fit. */
 #include "local/calibrate.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/io.h"
 #include "local/messages.h"
 
 enum { STEPS = 40, PASSES = 5, QUICK_STEPS = 12, QUICK_PASSES = 3, COPY_B = 64 << 20 };
@@ -73,12 +73,6 @@ static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GE
   return ms_write_file(file, table, -1, error);
 }
 
-static gboolean make_folder(const char *folder, GError **error) {
-  if (!folder || g_mkdir_with_parents(folder, 0777) == 0) return TRUE;
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
-  return FALSE;
-}
-
 /* Steps that the executor refuses are left out, and it is said; without any there is nothing to fit. */
 static gboolean enough(Work *w, const MsSurveyed *survey, GError **error) {
   int ran = 0;
@@ -104,7 +98,7 @@ static gboolean measure(Work *w, GArray *samples, GError **error) {
   g_autofree MsLocalStep *steps = ms_local_calibration_steps(n);
   g_autofree char *hardware = ms_local_bare_profile(w->to->machine);
   MsPassData data = {hardware, o->blas, o->program};
-  if (!make_folder(o->csv, error)) return FALSE;
+  if (!ms_make_folder(o->csv, error)) return FALSE;
   w->to->copy_Bps = copy_Bps();
   if (!take_messages(w, hardware, samples, error)) return FALSE; /* before this process is bound to a core */
   if (o->tick) o->tick("messages", o->tick_data);

@@ -1,9 +1,9 @@
 #include "local/check.h"
 
-#include <errno.h>
 #include <math.h>
 
 #include "base/err.h"
+#include "base/io.h"
 #include "base/json.h"
 #include "base/stats.h"
 #include "layout/layout.h"
@@ -220,10 +220,7 @@ void ms_local_check_free(MsLocalCheck *check) {
 gboolean ms_local_check_write(const MsLocalCheck *check, const char *hardware, const char *folder, const char *date,
                               GError **error) {
   g_autofree char *path = absolute(hardware);
-  if (g_mkdir_with_parents(folder, 0777) != 0) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
-    return FALSE;
-  }
+  if (!ms_make_folder(folder, error)) return FALSE;
   for (int i = 0; i < check->n; i++) {
     const MsCheckedStep *s = &check->step[i];
     char time[32], kept[32];

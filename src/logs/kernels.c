@@ -12,8 +12,7 @@ static gboolean check_texts(const MsJson *doc, JsonNode *node, const char *path,
   JsonArray *list = json_node_get_array(node);
   for (guint i = 0; i < json_array_get_length(list); i++) {
     JsonNode *one = json_array_get_element(list, i);
-    if (!JSON_NODE_HOLDS_VALUE(one) || json_node_get_value_type(one) != G_TYPE_STRING)
-      return ms_json_error(doc, path, error, "must be a list of texts");
+    if (!ms_json_is(one, G_TYPE_STRING)) return ms_json_error(doc, path, error, "must be a list of texts");
   }
   return TRUE;
 }

@@ -191,9 +191,7 @@ static gboolean is_mllog(const char *line) { return strstr(line, ":::MLLOG {") !
 
 static double member(JsonObject *object, const char *key) {
   JsonNode *node = object && json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
-  if (!node || !JSON_NODE_HOLDS_VALUE(node)) return NAN;
-  GType type = json_node_get_value_type(node);
-  return type == G_TYPE_INT64 || type == G_TYPE_DOUBLE ? json_node_get_double(node) : NAN;
+  return ms_json_number(node);
 }
 
 static JsonObject *object_member(JsonObject *object, const char *key) {
@@ -220,7 +218,7 @@ static gboolean mllog_block(Reader *r, double ms, double samples) {
 
 static gboolean mllog_event(Reader *r, JsonObject *event) {
   JsonNode *word = json_object_has_member(event, "key") ? json_object_get_member(event, "key") : NULL;
-  gboolean text = word && JSON_NODE_HOLDS_VALUE(word) && json_node_get_value_type(word) == G_TYPE_STRING;
+  gboolean text = ms_json_is(word, G_TYPE_STRING);
   const char *key = text ? json_node_get_string(word) : "";
   JsonObject *value = object_member(event, "value"), *metadata = object_member(event, "metadata");
   double ms = member(event, "time_ms"), samples = member(metadata, "samples_count"), batch = member(event, "value");

@@ -127,7 +127,7 @@ static char *digest_of(const MsSpace *space) {
 /* --- reading --- */
 
 static gboolean large_number(JsonNode *node, gint64 lo, gint64 hi, gint64 *out) {
-  if (!JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64) return FALSE;
+  if (!ms_json_is(node, G_TYPE_INT64)) return FALSE;
   *out = json_node_get_int(node);
   return *out >= lo && *out <= hi;
 }
@@ -151,8 +151,7 @@ static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
   JsonNode *time = json_array_get_element(row, 1);
   memset(o, 0, sizeof *o);
   if (!whole_number(json_array_get_element(row, 0), MS_OUTCOME_RUN, MS_OUTCOME_DEAR, &o->kind) ||
-      !JSON_NODE_HOLDS_VALUE(time) ||
-      (json_node_get_value_type(time) != G_TYPE_DOUBLE && json_node_get_value_type(time) != G_TYPE_INT64) ||
+      isnan(ms_json_number(time)) ||
       !large_number(json_array_get_element(row, 2), 0, c->space->n_combos - 1, &o->candidate.combo))
     return FALSE;
   o->step_time_s = json_node_get_double(time);
@@ -211,8 +210,7 @@ static gboolean read_file(MsCheckpoint *c, const char *file, GError **error) {
   if (!version || !whole_number(version, FORMAT, FORMAT, &format))
     return ms_json_error(doc, "moesim_plan_checkpoint", error,
                          "must be a checkpoint of format %d that `moesim plan --checkpoint` wrote", FORMAT);
-  if (!request || !JSON_NODE_HOLDS_VALUE(request) || json_node_get_value_type(request) != G_TYPE_STRING ||
-      strcmp(json_node_get_string(request), c->digest))
+  if (!ms_json_is(request, G_TYPE_STRING) || strcmp(json_node_get_string(request), c->digest))
     return ms_json_error(doc, "request", error, "belongs to another request, model or machine; start without --resume");
   return read_rows(c, doc, root, error);
 }

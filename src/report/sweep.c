@@ -10,13 +10,6 @@
 #include "report/report.h"
 #include "study/parts.h"
 
-static char *layout_text(const MsScenario *s) {
-  const MsLayoutSpec *l = &s->layout;
-  g_autofree char *recompute = ms_report_recompute(&s->options.recompute);
-  return g_strdup_printf("tp %d cp %d pp %d vpp %d ep %d etp %d mbs %d %s", l->tp, l->cp, l->pp, l->vpp, l->ep, l->etp,
-                         s->training.micro_batch_size, recompute);
-}
-
 /* Sizes of the task that differ between cells, each a column. */
 typedef struct {
   gboolean seq, batch;
@@ -62,7 +55,7 @@ static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
     return;
   }
   const MsPlanEntry *best = &cell->plan->best[0];
-  g_autofree char *layout = layout_text(best->scenario);
+  g_autofree char *layout = ms_report_layout(best->scenario);
   MS_TABLE_ROW(table, MS_SECONDS(best->result->step_time_s), MS_FORMAT("%.0f", best->result->tokens_per_s_per_gpu),
                MS_PERCENT(best->result->mfu), MS_BYTES(best->scenario->hardware->hbm_B - ms_device_B(best->result)),
                layout);
@@ -77,7 +70,7 @@ static void append_front(GString *out, const MsSweep *s) {
     const MsParetoPoint *p = &s->point[i];
     if (!p->on_front) dominated++;
     if (!p->on_front) continue;
-    g_autofree char *layout = layout_text(p->scenario);
+    g_autofree char *layout = ms_report_layout(p->scenario);
     double tokens = (double)p->scenario->training.global_batch_size * p->scenario->training.seq_length;
     place_cells(table, p->scenario);
     MS_TABLE_ROW(table, MS_SECONDS(p->step_time_s), MS_FORMAT("%.0f", tokens / p->step_time_s / p->gpus),

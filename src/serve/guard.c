@@ -91,8 +91,7 @@ static gboolean walk_array(Walk *w, JsonArray *array, const char *path) {
 
 static double number(JsonObject *object, const char *key) { /* NaN when there is none */
   JsonNode *node = object && json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
-  GType type = node && JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : 0;
-  return type == G_TYPE_INT64 || type == G_TYPE_DOUBLE ? json_node_get_double(node) : (double)NAN;
+  return ms_json_number(node);
 }
 
 static gboolean walk(Walk *w, JsonNode *node, const char *path) {
@@ -103,9 +102,7 @@ static gboolean walk(Walk *w, JsonNode *node, const char *path) {
     if (to > from) w->combinations *= to - from + 1;
     return walk_object(w, object, path);
   }
-  const char *text = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING
-                         ? json_node_get_string(node)
-                         : NULL;
+  const char *text = ms_json_string(node);
   return !text || !could_be_a_file(text) ||
          ms_json_error(w->doc, path, w->error, "a server reads no files: name a model or a machine that it has");
 }

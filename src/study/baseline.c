@@ -84,15 +84,6 @@ const MsFieldTable ms_baseline_table = {"baseline", "stored predictions, written
                                         baseline_fields};
 
 /* --- loading --------------------------------------------------------------------------------------------------- */
-static gboolean is_number(JsonNode *node) {
-  GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_INVALID;
-  return type == G_TYPE_INT64 || type == G_TYPE_DOUBLE;
-}
-
-static double number(JsonNode *node) {
-  return json_node_get_value_type(node) == G_TYPE_INT64 ? (double)json_node_get_int(node) : json_node_get_double(node);
-}
-
 static void add_tolerance(MsBaseline *b, const char *of, double tolerance) {
   b->tolerance = g_renew(MsTolerance, b->tolerance, b->n_tolerances + 1);
   b->tolerance[b->n_tolerances++] = (MsTolerance){g_strdup(of), tolerance};
@@ -109,9 +100,9 @@ static gboolean load_tolerances(MsBaseline *b, const MsJson *doc, JsonNode *node
   while (json_object_iter_next_ordered(&iter, &of, &value)) {
     g_autofree char *path = g_strconcat("tolerance.", of, NULL);
     if (!g_strv_contains(groups, of) && quantity_of(doc, path, of, error) < 0) return FALSE;
-    if (!is_number(value) || !(number(value) >= 0 && number(value) <= 1))
+    if (!(ms_json_number(value) >= 0 && ms_json_number(value) <= 1))
       return ms_json_error(doc, path, error, "must be a fraction in [0, 1]");
-    add_tolerance(b, of, number(value));
+    add_tolerance(b, of, ms_json_number(value));
   }
   return TRUE;
 }
@@ -140,9 +131,9 @@ static gboolean load_quantities(MsPrediction *p, const MsJson *doc, const char *
     g_autofree char *full = g_strconcat(path, ".", name, NULL);
     int q = quantity_of(doc, full, name, error);
     if (q < 0) return FALSE;
-    if (!is_number(value) && !JSON_NODE_HOLDS_NULL(value))
+    if (isnan(ms_json_number(value)) && !JSON_NODE_HOLDS_NULL(value))
       return ms_json_error(doc, full, error, "must be a number or null");
-    p->value[q] = is_number(value) ? number(value) : NAN;
+    p->value[q] = ms_json_number(value);
   }
   return TRUE;
 }

@@ -71,16 +71,12 @@ static const MsValidateRow *row_of(GHashTable *rows, const char *path) {
 
 static double number_of(JsonObject *object, const char *key) {
   JsonNode *node = json_object_get_member(object, key);
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING
-             ? json_node_get_double(node)
-             : NAN;
+  return ms_json_number(node);
 }
 
 static const char *text_of(JsonObject *object, const char *key) {
   JsonNode *node = json_object_get_member(object, key);
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING
-             ? json_node_get_string(node)
-             : NULL;
+  return ms_json_string(node);
 }
 
 static gboolean all_have_rates(JsonArray *list) {

@@ -253,16 +253,12 @@ static gboolean load_scenario(MsProfile *p, int stage, int rank, const MsKernelT
 /* --- what was saved -------------------------------------------------------------------------------------------- */
 static double number(JsonObject *o, const char *key) {
   JsonNode *node = o ? json_object_get_member(o, key) : NULL;
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING
-             ? json_node_get_double(node)
-             : NAN;
+  return ms_json_number(node);
 }
 
 static const char *text(JsonObject *o, const char *key) {
   JsonNode *node = o ? json_object_get_member(o, key) : NULL;
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING
-             ? json_node_get_string(node)
-             : NULL;
+  return ms_json_string(node);
 }
 
 static JsonObject *object(JsonObject *o, const char *key) {

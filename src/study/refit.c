@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "base/io.h"
 
-#include <errno.h>
 #include <glib/gstdio.h>
 #include <string.h>
 
@@ -82,9 +81,7 @@ static const char *const folders[] = {"software", "hardware"};
 gboolean ms_crossval_can_write(const char *folder, GError **error) {
   for (guint i = 0; folder && i < G_N_ELEMENTS(folders); i++) {
     g_autofree char *to = g_build_filename(folder, folders[i], NULL);
-    if (g_mkdir_with_parents(to, 0777) == 0) continue;
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", to, g_strerror(errno));
-    return FALSE;
+    if (!ms_make_folder(to, error)) return FALSE;
   }
   return TRUE;
 }
