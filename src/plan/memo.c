@@ -34,7 +34,7 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   MsPieceMemo *m = g_new0(MsPieceMemo, 1);
   m->scenario = ms_scenario_copy(scenario, TRUE);
   m->layout = ms_layout_build(m->scenario);
-  if (!(m->work = ms_work_new(m->scenario, m->layout, error)) ||
+  if (!(m->work = ms_work_new_like(like ? like->work : NULL, m->scenario, m->layout, error)) ||
       !(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) {
     ms_memo_free(m);
     return NULL;

@@ -166,13 +166,22 @@ static int count_moe(const MsModel *m) {
   return n;
 }
 
-MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double rows_sp, GError **error) {
+static gboolean same_draw(const MsScenario *s, const MsLayout *l, double mean, const MsRoutingDraw *like,
+                          const MsScenario *other) {
+  return like && other->model == s->model &&
+         !memcmp(&other->training.routing, &s->training.routing, sizeof(MsRouting)) && like->ranks == l->ep &&
+         like->mean == mean;
+}
+
+MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double rows_sp, MsRoutingDraw *like,
+                               const MsScenario *like_scenario, GError **error) {
   const MsModel *m = s->model;
   const MsRouting *r = &s->training.routing;
   if (!ms_routing_is_drawn(r) || m->num_experts == 0) return NULL;
   if (!fits(s, l, count_moe(m), error) || l->ep <= 1) return NULL;
+  if (same_draw(s, l, rows_sp * m->moe_router_topk, like, like_scenario)) return g_atomic_rc_box_acquire(like);
   int n = m->num_experts;
-  MsRoutingDraw *draw = g_new0(MsRoutingDraw, 1);
+  MsRoutingDraw *draw = g_atomic_rc_box_new0(MsRoutingDraw);
   draw->layers = m->num_layers + 1, draw->ranks = l->ep;
   draw->mean = rows_sp * m->moe_router_topk;
   draw->rows = g_new0(double, (gsize)draw->layers *(gsize)l->ep);
@@ -199,9 +208,10 @@ MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double ro
   return draw;
 }
 
+static void clear_draw(gpointer draw) { g_free(((MsRoutingDraw *)draw)->rows); }
+
 void ms_routing_draw_free(MsRoutingDraw *draw) {
-  if (!draw) return;
-  g_free(draw->rows), g_free(draw);
+  if (draw) g_atomic_rc_box_release_full(draw, clear_draw);
 }
 
 double ms_routing_hottest(const MsRoutingDraw *draw, int layer) {

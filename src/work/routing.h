@@ -21,8 +21,10 @@ typedef struct {
 
 /* NULL without *error: nothing to draw (balanced, natural, token drop, one rank, no experts). NULL with *error
  * (MS_ERROR_INPUT): the histogram is of another model, or the replicas cannot be spread evenly. rows_sp: tokens of a
- * rank. (transfer full) */
-MsRoutingDraw *ms_routing_draw(const MsScenario *scenario, const MsLayout *layout, double rows_sp, GError **error);
+ * rank. `like`: a draw for `like_scenario`, or NULL; where the same would be drawn it is that one once more. (transfer
+ * full) */
+MsRoutingDraw *ms_routing_draw(const MsScenario *scenario, const MsLayout *layout, double rows_sp, MsRoutingDraw *like,
+                               const MsScenario *like_scenario, GError **error);
 void ms_routing_draw_free(MsRoutingDraw *draw);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsRoutingDraw, ms_routing_draw_free)
 

@@ -89,7 +89,8 @@ static int add_end(MsWork *w, MsBuild *b, void (*make)(MsBuild *, MsPiece *), gb
   return w->n_pieces++;
 }
 
-static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, gboolean coldest, GError **error) {
+static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, const MsWork *like, gboolean coldest,
+                        GError **error) {
   MsWork *w = g_new0(MsWork, 1);
   GError *wrong = NULL;
   w->scenario = scenario;
@@ -99,7 +100,8 @@ static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, gboo
   w->rows = b.rows, w->rows_sp = b.rows_sp, w->rows_expert = b.rows_expert;
   w->coldest = coldest;
   w->packing = ms_packing_of(scenario, layout);
-  w->draw = ms_routing_draw(scenario, layout, b.rows_sp, &wrong);
+  w->draw =
+      ms_routing_draw(scenario, layout, b.rows_sp, like ? like->draw : NULL, like ? like->scenario : NULL, &wrong);
   if (wrong) {
     g_propagate_error(error, wrong);
     g_free(w);
@@ -140,7 +142,7 @@ static MsWork *work_of_pools(const MsScenario *scenario, const MsLayout *layout,
   MsWork *w = NULL;
   for (int i = 0; i < layout->n_pools; i++) {
     view[i] = ms_scenario_of_pool(scenario, i);
-    MsWork *own = work_new(&view[i], &layout->of_pool[i], coldest, error);
+    MsWork *own = work_new(&view[i], &layout->of_pool[i], NULL, coldest, error);
     if (own && w) take_pool(w, own);
     if (!own) g_clear_pointer(&w, ms_work_free);
     if (!own) break;
@@ -163,11 +165,16 @@ const MsWork *ms_work_on_pool(const MsWork *work, int pool) {
   return &work->of_pool[pool];
 }
 
+MsWork *ms_work_new_like(const MsWork *like, const MsScenario *scenario, const MsLayout *layout, GError **error) {
+  return layout->n_pools > 0 ? work_of_pools(scenario, layout, FALSE, error)
+                             : work_new(scenario, layout, like, FALSE, error);
+}
 MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  return layout->n_pools > 0 ? work_of_pools(scenario, layout, FALSE, error) : work_new(scenario, layout, FALSE, error);
+  return ms_work_new_like(NULL, scenario, layout, error);
 }
 MsWork *ms_work_new_coldest(const MsScenario *scenario, const MsLayout *layout, GError **error) {
-  return layout->n_pools > 0 ? work_of_pools(scenario, layout, TRUE, error) : work_new(scenario, layout, TRUE, error);
+  return layout->n_pools > 0 ? work_of_pools(scenario, layout, TRUE, error)
+                             : work_new(scenario, layout, NULL, TRUE, error);
 }
 
 static void piece_clear(MsPiece *piece) {

@@ -68,6 +68,9 @@ gboolean ms_graph_copies_input(const MsOptions *options, guint8 mixers);
 MsWork *ms_work_new(const MsScenario *scenario, const MsLayout *layout, GError **error);
 /* The same, but what is kept is that of the rank with the fewest rows of all layers of the stage. */
 MsWork *ms_work_new_coldest(const MsScenario *scenario, const MsLayout *layout, GError **error);
+/* As ms_work_new. `like`: of another layout, or NULL; rows of experts are not drawn again where the draw would be the
+ * same. */
+MsWork *ms_work_new_like(const MsWork *like, const MsScenario *scenario, const MsLayout *layout, GError **error);
 void ms_work_free(MsWork *work);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWork, ms_work_free)
 

@@ -18,14 +18,16 @@ static MsScenario *run(MsRoutingKind kind, double skew, guint32 seed) {
   return s;
 }
 
-static MsRoutingDraw *draw_of(const MsScenario *s) {
+static MsRoutingDraw *draw_like(const MsScenario *s, MsRoutingDraw *like, const MsScenario *of) {
   GError *error = NULL;
   g_autoptr(MsLayout) l = ms_layout_new_or_error(s, &error);
   if (!l) fail_msg("%s", error->message);
-  MsRoutingDraw *draw = ms_routing_draw(s, l, 4096, &error);
+  MsRoutingDraw *draw = ms_routing_draw(s, l, 4096, like, of, &error);
   if (!draw) fail_msg("%s", error ? error->message : "nothing drawn");
   return draw;
 }
+
+static MsRoutingDraw *draw_of(const MsScenario *s) { return draw_like(s, NULL, NULL); }
 
 static double mean_hottest(const MsRoutingDraw *draw) {
   double sum = 0;
@@ -76,6 +78,22 @@ static void every_visit_arrives_once(void **state) {
       g_autoptr(MsRoutingDraw) other = draw_of(s);
       assert_true(memcmp(d->rows, other->rows, sizeof(double) * (size_t)d->layers * 8) != 0);
     }
+}
+
+static void a_draw_is_shared_where_it_would_be_the_same(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run(MS_ROUTING_ZIPF, 1, 5), other = ms_scenario_copy(s, TRUE);
+  g_autoptr(MsRoutingDraw) first = draw_of(s);
+  other->layout.pp = 2, other->training.micro_batch_size = 2;
+  g_autoptr(MsRoutingDraw) same = draw_like(other, first, s);
+  assert_ptr_equal(same, first);
+  other->layout.ep = 4;
+  g_autoptr(MsRoutingDraw) fewer = draw_like(other, first, s), alone = draw_of(other);
+  assert_int_equal(fewer->ranks, 4);
+  assert_memory_equal(fewer->rows, alone->rows, sizeof(double) * (size_t)alone->layers * 4);
+  other->layout.ep = 8, other->training.routing.seed = 6;
+  g_autoptr(MsRoutingDraw) reseeded = draw_like(other, first, s);
+  assert_memory_not_equal(reseeded->rows, first->rows, sizeof(double) * (size_t)first->layers * 8);
 }
 
 static void histograms_are_followed(void **state) {
@@ -317,6 +335,7 @@ static void nothing_to_draw(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_visit_arrives_once),
+                                     cmocka_unit_test(a_draw_is_shared_where_it_would_be_the_same),
                                      cmocka_unit_test(histograms_are_followed),
                                      cmocka_unit_test(layers_have_their_own_row),
                                      cmocka_unit_test(what_ifs),
