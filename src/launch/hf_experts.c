@@ -160,18 +160,59 @@ static gboolean dbrx(MsHf *c) {
   return TRUE;
 }
 
-/* Step-3.5 and later: experts behind dense layers, one shared; a window in most layers. */
+/* "3,4,5": the layers with experts. */
+static gboolean read_layers_enum(MsHf *c) {
+  MsModel *m = c->model;
+  const char *text = ms_hf_take_string(c, "moe_layers_enum");
+  if (!text) return ms_hf_read_experts(c, 0);
+  g_auto(GStrv) words = g_strsplit(text, ",", MS_HF_MOST_LAYERS);
+  g_autofree guint8 *has = g_new0(guint8, m->num_layers + 1);
+  for (int i = 0; words[i]; i++) {
+    guint64 layer;
+    if (!g_ascii_string_to_unsigned(g_strstrip(words[i]), 10, 0, MS_HF_MOST_LAYERS, &layer, NULL))
+      return ms_hf_bad(c, "moe_layers_enum", "has \"%.40s\", must be layers from 0 with commas between", words[i]);
+    if (layer < (guint64)m->num_layers) has[layer] = 1; /* MTP blocks are layers behind these */
+  }
+  g_autoptr(GString) list = g_string_new(NULL);
+  for (int i = 0; i < m->num_layers; i++) ms_hf_list_add(list, has[i]);
+  ms_hf_set_moe_layers(m, list);
+  return TRUE;
+}
+
+/* Step-3: queries come from a latent that all heads share. */
+static gboolean step3_text(MsHf *c) {
+  MsModel *m = c->model;
+  int latent;
+  if (!ms_hf_read_score(c, "softmax") || !read_layers_enum(c) ||
+      !ms_hf_take_int(c, "share_q_dim", 0, 1048576, &latent) ||
+      !ms_hf_take_int(c, "share_expert_dim", 0, 1048576, &m->moe_shared_expert_intermediate_size))
+    return FALSE;
+  double h = m->hidden_size, queries = (double)m->num_attention_heads * m->kv_channels;
+  if (latent > 0)
+    ms_hf_remark(c,
+                 "share_q_dim: queries from a latent of %d are read as projected at once: %.3g million parameters a "
+                 "layer are counted too many",
+                 latent, (h * queries - latent * (h + queries)) / 1e6);
+  return ms_hf_has_silu(c);
+}
+
+/* Step-3.5 and later: experts behind dense layers, one shared; a window in most layers, which have heads of their own.
+ */
 static gboolean step3(MsHf *c) {
   MsModel *m = c->model;
-  if (ms_hf_take(c, "attention_other_setting"))
-    return ms_hf_bad(c, "attention_other_setting",
-                     "gives layers with a window other heads than the rest, which moesim has no model of");
+  const char *score = ms_hf_take_string(c, "moe_router_activation");
+  if (score && !json_object_has_member(c->json, "scoring_func"))
+    json_object_set_string_member(c->json, "scoring_func", score);
   balanced_by_bias(c, "use_moe_router_bias");
-  if (!ms_hf_read_score(c, "sigmoid") || !ms_hf_read_experts(c, 0) ||
+  if (!ms_hf_read_score(c, "sigmoid") || !read_layers_enum(c) ||
+      !ms_hf_take_int(c, "share_expert_dims", m->moe_shared_expert_intermediate_size, 1048576,
+                      &m->moe_shared_expert_intermediate_size) ||
       !ms_hf_take_int(c, "share_expert_dim", m->moe_shared_expert_intermediate_size, 1048576,
                       &m->moe_shared_expert_intermediate_size))
     return FALSE;
-  return ms_hf_has_silu(c) && ms_hf_read_windows(c, 0);
+  if (ms_hf_is_true(c, "use_head_wise_attn_gate"))
+    ms_hf_remark(c, "use_head_wise_attn_gate: a gate of one number for every head is left out");
+  return ms_hf_has_silu(c) && ms_hf_read_windows(c, 0) && ms_hf_read_other_heads(c);
 }
 
 const MsHfFamily ms_hf_expert_families[] = {
@@ -186,6 +227,7 @@ const MsHfFamily ms_hf_expert_families[] = {
     {"hunyuan", hunyuan, 0},
     {"hunyuan_v1_moe", hunyuan, MS_HF_QK_NORM},
     {"dbrx", dbrx, 0},
+    {"step3_text", step3_text, 0},
     {"step3p5", step3, MS_HF_QK_NORM},
     {"step3p7", step3, MS_HF_QK_NORM},
     /* --- refused --- */

@@ -73,6 +73,10 @@ gboolean ms_hf_read_latent(MsHf *config);
 /* --- hf_research.c: the projections of flash-linear-attention's transformer --- */
 gboolean ms_hf_read_fla_transformer(MsHf *config);
 
+/* --- hf_uneven.c --- */
+/* attention_other_setting: the layers with a window have other heads than the rest, which all then have. */
+gboolean ms_hf_read_other_heads(MsHf *config);
+
 /* --- hf_experts.c, hf_dense.c, hf_research.c, hf_uneven.c: families, ended by a NULL type --- */
 extern const MsHfFamily ms_hf_families[], ms_hf_dense_families[], ms_hf_expert_families[], ms_hf_research_families[],
     ms_hf_uneven_families[];

@@ -138,6 +138,32 @@ static JsonObject *take_object(MsHf *c, const char *key) {
   return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
 }
 
+gboolean ms_hf_read_other_heads(MsHf *c) {
+  static const char key[] = "attention_other_setting";
+  MsModel *m = c->model;
+  JsonObject *other = take_object(c, key);
+  JsonNode *type = other ? json_object_get_member(other, "attention_type") : NULL;
+  int heads, groups, width;
+  if (!other) return TRUE;
+  if (!type || !JSON_NODE_HOLDS_VALUE(type) || g_strcmp0(json_node_get_string(type), "sliding_attention") != 0)
+    return ms_hf_bad(c, key, "must be of the attention_type sliding_attention");
+  if (!inner_int(c, other, key, "num_attention_heads", m->num_attention_heads, &heads) ||
+      !inner_int(c, other, key, "num_attention_groups", m->num_query_groups, &groups) ||
+      !inner_int(c, other, key, "head_dim", m->kv_channels, &width))
+    return FALSE;
+  if (width != m->kv_channels || m->sliding_window.window == 0)
+    return ms_hf_bad(c, key, "has head_dim = %d: must be that of the other layers, beside a sliding_window", width);
+  int all = layers_that_see_all(m);
+  double missing = 2.0 * all * m->hidden_size * width * (m->num_attention_heads - heads + m->num_query_groups - groups);
+  g_autofree char *text = difference(missing);
+  ms_hf_remark(c,
+               "%s: layers that see all have %d heads, %d of them with keys and values, read as the %d and %d of those "
+               "with a window: %s",
+               key, m->num_attention_heads, m->num_query_groups, heads, groups, text);
+  m->num_attention_heads = heads, m->num_query_groups = groups;
+  return TRUE;
+}
+
 /* MiniMax-M3: MiniMax-M2's layers behind dense ones, queries that choose blocks of keys. */
 static gboolean minimax_m3(MsHf *c) {
   MsModel *m = c->model;

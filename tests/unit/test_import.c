@@ -900,6 +900,21 @@ static void uneven_families(void **state) {
        "\"num_experts_per_token\":8,\"num_shared_experts\":1,\"linear_attn_config\":{\"num_heads\":32,"
        "\"head_dim\":128,\"full_attn_layers\":[4,8,12,16,20,24,27]},\"model_type\":\"kimi_linear\"}",
        48, 0, 0.03, "7.87 million parameters are counted too many"},
+      {"{\"num_hidden_layers\":45,\"hidden_size\":4096,\"num_attention_heads\":64,\"num_attention_groups\":8,"
+       "\"head_dim\":128,\"intermediate_size\":11264,\"vocab_size\":128896,\"moe_num_experts\":288,\"moe_top_k\":8,"
+       "\"moe_intermediate_size\":1280,\"share_expert_dim\":1280,\"moe_layers_enum\":\"3,4,5,6,7,8,9,10,11,12,13,14,15,"
+       "16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44\","
+       "\"sliding_window\":512,\"sliding_window_pattern\":4,\"attention_other_setting\":{\"attention_type\":"
+       "\"sliding_attention\",\"num_attention_heads\":96,\"num_attention_groups\":8,\"head_dim\":128},"
+       "\"tie_word_embeddings\":false,\"model_type\":\"step3p5\"}",
+       196.8, 0, 0.003, "369 million parameters are counted too many"},
+      {"{\"model_type\":\"step3_vl\",\"text_config\":{\"num_hidden_layers\":61,\"hidden_size\":7168,"
+       "\"num_attention_heads\":64,\"num_attention_groups\":1,\"head_dim\":256,\"intermediate_size\":18432,"
+       "\"vocab_size\":128815,\"moe_num_experts\":48,\"moe_top_k\":3,\"moe_intermediate_size\":5120,"
+       "\"share_expert_dim\":5120,\"share_q_dim\":2048,\"moe_layers_enum\":\"4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,"
+       "20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,"
+       "57,58,59\",\"tie_word_embeddings\":false,\"model_type\":\"step3_text\"}}",
+       316, 0, 0.02, "69.2 million parameters a layer"},
   };
   check_sizes(rows, G_N_ELEMENTS(rows));
 #undef FIVE
