@@ -95,6 +95,8 @@ double ms_curve_attention_s(const MsCurve *curve, const MsDeviceRates *device, d
 double ms_curve_segments_s(const MsCurve *curve, double bus_bytes_B);
 /* bytes_B = tokens * row_B * copies; tokens 0: they are not known, nothing beside the bytes counts. */
 double ms_curve_dispatch_s(const MsCurve *curve, double bytes_B, double tokens, double row_B, double sms);
+/* Relative error of what a curve gives, 90 %: by its residuals, or `unknown` where it says none or is NULL. */
+double ms_curve_band(const MsCurve *curve, double unknown);
 double ms_curve_bandwidth_s(const MsCurve *curve, const MsDeviceRates *device, double bytes_B);
 
 /* What one row has of everything that the form "terms" charges for; of all its groups together. */

@@ -46,7 +46,6 @@ double ms_network_Bps(const MsHardware *hardware,
                       const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
 const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
                                 MsCurveForm form, int ranks);
-double ms_curve_band(const MsCurve *curve, double fallback);
 
 /* A collective on one group, prepared. */
 typedef struct {

@@ -224,19 +224,11 @@ static void append_lcma(GString *out, const MsResult *r) {
                          MS_SECONDS(r->lcma_s), r->lcma_growth);
 }
 
-static gint by_time(gconstpointer a, gconstpointer b) {
-  double x = (*(const MsOrigin *const *)a)->time_s, y = (*(const MsOrigin *const *)b)->time_s;
-  return x < y ? 1 : x > y ? -1 : 0;
-}
-
 static void append_origins(GString *out, const MsResult *r) {
   if (r->n_origins == 0) return;
-  g_autoptr(GPtrArray) order = g_ptr_array_new();
-  for (int i = 0; i < r->n_origins; i++) g_ptr_array_add(order, &r->origins[i]);
-  g_ptr_array_sort(order, by_time);
   MsTable *table = ms_table_of("  numbers from|>time|form|>residual p90|data");
-  for (guint i = 0; i < order->len && i < FEW_ORIGINS; i++) {
-    const MsOrigin *o = g_ptr_array_index(order, i);
+  for (int i = 0; i < MIN(r->n_origins, FEW_ORIGINS); i++) {
+    const MsOrigin *o = &r->origins[i];
     ms_table_cellf(table, "  %s", o->op);
     MS_TABLE_ROW(table, MS_SECONDS(o->time_s), o->curve ? ms_curve_form_words[o->curve->form] : "law",
                  MS_PERCENT(o->curve ? o->curve->provenance.residual_p90 : NAN));
@@ -244,7 +236,7 @@ static void append_origins(GString *out, const MsResult *r) {
     ms_table_cell(table, data ? data : "-");
   }
   ms_table_append(table, g_string_append_c(out, '\n'));
-  if (order->len > FEW_ORIGINS) g_string_append_printf(out, "  ... and %u more\n", order->len - FEW_ORIGINS);
+  if (r->n_origins > FEW_ORIGINS) g_string_append_printf(out, "  ... and %d more\n", r->n_origins - FEW_ORIGINS);
 }
 
 /* Assumed figures of the machine, what to measure first in front. */

@@ -9,34 +9,21 @@
 #define W_H_OF_MWH     1e6
 #define KWH_OF_MWH     1e3
 #define KG_OF_T        1e3
-#define STORAGE_BPS    2e12
-#define RESTART_S      300.0
-#define REWARM_S       120.0
+#define STORAGE_BPS    "2e12"
+#define RECOVERY       "{\"restart_s\": 300, \"rewarm_s\": 120}"
 #define USUAL_FAILURES "llama3-h100"
 
 /* The study of the run with what is usual, as a file would say it. */
 static MsGoodput *study_of(const MsScenario *s, double step_s, double tokens, const char *reliability,
                            const char *mode) {
-  MsJsonOut *out = ms_json_out_new(0);
-  ms_json_out_object(out, NULL);
-  ms_json_out_int(out, "schema", 1);
-  ms_scenario_write(s, "run", out);
-  ms_json_out_string(out, "fidelity", ms_fidelity_words[MS_FIDELITY_BOUND]);
-  ms_json_out_double(out, "step_time_s", step_s);
-  ms_json_out_string(out, "reliability", reliability);
-  ms_json_out_object(out, "checkpoint");
-  ms_json_out_string(out, "mode", mode);
-  ms_json_out_double(out, "storage_Bps", STORAGE_BPS);
-  ms_json_out_end(out);
-  ms_json_out_object(out, "recovery");
-  ms_json_out_double(out, "restart_s", RESTART_S);
-  ms_json_out_double(out, "rewarm_s", REWARM_S);
-  ms_json_out_end(out);
-  ms_json_out_object(out, "budget");
-  ms_json_out_double(out, "tokens", tokens);
-  ms_json_out_end(out);
-  ms_json_out_end(out);
-  g_autofree char *text = ms_json_out_take(out);
+  char step[32], all[32];
+  g_autofree char *run = ms_scenario_text(s, 0), *failures = ms_json_quoted(reliability),
+                  *text = g_strdup_printf("{\"schema\": 1, \"run\": %s, \"fidelity\": \"%s\", \"step_time_s\": %s, "
+                                          "\"reliability\": %s, \"checkpoint\": {\"mode\": \"%s\", "
+                                          "\"storage_Bps\": " STORAGE_BPS "}, \"recovery\": " RECOVERY ", "
+                                          "\"budget\": {\"tokens\": %s}}",
+                                          run, ms_fidelity_words[MS_FIDELITY_BOUND], ms_double_text(step_s, step),
+                                          failures, mode, ms_double_text(tokens, all));
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, s->file ? s->file : "plan", NULL);
   return doc ? ms_goodput_from_doc(doc, NULL) : NULL;
 }

@@ -12,8 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#define P90_OF_SIGMA     1.6448536269514722 /* half width of the central 90 % of a normal distribution */
-#define UNKNOWN_RESIDUAL 0.20               /* of a curve that states none; as cost/ assumes */
+#define P90_OF_SIGMA 1.6448536269514722 /* half width of the central 90 % of a normal distribution */
 
 /* --- outcomes -------------------------------------------------------------------------------------------------- */
 static int by_time(const void *a, const void *b) {
@@ -50,11 +49,6 @@ typedef struct {
   Draw *draw;
 } State;
 
-static double residual(const MsCurve *c) {
-  return c->provenance.residual_p90 > 0 && isfinite(c->provenance.residual_p90) ? c->provenance.residual_p90
-                                                                                : UNKNOWN_RESIDUAL;
-}
-
 static void draw_errors(Draw *d, const MsScenario *s, guint32 seed) {
   gsl_rng *rng = gsl_rng_alloc(gsl_rng_mt19937);
   gsl_rng_set(rng, seed);
@@ -63,7 +57,8 @@ static void draw_errors(Draw *d, const MsScenario *s, guint32 seed) {
   d->common = exp(gsl_ran_gaussian(rng, ms_band_common(&s->laws, &machine) / P90_OF_SIGMA));
   double least = 1;
   for (int i = 0; i < d->machine->num_curves; i++) {
-    double factor = exp(gsl_ran_gaussian(rng, residual(&d->machine->curves[i]) / P90_OF_SIGMA));
+    double band = ms_curve_band(&d->machine->curves[i], s->laws.default_band);
+    double factor = exp(gsl_ran_gaussian(rng, band / P90_OF_SIGMA));
     ms_curve_slow(&d->machine->curves[i], factor);
     least = MIN(least, factor);
   }

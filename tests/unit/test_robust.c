@@ -199,6 +199,24 @@ static const char mixed[] =
     "{\"name\": \"nic\", \"scale\": {\"nic_Bps\": 0.8}}, {\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, "
     "\"seed\": 7}}";
 
+/* Curves that say no residual are drawn within the law that also makes the band of their time. */
+static void unknown_curves_follow_the_law(void **state) {
+  (void)state;
+  g_autoptr(MsRequest) request =
+      request_of("\"tp\": 2, \"cp\": 1, \"pp\": 1, \"vpp\": 1, \"ep\": 8, \"etp\": 1", "\"balanced\"");
+  g_autoptr(MsPlan) plan = plan_of(request, 1);
+  g_autoptr(MsDisturbances) d = states_of("{\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, \"seed\": 7}}");
+  MsScenario *s = plan->best[0].scenario;
+  for (int i = 0; i < s->hardware->num_curves; i++) s->hardware->curves[i].provenance.residual_p90 = NAN;
+  double p95_s[2];
+  for (int k = 0; k < 2; k++) {
+    s->laws.default_band = k ? 0.2 : 0.02;
+    g_autoptr(MsRobust) r = robust_of(plan, 1, d, 1);
+    p95_s[k] = r->row[0].p95_s;
+  }
+  assert_true(fabs(p95_s[1] / p95_s[0] - 1) > 1e-3);
+}
+
 /* When a few candidates are said to hold the best of all layouts, judging all of them finds no better one. */
 static void proven_means_best_of_all(void **state) {
   (void)state;
@@ -264,6 +282,7 @@ int main(void) {
       cmocka_unit_test(states_are_weighted),
       cmocka_unit_test(slow_gpus_by_chance),
       cmocka_unit_test(differing_gpus_are_expected),
+      cmocka_unit_test(unknown_curves_follow_the_law),
       cmocka_unit_test(proven_means_best_of_all),
       cmocka_unit_test(same_for_any_number_of_threads),
       cmocka_unit_test(no_false_proof),
