@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "describe/hardware.h"
 #include "describe/model.h"
+#include "describe/sources.h"
 #include "local/probe.h"
 
 typedef struct {
@@ -87,10 +88,7 @@ static void write_sources(const Init *x, MsJsonOut *out) {
       ms_json_out_string(out, key, "as said to moesim init");
       continue;
     }
-    ms_json_out_object(out, key);
-    ms_json_out_string(out, "mark", "measured");
-    ms_json_out_string(out, "text", a->source);
-    ms_json_out_end(out);
+    ms_source_put_measured(out, key, a->source);
   }
   ms_json_out_end(out);
 }

@@ -75,6 +75,13 @@ static gboolean check_within(JsonNode *node, gboolean assumed, const MsJson *doc
                        "must be a number above 0, at most 2: how far off the figure may be, relative");
 }
 
+void ms_source_put_measured(MsJsonOut *out, const char *key, const char *text) {
+  ms_json_out_object(out, key);
+  ms_json_out_string(out, "mark", mark_words[MS_MARK_MEASURED]);
+  ms_json_out_string(out, "text", text);
+  ms_json_out_end(out);
+}
+
 static gboolean check_marked(JsonObject *source, const MsJson *doc, const char *path, GError **error) {
   static const char *const known[] = {"mark", "text", "within", NULL};
   g_autoptr(GList) keys = json_object_get_members(source);

@@ -34,6 +34,8 @@ char *ms_source_text(const MsHardware *hardware, const char *key);
 /* What measures such a figure, as a command or a program; NULL: nothing of ours does. (transfer none) */
 const char *ms_source_measured_by(const char *key);
 
+/* Writes the source of a figure that was measured, as a member of "sources". */
+void ms_source_put_measured(MsJsonOut *out, const char *key, const char *text);
 /* FALSE and *error when `sources` at `path` of `doc` holds anything else than said above. */
 gboolean ms_sources_check(const MsHardware *hardware, const MsJson *doc, const char *path, GError **error);
 /* Of a machine built upon another: what `base`, the sources of that one (may be NULL), say of figures that `changes`

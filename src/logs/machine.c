@@ -7,6 +7,7 @@
 #include "calib/fit.h"
 #include "calib/solve.h"
 #include "cost/bench.h"
+#include "describe/sources.h"
 
 #include <math.h>
 #include <string.h>
@@ -238,13 +239,6 @@ static gboolean take_memory(Work *w, const MsBench *b, GError **error) {
 }
 
 /* --- the file -------------------------------------------------------------------------------------------------- */
-static void put_source(MsJsonOut *out, const char *key, const char *text) {
-  ms_json_out_object(out, key);
-  ms_json_out_string(out, "mark", "measured");
-  ms_json_out_string(out, "text", text);
-  ms_json_out_end(out);
-}
-
 static void put_curves(const Work *w, MsJsonOut *out) {
   ms_json_out_array(out, "curves");
   for (guint i = 0; i < w->curves->len; i++)
@@ -263,11 +257,11 @@ static char *machine_text(const Work *w) {
   if (w->nic_Bps > 0) ms_json_out_double(out, "nic_Bps", w->nic_Bps);
   if (w->curves->len > 0) put_curves(w, out);
   ms_json_out_object(out, "sources");
-  if (w->nic_source) put_source(out, "nic_Bps", w->nic_source);
+  if (w->nic_source) ms_source_put_measured(out, "nic_Bps", w->nic_source);
   if (w->data->len > 0) {
     g_ptr_array_add(w->data, NULL);
     g_autofree char *all = g_strjoinv("; ", (char **)w->data->pdata);
-    put_source(out, "curves", all);
+    ms_source_put_measured(out, "curves", all);
   }
   ms_json_out_end(out);
   ms_json_out_end(out);

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "base/stats.h"
+#include "describe/sources.h"
 #include "sim/band.h"
 #include "logs/training.h"
 #include "study/diff.h"
@@ -499,10 +500,7 @@ static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const B
   ms_json_out_double(out, "models_band", rounded(a->models_band));
   ms_json_out_end(out);
   ms_json_out_object(out, "sources");
-  ms_json_out_object(out, "anchor");
-  ms_json_out_string(out, "mark", "measured");
-  ms_json_out_string(out, "text", source);
-  ms_json_out_end(out);
+  ms_source_put_measured(out, "anchor", source);
   ms_json_out_end(out);
   ms_json_out_end(out);
   return ms_json_out_take(out);
