@@ -126,10 +126,44 @@ static gboolean within_link(const MsHardware *hardware, int index, const MsJson 
                        rate_Bps / 8 <= MOST_OF_LINK * link_Bps ? "an eighth (bits per second)" : "a smaller unit");
 }
 
+/* What a link carries per device and direction; its data sheets add both. A link that is not here is believed. */
+static const struct {
+  const char *name;
+  double Bps;
+} links[] = {{"NVLink2", 150e9}, {"NVLink3", 300e9}, {"NVLink4", 450e9}, {"NVLink5", 900e9}};
+
+/* Of a machine's own file: what a scenario or a study changes is a question. */
+static gboolean within_name(const MsHardware *hardware, const MsJson *doc, const char *path, GError **error) {
+  if (*path) return TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS(links); i++) {
+    if (g_strcmp0(hardware->scaleup, links[i].name) != 0 || !(hardware->scaleup_Bps > links[i].Bps)) continue;
+    char is[32], of[32];
+    return ms_json_error(doc, "scaleup_Bps", error,
+                         "is %s beside scaleup \"%s\": it carries %s in a direction, data sheets add both; \"%sGB/s\" "
+                         "was probably meant, or another link, whose name \"scaleup\" gives",
+                         ms_double_text(hardware->scaleup_Bps, is), links[i].name, ms_double_text(links[i].Bps, of),
+                         ms_double_text(links[i].Bps / 1e9, (char[32]){0}));
+  }
+  return TRUE;
+}
+
+/* PyTorch counts no more devices in a process (c10/cuda/CUDAMacros.h, C10_COMPILE_TIME_MAX_GPUS; NVIDIA's driver 32 in
+ * a host, nvlimits.h). A serial machine has cores in their place. */
+#define MOST_DEVICES 120
+static gboolean within_host(const MsHardware *hardware, const MsJson *doc, const char *path, GError **error) {
+  if (hardware->serial || hardware->gpus_per_node <= MOST_DEVICES) return TRUE;
+  g_autofree char *full = g_strdup_printf("%s%sgpus_per_node", path, *path ? "." : "");
+  return ms_json_error(doc, full, error,
+                       "is %d: one operating system has at most %d devices; how many are joined by the scale-up link "
+                       "is nvlink_domain_gpus, how many there are is --gpus",
+                       hardware->gpus_per_node, MOST_DEVICES);
+}
+
 gboolean ms_hardware_consistent(MsHardware *hardware, const MsJson *doc, JsonObject *json, const char *path,
                                 GError **error) {
   const Limit *l = first_broken(hardware, NULL);
   if (l) return refuse(hardware, l, doc, json, path, error);
+  if (!within_name(hardware, doc, path, error) || !within_host(hardware, doc, path, error)) return FALSE;
   int own = json_object_has_member(json, "curves")
                 ? (int)json_array_get_length(json_object_get_array_member(json, "curves"))
                 : 0;
