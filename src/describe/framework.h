@@ -32,6 +32,9 @@ typedef struct {
   double reducer_B;             /* a parameter: buckets that gradients of data-parallel ranks pass, beside FP32 ones
                                    (torch DistributedDataParallel without gradient_as_bucket_view) */
   double forward_logits_B;      /* a logit: alive while the loss is made, beside what is kept of it */
+  double gradient_B;            /* a parameter: gradient of one microbatch, added to the others behind its backward */
+  gboolean records_streams;     /* collectives hold their tensors until the GPU has passed them (record_stream of
+                                   torch's ProcessGroupNCCL), and the host is a launch queue ahead of it */
   /* time (docs/theory/operators.md 3.1, docs/theory/communication.md 2, 3) */
   gboolean llama_layers;   /* Meta's Llama in PyTorch: products of q, k and v apart, rotary embedding in complex FP32,
                               which no compiler fuses, and keys and values copied to every head in front of attention */

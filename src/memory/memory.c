@@ -252,11 +252,49 @@ static double received_twice_B(const MsWork *w, const MsChunk *chunk) {
   return 2 * w->rows_sp * s->model->hidden_size * ms_model_streams(s->model);
 }
 
+/* Full tensors that collectives of tensor-parallel ranks work on, held until the GPU has passed them: gathered inputs
+ * of a forward, summed gradients of a backward (pytorch#147168, torchtitan#737). */
+static double held_B(const MsOpList *list, MsOpKind kind) {
+  double bytes = 0;
+  for (int i = 0; i < list->n; i++)
+    if (list->op[i].kind == kind && list->op[i].group == MS_GROUP_TP) bytes += list->op[i].message_B;
+  return bytes;
+}
+
+static double launches(const MsOpList *list) {
+  double kernels = 0;
+  for (int i = 0; i < list->n; i++) kernels += list->op[i].kernels;
+  return kernels;
+}
+
+/* The part of a list that is still in the queue; *left: room behind it. */
+static double queued_B(const MsOpList *list, MsOpKind kind, double *left) {
+  double kernels = launches(list), share = kernels > 0 ? MIN(1, *left / kernels) : 0;
+  *left = MAX(0, *left - kernels);
+  return share * held_B(list, kind);
+}
+
+/* Launches that a stream takes before the host waits (forums.developer.nvidia.com/t/68937). */
+#define LAUNCH_QUEUE 1024
+
+/* Held when the loss is made: the queue is full of this forward and, without a pipeline, whose messages the host waits
+ * for, of the backward before it. */
+static double recorded_B(const MsWork *w, const MsChunk *chunk) {
+  if (!ms_framework(w->scenario)->records_streams || w->layout->pp > 1) return 0;
+  double bytes = 0, left = LAUNCH_QUEUE;
+  for (int i = ms_work_chunk_length(chunk) - 1; i >= 0; i--)
+    bytes += queued_B(&w->pieces[ms_work_chunk_piece(w, chunk, i)].forward, MS_OP_ALL_GATHER, &left);
+  if (w->layout->microbatches == 1) return bytes;
+  for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+    bytes += queued_B(&w->pieces[ms_work_chunk_piece(w, chunk, i)].backward, MS_OP_REDUCE_SCATTER, &left);
+  return bytes;
+}
+
 /* Beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for the
  * one after it, as in sim/graph.c. */
 static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   ChunkBytes b = {.kept = received_twice_B(w, chunk), .forward_where = "forward", .backward_where = "backward"};
-  double leaving = 0, freed = 0;
+  double leaving = 0, freed = 0, gradient_B = ms_framework(w->scenario)->gradient_B, recorded = recorded_B(w, chunk);
   for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = chunk}); ms_piece_next(&walk);) {
     const MsPiece *piece = &w->pieces[walk.forward.piece];
     b.kept += piece->kept_B;
@@ -269,8 +307,9 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
     int ahead = ms_piece_ahead(&walk, TRUE);
     double peak = piece->backward_transient_B - freed + (ahead >= 0 ? w->pieces[ahead].offload_B : 0);
     if (peak > b.backward_peak) b.backward_peak = peak, b.backward_where = where(piece, TRUE);
-    freed += piece->kept_B;
+    freed += piece->kept_B - gradient_B * (piece->params_dense + piece->params_expert);
   }
+  b.forward_peak += recorded, b.backward_peak += recorded;
   b.deferred = deferred_B(w, chunk);
   return b;
 }
@@ -392,6 +431,16 @@ static void find_peak(const MsWork *w, const MsSchedule *schedule, int stage, Ms
   }
 }
 
+/* An allocator that is short of memory waits for the GPU and takes back what collectives hold. */
+static void take_back(const MsWork *w, int stage, MsStageMemory *m) {
+  const MsHardware *hw = w->scenario->hardware;
+  double held = 0, most = (hw->hbm_B - hw->context_B) / hw->reserve_ratio;
+  for (int c = 0; c < w->layout->vpp; c++) held = MAX(held, recorded_B(w, ms_layout_chunk(w->layout, stage, c)));
+  if (!(m->peak_B > most)) return;
+  double back = MIN(MIN(held, m->transient_B), m->peak_B - most);
+  m->transient_B -= back, m->peak_B -= back;
+}
+
 MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
   MsMemory *memory = g_new0(MsMemory, 1);
   memory->stages = w->layout->pp;
@@ -403,6 +452,7 @@ MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
     find_peak(w, schedule, i, m);
     m->peak_B = m->between_steps_B + m->activations_B + m->transient_B;
     const MsHardware *hw = ms_work_on_stage(w, i)->scenario->hardware;
+    take_back(ms_work_on_stage(w, i), i, m);
     m->capacity_B = hw->hbm_B, m->pool = w->of_pool ? ms_layout_pool(w->layout, i) : -1;
     m->reserved_B = (hw->reserve_ratio - 1) * m->peak_B + hw->context_B;
     m->device_B = m->peak_B + m->reserved_B;

@@ -99,6 +99,34 @@ static void nanotron_keeps_more(void **state) {
   assert_close(head->forward_transient_B, 4.0 * 2 * 8192 * 128256, 1e-2);
 }
 
+/* Moving bytes of nanotron on eight tensor-parallel ranks. */
+static double moving_B(int layers, int microbatches, double *kept) {
+  g_autofree char *text =
+      g_strdup_printf("{\"framework\": \"nanotron\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": %d}, "
+                      "\"hardware\": \"h100-sxm\", \"gpus\": 8, \"layout\": {\"tp\": 8}, \"training\": "
+                      "{\"seq_length\": 8192, \"micro_batch_size\": 2, \"global_batch_size\": %d}}",
+                      layers, 2 * microbatches);
+  g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  char why[256] = "";
+  g_autoptr(MsSchedule) schedule = ms_schedule_new(MS_SCHED_1F1B, 1, microbatches, 1, 1, FALSE, why, sizeof why);
+  g_autoptr(MsMemory) m = ms_memory_new(l.work, schedule);
+  double moving = m->stage[0].peak_B - m->stage[0].between_steps_B;
+  *kept = l.work->pieces[l.work->piece_of_layer[0]].kept_B;
+  return moving;
+}
+
+/* torch's record_stream: two gathered inputs of every layer's forward are held while the loss is made, and the head's;
+ * behind another microbatch the two summed gradients of its backward too. No more than the launch queue holds. */
+static void nanotron_holds_messages(void **state) {
+  (void)state;
+  double kept, full = 2.0 * 2 * 8192 * 4096;
+  double one = moving_B(1, 1, &kept), two = moving_B(2, 1, &kept);
+  assert_close(two - one, kept + 2 * full, 1e-9);
+  assert_close(moving_B(2, 2, &kept) - two, 5 * full, 1e-9);
+  assert_close(moving_B(200, 2, &kept) - moving_B(100, 2, &kept), 100 * kept, 1e-9);
+}
+
 static double kept_B(const char *framework, const char *options) {
   g_autoptr(MsScenario) s = run_of(framework, options);
   g_auto(MsLowered) l = ms_test_lower(s);
@@ -167,6 +195,7 @@ int main(void) {
       cmocka_unit_test(rows_name_options),
       cmocka_unit_test(states_by_hand),
       cmocka_unit_test(nanotron_keeps_more),
+      cmocka_unit_test(nanotron_holds_messages),
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(every_other_product),
       cmocka_unit_test(written_and_read),
