@@ -612,6 +612,8 @@ static double older_attention(const MsCost *cost, const MsOp *op) {
   return times;
 }
 
+static gboolean is_orderly(const MsOptions *o) { return o->deterministic_mode || o->deterministic_attention; }
+
 /* m query rows against n key rows count as a square of n with m/n as many heads: same thread blocks, same longest
  * block. Backward runs 2.5 times the FLOP and traffic of the forward row it belongs to (3 times for a delta rule), at
  * the forward's rate times the profile's factor. Without atomic sums the blocks of a backward wait for one another;
@@ -622,9 +624,7 @@ static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) 
   double times = !scaled ? 1 : op->kind == MS_OP_DELTA_RULE ? 3 : 2.5, n = MAX(op->n, 1);
   double heads = MAX(op->groups, 1) * (op->m / n), gqa = (double)MAX(op->groups, 1) / MAX(op->kv_groups, 1);
   double bytes = (op->read_B + op->write_B) / times;
-  const MsOptions *o = &cost->scenario->options;
-  gboolean orderly = o->deterministic_mode || o->deterministic_attention;
-  double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && orderly
+  double waits = op->kind == MS_OP_ATTENTION && op->pass == MS_PASS_DGRAD && is_orderly(&cost->scenario->options)
                      ? cost->scenario->laws.deterministic_attention_backward
                      : 1;
   return waits * times * older_attention(cost, op) *
@@ -711,7 +711,8 @@ gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
   for (MsOpFamily family = 0; family < MS_FAMILY_COMM; family++)
     if (stack_factor(a, family) != stack_factor(b, family)) return FALSE;
   return a->slot == b->slot && a->expert_width == b->expert_width && x->moe_grouped_gemm == y->moe_grouped_gemm &&
-         x->lcma == y->lcma && x->lcma_workspace_B == y->lcma_workspace_B;
+         x->attention_backend == y->attention_backend && is_orderly(x) == is_orderly(y) && x->lcma == y->lcma &&
+         x->lcma_workspace_B == y->lcma_workspace_B;
 }
 
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b) {

@@ -289,6 +289,7 @@ static void hold(Property property, const char *name, guint few) {
 
 static void values_in_any_order(void **state) {
   (void)state;
+  assert_true(holds(order_of_values, "order-of-values", 815, 142)); /* kernels of attention that only the cost tells */
   hold(order_of_values, "order-of-values", (guint)ms_by_tier(24, 240));
 }
 
