@@ -20,10 +20,11 @@ typedef struct {
   gboolean gathers_by_gradients; /* low parameters have no buffer of their own, the gradients' one serves */
   gboolean output_proj;          /* TransformerEngine can do the head in it */
   gboolean in_auto;              /* a plan may choose it by itself */
-  /* --fp8-format and --fp8-recipe, or those of fp4; whether the release of MT-MegatronLM has it; ModelZoo's PR */
+  /* --fp8-format and --fp8-recipe, or those of fp4; whether the release of MT-MegatronLM has it; ModelZoo's PR;
+   * TorchTitan's converter of the model, "": it needs none */
   const char *launch_format, *launch_recipe;
   gboolean launch_mt;
-  const char *launch_modelzoo;
+  const char *launch_modelzoo, *launch_titan;
 } MsPrecisionRow;
 
 extern const MsPrecisionRow ms_precisions[];

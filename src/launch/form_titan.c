@@ -4,6 +4,7 @@
 #include "layout/layout.h"
 
 #include "describe/framework.h"
+#include "describe/precision.h"
 #include "launch/form.h"
 
 #include <string.h>
@@ -63,17 +64,12 @@ static gboolean model(Form *f) {
   if (!flavor)
     return REFUSE(f, "model", "is %s, which is no flavor of TorchTitan that moesim knows",
                   s->model->name ? s->model->name : "its own");
-  const char *converter = "";
-  switch (s->training.precision) {
-  case MS_BF16: break;
-  case MS_FP8_TENSORWISE: converter = "\"quantize.linear.float8\""; break;
-  case MS_MXFP8: converter = "\"quantize.linear.mx\""; break;
-  default:
+  const char *converter = ms_precision(&s->training)->launch_titan, *quote = converter && *converter ? "\"" : "";
+  if (!converter)
     return REFUSE(f, "training.precision", "is %s: TorchTitan has bf16, fp8-tensorwise and mxfp8",
                   ms_precision_words[s->training.precision]);
-  }
-  g_string_append_printf(f->out, "\n[model]\nname = \"%s\"\nflavor = \"%s\"\nconverters = [%s]\n", name, flavor,
-                         converter);
+  g_string_append_printf(f->out, "\n[model]\nname = \"%s\"\nflavor = \"%s\"\nconverters = [%s%s%s]\n", name, flavor,
+                         quote, converter, quote);
   return TRUE;
 }
 
@@ -92,7 +88,7 @@ static gboolean training(Form *f, const MsLayout *layout) {
       local, t->global_batch_size, t->seq_length, o->grad_reduce_dtype == MS_DT_BF16 ? "bfloat16" : "float32");
   g_string_append_printf(f->out, "\n[compile]\nenable = true\ncomponents = [\"model\"%s]\n",
                          o->cross_entropy_fusion ? ", \"loss\"" : "");
-  if (t->precision == MS_FP8_TENSORWISE)
+  if (strcmp(ms_precision(t)->launch_titan, "quantize.linear.float8") == 0)
     g_string_append_printf(
         f->out,
         "\n[quantize.linear.float8]\nrecipe_name = \"tensorwise\"\nenable_fsdp_float8_all_gather = %s\n"
