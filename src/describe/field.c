@@ -183,9 +183,20 @@ static gboolean set_words(const MsField *field, const MsJson *doc, JsonNode *nod
   return TRUE;
 }
 
+/* A word in place of the object that it belongs into. */
+static gboolean no_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
+  const char *near = NULL;
+  const MsField *f = field->sub->fields;
+  for (; f->key && ms_json_is(node, G_TYPE_STRING); f++)
+    if (f->type == MS_T_ENUM && (near = ms_nearest(json_node_get_string(node), f->words))) break;
+  if (!near) return wrong_type(doc, node, path, "an object", error);
+  return ms_json_error(doc, path, error, "is %s, must be an object, did you mean {\"%s\": \"%s\"}?", kind_of(node),
+                       f->key, near);
+}
+
 static gboolean set_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *member,
                            gboolean whole, GError **error) {
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return wrong_type(doc, node, path, "an object", error);
+  if (!JSON_NODE_HOLDS_OBJECT(node)) return no_object(field, doc, node, path, error);
   return ms_fields_load(field->sub, doc, json_node_get_object(node), path, whole, member, error);
 }
 

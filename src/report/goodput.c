@@ -31,6 +31,10 @@ static void job(GString *out, const MsGoodputResult *r) {
   g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s (%s), failures as %s\n", g->run->model->name, r->gpus,
                          g->run->hardware->name, r->nodes, MS_SECONDS(r->step_time_s), ms_fidelity_words[g->fidelity],
                          g->reliability.name);
+  if (r->caveat) {
+    g_autofree char *text = g_strdup_printf("  caveat       %s", r->caveat), *lines = ms_text_wrapped(text, 15);
+    g_string_append_printf(out, "%s\n", lines);
+  }
   g_string_append_printf(out, "  checkpoint   %s, %s: stops training for %s, safe %s later, loads in %s\n",
                          ms_checkpoint_words[g->checkpoint.mode], MS_BYTES(r->checkpoint_B),
                          time_text(r->model.stall_s, MS_ROOM), time_text(r->model.write_s, MS_ROOM),
@@ -191,6 +195,8 @@ static const MsFigure goodput_rows[] = {
     MS_FIGURE(INT, S, nodes, "", "of the job"),
     MS_FIGURE(F64, S, step_time_s, "s", "predicted"),
     MS_FIGURE_TEXT("fidelity", fidelity, "of it: bound, fast or full"),
+    MS_FIGURE(STRING, S, caveat, "", "what must stand beside these figures", .flags = MS_FIGURE_NULLABLE,
+              .only = "estimates, machines with assumed figures"),
     MS_FIGURE(F64, S, tokens_per_day, "1/d", "trained, failures counted"),
     MS_FIGURE(F64, S, tokens_per_day_p5, "1/d", "errors of the step and failures together: one in twenty has less"),
     MS_FIGURE(F64, S, tokens_per_day_p95, "1/d", "one in twenty has more"),

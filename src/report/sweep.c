@@ -119,6 +119,18 @@ static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
   g_string_append_printf(out, "%s\n", lines);
 }
 
+/* Of every machine once, as of its first cell. */
+static void append_caveats(GString *out, const MsSweep *s) {
+  g_autoptr(GHashTable) told = g_hash_table_new(g_str_hash, g_str_equal);
+  for (int i = 0; i < s->n_cells; i++) {
+    const MsPlan *plan = s->cell[i].plan;
+    const char *caveat = plan && plan->n_best > 0 ? plan->best[0].result->caveat : NULL;
+    if (!caveat || !g_hash_table_add(told, s->cell[i].request->base->hardware->name)) continue;
+    g_autofree char *text = g_strdup_printf("caveat: %s", caveat), *lines = ms_text_wrapped(text, 2);
+    g_string_append_printf(out, "%s\n", lines);
+  }
+}
+
 char *ms_report_sweep(const MsSweep *s) {
   static const char *const place[] = {"model", "hardware", "GPUs"}, *const figure[] = {"step time", "tokens/s/GPU",
                                                                                        "MFU", "free memory"};
@@ -133,6 +145,7 @@ char *ms_report_sweep(const MsSweep *s) {
   ms_table_column(table, "best layout", FALSE);
   for (int i = 0; i < s->n_cells; i++) cell_row(table, sizes, &s->cell[i]);
   ms_table_append(table, out);
+  append_caveats(out, s);
   append_training(out, s, sizes);
   if (s->n_points > 0) append_front(out, s);
   if (s->interrupted) append_interrupted(out, s);

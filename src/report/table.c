@@ -73,12 +73,15 @@ static void append_scale(GString *out, const MsScale *s) {
   g_string_append_c(out, '\n');
 }
 
-static void append_headline(GString *out, const MsScenario *scenario, const MsResult *r) {
+static void append_step(GString *out, const MsScenario *scenario, const MsResult *r) {
   g_string_append_printf(out, "  step time    %s", MS_SECONDS(r->step_time_s));
   if (r->band > 0) g_string_append_printf(out, " +-%s", MS_PERCENT(r->band));
   if (r->step_time_lower_s > 0) g_string_append_printf(out, "   (lower bound %s)", MS_SECONDS(r->step_time_lower_s));
   g_string_append_c(out, '\n');
   append_measured(out, scenario, r);
+}
+
+static void append_headline(GString *out, const MsScenario *scenario, const MsResult *r) {
   if (r->scale.alike_s > 0) append_scale(out, &r->scale);
   g_string_append_printf(out, "  throughput   %.0f tokens/s/GPU   %.1f model TFLOP/s/GPU\n", r->tokens_per_s_per_gpu,
                          r->tflops_per_gpu);
@@ -330,9 +333,10 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, const MsCh
     heading(out, flags, "  does not fit: ");
     g_string_append_printf(out, "%s\n", r->why_infeasible ? r->why_infeasible : "no reason given");
   }
+  if (r->step_time_s > 0) append_step(out, scenario, r);
+  if (changes) append_changes(out, r, changes);
   if (r->step_time_s > 0) append_headline(out, scenario, r);
   if (r->bottleneck) g_string_append_printf(out, "  bottleneck   %s\n", r->bottleneck);
-  if (changes) append_changes(out, r, changes);
   if (parts_sum(&r->time) > 0) {
     g_string_append_c(out, '\n');
     append_parts(out, &r->time);

@@ -8,6 +8,24 @@ static void append_tried(GString *out, const MsWays *w) {
   for (guint i = 0; i < tried->len; i++)
     g_string_append_printf(out, "%s%.0f", i ? ", " : "", g_array_index(tried, double, i));
   if (tried->len > 0) g_string_append(out, " GPUs are too few\n");
+  if (w->most_gpus > 0)
+    g_string_append_printf(out, "more than %d GPUs draw more power than was allowed, and were not tried\n",
+                           w->most_gpus);
+}
+
+/* What must stand beside the figures of machines and of layouts that were found in a hurry. */
+static void append_caveat(GString *out, const MsWays *w) {
+  g_autoptr(GString) names = g_string_new(NULL);
+  if (w->n == 0) return;
+  for (int i = 0; i < w->n; i++) {
+    const MsHardware *machine = w->way[i].machine;
+    if (machine && machine->published_runs == 0)
+      g_string_append_printf(names, "%s%s", names->len ? ", " : "", machine->name);
+  }
+  g_autofree char *text = g_strdup_printf("caveat: step times are estimates (fast)%s%s",
+                                          names->len ? "; no published runs compared of " : "", names->str),
+                  *lines = ms_text_wrapped(text, 2);
+  g_string_append_printf(out, "%s\n", lines);
 }
 
 char *ms_report_ways(const MsWays *w, gboolean deadline) {
@@ -28,6 +46,7 @@ char *ms_report_ways(const MsWays *w, gboolean deadline) {
   }
   g_autofree char *text = ms_table_take(table);
   if (w->n > 0) g_string_append_printf(out, "\n%s", text);
+  append_caveat(out, w);
   append_tried(out, w);
   if (w->n > 0 && !deadline)
     g_string_append(out, "these fit, and were found among layouts that save memory first: a plan of them finds faster "
@@ -57,6 +76,7 @@ static const MsFigure ways_rows[] = {
                                 .write = ms_report_scenario,
                                 .doc = "complete: it runs"})),
     MS_FIGURE_EACH("gpus_tried", LIST, tried, &ms_figure_numbers, .doc = "numbers of GPUs that were too few"),
+    MS_FIGURE(INT, MsWays, most_gpus, "", "more draw more power than was allowed; 0: no limit was met"),
     {0}};
 #undef S
 const MsFigures ms_ways_figures = {.rows = ways_rows};

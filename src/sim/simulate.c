@@ -297,6 +297,7 @@ static void bottleneck(MsResult *r) {
   int worst = 0;
   for (int i = 1; i < 4; i++)
     if (lost[i].s > lost[worst].s) worst = i;
+  if (r->fidelity == MS_FIDELITY_BOUND) return; /* says of no part what it is */
   r->bottleneck =
       g_strdup_printf("compute is %.1f %% of the step, its largest part %s (%.1f %%); beside it, %s",
                       100 * t->compute_s / step, family[most], 100 * t->family_s[most] / step, lost[worst].text);

@@ -47,6 +47,7 @@ static gboolean predict(MsGoodputResult *r, GError **error) {
   if (!result->feasible && isnan(g->step_time_s))
     return ms_input_error(error, g->file, 0, "run", "does not fit: %s", result->why_infeasible);
   r->step_time_s = isnan(g->step_time_s) ? result->step_time_s : g->step_time_s;
+  if (isnan(g->step_time_s)) r->caveat = g_strdup(result->caveat);
   r->band = isnan(g->step_time_s) ? result->band : 0;
   r->tokens_per_step = (double)g->run->training.global_batch_size * g->run->training.seq_length;
   r->gpus = g->run->gpus;
@@ -232,5 +233,6 @@ MsGoodputResult *ms_goodput_run(MsGoodput *goodput, const MsGoodputOptions *opti
 void ms_goodput_result_free(MsGoodputResult *r) {
   if (!r) return;
   ms_goodput_free(r->goodput);
+  g_free(r->caveat);
   g_free(r);
 }

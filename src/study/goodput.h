@@ -36,7 +36,8 @@ typedef struct {
   int runs;        /* simulated */
   int unfinished;  /* runs that did not reach the tokens in 10 times the useful time */
   MsRunSpread wall_s, gpu_hours, ettr_runs, failures, tokens; /* of a run */
-  double band; /* of the step: half width of 90 %, relative; 0 where the step is given */
+  double band;  /* of the step: half width of 90 %, relative; 0 where the step is given */
+  char *caveat; /* what must stand beside the step (sim/band.h); NULL: nothing, or the step is given */
   double tokens_per_day, tokens_per_day_p5, tokens_per_day_p95; /* errors of the step and failures together; p5 and p95
                                                                     are of the step alone where nothing was simulated */
   double part_s[6];                                             /* means: work rework slowed stall recovery waiting */

@@ -69,7 +69,18 @@ gboolean ms_whole_nodes(const MsHardware *hardware, int gpus, int *below, int *a
   return TRUE;
 }
 
+/* Sets most_gpus then. */
+static gboolean draws_too_much(Search *x, int gpus) {
+  const MsRequest *r = x->request;
+  double W = ms_request_gpu_W(r);
+  if (!(r->max_power_W > 0) || !(gpus * W > r->max_power_W)) return FALSE;
+  x->ways->most_gpus = (int)(r->max_power_W / W);
+  return TRUE;
+}
+
+/* TRUE: with that many it fits, or more are out of the question. */
 static gboolean try_gpus(Search *x, int gpus) {
+  if (draws_too_much(x, gpus)) return TRUE;
   MsRequest r = variant_of(x->request);
   g_autofree char *change = g_strdup_printf("%d x %s", gpus, r.base->hardware->name);
   r.base->gpus = gpus;

@@ -24,6 +24,7 @@ typedef struct {
   int n;
   MsWay *way;
   GArray *gpus_tried; /* double: numbers of GPUs that were too few, ascending */
+  int most_gpus;      /* more draw more power than the request allows, and were not tried; 0: no limit was met */
 } MsWays;
 
 /* plan->n_best is 0. NULL on Ctrl-C. (transfer full) */

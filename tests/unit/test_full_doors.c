@@ -7,6 +7,7 @@
 #include "lib/cli.h"
 #include "lib/draw.h"
 #include "lib/draw_request.h"
+#include "lib/tier.h"
 
 #include <gio/gio.h>
 #include <glib/gstdio.h>
@@ -145,7 +146,7 @@ static gboolean through_python(const char *folder) {
 
 static void all_doors_say_the_same(void **state) {
   (void)state;
-  g_autoptr(GRand) rand = g_rand_new_with_seed(21);
+  g_autoptr(GRand) rand = ms_soak_rand(21);
   g_autofree char *folder = ms_cli_path("doors");
   assert_int_equal(g_mkdir(folder, 0700), 0);
   char *file[REQUESTS];
