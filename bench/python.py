@@ -8,7 +8,7 @@ from pathlib import Path
 
 import moesim
 
-SECONDS = 3.0
+SECONDS = 1.5
 SMALL = {
     "schema": 1,
     "model": "llama3-8b",

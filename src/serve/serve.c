@@ -579,8 +579,8 @@ static char *choices_json(guint time_s) {
 static void server_clear(Server *server) {
   g_socket_service_stop(server->listener);
   g_socket_listener_close(G_SOCKET_LISTENER(server->listener));
+  ms_workers_free(server->workers); /* answers those who wait, on connections that are still there */
   soup_server_disconnect(server->soup);
-  ms_workers_free(server->workers);
   g_object_unref(server->soup);
   g_object_unref(server->listener);
   g_main_loop_unref(server->loop);

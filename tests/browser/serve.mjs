@@ -625,6 +625,16 @@ const running = pid => {
     return false;
   }
 };
+await check('a server that ends has nothing to complain of those who wait', async () => {
+  const ending = await serve(),
+    waiting = Array.from({length: 3}, () => ask(ending, 'POST', '/api/page', scenario).catch(() => null));
+  while (children(ending).length === 0) await new Promise(done => setTimeout(done, 5));
+  ending.child.kill('SIGTERM');
+  equal(await ending.ended, 0, 'exit status');
+  await Promise.all(waiting);
+  equal(ending.err, '', 'standard error');
+});
+
 await check('a server that is killed leaves no worker behind', async () => {
   const victim = await serve();
   for (let i = 0; i < 2; i++) await ask(victim, 'POST', '/api/plan', large);
