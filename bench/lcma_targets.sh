@@ -1,8 +1,8 @@
 #!/bin/sh
 # bench/lcma_targets.sh [SHAPES [decision [THREADS]]] - what lower-complexity multiplication is worth on this machine:
 # large shapes on one and two threads beside every BLAS that is installed, and the decision on SHAPES random shapes
-# (default 300) on one and two threads; `decision`: that alone. About ten minutes on an otherwise idle machine. With
-# MOESIM_VECTOR=avx2 the libraries use AVX2 too.
+# (default 300, 0: none) on one and two threads; `decision`: that alone. About ten minutes on an otherwise idle
+# machine. With MOESIM_VECTOR=avx2 the libraries use AVX2 too.
 set -eu
 cd "$(dirname "$0")/.."
 make -s -j2 build/libmoesim_lcma.a

@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
   gint64 since = g_get_monotonic_time();
   for (int threads = 1; threads <= 2 && !only_random; threads++) large_shapes(threads, blas, n);
   for (int threads = 1; threads <= 2; threads++)
-    if (only_threads == 0 || only_threads == threads) random_shapes(count, threads, blas[0]);
+    if (count > 0 && (only_threads == 0 || only_threads == threads)) random_shapes(count, threads, blas[0]);
   printf("%.0f s, %.0f %% of the runs undisturbed\n", 1e-6 * (double)(g_get_monotonic_time() - since),
          100.0 * quiet / runs);
   return 0;
