@@ -68,12 +68,23 @@ static size_t family_length(const char *word) {
   return n;
 }
 
-/* Indices of the known words that contain `part`; none when they are more than can be offered. */
+/* Part for part one word shortens the other, "seq_length" and "sequence_length". */
+static gboolean abbreviates(const char *a, const char *b) {
+  while (*a && *b) {
+    size_t na = strcspn(a, "_"), nb = strcspn(b, "_"), least = MIN(na, nb);
+    if ((na != nb && least < SHORTEST_PART) || strncmp(a, b, least) != 0) return FALSE;
+    a += na + (a[na] == '_');
+    b += nb + (b[nb] == '_');
+  }
+  return *a == *b;
+}
+
+/* Indices of the known words that contain `part` or shorten it; none when they are more than can be offered. */
 static guint containing(const char *part, gboolean at_start, const char *const *known, guint *found) {
   guint n = 0;
   for (guint i = 0; known[i]; i++) {
     g_autofree char *word = folded_word(known[i]);
-    if (at_start ? !g_str_has_prefix(word, part) : !strstr(word, part)) continue;
+    if (at_start ? !g_str_has_prefix(word, part) : !strstr(word, part) && !abbreviates(word, part)) continue;
     if (n == MOST_OFFERED) return 0;
     found[n++] = i;
   }

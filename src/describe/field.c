@@ -57,15 +57,33 @@ static const char **table_keys(const MsFieldTable *table) {
   return keys;
 }
 
+/* The path of the object below the table that has this very key, "training" for "seq_length"; NULL when none has. */
+static char *home_of(const MsFieldTable *table, const char *key) {
+  for (const MsField *field = table->fields; field->key; field++) {
+    if (field->type != MS_T_OBJECT) continue;
+    if (ms_field_find(field->sub, key)) return g_strdup(field->key);
+    g_autofree char *below = home_of(field->sub, key);
+    if (below) return join_path(field->key, below);
+  }
+  return NULL;
+}
+
+static char *unknown_key_hint(const MsFieldTable *table, const char *key) {
+  g_autofree char *home = home_of(table, key);
+  if (home) return g_strdup_printf("\"%s\" is a key of \"%s\"", key, home);
+  const char **keys = table_keys(table);
+  char *suggestion = ms_suggest(key, keys, NULL);
+  g_free(keys);
+  return suggestion;
+}
+
 static gboolean unknown_key(const MsFieldTable *table, const MsJson *doc, const char *path, const char *key,
                             GError **error) {
-  const char **keys = table_keys(table);
-  g_autofree char *suggestion = ms_suggest(key, keys, NULL);
+  g_autofree char *suggestion = unknown_key_hint(table, key);
   char *full = join_path(path, key);
   if (suggestion) ms_json_error(doc, full, error, "unknown key, %s", suggestion);
   else ms_json_error(doc, full, error, "unknown key, `moesim schema` lists the keys of %s", table->name);
   g_free(full);
-  g_free(keys);
   return FALSE;
 }
 
