@@ -6,19 +6,6 @@
 
 #include <string.h>
 
-/* Names that exist in the world but not here, so that the refusal says why. */
-static const struct {
-  const char *prefix, *reason;
-} not_described[] = {
-    {"nemotron-h", "Mamba/hybrid layers"},
-};
-
-static const char *why_not_described(const char *name) {
-  for (guint i = 0; i < G_N_ELEMENTS(not_described); i++)
-    if (g_str_has_prefix(name, not_described[i].prefix)) return not_described[i].reason;
-  return NULL;
-}
-
 static gboolean is_path(const char *name) { return strchr(name, '/') || g_str_has_suffix(name, ".json"); }
 
 static char *data_file(const char *folder, const char *name) {
@@ -46,10 +33,7 @@ GPtrArray *ms_data_names(const char *folder) {
 
 /* What to say of a name without a file. (transfer full) */
 static char *unknown_name(const char *folder, const char *name) {
-  gboolean model = strcmp(folder, "models") == 0;
-  const char *what = model ? "model" : folder;
-  const char *reason = model ? why_not_described(name) : NULL;
-  if (reason) return g_strdup_printf("%s \"%s\" has %s, which this version does not describe", what, name, reason);
+  const char *what = strcmp(folder, "models") == 0 ? "model" : folder;
   GPtrArray *names = ms_data_names(folder);
   g_autofree char *suggestion = ms_suggest(name, (const char *const *)names->pdata, NULL);
   char *text = suggestion ? g_strdup_printf("unknown %s \"%s\", %s", what, name, suggestion)

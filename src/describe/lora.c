@@ -29,7 +29,7 @@ gboolean ms_lora_target_exists(const MsLoraTarget *target, const MsModel *m) {
   gboolean mla = ms_model_has_mla(m), low_rank_q = mla && m->multi_latent_attention.q_lora_rank > 0;
   switch (target->where) {
   case MS_LORA_IN_ATTENTION: return TRUE;
-  case MS_LORA_IN_GQA: return !mla;
+  case MS_LORA_IN_GQA: return !mla && m->query_latent_size == 0; /* else no product has all three */
   case MS_LORA_IN_MLA: return mla;
   case MS_LORA_IN_MLA_LOW_RANK_Q: return low_rank_q;
   case MS_LORA_IN_MLA_FULL_Q: return mla && !low_rank_q;

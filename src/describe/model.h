@@ -94,6 +94,8 @@ typedef struct MsModel {
   int num_query_groups;    /* g; equal to n for MHA */
   int kv_channels;         /* dh; 0 = hidden_size / num_attention_heads, resolved at load */
   gboolean of_a_study;     /* listed behind the models that people use */
+  int query_latent_size;   /* ql; grouped attention whose queries come from a normed latent that all heads share
+                              (Step-3's multi-matrix factorisation); 0 = projected at once */
   gboolean qk_layernorm;   /* per-head norm of q and k (GQA) or latent norms (MLA; always present there) */
   gboolean attention_output_gate;
   MsMla multi_latent_attention;

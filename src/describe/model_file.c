@@ -58,6 +58,8 @@ static const MsField model_fields[] = {
     MS_INT(S, num_attention_heads, 1, 65536, NULL, MS_REQUIRED, "query heads n"),
     MS_INT(S, num_query_groups, 0, 65536, "0", MS_NULLABLE, "key-value heads g; 0 = num_attention_heads"),
     MS_INT(S, kv_channels, 0, 65536, "0", MS_NULLABLE, "head width dh; 0 = hidden_size / num_attention_heads"),
+    MS_INT(S, query_latent_size, 0, MAX_WIDTH, "0", MS_NULLABLE,
+           "width of the normed latent that the queries of grouped attention come from; 0 = projected at once"),
     MS_BOOL(S, qk_layernorm, "false", 0, "norm of query and key heads"),
     MS_BOOL(S, attention_output_gate, "false", 0, "gate on the attention output"),
     MS_OBJECT(S, multi_latent_attention, &mla_table, MS_NULLABLE, "multi-latent attention; null = none"),
@@ -167,6 +169,16 @@ static gboolean check_mla(const MsModel *m, const Where *where) {
   return TRUE;
 }
 
+static gboolean check_query_latent(const MsModel *m, const Where *where) {
+  if (m->query_latent_size == 0) return TRUE;
+  const char *beside = ms_model_has_mla(m)                     ? "multi_latent_attention"
+                       : ms_model_has_compressed_attention(m)  ? "compressed_attention"
+                       : m->attention_output_gate              ? "attention_output_gate"
+                       : m->add_bias_linear || m->add_qkv_bias ? "biases of the projections"
+                                                               : NULL;
+  return !beside || bad(where, "query_latent_size", "does not go with %s", beside);
+}
+
 static gboolean check_router_groups(const MsModel *m, const Where *where) {
   int groups = m->moe_router_num_groups, used = m->moe_router_group_topk;
   if (groups == 0) return TRUE;
@@ -250,9 +262,9 @@ static gboolean finish_kinds(MsModel *m, const Where *where) {
 
 gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GError **error) {
   Where where = {doc, path, error};
-  return finish_heads(model, &where) && check_mla(model, &where) && check_experts(model, &where) &&
-         finish_layers(model, &where) && finish_hybrid(model, &where) && check_dense_width(model, &where) &&
-         finish_kinds(model, &where);
+  return finish_heads(model, &where) && check_mla(model, &where) && check_query_latent(model, &where) &&
+         check_experts(model, &where) && finish_layers(model, &where) && finish_hybrid(model, &where) &&
+         check_dense_width(model, &where) && finish_kinds(model, &where);
 }
 
 /* --- loading

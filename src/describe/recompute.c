@@ -22,7 +22,8 @@ guint32 ms_recompute_default(void) {
 }
 
 static gboolean plain_layers(const MsModel *m) {
-  gboolean plain = !ms_model_has_mla(m) && !ms_model_has_compressed_attention(m) && ms_model_streams(m) == 1;
+  gboolean plain = !ms_model_has_mla(m) && !ms_model_has_compressed_attention(m) && m->query_latent_size == 0 &&
+                   ms_model_streams(m) == 1;
   for (int i = 0; plain && i < m->num_layers; i++)
     plain = ms_model_mixers(m, i) == (MS_MIX_ATTN | MS_MIX_MLP) && !ms_model_layer_is_sparse(m, i);
   return plain;

@@ -53,8 +53,13 @@ static void gqa_params(Making *k) {
   const MsModel *m = k->m;
   gint64 h = m->hidden_size, q = (gint64)m->num_attention_heads * m->kv_channels,
          kv = (gint64)m->num_query_groups * m->kv_channels;
-  Param *p = add(k, "qkv", FALSE, FALSE);
-  by_rows(k, p, "q", q, h);
+  gint64 ql = m->query_latent_size;
+  if (ql > 0) {
+    whole(k, "q down", ql, h), norm(k, "q latent norm", "q latent norm bias", ql);
+    by_rows(k, add(k, "q up", FALSE, FALSE), "q up", q, ql);
+  }
+  Param *p = add(k, ql > 0 ? "kv" : "qkv", FALSE, FALSE);
+  if (ql == 0) by_rows(k, p, "q", q, h);
   if (m->attention_output_gate) by_rows(k, p, "output gate", q, h);
   by_rows(k, p, "k", kv, h), by_rows(k, p, "v", kv, h);
   if (m->add_bias_linear || m->add_qkv_bias) {

@@ -44,19 +44,23 @@ void ms_exec_positions(const Exec *x, int first, int n, gint32 *to) {
 
 /* --- shapes: qkv split, norm of each head, rotary -------------------------------------------------------------- */
 
+/* Queries that come from a latent are a product of their own. */
 static void qkv_split(Exec *x) {
   Core a = core_of(x);
-  gint64 q = a.heads * a.dqk, k = a.kv_heads * a.dqk, v = a.kv_heads * a.dv, wide = q + k + v;
+  gboolean own = x->model->query_latent_size > 0;
+  gint64 q = own ? 0 : a.heads * a.dqk, k = a.kv_heads * a.dqk, v = a.kv_heads * a.dv, wide = q + k + v;
   if (x->row->op->pass == MS_PASS_DGRAD) {
     void *raw = ms_exec_new(x, "d qkv raw", x->T * wide);
-    ms_exec_copy(x, x->T, q, ms_exec_get(x, "d q", a.q), q, raw, wide);
+    if (own) ms_exec_rename(x, "d q", "d q up out");
+    else ms_exec_copy(x, x->T, q, ms_exec_get(x, "d q", a.q), q, raw, wide);
     ms_exec_copy(x, x->T, k, ms_exec_get(x, "d k", a.k), k, ms_exec_at(x, raw, q), wide);
     ms_exec_copy(x, x->T, v, ms_exec_get(x, "d v", a.v), v, ms_exec_at(x, raw, q + k), wide);
     ms_exec_drop(x, "d q"), ms_exec_drop(x, "d k"), ms_exec_drop(x, "d v");
     return;
   }
   const void *raw = ms_exec_get(x, "qkv raw", x->T * wide);
-  ms_exec_copy(x, x->T, q, raw, wide, ms_exec_new(x, "q", a.q), q);
+  if (own) ms_exec_rename(x, "q up out", "q");
+  else ms_exec_copy(x, x->T, q, raw, wide, ms_exec_new(x, "q", a.q), q);
   ms_exec_copy(x, x->T, k, ms_exec_at(x, raw, q), wide, ms_exec_new(x, "k", a.k), k);
   ms_exec_copy(x, x->T, v, ms_exec_at(x, raw, q + k), wide, ms_exec_new(x, "v", a.v), v);
   ms_exec_drop(x, "qkv raw");

@@ -16,6 +16,7 @@ static const Linear linears[] = {
      TENSORS("normed input", "qkv raw"),
      .weight = "qkv",
      .bias = "qkv bias"},
+    {.name = "kv", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed input", "qkv raw"), .weight = "kv"},
     {.name = "attention out",
      .module = -1,
      .kind = LINEAR_ROW,
@@ -128,6 +129,7 @@ const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn) {
     const Linear *l = &linears[i];
     if (strcmp(l->name, gemm->name) != 0) continue;
     if (strcmp(l->name, "q up") == 0 && x->model->multi_latent_attention.q_lora_rank == 0 &&
+        x->model->query_latent_size == 0 &&
         !ms_model_norms_query_input(x->model)) { /* no latent: straight from the normed input */
       static const Linear full = {
           .name = "q up", .module = -1, .kind = LINEAR_COLUMN, TENSORS("normed input", "q up out"), .weight = "q up"};

@@ -179,21 +179,13 @@ static gboolean read_layers_enum(MsHf *c) {
   return TRUE;
 }
 
-/* Step-3: queries come from a latent that all heads share. */
+/* Step-3: queries come from a normed latent that all heads share. */
 static gboolean step3_text(MsHf *c) {
   MsModel *m = c->model;
-  int latent;
-  if (!ms_hf_read_score(c, "softmax") || !read_layers_enum(c) ||
-      !ms_hf_take_int(c, "share_q_dim", 0, 1048576, &latent) ||
-      !ms_hf_take_int(c, "share_expert_dim", 0, 1048576, &m->moe_shared_expert_intermediate_size))
-    return FALSE;
-  double h = m->hidden_size, queries = (double)m->num_attention_heads * m->kv_channels;
-  if (latent > 0)
-    ms_hf_remark(c,
-                 "share_q_dim: queries from a latent of %d are read as projected at once: %.3g million parameters a "
-                 "layer are counted too many",
-                 latent, (h * queries - latent * (h + queries)) / 1e6);
-  return ms_hf_has_silu(c);
+  return ms_hf_read_score(c, "softmax") && read_layers_enum(c) &&
+         ms_hf_take_int(c, "share_q_dim", 0, 1048576, &m->query_latent_size) &&
+         ms_hf_take_int(c, "share_expert_dim", 0, 1048576, &m->moe_shared_expert_intermediate_size) &&
+         ms_hf_has_silu(c);
 }
 
 /* Step-3.5 and later: experts behind dense layers, one shared; a window in most layers, which have heads of their own.

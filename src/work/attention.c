@@ -270,6 +270,7 @@ static void core_backward(MsBuild *b, const Widths *w, int layer) {
  * than there are groups. */
 static MsLinear lin_qkv(const MsBuild *b, const Widths *w) {
   double gate = b->model->attention_output_gate ? w->q : 0, k = b->model->num_query_groups * w->dqk / b->t;
+  if (b->model->query_latent_size > 0) return ms_linear_of("kv", MS_LINEAR_COLUMN, b->rows, 2 * k, b->h);
   MsLinear l = ms_linear_of("qkv", MS_LINEAR_COLUMN, b->rows, w->q + gate + 2 * k, b->h);
   l.fused_norm = TRUE;
   l.part[0] = w->q + gate, l.part[1] = l.part[2] = k;
@@ -309,7 +310,7 @@ static void split_row(MsBuild *b, const Widths *w) {
     repeat_row(b, w);
     return;
   }
-  double split = 2 * b->rows * (w->q + w->k + w->v);
+  double split = 2 * b->rows * ((b->model->query_latent_size > 0 ? 0 : w->q) + w->k + w->v);
   ms_row_memory(b, MS_OP_COPY, "qkv split", split, split, 2);
 }
 
@@ -347,8 +348,44 @@ static void output_gate(MsBuild *b, const Widths *w) {
 
 /* --- GQA --- */
 
+/* Step-3's queries (arXiv 2507.19427, multi-matrix factorisation): down to a latent on every rank, its norm, up to the
+ * rank's heads. */
+typedef struct {
+  MsLinear down, up;
+  double width;
+} QueryLatent;
+
+static QueryLatent query_latent(const MsBuild *b, const Widths *w) {
+  double ql = b->model->query_latent_size;
+  QueryLatent q = {ms_linear_of("q down", MS_LINEAR_PLAIN, b->rows_sp, ql, b->h),
+                   ms_linear_of("q up", MS_LINEAR_COLUMN, b->rows, w->q, ql), ql};
+  q.up.fused_norm = TRUE;
+  return q;
+}
+
+static void query_latent_forward(MsBuild *b, const Widths *w) {
+  QueryLatent q = query_latent(b, w);
+  if (q.width == 0) return;
+  ms_linear_forward(b, &q.down);
+  ms_keep(b, "latents", 2 * b->rows_sp * q.width);
+  ms_norm_forward(b, "q latent norm", b->rows_sp, q.width);
+  ms_linear_forward(b, &q.up);
+  ms_keep_input(b, "normed latents", ms_input_B(b, b->rows_sp * q.width, TRUE));
+}
+
+static void query_latent_backward(MsBuild *b, const Widths *w) {
+  QueryLatent q = query_latent(b, w);
+  if (q.width == 0) return;
+  ms_linear_backward(b, &q.up);
+  ms_norm_backward(b, "q latent norm", b->rows_sp, q.width);
+  ms_free_kept(b, "normed latents");
+  ms_linear_backward(b, &q.down);
+  ms_free_kept(b, "latents");
+}
+
 static void gqa_forward(MsBuild *b, const Widths *w) {
   MsLinear qkv = lin_qkv(b, w);
+  query_latent_forward(b, w);
   ms_linear_forward(b, &qkv);
   whole_qkv_row(b, &qkv);
   shape_rows(b, w);
@@ -362,6 +399,7 @@ static void gqa_backward(MsBuild *b, const Widths *w) {
   MsLinear qkv = lin_qkv(b, w);
   whole_qkv_row(b, &qkv);
   ms_linear_backward(b, &qkv);
+  query_latent_backward(b, w);
 }
 
 /* --- MLA --- */
@@ -426,12 +464,13 @@ static void mla_backward(MsBuild *b, const Widths *w) {
 
 /* --- the block --- */
 
-/* What the projections keep of the normed input y (docs/theory/memory.md 2 and 3). MLA feeds two linears: two quantised
- * copies; the second is instead BF16 where it is the input of a norm. */
+/* What the projections keep of the normed input y (docs/theory/memory.md 2 and 3). MLA and a latent of the queries feed
+ * two linears: two quantised copies; the second is instead BF16 where it is the input of a norm. */
 static double normed_input_B(const MsBuild *b) {
   double elements = b->rows_sp * b->h;
+  int linears = b->quantized && b->model->query_latent_size > 0 ? 2 : 1;
   if (!ms_model_has_mla(b->model))
-    return ms_inputs_recomputed(b) || ms_by_operators(b) ? 0 : ms_input_B(b, elements, TRUE);
+    return ms_inputs_recomputed(b) || ms_by_operators(b) ? 0 : linears * ms_input_B(b, elements, TRUE);
   gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   if (recomputed || ms_inputs_recomputed(b)) return 0;
   if (b->quantized && ms_model_norms_query_input(b->model)) return ms_input_B(b, elements, TRUE) + 2 * elements;

@@ -33,8 +33,10 @@ MsPartParams ms_attention_params(const MsModel *m, int layer, double t) {
     return p;
   }
   double h = m->hidden_size, q = q_width(m), k = kv_width(m);
-  double qkv = h * (q + 2 * k) / t, out = q * h / t; /* split by columns, groups too where there are fewer than ranks */
-  MsPartParams p = {.dense = qkv + out, .quantizable_dense = qkv + out};
+  double ql = m->query_latent_size, down = h * ql, norm = ql > 0 ? ms_norm_params(m, ql) : 0;
+  /* split by columns, groups too where there are fewer than ranks; every rank has the way down to a latent */
+  double split = ((ql > 0 ? ql : h) * q + 2 * h * k + q * h) / t;
+  MsPartParams p = {.dense = split + down + norm, .quantizable_dense = split + down, .replicated = down + norm};
   if (m->add_bias_linear || m->add_qkv_bias) p.dense += (q + 2 * k) / t;
   if (m->add_bias_linear) p.dense += h, p.replicated += h;
   if (m->attention_output_gate) p.dense += h * q / t, p.quantizable_dense += h * q / t;
@@ -141,7 +143,8 @@ static double flop_attention_linear(const MsModel *m, int layer) {
   if (ms_model_has_compressed_attention(m)) return ms_flop_compressed_linear(m, layer);
   if (!ms_model_has_mla(m)) {
     double q = q_width(m), k = kv_width(m);
-    return 2 * (h * (q + 2 * k + (m->attention_output_gate ? q : 0)) + q * h);
+    double ql = m->query_latent_size, queries = ql > 0 ? ql * (h + q) : h * q;
+    return 2 * (queries + h * (2 * k + (m->attention_output_gate ? q : 0)) + q * h);
   }
   const MsMla *a = &m->multi_latent_attention;
   double n = m->num_attention_heads, dn = a->qk_head_dim, dr = a->qk_pos_emb_head_dim, dv = a->v_head_dim;

@@ -6,7 +6,8 @@
 #include "lib/close.h"
 #include "lib/world.h"
 
-const char *const ms_test_exec_models[] = {"dense", "gpt", "window", "moe", "mla", "mla-input", "latent", NULL};
+const char *const ms_test_exec_models[] = {"dense",     "gpt",    "window",       "moe", "mla",
+                                           "mla-input", "latent", "query-latent", NULL};
 
 #define SIZES                                                                                                         \
   "\"num_layers\": 4, \"hidden_size\": 32, \"ffn_hidden_size\": 64, \"num_attention_heads\": 4, \"kv_channels\": 8, " \
@@ -34,6 +35,7 @@ static const struct {
     {"latent", "\"base\": \"qwen3-235b-a22b\", \"num_query_groups\": 4, \"gated\": false, \"activation\": "
                "\"squared_relu\", \"moe_latent_size\": 16, "
                "\"moe_shared_expert_intermediate_size\": 40, " SIZES ", " EXPERTS},
+    {"query-latent", "\"base\": \"qwen3-8b\", \"num_query_groups\": 2, \"query_latent_size\": 12, " SIZES},
 };
 
 static const char *const text =

@@ -6,7 +6,8 @@
 
 /* Models of four layers, 32 wide: "dense" (GQA, norms of q and k), "gpt" (LayerNorm, GELU, biases, learned positions,
  * tied), "window" (sliding window, sinks, tied), "moe" (8 experts, top 2), "mla" (latent attention, shared expert,
- * MTP), "latent" (squared ReLU experts behind a latent projection). */
+ * MTP), "latent" (squared ReLU experts behind a latent projection), "query-latent" (queries
+ * of GQA from a latent). */
 extern const char *const ms_test_exec_models[];
 
 /* 32 tokens, one sequence a microbatch, a batch of 8, one GPU, nothing overlapped. Fails the test when it cannot be

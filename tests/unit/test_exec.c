@@ -70,6 +70,11 @@ static const struct {
     {"latent", "layers.2.latent up", 61},
     {"latent", "layers.3.expert fc1 2", 14},
     {"latent", "layers.2.router", 70},
+    {"query-latent", "layers.0.q down", 50},
+    {"query-latent", "layers.1.q latent norm", 3},
+    {"query-latent", "layers.2.q up", 31},
+    {"query-latent", "layers.1.k", 60},
+    {"query-latent", "layers.3.attention norm", 5},
 };
 
 static double probed_loss(MsScenario *s, const char *matrix, gint64 at, double by, double *gradient) {

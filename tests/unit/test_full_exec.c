@@ -34,6 +34,8 @@ static const MsExecCase cases[] = {
     {"tp 2 ep 2, core and shared recomputed", "mla", .gpus = 2, .tp = 2, .ep = 2,
      .recompute = MS_RM_CORE_ATTN | MS_RM_SHARED_EXPERTS},
     {"tp 2 ep 2, query from the input", "mla-input", .gpus = 2, .tp = 2, .ep = 2},
+    {"tp 2, query from a latent", "query-latent", .gpus = 2, .tp = 2},
+    {"tp 2, query from a latent, no sequence parallelism", "query-latent", .gpus = 2, .tp = 2, .no_sp = TRUE},
     {"tp 2 etp 2", "latent", .gpus = 2, .tp = 2, .etp = 2},
     {"dp 2", "dense", .gpus = 2},
     {"dp 2, buckets overlapped", "moe", .gpus = 2, .overlap = TRUE},
