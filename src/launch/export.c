@@ -88,6 +88,12 @@ static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
   if (json_object_has_member(c->args->notes, "rope_scaling"))
     g_string_append(
         head, "# No argument says all of model.rope_scaling below: what it leaves out is as the release has it.\n");
+  const MsModel *m = c->scenario->model;
+  if (ms_args_has(c->args, "--mtp-depth")) /* musa_patch/multi_token_prediction/gpt_layer_specs.py and gpt_model.py */
+    g_string_append_printf(head,
+                           "# --mtp-depth %d: this release makes MTP blocks of the decoder's last layers, and leaves "
+                           "it %d of %d.\n",
+                           m->mtp_num_layers, m->num_layers - m->mtp_num_layers, m->num_layers);
   append_notes(head, c->args);
   return head;
 }

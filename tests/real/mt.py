@@ -65,7 +65,8 @@ def install():
     sys.path[:0] = [MEGATRON, MT]
     engine = importlib.import_module("transformer_engine")
     engine.musa = types.SimpleNamespace(pytorch=importlib.import_module("transformer_engine.pytorch"))
-    import musa_patch  # noqa: F401
+    with contextlib.redirect_stdout(io.StringIO()):  # it says what it patches
+        import musa_patch  # noqa: F401
     torch.cuda.current_device = lambda: torch.device("meta")
 
 
@@ -129,6 +130,17 @@ def initialize(args):
     type(random.get_cuda_rng_tracker()).fork = lambda self, *_, **__: contextlib.nullcontext()
 
 
+def taken(model, args):
+    """What MTP blocks have otherwise, by what MT-MegatronLM's own modules hold: as many layers like theirs are missing
+    at the end of the decoder, and every rank of TP holds their projections whole."""
+    block = getattr(model, "mtp_block", None)
+    if block is None:
+        return 0
+    layers = sum(p.numel() for p in block.layers.parameters() if p.requires_grad)
+    whole = sum(p.weight.numel() for p in block.linear_projections)
+    return layers - whole * (1 - 1 / args.tensor_model_parallel_size)
+
+
 def stage_parameters(args, provider):
     from megatron.core import mpu
     virtual, found = args.virtual_pipeline_model_parallel_size, 0
@@ -137,6 +149,7 @@ def stage_parameters(args, provider):
             mpu.set_virtual_pipeline_model_parallel_rank(v)
         model = provider(mpu.is_pipeline_first_stage(), mpu.is_pipeline_last_stage())
         found += sum(p.numel() for p in model.parameters() if p.requires_grad)  # not the bias of experts
+        found += taken(model, args)
     return found
 
 
@@ -187,8 +200,6 @@ def check(place, model, technique):
     layout, options = TECHNIQUES[technique]
     keys = keys_of(model)
     layout = {"tp": 1, **({"ep": 8, "etp": 1} if keys["num_experts"] else {}), **layout}
-    if keys["mtp_num_layers"]:  # it takes their layers from the decoder's
-        model = {"base": model, "mtp_num_layers": 0}
     run = cases.scenario(f"{keys['name']}--{technique}", model, GPUS, layout, options, {})
     run.update(framework="mt-megatron", hardware="mtt-s5000")
     run["options"] = {"dispatcher": "alltoall", **options}

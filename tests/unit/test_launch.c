@@ -270,7 +270,7 @@ static void refusals_of_mt(void **state) {
 /* DeepSeek-V3 whole, MTP block, node groups, scores and bias in the words of MT-MegatronLM, which import reads. */
 static void deepseek_on_mt(void **state) {
   (void)state;
-  static const char *const said[] = {"--use-multi-token-prediction\n    --mtp-depth 1\n",
+  static const char *const said[] = {"--use-multi-token-prediction\n    --mtp-depth 1\n", "leaves it 60 of 61",
                                      "--moe-router-num-node-group 8\n    --moe-router-topk-limited-devices 4\n",
                                      "--moe-router-pre-softmax\n    --moe-router-use-sigmoid\n",
                                      "--moe-noaux-gamma 1e-3\n", "--moe-router-topk-scaling-factor 2.5\n",
