@@ -15,6 +15,13 @@
 
 static double seconds(void) { return (double)g_get_monotonic_time() / 1e6; }
 
+static double cpu_seconds(void) { /* of all threads; what a loaded machine leaves alone */
+  struct rusage use;
+  getrusage(RUSAGE_SELF, &use);
+  return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+         (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+}
+
 static void stop(GError *error) {
   fprintf(stderr, "bench_cluster: %s\n", error ? error->message : "failed");
   exit(1);
@@ -45,7 +52,7 @@ static void every_rank(const char *what, MsScenario *s, int draws, double goal_s
   GError *error = NULL;
   g_autoptr(MsDetail) detail = NULL;
   g_auto(MsCluster) c = {0};
-  double from = seconds();
+  double from = seconds(), cpu = cpu_seconds();
   s->cluster.jitter = TRUE;
   g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &detail, &error);
   if (!full || !detail || !ms_cluster_run(s, full, detail, &(MsClusterOptions){draws, 2, FALSE, TRUE}, &c, &error))
@@ -53,6 +60,7 @@ static void every_rank(const char *what, MsScenario *s, int draws, double goal_s
   printf("%s: %d draws, %u ranks of a stage told apart, %" G_GUINT64_FORMAT " tasks in each\n", what, draws, c.units,
          c.tasks);
   line("every rank with jitter, 2 threads", seconds() - from, "s", goal_s, FALSE);
+  printf("  %-46s %12.4g %-12s\n", "  CPU of all threads", cpu_seconds() - cpu, "s");
   line("most memory so far", most_GiB(), "GiB", goal_GiB, FALSE);
   ms_scenario_free(s);
 }

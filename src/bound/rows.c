@@ -1,6 +1,7 @@
 /* src/bound/rows.c - rows as the bounds read them: one list, or two beside each other, in the order in which they are
  * issued. */
 #include "bound/rows.h"
+#include "step/meeting.h"
 #include "step/pair.h"
 
 static void reserve(MsRows *rows, int n) {
@@ -18,6 +19,7 @@ static void add(MsRows *rows, const MsCosted *c, int i, MsTime duration, gboolea
                .host_waits = (op->flags & MS_OPF_SYNC) != 0,
                .sms = c->sms[i],
                .use = c->use[i],
+               .kind = ms_row_kind(op, c->use[i]),
                .duration = duration,
                .launch = c->launch[i]};
   int n = 0;

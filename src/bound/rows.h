@@ -11,7 +11,7 @@ typedef struct {
   gboolean opens;  /* waits for what its list waits for */
   gboolean host_waits;
   guint16 sms;
-  guint8 use; /* MsUse */
+  guint8 use, kind; /* MsUse; ms_row_kind */
   MsTime duration, launch;
 } MsRow;
 typedef struct {

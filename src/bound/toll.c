@@ -20,6 +20,7 @@
  * grows with T and P, so that they may be bounds from below themselves. A slot that waited for gathers, g seconds of
  * them in either queue, is not over before P + e + min(g, l1) + min(g, l2). */
 #include "bound/bound_priv.h"
+#include "step/meeting.h"
 #include <string.h>
 
 typedef struct {
@@ -55,7 +56,8 @@ struct MsToll {
   MsTime gathers[N_QUEUES];
   int share[N_QUEUES]; /* fewest SMs that compute loses to a row of the queue */
   Anchor anchor[MOST_ANCHORS];
-  gboolean network[N_QUEUES]; /* all rows of the queue go over the network */
+  gboolean network[N_QUEUES], meets; /* all rows of the queue go over the network, and share it in equal parts; that
+                                        they share links otherwise (step/meeting.h) */
   Rivals rivals[MOST_ANCHORS];
   int n_rivals;
   int n_anchors, ending, opening; /* chunk whose last backward comes next, or whose first forward; -1 = none */
@@ -148,7 +150,7 @@ static void fill_queues(MsToll *t) {
       for (int q = 0; q < N_QUEUES; q++) {
         if (c->list->op[i].stream != queue_stream[q]) continue;
         t->share[q] = MIN(t->share[q], lost_sms(t->counts, c->sms[i]));
-        t->network[q] &= c->use[i] == MS_USE_LINK1;
+        t->network[q] &= c->use[i] == MS_USE_LINK1 && !t->meets;
         if (k == 0) t->gathers[q] += c->duration[i];
       }
   }
@@ -191,6 +193,7 @@ MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
                 .counts = share_of_rivals(p, stage),
                 .sm_count = ms_program_machine_of(p, stage)->sm_count,
                 .chunks = p->layout->vpp,
+                .meets = ms_program_meets(p->scenario),
                 .n = 1};
   t->mark = g_new(Mark, 2 * slots + 1); /* a forward with a backward may be two */
   t->mark[0] = (Mark){.at = at};

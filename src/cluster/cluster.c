@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "base/units.h"
 #include "cluster/links.h"
-#include "cluster/sharing.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -337,15 +336,7 @@ gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetai
   Network network;
   *out = (MsCluster){.world = s->gpus, .stages = detail->layout->pp, .full_s = full->step_time_s};
   out->first_seed = (guint32)s->cluster.seed;
-  MsDetail met = *detail; /* borrows all of it but when the tasks ran */
-  g_autoptr(MsTrajectory) shared_links = NULL;
-  double step_s = full->step_time_s;
-  if (s->hardware->fabric.kind != MS_FABRIC_NONE) {
-    if (!(shared_links = ms_shared_step(s, detail, error))) return FALSE;
-    step_s += (double)(shared_links->makespan - detail->trajectory->makespan) / MS_PS_PER_S;
-    met.trajectory = shared_links;
-  }
-  g_autoptr(MsStepPlan) plan = ms_step_plan_new(&met, step_s);
+  g_autoptr(MsStepPlan) plan = ms_step_plan_new(detail, full->step_time_s);
   if (!open_network(&network, s, plan, error)) {
     close_network(&network);
     return FALSE;

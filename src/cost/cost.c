@@ -386,6 +386,26 @@ static gboolean prepare_fabric(MsCost *cost, const MsLayout *layout, GError **er
   return TRUE;
 }
 
+MsMeetingKind ms_cost_meeting_kind(const MsCost *cost, const MsLayout *layout, const MsOp *op) {
+  MsMeetingKind kind = {.group = op->group};
+  switch ((MsOpKind)op->kind) {
+  case MS_OP_ALL_TO_ALL:
+  case MS_OP_DISPATCH:
+  case MS_OP_COMBINE: kind.pattern = MS_PATTERN_EXCHANGE; break;
+  case MS_OP_P2P: kind.pattern = MS_PATTERN_PAIR; break;
+  default: kind.pattern = (guint8)ms_pattern_of_rings(cost->hardware, &layout->group[op->group]);
+  }
+  return kind;
+}
+
+gboolean ms_cost_meeting(const MsCost *cost, const MsLayout *layout, const MsMeetingKind *kind, int n,
+                         MsMeeting **meeting, GError **error) {
+  *meeting = NULL;
+  if (!cost->fabric || cost->n_pools > 0 || n == 0) return TRUE;
+  *meeting = ms_meeting_new(ms_fabric_costs_graph(cost->fabric), layout, kind, n, error);
+  return *meeting != NULL;
+}
+
 /* With what it shares; of pools, the first alone. */
 static MsCost *memory_of(const MsCost *like) {
   MsCost *cost = g_memdup2(like, sizeof *like);

@@ -7,6 +7,7 @@
 #ifndef MS_COST_COST_H
 #define MS_COST_COST_H
 
+#include "fabric/meeting.h"
 #include "work/work.h"
 
 typedef struct MsCost MsCost; /* a machine prepared for lookups: curves by operator and dtype */
@@ -65,6 +66,13 @@ const char *ms_cost_laws(const MsCost *cost, const MsOp *op);
 gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b);
 /* Kernels that cost the same on any one machine; FALSE for rows that communicate or wait for the host. */
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b);
+
+/* How a row that communicates meets others on a fabric; of rows inside of domains nobody asks. */
+MsMeetingKind ms_cost_meeting_kind(const MsCost *cost, const MsLayout *layout, const MsOp *op);
+/* Those kinds on the machine's fabric; *meeting NULL without one, and where pools have one each. FALSE and *error as
+ * ms_meeting_new. (transfer full) */
+gboolean ms_cost_meeting(const MsCost *cost, const MsLayout *layout, const MsMeetingKind *kind, int n,
+                         MsMeeting **meeting, GError **error);
 
 /* Bytes that one rank moves (in one direction) for a communication row: over the scale-up link, over the network, over
  * the host link; all 0 for other rows and groups of one. Of a group that is spread unevenly, a rank of its emptiest

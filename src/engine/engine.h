@@ -38,7 +38,7 @@ void ms_graph_reserve(MsGraph *graph, guint tasks, guint waits);
  * SMs has no effect); counts only for tasks that are not MS_USE_COMPUTE. `tag` is the caller's. */
 typedef struct {
   guint32 device;
-  guint8 stream, use, host_sync;
+  guint8 stream, use, host_sync, kind; /* kind: the caller's, for MsSharing */
   guint16 sms;
   MsTime duration, launch;
   guint32 tag;
@@ -74,11 +74,11 @@ MsTrajectory *ms_engine_relax(const MsGraph *graph);
  * (up). Integers only: the same on every machine. */
 MsTrajectory *ms_engine_events(const MsGraph *graph);
 /* The same where tasks of some classes share by a rule of their own instead of 1 / k: `rates` gets how many tasks of
- * each class run on a device and says at what share of full speed one of each then runs, at most 1; it is asked once
- * for each such set. */
-enum { MS_SHARING_CLASSES = 12, MS_SHARING_NONE = 255 };
+ * each class run on a device (its streams are at most 15 then) and says at what share of full speed one of each then
+ * runs, at most 1; it is asked once for each such set. NULL: ms_engine_events. */
+enum { MS_SHARING_CLASSES = 16, MS_SHARING_NONE = 255 };
 typedef struct {
-  const guint8 *of; /* [tasks] class of each, MS_SHARING_NONE: it shares as its use says */
+  guint8 of[256]; /* class of tasks of each kind, MS_SHARING_NONE: they share as their use says */
   void (*rates)(gconstpointer data, const guint8 running[MS_SHARING_CLASSES], double rate[MS_SHARING_CLASSES]);
   gconstpointer data;
 } MsSharing;
@@ -93,6 +93,7 @@ typedef struct {
   const MsTail *of;
   const guint32 *base; /* [devices + 1] */
 } MsTails;
-MsTrajectory *ms_engine_events_within(const MsGraph *graph, MsTime limit, const MsTails *tails);
+MsTrajectory *ms_engine_events_within(const MsGraph *graph, const MsSharing *sharing, MsTime limit,
+                                      const MsTails *tails);
 
 #endif

@@ -105,7 +105,7 @@ static const Rate *rates_of_classes(const Engine *engine, const Device *device) 
   gint64 k = 0;
   for (int c = 0; c < MS_SHARING_CLASSES; c++) {
     running[c] = (guint8)device->running[MS_N_USES + c];
-    key = key << 5 | running[c], k += running[c];
+    key = key << 4 | running[c], k += running[c];
   }
   Rate *rate = g_hash_table_lookup(engine->known, &key);
   if (rate) return rate;
@@ -200,7 +200,7 @@ static inline void begin(Engine *engine, guint32 s) {
   Stream *own = &engine->stream[s];
   const MsTask *task = &engine->graph->task[own->head];
   Device *device = &engine->device[task->device];
-  guint8 of = engine->sharing ? engine->sharing->of[own->head] : MS_SHARING_NONE;
+  guint8 of = engine->sharing ? engine->sharing->of[task->kind] : MS_SHARING_NONE;
   own->state = RUNNING, own->fresh = 1, own->remaining = task->duration;
   own->use = of == MS_SHARING_NONE ? task->use : (guint8)(MS_N_USES + of);
   device->active |= 1ull << task->stream;
@@ -360,6 +360,7 @@ static void watch(Engine *engine, MsTime limit, const MsTails *tails) {
 }
 
 static MsTrajectory *run_graph(const MsGraph *graph, const MsSharing *sharing, MsTime limit, const MsTails *tails) {
+  if (sharing && graph->streams > 15) MS_BUG("%u streams of a device share", graph->streams);
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   Engine engine;
   open_engine(&engine, graph, sharing, trajectory);
@@ -385,6 +386,7 @@ MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sha
   return run_graph(graph, sharing, 0, NULL);
 }
 
-MsTrajectory *ms_engine_events_within(const MsGraph *graph, MsTime limit, const MsTails *tails) {
-  return run_graph(graph, NULL, limit, tails);
+MsTrajectory *ms_engine_events_within(const MsGraph *graph, const MsSharing *sharing, MsTime limit,
+                                      const MsTails *tails) {
+  return run_graph(graph, sharing, limit, tails);
 }

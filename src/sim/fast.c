@@ -8,6 +8,7 @@
 #include "sim/graph.h"
 #include "sim/steady.h"
 #include "step/fetch.h"
+#include "step/meeting.h"
 
 #define NEVER MS_NEVER
 
@@ -127,7 +128,7 @@ static MsTime slowed_by(Fast *f, const Run *run, int part, MsTime begin, double 
   while (left > 0 && ms_rivals_beside(r, &beside)) {
     MsSlowed s = ms_steady_beside(f->steady, run->slot, part, beside);
     MsTime was = r->now, end = was + (MsTime)(left * s.length) + 1;
-    ms_rivals_go(r, end, s.use);
+    ms_rivals_go(r, end, &s.use);
     left = r->now >= end ? 0 : left - (double)(r->now - was) / s.length;
   }
   MsTime end = r->now + (MsTime)(left * alone);
@@ -362,7 +363,7 @@ static MsTime run_after(Fast *f, guint64 *events) {
   int stages = f->p->layout->pp;
   for (int s = 0; s < stages; s++) count_rivals(&f->rivals[s], &f->stage[s]);
   g_autoptr(MsGraph) graph = ms_lower_after(f->p, f->at.compute, f->at.host, f->at.tip, f->rivals);
-  g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+  g_autoptr(MsTrajectory) t = ms_program_run(f->p, graph);
   g_autofree MsTimeParts *part = g_new0(MsTimeParts, stages);
   g_autofree MsTime *last = g_new0(MsTime, stages);
   ms_account(f->p, graph, t, f->tag_op, part);
@@ -408,7 +409,7 @@ MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *sch
   for (int i = 0; i < 2 * stages; i++) fetches[i].need = nobody;
   ms_stages_send_messages(&f.at);
   for (int s = 0; s < stages; s++) {
-    stage[s] = (MsTimeParts){0}, rivals[s] = ms_rivals_new(), f.begun[s] = -1;
+    stage[s] = (MsTimeParts){0}, rivals[s] = ms_rivals_new(p->meets), f.begun[s] = -1;
     run_before(&f, s);
   }
   for (const MsTurn *turn; (turn = ms_slot_walk_next(f.at.walk));) run_turn(&f, turn);

@@ -6,6 +6,7 @@
 #include "sim/account.h"
 #include "step/after.h"
 #include "step/fetch.h"
+#include "step/meeting.h"
 #include "step/pair.h"
 #include <string.h>
 
@@ -65,6 +66,7 @@ static MsTask task_of(int stage, const MsCosted *c, int i, MsTime duration) {
                   .stream = op->stream,
                   .use = c->use[i],
                   .host_sync = (op->flags & MS_OPF_SYNC) != 0,
+                  .kind = ms_row_kind(op, c->use[i]),
                   .sms = c->sms[i],
                   .duration = duration,
                   .launch = c->launch[i],
@@ -366,6 +368,7 @@ static guint32 send(Lower *l, const MsSlotPass *pass, guint32 tip) {
                  .duration = ms_time_of(message->time_s),
                  .launch = ms_time_of(l->p->p2p_op.kernels * machine->kernel_launch_s),
                  .tag = l->p->p2p_tag};
+  task.kind = ms_row_kind(&l->p->p2p_op, task.use);
   if (pass->kind != MS_SLOT_F)
     task.stream = MS_STREAM_PP_RECV; /* the second communicator: gradients do not queue behind activations */
   guint32 sent = ms_graph_add(l->graph, &task, &tip, 1);

@@ -17,6 +17,7 @@ typedef struct {
 } MsRival;
 
 typedef struct {
+  const MsMeets *meets;                       /* how rows share the network; NULL: in equal parts; borrowed */
   GArray *rows;                               /* MsRival, in the order of issue */
   int head[MS_N_STREAMS], last[MS_N_STREAMS]; /* first of each stream that has not ended, and last; -1 = none */
   int left;                                   /* have not ended */
@@ -24,17 +25,23 @@ typedef struct {
 } MsRivals;
 
 enum { MS_N_LINKS = MS_N_USES - MS_USE_LINK0 }; /* uses from MS_USE_LINK0 on */
-typedef struct {                                /* what runs beside a slot: SMs taken, rows on each link */
+typedef struct { /* what runs beside a slot: SMs taken, rows on each link, of each class */
   int sms, link[MS_N_LINKS];
+  guint8 running[MS_SHARING_CLASSES]; /* of rows that share by class: all 0 without `meets` */
 } MsBeside;
 
-MsRivals ms_rivals_new(void);
+typedef struct {
+  double of[MS_N_LINKS]; /* share of the time in which others use each link */
+  guint8 class;          /* of those that use the network most; MS_SHARING_NONE: of none */
+} MsLinkUse;
+
+MsRivals ms_rivals_new(const MsMeets *meets);
 void ms_rivals_clear(MsRivals *rivals);
 int ms_rivals_add(MsRivals *rivals, const MsCosted *list, int row, MsTime ready, const int wait[3]);
 /* What runs now. FALSE: nothing is left. */
 gboolean ms_rivals_beside(const MsRivals *rivals, MsBeside *beside);
-/* Goes on to `until`, or until what runs changes; `use`: share of the time in which others use each link. */
-void ms_rivals_go(MsRivals *rivals, MsTime until, const double use[MS_N_LINKS]);
+/* Goes on to `until`, or until what runs changes, beside others that use the links. */
+void ms_rivals_go(MsRivals *rivals, MsTime until, const MsLinkUse *use);
 void ms_rivals_alone(MsRivals *rivals, MsTime until); /* all the way, with the links to themselves */
 /* When the row ends if the stage waits for it. */
 MsTime ms_rivals_end(MsRivals *rivals, int row);

@@ -11,6 +11,7 @@
 #include "sim/graph.h"
 #include "sim/scale.h"
 #include "sim/steady.h"
+#include "step/meeting.h"
 #include <math.h>
 #include <string.h>
 
@@ -111,10 +112,6 @@ static gboolean check_tasks(const Parts *p, GError **error) {
                         tasks / 1e6, MAX_TASKS / 1e6);
 }
 
-static MsTrajectory *run_graph(const MsGraph *graph) {
-  return ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
-}
-
 /* MsDetail.slot_base (transfer full) */
 static guint32 *slot_bases(const Parts *p) {
   guint32 *base = g_new0(guint32, p->layout->pp + 1);
@@ -128,7 +125,7 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   g_autofree guint32 *slots = g_new0(guint32, base[p->layout->pp]);
   MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
   if (p->slow) ms_graph_slow(graph, (guint32)p->slow->stage, p->slow->factor);
-  MsTrajectory *t = run_graph(graph);
+  MsTrajectory *t = ms_program_run(p->program, graph);
   ms_account(p->program, graph, t, p->tag_op, r->stage_time);
   *step = ms_lower_period(p->program, graph, t, r->stage_time);
   ms_passes_of_step(p->program, p->schedule, graph, t, slots, base, r->passes);
@@ -167,6 +164,7 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   for (int s = 0; s < r->stages; s++) r->stage_time[s].compute_s = compute_s[s];
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
+  if (r->fidelity != MS_FIDELITY_BOUND && !ms_program_meet(p->program, error)) return FALSE;
   if (r->fidelity == MS_FIDELITY_FAST) *step = fast_step(p, r, lower);
   if (r->fidelity == MS_FIDELITY_FULL) return full_step(p, r, step, detail, error);
   return TRUE;
@@ -188,8 +186,11 @@ static double expected_step_s(const Parts *p, double step_s, MsResult *r) {
   if (!(c->slow_nic_rate > 0) || c->slow_nic_factor == 1) return ms_scale_step(p->program, &of, r);
   g_autoptr(MsCost) cost = ms_cost_new_slower(p->cost, c->slow_nic_factor);
   g_autoptr(MsProgram) slower = ms_program_new(p->work, cost);
+  slower->meets = p->program->meets; /* lent: kinds and their shares are the same */
   of.slower = slower, of.slower_s += MAX(fast_alone_s(p, slower) - fast_alone_s(p, p->program), 0);
-  return ms_scale_step(p->program, &of, r);
+  double step = ms_scale_step(p->program, &of, r);
+  slower->meets = NULL;
+  return step;
 }
 
 /* --- summing up --- */
@@ -632,7 +633,10 @@ static double step_within(const Parts *p, double limit_s) {
   g_autofree MsTime *left =
       limit < G_MAXINT64 && ms_graph_shares(graph) ? ms_relaxed_tails(p->program, p->lags, p->schedule) : NULL;
   g_autofree MsTail *tail = left ? tails_of(p, graph, slot, base, left, first) : NULL;
-  g_autoptr(MsTrajectory) t = tail ? ms_engine_events_within(graph, limit, &(MsTails){tail, first}) : run_graph(graph);
+  g_autoptr(MsTrajectory) t =
+      tail ? ms_engine_events_within(graph, p->program->meets ? &p->program->meets->sharing : NULL, limit,
+                                     &(MsTails){tail, first})
+           : ms_program_run(p->program, graph);
   g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p->layout->pp);
   return t ? (double)ms_lower_period(p->program, graph, t, stage) / MS_PS_PER_S : INFINITY;
 }
@@ -640,7 +644,7 @@ static double step_within(const Parts *p, double limit_s) {
 static gboolean step_time_of(const MsScenario *s, const MsCost *like, double limit_s, double *step_time_s,
                              GError **error) {
   Parts p = {0};
-  gboolean ok = prepare(&p, s, like, error) && check_tasks(&p, error);
+  gboolean ok = prepare(&p, s, like, error) && check_tasks(&p, error) && ms_program_meet(p.program, error);
   if (ok) *step_time_s = step_within(&p, limit_s);
   parts_clear(&p);
   return ok;

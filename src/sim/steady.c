@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "sim/turns.h"
 #include "step/fetch.h"
+#include "step/meeting.h"
 #include <string.h>
 
 typedef struct {
@@ -14,7 +15,8 @@ typedef struct {
   MsSlotPart part;
   MsBeside beside;
   MsLags lags;
-  double link[MS_N_LINKS]; /* picoseconds of the rows on each */
+  double link[MS_N_LINKS];          /* picoseconds of the rows on each */
+  double class[MS_SHARING_CLASSES]; /* of those that share the network by class */
 } SharedPart;
 
 struct MsSteady {
@@ -266,10 +268,16 @@ static void rows_of(MsSteady *s, const MsSlotPart *x) {
 }
 
 /* As the engine shares: a link between those that use it, SMs to what takes them, a tenth at least to compute. */
-static void slow_down(MsRow *row, MsBeside beside, int sms) {
+static void slow_down(const MsMeets *meets, MsRow *row, MsBeside beside, int sms) {
   double left = MAX(10 * (sms - beside.sms), sms);
   if (row->use == MS_USE_COMPUTE && sms > 0) row->duration = (MsTime)((double)row->duration * (10 * sms) / left);
-  if (row->use >= MS_USE_LINK0) row->duration *= 1 + beside.link[row->use - MS_USE_LINK0];
+  int class = ms_meets_class(meets, row->kind);
+  if (class == MS_SHARING_NONE) {
+    if (row->use >= MS_USE_LINK0) row->duration *= 1 + beside.link[row->use - MS_USE_LINK0];
+    return;
+  }
+  beside.running[class]++;
+  row->duration = (MsTime)((double)row->duration / ms_meets_rate(meets, class, beside.running));
 }
 
 static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside beside) {
@@ -283,7 +291,9 @@ static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside 
   rows_of(s, x);
   for (int i = 0; i < s->rows.n; i++) {
     MsRow *row = &s->rows.row[i];
-    slow_down(row, beside, sms);
+    slow_down(s->p->meets, row, beside, sms);
+    int class = ms_meets_class(s->p->meets, row->kind);
+    if (class != MS_SHARING_NONE) new.class[class] += (double)row->duration;
     if (row->use >= MS_USE_LINK0) new.link[row->use - MS_USE_LINK0] += (double)row->duration;
   }
   ms_lags_of_rows(&s->rows, sms, MS_FROM_ALL, &new.lags);
@@ -291,22 +301,32 @@ static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside 
   return &g_array_index(s->shared, SharedPart, s->shared->len - 1);
 }
 
+static guint8 most_of(const double class[MS_SHARING_CLASSES]) {
+  guint8 most = MS_SHARING_NONE;
+  for (int k = 0; k < MS_SHARING_CLASSES; k++)
+    if (class[k] > 0 && (most == MS_SHARING_NONE || class[k] > class[most])) most = (guint8)k;
+  return most;
+}
+
 /* [from, to) of its parts. No piece runs ahead of what leaves for the host (sim/graph.c, wait_leaving). */
 static MsSlowed slowed(MsSteady *s, const MsSteadySlot *slot, int from, int to, MsBeside beside) {
   MsLags all = ms_no_rows;
-  double link[MS_N_LINKS] = {0}, longer = 0;
+  double link[MS_N_LINKS] = {0}, class[MS_SHARING_CLASSES] = {0}, longer = 0;
   for (int i = from; i < to; i++) {
     if (!has_rows(&slot->part[i])) continue;
     const SharedPart *x = shared_part(s, &slot->part[i], beside);
     MsLags lags = in_turn(&x->lags, &slot->part[i]);
     all = ms_lags_product(&lags, &all);
     for (int k = 0; k < MS_N_LINKS; k++) link[k] += x->link[k];
+    for (int k = 0; k < MS_SHARING_CLASSES; k++) class[k] += x->class[k];
     if (to - from < slot->n) longer += share_of(slot, i) * (double)slot->longer[1];
   }
   if (to - from == slot->n) longer = (double)slot->longer[1];
-  MsSlowed r = {.beside = beside, .length = (double)MAX(1, all.to[MS_END_COMPUTE][MS_END_COMPUTE]) + longer};
+  MsSlowed r = {.beside = beside,
+                .use.class = most_of(class),
+                .length = (double)MAX(1, all.to[MS_END_COMPUTE][MS_END_COMPUTE]) + longer};
   r.length = MAX(r.length, link[MS_USE_HOSTLINK - MS_USE_LINK0]);
-  for (int k = 0; k < MS_N_LINKS; k++) r.use[k] = MIN(1, link[k] / r.length);
+  for (int k = 0; k < MS_N_LINKS; k++) r.use.of[k] = MIN(1, link[k] / r.length);
   return r;
 }
 

@@ -15,7 +15,8 @@ typedef struct {         /* a piece, or a pair */
 
 typedef struct {
   MsBeside beside;
-  double length, use[MS_N_LINKS]; /* of the compute stream; share of it in which each link is used */
+  double length; /* of the compute stream */
+  MsLinkUse use; /* for shares of it */
 } MsSlowed;
 
 typedef struct {

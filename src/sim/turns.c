@@ -3,6 +3,7 @@
 #include "sim/account.h"
 #include "sim/graph.h"
 #include "step/fetch.h"
+#include "step/meeting.h"
 #include <string.h>
 
 /* --- the event engine --- */
@@ -13,7 +14,7 @@ static MsTurnTime run(const MsProgram *p, MsChunks of, const MsOp *const *tag_op
   MsTurnTime x = {0};
   for (int i = 0; i < 2; i++) {
     g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? MS_TURNS_FEW : MS_TURNS_MORE, stream);
-    g_autoptr(MsTrajectory) t = ms_graph_shares(graph) ? ms_engine_events(graph) : ms_engine_relax(graph);
+    g_autoptr(MsTrajectory) t = ms_program_run(p, graph);
     makespan[i] = t->makespan, x.events += t->events;
     if (stream) continue;
     g_autofree MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
@@ -123,7 +124,9 @@ void ms_turns_forget(void) {
 }
 
 MsTurnTime ms_turn_time(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream) {
-  if (ms_program_fetches(p)) return run(p, of, tag_op, stream); /* it follows from what is fetched, too */
+  if (ms_program_fetches(p) || p->meets)
+    return run(p, of, tag_op, stream); /* it follows from what is fetched, or
+                                          from the fabric, too */
   g_autoptr(GByteArray) key = g_byte_array_sized_new(1 << 14);
   MsTurnTime x;
   add_program(key, p, of, stream);

@@ -1,5 +1,6 @@
 /* src/step/program.c - costing every distinct row once. */
 #include "step/program.h"
+#include "step/meeting.h"
 #include "step/pair.h"
 #include "base/units.h"
 #include "describe/module_sets.h"
@@ -316,5 +317,6 @@ void ms_program_free(MsProgram *p) {
   }
   g_free(p->step);
   g_free(p->p2p_pools);
+  ms_meets_free(p->meets);
   g_free(p);
 }

@@ -36,6 +36,11 @@ typedef struct { /* Megatron-FSDP, around the passes of one piece */
   MsCosted gather, cast, reduce;
 } MsCostedUnit;
 
+typedef struct { /* how rows share the links of a fabric (step/meeting.h) */
+  MsMeeting *meeting;
+  MsSharing sharing; /* for the engine */
+} MsMeets;
+
 typedef struct MsProgram { /* everything a step needs, costed; borrows scenario, layout, work, cost */
   const MsScenario *scenario;
   const MsLayout *layout;
@@ -52,6 +57,7 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   gboolean p2p_blocks;             /* non-interleaved: sends are waited for (docs/theory/communication.md 6) */
   gboolean p2p_in_turn;            /* interleaved: only by the next turn, where that goes in the same direction alone */
   gboolean skewed;                 /* ms_steps_overlap */
+  MsMeets *meets;                  /* NULL: the network is shared in equal parts, or ms_program_meet was not called */
 } MsProgram;
 
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);

@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "cluster/cluster.h"
 #include "cluster/links.h"
-#include "cluster/sharing.h"
+#include "step/meeting.h"
 #include "sim/scale.h"
 
 #include <math.h>
@@ -310,18 +310,46 @@ static MsScenario *met_on(const char *fabric) {
   return ms_test_scenario_of(text);
 }
 
-/* Where only NICs are full kinds share as without a fabric: the full step, to the bit. */
+/* Where only NICs are full kinds share as without a fabric: the same step, to the bit. */
 static void kinds_share_nics_alike(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsScenario) s = met_on("{\"kind\": \"fat-tree\", \"leaf_nodes\": 2}");
-  g_autoptr(MsDetail) d = NULL;
-  g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &d, &error);
-  if (!full) fail_msg("%s", error->message);
-  g_autoptr(MsTrajectory) shared = ms_shared_step(s, d, &error);
-  if (!shared) fail_msg("%s", error->message);
-  assert_memory_equal(shared->start, d->trajectory->start, shared->n * sizeof *shared->start);
-  assert_memory_equal(shared->end, d->trajectory->end, shared->n * sizeof *shared->end);
+  g_autoptr(MsScenario) on = met_on("{\"kind\": \"fat-tree\", \"leaf_nodes\": 2}"),
+                        ideal = met_on("{\"kind\": \"none\"}");
+  g_autoptr(MsDetail) a = NULL, b = NULL;
+  g_autoptr(MsResult) full = ms_simulate(on, MS_FIDELITY_FULL, &a, &error),
+                      other = ms_simulate(ideal, MS_FIDELITY_FULL, &b, &error),
+                      fast = ms_simulate(on, MS_FIDELITY_FAST, NULL, &error),
+                      other_fast = ms_simulate(ideal, MS_FIDELITY_FAST, NULL, &error);
+  if (!full || !other || !fast || !other_fast) fail_msg("%s", error->message);
+  assert_non_null(((const MsProgram *)a->owned)->meets);
+  assert_null(((const MsProgram *)b->owned)->meets);
+  assert_int_equal(a->trajectory->n, b->trajectory->n);
+  assert_memory_equal(a->trajectory->start, b->trajectory->start, a->trajectory->n * sizeof(MsTime));
+  assert_memory_equal(a->trajectory->end, b->trajectory->end, a->trajectory->n * sizeof(MsTime));
+  assert_true(full->step_time_s == other->step_time_s);
+  assert_close(fast->step_time_s, other_fast->step_time_s, 1e-9);
+}
+
+/* No step is below its bound, and `fast` is near `full`, however links are shared. */
+static void fidelities_agree_on_fabrics(void **state) {
+  (void)state;
+  const char *fabric[] = {"{\"kind\": \"fat-tree\", \"leaf_nodes\": 2, \"oversubscription\": 4}",
+                          "{\"kind\": \"fat-tree\", \"leaf_nodes\": 1, \"oversubscription\": 7, \"routing\": \"ecmp\"}",
+                          "{\"kind\": \"rail-optimized\", \"leaf_nodes\": 4, \"oversubscription\": 2}",
+                          "{\"kind\": \"fat-tree\", \"leaf_nodes\": 2, \"oversubscription\": 2, \"jobs\": 2}"};
+  GError *error = NULL;
+  for (guint i = 0; i < G_N_ELEMENTS(fabric); i++) {
+    g_autoptr(MsScenario) s = met_on(fabric[i]);
+    g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error),
+                        fast = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+    if (!full || !fast) fail_msg("%s", error->message);
+    assert_true(full->step_time_lower_s <= full->step_time_s && fast->step_time_lower_s <= fast->step_time_s);
+    assert_close(fast->step_time_s, full->step_time_s, 0.02);
+    double step_s;
+    if (!ms_step_time(s, NULL, INFINITY, &step_s, &error)) fail_msg("%s", error->message);
+    assert_true(step_s == full->step_time_s);
+  }
 }
 
 /* No link above its rate; whoever is slower than alone stands on a full link where nobody is faster; the same whatever
@@ -333,11 +361,9 @@ static void kinds_share_links_fairly(void **state) {
   g_autoptr(MsDetail) d = NULL;
   g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &d, &error);
   if (!full) fail_msg("%s", error->message);
-  g_auto(MsLinkSharing) x = {0};
-  g_autofree guint8 *of = g_new(guint8, ms_graph_count(d->graph));
-  if (!ms_link_sharing_new(s, d, &x, of, &error)) fail_msg("%s", error->message);
+  const MsMeeting x = *((const MsProgram *)d->owned)->meets->meeting;
   assert_true(x.n >= 3);
-  MsLinkSharing back = x;
+  MsMeeting back = x;
   for (int c = 0; c < x.n; c++) {
     back.kind[c] = x.kind[x.n - 1 - c], back.load_Bps[c] = x.load_Bps[x.n - 1 - c];
     back.alone[c] = x.alone[x.n - 1 - c];
@@ -347,8 +373,8 @@ static void kinds_share_links_fairly(void **state) {
     guint8 running[MS_SHARING_CLASSES] = {0}, turned[MS_SHARING_CLASSES] = {0};
     double speed[MS_SHARING_CLASSES], other[MS_SHARING_CLASSES];
     for (int c = 0; c < x.n; c++) running[c] = turned[x.n - 1 - c] = (guint8)((set >> c & 1) * (c == 1 ? 2 : 1));
-    ms_link_sharing_speeds(&x, running, speed);
-    ms_link_sharing_speeds(&back, turned, other);
+    ms_meeting_speeds(&x, running, speed);
+    ms_meeting_speeds(&back, turned, other);
     gboolean held[MS_SHARING_CLASSES] = {FALSE};
     for (guint32 l = 0; l < x.n_links; l++) {
       double sum = 0, fastest = 0;
@@ -361,17 +387,17 @@ static void kinds_share_links_fairly(void **state) {
         held[c] |= x.load_Bps[c][l] > 0 && sum > x.Bps[l] * (1 - 1e-9) && speed[c] >= fastest * (1 - 1e-9);
     }
     for (int c = 0; c < x.n; c++) {
-      assert_true(speed[c] == other[x.n - 1 - c]);
+      assert_close(speed[c], other[x.n - 1 - c], 1e-12);
       if (!running[c]) continue;
       assert_true(held[c] && speed[c] <= x.alone[c] * (1 + 1e-9));
       slower += speed[c] < x.alone[c] * (1 - 1e-9);
     }
   }
   assert_true(slower > 0);
-  g_autoptr(MsTrajectory) shared = ms_shared_step(s, d, &error), alone = ms_engine_relax(d->graph);
-  assert_true(shared->makespan >= alone->makespan && shared->makespan != d->trajectory->makespan);
+  g_autoptr(MsTrajectory) halves = ms_engine_events(d->graph), alone = ms_engine_relax(d->graph);
+  assert_true(d->trajectory->makespan >= alone->makespan && d->trajectory->makespan < halves->makespan);
   char why[192];
-  if (!ms_test_trajectory_valid(d->graph, shared, why, sizeof why)) fail_msg("%s", why);
+  if (!ms_test_trajectory_valid(d->graph, d->trajectory, why, sizeof why)) fail_msg("%s", why);
 }
 
 static void links_carry_what_is_sent(void **state) {
@@ -392,14 +418,22 @@ static void links_carry_what_is_sent(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(equal_ranks_are_the_full_step),      cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
-      cmocka_unit_test(threads_make_no_difference),         cmocka_unit_test(a_slow_gpu_is_found),
-      cmocka_unit_test(ranks_have_times_of_their_own),      cmocka_unit_test(kinds_share_nics_alike),
-      cmocka_unit_test(kinds_share_links_fairly),           cmocka_unit_test(jitter_costs),
-      cmocka_unit_test(experts_have_rows_of_their_own),     cmocka_unit_test(the_slowest_clock_is_as_expected),
-      cmocka_unit_test(the_law_of_scale_is_what_draws_say), cmocka_unit_test(slow_ranks_by_chance_are_expected),
-      cmocka_unit_test(waits_are_order_statistics),         cmocka_unit_test(the_law_grows_with_the_ranks),
-      cmocka_unit_test(groups_have_their_own_links),        cmocka_unit_test(links_carry_what_is_sent)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(equal_ranks_are_the_full_step),
+                                     cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
+                                     cmocka_unit_test(threads_make_no_difference),
+                                     cmocka_unit_test(a_slow_gpu_is_found),
+                                     cmocka_unit_test(ranks_have_times_of_their_own),
+                                     cmocka_unit_test(kinds_share_nics_alike),
+                                     cmocka_unit_test(kinds_share_links_fairly),
+                                     cmocka_unit_test(fidelities_agree_on_fabrics),
+                                     cmocka_unit_test(jitter_costs),
+                                     cmocka_unit_test(experts_have_rows_of_their_own),
+                                     cmocka_unit_test(the_slowest_clock_is_as_expected),
+                                     cmocka_unit_test(the_law_of_scale_is_what_draws_say),
+                                     cmocka_unit_test(slow_ranks_by_chance_are_expected),
+                                     cmocka_unit_test(waits_are_order_statistics),
+                                     cmocka_unit_test(the_law_grows_with_the_ranks),
+                                     cmocka_unit_test(groups_have_their_own_links),
+                                     cmocka_unit_test(links_carry_what_is_sent)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,7 @@ static MsGraph *random_graph(const Shape *shape, guint64 seed) {
     task.use = shape->share ? (guint8)below(&draw, MS_N_USES)
                             : (guint8)(task.stream % MS_N_USES); /* not shared: a use of its own for each stream */
     if (!shape->share && task.stream >= MS_N_USES) task.use = MS_USE_NOTHING;
+    task.kind = task.use == MS_USE_LINK1;
     if (shape->share && below(&draw, 2)) task.sms = (guint16)below(&draw, 90);
     if (below(&draw, 100) < shape->launches_in_100) task.launch = 1 + below(&draw, shape->longest);
     task.host_sync = below(&draw, 100) < shape->syncs_in_100;
@@ -345,10 +346,10 @@ static void stops_when_it_is_late(void **state) {
     }
     base[shape.devices] = n;
     const MsTails tails = {tail, base};
-    g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, whole->makespan, &tails);
+    g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, NULL, whole->makespan, &tails);
     assert_non_null(within);
     assert_same(whole, within);
-    g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, whole->makespan - 1, &tails);
+    g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, NULL, whole->makespan - 1, &tails);
     assert_true(!late == (n > 0));
   }
 }
@@ -424,16 +425,19 @@ static void an_equal_share(gconstpointer data, const guint8 *running, double *ra
 static void classes_share_by_their_rule(void **state) {
   (void)state;
   g_autoptr(MsGraph) graph = ms_graph_new(1, 4);
-  const guint8 of[] = {0, 1, MS_SHARING_NONE, 0};
+  const MsSharing sharing = {.of = {0, 1, MS_SHARING_NONE}, .rates = a_quarter_and_the_rest};
   const MsTime duration[] = {1000, 900, 500, 100}, end[] = {1900, 1200, 500, 2000};
   for (guint32 i = 0; i < 4; i++) {
     const guint32 wait = 0;
     ms_graph_add(graph,
-                 &(MsTask){.stream = (guint8)i, .use = i == 2 ? MS_USE_LINK0 : MS_USE_LINK1, .duration = duration[i]},
+                 &(MsTask){.stream = (guint8)i,
+                           .use = i == 2 ? MS_USE_LINK0 : MS_USE_LINK1,
+                           .kind = (guint8)(i % 3),
+                           .duration = duration[i]},
                  &wait, i == 3);
   }
   asked = 0;
-  g_autoptr(MsTrajectory) t = ms_engine_events_shared(graph, &(MsSharing){of, a_quarter_and_the_rest, NULL});
+  g_autoptr(MsTrajectory) t = ms_engine_events_shared(graph, &sharing);
   for (guint32 i = 0; i < 4; i++) assert_int_equal(t->end[i], end[i]);
   assert_in_range(asked, 1, 4); /* once for each set that runs */
 }
@@ -444,16 +448,13 @@ static void an_equal_rule_changes_nothing(void **state) {
   const Shape shape = {3, 4, 300, 3, 50, 5, 20, TRUE};
   for (guint64 seed = 1; seed <= 10; seed++) {
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
-    g_autofree guint8 *of = g_new(guint8, ms_graph_count(graph));
-    memset(of, MS_SHARING_NONE, ms_graph_count(graph));
+    MsSharing none = {.of = {MS_SHARING_NONE, MS_SHARING_NONE}, .rates = a_quarter_and_the_rest},
+              equal = {.of = {MS_SHARING_NONE, 5}, .rates = an_equal_share};
     g_autoptr(MsTrajectory) a = ms_engine_events(graph);
-    g_autoptr(MsTrajectory) b = ms_engine_events_shared(graph, &(MsSharing){of, a_quarter_and_the_rest, NULL});
-    for (guint32 i = 0; i < ms_graph_count(graph); i++) {
-      assert_int_equal(a->end[i], b->end[i]);
-      if (ms_graph_task(graph, i)->use == MS_USE_LINK1) of[i] = 5;
-    }
-    g_autoptr(MsTrajectory) c = ms_engine_events_shared(graph, &(MsSharing){of, an_equal_share, NULL});
-    for (guint32 i = 0; i < ms_graph_count(graph); i++) assert_int_equal(a->end[i], c->end[i]);
+    g_autoptr(MsTrajectory) b = ms_engine_events_shared(graph, &none);
+    g_autoptr(MsTrajectory) c = ms_engine_events_shared(graph, &equal);
+    for (guint32 i = 0; i < ms_graph_count(graph); i++)
+      assert_int_equal(a->end[i], b->end[i]), assert_int_equal(a->end[i], c->end[i]);
   }
 }
 

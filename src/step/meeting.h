@@ -1,0 +1,42 @@
+/* src/step/meeting.h - rows of a step that meet on the links of a fabric, and its graphs run so.
+ *
+ * Where a machine has a fabric, rows that go over the network beside each other share its links by kind
+ * (fabric/meeting.h) instead of the NIC in equal parts; told here once, for the event engine and for what `fast` says
+ * of rows beside each other. */
+#ifndef MS_STEP_MEETING_H
+#define MS_STEP_MEETING_H
+
+#include "step/program.h"
+
+/* That rows of the program share links otherwise than in equal parts: then nothing is proven of how much the network
+ * moves in all. */
+static inline gboolean ms_program_meets(const MsScenario *scenario) {
+  return scenario->hardware->fabric.kind != MS_FABRIC_NONE && scenario->pools.n == 0;
+}
+
+/* MsTask.kind of a row; 0: it does not go over the network. */
+enum { MS_ROW_FORMS = 3 };
+static inline guint8 ms_row_kind(const MsOp *op, int use) {
+  if (use != MS_USE_LINK1 || op->group == MS_GROUP_NONE) return 0;
+  int form = op->kind == MS_OP_ALL_TO_ALL || op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE ? 0
+             : op->kind == MS_OP_P2P                                                                 ? 1
+                                                                                                     : 2;
+  return (guint8)(1 + MS_ROW_FORMS * op->group + form);
+}
+
+/* Finds how the rows of the program meet (MsProgram.meets), before graphs of it are run or `fast` asks. FALSE and
+ * *error for more flows than can be held. */
+gboolean ms_program_meet(MsProgram *program, GError **error);
+void ms_meets_free(MsMeets *meets);
+/* MS_SHARING_NONE: it shares in equal parts, as all do without `meets`. */
+static inline int ms_meets_class(const MsMeets *meets, guint8 kind) {
+  return meets ? meets->sharing.of[kind] : MS_SHARING_NONE;
+}
+/* Of a row of class `own` beside rows of
+ * classes of which running[c] run, its own among them: speed over that alone. */
+double ms_meets_rate(const MsMeets *meets, int own, const guint8 running[MS_SHARING_CLASSES]);
+
+/* When the tasks of a graph of the program run: the longest path where nothing is shared, else the event engine. */
+MsTrajectory *ms_program_run(const MsProgram *program, const MsGraph *graph);
+
+#endif
