@@ -86,14 +86,14 @@ nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the 
 nobody_names 'MS_DISPATCH_[A-Z]' src/describe/ 'the default \*/|ms_dispatchers\[MS_DISPATCH_ALLGATHER\].launch_type'
 try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER
 
-# All-to-all under another name predicts what all-to-all does: what the row does not say, nothing asks for. What knows
-# the table is compiled anew, the rest is the library's.
-twin_predicts_the_same() {
-  local objects=() file scenario name
-  awk '/^MS_DISPATCHER\(ALLTOALL,/ { on = 1 } on { print } on && /\)$/ { exit }' src/describe/dispatcher.def |
-    sed '1s/ALLTOALL, "alltoall"/TWIN, "twin"/' >"$copy/twin.row"
-  cat src/describe/dispatcher.def "$copy/twin.row" >"$copy/src/describe/dispatcher.def"
-  for file in $(grep -lE 'MS_N_DISPATCHERS|ms_dispatcher|dispatcher\.def' -r src --include='*.c'); do
+# Every row under another name predicts what it does itself: what the row does not say, nothing asks for. What knows the
+# table is compiled anew, the rest is the library's.
+twins_predict_the_same() { # DEF MACRO KNOWS_THE_TABLE KEY SCENARIO WORD...: words of rows that the scenario can have
+  local objects=() file fidelity name def=$1 macro=$2 knows=$3 key=$4 scenario=$5
+  shift 5
+  sed -nE "/^$macro\\(/,/\\)\$/p" "$def" | sed -E 's/^('"$macro"'\()([A-Z0-9_]+), "/\1TWIN_\2, "twin-/' >"$copy/twins"
+  cat "$def" "$copy/twins" >"$copy/$def"
+  for file in $(grep -lE "$knows" -r src --include='*.c'); do
     # shellcheck disable=SC2086
     ${CC:-cc} $flags -O1 -c "$copy/$file" -o "$copy/${file//\//-}.o" 2>"$copy/log" ||
       wrong "$file does not compile with one row more: $(grep -m 1 error "$copy/log")"
@@ -101,21 +101,30 @@ twin_predicts_the_same() {
   done
   # shellcheck disable=SC2046
   ${CC:-cc} "$build/src/cli/main.o" "${objects[@]}" "$build/libmoesim.a" $(make -s link-flags) -o "$copy/moesim" ||
-    wrong "a program with one dispatcher more does not link"
-  for name in alltoall twin; do
-    sed -E 's/("dispatcher": *)"[a-z]+"/\1"'$name'"/' scenarios/run-qwen3-235b-h100-256.json >"$copy/$name.json"
-    for scenario in bound fast full; do
-      MOESIM_DATA=$PWD "$copy/moesim" run --json --fidelity $scenario "$copy/$name.json" |
-        sed -E 's/"elapsed_s":[0-9.e+-]+//'
-    done >"$copy/$name.out" 2>&1
+    wrong "a program with more rows of $def does not link"
+  for word in "$@"; do
+    for name in "$word" "twin-$word"; do
+      sed -E 's/("'"$key"'": *)"[a-z0-9-]+"/\1"'"$name"'"/' "$scenario" >"$copy/run.json"
+      for fidelity in bound fast full; do
+        MOESIM_DATA=$PWD "$copy/moesim" run --json --fidelity $fidelity "$copy/run.json" |
+          sed -E 's/"elapsed_s":[0-9.e+-]+//; s/"twin-/"/g'
+      done >"$copy/$name.out" 2>&1
+    done
+    grep -q '"step_time_s":[0-9]' "$copy/$word.out" ||
+      wrong "no prediction with $word: $(head -c 200 "$copy/$word.out")"
+    cmp -s "$copy/$word.out" "$copy/twin-$word.out" || wrong "$key is known by its name: the twin of $word differs"
   done
-  grep -q '"step_time_s":[0-9]' "$copy/alltoall.out" || wrong "no prediction: $(head -c 200 "$copy/alltoall.out")"
-  cmp -s "$copy/alltoall.out" "$copy/twin.out" || wrong "a dispatcher is known by its name: alltoall's twin differs"
+  cp "$def" "$copy/$def"
 }
-twin_predicts_the_same
+twins_predict_the_same src/describe/dispatcher.def MS_DISPATCHER 'MS_N_DISPATCHERS|ms_dispatcher|dispatcher\.def' \
+  dispatcher scenarios/run-qwen3-235b-h100-256.json alltoall
 
 # --- precisions -----------------------------------------------------------------------------------------------------
+nobody_names '\bMS_(BF16|FP16|FP8_[A-Z]+|MXFP8|NVFP4)\b|[!=]= MS_ODT_(FP8|FP8_BLOCK|MXFP8|NVFP4)\b' src/describe/ '^$'
 try_row src/describe/precision.def src/describe/precision.c MS_PRECISION
+cp src/describe/precision.def "$copy/src/describe/precision.def"
+twins_predict_the_same src/describe/precision.def MS_PRECISION 'MS_N_PRECISIONS|ms_precisions|precision\.def' \
+  precision scenarios/run-deepseek-v3-gb200-256.json fp8-tensorwise fp8-blockwise mxfp8
 
 # --- schedules ------------------------------------------------------------------------------------------------------
 nobody_names 'MS_SCHED_[A-Z0-9]' src/sched/ '[^=!<>]= MS_SCHED_1F1B[,;]|ms_schedule_new\(MS_SCHED_1F1B,'

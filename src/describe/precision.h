@@ -16,17 +16,23 @@ typedef struct {
   double row_align;              /* rows of a grouped product come in multiples of it; 0: of any number */
   gboolean amax;                 /* a cast reads the tensor for its maximum first */
   gboolean delayed;              /* scales are state: they are known before a cast, and belong to a module */
+  gboolean per_tensor;           /* one scale for a tensor: a norm can write it, and only rows of it are gathered */
   double copy_B;                 /* of a weight and its scales: one copy in the precision of the products */
   gboolean gathers_by_gradients; /* low parameters have no buffer of their own, the gradients' one serves */
+  double gathered_B;             /* of a weight that is gathered where FP8 parameters are kept */
   gboolean output_proj;          /* TransformerEngine can do the head in it */
+  gboolean fused_mlp;            /* one kernel can compute the experts up to the quantised input of fc2, and back */
   gboolean in_auto;              /* a plan may choose it by itself */
   /* --fp8-format and --fp8-recipe, or those of fp4; whether the release of MT-MegatronLM has it; ModelZoo's PR;
-   * TorchTitan's converter of the model, "": it needs none */
+   * TorchTitan's converter of the model, "": it needs none; DeepSpeed's switch, NULL: it has none */
   const char *launch_format, *launch_recipe;
   gboolean launch_mt;
-  const char *launch_modelzoo, *launch_titan;
+  const char *launch_modelzoo, *launch_titan, *launch_deepspeed;
 } MsPrecisionRow;
 
 extern const MsPrecisionRow ms_precisions[];
+
+/* The first whose products have so many bits, with parameters beside them of that type. */
+MsPrecision ms_precision_of(int bits, MsDtype dtype);
 
 #endif

@@ -86,7 +86,7 @@ static gboolean can_be_said(const MsScenario *s, GError **error) {
   if (s->framework != MS_FRAMEWORK_DEEPSPEED)
     return ms_refuse_key(s, error, "framework", "is %s, this form starts deepspeed", ms_framework(s)->word);
   if (s->training.optimizer != MS_OPT_ADAM) return ms_refuse_key(s, error, "training.optimizer", "is not adam");
-  if (s->training.precision != MS_BF16 && s->training.precision != MS_FP16)
+  if (!ms_precision(&s->training)->launch_deepspeed)
     return ms_refuse_key(s, error, "training.precision", "is %s: DeepSpeed has bf16 and fp16",
                          ms_precision_words[s->training.precision]);
   if (o->fsdp == MS_FSDP_OPTIM)
@@ -120,7 +120,7 @@ char *ms_deepspeed_text(const MsScenario *s, GError **error) {
     drop(run, same[i].key);
   }
   put_int(root, "gradient_accumulation_steps", layout->microbatches);
-  put_bool(root, s->training.precision == MS_FP16 ? "fp16.enabled" : "bf16.enabled", TRUE);
+  put_bool(root, ms_precision(&s->training)->launch_deepspeed, TRUE);
   put_string(root, "optimizer.type", "AdamW");
   put_int(root, "zero_optimization.stage", stage_of(o));
   if (o->optimizer_offload_fraction > 0) {

@@ -36,10 +36,10 @@ static gboolean read_recipe(MsArgs *args, MsPrecision *precision, GError **error
 gboolean ms_read_precision(MsArgs *args, MsScenario *s, GError **error) {
   gboolean half = ms_args_take(args, "--fp16") != NULL;
   const MsArg *bf16 = ms_args_take(args, "--bf16");
-  s->training.precision = half ? MS_FP16 : MS_BF16;
+  s->training.precision = ms_precision_of(16, half ? MS_DT_FP16 : MS_DT_BF16);
   if (ms_args_take(args, "--fp4-format")) {
     ms_args_take(args, "--fp4-recipe");
-    s->training.precision = MS_NVFP4;
+    s->training.precision = ms_precision_of(4, MS_DT_BF16);
     return TRUE;
   }
   if (ms_args_take(args, "--fp8-format")) return read_recipe(args, &s->training.precision, error);

@@ -22,7 +22,7 @@ RULE(fp8_params_need_fp8) {
 }
 RULE(transpose_cache) {
   if (!s->options.disable_parameter_transpose_cache) return TRUE;
-  if (ms_precision(&s->training)->operand != MS_ODT_FP8)
+  if (!ms_precision(&s->training)->per_tensor)
     return REFUSE("disable_parameter_transpose_cache needs FP8 with a scale for each tensor, not %s",
                   ms_precision_words[s->training.precision]);
   return s->model->num_experts == 0 || REFUSE("disable_parameter_transpose_cache is not modelled for experts");

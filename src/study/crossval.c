@@ -17,7 +17,6 @@ enum { N_DERATE = 5, N_LAUNCH = 7 };
 #define HIGH_DERATE 0.36
 #define LOW_LAUNCH  (-1.4)
 #define HIGH_LAUNCH 1.4
-#define NOISE       0.04 /* mean |log error| of a run of weight 1 that no law can take away: sets priors against runs */
 #define SD_90       1.645 /* half width of a 90 % band over the standard deviation */
 
 const char *const ms_leave_words[] = {"group", "source", "model", "gpu", NULL};
@@ -338,7 +337,7 @@ static void fit_all(Fit *fit) {
                          .n_runs = fit->n,
                          .n_beliefs = beliefs->len,
                          .weight = weight,
-                         .scale = NOISE,
+                         .scale = fit->laws->shipped.run_noise,
                          .step = step,
                          .low = low,
                          .high = high,

@@ -15,7 +15,7 @@ static double kept_rows(const MsBuild *b) { return ms_padded_expert_rows(b) - b-
 static gboolean fused_mlp(const MsBuild *b) {
   return b->options->moe_grouped_gemm &&
          (b->options->fused_grouped_mlp || b->options->use_transformer_engine_op_fuser) && b->quantized &&
-         b->odt == MS_ODT_MXFP8 && b->model->gated;
+         ms_precision(b->training)->fused_mlp && b->model->gated;
 }
 
 /* That are launched one after another; what is counted stays within 16 bits. */

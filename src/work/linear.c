@@ -5,6 +5,7 @@
 
 /* Per-tensor scaling knows the scale only after a pass over the whole tensor for its maximum. */
 static gboolean needs_amax(const MsBuild *b) { return ms_precision(b->training)->amax; }
+static gboolean per_tensor(const MsBuild *b) { return ms_precision(b->training)->per_tensor; }
 
 static void amax_row(MsBuild *b, double rows, double width) {
   MsOp *amax = ms_row_memory(b, MS_OP_AMAX, "amax", 2 * rows * width, 0, 1);
@@ -63,7 +64,7 @@ static double gather_B(const MsBuild *b, const MsLinear *l) { return l->low && b
 /* FP8 block recipes gather both directions of dY over NCCL; per-tensor ones a single byte. */
 static double gather_grad_B(const MsBuild *b, const MsLinear *l) {
   if (!(l->low && b->quantized)) return 2;
-  return b->odt == MS_ODT_FP8 ? 1 : 2 * b->quant_B;
+  return per_tensor(b) ? 1 : 2 * b->quant_B;
 }
 
 /* TP overlap with user buffers (docs/theory/communication.md 2): the collective goes in t chunks beside the GEMM; one
@@ -84,12 +85,12 @@ static void quantize_shard(MsBuild *b, const char *name, double rows, double wid
     MsOp *agree = ms_row_comm(b, MS_OP_ALL_REDUCE, "amax reduce", MS_STREAM_TP, MS_GROUP_TP, 4);
     if (agree) agree->dtype = MS_ODT_FP32;
   }
-  cast_row(b, name, rows, width, b->odt == MS_ODT_FP8 || ms_frozen(b) ? 1 : 2);
+  cast_row(b, name, rows, width, per_tensor(b) || ms_frozen(b) ? 1 : 2);
 }
 
 /* What was gathered row by row, turned for the weight gradient where a GEMM cannot read it as it lies. */
 static void turn_gathered(MsBuild *b, const MsLinear *l, const char *name, double rows, double width) {
-  if (!l->low || !b->quantized || b->odt != MS_ODT_FP8 || operand_copies(b) == 1 || !gathered_shards(b)) return;
+  if (!l->low || !b->quantized || !per_tensor(b) || operand_copies(b) == 1 || !gathered_shards(b)) return;
   MsPass pass = b->pass;
   b->pass = MS_PASS_WGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * width, b->quant_B * rows * width, 1);
@@ -123,7 +124,7 @@ static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double
 }
 
 static void quantize_input(MsBuild *b, const MsLinear *l) {
-  gboolean by_norm = l->fused_norm && b->odt == MS_ODT_FP8;
+  gboolean by_norm = l->fused_norm && per_tensor(b);
   if (l->kind == MS_LINEAR_COLUMN && gathered_shards(b)) {
     quantize_shard(b, "quantize input", l->m / b->t, l->k, by_norm);
   } else if (by_norm && b->quantized) {

@@ -10,7 +10,7 @@ static gboolean gathers_low(const MsScenario *s) {
 }
 
 int ms_low_copies(const MsScenario *s) {
-  return ms_precision(&s->training)->operand == MS_ODT_FP8 && s->hardware && s->hardware->fp8_any_layout ? 1 : 2;
+  return ms_precision(&s->training)->per_tensor && s->hardware && s->hardware->fp8_any_layout ? 1 : 2;
 }
 
 int ms_weight_copies(const MsScenario *s) {

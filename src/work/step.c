@@ -33,8 +33,7 @@ static Step step_new(const MsWork *work) {
   s.b.pass = MS_PASS_OPTIMIZER;
   s.grad_B = ms_dtype_B(s.o->main_grads_dtype);
   s.wire_B = ms_dtype_B(s.o->grad_reduce_dtype);
-  gboolean fp8 = s.b.quantized && s.o->fp8_param_gather && s.b.odt != MS_ODT_MXFP8;
-  s.param_B = fp8 ? (s.b.odt == MS_ODT_NVFP4 && s.o->fp4_param_gather ? 0.5 : 1) : 2;
+  s.param_B = s.b.quantized && s.o->fp8_param_gather ? ms_precision(s.b.training)->gathered_B : 2;
   s.shard = ms_work_shards(work, FALSE);
   s.expert_shard = ms_work_shards(work, TRUE);
   s.shards_gradients = s.o->fsdp >= MS_FSDP_OPTIM_GRADS;
@@ -104,7 +103,7 @@ static void low_copies_row(Step *s, double weights) {
   if (!s->o->fp8_param_gather) {
     double written_B = copies * s->b.quant_B * weights;
     ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, written_B, 1)->dtype = (guint8)s->b.odt;
-  } else if (copies == 2 && s->b.odt == MS_ODT_FP8) {
+  } else if (copies == 2 && ms_precision(s->b.training)->per_tensor) {
     ms_row_memory(&s->b, MS_OP_TRANSPOSE, "turn weights", s->b.quant_B * weights, s->b.quant_B * weights, 1);
   }
 }

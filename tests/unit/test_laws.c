@@ -112,9 +112,10 @@ static void every_law_acts_somewhere(void **state) {
                               [MS_LAW_decision_option_spread] = TRUE,
                               [MS_LAW_decision_run_noise] = TRUE,
                               [MS_LAW_machine_clock_spread] =
-                                  TRUE, /* these three in the fit of `validate --cross-validate` */
+                                  TRUE, /* these four in the fit of `validate --cross-validate` */
                               [MS_LAW_architecture_clock_spread] = TRUE,
-                              [MS_LAW_lent_clock_spread] = TRUE};
+                              [MS_LAW_lent_clock_spread] = TRUE,
+                              [MS_LAW_run_noise] = TRUE};
   for (int i = 0; i < (int)G_N_ELEMENTS(cases); i++) {
     g_autoptr(MsScenario) s = case_with(i, "natural_spread", "0.7");
     Outcome was = outcome(s);
