@@ -3,7 +3,7 @@
  *
  * What a cut takes: the schedule slot by slot over some rounds of the pipeline, at its stages' costs; what the dearest
  * rank adds with every further round; what ranks do once a step. Most moves are seen to gain nothing by a bound of a
- * few sums. */
+ * few sums, or by what the last slots of earlier runs waited for: passes that follow one another do so at all costs. */
 #include "plan/cuts_priv.h"
 #include <math.h>
 #include <string.h>
@@ -30,15 +30,17 @@ MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, cons
                              int rounds, const MsScheduleTurns *turns) {
   MsCutTrial *t = g_new0(MsCutTrial, 1);
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks, own = (size_t)costs->layers + 1,
-         rows = own * (size_t)(costs->n_others + 1);
+         rows = own * (size_t)(costs->n_others + 1), paths = turns ? 2 * MS_CUT_PATHS * n : 0;
   t->costs = pace ? pace->bare : costs;
   t->once = once, t->pace = pace, t->on = *on, t->rounds = rounds, t->turns = turns;
-  t->cost = g_new(double, 8 * n + ranks + rows + 3 * own + (turns ? ms_schedule_turns_scratch(turns) : 0));
+  t->cost = g_new(double, 8 * n + ranks + rows + 3 * own + paths + (turns ? ms_schedule_turns_scratch(turns) : 0));
   t->forward = t->cost + n, t->backward = t->forward + n, t->load = t->backward + n;
   t->before = t->load + ranks, t->sent_before = t->before + rows, t->updated_before = t->sent_before + own;
   t->sent = t->updated_before + own, t->updated = t->sent + n, t->issue = t->updated + n;
-  t->issue_before = t->issue + 3 * n, t->scratch = t->issue_before + own;
-  t->first = g_new(int, n);
+  t->issue_before = t->issue + 3 * n, t->scratch = t->issue_before + own + paths;
+  for (int i = 0; turns && i < MS_CUT_PATHS; i++)
+    t->path[i].cost = t->issue_before + own + 2 * (size_t)i * n, t->path[i].issue = t->path[i].cost + n;
+  t->first = g_new(int, 5 * n), t->passes = t->first + n;
   sums_over_layers(t->costs, t->before);
   if (pace) sums_over_layers(pace->host, t->issue_before);
   for (int i = 0; i < t->costs->n_others; i++)
@@ -125,18 +127,14 @@ static double late_for_parameters(const MsCutTrial *t) {
   return late;
 }
 
-/* The moment when all have sent their gradients. A rank ends its last chunk first, and each of the others a round of
- * its backwards later. `more`: what the rounds take that are not run. */
-static double all_sent(const MsCutTrial *t, double more) {
-  const double *clock = ms_schedule_turns_clock(t->turns, t->scratch);
-  double last = 0;
-  for (int r = 0; r < t->on.ranks; r++) {
-    double ends = clock[r] + more, behind = 0; /* what is sent from then on */
-    for (int k = r; k < t->on.n; k += t->on.ranks) {
-      behind += t->sent[k];
-      last = MAX(last, ends + behind);
-      ends -= t->on.ranks * t->backward[k];
-    }
+/* The moment when a rank that had run its last slot at `ends` has sent its gradients. It ends its last chunk first, and
+ * each of the others a round of its backwards later. */
+static double sent_by(const MsCutTrial *t, int rank, double ends) {
+  double last = 0, behind = 0; /* what is sent from then on */
+  for (int k = rank; k < t->on.n; k += t->on.ranks) {
+    behind += t->sent[k];
+    last = MAX(last, ends + behind);
+    ends -= t->on.ranks * t->backward[k];
   }
   return last;
 }
@@ -145,16 +143,73 @@ static void split_passes(const double *cost, int n, double *forward, double *bac
   for (int k = 0; k < n; k++) forward[k] = FORWARD_SHARE * cost[k], backward[k] = cost[k] - forward[k];
 }
 
-static double end_of_step(MsCutTrial *t) {
-  double dearest = most_of(t);
-  const MsPassTimes passes = {t->forward, t->backward};
-  const MsPassHost host = {{t->issue + t->on.n, t->issue + 2 * t->on.n}, t->waits};
+static void split_all(MsCutTrial *t) {
   split_passes(t->cost, t->on.n, t->forward, t->backward);
   if (t->pace) split_passes(t->issue, t->on.n, t->issue + t->on.n, t->issue + 2 * t->on.n);
+}
+
+static double more_rounds(MsCutTrial *t) { return MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * most_of(t); }
+
+/* When a rank has done what the end of the step waits for that had run its last slot at `ends`. */
+static double done_by(const MsCutTrial *t, int rank, double ends) { return t->once ? sent_by(t, rank, ends) : ends; }
+
+/* What the last slot of a rank waited for, in the place of the oldest of these, as shares of what stages cost. */
+static void keep_path(MsCutTrial *t, int rank) {
+  int n = t->on.n;
+  if (!ms_schedule_turns_path(t->turns, rank, t->pace != NULL, t->waits, t->scratch, t->passes)) return;
+  MsCutPath *path = &t->path[t->n_paths < MS_CUT_PATHS ? t->n_paths++ : t->oldest];
+  if (t->n_paths == MS_CUT_PATHS) t->oldest = (t->oldest + 1) % MS_CUT_PATHS;
+  path->rank = rank;
+  for (int k = 0; k < n; k++) {
+    path->cost[k] = FORWARD_SHARE * t->passes[k] + (1 - FORWARD_SHARE) * t->passes[n + k];
+    path->issue[k] = FORWARD_SHARE * t->passes[2 * n + k] + (1 - FORWARD_SHARE) * t->passes[3 * n + k];
+  }
+}
+
+static double end_of_step(MsCutTrial *t) {
+  double more = more_rounds(t), last = 0;
+  const MsPassTimes passes = {t->forward, t->backward};
+  const MsPassHost host = {{t->issue + t->on.n, t->issue + 2 * t->on.n}, t->waits};
+  int by = 0;
+  split_all(t);
   t->slots += ms_schedule_turns_count(t->turns);
-  double end = ms_schedule_turns_end(t->turns, &passes, t->pace ? &host : NULL, t->scratch),
-         more = MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * dearest;
-  return t->once ? all_sent(t, more) + dearest_update(t) + late_for_parameters(t) : end + more;
+  ms_schedule_turns_end(t->turns, &passes, t->pace ? &host : NULL, t->scratch);
+  const double *clock = ms_schedule_turns_clock(t->turns, t->scratch);
+  for (int r = 0; r < t->on.ranks; r++) {
+    double done = done_by(t, r, clock[r] + more);
+    if (done > last) last = done, by = r;
+  }
+  keep_path(t, by);
+  return t->once ? last + dearest_update(t) + late_for_parameters(t) : last;
+}
+
+static double along(const MsCutTrial *t, const MsCutPath *path) {
+  double sum = 0, issued = 0;
+  for (int k = 0; k < t->on.n; k++) sum += path->cost[k] * t->cost[k];
+  for (int k = 0; t->pace && k < t->on.n; k++) issued += path->issue[k] * t->issue[k];
+  return sum + issued;
+}
+
+/* The step does not end before `most`, as ranks wait for what they waited for in earlier runs; these are tried from the
+ * one that said so last. */
+static gboolean ends_behind(MsCutTrial *t, double most) {
+  split_all(t);
+  double more = more_rounds(t), behind = t->once ? dearest_update(t) + late_for_parameters(t) : 0;
+  for (int i = 0; i < t->n_paths; i++) {
+    int k = (t->telling + i) % t->n_paths;
+    const MsCutPath *path = &t->path[k];
+    if (done_by(t, path->rank, along(t, path) + more) + behind < most * (1 + 1e-9)) continue; /* rounding */
+    t->telling = k;
+    return TRUE;
+  }
+  return FALSE;
+}
+
+/* When the step ends; `most` where it does not end before that. */
+static double end_below(MsCutTrial *t, double most) {
+  if (!ends_behind(t, most)) return end_of_step(t);
+  t->slots += ms_schedule_turns_count(t->turns);
+  return most;
 }
 
 static void weigh_all(MsCutTrial *t, const int *counts) {
@@ -202,7 +257,7 @@ double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
       for (int to = 0; to < on->n && t->slots < until; to++) {
         if (from == to || !is_near(on, from, to) || !may_give(on, counts, from) || !may_take(on, to)) continue;
         move(t, counts, from, to);
-        double now = least(t) < end * (1 - GAIN) ? end_of_step(t) : end;
+        double now = least(t) < end * (1 - GAIN) ? end_below(t, end * (1 - GAIN)) : end;
         if (now < end * (1 - GAIN)) end = now, moved = TRUE;
         else move(t, counts, to, from);
       }

@@ -173,13 +173,11 @@ static gboolean is_among(const Candidate *all, int n, const MsCutTrial *trial, c
 /* Appends the cuts of one place of the MTP blocks to `all`, balanced by `costs`; their number. */
 static int add_cuts(MsCutTrial *trial, const MsLayerCosts *costs, int *counts, Candidate *all, int n) {
   size_t stages = (size_t)trial->on.n;
-  MsStages front = trial->on;
-  front.front = TRUE;
-  int behind = ms_partition_by_cost(costs, &trial->on, slacks, G_N_ELEMENTS(slacks), counts),
-      found = behind + ms_partition_by_cost(costs, &front, slacks, 1, counts + (size_t)behind * stages);
-  for (int i = 0; i < found; i++) {
-    int *own = counts + (size_t)i * stages;
-    if (is_among(all, n, trial, own)) continue;
+  int *front = counts + G_N_ELEMENTS(slacks) * stages,
+      behind = ms_partition_by_cost(costs, &trial->on, slacks, G_N_ELEMENTS(slacks), counts, front);
+  for (int i = 0; i <= behind; i++) {
+    int *own = i < behind ? counts + (size_t)i * stages : front;
+    if (own[0] < 0 || is_among(all, n, trial, own)) continue;
     all[n] = (Candidate){.least = trial->turns ? ms_cut_least(trial, own) : 0,
                          .end = INFINITY,
                          .share = i < behind ? 1 : 1 + FRONT_GAIN,

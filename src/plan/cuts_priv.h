@@ -30,6 +30,12 @@ MsPace *ms_pace_new(const MsLayerCosts *costs);
 void ms_pace_free(MsPace *pace);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPace, ms_pace_free)
 
+enum { MS_CUT_PATHS = 8 }; /* kept of the last runs of a schedule */
+typedef struct {
+  int rank;             /* whose last slot ends it */
+  double *cost, *issue; /* [n] how often a stage runs on it, how often its host issues one: shares of both passes */
+} MsCutPath;
+
 typedef struct { /* borrows costs, ranks, turns, once and pace */
   const MsLayerCosts *costs;
   const MsOnce *once; /* NULL: only the passes count */
@@ -48,7 +54,10 @@ typedef struct { /* borrows costs, ranks, turns, once and pace */
   double *sent, *updated;               /* [n] once a step */
   double *sent_before, *updated_before; /* [layers + 1] */
   double *scratch;
-  gint64 slots; /* run so far */
+  gint64 slots; /* run so far, or seen to be needless */
+  MsCutPath path[MS_CUT_PATHS];
+  int n_paths, oldest, telling; /* telling: which spared the last run */
+  int *passes;                  /* [4][n] scratch */
 } MsCutTrial;
 MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace, const MsStages *on,
                              int rounds, const MsScheduleTurns *turns);

@@ -52,6 +52,7 @@ enum { MOST_FIRST = 5 }; /* first layers that are split in every way */
 typedef struct { /* one way to split the first layers */
   const MsLayerCosts *costs;
   const MsStages *on;
+  gboolean front; /* layers that equal stages cannot share stand in front; else behind, where fewer are kept */
   double layer;   /* cost of a layer of the body */
   int body;       /* layers of it */
   int *before;    /* [stages] first layers that stand there */
@@ -190,7 +191,7 @@ static void take_in_turn(Filling *f, int rank, int surplus) {
         highest = MAX(highest, f->before[i] + f->counts[i]);
     if (highest == 0) return;
     for (int k = 0; k < f->on->n && surplus > 0; k++) {
-      int i = f->on->front ? f->on->n - 1 - k : k;
+      int i = f->front ? f->on->n - 1 - k : k;
       if ((rank < 0 || f->on->rank[i] == rank) && f->counts[i] > f->least[i] && f->before[i] + f->counts[i] == highest)
         add(f, i, -1), surplus--;
     }
@@ -211,13 +212,21 @@ static void fill(Filling *f, double cap_rank, double cap_stage) {
   take_in_turn(f, -1, surplus);
 }
 
-/* Cuts for every slack. */
+/* The cut of one way to split the first layers below both caps. */
+static void fill_way(Filling *f, int first_layers, guint way, double cap_rank, double cap_stage, int *counts) {
+  begin(f, first_layers, way);
+  fill(f, cap_rank, cap_stage);
+  for (int k = 0; k < f->on->n; k++) counts[k] = f->before[k] + f->counts[k];
+}
+
+/* Cuts for every slack; `front`: as ms_partition_by_cost says. */
 static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers, const double *slack, int n_slacks,
-                    int *counts) {
+                    int *counts, int *front) {
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks;
   guint ways = first_layers > 0 ? 2u << first_layers : 1;
   g_autofree int *whole = g_new(int, 4 * n + 3 * ranks);
-  g_autofree double *cost = g_new(double, n + ranks + ways);
+  g_autofree double *cost = g_new(double, n + ranks + ways + 2 * (guint)n_slacks);
+  g_autofree guint *best = g_new0(guint, n_slacks);
   Filling f = {.costs = c,
                .on = on,
                .layer = c->layer[c->layers - 1],
@@ -231,25 +240,29 @@ static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers,
                .spare = whole + 4 * n + 2 * ranks,
                .extra = cost,
                .load = cost + n};
-  double *rank_of_way = cost + n + ranks, least = INFINITY;
+  double *rank_of_way = cost + n + ranks, *cap = rank_of_way + ways, *stage = cap + n_slacks, least = INFINITY;
   for (guint way = 0; way < ways; way++) {
     rank_of_way[way] = begin(&f, first_layers, way) ? least_dearest_rank(&f) : INFINITY;
     least = MIN(least, rank_of_way[way]);
   }
-  int found = 0;
-  for (int i = 0; i < n_slacks && !isinf(least); i++) {
-    double cap = least * (1 + slack[i]) * (1 + 1e-9), stage = INFINITY;
-    guint best = 0;
-    for (guint way = 0; way < ways; way++) {
-      if (rank_of_way[way] > cap) continue;
-      begin(&f, first_layers, way);
-      double own = least_dearest_stage(&f, cap, stage);
-      if (own < stage) stage = own, best = way;
+  if (isinf(least)) return 0;
+  for (int i = 0; i < n_slacks; i++) cap[i] = least * (1 + slack[i]) * (1 + 1e-9), stage[i] = INFINITY;
+  for (guint way = 0; way < ways; way++) {
+    gboolean begun = FALSE;
+    for (int i = 0; i < n_slacks; i++) {
+      if (rank_of_way[way] > cap[i]) continue;
+      if (!begun) begun = begin(&f, first_layers, way);
+      double own = least_dearest_stage(&f, cap[i], stage[i]);
+      if (own < stage[i]) stage[i] = own, best[i] = way;
     }
-    if (isinf(stage)) continue;
-    begin(&f, first_layers, best);
-    fill(&f, cap, stage * (1 + slack[i]));
-    for (int k = 0; k < on->n; k++) counts[k] = f.before[k] + f.counts[k];
+  }
+  int found = 0;
+  for (int i = 0; i < n_slacks; i++) {
+    if (isinf(stage[i])) continue;
+    f.front = front && i == 0;
+    if (f.front) fill_way(&f, first_layers, best[i], cap[i], stage[i] * (1 + slack[i]), front);
+    f.front = FALSE;
+    fill_way(&f, first_layers, best[i], cap[i], stage[i] * (1 + slack[i]), counts);
     found++, counts += n;
   }
   return found;
@@ -332,11 +345,13 @@ static int first_layers(const MsLayerCosts *c) {
   return n;
 }
 
-int ms_partition_by_cost(const MsLayerCosts *c, const MsStages *on, const double *slack, int n_slacks, int *counts) {
+int ms_partition_by_cost(const MsLayerCosts *c, const MsStages *on, const double *slack, int n_slacks, int *counts,
+                         int *front) {
+  if (front) front[0] = -1;
   if (on->n < 1 || c->layers < 1 || (on->mtp_apart && on->n < 2)) return 0;
   int first = first_layers(c);
   if (!on->pool && first <= MOST_FIRST && c->layer[c->layers - 1] > 0)
-    return cut_body(c, on, first, slack, n_slacks, counts);
+    return cut_body(c, on, first, slack, n_slacks, counts, front);
   if (!cut_evenly(c, on, counts)) return 0;
   shift_layers(c, on, counts);
   return 1;

@@ -160,7 +160,6 @@ typedef struct { /* the virtual stages that a model is cut into */
   const int *rank;    /* [n] where each stands */
   const int *pool;    /* [ranks] on which machine; NULL: all are alike */
   gboolean mtp_apart; /* the MTP blocks stand on the stage before the loss, which stands alone; else with it */
-  gboolean front;     /* layers that equal stages cannot share stand in front; else behind, where fewer are kept */
 } MsStages;
 /* What layers cost on stage k. */
 static inline const MsLayerCosts *ms_layer_costs_at(const MsLayerCosts *c, const MsStages *on, int k) {
@@ -169,9 +168,11 @@ static inline const MsLayerCosts *ms_layer_costs_at(const MsLayerCosts *c, const
 }
 /* Cuts, the decoder layers of each stage: counts[n_slacks][n]. The dearest rank costs least, then, when no rank may
  * cost more than (1 + slack) of that, the dearest stage. How many there are: one for each slack; of mixed layers
- * (partition.c) one for all; 0 when there are too few layers. Deterministic. */
+ * (partition.c) one for all; 0 when there are too few layers. Layers that equal stages cannot share stand behind, where
+ * fewer are kept; in `front`, [n] or NULL, in front, for the first slack; front[0] -1: there is no such cut.
+ * Deterministic. */
 int ms_partition_by_cost(const MsLayerCosts *costs, const MsStages *stages, const double *slack, int n_slacks,
-                         int *counts);
+                         int *counts, int *front);
 void ms_stage_costs(const MsLayerCosts *costs, const MsStages *stages, const int *counts, double *cost /* [n] */);
 /* The layout string of such a partition. (transfer full) */
 char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart);

@@ -172,20 +172,24 @@ typedef struct { /* places in `time` and `made`; what a turn does not have takes
   gint32 stage, time[2], in[2], comes[2], out[2], kept; /* comes: of `in` what a message brings */
 } Turn;
 
+/* Of one pass that leaves nothing for a weight gradient. Other turns by their number, [n] = none: the one before it on
+ * its stage, the one that makes its input, and that one where a message brings it. */
 typedef struct {
-  gint32 stage, time, in, comes, out;
-} PlainTurn; /* of one pass that leaves nothing for a weight gradient */
+  gint32 time, before, in, comes;
+} PlainTurn;
 
 struct MsScheduleTurns {
   int stages, model_stages, n, tensors; /* tensors: behind them one that is there from the start, one nobody takes */
   Turn *turn;                           /* [n] */
   PlainTurn *plain;                     /* [n] the same, NULL: some are not */
+  int *last;                            /* [stages] last turn; with `plain` */
 };
 
 void ms_schedule_turns_free(MsScheduleTurns *t) {
   if (!t) return;
   g_free(t->turn);
   g_free(t->plain);
+  g_free(t->last);
   g_free(t);
 }
 
@@ -227,11 +231,16 @@ static gboolean is_plain(const MsScheduleTurns *t, const Turn *turn) {
 static void make_plain(MsScheduleTurns *t) {
   for (int i = 0; i < t->n; i++)
     if (!is_plain(t, &t->turn[i])) return;
-  t->plain = g_new(PlainTurn, MAX(t->n, 1));
+  g_autofree int *maker = g_new(int, t->tensors + 2);
+  for (int i = 0; i < t->tensors + 2; i++) maker[i] = t->n;
+  t->plain = g_new(PlainTurn, MAX(t->n, 1)), t->last = g_new(int, t->stages);
+  for (int i = 0; i < t->stages; i++) t->last[i] = t->n;
   for (int i = 0; i < t->n; i++) {
     const Turn *turn = &t->turn[i];
     int half = turn->time[0] == N_TIMES * t->model_stages;
-    t->plain[i] = (PlainTurn){turn->stage, turn->time[half], turn->in[half], turn->comes[half], turn->out[half]};
+    t->plain[i] = (PlainTurn){turn->time[half], t->last[turn->stage], maker[turn->in[half]], maker[turn->comes[half]]};
+    t->last[turn->stage] = i;
+    if (turn->out[half] < t->tensors) maker[turn->out[half]] = i;
   }
 }
 
@@ -257,7 +266,8 @@ MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *s) {
 int ms_schedule_turns_count(const MsScheduleTurns *t) { return t->n; }
 
 size_t ms_schedule_turns_scratch(const MsScheduleTurns *t) {
-  return 2 * ((size_t)N_TIMES * (size_t)t->model_stages + 1 + (size_t)t->stages) + (size_t)t->tensors + 2;
+  size_t of_turns = t->plain ? 2 * ((size_t)t->n + 1) : (size_t)t->tensors + 2;
+  return 2 * ((size_t)N_TIMES * (size_t)t->model_stages + 1 + (size_t)t->stages) + of_turns;
 }
 
 /* time[N_TIMES * n + 1], and the clocks of all stages behind it. */
@@ -272,27 +282,39 @@ static double *begin_at_zero(const MsScheduleTurns *t, const MsPassTimes *passes
   return clock;
 }
 
+/* issue: NULL, the host is always ahead. made: [tensors + 2], of plain turns when each has ended, [n + 1]. issued:
+ * [stages], of plain turns when each had been issued, [n + 1]. */
 typedef struct {
-  double *time, *clock, *issue, *issued, *made; /* issue: NULL, the host is always ahead */
+  double *time, *clock, *issue, *issued, *made;
   gboolean waits;
 } TurnTimes;
 
+static void take_clocks(const MsScheduleTurns *t, const TurnTimes *x) {
+  for (int s = 0; s < t->stages; s++) x->clock[s] = x->made[t->last[s]];
+}
+
 static void run_plain(const MsScheduleTurns *t, const TurnTimes *x) {
   const double *restrict time = x->time;
-  double *clock = x->clock, *made = x->made;
-  for (const PlainTurn *turn = t->plain, *end = turn + t->n; turn < end; turn++) {
-    double at = MAX(clock[turn->stage], made[turn->in]);
-    clock[turn->stage] = made[turn->out] = at + time[turn->time];
+  double *made = x->made;
+  made[t->n] = 0;
+  for (int i = 0; i < t->n; i++) {
+    const PlainTurn *turn = &t->plain[i];
+    made[i] = MAX(made[turn->before], made[turn->in]) + time[turn->time];
   }
+  take_clocks(t, x);
 }
 
 static void run_plain_issued(const MsScheduleTurns *t, const TurnTimes *x) {
-  for (const PlainTurn *turn = t->plain, *end = turn + t->n; turn < end; turn++) {
-    double begins = x->issued[turn->stage], at = MAX(x->clock[turn->stage], x->made[turn->in]) + x->time[turn->time];
-    if (x->waits) begins = MAX(begins, x->made[turn->comes]);
-    x->issued[turn->stage] = begins + x->issue[turn->time];
-    x->clock[turn->stage] = x->made[turn->out] = MAX(at, x->issued[turn->stage]);
+  double *made = x->made, *issued = x->issued;
+  made[t->n] = issued[t->n] = 0;
+  for (int i = 0; i < t->n; i++) {
+    const PlainTurn *turn = &t->plain[i];
+    double begins = issued[turn->before], at = MAX(made[turn->before], made[turn->in]) + x->time[turn->time];
+    if (x->waits) begins = MAX(begins, made[turn->comes]);
+    issued[i] = begins + x->issue[turn->time];
+    made[i] = MAX(at, issued[i]);
   }
+  take_clocks(t, x);
 }
 
 static void run_any(const MsScheduleTurns *t, const TurnTimes *x) {
@@ -310,13 +332,23 @@ static void run_any(const MsScheduleTurns *t, const TurnTimes *x) {
   }
 }
 
+/* Where they stand in the scratch. */
+static TurnTimes times_in(const MsScheduleTurns *t, double *scratch, gboolean issued, gboolean waits) {
+  size_t own = (size_t)N_TIMES * (size_t)t->model_stages + 1;
+  TurnTimes x = {.time = scratch, .clock = scratch + own, .waits = waits};
+  double *issue = x.clock + t->stages;
+  x.made = issue + own + t->stages;
+  if (issued) x.issue = issue, x.issued = t->plain ? x.made + t->n + 1 : issue + own;
+  return x;
+}
+
 double ms_schedule_turns_end(const MsScheduleTurns *t, const MsPassTimes *passes, const MsPassHost *host,
                              double *scratch) {
-  TurnTimes x = {.time = scratch, .clock = begin_at_zero(t, passes, scratch), .waits = host && host->waits};
-  double *issue = x.clock + t->stages, last = 0;
-  if (host) x.issue = issue, x.issued = begin_at_zero(t, &host->issue, issue);
-  x.made = issue + (size_t)N_TIMES * (size_t)t->model_stages + 1 + t->stages;
-  x.made[t->tensors] = 0;
+  TurnTimes x = times_in(t, scratch, host != NULL, host && host->waits);
+  double last = 0;
+  begin_at_zero(t, passes, x.time);
+  if (host) begin_at_zero(t, &host->issue, x.issue);
+  if (!t->plain) x.made[t->tensors] = 0;
   (!t->plain ? run_any : host ? run_plain_issued : run_plain)(t, &x);
   for (int s = 0; s < t->stages; s++) last = MAX(last, x.clock[s]);
   return last;
@@ -324,6 +356,28 @@ double ms_schedule_turns_end(const MsScheduleTurns *t, const MsPassTimes *passes
 
 const double *ms_schedule_turns_clock(const MsScheduleTurns *t, const double *scratch) {
   return scratch + N_TIMES * t->model_stages + 1;
+}
+
+gboolean ms_schedule_turns_path(const MsScheduleTurns *t, int stage, gboolean issued, gboolean waits, double *scratch,
+                                int *count) {
+  const TurnTimes x = times_in(t, scratch, issued, waits);
+  int *issues = count + 2 * t->model_stages;
+  memset(count, 0, sizeof *count * 4 * (size_t)t->model_stages);
+  if (!t->plain) return FALSE;
+  gboolean on_host = FALSE;
+  for (int i = t->last[stage]; i < t->n;) {
+    const PlainTurn *turn = &t->plain[i];
+    on_host = on_host || (issued && x.made[i] == x.issued[i]);
+    if (on_host) {
+      issues[turn->time]++;
+      on_host = !waits || x.issued[turn->before] >= x.made[turn->comes];
+      i = on_host ? turn->before : turn->comes;
+    } else {
+      count[turn->time]++;
+      i = x.made[turn->before] >= x.made[turn->in] ? turn->before : turn->in;
+    }
+  }
+  return TRUE;
 }
 
 void ms_schedule_run_free(MsScheduleRun *run) {

@@ -97,6 +97,13 @@ double ms_schedule_turns_end(const MsScheduleTurns *turns, const MsPassTimes *pa
 size_t ms_schedule_turns_scratch(const MsScheduleTurns *turns);
 /* [stages] when each had run its last slot, of the last ms_schedule_turns_end with this scratch. */
 const double *ms_schedule_turns_clock(const MsScheduleTurns *turns, const double *scratch);
+/* Passes that follow one another up to the end of a stage's last slot, of the last ms_schedule_turns_end with this
+ * scratch, where `issued` says whether it had a host and `waits` what that did: count[4][stages of the model], how
+ * often each forward and each backward runs on that path, and how often the host issues each. At any other times of
+ * passes their sum is below the end of that stage. FALSE: not known of this schedule (a slot has two passes, or half a
+ * backward). */
+gboolean ms_schedule_turns_path(const MsScheduleTurns *turns, int stage, gboolean issued, gboolean waits,
+                                double *scratch, int *count);
 void ms_schedule_run_free(MsScheduleRun *run);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheduleRun, ms_schedule_run_free)
 

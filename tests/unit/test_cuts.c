@@ -272,7 +272,21 @@ static void the_host_works_ahead(void **state) {
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) assert_beside(&cases[i], 1.05);
 }
 
-/* A climb ends no later than it began, at a cut that takes what it says, and that is no cheaper than its bound. */
+/* No layer moved from one stage to another ends the step sooner by more than a climb asks for. */
+static void assert_no_move_gains(MsCutTrial *trial, const int *counts, double end) {
+  int own[8], n = trial->on.n, last = n - 1 - (trial->on.mtp_apart ? 1 : 0);
+  assert_true(n <= 8);
+  for (int from = 0; from < n; from++)
+    for (int to = 0; to <= last; to++) {
+      memcpy(own, counts, sizeof *own * (size_t)n);
+      if (from == to || own[from] <= (from == 0 || from == last ? 0 : 1)) continue;
+      own[from]--, own[to]++;
+      assert_true(ms_cut_end(trial, own) >= end * (1 - 1.001e-4));
+    }
+}
+
+/* A climb ends no later than it began, at a cut that takes what it says, that is no cheaper than its bound, and that no
+ * further move improves. */
 static void climbs_add_up(void **state) {
   (void)state;
   enum { RANKS = 3, STAGES = 6, LAYERS = 17 };
@@ -283,19 +297,26 @@ static void climbs_add_up(void **state) {
     double layer[LAYERS];
     for (int k = 0; k < LAYERS; k++) layer[k] = ANY(1, 1, 2, 3);
     int rounds = ANY(1, 2, 5), counts[STAGES] = {2, 3, 3, 3, 3, 3};
-    const MsLayerCosts costs = {.layers = LAYERS, .layer = layer, .first = 0.5, .last = ANY(1, 4), .mtp = 1};
+    const MsLayerCosts costs = {.layers = LAYERS, .layer = layer, .first = 0.5, .last = ANY(1, 4), .mtp = 1},
+                       sent = {.layers = LAYERS, .layer = layer, .first = 1, .last = ANY(1, 3), .mtp = 2};
+    MsLayerCosts host = {.layers = LAYERS, .layer = layer, .first = 2, .last = 0.25, .mtp = ANY(0, 1, 2)}, bare = costs,
+                 gathered = sent, updated = sent;
+    const MsOnce once = {&gathered, &updated}, *does_once = i % 4 > 1 ? &once : NULL;
+    const MsPace pace = {&bare, &host}, *issued = i % 2 ? &pace : NULL;
     const MsStages on = {.n = STAGES, .ranks = RANKS, .rank = rank, .mtp_apart = ANY(0, 1)};
     g_autoptr(MsSchedule) schedule =
         ms_schedule_new(MS_SCHED_1F1B, RANKS, MIN(rounds, MS_CUT_ROUNDS) * RANKS, 2, 0, FALSE, NULL, 0);
     g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
-    g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, NULL, NULL, &on, rounds, turns);
-    g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, NULL, NULL, &on, rounds, turns);
+    g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, does_once, issued, &on, rounds, turns);
+    g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, does_once, issued, &on, rounds, turns);
+    trial->waits = again->waits = i % 8 > 3;
     double began = ms_cut_end(trial, counts), end = ms_cut_climb(trial, counts, began);
     int sum = 0;
     for (int k = 0; k < STAGES; k++) sum += counts[k];
     assert_int_equal(sum, LAYERS);
     assert_close(ms_cut_end(again, counts), end, 1e-12);
     assert_true(end <= began && ms_cut_least(again, counts) <= end * (1 + 1e-12));
+    assert_no_move_gains(again, counts, end);
     sooner += end < 0.99 * began;
   }
   assert_true(sooner > 20);

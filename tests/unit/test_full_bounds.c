@@ -149,7 +149,8 @@ static void of_large_layouts(void **state) {
     for (int k = 0; k < stages; k++) rank[k] = k % 4;
     MsLayerCosts *costs = ms_layer_costs_new(NULL, s);
     assert_int_equal(
-        ms_partition_by_cost(costs, &(MsStages){.n = stages, .ranks = 4, .rank = rank}, &(double){0}, 1, counts), 1);
+        ms_partition_by_cost(costs, &(MsStages){.n = stages, .ranks = 4, .rank = rank}, &(double){0}, 1, counts, NULL),
+        1);
     ms_layer_costs_free(costs);
     g_free(s->layout.pipeline_layout);
     s->layout.pipeline_layout = ms_partition_text(counts, stages, 1, FALSE);

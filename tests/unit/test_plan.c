@@ -377,7 +377,8 @@ static void partitions_are_balanced(void **state) {
       MsLayerCosts costs = {.layers = layers, .layer = layer, .first = 0.3, .last = 0.8};
       for (int i = 0; i < stages; i++) rank[i] = i;
       assert_int_equal(
-          ms_partition_by_cost(&costs, &(MsStages){.n = stages, .ranks = stages, .rank = rank}, &none, 1, counts), 1);
+          ms_partition_by_cost(&costs, &(MsStages){.n = stages, .ranks = stages, .rank = rank}, &none, 1, counts, NULL),
+          1);
       int sum = 0, most = 0, least = layers;
       for (int i = 0; i < stages; i++) sum += counts[i];
       for (int i = 1; i + 1 < stages; i++) most = MAX(most, counts[i]), least = MIN(least, counts[i]);
@@ -446,7 +447,7 @@ static void cuts_of_a_body_are_the_best(void **state) {
     for (int k = 0; k < on.n; k++) rank[k] = back && k >= ranks ? on.n - 1 - k : k % ranks;
     for (int i = 0; i < c.layers; i++) layer[i] = i < odd ? 0.3 + g_rand_double(rand) : 1;
     double least = by_trying_all(&c, &on, INFINITY, 0, c.layers, tried);
-    int found = ms_partition_by_cost(&c, &on, slack, 2, counts);
+    int found = ms_partition_by_cost(&c, &on, slack, 2, counts, NULL);
     assert_int_equal(found, isinf(least) ? 0 : 2);
     for (int i = 0; i < found; i++, checked++) {
       Dearest d = dearest_of(&c, &on, counts + i * on.n);
@@ -476,7 +477,7 @@ static void cuts_of_mixed_layers_are_the_best(void **state) {
                       .last = 3 * g_rand_double(rand),
                       .mtp = g_rand_double(rand)};
     for (int i = 0; i < c.layers; i++) layer[i] = 1 + 0.2 * g_rand_double(rand);
-    assert_int_equal(ms_partition_by_cost(&c, &on, &none, 1, counts), 1);
+    assert_int_equal(ms_partition_by_cost(&c, &on, &none, 1, counts, NULL), 1);
     assert_close(dearest_of(&c, &on, counts).stage, by_trying_all(&c, &on, INFINITY, 0, c.layers, tried), 1e-9);
   }
 }
@@ -493,7 +494,7 @@ static void mixed_layers_stand_where_they_should(void **state) {
     MsStages on = {.n = 6, .ranks = ranks, .rank = ranks == 2 ? two : rank, .mtp_apart = g_rand_boolean(rand)};
     MsLayerCosts c = {.layers = 18, .layer = layer, .first = g_rand_double(rand), .last = 3 * g_rand_double(rand)};
     for (int i = 0; i < c.layers; i++) layer[i] = 1 + 2 * g_rand_double(rand);
-    assert_int_equal(ms_partition_by_cost(&c, &on, &none, 1, counts), 1);
+    assert_int_equal(ms_partition_by_cost(&c, &on, &none, 1, counts, NULL), 1);
     double dearest = dearest_of(&c, &on, counts).rank;
     int last = on.n - 1 - on.mtp_apart;
     for (int from = 0; from <= last; from++)
@@ -513,12 +514,12 @@ static void first_stages_have_less(void **state) {
   int counts[4];
   assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 4},
                                         &(MsStages){.n = 3, .ranks = 3, .rank = (const int[]){0, 1, 2}}, &none, 1,
-                                        counts),
+                                        counts, NULL),
                    1);
   assert_memory_equal(counts, ((int[]){3, 3, 0}), 3 * sizeof(int));
   assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 1},
                                         &(MsStages){.n = 4, .ranks = 4, .rank = (const int[]){0, 1, 2, 3}}, &none, 1,
-                                        counts),
+                                        counts, NULL),
                    1);
   assert_memory_equal(counts, ((int[]){1, 2, 2, 1}), 4 * sizeof(int));
 }

@@ -874,8 +874,53 @@ static void uneven_stages_end_later(void **state) {
   assert_true(end_of(two, (const double[]){1, 2}, (const double[]){2, 4}) == 15);
 }
 
+static double sum_along(const int *count, int stages, const double *time[4]) {
+  double sum = 0;
+  for (int what = 0; what < 4; what++)
+    for (int k = 0; k < stages; k++) sum += count[what * stages + k] * time[what][k];
+  return sum;
+}
+
+/* The passes on the path to a stage's last slot add up to its end, and at any other times they end no later. */
+static void paths_bound_other_times(void **state) {
+  (void)state;
+  enum { RANKS = 3, STAGES = 6 };
+  g_autoptr(GRand) rand = g_rand_new_with_seed(8);
+  g_autoptr(MsSchedule) schedule = make(ONE_F1B, RANKS, 2 * RANKS, STAGES / RANKS, 0, FALSE);
+  g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
+  g_autofree double *scratch = g_new(double, ms_schedule_turns_scratch(turns));
+  int at_host = 0, tight = 0;
+  for (int i = 0; i < 600; i++) {
+    double time[2][4][STAGES];
+    int count[4 * STAGES];
+    for (int k = 0; k < 2 * 4 * STAGES; k++)
+      (&time[0][0][0])[k] = g_rand_double_range(rand, 0.5, 2) * (k / STAGES % 2 ? 2 : 1);
+    gboolean issued = i % 3 > 0, waits = i % 3 > 1;
+    double end[2];
+    for (int other = 1; other >= 0; other--) { /* the last run is that of the path */
+      const MsPassHost host = {{time[other][2], time[other][3]}, waits};
+      const MsPassTimes passes = {time[other][0], time[other][1]};
+      ms_schedule_turns_end(turns, &passes, issued ? &host : NULL, scratch);
+      end[other] = ms_schedule_turns_clock(turns, scratch)[i % RANKS];
+    }
+    assert_true(ms_schedule_turns_path(turns, i % RANKS, issued, waits, scratch, count));
+    const double *own[4] = {time[0][0], time[0][1], time[0][2], time[0][3]},
+                 *other[4] = {time[1][0], time[1][1], time[1][2], time[1][3]};
+    assert_true(fabs(sum_along(count, STAGES, own) - end[0]) < 1e-9);
+    assert_true(sum_along(count, STAGES, other) <= end[1] + 1e-9);
+    tight += sum_along(count, STAGES, other) > 0.95 * end[1];
+    for (int k = 0; k < 2 * STAGES; k++) at_host += count[2 * STAGES + k];
+  }
+  assert_true(at_host > 0 && tight > 60);
+  g_autoptr(MsSchedule) split = make(ZB_H1, 4, 8, 1, 0, FALSE);
+  g_autoptr(MsScheduleTurns) halves = ms_schedule_turns_new(split);
+  int none[16];
+  assert_false(ms_schedule_turns_path(halves, 0, FALSE, FALSE, NULL, none));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(paths_bound_other_times),
       cmocka_unit_test(order_of_1f1b),
       cmocka_unit_test(times_of_1f1b),
       cmocka_unit_test(order_of_interleaved),
