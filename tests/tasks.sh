@@ -62,6 +62,7 @@ while read -r page wants; do
     END { exit bad }' "$room/$page.out" || bad=1
   words=$(cat "$room/$page.out" "$room/$page.err" | unexplained - | tr '\n' ' ')
   [ -z "$words" ] || { echo "$page prints words that docs/glossary.md lacks: $words"; bad=1; }
+  for word in $words; do cat "$room/$page.out" "$room/$page.err" | grep -m 1 -wF -- "$word"; done
 done <<<"$tasks"
 [ -z "${MOESIM_TASKS_OUT:-}" ] || cp "$room"/*.out "$MOESIM_TASKS_OUT/"
 [ $# -gt 0 ] || [ "$n" -ge 9 ] || { echo "only $n tasks were done"; bad=1; }

@@ -111,6 +111,7 @@ def request(
     deadline: str | float | None = None,
     gpu_hour: float | None = None,
     max_watts: str | float | None = None,
+    lora: int | str | None = None,
     around: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
     """The plan request of a few words, as `moesim plan --write-request`: to change it and hand it to plan().
@@ -119,7 +120,8 @@ def request(
     tries all that the machine has. seq_length in tokens (default 4096), global_batch_size in sequences (default 4 Mi
     tokens); several of each as a list. tokens of the whole training (15e12 or "15T"), deadline for them ("30d", or
     seconds), gpu_hour: price of a GPU-hour, max_watts of all GPUs together ("1.2MW"): as the options of the command
-    line. around: instead of all these the file of a run, whose layout is left open.
+    line. lora: rank of adapters beside frozen weights (all weights are trained without it). around: instead of all
+    these the file of a run, whose layout is left open.
     """
     options = dict(
         model=_commas(model),
@@ -132,6 +134,7 @@ def request(
         deadline=_text(deadline),
         gpu_hour=_text(gpu_hour),
         max_watts=_text(max_watts),
+        lora=None if lora is None else str(lora),
         around=_path(around),
     )
     return json.loads(_call("request", None, options))

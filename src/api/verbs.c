@@ -18,7 +18,7 @@ typedef struct {
   int fidelity, draws, top, threads, seq_length, global_batch_size, form;
   gboolean explain, strict, front, map, decide;
   char *compare, *under, *model, *hardware, *gpus, *precision, *around, *seq_lengths, *global_batch_sizes, *tokens,
-      *deadline, *gpu_hour, *max_watts;
+      *deadline, *gpu_hour, *max_watts, *lora;
 } Options;
 
 typedef struct {
@@ -80,6 +80,12 @@ static void report_so_far(const MsPlan *so_far, double done, gpointer user) {
   w->progress(done, text, w->user);
 }
 
+static void report_sweep_so_far(const MsSweep *so_far, double done, gpointer user) {
+  const moesim_watch *w = user;
+  g_autofree char *text = ms_report_sweep_so_far(so_far, done);
+  w->progress(done, text, w->user);
+}
+
 static MsPlanOptions plan_options(const Call *c, const MsRequest *first) {
   MsPlanOptions options;
   ms_plan_options_init(&options);
@@ -116,11 +122,11 @@ static char *plan(Call *c, GError **error) {
     ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (requests->len == 1 && !c->o->front) return plan_one(c, first, error);
-  if (c->o->explain || c->o->compare || c->o->under || c->o->map || c->o->decide || first->under) {
-    g_set_error(
-        error, MS_ERROR, MS_ERROR_USAGE,
-        "explain, compare, map, decide and under (or plan.under) take one cluster and model, without front; %s has %u",
-        ms_json_filename(c->doc), requests->len);
+  if (c->o->explain || c->o->compare || c->o->under || c->o->decide || first->under || (c->o->map && c->o->front)) {
+    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
+                "explain, compare, decide and under (or plan.under) take one model, machine and size; %s has %u "
+                "searches; front takes none of them, nor map",
+                ms_json_filename(c->doc), requests->len);
     return NULL;
   }
   for (guint i = 0; i < requests->len; i++)
@@ -128,8 +134,13 @@ static char *plan(Call *c, GError **error) {
                                   "a front, or several clusters or models at once, is", error))
       return NULL;
   MsPlanOptions options = plan_options(c, first);
-  options.watch = NULL; /* several searches at once */
-  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, c->o->front);
+  const MsSweepAsked asked = {.front = c->o->front,
+                              .map = c->o->map,
+                              .watch = options.watch ? report_sweep_so_far : NULL,
+                              .user = options.watch_user};
+  options.watch = NULL;
+  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, &asked, error);
+  if (!sweep) return NULL;
   c->nothing = TRUE;
   for (int i = 0; i < sweep->n_cells; i++) c->nothing &= !(sweep->cell[i].plan && sweep->cell[i].plan->n_best > 0);
   return ms_report_sweep_json(sweep);
@@ -149,7 +160,8 @@ static char *request(Call *c, GError **error) {
                      .tokens = o->tokens,
                      .deadline = o->deadline,
                      .gpu_hour = o->gpu_hour,
-                     .max_watts = o->max_watts};
+                     .max_watts = o->max_watts,
+                     .lora = o->lora};
   return ms_ask_request(&ask, FALSE, error);
 }
 
@@ -229,6 +241,7 @@ static const MsField request_fields[] = {
     MS_STRING(S, deadline, MS_NULLABLE, "for these tokens, 30d"),
     MS_STRING(S, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
     MS_STRING(S, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
+    MS_STRING(S, lora, MS_NULLABLE, "rank of adapters (LoRA) beside frozen weights, 16; null: all weights are trained"),
     MS_STRING(S, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
     MS_INT(S, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),
     MS_INT(S, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),

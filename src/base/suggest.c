@@ -104,6 +104,18 @@ static guint of_family(const char *word, const char *const *known, guint *found)
   return strlen(family) > SHORTEST_PART ? containing(family, TRUE, known, found) : 0;
 }
 
+/* Those of the family of `near`, such as llama2_70b and llama3_70b, that are as near to the word. */
+static guint nearest_of(const char *word, const char *const *known, const char *near, guint *found) {
+  size_t family = family_length(near);
+  guint n = 0;
+  if (family <= SHORTEST_PART || strlen(word) > WORD_MAX) return 0;
+  for (guint i = 0; known[i] && n < MOST_OFFERED; i++)
+    if (strlen(known[i]) <= WORD_MAX && !strncmp(known[i], near, family) &&
+        distance(word, known[i]) == distance(word, near))
+      found[n++] = i;
+  return n;
+}
+
 static char *offer(const char *const *known, const char *const *glosses, const guint *found, guint n) {
   GString *out = g_string_new("did you mean ");
   for (guint i = 0; i < n; i++) {
@@ -114,10 +126,39 @@ static char *offer(const char *const *known, const char *const *glosses, const g
   return g_string_free(out, FALSE);
 }
 
+/* Whether all digits and letters of `part` stand between other characters in `name`: "h200" in "h200_sxm". */
+static gboolean has_part(const char *name, const char *part) {
+  g_auto(GStrv) parts = g_strsplit_set(name, "_./ ", -1);
+  return g_strv_contains((const char *const *)parts, part);
+}
+
+/* Of the parts of the word those that have letters and digits name something: "h200" of "2 nodes of 8 H200". Indices of
+ * the known words with most of them. */
+static guint with_parts(const char *word, const char *const *known, guint *found) {
+  g_autofree char *lower = folded_word(word);
+  g_auto(GStrv) parts = g_strsplit_set(lower, "_./ ,:", -1);
+  guint n = 0, most = 1;
+  for (guint i = 0; known[i]; i++) {
+    g_autofree char *name = folded_word(known[i]);
+    guint shared = 0;
+    for (char **part = parts; *part; part++) {
+      gboolean letter = FALSE, digit = FALSE;
+      for (const char *c = *part; *c; c++) letter |= g_ascii_isalpha(*c), digit |= g_ascii_isdigit(*c);
+      shared += letter && digit && has_part(name, *part);
+    }
+    if (shared > most) n = 0, most = shared;
+    if (shared == most && n < MOST_OFFERED) found[n++] = i;
+  }
+  return n;
+}
+
 char *ms_suggest(const char *word, const char *const *known, const char *const *glosses) {
   guint found[MOST_OFFERED], n = alike(word, known, found);
   const char *near = n == 0 ? ms_nearest(word, known) : NULL;
+  guint as_near = near ? nearest_of(word, known, near, found) : 0;
+  if (as_near > 1) return offer(known, NULL, found, as_near);
   if (near) return g_strdup_printf("did you mean \"%s\"?", near);
+  if (n == 0) n = with_parts(word, known, found);
   if (n == 0) n = of_family(word, known, found);
   return n > 0 ? offer(known, glosses, found, n) : NULL;
 }

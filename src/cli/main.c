@@ -35,6 +35,8 @@ static const MsVerb verbs[] = {
      "  moesim plan --out best.json request.json        the winner as a scenario, for moesim run and report\n",
      ms_cli_plan, TRUE, ms_ranks_here},
     {"whatif", "FILE…", "change a base run along axes and take the differences apart by part",
+     "  moesim whatif --base my-run.json --set hardware.nic_Bps=200Gb/s     what if the network were that?\n"
+     "  moesim whatif --base my-run.json --set gpus=64,128 --set training.global_batch_size=512,1024\n"
      "  moesim whatif scenarios/whatif/nic.json\n"
      "  moesim whatif --plot domain.svg scenarios/whatif/nvlink-domain.json\n"
      "  moesim whatif --csv points.csv scenarios/whatif/*.json\n"
@@ -214,11 +216,12 @@ static const MsVerb verbs[] = {
     {NULL}};
 
 static void print_start(void) {
-  fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its layout.\n\n"
+  fputs("moesim predicts how a training run of a mixture-of-experts or dense model performs, and plans its\nlayout.\n\n"
         "Start here:\n"
         "  moesim plan --model qwen3-30b-a3b --hardware h100-sxm --gpus 64   find the best layout\n"
         "  moesim plan scenarios/plan-deepseek-v3-gb200-256.json    the same with all choices in a file\n"
         "  moesim run scenarios/run-deepseek-v3-gb200-256.json      predict one run\n"
+        "  moesim whatif --base RUN.json --set hardware.nic_Bps=200Gb/s    the same with another network\n"
         "  moesim show model deepseek-v3                            look at what it knows\n"
         "  moesim --help                                            all verbs\n",
         stdout);

@@ -122,6 +122,8 @@ void ms_cli_print_notes(const GPtrArray *notes) {
 
 void ms_cli_print_json(MsJsonOut *out) { ms_cli_print_file(ms_json_out_take(out)); }
 
+static gboolean named_alike(gconstpointer a, gconstpointer b) { return g_strcmp0(a, b) == 0; }
+
 /* The unknown long option among argv, as the user wrote it, with the nearest known one; NULL when there is none.
  * (transfer full) */
 static char *unknown_option(const GOptionEntry *entries, int argc, char **argv) {
@@ -133,6 +135,10 @@ static char *unknown_option(const GOptionEntry *entries, int argc, char **argv) 
     if (!g_str_has_prefix(argv[i], "--")) continue;
     g_autofree char *name = g_strndup(argv[i] + 2, strcspn(argv[i] + 2, "="));
     if (g_strv_contains((const char *const *)known->pdata, name)) continue;
+    static const char *const sizes[] = {"tp", "cp", "pp", "vpp", "ep", "etp", "dp", "mbs", NULL};
+    if (g_strv_contains(sizes, name) && g_ptr_array_find_with_equal_func(known, "write-request", named_alike, NULL))
+      return g_strdup_printf("--%s is searched; to fix it, --write-request FILE keeps the request, whose %s takes it",
+                             name, strcmp(name, "mbs") == 0 ? "training.micro_batch_size" : "layout");
     const char *near = ms_nearest(name, (const char *const *)known->pdata);
     return near ? g_strdup_printf("unknown option --%s, did you mean --%s?", name, near)
                 : g_strdup_printf("unknown option --%s", name);

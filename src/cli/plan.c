@@ -16,9 +16,9 @@ typedef struct {
   char *decide_out;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
-  char *model, *hardware, *gpus, *precision, *around; /* MsAsk */
-  char *tokens, *deadline, *gpu_hour, *max_watts;     /* MsAsk */
-  char *seq_text, *batch_text;                        /* of the two that follow, as given; lists stay texts */
+  char *model, *hardware, *gpus, *precision, *around;    /* MsAsk */
+  char *tokens, *deadline, *gpu_hour, *max_watts, *lora; /* MsAsk */
+  char *seq_text, *batch_text;                           /* of the two that follow, as given; lists stay texts */
   int seq_length, global_batch_size;
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
 } Options;
@@ -38,7 +38,8 @@ static MsAsk ask_of(const Options *o) {
                  .tokens = o->tokens,
                  .deadline = o->deadline,
                  .gpu_hour = o->gpu_hour,
-                 .max_watts = o->max_watts};
+                 .max_watts = o->max_watts,
+                 .lora = o->lora};
 }
 
 /* Of --model, --hardware, --gpus and what goes with them the first that is given, or NULL. */
@@ -53,6 +54,7 @@ static const char *first_word(const Options *o) {
          : o->deadline   ? "--deadline"
          : o->gpu_hour   ? "--gpu-hour"
          : o->max_watts  ? "--max-watts"
+         : o->lora       ? "--lora"
                          : NULL;
 }
 
@@ -64,14 +66,26 @@ typedef struct {
 
 /* What was found so far, as a line: for a program that reads along at most five a second, for people where there is
  * a better one. */
-static void print_so_far(const MsPlan *plan, double done, gpointer user) {
+static gboolean is_due(Follower *f, const MsPlan *plan) {
   enum { EVERY_US = G_USEC_PER_SEC / 5 };
-  Follower *f = user;
   gint64 now = g_get_monotonic_time();
   double best_s = plan->n_best > 0 ? plan->best[0].result->step_time_s : 0;
-  if (f->json ? now - f->last_us < EVERY_US : best_s == f->best_s) return;
+  if (f->json ? now - f->last_us < EVERY_US : best_s == f->best_s) return FALSE;
   f->last_us = now, f->best_s = best_s;
+  return TRUE;
+}
+
+static void print_so_far(const MsPlan *plan, double done, gpointer user) {
+  Follower *f = user;
+  if (!is_due(f, plan)) return;
   ms_cli_print(f->json ? ms_report_plan_so_far(plan, done) : ms_report_plan_best_so_far(plan, done));
+  fflush(stdout);
+}
+
+static void print_sweep_so_far(const MsSweep *sweep, double done, gpointer user) {
+  Follower *f = user;
+  if (!is_due(f, sweep->cell[sweep->n_cells - 1].so_far)) return;
+  ms_cli_print(f->json ? ms_report_sweep_so_far(sweep, done) : ms_report_sweep_best_so_far(sweep, done));
   fflush(stdout);
 }
 
@@ -195,7 +209,11 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
     return ms_cli_usage(ms_cli_verb("plan"),
                         "several clusters, models or a front are planned by one process, without mpirun or srun");
   if (!ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error); /* before the long work */
-  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, o->front || o->plot);
+  Follower follower = {o->json, 0, 0};
+  const MsSweepAsked asked = {
+      .front = o->front || o->plot, .map = o->map, .watch = o->follow ? print_sweep_so_far : NULL, .user = &follower};
+  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, &asked, &error);
+  if (!sweep) return ms_cli_fail(error);
   ms_cli_print(o->json ? ms_report_sweep_json(sweep) : ms_report_sweep(sweep));
   if (o->plot && !ms_report_sweep_plot(sweep, o->plot, &error)) return ms_cli_fail(error);
   gboolean feasible = FALSE;
@@ -233,13 +251,35 @@ static GPtrArray *load(const Options *o, const char *file, GError **error) {
   return text ? requests_of(text, o, error) : NULL;
 }
 
+/* Of indented JSON, in its place. */
+static const char *one_line(char **json) {
+  g_autoptr(JsonNode) node = json_from_string(*json, NULL);
+  g_autofree char *flat = json_to_string(node, FALSE);
+  g_free(*json);
+  return *json = g_strconcat(flat, "\n", NULL);
+}
+
 static int keep_request(const Options *o) {
   GError *error = NULL;
   MsAsk ask = ask_of(o);
   g_autofree char *text = ms_ask_request(&ask, TRUE, &error);
   g_autoptr(GPtrArray) checked = text ? requests_of(text, o, &error) : NULL;
   if (!checked) return ms_cli_fail(error);
-  return ms_cli_write(o->write_request, text);
+  return ms_cli_write(o->write_request, o->json ? one_line(&text) : text);
+}
+
+/* Of what is said of one search alone the first that is asked for, or NULL. */
+static const char *asked_alone(const Options *o, const MsRequest *first) {
+  return o->explain      ? "--explain"
+         : o->compare    ? "--compare"
+         : o->under      ? "--under"
+         : first->under  ? "plan.under"
+         : o->decide     ? "--decide"
+         : o->launch     ? "--launch"
+         : o->out        ? "--out"
+         : o->checkpoint ? "--checkpoint"
+         : o->resume     ? "--resume"
+                         : NULL;
 }
 
 static int plan(const MsVerb *verb, const Options *o, const char *file) {
@@ -250,14 +290,15 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
     ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
-  if (o->explain || o->compare || o->under || o->decide || o->follow || o->map || o->launch || o->out ||
-      o->checkpoint || o->resume || first->under)
-    return ms_cli_usage(
-        verb,
-        "--explain, --compare, --under (or plan.under), --decide, --launch, --out, --checkpoint, --resume, "
-        "--follow and --map take one cluster and model, and neither --front nor "
-        "--plot; %s has %u of them",
-        file ? file : "the request", requests->len);
+  const char *alone = asked_alone(o, first);
+  if (alone && requests->len == 1)
+    return ms_cli_usage(verb, "%s takes one search, --front and --plot make several: give one of them", alone);
+  if (alone)
+    return ms_cli_usage(verb, "%s takes one model, machine and size; %s has %u searches: leave one of them", alone,
+                        file ? file : "the request", requests->len);
+  if ((o->front || o->plot) && (o->map || o->follow))
+    return ms_cli_usage(verb, "%s does not go with --front and --plot, which search several times",
+                        o->map ? "--map" : "--follow");
   return plan_sweep(o, requests);
 }
 
@@ -281,7 +322,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
   const char *beside = first_word(o);
   gboolean asked = beside || o->around || o->write_request;
-  if (g_strcmp0(o->around, "-") == 0)
+  if (g_strcmp0(o->around, "-") == 0 && !o->write_request)
     return ms_cli_usage(verb, "--around takes a file: the run is read twice, standard input is not");
   if (o->around && beside)
     return ms_cli_usage(verb, "--around SCENARIO says what %s would: give one or the other", beside);
@@ -317,6 +358,9 @@ int ms_cli_plan(int argc, char **argv) {
        "POWER"},
       {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.precision, "default bf16; auto tries all that the machine has",
        "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
+      {"lora", 0, 0, G_OPTION_ARG_STRING, &o.lora,
+       "train adapters of this rank (LoRA) beside frozen weights; `moesim schema lora` lists what else can be said",
+       "RANK"},
       {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.around,
        "without a request file: the task of this run, with its layout and recomputation left open, and the run beside "
        "the winner",
@@ -366,8 +410,8 @@ int ms_cli_plan(int argc, char **argv) {
        NULL},
       {"map", 0, 0, G_OPTION_ARG_NONE, &o.map,
        "with --json: step time and memory of all layouts, or of a sample that stands for them, for a picture", NULL},
-      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object; best[i].scenario is a complete scenario file",
-       NULL},
+      {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json,
+       "one JSON object; best[i].scenario is a complete scenario file. With --write-request that on one line", NULL},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
@@ -383,6 +427,6 @@ int ms_cli_plan(int argc, char **argv) {
   g_strfreev(o.without);
   g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
   g_free(o.seq_text), g_free(o.batch_text);
-  g_free(o.tokens), g_free(o.deadline), g_free(o.gpu_hour), g_free(o.max_watts);
+  g_free(o.tokens), g_free(o.deadline), g_free(o.gpu_hour), g_free(o.max_watts), g_free(o.lora);
   return status;
 }

@@ -3,7 +3,9 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "study/ask.h"
-#include "study/extras.h"
+#include "study/sweep.h"
+
+enum { MOST_PLANS = 16 };
 
 static GPtrArray *requests_of(const char *file, gboolean around, GError **error) {
   if (!around) return ms_requests_load(file, error);
@@ -60,11 +62,47 @@ static gboolean add_plan(MsPage *page, const MsRequest *request, const char *min
   return TRUE;
 }
 
+/* Several plans: of each the winner in full, and all choices beside the map. */
+static gboolean add_sweep(MsPage *page, const GPtrArray *requests, GError **error) {
+  MsPlanOptions options;
+  ms_plan_options_init(&options);
+  options.progress = TRUE;
+  g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, &(MsSweepAsked){.map = TRUE}, error);
+  gboolean any = FALSE;
+  for (int i = 0; sweep && i < sweep->n_cells && !ms_interrupted(); i++) {
+    const MsPlan *plan = sweep->cell[i].plan;
+    if (!plan || plan->n_best == 0) continue;
+    const MsScenario *best = plan->best[0].scenario;
+    g_autofree char *name = g_strdup_printf("%d: %s, %d x %s, batch %d", i + 1, best->model->name, best->gpus,
+                                            best->hardware->name, best->training.global_batch_size);
+    if (!ms_page_add_run(page, best, name, error)) return FALSE;
+    any = TRUE;
+  }
+  if (!sweep) return FALSE;
+  if (!any) {
+    g_set_error_literal(error, MS_ERROR, MS_ERROR_NOTHING, "nothing fits; `moesim plan` says what would");
+    return FALSE;
+  }
+  g_autofree char *json = ms_report_sweep_json(sweep);
+  ms_page_set_plan(page, json);
+  return TRUE;
+}
+
+static void show_all(GPtrArray *requests, GPtrArray *shown) {
+  for (guint i = 0; i < requests->len; i++)
+    g_ptr_array_add(shown, g_steal_pointer(&((MsRequest *)g_ptr_array_index(requests, i))->base));
+}
+
 gboolean ms_cli_report_plan(const char *file, gboolean around, MsPage *page, GPtrArray *shown, GError **error) {
   g_autoptr(GPtrArray) requests = requests_of(file, around, error);
   if (!requests) return FALSE;
-  if (requests->len != 1)
-    return ms_input_error(error, file, 0, "", "asks for %u plans: a page takes one", requests->len);
+  if (requests->len > MOST_PLANS)
+    return ms_input_error(error, file, 0, "", "asks for %u plans: a page takes at most %d", requests->len, MOST_PLANS);
+  if (requests->len > 1) {
+    if (!add_sweep(page, requests, error)) return FALSE;
+    show_all(requests, shown);
+    return TRUE;
+  }
   MsRequest *request = g_ptr_array_index(requests, 0);
   if (!add_plan(page, request, around ? file : NULL, shown, error)) return FALSE;
   if (!around) g_ptr_array_add(shown, g_steal_pointer(&request->base));

@@ -33,12 +33,16 @@ GPtrArray *ms_data_names(const char *folder) {
 
 /* What to say of a name without a file. (transfer full) */
 static char *unknown_name(const char *folder, const char *name) {
-  const char *what = strcmp(folder, "models") == 0 ? "model" : folder;
+  gboolean model = strcmp(folder, "models") == 0;
+  const char *what = model ? "model" : folder;
   GPtrArray *names = ms_data_names(folder);
   g_autofree char *suggestion = ms_suggest(name, (const char *const *)names->pdata, NULL);
-  char *text = suggestion ? g_strdup_printf("unknown %s \"%s\", %s", what, name, suggestion)
-                          : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what,
-                                            name, folder);
+  gboolean shown = model || strcmp(folder, "hardware") == 0; /* by `moesim show` */
+  char *text =
+      suggestion ? g_strdup_printf("unknown %s \"%s\", %s", what, name, suggestion)
+      : shown ? g_strdup_printf("unknown %s \"%s\", must be a path or a name: `moesim show %s` lists them", what, name,
+                                what)
+              : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what, name, folder);
   g_ptr_array_free(names, TRUE);
   return text;
 }
@@ -53,10 +57,22 @@ static char *find(const char *folder, const char *name) {
   return file;
 }
 
+/* "meta-llama/Llama-3.1-70B", and no file that is there. */
+static gboolean is_hub_name(const char *folder, const char *name) {
+  const char *slash = strchr(name, '/');
+  return !strcmp(folder, "models") && slash && slash != name && *name != '.' && !strchr(slash + 1, '/') &&
+         !g_str_has_suffix(name, ".json") && !g_file_test(name, G_FILE_TEST_EXISTS);
+}
+
 char *ms_find_data_file(const char *folder, const char *name, GError **error) {
   char *file = find(folder, name);
-  if (file) return file;
-  char *text = unknown_name(folder, name);
+  if (file && !is_hub_name(folder, name)) return file;
+  char *text = file
+                   ? g_strdup_printf("there is no file \"%s\"; of a model on Hugging Face `moesim import hf` reads the "
+                                     "config.json",
+                                     name)
+                   : unknown_name(folder, name);
+  g_free(file);
   ms_input_error(error, NULL, 0, NULL, "%s", text);
   g_free(text);
   return NULL;

@@ -402,6 +402,10 @@ static MsWhatif *whatif_on(MsJson *doc, const char *hardware, GError **error) {
 
 MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error) { return whatif_on(doc, NULL, error); }
 
+MsWhatif *ms_whatif_from_doc_on(MsJson *doc, const char *hardware, GError **error) {
+  return whatif_on(doc, hardware, error);
+}
+
 MsWhatif *ms_whatif_load_on(const char *filename, const char *hardware, GError **error) {
   MsJson *doc = ms_json_load(filename, error);
   return doc ? whatif_on(doc, hardware, error) : NULL;

@@ -59,6 +59,7 @@ extern const MsFieldTable ms_whatif_table;
 MsWhatif *ms_whatif_load(const char *filename, GError **error);
 MsWhatif *ms_whatif_load_on(const char *filename, const char *hardware, GError **error); /* the base: ms_put_on */
 MsWhatif *ms_whatif_from_doc(MsJson *doc, GError **error);                               /* takes `doc` */
+MsWhatif *ms_whatif_from_doc_on(MsJson *doc, const char *hardware, GError **error);      /* takes `doc` */
 void ms_whatif_free(MsWhatif *whatif);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWhatif, ms_whatif_free)
 

@@ -244,10 +244,18 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
                    "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
                    "that a plan may use of a GPU; --explain lists what else was refused",
                    memory->layout, MS_BYTES(memory->miss), MS_BYTES(plan->memory_limit_B));
+  else if (!(ms_hardware_peak_flops(request->base->hardware, request->base->training.precision) > 0))
+    g_string_append_printf(out, "nothing feasible: %s cannot do %s\n", request->base->hardware->name,
+                           ms_precision_words[request->base->training.precision]);
   else g_string_append(out, "nothing feasible: no layout obeys the rules\n");
   if (extras && extras->ways) {
     ms_text_append(out, ms_report_ways(extras->ways, request->objective == MS_GOAL_DEADLINE));
   }
+}
+
+/* Adapters, and machines of several kinds, are no arguments of what is launched (docs/launch.md). */
+static gboolean can_be_launched(const MsScenario *s) {
+  return ms_scenario_machines(s) == 1 && !ms_lora_is_on(&s->training.lora);
 }
 
 static void append_hint(GString *out, const MsPlan *plan) {
@@ -255,8 +263,8 @@ static void append_hint(GString *out, const MsPlan *plan) {
   g_string_append_c(out, '\n');
   if (best->result->bottleneck) append_wrapped(out, 6, "best: %s", best->result->bottleneck);
   append_wrapped(out, 6,
-                 "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner; "
-                 "--launch slurm prints what starts it");
+                 "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner%s",
+                 can_be_launched(best->scenario) ? "; --launch slurm prints what starts it" : "");
 }
 
 /* A number of GPUs that leaves a node in part is seldom what one has, and seldom has a good layout. */
@@ -271,18 +279,30 @@ static void append_nodes(GString *out, const MsScenario *base) {
   }
 }
 
+/* "34.56 million"; below a million all digits. */
+static const char *large_count(double n, char *buf) {
+  static const struct {
+    double of;
+    const char *word;
+  } unit[] = {{1e18, " million million million"}, {1e12, " million million"}, {1e6, " million"}};
+  for (guint i = 0; i < G_N_ELEMENTS(unit); i++)
+    if (n >= unit[i].of) return g_snprintf(buf, MS_TEXT, "%.4g%s", n / unit[i].of, unit[i].word), buf;
+  return g_snprintf(buf, MS_TEXT, "%.0f", n), buf;
+}
+#define LARGE(n) large_count((double)(n), MS_ROOM)
+
 static void append_counts(GString *out, const MsPlan *plan) {
   if (plan->branched)
     append_wrapped(out, 2,
-                   "%.4g layouts: all but %.4g cut in sets by proven bounds; %" G_GUINT64_FORMAT
+                   "%s layouts: all but %s cut in sets by proven bounds; %" G_GUINT64_FORMAT
                    " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated",
-                   (double)plan->searched, (double)(plan->searched - plan->pruned), plan->feasible,
+                   LARGE(plan->searched), LARGE(plan->searched - plan->pruned), plan->feasible,
                    MS_BYTES(plan->memory_limit_B), plan->simulated);
   else
     append_wrapped(out, 2,
-                   "%" G_GUINT64_FORMAT " layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
+                   "%s layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
                    " seen to fit into %s, %" G_GUINT64_FORMAT " cut by a proven bound, %" G_GUINT64_FORMAT " simulated",
-                   plan->searched, plan->valid, plan->feasible, MS_BYTES(plan->memory_limit_B), plan->pruned,
+                   LARGE(plan->searched), plan->valid, plan->feasible, MS_BYTES(plan->memory_limit_B), plan->pruned,
                    plan->simulated);
 }
 
@@ -322,9 +342,10 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   g_autofree char *gpus = gpus_of(request), *machines = ms_scenario_machines(base) > 1
                                                             ? ms_scenario_machines_text(base)
                                                             : g_strdup_printf("%s x %s", gpus, base->hardware->name);
-  g_string_append_printf(out, "%s%s%s: %s on %s, sequence %d, batch %d\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "",
+  g_autofree char *lora = ms_report_adapters(base);
+  g_string_append_printf(out, "%s%s%s: %s on %s, sequence %d, batch %d%s\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "",
                          base->name, flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, machines,
-                         base->training.seq_length, base->training.global_batch_size);
+                         base->training.seq_length, base->training.global_batch_size, lora);
   append_nodes(out, base);
   append_counts(out, plan);
   g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);

@@ -118,7 +118,7 @@ static void append_named(GString *out, const MsPlan *plan, const MsReasons *r) {
     double slower = named->step_time_s / plan->best[0].result->step_time_s - 1;
     g_string_append_printf(out, "; %.2f %% %s than the winner\n", 100 * fabs(slower),
                            slower >= 0 ? "slower" : "faster");
-    ms_text_append(out, comparison_text(r->compared, "winner", "named"));
+    ms_text_append(out, comparison_text(r->compared, "winner", "yours"));
   } else {
     g_string_append_c(out, '\n');
   }

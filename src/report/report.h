@@ -99,6 +99,8 @@ void ms_advice_clear(MsAdvice *advice);
 char *ms_report_changes(const MsResult *run, const MsChanges *changes);
 extern const MsFigures ms_changes_figures; /* of MsChanges */
 
+char *ms_report_adapters(const MsScenario *scenario); /* ", LoRA of rank 16", or nothing (transfer full) */
+
 /* --- plan_table.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
 /* `deadline`: what was short was time, not memory. (transfer full) */
@@ -158,6 +160,10 @@ extern const MsFigures ms_map_figures;      /* of MsLayoutMap */
 /* --- sweep.c --------------------------------------------------------------------------------------------------- */
 char *ms_report_sweep(const MsSweep *sweep);
 char *ms_report_sweep_json(const MsSweep *sweep);
+/* While it is searched, one line each: what was found so far, in short; and the same for people, of the cell at work.
+ * (transfer full) */
+char *ms_report_sweep_so_far(const MsSweep *sweep, double done);
+char *ms_report_sweep_best_so_far(const MsSweep *sweep, double done);
 /* The points of the front search through gnuplot and plots/front.gp into an .svg or .png file. FALSE and an
  * MS_ERROR_ENV when gnuplot is missing. */
 gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError **error);

@@ -165,8 +165,6 @@ typedef struct {
 } Printed;
 
 static const void *request_base(const void *cell) { return ((const Cell *)cell)->plan.request->base; }
-static double seq_length(const void *cell) { return ((const Cell *)cell)->plan.request->base->training.seq_length; }
-static double batch(const void *cell) { return ((const Cell *)cell)->plan.request->base->training.global_batch_size; }
 static const void *cell_budget(const void *cell) {
   const MsBudget *b = ((const Cell *)cell)->budget;
   return ms_budget_known(b) ? b : NULL;
@@ -195,6 +193,12 @@ static const MsFigure place_rows[] = {MS_FIGURE_TEXT("model", model, "of this ce
                                       MS_FIGURE(INT, MsScenario, gpus, "", "how many"),
                                       {0}};
 static const MsFigures place_figures = {.rows = place_rows};
+static double seq_length(const void *scenario) { return ((const MsScenario *)scenario)->training.seq_length; }
+static double batch(const void *scenario) { return ((const MsScenario *)scenario)->training.global_batch_size; }
+static const MsFigures task_figures = {
+    .rows = (const MsFigure[]){MS_FIGURE_OF("seq_length", INT, seq_length, "tokens", "of a sequence"),
+                               MS_FIGURE_OF("global_batch_size", INT, batch, "", "sequences of a step"),
+                               {0}}};
 
 #define P MsParetoPoint
 static const MsFigure sweep_rows[] = {
@@ -213,8 +217,7 @@ static const MsFigure sweep_rows[] = {
         "cells", LIST, Printed, cell, n,
         MS_FIGURES(
             {.type = MS_FIGURE_MEMBERS, .at = request_base, .sub = &place_figures},
-            MS_FIGURE_OF("seq_length", INT, seq_length, "tokens", "of a sequence"),
-            MS_FIGURE_OF("global_batch_size", INT, batch, "", "sequences of a step"),
+            {.type = MS_FIGURE_MEMBERS, .at = request_base, .sub = &task_figures},
             MS_FIGURE_FOUND("training", cell_budget, &ms_budget_figures, .only = "plan.training_tokens"),
             MS_FIGURE(STRING, Cell, why, "", "why nothing could be planned there", .flags = MS_FIGURE_NULLABLE),
             {.type = MS_FIGURE_MEMBERS,
@@ -252,12 +255,83 @@ char *ms_report_sweep_json(const MsSweep *s) {
   g_autofree Cell *cell = g_new0(Cell, s->n_cells);
   for (int i = 0; i < s->n_cells; i++) {
     const MsSweepCell *from = &s->cell[i];
-    if (from->plan) cell[i].plan = ms_printed_plan(from->request, from->plan, NULL, 0), cell[i].plan.in_sweep = TRUE;
+    if (from->plan)
+      cell[i].plan = ms_printed_plan(from->request, from->plan, &from->extras, 0), cell[i].plan.in_sweep = TRUE;
     cell[i].plan.request = from->request, cell[i].why = from->why, cell[i].budget = &from->budget;
   }
   char *text = ms_figures_json(&ms_sweep_figures, &(Printed){s, s->n_cells, cell});
   for (int i = 0; i < s->n_cells; i++) g_free(cell[i].plan.assumes);
   return text;
+}
+
+/* --- while it is searched -------------------------------------------------------------------------------------- */
+typedef struct {
+  const MsSweep *sweep;
+  double done;
+} SoFar;
+
+static const MsPlan *plan_so_far(const MsSweepCell *cell) { return cell->plan ? cell->plan : cell->so_far; }
+
+/* Of the sweep so far its cells. */
+static const void *cell_at(const void *so_far, guint i, MsFigureCursor *room) {
+  const MsSweep *s = ((const SoFar *)so_far)->sweep;
+  (void)room;
+  return i < (guint)s->n_cells ? &s->cell[i] : NULL;
+}
+static const void *base_of_cell(const void *cell) { return ((const MsSweepCell *)cell)->request->base; }
+static const MsResult *best_of_cell(const void *cell) {
+  const MsPlan *plan = plan_so_far(cell);
+  return plan && plan->n_best > 0 ? plan->best[0].result : NULL;
+}
+static double best_step_s(const void *cell) {
+  const MsResult *best = best_of_cell(cell);
+  return best ? best->step_time_s : NAN;
+}
+static double best_mfu(const void *cell) {
+  const MsResult *best = best_of_cell(cell);
+  return best ? best->mfu : NAN;
+}
+static double best_tokens(const void *cell) {
+  const MsResult *best = best_of_cell(cell);
+  return best ? best->tokens_per_s_per_gpu : NAN;
+}
+static double sum_searched(const void *so_far) {
+  const MsSweep *s = ((const SoFar *)so_far)->sweep;
+  double sum = 0;
+  for (int i = 0; i < s->n_cells; i++) sum += plan_so_far(&s->cell[i]) ? (double)plan_so_far(&s->cell[i])->searched : 0;
+  return sum;
+}
+static double sum_simulated(const void *so_far) {
+  const MsSweep *s = ((const SoFar *)so_far)->sweep;
+  double sum = 0;
+  for (int i = 0; i < s->n_cells; i++)
+    sum += plan_so_far(&s->cell[i]) ? (double)plan_so_far(&s->cell[i])->simulated : 0;
+  return sum;
+}
+static const MsFigures sweep_so_far_figures = {
+    .rows = (const MsFigure[]){
+        MS_FIGURE(F64, SoFar, done, "1", NULL),
+        MS_FIGURE_OF("searched", F64, sum_searched, "", NULL),
+        MS_FIGURE_OF("simulated", F64, sum_simulated, "", NULL),
+        MS_FIGURE_EACH(
+            "cells", LIST, cell_at,
+            MS_FIGURES({.type = MS_FIGURE_MEMBERS, .at = base_of_cell, .sub = &place_figures},
+                       {.type = MS_FIGURE_MEMBERS, .at = base_of_cell, .sub = &task_figures},
+                       MS_FIGURE_OF("step_time_s", F64, best_step_s, "s", NULL, .flags = MS_FIGURE_NULLABLE),
+                       MS_FIGURE_OF("tokens_per_s_per_gpu", F64, best_tokens, "", NULL, .flags = MS_FIGURE_NULLABLE),
+                       MS_FIGURE_OF("mfu", F64, best_mfu, "1", NULL, .flags = MS_FIGURE_NULLABLE))),
+        {0}}};
+
+char *ms_report_sweep_so_far(const MsSweep *sweep, double done) {
+  return ms_figures_json(&sweep_so_far_figures, &(SoFar){sweep, done});
+}
+
+char *ms_report_sweep_best_so_far(const MsSweep *s, double done) {
+  const MsSweepCell *cell = &s->cell[s->n_cells - 1];
+  const MsScenario *base = cell->request->base;
+  g_autofree char *best = ms_report_plan_best_so_far(plan_so_far(cell), done);
+  return g_strdup_printf("%s on %d x %s, sequence %d, batch %d: %s", base->model->name, base->gpus,
+                         base->hardware->name, base->training.seq_length, base->training.global_batch_size, best);
 }
 
 /* --- picture --------------------------------------------------------------------------------------------------- */

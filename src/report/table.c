@@ -12,12 +12,18 @@ static void heading(GString *out, unsigned flags, const char *text) {
   else g_string_append(out, text);
 }
 
+char *ms_report_adapters(const MsScenario *s) {
+  const MsLora *lora = &s->training.lora;
+  return ms_lora_is_on(lora) ? g_strdup_printf(", LoRA of rank %d", (int)lora->rank) : g_strdup("");
+}
+
 /* --- heading --------------------------------------------------------------------------------------------------- */
 static void append_scenario(GString *out, const MsScenario *s) {
   g_autofree char *machines = ms_scenario_machines_text(s);
-  g_string_append_printf(out, "  %s on %s, %s, sequence %d, batch %d\n", s->model->name, machines,
+  g_autofree char *lora = ms_report_adapters(s);
+  g_string_append_printf(out, "  %s on %s, %s, sequence %d, batch %d%s\n", s->model->name, machines,
                          ms_precision_words[s->training.precision], s->training.seq_length,
-                         s->training.global_batch_size);
+                         s->training.global_batch_size, lora);
   const MsLayoutSpec *l = &s->layout;
   g_string_append_printf(out, "  tp %d  cp %d  pp %d  vpp %d  ep %d  etp %d  micro-batch %d  %s\n", l->tp, l->cp, l->pp,
                          l->vpp, l->ep, l->etp, s->training.micro_batch_size, ms_schedule_words[l->schedule]);

@@ -413,7 +413,8 @@ static void write_request(SoupServerMessage *msg) {
                   *gpus = word_of(object, "gpus"), *precision = word_of(object, "precision"),
                   *seq_lengths = word_of(object, "seq_lengths"), *batches = word_of(object, "global_batch_sizes"),
                   *tokens = word_of(object, "tokens"), *deadline = word_of(object, "deadline"),
-                  *gpu_hour = word_of(object, "gpu_hour"), *max_watts = word_of(object, "max_watts");
+                  *gpu_hour = word_of(object, "gpu_hour"), *max_watts = word_of(object, "max_watts"),
+                  *lora = word_of(object, "lora");
   MsAsk ask = {.model = model,
                .hardware = hardware,
                .gpus = gpus,
@@ -425,7 +426,8 @@ static void write_request(SoupServerMessage *msg) {
                .tokens = tokens,
                .deadline = deadline,
                .gpu_hour = gpu_hour,
-               .max_watts = max_watts};
+               .max_watts = max_watts,
+               .lora = lora};
   g_autofree char *text = ms_ask_request(&ask, FALSE, &error);
   if (text) answer_json(msg, SOUP_STATUS_OK, text);
   else answer_error(msg, SOUP_STATUS_BAD_REQUEST, error->message);
@@ -440,6 +442,7 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
                                                                                                  "--fidelity", "fast",
                                                                                                  "--",         "-",
                                                                                                  NULL};
+  static const char *const around[] = {"plan", "--around", "-", "--write-request", "-", "--json", NULL};
   if (incoming_of(msg)->refused) return;
   if (strcmp(path, "/") == 0) {
     const char *method = soup_server_message_get_method(msg);
@@ -455,6 +458,8 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
     on_plan(server, msg, path + strlen("/api/plan/"));
   } else if (strcmp(path, "/api/run") == 0) {
     if (is(msg, "POST")) work_on(server, msg, run, FALSE, FALSE);
+  } else if (strcmp(path, "/api/around") == 0) {
+    if (is(msg, "POST")) work_on(server, msg, around, FALSE, FALSE);
   } else if (strcmp(path, "/api/fast") == 0) {
     if (is(msg, "POST")) work_on(server, msg, fast, FALSE, TRUE);
   } else if (strcmp(path, "/api/page") == 0) {

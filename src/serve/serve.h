@@ -2,10 +2,12 @@
  *
  *   GET    /                the page
  *   GET    /api/choices     models, machines, what the limits are
- *   POST   /api/request     {"model","hardware","gpus","precision","seq_length","global_batch_size","tokens",
- *                           "deadline","gpu_hour","max_watts"}: a plan request (study/ask.h: what the command line
- *                           makes of them)
- *   POST   /api/plan        a plan request; 202 {"id"}. Stopped when nobody asks about it for five seconds
+ *   POST   /api/request     {"model","hardware","gpus","precision","seq_length","global_batch_size","seq_lengths",
+ *                           "global_batch_sizes","tokens","deadline","gpu_hour","max_watts","lora"}: a plan request
+ *                           (study/ask.h: what the command line makes of them)
+ *   POST   /api/around      a scenario; the plan request of its task with the layout left open (plan --around)
+ *   POST   /api/plan        a plan request, or one of several plans; 202 {"id"}. Stopped when nobody asks about it for
+ *                           five seconds
  *   GET    /api/plan/ID     {"state","done","note","plan"}: what was found so far, then everything
  *   GET    /api/plan/ID/events   the same as server-sent events, whenever there is something new; the last one when
  *                           it is over. Stopped when the client hangs up

@@ -28,13 +28,23 @@ static void say(GPtrArray *out, const char *format, ...) {
   va_end(args);
 }
 
-static void say_budget(GPtrArray *out, const MsBudget *b) {
+/* Doubled from `gpus` on until, with a quarter lost to scale, the deadline would be kept. */
+static int enough_gpus(const MsBudget *b, int gpus) {
+  enum { MOST = 1 << 20 };
+  double needed = 1.25 * gpus * b->days / b->deadline_days;
+  while (gpus < needed && gpus <= MOST / 2) gpus *= 2;
+  return gpus;
+}
+
+static void say_budget(GPtrArray *out, const MsBudget *b, int gpus) {
   char tokens[MS_TEXT];
   if (!(b->days > 0)) return;
   ms_text_tokens(b->tokens, tokens);
-  if (b->deadline_days > 0)
-    say(out, "the %s tokens take %.1f of the %.4g days%s", tokens, b->days, b->deadline_days,
-        b->late ? ": LATE, so give more GPUs (--gpus 256..2048 finds how many)" : "");
+  if (b->deadline_days > 0 && b->late)
+    say(out, "the %s tokens take %.1f of the %.4g days: LATE, so give more GPUs (--gpus %d..%d finds how many)", tokens,
+        b->days, b->deadline_days, gpus, enough_gpus(b, gpus));
+  else if (b->deadline_days > 0)
+    say(out, "the %s tokens take %.1f of the %.4g days", tokens, b->days, b->deadline_days);
   else say(out, "the %s tokens take %.1f days", tokens, b->days);
 }
 
@@ -72,7 +82,7 @@ void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
   say(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", MS_SECONDS(first->step_time_s), MS_PERCENT(first->band),
       first->tokens_per_s_per_gpu, p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
   say_named(out, p, reasons);
-  say_budget(out, &p->pick[0].budget);
+  say_budget(out, &p->pick[0].budget, p->pick[0].entry->scenario->gpus);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
   if (spare)
     say(out, "%.0f %% of the memory is used: %d frees %s of each GPU, and %s",

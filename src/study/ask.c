@@ -9,7 +9,7 @@
 #include "plan/plan.h"
 #include "study/parts.h"
 
-enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20 };
+enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20, MOST_RANK = 1 << 16 };
 
 /* "--seq-length" or "seq_length". (transfer full) */
 static char *named(const char *key, gboolean dashes) {
@@ -275,12 +275,14 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   g_auto(Budget) budget = {.gpu_hour = g_array_new(FALSE, FALSE, sizeof(double))};
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
+  gint64 lora = 0;
   if (!models[0] || !machines[0])
     return wrong(error, dashes, models[0] ? "hardware" : "model", ": give at least one name"), NULL;
   if (!precision_known(a->precision, dashes, error) || !read_gpus(a->gpus, dashes, gpus, error) ||
       !any_experts(models, &experts, error) || !machines_exist(machines, error) ||
       !read_budget(a, machines, dashes, &budget, error) || !within_power(&budget, machines, dashes, gpus, error) ||
-      !read_sizes(a, dashes, gpus, seq, batch, error))
+      !read_sizes(a, dashes, gpus, seq, batch, error) ||
+      (a->lora && !read_count(a->lora, "", "lora", a->lora, MOST_RANK, dashes, &lora, error)))
     return NULL;
   g_autofree char *what = short_names(models), *where = short_names(machines),
                   *name = g_strdup_printf("%s-%s-%s", what, where, a->gpus);
@@ -296,6 +298,11 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   write_numbers(out, "global_batch_size", batch);
   ms_json_out_string(out, "micro_batch_size", "auto");
   ms_json_out_string(out, "precision", a->precision ? a->precision : "bf16");
+  if (lora > 0) {
+    ms_json_out_object(out, "lora");
+    ms_json_out_int(out, "rank", lora);
+    ms_json_out_end(out);
+  }
   ms_json_out_end(out);
   ms_json_out_object(out, "layout"); /* what is left out of it is searched */
   ms_json_out_string(out, "pipeline_layout", "auto");

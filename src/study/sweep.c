@@ -6,10 +6,25 @@
 #include <string.h>
 
 /* --- cells ----------------------------------------------------------------------------------------------------- */
-static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options, MsPlanKnown *known) {
+typedef struct {
+  MsSweep *sweep;
+  const MsSweepAsked *asked;
+} Watched;
+
+static void tell_of_cell(const MsPlan *so_far, double done, gpointer user) {
+  const Watched *w = user;
+  MsSweep *s = w->sweep;
+  MsSweepCell *cell = &s->cell[s->n_cells - 1];
+  cell->so_far = so_far;
+  w->asked->watch(s, (s->n_cells - 1 + done) / s->n_requests, w->asked->user);
+  cell->so_far = NULL;
+}
+
+static void plan_cell(MsSweepCell *cell, const MsPlanOptions *options, MsPlanKnown *known, Watched *watched) {
   g_autoptr(GError) error = NULL;
   MsPlanOptions own = *options;
   own.known = known;
+  if (watched->asked->watch) own.watch = tell_of_cell, own.watch_user = watched;
   if (own.top <= 0) own.top = cell->request->top;
   cell->plan = ms_plan(cell->request, &own, &error);
   if (!cell->plan) cell->why = g_strdup(error->message);
@@ -81,18 +96,29 @@ static int by_place(const void *a, const void *b, gpointer data) {
 }
 
 /* --- all ------------------------------------------------------------------------------------------------------- */
-MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front) {
+static gboolean add_map(MsSweepCell *cell, const MsPlanOptions *options, GError **error) {
+  MsPlanOptions own = *options;
+  if (own.top <= 0) own.top = cell->request->top;
+  return ms_plan_extras(cell->request, cell->plan, &own, &(MsExtrasAsked){.map = TRUE}, &cell->extras, error);
+}
+
+MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, const MsSweepAsked *asked, GError **error) {
+  static const MsSweepAsked nothing;
   MsSweep *s = g_new0(MsSweep, 1);
+  Watched watched = {s, asked ? asked : &nothing};
+  gboolean ok = TRUE;
   s->n_requests = (int)requests->len;
   s->cell = g_new0(MsSweepCell, MAX(requests->len, 1));
-  for (guint i = 0; i < requests->len && !s->interrupted; i++) {
+  for (guint i = 0; ok && i < requests->len && !s->interrupted; i++) {
     MsSweepCell *cell = &s->cell[s->n_cells++];
     cell->request = g_ptr_array_index(requests, i);
     g_autoptr(MsPlanKnown) known = ms_plan_known_new();
-    plan_cell(cell, options, known);
+    plan_cell(cell, options, known, &watched);
     s->interrupted = cell->plan && cell->plan->interrupted;
-    if (front && cell->plan && cell->plan->n_best > 0) trade_memory(s, (int)i, options, known);
+    if (watched.asked->front && cell->plan && cell->plan->n_best > 0) trade_memory(s, (int)i, options, known);
+    if (watched.asked->map && cell->plan) ok = add_map(cell, options, error);
   }
+  if (!ok) return ms_sweep_free(s), NULL;
   if (s->n_points > 0) g_qsort_with_data(s->point, s->n_points, sizeof *s->point, by_place, s->cell);
   ms_pareto_mark(s->cell, s->point, s->n_points);
   ms_sweep_advise(s);
@@ -102,6 +128,7 @@ MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gbool
 void ms_sweep_free(MsSweep *s) {
   if (!s) return;
   for (int i = 0; i < s->n_cells; i++) {
+    ms_plan_extras_clear(&s->cell[i].extras);
     ms_plan_free(s->cell[i].plan);
     g_free(s->cell[i].why);
   }

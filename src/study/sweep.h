@@ -10,12 +10,15 @@
 #define MS_STUDY_SWEEP_H
 
 #include "study/budget.h"
+#include "study/extras.h"
 
 #define MS_SWEEP_STEP 0.02 /* of device memory */
 
 typedef struct {
   const MsRequest *request; /* borrowed */
   MsPlan *plan;             /* NULL: `why` */
+  const MsPlan *so_far;     /* while it is searched: what was found until then, borrowed */
+  MsPlanExtras extras;      /* what to choose from and the map, where these were asked for */
   char *why;                /* what makes this cluster or model impossible */
   MsBudget budget;          /* of the training with the best layout */
 } MsSweepCell;
@@ -30,7 +33,7 @@ typedef struct {
   double proven_within; /* 0: it is the best; NaN: nothing is proven */
 } MsParetoPoint;
 
-typedef struct {
+typedef struct MsSweep {
   int n_requests, n_cells, n_points; /* fewer cells than requests: the others were not begun */
   MsSweepCell *cell;                 /* in the order of the requests */
   MsParetoPoint *point;              /* by model, then GPUs, step time */
@@ -39,9 +42,18 @@ typedef struct {
   char **advice; /* [n_advice] which cluster, a sentence each; none where the cells are of several tasks */
 } MsSweep;
 
-/* Plans every request of the list (ms_requests_load); with `front` also the points. A cell that cannot be planned says
- * why. Stopped before the end it holds what was found until then, with what is proven of it. (transfer full) */
-MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, gboolean front);
+typedef struct {
+  gboolean front; /* the points */
+  gboolean map;   /* of every cell what to choose from, and what all of its layouts look like */
+  /* Told what was found so far, with the share of all searches that is done: the last cell is the one at work. */
+  void (*watch)(const MsSweep *so_far, double done, gpointer user);
+  gpointer user;
+} MsSweepAsked;
+
+/* Plans every request of the list (ms_requests_load); `asked` NULL: nothing beside the winners. A cell that cannot be
+ * planned says why. Stopped before the end it holds what was found until then, with what is proven of it. `options`
+ * has no watch of its own. NULL and *error when a map cannot be drawn. (transfer full) */
+MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, const MsSweepAsked *asked, GError **error);
 void ms_sweep_free(MsSweep *sweep);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSweep, ms_sweep_free)
 

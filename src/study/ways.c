@@ -176,6 +176,23 @@ static void try_options(Search *x) {
   }
 }
 
+/* --- a type that the machine has --- */
+static gboolean lacks_precision(const MsRequest *r) {
+  return ms_open_place(r, "training.precision") < 0 &&
+         !(ms_hardware_peak_flops(r->base->hardware, r->base->training.precision) > 0);
+}
+
+static void try_precisions(Search *x) {
+  for (int p = 0; ms_precision_words[p]; p++) {
+    if (!(ms_hardware_peak_flops(x->request->base->hardware, (MsPrecision)p) > 0)) continue;
+    MsRequest r = variant_of(x->request);
+    g_autofree char *change = g_strdup_printf("precision %s", ms_precision_words[p]);
+    r.base->training.precision = (MsPrecision)p;
+    try(x, &r, MS_WAY_OPTIONS, change, NULL);
+    ms_variant_clear(&r);
+  }
+}
+
 /* --- other machines -------------------------------------------------------------------------------------------- */
 static gboolean try_machine(Search *x, const char *name) {
   const MsHardware *own = x->request->base->hardware;
@@ -211,8 +228,11 @@ MsWays *ms_ways_new(const MsRequest *request, const MsPlanOptions *options) {
   MsWays *ways = g_new0(MsWays, 1);
   ways->gpus_tried = g_array_new(FALSE, FALSE, sizeof(double));
   Search x = {ways, request, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}};
-  if (request->objective != MS_GOAL_DEADLINE) try_options(&x);
-  try_more_gpus(&x);
+  if (lacks_precision(request)) try_precisions(&x);
+  else {
+    if (request->objective != MS_GOAL_DEADLINE) try_options(&x);
+    try_more_gpus(&x);
+  }
   try_machines(&x);
   if (ms_interrupted()) g_clear_pointer(&ways, ms_ways_free);
   return ways;

@@ -82,6 +82,45 @@ for (const width of [1280, 390])
     await page.close();
   });
 
+await check('several batches are several plans, one of them below the table, and the address keeps them', async () => {
+  const page = await open(`${at}#model=llama3-8b&machine=h100-sxm&gpus=8&sequence=4k&batch=128,256`);
+  await page.waitForFunction(() => document.querySelector('#live-request').value);
+  const asked = JSON.parse(await page.locator('#live-request').inputValue());
+  equal(JSON.stringify(asked.training.global_batch_size), '[128,256]', 'batches');
+  equal(asked.training.seq_length, 4096, 'tokens');
+  await page.locator('#live-search').click();
+  await page.locator('#layouts canvas').waitFor({timeout: 60000});
+  const row = i => page.locator('#cells tbody tr').nth(i).innerText(),
+    tokens = () => page.locator('#live-choices tbody tr').first().innerText();
+  ok(/128\s.* s\s/.test(await row(0)) && /256\s.* s\s/.test(await row(1)), `${await row(0)} | ${await row(1)}`);
+  ok(/below/.test(await row(0)), 'the first is shown');
+  const first = await tokens();
+  await page.locator('#cells button[aria-label="Look at plan 2"]').click();
+  ok(/below/.test(await row(1)) && (await tokens()) !== first, 'the second is shown');
+  equal(await page.locator('#layouts').count(), 1, 'maps');
+  ok(/layouts looked at/.test(await page.locator('#plan .note[role=status]').innerText()), 'what was looked at');
+  equal(page.complaints.join('; '), '', 'complaints');
+  await page.close();
+});
+
+await check('a run of mine is planned around: the winner beside it, and it on the map', async () => {
+  const page = await open(at),
+    mine = {schema: 1, name: 'mine', model: small.model, hardware: 'h100-sxm', gpus: 8,
+      training: {seq_length: 4096, global_batch_size: 32}, layout: {tp: 4, pp: 2}};
+  await page.waitForFunction(() => document.querySelector('#live-request').value);
+  equal(await page.locator('#live-around').isVisible(), false, 'nothing to plan around yet');
+  await page.locator('#live-file').setInputFiles({name: 'mine.json', mimeType: 'application/json',
+    buffer: Buffer.from(JSON.stringify(mine))});
+  await page.locator('#timeline canvas').waitFor({timeout: 60000});
+  await page.locator('#live-around').click();
+  await page.locator('#layouts button[title="Point at mine on the map"]').waitFor({timeout: 60000});
+  const asked = JSON.parse(await page.locator('#live-request').inputValue());
+  equal(asked.training.global_batch_size, 32, 'its batch');
+  ok(/What differs in them/.test(await page.locator('#compare').innerText()), 'both are compared');
+  equal(page.complaints.join('; '), '', 'complaints');
+  await page.close();
+});
+
 await check('a search that fits nothing has no map', async () => {
   const page = await open(at);
   await page.waitForFunction(() => document.querySelector('#live-request')?.value);

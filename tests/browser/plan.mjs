@@ -98,6 +98,22 @@ await check('a choice of the table is shown', async () => {
   await page.close();
 });
 
+await check('several plans stand in a table, and each shows its choices, its map and its winner', async () => {
+  const batches = {...request, name: 'batches', training: {...request.training, global_batch_size: [16, 32]}},
+    page = await open(await report('batches.html', '--plan', written('batches.json', batches)));
+  const rows = page.locator('#cells tbody tr'),
+    head = () => page.locator('#summary').innerText();
+  equal(await rows.count(), 2, 'plans');
+  equal(await page.locator('#runs option').count(), 2, 'their winners');
+  const first = await head();
+  await page.locator('#cells button[aria-label="Look at plan 2"]').click();
+  ok(/below/.test(await rows.nth(1).innerText()), 'the second is looked at');
+  ok((await head()) !== first, 'its winner is shown');
+  equal(await page.locator('#layouts').count(), 1, 'maps');
+  equal(page.complaints.join('; '), '', 'complaints');
+  await page.close();
+});
+
 await check('what fits nothing makes no page', async () => {
   const file = written('large.json', {...request, model: 'llama3-70b', gpus: 1}),
     r = await moesim('report', '--html', join(folder, 'none.html'), '--plan', file);

@@ -87,7 +87,7 @@ static void the_cheapest_cluster_is_advised(void **state) {
     ask.hardware = "h100-sxm,b200-sxm", ask.tokens = "300G", ask.deadline = rows[i].deadline,
     ask.gpu_hour = rows[i].prices;
     g_autoptr(GPtrArray) requests = asked(ask);
-    g_autoptr(MsSweep) sweep = ms_sweep(requests, &few, FALSE);
+    g_autoptr(MsSweep) sweep = ms_sweep(requests, &few, NULL, NULL);
     assert_true(sweep->n_advice >= 1);
     if (!g_str_has_prefix(sweep->advice[0], rows[i].first)) fail_msg("%s, not %s", sweep->advice[0], rows[i].first);
     if (!rows[i].other) assert_int_equal(sweep->n_advice, 1);

@@ -499,6 +499,31 @@ static void plan_table_shows_open_keys(void **state) {
   g_remove(file);
 }
 
+/* Of a first-time user's questions: what the answer says to do, and that doing it works. */
+static void first_questions(void **state) {
+  (void)state;
+  g_autofree char *run = ms_cli_shipped("run-llama3-70b-h100-64.json");
+  g_auto(MsCliRun) late =
+      RUN("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "-b", "32", "--tokens", "1T", "--deadline", "30d");
+  ms_cli_expect(&late, 0, "a deadline that is missed");
+  assert_non_null(strstr(late.out, "give more GPUs (--gpus 8..64 finds how many)"));
+  g_auto(MsCliRun) lacks = RUN("plan", "-m", "llama3-8b", "-w", "a100-sxm-80g", "-g", "8", "-b", "32", "-p", "mxfp8");
+  ms_cli_expect(&lacks, 1, "a type that the machine lacks");
+  assert_non_null(strstr(lacks.out, "a100-sxm-80g cannot do mxfp8"));
+  assert_non_null(strstr(lacks.out, "with precision bf16"));
+  assert_null(strstr(lacks.out, "GPUs are too few"));
+  g_auto(MsCliRun) lora = RUN("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "-b", "32", "--lora", "16");
+  ms_cli_expect(&lora, 0, "LoRA");
+  assert_true(strstr(lora.out, ", LoRA of rank 16\n") && !strstr(lora.out, "--launch"));
+  g_auto(MsCliRun) nics =
+      RUN("whatif", "--json", "--base", run, "--set", "hardware.nic_Bps=200Gb/s,400Gb/s", "--set", "gpus=64,128");
+  ms_cli_expect(&nics, 0, "whatif of a few words");
+  g_autoptr(MsJson) doc = ms_cli_json(nics.out, "whatif of a few words");
+  assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(doc), "points"))), 4);
+  g_auto(MsCliRun) wrong = RUN("whatif", "--base", run, "--set", "hardware.nic_Bps");
+  ms_cli_expect(&wrong, 2, "--set without a value");
+}
+
 /* --- exit codes ------------------------------------------------------------------------------------------------ */
 /* Several clusters in one request: a table, cells and front in JSON; what needs one cluster says so. */
 static void plan_of_several_clusters(void **state) {
@@ -520,6 +545,21 @@ static void plan_of_several_clusters(void **state) {
   g_auto(MsCliRun) table = RUN("plan", "--front", file);
   ms_cli_expect(&table, 0, "plan --front as text");
   assert_non_null(strstr(table.out, "front of step time, free memory and GPUs"));
+  g_auto(MsCliRun) followed = RUN("plan", "--json", "--follow", "--map", "--top", "1", file);
+  ms_cli_expect(&followed, 0, "plan --follow --map of two clusters");
+  const char *last = strstr(followed.out, "{\"interrupted\"");
+  assert_true(last > followed.out && strstr(followed.out, "{\"done\":") == followed.out);
+  g_autoptr(MsJson) mapped = ms_cli_json(last, "the last line");
+  for (int i = 0; i < 2; i++) {
+    g_autofree char *points = g_strdup_printf("cells.%d.map.points", i),
+                    *choices = g_strdup_printf("cells.%d.choices.list", i);
+    assert_true(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(mapped), points))) > 0);
+    assert_true(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(mapped), choices))) > 0);
+  }
+  g_auto(MsCliRun) told = RUN("plan", "--follow", file);
+  assert_true(told.status == 0 && strstr(told.out, " on 16 x "));
+  g_auto(MsCliRun) both = RUN("plan", "--json", "--front", "--map", file);
+  ms_cli_expect(&both, 2, "plan --front --map");
   g_auto(MsCliRun) no = RUN("plan", "--explain", file);
   ms_cli_expect(&no, 2, "plan --explain of two clusters");
   g_auto(MsCliRun) no_file = RUN("plan", "--under", "/nowhere.json", file);
@@ -688,6 +728,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(plan_without_a_file),
       cmocka_unit_test(plan_keeps_a_scenario),
       cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(first_questions),
       cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(long_work_is_cut_short),
       cmocka_unit_test(progress_is_lines_in_a_pipe),

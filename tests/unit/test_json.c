@@ -261,6 +261,12 @@ static void suggestions(void **state) {
   assert_suggests("lama3-8b", models, "did you mean \"llama3-8b\"?");
   assert_suggests("llama4-maverick", models, "did you mean \"llama3-8b\" or \"llama3-70b\"?");
   assert_suggests("mixtral", models, NULL);
+  assert_suggests("llama-8b", models, "did you mean \"llama3-8b\"?");
+  assert_suggests("llamax-0b", models, "did you mean \"llama3-8b\" or \"llama3-70b\"?");
+  static const char *const machines[] = {"h200-nvl", "h200-sxm", "h100-sxm", "mi300x", NULL};
+  assert_suggests("2 nodes of 8 H200", machines, "did you mean \"h200-nvl\" or \"h200-sxm\"?");
+  assert_suggests("H100-80GB", machines, "did you mean \"h100-sxm\"?");
+  assert_suggests("8 of them", machines, NULL);
   assert_suggests("", models, NULL);
   g_autofree char *explained = ms_suggest("fp8", words, meanings);
   assert_string_equal(explained, "did you mean \"fp8-delayed\" (old) or \"mxfp8\" (new)?");

@@ -163,9 +163,12 @@ static void data_files(void **state) {
   TRY(file = ms_find_data_file("models", "tiny", &error));
   assert_true(g_str_has_suffix(file, "/models/tiny.json"));
   g_free(file);
-  TRY(file = ms_find_data_file("models", "some/where", &error));
-  assert_string_equal(file, "some/where");
+  TRY(file = ms_find_data_file("models", "./some/where", &error));
+  assert_string_equal(file, "./some/where");
   g_free(file);
+  assert_null(ms_find_data_file("models", "meta-llama/Llama-3.1-70B", &error));
+  assert_non_null(strstr(error->message, "`moesim import hf`"));
+  g_clear_error(&error);
   assert_null(ms_find_data_file("hardware", "boxx", &error));
   assert_string_equal(error->message, "unknown hardware \"boxx\", did you mean \"box\"?");
   g_clear_error(&error);

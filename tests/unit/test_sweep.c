@@ -62,7 +62,7 @@ static void placements_are_planned(void **state) {
   const MsScenario *drawn = ((MsRequest *)g_ptr_array_index(r, 0))->base;
   assert_string_equal(drawn->hardware->name, "h100-sxm scattered");
   assert_int_equal(ms_fabric_seating(&drawn->hardware->fabric), MS_SEAT_SCATTERED);
-  g_autoptr(MsSweep) s = ms_sweep(r, &few, FALSE);
+  g_autoptr(MsSweep) s = ms_sweep(r, &few, NULL, NULL);
   assert_int_equal(s->n_cells, 2);
   for (int i = 0; i < 2; i++) { /* each is what its word alone gives */
     g_autoptr(GPtrArray) one =
@@ -103,7 +103,7 @@ static void cells_are_plans(void **state) {
   GError *error = NULL;
   g_autoptr(GPtrArray) r =
       requests_of(MIXTRAL, "[\"h100-sxm\", {\"base\": \"h100-sxm\", \"peak_bf16_flops\": null}]", "[16, 32]", &error);
-  g_autoptr(MsSweep) s = ms_sweep(r, &few, FALSE);
+  g_autoptr(MsSweep) s = ms_sweep(r, &few, NULL, NULL);
   assert_true(s->n_cells == 4 && s->n_points == 0);
   for (int i = 0; i < 2; i++) {
     g_autoptr(MsPlan) plan = ms_plan(g_ptr_array_index(r, i), &few, &error);
@@ -134,7 +134,7 @@ static void front_of_all_layouts(void **state) {
   (void)state;
   GError *error = NULL;
   g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "[8, 16]", &error);
-  g_autoptr(MsSweep) s = ms_sweep(r, &few, TRUE);
+  g_autoptr(MsSweep) s = ms_sweep(r, &few, &(MsSweepAsked){.front = TRUE}, NULL);
   double step_B = MS_SWEEP_STEP * ((MsRequest *)g_ptr_array_index(r, 0))->base->hardware->hbm_B * (1 + 1e-9);
   assert_true(s->n_points >= 4);
   for (int c = 0; c < s->n_cells; c++) {
@@ -203,13 +203,13 @@ static void stopped_sweeps_keep_what_they_have(void **state) {
   (void)state;
   GError *error = NULL;
   g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "[8, 16]", &error);
-  g_autoptr(MsSweep) whole = ms_sweep(r, &few, TRUE);
+  g_autoptr(MsSweep) whole = ms_sweep(r, &few, &(MsSweepAsked){.front = TRUE}, NULL);
   for (int shown = 0; shown < 4; shown++) {
     Patience patience = {shown};
     MsPlanOptions options = few;
     options.watch = stop_when_found, options.watch_user = &patience;
     ms_interrupt_install(INFINITY);
-    g_autoptr(MsSweep) s = ms_sweep(r, &options, TRUE);
+    g_autoptr(MsSweep) s = ms_sweep(r, &options, &(MsSweepAsked){.front = TRUE}, NULL);
     assert_string_equal(ms_interrupt_reason(), "interrupted");
     assert_true(s->interrupted && s->n_requests == 2 && s->n_cells >= 1 && s->n_points >= 1);
     double best = s->cell[0].plan->best[0].result->step_time_s,

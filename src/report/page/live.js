@@ -53,8 +53,8 @@ async function requestOf(form) {
         hardware: machine ? machine.like : form.machine,
         gpus: form.gpus,
         precision: form.precision,
-        seq_length: form.sequence,
-        global_batch_size: form.batch,
+        seq_lengths: form.sequence,
+        global_batch_sizes: form.batch,
         ...Object.fromEntries(budget.map(b => [b.key, form[b.key]]).filter(([, value]) => value)),
       }),
     );
@@ -69,6 +69,7 @@ const budget = [
   {key: 'deadline', label: 'Deadline', like: '30d'},
   {key: 'gpu_hour', label: 'Price of a GPU-hour', like: '2.50'},
   {key: 'max_watts', label: 'Power of all GPUs, at most', like: '1.2MW'},
+  {key: 'lora', label: 'LoRA rank (none: all weights)', like: '16'},
 ];
 
 /* Settings of the form in the address, so that it can be kept and sent. */
@@ -111,11 +112,12 @@ function liveForm(choices, changed) {
       pick(choices.machines, start.machine),
     ),
     [model, machine] = [models.node, machines.node];
+  /* Sizes are texts, for lists and units: the server reads them as the command line does. */
   const precision = html('select', {id: 'live-precision'}),
-    number = (id, value, max) => html('input', {id, type: 'number', min: 1, max, value, required: true});
-  const gpus = number('live-gpus', start.gpus || 256, 65536),
-    sequence = number('live-sequence', start.sequence || 4096, 1 << 20),
-    batch = number('live-batch', start.batch || 2048, 1 << 20),
+    size = (id, value, title) => html('input', {id, type: 'text', value, title, required: true, autocomplete: 'off'});
+  const gpus = size('live-gpus', start.gpus || '256', 'one, several as 8,16,64, or doubling from 256..2048'),
+    sequence = size('live-sequence', start.sequence || '4096', 'tokens: 4096 or 8k; several as 4k,8k'),
+    batch = size('live-batch', start.batch || '2048', 'one, or several as 1024,2048'),
     spent = budget.map(b =>
       html('input', {
         id: `live-${b.key}`,
@@ -136,9 +138,9 @@ function liveForm(choices, changed) {
     model: model.value,
     machine: machine.value,
     precision: precision.value,
-    gpus: Number(gpus.value),
-    sequence: Number(sequence.value),
-    batch: Number(batch.value),
+    gpus: gpus.value.trim(),
+    sequence: sequence.value.trim(),
+    batch: batch.value.trim(),
     ...Object.fromEntries(budget.map((b, i) => [b.key, spent[i].value.trim()])),
   });
   const tell = () => {
@@ -329,6 +331,66 @@ function wouldFit(plan, act) {
   );
 }
 
+/* Several plans at once: the best of each, and which one is looked at. `pick(i)`: null while they are searched. */
+function cellTable(sweep, picked, pick) {
+  const cells = sweep.cells,
+    many = key => new Set(cells.map(c => c[key])).size > 1,
+    sizes = [
+      ['sequence', 'seq_length'],
+      ['batch', 'global_batch_size'],
+    ].filter(([, key]) => many(key)),
+    best = c => (c.best ? c.best[0] : known(c.step_time_s) ? c : null);
+  return html(
+    'div',
+    {id: 'cells'},
+    (sweep.advice || []).length
+      ? html(
+          'ul',
+          {class: 'advice'},
+          sweep.advice.map(s => html('li', {}, s[0].toUpperCase() + s.slice(1) + '.')),
+        )
+      : '',
+    table(
+      [
+        ...['model', 'machine', 'GPUs'],
+        ...sizes.map(([head]) => head),
+        ...['step time', 'tokens/s/GPU', 'MFU', 'best layout', 'open'],
+      ],
+      cells.map((c, i) => {
+        const b = best(c);
+        return [
+          c.model,
+          c.hardware,
+          grouped(c.gpus),
+          ...sizes.map(([, key]) => grouped(c[key])),
+          ...(b
+            ? [text.seconds(b.step_time_s), grouped(b.tokens_per_s_per_gpu), text.percent(b.mfu)]
+            : ['–', '–', '–']),
+          b && b.scenario ? layoutText(b.scenario) : c.why || (pick ? 'nothing fits' : ''),
+          html(
+            'td',
+            {},
+            pick && !c.why
+              ? html(
+                  'button',
+                  {
+                    type: 'button',
+                    class: 'button',
+                    'aria-label': `Look at plan ${i + 1}`,
+                    'aria-pressed': String(i === picked),
+                    onclick: () => pick(i),
+                  },
+                  i === picked ? 'below' : 'look at',
+                )
+              : '',
+          ),
+        ];
+      }),
+      [0, 1, 6 + sizes.length],
+    ),
+  );
+}
+
 /* What to do, and the few layouts to choose from. */
 function choiceCard(plan, act) {
   const list = plan.choices.list,
@@ -457,6 +519,11 @@ async function startLive() {
     {type: 'button', class: 'button', hidden: true, id: 'live-compare'},
     'Compare the ticked layouts',
   );
+  const around = html(
+    'button',
+    {type: 'button', class: 'button', hidden: true, id: 'live-around'},
+    'Find faster layouts for my run',
+  );
   card.append(
     html('h1', {class: 'title'}, 'Plan a training run'),
     html(
@@ -469,7 +536,7 @@ async function startLive() {
     form.node,
     html('label', {class: 'note'}, 'A model, machine, request or scenario of your own: ', file),
     html('details', {style: 'margin-top:10px'}, html('summary', {}, 'The request, key by key'), editor),
-    controls(search, stop, compare),
+    controls(search, stop, compare, around),
     progress,
     note,
     list,
@@ -494,8 +561,11 @@ async function startLive() {
     return true;
   };
   /* A scenario of the user's own, with the winner of the search on its right and on the map. */
-  let found = null;
+  let found = null,
+    mine = null;
   const beside = async json => {
+    mine = json;
+    around.hidden = false;
     const winner = found && found.best.length ? [found.best[0].scenario] : [];
     if (!(await look([json, ...winner])) || !winner.length) return;
     const own = page.runs[0];
@@ -553,7 +623,24 @@ async function startLive() {
     }
   };
 
+  /* Of several plans the table stays, and one of them is shown below it. */
+  const showCells = (sweep, whole, picked) => {
+    const place = html('div', {});
+    if (whole) {
+      const cell = sweep.cells[picked];
+      if (cell && cell.best) show(cell, true);
+      else {
+        list.replaceChildren();
+        map.replaceChildren();
+        compare.hidden = true;
+      }
+      place.append(...list.childNodes);
+    }
+    list.replaceChildren(cellTable(sweep, picked, whole ? i => showCells(sweep, true, i) : null), place);
+  };
+  const firstFound = sweep => Math.max(sweep.cells.findIndex(c => c.best && c.best.length), 0);
   const show = (plan, whole) => {
+    if (plan.cells) return showCells(plan, whole, whole ? firstFound(plan) : -1);
     const chosen = new Set(plan.best.length > 1 ? [0, 1] : []),
       best = plan.best;
     const act = whole
@@ -577,7 +664,9 @@ async function startLive() {
     found = whole ? plan : null;
     if (whole) drawLayouts(map, plan, {look: act.show, can: () => true});
   };
-  search.addEventListener('click', async () => {
+  /* Of several plans the sum. */
+  const counted = (plan, key) => plan[key] ?? sum(plan.cells.map(c => c[key] || 0));
+  const find = async () => {
     let id = null;
     search.disabled = true;
     stop.hidden = false;
@@ -602,14 +691,14 @@ async function startLive() {
         const share = over ? 1 : p ? p.done || 0 : 0;
         bar.style.width = `${100 * share}%`;
         progress.setAttribute('aria-valuenow', Math.round(100 * share));
-        if (p) show(p, over && p.valid !== undefined);
+        if (p) show(p, over && (p.valid ?? p.front) !== undefined);
         if (now.state === 'failed') throw new Error(now.message.replace(/^moesim: /, '').trim());
         note.textContent =
           now.state === 'waiting'
             ? 'Waiting for another search …'
             : !p
               ? 'Searching …'
-              : `${p.searched.toLocaleString('en-US')} layouts looked at, ${p.simulated.toLocaleString('en-US')} ` +
+              : `${grouped(counted(p, 'searched'))} layouts looked at, ${grouped(counted(p, 'simulated'))} ` +
                 `simulated${
                   now.state === 'stopped'
                     ? '; stopped, better ones may be missing'
@@ -626,5 +715,24 @@ async function startLive() {
     removeEventListener('pagehide', leave);
     search.disabled = false;
     stop.hidden = true;
+  };
+  search.addEventListener('click', () => {
+    mine = null;
+    find();
+  });
+  /* What is faster than a run of one's own: its layout and recomputation are left open. */
+  around.addEventListener('click', async () => {
+    const run = mine;
+    around.disabled = true;
+    try {
+      editor.value = JSON.stringify(await ask('POST', 'api/around', JSON.stringify(run)), null, 2);
+      asked = Promise.resolve();
+      await find();
+      if (found) await beside(run);
+    } catch (e) {
+      note.textContent = e.message;
+    }
+    around.disabled = false;
+    around.hidden = false;
   });
 }

@@ -11,7 +11,9 @@ function listSections() {
 
 /* --- a plan: what to choose from, and all layouts, under the answer whichever run is shown ---------------------- */
 const sameScenario = (a, b) =>
-  ['layout', 'training', 'options'].every(k => JSON.stringify(a[k]) === JSON.stringify(b[k]));
+  ['model', 'hardware', 'gpus', 'layout', 'training', 'options'].every(
+    k => JSON.stringify(a[k]) === JSON.stringify(b[k]),
+  );
 function showScenario(scenario) {
   const at = page.runs.findIndex(r => sameScenario(r.scenario, scenario));
   if (at < 0) return false;
@@ -21,21 +23,31 @@ function showScenario(scenario) {
   drawRun();
   return true;
 }
-let planCards = null;
+let planCards = null,
+  cell = 0; /* of several plans the one that is looked at */
 function drawPlan(plan) {
   if (!plan) return;
   const main = document.getElementById('main');
   if (planCards) return main.append(...planCards);
-  const choices = section('choices', 'What to choose from');
-  choices.append(choiceCard(plan, {show: showScenario}));
+  const own = plan.cells ? plan.cells[cell] : plan,
+    choices = section('choices', plan.cells ? 'What was asked, plan by plan' : 'What to choose from');
+  if (plan.cells) choices.append(cellTable(plan, cell, lookAtCell));
+  if (own.choices) choices.append(choiceCard(own, {show: showScenario}));
   planCards = [
     choices,
-    drawLayouts(main, plan, {
-      opens: true,
-      look: showScenario,
-      can: s => page.runs.some(r => sameScenario(r.scenario, s)),
-    }),
+    own.best &&
+      drawLayouts(main, own, {
+        opens: true,
+        look: showScenario,
+        can: s => page.runs.some(r => sameScenario(r.scenario, s)),
+      }),
   ].filter(Boolean);
+}
+function lookAtCell(i) {
+  cell = i;
+  planCards = null;
+  const best = page.plan.cells[i].best;
+  if (!best || !best.length || !showScenario(best[0].scenario)) drawRun();
 }
 
 function drawRun() {
