@@ -127,7 +127,10 @@ int ms_cli_import_log(const char *file, const char *into, const MsImportOptions 
   MsMeasured m = {0};
   set_measured(log, file, &m);
   ms_cli_print_notes(notes);
-  if (log->low_s > 0)
+  if (log->low_s > 0 && log->kept == 1)
+    fprintf(stderr, "moesim: %s: %.4g s in the one step that counts: how much steps differ is not known\n", file,
+            log->time_s);
+  else if (log->low_s > 0)
     fprintf(stderr, "moesim: %s: %.4g s a step, 80 of 100 steps between %.4g and %.4g s\n", file, log->time_s,
             log->low_s, log->high_s);
   g_autofree char *text = scenario                   ? scenario_text(scenario, &m)

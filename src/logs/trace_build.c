@@ -274,6 +274,51 @@ static void give_steps(MsTraceBuild *b) {
   g_array_set_size(t->steps, whole_steps);
 }
 
+/* --- what no GPU does ------------------------------------------------------------------------------------------ */
+#define PAUSE 10.  /* times all its kernels: longer is no wait for anything of the run */
+#define OVER  0.15 /* share of a stream's kernels that lie over each other: launches that depend overlap a little */
+
+static void note_pause(const MsTrace *t, GPtrArray *notes) {
+  gint64 end = G_MININT64, longest = 0;
+  double busy_ns = 0;
+  for (guint i = 0; i < t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel_at(t, i);
+    if (i > 0) longest = MAX(longest, k->start_ns - end);
+    end = MAX(end, k->start_ns + k->length_ns), busy_ns += (double)k->length_ns;
+  }
+  if ((double)longest > PAUSE * busy_ns)
+    ms_trace_note(notes,
+                  "%s: no kernel for %.3g s, and %.3g s of kernels around that: clocks apart, or two recordings in one "
+                  "file?",
+                  t->file, 1e-9 * (double)longest, 1e-9 * busy_ns);
+}
+
+/* A stream runs one kernel behind another. */
+static void note_overlaps(const MsTrace *t, GPtrArray *notes) {
+  typedef struct {
+    double over_ns, sum_ns;
+    gint64 end;
+  } Lane;
+  g_autofree Lane *lane = g_new0(Lane, t->streams->len + 1);
+  for (guint i = 0; i < t->kernels->len; i++) {
+    const MsTraceKernel *k = kernel_at(t, i);
+    Lane *l = &lane[k->stream];
+    gint64 stop = k->start_ns + k->length_ns;
+    if (l->sum_ns > 0 && l->end > k->start_ns) l->over_ns += (double)(MIN(l->end, stop) - k->start_ns);
+    l->end = l->sum_ns > 0 ? MAX(l->end, stop) : stop, l->sum_ns += (double)k->length_ns;
+  }
+  for (guint s = 0; s < t->streams->len; s++) {
+    const MsTraceStreamId *id = &g_array_index(t->streams, MsTraceStreamId, s);
+    if (lane[s].over_ns <= OVER * lane[s].sum_ns) continue;
+    g_autofree char *name = id->word ? g_strdup(id->word) : g_strdup_printf("%" G_GINT64_FORMAT, id->number);
+    ms_trace_note(notes,
+                  "%s: kernels of stream %s lie over each other for %.0f %% of their time: several ranks in one file, "
+                  "or events written twice?",
+                  t->file, name, 100 * lane[s].over_ns / lane[s].sum_ns);
+    return;
+  }
+}
+
 MsTrace *ms_trace_build_take(MsTraceBuild *b, GPtrArray *notes) {
   if (b->odd > 0)
     ms_trace_note(notes, "%s: %" G_GUINT64_FORMAT " kernels without a usable time are left out", b->t->file, b->odd);
@@ -282,6 +327,8 @@ MsTrace *ms_trace_build_take(MsTraceBuild *b, GPtrArray *notes) {
     MsTraceKernel *k = &g_array_index(b->t->kernels, MsTraceKernel, i);
     if (!is_class(b, k, "gemm")) k->link = 0;
   }
+  note_pause(b->t, notes);
+  if (b->t->form <= MS_TRACE_NSYS) note_overlaps(b->t, notes); /* a queue of ROCm or CANN is not one stream */
   find_steps(b);
   give_steps(b);
   MsTrace *trace = g_steal_pointer(&b->t);

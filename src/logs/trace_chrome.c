@@ -48,7 +48,10 @@ static gboolean to_ns(const char *text, gint64 *ns) {
   double plain = g_ascii_strtod(text, NULL);
   if (!(fabs(plain) < 9e15)) return FALSE;
   *ns = (gint64)llround(plain * 1000); /* with an exponent */
-  if (end == c || (*end && *end != '.')) return end != c || *c == '.';
+  if (end == c || (*end && *end != '.')) {
+    g_ascii_strtod(text, &end);
+    return end > c && *end == 0; /* not "17,5" */
+  }
   for (int i = 0; i < 3; i++) {
     if (*end == '.') end++;
     fraction = 10 * fraction + (g_ascii_isdigit(*end) ? (guint64)(*end++ - '0') : 0);
@@ -339,6 +342,18 @@ static gboolean sound(const Reading *r, GPtrArray *notes, GError **error) {
   return TRUE;
 }
 
+static void note_rest(const Reading *r, GPtrArray *notes) {
+  MsTrace *t = r->b->t;
+  g_autoptr(GError) error = NULL;
+  if (ms_json_stream_next(r->json, &error) == MS_TOKEN_WRONG)
+    ms_trace_note(notes, "%s: what follows its end is left out: two files behind each other?", t->file);
+  if (t->ranks > 0 && t->rank >= t->ranks) {
+    ms_trace_note(notes, "%s: distributedInfo says rank %d of %d, which there is not: both are left out", t->file,
+                  t->rank, t->ranks);
+    t->rank = -1, t->ranks = 0;
+  }
+}
+
 gboolean ms_trace_chrome(MsTraceBuild *b, MsReader *reader, GPtrArray *notes, GError **error) {
   g_autoptr(MsJsonStream) json = ms_json_stream_new(reader, b->t->file);
   Reading r = {.b = b,
@@ -351,6 +366,7 @@ gboolean ms_trace_chrome(MsTraceBuild *b, MsReader *reader, GPtrArray *notes, GE
   MsToken last = read_document(&r, error);
   b->cut = last == MS_TOKEN_CUT || ms_reader_cut(reader);
   gboolean good = last != MS_TOKEN_WRONG && sound(&r, notes, error);
+  if (good && last == MS_TOKEN_END) note_rest(&r, notes);
   if (good) link_shapes(&r);
   GString *const texts[] = {r.event.name, r.event.collective, r.event.dtype, r.event.types};
   for (gsize i = 0; i < G_N_ELEMENTS(texts); i++) g_string_free(texts[i], TRUE);

@@ -193,22 +193,28 @@ static void damaged(void **state) {
   }
 }
 
-/* A gzip file that ends early is read as far as it goes, and said to be. */
-static void cut_short(void **state) {
-  (void)state;
-  GString *text = g_string_new(NULL);
+static char *packed_log(gsize *written) {
+  g_autoptr(GString) text = g_string_new(NULL);
   for (int i = 1; i <= 400; i++)
     g_string_append_printf(text, " iteration %d/ 500 | elapsed time per iteration (ms): %d.%d | lm loss: 1.0E+00 |\n",
                            i, 1000 + i * 7919 % 13, i * 31 % 10);
   GConverter *pack = G_CONVERTER(g_zlib_compressor_new(G_ZLIB_COMPRESSOR_FORMAT_GZIP, 9));
-  g_autofree char *packed = g_malloc(text->len);
-  gsize read, written;
+  char *packed = g_malloc(text->len);
+  gsize read;
   GError *error = NULL;
   assert_int_equal(g_converter_convert(pack, text->str, text->len, packed, text->len, G_CONVERTER_INPUT_AT_END, &read,
-                                       &written, &error),
+                                       written, &error),
                    G_CONVERTER_FINISHED);
   g_object_unref(pack);
-  g_string_free(text, TRUE);
+  return packed;
+}
+
+/* A gzip file that ends early is read as far as it goes, and said to be. */
+static void cut_short(void **state) {
+  (void)state;
+  gsize written;
+  GError *error = NULL;
+  g_autofree char *packed = packed_log(&written);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(MsReader) reader = ms_reader_of(packed, written / 2, "cut.gz");
   g_autoptr(MsTrainingLog) log = ms_training_log_read(reader, "cut.gz", notes, &error);
@@ -218,9 +224,35 @@ static void cut_short(void **state) {
   assert_non_null(strstr(notes->pdata[notes->len - 1], "cut short"));
 }
 
+/* Members of gzip behind each other are one text, as an appended log is; zeros behind the last are left out. */
+static void members(void **state) {
+  (void)state;
+  gsize written;
+  GError *error = NULL;
+  g_autofree char *packed = packed_log(&written), *both = g_malloc0(2 * written + 700);
+  memcpy(both, packed, written), memcpy(both + written, packed, written);
+  const struct {
+    gsize length;
+    guint starts;
+    gboolean cut;
+  } table[] = {{2 * written, 2, FALSE},
+               {2 * written + 700, 2, FALSE}, /* a tape's */
+               {written + 1, 1, FALSE},       /* one byte is no member */
+               {2 * written - 30, 2, TRUE}};
+  for (guint i = 0; i < G_N_ELEMENTS(table); i++) {
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsReader) reader = ms_reader_of(both, table[i].length, "both.gz");
+    g_autoptr(MsTrainingLog) log = ms_training_log_read(reader, "both.gz", notes, &error);
+    assert_null(error);
+    assert_int_equal(ms_reader_cut(reader), table[i].cut);
+    if (table[i].cut) assert_in_range(log->steps->len, 401, 799);
+    else assert_int_equal(log->steps->len, table[i].starts * 400);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(benchmarks), cmocka_unit_test(machine),
-                                     cmocka_unit_test(runs),       cmocka_unit_test(corpus),
-                                     cmocka_unit_test(damaged),    cmocka_unit_test(cut_short)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(benchmarks), cmocka_unit_test(machine),   cmocka_unit_test(runs),   cmocka_unit_test(corpus),
+      cmocka_unit_test(damaged),    cmocka_unit_test(cut_short), cmocka_unit_test(members)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

@@ -243,6 +243,37 @@ static void cut(void **state) {
   assert_close(t->time_s, (624.5 + 5) * 1e-6, 1e-12);
 }
 
+/* What no GPU does is said, and read all the same. */
+static void odd_traces(void **state) {
+  (void)state;
+#define KERNEL(stream, ts, dur)                                                                    \
+  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"sm90_xmma_gemm_bf16\",\"ts\":" #ts ",\"dur\":" #dur \
+  ",\"args\":{\"stream\":" #stream "}}"
+  static const struct {
+    const char *text, *note;
+  } table[] = {
+      {"[" KERNEL(7, 0, 10) "," KERNEL(7, 10, 10) "," KERNEL(8, 5, 10) "]", NULL},
+      {"[" KERNEL(7, 0, 10) "," KERNEL(7, 9, 10) "]", NULL}, /* a launch that depends begins early */
+      {"[" KERNEL(7, 0, 10) "," KERNEL(7, 200, 10) "]", NULL},
+      {"[" KERNEL(7, 0, 10) "," KERNEL(8, 3600000000, 10) "]", "no kernel for 3.6e+03 s"},
+      {"[" KERNEL(7, 0, 10) "," KERNEL(7, 0, 10) "]", "stream 7 lie over each other for 50 % of their time"},
+      {"[" KERNEL(7, 0, 10) "," KERNEL(7, "10,5", 10) "]", "1 kernels without a usable time"},
+      {"[" KERNEL(7, 0, 10) "]\n[" KERNEL(7, 10, 10) "]", "what follows its end is left out"},
+      {"{\"distributedInfo\":{\"rank\":8,\"world_size\":8},\"traceEvents\":[" KERNEL(7, 0, 10) "]}",
+       "rank 8 of 8, which there is not"},
+  };
+#undef KERNEL
+  for (guint i = 0; i < G_N_ELEMENTS(table); i++) {
+    GError *error = NULL;
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsTrace) trace = read_text(table[i].text, strlen(table[i].text), notes, &error);
+    assert_null(error);
+    assert_int_equal(trace->rank, -1);
+    if (notes->len != (table[i].note ? 1 : 0)) fail_msg("row %u: %u notes", i, notes->len);
+    if (table[i].note && !strstr(notes->pdata[0], table[i].note)) fail_msg("row %u: %s", i, (char *)notes->pdata[0]);
+  }
+}
+
 /* --- families -------------------------------------------------------------------------------------------------- */
 static void known_names(void **state) {
   (void)state;
@@ -555,6 +586,7 @@ int main(void) {
                                      cmocka_unit_test(tables),
                                      cmocka_unit_test(steps_without_marks),
                                      cmocka_unit_test(cut),
+                                     cmocka_unit_test(odd_traces),
                                      cmocka_unit_test(corpus),
                                      cmocka_unit_test(classes_cover_operators),
                                      cmocka_unit_test(known_names),
