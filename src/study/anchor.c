@@ -315,6 +315,8 @@ static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, 
   ms_profile_fold(measured, table);
   ms_profile_fold(predicted, table);
   g_autoptr(MsDiff) d = ms_diff_new(predicted, measured, table, notes, error);
+  g_autofree char *stranger = d ? ms_diff_stranger(predicted, measured, table) : NULL;
+  if (stranger) return ms_input_error(error, r->trace, 0, NULL, "%s", stranger);
   for (gsize i = 0; d && i < G_N_ELEMENTS(families); i++) {
     for (int k = 0; k < d->n_rows; k++) {
       const MsDiffRow *row = &d->row[k];

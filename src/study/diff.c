@@ -150,6 +150,36 @@ static gboolean same_model(const MsProfile *a, const MsProfile *b, GPtrArray *no
                                      a->file, strange->m, strange->n, strange->k);
 }
 
+/* --- the step ---------------------------------------------------------------------------------------------------- */
+/* Kernels of a class in a step. A product is a kernel; experts may be one each and attention three backward, but no run
+ * has a third of what its step needs. */
+static const struct {
+  const char *word;
+  double least, most; /* measured over predicted */
+} counted[] = {{"gemm", 1. / 3, INFINITY}, {"attention", 1. / 3, 6}};
+
+static double kernels_of(const MsTrace *t, const MsKernelTable *table, const char *word) {
+  double n = 0;
+  for (guint i = 0; i < t->kernels->len; i++) {
+    const MsTraceKernel *k = &g_array_index(t->kernels, MsTraceKernel, i);
+    int c = g_array_index(t->names, MsTraceName, k->name).class_index;
+    n += k->step >= 0 && c >= 0 && strcmp(ms_kernel_class_word(table, c), word) == 0;
+  }
+  return n / MAX(t->steps->len, 1);
+}
+
+char *ms_diff_stranger(const MsProfile *scenario, const MsProfile *trace, const MsKernelTable *table) {
+  for (gsize i = 0; scenario->trace && trace->trace && i < G_N_ELEMENTS(counted); i++) {
+    double want = kernels_of(scenario->trace, table, counted[i].word),
+           has = kernels_of(trace->trace, table, counted[i].word);
+    if (want > 0 && has > 0 && (has < counted[i].least * want || has > counted[i].most * want))
+      return g_strdup_printf("has %.0f kernels of the class %s a step where %s has %.0f: a part of its step, or of "
+                             "another run",
+                             has, counted[i].word, scenario->file, want);
+  }
+  return NULL;
+}
+
 MsDiff *ms_diff_new(MsProfile *a, MsProfile *b, const MsKernelTable *table, GPtrArray *notes, GError **error) {
   if (!same_model(a, b, notes, error)) return NULL;
   if (a->coarse || b->coarse) {
@@ -162,8 +192,11 @@ MsDiff *ms_diff_new(MsProfile *a, MsProfile *b, const MsKernelTable *table, GPtr
   compare_rows(d);
   pair_streams(d);
   compare_keys(d);
-  if (a->kind == MS_PROFILE_SCENARIO && b->kind == MS_PROFILE_TRACE)
+  if (a->kind == MS_PROFILE_SCENARIO && b->kind == MS_PROFILE_TRACE) {
+    g_autofree char *stranger = ms_diff_stranger(a, b, table);
+    if (stranger) g_ptr_array_add(notes, g_strdup_printf("%s: %s", b->file, stranger));
     d->aligned = ms_aligned_new(a->trace, b->trace, table);
+  }
   if (b->kind == MS_PROFILE_SCENARIO && a->kind == MS_PROFILE_TRACE)
     d->aligned = ms_aligned_new(b->trace, a->trace, table);
   return d;

@@ -29,6 +29,9 @@ typedef struct {
 /* Folds both when one is coarse. NULL and *error when they are of different models: where both have products of known
  * shape, none of which the other has. (transfer full) */
 MsDiff *ms_diff_new(MsProfile *a, MsProfile *b, const MsKernelTable *table, GPtrArray *notes, GError **error);
+/* What tells that a profile is not of the step of a scenario: kernels that it has too few or too many of. NULL: nothing
+ * does. (transfer full) */
+char *ms_diff_stranger(const MsProfile *scenario, const MsProfile *trace, const MsKernelTable *table);
 void ms_diff_free(MsDiff *diff);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsDiff, ms_diff_free)
 

@@ -227,11 +227,15 @@ static void refused(void **state) {
   g_autofree char *before = g_strndup(text, (gsize)(at - text)),
                   *moved = g_strconcat(before, "{\"base\": \"box\", \"name\": \"bx2\"}", at + 5, NULL);
   ms_test_data_write("elsewhere.json", moved);
+  g_autofree char *part = ms_test_data_path("part.json");
+  ms_test_data_write("part.json",
+                     "[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nvjet_hsh_128x256\",\"ts\":1,\"dur\":5}]");
   const struct {
     const char *a, *b, *say;
   } cases[] = {{bare, NULL, "measured: gives no step time"},
                {trace, run, "is a profile: give the scenario of its run in front of it"},
                {run, trace, "is of another model or layout"},
+               {run, part, "has 1 kernels of the class gemm a step where"},
                {run, other, "hardware: is bx2, that of"}};
   for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autoptr(GError) error = NULL;
