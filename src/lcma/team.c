@@ -1,7 +1,6 @@
 #include "lcma/team.h"
 
 #include <glib.h>
-#include <sched.h>
 
 #include "base/clock.h"
 #include "lcma/kernel.h"
@@ -32,13 +31,22 @@ static void work(MsTeam *team, int worker) {
   ms_kernel_fence(); /* streamed stores before the lock that others take afterwards */
 }
 
-/* TRUE as soon as *value is not `old` any more, FALSE when that takes longer than LOOK_US; others that want the CPU get
- * it meanwhile. */
+static void pause_once(void) {
+#if defined __x86_64__ || defined __i386__
+  __builtin_ia32_pause();
+#elif defined __aarch64__
+  __asm__ volatile("yield");
+#endif
+}
+
+/* TRUE as soon as *value is not `old` any more, FALSE when that takes longer than LOOK_US. The CPU is not given away
+ * meanwhile: on a busy host the others would keep it for their whole slices, many times as long, while who sleeps is
+ * woken before them. */
 static gboolean changes(const int *value, int old) {
   gint64 until = g_get_monotonic_time() + LOOK_US;
   while (g_atomic_int_get(value) == old)
     if (g_get_monotonic_time() > until) return FALSE;
-    else sched_yield();
+    else pause_once();
   return TRUE;
 }
 

@@ -1,5 +1,6 @@
 /* What a whole training takes, and how it is asked for: words to a request, days and prices by hand. */
 #include "lib/close.h"
+#include "lib/tier.h"
 
 #include "base/err.h"
 #include "report/report.h"
@@ -98,6 +99,7 @@ static void the_cheapest_cluster_is_advised(void **state) {
 /* What no number of GPUs of the request keeps is said so, and more of them that do. */
 static void a_deadline_that_cannot_be_kept_says_what_could(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY(); /* it plans for every machine that is shipped */
   MsAsk ask = usual;
   GError *error = NULL;
   ask.gpus = "8,16", ask.tokens = "100G", ask.deadline = "4d";

@@ -268,9 +268,9 @@ static void amounts_of_options(void **state) {
   static const struct {
     const char *argv[12], *says; /* NULL: taken */
   } rows[] = {
-      {{"gemm", "decide", "64", "64", "64", "-w", "200MB"}, NULL},
-      {{"gemm", "decide", "64", "64", "64", "-w", "0.5"}, NULL},
-      {{"gemm", "decide", "64", "64", "64", "-w", "200Mb"}, "is a size in bits"},
+      {{"gemm", "decide", "64", "64", "64", "--hardware", "h100-sxm", "-w", "200MB"}, NULL},
+      {{"gemm", "decide", "64", "64", "64", "--hardware", "h100-sxm", "-w", "0.5"}, NULL},
+      {{"gemm", "decide", "64", "64", "64", "--hardware", "h100-sxm", "-w", "200Mb"}, "is a size in bits"},
       {{"import", "hf", "--vocab-size", "128k", "x.json"}, "may be 128000 or 131072"},
       {{"import", "megatron", "--gpus", "8GB", "x.sh"}, "is a size in bytes"},
       {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "1T", "--deadline", "20"}, "\"20d\" was"},

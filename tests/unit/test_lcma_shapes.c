@@ -47,13 +47,13 @@ static void each_unit(MsExactProblem *p, int plan, MsTeam *team) {
   }
 }
 
-/* Each shape with one plan, and float and double in turn; the quick tier takes every 61st shape. */
+/* Each shape with one plan, and float and double in turn; the quick tier takes every 127th shape. */
 static void test_all_shapes(void **state) {
   (void)state;
   static MsExactProblem p;
   MsTeam *team = ms_team_new(1);
   guint32 seed = 7;
-  const int step = ms_by_tier(61, 1);
+  const int step = ms_by_tier(127, 1);
   for (int shape = 0; shape < MOST * MOST * MOST; shape += step)
     for (int turn = 0; turn < 2; turn++) {
       int plan = (int)(ms_exact_random(&seed) % PLANS), most = most_at[plan][turn];
@@ -73,7 +73,7 @@ static void test_long_sides(void **state) {
   static MsExactProblem p;
   MsTeam *team = ms_team_new(1);
   guint32 seed = 13;
-  for (int i = 0, count = ms_by_tier(200, 6000); i < count; i++) {
+  for (int i = 0, count = ms_by_tier(80, 6000); i < count; i++) {
     int plan = (int)(ms_exact_random(&seed) % PLANS), type = (int)(ms_exact_random(&seed) % MS_BLAS_TYPES),
         side = i % 3;
     if (plan_at[plan]->in_bf16) type = MS_BLAS_BF16;
@@ -96,7 +96,7 @@ static void test_edges(void **state) {
   MsTeam *team = ms_team_new(2);
   guint32 seed = 11;
   for (int plan = 0; plan < PLANS; plan++)
-    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i += (size_t)ms_by_tier(3, 1))
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i += (size_t)ms_by_tier(5, 1))
       for (int type = 0; type < MS_BLAS_ALL; type++) {
         int most = most_at[plan][type == MS_BLAS_F64];
         if (most == 0) continue;

@@ -100,7 +100,7 @@ static void alike_is_one_machine(void **state) {
   (void)state;
   g_autoptr(GRand) rand = g_rand_new_with_seed(61);
   int compared = 0;
-  for (int i = 0, n = ms_by_tier(800, 8000); i < n; i++) {
+  for (int i = 0, n = ms_by_tier(400, 8000); i < n; i++) {
     g_autoptr(MsScenario) mixed = draw_split(rand);
     if (!mixed) continue;
     g_autoptr(MsScenario) plain = ms_scenario_copy(mixed, TRUE);
@@ -109,7 +109,7 @@ static void alike_is_one_machine(void **state) {
     compared += same_predictions(plain, mixed);
   }
   print_message("%d predictions the same\n", compared);
-  assert_true(compared >= ms_by_tier(60, 600));
+  assert_true(compared >= ms_by_tier(30, 600));
 }
 
 /* Pools of the same machine side by side are one, and one pool is the plain scenario. */
@@ -158,7 +158,7 @@ static void fidelities_keep_their_order(void **state) {
   (void)state;
   g_autoptr(GRand) rand = ms_soak_rand(62);
   int run = 0, draws = 0, far = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 12000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(350, 12000)); draws++) {
     g_autoptr(MsScenario) s = draw_split(rand);
     if (!s) continue;
     make_other(rand, s->pools.pool[1].hardware);
@@ -179,7 +179,7 @@ static void fidelities_keep_their_order(void **state) {
     run++;
   }
   print_message("%d of %d draws run, %d of them with fast more than 10 %% off\n", run, draws, far);
-  assert_true(run >= ms_by_tier(60, 600));
+  assert_true(run >= ms_by_tier(30, 600));
   assert_true(far <= 0.03 * run);
 }
 
@@ -325,7 +325,7 @@ static void alike_replicas_are_one_machine(void **state) {
   (void)state;
   g_autoptr(GRand) rand = g_rand_new_with_seed(64);
   int compared = 0;
-  for (int i = 0, n = ms_by_tier(2400, 24000); i < n; i++) {
+  for (int i = 0, n = ms_by_tier(1200, 24000); i < n; i++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (!ms_model_finish(s->model, NULL, "", NULL)) continue;
     s->layout.order = MS_ORDER_PP_DP, s->cluster.expected = FALSE, s->hardware->fabric.kind = MS_FABRIC_NONE;
@@ -340,7 +340,7 @@ static void alike_replicas_are_one_machine(void **state) {
     compared += same_predictions(s, mixed);
   }
   print_message("%d predictions the same\n", compared);
-  assert_true(compared >= ms_by_tier(60, 600));
+  assert_true(compared >= ms_by_tier(30, 600));
 }
 
 /* Pools of `first` and `second` GPUs share a batch of 24, in no more than the axes that are given. */
