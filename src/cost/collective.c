@@ -148,18 +148,21 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
                                    const MsGroup *group) {
   const MsHardware *hardware = scenario->hardware;
   const char *op = ms_op_words[MS_COLL_FIRST + (kind == MS_COLL_P2P ? MS_OP_P2P - MS_COLL_FIRST : (int)kind)];
-  MsCollective c = {.group = *group,
-                    .link_Bps = hardware->scaleup_Bps,
-                    .nic_Bps = ms_network_Bps(hardware, group),
-                    .tree_over_ring = 1,
-                    .pat_over_ring = 1,
-                    .pat = ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
-                    .halves = ms_pattern_serves(hardware, group, MS_PATTERN_HALVING),
-                    .hccl = hardware->collectives == MS_COLLECTIVES_HCCL,
-                    .nvls = hardware->nvls,
-                    .sharp = hardware->sharp,
-                    .a2a_steps = scenario->laws.all_to_all_start_steps,
-                    .a2a_peer_s = scenario->laws.all_to_all_peer_s};
+  MsCollective c = {
+      .group = *group,
+      .link_Bps = hardware->scaleup_Bps,
+      .nic_Bps = ms_network_Bps(hardware, group),
+      .tree_over_ring = 1,
+      .pat_over_ring = 1,
+      .pat = hardware->collectives == MS_COLLECTIVES_PAT && ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
+      .nhr = hardware->collectives == MS_COLLECTIVES_HCCL_A2 && ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
+      .halves = ms_pattern_serves(hardware, group, MS_PATTERN_HALVING),
+      .doubles = hardware->collectives == MS_COLLECTIVES_HCCL && group->domains >= MS_HCCL_DOUBLES,
+      .hccl = hardware->collectives >= MS_COLLECTIVES_HCCL,
+      .nvls = hardware->nvls,
+      .sharp = hardware->sharp,
+      .a2a_steps = scenario->laws.all_to_all_start_steps,
+      .a2a_peer_s = scenario->laws.all_to_all_peer_s};
   c.group.per_domain = CLAMP(c.group.per_domain, 1, MAX(c.group.size, 1));
   c.group.min_per_domain = CLAMP(c.group.min_per_domain, 1, c.group.per_domain);
   if (group->size <= 1) return c;
@@ -208,7 +211,18 @@ static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message
 
 /* Latencies of one way round. HCCL's rings are of servers; halving and doubling has one for each doubling. */
 static double ring_steps(const MsCollective *c) {
-  return c->halves ? log2(c->group.domains) : c->hccl ? c->group.domains - 1 : c->group.size - 1;
+  double D = c->group.domains;
+  return c->halves || c->doubles ? ceil(log2(D)) : c->hccl ? D - 1 : c->group.size - 1;
+}
+
+/* Bytes of a ring of HCCL, `ways` times round, over the network and inside. Halving and doubling of servers that are no
+ * power of two hand all of theirs on first; NHR has a latency for each doubling, and what is inside comes behind. */
+static double hccl_s(const MsCollective *c, double ways, double bus_B) {
+  double D = c->group.domains, R = c->group.min_per_domain, more = c->doubles && !c->halves ? (2 * D - 1) / (D - 1) : 1;
+  double inside = lines_or_0(&c->scaleup, bus_B),
+         ring = MAX(lines_steps_s(&c->network, ways * ring_steps(c), more * bus_B / R), inside);
+  if (!c->nhr) return ring;
+  return MIN(ring, lines_steps_s(&c->network, ways * ceil(log2(D)), bus_B / R * c->pat_over_ring) + inside);
 }
 
 /* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of
@@ -216,6 +230,7 @@ static double ring_steps(const MsCollective *c) {
  * over its R NICs. */
 static Cost across_scatter(const MsCollective *c, double message_B) {
   double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;
+  if (c->hccl) return (Cost){hccl_s(c, 1, bus), (1 - R / z) * message_B / R / c->nic_Bps};
   double ring = MAX(lines_steps_s(&c->network, ring_steps(c), bus / R), lines_or_0(&c->scaleup, bus));
   if (c->pat) {
     double steps = MS_PAT_STEPS + MS_PAT_DOUBLING_STEPS * log2(z) + MS_PAT_RANK_STEPS * z;
@@ -229,8 +244,9 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
   double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z,
          inner = message_B * (g->per_domain - 1) / g->per_domain, treed = 2 * message_B / R * c->tree_over_ring;
+  if (c->hccl) return (Cost){hccl_s(c, 2, bus), 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double ring = MAX(lines_steps_s(&c->network, 2 * ring_steps(c), bus / R), lines_or_0(&c->scaleup, bus));
-  if (ring_only || c->hccl) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
+  if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double tree =
       lines_or_0(&c->scaleup, 0) + MAX(lines_steps_s(&c->network, hops, treed), lines_or_0(&c->scaleup, 2 * message_B));
   double rails = MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, treed));

@@ -79,8 +79,8 @@ typedef struct {
 } MsCurve;
 
 /* Whose algorithms collectives between domains follow: rings and trees of NCCL and RCCL; those and PAT (NCCL from
- * 2.23); of HCCL. */
-typedef enum { MS_COLLECTIVES_NCCL, MS_COLLECTIVES_PAT, MS_COLLECTIVES_HCCL } MsCollectives;
+ * 2.23); of HCCL where it goes by the number of servers; where it chooses by cost (910B). */
+typedef enum { MS_COLLECTIVES_NCCL, MS_COLLECTIVES_PAT, MS_COLLECTIVES_HCCL, MS_COLLECTIVES_HCCL_A2 } MsCollectives;
 
 typedef struct MsHardware {
   char *name, *doc, *vendor, *arch;

@@ -11,7 +11,7 @@
 #define BPS(k, d)               NUMBER(k, "Bps", 1e6, 1e15, d)
 #define OVERHEAD(k, fb, d)      MS_F64(S, k, "s", 0, 1, fb, MS_NULLABLE, d)
 #define FACTOR(k, fb, d)        MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
-static const char *const collectives_words[] = {"nccl", "nccl-pat", "hccl", NULL};
+static const char *const collectives_words[] = {"nccl", "nccl-pat", "hccl", "hccl-a2", NULL};
 static const MsField hardware_fields[] = {
     MS_SCHEMA(0),
     MS_STRING(S, name, 0, "name, by default that of the file"),
@@ -53,8 +53,9 @@ static const MsField hardware_fields[] = {
     MS_ENUM(
         S, collectives, collectives_words, "\"nccl\"", 0,
         "algorithms between domains: nccl (rings and trees, RCCL's too), nccl-pat (NCCL from 2.23: also PAT, where a "
-        "domain has one rank of the group), hccl (halving and doubling where the servers are a power of two, else "
-        "a ring of them)"),
+        "domain has one rank of the group), hccl (halving and doubling where the servers are a power of two or eight "
+        "and more, else a ring of them), hccl-a2 (Atlas A2: a ring of servers beside what runs inside them, or NHR "
+        "and then inside, whichever is faster)"),
     MS_BOOL(S, nvls, "false", 0, "reduction in the scale-up switch"),
     MS_BOOL(S, sharp, "false", 0, "reduction in the network"),
     MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),

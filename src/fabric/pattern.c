@@ -16,12 +16,13 @@
 const char *const ms_pattern_words[] = {"ring", "tree", "exchange", "pair", "pat", "halving", NULL};
 
 gboolean ms_pattern_serves(const MsHardware *h, const MsGroup *g, MsPattern pattern) {
-  gboolean halves = h->collectives == MS_COLLECTIVES_HCCL && g->domains > 1 && (g->domains & (g->domains - 1)) == 0;
+  gboolean halves = h->collectives == MS_COLLECTIVES_HCCL && g->domains > 1 && (g->domains & (g->domains - 1)) == 0,
+           nhr = h->collectives == MS_COLLECTIVES_HCCL_A2 && g->domains > 2;
   switch (pattern) {
   case MS_PATTERN_HALVING: return halves;
-  case MS_PATTERN_PAT: return h->collectives == MS_COLLECTIVES_PAT && g->per_domain == 1;
+  case MS_PATTERN_PAT: return nhr || (h->collectives == MS_COLLECTIVES_PAT && g->per_domain == 1);
   case MS_PATTERN_RING: return !halves;
-  case MS_PATTERN_TREE: return h->collectives != MS_COLLECTIVES_HCCL;
+  case MS_PATTERN_TREE: return h->collectives < MS_COLLECTIVES_HCCL;
   default: return TRUE;
   }
 }

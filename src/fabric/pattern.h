@@ -7,8 +7,9 @@
  * dispatch, combine: each member to its like in every other domain (PXN,
  * DeepEP, HybridEP); what is inside a domain the scale-up link carries pair
  * each member to the next, over all groups at once
- *   pat       all-gather, reduce-scatter of NCCL where a domain has one member: round k to the one 2^k ahead, whose
- * lowest bit says how many blocks of others it carries; most bytes go to the nearest halving   HCCL's recursive halving
+ *   pat       all-gather, reduce-scatter of NCCL where a domain has one member, HCCL's NHR (nonuniform hierarchical
+ * ring): round k to the one 2^k ahead, whose lowest bit says how many blocks of others it carries; most bytes go to the
+ * nearest halving   HCCL's recursive halving
  * and doubling, of a power of two of domains: round k with the one whose number differs in bit k; most bytes go to the
  * farthest
  *

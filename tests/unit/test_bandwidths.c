@@ -4,17 +4,21 @@
 
 #include "cost/cost.h"
 
-/* nanotron's ultra-scale playbook (Apache-2.0), H100 on AWS with EFA. Sizes of messages are not said: of those that
- * are powers of two this one is nearest to the 14 gathers and scatters, whose fall from 250 to 11 GB/s it gives with
- * the steps of a ring alone. All-reduces of more than two nodes lie between a ring of that size and the tree that NCCL
- * would take. */
-#define NANOTRON_B (32 << 20)
+/* nanotron's ultra-scale playbook (Apache-2.0), "Communication Bandwidth by Number of Nodes (size=256MB)": H100 on AWS
+ * with EFA, a shared cluster, GB/s: the median of its runs and the 95th percentile. Its medians fall to a fifth of the
+ * runs that nobody disturbed; beside those the rings predicted for InfiniBand are up to twice as fast. */
+#define NANOTRON_B 256e6
+typedef struct {
+  double median, best;
+} Runs;
 static const struct {
   int nodes;
-  double reduce, gather, scatter; /* GB/s, means */
-} nanotron[] = {{1, 435.97, 249.85, 249.73}, {2, 361.75, 184.61, 181.55}, {4, 160.14, 118.97, 115.76},
-                {8, 99.56, 69.0, 68.55},     {16, 84.74, 54.97, 54.52},   {32, 64.93, 27.97, 27.94},
-                {64, 32.94, 11.04, 11.07}};
+  Runs reduce, gather, scatter;
+} nanotron[] = {
+    {1, {435.97, 461.5}, {249.85, 264.9}, {249.73, 264.6}}, {2, {361.75, 436.1}, {184.61, 226.3}, {181.55, 226.4}},
+    {4, {160.14, 219.1}, {118.97, 229.4}, {115.76, 215.5}}, {8, {99.56, 192.7}, {69.0, 178.5}, {68.55, 177.5}},
+    {16, {84.74, 188.4}, {54.97, 126.7}, {54.52, 126.5}},   {32, {64.93, 194.2}, {27.97, 77.0}, {27.94, 77.3}},
+    {64, {32.94, 177.4}, {11.04, 44.4}, {11.07, 45.1}}};
 
 /* AWS P6-B200, 32 GPUs on 4 nodes with EFA of 400 Gbit/s a GPU (stas00/ml-engineering@744d01e, CC BY-SA 4.0). */
 static const struct {
@@ -56,22 +60,28 @@ static double bus_GBps(const Machine *m, MsOpKind kind, double bytes) {
   return factor * bytes / ms_cost_op(m->cost, &op).time_s / 1e9;
 }
 
+/* Never slower than the median; on one node as measured, beyond that at most twice as fast as undisturbed runs. */
+static double too_fast(const char *what, double got, const Runs *runs, int nodes) {
+  double over = got / runs->best;
+  print_message("  %2d nodes, %s: %.0f GB/s, published %.0f, best %.0f\n", nodes, what, got, runs->median, runs->best);
+  assert_true(over > 0.7 && over < (nodes == 1 ? 1.25 : 2));
+  if (nodes > 2) assert_true(got > runs->median);
+  return over;
+}
+
 static void rings_of_1_to_64_nodes(void **state) {
   (void)state;
+  double worst = 0;
   for (guint i = 0; i < G_N_ELEMENTS(nanotron); i++) {
-    Machine m = machine("\"h100-sxm\"", 8 * nanotron[i].nodes);
-    double gather = bus_GBps(&m, MS_OP_ALL_GATHER, NANOTRON_B),
-           scatter = bus_GBps(&m, MS_OP_REDUCE_SCATTER, NANOTRON_B),
-           reduce = bus_GBps(&m, MS_OP_ALL_REDUCE, NANOTRON_B);
-    print_message("  %2d nodes: gather %.0f GB/s (published %.0f), scatter %.0f (%.0f), reduce %.0f (%.0f)\n",
-                  nanotron[i].nodes, gather, nanotron[i].gather, scatter, nanotron[i].scatter, reduce,
-                  nanotron[i].reduce);
-    assert_close(gather, nanotron[i].gather, 0.35);
-    assert_close(scatter, nanotron[i].scatter, 0.35);
-    if (nanotron[i].nodes <= 2) assert_close(reduce, nanotron[i].reduce, 0.3);
-    else assert_true(nanotron[i].reduce < reduce && nanotron[i].reduce > gather);
+    int nodes = nanotron[i].nodes;
+    Machine m = machine("\"h100-sxm\"", 8 * nodes);
+    double gather = too_fast("gather", bus_GBps(&m, MS_OP_ALL_GATHER, NANOTRON_B), &nanotron[i].gather, nodes),
+           scatter = too_fast("scatter", bus_GBps(&m, MS_OP_REDUCE_SCATTER, NANOTRON_B), &nanotron[i].scatter, nodes),
+           reduce = too_fast("reduce", bus_GBps(&m, MS_OP_ALL_REDUCE, NANOTRON_B), &nanotron[i].reduce, nodes);
+    worst = MAX(worst, MAX(reduce, MAX(gather, scatter)));
     machine_clear(&m);
   }
+  print_message("  at worst %.2f times as fast\n", worst);
 }
 
 static void all_reduces_of_four_nodes(void **state) {
@@ -121,9 +131,48 @@ static void libraries_have_steps_of_their_own(void **state) {
   machine_clear(&ring), machine_clear(&pat), machine_clear(&eight), machine_clear(&six);
 }
 
+/* Of as many GPUs a gather takes as many latencies as rounds when it has next to no bytes. */
+static double rounds_of(const char *word, int nodes, double bytes) {
+  g_autofree char *name = g_strdup_printf("{\"base\": \"h100-sxm\", \"gpus_per_node\": 1, "
+                                          "\"nvlink_domain_gpus\": 1, \"collectives\": \"%s\"}",
+                                          word);
+  Machine m = machine(name, nodes), two = machine(name, 2);
+  double time = (nodes - 1.0) / nodes * bytes / bus_GBps(&m, MS_OP_ALL_GATHER, bytes),
+         one = 0.5 * bytes / bus_GBps(&two, MS_OP_ALL_GATHER, bytes);
+  machine_clear(&m), machine_clear(&two);
+  return time / one;
+}
+
+/* hcomm's alg_configurator.cc and coll_alg_operator.cc: below eight servers by whether they are a power of two, from
+ * eight on always in rounds, those of no power of two with the bytes of (2 D - 1) / (D - 1) rings; the 910B in rounds
+ * of NHR with the bytes of a ring, or a ring of servers beside what runs inside them. */
+static void hccl_chooses_by_servers(void **state) {
+  (void)state;
+  assert_close(rounds_of("hccl", 7, 64), 6, 1e-3);
+  assert_close(rounds_of("hccl", 8, 64), 3, 1e-3);
+  assert_close(rounds_of("hccl", 12, 64), 4, 1e-3);
+  assert_close(rounds_of("hccl", 12, 1e12), 2 * 23 / 12.0, 1e-3);
+  assert_close(rounds_of("hccl-a2", 7, 64), 3, 1e-3);
+  assert_close(rounds_of("hccl-a2", 12, 64), 4, 1e-3);
+  assert_close(rounds_of("hccl-a2", 12, 1e12), 2 * 11 / 12.0, 1e-3);
+#define A2 "{\"base\": \"h100-sxm\", \"collectives\": \"hccl-a2\"}"
+  Machine pipeline = machine(A2, 96), plain = machine("{\"base\": \"h100-sxm\", \"collectives\": \"hccl\"}", 56),
+          same = machine(A2, 56);
+  assert_close(bus_GBps(&same, MS_OP_ALL_REDUCE, 4e9), bus_GBps(&plain, MS_OP_ALL_REDUCE, 4e9),
+               0); /* a ring of seven */
+  assert_true(bus_GBps(&same, MS_OP_ALL_REDUCE, 1e4) > bus_GBps(&plain, MS_OP_ALL_REDUCE, 1e4));
+  for (double bytes = 1e3, last = 0; bytes < 1e11; bytes *= 1.5) { /* the faster of two never gets faster with bytes */
+    double time = bytes / bus_GBps(&pipeline, MS_OP_ALL_GATHER, bytes);
+    assert_true(time >= last);
+    last = time;
+  }
+  machine_clear(&pipeline), machine_clear(&plain), machine_clear(&same);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rings_of_1_to_64_nodes), cmocka_unit_test(all_reduces_of_four_nodes),
-      cmocka_unit_test(exchanges_of_4_to_16_nodes), cmocka_unit_test(libraries_have_steps_of_their_own)};
+      cmocka_unit_test(exchanges_of_4_to_16_nodes), cmocka_unit_test(libraries_have_steps_of_their_own),
+      cmocka_unit_test(hccl_chooses_by_servers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
