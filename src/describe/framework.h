@@ -40,6 +40,8 @@ typedef struct {
                               which no compiler fuses, and keys and values copied to every head in front of attention */
   gboolean torch_parallel; /* TP overlap and context parallelism of PyTorch: partial sums of all ranks are stored and
                               added, keys are gathered beside the first block and blocks merged in FP32 */
+  gboolean registered_buffers; /* collectives of sharded parameters go out of buffers that NCCL knows, by few SMs
+                                  (Megatron-FSDP, nccl_ub; torch.distributed.fsdp registers none) */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

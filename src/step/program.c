@@ -3,6 +3,7 @@
 #include "step/meeting.h"
 #include "step/pair.h"
 #include "base/units.h"
+#include "describe/framework.h"
 #include "describe/module_sets.h"
 #include <math.h>
 #include <string.h>
@@ -143,6 +144,7 @@ static void cost_units(MsProgram *p, guint32 *tag) {
     cost_list(&u->gather, &at, &u->ops.gather, NULL, tag);
     cost_list(&u->cast, &at, &u->ops.cast, NULL, tag);
     cost_list(&u->reduce, &at, &u->ops.reduce, NULL, tag);
+    if (!ms_framework(at.scenario)->registered_buffers) continue;
     registered_buffers(layout, &u->gather), registered_buffers(layout, &u->reduce);
   }
 }

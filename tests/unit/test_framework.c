@@ -6,6 +6,7 @@
 #include "layout/layout.h"
 #include "lib/world.h"
 #include "memory/memory.h"
+#include "step/program.h"
 
 #include <string.h>
 
@@ -180,6 +181,22 @@ static void lacks_by_name(void **state) {
   assert_string_equal(refusal.why, "torchtitan has no other options.ep_overlap than its own");
 }
 
+/* Megatron-FSDP's buffers are known to NCCL: inside a node a gather of parameters takes 4 SMs; PyTorch's are not, and
+ * take as many as any collective of NCCL. */
+static void gathers_take_SMs(void **state) {
+  (void)state;
+  for (int i = 0; i < MS_N_FRAMEWORKS; i++) {
+    if (ms_frameworks[i].shards_most < MS_FSDP_OPTIM_GRADS_PARAMS) continue;
+    g_autoptr(MsScenario) s = run_of(ms_frameworks[i].word, "\"fsdp\": \"optim-grads-params\"");
+    g_auto(MsLowered) l = ms_test_lower(s);
+    g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, NULL);
+    g_autoptr(MsProgram) program = ms_program_new(l.work, cost);
+    const MsCosted *gather = &program->unit[0].gather;
+    assert_true(gather->list->n > 0);
+    assert_int_equal(gather->sms[0], i == MS_FRAMEWORK_MEGATRON ? 4 : s->hardware->nccl_sms);
+  }
+}
+
 /* No script of Megatron-LM starts another framework. */
 static void forms_of_megatron_refuse(void **state) {
   (void)state;
@@ -200,6 +217,7 @@ int main(void) {
       cmocka_unit_test(every_other_product),
       cmocka_unit_test(written_and_read),
       cmocka_unit_test(lacks_by_name),
+      cmocka_unit_test(gathers_take_SMs),
       cmocka_unit_test(forms_of_megatron_refuse),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
