@@ -114,6 +114,24 @@ if command -v shellcheck >/dev/null; then # the completion, and every form that 
     moesim launch --form "$form" "$root/run.json" >"$root/form.sh" || wrong "launch --form $form fails"
     shellcheck -s bash "$root/form.sh" || wrong "launch --form $form: see above"
   done
+  moesim launch --preflight "$root/run.json" >"$root/form.sh" || wrong "launch --preflight fails"
+  shellcheck -s bash "$root/form.sh" || wrong "launch --preflight: see above"
+  for form in k8s k8s:jobset k8s:volcano skypilot; do # the scripts in their blocks
+    moesim launch --form "$form" --restarts 2 --out "$root/form.yaml" "$root/run.json" ||
+      wrong "launch --form $form fails"
+    rm -f "$root"/block.*
+    awk -v to="$root/block" '
+      { at = match($0, /[^ ]/) }
+      file && at && indent && at < indent { file = "" }
+      file && at && !indent { indent = at }
+      file { print substr($0, indent) >file }
+      /[|]$/ && !file { file = to "." ++n; indent = 0 }' "$root/form.yaml"
+    grep -q torchrun "$root"/block.* || wrong "launch --form $form starts nothing"
+    for block in "$root"/block.*; do shellcheck -s bash "$block" || wrong "launch --form $form: see above"; done
+    ! python3 -c 'import yaml' 2>/dev/null ||
+      python3 -c 'import sys, yaml; yaml.safe_load(sys.stdin)' <"$root/form.yaml" ||
+      wrong "launch --form $form is no YAML"
+  done
 fi
 try_values() { # FUNCTION of EXPECTED and LINE
   "$1" "plan" "moesim pla"
