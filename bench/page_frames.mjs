@@ -7,6 +7,10 @@ import {mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 
+if (!process.argv[2]) {
+  console.error('usage: node bench/page_frames.mjs build/moesim');
+  process.exit(2);
+}
 const room = mkdtempSync(join(tmpdir(), 'moesim-frames-')),
   file = join(room, 'many.html'),
   scenario = JSON.parse(readFileSync(new URL('../scenarios/run-deepseek-v3-2048-pp16.json', import.meta.url)));

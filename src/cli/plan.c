@@ -292,9 +292,9 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
   const MsRequest *first = g_ptr_array_index(requests, 0);
   const char *alone = asked_alone(o, first);
   if (alone && requests->len == 1)
-    return ms_cli_usage(verb, "%s takes one search, --front and --plot make several: give one of them", alone);
+    return ms_cli_usage(verb, "%s takes one search, --front and --plot make several: give one or the other", alone);
   if (alone)
-    return ms_cli_usage(verb, "%s takes one model, machine and size; %s has %u searches: leave one of them", alone,
+    return ms_cli_usage(verb, "%s takes one model, machine and size; %s has %u searches: keep one of them", alone,
                         file ? file : "the request", requests->len);
   if ((o->front || o->plot) && (o->map || o->follow))
     return ms_cli_usage(verb, "%s does not go with --front and --plot, which search several times",

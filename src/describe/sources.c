@@ -49,18 +49,33 @@ char *ms_source_text(const MsHardware *hardware, const char *key) {
                     : g_strdup_printf("%s: %s", mark_words[mark], text);
 }
 
-const char *ms_source_measured_by(const char *key) {
-  static const char *const by[][2] = {{"peak_", "moesim calibrate --gpu, then moesim fit"},
-                                      {"hbm_Bps", "moesim calibrate --gpu, then moesim fit"},
-                                      {"l2_Bps", "moesim calibrate --gpu, then moesim fit"},
-                                      {"scaleup_Bps", "nccl-tests inside of a node, then moesim fit"},
-                                      {"nic_Bps", "nccl-tests over several nodes, then moesim fit"},
-                                      {"host_link_Bps", "nvbandwidth or its like"},
-                                      {"sustained_derate", "a run that its products decide, then moesim anchor"},
-                                      {"kernel_launch_s", "a run that waits for its host, then moesim validate"}};
-  for (guint i = 0; i < G_N_ELEMENTS(by); i++)
-    if (g_str_has_prefix(key, by[i][0])) return by[i][1];
+typedef struct {
+  const char *prefix, *words, *by; /* what the figure is in words; what measures it */
+} Spoken;
+
+static const Spoken *spoken_of(const char *key) {
+  static const Spoken all[] = {
+      {"peak_", "FLOP a second", "moesim calibrate --gpu, then moesim fit"},
+      {"hbm_Bps", "bandwidth of the memory", "moesim calibrate --gpu, then moesim fit"},
+      {"l2_Bps", "bandwidth of the cache", "moesim calibrate --gpu, then moesim fit"},
+      {"scaleup_Bps", "bandwidth inside a node", "nccl-tests inside of a node, then moesim fit"},
+      {"nic_Bps", "bandwidth of the network", "nccl-tests over several nodes, then moesim fit"},
+      {"host_link_Bps", "bandwidth to the host", "nvbandwidth or its like"},
+      {"sustained_derate", "clock in long runs", "a run that its products decide, then moesim anchor"},
+      {"kernel_launch_s", "host time of a kernel", "a run that waits for its host, then moesim validate"}};
+  for (guint i = 0; i < G_N_ELEMENTS(all); i++)
+    if (g_str_has_prefix(key, all[i].prefix)) return &all[i];
   return NULL;
+}
+
+const char *ms_source_measured_by(const char *key) {
+  const Spoken *spoken = spoken_of(key);
+  return spoken ? spoken->by : NULL;
+}
+
+const char *ms_source_words(const char *key) {
+  const Spoken *spoken = spoken_of(key);
+  return spoken ? spoken->words : NULL;
 }
 
 /* --- checks ---------------------------------------------------------------------------------------------------- */

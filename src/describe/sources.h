@@ -33,6 +33,8 @@ char *ms_source_text(const MsHardware *hardware, const char *key);
 
 /* What measures such a figure, as a command or a program; NULL: nothing of ours does. (transfer none) */
 const char *ms_source_measured_by(const char *key);
+/* What the figure is, in words; NULL: its name says it. */
+const char *ms_source_words(const char *key);
 
 /* Writes the source of a figure that was measured, as a member of "sources". */
 void ms_source_put_measured(MsJsonOut *out, const char *key, const char *text);

@@ -1,15 +1,28 @@
 /* src/report/changes.c - what to do with a run, from what single changes of it would gain. */
+#include <string.h>
+
 #include "base/text.h"
 #include "report/report.h"
 
 enum { MOST_SENTENCES = 3 };
+
+/* With the layers of the stages, where other sizes need others: as it stands the change can be made. (transfer full) */
+static char *whole_change(const MsComparison *c) {
+  const MsComparedKey *cut = NULL;
+  for (int i = 0; c->n_keys > 1 && i < c->n_keys; i++)
+    if (strcmp(c->key[i].path, "layout.pipeline_layout") == 0) cut = &c->key[i];
+  char *change = ms_report_change(c);
+  if (!cut || strcmp(cut->b, "null") == 0) return change;
+  g_autofree char *sizes = change, *layers = ms_report_setting(cut->b);
+  return g_strdup_printf("%s with pipeline_layout %s", sizes, layers);
+}
 
 /* Above the planner's limit of memory nothing else is of use. (transfer full) */
 static char *about_memory(const MsResult *run, const MsChanges *c) {
   double used = 100 * ms_device_B(run) / run->capacity_B;
   if (!c->frees)
     return g_strdup_printf("at %.0f %% of the memory no single change helps: plan --around looks at all layouts", used);
-  g_autofree char *change = ms_report_change(c->frees->change);
+  g_autofree char *change = whole_change(c->frees->change);
   double slower = -c->frees->gain;
   return g_strdup_printf("at %.0f %% of the memory: %s frees %s and %s %.1f %% of the step", used, change,
                          MS_BYTES(c->frees->freed_B), slower < 0 ? "saves" : "costs", 100 * ABS(slower));
@@ -19,7 +32,7 @@ MsAdvice ms_advice_of(const MsResult *run, const MsChanges *c) {
   MsAdvice advice = {0, g_new0(char *, MOST_SENTENCES + 1)};
   if (ms_device_B(run) > c->limit_B) advice.line[advice.n++] = about_memory(run, c);
   for (int i = 0; i < c->n && advice.n < MOST_SENTENCES; i++) {
-    g_autofree char *change = ms_report_change(c->row[i].change);
+    g_autofree char *change = whole_change(c->row[i].change);
     advice.line[advice.n++] = g_strdup_printf("%s gains %.1f %%", change, 100 * c->row[i].gain);
   }
   return advice;

@@ -48,6 +48,10 @@ char *ms_report_ways(const MsWays *w, gboolean deadline) {
   if (w->n > 0) g_string_append_printf(out, "\n%s", text);
   append_caveat(out, w);
   append_tried(out, w);
+  gboolean options = FALSE;
+  for (int i = 0; i < w->n; i++) options |= w->way[i].kind == MS_WAY_OPTIONS;
+  if (options)
+    g_string_append(out, "\"with\" names keys of a request: --write-request FILE keeps this one, to set them there\n");
   if (w->n > 0 && !deadline)
     g_string_append(out, "these fit, and were found among layouts that save memory first: a plan of them finds faster "
                          "ones\n");

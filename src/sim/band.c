@@ -101,7 +101,9 @@ static void add_assumed(GString *out, const MsHardware *h, const MsResult *r) {
   gboolean any = FALSE;
   for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
     if (!(ms_source_within(h, field->key) > 0) || !rests_on(r, field->key)) continue;
+    const char *words = ms_source_words(field->key);
     g_string_append_printf(out, "%s%s", any ? ", " : "", field->key);
+    if (words) g_string_append_printf(out, " (%s)", words);
     any = TRUE;
   }
   if (any) g_string_append(out, " assumed; ");
@@ -118,6 +120,7 @@ char *ms_caveat(const MsScenario *s, const MsResult *r, MsFidelity fidelity) {
   g_autoptr(GString) out = g_string_new(NULL);
   for (int i = 0; i < ms_scenario_machines(s); i++) add_machine(out, ms_scenario_machine(s, i), r);
   if (fidelity == MS_FIDELITY_FAST) g_string_append(out, "fast: an estimate of full; ");
+  if (fidelity == MS_FIDELITY_BOUND) g_string_append(out, "bound: what no step can beat, not an estimate; ");
   if (out->len == 0) return NULL;
   g_string_truncate(out, out->len - 2);
   return g_strdup(out->str);

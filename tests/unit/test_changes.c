@@ -4,6 +4,7 @@
 
 #include "lib/close.h"
 #include "lib/world.h"
+#include "report/report.h"
 #include "study/changes.h"
 #include "study/parts.h"
 
@@ -53,6 +54,22 @@ static void test_a_change_is_alone(void **state) {
   assert_int_equal(kept->change->n_keys, 1);
 }
 
+/* A size that cuts the layers anew is advised with the cut, without which it may break a rule. */
+static void test_advice_can_be_followed(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", 0, "h100-sxm", 64);
+  s->layout.tp = 4, s->layout.pp = 8, s->layout.vpp = 5;
+  s->training.global_batch_size = 128;
+  g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
+  g_autoptr(MsChanges) changes = ms_changes_new(s);
+  MsAdvice advice = ms_advice_of(r, changes);
+  int sizes = 0;
+  for (int i = 0; i < advice.n; i++)
+    if (strstr(advice.line[i], "vpp ")) sizes++, assert_non_null(strstr(advice.line[i], " with pipeline_layout E"));
+  assert_int_equal(sizes, 1);
+  ms_advice_clear(&advice);
+}
+
 static void test_memory_is_freed_where_it_is_short(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
@@ -68,8 +85,8 @@ static void test_memory_is_freed_where_it_is_short(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gains_are_those_of_the_changed_run),
-                                     cmocka_unit_test(test_a_change_is_alone),
-                                     cmocka_unit_test(test_memory_is_freed_where_it_is_short)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gains_are_those_of_the_changed_run), cmocka_unit_test(test_a_change_is_alone),
+      cmocka_unit_test(test_advice_can_be_followed), cmocka_unit_test(test_memory_is_freed_where_it_is_short)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static void an_assumption_is_said(void **state) {
   assert_string_equal(r->assumed[0].key, "peak_bf16_flops");
   assert_true(r->assumed[0].within == 0.2 && r->assumed[0].share > 0.5 && r->assumed[0].share <= 1);
   assert_true(r->band > hypot(r->band_curves, ms_band_common(&s->laws, &r->ground)));
-  assert_non_null(strstr(r->caveat, "mtt-s5000: peak_bf16_flops"));
+  assert_non_null(strstr(r->caveat, "mtt-s5000: peak_bf16_flops (FLOP a second)"));
   assert_non_null(strstr(r->caveat, "no published runs compared"));
   for (int i = 1; i < r->n_assumed; i++)
     assert_true(r->assumed[i - 1].share * r->assumed[i - 1].within >= r->assumed[i].share * r->assumed[i].within);
@@ -106,8 +106,10 @@ static void strict_refuses_by_name(void **state) {
   g_clear_error(&error);
   g_autoptr(MsScenario) known = ms_test_run("llama3-8b", 0, "h100-sxm", 16);
   ms_scenario_be_strict(known);
-  g_autoptr(MsResult) same = ms_simulate(known, MS_FIDELITY_BOUND, NULL, NULL);
+  g_autoptr(MsResult) same = ms_simulate(known, MS_FIDELITY_FULL, NULL, NULL);
   assert_true(same && !same->caveat && same->n_assumed == 0);
+  g_autoptr(MsResult) least = ms_simulate(known, MS_FIDELITY_BOUND, NULL, NULL);
+  assert_true(least && g_str_has_prefix(least->caveat, "bound: "));
 }
 
 /* --- machines upon machines ------------------------------------------------------------------------------------ */
