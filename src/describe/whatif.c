@@ -110,6 +110,20 @@ static const char *nearest_key(const MsFieldTable *table, const char *key) {
 }
 
 /* The row that `key` leads to; NULL and *error at `path` of the study. */
+/* Of a key that is said without its section, "nic_Bps"; NULL: none has it. */
+static const char *section_of(const char *key) {
+  static const struct {
+    const char *name;
+    const MsFieldTable *table;
+  } sections[] = {{"hardware", &ms_hardware_table},
+                  {"training", &ms_training_table},
+                  {"layout", &ms_layout_table},
+                  {"options", &ms_options_table}};
+  for (guint i = 0; i < G_N_ELEMENTS(sections); i++)
+    if (ms_field_find(sections[i].table, key)) return sections[i].name;
+  return NULL;
+}
+
 static const MsField *resolve(const MsJson *doc, const char *path, const char *key, GError **error) {
   g_auto(GStrv) part = g_strsplit(key, ".", -1);
   const MsFieldTable *table = &ms_scenario_table;
@@ -122,6 +136,11 @@ static const MsField *resolve(const MsJson *doc, const char *path, const char *k
     gboolean plan = i == 0 && g_str_equal(part[0], "plan");
     field = table && !plan ? ms_field_find(table, part[i]) : NULL;
     if (!field && !plan) {
+      const char *section = i == 0 ? section_of(part[0]) : NULL;
+      if (section) {
+        ms_json_error(doc, path, error, "unknown key %s, did you mean \"%s.%s\"?", key, section, key);
+        return NULL;
+      }
       const char *near = table ? nearest_key(table, part[i]) : NULL;
       ms_json_error(doc, path, error,
                     near ? "unknown key %s, did you mean \"%s\"?" : "unknown key %s, `moesim schema` lists them", key,

@@ -236,7 +236,7 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (late)
     append_wrapped(out, 2,
-                   "nothing keeps the deadline: the layout that comes nearest, %s, takes at least %.3g days more than "
+                   "nothing keeps the deadline: the layout that comes nearest, %s, takes at least %.4g days more than "
                    "the %.4g; --explain lists what else was refused",
                    late->layout, late->miss / S_PER_DAY, request->deadline_s / S_PER_DAY);
   else if (memory)

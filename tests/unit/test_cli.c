@@ -520,6 +520,8 @@ static void first_questions(void **state) {
   ms_cli_expect(&nics, 0, "whatif of a few words");
   g_autoptr(MsJson) doc = ms_cli_json(nics.out, "whatif of a few words");
   assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(doc), "points"))), 4);
+  g_auto(MsCliRun) bare = RUN("whatif", "--base", run, "--set", "nic_Bps=200Gb/s");
+  assert_true(bare.status == 3 && strstr(bare.err, "did you mean \"hardware.nic_Bps\"?"));
   g_auto(MsCliRun) wrong = RUN("whatif", "--base", run, "--set", "hardware.nic_Bps");
   ms_cli_expect(&wrong, 2, "--set without a value");
 }
