@@ -30,9 +30,14 @@ typedef struct {
   gboolean whole_sequences;     /* seq_aux_loss needs the whole sequence on a rank: TP x CP = 1 */
   gboolean latent_tp;           /* multi-latent attention goes with tensor parallelism */
   double reducer_B;             /* a parameter: buckets that gradients of data-parallel ranks pass, beside FP32 ones
-                                   (torch DistributedDataParallel without gradient_as_bucket_view) */
+                                   (torch DistributedDataParallel without gradient_as_bucket_view), where the
+                                   optimizer is not distributed */
   double forward_logits_B;      /* a logit: alive while the loss is made, beside what is kept of it */
   double gradient_B;            /* a parameter: gradient of one microbatch, added to the others behind its backward */
+  double gather_copies;         /* flat copies of the weights while a distributed optimizer gathers them */
+  double gathered_inputs;       /* buffers of a gathered tensor (2 T h) that stay, over tensor-parallel ranks */
+  double reserve_ratio;         /* reserved over allocated, of an allocator without expandable segments; 0: of
+                                   the machine (SimuMax@4dcaae5, 19 runs: 1.028 to 1.093) */
   gboolean records_streams;     /* collectives hold their tensors until the GPU has passed them (record_stream of
                                    torch's ProcessGroupNCCL), and the host is a launch queue ahead of it */
   /* time (docs/theory/operators.md 3.1, docs/theory/communication.md 2, 3) */

@@ -24,6 +24,11 @@ MsParamBytes ms_memory_param_bytes(const MsWork *w) {
                         .expert_shards = ms_work_shards(w, TRUE)};
 }
 
+/* Reserved by the allocator over allocated. */
+static double reserve_ratio(const MsScenario *s) {
+  return MAX(ms_framework(s)->reserve_ratio, s->hardware->reserve_ratio);
+}
+
 typedef struct {
   double n, k;
 } Shape;
@@ -131,6 +136,12 @@ static double received_B(const MsWork *w, int stage) {
   return bytes;
 }
 
+/* Gathered inputs of linears, forward and backward apart, that the framework holds on to (nanotron's MemoryBuffer). */
+static double gathered_inputs_B(const MsWork *w) {
+  if (w->layout->tp == 1 || !w->scenario->options.sequence_parallel) return 0;
+  return ms_framework(w->scenario)->gathered_inputs * 2 * w->rows * w->scenario->model->hidden_size;
+}
+
 /* Megatron-FSDP (docs/theory/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour,
  * and of embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces.
  */
@@ -196,23 +207,37 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
                         : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
     out->optimizer_B -= second * (matrix_dense / shard + matrix_expert / expert_shard);
   }
-  double reducer = w->layout->dp * w->layout->cp > 1 ? ms_framework(s)->reducer_B * (dense + expert) : 0;
+  gboolean reduces = w->layout->dp * w->layout->cp > 1 && !s->options.distributed_optimizer;
+  double reducer = reduces ? ms_framework(s)->reducer_B * (dense + expert) : 0;
   double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
   out->buffers_B = fsdp_buffers_B(w, stage, b) + reducer + dummy + workspace_B(w, stage) + score_buffer_B(w) +
-                   received_B(w, stage) + graph_buffers_B(w, stage) +
+                   received_B(w, stage) + gathered_inputs_B(w) + graph_buffers_B(w, stage) +
                    (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
 }
 
-/* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware; and its states, where
- * they live on the host between steps. */
+/* What a distributed optimizer gathers its weights through: the shards of all ranks as tensors of their own, once more
+ * as the collective's one tensor, and its own shard (nanotron, distributed.py all_gather_coalesced; torch's all_gather
+ * of a list). */
+static gboolean gathers_flat(const MsWork *w) {
+  return ms_framework(w->scenario)->gather_copies > 0 && w->scenario->options.distributed_optimizer &&
+         ms_work_shards(w, FALSE) > 1;
+}
+
+static double flat_gather_B(const MsWork *w, double weights) {
+  return gathers_flat(w) ? 2 * weights * (ms_framework(w->scenario)->gather_copies + 1 / ms_work_shards(w, FALSE)) : 0;
+}
+
+/* FP32 copy of a BF16 gradient shard during the step, unless the optimizer is precision aware; its states, where they
+ * live on the host between steps; behind them what gathers the weights. */
 static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
   MsStageParams p = ms_work_stage_params(w, stage);
   double copy = o->main_grads_dtype == MS_DT_FP32 || ms_optimizer_is_precision_aware(o) ? 0 : 4;
   if (o->offload_optimizer_states) copy += ms_optimizer_state_B(w->scenario);
-  return copy *
-         ((p.params_dense + p.embedding_copy) / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
+  double dense = p.params_dense + p.embedding_copy;
+  return MAX(copy * (dense / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE)),
+             flat_gather_B(w, dense + p.params_expert));
 }
 
 /* --- activations: over the turns of the schedule and, in each, its pieces (sched/walk.h, step/walk.h) --- */
@@ -252,12 +277,16 @@ static double received_twice_B(const MsWork *w, const MsChunk *chunk) {
   return 2 * w->rows_sp * s->model->hidden_size * ms_model_streams(s->model);
 }
 
-/* Full tensors that collectives of tensor-parallel ranks work on, held until the GPU has passed them: gathered inputs
- * of a forward, summed gradients of a backward (pytorch#147168, torchtitan#737). */
-static double held_B(const MsOpList *list, MsOpKind kind) {
+/* Full tensors that collectives of tensor-parallel ranks work on, held until the GPU has passed them (pytorch#147168,
+ * torchtitan#737): what is summed. Gathered ones stay (gathered_inputs_B), but for the embedding's gradient. */
+static double held_B(const MsPiece *piece, const MsOpList *list) {
   double bytes = 0;
-  for (int i = 0; i < list->n; i++)
-    if (list->op[i].kind == kind && list->op[i].group == MS_GROUP_TP) bytes += list->op[i].message_B;
+  for (int i = 0; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
+    gboolean own =
+        op->kind == MS_OP_REDUCE_SCATTER || (op->kind == MS_OP_ALL_GATHER && piece->kind == MS_PIECE_EMBEDDING);
+    if (own && op->group == MS_GROUP_TP) bytes += op->message_B;
+  }
   return bytes;
 }
 
@@ -267,26 +296,33 @@ static double launches(const MsOpList *list) {
   return kernels;
 }
 
-/* The part of a list that is still in the queue; *left: room behind it. */
-static double queued_B(const MsOpList *list, MsOpKind kind, double *left) {
-  double kernels = launches(list), share = kernels > 0 ? MIN(1, *left / kernels) : 0;
-  *left = MAX(0, *left - kernels);
-  return share * held_B(list, kind);
-}
-
 /* Launches that a stream takes before the host waits (forums.developer.nvidia.com/t/68937). */
 #define LAUNCH_QUEUE 1024
 
-/* Held when the loss is made: the queue is full of this forward and, without a pipeline, whose messages the host waits
- * for, of the backward before it. */
+/* The part of a pass that is still in the queue, from its end; *left: room behind it. */
+static double queued_B(const MsWork *w, const MsChunk *chunk, gboolean backward, double *left) {
+  double bytes = 0;
+  int n = ms_work_chunk_length(chunk);
+  for (int i = 0; i<n && * left> 0; i++) {
+    const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, backward ? i : n - 1 - i)];
+    const MsOpList *list = backward ? &piece->backward : &piece->forward;
+    double kernels = launches(list);
+    bytes += (kernels > 0 ? MIN(1, *left / kernels) : 0) * held_B(piece, list);
+    *left -= kernels;
+  }
+  return bytes;
+}
+
+/* Held at the end of a forward: the queue is full of it and of the passes before it, backward and forward in turn. In
+ * a pipeline's warm-up the host waits for the messages of every forward. */
 static double recorded_B(const MsWork *w, const MsChunk *chunk) {
-  if (!ms_framework(w->scenario)->records_streams || w->layout->pp > 1) return 0;
-  double bytes = 0, left = LAUNCH_QUEUE;
-  for (int i = ms_work_chunk_length(chunk) - 1; i >= 0; i--)
-    bytes += queued_B(&w->pieces[ms_work_chunk_piece(w, chunk, i)].forward, MS_OP_ALL_GATHER, &left);
-  if (w->layout->microbatches == 1) return bytes;
-  for (int i = 0; i < ms_work_chunk_length(chunk); i++)
-    bytes += queued_B(&w->pieces[ms_work_chunk_piece(w, chunk, i)].backward, MS_OP_REDUCE_SCATTER, &left);
+  if (!ms_framework(w->scenario)->records_streams || (w->layout->pp > 1 && w->layout->group[MS_GROUP_TP].domains > 1))
+    return 0;
+  double left = LAUNCH_QUEUE, bytes = queued_B(w, chunk, FALSE, &left);
+  for (int before = w->layout->microbatches - w->layout->pp; before > 0 && left > 0; before--) {
+    bytes += queued_B(w, chunk, TRUE, &left);
+    if (before > 1) bytes += queued_B(w, chunk, FALSE, &left);
+  }
   return bytes;
 }
 
@@ -434,11 +470,21 @@ static void find_peak(const MsWork *w, const MsSchedule *schedule, int stage, Ms
 /* An allocator that is short of memory waits for the GPU and takes back what collectives hold. */
 static void take_back(const MsWork *w, int stage, MsStageMemory *m) {
   const MsHardware *hw = w->scenario->hardware;
-  double held = 0, most = (hw->hbm_B - hw->context_B) / hw->reserve_ratio;
+  double held = 0, most = (hw->hbm_B - hw->context_B) / reserve_ratio(w->scenario);
   for (int c = 0; c < w->layout->vpp; c++) held = MAX(held, recorded_B(w, ms_layout_chunk(w->layout, stage, c)));
   if (!(m->peak_B > most)) return;
   double back = MIN(MIN(held, m->transient_B), m->peak_B - most);
   m->transient_B -= back, m->peak_B -= back;
+}
+
+/* What the allocator holds above its peak. The tensor that all weights are gathered into is larger than any block that
+ * activations leave, and takes new memory where there is some; else the allocator gives blocks back for it. */
+static double reserve_B(const MsWork *w, int stage, double peak_B) {
+  const MsHardware *hw = w->scenario->hardware;
+  double reserved = reserve_ratio(w->scenario) * peak_B, room = MAX(0, hw->hbm_B - hw->context_B - reserved);
+  MsStageParams p = ms_work_stage_params(w, stage);
+  double whole = gathers_flat(w) ? 2 * (p.params_dense + p.embedding_copy + p.params_expert) : 0;
+  return reserved - peak_B + MIN(whole, room);
 }
 
 MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
@@ -454,7 +500,7 @@ MsMemory *ms_memory_new(const MsWork *w, const MsSchedule *schedule) {
     const MsHardware *hw = ms_work_on_stage(w, i)->scenario->hardware;
     take_back(ms_work_on_stage(w, i), i, m);
     m->capacity_B = hw->hbm_B, m->pool = w->of_pool ? ms_layout_pool(w->layout, i) : -1;
-    m->reserved_B = (hw->reserve_ratio - 1) * m->peak_B + hw->context_B;
+    m->reserved_B = reserve_B(ms_work_on_stage(w, i), i, m->peak_B) + hw->context_B;
     m->device_B = m->peak_B + m->reserved_B;
     if (m->peak_B > memory->stage[memory->peak_stage].peak_B) memory->peak_stage = i;
   }

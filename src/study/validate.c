@@ -152,18 +152,23 @@ static MsResult *before_capture(const MsScenario *s, GError **error) {
   return ms_simulate(eager, MS_FIDELITY_BOUND, NULL, error);
 }
 
+/* Allocated memory; reserved where a run printed that alone. */
 static void compare_memory(Job *job, const MsScenario *s, const MsResult *r) {
   const guint32 scope = s->options.cuda_graph_scope;
   g_autoptr(MsResult) eager =
       !isnan(s->measured.peak_memory_GiB) && scope && !MS_GRAPHS(scope, whole_step) ? before_capture(s, NULL) : NULL;
   const MsMemory *memory = eager ? eager->memory : r->memory;
-  if (isnan(s->measured.peak_memory_GiB) || !memory || memory->stages < 1) return;
+  gboolean reserved = isnan(s->measured.peak_memory_GiB);
+  if ((reserved && isnan(s->measured.peak_reserved_GiB)) || !memory || memory->stages < 1) return;
   const char *rank = s->measured.memory_rank;
   int stage = memory->peak_stage;
   if (g_strcmp0(rank, "0") == 0) stage = 0;
   if (g_strcmp0(rank, "last") == 0) stage = memory->stages - 1;
-  add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_memory_GiB", s->measured.peak_memory_GiB,
-          memory->stage[stage].peak_B / MS_GIB, r);
+  const MsStageMemory *of = &memory->stage[stage];
+  if (reserved)
+    add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_reserved_GiB", s->measured.peak_reserved_GiB,
+            (of->device_B - s->hardware->context_B) / MS_GIB, r);
+  else add_row(job, s, MS_METRIC_PEAK_MEMORY, "peak_memory_GiB", s->measured.peak_memory_GiB, of->peak_B / MS_GIB, r);
 }
 
 static void job_predict(Job *job) {

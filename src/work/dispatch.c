@@ -74,12 +74,20 @@ static void etp_gather(MsBuild *b, gboolean gather) {
               MS_GROUP_ETP, b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
 }
 
+/* Plain unpermute in deterministic mode sums with index_add_ (Megatron-LM core/transformer/moe/moe_utils.py), which
+ * saves the rows that it adds, for their shape alone (PyTorch derivatives.yaml). */
+static gboolean sums_saved_rows(const MsBuild *b) {
+  return b->options->deterministic_mode && !b->options->moe_permute_fusion;
+}
+
 /* Without memory-efficient permutation the router weights multiply in unpermute: its backward needs the output of the
  * experts, which is kept, and reads it once more for the gradient of the weights (arXiv 2603.07685,
  * memory-efficient permutation). */
 void ms_keep_expert_output(MsBuild *b) {
-  if (!b->options->moe_memory_efficient_permutation && !ms_recomputes(b->options, MS_RM_MOE))
-    ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
+  double rows = dispatcher(b)->permutes == MS_PERMUTE_RECEIVER ? b->rows_kept : b->rows_routed;
+  if (ms_recomputes(b->options, MS_RM_MOE)) return;
+  if (!b->options->moe_memory_efficient_permutation) ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
+  else if (sums_saved_rows(b)) ms_keep(b, "expert output", 2 * rows * b->eh);
 }
 
 void ms_weigh_backward(MsBuild *b) {

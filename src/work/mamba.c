@@ -2,7 +2,9 @@
  *
  * Widths: inner d = heads x head_dim; the input projection makes z, x, B, C, dt: 2 d + 2 groups x state + heads per
  * token. The scan works in chunks of 128 tokens; its products are small beside the projections, and its kernels move
- * the projected tensors and the chunk states several times. */
+ * the projected tensors and the chunk states several times. The scan multiplies with the gate itself and saves what it
+ * had before; the norm behind it saves its input (mamba_ssm/ops/triton/ssd_combined.py,
+ * MambaSplitConv1dScanCombinedFn; megatron/core/ssm/mamba_mixer.py, _ssm_training). */
 #include "work/build.h"
 
 #define CHUNK 128.0
@@ -62,8 +64,9 @@ void ms_mamba_forward(MsBuild *b) {
   ms_keep(b, "mamba projected", 2 * b->rows * w.projected);
   scan_rows(b, &w);
   ms_keep(b, "scan out", 2 * b->rows * w.inner);
+  ms_keep(b, "gated scan out", 2 * b->rows * w.inner);
   gated_norm(b, &w);
-  ms_keep(b, "gated scan out", ms_input_B(b, b->rows * w.inner, TRUE));
+  ms_keep(b, "normed scan out", ms_input_B(b, b->rows * w.inner, TRUE));
   ms_linear_forward(b, &out);
   ms_row_memory(b, MS_OP_ADD, "residual add", 4 * x, 2 * x, 1);
 }
@@ -77,11 +80,12 @@ void ms_mamba_backward(MsBuild *b) {
   b->node = MS_NODE_ATTN;
   b->pass = MS_PASS_DGRAD;
   ms_linear_backward(b, &out);
-  ms_free_kept(b, "gated scan out");
+  ms_free_kept(b, "normed scan out");
   b->pass = MS_PASS_DGRAD;
   gated_norm(b, &w);
-  ms_free_kept(b, "scan out");
+  ms_free_kept(b, "gated scan out");
   scan_rows(b, &w);
+  ms_free_kept(b, "scan out");
   ms_free_kept(b, "mamba projected");
   ms_linear_backward(b, &in);
   ms_free_kept(b, "normed mamba input");

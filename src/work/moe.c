@@ -135,6 +135,7 @@ void ms_moe_backward(MsBuild *b) {
   /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a
    * combine */
   ms_to_experts(b);
+  if (b->options->moe_memory_efficient_permutation) ms_free_kept(b, "expert output");
   ms_free_kept(b, "mlp dropout mask");
   if (ms_recomputes(b->options, MS_RM_MOE)) b->list->op[b->list->n - 1].transient_B = moe_revived_B(b);
   ms_experts_backward(b);

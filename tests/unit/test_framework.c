@@ -81,18 +81,20 @@ static void states_by_hand(void **state) {
   }
 }
 
-/* nanotron's gradients pass DDP's BF16 buckets beside the FP32 ones, over data-parallel ranks only; its loss stands
- * beside the FP32 logits of its caller. */
+/* nanotron's gradients pass DDP's BF16 buckets beside the FP32 ones, over data-parallel ranks whose optimizer is not
+ * sharded; two gathered tensors stay; its loss stands beside the FP32 logits of its caller. */
 static void nanotron_keeps_more(void **state) {
   (void)state;
   double params;
   g_autoptr(MsScenario) s = run_of("nanotron", "");
   double with = static_bytes(s, &params).buffers_B;
-  s->layout.tp = s->gpus, s->training.global_batch_size = s->training.micro_batch_size;
+  s->options.distributed_optimizer = TRUE;
   double without = static_bytes(s, &params).buffers_B;
-  s->layout.tp = 1, s->training.global_batch_size = 16;
-  static_bytes(s, &params);
   assert_close(with - without, 2 * params, 1e-9);
+  s->layout.tp = s->gpus, s->training.global_batch_size = s->training.micro_batch_size;
+  s->options.sequence_parallel = TRUE;
+  assert_close(static_bytes(s, &params).buffers_B - without, 2 * 2.0 * 2 * 8192 * 4096, 1e-9);
+  s->layout.tp = 1, s->training.global_batch_size = 16;
   assert_close(ms_frameworks[MS_FRAMEWORK_MEGATRON].reducer_B, 0, 1e-12);
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsPiece *head = &l.work->pieces[l.work->n_pieces - 1];
@@ -100,32 +102,57 @@ static void nanotron_keeps_more(void **state) {
   assert_close(head->forward_transient_B, 4.0 * 2 * 8192 * 128256, 1e-2);
 }
 
-/* Moving bytes of nanotron on eight tensor-parallel ranks. */
-static double moving_B(int layers, int microbatches, double *kept) {
+static MsMemory *memory_of(const char *layout, int layers, int microbatches, int stages, MsLowered *l, MsScenario **s) {
   g_autofree char *text =
       g_strdup_printf("{\"framework\": \"nanotron\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": %d}, "
-                      "\"hardware\": \"h100-sxm\", \"gpus\": 8, \"layout\": {\"tp\": 8}, \"training\": "
+                      "\"hardware\": \"h100-sxm\", \"gpus\": %d, \"layout\": {%s}, \"training\": "
                       "{\"seq_length\": 8192, \"micro_batch_size\": 2, \"global_batch_size\": %d}}",
-                      layers, 2 * microbatches);
-  g_autoptr(MsScenario) s = ms_test_scenario_of(text);
-  g_auto(MsLowered) l = ms_test_lower(s);
+                      layers, 8 * stages, layout, 2 * microbatches);
+  *s = ms_test_scenario_of(text);
+  *l = ms_test_lower(*s);
   char why[256] = "";
-  g_autoptr(MsSchedule) schedule = ms_schedule_new(MS_SCHED_1F1B, 1, microbatches, 1, 1, FALSE, why, sizeof why);
-  g_autoptr(MsMemory) m = ms_memory_new(l.work, schedule);
-  double moving = m->stage[0].peak_B - m->stage[0].between_steps_B;
-  *kept = l.work->pieces[l.work->piece_of_layer[0]].kept_B;
-  return moving;
+  g_autoptr(MsSchedule) schedule =
+      ms_schedule_new(MS_SCHED_1F1B, stages, microbatches, 1, stages, FALSE, why, sizeof why);
+  return ms_memory_new(l->work, schedule);
 }
 
-/* torch's record_stream: two gathered inputs of every layer's forward are held while the loss is made, and the head's;
- * behind another microbatch the two summed gradients of its backward too. No more than the launch queue holds. */
+/* Moving bytes of nanotron's first stage on eight tensor-parallel ranks. */
+static double moving_B(int layers, int microbatches, int stages, double *kept) {
+  g_autofree char *layout = g_strdup_printf("\"tp\": 8, \"pp\": %d", stages);
+  g_autoptr(MsScenario) s = NULL;
+  g_auto(MsLowered) l = {0};
+  g_autoptr(MsMemory) m = memory_of(layout, layers, microbatches, stages, &l, &s);
+  *kept = l.work->pieces[l.work->piece_of_layer[0]].kept_B;
+  return m->stage[0].peak_B - m->stage[0].between_steps_B;
+}
+
+/* torch's record_stream: two summed tensors of every layer's forward are held while the loss is made; behind another
+ * microbatch those of its backward too, with the gathered gradient of the embedding, and those of its forward, with the
+ * embedding's. No more than the launch queue holds. In a pipeline only what follows the warm-up adds to a forward. */
 static void nanotron_holds_messages(void **state) {
   (void)state;
   double kept, full = 2.0 * 2 * 8192 * 4096;
-  double one = moving_B(1, 1, &kept), two = moving_B(2, 1, &kept);
+  double one = moving_B(1, 1, 1, &kept), two = moving_B(2, 1, 1, &kept);
   assert_close(two - one, kept + 2 * full, 1e-9);
-  assert_close(moving_B(2, 2, &kept) - two, 5 * full, 1e-9);
-  assert_close(moving_B(200, 2, &kept) - moving_B(100, 2, &kept), 100 * kept, 1e-9);
+  assert_close(moving_B(2, 2, 1, &kept) - two, (5 + 1) * full, 1e-9);
+  assert_close(moving_B(2, 3, 1, &kept) - two, 2 * (5 + 1) * full + 5 * full, 1e-9);
+  assert_close(moving_B(200, 2, 1, &kept) - moving_B(100, 2, 1, &kept), 100 * kept, 1e-9);
+  assert_close(moving_B(4, 3, 2, &kept) - moving_B(4, 2, 2, &kept), (4 + 1) * full, 1e-9);
+}
+
+/* A sharded optimizer's weights are gathered through a tensor of all of them, which no freed block can hold. */
+static void nanotron_gathers_through_one_tensor(void **state) {
+  (void)state;
+  for (int sharded = 0; sharded < 2; sharded++) {
+    g_autoptr(MsScenario) s = run_of("nanotron", sharded ? "\"distributed_optimizer\": true" : "");
+    s->model->num_layers = 2;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    char why[256] = "";
+    g_autoptr(MsSchedule) schedule = ms_schedule_new(MS_SCHED_1F1B, 1, 1, 1, 1, FALSE, why, sizeof why);
+    g_autoptr(MsMemory) m = ms_memory_new(l.work, schedule);
+    double weights = ms_work_stage_params(l.work, 0).params_dense, peak = m->stage[0].peak_B;
+    assert_close(m->stage[0].reserved_B, s->hardware->context_B + 0.055 * peak + (sharded ? 2 * weights : 0), 1e-9);
+  }
 }
 
 static double kept_B(const char *framework, const char *options) {
@@ -213,6 +240,7 @@ int main(void) {
       cmocka_unit_test(states_by_hand),
       cmocka_unit_test(nanotron_keeps_more),
       cmocka_unit_test(nanotron_holds_messages),
+      cmocka_unit_test(nanotron_gathers_through_one_tensor),
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(every_other_product),
       cmocka_unit_test(written_and_read),

@@ -149,6 +149,41 @@ static void layers_keep(void **state) {
   }
 }
 
+/* index_add_ of plain unpermute in deterministic mode saves the experts' outputs that it adds: 2 of 16384 rows each. */
+static void deterministic_sums_save_rows(void **state) {
+  (void)state;
+  for (int fused = 0; fused < 2; fused++) {
+    double kept[2];
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+      g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "h100-sxm", 8);
+      s->layout.ep = 8, s->training.micro_batch_size = 1, s->training.global_batch_size = 8;
+      s->training.seq_length = 16384;
+      s->options.cross_entropy_fusion = FALSE;
+      s->options.moe_permute_fusion = fused, s->options.deterministic_mode = deterministic;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      kept[deterministic] = l.work->pieces[l.work->piece_of_layer[0]].kept_B;
+    }
+    assert_close(kept[1] - kept[0] + 1, fused ? 1 : 1 + 2.0 * 2 * 16384 * 4096, 1e-9);
+  }
+}
+
+/* A Mamba layer keeps its input, normed too, what is projected, and three tensors of its inner width: the scan's output
+ * before its gate, behind it, and normed. */
+static void mamba_keeps_three_outputs(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s =
+      ms_test_scenario_of("{\"model\": \"nemotron-3-nano-4b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+                          "{\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 8}}");
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsMamba *m = &s->model->mamba;
+  double tokens = 4096, inner = (double)m->num_heads * m->head_dim,
+         projected = 2 * inner + 2.0 * m->num_groups * m->state_dim + m->num_heads;
+  int layer = 0;
+  while (!strstr(l.work->pieces[l.work->piece_of_layer[layer]].name, "mamba")) layer++;
+  assert_close(l.work->pieces[l.work->piece_of_layer[layer]].kept_B,
+               2 * tokens * (2 * s->model->hidden_size + projected + 3 * inner), 1e-9);
+}
+
 /* SwiGLU inputs in FP8: one byte for each of the 2 x 2048 columns of 32768 expert rows, and of 4096 shared rows.
  * Recomputation of the output stays possible. */
 static void fp8_store_keeps_one_byte(void **state) {
@@ -504,14 +539,24 @@ static void published_memories(void **state) {
 int main(void) {
   g_setenv("MOESIM_DATA", MS_SOURCE_DIR, TRUE);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hand_checked_cases),    cmocka_unit_test(layers_keep),
-      cmocka_unit_test(static_bytes),          cmocka_unit_test(hybridep_buffers),
-      cmocka_unit_test(buffers_of_options),    cmocka_unit_test(muon_states),
-      cmocka_unit_test(low_precision_weights), cmocka_unit_test(interleaved_peaks),
-      cmocka_unit_test(ep_overlap_peaks),      cmocka_unit_test(live_microbatches),
-      cmocka_unit_test(parts_add_up),          cmocka_unit_test(dropout_keeps_masks),
-      cmocka_unit_test(published_memories),    cmocka_unit_test(fp8_store_keeps_one_byte),
-      cmocka_unit_test(deepseek_fits_h800),    cmocka_unit_test(stack_keeps_the_scores),
+      cmocka_unit_test(hand_checked_cases),
+      cmocka_unit_test(layers_keep),
+      cmocka_unit_test(mamba_keeps_three_outputs),
+      cmocka_unit_test(deterministic_sums_save_rows),
+      cmocka_unit_test(static_bytes),
+      cmocka_unit_test(hybridep_buffers),
+      cmocka_unit_test(buffers_of_options),
+      cmocka_unit_test(muon_states),
+      cmocka_unit_test(low_precision_weights),
+      cmocka_unit_test(interleaved_peaks),
+      cmocka_unit_test(ep_overlap_peaks),
+      cmocka_unit_test(live_microbatches),
+      cmocka_unit_test(parts_add_up),
+      cmocka_unit_test(dropout_keeps_masks),
+      cmocka_unit_test(published_memories),
+      cmocka_unit_test(fp8_store_keeps_one_byte),
+      cmocka_unit_test(deepseek_fits_h800),
+      cmocka_unit_test(stack_keeps_the_scores),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
