@@ -8,7 +8,7 @@ const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM || '/usr/bin/chromium',
   args: ['--no-sandbox', '--disable-gpu'],
 });
-const page = await browser.newPage({viewport: {width: 1100, height: 800}});
+const page = await browser.newPage({bypassCSP: true, viewport: {width: 1100, height: 800}});
 await page.goto(`file://${resolve(file)}`);
 await page.waitForFunction(() => document.documentElement.dataset.ready);
 const shown = sections.map(s => `#${s}`).join(', ');
