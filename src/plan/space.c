@@ -219,12 +219,14 @@ static const struct {
     {"options.tp_comm_overlap", without_tp},
 };
 
-/* The value that stands for all when a key is idle. A dispatcher that needs somebody to talk to cannot. */
+/* The value that stands for all when a key is idle. A dispatcher that needs somebody to talk to cannot; an overlap that
+ * is on cannot where it may be off, as other options forbid it (deterministic_mode). */
 static int standing_value(const MsChoice *c) {
-  if (!path_is(c, "options.dispatcher")) return 0;
+  gboolean dispatcher = path_is(c, "options.dispatcher");
+  if (!dispatcher && !path_is(c, "options.tp_comm_overlap")) return 0;
   for (int i = 0; i < c->n; i++)
-    if (ms_dispatchers[c->value[i].value.i].least_ranks <= 1) return i;
-  return -1;
+    if (dispatcher ? ms_dispatchers[c->value[i].value.i].least_ranks <= 1 : !c->value[i].value.i) return i;
+  return dispatcher ? -1 : 0;
 }
 
 /* Schedules with two chunks on every rank take VPP 1 and 2 alike. */

@@ -397,8 +397,28 @@ static void equal_layouts_stand_as_named(void **state) {
     }
 }
 
+/* With TP 1 an overlap of its messages is no different from none, but deterministic_mode refuses it: what stands for
+ * both is the one that runs, in whichever order they are named. */
+static void what_runs_stands_for_what_does_not(void **state) {
+  (void)state;
+  static const char *const options[] = {
+      "\"deterministic_mode\": true, \"cross_entropy_fusion\": false, \"tp_comm_overlap\": [true, false]",
+      "\"deterministic_mode\": true, \"cross_entropy_fusion\": false, \"tp_comm_overlap\": [false, true]"};
+  for (int order = 0; order < 2; order++)
+    for (int branch = 0; branch < 2; branch++) {
+      g_autofree char *text = ms_test_request_text(LLAMA, "\"h100-sxm\"", "8", ONE BF16 "\"global_batch_size\": 8",
+                                                   "\"tp\": [1], \"cp\": 1, \"pp\": 1", options[order]);
+      g_autoptr(MsRequest) request = ms_test_request_of(text);
+      const MsPlanOptions all = {.top = 2, .prune = TRUE, .branch = branch, .threads = 1};
+      g_autoptr(MsPlan) plan = planned(request, &all);
+      assert_int_equal(plan->n_best, 1);
+      assert_false(plan->best[0].scenario->options.tp_comm_overlap);
+    }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(lists_have_every_run), cmocka_unit_test(own_cuts_are_found),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(what_runs_stands_for_what_does_not),
+                                     cmocka_unit_test(lists_have_every_run), cmocka_unit_test(own_cuts_are_found),
                                      cmocka_unit_test(stopped_searches_prove_what_they_say),
                                      cmocka_unit_test(equal_layouts_stand_as_named)};
   return cmocka_run_group_tests(tests, NULL, NULL);
