@@ -47,6 +47,10 @@ typedef struct {
                               added, keys are gathered beside the first block and blocks merged in FP32 */
   gboolean registered_buffers; /* collectives of sharded parameters go out of buffers that NCCL knows, by few SMs
                                   (Megatron-FSDP, nccl_ub; torch.distributed.fsdp registers none) */
+  gboolean stops_early; /* a region is computed again up to the last tensor that its backward reads: not what leaves
+                           combine (torch.utils.checkpoint, early_stop) */
+  gboolean low_loss;    /* PyTorch's cross_entropy of BF16 logits, without a copy in FP32 */
+  gboolean fake_gate;   /* routing round-robin: experts in turn in place of a router */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

@@ -126,17 +126,20 @@ static const MsField routing_fields[] = {
 #undef S
 const MsFieldTable ms_routing_table = {"scenario.training.routing", "skew or token drop", routing_fields};
 
+static const char *const routing_words[] = {"balanced", "natural", "round-robin", NULL};
+static const MsRoutingKind routing_kinds[] = {MS_ROUTING_BALANCED, MS_ROUTING_NATURAL, MS_ROUTING_ROUND_ROBIN};
+#define ROUTING_FORMS "balanced, natural, round-robin or an object"
+
 static gboolean routing_word(const MsJson *doc, const char *word, const char *path, MsRouting *routing,
                              GError **error) {
-  static const char *const words[] = {"balanced", "natural", NULL};
-  if (strcmp(word, words[0]) != 0 && strcmp(word, words[1]) != 0) {
-    const char *near = ms_nearest(word, words);
-    return ms_json_error(doc, path, error, "unknown word \"%s\", %s", word,
-                         near ? near == words[0] ? "did you mean \"balanced\"?" : "did you mean \"natural\"?"
-                              : "must be balanced, natural or an object");
-  }
-  *routing = (MsRouting){.kind = strcmp(word, words[0]) == 0 ? MS_ROUTING_BALANCED : MS_ROUTING_NATURAL};
-  return TRUE;
+  for (int i = 0; routing_words[i]; i++)
+    if (strcmp(word, routing_words[i]) == 0) {
+      *routing = (MsRouting){.kind = routing_kinds[i]};
+      return TRUE;
+    }
+  const char *near = ms_nearest(word, routing_words);
+  if (near) return ms_json_error(doc, path, error, "unknown word \"%s\", did you mean \"%s\"?", word, near);
+  return ms_json_error(doc, path, error, "unknown word \"%s\", must be " ROUTING_FORMS, word);
 }
 
 static MsRouting routing_of(const RoutingObject *o) {
@@ -194,7 +197,7 @@ gboolean ms_routing_parse(const MsJson *doc, JsonNode *node, const char *path, v
     return ok;
   }
   if (ms_json_is(node, G_TYPE_STRING)) return routing_word(doc, json_node_get_string(node), path, routing, error);
-  return ms_json_error(doc, path, error, "must be balanced, natural or an object");
+  return ms_json_error(doc, path, error, "must be " ROUTING_FORMS);
 }
 
 static void print_object(MsJsonOut *out, const char *key, const MsRouting *r) {
@@ -215,7 +218,10 @@ static void print_object(MsJsonOut *out, const char *key, const MsRouting *r) {
 
 void ms_routing_print(MsJsonOut *out, const char *key, const void *member) {
   const MsRouting *routing = member;
-  if (routing->kind == MS_ROUTING_BALANCED) ms_json_out_string(out, key, "balanced");
-  else if (routing->kind == MS_ROUTING_NATURAL) ms_json_out_string(out, key, "natural");
-  else print_object(out, key, routing);
+  for (int i = 0; routing_words[i]; i++)
+    if (routing->kind == routing_kinds[i]) {
+      ms_json_out_string(out, key, routing_words[i]);
+      return;
+    }
+  print_object(out, key, routing);
 }

@@ -10,7 +10,9 @@ typedef enum {
   MS_ROUTING_ZIPF,
   MS_ROUTING_DIRICHLET,
   MS_ROUTING_CAPACITY,
-  MS_ROUTING_HISTOGRAM
+  MS_ROUTING_HISTOGRAM,
+  MS_ROUTING_ROUND_ROBIN /* no router: token t of a rank goes to experts t k to t k + k - 1, modulo their number (NeMo
+                            AutoModel's FakeBalancedGate, components/moe/layers.py) */
 } MsRoutingKind;
 
 /* A user's file of tokens per expert: {"schema": 1, "tokens": [[E numbers], ...]}, one list for every MoE layer in

@@ -19,10 +19,11 @@ static const MsField training_fields[] = {
     MS_INT(S, global_batch_size, 1, 1 << 24, NULL, MS_REQUIRED, "sequences per step"),
     MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_OPEN, "compute precision"),
     MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
-    {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", 0,
-            "balanced (forced), natural, or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or "
-            "{\"capacity_factor\": x}, and "
-            "more keys, see scenario.training.routing"),
+    {MS_ROW(
+         S, routing, MS_T_CUSTOM, "", "\"balanced\"", 0,
+         "balanced (forced), natural, round-robin (experts in turn and no router, as NeMo AutoModel's fake gate has "
+         "it) or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or {\"capacity_factor\": x}, and "
+         "more keys, see scenario.training.routing"),
      .sub = &ms_routing_table, .parse = ms_routing_parse, .print = ms_routing_print},
     {MS_ROW(S, sequence_lengths, MS_T_CUSTOM, "", "null", MS_NULLABLE,
             "histogram {\"lengths\": [tokens, ...], \"weights\": [sequences, ...], \"seed\": n} of what is packed into "

@@ -1,6 +1,7 @@
 /* src/work/dispatch.c - rows that bring tokens to their experts and back: permutation, dispatch, combine, expert tensor
  * parallelism (docs/theory/communication.md 5). */
 #include "work/moe.h"
+#include "describe/framework.h"
 #include <math.h>
 
 static const MsDispatcherRow *dispatcher(const MsBuild *b) { return ms_dispatcher(b->options); }
@@ -26,10 +27,17 @@ static Load load(const MsBuild *b, gboolean out) {
   return l;
 }
 
+/* Outputs of the experts that only the residual takes are not made again where recomputation stops at the last tensor
+ * that a backward reads. */
+static gboolean unread(const MsBuild *b, gboolean out) {
+  return !out && b->pass == MS_PASS_RECOMPUTE && ms_framework(b->scenario)->stops_early &&
+         b->model->moe_latent_size <= 0;
+}
+
 /* One crossing of the expert group: tokens out (dispatch) or back (combine). */
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = group(b);
-  if (g->size <= 1) return;
+  if (g->size <= 1 || unread(b, out)) return;
   Load l = load(b, out);
   double skew = ms_rank_skew(b), ranks = g->size;
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;

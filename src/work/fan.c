@@ -14,6 +14,19 @@ double ms_rank_skew(const MsBuild *b) {
 /* Chance that one of k choices falls on a place that draws `share` of all of them. */
 static double reached(double share, double k) { return 1 - pow(1 - MIN(share, 1), k); }
 
+/* Blocks that one token reaches when tokens take k of `experts` in turn, mean over all of a turn: a token's run begins
+ * at a multiple of k, and of the greatest common divisor once it has gone round. */
+static double blocks_in_turn(int experts, int k, int blocks) {
+  int block = MAX(1, experts / blocks), tokens = 0, start = 0;
+  double reached = 0;
+  if (blocks <= 1 || k >= experts) return MAX(blocks, 1);
+  do {
+    reached += MIN(blocks, (start + k - 1) / block - start / block + 1);
+    start = (start + k) % experts, tokens++;
+  } while (start != 0);
+  return reached / tokens;
+}
+
 MsFan ms_fan_out(const MsBuild *b, double skew) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   const MsModel *m = b->model;
@@ -21,6 +34,11 @@ MsFan ms_fan_out(const MsBuild *b, double skew) {
   double experts = m->num_experts, k = m->moe_router_topk, groups = m->moe_router_num_groups,
          kg = m->moe_router_group_topk;
   double domains = f.domains, ranks = b->e;
+  if (b->training->routing.kind == MS_ROUTING_ROUND_ROBIN) {
+    f.x_domain = blocks_in_turn(m->num_experts, m->moe_router_topk, (int)f.domains);
+    f.x_rank = blocks_in_turn(m->num_experts, m->moe_router_topk, (int)b->e) * b->u;
+    return f;
+  }
   if (groups > 1 && kg < groups) { /* node-limited: k of the E kg/G experts of the chosen groups */
     experts = experts * kg / groups;
     if (experts < k) experts = k;

@@ -12,13 +12,23 @@ static MsLinear router_linear(const MsBuild *b) {
                     .comm_out = ""};
 }
 
-static void router_rows(MsBuild *b, gboolean back) {
+static void router_topk(MsBuild *b, gboolean back) {
   double logits = b->rows_sp * b->model->num_experts;
   MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2,
                            b->options->moe_router_fusion ? 3
                            : back                        ? 14
                                                          : 18);
   op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
+}
+
+static gboolean routes(const MsBuild *b) { return b->training->routing.kind != MS_ROUTING_ROUND_ROBIN; }
+
+/* Forward or recomputed: logits and choice. A gate that hands tokens out in turn has neither. */
+static void router_forward(MsBuild *b) {
+  MsLinear router = router_linear(b);
+  if (!routes(b)) return;
+  ms_linear_forward(b, &router);
+  router_topk(b, FALSE);
 }
 
 /* Latent experts: a projection down before dispatch and one up after combine, replicated over TP
@@ -63,9 +73,7 @@ void ms_moe_forward(MsBuild *b) {
     }
   }
   b->module = MS_MODULE_ROUTER;
-  MsLinear router = router_linear(b);
-  ms_linear_forward(b, &router);
-  router_rows(b, FALSE);
+  router_forward(b);
   if (!again) {
     double maps = 9 * b->rows_sp * b->model->num_experts;
     if (b->options->moe_permute_fusion) maps += 8 * b->rows_sp * b->model->num_experts;
@@ -97,9 +105,7 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
   if (fs > 0 && !ms_shared_beside(b))
     b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
   b->module = MS_MODULE_ROUTER;
-  MsLinear router = router_linear(b);
-  ms_linear_forward(b, &router);
-  router_rows(b, FALSE);
+  router_forward(b);
   ms_to_experts(b);
   ms_experts_forward(b);
   ms_from_experts(b);
@@ -143,7 +149,7 @@ void ms_moe_backward(MsBuild *b) {
   latent_backward(b, TRUE);
   b->node = MS_NODE_ATTN;
   b->module = MS_MODULE_ROUTER;
-  router_rows(b, TRUE);
+  if (routes(b)) router_topk(b, TRUE);
   ms_free_kept(b, "router maps");
   if (ms_mlp_norm_recomputed(b) && !ms_recomputes(b->options, MS_RM_MOE)) {
     b->pass = MS_PASS_RECOMPUTE;
@@ -151,7 +157,7 @@ void ms_moe_backward(MsBuild *b) {
     b->pass = MS_PASS_DGRAD;
   }
   MsLinear router = router_linear(b);
-  ms_linear_backward(b, &router);
+  if (routes(b)) ms_linear_backward(b, &router);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;
     if (ms_recomputes(b->options, MS_RM_SHARED_EXPERTS) && !ms_recomputes(b->options, MS_RM_MOE)) {

@@ -398,6 +398,7 @@ static gboolean te_loss(const MsBuild *b) {
 static void loss_rows(MsBuild *b, double logits, gboolean back) {
   gboolean te = te_loss(b);
   double read = te ? (back ? 2 : 4) : back ? 8 : 16, write = te ? 2 : back ? 6 : 14;
+  if (!te && ms_framework(b->scenario)->low_loss) read = 6, write = back ? 4 : 2;
   if (b->options->cross_entropy_fusion && !te) {
     read *= b->scenario->laws.compiled_loss_bytes;
     write *= b->scenario->laws.compiled_loss_bytes;
@@ -410,7 +411,10 @@ static void loss_rows(MsBuild *b, double logits, gboolean back) {
   op->m = b->rows, op->n = logits / b->rows;
   /* torch/distributed/tensor/parallel/loss.py: over tensor-parallel ranks both gradients are one product of a sum */
   gboolean plain = back && !b->options->cross_entropy_fusion && ms_framework(b->scenario)->plain_loss;
-  double beside_B = plain ? (b->t > 1 ? 12 : 8) : b->options->cross_entropy_fusion ? 6 : 2;
+  double beside_B = plain && ms_framework(b->scenario)->low_loss ? 4
+                    : plain                                      ? (b->t > 1 ? 12 : 8)
+                    : b->options->cross_entropy_fusion           ? 6
+                                                                 : 2;
   if (!back) beside_B = MAX(beside_B, ms_framework(b->scenario)->forward_logits_B);
   if (!te) op->transient_B = beside_B * logits;
   if (!back) {

@@ -730,6 +730,7 @@ BREAKS(framework_latent) {
   ms_framework_defaults(c->s.framework, &OPTIONS);
   c->model.multi_latent_attention.kv_lora_rank = 64, LAYOUT.tp = 2;
 }
+BREAKS(framework_routing) { c->s.training.routing.kind = MS_ROUTING_ROUND_ROBIN; }
 BREAKS(framework_recompute) {
   OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE, OPTIONS.recompute.modules = MS_RM_OPERATORS;
 }
@@ -923,6 +924,7 @@ static const struct {
     {"framework-schedule", break_framework_schedule},
     {"framework-sequences", break_framework_sequences},
     {"framework-latent", break_framework_latent},
+    {"framework-routing", break_framework_routing},
     {"framework-recompute", break_framework_recompute},
     {"framework-stages", break_framework_stages},
     {"framework-chunks", break_framework_chunks},

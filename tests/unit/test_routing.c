@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/stats.h"
+#include "describe/framework.h"
 #include "lib/world.h"
 #include "sim/simulate.h"
 #include "study/draws.h"
@@ -205,6 +206,70 @@ static void routing_without_a_balancing_loss(void **state) {
   assert_true(without > 2 && without < ms_expected_fullest(32, 4, 8) * 8 / 4);
 }
 
+/* Copies of a token that DeepEP sends, per pass of a layer, and combines made again. */
+typedef struct {
+  double to_ranks_B, to_domains_B; /* of a dispatch forward */
+  int again;                       /* combines among the recomputed rows of a layer */
+  int routers;                     /* products of the router in a layer's forward */
+} Exchange;
+
+static Exchange exchange_of(const char *model, MsRoutingKind kind, int gpus) {
+  g_autoptr(MsScenario) s = ms_test_run(model, 0, "h100-sxm", gpus);
+  ms_fields_defaults(&ms_options_table, &s->options);
+  s->framework = MS_FRAMEWORK_AUTOMODEL;
+  ms_framework_defaults(s->framework, &s->options);
+  s->layout.ep = gpus, s->layout.pp = 1, s->options.dispatcher = MS_DISPATCH_DEEPEP;
+  s->options.recompute = (MsRecomputeSpec){
+      .granularity = MS_RECOMPUTE_FULL, .method = MS_RECOMPUTE_UNIFORM, .num_layers = 1, .modules = 0};
+  s->training.global_batch_size = gpus * s->training.micro_batch_size;
+  s->training.routing = (MsRouting){.kind = kind};
+  GError *error = NULL;
+  g_autoptr(MsLayout) l = ms_layout_new_or_error(s, &error);
+  g_autoptr(MsWork) work = l ? ms_work_new(s, l, &error) : NULL;
+  if (!work) fail_msg("%s", error->message);
+  Exchange x = {0};
+  const MsPiece *piece = NULL;
+  for (int i = 0; i < work->n_pieces && !piece; i++)
+    if (work->pieces[i].is_moe) piece = &work->pieces[i];
+  assert_non_null(piece);
+  for (int i = 0; i < piece->forward.n; i++) {
+    const MsOp *op = &piece->forward.op[i];
+    if (op->kind == MS_OP_DISPATCH) x.to_ranks_B = op->level_B[0], x.to_domains_B = op->level_B[1];
+    x.routers += strcmp(op->name, "router") == 0;
+  }
+  for (int i = 0; i < piece->backward.n; i++)
+    x.again += piece->backward.op[i].pass == MS_PASS_RECOMPUTE && piece->backward.op[i].kind == MS_OP_COMBINE;
+  return x;
+}
+
+/* Weights travel once with a token whatever it reaches: a few hundredths of its bytes. 128 experts, 8 a token. On 8
+ * ranks of 16 experts every run of 8 lies in one rank; chosen at random it reaches 8 (1 - C(112, 8) / C(128, 8))
+ * = 5.38. On 64 ranks of 2 in 8 nodes of 16 it reaches 4 ranks of one node. */
+static void experts_in_turn_are_neighbours(void **state) {
+  (void)state;
+  Exchange any = exchange_of("qwen3-30b-a3b", MS_ROUTING_BALANCED, 8),
+           turn = exchange_of("qwen3-30b-a3b", MS_ROUTING_ROUND_ROBIN, 8);
+  assert_close(any.to_ranks_B / turn.to_ranks_B, ms_expected_blocks(128, 8, 8), 0.04);
+  assert_int_equal(any.routers, 1);
+  assert_int_equal(turn.routers, 0);
+  assert_int_equal(turn.again, 0);
+  any = exchange_of("qwen3-30b-a3b", MS_ROUTING_BALANCED, 64),
+  turn = exchange_of("qwen3-30b-a3b", MS_ROUTING_ROUND_ROBIN, 64);
+  assert_close(any.to_domains_B / turn.to_domains_B, ms_expected_blocks(128, 8, 8), 1e-9);
+  assert_close(any.to_ranks_B / turn.to_ranks_B, ms_expected_blocks(128, 8, 64) / 4, 0.04);
+  /* 512 experts, 22 a token, 8 a rank: counted one by one. The latent projection behind combine reads what it gave. */
+  turn = exchange_of("nemotron-3-super", MS_ROUTING_ROUND_ROBIN, 64);
+  double ranks = 0;
+  for (int t = 0; t < 256; t++) {
+    gboolean hit[64] = {FALSE};
+    for (int j = 0; j < 22; j++) hit[(t * 22 + j) % 512 / 8] = TRUE;
+    for (int r = 0; r < 64; r++) ranks += hit[r] / 256.0;
+  }
+  any = exchange_of("nemotron-3-super", MS_ROUTING_BALANCED, 64);
+  assert_close(any.to_ranks_B / turn.to_ranks_B, ms_expected_blocks(512, 22, 64) / ranks, 0.04);
+  assert_int_equal(turn.again, 1);
+}
+
 static void replicas_cost_memory_and_gradients(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run(MS_ROUTING_ZIPF, 0.8, 4);
@@ -341,6 +406,7 @@ int main(void) {
                                      cmocka_unit_test(what_ifs),
                                      cmocka_unit_test(the_slowest_rank_decides),
                                      cmocka_unit_test(routing_without_a_balancing_loss),
+                                     cmocka_unit_test(experts_in_turn_are_neighbours),
                                      cmocka_unit_test(replicas_cost_memory_and_gradients),
                                      cmocka_unit_test(impossible_draws_are_refused),
                                      cmocka_unit_test(wrong_files_are_refused),

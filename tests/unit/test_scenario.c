@@ -394,6 +394,7 @@ static void routings(void **state) {
     guint32 seed;
   } cases[] = {{"\"balanced\"", MS_ROUTING_BALANCED, 0, 0},
                {"\"natural\"", MS_ROUTING_NATURAL, 0, 0},
+               {"\"round-robin\"", MS_ROUTING_ROUND_ROBIN, 0, 0},
                {"{\"zipf\": 0.8, \"seed\": 1}", MS_ROUTING_ZIPF, 0.8, 1},
                {"{\"dirichlet\": 1.0, \"seed\": 7, \"forced_balance\": true}", MS_ROUTING_DIRICHLET, 1, 7}};
   const char *old = "{\"capacity_factor\": 1.25, \"pad_to_capacity\": true}";
