@@ -107,6 +107,16 @@ const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor 
   { .key = k, .type = MS_FIGURE_OBJECT, .offset = offsetof(S, m), .sub = s, __VA_ARGS__ }
 #define MS_FIGURE_FOUND(k, f, s, ...) \
   { .key = k, .type = MS_FIGURE_OBJECT, .at = f, .sub = s, __VA_ARGS__ }
+/* Rows of another object among those of this one: of what a function finds, or a pointer member points to; such a
+ * member as an object, or a file, of its own. */
+#define MS_FIGURE_ROWS_OF(f, s, ...) \
+  { .type = MS_FIGURE_MEMBERS, .at = f, .sub = s, __VA_ARGS__ }
+#define MS_FIGURE_ROWS_AT(S, m, s, ...) \
+  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(S, m), .pointer = TRUE, .sub = s, __VA_ARGS__ }
+#define MS_FIGURE_OBJECT_AT(k, S, m, s, ...) \
+  { .key = k, .type = MS_FIGURE_OBJECT, .offset = offsetof(S, m), .pointer = TRUE, .sub = s, __VA_ARGS__ }
+#define MS_FIGURE_FILE_AT(k, S, m, w, d, ...) \
+  { MS_FIGURE_HEAD(k, FILE, "", d), .offset = offsetof(S, m), .pointer = TRUE, .write = w, __VA_ARGS__ }
 /* A pointer member to `n` elements (t LIST or MAP); a double[] member by words; elements that a function finds. */
 #define MS_FIGURE_ARRAY(k, t, S, m, n, s, ...)                                                              \
   {                                                                                                         \

@@ -225,10 +225,24 @@ char *ms_table_take(MsTable *table) {
 
 void ms_table_append(MsTable *table, GString *out) { ms_text_append(out, ms_table_take(table)); }
 
+void ms_table_append_below(MsTable *table, GString *out) {
+  g_string_append_c(out, '\n');
+  ms_table_append(table, out);
+}
+
 char *ms_text_wrapped(const char *text, int indent) {
   GString *out = g_string_new(NULL);
   append_wrapped(out, text, 0, indent);
   return g_string_free(out, FALSE);
+}
+
+void ms_text_paragraph(GString *out, int indent, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *text = g_strdup_vprintf(format, args);
+  va_end(args);
+  append_wrapped(out, text, 0, indent);
+  g_string_append_c(out, '\n');
 }
 
 /* --- folded lines ---------------------------------------------------------------------------------------------- */

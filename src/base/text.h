@@ -29,6 +29,7 @@ void ms_text_append(GString *out, char *text);
 /* The same text with spaces turned into line breaks where a line would pass MS_TEXT_COLUMNS; lines after the first
  * begin with `indent` spaces. (transfer full) */
 char *ms_text_wrapped(const char *text, int indent);
+void ms_text_paragraph(GString *out, int indent, const char *format, ...) G_GNUC_PRINTF(3, 4); /* such lines */
 /* All lines of `text`, those beyond MS_TEXT_COLUMNS broken at spaces, and a word that is longer than a line behind its
  * last ',' or '|'. What is broken off stands below the text behind a label ("  label   text"), else two columns further
  * in than its line. (transfer full) */
@@ -49,7 +50,8 @@ void ms_table_cellf(MsTable *table, const char *format, ...) G_GNUC_PRINTF(2, 3)
 void ms_table_cells(MsTable *table, gsize n, const char *const *text);
 #define MS_TABLE_ROW(table, ...) \
   ms_table_cells(table, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *), (const char *const[]){__VA_ARGS__})
-char *ms_table_take(MsTable *table);                /* (transfer full) text; frees the table */
-void ms_table_append(MsTable *table, GString *out); /* the same */
+char *ms_table_take(MsTable *table);                      /* (transfer full) text; frees the table */
+void ms_table_append(MsTable *table, GString *out);       /* the same */
+void ms_table_append_below(MsTable *table, GString *out); /* behind an empty line */
 
 #endif

@@ -166,19 +166,15 @@ typedef struct {
 #define S Calibrated
 const MsFigures ms_calibrate_figures = {
     "calibrate", "`moesim calibrate --json`.",
-    (const MsFigure[]){{.type = MS_FIGURE_MEMBERS,
-                        .offset = offsetof(Calibrated, calibration),
-                        .pointer = TRUE,
-                        .sub = MS_FIGURES(MS_FIGURE_TEXT("cpu", cpu, "as it names itself"),
-                                          MS_FIGURE_OF("cores", INT, cores, "", "of the machine"),
-                                          MS_FIGURE_TEXT("blas", blas, "library of the products"),
-                                          MS_FIGURE(BOOL, MsCalibration, interrupted, "", "before all was measured"))},
-                       MS_FIGURE_AS("profile", STRING, S, file, "", "where it was written", UNKNOWN),
-                       {.type = MS_FIGURE_MEMBERS,
-                        .offset = offsetof(Calibrated, calibration),
-                        .pointer = TRUE,
-                        .sub = &calibration_figures},
-                       {0}}};
+    (const MsFigure[]){
+        MS_FIGURE_ROWS_AT(Calibrated, calibration,
+                          MS_FIGURES(MS_FIGURE_TEXT("cpu", cpu, "as it names itself"),
+                                     MS_FIGURE_OF("cores", INT, cores, "", "of the machine"),
+                                     MS_FIGURE_TEXT("blas", blas, "library of the products"),
+                                     MS_FIGURE(BOOL, MsCalibration, interrupted, "", "before all was measured"))),
+        MS_FIGURE_AS("profile", STRING, S, file, "", "where it was written", UNKNOWN),
+        MS_FIGURE_ROWS_AT(Calibrated, calibration, &calibration_figures),
+        {0}}};
 #undef S
 
 /* Before the work: 0, or the status after a message. */

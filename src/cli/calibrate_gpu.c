@@ -49,8 +49,7 @@ static const MsFigures survey_figures = {
                                MS_FIGURE(BOOL, S, interrupted, "", "the tables hold what was measured until then"),
                                {0}}};
 #undef S
-#define MEMBERS(m, s) \
-  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Surveyed, m), .pointer = TRUE, .sub = s }
+#define MEMBERS(m, s) MS_FIGURE_ROWS_AT(Surveyed, m, s)
 const MsFigures ms_survey_figures = {
     "calibrate-gpu", "`moesim calibrate --gpu --json`.",
     (const MsFigure[]){MEMBERS(info, &info_figures), MEMBERS(survey, &survey_figures), {0}}};

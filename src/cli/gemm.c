@@ -56,9 +56,8 @@ static const MsFigures choice_figures = {
                                MS_FIGURE_AS("error_growth", F64, S, growth, "1", "over the ordinary product's"),
                                {0}}};
 #undef S
-#define CHOICE(s) \
-  { .type = MS_FIGURE_MEMBERS, .at = choice_of, .sub = s }
-#define S Decided
+#define CHOICE(s) MS_FIGURE_ROWS_OF(choice_of, s)
+#define S         Decided
 const MsFigures ms_decide_figures = {
     "gemm-decide", "`moesim gemm decide --json`.",
     (const MsFigure[]){MS_FIGURE(STRING, S, machine, "", "that was asked about"),
@@ -193,13 +192,11 @@ static const void *library_at(const void *b, guint i, MsFigureCursor *room) {
 #define SPEEDUP                                                                                 \
   MS_FIGURE_AS("speedup", F64, S, ratio, "1", "of the scheme over this library, by the clock"), \
       MS_FIGURE_AS("speedup_cpu", F64, S, busy_ratio, "1", "the same by CPU time")
-#define ERROR MS_FIGURE(F64, S, relative_error, "1", "largest over largest element")
-#define QUIET MS_FIGURE_AS("undisturbed", F64, S, quiet, "1", "share of the runs that had their cores to themselves")
-#define B     MsGemmBench
-#define OF_BENCH(...) \
-  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Benched, bench), .pointer = TRUE, .sub = MS_FIGURES(__VA_ARGS__) }
-#define OF(f, ...) \
-  { .type = MS_FIGURE_MEMBERS, .at = f, .sub = MS_FIGURES(__VA_ARGS__) }
+#define ERROR         MS_FIGURE(F64, S, relative_error, "1", "largest over largest element")
+#define QUIET         MS_FIGURE_AS("undisturbed", F64, S, quiet, "1", "share of the runs that had cores to themselves")
+#define B             MsGemmBench
+#define OF_BENCH(...) MS_FIGURE_ROWS_AT(Benched, bench, MS_FIGURES(__VA_ARGS__))
+#define OF(f, ...)    MS_FIGURE_ROWS_OF(f, MS_FIGURES(__VA_ARGS__))
 const MsFigures ms_gemm_bench_figures = {
     "gemm-bench", "`moesim gemm bench --json`.",
     (const MsFigure[]){MS_FIGURE(STRING, Benched, machine, "", "it ran on"),
@@ -207,10 +204,9 @@ const MsFigures ms_gemm_bench_figures = {
                        MS_FIGURE(INT, Benched, threads, "", "of each contender"),
                        OF_BENCH(MS_FIGURE_AS("scheme", STRING, B, plan, "", "or library"),
                                 MS_FIGURE(INT, B, levels, "", "of recursion")),
-                       {.type = MS_FIGURE_MEMBERS,
-                        .at = fastest_timing,
-                        .only = "there is a library",
-                        .sub = MS_FIGURES(SPEEDUP, MS_FIGURE(STRING, S, library, "", "the fastest"))},
+                       MS_FIGURE_ROWS_OF(fastest_timing,
+                                         MS_FIGURES(SPEEDUP, MS_FIGURE(STRING, S, library, "", "the fastest")),
+                                         .only = "there is a library"),
                        OF(own_timing, ERROR),
                        OF_BENCH(MS_FIGURE_AS("error_growth", F64, B, growth, "1", "over the ordinary product's")),
                        OF(own_timing, TIME, BEST, QUIET),

@@ -16,8 +16,6 @@ static void seconds(MsTable *table, double time_s) { ms_table_cell(table, isnan(
 
 static void percent(MsTable *table, double share) { ms_table_cell(table, MS_PERCENT(share)); }
 
-static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
-
 static void append_head(GString *out, const MsTraceTimes *t) {
   g_string_append_printf(out, "%s", t->file);
   if (t->device) g_string_append_printf(out, ": %s", t->device);
@@ -52,7 +50,7 @@ static void append_classes(GString *out, const MsTraceTimes *t) {
       seconds(table, part_s);
     }
   }
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void append_streams(GString *out, const MsTraceTimes *t) {
@@ -67,7 +65,7 @@ static void append_streams(GString *out, const MsTraceTimes *t) {
     seconds(table, s->median_gap_s);
     seconds(table, s->gap_s);
   }
-  take(out, table);
+  ms_table_append_below(table, out);
   for (int i = 0; i < t->n_overlaps && i < FEW; i++) {
     g_string_append_printf(out, "%s%s and %s %s", i ? ", " : "busy beside each other: ", t->overlaps[i].a,
                            t->overlaps[i].b, MS_SECONDS(t->overlaps[i].both_s));
@@ -85,7 +83,7 @@ static void append_strange(GString *out, const MsTraceTimes *t) {
     seconds(table, t->strange[i].time_s);
     percent(table, t->strange[i].share);
   }
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void append_products(GString *out, const MsTraceTimes *t) {
@@ -99,7 +97,7 @@ static void append_products(GString *out, const MsTraceTimes *t) {
     seconds(table, p->median_s);
     ms_table_cellf(table, "%.4g", p->flops / 1e12);
   }
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 static char *text_of(const GPtrArray *times) {

@@ -1,3 +1,5 @@
+/* src/cli/run.c - the verb run: a scenario is loaded (describe/scenario.c), predicted (sim/simulate.c) and printed
+ * (report/table.c). */
 #include <stdio.h>
 #include <string.h>
 

@@ -90,8 +90,6 @@ static void count_row(MsTable *table, const char *what, double count) {
   MS_TABLE_ROW(table, what, MS_COUNT(count));
 }
 
-static void append_table(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
-
 static void append_params(GString *out, const MsModel *model) {
   MsParamCount p = ms_model_params(model);
   MsTable *table = ms_table_of("parameters|>count");
@@ -107,7 +105,7 @@ static void append_params(GString *out, const MsModel *model) {
   count_row(table, "total", p.total);
   if (p.total_mtp > p.total) count_row(table, "total with MTP", p.total_mtp);
   count_row(table, "active per token", p.active);
-  append_table(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void append_flop(GString *out, const MsModel *model) {
@@ -121,7 +119,7 @@ static void append_flop(GString *out, const MsModel *model) {
     ms_table_cellf(table, "sequence %d", length[i]);
     for (guint k = 0; k < G_N_ELEMENTS(value); k++) ms_table_cell(table, MS_COUNT(value[k]));
   }
-  append_table(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void write_model(const void *model, const char *key, MsJsonOut *out) {
@@ -134,12 +132,7 @@ typedef struct {
 } Shown;
 
 static const MsFigure shown_rows[] = {
-    {.key = "model",
-     .type = MS_FIGURE_FILE,
-     .offset = offsetof(Shown, model),
-     .pointer = TRUE,
-     .write = write_model,
-     .doc = "every key, defaults included"},
+    MS_FIGURE_FILE_AT("model", Shown, model, write_model, "every key, defaults included"),
     MS_FIGURE_PART("parameters", Shown, count,
                    MS_FIGURES(MS_FIGURE(F64, MsParamCount, total, "", "without MTP"),
                               MS_FIGURE_AS("total_with_mtp", F64, MsParamCount, total_mtp, "", "with it"),
@@ -209,7 +202,7 @@ static void append_curves(GString *out, const MsHardware *hw) {
     MS_TABLE_ROW(table, MS_PERCENT(p->residual_median), MS_PERCENT(p->residual_p90), p->data ? p->data : "unknown",
                  p->note ? p->note : "");
   }
-  append_table(out, table);
+  ms_table_append_below(table, out);
   if (hw->curves_from) g_string_append_printf(out, "curve shapes inherited from %s\n", hw->curves_from);
 }
 
@@ -328,7 +321,7 @@ static void append_groups(GString *out, const MsLayout *layout) {
     ms_table_cell(table, ms_group_words[g]);
     for (guint i = 0; i < G_N_ELEMENTS(value); i++) ms_table_cellf(table, "%d", value[i]);
   }
-  append_table(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void append_chunks(GString *out, const MsLayout *layout) {
@@ -343,7 +336,7 @@ static void append_chunks(GString *out, const MsLayout *layout) {
                      c->has_loss ? "head and loss" : "");
     }
   }
-  append_table(out, table);
+  ms_table_append_below(table, out);
   g_autofree char *text = ms_pipeline_layout_text(layout->chunks, layout->num_chunks);
   g_string_append_printf(out, "pipeline layout %s\n", text);
 }

@@ -10,8 +10,7 @@ typedef struct {
   const MsField *field;
   const MsLawEntry *entry;
 } Law;
-#define OF(m, s) \
-  { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Law, m), .pointer = TRUE, .sub = s }
+#define OF(m, s) MS_FIGURE_ROWS_AT(Law, m, s)
 static const MsFigures law_figures = {
     .rows = (const MsFigure[]){
         OF(field, MS_FIGURES(MS_FIGURE_AS("name", STRING, MsField, key, "", "of the law"))),

@@ -36,8 +36,6 @@ typedef struct {
   const MsScheduleRun *run;
 } Shown;
 
-static const void *schedule_of(const void *shown) { return ((const Shown *)shown)->schedule; }
-static const void *run_of(const void *shown) { return ((const Shown *)shown)->run; }
 static const void *stage_of(const void *schedule, guint i, MsFigureCursor *room) {
   return ms_figure_place(schedule, i, (guint)((const MsSchedule *)schedule)->stages, room);
 }
@@ -66,26 +64,24 @@ static void write_order(const void *schedule, const char *key, MsJsonOut *out) {
 
 static const MsFigure shown_rows[] = {
     MS_FIGURE_AS("schedule", STRING, Shown, name, "", "its word"),
-    {.type = MS_FIGURE_MEMBERS,
-     .at = schedule_of,
-     .sub = MS_FIGURES(MS_FIGURE(INT, MsSchedule, stages, "", "of the pipeline"),
-                       MS_FIGURE(INT, MsSchedule, microbatches, "", "of a step"),
-                       MS_FIGURE(INT, MsSchedule, chunks, "", "of a stage"))},
-    {.type = MS_FIGURE_MEMBERS,
-     .at = run_of,
-     .sub = MS_FIGURES(MS_FIGURE(F64, MsScheduleRun, makespan, "", "in units of --times"),
-                       MS_FIGURE(F64, MsScheduleRun, span, "", "of the busiest stage, from its first pass to its last"),
-                       MS_FIGURE(F64, MsScheduleRun, bubble_fraction, "1", "of the span, in which the stage waits"))},
-    {.type = MS_FIGURE_MEMBERS,
-     .at = schedule_of,
-     .sub = MS_FIGURES(MS_FIGURE_EACH("peak_in_flight", LIST, stage_of,
-                                      MS_FIGURES(MS_FIGURE_OF("", INT, peak_in_flight, "", NULL)),
-                                      .doc = "forwards alive at most, of each stage"),
-                       {.key = "order",
-                        .type = MS_FIGURE_FILE,
-                        .write = write_order,
-                        .doc = "of each stage its passes: kind, microbatch, chunk, and of a pair the "
-                               "microbatch and chunk of the backward"})},
+    MS_FIGURE_ROWS_AT(Shown, schedule,
+                      MS_FIGURES(MS_FIGURE(INT, MsSchedule, stages, "", "of the pipeline"),
+                                 MS_FIGURE(INT, MsSchedule, microbatches, "", "of a step"),
+                                 MS_FIGURE(INT, MsSchedule, chunks, "", "of a stage"))),
+    MS_FIGURE_ROWS_AT(
+        Shown, run,
+        MS_FIGURES(MS_FIGURE(F64, MsScheduleRun, makespan, "", "in units of --times"),
+                   MS_FIGURE(F64, MsScheduleRun, span, "", "of the busiest stage, from its first pass to its last"),
+                   MS_FIGURE(F64, MsScheduleRun, bubble_fraction, "1", "of the span, in which the stage waits"))),
+    MS_FIGURE_ROWS_AT(Shown, schedule,
+                      MS_FIGURES(MS_FIGURE_EACH("peak_in_flight", LIST, stage_of,
+                                                MS_FIGURES(MS_FIGURE_OF("", INT, peak_in_flight, "", NULL)),
+                                                .doc = "forwards alive at most, of each stage"),
+                                 {.key = "order",
+                                  .type = MS_FIGURE_FILE,
+                                  .write = write_order,
+                                  .doc = "of each stage its passes: kind, microbatch, chunk, and of a pair the "
+                                         "microbatch and chunk of the backward"})),
     {0}};
 const MsFigures ms_show_schedule_figures = {"schedule", "`moesim show schedule NAME --json`.", shown_rows};
 

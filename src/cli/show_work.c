@@ -149,7 +149,7 @@ static void append_kept(GString *out, const MsPiece *p) {
     MS_TABLE_ROW(table, MS_BYTES(p->kept[i].bytes_B), p->kept_B > 0 ? MS_PERCENT(p->kept[i].bytes_B / p->kept_B) : "");
   }
   MS_TABLE_ROW(table, "  sum", MS_BYTES(p->kept_B), "");
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name) {

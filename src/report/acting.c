@@ -41,23 +41,17 @@ static const MsFigures law_figures = {
 #undef S
 
 /* --- a run as it is printed ------------------------------------------------------------------------------------ */
-static const void *result_of(const void *run) { return ((const MsPrintedRun *)run)->result; }
-static const void *draws_of(const void *run) { return ((const MsPrintedRun *)run)->draws; }
-static const void *cluster_of(const void *run) { return ((const MsPrintedRun *)run)->cluster; }
-static const void *acting_of(const void *run) { return ((const MsPrintedRun *)run)->acting; }
-static const void *changes_of(const void *run) { return ((const MsPrintedRun *)run)->changes; }
 
 const MsFigures ms_printed_run_figures = {
     "run", "`moesim run --json`.",
     (const MsFigure[]){
-        {.type = MS_FIGURE_MEMBERS, .at = result_of, .sub = &ms_run_figures, .doc = "what was predicted; and"},
-        MS_FIGURE_FOUND("draws", draws_of, &ms_draws_figures, .only = "`--draws`"),
-        MS_FIGURE_FOUND("cluster", cluster_of, &ms_cluster_figures, .only = "`--fidelity cluster`"),
-        {.type = MS_FIGURE_MEMBERS,
-         .at = acting_of,
-         .sub = MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),
-         .only = "`--explain`"},
-        {.type = MS_FIGURE_MEMBERS, .at = changes_of, .sub = &ms_changes_figures, .only = "`--explain`"},
+        MS_FIGURE_ROWS_AT(MsPrintedRun, result, &ms_run_figures, .doc = "what was predicted; and"),
+        MS_FIGURE_OBJECT_AT("draws", MsPrintedRun, draws, &ms_draws_figures, .only = "`--draws`"),
+        MS_FIGURE_OBJECT_AT("cluster", MsPrintedRun, cluster, &ms_cluster_figures, .only = "`--fidelity cluster`"),
+        MS_FIGURE_ROWS_AT(MsPrintedRun, acting,
+                          MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),
+                          .only = "`--explain`"),
+        MS_FIGURE_ROWS_AT(MsPrintedRun, changes, &ms_changes_figures, .only = "`--explain`"),
         {0}}};
 
 /* --- text ------------------------------------------------------------------------------------------------------ */

@@ -83,7 +83,7 @@ char *ms_report_check(const MsCheck *c, unsigned flags) {
   if (rows) {
     MsTable *table = ms_table_of("  scenario|quantity|>stored|>today|>change|>tolerance");
     for (int i = 0; i < c->baseline->n; i++) drift_rows(table, &c->checked[i]);
-    ms_table_append(table, g_string_append_c(out, '\n'));
+    ms_table_append_below(table, out);
   }
   if (c->n_inputs > 0) g_string_append(out, "\n  figures that changed since it was written:\n");
   for (int i = 0; i < c->n_inputs; i++) {

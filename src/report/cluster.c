@@ -73,7 +73,7 @@ static void append_causes(GString *out, const MsCluster *c) {
     ms_table_cellf(t, "  %s", ms_cause_words[c->cause[i].cause]);
     MS_TABLE_ROW(t, MS_SECONDS(c->cause[i].cost_s), MS_PERCENT(c->cause[i].cost_s / c->step_s.mean));
   }
-  ms_table_append(t, g_string_append_c(out, '\n'));
+  ms_table_append_below(t, out);
 }
 
 static void append_waits(GString *out, const MsCluster *c) {
@@ -110,7 +110,7 @@ static void append_links(GString *out, const MsCluster *c) {
     ms_table_cellf(t, "  %s", l->name);
     MS_TABLE_ROW(t, MS_BYTES(l->bytes_B), MS_PERCENT(l->load));
   }
-  ms_table_append(t, g_string_append_c(out, '\n'));
+  ms_table_append_below(t, out);
 }
 
 char *ms_report_cluster(const MsCluster *c) {

@@ -30,8 +30,6 @@ static void three_rows(MsTable *table, const char *name, const MsCrossErrors *e)
   error_row(table, "", "as shipped", &e->shipped);
 }
 
-static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
-
 static MsTable *coverage_table(void) {
   MsTable *table = ms_table_of("runs left out|bands|>n|>in 90 %|>in 80 %|>in 50 %");
   return table;
@@ -61,7 +59,7 @@ static void slopes(GString *out, const MsCrossval *c) {
   MsTable *table = ms_table_of("runs|>n|>left out|>in sample|>as shipped");
   slope_row(table, "all", &c->slope);
   for (guint i = 0; i < c->n_parts; i++) slope_row(table, c->parts[i].name, &c->parts[i].slope);
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 char *ms_report_crossval(const MsCrossval *c) {
@@ -77,14 +75,14 @@ char *ms_report_crossval(const MsCrossval *c) {
   three_rows(table, "all", &c->all);
   three_rows(table, "exactly known", &c->exact);
   for (guint i = 0; i < c->n_parts; i++) three_rows(table, c->parts[i].name, &c->parts[i].errors);
-  take(out, table);
+  ms_table_append_below(table, out);
   slopes(out, c);
   table = coverage_table();
   coverage_rows(table, "all", &c->bands, &c->bands_refitted);
   coverage_rows(table, "exactly known", &c->bands_exact, &c->bands_exact_refitted);
   for (guint i = 0; i < c->n_parts; i++)
     coverage_rows(table, c->parts[i].name, &c->parts[i].bands, &c->parts[i].bands_refitted);
-  take(out, table);
+  ms_table_append_below(table, out);
   table = ms_table_new();
   ms_table_columns(table, "figure|>runs|>refitted on all: times|>shipped|>refitted");
   for (guint i = 0; i < c->n_shared; i++) {
@@ -93,7 +91,7 @@ char *ms_report_crossval(const MsCrossval *c) {
     ms_table_cellf(table, law ? "%.3g" : "", c->shared[i].shipped);
     ms_table_cellf(table, law ? "%.3g" : "", c->shared[i].shipped * c->shared[i].factor);
   }
-  take(out, table);
+  ms_table_append_below(table, out);
   return g_string_free(out, FALSE);
 }
 

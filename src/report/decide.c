@@ -73,12 +73,6 @@ char *ms_report_decision(const MsDecision *d) {
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-static const MsDecisionRow *row_of(const void *c) { return &MS_FIGURE_OWNER(MsDecision, c)->row[MS_FIGURE_I(c)]; }
-static const void *ranked(const void *decision, guint i, MsFigureCursor *room) {
-  return ms_figure_place(decision, i, (guint)((const MsDecision *)decision)->n, room);
-}
-static const void *row_at(const void *c) { return row_of(c); }
-static double step_time_s(const void *c) { return row_of(c)->entry->result->step_time_s; }
 static const void *proposed(const void *decision, guint i, MsFigureCursor *room) {
   return ms_figure_place(decision, i, (guint)((const MsDecision *)decision)->n_runs, room);
 }
@@ -99,15 +93,11 @@ static const MsFigure rows[] = {
               .flags = MS_FIGURE_NULLABLE),
     MS_FIGURE(F64, MsDecision, expected_s, "s", "step of the layout to take, after these runs"),
     MS_FIGURE_OF("take", INT, pick_place, "", "place of the layout with the least expected regret"),
-    MS_FIGURE_EACH(
-        "layouts", LIST, ranked,
-        MS_FIGURES(
-            {.type = MS_FIGURE_MEMBERS,
-             .at = row_at,
-             .sub = MS_FIGURES(MS_FIGURE(INT, S, place, "", "in the ranking, from 1"),
+    MS_FIGURE_ARRAY("layouts", LIST, MsDecision, row, n,
+                    MS_FIGURES(MS_FIGURE(INT, S, place, "", "in the ranking, from 1"),
                                MS_FIGURE(F64, S, chance, "1", "of being the fastest of those that were kept"),
-                               MS_FIGURE(F64, S, regret, "1", "expected share of the step that choosing it costs"))},
-            MS_FIGURE_OF("step_time_s", F64, step_time_s, "s", "predicted"))),
+                               MS_FIGURE(F64, S, regret, "1", "expected share of the step that choosing it costs"),
+                               MS_REPORT_OF_RESULT(S, entry, MS_FIGURE(F64, MsResult, step_time_s, "s", "predicted")))),
     MS_FIGURE_EACH(
         "runs", LIST, proposed,
         MS_FIGURES(

@@ -71,19 +71,17 @@ static const MsFigures aligned_figures = {
                            MS_FIGURE_ARRAY("operators", LIST, S, op, n, &operator_figures),
                            {0}}};
 #undef S
-static const void *aligned_of(const void *diff) { return ((const MsDiff *)diff)->aligned; }
-static const void *side_a(const void *diff) { return ((const MsDiff *)diff)->a; }
-static const void *side_b(const void *diff) { return ((const MsDiff *)diff)->b; }
 #define S MsDiff
 const MsFigures ms_diff_figures = {
     "diff", "`moesim diff --json`.",
-    (const MsFigure[]){MS_FIGURE_FOUND("a", side_a, &side_figures, .doc = "the first file"),
-                       MS_FIGURE_FOUND("b", side_b, &side_figures, .doc = "the second"),
+    (const MsFigure[]){MS_FIGURE_OBJECT_AT("a", MsDiff, a, &side_figures, .doc = "the first file"),
+                       MS_FIGURE_OBJECT_AT("b", MsDiff, b, &side_figures, .doc = "the second"),
                        MS_FIGURE_ARRAY("classes", LIST, S, row, n_rows, &row_figures),
                        MS_FIGURE_ARRAY("streams", LIST, S, stream, n_streams, &stream_figures),
                        MS_FIGURE_ARRAY("configuration", LIST, S, key, n_keys, &key_figures),
-                       MS_FIGURE_FOUND("aligned", aligned_of, &aligned_figures, .only = "a scenario beside a trace",
-                                       .doc = "which kernel is which operator"),
+                       MS_FIGURE_OBJECT_AT("aligned", MsDiff, aligned, &aligned_figures,
+                                           .only = "a scenario beside a trace",
+                                           .doc = "which kernel is which operator"),
                        {0}}};
 #undef S
 
@@ -127,8 +125,6 @@ static void four_columns(MsTable *table, const char *a, const char *b) {
   ms_table_columns(table, ">ratio|>at stake");
 }
 
-static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
-
 enum { MOST_OPERATORS = 15 };
 
 static void append_classes(GString *out, const MsDiff *d, const char *a, const char *b) {
@@ -144,7 +140,7 @@ static void append_classes(GString *out, const MsDiff *d, const char *a, const c
   }
   ms_table_cell(table, "all kernels");
   figures(table, sum_a, sum_b, sum_b > 0 ? sum_a / sum_b : NAN, sum_a - sum_b);
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void append_streams(GString *out, const MsDiff *d, const char *a, const char *b) {
@@ -156,7 +152,7 @@ static void append_streams(GString *out, const MsDiff *d, const char *a, const c
     ms_table_cellf(table, "%s | %s", s->a ? s->a : "-", s->b ? s->b : "-");
     figures(table, s->a_s, s->b_s, s->ratio, s->stake_s);
   }
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void append_operators(GString *out, const MsAligned *a) {
@@ -168,7 +164,7 @@ static void append_operators(GString *out, const MsAligned *a) {
     figures(table, op->a_s, op->b_s, op->ratio, op->found > 0 ? op->stake_s : NAN);
     seconds(table, op->gap_s);
   }
-  take(out, table);
+  ms_table_append_below(table, out);
   g_string_append_printf(out, "operators were found for %s of the time of the kernels that compute\n",
                          MS_PERCENT(a->share));
   if (a->n > MOST_OPERATORS) g_string_append_printf(out, "%d more: --json\n", a->n - MOST_OPERATORS);
@@ -180,7 +176,7 @@ static void append_keys(GString *out, const MsDiff *d, const char *a, const char
   ms_table_column(table, a, FALSE);
   ms_table_column(table, b, FALSE);
   for (int i = 0; i < d->n_keys; i++) { MS_TABLE_ROW(table, d->key[i].path, d->key[i].a, d->key[i].b); }
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 char *ms_report_diff(const MsDiff *diff) {

@@ -31,10 +31,7 @@ static void job(GString *out, const MsGoodputResult *r) {
   g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s (%s), failures as %s\n", g->run->model->name, r->gpus,
                          g->run->hardware->name, r->nodes, MS_SECONDS(r->step_time_s), ms_fidelity_words[g->fidelity],
                          g->reliability.name);
-  if (r->caveat) {
-    g_autofree char *text = g_strdup_printf("  caveat       %s", r->caveat), *lines = ms_text_wrapped(text, 15);
-    g_string_append_printf(out, "%s\n", lines);
-  }
+  if (r->caveat) ms_text_paragraph(out, 15, "  caveat       %s", r->caveat);
   g_string_append_printf(out, "  checkpoint   %s, %s: stops training for %s, safe %s later, loads in %s\n",
                          ms_checkpoint_words[g->checkpoint.mode], MS_BYTES(r->checkpoint_B),
                          time_text(r->model.stall_s, MS_ROOM), time_text(r->model.write_s, MS_ROOM),
@@ -54,7 +51,7 @@ static void failure_table(GString *out, const MsGoodputResult *r) {
     if (isnan(wall_d)) ms_table_cell(table, "-");
     else ms_table_cellf(table, "%.1f", all ? r->failures.mean : r->kind_failures[k]);
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 static void interval_table(GString *out, const MsGoodputResult *r) {
@@ -74,7 +71,7 @@ static void interval_table(GString *out, const MsGoodputResult *r) {
                  possible ? MS_FORMAT("%.2f %%", 100 * ms_fault_ettr(&r->model, row[i].interval_s)) : "-",
                  possible ? MS_FORMAT("%.2f %%", 100 * ms_fault_ettr_first_order(&r->model, row[i].interval_s)) : "-");
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 static void parts_table(GString *out, const MsGoodputResult *r) {
@@ -86,7 +83,7 @@ static void parts_table(GString *out, const MsGoodputResult *r) {
     ms_table_cellf(table, "  %s", ms_goodput_part_words[p]);
     MS_TABLE_ROW(table, time_text(r->part_s[p], MS_ROOM), MS_FORMAT("%.2f %%", 100 * r->part_s[p] / r->wall_s.mean));
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 static void outcome(GString *out, const MsGoodputResult *r) {

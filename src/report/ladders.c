@@ -29,8 +29,6 @@ static MsTable *order_table(const char *first) {
   return table;
 }
 
-static void take(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
-
 static void append_ladders(GString *out, const MsLadders *all) {
   MsTable *table = ms_table_of("published ladder|kind");
   ms_table_columns(table, ">runs|>pairs|>Kendall tau|>single knob|>right");
@@ -44,7 +42,7 @@ static void append_ladders(GString *out, const MsLadders *all) {
     ms_table_cellf(table, "%u", l->single.pairs);
     share_cell(table, &l->single);
   }
-  take(out, table);
+  ms_table_append_below(table, out);
 }
 
 char *ms_report_ladders(const MsLadders *all) {
@@ -58,10 +56,10 @@ char *ms_report_ladders(const MsLadders *all) {
   order_row(table, "one knob apart", &all->single_all);
   order_row(table, "one knob and more than 1 % apart", &all->single);
   order_row(table, "of them in published ladders", &all->single_published);
-  take(out, table);
+  ms_table_append_below(table, out);
   table = order_table("knob (more than 1 % apart)");
   for (guint i = 0; i < all->n_knobs && i < FEW_KNOBS; i++) order_row(table, all->knobs[i].knob, &all->knobs[i].order);
-  take(out, table);
+  ms_table_append_below(table, out);
   append_ladders(out, all);
   return g_string_free(out, FALSE);
 }
@@ -94,10 +92,8 @@ static const MsFigure ladders_rows[] = {
     ORDER("single_knob_all", S, single_all, "that differ in one key, with those less than 1 % apart"),
     ORDER("single_knob", S, single, "that differ in one key"),
     ORDER("single_knob_published", S, single_published, "of these in published ladders"),
-    MS_FIGURE_ARRAY(
-        "by_knob", MAP, S, knobs, n_knobs,
-        MS_FIGURES({.key = "", .type = MS_FIGURE_OBJECT, .offset = offsetof(MsKnob, order), .sub = &order_figures}),
-        .name = ms_figure_first_string, .doc = "by the key in which the two differ"),
+    MS_FIGURE_ARRAY("by_knob", MAP, S, knobs, n_knobs, MS_FIGURES(MS_FIGURE_PART("", MsKnob, order, &order_figures)),
+                    .name = ms_figure_first_string, .doc = "by the key in which the two differ"),
     MS_FIGURE_ARRAY("ladders", LIST, S, ladders, n,
                     MS_FIGURES(MS_FIGURE(STRING, MsLadder, name, "", "of the set of runs"),
                                MS_FIGURE(STRING, MsLadder, kind, "", "what the set varies"),

@@ -3,14 +3,12 @@
 #include "report/report.h"
 
 static double count(const void *point) { return ((const MsMapPoint *)point)->count; }
-static const void *set(const void *point) { return ((const MsMapPoint *)point)->set; }
 static void write_json(const void *text, const char *key, MsJsonOut *out) {
   g_autoptr(JsonNode) node = json_from_string(text, NULL);
   ms_json_out_node(out, key, node);
 }
 
 static gboolean has_bins(const void *map) { return ((const MsLayoutMap *)map)->n_bins > 0; }
-static const void *values(const void *key) { return ((const MsMapKey *)key)->values; }
 
 #define P MsMapPoint
 #define B MsMapBin
@@ -22,7 +20,7 @@ static const MsFigure map_rows[] = {
                                MS_FIGURE(F64, P, step_time_s, "s", "at fidelity fast"),
                                MS_FIGURE(F64, P, device_B, "B", "of the fullest stage, whether it fits or not",
                                          .flags = MS_FIGURE_NULLABLE),
-                               MS_FIGURE_FILE_OF("set", set, write_json,
+                               MS_FIGURE_FILE_AT("set", MsMapPoint, set, write_json,
                                                  "keys by path that differ from those of the first of `best`"))),
 #define BINNED "rare: more layouts than points, and not drawn"
     MS_FIGURE(F64, MsLayoutMap, bin_ratio, "", "of the most to the least step of a bin", .only = BINNED,
@@ -30,7 +28,7 @@ static const MsFigure map_rows[] = {
     MS_FIGURE(F64, MsLayoutMap, bin_B, "B", "memory that a bin spans", .only = BINNED, .when = has_bins),
     MS_FIGURE_ARRAY("keys", LIST, MsLayoutMap, key, n_keys,
                     MS_FIGURES(MS_FIGURE(STRING, MsMapKey, path, "", "an open key with several values"),
-                               MS_FIGURE_FILE_OF("values", values, write_json, "a list of them")),
+                               MS_FIGURE_FILE_AT("values", MsMapKey, values, write_json, "a list of them")),
                     .only = BINNED, .when = has_bins),
     MS_FIGURE_ARRAY("bins", LIST, MsLayoutMap, bin, n_bins,
                     MS_FIGURES(MS_FIGURE(F64, B, step_time_s, "s", "the least bound of the step in it"),

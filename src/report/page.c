@@ -20,8 +20,6 @@ struct MsPage {
 #define R(run) ((const MsPageRun *)(run))
 
 static const char *run_name(const void *run) { return R(run)->result->name; }
-static const void *run_result(const void *run) { return R(run)->result; }
-static const void *run_scenario(const void *run) { return R(run)->scenario; }
 static const void *run_machine(const void *run) { return R(run)->scenario->hardware; }
 static const void *simulated(const void *run) { return R(run)->detail ? run : NULL; }
 
@@ -34,50 +32,42 @@ static double model_layers(const void *run) { return R(run)->scenario->model->nu
 static double band_common(const void *run) { return ms_band_common(&R(run)->scenario->laws, &R(run)->result->ground); }
 static const char *software(const void *run) { return R(run)->scenario->software; }
 
-static void write_scenario(const void *scenario, const char *key, MsJsonOut *out) {
-  ms_scenario_write(scenario, key, out);
-}
-
 #define H MsHardware
 static const MsFigure run_rows[] = {
     MS_FIGURE_TEXT("name", run_name, "of the scenario"),
-    MS_FIGURE_FOUND("result", run_result, &ms_result_figures),
-    MS_FIGURE_FILE_OF("scenario", run_scenario, write_scenario, "complete: it runs"),
+    MS_FIGURE_OBJECT_AT("result", MsPageRun, result, &ms_result_figures),
+    MS_FIGURE_FILE_AT("scenario", MsPageRun, scenario, ms_report_scenario, "complete: it runs"),
     MS_FIGURE_GROUP(
         "machine",
-        MS_FIGURES(
-            {.type = MS_FIGURE_MEMBERS,
-             .at = run_machine,
-             .sub = MS_FIGURES(MS_FIGURE(STRING, H, name, "", "of the profile"))},
-            MS_FIGURE_OF("peak_flops", F64, peak_flops, "FLOP/s", "of the precision's matrix unit", UNKNOWN),
-            {.type = MS_FIGURE_MEMBERS,
-             .at = run_machine,
-             .sub = MS_FIGURES(MS_FIGURE(F64, H, hbm_B, "B", "device memory", UNKNOWN),
-                               MS_FIGURE(F64, H, hbm_Bps, "B/s", "of device memory", UNKNOWN),
-                               MS_FIGURE(STRING, H, scaleup, "", "name of the links in a domain", UNKNOWN),
-                               MS_FIGURE(F64, H, scaleup_Bps, "B/s", "of a GPU in its domain", UNKNOWN),
-                               MS_FIGURE(F64, H, nic_Bps, "B/s", "of a GPU on the network", UNKNOWN),
-                               MS_FIGURE(F64, H, host_link_Bps, "B/s", "between a GPU and its host", UNKNOWN))})),
+        MS_FIGURES(MS_FIGURE_ROWS_OF(run_machine, MS_FIGURES(MS_FIGURE(STRING, H, name, "", "of the profile"))),
+                   MS_FIGURE_OF("peak_flops", F64, peak_flops, "FLOP/s", "of the precision's matrix unit", UNKNOWN),
+                   MS_FIGURE_ROWS_OF(
+                       run_machine,
+                       MS_FIGURES(MS_FIGURE(F64, H, hbm_B, "B", "device memory", UNKNOWN),
+                                  MS_FIGURE(F64, H, hbm_Bps, "B/s", "of device memory", UNKNOWN),
+                                  MS_FIGURE(STRING, H, scaleup, "", "name of the links in a domain", UNKNOWN),
+                                  MS_FIGURE(F64, H, scaleup_Bps, "B/s", "of a GPU in its domain", UNKNOWN),
+                                  MS_FIGURE(F64, H, nic_Bps, "B/s", "of a GPU on the network", UNKNOWN),
+                                  MS_FIGURE(F64, H, host_link_Bps, "B/s", "between a GPU and its host", UNKNOWN))))),
     MS_FIGURE_GROUP("model", MS_FIGURES(MS_FIGURE_TEXT("name", model_name, "of the model"),
                                         MS_FIGURE_AS("parameters", F64, MsPageRun, params.total, "", "without MTP"),
                                         MS_FIGURE_AS("active", F64, MsPageRun, params.active, "", "of them, per token"),
                                         MS_FIGURE_OF("layers", INT, model_layers, "", "without MTP"))),
-    MS_FIGURE_GROUP(
-        "band",
-        MS_FIGURES({.type = MS_FIGURE_MEMBERS,
-                    .at = run_result,
-                    .sub = MS_FIGURES(
-                        MS_FIGURE_AS("total", F64, MsResult, band, "1", "error_band of the result", UNKNOWN),
-                        MS_FIGURE_AS("curves", F64, MsResult, band_curves, "1", "from the curves' fits", UNKNOWN))},
-                   MS_FIGURE_OF("common", F64, band_common, "1", "what errors have in common", UNKNOWN),
-                   MS_FIGURE_TEXT("software", software, "the stack", UNKNOWN))),
+    MS_FIGURE_GROUP("band",
+                    MS_FIGURES(MS_FIGURE_ROWS_AT(MsPageRun, result,
+                                                 MS_FIGURES(MS_FIGURE_AS("total", F64, MsResult, band, "1",
+                                                                         "error_band of the result", UNKNOWN),
+                                                            MS_FIGURE_AS("curves", F64, MsResult, band_curves, "1",
+                                                                         "from the curves' fits", UNKNOWN))),
+                               MS_FIGURE_OF("common", F64, band_common, "1", "what errors have in common", UNKNOWN),
+                               MS_FIGURE_TEXT("software", software, "the stack", UNKNOWN))),
     MS_FIGURE_ARRAY("advice", LIST, MsPageRun, advice.line, advice.n, &ms_figure_texts,
                     .doc = "what to do, a sentence each"),
-    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_placement_figures, .only = "simulated in full"},
-    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_steps_figures, .only = ""},
-    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_kept_figures, .only = ""},
-    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_operators_figures, .only = ""},
-    {.type = MS_FIGURE_MEMBERS, .at = simulated, .sub = &ms_page_fabric_figures},
+    MS_FIGURE_ROWS_OF(simulated, &ms_page_placement_figures, .only = "simulated in full"),
+    MS_FIGURE_ROWS_OF(simulated, &ms_page_steps_figures, .only = ""),
+    MS_FIGURE_ROWS_OF(simulated, &ms_page_kept_figures, .only = ""),
+    MS_FIGURE_ROWS_OF(simulated, &ms_page_operators_figures, .only = ""),
+    MS_FIGURE_ROWS_OF(simulated, &ms_page_fabric_figures),
     {0}};
 #undef H
 const MsFigures ms_page_figures = {"report",
@@ -124,11 +114,11 @@ static const void *compared_row(const void *scatter, guint i, MsFigureCursor *ro
 #define V MsValidateRow
 static const MsFigure scatter_rows[] = {
     MS_FIGURE(STRING, Scatter, where, "", "folder or file"),
-    {.type = MS_FIGURE_MEMBERS,
-     .at = step_time_errors,
-     .sub = MS_FIGURES(MS_FIGURE(INT, E, n, "", "runs"), MS_FIGURE(F64, E, median_ape, "1", "median error"),
-                       MS_FIGURE(F64, E, p90_ape, "1", "90th percentile"), MS_FIGURE(F64, E, bias, "1", "mean"),
-                       MS_FIGURE_AS("inside_band", F64, E, inside, "1", "share of runs in their band"))},
+    MS_FIGURE_ROWS_OF(step_time_errors,
+                      MS_FIGURES(MS_FIGURE(INT, E, n, "", "runs"), MS_FIGURE(F64, E, median_ape, "1", "median error"),
+                                 MS_FIGURE(F64, E, p90_ape, "1", "90th percentile"),
+                                 MS_FIGURE(F64, E, bias, "1", "mean"),
+                                 MS_FIGURE_AS("inside_band", F64, E, inside, "1", "share of runs in their band"))),
     MS_FIGURE_EACH("rows", LIST, compared_row,
                    MS_FIGURES(MS_FIGURE(STRING, V, name, "", "of the run"),
                               MS_FIGURE_AS("gpu", STRING, V, label.of[MS_BY_GPU], "", "machine"),

@@ -24,7 +24,6 @@ void ms_page_clear_fabric(MsPageRun *run) {
   if (run->links) g_array_free(run->links, TRUE);
 }
 
-static const void *fabric(const void *run) { return R(run)->fabric; }
 static const void *link_at(const void *run, guint i, MsFigureCursor *room) {
   const GArray *links = R(run)->links;
   (void)room;
@@ -32,6 +31,7 @@ static const void *link_at(const void *run, guint i, MsFigureCursor *room) {
 }
 
 const MsFigures ms_page_fabric_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_FOUND("fabric", fabric, &ms_fabric_figures, .only = "machines with a fabric"),
-                               MS_FIGURE_EACH("links", LIST, link_at, &ms_link_figures, .only = ""),
-                               {0}}};
+    .rows = (const MsFigure[]){
+        MS_FIGURE_OBJECT_AT("fabric", MsPageRun, fabric, &ms_fabric_figures, .only = "machines with a fabric"),
+        MS_FIGURE_EACH("links", LIST, link_at, &ms_link_figures, .only = ""),
+        {0}}};

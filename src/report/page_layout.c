@@ -68,7 +68,7 @@ static const MsFigures chunk_figures = {
                        MS_FIGURE_AS("mtp", INT, C, num_mtp, "", "MTP blocks behind them"),
                        {0}}};
 static const MsFigure placement_rows[] = {
-    {.type = MS_FIGURE_MEMBERS, .at = layout, .sub = MS_FIGURES(MS_FIGURE_AS("gpus", INT, L, world, "", "of the job"))},
+    MS_FIGURE_ROWS_OF(layout, MS_FIGURES(MS_FIGURE_AS("gpus", INT, L, world, "", "of the job"))),
     MS_FIGURE_OF("gpus_per_domain", INT, gpus_per_domain, "", "joined by the scale-up links"),
     MS_FIGURE_OF("gpus_per_node", INT, gpus_per_node, "", "under one operating system"),
     MS_FIGURE_EACH("attention", LIST, axis,
@@ -78,19 +78,18 @@ static const MsFigure placement_rows[] = {
                    MS_FIGURES(MS_FIGURE_TEXT("axis", expert_axis, "of the grid of the expert layers"),
                               MS_FIGURE_OF("size", INT, expert_size, "", "ranks along it"))),
     MS_FIGURE_OF("experts", INT, experts, "", "of a layer"),
-    {.type = MS_FIGURE_MEMBERS, .at = layout, .sub = MS_FIGURES(MS_FIGURE_AS("chunks", INT, L, vpp, "", "of a stage"))},
+    MS_FIGURE_ROWS_OF(layout, MS_FIGURES(MS_FIGURE_AS("chunks", INT, L, vpp, "", "of a stage"))),
     MS_FIGURE_EACH("stages", LIST, stage_of_layout,
                    MS_FIGURES({.key = "", .type = MS_FIGURE_LIST, .item = chunk_of_stage, .sub = &chunk_figures}),
                    .doc = "of each stage its chunks"),
     MS_FIGURE_EACH(
         "groups", LIST, group_of_layout,
         MS_FIGURES(MS_FIGURE_TEXT("group", group_word, "ranks that communicate, more than one"),
-                   {.type = MS_FIGURE_MEMBERS,
-                    .at = group_at,
-                    .sub = MS_FIGURES(MS_FIGURE(INT, G, size, "", "ranks of the group"),
-                                      MS_FIGURE(INT, G, stride, "", "between neighbours"),
-                                      MS_FIGURE(INT, G, domains, "", "scale-up domains that the widest one touches"),
-                                      MS_FIGURE(INT, G, nodes, "", "nodes that it touches"))})),
+                   MS_FIGURE_ROWS_OF(group_at, MS_FIGURES(MS_FIGURE(INT, G, size, "", "ranks of the group"),
+                                                          MS_FIGURE(INT, G, stride, "", "between neighbours"),
+                                                          MS_FIGURE(INT, G, domains, "",
+                                                                    "scale-up domains that the widest one touches"),
+                                                          MS_FIGURE(INT, G, nodes, "", "nodes that it touches"))))),
     {0}};
 #undef L
 #undef C

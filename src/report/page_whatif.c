@@ -5,14 +5,12 @@
 #define STUDY(run) (((const MsWhatifRun *)(run))->whatif)
 #define ROW(row)   ((const MsWhatifRow *)(row))
 
-static const void *study(const void *run) { return STUDY(run); }
 static double crossed(const void *run) { return STUDY(run)->combine == MS_WHATIF_CROSS; }
 
 static const char *why(const void *row) {
   return ROW(row)->done ? ROW(row)->why : "the study was stopped before this point";
 }
 static double runs(const void *row) { return ROW(row)->result != NULL; }
-static const void *result(const void *row) { return ROW(row)->result; }
 static const void *with_result(const void *row) { return ROW(row)->result ? row : NULL; }
 static double device_B(const void *row) {
   double sum_B = 0;
@@ -22,42 +20,38 @@ static double device_B(const void *row) {
 
 #define S MsWhatifRow
 static const MsFigure ran_rows[] = {
-    {.type = MS_FIGURE_MEMBERS,
-     .at = result,
-     .sub = MS_FIGURES(MS_FIGURE_AS("fits", BOOL, MsResult, feasible, "", "into the memory of the device"))},
+    MS_FIGURE_ROWS_AT(S, result,
+                      MS_FIGURES(MS_FIGURE_AS("fits", BOOL, MsResult, feasible, "", "into the memory of the device"))),
     MS_FIGURE(F64, S, value_s, "s", "step time, or GPU seconds per token"),
-    {.type = MS_FIGURE_MEMBERS,
-     .at = result,
-     .sub = MS_FIGURES(MS_FIGURE(F64, MsResult, tokens_per_s_per_gpu, "1/s", "tokens"),
-                       MS_FIGURE(F64, MsResult, mfu, "1", "model FLOP over the peak"),
-                       MS_FIGURE(F64, MsResult, band, "1", "error_band"))},
+    MS_FIGURE_ROWS_AT(S, result,
+                      MS_FIGURES(MS_FIGURE(F64, MsResult, tokens_per_s_per_gpu, "1/s", "tokens"),
+                                 MS_FIGURE(F64, MsResult, mfu, "1", "model FLOP over the peak"),
+                                 MS_FIGURE(F64, MsResult, band, "1", "error_band"))),
     MS_FIGURE_OF("device_B", F64, device_B, "B", "of the fullest stage"),
     MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_part_words, "s", "of the value"),
     {0}};
 static const MsFigures point_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(STRING, S, label, "", "its values"),
-        MS_FIGURE_TEXT("why", why, "it does not run or fit", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE_OF("runs", BOOL, runs, "", "there is a result"),
-        {.type = MS_FIGURE_MEMBERS, .at = with_result, .sub = &(const MsFigures){.rows = ran_rows}, .only = "it runs"},
-        {0}}};
+    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, label, "", "its values"),
+                               MS_FIGURE_TEXT("why", why, "it does not run or fit", .flags = MS_FIGURE_NULLABLE),
+                               MS_FIGURE_OF("runs", BOOL, runs, "", "there is a result"),
+                               MS_FIGURE_ROWS_OF(with_result, &(const MsFigures){.rows = ran_rows}, .only = "it runs"),
+                               {0}}};
 #undef S
 
 #define AXIS(T, m, ...) MS_FIGURE(T, MsAxis, m, __VA_ARGS__)
 static const MsFigure study_rows[] = {
-    {.type = MS_FIGURE_MEMBERS,
-     .at = study,
-     .sub = MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
-                       MS_FIGURE(STRING, MsWhatif, doc, "", "its question", .flags = MS_FIGURE_NULLABLE),
-                       MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "step or token"))},
+    MS_FIGURE_ROWS_AT(MsWhatifRun, whatif,
+                      MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
+                                 MS_FIGURE(STRING, MsWhatif, doc, "", "its question", .flags = MS_FIGURE_NULLABLE),
+                                 MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "step or token"))),
     MS_FIGURE_OF("crossed", BOOL, crossed, "", "points are the product of the axes"),
-    {.type = MS_FIGURE_MEMBERS,
-     .at = study,
-     .sub = MS_FIGURES(MS_FIGURE_ARRAY(
-         "axes", LIST, MsWhatif, axis, n_axes,
-         MS_FIGURES(AXIS(STRING, name, "", "the key"),
-                    MS_FIGURE_ARRAY("labels", LIST, MsAxis, point, n,
-                                    MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxisPoint, label, "", NULL))))))},
+    MS_FIGURE_ROWS_AT(
+        MsWhatifRun, whatif,
+        MS_FIGURES(MS_FIGURE_ARRAY(
+            "axes", LIST, MsWhatif, axis, n_axes,
+            MS_FIGURES(AXIS(STRING, name, "", "the key"),
+                       MS_FIGURE_ARRAY("labels", LIST, MsAxis, point, n,
+                                       MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxisPoint, label, "", NULL))))))),
     MS_FIGURE_PART("base", MsWhatifRun, base, &point_figures),
     MS_FIGURE_ARRAY("points", LIST, MsWhatifRun, row, n, &point_figures),
     {0}};

@@ -19,17 +19,8 @@ static char *title_of(const MsPick *pick) {
   return g_string_free(out, FALSE);
 }
 
-static void append_line(GString *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
-static void append_line(GString *out, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_autofree char *text = g_strdup_vprintf(format, args), *lines = ms_text_wrapped(text, 6);
-  va_end(args);
-  g_string_append_printf(out, "%s\n", lines);
-}
-
 static void append_advice(GString *out, const MsPicks *p) {
-  for (int i = 0; i < p->n_advice; i++) append_line(out, "%s%s", i ? "      " : "do:   ", p->advice[i]);
+  for (int i = 0; i < p->n_advice; i++) ms_text_paragraph(out, 6, "%s%s", i ? "      " : "do:   ", p->advice[i]);
   g_string_append_c(out, '\n');
 }
 
@@ -62,19 +53,19 @@ static void pick_row(MsTable *table, const MsPlan *plan, const MsPicks *p, int i
 /* Of pools of replicas. */
 static void append_shares(GString *out, int number, const MsResult *r) {
   g_autofree char *shares = ms_report_shares(r);
-  if (*shares) append_line(out, "%d     %s", number, shares);
+  if (*shares) ms_text_paragraph(out, 6, "%d     %s", number, shares);
 }
 
 static void append_layouts(GString *out, const MsPicks *p) {
   const MsScenario *first = p->pick[0].entry->scenario;
   g_autofree char *layout = ms_report_layout(first);
-  append_line(out, "1     %s, dp %d, %s, %s%s", layout, p->pick[0].entry->result->dp,
-              ms_schedule_words[first->layout.schedule], ms_precision_words[first->training.precision],
-              first->options.ep_overlap ? ", ep_overlap" : "");
+  ms_text_paragraph(out, 6, "1     %s, dp %d, %s, %s%s", layout, p->pick[0].entry->result->dp,
+                    ms_schedule_words[first->layout.schedule], ms_precision_words[first->training.precision],
+                    first->options.ep_overlap ? ", ep_overlap" : "");
   append_shares(out, 1, p->pick[0].entry->result);
   for (int i = 1; i < p->n; i++) {
     g_autofree char *change = ms_report_change(p->pick[i].change);
-    append_line(out, "%d     as 1, but %s", i + 1, change);
+    ms_text_paragraph(out, 6, "%d     as 1, but %s", i + 1, change);
     append_shares(out, i + 1, p->pick[i].entry->result);
   }
 }
@@ -84,13 +75,14 @@ static void append_notes(GString *out, const MsPlan *plan, const MsPicks *p) {
   gboolean ties = FALSE;
   for (int i = 1; i < p->n; i++) ties |= p->pick[i].tied;
   if (ties)
-    append_line(out, "=     as fast as 1: the difference is within the %s by which the curves miss",
-                ms_text_percent(p->noise, text));
+    ms_text_paragraph(out, 6, "=     as fast as 1: the difference is within the %s by which the curves miss",
+                      ms_text_percent(p->noise, text));
   if (p->copies > 0)
-    append_line(out,
-                "%d more of the %d best differ from 1 only in recomputation, graphs or dispatcher, and are up to %s "
-                "slower",
-                p->copies, plan->n_best, ms_text_percent(p->copies_within, text));
+    ms_text_paragraph(
+        out, 6,
+        "%d more of the %d best differ from 1 only in recomputation, graphs or dispatcher, and are up to %s "
+        "slower",
+        p->copies, plan->n_best, ms_text_percent(p->copies_within, text));
 }
 
 static void append_training(GString *out, const MsRequest *request, const MsPicks *p) {
@@ -104,7 +96,7 @@ static void append_training(GString *out, const MsRequest *request, const MsPick
   g_autofree char *text = ms_table_take(table),
                   *note = ms_report_budget_note(&(MsBudgetOf){request, &p->pick[0].budget}, 1);
   g_string_append_printf(out, "\nthe whole training:\n%s", text);
-  append_line(out, "      %s", note);
+  ms_text_paragraph(out, 6, "      %s", note);
 }
 
 char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPicks *p) {
@@ -124,14 +116,7 @@ char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPick
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-static const void *scenario_of(const void *pick) { return ((const MsPick *)pick)->entry->scenario; }
-static const MsResult *result_of(const void *pick) { return ((const MsPick *)pick)->entry->result; }
-static double step_s(const void *pick) { return result_of(pick)->step_time_s; }
-static double band(const void *pick) { return result_of(pick)->band; }
-static double throughput(const void *pick) { return result_of(pick)->tokens_per_s_per_gpu; }
-static double mfu(const void *pick) { return result_of(pick)->mfu; }
-static double device_B(const void *pick) { return ms_device_B(result_of(pick)); }
-static double figure_of(const void *pick) { return ((const MsPick *)pick)->figure; }
+static double device_B(const void *result) { return ms_device_B(result); }
 
 static const void *budget_of(const void *pick) {
   const MsBudget *b = &((const MsPick *)pick)->budget;
@@ -145,28 +130,30 @@ static const void *kind_at(const void *pick, guint i, MsFigureCursor *room) {
 }
 
 #define S MsPick
+#define R MsResult
 static const MsFigure picks_rows[] = {
     MS_FIGURE_ARRAY(
         "list", LIST, MsPicks, pick, n,
-        MS_FIGURES(MS_FIGURE_EACH("kinds", LIST, kind_at,
-                                  MS_FIGURES({.key = "",
-                                              .type = MS_FIGURE_STRING,
-                                              .unit = "",
-                                              .text = kind_word,
-                                              .doc = "fastest, cheapest, memory, simplest, robust"}),
-                                  .doc = "what it is the choice for"),
-                   MS_FIGURE_OF("step_time_s", F64, step_s, "s", "of a step"),
-                   MS_FIGURE_OF("error_band", F64, band, "1", "half width of its 90 % band"),
-                   MS_FIGURE_OF("tokens_per_s_per_gpu", F64, throughput, "1/s", "tokens"),
-                   MS_FIGURE_OF("mfu", F64, mfu, "1", "model FLOP over the peak", .flags = MS_FIGURE_NULLABLE),
-                   MS_FIGURE_OF("device_B", F64, device_B, "B", "of the fullest stage"),
-                   MS_FIGURE_OF("objective_value", F64, figure_of, "", "in `objective_unit`"),
-                   MS_FIGURE(F64, S, slower, "1", "its step over that of the first - 1"),
-                   MS_FIGURE(F64, S, gpu_time, "1", "the same of GPU-seconds"),
-                   MS_FIGURE(F64, S, more_free_B, "B", "free of each GPU beyond what the first leaves"),
-                   MS_FIGURE(BOOL, S, tied, "", "with the first: `slower` is within `noise`"),
-                   MS_FIGURE_FOUND("training", budget_of, &ms_budget_figures, .only = "plan.training_tokens"),
-                   MS_FIGURE_FILE_OF("scenario", scenario_of, ms_report_scenario, "complete: it runs"))),
+        MS_FIGURES(
+            MS_FIGURE_EACH("kinds", LIST, kind_at,
+                           MS_FIGURES({.key = "",
+                                       .type = MS_FIGURE_STRING,
+                                       .unit = "",
+                                       .text = kind_word,
+                                       .doc = "fastest, cheapest, memory, simplest, robust"}),
+                           .doc = "what it is the choice for"),
+            MS_REPORT_OF_RESULT(S, entry, MS_FIGURE(F64, R, step_time_s, "s", "of a step"),
+                                MS_FIGURE_AS("error_band", F64, R, band, "1", "half width of its 90 % band"),
+                                MS_FIGURE(F64, R, tokens_per_s_per_gpu, "1/s", "tokens"),
+                                MS_FIGURE(F64, R, mfu, "1", "model FLOP over the peak", .flags = MS_FIGURE_NULLABLE),
+                                MS_FIGURE_OF("device_B", F64, device_B, "B", "of the fullest stage")),
+            MS_FIGURE_AS("objective_value", F64, S, figure, "", "in `objective_unit`"),
+            MS_FIGURE(F64, S, slower, "1", "its step over that of the first - 1"),
+            MS_FIGURE(F64, S, gpu_time, "1", "the same of GPU-seconds"),
+            MS_FIGURE(F64, S, more_free_B, "B", "free of each GPU beyond what the first leaves"),
+            MS_FIGURE(BOOL, S, tied, "", "with the first: `slower` is within `noise`"),
+            MS_FIGURE_FOUND("training", budget_of, &ms_budget_figures, .only = "plan.training_tokens"),
+            MS_REPORT_ENTRY_SCENARIO(S, entry))),
     MS_FIGURE_ARRAY("advice", LIST, MsPicks, advice, n_advice, &ms_figure_texts,
                     .doc = "what to do, a sentence each; choices are numbered from 1"),
     MS_FIGURE(F64, MsPicks, noise, "1", "by which two layouts may differ and be as fast: the band of the curves alone"),
@@ -175,4 +162,5 @@ static const MsFigure picks_rows[] = {
     MS_FIGURE(F64, MsPicks, copies_within, "1", "slower than the first, at most"),
     {0}};
 #undef S
+#undef R
 const MsFigures ms_picks_figures = {.rows = picks_rows};

@@ -1,3 +1,4 @@
+/* src/report/picture.c - a schedule as a picture of characters. */
 #include <math.h>
 #include <string.h>
 

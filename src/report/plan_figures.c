@@ -4,7 +4,6 @@
 int ms_plan_shown(const MsPlan *plan, int top) { return top > 0 ? MIN(top, plan->n_best) : plan->n_best; }
 
 static const MsPrintedPlan *printed(const void *o) { return o; }
-static const void *the_plan(const void *o) { return printed(o)->plan; }
 static const char *request_name(const void *o) { return printed(o)->request->base->name; }
 static const char *assumption(const void *o) { return printed(o)->assumes; }
 static const char *objective_unit(const void *plan) { return ms_objective_unit(((const MsPlan *)plan)->objective); }
@@ -15,17 +14,11 @@ static const void *best_shown(const void *o, guint i, MsFigureCursor *room) {
   (void)room;
   return i < (guint)printed(o)->shown ? &printed(o)->plan->best[i] : NULL;
 }
-static const void *robust(const void *o) { return printed(o)->robust; }
-static const void *decision(const void *o) { return printed(o)->decision; }
-static const void *ways(const void *o) { return printed(o)->ways; }
-static const void *picks(const void *o) { return printed(o)->picks; }
-static const void *map(const void *o) { return printed(o)->map; }
 static const void *with_reasons(const void *o) { return printed(o)->reasons ? o : NULL; }
 
-#define S       MsPlan
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-#define OF_PLAN(...) \
-  { .type = MS_FIGURE_MEMBERS, .at = the_plan, .sub = MS_FIGURES(__VA_ARGS__) }
+#define S            MsPlan
+#define UNKNOWN      .flags = MS_FIGURE_NULLABLE
+#define OF_PLAN(...) MS_FIGURE_ROWS_AT(MsPrintedPlan, plan, MS_FIGURES(__VA_ARGS__))
 static const MsFigure plan_rows[] = {
     MS_FIGURE_TEXT("request", request_name, "its name"),
     OF_PLAN(MS_FIGURE(U64, S, searched, "", "layouts of the space"),
@@ -49,25 +42,18 @@ static const MsFigure plan_rows[] = {
                             MS_FIGURES(MS_FIGURE_AS("rule", STRING, MsPlanRefusal, name, "", "that refused layouts"),
                                        MS_FIGURE(U64, MsPlanRefusal, count, "", "of them"),
                                        MS_FIGURE(STRING, MsPlanRefusal, example, "", "the nearest miss", UNKNOWN)))),
-    MS_FIGURE_EACH("best", LIST, best_shown,
-                   MS_FIGURES({.type = MS_FIGURE_MEMBERS,
-                               .offset = offsetof(MsPlanEntry, result),
-                               .pointer = TRUE,
-                               .sub = &ms_result_figures,
-                               .doc = "best first; and the two keys below"},
-                              MS_FIGURE_AS("objective_value", F64, MsPlanEntry, figure, "", "in `objective_unit`"),
-                              {.key = "scenario",
-                               .type = MS_FIGURE_FILE,
-                               .offset = offsetof(MsPlanEntry, scenario),
-                               .pointer = TRUE,
-                               .write = ms_report_scenario,
-                               .doc = "complete: it runs"})),
-    {.type = MS_FIGURE_MEMBERS, .at = with_reasons, .sub = &ms_reasons_figures, .only = ""},
-    MS_FIGURE_FOUND("robust", robust, &ms_robust_figures, .only = "`--under`"),
-    MS_FIGURE_FOUND("decision", decision, &ms_decision_figures, .only = "`--decide`"),
-    MS_FIGURE_FOUND("choices", picks, &ms_picks_figures, .only = "something fits"),
-    MS_FIGURE_FOUND("map", map, &ms_map_figures, .only = "`--map`"),
-    MS_FIGURE_FOUND("would_fit", ways, &ms_ways_figures, .only = "nothing fits"),
+    MS_FIGURE_EACH(
+        "best", LIST, best_shown,
+        MS_FIGURES(
+            MS_FIGURE_ROWS_AT(MsPlanEntry, result, &ms_result_figures, .doc = "best first; and the two keys below"),
+            MS_FIGURE_AS("objective_value", F64, MsPlanEntry, figure, "", "in `objective_unit`"),
+            MS_FIGURE_FILE_AT("scenario", MsPlanEntry, scenario, ms_report_scenario, "complete: it runs"))),
+    MS_FIGURE_ROWS_OF(with_reasons, &ms_reasons_figures, .only = ""),
+    MS_FIGURE_OBJECT_AT("robust", MsPrintedPlan, robust, &ms_robust_figures, .only = "`--under`"),
+    MS_FIGURE_OBJECT_AT("decision", MsPrintedPlan, decision, &ms_decision_figures, .only = "`--decide`"),
+    MS_FIGURE_OBJECT_AT("choices", MsPrintedPlan, picks, &ms_picks_figures, .only = "something fits"),
+    MS_FIGURE_OBJECT_AT("map", MsPrintedPlan, map, &ms_map_figures, .only = "`--map`"),
+    MS_FIGURE_OBJECT_AT("would_fit", MsPrintedPlan, ways, &ms_ways_figures, .only = "nothing fits"),
     {0}};
 #undef S
 const MsFigures ms_plan_figures = {"plan",
@@ -106,36 +92,24 @@ static const char *const few_figures[] = {"step_time_s", "tokens_per_s_per_gpu",
 #define L       MsScenario
 #define SIZE(m) MS_FIGURE_AS(#m, INT, L, layout.m, "", NULL)
 static const MsFigure entry_rows[] = {
-    {.type = MS_FIGURE_MEMBERS,
-     .offset = offsetof(MsPlanEntry, result),
-     .pointer = TRUE,
-     .sub = &ms_result_figures,
-     .few = few_figures},
-    {.key = "layout",
-     .type = MS_FIGURE_OBJECT,
-     .offset = offsetof(MsPlanEntry, result),
-     .pointer = TRUE,
-     .sub = MS_FIGURES(MS_FIGURE(INT, MsResult, dp, "", NULL))},
-    {.key = "scenario",
-     .type = MS_FIGURE_OBJECT,
-     .offset = offsetof(MsPlanEntry, scenario),
-     .pointer = TRUE,
-     .sub = MS_FIGURES(
-         MS_FIGURE_GROUP("layout", MS_FIGURES(SIZE(tp), SIZE(cp), SIZE(pp), SIZE(vpp), SIZE(ep), SIZE(etp))),
-         MS_FIGURE_GROUP("training",
-                         MS_FIGURES(MS_FIGURE_AS("micro_batch_size", INT, L, training.micro_batch_size, "", NULL))))},
+    MS_FIGURE_ROWS_AT(MsPlanEntry, result, &ms_result_figures, .few = few_figures),
+    MS_FIGURE_OBJECT_AT("layout", MsPlanEntry, result, MS_FIGURES(MS_FIGURE(INT, MsResult, dp, "", NULL))),
+    MS_FIGURE_OBJECT_AT(
+        "scenario", MsPlanEntry, scenario,
+        MS_FIGURES(MS_FIGURE_GROUP("layout", MS_FIGURES(SIZE(tp), SIZE(cp), SIZE(pp), SIZE(vpp), SIZE(ep), SIZE(etp))),
+                   MS_FIGURE_GROUP("training", MS_FIGURES(MS_FIGURE_AS("micro_batch_size", INT, L,
+                                                                       training.micro_batch_size, "", NULL))))),
     {0}};
 static const MsFigures entry_figures = {.rows = entry_rows};
 
 static const MsFigures so_far_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(F64, SoFar, done, "1", "share of the space"),
-                               {.type = MS_FIGURE_MEMBERS,
-                                .offset = offsetof(SoFar, plan),
-                                .pointer = TRUE,
-                                .sub = MS_FIGURES(MS_FIGURE(U64, MsPlan, searched, "", "layouts"),
-                                                  MS_FIGURE(U64, MsPlan, simulated, "", "in full"),
-                                                  MS_FIGURE_ARRAY("best", LIST, MsPlan, best, n_best, &entry_figures))},
-                               {0}}};
+    .rows = (const MsFigure[]){
+        MS_FIGURE(F64, SoFar, done, "1", "share of the space"),
+        MS_FIGURE_ROWS_AT(SoFar, plan,
+                          MS_FIGURES(MS_FIGURE(U64, MsPlan, searched, "", "layouts"),
+                                     MS_FIGURE(U64, MsPlan, simulated, "", "in full"),
+                                     MS_FIGURE_ARRAY("best", LIST, MsPlan, best, n_best, &entry_figures))),
+        {0}}};
 
 char *ms_report_plan_so_far(const MsPlan *plan, double done) {
   return ms_figures_json(&so_far_figures, &(SoFar){plan, done});

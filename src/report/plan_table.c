@@ -1,3 +1,4 @@
+/* src/report/plan_table.c - a plan as text: what to choose from, or the ranking, and what was refused. */
 #include <math.h>
 #include <string.h>
 
@@ -205,19 +206,9 @@ static void append_refusals(GString *out, const MsPlan *plan) {
     ms_table_cellf(table, "%" G_GUINT64_FORMAT, plan->refusals[i].count);
     ms_table_cell(table, plan->refusals[i].example ? plan->refusals[i].example : "-");
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
   if (plan->n_refusals > FEW_REFUSALS)
     g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
-}
-
-/* As sentences of one paragraph, wrapped. */
-static void append_wrapped(GString *out, int indent, const char *format, ...) G_GNUC_PRINTF(3, 4);
-static void append_wrapped(GString *out, int indent, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_autofree char *text = g_strdup_vprintf(format, args), *lines = ms_text_wrapped(text, indent);
-  va_end(args);
-  g_string_append_printf(out, "%s\n", lines);
 }
 
 #define S_PER_DAY 86400.0
@@ -235,15 +226,16 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
   const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline");
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (late)
-    append_wrapped(out, 2,
-                   "nothing keeps the deadline: the layout that comes nearest, %s, takes at least %.4g days more than "
-                   "the %.4g; --explain lists what else was refused",
-                   late->layout, late->miss / S_PER_DAY, request->deadline_s / S_PER_DAY);
+    ms_text_paragraph(
+        out, 2,
+        "nothing keeps the deadline: the layout that comes nearest, %s, takes at least %.4g days more than "
+        "the %.4g; --explain lists what else was refused",
+        late->layout, late->miss / S_PER_DAY, request->deadline_s / S_PER_DAY);
   else if (memory)
-    append_wrapped(out, 2,
-                   "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
-                   "that a plan may use of a GPU; --explain lists what else was refused",
-                   memory->layout, MS_BYTES(memory->miss), MS_BYTES(plan->memory_limit_B));
+    ms_text_paragraph(out, 2,
+                      "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
+                      "that a plan may use of a GPU; --explain lists what else was refused",
+                      memory->layout, MS_BYTES(memory->miss), MS_BYTES(plan->memory_limit_B));
   else if (!(ms_hardware_peak_flops(request->base->hardware, request->base->training.precision) > 0))
     g_string_append_printf(out, "nothing feasible: %s cannot do %s\n", request->base->hardware->name,
                            ms_precision_words[request->base->training.precision]);
@@ -261,10 +253,10 @@ static gboolean can_be_launched(const MsScenario *s) {
 static void append_hint(GString *out, const MsPlan *plan) {
   const MsPlanEntry *best = &plan->best[0];
   g_string_append_c(out, '\n');
-  if (best->result->bottleneck) append_wrapped(out, 6, "best: %s", best->result->bottleneck);
-  append_wrapped(out, 6,
-                 "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner%s",
-                 can_be_launched(best->scenario) ? "; --launch slurm prints what starts it" : "");
+  if (best->result->bottleneck) ms_text_paragraph(out, 6, "best: %s", best->result->bottleneck);
+  ms_text_paragraph(out, 6,
+                    "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner%s",
+                    can_be_launched(best->scenario) ? "; --launch slurm prints what starts it" : "");
 }
 
 /* A number of GPUs that leaves a node in part is seldom what one has, and seldom has a good layout. */
@@ -293,17 +285,18 @@ static const char *large_count(double n, char *buf) {
 
 static void append_counts(GString *out, const MsPlan *plan) {
   if (plan->branched)
-    append_wrapped(out, 2,
-                   "%s layouts: all but %s cut in sets by proven bounds; %" G_GUINT64_FORMAT
-                   " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated",
-                   LARGE(plan->searched), LARGE(plan->searched - plan->pruned), plan->feasible,
-                   MS_BYTES(plan->memory_limit_B), plan->simulated);
+    ms_text_paragraph(out, 2,
+                      "%s layouts: all but %s cut in sets by proven bounds; %" G_GUINT64_FORMAT
+                      " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated",
+                      LARGE(plan->searched), LARGE(plan->searched - plan->pruned), plan->feasible,
+                      MS_BYTES(plan->memory_limit_B), plan->simulated);
   else
-    append_wrapped(out, 2,
-                   "%s layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
-                   " seen to fit into %s, %" G_GUINT64_FORMAT " cut by a proven bound, %" G_GUINT64_FORMAT " simulated",
-                   LARGE(plan->searched), plan->valid, plan->feasible, MS_BYTES(plan->memory_limit_B), plan->pruned,
-                   plan->simulated);
+    ms_text_paragraph(out, 2,
+                      "%s layouts: %" G_GUINT64_FORMAT " obey the rules, %" G_GUINT64_FORMAT
+                      " seen to fit into %s, %" G_GUINT64_FORMAT " cut by a proven bound, %" G_GUINT64_FORMAT
+                      " simulated",
+                      LARGE(plan->searched), plan->valid, plan->feasible, MS_BYTES(plan->memory_limit_B), plan->pruned,
+                      plan->simulated);
 }
 
 /* What a search that was stopped has proven all the same. */
@@ -349,7 +342,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   append_nodes(out, base);
   append_counts(out, plan);
   g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);
-  if (caveat) append_wrapped(out, 2, "caveat: %s", caveat);
+  if (caveat) ms_text_paragraph(out, 2, "caveat: %s", caveat);
   append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);
   if (plan->objective != MS_GOAL_STEP_TIME)

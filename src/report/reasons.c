@@ -58,8 +58,7 @@ static void append_parts(GString *out, const char *title, const MsComparedPart *
   for (int i = 0; i < n; i++) sum_a += part[i].a, sum_b += part[i].b;
   for (int i = 0; i < n; i++) part_row(table, part[i].name, part[i].a, part[i].b, unit, sum_a);
   part_row(table, "sum", sum_a, sum_b, unit, sum_a);
-  g_string_append_c(out, '\n');
-  ms_table_append(table, out);
+  ms_table_append_below(table, out);
 }
 
 /* Two layouts under the names `a` and `b` of their columns (keys in JSON): keys that differ, parts of time and memory.
@@ -104,8 +103,7 @@ static void append_sensitivities(GString *out, const MsSensitivities *s) {
     MS_TABLE_ROW(table, s->row[i].what, MS_SECONDS(s->row[i].step_time_s), MS_FORMAT("%.2f %%", 100 * s->row[i].gain),
                  change);
   }
-  g_string_append_c(out, '\n');
-  ms_table_append(table, out);
+  ms_table_append_below(table, out);
 }
 
 static void append_named(GString *out, const MsPlan *plan, const MsReasons *r) {
@@ -147,11 +145,7 @@ static double named_fits(const void *o) {
 }
 static gboolean is_compared(const void *o) { return reasons_of(o)->compared != NULL; }
 static double named_slower(const void *o) { return named_s(o) / winner_s(o) - 1; }
-static const void *named(const void *o) { return reasons_of(o)->named; }
-static const void *compared(const void *o) { return reasons_of(o)->compared; }
-static const void *runner_up(const void *o) { return reasons_of(o)->runner_up; }
-static const void *has_named(const void *o) { return named(o) ? o : NULL; }
-static const void *sensitivities(const void *o) { return reasons_of(o)->sensitivities; }
+static const void *has_named(const void *o) { return reasons_of(o)->named ? o : NULL; }
 
 #define S MsSensitivity
 static const MsFigures sensitivity_figures = {
@@ -160,34 +154,31 @@ static const MsFigures sensitivity_figures = {
         MS_FIGURE_AS("planned_again", BOOL, S, planned, "", "in its neighbourhood; else its own layout"),
         MS_FIGURE(F64, S, step_time_s, "s", "of the best then"),
         MS_FIGURE(F64, S, gain, "1", "1 - that / the winner's"),
-        {.key = "change",
-         .type = MS_FIGURE_OBJECT,
-         .offset = offsetof(S, change),
-         .pointer = TRUE,
-         .sub = COMPARISON("new"),
-         .doc = "where another layout wins then",
-         .only = "rare"},
+        MS_FIGURE_OBJECT_AT("change", S, change, COMPARISON("new"), .doc = "where another layout wins then",
+                            .only = "rare"),
         {0}}};
 #undef S
-static const MsFigure reasons_rows[] = {
-    {.type = MS_FIGURE_MEMBERS,
-     .at = sensitivities,
-     .sub = MS_FIGURES(MS_FIGURE_ARRAY("sensitivities", LIST, MsSensitivities, row, n, &sensitivity_figures)),
-     .only = "`--explain`"},
-    MS_FIGURE_FOUND("runner_up", runner_up, COMPARISON("runner_up"), .only = "`--explain`"),
-    MS_FIGURE_FOUND(
-        "named", has_named,
-        MS_FIGURES({.type = MS_FIGURE_MEMBERS,
-                    .at = named,
-                    .sub = MS_FIGURES(MS_FIGURE(STRING, MsScenario, name, "", "of the layout to compare with"),
-                                      MS_FIGURE(STRING, MsScenario, file, "", "where it stands"))},
-                   MS_FIGURE_OF("step_time_s", F64, named_s, "s", "its step"),
-                   MS_FIGURE_OF("device_B", F64, named_device_B, "B", "memory of its fullest stage"),
-                   MS_FIGURE_OF("fits", BOOL, named_fits, "", "into the memory of the request"),
-                   MS_FIGURE_OF("slower_than_winner", F64, named_slower, "1", "its step over the winner's - 1",
-                                .when = is_compared),
-                   MS_FIGURE_FOUND("compared", compared, COMPARISON("named"), .only = ""),
-                   MS_FIGURE_FILE_OF("scenario", named, ms_report_scenario, "complete: it runs")),
-        .only = "`--compare`"),
+#define R           MsReasons
+#define REASON(...) MS_FIGURE_ROWS_AT(MsPrintedPlan, reasons, MS_FIGURES(__VA_ARGS__))
+static const MsFigures sensitivities_figures = {
+    .rows =
+        (const MsFigure[]){MS_FIGURE_ARRAY("sensitivities", LIST, MsSensitivities, row, n, &sensitivity_figures), {0}}};
+static const MsFigure named_rows[] = {
+    REASON(MS_FIGURE_ROWS_AT(R, named,
+                             MS_FIGURES(MS_FIGURE(STRING, MsScenario, name, "", "of the layout to compare with"),
+                                        MS_FIGURE(STRING, MsScenario, file, "", "where it stands")))),
+    MS_FIGURE_OF("step_time_s", F64, named_s, "s", "its step"),
+    MS_FIGURE_OF("device_B", F64, named_device_B, "B", "memory of its fullest stage"),
+    MS_FIGURE_OF("fits", BOOL, named_fits, "", "into the memory of the request"),
+    MS_FIGURE_OF("slower_than_winner", F64, named_slower, "1", "its step over the winner's - 1", .when = is_compared),
+    REASON(MS_FIGURE_OBJECT_AT("compared", R, compared, COMPARISON("named"), .only = ""),
+           MS_FIGURE_FILE_AT("scenario", R, named, ms_report_scenario, "complete: it runs")),
     {0}};
+static const MsFigures named_figures = {.rows = named_rows};
+static const MsFigure reasons_rows[] = {
+    REASON(MS_FIGURE_ROWS_AT(R, sensitivities, &sensitivities_figures, .only = "`--explain`"),
+           MS_FIGURE_OBJECT_AT("runner_up", R, runner_up, COMPARISON("runner_up"), .only = "`--explain`")),
+    MS_FIGURE_FOUND("named", has_named, &named_figures, .only = "`--compare`"),
+    {0}};
+#undef R
 const MsFigures ms_reasons_figures = {.rows = reasons_rows};

@@ -132,6 +132,13 @@ MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, cons
 int ms_plan_shown(const MsPlan *plan, int top); /* rows of at most `top` (0: all) */
 void ms_report_scenario(const void *scenario, const char *key,
                         MsJsonOut *out); /* `write` of a row that is a scenario */
+/* Rows of the result, and the scenario, of the entry of a plan that a struct points to. */
+#define MS_REPORT_OF_RESULT(S, entry, ...) \
+  MS_FIGURE_ROWS_AT(S, entry, MS_FIGURES(MS_FIGURE_ROWS_AT(MsPlanEntry, result, MS_FIGURES(__VA_ARGS__))))
+#define MS_REPORT_ENTRY_SCENARIO(S, entry) \
+  MS_FIGURE_ROWS_AT(                       \
+      S, entry,                            \
+      MS_FIGURES(MS_FIGURE_FILE_AT("scenario", MsPlanEntry, scenario, ms_report_scenario, "complete: it runs")))
 
 /* --- tables of figures, one per object that the verbs print (ms_result_figures is in sim/result.h) --- */
 extern const MsFigures ms_printed_run_figures, ms_draws_figures, ms_spread_figures; /* of MsPrintedRun, of MsDraws */

@@ -45,42 +45,35 @@ static const void *ranked(const void *robust, guint i, MsFigureCursor *room) {
   return ms_figure_place(robust, i, (guint)((const MsRobust *)robust)->n, room);
 }
 static const void *row_at(const void *c) { return row_of(c); }
-static double nominal_s(const void *c) { return row_of(c)->entry->result->step_time_s; }
-static const void *row_scenario(const void *c) { return row_of(c)->entry->scenario; }
 static const void *state_s(const void *c, guint i, MsFigureCursor *room) {
   (void)room;
   return i < (guint)MS_FIGURE_OWNER(MsRobust, c)->disturbances->n ? &row_of(c)->state_s[i] : NULL;
 }
-static const void *disturbances(const void *robust) { return ((const MsRobust *)robust)->disturbances; }
 
 #define S MsRobustRow
+static const MsFigure ranked_rows[] = {
+    MS_FIGURE(F64, S, expected_s, "s", "mean step time over the states; null: some do not fit",
+              .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(F64, S, p95_s, "s", "of the states' steps", .flags = MS_FIGURE_NULLABLE),
+    MS_REPORT_OF_RESULT(S, entry, MS_FIGURE(F64, MsResult, step_time_s, "s", "undisturbed")),
+    MS_FIGURE_AS("place_nominal", INT, S, place, "", "by the undisturbed step, from 1"),
+    MS_FIGURE(INT, S, place_p95, "", "by p95, from 1"),
+    {0}};
+static const MsFigures ranked_figures = {.rows = ranked_rows};
 static const MsFigure robust_rows[] = {
     MS_FIGURE(BOOL, MsRobust, proven, "", "no layout outside the list can be better"),
     MS_FIGURE(F64, MsRobust, outside_s, "s", "none outside expects less; null: none is outside",
               .flags = MS_FIGURE_NULLABLE),
-    {.type = MS_FIGURE_MEMBERS,
-     .at = disturbances,
-     .sub = MS_FIGURES(MS_FIGURE_ARRAY(
-         "states", LIST, MsDisturbances, row, n,
-         MS_FIGURES(MS_FIGURE(STRING, MsDisturbance, name, "", "of the state"),
-                    MS_FIGURE_AS("probability", F64, MsDisturbance, weight, "1", "they add up to 1"))))},
-    MS_FIGURE_EACH(
-        "ranking", LIST, ranked,
-        MS_FIGURES(
-            {.type = MS_FIGURE_MEMBERS,
-             .at = row_at,
-             .sub = MS_FIGURES(MS_FIGURE(F64, S, expected_s, "s",
-                                         "mean step time over the states; null: some do not fit",
-                                         .flags = MS_FIGURE_NULLABLE),
-                               MS_FIGURE(F64, S, p95_s, "s", "of the states' steps", .flags = MS_FIGURE_NULLABLE))},
-            MS_FIGURE_OF("step_time_s", F64, nominal_s, "s", "undisturbed"),
-            {.type = MS_FIGURE_MEMBERS,
-             .at = row_at,
-             .sub = MS_FIGURES(MS_FIGURE_AS("place_nominal", INT, S, place, "", "by the undisturbed step, from 1"),
-                               MS_FIGURE(INT, S, place_p95, "", "by p95, from 1"))},
-            MS_FIGURE_EACH("states_s", LIST, state_s, &ms_figure_numbers, .unit = "s", .doc = "mean step in each state",
-                           .flags = MS_FIGURE_NULLABLE),
-            MS_FIGURE_FILE_OF("scenario", row_scenario, ms_report_scenario, "complete: it runs"))),
+    MS_FIGURE_ROWS_AT(MsRobust, disturbances,
+                      MS_FIGURES(MS_FIGURE_ARRAY("states", LIST, MsDisturbances, row, n,
+                                                 MS_FIGURES(MS_FIGURE(STRING, MsDisturbance, name, "", "of the state"),
+                                                            MS_FIGURE_AS("probability", F64, MsDisturbance, weight, "1",
+                                                                         "they add up to 1"))))),
+    MS_FIGURE_EACH("ranking", LIST, ranked,
+                   MS_FIGURES(MS_FIGURE_ROWS_OF(row_at, &ranked_figures),
+                              MS_FIGURE_EACH("states_s", LIST, state_s, &ms_figure_numbers, .unit = "s",
+                                             .doc = "mean step in each state", .flags = MS_FIGURE_NULLABLE),
+                              MS_FIGURE_ROWS_OF(row_at, MS_FIGURES(MS_REPORT_ENTRY_SCENARIO(S, entry))))),
     {0}};
 #undef S
 const MsFigures ms_robust_figures = {.rows = robust_rows};

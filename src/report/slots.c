@@ -1,3 +1,4 @@
+/* src/report/slots.c - a simulated step read slot by slot. */
 #include "report/slots.h"
 
 static int stages_of(const MsDetail *d) {

@@ -1,3 +1,4 @@
+/* src/report/style.c - what the terminal can show. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>

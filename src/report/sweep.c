@@ -113,10 +113,10 @@ static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
     size_cells(table, sizes, s->cell[i].request->base);
     ms_report_budget_cells(table, &s->cell[i].budget);
   }
-  g_autofree char *note = ms_report_budget_note(known, n), *lines = ms_text_wrapped(note, 2);
+  g_autofree char *note = ms_report_budget_note(known, n);
   g_string_append(out, "\nthe whole training:\n");
   ms_table_append(table, out);
-  g_string_append_printf(out, "%s\n", lines);
+  ms_text_paragraph(out, 2, "%s", note);
 }
 
 /* Of every machine once, as of its first cell. */
@@ -125,9 +125,8 @@ static void append_caveats(GString *out, const MsSweep *s) {
   for (int i = 0; i < s->n_cells; i++) {
     const MsPlan *plan = s->cell[i].plan;
     const char *caveat = plan && plan->n_best > 0 ? plan->best[0].result->caveat : NULL;
-    if (!caveat || !g_hash_table_add(told, s->cell[i].request->base->hardware->name)) continue;
-    g_autofree char *text = g_strdup_printf("caveat: %s", caveat), *lines = ms_text_wrapped(text, 2);
-    g_string_append_printf(out, "%s\n", lines);
+    if (caveat && g_hash_table_add(told, s->cell[i].request->base->hardware->name))
+      ms_text_paragraph(out, 2, "caveat: %s", caveat);
   }
 }
 
@@ -193,59 +192,44 @@ static const MsFigure place_rows[] = {MS_FIGURE_TEXT("model", model, "of this ce
                                       MS_FIGURE(INT, MsScenario, gpus, "", "how many"),
                                       {0}};
 static const MsFigures place_figures = {.rows = place_rows};
-static double seq_length(const void *scenario) { return ((const MsScenario *)scenario)->training.seq_length; }
-static double batch(const void *scenario) { return ((const MsScenario *)scenario)->training.global_batch_size; }
+#define S MsScenario
 static const MsFigures task_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_OF("seq_length", INT, seq_length, "tokens", "of a sequence"),
-                               MS_FIGURE_OF("global_batch_size", INT, batch, "", "sequences of a step"),
-                               {0}}};
+    .rows = (const MsFigure[]){
+        MS_FIGURE_AS("seq_length", INT, S, training.seq_length, "tokens", "of a sequence"),
+        MS_FIGURE_AS("global_batch_size", INT, S, training.global_batch_size, "", "sequences of a step"),
+        {0}}};
+#undef S
 
 #define P MsParetoPoint
 static const MsFigure sweep_rows[] = {
-    {.type = MS_FIGURE_MEMBERS,
-     .offset = offsetof(Printed, sweep),
-     .pointer = TRUE,
-     .sub = MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "stopped early: what was found until then"))},
-    {.type = MS_FIGURE_MEMBERS,
-     .offset = offsetof(Printed, sweep),
-     .pointer = TRUE,
-     .sub = MS_FIGURES(MS_FIGURE_ARRAY("advice", LIST, MsSweep, advice, n_advice, &ms_figure_texts,
-                                       .doc = "which cluster to take, a sentence each; empty where tasks differ"))},
+    MS_FIGURE_ROWS_AT(
+        Printed, sweep,
+        MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "stopped early: what was found until then"),
+                   MS_FIGURE_ARRAY("advice", LIST, MsSweep, advice, n_advice, &ms_figure_texts,
+                                   .doc = "which cluster to take, a sentence each; empty where tasks differ"))),
     MS_FIGURE_OF("not_begun", F64, not_begun, "", "clusters that are missing in `cells`"),
     MS_FIGURE_OF("elapsed_s", F64, elapsed_s, "s", "of all searches; the only figure that differs between two calls"),
     MS_FIGURE_ARRAY(
         "cells", LIST, Printed, cell, n,
         MS_FIGURES(
-            {.type = MS_FIGURE_MEMBERS, .at = request_base, .sub = &place_figures},
-            {.type = MS_FIGURE_MEMBERS, .at = request_base, .sub = &task_figures},
+            MS_FIGURE_ROWS_OF(request_base, &place_figures), MS_FIGURE_ROWS_OF(request_base, &task_figures),
             MS_FIGURE_FOUND("training", cell_budget, &ms_budget_figures, .only = "plan.training_tokens"),
             MS_FIGURE(STRING, Cell, why, "", "why nothing could be planned there", .flags = MS_FIGURE_NULLABLE),
-            {.type = MS_FIGURE_MEMBERS,
-             .at = cell_plan,
-             .sub = &ms_plan_figures,
-             .only = "",
-             .doc = "one for each model, machine and number of GPUs; these keys stand alone where `why` is no null"})),
+            MS_FIGURE_ROWS_OF(
+                cell_plan, &ms_plan_figures, .only = "",
+                .doc =
+                    "one for each model, machine and number of GPUs; these keys stand alone where `why` is no null"))),
     MS_FIGURE_EACH(
         "front", LIST, front_point,
         MS_FIGURES(
-            {.type = MS_FIGURE_MEMBERS,
-             .offset = offsetof(P, scenario),
-             .pointer = TRUE,
-             .sub = &place_figures,
-             .only = "`--front`"},
+            MS_FIGURE_ROWS_AT(P, scenario, &place_figures, .only = "`--front`"),
             MS_FIGURE(F64, P, step_time_s, "s",
                       "no other layout of the same model is better in it, free memory and GPUs at once", .only = ""),
             MS_FIGURE(F64, P, proven_within, "1", "no layout within its memory is better by more; 0 unless interrupted",
                       .flags = MS_FIGURE_NULLABLE, .only = ""),
             MS_FIGURE(F64, P, device_B, "B", "memory of the fullest stage", .only = ""),
             MS_FIGURE(F64, P, free_B, "B", "what is left of the device", .only = ""),
-            {.key = "scenario",
-             .type = MS_FIGURE_FILE,
-             .offset = offsetof(P, scenario),
-             .pointer = TRUE,
-             .write = ms_report_scenario,
-             .doc = "complete: it runs",
-             .only = ""})),
+            MS_FIGURE_FILE_AT("scenario", P, scenario, ms_report_scenario, "complete: it runs", .only = ""))),
     {0}};
 const MsFigures ms_sweep_figures = {
     "sweep", "`moesim plan --json` of a request with lists of models, machines or GPUs, or with `--front`.",
@@ -315,8 +299,7 @@ static const MsFigures sweep_so_far_figures = {
         MS_FIGURE_OF("simulated", F64, sum_simulated, "", NULL),
         MS_FIGURE_EACH(
             "cells", LIST, cell_at,
-            MS_FIGURES({.type = MS_FIGURE_MEMBERS, .at = base_of_cell, .sub = &place_figures},
-                       {.type = MS_FIGURE_MEMBERS, .at = base_of_cell, .sub = &task_figures},
+            MS_FIGURES(MS_FIGURE_ROWS_OF(base_of_cell, &place_figures), MS_FIGURE_ROWS_OF(base_of_cell, &task_figures),
                        MS_FIGURE_OF("step_time_s", F64, best_step_s, "s", NULL, .flags = MS_FIGURE_NULLABLE),
                        MS_FIGURE_OF("tokens_per_s_per_gpu", F64, best_tokens, "", NULL, .flags = MS_FIGURE_NULLABLE),
                        MS_FIGURE_OF("mfu", F64, best_mfu, "1", NULL, .flags = MS_FIGURE_NULLABLE))),

@@ -1,3 +1,4 @@
+/* src/report/table.c - a prediction as text: the headline, where the time goes, memory, where the numbers come from. */
 #include <math.h>
 #include <string.h>
 
@@ -137,7 +138,7 @@ static void append_gap(GString *out, const MsResult *r) {
     MS_TABLE_ROW(table, MS_SECONDS(r->gap[i].fraction * r->step_time_s), MS_FORMAT("%.2f", 100 * r->gap[i].fraction),
                  MS_FORMAT("%.2f", 100 * sum));
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 static void append_comm(GString *out, const MsTimeParts *t) {
@@ -153,7 +154,7 @@ static void append_comm(GString *out, const MsTimeParts *t) {
                  MS_PERCENT(MAX(0, 1 - t->comm_exposed_s[c] / t->comm_total_s[c])));
     queued |= t->comm_exposed_s[c] > 1.005 * t->comm_total_s[c];
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
   if (queued) g_string_append(out, "  exposed above total: waits for the launch and queue of messages are in it\n");
 }
 
@@ -170,7 +171,7 @@ static void append_stages(GString *out, const MsResult *r) {
     ms_figures_cells(&ms_time_figures, parts, &r->stage_time[s], table);
     ms_table_cell(table, MS_SECONDS(parts_sum(&r->stage_time[s])));
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 /* The step pass by pass (sim/passes.h): seconds of each kind of slot, and how many slots of it the stage has. */
@@ -244,7 +245,7 @@ static void append_origins(GString *out, const MsResult *r) {
     const char *data = o->curve ? o->curve->provenance.data : o->laws;
     ms_table_cell(table, data ? data : "-");
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
   if (r->n_origins > FEW_ORIGINS) g_string_append_printf(out, "  ... and %d more\n", r->n_origins - FEW_ORIGINS);
 }
 
@@ -257,7 +258,7 @@ static void append_assumed(GString *out, const MsResult *r) {
     ms_table_cellf(table, "  %s", a->key);
     MS_TABLE_ROW(table, MS_PERCENT(a->within), MS_PERCENT(a->share), MS_PERCENT(a->share * a->within));
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 /* --- memory ---------------------------------------------------------------------------------------------------- */
@@ -314,7 +315,7 @@ static void append_shares(GString *out, const MsResult *r) {
     ms_table_cellf(table, "  %s", r->shares[i].machine);
     ms_figures_cells(&ms_share_figures, columns, &r->shares[i], table);
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 /* What the file leaves to defaults. */

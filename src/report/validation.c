@@ -1,3 +1,4 @@
+/* src/report/validation.c - predictions beside published measurements, as text and JSON. */
 #include <math.h>
 #include <string.h>
 
@@ -56,8 +57,6 @@ static void summary_row(MsTable *table, const char *name, MsMetric metric, const
   ms_figures_cells(&error_figures, summary, s, table);
 }
 
-static void append_table(GString *out, MsTable *table) { ms_table_append(table, g_string_append_c(out, '\n')); }
-
 static gint worse_first(gconstpointer a, gconstpointer b) {
   const MsValidateRow *x = *(const MsValidateRow *const *)a, *y = *(const MsValidateRow *const *)b;
   double ex = fabs(x->error), ey = fabs(y->error);
@@ -80,7 +79,7 @@ static void append_worst(GString *out, const MsValidation *v, MsMetric metric) {
     MS_TABLE_ROW(table, row->name, MS_FORMAT("%.4g", row->measured), MS_FORMAT("%.4g", row->predicted),
                  signed_percent(row->error, MS_ROOM), row->label.of[MS_BY_GPU], row->label.of[MS_BY_MODEL]);
   }
-  append_table(out, table);
+  ms_table_append_below(table, out);
 }
 
 static void append_refusals(GString *out, const MsValidation *v) {
@@ -90,7 +89,7 @@ static void append_refusals(GString *out, const MsValidation *v) {
     MS_TABLE_ROW(table, MS_FORMAT("%u", v->refusals[i].n),
                  v->refusals[i].n == 1 ? v->refusals[i].example : v->refusals[i].reason);
   }
-  append_table(out, table);
+  ms_table_append_below(table, out);
   if (v->n_refusals > FEW_REFUSALS)
     g_string_append_printf(out, "... and %u more reasons\n", v->n_refusals - FEW_REFUSALS);
 }
@@ -100,7 +99,7 @@ static void append_confidence(GString *out, const MsValidation *v) {
   for (int m = 0; m < MS_N_METRICS; m++)
     for (guint g = 0; g < v->n_confidence; g++)
       summary_row(table, v->confidence[g].name, m, &v->confidence[g].metric[m]);
-  append_table(out, table);
+  ms_table_append_below(table, out);
 }
 
 char *ms_report_validation(const MsValidation *v, const MsValidateOptions *options, unsigned flags) {
@@ -122,7 +121,7 @@ char *ms_report_validation(const MsValidation *v, const MsValidateOptions *optio
     summary_row(table, "all", m, &v->metric[m]);
     for (guint g = 0; g < v->n_groups; g++) summary_row(table, v->groups[g].name, m, &v->groups[g].metric[m]);
   }
-  append_table(out, table);
+  ms_table_append_below(table, out);
   if (options->by != MS_BY_CONFIDENCE) append_confidence(out, v);
   for (int m = 0; m < MS_N_METRICS; m++) append_worst(out, v, m);
   append_refusals(out, v);
@@ -182,18 +181,8 @@ static const MsFigure validation_rows[] = {
     MS_FIGURE_GROUP("summary", MS_FIGURES(METRICS(S, v.metric))),
     GROUPS("by", groups, n_groups, .only = "`--by`"),
     GROUPS("confidence", confidence, n_confidence),
-    {.key = "ladders",
-     .type = MS_FIGURE_OBJECT,
-     .offset = offsetof(S, ladders),
-     .pointer = TRUE,
-     .sub = &ms_ladders_figures,
-     .only = "rare: `--ladders`"},
-    {.key = "regret",
-     .type = MS_FIGURE_OBJECT,
-     .offset = offsetof(S, regret),
-     .pointer = TRUE,
-     .sub = &ms_regret_figures,
-     .only = "rare: `--regret`"},
+    MS_FIGURE_OBJECT_AT("ladders", S, ladders, &ms_ladders_figures, .only = "rare: `--ladders`"),
+    MS_FIGURE_OBJECT_AT("regret", S, regret, &ms_regret_figures, .only = "rare: `--regret`"),
     MS_FIGURE_GROUP(
         "fits", MS_FIGURES(MS_FIGURE_AS("out_of_memory", UINT, S, v.oom_measured, "", "runs that ran out of memory"),
                            MS_FIGURE_AS("out_of_memory_agreed", UINT, S, v.oom_agreed, "", "of these predicted so"),

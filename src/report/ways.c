@@ -22,10 +22,8 @@ static void append_caveat(GString *out, const MsWays *w) {
     if (machine && machine->published_runs == 0)
       g_string_append_printf(names, "%s%s", names->len ? ", " : "", machine->name);
   }
-  g_autofree char *text = g_strdup_printf("caveat: step times are estimates (fast)%s%s",
-                                          names->len ? "; no published runs compared of " : "", names->str),
-                  *lines = ms_text_wrapped(text, 2);
-  g_string_append_printf(out, "%s\n", lines);
+  ms_text_paragraph(out, 2, "caveat: step times are estimates (fast)%s%s",
+                    names->len ? "; no published runs compared of " : "", names->str);
 }
 
 char *ms_report_ways(const MsWays *w, gboolean deadline) {
@@ -73,12 +71,7 @@ static const MsFigure ways_rows[] = {
                                MS_FIGURE(F64, S, step_time_s, "s",
                                          "`fast`, of a layout that needs little memory; a plan finds faster ones"),
                                MS_FIGURE(F64, S, device_B, "B", "that it needs of a GPU"),
-                               {.key = "scenario",
-                                .type = MS_FIGURE_FILE,
-                                .offset = offsetof(S, scenario),
-                                .pointer = TRUE,
-                                .write = ms_report_scenario,
-                                .doc = "complete: it runs"})),
+                               MS_FIGURE_FILE_AT("scenario", S, scenario, ms_report_scenario, "complete: it runs"))),
     MS_FIGURE_EACH("gpus_tried", LIST, tried, &ms_figure_numbers, .doc = "numbers of GPUs that were too few"),
     MS_FIGURE(INT, MsWays, most_gpus, "", "more draw more power than was allowed; 0: no limit was met"),
     {0}};

@@ -125,7 +125,7 @@ static void memory_table(GString *out, const MsWhatifRun *run) {
       ms_table_cellf(table, i < 0 ? "%.2f" : "%+.2f",
                      (row->memory_B[m] - (i < 0 ? 0 : run->base.memory_B[m])) / MS_GIB);
   }
-  ms_table_append(table, g_string_append_c(out, '\n'));
+  ms_table_append_below(table, out);
 }
 
 static void reasons(GString *out, const MsWhatifRun *run) {
@@ -207,21 +207,20 @@ static void put_settings(const void *point, const char *key, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-#define S       MsWhatifRow
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-#define OF_ROW(...) \
-  { .type = MS_FIGURE_MEMBERS, .at = row, .sub = MS_FIGURES(__VA_ARGS__) }
+#define S           MsWhatifRow
+#define UNKNOWN     .flags = MS_FIGURE_NULLABLE
+#define OF_ROW(...) MS_FIGURE_ROWS_OF(row, MS_FIGURES(__VA_ARGS__))
 static const MsFigure point_rows[] = {
     OF_ROW(MS_FIGURE(STRING, S, label, "", "of the point")),
     MS_FIGURE_FILE_OF("set", point_itself, put_settings, "keys that the point sets, with their values",
                       .when = is_no_base, .only = "not of the base"),
     OF_ROW(MS_FIGURE(STRING, S, why, "", "why there is no result", UNKNOWN),
            MS_FIGURE(F64, S, value_s, "s", "of a step or token, as `per` says", UNKNOWN)),
-    {.type = MS_FIGURE_MEMBERS,
-     .at = row_with_result,
-     .only = "with a result",
-     .sub = MS_FIGURES(MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_part_words, "s", "parts of the value, they add up"),
-                       MS_FIGURE_BY_WORD("memory_B", S, memory_B, ms_mem_part_words, "B", "of the fullest stage"))},
+    MS_FIGURE_ROWS_OF(
+        row_with_result,
+        MS_FIGURES(MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_part_words, "s", "parts of the value, they add up"),
+                   MS_FIGURE_BY_WORD("memory_B", S, memory_B, ms_mem_part_words, "B", "of the fullest stage")),
+        .only = "with a result"),
     MS_FIGURE_FOUND(
         "change", point_with_result,
         MS_FIGURES(MS_FIGURE_OF("value_s", F64, change_s, "s", "against the base"),
@@ -251,16 +250,16 @@ static const void *point_at(const void *printed, guint i, MsFigureCursor *room) 
   return ms_figure_place(run, i + 1, (guint)run->n + 1, room);
 }
 static const MsFigure whatif_rows[] = {
-    {.type = MS_FIGURE_MEMBERS, .at = extent, .sub = &ms_extent_figures},
-    {.type = MS_FIGURE_MEMBERS,
-     .at = study,
-     .sub = MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
-                       MS_FIGURE(STRING, MsWhatif, doc, "", "what it is about", UNKNOWN),
-                       MS_FIGURE_WORDS("fidelity", MsWhatif, fidelity, ms_fidelity_words, "bound, fast or full"),
-                       MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "what value_s is of: step or token"),
-                       MS_FIGURE_ARRAY("axes", LIST, MsWhatif, axis, n_axes,
-                                       MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxis, name, "", NULL)),
-                                       .doc = "their names"))},
+    MS_FIGURE_ROWS_OF(extent, &ms_extent_figures),
+    MS_FIGURE_ROWS_OF(
+        study,
+        MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
+                   MS_FIGURE(STRING, MsWhatif, doc, "", "what it is about", UNKNOWN),
+                   MS_FIGURE_WORDS("fidelity", MsWhatif, fidelity, ms_fidelity_words, "bound, fast or full"),
+                   MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "what value_s is of: step or token"),
+                   MS_FIGURE_ARRAY("axes", LIST, MsWhatif, axis, n_axes,
+                                   MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxis, name, "", NULL)),
+                                   .doc = "their names"))),
     MS_FIGURE_PART("base", Printed, base, &point_figures),
     MS_FIGURE_EACH("points", LIST, point_at, &point_figures),
     {0}};

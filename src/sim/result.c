@@ -1,3 +1,5 @@
+/* src/sim/result.c - what is known of a prediction, figure by figure: the rows that JSON, tables and getters come of.
+ */
 #include "sim/result.h"
 
 #include "base/units.h"
@@ -94,7 +96,7 @@ static const MsFigure stage_memory_rows[] = {
 #undef S
 const MsFigures ms_stage_memory_figures = {.rows = stage_memory_rows};
 static const MsFigure stage_rows[] = {MS_FIGURE_OF("stage", INT, stage_number, "", "from 0"),
-                                      {.type = MS_FIGURE_MEMBERS, .at = stage_memory, .sub = &ms_stage_memory_figures},
+                                      MS_FIGURE_ROWS_OF(stage_memory, &ms_stage_memory_figures),
                                       {0}};
 static const MsFigures stage_figures = {.rows = stage_rows};
 

@@ -1,4 +1,6 @@
-/* src/sim/simulate.c - one scenario, one prediction. */
+/* src/sim/simulate.c - one scenario, one prediction: its groups and stages (layout/), pieces and rows (work/), their
+ * seconds (cost/), what a stage does (step/program.c) in which order (sched/), then bound/, fast.c, or graph.c and
+ * engine/; account.c and explain.c say where the time went. */
 #include "sim/simulate.h"
 #include "base/err.h"
 #include "base/text.h"
