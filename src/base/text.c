@@ -230,12 +230,6 @@ void ms_table_append_below(MsTable *table, GString *out) {
   ms_table_append(table, out);
 }
 
-char *ms_text_wrapped(const char *text, int indent) {
-  GString *out = g_string_new(NULL);
-  append_wrapped(out, text, 0, indent);
-  return g_string_free(out, FALSE);
-}
-
 void ms_text_paragraph(GString *out, int indent, const char *format, ...) {
   va_list args;
   va_start(args, format);

@@ -26,10 +26,9 @@ const char *ms_text_format(char *buf, const char *format, ...) G_GNUC_PRINTF(2, 
 void ms_text_append(GString *out, char *text);
 
 #define MS_TEXT_COLUMNS 100
-/* The same text with spaces turned into line breaks where a line would pass MS_TEXT_COLUMNS; lines after the first
- * begin with `indent` spaces. (transfer full) */
-char *ms_text_wrapped(const char *text, int indent);
-void ms_text_paragraph(GString *out, int indent, const char *format, ...) G_GNUC_PRINTF(3, 4); /* such lines */
+/* A text with spaces turned into line breaks where a line would pass MS_TEXT_COLUMNS; lines after the first begin with
+ * `indent` spaces. */
+void ms_text_paragraph(GString *out, int indent, const char *format, ...) G_GNUC_PRINTF(3, 4);
 /* All lines of `text`, those beyond MS_TEXT_COLUMNS broken at spaces, and a word that is longer than a line behind its
  * last ',' or '|'. What is broken off stands below the text behind a label ("  label   text"), else two columns further
  * in than its line. (transfer full) */

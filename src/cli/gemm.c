@@ -193,7 +193,8 @@ static const void *library_at(const void *b, guint i, MsFigureCursor *room) {
   MS_FIGURE_AS("speedup", F64, S, ratio, "1", "of the scheme over this library, by the clock"), \
       MS_FIGURE_AS("speedup_cpu", F64, S, busy_ratio, "1", "the same by CPU time")
 #define ERROR         MS_FIGURE(F64, S, relative_error, "1", "largest over largest element")
-#define QUIET         MS_FIGURE_AS("undisturbed", F64, S, quiet, "1", "share of the runs that had cores to themselves")
+#define UNDISTURBED   "share of the runs that had their cores to themselves"
+#define QUIET         MS_FIGURE_AS("undisturbed", F64, S, quiet, "1", UNDISTURBED)
 #define B             MsGemmBench
 #define OF_BENCH(...) MS_FIGURE_ROWS_AT(Benched, bench, MS_FIGURES(__VA_ARGS__))
 #define OF(f, ...)    MS_FIGURE_ROWS_OF(f, MS_FIGURES(__VA_ARGS__))

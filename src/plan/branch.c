@@ -9,26 +9,17 @@
 
 /* --- what a node stands for --- */
 
-static guint64 n_inner(const MsSpace *space) {
-  return (guint64)space->axis[MS_AXIS_PP].n * (guint64)space->axis[MS_AXIS_VPP].n;
-}
-
 static guint64 layouts_below(const MsSpace *space, MsLevel level) {
+  guint64 inner = (guint64)ms_space_inners(space);
   switch (level) {
-  case MS_LEVEL_UNIT: return n_inner(space) * (guint64)space->stride[MS_ROLE_WORK];
-  case MS_LEVEL_KERNELS: return n_inner(space) * (guint64)space->stride[MS_ROLE_KERNELS];
-  case MS_LEVEL_BESIDE: return n_inner(space) * (guint64)space->stride[MS_ROLE_BESIDE];
-  case MS_LEVEL_ADDED: return n_inner(space) * (guint64)space->stride[MS_ROLE_ADDED];
+  case MS_LEVEL_UNIT: return inner * (guint64)space->stride[MS_ROLE_WORK];
+  case MS_LEVEL_KERNELS: return inner * (guint64)space->stride[MS_ROLE_KERNELS];
+  case MS_LEVEL_BESIDE: return inner * (guint64)space->stride[MS_ROLE_BESIDE];
+  case MS_LEVEL_ADDED: return inner * (guint64)space->stride[MS_ROLE_ADDED];
   case MS_LEVEL_SHAPE: return (guint64)space->stride[MS_ROLE_SHAPE];
   case MS_LEVEL_STATE: return (guint64)space->stride[MS_ROLE_STATE];
   default: return 1;
   }
-}
-
-static gboolean is_open(const MsSpace *space, const char *path) {
-  for (int i = 0; i < space->n_choices; i++)
-    if (!strcmp(space->choice[i].open->path, path)) return TRUE;
-  return FALSE;
 }
 
 gboolean ms_tree_dear(const MsTree *t, double cost) {
@@ -107,19 +98,12 @@ static int rule_named(const char *name) {
  * recomputed or offloaded. */
 static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain) {
   MsScenario *s = w->flat;
-  MsLayoutSpec *l = &s->layout;
   const MsOptions *base = &t->space->request->base->options;
-  gint32 value[MS_N_AXES];
-  memcpy(value, c->value, sizeof value);
-  value[MS_AXIS_PP] = value[MS_AXIS_VPP] = 1;
   s->options.recompute = base->recompute,
   s->options.offload_modules = base->offload_modules; /* plain pieces lack them */
   ms_space_apply_combo(t->space, c->combo, s);
-  ms_space_apply_axes(value, s);
-  g_clear_pointer(&l->pipeline_layout, g_free);
-  l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
-  l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
-  l->schedule = MS_SCHED_1F1B, l->microbatch_group_size_per_virtual_pipeline_stage = 0;
+  ms_space_apply_axes(c->value, s);
+  ms_leave_pipeline_out(s);
   if (plain)
     s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
     s->options.offload_modules = 0;
@@ -143,17 +127,12 @@ static double passes(const MsTree *t, MsPieceMemo *memo) {
   MsScheduleKind kind = t->space->request->base->layout.schedule;
   gboolean splits = ms_schedule_may_split(kind);
   double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE);
-  if (!is_open(t->space, "layout.schedule")) return MAX(stream, ms_memo_total(memo, MS_TOTAL_SPAN, splits));
+  if (!ms_request_leaves_open(t->space->request, "layout.schedule"))
+    return MAX(stream, ms_memo_total(memo, MS_TOTAL_SPAN, splits));
   return MAX(stream, MIN(ms_memo_total(memo, MS_TOTAL_SPAN, FALSE), ms_memo_total(memo, MS_TOTAL_SPAN, TRUE)));
 }
 
 /* --- branching --- */
-
-static void unit_values(const MsSpace *space, int unit, gint32 *value) {
-  for (int axis = MS_N_OUTER - 1; axis >= 0; axis--)
-    value[axis] = space->axis[axis].value[unit % space->axis[axis].n], unit /= space->axis[axis].n;
-  for (int axis = MS_N_OUTER; axis < MS_N_AXES; axis++) value[axis] = space->axis[axis].value[0];
-}
 
 /* The rule about sizes that every layout of the unit breaks, or NULL. */
 static const char *broken_by_unit(const gint32 *v) {
@@ -164,7 +143,7 @@ static const char *broken_by_unit(const gint32 *v) {
 void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
   MsBranch root = {.c = {.combo = 0}, .plain = TRUE};
   MsCandidate *c = &root.c;
-  unit_values(t->space, unit, c->value);
+  ms_space_unit(t->space, unit, c->value);
   const char *broken = broken_by_unit(c->value);
   for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK]; work++) {
     c->combo = work * t->space->stride[MS_ROLE_WORK];
@@ -271,8 +250,9 @@ static int size_rule(const MsTree *t, const gint32 *v) {
 
 /* Options that only the simulation sees, at values that need the least memory. */
 static void write_least(const MsTree *t, MsScenario *s) {
-  if (is_open(t->space, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
-  if (is_open(t->space, "options.optimizer_post_validation")) s->options.optimizer_post_validation = -1;
+  if (ms_request_leaves_open(t->space->request, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
+  if (ms_request_leaves_open(t->space->request, "options.optimizer_post_validation"))
+    s->options.optimizer_post_validation = -1;
 }
 
 /* What the passes of a shape take in their schedule. */
@@ -432,10 +412,8 @@ static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 ch
 static void expand_cuts(Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
   MsCandidate c = node->c;
-  for (guint64 inner = 0; inner < n_inner(space); inner++) {
-    const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
-    c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / (guint64)vpp->n],
-    c.value[MS_AXIS_VPP] = vpp->value[inner % (guint64)vpp->n];
+  for (int inner = 0; inner < ms_space_inners(space); inner++) {
+    ms_space_inner(space, inner, c.value);
     int rule = size_rule(p->t, c.value);
     if (rule >= 0)
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->n_of_role[MS_ROLE_SHAPE]);
@@ -515,17 +493,11 @@ void ms_tree_expand(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
 
 /* --- before the first --- */
 
-int ms_tree_units(const MsSpace *space) {
-  int n = 1;
-  for (int axis = 0; axis < MS_N_OUTER; axis++) n *= space->axis[axis].n;
-  return n;
-}
-
 void ms_tree_find_first(MsTree *t) {
   MsTreeWorker *w = &t->worker[0];
-  for (int unit = 0; unit < ms_tree_units(t->space) && !t->x->s.first; unit++) {
+  for (int unit = 0; unit < ms_space_units(t->space) && !t->x->s.first; unit++) {
     MsCandidate c = {0};
-    unit_values(t->space, unit, c.value);
+    ms_space_unit(t->space, unit, c.value);
     for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK] && !t->x->s.first && !broken_by_unit(c.value);
          work++) {
       c.combo = work * t->space->stride[MS_ROLE_WORK];

@@ -19,12 +19,12 @@ typedef struct {
   gint32 combo[2], value[MS_N_AXES];
 } Key;
 
-struct MsCheckpoint {
-  char *file, *digest;
-  const MsSpace *space;
-  GHashTable *known; /* Key -> its place in the rows */
-  GArray *rows;      /* MsOutcome, one of each candidate, in the order in which they were found */
-  gboolean changed;  /* since they were written */
+struct MsPlanKnown {
+  char *file, *digest;  /* NULL: kept for searches of this process only */
+  const MsSpace *space; /* NULL likewise */
+  GHashTable *known;    /* Key -> its place in the rows */
+  GArray *rows;         /* MsOutcome, one of each candidate, in the order in which they were found */
+  gboolean changed;     /* since they were written */
   gint64 written_us;
 };
 
@@ -35,34 +35,6 @@ static Key key_of(const MsCandidate *c) {
   Key key = {.combo = {(gint32)(c->combo >> 31), (gint32)(c->combo & G_MAXINT32)}};
   memcpy(key.value, c->value, sizeof key.value);
   return key;
-}
-
-/* --- what searches of one process know of each other --- */
-
-struct MsPlanKnown {
-  GHashTable *of; /* Key -> MsOutcome */
-};
-
-MsPlanKnown *ms_plan_known_new(void) {
-  MsPlanKnown *known = g_new(MsPlanKnown, 1);
-  known->of = g_hash_table_new_full(hash_key, equal_key, g_free, g_free);
-  return known;
-}
-
-void ms_plan_known_free(MsPlanKnown *known) {
-  if (known) g_hash_table_unref(known->of);
-  g_free(known);
-}
-
-const MsOutcome *ms_plan_known_find(const MsPlanKnown *known, const MsCandidate *candidate) {
-  Key key = key_of(candidate);
-  return known ? g_hash_table_lookup(known->of, &key) : NULL;
-}
-
-void ms_plan_known_add(MsPlanKnown *known, const MsOutcome *o) {
-  Key key = key_of(&o->candidate);
-  if (known && o->kind != MS_OUTCOME_DEAR && !g_hash_table_contains(known->of, &key))
-    g_hash_table_insert(known->of, g_memdup2(&key, sizeof key), g_memdup2(o, sizeof *o));
 }
 
 /* --- digest --- */
@@ -238,7 +210,9 @@ void ms_checkpoint_free(MsCheckpoint *c) {
 
 /* --- use --- */
 
-const MsOutcome *ms_checkpoint_find(const MsCheckpoint *c, const MsCandidate *candidate) { return find(c, candidate); }
+const MsOutcome *ms_checkpoint_find(const MsCheckpoint *c, const MsCandidate *candidate) {
+  return c ? find(c, candidate) : NULL;
+}
 
 const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *c, guint *n) {
   *n = c->rows->len;
@@ -246,6 +220,9 @@ const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *c, guint *n) {
 }
 
 void ms_checkpoint_add(MsCheckpoint *c, const MsOutcome *o) { put(c, o); }
+
+MsPlanKnown *ms_plan_known_new(void) { return ms_checkpoint_new(NULL, NULL, NULL, NULL); }
+void ms_plan_known_free(MsPlanKnown *known) { ms_checkpoint_free(known); }
 
 static char *text_of(const MsCheckpoint *c) {
   MsJsonOut *out = ms_json_out_new(1);

@@ -56,11 +56,6 @@ void ms_cut_trial_free(MsCutTrial *t) {
   g_free(t);
 }
 
-static double of_ends(const MsStages *on, int k, const MsLayerCosts *c) {
-  return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) +
-         (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? c->mtp : 0);
-}
-
 /* What stages lo .. hi cost, whose layers begin at t->first[lo]. */
 static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
   for (int k = lo, layer = t->first[lo]; k <= hi; k++) {
@@ -69,12 +64,14 @@ static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
     const double *before = t->before + pool * (c->layers + 1);
     int to = layer + counts[k];
     t->first[k] = layer;
-    t->cost[k] = before[to] - before[layer] + of_ends(&t->on, k, c);
+    t->cost[k] = before[to] - before[layer] + ms_layer_costs_ends(c, &t->on, k);
     if (t->once) {
-      t->sent[k] = t->sent_before[to] - t->sent_before[layer] + of_ends(&t->on, k, t->once->sent);
-      t->updated[k] = t->updated_before[to] - t->updated_before[layer] + of_ends(&t->on, k, t->once->updated);
+      t->sent[k] = t->sent_before[to] - t->sent_before[layer] + ms_layer_costs_ends(t->once->sent, &t->on, k);
+      t->updated[k] =
+          t->updated_before[to] - t->updated_before[layer] + ms_layer_costs_ends(t->once->updated, &t->on, k);
     }
-    if (t->pace) t->issue[k] = t->issue_before[to] - t->issue_before[layer] + of_ends(&t->on, k, t->pace->host);
+    if (t->pace)
+      t->issue[k] = t->issue_before[to] - t->issue_before[layer] + ms_layer_costs_ends(t->pace->host, &t->on, k);
     layer = to;
   }
 }
@@ -229,16 +226,16 @@ double ms_cut_end(MsCutTrial *t, const int *counts) {
 
 /* Only the ends may be without layers, and the stage before the loss where the MTP blocks stand there. */
 static gboolean may_give(const MsStages *on, const int *counts, int from) {
-  int last = on->n - 1 - (on->mtp_apart ? 1 : 0);
+  int last = ms_stages_last(on);
   return counts[from] > (from == 0 || from == last ? 0 : 1);
 }
 
 /* Nobody stands behind the MTP blocks but the loss. */
-static gboolean may_take(const MsStages *on, int to) { return to < on->n - (on->mtp_apart ? 1 : 0); }
+static gboolean may_take(const MsStages *on, int to) { return to <= ms_stages_last(on); }
 
 /* Neighbours, and stages of the same rank or a neighbour's in the chunk before or behind; the ends with all. */
 static gboolean is_near(const MsStages *on, int from, int to) {
-  int apart = ABS(from - to), last = on->n - 1 - (on->mtp_apart ? 1 : 0);
+  int apart = ABS(from - to), last = ms_stages_last(on);
   return on->n <= 12 || apart <= 2 || ABS(apart - on->ranks) <= 1 || from == 0 || to == 0 || from == last || to == last;
 }
 

@@ -288,7 +288,7 @@ static int add_place(MsCutTrial *trial, const MsRoundedCosts *r, const MsLayerCo
 
 /* `pool` [ranks] or NULL: machines that differ. */
 static char *cut(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *key, const int *pool, int mtp) {
-  const MsLayerCosts *costs = rounded->costs;
+  MsLayerCosts *costs = rounded->costs;
   size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
   Candidate all[2 * MOST_CUTS];

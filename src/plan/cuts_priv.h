@@ -18,7 +18,7 @@ MsOnce *ms_once_new(const MsLayerCosts *costs, const MsScenario *scenario, doubl
 void ms_once_free(MsOnce *once);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsOnce, ms_once_free)
 /* The costs of a whole step, both added up. (transfer full) */
-MsLayerCosts *ms_once_with(const MsOnce *once, const MsLayerCosts *costs, double microbatches);
+MsLayerCosts *ms_once_with(const MsOnce *once, MsLayerCosts *costs, double microbatches);
 
 /* Where the host issues layers for longer than they run: it runs ahead in dear pieces and falls behind in cheap ones,
  * so that a rank takes the larger of two sums, not the sum of what is larger for each piece. */

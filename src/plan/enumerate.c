@@ -31,20 +31,6 @@ typedef struct {
   gint done;
 } Enumeration;
 
-static void unit_values(const MsSpace *space, int unit, gint32 *value) {
-  for (int axis = MS_N_OUTER - 1; axis >= 0; axis--) {
-    value[axis] = space->axis[axis].value[unit % space->axis[axis].n];
-    unit /= space->axis[axis].n;
-  }
-}
-
-static int n_inner(const MsSpace *space) { return space->axis[MS_AXIS_PP].n * space->axis[MS_AXIS_VPP].n; }
-
-static void inner_values(const MsSpace *space, int inner, gint32 *value) {
-  value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[inner / space->axis[MS_AXIS_VPP].n];
-  value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[inner % space->axis[MS_AXIS_VPP].n];
-}
-
 /* Writes axis values over whatever was there: the microbatch group may have been a multiple of another PP. */
 static void write_axes(const gint32 *value, int group, MsScenario *s) {
   s->layout.microbatch_group_size_per_virtual_pipeline_stage = group;
@@ -59,19 +45,19 @@ static gboolean has(const Enumeration *e, MsShortcut shortcut) {
 
 /* Place of a layout in the whole space: the same whoever meets it. */
 static guint64 order_of(const MsSpace *space, int unit, gint64 combo, int inner) {
-  return ((guint64)unit * (guint64)space->n_combos + (guint64)combo) * (guint64)n_inner(space) + (guint64)inner;
+  return ((guint64)unit * (guint64)space->n_combos + (guint64)combo) * (guint64)ms_space_inners(space) + (guint64)inner;
 }
 
 static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
   const MsSpace *space = e->space;
-  int inner = n_inner(space);
+  int inner = ms_space_inners(space);
   for (int class = 0; class < space->n_classes; class ++) {
     c->combo = space->class_example[class];
     if (c->combo < 0) continue;
     ms_space_apply_combo(space, c->combo, f->scratch);
     int group = f->scratch->layout.microbatch_group_size_per_virtual_pipeline_stage;
     for (int i = 0; i < inner; i++) {
-      inner_values(space, i, c->value);
+      ms_space_inner(space, i, c->value);
       write_axes(c->value, group, f->scratch);
       int row = ms_layout_check_kind(f->scratch, MS_RULE_RANKS);
       if (row < 0 && has(e, MS_SHORT_SAME) && ms_space_same_as_another(space, c->combo, f->scratch))
@@ -287,8 +273,8 @@ static void bound_work(Bench *b, MsCandidate *c) {
   g_autofree MsStateBytes *bytes = g_new(MsStateBytes, space->n_of_role[MS_ROLE_STATE]);
   ms_space_apply_combo(space, b->work * space->stride[MS_ROLE_ADDED], b->f->scratch);
   b->per_cut = ms_pieces_depend_on_cut(b->f->scratch);
-  for (int i = 0; i < n_inner(space); i++) {
-    inner_values(space, i, c->value);
+  for (int i = 0; i < ms_space_inners(space); i++) {
+    ms_space_inner(space, i, c->value);
     bound_inner(b, c, i, bytes);
   }
 }
@@ -298,7 +284,7 @@ static void do_unit(int unit, int thread, gpointer data) {
   Finder *f = &e->finder[thread];
   MsCandidate c = {0};
   if (ms_interrupted()) return;
-  unit_values(e->space, unit, c.value);
+  ms_space_unit(e->space, unit, c.value);
   ask_rules(e, f, unit, &c);
   for (gint64 work = 0; work < e->n_work; work++) {
     Bench b = {.e = e, .f = f, .unit = unit, .work = work};
@@ -318,14 +304,14 @@ static void do_unit(int unit, int thread, gpointer data) {
 static void find_first(Enumeration *e) {
   const MsSpace *space = e->space;
   g_autoptr(MsScenario) s = ms_space_scratch(space);
-  int inner = n_inner(space);
+  int inner = ms_space_inners(space);
   for (int unit = 0; unit < e->n_units && !e->search->first; unit++)
     for (int class = 0; class < space->n_classes && !e->search->first; class ++)
       for (int i = 0; i < inner && !e->search->first; i++) {
         MsCandidate c = {.combo = space->class_example[class]};
         if (c.combo < 0) continue;
-        unit_values(space, unit, c.value);
-        inner_values(space, i, c.value);
+        ms_space_unit(space, unit, c.value);
+        ms_space_inner(space, i, c.value);
         ms_space_apply_combo(space, c.combo, s);
         ms_space_apply_axes(c.value, s);
         if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0) continue;
@@ -383,16 +369,15 @@ gboolean ms_enumerate(MsSearch *x, GError **error) {
   Enumeration e = {.search = x,
                    .space = x->space,
                    .n_work = x->space->n_combos / x->space->stride[MS_ROLE_ADDED],
-                   .n_units = 1,
+                   .n_units = ms_space_units(x->space),
                    .threads = ms_parallel_threads(x->options->threads)};
-  for (int axis = 0; axis < MS_N_OUTER; axis++) e.n_units *= x->space->axis[axis].n;
   e.finder = g_new0(Finder, e.threads);
   for (int i = 0; i < e.threads; i++) {
     Finder *f = &e.finder[i];
     f->candidates = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
     f->shapes = ms_shapes_new();
     f->scratch = ms_space_scratch(x->space), f->second = ms_space_scratch(x->space);
-    f->passes = g_new(gboolean, (gsize)n_inner(x->space) * (gsize)x->space->n_classes);
+    f->passes = g_new(gboolean, (gsize)ms_space_inners(x->space) * (gsize)x->space->n_classes);
     ms_refused_init(&f->refused);
   }
   find_first(&e);

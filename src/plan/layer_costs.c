@@ -5,12 +5,16 @@
 #include <math.h>
 #include <string.h>
 
+MsLayerCosts *ms_layer_costs_blank(int layers) {
+  MsLayerCosts *c = g_new0(MsLayerCosts, 1);
+  c->layers = layers, c->layer = g_new0(double, layers);
+  return c;
+}
+
 /* An MTP block has a copy of the embedding, and so has a tied head: between two stages it always has, whatever pipeline
  * the pieces were made for. */
 static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gboolean expert) {
-  MsLayerCosts *c = g_new0(MsLayerCosts, 1);
-  c->layers = model->num_layers;
-  c->layer = g_new(double, c->layers);
+  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
   for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_params(memo, MS_PIECE_LAYER, i, expert);
   c->first = ms_memo_params(memo, MS_PIECE_EMBEDDING, 0, expert);
   c->last = ms_memo_params(memo, MS_PIECE_HEAD, 0, expert);
@@ -21,9 +25,7 @@ static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gb
 }
 
 static MsLayerCosts *times_on(MsPieceMemo *memo, const MsModel *model, int pool, MsLayerTime what) {
-  MsLayerCosts *c = g_new0(MsLayerCosts, 1);
-  c->layers = model->num_layers;
-  c->layer = g_new(double, c->layers);
+  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
   for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_layer(memo, pool, what, MS_PIECE_LAYER, i);
   c->first = ms_memo_layer(memo, pool, what, MS_PIECE_EMBEDDING, 0);
   c->last = ms_memo_layer(memo, pool, what, MS_PIECE_HEAD, 0);
@@ -32,9 +34,7 @@ static MsLayerCosts *times_on(MsPieceMemo *memo, const MsModel *model, int pool,
 }
 
 static MsLayerCosts *by_flop(const MsModel *model, int seq) {
-  MsLayerCosts *c = g_new0(MsLayerCosts, 1);
-  c->layers = model->num_layers;
-  c->layer = g_new(double, c->layers);
+  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
   for (int i = 0; i < c->layers; i++) c->layer[i] = 1;
   c->last = ms_head_weight(model, seq), c->mtp = model->mtp_num_layers;
   return c;
@@ -57,8 +57,7 @@ static void make_others(MsLayerCosts *c, int n) {
 }
 
 static void scale(MsLayerCosts *c, double by) {
-  for (int i = 0; i < c->layers; i++) c->layer[i] *= by;
-  c->first *= by, c->last *= by, c->mtp *= by;
+  for (int i = 0; i < ms_layer_costs_count(c); i++) *ms_layer_cost(c, i) *= by;
 }
 
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *s) {
@@ -116,12 +115,7 @@ void ms_layer_costs_free(MsLayerCosts *c) {
 /* The pieces do not depend on the pipeline, so it is left out. */
 MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario, const MsPieceMemo *like) {
   g_autoptr(MsScenario) s = ms_scenario_copy(scenario, TRUE);
-  MsLayoutSpec *l = &s->layout;
-  g_clear_pointer(&l->pipeline_layout, g_free);
-  l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
-  l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
-  l->pp = l->vpp = 1;
-  l->schedule = MS_SCHED_1F1B, l->microbatch_group_size_per_virtual_pipeline_stage = 0;
+  ms_leave_pipeline_out(s);
   MsPieceMemo *memo = ms_memo_new(s, like, NULL);
   MsLayerCosts *c = ms_layer_costs_new(memo, s);
   ms_memo_free(memo);
@@ -137,9 +131,7 @@ static MsLayerCosts *rounded_to(const MsLayerCosts *c, double quantum, double un
   for (int i = 0; i < c->layers; i++) odd += c->layer[i] != unit;
   double of_odd = quantum;
   for (; odd > 2; odd = (odd + 1) / 2) of_odd /= 2;
-  MsLayerCosts *r = g_new0(MsLayerCosts, 1);
-  r->layers = c->layers;
-  r->layer = g_new(double, c->layers);
+  MsLayerCosts *r = ms_layer_costs_blank(c->layers);
   for (int i = 0; i < c->layers; i++)
     r->layer[i] = i > 0 && c->layer[i] == c->layer[i - 1] ? r->layer[i - 1] : rounded(c->layer[i] / unit, of_odd);
   r->first = rounded(c->first / unit, quantum), r->last = rounded(c->last / unit, quantum),

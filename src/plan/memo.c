@@ -7,6 +7,15 @@ typedef struct {
   int pp, cut, number;
 } CostNumber;
 
+void ms_leave_pipeline_out(MsScenario *s) {
+  MsLayoutSpec *l = &s->layout;
+  g_clear_pointer(&l->pipeline_layout, g_free);
+  l->account_for_embedding_in_pipeline_split = l->account_for_loss_in_pipeline_split = FALSE;
+  l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
+  l->pp = l->vpp = 1;
+  l->schedule = MS_SCHED_1F1B, l->microbatch_group_size_per_virtual_pipeline_stage = 0;
+}
+
 gboolean ms_pieces_depend_on_cut(const MsScenario *s) {
   const MsRecomputeSpec *r = &s->options.recompute;
   return (r->granularity == MS_RECOMPUTE_FULL && (r->num_layers > 1 || r->method != MS_RECOMPUTE_UNIFORM)) ||

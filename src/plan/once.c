@@ -33,26 +33,17 @@ static Rate rate_of(const MsScenario *s, double size, double stride) {
   return (Rate){size > 1 ? SENT_B * (1 - 1 / size) / (REACHED * link_Bps) : 0, updated};
 }
 
-static double of_piece(double dense, double expert, double dense_rate, double expert_rate) {
-  return dense * dense_rate + expert * expert_rate;
-}
-
 /* In units of `unit` seconds. */
 static MsLayerCosts *times_of(const MsLayerCosts *c, double dense, double expert, double unit) {
-  MsLayerCosts *t = g_new0(MsLayerCosts, 1);
-  t->layers = c->layers;
-  t->layer = g_new(double, c->layers);
-  for (int i = 0; i < c->layers; i++)
-    t->layer[i] = of_piece(c->dense->layer[i], c->expert->layer[i], dense, expert) / unit;
-  t->first = of_piece(c->dense->first, c->expert->first, dense, expert) / unit;
-  t->last = of_piece(c->dense->last, c->expert->last, dense, expert) / unit;
-  t->mtp = of_piece(c->dense->mtp, c->expert->mtp, dense, expert) / unit;
+  MsLayerCosts *t = ms_layer_costs_blank(c->layers);
+  for (int i = 0; i < ms_layer_costs_count(t); i++)
+    *ms_layer_cost(t, i) = (*ms_layer_cost(c->dense, i) * dense + *ms_layer_cost(c->expert, i) * expert) / unit;
   return t;
 }
 
-static double largest(const MsLayerCosts *t) {
-  double most = MAX(MAX(t->first, t->last), t->mtp);
-  for (int i = 0; i < t->layers; i++) most = MAX(most, t->layer[i]);
+static double largest(MsLayerCosts *t) {
+  double most = 0;
+  for (int i = 0; i < ms_layer_costs_count(t); i++) most = MAX(most, *ms_layer_cost(t, i));
   return most;
 }
 
@@ -61,10 +52,10 @@ static void round_times(MsLayerCosts *t) {
   double most = largest(t), unit = t->layer[t->layers - 1] > 0 ? t->layer[t->layers - 1] : most;
   if (!(unit > 0)) return;
   double scale = exp2(nearbyint(log2(unit)));
-#define ROUNDED(x) (scale * nearbyint(8 * (x) / unit) / 8)
-  for (int i = 0; i < t->layers; i++) t->layer[i] = ROUNDED(t->layer[i]);
-  t->first = ROUNDED(t->first), t->last = ROUNDED(t->last), t->mtp = ROUNDED(t->mtp);
-#undef ROUNDED
+  for (int i = 0; i < ms_layer_costs_count(t); i++) {
+    double *x = ms_layer_cost(t, i);
+    *x = scale * nearbyint(8 * *x / unit) / 8;
+  }
 }
 
 MsOnce *ms_once_new(const MsLayerCosts *c, const MsScenario *s, double microbatches) {
@@ -83,15 +74,11 @@ MsOnce *ms_once_new(const MsLayerCosts *c, const MsScenario *s, double microbatc
 }
 
 /* A 32nd of the last layer: many layouts share a cut. */
-static MsLayerCosts *in_units(const MsLayerCosts *c, double unit) {
+static MsLayerCosts *in_units(MsLayerCosts *c, double unit) {
   enum { PARTS = 32 };
-  MsLayerCosts *t = g_new0(MsLayerCosts, 1);
-  t->layers = c->layers;
-  t->layer = g_new(double, c->layers);
-#define IN_UNITS(x) (nearbyint(PARTS * (x) / unit) / PARTS)
-  for (int i = 0; i < c->layers; i++) t->layer[i] = IN_UNITS(c->layer[i]);
-  t->first = IN_UNITS(c->first), t->last = IN_UNITS(c->last), t->mtp = IN_UNITS(c->mtp);
-#undef IN_UNITS
+  MsLayerCosts *t = ms_layer_costs_blank(c->layers);
+  for (int i = 0; i < ms_layer_costs_count(t); i++)
+    *ms_layer_cost(t, i) = nearbyint(PARTS * *ms_layer_cost(c, i) / unit) / PARTS;
   return t;
 }
 
@@ -119,14 +106,10 @@ void ms_once_free(MsOnce *once) {
 }
 
 /* What a layer takes of a step when nothing hides anything. */
-MsLayerCosts *ms_once_with(const MsOnce *once, const MsLayerCosts *c, double microbatches) {
-  MsLayerCosts *t = g_new0(MsLayerCosts, 1);
-  t->layers = c->layers;
-  t->layer = g_new(double, c->layers);
-  for (int i = 0; i < c->layers; i++)
-    t->layer[i] = microbatches * c->layer[i] + once->sent->layer[i] + once->updated->layer[i];
-  t->first = microbatches * c->first + once->sent->first + once->updated->first;
-  t->last = microbatches * c->last + once->sent->last + once->updated->last;
-  t->mtp = microbatches * c->mtp + once->sent->mtp + once->updated->mtp;
+MsLayerCosts *ms_once_with(const MsOnce *once, MsLayerCosts *c, double microbatches) {
+  MsLayerCosts *t = ms_layer_costs_blank(c->layers);
+  for (int i = 0; i < ms_layer_costs_count(t); i++)
+    *ms_layer_cost(t, i) =
+        microbatches * *ms_layer_cost(c, i) + *ms_layer_cost(once->sent, i) + *ms_layer_cost(once->updated, i);
   return t;
 }

@@ -32,9 +32,7 @@ double ms_head_weight(const MsModel *m, int seq_length) {
 
 /* What stage k holds beside decoder layers. */
 static double end_cost(const MsLayerCosts *all, const MsStages *on, int k) {
-  const MsLayerCosts *c = ms_layer_costs_at(all, on, k);
-  return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) +
-         (k == on->n - 1 - (on->mtp_apart ? 1 : 0) ? c->mtp : 0);
+  return ms_layer_costs_ends(ms_layer_costs_at(all, on, k), on, k);
 }
 
 void ms_stage_costs(const MsLayerCosts *c, const MsStages *on, const int *counts, double *cost) {
@@ -68,7 +66,7 @@ typedef struct { /* one way to split the first layers */
 
 /* Bit i of `ends` ends a stage before first layer i (the last bit: before the body). FALSE when that is no cut. */
 static gboolean begin(Filling *f, int first_layers, guint ends) {
-  int stages = f->on->n, last = stages - 1 - (f->on->mtp_apart ? 1 : 0), k = 0, least = 0;
+  int stages = f->on->n, last = ms_stages_last(f->on), k = 0, least = 0;
   for (int i = 0; i < stages; i++) f->extra[i] = end_cost(f->costs, f->on, i), f->before[i] = 0;
   for (int i = 0; i <= first_layers; i++) {
     if (ends >> i & 1) k++;
@@ -276,7 +274,7 @@ static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *count
     double most, squares;
     int from;
   } Cut;
-  int n = c->layers, stages = on->n, last = stages - 1 - (on->mtp_apart ? 1 : 0);
+  int n = c->layers, stages = on->n, last = ms_stages_last(on);
   size_t row = (size_t)n + 1;
   g_autofree double *before = g_new0(double, row);
   const MsLayerCosts *sums_of = NULL;
@@ -319,7 +317,7 @@ static double dearest_rank(const MsLayerCosts *c, const MsStages *on, const int 
 /* A layer from one stage to the next one or back, as long as the dearest rank gets cheaper by it. A rank has several
  * stages. */
 static void shift_layers(const MsLayerCosts *c, const MsStages *on, int *counts) {
-  int last = on->n - 1 - (on->mtp_apart ? 1 : 0);
+  int last = ms_stages_last(on);
   g_autofree double *load = g_new(double, on->ranks), *cost = g_new(double, on->n);
   double most = dearest_rank(c, on, counts, load, cost);
   for (gboolean moved = TRUE; moved;) {

@@ -13,9 +13,8 @@ void ms_plan_options_init(MsPlanOptions *options) {
 }
 
 static gboolean may_run_fp16(const MsRequest *request) {
-  for (int i = 0; i < request->n_open; i++)
-    if (!strcmp(request->open[i].path, "training.precision")) return TRUE;
-  return ms_precision(&request->base->training)->dtype == MS_DT_FP16;
+  return ms_request_leaves_open(request, "training.precision") ||
+         ms_precision(&request->base->training)->dtype == MS_DT_FP16;
 }
 
 /* What no layout can do without; every other figure that is unknown refuses the layouts that need it. */

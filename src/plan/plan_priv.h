@@ -98,6 +98,11 @@ typedef struct { /* the request taken apart */
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
+/* A unit is one setting of the outer axes, an inner one of pp and vpp: how many there are, and their values. */
+int ms_space_units(const MsSpace *space);
+void ms_space_unit(const MsSpace *space, int unit, gint32 *value); /* the inner axes: their first values */
+int ms_space_inners(const MsSpace *space);
+void ms_space_inner(const MsSpace *space, int inner, gint32 *value);
 /* The planner's own candidates of an axis and what the scenario has, ascending. `axis` is empty; its values are the
  * caller's. */
 void ms_axis_candidates(const MsScenario *scenario, int which, MsIntAxis *axis);
@@ -117,6 +122,8 @@ void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *scenar
 void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo,
                             MsScenario *scenario); /* those of one role */
 void ms_space_apply_axes(const gint32 *value, MsScenario *scenario);
+/* "options.fsdp", say, is open. */
+gboolean ms_request_leaves_open(const MsRequest *request, const char *path);
 /* Both, and the pipeline layout: the complete scenario of a candidate, named. (transfer full) */
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate);
 int ms_candidate_compare(const void *a, const void *b); /* by cost of the bound, then bound, then values */
@@ -141,6 +148,12 @@ typedef struct MsLayerCosts {
   struct MsLayerCosts *bare, *host;    /* with pieces and no pools: the costs are the larger of what they take and of
                                           what the host takes to issue them; owned, NULL: not told apart */
 } MsLayerCosts;
+/* All costs one after the other: those of the layers, then first, last and mtp. */
+static inline int ms_layer_costs_count(const MsLayerCosts *c) { return c->layers + 3; }
+static inline double *ms_layer_cost(MsLayerCosts *c, int i) {
+  return i < c->layers ? &c->layer[i] : i == c->layers ? &c->first : i == c->layers + 1 ? &c->last : &c->mtp;
+}
+MsLayerCosts *ms_layer_costs_blank(int layers); /* nothing costs anything */
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
                                  const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */
 MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario,
@@ -161,6 +174,12 @@ typedef struct { /* the virtual stages that a model is cut into */
   const int *pool;    /* [ranks] on which machine; NULL: all are alike */
   gboolean mtp_apart; /* the MTP blocks stand on the stage before the loss, which stands alone; else with it */
 } MsStages;
+/* The last that may have decoder layers. */
+static inline int ms_stages_last(const MsStages *on) { return on->n - 1 - (on->mtp_apart ? 1 : 0); }
+/* What stage k has beside decoder layers. */
+static inline double ms_layer_costs_ends(const MsLayerCosts *c, const MsStages *on, int k) {
+  return (k == 0 ? c->first : 0) + (k == on->n - 1 ? c->last : 0) + (k == ms_stages_last(on) ? c->mtp : 0);
+}
 /* What layers cost on stage k. */
 static inline const MsLayerCosts *ms_layer_costs_at(const MsLayerCosts *c, const MsStages *on, int k) {
   int pool = on->pool && c->n_others > 0 ? on->pool[on->rank[k]] : 0;
@@ -231,6 +250,7 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
 /* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its
  * expert rows are drawn. */
 gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
+void ms_leave_pipeline_out(MsScenario *scenario); /* where they do not: one stage, 1F1B */
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
@@ -350,20 +370,16 @@ typedef struct { /* of one candidate, at `full` */
   gint32 kind, index; /* index: of the job it belongs to */
 } MsOutcome;
 
-typedef struct MsCheckpoint MsCheckpoint;
+typedef MsPlanKnown MsCheckpoint; /* without a file: what searches of this process know of each other */
 /* NULL file: nothing is kept. With `resume` what an earlier run of the same request kept is read first; it is an error
  * when there is none. */
 MsCheckpoint *ms_checkpoint_new(const MsSpace *space, const char *file, const char *resume, GError **error);
-const MsOutcome *ms_checkpoint_find(const MsCheckpoint *checkpoint,
+const MsOutcome *ms_checkpoint_find(const MsCheckpoint *checkpoint /* may be NULL */,
                                     const MsCandidate *candidate); /* NULL: not simulated yet */
 void ms_checkpoint_add(MsCheckpoint *checkpoint, const MsOutcome *outcome);
 /* Writes the file when something was added (and, unless `now`, the last writing is a second ago). */
 gboolean ms_checkpoint_write(MsCheckpoint *checkpoint, gboolean now, GError **error);
 void ms_checkpoint_free(MsCheckpoint *checkpoint);
-
-/* Of another search of the same request (MsPlanKnown, may be NULL); NULL: not simulated yet. */
-const MsOutcome *ms_plan_known_find(const MsPlanKnown *known, const MsCandidate *candidate);
-void ms_plan_known_add(MsPlanKnown *known, const MsOutcome *outcome);
 
 /* Everything that was kept or added; the rows belong to the checkpoint. */
 const MsOutcome *ms_checkpoint_rows(const MsCheckpoint *checkpoint, guint *n);

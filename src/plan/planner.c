@@ -105,7 +105,7 @@ static void simulate_one(int index, int thread, gpointer data) {
   const MsCandidate *c = &b->candidate[index];
   MsOutcome *out = &b->outcome[index];
   const MsOutcome *before = ms_planner_known(b->x, c, b->most);
-  if (!before) before = ms_plan_known_find(b->x->s.options->known, c);
+  if (!before) before = ms_checkpoint_find(b->x->s.options->known, c);
   if (ms_interrupted()) return;
   if (before) {
     *out = *before, out->candidate = *c, out->index = index;
@@ -163,7 +163,7 @@ static void simulate_batch(Batch *b, int n, MsOutcome *outcome, gboolean *seen) 
     if (!seen[i]) continue; /* interrupted */
     if (ms_planner_known(x, &outcome[i].candidate, b->most)) x->s.plan->resumed++;
     else ms_checkpoint_add(x->checkpoint, &outcome[i]);
-    ms_plan_known_add(x->s.options->known, &outcome[i]);
+    if (x->s.options->known && outcome[i].kind != MS_OUTCOME_DEAR) ms_checkpoint_add(x->s.options->known, &outcome[i]);
   }
   if (!x->error) ms_checkpoint_write(x->checkpoint, FALSE, &x->error);
 }

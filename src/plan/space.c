@@ -68,7 +68,7 @@ static int compare_roles(const void *a, const void *b) {
 
 static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
 
-static gboolean is_open(const MsRequest *r, const char *path) {
+gboolean ms_request_leaves_open(const MsRequest *r, const char *path) {
   for (int i = 0; i < r->n_open; i++)
     if (!strcmp(r->open[i].path, path)) return TRUE;
   return FALSE;
@@ -88,8 +88,8 @@ static gboolean leaves_cut(const MsSpace *space) {
              {"layout.decoder_first_pipeline_num_layers", l->decoder_first_pipeline_num_layers > 0},
              {"layout.decoder_last_pipeline_num_layers", l->decoder_last_pipeline_num_layers > 0}};
   for (guint k = 0; k < G_N_ELEMENTS(key); k++)
-    if (key[k].settles && !is_open(r, key[k].path)) return FALSE;
-  return pp->value[pp->n - 1] > 1 && !l->pipeline_layout && !is_open(r, "layout.pipeline_layout");
+    if (key[k].settles && !ms_request_leaves_open(r, key[k].path)) return FALSE;
+  return pp->value[pp->n - 1] > 1 && !l->pipeline_layout && !ms_request_leaves_open(r, "layout.pipeline_layout");
 }
 
 static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
@@ -372,6 +372,25 @@ double ms_space_size(const MsSpace *space) {
 }
 
 /* --- candidates --- */
+
+int ms_space_units(const MsSpace *space) {
+  int n = 1;
+  for (int axis = 0; axis < MS_N_OUTER; axis++) n *= space->axis[axis].n;
+  return n;
+}
+
+void ms_space_unit(const MsSpace *space, int unit, gint32 *value) {
+  for (int axis = MS_N_OUTER - 1; axis >= 0; axis--)
+    value[axis] = space->axis[axis].value[unit % space->axis[axis].n], unit /= space->axis[axis].n;
+  ms_space_inner(space, 0, value);
+}
+
+int ms_space_inners(const MsSpace *space) { return space->axis[MS_AXIS_PP].n * space->axis[MS_AXIS_VPP].n; }
+
+void ms_space_inner(const MsSpace *space, int inner, gint32 *value) {
+  const MsIntAxis *pp = &space->axis[MS_AXIS_PP], *vpp = &space->axis[MS_AXIS_VPP];
+  value[MS_AXIS_PP] = pp->value[inner / vpp->n], value[MS_AXIS_VPP] = vpp->value[inner % vpp->n];
+}
 
 void ms_space_apply_axes(const gint32 *value, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;

@@ -274,7 +274,7 @@ double ms_tree_least_per_sequence_s(MsPlanner *x) {
   GArray *heap;
   begin(&t);
   ms_tree_find_first(&t);
-  ms_parallel(ms_tree_units(t.space), t.threads, expand_root, &t);
+  ms_parallel(ms_space_units(t.space), t.threads, expand_root, &t);
   collect(&t);
   while ((heap = cheapest(&t)) && g_array_index(heap, MsBranch, 0).level < MS_LEVEL_BESIDE) {
     const MsBranch node = pop(heap);
@@ -295,7 +295,7 @@ void ms_search_tree(MsPlanner *x) {
   take_known(&t);
   t.threshold = ms_planner_threshold(x);
   ms_tree_find_first(&t);
-  ms_parallel(ms_tree_units(t.space), t.threads, expand_root, &t);
+  ms_parallel(ms_space_units(t.space), t.threads, expand_root, &t);
   collect(&t);
   gboolean bounded = !ms_planner_stopped(x); /* else some units never were, and nothing is proven */
   while (!ms_planner_stopped(x)) {

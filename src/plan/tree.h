@@ -75,8 +75,7 @@ typedef struct {
 /* --- branch.c: the children of a node, bounded; dear ones are dropped ------------------------------------------ */
 void ms_tree_expand(MsTree *tree, MsTreeWorker *worker, const MsBranch *node); /* of any level but MS_LEVEL_LAYOUT */
 void ms_tree_expand_axes(MsTree *tree, MsTreeWorker *worker,
-                         int unit); /* the first level: one setting of the outer axes */
-int ms_tree_units(const MsSpace *space);
+                         int unit);                     /* the first level: one setting of the outer axes */
 gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may enter the list */
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
 void ms_tree_find_first(MsTree *tree);
