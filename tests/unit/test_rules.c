@@ -109,7 +109,8 @@ static void change(GRand *rand, const MsField *field, MsScenario *s, void *objec
   if (at == (void *)&s->training.sequence_lengths) {
     s->training.sequence_lengths = (MsLengths){.n = ANY(0, 1), .length = {ANY(512, 8192, 1 << 20)}};
   } else if (at == (void *)&s->training.routing) {
-    s->training.routing.kind = ANY(MS_ROUTING_BALANCED, MS_ROUTING_CAPACITY, MS_ROUTING_CAPACITY),
+    s->training.routing.kind =
+        ANY(MS_ROUTING_BALANCED, MS_ROUTING_CAPACITY, MS_ROUTING_CAPACITY, MS_ROUTING_ROUND_ROBIN),
     s->training.routing.pad_to_capacity = chance(rand, 50);
   }
 }
