@@ -69,9 +69,9 @@ typedef struct { /* HUGE_VAL: not yet; each with what the reference reached besi
   double least_s, least_flops, quiet_s, quiet_flops;
 } Least;
 
-/* The least at one speed. */
+/* The least by time alone (local/survey.c). */
 static void keep(double s, double flops, double *least_s, double *least_flops) {
-  if (s * flops < *least_s * *least_flops) *least_s = s, *least_flops = flops;
+  if (s < *least_s) *least_s = s, *least_flops = flops;
 }
 
 static void repeat(const Bench *x, Kind kind, gint64 n, double flops, Least *least) {

@@ -11,8 +11,8 @@
  * 32 MiB in memory: least over repetitions in `passes` interleaved passes, of those in which every rank had its core
  * where there are any. All ranks call it; the samples (MsRowSample) are the same on all. An element of 4 bytes in
  * memory is one of FP32, or what a list counts as 2 bytes of BF16: every measurement gives a sample of both. Between
- * the sizes all ranks run the reference kernel at the same time; the slowest stands beside the samples, and times are
- * compared at one speed. (transfer full) */
+ * the sizes all ranks run the reference kernel at the same time; the slowest stands beside the samples.
+ * (transfer full) */
 GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes);
 
 char *ms_messages_text(

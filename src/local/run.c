@@ -31,7 +31,7 @@ MsStepRun *ms_step_run(const MsScenario *scenario, const char *blas, int steps, 
   if (!result) return NULL;
   MsStepRun *run = run_new();
   run->ranks = result->ranks;
-  run->reference_flops = (before_flops + ms_machine_reference(library)) / 2;
+  run->reference_flops = MAX(before_flops, ms_machine_reference(library));
   for (int i = 0; i < result->steps; i++) {
     if (run->step_cpu_s <= 0 || result->step_cpu_s[i] < run->step_cpu_s) run->step_cpu_s = result->step_cpu_s[i];
     if (run->step_s > 0 && result->step_s[i] >= run->step_s) continue;

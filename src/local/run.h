@@ -21,8 +21,8 @@ typedef struct { /* a run of some steps, of which the first warms up and does no
   double step_s;          /* the fastest step, by wall time on the slowest rank */
   double step_cpu_s;      /* the step of least CPU time on the rank that needs most; ranks that wait are busy too */
   gboolean quiet;         /* the fastest step had its cores */
-  double reference_flops; /* of the core (local/machine.h), mean of before and after; of several ranks the slowest; 0:
-                             not measured */
+  double reference_flops; /* of the core (local/machine.h), the better of before and after, as a disturbance can only
+                             lower it; of several ranks the slowest; 0: not measured */
   double kept_B;          /* most bytes held for backward on a rank, in the widths that the list declares */
   GArray *rows;           /* MsRunRow, of all ranks one after another */
 } MsStepRun;

@@ -6,17 +6,17 @@
 #include "base/stats.h"
 #include "calib/rows.h"
 
-/* The least and the second least of times, each at the speed of the reference beside it: compared is what they would be
- * at the same speed. */
+/* The least and the second least of times, each with the reference beside it. */
 typedef struct {
   double *s, *next_s, *flops;
 } Kept;
 
 static double at(double s, double flops) { return flops > 0 ? s * flops : s; }
 
-/* `next_s` is at the speed of the least. */
+/* The least is chosen by time alone: noise lengthens a step and lowers a reference, so that the least product of both
+ * would be that of a disturbed reference. `next_s` is at the speed of the least. */
 static void keep_two(double s, double flops, const Kept *k) {
-  if (at(s, flops) < at(*k->s, *k->flops)) {
+  if (s < *k->s) {
     *k->next_s = at(*k->s, *k->flops) / at(1, flops);
     *k->s = s, *k->flops = flops;
   } else *k->next_s = MIN(*k->next_s, at(s, flops) / at(1, *k->flops));
@@ -117,7 +117,7 @@ MsRepeat ms_survey_row_repeat(const MsSurveyed *survey) {
     const MsMeasuredStep *m = &survey->step[i];
     for (guint j = 0; m->rows && m->runs > 1 && j < m->rows->len; j++) {
       const MsRunRow *row = &g_array_index(m->rows, MsRunRow, j);
-      double r = g_array_index(m->row_next_s, double, j) / row->cpu_s - 1;
+      double r = fabs(g_array_index(m->row_next_s, double, j) / row->cpu_s - 1);
       if (computes(row) && isfinite(r)) g_array_append_val(ratio, r);
     }
   }
@@ -128,7 +128,7 @@ MsRepeat ms_survey_step_repeat(const MsSurveyed *survey, gboolean several_ranks)
   GArray *ratio = g_array_new(FALSE, FALSE, sizeof(double));
   for (int i = 0; i < survey->n; i++) {
     const MsMeasuredStep *m = &survey->step[i];
-    double r = m->next_s / m->step_s - 1;
+    double r = fabs(m->next_s / m->step_s - 1);
     if (isfinite(r) && (ms_local_ranks(m->step) > 1) == several_ranks) g_array_append_val(ratio, r);
   }
   return repeat_of(ratio);

@@ -2,10 +2,9 @@
  * (docs/theory/fast-matmul.md 2).
  *
  * All steps are visited in several passes spread over time, before and after each run of a step the reference kernel
- * (local/machine.h). A host drifts: clocks, neighbours on the same cores. Times are compared at the speed of the
- * reference beside them, seconds x FLOP/s, and of every row and step the least over the passes is kept, which noise can
- * only raise. What comes out of one pass alone is off by a median of 46 % on a busy machine, the least
- * of three by 0.5-3 %. */
+ * (local/machine.h). A host drifts: clocks, neighbours on the same cores. Of every row and step the least time over the
+ * passes is kept, which noise can only raise, with the reference beside it: seconds x FLOP/s are compared between them.
+ * What comes out of one pass alone is off by a median of 46 % on a busy machine, the least of three by 0.5-3 %. */
 #ifndef MS_LOCAL_SURVEY_H
 #define MS_LOCAL_SURVEY_H
 
@@ -27,7 +26,7 @@ typedef struct { /* one step over all passes */
                     rank: on cores of their own both are the wall time, since ranks that wait poll; on a busy machine it
                     is somewhat too long */
   double step_flops; /* of the reference beside that run; 0: not measured */
-  double next_s;     /* the second least, at the same speed: how well the machine repeats itself; NaN from one run */
+  double next_s;     /* the second least, at the speed of the least: how well the machine repeats itself */
   double kept_B;
   GArray *rows;       /* MsRunRow: the least mean CPU time of a call */
   GArray *row_next_s; /* double: the second least of each, at the same speed */
@@ -52,7 +51,7 @@ typedef struct {
   double median, p90;
   guint n;
 } MsRepeat;
-/* Second least over least, minus 1, over the rows that compute and over the steps. */
+/* How far the second least, at the speed of the least, is from it, relative: over rows that compute, over steps. */
 MsRepeat ms_survey_row_repeat(const MsSurveyed *survey);
 MsRepeat ms_survey_step_repeat(const MsSurveyed *survey, gboolean several_ranks);
 
