@@ -308,6 +308,23 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
   return ROUNDING * (s->pools.n > 0 ? most : on_machine(most, s->hardware, s->hardware));
 }
 
+double ms_bound_states_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, int pp,
+                         const MsScenario *s) {
+  const PerParam each = per_param(bytes, dp_cp, edp, 1); /* more copies take no less */
+  double sum = 0;
+  g_autofree int *count = ms_pieces_of_model(memo->work);
+  if (s->pools.n > 0) return 0;
+  for (int i = 0; i < memo->n; i++) sum += count[i] * states_of(memo, &each, i);
+  return (1 - 1e-9) * on_machine(sum / pp, s->hardware, s->hardware);
+}
+
+double ms_memo_kept_B(const MsPieceMemo *memo) {
+  g_autofree int *count = ms_pieces_of_model(memo->work);
+  double sum = 0;
+  for (int i = 0; i < memo->n; i++) sum += count[i] * memo->kept[i];
+  return sum;
+}
+
 /* Fewest microbatches that are alive on each stage, whichever chunk they are in: [pp]. */
 static void fewest_live(const MsScenario *s, double *live) {
   const MsLayoutSpec *l = &s->layout;

@@ -132,12 +132,88 @@ static double passes(const MsTree *t, MsPieceMemo *memo) {
   return MAX(stream, MIN(ms_memo_total(memo, MS_TOTAL_SPAN, FALSE), ms_memo_total(memo, MS_TOTAL_SPAN, TRUE)));
 }
 
+/* --- memory of states --- */
+
+static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
+  return a->whole_B >= b->whole_B && a->frozen_B >= b->frozen_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B &&
+         a->shards <= b->shards;
+}
+
+static void add_bytes(MsTreeWorker *w, MsStateBytes bytes) {
+  int kept = 0;
+  for (int i = 0; i < w->n_bytes; i++)
+    if (needs_no_less(&bytes, &w->bytes[i])) return;
+  for (int i = 0; i < w->n_bytes; i++)
+    if (!needs_no_less(&w->bytes[i], &bytes)) w->bytes[kept++] = w->bytes[i];
+  w->bytes[kept] = bytes, w->n_bytes = kept + 1;
+}
+
+/* Of the options of every state; they do not depend on the pieces. */
+static void find_bytes(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, const MsCandidate *c) {
+  const MsSpace *space = t->space;
+  gint64 work = c->combo / space->stride[MS_ROLE_WORK];
+  if (w->bytes_of == work) return;
+  w->bytes_of = work, w->n_bytes = 0;
+  for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
+    ms_space_apply_combo(space, c->combo + state * space->stride[MS_ROLE_STATE], w->flat);
+    add_bytes(w, ms_state_bytes(memo, w->flat));
+  }
+}
+
+/* The sizes divide, so that a shape can be made. */
+static int size_rule(const MsTree *t, const gint32 *v) {
+  gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP],
+         expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP] * v[MS_AXIS_PP];
+  if (v[MS_AXIS_GPUS] % dense) return rule_named("world-divides");
+  if (v[MS_AXIS_GPUS] % expert) return rule_named("expert-world-divides");
+  gint64 sequences = v[MS_AXIS_MBS] * (v[MS_AXIS_GPUS] / dense);
+  return t->space->request->base->training.global_batch_size % sequences ? rule_named("batch-divides") : -1;
+}
+
+typedef struct {
+  double dp_cp, edp;
+} Replicas; /* that share what the optimizer has of dense and of expert parameters */
+
+static Replicas replicas_of(const gint32 *v) {
+  return (Replicas){(double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
+                    (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP]};
+}
+
+/* Least that the states alone need in any pipeline, which is written into the candidate; INFINITY: none divides. */
+static double least_states_B(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, MsCandidate *c) {
+  const MsIntAxis *pp = &t->space->axis[MS_AXIS_PP];
+  gint32 at = c->value[MS_AXIS_PP];
+  double least = INFINITY;
+  find_bytes(t, w, memo, c);
+  for (int k = 0; k < pp->n; k++) {
+    c->value[MS_AXIS_PP] = pp->value[k];
+    if (size_rule(t, c->value) >= 0) continue;
+    const Replicas r = replicas_of(c->value);
+    for (int i = 0; i < w->n_bytes; i++) {
+      double own = ms_bound_states_B(memo, &w->bytes[i], r.dp_cp, r.edp, pp->value[k], t->space->request->base);
+      if (own < least) least = own, at = pp->value[k];
+    }
+  }
+  c->value[MS_AXIS_PP] = at;
+  return least;
+}
+
 /* --- branching --- */
 
 /* The rule about sizes that every layout of the unit breaks, or NULL. */
 static const char *broken_by_unit(const gint32 *v) {
   gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP], expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP];
   return v[MS_AXIS_GPUS] % dense ? "world-divides" : v[MS_AXIS_GPUS] % expert ? "expert-world-divides" : NULL;
+}
+
+/* The last child, if the states of all its layouts take more than there is. */
+static void set_apart(MsTree *t, MsTreeWorker *w, MsPieceMemo *memo) {
+  MsTooLarge own = {.node = g_array_index(w->children, MsBranch, w->children->len - 1)};
+  double limit = t->x->s.plan->memory_limit_B, least = least_states_B(t, w, memo, &own.node.c);
+  if (!(least > limit) || isinf(least) || !ms_planner_cuts(t->x, MS_SHORT_MEMORY)) return;
+  own.miss_B = least - limit, own.kept_B = ms_memo_kept_B(memo);
+  g_array_append_val(w->too_large, own);
+  g_array_set_size(w->children, w->children->len - 1);
 }
 
 void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
@@ -152,9 +228,15 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
       continue;
     }
     MsPieceMemo *memo = memo_of(t, w, c, TRUE);
+    guint before = w->children->len;
     emit(t, w, &root, MS_LEVEL_UNIT, *c,
          memo ? microbatches_per_stage(t, c) * ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE) : 0);
+    if (memo && w->children->len > before) set_apart(t, w, memo);
   }
+}
+
+void ms_tree_refuse_too_large(const MsTree *t, MsTreeWorker *w, const MsTooLarge *of, gboolean tell) {
+  refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, tell ? of->miss_B : INFINITY, MS_LEVEL_UNIT, &of->node.c);
 }
 
 typedef double (*PlainBound)(const MsTree *,
@@ -192,43 +274,16 @@ typedef struct {
   int map;
 } Pieces;
 
-static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
-  return a->whole_B >= b->whole_B && a->frozen_B >= b->frozen_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B &&
-         a->shards <= b->shards;
-}
-
-static void add_bytes(MsTreeWorker *w, MsStateBytes bytes) {
-  int kept = 0;
-  for (int i = 0; i < w->n_bytes; i++)
-    if (needs_no_less(&bytes, &w->bytes[i])) return;
-  for (int i = 0; i < w->n_bytes; i++)
-    if (!needs_no_less(&w->bytes[i], &bytes)) w->bytes[kept++] = w->bytes[i];
-  w->bytes[kept] = bytes, w->n_bytes = kept + 1;
-}
-
-/* Of the options of every state; they do not depend on the pieces. */
-static void find_bytes(const Pieces *p, const MsCandidate *c) {
-  const MsSpace *space = p->t->space;
-  MsTreeWorker *w = p->w;
-  gint64 work = c->combo / space->stride[MS_ROLE_WORK];
-  if (w->bytes_of == work) return;
-  w->bytes_of = work, w->n_bytes = 0;
-  for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
-    ms_space_apply_combo(space, c->combo + state * space->stride[MS_ROLE_STATE], w->flat);
-    add_bytes(w, ms_state_bytes(p->memo, w->flat));
-  }
-}
-
 static void take_pieces(Pieces *p, const MsCandidate *c) {
   p->map = ms_shapes_map(p->w->shapes, p->memo);
-  find_bytes(p, c);
+  find_bytes(p->t, p->w, p->memo, c);
 }
 
 static double least_device_B(const Pieces *p, const MsShape *shape, const gint32 *v) {
-  double dp_cp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_TP] / v[MS_AXIS_PP],
-         edp = (double)v[MS_AXIS_GPUS] / v[MS_AXIS_ETP] / v[MS_AXIS_EP] / v[MS_AXIS_PP], least = INFINITY;
+  const Replicas r = replicas_of(v);
+  double least = INFINITY;
   for (int i = 0; i < p->w->n_bytes; i++) {
-    double device_B = ms_bound_device_B(shape, p->memo, &p->w->bytes[i], dp_cp, edp, p->t->space->request->base);
+    double device_B = ms_bound_device_B(shape, p->memo, &p->w->bytes[i], r.dp_cp, r.edp, p->t->space->request->base);
     least = MIN(least, device_B);
   }
   return least;
@@ -236,16 +291,6 @@ static double least_device_B(const Pieces *p, const MsShape *shape, const gint32
 
 static gboolean may_fit(const Pieces *p, double least_B) {
   return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
-}
-
-/* The sizes divide, so that a shape can be made. */
-static int size_rule(const MsTree *t, const gint32 *v) {
-  gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP],
-         expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP] * v[MS_AXIS_PP];
-  if (v[MS_AXIS_GPUS] % dense) return rule_named("world-divides");
-  if (v[MS_AXIS_GPUS] % expert) return rule_named("expert-world-divides");
-  gint64 sequences = v[MS_AXIS_MBS] * (v[MS_AXIS_GPUS] / dense);
-  return t->space->request->base->training.global_batch_size % sequences ? rule_named("batch-divides") : -1;
 }
 
 /* Options that only the simulation sees, at values that need the least memory. */

@@ -314,6 +314,11 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
 double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
                           const MsScenario *scenario);
 
+double ms_memo_kept_B(const MsPieceMemo *memo); /* for one microbatch by a rank that has the whole model */
+/* Of the states alone, shared out evenly by `pp` stages: whatever microbatches keep there; 0 with pools. */
+double ms_bound_states_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, int pp,
+                         const MsScenario *scenario);
+
 /* --- refusals (refusal.c): counted by rule, one example of each kept as numbers and worded at the end ---------- */
 enum { MS_REFUSED_MEMORY, MS_REFUSED_DEADLINE, MS_REFUSED_SAME, MS_REFUSED_ERROR, MS_N_REFUSED }; /* after the rules */
 typedef struct {

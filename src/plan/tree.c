@@ -19,8 +19,10 @@ enum {
   ROUND = 64,
   DIVE = 4,
   PLAIN = 8,
-  DEEPEST = 16
-}; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any */
+  DEEPEST = 16,
+  NEAREST = 4
+}; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any;
+    * nodes too large for the memory that are looked into where nothing fits, to say what comes nearest */
 
 static int compare_nodes(gconstpointer a, gconstpointer b) {
   return ms_candidate_compare(&((const MsBranch *)a)->c, &((const MsBranch *)b)->c);
@@ -60,14 +62,30 @@ static void expand_root(int index, int thread, gpointer data) {
 
 /* --- rounds --- */
 
+static void move(GArray *into, GArray *from) {
+  g_array_append_vals(into, from->data, from->len);
+  g_array_set_size(from, 0);
+}
+
 static void collect(MsTree *t) {
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsBranch));
-  for (int i = 0; i < t->threads; i++) {
-    g_array_append_vals(all, t->worker[i].children->data, t->worker[i].children->len);
-    g_array_set_size(t->worker[i].children, 0);
-  }
+  for (int i = 0; i < t->threads; i++) move(all, t->worker[i].children);
   ms_ranks_gather(all);
   for (guint i = 0; i < all->len; i++) push_node(t, &g_array_index(all, MsBranch, i));
+}
+
+/* As 1F1B keeps microbatches, PP of a PP-th of the model each. */
+static int nearest_first(gconstpointer a, gconstpointer b) {
+  const MsTooLarge *x = a, *y = b;
+  double own = x->miss_B + x->kept_B, other = y->miss_B + y->kept_B;
+  return own != other ? (own < other ? -1 : 1) : compare_nodes(&x->node, &y->node);
+}
+
+static void collect_first(MsTree *t) {
+  collect(t);
+  for (int i = 0; i < t->threads; i++) move(t->too_large, t->worker[i].too_large);
+  ms_ranks_gather(t->too_large);
+  g_array_sort(t->too_large, nearest_first);
 }
 
 static gboolean may_enter(const MsTree *t, const MsBranch *node) { return node && !ms_tree_dear(t, node->c.cost); }
@@ -207,10 +225,12 @@ static void begin(MsTree *t) {
   for (int level = 0; level < MS_N_LEVELS; level++)
     for (int plain = 0; plain < 2; plain++) t->heap[level][plain] = g_array_new(FALSE, FALSE, sizeof(MsBranch));
   find_plain(t);
+  t->too_large = g_array_new(FALSE, FALSE, sizeof(MsTooLarge));
   t->worker = g_new0(MsTreeWorker, t->threads);
   for (int i = 0; i < t->threads; i++) {
     MsTreeWorker *w = &t->worker[i];
     w->children = g_array_new(FALSE, FALSE, sizeof(MsBranch));
+    w->too_large = g_array_new(FALSE, FALSE, sizeof(MsTooLarge));
     w->shapes = ms_shapes_new();
     w->lists = ms_shape_lists_new();
     w->bytes = g_new(MsStateBytes, t->space->n_of_role[MS_ROLE_STATE]), w->bytes_of = -1;
@@ -256,6 +276,7 @@ static void end(MsTree *t) {
   for (int i = 0; i < t->threads; i++) {
     MsTreeWorker *w = &t->worker[i];
     g_array_unref(w->children);
+    g_array_unref(w->too_large);
     ms_shape_lists_free(w->lists);
     ms_shapes_free(w->shapes);
     g_free(w->bytes);
@@ -265,6 +286,7 @@ static void end(MsTree *t) {
   }
   for (int level = 0; level < MS_N_LEVELS; level++) g_array_unref(t->heap[level][0]), g_array_unref(t->heap[level][1]);
   for (int role = 0; role < MS_N_ROLES; role++) g_free(t->plain[role]);
+  g_array_unref(t->too_large);
   g_free(t->worker);
   g_free(t->early), g_free(t->settled);
 }
@@ -288,6 +310,25 @@ double ms_tree_least_per_sequence_s(MsPlanner *x) {
          x->s.space->request->base->training.global_batch_size; /* bounds are whole picoseconds */
 }
 
+/* Until nothing is left that may enter the list. */
+static void take_all(MsTree *t) {
+  while (!ms_planner_stopped(t->x)) {
+    t->threshold = ms_planner_threshold(t->x);
+    if (!cheapest(t)) break;
+    one_round(t);
+  }
+}
+
+/* Where nothing fits, what comes nearest is told of layouts that were looked at; all others are counted. */
+static void settle_too_large(MsTree *t) {
+  gboolean looks = t->x->n_list == 0 && !ms_planner_stopped(t->x);
+  guint n = looks ? MIN(t->too_large->len, (guint)NEAREST) : 0;
+  for (guint i = 0; i < n; i++) push_node(t, &g_array_index(t->too_large, MsTooLarge, i).node);
+  take_all(t);
+  for (guint i = n; i < t->too_large->len && ms_ranks_own() == 0; i++)
+    ms_tree_refuse_too_large(t, &t->worker[0], &g_array_index(t->too_large, MsTooLarge, i), !looks);
+}
+
 void ms_search_tree(MsPlanner *x) {
   MsTree t = {
       .x = x, .space = x->s.space, .threads = ms_parallel_threads(x->s.options->threads), .threshold = INFINITY};
@@ -296,13 +337,10 @@ void ms_search_tree(MsPlanner *x) {
   t.threshold = ms_planner_threshold(x);
   ms_tree_find_first(&t);
   ms_parallel(ms_space_units(t.space), t.threads, expand_root, &t);
-  collect(&t);
+  collect_first(&t);
   gboolean bounded = !ms_planner_stopped(x); /* else some units never were, and nothing is proven */
-  while (!ms_planner_stopped(x)) {
-    t.threshold = ms_planner_threshold(x);
-    if (!cheapest(&t)) break;
-    one_round(&t);
-  }
+  take_all(&t);
+  settle_too_large(&t);
   put_together(&t);
   if (!bounded) x->s.plan->lower_cost = 0;
   end(&t);

@@ -34,6 +34,12 @@ typedef struct {
                           few (tree.c) */
 } MsBranch;
 
+typedef struct { /* a node of the first level whose states alone take more memory than there is, whatever is kept beside
+                  * them; it has the pp at which they need least */
+  MsBranch node;
+  double miss_B, kept_B; /* kept: of one microbatch by the whole model, where nothing is recomputed or offloaded */
+} MsTooLarge;
+
 typedef struct {
   gint32 vpp, choice;
 } MsShapeUse; /* choice: combination of the keys of MS_ROLE_SHAPE */
@@ -44,8 +50,9 @@ typedef struct {
 } MsShapeGroup;                           /* of one PP: all that have the same shape, or (NULL) that a rule refuses */
 typedef struct MsShapeLists MsShapeLists; /* those made so far */
 
-typedef struct {    /* of one thread */
-  GArray *children; /* MsBranch */
+typedef struct {     /* of one thread */
+  GArray *children;  /* MsBranch */
+  GArray *too_large; /* MsTooLarge */
   MsRefusedTable refused;
   guint64 bounded, screened, feasible;
   MsShapes *shapes;
@@ -62,6 +69,7 @@ typedef struct {
   MsPlanner *x;
   MsSpace *space;
   GArray *heap[MS_N_LEVELS][2]; /* MsBranch, cheapest first: others, plain ones */
+  GArray *too_large;            /* MsTooLarge of all ranks, the nearest miss first */
   MsTreeWorker *worker;
   int threads;
   gboolean *early, *settled; /* [ms_num_rules] rules about options whose verdict is settled before the shape; rules
@@ -77,6 +85,8 @@ void ms_tree_expand(MsTree *tree, MsTreeWorker *worker, const MsBranch *node); /
 void ms_tree_expand_axes(MsTree *tree, MsTreeWorker *worker,
                          int unit);                     /* the first level: one setting of the outer axes */
 gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may enter the list */
+/* Counts all layouts below as short of memory; `tell`: one of them may be named as what comes nearest. */
+void ms_tree_refuse_too_large(const MsTree *tree, MsTreeWorker *worker, const MsTooLarge *of, gboolean tell);
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
 void ms_tree_find_first(MsTree *tree);
 void ms_tree_sort_rules(MsTree *tree);

@@ -148,6 +148,39 @@ static void shortcuts_change_nothing(void **state) {
   for (int k = 0; k < MS_SHORT_SAME; k++) same_list(&ms_small_requests[16], 1u << k, 2);
 }
 
+static const MsPlanRefusal *short_of_memory(const MsPlan *p) {
+  for (int i = 0; i < p->n_refusals; i++)
+    if (!strcmp(p->refusals[i].name, "memory")) return &p->refusals[i];
+  fail_msg("nothing is short of memory");
+  return NULL;
+}
+
+/* Where the states alone do not fit hardly anything is looked at, and what is told is within a hundredth of what comes
+ * nearest of all. */
+static void that_nothing_fits_is_seen_at_once(void **state) {
+  (void)state;
+  const MsSmallRequest small = {"llama, too large",
+                                "\"llama3-8b\"",
+                                "h100-sxm",
+                                32,
+                                4096,
+                                64,
+                                "\"micro_batch_size\": [1, 2], \"precision\": \"bf16\"",
+                                "\"tp\": [1, 2, 4, 8], \"cp\": [1, 2], \"pp\": [1, 2, 4], \"vpp\": 1",
+                                "\"recompute\": \"auto\", "};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  request->max_memory_fraction = 0.02;
+  g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 3);
+  g_autoptr(MsPlan) tree = branched(request, 0, 2, 3);
+  g_autoptr(MsPlan) one = branched(request, 0, 1, 3);
+  const MsPlanRefusal *nearest = short_of_memory(every), *told = short_of_memory(tree);
+  ms_assert_counts(request, tree, (double)tree->searched);
+  assert_int_equal(tree->n_best + every->n_best, 0);
+  assert_true(told->miss >= nearest->miss && told->miss <= 1.01 * nearest->miss);
+  assert_string_equal(told->example, short_of_memory(one)->example);
+  assert_true(4 * tree->bounded < every->bounded);
+}
+
 /* --- bounds of sets -------------------------------------------------------------------------------------------- */
 
 static double per_stage(const MsScenario *s) {
@@ -155,8 +188,9 @@ static double per_stage(const MsScenario *s) {
          ((double)s->training.micro_batch_size * s->gpus);
 }
 
-/* What the upper levels of the tree say of one layout: none is above the one below it, nor above `full`. */
-static void check_levels(const MsScenario *s) {
+/* What the upper levels of the tree say of one layout: none is above the one below it, nor above `full`; its states
+ * take no more than the whole. */
+static void check_levels(const MsScenario *s, double *tightest) {
   g_autoptr(MsScenario) plain = ms_scenario_copy(s, TRUE), changed = ms_scenario_copy(s, TRUE);
   double step_s = 0, share = (1 - 1e-9) * per_stage(s) / MS_PS_PER_S;
   if (ms_pieces_depend_on_cut(s)) return;
@@ -180,6 +214,13 @@ static void check_levels(const MsScenario *s) {
   assert_true(share * ms_memo_total(own, MS_TOTAL_SPAN, splits) <= step_s);
   assert_true((double)ms_bound_passes(least, s) / MS_PS_PER_S <= step_s); /* less is done there */
   double passes_s = (double)ms_bound_passes(own, s) / MS_PS_PER_S;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  const MsStateBytes bytes = ms_state_bytes(own, s);
+  const MsLayoutSpec *l = &s->layout;
+  double dp_cp = (double)s->gpus / (l->tp * l->pp), edp = (double)s->gpus / (l->etp * l->ep * l->pp);
+  double states_B = ms_bound_states_B(own, &bytes, dp_cp, edp, l->pp, s), device_B = ms_device_B(r);
+  if (states_B > device_B) fail_msg("%s: states %.9g B, the device %.9g B", s->name, states_B, device_B);
+  *tightest = MAX(*tightest, states_B / device_B);
   ms_memo_free(own), ms_memo_free(least), ms_memo_free(other);
   g_autoptr(MsScenario) same = ms_scenario_copy(s, TRUE);
   g_autoptr(MsPassScreen) exact = ms_pass_screen_new(same, NULL, NULL);
@@ -190,11 +231,13 @@ static void check_levels(const MsScenario *s) {
 
 static void bounds_of_sets_hold(void **state) {
   (void)state;
+  double tightest = 0;
   for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(3, 1)) {
     g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
     g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 4);
-    for (int k = 0; k < best->n_best; k++) check_levels(best->best[k].scenario);
+    for (int k = 0; k < best->n_best; k++) check_levels(best->best[k].scenario, &tightest);
   }
+  assert_true(tightest > 0.8);
 }
 
 /* A node whose shape and state are settled stands for every value of the keys that only the simulation sees, whichever
@@ -353,6 +396,7 @@ int main(void) {
                                      cmocka_unit_test(null_is_a_value_of_sequence_parallel),
                                      cmocka_unit_test(threads_do_not_matter),
                                      cmocka_unit_test(shortcuts_change_nothing),
+                                     cmocka_unit_test(that_nothing_fits_is_seen_at_once),
                                      cmocka_unit_test(bounds_of_sets_hold),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
                                      cmocka_unit_test(resume_goes_on),
