@@ -11,17 +11,21 @@
 struct MsJson {
   char *filename, *text;
   JsonNode *root;
+  GHashTable *numbers; /* JsonNode -> GArray of double: MsJsonLists; NULL: all are in the tree */
 };
 
-/* Takes `text`. */
-static MsJson *document(char *text, size_t length, const char *filename, GError **error) {
-  JsonNode *root = ms_json_scan(text, length, filename, error);
+/* Takes `text`. `beside`: the key of MsJsonLists, or NULL. */
+static MsJson *document(char *text, size_t length, const char *filename, const char *beside, GError **error) {
+  GHashTable *numbers = beside ? g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_array_unref) : NULL;
+  const MsJsonLists lists = {beside, numbers};
+  JsonNode *root = ms_json_scan(text, length, filename, beside ? &lists : NULL, error);
   if (!root) {
+    g_clear_pointer(&numbers, g_hash_table_unref);
     g_free(text);
     return NULL;
   }
   MsJson *doc = g_new0(MsJson, 1);
-  *doc = (MsJson){.filename = g_strdup(filename), .text = text, .root = root};
+  *doc = (MsJson){.filename = g_strdup(filename), .text = text, .root = root, .numbers = numbers};
   return doc;
 }
 
@@ -30,18 +34,35 @@ MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GEr
   char *copy = g_malloc(n + 1);
   memcpy(copy, text, n);
   copy[n] = '\0';
-  return document(copy, n, filename, error);
+  return document(copy, n, filename, NULL, error);
 }
 
-MsJson *ms_json_load(const char *filename, GError **error) {
+MsJson *ms_json_load_beside(const char *filename, const char *key, GError **error) {
   gsize length;
   char *text = ms_read_file(filename, MS_JSON_MAX_BYTES, &length, error);
-  return text ? document(text, length, strcmp(filename, "-") == 0 ? "<stdin>" : filename, error) : NULL;
+  return text ? document(text, length, strcmp(filename, "-") == 0 ? "<stdin>" : filename, key, error) : NULL;
+}
+
+MsJson *ms_json_load(const char *filename, GError **error) { return ms_json_load_beside(filename, NULL, error); }
+
+void ms_json_fill(MsJson *doc) {
+  if (!doc->numbers) return;
+  g_clear_pointer(&doc->numbers, g_hash_table_unref);
+  json_node_unref(doc->root);
+  doc->root = ms_json_scan(doc->text, strlen(doc->text), doc->filename, NULL, NULL);
+}
+
+const double *ms_json_numbers(const MsJson *doc, JsonNode *node, guint *n) {
+  const GArray *numbers = doc && doc->numbers ? g_hash_table_lookup(doc->numbers, node) : NULL;
+  if (!numbers) return NULL;
+  *n = numbers->len;
+  return (const double *)(gconstpointer)numbers->data;
 }
 
 void ms_json_free(MsJson *doc) {
   if (!doc) return;
   json_node_unref(doc->root);
+  g_clear_pointer(&doc->numbers, g_hash_table_unref);
   g_free(doc->filename);
   g_free(doc->text);
   g_free(doc);

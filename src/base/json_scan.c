@@ -22,6 +22,7 @@ typedef struct {
   const char *filename;
   int line, depth, values;
   Frame frame[MS_JSON_MAX_DEPTH + 1]; /* where we are, for the path in messages */
+  const MsJsonLists *lists;           /* NULL: all lists are in the tree */
   GError **error;
 } Scan;
 
@@ -176,6 +177,12 @@ static gboolean scan_number_text(Scan *s, gboolean *integral) {
   return TRUE;
 }
 
+typedef struct {
+  gboolean integral;
+  gint64 integer; /* where it is */
+  double value;
+} Number;
+
 /* The digits as an integer, *scale of them behind the point; FALSE when it or its sign would not be exact. */
 static gboolean small_digits(const char *p, const char *end, gint64 *digits, int *scale) {
   gboolean negative = *p == '-', point = FALSE;
@@ -196,43 +203,55 @@ static gboolean small_digits(const char *p, const char *end, gint64 *digits, int
 
 /* Up to 15 digits without an exponent, as most numbers are: an integer below 2^53 over a power of ten up to 10^15 are
  * two exact doubles, and their quotient is rounded once, as strtod rounds. */
-static JsonNode *small_number(const char *start, const char *end, gboolean integral) {
-  static const double ten[DBL_DIG + 1] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                          1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
-  gint64 digits;
+static const double ten[DBL_DIG + 1] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                        1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+
+static gboolean small_number(const char *start, const char *end, Number *x) {
   int scale;
-  if (FLT_EVAL_METHOD != 0 || !small_digits(start, end, &digits, &scale)) return NULL;
-  JsonNode *node = json_node_alloc();
-  return integral ? json_node_init_int(node, digits) : json_node_init_double(node, (double)digits / ten[scale]);
+  if (FLT_EVAL_METHOD != 0 || !small_digits(start, end, &x->integer, &scale)) return FALSE;
+  x->value = (double)x->integer / ten[scale];
+  return TRUE;
+}
+
+/* The same in one go, of [-]digits.digits and nothing behind it that could belong to it. FALSE: it is something else,
+ * and nothing was moved over. */
+static gboolean read_plain(Scan *s, double *value) {
+  const char *p = s->p + (s->p < s->end && *s->p == '-'), *first = p, *point = NULL;
+  gint64 digits = 0;
+  for (; p < s->end && (g_ascii_isdigit(*p) || (*p == '.' && !point && p > first)); p++)
+    if (*p == '.') point = p;
+    else digits = p - first > DBL_DIG ? 0 : digits * 10 + (*p - '0');
+  int n = (int)(p - first) - 1, scale = point ? (int)(p - point) - 1 : 0;
+  gboolean plain = FLT_EVAL_METHOD == 0 && scale > 0 && n <= DBL_DIG && (first[0] != '0' || point == first + 1);
+  if (!plain || p >= s->end || (*p != ',' && *p != ']')) return FALSE;
+  *value = (double)(*s->p == '-' ? -digits : digits) / ten[scale];
+  s->p = p;
+  return TRUE;
+}
+
+static gboolean read_number(Scan *s, Number *x) {
+  const char *start = s->p;
+  if (!scan_number_text(s, &x->integral)) return FALSE;
+  if (small_number(start, s->p, x)) return TRUE;
+  int width = (int)MIN(s->p - start, 40);
+  if (x->integral) {
+    errno = 0;
+    x->integer = g_ascii_strtoll(start, NULL, 10);
+    if (errno || x->integer > INT_LIMIT || x->integer < -INT_LIMIT)
+      return fail(s, "integer %.*s is outside +-9007199254740992 (2^53)", width, start);
+    x->value = (double)x->integer;
+    return TRUE;
+  }
+  x->value = g_ascii_strtod(start, NULL);
+  if (x->value == 0) x->value = 0.0; /* not below it */
+  return isfinite(x->value) || fail(s, "number %.*s is too large for a double", width, start);
 }
 
 static JsonNode *scan_number(Scan *s) {
-  const char *start = s->p;
-  gboolean integral;
-  if (!scan_number_text(s, &integral)) return NULL;
-  JsonNode *small = small_number(start, s->p, integral);
-  if (small) return small;
-  int width = (int)MIN(s->p - start, 40);
-  JsonNode *node = json_node_new(JSON_NODE_VALUE);
-  if (integral) {
-    errno = 0;
-    gint64 value = g_ascii_strtoll(start, NULL, 10);
-    if (errno || value > INT_LIMIT || value < -INT_LIMIT) {
-      fail(s, "integer %.*s is outside +-9007199254740992 (2^53)", width, start);
-      goto bad;
-    }
-    json_node_set_int(node, value);
-    return node;
-  }
-  double value = g_ascii_strtod(start, NULL);
-  if (isfinite(value)) {
-    json_node_set_double(node, value == 0 ? 0.0 : value);
-    return node;
-  }
-  fail(s, "number %.*s is too large for a double", width, start);
-bad:
-  json_node_unref(node);
-  return NULL;
+  Number x;
+  if (!read_number(s, &x)) return NULL;
+  JsonNode *node = json_node_alloc();
+  return x.integral ? json_node_init_int(node, x.integer) : json_node_init_double(node, x.value);
 }
 
 static gboolean take_word(Scan *s, const char *word) {
@@ -277,11 +296,48 @@ static gboolean next_item(Scan *s, char close, gboolean *more) {
   return TRUE;
 }
 
+static gboolean is_number(char c) { return c == '-' || g_ascii_isdigit(c); }
+
+/* At the opening bracket: moves behind a list of nothing but numbers, one at least. FALSE: it is none, or something is
+ * wrong with it, which whoever reads it value by value will find. */
+static gboolean scan_numbers(Scan *s, GArray *numbers) {
+  Scan ahead = *s;
+  gboolean more = TRUE;
+  ahead.error = NULL;
+  if (!enter(&ahead)) return FALSE;
+  while (more) {
+    Number x;
+    gboolean any =
+        read_plain(&ahead, &x.value) || (ahead.p < ahead.end && is_number(*ahead.p) && read_number(&ahead, &x));
+    if (!any || ++ahead.values > MS_JSON_MAX_VALUES || !next_item(&ahead, ']', &more)) return FALSE;
+    g_array_append_val(numbers, x.value);
+  }
+  s->p = ahead.p, s->line = ahead.line, s->values = ahead.values;
+  return TRUE;
+}
+
+/* The list stands under the key of those that are kept beside the tree. */
+static gboolean is_kept_beside(const Scan *s) {
+  return s->lists && s->depth > 0 && g_strcmp0(s->frame[s->depth - 1].key, s->lists->key) == 0;
+}
+
+static gboolean keep_beside(Scan *s, JsonNode *node) {
+  GArray *numbers = g_array_new(FALSE, FALSE, sizeof(double));
+  gboolean kept = scan_numbers(s, numbers);
+  if (kept) g_hash_table_insert(s->lists->numbers, node, numbers);
+  else g_array_unref(numbers);
+  return kept;
+}
+
 static JsonNode *scan_array(Scan *s) {
-  if (!enter(s)) return NULL;
   JsonNode *node = json_node_new(JSON_NODE_ARRAY);
   JsonArray *array = json_array_new();
   json_node_take_array(node, array);
+  if (is_kept_beside(s) && keep_beside(s, node)) return node;
+  if (!enter(s)) {
+    json_node_unref(node);
+    return NULL;
+  }
   gboolean more = s->p >= s->end || *s->p != ']';
   if (!more) s->p++;
   while (more) {
@@ -350,7 +406,7 @@ static JsonNode *scan_value(Scan *s) {
   char c = s->p < s->end ? *s->p : '\0';
   if (c == '{') return scan_object(s);
   if (c == '[') return scan_array(s);
-  if (c == '-' || g_ascii_isdigit(c)) return scan_number(s);
+  if (is_number(c)) return scan_number(s);
   if (c != '"') return scan_word(s);
   char *text = scan_string(s);
   if (!text) return NULL;
@@ -360,17 +416,30 @@ static JsonNode *scan_value(Scan *s) {
   return node;
 }
 
+/* Of bytes from the start that are ASCII and not 0, most of them. */
+static size_t plain_length(const char *text, size_t length) {
+  const guint64 high = 0x8080808080808080u, ones = 0x0101010101010101u;
+  size_t n = 0;
+  for (guint64 word; n + sizeof word <= length; n += sizeof word) {
+    memcpy(&word, text + n, sizeof word);
+    if ((word | (word - ones)) & high) break; /* a byte above 127, or a borrow of a 0 */
+  }
+  return n;
+}
+
 static gboolean check_text(Scan *s, size_t length) {
   const char *bad;
   if (length > MS_JSON_MAX_BYTES) return fail(s, "longer than 64 MiB");
   if (g_str_has_prefix(s->p, "\xef\xbb\xbf")) return fail(s, "begins with a byte order mark, remove it");
-  if (g_utf8_validate(s->p, (gssize)length, &bad)) return TRUE;
+  size_t plain = plain_length(s->p, length);
+  if (g_utf8_validate(s->p + plain, (gssize)(length - plain), &bad)) return TRUE;
   for (const char *p = s->p; p < bad; p++) s->line += *p == '\n';
   return fail(s, "byte 0x%02x does not belong in UTF-8 text", (guchar)*bad);
 }
 
-JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GError **error) {
-  Scan s = {.p = text, .end = text + length, .filename = filename, .error = error};
+JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, const MsJsonLists *lists,
+                       GError **error) {
+  Scan s = {.p = text, .end = text + length, .filename = filename, .lists = lists, .error = error};
   if (length <= MS_JSON_MAX_BYTES) s.line = 1;
   if (!check_text(&s, length)) return NULL;
   skip_space(&s);

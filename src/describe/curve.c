@@ -53,17 +53,36 @@ static gboolean plain_number(JsonNode *node, double lo, double hi, double *value
   return *value >= lo && *value <= hi;
 }
 
+static gboolean check_length(const MsJson *doc, const char *path, guint length, guint max, GError **error) {
+  return (length >= 1 && length <= max) ||
+         ms_json_error(doc, path, error, "holds %u numbers, must hold 1 to %u", length, max);
+}
+
+/* The same of a list that stands beside the tree. */
+static gboolean take_numbers(const MsJson *doc, const double *from, guint n, const char *path, double lo, double hi,
+                             double *values, GError **error) {
+  memcpy(values, from, n * sizeof *values);
+  for (guint i = 0; i < n; i++) {
+    if (from[i] >= lo && from[i] <= hi) continue;
+    g_autofree char *item = g_strdup_printf("%s[%u]", path, i);
+    g_autoptr(JsonNode) element = json_node_init_double(json_node_alloc(), from[i]);
+    return get_number(doc, element, item, lo, hi, values + i, error);
+  }
+  return TRUE;
+}
+
 /* A list of at most `max` numbers in [lo, hi]; *values is new. */
 static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, guint max,
                             double **values, int *n, GError **error) {
   if (!node || !JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of numbers");
   JsonArray *array = json_node_get_array(node);
   guint length = json_array_get_length(array);
-  if (length < 1 || length > max)
-    return ms_json_error(doc, path, error, "holds %u numbers, must hold 1 to %u", length, max);
+  const double *beside = ms_json_numbers(doc, node, &length);
+  if (!check_length(doc, path, length, max, error)) return FALSE;
   g_free(*values);
   *values = g_new0(double, length);
   *n = (int)length;
+  if (beside) return take_numbers(doc, beside, length, path, lo, hi, *values, error);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
     JsonNode *element = json_array_get_element(array, i);
@@ -237,9 +256,9 @@ static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, 
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
   if (json_object_get_size(json) != 2) return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
-  char *axes = g_strconcat(path, ".axes", NULL), *ratios = g_strconcat(path, ".log_ratio", NULL);
+  char *axes = g_strconcat(path, ".axes", NULL), *ratios = g_strconcat(path, "." MS_CURVE_GRID_KEY, NULL);
   gboolean ok = axes_parse(doc, json_object_get_member(json, "axes"), axes, grid, error) &&
-                ratios_parse(doc, json_object_get_member(json, "log_ratio"), ratios, grid, error);
+                ratios_parse(doc, json_object_get_member(json, MS_CURVE_GRID_KEY), ratios, grid, error);
   g_free(axes);
   g_free(ratios);
   if (!ok) grid_clear(grid);
@@ -262,7 +281,7 @@ static void grid_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_object(out, "axes");
   for (int d = 0; d < grid->dims; d++) print_numbers(out, grid->name[d], grid->axis[d], grid->n[d]);
   ms_json_out_end(out);
-  print_numbers(out, "log_ratio", grid->log_ratio, grid_size(grid));
+  print_numbers(out, MS_CURVE_GRID_KEY, grid->log_ratio, grid_size(grid));
   ms_json_out_end(out);
 }
 

@@ -5,6 +5,9 @@
 
 #include "describe/hardware.h"
 
+/* The list of numbers of a residual grid, which is read where it stands beside the tree too (ms_json_load_beside). */
+#define MS_CURVE_GRID_KEY "log_ratio"
+
 void ms_curves_free(MsHardware *hardware); /* hardware->curves, all of them */
 /* For the row `curves` of the table: `member` is the MsHardware. */
 gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);

@@ -213,8 +213,15 @@ static void keep_leaf(const char *file, const MsStamp *stamp, const MsHardware *
   ms_kept_release(&leaves, leaf);
 }
 
+/* Nine tenths of a machine are the grids of its curves. What stands beside a `base` is copied, grids and all. */
+static MsJson *load_machine(const char *file, GError **error) {
+  MsJson *doc = ms_load_object_beside(file, MS_CURVE_GRID_KEY, error);
+  if (doc && json_object_has_member(json_node_get_object(ms_json_root(doc)), "base")) ms_json_fill(doc);
+  return doc;
+}
+
 static MsHardware *read_file(const char *file, const MsStamp *stamp, int depth, gboolean borrow, GError **error) {
-  g_autoptr(MsJson) doc = ms_load_object(file, error);
+  g_autoptr(MsJson) doc = load_machine(file, error);
   JsonObject *json = doc ? json_node_get_object(ms_json_root(doc)) : NULL;
   MsHardware *hardware = json ? described(doc, json, "", depth, borrow, error) : NULL;
   if (!hardware) return NULL;

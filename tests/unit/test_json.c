@@ -468,8 +468,65 @@ static void numbers_as_strtod_reads_them(void **state) {
   g_rand_free(rand);
 }
 
+static void numbers_beside_the_tree(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"far\": [1.5, 2], \"near\": [0.25, -0.5,\n -0.0, 7, 1e-3, 0.1234567890123456789 ,-12.75],"
+      " \"deep\": [{\"near\": [1]}, {\"near\": []}, {\"near\": [1.5, \"x\"]},"
+      " {\"near\": [[1.5]]}, {\"near\": 3}],\n\"behind\": 1}";
+  g_autofree char *file = ms_test_data_path("beside.json");
+  assert_true(g_file_set_contents(file, text, -1, NULL));
+  g_autoptr(MsJson) beside = ms_json_load_beside(file, "near", NULL);
+  g_autoptr(MsJson) whole = ms_json_load(file, NULL);
+  assert_non_null(beside);
+  JsonObject *object = json_node_get_object(ms_json_root(beside)), *all = json_node_get_object(ms_json_root(whole));
+  JsonArray *list = json_object_get_array_member(all, "near"), *deep = json_object_get_array_member(object, "deep");
+  guint n = 0;
+  assert_null(ms_json_numbers(beside, json_object_get_member(object, "far"), &n));
+  assert_null(ms_json_numbers(whole, json_object_get_member(all, "near"), &n));
+  const double *near = ms_json_numbers(beside, json_object_get_member(object, "near"), &n);
+  assert_non_null(near);
+  assert_int_equal(n, json_array_get_length(list));
+  assert_int_equal(json_array_get_length(json_object_get_array_member(object, "near")), 0);
+  for (guint i = 0; i < n; i++) {
+    double must_be = json_array_get_double_element(list, i);
+    assert_memory_equal(&near[i], &must_be, sizeof must_be);
+  }
+  for (guint i = 0; i < 5; i++) {
+    JsonNode *node = json_object_get_member(json_array_get_object_element(deep, i), "near");
+    assert_int_equal(ms_json_numbers(beside, node, &n) != NULL, i == 0);
+  }
+  assert_int_equal(ms_json_line(beside, "behind"), 3);
+  ms_json_fill(beside);
+  g_autofree char *filled = ms_json_text(ms_json_root(beside), 0), *as_read = ms_json_text(ms_json_root(whole), 0);
+  assert_string_equal(filled, as_read);
+}
+
+/* Whatever is wrong inside such a list is said as of any other. */
+static void refuses_beside_as_elsewhere(void **state) {
+  (void)state;
+  static const char *const lists[] = {
+      "1.5,",    "1.5 2",     "01.5", "1.", ".5", "1.5.2", "-", "1e400", "1.5, nan", "1.5}", "9007199254740993",
+      "1.5, +1", "1.5, 00.5", "1.5"};
+  g_autofree char *file = ms_test_data_path("bad.json");
+  for (guint i = 0; i < G_N_ELEMENTS(lists); i++)
+    for (int closed = 0; closed < 2; closed++) {
+      g_autofree char *text = g_strdup_printf("{\"near\":\n[%s%s", lists[i], closed ? "]}" : "");
+      g_autoptr(GError) as_tree = NULL;
+      g_autoptr(GError) error = NULL;
+      assert_true(g_file_set_contents(file, text, -1, NULL));
+      g_autoptr(MsJson) whole = ms_json_load(file, &as_tree);
+      g_autoptr(MsJson) beside = ms_json_load_beside(file, "near", &error);
+      assert_int_equal(whole == NULL, beside == NULL);
+      if (error) assert_string_equal(error->message, as_tree->message);
+      assert_int_equal(whole != NULL, closed && i + 1 == G_N_ELEMENTS(lists));
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(numbers_beside_the_tree),
+      cmocka_unit_test(refuses_beside_as_elsewhere),
       cmocka_unit_test(numbers_as_strtod_reads_them),
       cmocka_unit_test(refuses),
       cmocka_unit_test(refuses_depth_and_bytes),
