@@ -3,7 +3,7 @@
 #ifndef MS_BOUND_PRIV_H
 #define MS_BOUND_PRIV_H
 
-#include "bound/lags.h"
+#include "bound/cycle.h"
 
 /* --- busy.c: rows that run on from one list into the next --- */
 /* Of the stream of experts' messages: rows that begin behind a compute row and that no row of the list waits for, and
@@ -62,6 +62,9 @@ typedef struct {
 MsNeed ms_need_of(const MsForced *forced);
 /* A slot: `before` and `after` it as in ms_lags_run; raises what is there `after` it by the toll. */
 void ms_toll_slot(MsToll *toll, const MsNeed *need, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
+/* All that slots read and change, but for the marks behind the last of them; until its queues are empty nothing is the
+ * same again. */
+void ms_toll_tell(MsToll *toll, MsCycle *cycle);
 /* SMs that compute loses to collectives of the step's own which go over the network, at least: to one of them, and to
  * one of both kinds. FALSE: there are none. */
 gboolean ms_toll_rivals(const MsProgram *program, int sms[MS_RIVALS]);

@@ -10,7 +10,7 @@
  * the ends of a chunk, what FSDP and offloading fetch. */
 #include "bound/bound.h"
 #include "bound/bound_priv.h"
-#include "bound/stages.h"
+#include "bound/cycle.h"
 #include "step/after.h"
 #include <string.h>
 
@@ -247,14 +247,30 @@ static void find_left(Relaxed *r, gboolean beside) {
     }
 }
 
+/* All that turns of a stage read and change beside r->at. What runs on from the last slot is that of the same slot. */
+static void tell(gpointer visitor, int stage, MsCycle *c) {
+  Relaxed *r = visitor;
+  Forced *f = &r->forced[stage];
+  MsTime free = f->start + f->sum;
+  for (int k = 0; k < r->p->layout->vpp; k++) ms_cycle_ends(c, &r->last_b[k * r->p->layout->pp + stage], 1);
+  if (f->told) ms_cycle_moments(c, &free, 1), ms_cycle_sums(c, &f->sum, 1), f->start = free - f->sum;
+  if (r->toll[stage]) ms_toll_tell(r->toll[stage], c);
+  if (!r->left) return;
+  ms_cycle_until(c, r->at.compute[stage] + r->left[stage], r->limit);
+  ms_cycle_sums(c, &r->left[stage], 1);
+}
+
 /* 0, or a bound that is above the limit before all have run. */
 static MsTime run_slots(Relaxed *r) {
+  g_autoptr(MsCycle) cycle = r->ran ? NULL : ms_cycle_new(&r->at, r->s, tell, r);
   for (const MsTurn *turn; (turn = ms_slot_walk_next(r->at.walk));) {
     run_turn(r, turn);
-    if (!r->left) continue;
-    r->left[turn->stage] -= least_of(r, turn->forward, turn->backward);
-    MsTime end = r->at.compute[turn->stage] + r->left[turn->stage];
-    if (end > r->limit) return end;
+    if (r->left) {
+      r->left[turn->stage] -= least_of(r, turn->forward, turn->backward);
+      MsTime end = r->at.compute[turn->stage] + r->left[turn->stage];
+      if (end > r->limit) return end;
+    }
+    ms_cycle_turn(cycle, turn);
   }
   ms_slot_walk_must_end(r->at.walk);
   return 0;

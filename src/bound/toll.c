@@ -337,6 +337,13 @@ void ms_toll_slot(MsToll *t, const MsNeed *need, const MsTime ends[MS_N_ENDS], M
   after[MS_END_COMPUTE] = now.at;
 }
 
+void ms_toll_tell(MsToll *t, MsCycle *c) {
+  Mark *now = &t->mark[t->n - 1];
+  ms_cycle_same(c, t->n_anchors + t->n_rivals > 0 ? t->n : -1); /* marks are never as many again */
+  ms_cycle_moments(c, &now->at, 1);
+  ms_cycle_sums(c, &now->forced, 1), ms_cycle_sums(c, &now->own, 1);
+}
+
 typedef struct {
   MsTime taken;
   int most;

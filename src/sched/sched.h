@@ -59,6 +59,14 @@ void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, in
 gboolean ms_schedule_has(const MsSchedule *schedule, MsSlotKind kind);
 gboolean ms_schedule_splits(const MsSchedule *schedule); /* has slots other than F and B */
 
+/* The middle of every stage's list, where it repeats itself: slots [from, to), of which each is the one `slots` before
+ * it with as many microbatches more on all stages. */
+typedef struct {
+  int slots, from, to;
+} MsPeriodOf;
+/* Fills of[stages] and returns those microbatches; 0: some list does not, or is too short to tell. */
+int ms_schedule_period(const MsSchedule *schedule, MsPeriodOf *of);
+
 /* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I)
  * on its stage, forward before backward, and the whole set can be executed without deadlock. FALSE with `why`. */
 gboolean ms_schedule_valid(const MsSchedule *schedule, char *why, size_t size);

@@ -9,9 +9,12 @@ typedef struct { /* one kind of pass through one chunk: what is the same for all
   int in, out, kept; /* tensors of microbatch 0, -1 = none */
 } Way;
 
+enum { ACTIVATION, GRADIENT, REST, N_TENSORS }; /* what a forward, a backward, a weight gradient waits for */
+
 typedef struct { /* a chunk of a stage */
   Way way[MS_SLOT_W + 1];
   int first_mb, left; /* left: backwards still to come */
+  int ran[N_TENSORS]; /* passes that wait for each */
 } Place;
 
 struct MsSlotWalk {
@@ -20,6 +23,7 @@ struct MsSlotWalk {
   int stage, until;       /* whose turn it is, of stages below `until` */
   gboolean moved;         /* some slot ran since the first stage had its turn */
   gboolean halved;        /* the forward of an FB slot ran, its backward comes next */
+  gboolean scattered;     /* some chunk did not take its microbatches in order */
   int tensors;
   int *next;    /* [stages] */
   Place *place; /* [stages][chunks] */
@@ -27,7 +31,7 @@ struct MsSlotWalk {
   MsTurn turn;
 };
 
-enum { ACTIVATION, GRADIENT, REST, N_TENSORS }; /* what a forward, a backward, a weight gradient waits for */
+static int waits_for(MsSlotKind kind) { return kind == MS_SLOT_F ? ACTIVATION : kind == MS_SLOT_W ? REST : GRADIENT; }
 
 static int tensor(const MsSchedule *s, int what, int virtual_stage) {
   return virtual_stage < 0 ? -1 : (what * s->stages * s->chunks + virtual_stage) * s->microbatches;
@@ -56,7 +60,7 @@ static Way way_of(const MsSchedule *s, MsSlotKind kind, int stage, int chunk, in
  * input gradients of their own chunk, and nobody waits for them. */
 static Place place_of(const MsSchedule *s, int stage, int chunk) {
   int here = ms_virtual_stage(s, stage, chunk), before = ms_virtual_before(s, here), after = ms_virtual_after(s, here);
-  Place p;
+  Place p = {.ran = {0}};
   ms_chunk_microbatches(s, chunk, &p.first_mb, &p.left);
   Way *f = &p.way[MS_SLOT_F], *b = &p.way[MS_SLOT_B], *w = &p.way[MS_SLOT_W];
   *f = way_of(s, MS_SLOT_F, stage, chunk, before, after);
@@ -122,6 +126,7 @@ static const MsSlotPass *run(MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) 
   pass->mb = mb, pass->nth = mb - at->first_mb;
   pass->in = of_microbatch(way->in, mb), pass->out = of_microbatch(way->out, mb);
   pass->kept = of_microbatch(way->kept, mb);
+  w->scattered |= pass->nth != at->ran[waits_for(kind)]++;
   if (w->made && pass->out >= 0) w->made[pass->out] = 1;
   if (w->made && pass->kept >= 0) w->made[pass->kept] = 1;
   if (kind == MS_SLOT_B || kind == MS_SLOT_W) pass->last = --at->left == 0;
@@ -154,4 +159,49 @@ const MsTurn *ms_slot_walk_next(MsSlotWalk *w) {
     if (w->alone || !w->moved) return w->stage--, NULL;
     w->stage = 0, w->moved = FALSE;
   }
+}
+
+/* --- turns that are left out ----------------------------------------------------------------------------------- */
+
+static int places(const MsSlotWalk *w) { return w->schedule->stages * w->schedule->chunks; }
+
+int ms_slot_walk_at(const MsSlotWalk *w, int stage) { return w->next[stage]; }
+
+gboolean ms_slot_walk_taken(const MsSlotWalk *w, MsTaken *taken) {
+  int all = w->schedule->microbatches;
+  *taken = (MsTaken){all, all, all};
+  for (int i = 0; i < places(w); i++) {
+    const Place *p = &w->place[i];
+    taken->forward = MIN(taken->forward, p->ran[ACTIVATION]);
+    taken->back = MIN(taken->back, p->way[MS_SLOT_B].pass.of - p->left), taken->left = MIN(taken->left, p->left);
+  }
+  return !w->halved && !w->scattered && w->made;
+}
+
+int ms_slot_walk_waiting(const MsSlotWalk *w, int *tensor, int room) {
+  static const MsSlotKind kind[N_TENSORS] = {MS_SLOT_F, MS_SLOT_B, MS_SLOT_W};
+  int n = 0;
+  for (int i = 0; i < places(w); i++)
+    for (int what = 0; what < N_TENSORS; what++) {
+      const Place *p = &w->place[i];
+      int in = p->way[kind[what]].in, mb = p->first_mb + p->ran[what];
+      for (; in >= 0 && mb < w->schedule->microbatches && w->made[in + mb]; mb++)
+        if (n++ < room) tensor[n - 1] = in + mb;
+    }
+  return n;
+}
+
+static void skip_place(Place *p, int microbatches) {
+  p->left -= microbatches;
+  for (int what = 0; what < N_TENSORS; what++)
+    if (p->ran[what] > 0) p->ran[what] += microbatches;
+}
+
+void ms_slot_walk_skip(MsSlotWalk *w, const int *slots, int microbatches) {
+  int n = ms_slot_walk_waiting(w, NULL, 0);
+  g_autofree int *tensor = g_new(int, MAX(n, 1));
+  ms_slot_walk_waiting(w, tensor, n);
+  for (int i = 0; i < n; i++) w->made[tensor[i] + microbatches] = 1;
+  for (int i = 0; i < places(w); i++) skip_place(&w->place[i], microbatches);
+  for (int s = 0; s < w->schedule->stages; s++) w->next[s] += slots[s];
 }

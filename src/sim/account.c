@@ -139,3 +139,9 @@ void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by) {
     p->other_s -= left;
   }
 }
+
+void ms_parts_add(MsTimeParts *to, const MsTimeParts *parts, double times) {
+  const double *from = (const double *)parts;
+  double *sum = (double *)to;
+  for (size_t i = 0; i < sizeof *to / sizeof(double); i++) sum[i] += times * from[i];
+}

@@ -8,6 +8,8 @@
 /* Time parts of each stage from a simulated full step. */
 void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory,
                 const MsOp *const *tag_op, MsTimeParts *stage);
+/* Adds `times` the parts. */
+void ms_parts_add(MsTimeParts *to, const MsTimeParts *parts, double times);
 /* Takes `by` off the waiting of every stage. */
 void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by);
 

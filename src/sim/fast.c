@@ -3,7 +3,7 @@
  * row by row as in `full`. */
 #include "sim/fast.h"
 #include "base/units.h"
-#include "bound/stages.h"
+#include "bound/cycle.h"
 #include "sim/account.h"
 #include "sim/graph.h"
 #include "sim/steady.h"
@@ -44,12 +44,6 @@ typedef struct { /* a turn on its stage */
 } Run;
 
 static double seconds(MsTime time) { return (double)time / MS_PS_PER_S; }
-
-static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
-  const double *f = (const double *)from;
-  double *t = (double *)to;
-  for (size_t i = 0; i < sizeof *to / sizeof(double); i++) t[i] += times * f[i];
-}
 
 static double own_s(const MsTimeParts *t) { return t->compute_s + t->exposed_comm_s + t->host_s + t->optimizer_s; }
 
@@ -266,7 +260,7 @@ static void add_slot(MsTimeParts *part, const MsSteadySlot *slot, double time_s)
   double less_s = own_s(&own) + own.bubble_s - time_s;
   take(&own.bubble_s, &less_s), take(&own.host_s, &less_s);
   double told_s = own_s(&own) + own.bubble_s;
-  add_parts(part, &own, told_s > 0 ? time_s / told_s : 0);
+  ms_parts_add(part, &own, told_s > 0 ? time_s / told_s : 0);
 }
 
 /* What the compute stream did since it was told last. */
@@ -374,7 +368,7 @@ static MsTime run_after(Fast *f, guint64 *events) {
   MsTime end = 0;
   for (int s = 0; s < stages; s++) {
     f->passes[s].optimizer_s += own_s(&part[s]);
-    add_parts(&f->stage[s], &part[s], 1);
+    ms_parts_add(&f->stage[s], &part[s], 1);
     MsTime idle = f->p->skewed ? MAX(0, f->begun[s] - f->ready[s]) : 0;
     end = MAX(end, last[s] - idle);
   }
@@ -388,6 +382,25 @@ static void close_parts(MsTimeParts *t, MsTime end) {
   double total = seconds(end), known = own_s(t) + t->other_s;
   t->bubble_s = MAX(0, total - known);
   if (known > total) t->other_s += total - known; /* rounding */
+}
+
+/* All that turns of a stage read and change beside f->at, while no collectives of the step are under way. */
+static void tell_state(gpointer visitor, int stage, MsCycle *c) {
+  Fast *f = visitor;
+  MsPasses *passes = &f->passes[stage];
+  ms_cycle_moments(c, &f->from[stage], 1);
+  ms_cycle_same(c, f->rivals[stage].rows->len);
+  ms_cycle_same(c, f->rivals[stage].left > 0 ? f->at.compute[stage] : -1); /* a moment never comes again */
+  ms_cycle_figures(c, (double *)&f->stage[stage], sizeof *f->stage / sizeof(double));
+  ms_cycle_figures(c, passes->total_s, G_N_ELEMENTS(passes->total_s));
+  ms_cycle_counts(c, passes->count, G_N_ELEMENTS(passes->count));
+}
+
+/* With FSDP collectives are under way all the time. */
+static void run_slots(Fast *f) {
+  g_autoptr(MsCycle) cycle = f->p->unit ? NULL : ms_cycle_new(&f->at, f->schedule, tell_state, f);
+  for (const MsTurn *turn; (turn = ms_slot_walk_next(f->at.walk));) run_turn(f, turn), ms_cycle_turn(cycle, turn);
+  ms_slot_walk_must_end(f->at.walk);
 }
 
 MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, const MsOp *const *tag_op,
@@ -412,8 +425,7 @@ MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *sch
     stage[s] = (MsTimeParts){0}, rivals[s] = ms_rivals_new(p->meets), f.begun[s] = -1;
     run_before(&f, s);
   }
-  for (const MsTurn *turn; (turn = ms_slot_walk_next(f.at.walk));) run_turn(&f, turn);
-  ms_slot_walk_must_end(f.at.walk);
+  run_slots(&f);
   MsTime end = run_after(&f, events);
   for (int s = 0; s < stages; s++) close_parts(&stage[s], end), ms_rivals_clear(&rivals[s]);
   ms_stages_clear(&f.at);

@@ -250,8 +250,8 @@ static int by_time(const void *a, const void *b) {
 /* Which curves decided the time of the stage that computes longest, and the band that follows. */
 static void origins(MsResult *r, const Parts *p) {
   int slowest = 0;
-  for (int s = 1; s < r->stages; s++)
-    if (r->stage_time[s].compute_s > r->stage_time[slowest].compute_s) slowest = s;
+  for (int s = 1; s < r->stages; s++) /* of those that differ by rounding the first */
+    if (r->stage_time[s].compute_s > (1 + 1e-9) * r->stage_time[slowest].compute_s) slowest = s;
   g_autofree double *times = g_new0(double, p->work->n_pieces);
   const Ground ground = {ms_work_on_stage(p->work, slowest)->scenario,
                          ms_cost_of_pool(p->cost, ms_layout_pool(p->layout, slowest))},

@@ -1,6 +1,7 @@
 /* src/sim/steady.c - slots in steady state: tables of rows, and their pieces alone in the event engine. */
 #include "sim/steady.h"
 #include "base/units.h"
+#include "sim/account.h"
 #include "sim/turns.h"
 #include "step/fetch.h"
 #include "step/meeting.h"
@@ -84,12 +85,6 @@ void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *t
   }
 }
 
-static void add_parts(MsTimeParts *to, const MsTimeParts *from, double times) {
-  const double *f = (const double *)from;
-  double *t = (double *)to;
-  for (size_t i = 0; i < sizeof *to / sizeof(double); i++) t[i] += times * f[i];
-}
-
 /* Of a difference: what one of the two had more of is not told. */
 static void no_less_than_nothing(MsTimeParts *t) {
   double *part = (double *)t;
@@ -107,7 +102,7 @@ static void behind_forward(MsSteady *s, MsChunks of, MsSteadySlot *slot) {
   MsTurnTime both = turn_time(s, of, FALSE);
   if (both.time - forward->time >= slot->time) return;
   slot->time = MAX(0, both.time - forward->time), slot->parts = both.parts;
-  add_parts(&slot->parts, &forward->parts, -1);
+  ms_parts_add(&slot->parts, &forward->parts, -1);
   no_less_than_nothing(&slot->parts);
 }
 

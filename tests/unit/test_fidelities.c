@@ -8,6 +8,7 @@
 
 #include "base/stats.h"
 #include "base/units.h"
+#include "bound/cycle.h"
 #include "sim/graph.h"
 #include "sim/simulate.h"
 #include "sim/turns.h"
@@ -105,6 +106,61 @@ static void what_is_kept_changes_nothing(void **state) {
   assert_true(runs >= 100);
 }
 
+/* --- turns that are left out --- */
+
+static void same_figures(const MsScenario *s, const MsResult *all, const MsResult *some) {
+  if (all->step_time_s != some->step_time_s || all->step_time_lower_s != some->step_time_lower_s)
+    wrong(s, "turns are left out that are not alike", some->step_time_s, all->step_time_s);
+  for (int i = 0; i < all->stages; i++) {
+    const double *of_all = (const double *)&all->stage_time[i], *of_some = (const double *)&some->stage_time[i];
+    for (gsize k = 0; k < sizeof *all->stage_time / sizeof(double); k++)
+      if (fabs(of_all[k] - of_some[k]) > 1e-9 * all->step_time_s)
+        wrong(s, "a part of the step differs", of_some[k], of_all[k]);
+    if (!all->passes) continue;
+    for (int kind = 0; kind < MS_N_SLOTS; kind++)
+      if (all->passes[i].count[kind] != some->passes[i].count[kind] ||
+          fabs(all->passes[i].total_s[kind] - some->passes[i].total_s[kind]) > 1e-9 * all->step_time_s)
+        wrong(s, "passes differ", some->passes[i].total_s[kind], all->passes[i].total_s[kind]);
+  }
+}
+
+/* Whatever a search does not want to know: the same as well. */
+static double screened_s(const MsScenario *s, double limit_s) {
+  MsScreen screen;
+  assert_true(ms_screen(s, NULL, &(MsWorth){limit_s, INFINITY}, &screen, NULL));
+  return screen.step_time_lower_s;
+}
+
+/* Returns how many turns were left out. */
+static gsize all_and_some(const MsScenario *s) {
+  ms_cycle_allow(FALSE);
+  g_autoptr(MsResult) all = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  double limit_s = all ? 0.9 * all->step_time_lower_s : 0, screened[2] = {0};
+  if (all) screened[0] = screened_s(s, limit_s);
+  ms_cycle_allow(TRUE);
+  gsize before = ms_cycle_left_out();
+  g_autoptr(MsResult) some = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  if (!all) return 0;
+  same_figures(s, all, some);
+  screened[1] = screened_s(s, limit_s);
+  if (screened[0] != screened[1]) wrong(s, "screened with a limit", screened[1], screened[0]);
+  return ms_cycle_left_out() - before;
+}
+
+static void turns_that_are_left_out_change_nothing(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(33);
+  int draws = 0, runs = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(2000, 20000)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
+    if (!ms_model_finish(s->model, NULL, "", NULL) || s->pools.shares > 0) continue;
+    s->training.global_batch_size *= g_rand_int_range(rand, 1, 9);
+    runs += all_and_some(s) > 0;
+  }
+  print_message("turns of %d of %d draws were left out\n", runs, draws);
+  assert_true(runs >= 100);
+}
+
 static void fast_is_near_full(void **state) {
   (void)state;
   g_autoptr(GRand) rand = ms_soak_rand(24);
@@ -188,8 +244,8 @@ static void a_faster_machine_is_not_slower(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_kept_changes_nothing),
-                                     cmocka_unit_test(fast_is_near_full),
-                                     cmocka_unit_test(a_faster_machine_is_not_slower)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(what_is_kept_changes_nothing), cmocka_unit_test(turns_that_are_left_out_change_nothing),
+      cmocka_unit_test(fast_is_near_full), cmocka_unit_test(a_faster_machine_is_not_slower)};
   return cmocka_run_group_tests_name("fidelities", tests, NULL, NULL);
 }

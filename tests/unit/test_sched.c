@@ -654,6 +654,38 @@ static void lists_of_the_authors_generators(void **state) {
   assert_int_equal(compared, 5 * (4 + 5 + 8) + 4 + 7 + 2 + 6 + 5 + 2 + 3 + 2 + 2 + 2 + 3 + 1 + 3);
 }
 
+/* Every slot of the part that repeats itself is told by the one a period before, to its ends and no further. */
+static void assert_period(int kind, int p, int m, int v, int group, gboolean overlap, int microbatches, int slots) {
+  g_autoptr(MsSchedule) schedule = make(kind, p, m, v, group, overlap);
+  g_autofree MsPeriodOf *of = g_new0(MsPeriodOf, p);
+  assert_int_equal(ms_schedule_period(schedule, of), microbatches);
+  for (int s = 0; s < p && microbatches > 0; s++) {
+    const MsSlot *slot = schedule->slot[s];
+    assert_int_equal(of[s].slots, slots);
+    for (int k = 0; k + slots < schedule->n[s]; k++) {
+      const MsSlot *a = &slot[k], *b = &slot[k + slots];
+      gboolean follows = a->kind == b->kind && a->chunk == b->chunk && a->mb + microbatches == b->mb &&
+                         (a->kind != MS_SLOT_FB || (a->chunk2 == b->chunk2 && a->mb2 + microbatches == b->mb2));
+      gboolean inside = k >= of[s].from && k + slots < of[s].to;
+      if (inside) assert_true(follows);
+      else if (k + 1 == of[s].from || k + slots == of[s].to) assert_false(follows);
+    }
+  }
+}
+
+static void where_lists_repeat_themselves(void **state) {
+  (void)state;
+  int one_f1b = kind_of("1f1b");
+  assert_period(one_f1b, 1, 32, 1, 0, FALSE, 1, 2);
+  assert_period(one_f1b, 8, 64, 1, 0, FALSE, 1, 2);
+  assert_period(one_f1b, 4, 64, 3, 0, FALSE, 4, 2 * 4 * 3);
+  assert_period(one_f1b, 4, 96, 3, 6, FALSE, 6, 2 * 6 * 3);
+  assert_period(one_f1b, 4, 64, 3, 0, TRUE, 4, 4 * 3);
+  assert_period(one_f1b, 8, 8, 1, 0, FALSE, 0, 0); /* too few */
+  assert_period(one_f1b, 4, 8, 3, 0, FALSE, 0, 0);
+  assert_period(kind_of("zb-h1"), 4, 64, 1, 0, FALSE, 1, 3);
+}
+
 /* --- what is refused ------------------------------------------------------------------------------------------- */
 
 static void assert_refused(int kind, int p, int m, int v, int group, gboolean overlap, const char *part) {
@@ -940,6 +972,7 @@ int main(void) {
       cmocka_unit_test(dualpipe_step_by_step),
       cmocka_unit_test(interleaved_rates_of_the_zero_bubble_paper),
       cmocka_unit_test(latency_lengthens_start_and_end),
+      cmocka_unit_test(where_lists_repeat_themselves),
       cmocka_unit_test(every_schedule_is_valid_on_a_grid),
       cmocka_unit_test(rows_say_what_is_built),
       cmocka_unit_test(bubble_rates_of_the_zero_bubble_paper),

@@ -1,0 +1,297 @@
+/* src/bound/cycle.c - two moments of a walk compared, and what would come between two such moments left out. */
+#include "bound/cycle.h"
+#include <math.h>
+
+typedef union {
+  gint64 whole;
+  double figure;
+} Value;
+
+typedef enum { KEEP, TAKE, COMPARE, MOVE } Mode;
+
+/* A moment of the walk is a slot that comes next on each stage. The later one is as many periods behind the kept one on
+ * all of them, so that it does not matter in which order the walk comes there. */
+struct MsCycle {
+  MsStages *stages;
+  const MsSchedule *schedule;
+  MsCycleTell tell;
+  gpointer visitor;
+  int microbatches, n; /* of a period; periods between the two moments */
+  MsPeriodOf *of;      /* [stages] */
+  gboolean *free_host; /* [stages] it waits for nothing on the device */
+  int *kept_at;        /* [stages] slots that came next at the kept moment */
+  int *told;           /* [stages] values told before those of the stage */
+  GArray *kept;        /* Value: of the kept moment */
+  Value *now;          /* [kept] of the later one */
+  double *figure;      /* [kept] what each figure grew by from the moment before the kept one */
+  int *waiting;        /* [room] tensors that were waited for at the kept one: the first n_waiting */
+  MsTime *made;        /* [room] when they were there */
+  int room, n_waiting;
+  int missing; /* stages that have not come to the later moment; 0: none is kept */
+  Mode mode;
+  guint at;         /* value that is told next */
+  gboolean differs; /* the two moments, by more than time */
+  gboolean slower;  /* some host is */
+  gboolean unlike;  /* figures did not grow by the same from the moment before */
+  MsTime shift;     /* from one to the other; -1: not known yet */
+  MsTime before;    /* the same from the moment before the kept one; 0: they were not alike */
+  gint64 times;     /* that what lies between them is left out */
+};
+
+/* --- what is told ---------------------------------------------------------------------------------------------- */
+
+/* What it grew by from the kept moment to the later one. */
+static Value told(MsCycle *c, Value value) {
+  Value *now = &c->now[c->at];
+  if (c->mode == KEEP) g_array_append_val(c->kept, value);
+  else if (c->mode == TAKE) *now = value;
+  return g_array_index(c->kept, Value, c->at++);
+}
+
+static MsTime grown(MsCycle *c, MsTime value) {
+  guint at = c->at;
+  MsTime kept = told(c, (Value){.whole = value}).whole;
+  return c->mode == KEEP ? 0 : c->now[at].whole - kept;
+}
+
+static gboolean is_never(MsTime at) { return at < MS_NEVER / 2; }
+
+/* It may rest, and be slower than others. */
+static void moment(MsCycle *c, MsTime *at, gboolean rests, gboolean slower) {
+  guint place = c->at;
+  MsTime by = grown(c, *at);
+  if (c->mode == MOVE && !is_never(*at)) *at += c->times * (rests ? by : c->shift);
+  if (c->mode != COMPARE || (by == 0 && (rests || is_never(c->now[place].whole)))) return;
+  if (c->shift < 0) c->shift = by;
+  if (slower && by > 0 && by < c->shift) c->slower = TRUE;
+  else if (by != c->shift) c->differs = TRUE;
+}
+
+void ms_cycle_moments(MsCycle *c, MsTime *at, int n) {
+  for (int i = 0; i < n; i++) moment(c, &at[i], FALSE, FALSE);
+}
+
+void ms_cycle_ends(MsCycle *c, MsTime *at, int n) {
+  for (int i = 0; i < n && c->mode == MOVE; i++) at[i] += c->times * c->shift;
+}
+
+void ms_cycle_sums(MsCycle *c, MsTime *sum, int n) {
+  for (int i = 0; i < n; i++) {
+    MsTime by = grown(c, sum[i]);
+    if (c->mode == MOVE) sum[i] += c->times * by;
+  }
+}
+
+void ms_cycle_counts(MsCycle *c, int *sum, int n) {
+  for (int i = 0; i < n; i++) {
+    MsTime now = sum[i];
+    ms_cycle_sums(c, &now, 1);
+    sum[i] = (int)now;
+  }
+}
+
+/* Of a slower host figures may still tell that something waits for it, though nothing does in the end. */
+static gboolean figure_differs(const MsCycle *c, guint at, double by) {
+  return c->before > 0 && fabs(by - c->figure[at]) > 1e-9 * fabs(by) + 1e-12 * fabs(c->now[at].figure);
+}
+
+void ms_cycle_figures(MsCycle *c, double *sum, int n) {
+  for (int i = 0; i < n; i++) {
+    guint at = c->at;
+    double kept = told(c, (Value){.figure = sum[i]}).figure;
+    if (c->mode == KEEP || c->mode == TAKE) continue;
+    double by = c->now[at].figure - kept;
+    if (c->mode == MOVE) sum[i] += (double)c->times * by;
+    else if (figure_differs(c, at, by)) c->unlike = TRUE;
+    if (c->mode == COMPARE) c->figure[at] = by;
+  }
+}
+
+void ms_cycle_same(MsCycle *c, gint64 number) {
+  if (grown(c, number) != 0 && c->mode == COMPARE) c->differs = TRUE;
+}
+
+void ms_cycle_until(MsCycle *c, MsTime number, MsTime limit) {
+  MsTime by = grown(c, number);
+  if (c->mode == COMPARE && by > 0) c->times = MIN(c->times, MAX(0, limit - number) / by);
+}
+
+static void tell(MsCycle *c, int stage, Mode mode) {
+  MsStages *s = c->stages;
+  c->mode = mode;
+  if (mode == KEEP) c->told[stage] = (int)c->kept->len;
+  c->at = (guint)c->told[stage];
+  ms_cycle_moments(c, &s->compute[stage], 1);
+  ms_cycle_moments(c, &s->tip[stage], 1);
+  moment(c, &s->host[stage], c->free_host[stage], c->free_host[stage]);
+  moment(c, &s->stream_f[stage], TRUE, FALSE), moment(c, &s->stream_b[stage], TRUE, FALSE);
+  ms_cycle_moments(c, &s->send[2 * stage], 2);
+  c->tell(c->visitor, stage, c);
+}
+
+/* --- the two moments ------------------------------------------------------------------------------------------- */
+
+static int slots_of(const MsCycle *c, int stage) { return c->n * c->of[stage].slots; }
+
+static void list_waiting(MsCycle *c) {
+  c->n_waiting = ms_slot_walk_waiting(c->stages->walk, c->waiting, c->room);
+  if (c->n_waiting <= c->room) return;
+  c->room = 2 * c->n_waiting;
+  c->waiting = g_renew(int, c->waiting, c->room), c->made = g_renew(MsTime, c->made, c->room);
+  ms_slot_walk_waiting(c->stages->walk, c->waiting, c->room);
+}
+
+/* It is kept behind the first forwards of all chunks, and behind backwards that leave their head where others do not.
+ */
+static gboolean may_keep(const MsCycle *c) {
+  MsTaken taken;
+  int all = c->schedule->microbatches, deferred = ms_work_deferred(c->stages->p->work, all);
+  for (int s = 0; s < c->schedule->stages; s++)
+    if (ms_slot_walk_at(c->stages->walk, s) < c->of[s].from) return FALSE;
+  return ms_slot_walk_taken(c->stages->walk, &taken) && taken.forward > 0 &&
+         (taken.back >= deferred || deferred == all);
+}
+
+static void keep(MsCycle *c) {
+  if (!may_keep(c)) return;
+  g_array_set_size(c->kept, 0);
+  for (int s = 0; s < c->schedule->stages; s++) {
+    c->kept_at[s] = ms_slot_walk_at(c->stages->walk, s);
+    tell(c, s, KEEP);
+  }
+  c->now = g_renew(Value, c->now, c->kept->len), c->figure = g_renew(double, c->figure, c->kept->len);
+  list_waiting(c);
+  for (int i = 0; i < c->n_waiting; i++) c->made[i] = c->stages->made[c->waiting[i]];
+  c->missing = c->schedule->stages;
+}
+
+/* The later moment becomes the kept one, unless some stage is beyond the one after it. */
+static void go_on(MsCycle *c) {
+  c->missing = 0;
+  for (int s = 0; s < c->schedule->stages; s++)
+    if (ms_slot_walk_at(c->stages->walk, s) >= c->kept_at[s] + 2 * slots_of(c, s)) {
+      c->before = 0, c->n *= 2;
+      return;
+    }
+  for (guint i = 0; i < c->kept->len; i++) g_array_index(c->kept, Value, i) = c->now[i];
+  for (int s = 0; s < c->schedule->stages; s++) c->kept_at[s] += slots_of(c, s);
+  for (int i = 0; i < c->n_waiting; i++)
+    c->waiting[i] += c->n * c->microbatches, c->made[i] = c->stages->made[c->waiting[i]];
+  c->missing = c->schedule->stages;
+}
+
+/* The same tensors are waited for some microbatches later. */
+static void compare(MsCycle *c) {
+  c->differs = c->slower = c->unlike = FALSE, c->shift = -1;
+  for (int s = 0; s < c->schedule->stages && !c->differs; s++) tell(c, s, COMPARE);
+  for (int i = 0; i < c->n_waiting && !c->differs; i++)
+    c->differs = c->stages->made[c->waiting[i] + c->n * c->microbatches] - c->made[i] != c->shift;
+  c->differs |= c->shift <= 0;
+}
+
+/* As often as all that is left out lies within the repetition, and is nobody's last backward. */
+static gint64 most_times(const MsCycle *c) {
+  MsTaken taken;
+  if (!ms_slot_walk_taken(c->stages->walk, &taken)) return 0;
+  gint64 times = (taken.left - 1) / (c->n * c->microbatches);
+  for (int s = 0; s < c->schedule->stages; s++)
+    times = MIN(times, (c->of[s].to - ms_slot_walk_at(c->stages->walk, s)) / slots_of(c, s));
+  return MAX(0, times);
+}
+
+static gint refused;
+static gsize left_out;
+
+void ms_cycle_allow(gboolean allow) { g_atomic_int_set(&refused, !allow); }
+gsize ms_cycle_left_out(void) { return (gsize)g_atomic_pointer_get(&left_out); }
+
+static void leave_out(MsCycle *c) {
+  int more = (int)c->times * c->n, microbatches = more * c->microbatches;
+  g_autofree int *slots = g_new(int, c->schedule->stages);
+  MsTime *made = c->stages->made;
+  for (int s = 0; s < c->schedule->stages; s++) {
+    tell(c, s, MOVE);
+    slots[s] = more * c->of[s].slots;
+    g_atomic_pointer_add(&left_out, slots[s]);
+  }
+  list_waiting(c);
+  for (int i = c->n_waiting; i-- > 0;) {
+    MsTime at = made[c->waiting[i]];
+    made[c->waiting[i] + microbatches] = is_never(at) ? at : at + c->times * c->shift;
+  }
+  ms_slot_walk_skip(c->stages->walk, slots, microbatches);
+}
+
+/* TRUE: what could be left out was. Where hosts are slower the two moments have to be alike twice in a row. */
+static gboolean ended(MsCycle *c) {
+  c->times = most_times(c);
+  if (c->times == 0) return TRUE;
+  compare(c);
+  if (c->differs || (c->slower && (c->before != c->shift || c->unlike))) {
+    c->before = c->differs ? 0 : c->shift;
+    go_on(c);
+    return FALSE;
+  }
+  leave_out(c);
+  return TRUE;
+}
+
+void ms_cycle_turn(MsCycle *c, const MsTurn *turn) {
+  if (!c || c->n == 0 || !turn->closes) return;
+  if (c->missing == 0) {
+    if (turn->stage == 0 && turn->backward) keep(c);
+  } else if (turn->index + 1 == c->kept_at[turn->stage] + slots_of(c, turn->stage)) {
+    tell(c, turn->stage, TAKE);
+    if (--c->missing == 0 && ended(c)) c->n = 0;
+  }
+}
+
+/* --- */
+
+static gboolean waits_for_device(const MsOpList *list) {
+  for (int i = 0; i < list->n; i++)
+    if (list->op[i].flags & MS_OPF_SYNC) return TRUE;
+  return FALSE;
+}
+
+static void find_free_hosts(MsCycle *c) {
+  const MsProgram *p = c->stages->p;
+  g_autofree gboolean *waits = g_new(gboolean, MAX(1, p->work->n_pieces));
+  for (int i = 0; i < p->work->n_pieces; i++)
+    waits[i] = waits_for_device(&p->work->pieces[i].forward) || waits_for_device(&p->work->pieces[i].backward);
+  for (int s = 0; s < c->schedule->stages; s++) c->free_host[s] = !p->p2p_blocks;
+  for (int s = 0; s < c->schedule->stages; s++)
+    for (int k = 0; k < c->schedule->chunks; k++) {
+      const MsChunk *chunk = ms_layout_chunk(p->layout, s, k);
+      for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+        c->free_host[s] &= !waits[ms_work_chunk_piece(p->work, chunk, i)];
+    }
+}
+
+/* Slots of stages may be as far apart as warm-ups differ, and moments further. */
+static int fewest_periods(const MsSchedule *s, const MsPeriodOf *of) {
+  int apart = 4 * s->stages;
+  return (apart + of[0].slots - 1) / of[0].slots;
+}
+
+MsCycle *ms_cycle_new(MsStages *stages, const MsSchedule *schedule, MsCycleTell own, gpointer visitor) {
+  gsize n = (gsize)schedule->stages;
+  g_autofree MsPeriodOf *of = g_new(MsPeriodOf, n);
+  int microbatches = g_atomic_int_get(&refused) ? 0 : ms_schedule_period(schedule, of);
+  if (microbatches == 0) return NULL;
+  MsCycle *c = g_new0(MsCycle, 1);
+  *c = (MsCycle){.stages = stages, .schedule = schedule, .tell = own, .visitor = visitor};
+  c->microbatches = microbatches, c->n = fewest_periods(schedule, of);
+  c->of = g_steal_pointer(&of);
+  c->kept_at = g_new(int, 3 * n), c->told = c->kept_at + n, c->free_host = c->told + n;
+  c->kept = g_array_new(FALSE, FALSE, sizeof(Value));
+  find_free_hosts(c);
+  return c;
+}
+
+void ms_cycle_free(MsCycle *c) {
+  if (!c) return;
+  g_array_unref(c->kept);
+  g_free(c->of), g_free(c->kept_at), g_free(c->now), g_free(c->figure), g_free(c->waiting), g_free(c->made);
+  g_free(c);
+}
