@@ -33,11 +33,12 @@ static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject 
   return ok;
 }
 
-/* A curve for the same operator, type and head width: what a donor says of another type still serves. */
+/* A curve for the same operator, type and head width, or one that leaves them open: what a donor says of another type
+ * still serves. */
 static gboolean has_curve(const MsCurve *curves, int n, const MsCurve *like) {
   for (int i = 0; i < n; i++)
-    if (strcmp(curves[i].op, like->op) == 0 && g_strcmp0(curves[i].dtype, like->dtype) == 0 &&
-        curves[i].head_dim == like->head_dim)
+    if (strcmp(curves[i].op, like->op) == 0 && (!curves[i].dtype || g_strcmp0(curves[i].dtype, like->dtype) == 0) &&
+        (curves[i].head_dim == 0 || curves[i].head_dim == like->head_dim))
       return TRUE;
   return FALSE;
 }
@@ -121,15 +122,18 @@ static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char 
 }
 
 /* Which curve of a machine: one that replaces another describes the same thing, at the same group size. */
-static gboolean same_curve(const MsCurve *a, const MsCurve *b) {
-  return strcmp(a->op, b->op) == 0 && g_strcmp0(a->dtype, b->dtype) == 0 && g_strcmp0(a->pass, b->pass) == 0 &&
-         g_strcmp0(a->level, b->level) == 0 && g_strcmp0(a->dispatcher, b->dispatcher) == 0 &&
-         a->head_dim == b->head_dim && a->ranks == b->ranks;
+static gboolean any_or(const char *own, const char *other) { return !own || g_strcmp0(own, other) == 0; }
+
+/* What a curve leaves open serves all of it. */
+static gboolean covers(const MsCurve *own, const MsCurve *other) {
+  return strcmp(own->op, other->op) == 0 && any_or(own->dtype, other->dtype) && any_or(own->pass, other->pass) &&
+         any_or(own->level, other->level) && any_or(own->dispatcher, other->dispatcher) &&
+         (own->head_dim == 0 || own->head_dim == other->head_dim) && (own->ranks == 0 || own->ranks == other->ranks);
 }
 
 static gboolean gives(const MsHardware *hardware, const MsCurve *curve) {
   for (int i = 0; i < hardware->num_curves; i++)
-    if (same_curve(&hardware->curves[i], curve)) return TRUE;
+    if (covers(&hardware->curves[i], curve)) return TRUE;
   return FALSE;
 }
 

@@ -259,6 +259,34 @@ static MsHardware *machine_of(const char *json) {
   return h;
 }
 
+#define GEMM(dtype, share)                                                                         \
+  "{\"op\": \"gemm\"" dtype ", \"form\": \"gemm-saturating\", \"params\": {\"efficiency\": " share \
+  ", \"bw_efficiency\": 0.5, \"launch_s\": 1e-6, \"m_half\": 1, \"n_half\": 1, \"k_half\": 1}}"
+
+/* A curve of its own for any type: that of another machine for one type does not stand before it, nor that of a base;
+ * one for another type does stand beside it. */
+static void own_curves_come_first(void **state) {
+  (void)state;
+  static const struct {
+    const char *json;
+    int n;
+    double first;
+  } machines[] = {
+      {"{\"name\": \"a\", \"peak_bf16_flops\": 1e14, \"hbm_B\": 4e10, \"curves_from\": \"box\", \"curves\": "
+       "[" GEMM("", "0.3") "]}",
+       2, 0.3},
+      {"{\"base\": \"box\", \"curves\": [" GEMM("", "0.3") "]}", 2, 0.3},
+      {"{\"base\": \"box\", \"curves\": [" GEMM(", \"dtype\": \"bf16\"", "0.3") "]}", 2, 0.3},
+      {"{\"base\": \"box\", \"curves\": [" GEMM(", \"dtype\": \"fp8\"", "0.3") "]}", 3, 0.3}};
+  for (guint i = 0; i < G_N_ELEMENTS(machines); i++) {
+    MsHardware *h = machine_of(machines[i].json);
+    assert_int_equal(h->num_curves, machines[i].n); /* with the all-reduce of box */
+    assert_close(h->curves[0].param[0], machines[i].first, 0);
+    for (int c = 1; c < h->num_curves; c++) assert_true(i == 3 || strcmp(h->curves[c].op, "gemm") != 0);
+    ms_hardware_free(h);
+  }
+}
+
 /* A rate that is changed in a scenario scales what was measured at the old one: bandwidth, not latency; and says so. */
 static void curves_follow_a_changed_link(void **state) {
   (void)state;
@@ -516,6 +544,7 @@ int main(void) {
       cmocka_unit_test(machine),
       cmocka_unit_test(curves),
       cmocka_unit_test(inherited_curves),
+      cmocka_unit_test(own_curves_come_first),
       cmocka_unit_test(curves_follow_a_changed_link),
       cmocka_unit_test(scaled_machine),
       cmocka_unit_test(machine_writes_what_it_read),
