@@ -10,10 +10,10 @@ static void fill(MsTime *a, size_t n, MsTime value) {
 MsStages ms_stages_new(const MsProgram *p, const MsSchedule *schedule) {
   MsStages s = {.p = p, .walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, p->scenario->options.ep_overlap)};
   size_t n = (size_t)schedule->stages, tensors = (size_t)ms_slot_walk_tensors(s.walk);
-  s.all = g_new(MsTime, 7 * n + tensors);
+  s.all = g_new(MsTime, 9 * n + tensors);
   s.compute = s.all, s.host = s.compute + n, s.stream_f = s.host + n, s.stream_b = s.stream_f + n;
-  s.tip = s.stream_b + n, s.send = s.tip + n, s.made = s.send + 2 * n;
-  fill(s.compute, 4 * n, 0), fill(s.tip, 3 * n, NEVER);
+  s.message = s.stream_b + n, s.tip = s.message + 2 * n, s.send = s.tip + n, s.made = s.send + 2 * n;
+  fill(s.compute, 6 * n, 0), fill(s.tip, 3 * n, NEVER);
   return s;
 }
 
@@ -22,17 +22,17 @@ void ms_stages_send_messages(MsStages *s) {
     const MsHardware *machine = ms_program_machine(s->p, i);
     s->launch[i] = ms_time_of(s->p->p2p_op.kernels * machine->kernel_launch_s);
     s->sync[i] = ms_time_of(machine->sync_s);
-    for (int j = 0; j < ms_scenario_stage_machines(s->p->scenario); j++)
-      s->message[i][j] = ms_time_of(ms_program_p2p_pools(s->p, i, j)->time_s);
   }
+  s->message[0] = ms_time_of(s->p->p2p.time_s);
+  for (int i = 0; s->p->message && i < 2 * s->p->layout->pp; i++) s->message[i] = ms_time_of(s->p->message[i].time_s);
 }
 
 MsTime ms_stages_message(const MsStages *s, const MsSlotPass *pass, gboolean comes) {
-  const MsLayout *l = s->p->layout;
   int other = comes ? pass->from : pass->to;
-  if (l->n_pools == 0 || other < 0) return s->message[0][0];
-  int here = ms_layout_pool(l, pass->stage), there = ms_layout_pool(l, ms_program_stage_of(s->p, other));
-  return comes ? s->message[there][here] : s->message[here][there];
+  if (!s->p->message || other < 0) return s->message[0];
+  other = ms_program_stage_of(s->p, other);
+  return s->message[comes ? ms_program_message_at(s->p, other, pass->stage)
+                          : ms_program_message_at(s->p, pass->stage, other)];
 }
 
 void ms_stages_clear(MsStages *s) {

@@ -9,11 +9,11 @@
 typedef struct {
   const MsProgram *p;
   MsSlotWalk *walk;
-  MsTime *made;                               /* [tensors of the walk] when it is there */
-  MsTime *compute, *host, *tip;               /* [stages] free from then on; end of the chain of the last slot */
-  MsTime *stream_f, *stream_b;                /* [stages] streams of activations, gradients */
-  MsTime *send;                               /* [2 * stages] that the next forward, the next backward waits for */
-  MsTime message[MS_MAX_POOLS][MS_MAX_POOLS]; /* from one pool to another; without pools [0][0] */
+  MsTime *made;                 /* [tensors of the walk] when it is there */
+  MsTime *compute, *host, *tip; /* [stages] free from then on; end of the chain of the last slot */
+  MsTime *stream_f, *stream_b;  /* [stages] streams of activations, gradients */
+  MsTime *send;                 /* [2 * stages] that the next forward, the next backward waits for */
+  MsTime *message;              /* as MsProgram.message; of one alone: only the first */
   MsTime launch[MS_MAX_POOLS], sync[MS_MAX_POOLS], *all; /* `all` owns the tables */
 } MsStages;
 /* Messages take no time until ms_stages_send_messages. */

@@ -53,9 +53,18 @@ static gboolean find_share(Network *net, MsFabricCosts *fabric, const MsLayout *
   g_autofree double *times = g_new(double, l->world);
   if (!ms_fabric_slowdown(fabric, l, kind, pattern, &worst, error)) return FALSE;
   if (worst == 1) return TRUE;
-  if (!ms_pattern_group_times(ms_fabric_costs_graph(fabric), l, kind, pattern, times, error)) return FALSE;
+  g_autofree double *worst_of = g_new(double, l->pp); /* of a stage: messages have a cost for each pair of stages */
+  const MsFabricGraph *graph = ms_fabric_costs_graph(fabric);
+  gboolean messages = kind == MS_GROUP_PP && pattern == MS_PATTERN_PAIR;
+  for (int s = 0; s < l->pp; s++) worst_of[s] = worst;
+  if (messages && !ms_fabric_pair_slowdowns(fabric, l, worst_of, error)) return FALSE;
+  if (!(messages ? ms_pattern_message_times(graph, l, times, error)
+                 : ms_pattern_group_times(graph, l, kind, pattern, times, error)))
+    return FALSE;
   for (int r = 0; r < l->world; r++) {
-    times[r] = times[r] < worst * (1 - alike) ? times[r] / worst : 1;
+    int coord[4];
+    ms_rank_coords(l, FALSE, r, coord);
+    times[r] = times[r] < worst_of[coord[3]] * (1 - alike) ? times[r] / worst_of[coord[3]] : 1;
     differ |= times[r] != 1;
   }
   if (differ) net->share[kind][pattern] = g_steal_pointer(&times);

@@ -25,15 +25,10 @@ static void add_up(Sent *sent, const MsScenario *s, const MsStepPlan *plan) {
       ms_cost_level_B(s, d->layout, d->tag_op[task->tag], level_B);
       row_B[task->tag] = level_B[1];
     }
-    (*stage_B)[task->device] += row_B[task->tag];
+    /* messages of a pair of stages: half of them go back, over the same links the other way */
+    int pair = kind == MS_GROUP_PP ? ms_layout_pair(d->layout, (int)task->device, plan->task[i].to) : -1;
+    (*stage_B)[pair >= 0 ? pair : (int)task->device] += row_B[task->tag] * (pair >= 0 ? 0.5 : 1);
   }
-}
-
-/* Groups of a pipeline have members on all stages; half of the messages go back, over the same links the other way. */
-static void spread_evenly(double *stage_B, int stages) {
-  double sum = 0;
-  for (int s = 0; s < stages; s++) sum += stage_B[s];
-  for (int s = 0; s < stages; s++) stage_B[s] = sum / 2 / MAX(stages - 1, 1);
 }
 
 static gint by_load(gconstpointer a, gconstpointer b) {
@@ -72,7 +67,6 @@ gboolean ms_link_loads(const MsScenario *s, const MsStepPlan *plan, double step_
   for (int kind = 0; kind < MS_N_GROUPS; kind++)
     for (int pattern = 0; pattern < MS_N_PATTERNS; pattern++) {
       double *stage_B = sent.stage_B[kind][pattern];
-      if (stage_B && kind == MS_GROUP_PP) spread_evenly(stage_B, l->pp);
       ok = ok && (!stage_B || ms_pattern_carry(g, l, (MsGroupKind)kind, (MsPattern)pattern, stage_B, carried_B, error));
       g_free(stage_B);
     }

@@ -298,10 +298,12 @@ static void meet(Walk *w, const MsTask *task, guint32 i, MsTime *end) {
   for (guint32 u = 0; u < w->n; u++) end[u] = w->most[m->of[u]];
 }
 
+/* What the fabric says of a message is told of the rank that sends forward. */
 static double message_nic(const Walk *w, const MsTask *task, const MsStepTask *t, guint32 unit) {
-  int from = rank_of(w, task->device, unit);
+  int from = rank_of(w, task->device, unit), to = rank_of(w, t->to, unit);
   const double *fabric = w->states->fabric[MS_GROUP_PP][MS_PATTERN_PAIR];
-  return MAX(w->states->nic[from], w->states->nic[rank_of(w, t->to, unit)]) * (fabric ? fabric[from] : 1);
+  gboolean first = ms_layout_pair(w->plan->detail->layout, (int)task->device, t->to) == (int)task->device;
+  return MAX(w->states->nic[from], w->states->nic[to]) * (fabric ? fabric[first ? from : to] : 1);
 }
 
 static void pass(const Walk *w, const MsTask *task, guint32 i, MsTime *end) {

@@ -46,6 +46,9 @@ struct MsCost {
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
   MsDispatch dispatch[2];                       /* and combine, between the expert ranks (MS_GROUP_TP_EP) */
   MsFabricCosts *fabric;                        /* NULL: an ideal network */
+  double *pair_times; /* [pp] of messages over a fabric, by pair of neighbours, over those over an ideal network; owned,
+                         NULL: as `collective` has them */
+  double network_times; /* ms_cost_new_slower */
   /* Machines of several kinds: this is pool 0. */
   int n_pools;
   MsCost **of_pool;          /* [n_pools] the first is this one, the others are owned; NULL: no pools */
@@ -382,6 +385,9 @@ static gboolean prepare_fabric(MsCost *cost, const MsLayout *layout, GError **er
     if (layout->group[g].size <= 1) continue;
     if (!slowdowns(cost, layout, (MsGroupKind)g, times, error)) return FALSE;
     slow_group(cost, (MsGroupKind)g, times, port);
+    if (g != MS_GROUP_PP || times[MS_PATTERN_PAIR] == 1) continue;
+    cost->pair_times = g_new(double, layout->pp);
+    if (!ms_fabric_pair_slowdowns(cost->fabric, layout, cost->pair_times, error)) return FALSE;
   }
   return TRUE;
 }
@@ -411,6 +417,7 @@ static MsCost *memory_of(const MsCost *like) {
   MsCost *cost = g_memdup2(like, sizeof *like);
   cost->n_pools = 0, cost->of_pool = NULL, cost->pool_scenario = NULL;
   cost->n_beside = 0, cost->beside = NULL;
+  cost->pair_times = NULL;
   return cost;
 }
 
@@ -422,7 +429,7 @@ static MsCost *or_free(MsCost *cost, gboolean ok) {
 static MsCost *cost_new(const MsScenario *scenario, const MsLayout *layout, GError **error) {
   if (!check_known(scenario, layout, error)) return NULL;
   MsCost *cost = g_new0(MsCost, 1);
-  cost->scenario = scenario, cost->hardware = scenario->hardware;
+  cost->scenario = scenario, cost->hardware = scenario->hardware, cost->network_times = 1;
   *(cost->users = g_new(gint, 1)) = 1;
   cost->sparse_backward = g_new0(MsCurve, MS_N_ODT);
   prepare_kernels(cost);
@@ -514,6 +521,9 @@ MsCost *ms_cost_new_slower(const MsCost *like, double times) {
       if (cost->collective_fp32) slow_network(&cost->collective_fp32[kind][g], times);
     }
   for (int combine = 0; combine < 2; combine++) ms_dispatch_slow(&cost->dispatch[combine], times, 1);
+  cost->network_times *= times;
+  if (like->pair_times)
+    cost->pair_times = g_memdup2(like->pair_times, sizeof(double) * (gsize)like->group[MS_GROUP_PP].size);
   return cost;
 }
 
@@ -523,7 +533,7 @@ void ms_cost_free(MsCost *cost) {
   for (int i = 0; i < cost->n_beside; i++) ms_cost_free(cost->beside[i]);
   g_free(cost->beside);
   g_free(cost->of_pool), g_free(cost->pool_scenario);
-  g_free(cost->collective_fp32);
+  g_free(cost->collective_fp32), g_free(cost->pair_times);
   ms_fabric_costs_unref(cost->fabric);
   if (g_atomic_int_dec_and_test(cost->users)) {
     g_free(cost->users);
@@ -824,8 +834,27 @@ static MsOpCost over_network(const MsCost *cost, const MsOp *op) {
   return c;
 }
 
-MsOpCost ms_cost_between_pools(const MsCost *cost, int from, int to, const MsOp *op) {
-  if (from == to) return ms_cost_op(ms_cost_of_pool(cost, from), op);
+gboolean ms_cost_messages_alike(const MsCost *cost) { return cost->n_pools == 0 && !cost->pair_times; }
+
+/* Between stages of one machine. */
+static MsOpCost message(const MsCost *cost, const MsLayout *layout, int from, int to, const MsOp *op) {
+  MsGroup group = cost->group[MS_GROUP_PP];
+  gboolean across = ms_layout_message_crosses(layout, from, to);
+  int pair = ms_layout_pair(layout, from, to);
+  if (group.domains <= 1 || (across && (!cost->pair_times || pair < 0))) return ms_cost_op(cost, op);
+  if (!across) group.domains = group.nodes = 1, group.per_domain = group.min_per_domain = group.size;
+  MsCollective c = ms_collective_prepare(cost->scenario, MS_COLL_P2P, "bf16", &group);
+  if (cost->fabric)
+    ms_collective_slow(&c, across ? cost->pair_times[pair] * cost->network_times : 1, 1, 1,
+                       ms_fabric_port_slowdown(ms_fabric_costs_graph(cost->fabric)));
+  MsOpCost of = ms_collective_s(&c, MS_COLL_P2P, op->message_B, 0, cost->scenario->options.deterministic_mode);
+  of.time_s = MAX(of.time_s * stack_factor(cost, MS_FAMILY_COMM), of.lower_s);
+  return of;
+}
+
+MsOpCost ms_cost_message(const MsCost *cost, const MsLayout *layout, int from_stage, int to_stage, const MsOp *op) {
+  int from = ms_layout_pool(layout, from_stage), to = ms_layout_pool(layout, to_stage);
+  if (from == to) return message(ms_cost_of_pool(cost, from), ms_layout_on(layout, from), from_stage, to_stage, op);
   MsOpCost sent = over_network(ms_cost_of_pool(cost, from), op), received = over_network(ms_cost_of_pool(cost, to), op);
   guint16 sms = sent.sms;
   if (received.time_s > sent.time_s) sent = received;

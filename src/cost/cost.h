@@ -51,9 +51,12 @@ typedef struct {
 } MsOpCost;
 
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
-/* A message from a stage of one pool to one of another: over the network, as long as on the slower side, taking the SMs
- * of the sender. */
-MsOpCost ms_cost_between_pools(const MsCost *cost, int from, int to, const MsOp *op);
+/* A message from one pipeline stage to another (ms_cost_op: the slowest of them): inside a scale-up domain, or over the
+ * network, on a fabric as much longer as between these two stages. From one pool to another: over the network, as long
+ * as on the slower side, taking the SMs of the sender. */
+MsOpCost ms_cost_message(const MsCost *cost, const MsLayout *layout, int from, int to, const MsOp *op);
+/* Messages between all neighbours that are inside one domain, or that are not, cost the same. */
+gboolean ms_cost_messages_alike(const MsCost *cost);
 /* A row that meets all stages: as long as on the slowest pool, `own` being that of its stage. */
 MsOpCost ms_cost_of_all_pools(const MsCost *cost, int own, const MsOp *op);
 /* Key of the machine's figure that this time follows: a peak, "hbm_Bps", "scaleup_Bps", "nic_Bps" or "host_link_Bps".

@@ -103,6 +103,7 @@ typedef struct {
   const MsFabricGraph *graph;
   MsFlows *flows;
   Domains at;
+  GArray *sender; /* int: of each flow of a pair the rank that sends; NULL: nobody asks */
 } Maker;
 
 /* Hops at one pace: those of one session are added to it. */
@@ -174,12 +175,16 @@ static void doubling(Maker *m, MsPattern pattern, int round, int channel, int pa
   }
 }
 
-/* To the next member, from the last to the first but in a pipeline. */
+/* The last member sends to the first: everywhere but in a pipeline that is not interleaved. */
+static gboolean closes(const MsLayout *l, MsGroupKind kind) { return kind != MS_GROUP_PP || l->pp_closes; }
+
+/* To the next member. */
 static void pairs(Maker *m, const Groups *g) {
   const MsSeats *seats = m->graph->seats;
-  for (int i = 0; i < (g->kind == MS_GROUP_PP ? g->n - 1 : g->n); i++) {
+  for (int i = 0; i < (closes(g->layout, g->kind) ? g->n : g->n - 1); i++) {
     int from = seat_of(g, i), to = seat_of(g, (i + 1) % g->n);
     for (int part = 0; part < m->graph->parts && ms_seats_domain(seats, from) != ms_seats_domain(seats, to); part++) {
+      if (m->sender) g_array_append_val(m->sender, g->member[i]);
       session(m, m->graph->nic_Bps / m->graph->parts);
       hop(m, seats->gpu[from], seats->gpu[to], part, 0);
     }
@@ -215,12 +220,11 @@ static gboolean can_hold(const MsFabricGraph *graph, const MsLayout *l, MsGroupK
                         ms_group_words[kind], l->group[kind].domains, flows, MOST_FLOWS);
 }
 
-/* `end`: of each group the number of flows then, guint32; NULL: not asked for.
- */
+/* `end`: of each group the number of flows then, guint32; `sender`: as in Maker; NULL: not asked for. */
 static MsFlows *flows_by_group(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
-                               int round, GArray *end, GError **error) {
+                               int round, GArray *end, GArray *sender, GError **error) {
   if (!can_hold(graph, layout, kind, pattern, error)) return NULL;
-  Maker m = {graph, ms_flows_new(graph->n_links), domains_new(graph, layout->world)};
+  Maker m = {graph, ms_flows_new(graph->n_links), domains_new(graph, layout->world), sender};
   for (int job = 0; job < graph->seats->jobs; job++)
     for (Groups g = groups_of(layout, kind); next_group(&g);) {
       g.job = job;
@@ -233,7 +237,7 @@ static MsFlows *flows_by_group(const MsFabricGraph *graph, const MsLayout *layou
 
 MsFlows *ms_pattern_flows(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                           GError **error) {
-  return flows_by_group(graph, layout, kind, pattern, ALL_ROUNDS, NULL, error);
+  return flows_by_group(graph, layout, kind, pattern, ALL_ROUNDS, NULL, NULL, error);
 }
 
 /* --- times --- */
@@ -264,7 +268,7 @@ gboolean ms_pattern_time(const MsFabricGraph *graph, const MsLayout *layout, MsG
   if (layout->group[kind].domains <= 1) return TRUE;
   double real_s = 0, ideal_s = 0;
   for (int k = 0; k < rounds_of(pattern, layout->group[kind].domains); k++) {
-    g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, k, NULL, error);
+    g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, k, NULL, NULL, error);
     if (!flows) return FALSE;
     g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
     g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
@@ -292,7 +296,7 @@ gboolean ms_pattern_group_times(const MsFabricGraph *graph, const MsLayout *layo
   if (layout->group[kind].domains <= 1) return TRUE;
   for (int k = 0; k < rounds_of(pattern, layout->group[kind].domains); k++) {
     g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
-    g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, k, end, error);
+    g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, k, end, NULL, error);
     if (!flows) return FALSE;
     g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
     g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
@@ -307,22 +311,51 @@ gboolean ms_pattern_group_times(const MsFabricGraph *graph, const MsLayout *layo
   return TRUE;
 }
 
+gboolean ms_pattern_message_times(const MsFabricGraph *graph, const MsLayout *layout, double *times, GError **error) {
+  g_autofree double *real_s = g_new0(double, 2 * (gsize)layout->world);
+  double *ideal_s = real_s + layout->world;
+  for (int r = 0; r < layout->world; r++) times[r] = 1;
+  if (layout->group[MS_GROUP_PP].domains <= 1) return TRUE;
+  g_autoptr(GArray) sender = g_array_new(FALSE, FALSE, sizeof(int));
+  g_autoptr(MsFlows) flows =
+      flows_by_group(graph, layout, MS_GROUP_PP, MS_PATTERN_PAIR, ALL_ROUNDS, NULL, sender, error);
+  if (!flows) return FALSE;
+  g_autoptr(MsFlowTimes) real = times_of(graph, flows, FALSE);
+  g_autoptr(MsFlowTimes) ideal = times_of(graph, flows, TRUE);
+  guint own = sender->len / (guint)graph->seats->jobs; /* this job's come first */
+  for (guint i = 0; i < own; i++) {
+    int r = g_array_index(sender, int, i);
+    real_s[r] = MAX(real_s[r], real->end_s[i]), ideal_s[r] = MAX(ideal_s[r], ideal->end_s[i]);
+  }
+  for (int r = 0; r < layout->world; r++) times[r] = slowdown_of(real_s[r], ideal_s[r]);
+  return TRUE;
+}
+
+static void carry(const MsFlows *flows, guint32 flow, double times, double *carried_B) {
+  for (guint32 k = flows->first[flow]; k < flows->first[flow + 1]; k++)
+    carried_B[flows->link[k]] += times * flows->bytes[flow];
+}
+
+static double of_stage(const MsLayout *layout, int rank, const double *stage_B) {
+  int coord[4];
+  ms_rank_coords(layout, FALSE, rank, coord);
+  return stage_B[coord[3]];
+}
+
+/* A flow's bytes are those of a NIC that moves nic_Bps. */
 gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                           const double *stage_B, double *carried_B, GError **error) {
   g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
+  g_autoptr(GArray) sender = g_array_new(FALSE, FALSE, sizeof(int));
   if (layout->group[kind].domains <= 1) return TRUE;
-  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, ALL_ROUNDS, end, error);
+  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, ALL_ROUNDS, end, sender, error);
   if (!flows) return FALSE;
   guint32 flow = 0, nth = 0;
-  for (Groups g = groups_of(layout, kind); next_group(&g); nth++) {
-    int coord[4];
-    ms_rank_coords(layout, FALSE, g.member[0], coord);
-    double times = stage_B[coord[3]] / graph->nic_Bps; /* a flow's bytes are those of a NIC
-                                                          that moves nic_Bps */
-    for (; flow < g_array_index(end, guint32, nth); flow++)
-      for (guint32 k = flows->first[flow]; k < flows->first[flow + 1]; k++)
-        carried_B[flows->link[k]] += times * flows->bytes[flow];
-  }
+  for (Groups g = groups_of(layout, kind); next_group(&g); nth++)
+    for (; flow < g_array_index(end, guint32, nth); flow++) {
+      int rank = kind == MS_GROUP_PP && pattern == MS_PATTERN_PAIR ? g_array_index(sender, int, flow) : g.member[0];
+      carry(flows, flow, of_stage(layout, rank, stage_B) / graph->nic_Bps, carried_B);
+    }
   return TRUE;
 }
 
@@ -377,8 +410,8 @@ static char *key_of(const MsLayout *l, MsGroupKind kind, MsPattern pattern) {
     g_checksum_update(sum, (const guchar *)&g.n, sizeof g.n);
     g_checksum_update(sum, (const guchar *)g.member, (gssize)(sizeof(int) * (gsize)g.n));
   }
-  char *key = g_strdup_printf("%d %d %s", pattern, pattern == MS_PATTERN_PAIR && kind == MS_GROUP_PP,
-                              g_checksum_get_string(sum));
+  char *key =
+      g_strdup_printf("%d %d %s", pattern, pattern == MS_PATTERN_PAIR && !closes(l, kind), g_checksum_get_string(sum));
   g_checksum_free(sum);
   return key;
 }
@@ -395,5 +428,23 @@ gboolean ms_fabric_slowdown(MsFabricCosts *c, const MsLayout *layout, MsGroupKin
   if (ok && !known) g_hash_table_insert(c->known, g_steal_pointer(&key), g_memdup2(&time.slowdown, sizeof(double)));
   g_mutex_unlock(&c->lock);
   *slowdown = time.slowdown;
+  return ok;
+}
+
+gboolean ms_fabric_pair_slowdowns(MsFabricCosts *c, const MsLayout *layout, double *times, GError **error) {
+  g_autofree char *of = key_of(layout, MS_GROUP_PP, MS_PATTERN_PAIR), *key = g_strconcat(of, " pairs", NULL);
+  g_mutex_lock(&c->lock);
+  const double *known = g_hash_table_lookup(c->known, key);
+  g_autofree double *each = known ? NULL : g_new(double, layout->world);
+  gboolean ok = known || ms_pattern_message_times(c->graph, layout, each, error);
+  for (int i = 0; ok && i < layout->pp; i++) times[i] = known ? known[i] : 1;
+  for (int r = 0; ok && !known && r < layout->world; r++) {
+    int coord[4];
+    ms_rank_coords(layout, FALSE, r, coord);
+    times[coord[3]] = MAX(times[coord[3]], each[r]);
+  }
+  if (ok && !known)
+    g_hash_table_insert(c->known, g_steal_pointer(&key), g_memdup2(times, sizeof(double) * (gsize)layout->pp));
+  g_mutex_unlock(&c->lock);
   return ok;
 }

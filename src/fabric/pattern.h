@@ -56,8 +56,12 @@ gboolean ms_pattern_time(const MsFabricGraph *graph, const MsLayout *layout, MsG
  * last flow of its own has ended; of none 1. times[world]. */
 gboolean ms_pattern_group_times(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                                 double *times, GError **error);
+/* Of messages to the next stage, all under way at once: how much longer that of every rank takes than on an ideal
+ * network, 1 inside a domain; of the last stage that to the first where the pipeline closes. times[world]. */
+gboolean ms_pattern_message_times(const MsFabricGraph *graph, const MsLayout *layout, double *times, GError **error);
 /* Adds to carried_B[n_links] what of this job passes each link when every rank sends
- * stage_B[pp], by the stage of its group's first rank, over the network. */
+ * stage_B[pp], by the stage of its group's first rank, over the network; of messages between stages by that of the
+ * sender. */
 gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                           const double *stage_B, double *carried_B, GError **error);
 
@@ -75,6 +79,8 @@ void ms_fabric_costs_unref(MsFabricCosts *costs);
  * whichever thread comes first. FALSE and *error as above. */
 gboolean ms_fabric_slowdown(MsFabricCosts *costs, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                             double *slowdown, GError **error);
+/* Of messages between neighbouring stages (ms_layout_pair), of the slowest pipeline. times[pp]. */
+gboolean ms_fabric_pair_slowdowns(MsFabricCosts *costs, const MsLayout *layout, double *times, GError **error);
 const MsFabricGraph *ms_fabric_costs_graph(const MsFabricCosts *costs);
 
 #endif

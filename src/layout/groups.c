@@ -301,6 +301,34 @@ void ms_layout_measure_groups(MsLayout *layout, int domain, int node) {
     layout->group[kind] = measure_kind(layout, kind, &grid[group_axes[kind].expert], domain, node);
 }
 
+/* In some pipeline: the first rank of one stage and the last of the other lie in different domains. With PP before DP
+ * every replica has such ranks of its own. */
+static gboolean pair_crosses(const MsLayout *l, int low, int high, gint64 domain, int first) {
+  const Grid grid = grid_of(l, FALSE);
+  gint64 stride = grid.stride[PP], replica = stride * l->pp, behind = (high - low + 1) * stride - 1;
+  int phases = l->order == MS_ORDER_PP_DP ? (int)MIN(l->dp, domain / ms_gcd(replica, domain)) : 1;
+  for (int i = 0; i < phases; i++) {
+    gint64 at = i * replica + (low - first) * stride;
+    if (at / domain != (at + behind) / domain) return TRUE;
+  }
+  return FALSE;
+}
+
+void ms_layout_set_across(MsLayout *layout, int pair, gboolean across) {
+  guint64 bit = (guint64)1 << pair % 64;
+  if (across) layout->pp_across[pair / 64] |= bit;
+  else layout->pp_across[pair / 64] &= ~bit;
+}
+
+void ms_layout_measure_pairs(MsLayout *layout, int domain, int first) {
+  domain = MAX(domain, 1);
+  memset(layout->pp_across, 0, sizeof layout->pp_across);
+  for (int i = 0; i < layout->pp && layout->group[MS_GROUP_PP].domains > 1; i++) {
+    int low = i + 1 < layout->pp ? i : 0, high = i + 1 < layout->pp ? i + 1 : i;
+    ms_layout_set_across(layout, i, pair_crosses(layout, low, high, domain, first));
+  }
+}
+
 MsGroup ms_group_between_pools(const MsGroup *group) {
   MsGroup across = *group;
   across.domains = 2, across.nodes = MAX(2, group->nodes);

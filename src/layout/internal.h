@@ -40,7 +40,10 @@ static inline gboolean ms_layout_sequence_parallel(const MsScenario *scenario) {
 
 /* Fills layout->group[]; needs sizes, order and chunks. */
 void ms_layout_measure_groups(MsLayout *layout, int domain, int node);
-/* The same for ranks that do not sit in a row: what is known of sizes stays. */
+/* Fills layout->pp_across; needs the groups. `first`: the stage of the machine's first rank. */
+void ms_layout_measure_pairs(MsLayout *layout, int domain, int first);
+void ms_layout_set_across(MsLayout *layout, int pair, gboolean across);
+/* The same as both for ranks that do not sit in a row: what is known of sizes stays. */
 struct MsSeats;
 void ms_layout_measure_seats(MsLayout *layout, const struct MsSeats *seats);
 

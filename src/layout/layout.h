@@ -63,8 +63,11 @@ typedef struct MsLayout {
   MsRankOrder order;
   int num_chunks;  /* pp * vpp, index chunk * pp + stage; the V schedules and dualpipe place layers as sched.h does */
   MsChunk *chunks; /* owned */
-  gboolean mtp_standalone;    /* MTP not on the last pipeline stage */
-  MsGroup group[MS_N_GROUPS]; /* with pools: as in pool 0 */
+  gboolean mtp_standalone;           /* MTP not on the last pipeline stage */
+  MsGroup group[MS_N_GROUPS];        /* with pools: as in pool 0 */
+  gboolean pp_closes;                /* the last stage sends to the first: interleaved, of more than two stages */
+  guint64 pp_across[MS_MAX_PP / 64]; /* bit of a stage: messages between it and the next (of the last: and the first)
+                                        pass from one scale-up domain to another in some pipeline; with pools: in 0 */
   /* Machines of several kinds: the same layout as the stages of each pool see it, its groups lying on that pool's
    * machine; groups that span pools touch two of its domains at least. Chunks are shared. */
   int n_pools;              /* 0: one kind */
@@ -82,6 +85,17 @@ static inline int ms_layout_pool(const MsLayout *l, int stage) { return l->chunk
 /* What costs of a stage are of. */
 static inline const MsLayout *ms_layout_on(const MsLayout *l, int pool) {
   return l->n_pools > 0 ? &l->of_pool[pool] : l;
+}
+/* The stage whose bit in pp_across, and whose place in tables by pair of neighbours, is that of a message between these
+ * two; -1: they are no neighbours. */
+static inline int ms_layout_pair(const MsLayout *l, int from, int to) {
+  int low = MIN(from, to), high = MAX(from, to);
+  return high - low == 1 ? low : low == 0 && high == l->pp - 1 && high > 0 ? high : -1;
+}
+/* A message between two stages of the pool that the layout is of passes over the network. */
+static inline gboolean ms_layout_message_crosses(const MsLayout *l, int from, int to) {
+  int pair = ms_layout_pair(l, from, to);
+  return l->group[MS_GROUP_PP].domains > 1 && (pair < 0 || l->pp_across[pair / 64] >> pair % 64 & 1);
 }
 /* A message from a stage of one pool to one of another: between nodes, whatever stages of the same pool lie on. */
 MsGroup ms_group_between_pools(const MsGroup *group);

@@ -42,6 +42,8 @@ static void set_sizes(MsLayout *layout, const MsScenario *s) {
                            : spec->pp;
   layout->sequence_parallel = ms_layout_sequence_parallel(s);
   layout->order = spec->order;
+  layout->pp_closes =
+      spec->pp > 2 && layout->vpp > 1 && ms_schedule_row(spec->schedule)->placement == MS_PLACE_ROUND_ROBIN;
 }
 
 static void count_layers(MsChunk *chunk, const MsModel *model) {
@@ -81,18 +83,26 @@ static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
   return 1;
 }
 
-/* The layout as it lies on the machine of one pool: `gpus` of its own. Groups that meet other pools cross the network.
- */
-static void measure_on(MsLayout *layout, const MsScenario *s, const MsPool *pool) {
+/* The layout as it lies on the machine of one pool: `gpus` of its own, from those of stage `first` on. Groups that meet
+ * other pools cross the network. Of a pool of replicas it is not told which stages share a domain: none do. */
+static void measure_on(MsLayout *layout, const MsScenario *s, const MsPool *pool, int first) {
   int domain = ms_gpus_per_domain(pool->hardware, pool->gpus);
   layout->cp_inner = inner_cp(layout, s, domain);
   ms_layout_measure_groups(layout, domain, pool->hardware->gpus_per_node);
+  if (s->pools.shares > 0) memset(layout->pp_across, 0xff, sizeof layout->pp_across);
+  else ms_layout_measure_pairs(layout, domain, first);
   for (int kind = 0; kind < MS_N_GROUPS; kind++) {
     MsGroup *group = &layout->group[kind];
     gboolean stages = kind == MS_GROUP_EMBEDDING || kind == MS_GROUP_WORLD,
              meets = s->pools.shares > 0 ? ms_group_spans_replicas((MsGroupKind)kind) : stages;
     if (meets && group->size > 1 && group->domains == 1) *group = ms_group_between_pools(group);
   }
+}
+
+static int first_stage(const MsLayout *layout, int pool) {
+  int stage = 0;
+  while (stage < layout->pp - 1 && ms_layout_pool(layout, stage) != pool) stage++;
+  return stage;
 }
 
 static MsLayout *build_on_pools(MsLayout *layout, const MsScenario *s) {
@@ -102,9 +112,10 @@ static MsLayout *build_on_pools(MsLayout *layout, const MsScenario *s) {
     MsLayout *own = &layout->of_pool[i];
     *own = *layout;
     own->n_pools = 0, own->of_pool = NULL;
-    measure_on(own, s, &s->pools.pool[i]);
+    measure_on(own, s, &s->pools.pool[i], first_stage(layout, i));
   }
   memcpy(layout->group, layout->of_pool[0].group, sizeof layout->group);
+  memcpy(layout->pp_across, layout->of_pool[0].pp_across, sizeof layout->pp_across);
   layout->cp_inner = layout->of_pool[0].cp_inner;
   return layout;
 }
@@ -113,9 +124,9 @@ static MsLayout *build_beside(MsLayout *layout, const MsScenario *s) {
   MsLayout *beside = g_new(MsLayout, s->pools.shares);
   for (int i = 0; i < s->pools.shares; i++) {
     beside[i] = *layout;
-    measure_on(&beside[i], s, &s->pools.pool[i]);
+    measure_on(&beside[i], s, &s->pools.pool[i], 0);
   }
-  measure_on(layout, s, &s->pools.pool[s->pools.own]);
+  measure_on(layout, s, &s->pools.pool[s->pools.own], 0);
   layout->n_beside = s->pools.shares, layout->beside = beside;
   return layout;
 }
@@ -129,6 +140,7 @@ MsLayout *ms_layout_build(const MsScenario *scenario) {
   int domain = ms_gpus_per_domain(scenario->hardware, layout->world);
   layout->cp_inner = inner_cp(layout, scenario, domain);
   ms_layout_measure_groups(layout, domain, scenario->hardware->gpus_per_node);
+  ms_layout_measure_pairs(layout, domain, 0);
   if (ms_fabric_seating(&scenario->hardware->fabric) != MS_SEAT_CONTIGUOUS) {
     g_autoptr(MsSeats) seats = ms_seats_new(scenario->hardware, layout->world, NULL, 0);
     ms_layout_measure_seats(layout, seats);

@@ -165,8 +165,21 @@ static void measure_kind(MsLayout *l, const MsSeats *s, MsGroupKind kind, int *m
   g->domains = worst.domains, g->per_domain = worst.most, g->min_per_domain = worst.least, g->nodes = nodes;
 }
 
+/* In some pipeline. */
+static gboolean pair_crosses(const MsLayout *l, const MsSeats *s, int stage) {
+  for (int r = 0; r < l->world; r++) {
+    int coord[4];
+    ms_rank_coords(l, FALSE, r, coord);
+    if (coord[3] != stage) continue;
+    coord[3] = (stage + 1) % l->pp;
+    if (ms_seats_domain(s, r) != ms_seats_domain(s, ms_rank_of(l, FALSE, coord))) return TRUE;
+  }
+  return FALSE;
+}
+
 void ms_layout_measure_seats(MsLayout *layout, const MsSeats *seats) {
   g_autofree int *member = g_new(int, layout->world), *place = g_new(int, layout->world);
   for (int kind = MS_GROUP_NONE + 1; kind < MS_N_GROUPS; kind++)
     if (layout->group[kind].size > 1) measure_kind(layout, seats, kind, member, place);
+  for (int i = 0; i < layout->pp; i++) ms_layout_set_across(layout, i, pair_crosses(layout, seats, i));
 }

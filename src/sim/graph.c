@@ -38,14 +38,14 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *schedule; /* NULL: pieces alone on one device, without the step around them */
   MsGraph *graph;
-  int stages;       /* 0: pieces alone */
-  int lone_pool;    /* of pieces alone */
-  guint32 *made;    /* [tensors of the walk] task that makes it, NONE = no task */
-  guint32 **gather; /* [stages][gather rows] task of each parameter gather row */
-  guint32 *reduced; /* [stages * streams] last gradient reduction on each stream, NONE = none */
-  guint32 *tip;     /* [stages] last task of the chain of the last slot */
-  guint32 *send;    /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
-  guint32 *scratch; /* [n_scratch] task of each row of the list being laid down */
+  int stages;          /* 0: pieces alone */
+  const MsChunk *lone; /* of pieces alone, what they are of */
+  guint32 *made;       /* [tensors of the walk] task that makes it, NONE = no task */
+  guint32 **gather;    /* [stages][gather rows] task of each parameter gather row */
+  guint32 *reduced;    /* [stages * streams] last gradient reduction on each stream, NONE = none */
+  guint32 *tip;        /* [stages] last task of the chain of the last slot */
+  guint32 *send;       /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
+  guint32 *scratch;    /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
   Fetch *fetch; /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
   gboolean fetches;
@@ -338,12 +338,12 @@ static void lay_pieces(Lower *l, int stage, MsChunks of, Side *f, Side *b) {
 /* A blocking exchange ends in a device synchronisation: the host issues nothing of the next slot before the message is
  * here (docs/theory/communication.md 6). */
 static const MsHardware *machine_of(const Lower *l, int stage) {
-  return l->stages > 0 ? ms_program_machine_of(l->p, stage) : ms_program_machine(l->p, l->lone_pool);
+  return l->stages > 0 ? ms_program_machine_of(l->p, stage) : ms_program_machine(l->p, l->lone->pool);
 }
 
 static const MsOpCost *message_of(const Lower *l, const MsSlotPass *pass) {
-  if (l->p->layout->n_pools == 0) return &l->p->p2p;
-  if (l->stages == 0) return ms_program_p2p_pools(l->p, l->lone_pool, l->lone_pool);
+  if (!l->p->message) return &l->p->p2p;
+  if (l->stages == 0) return ms_program_p2p_of(l->p, l->lone, pass->kind != MS_SLOT_F);
   return ms_program_p2p(l->p, pass->stage, ms_program_stage_of(l->p, pass->to));
 }
 
@@ -612,7 +612,7 @@ MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean st
   Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
   guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE, sent[2] = {NONE, NONE};
   Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .send = sent, .fetches = ms_program_fetches(p)};
-  l.lone_pool = (of.forward ? of.forward : of.backward)->pool;
+  l.lone = of.forward ? of.forward : of.backward;
   l.graph = new_graph(&l, 1, repeat * (4 + rows_of_chunk(p, of.forward, FALSE) + rows_of_chunk(p, of.backward, TRUE)));
   gboolean both = of.forward && of.backward, paired = both && p->scenario->options.ep_overlap;
   MsChunks forward = {.forward = of.forward}, backward = of;

@@ -583,8 +583,12 @@ static void fold_list(guint64 *number, const MsCosted *c) {
 static guint64 number_of(const MsProgram *p) {
   guint64 number = 1;
   const MsGpuSpread spread = ms_scale_spread(p->scenario);
-  const double message[] = {p->p2p.time_s, p->p2p.sms};
-  fold(&number, &spread, sizeof spread), fold(&number, message, sizeof message);
+  fold(&number, &spread, sizeof spread);
+  for (int i = 0; i < (p->message ? 2 * p->layout->pp : 1); i++) {
+    const MsOpCost *of = p->message ? &p->message[i] : &p->p2p;
+    const double message[] = {of->time_s, of->sms};
+    fold(&number, message, sizeof message);
+  }
   for (int i = 0; i < p->work->n_pieces; i++) {
     const MsCostedPiece *c = &p->piece[i];
     fold_list(&number, &c->forward), fold_list(&number, &c->backward), fold_list(&number, &c->reload);

@@ -225,9 +225,16 @@ static gboolean same_chunk(const MsSteady *s, const MsChunk *a, const MsChunk *b
   return a == b || (a && b && ms_same_pieces(s->p->work, a, b));
 }
 
+/* They stand where their messages cost the same. */
+static gboolean same_messages(const MsSteady *s, const MsChunks *a, const MsChunks *b) {
+  const MsChunk *x = a->forward ? a->forward : a->backward, *y = b->forward ? b->forward : b->backward;
+  return ms_program_p2p_of(s->p, x, FALSE)->time_s == ms_program_p2p_of(s->p, y, FALSE)->time_s &&
+         ms_program_p2p_of(s->p, x, TRUE)->time_s == ms_program_p2p_of(s->p, y, TRUE)->time_s;
+}
+
 static gboolean same_turn(const MsSteady *s, const MsChunks *a, const MsChunks *b) {
   return a->kind == b->kind && a->leaves_head == b->leaves_head && same_chunk(s, a->forward, b->forward) &&
-         same_chunk(s, a->backward, b->backward);
+         same_chunk(s, a->backward, b->backward) && (!s->p->message || same_messages(s, a, b));
 }
 
 MsSteadySlot *ms_steady_slot(MsSteady *s, MsChunks of) {

@@ -67,15 +67,26 @@ static void add_pieces(GByteArray *key, const MsProgram *p, MsChunks of) {
 }
 
 static void add_program(GByteArray *key, const MsProgram *p, MsChunks of, gboolean stream) {
-  int pool = (of.forward ? of.forward : of.backward)->pool;
-  const MsHardware *machine = ms_program_machine(p, pool);
-  const MsOpCost *message = ms_program_p2p_pools(p, pool, pool);
+  const MsChunk *chunk = of.forward ? of.forward : of.backward;
+  const MsHardware *machine = ms_program_machine(p, chunk->pool);
+  const MsOpCost *message = ms_program_p2p_of(p, chunk, FALSE), *back = ms_program_p2p_of(p, chunk, TRUE);
   const MsOptions *o = &p->scenario->options;
-  const gint64 is[] = {stream,           o->ep_overlap,  o->delay_wgrad,     of.kind,
-                       of.leaves_head,   p->p2p_blocks,  p->p2p_in_turn,     machine->sm_count,
-                       message->sms,     message->level, of.forward != NULL, of.backward != NULL,
-                       p->p2p_op.kernels};
-  const double costs[] = {message->time_s, machine->kernel_launch_s, machine->sync_s};
+  const gint64 is[] = {stream,
+                       o->ep_overlap,
+                       o->delay_wgrad,
+                       of.kind,
+                       of.leaves_head,
+                       p->p2p_blocks,
+                       p->p2p_in_turn,
+                       machine->sm_count,
+                       message->sms,
+                       message->level,
+                       of.forward != NULL,
+                       of.backward != NULL,
+                       p->p2p_op.kernels,
+                       back->sms,
+                       back->level};
+  const double costs[] = {message->time_s, back->time_s, machine->kernel_launch_s, machine->sync_s};
   add(key, is, sizeof is), add(key, costs, sizeof costs), add_row(key, &p->p2p_op);
 }
 

@@ -177,26 +177,53 @@ static guint32 tag_behind(const MsCostedPiece *piece, int n) {
 
 /* The message is there when it is whole. */
 static MsOpCost message_between(const MsProgram *p, int from, int to) {
-  MsOpCost c =
-      p->layout->n_pools > 0 ? ms_cost_between_pools(p->cost, from, to, &p->p2p_op) : ms_cost_op(p->cost, &p->p2p_op);
+  MsOpCost c = ms_cost_message(p->cost, p->layout, from, to, &p->p2p_op);
   MsOp gather = ms_work_p2p_gather(p->work);
-  if (gather.message_B > 0) c.time_s += ms_cost_op(ms_cost_of_pool(p->cost, to), &gather).time_s;
+  if (gather.message_B > 0)
+    c.time_s += ms_cost_op(ms_cost_of_pool(p->cost, ms_layout_pool(p->layout, to)), &gather).time_s;
   return c;
 }
 
+/* Of neighbours that share no domain, nobody stands apart: all cost the same. */
+static gboolean messages_differ(const MsProgram *p) {
+  if (p->layout->pp == 1) return FALSE;
+  if (!ms_cost_messages_alike(p->cost)) return TRUE;
+  gboolean first = ms_layout_message_crosses(p->layout, 0, 1);
+  for (int i = 1; i < p->layout->pp; i++)
+    if (ms_layout_message_crosses(p->layout, i, (i + 1) % p->layout->pp) != first) return TRUE;
+  return FALSE;
+}
+
 static void cost_messages(MsProgram *p) {
-  int n = p->layout->n_pools;
-  p->p2p = message_between(p, 0, 0);
-  if (n == 0) return;
-  p->p2p_pools = g_new(MsOpCost, (gsize)n * (gsize)n);
-  for (int i = 0; i < n * n; i++) {
-    p->p2p_pools[i] = message_between(p, i / n, i % n);
-    if (p->p2p_pools[i].time_s > p->p2p.time_s) p->p2p = p->p2p_pools[i];
+  int pp = p->layout->pp, known[2] = {-1, -1};
+  if (!messages_differ(p)) {
+    p->p2p = message_between(p, 0, pp > 1);
+    return;
+  }
+  p->message = g_new(MsOpCost, 2 * (gsize)pp);
+  for (int i = 0; i < 2 * pp; i++) {
+    int from = i < pp ? i : (i + 1) % pp, to = i < pp ? (i + 1) % pp : i - pp;
+    int *like = &known[ms_layout_message_crosses(p->layout, from, to)];
+    p->message[i] = ms_cost_messages_alike(p->cost) && *like >= 0 ? p->message[*like] : message_between(p, from, to);
+    *like = i;
+    gboolean sends = p->layout->pp_closes || (i + 1) % pp > 0;
+    if (sends && p->message[i].time_s > p->p2p.time_s) p->p2p = p->message[i];
   }
 }
 
 const MsOpCost *ms_program_p2p(const MsProgram *p, int from, int to) {
-  return ms_program_p2p_pools(p, ms_layout_pool(p->layout, from), ms_layout_pool(p->layout, to));
+  return p->message ? &p->message[ms_program_message_at(p, from, to)] : &p->p2p;
+}
+
+/* At the ends of the pipeline and at the bend of a V, where nothing is sent, that between the stage and its only
+ * neighbour. */
+const MsOpCost *ms_program_p2p_of(const MsProgram *p, const MsChunk *chunk, gboolean backward) {
+  const MsLayout *l = p->layout;
+  int pp = l->pp, at = (int)(chunk - l->chunks), from = at % pp;
+  gboolean turns = ms_schedule_row(p->scenario->layout.schedule)->placement != MS_PLACE_ROUND_ROBIN && at >= pp;
+  int to = from + (backward != turns ? -1 : 1);
+  if (to < 0 || to >= pp) to = l->pp_closes ? (to + pp) % pp : 2 * from - to;
+  return p->message && pp > 1 ? ms_program_p2p(p, from, to) : &p->p2p;
 }
 
 int ms_program_stage_of(const MsProgram *p, int virtual_stage) {
@@ -282,7 +309,7 @@ gboolean ms_slots_overlap(const MsScenario *s) {
   return s->options.ep_overlap || ms_schedule_may_split(s->layout.schedule);
 }
 
-/* Mean over the stages: the search knows one cost for each pass. */
+/* Mean over the stages: the search knows one cost for each pass, and one for messages. */
 static void mean_costs(const MsProgram *p, MsScheduleNumbers *numbers) {
   const MsLayout *l = p->layout;
   double f = 0, b = 0, w = 0, n = l->pp;
@@ -292,7 +319,8 @@ static void mean_costs(const MsProgram *p, MsScheduleNumbers *numbers) {
       f += (double)piece->forward.shortest, b += (double)piece->backward.shortest, w += (double)piece->backward.weight;
     }
   numbers->f = MAX(1, round(f / n)), numbers->i = MAX(1, round((b - w) / n)), numbers->w = round(w / n);
-  numbers->comm = l->pp > 1 ? (double)ms_time_of(p->p2p.time_s) : 0;
+  for (int i = 0; i + 1 < l->pp; i++) numbers->comm += (double)ms_time_of(ms_program_p2p(p, i, i + 1)->time_s);
+  numbers->comm /= MAX(1, l->pp - 1);
 }
 
 MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
@@ -318,7 +346,7 @@ void ms_program_free(MsProgram *p) {
     ms_step_ops_clear(&s->ops);
   }
   g_free(p->step);
-  g_free(p->p2p_pools);
+  g_free(p->message);
   ms_meets_free(p->meets);
   g_free(p);
 }

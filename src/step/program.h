@@ -51,8 +51,9 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   MsCostedUnit *unit;              /* [work->n_pieces], NULL without sharded gradients */
   MsCostedStep *step;              /* [pp] */
   MsOp p2p_op;                     /* the message between virtual stages */
-  MsOpCost p2p;                    /* with pools: the slowest */
-  MsOpCost *p2p_pools;             /* [pools][pools] from one to another; NULL: no pools */
+  MsOpCost p2p;                    /* the slowest between neighbours */
+  MsOpCost *message;               /* [2][pp] from a stage to the next (the last: to the first), and back; NULL: all as
+                                      p2p */
   guint32 p2p_tag, no_tag, n_tags; /* no_tag: of tasks that are no row */
   gboolean p2p_blocks;             /* non-interleaved: sends are waited for (docs/theory/communication.md 6) */
   gboolean p2p_in_turn;            /* interleaved: only by the next turn, where that goes in the same direction alone */
@@ -74,11 +75,16 @@ MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, cons
 void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
 MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
 
-/* The message from a stage of one pool to one of another, or inside a pool; and that between physical stages. */
-static inline const MsOpCost *ms_program_p2p_pools(const MsProgram *p, int from, int to) {
-  return p->p2p_pools ? &p->p2p_pools[from * p->layout->n_pools + to] : &p->p2p;
-}
+/* The message between physical stages that are neighbours. */
 const MsOpCost *ms_program_p2p(const MsProgram *program, int from, int to);
+/* Where it stands in MsProgram.message. */
+static inline int ms_program_message_at(const MsProgram *p, int from, int to) {
+  int pp = p->layout->pp;
+  return to == from + 1 || (to == 0 && from == pp - 1 && pp > 2) ? from : pp + to;
+}
+/* What a pass of a chunk of the layout sends, in the middle of a pipeline: its output, or with `backward` its input
+ * gradient. */
+const MsOpCost *ms_program_p2p_of(const MsProgram *program, const MsChunk *chunk, gboolean backward);
 /* The physical stage of a virtual one. */
 int ms_program_stage_of(const MsProgram *program, int virtual_stage);
 /* The machine of a pool, or of a stage; without pools the only one. */

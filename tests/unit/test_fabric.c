@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "fabric/pattern.h"
 #include "report/report.h"
+#include "step/program.h"
 
 #include <string.h>
 
@@ -418,6 +419,77 @@ static void seats_in_a_row_measure_alike(void **state) {
   g_autoptr(MsLayout) b = ms_layout_new(listed, NULL);
   for (int k = MS_GROUP_NONE + 1; k < MS_N_GROUPS; k++)
     assert_memory_equal(&a->group[k], &b->group[k], sizeof a->group[k]);
+  assert_memory_equal(a->pp_across, b->pp_across, sizeof a->pp_across);
+}
+
+/* --- messages between stages ------------------------------------------------------------------------------------- */
+
+static MsScenario *pipeline_on(const char *hardware, const char *fabric, int gpus, const char *layout) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": {\"base\": \"%s\", \"fabric\": %s}, \"gpus\": %d, "
+      "\"training\": {\"seq_length\": 8192, \"global_batch_size\": 64}, \"cluster\": {\"jitter\": false}, "
+      "\"layout\": %s}",
+      hardware, fabric, gpus, layout);
+  return ms_test_scenario_of(text);
+}
+
+/* Stages of a pipeline in two racks of 64 GPUs, 16 to a stage: only two of eight messages leave a rack. */
+static void messages_inside_a_rack_stay_there(void **state) {
+  (void)state;
+  const char *layout = "{\"tp\": 4, \"cp\": 2, \"pp\": 8, \"vpp\": 2}";
+  g_autoptr(MsScenario) racks =
+      pipeline_on("gb200-nvl72", "{\"kind\": \"fat-tree\", \"segment_gpus\": 64}", 128, layout);
+  g_autoptr(MsScenario) apart =
+      pipeline_on("gb200-nvl72", "{\"kind\": \"fat-tree\", \"segment_gpus\": 16}", 128, layout);
+  GError *error = NULL;
+  g_autoptr(MsDetail) a = NULL, b = NULL;
+  g_autoptr(MsResult) in_racks = ms_simulate(racks, MS_FIDELITY_FULL, &a, &error),
+                      all_apart = ms_simulate(apart, MS_FIDELITY_FULL, &b, &error),
+                      fast = ms_simulate(racks, MS_FIDELITY_FAST, NULL, &error);
+  if (!in_racks || !all_apart || !fast) fail_msg("%s", error->message);
+  const MsProgram *p = a->owned, *q = b->owned;
+  double inside_s = ms_program_p2p(p, 0, 1)->time_s, across_s = ms_program_p2p(p, 3, 4)->time_s;
+  assert_true(inside_s * 5 < across_s);
+  for (int i = 0; i < 8; i++) {
+    const MsOpCost *on = ms_program_p2p(p, i, (i + 1) % 8), *back = ms_program_p2p(p, (i + 1) % 8, i);
+    assert_true(on->time_s == (i % 4 == 3 ? across_s : inside_s) && on->level == (i % 4 == 3));
+    assert_true(back->time_s == on->time_s && back->level == on->level);
+    assert_true(ms_program_p2p(q, i, (i + 1) % 8)->time_s == across_s);
+  }
+  assert_true(in_racks->step_time_s < all_apart->step_time_s);
+  assert_true(in_racks->step_time_lower_s <= in_racks->step_time_s);
+  assert_true(fabs(fast->step_time_s / in_racks->step_time_s - 1) < 0.02);
+  guint32 by_level[2] = {0};
+  for (guint32 i = 0; i < ms_graph_count(a->graph); i++) {
+    const MsTask *task = ms_graph_task(a->graph, i);
+    if (a->tag_op[task->tag] == &p->p2p_op && task->duration > 0) by_level[task->use == MS_USE_LINK1]++;
+  }
+  assert_int_equal(by_level[0] * 3, by_level[1] * 12); /* 12 of 15 messages of a microbatch stay in a rack */
+}
+
+/* A node to a stage, two nodes to a leaf with half as many uplinks as a node has NICs: messages from one leaf to
+ * another take twice as long, the one that closes an interleaved pipeline among them. */
+static void messages_have_their_own_paths(void **state) {
+  (void)state;
+  const char *fabric = "{\"kind\": \"fat-tree\", \"leaf_nodes\": 2, \"oversubscription\": 4}";
+  for (int vpp = 1; vpp <= 2; vpp++) {
+    g_autofree char *layout = g_strdup_printf("{\"tp\": 8, \"pp\": 8, \"vpp\": %d}", vpp);
+    g_autoptr(MsScenario) s = pipeline_on("h100-sxm", fabric, 64, layout);
+    g_autoptr(MsLayout) l = ms_layout_new(s, NULL);
+    MsFabricCosts *costs = ms_fabric_costs_new(s, NULL);
+    double times[8], each[64];
+    assert_true(ms_fabric_pair_slowdowns(costs, l, times, NULL));
+    assert_true(ms_pattern_message_times(ms_fabric_costs_graph(costs), l, each, NULL));
+    ms_fabric_costs_unref(costs);
+    for (int i = 0; i < 8; i++) assert_close(times[i], i % 2 && (i < 7 || vpp == 2) ? 2 : 1, 1e-9);
+    for (int r = 0; r < 64; r++) assert_close(each[r], times[r / 8], 1e-9);
+    g_autoptr(MsDetail) d = NULL;
+    g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, &d, NULL);
+    const MsProgram *p = d->owned;
+    assert_true(ms_program_p2p(p, 1, 2)->time_s > 1.5 * ms_program_p2p(p, 0, 1)->time_s);
+    assert_true(ms_program_p2p(p, 2, 1)->time_s == ms_program_p2p(p, 1, 2)->time_s);
+    assert_true(full->step_time_lower_s <= full->step_time_s);
+  }
 }
 
 /* --- bad ones --------------------------------------------------------------------------------------------------- */
@@ -494,6 +566,8 @@ int main(void) {
                                      cmocka_unit_test(segments_cut_groups),
                                      cmocka_unit_test(seats_are_a_permutation),
                                      cmocka_unit_test(seats_in_a_row_measure_alike),
+                                     cmocka_unit_test(messages_inside_a_rack_stay_there),
+                                     cmocka_unit_test(messages_have_their_own_paths),
                                      cmocka_unit_test(a_fabric_is_drawn_level_by_level),
                                      cmocka_unit_test(bad_fabrics_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);

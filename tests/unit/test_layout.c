@@ -214,6 +214,18 @@ static void assert_bijection(const MsLayout *layout, gboolean expert) {
   assert_int_equal(wrong, 0);
 }
 
+/* Messages between neighbouring stages, from the members of every pipeline. */
+static void assert_pairs(const MsLayout *layout, const int *groups, int n_groups, int domain) {
+  int n = layout->pp;
+  for (int i = 0; i < n; i++) {
+    gboolean crosses = FALSE;
+    for (const int *member = groups; member < groups + n_groups * n; member += n)
+      crosses |= member[i] / domain != member[(i + 1) % n] / domain;
+    assert_int_equal(ms_layout_message_crosses(layout, i, (i + 1) % n), crosses);
+    assert_int_equal(ms_layout_message_crosses(layout, (i + 1) % n, i), crosses);
+  }
+}
+
 static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, int etp, MsRankOrder order, int domain,
                                     int node) {
   Case *c = case_new(gpus, tp, cp, pp, ep, etp);
@@ -235,6 +247,7 @@ static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, in
     int n_groups;
     g_autofree int *groups = groups_of(layout, kind, &n_groups);
     assert_geometry(&layout->group[kind], groups, n_groups, domain, node);
+    if (kind == MS_GROUP_PP) assert_pairs(layout, groups, n_groups, domain);
   }
   int dense[64], expert[4]; /* the pipeline groups of both grids are the same */
   int n = ms_group_members(layout, MS_GROUP_PP, gpus / 2, dense, 64);

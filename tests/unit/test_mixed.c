@@ -67,6 +67,11 @@ static gboolean small_enough(const MsScenario *s) {
 static gboolean lies_the_same(const MsScenario *plain, const MsScenario *mixed) {
   g_autoptr(MsLayout) a = ms_layout_new(plain, NULL), b = ms_layout_new(mixed, NULL);
   if (!a || !b || a->group[MS_GROUP_PP].domains < 2) return FALSE;
+  for (int i = 0; i < a->pp; i++) {
+    int to = (i + 1) % a->pp, pool = ms_layout_pool(b, i);
+    gboolean crosses = ms_layout_pool(b, to) != pool || ms_layout_message_crosses(&b->of_pool[pool], i, to);
+    if (ms_layout_message_crosses(a, i, to) != crosses) return FALSE;
+  }
   for (int i = 0; i < b->n_pools; i++)
     if (memcmp(a->group, b->of_pool[i].group, sizeof a->group) || a->cp_inner != b->of_pool[i].cp_inner) return FALSE;
   return TRUE;
