@@ -46,3 +46,7 @@ int ms_schedule_period(const MsSchedule *s, MsPeriodOf *of) {
   }
   return microbatches;
 }
+
+int ms_schedule_period_of(const MsSchedule *s, int stage, MsPeriodOf *of) {
+  return period_of(s->slot[stage], s->n[stage], 0, of);
+}

@@ -66,6 +66,7 @@ typedef struct {
 } MsPeriodOf;
 /* Fills of[stages] and returns those microbatches; 0: some list does not, or is too short to tell. */
 int ms_schedule_period(const MsSchedule *schedule, MsPeriodOf *of);
+int ms_schedule_period_of(const MsSchedule *schedule, int stage, MsPeriodOf *of); /* of one stage */
 
 /* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I)
  * on its stage, forward before backward, and the whole set can be executed without deadlock. FALSE with `why`. */

@@ -163,14 +163,12 @@ const MsTurn *ms_slot_walk_next(MsSlotWalk *w) {
 
 /* --- turns that are left out ----------------------------------------------------------------------------------- */
 
-static int places(const MsSlotWalk *w) { return w->schedule->stages * w->schedule->chunks; }
-
 int ms_slot_walk_at(const MsSlotWalk *w, int stage) { return w->next[stage]; }
 
 gboolean ms_slot_walk_taken(const MsSlotWalk *w, MsTaken *taken) {
   int all = w->schedule->microbatches;
   *taken = (MsTaken){all, all, all};
-  for (int i = 0; i < places(w); i++) {
+  for (int i = 0; i < w->schedule->stages * w->schedule->chunks && w->made; i++) {
     const Place *p = &w->place[i];
     taken->forward = MIN(taken->forward, p->ran[ACTIVATION]);
     taken->back = MIN(taken->back, p->way[MS_SLOT_B].pass.of - p->left), taken->left = MIN(taken->left, p->left);
@@ -181,7 +179,7 @@ gboolean ms_slot_walk_taken(const MsSlotWalk *w, MsTaken *taken) {
 int ms_slot_walk_waiting(const MsSlotWalk *w, int *tensor, int room) {
   static const MsSlotKind kind[N_TENSORS] = {MS_SLOT_F, MS_SLOT_B, MS_SLOT_W};
   int n = 0;
-  for (int i = 0; i < places(w); i++)
+  for (int i = 0; i < w->schedule->stages * w->schedule->chunks && w->made; i++)
     for (int what = 0; what < N_TENSORS; what++) {
       const Place *p = &w->place[i];
       int in = p->way[kind[what]].in, mb = p->first_mb + p->ran[what];
@@ -202,6 +200,8 @@ void ms_slot_walk_skip(MsSlotWalk *w, const int *slots, int microbatches) {
   g_autofree int *tensor = g_new(int, MAX(n, 1));
   ms_slot_walk_waiting(w, tensor, n);
   for (int i = 0; i < n; i++) w->made[tensor[i] + microbatches] = 1;
-  for (int i = 0; i < places(w); i++) skip_place(&w->place[i], microbatches);
-  for (int s = 0; s < w->schedule->stages; s++) w->next[s] += slots[s];
+  for (int s = w->alone ? w->until - 1 : 0; s < w->until; s++) {
+    for (int c = 0; c < w->schedule->chunks; c++) skip_place(&w->place[s * w->schedule->chunks + c], microbatches);
+    w->next[s] += slots[s];
+  }
 }

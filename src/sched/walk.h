@@ -47,7 +47,7 @@ int ms_slot_walk_stuck(const MsSlotWalk *walk, int *slot);
 void ms_slot_walk_must_end(const MsSlotWalk *walk); /* of a schedule that was found valid: a stuck stage is a bug */
 void ms_slot_walk_free(MsSlotWalk *walk);
 
-/* Leaving out turns of a walk over all stages where the schedule repeats itself (bound/cycle.h). Between two turns: */
+/* Leaving out turns where the schedule repeats itself (bound/cycle.h). Between two turns of a walk over all stages: */
 int ms_slot_walk_at(const MsSlotWalk *walk, int stage); /* the slot that comes next */
 typedef struct { /* microbatches that every chunk, at least, has taken forward, has taken back, has yet to take back */
   int forward, back, left;
@@ -57,8 +57,9 @@ gboolean ms_slot_walk_taken(const MsSlotWalk *walk, MsTaken *taken);
 /* Tensors that were made and are still waited for, in the same order whenever the walk stands so: up to `room` of them.
  * Returns how many there are. */
 int ms_slot_walk_waiting(const MsSlotWalk *walk, int *tensor, int room);
-/* Goes on by slots[stage] on each stage, `microbatches` more: no pass among them was the first or last of a chunk, and
- * what is waited for then are the same tensors that much later (their number + microbatches). */
+/* Goes on by slots[stage] on each stage, `microbatches` more: what is waited for then are the same tensors that much
+ * later (their number + microbatches). The first and the last passes of a chunk are not told if they are among these.
+ * Over one stage too. */
 void ms_slot_walk_skip(MsSlotWalk *walk, const int *slots, int microbatches);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSlotWalk, ms_slot_walk_free)
 

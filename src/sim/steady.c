@@ -25,10 +25,12 @@ struct MsSteady {
   MsProgram pieces; /* the program without units: `p` */
   MsPieceLags *lags;
   const MsOp *const *tag_op;
-  MsSlotKind behind; /* what follows a forward in the middle of the schedule: B or I */
-  GPtrArray *known;  /* Known */
-  GArray *shared;    /* SharedPart */
-  MsRows rows, slow; /* scratch */
+  MsSlotKind behind;   /* what follows a forward in the middle of the schedule: B or I */
+  GPtrArray *known;    /* Known */
+  MsSteadySlot **lone; /* [num_chunks][MS_SLOT_W + 1][2] of one chunk by kind, leaving the head or not; NULL: not asked
+                          for yet */
+  GArray *shared;      /* SharedPart */
+  MsRows rows, slow;   /* scratch */
   guint64 events;
 };
 
@@ -46,6 +48,7 @@ MsSteady *ms_steady_new(const MsProgram *p, MsPieceLags *lags, const MsSchedule 
   s->behind = ms_schedule_has(schedule, MS_SLOT_I) ? MS_SLOT_I : MS_SLOT_B;
   s->known = g_ptr_array_new_with_free_func(free_known);
   s->shared = g_array_new(FALSE, FALSE, sizeof(SharedPart));
+  s->lone = g_new0(MsSteadySlot *, 2 * (MS_SLOT_W + 1) * (gsize)p->layout->num_chunks);
   return s;
 }
 
@@ -53,6 +56,7 @@ void ms_steady_free(MsSteady *s) {
   if (!s) return;
   g_ptr_array_unref(s->known);
   g_array_unref(s->shared);
+  g_free(s->lone);
   ms_rows_clear(&s->rows);
   g_free(s);
 }
@@ -237,7 +241,7 @@ static gboolean same_turn(const MsSteady *s, const MsChunks *a, const MsChunks *
          same_chunk(s, a->backward, b->backward) && (!s->p->message || same_messages(s, a, b));
 }
 
-MsSteadySlot *ms_steady_slot(MsSteady *s, MsChunks of) {
+static MsSteadySlot *find_slot(MsSteady *s, MsChunks of) {
   for (guint i = 0; i < s->known->len; i++) {
     Known *k = s->known->pdata[i];
     if (same_turn(s, &k->of, &of)) return &k->slot;
@@ -246,6 +250,15 @@ MsSteadySlot *ms_steady_slot(MsSteady *s, MsChunks of) {
   k->of = of, k->slot = slot_of(s, of);
   g_ptr_array_add(s->known, k);
   return &k->slot;
+}
+
+MsSteadySlot *ms_steady_slot(MsSteady *s, MsChunks of) {
+  if (of.forward && of.backward) return find_slot(s, of);
+  gsize chunk = (gsize)((of.forward ? of.forward : of.backward) - s->p->layout->chunks),
+        kind = of.forward ? MS_SLOT_F : of.kind;
+  MsSteadySlot **lone = &s->lone[2 * ((MS_SLOT_W + 1) * chunk + kind) + (of.leaves_head != 0)];
+  if (!*lone) *lone = find_slot(s, of);
+  return *lone;
 }
 
 MsLags ms_steady_part(MsSteady *s, const MsSteadySlot *slot, int part) {

@@ -470,6 +470,33 @@ static void live_microbatches(void **state) {
   assert_true(units(MS_SCHED_ZB_V, 4, 2, 1) <= 8 + 1e-9);
 }
 
+/* From some microbatches on more of them need no more: periods of the schedule that are left out hide no peak. */
+static void more_microbatches_need_no_more(void **state) {
+  (void)state;
+  static const MsScheduleKind kind[] = {MS_SCHED_1F1B, MS_SCHED_1F1B, MS_SCHED_ZB_H1, MS_SCHED_EAGER_1F1B};
+  static const int vpp[] = {1, 3, 1, 1};
+  for (guint i = 0; i < G_N_ELEMENTS(kind); i++)
+    for (int deferred = 0; deferred < 2; deferred++) {
+      g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 4);
+      s->model->num_layers = 48;
+      finish(s, NULL);
+      s->layout.pp = 4, s->layout.vpp = vpp[i], s->layout.schedule = kind[i];
+      s->options.defer_embedding_wgrad_compute = deferred, s->options.wgrad_deferral_limit = 22;
+      s->training.global_batch_size = 28;
+      g_auto(Run) few = run_of(s);
+      s->training.global_batch_size = 400;
+      g_auto(Run) many = run_of(s);
+      for (int stage = 0; stage < 4; stage++) {
+        const MsStageMemory *a = &few.memory->stage[stage], *b = &many.memory->stage[stage];
+        g_autofree double *bytes = ms_memory_timeline(many.l.work, many.schedule, stage);
+        assert_close(a->peak_B, b->peak_B, 1e-9);
+        assert_string_equal(a->peak_where, b->peak_where);
+        if (b->peak_slot < many.schedule->n[stage])
+          assert_true(bytes[b->peak_slot] - bytes[0] <= b->activations_B + b->transient_B);
+      }
+    }
+}
+
 /* --- properties --- */
 static void parts_add_up(void **state) {
   (void)state;
@@ -551,6 +578,7 @@ int main(void) {
       cmocka_unit_test(interleaved_peaks),
       cmocka_unit_test(ep_overlap_peaks),
       cmocka_unit_test(live_microbatches),
+      cmocka_unit_test(more_microbatches_need_no_more),
       cmocka_unit_test(parts_add_up),
       cmocka_unit_test(dropout_keeps_masks),
       cmocka_unit_test(published_memories),
