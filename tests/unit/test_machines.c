@@ -1,5 +1,6 @@
 /* Every shipped model on every shipped machine, on about as many GPUs as its states need: a plan is an answer or a
- * named reason why there is none, never an error. A sample in the quick tier. */
+ * named reason why there is none, never an error, and its figures are ones that a machine can have. All pairs in the
+ * full tier with layouts told apart by `fast`, with `make soak` by `full`; a sample in the quick tier. */
 #include "lib/close.h"
 
 #include "lib/tier.h"
@@ -29,6 +30,23 @@ static MsRequest *small_request(const char *model, const char *hardware, int gpu
   return ms_test_request_of(text);
 }
 
+/* Bounds of what somebody could have measured. Under 1 % are models of hundreds of experts, all on one GPU, whose host
+ * launches them one by one; nothing has been seen above 75 %. */
+static void check_figures(const char *model, const MsHardware *h, const MsResult *r) {
+  const double least_mfu = 0.005, most_mfu = 0.75, least_band = 0.05, most_band = 0.6;
+  if (!(isfinite(r->step_time_s) && r->step_time_s > 0 && r->mfu > least_mfu && r->mfu < most_mfu))
+    fail_msg("%s on %s: a step of %g s, MFU %g", model, h->name, r->step_time_s, r->mfu);
+  if (!(r->band > least_band && r->band < most_band)) fail_msg("%s on %s: a band of %g", model, h->name, r->band);
+  for (int i = 0; i < r->memory->stages; i++)
+    if (!(r->memory->stage[i].device_B > 0 && r->memory->stage[i].device_B <= h->hbm_B))
+      fail_msg("%s on %s: %g of %g bytes", model, h->name, r->memory->stage[i].device_B, h->hbm_B);
+  const double least_named = 0.001; /* of the step, that the first of the assumed figures can move */
+  gboolean named =
+      h->published_runs == 0 || (r->n_assumed > 0 && r->assumed[0].share * r->assumed[0].within > least_named);
+  if (named && (!r->caveat || !strstr(r->caveat, h->name)))
+    fail_msg("%s on %s: no caveat with %d assumed figures", model, h->name, r->n_assumed);
+}
+
 /* Whether something fits. */
 static gboolean pair(const char *model, const char *hardware) {
   GError *error = NULL;
@@ -36,13 +54,10 @@ static gboolean pair(const char *model, const char *hardware) {
   g_autoptr(MsHardware) h = m ? ms_hardware_load(hardware, &error) : NULL;
   if (!h) fail_msg("%s on %s: %s", model, hardware, error->message);
   g_autoptr(MsRequest) request = small_request(model, hardware, enough_gpus(m, h));
-  g_autoptr(MsPlan) plan = ms_plan(request, &(MsPlanOptions){.top = 1, .prune = TRUE, .threads = 1}, &error);
+  g_autoptr(MsPlan) plan =
+      ms_plan(request, &(MsPlanOptions){.top = 1, .prune = TRUE, .rough = ms_soak_s() <= 0, .threads = 1}, &error);
   if (!plan) fail_msg("%s on %s: %s", model, hardware, error->message);
-  for (int i = 0; i < plan->n_best; i++) {
-    const MsResult *r = plan->best[i].result;
-    if (!(isfinite(r->step_time_s) && r->step_time_s > 0 && r->mfu > 0.01 && r->mfu < 1))
-      fail_msg("%s on %s: a step of %g s, MFU %g", model, hardware, r->step_time_s, r->mfu);
-  }
+  for (int i = 0; i < plan->n_best; i++) check_figures(model, h, plan->best[i].result);
   if (plan->n_best == 0 && plan->n_refusals == 0) fail_msg("%s on %s: nothing, and no reason", model, hardware);
   return plan->n_best > 0;
 }
@@ -50,8 +65,7 @@ static gboolean pair(const char *model, const char *hardware) {
 static void every_pair_plans(void **state) {
   (void)state;
   g_autoptr(GPtrArray) models = ms_data_names("models"), machines = ms_data_names("hardware");
-  /* prime: the samples meet all models and machines in turn; all pairs with `make soak` */
-  const int every = ms_soak_s() > 0 ? 1 : ms_by_tier(499, 11);
+  const int every = ms_soak_s() > 0 ? 1 : ms_by_tier(31, 1); /* prime: samples meet all models and machines in turn */
   int number = 0, looked_at = 0, fit = 0;
   for (guint h = 0; h + 1 < machines->len; h++)
     for (guint m = 0; m + 1 < models->len; m++) {
@@ -61,7 +75,7 @@ static void every_pair_plans(void **state) {
       if (!fits) print_message("%s on %s: nothing fits\n", (char *)models->pdata[m], (char *)machines->pdata[h]);
       fit += fits;
     }
-  if (fit < 0.85 * looked_at) fail_msg("of %d pairs %d fit", looked_at, fit);
+  if (fit < 0.8 * looked_at) fail_msg("of %d pairs %d fit", looked_at, fit);
 }
 
 int main(void) {
