@@ -161,6 +161,7 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
       .hccl = hardware->collectives >= MS_COLLECTIVES_HCCL,
       .nvls = hardware->nvls,
       .sharp = hardware->sharp,
+      .hop_s = hardware->network_latency_s,
       .a2a_steps = scenario->laws.all_to_all_start_steps,
       .a2a_peer_s = scenario->laws.all_to_all_peer_s};
   c.group.per_domain = CLAMP(c.group.per_domain, 1, MAX(c.group.size, 1));
@@ -192,6 +193,11 @@ void ms_collective_slow(MsCollective *c, double network, double tree, double pat
 typedef struct {
   double time_s, lower_s;
 } Cost;
+/* Over the network: `steps` latencies, of which `hops` leave a domain. */
+static double network_s(const MsCollective *c, double steps, double hops, double bytes_B) {
+  return lines_steps_s(&c->network, steps, bytes_B) + hops * c->hop_s;
+}
+
 static inline double lines_or_0(const MsLines *lines, double bytes_B) { return lines->n ? lines_s(lines, bytes_B) : 0; }
 
 static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message_B, double local_fraction,
@@ -209,20 +215,32 @@ static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message
   return (Cost){lines_s(&c->scaleup, part), part / c->link_Bps};
 }
 
+/* Those of a ring's steps that leave a domain: each domain is entered once. Of HCCL's all. */
+static double ring_hops(const MsCollective *c, double steps) {
+  double D = c->group.domains;
+  return c->hccl ? steps : MIN(steps, steps * D / c->group.size);
+}
+
 /* Latencies of one way round. HCCL's rings are of servers; halving and doubling has one for each doubling. */
 static double ring_steps(const MsCollective *c) {
   double D = c->group.domains;
   return c->halves || c->doubles ? ceil(log2(D)) : c->hccl ? D - 1 : c->group.size - 1;
 }
 
+/* So many times round. */
+static double ring_s(const MsCollective *c, double ways, double bytes_B) {
+  double steps = ways * ring_steps(c);
+  return network_s(c, steps, ring_hops(c, steps), bytes_B);
+}
+
 /* Bytes of a ring of HCCL, `ways` times round, over the network and inside. Halving and doubling of servers that are no
  * power of two hand all of theirs on first; NHR has a latency for each doubling, and what is inside comes behind. */
 static double hccl_s(const MsCollective *c, double ways, double bus_B) {
   double D = c->group.domains, R = c->group.min_per_domain, more = c->doubles && !c->halves ? (2 * D - 1) / (D - 1) : 1;
-  double inside = lines_or_0(&c->scaleup, bus_B),
-         ring = MAX(lines_steps_s(&c->network, ways * ring_steps(c), more * bus_B / R), inside);
+  double inside = lines_or_0(&c->scaleup, bus_B), ring = MAX(ring_s(c, ways, more * bus_B / R), inside),
+         rounds = ways * ceil(log2(D));
   if (!c->nhr) return ring;
-  return MIN(ring, lines_steps_s(&c->network, ways * ceil(log2(D)), bus_B / R * c->pat_over_ring) + inside);
+  return MIN(ring, network_s(c, rounds, rounds, bus_B / R * c->pat_over_ring) + inside);
 }
 
 /* All-gather, reduce-scatter: NCCL runs flat rings, whose latency grows with all ranks (S_half of
@@ -231,10 +249,10 @@ static double hccl_s(const MsCollective *c, double ways, double bus_B) {
 static Cost across_scatter(const MsCollective *c, double message_B) {
   double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;
   if (c->hccl) return (Cost){hccl_s(c, 1, bus), (1 - R / z) * message_B / R / c->nic_Bps};
-  double ring = MAX(lines_steps_s(&c->network, ring_steps(c), bus / R), lines_or_0(&c->scaleup, bus));
+  double ring = MAX(ring_s(c, 1, bus / R), lines_or_0(&c->scaleup, bus));
   if (c->pat) {
     double steps = MS_PAT_STEPS + MS_PAT_DOUBLING_STEPS * log2(z) + MS_PAT_RANK_STEPS * z;
-    ring = MIN(ring, lines_steps_s(&c->network, steps, bus / MS_PAT_BUS * c->pat_over_ring));
+    ring = MIN(ring, network_s(c, steps, ceil(log2(z)), bus / MS_PAT_BUS * c->pat_over_ring));
   }
   return (Cost){ring, (1 - R / z) * message_B / R / c->nic_Bps};
 }
@@ -242,16 +260,16 @@ static Cost across_scatter(const MsCollective *c, double message_B) {
 static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring_only) {
   const MsGroup *g = &c->group;
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
-  double hops = 2 * MS_TREE_HOP_STEPS * log2(D), bus = 2 * message_B * (z - 1) / z,
+  double hops = 2 * log2(D), steps = MS_TREE_HOP_STEPS * hops, bus = 2 * message_B * (z - 1) / z,
          inner = message_B * (g->per_domain - 1) / g->per_domain, treed = 2 * message_B / R * c->tree_over_ring;
   if (c->hccl) return (Cost){hccl_s(c, 2, bus), 2 * (1 - R / z) * message_B / R / c->nic_Bps};
-  double ring = MAX(lines_steps_s(&c->network, 2 * ring_steps(c), bus / R), lines_or_0(&c->scaleup, bus));
+  double ring = MAX(ring_s(c, 2, bus / R), lines_or_0(&c->scaleup, bus));
   if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double tree =
-      lines_or_0(&c->scaleup, 0) + MAX(lines_steps_s(&c->network, hops, treed), lines_or_0(&c->scaleup, 2 * message_B));
-  double rails = MIN(lines_steps_s(&c->network, 2 * (D - 1), 2 * share), lines_steps_s(&c->network, hops, treed));
+      lines_or_0(&c->scaleup, 0) + MAX(network_s(c, steps, hops, treed), lines_or_0(&c->scaleup, 2 * message_B));
+  double rails = MIN(network_s(c, 2 * (D - 1), 2 * (D - 1), 2 * share), network_s(c, steps, hops, treed));
   if (c->sharp) { /* up to the switches and back, each byte once; in chunks, while the domain reduces the next ones */
-    double switches = lines_steps_s(&c->network, 2 * MS_TREE_HOP_STEPS, message_B / R);
+    double switches = network_s(c, 2 * MS_TREE_HOP_STEPS, 2, message_B / R);
     rails = MIN(rails, switches);
     tree = MIN(tree, lines_or_0(&c->scaleup, 0) + MAX(switches, lines_or_0(&c->scaleup, 2 * inner)));
   }
@@ -266,7 +284,7 @@ static Cost across_exchange(const MsCollective *c, double message_B, double loca
   double z = g->size, moving = message_B * (1 - local_fraction) / (z - 1);
   double inside_B = moving * (g->per_domain - 1), outside_B = moving * (z - g->min_per_domain);
   double peers = z - g->min_per_domain;
-  double network = lines_steps_s(&c->network, c->a2a_steps, outside_B) + peers * c->a2a_peer_s;
+  double network = network_s(c, c->a2a_steps, 1, outside_B) + peers * c->a2a_peer_s;
   return (Cost){MAX(network, lines_or_0(&c->scaleup, inside_B)),
                 MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
 }
@@ -276,7 +294,7 @@ static Cost across_domains(const MsCollective *c, MsCollKind kind, double messag
   switch (kind) {
   case MS_COLL_AR: return across_reduce(c, message_B, ring);
   case MS_COLL_A2A: return across_exchange(c, message_B, local_fraction);
-  case MS_COLL_P2P: return (Cost){lines_steps_s(&c->network, MS_P2P_STEPS, message_B), message_B / c->nic_Bps};
+  case MS_COLL_P2P: return (Cost){network_s(c, MS_P2P_STEPS, 1, message_B), message_B / c->nic_Bps};
   default: return across_scatter(c, message_B);
   }
 }

@@ -62,6 +62,7 @@ typedef struct {
   gboolean pat, halves, hccl;           /* ms_pattern_serves, and whose rings */
   gboolean doubles, nhr;                /* HCCL: in rounds, of any eight servers and more too; NHR besides the ring */
   double a2a_steps, a2a_peer_s;         /* start-up of an all-to-all: ring steps, and for each remote peer */
+  double hop_s;                         /* MsHardware.network_latency_s: on top of a step that leaves a domain */
   guint16 sms;
 } MsCollective;
 

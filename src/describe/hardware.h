@@ -98,6 +98,7 @@ typedef struct MsHardware {
   char *scaleup;                  /* its name */
   double scaleup_Bps;             /* per GPU, one direction */
   double nic_Bps;                 /* per GPU, one direction */
+  double network_latency_s;       /* that a hop over the network takes longer than over InfiniBand */
   double fabric_oversubscription; /* 1 = full bisection */
   int gpus_per_rail_group;   /* GPUs under one leaf or rail switch group before oversubscription applies; 0 = none */
   MsFabric fabric;           /* in place of these two; kind none: there is none */

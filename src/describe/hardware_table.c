@@ -37,6 +37,9 @@ static const MsField hardware_fields[] = {
     MS_STRING(S, scaleup, MS_NULLABLE, "name of the scale-up link"),
     BPS(scaleup_Bps, "scale-up link, per device and direction"),
     BPS(nic_Bps, "network, per device and direction"),
+    OVERHEAD(network_latency_s, "0",
+             "that a hop over the network takes longer than over InfiniBand: what the network plugin tells NCCL "
+             "(EFA 7.5e-5)"),
     MS_F64(S, fabric_oversubscription, "", 1, 1000, "1", MS_NULLABLE, "1 = full bisection"),
     MS_INT(S, gpus_per_rail_group, 0, 1 << 20, "0", MS_NULLABLE, "devices below one switch group; 0 = no limit"),
     {.key = "fabric",

@@ -4,9 +4,12 @@
 
 #include "cost/cost.h"
 
+/* Over EFA: the latency that its NCCL plugin tells (aws-ofi-nccl, platform_data_map of p5). */
+#define ON_EFA(base) "{\"base\": \"" base "\", \"network_latency_s\": 7.5e-5}"
+
 /* nanotron's ultra-scale playbook (Apache-2.0), "Communication Bandwidth by Number of Nodes (size=256MB)": H100 on AWS
  * with EFA, a shared cluster, GB/s: the median of its runs and the 95th percentile. Its medians fall to a fifth of the
- * runs that nobody disturbed; beside those the rings predicted for InfiniBand are up to twice as fast. */
+ * runs that nobody disturbed, which are what is predicted. */
 #define NANOTRON_B 256e6
 typedef struct {
   double median, best;
@@ -60,11 +63,11 @@ static double bus_GBps(const Machine *m, MsOpKind kind, double bytes) {
   return factor * bytes / ms_cost_op(m->cost, &op).time_s / 1e9;
 }
 
-/* Never slower than the median; on one node as measured, beyond that at most twice as fast as undisturbed runs. */
+/* Beyond two nodes never slower than the median; about as fast as undisturbed runs. */
 static double too_fast(const char *what, double got, const Runs *runs, int nodes) {
   double over = got / runs->best;
   print_message("  %2d nodes, %s: %.0f GB/s, published %.0f, best %.0f\n", nodes, what, got, runs->median, runs->best);
-  assert_true(over > 0.7 && over < (nodes == 1 ? 1.25 : 2));
+  assert_true(over > 0.65 && over < (nodes == 1 ? 1.25 : 1.35));
   if (nodes > 2) assert_true(got > runs->median);
   return over;
 }
@@ -74,7 +77,7 @@ static void rings_of_1_to_64_nodes(void **state) {
   double worst = 0;
   for (guint i = 0; i < G_N_ELEMENTS(nanotron); i++) {
     int nodes = nanotron[i].nodes;
-    Machine m = machine("\"h100-sxm\"", 8 * nodes);
+    Machine m = machine(ON_EFA("h100-sxm"), 8 * nodes);
     double gather = too_fast("gather", bus_GBps(&m, MS_OP_ALL_GATHER, NANOTRON_B), &nanotron[i].gather, nodes),
            scatter = too_fast("scatter", bus_GBps(&m, MS_OP_REDUCE_SCATTER, NANOTRON_B), &nanotron[i].scatter, nodes),
            reduce = too_fast("reduce", bus_GBps(&m, MS_OP_ALL_REDUCE, NANOTRON_B), &nanotron[i].reduce, nodes);
@@ -86,12 +89,11 @@ static void rings_of_1_to_64_nodes(void **state) {
 
 static void all_reduces_of_four_nodes(void **state) {
   (void)state;
-  Machine m = machine("\"b200-sxm\"", 32);
+  Machine m = machine(ON_EFA("b200-sxm"), 32);
   for (guint i = 0; i < G_N_ELEMENTS(b200); i++) {
     double got = bus_GBps(&m, MS_OP_ALL_REDUCE, b200[i].bytes);
     print_message("  %6.0f MiB: %.0f GB/s, published %.0f\n", b200[i].bytes / (1 << 20), got, b200[i].GBps);
-    if (b200[i].bytes >= 512 << 20) assert_close(got, b200[i].GBps, 0.1);
-    else assert_true(got > b200[i].GBps); /* start-ups over EFA are longer than those of InfiniBand */
+    assert_close(got, b200[i].GBps, b200[i].bytes >= 512 << 20 ? 0.11 : 0.3);
   }
   machine_clear(&m);
 }
