@@ -105,12 +105,21 @@ static double dispatcher_buffers_B(const MsWork *w) {
   return 0;
 }
 
+/* Deterministic mode asks for CUBLAS_WORKSPACE_CONFIG=:4096:8, eight of 4096 KiB (Megatron-LM training/determinism.py,
+ * PyTorch CublasHandlePool.cpp), where there is such a workspace. */
+#define DETERMINISTIC_BLAS_B 33554432.0
+
+static double blas_workspace_B(const MsScenario *s) {
+  double usual = s->hardware->blas_workspace_B;
+  return s->options.deterministic_mode && usual > 0 ? DETERMINISTIC_BLAS_B : usual;
+}
+
 /* Scratch of the GEMM libraries (docs/theory/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM):
  * one cuBLAS workspace for each of the two host threads that launch GEMMs, forward and autograd; one of
  * TransformerEngine, four more for its grouped GEMMs. */
 static double workspace_B(const MsWork *w, int stage) {
   const MsScenario *s = w->scenario;
-  double te_one = s->hardware->te_workspace_B, bytes = 2 * s->hardware->blas_workspace_B;
+  double te_one = s->hardware->te_workspace_B, bytes = 2 * blas_workspace_B(s);
   gboolean grouped = stage_has_moe(w, stage) && s->options.moe_grouped_gemm;
   if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (grouped ? 4 * te_one : 0);
   if (s->options.lcma) bytes += s->options.lcma_workspace_B;

@@ -199,6 +199,29 @@ static void fp8_store_keeps_one_byte(void **state) {
   assert_close(without.work->pieces[moe].kept_B - with.work->pieces[moe].kept_B, (128 + 16) * MIB, 1e-3);
 }
 
+/* Two cuBLAS workspaces (docs/theory/memory.md 1.3): 8.125 MiB each on A100, in deterministic mode 32 MiB, as on H100
+ * anyway; none where the machine has none. */
+static void deterministic_workspaces(void **state) {
+  (void)state;
+  static const struct {
+    const char *machine;
+    double of_machine_B, more_MiB;
+  } cases[] = {{"a100-sxm-80g", NAN, 47.75}, {"h100-sxm", NAN, 0}, {"h100-sxm", 0, 0}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    double buffers_B[2];
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+      g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, cases[i].machine, 8);
+      if (!isnan(cases[i].of_machine_B)) s->hardware->blas_workspace_B = cases[i].of_machine_B;
+      s->options.deterministic_mode = deterministic, s->options.cross_entropy_fusion = FALSE;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      MsStageMemory memory;
+      ms_memory_static(l.work, 0, &memory);
+      buffers_B[deterministic] = memory.buffers_B;
+    }
+    assert_close((buffers_B[1] - buffers_B[0]) / MIB, cases[i].more_MiB, 1e-9);
+  }
+}
+
 /* DeepSeek's own run fits the GPUs that it ran on. */
 static void deepseek_fits_h800(void **state) {
   (void)state;
@@ -570,6 +593,7 @@ int main(void) {
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(mamba_keeps_three_outputs),
       cmocka_unit_test(deterministic_sums_save_rows),
+      cmocka_unit_test(deterministic_workspaces),
       cmocka_unit_test(static_bytes),
       cmocka_unit_test(hybridep_buffers),
       cmocka_unit_test(buffers_of_options),
