@@ -198,12 +198,13 @@ static void add_default(const char *key, JsonNode *node, GString *out) {
   g_string_append_printf(out, "%s%s %s", out->len ? ", " : "", key, word ? json_node_get_string(node) : json);
 }
 
-/* The values of keys that the file leaves out: all of them, or those that are not the fixed default of their row. */
+/* The values of keys that the file leaves out: all of them but for objects, or those that are not the fixed default of
+ * their row. */
 static void add_defaults(const MsScenario *s, const MsFieldTable *table, const void *object, gboolean all,
                          GString *out) {
   for (const MsField *field = table->fields; field->key; field++) {
     if (ms_scenario_states(s, table, field->key)) continue;
-    g_autoptr(JsonNode) node = ms_field_node(field, object, all);
+    g_autoptr(JsonNode) node = ms_field_node(field, object, all && field->type != MS_T_OBJECT);
     if (node && !JSON_NODE_HOLDS_NULL(node)) add_default(field->key, node, out);
   }
 }
