@@ -9,8 +9,9 @@
 
 /* --- what a node stands for --- */
 
-static guint64 layouts_below(const MsSpace *space, MsLevel level) {
-  guint64 inner = (guint64)ms_space_inners(space);
+static guint64 layouts_below(const MsTree *t, MsLevel level) {
+  const MsSpace *space = t->space;
+  guint64 inner = (guint64)ms_space_inners(space) * (guint64)t->n_late;
   switch (level) {
   case MS_LEVEL_UNIT: return inner * (guint64)space->stride[MS_ROLE_WORK];
   case MS_LEVEL_KERNELS: return inner * (guint64)space->stride[MS_ROLE_KERNELS];
@@ -46,7 +47,7 @@ static guint64 order_of(const MsSpace *space, const MsCandidate *c) {
 /* `times` as many as the candidate stands for. */
 static void refuse_many(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c,
                         guint64 times) {
-  ms_refused_add(&w->refused, row, times * layouts_below(t->space, level), miss, order_of(t->space, c), c);
+  ms_refused_add(&w->refused, row, times * layouts_below(t, level), miss, order_of(t->space, c), c);
 }
 
 static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c) {
@@ -90,6 +91,18 @@ static int rule_named(const char *name) {
   for (int i = 0; i < ms_num_rules; i++)
     if (!strcmp(ms_rules[i].name, name)) return i;
   return -1;
+}
+
+/* What refuses all layouts that have the keys of a level settled, of what that level settles; -1 = nothing. Leaves the
+ * combination written into the worker's scratch. */
+static int settled_by(const MsTree *t, MsTreeWorker *w, const MsCandidate *c, MsLevel level) {
+  MsScenario *s = w->scratch;
+  ms_space_apply_combo(t->space, c->combo, s);
+  ms_space_apply_axes(c->value, s);
+  int rule = refusing_rule(s, t->asked[level]);
+  gboolean idle = rule < 0 && !(t->x->s.options->without & 1u << MS_SHORT_SAME) &&
+                  ms_space_idle_before(t->space, c->combo, s, role_of[level] + 1);
+  return idle ? ms_num_rules + MS_REFUSED_SAME : rule;
 }
 
 /* --- pieces --- */
@@ -139,24 +152,30 @@ static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
          a->shards <= b->shards;
 }
 
-static void add_bytes(MsTreeWorker *w, MsStateBytes bytes) {
+static void add_bytes(MsBytesList *list, MsStateBytes bytes) {
   int kept = 0;
-  for (int i = 0; i < w->n_bytes; i++)
-    if (needs_no_less(&bytes, &w->bytes[i])) return;
-  for (int i = 0; i < w->n_bytes; i++)
-    if (!needs_no_less(&w->bytes[i], &bytes)) w->bytes[kept++] = w->bytes[i];
-  w->bytes[kept] = bytes, w->n_bytes = kept + 1;
+  for (int i = 0; i < list->n; i++)
+    if (needs_no_less(&bytes, &list->of[i])) return;
+  for (int i = 0; i < list->n; i++)
+    if (!needs_no_less(&list->of[i], &bytes)) list->of[kept++] = list->of[i];
+  list->of[kept] = bytes, list->n = kept + 1;
 }
+
+/* Number of the value that a combination has of the late key. */
+static int late_of(const MsTree *t, gint64 combo) { return (int)(combo / t->late % t->n_late); }
 
 /* Of the options of every state; they do not depend on the pieces. */
 static void find_bytes(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, const MsCandidate *c) {
   const MsSpace *space = t->space;
-  gint64 work = c->combo / space->stride[MS_ROLE_WORK];
+  gint64 first = c->combo - late_of(t, c->combo) * t->late, work = first / space->stride[MS_ROLE_WORK];
   if (w->bytes_of == work) return;
-  w->bytes_of = work, w->n_bytes = 0;
-  for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
-    ms_space_apply_combo(space, c->combo + state * space->stride[MS_ROLE_STATE], w->flat);
-    add_bytes(w, ms_state_bytes(memo, w->flat));
+  w->bytes_of = work;
+  for (int late = 0; late < t->n_late; late++) {
+    w->bytes[late].n = 0;
+    for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
+      ms_space_apply_combo(space, first + late * t->late + state * space->stride[MS_ROLE_STATE], w->flat);
+      add_bytes(&w->bytes[late], ms_state_bytes(memo, w->flat));
+    }
   }
 }
 
@@ -189,10 +208,12 @@ static double least_states_B(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo
     c->value[MS_AXIS_PP] = pp->value[k];
     if (size_rule(t, c->value) >= 0) continue;
     const Replicas r = replicas_of(c->value);
-    for (int i = 0; i < w->n_bytes; i++) {
-      double own = ms_bound_states_B(memo, &w->bytes[i], r.dp_cp, r.edp, pp->value[k], t->space->request->base);
-      if (own < least) least = own, at = pp->value[k];
-    }
+    for (int late = 0; late < t->n_late; late++)
+      for (int i = 0; i < w->bytes[late].n; i++) {
+        const MsStateBytes *bytes = &w->bytes[late].of[i];
+        double own = ms_bound_states_B(memo, bytes, r.dp_cp, r.edp, pp->value[k], t->space->request->base);
+        if (own < least) least = own, at = pp->value[k];
+      }
   }
   c->value[MS_AXIS_PP] = at;
   return least;
@@ -223,8 +244,10 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
   const char *broken = broken_by_unit(c->value);
   for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK]; work++) {
     c->combo = work * t->space->stride[MS_ROLE_WORK];
-    if (broken) {
-      refuse(t, w, rule_named(broken), INFINITY, MS_LEVEL_UNIT, c);
+    if (late_of(t, c->combo) > 0) continue;
+    int rule = broken ? rule_named(broken) : settled_by(t, w, c, MS_LEVEL_UNIT);
+    if (rule >= 0) {
+      refuse(t, w, rule, INFINITY, MS_LEVEL_UNIT, c);
       continue;
     }
     MsPieceMemo *memo = memo_of(t, w, c, TRUE);
@@ -252,6 +275,11 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
   MsCandidate c = node->c;
   for (gint64 i = 0; i < t->space->n_of_role[role]; i++) {
     c.combo = node->c.combo + i * t->space->stride[role];
+    int rule = settled_by(t, w, &c, level);
+    if (rule >= 0) {
+      refuse(t, w, rule, INFINITY, level, &c);
+      continue;
+    }
     MsPieceMemo *memo = memo_of(t, w, &c, TRUE);
     emit(t, w, node, level, c, memo ? microbatches_per_stage(t, &c) * bound(t, memo) : 0);
   }
@@ -279,11 +307,12 @@ static void take_pieces(Pieces *p, const MsCandidate *c) {
   find_bytes(p->t, p->w, p->memo, c);
 }
 
-static double least_device_B(const Pieces *p, const MsShape *shape, const gint32 *v) {
-  const Replicas r = replicas_of(v);
+static double least_device_B(const Pieces *p, const MsShape *shape, const MsCandidate *c) {
+  const Replicas r = replicas_of(c->value);
+  const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
   double least = INFINITY;
-  for (int i = 0; i < p->w->n_bytes; i++) {
-    double device_B = ms_bound_device_B(shape, p->memo, &p->w->bytes[i], r.dp_cp, r.edp, p->t->space->request->base);
+  for (int i = 0; i < list->n; i++) {
+    double device_B = ms_bound_device_B(shape, p->memo, &list->of[i], r.dp_cp, r.edp, p->t->space->request->base);
     least = MIN(least, device_B);
   }
   return least;
@@ -316,24 +345,13 @@ static int settled_rule(const Pieces *p, const MsCandidate *c) {
   return same ? ms_num_rules + MS_REFUSED_SAME : rule;
 }
 
-/* Combinations that differ in the rank order alone have the same passes. */
-static gint64 without_order(const MsSpace *space, gint64 choice) {
-  for (int i = 0; i < space->n_choices; i++) {
-    const MsChoice *c = &space->choice[i];
-    gint64 stride = c->stride / space->stride[MS_ROLE_SHAPE];
-    if (c->role == MS_ROLE_SHAPE && !strcmp(c->open->path, "layout.order"))
-      return choice - choice / stride % c->n * stride;
-  }
-  return choice;
-}
-
 typedef struct {
   MsShapeUse use;
   MsTime passes;
 } Passed;
 
 static MsTime passes_once(const Pieces *p, const MsCandidate *c, MsShapeUse use, GArray *passed) {
-  use.choice = (gint32)without_order(p->t->space, use.choice);
+  use.choice = p->t->of_order[use.choice];
   for (guint i = 0; i < passed->len; i++) {
     const Passed *known = &g_array_index(passed, Passed, i);
     if (known->use.vpp == use.vpp && known->use.choice == use.choice) return known->passes;
@@ -349,7 +367,7 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
   MsTime step = ms_bound_time(group->shape, p->memo);
   p->w->bounded++;
   if (ms_tree_dear(t, cost_of(t, &c, step))) return;
-  double least_B = least_device_B(p, group->shape, c.value);
+  double least_B = least_device_B(p, group->shape, &c);
   gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED);
   g_autoptr(GArray) passed = g_array_new(FALSE, FALSE, sizeof(Passed));
   for (guint i = 0; i < group->use->len; i++) {
@@ -364,8 +382,17 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
   }
 }
 
-/* The worker's scratch has the node's combination written in. */
-static void expand_pieces(const Pieces *p, const MsBranch *node) {
+/* One value of the late key of a node that stands for all: the node, with its combination and sizes written into the
+ * worker's scratch. */
+static MsBranch write_late(const Pieces *p, const MsBranch *node, int late) {
+  MsBranch own = *node;
+  own.c.combo += late * p->t->late;
+  ms_space_apply_combo(p->t->space, own.c.combo, p->w->scratch);
+  ms_space_apply_axes(own.c.value, p->w->scratch);
+  return own;
+}
+
+static void expand_late(const Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
   for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
     MsCandidate c = node->c;
@@ -388,10 +415,14 @@ static void expand_pieces(const Pieces *p, const MsBranch *node) {
   }
 }
 
-/* The least first bound of the shapes that may fit; INFINITY when none does. */
-static double least_of_shapes(const Pieces *p, const MsCandidate *node) {
-  MsCandidate c = *node;
-  MsTime least = G_MAXINT64;
+static void expand_pieces(const Pieces *p, const MsBranch *node) {
+  for (int late = 0; late < p->t->n_late; late++) {
+    const MsBranch own = write_late(p, node, late);
+    expand_late(p, &own);
+  }
+}
+
+static MsTime least_of_late(const Pieces *p, MsCandidate c, MsTime least) {
   for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
     c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
     if (size_rule(p->t, c.value) >= 0) continue;
@@ -399,9 +430,16 @@ static double least_of_shapes(const Pieces *p, const MsCandidate *node) {
     for (guint i = 0; i < list->len; i++) {
       const MsShape *shape = g_array_index(list, MsShapeGroup, i).shape;
       MsTime step = shape ? ms_bound_time(shape, p->memo) : G_MAXINT64;
-      if (step < least && may_fit(p, least_device_B(p, shape, c.value))) least = step;
+      if (step < least && may_fit(p, least_device_B(p, shape, &c))) least = step;
     }
   }
+  return least;
+}
+
+/* The least first bound of the shapes that may fit; INFINITY when none does. */
+static double least_of_shapes(const Pieces *p, const MsBranch *node) {
+  MsTime least = G_MAXINT64;
+  for (int late = 0; late < p->t->n_late; late++) least = least_of_late(p, write_late(p, node, late).c, least);
   return least < G_MAXINT64 ? (double)least : INFINITY;
 }
 
@@ -411,16 +449,14 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_ADDED]; i++) {
     MsCandidate *c = &child.c;
     c->combo = node->c.combo + i * t->space->stride[MS_ROLE_ADDED];
-    ms_space_apply_combo(t->space, c->combo, w->scratch);
-    ms_space_apply_axes(c->value, w->scratch);
-    int rule = refusing_rule(w->scratch, t->early);
+    int rule = settled_by(t, w, c, MS_LEVEL_ADDED);
     if (rule >= 0) {
       refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, c);
       continue;
     }
     Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE)};
     double share = p.memo ? microbatches_per_stage(t, c) * passes(t, p.memo) : 0, least = 0;
-    if (p.memo) take_pieces(&p, c), least = least_of_shapes(&p, c);
+    if (p.memo) take_pieces(&p, c), least = least_of_shapes(&p, &child);
     if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
       expand_pieces(&p, &child); /* says what refuses them, as the pieces are at hand */
     else emit(t, w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
@@ -454,8 +490,9 @@ static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 ch
   else if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
 }
 
-static void expand_cuts(Pieces *p, const MsBranch *node) {
+static void expand_cuts(Pieces *p, const MsBranch *shared, int late) {
   const MsSpace *space = p->t->space;
+  const MsBranch own = write_late(p, shared, late), *node = &own;
   MsCandidate c = node->c;
   for (int inner = 0; inner < ms_space_inners(space); inner++) {
     ms_space_inner(space, inner, c.value);
@@ -468,13 +505,11 @@ static void expand_cuts(Pieces *p, const MsBranch *node) {
 
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE)};
-  ms_space_apply_combo(t->space, node->c.combo, w->scratch);
-  ms_space_apply_axes(node->c.value, w->scratch);
   if (p.memo) {
     take_pieces(&p, &node->c);
     expand_pieces(&p, node);
-  } else {
-    expand_cuts(&p, node); /* or the machine cannot: then every layout that obeys the rules says why */
+  } else { /* or the machine cannot: then every layout that obeys the rules says why */
+    for (int late = 0; late < t->n_late; late++) expand_cuts(&p, node, late);
   }
   if (p.own) ms_memo_free(p.memo);
 }
@@ -552,11 +587,35 @@ void ms_tree_find_first(MsTree *t) {
   }
 }
 
-void ms_tree_sort_rules(MsTree *t) {
-  t->early = g_new(gboolean, ms_num_rules), t->settled = g_new(gboolean, ms_num_rules);
+/* Combinations of the keys of MS_ROLE_SHAPE that differ in the rank order alone have the same passes and cuts. */
+static void find_orders(MsTree *t) {
+  const MsSpace *space = t->space;
+  t->of_order = g_new(gint32, space->n_of_role[MS_ROLE_SHAPE]);
+  for (gint32 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) t->of_order[i] = i;
+  for (int k = 0; k < space->n_choices; k++) {
+    const MsChoice *c = &space->choice[k];
+    gint32 stride = (gint32)(c->stride / space->stride[MS_ROLE_SHAPE]);
+    if (c->role != MS_ROLE_SHAPE || stride == 0 || strcmp(c->open->path, "layout.order") != 0) continue;
+    for (gint32 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) t->of_order[i] -= i / stride % c->n * stride;
+  }
+}
+
+void ms_tree_sort_keys(MsTree *t) {
+  find_orders(t);
+  const char *late = "";
+  t->n_late = 1, t->late = 1;
+  for (int i = 0; i < t->space->n_choices; i++) {
+    const MsChoice *c = &t->space->choice[i];
+    if (!ms_key_leaves_pieces(c->open->path)) continue;
+    t->n_late = c->n, t->late = c->stride, late = c->open->path;
+  }
+  t->settled = g_new(gboolean, ms_num_rules);
+  for (int level = 0; level < MS_N_LEVELS; level++) t->asked[level] = g_new0(gboolean, ms_num_rules);
   for (int i = 0; i < ms_num_rules; i++) {
     MsRole latest = ms_latest_role_read(&ms_rules[i]);
+    gboolean reads_late = *late && ms_rule_reads(&ms_rules[i], late);
     t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && latest < MS_ROLE_STATE;
-    t->early[i] = ms_rules[i].kind == MS_RULE_OPTIONS && latest < MS_ROLE_SHAPE;
+    for (int level = 0; level < MS_LEVEL_SHAPE; level++)
+      t->asked[level][i] = ms_rules[i].kind == MS_RULE_OPTIONS && latest == role_of[level] && !reads_late;
   }
 }

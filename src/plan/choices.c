@@ -66,6 +66,8 @@ MsRole ms_role_of_key(const char *path) {
   return g_str_has_prefix(path, "options.recompute.") ? MS_ROLE_ADDED : MS_ROLE_WORK;
 }
 
+gboolean ms_key_leaves_pieces(const char *path) { return !strcmp(path, "options.optimizer_offload_fraction"); }
+
 MsRole ms_latest_role_read(const MsRule *rule) {
   MsRole latest = MS_ROLE_WORK;
   for (guint i = 0; i < G_N_ELEMENTS(known); i++)

@@ -128,7 +128,7 @@ static gboolean is_settled(const MsScenario *s) {
 
 int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo, const MsScenario *s) {
   if (is_settled(s)) return -1;
-  int *number = memo ? ms_memo_cost_number(memo, s->layout.pp, 0) : NULL;
+  int *number = memo ? ms_memo_cost_number(memo, s->layout.pp, s->options.optimizer_offload_fraction) : NULL;
   if (number && *number >= 0) return *number;
   MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
   int found = number_of(space, own ? own : costs_of(space, value, combo), s);

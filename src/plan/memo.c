@@ -4,7 +4,8 @@
 #include <math.h>
 
 typedef struct {
-  int pp, cut, number;
+  double host_share;
+  int pp, number;
 } CostNumber;
 
 void ms_leave_pipeline_out(MsScenario *s) {
@@ -67,12 +68,12 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   return m;
 }
 
-int *ms_memo_cost_number(MsPieceMemo *m, int pp, int cut) {
+int *ms_memo_cost_number(MsPieceMemo *m, int pp, double host_share) {
   for (guint i = 0; i < m->cost_number->len; i++) {
     CostNumber *known = &g_array_index(m->cost_number, CostNumber, i);
-    if (known->pp == pp && known->cut == cut) return &known->number;
+    if (known->pp == pp && known->host_share == host_share) return &known->number;
   }
-  CostNumber own = {pp, cut, -1};
+  CostNumber own = {host_share, pp, -1};
   g_array_append_val(m->cost_number, own);
   return &g_array_index(m->cost_number, CostNumber, m->cost_number->len - 1).number;
 }

@@ -13,7 +13,7 @@ struct MsPieceMemo {
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
   MsPieceTime *time[2];                         /* [n], for whole and for split backwards; NULL until asked for */
-  GArray *cost_number;                          /* numbers of layer costs by PP and cut (memo.c) */
+  GArray *cost_number;                          /* numbers of layer costs (memo.c) */
   double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
 };
 

@@ -60,6 +60,8 @@ typedef struct {
 } MsChoice;
 
 MsRole ms_role_of_key(const char *path);
+/* A key of MS_ROLE_WORK that no piece depends on: only cuts, states and what follows the gradient norm do. */
+gboolean ms_key_leaves_pieces(const char *path);
 /* The last role of the keys that a rule reads: its verdict is settled with them and, if it is of that kind, the sizes.
  */
 MsRole ms_latest_role_read(const MsRule *rule);
@@ -135,6 +137,8 @@ int ms_space_shape_of(const MsSpace *space, gint64 combo);
 gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 /* The same as far as keys before MS_ROLE_STATE go. */
 gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *scenario);
+/* As far as keys before `before` go, MS_ROLE_SHAPE at most: these look at the outer axes alone. */
+gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenario *scenario, MsRole before);
 
 /* --- layers to virtual stages (partition.c, layer_costs.c, cuts.c, cut_store.c) --------------------------------- */
 /* What each layer takes, forward and backward; the embedding (first), the head with its loss (last), and all MTP
@@ -260,8 +264,9 @@ void ms_memo_free(MsPieceMemo *memo);
 int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *scenario, const MsPieceMemo *like,
                MsPieceMemo **memo);
 
-/* Kept for ms_cut_costs, by PP and cut; -1: not known. Until the next call. */
-int *ms_memo_cost_number(MsPieceMemo *memo, int pp, int cut);
+/* Kept for ms_cut_costs, by PP and the share of the optimizer that the host has, which the pieces do not depend on; -1:
+ * not known. Until the next call. */
+int *ms_memo_cost_number(MsPieceMemo *memo, int pp, double host_share);
 /* Parameters that a GPU trains of one layer, or of embedding, head or MTP block `index`. */
 double ms_memo_params(const MsPieceMemo *memo, MsPieceKind kind, int index, gboolean expert);
 typedef enum {

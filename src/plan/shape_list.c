@@ -71,18 +71,28 @@ static void add_use(GArray *list, const MsShape *shape, int rule, MsShapeUse use
   g_array_append_val(group->use, use);
 }
 
+typedef struct {
+  const MsShape *shape;
+  int rule;
+} Made;
+
 static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, MsCandidate c) {
   const MsSpace *space = t->space;
   GArray *list = g_array_new(FALSE, FALSE, sizeof(MsShapeGroup));
   g_array_set_clear_func(list, clear_group);
-  gint64 node = c.combo;
+  gint64 node = c.combo, n = space->n_of_role[MS_ROLE_SHAPE];
+  g_autofree Made *made = g_new(Made, n);
   for (int k = 0; k < space->axis[MS_AXIS_VPP].n; k++)
-    for (gint64 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) {
-      int rule;
+    for (gint64 i = 0; i < n; i++) {
+      Made *own = &made[i];
       c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
-      ms_tree_write_shape(t, w, &c);
-      const MsShape *shape = ms_shapes_get(w->shapes, map, memo, space, &c, w->scratch, &rule);
-      add_use(list, shape, rule, (MsShapeUse){c.value[MS_AXIS_VPP], (gint32)i});
+      if (t->of_order[i] < i) {
+        *own = made[t->of_order[i]];
+      } else {
+        ms_tree_write_shape(t, w, &c);
+        own->shape = ms_shapes_get(w->shapes, map, memo, space, &c, w->scratch, &own->rule);
+      }
+      add_use(list, own->shape, own->rule, (MsShapeUse){c.value[MS_AXIS_VPP], (gint32)i});
     }
   return list;
 }

@@ -254,19 +254,23 @@ static gboolean sequence_parallel_again(const MsChoice *c, int value, const MsSc
   return FALSE;
 }
 
-static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
-  if (same_chunks(space, s) || vpp_of_string(space, s)) return TRUE;
+gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
   for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n) {
     const MsChoice *c = &space->choice[i];
     int value = (int)(combo % c->n);
+    if (c->role >= before) continue;
     if (sequence_parallel_again(c, value, s)) return TRUE;
-    for (guint k = 0; c->in_rules && c->role < before && k < G_N_ELEMENTS(idle_keys); k++)
+    for (guint k = 0; c->in_rules && k < G_N_ELEMENTS(idle_keys); k++)
       if (path_is(c, idle_keys[k].path) && idle_keys[k].idle(s)) {
         int stands = standing_value(c);
         if (stands >= 0 && value != stands) return TRUE;
       }
   }
   return FALSE;
+}
+
+static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
+  return same_chunks(space, s) || vpp_of_string(space, s) || ms_space_idle_before(space, combo, s, before);
 }
 
 gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s) {

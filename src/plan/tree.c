@@ -221,7 +221,7 @@ static void take_known(MsTree *t) {
 }
 
 static void begin(MsTree *t) {
-  ms_tree_sort_rules(t);
+  ms_tree_sort_keys(t);
   for (int level = 0; level < MS_N_LEVELS; level++)
     for (int plain = 0; plain < 2; plain++) t->heap[level][plain] = g_array_new(FALSE, FALSE, sizeof(MsBranch));
   find_plain(t);
@@ -233,7 +233,8 @@ static void begin(MsTree *t) {
     w->too_large = g_array_new(FALSE, FALSE, sizeof(MsTooLarge));
     w->shapes = ms_shapes_new();
     w->lists = ms_shape_lists_new();
-    w->bytes = g_new(MsStateBytes, t->space->n_of_role[MS_ROLE_STATE]), w->bytes_of = -1;
+    w->bytes = g_new0(MsBytesList, t->n_late), w->bytes_of = -1;
+    for (int k = 0; k < t->n_late; k++) w->bytes[k].of = g_new(MsStateBytes, t->space->n_of_role[MS_ROLE_STATE]);
     w->scratch = ms_space_scratch(t->space), w->flat = ms_space_scratch(t->space);
     ms_refused_init(&w->refused);
   }
@@ -279,6 +280,7 @@ static void end(MsTree *t) {
     g_array_unref(w->too_large);
     ms_shape_lists_free(w->lists);
     ms_shapes_free(w->shapes);
+    for (int k = 0; k < t->n_late; k++) g_free(w->bytes[k].of);
     g_free(w->bytes);
     ms_scenario_free(w->scratch), ms_scenario_free(w->flat);
     ms_memo_free(w->last);
@@ -288,7 +290,8 @@ static void end(MsTree *t) {
   for (int role = 0; role < MS_N_ROLES; role++) g_free(t->plain[role]);
   g_array_unref(t->too_large);
   g_free(t->worker);
-  g_free(t->early), g_free(t->settled);
+  for (int level = 0; level < MS_N_LEVELS; level++) g_free(t->asked[level]);
+  g_free(t->settled), g_free(t->of_order);
 }
 
 double ms_tree_least_per_sequence_s(MsPlanner *x) {

@@ -50,6 +50,11 @@ typedef struct {
 } MsShapeGroup;                           /* of one PP: all that have the same shape, or (NULL) that a rule refuses */
 typedef struct MsShapeLists MsShapeLists; /* those made so far */
 
+typedef struct {
+  MsStateBytes *of; /* [n] those of which no other is smaller in everything */
+  int n;
+} MsBytesList;
+
 typedef struct {     /* of one thread */
   GArray *children;  /* MsBranch */
   GArray *too_large; /* MsTooLarge */
@@ -57,10 +62,8 @@ typedef struct {     /* of one thread */
   guint64 bounded, screened, feasible;
   MsShapes *shapes;
   MsShapeLists *lists;
-  MsStateBytes
-      *bytes; /* [n_bytes] of one combination of MS_ROLE_WORK, those of which no other is smaller in everything */
-  int n_bytes;
-  gint64 bytes_of; /* that combination; -1 = none yet */
+  MsBytesList *bytes; /* [n_late] of one combination of MS_ROLE_WORK, by the late key */
+  gint64 bytes_of;    /* that combination with the key's first value; -1 = none yet */
   MsScenario *scratch, *flat;
   MsPieceMemo *last;
 } MsTreeWorker;
@@ -72,9 +75,14 @@ typedef struct {
   GArray *too_large;            /* MsTooLarge of all ranks, the nearest miss first */
   MsTreeWorker *worker;
   int threads;
-  gboolean *early, *settled; /* [ms_num_rules] rules about options whose verdict is settled before the shape; rules
-                              * settled with it, but those about the split, which are asked when the shape is made. The
-                              * rest is asked of layouts only */
+  int n_late;  /* values of the key of MS_ROLE_WORK that no piece depends on (optimizer_offload_fraction): nodes of
+                * levels before MS_LEVEL_SHAPE have its first value and stand for all */
+  gint64 late; /* its stride */
+  gboolean *asked[MS_N_LEVELS], *settled; /* [ms_num_rules] rules about options that a level before the shape settles;
+                                           * rules settled with the shape, but those about the split, which are asked
+                                           * when it is made. The rest is asked of layouts only */
+  gint32 *of_order; /* [n_of_role[MS_ROLE_SHAPE]] combination that differs from this one in the rank order alone, and
+                     * has the first one: the shapes are the same */
   guint8 *plain[MS_N_ROLES]; /* [n_of_role] combinations of one role that keep a node plain */
   double threshold;          /* of this round */
   const MsBranch *round;
@@ -89,7 +97,7 @@ gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may en
 void ms_tree_refuse_too_large(const MsTree *tree, MsTreeWorker *worker, const MsTooLarge *of, gboolean tell);
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
 void ms_tree_find_first(MsTree *tree);
-void ms_tree_sort_rules(MsTree *tree);
+void ms_tree_sort_keys(MsTree *tree); /* which level settles which key and which rule */
 
 /* --- shape_list.c: shapes of one pipeline size that the tree bounds at once ------------------------------------ */
 MsShapeLists *ms_shape_lists_new(void);
