@@ -39,6 +39,16 @@ gboolean ms_input_error(GError **error, const char *file, int line, const char *
   return FALSE;
 }
 
+gboolean ms_usage_error(GError **error, const char *format, ...) {
+  if (!error) return FALSE;
+  va_list args;
+  va_start(args, format);
+  g_autofree char *message = one_line(g_strdup_vprintf(format, args));
+  va_end(args);
+  g_set_error_literal(error, MS_ERROR, MS_ERROR_USAGE, message);
+  return FALSE;
+}
+
 void ms_bug(const char *file, int line, const char *format, ...) {
   va_list args;
   va_start(args, format);

@@ -26,6 +26,9 @@ typedef enum {
 gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format, ...)
     G_GNUC_PRINTF(5, 6);
 
+/* The same of MS_ERROR_USAGE, without a place: for messages that quote what somebody typed. */
+gboolean ms_usage_error(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
 /* Such a message without its "file: " or "file:line: ", when it starts with that file. (transfer none), a part of
  * `message`. */
 const char *ms_error_text(const char *message, const char *file);

@@ -585,6 +585,7 @@ static gboolean arithmetic_statement(Reader *r, const char *text, gint64 *value)
 /* "NAME in WORDS" between for and do. Over words that cannot be told the body is read once. */
 static void read_for_words(Frame *f, GPtrArray *words) {
   Loop *loop = &f->loop;
+  g_free(loop->name), g_strfreev(loop->values); /* of a line between that bash would not take */
   loop->name = g_strdup(words->pdata[0]);
   loop->known = words->len > 1 && strcmp(words->pdata[1], "in") == 0;
   g_autoptr(GPtrArray) values = g_ptr_array_new();

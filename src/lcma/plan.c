@@ -27,8 +27,8 @@ MsLcmaPlan *ms_lcma_plan_new(const char *name, GError **error) {
   g_auto(GStrv) words = g_strsplit(stages, "/", -1);
   guint n = MAX(g_strv_length(words), 1);
   if (n > MS_LCMA_STAGES) {
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-                "plan '%s' has more than %d stages; join schemes of one stage with '*'", name, MS_LCMA_STAGES);
+    ms_usage_error(error, "plan '%s' has more than %d stages; join schemes of one stage with '*'", name,
+                   MS_LCMA_STAGES);
     return NULL;
   }
   for (guint i = 0; i < n; i++) {

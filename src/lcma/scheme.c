@@ -222,9 +222,9 @@ static MsScheme *simple_scheme(const char *name, GError **error) {
   for (const MsSchemeText *t = ms_scheme_texts; t->name; t++) g_ptr_array_add(names, (gpointer)t->name);
   g_ptr_array_add(names, NULL);
   g_autofree char *all = g_strjoinv(", ", (char **)names->pdata);
-  g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-              "unknown scheme '%s', known: %s, other orders of their sizes, and products like strassen*strassen", name,
-              all);
+  ms_usage_error(error,
+                 "unknown scheme '%s', known: %s, other orders of their sizes, and products like strassen*strassen",
+                 name, all);
   return NULL;
 }
 
@@ -240,8 +240,8 @@ MsScheme *ms_scheme_new(const char *name, GError **error) {
       continue;
     }
     if (outer->r * inner->r > MS_SCHEME_PRODUCTS) {
-      g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-                  "scheme '%s' has more than %d products; nest with '/' instead of '*'", name, MS_SCHEME_PRODUCTS);
+      ms_usage_error(error, "scheme '%s' has more than %d products; nest with '/' instead of '*'", name,
+                     MS_SCHEME_PRODUCTS);
       return NULL;
     }
     s = product(outer, inner);

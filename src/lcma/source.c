@@ -45,8 +45,7 @@ static gboolean valid(const MsScheme *s, const MsSourceOptions *o, GError **erro
   else if (o->groups < 1 || o->groups > s->r) wrong = "groups are from 1 to the number of products";
   else if (o->type == MS_GPU_INT8 && s->u.denominator * s->v.denominator * s->w.denominator != 1)
     wrong = "a scheme with fractions has no int8 form";
-  if (wrong)
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "scheme '%s', %s: %s", s->name, ms_gpu_type_words[o->type], wrong);
+  if (wrong) ms_usage_error(error, "scheme '%s', %s: %s", s->name, ms_gpu_type_words[o->type], wrong);
   return !wrong;
 }
 
