@@ -155,6 +155,14 @@ static void say_interrupted(const Options *o) {
 /* What is printed is one layout, or what starts it: nothing to choose from is looked for. */
 static gboolean wants_one(const Options *o) { return !o->json && (o->launch || g_strcmp0(o->out, "-") == 0); }
 
+/* Of the form of --launch. */
+static MsFramework framework_of(const Options *o) {
+  int word = -1;
+  for (int i = 0; o->launch && ms_launch_words[i]; i++)
+    if (strcmp(ms_launch_words[i], o->launch) == 0) word = i;
+  return word < 0 ? MS_FRAMEWORK_MEGATRON : ms_launch_framework(ms_launch_of_word(word));
+}
+
 static int plan_one(const Options *o, MsRequest *request) {
   GError *error = NULL;
   g_autoptr(MsDisturbances) given = o->under ? ms_disturbances_load(o->under, &error) : NULL;
@@ -170,7 +178,8 @@ static int plan_one(const Options *o, MsRequest *request) {
                                .map = o->map,
                                .decide = o->decide && !wants_one(o)};
   if (!ms_plan_extras_check(request, &asked, &error) ||
-      (o->launch && !ms_scenario_refuse_pools(request->base, "what starts a run is", &error)))
+      (o->launch && (!ms_scenario_refuse_pools(request->base, "what starts a run is", &error) ||
+                     !ms_launch_starts(request->base, framework_of(o), &error))))
     return ms_cli_fail(error);
   if (!ms_make_folder(o->decide_out, &error)) return ms_cli_fail(error); /* before the work */
   MsPlanOptions options = plan_options(o, request);
@@ -226,10 +235,7 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
 /* What is to be started is searched among what its form can start, unless the request names the framework. */
 static GPtrArray *requests_in(MsJson *doc, const Options *o, GError **error) {
   JsonNode *root = ms_json_root(doc);
-  int word = -1;
-  for (int i = 0; o->launch && ms_launch_words[i]; i++)
-    if (strcmp(ms_launch_words[i], o->launch) == 0) word = i;
-  MsFramework framework = word < 0 ? MS_FRAMEWORK_MEGATRON : ms_launch_framework(ms_launch_of_word(word));
+  MsFramework framework = framework_of(o);
   if (framework != MS_FRAMEWORK_MEGATRON && JSON_NODE_HOLDS_OBJECT(root) &&
       !json_object_has_member(json_node_get_object(root), "framework"))
     json_object_set_string_member(json_node_get_object(root), "framework", ms_framework_words[framework]);

@@ -24,6 +24,7 @@ typedef struct {
   gboolean plain_loss;          /* without cross_entropy_fusion: PyTorch's cross_entropy of FP32 logits, whose backward
                                    has the gradients of log-softmax and of its input beside what it gave */
   gboolean launched;            /* by the forms of Megatron-LM's arguments (launch/) */
+  const char *launch_form;      /* that starts it first of all; NULL: none (launch/) */
   gboolean ends_only;           /* of the stages of a pipeline the first and the last may have layers of their own
                                    number, without VPP; MTP blocks are with the loss */
   gboolean interleaves;         /* a stage may hold several chunks of layers: VPP */

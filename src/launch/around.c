@@ -3,6 +3,7 @@
  * Facts: sbatch(1), srun(1), scontrol(1) of Slurm 23.11 and 24.05; kubeflow.org/v1 PyTorchJob (training-operator 1.8),
  * jobset.x-k8s.io/v1alpha2, batch.volcano.sh/v1alpha1, the task YAML of SkyPilot 0.8. Each gives the form NODE_RANK,
  * MASTER_ADDR and MASTER_PORT. */
+#include "describe/vendor.h"
 #include "launch/form.h"
 
 #include <string.h>
@@ -72,18 +73,6 @@ static char *label_of(const char *name) {
   return g_steal_pointer(&label);
 }
 
-static const char *gpu_resource(const MsHardware *h) {
-  static const struct {
-    const char *vendor, *resource;
-  } rows[] = {{"NVIDIA", "nvidia.com/gpu"},
-              {"AMD", "amd.com/gpu"},
-              {"Moore Threads", "mthreads.com/gpu"},
-              {"Huawei", "huawei.com/Ascend910"}};
-  for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
-    if (g_strcmp0(rows[i].vendor, h->vendor) == 0) return rows[i].resource;
-  return NULL;
-}
-
 /* The pod template of one node, `indent` blanks deep. */
 static void append_pod(GString *out, const MsFormContext *c, const char *place, const char *container, int indent) {
   g_autoptr(GString) pod = g_string_new(NULL), script = g_string_new("set -eu\n");
@@ -99,7 +88,7 @@ static void append_pod(GString *out, const MsFormContext *c, const char *place, 
                          "    resources:\n      limits:\n        %s: %d  # and the adapters, as your cluster names "
                          "them\n    volumeMounts:\n    - name: shm\n      mountPath: /dev/shm\n  volumes:\n  - name: "
                          "shm\n    emptyDir:\n      medium: Memory\n",
-                         gpu_resource(c->scenario->hardware), c->gpus_per_node);
+                         ms_vendor(c->scenario->hardware)->resource, c->gpus_per_node);
   append_block(out, pod->str, indent);
 }
 
@@ -157,13 +146,14 @@ static char *around_volcano(const MsFormContext *c, const GString *head, int res
 }
 
 /* --- SkyPilot --- */
-/* "H100" of h100-sxm, "A100-80GB" of a100-sxm-80g. (transfer full) */
+/* "H100" of h100-sxm, "A100-80GB" of a100-sxm-80g; a placeholder for what SkyPilot's catalog does not have. (transfer
+ * full) */
 static char *sky_accelerator(const MsHardware *h) {
-  g_autofree char *first = g_strndup(h->name, strcspn(h->name, "-"));
-  char *upper = g_ascii_strup(first, -1);
-  if (strcmp(upper, "A100") != 0 || !strstr(h->name, "80g")) return upper;
-  g_free(upper);
-  return g_strdup("A100-80GB");
+  static const char *const offered[] = {"A100", "B200", "B300", "GB200", "H100", "H200", "L40S", "MI300X", NULL};
+  g_autofree char *first = g_strndup(h->name, strcspn(h->name, "-")), *upper = g_ascii_strup(first, -1);
+  if (!ms_vendor(h) || !g_strv_contains(offered, upper)) return g_strdup("ACCELERATOR");
+  gboolean large = strcmp(upper, "A100") == 0 && strstr(h->name, "80g");
+  return g_strdup(large ? "A100-80GB" : upper);
 }
 
 static char *around_skypilot(const MsFormContext *c, const GString *head, int restarts) {
@@ -188,7 +178,8 @@ static char *around_skypilot(const MsFormContext *c, const GString *head, int re
 gboolean ms_around_check(const MsScenario *s, MsLaunch launch, GError **error) {
   gboolean kubernetes =
       launch.around == MS_AROUND_PYTORCHJOB || launch.around == MS_AROUND_JOBSET || launch.around == MS_AROUND_VOLCANO;
-  if (kubernetes && !gpu_resource(s->hardware))
+  const MsVendorRow *vendor = ms_vendor(s->hardware);
+  if (kubernetes && !(vendor && vendor->resource))
     return ms_refuse_key(s, error, "hardware.vendor",
                          "is %s: Kubernetes needs the name of its resource; NVIDIA, AMD, Moore Threads and Huawei are "
                          "known",

@@ -6,6 +6,7 @@
 #include "launch/deepspeed.h"
 
 #include "describe/framework.h"
+#include "describe/vendor.h"
 #include "launch/import.h"
 #include "layout/layout.h"
 
@@ -85,6 +86,7 @@ static gboolean can_be_said(const MsScenario *s, GError **error) {
   const MsOptions *o = &s->options;
   if (s->framework != MS_FRAMEWORK_DEEPSPEED)
     return ms_refuse_key(s, error, "framework", "is %s, this form starts deepspeed", ms_framework(s)->word);
+  if (!ms_launch_starts(s, MS_FRAMEWORK_DEEPSPEED, error)) return FALSE;
   if (s->training.optimizer != MS_OPT_ADAM) return ms_refuse_key(s, error, "training.optimizer", "is not adam");
   if (!ms_precision(&s->training)->launch_deepspeed)
     return ms_refuse_key(s, error, "training.precision", "is %s: DeepSpeed has bf16 and fp16",
@@ -106,6 +108,8 @@ static void say_start(const MsScenario *s, JsonObject *run) {
   g_autofree char *start = g_strdup_printf("deepspeed --num_nodes %d --num_gpus %d PROGRAM --deepspeed_config FILE",
                                            s->gpus / per_node, per_node);
   json_object_set_string_member(run, "start", start);
+  MsStart there = ms_vendor_start(s->hardware, MS_FRAMEWORK_DEEPSPEED);
+  if (there.kind == MS_STARTS_WITH) json_object_set_string_member(run, "needs", there.about);
 }
 
 char *ms_deepspeed_text(const MsScenario *s, GError **error) {
@@ -342,7 +346,7 @@ static gboolean begin(Reader *r, const MsImportOptions *options) {
     JsonNode *copy = ms_json_copy(own);
     r->run = json_object_ref(json_node_get_object(copy));
     json_node_unref(copy);
-    drop(r->run, "start");
+    drop(r->run, "start"), drop(r->run, "needs");
   } else if (options->model) {
     r->run = json_object_new();
     put_int(r->run, "training.seq_length", 4096);

@@ -72,7 +72,8 @@ static void append_notes(GString *text, const MsArgs *args) {
 }
 
 /* --- the whole --- */
-static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
+static GString *head_of(const MsFormContext *c, MsLaunch launch) {
+  MsLaunchForm form = launch.form;
   GString *head = g_string_new(NULL);
   g_autofree char *model = ms_plain_name(c->scenario->model->name);
   g_string_append_printf(head, "# %s: %d GPUs, TP %d CP %d PP %d VPP %d EP %d ETP %d, written by moesim for %s.\n",
@@ -82,6 +83,7 @@ static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
                          ms_release_words[form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE]);
   g_string_append(head, "# Data, tokenizer, learning rate and checkpoints are placeholders; lines \"#moesim\" say what "
                         "no argument says, `moesim import` reads them back.\n");
+  ms_append_start_note(head, c->scenario, ms_launch_framework(launch));
   if (ms_args_has(c->args, "--moe-router-force-load-balancing"))
     g_string_append(head, "# --moe-router-force-load-balancing routes at random, as the scenario's balanced routing "
                           "does: for benchmarks, leave it out to train.\n");
@@ -100,7 +102,7 @@ static GString *head_of(const MsFormContext *c, MsLaunchForm form) {
 
 static char *render(const MsFormContext *c, MsLaunch launch) {
   MsLaunchForm form = launch.form;
-  g_autoptr(GString) head = head_of(c, form);
+  g_autoptr(GString) head = head_of(c, launch);
   static void (*const forms[])(const MsFormContext *) = {
       [MS_LAUNCH_MEGATRON] = ms_form_megatron, [MS_LAUNCH_MODELZOO] = ms_form_modelzoo, [MS_LAUNCH_MT] = ms_form_mt};
   if (form == MS_LAUNCH_MODELZOO && !c->placed) { /* a YAML file, not a script */
@@ -115,6 +117,7 @@ static char *render(const MsFormContext *c, MsLaunch launch) {
 static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
   if (!ms_framework(s)->launched)
     return ms_refuse_key(s, error, "framework", "is %s, these forms start Megatron-LM", ms_framework(s)->word);
+  if (!ms_launch_starts(s, ms_launch_framework(launch), error)) return FALSE;
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
   if (!layout || !ms_release_check(s, error) || !ms_around_check(s, launch, error)) return FALSE;
   int per_node = s->hardware->gpus_per_node;

@@ -23,6 +23,9 @@ void ms_form_mt(const MsFormContext *context);
 void ms_form_modelzoo(const MsFormContext *context);
 char *ms_modelzoo_yaml(const MsFormContext *context); /* (transfer full) */
 
+/* A comment line where the framework needs more than itself on machines of that vendor, or nothing is known of it. */
+void ms_append_start_note(GString *text, const MsScenario *scenario, MsFramework framework);
+
 /* --- around.c --- */
 /* FALSE and *error when what is around cannot name the machine. */
 gboolean ms_around_check(const MsScenario *scenario, MsLaunch launch, GError **error);

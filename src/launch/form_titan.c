@@ -33,6 +33,7 @@ static void head(Form *f) {
                          "# --nproc_per_node %d --nnodes %d -m torchtitan.train on every node (run_train.sh).\n"
                          "# Data, tokenizer, learning rate and checkpoints are TorchTitan's defaults.\n",
                          s->model->name, s->gpus, per_node, s->gpus / per_node);
+  ms_append_start_note(f->out, s, MS_FRAMEWORK_TORCHTITAN);
   note(f, "name", NULL, s->name);
   note(f, "doc", NULL, s->doc);
   note(f, "software", NULL, s->software);
@@ -201,7 +202,8 @@ char *ms_titan_text(const MsScenario *scenario, GError **error) {
     REFUSE(&f, "framework", "is %s, this form starts torchtitan", ms_framework(scenario)->word);
     return NULL;
   }
-  g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, error);
+  g_autoptr(MsLayout) layout =
+      ms_launch_starts(scenario, MS_FRAMEWORK_TORCHTITAN, error) ? ms_layout_new_or_error(scenario, error) : NULL;
   if (!layout) return NULL;
   head(&f);
   if (!model(&f) || !training(&f, layout) || !parallelism(&f, layout) || !checkpointing(&f, layout)) return NULL;

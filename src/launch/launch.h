@@ -35,6 +35,9 @@ extern const char *const ms_launch_words[]; /* ends with NULL; docs/launch.md, F
 MsLaunch ms_launch_of_word(int word);
 /* The framework that the form starts, in which a plan for it is searched. */
 MsFramework ms_launch_framework(MsLaunch launch);
+/* FALSE and an MS_ERROR_INPUT where the framework is known not to start on machines of that vendor
+ * (describe/vendor.def): every text below is refused then. */
+gboolean ms_launch_starts(const MsScenario *scenario, MsFramework framework, GError **error);
 
 /* The same run with every key that has no effect at its default and every derived one resolved: what an export says
  * and an import gives. Predictions of both are equal. Nothing borrowed; `measured` is left behind. (transfer full) */

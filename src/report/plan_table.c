@@ -4,6 +4,8 @@
 
 #include "base/text.h"
 #include "base/units.h"
+#include "describe/framework.h"
+#include "describe/vendor.h"
 #include "report/report.h"
 #include "sim/band.h"
 #include "study/knobs.h"
@@ -245,18 +247,23 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
   }
 }
 
-/* Adapters, and machines of several kinds, are no arguments of what is launched (docs/launch.md). */
-static gboolean can_be_launched(const MsScenario *s) {
-  return ms_scenario_machines(s) == 1 && !ms_lora_is_on(&s->training.lora);
+/* The form that starts it; NULL: none. Adapters, and machines of several kinds, are no arguments of what is launched
+ * (docs/launch.md). */
+static const char *launch_form(const MsScenario *s) {
+  gboolean starts = ms_vendor_start(s->hardware, s->framework).kind != MS_STAYS;
+  return starts && ms_scenario_machines(s) == 1 && !ms_lora_is_on(&s->training.lora) ? ms_framework(s)->launch_form
+                                                                                     : NULL;
 }
 
 static void append_hint(GString *out, const MsPlan *plan) {
   const MsPlanEntry *best = &plan->best[0];
+  const char *form = launch_form(best->scenario);
+  g_autofree char *start = form ? g_strdup_printf("; --launch %s prints what starts it", form) : NULL;
   g_string_append_c(out, '\n');
   if (best->result->bottleneck) ms_text_paragraph(out, 6, "best: %s", best->result->bottleneck);
   ms_text_paragraph(out, 6,
                     "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner%s",
-                    can_be_launched(best->scenario) ? "; --launch slurm prints what starts it" : "");
+                    start ? start : "");
 }
 
 /* A number of GPUs that leaves a node in part is seldom what one has, and seldom has a good layout. */

@@ -6,6 +6,7 @@
 #include <yaml.h>
 
 #include "base/err.h"
+#include "describe/vendor.h"
 #include "launch/launch.h"
 #include "launch/release.h"
 #include "lib/round_trip.h"
@@ -444,6 +445,55 @@ static void preflight(void **state) {
   assert_non_null(strstr(error->message, "hardware.vendor: is AMD: the preflight script knows"));
 }
 
+/* A framework that does not start on a machine of that vendor is refused, what it needs beside itself is named; of
+ * every shipped machine and framework that is launched one or the other is known. */
+static void frameworks_on_machines(void **state) {
+  (void)state;
+  static const struct {
+    const char *machine, *framework, *form, *refused, *said; /* one of the last two; neither: as it stands */
+  } rows[] = {
+      {"h100-sxm", "megatron", "megatron", NULL, NULL},
+      {"h100-sxm", "mt-megatron", "mt-megatron", NULL, NULL},
+      {"mi300x", "megatron", "slurm", NULL, "# On machines of AMD it needs PyTorch and Transformer Engine built"},
+      {"mi300x", "torchtitan", "torchtitan", NULL, "# On machines of AMD it needs PyTorch built for ROCm"},
+      {"mi300x", "mt-megatron", "mt-megatron", "hardware.vendor: is AMD: MT-MegatronLM's patches", NULL},
+      {"ascend-910b", "megatron", "modelzoo", NULL, "import mindspeed.megatron_adaptor below import torch"},
+      {"ascend-910b", "megatron", "skypilot", NULL, "accelerators: ACCELERATOR:8"},
+      {"ascend-910b", "torchtitan", "torchtitan", "hardware.vendor: is Huawei: TorchTitan is known", NULL},
+      {"mtt-s5000", "megatron", "slurm", "hardware.vendor: is Moore Threads: Megatron-LM has no backend", NULL},
+      {"mtt-s5000", "mt-megatron", "slurm:mt-megatron", NULL, NULL},
+      {"gaudi3", "megatron", "k8s", "hardware.vendor: is Intel: Megatron-LM has no backend for Gaudi", NULL},
+      {"gaudi3", "deepspeed", "deepspeed", NULL, "\"needs\": \"PyTorch for Gaudi\""},
+      {"h200-nvl", "megatron", "skypilot", NULL, "accelerators: H200:8"},
+      {"mtt-s4000", "deepspeed", "deepspeed", "hardware.vendor: is Moore Threads: DeepSpeed has no", NULL}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *json = g_strdup_printf(
+        "{\"schema\": 1, \"name\": \"there\", \"model\": \"llama3-8b\", \"hardware\": \"%s\", \"gpus\": 16, "
+        "\"framework\": \"%s\", \"training\": {\"micro_batch_size\": 1, \"global_batch_size\": 16, "
+        "\"seq_length\": 8192}, \"layout\": {\"tp\": 2}}",
+        rows[i].machine, rows[i].framework);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsJson) doc = ms_json_parse(json, -1, "there.json", &error);
+    g_autoptr(MsScenario) s = doc ? ms_scenario_from_doc(doc, &error) : NULL;
+    if (!s) fail_msg("%s", error->message);
+    int word = 0;
+    while (strcmp(ms_launch_words[word], rows[i].form) != 0) word++;
+    g_autofree char *text = ms_launch_text(s, ms_launch_of_word(word), &error);
+    if (!text != !!rows[i].refused || (!text && !strstr(error->message, rows[i].refused)))
+      fail_msg("%s on %s: %s", rows[i].form, rows[i].machine, text ? text : error->message);
+    if (text && rows[i].said && !strstr(text, rows[i].said)) fail_msg("no \"%s\" in:\n%s", rows[i].said, text);
+    if (text && !rows[i].said) assert_null(strstr(text, " it needs "));
+  }
+  g_autoptr(GPtrArray) machines = ms_data_names("hardware");
+  for (guint i = 0; i + 1 < machines->len; i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", -1, machines->pdata[i], 8);
+    for (int form = 0; form < MS_N_LAUNCH_FORMS; form++)
+      assert_int_not_equal(
+          ms_vendor_start(s->hardware, ms_launch_framework((MsLaunch){.form = (MsLaunchForm)form})).kind,
+          MS_START_UNKNOWN);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),
                                      cmocka_unit_test(shipped_models),
@@ -461,6 +511,7 @@ int main(void) {
                                      cmocka_unit_test(slurm_jobs),
                                      cmocka_unit_test(schedulers),
                                      cmocka_unit_test(explained),
-                                     cmocka_unit_test(preflight)};
+                                     cmocka_unit_test(preflight),
+                                     cmocka_unit_test(frameworks_on_machines)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,7 +211,8 @@ static void test_error_growth(void **state) {
 
 static void test_names(void **state) {
   (void)state;
-  static const char *const wrong[] = {"", "/", "strassen/", "strassen/strassen/strassen/strassen", "librari", "two\nlines"};
+  static const char *const wrong[] = {"",        "/",         "strassen/", "strassen/strassen/strassen/strassen",
+                                      "librari", "two\nlines"};
   for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
     g_autoptr(GError) error = NULL;
     assert_null(ms_lcma_plan_new(wrong[i], &error));

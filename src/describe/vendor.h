@@ -1,0 +1,23 @@
+/* src/describe/vendor.h - the columns of vendor.def: what is known of who makes a machine. */
+#ifndef MS_DESCRIBE_VENDOR_H
+#define MS_DESCRIBE_VENDOR_H
+
+#include "describe/framework.h"
+#include "describe/hardware.h"
+
+typedef enum { MS_START_UNKNOWN, MS_STARTS, MS_STARTS_WITH, MS_STAYS } MsStartKind;
+typedef struct {
+  MsStartKind kind;
+  const char *about; /* MS_STARTS_WITH: what it needs beside itself; MS_STAYS: why not, a clause; else NULL */
+} MsStart;
+typedef struct {
+  const char *word;     /* hardware.vendor */
+  const char *resource; /* of a container of Kubernetes; NULL: not known */
+  MsStart start[MS_N_FRAMEWORKS];
+} MsVendorRow;
+
+/* NULL: a machine file that says no vendor, or another one. (transfer none) */
+const MsVendorRow *ms_vendor(const MsHardware *hardware);
+MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework);
+
+#endif
