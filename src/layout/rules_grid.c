@@ -102,9 +102,11 @@ RULE(order_pp_last) {
 }
 RULE(optimizer_instances) {
   int instances = s->options.num_distributed_optimizer_instances;
-  gint64 replicas = times(data_parallel(s), s->layout.cp);
-  return instances <= 1 || replicas % instances == 0 ||
-         REFUSE("%d optimizer instances do not divide DP x CP = %d", instances, (int)replicas);
+  gint64 replicas = times(data_parallel(s), s->layout.cp), of_experts = is_moe(s) ? s->gpus / expert_ranks(s) : 0;
+  if (instances > 1 && replicas % instances != 0)
+    return REFUSE("%d optimizer instances do not divide DP x CP = %d", instances, (int)replicas);
+  return instances <= 1 || of_experts % instances == 0 ||
+         REFUSE("%d optimizer instances do not divide the expert DP %d", instances, (int)of_experts);
 }
 
 /* --- sharding of the model ------------------------------------------------------------------------------------- */

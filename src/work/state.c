@@ -26,11 +26,18 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
   return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32;
 }
 
+/* The half of an FP32 master that a BF16 weight lacks; of an FP16 one there is none (distrib_optimizer.py,
+ * store_param_remainders). */
+static gboolean keeps_remainders(const MsScenario *s) {
+  return ms_optimizer_is_precision_aware(&s->options) && !gathers_low(s) &&
+         s->options.main_params_dtype == MS_DT_FP32 && ms_precision(&s->training)->dtype != MS_DT_FP16;
+}
+
 double ms_optimizer_state_B(const MsScenario *s) {
   const MsOptions *o = &s->options;
   double master = ms_dtype_B(o->main_params_dtype);
   if (ms_framework(s)->masters_are_weights) master = 0; /* counted as weights */
-  else if (ms_optimizer_is_precision_aware(o) && !gathers_low(s) && o->main_params_dtype == MS_DT_FP32) master = 2;
+  else if (keeps_remainders(s)) master = 2;
   return (master + ms_dtype_B(o->exp_avg_dtype) + ms_dtype_B(o->exp_avg_sq_dtype)) *
          (1 - o->optimizer_offload_fraction);
 }

@@ -583,6 +583,10 @@ BREAKS(pools_schedule) {
 }
 BREAKS(fabric) { c->hardware.fabric = (MsFabric){.kind = MS_FABRIC_FAT_TREE, .nodes = 1}; }
 BREAKS(instances) { OPTIONS.num_distributed_optimizer_instances = 3; }
+BREAKS(expert_instances) {
+  OPTIONS.num_distributed_optimizer_instances = 2;
+  LAYOUT.ep = c->s.gpus / (LAYOUT.etp * LAYOUT.pp);
+}
 BREAKS(heads) { c->model.num_attention_heads = 63; }
 #define ADAPTERS(r, t) \
   (MsLora) { .rank = (r), .targets = (t) }
@@ -851,6 +855,7 @@ static const struct {
     {"pools-schedule", break_pools_schedule},
     {"fabric-holds-job", break_fabric},
     {"optimizer-instances-divide", break_instances},
+    {"optimizer-instances-divide", break_expert_instances},
     {"tp-divides-heads", break_heads},
     {"tp-fits-kv-groups", break_kv_groups},
     {"ep-divides-experts", break_experts},

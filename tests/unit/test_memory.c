@@ -312,6 +312,16 @@ static void static_bytes(void **state) {
   }
 }
 
+/* BF16 moments: beside BF16 weights the master is a half, beside FP16 ones it is whole. */
+static void masters_beside_fp16(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
+  assert_close(ms_optimizer_state_B(s), 2 + 2 + 2, 0);
+  s->training.precision = MS_FP16;
+  assert_close(ms_optimizer_state_B(s), 4 + 2 + 2, 0);
+}
+
 /* Registered buffers of HybridEP (docs/theory/communication.md 5.4), beside a run without them. */
 static void hybridep_buffers(void **state) {
   (void)state;
@@ -609,6 +619,7 @@ int main(void) {
       cmocka_unit_test(fp8_store_keeps_one_byte),
       cmocka_unit_test(deepseek_fits_h800),
       cmocka_unit_test(stack_keeps_the_scores),
+      cmocka_unit_test(masters_beside_fp16),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
