@@ -42,9 +42,11 @@ gboolean ms_read_attention_backend(MsArgs *args, MsScenario *s, GError **error) 
 }
 
 /* --- variables --- */
+/* Whether torch says major version 9 or less of the device: compute capability, or gfx9 of AMD (gfx942, gfx950); for
+ * Huawei MindSpeed answers 8 (core/megatron_basic/megatron_basic.py). */
 static gboolean before_blackwell(const MsHardware *hardware) {
-  const char *sm = hardware->arch ? strstr(hardware->arch, "sm") : NULL;
-  return sm && atoi(sm + 2) < 100;
+  const char *arch = hardware->arch ? hardware->arch : "", *sm = strstr(arch, "sm");
+  return sm ? atoi(sm + 2) < 100 : strstr(arch, "gfx9") || g_str_has_prefix(arch, "Da Vinci");
 }
 
 gboolean ms_launch_asserts_connections(const MsScenario *s) {

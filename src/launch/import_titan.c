@@ -170,6 +170,9 @@ static gboolean read_precision(Titan *t, Run *r) {
   r->fp8_gather = r->fp8_gather && fp8;
   take(t, FLOAT8("precompute_float8_dynamic_scale_for_fsdp"));
   take(t, FLOAT8("force_recompute_fp8_weight_in_bwd"));
+  JsonNode *kept = take(t, FLOAT8("filter_fqns")); /* the head alone is not quantized here, another list is ignored */
+  if (kept && !(has_member(kept, "output") && json_array_get_length(json_node_get_array(kept)) == 1))
+    g_hash_table_remove(t->used, t->path);
   return TRUE;
 }
 

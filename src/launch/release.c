@@ -23,8 +23,9 @@ typedef struct {
 static gboolean fsdp(const MsScenario *s) { return s->options.fsdp != MS_FSDP_NONE; }
 static gboolean quantised(const MsScenario *s) { return ms_precision(&s->training)->bits < 16; }
 static gboolean sharded(const MsScenario *s) { return s->options.distributed_optimizer || fsdp(s); }
+/* As it is asked for graphs: by moe_layer_freq, which a hybrid model does not say (transformer_config.py). */
 static gboolean has_dense_layer(const MsScenario *s) {
-  return !ms_is_moe(s) || memchr(s->model->moe_layer, 0, (size_t)s->model->num_layers);
+  return !ms_is_moe(s) || (!ms_is_hybrid(s) && memchr(s->model->moe_layer, 0, (size_t)s->model->num_layers));
 }
 static gboolean drops(const MsScenario *s) { return s->training.routing.kind == MS_ROUTING_CAPACITY; }
 static gboolean drops_padded(const MsScenario *s) { return drops(s) && s->training.routing.pad_to_capacity; }

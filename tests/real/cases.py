@@ -76,7 +76,8 @@ DRAWN = {
     "layout": {"tp": (1, 2, 4, 8), "pp": (1, 2, 4), "cp": (1, 2), "ep": (1, 2, 4, 8, 16), "etp": (1, 2), "vpp": (2, 4),
                "cp_comm_type": ("p2p", "all_gather", "a2a")},
     "training": {"seq_length": (2048, 4096, 8192), "micro_batch_size": (1, 2), "optimizer": ("adam", "muon"),
-                 "precision": ("bf16", "bf16", "fp16", "fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "mxfp8", "nvfp4")},
+                 "precision": ("bf16", "bf16", "fp16", "fp8-delayed", "fp8-tensorwise", "fp8-blockwise", "mxfp8",
+                               "nvfp4")},
     "options": {
         "dispatcher": ("alltoall", "allgather", "deepep", "hybridep"), "moe_shared_expert_overlap": (True, False),
         "moe_permute_fusion": (True, False), "moe_router_fusion": (True, False), "distributed_optimizer": (True, False),
@@ -167,6 +168,7 @@ def write_case(binary, folder, name, run):
                                   recompute.get("modules", [])],
                     "offload": options.get("offload_modules", [])}
     case["model"] = json.loads(moesim(binary, "show", "model", run["model"], "--json"))["model"]
+    case["arch"] = json.loads(moesim(binary, "show", "hardware", run["hardware"], "--json"))["arch"]
     with open(f"{folder}/{name}.json", "w") as out:
         json.dump(case, out)
 

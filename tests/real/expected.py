@@ -166,9 +166,10 @@ def bits_of(dtype):
 
 def bytes_per_parameter(args, ranks):
     """Weights, gradients, and what the optimizer keeps, of which `ranks` share a copy. None: the run keeps others."""
-    if args.fp8 or args.fp4 or args.optimizer_cpu_offload:
+    if args.fp8 or args.fp4 or args.optimizer_cpu_offload or args.optimizer != "adam":
         return None
-    gradient = 4 if args.accumulate_allreduce_grads_in_fp32 else 2
+    gradient = (bits_of(args.megatron_fsdp_main_grads_dtype) if args.use_megatron_fsdp
+                else 4 if args.accumulate_allreduce_grads_in_fp32 else 2)
     weight = bits_of(args.main_params_dtype)
     if args.use_precision_aware_optimizer and args.bf16 and weight == 4:
         weight = 2  # the half that the BF16 weight lacks (store_param_remainders)

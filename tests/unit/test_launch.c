@@ -223,7 +223,8 @@ static void rules_of_the_release(void **state) {
               {"connections-one", run_on("llama3-8b", 8, 2)},    {"padding-quantised", run_on("mixtral-8x7b", 8, 1)},
               {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)}, {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
               {"mtp-positions", run_on("llama3-8b", 8, 1)},      {"whole-nodes", run_on("llama3-8b", 12, 1)},
-              {"recompute-needs", run_on("llama3-8b", 8, 1)},    {"recompute-needs", run_on("llama3-8b", 8, 1)}};
+              {"recompute-needs", run_on("llama3-8b", 8, 1)},    {"recompute-needs", run_on("llama3-8b", 8, 1)},
+              {"graph-mlp", run_on("nemotron-3-nano", 8, 1)}};
   rows[0].s->options.cross_entropy_fusion_impl = MS_CE_TE;
   rows[1].s->options.exp_avg_dtype = MS_DT_BF16, rows[1].s->options.distributed_optimizer = FALSE;
   rows[2].s->options.cuda_device_max_connections = 8;
@@ -236,6 +237,7 @@ static void rules_of_the_release(void **state) {
       (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MLA_UP_PROJ, .num_layers = 1};
   rows[9].s->options.recompute =
       (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MOE_ACT, .num_layers = 1};
+  rows[10].s->options.cuda_graph_scope = MS_CG_MLP;
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *part = g_strdup_printf("(rule %s)", rows[i].rule);
     check_refusal(rows[i].s, MS_LAUNCH_MEGATRON, part);
@@ -455,6 +457,8 @@ static void frameworks_on_machines(void **state) {
       {"h100-sxm", "megatron", "megatron", NULL, NULL},
       {"h100-sxm", "mt-megatron", "mt-megatron", NULL, NULL},
       {"mi300x", "megatron", "slurm", NULL, "# On machines of AMD it needs PyTorch and Transformer Engine built"},
+      {"mi355x", "megatron", "slurm", NULL, "\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n"},
+      {"ascend-910c", "megatron", "slurm", NULL, "\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n"},
       {"mi300x", "torchtitan", "torchtitan", NULL, "# On machines of AMD it needs PyTorch built for ROCm"},
       {"mi300x", "mt-megatron", "mt-megatron", "hardware.vendor: is AMD: MT-MegatronLM's patches", NULL},
       {"ascend-910b", "megatron", "modelzoo", NULL, "import mindspeed.megatron_adaptor below import torch"},
@@ -484,6 +488,9 @@ static void frameworks_on_machines(void **state) {
     if (text && rows[i].said && !strstr(text, rows[i].said)) fail_msg("no \"%s\" in:\n%s", rows[i].said, text);
     if (text && !rows[i].said) assert_null(strstr(text, " it needs "));
   }
+  g_autoptr(MsScenario) newer = ms_test_run("llama3-8b", -1, "b200-sxm", 8);
+  newer->layout.tp = 2;
+  assert_int_equal(ms_launch_connections(newer), 0);
   g_autoptr(GPtrArray) machines = ms_data_names("hardware");
   for (guint i = 0; i + 1 < machines->len; i++) {
     g_autoptr(MsScenario) s = ms_test_run("llama3-8b", -1, machines->pdata[i], 8);
