@@ -123,10 +123,10 @@ static char *plan(Call *c, GError **error) {
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (requests->len == 1 && !c->o->front) return plan_one(c, first, error);
   if (c->o->explain || c->o->compare || c->o->under || c->o->decide || first->under || (c->o->map && c->o->front)) {
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-                "explain, compare, decide and under (or plan.under) take one model, machine and size; %s has %u "
-                "searches; front takes none of them, nor map",
-                ms_json_filename(c->doc), requests->len);
+    ms_usage_error(error,
+                   "explain, compare, decide and under (or plan.under) take one model, machine and size; %s has %u "
+                   "searches; front takes none of them, nor map",
+                   ms_json_filename(c->doc), requests->len);
     return NULL;
   }
   for (guint i = 0; i < requests->len; i++)
@@ -275,8 +275,8 @@ static int place_of(const char *verb, GError **error) {
     if (g_strcmp0(verb, known[i]) == 0) return (int)i;
   }
   g_autofree char *suggestion = verb ? ms_suggest(verb, known, NULL) : NULL;
-  g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "verb %s is unknown%s%s", verb ? verb : "NULL", suggestion ? ": " : "",
-              suggestion ? suggestion : "");
+  ms_usage_error(error, "verb %s is unknown%s%s", verb ? verb : "NULL", suggestion ? ": " : "",
+                 suggestion ? suggestion : "");
   return -1;
 }
 

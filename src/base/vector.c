@@ -44,9 +44,7 @@ static gboolean chosen(MsVector *unit, GError **error) {
     }
     g_string_append_printf(known, "%s%s", known->len ? ", " : "", ms_vector_words[i]);
   }
-  g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "MOESIM_VECTOR is '%s', not a vector unit of this CPU, which has %s",
-              word, known->str);
-  return FALSE;
+  return ms_usage_error(error, "MOESIM_VECTOR is '%s', not a vector unit of this CPU, which has %s", word, known->str);
 }
 
 gboolean ms_vector_check(GError **error) {

@@ -254,7 +254,7 @@ const MsBlas *ms_blas_open(const char *name, GError **error) {
     return blas;
   }
   g_autofree char *all = g_strjoinv(", ", (char **)ms_blas_names);
-  g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "unknown BLAS '%s', known: %s", name, all);
+  ms_usage_error(error, "unknown BLAS '%s', known: %s", name, all);
   return NULL;
 }
 

@@ -103,12 +103,13 @@ static gboolean plan_runs(const Options *o, GError **error) {
   g_autoptr(MsLcmaPlan) plan = o->plan ? ms_lcma_plan_new(o->plan, error) : NULL;
   if (!o->plan) return TRUE;
   if (plan && !ms_lcma_plan_runs(plan, o->type))
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-                o->type != MS_BLAS_INT8 && plan->in_bf16 ? "scheme '%s' needs --dtype bf16 and a CPU with AVX512-BF16"
-                : o->type != MS_BLAS_INT8                ? "scheme '%s' needs --dtype int8 and a CPU with AVX512-VNNI"
-                                          : "scheme '%s' is not one of int8: definition:int8, or one stage without "
-                                            "fractions and :int16, on a CPU with AVX512-VNNI",
-                o->plan);
+    ms_usage_error(error,
+                   o->type != MS_BLAS_INT8 && plan->in_bf16
+                       ? "scheme '%s' needs --dtype bf16 and a CPU with AVX512-BF16"
+                   : o->type != MS_BLAS_INT8 ? "scheme '%s' needs --dtype int8 and a CPU with AVX512-VNNI"
+                                             : "scheme '%s' is not one of int8: definition:int8, or one stage without "
+                                               "fractions and :int16, on a CPU with AVX512-VNNI",
+                   o->plan);
   return plan && ms_lcma_plan_runs(plan, o->type);
 }
 

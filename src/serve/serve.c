@@ -498,12 +498,9 @@ static gboolean incoming(GSocketService *listener, GSocketConnection *connection
 
 static gboolean listen_on(Server *server, const MsServeOptions *options, GError **error) {
   g_autoptr(GInetAddress) inet = g_inet_address_new_from_string(options->address);
-  if (!inet) {
-    g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-                "serve: --address %s: give a numeric address, 127.0.0.1 or ::1 for this machine alone",
-                options->address);
-    return FALSE;
-  }
+  if (!inet)
+    return ms_usage_error(error, "serve: --address %s: give a numeric address, 127.0.0.1 or ::1 for this machine alone",
+                          options->address);
   g_autoptr(GSocketAddress) wanted = g_inet_socket_address_new(inet, options->port), got = NULL;
   g_autoptr(GError) why = NULL;
   g_socket_listener_set_backlog(G_SOCKET_LISTENER(server->listener), CONNECTIONS);

@@ -23,8 +23,7 @@ static gboolean wrong(GError **error, gboolean dashes, const char *key, const ch
   va_start(args, format);
   g_autofree char *name = named(key, dashes), *what = g_strdup_vprintf(format, args);
   va_end(args);
-  g_set_error(error, MS_ERROR, MS_ERROR_USAGE, "%s%s", name, what);
-  return FALSE;
+  return ms_usage_error(error, "%s%s", name, what);
 }
 
 /* One number of a list of `key`, from 1 to `most`; `text` is the whole list. */
@@ -260,10 +259,9 @@ static gboolean sizes_make_sense(const MsAsk *a, gboolean dashes, GError **error
 }
 
 static gboolean is_complete(const MsAsk *a, gboolean dashes, GError **error) {
-  if (a->model && a->hardware && a->gpus) return TRUE;
-  g_set_error(error, MS_ERROR, MS_ERROR_USAGE,
-              dashes ? "give a request file, or --model, --hardware and --gpus" : "give model, hardware and gpus");
-  return FALSE;
+  return (a->model && a->hardware && a->gpus) ||
+         ms_usage_error(error, dashes ? "give a request file, or --model, --hardware and --gpus"
+                                      : "give model, hardware and gpus");
 }
 
 char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
