@@ -62,9 +62,8 @@ static gboolean find_share(Network *net, MsFabricCosts *fabric, const MsLayout *
                  : ms_pattern_group_times(graph, l, kind, pattern, times, error)))
     return FALSE;
   for (int r = 0; r < l->world; r++) {
-    int coord[4];
-    ms_rank_coords(l, FALSE, r, coord);
-    times[r] = times[r] < worst_of[coord[3]] * (1 - alike) ? times[r] / worst_of[coord[3]] : 1;
+    double most = worst_of[ms_rank_stage(l, r)];
+    times[r] = times[r] < most * (1 - alike) ? times[r] / most : 1;
     differ |= times[r] != 1;
   }
   if (differ) net->share[kind][pattern] = g_steal_pointer(&times);

@@ -11,9 +11,9 @@ gboolean ms_meets_in_stage(MsGroupKind kind) {
 int *ms_ranks_by_stage(const MsLayout *l) {
   int places = l->world / l->pp, *rank = g_new(int, l->world);
   g_autofree int *n = g_new0(int, l->pp);
-  for (int r = 0, coord[4]; r < l->world; r++) {
-    ms_rank_coords(l, FALSE, r, coord);
-    rank[coord[3] * places + n[coord[3]]++] = r;
+  for (int r = 0; r < l->world; r++) {
+    int stage = ms_rank_stage(l, r);
+    rank[stage * places + n[stage]++] = r;
   }
   return rank;
 }

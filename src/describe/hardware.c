@@ -121,10 +121,9 @@ static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char 
   return NULL;
 }
 
-/* Which curve of a machine: one that replaces another describes the same thing, at the same group size. */
 static gboolean any_or(const char *own, const char *other) { return !own || g_strcmp0(own, other) == 0; }
 
-/* What a curve leaves open serves all of it. */
+/* One that replaces another describes the same thing, at the same group size; what it leaves open serves all of it. */
 static gboolean covers(const MsCurve *own, const MsCurve *other) {
   return strcmp(own->op, other->op) == 0 && any_or(own->dtype, other->dtype) && any_or(own->pass, other->pass) &&
          any_or(own->level, other->level) && any_or(own->dispatcher, other->dispatcher) &&

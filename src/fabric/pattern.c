@@ -336,12 +336,6 @@ static void carry(const MsFlows *flows, guint32 flow, double times, double *carr
     carried_B[flows->link[k]] += times * flows->bytes[flow];
 }
 
-static double of_stage(const MsLayout *layout, int rank, const double *stage_B) {
-  int coord[4];
-  ms_rank_coords(layout, FALSE, rank, coord);
-  return stage_B[coord[3]];
-}
-
 /* A flow's bytes are those of a NIC that moves nic_Bps. */
 gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                           const double *stage_B, double *carried_B, GError **error) {
@@ -354,7 +348,7 @@ gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, Ms
   for (Groups g = groups_of(layout, kind); next_group(&g); nth++)
     for (; flow < g_array_index(end, guint32, nth); flow++) {
       int rank = kind == MS_GROUP_PP && pattern == MS_PATTERN_PAIR ? g_array_index(sender, int, flow) : g.member[0];
-      carry(flows, flow, of_stage(layout, rank, stage_B) / graph->nic_Bps, carried_B);
+      carry(flows, flow, stage_B[ms_rank_stage(layout, rank)] / graph->nic_Bps, carried_B);
     }
   return TRUE;
 }
@@ -439,9 +433,8 @@ gboolean ms_fabric_pair_slowdowns(MsFabricCosts *c, const MsLayout *layout, doub
   gboolean ok = known || ms_pattern_message_times(c->graph, layout, each, error);
   for (int i = 0; ok && i < layout->pp; i++) times[i] = known ? known[i] : 1;
   for (int r = 0; ok && !known && r < layout->world; r++) {
-    int coord[4];
-    ms_rank_coords(layout, FALSE, r, coord);
-    times[coord[3]] = MAX(times[coord[3]], each[r]);
+    int stage = ms_rank_stage(layout, r);
+    times[stage] = MAX(times[stage], each[r]);
   }
   if (ok && !known)
     g_hash_table_insert(c->known, g_steal_pointer(&key), g_memdup2(times, sizeof(double) * (gsize)layout->pp));

@@ -62,6 +62,12 @@ int ms_rank_of(const MsLayout *layout, gboolean expert, const int coord[4]) {
   return rank;
 }
 
+int ms_rank_stage(const MsLayout *layout, int rank) {
+  int coord[4];
+  ms_rank_coords(layout, FALSE, rank, coord);
+  return coord[3];
+}
+
 /* The axes in `mask` (or, inverted, the others) as few arithmetic progressions, fastest first; axes of size 1 vanish.
  */
 typedef struct {

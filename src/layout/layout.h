@@ -166,6 +166,7 @@ gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank)
 /* Coordinates of `rank` in one grid (expert FALSE: tp cp dp pp; TRUE: etp ep edp pp). */
 void ms_rank_coords(const MsLayout *layout, gboolean expert, int rank, int coord[4]);
 int ms_rank_of(const MsLayout *layout, gboolean expert, const int coord[4]);
+int ms_rank_stage(const MsLayout *layout, int rank);
 /* Members of the group of `kind` that holds `rank`, ascending; returns their number (<= capacity written). */
 int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *members, int capacity);
 /* Geometry of groups {o + i*stride, 0 <= i < size} over all valid starts of a world of `world` ranks, domain

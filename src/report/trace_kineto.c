@@ -159,12 +159,6 @@ static void put_task(Writer *w, Rank *r, guint32 index) {
 }
 
 /* --- steps ----------------------------------------------------------------------------------------------------- */
-static int stage_of(const MsDetail *d, int rank) {
-  int coord[4];
-  ms_rank_coords(d->layout, FALSE, rank, coord);
-  return coord[3];
-}
-
 static void put_step(Writer *w, Rank *r, int stage, int step) {
   g_autofree char *name = g_strdup_printf("ProfilerStep#%d", step);
   MsTime length = w->ran->makespan;
@@ -226,7 +220,7 @@ gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *deta
     w.full = FALSE;
     w.ran = options->ran ? options->ran[i] : detail->trajectory;
     Rank r = rank_begin(&w, options->rank[i], MS_N_STREAMS);
-    for (int step = 0; step < options->steps; step++) put_step(&w, &r, stage_of(detail, r.rank), step);
+    for (int step = 0; step < options->steps; step++) put_step(&w, &r, ms_rank_stage(detail->layout, r.rank), step);
   }
   *left_out = w.left_out;
   return file_end(&w, error);

@@ -224,10 +224,7 @@ static int busiest(const MsResult *r) {
 }
 
 static int stage_of_rank(const MsLayout *layout, int rank) {
-  int coord[4];
-  if (rank < 0 || rank >= layout->world) return -1;
-  ms_rank_coords(layout, FALSE, rank, coord);
-  return coord[3];
+  return rank < 0 || rank >= layout->world ? -1 : ms_rank_stage(layout, rank);
 }
 
 static gboolean load_scenario(MsProfile *p, int stage, int rank, const MsKernelTable *table, GError **error) {
