@@ -15,7 +15,7 @@
 
 typedef struct {
   char *dtype, *hardware, *library, *plan, *device, *dialect;
-  int threads, reps, top, groups;
+  int threads, reps, top, groups, trials;
   char *workspace; /* its size, 2GiB; a bare number is of GiB */
   double workspace_GiB;
   gboolean json, scale;
@@ -128,6 +128,7 @@ static MsLcma *open_lcma(const Options *o, GError **error) {
   }
   if (lcma) ms_lcma_set_plan(lcma, o->plan);
   if (lcma) ms_lcma_set_scaling(lcma, o->scale);
+  if (lcma) ms_lcma_set_trials(lcma, o->trials);
   if (lcma) ms_lcma_set_workspace_limit(lcma, (size_t)(o->workspace_GiB * 1024 * 1024 * 1024));
   return lcma;
 }
@@ -286,6 +287,9 @@ static int check_device(const MsVerb *verb, const Options *o, gboolean source, g
     return ms_cli_usage(verb, "--groups is %d, not from 1 to %d", o->groups, MS_SCHEME_PRODUCTS);
   if (o->scale && (source || deciding || o->device))
     return ms_cli_usage(verb, "--scale goes with run and bench on this CPU");
+  if (o->trials != 0 && (source || deciding || o->device || o->plan))
+    return ms_cli_usage(verb, "--trials goes with run and bench on this CPU, without --scheme");
+  if (o->trials < 0 || o->trials > 100) return ms_cli_usage(verb, "--trials is %d, not from 0 to 100", o->trials);
   if ((source || o->device) && (o->hardware || o->library || o->threads || o->workspace))
     return ms_cli_usage(verb, "--hardware, --library, --threads and --workspace are not of generated kernels");
   return 0;
@@ -360,6 +364,8 @@ int ms_cli_gemm(int argc, char **argv) {
       {"workspace", 'w', 0, G_OPTION_ARG_STRING, &o.workspace,
        "memory beside the matrices, 200MB; a bare number is of GiB (default: no limit)", "SIZE"},
       {"top", 0, 0, G_OPTION_ARG_INT, &o.top, "decide: candidates shown (default 8)", "N"},
+      {"trials", 0, 0, G_OPTION_ARG_INT, &o.trials,
+       "run, bench: time the likeliest schemes and the library so often before, and take the fastest", "N"},
       {"scale", 0, 0, G_OPTION_ARG_NONE, &o.scale,
        "run, bench: scale rows and columns by powers of two, so that small ones keep their digits", NULL},
       {"device", 'd', 0, G_OPTION_ARG_STRING, &o.device, "run, bench: a generated kernel on a GPU instead of this CPU",

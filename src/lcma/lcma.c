@@ -8,18 +8,51 @@
 #include "lcma/kernel.h"
 #include "lcma/scale.h"
 
+enum { TRIED = 3, SHAPES = 256 };
+
+typedef struct { /* what a plan depends on; no padding, since it is compared and hashed as bytes */
+  gint64 m, n, k;
+  int type, trans_a, trans_b, beta;
+} Shape;
+
+typedef struct { /* a shape that was multiplied: its plan, or those that are still tried in turn */
+  Shape shape;
+  MsLcmaPlan *plan[TRIED + 1]; /* NULL from n on; the best predicted first */
+  double least_s[TRIED + 1];   /* 0: not yet run */
+  int n, calls;
+} Known;
+
 struct MsLcma {
   const MsBlas *blas;
   MsTeam *team;
   size_t limit_B;
   gboolean scaling;
+  int trials;
   char *forced; /* NULL: decide */
   MsLcmaLocal *local[MS_BLAS_ALL];
   char *workspace;
   size_t workspace_B;
-  MsLcmaPlan *plan; /* of the last multiplication; kept, because the next one is often the same */
-  MsGemm decided;   /* what it was made for: type, transposes, sizes */
+  GHashTable *known; /* Known by its shape: a program multiplies few shapes, over and over */
+  const MsLcmaPlan *last;
 };
+
+static Shape shape_of(const MsGemm *g) {
+  return (Shape){g->m, g->n, g->k, (int)g->type, g->trans_a != 0, g->trans_b != 0, g->beta != 0};
+}
+
+static guint shape_hash(gconstpointer shape) {
+  const guint32 *word = shape;
+  guint hash = 0;
+  for (size_t i = 0; i < sizeof(Shape) / sizeof *word; i++) hash = hash * 31 + word[i];
+  return hash;
+}
+static gboolean shape_equal(gconstpointer a, gconstpointer b) { return memcmp(a, b, sizeof(Shape)) == 0; }
+
+static void known_free(gpointer data) {
+  Known *known = data;
+  for (int i = 0; i < known->n; i++) ms_lcma_plan_free(known->plan[i]);
+  g_free(known);
+}
 
 MsLcma *ms_lcma_new(const char *library, int threads, char *why, size_t why_size) {
   g_autoptr(GError) error = NULL;
@@ -31,17 +64,18 @@ MsLcma *ms_lcma_new(const char *library, int threads, char *why, size_t why_size
   MsLcma *lcma = g_new0(MsLcma, 1);
   lcma->blas = blas;
   lcma->team = ms_team_new(threads ? threads : ms_cpus());
+  lcma->known = g_hash_table_new_full(shape_hash, shape_equal, NULL, known_free);
   return lcma;
 }
 
 static void forget(MsLcma *lcma) {
-  ms_lcma_plan_free(lcma->plan);
-  lcma->plan = NULL;
+  g_hash_table_remove_all(lcma->known);
+  lcma->last = NULL;
 }
 
 void ms_lcma_free(MsLcma *lcma) {
   if (!lcma) return;
-  forget(lcma);
+  g_hash_table_destroy(lcma->known);
   for (int i = 0; i < MS_BLAS_ALL; i++) g_free(lcma->local[i]);
   if (lcma->workspace) munmap(lcma->workspace, lcma->workspace_B);
   ms_team_free(lcma->team);
@@ -55,6 +89,13 @@ void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B) {
 }
 
 void ms_lcma_set_scaling(MsLcma *lcma, int on) { lcma->scaling = on != 0; }
+
+int ms_lcma_set_trials(MsLcma *lcma, int trials) {
+  if (trials < 0) return MS_LCMA_BAD_ARGUMENT;
+  lcma->trials = trials;
+  forget(lcma);
+  return MS_LCMA_OK;
+}
 
 int ms_lcma_set_plan(MsLcma *lcma, const char *name) {
   g_autoptr(MsLcmaPlan) plan = name ? ms_lcma_plan_new(name, NULL) : NULL;
@@ -80,26 +121,62 @@ GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
   return choices;
 }
 
-static MsLcmaPlan *plan_for(MsLcma *lcma, const MsGemm *g) {
-  const char *name = lcma->forced;
-  g_autoptr(GPtrArray) choices = NULL;
-  g_autofree char *with_suffix = NULL;
-  if (!name && MIN(MIN(g->m, g->n), g->k) >= MS_LCMA_LEAST_SIDE) { /* below nothing need be measured */
-    choices = ms_lcma_choices(lcma, g);
-    name = ((const MsLcmaChoice *)choices->pdata[0])->plan;
-    if (strcmp(name, "library") != 0)
-      name = with_suffix = g_strconcat(name, ms_lcma_suffix(local_of(lcma, g->type)), NULL);
-  }
-  if (!name || strcmp(name, "library") == 0) name = ms_lcma_plain(lcma->blas, g->type);
+/* The plan of that name where it fits the workspace, else the ordinary product. */
+static MsLcmaPlan *plan_named(const MsLcma *lcma, const char *name, const MsGemm *g) {
+  if (strcmp(name, "library") == 0) name = ms_lcma_plain(lcma->blas, g->type);
   MsLcmaPlan *plan = ms_lcma_plan_new(name, NULL);
   if (lcma->limit_B == 0 || plan->n_stages == 0 || ms_lcma_plan_fit(plan, g, lcma->limit_B)) return plan;
   ms_lcma_plan_free(plan);
   return ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
 }
 
-static gboolean same(const MsGemm *x, const MsGemm *y) {
-  return x->type == y->type && x->trans_a == y->trans_a && x->trans_b == y->trans_b && x->m == y->m && x->n == y->n &&
-         x->k == y->k;
+/* A candidate of the decision to try; its names are those of plans without the suffix of this machine's products. */
+static void add_candidate(MsLcma *lcma, Known *known, const MsLcmaChoice *choice, const MsGemm *g) {
+  const gboolean plain = strcmp(choice->plan, "library") == 0;
+  g_autofree char *name = g_strconcat(choice->plan, plain ? "" : ms_lcma_suffix(local_of(lcma, g->type)), NULL);
+  known->plan[known->n++] = plan_named(lcma, name, g);
+}
+
+/* The chosen plan; with trials the fastest others and the ordinary product too. */
+static void add_decided(MsLcma *lcma, Known *known, const MsGemm *g) {
+  g_autoptr(GPtrArray) choices = ms_lcma_choices(lcma, g);
+  const MsLcmaChoice *first = choices->pdata[0], *library = ms_lcma_choice_of(choices, "library");
+  add_candidate(lcma, known, first, g);
+  for (guint i = 1; i < choices->len && lcma->trials > 0 && known->n < TRIED; i++)
+    if (choices->pdata[i] != library) add_candidate(lcma, known, choices->pdata[i], g);
+  if (lcma->trials > 0 && first != library) add_candidate(lcma, known, library, g);
+}
+
+static Known *known_of(MsLcma *lcma, const MsGemm *g) {
+  const Shape shape = shape_of(g);
+  Known *known = g_hash_table_lookup(lcma->known, &shape);
+  if (known) return known;
+  if (g_hash_table_size(lcma->known) == SHAPES) forget(lcma);
+  known = g_new0(Known, 1);
+  known->shape = shape;
+  if (lcma->forced || MIN(MIN(g->m, g->n), g->k) < MS_LCMA_LEAST_SIDE) /* nothing need be measured */
+    known->plan[known->n++] = plan_named(lcma, lcma->forced ? lcma->forced : "library", g);
+  else add_decided(lcma, known, g);
+  g_hash_table_insert(lcma->known, &known->shape, known);
+  return known;
+}
+
+/* Once the trials are over what was fastest stays. */
+static void settle(Known *known, int trials) {
+  if (known->n == 1 || known->calls < known->n * trials) return;
+  int best = 0;
+  for (int i = 1; i < known->n; i++)
+    if (known->least_s[i] < known->least_s[best]) best = i;
+  for (int i = 0; i < known->n; i++)
+    if (i != best) ms_lcma_plan_free(known->plan[i]);
+  known->plan[0] = known->plan[best];
+  known->n = 1;
+}
+
+gboolean ms_lcma_settled(const MsLcma *lcma, const MsGemm *g) {
+  const Shape shape = shape_of(g);
+  const Known *known = g_hash_table_lookup(lcma->known, &shape);
+  return known && (known->n == 1 || known->calls >= known->n * lcma->trials);
 }
 
 /* TRUE when the workspace has size_B bytes. Kept between calls: touching new pages costs as much as the additions. */
@@ -135,26 +212,26 @@ static void scale(const MsGemm *g) {
 }
 
 /* By the plan of the shape. */
-static int multiply(MsLcma *lcma, const MsGemm *g) {
-  size_t needed_B = ms_lcma_workspace_B(lcma->plan, g);
+static int multiply(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
+  size_t needed_B = ms_lcma_workspace_B(*plan, g);
   for (gboolean last = FALSE;
        !workspace(lcma, needed_B);) { /* the memory is not there: with half of it, down to none */
     if (last) return MS_LCMA_NO_MEMORY;
     needed_B /= 2;
-    if (ms_lcma_plan_fit(lcma->plan, g, needed_B)) continue;
-    forget(lcma);
-    lcma->plan = ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
-    needed_B = ms_lcma_workspace_B(lcma->plan, g);
+    if (ms_lcma_plan_fit(*plan, g, needed_B)) continue;
+    ms_lcma_plan_free(*plan);
+    lcma->last = *plan = ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
+    needed_B = ms_lcma_workspace_B(*plan, g);
     last = TRUE;
   }
-  ms_lcma_execute(lcma->plan, lcma->blas, lcma->team, lcma->workspace, g, NULL);
+  ms_lcma_execute(*plan, lcma->blas, lcma->team, lcma->workspace, g, NULL);
   return MS_LCMA_OK;
 }
 
 /* The same of scaled copies. */
-static int multiply_scaled(MsLcma *lcma, const MsGemm *g) {
+static int multiply_scaled(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
   MsScaled scaled;
-  int status = ms_scaled_make(&scaled, g) ? multiply(lcma, &scaled.gemm) : MS_LCMA_NO_MEMORY;
+  int status = ms_scaled_make(&scaled, g) ? multiply(lcma, plan, &scaled.gemm) : MS_LCMA_NO_MEMORY;
   if (status == MS_LCMA_OK) ms_scaled_finish(&scaled, g);
   ms_scaled_release(&scaled);
   return status;
@@ -169,17 +246,24 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
     scale(g);
     return MS_LCMA_OK;
   }
-  if (!lcma->plan || !same(g, &lcma->decided)) {
-    forget(lcma);
-    lcma->plan = plan_for(lcma, g);
-    lcma->decided = *g;
-  }
-  if (!ms_lcma_plan_runs(lcma->plan, g->type)) return MS_LCMA_UNKNOWN_PLAN;
-  return lcma->scaling && ms_lcma_plan_growth(lcma->plan) > 1 ? multiply_scaled(lcma, g) : multiply(lcma, g);
+  Known *known = known_of(lcma, g);
+  settle(known, lcma->trials);
+  const int turn = known->calls % known->n;
+  MsLcmaPlan **plan = &known->plan[turn];
+  lcma->last = *plan;
+  if (!ms_lcma_plan_runs(*plan, g->type)) return MS_LCMA_UNKNOWN_PLAN;
+  const double since = ms_team_clock_s(lcma->team);
+  const gboolean scales = lcma->scaling && ms_lcma_plan_growth(*plan) > 1;
+  const int status = scales ? multiply_scaled(lcma, plan, g) : multiply(lcma, plan, g);
+  if (status != MS_LCMA_OK || known->n == 1) return status;
+  const double time_s = ms_team_clock_s(lcma->team) - since;
+  known->least_s[turn] = known->calls < known->n ? time_s : MIN(known->least_s[turn], time_s);
+  known->calls++;
+  return status;
 }
 
-const char *ms_lcma_plan(const MsLcma *lcma) { return lcma->plan ? lcma->plan->name : "none"; }
-double ms_lcma_error_growth(const MsLcma *lcma) { return lcma->plan ? ms_lcma_plan_growth(lcma->plan) : 1; }
+const char *ms_lcma_plan(const MsLcma *lcma) { return lcma->last ? lcma->last->name : "none"; }
+double ms_lcma_error_growth(const MsLcma *lcma) { return lcma->last ? ms_lcma_plan_growth(lcma->last) : 1; }
 
 /* --- the BLAS-like calls --------------------------------------------------------------------------------------- */
 static gboolean is_trans(char letter) { return letter == 'T' || letter == 't'; }

@@ -44,6 +44,11 @@ MS_LCMA_API void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B);
  * "definition:int8", "strassen:int16", …: the same of int8, whose sums need 16 bits; schemes without fractions. */
 MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
 
+/* trials > 0: where the plan is decided, the first calls of a shape run the three plans that are predicted fastest and
+ * the library in turn, each so many times (2 are enough: the first also touches the workspace), and all later calls the
+ * one with the least time. For shapes that come again and again; C of two such calls differs by rounding. 0: off. */
+MS_LCMA_API int ms_lcma_set_trials(MsLcma *lcma, int trials);
+
 /* on != 0: operands of schemes are copied and scaled by powers of two, so that small rows of A and columns of B keep
  * their digits in C, as they do in ordinary multiplication. Costs three copies of the matrices, in memory and time. */
 MS_LCMA_API void ms_lcma_set_scaling(MsLcma *lcma, int on);
