@@ -72,7 +72,8 @@ size_t ms_lcma_chunk(int operands, size_t real_B);
  * multiplies) one for each thread. */
 int ms_lcma_pieces(const MsKernel *tiles, gint64 m, int threads);
 
-/* Bytes that ms_lcma_execute needs beside its arguments; pointers and strides of `gemm` are not read. */
+/* Bytes that ms_lcma_execute needs beside its arguments, of a plan that runs (ms_lcma_plan_runs); pointers and strides
+ * of `gemm` are not read. */
 size_t ms_lcma_workspace_B(const MsLcmaPlan *plan, const MsGemm *gemm);
 /* Makes groups as large as a workspace of limit_B allows, outermost first; FALSE when one product at a time is still
  * too large. */

@@ -121,11 +121,14 @@ GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *g) {
   return choices;
 }
 
-/* The plan of that name where it fits the workspace, else the ordinary product. */
+/* The plan of that name where it fits the workspace, else the ordinary product; also one that cannot run here, as asked
+ * for. */
 static MsLcmaPlan *plan_named(const MsLcma *lcma, const char *name, const MsGemm *g) {
   if (strcmp(name, "library") == 0) name = ms_lcma_plain(lcma->blas, g->type);
   MsLcmaPlan *plan = ms_lcma_plan_new(name, NULL);
-  if (lcma->limit_B == 0 || plan->n_stages == 0 || ms_lcma_plan_fit(plan, g, lcma->limit_B)) return plan;
+  if (lcma->limit_B == 0 || plan->n_stages == 0 || !ms_lcma_plan_runs(plan, g->type) ||
+      ms_lcma_plan_fit(plan, g, lcma->limit_B))
+    return plan;
   ms_lcma_plan_free(plan);
   return ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
 }

@@ -86,6 +86,21 @@ static void test_plans_and_limits(void **state) {
   ms_lcma_free(lcma);
 }
 
+/* Plans for units or types that are not there are refused, also under a limit of the workspace. */
+static void test_plans_that_cannot_run(void **state) {
+  (void)state;
+  static const char *const plans[] = {"definition:int8", "strassen:int16", "strassen:bf16"};
+  float a[16] = {0}, c[16] = {0};
+  MsLcma *lcma = open_one(1);
+  for (size_t p = 0; p < G_N_ELEMENTS(plans); p++)
+    for (size_t limit_B = 0; limit_B <= 1 << 20; limit_B = limit_B * 1024 + 1) {
+      assert_int_equal(ms_lcma_set_plan(lcma, plans[p]), MS_LCMA_OK);
+      ms_lcma_set_workspace_limit(lcma, limit_B);
+      assert_int_equal(ms_lcma_sgemm(lcma, 'N', 'N', 4, 4, 4, 1, a, 4, a, 4, 0, c, 4), MS_LCMA_UNKNOWN_PLAN);
+    }
+  ms_lcma_free(lcma);
+}
+
 /* int8: whole numbers, exact by every plan that holds its sums; the others are refused. */
 static void test_int8(void **state) {
   (void)state;
@@ -416,6 +431,7 @@ int main(void) {
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_edge_cases),
       cmocka_unit_test(test_plans_and_limits),
+      cmocka_unit_test(test_plans_that_cannot_run),
       cmocka_unit_test(test_int8),
       cmocka_unit_test(test_concurrent_contexts),
       cmocka_unit_test(test_scaling),
