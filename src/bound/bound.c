@@ -154,5 +154,7 @@ MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind,
         chunk_passage(p, lags, ms_layout_chunk(l, s, 0), MS_SLOT_F) + ms_time_of(ms_program_p2p(p, s, s + 1)->time_s);
     tail += back_to(p, lags, s);
   }
-  return MAX(meet + ms_bound_behind(p), ms_bound_streams(p));
+  MsTime streams = ms_bound_streams(p);
+  meet += ms_bound_behind(p);
+  return MAX(meet, streams);
 }

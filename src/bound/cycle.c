@@ -268,10 +268,9 @@ static void find_free_hosts(MsCycle *c) {
     }
 }
 
-/* Slots of stages may be as far apart as warm-ups differ, and moments further. */
+/* Stages are about as far apart as warm-ups differ, and moments further; where that was too few, go_on doubles it. */
 static int fewest_periods(const MsSchedule *s, const MsPeriodOf *of) {
-  int apart = 4 * s->stages;
-  return (apart + of[0].slots - 1) / of[0].slots;
+  return (s->stages + of[0].slots - 1) / of[0].slots;
 }
 
 MsCycle *ms_cycle_new(MsStages *stages, const MsSchedule *schedule, MsCycleTell own, gpointer visitor) {

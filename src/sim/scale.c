@@ -183,6 +183,11 @@ static double alone_s(const Meeting *m, const MsCosted *first, const MsCosted *t
   return period_s(m, &x, s, NULL);
 }
 
+static double longer_s(const Meeting *m, const Passes *x, const double *duration_s, double alone_s) {
+  double gain_s = period_s(m, x, duration_s, NULL) - alone_s;
+  return MAX(gain_s, 0);
+}
+
 /* Those of a microbatch, forward and (NULL: none) backward. */
 static More more_of(const Meeting *m, const MsCosted *first, const MsCosted *then) {
   Passes x = passes_of(m, first, then);
@@ -197,13 +202,13 @@ static More more_of(const Meeting *m, const MsCosted *first, const MsCosted *the
   for (Change change = CLOCK; change <= GPU; change++) {
     for (int k = 0; k < x.n; k++)
       for (int i = x.from[k]; i < x.from[k + 1]; i++) changed[i] = changed_s(m, x.list[k], i - x.from[k], s[i], change);
-    gain_s[change] = MAX(period_s(m, &x, changed, NULL) - alone_s, 0);
+    gain_s[change] = longer_s(m, &x, changed, alone_s);
   }
   More more = {.clock_s = m->ahead > 0 ? gain_s[CLOCK] / m->ahead : 0, .gpu_s = gain_s[GPU]};
   if (!(m->spread.kernel_jitter > 0) && !(m->spread.host_jitter > 0)) return more;
   period_s(m, &x, s, changed);
   for (int i = 0; i < rows; i++) changed[i] += s[i];
-  more.jitter_s = MAX(period_s(m, &x, changed, NULL) - alone_s, 0);
+  more.jitter_s = longer_s(m, &x, changed, alone_s);
   return more;
 }
 
@@ -306,7 +311,8 @@ static double slots_end_s(const Slots *x, int slow) {
 static double slow_stages_s(const Slots *x, double chance, double *gain_s) {
   double alike_s = slots_end_s(x, NO_STAGE), all_s = slots_end_s(x, ALL_STAGES) - alike_s, most_s = 0;
   for (int s = 0; s < x->schedule->stages; s++) {
-    gain_s[s] = MAX(slots_end_s(x, s) - alike_s, 0);
+    double later_s = slots_end_s(x, s) - alike_s;
+    gain_s[s] = MAX(later_s, 0);
     most_s = MAX(most_s, gain_s[s]);
   }
   for (int s = 0; s < x->schedule->stages; s++) gain_s[s] += chance * MAX(all_s - most_s, 0);

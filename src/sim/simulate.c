@@ -145,7 +145,8 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
 /* compute_s[stages], may be NULL. Of a step above the limit any bound above it. */
 static MsTime lower_bound(const Parts *p, MsTime limit, double *compute_s) {
   MsTime closed = ms_bound_step(p->program, p->lags, p->work->scenario->layout.schedule, compute_s);
-  return closed > limit ? closed : MAX(closed, ms_relaxed_step(p->program, p->lags, p->schedule, limit));
+  MsTime relaxed = closed > limit ? 0 : ms_relaxed_step(p->program, p->lags, p->schedule, limit);
+  return MAX(closed, relaxed);
 }
 
 /* In picoseconds, a little above; G_MAXINT64: none. */
@@ -189,7 +190,8 @@ static double expected_step_s(const Parts *p, double step_s, MsResult *r) {
   g_autoptr(MsCost) cost = ms_cost_new_slower(p->cost, c->slow_nic_factor);
   g_autoptr(MsProgram) slower = ms_program_new(p->work, cost);
   slower->meets = p->program->meets; /* lent: kinds and their shares are the same */
-  of.slower = slower, of.slower_s += MAX(fast_alone_s(p, slower) - fast_alone_s(p, p->program), 0);
+  double longer_s = fast_alone_s(p, slower) - fast_alone_s(p, p->program);
+  of.slower = slower, of.slower_s += MAX(longer_s, 0);
   double step = ms_scale_step(p->program, &of, r);
   slower->meets = NULL;
   return step;
@@ -550,8 +552,9 @@ void ms_pass_screen_free(MsPassScreen *x) {
 double ms_pass_screen_options_s(const MsPassScreen *x, double passes_s) {
   const Parts *p = &x->parts;
   g_autoptr(MsProgram) program = ms_program_new_like(p->work, p->cost, p->program->piece);
-  return MAX(passes_s + (double)ms_bound_behind(program) / MS_PS_PER_S,
-             (double)ms_bound_streams(program) / MS_PS_PER_S);
+  double behind_s = (double)ms_bound_behind(program) / MS_PS_PER_S,
+         streams_s = (double)ms_bound_streams(program) / MS_PS_PER_S;
+  return MAX(passes_s + behind_s, streams_s);
 }
 
 double ms_pass_screen_device_B(const MsPassScreen *x) {

@@ -179,7 +179,7 @@ static MsLags table_of(MsSteady *s, const MsSteadySlot *slot) {
 static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
   const MsLags *in_turn[2] = {own};
   if (of.kind == MS_SLOT_W || s->p->scenario->options.ep_overlap)
-    return MAX(0, turn_time(s, of, TRUE).time - relaxed_time(in_turn, 1, TRUE));
+    return turn_time(s, of, TRUE).time - relaxed_time(in_turn, 1, TRUE);
   const MsChunk *chunk = of.forward ? of.forward : of.backward;
   MsChunks both = {.forward = chunk, .backward = chunk, .kind = of.forward ? s->behind : of.kind};
   MsSteadySlot other = {0};
@@ -190,7 +190,7 @@ static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
          sum = cycle + (double)table.to[MS_END_COMPUTE][MS_END_COMPUTE];
   MsTime longer = turn_time(s, both, TRUE).time - relaxed_time(in_turn, 2, TRUE);
   g_free(other.part);
-  return longer > 0 && cycle > 0 ? (MsTime)((double)longer * cycle / sum) : 0;
+  return cycle > 0 ? (MsTime)((double)longer * cycle / sum) : 0;
 }
 
 static void measure_parts(MsSteady *s, MsSteadySlot *slot) {
@@ -220,7 +220,7 @@ static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
   const MsLags *lags = &slot.lags;
   MsTime relaxed = relaxed_time(&lags, 1, FALSE);
   slot.longer[0] = slot.longer[1] = MAX(0, slot.time - relaxed);
-  if (s->p->layout->pp > 1 && !s->p->p2p_blocks) slot.longer[1] = longer_in_stream(s, of, lags);
+  if (s->p->layout->pp > 1 && !s->p->p2p_blocks) slot.longer[1] = MAX(0, longer_in_stream(s, of, lags));
   lengthen(&slot.lags, slot.longer, slot.lags.to[MS_END_HOST][MS_END_HOST] >= relaxed);
   return slot;
 }
