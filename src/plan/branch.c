@@ -612,7 +612,7 @@ void ms_tree_sort_keys(MsTree *t) {
   t->settled = g_new(gboolean, ms_num_rules);
   for (int level = 0; level < MS_N_LEVELS; level++) t->asked[level] = g_new0(gboolean, ms_num_rules);
   for (int i = 0; i < ms_num_rules; i++) {
-    MsRole latest = ms_latest_role_read(&ms_rules[i]);
+    MsRole latest = ms_latest_role_read(t->space, &ms_rules[i]);
     gboolean reads_late = *late && ms_rule_reads(&ms_rules[i], late);
     t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && latest < MS_ROLE_STATE;
     for (int level = 0; level < MS_LEVEL_SHAPE; level++)

@@ -68,10 +68,10 @@ MsRole ms_role_of_key(const char *path) {
 
 gboolean ms_key_leaves_pieces(const char *path) { return !strcmp(path, "options.optimizer_offload_fraction"); }
 
-MsRole ms_latest_role_read(const MsRule *rule) {
+MsRole ms_latest_role_read(const MsSpace *space, const MsRule *rule) {
   MsRole latest = MS_ROLE_WORK;
-  for (guint i = 0; i < G_N_ELEMENTS(known); i++)
-    if (ms_rule_reads(rule, known[i].path)) latest = MAX(latest, known[i].role);
+  for (int i = 0; i < space->n_choices; i++)
+    if (ms_rule_reads(rule, space->choice[i].open->path)) latest = MAX(latest, space->choice[i].role);
   return latest;
 }
 

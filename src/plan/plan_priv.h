@@ -62,9 +62,6 @@ typedef struct {
 MsRole ms_role_of_key(const char *path);
 /* A key of MS_ROLE_WORK that no piece depends on: only cuts, states and what follows the gradient norm do. */
 gboolean ms_key_leaves_pieces(const char *path);
-/* The last role of the keys that a rule reads: its verdict is settled with them and, if it is of that kind, the sizes.
- */
-MsRole ms_latest_role_read(const MsRule *rule);
 
 /* NULL and *error for an "auto" that has no candidates of its own. Appends to `choice`. */
 gboolean ms_choice_init(MsChoice *choice, const MsRequest *request, const MsOpenKey *open, GError **error);
@@ -100,6 +97,9 @@ typedef struct { /* the request taken apart */
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
+/* The last role of the open keys that a rule reads: its verdict is settled with them and, if it is of that kind, the
+ * sizes. MS_ROLE_WORK where it reads none. */
+MsRole ms_latest_role_read(const MsSpace *space, const MsRule *rule);
 /* A unit is one setting of the outer axes, an inner one of pp and vpp: how many there are, and their values. */
 int ms_space_units(const MsSpace *space);
 void ms_space_unit(const MsSpace *space, int unit, gint32 *value); /* the inner axes: their first values */

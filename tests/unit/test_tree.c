@@ -75,6 +75,33 @@ static void what_fits_exactly_is_found(void **state) {
   assert_true(copies >= 3);
 }
 
+/* A rule is settled with the last open key that it reads: where that is the precision, no piece of one that it refuses
+ * is looked at. */
+static void rules_are_settled_with_open_keys(void **state) {
+  (void)state;
+  for (int open = 0; open < 2; open++) {
+    const MsSmallRequest small = {"mixtral, two precisions",
+                                  "{\"base\": \"mixtral-8x7b\", \"num_layers\": 4}",
+                                  "h100-sxm",
+                                  8,
+                                  2048,
+                                  16,
+                                  "\"micro_batch_size\": 1, \"precision\": [\"bf16\", \"fp8-blockwise\"]",
+                                  "\"tp\": 1, \"cp\": 1, \"pp\": 1, \"vpp\": 1, \"ep\": 8",
+                                  open ? "\"fp8_param_gather\": [true, false]," : "\"fp8_param_gather\": true,"};
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    MsSpace *space = ms_space_new(request, TRUE, NULL);
+    int rule = 0;
+    while (strcmp(ms_rules[rule].name, "fp8-params-need-fp8") != 0) rule++;
+    assert_int_equal(ms_latest_role_read(space, &ms_rules[rule]), open ? MS_ROLE_STATE : MS_ROLE_WORK);
+    ms_space_free(space);
+    g_autoptr(MsPlan) tree = branched(request, 0, 1, 10);
+    for (int i = 0; i < tree->n_best; i++)
+      if (!open) assert_int_equal(tree->best[i].scenario->training.precision, MS_FP8_BLOCKWISE);
+    assert_true(tree->n_best > 0);
+  }
+}
+
 static void threads_do_not_matter(void **state) {
   (void)state;
   g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[14]);
@@ -394,6 +421,7 @@ int main(void) {
                                      cmocka_unit_test(what_fits_exactly_is_found),
                                      cmocka_unit_test(what_is_recomputed_everywhere_fits),
                                      cmocka_unit_test(null_is_a_value_of_sequence_parallel),
+                                     cmocka_unit_test(rules_are_settled_with_open_keys),
                                      cmocka_unit_test(threads_do_not_matter),
                                      cmocka_unit_test(shortcuts_change_nothing),
                                      cmocka_unit_test(that_nothing_fits_is_seen_at_once),
