@@ -334,6 +334,15 @@ static char *gpus_of(const MsRequest *request) {
                        : g_strdup_printf("%" G_GINT64_FORMAT " to %" G_GINT64_FORMAT, least, most);
 }
 
+/* Where Megatron-LM does not start: whose layouts these are, or that nothing is known to start them. */
+static void append_start(GString *out, const MsScenario *s) {
+  MsStart megatron = ms_vendor_start(s->hardware, MS_FRAMEWORK_MEGATRON),
+          own = ms_vendor_start(s->hardware, s->framework);
+  if (own.kind == MS_STAYS) ms_text_paragraph(out, 2, "caveat: these layouts are not started there: %s", own.about);
+  else if (megatron.kind == MS_STAYS)
+    ms_text_paragraph(out, 2, "layouts of %s: %s", ms_framework(s)->word, megatron.about);
+}
+
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
                      unsigned flags) {
   GString *out = g_string_new(NULL);
@@ -350,6 +359,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   append_counts(out, plan);
   g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);
   if (caveat) ms_text_paragraph(out, 2, "caveat: %s", caveat);
+  append_start(out, base);
   append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);
   if (plan->objective != MS_GOAL_STEP_TIME)

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/quantity.h"
+#include "describe/vendor.h"
 #include "plan/plan.h"
 #include "study/parts.h"
 
@@ -164,10 +165,23 @@ static gboolean any_experts(char *const *models, gboolean *any, GError **error) 
   return TRUE;
 }
 
-static gboolean machines_exist(char *const *machines, GError **error) {
+static MsFramework framework_on(const MsHardware *machine) {
+  for (int f = 0; f < MS_N_FRAMEWORKS; f++) {
+    MsStartKind kind = ms_vendor_start(machine, f).kind;
+    if (kind == MS_STARTS || kind == MS_STARTS_WITH) return f;
+  }
+  return MS_FRAMEWORK_MEGATRON;
+}
+
+/* What trains on all of these machines: Megatron, or where it does not start the first that does. */
+static gboolean find_framework(char *const *machines, MsFramework *framework, GError **error) {
+  gboolean alike = TRUE;
   for (int i = 0; machines[i]; i++) {
     g_autoptr(MsHardware) machine = ms_hardware_load(machines[i], error);
     if (!machine) return FALSE;
+    MsFramework starts = framework_on(machine);
+    alike &= i == 0 || starts == *framework;
+    *framework = alike ? starts : MS_FRAMEWORK_MEGATRON;
   }
   return TRUE;
 }
@@ -273,11 +287,12 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   g_auto(Budget) budget = {.gpu_hour = g_array_new(FALSE, FALSE, sizeof(double))};
   g_auto(GStrv) models = g_strsplit(a->model, ",", -1), machines = g_strsplit(a->hardware, ",", -1);
   gboolean experts;
+  MsFramework framework = MS_FRAMEWORK_MEGATRON;
   gint64 lora = 0;
   if (!models[0] || !machines[0])
     return wrong(error, dashes, models[0] ? "hardware" : "model", ": give at least one name"), NULL;
   if (!precision_known(a->precision, dashes, error) || !read_gpus(a->gpus, dashes, gpus, error) ||
-      !any_experts(models, &experts, error) || !machines_exist(machines, error) ||
+      !any_experts(models, &experts, error) || !find_framework(machines, &framework, error) ||
       !read_budget(a, machines, dashes, &budget, error) || !within_power(&budget, machines, dashes, gpus, error) ||
       !read_sizes(a, dashes, gpus, seq, batch, error) ||
       (a->lora && !read_count(a->lora, "", "lora", a->lora, MOST_RANK, dashes, &lora, error)))
@@ -291,6 +306,7 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   write_names(out, "model", models);
   write_names(out, "hardware", machines);
   write_numbers(out, "gpus", gpus);
+  if (framework != MS_FRAMEWORK_MEGATRON) ms_json_out_string(out, "framework", ms_framework_words[framework]);
   ms_json_out_object(out, "training");
   write_numbers(out, "seq_length", seq);
   write_numbers(out, "global_batch_size", batch);

@@ -28,8 +28,9 @@ typedef struct {     /* NULL and MS_ASK_UNSET: not given */
 } MsAsk;
 
 /* The request file that they mean, indented as a person would keep it: layout (and the layers of each stage),
- * microbatch size, recomputation, CUDA graphs, and where a model has experts, dispatcher and EP overlap open; of a run
- * (`around`), see ms_request_around. `dashes`: messages name what is wrong as options of the command line
+ * microbatch size, recomputation, CUDA graphs, and where a model has experts, dispatcher and EP overlap open; on
+ * machines where Megatron-LM does not start the framework that does (describe/vendor.def); of a run (`around`), see
+ * ms_request_around. `dashes`: messages name what is wrong as options of the command line
  * (--seq-length), else as keys (seq_length). NULL and *error (MS_ERROR_USAGE) when one is missing or wrong,
  * MS_ERROR_INPUT when a model is unknown. (transfer full) */
 char *ms_ask_request(const MsAsk *ask, gboolean dashes, GError **error);

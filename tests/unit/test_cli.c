@@ -432,6 +432,27 @@ static void plan_without_a_file(void **state) {
   g_remove(file);
 }
 
+/* On the words of a command line: what starts on all of these machines. */
+static void the_framework_is_one_that_starts_there(void **state) {
+  (void)state;
+  static const struct {
+    const char *machines, *framework;
+  } cases[] = {{"mtt-s5000", "mt-megatron"}, {"mtt-s4000,mtt-s5000", "mt-megatron"},
+               {"gaudi3", "deepspeed"},      {"h100-sxm", NULL},
+               {"ascend-910b", NULL},        {"mtt-s5000,h100-sxm", NULL}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_auto(MsCliRun) written =
+        RUN("plan", "-m", "deepseek-v3", "-w", cases[i].machines, "-g", "1024", "--write-request", "-");
+    ms_cli_expect(&written, 0, cases[i].machines);
+    g_autofree char *said = cases[i].framework ? g_strdup_printf("\"framework\": \"%s\"", cases[i].framework) : NULL;
+    assert_int_equal(strstr(written.out, said ? said : "\"framework\"") != NULL, cases[i].framework != NULL);
+  }
+  g_auto(MsCliRun) planned = RUN("plan", "-m", "deepseek-v3", "-w", "mtt-s5000", "-g", "1024");
+  ms_cli_expect(&planned, 0, "plan");
+  assert_non_null(strstr(planned.out, "layouts of mt-megatron: Megatron-LM has no backend for MUSA"));
+  assert_non_null(strstr(planned.out, "--launch slurm:mt-megatron prints what starts it"));
+}
+
 /* The scenario that --out keeps is that place of the ranking: it runs to the same figures. */
 static void plan_keeps_a_scenario(void **state) {
   (void)state;
@@ -728,6 +749,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(what_to_measure_first_stands_first),
       cmocka_unit_test(printed_json_is_as_documented),
       cmocka_unit_test(plan_without_a_file),
+      cmocka_unit_test(the_framework_is_one_that_starts_there),
       cmocka_unit_test(plan_keeps_a_scenario),
       cmocka_unit_test(plan_table_shows_open_keys),
       cmocka_unit_test(first_questions),
