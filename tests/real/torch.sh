@@ -11,7 +11,7 @@ loader=$(find "$root/usr/lib64" "$libraries" -maxdepth 1 -name 'ld-linux*' | hea
 cat >"$root/python" <<END
 #!/bin/sh
 exec env PYTHONHOME=$root/usr PYTHONPATH= "$loader" --argv0 "$root/python" \\
-  --library-path "$libraries/blas:$libraries/lapack:$libraries" "$root/usr/bin/python3.13" "\$@"
+  --library-path "$libraries/blas:$libraries/lapack:$libraries:$root/usr/lib" "$root/usr/bin/python3.13" "\$@"
 END
 chmod +x "$root/python"
 "$root/python" -c 'import torch; print("PyTorch", torch.__version__)'
