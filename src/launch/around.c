@@ -13,7 +13,7 @@ enum { MOST_NAME = 40 }; /* Kubernetes makes names of hosts of it */
 /* --- Slurm --- */
 static void append_sbatch(GString *out, const MsFormContext *c, int restarts) {
   const MsScenario *s = c->scenario;
-  g_autofree char *job = ms_plain_name(s->name);
+  g_autofree char *job = ms_plain_name(*s->name ? s->name : "run");
   g_string_append_printf(out,
                          "#SBATCH --job-name=%s\n#SBATCH --nodes=%d\n#SBATCH --ntasks-per-node=1\n#SBATCH "
                          "--gpus-per-node=%d\n#SBATCH --exclusive\n",

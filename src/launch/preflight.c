@@ -84,6 +84,7 @@ char *ms_launch_preflight(const MsScenario *s, GError **error) {
            NULL;
   int per_node = MIN(s->gpus, h->gpus_per_node), nodes = s->gpus / MAX(per_node, 1);
   GString *out = g_string_new("#!/bin/bash\n");
+  g_autofree char *machine = ms_plain_name(h->name);
   g_string_append_printf(
       out,
       "# Checks a node against the machine %s of moesim in less than a minute. On all %d nodes:\n"
@@ -92,7 +93,7 @@ char *ms_launch_preflight(const MsScenario *s, GError **error) {
       "# days with, preflight-HOST-all_reduce.log the links, to anchor a machine with:\n"
       "#   moesim import nccl-tests --hardware %s preflight-HOST-all_reduce.log --out my-cluster.json\n"
       "set -u\n",
-      h->name, nodes, nodes, h->name);
+      machine, nodes, nodes, machine);
   g_string_append_printf(out, "want_nodes=%d want_gpus=%d want_MiB=%ld want_W=%ld want_Gbps=%ld\n", nodes, per_node,
                          whole(0.93 * h->hbm_B / (1 << 20)), whole(0.98 * h->tdp_W),
                          whole(0.98 * h->nic_Bps * 8 / GIGABIT * per_node));

@@ -404,6 +404,10 @@ static void schedulers(void **state) {
     assert_int_equal(is_yaml(text), rows[i].around != MS_AROUND_SLURM);
     assert_true(ms_test_round_trip(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON, .around = rows[i].around, .restarts = 3}));
   }
+  g_free(s->name);
+  s->name = g_strdup("");
+  g_autofree char *job = ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_SLURM}, NULL);
+  assert_non_null(strstr(job, "#SBATCH --job-name=run\n"));
   g_clear_pointer(&s->hardware->vendor, g_free);
   g_autoptr(GError) error = NULL;
   assert_null(ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON, .around = MS_AROUND_JOBSET}, &error));
@@ -437,8 +441,12 @@ static void preflight(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run_on("llama3-8b", 64, 1);
   g_autoptr(GError) error = NULL;
+  g_free(s->hardware->name);
+  s->hardware->name = g_strdup("a machine\nrm -rf $HOME"); /* stays in its comment */
   g_autofree char *text = ms_launch_preflight(s, &error);
   if (!text) fail_msg("%s", error->message);
+  assert_non_null(strstr(text, "the machine a-machine-rm--rf--HOME of moesim"));
+  assert_null(strstr(text, "\nrm"));
   assert_non_null(strstr(text, "want_nodes=8 want_gpus=8 want_MiB="));
   assert_non_null(strstr(text, " want_W=686 want_Gbps=3136\n")); /* 98 % of 700 W and of 8 times 400 Gb/s */
   g_free(s->hardware->vendor);
