@@ -107,13 +107,18 @@ static double query_input_norms(const MsModel *m) {
   return ms_model_norms_query_input(m) ? (double)m->num_layers * m->hidden_size : 0;
 }
 
+/* Nor with the table of learned positions. */
+static double position_table(const MsModel *m) {
+  return m->position_embedding == MS_POS_LEARNED ? (double)m->seq_length_max * m->hidden_size : 0;
+}
+
 static void check_model(JsonObject *row) {
   const char *name = json_object_get_string_member(row, "name");
   g_autoptr(MsModel) model = load(name, -1);
   MsParamCount got = ms_model_params(model);
   JsonObject *want = json_object_get_object_member(row, "parameters");
   static const char *const totals[] = {"total", "total_without_position_table"};
-  double more = router_biases(model) + query_input_norms(model);
+  double more = router_biases(model) + query_input_norms(model) + position_table(model);
   int seen = 0;
   for (int i = 0; i < 2; i++)
     if (json_object_has_member(want, totals[i]))
