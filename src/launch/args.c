@@ -176,7 +176,11 @@ static char *how_to_say(const char *text) {
   if (g_ascii_isdigit(*name))
     return g_strdup_printf("; it is an argument of the script: give those behind the file, or --set %.*s=VALUE", n,
                            name);
-  return g_strdup_printf("; nothing sets it: give --set %.*s=VALUE", n, name);
+  const char *end = n > 0 && name[n] == '[' ? strchr(name, ']') : NULL; /* an element, if its key has no variables */
+  if (end) n = (int)(end + 1 - name);
+  if (n == 0 || strpbrk(name, "@*$") == name + n - 2) return g_strdup("");
+  return g_strdup_printf(
+      end ? "; nothing sets it: give --set '%.*s=VALUE'" : "; nothing sets it: give --set %.*s=VALUE", n, name);
 }
 
 gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error) {

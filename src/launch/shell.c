@@ -164,7 +164,27 @@ static gboolean arithmetic(const Reader *r, const char *text, gint64 *value) {
   return ms_shell_arithmetic(text, variable, r->shell, value);
 }
 
+static gboolean is_element(gpointer key, gpointer value, gpointer name) {
+  (void)value;
+  return g_str_has_prefix(key, name) && ((char *)key)[strlen(name)] == '[';
+}
+
+/* NAME=([key]=word ...). FALSE when the words are plain ones. */
+static gboolean assign_pairs(MsShell *shell, const char *name, GPtrArray *words) {
+  for (guint i = 0; i < words->len; i++) {
+    const char *word = words->pdata[i];
+    if (*word != '[' || !strstr(word, "]=")) return FALSE;
+  }
+  for (guint i = 0; i < words->len; i++) {
+    g_auto(GStrv) pair = g_strsplit((char *)words->pdata[i] + 1, "]=", 2);
+    g_hash_table_replace(shell->variables, g_strdup_printf("%s[%s]", name, pair[0]), one_word(pair[1]));
+  }
+  return words->len > 0;
+}
+
 static void assign(MsShell *shell, const char *name, GPtrArray *words, gboolean append, gboolean array) {
+  if (array && !append) g_hash_table_foreach_remove(shell->variables, is_element, (gpointer)name);
+  if (array && assign_pairs(shell, name, words)) return;
   g_auto(GStrv) old = append ? value_of(shell, name) : NULL;
   GPtrArray *all = g_ptr_array_new();
   for (int i = 0; old && old[i]; i++) g_ptr_array_add(all, g_strdup(old[i]));
@@ -181,6 +201,8 @@ static void assign(MsShell *shell, const char *name, GPtrArray *words, gboolean 
 
 /* --- expansions ------------------------------------------------------------------------------------------------ */
 static gboolean read_part(Reader *r, Words *w, gboolean quoted);
+static void words_init(Words *w);
+static void words_clear(Words *w);
 
 /* The end of a bracketed text whose opening bracket was just read, or NULL. Quotes are respected. */
 static const char *closing(const char *p, char open, char close) {
@@ -230,6 +252,61 @@ static void keep_first(char **values) {
   for (int i = 1; values && values[0] && values[i]; i++) g_clear_pointer(&values[i], g_free);
 }
 
+/* The text of a subscript, its variables replaced; NULL when it cannot be told. */
+static gboolean read_subscript(Reader *r, const char *from, const char *end, char **key) {
+  Words w;
+  words_init(&w);
+  w.no_split = TRUE;
+  gboolean ok = put_default(r, &w, from, (gsize)(end - from), FALSE);
+  *key = ok && !strchr(w.word->str, '$') ? g_strdup(w.word->str) : NULL;
+  words_clear(&w);
+  return ok;
+}
+
+/* Where a key stands in an array of `count` words, or -1: a word of an associative array, or beyond the end. */
+static gint64 element_at(const MsShell *shell, const char *key, gint64 count) {
+  gint64 at;
+  if (!ms_shell_arithmetic(key, variable, shell, &at)) return -1;
+  if (at < 0) at += count;
+  return at >= 0 && at < count ? at : -1;
+}
+
+/* ${NAME[key]} as a word, NULL when nothing sets it. */
+static gboolean element_of(Reader *r, const char *name, const char *from, const char *end, char ***values) {
+  g_autofree char *key = NULL;
+  *values = NULL;
+  if (!read_subscript(r, from, end, &key)) return FALSE;
+  if (!key) return TRUE;
+  g_autofree char *whole = g_strdup_printf("%s[%s]", name, key);
+  *values = value_of(r->shell, whole);
+  if (*values) return TRUE;
+  g_auto(GStrv) words = value_of(r->shell, name);
+  gint64 at = words ? element_at(r->shell, key, g_strv_length(words)) : -1;
+  if (at >= 0) *values = one_word(words[at]);
+  return TRUE;
+}
+
+/* NAME[key]=word: in its place of an array, or as a variable of that name. */
+static void set_element(MsShell *shell, const char *name, const char *key, const char *word) {
+  char **words = g_hash_table_lookup(shell->variables, name);
+  gint64 at = words ? element_at(shell, key, g_strv_length(words)) : -1;
+  if (at >= 0) {
+    g_free(words[at]);
+    words[at] = g_strdup(word);
+    return;
+  }
+  g_hash_table_replace(shell->variables, g_strdup_printf("%s[%s]", name, key), one_word(word));
+}
+
+/* ${#NAME}, ${#NAME[@]}: letters of a word, words of an array. */
+static gboolean put_length(Reader *r, Words *w, char **values, gboolean all, const char *start, const char *end) {
+  if (!values) return keep_as_written(r, w, start, end + 1);
+  g_autofree char *text = g_strdup_printf("%zu", all ? g_strv_length(values) : values[0] ? strlen(values[0]) : 0);
+  count_lines(r, end);
+  r->p = end + 1;
+  return put_text(r, w, text);
+}
+
 /* ${...}: r->p behind the brace. */
 static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
   const char *start = r->p - 2, *end = closing(r->p, '{', '}');
@@ -239,9 +316,14 @@ static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
   g_autofree char *name = g_strndup(p, n);
   const char *after = p + n;
   gboolean each = g_str_has_prefix(after, "[@]"), all = each || g_str_has_prefix(after, "[*]");
-  if (all || g_str_has_prefix(after, "[0]")) after += 3;
-  if (p != r->p || n == 0) return keep_as_written(r, w, start, end + 1); /* ${!x}, ${#x} */
-  g_auto(GStrv) values = value_of(r->shell, name);
+  const char *key = !all && n > 0 && *after == '[' ? after + 1 : NULL, *close = key ? closing(key, '[', ']') : NULL;
+  if (all) after += 3;
+  else if (close && close < end) after = close + 1;
+  else key = NULL;
+  if (n == 0 || *r->p == '!' || (*r->p == '#' && after != end)) return keep_as_written(r, w, start, end + 1);
+  g_auto(GStrv) values = key ? NULL : value_of(r->shell, name);
+  if (key && !element_of(r, name, key, close, &values)) return FALSE;
+  if (*r->p == '#') return put_length(r, w, values, all, start, end);
   if (!all && *name != '@' && *name != '*') keep_first(values); /* of an array without a subscript */
   gboolean colon = *after == ':', empty = values && (!values[0] || (!*values[0] && !values[1]));
   const char *op = after + colon;
@@ -440,7 +522,7 @@ static gboolean read_part(Reader *r, Words *w, gboolean quoted) {
 static gsize assignment_at(const char *p) {
   gsize n = name_length(p);
   if (n == 0) return 0;
-  if (p[n] == '[') { /* NAME[key]=: of an associative array, whose words stay unused */
+  if (p[n] == '[') { /* NAME[key]= */
     const char *end = strchr(p + n, ']');
     if (!end || end[1] != '=') return 0;
     return (gsize)(end + 2 - p);
@@ -487,7 +569,10 @@ static gboolean ends_word(const Reader *r) { return !*r->p || at_blank(r) || str
 static gboolean read_assignment(Reader *r, gsize length, gboolean active) {
   gboolean append = r->p[length - 2] == '+', array = r->p[length] == '(';
   g_autofree char *name = g_strndup(r->p, name_length(r->p));
-  gboolean element = r->p[strlen(name)] == '[';
+  const char *bracket = r->p + strlen(name) + 1;
+  g_autofree char *key = NULL;
+  gboolean element = bracket[-1] == '[';
+  if (element && !read_subscript(r, bracket, r->p + length - 2, &key)) return FALSE;
   Words w;
   words_init(&w);
   r->p += length + array;
@@ -500,7 +585,8 @@ static gboolean read_assignment(Reader *r, gsize length, gboolean active) {
     w.open = TRUE; /* an empty value is a value */
     finish_word(&w);
   }
-  if (ok && active && !element) assign(r->shell, name, w.words, append, array);
+  if (ok && active && key) set_element(r->shell, name, key, w.words->pdata[0]);
+  else if (ok && active && !element) assign(r->shell, name, w.words, append, array);
   words_clear(&w);
   return ok;
 }
