@@ -243,6 +243,54 @@ static gboolean fill_in(MsHf *c, const char *absent) {
   return TRUE;
 }
 
+/* --- what the class takes for a key that the file lacks --- */
+static const struct {
+  const char *families, *keys;
+} absent_rows[] = {
+#define MS_HF_ABSENT(families, keys) {families, keys},
+#include "launch/hf_absent.def"
+#undef MS_HF_ABSENT
+};
+
+static gboolean has_word(const char *words, const char *word) {
+  g_auto(GStrv) list = g_strsplit(words, " ", -1);
+  return g_strv_contains((const char *const *)list, word);
+}
+
+/* The file has the key, by this or another name. */
+static gboolean says(const MsHf *c, const char *key) {
+  static const char *const others[] = {"rope_theta rotary_emb_base rope_parameters",
+                                       "partial_rotary_factor rotary_pct rotary_dim rope_parameters",
+                                       "n_positions max_position_embeddings", "n_shared_experts num_shared_experts"};
+  g_autoptr(GString) names = g_string_new(key);
+  for (guint i = 0; i < G_N_ELEMENTS(map); i++)
+    if (has_word(map[i].keys, key)) g_string_append_printf(names, " %s", map[i].keys);
+  for (guint i = 0; i < G_N_ELEMENTS(others); i++)
+    if (has_word(others[i], key)) g_string_append_printf(names, " %s", others[i]);
+  g_auto(GStrv) list = g_strsplit(names->str, " ", -1);
+  for (int i = 0; list[i]; i++)
+    if (json_object_has_member(c->json, list[i])) return TRUE;
+  return FALSE;
+}
+
+static void fill_as_class(MsHf *c, const char *keys) {
+  g_auto(GStrv) list = g_strsplit(keys, " ", -1);
+  g_autoptr(GString) taken = g_string_new(NULL);
+  for (int i = 0; list[i]; i++) {
+    g_auto(GStrv) pair = g_strsplit(list[i], "=", 2);
+    if (says(c, pair[0])) continue;
+    double value = g_ascii_strtod(pair[1], NULL);
+    gboolean whole = !strpbrk(pair[1], ".e");
+    JsonNode *node = json_node_new(JSON_NODE_VALUE);
+    if (whole) json_node_set_int(node, (gint64)value);
+    else json_node_set_double(node, value);
+    json_object_set_member(c->json, pair[0], node);
+    g_hash_table_add(c->used, (gpointer)g_intern_string(pair[0]));
+    if (whole) g_string_append_printf(taken, "%s%s %g", taken->len ? ", " : "", pair[0], value); /* a size */
+  }
+  if (taken->len) ms_hf_remark(c, "not in the file, taken as the class of the family has it: %s", taken->str);
+}
+
 static gboolean read_config(MsHf *c) {
   MsModel *m = c->model;
   const MsHfFamily *family = find_family(c);
@@ -251,10 +299,12 @@ static gboolean read_config(MsHf *c) {
   if (!family) return FALSE;
   c->traits = family->traits;
   if (!fill_in(c, family->absent)) return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS(absent_rows); i++)
+    if (has_word(absent_rows[i].families, family->type)) fill_as_class(c, absent_rows[i].keys);
   for (guint i = 0; i < G_N_ELEMENTS(lists); i++) ms_hf_flatten(c, lists[i]);
   if (!read_map(c) || !read_positions(c) || !ms_hf_read_traits(c) || !family->read(c) || !check_experts(c))
     return FALSE;
-  if (m->num_experts > 0 && m->moe_ffn_hidden_size == 0) m->moe_ffn_hidden_size = m->ffn_hidden_size;
+  if (m->num_experts > 0 && m->moe_ffn_hidden_size == 0) return ms_hf_bad(c, "", "has no moe_intermediate_size");
   if (!ms_model_finish(m, c->doc, "", c->error)) return FALSE;
   m->name = name_of(c, family->type);
   ms_model_canonical(m, 0);

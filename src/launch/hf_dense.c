@@ -14,6 +14,11 @@ static gboolean plain(MsHf *c) {
   return (c->traits & MS_HF_ACTS) || ms_hf_has_silu(c);
 }
 
+static gboolean minicpm(MsHf *c) { /* its MoE form has experts as wide as its MLP */
+  if (c->model->num_experts > 0) c->model->moe_ffn_hidden_size = c->model->ffn_hidden_size;
+  return plain(c);
+}
+
 static gboolean is_absent(const MsHf *c, const char *key) { return !json_object_has_member(c->json, key); }
 
 static gboolean gemma2(MsHf *c) { return ms_hf_read_windows(c, 2); }
@@ -158,7 +163,7 @@ const MsHfFamily ms_hf_dense_families[] = {
     {"xverse", plain, 0},
     {"Yi", plain, 0},
     {"llava", plain, 0},
-    {"minicpm", plain, MS_HF_TIED},
+    {"minicpm", minicpm, MS_HF_TIED},
     {"minicpm3", minicpm3, MS_HF_TIED},
     {"chatglm", chatglm, MS_HF_QKV_BIAS},
     {"glm", glm, 0},

@@ -73,9 +73,7 @@ static gboolean shared_experts(MsHf *c, const char *key) {
 static gboolean bailing(MsHf *c) {
   MsModel *m = c->model;
   int kept;
-  ms_hf_take(c, "num_shared_experts"); /* read below */
-  if (!ms_hf_read_experts(c, 0) || !shared_experts(c, "num_shared_experts") ||
-      !ms_hf_take_int(c, "moe_shared_expert_intermediate_size", 0, 1048576, &kept))
+  if (!ms_hf_read_experts(c, 0) || !ms_hf_take_int(c, "moe_shared_expert_intermediate_size", 0, 1048576, &kept))
     return FALSE;
   if (kept > 0) {
     gint64 width = (gint64)kept * (m->moe_shared_expert_intermediate_size / MAX(m->moe_ffn_hidden_size, 1));
