@@ -605,7 +605,8 @@ static double opaque_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
 /* The rows of every group by a dense product of its own, one after another: what TransformerEngine's GroupedLinear
  * does, unless experts are fused, and what a grouped kernel has to beat. (Some do not: the Hopper kernels for blockwise
  * FP8 that were measured reach half of what the dense ones do, and DeepSeek's trace shows a training run at the dense
- * rate.) So are experts without grouped products. Infinite where the profile has no dense curve of these forms. */
+ * rate.) So are experts without grouped products, and on ROCm the loop itself was measured, at 0.4 to 0.6 of dense
+ * products (grouped_gemm_of_te). Infinite where the profile has no dense curve of these forms. */
 static double loop_s(const MsCost *cost, const MsOp *op, const Slot *dense) {
   if (!dense->origin || !is_gemm(dense->use) || op->groups < 1) return HUGE_VAL;
   gboolean wgrad = op->pass == MS_PASS_WGRAD;
@@ -624,7 +625,8 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
   double t = ms_curve_grouped_gemm_s(slot->use, device, rows, op->groups, n, k, width, cost->element_B[op->dtype]),
          loop = loop_s(cost, op, dense);
   gboolean apart = !cost->scenario->options.moe_grouped_gemm && isfinite(loop);
-  if (apart || loop * dense->factor < t * slot->factor) *used = dense, t = loop;
+  gboolean beaten = loop * dense->factor < t * slot->factor && (op->groups < 2 || !cost->hardware->grouped_gemm_of_te);
+  if (apart || beaten) *used = dense, t = loop;
   if (!(op->flags & MS_OPF_ACCUMULATE)) return t;
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
 }

@@ -120,6 +120,7 @@ typedef struct MsHardware {
   double wgrad_factor;     /* time of a weight-gradient GEMM over the forward one */
   double dgrad_factor;
   gboolean attention_after_fa2;     /* its curves of attention are of later kernels */
+  gboolean grouped_gemm_of_te;      /* its curves of grouped GEMM are of the layer that trains, or no slower */
   int sustained_gpus;               /* of the runs that sustained_derate was found by; 0: unknown */
   double generation_year;           /* when its generation shipped; NaN: unknown */
   gboolean vboost;                  /* power is moved from the memory to the cores, which clock higher */

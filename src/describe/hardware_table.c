@@ -79,6 +79,10 @@ static const MsField hardware_fields[] = {
     MS_BOOL(S, attention_after_fa2, "false", 0,
             "the curves of attention are of kernels later than FlashAttention-2's, which run on it too (Hopper and "
             "later)"),
+    MS_BOOL(
+        S, grouped_gemm_of_te, "false", 0,
+        "the curves of grouped GEMM are of TransformerEngine's layer, or no slower: its loop of dense products is no "
+        "way around them where a GPU has two experts or more"),
     MS_INT(
         S, sustained_gpus, 0, 1 << 20, "0", MS_NULLABLE,
         "GPUs of the runs that sustained_derate was found by, of which the step waited for the slowest; 0 = unknown"),
