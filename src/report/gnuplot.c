@@ -43,8 +43,14 @@ static gboolean run(const char *settings, const char *script, GError **error) {
   return FALSE;
 }
 
-/* A temporary file with the rows; the caller removes it. */
-static char *temporary(const char *rows, GError **error) {
+/* A temporary file with the rows; the caller removes it. A comma within quotes ends a field of gnuplot nevertheless. */
+static char *temporary(const char *csv, GError **error) {
+  g_autofree char *rows = g_strdup(csv);
+  gboolean quoted = FALSE;
+  for (char *c = rows; *c; c++) {
+    quoted ^= *c == '"';
+    if (quoted && *c == ',') *c = ';';
+  }
   g_autoptr(GError) inner = NULL;
   char *name = NULL;
   int fd = g_file_open_tmp("moesim-plot-XXXXXX.csv", &name, &inner);
