@@ -181,41 +181,100 @@ static int least_width(const MsTable *table, guint column) {
   return most;
 }
 
+/* How a table is set: what each column takes, what it needs at least (sentences are broken), and blanks between. */
+typedef struct {
+  int *widths, *least, gap;
+} Setting;
+
+/* Columns of all in one line. */
+static int measure(const MsTable *table, Setting *s) {
+  guint n = table->right->len;
+  int sum = -s->gap;
+  for (guint c = 0; c < n; c++) {
+    s->widths[c] = column_width(table, c);
+    s->least[c] = c + 1 < n ? s->widths[c] : least_width(table, c);
+    sum += s->gap + s->least[c];
+  }
+  return sum;
+}
+
+/* What stands above a title that is wider than the cells below it: the part before the blank, '/' or '_' at which it is
+ * broken, else "". (transfer full) */
+static char *break_title(MsTable *table, guint column) {
+  char *title = g_ptr_array_index(table->cells, column);
+  int body = 0, best = width(title), lead = (int)strspn(title, " ");
+  size_t at = 0;
+  for (guint i = column + table->right->len; i < table->cells->len; i += table->right->len)
+    body = MAX(body, width(g_ptr_array_index(table->cells, i)));
+  for (size_t i = (size_t)lead + 1; best > body && title[i]; i++) {
+    int wide = MAX((int)i, lead + width(title + i + (title[i] == ' ')));
+    if (strchr(" /_", title[i]) && wide < best) best = wide, at = i;
+  }
+  if (!at) return g_strdup("");
+  table->cells->pdata[column] = g_strdup_printf("%*s%s", lead, "", title + at + (title[at] == ' '));
+  title[at] = '\0';
+  return title;
+}
+
+/* What is wider than a line gets titles of two lines, and single blanks between columns where that is not enough; it
+ * stays as it is where that does not do either. */
+static void squeeze(MsTable *table, Setting *s) {
+  guint n = table->right->len;
+  MsTable tried = {g_ptr_array_new_with_free_func(g_free), table->right};
+  for (guint i = 0; i < table->cells->len; i++) ms_table_cell(&tried, table->cells->pdata[i]);
+  g_auto(GStrv) upper = g_new0(char *, n + 1);
+  for (guint c = 0; c < n; c++) upper[c] = break_title(&tried, c);
+  g_autofree char *all = g_strjoinv("", upper);
+  for (guint c = 0; c < n && *all; c++) g_ptr_array_insert(tried.cells, (int)c, g_strdup(upper[c]));
+  if (measure(&tried, s) > MS_TEXT_COLUMNS) s->gap = 1;
+  if (measure(&tried, s) <= MS_TEXT_COLUMNS) {
+    GPtrArray *was = table->cells;
+    table->cells = tried.cells, tried.cells = was;
+  } else {
+    s->gap = 2;
+    measure(table, s);
+  }
+  g_ptr_array_unref(tried.cells);
+}
+
 /* The first column of the next line of each row; `left`: what stands left of its columns. */
-static guint line_end(const int *least, guint n, guint from, int left) {
+static guint line_end(const Setting *s, guint n, guint from, int left) {
   guint end = from;
-  for (int sum = left - 2; end < n && (end == from || sum + 2 + least[end] <= MS_TEXT_COLUMNS); end++)
-    sum += 2 + least[end];
+  for (int sum = left - s->gap; end < n && (end == from || sum + s->gap + s->least[end] <= MS_TEXT_COLUMNS); end++)
+    sum += s->gap + s->least[end];
   return end;
 }
 
-/* The cells of one row from column `from` to before `to`, behind `left` columns. */
-static void append_cells(GString *out, const MsTable *table, const int *widths, guint row, guint from, guint to,
+/* The cells of one row from column `from` to before `to`, behind `left` columns; nothing where a further line of a row
+ * would be empty. */
+static void append_cells(GString *out, const MsTable *table, const Setting *s, guint row, guint from, guint to,
                          int left) {
   guint n = table->right->len;
+  gsize before = out->len;
   g_string_append_printf(out, "%*s", left, "");
   for (guint c = from; c < to && row * n + c < table->cells->len; c++) {
     const char *text = g_ptr_array_index(table->cells, row * n + c);
     gboolean right = g_array_index(table->right, gboolean, c);
-    if (c > from) g_string_append(out, "  "), left += 2;
+    if (c > from) g_string_append_printf(out, "%*s", s->gap, ""), left += s->gap;
     if (c == n - 1 && !right) append_wrapped(out, text, left, left);
-    else append_padded(out, text, widths[c], right);
-    left += widths[c];
+    else append_padded(out, text, s->widths[c], right);
+    left += s->widths[c];
   }
   end_line(out);
+  if (from > 0 && out->len == before + 1) g_string_truncate(out, before);
 }
 
 char *ms_table_take(MsTable *table) {
   enum { INDENT = 6 };
-  guint n = table->right->len, rows = n ? (table->cells->len + n - 1) / n : 0;
+  guint n = table->right->len;
   GString *out = g_string_new(NULL);
   g_autofree int *widths = g_new0(int, n + 1), *least = g_new0(int, n + 1);
-  for (guint c = 0; c < n; c++) least[c] = widths[c] = column_width(table, c);
-  if (n > 0) least[n - 1] = least_width(table, n - 1);
-  for (guint row = 0; row < rows; row++)
+  Setting s = {widths, least, 2};
+  if (measure(table, &s) > MS_TEXT_COLUMNS) squeeze(table, &s);
+  for (guint row = 0; row * n < table->cells->len; row++)
     for (guint from = 0, to; from < n; from = to) {
-      to = line_end(least, n, from, from ? INDENT : 0);
-      append_cells(out, table, widths, row, from, to, from ? INDENT : 0);
+      to = line_end(&s, n, from, from ? INDENT : 0);
+      append_cells(out, table, &s, row, from, to, from ? INDENT : 0);
     }
   g_ptr_array_free(table->cells, TRUE);
   g_array_free(table->right, TRUE);

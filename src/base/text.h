@@ -38,7 +38,8 @@ char *ms_text_folded(const char *text);
 gboolean ms_text_has_word(const char *words, const char *word);
 
 /* A plain-text table: columns aligned (left for text, right when `right`), two spaces between, no trailing blanks.
- * Columns beyond MS_TEXT_COLUMNS stand on a line of their own under each row. */
+ * A table beyond MS_TEXT_COLUMNS gets titles of two lines and single blanks; where that is not enough, columns beyond
+ * it stand on a line of their own under each row. */
 typedef struct MsTable MsTable;
 MsTable *ms_table_new(void);
 MsTable *ms_table_of(const char *titles); /* with columns "left|>right" */

@@ -93,9 +93,8 @@ static void print_choices(const Options *o, const GPtrArray *choices, const char
   printf("%" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " %s on %s\n\n", o->m, o->n, o->k,
          ms_blas_type_words[o->type], machine);
   ms_cli_print(ms_table_take(table));
-  printf(
-      "\n* is chosen: a scheme must be predicted to be faster than the library by more than its error. error: bound of "
-      "the rounding error over the definition's.\n");
+  printf("\n* is chosen: a scheme must be predicted to be faster than the library by more than its error\n"
+         "error: bound of the rounding error over the definition's\n");
 }
 
 /* A plan by name that this CPU can run for the type. */

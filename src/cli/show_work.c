@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "base/text.h"
 #include "cli/show.h"
 #include "report/report.h"
@@ -48,19 +50,20 @@ static void op_rows(MsTable *table, const MsOpList *list) {
   for (int i = 0; i < list->n; i++) {
     const MsOp *op = &list->op[i];
     ms_table_cellf(table, "  %s", op->name);
-    MS_TABLE_ROW(table, ms_op_words[op->kind], ms_pass_words[op->pass], ms_stream_words[op->stream]);
+    const char *stream = ms_stream_words[op->stream], *group = ms_group_words[op->group];
+    gboolean alone = op->group == MS_GROUP_NONE || strcmp(group, stream) == 0;
+    MS_TABLE_ROW(table, ms_op_words[op->kind], ms_pass_words[op->pass],
+                 alone ? stream : MS_FORMAT("%s, %s", stream, group));
     shape_cell(table, op);
     ms_table_cell(table, ms_odt_words[op->dtype]);
     figure_cell(table, op->flop / 1e9);
-    figure_cell(table, (op->read_B + op->write_B) / 1e6);
-    figure_cell(table, op->message_B / 1e6);
-    ms_table_cell(table, op->group == MS_GROUP_NONE ? "" : ms_group_words[op->group]);
+    figure_cell(table, (op->read_B + op->write_B + op->message_B) / 1e6); /* of a row the one or the other */
     figure_cell(table, op->keep_B / 1e6);
   }
 }
 
 static void append_ops(GString *out, const MsOpList *const *list, int n) {
-  MsTable *table = ms_table_of("  row|op|pass|stream|shape|type|>GFLOP|>HBM MB|>message MB|group|>keeps MB");
+  MsTable *table = ms_table_of("  row|op|pass|stream, group|shape|type|>GFLOP|>moves MB|>keeps MB");
   for (int i = 0; i < n; i++) op_rows(table, list[i]);
   ms_table_append(table, out);
 }

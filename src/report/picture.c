@@ -81,8 +81,7 @@ char *ms_report_schedule(const MsSchedule *schedule, const MsScheduleRun *run, i
   else g_string_append_printf(out, "%*sone column = %.3g units of time\n", LABEL, "", 1 / scale);
   g_string_append_printf(out, "%*sFn forward, Bn backward, Wn weight gradient of microbatch n%s, - its rest, . idle\n",
                          LABEL, "", schedule->chunks > 1 ? " (.c in chunk c)" : "");
-  g_string_append_printf(
-      out, "%*swhere only one character fits: digit forward, letter backward (a is 0), w weight gradient, * both\n",
-      LABEL, "");
+  g_string_append_printf(out, "%*swhere one character fits: digit forward, letter backward (a is 0), w, * both\n",
+                         LABEL, "");
   return g_string_free(out, FALSE);
 }

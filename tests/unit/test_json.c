@@ -377,6 +377,33 @@ static void tables(void **state) {
   g_free(text);
 }
 
+/* A table that is too wide has titles of two lines, then single blanks; else rows of several lines, none of them empty.
+ */
+static void wide_tables(void **state) {
+  (void)state;
+  static const struct {
+    int columns;
+    const char *head, *holds; /* how it begins; what is in it */
+  } cases[] = {{6, "row  tokens/s/GPU", "\na            1234"},
+               {9, "     tokens  tokens", "\nrow  /s/GPU  /s/GPU"},
+               {14, "    tokens tokens", "\nrow /s/GPU /s/GPU"},
+               {20, "row  tokens/s/GPU", "\na            1234"}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    MsTable *table = ms_table_of("row");
+    for (int c = 1; c < cases[i].columns; c++) ms_table_column(table, "tokens/s/GPU", TRUE);
+    ms_table_cell(table, "a");
+    for (int c = 1; c < cases[i].columns; c++) ms_table_cell(table, "1234");
+    ms_table_cell(table, "b");
+    for (int c = 1; c < cases[i].columns; c++) ms_table_cell(table, "");
+    g_autofree char *text = ms_table_take(table);
+    g_auto(GStrv) line = g_strsplit(text, "\n", -1);
+    if (!g_str_has_prefix(line[0], cases[i].head)) fail_msg("%d columns:\n%s", cases[i].columns, text);
+    if (!strstr(text, cases[i].holds)) fail_msg("%d columns, no %s:\n%s", cases[i].columns, cases[i].holds, text);
+    for (int l = 0; line[l]; l++)
+      if (strlen(line[l]) > MS_TEXT_COLUMNS || (!*line[l] && line[l + 1])) fail_msg("line %d of\n%s", l, text);
+  }
+}
+
 /* Nothing is lost and nothing is wider than it may be; what fits stays as it is. */
 static void folded_lines(void **state) {
   (void)state;
@@ -543,6 +570,7 @@ int main(void) {
       cmocka_unit_test(quantities),
       cmocka_unit_test(human_text),
       cmocka_unit_test(tables),
+      cmocka_unit_test(wide_tables),
       cmocka_unit_test(folded_lines),
       cmocka_unit_test(statistics),
       cmocka_unit_test(files),
