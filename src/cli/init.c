@@ -6,6 +6,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "cli/cli.h"
 #include "describe/hardware.h"
 #include "describe/model.h"
@@ -17,6 +18,7 @@ typedef struct {
 } Question;
 
 static const Question of_cluster[] = {{"gpus_per_node", "GPUs in a node"},
+                                      {"hbm_B", "memory of a GPU (80GiB)"},
                                       {"nic_Bps", "network of a GPU, one direction (400Gb/s)"},
                                       {"tdp_W", "power limit of a GPU (700W)"},
                                       {"fabric_oversubscription", "oversubscription of the network, 1: none"},
@@ -124,7 +126,7 @@ static char *file_text(const Init *x) {
 /* Whether the file loads as it is now. */
 static gboolean loads(const Init *x, GError **error) {
   g_autofree char *text = file_text(x);
-  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "init", error);
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, x->name, error);
   if (!doc) return FALSE;
   if (x->kind == &kinds[CLUSTER]) {
     g_autoptr(MsHardware) machine = ms_hardware_from_json(doc, ms_json_root(doc), "", error);
@@ -187,6 +189,9 @@ static int gpus_of_node(const Init *x, const MsHardware *base) {
   return gpus > 0 ? gpus : 1;
 }
 
+/* Tools report what the driver leaves of a board's memory; a board with more or less of it is further off. */
+#define SAME_BOARD 0.1
+
 /* What the tools of the node said, for keys that nobody has said. */
 static void take_probe(Init *x, const MsHardware *base) {
   const MsProbe *p = &x->probe;
@@ -194,6 +199,11 @@ static void take_probe(Init *x, const MsHardware *base) {
     g_autofree char *count = g_strdup_printf("%d", p->gpus),
                     *from = g_strdup_printf("%s: %d x %s", p->gpu_tool, p->gpus, p->gpu);
     answer(x, "gpus_per_node", count, from);
+  }
+  if (fabs(p->gpu_memory_B / base->hbm_B - 1) > SAME_BOARD && !g_hash_table_contains(x->answers, "hbm_B")) {
+    g_autofree char *memory = g_strdup_printf("%.0fMiB", p->gpu_memory_B / MS_MIB),
+                    *from = g_strdup_printf("%s: memory of %s", p->gpu_tool, p->gpu);
+    answer(x, "hbm_B", memory, from);
   }
   if (p->gpu_limit_W > 0 && !g_hash_table_contains(x->answers, "tdp_W")) {
     g_autofree char *watts = g_strdup_printf("%g", p->gpu_limit_W), *from = g_strdup_printf("%s: limit", p->gpu_tool);

@@ -213,7 +213,7 @@ MsGoodput *ms_goodput_from_doc(const MsJson *doc, GError **error) {
   memset(&file, 0, sizeof file);
   JsonNode *root = ms_json_root(doc);
   ms_fields_defaults(&ms_goodput_table, &file);
-  gboolean ok = JSON_NODE_HOLDS_OBJECT(root) || ms_json_error(doc, "", error, "must be one JSON object");
+  gboolean ok = ms_doc_check_kind(doc, "run", error);
   ok = ok && ms_fields_load(&ms_goodput_table, doc, json_node_get_object(root), "", TRUE, &file, error) &&
        check(&file.g, doc, error);
   file.g.file = g_strdup(ms_json_filename(doc));

@@ -377,27 +377,33 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolea
   return scenario;
 }
 
-/* Another kind of file, by a key that only it has; NULL: none that is known. */
-static const char *other_kind(JsonObject *json) {
+/* A kind of file is known by a key that only it has; a plan request has those of a scenario, too. */
+gboolean ms_doc_check_kind(const MsJson *doc, const char *key, GError **error) {
   static const struct {
-    const char *key, *is;
-  } kinds[] = {{"axes", "a what-if study: moesim whatif"},
-               {"disturbances", "a list of disturbances: moesim plan --under"},
-               {"predictions", "a baseline of predictions: moesim check"},
-               {"tokens", "a histogram of tokens: training.routing of a scenario names it"},
-               {"run", "a goodput study: moesim goodput"}};
-  if (json_object_has_member(json, "plan")) return "a plan request: moesim plan";
-  for (guint i = 0; i < G_N_ELEMENTS(kinds); i++)
-    if (json_object_has_member(json, kinds[i].key) && !json_object_has_member(json, "training")) return kinds[i].is;
-  return NULL;
+    const char *key, *is, *takes;
+  } kind[] = {{"plan", "a plan request", "moesim plan"},
+              {"training", "a scenario", "moesim run"},
+              {"axes", "a what-if study", "moesim whatif"},
+              {"disturbances", "a list of disturbances", "moesim plan --under"},
+              {"predictions", "a baseline of predictions", "moesim check"},
+              {"tokens", "a histogram of tokens", "training.routing of a scenario names it"},
+              {"run", "a goodput study", "moesim goodput"},
+              {"num_layers", "a model", "moesim plan --model"},
+              {"gpus_per_node", "a machine", "moesim plan --hardware"}};
+  JsonNode *root = ms_json_root(doc);
+  if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object");
+  JsonObject *json = json_node_get_object(root);
+  guint is = 0, wanted = 0;
+  while (is < G_N_ELEMENTS(kind) && !json_object_has_member(json, kind[is].key)) is++;
+  while (strcmp(kind[wanted].key, key) != 0) wanted++;
+  if (is == G_N_ELEMENTS(kind) || is == wanted || (json_object_has_member(json, key) && (is > 0 || wanted > 1)))
+    return TRUE;
+  return ms_json_error(doc, "", error, "must be %s, this is %s: %s", kind[wanted].is, kind[is].is, kind[is].takes);
 }
 
 MsScenario *ms_scenario_from_doc_mixed(const MsJson *doc, GError **error) {
-  JsonNode *root = ms_json_root(doc);
-  if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object"), NULL;
-  const char *other = other_kind(json_node_get_object(root));
-  if (other) return ms_json_error(doc, "", error, "must be a scenario, this is %s", other), NULL;
-  return ms_scenario_from_object(doc, json_node_get_object(root), TRUE, error);
+  if (!ms_doc_check_kind(doc, "training", error)) return NULL;
+  return ms_scenario_from_object(doc, json_node_get_object(ms_json_root(doc)), TRUE, error);
 }
 
 MsScenario *ms_scenario_load_mixed(const char *filename, GError **error) {

@@ -154,6 +154,9 @@ gboolean ms_put_on(const MsJson *doc, const char *hardware, GError **error);
 /* As if the file said "strict". */
 void ms_scenario_be_strict(MsScenario *scenario);
 MsScenario *ms_scenario_from_doc(const MsJson *doc, GError **error);
+/* FALSE with an error that says what a file is and what takes it, when it is another kind than the one with that key:
+ * "training" a scenario, "axes" a what-if study, "run" a goodput study. */
+gboolean ms_doc_check_kind(const MsJson *doc, const char *key, GError **error);
 MsScenario *ms_scenario_from_doc_mixed(const MsJson *doc, GError **error);
 /* TRUE where it has no pools; else FALSE and *error, in the words of `what`: "a launch script is". */
 gboolean ms_scenario_refuse_pools(const MsScenario *scenario, const char *what, GError **error);

@@ -406,7 +406,7 @@ static MsWhatif *whatif_on(MsJson *doc, const char *hardware, GError **error) {
   ms_fields_defaults(&ms_whatif_table, &file);
   file.study.source = doc;
   file.study.file = g_strdup(ms_json_filename(doc));
-  gboolean ok = JSON_NODE_HOLDS_OBJECT(root) || ms_json_error(doc, "", error, "must be one JSON object");
+  gboolean ok = ms_doc_check_kind(doc, "axes", error);
   ok = ok && ms_fields_load(&ms_whatif_table, doc, json_node_get_object(root), "", TRUE, &file, error) &&
        check_axes(&file.study, error);
   if (!file.study.name) file.study.name = ms_name_of_file(file.study.file);

@@ -68,7 +68,8 @@ static void read_rocm(MsProbe *p) {
   static const char *const argv[] = {
       "rocm-smi", "--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json", NULL};
   g_autofree char *text = printed(argv);
-  g_autoptr(JsonNode) root = text ? json_from_string(text, NULL) : NULL;
+  const char *object = text ? strchr(text, '{') : NULL; /* warnings stand before it */
+  g_autoptr(JsonNode) root = object ? json_from_string(object, NULL) : NULL;
   if (!root || !JSON_NODE_HOLDS_OBJECT(root)) return;
   JsonObject *cards = json_node_get_object(root);
   g_autoptr(GList) names = g_list_sort(json_object_get_members(cards), (GCompareFunc)strcmp);
