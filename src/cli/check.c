@@ -40,9 +40,7 @@ static int check(const Options *o, const char *file, const MsCheckOptions *optio
   g_autoptr(MsCheck) result = baseline ? ms_check(baseline, options, &error) : NULL;
   if (!result) return ms_cli_fail(error);
   gboolean to_stdout = g_strcmp0(o->junit, "-") == 0 || g_strcmp0(o->markdown, "-") == 0;
-  if (!to_stdout)
-    ms_cli_print(o->json ? ms_report_check_json(result)
-                         : ms_report_check(result, ms_report_colour() ? MS_REPORT_COLOUR : 0));
+  if (!to_stdout) ms_cli_print(o->json ? ms_report_check_json(result) : ms_report_check(result, ms_report_flags()));
   if (!write_report(o->junit, ms_report_check_junit(result), &error) ||
       !write_report(o->markdown, ms_report_check_markdown(result), &error))
     return ms_cli_fail(error);

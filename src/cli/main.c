@@ -15,6 +15,7 @@ static const MsVerb verbs[] = {
      "  moesim run scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim run --explain scenarios/run-deepseek-v3-gb200-256.json\n"
      "  moesim run --trace step.json scenarios/run-deepseek-v3-gb200-256.json   open step.json in ui.perfetto.dev\n"
+     "  moesim run --timeline scenarios/run-llama3-70b-h100-64.json            the pipeline in characters\n"
      "  moesim run --trace rank0.json --like kineto scenarios/run-llama3-70b-h100-64.json   as PyTorch's profiler\n"
      "  moesim run --trace step.goal --like goal my-run.json    every rank, for LogGOPSim and ATLAHS\n"
      "  moesim run --fidelity cluster --trace ranks.json --ranks 0,8 my-run.json    as each of them went\n"

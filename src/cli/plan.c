@@ -99,8 +99,7 @@ static int print_plan(const Options *o, const MsRequest *request, const MsPlan *
     if (status != 0 || strcmp(o->out, "-") == 0) return status;
   }
   gboolean all = o->all || o->top != MS_CLI_UNSET || request->top > 0;
-  unsigned flags =
-      (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0) | (all ? MS_REPORT_ALL : 0);
+  unsigned flags = ms_report_flags() | (o->explain ? MS_REPORT_EXPLAIN : 0) | (all ? MS_REPORT_ALL : 0);
   if (o->launch) {
     g_autofree char *json = o->json ? ms_report_plan_json(request, plan, extras, top) : NULL;
     return ms_cli_plan_launch(ms_cli_verb("plan"), plan, extras->robust, o->launch, o->rank, json);

@@ -85,14 +85,13 @@ static int print_data(char **files, int n) {
 /* The run in characters instead of a page. */
 static int print_terminal(char **files, int n) {
   GError *error = NULL;
-  unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (ms_report_unicode() ? 0 : MS_REPORT_ASCII);
   for (int i = 0; i < n && (i == 0 || !ms_interrupted()); i++) {
     g_autoptr(MsDetail) detail = NULL;
     g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(files[i], &error);
     g_autoptr(MsResult) result = scenario ? ms_simulate(scenario, MS_FIDELITY_FULL, &detail, &error) : NULL;
     if (!result) return ms_cli_fail(error);
     if (i > 0) fputc('\n', stdout);
-    ms_cli_print(ms_report_terminal(scenario, result, detail, ms_report_width(), flags));
+    ms_cli_print(ms_report_terminal(scenario, result, detail, ms_report_width(), ms_report_flags()));
   }
   return 0;
 }

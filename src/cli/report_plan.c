@@ -15,23 +15,10 @@ static GPtrArray *requests_of(const char *file, gboolean around, GError **error)
   return doc ? ms_requests_from_doc(doc, error) : NULL;
 }
 
-/* "1: fastest, simplest" */
-static char *pick_name(const MsPicks *picks, int i) {
-  GString *name = g_string_new(NULL);
-  g_string_append_printf(name, "%d:", i + 1);
-  const char *between = " ";
-  for (int kind = 0; kind < MS_N_PICKS; kind++)
-    if (picks->pick[i].kinds & 1u << kind) {
-      g_string_append_printf(name, "%s%s", between, ms_pick_words[kind]);
-      between = ", ";
-    }
-  return g_string_free(name, FALSE);
-}
-
 static gboolean add_picks(MsPage *page, const MsPlan *plan, const MsPicks *picks, GError **error) {
   if (!picks) return ms_page_add_run(page, plan->best[0].scenario, NULL, error); /* stopped before there were any */
   for (int i = 0; i < picks->n && (i == 0 || !ms_interrupted()); i++) {
-    g_autofree char *name = pick_name(picks, i);
+    g_autofree char *title = ms_report_pick_title(&picks->pick[i]), *name = g_strdup_printf("%d: %s", i + 1, title);
     if (!ms_page_add_run(page, picks->pick[i].entry->scenario, name, error)) return FALSE;
   }
   return TRUE;

@@ -15,8 +15,8 @@ static const char *const fidelities[] = {"bound", "fast", "full", "cluster", NUL
 enum { CLUSTER = MS_FIDELITY_FULL + 1 }; /* of `fidelities`: full, and every rank */
 
 typedef struct {
-  char *fidelity, *trace, *timeline;
-  gboolean json, explain, strict;
+  char *fidelity, *trace, *memory;
+  gboolean json, explain, strict, timeline;
   int draws; /* 0: the scenario alone */
   gboolean cluster;
   char *like, *ranks, *limit, *hardware;
@@ -26,7 +26,7 @@ typedef struct {
 static void options_clear(Options *o) {
   g_free(o->fidelity);
   g_free(o->trace);
-  g_free(o->timeline);
+  g_free(o->memory);
   g_free(o->like);
   g_free(o->ranks);
   g_free(o->limit);
@@ -103,7 +103,7 @@ static gboolean write_detail(const Options *o, const MsScenario *scenario, const
                 : !o->like       ? ms_report_trace(detail, o->trace, error)
                                  : ms_goal_write(scenario, detail, o->trace, error);
   if (!ok) return FALSE;
-  return !o->timeline || ms_report_timeline(detail, o->timeline, error);
+  return !o->memory || ms_report_timeline(detail, o->memory, error);
 }
 
 static void print_run(const Options *o, const MsScenario *scenario, const MsPrintedRun *run, gboolean first) {
@@ -111,7 +111,7 @@ static void print_run(const Options *o, const MsScenario *scenario, const MsPrin
     ms_cli_print_file(ms_figures_json(&ms_printed_run_figures, run));
     return;
   }
-  unsigned flags = (ms_report_colour() ? MS_REPORT_COLOUR : 0) | (o->explain ? MS_REPORT_EXPLAIN : 0);
+  unsigned flags = ms_report_flags() | (o->explain ? MS_REPORT_EXPLAIN : 0);
   if (!first) fputc('\n', stdout);
   ms_cli_print(ms_report_result(scenario, run->result, run->changes, flags));
   if (run->acting) ms_cli_print(ms_report_acting(run->acting));
@@ -163,10 +163,10 @@ static gboolean run_cluster(const Options *o, const MsScenario *s, const MsResul
 
 static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboolean first) {
   GError *error = NULL;
-  int status = ms_cli_outputs(o->trace, o->timeline);
+  int status = ms_cli_outputs(o->trace, o->memory);
   if (status != 0) return status;
   g_autoptr(MsDetail) detail = NULL;
-  gboolean wants_detail = o->trace || o->timeline;
+  gboolean wants_detail = o->trace || o->memory;
   g_autoptr(MsScenario) scenario = ms_scenario_load_on(file, o->hardware, &error);
   if (!scenario) return ms_cli_fail(error);
   const char *ranks = o->cluster            ? "fidelity cluster is"
@@ -176,7 +176,8 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (ranks && !ms_scenario_refuse_pools(scenario, ranks, &error)) return ms_cli_fail(error);
   if (o->strict) ms_scenario_be_strict(scenario);
   if (o->cluster) scenario->cluster.expected = FALSE; /* ranks are drawn on top of a step of equal ones */
-  g_autoptr(MsResult) result = ms_simulate(scenario, fidelity, wants_detail || o->cluster ? &detail : NULL, &error);
+  g_autoptr(MsResult) result =
+      ms_simulate(scenario, fidelity, wants_detail || o->timeline || o->cluster ? &detail : NULL, &error);
   if (!result) return ms_cli_fail(error);
   MsDraws draws;
   g_auto(MsCluster) cluster = {0};
@@ -189,12 +190,13 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (o->explain && !acting && !ms_interrupted()) return ms_cli_fail(error);
   g_clear_error(&error); /* laws are left out of what was stopped */
   /* a person wants to know what to do, a script asks for it */
-  gboolean prints = !to_stdout(o->trace) && !to_stdout(o->timeline);
+  gboolean prints = !to_stdout(o->trace) && !to_stdout(o->memory);
   gboolean advises =
       prints && fidelity == MS_FIDELITY_FULL && !o->cluster && (!o->json || o->explain) && result->step_time_s > 0;
   g_autoptr(MsChanges) changes = advises ? ms_changes_new(scenario) : NULL;
   const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting, changes};
   if (prints) print_run(o, scenario, &run, first);
+  if (prints && o->timeline && detail) ms_cli_print(ms_report_pipeline(detail, ms_report_width(), ms_report_flags()));
   if (wants_detail && detail && !write_detail(o, scenario, detail, times.times.ran, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail && !not_simulated(file, "no trace", result, &error)) return ms_cli_fail(error);
   return 0;
@@ -205,10 +207,15 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   int fidelity = o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, fidelities) : MS_FIDELITY_FULL;
   if (fidelity < 0) return -1;
   const char *wrong = wrong_kineto(o, fidelity == CLUSTER);
-  if (files == 0) wrong = "which scenario? Give at least one file";
-  if ((o->trace || o->timeline) && files > 1) wrong = "--trace and --timeline take one scenario";
-  if ((o->trace || o->timeline) && fidelity < MS_FIDELITY_FULL) wrong = "--trace and --timeline need --fidelity full";
-  if (to_stdout(o->trace) && to_stdout(o->timeline)) wrong = "--trace and --timeline cannot both go to standard output";
+  gboolean to_file = o->trace || o->memory;
+  if (files == 0)
+    wrong = to_file ? "which scenario? --trace and --memory take the file behind them as their output"
+                    : "which scenario? Give at least one file";
+  if (to_file && files > 1) wrong = "--trace and --memory take one scenario";
+  if ((to_file || o->timeline) && fidelity < MS_FIDELITY_FULL)
+    wrong = "--trace, --memory and --timeline need --fidelity full";
+  if (to_stdout(o->trace) && to_stdout(o->memory)) wrong = "--trace and --memory cannot both go to standard output";
+  if (o->timeline && o->json) wrong = "--timeline is a picture, without --json";
   if (o->draws < 0 || o->draws > MAX_DRAWS) wrong = "--draws takes a number from 1 to 1000000";
   if (!wrong) return fidelity;
   ms_cli_usage(verb, "%s", wrong);
@@ -232,7 +239,9 @@ int ms_cli_run(int argc, char **argv) {
        "--like kineto, --fidelity cluster: these ranks, such as 0,8 (default 0)", "N,…"},
       {"steps", 0, 0, G_OPTION_ARG_INT, &o.steps, "--like: so many steps one behind the other (default 1)", "N"},
       {"limit", 0, 0, G_OPTION_ARG_STRING, &o.limit, "--like: size of the file at most, such as 20MB", "BYTES"},
-      {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &o.timeline, "write memory over time of every stage as CSV", "FILE"},
+      {"timeline", 0, 0, G_OPTION_ARG_NONE, &o.timeline, "the pipeline as a picture of characters, below the figures",
+       NULL},
+      {"memory", 0, 0, G_OPTION_ARG_FILENAME, &o.memory, "write memory over time of every stage as CSV", "FILE"},
       {"explain", 'e', 0, G_OPTION_ARG_NONE, &o.explain,
        "every stage, where the numbers come from, and the laws that act", NULL},
       {"draws", 0, 0, G_OPTION_ARG_INT, &o.draws,

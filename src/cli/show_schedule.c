@@ -98,7 +98,7 @@ static void print_text(const char *name, const MsSchedule *s, const MsScheduleRu
   g_string_append(out, "forwards alive at most, by stage:");
   for (int i = 0; i < s->stages; i++) g_string_append_printf(out, " %d", ms_schedule_peak_in_flight(s, i));
   g_string_append(out, "\n\n");
-  g_autofree char *picture = ms_report_schedule(s, run, ms_report_width(), ms_report_colour() ? MS_REPORT_COLOUR : 0);
+  g_autofree char *picture = ms_report_schedule(s, run, ms_report_width(), ms_report_flags());
   g_string_append(out, picture);
   ms_cli_print_file(g_string_free(out, FALSE)); /* the picture has the width of the terminal */
 }

@@ -51,7 +51,7 @@ static void print(const Options *o, const MsValidation *validation, const MsLadd
     ms_cli_print(ms_report_validation_json(validation, ladders, regret, options));
     return;
   }
-  ms_cli_print(ms_report_validation(validation, options, ms_report_colour() ? MS_REPORT_COLOUR : 0));
+  ms_cli_print(ms_report_validation(validation, options, ms_report_flags()));
   if (ladders) fputc('\n', stdout), ms_cli_print(ms_report_ladders(ladders));
   if (regret) fputc('\n', stdout), ms_cli_print(ms_report_regret(regret));
 }

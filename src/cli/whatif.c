@@ -29,7 +29,7 @@ static gboolean write_files(const Options *o, const GPtrArray *runs, GError **er
 static void print(const Options *o, const MsWhatifRun *run, gboolean first) {
   if (g_strcmp0(o->csv, "-") == 0) return;
   if (!first && !o->json) fputc('\n', stdout);
-  ms_cli_print(o->json ? ms_report_whatif_json(run) : ms_report_whatif(run, ms_report_colour() ? MS_REPORT_COLOUR : 0));
+  ms_cli_print(o->json ? ms_report_whatif_json(run) : ms_report_whatif(run, ms_report_flags()));
 }
 
 /* --- a study of a few words: --base RUN --set KEY=VALUE,VALUE --- */

@@ -10,8 +10,7 @@
 
 static const char *const titles[MS_N_PICKS] = {"fastest", "cheapest", "memory to spare", "simplest to run", "robust"};
 
-/* "fastest, cheapest" (transfer full) */
-static char *title_of(const MsPick *pick) {
+char *ms_report_pick_title(const MsPick *pick) {
   GString *out = g_string_new(NULL);
   for (int k = 0; k < MS_N_PICKS; k++)
     if (pick->kinds & (1u << k)) g_string_append_printf(out, "%s%s", out->len ? ", " : "", titles[k]);
@@ -39,7 +38,7 @@ static gboolean has_figure(const MsPlan *plan) {
 static void pick_row(MsTable *table, const MsPlan *plan, const MsPicks *p, int i, gboolean gpus) {
   const MsPick *pick = &p->pick[i];
   const MsResult *r = pick->entry->result;
-  g_autofree char *title = title_of(pick);
+  g_autofree char *title = ms_report_pick_title(pick);
   ms_table_cellf(table, "%d%s", i + 1, pick->tied ? " =" : "  ");
   ms_table_cell(table, title);
   if (gpus) ms_table_cellf(table, "%d", pick->entry->scenario->gpus);

@@ -27,11 +27,10 @@
 #include "study/whatif.h"
 
 /* --- style.c --------------------------------------------------------------------------------------------------- */
-/* TRUE when stdout is a terminal that wants colour (NO_COLOR unset or empty, TERM not dumb). Columns of the terminal,
- * 100 when it is none. */
-gboolean ms_report_colour(void);
-int ms_report_width(void);
-gboolean ms_report_unicode(void); /* LC_ALL, LC_CTYPE or LANG, the first that is set, names UTF-8 */
+int ms_report_width(void); /* columns of the terminal, 100 when stdout is none */
+/* MS_REPORT_COLOUR where stdout is a terminal that wants it (NO_COLOR unset or empty, TERM not dumb), MS_REPORT_ASCII
+ * where LC_ALL, LC_CTYPE or LANG, the first that is set, does not name UTF-8. */
+unsigned ms_report_flags(void);
 
 /* --- table.c --------------------------------------------------------------------------------------------------- */
 enum {
@@ -65,6 +64,8 @@ char *ms_report_cluster(const MsCluster *cluster);
 extern const MsFigures ms_cluster_figures;
 
 /* --- terminal.c ------------------------------------------------------------------------------------------------ */
+/* The pipeline of a step as a picture of characters. (transfer full) */
+char *ms_report_pipeline(const MsDetail *detail, int width, unsigned flags);
 /* A run as a picture of characters, at most MS_TEXT_COLUMNS wide: where the step goes, the pipeline (`detail`, NULL:
  * left out), memory, communication. (transfer full) */
 char *ms_report_terminal(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, int width,
@@ -179,6 +180,7 @@ gboolean ms_report_sweep_plot(const MsSweep *sweep, const char *filename, GError
 char *ms_report_reasons(const MsPlan *plan, const MsReasons *reasons);
 
 /* --- picks.c --------------------------------------------------------------------------------------------------- */
+char *ms_report_pick_title(const MsPick *pick); /* "fastest, cheapest" (transfer full) */
 char *ms_report_picks(const MsRequest *request, const MsPlan *plan, const MsPicks *picks);
 
 /* --- robust.c -------------------------------------------------------------------------------------------------- */

@@ -6,13 +6,13 @@
 
 #include "report/report.h"
 
-gboolean ms_report_colour(void) {
+static gboolean wants_colour(void) {
   const char *no_color = g_getenv("NO_COLOR"), *term = g_getenv("TERM");
   if (no_color && *no_color) return FALSE;
   return isatty(STDOUT_FILENO) && g_strcmp0(term, "dumb") != 0;
 }
 
-gboolean ms_report_unicode(void) {
+static gboolean has_unicode(void) {
   static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
     const char *value = g_getenv(names[i]);
@@ -21,6 +21,10 @@ gboolean ms_report_unicode(void) {
     return strstr(small, "utf-8") || strstr(small, "utf8");
   }
   return FALSE;
+}
+
+unsigned ms_report_flags(void) {
+  return (wants_colour() ? MS_REPORT_COLOUR : 0) | (has_unicode() ? 0 : MS_REPORT_ASCII);
 }
 
 int ms_report_width(void) {

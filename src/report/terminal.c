@@ -229,10 +229,20 @@ static void append_head(const Canvas *c, const MsScenario *s, const MsResult *r)
   if (r->caveat) g_string_append_printf(c->out, "  caveat: %s\n", r->caveat);
 }
 
+static Canvas canvas_new(int width, unsigned flags) {
+  return (Canvas){g_string_new(NULL), CLAMP(width, NARROWEST, MS_TEXT_COLUMNS), (flags & MS_REPORT_ASCII) != 0,
+                  (flags & MS_REPORT_COLOUR) != 0};
+}
+
+char *ms_report_pipeline(const MsDetail *detail, int width, unsigned flags) {
+  const Canvas c = canvas_new(width, flags);
+  append_pipeline(&c, detail);
+  return g_string_free(c.out, FALSE);
+}
+
 char *ms_report_terminal(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, int width,
                          unsigned flags) {
-  const Canvas c = {g_string_new(NULL), CLAMP(width, NARROWEST, MS_TEXT_COLUMNS), (flags & MS_REPORT_ASCII) != 0,
-                    (flags & MS_REPORT_COLOUR) != 0};
+  const Canvas c = canvas_new(width, flags);
   append_head(&c, scenario, result);
   append_step(&c, result);
   if (detail) append_pipeline(&c, detail);

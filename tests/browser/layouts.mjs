@@ -74,7 +74,7 @@ for (const width of [1280, 390])
     await canvas.focus();
     await page.keyboard.press('ArrowRight');
     await page.locator('#layouts-info button[title="Show this layout"]').click();
-    await page.locator('#timeline canvas').waitFor();
+    await page.locator('#timeline canvas').first().waitFor();
     ok(/TP 2|tp 2/.test(await page.locator('main').innerText()), 'the layout is the one that was asked for');
     ok(await canvas.isVisible(), 'the map stays');
     equal(page.complaints.join('; '), '', 'complaints');
@@ -111,7 +111,7 @@ await check('a run of mine is planned around: the winner beside it, and it on th
   equal(await page.locator('#live-around').isVisible(), false, 'nothing to plan around yet');
   await page.locator('#live-file').setInputFiles({name: 'mine.json', mimeType: 'application/json',
     buffer: Buffer.from(JSON.stringify(mine))});
-  await page.locator('#timeline canvas').waitFor({timeout: 60000});
+  await page.locator('#timeline canvas').first().waitFor({timeout: 60000});
   await page.locator('#live-around').click();
   await page.locator('#layouts button[title="Point at mine on the map"]').waitFor({timeout: 60000});
   const asked = JSON.parse(await page.locator('#live-request').inputValue());

@@ -87,7 +87,7 @@ await check('figures say what the program says', async () => {
   equal(data.result.step_time_s, r.step_time_s, 'step time');
   const said = await page.locator('#summary .advice li').allInnerTexts();
   ok(data.advice.length > 0, 'no advice');
-  equal(said.join('\n'), data.advice.join('\n'), 'advice');
+  equal(said.join('\n'), data.advice.join('\n').replaceAll('->', '→'), 'advice');
   ok(
     Math.abs(data.result.gap.reduce((s, g) => s + g.mfu_points, 0) - 100) < 1e-6,
     'the waterfall does not add up to 100',
@@ -104,7 +104,7 @@ await check('hover shows what lies under the pointer', async () => {
   await map.hover({position: {x: 8, y: 8}});
   const said = await tip(page).innerText();
   ok(/GPU 0\b/.test(said) && /stage/.test(said) && /experts/.test(said) && /0–63/.test(said), said);
-  const line = page.locator('#timeline canvas');
+  const line = page.locator('#timeline canvas').first();
   await line.scrollIntoViewIfNeeded();
   const box = await line.boundingBox();
   await line.hover({position: {x: box.width / 2, y: 12}});
@@ -137,7 +137,7 @@ await check('keyboard reaches figures and marks', async () => {
   ok((await tip(page).innerText()).startsWith('GPU 2'), await tip(page).innerText());
   await page.keyboard.press('Escape');
   ok(await tip(page).isHidden(), 'Escape leaves the tooltip');
-  const canvas = page.locator('#timeline canvas'),
+  const canvas = page.locator('#timeline canvas').first(),
     before = await pixels(canvas);
   await canvas.focus();
   await page.keyboard.press('+');
@@ -209,6 +209,16 @@ await check('names cannot break out, several runs compare', async () => {
   ok((await page.title()).startsWith(nasty), await page.title());
   equal(page.complaints.join('; '), '', 'complaints');
   ok((await page.locator('#compare table tbody tr').count()) >= 8, 'comparison');
+  const ends = await page.locator('#compare svg').evaluate(picture => {
+    const rows = new Map();
+    for (const r of picture.querySelectorAll('rect'))
+      rows.set(r.getAttribute('y'), Math.max(rows.get(r.getAttribute('y')) || 0,
+        Number(r.getAttribute('x')) + Number(r.getAttribute('width'))));
+    const ticks = [...picture.querySelectorAll('line')].map(l => Number(l.getAttribute('x1')));
+    return [...rows.values()].map(x => x - Math.min(...ticks));
+  });
+  const steps = await page.evaluate(() => page.runs.map(r => r.result.step_time_s));
+  ok(Math.abs(ends[0] / ends[1] / (steps[0] / steps[1]) - 1) < 0.01, `bars ${ends}, steps ${steps}`);
   await page.locator('#runs select').selectOption('1');
   equal(await page.locator('h1').textContent(), 'run-qwen3-235b-h100-256', 'second run');
   await page.close();
@@ -249,6 +259,32 @@ await check('a step and its trace stand beside each other', async () => {
   await alone.close();
 });
 
+await check('a long pipeline opens on warm-up, steady part and drain', async () => {
+  const page = await open(at(large)),
+    windows = page.locator('#timeline canvas'),
+    names = () => page.locator('#timeline h3').allInnerTexts();
+  equal((await names()).join(), 'warm-up,steady part,drain', 'windows');
+  const first = await pixels(windows.first()),
+    inked = await windows.evaluateAll(list =>
+      list.map(c => {
+        const data = c.getContext('2d').getImageData(0, 0, c.width, c.height).data,
+          kinds = ['kind-f', 'kind-b'].map(k => colour(k)),
+          at = hex => [1, 3, 5].map(i => parseInt(hex.slice(i, i + 2), 16));
+        return kinds.map(at).map(([r, g, b]) => {
+          let n = 0;
+          for (let i = 0; i < data.length; i += 4) n += data[i] === r && data[i + 1] === g && data[i + 2] === b;
+          return n;
+        });
+      }),
+    );
+  ok(inked[0][0] > inked[0][1] && inked[2][1] > 2 * inked[2][0], `forwards warm up, backwards drain: ${inked}`);
+  await page.locator('#timeline button[title="Show the whole step"]').click();
+  equal(await windows.count(), 1, 'the whole step');
+  await page.locator('#timeline button:has-text("phases")').click();
+  equal(await pixels(windows.first()), first, 'and back');
+  await page.close();
+});
+
 await check('thousands of passes are painted where they are', async () => {
   const page = await open(at(small)),
     [early, late, idle, forward, backward] = await page.evaluate(() => {
@@ -273,7 +309,8 @@ await check('printed it is figures alone, on white', async () => {
   await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
   for (const what of ['.top', '.sections', '.controls'])
     ok(!(await page.locator(what).first().isVisible()), `${what} is printed`);
-  ok((await page.locator('#timeline canvas').isVisible()) && (await page.locator('#summary').isVisible()), 'figures');
+  for (const what of ['#timeline canvas', '#summary'])
+    ok(await page.locator(what).first().isVisible(), `${what} is not printed`);
   const [ink, card] = await page.evaluate(() => {
     const style = getComputedStyle(document.querySelector('#summary'));
     return [getComputedStyle(document.querySelector('#summary h1')).color, style.backgroundColor];

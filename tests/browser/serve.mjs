@@ -567,7 +567,7 @@ for (const [width, colorScheme] of [
     ]);
     await kept.saveAs(join(folder, `page-${width}.html`));
     const alone = await open(`file://${join(folder, `page-${width}.html`)}`, {width, colorScheme});
-    await alone.locator('#timeline canvas').waitFor();
+    await alone.locator('#timeline canvas').first().waitFor();
     equal(alone.complaints.join('; '), '', 'complaints of the page alone');
     await alone.close();
     await page.locator('#plan summary').click();

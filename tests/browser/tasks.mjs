@@ -34,7 +34,7 @@ async function asked(settings, ...files) {
 const fast = {model: 'llama3-8b', machine: 'h100-sxm', gpus: 16, batch: 128};
 const advice = page => page.locator('#live-choices li').allInnerTexts();
 async function shown(page) {
-  await page.locator('#timeline canvas').waitFor({timeout: 60000});
+  await page.locator('#timeline canvas').first().waitFor({timeout: 60000});
   equal(page.complaints.join('; '), '', 'complaints');
 }
 async function opened(file) {

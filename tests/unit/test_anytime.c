@@ -234,7 +234,7 @@ static void outputs_are_asked_for_first(void **state) {
                                  {"check", "--update", "/nonexistent/x", all},
                                  {"report", "--html", "/nonexistent/x", "--whatif", study, run},
                                  {"run", "--trace", "/nonexistent/x", run},
-                                 {"run", "--timeline", "/nonexistent/x", run},
+                                 {"run", "--memory", "/nonexistent/x", run},
                                  {"exec", "--steps", "100000", "--dump", "/nonexistent/x", step},
                                  {"calibrate", "--out", "/dev/null/x"},
                                  {"calibrate", "--check", "--out", "/dev/null/x"}};

@@ -169,7 +169,7 @@ static void trace_and_timeline(void **state) {
   g_autofree char *text = ms_json_out_take(out);
   ms_scenario_free(s);
   assert_true(g_file_set_contents(file, text, -1, NULL));
-  g_auto(MsCliRun) r = RUN("run", "--json", "--trace", trace, "--timeline", csv, file);
+  g_auto(MsCliRun) r = RUN("run", "--json", "--trace", trace, "--memory", csv, file);
   ms_cli_expect(&r, 0, "run --trace");
   g_autoptr(MsJson) doc = ms_cli_json(r.out, "run --json");
   GError *error = NULL;

@@ -132,11 +132,20 @@ function timeTicks(lo, hi, count) {
   const places = Math.max(0, Math.ceil(-Math.log10(step / unit) - 1e-6));
   return list.map(t => [t, `${(t / unit).toFixed(places)} ${word}`]);
 }
-function decades(lo, hi) {
+/* Ticks of a logarithmic axis: 1, 2, 5 of every decade, its decades where that would be too many, evenly spaced round
+ * values where too few. */
+function logTicks(lo, hi) {
   const list = [];
-  for (let e = Math.ceil(Math.log10(lo) - 1e-9); e <= Math.floor(Math.log10(hi) + 1e-9); e++) list.push(10 ** e);
-  return list;
+  for (let e = Math.floor(Math.log10(lo)); e <= Math.ceil(Math.log10(hi)); e++)
+    list.push(...[1, 2, 5].map(k => k * 10 ** e).filter(v => v >= lo * (1 - 1e-9) && v <= hi * (1 + 1e-9)));
+  if (list.length > 9) return list.filter(v => Number.isInteger(Math.round(Math.log10(v) * 1e9) / 1e9));
+  return list.length > 2 ? list : ticks(lo, hi, 5);
 }
+
+/* What the program says, in the page's signs. A sentence of the program may begin with the name of a run. */
+const said = line => line.replace(/\+-(?=\d)/g, '± ').replace(/ -> /g, ' → ');
+const sentence = (line, name) =>
+  `${name && line.startsWith(name) ? line[0] : line[0].toUpperCase()}${said(line).slice(1)}.`;
 
 /* Ascending integers as ranges: "0–3, 8, 10–11", at most `most` of them. */
 function ranges(list, most = 6) {

@@ -169,7 +169,7 @@ function drawValidation(validation, run) {
   plot(
     node,
     (at, width) => {
-      const left = 58,
+      const left = 74,
         side = Math.min(width - left - 12, 460),
         bottom = 40,
         height = side + bottom + 8,
@@ -180,7 +180,7 @@ function drawValidation(validation, run) {
         x = v => left + s(v) * side,
         y = v => 8 + (1 - s(v)) * side;
       const picture = svg('svg', {width: left + side + 12, height, viewBox: `0 0 ${left + side + 12} ${height}`});
-      for (const v of decades(lo, hi))
+      for (const v of logTicks(lo, hi))
         picture.append(
           svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 8, y2: 8 + side}),
           svg('line', {class: 'grid', x1: left, x2: left + side, y1: y(v), y2: y(v)}),
@@ -224,7 +224,11 @@ function drawValidation(validation, run) {
       }
       picture.append(
         svg('text', {class: 'soft', x: left + side / 2, y: height - 6, 'text-anchor': 'middle'}, 'measured step time'),
-        svg('text', {class: 'soft', x: 2, y: 8 + side + 16}, 'predicted'),
+        svg(
+          'text',
+          {class: 'soft', 'text-anchor': 'middle', transform: `translate(12 ${8 + side / 2}) rotate(-90)`},
+          'predicted step time',
+        ),
       );
       at.append(picture);
     },

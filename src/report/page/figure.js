@@ -87,6 +87,7 @@ function segments(label, options, value, change) {
   node.append(...buttons);
   return node;
 }
+const adviceList = lines => html('ul', {class: 'advice'}, lines.map(line => html('li', {}, line)));
 const controls = (...children) => html('div', {class: 'controls'}, ...children);
 /* What a button is called aloud has its label in it, so that those who speak to it can say what they see. */
 const spoken = (label, title) =>
@@ -233,9 +234,10 @@ function canvas(width, height, label) {
 
 /* Rows over time with zoom and pan. view: {from, to} in seconds, kept by the caller between drawings.
  * spec: {rows: [{label, height}], to, view, label, paint(ctx, row, top, height, x), hit(row, time) -> tooltip content,
- * changed()} */
+ * home} - the view that a double click comes back to, by default all from 0 to `to`. */
 function timeCanvas(parent, width, spec) {
-  const left = Math.min(Math.max(...spec.rows.map(r => r.label.length)) * 6.6 + 12, 92),
+  const longest = Math.max(...spec.rows.map(r => r.label.length)),
+    left = longest ? Math.min(longest * 6.6 + 12, 92) : 2,
     axis = 24,
     gap = 3;
   const tops = [];
@@ -246,6 +248,7 @@ function timeCanvas(parent, width, spec) {
   }
   const {node, ctx} = canvas(width, height + axis, spec.label);
   const view = spec.view,
+    home = spec.home || {from: 0, to: spec.to},
     inner = width - left - 6;
   const x = t => left + ((t - view.from) / (view.to - view.from)) * inner,
     time = px => view.from + ((px - left) / inner) * (view.to - view.from);
@@ -305,6 +308,10 @@ function timeCanvas(parent, width, spec) {
     paint();
     showTip(spec.hit(row, time(px), (view.to - view.from) / inner), e.clientX, e.clientY);
   }
+  const reset = () => {
+    [view.from, view.to] = [home.from, home.to];
+    paint();
+  };
   let drag = null;
   fill(
     node,
@@ -331,11 +338,7 @@ function timeCanvas(parent, width, spec) {
         hideTip();
         paint();
       },
-      ondblclick: () => {
-        view.from = 0;
-        view.to = spec.to;
-        paint();
-      },
+      ondblclick: reset,
       onkeydown: e => {
         const span = view.to - view.from,
           middle = (view.to + view.from) / 2;
@@ -347,7 +350,7 @@ function timeCanvas(parent, width, spec) {
           '-': () => zoom(1 / 0.6, middle),
           Home: () => pan(-spec.to),
           End: () => pan(spec.to),
-          0: () => zoom(spec.to / span, middle),
+          0: reset,
         }[e.key];
         if (act) {
           e.preventDefault();
@@ -370,11 +373,7 @@ function timeCanvas(parent, width, spec) {
   paint();
   return {
     zoom: factor => zoom(factor, (view.from + view.to) / 2),
-    reset: () => {
-      view.from = 0;
-      view.to = spec.to;
-      paint();
-    },
+    reset,
     paint,
   };
 }

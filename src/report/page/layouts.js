@@ -61,12 +61,6 @@ function binValues(map, bin, path) {
 const binCount = (map, bin, path, word) =>
   word ? ((binValues(map, bin, path) || []).find(([w]) => w === word) || ['', 0])[1] : bin.layouts;
 const grouped = n => Math.round(n).toLocaleString('en-US');
-function logTicks(lo, hi) {
-  const list = [];
-  for (let e = Math.floor(Math.log10(lo)); e <= Math.ceil(Math.log10(hi)); e++)
-    for (const k of [1, 2, 5]) if (k * 10 ** e >= lo && k * 10 ** e <= hi) list.push(k * 10 ** e);
-  return list.length > 2 ? list : ticks(lo, hi, 5);
-}
 
 /* The layouts that have names: the winner, the other choices, one's own. Points in full, the others are at `fast`. */
 function namedLayouts(plan) {
@@ -173,7 +167,7 @@ function drawLayouts(parent, plan, act) {
   };
   const tell = () => {
     const list = points.filter(shown),
-      fit = list.filter(p => p.device_B <= limit),
+      fit = [...named.filter(shown), ...list].filter(p => p.device_B <= limit),
       cells = bins.filter(inBox),
       all = sum(bins.length ? cells.map(counted) : list.map(p => p.count)),
       fitting = sum(bins.length ? cells.filter(fits).map(counted) : fit.map(p => p.count));
@@ -208,7 +202,7 @@ function drawLayouts(parent, plan, act) {
           (local.box || local.only ? ' selected' : '') +
           `, ${bins.length ? 'at most ' : ''}${text.percent(fitting / Math.max(all, 1))} of them fit` +
           (fit.length
-            ? `; the fastest of the points takes ${text.seconds(Math.min(...fit.map(p => p.step_time_s)))}`
+            ? `; the fastest of these points takes ${text.seconds(Math.min(...fit.map(p => p.step_time_s)))}`
             : ''),
       ),
     );
@@ -327,7 +321,10 @@ function drawLayouts(parent, plan, act) {
           ctx.fillStyle = ink;
           if (x(g * 2 ** 30) < width - 20) ctx.fillText(`${digits(g)}`, x(g * 2 ** 30), height - below + 12);
         }
-        ctx.fillText('GiB of the fullest stage', left + (width - left) / 2, height - 10);
+        const axis = 'GiB of the fullest stage; what needs more stands at the edge';
+        ctx.fillText(axis, left + (width - left) / 2, height - 10);
+        ctx.textAlign = 'left';
+        ctx.fillText('step time', 2, 6);
         ctx.fillStyle = colour('grid');
         const tie = y(best.step_time_s * (1 + noise));
         ctx.fillRect(left, tie, width - left - 8, Math.max(y(best.step_time_s) - tie, 1));

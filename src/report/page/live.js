@@ -344,11 +344,7 @@ function cellTable(sweep, picked, pick) {
     'div',
     {id: 'cells'},
     (sweep.advice || []).length
-      ? html(
-          'ul',
-          {class: 'advice'},
-          sweep.advice.map(s => html('li', {}, s[0].toUpperCase() + s.slice(1) + '.')),
-        )
+      ? adviceList(sweep.advice.map(s => sentence(s)))
       : '',
     table(
       [
@@ -392,17 +388,14 @@ function cellTable(sweep, picked, pick) {
 }
 
 /* What to do, and the few layouts to choose from. */
+const KIND_TITLES = {memory: 'memory to spare', simplest: 'simplest to run'};
 function choiceCard(plan, act) {
   const list = plan.choices.list,
     spent = list.some(c => c.training) ? BUDGET_COLUMNS : [];
   return html(
     'div',
     {id: 'live-choices'},
-    html(
-      'ul',
-      {class: 'advice'},
-      plan.choices.advice.map(s => html('li', {}, s[0].toUpperCase() + s.slice(1) + '.')),
-    ),
+    adviceList(plan.choices.advice.map(s => sentence(s, plan.named && plan.named.scenario.name))),
     caveatOf(plan.best[0]),
     table(
       [
@@ -412,7 +405,7 @@ function choiceCard(plan, act) {
       ],
       list.map((c, i) => [
         `${i + 1}`,
-        c.kinds.join(', '),
+        c.kinds.map(k => KIND_TITLES[k] || k).join(', '),
         layoutText(c.scenario),
         recomputeText(c.scenario),
         text.seconds(c.step_time_s),

@@ -1,7 +1,7 @@
 /* main.js - puts the page together. */
 
 const page = JSON.parse(document.getElementById('data').textContent);
-const state = {run: 0, stage: null, view: null};
+const state = {run: 0, stage: null};
 
 function listSections() {
   for (const node of document.querySelectorAll('main > section'))
@@ -61,7 +61,7 @@ function drawRun() {
   drawSliders(run);
   drawParts(run);
   drawWaterfall(run);
-  drawTimeline(run, state);
+  drawTimeline(run);
   drawStreams(run, state);
   drawMemory(run, state);
   drawMap(run, state);

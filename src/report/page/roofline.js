@@ -47,14 +47,6 @@ const operatorTip = (o, run) => ({
   ],
 });
 
-/* 1, 2, 5 of every decade, only the decades where that would be too many. */
-function ladder(lo, hi) {
-  const all = decades(lo / 10, hi)
-    .flatMap(v => [v, 2 * v, 5 * v])
-    .filter(v => v >= lo && v <= hi);
-  return all.length > 9 ? decades(lo, hi) : all;
-}
-
 function drawRoofline(run) {
   const all = run.operators || [],
     ops = all.filter(o => o.flop > 0 && o.bytes_B > 0 && o.mean_s > 0 && o.family !== 'memory-bound'),
@@ -93,7 +85,7 @@ function drawRoofline(run) {
       const x = v => left + (Math.log(v / xlo) / Math.log(xhi / xlo)) * inner,
         y = v => 8 + (1 - Math.log(v / ylo) / Math.log(yhi / ylo)) * (height - bottom - 8);
       const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
-      for (const v of decades(xlo, xhi))
+      for (const v of logTicks(xlo, xhi))
         picture.append(
           svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 8, y2: height - bottom}),
           svg(
@@ -102,7 +94,7 @@ function drawRoofline(run) {
             v >= 1e4 ? text.count(v) : `${v}`,
           ),
         );
-      for (const v of ladder(ylo, yhi))
+      for (const v of logTicks(ylo, yhi))
         picture.append(
           svg('line', {class: 'grid', x1: left, x2: left + inner, y1: y(v), y2: y(v)}),
           svg(

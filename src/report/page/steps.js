@@ -80,44 +80,83 @@ function paintSlots(ctx, slots, top, height, x, view) {
   }
 }
 
-function drawTimeline(run, state) {
+/* A pipeline of many microbatches is three windows on one scale: warm-up, a part of the steady middle, drain; null
+ * where they would be most of the step. */
+const FORWARDS = [0, 4];
+function phasesOf(passes, to) {
+  const starts = p => p.slots.filter((_, i) => i % SLOT === 5),
+    kindAt = (p, i) => p.slots[i * SLOT],
+    firstBack = p => starts(p).find((_, i) => kindAt(p, i) !== 0),
+    lastForward = p => starts(p).findLast((_, i) => FORWARDS.includes(kindAt(p, i))),
+    seconds = (of, least) => passes.map(of).reduce((a, b) => (least ? Math.min(a, b) : Math.max(a, b))) / 1e6,
+    [warm, drain] = [seconds(firstBack), seconds(lastForward, true)],
+    pair = (drain - warm) / Math.max(...passes.map(p => starts(p).filter((_, i) => kindAt(p, i) === 0).length)),
+    span = Math.max((warm + to - drain) / 3, 4 * pair),
+    middle = (warm + drain) / 2,
+    phases = [
+      ['warm-up', 0, warm + 2 * pair],
+      ['steady part', middle - span / 2, middle + span / 2],
+      ['drain', drain - 2 * pair, to],
+    ];
+  return sum(phases.map(([, a, b]) => b - a)) < 0.6 * to
+    ? phases.map(([name, from, till]) => ({name, from, to: till}))
+    : null;
+}
+
+function drawTimeline(run) {
   if (!run.passes) return;
   const node = section('timeline', 'Pipeline timeline', `Every pass of every stage over one step. ${zoomHelp}`),
     P = run.passes,
     to = run.makespan_s;
   const kinds = new Set(P.flatMap(p => p.slots.filter((_, i) => i % SLOT === 0)));
-  state.view = {from: 0, to};
-  let handle = null;
+  const phases = phasesOf(P, to),
+    whole = {name: 'step', from: 0, to};
+  let handles = [],
+    figure,
+    shown = phases || [whole];
+  const show = windows => {
+    shown = windows;
+    figure.draw();
+  };
   node.append(
     controls(
-      zoomButtons(() => handle),
+      zoomButtons(() => ({zoom: f => handles.forEach(h => h.zoom(f)), reset: () => show([whole])})),
+      phases && button('phases', 'Warm-up, steady part and drain', () => show(phases)),
       button('one microbatch', 'Zoom to the middle of the step', () => {
         const w = (run.windows || [])[0],
-          span = w ? (w.to_s - w.from_s) * 4 : to / 20;
-        state.view.from = Math.max(to / 2 - span / 2, 0);
-        state.view.to = Math.min(state.view.from + span, to);
-        handle.paint();
+          from = Math.max(to / 2 - (w ? (w.to_s - w.from_s) * 2 : to / 40), 0);
+        show([{name: 'middle', from, to: to - from}]);
       }),
     ),
   );
   node.append(legend([...kinds].sort().map(k => [`var(--${KIND_COLOUR[k]})`, KIND_NAME[k]])));
-  plot(
+  figure = plot(
     node,
     (at, width) => {
-      const h = P.length > 32 ? 10 : P.length > 12 ? 15 : 22;
-      handle = timeCanvas(at, width, {
-        to,
-        view: state.view,
-        label: 'Passes of every stage over time; arrow keys move, plus and minus zoom',
-        rows: P.map(p => ({label: `stage ${p.stage}`, height: h})),
-        paint: (ctx, i, top, height, x) => paintSlots(ctx, P[i].slots, top, height, x, state.view),
-        hit: (i, t) => {
-          const k = slotAt(P[i].slots, t * 1e6),
-            end = k >= 0 ? P[i].slots[k * SLOT + 5] + P[i].slots[k * SLOT + 6] : 0;
-          return k >= 0 && t * 1e6 <= end
-            ? describeSlot(P[i].slots, k, P[i].stage, run.placement.chunks)
-            : {title: `stage ${P[i].stage} waits`, rows: [['at', text.seconds(t)]]};
-        },
+      const h = P.length > 32 ? 10 : P.length > 12 ? 15 : 22,
+        labels = `stage ${P[P.length - 1].stage}`.length * 6.6 + 12,
+        perSecond = (width - labels - 12 * shown.length) / sum(shown.map(w => w.to - w.from));
+      at.classList.toggle('windows', shown.length > 1);
+      handles = shown.map((window, k) => {
+        const view = {...window},
+          place = shown.length > 1 ? html('div', {}, html('h3', {}, window.name)) : at,
+          wide = (window.to - window.from) * perSecond + 8 + (k ? 0 : labels);
+        if (place !== at) at.append(place);
+        return timeCanvas(place, shown.length > 1 ? Math.floor(wide) : width, {
+          to,
+          view,
+          home: window,
+          label: `Passes of every stage over time, ${window.name}; arrow keys move, plus and minus zoom`,
+          rows: P.map(p => ({label: k ? '' : `stage ${p.stage}`, height: h})),
+          paint: (ctx, i, top, height, x) => paintSlots(ctx, P[i].slots, top, height, x, view),
+          hit: (i, t) => {
+            const k = slotAt(P[i].slots, t * 1e6),
+              end = k >= 0 ? P[i].slots[k * SLOT + 5] + P[i].slots[k * SLOT + 6] : 0;
+            return k >= 0 && t * 1e6 <= end
+              ? describeSlot(P[i].slots, k, P[i].stage, run.placement.chunks)
+              : {title: `stage ${P[i].stage} waits`, rows: [['at', text.seconds(t)]]};
+          },
+        });
       });
     },
     'Pipeline timeline',

@@ -133,11 +133,8 @@ function drawSummary(run) {
     node.append(html('p', {class: 'warn', role: 'alert'}, `Does not fit: ${run.result.why_infeasible}.`));
   if (run.advice.length)
     node.append(
-      html(
-        'ul',
-        {class: 'advice'},
-        run.advice.map(line => html('li', {}, line)),
-      ),
+      html('p', {class: 'note', style: 'margin-top:8px'}, 'What to change, one at a time:'),
+      adviceList(run.advice.map(said)),
     );
   node.append(tiles(run), caveatOf(run.result) || '', settings(run));
 }
@@ -199,6 +196,10 @@ function drawCompare(runs, chosen) {
       matters ? ` (${text.signed(change)})` : '',
     );
   };
+  const bars = runs.map(r => [r.name, r.result.time, r.result.step_time_s]),
+    shown = partsOf(bars, base.step_time_s * 5e-5);
+  node.append(partLegend(shown));
+  partBars(node, bars, shown, i => i === chosen, 'Time parts of every run');
   node.append(
     table(
       ['figure', ...runs.map(r => r.name)],
@@ -214,31 +215,24 @@ function drawCompare(runs, chosen) {
 }
 
 /* --- where the step goes ---------------------------------------------------------------------------------------- */
-function drawParts(run) {
-  const node = section(
-    'parts',
-    'Where the step goes',
-    'Each bar is one step of one pipeline stage, split by what its compute stream does or waits for. The parts of ' +
-    'a bar add up to the step.',
-  );
-  const r = run.result,
-    rows = [['mean', r.time], ...r.stage_time.map((t, i) => [`stage ${i}`, t])];
-  const shown = PARTS.filter(([, , of]) => rows.some(([, t]) => of(t) > r.step_time_s * 5e-5));
-  node.append(legend(shown.map(([name, c]) => [`var(--${c})`, name])));
-  const stepped =
-    rows.length > 40 ? rows.filter((_, i) => i === 0 || (i - 1) % Math.ceil(rows.length / 33) === 0) : rows;
+const partsOf = (rows, least) => PARTS.filter(([, , of]) => rows.some(([, t]) => of(t) > least));
+const partLegend = shown => legend(shown.map(([name, c]) => [`var(--${c})`, name]));
+
+/* A bar for each row [name, time, step_s], split into parts, all on one scale; `strong` says which names stand out. */
+function partBars(node, rows, shown, strong, label) {
   plot(
     node,
     (at, width) => {
-      const left = 66,
-        h = stepped.length > 20 ? 14 : 20,
+      const left = Math.min(Math.max(...rows.map(r => r[0].length)) * 7.2 + 14, width / 3),
+        fits = Math.floor((left - 8) / 7),
+        h = rows.length > 20 ? 14 : 20,
         gap = 4,
-        height = stepped.length * (h + gap) + 30,
+        height = rows.length * (h + gap) + 30,
         inner = width - left - 8;
-      const longest = Math.max(r.step_time_s, ...rows.map(([, t]) => sum(PARTS.map(p => Math.max(p[2](t), 0))))),
+      const longest = Math.max(...rows.map(([, t, step]) => Math.max(step, sum(PARTS.map(p => Math.max(p[2](t), 0)))))),
         x = v => left + (v / longest) * inner;
       const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
-      for (const [t, label] of timeTicks(0, longest, inner / 100)) {
+      for (const [t, word] of timeTicks(0, longest, inner / 100)) {
         picture.append(
           svg('line', {class: 'grid', x1: x(t), x2: x(t), y1: 0, y2: height - 22}),
           svg(
@@ -249,18 +243,19 @@ function drawParts(run) {
               y: height - 6,
               'text-anchor': t === 0 ? 'start' : x(t) > width - 30 ? 'end' : 'middle',
             },
-            label,
+            word,
           ),
         );
       }
-      stepped.forEach(([name, t], i) => {
-        const y = i * (h + gap);
-        picture.append(svg('text', {class: i ? 'soft' : 'strong', x: 0, y: y + h / 2 + 4}, name));
+      rows.forEach(([name, t, step], i) => {
+        const y = i * (h + gap),
+          short = name.length > fits ? `${name.slice(0, fits - 1)}…` : name;
+        picture.append(svg('text', {class: strong(i) ? 'strong' : 'soft', x: 0, y: y + h / 2 + 4}, short));
         let from = 0;
         for (const [part, c, of] of shown) {
           const seconds = of(t);
           if (!(seconds > 0)) continue;
-          const rows =
+          const classes =
             part === 'exposed communication'
               ? Object.entries(t.comm)
                   .filter(([, v]) => v.exposed_s > 0)
@@ -274,13 +269,13 @@ function drawParts(run) {
             style: `fill:var(--${c})`,
           });
           picture.append(
-            i === 0 || stepped.length <= 20
+            strong(i) || rows.length <= 20
               ? marked(rect, () => ({
                   title: `${part}, ${name}`,
                   rows: [
                     ['time', text.seconds(seconds)],
-                    ['of the step', text.percent(seconds / r.step_time_s)],
-                    ...rows,
+                    ['of the step', text.percent(seconds / step)],
+                    ...classes,
                   ],
                 }))
               : rect,
@@ -290,8 +285,24 @@ function drawParts(run) {
       });
       at.append(picture);
     },
-    'Time parts of every stage',
+    label,
   );
+}
+
+function drawParts(run) {
+  const node = section(
+    'parts',
+    'Where the step goes',
+    'Each bar is one step of one pipeline stage, split by what its compute stream does or waits for. The parts of ' +
+    'a bar add up to the step.',
+  );
+  const r = run.result,
+    rows = [r.time, ...r.stage_time].map((t, i) => [i ? `stage ${i - 1}` : 'mean', t, r.step_time_s]),
+    shown = partsOf(rows, r.step_time_s * 5e-5),
+    every = rows.length > 40 ? Math.ceil(rows.length / 33) : 1;
+  node.append(partLegend(shown));
+  partBars(node, rows.filter((_, i) => i === 0 || (i - 1) % every === 0), shown, i => i === 0,
+    'Time parts of every stage');
   node.append(
     folded('as a table', () =>
       table(
