@@ -331,7 +331,7 @@ static void write_least(const MsTree *t, MsScenario *s) {
 
 /* What the passes of a shape take in their schedule. */
 static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
-  g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c);
+  g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c, p->own ? NULL : p->memo);
   write_least(p->t, s);
   return ms_bound_passes(p->memo, s);
 }
@@ -468,7 +468,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
 /* FALSE with the rule that the split breaks, or MS_REFUSED_ERROR. */
 static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
   if (p->own) ms_memo_free(p->memo), p->memo = NULL;
-  *rule = ms_try_cut(p->t->space, c->value, c->combo, p->w->scratch, p->t->x->s.first, &p->memo);
+  *rule = ms_try_cut(p->t->space, c->value, c->combo, NULL, p->w->scratch, p->t->x->s.first, &p->memo);
   p->own = TRUE;
   if (!p->memo) return FALSE;
   take_pieces(p, c);
@@ -518,7 +518,7 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsCandidate c = node->c;
   gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED), memory = ms_planner_cuts(t->x, MS_SHORT_MEMORY);
   double limit = t->x->s.plan->memory_limit_B;
-  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c);
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c, NULL);
   write_least(t, s);
   g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
   double passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
@@ -538,7 +538,7 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
   MsRefusal refusal;
   double limit = t->x->s.plan->memory_limit_B;
   if (ms_planner_known(t->x, c, t->threshold)) return; /* it has been simulated */
-  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c);
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c, NULL);
   if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
   else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s))
     refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);

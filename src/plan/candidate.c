@@ -1,11 +1,11 @@
 /* src/plan/candidate.c - a layout of the space as a scenario, and the order of layouts. */
 #include "plan/plan_priv.h"
 
-MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c) {
+MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c, MsPieceMemo *memo) {
   MsScenario *s = ms_space_scratch(space);
   ms_space_apply_combo(space, c->combo, s);
   ms_space_apply_axes(c->value, s);
-  ms_space_balance(space, ms_cut_costs(space, c->value, c->combo, NULL, s), ms_space_cut_of(space, c->combo), s);
+  ms_space_balance(space, ms_cut_costs(space, c->value, c->combo, memo, s), ms_space_cut_of(space, c->combo), s);
   if (s->options.sequence_parallel < 0)
     s->options.sequence_parallel = s->layout.tp > 1; /* null in the request: said in what is printed */
   const MsLayoutSpec *l = &s->layout;

@@ -75,8 +75,8 @@ typedef struct { /* one combination of work keys in one unit */
   Enumeration *e;
   Finder *f;
   int unit, map;
-  gint64 work, written; /* written: combination in the finder's scratch */
-  gboolean per_cut;
+  gint64 work, written;    /* written: combination in the finder's scratch */
+  gboolean per_cut, ready; /* ready: some cut obeys the rules */
   MsPieceMemo *memo;
 } Bench;
 
@@ -86,17 +86,35 @@ static gint64 combo_of_shape(const Bench *b, int shape) {
   return b->work * space->stride[MS_ROLE_ADDED] + shape * space->stride[MS_ROLE_SHAPE];
 }
 
-/* Pieces of the cut that is written in, once for the bench, or once for every cut; FALSE with the rule that the split
- * breaks, or with MS_REFUSED_ERROR where it cannot be costed (a figure of the machine that it needs is unknown). What
- * was made last is much like it. */
-static gboolean memo_for(Bench *b, const gint32 *value, gint64 combo, int *rule) {
-  if (b->memo && !b->per_cut) return TRUE;
+/* What was made last is much like the next one. */
+static const MsPieceMemo *keep_last(Bench *b) {
   if (b->memo) ms_memo_free(b->f->last), b->f->last = b->memo;
-  const MsPieceMemo *like = b->f->last ? b->f->last : b->e->search->first;
   b->memo = NULL;
-  *rule = ms_try_cut(b->e->space, value, combo, b->f->scratch, like, &b->memo);
-  if (b->memo) b->map = ms_shapes_map(b->f->shapes, b->memo);
-  return b->memo != NULL;
+  return b->f->last ? b->f->last : b->e->search->first;
+}
+
+/* Of all cuts, which are made of what its layers cost. */
+static void make_flat(Bench *b) {
+  g_autoptr(MsScenario) s = ms_scenario_copy(b->f->scratch, TRUE);
+  ms_leave_pipeline_out(s);
+  b->memo = ms_memo_new(s, keep_last(b), NULL);
+}
+
+/* Pieces of the cut that is written in, once for the bench, or once for every cut; FALSE with the rule that the split
+ * breaks, or with MS_REFUSED_ERROR where it cannot be costed (a figure of the machine that it needs is unknown). */
+static gboolean memo_for(Bench *b, const gint32 *value, gint64 combo, int *rule) {
+  if (b->ready && !b->per_cut) return TRUE;
+  if (b->per_cut) {
+    const MsPieceMemo *like = keep_last(b);
+    *rule = ms_try_cut(b->e->space, value, combo, NULL, b->f->scratch, like, &b->memo);
+  } else {
+    if (!b->memo) make_flat(b);
+    *rule = ms_try_cut(b->e->space, value, combo, b->memo, b->f->scratch, NULL, NULL);
+    if (*rule < 0 && !b->memo) *rule = ms_num_rules + MS_REFUSED_ERROR;
+  }
+  b->ready = *rule < 0;
+  if (b->ready) b->map = ms_shapes_map(b->f->shapes, b->memo);
+  return b->ready;
 }
 
 static gboolean fits(Bench *b, const MsCandidate *c, int inner, double device_B) {
@@ -257,7 +275,7 @@ static void bound_inner(Bench *b, MsCandidate *c, int inner, MsStateBytes *bytes
     ms_space_apply_combo(space, combo, s);
     write_axes(c->value, s->layout.microbatch_group_size_per_virtual_pipeline_stage, s);
     b->written = combo;
-    gboolean fresh = !b->memo || b->per_cut;
+    gboolean fresh = !b->ready || b->per_cut;
     int rule = -1;
     if (memo_for(b, c->value, combo, &rule)) {
       if (fresh) state_bytes(b, bytes);
@@ -315,7 +333,7 @@ static void find_first(Enumeration *e) {
         ms_space_apply_combo(space, c.combo, s);
         ms_space_apply_axes(c.value, s);
         if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0) continue;
-        g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c);
+        g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c, NULL);
         MsRefusal refusal;
         if (ms_layout_check(whole, &refusal)) e->space->like = e->search->first = ms_memo_new(whole, NULL, NULL);
       }

@@ -37,7 +37,7 @@ static void screen_one(int index, int thread, gpointer data) {
   Screened s = {.candidate = job->candidate[index], .index = index};
   MsScreen screen;
   if (ms_interrupted()) return;
-  g_autoptr(MsScenario) scenario = ms_candidate_scenario(job->x->s.space, &s.candidate);
+  g_autoptr(MsScenario) scenario = ms_candidate_scenario(job->x->s.space, &s.candidate, NULL);
   const MsWorth worth = ms_planner_worth(job->x, scenario->gpus);
   s.failed = !ms_screen(scenario, ms_planner_like(job->x), &worth, &screen, NULL);
   if (!s.failed) {

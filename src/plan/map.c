@@ -46,7 +46,7 @@ static void draw(MsSpace *space, guint most, MsPieceMemo **first, MsLayoutMap *m
     MsCandidate c = {0};
     MsRefusal refusal;
     draw_one(space, rand, &c);
-    g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c);
+    g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
     if (!ms_layout_check(s, &refusal)) continue;
     if (!*first) space->like = *first = ms_memo_new(s, NULL, NULL);
     g_array_append_val(chosen, c);
@@ -73,7 +73,7 @@ static void predict(int index, int thread, gpointer data) {
   const Job *job = data;
   (void)thread;
   if (ms_interrupted()) return;
-  g_autoptr(MsScenario) s = ms_candidate_scenario(job->space, &g_array_index(job->chosen, MsCandidate, index));
+  g_autoptr(MsScenario) s = ms_candidate_scenario(job->space, &g_array_index(job->chosen, MsCandidate, index), NULL);
   g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
   MsMapPoint *p = &job->map->point[index];
   if (!r || !(r->step_time_s > 0)) return;

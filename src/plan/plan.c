@@ -124,7 +124,7 @@ static gboolean add_found(const MsFrontFound *found, gpointer user) {
   Front *f = user;
   MsSearch *s = &f->x->s;
   const MsRequest *request = s->space->request;
-  MsFrontPoint p = {.scenario = ms_candidate_scenario(s->space, &found->candidate),
+  MsFrontPoint p = {.scenario = ms_candidate_scenario(s->space, &found->candidate, NULL),
                     .step_time_s = found->step_time_s,
                     .device_B = found->device_B,
                     .interrupted = ms_interrupted(),

@@ -126,8 +126,9 @@ void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo,
 void ms_space_apply_axes(const gint32 *value, MsScenario *scenario);
 /* "options.fsdp", say, is open. */
 gboolean ms_request_leaves_open(const MsRequest *request, const char *path);
-/* Both, and the pipeline layout: the complete scenario of a candidate, named. (transfer full) */
-MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate);
+/* Both, and the pipeline layout: the complete scenario of a candidate, named. `memo` as in ms_cut_costs. (transfer
+ * full) */
+MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *candidate, MsPieceMemo *memo);
 int ms_candidate_compare(const void *a, const void *b); /* by cost of the bound, then bound, then values */
 /* Number of the combination's values of keys of MS_ROLE_SHAPE. */
 int ms_space_shape_of(const MsSpace *space, gint64 combo);
@@ -258,11 +259,11 @@ void ms_leave_pipeline_out(MsScenario *scenario); /* where they do not: one stag
 const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
-/* The rule about the split into stages that the cut of a combination breaks, -1 = none; then, with `memo`, the pieces
- * of that cut, or ms_num_rules + MS_REFUSED_ERROR when they cannot be costed. `scenario` has axes and combination
- * written in, the cut only meanwhile. */
-int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsScenario *scenario, const MsPieceMemo *like,
-               MsPieceMemo **memo);
+/* The rule about the split into stages that the cut of a combination breaks, -1 = none; `known` as in ms_cut_costs.
+ * Then, with `memo`, the pieces of that cut, or ms_num_rules + MS_REFUSED_ERROR when they cannot be costed. `scenario`
+ * has axes and combination written in, the cut only meanwhile. */
+int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *known, MsScenario *scenario,
+               const MsPieceMemo *like, MsPieceMemo **memo);
 
 /* Kept for ms_cut_costs, by PP and the share of the optimizer that the host has, which the pieces do not depend on; -1:
  * not known. Until the next call. */

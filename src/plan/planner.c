@@ -112,7 +112,7 @@ static void simulate_one(int index, int thread, gpointer data) {
     b->done[index] = TRUE;
     return;
   }
-  g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c);
+  g_autoptr(MsScenario) s = ms_candidate_scenario(b->x->s.space, c, NULL);
   double step_s = 0, limit_s = step_beyond(b->x, s->gpus, b->most);
   gboolean ok = b->x->s.options->rough
                     ? rough_step_time(s, &step_s)
@@ -193,7 +193,7 @@ static void predict_one(int index, int thread, gpointer data) {
   (void)thread;
   MsPlanner *x = data;
   MsPlanEntry *e = &x->s.plan->best[index];
-  e->scenario = ms_candidate_scenario(x->s.space, &x->list[index].candidate);
+  e->scenario = ms_candidate_scenario(x->s.space, &x->list[index].candidate, NULL);
   MsFidelity fidelity = x->s.options->rough ? MS_FIDELITY_FAST : MS_FIDELITY_FULL;
   if (!x->list[index].result) x->list[index].result = ms_simulate(e->scenario, fidelity, NULL, NULL);
   e->result = x->list[index].result;

@@ -81,7 +81,7 @@ void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan 
   for (int i = 0; i < t->n; i++) {
     const MsRefused *r = &t->row[i];
     if (r->count == 0) continue;
-    g_autoptr(MsScenario) s = ms_candidate_scenario(space, &r->example);
+    g_autoptr(MsScenario) s = ms_candidate_scenario(space, &r->example, NULL);
     g_autofree char *why = why_of(i, r, s);
     char *layout = layout_text(space, s);
     plan->refusals[plan->n_refusals++] =

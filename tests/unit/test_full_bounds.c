@@ -82,7 +82,7 @@ typedef struct {
 } Gaps; /* how far the bounds are below full, of each layout */
 
 static void check_layout(const MsSmallRequest *small, const MsSpace *space, const MsCandidate *c, Gaps *gaps) {
-  g_autoptr(MsScenario) s = ms_candidate_scenario(space, c);
+  g_autoptr(MsScenario) s = ms_candidate_scenario(space, c, NULL);
   Times t = times_of(s);
   if (t.full == 0) return;
   if (c->bound > t.full || t.bound > t.full)

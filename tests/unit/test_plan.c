@@ -44,7 +44,7 @@ static void neighbours_tell_the_truth(void **state) {
       for (int axis = 0; axis < MS_N_AXES; axis++)
         c.value[axis] = space->axis[axis].value[g_rand_int_range(rand, 0, space->axis[axis].n)];
       MsRefusal refusal;
-      g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c);
+      g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
       if (!ms_layout_check(s, &refusal)) continue;
       MsPieceMemo *alone = ms_memo_new(s, NULL, NULL), *beside = ms_memo_new(s, last, NULL);
       for (MsTotal total = 0; total <= MS_TOTAL_SPAN; total++)

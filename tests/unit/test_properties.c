@@ -219,7 +219,7 @@ static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape 
 static char *bounds_of(const MsSpace *space, const MsCandidate *c) {
   MsRefusal refusal;
   int rule;
-  g_autoptr(MsScenario) s = ms_candidate_scenario(space, c), scratch = ms_space_scratch(space);
+  g_autoptr(MsScenario) s = ms_candidate_scenario(space, c, NULL), scratch = ms_space_scratch(space);
   MsPieceMemo *memo = ms_layout_check(s, &refusal) ? ms_memo_new(s, NULL, NULL) : NULL;
   if (!memo) return NULL;
   MsShapes *shapes = ms_shapes_new();
