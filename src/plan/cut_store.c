@@ -23,6 +23,7 @@ MsCuts *ms_cuts_new(void) {
   MsCuts *c = g_new0(MsCuts, 1);
   g_mutex_init(&c->lock);
   c->costs = g_hash_table_new_full(hash_costs, equal_costs, g_free, free_costs);
+  c->number = g_hash_table_new_full(hash_costs, equal_costs, g_free, NULL);
   c->numbers = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
   c->rounded = g_ptr_array_new_with_free_func(free_rounded);
   c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
@@ -34,6 +35,7 @@ void ms_cuts_free(MsCuts *c) {
   if (!c) return;
   g_mutex_clear(&c->lock);
   g_hash_table_unref(c->costs);
+  g_hash_table_unref(c->number);
   g_hash_table_unref(c->numbers);
   g_ptr_array_unref(c->rounded);
   g_hash_table_unref(c->texts);

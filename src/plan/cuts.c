@@ -94,18 +94,24 @@ static gboolean has_pieces(const gint32 *v) {
          v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP]) == 0;
 }
 
-/* Of the pieces of a combination, which its keys of MS_ROLE_SHAPE and later do not change. Borrowed from the cuts. */
+/* Of pieces, which keys of MS_ROLE_SHAPE and later do not change. */
+static MsCostsKey key_of(const MsSpace *space, const gint32 *value, gint64 combo, int pp) {
+  gint64 own = combo - combo % space->stride[MS_ROLE_ADDED];
+  MsCostsKey key = {.combo = {(gint32)(own >> 32), (gint32)own}, .pp = pp};
+  memcpy(key.value, value, sizeof key.value);
+  return key;
+}
+
+/* Borrowed from the cuts. */
 static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, gint64 combo) {
   MsCuts *cuts = space->cuts;
-  gint64 own = combo - combo % space->stride[MS_ROLE_ADDED];
-  MsCostsKey key = {.combo = {(gint32)(own >> 32), (gint32)own}};
-  memcpy(key.value, value, sizeof key.value);
+  const MsCostsKey key = key_of(space, value, combo, 0);
   g_mutex_lock(&cuts->lock);
   MsLayerCosts *costs = g_hash_table_lookup(cuts->costs, &key);
   g_mutex_unlock(&cuts->lock);
   if (costs) return costs;
   g_autoptr(MsScenario) s = ms_space_scratch(space);
-  ms_space_apply_combo(space, own, s);
+  ms_space_apply_combo(space, combo - combo % space->stride[MS_ROLE_ADDED], s);
   ms_space_apply_axes(value, s);
   costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
   g_mutex_lock(&cuts->lock);
@@ -128,11 +134,21 @@ static gboolean is_settled(const MsScenario *s) {
 
 int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceMemo *memo, const MsScenario *s) {
   if (is_settled(s)) return -1;
+  MsCuts *cuts = space->cuts;
   int *number = memo ? ms_memo_cost_number(memo, s->layout.pp, s->options.optimizer_offload_fraction) : NULL;
   if (number && *number >= 0) return *number;
-  MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
-  int found = number_of(space, own ? own : costs_of(space, value, combo), s);
-  ms_layer_costs_free(own);
+  const MsCostsKey key = key_of(space, value, combo, s->layout.pp);
+  g_mutex_lock(&cuts->lock);
+  int found = GPOINTER_TO_INT(g_hash_table_lookup(cuts->number, &key)) - 1;
+  g_mutex_unlock(&cuts->lock);
+  if (found < 0) {
+    MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
+    found = number_of(space, own ? own : costs_of(space, value, combo), s);
+    ms_layer_costs_free(own);
+    g_mutex_lock(&cuts->lock);
+    g_hash_table_insert(cuts->number, g_memdup2(&key, sizeof key), GINT_TO_POINTER(found + 1));
+    g_mutex_unlock(&cuts->lock);
+  }
   if (number) *number = found;
   return found;
 }

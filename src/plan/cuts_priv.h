@@ -85,11 +85,13 @@ typedef struct {
 void ms_rounded_costs_clear(MsRoundedCosts *rounded); /* what it has */
 typedef struct {
   gint32 value[MS_N_OUTER], combo[2];
+  gint32 pp; /* 0: of any */
 } MsCostsKey;
 
 struct MsCuts {
   GMutex lock;
   GHashTable *costs;   /* MsCostsKey -> MsLayerCosts of its pieces */
+  GHashTable *number;  /* MsCostsKey with the PP -> number of these, rounded, + 1 */
   GHashTable *numbers; /* rounded costs as bytes -> their number */
   GPtrArray *rounded;  /* MsRoundedCosts by number */
   GHashTable *texts;   /* MsCutKey -> layout string, "" = none */
