@@ -36,7 +36,7 @@ MsMark ms_source_mark(const MsHardware *hardware, const char *key) {
 
 double ms_source_within(const MsHardware *hardware, const char *key) {
   JsonNode *source = source_of(hardware, key);
-  if (ms_source_mark(hardware, key) != MS_MARK_ASSUMED) return 0;
+  if (mark_of_word(member_text(source, "mark")) != MS_MARK_ASSUMED) return 0;
   return json_object_get_double_member_with_default(json_node_get_object(source), "within", 0);
 }
 

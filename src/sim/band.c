@@ -55,19 +55,19 @@ void ms_band_fill(const MsScenario *s, MsResult *r) {
 }
 
 /* --- assumed figures of the machine ---------------------------------------------------------------------------- */
+/* Until ms_band_of_assumed those that are not assumed stand among them, within 0. */
 static MsAssumed *assumed_of(MsResult *r, const MsScenario *s, const char *key) {
   for (int i = 0; i < r->n_assumed; i++)
     if (strcmp(r->assumed[i].key, key) == 0) return &r->assumed[i];
-  double within = ms_source_within(s->hardware, key);
-  if (!(within > 0)) return NULL;
   r->assumed = g_renew(MsAssumed, r->assumed, r->n_assumed + 1);
-  r->assumed[r->n_assumed] = (MsAssumed){.key = key, .within = within};
+  r->assumed[r->n_assumed] = (MsAssumed){.key = key, .within = ms_source_within(s->hardware, key)};
   return &r->assumed[r->n_assumed++];
 }
 
 void ms_band_add_assumed(const MsScenario *s, MsResult *r, const char *key, gboolean communication, double time_s) {
-  MsAssumed *a = time_s > 0 ? assumed_of(r, s, key) : NULL;
-  if (a) a->share += time_s, a->communication = communication;
+  if (!(time_s > 0)) return;
+  MsAssumed *a = assumed_of(r, s, key);
+  a->share += time_s, a->communication = communication;
 }
 
 static int by_weight(const void *a, const void *b) {
@@ -79,11 +79,15 @@ static int by_weight(const void *a, const void *b) {
 double ms_band_of_assumed(const MsScenario *s, MsResult *r, const MsTimeParts *stage) {
   double squares = 0, exposed = exposed_share(stage);
   ms_band_add_assumed(s, r, "kernel_launch_s", FALSE, stage->host_s);
+  int n = 0;
   for (int i = 0; i < r->n_assumed; i++) {
-    MsAssumed *a = &r->assumed[i];
-    a->share = r->step_time_s > 0 ? MIN(a->share / r->step_time_s, 1) * (a->communication ? exposed : 1) : 0;
-    squares += a->share * a->share * a->within * a->within;
+    MsAssumed a = r->assumed[i];
+    if (!(a.within > 0)) continue;
+    a.share = r->step_time_s > 0 ? MIN(a.share / r->step_time_s, 1) * (a.communication ? exposed : 1) : 0;
+    squares += a.share * a.share * a.within * a.within;
+    r->assumed[n++] = a;
   }
+  r->n_assumed = n;
   if (r->n_assumed > 0) qsort(r->assumed, (size_t)r->n_assumed, sizeof *r->assumed, by_weight);
   return sqrt(squares);
 }
@@ -100,7 +104,7 @@ static gboolean rests_on(const MsResult *r, const char *key) {
 static void add_assumed(GString *out, const MsHardware *h, const MsResult *r) {
   gboolean any = FALSE;
   for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
-    if (!(ms_source_within(h, field->key) > 0) || !rests_on(r, field->key)) continue;
+    if (!rests_on(r, field->key) || !(ms_source_within(h, field->key) > 0)) continue;
     const char *words = ms_source_words(field->key);
     g_string_append_printf(out, "%s%s", any ? ", " : "", field->key);
     if (words) g_string_append_printf(out, " (%s)", words);

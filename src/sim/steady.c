@@ -220,7 +220,8 @@ static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
   const MsLags *lags = &slot.lags;
   MsTime relaxed = relaxed_time(&lags, 1, FALSE);
   slot.longer[0] = slot.longer[1] = MAX(0, slot.time - relaxed);
-  if (s->p->layout->pp > 1 && !s->p->p2p_blocks) slot.longer[1] = MAX(0, longer_in_stream(s, of, lags));
+  MsTime streams = s->p->layout->pp > 1 && !s->p->p2p_blocks ? longer_in_stream(s, of, lags) : slot.longer[1];
+  slot.longer[1] = MAX(0, streams);
   lengthen(&slot.lags, slot.longer, slot.lags.to[MS_END_HOST][MS_END_HOST] >= relaxed);
   return slot;
 }
