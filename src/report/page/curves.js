@@ -285,27 +285,14 @@ function drawSources(run) {
       `Simulated: ${run.result.fidelity} fidelity, ${run.result.events.toLocaleString('en-US')} events. `,
     ),
     controls(
-      html(
-        'button',
-        {
-          type: 'button',
-          class: 'button',
-          onclick: () => save(`${run.name}.json`, JSON.stringify(run.scenario, null, 2)),
-        },
-        'Download the scenario',
-      ),
-      html(
-        'button',
-        {
-          type: 'button',
-          class: 'button',
-          onclick: () => save(`${run.name}.result.json`, JSON.stringify(run.result, null, 2)),
-        },
-        'Download the result',
+      button('Download the scenario', 'Download the scenario', () => saveScenario(run.scenario)),
+      button('Download the result', 'Download the result', () =>
+        save(`${run.name}.result.json`, JSON.stringify(run.result, null, 2)),
       ),
     ),
   );
 }
+const saveScenario = s => save(`${s.name}.json`, JSON.stringify(s, null, 2));
 function save(name, content) {
   const link = html('a', {
     href: URL.createObjectURL(new Blob([content], {type: 'application/json'})),

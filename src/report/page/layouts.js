@@ -188,10 +188,9 @@ function drawLayouts(parent, plan, act) {
               act.can(mapScenario(plan, local.at))
                 ? button('Show this layout', 'Show this layout', () => act.look(mapScenario(plan, local.at)))
                 : null,
-              button('Scenario', 'Download the scenario of this layout', () => {
-                const s = mapScenario(plan, local.at);
-                save(`${s.name}.json`, JSON.stringify(s, null, 2));
-              }),
+              button('Scenario', 'Download the scenario of this layout', () =>
+                saveScenario(mapScenario(plan, local.at)),
+              ),
             ),
           ]
         : []),

@@ -69,7 +69,7 @@ const budget = [
   {key: 'deadline', label: 'Deadline', like: '30d'},
   {key: 'gpu_hour', label: 'Price of a GPU-hour', like: '2.50'},
   {key: 'max_watts', label: 'Power of all GPUs, at most', like: '1.2MW'},
-  {key: 'lora', label: 'LoRA rank (none: all weights)', like: '16'},
+  {key: 'lora', label: 'LoRA rank, if any', like: '16'},
 ];
 
 /* Settings of the form in the address, so that it can be kept and sent. */
@@ -245,41 +245,10 @@ function ranking(best, chosen, act) {
           ? html(
               'span',
               {class: 'seg'},
-              html(
-                'button',
-                {type: 'button', class: 'button', 'aria-label': `Show layout ${i + 1}`, onclick: () => act.look([i])},
-                'show',
-              ),
-              html(
-                'button',
-                {
-                  type: 'button',
-                  class: 'button',
-                  'aria-label': `Download the scenario of layout ${i + 1}`,
-                  onclick: () => save(`${b.scenario.name}.json`, JSON.stringify(b.scenario, null, 2)),
-                },
-                'scenario',
-              ),
-              html(
-                'button',
-                {
-                  type: 'button',
-                  class: 'button',
-                  'aria-label': `Download the page of layout ${i + 1}`,
-                  onclick: () => act.page(i),
-                },
-                'page',
-              ),
-              html(
-                'button',
-                {
-                  type: 'button',
-                  class: 'button',
-                  'aria-label': `launch layout ${i + 1}`,
-                  onclick: () => act.launch(i),
-                },
-                'launch',
-              ),
+              button('show', `Show layout ${i + 1}`, () => act.look([i])),
+              button('scenario', `Download the scenario of layout ${i + 1}`, () => saveScenario(b.scenario)),
+              button('page', `Download the page of layout ${i + 1}`, () => act.page(i)),
+              button('launch', `launch layout ${i + 1}`, () => act.launch(i)),
             )
           : '',
       ),
@@ -339,7 +308,13 @@ function cellTable(sweep, picked, pick) {
       ['sequence', 'seq_length'],
       ['batch', 'global_batch_size'],
     ].filter(([, key]) => many(key)),
-    best = c => (c.best ? c.best[0] : known(c.step_time_s) ? c : null);
+    best = c => (c.best ? c.best[0] : known(c.step_time_s) ? c : null),
+    looked = i =>
+      fill(
+        button(i === picked ? 'below' : 'look at', `Look at plan ${i + 1}`, () => pick(i)),
+        {'aria-pressed': String(i === picked)},
+        [],
+      );
   return html(
     'div',
     {id: 'cells'},
@@ -363,23 +338,7 @@ function cellTable(sweep, picked, pick) {
             ? [text.seconds(b.step_time_s), grouped(b.tokens_per_s_per_gpu), text.percent(b.mfu)]
             : ['–', '–', '–']),
           b && b.scenario ? layoutText(b.scenario) : c.why || (pick ? 'nothing fits' : ''),
-          html(
-            'td',
-            {},
-            pick && !c.why
-              ? html(
-                  'button',
-                  {
-                    type: 'button',
-                    class: 'button',
-                    'aria-label': `Look at plan ${i + 1}`,
-                    'aria-pressed': String(i === picked),
-                    onclick: () => pick(i),
-                  },
-                  i === picked ? 'below' : 'look at',
-                )
-              : '',
-          ),
+          html('td', {}, pick && !c.why ? looked(i) : ''),
         ];
       }),
       [0, 1, 6 + sizes.length],
@@ -414,20 +373,7 @@ function choiceCard(plan, act) {
         text.GiB(c.device_B),
         i ? `${c.tied ? '= ' : ''}${text.signed(c.slower)}` : '',
         ...spent.map(([, say]) => (c.training ? say(c.training) : '')),
-        html(
-          'td',
-          {},
-          html(
-            'button',
-            {
-              type: 'button',
-              class: 'button',
-              'aria-label': `Show choice ${i + 1}`,
-              onclick: () => act.show(c.scenario),
-            },
-            'show',
-          ),
-        ),
+        html('td', {}, button('show', `Show choice ${i + 1}`, () => act.show(c.scenario))),
       ]),
       [1, 2, 3],
     ),
@@ -600,14 +546,8 @@ async function startLive() {
       flags.append(
         html('pre', {class: 'flags', tabindex: 0}, script),
         controls(
-          html(
-            'button',
-            {
-              type: 'button',
-              class: 'button',
-              onclick: () => save(`${scenario.name}.${as.replace(':', '-')}.${ending}`, script),
-            },
-            'Download',
+          button('Download', 'Download what starts it', () =>
+            save(`${scenario.name}.${as.replace(':', '-')}.${ending}`, script),
           ),
         ),
       );

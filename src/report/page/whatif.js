@@ -128,9 +128,7 @@ async function drawSliders(run) {
         answerTable(before, now),
         caveatOf(now) || '',
         controls(
-          button('Scenario', 'Download the scenario with these values', () =>
-            save(`${scenario.name}.json`, JSON.stringify(scenario, null, 2)),
-          ),
+          button('Scenario', 'Download the scenario with these values', () => saveScenario(scenario)),
         ),
       );
     } catch (e) {
