@@ -43,7 +43,7 @@ class Server:
         while "id" in told:
             now = self.ask("GET", f"/api/plan/{told['id']}")
             if now["state"] not in ("waiting", "running"):
-                return {"answer": now["plan"]} if now["state"] == "done" else {"error": now["note"]}
+                return {"answer": now["plan"]} if now["state"] == "done" else {"error": now["message"] or now["state"]}
             time.sleep(0.01)
         return told
 
