@@ -24,6 +24,7 @@ const browser = await chromium.launch({
 const tab = await browser.newPage({viewport: {width: 1280, height: 900}});
 await tab.goto(`file://${file}`);
 await tab.waitForFunction(() => document.documentElement.dataset.ready);
+await tab.locator('#timeline button[title="Show the whole step"]').click();
 const rows = await tab.evaluate(async () => {
   const node = document.querySelector('#timeline canvas'),
     press = key => node.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true})),
