@@ -227,10 +227,23 @@ static double ring_steps(const MsCollective *c) {
   return c->halves || c->doubles ? ceil(log2(D)) : c->hccl ? D - 1 : c->group.size - 1;
 }
 
-/* So many times round. */
+/* So many times round, by the better of NCCL's protocols where they differ. */
 static double ring_s(const MsCollective *c, double ways, double bytes_B) {
-  double steps = ways * ring_steps(c);
-  return network_s(c, steps, ring_hops(c, steps), bytes_B);
+  double steps = ways * ring_steps(c), hops = ring_hops(c, steps);
+  if (c->hccl || !(c->hop_s > 0)) return network_s(c, steps, hops, bytes_B);
+  return MIN(network_s(c, steps, MS_SIMPLE_HOPS * hops, bytes_B),
+             network_s(c, 0, hops, bytes_B / MS_LL128_RING) + (steps - hops) * MS_LL128_STEP_S + hops * MS_LL128_HOP_S);
+}
+
+/* Two trees with half of the bytes each: a domain that has two children in one has none in the other, so that all bytes
+ * go twice. Where a plugin tells a latency by the better of NCCL's protocols; there NCCL counts on half of that between
+ * two domains whose switches reduce, as each has one neighbour only (NVLSTree of src/graph/tuning.cc). */
+static double trees_s(const MsCollective *c, double steps, double hops, double message_B) {
+  double bytes_B = 2 * message_B / c->group.min_per_domain * c->tree_over_ring,
+         ll128 = MS_TREE_BUS * MS_LL128 * (c->nvls ? MS_ONE_GPU_BUS : 1);
+  if (!(c->hop_s > 0)) return network_s(c, steps, hops, bytes_B);
+  double simple_B = c->nvls && c->group.domains == 2 ? bytes_B / 2 : bytes_B;
+  return MIN(network_s(c, steps, MS_SIMPLE_HOPS * hops, simple_B), network_s(c, steps, hops, bytes_B / ll128));
 }
 
 /* Bytes of a ring of HCCL, `ways` times round, over the network and inside. Halving and doubling of servers that are no
@@ -252,7 +265,7 @@ static Cost across_scatter(const MsCollective *c, double message_B) {
   double ring = MAX(ring_s(c, 1, bus / R), lines_or_0(&c->scaleup, bus));
   if (c->pat) {
     double steps = MS_PAT_STEPS + MS_PAT_DOUBLING_STEPS * log2(z) + MS_PAT_RANK_STEPS * z;
-    ring = MIN(ring, network_s(c, steps, ceil(log2(z)), bus / MS_PAT_BUS * c->pat_over_ring));
+    ring = MIN(ring, network_s(c, steps, MS_SIMPLE_HOPS * ceil(log2(z)), bus / MS_PAT_BUS * c->pat_over_ring));
   }
   return (Cost){ring, (1 - R / z) * message_B / R / c->nic_Bps};
 }
@@ -261,15 +274,14 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   const MsGroup *g = &c->group;
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
   double hops = 2 * log2(D), steps = MS_TREE_HOP_STEPS * hops, bus = 2 * message_B * (z - 1) / z,
-         inner = message_B * (g->per_domain - 1) / g->per_domain, treed = 2 * message_B / R * c->tree_over_ring;
+         inner = message_B * (g->per_domain - 1) / g->per_domain, trees = trees_s(c, steps, hops, message_B);
   if (c->hccl) return (Cost){hccl_s(c, 2, bus), 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double ring = MAX(ring_s(c, 2, bus / R), lines_or_0(&c->scaleup, bus));
   if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
-  double tree =
-      lines_or_0(&c->scaleup, 0) + MAX(network_s(c, steps, hops, treed), lines_or_0(&c->scaleup, 2 * message_B));
-  double rails = MIN(network_s(c, 2 * (D - 1), 2 * (D - 1), 2 * share), network_s(c, steps, hops, treed));
+  double tree = lines_or_0(&c->scaleup, 0) + MAX(trees, lines_or_0(&c->scaleup, 2 * message_B));
+  double rails = MIN(network_s(c, 2 * (D - 1), MS_SIMPLE_HOPS * 2 * (D - 1), 2 * share), trees);
   if (c->sharp) { /* up to the switches and back, each byte once; in chunks, while the domain reduces the next ones */
-    double switches = network_s(c, 2 * MS_TREE_HOP_STEPS, 2, message_B / R);
+    double switches = network_s(c, 2 * MS_TREE_HOP_STEPS, MS_SIMPLE_HOPS * 2, message_B / R);
     rails = MIN(rails, switches);
     tree = MIN(tree, lines_or_0(&c->scaleup, 0) + MAX(switches, lines_or_0(&c->scaleup, 2 * inner)));
   }

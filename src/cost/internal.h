@@ -23,6 +23,17 @@ static inline double or_else(double value, double fallback) { return known(value
 #define MS_PAT_DOUBLING_STEPS (1 / 3.5)
 #define MS_PAT_RANK_STEPS     (2.8 / 14)
 #define MS_PAT_BUS            0.75
+/* Of NCCL's protocols where its plugin tells a latency, as NCCL's own model has them (src/graph/tuning.cc, 2.30):
+ * Simple waits for a flush, too; LL128 has 120 of 128 bytes of data, a ring of it 0.92 in all, and a step of 1.9 us
+ * inside, 4 over the network. A tree gets 0.92 of a ring, from Hopper on 0.85 of that: where a GPU has a NIC of its
+ * own, all of a tree passes one GPU (src/graph/search.cc, "Try a simpler tree"). */
+#define MS_SIMPLE_HOPS  2.0
+#define MS_LL128        (120.0 / 128)
+#define MS_LL128_RING   0.92
+#define MS_LL128_STEP_S 1.9e-6
+#define MS_LL128_HOP_S  4e-6
+#define MS_TREE_BUS     0.92
+#define MS_ONE_GPU_BUS  0.85
 
 /* Curves of a machine that has none. */
 typedef enum {
@@ -62,7 +73,7 @@ typedef struct {
   gboolean pat, halves, hccl;           /* ms_pattern_serves, and whose rings */
   gboolean doubles, nhr;                /* HCCL: in rounds, of any eight servers and more too; NHR besides the ring */
   double a2a_steps, a2a_peer_s;         /* start-up of an all-to-all: ring steps, and for each remote peer */
-  double hop_s;                         /* MsHardware.network_latency_s: on top of a step that leaves a domain */
+  double hop_s;                         /* MsHardware.network_latency_s, what leaves a domain takes longer by */
   guint16 sms;
 } MsCollective;
 
