@@ -123,17 +123,20 @@ static gboolean read_switch(Tree *t, int line, char *text, GError **error) {
   for (int i = 0; word[i] && ok; i++) {
     char *value = strchr(word[i], '=');
     if (!*word[i]) continue;
+    gboolean name = g_ascii_strncasecmp(word[i], "SwitchName=", 11) == 0,
+             nodes = g_ascii_strncasecmp(word[i], "Nodes=", 6) == 0,
+             below = g_ascii_strncasecmp(word[i], "Switches=", 9) == 0;
     if (!value) ok = fail(t, line, error, "\"%s\" is not KEY=VALUE", word[i]);
-    else if (g_ascii_strncasecmp(word[i], "SwitchName=", 11) == 0) s.name = s.name ? s.name : g_strdup(value + 1);
-    else if (g_ascii_strncasecmp(word[i], "Nodes=", 6) == 0)
-      ok = (s.nodes = names_of(t, line, value + 1, error)) != NULL;
-    else if (g_ascii_strncasecmp(word[i], "Switches=", 9) == 0)
-      ok = (s.below = names_of(t, line, value + 1, error)) != NULL;
+    else if ((name && s.name) || (nodes && s.nodes) || (below && s.below))
+      ok = fail(t, line, error, "%.*s stands here twice", (int)(value - word[i]), word[i]);
+    else if (name) s.name = g_strdup(value + 1);
+    else if (nodes) ok = (s.nodes = names_of(t, line, value + 1, error)) != NULL;
+    else if (below) ok = (s.below = names_of(t, line, value + 1, error)) != NULL;
     else if (g_ascii_strncasecmp(word[i], "LinkSpeed=", 10) != 0)
       ok = fail(t, line, error, "unknown key \"%.*s\", must be SwitchName, Nodes, Switches or LinkSpeed",
                 (int)(value - word[i]), word[i]);
   }
-  if (ok && !s.name) ok = fail(t, line, error, "SwitchName is missing");
+  if (ok && (!s.name || !*s.name)) ok = fail(t, line, error, "SwitchName is missing");
   if (ok && !s.nodes == !s.below)
     ok = fail(t, line, error, "switch %s must have Nodes or Switches, and one of them", s.name);
   if (ok && g_hash_table_contains(t->number, s.name)) ok = fail(t, line, error, "switch %s stands here twice", s.name);
@@ -247,10 +250,13 @@ static GArray *placement_of(const Tree *t, const char *nodes, GError **error) {
   g_autofree char *why = NULL;
   g_autoptr(GArray) place = g_array_new(FALSE, FALSE, sizeof(int));
   g_autoptr(GPtrArray) names = nodes ? ms_host_list(nodes, MOST_NODES, &why) : g_ptr_array_new();
+  g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
   if (!names) return fail(t, 0, error, "list of nodes: %s", why), NULL;
   for (guint i = 0; i < names->len; i++) {
     int node = GPOINTER_TO_INT(g_hash_table_lookup(t->node, names->pdata[i])) - 1;
     if (node < 0) return fail(t, 0, error, "no switch has the node %s", (char *)names->pdata[i]), NULL;
+    if (!g_hash_table_add(seen, GINT_TO_POINTER(node + 1)))
+      return fail(t, 0, error, "list of nodes: %s stands in it twice", (char *)names->pdata[i]), NULL;
     g_array_append_val(place, node);
   }
   return g_steal_pointer(&place);
@@ -652,13 +658,20 @@ typedef struct {
 static void element(GMarkupParseContext *context, const char *name, const char **key, const char **value, gpointer data,
                     GError **error) {
   Node *n = data;
-  (void)context, (void)error;
+  (void)context;
   if (g_str_equal(name, "gpu")) n->gpus++;
   if (!g_str_equal(name, "net")) return;
   n->nics++;
   for (int i = 0; key[i]; i++) {
-    double speed = g_str_equal(key[i], "speed") ? g_ascii_strtod(value[i], NULL) : 0;
-    if (speed > 0) n->slowest_Mbps = n->slowest_Mbps > 0 ? MIN(n->slowest_Mbps, speed) : speed;
+    if (!g_str_equal(key[i], "speed")) continue;
+    char *end;
+    double speed = g_ascii_strtod(value[i], &end);
+    if (*end || !(speed >= 1 && speed <= 1e8)) {
+      g_set_error(error, G_MARKUP_ERROR, G_MARKUP_ERROR_INVALID_CONTENT,
+                  "<net speed=\"%s\">: must be 1 to 1e8, in Mbit/s", value[i]);
+      return;
+    }
+    n->slowest_Mbps = n->slowest_Mbps > 0 ? MIN(n->slowest_Mbps, speed) : speed;
   }
 }
 

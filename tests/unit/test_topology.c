@@ -209,6 +209,9 @@ static void bad_files_are_refused(void **state) {
       {MS_TOPOLOGY_SLURM, "SwitchName=s Switches=t\nSwitchName=t Switches=s\n", NULL,
        "x.conf:1: switch s: more than eight tiers, or a circle"},
       {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n1\n", "n2", "x.conf: no switch has the node n2"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n[1-2]\n", "n[1-2],n1", "x.conf: list of nodes: n1 stands in it twice"},
+      {MS_TOPOLOGY_SLURM, "SwitchName= Nodes=n1\n", NULL, "x.conf:1: SwitchName is missing"},
+      {MS_TOPOLOGY_SLURM, "SwitchName=a Nodes=n1 Nodes=n2\n", NULL, "x.conf:1: Nodes stands here twice"},
       {MS_TOPOLOGY_IB, "Ca\t1 \"H-0\"\n", NULL, "x.conf:1: no Switch: this is nothing that ibnetdiscover prints"},
       {MS_TOPOLOGY_IB, "Switch\t4 \"S-0\"\n[1]\t\"H-0\"[1]\n", NULL,
        "x.conf:2: a port must be joined to \"H-...\" or \"S-...\" and say what that is behind #"},
@@ -236,6 +239,10 @@ static void bad_files_are_refused(void **state) {
        NULL, "x.conf:5: switch S-1 has some nodes of an earlier switch, and others"},
       {MS_TOPOLOGY_IB, "Switch\t4 \"S-0\"\nSwitch\t4 \"S-0\"\n", NULL, "x.conf:2: switch S-0 stands here twice"},
       {MS_TOPOLOGY_NCCL, "<system><gpu/></system>", NULL, "x.conf:1: no <net>: the node has no NIC that NCCL knows"},
+      {MS_TOPOLOGY_NCCL, "<system><gpu/><net speed=\"-400000\"/></system>", NULL,
+       "x.conf:1: <net speed=\"-400000\">: must be 1 to 1e8, in Mbit/s"},
+      {MS_TOPOLOGY_NCCL, "<system><gpu/><net speed=\"1e30\"/></system>", NULL,
+       "x.conf:1: <net speed=\"1e30\">: must be 1 to 1e8, in Mbit/s"},
       {MS_TOPOLOGY_NCCL, "<system/>", NULL, "x.conf:1: no <gpu>: this is no file of NCCL_TOPO_DUMP_FILE"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
