@@ -178,11 +178,11 @@ static void doubling(Maker *m, MsPattern pattern, int round, int channel, int pa
 /* The last member sends to the first: everywhere but in a pipeline that is not interleaved. */
 static gboolean closes(const MsLayout *l, MsGroupKind kind) { return kind != MS_GROUP_PP || l->pp_closes; }
 
-/* To the next member. */
-static void pairs(Maker *m, const Groups *g) {
+/* To the next member, or back from it. */
+static void pairs(Maker *m, const Groups *g, gboolean back) {
   const MsSeats *seats = m->graph->seats;
   for (int i = 0; i < (closes(g->layout, g->kind) ? g->n : g->n - 1); i++) {
-    int from = seat_of(g, i), to = seat_of(g, (i + 1) % g->n);
+    int next = (i + 1) % g->n, from = seat_of(g, back ? next : i), to = seat_of(g, back ? i : next);
     for (int part = 0; part < m->graph->parts && ms_seats_domain(seats, from) != ms_seats_domain(seats, to); part++) {
       if (m->sender) g_array_append_val(m->sender, g->member[i]);
       session(m, m->graph->nic_Bps / m->graph->parts);
@@ -191,11 +191,11 @@ static void pairs(Maker *m, const Groups *g) {
   }
 }
 
-enum { ALL_ROUNDS = -1 };
+enum { ALL_ROUNDS = -1, BACK = -2 /* of pairs: the other way */ };
 
 static void group_flows(Maker *m, const Groups *g, MsPattern pattern, int round) {
   if (pattern == MS_PATTERN_PAIR) {
-    pairs(m, g);
+    pairs(m, g, round == BACK);
     return;
   }
   sort_out(&m->at, m->graph->seats, g);
@@ -337,12 +337,11 @@ static void carry(const MsFlows *flows, guint32 flow, double times, double *carr
 }
 
 /* A flow's bytes are those of a NIC that moves nic_Bps. */
-gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
-                          const double *stage_B, double *carried_B, GError **error) {
+static gboolean carry_way(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
+                          int round, const double *stage_B, double *carried_B, GError **error) {
   g_autoptr(GArray) end = g_array_new(FALSE, FALSE, sizeof(guint32));
   g_autoptr(GArray) sender = g_array_new(FALSE, FALSE, sizeof(int));
-  if (layout->group[kind].domains <= 1) return TRUE;
-  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, ALL_ROUNDS, end, sender, error);
+  g_autoptr(MsFlows) flows = flows_by_group(graph, layout, kind, pattern, round, end, sender, error);
   if (!flows) return FALSE;
   guint32 flow = 0, nth = 0;
   for (Groups g = groups_of(layout, kind); next_group(&g); nth++)
@@ -351,6 +350,14 @@ gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, Ms
       carry(flows, flow, stage_B[ms_rank_stage(layout, rank)] / graph->nic_Bps, carried_B);
     }
   return TRUE;
+}
+
+gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
+                          const double *stage_B, double *carried_B, GError **error) {
+  if (layout->group[kind].domains <= 1) return TRUE;
+  gboolean both = kind == MS_GROUP_PP && pattern == MS_PATTERN_PAIR;
+  return carry_way(graph, layout, kind, pattern, ALL_ROUNDS, stage_B, carried_B, error) &&
+         (!both || carry_way(graph, layout, kind, pattern, BACK, stage_B, carried_B, error));
 }
 
 double ms_fabric_port_slowdown(const MsFabricGraph *g) {

@@ -59,9 +59,8 @@ gboolean ms_pattern_group_times(const MsFabricGraph *graph, const MsLayout *layo
 /* Of messages to the next stage, all under way at once: how much longer that of every rank takes than on an ideal
  * network, 1 inside a domain; of the last stage that to the first where the pipeline closes. times[world]. */
 gboolean ms_pattern_message_times(const MsFabricGraph *graph, const MsLayout *layout, double *times, GError **error);
-/* Adds to carried_B[n_links] what of this job passes each link when every rank sends
- * stage_B[pp], by the stage of its group's first rank, over the network; of messages between stages by that of the
- * sender. */
+/* Adds to carried_B[n_links] what of this job passes each link when every rank sends stage_B[pp], by the stage of its
+ * group's first rank, over the network; between stages as much to the next one as back, by the earlier one. */
 gboolean ms_pattern_carry(const MsFabricGraph *graph, const MsLayout *layout, MsGroupKind kind, MsPattern pattern,
                           const double *stage_B, double *carried_B, GError **error);
 
