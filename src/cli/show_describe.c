@@ -112,14 +112,22 @@ static void append_flop(GString *out, const MsModel *model) {
   static const int length[] = {2048, 4096, 8192, 32768, 131072};
   MsTable *table = ms_table_of("FLOP per token (forward + backward)");
   const char *const column[] = {"linear", "attention core", "MLP", "MTP", "logits", "total"};
+  MsModel logged = *model; /* Megatron-LM's num_floating_point_operations */
+  if (model->activation != MS_ACT_SILU) logged.gated = FALSE;
+  logged.sliding_window = (MsSlidingWindow){0};
+  gboolean differs = logged.gated != model->gated || model->sliding_window.window > 0;
   for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  if (differs) ms_table_column(table, "logged", TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(length); i++) {
     MsModelFlop f = ms_model_flop_per_token(model, length[i]);
     const double value[] = {f.attention_linear, f.attention_core, f.mlp, f.mtp, f.logits, f.total};
     ms_table_cellf(table, "sequence %d", length[i]);
     for (guint k = 0; k < G_N_ELEMENTS(value); k++) ms_table_cell(table, MS_COUNT(value[k]));
+    if (differs) ms_table_cell(table, MS_COUNT(ms_model_flop_per_token(&logged, length[i]).total));
   }
   ms_table_append_below(table, out);
+  if (differs)
+    g_string_append(out, "logged: as Megatron-LM counts, gates with --swiglu only, windows as whole sequences\n");
 }
 
 static void write_model(const void *model, const char *key, MsJsonOut *out) {

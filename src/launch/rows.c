@@ -218,8 +218,9 @@ static gboolean check_unsaid(const MsScenario *s, const MsFieldTable *table, con
     } else if (!is_said(path)) {
       g_autoptr(JsonNode) unusual = ms_field_node(field, object, FALSE);
       if (unusual)
-        return ms_refuse_key(s, error, path, "no argument of %s says it; leave it at its default",
-                             ms_release_words[MS_RELEASE_MCORE]);
+        return ms_refuse_key(s, error, path, "no argument of %s says it; %s", ms_release_words[MS_RELEASE_MCORE],
+                             g_str_has_prefix(path, "model.") ? "it has no model of this kind"
+                                                              : "leave it at its default");
     }
   }
   return TRUE;

@@ -496,6 +496,10 @@ static void frameworks_on_machines(void **state) {
     if (text && rows[i].said && !strstr(text, rows[i].said)) fail_msg("no \"%s\" in:\n%s", rows[i].said, text);
     if (text && !rows[i].said) assert_null(strstr(text, " it needs "));
   }
+  for (int f = 0; f < MS_N_FRAMEWORKS; f++) { /* what a plan names as its next step is a form */
+    const char *form = ms_frameworks[f].launch_form;
+    assert_true(!form || g_strv_contains(ms_launch_words, form));
+  }
   g_autoptr(MsScenario) newer = ms_test_run("llama3-8b", -1, "b200-sxm", 8);
   newer->layout.tp = 2;
   assert_int_equal(ms_launch_connections(newer), 0);
