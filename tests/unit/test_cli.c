@@ -341,6 +341,7 @@ static void what_to_measure_first_stands_first(void **state) {
 
 static void printed_json_is_as_documented(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autoptr(MsJsonDoc) doc = ms_json_doc_load(MS_SOURCE_DIR "/docs/json.md");
   g_autofree char *dense = ms_cli_shipped("run-llama3-70b-h100-64.json"),
                   *moe = ms_cli_shipped("run-qwen3-235b-h100-256.json"),
