@@ -1,5 +1,6 @@
 /* src/cli/run.c - the verb run: a scenario is loaded (describe/scenario.c), predicted (sim/simulate.c) and printed
  * (report/table.c). */
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ enum { CLUSTER = MS_FIDELITY_FULL + 1 }; /* of `fidelities`: full, and every ran
 typedef struct {
   char *fidelity, *trace, *memory;
   gboolean json, explain, strict, timeline;
-  int draws; /* 0: the scenario alone */
+  int draws; /* MS_CLI_UNSET: the scenario alone */
   gboolean cluster;
   char *like, *ranks, *limit, *hardware;
   int steps; /* MS_CLI_UNSET */
@@ -202,6 +203,16 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   return 0;
 }
 
+/* TRUE: what is there already is a scenario or a plan request, which nobody means to overwrite by a trace. */
+static gboolean holds_scenario(const char *file) {
+  enum { MOST_B = 1 << 20 }; /* a trace is larger; it need not be read */
+  GStatBuf is;
+  if (!file || to_stdout(file) || g_stat(file, &is) != 0 || is.st_size > MOST_B) return FALSE;
+  g_autoptr(MsJson) doc = ms_json_load(file, NULL);
+  JsonNode *root = doc ? ms_json_root(doc) : NULL;
+  return root && JSON_NODE_HOLDS_OBJECT(root) && json_object_has_member(json_node_get_object(root), "training");
+}
+
 /* The fidelity asked for, -1 after a usage message. */
 static int check(const MsVerb *verb, const Options *o, int files) {
   int fidelity = o->fidelity ? ms_cli_word(verb, "fidelity", o->fidelity, fidelities) : MS_FIDELITY_FULL;
@@ -216,7 +227,10 @@ static int check(const MsVerb *verb, const Options *o, int files) {
     wrong = "--trace, --memory and --timeline need --fidelity full";
   if (to_stdout(o->trace) && to_stdout(o->memory)) wrong = "--trace and --memory cannot both go to standard output";
   if (o->timeline && o->json) wrong = "--timeline is a picture, without --json";
-  if (o->draws < 0 || o->draws > MAX_DRAWS) wrong = "--draws takes a number from 1 to 1000000";
+  if (o->draws != MS_CLI_UNSET && (o->draws < 1 || o->draws > MAX_DRAWS))
+    wrong = "--draws takes a number from 1 to 1000000";
+  if (holds_scenario(o->trace) || holds_scenario(o->memory))
+    wrong = "--trace and --memory take the file behind them as their output, and this is a scenario";
   if (!wrong) return fidelity;
   ms_cli_usage(verb, "%s", wrong);
   return -1;
@@ -224,7 +238,7 @@ static int check(const MsVerb *verb, const Options *o, int files) {
 
 int ms_cli_run(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("run");
-  Options o = {.steps = MS_CLI_UNSET};
+  Options o = {.draws = MS_CLI_UNSET, .steps = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on this machine, whatever the file says", "NAME"},
       {"fidelity", 'f', 0, G_OPTION_ARG_STRING, &o.fidelity,

@@ -637,6 +637,13 @@ static void exit_codes(void **state) {
   assert_ptr_equal(strchr(rule.err, '\n'), rule.err + strlen(rule.err) - 1);
   g_auto(MsCliRun) usage = RUN("run", "--fidelity", "exact", scenario);
   ms_cli_expect(&usage, 2, "unknown fidelity");
+  g_auto(MsCliRun) undrawn = RUN("run", "--draws", "0", scenario);
+  ms_cli_expect(&undrawn, 2, "--draws takes a number from 1");
+  g_autofree char *kept = NULL;
+  g_auto(MsCliRun) over = RUN("run", "--trace", large, scenario);
+  ms_cli_expect(&over, 2, "the output is a scenario");
+  assert_true(g_file_get_contents(large, &kept, NULL, NULL));
+  assert_string_equal(kept, larger);
   g_auto(MsCliRun) verb = RUN("fly");
   ms_cli_expect(&verb, 2, "unknown verb");
   g_auto(MsCliRun) missing = RUN("run", "/nonexistent/x.json");
