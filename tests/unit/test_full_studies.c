@@ -27,26 +27,54 @@ static const char *table_of(const char *folder, const char *study) {
   MsWhatif *whatif = ms_whatif_load(file, &error);
   g_autoptr(MsWhatifRun) run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;
   if (!run) fail_msg("%s: %s", file, error->message);
-  g_autofree char *narrow = ms_report_whatif(run, 0);
-  g_auto(GStrv) line = g_strsplit(narrow, "\n      ", -1); /* what stands below in a narrow table, in one line */
-  text = g_strjoinv("  ", line);
+  text = ms_report_whatif(run, 0);
   g_hash_table_insert(tables, g_steal_pointer(&key), text);
   return text;
 }
 
-/* Columns of a table are at least two blanks apart; the first stands behind two blanks. */
-static GStrv cells_of(const char *line) { return g_regex_split_simple(" {2,}", line + strspn(line, " "), 0, 0); }
+/* What stands in columns from `from` to before `to`. (transfer full) */
+static char *between(const char *line, glong from, glong to) {
+  const glong length = g_utf8_strlen(line, -1);
+  return g_strstrip(g_utf8_substring(line, MIN(from, length), MIN(to, length)));
+}
+
+/* Below titles of two lines, which end where the cells do; columns may be one blank apart. NULL: there is none.
+ * (transfer full) */
+static char *cell_below(const char *upper, const char *title, const char *line, const char *column) {
+  for (glong from = (glong)strlen("  point"), to; title[from]; from = to) {
+    to = from + (glong)strspn(title + from, " ");
+    to += (glong)strcspn(title + to, " ");
+    g_autofree char *above = between(upper, from, to), *below = between(title, from, to),
+                    *both = g_strconcat(above, below, NULL);
+    if (g_str_equal(both, column)) return between(line, from, to);
+  }
+  return NULL;
+}
+
+/* A line of a table and those that it goes on in, as cells: columns are at least two blanks apart. */
+static GStrv cells_of(char **line) {
+  g_autoptr(GString) all = g_string_new(line[0]);
+  for (int k = 1; line[k] && g_str_has_prefix(line[k], "      "); k++) g_string_append(all, line[k]);
+  return g_regex_split_simple(" {2,}", all->str + strspn(all->str, " "), 0, 0);
+}
+
+/* The same below titles of one line. (transfer full) */
+static char *cell_beside(char **title, char **line, const char *column) {
+  g_auto(GStrv) titles = cells_of(title), cells = cells_of(line);
+  for (int c = 1; titles[c] && cells[c]; c++)
+    if (g_str_equal(titles[c], column)) return g_strdup(cells[c]);
+  return NULL;
+}
 
 static char *cell_of(const char *folder, const char *study, const char *point, const char *column) {
   g_auto(GStrv) line = g_strsplit(table_of(folder, study), "\n", -1);
-  g_auto(GStrv) title = NULL;
-  for (int i = 0; line[i]; i++) {
-    if (g_str_has_prefix(line[i], "  point ")) title = cells_of(line[i]);
-    g_auto(GStrv) cell = title ? cells_of(line[i]) : NULL;
-    if (!cell || g_strcmp0(cell[0], point) != 0) continue;
-    for (int c = 1; title[c] && cell[c]; c++)
-      if (g_str_equal(title[c], column)) return g_strdup(cell[c]);
-    break;
+  g_autofree char *begin = g_strdup_printf("  %s ", point);
+  for (int i = 1, title = 0; line[i]; i++) {
+    if (g_str_has_prefix(line[i], "  point ")) title = i;
+    if (title == 0 || i == title || !g_str_has_prefix(line[i], begin)) continue;
+    char *cell = g_str_has_prefix(line[title - 1], "      ") ? cell_below(line[title - 1], line[title], line[i], column)
+                                                             : cell_beside(line + title, line + i, column);
+    if (cell) return cell;
   }
   fail_msg("%s/README.md: %s | %s | %s is no cell of what the study prints", folder, study, point, column);
   return NULL;
