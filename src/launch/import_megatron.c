@@ -272,5 +272,12 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
     return NULL;
   for (guint i = 0; i < shell->remarks->len; i++)
     ms_import_remark(import, "%s", (const char *)shell->remarks->pdata[i]);
-  return ms_import_scenario(import, args, gpus, options, error) ? g_steal_pointer(&import) : NULL;
+  const gboolean says_width =
+      ms_args_has(args, "--moe-ffn-hidden-size") || ms_args_has(args, "--moe-intermediate-size");
+  if (!ms_import_scenario(import, args, gpus, options, error)) return NULL;
+  const MsModel *m = import->scenario->model;
+  if (m->moe_layer_freq && !says_width && m->moe_ffn_hidden_size == m->ffn_hidden_size)
+    ms_import_remark(import, "--moe-ffn-hidden-size is not given: experts are %d wide, as the dense layers are",
+                     m->moe_ffn_hidden_size);
+  return g_steal_pointer(&import);
 }

@@ -150,6 +150,10 @@ static void what_is_not_modelled(void **state) {
     g_autoptr(MsImport) got = import_with(remarks[i], NULL);
     assert_true(mentions(got->remarks, remarks[i]) && !mentions(got->ignored, remarks[i]));
   }
+  g_autoptr(MsImport) wide = import_with("--num-experts 8 --first-k-dense-replace 1", NULL),
+                      told = import_with("--num-experts 8 --first-k-dense-replace 1 --moe-intermediate-size 512", NULL);
+  assert_true(mentions(wide->remarks, "--moe-ffn-hidden-size is not given: experts are"));
+  assert_false(mentions(told->remarks, "--moe-ffn-hidden-size"));
   for (guint i = 0; i < G_N_ELEMENTS(refused); i++) {
     g_autoptr(GError) error = NULL;
     assert_null(import_with(refused[i].more, &error));
