@@ -43,6 +43,7 @@ static void form_tiled(void **state) {
 /* Rows that hold a cast: the cast goes to the provenance, the kernel keeps the launch that it is given. */
 static void cast_apart(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_SATURATING, 0.7, 0.6, 3e-6, 100, 100, 300);
   truth.provenance.cast_launch_s = 9e-6, truth.provenance.cast_bw_efficiency = 0.35;
   MsSeries series = series_new(MS_ROW_GEMM, "gemm", "fp8", MS_ODT_FP8);
@@ -57,6 +58,7 @@ static void cast_apart(void **state) {
 
 static void form_layer(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   static const double hidden[] = {2048, 4096, 7168}, inter[] = {512, 768, 1536, 2048, 8192},
                       tokens[] = {512, 2048, 8192, 32768}, ep[] = {1, 4, 16};
   MsCurve truth = TRUTH("grouped_gemm", MS_FORM_GROUPED_GEMM, 0.7, 0.8, 25e-6, 80, 300, 2e-7, 0.6);

@@ -140,7 +140,7 @@ static void a_step_of_one_number_takes_one_time(void **state) {
     guint64 number = ms_step_number(s);
     double step_s = outcome(s).step_s;
     assert_true(number != 0);
-    const int every = ms_by_tier(8, 1);
+    const int every = ms_by_tier(20, 1);
     for (int law = i % every; law < MS_N_LAWS; law += every) {
       double value = ms_law_get(&s->laws, (MsLaw)law);
       ms_law_set(&s->laws, (MsLaw)law, value * 2);

@@ -96,7 +96,7 @@ static void test_edges(void **state) {
   MsTeam *team = ms_team_new(2);
   guint32 seed = 11;
   for (int plan = 0; plan < PLANS; plan++)
-    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i += (size_t)ms_by_tier(5, 1))
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i += (size_t)ms_by_tier(7, 1))
       for (int type = 0; type < MS_BLAS_ALL; type++) {
         int most = most_at[plan][type == MS_BLAS_F64];
         if (most == 0) continue;

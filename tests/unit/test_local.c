@@ -1,6 +1,7 @@
 /* tests/unit/test_local.c - calibrating a CPU that exists on paper only: a clock made of formulas and noise stands in
  * for the executor. What comes out of measuring, fitting and writing a profile must predict that machine. */
 #include "lib/close.h"
+#include "lib/tier.h"
 #include "lib/world.h"
 
 #include "base/err.h"
@@ -388,6 +389,7 @@ static MsLocalCheck *check_after_drift(const char *file, double skew) {
 
 static void a_host_that_drifts(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *file = g_build_filename(folder, "drift.json", NULL);
   g_autoptr(MsLocalCheck) all = check_after_drift(file, 1), partly = check_after_drift(file, 0.5);
   print_message("steps %.2f %%, %.2f %%, plain %.2f %%, %.2f %%; partly %.2f %%, %.2f %%\n", 100 * all->one.median,

@@ -1,6 +1,7 @@
 /* The planner: pruned and exhaustive searches agree on the whole list, threads do not matter, counts add up, refusals
  * have names. */
 #include "lib/close.h"
+#include "lib/tier.h"
 #include "lib/plan_requests.h"
 
 #include "base/err.h"
@@ -27,7 +28,7 @@ static void check_counts(const MsRequest *request, const MsPlan *p) {
 
 static void pruned_list_is_the_exhaustive_list(void **state) { /* of a few; test_full_plan.c takes all */
   (void)state;
-  for (guint i = 0; i < ms_n_small_requests; i += 12) ms_assert_exhaustive(&requests[i]);
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(24, 12)) ms_assert_exhaustive(&requests[i]);
 }
 
 /* Pieces costed with what is known of a neighbour are those costed alone. */
@@ -39,7 +40,7 @@ static void neighbours_tell_the_truth(void **state) {
     g_autoptr(MsRequest) request = request_of(&requests[i]);
     MsSpace *space = ms_space_new(request, TRUE, NULL);
     MsPieceMemo *first = NULL, *last = NULL; /* the first one owns the kernel curves */
-    for (int draw = 0; draw < 120; draw++) {
+    for (int draw = 0, draws = ms_by_tier(40, 120); draw < draws; draw++) {
       MsCandidate c = {.combo = (gint64)(g_rand_double(rand) * (double)space->n_combos)};
       for (int axis = 0; axis < MS_N_AXES; axis++)
         c.value[axis] = space->axis[axis].value[g_rand_int_range(rand, 0, space->axis[axis].n)];
@@ -60,7 +61,7 @@ static void neighbours_tell_the_truth(void **state) {
     ms_memo_free(first);
     ms_space_free(space);
   }
-  assert_true(compared > 1000);
+  assert_true(compared > ms_by_tier(300, 1000));
 }
 
 /* Every shortcut alone can be left out without changing the list. */
@@ -131,7 +132,7 @@ static void roles_hold(void **state) {
                                      "overlap_p2p_comm",
                                      "delay_wgrad",
                                      "cuda_graph_shared_experts"};
-  for (guint i = 0; i < 2 * G_N_ELEMENTS(keys); i++) {
+  for (guint i = 0; i < 2 * G_N_ELEMENTS(keys); i += (guint)ms_by_tier(3, 1)) {
     g_autofree char *open = opened(keys[i / 2], i % 2);
     const Small r = {keys[i / 2],
                      "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}",

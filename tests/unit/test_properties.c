@@ -295,7 +295,7 @@ static void values_in_any_order(void **state) {
 
 static void every_way_finds_the_same(void **state) {
   (void)state;
-  hold(ways_to_search, "ways-to-search", (guint)ms_by_tier(8, 60));
+  hold(ways_to_search, "ways-to-search", (guint)ms_by_tier(4, 60));
 }
 
 static void first_bounds_hold(void **state) {
