@@ -45,5 +45,5 @@ while IFS=$'\t' read -r where command; do
   out=$(cd "$room" && timeout 300 bash -c "$run" 2>&1 </dev/null) ||
     { echo "$where: $command: exit $?"; tail -n 3 <<<"$out"; bad=1; }
 done < <(commands README.md $(find docs -name '*.md' -not -path 'docs/tutorials/*' | sort)) # those: tests/tasks.sh
-[ "$n" -ge 10 ] || { echo "only $n commands were found"; bad=1; }
+[ "$n" -ge 4 ] || { echo "only $n commands were found"; bad=1; }
 exit $bad
