@@ -148,27 +148,19 @@ static void core_hybrid(MsBuild *b, const Widths *w, int layer) {
   }
 }
 
-/* PyTorch's ring over gathered keys (_templated_ring_attention): the gather goes beside the block of the own tokens,
- * each other block is merged into the FP32 output, half of them into half of its rows; backward adds up the gradients
- * of queries, keys and values in FP32, and those of keys and values go on to the next rank with every block. Passes are
- * those of compiled code: one reads what is added and what was there, and writes the sum. */
+/* PyTorch's ring over gathered keys (_templated_ring_attention): each block but that of the own tokens is merged into
+ * the FP32 output, half of them into half of its rows; backward adds up the gradients of queries, keys and values in
+ * FP32, and those of keys and values go on to the next rank with every block. Passes are those of compiled code: one
+ * reads what is added and what was there, and writes the sum; every collective is waited for where it is issued
+ * (_maybe_wrap_tensor of torch/distributed/_functional_collectives.py). */
 static void core_merged(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, double heads, double kv_B) {
   gboolean back = b->pass == MS_PASS_DGRAD;
   double c = b->c, local = part->length / c, out = b->rows * w->heads * w->dv * part->tokens;
   double kept = back ? b->rows * (w->q + w->kv_wire) * part->tokens : out; /* elements that every block is added to */
-  MsOp *gather = ms_row_comm_async(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
-  int beside = gather ? ms_row_index(b, gather) : -1;
-  core_row(b, "attention", w, layer, part, 1 / c, heads, local, local);
-  ms_join(b, beside);
-  if (back) {
-    MsOp *ring = ms_row_comm_async(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 * (c - 1) / c * kv_B);
-    beside = ring ? ms_row_index(b, ring) : -1;
-  }
-  core_row(b, "attention", w, layer, part, (c - 1) / c, heads, local, local);
+  ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
+  core_row(b, "attention", w, layer, part, 1, heads, local, local);
   ms_row_memory(b, MS_OP_ADD, "merge of blocks", (c - 1) * 5.5 * kept, (c - 1) * 4 * kept, (int)c - 1);
-  if (!back) return;
-  ms_join(b, beside);
-  ms_row_comm(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 / c * kv_B);
+  if (back) ms_row_comm(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 * kv_B);
 }
 
 /* Context-parallel ranks: heads exchanged for tokens among `inner` of them; keys and values of the tokens that are

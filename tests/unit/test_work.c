@@ -909,6 +909,8 @@ static void rows_of_torchtitan(void **state) {
   assert_close(row(&p->forward, "cp gather kv", ANY)->message_B, 4 * 2 * tokens * 2 * width, 1e-12);
   assert_close(row(&q->forward, "cp gather kv", ANY)->message_B, 4 * 2 * tokens * 2 * width / 4, 1e-12);
   assert_close(message(&p->backward, MS_OP_P2P, MS_GROUP_CP), 4 * 4 * tokens * 2 * width, 1e-9);
+  const MsOp *gather = row(&p->forward, "cp gather kv", ANY); /* in compiled code what follows waits for it */
+  assert_int_equal(row(&p->forward, "attention", ANY)->wait[0], gather - p->forward.op);
   assert_close(row(&p->forward, "sum of parts", ANY)->read_B, 2 * tokens * 4096, 1e-12);
   assert_close(row(&p->forward, "sum of parts", ANY)->write_B, tokens * 4096, 1e-12);
   assert_close(row(&p->forward, "rope", ANY)->read_B, 10 * tokens * (width + width / 4), 1e-12);
