@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/plan_launch.h"
 #include "launch/launch.h"
@@ -100,12 +101,15 @@ static int print_plan(const Options *o, const MsRequest *request, const MsPlan *
   }
   gboolean all = o->all || o->top != MS_CLI_UNSET || request->top > 0;
   unsigned flags = ms_report_flags() | (o->explain ? MS_REPORT_EXPLAIN : 0) | (all ? MS_REPORT_ALL : 0);
-  if (o->launch) {
-    g_autofree char *json = o->json ? ms_report_plan_json(request, plan, extras, top) : NULL;
-    return ms_cli_plan_launch(ms_cli_verb("plan"), plan, extras->robust, o->launch, o->rank, json);
-  }
-  ms_cli_print(o->json ? ms_report_plan_json(request, plan, extras, top)
-                       : ms_report_plan(request, plan, extras, top, flags));
+  gboolean launch = o->launch && plan->n_best > 0;
+  g_autofree char *text = o->json  ? ms_report_plan_json(request, plan, extras, top)
+                          : launch ? NULL
+                                   : ms_report_plan(request, plan, extras, top, flags);
+  if (launch) return ms_cli_plan_launch(ms_cli_verb("plan"), plan, extras->robust, o->launch, o->rank, text);
+  if (o->launch && !o->json) { /* no words of ours where a script is expected */
+    g_autofree char *folded = ms_text_folded(text);
+    fputs(folded, stderr);
+  } else ms_cli_print(g_steal_pointer(&text));
   return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;
 }
 

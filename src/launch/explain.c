@@ -1,6 +1,7 @@
 /* src/launch/explain.c - what each argument of a launch stands for: the keys of the scenario that it says. */
 #include <string.h>
 
+#include "base/text.h"
 #include "launch/form.h"
 
 /* "KEY = VALUE: what it is" */
@@ -10,9 +11,8 @@ static void append_key(GString *out, const MsScenario *s, const char *path) {
   g_autoptr(JsonNode) node = ms_field_node(field, object, TRUE);
   if (!node) return;
   g_autofree char *value = ms_json_text(node, 0);
-  g_string_append_printf(out, "    %s = %s", path, value);
-  if (field->doc && *field->doc) g_string_append_printf(out, ": %s", field->doc);
-  g_string_append_c(out, '\n');
+  gboolean told = field->doc && *field->doc;
+  ms_text_paragraph(out, 6, "    %s = %s%s%s", path, value, told ? ": " : "", told ? field->doc : "");
 }
 
 static void append_keys(GString *out, const MsScenario *s, const char *fields) {

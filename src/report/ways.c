@@ -5,9 +5,13 @@
 
 static void append_tried(GString *out, const MsWays *w) {
   const GArray *tried = w->gpus_tried;
-  for (guint i = 0; i < tried->len; i++)
-    g_string_append_printf(out, "%s%.0f", i ? ", " : "", g_array_index(tried, double, i));
-  if (tried->len > 0) g_string_append(out, " GPUs are too few\n");
+  guint n = tried->len;
+  if (n > 4)
+    g_string_append_printf(out, "%u numbers of GPUs from %.0f to %.0f are too few\n", n,
+                           g_array_index(tried, double, 0), g_array_index(tried, double, n - 1));
+  for (guint i = 0; n <= 4 && i < n; i++)
+    g_string_append_printf(out, "%s%.0f%s", i ? ", " : "", g_array_index(tried, double, i),
+                           i == n - 1 ? " GPUs are too few\n" : "");
   if (w->most_gpus > 0)
     g_string_append_printf(out, "more than %d GPUs draw more power than was allowed, and were not tried\n",
                            w->most_gpus);

@@ -625,6 +625,9 @@ static void exit_codes(void **state) {
   g_auto(MsCliRun) none = RUN("plan", nothing);
   ms_cli_expect(&none, 1, "nothing feasible");
   assert_non_null(strstr(none.out, "nothing feasible"));
+  g_auto(MsCliRun) start = RUN("plan", nothing, "--launch", "megatron"); /* a script is expected there */
+  ms_cli_expect(&start, 1, "nothing to start");
+  assert_true(*start.out == '\0' && strstr(start.err, "nothing feasible"));
   /* an impossible layout: a rule, its name, one line */
   g_auto(GStrv) vpp = g_strsplit(text, "\"vpp\": 5", 2);
   g_autofree char *seven = g_strconcat(vpp[0], "\"vpp\": 7", vpp[1], NULL);

@@ -6,6 +6,7 @@
 #include <yaml.h>
 
 #include "base/err.h"
+#include "base/text.h"
 #include "describe/vendor.h"
 #include "launch/launch.h"
 #include "launch/release.h"
@@ -432,6 +433,9 @@ static void explained(void **state) {
     arguments++;
   }
   assert_true(arguments > 40);
+  g_auto(GStrv) words = g_strsplit(why, "\n", -1);
+  for (int i = 0; words[i]; i++)
+    if (strlen(words[i]) > MS_TEXT_COLUMNS && words[i][0] == ' ') fail_msg("%s", words[i]);
   assert_non_null(strstr(why, "--expert-model-parallel-size 8\n"));
   assert_non_null(strstr(why, "    layout.ep = 8: expert-parallel size\n"));
   assert_non_null(strstr(why, "    (no key: what a run of this kind needs besides)\n"));
