@@ -237,9 +237,9 @@ static void print_steps(const MsLocalCheck *c) {
   int disturbed = 0;
   for (int i = 0; i < c->n; i++) disturbed += c->step[i].disturbed;
   if (disturbed > 0)
-    printf(
-        "  %d steps never had their cores to themselves; what is compared is their CPU time, which is too long then\n",
-        disturbed);
+    printf("  %d steps never had their cores to themselves; what is compared is the CPU time of the rank that had "
+           "least\n",
+           disturbed);
   for (int i = 0; i < c->n; i++)
     if (c->step[i].why) printf("  %s was not run: %s\n", c->step[i].step->name, c->step[i].why);
 }

@@ -83,7 +83,7 @@ static const MsFigures loss_figures = {
         {0}}};
 static const MsFigures times_figures = {
     .rows = (const MsFigure[]){EACH("step_s", step_s, steps, .unit = "s", .doc = "of the slowest rank"),
-                               EACH("step_cpu_s", step_cpu_s, steps, .unit = "s", .doc = "largest CPU time of a rank"),
+                               EACH("step_cpu_s", step_cpu_s, steps, .unit = "s", .doc = "least CPU time of a rank"),
                                EACH("peak_kept_B", peak_kept_B, ranks, .unit = "B", .doc = "of each rank"),
                                EACH("flop", rank_flop, ranks, .unit = "FLOP", .doc = "of a step, of each rank"),
                                EACH("message_B", rank_message_B, ranks, .unit = "B", .doc = "of a step, of each rank"),

@@ -44,6 +44,7 @@ void ms_comm_flush(MsComm *comm); /* waits for all sends */
 void ms_comm_barrier(MsComm *comm);
 void ms_comm_world_sum(MsComm *comm, double *data, gint64 count); /* in place, on every rank */
 void ms_comm_world_max(MsComm *comm, double *data, gint64 count);
+void ms_comm_world_min(MsComm *comm, double *data, gint64 count);
 G_NORETURN void ms_comm_abort(const MsComm *comm, int status); /* ends all ranks */
 
 #endif

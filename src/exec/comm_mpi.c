@@ -178,6 +178,7 @@ static void world_reduce(MsComm *c, double *data, gint64 count, MPI_Op op) {
 
 void ms_comm_world_sum(MsComm *c, double *data, gint64 count) { world_reduce(c, data, count, MPI_SUM); }
 void ms_comm_world_max(MsComm *c, double *data, gint64 count) { world_reduce(c, data, count, MPI_MAX); }
+void ms_comm_world_min(MsComm *c, double *data, gint64 count) { world_reduce(c, data, count, MPI_MIN); }
 
 void ms_comm_abort(const MsComm *c, int status) {
   (void)c;

@@ -59,6 +59,7 @@ void ms_comm_flush(MsComm *c) { (void)c; }
 void ms_comm_barrier(MsComm *c) { (void)c; }
 void ms_comm_world_sum(MsComm *c, double *data, gint64 count) { (void)c, (void)data, (void)count; }
 void ms_comm_world_max(MsComm *c, double *data, gint64 count) { (void)c, (void)data, (void)count; }
+void ms_comm_world_min(MsComm *c, double *data, gint64 count) { (void)c, (void)data, (void)count; }
 void ms_comm_abort(const MsComm *c, int status) {
   (void)c;
   exit(status);

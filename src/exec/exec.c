@@ -345,7 +345,7 @@ static void collect(Exec *x, MsExecResult *r) {
   r->loss = loss / ((double)x->s * x->scenario->training.global_batch_size);
   r->gradient_norm = x->norm;
   ms_comm_world_max(x->comm, r->step_s, r->steps);
-  ms_comm_world_max(x->comm, r->step_cpu_s, r->steps);
+  ms_comm_world_min(x->comm, r->step_cpu_s, r->steps);
   r->peak_kept_B[x->rank] = x->peak_B, r->rank_flop[x->rank] = x->step_flop,
   r->rank_message_B[x->rank] = x->step_message_B;
   ms_comm_world_sum(x->comm, r->peak_kept_B, r->ranks);

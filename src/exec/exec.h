@@ -77,7 +77,8 @@ typedef struct {
   double loss;    /* of the last step, before its update; NaN while nothing was run */
   double gradient_norm;
   int steps, steps_asked;      /* done; fewer than asked for when it was stopped (ms_interrupted) */
-  double *step_s, *step_cpu_s; /* [steps] the slowest rank's wall time; the largest CPU time of a rank */
+  double *step_s, *step_cpu_s; /* [steps] the slowest rank's wall time; the least CPU time of a rank: those that
+                                  wait poll, so what it lacks of the wall time is what its core did for others */
   int n_rows;
   MsExecRow *rows; /* of this rank */
   int n_spans;

@@ -19,7 +19,7 @@ typedef struct {
   double predicted_s; /* at the speed of the host while it ran */
   double measured_s;
   double speed; /* the reference kernel's beside it over that which the profile is of; NaN: not known, then as 1 */
-  gboolean disturbed; /* no run had its cores to itself: measured_s is CPU time */
+  gboolean disturbed; /* no run had its cores to itself: measured_s is CPU time, of the rank that had least */
   double rows_s; /* sum of the measured rows of one rank's step: what the step takes beside its rows is not predicted */
   double predicted_kept_B, measured_kept_B; /* most bytes held for backward */
   char *why;                                /* not run or not predicted: the reason; else NULL */

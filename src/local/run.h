@@ -19,8 +19,8 @@ typedef struct { /* a row of one rank's list */
 typedef struct { /* a run of some steps, of which the first warms up and does not count */
   int ranks;
   double step_s;          /* the fastest step, by wall time on the slowest rank */
-  double step_cpu_s;      /* the step of least CPU time on the rank that needs most; ranks that wait are busy too */
-  gboolean quiet;         /* the fastest step had its cores */
+  double step_cpu_s;      /* the step of least CPU time, on the rank that had least; ranks that wait are busy too */
+  gboolean quiet;         /* the fastest step had its cores, every rank of it */
   double reference_flops; /* of the core (local/machine.h), the better of before and after, as a disturbance can only
                              lower it; of several ranks the slowest; 0: not measured */
   double kept_B;          /* most bytes held for backward on a rank, in the widths that the list declares */

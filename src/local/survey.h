@@ -23,8 +23,8 @@ typedef struct { /* one step over all passes */
   const MsLocalStep *step;
   int runs, quiet_runs;
   double step_s; /* of several ranks the least wall time over quiet runs; when none was, the least CPU time, like of one
-                    rank: on cores of their own both are the wall time, since ranks that wait poll; on a busy machine it
-                    is somewhat too long */
+                    rank: on cores of their own both are the wall time, since ranks that wait poll; on a busy machine
+                    the rank that had least CPU time is the one that others wait for */
   double step_flops; /* of the reference beside that run; 0: not measured */
   double next_s;     /* the second least, at the speed of the least: how well the machine repeats itself */
   double kept_B;
