@@ -9,23 +9,13 @@
 enum { ROUNDS = 4, CORNERS = 16 };
 static const double ridge = 0.02, most_log_ratio = 1.5, tukey = 4.685, least_scale = 0.005;
 
-void ms_grid_clear(MsGrid *grid) {
-  for (int d = 0; d < grid->dims; d++) {
-    g_free(grid->name[d]);
-    g_free(grid->axis[d]);
-    g_free(grid->log2_axis[d]);
-  }
-  g_free(grid->log_ratio);
-  *grid = (MsGrid){0};
-}
-
 /* --- axes ------------------------------------------------------------------------------------------------------ */
 static double round_node(double value) { return value >= 16 ? round(value) : round(value * 16) / 16; }
 
 static void set_axis(MsGrid *grid, int d, const char *name, double lo, double hi, int nodes) {
-  grid->name[d] = g_strdup(name);
-  grid->axis[d] = g_new0(double, nodes);
-  grid->log2_axis[d] = g_new0(double, nodes);
+  grid->name[d] = g_ref_string_new(name);
+  grid->axis[d] = g_atomic_rc_box_alloc0((gsize)nodes * sizeof(double));
+  grid->log2_axis[d] = g_atomic_rc_box_alloc0((gsize)nodes * sizeof(double));
   grid->n[d] = 0;
   for (int i = 0; i < nodes; i++) {
     double x = round_node(exp2(lo + (nodes > 1 ? (hi - lo) * i / (nodes - 1) : 0)));
@@ -59,12 +49,12 @@ gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const in
     nodes[most]--;
   }
   grid->dims = dims;
-  for (int d = 0, size = 1; d < dims; d++) {
+  int size = 1;
+  for (int d = 0; d < dims; d++) {
     set_axis(grid, d, names[d], lo[d], hi[d], nodes[d]);
     size *= grid->n[d];
-    g_free(grid->log_ratio);
-    grid->log_ratio = g_new0(double, size);
   }
+  grid->log_ratio = g_atomic_rc_box_alloc0((gsize)size * sizeof(double));
   return TRUE;
 }
 

@@ -71,7 +71,7 @@ static gboolean take_numbers(const MsJson *doc, const double *from, guint n, con
   return TRUE;
 }
 
-/* A list of at most `max` numbers in [lo, hi]; *values is new. */
+/* A list of at most `max` numbers in [lo, hi]; *values is a new atomic box. */
 static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, guint max,
                             double **values, int *n, GError **error) {
   if (!node || !JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of numbers");
@@ -79,8 +79,8 @@ static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path,
   guint length = json_array_get_length(array);
   const double *beside = ms_json_numbers(doc, node, &length);
   if (!check_length(doc, path, length, max, error)) return FALSE;
-  g_free(*values);
-  *values = g_new0(double, length);
+  g_clear_pointer(values, g_atomic_rc_box_release);
+  *values = g_atomic_rc_box_alloc0(length * sizeof **values);
   *n = (int)length;
   if (beside) return take_numbers(doc, beside, length, path, lo, hi, *values, error);
   gboolean ok = TRUE;
@@ -148,7 +148,7 @@ static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *pat
     curve->segment_alpha_s[curve->n_segments] = pair[0];
     curve->segment_Bps[curve->n_segments++] = pair[1];
   }
-  g_free(pair);
+  g_clear_pointer(&pair, g_atomic_rc_box_release);
   return ok;
 }
 
@@ -183,13 +183,13 @@ static void segments_print(MsJsonOut *out, const char *key, const void *member) 
 
 /* --- curve: grid
  * ----------------------------------------------------------------------------------------------------- */
-static void grid_clear(MsGrid *grid) {
+void ms_grid_clear(MsGrid *grid) {
   for (guint d = 0; d < G_N_ELEMENTS(grid->n); d++) {
-    g_free(grid->name[d]);
-    g_free(grid->axis[d]);
-    g_free(grid->log2_axis[d]);
+    g_clear_pointer(&grid->name[d], g_ref_string_release);
+    g_clear_pointer(&grid->axis[d], g_atomic_rc_box_release);
+    g_clear_pointer(&grid->log2_axis[d], g_atomic_rc_box_release);
   }
-  g_free(grid->log_ratio);
+  g_clear_pointer(&grid->log_ratio, g_atomic_rc_box_release);
   *grid = (MsGrid){0};
 }
 
@@ -200,15 +200,13 @@ static gint64 grid_size(const MsGrid *grid) {
 }
 
 static void grid_copy(const MsGrid *from, MsGrid *to) {
-  *to = (MsGrid){.dims = from->dims};
+  *to = *from;
   for (int d = 0; d < from->dims; d++) {
-    gsize bytes = (gsize)from->n[d] * sizeof(double);
-    to->n[d] = from->n[d];
-    to->name[d] = g_strdup(from->name[d]);
-    to->axis[d] = g_memdup2(from->axis[d], bytes);
-    to->log2_axis[d] = g_memdup2(from->log2_axis[d], bytes);
+    g_ref_string_acquire(to->name[d]);
+    g_atomic_rc_box_acquire(to->axis[d]);
+    g_atomic_rc_box_acquire(to->log2_axis[d]);
   }
-  to->log_ratio = g_memdup2(from->log_ratio, (gsize)grid_size(from) * sizeof(double));
+  if (to->log_ratio) g_atomic_rc_box_acquire(to->log_ratio);
 }
 
 static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, const char *path, MsGrid *grid,
@@ -222,8 +220,8 @@ static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, 
     if (grid->axis[d][i] <= grid->axis[d][i - 1]) ok = ms_json_error(doc, full, error, "must be ascending");
   g_free(full);
   if (!ok) return FALSE;
-  grid->name[d] = g_strdup(name);
-  grid->log2_axis[d] = g_new(double, grid->n[d]);
+  grid->name[d] = g_ref_string_new(name);
+  grid->log2_axis[d] = g_atomic_rc_box_alloc((gsize)grid->n[d] * sizeof(double));
   for (int i = 0; i < grid->n[d]; i++) grid->log2_axis[d][i] = log2(grid->axis[d][i]);
   grid->dims++;
   return TRUE;
@@ -251,7 +249,7 @@ static gboolean ratios_parse(const MsJson *doc, JsonNode *node, const char *path
 
 static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsGrid *grid = member;
-  grid_clear(grid);
+  ms_grid_clear(grid);
   if (JSON_NODE_HOLDS_NULL(node)) return TRUE;
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
@@ -261,7 +259,7 @@ static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, 
                 ratios_parse(doc, json_object_get_member(json, MS_CURVE_GRID_KEY), ratios, grid, error);
   g_free(axes);
   g_free(ratios);
-  if (!ok) grid_clear(grid);
+  if (!ok) ms_grid_clear(grid);
   return ok;
 }
 
@@ -351,7 +349,7 @@ const MsFieldTable ms_curve_table = {"hardware.curves", "one fitted curve", curv
 
 static void curve_clear(MsCurve *curve) {
   ms_fields_clear(&ms_curve_table, curve);
-  grid_clear(&curve->grid);
+  ms_grid_clear(&curve->grid);
 }
 
 void ms_curve_copy(const MsCurve *from, MsCurve *to) {

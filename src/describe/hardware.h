@@ -33,14 +33,17 @@ int ms_curve_required(MsCurveForm form);
 /* Names of the parameters of each form, NULL-terminated, in the order of MsCurve.param. */
 extern const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1];
 
-typedef struct { /* residual: time *= exp(multilinear(log_ratio; log2 of the axes)), clamped at the ends */
-  int dims;      /* 0 = no grid */
+/* Residual: time *= exp(multilinear(log_ratio; log2 of the axes)), clamped at the ends. Names and numbers are atomic
+ * boxes, which copies of a curve share: they are written before there is a copy. */
+typedef struct {
+  int dims; /* 0 = no grid */
   int n[4];
-  char *name[4];   /* axis names as in the file, e.g. "m" */
-  double *axis[4]; /* ascending, > 0 */
+  GRefString *name[4]; /* axis names as in the file, e.g. "m" */
+  double *axis[4];     /* ascending, > 0 */
   double *log2_axis[4];
   double *log_ratio; /* row-major, first axis slowest */
 } MsGrid;
+void ms_grid_clear(MsGrid *grid);
 
 typedef struct { /* where a curve comes from; printed by `moesim show hardware` */
   char *data;    /* which measurements */
