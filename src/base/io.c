@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -64,13 +65,17 @@ static gboolean cannot_read(GError **error, const char *filename, int err) {
   return FALSE;
 }
 
-/* Returns 0 or errno. */
+/* Returns 0 or errno. A file is read in one piece. */
 static int read_all(FILE *stream, gsize most, GString *text) {
-  char buffer[65536];
-  size_t n;
+  struct stat st;
+  gboolean file = fstat(fileno(stream), &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
+  gsize piece = file ? MIN((gsize)st.st_size, most) + 1 : 65536;
   errno = 0;
-  while (text->len <= most && (n = fread(buffer, 1, sizeof buffer, stream)) > 0)
-    g_string_append_len(text, buffer, (gssize)n);
+  while (text->len <= most && !feof(stream) && !ferror(stream)) {
+    gsize before = text->len;
+    g_string_set_size(text, before + piece);
+    g_string_set_size(text, before + fread(text->str + before, 1, piece, stream));
+  }
   return ferror(stream) ? (errno ? errno : EIO) : 0;
 }
 

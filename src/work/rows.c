@@ -4,9 +4,11 @@
 #include <math.h>
 #include <string.h>
 
+enum { FEW_ROWS = 16 }; /* a list of a stage holds a few rows, one of a layer a hundred */
+
 static MsOp *append(MsOpList *list) {
   if (list->n == list->capacity) {
-    list->capacity = list->capacity ? 2 * list->capacity : 128;
+    list->capacity = list->capacity ? 2 * list->capacity : FEW_ROWS;
     list->op = g_renew(MsOp, list->op, list->capacity);
   }
   MsOp *op = &list->op[list->n++];
