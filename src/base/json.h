@@ -31,8 +31,9 @@ MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GEr
 void ms_json_free(MsJson *doc);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsJson, ms_json_free)
 
-/* A copy that shares nothing. Those of json-glib (json_node_copy) share values, lists and objects and count them
- * without atomics: where threads copy one tree its parts are freed too early. (transfer full) */
+/* A copy that shares nothing, to be changed; a node that nobody changes is shared by json_node_ref. Copies of json-glib
+ * (json_node_copy) share values, lists and objects and count them without atomics: where threads copy one tree its
+ * parts are freed too early. (transfer full) */
 JsonNode *ms_json_copy(JsonNode *node);
 JsonNode *ms_json_root(const MsJson *doc);       /* (transfer none) */
 const char *ms_json_filename(const MsJson *doc); /* (transfer none) */

@@ -220,7 +220,7 @@ static gboolean set_object(const MsField *field, const MsJson *doc, JsonNode *no
 
 static void set_free(JsonNode *node, JsonNode **member) {
   if (*member) json_node_unref(*member);
-  *member = ms_json_copy(node);
+  *member = json_node_ref(node);
 }
 
 gboolean ms_field_is_auto(const MsField *field, JsonNode *node) {
@@ -481,7 +481,7 @@ void ms_fields_clear(const MsFieldTable *table, void *object) {
   for (const MsField *field = table->fields; field->key; field++) clear_field(field, object);
 }
 
-static void copy_node(JsonNode *const *from, JsonNode **to) { *to = *from ? ms_json_copy(*from) : NULL; }
+static void share_node(JsonNode *from, JsonNode **to) { *to = from ? json_node_ref(from) : NULL; }
 
 static void copy_field(const MsField *field, const void *from, void *to) {
   const void *source = AT(const void, from, field);
@@ -494,7 +494,7 @@ static void copy_field(const MsField *field, const void *from, void *to) {
   case MS_T_WORDS: *(guint32 *)target = *(const guint32 *)source; break;
   case MS_T_STRING: *(char **)target = g_strdup(*(char *const *)source); break;
   case MS_T_OBJECT: ms_fields_copy(field->sub, source, target); break;
-  case MS_T_FREE: copy_node(source, target); break;
+  case MS_T_FREE: share_node(*(JsonNode *const *)source, target); break;
   case MS_T_CUSTOM: break;
   }
 }

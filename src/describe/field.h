@@ -16,7 +16,7 @@ typedef enum {
   MS_T_ENUM,   /* int, index into `words` */
   MS_T_WORDS,  /* guint32 bit set over `words`, written as a JSON list of strings */
   MS_T_OBJECT, /* nested struct at `offset`, described by `sub` */
-  MS_T_FREE,   /* any JSON; not loaded, kept as (JsonNode *) copy or ignored when offset is MS_NO_OFFSET */
+  MS_T_FREE, /* any JSON; not loaded, kept as (JsonNode *), shared and const, or ignored when offset is MS_NO_OFFSET */
   MS_T_CUSTOM, /* `parse`/`print` of the row */
 } MsFieldType;
 

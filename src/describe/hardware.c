@@ -153,7 +153,7 @@ static gboolean change(MsHardware *hardware, const MsJson *doc, JsonObject *chan
                        GError **error) {
   double scaleup_Bps = hardware->scaleup_Bps, nic_Bps = hardware->nic_Bps;
   gboolean curves = json_object_has_member(changes, "curves"), from = json_object_has_member(changes, "curves_from");
-  JsonNode *sources = hardware->sources ? ms_json_copy(hardware->sources) : NULL;
+  JsonNode *sources = hardware->sources ? json_node_ref(hardware->sources) : NULL;
   MsHardware base = {.curves = curves ? g_steal_pointer(&hardware->curves) : NULL,
                      .num_curves = curves ? hardware->num_curves : 0};
   if (curves) hardware->num_curves = 0;

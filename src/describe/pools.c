@@ -10,7 +10,7 @@ static gboolean machine_parse(const MsJson *doc, JsonNode *node, const char *pat
   MsPool *pool = member;
   g_clear_pointer(&pool->hardware, ms_hardware_free);
   pool->hardware = ms_hardware_from_json(doc, node, path, error);
-  if (!pool->json) pool->json = ms_json_copy(node);
+  if (!pool->json) pool->json = json_node_ref(node);
   return pool->hardware != NULL;
 }
 
@@ -142,7 +142,7 @@ void ms_pools_own(MsPools *pools, MsHardware *own) {
   for (int i = 0; i < ms_pools_count(pools); i++) {
     MsPool *pool = &pools->pool[i];
     pool->hardware = i == pools->own ? own : ms_hardware_copy(pool->hardware);
-    pool->json = pool->json ? ms_json_copy(pool->json) : NULL;
+    if (pool->json) json_node_ref(pool->json);
   }
 }
 

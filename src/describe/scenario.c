@@ -98,14 +98,14 @@ const MsFieldTable ms_measured_table = {"scenario.measured", "figures of a real 
 static gboolean model_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsScenario *scenario = member;
   scenario->model = ms_model_from_json(doc, node, path, error);
-  scenario->model_json = ms_json_copy(node);
+  scenario->model_json = json_node_ref(node);
   return scenario->model != NULL;
 }
 
 static gboolean hardware_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsScenario *scenario = member;
   scenario->hardware = ms_hardware_from_json(doc, node, path, error);
-  scenario->hardware_json = ms_json_copy(node);
+  scenario->hardware_json = json_node_ref(node);
   return scenario->hardware != NULL;
 }
 
@@ -456,8 +456,8 @@ MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share) {
   if (share) return copy;
   copy->model = from->model ? ms_model_copy(from->model) : NULL;
   copy->hardware = from->hardware ? ms_hardware_copy(from->hardware) : NULL;
-  copy->model_json = from->model_json ? ms_json_copy(from->model_json) : NULL;
-  copy->hardware_json = from->hardware_json ? ms_json_copy(from->hardware_json) : NULL;
+  copy->model_json = from->model_json ? json_node_ref(from->model_json) : NULL;
+  copy->hardware_json = from->hardware_json ? json_node_ref(from->hardware_json) : NULL;
   ms_pools_own(&copy->pools, copy->hardware);
   return copy;
 }

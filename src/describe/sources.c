@@ -136,7 +136,7 @@ static void add_members(JsonObject *to, JsonNode *from, JsonObject *except) {
   g_autoptr(GList) keys = json_object_get_members(json_node_get_object(from));
   for (GList *l = keys; l; l = l->next)
     if (!except || !json_object_has_member(except, l->data))
-      json_object_set_member(to, l->data, json_object_dup_member(json_node_get_object(from), l->data));
+      json_object_set_member(to, l->data, json_node_ref(json_object_get_member(json_node_get_object(from), l->data)));
 }
 
 void ms_sources_inherit(MsHardware *hardware, JsonNode *base, JsonObject *changes) {
