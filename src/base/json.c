@@ -14,8 +14,8 @@ struct MsJson {
   GHashTable *numbers; /* JsonNode -> GArray of double: MsJsonLists; NULL: all are in the tree */
 };
 
-/* Takes `text`. `beside`: the key of MsJsonLists, or NULL. */
-static MsJson *document(char *text, size_t length, const char *filename, const char *beside, GError **error) {
+/* Takes `text`. `beside`: the keys of MsJsonLists, or NULL. */
+static MsJson *document(char *text, size_t length, const char *filename, const char *const *beside, GError **error) {
   GHashTable *numbers = beside ? g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_array_unref) : NULL;
   const MsJsonLists lists = {beside, numbers};
   JsonNode *root = ms_json_scan(text, length, filename, beside ? &lists : NULL, error);
@@ -37,10 +37,10 @@ MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GEr
   return document(copy, n, filename, NULL, error);
 }
 
-MsJson *ms_json_load_beside(const char *filename, const char *key, GError **error) {
+MsJson *ms_json_load_beside(const char *filename, const char *const *keys, GError **error) {
   gsize length;
   char *text = ms_read_file(filename, MS_JSON_MAX_BYTES, &length, error);
-  return text ? document(text, length, strcmp(filename, "-") == 0 ? "<stdin>" : filename, key, error) : NULL;
+  return text ? document(text, length, strcmp(filename, "-") == 0 ? "<stdin>" : filename, keys, error) : NULL;
 }
 
 MsJson *ms_json_load(const char *filename, GError **error) { return ms_json_load_beside(filename, NULL, error); }

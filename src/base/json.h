@@ -19,10 +19,10 @@ typedef struct MsJson MsJson;
 /* Reads a whole file ("-" is standard input). NULL and *error (MS_ERROR_INPUT for content, MS_ERROR_ENV when it cannot
  * be read) on failure. (transfer full): free with ms_json_free. */
 MsJson *ms_json_load(const char *filename, GError **error);
-/* The same, for files that are mostly long lists: those of nothing but numbers that stand under `key` are empty in the
- * tree, and ms_json_numbers has them. It costs a tenth of a tree. Copies of the tree lack them, so that it has to be
- * filled before. */
-MsJson *ms_json_load_beside(const char *filename, const char *key, GError **error);
+/* The same, for files that are mostly long lists: those of nothing but numbers that stand under one of `keys`
+ * (NULL-terminated), or in a list or an object that does, are empty in the tree, and ms_json_numbers has them. It costs
+ * a tenth of a tree. Copies of the tree lack them, so that it has to be filled before. */
+MsJson *ms_json_load_beside(const char *filename, const char *const *keys, GError **error);
 void ms_json_fill(MsJson *doc); /* puts them into the tree, whose nodes are new ones then */
 /* values[*n] of such a list; NULL: `node` is none, and all that it says stands in the tree. (transfer none) */
 const double *ms_json_numbers(const MsJson *doc, JsonNode *node, guint *n);

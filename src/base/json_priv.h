@@ -9,9 +9,9 @@
 #define MS_JSON_MAX_VALUES  4000000 /* what json-glib needs for them stays below 1 GiB */
 #define MS_JSON_MAX_MEMBERS 32768   /* per object */
 
-typedef struct {       /* lists of numbers that are kept beside the tree, where they are empty */
-  const char *key;     /* under which they stand */
-  GHashTable *numbers; /* JsonNode -> GArray of double */
+typedef struct {           /* lists of numbers that are kept beside the tree, where they are empty */
+  const char *const *keys; /* under which they stand, or lists and objects of them; NULL-terminated */
+  GHashTable *numbers;     /* JsonNode -> GArray of double */
 } MsJsonLists;
 
 /* The checked tree of `text` (NUL-terminated at `length`), or NULL and an MS_ERROR_INPUT. `lists` may be NULL.

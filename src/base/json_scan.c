@@ -13,16 +13,18 @@
 #define INT_LIMIT 9007199254740992 /* 2^53 */
 
 typedef struct {
-  const char *key; /* owned by the object being built; NULL in an array */
+  const char *key; /* the text below, or "" between two members; NULL in an array */
   int index;
+  GString *text; /* of the keys at this depth, one after the other */
 } Frame;
 
 typedef struct {
   const char *p, *end;
   const char *filename;
   int line, depth, values;
-  Frame frame[MS_JSON_MAX_DEPTH + 1]; /* where we are, for the path in messages */
-  const MsJsonLists *lists;           /* NULL: all lists are in the tree */
+  Frame *frame;             /* [MS_JSON_MAX_DEPTH] where we are, for the path in messages */
+  GString *string;          /* the last string that was read */
+  const MsJsonLists *lists; /* NULL: all lists are in the tree */
   GError **error;
 } Scan;
 
@@ -116,36 +118,20 @@ static gboolean scan_escape(Scan *s, GString *out) {
   return TRUE;
 }
 
-static char *scan_string(Scan *s) { /* at the opening quote */
-  const char *plain = s->p + 1;
-  while (plain < s->end && *plain != '"' && *plain != '\\' && (guchar)*plain >= 0x20) plain++;
-  if (plain < s->end && *plain == '"') {
-    char *text = g_strndup(s->p + 1, (gsize)(plain - s->p - 1));
-    s->p = plain + 1;
-    return text;
-  }
-  GString *out = g_string_new(NULL);
+static gboolean scan_string(Scan *s, GString *out) { /* at the opening quote */
+  g_string_truncate(out, 0);
   for (s->p++; s->p < s->end && *s->p != '"';) {
     const char *run = s->p;
     while (s->p < s->end && *s->p != '"' && *s->p != '\\' && (guchar)*s->p >= 0x20) s->p++;
     g_string_append_len(out, run, s->p - run);
     if (s->p >= s->end || *s->p == '"') break;
-    if (*s->p != '\\') {
-      expected(s, "the rest of a string (control characters are written \\n, \\t, \\u00XX)");
-      goto bad;
-    }
+    if (*s->p != '\\') return expected(s, "the rest of a string (control characters are written \\n, \\t, \\u00XX)");
     s->p++;
-    if (!scan_escape(s, out)) goto bad;
+    if (!scan_escape(s, out)) return FALSE;
   }
-  if (s->p >= s->end) {
-    fail(s, "string without a closing quote");
-    goto bad;
-  }
+  if (s->p >= s->end) return fail(s, "string without a closing quote");
   s->p++;
-  return g_string_free(out, FALSE);
-bad:
-  g_string_free(out, TRUE);
-  return NULL;
+  return TRUE;
 }
 
 /* --- numbers and words
@@ -213,18 +199,20 @@ static gboolean small_number(const char *start, const char *end, Number *x) {
   return TRUE;
 }
 
+static gboolean is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /* The same in one go, of [-]digits.digits and nothing behind it that could belong to it. FALSE: it is something else,
  * and nothing was moved over. */
 static gboolean read_plain(Scan *s, double *value) {
-  const char *p = s->p + (s->p < s->end && *s->p == '-'), *first = p, *point = NULL;
-  gint64 digits = 0;
-  for (; p < s->end && (g_ascii_isdigit(*p) || (*p == '.' && !point && p > first)); p++)
-    if (*p == '.') point = p;
-    else digits = p - first > DBL_DIG ? 0 : digits * 10 + (*p - '0');
-  int n = (int)(p - first) - 1, scale = point ? (int)(p - point) - 1 : 0;
-  gboolean plain = FLT_EVAL_METHOD == 0 && scale > 0 && n <= DBL_DIG && (first[0] != '0' || point == first + 1);
-  if (!plain || p >= s->end || (*p != ',' && *p != ']')) return FALSE;
-  *value = (double)(*s->p == '-' ? -digits : digits) / ten[scale];
+  const char *first = s->p + (*s->p == '-'), *p = first;
+  guint64 digits = 0; /* more than 64 bits hold are not plain */
+  while (is_digit(*p)) digits = digits * 10 + (guint64)(*p++ - '0');
+  const char *point = p;
+  if (p == first || *p++ != '.' || (*first == '0' && point > first + 1)) return FALSE;
+  while (is_digit(*p)) digits = digits * 10 + (guint64)(*p++ - '0');
+  gint64 scale = p - point - 1;
+  if (FLT_EVAL_METHOD != 0 || scale == 0 || p - first - 1 > DBL_DIG || (*p != ',' && *p != ']')) return FALSE;
+  *value = (double)(*s->p == '-' ? -(gint64)digits : (gint64)digits) / ten[scale];
   s->p = p;
   return TRUE;
 }
@@ -281,7 +269,8 @@ static JsonNode *scan_word(Scan *s) {
 static gboolean enter(Scan *s) { /* at the opening bracket */
   if (s->depth >= MS_JSON_MAX_DEPTH) return fail(s, "nested deeper than %d levels", MS_JSON_MAX_DEPTH);
   s->p++;
-  s->frame[s->depth++] = (Frame){0};
+  Frame *frame = &s->frame[s->depth++];
+  frame->key = NULL, frame->index = 0;
   skip_space(s);
   return TRUE;
 }
@@ -296,29 +285,39 @@ static gboolean next_item(Scan *s, char close, gboolean *more) {
   return TRUE;
 }
 
-static gboolean is_number(char c) { return c == '-' || g_ascii_isdigit(c); }
+static gboolean is_number(char c) { return c == '-' || is_digit(c); }
+
+enum { BATCH = 64 };
 
 /* At the opening bracket: moves behind a list of nothing but numbers, one at least. FALSE: it is none, or something is
  * wrong with it, which whoever reads it value by value will find. */
 static gboolean scan_numbers(Scan *s, GArray *numbers) {
   Scan ahead = *s;
   gboolean more = TRUE;
+  double batch[BATCH];
+  guint n = 0;
   ahead.error = NULL;
   if (!enter(&ahead)) return FALSE;
   while (more) {
     Number x;
-    gboolean any =
-        read_plain(&ahead, &x.value) || (ahead.p < ahead.end && is_number(*ahead.p) && read_number(&ahead, &x));
-    if (!any || ++ahead.values > MS_JSON_MAX_VALUES || !next_item(&ahead, ']', &more)) return FALSE;
-    g_array_append_val(numbers, x.value);
+    gboolean any = read_plain(&ahead, &x.value) || (is_number(*ahead.p) && read_number(&ahead, &x));
+    if (!any || ++ahead.values > MS_JSON_MAX_VALUES) return FALSE;
+    if (ahead.p[0] == ',' && ahead.p[1] == ' ' && is_number(ahead.p[2])) ahead.p += 2; /* as most are written */
+    else if (!next_item(&ahead, ']', &more)) return FALSE;
+    batch[n++] = x.value;
+    if (n < BATCH && more) continue;
+    g_array_append_vals(numbers, batch, n);
+    n = 0;
   }
   s->p = ahead.p, s->line = ahead.line, s->values = ahead.values;
   return TRUE;
 }
 
-/* The list stands under the key of those that are kept beside the tree. */
+/* The list stands under a key of those that are kept beside the tree, or in what does. */
 static gboolean is_kept_beside(const Scan *s) {
-  return s->lists && s->depth > 0 && g_strcmp0(s->frame[s->depth - 1].key, s->lists->key) == 0;
+  for (int i = MAX(s->depth - 2, 0); s->lists && i < s->depth; i++)
+    if (s->frame[i].key && g_strv_contains(s->lists->keys, s->frame[i].key)) return TRUE;
+  return FALSE;
 }
 
 static gboolean keep_beside(Scan *s, JsonNode *node) {
@@ -354,16 +353,16 @@ static JsonNode *scan_array(Scan *s) {
 }
 
 /* Reads `"key":` and leaves the key in the frame. */
-static gboolean scan_key(Scan *s, JsonObject *object, char **key) {
-  s->frame[s->depth - 1].key = "";
+static gboolean scan_key(Scan *s, JsonObject *object) {
+  Frame *frame = &s->frame[s->depth - 1];
+  if (!frame->text) frame->text = g_string_new(NULL);
+  frame->key = "";
   s->depth--; /* messages about the key itself name the object */
-  if (s->p >= s->end || *s->p != '"') expected(s, "a key in quotes");
-  else *key = scan_string(s);
+  gboolean read = s->p < s->end && *s->p == '"' ? scan_string(s, frame->text) : expected(s, "a key in quotes");
   s->depth++;
-  if (!*key) return FALSE;
-  s->frame[s->depth - 1].key = *key;
-  if (json_object_has_member(object, *key)) return fail(s, "key is given twice, remove one");
-  if (json_object_get_size(object) >= MS_JSON_MAX_MEMBERS)
+  if (!read) return FALSE;
+  frame->key = frame->text->str;
+  if (json_object_get_size(object) >= MS_JSON_MAX_MEMBERS && !json_object_has_member(object, frame->key))
     return fail(s, "object with more than %d keys", MS_JSON_MAX_MEMBERS);
   skip_space(s);
   if (s->p >= s->end || *s->p != ':') return expected(s, "':' after a key");
@@ -372,13 +371,18 @@ static gboolean scan_key(Scan *s, JsonObject *object, char **key) {
 }
 
 static gboolean scan_member(Scan *s, JsonObject *object) {
-  char *key = NULL;
-  JsonNode *value = NULL;
-  if (scan_key(s, object, &key)) value = scan_value(s);
-  if (value) json_object_set_member(object, key, value);
-  g_free(key);
+  int line = s->line;
+  if (!scan_key(s, object)) return FALSE;
+  guint before = json_object_get_size(object);
+  JsonNode *value = scan_value(s);
+  if (!value) return FALSE;
+  json_object_set_member(object, s->frame[s->depth - 1].key, value);
+  if (json_object_get_size(object) == before) {
+    s->line = line;
+    return fail(s, "key is given twice, remove one");
+  }
   s->frame[s->depth - 1].key = "";
-  return value != NULL;
+  return TRUE;
 }
 
 static JsonNode *scan_object(Scan *s) {
@@ -408,12 +412,7 @@ static JsonNode *scan_value(Scan *s) {
   if (c == '[') return scan_array(s);
   if (is_number(c)) return scan_number(s);
   if (c != '"') return scan_word(s);
-  char *text = scan_string(s);
-  if (!text) return NULL;
-  JsonNode *node = json_node_new(JSON_NODE_VALUE);
-  json_node_set_string(node, text);
-  g_free(text);
-  return node;
+  return scan_string(s, s->string) ? json_node_init_string(json_node_alloc(), s->string->str) : NULL;
 }
 
 /* Of bytes from the start that are ASCII and not 0, most of them. */
@@ -437,23 +436,33 @@ static gboolean check_text(Scan *s, size_t length) {
   return fail(s, "byte 0x%02x does not belong in UTF-8 text", (guchar)*bad);
 }
 
-JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, const MsJsonLists *lists,
-                       GError **error) {
-  Scan s = {.p = text, .end = text + length, .filename = filename, .lists = lists, .error = error};
-  if (length <= MS_JSON_MAX_BYTES) s.line = 1;
-  if (!check_text(&s, length)) return NULL;
-  skip_space(&s);
-  if (s.p >= s.end) {
-    fail(&s, "the file is empty, must hold one JSON value");
+static JsonNode *scan_document(Scan *s, size_t length) {
+  if (!check_text(s, length)) return NULL;
+  skip_space(s);
+  if (s->p >= s->end) {
+    fail(s, "the file is empty, must hold one JSON value");
     return NULL;
   }
-  JsonNode *root = scan_value(&s);
+  JsonNode *root = scan_value(s);
   if (!root) return NULL;
-  skip_space(&s);
-  if (s.p >= s.end) return root;
-  expected(&s, "the end of the file");
+  skip_space(s);
+  if (s->p >= s->end) return root;
+  expected(s, "the end of the file");
   json_node_unref(root);
   return NULL;
+}
+
+JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, const MsJsonLists *lists,
+                       GError **error) {
+  Frame frame[MS_JSON_MAX_DEPTH] = {0};
+  Scan s = {.p = text, .end = text + length, .filename = filename, .frame = frame, .lists = lists, .error = error};
+  if (length <= MS_JSON_MAX_BYTES) s.line = 1;
+  s.string = g_string_new(NULL);
+  JsonNode *root = scan_document(&s, length);
+  g_string_free(s.string, TRUE);
+  for (int i = 0; i < MS_JSON_MAX_DEPTH; i++)
+    if (frame[i].text) g_string_free(frame[i].text, TRUE);
+  return root;
 }
 
 /* --- lines: found again only when a message needs one
@@ -500,11 +509,11 @@ static gboolean walk_key_matches(Walk *w, const char *path, const char **rest) {
   const char *start = w->p;
   walk_string(w);
   Scan s = {.p = start, .end = w->p};
-  char *key = scan_string(&s);
-  size_t n = key ? strlen(key) : 0;
-  gboolean match = key && strncmp(path, key, n) == 0 && (path[n] == '\0' || path[n] == '.' || path[n] == '[');
+  GString *key = g_string_new(NULL);
+  size_t n = scan_string(&s, key) ? key->len : 0;
+  gboolean match = strncmp(path, key->str, n) == 0 && (path[n] == '\0' || path[n] == '.' || path[n] == '[');
   if (match) *rest = path + n + (path[n] == '.');
-  g_free(key);
+  g_string_free(key, TRUE);
   return match;
 }
 

@@ -154,8 +154,9 @@ static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *pat
 
 static gboolean segments_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsCurve *curve = member;
-  guint max = G_N_ELEMENTS(curve->segment_Bps);
-  if (!JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
+  guint max = G_N_ELEMENTS(curve->segment_Bps), numbers;
+  if (!JSON_NODE_HOLDS_ARRAY(node) || ms_json_numbers(doc, node, &numbers))
+    return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
   JsonArray *array = json_node_get_array(node);
   guint length = json_array_get_length(array);
   if (length > max) return ms_json_error(doc, path, error, "holds %u lines, must hold at most %u", length, max);
@@ -254,8 +255,8 @@ static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, 
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
   if (json_object_get_size(json) != 2) return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
-  char *axes = g_strconcat(path, ".axes", NULL), *ratios = g_strconcat(path, "." MS_CURVE_GRID_KEY, NULL);
-  gboolean ok = axes_parse(doc, json_object_get_member(json, "axes"), axes, grid, error) &&
+  char *axes = g_strconcat(path, "." MS_CURVE_AXES_KEY, NULL), *ratios = g_strconcat(path, "." MS_CURVE_GRID_KEY, NULL);
+  gboolean ok = axes_parse(doc, json_object_get_member(json, MS_CURVE_AXES_KEY), axes, grid, error) &&
                 ratios_parse(doc, json_object_get_member(json, MS_CURVE_GRID_KEY), ratios, grid, error);
   g_free(axes);
   g_free(ratios);
@@ -276,7 +277,7 @@ static void grid_print(MsJsonOut *out, const char *key, const void *member) {
     return;
   }
   ms_json_out_object(out, key);
-  ms_json_out_object(out, "axes");
+  ms_json_out_object(out, MS_CURVE_AXES_KEY);
   for (int d = 0; d < grid->dims; d++) print_numbers(out, grid->name[d], grid->axis[d], grid->n[d]);
   ms_json_out_end(out);
   print_numbers(out, MS_CURVE_GRID_KEY, grid->log_ratio, grid_size(grid));
@@ -328,7 +329,7 @@ static const MsField curve_fields[] = {
      .doc = "object of the formula's parameters"},
     MS_F64(S, sustained, "", 0.01, 10, "1", MS_NULLABLE,
            "rate in long training over that of the measurements; multiplies the efficiency"),
-    {.key = "segments",
+    {.key = MS_CURVE_SEGMENTS_KEY,
      .type = MS_T_CUSTOM,
      .unit = "s, Bps",
      .offset = 0,

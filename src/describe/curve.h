@@ -5,8 +5,10 @@
 
 #include "describe/hardware.h"
 
-/* The list of numbers of a residual grid, which is read where it stands beside the tree too (ms_json_load_beside). */
-#define MS_CURVE_GRID_KEY "log_ratio"
+/* Of lists of numbers, which are read where they stand beside the tree too (ms_json_load_beside). */
+#define MS_CURVE_GRID_KEY     "log_ratio"
+#define MS_CURVE_AXES_KEY     "axes"
+#define MS_CURVE_SEGMENTS_KEY "segments"
 
 void ms_curves_free(MsHardware *hardware); /* hardware->curves, all of them */
 /* For the row `curves` of the table: `member` is the MsHardware. */

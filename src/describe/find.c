@@ -115,8 +115,8 @@ void ms_schema_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_int(out, key, 1);
 }
 
-MsJson *ms_load_object_beside(const char *filename, const char *key, GError **error) {
-  MsJson *doc = ms_json_load_beside(filename, key, error);
+MsJson *ms_load_object_beside(const char *filename, const char *const *keys, GError **error) {
+  MsJson *doc = ms_json_load_beside(filename, keys, error);
   if (!doc || JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return doc;
   ms_json_error(doc, "", error, "must be one JSON object");
   ms_json_free(doc);

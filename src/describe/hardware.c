@@ -216,9 +216,10 @@ static void keep_leaf(const char *file, const MsStamp *stamp, const MsHardware *
   ms_kept_release(&leaves, leaf);
 }
 
-/* Nine tenths of a machine are the grids of its curves. What stands beside a `base` is copied, grids and all. */
+/* Nine tenths of a machine are the numbers of its curves. What stands beside a `base` is copied, numbers and all. */
 static MsJson *load_machine(const char *file, GError **error) {
-  MsJson *doc = ms_load_object_beside(file, MS_CURVE_GRID_KEY, error);
+  static const char *const lists[] = {MS_CURVE_GRID_KEY, MS_CURVE_AXES_KEY, MS_CURVE_SEGMENTS_KEY, NULL};
+  MsJson *doc = ms_load_object_beside(file, lists, error);
   if (doc && json_object_has_member(json_node_get_object(ms_json_root(doc)), "base")) ms_json_fill(doc);
   return doc;
 }

@@ -467,6 +467,8 @@ static void files(void **state) {
   ms_progress_update(NULL, 1, NULL);
 }
 
+static const char *const beside_keys[] = {"near", "axes", "pairs", NULL};
+
 /* Short numbers do not go through strtod, and must not differ from it in a bit. */
 static void numbers_as_strtod_reads_them(void **state) {
   (void)state;
@@ -500,10 +502,11 @@ static void numbers_beside_the_tree(void **state) {
   static const char text[] =
       "{\"far\": [1.5, 2], \"near\": [0.25, -0.5,\n -0.0, 7, 1e-3, 0.1234567890123456789 ,-12.75],"
       " \"deep\": [{\"near\": [1]}, {\"near\": []}, {\"near\": [1.5, \"x\"]},"
-      " {\"near\": [[1.5]]}, {\"near\": 3}],\n\"behind\": 1}";
+      " {\"near\": [[1.5]]}, {\"near\": 3}],\n\"behind\": 1, \"axes\": {\"m\": [1, 2.5], \"deep\": {\"n\": [3]}},"
+      " \"pairs\": [[0.5, 7], [true]]}";
   g_autofree char *file = ms_test_data_path("beside.json");
   assert_true(g_file_set_contents(file, text, -1, NULL));
-  g_autoptr(MsJson) beside = ms_json_load_beside(file, "near", NULL);
+  g_autoptr(MsJson) beside = ms_json_load_beside(file, beside_keys, NULL);
   g_autoptr(MsJson) whole = ms_json_load(file, NULL);
   assert_non_null(beside);
   JsonObject *object = json_node_get_object(ms_json_root(beside)), *all = json_node_get_object(ms_json_root(whole));
@@ -523,6 +526,14 @@ static void numbers_beside_the_tree(void **state) {
     JsonNode *node = json_object_get_member(json_array_get_object_element(deep, i), "near");
     assert_int_equal(ms_json_numbers(beside, node, &n) != NULL, i == 0);
   }
+  JsonObject *axes = json_object_get_object_member(object, "axes");
+  JsonArray *pairs = json_object_get_array_member(object, "pairs");
+  near = ms_json_numbers(beside, json_object_get_member(axes, "m"), &n);
+  assert_true(near && n == 2 && near[0] == 1 && near[1] == 2.5);
+  assert_null(ms_json_numbers(beside, json_object_get_member(json_object_get_object_member(axes, "deep"), "n"), &n));
+  near = ms_json_numbers(beside, json_array_get_element(pairs, 0), &n);
+  assert_true(near && n == 2 && near[0] == 0.5 && near[1] == 7);
+  assert_null(ms_json_numbers(beside, json_array_get_element(pairs, 1), &n));
   assert_int_equal(ms_json_line(beside, "behind"), 3);
   ms_json_fill(beside);
   g_autofree char *filled = ms_json_text(ms_json_root(beside), 0), *as_read = ms_json_text(ms_json_root(whole), 0);
@@ -543,7 +554,7 @@ static void refuses_beside_as_elsewhere(void **state) {
       g_autoptr(GError) error = NULL;
       assert_true(g_file_set_contents(file, text, -1, NULL));
       g_autoptr(MsJson) whole = ms_json_load(file, &as_tree);
-      g_autoptr(MsJson) beside = ms_json_load_beside(file, "near", &error);
+      g_autoptr(MsJson) beside = ms_json_load_beside(file, beside_keys, &error);
       assert_int_equal(whole == NULL, beside == NULL);
       if (error) assert_string_equal(error->message, as_tree->message);
       assert_int_equal(whole != NULL, closed && i + 1 == G_N_ELEMENTS(lists));
