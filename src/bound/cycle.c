@@ -16,16 +16,16 @@ struct MsCycle {
   const MsSchedule *schedule;
   MsCycleTell tell;
   gpointer visitor;
-  int microbatches, n; /* of a period; periods between the two moments */
-  MsPeriodOf *of;      /* [stages] */
-  gboolean *free_host; /* [stages] it waits for nothing on the device */
-  int *kept_at;        /* [stages] slots that came next at the kept moment */
-  int *told;           /* [stages] values told before those of the stage */
-  GArray *kept;        /* Value: of the kept moment */
-  Value *now;          /* [kept] of the later one */
-  double *figure;      /* [kept] what each figure grew by from the moment before the kept one */
-  int *waiting;        /* [room] tensors that were waited for at the kept one: the first n_waiting */
-  MsTime *made;        /* [room] when they were there */
+  const MsPeriodOf *of; /* [stages] */
+  int n;                /* periods between the two moments */
+  gboolean *free_host;  /* [stages] it waits for nothing on the device */
+  int *kept_at;         /* [stages] slots that came next at the kept moment */
+  int *told;            /* [stages] values told before those of the stage */
+  GArray *kept;         /* Value: of the kept moment */
+  Value *now;           /* [kept] of the later one */
+  double *figure;       /* [kept] what each figure grew by from the moment before the kept one */
+  int *waiting;         /* [room] tensors that were waited for at the kept one: the first n_waiting */
+  MsTime *made;         /* [room] when they were there */
   int room, n_waiting;
   int missing; /* stages that have not come to the later moment; 0: none is kept */
   Mode mode;
@@ -176,7 +176,7 @@ static void go_on(MsCycle *c) {
   for (guint i = 0; i < c->kept->len; i++) g_array_index(c->kept, Value, i) = c->now[i];
   for (int s = 0; s < c->schedule->stages; s++) c->kept_at[s] += slots_of(c, s);
   for (int i = 0; i < c->n_waiting; i++)
-    c->waiting[i] += c->n * c->microbatches, c->made[i] = c->stages->made[c->waiting[i]];
+    c->waiting[i] += c->n * c->schedule->period, c->made[i] = c->stages->made[c->waiting[i]];
   c->missing = c->schedule->stages;
 }
 
@@ -185,7 +185,7 @@ static void compare(MsCycle *c) {
   c->differs = c->slower = c->unlike = FALSE, c->shift = -1;
   for (int s = 0; s < c->schedule->stages && !c->differs; s++) tell(c, s, COMPARE);
   for (int i = 0; i < c->n_waiting && !c->differs; i++)
-    c->differs = c->stages->made[c->waiting[i] + c->n * c->microbatches] - c->made[i] != c->shift;
+    c->differs = c->stages->made[c->waiting[i] + c->n * c->schedule->period] - c->made[i] != c->shift;
   c->differs |= c->shift <= 0;
 }
 
@@ -193,7 +193,7 @@ static void compare(MsCycle *c) {
 static gint64 most_times(const MsCycle *c) {
   MsTaken taken;
   if (!ms_slot_walk_taken(c->stages->walk, &taken)) return 0;
-  gint64 times = (taken.left - 1) / (c->n * c->microbatches);
+  gint64 times = (taken.left - 1) / (c->n * c->schedule->period);
   for (int s = 0; s < c->schedule->stages; s++)
     times = MIN(times, (c->of[s].to - ms_slot_walk_at(c->stages->walk, s)) / slots_of(c, s));
   return MAX(0, times);
@@ -206,7 +206,7 @@ void ms_cycle_allow(gboolean allow) { g_atomic_int_set(&refused, !allow); }
 gsize ms_cycle_left_out(void) { return (gsize)g_atomic_pointer_get(&left_out); }
 
 static void leave_out(MsCycle *c) {
-  int more = (int)c->times * c->n, microbatches = more * c->microbatches;
+  int more = (int)c->times * c->n, microbatches = more * c->schedule->period;
   g_autofree int *slots = g_new(int, c->schedule->stages);
   MsTime *made = c->stages->made;
   for (int s = 0; s < c->schedule->stages; s++) {
@@ -269,19 +269,14 @@ static void find_free_hosts(MsCycle *c) {
 }
 
 /* Stages are about as far apart as warm-ups differ, and moments further; where that was too few, go_on doubles it. */
-static int fewest_periods(const MsSchedule *s, const MsPeriodOf *of) {
-  return (s->stages + of[0].slots - 1) / of[0].slots;
-}
+static int fewest_periods(const MsSchedule *s) { return (s->stages + s->repeat[0].slots - 1) / s->repeat[0].slots; }
 
 MsCycle *ms_cycle_new(MsStages *stages, const MsSchedule *schedule, MsCycleTell own, gpointer visitor) {
   gsize n = (gsize)schedule->stages;
-  g_autofree MsPeriodOf *of = g_new(MsPeriodOf, n);
-  int microbatches = g_atomic_int_get(&refused) ? 0 : ms_schedule_period(schedule, of);
-  if (microbatches == 0) return NULL;
+  if (schedule->period == 0 || g_atomic_int_get(&refused)) return NULL;
   MsCycle *c = g_new0(MsCycle, 1);
-  *c = (MsCycle){.stages = stages, .schedule = schedule, .tell = own, .visitor = visitor};
-  c->microbatches = microbatches, c->n = fewest_periods(schedule, of);
-  c->of = g_steal_pointer(&of);
+  *c = (MsCycle){.stages = stages, .schedule = schedule, .tell = own, .visitor = visitor, .of = schedule->repeat};
+  c->n = fewest_periods(schedule);
   c->kept_at = g_new(int, 3 * n), c->told = c->kept_at + n, c->free_host = c->told + n;
   c->kept = g_array_new(FALSE, FALSE, sizeof(Value));
   find_free_hosts(c);
@@ -291,6 +286,6 @@ MsCycle *ms_cycle_new(MsStages *stages, const MsSchedule *schedule, MsCycleTell 
 void ms_cycle_free(MsCycle *c) {
   if (!c) return;
   g_array_unref(c->kept);
-  g_free(c->of), g_free(c->kept_at), g_free(c->now), g_free(c->figure), g_free(c->waiting), g_free(c->made);
+  g_free(c->kept_at), g_free(c->now), g_free(c->figure), g_free(c->waiting), g_free(c->made);
   g_free(c);
 }

@@ -1,7 +1,7 @@
 /* bound/cycle.h - the steady part of a step is walked until it repeats itself, and as often as it would from then on it
  * is left out, exactly.
  *
- * In the middle of a schedule every stage's list repeats itself (ms_schedule_period), and what turns do is the same
+ * In the middle of a schedule every stage's list repeats itself (MsSchedule.period), and what turns do is the same
  * then if it depends on differences of times alone: maxima of sums of durations, in whole picoseconds. So when all
  * stages stand where they stood some periods before, and every moment that a later turn can ask for is later by one and
  * the same time, all that follows is later by that time too, period after period, up to the end of the repetition.

@@ -456,29 +456,28 @@ static const MsTurn *next_slot(StageBytes *s) {
 }
 
 typedef struct { /* the part of a list that repeats itself */
-  MsPeriodOf of;
+  const MsPeriodOf *of;
   int microbatches; /* of a period; 0: there is none, or it is left out */
   double live;      /* when the last one ended */
 } Repetition;
 
 /* What is kept is the same again after a period: so it is after all others, and none has a higher peak. */
 static void leave_out(StageBytes *s, Repetition *r, int stage, int next) {
-  if (r->microbatches == 0 || next < r->of.from || (next - r->of.from) % r->of.slots != 0) return;
-  int times = MAX(0, r->of.to - next) / r->of.slots;
+  if (r->microbatches == 0 || next < r->of->from || (next - r->of->from) % r->of->slots != 0) return;
+  int times = MAX(0, r->of->to - next) / r->of->slots;
   gboolean same = s->live == r->live;
   r->live = s->live;
   if (!same) return;
   g_autofree int *slots = g_new0(int, stage + 1);
-  slots[stage] = times * r->of.slots;
+  slots[stage] = times * r->of->slots;
   ms_slot_walk_skip(s->walk, slots, times * r->microbatches);
   r->microbatches = 0;
 }
 
 static void find_peak(const MsWork *w, const MsSchedule *schedule, int stage, MsStageMemory *m) {
   StageBytes s = stage_bytes(w, schedule, stage);
-  Repetition again = {.live = -1};
+  Repetition again = {.of = &schedule->repeat[stage], .microbatches = schedule->period, .live = -1};
   double before = 0, best = -1;
-  again.microbatches = ms_schedule_period_of(schedule, stage, &again.of);
   for (const MsTurn *turn; (turn = next_slot(&s)); before = s.live) {
     leave_out(&s, &again, stage, turn->index + 1);
     if (s.high <= best) continue;

@@ -9,11 +9,16 @@ MsSchedule *ms_schedule_alloc(int stages, int microbatches, int chunks, MsPlacem
 
 /* Appends to the list of one stage. */
 static inline void ms_slot_put(MsSchedule *schedule, int stage, MsSlotKind kind, int mb, int chunk) {
+  schedule->kinds |= 1u << kind;
   schedule->slot[stage][schedule->n[stage]++] = (MsSlot){kind, (gint16)chunk, 0, mb, 0};
 }
 static inline void ms_slot_put_pair(MsSchedule *schedule, int stage, int mb, int chunk, int mb2, int chunk2) {
+  schedule->kinds |= 1u << MS_SLOT_FB;
   schedule->slot[stage][schedule->n[stage]++] = (MsSlot){MS_SLOT_FB, (gint16)chunk, (gint16)chunk2, mb, mb2};
 }
+
+/* Of a schedule whose lists are whole: fills `period` and `repeat`. */
+void ms_schedule_find_period(MsSchedule *schedule);
 
 #define SCHEDULE(id, word, about, build, fits, placement, chunks, copies, splits, sends, costs, pairs, steps, live, \
                  ...)                                                                                               \

@@ -1,5 +1,5 @@
 /* src/sched/period.c - where the lists of a schedule repeat themselves. */
-#include "sched/sched.h"
+#include "sched/build.h"
 
 /* `then` is `slot` some microbatches later. */
 static gboolean follows(const MsSlot *slot, const MsSlot *then, int microbatches) {
@@ -38,15 +38,10 @@ static int period_of(const MsSlot *slot, int n, int microbatches, MsPeriodOf *of
   return 0;
 }
 
-int ms_schedule_period(const MsSchedule *s, MsPeriodOf *of) {
-  int microbatches = 0;
+void ms_schedule_find_period(MsSchedule *s) {
+  s->period = 0;
   for (int stage = 0; stage < s->stages; stage++) {
-    microbatches = period_of(s->slot[stage], s->n[stage], microbatches, &of[stage]);
-    if (microbatches == 0) return 0;
+    s->period = period_of(s->slot[stage], s->n[stage], s->period, &s->repeat[stage]);
+    if (s->period == 0) return;
   }
-  return microbatches;
-}
-
-int ms_schedule_period_of(const MsSchedule *s, int stage, MsPeriodOf *of) {
-  return period_of(s->slot[stage], s->n[stage], 0, of);
 }

@@ -22,11 +22,20 @@ typedef struct {
   gint32 mb, mb2;
 } MsSlot;
 
+/* The middle of a stage's list, where it repeats itself: slots [from, to), of which each is the one `slots` before it
+ * with some microbatches more. */
+typedef struct {
+  int slots, from, to;
+} MsPeriodOf;
+
 struct MsSchedule {
   int stages, microbatches, chunks; /* p, m, v (chunks = 2 for V and bidirectional placement) */
   MsPlacement placement;
-  int *n;        /* [stages] slots of each stage */
-  MsSlot **slot; /* [stages][n] in execution order */
+  guint kinds;        /* bits of MsSlotKind: which there are */
+  int period;         /* microbatches, the same on all stages; 0: some list does not repeat itself, or is too short */
+  MsPeriodOf *repeat; /* [stages] where there is a period */
+  int *n;             /* [stages] slots of each stage */
+  MsSlot **slot;      /* [stages][n] in execution order */
 };
 
 /* NULL with `why` when the schedule does not exist for these numbers. (transfer full) */
@@ -56,17 +65,8 @@ int ms_virtual_after(const MsSchedule *schedule, int virtual_stage);
 /* Microbatches first .. first + count - 1 that `chunk` works on: all of them except under bidirectional placement. */
 void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, int *count);
 
-gboolean ms_schedule_has(const MsSchedule *schedule, MsSlotKind kind);
+static inline gboolean ms_schedule_has(const MsSchedule *s, MsSlotKind kind) { return s->kinds >> kind & 1; }
 gboolean ms_schedule_splits(const MsSchedule *schedule); /* has slots other than F and B */
-
-/* The middle of every stage's list, where it repeats itself: slots [from, to), of which each is the one `slots` before
- * it with as many microbatches more on all stages. */
-typedef struct {
-  int slots, from, to;
-} MsPeriodOf;
-/* Fills of[stages] and returns those microbatches; 0: some list does not, or is too short to tell. */
-int ms_schedule_period(const MsSchedule *schedule, MsPeriodOf *of);
-int ms_schedule_period_of(const MsSchedule *schedule, int stage, MsPeriodOf *of); /* of one stage */
 
 /* One validator for all: every (microbatch, chunk) has exactly one forward, one backward (B, or I and W with W after I)
  * on its stage, forward before backward, and the whole set can be executed without deadlock. FALSE with `why`. */

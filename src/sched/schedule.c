@@ -73,6 +73,7 @@ MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *number
   if (!schedule)
     ms_schedule_refuse(why, size, "schedule %s cannot be built for %d stages and %d microbatches", row->word,
                        numbers->stages, numbers->microbatches);
+  else ms_schedule_find_period(schedule);
   return schedule;
 }
 

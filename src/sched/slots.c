@@ -17,12 +17,17 @@ static size_t round_up(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 
 MsSchedule *ms_schedule_alloc(int stages, int microbatches, int chunks, MsPlacement placement, int capacity) {
   size_t head = round_up(sizeof(MsSchedule)), counts = round_up(sizeof(int) * stages),
-         lists = round_up(sizeof(MsSlot *) * stages);
-  char *block = g_malloc(head + counts + lists + sizeof(MsSlot) * (size_t)stages * capacity);
+         lists = round_up(sizeof(MsSlot *) * stages), repeats = round_up(sizeof(MsPeriodOf) * stages);
+  char *block = g_malloc(head + counts + lists + repeats + sizeof(MsSlot) * (size_t)stages * capacity);
   MsSchedule *schedule = (MsSchedule *)block;
-  *schedule =
-      (MsSchedule){stages, microbatches, chunks, placement, (int *)(block + head), (MsSlot **)(block + head + counts)};
-  MsSlot *slots = (MsSlot *)(block + head + counts + lists);
+  *schedule = (MsSchedule){.stages = stages,
+                           .microbatches = microbatches,
+                           .chunks = chunks,
+                           .placement = placement,
+                           .n = (int *)(block + head),
+                           .slot = (MsSlot **)(block + head + counts),
+                           .repeat = (MsPeriodOf *)(block + head + counts + lists)};
+  MsSlot *slots = (MsSlot *)(block + head + counts + lists + repeats);
   for (int s = 0; s < stages; s++) schedule->n[s] = 0, schedule->slot[s] = slots + (size_t)s * capacity;
   return schedule;
 }
@@ -54,13 +59,6 @@ void ms_chunk_microbatches(const MsSchedule *schedule, int chunk, int *first, in
   gboolean half = schedule->placement == MS_PLACE_BIDIRECTIONAL;
   *count = half ? schedule->microbatches / 2 : schedule->microbatches;
   *first = half && chunk ? *count : 0;
-}
-
-gboolean ms_schedule_has(const MsSchedule *s, MsSlotKind kind) {
-  for (int stage = 0; stage < s->stages; stage++)
-    for (int i = 0; i < s->n[stage]; i++)
-      if (s->slot[stage][i].kind == kind) return TRUE;
-  return FALSE;
 }
 
 gboolean ms_schedule_splits(const MsSchedule *s) {

@@ -657,8 +657,8 @@ static void lists_of_the_authors_generators(void **state) {
 /* Every slot of the part that repeats itself is told by the one a period before, to its ends and no further. */
 static void assert_period(int kind, int p, int m, int v, int group, gboolean overlap, int microbatches, int slots) {
   g_autoptr(MsSchedule) schedule = make(kind, p, m, v, group, overlap);
-  g_autofree MsPeriodOf *of = g_new0(MsPeriodOf, p);
-  assert_int_equal(ms_schedule_period(schedule, of), microbatches);
+  const MsPeriodOf *of = schedule->repeat;
+  assert_int_equal(schedule->period, microbatches);
   for (int s = 0; s < p && microbatches > 0; s++) {
     const MsSlot *slot = schedule->slot[s];
     assert_int_equal(of[s].slots, slots);
