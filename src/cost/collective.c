@@ -168,8 +168,8 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
   c.group.min_per_domain = CLAMP(c.group.min_per_domain, 1, c.group.per_domain);
   if (group->size <= 1) return c;
   int inside = c.group.domains > 1 ? c.group.per_domain : c.group.size;
-  if (inside > 1) {
-    c.scaleup = lines_scaleup(scenario, op, dtype, inside);
+  if (inside > 1) c.scaleup = lines_scaleup(scenario, op, dtype, inside);
+  if (inside > 1 && kind == MS_COLL_AR) {
     c.scatter = lines_scaleup(scenario, "reduce_scatter", dtype, inside);
     c.gather = lines_scaleup(scenario, "all_gather", dtype, inside);
   }

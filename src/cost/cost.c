@@ -33,13 +33,14 @@ struct MsCost {
   MsDeviceRates device[MS_N_ODT];
   double element_B[MS_N_ODT];
   double expert_width, head_dim;
-  double attention_backward; /* FLOP/s of backward over forward attention */
-  MsCurve *sparse_backward;  /* [MS_N_ODT] of dense attention forward, at the share that sparse attention reaches
-                              * backward */
-  MsCurve *fallback;         /* [MS_N_FALLBACKS] */
-  MsCurve *curves;           /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
-  Serves *serves;            /* [num_curves] */
-  int first[MS_N_OPS + 1];   /* first curve of each MsOpKind, of "elementwise"; -1 = none */
+  double attention_backward;          /* FLOP/s of backward over forward attention */
+  double clock[MS_FAMILY_MEMORY + 1]; /* ms_sustained_clock */
+  MsCurve *sparse_backward; /* [MS_N_ODT] of dense attention forward, at the share that sparse attention reaches
+                             * backward */
+  MsCurve *fallback;        /* [MS_N_FALLBACKS] */
+  MsCurve *curves;          /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
+  Serves *serves;           /* [num_curves] */
+  int first[MS_N_OPS + 1];  /* first curve of each MsOpKind, of "elementwise"; -1 = none */
   Slot (*slot)[MS_N_ODT][MS_N_PASSES]; /* [MS_N_OPS] */
   MsGroup group[MS_N_GROUPS];          /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
@@ -197,7 +198,7 @@ static gboolean take_sparse_backward(MsCost *cost, Slot *slot, int dtype) {
   curve->param[MS_A_E] *= cost->curves[dense].param[MS_A_E];
   *slot = (Slot){.use = curve,
                  .origin = &cost->hardware->curves[dense],
-                 .factor = 1 / ms_sustained_clock(cost->scenario, MS_FAMILY_ATTENTION),
+                 .factor = 1 / cost->clock[MS_FAMILY_ATTENTION],
                  .own_pass = TRUE,
                  .band = MAX(ms_curve_band(&cost->hardware->curves[dense], unknown), unknown)};
   return TRUE;
@@ -233,7 +234,7 @@ static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
     slot.factor = 1 / cost->attention_backward;
   if (op == MS_OP_ATTENTION && cost->scenario->model->softmax_sink)
     slot.factor /= or_else(cost->hardware->attention_sink_factor, 1);
-  slot.factor /= ms_sustained_clock(cost->scenario, family);
+  slot.factor /= cost->clock[family];
   return slot;
 }
 
@@ -242,12 +243,17 @@ static gboolean is_gemm(const MsCurve *curve) {
   return curve->form == MS_FORM_GEMM_SATURATING || curve->form == MS_FORM_GEMM_TILED;
 }
 
-/* In front of those of its operator; of no operator that is known it serves none. */
-static void take_curve(MsCost *cost, int i) {
-  const MsCurve *curve = &cost->hardware->curves[i];
-  Serves *serves = &cost->serves[i];
+/* MS_N_OPS: of none that is known. */
+static int kind_of(const MsCurve *curve) {
   int op = 0;
   while (op < MS_N_OPS && g_strcmp0(curve->op, ms_op_words[op]) != 0) op++;
+  return op;
+}
+
+/* In front of those of its operator `op`; of no operator that is known it serves none. */
+static void take_curve(MsCost *cost, int i, int op) {
+  const MsCurve *curve = &cost->hardware->curves[i];
+  Serves *serves = &cost->serves[i];
   serves->op = MIN(op, MS_N_OPS - 1);
   if (op == MS_N_OPS && g_strcmp0(curve->op, "elementwise") != 0) return;
   serves->next = cost->first[op], cost->first[op] = i;
@@ -263,8 +269,10 @@ static void take_curves(MsCost *cost) {
   cost->curves = g_memdup2(h->curves, sizeof *h->curves * (size_t)MAX(h->num_curves, 0));
   cost->serves = g_new(Serves, h->num_curves);
   for (int op = 0; op <= MS_N_OPS; op++) cost->first[op] = -1;
-  for (int i = h->num_curves - 1; i >= 0; i--) {
-    take_curve(cost, i);
+  for (int i = h->num_curves - 1, op = 0; i >= 0; i--) {
+    gboolean again = i + 1 < h->num_curves && g_strcmp0(h->curves[i].op, h->curves[i + 1].op) == 0;
+    if (!again) op = kind_of(&h->curves[i]);
+    take_curve(cost, i, op);
     if (is_gemm(&h->curves[i]) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
       bf16_launch = h->curves[i].param[MS_C_LAUNCH];
   }
@@ -306,9 +314,16 @@ static void prepare_kernels(MsCost *cost) { /* depends on the machine and the mo
   ms_fallback_curves(&cost->scenario->laws, cost->fallback);
   take_curves(cost);
   cost->slot = g_malloc0(MS_N_OPS * sizeof *cost->slot);
-  for (int op = 0; op < MS_N_OPS; op++)
-    for (int dtype = 0; dtype < MS_N_ODT && ms_op_families[op] < MS_FAMILY_COMM; dtype++)
+  for (MsOpFamily family = 0; family <= MS_FAMILY_MEMORY; family++)
+    cost->clock[family] = ms_sustained_clock(cost->scenario, family);
+  for (int op = 0, alike = -1; op < MS_N_OPS; op++) {
+    gboolean elementwise = ms_op_families[op] == MS_FAMILY_MEMORY && cost->first[op] < 0; /* no curve of its own */
+    if (elementwise && alike >= 0) memcpy(cost->slot[op], cost->slot[alike], sizeof cost->slot[op]);
+    if (ms_op_families[op] >= MS_FAMILY_COMM || (elementwise && alike >= 0)) continue;
+    for (int dtype = 0; dtype < MS_N_ODT; dtype++)
       for (int pass = 0; pass < MS_N_PASSES; pass++) cost->slot[op][dtype][pass] = make_slot(cost, op, dtype, pass);
+    if (elementwise) alike = op;
+  }
 }
 
 /* A machine that stores BF16 as FP32 moves more than a row counts, so its profile has collectives of both. */
@@ -316,6 +331,13 @@ static gboolean has_fp32_collectives(const MsHardware *h) {
   for (int i = 0; i < h->num_curves; i++)
     if (h->curves[i].form == MS_FORM_SEGMENTS && g_strcmp0(h->curves[i].dtype, "fp32") == 0) return TRUE;
   return FALSE;
+}
+
+/* The first group that is the same. */
+static int twin_of(const MsLayout *layout, int g) {
+  int twin = 0;
+  while (memcmp(&layout->group[twin], &layout->group[g], sizeof layout->group[g])) twin++;
+  return twin;
 }
 
 /* `like`: another whose tables `cost` is a copy of, or NULL; those of a group that is the same stay. */
@@ -330,7 +352,12 @@ static void prepare_exchanges(MsCost *cost, const MsCost *like, const MsLayout *
   for (int g = 0; g < MS_N_GROUPS; g++) {
     gboolean same = like && !memcmp(&like->group[g], &layout->group[g], sizeof layout->group[g]);
     cost->group[g] = layout->group[g];
-    for (int kind = 0; !same && kind < MS_N_COLL; kind++) {
+    int twin = twin_of(layout, g);
+    for (int kind = 0; twin < g && kind < MS_N_COLL; kind++) {
+      cost->collective[kind][g] = cost->collective[kind][twin];
+      if (fp32) cost->collective_fp32[kind][g] = cost->collective_fp32[kind][twin];
+    }
+    for (int kind = 0; !same && twin == g && kind < MS_N_COLL; kind++) {
       cost->collective[kind][g] = ms_collective_prepare(cost->scenario, (MsCollKind)kind, "bf16", &layout->group[g]);
       if (fp32)
         cost->collective_fp32[kind][g] =

@@ -64,8 +64,7 @@ const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, cons
 typedef struct {
   MsGroup group;
   MsLines scaleup; /* the collective itself over `per_domain` ranks (over all of them when there is one domain) */
-  MsLines scatter,
-      gather; /* reduce-scatter and all-gather inside a domain: the outer phases of a hierarchical all-reduce */
+  MsLines scatter, gather; /* of an all-reduce: inside a domain, the outer phases of a hierarchical one */
   MsLines network;
   double link_Bps, nic_Bps;
   gboolean nvls, sharp;
