@@ -12,7 +12,7 @@ enum { TOP_MEMORY = 4 }; /* kinds of memory-bound kernels that have a part of th
 typedef struct {
   const MsProgram *p;
   gboolean chunks;           /* step rows count as optimizer whatever their pass (fast, bound) */
-  const MsHardware *machine; /* of the stage */
+  double own_peak[MS_N_ODT]; /* FLOP/s of each type on the machine of the stage */
   double peak;               /* FLOP/s of the run's precision on it */
   double mean_peak, even_s;  /* the mean over stages; what useful_s and beside_s would be at it */
   double useful_s; /* executed FLOP at that peak, no recomputation; and of rows that run beside the compute stream: */
@@ -24,13 +24,8 @@ typedef struct {
 } Explain;
 
 /* --- rows ------------------------------------------------------------------------------------------------------ */
-static double own_peak(const Explain *x, const MsOp *op) {
-  return ms_device_rates(x->machine, op->dtype, ms_precision(&x->p->scenario->training)->dtype == MS_DT_FP16)
-      .peak_flops;
-}
-
 static void matrix_row(Explain *x, const MsOp *op, double time_s, double times) {
-  double at_peak = times * op->flop / x->peak, at_own = times * op->flop / own_peak(x, op);
+  double at_peak = times * op->flop / x->peak, at_own = times * op->flop / x->own_peak[op->dtype];
   x->useful_s += at_peak, x->even_s += times * op->flop / x->mean_peak;
   x->wider_s += at_own - at_peak;
   x->beyond_s[ms_op_families[op->kind]] += time_s - at_own;
@@ -71,8 +66,10 @@ static void step_rows(Explain *x, const MsCosted *c) {
 
 static void stage_rows(Explain *x, const MsSchedule *schedule, int stage) {
   const MsLayout *l = x->p->layout;
-  x->machine = ms_program_machine_of(x->p, stage);
-  x->peak = ms_hardware_peak_flops(x->machine, x->p->scenario->training.precision);
+  const MsHardware *machine = ms_program_machine_of(x->p, stage);
+  gboolean fp16 = ms_precision(&x->p->scenario->training)->dtype == MS_DT_FP16;
+  for (int dtype = 0; dtype < MS_N_ODT; dtype++) x->own_peak[dtype] = ms_device_rates(machine, dtype, fp16).peak_flops;
+  x->peak = ms_hardware_peak_flops(machine, x->p->scenario->training.precision);
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
     int first, count;
