@@ -359,10 +359,25 @@ void ms_curve_copy(const MsCurve *from, MsCurve *to) {
   grid_copy(&from->grid, &to->grid);
 }
 
+static MsCurve *curves_new(gsize n) { return g_atomic_rc_box_alloc0((n + 1) * sizeof(MsCurve)); }
+
+static void curves_clear(gpointer box) {
+  MsCurve *curves = box;
+  for (gsize i = 0; i < g_atomic_rc_box_get_size(box) / sizeof *curves; i++) curve_clear(&curves[i]);
+}
+
 void ms_curves_free(MsHardware *hardware) {
-  for (int i = 0; i < hardware->num_curves; i++) curve_clear(&hardware->curves[i]);
-  g_clear_pointer(&hardware->curves, g_free);
-  hardware->num_curves = 0;
+  if (hardware->curves) g_atomic_rc_box_release_full((gpointer)hardware->curves, curves_clear);
+  hardware->curves = NULL, hardware->num_curves = 0;
+}
+
+MsCurve *ms_curves_own(MsHardware *hardware, int more) {
+  int n = hardware->num_curves;
+  MsCurve *own = curves_new((gsize)(n + more));
+  for (int i = 0; i < n; i++) ms_curve_copy(&hardware->curves[i], &own[i]);
+  ms_curves_free(hardware);
+  hardware->curves = own, hardware->num_curves = n;
+  return own;
 }
 
 static gboolean check_word(const MsJson *doc, const char *path, const char *key, const char *word,
@@ -423,12 +438,13 @@ gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, vo
   guint length = json_array_get_length(array);
   if (length > CURVES_MAX) return ms_json_error(doc, path, error, "holds more than %d curves", CURVES_MAX);
   ms_curves_free(hardware);
-  hardware->curves = g_new0(MsCurve, length + 1);
+  MsCurve *curves = curves_new(length);
+  hardware->curves = curves;
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
     char *item = g_strdup_printf("%s[%u]", path, i);
     hardware->num_curves++;
-    ok = curve_load(doc, json_array_get_element(array, i), item, &hardware->curves[i], error);
+    ok = curve_load(doc, json_array_get_element(array, i), item, &curves[i], error);
     g_free(item);
   }
   return ok;

@@ -54,10 +54,10 @@ static void mark_inherited(MsCurve *curve, const char *from) {
 /* Copies the curves of operators and types that `hardware` has none for. */
 static void inherit(MsHardware *hardware, const MsHardware *donor, const char *name) {
   int own = hardware->num_curves;
-  hardware->curves = g_renew(MsCurve, hardware->curves, own + donor->num_curves + 1);
+  MsCurve *curves = ms_curves_own(hardware, donor->num_curves);
   for (int i = 0; i < donor->num_curves; i++) {
-    if (has_curve(hardware->curves, own, &donor->curves[i])) continue;
-    MsCurve *curve = &hardware->curves[hardware->num_curves++];
+    if (has_curve(curves, own, &donor->curves[i])) continue;
+    MsCurve *curve = &curves[hardware->num_curves++];
     ms_curve_copy(&donor->curves[i], curve);
     mark_inherited(curve, name);
   }
@@ -141,9 +141,9 @@ static gboolean gives(const MsHardware *hardware, const MsCurve *curve) {
 static int keep_curves(MsHardware *hardware, MsHardware *base) {
   int given = hardware->num_curves, n = given;
   if (given == 0) return 0;
-  hardware->curves = g_renew(MsCurve, hardware->curves, given + base->num_curves + 1);
+  MsCurve *curves = ms_curves_own(hardware, base->num_curves);
   for (int i = 0; i < base->num_curves; i++)
-    if (!gives(hardware, &base->curves[i])) ms_curve_copy(&base->curves[i], &hardware->curves[n++]);
+    if (!gives(hardware, &base->curves[i])) ms_curve_copy(&base->curves[i], &curves[n++]);
   hardware->num_curves = n;
   return given;
 }
@@ -237,11 +237,39 @@ static MsHardware *read_file(const char *file, const MsStamp *stamp, int depth, 
   return hardware;
 }
 
+/* A leaf with what it borrowed from another, by the files of both. */
+typedef struct {
+  MsHardware *machine, **leaf, **donor;
+} Borrower;
+static void borrower_clear(gpointer box) {
+  Borrower *b = box;
+  ms_hardware_free(b->machine);
+  ms_kept_release(&leaves, b->leaf), ms_kept_release(&leaves, b->donor);
+}
+static MsKept borrowers = {.clear = borrower_clear};
+
 /* NULL when it cannot borrow: reading the file says why. */
-static MsHardware *from_leaf(const MsHardware *leaf, const char *file, int depth, gboolean borrow) {
+static MsHardware *with_borrowed(MsHardware **leaf, const char *file, int depth) {
+  MsStamp stamp, stamp_of_donor;
   g_autoptr(MsJson) beside = ms_json_parse("{}", -1, file, NULL); /* says where it stands, for what it names */
-  MsHardware *hardware = ms_hardware_copy(leaf);
-  if (borrow && !borrow_curves(hardware, beside, "", depth, NULL)) g_clear_pointer(&hardware, ms_hardware_free);
+  g_autofree char *other = ms_find_mentioned("hardware", (*leaf)->curves_from, beside, "curves_from", NULL);
+  MsHardware **donor = other ? ms_kept_find(&leaves, other, "", &stamp_of_donor) : NULL;
+  Borrower *known = donor ? ms_kept_find(&borrowers, file, other, &stamp) : NULL;
+  gboolean same = known && known->leaf == leaf && known->donor == donor;
+  MsHardware *hardware = ms_hardware_copy(same ? known->machine : *leaf);
+  if (!same && !borrow_curves(hardware, beside, "", depth, NULL)) g_clear_pointer(&hardware, ms_hardware_free);
+  if (hardware && !same && donor) {
+    Borrower *now = g_atomic_rc_box_new(Borrower);
+    *now = (Borrower){ms_hardware_copy(hardware), g_atomic_rc_box_acquire(leaf), g_atomic_rc_box_acquire(donor)};
+    ms_kept_add(&borrowers, file, other, &stamp, now);
+    ms_kept_release(&borrowers, now);
+  }
+  ms_kept_release(&borrowers, known), ms_kept_release(&leaves, donor);
+  return hardware;
+}
+
+static MsHardware *from_leaf(MsHardware **leaf, const char *file, int depth, gboolean borrow) {
+  MsHardware *hardware = borrow && (*leaf)->curves_from ? with_borrowed(leaf, file, depth) : ms_hardware_copy(*leaf);
   if (hardware && !hardware->name) hardware->name = ms_name_of_file(file);
   return hardware;
 }
@@ -250,7 +278,7 @@ static MsHardware *from_leaf(const MsHardware *leaf, const char *file, int depth
 static MsHardware *load_file(char *file, int depth, gboolean borrow, GError **error) {
   MsStamp stamp = {0};
   MsHardware **leaf = file && strcmp(file, "-") != 0 ? ms_kept_find(&leaves, file, "", &stamp) : NULL;
-  MsHardware *hardware = leaf ? from_leaf(*leaf, file, depth, borrow) : NULL;
+  MsHardware *hardware = leaf ? from_leaf(leaf, file, depth, borrow) : NULL;
   if (file && !hardware) hardware = read_file(file, &stamp, depth, borrow, error);
   ms_kept_release(&leaves, leaf);
   g_free(file);
@@ -281,8 +309,7 @@ MsHardware *ms_hardware_copy(const MsHardware *hardware) {
   *copy = *hardware;
   ms_fields_copy(&ms_hardware_table, hardware, copy);
   ms_fields_copy(&ms_fabric_table, &hardware->fabric, &copy->fabric);
-  copy->curves = g_new0(MsCurve, hardware->num_curves + 1);
-  for (int i = 0; i < hardware->num_curves; i++) ms_curve_copy(&hardware->curves[i], &copy->curves[i]);
+  if (copy->curves) g_atomic_rc_box_acquire((gpointer)copy->curves);
   return copy;
 }
 

@@ -137,10 +137,10 @@ typedef struct MsHardware {
   double context_B;                       /* memory outside the framework's allocator: context, NCCL */
   double reserve_ratio;                   /* reserved over allocated */
   int num_curves;
-  MsCurve *curves;
-  MsAnchor anchor;   /* what was learned from runs on it */
-  JsonNode *sources; /* object: key -> text */
-  char *curves_from; /* the profile whose curve shapes were inherited, NULL = its own */
+  const MsCurve *curves; /* an atomic box, which copies of the machine share: ms_curves_own to change them */
+  MsAnchor anchor;       /* what was learned from runs on it */
+  JsonNode *sources;     /* object: key -> text */
+  char *curves_from;     /* the profile whose curve shapes were inherited, NULL = its own */
 } MsHardware;
 
 extern const MsFieldTable ms_hardware_table;
@@ -152,6 +152,8 @@ void ms_curve_copy(const MsCurve *from, MsCurve *to);
 MsHardware *ms_hardware_load(const char *name, GError **error);
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 MsHardware *ms_hardware_copy(const MsHardware *hardware);
+/* Gives the machine curves that no other shares, and room for `more` behind them, to be changed. */
+MsCurve *ms_curves_own(MsHardware *hardware, int more);
 void ms_hardware_free(MsHardware *hardware);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHardware, ms_hardware_free)
 

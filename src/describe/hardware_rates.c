@@ -40,10 +40,11 @@ static void note(MsCurve *curve, const char *key, double from_Bps, double to_Bps
 
 void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps) {
   if (!(from_Bps > 0 && to_Bps > 0) || from_Bps == to_Bps) return;
+  MsCurve *curves = ms_curves_own(hardware, 0);
   for (int i = first; i < hardware->num_curves; i++) {
-    if (g_strcmp0(ms_curve_link(&hardware->curves[i]), key) != 0) continue;
-    scale_bandwidth(&hardware->curves[i], to_Bps / from_Bps);
-    note(&hardware->curves[i], key, from_Bps, to_Bps);
+    if (g_strcmp0(ms_curve_link(&curves[i]), key) != 0) continue;
+    scale_bandwidth(&curves[i], to_Bps / from_Bps);
+    note(&curves[i], key, from_Bps, to_Bps);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "describe/model.h"
 
 #include "base/err.h"
+#include "base/kept.h"
 #include "describe/model_kinds.h"
 #include "describe/moe_freq.h"
 #include "describe/rows.h"
@@ -300,12 +301,29 @@ static MsModel *finished(MsModel *model, const MsJson *doc, const char *path, GE
   return model;
 }
 
-/* Takes `file`, which may be NULL. */
-static MsModel *load_file(char *file, gboolean finish, int depth, GError **error) {
-  MsJson *doc = file ? ms_load_object(file, error) : NULL;
+/* Models that one file says by itself, boxes of one pointer. */
+static void kept_clear(gpointer model) { ms_model_free(*(MsModel **)model); }
+static MsKept kept = {.clear = kept_clear};
+
+static MsModel *read_file(const char *file, const MsStamp *stamp, gboolean finish, int depth, GError **error) {
+  g_autoptr(MsJson) doc = ms_load_object(file, error);
   MsModel *model = doc ? load_raw(doc, depth, error) : NULL;
   if (finish) model = finished(model, doc, "", error);
-  ms_json_free(doc);
+  if (!model || !finish || !stamp->known || json_object_has_member(json_node_get_object(ms_json_root(doc)), "base"))
+    return model;
+  MsModel **own = g_atomic_rc_box_new(MsModel *);
+  *own = ms_model_copy(model);
+  ms_kept_add(&kept, file, "", stamp, own);
+  ms_kept_release(&kept, own);
+  return model;
+}
+
+/* Takes `file`, which may be NULL. */
+static MsModel *load_file(char *file, gboolean finish, int depth, GError **error) {
+  MsStamp stamp = {0};
+  MsModel **known = finish && file && strcmp(file, "-") != 0 ? ms_kept_find(&kept, file, "", &stamp) : NULL;
+  MsModel *model = known ? ms_model_copy(*known) : file ? read_file(file, &stamp, finish, depth, error) : NULL;
+  ms_kept_release(&kept, known);
   g_free(file);
   return model;
 }

@@ -89,7 +89,7 @@ typedef struct {
   MsScenario scenario;
   MsHardware hardware;
   const char *op, *level;
-  MsCurve curve[2]; /* ours in front of the base's */
+  MsCurve *curves; /* of `hardware`: ours in front of the base's */
   const MsBench **bench;
   guint n_benches, n;
   guint *of, *row; /* which bench, which row */
@@ -107,8 +107,7 @@ static double measured(const Level *l, guint i) {
 
 static double residual(const double *p, guint i, const void *data) {
   Level *l = (Level *)data; /* the curve that the model reads is ours to change */
-  MsCurve *ours = &l->hardware.curves[0];
-  ours->segment_alpha_s[0] = p[0], ours->segment_Bps[0] = p[1];
+  l->curves[0].segment_alpha_s[0] = p[0], l->curves[0].segment_Bps[0] = p[1];
   return log(predicted(l, i) / measured(l, i));
 }
 
@@ -130,13 +129,13 @@ static void collect(Level *l, const GPtrArray *benches) {
 static void place(Level *l) {
   const MsHardware *base = l->work->hardware;
   l->hardware = *base;
-  l->hardware.curves = g_new0(MsCurve, base->num_curves + 1);
-  l->hardware.curves[0] = (MsCurve){
+  l->hardware.curves = l->curves = g_new0(MsCurve, base->num_curves + 1);
+  l->curves[0] = (MsCurve){
       .op = (char *)l->op, .level = (char *)l->level, .form = MS_FORM_SEGMENTS, .sustained = 1, .n_segments = 1};
   l->hardware.num_curves = 1;
   for (int i = 0; i < base->num_curves; i++)
     if (strcmp(base->curves[i].op, l->op) != 0 || g_strcmp0(base->curves[i].level, l->level) != 0)
-      l->hardware.curves[l->hardware.num_curves++] = base->curves[i];
+      l->curves[l->hardware.num_curves++] = base->curves[i];
   l->scenario = l->work->scenario;
   l->scenario.hardware = &l->hardware;
 }
@@ -191,7 +190,7 @@ static void fit_level(Work *w, const GPtrArray *benches, const char *op, const c
     residuals(&l, &curve.provenance);
     report_level(w, &l, &curve);
     add_curve(w, &curve, data_of_all(&l));
-    g_free(l.hardware.curves);
+    g_free(l.curves);
   }
   g_free(l.bench), g_free(l.of), g_free(l.row);
 }

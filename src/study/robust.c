@@ -56,10 +56,11 @@ static void draw_errors(Draw *d, const MsScenario *s, guint32 seed) {
   const MsBandGround machine = {.unseen = ms_band_unseen(s->hardware)};
   d->common = exp(gsl_ran_gaussian(rng, ms_band_common(&s->laws, &machine) / P90_OF_SIGMA));
   double least = 1;
+  MsCurve *curves = ms_curves_own(d->machine, 0);
   for (int i = 0; i < d->machine->num_curves; i++) {
-    double band = ms_curve_band(&d->machine->curves[i], s->laws.default_band);
+    double band = ms_curve_band(&curves[i], s->laws.default_band);
     double factor = exp(gsl_ran_gaussian(rng, band / P90_OF_SIGMA));
-    ms_curve_slow(&d->machine->curves[i], factor);
+    ms_curve_slow(&curves[i], factor);
     least = MIN(least, factor);
   }
   d->floor *= least;

@@ -25,10 +25,11 @@ static void machines_stay_as_they_are(void **state) {
   static const char *const names[] = {"h800-sxm", "h100-sxm", "ascend-910c", "gb200-nvl36", "a100-pcie-80g"};
   char *first[G_N_ELEMENTS(names)];
   for (guint i = 0; i < G_N_ELEMENTS(names); i++) first[i] = text_of(names[i]);
-  for (guint i = G_N_ELEMENTS(names); i-- > 0;) {
+  for (guint k = 3 * G_N_ELEMENTS(names); k-- > 0;) { /* from its file, from what is kept of it, and of its donor */
+    guint i = k % G_N_ELEMENTS(names);
     g_autofree char *again = text_of(names[i]);
     assert_string_equal(first[i], again);
-    g_free(first[i]);
+    if (k < G_N_ELEMENTS(names)) g_free(first[i]);
   }
 }
 
@@ -38,7 +39,8 @@ static void changes_do_not_last(void **state) {
   g_autofree char *before = text_of("h100-sxm");
   g_autoptr(MsHardware) h = ms_hardware_load("h100-sxm", NULL);
   ms_hardware_scale(h, "nic_Bps", 0.5);
-  for (int i = 0; i < h->num_curves; i++) h->curves[i].param[0] += 1;
+  MsCurve *curves = ms_curves_own(h, 0);
+  for (int i = 0; i < h->num_curves; i++) curves[i].param[0] += 1;
   g_autofree char *after = text_of("h100-sxm");
   assert_string_equal(before, after);
 }

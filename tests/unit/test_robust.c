@@ -62,9 +62,10 @@ static void slowed_curves(void **state) {
   g_autoptr(MsHardware) fast = ms_hardware_load("h100-sxm", &error), slow = ms_hardware_copy(fast);
   MsDeviceRates rates = ms_device_rates(fast, 1, FALSE);
   gboolean seen[MS_N_FORMS] = {0};
+  MsCurve *slowed = ms_curves_own(slow, 0);
   for (int i = 0; i < fast->num_curves; i++) {
-    const MsCurve *a = &fast->curves[i], *b = &slow->curves[i];
-    ms_curve_slow(&slow->curves[i], 1.25);
+    const MsCurve *a = &fast->curves[i], *b = &slowed[i];
+    ms_curve_slow(&slowed[i], 1.25);
     seen[a->form] = TRUE;
     for (double n = 128; n < 1e6; n *= 7) {
       double x = 0, y = 0;
@@ -207,7 +208,8 @@ static void unknown_curves_follow_the_law(void **state) {
   g_autoptr(MsPlan) plan = plan_of(request, 1);
   g_autoptr(MsDisturbances) d = states_of("{\"name\": \"curves\", \"uncertainty\": {\"samples\": 3, \"seed\": 7}}");
   MsScenario *s = plan->best[0].scenario;
-  for (int i = 0; i < s->hardware->num_curves; i++) s->hardware->curves[i].provenance.residual_p90 = NAN;
+  MsCurve *curves = ms_curves_own(s->hardware, 0);
+  for (int i = 0; i < s->hardware->num_curves; i++) curves[i].provenance.residual_p90 = NAN;
   double p95_s[2];
   for (int k = 0; k < 2; k++) {
     s->laws.default_band = k ? 0.2 : 0.02;

@@ -65,8 +65,8 @@ static double eager_over_1f1b(int pp, gboolean free_messages) {
     g_autoptr(MsScenario) s = pipeline(eager ? MS_SCHED_EAGER_1F1B : MS_SCHED_1F1B, pp, 16);
     s->model->vocab_size = 128; /* stages are alike */
     if (free_messages) s->hardware->scaleup_Bps = 1e30;
-    for (int i = 0; free_messages && i < s->hardware->num_curves; i++) {
-      MsCurve *curve = &s->hardware->curves[i];
+    MsCurve *curve = ms_curves_own(s->hardware, 0);
+    for (int i = 0; free_messages && i < s->hardware->num_curves; i++, curve++) {
       for (int k = 0; !strcmp(curve->op, "p2p") && k < curve->n_segments; k++)
         curve->segment_alpha_s[k] = 0, curve->segment_Bps[k] = 1e30;
     }
