@@ -49,23 +49,6 @@ static void add_list(GByteArray *key, const MsCosted *c) {
   add(key, c->launch, n * sizeof *c->launch), add(key, c->sms, n * sizeof *c->sms), add(key, c->use, n);
 }
 
-/* Pieces are numbered as they come, and told when they come first. */
-static void add_pieces(GByteArray *key, const MsProgram *p, MsChunks of) {
-  g_autofree int *number = g_new0(int, p->work->n_pieces);
-  int known = 0;
-  for (MsPieceWalk w = ms_piece_walk(p->work, of); ms_piece_next(&w);) {
-    const MsPieceTurn *turn[2] = {&w.forward, &w.backward};
-    for (int i = 0; i < 2; i++) {
-      int piece = turn[i]->piece, is[2] = {-1, (int)turn[i]->rows};
-      gboolean first = piece >= 0 && number[piece] == 0;
-      if (first) number[piece] = ++known;
-      if (piece >= 0) is[0] = number[piece];
-      add(key, is, sizeof is);
-      if (first) add_list(key, &p->piece[piece].forward), add_list(key, &p->piece[piece].backward);
-    }
-  }
-}
-
 static void add_program(GByteArray *key, const MsProgram *p, MsChunks of, gboolean stream) {
   const MsChunk *chunk = of.forward ? of.forward : of.backward;
   const MsHardware *machine = ms_program_machine(p, chunk->pool);
@@ -109,41 +92,69 @@ static gboolean same_key(gconstpointer a, gconstpointer b) {
 
 /* --- what is kept ---------------------------------------------------------------------------------------------- */
 static GMutex mutex;
-static GHashTable *kept; /* GByteArray -> MsTurnTime */
+static GHashTable *kept, *rows; /* GByteArray -> MsTurnTime; rows of a piece -> guint64, never one given before */
 
-static gboolean find(const GByteArray *key, MsTurnTime *x) {
-  g_mutex_lock(&mutex);
-  const MsTurnTime *found = kept ? g_hash_table_lookup(kept, key) : NULL;
-  if (found) *x = *found;
-  g_mutex_unlock(&mutex);
+/* Both are of the mutex's. `size` bytes of the value. */
+static gboolean find(GHashTable *table, const GByteArray *key, gpointer value, gsize size) {
+  const gpointer found = table ? g_hash_table_lookup(table, key) : NULL;
+  if (found) memcpy(value, found, size);
   return found != NULL;
 }
 
 /* Takes `key`. */
-static void keep(GByteArray *key, const MsTurnTime *x) {
-  g_mutex_lock(&mutex);
-  if (!kept) kept = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, g_free);
-  if (g_hash_table_size(kept) >= MOST_KEPT) g_hash_table_remove_all(kept);
-  g_hash_table_replace(kept, key, g_memdup2(x, sizeof *x));
-  g_mutex_unlock(&mutex);
+static void keep(GHashTable **table, GByteArray *key, gconstpointer value, gsize size) {
+  if (!*table) *table = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, g_free);
+  if (g_hash_table_size(*table) >= MOST_KEPT) g_hash_table_remove_all(*table);
+  g_hash_table_replace(*table, key, g_memdup2(value, size));
 }
 
 void ms_turns_forget(void) {
   g_mutex_lock(&mutex);
   g_clear_pointer(&kept, g_hash_table_unref);
+  g_clear_pointer(&rows, g_hash_table_unref);
   g_mutex_unlock(&mutex);
 }
 
-MsTurnTime ms_turn_time(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream) {
+/* Of pieces with the same rows the same. */
+static guint64 number_of(const MsCostedPiece *piece) {
+  static guint64 given;
+  GByteArray *key = g_byte_array_sized_new(1 << 14);
+  guint64 number;
+  add_list(key, &piece->forward), add_list(key, &piece->backward);
+  g_mutex_lock(&mutex);
+  if (find(rows, key, &number, sizeof number)) g_byte_array_unref(key);
+  else number = ++given, keep(&rows, key, &number, sizeof number);
+  g_mutex_unlock(&mutex);
+  return number;
+}
+
+static void add_pieces(GByteArray *key, const MsProgram *p, MsChunks of, guint64 *number) {
+  for (MsPieceWalk w = ms_piece_walk(p->work, of); ms_piece_next(&w);) {
+    const MsPieceTurn *turn[2] = {&w.forward, &w.backward};
+    for (int i = 0; i < 2; i++) {
+      int piece = turn[i]->piece;
+      guint64 is[2] = {0, turn[i]->rows};
+      if (piece >= 0 && number[piece] == 0) number[piece] = number_of(&p->piece[piece]);
+      if (piece >= 0) is[0] = number[piece];
+      add(key, is, sizeof is);
+    }
+  }
+}
+
+MsTurnTime ms_turn_time(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream, guint64 *number) {
   if (ms_program_fetches(p) || p->meets)
-    return run(p, of, tag_op, stream); /* it follows from what is fetched, or
-                                          from the fabric, too */
-  g_autoptr(GByteArray) key = g_byte_array_sized_new(1 << 14);
+    return run(p, of, tag_op, stream); /* it follows from what is fetched, or from the fabric, too */
+  GByteArray *key = g_byte_array_sized_new(1 << 10);
   MsTurnTime x;
   add_program(key, p, of, stream);
-  add_pieces(key, p, of);
-  if (find(key, &x)) return x;
+  add_pieces(key, p, of, number);
+  g_mutex_lock(&mutex);
+  gboolean known = find(kept, key, &x, sizeof x);
+  g_mutex_unlock(&mutex);
+  if (known) return g_byte_array_unref(key), x;
   x = run(p, of, tag_op, stream);
-  keep(g_steal_pointer(&key), &x);
+  g_mutex_lock(&mutex);
+  keep(&kept, key, &x, sizeof x);
+  g_mutex_unlock(&mutex);
   return x;
 }

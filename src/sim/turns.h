@@ -17,8 +17,10 @@ typedef struct {
   guint64 events;
 } MsTurnTime;
 
-/* `stream`: in the middle of a pipeline, where inputs are early. */
-MsTurnTime ms_turn_time(const MsProgram *program, MsChunks of, const MsOp *const *tag_op, gboolean stream);
+/* `stream`: in the middle of a pipeline, where inputs are early. number[pieces]: all 0 at the first turn of a program,
+ * what is found by then. */
+MsTurnTime ms_turn_time(const MsProgram *program, MsChunks of, const MsOp *const *tag_op, gboolean stream,
+                        guint64 *number);
 void ms_turns_forget(void); /* what was kept */
 
 #endif
