@@ -158,9 +158,8 @@ static void force(Forced *f, const MsNeed *need, MsTime before, MsTime *free) {
 /* Runs a table on a stage; returns when its output is there. `beside`: what the backward of a pair waits for; becomes
  * when its output is there. */
 static MsTime run_lags(Relaxed *r, int stage, const Table *t, MsTime entry, MsTime *beside) {
-  MsTime before[MS_N_ENDS] = {entry, beside ? *beside : NEVER, r->at.compute[stage], r->at.host[stage]},
-         after[MS_N_ENDS];
-  ms_lags_run(&t->lags, before, after);
+  MsTime before[MS_N_ENDS], after[MS_N_ENDS];
+  ms_stages_run(&r->at, stage, &t->lags, entry, beside, before, after);
   if (r->forced[stage].told) force(&r->forced[stage], &t->need, before[MS_END_COMPUTE], &after[MS_END_COMPUTE]);
   if (r->toll[stage]) ms_toll_slot(r->toll[stage], &t->need, before, after);
   r->at.compute[stage] = after[MS_END_COMPUTE];

@@ -26,6 +26,9 @@ MsTime ms_stages_message(const MsStages *stages, const MsSlotPass *pass, gboolea
 MsTime ms_stages_entry(MsStages *stages, const MsSlotPass *pass, MsTime sent);
 /* The sends of the turn before that the forward and the backward of this one wait for. */
 void ms_stages_take_sends(MsStages *stages, const MsTurn *turn, MsTime sent[2]);
+/* What a table does to the stage of a turn, `before` and `after` it; `beside` NULL: the turn is no pair. */
+void ms_stages_run(MsStages *stages, int stage, const MsLags *lags, MsTime entry, const MsTime *beside,
+                   MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
 /* `beside`: the pass ran beside a backward. */
 void ms_stages_hand_on(MsStages *stages, const MsSlotPass *pass, gboolean beside, MsTime tip);
 /* What an empty virtual stage hands on. `before`: the end of the chain of the slot before. */

@@ -27,6 +27,7 @@ struct MsSlotWalk {
   int tensors;
   int *next;    /* [stages] */
   Place *place; /* [stages][chunks] */
+  Place *here;  /* [chunks] of the stage whose turn it is */
   guint8 *made; /* [tensors]; NULL: alone, inputs come from elsewhere */
   MsTurn turn;
 };
@@ -85,6 +86,7 @@ MsSlotWalk *ms_slot_walk_new(const MsSchedule *s, int stage, gboolean beside) {
   w->place = (Place *)(w + 1), w->next = (int *)(w->place + places),
   w->made = alone ? NULL : (guint8 *)(w->next + stages);
   w->stage = MAX(stage, 0), w->until = stage >= 0 ? stage + 1 : s->stages;
+  w->here = &w->place[w->stage * s->chunks];
   for (int k = w->stage; k < w->until; k++)
     for (int c = 0; c < s->chunks; c++) w->place[k * s->chunks + c] = place_of(s, k, c);
   memset(w->next, 0, stages * sizeof(int));
@@ -107,20 +109,18 @@ void ms_slot_walk_must_end(const MsSlotWalk *w) {
   if (stage >= 0) MS_BUG("schedule deadlocks at stage %d slot %d", stage, slot);
 }
 
-static Place *place(const MsSlotWalk *w, int chunk) { return &w->place[w->stage * w->schedule->chunks + chunk]; }
-
 static gboolean may_run(const MsSlotWalk *w, const MsSlot *slot) {
   gboolean both = slot->kind == MS_SLOT_FB;
   if (!w->made) return TRUE;
-  int in = place(w, slot->chunk)->way[both ? MS_SLOT_F : slot->kind].in;
+  int in = w->here[slot->chunk].way[both ? MS_SLOT_F : slot->kind].in;
   if (in >= 0 && !w->made[in + slot->mb]) return FALSE;
-  return !both || w->made[place(w, slot->chunk2)->way[MS_SLOT_B].in + slot->mb2];
+  return !both || w->made[w->here[slot->chunk2].way[MS_SLOT_B].in + slot->mb2];
 }
 
 static int of_microbatch(int tensor, int mb) { return tensor < 0 ? -1 : tensor + mb; }
 
 static const MsSlotPass *run(MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) {
-  Place *at = place(w, chunk);
+  Place *at = &w->here[chunk];
   Way *way = &at->way[kind];
   MsSlotPass *pass = &way->pass;
   pass->mb = mb, pass->nth = mb - at->first_mb;
@@ -155,9 +155,9 @@ const MsTurn *ms_slot_walk_next(MsSlotWalk *w) {
     int at = w->next[w->stage];
     const MsSlot *slot = &w->schedule->slot[w->stage][at];
     if (at < w->schedule->n[w->stage] && (w->halved || may_run(w, slot))) return w->moved = TRUE, take(w, slot);
-    if (++w->stage < w->until) continue;
-    if (w->alone || !w->moved) return w->stage--, NULL;
-    w->stage = 0, w->moved = FALSE;
+    if (w->alone || (w->stage + 1 == w->until && !w->moved)) return NULL;
+    w->stage++, w->here += w->schedule->chunks;
+    if (w->stage == w->until) w->stage = 0, w->here = w->place, w->moved = FALSE;
   }
 }
 

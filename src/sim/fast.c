@@ -132,9 +132,8 @@ static MsTime slowed_by(Fast *f, const Run *run, int part, MsTime begin, double 
 /* Runs a table; the slot's, or that of one part (>= 0). */
 static void run_table(Fast *f, Run *run, int part, const MsLags *lags) {
   int stage = run->stage;
-  MsTime before[MS_N_ENDS] = {run->tip[0], run->two ? run->tip[1] : NEVER, f->at.compute[stage], f->at.host[stage]},
-         after[MS_N_ENDS];
-  ms_lags_run(lags, before, after);
+  MsTime before[MS_N_ENDS], after[MS_N_ENDS];
+  ms_stages_run(&f->at, stage, lags, run->tip[0], run->two ? &run->tip[1] : NULL, before, after);
   MsTime alone = MAX(0, lags->to[MS_END_COMPUTE][MS_END_COMPUTE]);
   gboolean host = after[MS_END_COMPUTE] == before[MS_END_HOST] + lags->to[MS_END_COMPUTE][MS_END_HOST];
   MsTime begin = after[MS_END_COMPUTE] - alone,
