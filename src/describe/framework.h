@@ -44,8 +44,9 @@ typedef struct {
   /* time (docs/theory/operators.md 3.1, docs/theory/communication.md 2, 3) */
   gboolean llama_layers;   /* Meta's Llama in PyTorch: products of q, k and v apart, rotary embedding in complex FP32,
                               which no compiler fuses, and keys and values copied to every head in front of attention */
-  gboolean torch_parallel; /* TP overlap and context parallelism of PyTorch: partial sums of all ranks are stored and
-                              added, keys are gathered in front of attention and its blocks merged in FP32 */
+  gboolean torch_parallel; /* tensor and context parallelism of PyTorch: TP overlap stores the parts of all ranks and
+                              adds them, no other message runs beside compute, inputs of products stay gathered, keys
+                              are gathered in front of attention and its blocks merged in FP32 */
   gboolean registered_buffers; /* collectives of sharded parameters go out of buffers that NCCL knows, by few SMs
                                   (Megatron-FSDP, nccl_ub; torch.distributed.fsdp registers none) */
   gboolean stops_early; /* a region is computed again up to the last tensor that its backward reads: not what leaves

@@ -1,6 +1,7 @@
 /* src/work/attention.c - rows of the attention block, GQA and MLA, with every way of context parallelism
  * (docs/theory/operators.md 3.1, 3.2). */
 #include "work/build.h"
+#include <math.h>
 
 typedef struct {
   double q, k, v;         /* widths per token on this rank: query, key, value */
@@ -79,6 +80,13 @@ static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, c
   if (fp8_core(b)) op->dtype = MS_ODT_FP8, op->read_B *= 0.5;
 }
 
+/* TransformerEngine makes the causal mask anew in front of every softmax, by plain operators over s x s integers
+ * (pytorch/dot_product_attention/utils.py, get_full_mask, v2.2): bytes for each place of it, and kernels. */
+static const struct {
+  double read, write;
+  int kernels;
+} full_mask = {42, 39, 11};
+
 /* Scores stored: QK^T, softmax (with its mask and dropout), PV, each over all n x s x s scores of the rank. */
 static void core_unfused(MsBuild *b, const Widths *w, int layer) {
   gboolean back = b->pass == MS_PASS_DGRAD;
@@ -102,6 +110,10 @@ static void core_unfused(MsBuild *b, const Widths *w, int layer) {
       MsOp *op = ms_row_memory(b, MS_OP_SCORES, "softmax", (back ? 2 : 1) * pass_B + (drop ? 1.5 * pass_B : 0),
                                pass_B + (drop ? 1.5 * pass_B : 0), drop ? 3 : 2);
       op->m = scores / s, op->n = s;
+      if (!back && b->options->transformer_impl == MS_IMPL_TE) {
+        op->read_B += full_mask.read * s * s, op->write_B += full_mask.write * s * s;
+        op->kernels += (guint16)ceil(full_mask.kernels * b->scenario->laws.plain_operators);
+      }
       op->transient_B = 2 * scores; /* forward the products that it reads, backward the gradient that it overwrites */
     }
   }

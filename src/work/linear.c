@@ -186,9 +186,10 @@ static void turn_weight(MsBuild *b, const MsLinear *l) {
 
 /* Issue order inside one linear (docs/theory/operators.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad;
  * the gather overlaps dgrad and the scatter overlaps wgrad. Without sequence parallelism dX of a column layer is
- * all-reduced beside wgrad. */
+ * all-reduced beside wgrad. PyTorch has kept what it gathered forward, and waits for every message. */
 void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
+  gboolean of_torch = ms_framework(b->scenario)->torch_parallel;
   b->pass = MS_PASS_DGRAD;
   turn_weight(b, l);
   if (l->low && row && gathered_shards(b)) quantize_shard(b, "quantize gradient", l->m / b->t, l->n, FALSE);
@@ -204,13 +205,17 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   if (row && b->sp)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_grad_B(b, l) * l->m * l->n);
   int gathered = -1, reduced = -1;
-  if (column && b->sp && trains(b, l)) {
+  if (column && b->sp && trains(b, l) && !of_torch) {
     MsOp *op =
         ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
     if (op) op->pass = MS_PASS_WGRAD, gathered = ms_row_index(b, op); /* the input, for the weight gradient only */
   }
-  gemm(b, l, l->m, l->k, l->n);
-  if (column) {
+  if (column && of_torch && pipelined(b, l)) gemm_scatter(b, l, l->comm_in, 2 * l->m * l->k, l->m, l->k, l->n);
+  else gemm(b, l, l->m, l->k, l->n);
+  if (column && of_torch && !pipelined(b, l)) {
+    ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP, MS_GROUP_TP,
+                2 * l->m * l->k);
+  } else if (column && !of_torch) {
     MsOp *op = ms_row_comm_async(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP,
                                  MS_GROUP_TP, 2 * l->m * l->k);
     if (op) reduced = ms_row_index(b, op);

@@ -1,6 +1,7 @@
 /* src/work/moe.c - the MoE layer: router, latent projections, crossings, experts and shared expert in their order
  * (docs/theory/operators.md 3.4). */
 #include "work/moe.h"
+#include <math.h>
 
 static MsLinear router_linear(const MsBuild *b) {
   return (MsLinear){.name = "router",
@@ -12,12 +13,18 @@ static MsLinear router_linear(const MsBuild *b) {
                     .comm_out = ""};
 }
 
+/* Choice among groups of experts, and a capacity, are plain operators of their own without the fused router
+ * (Megatron-LM core/transformer/moe/moe_utils.py, group_limited_topk and topk_softmax_with_capacity, May 2025). */
+enum { GROUP_KERNELS = 9, CAPACITY_KERNELS = 5 };
+
 static void router_topk(MsBuild *b, gboolean back) {
   double logits = b->rows_sp * b->model->num_experts;
+  int plain = (b->model->moe_router_num_groups > 1 ? GROUP_KERNELS : 0) +
+              (b->training->routing.kind == MS_ROUTING_CAPACITY ? CAPACITY_KERNELS : 0);
   MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2,
                            b->options->moe_router_fusion ? 3
                            : back                        ? 14
-                                                         : 18);
+                                                         : 18 + (int)ceil(plain * b->scenario->laws.plain_operators));
   op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
 }
 

@@ -911,6 +911,8 @@ static void rows_of_torchtitan(void **state) {
   assert_close(message(&p->backward, MS_OP_P2P, MS_GROUP_CP), 4 * 4 * tokens * 2 * width, 1e-9);
   const MsOp *gather = row(&p->forward, "cp gather kv", ANY); /* in compiled code what follows waits for it */
   assert_int_equal(row(&p->forward, "attention", ANY)->wait[0], gather - p->forward.op);
+  assert_non_null(find_row(&q->backward, "tp gather", MS_PASS_WGRAD)); /* PyTorch has kept what it gathered */
+  assert_null(find_row(&p->backward, "tp gather", MS_PASS_WGRAD));
   assert_close(row(&p->forward, "sum of parts", ANY)->read_B, 2 * tokens * 4096, 1e-12);
   assert_close(row(&p->forward, "sum of parts", ANY)->write_B, tokens * 4096, 1e-12);
   assert_close(row(&p->forward, "rope", ANY)->read_B, 10 * tokens * (width + width / 4), 1e-12);
@@ -918,10 +920,40 @@ static void rows_of_torchtitan(void **state) {
   assert_close(flop_of(&p->backward, "attention", ANY), flop_of(&q->backward, "attention", ANY), 1e-9);
 }
 
+static MsScenario *unfused(const char *model, const char *impl) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"model\": \"%s\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"laws\": {\"plain_operators\": 0.5}, "
+      "\"training\": "
+      "{\"seq_length\": 4096, \"micro_batch_size\": 2, \"global_batch_size\": 16, \"routing\": {\"capacity_factor\": "
+      "1}}, "
+      "\"layout\": {\"ep\": 8}, \"options\": {\"attention_backend\": \"unfused\", \"moe_router_fusion\": false, "
+      "\"dispatcher\": \"alltoall\", \"transformer_impl\": \"%s\"}}",
+      model, impl);
+  return ms_test_scenario_of(text);
+}
+
+/* A mask of s x s places for every softmax of TransformerEngine, whatever the batch; choice among groups and a
+ * capacity without the fused router. */
+static void plain_operators_of_masks_and_routers(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) te = unfused("qwen3-30b-a3b", "transformer_engine"), own = unfused("qwen3-30b-a3b", "local"),
+                        groups = unfused("deepseek-v3", "local");
+  g_auto(MsLowered) a = ms_test_lower(te), b = ms_test_lower(own), c = ms_test_lower(groups);
+  const MsPiece *with = piece(&a, 10), *without = piece(&b, 10);
+  const MsOp *mask = row(&with->forward, "softmax", ANY), *plain = row(&without->forward, "softmax", ANY);
+  assert_close(mask->read_B - plain->read_B, 42.0 * 4096 * 4096, 1e-12);
+  assert_close(mask->write_B - plain->write_B, 39.0 * 4096 * 4096, 1e-12);
+  assert_int_equal(mask->kernels, plain->kernels + 6); /* 11 at 0.5 */
+  assert_close(row(&with->backward, "softmax", ANY)->read_B, row(&without->backward, "softmax", ANY)->read_B, 1e-12);
+  assert_int_equal(row(&without->forward, "router top-k", ANY)->kernels, 18 + 3);       /* 5 at 0.5 */
+  assert_int_equal(row(&piece(&c, 10)->forward, "router top-k", ANY)->kernels, 18 + 7); /* 14 at 0.5 */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gemms_of_mixtral),
       cmocka_unit_test(rows_of_torchtitan),
+      cmocka_unit_test(plain_operators_of_masks_and_routers),
       cmocka_unit_test(gemms_of_deepseek),
       cmocka_unit_test(gemms_of_qwen),
       cmocka_unit_test(tokens_per_expert),
