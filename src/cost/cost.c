@@ -22,7 +22,7 @@ typedef struct {
 } Slot;
 
 typedef struct { /* what a curve of the profile may stand in for */
-  int op, next;  /* MsOpKind, the last where it is of none; the next curve of the same, -1 = none */
+  int op, next;  /* MsOpKind, MS_N_OPS: of none that is known; the next curve of the same, -1 = none */
   gint8 dtype[MS_N_ODT], pass[MS_N_PASSES]; /* dtype_rank, pass_rank */
 } Serves;
 
@@ -35,13 +35,14 @@ struct MsCost {
   double expert_width, head_dim;
   double attention_backward;          /* FLOP/s of backward over forward attention */
   double clock[MS_FAMILY_MEMORY + 1]; /* ms_sustained_clock */
-  MsCurve *sparse_backward; /* [MS_N_ODT] of dense attention forward, at the share that sparse attention reaches
-                             * backward */
-  MsCurve *fallback;        /* [MS_N_FALLBACKS] */
-  MsCurve *curves;          /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
-  Serves *serves;           /* [num_curves] */
-  int first[MS_N_OPS + 1];  /* first curve of each MsOpKind, of "elementwise"; -1 = none */
-  Slot (*slot)[MS_N_ODT][MS_N_PASSES]; /* [MS_N_OPS] */
+  MsCurve *sparse_backward;   /* [MS_N_ODT] of dense attention forward, at the share that sparse attention reaches
+                               * backward */
+  MsCurve *fallback;          /* [MS_N_FALLBACKS] */
+  MsCurve *curves;            /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
+  Serves *serves;             /* [num_curves] */
+  int first[MS_N_OPS + 1];    /* first curve of each MsOpKind, of "elementwise"; -1 = none */
+  Slot (*slots)[MS_N_PASSES]; /* of all operators, [MS_N_ODT] each */
+  Slot (*slot[MS_N_OPS])[MS_N_PASSES]; /* in `slots`, memory-bound ones without a curve of their own together */
   MsGroup group[MS_N_GROUPS];          /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
@@ -250,15 +251,19 @@ static int kind_of(const MsCurve *curve) {
   return op;
 }
 
-/* In front of those of its operator `op`; of no operator that is known it serves none. */
-static void take_curve(MsCost *cost, int i, int op) {
-  const MsCurve *curve = &cost->hardware->curves[i];
+/* In front of those of its operator; of no operator that is known it serves none. Curves that stand together are much
+ * alike. */
+static void take_curve(MsCost *cost, int i) {
+  const MsCurve *curve = &cost->hardware->curves[i], *behind = i + 1 < cost->hardware->num_curves ? curve + 1 : NULL;
   Serves *serves = &cost->serves[i];
-  serves->op = MIN(op, MS_N_OPS - 1);
-  if (op == MS_N_OPS && g_strcmp0(curve->op, "elementwise") != 0) return;
-  serves->next = cost->first[op], cost->first[op] = i;
-  for (int dtype = 0; dtype < MS_N_ODT; dtype++) serves->dtype[dtype] = (gint8)dtype_rank(curve, dtype);
-  for (int pass = 0; pass < MS_N_PASSES; pass++) serves->pass[pass] = (gint8)pass_rank(curve, pass);
+  if (behind) *serves = serves[1];
+  if (!behind || g_strcmp0(curve->op, behind->op) != 0) serves->op = kind_of(curve);
+  for (int dtype = 0; dtype < MS_N_ODT && (!behind || g_strcmp0(curve->dtype, behind->dtype) != 0); dtype++)
+    serves->dtype[dtype] = (gint8)dtype_rank(curve, dtype);
+  for (int pass = 0; pass < MS_N_PASSES && (!behind || g_strcmp0(curve->pass, behind->pass) != 0); pass++)
+    serves->pass[pass] = (gint8)pass_rank(curve, pass);
+  if (serves->op == MS_N_OPS && g_strcmp0(curve->op, "elementwise") != 0) return;
+  serves->next = cost->first[serves->op], cost->first[serves->op] = i;
 }
 
 /* Low-precision GEMM curves were fitted with their activation cast inside; rows of kind QUANTIZE pay for it here,
@@ -269,17 +274,15 @@ static void take_curves(MsCost *cost) {
   cost->curves = g_memdup2(h->curves, sizeof *h->curves * (size_t)MAX(h->num_curves, 0));
   cost->serves = g_new(Serves, h->num_curves);
   for (int op = 0; op <= MS_N_OPS; op++) cost->first[op] = -1;
-  for (int i = h->num_curves - 1, op = 0; i >= 0; i--) {
-    gboolean again = i + 1 < h->num_curves && g_strcmp0(h->curves[i].op, h->curves[i + 1].op) == 0;
-    if (!again) op = kind_of(&h->curves[i]);
-    take_curve(cost, i, op);
+  for (int i = h->num_curves - 1; i >= 0; i--) {
+    take_curve(cost, i);
     if (is_gemm(&h->curves[i]) && g_strcmp0(h->curves[i].op, "gemm") == 0 && g_strcmp0(h->curves[i].dtype, "bf16") == 0)
       bf16_launch = h->curves[i].param[MS_C_LAUNCH];
   }
   for (int i = 0; i < h->num_curves; i++) {
     const char *dtype = h->curves[i].dtype;
     if (h->curves[i].form == MS_FORM_TERMS) ms_curve_slow(&cost->curves[i], 1 / or_else(h->curves[i].sustained, 1));
-    else if (form_serves(ms_op_families[cost->serves[i].op], h->curves[i].form))
+    else if (form_serves(ms_op_families[MIN(cost->serves[i].op, MS_N_OPS - 1)], h->curves[i].form))
       cost->curves[i].param[0] *= or_else(h->curves[i].sustained, 1);
     if (is_gemm(&h->curves[i]) && dtype && strcmp(dtype, "bf16") != 0 && strcmp(dtype, "fp32") != 0)
       cost->curves[i].param[MS_C_LAUNCH] = MIN(h->curves[i].param[MS_C_LAUNCH], bf16_launch);
@@ -306,6 +309,21 @@ static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, 
   return !across || ms_hardware_need(h, h->nic_Bps, "nic_Bps", error);
 }
 
+static void prepare_slots(MsCost *cost) {
+  Slot(*next)[MS_N_PASSES] = cost->slots = g_malloc(MS_N_OPS * MS_N_ODT * sizeof *cost->slots);
+  Slot(*elementwise)[MS_N_PASSES] = NULL;
+  for (int op = 0; op < MS_N_OPS; op++) {
+    gboolean alike = ms_op_families[op] == MS_FAMILY_MEMORY && cost->first[op] < 0;
+    if (ms_op_families[op] >= MS_FAMILY_COMM) continue;
+    cost->slot[op] = alike && elementwise ? elementwise : next;
+    if (alike && elementwise) continue;
+    if (alike) elementwise = next;
+    for (int dtype = 0; dtype < MS_N_ODT; dtype++, next++)
+      for (int pass = 0; pass < MS_N_PASSES; pass++)
+        (*next)[pass] = pass == MS_PASS_RECOMPUTE ? (*next)[MS_PASS_FORWARD] : make_slot(cost, op, dtype, pass);
+  }
+}
+
 static void prepare_kernels(MsCost *cost) { /* depends on the machine and the model's head width only */
   cost->attention_backward = or_else(cost->hardware->attention_backward_factor, 1);
   set_device(cost);
@@ -313,17 +331,9 @@ static void prepare_kernels(MsCost *cost) { /* depends on the machine and the mo
   cost->fallback = g_new(MsCurve, MS_N_FALLBACKS);
   ms_fallback_curves(&cost->scenario->laws, cost->fallback);
   take_curves(cost);
-  cost->slot = g_malloc0(MS_N_OPS * sizeof *cost->slot);
   for (MsOpFamily family = 0; family <= MS_FAMILY_MEMORY; family++)
     cost->clock[family] = ms_sustained_clock(cost->scenario, family);
-  for (int op = 0, alike = -1; op < MS_N_OPS; op++) {
-    gboolean elementwise = ms_op_families[op] == MS_FAMILY_MEMORY && cost->first[op] < 0; /* no curve of its own */
-    if (elementwise && alike >= 0) memcpy(cost->slot[op], cost->slot[alike], sizeof cost->slot[op]);
-    if (ms_op_families[op] >= MS_FAMILY_COMM || (elementwise && alike >= 0)) continue;
-    for (int dtype = 0; dtype < MS_N_ODT; dtype++)
-      for (int pass = 0; pass < MS_N_PASSES; pass++) cost->slot[op][dtype][pass] = make_slot(cost, op, dtype, pass);
-    if (elementwise) alike = op;
-  }
+  prepare_slots(cost);
 }
 
 /* A machine that stores BF16 as FP32 moves more than a row counts, so its profile has collectives of both. */
@@ -568,7 +578,7 @@ void ms_cost_free(MsCost *cost) {
     g_free(cost->fallback);
     g_free(cost->curves);
     g_free(cost->serves);
-    g_free(cost->slot);
+    g_free(cost->slots);
   }
   g_free(cost);
 }
@@ -769,7 +779,7 @@ gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
   const MsOptions *x = &a->scenario->options, *y = &b->scenario->options;
   for (MsOpFamily family = 0; family < MS_FAMILY_COMM; family++)
     if (stack_factor(a, family) != stack_factor(b, family)) return FALSE;
-  return a->slot == b->slot && a->expert_width == b->expert_width && x->moe_grouped_gemm == y->moe_grouped_gemm &&
+  return a->slots == b->slots && a->expert_width == b->expert_width && x->moe_grouped_gemm == y->moe_grouped_gemm &&
          x->attention_backend == y->attention_backend && is_orderly(x) == is_orderly(y) && x->lcma == y->lcma &&
          x->lcma_workspace_B == y->lcma_workspace_B;
 }
