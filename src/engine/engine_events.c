@@ -35,6 +35,7 @@ enum { N_RATES = MS_N_USES + MS_SHARING_CLASSES }; /* a class is one more use */
 
 typedef struct {
   Rate rate[N_RATES];
+  guint64 load; /* that the rates are of: load_of */
   guint32 running[N_RATES];
   guint64 active;    /* bits of the streams that have an event: the others are not looked at */
   guint32 sms;       /* taken by running tasks... */
@@ -116,9 +117,19 @@ static const Rate *rates_of_classes(const Engine *engine, const Device *device) 
   return rate;
 }
 
+/* All that rates follow from, without sharing by class; a device has at most 64 streams. */
+static inline guint64 load_of(const Device *device) {
+  guint64 load = device->sms;
+  for (int use = MS_USE_COMPUTE; use < MS_N_USES; use++) load = load << 8 | device->running[use];
+  return load;
+}
+
 /* Bits of the uses whose speed changed; `old` gets their speeds until now. */
 static inline guint update_rates(const Engine *engine, Device *device, Rate *old) {
   guint changed = 0;
+  guint64 load = load_of(device);
+  if (load == device->load && !engine->sharing) return 0;
+  device->load = load;
   const Rate *of_class = engine->sharing ? rates_of_classes(engine, device) : NULL;
   for (int use = MS_USE_COMPUTE; use < engine->rates; use++) {
     Rate rate = use < MS_N_USES ? rate_of(device, use) : of_class[use - MS_N_USES];
