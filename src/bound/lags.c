@@ -31,8 +31,16 @@ static void behind(const MsRows *rows, MsEnd source, MsTime *end, MsLags *lags) 
   for (int i = 0; i < MS_N_ENDS; i++) lags->to[i][source] = at[i];
 }
 
+/* Of one list there is nothing behind the entry of the other. */
+static guint without_beside(const MsRows *rows, guint sources, MsLags *lags) {
+  if (rows->tip[1] >= 0 || !(sources & 1u << MS_END_BESIDE)) return sources;
+  for (int i = 0; i < MS_N_ENDS; i++) lags->to[i][MS_END_BESIDE] = i == MS_END_BESIDE ? 0 : MS_NEVER;
+  return sources & ~(1u << MS_END_BESIDE);
+}
+
 void ms_lags_of_rows(const MsRows *rows, int sm_count, guint sources, MsLags *lags) {
   enum { FEW = 256 };
+  sources = without_beside(rows, sources, lags);
   MsTime few[FEW], *end = rows->n > FEW ? g_new(MsTime, rows->n) : few;
   for (int source = 0; source < MS_N_ENDS; source++)
     if (sources & 1u << source) behind(rows, (MsEnd)source, end, lags);
