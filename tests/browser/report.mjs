@@ -35,6 +35,23 @@ await check('a 2048-GPU page is below 5 MB', async () => {
   await page.close();
 });
 
+await check('of many GPUs 64 talk one by one', async () => {
+  const page = await open(at(large)),
+    close = page.locator('#traffic .matrices figure').last(),
+    title = () => close.locator('figcaption').innerText(),
+    all = page.locator('#traffic canvas').first();
+  await page.locator('#traffic label select').last().selectOption('10');
+  ok((await title()).startsWith('GPU 320–383 one by one'), await title());
+  const chosen = await pixels(close.locator('canvas'));
+  const box = await all.boundingBox();
+  await all.click({position: {x: 60, y: box.height - 26}});
+  ok((await title()).startsWith('GPU 1984–2047 one by one'), await title());
+  ok((await pixels(close.locator('canvas'))) !== chosen, 'a click changes nothing');
+  equal(await page.locator('#traffic label select').last().inputValue(), '63', 'the list follows a click');
+  equal(page.complaints.join('; '), '', 'complaints');
+  await page.close();
+});
+
 for (const width of [1280, 390])
   for (const colorScheme of ['light', 'dark'])
     await check(`draws at ${width} pixels, ${colorScheme}, offline, without overflow`, async () => {
@@ -168,11 +185,11 @@ await check('toggles change what they name', async () => {
   await page.locator('#map select').first().selectOption('pp');
   ok((await pixels(page.locator('#map canvas'))) !== shards, 'colours of the map do not change');
   const before = await page.locator('#traffic table').innerText();
-  await page.locator('#traffic select').selectOption('0');
+  await page.locator('#traffic select').first().selectOption('0');
   ok((await page.locator('#traffic table').innerText()) !== before, 'stage of the communication table');
-  const matrix = await pixels(page.locator('#traffic canvas'));
+  const matrix = await pixels(page.locator('#traffic canvas').first());
   await page.locator('#traffic .seg button').last().click();
-  ok((await pixels(page.locator('#traffic canvas'))) !== matrix, 'class of the matrix');
+  ok((await pixels(page.locator('#traffic canvas').first())) !== matrix, 'class of the matrix');
   await page.locator('#overlap select').selectOption('0');
   ok(
     (await page.locator('#overlap canvas').first().getAttribute('aria-label')).includes('stage 0'),

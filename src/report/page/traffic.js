@@ -77,33 +77,47 @@ function trafficTable(run, stage) {
   );
 }
 
-/* Bytes from block to block for one class and step: what a rank moves on a level is spread evenly over the members of
-   its group on that level. */
-function blockMatrix(run, word) {
+/* All GPUs in at most 64 blocks, of whole domains where there are more GPUs. */
+function wholeView(p) {
+  const d = p.gpus > 64 ? Math.min(p.gpus_per_domain, p.gpus) : 1,
+    per = Math.ceil(p.gpus / 64 / d) * d;
+  return {per, first: 0, n: Math.ceil(p.gpus / per)};
+}
+
+/* 64 GPUs one by one, a block of the whole among them. */
+function closeView(p, whole, block) {
+  const n = Math.min(64, p.gpus),
+    at = block * whole.per;
+  return {per: 1, first: Math.min(Math.floor(at / n) * n, p.gpus - n), n};
+}
+
+/* Bytes from block to block of a view (blocks first to first + n of `per` GPUs) for one class and step: what a rank
+   moves on a level is spread evenly over the members of its group on that level. */
+function blockMatrix(run, word, {per, first, n}) {
   const p = run.placement,
     d = Math.min(p.gpus_per_domain, p.gpus),
-    per = Math.ceil(p.gpus / 64 / (p.gpus > 64 ? d : 1)) * (p.gpus > 64 ? d : 1),
-    n = Math.ceil(p.gpus / per);
-  const B = new Float64Array(n * n),
+    B = new Float64Array(n * n),
     rows = run.comm.filter(c => c.class === word && c.group in GROUPS);
-  if (!rows.length) return {per, n, B};
+  if (!rows.length) return B;
   const [gridWord, axes] = GROUPS[rows[0].group],
     grid = p[gridWord],
     ofStage = by(r => r.stage, rows),
     done = new Uint8Array(p.gpus),
-    chain = axes.includes('pp');
+    chain = axes.includes('pp'),
+    block = r => Math.floor(r / per) - first,
+    seen = b => b >= 0 && b < n;
   for (let r = 0; r < p.gpus; r++) {
     const stage = coords(grid, r).pp,
       mine = ofStage.get(stage);
     if (chain) {
       /* to the neighbours */
-      if (!mine) continue;
+      if (!mine || !seen(block(r))) continue;
       const line = groupOf(grid, axes, r),
         at = line.indexOf(r),
         next = [line[(at + 1) % line.length], line[(at + line.length - 1) % line.length]];
       for (const to of next)
-        B[Math.floor(r / per) * n + Math.floor(to / per)] +=
-          sum(mine.map(c => c.scaleup_B + c.network_B)) / next.length;
+        if (seen(block(to)))
+          B[block(r) * n + block(to)] += sum(mine.map(c => c.scaleup_B + c.network_B)) / next.length;
       continue;
     }
     if (done[r] || !mine) continue;
@@ -112,22 +126,20 @@ function blockMatrix(run, word) {
       domains = new Map();
     for (const m of members) {
       done[m] = 1;
-      const b = Math.floor(m / per),
+      const b = block(m),
         o = Math.floor(m / d);
-      blocks.set(b, (blocks.get(b) || 0) + 1);
+      if (seen(b)) blocks.set(b, (blocks.get(b) || 0) + 1);
       domains.set(o, (domains.get(o) || 0) + 1);
     }
+    if (!blocks.size) continue;
     const near = sum(mine.map(c => c.scaleup_B)),
       far = sum(mine.map(c => c.network_B));
     for (const [o, k] of domains) {
       /* inside a domain: pairs of its members */
       if (k < 2) continue;
-      const inside = members.filter(m => Math.floor(m / d) === o),
-        cut = new Map();
-      for (const m of inside) {
-        const b = Math.floor(m / per);
-        cut.set(b, (cut.get(b) || 0) + 1);
-      }
+      const cut = new Map();
+      for (const m of members)
+        if (Math.floor(m / d) === o && seen(block(m))) cut.set(block(m), (cut.get(block(m)) || 0) + 1);
       for (const [a, x] of cut)
         for (const [b, y] of cut) B[a * n + b] += (near / (k - 1)) * (a === b ? x * (x - 1) : x * y);
     }
@@ -137,12 +149,70 @@ function blockMatrix(run, word) {
           /* across: pairs in different domains */
           let pairs = x * y;
           for (const [o, k] of domains)
-            if (Math.floor((o * d) / per) === a && Math.floor((o * d) / per) === b && per >= d) pairs -= k * k;
-          if (per < d && Math.floor((a * per) / d) === Math.floor((b * per) / d)) pairs = 0;
+            if (block(o * d) === a && block(o * d) === b && per >= d) pairs -= k * k;
+          if (per < d && Math.floor(((a + first) * per) / d) === Math.floor(((b + first) * per) / d)) pairs = 0;
           B[a * n + b] += (far * pairs) / Math.max(members.length - members.length / domains.size, 1);
         }
   }
-  return {per, n, B};
+  return B;
+}
+
+const blockName = (p, view, b) => {
+  const from = (view.first + b) * view.per;
+  return view.per > 1 ? `GPU ${from}–${Math.min(from + view.per, p.gpus) - 1}` : `GPU ${from}`;
+};
+
+/* The matrix as a picture `side` wide; `picked(block)` where a click means something. */
+function matrixCanvas(run, word, view, B, side, name, picked) {
+  const {n} = view,
+    cell = side / n,
+    gap = cell > 5 ? 0.8 : 0,
+    most = Math.max(...B, 1),
+    {node: sheet, ctx} = canvas(side + 42, side + 22, `Bytes between ${name}, ${word}`);
+  ctx.fillStyle = colour('grid');
+  ctx.fillRect(42, 0, side, side);
+  for (let a = 0; a < n; a++)
+    for (let b = 0; b < n; b++)
+      if (B[a * n + b] > 0) {
+        ctx.fillStyle = ramp(Math.sqrt(B[a * n + b] / most));
+        ctx.fillRect(42 + b * cell, a * cell, Math.max(cell - gap, 0.5), Math.max(cell - gap, 0.5));
+      }
+  ctx.fillStyle = colour('soft');
+  ctx.textAlign = 'right';
+  ctx.fillText(`${view.first * view.per}`, 36, cell / 2 + 2);
+  ctx.fillText(`${(view.first + n - 1) * view.per}`, 36, side - Math.max(cell / 2, 5));
+  ctx.textAlign = 'left';
+  ctx.fillText('from ↓  to →', 42, side + 13);
+  ctx.textAlign = 'right';
+  ctx.fillText(`one row: ${view.per} GPU${view.per > 1 ? 's' : ''}`, 42 + side, side + 13);
+  const at = e => {
+    const box = sheet.getBoundingClientRect(),
+      b = Math.floor((e.clientX - box.left - 42) / cell),
+      a = Math.floor((e.clientY - box.top) / cell);
+    return a >= 0 && b >= 0 && a < n && b < n ? [a, b] : null;
+  };
+  return fill(
+    sheet,
+    {
+      onpointerleave: hideTip,
+      onpointermove: e => {
+        const hit = at(e);
+        if (!hit) return hideTip();
+        const bytes = B[hit[0] * n + hit[1]];
+        showTip(
+          {
+            title: `${blockName(run.placement, view, hit[0])} to ${blockName(run.placement, view, hit[1])}`,
+            rows: [[`${word}, per step`, bytes > 0 ? text.bytes(bytes) : 'nothing']],
+          },
+          e.clientX,
+          e.clientY,
+        );
+      },
+      onclick: e => picked && at(e) && picked(at(e)[0]),
+      style: `${sheet.style.cssText};cursor:${picked ? 'pointer' : 'default'}`,
+    },
+    [],
+  );
 }
 
 function drawTraffic(run) {
@@ -180,7 +250,17 @@ function drawTraffic(run) {
       'group on that level, pipeline messages over the two neighbours.',
     ),
   );
+  const whole = wholeView(run.placement);
   let figure;
+  const menu = choice(
+    'One by one',
+    Array.from({length: whole.n}, (_, b) => [b, blockName(run.placement, whole, b)]),
+    0,
+    v => {
+      local.block = Number(v);
+      figure.draw();
+    },
+  );
   node.append(
     controls(
       segments(
@@ -189,65 +269,48 @@ function drawTraffic(run) {
         local.word,
         v => {
           local.word = v;
+          local.block = undefined;
           figure.draw();
         },
       ),
+      whole.per > 1 ? menu : null,
     ),
   );
+  const panel = (view, B, side, name, title, picked) =>
+    html(
+      'figure',
+      {},
+      html('figcaption', {class: 'note'}, title),
+      matrixCanvas(run, local.word, view, B, side, name, picked),
+      html('ul', {class: 'legend'}, rampScale('0', `${text.bytes(Math.max(...B))} (square-root scale)`)),
+    );
   figure = plot(
     node,
     (at, width) => {
-      const {per, n, B} = blockMatrix(run, local.word),
-        most = Math.max(...B),
-        side = Math.min(width - 42, 460),
-        cell = side / n;
-      const {node: sheet, ctx} = canvas(side + 42, side + 22, `Bytes between blocks of GPUs, ${local.word}`);
-      const label = b => (per > 1 ? `GPU ${b * per}–${Math.min((b + 1) * per, run.placement.gpus) - 1}` : `GPU ${b}`);
-      ctx.fillStyle = colour('grid');
-      ctx.fillRect(42, 0, side, side);
-      for (let a = 0; a < n; a++)
-        for (let b = 0; b < n; b++)
-          if (B[a * n + b] > 0) {
-            ctx.fillStyle = ramp(Math.sqrt(B[a * n + b] / most));
-            ctx.fillRect(
-              42 + b * cell,
-              a * cell,
-              Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5),
-              Math.max(cell - (cell > 5 ? 0.8 : 0), 0.5),
-            );
-          }
-      ctx.fillStyle = colour('soft');
-      ctx.textAlign = 'right';
-      ctx.fillText('0', 36, cell / 2 + 2);
-      ctx.fillText(`${(n - 1) * per}`, 36, side - Math.max(cell / 2, 5));
-      ctx.textAlign = 'left';
-      ctx.fillText('from ↓  to →', 42, side + 13);
-      ctx.textAlign = 'right';
-      ctx.fillText(`one row: ${per} GPU${per > 1 ? 's' : ''}`, 42 + side, side + 13);
-      fill(
-        sheet,
-        {
-          onpointerleave: hideTip,
-          onpointermove: e => {
-            const box = sheet.getBoundingClientRect(),
-              b = Math.floor((e.clientX - box.left - 42) / cell),
-              a = Math.floor((e.clientY - box.top) / cell);
-            if (a < 0 || b < 0 || a >= n || b >= n) return hideTip();
-            showTip(
-              {
-                title: `${label(a)} to ${label(b)}`,
-                rows: [[`${local.word}, per step`, B[a * n + b] > 0 ? text.bytes(B[a * n + b]) : 'nothing']],
-              },
-              e.clientX,
-              e.clientY,
-            );
-          },
-        },
-        [],
-      );
+      const B = blockMatrix(run, local.word, whole),
+        two = whole.per > 1,
+        side = Math.min(width - 42, two && width > 760 ? width / 2 - 60 : 460, 460);
+      const pick = block => {
+        local.block = block;
+        figure.draw();
+      };
       at.append(
-        sheet,
-        html('ul', {class: 'legend'}, rampScale('0', `${text.bytes(most)} (square-root scale)`)),
+        html('div', {class: 'matrices'}, panel(whole, B, side, 'blocks of GPUs', 'All GPUs', two ? pick : null)),
+      );
+      if (!two) return;
+      const most = B.reduce((best, x, i) => (x > B[best] ? i : best), 0),
+        block = local.block ?? Math.floor(most / whole.n),
+        close = closeView(run.placement, whole, block),
+        last = close.first + close.n - 1;
+      menu.querySelector('select').value = block;
+      at.firstChild.append(
+        panel(
+          close,
+          blockMatrix(run, local.word, close),
+          side,
+          'GPUs',
+          `GPU ${close.first}–${last} one by one (others: by a click on the left)`,
+        ),
       );
     },
     'Communication matrix',
