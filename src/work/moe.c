@@ -13,18 +13,22 @@ static MsLinear router_linear(const MsBuild *b) {
                     .comm_out = ""};
 }
 
-/* Choice among groups of experts, and a capacity, are plain operators of their own without the fused router
- * (Megatron-LM core/transformer/moe/moe_utils.py, group_limited_topk and topk_softmax_with_capacity, May 2025). */
+/* Plain operators: a choice among groups of experts is fused with the router, a capacity never is (Megatron-LM
+ * core/transformer/moe/moe_utils.py, group_limited_topk and apply_router_token_dropping, 2025). */
 enum { GROUP_KERNELS = 9, CAPACITY_KERNELS = 5 };
+
+static int router_kernels(const MsBuild *b, gboolean back) {
+  gboolean fused = b->options->moe_router_fusion;
+  int plain = (!fused && b->model->moe_router_num_groups > 1 ? GROUP_KERNELS : 0) +
+              (b->training->routing.kind == MS_ROUTING_CAPACITY ? CAPACITY_KERNELS : 0);
+  if (back) return fused ? 3 : 14;
+  return (fused ? 3 : 18) + (int)ceil(plain * b->scenario->laws.plain_operators);
+}
 
 static void router_topk(MsBuild *b, gboolean back) {
   double logits = b->rows_sp * b->model->num_experts;
-  int plain = (b->model->moe_router_num_groups > 1 ? GROUP_KERNELS : 0) +
-              (b->training->routing.kind == MS_ROUTING_CAPACITY ? CAPACITY_KERNELS : 0);
   MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2,
-                           b->options->moe_router_fusion ? 3
-                           : back                        ? 14
-                                                         : 18 + (int)ceil(plain * b->scenario->laws.plain_operators));
+                           router_kernels(b, back));
   op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
 }
 
