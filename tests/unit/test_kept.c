@@ -1,4 +1,5 @@
-/* Machines, laws and stacks that are kept are those that the files describe: the first load reads, the second finds. */
+/* Models, machines, laws and stacks that are kept are those that the files describe: the first load reads, the second
+ * finds. */
 #include "lib/close.h"
 
 #include "base/kept.h"
@@ -60,6 +61,32 @@ static void another_file_under_the_same_name(void **state) {
   g_rmdir(folder);
 }
 
+/* What a machine borrows is that of the donor's file as it is now. */
+static void another_donor_under_the_same_name(void **state) {
+  (void)state;
+  static const char *const donors[] = {MS_SOURCE_DIR "/hardware/h100-sxm.json",
+                                       MS_SOURCE_DIR "/hardware/h200-sxm.json"};
+  g_autofree char *folder = g_dir_make_tmp("moesim-kept-XXXXXX", NULL),
+                  *hardware = g_build_filename(folder, "hardware", NULL),
+                  *borrower = g_build_filename(hardware, "h20-sxm.json", NULL),
+                  *donor = g_build_filename(hardware, "h100-sxm.json", NULL);
+  char *first[2] = {NULL};
+  assert_int_equal(g_mkdir(hardware, 0700), 0);
+  assert_int_equal(symlink(MS_SOURCE_DIR "/hardware/h20-sxm.json", borrower), 0);
+  g_setenv("MOESIM_DATA", folder, TRUE);
+  for (int round = 0; round < 6; round++) {
+    assert_int_equal(symlink(donors[round / 2 % 2], donor), 0);
+    g_autofree char *text = text_of(borrower);
+    if (!first[round / 2 % 2]) first[round / 2 % 2] = g_strdup(text);
+    assert_string_equal(text, first[round / 2 % 2]);
+    g_unlink(donor);
+  }
+  assert_string_not_equal(first[0], first[1]);
+  g_unsetenv("MOESIM_DATA");
+  g_free(first[0]), g_free(first[1]);
+  g_unlink(borrower), g_rmdir(hardware), g_rmdir(folder);
+}
+
 /* A file that was just written is read again, whatever its times and its size say. */
 static void a_fresh_file_is_not_kept(void **state) {
   (void)state;
@@ -119,9 +146,10 @@ static void threads_share_them(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(machines_stay_as_they_are),        cmocka_unit_test(changes_do_not_last),
-      cmocka_unit_test(another_file_under_the_same_name), cmocka_unit_test(a_fresh_file_is_not_kept),
-      cmocka_unit_test(values_by_file_and_word),          cmocka_unit_test(threads_share_them),
+      cmocka_unit_test(machines_stay_as_they_are),         cmocka_unit_test(changes_do_not_last),
+      cmocka_unit_test(another_file_under_the_same_name),  cmocka_unit_test(a_fresh_file_is_not_kept),
+      cmocka_unit_test(values_by_file_and_word),           cmocka_unit_test(threads_share_them),
+      cmocka_unit_test(another_donor_under_the_same_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
