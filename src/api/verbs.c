@@ -55,14 +55,8 @@ static char *run(Call *c, GError **error) {
   g_autoptr(MsActingLaws) acting = c->o->explain ? ms_acting_laws(s, error) : NULL;
   if (c->o->explain && !acting) return NULL;
   g_autoptr(MsChanges) changes = c->o->explain && fidelity == MS_FIDELITY_FULL ? ms_changes_new(s) : NULL;
-  MsNear near = {0};
-  if (fidelity == MS_FIDELITY_FULL && result->step_time_s > 0 && !ms_near_predict(s, result->step_time_s, &near, error))
-    return NULL;
-  const MsPrintedRun printed = {.result = result,
-                                .draws = c->o->draws > 0 ? &draws : NULL,
-                                .acting = acting,
-                                .changes = changes,
-                                .near = near.runs > 0 ? &near : NULL};
+  const MsPrintedRun printed = {
+      .result = result, .draws = c->o->draws > 0 ? &draws : NULL, .acting = acting, .changes = changes};
   return ms_figures_json(&ms_printed_run_figures, &printed);
 }
 

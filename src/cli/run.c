@@ -115,7 +115,6 @@ static void print_run(const Options *o, const MsScenario *scenario, const MsPrin
   unsigned flags = ms_report_flags() | (o->explain ? MS_REPORT_EXPLAIN : 0);
   if (!first) fputc('\n', stdout);
   ms_cli_print(ms_report_result(scenario, run->result, run->changes, flags));
-  if (run->near) ms_cli_print(ms_report_near(run->near));
   if (run->acting) ms_cli_print(ms_report_acting(run->acting));
   if (run->cluster) ms_cli_print(ms_report_cluster(run->cluster));
   if (run->draws) ms_cli_print(ms_report_draws(run->draws));
@@ -196,12 +195,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   gboolean advises =
       prints && fidelity == MS_FIDELITY_FULL && !o->cluster && (!o->json || o->explain) && result->step_time_s > 0;
   g_autoptr(MsChanges) changes = advises ? ms_changes_new(scenario) : NULL;
-  MsNear near = {0};
-  if (fidelity == MS_FIDELITY_FULL && result->step_time_s > 0 &&
-      !ms_near_predict(scenario, result->step_time_s, &near, &error))
-    return ms_cli_fail(error);
-  const MsPrintedRun run = {result,  draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting,
-                            changes, near.runs > 0 ? &near : NULL};
+  const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting, changes};
   if (prints) print_run(o, scenario, &run, first);
   if (prints && o->timeline && detail) ms_cli_print(ms_report_pipeline(detail, ms_report_width(), ms_report_flags()));
   if (wants_detail && detail && !write_detail(o, scenario, detail, times.times.ran, &error)) return ms_cli_fail(error);

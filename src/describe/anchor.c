@@ -7,10 +7,10 @@
     .key = k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, factor) + (i) * sizeof(double), \
     .lo = MS_ANCHOR_LEAST, .hi = MS_ANCHOR_MOST, .fallback = "1", .doc = d                               \
   }
-#define BAND(k, d)                                                                                                \
-  {                                                                                                               \
-    .key = #k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, k), .lo = 0, .hi = MS_ANCHOR_BAND_MOST, \
-    .flags = MS_NULLABLE, .doc = d                                                                                \
+#define BAND(k, d)                                                                                                    \
+  {                                                                                                                   \
+    .key = #k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, k), .lo = 0, .hi = 2, .flags = MS_NULLABLE, \
+    .doc = d                                                                                                          \
   }
 static const MsField anchor_fields[] = {
     FACTOR("gemm", MS_ANCHOR_GEMM, "factor on the time of dense GEMMs"),
@@ -30,50 +30,19 @@ static const MsField anchor_fields[] = {
      .unit = "",
      .offset = offsetof(MsAnchor, runs),
      .flags = MS_NULLABLE,
-     .doc = "list of {model, gpus, step_s, left, moved, noise, shares, keys}: runs that were seen, what the factors "
-            "leave of "
-            "their errors (natural logarithm of measured over predicted), how far that is noise, how the step follows "
-            "each class, and their layouts: for runs near them, and plan --decide"},
+     .doc = "list of {model, gpus, step_s, left, keys}: runs that were seen, what the factors leave of their errors "
+            "(natural "
+            "logarithm of measured over predicted), and their layouts, for plan --decide"},
     BAND(band, "what errors of all runs on it have in common, 90 %; null = as without"),
     BAND(models_band, "the same of the models named in `models`"),
-    {.key = "moved",
-     .type = MS_T_F64,
-     .unit = "",
-     .offset = offsetof(MsAnchor, moved),
-     .lo = -3,
-     .hi = 3,
-     .flags = MS_NULLABLE,
-     .doc = "natural logarithm of what the factors hold of what `runs` share with runs near them; null = 0"},
-    BAND(spread, "of the factors: standard deviation of the logarithm of a step; null = 0"),
-    {.key = "scale",
-     .type = MS_T_F64,
-     .unit = "",
-     .offset = offsetof(MsAnchor, scale),
-     .lo = 0,
-     .hi = 100,
-     .flags = MS_NULLABLE,
-     .doc = "how far off `runs` are, over what is believed before any is seen; null = 1"},
     {0}};
 const MsFieldTable ms_anchor_table = {"anchor", "what was learned from runs on a machine, hardware.anchor",
                                       anchor_fields};
 
-static gboolean are_shares(JsonNode *node) {
-  if (!JSON_NODE_HOLDS_ARRAY(node)) return FALSE;
-  JsonArray *shares = json_node_get_array(node);
-  for (guint i = 0; i < json_array_get_length(shares); i++)
-    if (!(fabs(ms_json_number(json_array_get_element(shares, i))) <= 10)) return FALSE;
-  return json_array_get_length(shares) == MS_N_ANCHORS;
-}
-
 static gboolean is_run(JsonNode *node) {
   JsonObject *run = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
   JsonNode *left = run ? json_object_get_member(run, "left") : NULL,
-           *keys = run ? json_object_get_member(run, "keys") : NULL,
-           *shares = run ? json_object_get_member(run, "shares") : NULL,
-           *noise = run ? json_object_get_member(run, "noise") : NULL,
-           *moved = run ? json_object_get_member(run, "moved") : NULL;
-  if (moved && !(fabs(ms_json_number(moved)) <= 3)) return FALSE;
-  if ((shares && !are_shares(shares)) || (noise && !(ms_json_number(noise) > 0))) return FALSE;
+           *keys = run ? json_object_get_member(run, "keys") : NULL;
   if (!run || !ms_json_is(json_object_get_member(run, "model"), G_TYPE_STRING) ||
       isnan(ms_json_number(json_object_get_member(run, "gpus"))) ||
       isnan(ms_json_number(json_object_get_member(run, "step_s"))) || isnan(ms_json_number(left)) ||

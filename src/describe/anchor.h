@@ -16,27 +16,19 @@ typedef enum { /* rows of ms_anchor_table, in this order */
                MS_N_ANCHORS
 } MsAnchorClass;
 
-#define MS_ANCHOR_LEAST     0.05 /* of a factor, and most */
-#define MS_ANCHOR_MOST      20.0
-#define MS_ANCHOR_BAND_MOST 2.0
+#define MS_ANCHOR_LEAST 0.05 /* of a factor, and most */
+#define MS_ANCHOR_MOST  20.0
 
-/* One run in `runs`: "left" is the logarithm of measured over predicted beside the factors, "noise" the variance of its
- * noise over that of a run of weight 1 (default 1), "moved" what the factors took of what it shares with runs near it
- * (natural logarithm, default 0), "shares" how the step follows each class of MsAnchorClass (default:
- * not known), "keys" has those of its layout, training and options, each value as JSON text. */
-#define MS_ANCHOR_RUN                                                                                                \
-  "{\"model\": text, \"gpus\": number, \"step_s\": number, \"left\": number of -3 to 3, \"noise\": number above 0, " \
-  "\"moved\": number of -3 to 3, "                                                                                   \
-  "\"shares\": [6 numbers], \"keys\": {path: text}}"
+/* One run in `runs`: "left" is the logarithm of measured over predicted beside the factors, "keys" has those of its
+ * layout, training and options, each value as JSON text. */
+#define MS_ANCHOR_RUN \
+  "{\"model\": text, \"gpus\": number, \"step_s\": number, \"left\": number of -3 to 3, \"keys\": {path: text}}"
 
 typedef struct {
   double factor[MS_N_ANCHORS]; /* on the time of each; 1: as predicted */
   JsonNode *models;            /* object: name of a model -> factor on all of its time; NULL */
   JsonNode *runs;              /* list of what MS_ANCHOR_RUN says of each run that was seen; NULL */
   double band, models_band;    /* what errors of all its runs have in common, relative, 90 %; of those models; NaN */
-  double scale;                /* how far off its runs are, over what is believed before; NaN */
-  double moved;                /* what the factors took, of a model that is not in `runs`; NaN */
-  double spread;               /* standard deviation of what the factors make of a run, of its logarithm; NaN */
 } MsAnchor;
 
 extern const MsFieldTable ms_anchor_table;

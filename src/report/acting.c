@@ -42,16 +42,6 @@ static const MsFigures law_figures = {
 
 /* --- a run as it is printed ------------------------------------------------------------------------------------ */
 
-#define S MsNear
-static const MsFigures near_figures = {
-    "near", "What the runs that the machine was anchored by say, by how near they are.",
-    (const MsFigure[]){MS_FIGURE(UINT, S, runs, "", "that it was anchored by"),
-                       MS_FIGURE(F64, S, step_time_s, "s", "step as they say"),
-                       MS_FIGURE(F64, S, band, "1", "half width of its 90 % band"),
-                       MS_FIGURE(F64, S, nearest, "1", "correlation of its error with that of the nearest"),
-                       {0}}};
-#undef S
-
 const MsFigures ms_printed_run_figures = {
     "run", "`moesim run --json`.",
     (const MsFigure[]){
@@ -62,14 +52,7 @@ const MsFigures ms_printed_run_figures = {
                           MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),
                           .only = "`--explain`"),
         MS_FIGURE_ROWS_AT(MsPrintedRun, changes, &ms_changes_figures, .only = "`--explain`"),
-        MS_FIGURE_OBJECT_AT("near", MsPrintedRun, near, &near_figures, .only = "on a machine anchored by runs"),
         {0}}};
-
-char *ms_report_near(const MsNear *n) {
-  return g_strdup_printf("  near runs    %s +-%s, as %u run%s on this machine say; the nearest is %.0f %% alike\n",
-                         MS_SECONDS(n->step_time_s), MS_PERCENT(n->band), n->runs, n->runs == 1 ? "" : "s",
-                         100 * n->nearest);
-}
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void law_row(MsTable *table, const MsActingLaw *law) {

@@ -52,15 +52,6 @@ static double two_mean(const void *w) { return ((const MsAnchorWorth *)w)->mean_
 static double one_median(const void *w) { return ((const MsAnchorWorth *)w)->after[0]; }
 static double one_mean(const void *w) { return ((const MsAnchorWorth *)w)->mean_after[0]; }
 
-static double factors_one(const void *w) { return ((const MsAnchorWorth *)w)->factors[MS_ANCHOR_ONE]; }
-static double factors_two(const void *w) { return ((const MsAnchorWorth *)w)->factors[MS_ANCHOR_TWO]; }
-static double factors_all(const void *w) { return ((const MsAnchorWorth *)w)->factors[MS_ANCHOR_OTHERS]; }
-static double mean_factors_one(const void *w) { return ((const MsAnchorWorth *)w)->mean_factors[MS_ANCHOR_ONE]; }
-static double mean_factors_two(const void *w) { return ((const MsAnchorWorth *)w)->mean_factors[MS_ANCHOR_TWO]; }
-static double mean_factors_all(const void *w) { return ((const MsAnchorWorth *)w)->mean_factors[MS_ANCHOR_OTHERS]; }
-static double all_median(const void *w) { return ((const MsAnchorWorth *)w)->after[MS_ANCHOR_OTHERS]; }
-static double all_mean(const void *w) { return ((const MsAnchorWorth *)w)->mean_after[MS_ANCHOR_OTHERS]; }
-
 #define S             MsAnchorWorth
 #define SHARE(m, d)   MS_FIGURE(F64, S, m, "1", d, .flags = MS_FIGURE_NULLABLE)
 #define MADE(k, f, d) MS_FIGURE_OF(k, F64, f, "1", d, .flags = MS_FIGURE_NULLABLE)
@@ -76,17 +67,8 @@ static const MsFigures worth_figures = {
                        MADE("mean_after_one", one_mean, "mean of it"),
                        MADE("after_two", two_median, "median |error| with two"),
                        MADE("mean_after_two", two_mean, "mean of it"),
-                       MADE("after_all", all_median, "median |error| with all others of the site"),
-                       MADE("mean_after_all", all_mean, "mean of it"),
-                       MADE("factors_one", factors_one, "after_one of the machine alone, without what runs near say"),
-                       MADE("mean_factors_one", mean_factors_one, "mean of it"),
-                       MADE("factors_two", factors_two, "with two"),
-                       MADE("mean_factors_two", mean_factors_two, "mean of it"),
-                       MADE("factors_all", factors_all, "with all others"),
-                       MADE("mean_factors_all", mean_factors_all, "mean of it"),
                        SHARE(inside_before, "of the times inside their band without an anchor"),
                        SHARE(inside_after, "of the times inside their band with one"),
-                       SHARE(inside_all, "of the times inside their band with all others"),
                        {0}}};
 #undef S
 #define S MsAnchorEvaluation
@@ -102,9 +84,8 @@ const MsFigures ms_anchor_figures = {
 static void percent(MsTable *table, double value) { ms_table_cell(table, isnan(value) ? "" : MS_PERCENT(value)); }
 
 static void worth_row(MsTable *table, const MsAnchorWorth *w) {
-  const double cells[] = {w->before,        w->mean_before,   w->after[0],  w->mean_after[0],
-                          w->after[1],      w->mean_after[1], w->after[2],  w->mean_after[2],
-                          w->inside_before, w->inside_after,  w->inside_all};
+  const double cells[] = {w->before,   w->mean_before,   w->after[0],      w->mean_after[0],
+                          w->after[1], w->mean_after[1], w->inside_before, w->inside_after};
   MS_TABLE_ROW(table, w->name, MS_FORMAT("%u", w->sites), MS_FORMAT("%u", w->runs));
   for (gsize i = 0; i < G_N_ELEMENTS(cells); i++) percent(table, cells[i]);
 }
@@ -114,8 +95,7 @@ char *ms_report_anchor_evaluation(const MsAnchorEvaluation *e) {
   MsTable *table = ms_table_new();
   ms_report_extent(out, &e->extent);
   ms_table_column(table, "|error| of the others", FALSE);
-  ms_table_columns(
-      table, ">sites|>runs|>median|>mean|>1 anchor|>mean|>2 anchors|>mean|>others|>mean|>in band|>1 anchor|>others");
+  ms_table_columns(table, ">sites|>runs|>median|>mean|>1 anchor|>mean|>2 anchors|>mean|>in band|>1 anchor");
   for (guint i = 0; i < e->n_sources; i++) worth_row(table, &e->source[i]);
   worth_row(table, &e->all);
   ms_table_append(table, out);

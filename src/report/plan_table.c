@@ -343,15 +343,6 @@ static void append_start(GString *out, const MsScenario *s) {
     ms_text_paragraph(out, 2, "layouts of %s: %s", ms_framework(s)->word, megatron.about);
 }
 
-/* What runs near the first layout say of it. */
-static void append_near(GString *out, const MsPlan *plan) {
-  MsNear near;
-  const MsResult *first = plan->n_best > 0 ? plan->best[0].result : NULL;
-  if (!first || !ms_near_predict(plan->best[0].scenario, first->step_time_s, &near, NULL) || near.runs == 0) return;
-  g_autofree char *text = ms_report_near(&near);
-  g_string_append_printf(out, "  of the first:%s", text + 1);
-}
-
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top,
                      unsigned flags) {
   GString *out = g_string_new(NULL);
@@ -369,7 +360,6 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);
   if (caveat) ms_text_paragraph(out, 2, "caveat: %s", caveat);
   append_start(out, base);
-  append_near(out, plan);
   append_proof(out, request, plan);
   g_autofree char *assumption = ms_objective_assumption(request);
   if (plan->objective != MS_GOAL_STEP_TIME)

@@ -17,7 +17,6 @@
 #include "study/extras.h"
 #include "study/goodput.h"
 #include "study/ladder.h"
-#include "study/near.h"
 #include "study/picks.h"
 #include "study/reasons.h"
 #include "study/regret.h"
@@ -80,9 +79,7 @@ typedef struct { /* a run as it is printed */
   const MsCluster *cluster;   /* NULL: not at this fidelity */
   const MsActingLaws *acting; /* NULL: not asked for */
   const MsChanges *changes;   /* NULL: not asked for */
-  const MsNear *near;         /* NULL: the machine knows of no runs */
 } MsPrintedRun;
-char *ms_report_near(const MsNear *near);
 
 /* --- wording.c ------------------------------------------------------------------------------------------------- */
 /* JSON as a person writes it in a table: a list joined by "+", yes and no. (transfer full) */

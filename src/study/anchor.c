@@ -7,14 +7,13 @@
 #include "logs/training.h"
 #include "study/diff.h"
 #include "study/knobs.h"
-#include "study/near.h"
 
 #include <math.h>
 #include <string.h>
 
-/* State: log factor of the site, of each class, of each model, and what each run has beside them that runs near it
- * share. */
+/* State: log factor of the site, of each class, of each model. */
 enum { SITE, FIRST_CLASS, FIRST_MODEL = FIRST_CLASS + MS_N_ANCHORS, MOST_MODELS = 64 };
+#define STEP 0.1 /* of a log factor, for differences */
 
 /* --- a run ----------------------------------------------------------------------------------------------------- */
 typedef struct {
@@ -30,9 +29,7 @@ typedef struct {
   double follows[MS_N_ANCHORS];                           /* d log step / d log factor */
   double band, common;                                    /* of the prediction */
   MsBandGround ground;
-  MsNearPlace at;
-  guint place, index; /* of its model; of the run itself */
-  double odd;         /* chance that its noise is out of the ordinary */
+  guint place; /* of its model */
   GError *error;
 } Run;
 
@@ -44,9 +41,30 @@ static void run_clear(gpointer data) {
   g_free(r->model);
   g_free(r->site);
   ms_run_labels_clear(&r->label);
-  ms_near_place_clear(&r->at);
   ms_scenario_free(r->scenario);
   g_clear_error(&r->error);
+}
+
+static double *class_factor(MsScenario *s, int c) { return &s->hardware->anchor.factor[c]; }
+
+static gboolean fast_log_s(const MsScenario *s, double *log_s, GError **error) {
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, error);
+  if (!r) return FALSE;
+  *log_s = log(r->step_time_s);
+  return r->step_time_s > 0;
+}
+
+static gboolean find_follows(Run *r, GError **error) {
+  double base, moved;
+  if (!fast_log_s(r->scenario, &base, error)) return FALSE;
+  for (int c = 0; c < MS_N_ANCHORS; c++) {
+    double before = *class_factor(r->scenario, c);
+    *class_factor(r->scenario, c) = (before > 0 ? before : 1) * exp(STEP);
+    if (!fast_log_s(r->scenario, &moved, error)) return FALSE;
+    *class_factor(r->scenario, c) = before;
+    r->follows[c] = (moved - base) / STEP;
+  }
+  return TRUE;
 }
 
 static double confidence(const MsMeasured *m) {
@@ -101,10 +119,7 @@ static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   r->band = result->band;
   r->ground = result->ground;
   r->common = sqrt(MAX(result->band * result->band - result->band_curves * result->band_curves, 0));
-  if (!(r->predicted_s > 0) || !ms_near_shares(s, r->follows, error)) return FALSE;
-  g_autoptr(GHashTable) keys = ms_knobs_of_layout(s);
-  ms_near_place_init(&r->at, r->model, s->gpus, keys, r->follows);
-  return TRUE;
+  return r->predicted_s > 0 && find_follows(r, error);
 }
 
 typedef struct {
@@ -122,34 +137,25 @@ static void look(gpointer item, gconstpointer data) {
 
 /* --- belief ---------------------------------------------------------------------------------------------------- */
 typedef struct {
-  int n, models;
-  double *mean, *cov; /* [n], [n][n] */
-  const MsLaws *laws;
-  double scale; /* of all spreads but the site's own */
+  int n;
+  double *mean, *cov;             /* [n], [n][n] */
+  double model_spread, run_noise; /* of a model that was not seen; of a run of weight 1 */
 } Belief;
 
-/* How far off all runs of a site are over those of others: the abscissae of Gauss and Hermite stand for the normal
- * distribution of its logarithm (M. Abramowitz, I. Stegun, 1964, table 25.10). With a site that is in or out of the
- * ordinary that makes the CASES, each with a belief of its own. */
-enum { USUAL, ODD_SITE, SITE_KINDS, SCALES = 5, CASES = SITE_KINDS * SCALES };
-static const double scale_at[SCALES] = {-2.8569700, -1.3556262, 0, 1.3556262, 2.8569700},
-                    scale_weight[SCALES] = {0.0112574, 0.2220759, 0.5333333, 0.2220759, 0.0112574};
+/* What may be out of the ordinary; each of the CASES is a set of them. */
+enum { ODD_SITE = 1, ODD_MODELS = 2, ODD_RUNS = 4, CASES = 8 };
 
-static double square(double x) { return x * x; }
-
-static Belief belief_new(const MsLaws *laws, int site, double scale, int models, Run *const *runs, guint n) {
-  Belief b = {.n = FIRST_MODEL + models + (int)n, .models = models, .laws = laws, .scale = scale};
-  int first = FIRST_MODEL + models;
+static Belief belief_new(const MsLaws *laws, int odd, int models) {
+  Belief b = {.n = FIRST_MODEL + models,
+              .model_spread = odd & ODD_MODELS ? laws->anchor_odd_model_spread : laws->anchor_model_spread,
+              .run_noise = odd & ODD_RUNS ? laws->anchor_odd_run_noise : laws->anchor_run_noise};
+  double site_spread = odd & ODD_SITE ? laws->anchor_site_spread : laws->anchor_known_spread;
   b.mean = g_new0(double, b.n);
   b.cov = g_new0(double, b.n *b.n);
-  for (int i = 0; i < first; i++)
-    b.cov[i * b.n + i] =
-        i == SITE ? square(site == ODD_SITE ? laws->anchor_site_spread : laws->anchor_known_spread)
-                  : square(scale * (i < FIRST_MODEL ? laws->anchor_class_spread : laws->anchor_model_spread));
-  for (guint i = 0; i < n; i++)
-    for (guint k = 0; k < n; k++)
-      b.cov[(first + (int)i) * b.n + first + (int)k] =
-          square(scale * laws->anchor_near_spread) * ms_near_correlation(laws, &runs[i]->at, &runs[k]->at);
+  for (int i = 0; i < b.n; i++) {
+    double sd = i == SITE ? site_spread : i < FIRST_MODEL ? laws->anchor_class_spread : b.model_spread;
+    b.cov[i * b.n + i] = sd * sd;
+  }
   return b;
 }
 
@@ -172,32 +178,15 @@ static double variance(const Belief *b, const double *h) {
   return sum;
 }
 
-/* What one observation y = h x + noise moves: along cov h the mean by `step`, the covariance by `shrink`. */
-typedef struct {
-  double step, shrink, log_likelihood, odd; /* odd: chance that it is an odd run */
-} Told;
-
-/* `all`: variance of y, with the noise. With the chance `chance` the noise has besides the Cauchy distribution of width
- * `width`: mean and variance afterwards by the derivatives of log p(miss), p the mixture of both (C. J. Masreliez, R.
- * D. Martin, 1977), neither moving further than without. */
-static Told told_by(double miss, double all, double chance, double width) {
-  double wide = all + width * width, whole = wide + miss * miss, full = 1 / all, part = MIN(2 / whole, full);
-  double usual = log1p(-chance) - 0.5 * (log(2 * G_PI * all) + miss * miss / all),
-         odd = log(chance) + log(sqrt(wide) / (G_PI * whole)), q = 1 / (1 + exp(usual - odd));
-  double bend =
-      (1 - q) * full + q * 2 * (wide - miss * miss) / (whole * whole) - q * (1 - q) * square(miss * (full - part));
-  return (Told){((1 - q) * full + q * part) * miss, MIN(bend, full), MAX(usual, odd) + log1p(exp(-fabs(usual - odd))),
-                q};
-}
-
-static Told belief_observe(Belief *b, const double *h, double y, double noise, double chance) {
+/* One observation y = h x + noise of that variance; the logarithm of how likely it was. */
+static double belief_observe(Belief *b, const double *h, double y, double noise) {
   g_autofree double *gain = g_new(double, b->n);
   for (int i = 0; i < b->n; i++) gain[i] = dot(b->cov + i * b->n, h, b->n);
-  Told t = told_by(y - dot(b->mean, h, b->n), dot(gain, h, b->n) + noise, chance, b->laws->anchor_odd_run_noise);
-  for (int i = 0; i < b->n; i++) b->mean[i] += gain[i] * t.step;
+  double all = dot(gain, h, b->n) + noise, miss = y - dot(b->mean, h, b->n);
+  for (int i = 0; i < b->n; i++) b->mean[i] += gain[i] * miss / all;
   for (int i = 0; i < b->n; i++)
-    for (int k = 0; k < b->n && gain[i] != 0; k++) b->cov[i * b->n + k] -= gain[i] * gain[k] * t.shrink;
-  return t;
+    for (int k = 0; k < b->n; k++) b->cov[i * b->n + k] -= gain[i] * gain[k] / all;
+  return -0.5 * (miss * miss / all + log(all));
 }
 
 /* --- one belief for each case ---------------------------------------------------------------------------------- */
@@ -207,13 +196,16 @@ typedef struct {
 } Mixture;
 
 /* `known`: the software is one that factors were fitted for, so the site is none of its own. */
-static Mixture mixture_new(const MsLaws *laws, gboolean known, int models, Run *const *runs, guint n) {
+static Mixture mixture_new(const MsLaws *laws, gboolean known, int models) {
   Mixture m;
-  double odd = known ? 0 : laws->anchor_odd_site_chance;
-  for (int k = 0; k < CASES; k++) {
-    int site = k / SCALES, at = k % SCALES;
-    m.part[k] = belief_new(laws, site, exp(laws->anchor_scale_spread * scale_at[at]), models, runs, n);
-    m.log_weight[k] = log(scale_weight[at] * (site == ODD_SITE ? odd : 1 - odd));
+  for (int odd = 0; odd < CASES; odd++) {
+    double chance = 1;
+    for (int one = 1; one < CASES; one *= 2) {
+      double of_it = one != ODD_SITE ? laws->anchor_odd_chance : known ? 0 : laws->anchor_odd_site_chance;
+      chance *= odd & one ? of_it : 1 - of_it;
+    }
+    m.part[odd] = belief_new(laws, odd, models);
+    m.log_weight[odd] = log(chance);
   }
   return m;
 }
@@ -234,107 +226,64 @@ static void find_weights(const Mixture *m, double weight[CASES]) {
 static Belief settled(const Mixture *m) {
   int n = m->part[0].n;
   double weight[CASES];
-  Belief b = {.n = n,
-              .models = m->part[0].models,
-              .laws = m->part[0].laws,
-              .mean = g_new0(double, n),
-              .cov = g_new0(double, n *n)};
+  Belief b = {.n = n, .mean = g_new0(double, n), .cov = g_new0(double, n *n)};
   find_weights(m, weight);
   for (int k = 0; k < CASES; k++)
     for (int i = 0; i < n; i++) b.mean[i] += weight[k] * m->part[k].mean[i];
   for (int k = 0; k < CASES; k++) {
     const Belief *p = &m->part[k];
-    for (int i = 0; i < n && weight[k] > 0; i++)
+    for (int i = 0; i < n; i++)
       for (int j = 0; j < n; j++)
         b.cov[i * n + j] += weight[k] * (p->cov[i * n + j] + (p->mean[i] - b.mean[i]) * (p->mean[j] - b.mean[j]));
   }
   return b;
 }
 
-/* What a step follows; a model that was not seen (place beyond) has no entry of its own, nor has a run that is near to
- * none of those seen. */
-static double *steps_of(const Belief *b, const Run *r, guint place, gboolean near) {
+/* What a step follows; a model that was not seen (place beyond) has no entry of its own. */
+static double *steps_of(const Belief *b, const Run *r, guint place) {
   double *h = g_new0(double, b->n);
   for (int c = 0; c < MS_N_ANCHORS; c++) h[SITE] += h[FIRST_CLASS + c] = r->follows[c];
-  if ((int)place < b->models) h[FIRST_MODEL + (int)place] = h[SITE];
-  if (near) h[FIRST_MODEL + b->models + (int)r->index] = 1;
+  if (FIRST_MODEL + (int)place < b->n) h[FIRST_MODEL + (int)place] = h[SITE];
   return h;
 }
 
-/* An observation that is odd with that chance, of noise that grows with the site's scale or not; how likely it is that
- * it was. */
-static double observe(Mixture *m, const double *h, double y, double noise, gboolean scaled, double chance) {
-  double weight[CASES], odd = 0, told[CASES];
+static void observe_run(Mixture *m, const Run *r) {
+  g_autofree double *h = steps_of(&m->part[0], r, r->place);
   for (int k = 0; k < CASES; k++) {
     Belief *b = &m->part[k];
-    told[k] = 0;
-    if (!isfinite(m->log_weight[k])) continue; /* cannot be */
-    Told t = belief_observe(b, h, y, noise * (scaled ? square(b->scale) : 1), chance);
-    m->log_weight[k] += t.log_likelihood;
-    told[k] = t.odd;
+    m->log_weight[k] += belief_observe(b, h, r->log_error, b->run_noise * b->run_noise * r->noise_share);
   }
-  find_weights(m, weight);
-  for (int k = 0; k < CASES; k++) odd += weight[k] * told[k];
-  return odd;
-}
-
-static void observe_run(Mixture *m, Run *r) {
-  const MsLaws *laws = m->part[0].laws;
-  g_autofree double *h = steps_of(&m->part[0], r, r->place, TRUE);
-  r->odd = observe(m, h, r->log_error, square(laws->anchor_run_noise) * r->noise_share, TRUE, laws->anchor_odd_chance);
 }
 
 /* Half of the interval that holds the log error of another run like `r` in 90 % of all cases, around its mean; of its
- * model nothing may be known, and of what is near it. */
-static double half_width(const Mixture *m, const Run *r, guint place, gboolean near) {
-  const MsLaws *laws = m->part[0].laws;
-  g_autofree double *h = steps_of(&m->part[0], r, place, near);
-  double weight[CASES], at[CASES], sd[CASES], mean = 0;
+ * model nothing may be known. */
+static double half_width(const Mixture *m, const Run *r, guint place) {
+  g_autofree double *h = steps_of(&m->part[0], r, place);
+  gboolean seen = FIRST_MODEL + (int)place < m->part[0].n;
+  double weight[CASES], at[CASES], sd[CASES], mean = 0, low = 0, high = 8;
   find_weights(m, weight);
   for (int k = 0; k < CASES; k++) {
     const Belief *b = &m->part[k];
-    double rest = square(laws->anchor_run_noise);
-    if ((int)place >= b->models) rest += square(laws->anchor_model_spread * h[SITE]);
-    if (!near) rest += square(laws->anchor_near_spread);
+    double model = seen ? 0 : b->model_spread * h[SITE];
     at[k] = dot(b->mean, h, b->n);
-    sd[k] = sqrt(variance(b, h) + square(b->scale) * rest);
+    sd[k] = sqrt(variance(b, h) + b->run_noise * b->run_noise + model * model);
     mean += weight[k] * at[k];
   }
-  for (int k = 0; k < CASES; k++) at[k] -= mean;
-  return ms_near_half_width(laws, CASES, weight, at, sd);
+  for (int i = 0; i < 40; i++) {
+    double middle = (low + high) / 2, inside = 0;
+    for (int k = 0; k < CASES; k++)
+      inside += weight[k] *
+                (ms_normal_below((mean + middle - at[k]) / sd[k]) - ms_normal_below((mean - middle - at[k]) / sd[k]));
+    *(inside < 0.9 ? &low : &high) = middle;
+  }
+  return high;
 }
 
 /* The common band afterwards. That of a named stack shrinks as the interval does. Where nobody has checked, the
  * interval says it. */
 static double band_after(const Mixture *before, const Mixture *after, const Run *r, double common, guint place) {
-  double left = half_width(after, r, place, FALSE);
-  return r->known ? MIN(common * left / half_width(before, r, MOST_MODELS, FALSE), MS_ANCHOR_BAND_MOST) : left;
-}
-
-/* --- what the machine takes of what its runs share --------------------------------------------------------------- */
-/* Runs share most of what they have beside the factors with runs near them. Of that the machine takes what another run
- * of it shares on average: logarithm of a factor on all of the time, of each model, behind them of a model without
- * runs. (transfer full) */
-static double *moved_new(const Belief *b, Run *const *runs, guint n) {
-  double *moved = g_new0(double, b->models + 1), all = 0;
-  g_autofree double *sum = g_new0(double, b->models + 1), *count = g_new0(double, b->models + 1);
-  for (guint i = 0; i < n; i++) {
-    double near = b->mean[FIRST_MODEL + b->models + (int)runs[i]->index];
-    if (!(runs[i]->measured_s > 0)) continue;
-    sum[runs[i]->place] += near, count[runs[i]->place]++;
-    sum[b->models] += near, count[b->models]++;
-  }
-  if (count[b->models] > 0) all = b->laws->anchor_near_other * sum[b->models] / count[b->models];
-  for (int k = 0; k <= b->models; k++)
-    moved[k] = k < b->models && count[k] > 0 ? b->laws->anchor_near_same * sum[k] / count[k] : all;
-  return moved;
-}
-
-/* What is left of the error of a run that was measured, beside what it shares with those near it or not; then by the
- * factors as they are `moved`. */
-static double left_of(const Belief *b, const Run *r, const double *moved) {
-  g_autofree double *h = steps_of(b, r, r->place, !moved);
-  return r->log_error - dot(b->mean, h, b->n) - (moved ? moved[r->place] * h[SITE] : 0);
+  double left = half_width(after, r, place);
+  return r->known ? common * left / half_width(before, r, MOST_MODELS) : left;
 }
 
 /* --- profiles -------------------------------------------------------------------------------------------------- */
@@ -376,7 +325,8 @@ static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, 
         continue;
       g_autofree double *h = g_new0(double, m->part[0].n);
       h[SITE] = h[FIRST_CLASS + families[i].class_index] = h[FIRST_MODEL + (int)r->place] = 1;
-      observe(m, h, -log(row->ratio), noise * noise, FALSE, 0);
+      for (int c = 0; c < CASES; c++)
+        m->log_weight[c] += belief_observe(&m->part[c], h, -log(row->ratio), noise * noise);
       a->learned[families[i].class_index].profiles++;
     }
   }
@@ -439,7 +389,6 @@ static guint place_models(Run *const *runs, guint n) {
   guint places = 0;
   for (guint i = 0; i < n; i++) {
     runs[i]->place = places;
-    runs[i]->index = i;
     for (guint k = 0; k < i; k++)
       if (strcmp(runs[i]->model, runs[k]->model) == 0) runs[i]->place = runs[k]->place;
     places += runs[i]->place == places;
@@ -485,8 +434,7 @@ static gboolean is_seen(Run *const *runs, guint n, const char *model) {
 }
 
 /* Upon what a machine says that was anchored before: predictions held that already. */
-static void put_factors(MsJsonOut *out, const MsAnchored *a, const Belief *b, const double *moved, Run *const *runs,
-                        guint n) {
+static void put_factors(MsJsonOut *out, const MsAnchored *a, const Belief *b, Run *const *runs, guint n) {
   const MsAnchor *old = &runs[0]->scenario->hardware->anchor;
   JsonObject *models = old->models ? json_node_get_object(old->models) : NULL;
   for (int c = 0; c < MS_N_ANCHORS; c++)
@@ -498,9 +446,7 @@ static void put_factors(MsJsonOut *out, const MsAnchored *a, const Belief *b, co
     double before = models && json_object_has_member(models, runs[i]->model)
                         ? json_object_get_double_member(models, runs[i]->model)
                         : 1;
-    double own = b->mean[FIRST_MODEL + (int)place] + moved[place] - moved[b->models];
-    ms_json_out_double(out, runs[i]->model, within_range(before * exp(own)));
-    place++;
+    ms_json_out_double(out, runs[i]->model, within_range(before * exp(b->mean[FIRST_MODEL + (int)place++])));
   }
   g_autoptr(GList) names = models ? json_object_get_members(models) : NULL;
   for (GList *l = names; l; l = l->next)
@@ -508,46 +454,39 @@ static void put_factors(MsJsonOut *out, const MsAnchored *a, const Belief *b, co
   ms_json_out_end(out);
 }
 
-static void put_run(MsJsonOut *out, const Belief *b, const double *moved, const Run *r) {
+/* What is left of the error of a run that was measured. */
+static double left_of(const Belief *b, const Run *r) {
+  g_autofree double *h = steps_of(b, r, r->place);
+  return r->log_error - dot(b->mean, h, b->n);
+}
+
+static void put_run(MsJsonOut *out, const Belief *b, const Run *r) {
   g_autoptr(GHashTable) keys = ms_knobs_of_layout(r->scenario);
   g_autoptr(GList) paths = g_list_sort(g_hash_table_get_keys(keys), (GCompareFunc)strcmp);
   ms_json_out_object(out, NULL);
   ms_json_out_string(out, "model", r->model);
   ms_json_out_int(out, "gpus", r->scenario->gpus);
   ms_json_out_double(out, "step_s", r->measured_s);
-  ms_json_out_double(out, "left", rounded(CLAMP(left_of(b, r, moved), -3, 3)));
-  ms_json_out_double(out, "moved", rounded(CLAMP(moved[r->place], -3, 3)));
-  ms_json_out_double(out, "noise", rounded(MIN(r->noise_share / MAX(1 - r->odd, 1e-3), 1000)));
-  ms_json_out_array(out, "shares");
-  for (int c = 0; c < MS_N_ANCHORS; c++) ms_json_out_double(out, NULL, rounded(r->follows[c]));
-  ms_json_out_end(out);
+  ms_json_out_double(out, "left", rounded(CLAMP(left_of(b, r), -3, 3)));
   ms_json_out_object(out, "keys");
   for (GList *l = paths; l; l = l->next) ms_json_out_string(out, l->data, g_hash_table_lookup(keys, l->data));
   ms_json_out_end(out);
   ms_json_out_end(out);
 }
 
-/* Those seen now behind those that the machine was anchored by before, whose factors are what is moved now: what these
- * had left hardly moves against each other. */
-static void put_runs(MsJsonOut *out, const Belief *b, const double *moved, Run *const *runs, guint n) {
+/* Those seen now behind those that the machine was anchored by before: what these had left hardly moves against each
+ * other. */
+static void put_runs(MsJsonOut *out, const Belief *b, Run *const *runs, guint n) {
   JsonNode *old = runs[0]->scenario->hardware->anchor.runs;
   guint before = old ? json_array_get_length(json_node_get_array(old)) : 0;
   ms_json_out_array(out, "runs");
-  for (guint i = 0; i < before; i++) {
-    JsonObject *run = json_array_get_object_element(json_node_get_array(old), i);
-    g_autoptr(GList) keys = json_object_get_members(run);
-    ms_json_out_object(out, NULL);
-    for (GList *l = keys; l; l = l->next)
-      if (strcmp(l->data, "moved") != 0) ms_json_out_node(out, l->data, json_object_get_member(run, l->data));
-    ms_json_out_end(out);
-  }
+  for (guint i = 0; i < before; i++) ms_json_out_node(out, NULL, json_array_get_element(json_node_get_array(old), i));
   for (guint i = 0; i < n; i++)
-    if (runs[i]->measured_s > 0) put_run(out, b, moved, runs[i]);
+    if (runs[i]->measured_s > 0) put_run(out, b, runs[i]);
   ms_json_out_end(out);
 }
 
-static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const Belief *b, const double *moved,
-                          Run *const *runs, guint n) {
+static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const Belief *b, Run *const *runs, guint n) {
   MsJsonOut *out = ms_json_out_new(1);
   g_autofree char *name = g_strdup_printf("%s-anchored", a->hardware),
                   *source = g_strdup_printf("%u run%s, %u profile%s; %s; %s", a->runs, a->runs == 1 ? "" : "s",
@@ -557,13 +496,10 @@ static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const B
   ms_json_out_string(out, "name", o->name ? o->name : name);
   put_base(out, o, runs[0]);
   ms_json_out_object(out, "anchor");
-  put_factors(out, a, b, moved, runs, n);
-  put_runs(out, b, moved, runs, n);
+  put_factors(out, a, b, runs, n);
+  put_runs(out, b, runs, n);
   ms_json_out_double(out, "band", rounded(a->band));
   ms_json_out_double(out, "models_band", rounded(a->models_band));
-  ms_json_out_double(out, "scale", rounded(a->scale));
-  ms_json_out_double(out, "spread", rounded(a->spread));
-  ms_json_out_double(out, "moved", rounded(CLAMP(moved[b->models], -3, 3)));
   ms_json_out_end(out);
   ms_json_out_object(out, "sources");
   ms_source_put_measured(out, "anchor", source);
@@ -573,13 +509,13 @@ static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const B
 }
 
 /* --- what was learned ------------------------------------------------------------------------------------------ */
-static void learn(MsAnchored *a, const Belief *before, const Belief *after, const double *moved) {
+static void learn(MsAnchored *a, const Belief *before, const Belief *after) {
   for (int c = 0; c < MS_N_ANCHORS; c++) {
     MsAnchorLearned *l = &a->learned[c];
     g_autofree double *h = g_new0(double, after->n);
     h[SITE] = h[FIRST_CLASS + c] = 1;
     l->word = ms_anchor_table.fields[c].key;
-    l->factor = exp(dot(after->mean, h, after->n) + moved[after->models]);
+    l->factor = exp(dot(after->mean, h, after->n));
     l->sd = sqrt(variance(after, h));
     l->sd_before = sqrt(variance(before, h));
   }
@@ -591,7 +527,7 @@ static void see(MsAnchored *a, const Belief *b, Run *const *runs, guint n) {
   a->seen = g_new0(MsAnchorSeen, 2 * n + 1);
   for (guint i = 0; i < n; i++) {
     const Run *r = runs[i];
-    double left = left_of(b, r, NULL);
+    double left = left_of(b, r);
     a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->file), FALSE, r->measured_s, expm1(-r->log_error), expm1(-left)};
     if (r->trace) a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->trace), TRUE, NAN, NAN, NAN};
     a->runs += r->measured_s > 0;
@@ -623,24 +559,6 @@ static void bands(MsAnchored *a, const Mixture *before, const Mixture *after, Ru
   }
 }
 
-/* How far off runs of the site are, over what is believed before. */
-static double scale_of(const Mixture *m) {
-  double weight[CASES], sum = 0;
-  find_weights(m, weight);
-  for (int k = 0; k < CASES; k++) sum += weight[k] * square(m->part[k].scale);
-  return sqrt(sum);
-}
-
-/* Standard deviation of what the factors make of the run that they are least sure of. */
-static double spread_of(const Belief *b, Run *const *runs, guint n) {
-  double most = 0;
-  for (guint i = 0; i < n; i++) {
-    g_autofree double *h = steps_of(b, runs[i], runs[i]->place, FALSE);
-    most = MAX(most, variance(b, h));
-  }
-  return sqrt(most);
-}
-
 static gboolean update(MsAnchored *a, const MsAnchorOptions *o, Run *const *runs, guint n, GPtrArray *notes,
                        GError **error) {
   guint models = place_models(runs, n);
@@ -651,22 +569,18 @@ static gboolean update(MsAnchored *a, const MsAnchorOptions *o, Run *const *runs
     if (!same_machine(runs[0], runs[i], error)) return FALSE;
   }
   const MsLaws *laws = &runs[0]->scenario->laws;
-  g_auto(Mixture) nothing = mixture_new(laws, known, (int)models, runs, n),
-                  all = mixture_new(laws, known, (int)models, runs, n);
+  g_auto(Mixture) nothing = mixture_new(laws, known, (int)models), all = mixture_new(laws, known, (int)models);
   for (guint i = 0; i < n; i++) {
     if (runs[i]->trace && !observe_profile(&all, runs[i], runs[i]->file, a, notes, error)) return FALSE;
     if (runs[i]->measured_s > 0) observe_run(&all, runs[i]);
   }
   g_auto(Belief) before = settled(&nothing), after = settled(&all);
   a->hardware = g_strdup(runs[0]->scenario->hardware->name);
-  g_autofree double *moved = moved_new(&after, runs, n);
-  learn(a, &before, &after, moved);
+  learn(a, &before, &after);
   see(a, &after, runs, n);
   bands(a, &nothing, &all, runs, n);
-  a->scale = scale_of(&all);
-  a->spread = spread_of(&after, runs, n);
   a->unknown = most_unknown(&after, runs, n);
-  a->text = machine_text(o, a, &after, moved, runs, n);
+  a->text = machine_text(o, a, &after, runs, n);
   return TRUE;
 }
 
@@ -712,21 +626,19 @@ void ms_anchored_free(MsAnchored *a) {
 
 /* --- what it is worth ------------------------------------------------------------------------------------------ */
 typedef struct {
-  GArray *before, *after[MS_ANCHOR_WAYS], *factors[MS_ANCHOR_WAYS]; /* |error| */
-  guint inside_before, inside_after, inside_all, runs, sites;
+  GArray *before, *after[2]; /* |error| */
+  guint inside_before, inside_after, runs, sites;
 } Pile;
 
 static void pile_init(Pile *p) {
   *p = (Pile){.before = g_array_new(FALSE, FALSE, sizeof(double))};
-  for (int k = 0; k < MS_ANCHOR_WAYS; k++) {
-    p->after[k] = g_array_new(FALSE, FALSE, sizeof(double));
-    p->factors[k] = g_array_new(FALSE, FALSE, sizeof(double));
-  }
+  for (int k = 0; k < 2; k++) p->after[k] = g_array_new(FALSE, FALSE, sizeof(double));
 }
 
 static void pile_clear(Pile *p) {
   g_array_unref(p->before);
-  for (int k = 0; k < MS_ANCHOR_WAYS; k++) g_array_unref(p->after[k]), g_array_unref(p->factors[k]);
+  g_array_unref(p->after[0]);
+  g_array_unref(p->after[1]);
 }
 
 static void add(GArray *list, double error) {
@@ -734,26 +646,16 @@ static void add(GArray *list, double error) {
   g_array_append_val(list, size);
 }
 
-/* Predicts a run of the site with the belief after its anchors. */
-static void try_on(Pile *p, const Mixture *after, const Belief *mean, const double *moved, const Run *r,
-                   MsAnchorWay way) {
-  double left = left_of(mean, r, NULL);
-  add(p->after[way], expm1(-left));
-  add(p->factors[way], expm1(-left_of(mean, r, moved)));
-  if (way == MS_ANCHOR_TWO) return;
-  gboolean inside = fabs(expm1(left)) <= half_width(after, r, r->place, TRUE);
-  if (way == MS_ANCHOR_OTHERS) {
-    p->inside_all += inside;
-    return;
-  }
+/* Predicts run `at` of the site with the belief after its anchors. */
+static void try_on(Pile *p, const Mixture *before, const Mixture *after, const Belief *mean, const Run *r,
+                   int anchors) {
+  double left = left_of(mean, r), rest = r->band * r->band - r->common * r->common;
+  add(p->after[anchors - 1], expm1(-left));
+  if (anchors > 1) return;
+  double common = band_after(before, after, r, r->common, r->place);
   add(p->before, expm1(-r->log_error));
   p->inside_before += fabs(expm1(r->log_error)) <= r->band;
-  p->inside_after += inside;
-}
-
-/* Run i alone, with that behind it, or all but it. */
-static gboolean is_anchor(guint k, guint i, guint n, MsAnchorWay way) {
-  return way == MS_ANCHOR_OTHERS ? k != i : k == i || (way == MS_ANCHOR_TWO && k == (i + 1) % n);
+  p->inside_after += fabs(expm1(left)) <= sqrt(MAX(rest, 0) + common * common);
 }
 
 static void try_site(Pile *p, Run *const *site, guint n) {
@@ -761,17 +663,16 @@ static void try_site(Pile *p, Run *const *site, guint n) {
   p->runs += n;
   p->sites++;
   if (models > MOST_MODELS) return;
-  g_autofree Run **anchor = g_new(Run *, n);
+  g_auto(Mixture) nothing = mixture_new(&site[0]->scenario->laws, site[0]->known, (int)models);
   for (guint i = 0; i < n; i++) {
-    for (int way = 0; way < MS_ANCHOR_WAYS; way++) {
-      g_auto(Mixture) m = mixture_new(&site[0]->scenario->laws, site[0]->known, (int)models, site, n);
-      guint seen = 0;
+    for (int anchors = 1; anchors <= 2; anchors++) {
+      guint second = (i + 1) % n;
+      g_auto(Mixture) both = mixture_new(&site[0]->scenario->laws, site[0]->known, (int)models);
+      observe_run(&both, site[i]);
+      if (anchors > 1) observe_run(&both, site[second]);
+      g_auto(Belief) mean = settled(&both);
       for (guint k = 0; k < n; k++)
-        if (is_anchor(k, i, n, (MsAnchorWay)way)) observe_run(&m, anchor[seen++] = site[k]);
-      g_auto(Belief) mean = settled(&m);
-      g_autofree double *moved = moved_new(&mean, anchor, seen);
-      for (guint k = 0; k < n; k++)
-        if (!is_anchor(k, i, n, (MsAnchorWay)way)) try_on(p, &m, &mean, moved, site[k], (MsAnchorWay)way);
+        if (k != i && (anchors == 1 || k != second)) try_on(p, &nothing, &both, &mean, site[k], anchors);
     }
   }
 }
@@ -786,13 +687,9 @@ static MsAnchorWorth worth_of(const char *name, const Pile *p) {
   MsAnchorWorth w = {.name = g_strdup(name), .sites = p->sites, .runs = p->runs, .pairs = n};
   w.before = median(p->before);
   w.mean_before = mean(p->before);
-  for (int k = 0; k < MS_ANCHOR_WAYS; k++) {
-    w.after[k] = median(p->after[k]), w.mean_after[k] = mean(p->after[k]);
-    w.factors[k] = median(p->factors[k]), w.mean_factors[k] = mean(p->factors[k]);
-  }
+  for (int k = 0; k < 2; k++) w.after[k] = median(p->after[k]), w.mean_after[k] = mean(p->after[k]);
   w.inside_before = n > 0 ? (double)p->inside_before / n : NAN;
   w.inside_after = n > 0 ? (double)p->inside_after / n : NAN;
-  w.inside_all = n > 0 ? (double)p->inside_all / p->after[MS_ANCHOR_OTHERS]->len : NAN;
   return w;
 }
 
@@ -804,13 +701,9 @@ static gint by_site(gconstpointer a, gconstpointer b) {
 
 static void merge(Pile *to, const Pile *from) {
   g_array_append_vals(to->before, from->before->data, from->before->len);
-  for (int k = 0; k < MS_ANCHOR_WAYS; k++) {
-    g_array_append_vals(to->after[k], from->after[k]->data, from->after[k]->len);
-    g_array_append_vals(to->factors[k], from->factors[k]->data, from->factors[k]->len);
-  }
+  for (int k = 0; k < 2; k++) g_array_append_vals(to->after[k], from->after[k]->data, from->after[k]->len);
   to->inside_before += from->inside_before;
   to->inside_after += from->inside_after;
-  to->inside_all += from->inside_all;
   to->runs += from->runs;
   to->sites += from->sites;
 }

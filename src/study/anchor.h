@@ -1,14 +1,12 @@
 /* src/study/anchor.h - what runs and profiles of one's own say of a machine: an update of what is believed about it.
  *
- * Believed is a distribution over log factors on time: one of the site (all classes together), one of each class of
- * describe/anchor.h, one of each model, and one of each run, which runs near it share (study/near.h). Before anything
- * is seen they are 0 with the spreads of the laws anchor_*. A run with a measured step time is one observation: its log
- * error is the sum of the log factors, each times how much of the step follows that class (finite differences of `fast`
- * simulations), and noise. A profile that follows the scenario of its run is one observation for each class of kernels
- * that computes (study/diff.h): what they took over what was predicted. Each observation is an update of mean and
- * covariance (Kalman; a run may be odd, so that its order among the others matters a little); how far off all runs of a
- * site are, and whether it is out of the ordinary, is learned beside: CASES of which each has a belief of its own.
- * Formulas and what it is worth on published runs: docs/theory/anchor.md. */
+ * Believed is a normal distribution over log factors on time: one of the site (all classes together), one of each class
+ * of describe/anchor.h, one of each model. Before anything is seen they are 0 with the spreads of the laws anchor_*. A
+ * run with a measured step time is one observation: its log error is the sum of the log factors, each times how much of
+ * the step follows that class (finite differences of `fast` simulations), and noise. A profile that follows the
+ * scenario of its run is one observation for each class of kernels that computes (study/diff.h): what they took over
+ * what was predicted. Each observation is a linear update of mean and covariance (Kalman), so order does not matter but
+ * for rounding. Formulas and what it is worth on published runs: docs/theory/anchor.md. */
 #ifndef MS_STUDY_ANCHOR_H
 #define MS_STUDY_ANCHOR_H
 
@@ -35,8 +33,6 @@ typedef struct {
   MsAnchorSeen *seen;
   MsAnchorLearned learned[MS_N_ANCHORS];
   double band, band_before, models_band; /* 90 %, of the common error */
-  double scale;                          /* how far off its runs are over what is believed before */
-  double spread;                         /* standard deviation of what the factors make of a run, of its logarithm */
   double unexplained;                    /* root mean square of what is left of the errors of the runs; NaN */
   const char *unknown;                   /* the class that most of the uncertainty of these runs comes from */
 } MsAnchored;
@@ -55,15 +51,12 @@ void ms_anchored_free(MsAnchored *anchored);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsAnchored, ms_anchored_free)
 
 /* --- what it is worth ------------------------------------------------------------------------------------------ */
-typedef enum { MS_ANCHOR_ONE, MS_ANCHOR_TWO, MS_ANCHOR_OTHERS, MS_ANCHOR_WAYS } MsAnchorWay;
-
 typedef struct {
   char *name; /* folder of the runs */
   guint sites, runs, pairs;
-  double before, mean_before;                               /* |error| of the others without an anchor: median, mean */
-  double after[MS_ANCHOR_WAYS], mean_after[MS_ANCHOR_WAYS]; /* with one run of the site as anchor, two, all others */
-  double factors[MS_ANCHOR_WAYS], mean_factors[MS_ANCHOR_WAYS]; /* by the machine alone, without what runs near say */
-  double inside_before, inside_after, inside_all; /* share of the times inside the band; with one; with all */
+  double before, mean_before;         /* |error| of the others without an anchor: median, mean */
+  double after[2], mean_after[2];     /* with one run of the site as anchor, with two */
+  double inside_before, inside_after; /* share of the times inside the band; with one */
 } MsAnchorWorth;
 
 typedef struct {
@@ -74,9 +67,9 @@ typedef struct {
   MsAnchorWorth all;
 } MsAnchorEvaluation;
 
-/* Every run of every site as the only thing known of it, every other of that site predicted; every two that follow each
- * other in the order of files; and all but one. `unnamed`: as if the software were not known, as on a machine of one's
- * own. (transfer full) */
+/* Every run of every site as the only thing known of it, every other of that site predicted; and every two that follow
+ * each other in the order of files. `unnamed`: as if the software were not known, as on a machine of one's own.
+ * (transfer full) */
 MsAnchorEvaluation *ms_anchor_evaluate(const char *const *paths, gboolean unnamed, const MsValidateOptions *options,
                                        GError **error);
 void ms_anchor_evaluation_free(MsAnchorEvaluation *evaluation);

@@ -68,10 +68,11 @@ static void cross(MsBuild *b, gboolean out) {
   }
 }
 
-static gboolean dropless(const MsBuild *b) {
-  return !(b->training->routing.kind == MS_ROUTING_CAPACITY && b->training->routing.pad_to_capacity) &&
-         isnan(b->options->moe_expert_rank_capacity_factor);
+static gboolean padded(const MsBuild *b) {
+  return b->training->routing.kind == MS_ROUTING_CAPACITY && b->training->routing.pad_to_capacity;
 }
+
+static gboolean dropless(const MsBuild *b) { return !padded(b) && isnan(b->options->moe_expert_rank_capacity_factor); }
 
 /* ETP: tokens of the expert group on every ETP rank, and back (docs/theory/communication.md 4). Tokens in BF16 with the
  * router weights in FP32; outputs, and their gradients, in FP32. */
@@ -199,8 +200,11 @@ void ms_to_experts(MsBuild *b) {
   b->node = MS_NODE_ATTN;
   b->module = back ? MS_MODULE_MOE : MS_MODULE_PREPROCESS;
   if (!back) {
-    double maps = 9 * b->rows_sp * b->model->num_experts;
-    ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2, b->options->moe_permute_fusion ? 4 : 10);
+    double maps = padded(b) ? 0 : 9 * b->rows_sp * b->model->num_experts; /* experts have as many rows as it was said */
+    ms_row_memory(b, MS_OP_PREPROCESS, "dispatch preprocess", maps, maps / 2,
+                  padded(b)                        ? 1
+                  : b->options->moe_permute_fusion ? 4
+                                                   : 10);
     gather_counts(b);
     b->module = MS_MODULE_MOE;
   }

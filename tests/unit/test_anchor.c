@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "lib/data.h"
 #include "study/anchor.h"
-#include "study/near.h"
 #include "study/profile.h"
 
 #include <glib/gstdio.h>
@@ -54,16 +53,6 @@ static double step_on(const char *file, const char *hardware) {
   return r->step_time_s;
 }
 
-static MsNear near_of(const char *file, const char *hardware) {
-  GError *error = NULL;
-  MsNear near;
-  g_autoptr(MsScenario) s = ms_scenario_load_on(file, hardware, &error);
-  assert_null(error);
-  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
-  assert_true(ms_near_predict(s, r->step_time_s, &near, &error));
-  return near;
-}
-
 /* What was learned stands in a file that loads, and other runs are predicted by it. */
 static void one_run(void **state) {
   (void)state;
@@ -74,83 +63,18 @@ static void one_run(void **state) {
   assert_int_equal(a->runs, 1);
   assert_close(a->seen[0].before, 1 / 1.2 - 1, 1e-6);
   assert_true(fabs(a->seen[0].after) < 0.6 * fabs(a->seen[0].before));
+  assert_true(a->band < 1.645 * sqrt(0.2 * 0.2 + 0.08 * 0.08));
   assert_true(a->models_band < a->band);
   ms_test_data_write("mine.json", a->text);
   g_autofree char *mine = ms_test_data_path("mine.json");
   double measured = 1.2 * step_on(run, NULL);
-  assert_close(near_of(run, mine).step_time_s / measured, 1 + a->seen[0].after, 0.02); /* as the linear model said */
+  assert_close(step_on(run, mine) / measured, 1 + a->seen[0].after, 0.02); /* as the linear model said */
   double ratio = step_on(other, mine) / step_on(other, NULL);
-  assert_true(ratio > 1.01 && ratio < 1.2);
+  assert_true(ratio > 1.06 && ratio < 1.2);
 }
 
-/* What runs near another say of it: of the run itself nearly all, of one that is unlike it less, with a wider band. */
-static void near_runs(void **state) {
-  (void)state;
-  GError *error = NULL;
-  g_autofree char *run = write_run("run.json", 16, 1.2), *other = write_run("other.json", 64, 0), *text = NULL,
-                  *mine = ms_test_data_path("mine.json"), *unlike = ms_test_data_path("unlike.json");
-  g_autoptr(MsAnchored) a = anchor(run, NULL, NULL, &error);
-  assert_null(error);
-  ms_test_data_write("mine.json", a->text);
-  assert_true(g_file_get_contents(other, &text, NULL, NULL));
-  g_auto(GStrv) parts = g_strsplit(text, "\"alltoall\"", 2);
-  g_autofree char *changed = g_strjoinv("\"allgather\"", parts);
-  ms_test_data_write("unlike.json", changed);
-  double measured_s = 1.2 * step_on(run, NULL);
-  MsNear own = near_of(run, mine), close = near_of(other, mine), far = near_of(unlike, mine);
-  assert_int_equal(own.runs, 1);
-  assert_close(own.nearest, 1, 0.01);
-  assert_close(own.step_time_s, measured_s, 0.03);
-  assert_true(far.nearest < close.nearest && close.nearest < own.nearest);
-  assert_true(own.band < close.band && close.band < far.band);
-  assert_true(near_of(run, NULL).runs == 0);
-}
-
-/* Each law counts what it names. */
-static void distances(void **state) {
-  (void)state;
-  static const struct {
-    const char *key, *text;
-    double distance;
-  } cases[] = {{"training.micro_batch_size", "4", 2},
-               {"layout.tp", "2", 1},
-               {"layout.cp", "2", 1},
-               {"layout.vpp", "2", 1},
-               {"layout.ep", "8", 3},
-               {"training.seq_length", "2", 10},
-               {"layout.pp", "2", 10},
-               {"training.global_batch_size", "2", 10},
-               {"training.precision", "\"fp8\"", 20},
-               {"options.recompute", "{}", 20},
-               {"options.fsdp", "\"all\"", 20},
-               {"options.dispatcher", "\"deepep\"", 40},
-               {"options.cuda_graph_scope", "[]", 40},
-               {"options.else", "1", 0}};
-  const MsLaws laws = {.anchor_near_share = 8,
-                       .anchor_near_split = 0.1,
-                       .anchor_near_size = 1,
-                       .anchor_near_model = 16,
-                       .anchor_near_kind = 2,
-                       .anchor_near_launch = 4};
-  double shares[MS_N_ANCHORS] = {0.5, 0, 0, 0.5}, others[MS_N_ANCHORS] = {0.25, 0, 0.25, 0.5};
-  g_autoptr(GHashTable) none = g_hash_table_new(g_str_hash, g_str_equal);
-  MsNearPlace from, to;
-  ms_near_place_init(&from, "m", 8, none, shares);
-  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
-    g_autoptr(GHashTable) keys = g_hash_table_new(g_str_hash, g_str_equal);
-    g_hash_table_insert(keys, (gpointer)cases[i].key, (gpointer)cases[i].text);
-    ms_near_place_init(&to, "m", 8, keys, shares);
-    assert_close(-10 * log(ms_near_correlation(&laws, &from, &to)) + 1, cases[i].distance + 1, 1e-9);
-    ms_near_place_clear(&to);
-  }
-  ms_near_place_init(&to, "n", 32, none, others);
-  assert_close(-log(ms_near_correlation(&laws, &from, &to)), 16 + 2 + 8 * 0.25, 1e-9);
-  ms_near_place_clear(&to);
-  ms_near_place_clear(&from);
-}
-
-/* A run as it was predicted makes everything surer; of one far off it stays open whether it is odd itself, until
- * another like it says that it is not. */
+/* A run as it was predicted makes everything surer; one far off does not, as it may be odd itself: another like it says
+ * that it is not. */
 static void odd_runs(void **state) {
   (void)state;
   GError *error = NULL;
@@ -160,30 +84,9 @@ static void odd_runs(void **state) {
                         both = anchor(far, other, NULL, &error);
   assert_null(error);
   for (int c = 0; c < MS_N_ANCHORS; c++) assert_true(a->learned[c].sd < a->learned[c].sd_before);
-  assert_true(a->band < b->band);
+  assert_true(a->band < b->band && both->band < b->band);
   assert_true(both->learned[MS_ANCHOR_GEMM].factor > b->learned[MS_ANCHOR_GEMM].factor);
   assert_true(fabs(both->seen[0].after) < fabs(b->seen[0].after));
-}
-
-/* A run that is beyond all measure leaves a machine that loads, and tells nothing beside two that are as predicted. */
-static void outliers(void **state) {
-  (void)state;
-  GError *error = NULL;
-  g_autofree char *usual = write_run("usual.json", 16, 1.02), *other = write_run("other.json", 64, 1.02),
-                  *far = write_run("far.json", 32, 20), *mine = ms_test_data_path("mine.json");
-  const char *const all[] = {usual, other, far, NULL}, *const two[] = {usual, other, NULL};
-  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  g_autoptr(MsAnchored) alone = anchor(far, NULL, NULL, &error),
-                        with = ms_anchor(&(MsAnchorOptions){all, NULL, "m", "2026-11-24", "a test", 1}, notes, &error),
-                        without =
-                            ms_anchor(&(MsAnchorOptions){two, NULL, "m", "2026-11-24", "a test", 1}, notes, &error);
-  assert_null(error);
-  assert_true(alone->band <= MS_ANCHOR_BAND_MOST && alone->models_band <= MS_ANCHOR_BAND_MOST);
-  assert_close(with->learned[MS_ANCHOR_GEMM].factor, without->learned[MS_ANCHOR_GEMM].factor, 0.01);
-  assert_true(fabs(with->seen[0].after - without->seen[0].after) < 0.01);
-  ms_test_data_write("mine.json", alone->text);
-  assert_true(step_on(usual, mine) > 0);
-  assert_true(near_of(usual, mine).band <= MS_ANCHOR_BAND_MOST);
 }
 
 /* Anchoring what is anchored already starts from it. */
@@ -196,10 +99,9 @@ static void again(void **state) {
   ms_test_data_write("mine.json", a->text);
   g_autoptr(MsAnchored) b = anchor(run, NULL, mine, &error);
   assert_null(error);
-  double measured_s = 1.2 * step_on(run, NULL), once_s = step_on(run, mine);
-  assert_close(1 + b->seen[0].before, once_s / measured_s, 1e-3);
+  assert_true(fabs(b->seen[0].before - a->seen[0].after) < 0.02);
   ms_test_data_write("twice.json", b->text);
-  assert_true(fabs(log(step_on(run, twice) / measured_s)) < fabs(log(once_s / measured_s)));
+  assert_true(fabs(log(step_on(run, twice) / step_on(run, NULL) / 1.2)) < fabs(log1p(a->seen[0].after)));
 }
 
 /* A saved profile of what is predicted for `run`, but for expert GEMMs that take 1.3 times as long. */
@@ -243,17 +145,17 @@ static void profile(void **state) {
 /* Each of its laws moves what is learned, on unknown or on known software. */
 static void laws(void **state) {
   (void)state;
-  static const char *const names[] = {"anchor_site_spread",   "anchor_known_spread", "anchor_class_spread",
-                                      "anchor_model_spread",  "anchor_run_noise",    "anchor_profile_noise",
-                                      "anchor_near_spread",   "anchor_scale_spread", "anchor_odd_site_chance",
-                                      "anchor_odd_run_noise", "anchor_odd_chance"};
+  static const char *const names[] = {"anchor_site_spread",      "anchor_known_spread",  "anchor_class_spread",
+                                      "anchor_model_spread",     "anchor_run_noise",     "anchor_profile_noise",
+                                      "anchor_odd_model_spread", "anchor_odd_run_noise", "anchor_odd_chance",
+                                      "anchor_odd_site_chance"};
   g_autofree char *run = write_run("run.json", 16, 1.2), *saved = write_profile(run), *text = NULL;
   assert_true(g_file_get_contents(run, &text, NULL, NULL));
   ms_test_data_write("software/stacks.json", "{\"stacks\": [{\"name\": \"mine\"}]}");
   for (gsize i = 0; i < G_N_ELEMENTS(names); i++) {
     char *found[2];
     for (int k = 0; k < 2; k++) {
-      g_autofree char *law = g_strdup_printf("{\"laws\": {\"%s\": %g}, %s", names[i], k ? 0.9 : 0.5,
+      g_autofree char *law = g_strdup_printf("{\"laws\": {\"%s\": %g}, %s", names[i], k ? 0.5 : 0.05,
                                              i == 1 ? "\"software\": \"mine\"," : ""),
                       *whole = g_strconcat(law, text + 1, NULL);
       GError *error = NULL;
@@ -296,7 +198,7 @@ static void log_of_a_run(void **state) {
   JsonArray *runs = json_node_get_array(h->anchor.runs);
   assert_int_equal(json_array_get_length(runs), 1);
   JsonObject *run = json_array_get_object_element(runs, 0), *keys = json_object_get_object_member(run, "keys");
-  assert_close(exp(json_object_get_double_member(run, "left")), 1.3 * predicted_s / step_on(bare, mine), 0.02);
+  assert_close(json_object_get_double_member(run, "left"), -log1p(a->seen[0].after), 2e-3);
   assert_string_equal(json_object_get_string_member(keys, "layout.tp"), "2");
   assert_false(json_object_has_member(keys, "hardware.base"));
   static const char *const bad[][2] = {
@@ -372,9 +274,7 @@ static void worth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_run),  cmocka_unit_test(near_runs),    cmocka_unit_test(distances),
-      cmocka_unit_test(odd_runs), cmocka_unit_test(outliers),     cmocka_unit_test(again),
-      cmocka_unit_test(profile),  cmocka_unit_test(log_of_a_run), cmocka_unit_test(refused),
-      cmocka_unit_test(worth),    cmocka_unit_test(laws)};
+      cmocka_unit_test(one_run),      cmocka_unit_test(odd_runs), cmocka_unit_test(again), cmocka_unit_test(profile),
+      cmocka_unit_test(log_of_a_run), cmocka_unit_test(refused),  cmocka_unit_test(worth), cmocka_unit_test(laws)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }

@@ -373,10 +373,6 @@ static void printed_json_is_as_documented(void **state) {
   g_autofree char *full = ms_cli_written(
       "full.json", "{\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": "
                    "4096, \"global_batch_size\": 32, \"micro_batch_size\": 4}, \"layout\": {\"tp\": 2}}");
-  g_autofree char *mine = ms_cli_path("mine.json");
-  g_auto(MsCliRun) anchored = RUN("anchor", "--out", mine, published);
-  ms_cli_expect(&anchored, 0, "anchor");
-  PRINTED(doc, "run", 0, "run", "--json", "--hardware", mine, published);
   PRINTED(doc, "plan", 1, "plan", "--json", large);
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
@@ -409,10 +405,10 @@ static void printed_json_is_as_documented(void **state) {
   says_once("\"elapsed_s\"", first.out), says_once("\"elapsed_s\"", sweep.out);
   static const char *const tables[] = {"run",        "result", "time",  "memory", "plan",    "sweep",
                                        "comparison", "whatif", "point", "check",  "goodput", "spread",
-                                       "validate",   "errors", "drawn", "moved",  "near"};
+                                       "validate",   "errors", "drawn", "moved"};
   for (guint i = 0; i < G_N_ELEMENTS(tables); i++) ms_json_doc_check_met(doc, tables[i]);
   g_remove(whatif), g_remove(baseline), g_remove(plan), g_remove(clusters), g_remove(best), g_remove(drawn),
-      g_remove(large), g_remove(mine);
+      g_remove(large);
 }
 
 /* The request that options mean is a file that plans to the same list. */

@@ -18,16 +18,14 @@ static MsAnchorEvaluation *evaluate(gboolean unnamed, const char *const *paths) 
 static const char *const folders[] = {"scenarios/published/modelzoo", "scenarios/published/mlperf-v3.1",
                                       "scenarios/published/simumax", "scenarios/published/dgxc", NULL};
 
-/* A machine whose software nobody has fitted: one run takes away a third of the error, two more, all others nearly all.
- */
+/* A machine whose software nobody has fitted: one run takes away most of the error, two more. */
 static void unknown_software(void **state) {
   (void)state;
   g_autoptr(MsAnchorEvaluation) e = evaluate(TRUE, folders);
   assert_int_equal(e->n_sources, 4);
   assert_true(e->all.before > 0.15);
-  assert_true(e->all.after[MS_ANCHOR_ONE] < 0.67 * e->all.before);
-  assert_true(e->all.after[MS_ANCHOR_TWO] < e->all.after[MS_ANCHOR_ONE]);
-  assert_true(e->all.after[MS_ANCHOR_OTHERS] < 0.15 * e->all.before);
+  assert_true(e->all.after[0] < 0.5 * e->all.before);
+  assert_true(e->all.after[1] < e->all.after[0]);
 }
 
 /* Known software: there is little to learn; no folder gets worse by more than a point on average, all together get
@@ -41,7 +39,6 @@ static void known_software(void **state) {
                100 * e->source[i].mean_before);
   assert_true(e->all.after[0] < e->all.before + 0.005);
   assert_true(e->all.mean_after[0] < e->all.mean_before);
-  assert_true(e->all.after[MS_ANCHOR_OTHERS] < 0.7 * e->all.before);
 }
 
 int main(void) {

@@ -362,7 +362,7 @@ static const struct {
      "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ "
      "STREAMS+ STEP+"},
     {"skew", moe, skew, "ACTIVATIONS+ TRANSIENT+ GROUPED+ MEMORY_BOUND+ EP+ STEP+"},
-    {"token_drop", moe, token_drop, "MEMORY_BOUND+ HOST+ EP- STREAMS- STEP-"},
+    {"token_drop", moe, token_drop, "MEMORY_BOUND+ HOST- EP- STREAMS- STEP-"},
     {"bias", drawn, bias, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
     {"placement", drawn, placement, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
     {"replicas", drawn, replicas,

@@ -945,6 +945,10 @@ static void plain_operators_of_masks_and_routers(void **state) {
   assert_close(mask->write_B - plain->write_B, 39.0 * 4096 * 4096, 1e-12);
   assert_int_equal(mask->kernels, plain->kernels + 6); /* 11 at 0.5 */
   assert_close(row(&with->backward, "softmax", ANY)->read_B, row(&without->backward, "softmax", ANY)->read_B, 1e-12);
+  assert_int_equal(row(&without->forward, "dispatch preprocess", ANY)->kernels, 4);
+  te->training.routing.pad_to_capacity = TRUE; /* nothing to count */
+  g_auto(MsLowered) d = ms_test_lower(te);
+  assert_int_equal(row(&piece(&d, 10)->forward, "dispatch preprocess", ANY)->kernels, 1);
   assert_int_equal(row(&without->forward, "router top-k", ANY)->kernels, 18 + 3);       /* 5 at 0.5 */
   assert_int_equal(row(&piece(&c, 10)->forward, "router top-k", ANY)->kernels, 18 + 7); /* 14 at 0.5 */
 }
