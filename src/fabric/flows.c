@@ -26,7 +26,7 @@ void ms_flows_free(MsFlows *f) {
 void ms_flows_also(MsFlows *f, const guint32 *link, guint32 n) {
   guint32 *end = &f->first[f->n];
   while (*end + n > f->link_room) f->link = g_renew(guint32, f->link, f->link_room *= 2);
-  memcpy(f->link + *end, link, sizeof *link * n);
+  if (n > 0) memcpy(f->link + *end, link, sizeof *link * n);
   *end += n;
 }
 

@@ -73,7 +73,7 @@ static int more_first(const void *a, const void *b) {
 }
 
 void ms_plan_sort_refusals(MsPlan *plan) {
-  qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);
+  if (plan->n_refusals > 1) qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);
 }
 
 void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan *plan) {
