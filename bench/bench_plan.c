@@ -9,7 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "plan/plan_priv.h"
+#include "plan/enumerate_priv.h"
+#include "plan/parallel_priv.h"
 
 #define CALCULON_PER_S 2100.0
 

@@ -1,5 +1,6 @@
 /* src/plan/around.c - the request that asks whether a run has the layout it should have. */
-#include "plan/plan_priv.h"
+#include "plan/plan.h"
+#include "plan/space_priv.h"
 #include <string.h>
 
 /* Keys that say how layers are cut or microbatches grouped for the run's own PP and VPP: left to the planner with them.

@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "plan/bins_priv.h"
 #include "plan/map.h"
-#include "plan/plan_priv.h"
 
 enum {
   PER_OCTAVE = 8, /* bins in which the step doubles */

@@ -7,7 +7,10 @@
  *   - the whole numbers depend on pp, vpp and the number of microbatches: the shape, counted once for all memos.
  * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's
  * decides nothing and is left out of the shape, which is then two to five stages long whatever PP is. */
-#include "plan/memo_priv.h"
+#include "plan/bound_priv.h"
+#include "base/hash.h"
+#include "plan/cuts_priv.h"
+#include "memory/memory.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* src/plan/branch.c - the children of a node of the tree, each with a bound below all layouts that it stands for
  * (tree.h lists the levels). */
+#include "plan/cuts_priv.h"
 #include "plan/tree.h"
 #include "base/err.h"
 #include "base/io.h"

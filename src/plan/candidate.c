@@ -1,5 +1,6 @@
 /* src/plan/candidate.c - a layout of the space as a scenario, and the order of layouts. */
-#include "plan/plan_priv.h"
+#include "plan/candidate_priv.h"
+#include "plan/cuts_priv.h"
 
 MsScenario *ms_candidate_scenario(const MsSpace *space, const MsCandidate *c, MsPieceMemo *memo) {
   MsScenario *s = ms_space_scratch(space);

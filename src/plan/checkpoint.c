@@ -5,7 +5,8 @@
  * etp, microbatch size, pp, vpp], ...]} The digest is of everything that a step time depends on: request, model,
  * machine with its curves. Bounds are computed again: they take a fraction of the time. Rank 0 writes; every rank
  * reads. */
-#include "plan/plan_priv.h"
+#include "plan/checkpoint_priv.h"
+#include "base/hash.h"
 #include "base/ranks.h"
 #include "base/err.h"
 #include "base/io.h"

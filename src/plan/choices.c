@@ -1,5 +1,6 @@
 /* src/plan/choices.c - the values of one open key: those of the request, or for "auto" the planner's own. */
-#include "plan/plan_priv.h"
+#include "plan/choices_priv.h"
+#include "plan/cuts_priv.h"
 #include "base/err.h"
 #include "describe/module_sets.h"
 #include "describe/recompute.h"
@@ -67,13 +68,6 @@ MsRole ms_role_of_key(const char *path) {
 }
 
 gboolean ms_key_leaves_pieces(const char *path) { return !strcmp(path, "options.optimizer_offload_fraction"); }
-
-MsRole ms_latest_role_read(const MsSpace *space, const MsRule *rule) {
-  MsRole latest = MS_ROLE_WORK;
-  for (int i = 0; i < space->n_choices; i++)
-    if (ms_rule_reads(rule, space->choice[i].open->path)) latest = MAX(latest, space->choice[i].role);
-  return latest;
-}
 
 /* Some rule reads it together with sizes. */
 static gboolean in_rules(const char *path) {

@@ -4,7 +4,7 @@
  * What a cut takes: the schedule slot by slot over some rounds of the pipeline, at its stages' costs; what the dearest
  * rank adds with every further round; what ranks do once a step. Most moves are seen to gain nothing by a bound of a
  * few sums, or by what the last slots of earlier runs waited for: passes that follow one another do so at all costs. */
-#include "plan/cuts_priv.h"
+#include "plan/climb_priv.h"
 #include <math.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ static void sums_over_layers(const MsLayerCosts *c, double *before) {
   for (int i = 0; i < c->layers; i++) before[i + 1] = before[i] + c->layer[i];
 }
 
-MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace, const MsStages *on,
-                             int rounds, const MsScheduleTurns *turns) {
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace,
+                             const MsVirtualStages *on, int rounds, const MsScheduleTurns *turns) {
   MsCutTrial *t = g_new0(MsCutTrial, 1);
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks, own = (size_t)costs->layers + 1,
          rows = own * (size_t)(costs->n_others + 1), paths = turns ? 2 * MS_CUT_PATHS * n : 0;
@@ -225,16 +225,16 @@ double ms_cut_end(MsCutTrial *t, const int *counts) {
 }
 
 /* Only the ends may be without layers, and the stage before the loss where the MTP blocks stand there. */
-static gboolean may_give(const MsStages *on, const int *counts, int from) {
+static gboolean may_give(const MsVirtualStages *on, const int *counts, int from) {
   int last = ms_stages_last(on);
   return counts[from] > (from == 0 || from == last ? 0 : 1);
 }
 
 /* Nobody stands behind the MTP blocks but the loss. */
-static gboolean may_take(const MsStages *on, int to) { return to <= ms_stages_last(on); }
+static gboolean may_take(const MsVirtualStages *on, int to) { return to <= ms_stages_last(on); }
 
 /* Neighbours, and stages of the same rank or a neighbour's in the chunk before or behind; the ends with all. */
-static gboolean is_near(const MsStages *on, int from, int to) {
+static gboolean is_near(const MsVirtualStages *on, int from, int to) {
   int apart = ABS(from - to), last = ms_stages_last(on);
   return on->n <= 12 || apart <= 2 || ABS(apart - on->ranks) <= 1 || from == 0 || to == 0 || from == last || to == last;
 }
@@ -245,7 +245,7 @@ static void move(MsCutTrial *t, int *counts, int from, int to) {
 }
 
 double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
-  const MsStages *on = &t->on;
+  const MsVirtualStages *on = &t->on;
   gint64 until = t->slots + MOST_SLOTS;
   weigh_all(t, counts);
   for (gboolean moved = TRUE; moved;) {

@@ -1,5 +1,6 @@
 /* src/plan/cut_store.c - the cuts made so far, and what they were made of. */
-#include "plan/cuts_priv.h"
+#include "plan/cut_store_priv.h"
+#include "base/hash.h"
 
 #include <string.h>
 

@@ -5,6 +5,8 @@
  * rank for a cheaper dearest stage, MTP blocks with the loss or before it, are run through the schedule slot by slot;
  * those that end first are improved layer by layer (climb.c), and the best of them is the layout's. */
 #include "plan/cuts_priv.h"
+#include "plan/climb_priv.h"
+#include "plan/cut_store_priv.h"
 #include "describe/framework.h"
 #include "layout/layout.h"
 #include <math.h>
@@ -283,7 +285,7 @@ static char *cut_ends(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKe
   g_autoptr(GArray) counts = g_array_new(FALSE, FALSE, sizeof(int));
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Candidate));
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
-  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
+  MsVirtualStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
   g_autoptr(MsCutTrial) trial = ms_cut_trial_new(rounded->costs, rounded->once, rounded->pace, &on, key->rounds, turns);
   trial->waits = key->waits;
   int n = add_ends(trial, counts, all);
@@ -312,7 +314,7 @@ static char *cut(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *ke
   g_autoptr(MsCutTrial) with = NULL;
   g_autoptr(MsCutTrial) apart = NULL;
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);
-  MsStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
+  MsVirtualStages on = {.n = key->stages, .ranks = key->ranks, .rank = rank, .pool = pool};
   MsLayerCosts *whole = rounded->once ? ms_once_with(rounded->once, costs, (double)key->rounds * key->ranks) : NULL;
   with = ms_cut_trial_new(costs, rounded->once, rounded->pace, &on, key->rounds, turns);
   with->waits = key->waits;

@@ -4,7 +4,11 @@
  * for each (pp, vpp) and class of combinations that look alike to them; the pieces of work are costed once for each
  * combination of work keys; a bound is computed once for each combination of state keys, and combinations that differ
  * only in blind keys share it. Units are independent: threads and ranks share them out. */
-#include "plan/plan_priv.h"
+#include "plan/enumerate_priv.h"
+#include "plan/bins_priv.h"
+#include "plan/bound_priv.h"
+#include "plan/cuts_priv.h"
+#include "plan/parallel_priv.h"
 #include "base/err.h"
 #include "base/ranks.h"
 #include "base/io.h"

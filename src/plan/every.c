@@ -1,6 +1,7 @@
 /* src/plan/every.c - a space small enough to look at every layout: all bounded, the promising ones bounded again more
  * tightly, and simulated in the order of those bounds until none that is left can enter the list. */
-#include "plan/plan_priv.h"
+#include "plan/every_priv.h"
+#include "plan/parallel_priv.h"
 #include "base/heap.h"
 #include "base/ranks.h"
 #include "base/units.h"

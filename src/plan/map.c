@@ -1,9 +1,10 @@
 /* src/plan/map.c - a sample of all layouts with their predictions. */
 #include "plan/map.h"
+#include "plan/bins_priv.h"
+#include "plan/enumerate_priv.h"
+#include "plan/parallel_priv.h"
 
 #include <math.h>
-
-#include "plan/plan_priv.h"
 
 enum { TRIES = 100 };   /* for each point wanted */
 #define FAST_SHARE  0.1 /* of the layouts, by their bounds, */

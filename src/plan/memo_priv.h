@@ -1,9 +1,10 @@
-/* src/plan/memo_priv.h - internal to plan/: what is known of costed pieces, for those who bound with it. */
+/* src/plan/memo_priv.h - internal to plan/: pieces of one setting of the outer axes and the work keys, costed once. */
 #ifndef MS_PLAN_MEMO_PRIV_H
 #define MS_PLAN_MEMO_PRIV_H
 
-#include "plan/plan_priv.h"
+#include "plan/piece_times_priv.h"
 
+typedef struct MsPieceMemo MsPieceMemo;
 struct MsPieceMemo {
   MsLayout *layout;
   MsWork *work;
@@ -19,5 +20,40 @@ struct MsPieceMemo {
 
 /* [n], for whole or for split backwards; made when first asked for. Borrowed. */
 const MsPieceTime *ms_memo_times(MsPieceMemo *memo, gboolean splits);
+
+/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What
+ * is known of pieces that are the same in `like` is taken over. */
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
+/* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its
+ * expert rows are drawn. */
+gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
+void ms_leave_pipeline_out(MsScenario *scenario); /* where they do not: one stage, 1F1B */
+const MsCost *ms_memo_cost(const MsPieceMemo *memo);
+void ms_memo_free(MsPieceMemo *memo);
+
+/* Kept for ms_cut_costs, by PP and the share of the optimizer that the host has, which the pieces do not depend on; -1:
+ * not known. Until the next call. */
+int *ms_memo_cost_number(MsPieceMemo *memo, int pp, double host_share);
+/* Parameters that a GPU trains of one layer, or of embedding, head or MTP block `index`. */
+double ms_memo_params(const MsPieceMemo *memo, MsPieceKind kind, int index, gboolean expert);
+typedef enum {
+  MS_LAYER_BARE, /* on the device */
+  MS_LAYER_HOST, /* to issue it */
+  MS_LAYER_PACE  /* the larger: a host that issues kernels for longer than they run sets the pace */
+} MsLayerTime;
+/* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward, on
+ * the machine of a pool (0 without pools). */
+double ms_memo_layer(MsPieceMemo *memo, int pool, MsLayerTime what, MsPieceKind kind, int index);
+typedef enum {
+  MS_TOTAL_PRODUCTS, /* matrix products */
+  MS_TOTAL_ROWS,     /* compute rows */
+  MS_TOTAL_STREAM,   /* rows of the busiest stream */
+  MS_TOTAL_SPAN      /* from the first to the last compute row of each piece */
+} MsTotal;
+/* Picoseconds of the whole model for one microbatch, forward and backward: what the stages of any pipeline have to
+ * share evenly. With pools: a bound of that. Let a piece take r times as long on a machine as on the fastest for it, at
+ * least, for all pieces; of the time T of a stage there no more than T / r is work of the fastest. So the stages of
+ * pool i, a share g(i) of all, do g(i) / r(i) of their number, and the work is shared by the sum of these. */
+double ms_memo_total(MsPieceMemo *memo, MsTotal total, gboolean splits);
 
 #endif

@@ -1,7 +1,7 @@
 /* src/plan/once.c - what a cut is measured by beside the passes. What a GPU does once a step for the layers that it
  * has: gradients sent, parameters updated, on the host where that is asked for; and the pace of the host that issues
  * them. Estimates for the choice of a cut; the bound and the simulation of what was chosen know better. */
-#include "plan/cuts_priv.h"
+#include "plan/once_priv.h"
 #include "base/units.h"
 #include "layout/layout.h"
 #include <math.h>

@@ -1,6 +1,6 @@
 /* src/plan/parallel.c - one function on many indices, shared out between ranks and threads. Which thread takes which
  * index does not show in results: what is gathered is put in order or added up afterwards. */
-#include "plan/plan_priv.h"
+#include "plan/parallel_priv.h"
 #include "base/library.h"
 #include "base/ranks.h"
 

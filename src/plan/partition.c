@@ -19,7 +19,7 @@
  *
  * A virtual stage in the middle holds a decoder layer or the MTP blocks. So MTP blocks stand with the loss or on the
  * stage before it, which leaves the loss alone: further in front of it there would be empty stages between. */
-#include "plan/plan_priv.h"
+#include "plan/partition_priv.h"
 #include <math.h>
 #include <string.h>
 
@@ -31,11 +31,11 @@ double ms_head_weight(const MsModel *m, int seq_length) {
 }
 
 /* What stage k holds beside decoder layers. */
-static double end_cost(const MsLayerCosts *all, const MsStages *on, int k) {
+static double end_cost(const MsLayerCosts *all, const MsVirtualStages *on, int k) {
   return ms_layer_costs_ends(ms_layer_costs_at(all, on, k), on, k);
 }
 
-void ms_stage_costs(const MsLayerCosts *c, const MsStages *on, const int *counts, double *cost) {
+void ms_stage_costs(const MsLayerCosts *c, const MsVirtualStages *on, const int *counts, double *cost) {
   for (int k = 0, layer = 0; k < on->n; k++) {
     cost[k] = end_cost(c, on, k);
     const double *own = ms_layer_costs_at(c, on, k)->layer;
@@ -49,7 +49,7 @@ enum { MOST_FIRST = 5 }; /* first layers that are split in every way */
 
 typedef struct { /* one way to split the first layers */
   const MsLayerCosts *costs;
-  const MsStages *on;
+  const MsVirtualStages *on;
   gboolean front; /* layers that equal stages cannot share stand in front; else behind, where fewer are kept */
   double layer;   /* cost of a layer of the body */
   int body;       /* layers of it */
@@ -218,8 +218,8 @@ static void fill_way(Filling *f, int first_layers, guint way, double cap_rank, d
 }
 
 /* Cuts for every slack; `front`: as ms_partition_by_cost says. */
-static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers, const double *slack, int n_slacks,
-                    int *counts, int *front) {
+static int cut_body(const MsLayerCosts *c, const MsVirtualStages *on, int first_layers, const double *slack,
+                    int n_slacks, int *counts, int *front) {
   size_t n = (size_t)on->n, ranks = (size_t)on->ranks;
   guint ways = first_layers > 0 ? 2u << first_layers : 1;
   g_autofree int *whole = g_new(int, 4 * n + 3 * ranks);
@@ -269,7 +269,7 @@ static int cut_body(const MsLayerCosts *c, const MsStages *on, int first_layers,
 /* --- mixed layers ---------------------------------------------------------------------------------------------- */
 
 /* The cut whose dearest stage costs least; of those, with the least sum of squares. */
-static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *counts) {
+static gboolean cut_evenly(const MsLayerCosts *c, const MsVirtualStages *on, int *counts) {
   typedef struct {
     double most, squares;
     int from;
@@ -305,7 +305,8 @@ static gboolean cut_evenly(const MsLayerCosts *c, const MsStages *on, int *count
   return TRUE;
 }
 
-static double dearest_rank(const MsLayerCosts *c, const MsStages *on, const int *counts, double *load, double *cost) {
+static double dearest_rank(const MsLayerCosts *c, const MsVirtualStages *on, const int *counts, double *load,
+                           double *cost) {
   double most = 0;
   ms_stage_costs(c, on, counts, cost);
   memset(load, 0, sizeof *load * (size_t)on->ranks);
@@ -316,7 +317,7 @@ static double dearest_rank(const MsLayerCosts *c, const MsStages *on, const int 
 
 /* A layer from one stage to the next one or back, as long as the dearest rank gets cheaper by it. A rank has several
  * stages. */
-static void shift_layers(const MsLayerCosts *c, const MsStages *on, int *counts) {
+static void shift_layers(const MsLayerCosts *c, const MsVirtualStages *on, int *counts) {
   int last = ms_stages_last(on);
   g_autofree double *load = g_new(double, on->ranks), *cost = g_new(double, on->n);
   double most = dearest_rank(c, on, counts, load, cost);
@@ -343,8 +344,8 @@ static int first_layers(const MsLayerCosts *c) {
   return n;
 }
 
-int ms_partition_by_cost(const MsLayerCosts *c, const MsStages *on, const double *slack, int n_slacks, int *counts,
-                         int *front) {
+int ms_partition_by_cost(const MsLayerCosts *c, const MsVirtualStages *on, const double *slack, int n_slacks,
+                         int *counts, int *front) {
   if (front) front[0] = -1;
   if (on->n < 1 || c->layers < 1 || (on->mtp_apart && on->n < 2)) return 0;
   int first = first_layers(c);

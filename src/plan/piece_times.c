@@ -7,7 +7,7 @@
  * stream is free again. With EP overlap a layer's forward may run beside a layer's backward, in less than the two take
  * alone. Then the time of both passes is shared out between them so that no pair which could meet takes less than its
  * two shares, and no pass alone less than its own (the dual of assigning passes to slots). */
-#include "plan/plan_priv.h"
+#include "plan/piece_times_priv.h"
 
 static MsTime lag(const MsLags *l, MsEnd to, MsEnd from) { return l->to[to][from]; }
 static MsTime span(const MsLags *l) { return MAX(0, lag(l, MS_END_COMPUTE, MS_END_COMPUTE)); }

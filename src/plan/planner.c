@@ -6,7 +6,8 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/ranks.h"
-#include "plan/plan_priv.h"
+#include "plan/planner_priv.h"
+#include "plan/parallel_priv.h"
 
 gboolean ms_planner_cuts(const MsPlanner *x, MsShortcut shortcut) {
   return x->s.options->prune && !(x->s.options->without & (1u << shortcut));

@@ -1,5 +1,5 @@
 /* src/plan/refusal.c - what was refused: counts by rule, and of each the example that missed by least. */
-#include "plan/plan_priv.h"
+#include "plan/refusal_priv.h"
 #include "base/ranks.h"
 #include "base/text.h"
 #include <math.h>

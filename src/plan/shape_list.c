@@ -1,6 +1,8 @@
 /* src/plan/shape_list.c - the shapes that pieces may take at one pipeline size: every VPP and every combination of the
  * keys of MS_ROLE_SHAPE, equal shapes together. Most are equal or refused (rank orders, schedules without a bubble of
  * their own, VPP that does not divide), and which are is the same for many pieces. */
+#include "base/hash.h"
+#include "plan/cuts_priv.h"
 #include "plan/tree.h"
 #include <string.h>
 

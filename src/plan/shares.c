@@ -10,7 +10,8 @@
 #include "base/io.h"
 #include "base/ranks.h"
 #include "base/stats.h"
-#include "plan/plan_priv.h"
+#include "plan/planner_priv.h"
+#include "plan/search_priv.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,7 @@
 /* src/plan/space.c - a request as axes of integers times combinations of everything else that is open. */
-#include "plan/plan_priv.h"
+#include "plan/space_priv.h"
+#include "plan/cut_store_priv.h"
+#include "plan/cuts_priv.h"
 #include "base/err.h"
 #include "layout/layout.h"
 #include <math.h>
@@ -354,6 +356,13 @@ MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error)
                  ms_space_size(space), MOST_LAYOUTS);
   ms_space_free(space);
   return NULL;
+}
+
+MsRole ms_latest_role_read(const MsSpace *space, const MsRule *rule) {
+  MsRole latest = MS_ROLE_WORK;
+  for (int i = 0; i < space->n_choices; i++)
+    if (ms_rule_reads(rule, space->choice[i].open->path)) latest = MAX(latest, space->choice[i].role);
+  return latest;
 }
 
 void ms_space_free(MsSpace *space) {

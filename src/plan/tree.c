@@ -7,6 +7,7 @@
  * takes a node does not show: children are put in order. The search ends when the cheapest node left costs more than
  * the last of the list; stopped before, the cheapest node left is what is proven. */
 #include "plan/tree.h"
+#include "plan/parallel_priv.h"
 #include "base/err.h"
 #include "base/heap.h"
 #include "base/io.h"

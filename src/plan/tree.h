@@ -3,20 +3,23 @@
  * A node stands for all layouts that agree in what it has settled; its cost is below that of each of them. The levels
  * settle, one after the other:
  *
- *   level      settled                                    bound of the step
- *   UNIT       outer axes, keys of MS_ROLE_WORK           matrix products of the whole model, shared out evenly between
- * the stages KERNELS    + MS_ROLE_KERNELS                          all compute rows, nothing recomputed or offloaded
- *   BESIDE     + MS_ROLE_BESIDE                           the same, from the first to the last compute row of each
- * piece, shared out where passes run in pairs ADDED      + MS_ROLE_ADDED                            the same of the
- * pieces as they are; the least first bound of the shapes that may fit SHAPE      + pp, vpp, MS_ROLE_SHAPE the first
- * bound of the layout (bound.c); the passes in their schedule, with the pieces of the node above STATE      +
- * MS_ROLE_STATE                            the same, and what follows the gradient norm; by then it is known to fit
- *   LAYOUT     everything                                 the second bound of the layout (ms_screen), which also says
- * whether it fits */
+ *   level      settled                       bound of the step
+ *   UNIT       outer axes, MS_ROLE_WORK      matrix products of the whole model, shared out evenly by the stages
+ *   KERNELS    + MS_ROLE_KERNELS             all compute rows, nothing recomputed or offloaded
+ *   BESIDE     + MS_ROLE_BESIDE              the same, from the first to the last compute row of each piece;
+ *                                            shared out where passes run in pairs
+ *   ADDED      + MS_ROLE_ADDED               the same of the pieces as they are; the least first bound of the
+ *                                            shapes that may fit
+ *   SHAPE      + pp, vpp, MS_ROLE_SHAPE      the first bound of the layout (bound.c); the passes in their
+ *                                            schedule, with the pieces of the node above
+ *   STATE      + MS_ROLE_STATE               the same, and what follows the gradient norm; by then it is known to fit
+ *   LAYOUT     everything                    the second bound of the layout (ms_screen), which also says whether
+ *                                            it fits */
 #ifndef MS_PLAN_TREE_H
 #define MS_PLAN_TREE_H
 
-#include "plan/plan_priv.h"
+#include "plan/bound_priv.h"
+#include "plan/planner_priv.h"
 
 typedef enum {
   MS_LEVEL_UNIT,
@@ -107,5 +110,11 @@ void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandi
 /* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination
  * written in. Borrowed. */
 const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c);
+
+/* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
+void ms_search_tree(MsPlanner *planner);
+/* Seconds that every layout of the space takes at least for each sequence of its step's batch, and so in proportion to
+ * any other batch: the tree's bounds down to what all pieces take, shared evenly by the stages. 0: nothing is known. */
+double ms_tree_least_per_sequence_s(MsPlanner *planner);
 
 #endif

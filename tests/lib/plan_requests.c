@@ -3,7 +3,8 @@
 #include "base/err.h"
 #include "lib/close.h"
 #include "lib/world.h"
-#include "plan/plan_priv.h"
+#include "plan/plan.h"
+#include "plan/space_priv.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "lib/tier.h"
 
 #include "layout/layout.h"
-#include "plan/cuts_priv.h"
+#include "plan/climb_priv.h"
 #include "plan/plan.h"
 #include "study/parts.h"
 
@@ -303,7 +303,7 @@ static void climbs_add_up(void **state) {
                  gathered = sent, updated = sent;
     const MsOnce once = {&gathered, &updated}, *does_once = i % 4 > 1 ? &once : NULL;
     const MsPace pace = {&bare, &host}, *issued = i % 2 ? &pace : NULL;
-    const MsStages on = {.n = STAGES, .ranks = RANKS, .rank = rank, .mtp_apart = ANY(0, 1)};
+    const MsVirtualStages on = {.n = STAGES, .ranks = RANKS, .rank = rank, .mtp_apart = ANY(0, 1)};
     g_autoptr(MsSchedule) schedule =
         ms_schedule_new(MS_SCHED_1F1B, RANKS, MIN(rounds, MS_CUT_ROUNDS) * RANKS, 2, 0, FALSE, NULL, 0);
     g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);

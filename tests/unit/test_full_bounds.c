@@ -7,7 +7,8 @@
 
 #include "base/stats.h"
 #include "base/units.h"
-#include "plan/plan_priv.h"
+#include "plan/enumerate_priv.h"
+#include "plan/partition_priv.h"
 #include "sim/graph.h"
 
 enum { DRAWS = 6000, MOST_TASKS = 150000 };
@@ -148,9 +149,9 @@ static void of_large_layouts(void **state) {
     int stages = 4 * layouts[i].vpp, counts[64], rank[64];
     for (int k = 0; k < stages; k++) rank[k] = k % 4;
     MsLayerCosts *costs = ms_layer_costs_new(NULL, s);
-    assert_int_equal(
-        ms_partition_by_cost(costs, &(MsStages){.n = stages, .ranks = 4, .rank = rank}, &(double){0}, 1, counts, NULL),
-        1);
+    assert_int_equal(ms_partition_by_cost(costs, &(MsVirtualStages){.n = stages, .ranks = 4, .rank = rank},
+                                          &(double){0}, 1, counts, NULL),
+                     1);
     ms_layer_costs_free(costs);
     g_free(s->layout.pipeline_layout);
     s->layout.pipeline_layout = ms_partition_text(counts, stages, 1, FALSE);

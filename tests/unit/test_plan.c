@@ -5,7 +5,9 @@
 #include "lib/plan_requests.h"
 
 #include "base/err.h"
-#include "plan/plan_priv.h"
+#include "plan/cuts_priv.h"
+#include "plan/enumerate_priv.h"
+#include "plan/partition_priv.h"
 
 #include <glib/gstdio.h>
 #include <math.h>
@@ -377,9 +379,9 @@ static void partitions_are_balanced(void **state) {
     for (int stages = 2; stages <= MIN(32, layers); stages++) {
       MsLayerCosts costs = {.layers = layers, .layer = layer, .first = 0.3, .last = 0.8};
       for (int i = 0; i < stages; i++) rank[i] = i;
-      assert_int_equal(
-          ms_partition_by_cost(&costs, &(MsStages){.n = stages, .ranks = stages, .rank = rank}, &none, 1, counts, NULL),
-          1);
+      assert_int_equal(ms_partition_by_cost(&costs, &(MsVirtualStages){.n = stages, .ranks = stages, .rank = rank},
+                                            &none, 1, counts, NULL),
+                       1);
       int sum = 0, most = 0, least = layers;
       for (int i = 0; i < stages; i++) sum += counts[i];
       for (int i = 1; i + 1 < stages; i++) most = MAX(most, counts[i]), least = MIN(least, counts[i]);
@@ -402,7 +404,7 @@ typedef struct {
   double rank, stage;
 } Dearest;
 
-static Dearest dearest_of(const MsLayerCosts *c, const MsStages *on, const int *counts) {
+static Dearest dearest_of(const MsLayerCosts *c, const MsVirtualStages *on, const int *counts) {
   double cost[8], load[8] = {0};
   Dearest d = {0};
   ms_stage_costs(c, on, counts, cost);
@@ -412,7 +414,8 @@ static Dearest dearest_of(const MsLayerCosts *c, const MsStages *on, const int *
 }
 
 /* Every way to cut: the least dearest rank, or with a cap on it the least dearest stage. */
-static double by_trying_all(const MsLayerCosts *c, const MsStages *on, double cap, int k, int left, int *counts) {
+static double by_trying_all(const MsLayerCosts *c, const MsVirtualStages *on, double cap, int k, int left,
+                            int *counts) {
   int last = on->n - 1 - on->mtp_apart;
   double best = INFINITY;
   if (k == on->n) {
@@ -437,7 +440,7 @@ static void cuts_of_a_body_are_the_best(void **state) {
     double layer[11];
     int ranks = g_rand_int_range(rand, 1, 4), chunks = g_rand_int_range(rand, 1, 4), odd = g_rand_int_range(rand, 0, 4),
         rank[9], counts[2 * 9], tried[9];
-    MsStages on = {.n = ranks * chunks, .ranks = ranks, .rank = rank, .mtp_apart = g_rand_boolean(rand)};
+    MsVirtualStages on = {.n = ranks * chunks, .ranks = ranks, .rank = rank, .mtp_apart = g_rand_boolean(rand)};
     MsLayerCosts c = {.layers = g_rand_int_range(rand, 4, 11),
                       .layer = layer,
                       .first = 0.3 * g_rand_double(rand),
@@ -470,7 +473,7 @@ static void cuts_of_mixed_layers_are_the_best(void **state) {
   for (int draw = 0; draw < 60; draw++) {
     double layer[11], none = 0;
     int rank[6] = {0, 1, 2, 3, 4, 5}, counts[6], tried[6];
-    MsStages on = {.n = g_rand_int_range(rand, 2, 6), .rank = rank, .mtp_apart = g_rand_boolean(rand)};
+    MsVirtualStages on = {.n = g_rand_int_range(rand, 2, 6), .rank = rank, .mtp_apart = g_rand_boolean(rand)};
     on.ranks = on.n;
     MsLayerCosts c = {.layers = g_rand_int_range(rand, 8, 11),
                       .layer = layer,
@@ -492,7 +495,7 @@ static void mixed_layers_stand_where_they_should(void **state) {
   for (int draw = 0; draw < 100; draw++) {
     double layer[18], none = 0;
     int counts[6], ranks = g_rand_int_range(rand, 2, 4), two[6] = {0, 1, 0, 1, 0, 1};
-    MsStages on = {.n = 6, .ranks = ranks, .rank = ranks == 2 ? two : rank, .mtp_apart = g_rand_boolean(rand)};
+    MsVirtualStages on = {.n = 6, .ranks = ranks, .rank = ranks == 2 ? two : rank, .mtp_apart = g_rand_boolean(rand)};
     MsLayerCosts c = {.layers = 18, .layer = layer, .first = g_rand_double(rand), .last = 3 * g_rand_double(rand)};
     for (int i = 0; i < c.layers; i++) layer[i] = 1 + 2 * g_rand_double(rand);
     assert_int_equal(ms_partition_by_cost(&c, &on, &none, 1, counts, NULL), 1);
@@ -514,13 +517,13 @@ static void first_stages_have_less(void **state) {
   double ones[] = {1, 1, 1, 1, 1, 1, 1, 1}, none = 0;
   int counts[4];
   assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 4},
-                                        &(MsStages){.n = 3, .ranks = 3, .rank = (const int[]){0, 1, 2}}, &none, 1,
-                                        counts, NULL),
+                                        &(MsVirtualStages){.n = 3, .ranks = 3, .rank = (const int[]){0, 1, 2}}, &none,
+                                        1, counts, NULL),
                    1);
   assert_memory_equal(counts, ((int[]){3, 3, 0}), 3 * sizeof(int));
   assert_int_equal(ms_partition_by_cost(&(MsLayerCosts){.layers = 6, .layer = ones, .last = 1},
-                                        &(MsStages){.n = 4, .ranks = 4, .rank = (const int[]){0, 1, 2, 3}}, &none, 1,
-                                        counts, NULL),
+                                        &(MsVirtualStages){.n = 4, .ranks = 4, .rank = (const int[]){0, 1, 2, 3}},
+                                        &none, 1, counts, NULL),
                    1);
   assert_memory_equal(counts, ((int[]){1, 2, 2, 1}), 4 * sizeof(int));
 }

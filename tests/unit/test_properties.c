@@ -9,7 +9,8 @@
 
 #include "base/err.h"
 #include "layout/layout.h"
-#include "plan/plan_priv.h"
+#include "plan/bound_priv.h"
+#include "plan/plan.h"
 
 #include <math.h>
 #include <string.h>

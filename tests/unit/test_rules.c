@@ -5,7 +5,7 @@
 #include "lib/tier.h"
 #include "lib/world.h"
 
-#include "plan/plan_priv.h"
+#include "plan/choices_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "base/units.h"
 #include "bound/bound.h"
-#include "plan/plan_priv.h"
+#include "plan/enumerate_priv.h"
 
 typedef struct {
   MsTime step, passes; /* bounds: of the whole step, of its passes in their schedule */

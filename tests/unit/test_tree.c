@@ -8,7 +8,8 @@
 
 #include "base/err.h"
 #include "base/units.h"
-#include "plan/plan_priv.h"
+#include "plan/bound_priv.h"
+#include "plan/plan.h"
 #include "study/parts.h"
 
 #include <glib/gstdio.h>

@@ -1,6 +1,8 @@
-/* src/plan/plan.c - one search from its request to its plan. How the layouts are found is in every.c and tree.c, what
+/* src/plan/search.c - one search from its request to its plan. How the layouts are found is in every.c and tree.c, what
  * both do with one in planner.c. */
-#include "plan/plan_priv.h"
+#include "plan/search_priv.h"
+#include "plan/every_priv.h"
+#include "plan/tree.h"
 #include "base/ranks.h"
 #include "base/io.h"
 #include <math.h>

@@ -1,0 +1,52 @@
+/* src/plan/climb_priv.h - internal to plan/: a cut tried out, and improved. */
+#ifndef MS_PLAN_CLIMB_PRIV_H
+#define MS_PLAN_CLIMB_PRIV_H
+
+#include "plan/once_priv.h"
+#include "plan/partition_priv.h"
+#include "sched/sched.h"
+
+enum { MS_CUT_ROUNDS = 2 }; /* of the pipeline that are run slot by slot; with more the dearest rank decides */
+
+enum { MS_CUT_PATHS = 8 }; /* kept of the last runs of a schedule */
+typedef struct {
+  int rank;             /* whose last slot ends it */
+  double *cost, *issue; /* [n] how often a stage runs on it, how often its host issues one: shares of both passes */
+} MsCutPath;
+
+typedef struct { /* borrows costs, ranks, turns, once and pace */
+  const MsLayerCosts *costs;
+  const MsOnce *once; /* NULL: only the passes count */
+  const MsPace *pace; /* NULL: the host is always ahead */
+  gboolean waits;     /* it waits for messages; FALSE in a new trial */
+  MsVirtualStages on;
+  int rounds;                           /* microbatches / ranks */
+  const MsScheduleTurns *turns;         /* of MS_CUT_ROUNDS rounds at most; NULL: none is run */
+  int *first;                           /* [n] first layer of each stage of the cut that is weighed */
+  double *cost;                         /* [n] */
+  double *forward, *backward;           /* [n] */
+  double *load;                         /* [ranks] sums of cost */
+  double *issue;                        /* [3 n] of the host: cost, forward, backward */
+  double *issue_before;                 /* [layers + 1] */
+  double *before;                       /* [pools][layers + 1] sums over the layers before */
+  double *sent, *updated;               /* [n] once a step */
+  double *sent_before, *updated_before; /* [layers + 1] */
+  double *scratch;
+  gint64 slots; /* run so far, or seen to be needless */
+  MsCutPath path[MS_CUT_PATHS];
+  int n_paths, oldest, telling; /* telling: which spared the last run */
+  int *passes;                  /* [4][n] scratch */
+} MsCutTrial;
+MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace,
+                             const MsVirtualStages *on, int rounds, const MsScheduleTurns *turns);
+void ms_cut_trial_free(MsCutTrial *trial);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCutTrial, ms_cut_trial_free)
+/* Never more than the next: a rank begins when the first chunks before it have let a microbatch through, and its last
+ * backward has to go back through them. */
+double ms_cut_least(MsCutTrial *trial, const int *counts);
+/* End of a step of these rounds, in the unit of the costs. */
+double ms_cut_end(MsCutTrial *trial, const int *counts);
+/* Moves layers while the step ends sooner than `end`; returns when it ends. */
+double ms_cut_climb(MsCutTrial *trial, int *counts, double end);
+
+#endif

@@ -1,0 +1,21 @@
+/* src/plan/piece_times_priv.h - internal to plan/: picoseconds of one piece. */
+#ifndef MS_PLAN_PIECE_TIMES_PRIV_H
+#define MS_PLAN_PIECE_TIMES_PRIV_H
+
+#include "bound/bound.h"
+
+typedef struct {       /* both passes */
+  MsTime direct, line; /* the larger of the sums of either counts; line 0: only the first holds */
+  MsTime start, end;   /* off `line` for the first and last piece of each chunk */
+  MsTime ahead;        /* from its input to its output, alone */
+  MsTime late;         /* of that, at most after its backward has handed on its gradient */
+  MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
+  MsTime host;         /* what the host takes to issue it */
+} MsPieceTime;
+/* How often each piece stands in the whole model: [n_pieces]. (transfer full) */
+int *ms_pieces_of_model(const MsWork *work);
+/* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. */
+void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
+                    MsPieceTime *time);
+
+#endif
