@@ -52,7 +52,9 @@ typedef struct {
   gboolean stops_early; /* a region is computed again up to the last tensor that its backward reads: not what leaves
                            combine (torch.utils.checkpoint, early_stop) */
   gboolean low_loss;    /* PyTorch's cross_entropy of BF16 logits, without a copy in FP32 */
-  gboolean fake_gate;   /* routing round-robin: experts in turn in place of a router */
+  gboolean steps_one_by_one; /* the host works through the parameters of a distributed optimizer's shard (law
+                                optimizer_operators) */
+  gboolean fake_gate;        /* routing round-robin: experts in turn in place of a router */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

@@ -95,6 +95,7 @@ typedef struct MsOp {
   const char *name; /* "qkv", "expert fc1", "dispatch": static text */
   guint8 kind, pass, stream, group, node, module, dtype, flags;
   guint16 kernels; /* GPU kernels launched */
+  guint16 host;    /* framework operators of the host beside what it launches them by */
   gint16 wait[3];  /* earlier rows of the same list that must have ended, -1 = none. (Rows of one stream follow each
                       other anyway.) */
   /* shape: GEMM C[m,n] = A[m,k] B[n,k]^T; grouped: `groups` GEMMs with m rows in total; attention: see below; others:

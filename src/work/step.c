@@ -95,14 +95,36 @@ static void gather_rows(Step *s, double dense, double expert) {
 
 static double states_B(const Step *s, const MsStageParams *p);
 
+enum { MOST_OPERATORS = 60000 }; /* what is counted stays within 16 bits */
+
+/* Tensors of parameters of a piece: weights, and a gain with each norm. */
+static void add_tensors(const MsPiece *piece, double *dense, double *expert) {
+  for (int i = 0; i < piece->backward.n; i++) {
+    const MsOp *op = &piece->backward.op[i];
+    if (op->pass == MS_PASS_WGRAD && op->flags & MS_OPF_WEIGHT)
+      *(op->kind == MS_OP_GROUPED_GEMM ? expert : dense) += op->groups;
+    if (op->pass == MS_PASS_DGRAD && op->kind == MS_OP_NORM && piece->params_frozen == 0) *dense += 1;
+  }
+}
+
+static void tensors_of(const MsWork *work, int stage, double *dense, double *expert) {
+  *dense = *expert = 0;
+  for (int c = 0; c < work->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+      add_tensors(&work->pieces[ms_work_chunk_piece(work, chunk, i)], dense, expert);
+  }
+}
+
 /* Low-precision copies of weights, made on the first microbatch; of weights that are gathered in low precision only the
  * one that products read column by column, where they need one (TransformerEngine, post_all_gather_processing). */
-static void low_copies_row(Step *s, double weights) {
+static void low_copies_row(Step *s, double weights, double tensors) {
   int copies = ms_weight_copies(s->work->scenario);
   if (!s->b.quantized || weights <= 0) return;
-  if (!s->o->fp8_param_gather) {
-    double written_B = copies * s->b.quant_B * weights;
-    ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, written_B, 1)->dtype = (guint8)s->b.odt;
+  if (!s->o->fp8_param_gather || ms_precision(s->b.training)->gathers_by_gradients) {
+    double written_B = copies * s->b.quant_B * weights, operators = s->work->scenario->laws.cast_operators * tensors;
+    MsOp *op = ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, written_B, 1);
+    op->dtype = (guint8)s->b.odt, op->host = (guint16)MIN(operators, MOST_OPERATORS);
   } else if (copies == 2 && ms_precision(s->b.training)->per_tensor) {
     ms_row_memory(&s->b, MS_OP_TRANSPOSE, "turn weights", s->b.quant_B * weights, s->b.quant_B * weights, 1);
   }
@@ -111,7 +133,7 @@ static void low_copies_row(Step *s, double weights) {
 /* States leave beside the first forwards, on streams of their own (Megatron-LM dev,
  * core/optimizer/cpu_offloading/optimizer_state_offloader.py): activations on their way to the host share the link with
  * them, and do not queue behind them. */
-static void zero_rows(Step *s, const MsStageParams *p) {
+static void zero_rows(Step *s, int stage, const MsStageParams *p) {
   if (s->o->offload_optimizer_states)
     ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_STATES)->message_B = states_B(s, p);
   double params = p->params_dense + p->params_expert + p->embedding_copy;
@@ -119,7 +141,9 @@ static void zero_rows(Step *s, const MsStageParams *p) {
     params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
   double weights = p->quantizable_dense + p->quantizable_expert;
-  if (!s->shards_params) low_copies_row(s, weights);
+  double dense, expert;
+  tensors_of(s->work, stage, &dense, &expert);
+  if (!s->shards_params) low_copies_row(s, weights, dense + expert);
 }
 
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
@@ -227,6 +251,17 @@ static void muon_rows(Step *s, int stage) {
   g_array_free(all, TRUE);
 }
 
+/* The host's work on the tensors of the shard, and the share of it that comes before the norm is known. */
+#define BEFORE_NORM 0.4
+
+static double shard_operators(const Step *s, int stage) {
+  double dense, expert;
+  if (!ms_framework(s->work->scenario)->steps_one_by_one || !s->o->distributed_optimizer) return 0;
+  tensors_of(s->work, stage, &dense, &expert);
+  double operators = s->work->scenario->laws.optimizer_operators * (dense / s->shard + expert / s->expert_shard);
+  return MIN(operators, MOST_OPERATORS);
+}
+
 /* The optimizer: Adam on what is left of the shard, the offloaded share on the host meanwhile (copied out, updated,
  * copied back: in this order), states that live on the host brought back first. */
 static void optimizer_rows(Step *s, int stage, double dense, double expert, int states) {
@@ -254,7 +289,8 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
     shard -= matrix_dense / s->shard + matrix_expert / s->expert_shard;
     muon_rows(s, stage);
   }
-  ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12);
+  ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12)->host =
+      (guint16)((1 - BEFORE_NORM) * shard_operators(s, stage));
   ms_join(&s->b, back);
 }
 
@@ -389,7 +425,8 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
   replica_row(s, expert);
   double shard = dense / s->shard + expert / s->expert_shard;
-  ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8);
+  ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8)->host =
+      (guint16)(BEFORE_NORM * shard_operators(s, stage));
   MsOp *norm = wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4), 4);
   (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
   optimizer_rows(s, stage, dense, expert, states);
@@ -500,7 +537,7 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   Step s = step_new(work);
   MsStageParams p = ms_work_stage_params(work, stage);
   list_to(&s, &out->before);
-  zero_rows(&s, &p);
+  zero_rows(&s, stage, &p);
   out->before.tip = s.b.tip;
   if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
   if (s.o->overlap_param_gather && !s.shards_params) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
@@ -536,7 +573,9 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
     gather_rows(&s, piece->params_dense + piece->params_frozen, piece->params_expert + piece->params_frozen_expert);
   list_to(&s, &out->cast);
   double weights = piece->params_quantizable_dense + piece->params_quantizable_expert;
-  if (s.shards_params) low_copies_row(&s, weights);
+  double dense = 0, expert = 0;
+  add_tensors(piece, &dense, &expert);
+  if (s.shards_params) low_copies_row(&s, weights, dense + expert);
   out->cast.tip = s.b.tip;
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
