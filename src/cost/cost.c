@@ -808,8 +808,11 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
   const MsCollective *collective = cost->collective_fp32 && op->dtype == MS_ODT_FP32
                                        ? &cost->collective_fp32[coll][op->group]
                                        : &cost->collective[coll][op->group];
-  return ms_collective_s(collective, coll, op->message_B, op->local_fraction,
-                         cost->scenario->options.deterministic_mode);
+  const gboolean rings = cost->scenario->options.deterministic_mode;
+  MsOpCost all = ms_collective_s(collective, coll, op->message_B, op->local_fraction, rings);
+  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) /* each message starts anew */
+    all.time_s += (MAX(op->kernels, 1) - 1) * ms_collective_s(collective, coll, 1, op->local_fraction, rings).time_s;
+  return all;
 }
 
 /* How much longer an exchange over the network takes while another microbatch computes: its kernels copy through

@@ -79,6 +79,7 @@ typedef struct {
   MsCarry carry;
   MsWeightWith weight_with;
   double weight_B, weight_back_B; /* forward and backward, with what tells where it belongs */
+  gboolean weights_apart; /* in a message of their own: behind the tokens, backward in front of their gradients */
   MsPermutes permutes;
   MsPads pads;
   MsAsks asks;

@@ -57,7 +57,7 @@ static int by_start(gconstpointer a, gconstpointer b) {
   return x < y ? -1 : x > y;
 }
 
-/* Time in which at least one of the step's own rows runs before or after the slots. */
+/* Time in which at least one of the step's own rows is issued or runs before or after the slots. */
 static double outside(GArray *rows, Interval slots) {
   MsTime sum = 0, done = 0;
   g_array_sort(rows, by_start);
@@ -79,7 +79,7 @@ void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, co
   for (guint32 i = 0; i < t->n; i++) {
     const MsTask *task = ms_graph_task(graph, i);
     if (of_step(&p->step[task->device], task->tag))
-      g_array_append_val(rows[task->device], ((Interval){t->start[i], t->end[i]}));
+      g_array_append_val(rows[task->device], ((Interval){MAX(t->start[i] - task->launch, 0), t->end[i]}));
   }
   for (int s = 0; s < stages; s++) {
     passes[s].optimizer_s =

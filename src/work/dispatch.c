@@ -10,19 +10,28 @@ static gboolean carries_once(const MsBuild *b) { return dispatcher(b)->carry == 
 
 typedef struct {                  /* bytes of a crossing (docs/theory/communication.md 5) */
   double hidden, copy_B, token_B; /* of a row; what goes with each copy, and once with each token */
+  guint16 messages;
 } Load;
 
-/* Router weights go with the tokens to the experts, their gradients with those of the tokens. */
-static Load load(const MsBuild *b, gboolean out) {
+/* Router weights go with the tokens to the experts, their gradients with those of the tokens. Where they multiply in
+ * unpermute they stay with the rank of the token, but for a dispatcher that brings tokens once. */
+static double weight_B(const MsBuild *b, gboolean out) {
   const MsDispatcherRow *row = dispatcher(b);
   gboolean back = b->pass == MS_PASS_DGRAD;
-  Load l = {.hidden = (out && ms_low_dispatch(b) ? b->quant_B : 2) * b->eh};
-  double weight_B = out == back ? 0 : back ? row->weight_back_B : row->weight_B;
+  if (row->carry == MS_CARRY_COPIES && !b->options->moe_memory_efficient_permutation) return 0;
+  return out == back ? 0 : back ? row->weight_back_B : row->weight_B;
+}
+
+static Load load(const MsBuild *b, gboolean out) {
+  const MsDispatcherRow *row = dispatcher(b);
+  double w = weight_B(b, out);
+  Load l = {.hidden = (out && ms_low_dispatch(b) ? b->quant_B : 2) * b->eh,
+            .messages = row->weights_apart && w > 0 ? 2 : 1};
   switch (row->weight_with) {
-  case MS_WITH_COPY: l.copy_B = weight_B; break;
-  case MS_WITH_EXPERT: l.token_B = weight_B * b->model->num_experts; break;
-  case MS_WITH_CHOICE: l.token_B = b->model->moe_router_topk * weight_B; break;
-  case MS_WITH_DOMAIN_EXPERT: l.copy_B = weight_B * b->model->num_experts / MAX(group(b)->domains, 1); break;
+  case MS_WITH_COPY: l.copy_B = w; break;
+  case MS_WITH_EXPERT: l.token_B = w * b->model->num_experts; break;
+  case MS_WITH_CHOICE: l.token_B = b->model->moe_router_topk * w; break;
+  case MS_WITH_DOMAIN_EXPERT: l.copy_B = w * b->model->num_experts / MAX(group(b)->domains, 1); break;
   }
   return l;
 }
@@ -48,13 +57,15 @@ static void cross(MsBuild *b, gboolean out) {
   case MS_CARRY_COPIES: {
     double message_B = skew * b->rows_routed * (l.hidden + l.copy_B) + b->rows_sp * l.token_B;
     MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_EP, message_B);
-    if (op) op->local_fraction = 1 / b->e;
+    if (op) op->local_fraction = 1 / b->e, op->kernels = l.messages;
     break;
   }
-  case MS_CARRY_ALL:
-    ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP,
-                l.hidden * b->rows_sp * ranks + (l.copy_B + l.token_B) * b->rows_sp * ranks);
+  case MS_CARRY_ALL: {
+    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP,
+                           l.hidden * b->rows_sp * ranks + (l.copy_B + l.token_B) * b->rows_sp * ranks);
+    if (op) op->kernels = l.messages;
     break;
+  }
   case MS_CARRY_ONCE: {
     MsFan f = ms_fan_out(b, skew);
     double copy_B = l.hidden + l.copy_B;

@@ -715,6 +715,9 @@ static void exchanges(void **state) {
   MsOpCost c = ms_cost_op(cost, &op);
   close_to(c.time_s, 10e-6 + 4e8 / 5e10, 1e-13);
   assert_int_equal(c.sms, 20);
+  op.kernels = 2; /* messages, each with a start of its own */
+  close_to(ms_cost_op(cost, &op).time_s, 2 * 10e-6 + (4e8 + 0.4) / 5e10, 1e-13);
+  op.kernels = 1;
   machine->scenario.options.dispatcher = MS_DISPATCH_ALLGATHER;
   close_to(ms_cost_op(cost, &op).time_s,
            ms_cost_op(cost, &(MsOp){.kind = MS_OP_ALL_GATHER, .group = MS_GROUP_EP, .message_B = 1e9}).time_s, 1e-15);

@@ -357,7 +357,7 @@ static const struct {
     {"one_length", dense_long, one_length, ""},
     {"packed", dense_long, packed, "ATTENTION- STEP-"},
     {"hybrid_cp", dense_packed, hybrid_cp, "ATTENTION- STEP_ROWS- HOST- CP- STREAMS- STEP-"},
-    {"plain_permutation", moe, plain_permutation, "ACTIVATIONS+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
+    {"plain_permutation", moe, plain_permutation, "ACTIVATIONS+ MEMORY_BOUND+ HOST- EP- STREAMS+ STEP+"},
     {"streams", moe, streams,
      "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ "
      "STREAMS+ STEP+"},

@@ -412,6 +412,11 @@ static void check_alltoall(const Crossing *c, const MsLowered *l, const MsPiece 
   /* dispatch carries a 4-byte probability with every copy */
   assert_close(dispatch->message_B - combine->message_B,
                4 * combine->message_B / (2.0 * l->scenario->model->hidden_size), 1e-9);
+  /* ... in a message of its own */
+  assert_int_equal(dispatch->kernels, 2);
+  assert_int_equal(combine->kernels, 1);
+  assert_int_equal(row(&p->backward, "dispatch", ANY)->kernels, 1);
+  assert_int_equal(row(&p->backward, "combine", ANY)->kernels, 2);
   /* backward: gradients go out the way of the tokens, without probabilities; theirs come back with the gradients of the
    * tokens */
   assert_close(message(&p->backward, MS_OP_DISPATCH, MS_GROUP_EP), combine->message_B, 1e-12);
@@ -424,6 +429,7 @@ static void check_flex(const Crossing *c, const MsLowered *l, const MsPiece *p) 
   const MsOp *combine = row(&p->forward, "combine", MS_PASS_FORWARD),
              *dispatch = row(&p->forward, "dispatch", MS_PASS_FORWARD);
   double token_B = 2.0 * l->scenario->model->hidden_size;
+  assert_int_equal(dispatch->kernels, 1);
   assert_true(fabs(combine->message_B / (l->work->rows_sp * token_B) - c->x_rank) < 0.00051);
   assert_true(fabs(combine->level_B[0] / MS_MIB - c->flex_nvlink) < 0.051);
   assert_true(fabs(combine->level_B[1] / MS_MIB - c->flex_rdma) < 0.051);
@@ -465,6 +471,24 @@ static void bytes_of_the_dispatchers(void **state) {
       if (d == 0) check_alltoall(c, &l, p);
       else check_flex(c, &l, p);
     }
+}
+
+/* Where they multiply in unpermute, weights stay with the rank of the token; one that brings tokens once sends them. */
+static void weights_that_stay(void **state) {
+  (void)state;
+  for (int once = 0; once < 2; once++) {
+    g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
+    s->layout.ep = 8, s->options.dispatcher = once ? MS_DISPATCH_DEEPEP : MS_DISPATCH_ALLTOALL;
+    g_auto(MsLowered) with = ms_test_lower(s);
+    double travels = row(&piece(&with, 0)->forward, "dispatch", ANY)->message_B;
+    s->options.moe_memory_efficient_permutation = FALSE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsOp *dispatch = row(&piece(&l, 0)->forward, "dispatch", ANY),
+               *combine = row(&piece(&l, 0)->forward, "combine", ANY);
+    assert_int_equal(dispatch->kernels, 1);
+    if (once) assert_close(dispatch->message_B, travels, 0);
+    else assert_close(dispatch->message_B, combine->message_B, 0);
+  }
 }
 
 static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
@@ -634,6 +658,58 @@ static void data_parallel_without_sharding(void **state) {
       count(&ops.after, MS_OP_ALL_GATHER, MS_GROUP_DP_CP) + count(&ops.after, MS_OP_REDUCE_SCATTER, MS_GROUP_DP_CP), 0);
   assert_null(find_row(&ops.after, "edp reduce", ANY)); /* EDP is 1 */
   ms_step_ops_clear(&ops);
+}
+
+/* Mixtral on one rank: 32 layers with two weights of its expert, three others and two gains, the head and its gain. */
+static void host_of_the_optimizer(void **state) {
+  (void)state;
+  const double expert = 32 * 2, dense = 32 * (3 + 2) + 2;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "b200-sxm", 8);
+  s->layout.ep = 8, s->laws.optimizer_operators = 4, s->laws.cast_operators = 2;
+  s->training.precision = MS_FP8_BLOCKWISE;
+  for (int sharded = 1; sharded >= 0; sharded--) {
+    s->options.distributed_optimizer = sharded;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStepOps ops;
+    ms_work_step_ops(l.work, 0, &ops);
+    double operators = sharded * 4 * (expert + dense / 8);
+    assert_int_equal(row(&ops.after, "gradient norm", ANY)->host, (int)(0.4 * operators));
+    assert_int_equal(row(&ops.after, "adam", ANY)->host, (int)(0.6 * operators));
+    assert_int_equal(row(&ops.before, "quantize weights", ANY)->host, (int)(2 * (expert + dense)));
+    ms_step_ops_clear(&ops);
+  }
+  /* what is gathered by the buffer of the gradients is cast behind it, what is gathered in low precision is not */
+  s->options.distributed_optimizer = s->options.fp8_param_gather = TRUE;
+  for (int mxfp8 = 0; mxfp8 < 2; mxfp8++) {
+    s->training.precision = mxfp8 ? MS_MXFP8 : MS_FP8_BLOCKWISE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStepOps ops;
+    ms_work_step_ops(l.work, 0, &ops);
+    assert_int_equal(find_row(&ops.before, "quantize weights", ANY) != NULL, mxfp8);
+    ms_step_ops_clear(&ops);
+  }
+}
+
+/* What the host has to do behind the last backward pass. */
+static double after_host_s(MsScenario *s, double optimizer_operators) {
+  s->laws.optimizer_operators = optimizer_operators;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  GError *error = NULL;
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
+  assert_non_null(cost);
+  g_autoptr(MsProgram) program = ms_program_new(l.work, cost);
+  const MsCosted *c = &program->step[0].after;
+  MsTime sum = 0;
+  for (int i = 0; i < c->list->n; i++) sum += c->launch[i];
+  return (double)sum / MS_PS_PER_S;
+}
+
+static void host_time_of_the_optimizer(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
+  s->layout.ep = 8;
+  double with_s = after_host_s(s, 8), without_s = after_host_s(s, 0);
+  assert_close(with_s - without_s, 8 * (64 + 162 / 8.0) * s->hardware->kernel_launch_s, 2e-3); /* whole operators */
 }
 
 /* --- properties over many runs --------------------------------------------------------------------------------- */
@@ -973,6 +1049,9 @@ int main(void) {
       cmocka_unit_test(context_gather_and_exchange),
       cmocka_unit_test(context_keeps_the_flop),
       cmocka_unit_test(bytes_of_the_dispatchers),
+      cmocka_unit_test(weights_that_stay),
+      cmocka_unit_test(host_of_the_optimizer),
+      cmocka_unit_test(host_time_of_the_optimizer),
       cmocka_unit_test(expert_tensor_parallel_and_gathering_dispatcher),
       cmocka_unit_test(pipeline_messages),
       cmocka_unit_test(pipeline_messages_in_shares),
