@@ -18,6 +18,7 @@ MsGraph *ms_graph_new(int devices, int streams_per_device) {
 
 void ms_graph_free(MsGraph *graph) {
   if (!graph) return;
+  if (graph->rounds) g_array_unref(graph->rounds);
   g_free(graph->task), g_free(graph->wait_base), g_free(graph->wait), g_free(graph->first_stream),
       g_free(graph->device_sms), g_free(graph);
 }
@@ -66,6 +67,11 @@ guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, gu
   note_sharing(graph, task);
   graph->n++;
   return index;
+}
+
+void ms_graph_round(MsGraph *graph) {
+  if (!graph->rounds) graph->rounds = g_array_new(FALSE, FALSE, sizeof(guint32));
+  g_array_append_val(graph->rounds, graph->n);
 }
 
 guint32 ms_graph_count(const MsGraph *graph) { return graph->n; }

@@ -40,10 +40,13 @@ typedef struct {
   guint32 device;
   guint8 stream, use, host_sync, kind; /* kind: the caller's, for MsSharing */
   guint16 sms;
-  MsTime duration, launch;
   guint32 tag;
+  MsTime duration, launch;
 } MsTask;
 guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, guint n_wait);
+/* With the next task begins a round of tasks that may be like those before it: `events` looks whether they are, and
+ * does not run what would repeat itself. That changes nothing in what it finds (rounds.c). */
+void ms_graph_round(MsGraph *graph);
 guint32 ms_graph_count(const MsGraph *graph);
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index);
 guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait); /* explicit ones only */
@@ -95,5 +98,9 @@ typedef struct {
 } MsTails;
 MsTrajectory *ms_engine_events_within(const MsGraph *graph, const MsSharing *sharing, MsTime limit,
                                       const MsTails *tails);
+
+/* For tests: whether rounds are left out, and how many tasks were until now. */
+void ms_engine_allow_rounds(gboolean allow);
+gsize ms_engine_left_out(void);
 
 #endif

@@ -6,66 +6,9 @@
  * task index): no event is ever deleted, it is replaced in place. A head that waits for an unfinished task sits in that
  * task's list of waiters, which is kept where its end will be. */
 #include "base/err.h"
-#include "engine/engine_priv.h"
+#include "engine/rounds.h"
 
 #include <math.h>
-
-#define NEVER    G_MAXINT64
-#define NONE     G_MAXUINT32
-#define NOT_DONE (-1) /* in end[]: no waiters; -2 - s: stream s waits, and Stream.next_waiter goes on */
-
-typedef enum { WAITING, STARTING, RUNNING } StreamState;
-
-typedef struct {
-  guint32 head;       /* the task at the head, NONE at the end */
-  guint32 wait_at;    /* its next explicit wait to look at */
-  gint64 next_waiter; /* what end[] of the task that it waits for held before */
-  MsTime ready;       /* latest of what it waited for so far */
-  gint32 by;
-  guint8 state, waits_for_host, fresh; /* fresh: began just now, has no event yet */
-  guint8 use;
-  MsTime remaining, since; /* work left at `since`, in picoseconds at full speed */
-} Stream;
-
-typedef struct {
-  gint64 num, den;
-} Rate; /* speed of the tasks of one use; 1 is {1, 1} */
-
-enum { N_RATES = MS_N_USES + MS_SHARING_CLASSES }; /* a class is one more use */
-
-typedef struct {
-  Rate rate[N_RATES];
-  guint64 load; /* that the rates are of: load_of */
-  guint32 running[N_RATES];
-  guint64 active;    /* bits of the streams that have an event: the others are not looked at */
-  guint32 sms;       /* taken by running tasks... */
-  guint32 sm_count;  /* ...of so many */
-  guint32 host_next; /* next task that the host comes to */
-  guint32 host_sync; /* the task it waits for, or NONE */
-  MsTime host_cursor;
-  const MsTail *tail, *no_tail; /* the next that is waited for, the end of them */
-  guint8 dirty;
-} Device;
-
-typedef struct {
-  const MsGraph *graph;
-  const MsSharing *sharing; /* NULL: none */
-  GHashTable *known;        /* guint64 of how many of each class run -> Rate[MS_SHARING_CLASSES] */
-  int rates;                /* MS_N_USES, N_RATES with sharing */
-  MsTime now, *start, *end; /* start[] of a task that is issued but has not started holds its issue time */
-  gint32 *bound_by;
-  guint32 *stream_next, *host_next; /* [n] the next task of the same stream, of the same host */
-  Stream *stream;                   /* [devices * streams] */
-  MsTime *when;                     /* [devices * streams] time of the stream's event */
-  Device *device;
-  guint32 *dirty, n_dirty; /* devices whose set of running tasks or next event changed */
-  guint32 leaves, *winner; /* winner tree: [2 * leaves] device that is next in each subtree */
-  MsTime *next_time;       /* [leaves] */
-  guint32 *next_task, *next_stream;
-  guint64 events;
-  MsTime limit;
-  gboolean late; /* it cannot end within the limit */
-} Engine;
 
 /* --- rates ----------------------------------------------------------------------------------------------------- */
 
@@ -239,7 +182,8 @@ static void try_start(Engine *engine, guint32 s) {
       own->waits_for_host = 1;
       return;
     }
-    if (engine->start[own->head] > own->ready) own->ready = engine->start[own->head], own->by = -1;
+    if (engine->start[own->head] > own->ready)
+      own->ready = engine->start[own->head], own->by = -1, engine->device[task->device].held_up = 1;
   }
   engine->start[own->head] = own->ready, engine->bound_by[own->head] = own->by;
   if (own->ready <= engine->now) {
@@ -351,17 +295,29 @@ static void refresh_dirty(Engine *engine) {
   while (engine->n_dirty) refresh(engine, engine->dirty[--engine->n_dirty]);
 }
 
+static void look_at_round(Engine *engine, MsRounds *rounds) {
+  if (!ms_rounds_look(rounds, engine)) return;
+  for (guint32 d = 0; d < engine->graph->devices; d++) mark_dirty(engine, d);
+  refresh_dirty(engine);
+}
+
 static void run_events(Engine *engine) {
+  MsRounds *rounds = ms_rounds_new(engine);
+  guint32 marker = ms_rounds_next(rounds);
   for (;;) {
     guint32 d = engine->winner[1];
-    if (engine->next_time[d] == NEVER || engine->late) return;
+    if (engine->next_time[d] == NEVER || engine->late) break;
     guint32 s = engine->next_stream[d];
     engine->now = engine->next_time[d];
     engine->events++;
     if (engine->stream[s].state == RUNNING) finish(engine, s);
     else engine->when[s] = NEVER, begin(engine, s);
     refresh_dirty(engine);
+    if (marker == NONE || engine->end[marker] < 0) continue;
+    look_at_round(engine, rounds);
+    marker = ms_rounds_next(rounds);
   }
+  ms_rounds_free(rounds);
 }
 
 static void watch(Engine *engine, MsTime limit, const MsTails *tails) {

@@ -421,10 +421,18 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
   if (f && b && l->p->p2p_in_turn) send[0] = NONE;
 }
 
+/* The first slot of the pipeline begins another period of its list. */
+static gboolean begins_round(const MsSchedule *s, const MsTurn *turn) {
+  if (s->period == 0 || turn->stage > 0 || !turn->opens) return FALSE;
+  const MsPeriodOf *of = &s->repeat[0];
+  return turn->index >= of->from && turn->index < of->to && (turn->index - of->from) % of->slots == 0;
+}
+
 /* slot_task/slot_base as in MsDetail. */
 static void lay_slots(Lower *l, MsSlotWalk *walk, guint32 *slot_task, const guint32 *slot_base) {
   for (const MsTurn *turn; (turn = ms_slot_walk_next(walk));) {
     if (slot_task && turn->opens) slot_task[slot_base[turn->stage] + (guint32)turn->index] = ms_graph_count(l->graph);
+    if (begins_round(l->schedule, turn)) ms_graph_round(l->graph);
     lay_turn(l, turn);
   }
   ms_slot_walk_must_end(walk);

@@ -22,13 +22,30 @@ static guint32 below(Draw *draw, guint32 n) { /* xorshift64 */
 typedef struct {
   guint32 devices, streams, tasks, n_wait, longest, syncs_in_100, launches_in_100;
   gboolean share;
+  guint32 first, period, rounds; /* from task `first` on so many rounds of `period` tasks are alike; period 0: none */
 } Shape;
+
+/* The task `period` before task i again. */
+static void repeat_task(MsGraph *graph, guint32 i, guint32 period) {
+  guint32 again[8];
+  const guint32 *wait;
+  MsTask task = *ms_graph_task(graph, i - period);
+  guint n = ms_graph_waits(graph, i - period, &wait);
+  for (guint k = 0; k < n; k++) again[k] = wait[k] + period;
+  ms_graph_add(graph, &task, again, n);
+}
 
 static MsGraph *random_graph(const Shape *shape, guint64 seed) {
   Draw draw = {seed * 0x9e3779b97f4a7c15u + 1};
   MsGraph *graph = ms_graph_new((int)shape->devices, (int)shape->streams);
   ms_graph_set_sms(graph, 132);
   for (guint32 i = 0; i < shape->tasks; i++) {
+    guint32 nth = shape->period && i >= shape->first ? (i - shape->first) / shape->period : 0;
+    if (shape->period && i == shape->first + nth * shape->period && nth < shape->rounds) ms_graph_round(graph);
+    if (nth > 0 && nth < shape->rounds) {
+      repeat_task(graph, i, shape->period);
+      continue;
+    }
     MsTask task = {.device = below(&draw, shape->devices),
                    .stream = (guint8)below(&draw, shape->streams),
                    .duration = below(&draw, shape->longest),
@@ -54,8 +71,17 @@ static Shape random_shape(guint64 seed, gboolean share) {
   Draw draw = {seed + 77};
   for (int k = 0; k < 8; k++) below(&draw, 2);
   guint32 longest[] = {1, 2, 5, 1000, 1000000};
-  return (Shape){1 + below(&draw, 9),      1 + below(&draw, 8), 1 + below(&draw, 400), below(&draw, 4),
-                 longest[below(&draw, 5)], below(&draw, 3) * 8, below(&draw, 3) * 50,  share};
+  return (Shape){1 + below(&draw, 9),
+                 1 + below(&draw, 8),
+                 1 + below(&draw, 400),
+                 below(&draw, 4),
+                 longest[below(&draw, 5)],
+                 below(&draw, 3) * 8,
+                 below(&draw, 3) * 50,
+                 share,
+                 0,
+                 0,
+                 0};
 }
 
 static void assert_same(const MsTrajectory *a, const MsTrajectory *b) {
@@ -328,6 +354,20 @@ static void host_issues_in_order_and_waits(void **state) {
 
 /* --- the rest -------------------------------------------------------------------------------------------------- */
 
+/* Every third task of a stream, with what follows it. (transfer full) */
+static MsTail *tails_of(const MsGraph *graph, const MsTrajectory *whole, guint32 devices, guint32 *base) {
+  MsTail *tail = g_new(MsTail, whole->n);
+  guint32 n = 0;
+  for (guint32 d = 0; d < devices; d++) {
+    base[d] = n;
+    for (guint32 i = 0; i < whole->n; i++)
+      if (ms_graph_task(graph, i)->device == d && ms_graph_task(graph, i)->stream == 0 && i % 3)
+        tail[n++] = (MsTail){i, whole->makespan - whole->end[i]};
+  }
+  base[devices] = n;
+  return tail;
+}
+
 /* Tasks of one stream with what really follows them: within the makespan nothing changes, below it there is nothing. */
 static void stops_when_it_is_late(void **state) {
   (void)state;
@@ -335,28 +375,51 @@ static void stops_when_it_is_late(void **state) {
     Shape shape = random_shape(seed, TRUE);
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
     g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
-    g_autofree MsTail *tail = g_new(MsTail, shape.tasks);
     g_autofree guint32 *base = g_new(guint32, shape.devices + 1);
-    guint32 n = 0;
-    for (guint32 d = 0; d < shape.devices; d++) {
-      base[d] = n;
-      for (guint32 i = 0; i < shape.tasks; i++)
-        if (ms_graph_task(graph, i)->device == d && ms_graph_task(graph, i)->stream == 0 && i % 3)
-          tail[n++] = (MsTail){i, whole->makespan - whole->end[i]};
-    }
-    base[shape.devices] = n;
+    g_autofree MsTail *tail = tails_of(graph, whole, shape.devices, base);
     const MsTails tails = {tail, base};
     g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, NULL, whole->makespan, &tails);
     assert_non_null(within);
     assert_same(whole, within);
     g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, NULL, whole->makespan - 1, &tails);
-    assert_true(!late == (n > 0));
+    assert_true(!late == (base[shape.devices] > 0));
   }
+}
+
+static void rounds_that_are_left_out_change_nothing(void **state) {
+  (void)state;
+  int some = 0;
+  for (guint64 seed = 1; seed <= 2000; seed++) {
+    Shape shape = random_shape(seed, TRUE);
+    Draw draw = {seed * 31 + 7};
+    shape.first = below(&draw, 80), shape.period = 1 + below(&draw, 60), shape.rounds = 4 + below(&draw, 60);
+    shape.tasks = shape.first + shape.period * shape.rounds + below(&draw, 60);
+    if (below(&draw, 2)) shape.launches_in_100 = 100;
+    g_autoptr(MsGraph) graph = random_graph(&shape, seed);
+    ms_engine_allow_rounds(FALSE);
+    g_autoptr(MsTrajectory) all = ms_engine_events(graph);
+    ms_engine_allow_rounds(TRUE);
+    gsize before = ms_engine_left_out();
+    g_autoptr(MsTrajectory) fewer = ms_engine_events(graph);
+    some += ms_engine_left_out() > before;
+    assert_same(all, fewer);
+    assert_int_equal(all->events, fewer->events);
+    g_autofree guint32 *base = g_new(guint32, shape.devices + 1);
+    g_autofree MsTail *tail = tails_of(graph, all, shape.devices, base);
+    const MsTails tails = {tail, base};
+    g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, NULL, all->makespan, &tails);
+    assert_non_null(within);
+    assert_same(all, within);
+    g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, NULL, all->makespan - 1, &tails);
+    assert_true(!late == (base[shape.devices] > 0));
+  }
+  print_message("rounds of %d of 2000 graphs were left out\n", some);
+  assert_true(some > 300);
 }
 
 static void same_input_same_output(void **state) {
   (void)state;
-  Shape shape = {8, 8, 20000, 3, 1000000, 2, 50, TRUE};
+  Shape shape = {8, 8, 20000, 3, 1000000, 2, 50, TRUE, 0, 0, 0};
   g_autoptr(MsGraph) a = random_graph(&shape, 5), b = random_graph(&shape, 5);
   g_autoptr(MsTrajectory) ta = ms_engine_events(a), tb = ms_engine_events(b), again = ms_engine_events(a);
   assert_valid(a, ta);
@@ -385,7 +448,7 @@ static void nothing_takes_no_time(void **state) {
 
 static void a_wrong_trajectory_is_rejected(void **state) {
   (void)state;
-  Shape shape = {3, 3, 60, 2, 1000, 10, 50, FALSE};
+  Shape shape = {3, 3, 60, 2, 1000, 10, 50, FALSE, 0, 0, 0};
   g_autoptr(MsGraph) graph = random_graph(&shape, 9);
   char why[200];
   for (guint32 i = 0; i < shape.tasks; i++)
@@ -469,6 +532,7 @@ int main(void) {
       cmocka_unit_test(rounding_is_up_at_the_end_and_down_on_the_way),
       cmocka_unit_test(host_issues_in_order_and_waits),
       cmocka_unit_test(stops_when_it_is_late),
+      cmocka_unit_test(rounds_that_are_left_out_change_nothing),
       cmocka_unit_test(same_input_same_output),
       cmocka_unit_test(classes_share_by_their_rule),
       cmocka_unit_test(an_equal_rule_changes_nothing),
