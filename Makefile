@@ -192,11 +192,11 @@ check-package: all
 check-units:
 	@tests/units.sh $(BUILD)
 
-smallcheck: all check-layers check-circles check-literals check-references check-format \
+smallcheck: all check-layers check-circles check-literals check-references check-mutants check-format \
             $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) quick
 
-check: all check-layers check-circles check-literals check-references check-format \
+check: all check-layers check-circles check-literals check-references check-mutants check-format \
             $(if $(SOUP),$(if $(filter 1,$(MPI)),check-symbols)) $(UNIT)
 	@tests/run.sh $(BUILD) full
 
@@ -295,12 +295,14 @@ laws: all
 # Each property for SOAK_S seconds; a counterexample is kept as a file in the temporary folder.
 SEED   ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 SOAK_S ?= 300
-.PHONY: soak mutants
+.PHONY: soak mutants check-mutants
 soak: $(BUILD)/tests/test_properties $(BUILD)/tests/test_machines
 	MOESIM_SEED=$(SEED) MOESIM_SOAK_S=$(SOAK_S) $<
 	MOESIM_SOAK_S=$(SOAK_S) $(BUILD)/tests/test_machines
 mutants:
 	@tests/mutate.sh
+check-mutants:
+	@tests/mutate.sh --apply
 
 bench: all $(BENCH)
 	@for b in $(BENCH); do $$b || exit 1; done

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # tests/mutate.sh [NAME...] - deliberate mistakes in the planner, each of which a test must catch.
+# tests/mutate.sh --apply - only whether each still stands in the code; in a second, part of the checks.
 #
 # tests/mutants.txt lists them: a line "== NAME FILE PROGRAM", then lines with "-" that stand in the file exactly once,
 # and lines with "+" that replace them. Each is applied alone to a copy of the tree (in $MUTANTS, default a folder in
@@ -9,6 +10,32 @@
 # (the text moved: mend the list) or does not build. Takes minutes: `make mutants`, no part of `make check`.
 set -u
 cd "$(dirname "$0")/.." || exit 4
+changed() { # LIST NAME FILE: prints the file with the mistake in it; fails where its text is not there, or twice
+  perl -e '
+    my ($list, $name, $from) = @ARGV;
+    my ($old, $new, $in) = ("", "", 0);
+    open my $l, "<", $list or die;
+    while (<$l>) {
+      if (/^== (\S+)/) { $in = $1 eq $name }
+      elsif ($in && /^-(.*\n)/) { $old .= $1 }
+      elsif ($in && /^\+(.*\n)/) { $new .= $1 }
+    }
+    local $/; open my $f, "<", $from or die; my $text = <$f>;
+    my $n = () = $text =~ /\Q$old\E/g;
+    exit 2 if $n != 1 || $old eq "";
+    $text =~ s/\Q$old\E/$new/;
+    print $text;' "$@"
+}
+
+if [ "${1-}" = --apply ]; then
+  status=0
+  while read -r _ name file _; do
+    changed tests/mutants.txt "$name" "$file" >/dev/null && continue
+    echo "tests/mutants.txt: $name: its text does not stand once in $file" && status=1
+  done < <(grep '^== ' tests/mutants.txt)
+  exit $status
+fi
+
 root=$PWD copy=${MUTANTS:-${TMPDIR:-/tmp}/moesim-mutants}
 programs="test_rules test_space test_plan test_tree test_cuts test_bounds test_properties full:test_space
   test_full_bounds test_full_plan"
@@ -25,28 +52,11 @@ list=$copy/as-is/tests/mutants.txt
 # With CURDIR of the original a compiler cache knows the objects, and the tests read the original's data.
 build() { make -s -C "$copy" CURDIR="$root" BUILD=build "build/tests/$1" >"$copy/log" 2>&1; }
 
-apply() { # NAME FILE: writes the mutant over the copy's file; fails where the text is not there, or twice
-  perl -e '
-    my ($list, $name, $from, $to) = @ARGV;
-    my ($old, $new, $in) = ("", "", 0);
-    open my $l, "<", $list or die;
-    while (<$l>) {
-      if (/^== (\S+)/) { $in = $1 eq $name }
-      elsif ($in && /^-(.*\n)/) { $old .= $1 }
-      elsif ($in && /^\+(.*\n)/) { $new .= $1 }
-    }
-    local $/; open my $f, "<", $from or die; my $text = <$f>;
-    my $n = () = $text =~ /\Q$old\E/g;
-    exit 2 if $n != 1 || $old eq "";
-    $text =~ s/\Q$old\E/$new/;
-    open my $out, ">", $to or die; print $out $text;' "$list" "$1" "$copy/as-is/$2" "$copy/$2"
-}
-
 all=0 caught=0 wrong=""
 while read -r _ name file first; do
   [ $# -eq 0 ] || case " $* " in *" $name "*) ;; *) continue ;; esac
   all=$((all + 1)) verdict=survives
-  apply "$name" "$file" || verdict="does not stand once in $file"
+  changed "$list" "$name" "$copy/as-is/$file" >"$copy/$file" || verdict="does not stand once in $file"
   for of_tier in $first $(printf '%s\n' $programs | grep -vxF "$first"); do
     [ "$verdict" = survives ] || break
     program=${of_tier#full:}
