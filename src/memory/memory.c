@@ -13,7 +13,7 @@
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
   double low = ms_low_weight_B(s), stored = ms_dtype_B(s->options.main_params_dtype);
-  gboolean masters = ms_framework(s)->masters_are_weights;
+  gboolean masters = ms_framework(s)->masters_are_weights, gathers = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
   return (MsParamBytes){.weight = masters ? stored : 2,
                         .low_weight = masters ? stored : low,
                         .whole = 2,
@@ -21,12 +21,33 @@ MsParamBytes ms_memory_param_bytes(const MsWork *w) {
                         .gradient = ms_dtype_B(s->options.main_grads_dtype),
                         .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE),
-                        .expert_shards = ms_work_shards(w, TRUE)};
+                        .expert_shards = ms_work_shards(w, TRUE),
+                        .unit_gradient =
+                            s->options.fsdp >= MS_FSDP_OPTIM_GRADS ? 2 * ms_dtype_B(s->options.grad_reduce_dtype) : 0,
+                        .unit = gathers ? 2 * 2 : 0,
+                        .low_unit = gathers ? 2 * low : 0,
+                        .ends = gathers && !ms_framework(s)->ends_are_units ? 2 : 0};
 }
 
 /* Reserved by the allocator over allocated. */
 static double reserve_ratio(const MsScenario *s) {
   return MAX(ms_framework(s)->reserve_ratio, s->hardware->reserve_ratio);
+}
+
+typedef struct { /* pieces that stand on a stage, chunk by chunk */
+  const MsWork *work;
+  int *piece, n;
+} Standing;
+
+static Standing standing_on(const MsWork *w, int stage) {
+  int n = 0;
+  for (int c = 0; c < w->layout->vpp; c++) n += ms_work_chunk_length(ms_layout_chunk(w->layout, stage, c));
+  Standing all = {w, g_new(int, MAX(n, 1)), 0};
+  for (int c = 0; c < w->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) all.piece[all.n++] = ms_work_chunk_piece(w, chunk, i);
+  }
+  return all;
 }
 
 typedef struct {
@@ -44,34 +65,27 @@ static gboolean seen(GArray *shapes, double n, double k) {
 }
 
 /* One BF16 buffer per distinct weight shape whose gradient is accumulated in the GEMM (docs/theory/memory.md 1.3). */
-static double dummy_weight_gradients_B(const MsWork *w, int stage) {
-  if (w->scenario->options.transformer_impl != MS_IMPL_TE) return 0;
+static double dummy_weight_gradients_B(const Standing *on) {
+  const MsOptions *o = &on->work->scenario->options;
+  if (o->transformer_impl != MS_IMPL_TE || !o->gradient_accumulation_fusion) return 0;
   GArray *shapes = g_array_new(FALSE, FALSE, sizeof(Shape));
   double bytes = 0;
-  for (int c = 0; c < w->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
-    for (int i = 0, last = -1; i < ms_work_chunk_length(chunk); i++) {
-      int index = ms_work_chunk_piece(w, chunk, i);
-      if (index == last) continue;
-      last = index;
-      const MsOpList *list = &w->pieces[index].backward;
-      for (int j = 0; j < list->n; j++) {
-        const MsOp *op = &list->op[j];
-        if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_ACCUMULATE) && !seen(shapes, op->m, op->n))
-          bytes += 2 * op->m * op->n;
-      }
+  for (int i = 0; i < on->n; i++) {
+    if (i > 0 && on->piece[i] == on->piece[i - 1]) continue;
+    const MsOpList *list = &on->work->pieces[on->piece[i]].backward;
+    for (int j = 0; j < list->n; j++) {
+      const MsOp *op = &list->op[j];
+      if (op->pass == MS_PASS_WGRAD && (op->flags & MS_OPF_ACCUMULATE) && !seen(shapes, op->m, op->n))
+        bytes += 2 * op->m * op->n;
     }
   }
   g_array_free(shapes, TRUE);
   return bytes;
 }
 
-static gboolean stage_has_moe(const MsWork *w, int stage) {
-  for (int c = 0; c < w->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
-      if (w->pieces[ms_work_chunk_piece(w, chunk, i)].is_moe) return TRUE;
-  }
+static gboolean has_moe(const Standing *on) {
+  for (int i = 0; i < on->n; i++)
+    if (on->work->pieces[on->piece[i]].is_moe) return TRUE;
   return FALSE;
 }
 
@@ -94,8 +108,8 @@ static double token_buffers_B(const MsWork *w, const MsGroup *g) {
   return nvl + rdma;
 }
 
-static double dispatcher_buffers_B(const MsWork *w) {
-  const MsGroup *g = &w->layout->group[MS_GROUP_TP_EP];
+/* `g`: the ranks that exchange tokens. */
+static double dispatcher_buffers_B(const MsWork *w, const MsGroup *g) {
   if (g->size <= 1 || w->scenario->model->num_experts == 0) return 0;
   switch (ms_dispatcher(&w->scenario->options)->buffers) {
   case MS_BUFFERS_NONE: return 0;
@@ -117,10 +131,11 @@ static double blas_workspace_B(const MsScenario *s) {
 /* Scratch of the GEMM libraries (docs/theory/memory.md 1.3; "between steps" of 130 functional tests of Megatron-LM):
  * one cuBLAS workspace for each of the two host threads that launch GEMMs, forward and autograd; one of
  * TransformerEngine, four more for its grouped GEMMs. */
-static double workspace_B(const MsWork *w, int stage) {
+static double workspace_B(const Standing *on) {
+  const MsWork *w = on->work;
   const MsScenario *s = w->scenario;
   double te_one = s->hardware->te_workspace_B, bytes = 2 * blas_workspace_B(s);
-  gboolean grouped = stage_has_moe(w, stage) && s->options.moe_grouped_gemm;
+  gboolean grouped = has_moe(on) && s->options.moe_grouped_gemm;
   if (s->options.transformer_impl == MS_IMPL_TE) bytes += te_one + (grouped ? 4 * te_one : 0);
   if (s->options.lcma) bytes += s->options.lcma_workspace_B;
   if (s->options.tp_comm_overlap && s->layout.tp > 1 && s->options.transformer_impl == MS_IMPL_TE)
@@ -137,11 +152,14 @@ static double score_buffer_B(const MsWork *w) {
 }
 
 /* Every chunk that receives its input holds on to the last one and to its gradient. */
+double ms_memory_received_B(const MsWork *w) {
+  return 4 * w->rows_sp * w->scenario->model->hidden_size * ms_model_streams(w->scenario->model);
+}
+
 static double received_B(const MsWork *w, int stage) {
   double bytes = 0;
   for (int c = 0; c < w->layout->vpp; c++)
-    if (!ms_layout_chunk(w->layout, stage, c)->has_embedding)
-      bytes += 4 * w->rows_sp * w->scenario->model->hidden_size * ms_model_streams(w->scenario->model);
+    if (!ms_layout_chunk(w->layout, stage, c)->has_embedding) bytes += ms_memory_received_B(w);
   return bytes;
 }
 
@@ -154,37 +172,41 @@ static double gathered_inputs_B(const MsWork *w) {
 /* Megatron-FSDP (docs/theory/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour,
  * and of embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces.
  */
-static double fsdp_buffers_B(const MsWork *w, int stage, MsParamBytes b) {
-  MsFsdp fsdp = w->scenario->options.fsdp;
-  gboolean units = ms_framework(w->scenario)->ends_are_units;
+static double fsdp_buffers_B(const Standing *on, MsParamBytes b) {
   double largest = 0, largest_B = 0, ends = 0;
-  if (fsdp < MS_FSDP_OPTIM_GRADS) return 0;
-  for (int c = 0; c < w->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
-      const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
-      double trained = piece->params_dense + piece->params_expert,
-             params = trained + piece->params_frozen + piece->params_frozen_expert,
-             low = piece->params_quantizable_dense + piece->params_quantizable_expert;
-      if (!ms_work_is_unit(piece)) {
-        if (!units) ends += b.whole * params;
-        if (!units) continue;
-      }
-      largest = MAX(largest, trained), largest_B = MAX(largest_B, b.whole * (params - low) + b.low_whole * low);
-    }
+  gboolean units = ms_framework(on->work->scenario)->ends_are_units;
+  for (int i = 0; i < on->n; i++) {
+    const MsPiece *piece = &on->work->pieces[on->piece[i]];
+    double trained = piece->params_dense + piece->params_expert,
+           params = trained + piece->params_frozen + piece->params_frozen_expert,
+           low = piece->params_quantizable_dense + piece->params_quantizable_expert;
+    gboolean unit = units || ms_work_is_unit(piece);
+    if (unit) largest = MAX(largest, trained), largest_B = MAX(largest_B, b.unit * (params - low) + b.low_unit * low);
+    else ends += params;
   }
-  double gradients = 2 * ms_dtype_B(w->scenario->options.grad_reduce_dtype) * largest;
-  return gradients + (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS ? 2 * largest_B + ends : 0);
+  return b.unit_gradient * largest + largest_B + b.ends * ends;
 }
 
-static double graph_buffers_B(const MsWork *w, int stage) {
+static double graph_buffers_B(const Standing *on) {
   double most = 0;
-  for (int c = 0; c < w->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
-      most = MAX(most, w->pieces[ms_work_chunk_piece(w, chunk, i)].graph_B);
-  }
+  for (int i = 0; i < on->n; i++) most = MAX(most, on->work->pieces[on->piece[i]].graph_B);
   return most;
+}
+
+/* All that pieces bring with them, but FSDP's. */
+static double standing_buffers_B(const Standing *on, const MsGroup *exchange) {
+  const MsWork *w = on->work;
+  return dummy_weight_gradients_B(on) + workspace_B(on) + score_buffer_B(w) + gathered_inputs_B(w) +
+         graph_buffers_B(on) + (has_moe(on) ? dispatcher_buffers_B(w, exchange) : 0);
+}
+
+double ms_memory_piece_buffers_B(const MsWork *all, int piece) {
+  const MsWork *w = ms_work_on_pool(all, ms_work_pool_of_piece(all, piece));
+  const MsHardware *hw = w->scenario->hardware;
+  int domain = MAX(hw->nvlink_domain_gpus, ms_gpus_per_domain(hw, w->scenario->gpus));
+  MsGroup close = w->layout->group[MS_GROUP_TP_EP];
+  close.domains = (close.size + domain - 1) / domain, close.per_domain = 1; /* as many nodes as it cannot do without */
+  return standing_buffers_B(&(Standing){w, &piece, 1}, &close);
 }
 
 void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
@@ -216,12 +238,12 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
                         : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
     out->optimizer_B -= second * (matrix_dense / shard + matrix_expert / expert_shard);
   }
+  Standing on = standing_on(w, stage);
   gboolean reduces = w->layout->dp * w->layout->cp > 1 && !s->options.distributed_optimizer;
   double reducer = reduces ? ms_framework(s)->reducer_B * (dense + expert) : 0;
-  double dummy = s->options.gradient_accumulation_fusion ? dummy_weight_gradients_B(w, stage) : 0;
-  out->buffers_B = fsdp_buffers_B(w, stage, b) + reducer + dummy + workspace_B(w, stage) + score_buffer_B(w) +
-                   received_B(w, stage) + gathered_inputs_B(w) + graph_buffers_B(w, stage) +
-                   (stage_has_moe(w, stage) ? dispatcher_buffers_B(w) : 0);
+  out->buffers_B = fsdp_buffers_B(&on, b) + reducer + received_B(w, stage) +
+                   standing_buffers_B(&on, &w->layout->group[MS_GROUP_TP_EP]);
+  g_free(on.piece);
   out->between_steps_B = out->parameters_B + out->gradients_B + out->optimizer_B + out->buffers_B;
 }
 

@@ -42,10 +42,18 @@ typedef struct {
   double whole, low_whole;   /* ... and gathered for products: the same, unless the weights are the masters */
   double gradient, optimizer;
   double dense_shards, expert_shards;
+  double unit_gradient, unit, low_unit, ends; /* FSDP's buffers: of the largest unit for each parameter that is trained,
+                                                 each, each in low precision; and of embedding and head */
 } MsParamBytes;
 MsParamBytes ms_memory_param_bytes(const MsWork *work);
 /* Static bytes of one stage (everything but activations and transients). */
 void ms_memory_static(const MsWork *work, int stage, MsStageMemory *out);
+
+/* Buffers of a stage that has the piece, without those of FSDP and of what is received: never more than they are,
+ * whatever else stands on it and wherever its ranks lie. */
+double ms_memory_piece_buffers_B(const MsWork *work, int piece);
+double ms_memory_received_B(
+    const MsWork *work); /* that a chunk without embedding holds of its input and its gradient */
 
 /* Allocated bytes after each slot of `stage`; n+1 values (before the first, after each); (transfer full). */
 double *ms_memory_timeline(const MsWork *work, const MsSchedule *schedule, int stage);

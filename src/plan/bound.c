@@ -5,8 +5,10 @@
  * pieces of a whole number times a time of the piece:
  *   - the times depend on the outer axes and the work keys: the memo, costed once for all (pp, vpp);
  *   - the whole numbers depend on pp, vpp and the number of microbatches: the shape, counted once for all memos.
- * Memory is the same kind of sum over parameters and kept bytes. A stage whose numbers are all no larger than another's
- * decides nothing and is left out of the shape, which is then two to five stages long whatever PP is. */
+ * Memory is the same kind of sum over parameters and kept bytes; beside it stand the largest buffers that a piece there
+ * brings with it, what chunks receive, and transients: no stage keeps more than at the end of some forward, and the
+ * last piece of that chunk still has its own then. A stage whose numbers are all no larger than another's decides
+ * nothing and is left out of the shape, which is then two to five stages long whatever PP is. */
 #include "plan/bound_priv.h"
 #include "base/hash.h"
 #include "plan/cuts_priv.h"
@@ -29,6 +31,8 @@ typedef struct { /* of one stage, by piece */
   gint64 *time;  /* [N_COUNTS][n] */
   gint32 *count; /* pieces that stand there */
   gint64 *live;  /* microbatches of them that are alive at once */
+  guint8 *last;  /* TRUE: a chunk ends with it */
+  int received;  /* chunks that get their input from another stage */
 } StageCounts;
 
 struct MsShape {
@@ -38,6 +42,8 @@ struct MsShape {
   gint64 *time;            /* [n_time][N_COUNTS][n] */
   gint32 *count;           /* [n_memory][n] */
   gint64 *live;            /* [n_memory][n] */
+  guint8 *last;            /* [n_memory][n] */
+  int *received;           /* [n_memory] */
 };
 
 typedef struct {
@@ -63,6 +69,8 @@ static void free_entry(gpointer data) {
     g_free(e->shape->time);
     g_free(e->shape->count);
     g_free(e->shape->live);
+    g_free(e->shape->last);
+    g_free(e->shape->received);
   }
   g_free(e->shape);
   g_free(e);
@@ -111,10 +119,14 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
   memset(out->time, 0, sizeof *out->time * N_COUNTS * (size_t)n);
   memset(out->count, 0, sizeof *out->count * (size_t)n);
   memset(out->live, 0, sizeof *out->live * (size_t)n);
+  memset(out->last, 0, sizeof *out->last * (size_t)n);
+  out->received = 0;
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
     gint64 live = row->live(&numbers, stage, c);
     int length = ms_work_chunk_length(chunk);
+    out->received += !chunk->has_embedding;
+    if (length > 0) out->last[ms_work_chunk_piece(w, chunk, length - 1)] = TRUE;
     for (int i = 0; i < length; i++) {
       int piece = ms_work_chunk_piece(w, chunk, i);
       out->count[piece]++;
@@ -141,8 +153,8 @@ static gboolean no_larger_time(const StageCounts *a, const StageCounts *b, int n
 
 static gboolean no_larger_memory(const StageCounts *a, const StageCounts *b, int n) {
   for (int i = 0; i < n; i++)
-    if (a->count[i] > b->count[i] || a->live[i] > b->live[i]) return FALSE;
-  return TRUE;
+    if (a->count[i] > b->count[i] || a->live[i] > b->live[i] || a->last[i] < b->last[i]) return FALSE;
+  return a->received <= b->received;
 }
 
 /* TRUE when stage k decides nothing: another is no smaller in everything (of equals the first stays). */
@@ -159,10 +171,11 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   g_autofree gint64 *time = g_new(gint64, N_COUNTS * cells), *live = g_new(gint64, cells),
                     *before = g_new0(gint64, (gsize)n);
   g_autofree gint32 *count = g_new(gint32, cells);
+  g_autofree guint8 *last = g_new(guint8, cells);
   g_autofree StageCounts *stage = g_new(StageCounts, stages);
   for (int i = 0; i < stages; i++) {
     size_t at = (size_t)i * (size_t)n;
-    stage[i] = (StageCounts){time + N_COUNTS * at, count + at, live + at};
+    stage[i] = (StageCounts){time + N_COUNTS * at, count + at, live + at, last + at, 0};
     count_stage(s, w, l, i, before, &stage[i]);
   }
   MsShape *shape = g_new0(MsShape, 1);
@@ -171,13 +184,15 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   shape->splits = ms_schedule_may_split(s->layout.schedule);
   size_t row = N_COUNTS * (size_t)n;
   shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells),
-  shape->live = g_new(gint64, cells);
+  shape->live = g_new(gint64, cells), shape->last = g_new(guint8, cells), shape->received = g_new(int, stages);
   for (int i = 0; i < stages; i++) {
     if (!decided(stage, stages, i, n, no_larger_time))
       memcpy(shape->time + (size_t)shape->n_time++ * row, stage[i].time, sizeof(gint64) * row);
     if (decided(stage, stages, i, n, no_larger_memory)) continue;
     memcpy(shape->count + shape->n_memory * n, stage[i].count, sizeof(gint32) * (size_t)n);
-    memcpy(shape->live + shape->n_memory++ * n, stage[i].live, sizeof(gint64) * (size_t)n);
+    memcpy(shape->live + shape->n_memory * n, stage[i].live, sizeof(gint64) * (size_t)n);
+    memcpy(shape->last + shape->n_memory * n, stage[i].last, (size_t)n);
+    shape->received[shape->n_memory++] = stage[i].received;
   }
   return shape;
 }
@@ -187,7 +202,8 @@ gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
   return a->n == b->n && a->n_time == b->n_time && a->n_memory == b->n_memory && a->owners == b->owners &&
          a->splits == b->splits &&
          !memcmp(a->time, b->time, sizeof(gint64) * N_COUNTS * (size_t)a->n_time * (size_t)a->n) &&
-         !memcmp(a->count, b->count, sizeof(gint32) * cells) && !memcmp(a->live, b->live, sizeof(gint64) * cells);
+         !memcmp(a->count, b->count, sizeof(gint32) * cells) && !memcmp(a->live, b->live, sizeof(gint64) * cells) &&
+         !memcmp(a->last, b->last, cells) && !memcmp(a->received, b->received, sizeof(int) * (size_t)a->n_memory);
 }
 
 /* Of the cut that is written in. */
@@ -257,11 +273,16 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   MsParamBytes b = ms_memory_param_bytes(ms_work_on_pool(memo->work, 0));
   for (int i = 1; i < s->pools.n; i++) { /* what differs between machines is how weights in low precision are kept */
     MsParamBytes there = ms_memory_param_bytes(ms_work_on_pool(memo->work, i));
-    b.low_whole = MIN(b.low_whole, there.low_whole);
+    b.low_whole = MIN(b.low_whole, there.low_whole), b.low_unit = MIN(b.low_unit, there.low_unit);
   }
   if (s->training.optimizer == MS_OPT_MUON && !o->offload_optimizer_states) /* matrices have no second moment */
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
-  MsStateBytes r = {.shared_B = b.optimizer, .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
+  MsStateBytes r = {.shared_B = b.optimizer,
+                    .unit_gradient_B = b.unit_gradient,
+                    .unit_B = b.unit,
+                    .unit_low_B = b.low_unit,
+                    .ends_B = b.ends,
+                    .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
   if (o->fsdp < MS_FSDP_OPTIM_GRADS) r.whole_B += b.gradient;
   if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS) r.whole_B += b.whole, r.frozen_B = b.whole, r.low_B = b.low_whole - b.whole;
   return r;
@@ -291,6 +312,25 @@ static double states_of(const MsPieceMemo *memo, const PerParam *b, int i) {
 
 #define ROUNDING (1 - 1e-12) /* rounding never makes a bound too large */
 
+/* What stands beside the states and what microbatches keep. */
+typedef struct {
+  double buffers, unit, ends, transient;
+} Beside;
+
+static void add_beside(Beside *b, const MsPieceMemo *memo, const MsStateBytes *bytes, int piece, gboolean last) {
+  double trained = memo->dense[piece] + memo->expert[piece], low = memo->low[piece],
+         all = trained + memo->frozen[piece];
+  b->buffers = MAX(b->buffers, memo->buffers[piece]);
+  if (last) b->transient = MIN(b->transient, memo->transient[piece]);
+  if (memo->unit[piece])
+    b->unit = MAX(b->unit, bytes->unit_gradient_B * trained + bytes->unit_B * (all - low) + bytes->unit_low_B * low);
+  else b->ends += bytes->ends_B * all;
+}
+
+static double beside_B(const Beside *b) {
+  return b->buffers + b->unit + b->ends + (isfinite(b->transient) ? b->transient : 0);
+}
+
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
                          double edp, const MsScenario *s) {
   const PerParam each = per_param(bytes, dp_cp, edp, shape->owners);
@@ -299,12 +339,16 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
   for (int k = 0; k < shape->n_memory; k++) {
     const gint32 *count = shape->count + k * n;
     const gint64 *live = shape->live + k * n;
+    Beside beside = {.transient = INFINITY};
     double sum = 0;
     int pool = 0;
     for (int i = 0; i < n; i++) {
-      if (count[i] > 0) pool = ms_work_pool_of_piece(memo->work, i);
+      if (count[i] == 0) continue;
+      pool = ms_work_pool_of_piece(memo->work, i);
       sum += count[i] * states_of(memo, &each, i) + (double)live[i] * memo->kept[i];
+      add_beside(&beside, memo, bytes, i, shape->last[k * n + i]);
     }
+    sum += beside_B(&beside) + shape->received[k] * ms_memory_received_B(ms_work_on_pool(memo->work, pool));
     if (s->pools.n > 0) most = MAX(most, on_machine(sum, s->pools.pool[pool].hardware, s->hardware));
     else most = MAX(most, sum);
   }
@@ -369,5 +413,7 @@ double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, do
            with_many = (own + many * kept) / (state + many * memo->kept[layer]);
     sum += count[i] * copies * MIN(with_few, with_many);
   }
-  return isfinite(weights) ? (1 - 1e-9) * on_machine(sum / weights, s->hardware, s->hardware) : 0;
+  double buffers = INFINITY; /* of any piece */
+  for (int i = 0; i < memo->n; i++) buffers = MIN(buffers, memo->buffers[i]);
+  return isfinite(weights) ? (1 - 1e-9) * on_machine(sum / weights + buffers, s->hardware, s->hardware) : 0;
 }

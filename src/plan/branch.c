@@ -150,7 +150,8 @@ static double passes(const MsTree *t, MsPieceMemo *memo) {
 
 static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
   return a->whole_B >= b->whole_B && a->frozen_B >= b->frozen_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B &&
-         a->shards <= b->shards;
+         a->unit_gradient_B >= b->unit_gradient_B && a->unit_B >= b->unit_B && a->unit_low_B >= b->unit_low_B &&
+         a->ends_B >= b->ends_B && a->shards <= b->shards;
 }
 
 static void add_bytes(MsBytesList *list, MsStateBytes bytes) {
@@ -175,6 +176,7 @@ static void find_bytes(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, cons
     w->bytes[late].n = 0;
     for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
       ms_space_apply_combo(space, first + late * t->late + state * space->stride[MS_ROLE_STATE], w->flat);
+      ms_space_write_least(space, w->flat);
       add_bytes(&w->bytes[late], ms_state_bytes(memo, w->flat));
     }
   }
@@ -323,17 +325,10 @@ static gboolean may_fit(const Pieces *p, double least_B) {
   return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
 }
 
-/* Options that only the simulation sees, at values that need the least memory. */
-static void write_least(const MsTree *t, MsScenario *s) {
-  if (ms_request_leaves_open(t->space->request, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
-  if (ms_request_leaves_open(t->space->request, "options.optimizer_post_validation"))
-    s->options.optimizer_post_validation = -1;
-}
-
 /* What the passes of a shape take in their schedule. */
 static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c, p->own ? NULL : p->memo);
-  write_least(p->t, s);
+  ms_space_write_least(p->t->space, s);
   return ms_bound_passes(p->memo, s);
 }
 
@@ -520,7 +515,7 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED), memory = ms_planner_cuts(t->x, MS_SHORT_MEMORY);
   double limit = t->x->s.plan->memory_limit_B;
   g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c, NULL);
-  write_least(t, s);
+  ms_space_write_least(t->space, s);
   g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
   double passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
   for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE]; state++) {

@@ -264,6 +264,7 @@ static void state_bytes(Bench *b, MsStateBytes *bytes) {
   for (int state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
     ms_space_apply_combo(space, b->work * space->stride[MS_ROLE_ADDED] + state * space->stride[MS_ROLE_STATE],
                          b->f->second);
+    ms_space_write_least(space, b->f->second);
     bytes[state] = ms_state_bytes(b->memo, b->f->second);
   }
 }

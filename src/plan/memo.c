@@ -1,5 +1,7 @@
 /* src/plan/memo.c - the pieces of one setting of the outer axes and the work keys, costed once for all (pp, vpp). */
 #include "plan/memo_priv.h"
+#include "describe/framework.h"
+#include "memory/memory.h"
 
 #include <math.h>
 
@@ -33,6 +35,7 @@ void ms_memo_free(MsPieceMemo *m) {
   ms_piece_lags_free(m->lags);
   ms_costed_pieces_free(m->piece, m->n);
   g_free(m->kept);
+  g_free(m->unit);
   ms_cost_free(m->cost);
   ms_work_free(m->work);
   ms_layout_free(m->layout);
@@ -56,14 +59,20 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
                   (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
   m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
-  m->kept = g_new(double, 5 * m->n);
+  m->kept = g_new(double, 7 * m->n);
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n, m->frozen = m->low + m->n;
+  m->buffers = m->frozen + m->n, m->transient = m->buffers + m->n;
+  m->unit = g_new(gboolean, m->n);
+  gboolean gives_back = ms_framework(scenario)->records_streams; /* of transients, where memory is short */
   for (int i = 0; i < m->n; i++) {
     const MsPiece *p = &m->work->pieces[i];
     m->kept[i] = p->kept_B;
     m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
     m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
     m->frozen[i] = p->params_frozen + p->params_frozen_expert;
+    m->unit[i] = ms_work_is_unit(p) || ms_framework(scenario)->ends_are_units;
+    m->buffers[i] = ms_memory_piece_buffers_B(m->work, i);
+    m->transient[i] = gives_back ? 0 : p->forward_transient_B;
   }
   return m;
 }

@@ -16,6 +16,8 @@ struct MsPieceMemo {
   MsPieceTime *time[2];                         /* [n], for whole and for split backwards; NULL until asked for */
   GArray *cost_number;                          /* numbers of layer costs (memo.c) */
   double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
+  double *buffers, *transient; /* [n] bytes beside them: ms_memory_piece_buffers_B; at the end of a chunk's forward */
+  gboolean *unit;              /* [n] what FSDP gathers and reduces at once */
 };
 
 /* [n], for whole or for split backwards; made when first asked for. Borrowed. */

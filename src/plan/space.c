@@ -414,3 +414,9 @@ void ms_space_apply_axes(const gint32 *value, MsScenario *s) {
   if (l->microbatch_group_size_per_virtual_pipeline_stage < 0)
     l->microbatch_group_size_per_virtual_pipeline_stage *= -l->pp;
 }
+
+void ms_space_write_least(const MsSpace *space, MsScenario *s) {
+  if (ms_request_leaves_open(space->request, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
+  if (ms_request_leaves_open(space->request, "options.optimizer_post_validation"))
+    s->options.optimizer_post_validation = -1;
+}
