@@ -10,22 +10,20 @@
 
 struct MsJson {
   char *filename, *text;
+  size_t length; /* of the text */
   JsonNode *root;
-  GHashTable *numbers; /* JsonNode -> GArray of double: MsJsonLists; NULL: all are in the tree */
 };
 
-/* Takes `text`. `beside`: the keys of MsJsonLists, or NULL. */
-static MsJson *document(char *text, size_t length, const char *filename, const char *const *beside, GError **error) {
-  GHashTable *numbers = beside ? g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_array_unref) : NULL;
-  const MsJsonLists lists = {beside, numbers};
-  JsonNode *root = ms_json_scan(text, length, filename, beside ? &lists : NULL, error);
-  if (!root) {
-    g_clear_pointer(&numbers, g_hash_table_unref);
-    g_free(text);
-    return NULL;
-  }
+/* Takes `text`. */
+static MsJson *document(char *text, size_t length, const char *filename) {
   MsJson *doc = g_new0(MsJson, 1);
-  *doc = (MsJson){.filename = g_strdup(filename), .text = text, .root = root, .numbers = numbers};
+  *doc = (MsJson){.filename = g_strdup(filename), .text = text, .length = length};
+  return doc;
+}
+
+/* Takes `doc`, which may be NULL. */
+static MsJson *built(MsJson *doc, GError **error) {
+  if (doc && !ms_json_build(doc, error)) g_clear_pointer(&doc, ms_json_free);
   return doc;
 }
 
@@ -34,35 +32,29 @@ MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GEr
   char *copy = g_malloc(n + 1);
   memcpy(copy, text, n);
   copy[n] = '\0';
-  return document(copy, n, filename, NULL, error);
+  return built(document(copy, n, filename), error);
 }
 
-MsJson *ms_json_load_beside(const char *filename, const char *const *keys, GError **error) {
+MsJson *ms_json_open(const char *filename, GError **error) {
   gsize length;
   char *text = ms_read_file(filename, MS_JSON_MAX_BYTES, &length, error);
-  return text ? document(text, length, strcmp(filename, "-") == 0 ? "<stdin>" : filename, keys, error) : NULL;
+  return text ? document(text, length, strcmp(filename, "-") == 0 ? "<stdin>" : filename) : NULL;
 }
 
-MsJson *ms_json_load(const char *filename, GError **error) { return ms_json_load_beside(filename, NULL, error); }
-
-void ms_json_fill(MsJson *doc) {
-  if (!doc->numbers) return;
-  g_clear_pointer(&doc->numbers, g_hash_table_unref);
-  json_node_unref(doc->root);
-  doc->root = ms_json_scan(doc->text, strlen(doc->text), doc->filename, NULL, NULL);
+gboolean ms_json_build(MsJson *doc, GError **error) {
+  doc->root = ms_json_scan(doc->text, doc->length, doc->filename, error);
+  return doc->root != NULL;
 }
 
-const double *ms_json_numbers(const MsJson *doc, JsonNode *node, guint *n) {
-  const GArray *numbers = doc && doc->numbers ? g_hash_table_lookup(doc->numbers, node) : NULL;
-  if (!numbers) return NULL;
-  *n = numbers->len;
-  return (const double *)(gconstpointer)numbers->data;
+MsJson *ms_json_load(const char *filename, GError **error) { return built(ms_json_open(filename, error), error); }
+
+gboolean ms_json_take(const MsJson *doc, MsJsonTake take, gpointer user) {
+  return ms_json_walk(doc->text, doc->length, take, user);
 }
 
 void ms_json_free(MsJson *doc) {
   if (!doc) return;
-  json_node_unref(doc->root);
-  g_clear_pointer(&doc->numbers, g_hash_table_unref);
+  g_clear_pointer(&doc->root, json_node_unref);
   g_free(doc->filename);
   g_free(doc->text);
   g_free(doc);

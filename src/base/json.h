@@ -19,13 +19,9 @@ typedef struct MsJson MsJson;
 /* Reads a whole file ("-" is standard input). NULL and *error (MS_ERROR_INPUT for content, MS_ERROR_ENV when it cannot
  * be read) on failure. (transfer full): free with ms_json_free. */
 MsJson *ms_json_load(const char *filename, GError **error);
-/* The same, for files that are mostly long lists: those of nothing but numbers that stand under one of `keys`
- * (NULL-terminated), or in a list or an object that does, are empty in the tree, and ms_json_numbers has them. It costs
- * a tenth of a tree. Copies of the tree lack them, so that it has to be filled before. */
-MsJson *ms_json_load_beside(const char *filename, const char *const *keys, GError **error);
-void ms_json_fill(MsJson *doc); /* puts them into the tree, whose nodes are new ones then */
-/* values[*n] of such a list; NULL: `node` is none, and all that it says stands in the tree. (transfer none) */
-const double *ms_json_numbers(const MsJson *doc, JsonNode *node, guint *n);
+/* The same in two steps: a document without a tree, for ms_json_take, and its tree. */
+MsJson *ms_json_open(const char *filename, GError **error);
+gboolean ms_json_build(MsJson *doc, GError **error);
 /* ms_json_load from memory; `length` -1 for a NUL-terminated text; `filename` only names it in messages. */
 MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GError **error);
 void ms_json_free(MsJson *doc);
@@ -35,7 +31,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsJson, ms_json_free)
  * (json_node_copy) share values, lists and objects and count them without atomics: where threads copy one tree its
  * parts are freed too early. (transfer full) */
 JsonNode *ms_json_copy(JsonNode *node);
-JsonNode *ms_json_root(const MsJson *doc);       /* (transfer none) */
+JsonNode *ms_json_root(const MsJson *doc);       /* (transfer none); NULL: not built */
 const char *ms_json_filename(const MsJson *doc); /* (transfer none) */
 /* Line of the value at `path` (of its key, for a member), 1-based; the line of the nearest enclosing value when the
  * path does not exist; "" is the root. */
@@ -46,6 +42,30 @@ gboolean ms_json_error(const MsJson *doc, const char *path, GError **error, cons
 /* The same of what is wrong in the document that stands at `path` of this one: "KEY: ..." at "path.KEY". Takes `inner`.
  */
 gboolean ms_json_error_inside(const MsJson *doc, const char *path, GError **error, GError *inner);
+/* --- reading without a tree, a tenth of the work ---------------------------------------------------------------- */
+typedef struct MsJsonCursor MsJsonCursor;
+typedef gboolean (*MsJsonTake)(MsJsonCursor *cursor, gpointer user);
+/* `take` gets a cursor on the root of the document and moves it over all of it. Whatever is called for a value moves
+ * over it when it is what was asked for and well formed. FALSE: it is not, or written in a way that is seldom used
+ * (escapes in a string); then nothing is known but that the tree has to be read. */
+gboolean ms_json_take(const MsJson *doc, MsJsonTake take, gpointer user);
+typedef struct { /* in the text of the document, not terminated */
+  const char *text;
+  gsize length;
+} MsJsonWord;
+/* An object, '{', or a list, '[': *more values follow; behind each the same again. */
+gboolean ms_json_take_open(MsJsonCursor *cursor, char bracket, gboolean *more);
+gboolean ms_json_take_next(MsJsonCursor *cursor, char bracket, gboolean *more);
+gboolean ms_json_take_key(MsJsonCursor *cursor, MsJsonWord *key); /* whether it came before is for the caller to see */
+gboolean ms_json_take_string(MsJsonCursor *cursor, MsJsonWord *text);
+char *ms_json_word_text(const MsJsonWord *word); /* (transfer full) */
+gboolean ms_json_word_is(const MsJsonWord *word, const char *text);
+gboolean ms_json_take_number(MsJsonCursor *cursor, double *value, gboolean *integral);
+gboolean ms_json_take_null(MsJsonCursor *cursor);
+/* values[*n] of a list of numbers, one at least, until the next one is taken. (transfer none) */
+const double *ms_json_take_numbers(MsJsonCursor *cursor, guint *n);
+JsonNode *ms_json_take_node(MsJsonCursor *cursor); /* a tree of any value. (transfer full) */
+
 /* What a value is: of that type, its string (NULL: it is none), its number (NaN: it is none). `node` may be NULL. */
 gboolean ms_json_is(JsonNode *node, GType type);
 const char *ms_json_string(JsonNode *node);

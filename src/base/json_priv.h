@@ -9,14 +9,10 @@
 #define MS_JSON_MAX_VALUES  4000000 /* what json-glib needs for them stays below 1 GiB */
 #define MS_JSON_MAX_MEMBERS 32768   /* per object */
 
-typedef struct {           /* lists of numbers that are kept beside the tree, where they are empty */
-  const char *const *keys; /* under which they stand, or lists and objects of them; NULL-terminated */
-  GHashTable *numbers;     /* JsonNode -> GArray of double */
-} MsJsonLists;
-
-/* The checked tree of `text` (NUL-terminated at `length`), or NULL and an MS_ERROR_INPUT. `lists` may be NULL.
- * (transfer full) */
-JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, const MsJsonLists *lists, GError **error);
+/* The checked tree of `text` (NUL-terminated at `length`), or NULL and an MS_ERROR_INPUT. (transfer full) */
+JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GError **error);
+/* ms_json_take of such a text. */
+gboolean ms_json_walk(const char *text, size_t length, MsJsonTake take, gpointer user);
 /* Line of `path` in a text that ms_json_scan accepted. */
 int ms_json_locate(const char *text, const char *path);
 

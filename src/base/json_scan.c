@@ -18,13 +18,13 @@ typedef struct {
   GString *text; /* of the keys at this depth, one after the other */
 } Frame;
 
-typedef struct {
+typedef struct MsJsonCursor {
   const char *p, *end;
   const char *filename;
   int line, depth, values;
-  Frame *frame;             /* [MS_JSON_MAX_DEPTH] where we are, for the path in messages */
-  GString *string;          /* the last string that was read */
-  const MsJsonLists *lists; /* NULL: all lists are in the tree */
+  Frame *frame;    /* [MS_JSON_MAX_DEPTH] where we are, for the path in messages */
+  GString *string; /* the last string that was read */
+  GArray *numbers; /* double: the last list of numbers that ms_json_take_numbers read */
   GError **error;
 } Scan;
 
@@ -201,20 +201,19 @@ static gboolean small_number(const char *start, const char *end, Number *x) {
 
 static gboolean is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* The same in one go, of [-]digits.digits and nothing behind it that could belong to it. FALSE: it is something else,
- * and nothing was moved over. */
-static gboolean read_plain(Scan *s, double *value) {
-  const char *first = s->p + (*s->p == '-'), *p = first;
+/* The same in one go, of [-]digits.digits at `start` and nothing behind it that could belong to it: what stands there.
+ * NULL: it is something else. */
+static const char *read_plain(const char *start, double *value) {
+  const char *first = start + (*start == '-'), *p = first;
   guint64 digits = 0; /* more than 64 bits hold are not plain */
   while (is_digit(*p)) digits = digits * 10 + (guint64)(*p++ - '0');
   const char *point = p;
-  if (p == first || *p++ != '.' || (*first == '0' && point > first + 1)) return FALSE;
+  if (p == first || *p++ != '.' || (*first == '0' && point > first + 1)) return NULL;
   while (is_digit(*p)) digits = digits * 10 + (guint64)(*p++ - '0');
   gint64 scale = p - point - 1;
-  if (FLT_EVAL_METHOD != 0 || scale == 0 || p - first - 1 > DBL_DIG || (*p != ',' && *p != ']')) return FALSE;
-  *value = (double)(*s->p == '-' ? -(gint64)digits : (gint64)digits) / ten[scale];
-  s->p = p;
-  return TRUE;
+  if (FLT_EVAL_METHOD != 0 || scale == 0 || p - first - 1 > DBL_DIG || (*p != ',' && *p != ']')) return NULL;
+  *value = (double)(first > start ? -(gint64)digits : (gint64)digits) / ten[scale];
+  return p;
 }
 
 static gboolean read_number(Scan *s, Number *x) {
@@ -287,52 +286,41 @@ static gboolean next_item(Scan *s, char close, gboolean *more) {
 
 static gboolean is_number(char c) { return c == '-' || is_digit(c); }
 
+/* Those of [-]digits.digits with a comma and a space between them, as most lists are written. */
+static guint plain_numbers(Scan *s, double *values, guint most) {
+  const char *p = s->p;
+  guint n = 0;
+  for (const char *end; n < most && (end = read_plain(p, &values[n])); n++) {
+    p = end;
+    if (end[0] == ',' && end[1] == ' ' && is_number(end[2])) p += 2;
+  }
+  s->p = p;
+  return n;
+}
+
 enum { BATCH = 64 };
 
-/* At the opening bracket: moves behind a list of nothing but numbers, one at least. FALSE: it is none, or something is
- * wrong with it, which whoever reads it value by value will find. */
+/* At the opening bracket of a list of nothing but numbers, one at least. */
 static gboolean scan_numbers(Scan *s, GArray *numbers) {
-  Scan ahead = *s;
   gboolean more = TRUE;
-  double batch[BATCH];
-  guint n = 0;
-  ahead.error = NULL;
-  if (!enter(&ahead)) return FALSE;
+  if (!enter(s)) return FALSE;
   while (more) {
+    double batch[BATCH + 1];
+    guint n = plain_numbers(s, batch, BATCH);
     Number x;
-    gboolean any = read_plain(&ahead, &x.value) || (is_number(*ahead.p) && read_number(&ahead, &x));
-    if (!any || ++ahead.values > MS_JSON_MAX_VALUES) return FALSE;
-    if (ahead.p[0] == ',' && ahead.p[1] == ' ' && is_number(ahead.p[2])) ahead.p += 2; /* as most are written */
-    else if (!next_item(&ahead, ']', &more)) return FALSE;
-    batch[n++] = x.value;
-    if (n < BATCH && more) continue;
+    if (is_number(*s->p) && read_number(s, &x)) batch[n++] = x.value;
+    s->values += (int)n;
+    if (n == 0 || s->values > MS_JSON_MAX_VALUES || !next_item(s, ']', &more)) return FALSE;
     g_array_append_vals(numbers, batch, n);
-    n = 0;
   }
-  s->p = ahead.p, s->line = ahead.line, s->values = ahead.values;
+  s->depth--;
   return TRUE;
-}
-
-/* The list stands under a key of those that are kept beside the tree, or in what does. */
-static gboolean is_kept_beside(const Scan *s) {
-  for (int i = MAX(s->depth - 2, 0); s->lists && i < s->depth; i++)
-    if (s->frame[i].key && g_strv_contains(s->lists->keys, s->frame[i].key)) return TRUE;
-  return FALSE;
-}
-
-static gboolean keep_beside(Scan *s, JsonNode *node) {
-  GArray *numbers = g_array_new(FALSE, FALSE, sizeof(double));
-  gboolean kept = scan_numbers(s, numbers);
-  if (kept) g_hash_table_insert(s->lists->numbers, node, numbers);
-  else g_array_unref(numbers);
-  return kept;
 }
 
 static JsonNode *scan_array(Scan *s) {
   JsonNode *node = json_node_new(JSON_NODE_ARRAY);
   JsonArray *array = json_array_new();
   json_node_take_array(node, array);
-  if (is_kept_beside(s) && keep_beside(s, node)) return node;
   if (!enter(s)) {
     json_node_unref(node);
     return NULL;
@@ -452,18 +440,121 @@ static JsonNode *scan_document(Scan *s, size_t length) {
   return NULL;
 }
 
-JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, const MsJsonLists *lists,
-                       GError **error) {
-  Frame frame[MS_JSON_MAX_DEPTH] = {0};
-  Scan s = {.p = text, .end = text + length, .filename = filename, .frame = frame, .lists = lists, .error = error};
-  if (length <= MS_JSON_MAX_BYTES) s.line = 1;
-  s.string = g_string_new(NULL);
-  JsonNode *root = scan_document(&s, length);
-  g_string_free(s.string, TRUE);
+static Scan begin(const char *text, size_t length, Frame frame[MS_JSON_MAX_DEPTH]) {
+  memset(frame, 0, MS_JSON_MAX_DEPTH * sizeof *frame);
+  return (Scan){.p = text,
+                .end = text + length,
+                .line = length <= MS_JSON_MAX_BYTES,
+                .frame = frame,
+                .string = g_string_new(NULL)};
+}
+
+static void end(Scan *s) {
+  g_string_free(s->string, TRUE);
+  if (s->numbers) g_array_unref(s->numbers);
   for (int i = 0; i < MS_JSON_MAX_DEPTH; i++)
-    if (frame[i].text) g_string_free(frame[i].text, TRUE);
+    if (s->frame[i].text) g_string_free(s->frame[i].text, TRUE);
+}
+
+JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GError **error) {
+  Frame frame[MS_JSON_MAX_DEPTH];
+  Scan s = begin(text, length, frame);
+  s.filename = filename, s.error = error;
+  JsonNode *root = scan_document(&s, length);
+  end(&s);
   return root;
 }
+
+/* --- without a tree
+ * ----------------------------------------------------------------------------------------------- */
+gboolean ms_json_walk(const char *text, size_t length, MsJsonTake take, gpointer user) {
+  Frame frame[MS_JSON_MAX_DEPTH];
+  Scan s = begin(text, length, frame);
+  gboolean taken = check_text(&s, length);
+  skip_space(&s);
+  taken = taken && take(&s, user);
+  skip_space(&s);
+  taken = taken && s.p == s.end;
+  end(&s);
+  return taken;
+}
+
+static gboolean one_more(Scan *s) { return s->p < s->end && ++s->values <= MS_JSON_MAX_VALUES; }
+
+gboolean ms_json_take_open(Scan *s, char bracket, gboolean *more) {
+  if (!one_more(s) || *s->p != bracket || !enter(s)) return FALSE;
+  *more = s->p >= s->end || *s->p != (bracket == '{' ? '}' : ']');
+  if (!*more) s->p++, s->depth--;
+  return TRUE;
+}
+
+gboolean ms_json_take_next(Scan *s, char bracket, gboolean *more) {
+  if (!next_item(s, bracket == '{' ? '}' : ']', more)) return FALSE;
+  s->depth -= !*more;
+  return TRUE;
+}
+
+/* The eight bytes at `p`: one of them ends the plain part of a string, a quote, a backslash or a control character. */
+static gboolean ends_in(const char *p) {
+  const guint64 ones = 0x0101010101010101u, high = ones << 7;
+  guint64 word, quote, slash;
+  memcpy(&word, p, sizeof word);
+  quote = word ^ ones * '"', slash = word ^ ones * '\\';
+  return (((word - ones * 0x20) & ~word) | ((quote - ones) & ~quote) | ((slash - ones) & ~slash)) & high ? TRUE : FALSE;
+}
+
+/* Without escapes. */
+static gboolean plain_string(Scan *s, MsJsonWord *word) {
+  if (s->p >= s->end || *s->p != '"') return FALSE;
+  const char *first = s->p + 1, *p = first;
+  while (s->end - p >= 8 && !ends_in(p)) p += 8;
+  while (p < s->end && *p != '"' && *p != '\\' && (guchar)*p >= 0x20) p++;
+  if (p >= s->end || *p != '"') return FALSE;
+  *word = (MsJsonWord){first, (gsize)(p - first)};
+  s->p = p + 1;
+  return TRUE;
+}
+
+gboolean ms_json_take_key(Scan *s, MsJsonWord *key) {
+  if (!plain_string(s, key)) return FALSE;
+  skip_space(s);
+  if (s->p >= s->end || *s->p != ':') return FALSE;
+  s->p++;
+  skip_space(s);
+  return TRUE;
+}
+
+gboolean ms_json_take_string(Scan *s, MsJsonWord *text) { return one_more(s) && plain_string(s, text); }
+
+char *ms_json_word_text(const MsJsonWord *word) {
+  char *text = g_malloc(word->length + 1);
+  memcpy(text, word->text, word->length);
+  text[word->length] = '\0';
+  return text;
+}
+
+gboolean ms_json_word_is(const MsJsonWord *word, const char *text) {
+  return strncmp(text, word->text, word->length) == 0 && text[word->length] == '\0';
+}
+
+gboolean ms_json_take_number(Scan *s, double *value, gboolean *integral) {
+  Number x;
+  if (!one_more(s) || !is_number(*s->p) || !read_number(s, &x)) return FALSE;
+  *value = x.value, *integral = x.integral;
+  return TRUE;
+}
+
+gboolean ms_json_take_null(Scan *s) { return one_more(s) && take_word(s, "null"); }
+
+const double *ms_json_take_numbers(Scan *s, guint *n) {
+  if (!s->numbers) s->numbers = g_array_new(FALSE, FALSE, sizeof(double));
+  g_array_set_size(s->numbers, 0);
+  if (!one_more(s) || *s->p != '[' || !scan_numbers(s, s->numbers)) return NULL;
+  *n = s->numbers->len;
+  return (const double *)(gconstpointer)s->numbers->data;
+}
+
+JsonNode *ms_json_take_node(Scan *s) { return scan_value(s); }
 
 /* --- lines: found again only when a message needs one
  * --------------------------------------------------------------- */

@@ -162,9 +162,10 @@ static gboolean within_host(const MsHardware *hardware, const MsJson *doc, const
 gboolean ms_hardware_consistent(MsHardware *hardware, const MsJson *doc, JsonObject *json, const char *path,
                                 GError **error) {
   const Limit *l = first_broken(hardware, NULL);
-  if (l) return refuse(hardware, l, doc, json, path, error);
+  if (l) return json && refuse(hardware, l, doc, json, path, error);
   if (!within_name(hardware, doc, path, error) || !within_host(hardware, doc, path, error)) return FALSE;
-  int own = json_object_has_member(json, "curves")
+  int own = !json ? hardware->num_curves
+            : json_object_has_member(json, "curves")
                 ? (int)json_array_get_length(json_object_get_array_member(json, "curves"))
                 : 0;
   for (int i = 0; i < own; i++)

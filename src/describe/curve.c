@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define GRID_MAX   1000000 /* numbers of one residual grid */
+#define AXIS_MAX   4096    /* of one of its axes */
 #define CURVES_MAX 4096
 
 const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "grouped-gemm", "attention", "segments",
@@ -53,22 +54,22 @@ static gboolean plain_number(JsonNode *node, double lo, double hi, double *value
   return *value >= lo && *value <= hi;
 }
 
+/* The same of a list at the cursor. */
+static gboolean take_numbers(MsJsonCursor *cursor, double lo, double hi, guint max, double **values, int *n) {
+  guint length;
+  const double *from = ms_json_take_numbers(cursor, &length);
+  if (!from || length > max) return FALSE;
+  for (guint i = 0; i < length; i++)
+    if (!(from[i] >= lo && from[i] <= hi)) return FALSE;
+  *values = g_atomic_rc_box_alloc(length * sizeof *from);
+  memcpy(*values, from, length * sizeof *from);
+  *n = (int)length;
+  return TRUE;
+}
+
 static gboolean check_length(const MsJson *doc, const char *path, guint length, guint max, GError **error) {
   return (length >= 1 && length <= max) ||
          ms_json_error(doc, path, error, "holds %u numbers, must hold 1 to %u", length, max);
-}
-
-/* The same of a list that stands beside the tree. */
-static gboolean take_numbers(const MsJson *doc, const double *from, guint n, const char *path, double lo, double hi,
-                             double *values, GError **error) {
-  memcpy(values, from, n * sizeof *values);
-  for (guint i = 0; i < n; i++) {
-    if (from[i] >= lo && from[i] <= hi) continue;
-    g_autofree char *item = g_strdup_printf("%s[%u]", path, i);
-    g_autoptr(JsonNode) element = json_node_init_double(json_node_alloc(), from[i]);
-    return get_number(doc, element, item, lo, hi, values + i, error);
-  }
-  return TRUE;
 }
 
 /* A list of at most `max` numbers in [lo, hi]; *values is a new atomic box. */
@@ -77,12 +78,10 @@ static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path,
   if (!node || !JSON_NODE_HOLDS_ARRAY(node)) return ms_json_error(doc, path, error, "must be a list of numbers");
   JsonArray *array = json_node_get_array(node);
   guint length = json_array_get_length(array);
-  const double *beside = ms_json_numbers(doc, node, &length);
   if (!check_length(doc, path, length, max, error)) return FALSE;
   g_clear_pointer(values, g_atomic_rc_box_release);
   *values = g_atomic_rc_box_alloc0(length * sizeof **values);
   *n = (int)length;
-  if (beside) return take_numbers(doc, beside, length, path, lo, hi, *values, error);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < length; i++) {
     JsonNode *element = json_array_get_element(array, i);
@@ -128,6 +127,24 @@ static gboolean params_parse(const MsJson *doc, JsonNode *node, const char *path
   return TRUE;
 }
 
+static gboolean params_take(MsJsonCursor *cursor, void *member) {
+  MsCurve *curve = member;
+  const char *const *known = ms_curve_param_words[curve->form];
+  gboolean more, integral;
+  if (!ms_json_take_open(cursor, '{', &more)) return FALSE;
+  for (int i = -1; more;) {
+    MsJsonWord name;
+    double value;
+    if (!ms_json_take_key(cursor, &name)) return FALSE;
+    for (i++; known[i] && !ms_json_word_is(&name, known[i]);) i++; /* in their order */
+    if (!known[i] || !ms_json_take_number(cursor, &value, &integral) || !(value >= 0 && value <= 1e18) ||
+        !ms_json_take_next(cursor, '{', &more))
+      return FALSE;
+    curve->param[i] = value;
+  }
+  return TRUE;
+}
+
 static void params_print(MsJsonOut *out, const char *key, const void *member) {
   const MsCurve *curve = member;
   ms_json_out_object(out, key);
@@ -154,11 +171,11 @@ static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *pat
 
 static gboolean segments_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsCurve *curve = member;
-  guint max = G_N_ELEMENTS(curve->segment_Bps), numbers;
-  if (!JSON_NODE_HOLDS_ARRAY(node) || ms_json_numbers(doc, node, &numbers))
+  guint max = G_N_ELEMENTS(curve->segment_Bps);
+  JsonArray *array = JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  guint length = array ? json_array_get_length(array) : 0;
+  if (!array || (length > 0 && !isnan(ms_json_number(json_array_get_element(array, 0)))))
     return ms_json_error(doc, path, error, "must be a list of [alpha_s, Bps]");
-  JsonArray *array = json_node_get_array(node);
-  guint length = json_array_get_length(array);
   if (length > max) return ms_json_error(doc, path, error, "holds %u lines, must hold at most %u", length, max);
   curve->n_segments = 0;
   gboolean ok = TRUE;
@@ -210,22 +227,31 @@ static void grid_copy(const MsGrid *from, MsGrid *to) {
   if (to->log_ratio) g_atomic_rc_box_acquire(to->log_ratio);
 }
 
+static gboolean ascending(const MsGrid *grid, int d) {
+  for (int i = 1; i < grid->n[d]; i++)
+    if (grid->axis[d][i] <= grid->axis[d][i - 1]) return FALSE;
+  return TRUE;
+}
+
+/* The next axis has its numbers; takes the reference to `name`. */
+static void add_axis(MsGrid *grid, char *name) {
+  int d = grid->dims++;
+  grid->name[d] = name;
+  grid->log2_axis[d] = g_atomic_rc_box_alloc((gsize)grid->n[d] * sizeof(double));
+  for (int i = 0; i < grid->n[d]; i++) grid->log2_axis[d][i] = log2(grid->axis[d][i]);
+}
+
 static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, const char *path, MsGrid *grid,
                            GError **error) {
   int d = grid->dims;
   if (d >= (int)G_N_ELEMENTS(grid->n))
     return ms_json_error(doc, path, error, "has more than %u axes", (guint)G_N_ELEMENTS(grid->n));
   char *full = g_strconcat(path, ".", name, NULL);
-  gboolean ok = get_numbers(doc, node, full, 1e-300, 1e18, 4096, &grid->axis[d], &grid->n[d], error);
-  for (int i = 1; ok && i < grid->n[d]; i++)
-    if (grid->axis[d][i] <= grid->axis[d][i - 1]) ok = ms_json_error(doc, full, error, "must be ascending");
+  gboolean ok = get_numbers(doc, node, full, 1e-300, 1e18, AXIS_MAX, &grid->axis[d], &grid->n[d], error);
+  if (ok && !ascending(grid, d)) ok = ms_json_error(doc, full, error, "must be ascending");
   g_free(full);
-  if (!ok) return FALSE;
-  grid->name[d] = g_ref_string_new(name);
-  grid->log2_axis[d] = g_atomic_rc_box_alloc((gsize)grid->n[d] * sizeof(double));
-  for (int i = 0; i < grid->n[d]; i++) grid->log2_axis[d][i] = log2(grid->axis[d][i]);
-  grid->dims++;
-  return TRUE;
+  if (ok) add_axis(grid, g_ref_string_new(name));
+  return ok;
 }
 
 static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid, GError **error) {
@@ -255,13 +281,43 @@ static gboolean grid_parse(const MsJson *doc, JsonNode *node, const char *path, 
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   JsonObject *json = json_node_get_object(node);
   if (json_object_get_size(json) != 2) return ms_json_error(doc, path, error, "must hold \"axes\" and \"log_ratio\"");
-  char *axes = g_strconcat(path, "." MS_CURVE_AXES_KEY, NULL), *ratios = g_strconcat(path, "." MS_CURVE_GRID_KEY, NULL);
-  gboolean ok = axes_parse(doc, json_object_get_member(json, MS_CURVE_AXES_KEY), axes, grid, error) &&
-                ratios_parse(doc, json_object_get_member(json, MS_CURVE_GRID_KEY), ratios, grid, error);
+  char *axes = g_strconcat(path, ".axes", NULL), *ratios = g_strconcat(path, ".log_ratio", NULL);
+  gboolean ok = axes_parse(doc, json_object_get_member(json, "axes"), axes, grid, error) &&
+                ratios_parse(doc, json_object_get_member(json, "log_ratio"), ratios, grid, error);
   g_free(axes);
   g_free(ratios);
   if (!ok) ms_grid_clear(grid);
   return ok;
+}
+
+static gboolean axes_take(MsJsonCursor *cursor, MsGrid *grid) {
+  gboolean more;
+  if (!ms_json_take_open(cursor, '{', &more) || !more) return FALSE;
+  while (more) {
+    MsJsonWord name;
+    int d = grid->dims;
+    if (d >= (int)G_N_ELEMENTS(grid->n) || !ms_json_take_key(cursor, &name) ||
+        !take_numbers(cursor, 1e-300, 1e18, AXIS_MAX, &grid->axis[d], &grid->n[d]) || !ascending(grid, d))
+      return FALSE;
+    add_axis(grid, g_ref_string_new_len(name.text, (gssize)name.length));
+    for (int i = 0; i < d; i++)
+      if (strcmp(grid->name[i], grid->name[d]) == 0) return FALSE;
+    if (!ms_json_take_next(cursor, '{', &more)) return FALSE;
+  }
+  return TRUE;
+}
+
+static gboolean grid_take(MsJsonCursor *cursor, void *member) {
+  MsGrid *grid = member;
+  MsJsonWord key;
+  gboolean more;
+  int n;
+  if (ms_json_take_null(cursor)) return TRUE;
+  return ms_json_take_open(cursor, '{', &more) && more && ms_json_take_key(cursor, &key) &&
+         ms_json_word_is(&key, "axes") && axes_take(cursor, grid) && ms_json_take_next(cursor, '{', &more) && more &&
+         ms_json_take_key(cursor, &key) && ms_json_word_is(&key, "log_ratio") &&
+         take_numbers(cursor, -20, 20, GRID_MAX, &grid->log_ratio, &n) && n == grid_size(grid) &&
+         ms_json_take_next(cursor, '{', &more) && !more;
 }
 
 static void print_numbers(MsJsonOut *out, const char *key, const double *values, gint64 n) {
@@ -277,10 +333,10 @@ static void grid_print(MsJsonOut *out, const char *key, const void *member) {
     return;
   }
   ms_json_out_object(out, key);
-  ms_json_out_object(out, MS_CURVE_AXES_KEY);
+  ms_json_out_object(out, "axes");
   for (int d = 0; d < grid->dims; d++) print_numbers(out, grid->name[d], grid->axis[d], grid->n[d]);
   ms_json_out_end(out);
-  print_numbers(out, MS_CURVE_GRID_KEY, grid->log_ratio, grid_size(grid));
+  print_numbers(out, "log_ratio", grid->log_ratio, grid_size(grid));
   ms_json_out_end(out);
 }
 
@@ -325,11 +381,12 @@ static const MsField curve_fields[] = {
      .unit = "",
      .offset = 0,
      .parse = params_parse,
+     .take = params_take,
      .print = params_print,
      .doc = "object of the formula's parameters"},
     MS_F64(S, sustained, "", 0.01, 10, "1", MS_NULLABLE,
            "rate in long training over that of the measurements; multiplies the efficiency"),
-    {.key = MS_CURVE_SEGMENTS_KEY,
+    {.key = "segments",
      .type = MS_T_CUSTOM,
      .unit = "s, Bps",
      .offset = 0,
@@ -341,6 +398,7 @@ static const MsField curve_fields[] = {
      .unit = "",
      .offset = offsetof(S, grid),
      .parse = grid_parse,
+     .take = grid_take,
      .print = grid_print,
      .doc = "residual {\"axes\": {NAME: [...]}, \"log_ratio\": [...]}, first axis slowest; null = none"},
     MS_OBJECT(S, provenance, &provenance_table, MS_NULLABLE, "where it comes from"),
@@ -390,13 +448,13 @@ static gboolean check_word(const MsJson *doc, const char *path, const char *key,
   return FALSE;
 }
 
-static gboolean check_params(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve,
-                             GError **error) {
-  JsonNode *node = json_object_get_member(json, "params");
-  for (int i = 0; ms_curve_param_words[curve->form][i]; i++) {
+/* NaN: it was not given. What need not be is 0 then. */
+static gboolean check_params(const MsJson *doc, const char *path, MsCurve *curve, GError **error) {
+  for (int i = 0; i < MS_CURVE_PARAMS; i++) {
     const char *name = ms_curve_param_words[curve->form][i];
-    if (node && json_object_has_member(json_node_get_object(node), name)) continue;
-    if (i >= ms_curve_required(curve->form)) continue; /* 0 */
+    if (!isnan(curve->param[i])) continue;
+    curve->param[i] = 0;
+    if (!name || i >= ms_curve_required(curve->form)) continue;
     char *full = g_strconcat(path, ".params.", name, NULL);
     ms_json_error(doc, full, error, "required parameter of the form %s is missing", ms_curve_form_words[curve->form]);
     g_free(full);
@@ -405,8 +463,7 @@ static gboolean check_params(const MsJson *doc, JsonObject *json, const char *pa
   return TRUE;
 }
 
-static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *path, const MsCurve *curve,
-                            GError **error) {
+static gboolean check_curve(const MsJson *doc, const char *path, MsCurve *curve, GError **error) {
   static const char *const dtypes[] = {"bf16", "fp16", "fp32", "fp64", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
   static const char *const passes[] = {"forward", "dgrad", "wgrad", "backward", NULL};
   static const char *const levels[] = {"nvlink", "network", NULL};
@@ -414,7 +471,7 @@ static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *pat
       !check_word(doc, path, "pass", curve->pass, passes, error) ||
       !check_word(doc, path, "level", curve->level, levels, error) ||
       !check_word(doc, path, "dispatcher", curve->dispatcher, ms_dispatcher_words, error) ||
-      !check_params(doc, json, path, curve, error))
+      !check_params(doc, path, curve, error))
     return FALSE;
   if ((curve->form == MS_FORM_SEGMENTS) == (curve->n_segments > 0)) return TRUE;
   return ms_json_error(doc, path, error,
@@ -422,13 +479,17 @@ static gboolean check_curve(const MsJson *doc, JsonObject *json, const char *pat
                                          : "must have segments, a list of [alpha_s, Bps]");
 }
 
+static void curve_defaults(MsCurve *curve) {
+  ms_fields_defaults(&ms_curve_table, curve);
+  for (int i = 0; i < MS_CURVE_PARAMS; i++) curve->param[i] = NAN;
+}
+
 /* On failure the curve is valid for curve_clear. */
 static gboolean curve_load(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve, GError **error) {
-  ms_fields_defaults(&ms_curve_table, curve);
-  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
-  JsonObject *json = json_node_get_object(node);
-  return ms_fields_load(&ms_curve_table, doc, json, path, TRUE, curve, error) &&
-         check_curve(doc, json, path, curve, error);
+  curve_defaults(curve);
+  return ms_json_need_object(doc, node, path, error) &&
+         ms_fields_load(&ms_curve_table, doc, json_node_get_object(node), path, TRUE, curve, error) &&
+         check_curve(doc, path, curve, error);
 }
 
 gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
@@ -447,6 +508,23 @@ gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, vo
     ok = curve_load(doc, json_array_get_element(array, i), item, &curves[i], error);
     g_free(item);
   }
+  return ok;
+}
+
+gboolean ms_curves_take(MsJsonCursor *cursor, void *member) {
+  MsHardware *hardware = member;
+  g_autoptr(GArray) list = g_array_new(FALSE, TRUE, sizeof(MsCurve));
+  gboolean more, ok = ms_json_take_open(cursor, '[', &more);
+  while (ok && more) {
+    g_array_set_size(list, list->len + 1);
+    MsCurve *curve = &g_array_index(list, MsCurve, list->len - 1);
+    curve_defaults(curve);
+    ok = list->len <= CURVES_MAX && ms_fields_take(&ms_curve_table, cursor, curve) &&
+         check_curve(NULL, "", curve, NULL) && ms_json_take_next(cursor, '[', &more);
+  }
+  MsCurve *curves = curves_new(list->len);
+  if (list->len > 0) memcpy(curves, list->data, list->len * sizeof *curves);
+  hardware->curves = curves, hardware->num_curves = (int)list->len;
   return ok;
 }
 

@@ -5,14 +5,10 @@
 
 #include "describe/hardware.h"
 
-/* Of lists of numbers, which are read where they stand beside the tree too (ms_json_load_beside). */
-#define MS_CURVE_GRID_KEY     "log_ratio"
-#define MS_CURVE_AXES_KEY     "axes"
-#define MS_CURVE_SEGMENTS_KEY "segments"
-
 void ms_curves_free(MsHardware *hardware); /* hardware->curves, all of them */
 /* For the row `curves` of the table: `member` is the MsHardware. */
 gboolean ms_curves_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
+gboolean ms_curves_take(MsJsonCursor *cursor, void *member);
 void ms_curves_print(MsJsonOut *out, const char *key, const void *member);
 
 #endif

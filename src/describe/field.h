@@ -45,7 +45,8 @@ typedef struct MsField {
    * owns is freed and copied by the module of the struct. print NULL: never written. */
   gboolean (*parse)(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error); /* CUSTOM */
   void (*print)(MsJsonOut *out, const char *key, const void *member);                                   /* CUSTOM */
-  const char *doc; /* one sentence for schema and reference */
+  gboolean (*take)(MsJsonCursor *cursor, void *member); /* CUSTOM: `parse` without a tree; NULL: through one */
+  const char *doc;                                      /* one sentence for schema and reference */
 } MsField;
 
 struct MsFieldTable {
@@ -60,6 +61,9 @@ void ms_fields_defaults(const MsFieldTable *table, void *object);
  * keys are errors. On failure `object` may be partly written but is still valid for ms_fields_clear. */
 gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                         gboolean whole, void *object, GError **error);
+/* ms_fields_load of the whole object at the cursor without a tree, over defaults. FALSE as all that takes: free what
+ * there is, and load the tree. Of a CUSTOM row all required rows before it in the table stand before it. */
+gboolean ms_fields_take(const MsFieldTable *table, MsJsonCursor *cursor, void *object);
 /* Every key of `json` is in the table. */
 gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                               GError **error);

@@ -115,15 +115,16 @@ void ms_schema_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_int(out, key, 1);
 }
 
-MsJson *ms_load_object_beside(const char *filename, const char *const *keys, GError **error) {
-  MsJson *doc = ms_json_load_beside(filename, keys, error);
-  if (!doc || JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return doc;
-  ms_json_error(doc, "", error, "must be one JSON object");
-  ms_json_free(doc);
-  return NULL;
+gboolean ms_build_object(MsJson *doc, GError **error) {
+  return ms_json_build(doc, error) &&
+         (JSON_NODE_HOLDS_OBJECT(ms_json_root(doc)) || ms_json_error(doc, "", error, "must be one JSON object"));
 }
 
-MsJson *ms_load_object(const char *filename, GError **error) { return ms_load_object_beside(filename, NULL, error); }
+MsJson *ms_load_object(const char *filename, GError **error) {
+  MsJson *doc = ms_json_open(filename, error);
+  if (doc && !ms_build_object(doc, error)) g_clear_pointer(&doc, ms_json_free);
+  return doc;
+}
 
 char *ms_name_of_file(const char *filename) {
   char *name = g_path_get_basename(filename);

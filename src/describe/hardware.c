@@ -204,36 +204,36 @@ static MsHardware *described(const MsJson *doc, JsonObject *json, const char *pa
   return hardware;
 }
 
-/* Of a file without `base`: the curves that it borrowed stand behind its own. */
-static void keep_leaf(const char *file, const MsStamp *stamp, const MsHardware *hardware, JsonObject *json) {
-  MsHardware own = *hardware, **leaf = g_atomic_rc_box_new(MsHardware *);
-  own.num_curves = json_object_has_member(json, "curves")
-                       ? (int)json_array_get_length(json_object_get_array_member(json, "curves"))
-                       : 0;
-  if (!json_object_has_member(json, "name")) own.name = NULL;
-  *leaf = ms_hardware_copy(&own);
+static void keep_leaf(const char *file, const MsStamp *stamp, const MsHardware *hardware) {
+  MsHardware **leaf = g_atomic_rc_box_new(MsHardware *);
+  *leaf = ms_hardware_copy(hardware);
   ms_kept_add(&leaves, file, "", stamp, leaf);
   ms_kept_release(&leaves, leaf);
 }
 
-/* Nine tenths of a machine are the numbers of its curves. What stands beside a `base` is copied, numbers and all. */
-static MsJson *load_machine(const char *file, GError **error) {
-  static const char *const lists[] = {MS_CURVE_GRID_KEY, MS_CURVE_AXES_KEY, MS_CURVE_SEGMENTS_KEY, NULL};
-  MsJson *doc = ms_load_object_beside(file, lists, error);
-  if (doc && json_object_has_member(json_node_get_object(ms_json_root(doc)), "base")) ms_json_fill(doc);
-  return doc;
+static gboolean take_machine(MsJsonCursor *cursor, gpointer hardware) {
+  return ms_fields_take(&ms_hardware_table, cursor, hardware);
+}
+
+/* A machine without `base` before it borrows. NULL: what it is, or what is wrong, its tree says. */
+static MsHardware *leaf_of(const MsJson *doc) {
+  MsHardware *hardware = hardware_new();
+  if (!ms_json_take(doc, take_machine, hardware) || !ms_sources_check(hardware, NULL, "", NULL) ||
+      !ms_anchor_check(&hardware->anchor, NULL, "", NULL) || !ms_hardware_consistent(hardware, NULL, NULL, "", NULL))
+    g_clear_pointer(&hardware, ms_hardware_free);
+  return hardware;
 }
 
 static MsHardware *read_file(const char *file, const MsStamp *stamp, int depth, gboolean borrow, GError **error) {
-  g_autoptr(MsJson) doc = load_machine(file, error);
-  JsonObject *json = doc ? json_node_get_object(ms_json_root(doc)) : NULL;
-  MsHardware *hardware = json ? described(doc, json, "", depth, borrow, error) : NULL;
-  if (!hardware) return NULL;
-  if (stamp->known && !json_object_has_member(json, "base")) keep_leaf(file, stamp, hardware, json);
-  if (!json_object_has_member(json, "name")) {
-    g_free(hardware->name);
-    hardware->name = ms_name_of_file(ms_json_filename(doc));
+  g_autoptr(MsJson) doc = ms_json_open(file, error);
+  MsHardware *hardware = doc ? leaf_of(doc) : NULL;
+  if (hardware) {
+    if (stamp->known) keep_leaf(file, stamp, hardware);
+    if (borrow && !borrow_curves(hardware, doc, "", depth, error)) g_clear_pointer(&hardware, ms_hardware_free);
+  } else if (doc && ms_build_object(doc, error)) {
+    hardware = described(doc, json_node_get_object(ms_json_root(doc)), "", depth, borrow, error);
   }
+  if (hardware && !hardware->name) hardware->name = ms_name_of_file(ms_json_filename(doc));
   return hardware;
 }
 

@@ -107,6 +107,7 @@ static const MsField hardware_fields[] = {
      .unit = "",
      .offset = 0,
      .parse = ms_curves_parse,
+     .take = ms_curves_take,
      .print = ms_curves_print,
      .doc =
          "list of fitted curves; beside `base`: in place of those that describe the same, all others stay; [] = none"},

@@ -28,6 +28,7 @@ static const MsField entry_fields[] = {
 static const MsFieldTable entry_table = {"laws.laws.NAME", "one law", entry_fields};
 
 static gboolean entries_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
+static gboolean entries_take(MsJsonCursor *cursor, void *member);
 
 static const MsField file_fields[] = {MS_SCHEMA(MS_REQUIRED),
                                       {.key = "laws",
@@ -36,6 +37,7 @@ static const MsField file_fields[] = {MS_SCHEMA(MS_REQUIRED),
                                        .offset = 0,
                                        .flags = MS_REQUIRED,
                                        .parse = entries_parse,
+                                       .take = entries_take,
                                        .sub = &entry_table,
                                        .doc = "object: name of a law -> its value and where it comes from"},
                                       {0}};
@@ -77,14 +79,38 @@ static gboolean entries_parse(const MsJson *doc, JsonNode *node, const char *pat
   return TRUE;
 }
 
+/* Laws stand in their order. */
+static gboolean entries_take(MsJsonCursor *cursor, void *member) {
+  MsLawEntry *entries = member;
+  gboolean more;
+  if (!ms_json_take_open(cursor, '{', &more)) return FALSE;
+  for (int i = 0; i < MS_N_LAWS; i++) {
+    MsJsonWord key;
+    const MsField *law = &law_fields[i];
+    ms_fields_defaults(&entry_table, &entries[i]);
+    if (!more || !ms_json_take_key(cursor, &key) || !ms_json_word_is(&key, law->key) ||
+        !ms_fields_take(&entry_table, cursor, &entries[i]) ||
+        !(entries[i].value >= law->lo && entries[i].value <= law->hi) || !ms_json_take_next(cursor, '{', &more))
+      return FALSE;
+  }
+  return !more;
+}
+
+static gboolean take_entries(MsJsonCursor *cursor, gpointer entries) {
+  return ms_fields_take(&ms_law_file_table, cursor, entries);
+}
+
 static char *law_file(void) { return g_build_filename(ms_data_dir(), "software", "laws.json", NULL); }
 
 MsLawEntry *ms_law_entries_load(GError **error) {
   g_autofree char *file = law_file();
-  g_autoptr(MsJson) doc = ms_load_object(file, error);
-  if (!doc) return NULL;
-  MsLawEntry *entries = g_new0(MsLawEntry, MS_N_LAWS);
-  if (ms_fields_load(&ms_law_file_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, entries, error))
+  g_autoptr(MsJson) doc = ms_json_open(file, error);
+  MsLawEntry *entries = doc ? g_new0(MsLawEntry, MS_N_LAWS) : NULL;
+  if (!doc || ms_json_take(doc, take_entries, entries)) return entries;
+  ms_law_entries_free(entries);
+  entries = g_new0(MsLawEntry, MS_N_LAWS);
+  if (ms_build_object(doc, error) &&
+      ms_fields_load(&ms_law_file_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, entries, error))
     return entries;
   ms_law_entries_free(entries);
   return NULL;

@@ -40,8 +40,8 @@ void ms_schema_print(MsJsonOut *out, const char *key, const void *member);
 
 /* A file whose root is an object. (transfer full) */
 MsJson *ms_load_object(const char *filename, GError **error);
-/* With lists of numbers beside the tree (ms_json_load_beside). */
-MsJson *ms_load_object_beside(const char *filename, const char *const *keys, GError **error);
+/* ms_json_build of one. */
+gboolean ms_build_object(MsJson *doc, GError **error);
 /* "models/x.json" -> "x". (transfer full) */
 char *ms_name_of_file(const char *filename);
 /* The object without one of its members. (transfer full) */

@@ -467,8 +467,6 @@ static void files(void **state) {
   ms_progress_update(NULL, 1, NULL);
 }
 
-static const char *const beside_keys[] = {"near", "axes", "pairs", NULL};
-
 /* Short numbers do not go through strtod, and must not differ from it in a bit. */
 static void numbers_as_strtod_reads_them(void **state) {
   (void)state;
@@ -497,74 +495,102 @@ static void numbers_as_strtod_reads_them(void **state) {
   g_rand_free(rand);
 }
 
-static void numbers_beside_the_tree(void **state) {
-  (void)state;
-  static const char text[] =
-      "{\"far\": [1.5, 2], \"near\": [0.25, -0.5,\n -0.0, 7, 1e-3, 0.1234567890123456789 ,-12.75],"
-      " \"deep\": [{\"near\": [1]}, {\"near\": []}, {\"near\": [1.5, \"x\"]},"
-      " {\"near\": [[1.5]]}, {\"near\": 3}],\n\"behind\": 1, \"axes\": {\"m\": [1, 2.5], \"deep\": {\"n\": [3]}},"
-      " \"pairs\": [[0.5, 7], [true]]}";
-  g_autofree char *file = ms_test_data_path("beside.json");
-  assert_true(g_file_set_contents(file, text, -1, NULL));
-  g_autoptr(MsJson) beside = ms_json_load_beside(file, beside_keys, NULL);
-  g_autoptr(MsJson) whole = ms_json_load(file, NULL);
-  assert_non_null(beside);
-  JsonObject *object = json_node_get_object(ms_json_root(beside)), *all = json_node_get_object(ms_json_root(whole));
-  JsonArray *list = json_object_get_array_member(all, "near"), *deep = json_object_get_array_member(object, "deep");
-  guint n = 0;
-  assert_null(ms_json_numbers(beside, json_object_get_member(object, "far"), &n));
-  assert_null(ms_json_numbers(whole, json_object_get_member(all, "near"), &n));
-  const double *near = ms_json_numbers(beside, json_object_get_member(object, "near"), &n);
-  assert_non_null(near);
-  assert_int_equal(n, json_array_get_length(list));
-  assert_int_equal(json_array_get_length(json_object_get_array_member(object, "near")), 0);
-  for (guint i = 0; i < n; i++) {
-    double must_be = json_array_get_double_element(list, i);
-    assert_memory_equal(&near[i], &must_be, sizeof must_be);
-  }
-  for (guint i = 0; i < 5; i++) {
-    JsonNode *node = json_object_get_member(json_array_get_object_element(deep, i), "near");
-    assert_int_equal(ms_json_numbers(beside, node, &n) != NULL, i == 0);
-  }
-  JsonObject *axes = json_object_get_object_member(object, "axes");
-  JsonArray *pairs = json_object_get_array_member(object, "pairs");
-  near = ms_json_numbers(beside, json_object_get_member(axes, "m"), &n);
-  assert_true(near && n == 2 && near[0] == 1 && near[1] == 2.5);
-  assert_null(ms_json_numbers(beside, json_object_get_member(json_object_get_object_member(axes, "deep"), "n"), &n));
-  near = ms_json_numbers(beside, json_array_get_element(pairs, 0), &n);
-  assert_true(near && n == 2 && near[0] == 0.5 && near[1] == 7);
-  assert_null(ms_json_numbers(beside, json_array_get_element(pairs, 1), &n));
-  assert_int_equal(ms_json_line(beside, "behind"), 3);
-  ms_json_fill(beside);
-  g_autofree char *filled = ms_json_text(ms_json_root(beside), 0), *as_read = ms_json_text(ms_json_root(whole), 0);
-  assert_string_equal(filled, as_read);
+typedef struct {
+  double value[8];
+  guint n;
+} Taken;
+
+static gboolean take_list(MsJsonCursor *cursor, gpointer user) {
+  Taken *taken = user;
+  const double *value = ms_json_take_numbers(cursor, &taken->n);
+  if (value) memcpy(taken->value, value, MIN(taken->n, G_N_ELEMENTS(taken->value)) * sizeof *value);
+  return value != NULL;
 }
 
-/* Whatever is wrong inside such a list is said as of any other. */
-static void refuses_beside_as_elsewhere(void **state) {
+/* Whether the text is taken by `take`; *doc is left without a tree. */
+static gboolean taken(const char *text, MsJsonTake take, gpointer user, MsJson **doc) {
+  g_autofree char *file = ms_test_data_path("taken.json");
+  assert_true(g_file_set_contents(file, text, -1, NULL));
+  *doc = ms_json_open(file, NULL);
+  assert_non_null(*doc);
+  assert_null(ms_json_root(*doc));
+  return ms_json_take(*doc, take, user);
+}
+
+static void takes_numbers_as_the_tree_does(void **state) {
   (void)state;
-  static const char *const lists[] = {
-      "1.5,",    "1.5 2",     "01.5", "1.", ".5", "1.5.2", "-", "1e400", "1.5, nan", "1.5}", "9007199254740993",
-      "1.5, +1", "1.5, 00.5", "1.5"};
-  g_autofree char *file = ms_test_data_path("bad.json");
-  for (guint i = 0; i < G_N_ELEMENTS(lists); i++)
-    for (int closed = 0; closed < 2; closed++) {
-      g_autofree char *text = g_strdup_printf("{\"near\":\n[%s%s", lists[i], closed ? "]}" : "");
-      g_autoptr(GError) as_tree = NULL;
-      g_autoptr(GError) error = NULL;
-      assert_true(g_file_set_contents(file, text, -1, NULL));
-      g_autoptr(MsJson) whole = ms_json_load(file, &as_tree);
-      g_autoptr(MsJson) beside = ms_json_load_beside(file, beside_keys, &error);
-      assert_int_equal(whole == NULL, beside == NULL);
-      if (error) assert_string_equal(error->message, as_tree->message);
-      assert_int_equal(whole != NULL, closed && i + 1 == G_N_ELEMENTS(lists));
+  static const char *const texts[] = {" [0.25, -0.5,\n -0.0, 7, 1e-3, 0.1234567890123456789 ,-12.75]\n",
+                                      "[1]",
+                                      "[1.5, 2.5]",
+                                      "[]",
+                                      "[1.5,]",
+                                      "[,1.5]",
+                                      "[1.5, \"x\"]",
+                                      "[1.5 2]",
+                                      "[01.5]",
+                                      "[1.]",
+                                      "[.5]",
+                                      "[-]",
+                                      "[1.5.2]",
+                                      "[1e400]",
+                                      "[1.5, nan]",
+                                      "[1.5}",
+                                      "[1.5, +1]",
+                                      "[1.5",
+                                      "[1.5, 00.5]",
+                                      "3",
+                                      "[1.5] [1.5]",
+                                      "[1.5] x",
+                                      "[[1.5]]",
+                                      "",
+                                      "{}",
+                                      "[1.5, ]",
+                                      "[9007199254740993]"};
+  for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
+    Taken list = {.n = 0};
+    g_autoptr(MsJson) doc = NULL;
+    gboolean is = taken(texts[i], take_list, &list, &doc);
+    assert_int_equal(is, i < 3);
+    if (!is) continue;
+    assert_true(ms_json_build(doc, NULL));
+    JsonArray *array = json_node_get_array(ms_json_root(doc));
+    assert_int_equal(list.n, json_array_get_length(array));
+    for (guint k = 0; k < list.n; k++) {
+      double must_be = json_array_get_double_element(array, k);
+      assert_memory_equal(&list.value[k], &must_be, sizeof must_be);
+    }
+  }
+}
+
+static gboolean take_pair(MsJsonCursor *cursor, gpointer user) {
+  MsJsonWord key, text;
+  gboolean more;
+  if (!ms_json_take_open(cursor, '{', &more) || !more || !ms_json_take_key(cursor, &key) ||
+      !ms_json_word_is(&key, "key") || !ms_json_take_string(cursor, &text) || !ms_json_take_next(cursor, '{', &more) ||
+      more)
+    return FALSE;
+  *(char **)user = ms_json_word_text(&text);
+  return TRUE;
+}
+
+/* Of a string without escapes every byte, wherever it ends. */
+static void takes_strings(void **state) {
+  (void)state;
+  for (int n = 0; n < 40; n++)
+    for (int bad = 0; bad < 4; bad++) {
+      static const char *const ends[] = {"", "\\n", "\t", "\x1f"};
+      g_autofree char *body = g_strnfill((gsize)n, 'a'), *text = NULL;
+      g_autofree char *json = g_strdup_printf("{\"key\" : \"%s%s\xc3\xa4\x7f\"}", body, ends[bad]);
+      g_autoptr(MsJson) doc = NULL;
+      assert_int_equal(taken(json, take_pair, &text, &doc), bad == 0);
+      if (bad == 0) assert_true(g_str_has_prefix(text, body) && strlen(text) == (gsize)n + 3);
     }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(numbers_beside_the_tree),
-      cmocka_unit_test(refuses_beside_as_elsewhere),
+      cmocka_unit_test(takes_numbers_as_the_tree_does),
+      cmocka_unit_test(takes_strings),
       cmocka_unit_test(numbers_as_strtod_reads_them),
       cmocka_unit_test(refuses),
       cmocka_unit_test(refuses_depth_and_bytes),

@@ -3,6 +3,7 @@
  * full tier with layouts told apart by `fast`, with `make soak` by `full`; a sample in the quick tier. */
 #include "lib/close.h"
 
+#include "base/io.h"
 #include "lib/tier.h"
 #include "lib/world.h"
 #include "plan/plan.h"
@@ -78,7 +79,46 @@ static void every_pair_plans(void **state) {
   if (fit < 0.8 * looked_at) fail_msg("of %d pairs %d fit", looked_at, fit);
 }
 
+static gboolean take_machine(MsJsonCursor *cursor, gpointer machine) {
+  return ms_fields_take(&ms_hardware_table, cursor, machine);
+}
+static gboolean take_laws(MsJsonCursor *cursor, gpointer entries) {
+  return ms_fields_take(&ms_law_file_table, cursor, entries);
+}
+
+/* Files as they are shipped need no tree, and say without it what they say with it. */
+static void shipped_files_need_no_tree(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) names = ms_data_names("hardware");
+  int bases = 0;
+  for (guint i = 0; i + 1 < names->len; i++) {
+    g_autofree char *file = g_strdup_printf("%s/hardware/%s.json", ms_data_dir(), (char *)names->pdata[i]);
+    g_autoptr(MsJson) doc = ms_json_load(file, NULL);
+    assert_non_null(doc);
+    JsonNode *root = ms_json_root(doc);
+    if (json_object_has_member(json_node_get_object(root), "base")) {
+      bases++;
+      continue;
+    }
+    MsHardware *plain = g_new0(MsHardware, 1);
+    ms_fields_defaults(&ms_hardware_table, plain), ms_fields_defaults(&ms_fabric_table, &plain->fabric);
+    if (!ms_json_take(doc, take_machine, plain)) fail_msg("%s is read as a tree", file);
+    ms_hardware_free(plain);
+    g_autoptr(MsHardware) is = ms_hardware_load(names->pdata[i], NULL);
+    g_autoptr(MsHardware) tree = ms_hardware_from_json(doc, root, "", NULL);
+    g_autofree char *text = ms_fields_text(&ms_hardware_table, is, TRUE, 0),
+                    *must_be = ms_fields_text(&ms_hardware_table, tree, TRUE, 0);
+    assert_string_equal(text, must_be);
+  }
+  assert_true(bases > 0 && bases + 10 < (int)names->len);
+  g_autofree char *laws = g_build_filename(ms_data_dir(), "software", "laws.json", NULL);
+  g_autoptr(MsJson) doc = ms_json_open(laws, NULL);
+  MsLawEntry *entries = g_new0(MsLawEntry, MS_N_LAWS);
+  assert_true(ms_json_take(doc, take_laws, entries));
+  ms_law_entries_free(entries);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(every_pair_plans)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(shipped_files_need_no_tree), cmocka_unit_test(every_pair_plans)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
