@@ -85,12 +85,14 @@ static void add_list(MsTime *busy, const MsCosted *c, MsListPart part, MsTime ti
 }
 
 /* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head,
- * again before its backward. */
+ * again before its backward; between two backwards where only they drop them. */
 static void add_unit(MsTime *busy, const MsProgram *p, int piece, MsTime times) {
   const MsCostedUnit *u = &p->unit[piece];
-  int fetched = u->gather.list->n == 0 ? 0 : ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
+  gboolean every = ms_unit_gathers(p->scenario) == MS_GATHERS_EVERY;
+  int fetched = u->gather.list->n == 0 ? 0 : every && ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
   add_list(busy, &u->gather, MS_LIST_ALL, times * fetched);
   add_list(busy, &u->cast, MS_LIST_ALL, times * fetched);
+  add_list(busy, &u->again, MS_LIST_ALL, times);
   add_list(busy, &u->reduce, MS_LIST_ALL, times);
 }
 

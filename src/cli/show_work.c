@@ -28,8 +28,17 @@ static gboolean lower(const char *name, Lowered *l, GError **error) {
 static MsSchedule *schedule_of(const Lowered *l, GError **error) {
   char why[256] = "";
   const MsScenario *s = l->scenario;
-  MsSchedule *schedule = ms_schedule_new(s->layout.schedule, l->layout->pp, l->layout->microbatches, l->layout->vpp,
-                                         l->layout->group_size, s->options.ep_overlap, why, sizeof why);
+  MsScheduleNumbers numbers = {l->layout->pp,
+                               l->layout->microbatches,
+                               l->layout->vpp,
+                               l->layout->group_size,
+                               s->options.ep_overlap,
+                               1,
+                               1,
+                               1,
+                               0,
+                               l->layout->flush};
+  MsSchedule *schedule = ms_schedule_for(s->layout.schedule, &numbers, why, sizeof why);
   if (!schedule) ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   return schedule;
 }

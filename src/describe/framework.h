@@ -28,6 +28,7 @@ typedef struct {
   gboolean ends_only;           /* of the stages of a pipeline the first and the last may have layers of their own
                                    number, without VPP; MTP blocks are with the loss */
   gboolean interleaves;         /* a stage may hold several chunks of layers: VPP */
+  gboolean flushes;             /* a step may flush its pipelines several times: local_batch_size */
   gboolean whole_sequences;     /* seq_aux_loss needs the whole sequence on a rank: TP x CP = 1 */
   gboolean latent_tp;           /* multi-latent attention goes with tensor parallelism */
   double reducer_B;             /* a parameter: buckets that gradients of data-parallel ranks pass, beside FP32 ones
@@ -49,6 +50,10 @@ typedef struct {
                               are gathered in front of attention and its blocks merged in FP32 */
   gboolean registered_buffers; /* collectives of sharded parameters go out of buffers that NCCL knows, by few SMs
                                   (Megatron-FSDP, nccl_ub; torch.distributed.fsdp registers none) */
+  int shard_copies;     /* torch fully_shard: a pass waits for compute in front of its first gather and behind its
+                           backward for its last reduction; what is gathered is copied into the parameters, gradients
+                           into what is reduced, experts so often (2: rows of theirs are sharded, which lie apart);
+                           parameters that stay whole behind a forward are dropped behind the backward. 0: not */
   gboolean stops_early; /* a region is computed again up to the last tensor that its backward reads: not what leaves
                            combine (torch.utils.checkpoint, early_stop) */
   gboolean low_loss;    /* PyTorch's cross_entropy of BF16 logits, without a copy in FP32 */

@@ -35,6 +35,8 @@ static const MsField options_fields[] = {
     MS_ENUM(S, fsdp, ms_fsdp_words, "\"none\"", MS_OPEN, "sharding of Megatron-FSDP"),
     DTYPE(main_grads_dtype, "main gradients"),
     DTYPE(grad_reduce_dtype, "gradients on the wire"),
+    MS_ENUM(S, expert_grad_reduce_dtype, ms_dtype_words, NULL, MS_NULLABLE,
+            "those of experts (NeMo AutoModel before June 2026: bf16); null = grad_reduce_dtype"),
     DTYPE(exp_avg_dtype, "first moment"),
     DTYPE(exp_avg_sq_dtype, "second moment"),
     DTYPE(main_params_dtype, "master weights"),

@@ -17,6 +17,9 @@ static const MsField training_fields[] = {
      .hi = 1 << 27},
     MS_INT(S, micro_batch_size, 1, 65536, "1", MS_OPEN, "sequences per microbatch b"),
     MS_INT(S, global_batch_size, 1, 1 << 24, NULL, MS_REQUIRED, "sequences per step"),
+    MS_INT(S, local_batch_size, 0, 1 << 24, "0", MS_NULLABLE,
+           "sequences of a replica between two flushes of its pipeline, where gradients are accumulated over several "
+           "(TorchTitan training.local_batch_size, AutoModel step_scheduler.local_batch_size); 0 = all of the step"),
     MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_OPEN, "compute precision"),
     MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
     {MS_ROW(

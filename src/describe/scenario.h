@@ -21,6 +21,7 @@ typedef struct {
   int seq_length;        /* s */
   int micro_batch_size;  /* b */
   int global_batch_size; /* GBS, sequences */
+  int local_batch_size;  /* of a replica, between flushes of its pipeline; 0: all */
   MsPrecision precision;
   MsOptimizer optimizer;
   MsRouting routing;
@@ -61,7 +62,8 @@ typedef struct {
   guint32 cuda_graph_scope;
   gboolean distributed_optimizer;
   MsFsdp fsdp;
-  MsDtype main_grads_dtype, grad_reduce_dtype, exp_avg_dtype, exp_avg_sq_dtype, main_params_dtype;
+  MsDtype main_grads_dtype, grad_reduce_dtype, expert_grad_reduce_dtype, exp_avg_dtype, exp_avg_sq_dtype,
+      main_params_dtype;
   gboolean disable_parameter_transpose_cache, fp8_param_gather, cross_entropy_fusion;
   MsAttnBackend attention_backend;
   MsTransformerImpl transformer_impl;

@@ -81,7 +81,7 @@ static gboolean training(Form *f, const MsLayout *layout) {
   if (t->lora.rank > 0) return REFUSE(f, "training.lora", "has no argument of TorchTitan");
   if (t->sequence_lengths.n > 0) return REFUSE(f, "training.sequence_lengths", "has no argument of TorchTitan");
   if (o->grad_reduce_dtype == MS_DT_FP16) return REFUSE(f, "options.grad_reduce_dtype", "is fp16");
-  int local = layout->pp > 1 ? t->global_batch_size / layout->dp : t->micro_batch_size;
+  int local = layout->pp > 1 ? layout->flush * t->micro_batch_size : t->micro_batch_size;
   g_string_append_printf(
       f->out,
       "\n[optimizer]\nname = \"AdamW\"\n\n[training]\nlocal_batch_size = %d\nglobal_batch_size = %d\n"

@@ -264,7 +264,6 @@ static gboolean read_batch(Titan *t, Run *r) {
     return wrong(t, "%" G_GINT64_FORMAT " is no multiple of local batch x data-parallel ranks = %" G_GINT64_FORMAT, all,
                  step);
   if (all > 1 << 24) return wrong(t, "is %" G_GINT64_FORMAT " sequences, moesim knows up to %d", all, 1 << 24);
-  if (r->pp > 1 && all > step) return wrong(t, "asks for several pipeline flushes a step, which are not modelled");
   r->global_batch = (int)all;
   return TRUE;
 }
@@ -395,6 +394,8 @@ static void put_head(Titan *t, const MsArgs *args, const MsImportOptions *option
   ms_json_out_int(out, "seq_length", r->seq_length);
   ms_json_out_int(out, "micro_batch_size", r->microbatch);
   ms_json_out_int(out, "global_batch_size", r->global_batch);
+  if (r->pp > 1 && r->global_batch > r->local_batch * (r->gpus / (r->tp * r->cp * r->pp)))
+    ms_json_out_int(out, "local_batch_size", r->local_batch);
   ms_json_out_string(out, "precision", r->precision);
   if (routing) ms_json_out_node(out, "routing", routing);
   ms_json_out_end(out);

@@ -58,6 +58,7 @@ typedef struct MsLayout {
   int cp_inner;               /* ranks of a CP group that exchange heads: a2a+p2p only, else 1 */
   int ep, etp, edp;           /* e u q */
   int microbatches;           /* m per DP replica and step */
+  int flush;                  /* microbatches between two flushes of the pipeline: m but for local_batch_size */
   int group_size;             /* N: microbatches per virtual-pipeline group */
   gboolean sequence_parallel; /* resolved: never TRUE when tp == 1 */
   MsRankOrder order;
@@ -159,6 +160,7 @@ MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error);
 /* Chunks per pipeline rank. Some schedules always have two; else the string decides, else layout.vpp.
  * -1 when the pipeline layout string cannot be read or does not fit pp. */
 int ms_layout_chunks_per_rank(const MsScenario *scenario);
+int ms_layout_flush(const MsScenario *scenario, int microbatches); /* between two flushes, of those of a replica */
 /* Virtual stages that the model is cut into: pp * chunks per rank, over the copies that the ranks hold. */
 gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 

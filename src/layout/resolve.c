@@ -37,6 +37,7 @@ static void set_sizes(MsLayout *layout, const MsScenario *s) {
   layout->etp = spec->etp;
   layout->edp = s->gpus / (spec->etp * spec->ep * spec->pp);
   layout->microbatches = s->training.global_batch_size / (s->training.micro_batch_size * layout->dp);
+  layout->flush = ms_layout_flush(s, layout->microbatches);
   layout->group_size = spec->microbatch_group_size_per_virtual_pipeline_stage > 0
                            ? spec->microbatch_group_size_per_virtual_pipeline_stage
                            : spec->pp;

@@ -192,6 +192,15 @@ RULE(batch_divides) {
          REFUSE("micro-batch %d x DP %d does not divide the global batch %d", s->training.micro_batch_size,
                 data_parallel(s), s->training.global_batch_size);
 }
+RULE(flushes_divide) {
+  int local = s->training.local_batch_size;
+  if (local <= 0) return TRUE;
+  if (!ms_framework(s)->flushes) return REFUSE("%s does not flush a pipeline within a step", ms_framework(s)->word);
+  return (local % s->training.micro_batch_size == 0 &&
+          s->training.global_batch_size % times(local, data_parallel(s)) == 0) ||
+         REFUSE("micro-batch %d does not divide a local batch of %d, or that x DP %d the global batch %d",
+                s->training.micro_batch_size, local, data_parallel(s), s->training.global_batch_size);
+}
 RULE(router_groups_divide) {
   const MsModel *model = s->model;
   int groups = model->moe_router_num_groups;

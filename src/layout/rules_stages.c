@@ -134,7 +134,7 @@ RULE(shared_keys_in_stage) {
 /* What the schedule itself says of stages, microbatches and groups; EP overlap has rules of its own. */
 static gboolean fits(const MsScenario *s, char *why, size_t size) {
   MsScheduleNumbers n = {.stages = s->layout.pp,
-                         .microbatches = (int)MIN(microbatches(s), G_MAXINT),
+                         .microbatches = ms_layout_flush(s, (int)MIN(microbatches(s), G_MAXINT)),
                          .chunks = ms_layout_chunks_per_rank(s),
                          .group = MAX(0, s->layout.microbatch_group_size_per_virtual_pipeline_stage)};
   return ms_schedule_row(s->layout.schedule)->fits(&n, why, size);

@@ -1,6 +1,10 @@
 /* src/layout/stages.c - the virtual stages of a scenario: how many, where each lies, which layers it has. */
 #include "layout/rules.h"
 
+int ms_layout_flush(const MsScenario *s, int microbatches) {
+  return s->training.local_batch_size > 0 ? s->training.local_batch_size / s->training.micro_batch_size : microbatches;
+}
+
 int ms_layout_chunks_per_rank(const MsScenario *s) {
   MsPipelineScan scan;
   if (ms_schedule_chunks(s->layout.schedule) == 2) return 2;

@@ -112,8 +112,7 @@ int ms_shapes_map(MsShapes *s, const MsPieceMemo *memo) {
 static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, gint64 *before,
                         StageCounts *out) {
   const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
-  MsScheduleNumbers numbers = {
-      .stages = l->pp, .microbatches = l->microbatches, .chunks = l->vpp, .group = l->group_size};
+  MsScheduleNumbers numbers = {.stages = l->pp, .microbatches = l->flush, .chunks = l->vpp, .group = l->group_size};
   gint64 microbatches = ms_schedule_share(s->layout.schedule, l->microbatches);
   int n = w->n_pieces;
   memset(out->time, 0, sizeof *out->time * N_COUNTS * (size_t)n);
@@ -378,8 +377,8 @@ static void fewest_live(const MsScenario *s, double *live) {
   gint64 replicas = s->gpus / ((gint64)l->tp * l->cp * l->pp);
   int group = l->microbatch_group_size_per_virtual_pipeline_stage;
   MsScheduleNumbers numbers = {.stages = l->pp,
-                               .microbatches =
-                                   (int)(s->training.global_batch_size / (s->training.micro_batch_size * replicas)),
+                               .microbatches = ms_layout_flush(
+                                   s, (int)(s->training.global_batch_size / (s->training.micro_batch_size * replicas))),
                                .chunks = ms_layout_chunks_per_rank(s),
                                .group = group > 0 ? group : l->pp};
   for (int k = 0; k < l->pp; k++) {

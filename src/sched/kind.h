@@ -62,6 +62,7 @@ typedef struct {
   int stages, microbatches, chunks, group; /* group: N of the interleaved schedule, 0 = stages */
   gboolean ep_overlap;
   double f, i, w, comm; /* of one pass and one message, for schedules that costs decide */
+  int flush;            /* microbatches between two flushes; 0: all. Divides them */
 } MsScheduleNumbers;
 
 typedef struct MsSchedule MsSchedule;

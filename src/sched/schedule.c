@@ -66,10 +66,30 @@ static gboolean possible(MsScheduleKind kind, const MsScheduleNumbers *numbers, 
   return in_range(numbers, why, size) && columns_hold(row, numbers, why, size) && row->fits(numbers, why, size);
 }
 
+/* The same lists once more for every `microbatches` of the first. (transfer full) */
+static MsSchedule *again(MsSchedule *one, int microbatches) {
+  int most = 0, times = microbatches / one->microbatches;
+  for (int s = 0; s < one->stages; s++) most = MAX(most, one->n[s]);
+  MsSchedule *all = ms_schedule_alloc(one->stages, microbatches, one->chunks, one->placement, most * times);
+  all->kinds = one->kinds;
+  for (int s = 0; s < one->stages; s++)
+    for (int k = 0; k < times * one->n[s]; k++) {
+      MsSlot slot = one->slot[s][k % one->n[s]];
+      int later = k / one->n[s] * one->microbatches;
+      slot.mb += later, slot.mb2 += slot.kind == MS_SLOT_FB ? later : 0;
+      all->slot[s][all->n[s]++] = slot;
+    }
+  ms_schedule_free(one);
+  return all;
+}
+
 MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *numbers, char *why, size_t size) {
   if (!possible(kind, numbers, why, size)) return NULL;
   const MsScheduleRow *row = ms_schedule_row(kind);
-  MsSchedule *schedule = row->build(numbers);
+  MsScheduleNumbers once = *numbers;
+  if (numbers->flush > 0) once.microbatches = MIN(numbers->flush, numbers->microbatches);
+  MsSchedule *schedule = row->build(&once);
+  if (schedule && once.microbatches < numbers->microbatches) schedule = again(schedule, numbers->microbatches);
   if (!schedule)
     ms_schedule_refuse(why, size, "schedule %s cannot be built for %d stages and %d microbatches", row->word,
                        numbers->stages, numbers->microbatches);
@@ -79,6 +99,6 @@ MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *number
 
 MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap,
                             char *why, size_t size) {
-  MsScheduleNumbers numbers = {stages, microbatches, chunks, group, ep_overlap, 1, 1, 1, 0};
+  MsScheduleNumbers numbers = {stages, microbatches, chunks, group, ep_overlap, 1, 1, 1, 0, 0};
   return ms_schedule_for((MsScheduleKind)kind, &numbers, why, size);
 }

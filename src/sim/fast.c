@@ -28,6 +28,7 @@ typedef struct {
   MsTime *from;          /* [stages] told so far: the parts of the stage add up to it */
   MsTime *begun, *ready; /* [stages] when the stage stopped waiting for its first input, -1 = not yet; when it could
                             begin */
+  gboolean params_stay;  /* the pieces of this turn find their parameters whole */
   Fetch *fetch;          /* [2 * stages] FSDP: of the forward (or only) pass, and of the backward beside it */
   MsTimeParts *stage;
   MsPasses *passes;
@@ -173,12 +174,17 @@ static void wait_gathered(Fast *f, Run *run, const MsSlotPass *pass, int piece) 
 
 /* --- FSDP: parameters are gathered one piece ahead, gradients reduced behind each piece --- */
 
+static gboolean needs_params(const Fast *f, int piece, MsSlotKind kind) {
+  return !f->params_stay && ms_needs_params(f->p, piece, kind);
+}
+
 static void fetch(Fast *f, int stage, Fetch *fetch, MsNeed need, MsTime entry) {
   GArray *rows = f->rivals[stage].rows;
   *fetch = (Fetch){.need = need, .from = (int)rows->len};
-  const MsCosted *c = &f->p->unit[need.piece].gather;
-  if (ms_needs_params(f->p, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
+  const MsCosted *c = &f->p->unit[need.piece].gather, *again = &f->p->unit[need.piece].again;
+  if (needs_params(f, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
     issue_bucket(f, stage, c, 0, c->list->n, entry);
+  if (need.backward && needs_params(f, need.piece, MS_SLOT_B)) issue_bucket(f, stage, again, 0, again->list->n, entry);
   fetch->to = (int)rows->len;
 }
 
@@ -188,12 +194,15 @@ static void use_fetched(Fast *f, Run *run, Fetch *own, MsNeed here, MsNeed next,
   Fetch now = {.from = 0};
   MsTime before = *entry;
   if (ms_needs_fetch(f->p, here.piece, kind)) {
-    if (own->need.piece != here.piece || own->need.backward != here.backward) fetch(f, run->stage, own, here, before);
+    if (own->need.piece != here.piece || own->need.backward != here.backward) {
+      if (ms_passes_wait(f->p)) before = MAX(before, f->at.compute[run->stage]);
+      fetch(f, run->stage, own, here, before);
+    }
     now = *own, own->need = nobody;
   }
   if (next.piece >= 0) fetch(f, run->stage, own, next, before);
   wait_rivals(f, run, now.from, now.to, entry);
-  if (!ms_needs_params(f->p, here.piece, kind)) return;
+  if (!needs_params(f, here.piece, kind)) return;
   const MsCosted *cast = &f->p->unit[here.piece].cast;
   issue_bucket(f, run->stage, cast, 0, cast->list->n, *entry);
   if (cast->list->n > 0) *entry = f->at.compute[run->stage];
@@ -208,9 +217,21 @@ static void fetch_ahead(Fast *f, Run *run, const MsPieceWalk *w, MsNeed then) {
                 &run->tip[run->two]);
 }
 
-static void reduce_unit(Fast *f, const Run *run, const MsPieceWalk *w) {
+static void reduce_unit(Fast *f, Run *run, const MsPieceWalk *w) {
   const MsCosted *c = &f->p->unit[w->backward.piece].reduce;
-  if (w->of.kind != MS_SLOT_I) issue_bucket(f, run->stage, c, 0, c->list->n, run->tip[run->two]);
+  if (w->of.kind == MS_SLOT_I) return;
+  issue_bucket(f, run->stage, c, 0, c->list->n, run->tip[run->two]);
+  int rows = (int)f->rivals[run->stage].rows->len;
+  MsTime *tip = &run->tip[run->two];
+  if (!ms_passes_wait(f->p) || w->next_b >= 0) return;
+  *tip = MAX(*tip, f->at.compute[run->stage]);
+  for (int i = rows - 1; i >= 0; i--) {
+    const MsRival *x = &g_array_index(f->rivals[run->stage].rows, MsRival, i);
+    if (x->list->list->op[x->row].stream != MS_STREAM_DP) continue;
+    wait_rivals(f, run, i, i + 1, tip);
+    break;
+  }
+  f->at.compute[run->stage] = MAX(f->at.compute[run->stage], *tip);
 }
 
 /* Piece by piece where buckets begin or end inside a chunk. */
@@ -291,6 +312,7 @@ static gboolean is_empty(const MsChunk *chunk) { return !chunk || ms_work_chunk_
 static void run_turn(Fast *f, const MsTurn *turn) {
   const MsSlotPass *fw = turn->forward, *bw = turn->backward;
   int stage = turn->stage;
+  f->params_stay = ms_params_stay(f->p, f->schedule, stage, turn->index);
   MsChunks of = ms_chunks_of(f->p->work, turn);
   MsTime before = f->at.tip[stage], sent[2];
   ms_stages_take_sends(&f->at, turn, sent);

@@ -38,14 +38,15 @@ typedef struct {
   const MsProgram *p;
   const MsSchedule *schedule; /* NULL: pieces alone on one device, without the step around them */
   MsGraph *graph;
-  int stages;          /* 0: pieces alone */
-  const MsChunk *lone; /* of pieces alone, what they are of */
-  guint32 *made;       /* [tensors of the walk] task that makes it, NONE = no task */
-  guint32 **gather;    /* [stages][gather rows] task of each parameter gather row */
-  guint32 *reduced;    /* [stages * streams] last gradient reduction on each stream, NONE = none */
-  guint32 *tip;        /* [stages] last task of the chain of the last slot */
-  guint32 *send;       /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
-  guint32 *scratch;    /* [n_scratch] task of each row of the list being laid down */
+  int stages;           /* 0: pieces alone */
+  const MsChunk *lone;  /* of pieces alone, what they are of */
+  guint32 *made;        /* [tensors of the walk] task that makes it, NONE = no task */
+  gboolean params_stay; /* the pieces of this turn find their parameters whole */
+  guint32 **gather;     /* [stages][gather rows] task of each parameter gather row */
+  guint32 *reduced;     /* [stages * streams] last gradient reduction on each stream, NONE = none */
+  guint32 *tip;         /* [stages] last task of the chain of the last slot */
+  guint32 *send;        /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
+  guint32 *scratch;     /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
   Fetch *fetch; /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
   gboolean fetches;
@@ -158,11 +159,17 @@ static void fetch_list(Lower *l, int stage, Fetch *f, const MsCosted *c, const W
   }
 }
 
+static gboolean needs_params(const Lower *l, int piece, MsSlotKind kind) {
+  return !l->params_stay && ms_needs_params(l->p, piece, kind);
+}
+
 /* May start when the piece before it does, whose entry is given. */
 static void fetch(Lower *l, int stage, Fetch *f, MsNeed need, const Waits *entry) {
   *f = (Fetch){.piece = need.piece, .backward = need.backward};
-  if (ms_needs_params(l->p, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
+  if (needs_params(l, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
     fetch_list(l, stage, f, &l->p->unit[need.piece].gather, entry);
+  if (need.backward && needs_params(l, need.piece, MS_SLOT_B))
+    fetch_list(l, stage, f, &l->p->unit[need.piece].again, entry);
   if (need.backward) fetch_list(l, stage, f, &l->p->piece[need.piece].reload, entry);
 }
 
@@ -173,13 +180,16 @@ static void use_fetched(Lower *l, int stage, Fetch *f, int piece, MsSlotKind kin
   gboolean backward = kind != MS_SLOT_F;
   Waits before = *entry;
   if (ms_needs_fetch(l->p, piece, kind)) {
-    if (f->piece != piece || f->backward != backward) fetch(l, stage, f, (MsNeed){piece, backward}, entry);
+    if (f->piece != piece || f->backward != backward) {
+      if (l->tip && ms_passes_wait(l->p)) wait_for(&before, l->tip[stage]);
+      fetch(l, stage, f, (MsNeed){piece, backward}, &before);
+    }
     here = *f;
     f->piece = -1;
   }
   if (next.piece >= 0) fetch(l, stage, f, next, &before); /* one piece ahead, no further */
   for (guint i = 0; i < here.n; i++) wait_for(entry, here.id[i]);
-  if (ms_needs_params(l->p, piece, kind) && l->p->unit[piece].cast.list->n > 0)
+  if (needs_params(l, piece, kind) && l->p->unit[piece].cast.list->n > 0)
     *entry = only(lay_list(l, &l->p->unit[piece].cast, stage, entry, MS_LIST_ALL));
 }
 
@@ -196,15 +206,6 @@ static void note_leaving(Lower *l, int stage, guint32 from) {
       l->leaving[2 * stage + 1] = i;
       return;
     }
-}
-
-static void reduce_unit(Lower *l, int stage, int piece, guint32 tip) {
-  const MsCosted *c = &l->p->unit[piece].reduce;
-  Waits after = only(tip);
-  for (int i = 0; i < c->list->n; i++) {
-    guint32 id = add_row(l, stage, c, i, &after);
-    if (l->reduced) l->reduced[MS_N_STREAMS * stage + c->list->op[i].stream] = id;
-  }
 }
 
 /* --- the step's own rows --- */
@@ -243,6 +244,14 @@ static void wait_gather(const Lower *l, const MsSlotPass *pass, int at, Waits *e
   int from, to;
   ms_bucket_rows(step->ops.gather_at, step->gather.list->n, pass->chunk, at, &from, &to);
   for (int i = from; i < to; i++) wait_for(entry, l->gather[pass->stage][i]);
+}
+
+static void reduce_unit(Lower *l, int stage, int piece, guint32 tip) {
+  const MsCosted *c = &l->p->unit[piece].reduce;
+  guint32 first = ms_graph_count(l->graph);
+  lay_bucket(l, stage, c, 0, c->list->n, tip, NULL);
+  for (int i = 0; l->reduced && i < c->list->n; i++)
+    l->reduced[MS_N_STREAMS * stage + c->list->op[i].stream] = first + (guint32)i;
 }
 
 static void issue_reduce(Lower *l, const MsSlotPass *pass, int at, guint32 tip) {
@@ -404,6 +413,14 @@ static void hand_on(Lower *l, const MsSlotPass *pass, guint32 tip) {
   if (pass->kept >= 0) l->made[pass->kept] = tip;
 }
 
+/* Reductions of experts began before the rest of their layer went back: only the last of the others is waited for. */
+static guint32 when_reduced(Lower *l, int stage, guint32 tip) {
+  Waits wait = only(tip);
+  wait_for(&wait, l->reduced[MS_N_STREAMS * stage + MS_STREAM_DP]);
+  MsTask join = {.device = (guint32)stage, .stream = MS_STREAM_COMPUTE, .tag = l->p->no_tag};
+  return ms_graph_add(l->graph, &join, wait.id, wait.n);
+}
+
 static void lay_turn(Lower *l, const MsTurn *turn) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
   int stage = turn->stage;
@@ -411,10 +428,12 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
           sent_b = f && l->p->p2p_in_turn ? NONE : send[1];
   if (f || b->kind != MS_SLOT_W) send[0] = send[1] = NONE;
   MsNeed then = (f && b) || !l->fetches ? nobody : ms_need_of_slots(l->p, l->schedule, stage, turn->index + 1);
+  l->params_stay = l->fetches && ms_params_stay(l->p, l->schedule, stage, turn->index);
   Side forward = open_side(l, f, &l->fetch[2 * stage], then, sent_f),
        backward = open_side(l, b, &l->fetch[2 * stage + (f != NULL)], then, sent_b);
   lay_pieces(l, stage, ms_chunks_of(l->p->work, turn), &forward, &backward);
   guint32 f_tip = f ? end_of(l, &forward, before) : NONE, b_tip = b ? end_of(l, &backward, before) : NONE;
+  if (b && b->kind != MS_SLOT_I && ms_passes_wait(l->p)) b_tip = when_reduced(l, stage, b_tip);
   l->tip[stage] = b ? b_tip : f_tip;
   if (f) hand_on(l, f, f_tip);
   if (b) hand_on(l, b, b_tip);

@@ -1,6 +1,8 @@
 /* src/step/fetch.c - which piece has something brought to it next. */
 #include "step/fetch.h"
 
+#include "describe/framework.h"
+
 static const MsNeed nobody = {-1, FALSE};
 
 gboolean ms_program_fetches(const MsProgram *p) {
@@ -19,9 +21,28 @@ gboolean ms_needs_fetch(const MsProgram *p, int piece, MsSlotKind kind) {
          (kind != MS_SLOT_F && kind != MS_SLOT_W && p->piece[piece].reload.list->n > 0);
 }
 
+gboolean ms_passes_wait(const MsProgram *p) { return p->unit && ms_framework(p->scenario)->shard_copies; }
+
+/* fully_shard fetches ahead in a backward by the order of its forwards, which is forgotten at the end of every backward
+ * (of other microbatches, in a pipeline), and to which a recomputed unit adds itself, so that what it fetches next is
+ * the wrong one (FSDPParamGroup, _backward_prefetch). */
+static gboolean loses_order(const MsProgram *p, int piece) {
+  if (!ms_passes_wait(p)) return FALSE;
+  return ms_unit_gathers(p->scenario) == MS_GATHERS_DROPPED || (piece >= 0 && p->unit[piece].again.list->n > 0);
+}
+
+gboolean ms_params_stay(const MsProgram *p, const MsSchedule *schedule, int stage, int at) {
+  if (!p->unit || ms_unit_gathers(p->scenario) != MS_GATHERS_DROPPED) return FALSE;
+  const MsSlot *slot = schedule->slot[stage];
+  int before = at - 1;
+  while (before >= 0 && (slot[before].chunk != slot[at].chunk || slot[before].kind == MS_SLOT_W)) before--;
+  return before >= 0 && slot[before].kind == MS_SLOT_F;
+}
+
 MsNeed ms_need_ahead(const MsProgram *p, const MsPieceWalk *w, gboolean backward, MsNeed then) {
   int piece = ms_piece_ahead(w, backward);
   if (piece < 0) return then;
+  if (backward && loses_order(p, w->backward.piece)) return nobody;
   return ms_needs_fetch(p, piece, backward ? w->of.kind : MS_SLOT_F) ? (MsNeed){piece, backward} : nobody;
 }
 
@@ -31,6 +52,7 @@ MsNeed ms_first_need(const MsProgram *p, MsChunks of) {
 }
 
 MsNeed ms_need_of_slots(const MsProgram *p, const MsSchedule *schedule, int stage, int at) {
+  if (ms_passes_wait(p)) return nobody;
   while (at < schedule->n[stage] && schedule->slot[stage][at].kind == MS_SLOT_W) at++;
   if (at == schedule->n[stage]) return nobody;
   const MsSlot *slot = &schedule->slot[stage][at];

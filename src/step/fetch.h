@@ -14,6 +14,11 @@ typedef struct {
 gboolean ms_program_fetches(const MsProgram *program);
 gboolean ms_needs_params(const MsProgram *program, int piece, MsSlotKind kind);
 gboolean ms_needs_fetch(const MsProgram *program, int piece, MsSlotKind kind); /* those, or what was offloaded */
+/* Passes of that slot find the parameters of their chunk whole: MS_GATHERS_DROPPED, and the slot of that chunk before
+ * it was no backward. */
+gboolean ms_params_stay(const MsProgram *program, const MsSchedule *schedule, int stage, int at);
+/* torch fully_shard: nothing is fetched for a pass before it begins, and its end waits for reductions. */
+gboolean ms_passes_wait(const MsProgram *program);
 /* What the forward, or the backward, of a walk needs next; `then` when it has ended. */
 MsNeed ms_need_ahead(const MsProgram *program, const MsPieceWalk *walk, gboolean backward, MsNeed then);
 /* The first piece of a turn. */

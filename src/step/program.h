@@ -31,9 +31,9 @@ typedef struct {
   MsCosted before, reduce, gather, after;
 } MsCostedStep;
 
-typedef struct { /* Megatron-FSDP, around the passes of one piece */
+typedef struct { /* FSDP, around the passes of one piece */
   MsUnitOps ops;
-  MsCosted gather, cast, reduce;
+  MsCosted gather, again, cast, reduce;
 } MsCostedUnit;
 
 typedef struct { /* how rows share the links of a fabric (step/meeting.h) */

@@ -8,11 +8,13 @@ typedef struct {
   MsBuild b;
   const MsWork *work;
   const MsOptions *o;
-  double grad_B;  /* main gradient */
-  double wire_B;  /* gradient on the wire */
+  double grad_B; /* main gradient */
+  double wire_B; /* gradient on the wire */
+  double expert_wire_B;
   double param_B; /* parameter gather on the wire */
   double shard, expert_shard;
   gboolean shards_gradients, shards_params; /* FSDP: reduced and gathered around every pass, see ms_work_unit_ops */
+  gboolean gathers_units;
 } Step;
 
 double ms_work_shards(const MsWork *work, gboolean expert) {
@@ -33,11 +35,13 @@ static Step step_new(const MsWork *work) {
   s.b.pass = MS_PASS_OPTIMIZER;
   s.grad_B = ms_dtype_B(s.o->main_grads_dtype);
   s.wire_B = ms_dtype_B(s.o->grad_reduce_dtype);
+  s.expert_wire_B = (int)s.o->expert_grad_reduce_dtype < 0 ? s.wire_B : ms_dtype_B(s.o->expert_grad_reduce_dtype);
   s.param_B = s.b.quantized && s.o->fp8_param_gather ? ms_precision(s.b.training)->gathered_B : 2;
   s.shard = ms_work_shards(work, FALSE);
   s.expert_shard = ms_work_shards(work, TRUE);
   s.shards_gradients = s.o->fsdp >= MS_FSDP_OPTIM_GRADS;
   s.shards_params = s.o->fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
+  s.gathers_units = s.shards_params || ms_unit_gathers(work->scenario) == MS_GATHERS_DROPPED;
   return s;
 }
 
@@ -80,7 +84,8 @@ static void reduce_rows(Step *s, double dense, double expert) {
   int tip = s->b.tip;
   wire(ms_row_comm(&s->b, kind, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s->wire_B * dense), s->wire_B);
   s->b.tip = tip;
-  wire(ms_row_comm(&s->b, kind, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s->wire_B * expert), s->wire_B);
+  wire(ms_row_comm(&s->b, kind, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s->expert_wire_B * expert),
+       s->expert_wire_B);
 }
 
 static void gather_rows(Step *s, double dense, double expert) {
@@ -143,7 +148,7 @@ static void zero_rows(Step *s, int stage, const MsStageParams *p) {
   double weights = p->quantizable_dense + p->quantizable_expert;
   double dense, expert;
   tensors_of(s->work, stage, &dense, &expert);
-  if (!s->shards_params) low_copies_row(s, weights, dense + expert);
+  if (!s->gathers_units) low_copies_row(s, weights, dense + expert);
 }
 
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
@@ -160,7 +165,7 @@ static void replica_row(Step *s, double expert) {
   double experts = s->work->scenario->model->num_experts, replicas = s->work->scenario->training.routing.replicas;
   if (!(replicas > 0)) return;
   MsOp *op = ms_row_comm(&s->b, MS_OP_ALL_TO_ALL, "replica gradients", MS_STREAM_EDP, MS_GROUP_EP,
-                         s->wire_B * MIN(1, 2 * replicas / (experts + replicas)) * expert / s->expert_shard);
+                         s->expert_wire_B * MIN(1, 2 * replicas / (experts + replicas)) * expert / s->expert_shard);
   if (op) op->local_fraction = 0;
 }
 
@@ -431,7 +436,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
   optimizer_rows(s, stage, dense, expert, states);
   if (sharded_optimizer(s)) mirror_row(s, "mirror parameters", s->param_B, dense, expert);
-  if (!s->o->overlap_param_gather && !s->shards_params) gather_rows(s, dense, expert);
+  if (!s->o->overlap_param_gather && !s->gathers_units) gather_rows(s, dense, expert);
 }
 
 static void add_bucket(Step *s, MsOpList *list, MsBucket **at, const Bucket *bucket, int chunk, gboolean reduce) {
@@ -540,7 +545,7 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   zero_rows(&s, stage, &p);
   out->before.tip = s.b.tip;
   if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
-  if (s.o->overlap_param_gather && !s.shards_params) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
+  if (s.o->overlap_param_gather && !s.gathers_units) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
   late_heads(&s, stage);
   late_rows(&s, stage);
@@ -558,9 +563,42 @@ void ms_step_ops_clear(MsStepOps *ops) {
   memset(ops, 0, sizeof *ops);
 }
 
-/* --- Megatron-FSDP: rows around every pass of one piece --- */
+/* --- FSDP: rows around every pass of one piece --- */
 
 gboolean ms_work_is_unit(const MsPiece *piece) { return piece->kind == MS_PIECE_LAYER || piece->kind == MS_PIECE_MTP; }
+
+MsUnitGathers ms_unit_gathers(const MsScenario *scenario) {
+  MsFsdp fsdp = scenario->options.fsdp;
+  if (fsdp == MS_FSDP_OPTIM_GRADS_PARAMS) return MS_GATHERS_EVERY;
+  return fsdp == MS_FSDP_OPTIM_GRADS && ms_framework(scenario)->shard_copies ? MS_GATHERS_DROPPED : MS_GATHERS_STEP;
+}
+
+/* torch fully_shard (_fsdp_collectives.py): whole parameters are split out of what was gathered, gradients chunked and
+ * cast into what is reduced; experts that are sharded by another dimension than their first are put together, and cut,
+ * in passes of their own. */
+static void copy_row(Step *s, const char *name, double dense, double expert, double read_B, double write_B,
+                     double expert_write_B) {
+  const MsLayout *l = s->work->layout;
+  int copies = ms_framework(s->work->scenario)->shard_copies;
+  if (l->group[MS_GROUP_DP_CP].size <= 1) dense = 0;
+  if (l->group[MS_GROUP_EDP].size <= 1) expert = 0;
+  if (!copies || dense + expert <= 0) return;
+  double passes = expert * (copies - 1);
+  ms_row_memory(&s->b, MS_OP_COPY, name, read_B * (dense + expert + passes),
+                write_B * dense + expert_write_B * expert + read_B * passes, 1 + (expert > 0 ? copies - 1 : 0));
+}
+
+/* Experts are a unit of their own inside a layer that is checkpointed as a whole: gathered for the recomputed forward,
+ * dropped behind it and gathered for the backward. */
+static void again_row(Step *s, const MsPiece *piece) {
+  if (!ms_framework(s->work->scenario)->shard_copies || !s->shards_params ||
+      s->o->recompute.granularity != MS_RECOMPUTE_FULL || !ms_work_is_unit(piece))
+    return;
+  s->b.pass = MS_PASS_DGRAD;
+  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP,
+              s->param_B * (piece->params_expert + piece->params_frozen_expert));
+  s->b.pass = MS_PASS_FORWARD;
+}
 
 void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   const MsWork *work = ms_work_on_pool(all, ms_work_pool_of_piece(all, index));
@@ -569,30 +607,39 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   const MsPiece *piece = &work->pieces[index];
   list_to(&s, &out->gather);
   s.b.pass = MS_PASS_FORWARD;
-  if (s.shards_params)
+  if (s.gathers_units)
     gather_rows(&s, piece->params_dense + piece->params_frozen, piece->params_expert + piece->params_frozen_expert);
+  list_to(&s, &out->again);
+  again_row(&s, piece);
   list_to(&s, &out->cast);
   double weights = piece->params_quantizable_dense + piece->params_quantizable_expert;
   double dense = 0, expert = 0;
   add_tensors(piece, &dense, &expert);
-  if (s.shards_params) low_copies_row(&s, weights, dense + expert);
+  if (s.gathers_units) {
+    copy_row(&s, "parameters out of gathered", piece->params_dense + piece->params_frozen,
+             piece->params_expert + piece->params_frozen_expert, s.param_B, s.param_B, s.param_B);
+    low_copies_row(&s, weights, dense + expert);
+  }
   out->cast.tip = s.b.tip;
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
   if (s.shards_gradients) {
+    copy_row(&s, "gradients into reduced", piece->params_dense, piece->params_expert, 2, s.wire_B, s.expert_wire_B);
+    int copied = s.b.tip;
     wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP,
                      s.wire_B * piece->params_dense),
          s.wire_B);
-    s.b.tip = -1;
+    s.b.tip = copied;
     wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP,
-                     s.wire_B * piece->params_expert),
-         s.wire_B);
+                     s.expert_wire_B * piece->params_expert),
+         s.expert_wire_B);
   }
-  out->gather.tip = out->gather.n - 1, out->reduce.tip = out->reduce.n - 1;
+  out->gather.tip = out->gather.n - 1, out->again.tip = out->again.n - 1, out->reduce.tip = out->reduce.n - 1;
 }
 
 void ms_unit_ops_clear(MsUnitOps *ops) {
   ms_ops_clear(&ops->gather);
+  ms_ops_clear(&ops->again);
   ms_ops_clear(&ops->cast);
   ms_ops_clear(&ops->reduce);
 }

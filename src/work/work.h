@@ -114,11 +114,17 @@ typedef struct {
 void ms_work_step_ops(const MsWork *work, int stage, MsStepOps *out); /* (transfer full) free with ms_step_ops_clear */
 void ms_step_ops_clear(MsStepOps *ops);
 
-/* Megatron-FSDP with sharded gradients or parameters: rows around every pass of one piece. Empty lists where the
- * sharding level has none. */
+/* When FSDP gathers the parameters of a piece: once a step, before each pass (and drops them behind it), or before a
+ * pass behind the backward that dropped them (torch fully_shard without reshard_after_forward). */
+typedef enum { MS_GATHERS_STEP, MS_GATHERS_EVERY, MS_GATHERS_DROPPED } MsUnitGathers;
+MsUnitGathers ms_unit_gathers(const MsScenario *scenario);
+
+/* FSDP with sharded gradients or parameters: rows around every pass of one piece. Empty lists where the sharding level
+ * has none. */
 typedef struct {
   MsOpList gather; /* parameters, before its forward and again before its backward */
-  MsOpList cast;   /* low-precision copies of what was gathered */
+  MsOpList cast;   /* copies of what was gathered: whole parameters (fully_shard), low-precision ones */
+  MsOpList again;  /* parameters once more in a backward */
   MsOpList reduce; /* gradients, after its backward */
 } MsUnitOps;
 void ms_work_unit_ops(const MsWork *work, int piece, MsUnitOps *out); /* (transfer full) free with ms_unit_ops_clear */

@@ -6,7 +6,7 @@
 #include "layout/layout.h"
 #include "lib/world.h"
 #include "memory/memory.h"
-#include "step/program.h"
+#include "step/fetch.h"
 
 #include <string.h>
 
@@ -224,6 +224,62 @@ static void gathers_take_SMs(void **state) {
   }
 }
 
+/* fully_shard by hand: whole parameters are copied out of what was gathered, gradients into what is reduced, in FP32;
+ * experts of AutoModel twice, which are gathered once more where their layer is recomputed. */
+static void shards_are_copied(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"framework\": \"automodel\", \"model\": \"qwen3-30b-a3b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 8}, \"layout\": {\"ep\": 4}, \"options\": "
+      "{\"recompute\": {\"granularity\": \"full\", \"method\": \"uniform\", \"num_layers\": 1}, "
+      "\"expert_grad_reduce_dtype\": \"bf16\"}}";
+  g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  int index = l.work->piece_of_layer[0];
+  const MsPiece *piece = &l.work->pieces[index];
+  double dense = piece->params_dense, expert = piece->params_expert;
+  MsUnitOps ops;
+  ms_work_unit_ops(l.work, index, &ops);
+  assert_int_equal(ops.cast.n, 1);
+  assert_close(ops.cast.op[0].read_B, 2 * dense + 4 * expert, 1e-12);
+  assert_close(ops.cast.op[0].write_B, 2 * dense + 4 * expert, 1e-12);
+  assert_int_equal(ops.reduce.n, 3);
+  assert_close(ops.reduce.op[0].read_B, 2 * dense + 4 * expert, 1e-12);
+  assert_close(ops.reduce.op[0].write_B, 4 * dense + 4 * expert, 1e-12);
+  assert_close(ops.reduce.op[1].message_B, 4 * dense, 1e-12);
+  assert_close(ops.reduce.op[2].message_B, 2 * expert, 1e-12);
+  assert_int_equal(ops.again.n, 1);
+  assert_close(ops.again.op[0].message_B, 2 * expert, 1e-12);
+  ms_unit_ops_clear(&ops);
+  s->options.recompute.granularity = MS_RECOMPUTE_NONE;
+  g_auto(MsLowered) kept = ms_test_lower(s);
+  ms_work_unit_ops(kept.work, index, &ops);
+  assert_int_equal(ops.again.n, 0);
+  ms_unit_ops_clear(&ops);
+}
+
+/* Without a reshard behind the forward only backwards drop parameters: a pass gathers them if the pass of its chunk
+ * before it was one. */
+static void backwards_drop_parameters(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"framework\": \"automodel\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 16, \"local_batch_size\": 4}, \"layout\": "
+      "{\"pp\": 4}, \"options\": {\"fsdp\": \"optim-grads\"}}";
+  g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, NULL);
+  g_autoptr(MsProgram) p = ms_program_new(l.work, cost);
+  g_autoptr(MsSchedule) schedule = ms_program_schedule(p, NULL, 0);
+  static const gboolean first[] = {FALSE, TRUE, TRUE, TRUE, TRUE, FALSE, FALSE, FALSE, FALSE}; /* F F F F B B B B F */
+  for (guint i = 0; i < G_N_ELEMENTS(first); i++) assert_int_equal(ms_params_stay(p, schedule, 0, (int)i), first[i]);
+  for (int i = 0; i < 8; i++) assert_int_equal(ms_params_stay(p, schedule, 3, i), i % 2); /* F B F B ... */
+  g_autoptr(MsResult) drops = ms_test_simulate(s, MS_FIDELITY_FULL);
+  s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+  g_autoptr(MsResult) every = ms_test_simulate(s, MS_FIDELITY_FULL);
+  assert_true(drops->time.comm_total_s[MS_COMM_DP] < every->time.comm_total_s[MS_COMM_DP]);
+}
+
 /* No script of Megatron-LM starts another framework. */
 static void forms_of_megatron_refuse(void **state) {
   (void)state;
@@ -246,6 +302,8 @@ int main(void) {
       cmocka_unit_test(written_and_read),
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(gathers_take_SMs),
+      cmocka_unit_test(shards_are_copied),
+      cmocka_unit_test(backwards_drop_parameters),
       cmocka_unit_test(forms_of_megatron_refuse),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -619,6 +619,7 @@ BREAKS(expert_ffn) { LAYOUT.etp = 2, c->model.moe_ffn_hidden_size = 77; }
 BREAKS(shared) { c->model.moe_shared_expert_intermediate_size = 77; }
 BREAKS(ulysses) { c->model.num_query_groups = 2, LAYOUT.cp_comm_type = MS_CP_A2A; }
 BREAKS(batch) { TRAINING.micro_batch_size = 3; }
+BREAKS(flushes) { c->s.framework = MS_FRAMEWORK_MEGATRON, TRAINING.local_batch_size = TRAINING.micro_batch_size; }
 BREAKS(batch_huge) { TRAINING.micro_batch_size = G_MAXINT; }
 BREAKS(router_groups) { c->model.moe_router_num_groups = 7, c->model.moe_router_group_topk = 4; }
 BREAKS(router_group_topk) { c->model.moe_router_num_groups = 8, c->model.moe_router_group_topk = 9; }
@@ -873,6 +874,7 @@ static const struct {
     {"ulysses-divides-heads", break_ulysses},
     {"batch-divides", break_batch},
     {"batch-divides", break_batch_huge},
+    {"flushes-divide", break_flushes},
     {"router-groups-divide", break_router_groups},
     {"router-groups-divide", break_router_group_topk},
     {"expert-bias-needs-sigmoid", break_expert_bias},

@@ -559,7 +559,7 @@ static void rows_say_what_is_built(void **state) {
       for (int m = 2 * p; m <= 4 * p; m += 2)
         for (int v = row->chunks ? most : 1; v <= most; v++)
           for (int overlap = 0; overlap < 2; overlap++) {
-            MsScheduleNumbers n = {p, m, v, 0, overlap, 1, 1, 1, 0};
+            MsScheduleNumbers n = {p, m, v, 0, overlap, 1, 1, 1, 0, 0};
             char why[200] = "";
             g_autoptr(MsSchedule) schedule = ms_schedule_for((MsScheduleKind)kind, &n, why, sizeof why);
             if (!schedule) continue;
@@ -567,6 +567,26 @@ static void rows_say_what_is_built(void **state) {
             built++;
           }
     if (built < 10) fail_msg("%s: only %d built", row->word, built);
+  }
+}
+
+/* A flush ends all that is under way: two of them take twice as long as one, and hold as much. */
+static void flushes_follow_one_another(void **state) {
+  (void)state;
+  for (int chunks = 1; chunks <= 2; chunks++) {
+    g_autoptr(MsSchedule) one = ms_schedule_new(MS_SCHED_1F1B, 4, 4, chunks, 4, FALSE, NULL, 0);
+    MsScheduleNumbers n = {4, 8, chunks, 4, FALSE, 1, 1, 1, 0, 4};
+    g_autoptr(MsSchedule) two = ms_schedule_for(MS_SCHED_1F1B, &n, NULL, 0);
+    n.flush = 0;
+    g_autoptr(MsSchedule) none = ms_schedule_for(MS_SCHED_1F1B, &n, NULL, 0);
+    char why[200] = "";
+    if (!ms_schedule_valid(two, why, sizeof why)) fail_msg("%s", why);
+    g_autoptr(MsScheduleRun) a = ms_schedule_run(one, 1, 1, 1, 3, 0), b = ms_schedule_run(two, 1, 1, 1, 3, 0),
+                             c = ms_schedule_run(none, 1, 1, 1, 3, 0);
+    assert_true(a->makespan == 3 * (4 * chunks + 3) && b->makespan == 2 * a->makespan);
+    assert_true(c->makespan == 3 * (8 * chunks + 3));
+    for (int s = 0; s < 4; s++)
+      assert_int_equal(ms_schedule_peak_in_flight(two, s), ms_schedule_peak_in_flight(one, s));
   }
 }
 
@@ -975,6 +995,7 @@ int main(void) {
       cmocka_unit_test(where_lists_repeat_themselves),
       cmocka_unit_test(every_schedule_is_valid_on_a_grid),
       cmocka_unit_test(rows_say_what_is_built),
+      cmocka_unit_test(flushes_follow_one_another),
       cmocka_unit_test(bubble_rates_of_the_zero_bubble_paper),
       cmocka_unit_test(lists_of_the_authors_generators),
       cmocka_unit_test(smallest_that_is_possible),

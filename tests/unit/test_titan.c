@@ -173,7 +173,7 @@ static void there_and_back(void **state) {
       "\"account_for_embedding_in_pipeline_split\": true, \"account_for_loss_in_pipeline_split\": true}, \"options\": "
       "{\"fsdp\": \"optim\", \"recompute\": {\"granularity\": \"full\"}, \"dispatcher\": \"alltoall\"}",
       "\"model\": \"llama3-70b\", \"gpus\": 32, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
-      "\"global_batch_size\": 16}, \"layout\": {\"tp\": 2, \"pp\": 4, \"pipeline_layout\": "
+      "\"global_batch_size\": 32, \"local_batch_size\": 4}, \"layout\": {\"tp\": 2, \"pp\": 4, \"pipeline_layout\": "
       "\"Et*20|t*21|t*20|t*19L\"}, \"options\": {\"recompute\": {\"granularity\": \"full\", \"method\": \"block\", "
       "\"num_layers\": 10}, \"dispatcher\": \"alltoall\"}",
       "\"model\": \"qwen3-30b-a3b\", \"gpus\": 16, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
