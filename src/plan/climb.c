@@ -154,6 +154,7 @@ static double done_by(const MsCutTrial *t, int rank, double ends) { return t->on
 static void keep_path(MsCutTrial *t, int rank) {
   int n = t->on.n;
   if (!ms_schedule_turns_path(t->turns, rank, t->pace != NULL, t->waits, t->scratch, t->passes)) return;
+  t->kept++;
   MsCutPath *path = &t->path[t->n_paths < MS_CUT_PATHS ? t->n_paths++ : t->oldest];
   if (t->n_paths == MS_CUT_PATHS) t->oldest = (t->oldest + 1) % MS_CUT_PATHS;
   path->rank = rank;
@@ -233,10 +234,19 @@ static gboolean may_give(const MsVirtualStages *on, const int *counts, int from)
 /* Nobody stands behind the MTP blocks but the loss. */
 static gboolean may_take(const MsVirtualStages *on, int to) { return to <= ms_stages_last(on); }
 
-/* Neighbours, and stages of the same rank or a neighbour's in the chunk before or behind; the ends with all. */
-static gboolean is_near(const MsVirtualStages *on, int from, int to) {
-  int apart = ABS(from - to), last = ms_stages_last(on);
-  return on->n <= 12 || apart <= 2 || ABS(apart - on->ranks) <= 1 || from == 0 || to == 0 || from == last || to == last;
+/* The next stage behind `to` that is near: neighbours, and stages of the same rank or a neighbour's in the chunk before
+ * or behind; the ends with all. */
+static int next_near(const MsVirtualStages *on, int from, int to) {
+  int last = ms_stages_last(on), chunk = on->ranks, next = on->n;
+  if (on->n <= 12 || from == 0 || from == last) return to + 1;
+  const int near[][2] = {{0, 0},
+                         {from - chunk - 1, from - chunk + 1},
+                         {from - 2, from + 2},
+                         {from + chunk - 1, from + chunk + 1},
+                         {last, last}};
+  for (guint i = 0; i < G_N_ELEMENTS(near); i++)
+    if (near[i][1] > to) next = MIN(next, MAX(near[i][0], to + 1));
+  return next;
 }
 
 static void move(MsCutTrial *t, int *counts, int from, int to) {
@@ -244,18 +254,154 @@ static void move(MsCutTrial *t, int *counts, int from, int to) {
   weigh(t, counts, MIN(from, to), MAX(from, to));
 }
 
+/* --- what a move changes, without making it --------------------------------------------------------------------- */
+
+typedef struct { /* what a stage costs more */
+  int stage;
+  double cost, issue, updated;
+} Change;
+
+typedef struct {
+  MsCutTrial *t;
+  int alike;         /* layers from here on cost the same, whatever is counted: a stage of them may begin anywhere */
+  double *of_cut;    /* [SUMS][ranks] */
+  double *with_move; /* the same */
+  Change *change;    /* [n_changes] */
+  int n_changes;
+  double along[MS_CUT_PATHS]; /* what the cut takes along the paths... */
+  int kept;                   /* ...as they were when so many had been kept */
+} Standing;
+enum {
+  LOAD,
+  ISSUED,
+  UPDATES,
+  FIRST,
+  SUMS
+}; /* of a rank: its cost, issue and updated, and the cost of its first chunk */
+
+static int alike_from(const MsLayerCosts *c, int at) {
+  while (at > 0 && c->layer[at - 1] == c->layer[c->layers - 1]) at--;
+  return at;
+}
+
+static Standing *standing_new(MsCutTrial *t) {
+  size_t n = (size_t)t->on.n, sums = SUMS * (size_t)t->on.ranks;
+  Standing *s = g_malloc(sizeof *s + 2 * sums * sizeof(double) + n * sizeof(Change));
+  int last = t->costs->layers - 1;
+  *s = (Standing){.t = t, .alike = alike_from(t->costs, last), .of_cut = (double *)(s + 1)};
+  s->with_move = s->of_cut + sums, s->change = (Change *)(s->with_move + sums);
+  if (t->pace) s->alike = MAX(s->alike, alike_from(t->pace->host, last));
+  if (t->once) s->alike = MAX(s->alike, alike_from(t->once->updated, last));
+  return s;
+}
+
+/* At the cut that is weighed. */
+static void stand(Standing *s) {
+  const MsCutTrial *t = s->t;
+  int ranks = t->on.ranks;
+  s->kept = 0;
+  memset(s->of_cut, 0, sizeof *s->of_cut * SUMS * (size_t)ranks);
+  for (int k = 0; k < t->on.n; k++) {
+    s->of_cut[LOAD * ranks + t->on.rank[k]] += t->cost[k];
+    if (t->pace) s->of_cut[ISSUED * ranks + t->on.rank[k]] += t->issue[k];
+    if (t->once) s->of_cut[UPDATES * ranks + k % ranks] += t->updated[k];
+    if (k < ranks) s->of_cut[FIRST * ranks + k] = t->cost[k];
+  }
+}
+
+static double more(const double *before, int was, int is, int had, int has) {
+  return before[is + has] - before[is] - (before[was + had] - before[was]);
+}
+
+static void find_changes(Standing *s, const int *counts, int from, int to) {
+  const MsCutTrial *t = s->t;
+  int lo = MIN(from, to), hi = MAX(from, to), n = 0;
+  for (int k = lo; k <= hi; k++) {
+    int was = t->first[k], is = k == lo ? was : was + (from < to ? -1 : 1);
+    int had = counts[k], has = had - (k == from) + (k == to);
+    if (k > lo && k < hi && MIN(was, is) >= s->alike) k = hi - 1;
+    else
+      s->change[n++] = (Change){.stage = k,
+                                .cost = more(t->before, was, is, had, has),
+                                .issue = t->pace ? more(t->issue_before, was, is, had, has) : 0,
+                                .updated = t->once ? more(t->updated_before, was, is, had, has) : 0};
+  }
+  s->n_changes = n;
+  int ranks = t->on.ranks;
+  memcpy(s->with_move, s->of_cut, sizeof *s->of_cut * SUMS * (size_t)ranks);
+  for (int i = 0; i < n; i++) {
+    const Change *c = &s->change[i];
+    s->with_move[LOAD * ranks + t->on.rank[c->stage]] += c->cost;
+    s->with_move[ISSUED * ranks + t->on.rank[c->stage]] += c->issue;
+    s->with_move[UPDATES * ranks + c->stage % ranks] += c->updated;
+    if (c->stage < ranks) s->with_move[FIRST * ranks + c->stage] += c->cost;
+  }
+}
+
+static double most_of_ranks(const Standing *s, int sum) {
+  double most = 0;
+  int ranks = s->t->on.ranks;
+  for (int r = 0; r < ranks; r++) most = MAX(most, s->with_move[sum * ranks + r]);
+  return most;
+}
+
+/* What `least` says of the cut with the move. */
+static double least_with(const Standing *s) {
+  const MsCutTrial *t = s->t;
+  int ranks = t->on.ranks;
+  double ahead = 0, most = t->pace ? most_of_ranks(s, ISSUED) * t->rounds * ranks : 0;
+  for (int r = 0; r < ranks; ahead += s->with_move[FIRST * ranks + r++])
+    most = MAX(most, ahead + s->with_move[LOAD * ranks + r] * t->rounds * ranks);
+  return most + (t->once ? most_of_ranks(s, UPDATES) : 0);
+}
+
+/* What `ends_behind` says of it, where only the passes count. */
+static gboolean stays_behind(Standing *s, double most) {
+  MsCutTrial *t = s->t;
+  double later = MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks;
+  if (later > 0) later *= MAX(most_of_ranks(s, LOAD), most_of_ranks(s, ISSUED));
+  for (int i = 0; i < t->n_paths && s->kept != t->kept; i++) s->along[i] = along(t, &t->path[i]);
+  s->kept = t->kept;
+  for (int i = 0; i < t->n_paths; i++) {
+    int k = (t->telling + i) % t->n_paths;
+    double end = s->along[k] + later;
+    for (int j = 0; j < s->n_changes; j++)
+      end += t->path[k].cost[s->change[j].stage] * s->change[j].cost +
+             t->path[k].issue[s->change[j].stage] * s->change[j].issue;
+    if (end < most * (1 + 1e-9)) continue; /* rounding */
+    t->telling = k;
+    return TRUE;
+  }
+  return FALSE;
+}
+
+/* The move does not end the step before `most`, as is seen from what it changes. */
+static gboolean gains_nothing(Standing *s, const int *counts, int from, int to, double most) {
+  if (s->t->on.pool) return FALSE; /* a stage costs another time elsewhere */
+  find_changes(s, counts, from, to);
+  if (least_with(s) >= most) return TRUE;
+  if (s->t->once || !stays_behind(s, most)) return FALSE;
+  s->t->slots += ms_schedule_turns_count(s->t->turns);
+  return TRUE;
+}
+
 double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
   const MsVirtualStages *on = &t->on;
   gint64 until = t->slots + MOST_SLOTS;
+  g_autofree Standing *s = standing_new(t);
   weigh_all(t, counts);
+  stand(s);
   for (gboolean moved = TRUE; moved;) {
     moved = FALSE;
     for (int from = 0; from < on->n; from++)
-      for (int to = 0; to < on->n && t->slots < until; to++) {
-        if (from == to || !is_near(on, from, to) || !may_give(on, counts, from) || !may_take(on, to)) continue;
+      for (int to = next_near(on, from, -1); to < on->n && t->slots < until && may_give(on, counts, from);
+           to = next_near(on, from, to)) {
+        if (from == to || !may_take(on, to)) continue;
+        double most = end * (1 - GAIN);
+        if (gains_nothing(s, counts, from, to, most)) continue;
         move(t, counts, from, to);
-        double now = least(t) < end * (1 - GAIN) ? end_below(t, end * (1 - GAIN)) : end;
-        if (now < end * (1 - GAIN)) end = now, moved = TRUE;
+        double now = least(t) < most ? end_below(t, most) : end;
+        if (now < most) end = now, moved = TRUE, stand(s);
         else move(t, counts, to, from);
       }
   }

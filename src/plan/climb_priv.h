@@ -34,8 +34,8 @@ typedef struct { /* borrows costs, ranks, turns, once and pace */
   double *scratch;
   gint64 slots; /* run so far, or seen to be needless */
   MsCutPath path[MS_CUT_PATHS];
-  int n_paths, oldest, telling; /* telling: which spared the last run */
-  int *passes;                  /* [4][n] scratch */
+  int n_paths, oldest, kept, telling; /* kept: ever; telling: which spared the last run */
+  int *passes;                        /* [4][n] scratch */
 } MsCutTrial;
 MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace,
                              const MsVirtualStages *on, int rounds, const MsScheduleTurns *turns);

@@ -28,6 +28,8 @@ MsCuts *ms_cuts_new(void) {
   c->numbers = g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, NULL);
   c->rounded = g_ptr_array_new_with_free_func(free_rounded);
   c->texts = g_hash_table_new_full(hash_cut, equal_cut, g_free, g_free);
+  c->by_cost =
+      g_hash_table_new_full(g_bytes_hash, g_bytes_equal, (GDestroyNotify)g_bytes_unref, (GDestroyNotify)g_bytes_unref);
   c->turns = g_hash_table_new_full(hash_cut, equal_cut, g_free, (GDestroyNotify)ms_schedule_turns_free);
   return c;
 }
@@ -40,6 +42,7 @@ void ms_cuts_free(MsCuts *c) {
   g_hash_table_unref(c->numbers);
   g_ptr_array_unref(c->rounded);
   g_hash_table_unref(c->texts);
+  g_hash_table_unref(c->by_cost);
   g_hash_table_unref(c->turns);
   g_free(c);
 }

@@ -32,6 +32,7 @@ struct MsCuts {
   GHashTable *numbers; /* rounded costs as bytes -> their number */
   GPtrArray *rounded;  /* MsRoundedCosts by number */
   GHashTable *texts;   /* MsCutKey -> layout string, "" = none */
+  GHashTable *by_cost; /* stages and what layers cost, as bytes -> cuts balanced by it (cuts.c) */
   GHashTable *turns;   /* MsCutKey without costs -> MsScheduleTurns, NULL = there is no such schedule */
 };
 

@@ -188,11 +188,45 @@ static gboolean is_among(const Candidate *all, int n, const MsCutTrial *trial, c
   return FALSE;
 }
 
+/* How many there are, then the layers of every stage of each, and of the one whose dear ranks are in front. */
+static GBytes *cuts_by_cost(const MsCutTrial *trial, const MsLayerCosts *costs) {
+  size_t stages = (size_t)trial->on.n, behind = G_N_ELEMENTS(slacks) * stages;
+  g_autofree int *counts = g_new0(int, behind + stages);
+  gint16 *all = g_new(gint16, 1 + behind + stages);
+  all[0] = (gint16)ms_partition_by_cost(costs, &trial->on, slacks, G_N_ELEMENTS(slacks), counts, counts + behind);
+  for (size_t i = 0; i < behind + stages; i++) all[1 + i] = (gint16)counts[i];
+  return g_bytes_new_take(all, sizeof *all * (1 + behind + stages));
+}
+
+/* Made once for all layouts whose layers cost the same, whatever hosts and steps do. As ms_partition_by_cost. */
+static int find_cuts(MsCuts *cuts, const MsCutKey *key, const MsCutTrial *trial, const MsLayerCosts *costs,
+                     int *counts) {
+  const gint32 of[] = {key->stages, key->ranks, key->placing, trial->on.mtp_apart, trial->on.pool != NULL};
+  GByteArray *bytes = g_byte_array_new();
+  g_byte_array_append(bytes, (const guint8 *)of, sizeof of);
+  append_costs(bytes, costs);
+  g_autoptr(GBytes) name = g_byte_array_free_to_bytes(bytes);
+  g_mutex_lock(&cuts->lock);
+  GBytes *known = trial->on.pool ? NULL : g_hash_table_lookup(cuts->by_cost, name);
+  if (known) g_bytes_ref(known);
+  g_mutex_unlock(&cuts->lock);
+  g_autoptr(GBytes) found = known ? known : cuts_by_cost(trial, costs);
+  if (!known && !trial->on.pool) {
+    g_mutex_lock(&cuts->lock);
+    g_hash_table_insert(cuts->by_cost, g_bytes_ref(name), g_bytes_ref(found));
+    g_mutex_unlock(&cuts->lock);
+  }
+  gsize size;
+  const gint16 *all = g_bytes_get_data(found, &size);
+  for (gsize i = 1; i < size / sizeof *all; i++) counts[i - 1] = all[i];
+  return all[0];
+}
+
 /* Appends the cuts of one place of the MTP blocks to `all`, balanced by `costs`; their number. */
-static int add_cuts(MsCutTrial *trial, const MsLayerCosts *costs, int *counts, Candidate *all, int n) {
+static int add_cuts(MsCuts *cuts, const MsCutKey *key, MsCutTrial *trial, const MsLayerCosts *costs, int *counts,
+                    Candidate *all, int n) {
   size_t stages = (size_t)trial->on.n;
-  int *front = counts + G_N_ELEMENTS(slacks) * stages,
-      behind = ms_partition_by_cost(costs, &trial->on, slacks, G_N_ELEMENTS(slacks), counts, front);
+  int *front = counts + G_N_ELEMENTS(slacks) * stages, behind = find_cuts(cuts, key, trial, costs, counts);
   for (int i = 0; i <= behind; i++) {
     int *own = i < behind ? counts + (size_t)i * stages : front;
     if (own[0] < 0 || is_among(all, n, trial, own)) continue;
@@ -296,12 +330,12 @@ static char *cut_ends(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKe
 
 /* Those that are balanced by the passes; where ranks have something to do once a step those that are balanced by the
  * whole of it; where the host sets the pace those that are balanced by what the device does. */
-static int add_place(MsCutTrial *trial, const MsRoundedCosts *r, const MsLayerCosts *whole, int *counts, Candidate *all,
-                     int n) {
+static int add_place(MsCuts *cuts, const MsCutKey *key, MsCutTrial *trial, const MsRoundedCosts *r,
+                     const MsLayerCosts *whole, int *counts, Candidate *all, int n) {
   size_t some = SOME_CUTS * (size_t)trial->on.n;
-  n = add_cuts(trial, r->costs, counts, all, n);
-  if (whole) n = add_cuts(trial, whole, counts + some, all, n);
-  return r->pace ? add_cuts(trial, r->pace->bare, counts + 2 * some, all, n) : n;
+  n = add_cuts(cuts, key, trial, r->costs, counts, all, n);
+  if (whole) n = add_cuts(cuts, key, trial, whole, counts + some, all, n);
+  return r->pace ? add_cuts(cuts, key, trial, r->pace->bare, counts + 2 * some, all, n) : n;
 }
 
 /* `pool` [ranks] or NULL: machines that differ. */
@@ -318,12 +352,12 @@ static char *cut(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *ke
   MsLayerCosts *whole = rounded->once ? ms_once_with(rounded->once, costs, (double)key->rounds * key->ranks) : NULL;
   with = ms_cut_trial_new(costs, rounded->once, rounded->pace, &on, key->rounds, turns);
   with->waits = key->waits;
-  int n = add_place(with, rounded, whole, rank + stages, all, 0);
+  int n = add_place(cuts, key, with, rounded, whole, rank + stages, all, 0);
   if (costs->mtp > 0 && key->stages > 2 && rank[stages - 2] != 0) {
     on.mtp_apart = TRUE;
     apart = ms_cut_trial_new(costs, rounded->once, rounded->pace, &on, key->rounds, turns);
     apart->waits = key->waits;
-    n = add_place(apart, rounded, whole, rank + stages + slots, all, n);
+    n = add_place(cuts, key, apart, rounded, whole, rank + stages + slots, all, n);
   }
   ms_layer_costs_free(whole);
   const Candidate *best = first_to_end(all, n, MOST_CLIMBS);
