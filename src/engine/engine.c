@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "engine/engine_priv.h"
 #include <math.h>
+#include <string.h>
 
 /* --- graph ----------------------------------------------------------------------------------------------------- */
 
@@ -18,7 +19,6 @@ MsGraph *ms_graph_new(int devices, int streams_per_device) {
 
 void ms_graph_free(MsGraph *graph) {
   if (!graph) return;
-  if (graph->rounds) g_array_unref(graph->rounds);
   g_free(graph->task), g_free(graph->wait_base), g_free(graph->wait), g_free(graph->first_stream),
       g_free(graph->device_sms), g_free(graph);
 }
@@ -69,9 +69,19 @@ guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, gu
   return index;
 }
 
-void ms_graph_round(MsGraph *graph) {
-  if (!graph->rounds) graph->rounds = g_array_new(FALSE, FALSE, sizeof(guint32));
-  g_array_append_val(graph->rounds, graph->n);
+void ms_graph_repeat(MsGraph *graph, guint32 period, guint32 times) {
+  guint32 from = graph->n - period, first = graph->wait_base[from], waits = graph->n_waits - first;
+  guint64 tasks = (guint64)graph->n + (guint64)times * period, all = graph->n_waits + (guint64)times * waits;
+  if (tasks >= G_MAXINT32 || all > G_MAXUINT32 / 2) MS_BUG("more than 2^31 tasks or waits");
+  ms_graph_reserve(graph, (guint)tasks, (guint)all);
+  for (guint32 round = 0; round < times; round++) {
+    memcpy(graph->task + graph->n, graph->task + from, sizeof *graph->task * period);
+    for (guint32 i = graph->n; i < graph->n + period; i++)
+      graph->wait_base[i + 1] = graph->wait_base[i + 1 - period] + waits;
+    for (guint32 k = graph->n_waits; k < graph->n_waits + waits; k++) graph->wait[k] = graph->wait[k - waits] + period;
+    graph->n += period, graph->n_waits += waits;
+  }
+  graph->alike_from = from, graph->alike_to = graph->n, graph->period = period;
 }
 
 guint32 ms_graph_count(const MsGraph *graph) { return graph->n; }

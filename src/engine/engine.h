@@ -44,9 +44,9 @@ typedef struct {
   MsTime duration, launch;
 } MsTask;
 guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, guint n_wait);
-/* With the next task begins a round of tasks that may be like those before it: `events` looks whether they are, and
- * does not run what would repeat itself. That changes nothing in what it finds (rounds.c). */
-void ms_graph_round(MsGraph *graph);
+/* Adds the last `period` tasks so many times more, each waiting for what the one before it waits for, `period` later.
+ * `events` does not run what repeats itself, which changes nothing in what it finds (rounds.c). */
+void ms_graph_repeat(MsGraph *graph, guint32 period, guint32 times);
 guint32 ms_graph_count(const MsGraph *graph);
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index);
 guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait); /* explicit ones only */
@@ -101,6 +101,7 @@ MsTrajectory *ms_engine_events_within(const MsGraph *graph, const MsSharing *sha
 
 /* For tests: whether rounds are left out, and how many tasks were until now. */
 void ms_engine_allow_rounds(gboolean allow);
+gboolean ms_engine_allows_rounds(void);
 gsize ms_engine_left_out(void);
 
 #endif

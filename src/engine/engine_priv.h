@@ -15,7 +15,7 @@ struct MsGraph {
   guint32 *device_sms; /* [devices] where they differ, else NULL: sm_count */
   gboolean has_host;   /* some task is issued or waited for by the host */
   gboolean shares_use, takes_sms;
-  GArray *rounds;       /* guint32: the task that each begins with; NULL: none was told */
+  guint32 alike_from, alike_to, period; /* task i + period is like task i up to there; period 0: none was told */
   guint8 *first_stream; /* [devices][MS_N_USES] 1 + the first stream seen with this use; 0 none. A stream is < 255. */
 };
 

@@ -24,7 +24,7 @@ struct MsRounds {
   guint64 events;
   guint32 low, high; /* tasks below have ended, tasks from there on were not looked at */
   Stream *stream;
-  MsTime *when, *host_by; /* host_by: [devices] by how much the host was later than at the moment before */
+  MsTime *when;
   Device *device;
   MsTime *end, *start; /* [room] of tasks low .. high - 1 */
   guint32 room;
@@ -34,6 +34,7 @@ static gint refused;
 static gsize left_out;
 
 void ms_engine_allow_rounds(gboolean allow) { g_atomic_int_set(&refused, !allow); }
+gboolean ms_engine_allows_rounds(void) { return !g_atomic_int_get(&refused); }
 gsize ms_engine_left_out(void) { return (gsize)g_atomic_pointer_get(&left_out); }
 
 /* --- where tasks are alike --- */
@@ -51,21 +52,6 @@ static gboolean alike(const MsGraph *graph, guint32 i, guint32 period) {
   return TRUE;
 }
 
-static gboolean all_alike(const MsGraph *graph, guint32 from, guint32 period) {
-  if (from + 2 * period > graph->n) return FALSE;
-  for (guint32 i = from; i < from + period; i++)
-    if (!alike(graph, i, period)) return FALSE;
-  return TRUE;
-}
-
-/* The order of the tasks may repeat itself only after several of the rounds that were told. */
-static guint32 find_period(const MsGraph *graph, guint32 at) {
-  const guint32 *round = (const guint32 *)(gconstpointer)graph->rounds->data;
-  for (guint32 k = at + 1; k < graph->rounds->len; k++)
-    if (all_alike(graph, round[at], round[k] - round[at])) return round[k] - round[at];
-  return 0;
-}
-
 static void find_reach(MsRounds *r, const MsGraph *graph, guint32 at) {
   for (guint32 i = at; i < at + r->period; i++) {
     for (guint32 k = graph->wait_base[i]; k < graph->wait_base[i + 1]; k++)
@@ -75,21 +61,17 @@ static void find_reach(MsRounds *r, const MsGraph *graph, guint32 at) {
 }
 
 MsRounds *ms_rounds_new(const Engine *engine) {
-  enum { FEWEST = 4 };
   const MsGraph *graph = engine->graph;
-  guint32 n = graph->rounds ? graph->rounds->len : 0, at = n / 3;
-  if (n < FEWEST || g_atomic_int_get(&refused)) return NULL;
-  guint32 first = g_array_index(graph->rounds, guint32, at), period = find_period(graph, at);
-  if (period == 0) return NULL;
+  guint32 first = graph->alike_from, period = graph->period;
+  if (period == 0 || !ms_engine_allows_rounds()) return NULL;
   MsRounds *r = g_new0(MsRounds, 1);
   size_t queues = (size_t)graph->devices * graph->streams;
-  *r = (MsRounds){.period = period, .from = first, .to = first + period};
+  *r = (MsRounds){.period = period, .from = first, .to = graph->alike_to - period};
   while (r->from > 0 && alike(graph, r->from - 1, period)) r->from--;
   while (r->to + period < graph->n && alike(graph, r->to, period)) r->to++;
   r->to += period;
   r->waits = g_new0(guint8, graph->devices);
   r->stream = g_new(Stream, queues), r->when = g_new(MsTime, queues), r->device = g_new(Device, graph->devices);
-  r->host_by = g_new0(MsTime, graph->devices);
   find_reach(r, graph, first);
   r->marker = r->from + (first - r->from) % period;
   return r;
@@ -97,7 +79,7 @@ MsRounds *ms_rounds_new(const Engine *engine) {
 
 void ms_rounds_free(MsRounds *r) {
   if (!r) return;
-  g_free(r->waits), g_free(r->stream), g_free(r->when), g_free(r->device), g_free(r->host_by);
+  g_free(r->waits), g_free(r->stream), g_free(r->when), g_free(r->device);
   g_free(r->end), g_free(r->start), g_free(r);
 }
 

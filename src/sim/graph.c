@@ -440,21 +440,168 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
   if (f && b && l->p->p2p_in_turn) send[0] = NONE;
 }
 
-/* The first slot of the pipeline begins another period of its list. */
-static gboolean begins_round(const MsSchedule *s, const MsTurn *turn) {
-  if (s->period == 0 || turn->stage > 0 || !turn->opens) return FALSE;
-  const MsPeriodOf *of = &s->repeat[0];
-  return turn->index >= of->from && turn->index < of->to && (turn->index - of->from) % of->slots == 0;
+/* --- rounds that are laid down as those before them ---------------------------------------------------------------
+ *
+ * In the middle of a schedule the lists of all stages repeat themselves (MsSchedule.period). When what the next turns
+ * ask for is what they asked for some periods before, all of it so many tasks later, they lay down the same again. */
+
+enum { MOMENTS = 16 }; /* the order in which stages have their turns may repeat itself after a few periods only */
+
+typedef struct {
+  GArray *place; /* int: slots that come next, what is fetched, tensors that are waited for */
+  GArray *task;  /* guint32: tasks that somebody may wait for */
+  guint32 count; /* tasks until then */
+} Moment;
+
+typedef struct {
+  Lower *l;
+  MsSlotWalk *walk;
+  guint32 *slot_task;
+  const guint32 *slot_base;
+  Moment moment[MOMENTS];
+  int n; /* moments so far; -1: no more */
+} Rounds;
+
+static void add_tasks(Moment *m, const guint32 *id, size_t n) { g_array_append_vals(m->task, id, (guint)n); }
+
+static Moment moment_now(const Rounds *r) {
+  const Lower *l = r->l;
+  size_t stages = (size_t)l->stages;
+  Moment m = {g_array_new(FALSE, FALSE, sizeof(int)), g_array_new(FALSE, FALSE, sizeof(guint32)),
+              ms_graph_count(l->graph)};
+  add_tasks(&m, l->reduced, MS_N_STREAMS * stages);
+  add_tasks(&m, l->tip, stages), add_tasks(&m, l->send, 2 * stages), add_tasks(&m, l->leaving, 2 * stages);
+  for (int s = 0; s < l->stages; s++) {
+    int at = ms_slot_walk_at(r->walk, s);
+    g_array_append_val(m.place, at);
+  }
+  for (size_t i = 0; i < 2 * stages; i++) {
+    const Fetch *f = &l->fetch[i];
+    const int place[] = {f->piece, f->backward, (int)f->n};
+    g_array_append_vals(m.place, place, G_N_ELEMENTS(place));
+    add_tasks(&m, f->id, f->n);
+  }
+  guint first = m.place->len;
+  int n = ms_slot_walk_waiting(r->walk, NULL, 0);
+  g_array_set_size(m.place, first + (guint)n);
+  int *tensor = &g_array_index(m.place, int, first);
+  ms_slot_walk_waiting(r->walk, tensor, n);
+  for (int i = 0; i < n; i++) add_tasks(&m, &l->made[tensor[i]], 1);
+  return m;
+}
+
+static void moment_clear(Moment *m) {
+  if (!m->place) return;
+  g_array_unref(m->place), g_array_unref(m->task);
+}
+
+static guint first_tensor(const Lower *l) { return 7 * (guint)l->stages; }
+
+/* The same some periods later: slots and tensors by as many, tasks by as many as were laid down; reductions may rest.
+ */
+static gboolean same_later(const Rounds *r, const Moment *then, const Moment *now, int periods) {
+  const Lower *l = r->l;
+  guint32 by = now->count - then->count, reductions = MS_N_STREAMS * (guint32)l->stages;
+  if (then->place->len != now->place->len || then->task->len != now->task->len) return FALSE;
+  for (guint i = 0; i < now->place->len; i++) {
+    int more = i < (guint)l->stages  ? periods * l->schedule->repeat[i].slots
+               : i < first_tensor(l) ? 0
+                                     : periods * l->schedule->period;
+    if (g_array_index(now->place, int, i) != g_array_index(then->place, int, i) + more) return FALSE;
+  }
+  for (guint i = 0; i < now->task->len; i++) {
+    guint32 x = g_array_index(then->task, guint32, i), y = g_array_index(now->task, guint32, i);
+    if (!(x == y && (x == NONE || i < reductions)) && (x == NONE || y != x + by)) return FALSE;
+  }
+  return TRUE;
+}
+
+/* Behind the first forwards of all chunks, and behind backwards that leave their head where others do not. */
+static gboolean is_steady(const Rounds *r) {
+  MsTaken taken;
+  int all = r->l->schedule->microbatches, deferred = ms_work_deferred(r->l->p->work, all);
+  for (int s = 0; s < r->l->stages; s++)
+    if (ms_slot_walk_at(r->walk, s) < r->l->schedule->repeat[s].from) return FALSE;
+  return ms_slot_walk_taken(r->walk, &taken) && taken.forward > 0 && (taken.back >= deferred || deferred == all);
+}
+
+/* As often as all slots, and the one behind them, lie within the repetition and none is a chunk's last. */
+static int most_times(const Rounds *r, int periods) {
+  const MsSchedule *s = r->l->schedule;
+  MsTaken taken;
+  if (!ms_slot_walk_taken(r->walk, &taken)) return 0;
+  int times = (taken.left - 1) / (periods * s->period);
+  for (int k = 0; k < s->stages; k++) {
+    int slots = periods * s->repeat[k].slots;
+    times = MIN(times, (s->repeat[k].to - ms_slot_walk_at(r->walk, k)) / slots - 1);
+  }
+  return MAX(0, times);
+}
+
+static void later(guint32 *id, size_t n, guint32 by) {
+  for (size_t i = 0; i < n; i++) id[i] += id[i] != NONE ? by : 0;
+}
+
+/* What the last `periods` laid down is laid down `times` more. */
+static void repeat(const Rounds *r, const Moment *then, const Moment *now, int periods, int times) {
+  Lower *l = r->l;
+  size_t stages = (size_t)l->stages;
+  guint32 period = now->count - then->count, by = (guint32)times * period;
+  int microbatches = times * periods * l->schedule->period;
+  g_autofree int *slots = g_new(int, stages);
+  ms_graph_repeat(l->graph, period, (guint32)times);
+  for (int s = 0; s < l->stages; s++) {
+    int one = periods * l->schedule->repeat[s].slots, at = ms_slot_walk_at(r->walk, s);
+    guint32 *first = r->slot_task ? r->slot_task + r->slot_base[s] : NULL;
+    slots[s] = times * one;
+    for (int k = at; first && k < at + slots[s]; k++) first[k] = first[k - one] + period;
+  }
+  for (guint i = 0; i < MS_N_STREAMS * stages; i++)
+    if (l->reduced[i] != g_array_index(then->task, guint32, i)) l->reduced[i] += by;
+  later(l->tip, stages, by), later(l->send, 2 * stages, by), later(l->leaving, 2 * stages, by);
+  for (size_t i = 0; i < 2 * stages; i++) later(l->fetch[i].id, l->fetch[i].n, by);
+  for (guint i = now->place->len; i-- > first_tensor(l);) {
+    int tensor = g_array_index(now->place, int, i);
+    guint32 made = l->made[tensor];
+    l->made[tensor + microbatches] = made == NONE ? NONE : made + by;
+  }
+  ms_slot_walk_skip(r->walk, slots, microbatches);
+}
+
+/* A turn of the first stage has ended one more period of its list. */
+static gboolean ends_period(const Rounds *r, const MsTurn *turn) {
+  const MsPeriodOf *of = r->l->schedule->repeat;
+  return r->n >= 0 && turn->stage == 0 && turn->closes && turn->index + 1 >= of->from && turn->index + 1 < of->to &&
+         (turn->index + 1 - of->from) % of->slots == 0;
+}
+
+static void look_for_round(Rounds *r) {
+  if (r->n == 0 && !is_steady(r)) return;
+  Moment now = moment_now(r);
+  for (int periods = 1; periods <= MIN(r->n, MOMENTS); periods++) {
+    const Moment *then = &r->moment[(r->n - periods) % MOMENTS];
+    if (!same_later(r, then, &now, periods)) continue;
+    int times = most_times(r, periods);
+    if (times > 0) repeat(r, then, &now, periods, times);
+    moment_clear(&now);
+    r->n = -1;
+    return;
+  }
+  moment_clear(&r->moment[r->n % MOMENTS]);
+  r->moment[r->n++ % MOMENTS] = now;
 }
 
 /* slot_task/slot_base as in MsDetail. */
 static void lay_slots(Lower *l, MsSlotWalk *walk, guint32 *slot_task, const guint32 *slot_base) {
+  Rounds rounds = {.l = l, .walk = walk, .slot_task = slot_task, .slot_base = slot_base};
+  if (l->schedule->period == 0 || !ms_engine_allows_rounds()) rounds.n = -1;
   for (const MsTurn *turn; (turn = ms_slot_walk_next(walk));) {
     if (slot_task && turn->opens) slot_task[slot_base[turn->stage] + (guint32)turn->index] = ms_graph_count(l->graph);
-    if (begins_round(l->schedule, turn)) ms_graph_round(l->graph);
     lay_turn(l, turn);
+    if (ends_period(&rounds, turn)) look_for_round(&rounds);
   }
   ms_slot_walk_must_end(walk);
+  for (int i = 0; i < MOMENTS; i++) moment_clear(&rounds.moment[i]);
   for (int s = 0; slot_task && s < l->stages; s++)
     slot_task[slot_base[s] + (guint32)l->schedule->n[s]] = ms_graph_count(l->graph);
 }

@@ -25,26 +25,15 @@ typedef struct {
   guint32 first, period, rounds; /* from task `first` on so many rounds of `period` tasks are alike; period 0: none */
 } Shape;
 
-/* The task `period` before task i again. */
-static void repeat_task(MsGraph *graph, guint32 i, guint32 period) {
-  guint32 again[8];
-  const guint32 *wait;
-  MsTask task = *ms_graph_task(graph, i - period);
-  guint n = ms_graph_waits(graph, i - period, &wait);
-  for (guint k = 0; k < n; k++) again[k] = wait[k] + period;
-  ms_graph_add(graph, &task, again, n);
-}
-
 static MsGraph *random_graph(const Shape *shape, guint64 seed) {
   Draw draw = {seed * 0x9e3779b97f4a7c15u + 1};
   MsGraph *graph = ms_graph_new((int)shape->devices, (int)shape->streams);
   ms_graph_set_sms(graph, 132);
   for (guint32 i = 0; i < shape->tasks; i++) {
-    guint32 nth = shape->period && i >= shape->first ? (i - shape->first) / shape->period : 0;
-    if (shape->period && i == shape->first + nth * shape->period && nth < shape->rounds) ms_graph_round(graph);
-    if (nth > 0 && nth < shape->rounds) {
-      repeat_task(graph, i, shape->period);
-      continue;
+    if (shape->period && i == shape->first + shape->period) {
+      ms_graph_repeat(graph, shape->period, shape->rounds - 1);
+      i = ms_graph_count(graph);
+      if (i == shape->tasks) break;
     }
     MsTask task = {.device = below(&draw, shape->devices),
                    .stream = (guint8)below(&draw, shape->streams),
