@@ -98,14 +98,6 @@ MsForced ms_forced_beside(const MsForced *forced) {
   return f;
 }
 
-void ms_lags_run(const MsLags *l, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
-  for (int i = 0; i < MS_N_ENDS; i++) {
-    MsTime best = MS_NEVER;
-    for (int k = 0; k < MS_N_ENDS; k++) best = MAX(best, before[k] + l->to[i][k]);
-    after[i] = best;
-  }
-}
-
 /* --- of pieces --- */
 
 typedef struct {

@@ -31,7 +31,17 @@ extern const MsLags ms_no_rows;
 void ms_lags_of_rows(const MsRows *rows, int sm_count, guint sources, MsLags *lags);
 MsLags ms_lags_product(const MsLags *then, const MsLags *first);
 MsLags ms_lags_beside(const MsLags *lags); /* of a list that runs as the backward of a pair */
-void ms_lags_run(const MsLags *lags, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
+/* `pair`: there is a list beside it. */
+static inline void ms_lags_run(const MsLags *lags, gboolean pair, const MsTime before[MS_N_ENDS],
+                               MsTime after[MS_N_ENDS]) {
+  MsTime entry = before[MS_END_ENTRY], beside = before[MS_END_BESIDE], compute = before[MS_END_COMPUTE],
+         host = before[MS_END_HOST];
+  for (int i = 0; i < MS_N_ENDS; i++) {
+    const MsTime *to = lags->to[i];
+    after[i] = MAX(MAX(MS_NEVER, entry + to[MS_END_ENTRY]), MAX(compute + to[MS_END_COMPUTE], host + to[MS_END_HOST]));
+    if (pair) after[i] = MAX(after[i], beside + to[MS_END_BESIDE]);
+  }
+}
 
 typedef struct MsPieceLags MsPieceLags;
 /* Tables of pieces, made when they are asked for: not for two threads at once. `piece` is borrowed. Only the lags

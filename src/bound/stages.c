@@ -66,13 +66,9 @@ void ms_stages_take_sends(MsStages *s, const MsTurn *turn, MsTime sent[2]) {
 
 void ms_stages_run(MsStages *s, int stage, const MsLags *lags, MsTime entry, const MsTime *beside,
                    MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
-  MsTime host = before[MS_END_HOST] = s->host[stage], compute = before[MS_END_COMPUTE] = s->compute[stage];
   before[MS_END_ENTRY] = entry, before[MS_END_BESIDE] = beside ? *beside : NEVER;
-  for (int i = 0; i < MS_N_ENDS; i++) {
-    const MsTime *to = lags->to[i];
-    after[i] = MAX(MAX(NEVER, entry + to[MS_END_ENTRY]), MAX(compute + to[MS_END_COMPUTE], host + to[MS_END_HOST]));
-    if (beside) after[i] = MAX(after[i], *beside + to[MS_END_BESIDE]);
-  }
+  before[MS_END_COMPUTE] = s->compute[stage], before[MS_END_HOST] = s->host[stage];
+  ms_lags_run(lags, beside != NULL, before, after);
 }
 
 static MsTime send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {

@@ -147,7 +147,7 @@ static MsTime relaxed_time(const MsLags *const *lags, int n, gboolean streams) {
   for (int i = 0; i < MORE * n; i++) {
     MsTime after[MS_N_ENDS];
     if (streams) at[MS_END_ENTRY] = at[MS_END_BESIDE] = 0;
-    ms_lags_run(lags[i % n], at, after);
+    ms_lags_run(lags[i % n], TRUE, at, after);
     memcpy(at, after, sizeof at);
     if (i + 1 == FEW * n || i + 1 == MORE * n)
       end[i + 1 == MORE * n] = MAX(MAX(at[MS_END_ENTRY], at[MS_END_BESIDE]), at[MS_END_COMPUTE]);

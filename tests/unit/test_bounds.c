@@ -114,11 +114,11 @@ static void compare(MsRows *rows, const List *const list[2], const MsPairRow *or
   if (!list[1]) before[MS_END_BESIDE] = MS_NEVER;
   const MsTime starts[MS_N_ENDS] = {before[0], MAX(before[1], 0), before[2], 0};
   Ends exact = run(list, order, n, starts, FALSE), shared = run(list, order, n, starts, TRUE);
-  ms_lags_run(&unshared, before, after);
+  ms_lags_run(&unshared, TRUE, before, after);
   const MsTime got[] = {after[MS_END_ENTRY], list[1] ? after[MS_END_BESIDE] : exact.tip[1], after[MS_END_COMPUTE]},
                want[] = {exact.tip[0], exact.tip[1], exact.compute};
   for (int k = 0; k < 3; k++) assert_true(free_rows ? got[k] <= want[k] : got[k] == want[k]);
-  ms_lags_run(&lags, before, after);
+  ms_lags_run(&lags, TRUE, before, after);
   assert_true(after[MS_END_ENTRY] >= got[0] && after[MS_END_ENTRY] <= shared.tip[0]);
   if (list[1]) assert_true(after[MS_END_BESIDE] >= got[1] && after[MS_END_BESIDE] <= shared.tip[1]);
   assert_true(after[MS_END_COMPUTE] >= got[2] && after[MS_END_COMPUTE] <= shared.compute);
@@ -195,7 +195,8 @@ static void lists_in_a_row(void **state) {
     MsLags both = ms_lags_product(&then, &first);
     MsTime before[MS_N_ENDS], between[MS_N_ENDS], after[MS_N_ENDS], at_once[MS_N_ENDS];
     draw_before(rand, before);
-    ms_lags_run(&first, before, between), ms_lags_run(&then, between, after), ms_lags_run(&both, before, at_once);
+    ms_lags_run(&first, TRUE, before, between), ms_lags_run(&then, TRUE, between, after),
+        ms_lags_run(&both, TRUE, before, at_once);
     for (int k = 0; k < MS_N_ENDS; k++) assert_true(after[k] == at_once[k]);
   }
   ms_rows_clear(&rows);
