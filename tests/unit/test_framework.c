@@ -8,6 +8,7 @@
 #include "memory/memory.h"
 #include "step/fetch.h"
 
+#include <math.h>
 #include <string.h>
 
 static MsScenario *run_of(const char *framework, const char *options) {
@@ -280,6 +281,25 @@ static void backwards_drop_parameters(void **state) {
   assert_true(drops->time.comm_total_s[MS_COMM_DP] < every->time.comm_total_s[MS_COMM_DP]);
 }
 
+/* Passes that wait and parameters that are dropped: the bound stays below what the event engine says, and the tables of
+ * lags near it. */
+static void shards_at_every_fidelity(void **state) {
+  (void)state;
+  static const char *const frameworks[] = {"torchtitan", "automodel"}, *const fsdp[] = {"optim-grads",
+                                                                                        "optim-grads-params"};
+  for (int i = 0; i < 16; i++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"framework\": \"%s\", \"model\": \"qwen3-30b-a3b\", \"hardware\": \"h100-sxm\", \"gpus\": 32, "
+        "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 64, \"local_batch_size\": 4}, \"layout\": "
+        "{\"ep\": 4, \"pp\": %d}, \"options\": {\"fsdp\": \"%s\", \"recompute\": {\"granularity\": \"%s\"}}}",
+        frameworks[i & 1], i & 2 ? 4 : 2, fsdp[i >> 2 & 1], i & 8 ? "full" : "none");
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL), fast = ms_test_simulate(s, MS_FIDELITY_FAST);
+    if (full->step_time_lower_s > full->step_time_s * (1 + 1e-9)) fail_msg("a bound above the step: %s", text);
+    if (fabs(fast->step_time_s / full->step_time_s - 1) > 0.05) fail_msg("fast is not near full: %s", text);
+  }
+}
+
 /* No script of Megatron-LM starts another framework. */
 static void forms_of_megatron_refuse(void **state) {
   (void)state;
@@ -304,6 +324,7 @@ int main(void) {
       cmocka_unit_test(gathers_take_SMs),
       cmocka_unit_test(shards_are_copied),
       cmocka_unit_test(backwards_drop_parameters),
+      cmocka_unit_test(shards_at_every_fidelity),
       cmocka_unit_test(forms_of_megatron_refuse),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
