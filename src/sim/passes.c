@@ -45,12 +45,8 @@ static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph,
   return all;
 }
 
-static gboolean has_tag(const MsCosted *c, guint32 tag) { return tag >= c->tag && tag - c->tag < (guint32)c->list->n; }
-
-static gboolean of_step(const MsCostedStep *step, guint32 tag) {
-  return has_tag(&step->before, tag) || has_tag(&step->gather, tag) || has_tag(&step->reduce, tag) ||
-         has_tag(&step->after, tag);
-}
+/* Their tags follow one another, stage after stage. */
+static gboolean of_step(const MsProgram *p, guint32 tag) { return tag >= p->step[0].before.tag && tag < p->p2p_tag; }
 
 static int by_start(gconstpointer a, gconstpointer b) {
   MsTime x = ((const Interval *)a)->start, y = ((const Interval *)b)->start;
@@ -78,7 +74,7 @@ void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, co
   for (int s = 0; s < stages; s++) rows[s] = g_array_new(FALSE, FALSE, sizeof(Interval)), passes[s] = (MsPasses){0};
   for (guint32 i = 0; i < t->n; i++) {
     const MsTask *task = ms_graph_task(graph, i);
-    if (of_step(&p->step[task->device], task->tag))
+    if (of_step(p, task->tag))
       g_array_append_val(rows[task->device], ((Interval){MAX(t->start[i] - task->launch, 0), t->end[i]}));
   }
   for (int s = 0; s < stages; s++) {
