@@ -1,6 +1,7 @@
 /* src/work/experts.c - rows of the routed experts: grouped GEMMs over what arrived, with what stands between them
  * (docs/theory/operators.md 3.4). */
 #include "work/moe.h"
+#include <math.h>
 
 double ms_padded_expert_rows(
     const MsBuild *b) { /* expert rows with the alignment of low precision (docs/theory/precision.md 4) */
@@ -93,15 +94,23 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
   return op;
 }
 
-/* Expert biases are added by a loop over the experts and a concatenation; after fc2 they carry the FP32 router
- * probability (add_bias_linear models: GPT-OSS). Bytes: add and concatenate in BF16, or in FP32 and cast back. */
-static void expert_bias(MsBuild *b, double rows, double width, gboolean weighted) {
+/* Biases of fc1 are added by its products, and summed by those of the weight gradients (TransformerEngine
+ * pytorch/module/grouped_linear.py). Behind fc2 they carry the FP32 router probability: an expert at a time is
+ * multiplied and added in FP32, all are joined and cast back (Megatron-LM transformer/moe/experts.py, _apply_bias,
+ * since its version 0.15); backward each has its gradient cast, multiplied with bias and probability, and both summed,
+ * and gradients of both biases are added to those of the step (distributed/distributed_data_parallel.py).
+ */
+static void expert_bias(MsBuild *b, double rows) {
+  static const struct {
+    double read_B, write_B;                    /* an element */
+    int once, each;                            /* plain operators */
+  } add[2] = {{14, 14, 2, 2}, {24, 16, 5, 8}}; /* [backward] */
   if (!b->model->add_bias_linear || fused_mlp(b)) return;
-  gboolean back = b->pass == MS_PASS_DGRAD;
-  double bytes = (weighted ? back ? 16 : 20 : 8) * rows * width;
-  int kernels = (int)MIN(2 + 2 * b->local_experts, 200);
-  MsOp *op = ms_row_memory(b, MS_OP_ADD, "expert bias", bytes / 2, bytes / 2, kernels);
-  op->m = rows, op->n = width;
+  int back = b->pass == MS_PASS_DGRAD;
+  double elements = rows * b->eh, operators = add[back].once + add[back].each * launched_experts(b);
+  MsOp *op = ms_row_memory(b, MS_OP_ADD, "expert bias", add[back].read_B * elements, add[back].write_B * elements,
+                           (int)ceil(operators * b->scenario->laws.plain_operators));
+  op->m = rows, op->n = b->eh;
 }
 
 /* Grouped GEMMs in low precision need rows in multiples of a block. Unless the router pads its map, HybridEP what it
@@ -137,7 +146,6 @@ void ms_experts_forward(MsBuild *b) {
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert input", rows, b->eh);
   grouped(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
   ms_lora_experts_forward(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
-  expert_bias(b, rows, ms_fc1_width(b, fm), FALSE);
   if (!ms_recomputes(b->options, MS_RM_MOE)) {
     ms_keep_input(b, "expert input", ms_input_B(b, kept * b->eh, TRUE));
     ms_keep(b, "expert fc1 out", ms_activation_input_B(b, kept * ms_fc1_width(b, fm)));
@@ -152,7 +160,7 @@ void ms_experts_forward(MsBuild *b) {
   }
   grouped(b, "expert fc2", rows, b->eh, fm);
   ms_lora_experts_forward(b, "expert fc2", rows, b->eh, fm);
-  expert_bias(b, rows, b->eh, TRUE);
+  expert_bias(b, rows);
   join_experts(b, "join expert rows", rows);
   copy_padded(b, "unpad expert rows");
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
@@ -172,7 +180,7 @@ void ms_experts_backward(MsBuild *b) {
   }
   b->pass = MS_PASS_DGRAD;
   copy_padded(b, "pad expert rows");
-  expert_bias(b, rows, b->eh, TRUE);
+  expert_bias(b, rows);
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
   ms_lora_experts_backward(b, "expert fc2", rows, b->eh, fm);
   grouped(b, "expert fc2", rows, fm, b->eh);
@@ -183,7 +191,6 @@ void ms_experts_backward(MsBuild *b) {
   ms_free_kept(b, "expert activation, unweighted"); /* the gradient of the router weights reads it */
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
-  expert_bias(b, rows, ms_fc1_width(b, fm), FALSE);
   if (!fused_mlp(b)) quantize_experts(b, "quantize expert gradient", rows, ms_fc1_width(b, fm));
   ms_lora_experts_backward(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
   grouped(b, "expert fc1", rows, b->eh, ms_fc1_width(b, fm));

@@ -13,16 +13,33 @@ static MsLinear router_linear(const MsBuild *b) {
                     .comm_out = ""};
 }
 
-/* Plain operators: a choice among groups of experts is fused with the router, a capacity never is (Megatron-LM
- * core/transformer/moe/moe_utils.py, group_limited_topk and apply_router_token_dropping, 2025). */
-enum { GROUP_KERNELS = 9, CAPACITY_KERNELS = 5 };
+/* Plain operators behind the gate, forward and backward, without and with the fused router: counted where Megatron-LM
+ * d98e8a64 runs (core/transformer/moe/router.py and moe_utils.py), of fused kernels in its source. */
+typedef struct {
+  int plain[2], fused[2];
+} RouterPart;
 
 static int router_kernels(const MsBuild *b, gboolean back) {
-  gboolean fused = b->options->moe_router_fusion;
-  int plain = (!fused && b->model->moe_router_num_groups > 1 ? GROUP_KERNELS : 0) +
-              (b->training->routing.kind == MS_ROUTING_CAPACITY ? CAPACITY_KERNELS : 0);
-  if (back) return fused ? 3 : 14;
-  return (fused ? 3 : 18) + (int)ceil(plain * b->scenario->laws.plain_operators);
+  static const RouterPart choice = {{8, 5}, {1, 1}}, sigmoid = {{3, 7}}, groups = {{9, 1}}, bias = {{4, 0}, {2, 0}},
+                          capacity = {{5, 1}, {5, 1}}, loss = {{15, 6}, {6, 4}}, sigmoid_loss = {{3, 8}};
+  const MsModel *m = b->model;
+  gboolean balances = m->moe_aux_loss_coeff > 0, sigmoids = m->moe_router_score_function != MS_SCORE_SOFTMAX;
+  const struct {
+    const RouterPart *part;
+    gboolean there;
+  } parts[] = {{&choice, TRUE},
+               {&sigmoid, sigmoids},
+               {&groups, m->moe_router_num_groups > 1},
+               {&bias, m->moe_router_enable_expert_bias},
+               {&capacity, b->training->routing.kind == MS_ROUTING_CAPACITY},
+               {&loss, balances},
+               {&sigmoid_loss, balances && sigmoids}};
+  int n = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(parts); i++) {
+    const RouterPart *p = parts[i].part;
+    if (parts[i].there) n += (b->options->moe_router_fusion ? p->fused : p->plain)[back];
+  }
+  return (int)ceil(n * b->scenario->laws.plain_operators);
 }
 
 static void router_topk(MsBuild *b, gboolean back) {

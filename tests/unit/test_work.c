@@ -23,6 +23,12 @@ static const MsOp *row(const MsOpList *list, const char *name, int pass) {
   return op;
 }
 
+static int count_named(const MsOpList *list, const char *name) {
+  int n = 0;
+  for (int i = 0; i < list->n; i++) n += g_str_equal(list->op[i].name, name);
+  return n;
+}
+
 static int count(const MsOpList *list, MsOpKind kind, MsGroupKind group) {
   int n = 0;
   for (int i = 0; i < list->n; i++) n += list->op[i].kind == kind && list->op[i].group == group;
@@ -1008,13 +1014,11 @@ static MsScenario *unfused(const char *model, const char *impl) {
   return ms_test_scenario_of(text);
 }
 
-/* A mask of s x s places for every softmax of TransformerEngine, whatever the batch; choice among groups and a
- * capacity without the fused router. */
-static void plain_operators_of_masks_and_routers(void **state) {
+/* A mask of s x s places for every softmax of TransformerEngine, whatever the batch. */
+static void plain_operators_of_masks(void **state) {
   (void)state;
-  g_autoptr(MsScenario) te = unfused("qwen3-30b-a3b", "transformer_engine"), own = unfused("qwen3-30b-a3b", "local"),
-                        groups = unfused("deepseek-v3", "local");
-  g_auto(MsLowered) a = ms_test_lower(te), b = ms_test_lower(own), c = ms_test_lower(groups);
+  g_autoptr(MsScenario) te = unfused("qwen3-30b-a3b", "transformer_engine"), own = unfused("qwen3-30b-a3b", "local");
+  g_auto(MsLowered) a = ms_test_lower(te), b = ms_test_lower(own);
   const MsPiece *with = piece(&a, 10), *without = piece(&b, 10);
   const MsOp *mask = row(&with->forward, "softmax", ANY), *plain = row(&without->forward, "softmax", ANY);
   assert_close(mask->read_B - plain->read_B, 42.0 * 4096 * 4096, 1e-12);
@@ -1025,15 +1029,49 @@ static void plain_operators_of_masks_and_routers(void **state) {
   te->training.routing.pad_to_capacity = TRUE; /* nothing to count */
   g_auto(MsLowered) d = ms_test_lower(te);
   assert_int_equal(row(&piece(&d, 10)->forward, "dispatch preprocess", ANY)->kernels, 1);
-  assert_int_equal(row(&without->forward, "router top-k", ANY)->kernels, 18 + 3);       /* 5 at 0.5 */
-  assert_int_equal(row(&piece(&c, 10)->forward, "router top-k", ANY)->kernels, 18 + 7); /* 14 at 0.5 */
+}
+
+/* At half an operator each: choice, balancing loss and capacity of a softmax router; scores, groups and biases besides
+ * of a sigmoid one. */
+static void plain_operators_of_routers(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) softmax = unfused("qwen3-30b-a3b", "local"), sigmoid = unfused("deepseek-v3", "local");
+  g_auto(MsLowered) a = ms_test_lower(softmax), b = ms_test_lower(sigmoid);
+  assert_int_equal(row(&piece(&a, 10)->forward, "router top-k", ANY)->kernels, (8 + 15 + 5) / 2);
+  assert_int_equal(row(&piece(&a, 10)->backward, "router top-k", ANY)->kernels, (5 + 6 + 1) / 2);
+  assert_int_equal(row(&piece(&b, 10)->forward, "router top-k", ANY)->kernels, (8 + 15 + 5 + 3 + 3 + 9 + 4 + 1) / 2);
+  assert_int_equal(row(&piece(&b, 10)->backward, "router top-k", ANY)->kernels, (5 + 6 + 1 + 7 + 8 + 1) / 2);
+  sigmoid->options.moe_router_fusion = TRUE;
+  g_auto(MsLowered) fused = ms_test_lower(sigmoid);
+  assert_int_equal(row(&piece(&fused, 10)->forward, "router top-k", ANY)->kernels, (1 + 6 + 5 + 2) / 2);
+  softmax->model->moe_aux_loss_coeff = 0;
+  g_auto(MsLowered) free = ms_test_lower(softmax);
+  assert_int_equal(row(&piece(&free, 10)->forward, "router top-k", ANY)->kernels, (8 + 5 + 1) / 2);
+}
+
+/* The product adds the bias of fc1; that of fc2 is added expert by expert. */
+static void biases_of_experts(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("gpt-oss-120b", ANY, "h100-sxm", 8);
+  s->layout.ep = 8, s->laws.plain_operators = 0.5;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *p = piece(&l, 0);
+  assert_int_equal(count_named(&p->forward, "expert bias"), 1);
+  assert_int_equal(count_named(&p->backward, "expert bias"), 1);
+  const MsOp *add = row(&p->forward, "expert bias", ANY), *back = row(&p->backward, "expert bias", ANY);
+  assert_int_equal(add->kernels, (2 + 2 * 16) / 2);
+  assert_int_equal(back->kernels, (5 + 8 * 16 + 1) / 2);
+  assert_close(add->read_B + add->write_B, 28 * add->m * s->model->hidden_size, 1e-12);
+  assert_close(back->read_B + back->write_B, 40 * add->m * s->model->hidden_size, 1e-12);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(gemms_of_mixtral),
       cmocka_unit_test(rows_of_torchtitan),
-      cmocka_unit_test(plain_operators_of_masks_and_routers),
+      cmocka_unit_test(plain_operators_of_masks),
+      cmocka_unit_test(plain_operators_of_routers),
+      cmocka_unit_test(biases_of_experts),
       cmocka_unit_test(gemms_of_deepseek),
       cmocka_unit_test(gemms_of_qwen),
       cmocka_unit_test(tokens_per_expert),
