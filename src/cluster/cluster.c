@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/units.h"
 #include "cluster/links.h"
+#include "step/program.h"
 
 #include <gsl/gsl_cdf.h>
 #include <math.h>
@@ -204,6 +205,7 @@ static MsRankStates states_new(const MsScenario *s, guint64 seed, guint causes) 
   }
   x.kernel_jitter = c->jitter && causes >> MS_CAUSE_KERNELS & 1 ? s->laws.kernel_jitter : 0;
   x.host_jitter = c->jitter && causes >> MS_CAUSE_HOSTS & 1 ? s->laws.host_jitter : 0;
+  x.operator_of_host = ms_time_of(s->hardware->kernel_launch_s);
   return x;
 }
 

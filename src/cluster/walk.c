@@ -203,7 +203,8 @@ static inline void later(MsTime *ready, guint8 *why, const MsTime *end, guint32 
 static void issue(Walk *w, const MsTask *task, guint32 i, guint8 *why) {
   MsTime *cursor = w->cursor + task->device * w->n;
   const guint64 *chance = w->host_chance + task->device * w->n;
-  double sd = w->states->host_jitter, launch = (double)task->launch;
+  double sd = ms_host_deviation(w->states->host_jitter, task->launch, w->states->operator_of_host),
+         launch = (double)task->launch;
   for (guint32 u = 0; u < w->n; u++)
     cursor[u] += sd > 0 ? (MsTime)(launch * (1 + sd * deviate(chance[u], i)) + 0.5) : task->launch;
   later(w->ready, why, cursor, w->n, BY_HOST);
@@ -413,7 +414,9 @@ static Point back_over_host(const Walk *w, const MsTask *of, guint32 i, guint32 
     if (k < i && task->host_sync && w->why[(gsize)k * w->n + unit] & MOVED_HOST) return (Point){k, unit};
     if (task->launch == 0) continue;
     double s = (double)task->launch / MS_PS_PER_S;
-    if (w->states->host_jitter > 0) s *= 1 + w->states->host_jitter * deviate(w->host_chance[at], k);
+    if (w->states->host_jitter > 0)
+      s *= 1 + ms_host_deviation(w->states->host_jitter, task->launch, w->states->operator_of_host) *
+                   deviate(w->host_chance[at], k);
     path[at] += s, w->out->path_host_s += s;
   }
   return (Point){NONE, 0};

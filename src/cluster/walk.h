@@ -48,6 +48,7 @@ typedef struct {                         /* how ranks differ in one step: times 
                                             step, times as slow */
   double *clock, *attention, *gpu, *nic; /* [world] of products, of attention, of all kernels; of messages */
   double kernel_jitter, host_jitter;     /* standard deviations over the means; 0: none */
+  MsTime operator_of_host;               /* mean host time of one */
   guint64 seed;                          /* of jitter */
   /* Rows of an expert rank over those of its layer's hottest, which the full step has: [layers * ranks of an expert
    * group]; NULL: all are alike. Borrowed. */

@@ -97,7 +97,8 @@ static void run_row(const Meeting *m, const Passes *x, Line *l, int k, int i, co
   const MsOp *op = &c->list->op[i];
   const Apart *apart;
   int at = x->from[k] + i;
-  double jitter_s = m->spread.host_jitter * (double)c->launch[i] / MS_PS_PER_S;
+  double jitter_s = ms_host_deviation(m->spread.host_jitter, c->launch[i], m->spread.operator_of_host) *
+                    (double)c->launch[i] / MS_PS_PER_S;
   for (int g = 0; row && g < MS_N_GROUPS; g++) l->host->variance[g] += jitter_s * jitter_s;
   end_s[at] = l->stream_s[op->stream] = ready_s(l, x, k, i, end_s, row, &apart) + duration_s[at];
   if (row) {
@@ -462,7 +463,8 @@ double ms_scale_wait(double sd_s, double clock_s, double ahead, double n) {
 MsGpuSpread ms_scale_spread(const MsScenario *s) {
   if (!s->cluster.jitter) return (MsGpuSpread){0};
   return (MsGpuSpread){s->laws.clock_spread / ms_clock_of(s, ms_normal_maximum(ms_gpus_that_meet(s))),
-                       attention_share(s), s->laws.kernel_jitter, s->laws.host_jitter};
+                       attention_share(s), s->laws.kernel_jitter, s->laws.host_jitter,
+                       ms_time_of(s->hardware->kernel_launch_s)};
 }
 
 static Meeting meeting_of(const MsProgram *p) {

@@ -14,6 +14,7 @@
 typedef struct {
   double clock, attention; /* standard deviation, relative to the engine's clock; part of it that attention follows */
   double kernel_jitter, host_jitter;
+  MsTime operator_of_host;
 } MsGpuSpread;
 MsGpuSpread ms_scale_spread(const MsScenario *scenario);
 

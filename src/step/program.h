@@ -8,6 +8,7 @@
 #include "cost/cost.h"
 #include "engine/engine.h"
 #include "step/walk.h"
+#include <math.h>
 
 typedef struct {
   const MsOpList *list;
@@ -60,6 +61,11 @@ typedef struct MsProgram { /* everything a step needs, costed; borrows scenario,
   gboolean skewed;                 /* ms_steps_overlap */
   MsMeets *meets;                  /* NULL: the network is shared in equal parts, or ms_program_meet was not called */
 } MsProgram;
+
+/* Standard deviation of what the host works `launch` for, over that: operators of `one` each vary on their own. */
+static inline double ms_host_deviation(double jitter, MsTime launch, MsTime one) {
+  return launch > one && one > 0 ? jitter * sqrt((double)one / (double)launch) : jitter;
+}
 
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
 /* The same with pieces that belong to another layout of the same GPUs, parallel sizes but for PP and VPP, and options:

@@ -184,7 +184,7 @@ static MsScenario *moe_deep(void) {
 static MsScenario *overlapped(
     void) { /* over nodes: the crossings are longer than what runs beside them, and weight gradients make up for it */
   MsScenario *s = moe();
-  s->layout.ep = 16;
+  s->layout.ep = 16, s->laws.crowded_collective = 0.5;
   s->options.ep_overlap = TRUE;
   return s;
 }
@@ -362,7 +362,7 @@ static const struct {
      "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ "
      "STREAMS+ STEP+"},
     {"skew", moe, skew, "ACTIVATIONS+ TRANSIENT+ GROUPED+ MEMORY_BOUND+ EP+ STEP+"},
-    {"token_drop", moe, token_drop, "MEMORY_BOUND+ HOST- EP- STREAMS- STEP-"},
+    {"token_drop", moe, token_drop, "MEMORY_BOUND+ HOST+ EP- STREAMS- STEP-"},
     {"bias", drawn, bias, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
     {"placement", drawn, placement, "ACTIVATIONS- TRANSIENT- GROUPED- MEMORY_BOUND- EP- STEP-"},
     {"replicas", drawn, replicas,
