@@ -86,13 +86,11 @@ all: $(BUILD)/moesim $(if $(ALLSRC),$(BUILD)/moesim-all) $(BUILD)/libmoesim.so.0
      $(BUILD)/libmoesim_lcma.so.0 $(BUILD)/libmoesim_lcma.a \
      $(if $(shell command -v $(PYTHON)),$(BUILD)/python/made)
 
-# It starts a quarter sooner at a fixed address, where no table of pointers has to be written anew, and with what it
-# uses of GSL inside, where that can be.
-QUICK    := $(if $(SANITIZE),,-no-pie)
-GSL      := -lgsl -lgslcblas
-INSIDE   := $(filter /%,$(foreach l,$(GSL:-l%=%),$(shell $(CC) -print-file-name=lib$(l).a)))
+# It starts a quarter sooner at a fixed address, where no table of pointers has to be written anew. The package, which
+# is hardened, and sanitizers leave QUICK empty.
+QUICK ?= $(if $(SANITIZE),,-no-pie)
 $(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
-	$(CC) $(LDFLAGS) $(QUICK) -o $@ $^ $(if $(INSIDE),$(filter-out $(GSL),$(LDLIBS)) $(INSIDE) -lm,$(LDLIBS))
+	$(CC) $(LDFLAGS) $(QUICK) -o $@ $^ $(LDLIBS)
 # Its own objects stand before the archive, whose twins of them then stay out.
 $(BUILD)/moesim-all: $(BUILD)/src/cli/main.o $(ALLOBJ) $(BUILD)/libmoesim.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(ALLLIBS)

@@ -8,7 +8,8 @@ libdir=/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 root=$folder/root
 rm -rf "$root"
 mkdir -p "$root/DEBIAN" "$folder/debian"
-CPPFLAGS=-DMS_NO_SOURCE_DATA make -s -j2 BUILD="$folder/build" PREFIX=/usr LIBDIR="$libdir" DESTDIR="$root" install
+CPPFLAGS=-DMS_NO_SOURCE_DATA make -s -j2 QUICK= PREFIX=/usr BUILD="$folder/build" \
+  LIBDIR="$libdir" DESTDIR="$root" install
 all=$root/usr/libexec/moesim/moesim-all
 [ -e "$all" ] || all=
 strip --strip-unneeded "$root/usr/bin/moesim" ${all:+"$all"} "$root$libdir"/libmoesim*.so.0
@@ -53,9 +54,6 @@ cat >"$root/usr/share/lintian/overrides/moesim" <<END
 # The package is built by whoever runs "make deb": there is no address to write to.
 moesim: bogus-mail-host *
 moesim: bogus-mail-host-in-debian-changelog *
-# moesim is started thousands of times in a row, and starts a fifth sooner at a fixed address; moesim-all, which other
-# machines can reach, and the libraries are not at one.
-moesim: hardening-no-pie *usr/bin/moesim*
 # One package holds the program and its libraries.
 moesim: package-name-doesnt-match-sonames libmoesim-lcma0 libmoesim0
 END
