@@ -28,16 +28,7 @@ static gboolean lower(const char *name, Lowered *l, GError **error) {
 static MsSchedule *schedule_of(const Lowered *l, GError **error) {
   char why[256] = "";
   const MsScenario *s = l->scenario;
-  MsScheduleNumbers numbers = {l->layout->pp,
-                               l->layout->microbatches,
-                               l->layout->vpp,
-                               l->layout->group_size,
-                               s->options.ep_overlap,
-                               1,
-                               1,
-                               1,
-                               0,
-                               l->layout->flush};
+  const MsScheduleNumbers numbers = ms_layout_schedule_numbers(s, l->layout);
   MsSchedule *schedule = ms_schedule_for(s->layout.schedule, &numbers, why, sizeof why);
   if (!schedule) ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   return schedule;

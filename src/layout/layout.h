@@ -161,6 +161,8 @@ MsLayout *ms_layout_new_or_error(const MsScenario *scenario, GError **error);
  * -1 when the pipeline layout string cannot be read or does not fit pp. */
 int ms_layout_chunks_per_rank(const MsScenario *scenario);
 int ms_layout_flush(const MsScenario *scenario, int microbatches); /* between two flushes, of those of a replica */
+/* What the schedule of a layout is built for; times are 1. */
+MsScheduleNumbers ms_layout_schedule_numbers(const MsScenario *scenario, const MsLayout *layout);
 /* Virtual stages that the model is cut into: pp * chunks per rank, over the copies that the ranks hold. */
 gint64 ms_layout_virtual_stages(const MsScenario *scenario, int chunks_per_rank);
 

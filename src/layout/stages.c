@@ -5,6 +5,18 @@ int ms_layout_flush(const MsScenario *s, int microbatches) {
   return s->training.local_batch_size > 0 ? s->training.local_batch_size / s->training.micro_batch_size : microbatches;
 }
 
+MsScheduleNumbers ms_layout_schedule_numbers(const MsScenario *s, const MsLayout *l) {
+  return (MsScheduleNumbers){.stages = l->pp,
+                             .microbatches = l->microbatches,
+                             .chunks = l->vpp,
+                             .group = l->group_size,
+                             .ep_overlap = s->options.ep_overlap,
+                             .f = 1,
+                             .i = 1,
+                             .w = 1,
+                             .flush = l->flush};
+}
+
 int ms_layout_chunks_per_rank(const MsScenario *s) {
   MsPipelineScan scan;
   if (ms_schedule_chunks(s->layout.schedule) == 2) return 2;

@@ -325,11 +325,8 @@ static void mean_costs(const MsProgram *p, MsScheduleNumbers *numbers) {
 }
 
 MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
-  const MsLayout *l = p->layout;
   MsScheduleKind kind = p->scenario->layout.schedule;
-  MsScheduleNumbers numbers = {l->pp, l->microbatches, l->vpp, l->group_size, p->scenario->options.ep_overlap, 1, 1, 1,
-                               0};
-  numbers.flush = l->flush;
+  MsScheduleNumbers numbers = ms_layout_schedule_numbers(p->scenario, p->layout);
   if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) mean_costs(p, &numbers);
   return ms_schedule_for(kind, &numbers, why, size);
 }
