@@ -15,6 +15,7 @@ typedef struct {
   double shard, expert_shard;
   gboolean shards_gradients, shards_params; /* FSDP: reduced and gathered around every pass, see ms_work_unit_ops */
   gboolean gathers_units;
+  double tensors, expert_tensors; /* of the stage's parameters, once they are found */
 } Step;
 
 double ms_work_shards(const MsWork *work, gboolean expert) {
@@ -112,12 +113,16 @@ static void add_tensors(const MsPiece *piece, double *dense, double *expert) {
   }
 }
 
-static void tensors_of(const MsWork *work, int stage, double *dense, double *expert) {
-  *dense = *expert = 0;
-  for (int c = 0; c < work->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
-      add_tensors(&work->pieces[ms_work_chunk_piece(work, chunk, i)], dense, expert);
+static void find_tensors(Step *s, int stage) {
+  double dense = 0, expert = 0;
+  int before = -1;
+  for (int c = 0; c < s->work->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(s->work->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+      int piece = ms_work_chunk_piece(s->work, chunk, i);
+      if (piece != before) dense = expert = 0, add_tensors(&s->work->pieces[piece], &dense, &expert);
+      s->tensors += dense, s->expert_tensors += expert, before = piece;
+    }
   }
 }
 
@@ -138,7 +143,7 @@ static void low_copies_row(Step *s, double weights, double tensors) {
 /* States leave beside the first forwards, on streams of their own (Megatron-LM dev,
  * core/optimizer/cpu_offloading/optimizer_state_offloader.py): activations on their way to the host share the link with
  * them, and do not queue behind them. */
-static void zero_rows(Step *s, int stage, const MsStageParams *p) {
+static void zero_rows(Step *s, const MsStageParams *p) {
   if (s->o->offload_optimizer_states)
     ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_STATES)->message_B = states_B(s, p);
   double params = p->params_dense + p->params_expert + p->embedding_copy;
@@ -146,9 +151,7 @@ static void zero_rows(Step *s, int stage, const MsStageParams *p) {
     params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
   double weights = p->quantizable_dense + p->quantizable_expert;
-  double dense, expert;
-  tensors_of(s->work, stage, &dense, &expert);
-  if (!s->gathers_units) low_copies_row(s, weights, dense + expert);
+  if (!s->gathers_units) low_copies_row(s, weights, s->tensors + s->expert_tensors);
 }
 
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
@@ -256,14 +259,14 @@ static void muon_rows(Step *s, int stage) {
   g_array_free(all, TRUE);
 }
 
-/* The host's work on the tensors of the shard, and the share of it that comes before the norm is known. */
+/* The host's work on the tensors of the shard, and the share of it that comes before the norm is known
+ * (docs/theory/host.md has how they were timed). */
 #define BEFORE_NORM 0.4
 
-static double shard_operators(const Step *s, int stage) {
-  double dense, expert;
+static double shard_operators(const Step *s) {
   if (!ms_framework(s->work->scenario)->steps_one_by_one || !s->o->distributed_optimizer) return 0;
-  tensors_of(s->work, stage, &dense, &expert);
-  double operators = s->work->scenario->laws.optimizer_operators * (dense / s->shard + expert / s->expert_shard);
+  double tensors = s->tensors / s->shard + s->expert_tensors / s->expert_shard,
+         operators = s->work->scenario->laws.optimizer_operators * tensors;
   return MIN(operators, MOST_OPERATORS);
 }
 
@@ -295,7 +298,7 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
     muon_rows(s, stage);
   }
   ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12)->host =
-      (guint16)((1 - BEFORE_NORM) * shard_operators(s, stage));
+      (guint16)((1 - BEFORE_NORM) * shard_operators(s));
   ms_join(&s->b, back);
 }
 
@@ -431,7 +434,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   replica_row(s, expert);
   double shard = dense / s->shard + expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8)->host =
-      (guint16)(BEFORE_NORM * shard_operators(s, stage));
+      (guint16)(BEFORE_NORM * shard_operators(s));
   MsOp *norm = wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4), 4);
   (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
   optimizer_rows(s, stage, dense, expert, states);
@@ -541,8 +544,9 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   memset(out, 0, sizeof *out);
   Step s = step_new(work);
   MsStageParams p = ms_work_stage_params(work, stage);
+  find_tensors(&s, stage);
   list_to(&s, &out->before);
-  zero_rows(&s, stage, &p);
+  zero_rows(&s, &p);
   out->before.tip = s.b.tip;
   if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
   if (s.o->overlap_param_gather && !s.gathers_units) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
