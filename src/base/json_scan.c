@@ -465,8 +465,8 @@ JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GE
   return root;
 }
 
-/* --- without a tree
- * ----------------------------------------------------------------------------------------------- */
+/* --- without a tree --- */
+
 gboolean ms_json_walk(const char *text, size_t length, MsJsonTake take, gpointer user) {
   Frame frame[MS_JSON_MAX_DEPTH];
   Scan s = begin(text, length, frame);

@@ -52,8 +52,8 @@ void ms_memory_static(const MsWork *work, int stage, MsStageMemory *out);
 /* Buffers of a stage that has the piece, without those of FSDP and of what is received: never more than they are,
  * whatever else stands on it and wherever its ranks lie. */
 double ms_memory_piece_buffers_B(const MsWork *work, int piece);
-double ms_memory_received_B(
-    const MsWork *work); /* that a chunk without embedding holds of its input and its gradient */
+/* What a chunk without embedding holds of its input and its gradient. */
+double ms_memory_received_B(const MsWork *work);
 
 /* Allocated bytes after each slot of `stage`; n+1 values (before the first, after each); (transfer full). */
 double *ms_memory_timeline(const MsWork *work, const MsSchedule *schedule, int stage);

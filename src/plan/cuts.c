@@ -198,25 +198,32 @@ static GBytes *cuts_by_cost(const MsCutTrial *trial, const MsLayerCosts *costs) 
   return g_bytes_new_take(all, sizeof *all * (1 + behind + stages));
 }
 
-/* Made once for all layouts whose layers cost the same, whatever hosts and steps do. As ms_partition_by_cost. */
-static int find_cuts(MsCuts *cuts, const MsCutKey *key, const MsCutTrial *trial, const MsLayerCosts *costs,
-                     int *counts) {
-  const gint32 of[] = {key->stages, key->ranks, key->placing, trial->on.mtp_apart, trial->on.pool != NULL};
+/* Made once for all layouts whose layers cost the same, whatever hosts and steps do; but not those of machines that
+ * differ. (transfer full) */
+static GBytes *known_cuts(MsCuts *cuts, const MsCutKey *key, const MsCutTrial *trial, const MsLayerCosts *costs) {
+  if (trial->on.pool) return cuts_by_cost(trial, costs);
+  const gint32 of[] = {key->stages, key->ranks, key->placing, trial->on.mtp_apart};
   GByteArray *bytes = g_byte_array_new();
   g_byte_array_append(bytes, (const guint8 *)of, sizeof of);
   append_costs(bytes, costs);
   g_autoptr(GBytes) name = g_byte_array_free_to_bytes(bytes);
   g_mutex_lock(&cuts->lock);
-  GBytes *known = trial->on.pool ? NULL : g_hash_table_lookup(cuts->by_cost, name);
+  GBytes *known = g_hash_table_lookup(cuts->by_cost, name);
   if (known) g_bytes_ref(known);
   g_mutex_unlock(&cuts->lock);
-  g_autoptr(GBytes) found = known ? known : cuts_by_cost(trial, costs);
-  if (!known && !trial->on.pool) {
-    g_mutex_lock(&cuts->lock);
-    g_hash_table_insert(cuts->by_cost, g_bytes_ref(name), g_bytes_ref(found));
-    g_mutex_unlock(&cuts->lock);
-  }
+  if (known) return known;
+  known = cuts_by_cost(trial, costs);
+  g_mutex_lock(&cuts->lock);
+  g_hash_table_insert(cuts->by_cost, g_bytes_ref(name), g_bytes_ref(known));
+  g_mutex_unlock(&cuts->lock);
+  return known;
+}
+
+/* As ms_partition_by_cost. */
+static int find_cuts(MsCuts *cuts, const MsCutKey *key, const MsCutTrial *trial, const MsLayerCosts *costs,
+                     int *counts) {
   gsize size;
+  g_autoptr(GBytes) found = known_cuts(cuts, key, trial, costs);
   const gint16 *all = g_bytes_get_data(found, &size);
   for (gsize i = 1; i < size / sizeof *all; i++) counts[i - 1] = all[i];
   return all[0];

@@ -63,16 +63,16 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n, m->frozen = m->low + m->n;
   m->buffers = m->frozen + m->n, m->transient = m->buffers + m->n;
   m->unit = g_new(gboolean, m->n);
-  gboolean gives_back = ms_framework(scenario)->records_streams; /* of transients, where memory is short */
+  const MsFrameworkRow *framework = ms_framework(scenario);
   for (int i = 0; i < m->n; i++) {
     const MsPiece *p = &m->work->pieces[i];
     m->kept[i] = p->kept_B;
     m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
     m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
     m->frozen[i] = p->params_frozen + p->params_frozen_expert;
-    m->unit[i] = ms_work_is_unit(p) || ms_framework(scenario)->ends_are_units;
+    m->unit[i] = ms_work_is_unit(p) || framework->ends_are_units;
     m->buffers[i] = ms_memory_piece_buffers_B(m->work, i);
-    m->transient[i] = gives_back ? 0 : p->forward_transient_B;
+    m->transient[i] = framework->records_streams ? 0 : p->forward_transient_B; /* given back where memory is short */
   }
   return m;
 }

@@ -358,20 +358,24 @@ static MsTail *tails_of(const MsGraph *graph, const MsTrajectory *whole, guint32
 }
 
 /* Tasks of one stream with what really follows them: within the makespan nothing changes, below it there is nothing. */
+static void assert_stops_when_late(const MsGraph *graph, const MsTrajectory *whole, guint32 devices) {
+  g_autofree guint32 *base = g_new(guint32, devices + 1);
+  g_autofree MsTail *tail = tails_of(graph, whole, devices, base);
+  const MsTails tails = {tail, base};
+  g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, NULL, whole->makespan, &tails);
+  assert_non_null(within);
+  assert_same(whole, within);
+  g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, NULL, whole->makespan - 1, &tails);
+  assert_true(!late == (base[devices] > 0));
+}
+
 static void stops_when_it_is_late(void **state) {
   (void)state;
   for (guint64 seed = 0; seed < 200; seed++) {
     Shape shape = random_shape(seed, TRUE);
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
     g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
-    g_autofree guint32 *base = g_new(guint32, shape.devices + 1);
-    g_autofree MsTail *tail = tails_of(graph, whole, shape.devices, base);
-    const MsTails tails = {tail, base};
-    g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, NULL, whole->makespan, &tails);
-    assert_non_null(within);
-    assert_same(whole, within);
-    g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, NULL, whole->makespan - 1, &tails);
-    assert_true(!late == (base[shape.devices] > 0));
+    assert_stops_when_late(graph, whole, shape.devices);
   }
 }
 
@@ -393,14 +397,7 @@ static void rounds_that_are_left_out_change_nothing(void **state) {
     some += ms_engine_left_out() > before;
     assert_same(all, fewer);
     assert_int_equal(all->events, fewer->events);
-    g_autofree guint32 *base = g_new(guint32, shape.devices + 1);
-    g_autofree MsTail *tail = tails_of(graph, all, shape.devices, base);
-    const MsTails tails = {tail, base};
-    g_autoptr(MsTrajectory) within = ms_engine_events_within(graph, NULL, all->makespan, &tails);
-    assert_non_null(within);
-    assert_same(all, within);
-    g_autoptr(MsTrajectory) late = ms_engine_events_within(graph, NULL, all->makespan - 1, &tails);
-    assert_true(!late == (base[shape.devices] > 0));
+    assert_stops_when_late(graph, all, shape.devices);
   }
   print_message("rounds of %d of 2000 graphs were left out\n", some);
   assert_true(some > 300);
