@@ -12,14 +12,14 @@ static void percent(MsTable *table, double fraction, gboolean sign) {
 static void error_row(MsTable *table, const char *name, const char *how, const MsErrorSummary *s) {
   MS_TABLE_ROW(table, name, how, MS_FORMAT("%u", s->n));
   percent(table, s->median_ape, FALSE), percent(table, s->mape, FALSE), percent(table, s->p90_ape, FALSE),
-      percent(table, s->bias, TRUE);
+      percent(table, s->bias, TRUE), percent(table, s->worst, TRUE);
 }
 
 static MsTable *error_table(const char *first) {
   MsTable *table = ms_table_new();
   ms_table_column(table, first, FALSE);
   ms_table_column(table, "figures", FALSE);
-  ms_table_columns(table, ">n|>median|>mean|>p90|>bias");
+  ms_table_columns(table, ">n|>median|>mean|>p90|>bias|>worst");
   return table;
 }
 
@@ -104,6 +104,7 @@ static const MsFigure error_rows[] = {
     MS_FIGURE(F64, S, mape, "1", "their mean", UNKNOWN),
     MS_FIGURE(F64, S, p90_ape, "1", "a tenth is larger", UNKNOWN),
     MS_FIGURE(F64, S, bias, "1", "mean of the signed ones", UNKNOWN),
+    MS_FIGURE(F64, S, worst, "1", "the signed one that is farthest off", UNKNOWN),
     {0}};
 #undef S
 static const MsFigures error_figures = {.rows = error_rows};

@@ -29,6 +29,7 @@ static const MsFigure error_rows[] = {
     SHARE("median_ape", median_ape, "median", plain_percent, "median of the absolute ones"),
     SHARE("p90_ape", p90_ape, "p90", plain_percent, "a tenth is larger"),
     SHARE("bias", bias, "bias", signed_percent, "mean signed relative error"),
+    SHARE("worst", worst, "worst", signed_percent, "the one that is farthest off"),
     SHARE("weighted_mape", weighted_mape, "weighted MAPE", plain_percent, "by the weights of the runs"),
     SHARE("inside_band", inside, "in 90 %", plain_percent, "share of runs inside their 90 % band"),
     SHARE("inside_band_80", inside_80, "in 80 %", plain_percent, "inside their 80 % band"),
@@ -39,9 +40,9 @@ static const MsFigures error_figures = {"errors", "Of predictions: predicted / m
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 
-static const char *const summary[] = {
-    "n",           "mape",           "median_ape",     "p90_ape", "bias", "weighted_mape",
-    "inside_band", "inside_band_80", "inside_band_50", NULL};
+static const char *const summary[] = {"n",     "mape",          "median_ape",  "p90_ape",        "bias",
+                                      "worst", "weighted_mape", "inside_band", "inside_band_80", "inside_band_50",
+                                      NULL};
 
 static MsTable *summary_table(const char *first) {
   MsTable *table = ms_table_new();

@@ -252,15 +252,17 @@ static gboolean collect(const char *const *paths, const char *hardware, GArray *
 
 /* --- summaries ------------------------------------------------------------------------------------------------- */
 MsErrorSummary ms_error_summary(const double *errors, const double *weights, guint n) {
-  MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+  MsErrorSummary s = {n, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
   if (n == 0) return s;
   g_autofree double *ape = g_new(double, n);
   double sum = 0, bias = 0, weighted = 0, weight_sum = 0;
+  s.worst = errors[0];
   for (guint i = 0; i < n; i++) {
     double weight = weights ? weights[i] : 1;
     ape[i] = fabs(errors[i]);
     sum += ape[i];
     bias += errors[i];
+    if (ape[i] > fabs(s.worst)) s.worst = errors[i];
     weighted += weight * ape[i];
     weight_sum += weight;
   }

@@ -49,7 +49,7 @@ typedef struct {
 
 typedef struct {
   guint n;
-  double mape, median_ape, p90_ape, bias; /* unweighted; bias = mean signed error */
+  double mape, median_ape, p90_ape, bias, worst; /* unweighted; bias = mean signed error, worst = the largest one */
   double weighted_mape;
   double inside, inside_80, inside_50; /* shares of the times inside their 90, 80 and 50 % bands */
 } MsErrorSummary;

@@ -241,6 +241,7 @@ static void error_summary_by_hand(void **state) {
   assert_int_equal(s.n, 4);
   assert_true(fabs(s.mape - 0.25) < 1e-12);
   assert_true(fabs(s.bias + 0.05) < 1e-12);
+  assert_true(s.worst == -0.4);
   assert_true(fabs(s.median_ape - 0.25) < 1e-12);
   assert_true(fabs(s.p90_ape - 0.37) < 1e-12); /* type 7: position 0.9 * 3 */
   assert_true(fabs(s.weighted_mape - 0.2) < 1e-12);
