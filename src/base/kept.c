@@ -3,11 +3,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MOST_KEPT = 64 };
+enum { USUAL_MOST = 64 };
 
 typedef struct {
   MsStamp stamp;
-  MsKept *kept;
+  MsKeep *kept;
   gpointer value;
 } Entry;
 
@@ -28,7 +28,7 @@ static gboolean same_stamp(const MsStamp *a, const MsStamp *b) {
          a->modified_ns == b->modified_ns && a->changed_ns == b->changed_ns;
 }
 
-void ms_kept_release(MsKept *kept, gpointer value) {
+void ms_kept_release(MsKeep *kept, gpointer value) {
   if (!value) return;
   if (kept->clear) g_atomic_rc_box_release_full(value, kept->clear);
   else g_atomic_rc_box_release(value);
@@ -40,24 +40,68 @@ static void entry_free(gpointer data) {
   g_free(e);
 }
 
-gpointer ms_kept_find(MsKept *kept, const char *file, const char *what, MsStamp *stamp) {
-  *stamp = stamp_of(file);
-  if (!stamp->known) return NULL;
-  g_autofree char *key = g_strconcat(file, "\n", what, NULL);
+static guint hash_of(gconstpointer data) { /* FNV-1a by words */
+  const GByteArray *key = data;
+  guint64 hash = 0xcbf29ce484222325u, word;
+  guint at = 0;
+  for (; at + sizeof word <= key->len; at += sizeof word) {
+    memcpy(&word, key->data + at, sizeof word);
+    hash = (hash ^ word) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  for (word = 0; at < key->len; at++) word = word << 8 | key->data[at];
+  hash = (hash ^ word) * 0x100000001b3u;
+  return (guint)(hash ^ hash >> 32);
+}
+
+static gboolean same_key(gconstpointer a, gconstpointer b) {
+  const GByteArray *x = a, *y = b;
+  return x->len == y->len && !memcmp(x->data, y->data, x->len);
+}
+
+static GByteArray *key_of_file(const char *file, const char *what) {
+  GByteArray *key = g_byte_array_new();
+  g_byte_array_append(key, (const guint8 *)file, (guint)strlen(file) + 1);
+  return g_byte_array_append(key, (const guint8 *)what, (guint)strlen(what));
+}
+
+/* `stamp` NULL: of no file. */
+static gpointer find(MsKeep *kept, const GByteArray *key, const MsStamp *stamp) {
   g_mutex_lock(&kept->mutex);
   const Entry *e = kept->table ? g_hash_table_lookup(kept->table, key) : NULL;
-  gpointer value = e && same_stamp(&e->stamp, stamp) ? g_atomic_rc_box_acquire(e->value) : NULL;
+  gpointer value = e && (!stamp || same_stamp(&e->stamp, stamp)) ? g_atomic_rc_box_acquire(e->value) : NULL;
   g_mutex_unlock(&kept->mutex);
   return value;
 }
 
-void ms_kept_add(MsKept *kept, const char *file, const char *what, const MsStamp *stamp, gpointer value) {
-  if (!stamp->known) return;
+static void add(MsKeep *kept, GByteArray *key, MsStamp stamp, gpointer value) {
   Entry *e = g_new(Entry, 1);
-  *e = (Entry){*stamp, kept, g_atomic_rc_box_acquire(value)};
+  *e = (Entry){stamp, kept, g_atomic_rc_box_acquire(value)};
   g_mutex_lock(&kept->mutex);
-  if (!kept->table) kept->table = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, entry_free);
-  if (g_hash_table_size(kept->table) >= MOST_KEPT) g_hash_table_remove_all(kept->table);
-  g_hash_table_replace(kept->table, g_strconcat(file, "\n", what, NULL), e);
+  if (!kept->table)
+    kept->table = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, entry_free);
+  if (g_hash_table_size(kept->table) >= (kept->most ? kept->most : USUAL_MOST)) g_hash_table_remove_all(kept->table);
+  g_hash_table_replace(kept->table, key, e);
   g_mutex_unlock(&kept->mutex);
+}
+
+static gint refused;
+
+void ms_kept_allow(gboolean allow) { g_atomic_int_set(&refused, !allow); }
+
+gpointer ms_kept_of(MsKeep *kept, const GByteArray *key) {
+  return g_atomic_int_get(&refused) ? NULL : find(kept, key, NULL);
+}
+
+void ms_kept_as(MsKeep *kept, GByteArray *key, gpointer value) { add(kept, key, (MsStamp){0}, value); }
+
+gpointer ms_kept_find(MsKeep *kept, const char *file, const char *what, MsStamp *stamp) {
+  *stamp = stamp_of(file);
+  if (!stamp->known) return NULL;
+  g_autoptr(GByteArray) key = key_of_file(file, what);
+  return find(kept, key, stamp);
+}
+
+void ms_kept_add(MsKeep *kept, const char *file, const char *what, const MsStamp *stamp, gpointer value) {
+  if (stamp->known) add(kept, key_of_file(file, what), *stamp, value);
 }

@@ -1,7 +1,7 @@
 /* src/cost/cost.c - the machine prepared for lookups, and the seconds of one row.
  *
- * ms_cost_new chooses, once, a curve for every (operator, dtype, pass) and a prepared collective for every (kind,
- * group); a row then costs one table access and one formula. */
+ * A curve for every (operator, dtype, pass) is chosen once, when one of its rows is costed, and a prepared collective
+ * for every (kind, group) by ms_cost_new; a row then costs one table access and one formula. */
 #include "cost/internal.h"
 #include "cost/lcma.h"
 #include "cost/terms.h"
@@ -21,6 +21,11 @@ typedef struct {
   gboolean own_pass; /* the curve is of this pass, not forward's */
 } Slot;
 
+typedef struct {
+  Slot of[MS_N_PASSES];
+  MsCurve own; /* of sparse attention backward: dense attention forward, at the share that it reaches then */
+} Slots;
+
 typedef struct { /* what a curve of the profile may stand in for */
   int op, next;  /* MsOpKind, MS_N_OPS: of none that is known; the next curve of the same, -1 = none */
   gint8 dtype[MS_N_ODT], pass[MS_N_PASSES]; /* dtype_rank, pass_rank */
@@ -35,15 +40,13 @@ struct MsCost {
   double expert_width, head_dim;
   double attention_backward;          /* FLOP/s of backward over forward attention */
   double clock[MS_FAMILY_MEMORY + 1]; /* ms_sustained_clock */
-  MsCurve *sparse_backward;   /* [MS_N_ODT] of dense attention forward, at the share that sparse attention reaches
-                               * backward */
-  MsCurve *fallback;          /* [MS_N_FALLBACKS] */
-  MsCurve *curves;            /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
-  Serves *serves;             /* [num_curves] */
-  int first[MS_N_OPS + 1];    /* first curve of each MsOpKind, of "elementwise"; -1 = none */
-  Slot (*slots)[MS_N_PASSES]; /* of all operators, [MS_N_ODT] each */
-  Slot (*slot[MS_N_OPS])[MS_N_PASSES]; /* in `slots`, memory-bound ones without a curve of their own together */
-  MsGroup group[MS_N_GROUPS];          /* that the tables below are of */
+  MsCurve *fallback;                  /* [MS_N_FALLBACKS] */
+  MsCurve *curves;                    /* shallow copies of the profile's; low-precision GEMMs have the launch of bf16 */
+  Serves *serves;                     /* [num_curves] */
+  int first[MS_N_OPS + 1];            /* first curve of each MsOpKind, of "elementwise"; -1 = none */
+  Slots **slots;                      /* [MS_N_OPS * MS_N_ODT] made when they are asked for, by any thread; atomic */
+  guint8 like[MS_N_OPS];      /* operator whose slots it has: memory-bound ones without a curve of their own together */
+  MsGroup group[MS_N_GROUPS]; /* that the tables below are of */
   MsCollective collective[MS_N_COLL][MS_N_GROUPS];
   MsCollective (*collective_fp32)[MS_N_GROUPS]; /* [MS_N_COLL] NULL: messages of FP32 are like any other */
   MsDispatch dispatch[2];                       /* and combine, between the expert ranks (MS_GROUP_TP_EP) */
@@ -190,10 +193,9 @@ static double pass_factor(const MsCost *cost, int pass) {
 }
 
 /* Where the machine's attention is described by a form: its rate, the other parameters from the measured kernel. */
-static gboolean take_sparse_backward(MsCost *cost, Slot *slot, int dtype) {
+static gboolean take_sparse_backward(const MsCost *cost, Slot *slot, MsCurve *curve, int dtype) {
   int kind, dense = pick(cost, MS_OP_ATTENTION, MS_FAMILY_ATTENTION, dtype, MS_PASS_FORWARD, &kind);
   if (dense < 0 || cost->curves[dense].form != MS_FORM_ATTENTION) return FALSE;
-  MsCurve *curve = &cost->sparse_backward[dtype];
   double unknown = cost->scenario->laws.default_band;
   *curve = cost->fallback[MS_FALLBACK_SPARSE_BACKWARD];
   curve->param[MS_A_E] *= cost->curves[dense].param[MS_A_E];
@@ -205,7 +207,8 @@ static gboolean take_sparse_backward(MsCost *cost, Slot *slot, int dtype) {
   return TRUE;
 }
 
-static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
+/* `own`: room for a curve of its own. */
+static Slot make_slot(const MsCost *cost, int op, int dtype, int pass, MsCurve *own) {
   static const MsFallback fallback[] = {[MS_FAMILY_GEMM] = MS_FALLBACK_GEMM,
                                         [MS_FAMILY_GROUPED] = MS_FALLBACK_GROUPED,
                                         [MS_FAMILY_ATTENTION] = MS_FALLBACK_ATTENTION,
@@ -217,7 +220,7 @@ static Slot make_slot(MsCost *cost, int op, int dtype, int pass) {
   gboolean stand_in = found < 0 && (op == MS_OP_SPARSE_ATTENTION ||
                                     op == MS_OP_INDEXER); /* as fast as dense attention to as many keys */
   Slot sparse;
-  if (stand_in && pass == MS_PASS_DGRAD && take_sparse_backward(cost, &sparse, dtype)) return sparse;
+  if (stand_in && pass == MS_PASS_DGRAD && take_sparse_backward(cost, &sparse, own, dtype)) return sparse;
   if (stand_in) found = pick(cost, MS_OP_ATTENTION, family, dtype, pass, &kind);
   if (found < 0 && op == MS_OP_FRONT_END)
     found = pick(cost, MS_OP_GEMM, family, dtype, MS_PASS_FORWARD, &kind), stand_in = TRUE;
@@ -310,18 +313,31 @@ static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, 
 }
 
 static void prepare_slots(MsCost *cost) {
-  Slot(*next)[MS_N_PASSES] = cost->slots = g_malloc(MS_N_OPS * MS_N_ODT * sizeof *cost->slots);
-  Slot(*elementwise)[MS_N_PASSES] = NULL;
+  int elementwise = -1;
+  cost->slots = g_new0(Slots *, MS_N_OPS * MS_N_ODT);
   for (int op = 0; op < MS_N_OPS; op++) {
     gboolean alike = ms_op_families[op] == MS_FAMILY_MEMORY && cost->first[op] < 0;
-    if (ms_op_families[op] >= MS_FAMILY_COMM) continue;
-    cost->slot[op] = alike && elementwise ? elementwise : next;
-    if (alike && elementwise) continue;
-    if (alike) elementwise = next;
-    for (int dtype = 0; dtype < MS_N_ODT; dtype++, next++)
-      for (int pass = 0; pass < MS_N_PASSES; pass++)
-        (*next)[pass] = pass == MS_PASS_RECOMPUTE ? (*next)[MS_PASS_FORWARD] : make_slot(cost, op, dtype, pass);
+    if (alike && elementwise < 0) elementwise = op;
+    cost->like[op] = (guint8)(alike ? elementwise : op);
   }
+}
+
+/* The same whoever makes them. */
+static const Slots *make_slots(const MsCost *cost, int op, int dtype, Slots **at) {
+  Slots *new = g_new(Slots, 1);
+  for (int pass = 0; pass < MS_N_PASSES; pass++)
+    new->of[pass] = pass == MS_PASS_RECOMPUTE ? new->of[MS_PASS_FORWARD] : make_slot(cost, op, dtype, pass, &new->own);
+  if (g_atomic_pointer_compare_and_exchange(at, NULL, new)) return new;
+  g_free(new);
+  return g_atomic_pointer_get(at);
+}
+
+static const Slot *slot_at(const MsCost *cost, int op, int dtype, int pass) {
+  int like = cost->like[op];
+  Slots **at = &cost->slots[like * MS_N_ODT + dtype];
+  const Slots *slots = g_atomic_pointer_get(at);
+  if (!slots) slots = make_slots(cost, like, dtype, at);
+  return &slots->of[pass];
 }
 
 static void prepare_kernels(MsCost *cost) { /* depends on the machine and the model's head width only */
@@ -468,7 +484,6 @@ static MsCost *cost_new(const MsScenario *scenario, const MsLayout *layout, GErr
   MsCost *cost = g_new0(MsCost, 1);
   cost->scenario = scenario, cost->hardware = scenario->hardware, cost->network_times = 1;
   *(cost->users = g_new(gint, 1)) = 1;
-  cost->sparse_backward = g_new0(MsCurve, MS_N_ODT);
   prepare_kernels(cost);
   prepare_exchanges(cost, NULL, layout);
   if (cost->hardware->fabric.kind == MS_FABRIC_NONE) return cost;
@@ -574,10 +589,10 @@ void ms_cost_free(MsCost *cost) {
   ms_fabric_costs_unref(cost->fabric);
   if (g_atomic_int_dec_and_test(cost->users)) {
     g_free(cost->users);
-    g_free(cost->sparse_backward);
     g_free(cost->fallback);
     g_free(cost->curves);
     g_free(cost->serves);
+    for (int i = 0; i < MS_N_OPS * MS_N_ODT; i++) g_free(cost->slots[i]);
     g_free(cost->slots);
   }
   g_free(cost);
@@ -585,7 +600,7 @@ void ms_cost_free(MsCost *cost) {
 
 /* --- rows that compute ----------------------------------------------------------------------------------------- */
 static inline const Slot *slot_of(const MsCost *cost, const MsOp *op) {
-  return &cost->slot[op->kind][MIN(op->dtype, MS_N_ODT - 1)][MIN(op->pass, MS_N_PASSES - 1)];
+  return slot_at(cost, op->kind, MIN(op->dtype, MS_N_ODT - 1), MIN(op->pass, MS_N_PASSES - 1));
 }
 
 MsTerms ms_op_terms(const MsOp *op) {
@@ -653,7 +668,7 @@ static double loop_s(const MsCost *cost, const MsOp *op, const Slot *dense) {
 
 /* *used: the slot whose curve it is in the end. */
 static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
-  const Slot *slot = *used, *dense = &cost->slot[MS_OP_GEMM][op->dtype][MIN(op->pass, MS_N_PASSES - 1)];
+  const Slot *slot = *used, *dense = slot_at(cost, MS_OP_GEMM, op->dtype, MIN(op->pass, MS_N_PASSES - 1));
   const MsDeviceRates *device = &cost->device[op->dtype];
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   gboolean wgrad = op->pass == MS_PASS_WGRAD; /* weights m x n of each expert, k rows in total */
@@ -737,7 +752,7 @@ static double lcma(const MsCost *cost, const MsOp *op, const Slot *slot, double 
   if (!options->lcma || slot->use->form == MS_FORM_TERMS /* says nothing of passes over memory */ || op->groups > 1 ||
       (op->dtype != MS_ODT_BF16 && op->dtype != MS_ODT_FP32))
     return 0;
-  const Slot *memory = &cost->slot[MS_OP_ADD][op->dtype][MS_PASS_FORWARD];
+  const Slot *memory = slot_at(cost, MS_OP_ADD, op->dtype, MS_PASS_FORWARD);
   MsLcmaProfile profile;
   ms_lcma_profile_init(&profile, slot->use, &cost->device[op->dtype], cost->element_B[op->dtype], 1,
                        MAX(memory->use->param[MS_B_E], 0.01), cost->hardware->l2_Bps);

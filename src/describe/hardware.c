@@ -66,7 +66,7 @@ static void inherit(MsHardware *hardware, const MsHardware *donor, const char *n
 /* Machines as their own file says, boxes of one pointer: what a file without `base` says before it borrows curves
  * depends on no other file. */
 static void leaf_clear(gpointer leaf) { ms_hardware_free(*(MsHardware **)leaf); }
-static MsKept leaves = {.clear = leaf_clear};
+static MsKeep leaves = {.clear = leaf_clear};
 
 /* Machines are built upon machines: a file names its `base`, a scenario another. Deeper than this is a circle. */
 enum { DEEPEST_BASE = 8 };
@@ -246,7 +246,7 @@ static void borrower_clear(gpointer box) {
   ms_hardware_free(b->machine);
   ms_kept_release(&leaves, b->leaf), ms_kept_release(&leaves, b->donor);
 }
-static MsKept borrowers = {.clear = borrower_clear};
+static MsKeep borrowers = {.clear = borrower_clear};
 
 /* NULL when it cannot borrow: reading the file says why. */
 static MsHardware *with_borrowed(MsHardware **leaf, const char *file, int depth) {

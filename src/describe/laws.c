@@ -122,7 +122,7 @@ void ms_law_entries_free(MsLawEntry *entries) {
 }
 
 gboolean ms_laws_load(MsLaws *laws, GError **error) {
-  static MsKept kept;
+  static MsKeep kept;
   MsStamp stamp;
   g_autofree char *file = law_file();
   MsLaws *known = ms_kept_find(&kept, file, "", &stamp);

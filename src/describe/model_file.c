@@ -303,7 +303,7 @@ static MsModel *finished(MsModel *model, const MsJson *doc, const char *path, GE
 
 /* Models that one file says by itself, boxes of one pointer. */
 static void kept_clear(gpointer model) { ms_model_free(*(MsModel **)model); }
-static MsKept kept = {.clear = kept_clear};
+static MsKeep kept = {.clear = kept_clear};
 
 static MsModel *read_file(const char *file, const MsStamp *stamp, gboolean finish, int depth, GError **error) {
   g_autoptr(MsJson) doc = ms_load_object(file, error);

@@ -77,7 +77,7 @@ static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GE
 }
 
 static void stack_clear(gpointer stack) { ms_stack_clear(stack); }
-static MsKept kept = {.clear = stack_clear};
+static MsKeep kept = {.clear = stack_clear};
 
 static void keep(const char *file, const char *software, const MsStamp *stamp, const MsStack *stack) {
   MsStack *own = g_atomic_rc_box_new(MsStack);

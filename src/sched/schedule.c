@@ -1,4 +1,5 @@
 /* src/sched/schedule.c - the rows of schedule.def: which is possible, and its builder. */
+#include "base/kept.h"
 #include "sched/build.h"
 
 /* Why Megatron-Core cannot launch it, where several say the same. */
@@ -94,6 +95,28 @@ MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *number
     ms_schedule_refuse(why, size, "schedule %s cannot be built for %d stages and %d microbatches", row->word,
                        numbers->stages, numbers->microbatches);
   else ms_schedule_find_period(schedule);
+  return schedule;
+}
+
+enum { MOST_KEPT = 16, LARGEST_KEPT = 1 << 17 }; /* schedules; slots of one: 2 MiB */
+
+static gboolean is_kept(const MsSchedule *s) {
+  gsize slots = 0;
+  for (int i = 0; i < s->stages; i++) slots += (gsize)s->n[i];
+  return slots <= LARGEST_KEPT;
+}
+
+MsSchedule *ms_schedule_shared(MsScheduleKind kind, const MsScheduleNumbers *n, char *why, size_t size) {
+  static MsKeep schedules = {.most = MOST_KEPT};
+  const gint64 is[] = {kind, n->stages, n->microbatches, n->chunks, n->group, n->ep_overlap, n->flush};
+  const double costs[] = {n->f, n->i, n->w, n->comm};
+  g_autoptr(GByteArray) key = g_byte_array_sized_new(sizeof is + sizeof costs);
+  g_byte_array_append(key, (const guint8 *)is, sizeof is),
+      g_byte_array_append(key, (const guint8 *)costs, sizeof costs);
+  MsSchedule *schedule = ms_kept_of(&schedules, key);
+  if (schedule) return schedule;
+  schedule = ms_schedule_for(kind, n, why, size);
+  if (schedule && is_kept(schedule)) ms_kept_as(&schedules, g_steal_pointer(&key), schedule);
   return schedule;
 }
 

@@ -18,7 +18,7 @@ static size_t round_up(size_t bytes) { return (bytes + 15) & ~(size_t)15; }
 MsSchedule *ms_schedule_alloc(int stages, int microbatches, int chunks, MsPlacement placement, int capacity) {
   size_t head = round_up(sizeof(MsSchedule)), counts = round_up(sizeof(int) * stages),
          lists = round_up(sizeof(MsSlot *) * stages), repeats = round_up(sizeof(MsPeriodOf) * stages);
-  char *block = g_malloc(head + counts + lists + repeats + sizeof(MsSlot) * (size_t)stages * capacity);
+  char *block = g_atomic_rc_box_alloc(head + counts + lists + repeats + sizeof(MsSlot) * (size_t)stages * capacity);
   MsSchedule *schedule = (MsSchedule *)block;
   *schedule = (MsSchedule){.stages = stages,
                            .microbatches = microbatches,
@@ -32,7 +32,9 @@ MsSchedule *ms_schedule_alloc(int stages, int microbatches, int chunks, MsPlacem
   return schedule;
 }
 
-void ms_schedule_free(MsSchedule *schedule) { g_free(schedule); }
+void ms_schedule_free(MsSchedule *schedule) {
+  if (schedule) g_atomic_rc_box_release(schedule);
+}
 
 int ms_virtual_stage(const MsSchedule *schedule, int stage, int chunk) {
   if (schedule->placement == MS_PLACE_ROUND_ROBIN) return chunk * schedule->stages + stage;

@@ -1,5 +1,6 @@
 /* src/sim/turns.c - turns alone, and what is kept of them. */
 #include "sim/turns.h"
+#include "base/kept.h"
 #include "sim/account.h"
 #include "sim/graph.h"
 #include "step/fetch.h"
@@ -73,58 +74,24 @@ static void add_program(GByteArray *key, const MsProgram *p, MsChunks of, gboole
   add(key, is, sizeof is), add(key, costs, sizeof costs), add_row(key, &p->p2p_op);
 }
 
-static guint hash_of(gconstpointer data) { /* FNV-1a by words */
-  const GByteArray *key = data;
-  guint64 hash = 0xcbf29ce484222325u, word;
-  for (guint at = 0; at < key->len; at += sizeof word) {
-    word = 0;
-    memcpy(&word, key->data + at, MIN(sizeof word, key->len - at));
-    hash = (hash ^ word) * 0x100000001b3u;
-    hash ^= hash >> 29;
-  }
-  return (guint)(hash ^ hash >> 32);
-}
-
-static gboolean same_key(gconstpointer a, gconstpointer b) {
-  const GByteArray *x = a, *y = b;
-  return x->len == y->len && !memcmp(x->data, y->data, x->len);
-}
-
 /* --- what is kept ---------------------------------------------------------------------------------------------- */
-static GMutex mutex;
-static GHashTable *kept, *rows; /* GByteArray -> MsTurnTime; rows of a piece -> guint64, never one given before */
-
-/* Both are of the mutex's. `size` bytes of the value. */
-static gboolean find(GHashTable *table, const GByteArray *key, gpointer value, gsize size) {
-  const gpointer found = table ? g_hash_table_lookup(table, key) : NULL;
-  if (found) memcpy(value, found, size);
-  return found != NULL;
-}
-
-/* Takes `key`. */
-static void keep(GHashTable **table, GByteArray *key, gconstpointer value, gsize size) {
-  if (!*table) *table = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, g_free);
-  if (g_hash_table_size(*table) >= MOST_KEPT) g_hash_table_remove_all(*table);
-  g_hash_table_replace(*table, key, g_memdup2(value, size));
-}
-
-void ms_turns_forget(void) {
-  g_mutex_lock(&mutex);
-  g_clear_pointer(&kept, g_hash_table_unref);
-  g_clear_pointer(&rows, g_hash_table_unref);
-  g_mutex_unlock(&mutex);
-}
+static MsKeep turns = {.most = MOST_KEPT}, rows = {.most = MOST_KEPT}; /* rows of a piece: a number, never one before */
 
 /* Of pieces with the same rows the same. */
 static guint64 number_of(const MsCostedPiece *piece) {
   static guint64 given;
   GByteArray *key = g_byte_array_sized_new(1 << 14);
-  guint64 number;
   add_list(key, &piece->forward), add_list(key, &piece->backward);
-  g_mutex_lock(&mutex);
-  if (find(rows, key, &number, sizeof number)) g_byte_array_unref(key);
-  else number = ++given, keep(&rows, key, &number, sizeof number);
-  g_mutex_unlock(&mutex);
+  guint64 *kept = ms_kept_of(&rows, key), number;
+  if (kept) {
+    g_byte_array_unref(key);
+  } else {
+    kept = g_atomic_rc_box_new(guint64);
+    *kept = __atomic_add_fetch(&given, 1, __ATOMIC_RELAXED);
+    ms_kept_as(&rows, key, kept);
+  }
+  number = *kept;
+  ms_kept_release(&rows, kept);
   return number;
 }
 
@@ -145,16 +112,17 @@ MsTurnTime ms_turn_time(const MsProgram *p, MsChunks of, const MsOp *const *tag_
   if (ms_program_fetches(p) || p->meets)
     return run(p, of, tag_op, stream); /* it follows from what is fetched, or from the fabric, too */
   GByteArray *key = g_byte_array_sized_new(1 << 10);
-  MsTurnTime x;
   add_program(key, p, of, stream);
   add_pieces(key, p, of, number);
-  g_mutex_lock(&mutex);
-  gboolean known = find(kept, key, &x, sizeof x);
-  g_mutex_unlock(&mutex);
-  if (known) return g_byte_array_unref(key), x;
-  x = run(p, of, tag_op, stream);
-  g_mutex_lock(&mutex);
-  keep(&kept, key, &x, sizeof x);
-  g_mutex_unlock(&mutex);
+  MsTurnTime *kept = ms_kept_of(&turns, key);
+  if (kept) {
+    g_byte_array_unref(key);
+  } else {
+    kept = g_atomic_rc_box_new(MsTurnTime);
+    *kept = run(p, of, tag_op, stream);
+    ms_kept_as(&turns, key, kept);
+  }
+  MsTurnTime x = *kept;
+  ms_kept_release(&turns, kept);
   return x;
 }

@@ -21,6 +21,5 @@ typedef struct {
  * what is found by then. */
 MsTurnTime ms_turn_time(const MsProgram *program, MsChunks of, const MsOp *const *tag_op, gboolean stream,
                         guint64 *number);
-void ms_turns_forget(void); /* what was kept */
 
 #endif

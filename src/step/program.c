@@ -328,7 +328,7 @@ MsSchedule *ms_program_schedule(const MsProgram *p, char *why, size_t size) {
   MsScheduleKind kind = p->scenario->layout.schedule;
   MsScheduleNumbers numbers = ms_layout_schedule_numbers(p->scenario, p->layout);
   if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) mean_costs(p, &numbers);
-  return ms_schedule_for(kind, &numbers, why, size);
+  return ms_schedule_shared(kind, &numbers, why, size);
 }
 
 void ms_program_free(MsProgram *p) {

@@ -6,12 +6,12 @@
 #include "lib/plan_requests.h"
 #include "lib/tier.h"
 
+#include "base/kept.h"
 #include "base/stats.h"
 #include "base/units.h"
 #include "bound/cycle.h"
 #include "sim/graph.h"
 #include "sim/simulate.h"
-#include "sim/turns.h"
 
 enum { MOST_TASKS = 60000 };
 
@@ -79,8 +79,9 @@ enum { CHANGES = 10 };
 static gboolean follows_from_nothing_before(const MsScenario *s) {
   g_autoptr(MsResult) after = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
   if (!after) return FALSE;
-  ms_turns_forget();
+  ms_kept_allow(FALSE);
   g_autoptr(MsResult) alone = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  ms_kept_allow(TRUE);
   if (after->step_time_s != alone->step_time_s || after->events != alone->events ||
       memcmp(after->stage_time, alone->stage_time, sizeof *alone->stage_time * (size_t)alone->stages) != 0 ||
       memcmp(after->pass_s, alone->pass_s, sizeof alone->pass_s) != 0)

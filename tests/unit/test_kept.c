@@ -90,7 +90,7 @@ static void another_donor_under_the_same_name(void **state) {
 /* A file that was just written is read again, whatever its times and its size say. */
 static void a_fresh_file_is_not_kept(void **state) {
   (void)state;
-  static MsKept kept;
+  static MsKeep kept;
   MsStamp stamp;
   g_autofree char *folder = g_dir_make_tmp("moesim-kept-XXXXXX", NULL), *file = g_build_filename(folder, "f", NULL);
   assert_true(g_file_set_contents(file, "1", -1, NULL));
@@ -107,7 +107,7 @@ static void a_fresh_file_is_not_kept(void **state) {
 
 static void values_by_file_and_word(void **state) {
   (void)state;
-  static MsKept kept;
+  static MsKeep kept;
   MsStamp stamp;
   const char *file = MS_SOURCE_DIR "/hardware/h100-sxm.json";
   assert_null(ms_kept_find(&kept, file, "one", &stamp));
@@ -128,6 +128,33 @@ static void values_by_file_and_word(void **state) {
   ms_kept_release(&kept, found);
 }
 
+static GByteArray *key_of(int number) {
+  return g_byte_array_append(g_byte_array_new(), (const guint8 *)&number, (guint)sizeof number);
+}
+
+static void values_by_bytes(void **state) {
+  (void)state;
+  static MsKeep kept = {.most = 2};
+  for (int i = 0; i < 5; i++) { /* no more than two at a time */
+    g_autoptr(GByteArray) key = key_of(i), before = key_of(i - 1), first = key_of(0);
+    assert_null(ms_kept_of(&kept, key));
+    int *value = g_atomic_rc_box_new(int), *found, *gone;
+    *value = i;
+    ms_kept_as(&kept, key_of(i), value);
+    ms_kept_release(&kept, value);
+    assert_non_null(found = ms_kept_of(&kept, key));
+    assert_int_equal(*found, i);
+    ms_kept_release(&kept, found);
+    gone = ms_kept_of(&kept, before);
+    assert_int_equal(gone != NULL, i % 2 == 1);
+    ms_kept_release(&kept, gone);
+    assert_true(i < 2 || !ms_kept_of(&kept, first));
+    ms_kept_allow(FALSE);
+    assert_null(ms_kept_of(&kept, key));
+    ms_kept_allow(TRUE);
+  }
+}
+
 static gpointer load_many(gpointer expected) {
   for (int i = 0; i < 20; i++) {
     g_autofree char *text = text_of("h800-sxm");
@@ -146,9 +173,13 @@ static void threads_share_them(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(machines_stay_as_they_are),         cmocka_unit_test(changes_do_not_last),
-      cmocka_unit_test(another_file_under_the_same_name),  cmocka_unit_test(a_fresh_file_is_not_kept),
-      cmocka_unit_test(values_by_file_and_word),           cmocka_unit_test(threads_share_them),
+      cmocka_unit_test(machines_stay_as_they_are),
+      cmocka_unit_test(changes_do_not_last),
+      cmocka_unit_test(another_file_under_the_same_name),
+      cmocka_unit_test(a_fresh_file_is_not_kept),
+      cmocka_unit_test(values_by_file_and_word),
+      cmocka_unit_test(values_by_bytes),
+      cmocka_unit_test(threads_share_them),
       cmocka_unit_test(another_donor_under_the_same_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
