@@ -188,6 +188,10 @@ static inline const MsHardware *ms_scenario_stage_machine(const MsScenario *s, i
 static inline int ms_scenario_machine_gpus(const MsScenario *s, int i) {
   return ms_pools_count(&s->pools) > 0 ? s->pools.pool[i].gpus : s->gpus;
 }
+/* Bytes of an element of the experts' gradients on the wire. */
+static inline double ms_expert_reduce_B(const MsOptions *o) {
+  return ms_dtype_B((int)o->expert_grad_reduce_dtype < 0 ? o->grad_reduce_dtype : o->expert_grad_reduce_dtype);
+}
 /* Deep copy; with share = TRUE model and hardware are not copied but borrowed from `from`, which must outlive it. */
 MsScenario *ms_scenario_copy(const MsScenario *from, gboolean share);
 void ms_scenario_free(MsScenario *scenario);

@@ -13,7 +13,8 @@
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
   double low = ms_low_weight_B(s), stored = ms_dtype_B(s->options.main_params_dtype);
-  gboolean masters = ms_framework(s)->masters_are_weights, gathers = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
+  gboolean masters = ms_framework(s)->masters_are_weights, reduces = s->options.fsdp >= MS_FSDP_OPTIM_GRADS,
+           gathers = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
   return (MsParamBytes){.weight = masters ? stored : 2,
                         .low_weight = masters ? stored : low,
                         .whole = 2,
@@ -22,8 +23,8 @@ MsParamBytes ms_memory_param_bytes(const MsWork *w) {
                         .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE),
                         .expert_shards = ms_work_shards(w, TRUE),
-                        .unit_gradient =
-                            s->options.fsdp >= MS_FSDP_OPTIM_GRADS ? 2 * ms_dtype_B(s->options.grad_reduce_dtype) : 0,
+                        .unit_gradient = reduces ? 2 * ms_dtype_B(s->options.grad_reduce_dtype) : 0,
+                        .expert_unit_gradient = reduces ? 2 * ms_expert_reduce_B(&s->options) : 0,
                         .unit = gathers ? 2 * 2 : 0,
                         .low_unit = gathers ? 2 * low : 0,
                         .ends = gathers && !ms_framework(s)->ends_are_units ? 2 : 0};
@@ -173,18 +174,19 @@ static double gathered_inputs_B(const MsWork *w) {
  * and of embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces.
  */
 static double fsdp_buffers_B(const Standing *on, MsParamBytes b) {
-  double largest = 0, largest_B = 0, ends = 0;
+  double gradient_B = 0, weight_B = 0, ends = 0;
   gboolean units = ms_framework(on->work->scenario)->ends_are_units;
   for (int i = 0; i < on->n; i++) {
     const MsPiece *piece = &on->work->pieces[on->piece[i]];
-    double trained = piece->params_dense + piece->params_expert,
-           params = trained + piece->params_frozen + piece->params_frozen_expert,
+    double dense = piece->params_dense, expert = piece->params_expert,
+           params = dense + expert + piece->params_frozen + piece->params_frozen_expert,
            low = piece->params_quantizable_dense + piece->params_quantizable_expert;
-    gboolean unit = units || ms_work_is_unit(piece);
-    if (unit) largest = MAX(largest, trained), largest_B = MAX(largest_B, b.unit * (params - low) + b.low_unit * low);
-    else ends += params;
+    if (units || ms_work_is_unit(piece)) {
+      gradient_B = MAX(gradient_B, b.unit_gradient * dense + b.expert_unit_gradient * expert);
+      weight_B = MAX(weight_B, b.unit * (params - low) + b.low_unit * low);
+    } else ends += params;
   }
-  return b.unit_gradient * largest + largest_B + b.ends * ends;
+  return gradient_B + weight_B + b.ends * ends;
 }
 
 static double graph_buffers_B(const Standing *on) {

@@ -42,8 +42,9 @@ typedef struct {
   double whole, low_whole;   /* ... and gathered for products: the same, unless the weights are the masters */
   double gradient, optimizer;
   double dense_shards, expert_shards;
-  double unit_gradient, unit, low_unit, ends; /* FSDP's buffers: of the largest unit for each parameter that is trained,
-                                                 each, each in low precision; and of embedding and head */
+  /* FSDP's buffers: of the largest unit for each parameter that is trained, dense and expert, each, each in low
+   * precision; and of embedding and head */
+  double unit_gradient, expert_unit_gradient, unit, low_unit, ends;
 } MsParamBytes;
 MsParamBytes ms_memory_param_bytes(const MsWork *work);
 /* Static bytes of one stage (everything but activations and transients). */

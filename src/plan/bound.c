@@ -278,6 +278,7 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
   MsStateBytes r = {.shared_B = b.optimizer,
                     .unit_gradient_B = b.unit_gradient,
+                    .unit_expert_B = b.expert_unit_gradient,
                     .unit_B = b.unit,
                     .unit_low_B = b.low_unit,
                     .ends_B = b.ends,
@@ -317,12 +318,13 @@ typedef struct {
 } Beside;
 
 static void add_beside(Beside *b, const MsPieceMemo *memo, const MsStateBytes *bytes, int piece, gboolean last) {
-  double trained = memo->dense[piece] + memo->expert[piece], low = memo->low[piece],
-         all = trained + memo->frozen[piece];
+  double dense = memo->dense[piece], expert = memo->expert[piece], low = memo->low[piece],
+         all = dense + expert + memo->frozen[piece];
   b->buffers = MAX(b->buffers, memo->buffers[piece]);
   if (last) b->transient = MIN(b->transient, memo->transient[piece]);
   if (memo->unit[piece])
-    b->unit = MAX(b->unit, bytes->unit_gradient_B * trained + bytes->unit_B * (all - low) + bytes->unit_low_B * low);
+    b->unit = MAX(b->unit, bytes->unit_gradient_B * dense + bytes->unit_expert_B * expert +
+                               bytes->unit_B * (all - low) + bytes->unit_low_B * low);
   else b->ends += bytes->ends_B * all;
 }
 

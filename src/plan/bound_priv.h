@@ -20,12 +20,12 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const
 
 gboolean ms_shape_same(const MsShape *a, const MsShape *b); /* their bounds are the same whatever the pieces are */
 
-typedef struct {                                      /* bytes per parameter of a rank */
-  double whole_B;                                     /* of every copy */
-  double shared_B;                                    /* what its data-parallel replicas share */
-  double frozen_B;                                    /* of weights that are not trained */
-  double low_B;                                       /* added for parameters that low precision stores */
-  double unit_gradient_B, unit_B, unit_low_B, ends_B; /* FSDP's buffers (MsParamBytes) */
+typedef struct {   /* bytes per parameter of a rank */
+  double whole_B;  /* of every copy */
+  double shared_B; /* what its data-parallel replicas share */
+  double frozen_B; /* of weights that are not trained */
+  double low_B;    /* added for parameters that low precision stores */
+  double unit_gradient_B, unit_expert_B, unit_B, unit_low_B, ends_B; /* FSDP's buffers (MsParamBytes) */
   gboolean shards;
 } MsStateBytes;
 /* `scenario` agrees with the memo's in everything but keys of MS_ROLE_STATE and later. */

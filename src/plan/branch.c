@@ -150,8 +150,8 @@ static double passes(const MsTree *t, MsPieceMemo *memo) {
 
 static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
   return a->whole_B >= b->whole_B && a->frozen_B >= b->frozen_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B &&
-         a->unit_gradient_B >= b->unit_gradient_B && a->unit_B >= b->unit_B && a->unit_low_B >= b->unit_low_B &&
-         a->ends_B >= b->ends_B && a->shards <= b->shards;
+         a->unit_gradient_B >= b->unit_gradient_B && a->unit_expert_B >= b->unit_expert_B && a->unit_B >= b->unit_B &&
+         a->unit_low_B >= b->unit_low_B && a->ends_B >= b->ends_B && a->shards <= b->shards;
 }
 
 static void add_bytes(MsBytesList *list, MsStateBytes bytes) {

@@ -36,7 +36,7 @@ static Step step_new(const MsWork *work) {
   s.b.pass = MS_PASS_OPTIMIZER;
   s.grad_B = ms_dtype_B(s.o->main_grads_dtype);
   s.wire_B = ms_dtype_B(s.o->grad_reduce_dtype);
-  s.expert_wire_B = (int)s.o->expert_grad_reduce_dtype < 0 ? s.wire_B : ms_dtype_B(s.o->expert_grad_reduce_dtype);
+  s.expert_wire_B = ms_expert_reduce_B(s.o);
   s.param_B = s.b.quantized && s.o->fp8_param_gather ? ms_precision(s.b.training)->gathered_B : 2;
   s.shard = ms_work_shards(work, FALSE);
   s.expert_shard = ms_work_shards(work, TRUE);

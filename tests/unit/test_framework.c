@@ -230,7 +230,8 @@ static void gathers_take_SMs(void **state) {
 static void shards_are_copied(void **state) {
   (void)state;
   static const char text[] =
-      "{\"framework\": \"automodel\", \"model\": \"qwen3-30b-a3b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+      "{\"framework\": \"automodel\", \"model\": {\"base\": \"qwen3-30b-a3b\", \"vocab_size\": 1024}, "
+      "\"hardware\": \"h100-sxm\", \"gpus\": 8, "
       "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 8}, \"layout\": {\"ep\": 4}, \"options\": "
       "{\"recompute\": {\"granularity\": \"full\", \"method\": \"uniform\", \"num_layers\": 1}, "
       "\"expert_grad_reduce_dtype\": \"bf16\"}}";
@@ -252,6 +253,12 @@ static void shards_are_copied(void **state) {
   assert_int_equal(ops.again.n, 1);
   assert_close(ops.again.op[0].message_B, 2 * expert, 1e-12);
   ms_unit_ops_clear(&ops);
+  MsStageMemory narrow, wide; /* gradients of two units lie in what is reduced */
+  ms_memory_static(l.work, 0, &narrow);
+  s->options.expert_grad_reduce_dtype = MS_DT_FP32;
+  g_auto(MsLowered) same = ms_test_lower(s);
+  ms_memory_static(same.work, 0, &wide);
+  assert_close(wide.buffers_B - narrow.buffers_B, 2 * 2 * expert, 1e-12);
   s->options.recompute.granularity = MS_RECOMPUTE_NONE;
   g_auto(MsLowered) kept = ms_test_lower(s);
   ms_work_unit_ops(kept.work, index, &ops);
