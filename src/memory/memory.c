@@ -346,13 +346,28 @@ static double queued_B(const MsWork *w, const MsChunk *chunk, gboolean backward,
   return bytes;
 }
 
+/* What the last layer of a forward has summed: the allocator sees that the GPU has passed it when it is asked for more.
+ */
+static double last_sums_B(const MsWork *w, const MsChunk *chunk) {
+  for (int i = ms_work_chunk_length(chunk) - 1; i >= 0; i--) {
+    const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
+    double bytes = held_B(piece, &piece->forward);
+    if (bytes > 0) return bytes;
+  }
+  return 0;
+}
+
 /* Held at the end of a forward: the queue is full of it and of the passes before it, backward and forward in turn. In
- * a pipeline's warm-up the host waits for the messages of every forward. */
+ * a pipeline the host waits for every message that it has sent or gets: a first stage sends nothing behind a backward,
+ * all others do. */
 static double recorded_B(const MsWork *w, const MsChunk *chunk) {
-  if (!ms_framework(w->scenario)->records_streams || (w->layout->pp > 1 && w->layout->group[MS_GROUP_TP].domains > 1))
-    return 0;
+  gboolean pipeline = w->layout->pp > 1;
+  if (!ms_framework(w->scenario)->records_streams) return 0;
+  if (pipeline && w->layout->group[MS_GROUP_TP].domains > 1) return last_sums_B(w, chunk);
   double left = LAUNCH_QUEUE, bytes = queued_B(w, chunk, FALSE, &left);
-  for (int before = w->layout->microbatches - w->layout->pp; before > 0 && left > 0; before--) {
+  int before = w->layout->microbatches - w->layout->pp;
+  if (pipeline) before = MIN(before, chunk->has_embedding ? 1 : 0);
+  for (; before > 0 && left > 0; before--) {
     bytes += queued_B(w, chunk, TRUE, &left);
     if (before > 1) bytes += queued_B(w, chunk, FALSE, &left);
   }

@@ -322,9 +322,9 @@ static void add_beside(Beside *b, const MsPieceMemo *memo, const MsStateBytes *b
          all = dense + expert + memo->frozen[piece];
   b->buffers = MAX(b->buffers, memo->buffers[piece]);
   if (last) b->transient = MIN(b->transient, memo->transient[piece]);
-  if (memo->unit[piece])
-    b->unit = MAX(b->unit, bytes->unit_gradient_B * dense + bytes->unit_expert_B * expert +
-                               bytes->unit_B * (all - low) + bytes->unit_low_B * low);
+  double unit = bytes->unit_gradient_B * dense + bytes->unit_expert_B * expert + bytes->unit_B * (all - low) +
+                bytes->unit_low_B * low;
+  if (memo->unit[piece]) b->unit = MAX(b->unit, unit);
   else b->ends += bytes->ends_B * all;
 }
 

@@ -103,12 +103,12 @@ static void nanotron_keeps_more(void **state) {
   assert_close(head->forward_transient_B, 4.0 * 2 * 8192 * 128256, 1e-2);
 }
 
-static MsMemory *memory_of(const char *layout, int layers, int microbatches, int stages, MsLowered *l, MsScenario **s) {
+static MsMemory *memory_of(int tp, int layers, int microbatches, int stages, MsLowered *l, MsScenario **s) {
   g_autofree char *text =
       g_strdup_printf("{\"framework\": \"nanotron\", \"model\": {\"base\": \"llama3-8b\", \"num_layers\": %d}, "
-                      "\"hardware\": \"h100-sxm\", \"gpus\": %d, \"layout\": {%s}, \"training\": "
+                      "\"hardware\": \"h100-sxm\", \"gpus\": %d, \"layout\": {\"tp\": %d, \"pp\": %d}, \"training\": "
                       "{\"seq_length\": 8192, \"micro_batch_size\": 2, \"global_batch_size\": %d}}",
-                      layers, 8 * stages, layout, 2 * microbatches);
+                      layers, tp * stages, tp, stages, 2 * microbatches);
   *s = ms_test_scenario_of(text);
   *l = ms_test_lower(*s);
   char why[256] = "";
@@ -117,12 +117,11 @@ static MsMemory *memory_of(const char *layout, int layers, int microbatches, int
   return ms_memory_new(l->work, schedule);
 }
 
-/* Moving bytes of nanotron's first stage on eight tensor-parallel ranks. */
-static double moving_B(int layers, int microbatches, int stages, double *kept) {
-  g_autofree char *layout = g_strdup_printf("\"tp\": 8, \"pp\": %d", stages);
+/* Moving bytes of nanotron's first stage. */
+static double moving_B(int layers, int microbatches, int tp, int stages, double *kept) {
   g_autoptr(MsScenario) s = NULL;
   g_auto(MsLowered) l = {0};
-  g_autoptr(MsMemory) m = memory_of(layout, layers, microbatches, stages, &l, &s);
+  g_autoptr(MsMemory) m = memory_of(tp, layers, microbatches, stages, &l, &s);
   *kept = l.work->pieces[l.work->piece_of_layer[0]].kept_B;
   return m->stage[0].peak_B - m->stage[0].between_steps_B;
 }
@@ -133,12 +132,16 @@ static double moving_B(int layers, int microbatches, int stages, double *kept) {
 static void nanotron_holds_messages(void **state) {
   (void)state;
   double kept, full = 2.0 * 2 * 8192 * 4096;
-  double one = moving_B(1, 1, 1, &kept), two = moving_B(2, 1, 1, &kept);
+  double one = moving_B(1, 1, 8, 1, &kept), two = moving_B(2, 1, 8, 1, &kept);
   assert_close(two - one, kept + 2 * full, 1e-9);
-  assert_close(moving_B(2, 2, 1, &kept) - two, (5 + 1) * full, 1e-9);
-  assert_close(moving_B(2, 3, 1, &kept) - two, 2 * (5 + 1) * full + 5 * full, 1e-9);
-  assert_close(moving_B(200, 2, 1, &kept) - moving_B(100, 2, 1, &kept), 100 * kept, 1e-9);
-  assert_close(moving_B(4, 3, 2, &kept) - moving_B(4, 2, 2, &kept), (4 + 1) * full, 1e-9);
+  assert_close(moving_B(2, 2, 8, 1, &kept) - two, (5 + 1) * full, 1e-9);
+  assert_close(moving_B(2, 3, 8, 1, &kept) - two, 2 * (5 + 1) * full + 5 * full, 1e-9);
+  assert_close(moving_B(200, 2, 8, 1, &kept) - moving_B(100, 2, 8, 1, &kept), 100 * kept, 1e-9);
+  double behind = moving_B(4, 3, 8, 2, &kept);
+  assert_close(behind - moving_B(4, 2, 8, 2, &kept), (4 + 1) * full, 1e-9);
+  assert_close(moving_B(4, 9, 8, 2, &kept), behind, 1e-9); /* the host waits for what it sends */
+  double few = moving_B(4, 9, 16, 2, &kept);
+  assert_close(moving_B(8, 9, 16, 2, &kept) - few, 2 * 2 * kept, 1e-9); /* over nodes the last layer's alone */
 }
 
 /* A sharded optimizer's weights are gathered through a tensor of all of them, which no freed block can hold. */
