@@ -399,7 +399,7 @@ int ms_cli_plan(int argc, char **argv) {
       {"plot", 0, 0, G_OPTION_ARG_FILENAME, &o.plot, "draws the front, .svg or .png (needs gnuplot)", "FILE"},
       {"no-prune", 0, 0, G_OPTION_ARG_NONE, &o.no_prune, "simulate everything: slower, same winner", NULL},
       {"branch", 0, 0, G_OPTION_ARG_NONE, &o.branch,
-       "bound sets of layouts, and cut them at once, even where there are few (above 20 million always)", NULL},
+       "bound sets of layouts, and cut them at once, even where there are few (of many always)", NULL},
       {"without", 0, 0, G_OPTION_ARG_STRING_ARRAY, &o.without,
        "leave one shortcut out: bound, relaxed, memory, shared or same-as-another; may be repeated", "NAME"},
       {"checkpoint", 0, 0, G_OPTION_ARG_FILENAME, &o.checkpoint, "keep what was simulated in this file", "FILE"},

@@ -244,10 +244,7 @@ static void mark_ties(MsPicks *p) {
 MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsReasons *reasons, const MsRobust *robust,
                       const MsPlanOptions *options, GError **error) {
   g_autoptr(MsPicks) p = g_new0(MsPicks, 1);
-  Search x = {p,
-              request,
-              plan,
-              {.top = 1, .prune = TRUE, .branch = plan->branched, .rough = TRUE, .threads = options->threads}};
+  Search x = {p, request, plan, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}};
   add(p, kinds_of_winner(request), &plan->best[0], NULL);
   if (!add_by_objective(&x, MS_PICK_FASTEST, MS_GOAL_STEP_TIME, error) ||
       !add_by_objective(&x, MS_PICK_CHEAPEST, MS_GOAL_TOKENS, error) || !add_memory(&x, error) ||
