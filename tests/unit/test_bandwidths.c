@@ -171,10 +171,23 @@ static void hccl_chooses_by_servers(void **state) {
   machine_clear(&pipeline), machine_clear(&plain), machine_clear(&same);
 }
 
+/* In a full mesh a rank has one link for each of the others: rates of large messages go with their number. */
+static void meshes_have_a_link_for_each_pair(void **state) {
+  (void)state;
+  static const char *const meshes[] = {"\"ascend-910b\"", "\"ascend-910b2\"", "\"mi300x\"", "\"mi355x\"", "\"gaudi2\""};
+  for (guint i = 0; i < G_N_ELEMENTS(meshes); i++) {
+    Machine two = machine(meshes[i], 2), eight = machine(meshes[i], 8);
+    double link = bus_GBps(&two, MS_OP_REDUCE_SCATTER, 4e9), all = bus_GBps(&eight, MS_OP_REDUCE_SCATTER, 4e9);
+    print_message("  %s: %.0f GB/s among two, %.0f among eight\n", meshes[i], link, all);
+    assert_true(all > 6 * link && all < 7.5 * link && link < two.s->hardware->scaleup_Bps / 7e9);
+    machine_clear(&two), machine_clear(&eight);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rings_of_1_to_64_nodes), cmocka_unit_test(all_reduces_of_four_nodes),
+      cmocka_unit_test(rings_of_1_to_64_nodes),     cmocka_unit_test(all_reduces_of_four_nodes),
       cmocka_unit_test(exchanges_of_4_to_16_nodes), cmocka_unit_test(libraries_have_steps_of_their_own),
-      cmocka_unit_test(hccl_chooses_by_servers)};
+      cmocka_unit_test(hccl_chooses_by_servers),    cmocka_unit_test(meshes_have_a_link_for_each_pair)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
