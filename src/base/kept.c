@@ -65,10 +65,29 @@ static GByteArray *key_of_file(const char *file, const char *what) {
   return g_byte_array_append(key, (const guint8 *)what, (guint)strlen(what));
 }
 
+/* Both are the mutex's. Takes `key`. */
+static void insert(MsKeep *kept, GByteArray *key, Entry *e) {
+  if (kept->table && g_hash_table_size(kept->table) >= (kept->most ? kept->most : USUAL_MOST)) {
+    g_clear_pointer(&kept->older, g_hash_table_unref);
+    kept->older = g_steal_pointer(&kept->table);
+  }
+  if (!kept->table)
+    kept->table = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, entry_free);
+  g_hash_table_replace(kept->table, key, e);
+}
+
+static const Entry *look_up(MsKeep *kept, const GByteArray *key) {
+  const Entry *e = kept->table ? g_hash_table_lookup(kept->table, key) : NULL;
+  gpointer old_key, old;
+  if (e || !kept->older || !g_hash_table_steal_extended(kept->older, key, &old_key, &old)) return e;
+  insert(kept, old_key, old);
+  return old;
+}
+
 /* `stamp` NULL: of no file. */
 static gpointer find(MsKeep *kept, const GByteArray *key, const MsStamp *stamp) {
   g_mutex_lock(&kept->mutex);
-  const Entry *e = kept->table ? g_hash_table_lookup(kept->table, key) : NULL;
+  const Entry *e = look_up(kept, key);
   gpointer value = e && (!stamp || same_stamp(&e->stamp, stamp)) ? g_atomic_rc_box_acquire(e->value) : NULL;
   g_mutex_unlock(&kept->mutex);
   return value;
@@ -78,10 +97,7 @@ static void add(MsKeep *kept, GByteArray *key, MsStamp stamp, gpointer value) {
   Entry *e = g_new(Entry, 1);
   *e = (Entry){stamp, kept, g_atomic_rc_box_acquire(value)};
   g_mutex_lock(&kept->mutex);
-  if (!kept->table)
-    kept->table = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, entry_free);
-  if (g_hash_table_size(kept->table) >= (kept->most ? kept->most : USUAL_MOST)) g_hash_table_remove_all(kept->table);
-  g_hash_table_replace(kept->table, key, e);
+  insert(kept, key, e);
   g_mutex_unlock(&kept->mutex);
 }
 

@@ -1,5 +1,7 @@
 /* src/bound/lags.c - rows as a table of lags (max-plus linear algebra), and the tables of the pieces of a step. */
+#include "base/kept.h"
 #include "bound/bound_priv.h"
+#include "step/number.h"
 #include <string.h>
 
 const MsLags ms_no_rows = MS_NO_ROWS;
@@ -113,6 +115,7 @@ struct MsPieceLags {
   Table **pass;                          /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
   Table **pair;                          /* [n * n] forward of one beside backward of another */
   MsForced **forced_pass, **forced_pair; /* the same */
+  guint64 *number;                       /* [2 * n] of the lists, 0 = not asked for yet; NULL: nothing is kept */
   MsRows rows;                           /* scratch */
 };
 
@@ -135,7 +138,10 @@ static gboolean same_rows(const MsCosted *a, const MsCosted *b) {
 
 static int sms_of(const MsPieceLags *l, int piece) { return l->sm_count[piece / l->of_pool]; }
 
-static Table *copy_of(const Table *table) { return table ? g_memdup2(table, sizeof *table) : NULL; }
+/* Tables are counted (g_atomic_rc_box): some are kept. */
+static Table *new_table(const Table *like) { return memcpy(g_atomic_rc_box_new(Table), like, sizeof *like); }
+
+static Table *copy_of(const Table *table) { return table ? new_table(table) : NULL; }
 
 static void take_over(MsPieceLags *l, const MsPieceLags *like) {
   int n = MIN(l->n, like->n);
@@ -166,11 +172,40 @@ MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenar
   return l;
 }
 
+void ms_piece_lags_keep(MsPieceLags *l) { l->number = g_new0(guint64, 2 * (gsize)l->n); }
+
+guint64 ms_piece_lags_number(MsPieceLags *l, int piece, gboolean backward) {
+  guint64 *number = &l->number[2 * piece + backward];
+  if (*number == 0) *number = ms_list_number(backward ? &l->piece[piece].backward : &l->piece[piece].forward);
+  return *number;
+}
+
+/* --- what is kept: tables of one pass or pair, and what they force */
+static MsKeep tables = {.most = 512}, forced_tables = {.most = 256};
+
+static void forget(MsForced **forced) {
+  ms_kept_release(&forced_tables, *forced);
+  *forced = NULL;
+}
+
+/* All that a table follows from; the forward, the backward or -1. `rivals`: what is forced follows from them too. */
+static GByteArray *key_of(MsPieceLags *l, MsSlotKind kind, int f, int b, const int *rivals) {
+  const guint64 is[] = {f < 0 ? 0 : ms_piece_lags_number(l, f, FALSE),
+                        b < 0 ? 0 : ms_piece_lags_number(l, b, TRUE),
+                        kind,
+                        (guint64)sms_of(l, f < 0 ? b : f),
+                        l->delay_wgrad,
+                        rivals ? (guint64)rivals[0] : 0,
+                        rivals ? (guint64)rivals[1] : 0};
+  return g_byte_array_append(g_byte_array_sized_new(sizeof is), (const guint8 *)is, sizeof is);
+}
+
 void ms_piece_lags_free(MsPieceLags *l) {
   if (!l) return;
-  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) g_free(l->pass[i]), g_free(l->forced_pass[i]);
-  for (int i = 0; i < l->n * l->n; i++) g_free(l->pair[i]), g_free(l->forced_pair[i]);
-  g_free(l->pass), g_free(l->pair), g_free(l->forced_pass), g_free(l->forced_pair);
+  ms_piece_lags_meet(l, (const int[MS_RIVALS]){-1, -1});
+  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) ms_kept_release(&tables, l->pass[i]);
+  for (int i = 0; i < l->n * l->n; i++) ms_kept_release(&tables, l->pair[i]);
+  g_free(l->pass), g_free(l->pair), g_free(l->forced_pass), g_free(l->forced_pair), g_free(l->number);
   ms_rows_clear(&l->rows);
   g_free(l);
 }
@@ -178,8 +213,8 @@ void ms_piece_lags_free(MsPieceLags *l) {
 void ms_piece_lags_meet(MsPieceLags *l, const int sms[MS_RIVALS]) {
   if (!memcmp(l->rival_sms, sms, sizeof l->rival_sms)) return;
   memcpy(l->rival_sms, sms, sizeof l->rival_sms);
-  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) g_clear_pointer(&l->forced_pass[i], g_free);
-  for (int i = 0; i < l->n * l->n; i++) g_clear_pointer(&l->forced_pair[i], g_free);
+  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) forget(&l->forced_pass[i]);
+  for (int i = 0; i < l->n * l->n; i++) forget(&l->forced_pair[i]);
 }
 
 static void rows_of_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
@@ -195,22 +230,35 @@ static void rows_of_pair(MsPieceLags *l, int f, int b) {
 
 static gboolean has(const Table *table, guint sources) { return table && !(sources & ~table->sources); }
 
-static void add_sources(MsPieceLags *l, Table **table, int sm_count, guint sources) {
-  if (!*table) *table = g_new0(Table, 1);
-  ms_lags_of_rows(&l->rows, sm_count, sources & ~(*table)->sources, &(*table)->lags);
+static void rows_of(MsPieceLags *l, MsSlotKind kind, int f, int b) {
+  if (f >= 0 && b >= 0) rows_of_pair(l, f, b);
+  else rows_of_pass(l, kind, MAX(f, b));
+}
+
+/* f and b as in key_of. */
+static const MsLags *lags_of(MsPieceLags *l, Table **table, MsSlotKind kind, int f, int b, guint sources) {
+  if (has(*table, sources)) return &(*table)->lags;
+  GByteArray *key = l->number ? key_of(l, kind, f, b, NULL) : NULL;
+  if (key && (*table = ms_kept_of(&tables, key))) {
+    g_byte_array_unref(key);
+    return &(*table)->lags;
+  }
+  if (key) sources = MS_FROM_ALL;
+  if (!*table) *table = new_table(&(Table){.sources = 0});
+  rows_of(l, kind, f, b);
+  ms_lags_of_rows(&l->rows, sms_of(l, f < 0 ? b : f), sources & ~(*table)->sources, &(*table)->lags);
   (*table)->sources |= sources;
+  if (key) ms_kept_as(&tables, key, *table);
+  return &(*table)->lags;
 }
 
 const MsLags *ms_piece_lags_pass(MsPieceLags *l, MsSlotKind kind, int piece, guint sources) {
-  Table **table = &l->pass[(int)kind * l->n + piece];
-  if (!has(*table, sources)) rows_of_pass(l, kind, piece), add_sources(l, table, sms_of(l, piece), sources);
-  return &(*table)->lags;
+  gboolean forward = kind == MS_SLOT_F;
+  return lags_of(l, &l->pass[(int)kind * l->n + piece], kind, forward ? piece : -1, forward ? -1 : piece, sources);
 }
 
 const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b, guint sources) {
-  Table **table = &l->pair[f * l->n + b];
-  if (!has(*table, sources)) rows_of_pair(l, f, b), add_sources(l, table, sms_of(l, f), sources);
-  return &(*table)->lags;
+  return lags_of(l, &l->pair[f * l->n + b], MS_SLOT_FB, f, b, sources);
 }
 
 static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, MsForced *forced) {
@@ -228,22 +276,27 @@ static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, 
   }
 }
 
-static const MsForced *keep_forced(MsPieceLags *l, int sm_count, MsForced **known) {
-  MsForced forced = ms_rows_forced(&l->rows, sm_count);
-  share_with_rivals(&l->rows, sm_count, l->rival_sms, &forced);
-  return *known = g_memdup2(&forced, sizeof forced);
+static const MsForced *forced_of(MsPieceLags *l, MsForced **known, MsSlotKind kind, int f, int b) {
+  if (*known) return *known;
+  GByteArray *key = l->number ? key_of(l, kind, f, b, l->rival_sms) : NULL;
+  if (key && (*known = ms_kept_of(&forced_tables, key))) {
+    g_byte_array_unref(key);
+    return *known;
+  }
+  rows_of(l, kind, f, b);
+  int sm_count = sms_of(l, f < 0 ? b : f);
+  *known = g_atomic_rc_box_new(MsForced);
+  **known = ms_rows_forced(&l->rows, sm_count);
+  share_with_rivals(&l->rows, sm_count, l->rival_sms, *known);
+  if (key) ms_kept_as(&forced_tables, key, *known);
+  return *known;
 }
 
 const MsForced *ms_piece_forced_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
-  MsForced **known = &l->forced_pass[(int)kind * l->n + piece];
-  if (*known) return *known;
-  rows_of_pass(l, kind, piece);
-  return keep_forced(l, sms_of(l, piece), known);
+  gboolean forward = kind == MS_SLOT_F;
+  return forced_of(l, &l->forced_pass[(int)kind * l->n + piece], kind, forward ? piece : -1, forward ? -1 : piece);
 }
 
 const MsForced *ms_piece_forced_pair(MsPieceLags *l, int f, int b) {
-  MsForced **known = &l->forced_pair[f * l->n + b];
-  if (*known) return *known;
-  rows_of_pair(l, f, b);
-  return keep_forced(l, sms_of(l, f), known);
+  return forced_of(l, &l->forced_pair[f * l->n + b], MS_SLOT_FB, f, b);
 }

@@ -48,6 +48,9 @@ typedef struct MsPieceLags MsPieceLags;
  * behind `sources` are sure to be there. `like`: of other pieces, or NULL; what it knows of rows that are the same here
  * is taken over. */
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like);
+/* Before they are asked for: what is found is kept for others with lists of the same numbers (step/number.h). */
+void ms_piece_lags_keep(MsPieceLags *lags);
+guint64 ms_piece_lags_number(MsPieceLags *lags, int piece, gboolean backward); /* of those that are kept */
 void ms_piece_lags_free(MsPieceLags *lags);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPieceLags, ms_piece_lags_free)
 const MsLags *ms_piece_lags_pass(MsPieceLags *lags, MsSlotKind kind /* F, B, I or W */, int piece, guint sources);

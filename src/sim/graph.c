@@ -793,12 +793,17 @@ MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean st
   backward.forward = NULL;
   MsNeed first = ms_first_need(p, of.forward ? forward : backward);
   for (int i = 0; i < repeat; i++) {
+    guint32 begun = ms_graph_count(l.graph);
     if (stream && both && !paired)
       lay_streaming(&l, forward, ms_first_need(p, backward)), lay_streaming(&l, backward, first);
     else if (stream) lay_streaming(&l, of, both ? nobody : first);
     else if (both && !paired)
       lay_lone(&l, forward, ms_first_need(p, backward), &b_tip, &b_tip), lay_lone(&l, backward, first, &b_tip, &b_tip);
     else lay_lone(&l, of, both ? nobody : first, &f_tip, &b_tip);
+    /* Those behind wait for what this one does, which is in it, or at the end of the one before. */
+    if (l.fetches || p->unit || i < !stream || i + 1 == repeat || ms_graph_count(l.graph) == begun) continue;
+    ms_graph_repeat(l.graph, ms_graph_count(l.graph) - begun, (guint32)(repeat - i - 1));
+    break;
   }
   g_free(l.scratch);
   return l.graph;

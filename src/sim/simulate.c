@@ -179,6 +179,7 @@ static double fast_alone_s(const Parts *p, const MsProgram *program) {
   g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p->layout->pp);
   g_autofree MsPasses *passes = g_new0(MsPasses, p->layout->pp);
   g_autoptr(MsPieceLags) lags = ms_piece_lags_new(program->piece, p->work->n_pieces, p->work->scenario, NULL);
+  ms_piece_lags_keep(lags);
   guint64 events;
   return (double)ms_fast_step(program, lags, p->schedule, p->tag_op, stage, passes, &events) / MS_PS_PER_S;
 }
@@ -399,6 +400,7 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
     parts_clear(&p);
     return NULL;
   }
+  ms_piece_lags_keep(p.lags);
   tag_rows(&p);
   MsResult *r = g_new0(MsResult, 1);
   r->name = g_strdup(s->name ? s->name : s->file);
@@ -428,7 +430,7 @@ static MsResult *simulate(const MsScenario *s, MsFidelity fidelity, const SlowGp
   bottleneck(r);
   ms_explain(r, p.program, p.schedule);
   if (fidelity != MS_FIDELITY_BOUND && ms_schedule_splits(p.schedule))
-    ms_slot_times(p.program, p.schedule, p.tag_op, r->pass_s);
+    ms_slot_times(p.program, p.lags, p.schedule, p.tag_op, r->pass_s);
   r->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;
   if (kept) keep_detail(kept, &p);
   if (detail) *detail = kept;

@@ -30,7 +30,6 @@ struct MsSteady {
   MsSteadySlot **lone; /* [num_chunks][MS_SLOT_W + 1][2] of one chunk by kind, leaving the head or not; NULL: not asked
                           for yet */
   GArray *shared;      /* SharedPart */
-  guint64 *number;     /* [pieces] for ms_turn_time */
   MsRows rows, slow;   /* scratch */
   guint64 events;
 };
@@ -49,7 +48,6 @@ MsSteady *ms_steady_new(const MsProgram *p, MsPieceLags *lags, const MsSchedule 
   s->behind = ms_schedule_has(schedule, MS_SLOT_I) ? MS_SLOT_I : MS_SLOT_B;
   s->known = g_ptr_array_new_with_free_func(free_known);
   s->shared = g_array_new(FALSE, FALSE, sizeof(SharedPart));
-  s->number = g_new0(guint64, p->work->n_pieces);
   s->lone = g_new0(MsSteadySlot *, 2 * (MS_SLOT_W + 1) * (gsize)p->layout->num_chunks);
   return s;
 }
@@ -59,7 +57,6 @@ void ms_steady_free(MsSteady *s) {
   g_ptr_array_unref(s->known);
   g_array_unref(s->shared);
   g_free(s->lone);
-  g_free(s->number);
   ms_rows_clear(&s->rows);
   g_free(s);
 }
@@ -69,7 +66,7 @@ guint64 ms_steady_events(const MsSteady *s) { return s->events; }
 /* --- turns alone --- */
 
 static MsTurnTime turn_time(MsSteady *s, MsChunks of, gboolean stream) {
-  MsTurnTime x = ms_turn_time(s->p, of, s->tag_op, stream, s->number);
+  MsTurnTime x = ms_turn_time(s->p, of, s->tag_op, stream, s->lags);
   s->events += x.events;
   return x;
 }
@@ -82,14 +79,14 @@ static MsChunks both_of(const MsChunk *forward, const MsChunk *backward) {
   return (MsChunks){.forward = forward, .backward = backward, .kind = MS_SLOT_B};
 }
 
-void ms_slot_times(const MsProgram *p, const MsSchedule *s, const MsOp *const *tag_op, double *slot_s) {
+void ms_slot_times(const MsProgram *p, MsPieceLags *lags, const MsSchedule *s, const MsOp *const *tag_op,
+                   double *slot_s) {
   const MsLayout *l = p->layout;
   const MsChunk *first = ms_layout_chunk(l, l->pp / 2, 0), *last = ms_layout_chunk(l, l->pp / 2, l->vpp - 1);
-  g_autofree guint64 *number = g_new0(guint64, p->work->n_pieces);
   for (int kind = MS_SLOT_F; kind <= MS_SLOT_FB; kind++) {
     if (kind == MS_SLOT_FB && !ms_schedule_has(s, MS_SLOT_FB)) continue;
     MsChunks of = kind == MS_SLOT_FB ? both_of(first, last) : lone_pass(first, (MsSlotKind)kind);
-    slot_s[kind] = (double)ms_turn_time(p, of, tag_op, FALSE, number).time / MS_PS_PER_S;
+    slot_s[kind] = (double)ms_turn_time(p, of, tag_op, FALSE, lags).time / MS_PS_PER_S;
   }
 }
 

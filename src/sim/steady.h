@@ -45,6 +45,7 @@ MsLags ms_steady_part(MsSteady *steady, const MsSteadySlot *slot, int part);
 MsSlowed ms_steady_beside(MsSteady *steady, MsSteadySlot *slot, int part, MsBeside beside);
 
 /* Seconds of each kind of slot of a stage in the middle, in steady state. */
-void ms_slot_times(const MsProgram *program, const MsSchedule *schedule, const MsOp *const *tag_op, double *slot_s);
+void ms_slot_times(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule, const MsOp *const *tag_op,
+                   double *slot_s);
 
 #endif

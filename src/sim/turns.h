@@ -6,6 +6,7 @@
 #ifndef MS_SIM_TURNS_H
 #define MS_SIM_TURNS_H
 
+#include "bound/lags.h"
 #include "sim/result.h"
 #include "step/program.h"
 
@@ -17,9 +18,8 @@ typedef struct {
   guint64 events;
 } MsTurnTime;
 
-/* `stream`: in the middle of a pipeline, where inputs are early. number[pieces]: all 0 at the first turn of a program,
- * what is found by then. */
+/* `stream`: in the middle of a pipeline, where inputs are early. `lags` of the program's pieces know their numbers. */
 MsTurnTime ms_turn_time(const MsProgram *program, MsChunks of, const MsOp *const *tag_op, gboolean stream,
-                        guint64 *number);
+                        MsPieceLags *lags);
 
 #endif
