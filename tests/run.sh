@@ -7,7 +7,8 @@
 # less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that calls
 # `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
 # `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always "N
-# passed, M failed" (and ", K skipped" without a browser); status 1 when M > 0.
+# passed, M failed" (and ", K skipped" without a browser); status 1 when M > 0. BUILD/times-TIER lists the seconds of
+# CPU of each, the dearest first.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
@@ -73,11 +74,11 @@ one_browser() { # SCRIPT RESULT
     else grep -v passed <<<"$out"; fi; } >"$2"
 }
 
+build=${BUILD_FOLDER:-} TIMEFORMAT='%U %S'
 case "${1:-}" in
---browser) one_browser "$2" "$3"; exit 0 ;;
---script) build=$BUILD_FOLDER; one_script "$2" "$3"; exit 0 ;;
---program) one_program "$2" "$3"; exit 0 ;;
---golden) one_golden "$2" "$3"; exit 0 ;;
+--browser | --script | --program | --golden)
+  { time "one_${1#--}" "$2" "$3"; } 2>"$(dirname "$3")/../times/$(basename "$3")"
+  exit 0 ;;
 esac
 
 # --- all of them ----------------------------------------------------------------------------------------------------
@@ -92,8 +93,9 @@ if [ "$tier" = golden-update ]; then
   exit 0
 fi
 
-results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
+folder=$(mktemp -d) results=$folder/results
+trap 'rm -rf "$folder"' EXIT
+mkdir "$results" "$folder/times"
 # The longest first, so that none is left alone at the end.
 {
   for script in tests/browser/*.mjs; do
@@ -115,6 +117,9 @@ trap 'rm -rf "$results"' EXIT
     [ -f "$case/cmd" ] && printf '%s\0%s\0%s\0' --golden "${case%/}" "$results/golden.$(basename "$case")"
   done
 } | xargs -0 -r -n 3 -P 2 "$PWD/tests/run.sh"
+
+(cd "$folder/times" && awk 'NF == 2 {printf "%.2f %s\n", $1 + $2, FILENAME}' ./* | sed 's|\./||' | sort -rn) \
+  >"$build/times-$tier"
 
 passed=0 failed=0 skipped=0
 for result in "$results"/*; do
