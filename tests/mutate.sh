@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/mutate.sh [NAME...] - deliberate mistakes in the planner, each of which a test must catch.
+# tests/mutate.sh [NAME...] - deliberate mistakes in planner and engine, each of which a test must catch.
 # tests/mutate.sh --apply - only whether each still stands in the code; in a second, part of the checks.
 #
 # tests/mutants.txt lists them: a line "== NAME FILE PROGRAM", then lines with "-" that stand in the file exactly once,

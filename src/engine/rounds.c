@@ -16,7 +16,6 @@
 
 struct MsRounds {
   guint32 period, from, to; /* task i + period is like task i from `from` to before `to` - period */
-  guint32 reach;            /* how far back they wait, at most */
   guint32 marker;           /* a moment is when this task has ended */
   guint8 *waits;            /* [devices] the host waits for some task of a round */
   gboolean has;             /* a moment was kept: */
@@ -52,14 +51,6 @@ static gboolean alike(const MsGraph *graph, guint32 i, guint32 period) {
   return TRUE;
 }
 
-static void find_reach(MsRounds *r, const MsGraph *graph, guint32 at) {
-  for (guint32 i = at; i < at + r->period; i++) {
-    for (guint32 k = graph->wait_base[i]; k < graph->wait_base[i + 1]; k++)
-      r->reach = MAX(r->reach, i - graph->wait[k]);
-    r->waits[graph->task[i].device] |= graph->task[i].host_sync;
-  }
-}
-
 MsRounds *ms_rounds_new(const Engine *engine) {
   const MsGraph *graph = engine->graph;
   guint32 first = graph->alike_from, period = graph->period;
@@ -72,7 +63,7 @@ MsRounds *ms_rounds_new(const Engine *engine) {
   r->to += period;
   r->waits = g_new0(guint8, graph->devices);
   r->stream = g_new(Stream, queues), r->when = g_new(MsTime, queues), r->device = g_new(Device, graph->devices);
-  find_reach(r, graph, first);
+  for (guint32 i = first; i < first + period; i++) r->waits[graph->task[i].device] |= graph->task[i].host_sync;
   r->marker = r->from + (first - r->from) % period;
   return r;
 }
@@ -170,11 +161,12 @@ static MsTime host_by(const MsRounds *r, const Engine *engine, guint32 d) {
   return engine->device[d].host_cursor - r->device[d].host_cursor;
 }
 
-/* Ends that are known, who waits for the others, and when hosts have issued those that have not begun. */
+/* Ends that are known, who waits for the others, and when hosts have issued those that have not begun. What ended below
+ * `low` ended by now: nobody who waits for it as well starts when it ended. */
 static gboolean same_tasks(const MsRounds *r, const Engine *engine, MsTime by) {
   const MsGraph *graph = engine->graph;
-  for (guint32 i = r->low - MIN(r->low, r->reach); i < r->high; i++) {
-    MsTime then = i < r->low ? engine->end[i] : r->end[i - r->low], now = engine->end[i + r->period];
+  for (guint32 i = r->low; i < r->high; i++) {
+    MsTime then = r->end[i - r->low], now = engine->end[i + r->period];
     const MsTask *task = &graph->task[i];
     const Device *device = &r->device[task->device];
     if (then >= 0 ? now - then != by : now != then) return FALSE;
