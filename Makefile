@@ -9,9 +9,9 @@
 #   make accuracy-update writes the figures anew that `make check` guards
 #   make predictions-update  accepts the predictions of this tree: writes scenarios/check/baseline.json anew
 #   make studies-update  writes the figures of scenarios/whatif/README.md and scenarios/tour/README.md anew
-#   make soak            properties of random requests, other seeds each time (SEED=N SOAK_S=SECONDS of each), and
-#                        every model on every machine (minutes)
-#   make mutants         deliberate mistakes in the planner: which test catches which (minutes)
+#   make soak            properties of random requests and runs, other seeds each time (SEED=N SOAK_S=SECONDS of each),
+#                        and every model on every machine (minutes)
+#   make mutants         deliberate mistakes in planner and engine: which test catches which (minutes)
 #   make machines        docs/machines.md: every shipped machine with plans of five kinds
 #   make bench           speed of moesim itself (never part of check)
 #   make install PREFIX=/usr/local   program, data, man page, completions, libmoesim with header and pkg-config file
@@ -299,8 +299,9 @@ laws: all
 SEED   ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 SOAK_S ?= 300
 .PHONY: soak mutants check-mutants
-soak: $(BUILD)/tests/test_properties $(BUILD)/tests/test_machines
-	MOESIM_SEED=$(SEED) MOESIM_SOAK_S=$(SOAK_S) $<
+SOAKED := $(addprefix $(BUILD)/tests/,test_properties test_fidelities test_cuts)
+soak: $(SOAKED) $(BUILD)/tests/test_machines
+	for t in $(SOAKED); do MOESIM_SEED=$(SEED) MOESIM_SOAK_S=$(SOAK_S) $$t || exit 1; done
 	MOESIM_SOAK_S=$(SOAK_S) $(BUILD)/tests/test_machines
 mutants:
 	@tests/mutate.sh
