@@ -19,6 +19,7 @@ struct MsCycle {
   const MsPeriodOf *of; /* [stages] */
   int n;                /* periods between the two moments */
   gboolean *free_host;  /* [stages] it waits for nothing on the device */
+  gboolean *decides;    /* [stages] some moment between the two was that of the host */
   int *kept_at;         /* [stages] slots that came next at the kept moment */
   int *told;            /* [stages] values told before those of the stage */
   GArray *kept;         /* Value: of the kept moment */
@@ -31,7 +32,7 @@ struct MsCycle {
   Mode mode;
   guint at;         /* value that is told next */
   gboolean differs; /* the two moments, by more than time */
-  gboolean slower;  /* some host is */
+  gboolean slower;  /* some host is, and decided something */
   gboolean unlike;  /* figures did not grow by the same from the moment before */
   MsTime shift;     /* from one to the other; -1: not known yet */
   MsTime before;    /* the same from the moment before the kept one; 0: they were not alike */
@@ -56,19 +57,19 @@ static MsTime grown(MsCycle *c, MsTime value) {
 
 static gboolean is_never(MsTime at) { return at < MS_NEVER / 2; }
 
-/* It may rest, and be slower than others. */
-static void moment(MsCycle *c, MsTime *at, gboolean rests, gboolean slower) {
+/* It may rest. `decides`: it is a host's, which may be slower than others; NULL: it may not. */
+static void moment(MsCycle *c, MsTime *at, gboolean rests, const gboolean *decides) {
   guint place = c->at;
   MsTime by = grown(c, *at);
   if (c->mode == MOVE && !is_never(*at)) *at += c->times * (rests ? by : c->shift);
   if (c->mode != COMPARE || (by == 0 && (rests || is_never(c->now[place].whole)))) return;
   if (c->shift < 0) c->shift = by;
-  if (slower && by > 0 && by < c->shift) c->slower = TRUE;
+  if (decides && by > 0 && by < c->shift) c->slower |= *decides;
   else if (by != c->shift) c->differs = TRUE;
 }
 
 void ms_cycle_moments(MsCycle *c, MsTime *at, int n) {
-  for (int i = 0; i < n; i++) moment(c, &at[i], FALSE, FALSE);
+  for (int i = 0; i < n; i++) moment(c, &at[i], FALSE, NULL);
 }
 
 void ms_cycle_ends(MsCycle *c, MsTime *at, int n) {
@@ -121,10 +122,11 @@ static void tell(MsCycle *c, int stage, Mode mode) {
   c->mode = mode;
   if (mode == KEEP) c->told[stage] = (int)c->kept->len;
   c->at = (guint)c->told[stage];
+  if (mode == KEEP || mode == TAKE) c->decides[stage] = s->host_decides[stage], s->host_decides[stage] = FALSE;
   ms_cycle_moments(c, &s->compute[stage], 1);
   ms_cycle_moments(c, &s->tip[stage], 1);
-  moment(c, &s->host[stage], c->free_host[stage], c->free_host[stage]);
-  moment(c, &s->stream_f[stage], TRUE, FALSE), moment(c, &s->stream_b[stage], TRUE, FALSE);
+  moment(c, &s->host[stage], c->free_host[stage], c->free_host[stage] ? &c->decides[stage] : NULL);
+  moment(c, &s->stream_f[stage], TRUE, NULL), moment(c, &s->stream_b[stage], TRUE, NULL);
   ms_cycle_moments(c, &s->send[2 * stage], 2);
   c->tell(c->visitor, stage, c);
 }
@@ -222,7 +224,8 @@ static void leave_out(MsCycle *c) {
   ms_slot_walk_skip(c->stages->walk, slots, microbatches);
 }
 
-/* TRUE: what could be left out was. Where hosts are slower the two moments have to be alike twice in a row. */
+/* TRUE: what could be left out was. Where hosts that decide are slower the two moments have to be alike twice in a row.
+ */
 static gboolean ended(MsCycle *c) {
   c->times = most_times(c);
   if (c->times == 0) return TRUE;
@@ -277,7 +280,7 @@ MsCycle *ms_cycle_new(MsStages *stages, const MsSchedule *schedule, MsCycleTell 
   MsCycle *c = g_new0(MsCycle, 1);
   *c = (MsCycle){.stages = stages, .schedule = schedule, .tell = own, .visitor = visitor, .of = schedule->repeat};
   c->n = fewest_periods(schedule);
-  c->kept_at = g_new(int, 3 * n), c->told = c->kept_at + n, c->free_host = c->told + n;
+  c->kept_at = g_new(int, 4 * n), c->told = c->kept_at + n, c->free_host = c->told + n, c->decides = c->free_host + n;
   c->kept = g_array_new(FALSE, FALSE, sizeof(Value));
   find_free_hosts(c);
   return c;

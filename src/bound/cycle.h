@@ -8,10 +8,12 @@
  * Moments and sums of whole numbers are then the same as if all turns had run; figures in doubles but for rounding.
  *
  * A stream that sends nothing rests while others go on, and a host that waits for nothing goes on at its own pace (a
- * program whose hosts do wait has them in step). If hosts are slower than the stages by the same in two such spans in a
- * row, no moment of the stages is theirs, and none will be: let a moment be MAX(a, b), where a follows from the stages'
- * moments and b from the hosts'. After the first span a is later by T, and b by less; were the moment b in the first,
- * it would be later by less than T in the second.
+ * program whose hosts do wait has them in step). If a host moves on by less than the stages do, and no moment of its
+ * stage between the two was as early as it let it be, none will be: what decided them moves on by more. Where it did
+ * decide some, both have to have moved on by the same in two such spans in a row; then no moment of the stages is the
+ * hosts' either, and none will be: let a moment be MAX(a, b), where a follows from the stages' moments and b from the
+ * hosts'. After the first span a is later by T, and b by less; were the moment b in the first, it would be later by
+ * less than T in the second.
  *
  *   MsCycle *cycle = ms_cycle_new(&stages, schedule, tell, visitor);
  *   for (const MsTurn *turn; (turn = ms_slot_walk_next(stages.walk));) ... run it, then ms_cycle_turn(cycle, turn) */

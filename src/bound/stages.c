@@ -13,6 +13,7 @@ MsStages ms_stages_new(const MsProgram *p, const MsSchedule *schedule) {
   s.all = g_new(MsTime, 9 * n + tensors);
   s.compute = s.all, s.host = s.compute + n, s.stream_f = s.host + n, s.stream_b = s.stream_f + n;
   s.message = s.stream_b + n, s.tip = s.message + 2 * n, s.send = s.tip + n, s.made = s.send + 2 * n;
+  s.host_decides = g_new0(gboolean, n);
   fill(s.compute, 6 * n, 0), fill(s.tip, 3 * n, NEVER);
   return s;
 }
@@ -37,7 +38,7 @@ MsTime ms_stages_message(const MsStages *s, const MsSlotPass *pass, gboolean com
 
 void ms_stages_clear(MsStages *s) {
   ms_slot_walk_free(s->walk);
-  g_free(s->all);
+  g_free(s->host_decides), g_free(s->all);
 }
 
 static MsTime input_of(const MsStages *s, const MsSlotPass *pass) { return pass->in < 0 ? NEVER : s->made[pass->in]; }
@@ -69,6 +70,10 @@ void ms_stages_run(MsStages *s, int stage, const MsLags *lags, MsTime entry, con
   before[MS_END_ENTRY] = entry, before[MS_END_BESIDE] = beside ? *beside : NEVER;
   before[MS_END_COMPUTE] = s->compute[stage], before[MS_END_HOST] = s->host[stage];
   ms_lags_run(lags, beside != NULL, before, after);
+  MsTime host = s->host[stage];
+  s->host_decides[stage] |= (after[MS_END_COMPUTE] <= host + lags->to[MS_END_COMPUTE][MS_END_HOST]) |
+                            (after[MS_END_ENTRY] <= host + lags->to[MS_END_ENTRY][MS_END_HOST]) |
+                            (beside && after[MS_END_BESIDE] <= host + lags->to[MS_END_BESIDE][MS_END_HOST]);
 }
 
 static MsTime send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
@@ -77,7 +82,7 @@ static MsTime send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime 
   MsTime launch = s->launch[ms_layout_pool(s->p->layout, stage)];
   s->host[stage] += launch;
   tip = MAX(tip, *stream);
-  if (launch > 0) tip = MAX(tip, s->host[stage]);
+  if (launch > 0 && s->host[stage] >= tip) tip = s->host[stage], s->host_decides[stage] = TRUE;
   *stream = tip += ms_stages_message(s, pass, FALSE);
   MsTime *awaited = &s->send[2 * stage];
   if (s->p->p2p_blocks) awaited[0] = awaited[1] = tip;

@@ -13,7 +13,8 @@ typedef struct {
   MsTime *compute, *host, *tip; /* [stages] free from then on; end of the chain of the last slot */
   MsTime *stream_f, *stream_b;  /* [stages] streams of activations, gradients */
   MsTime *send;                 /* [2 * stages] that the next forward, the next backward waits for */
-  MsTime *message;              /* as MsProgram.message; of one alone: only the first */
+  gboolean *host_decides; /* [stages] some moment of the stage was that of its host, since somebody set it to FALSE */
+  MsTime *message;        /* as MsProgram.message; of one alone: only the first */
   MsTime launch[MS_MAX_POOLS], sync[MS_MAX_POOLS], *all; /* `all` owns the tables */
 } MsStages;
 /* Messages take no time until ms_stages_send_messages. */
