@@ -28,52 +28,9 @@ void ms_stages_send_messages(MsStages *s) {
   for (int i = 0; s->p->message && i < 2 * s->p->layout->pp; i++) s->message[i] = ms_time_of(s->p->message[i].time_s);
 }
 
-MsTime ms_stages_message(const MsStages *s, const MsSlotPass *pass, gboolean comes) {
-  int other = comes ? pass->from : pass->to;
-  if (!s->p->message || other < 0) return s->message[0];
-  other = ms_program_stage_of(s->p, other);
-  return s->message[comes ? ms_program_message_at(s->p, other, pass->stage)
-                          : ms_program_message_at(s->p, pass->stage, other)];
-}
-
 void ms_stages_clear(MsStages *s) {
   ms_slot_walk_free(s->walk);
   g_free(s->host_decides), g_free(s->all);
-}
-
-static MsTime input_of(const MsStages *s, const MsSlotPass *pass) { return pass->in < 0 ? NEVER : s->made[pass->in]; }
-
-/* A blocking exchange ends in a device synchronisation. Weight gradients wait for their own input gradients. */
-MsTime ms_stages_entry(MsStages *s, const MsSlotPass *pass, MsTime sent) {
-  MsTime input = input_of(s, pass), entry = input;
-  int stage = pass->stage;
-  if (pass->kind == MS_SLOT_W) return input;
-  if (input == NEVER) entry = s->tip[stage];
-  else if (s->p->p2p_blocks && pass->comes) {
-    MsTime sync = s->sync[ms_layout_pool(s->p->layout, stage)], issued = s->host[stage] + sync;
-    entry = sync > 0 ? MAX(issued, input) : input;
-    s->host[stage] = MAX(issued, input);
-  }
-  return MAX(entry, sent);
-}
-
-void ms_stages_take_sends(MsStages *s, const MsTurn *turn, MsTime sent[2]) {
-  MsTime *send = &s->send[2 * turn->stage];
-  sent[0] = sent[1] = NEVER;
-  if (!turn->forward && turn->backward->kind == MS_SLOT_W) return;
-  sent[0] = send[0], sent[1] = turn->forward && s->p->p2p_in_turn ? NEVER : send[1];
-  send[0] = send[1] = NEVER;
-}
-
-void ms_stages_run(MsStages *s, int stage, const MsLags *lags, MsTime entry, const MsTime *beside,
-                   MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
-  before[MS_END_ENTRY] = entry, before[MS_END_BESIDE] = beside ? *beside : NEVER;
-  before[MS_END_COMPUTE] = s->compute[stage], before[MS_END_HOST] = s->host[stage];
-  ms_lags_run(lags, beside != NULL, before, after);
-  MsTime host = s->host[stage];
-  s->host_decides[stage] |= (after[MS_END_COMPUTE] <= host + lags->to[MS_END_COMPUTE][MS_END_HOST]) |
-                            (after[MS_END_ENTRY] <= host + lags->to[MS_END_ENTRY][MS_END_HOST]) |
-                            (beside && after[MS_END_BESIDE] <= host + lags->to[MS_END_BESIDE][MS_END_HOST]);
 }
 
 static MsTime send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
@@ -93,12 +50,6 @@ static MsTime send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime 
 void ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
   if (pass->kept >= 0) s->made[pass->kept] = tip;
   if (pass->out >= 0) s->made[pass->out] = pass->goes ? send(s, pass, beside, tip) : tip;
-}
-
-/* Its input; nobody waits for weight gradients. */
-MsTime ms_stages_passed_on(const MsStages *s, const MsSlotPass *pass, MsTime before) {
-  MsTime input = pass->kind == MS_SLOT_W ? NEVER : input_of(s, pass);
-  return input != NEVER ? input : before;
 }
 
 /* --- the step's own rows --- */

@@ -22,18 +22,57 @@ MsStages ms_stages_new(const MsProgram *program, const MsSchedule *schedule);
 void ms_stages_send_messages(MsStages *stages);
 void ms_stages_clear(MsStages *stages);
 /* The message that the pass sends, or with `comes` the one that brings its input. */
-MsTime ms_stages_message(const MsStages *stages, const MsSlotPass *pass, gboolean comes);
-/* From when the rows of a pass may run; MS_NEVER: they wait for nothing. `sent`: the send that it waits for. */
-MsTime ms_stages_entry(MsStages *stages, const MsSlotPass *pass, MsTime sent);
+static inline MsTime ms_stages_message(const MsStages *s, const MsSlotPass *pass, gboolean comes) {
+  int other = comes ? pass->from : pass->to;
+  if (!s->p->message || other < 0) return s->message[0];
+  other = ms_program_stage_of(s->p, other);
+  return s->message[comes ? ms_program_message_at(s->p, other, pass->stage)
+                          : ms_program_message_at(s->p, pass->stage, other)];
+}
+static inline MsTime ms_stages_input(const MsStages *s, const MsSlotPass *pass) {
+  return pass->in < 0 ? MS_NEVER : s->made[pass->in];
+}
+/* From when the rows of a pass may run; MS_NEVER: they wait for nothing. `sent`: the send that it waits for. A blocking
+ * exchange ends in a device synchronisation. Weight gradients wait for their own input gradients. */
+static inline MsTime ms_stages_entry(MsStages *s, const MsSlotPass *pass, MsTime sent) {
+  MsTime input = ms_stages_input(s, pass), entry = input;
+  int stage = pass->stage;
+  if (pass->kind == MS_SLOT_W) return input;
+  if (input == MS_NEVER) entry = s->tip[stage];
+  else if (s->p->p2p_blocks && pass->comes) {
+    MsTime sync = s->sync[ms_layout_pool(s->p->layout, stage)], issued = s->host[stage] + sync;
+    entry = sync > 0 ? MAX(issued, input) : input;
+    s->host[stage] = MAX(issued, input);
+  }
+  return MAX(entry, sent);
+}
 /* The sends of the turn before that the forward and the backward of this one wait for. */
-void ms_stages_take_sends(MsStages *stages, const MsTurn *turn, MsTime sent[2]);
+static inline void ms_stages_take_sends(MsStages *s, const MsTurn *turn, MsTime sent[2]) {
+  MsTime *send = &s->send[2 * turn->stage];
+  sent[0] = sent[1] = MS_NEVER;
+  if (!turn->forward && turn->backward->kind == MS_SLOT_W) return;
+  sent[0] = send[0], sent[1] = turn->forward && s->p->p2p_in_turn ? MS_NEVER : send[1];
+  send[0] = send[1] = MS_NEVER;
+}
 /* What a table does to the stage of a turn, `before` and `after` it; `beside` NULL: the turn is no pair. */
-void ms_stages_run(MsStages *stages, int stage, const MsLags *lags, MsTime entry, const MsTime *beside,
-                   MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
+static inline void ms_stages_run(MsStages *s, int stage, const MsLags *lags, MsTime entry, const MsTime *beside,
+                                 MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
+  before[MS_END_ENTRY] = entry, before[MS_END_BESIDE] = beside ? *beside : MS_NEVER;
+  before[MS_END_COMPUTE] = s->compute[stage], before[MS_END_HOST] = s->host[stage];
+  ms_lags_run(lags, beside != NULL, before, after);
+  MsTime host = s->host[stage];
+  s->host_decides[stage] |= (after[MS_END_COMPUTE] <= host + lags->to[MS_END_COMPUTE][MS_END_HOST]) |
+                            (after[MS_END_ENTRY] <= host + lags->to[MS_END_ENTRY][MS_END_HOST]) |
+                            (beside && after[MS_END_BESIDE] <= host + lags->to[MS_END_BESIDE][MS_END_HOST]);
+}
 /* `beside`: the pass ran beside a backward. */
 void ms_stages_hand_on(MsStages *stages, const MsSlotPass *pass, gboolean beside, MsTime tip);
-/* What an empty virtual stage hands on. `before`: the end of the chain of the slot before. */
-MsTime ms_stages_passed_on(const MsStages *stages, const MsSlotPass *pass, MsTime before);
+/* What an empty virtual stage hands on, its input; nobody waits for weight gradients. `before`: the end of the chain of
+ * the slot before. */
+static inline MsTime ms_stages_passed_on(const MsStages *s, const MsSlotPass *pass, MsTime before) {
+  MsTime input = pass->kind == MS_SLOT_W ? MS_NEVER : ms_stages_input(s, pass);
+  return input != MS_NEVER ? input : before;
+}
 
 typedef struct { /* rows of one list on one stage, with times instead of lags */
   MsTime *end, stream[MS_N_STREAMS], host;

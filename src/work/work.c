@@ -195,10 +195,6 @@ void ms_work_free(MsWork *work) {
   g_free(work);
 }
 
-int ms_work_chunk_length(const MsChunk *chunk) {
-  return (chunk->has_embedding ? 1 : 0) + chunk->num_layers + chunk->num_mtp + (chunk->has_loss ? 1 : 0);
-}
-
 static int piece_of_chunk(const MsWork *work, const MsChunk *chunk, int i) {
   if (chunk->has_embedding && i-- == 0) return work->piece_embedding;
   if (i < chunk->num_layers) return work->piece_of_layer[chunk->first_layer + i];

@@ -75,7 +75,9 @@ void ms_work_free(MsWork *work);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWork, ms_work_free)
 
 /* Pieces of one chunk in forward order: how many, and the index of the i-th into work->pieces. */
-int ms_work_chunk_length(const MsChunk *chunk);
+static inline int ms_work_chunk_length(const MsChunk *chunk) {
+  return (chunk->has_embedding ? 1 : 0) + chunk->num_layers + chunk->num_mtp + (chunk->has_loss ? 1 : 0);
+}
 int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
 
 /* The message between virtual stages on different ranks: one microbatch of activations, or of their gradients. */
