@@ -119,7 +119,7 @@ static gboolean may_run(const MsSlotWalk *w, const MsSlot *slot) {
 
 static int of_microbatch(int tensor, int mb) { return tensor < 0 ? -1 : tensor + mb; }
 
-static const MsSlotPass *run(MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) {
+static inline const MsSlotPass *run(MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) {
   Place *at = &w->here[chunk];
   Way *way = &at->way[kind];
   MsSlotPass *pass = &way->pass;
@@ -140,7 +140,7 @@ static void run_both(MsSlotWalk *w, const MsSlot *slot) {
   w->halved = !w->turn.backward;
 }
 
-static const MsTurn *take(MsSlotWalk *w, const MsSlot *slot) {
+static inline const MsTurn *take(MsSlotWalk *w, const MsSlot *slot) {
   w->turn = (MsTurn){.stage = w->stage, .index = w->next[w->stage], .opens = !w->halved};
   if (slot->kind == MS_SLOT_FB) run_both(w, slot);
   else if (slot->kind == MS_SLOT_F) w->turn.forward = run(w, MS_SLOT_F, slot->chunk, slot->mb);
