@@ -236,10 +236,10 @@ static void add_origin(MsResult *r, const Ground *g, const MsOp *op, const MsOpC
   o->communication = communication;
 }
 
-static void origins_of_list(MsResult *r, const Ground *g, const MsOpList *list, double times) {
-  for (int i = 0; i < list->n; i++) {
-    MsOpCost cost = ms_cost_op(g->costs, &list->op[i]);
-    add_origin(r, g, &list->op[i], &cost, times);
+static void origins_of_list(MsResult *r, const Ground *g, const MsCosted *c, double times) {
+  for (int i = 0; i < c->list->n; i++) {
+    MsOpCost cost = c->cost ? c->cost[i] : ms_cost_op(g->costs, &c->list->op[i]);
+    add_origin(r, g, &c->list->op[i], &cost, times);
     if (cost.error_growth > 0) r->lcma_s += times * cost.time_s;
     r->lcma_growth = MAX(r->lcma_growth, cost.error_growth);
   }
@@ -266,10 +266,10 @@ static void origins(MsResult *r, const Parts *p) {
   }
   for (int i = 0; i < p->work->n_pieces; i++) {
     if (times[i] == 0) continue;
-    origins_of_list(r, g, &p->work->pieces[i].forward, times[i]);
-    origins_of_list(r, g, &p->work->pieces[i].backward, times[i]);
+    origins_of_list(r, g, &p->program->piece[i].forward, times[i]);
+    origins_of_list(r, g, &p->program->piece[i].backward, times[i]);
   }
-  origins_of_list(r, g, &p->program->step[slowest].ops.after, 1);
+  origins_of_list(r, g, &p->program->step[slowest].after, 1);
   r->ground.curves = ms_band_of_curves(g->scenario, r, &r->stage_time[slowest]);
   r->ground.assumed = ms_band_of_assumed(g->scenario, r, &r->stage_time[slowest]);
   ms_band_fill(p->work->scenario, r);

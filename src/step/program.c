@@ -76,10 +76,13 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
   c->list = list;
   c->tag = *tag;
   *tag += (guint32)n;
-  c->duration =
-      g_malloc((gsize)MAX(n, 1) * (3 * sizeof(MsTime) + sizeof(guint16) + sizeof(guint8))); /* one block for all */
+  gsize costs = like || at_pool->pool >= 0 ? 0 : sizeof *c->cost;
+  c->duration = g_malloc((gsize)MAX(n, 1) *
+                         (3 * sizeof(MsTime) + costs + sizeof(guint16) + sizeof(guint8))); /* one block for all */
   c->beside = c->duration + n, c->launch = c->beside + n;
-  c->sms = (guint16 *)(gpointer)(c->launch + n), c->use = (guint8 *)(c->sms + n);
+  c->cost = costs ? (MsOpCost *)(gpointer)(c->launch + n) : NULL;
+  c->sms = costs ? (guint16 *)(gpointer)(c->cost + n) : (guint16 *)(gpointer)(c->launch + n);
+  c->use = (guint8 *)(c->sms + n);
   gboolean in_graph = FALSE, sync = FALSE;
   double operator_s = operator_time_s(s);
   const gboolean whole = MS_GRAPHS(s->options.cuda_graph_scope, whole_step) != 0;
@@ -87,6 +90,7 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
     const MsOp *op = &list->op[i];
     int known = like ? find_kernel(like, op, &at) : -1;
     MsOpCost cost = known < 0 ? cost_of(at_pool, op) : (MsOpCost){0};
+    if (c->cost) c->cost[i] = cost;
     c->duration[i] = known < 0 ? ms_time_of(cost.time_s) : like->duration[known];
     c->beside[i] = known < 0 ? ms_time_of(MAX(cost.time_s, cost.beside_s)) : like->duration[known];
     c->sms[i] = hw->sm_count > 0 && !hw->serial ? cost.sms : 0;

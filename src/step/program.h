@@ -14,6 +14,7 @@ typedef struct {
   const MsOpList *list;
   MsTime *duration, *launch; /* [n]; of lists that were costed here, `duration` owns them all */
   MsTime *beside;            /* [n] duration in a pair, beside the pass of another microbatch */
+  MsOpCost *cost;            /* [n] NULL: where machines differ, and of a list that was costed like another */
   guint16 *sms;
   guint8 *use;
   guint32 tag;     /* of row 0 */
