@@ -31,8 +31,8 @@ static const Known known[] = {
     {"layout.cp_comm_type", MS_ROLE_KERNELS},
     {"options.recompute", MS_ROLE_ADDED},
     {"options.offload_modules", MS_ROLE_ADDED},
-    {"options.cuda_graph_scope", MS_ROLE_ADDED}, /* outputs of graphs are kept */
-    {"options.cuda_graph_shared_experts", MS_ROLE_ADDED},
+    {"options.cuda_graph_scope", MS_ROLE_BESIDE}, /* a host that lags behind is part of a piece; outputs are kept */
+    {"options.cuda_graph_shared_experts", MS_ROLE_BESIDE},
     {"layout.schedule", MS_ROLE_SHAPE},
     {"layout.microbatch_group_size_per_virtual_pipeline_stage", MS_ROLE_SHAPE},
     {"layout.pipeline_layout", MS_ROLE_SHAPE},

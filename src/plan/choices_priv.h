@@ -9,8 +9,8 @@
 typedef enum {
   MS_ROLE_WORK,    /* any row of the pieces */
   MS_ROLE_KERNELS, /* rows, but no matrix product */
-  MS_ROLE_BESIDE,  /* no compute row: messages, and what runs beside what */
-  MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading, graphs) */
+  MS_ROLE_BESIDE,  /* no compute row: messages, what runs beside what, what the host launches (graphs) */
+  MS_ROLE_ADDED,   /* rows or kept bytes on top of those of "none" (recompute, offloading) */
   MS_ROLE_SHAPE,   /* no row: which pieces stand where, in which order their passes come, how far messages go
                     */
   MS_ROLE_STATE,   /* bytes of parameters, gradients and optimizer states, what follows the gradient norm;
