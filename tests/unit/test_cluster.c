@@ -221,7 +221,7 @@ static void expect_draws(int i, const char *cluster, const char *expected, doubl
 static void the_law_of_scale_is_what_draws_say(void **state) {
   (void)state;
   for (int i = 0; i < ms_by_tier(1, (int)G_N_ELEMENTS(jobs)); i++) {
-    int draws = ms_by_tier(4, 16);
+    int draws = ms_by_tier(4, 8);
     double within =
         i == 1 ? 0.025 : 0.01; /* rows of two microbatches side by side hide more than the closed form says */
     expect_draws(i, "{}", "{\"expected\": true}", 0.02, 0.03, draws, within);
@@ -239,7 +239,7 @@ static void slow_ranks_by_chance_are_expected(void **state) {
     for (int k = 0; k < 2; k++) {
       g_autofree char *drawn = g_strdup_printf("{\"jitter\": false, %s}", chance[k]),
                       *law = g_strdup_printf("{\"jitter\": false, \"expected\": true, %s}", chance[k]);
-      expect_draws(i, drawn, law, 0, 0, ms_by_tier(100, 200), 0.035);
+      expect_draws(i, drawn, law, 0, 0, ms_by_tier(50, 100), 0.035);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Fabrics: flows against a slow solver written apart and against what fair sharing means; slowdowns against figures
  * worked out by hand; what a scenario's step makes of them; bad fabrics. */
 #include "lib/close.h"
+#include "lib/tier.h"
 #include "lib/world.h"
 
 #include "base/err.h"
@@ -89,7 +90,7 @@ static void slow_run(const Case *c, double *end_s) {
 static void flows_end_as_the_slow_solver_says(void **state) {
   (void)state;
   g_autoptr(GRand) rand = g_rand_new_with_seed(5);
-  for (int k = 0; k < 150; k++) {
+  for (int k = 0; k < ms_by_tier(40, 150); k++) {
     g_autofree Case *c = random_case(rand);
     g_autoptr(MsFlows) f = flows_of(c, NULL);
     g_autoptr(MsFlowTimes) t = ms_flows_run(f, c->Bps, 0);

@@ -91,7 +91,7 @@ static void every_published_run_at_every_fidelity(void **state) {
   g_autofree double *error = g_new(double, files->len);
   guint n = 0;
   double bias = 0;
-  for (guint i = 0; i < files->len; i++) {
+  for (guint i = 0; i < files->len; i += 2) { /* the others: test_full_accuracy, test_full_predictions */
     g_autoptr(MsScenario) s = ms_test_scenario_file("%s", (char *)files->pdata[i]);
     g_autoptr(MsResult) bound = ms_test_simulate(s, MS_FIDELITY_BOUND);
     g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST);
@@ -126,7 +126,7 @@ static char *json_of(const MsScenario *s, MsFidelity fidelity) {
 
 static void the_same_bytes_twice(void **state) {
   (void)state;
-  for (guint i = 0; i < files->len; i += 7) {
+  for (guint i = 0; i < files->len; i += 13) {
     g_autoptr(MsScenario) s = ms_test_scenario_file("%s", (char *)files->pdata[i]);
     g_autoptr(MsScenario) again = ms_test_scenario_file("%s", (char *)files->pdata[i]);
     for (int f = 0; f < 3; f++) {
@@ -181,7 +181,7 @@ static void check_engines(MsScenario *s, guint *equal, guint *slower) {
 static void both_engines_on_published_runs(void **state) {
   (void)state;
   guint equal = 0, slower = 0;
-  for (guint i = 0; i < files->len; i += 9) {
+  for (guint i = 0; i < files->len; i += 17) {
     g_autoptr(MsScenario) s = ms_test_scenario_file("%s", (char *)files->pdata[i]);
     check_engines(s, &equal, &slower);
   }

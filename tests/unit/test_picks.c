@@ -43,6 +43,21 @@ static void picked_clear(Picked *p) {
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Picked, picked_clear)
 
+static MsRequest *sixteen; /* of 16 GPUs, and what is picked of it: of several tests */
+static Picked usual;
+
+static int plan_once(void **state) {
+  (void)state;
+  sixteen = experts("16", "{}"), usual = picked(sixteen, 2, NULL);
+  return 0;
+}
+
+static int forget(void **state) {
+  (void)state;
+  picked_clear(&usual), ms_request_free(sixteen);
+  return 0;
+}
+
 static const MsPick *of_kind(const MsPicks *p, MsPickKind kind) {
   const MsPick *found = NULL;
   for (int i = 0; i < p->n; i++)
@@ -71,8 +86,8 @@ static void check_figures(const MsPicks *p) {
 
 static void picks_are_what_they_are_called(void **state) {
   (void)state;
-  g_autoptr(MsRequest) request = experts("16", "{}");
-  g_auto(Picked) p = picked(request, 2, NULL), again = picked(request, 1, NULL);
+  const Picked p = usual;
+  g_auto(Picked) again = picked(sixteen, 1, NULL);
   const MsPick *fastest = of_kind(p.picks, MS_PICK_FASTEST), *memory = of_kind(p.picks, MS_PICK_MEMORY),
                *simple = of_kind(p.picks, MS_PICK_SIMPLEST);
   assert_true(fastest == &p.picks->pick[0] && fastest->entry == &p.plan->best[0]);
@@ -85,8 +100,8 @@ static void picks_are_what_they_are_called(void **state) {
   assert_true(s->layout.vpp == 1 && s->options.cuda_graph_scope == 0 && !s->options.ep_overlap &&
               s->options.dispatcher == MS_DISPATCH_ALLTOALL);
   check_figures(p.picks);
-  g_autofree char *text = ms_report_picks(request, p.plan, p.picks),
-                  *other = ms_report_picks(request, again.plan, again.picks);
+  g_autofree char *text = ms_report_picks(sixteen, p.plan, p.picks),
+                  *other = ms_report_picks(sixteen, again.plan, again.picks);
   assert_string_equal(text, other); /* on one thread and two */
   g_auto(GStrv) line = g_strsplit(text, "\n", -1);
   for (int i = 0; line[i]; i++) assert_true(strlen(line[i]) <= MS_TEXT_COLUMNS);
@@ -95,8 +110,7 @@ static void picks_are_what_they_are_called(void **state) {
 /* A plan that is closed but for the winner's own sizes finds nothing simpler than what was found. */
 static void nothing_simple_is_faster(void **state) {
   (void)state;
-  g_autoptr(MsRequest) request = experts("16", "{}");
-  g_auto(Picked) p = picked(request, 2, NULL);
+  const Picked p = usual;
   g_autofree char *text = ms_test_request_text("{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}", "\"h100-sxm\"", "16",
                                                "\"global_batch_size\": 64, \"micro_batch_size\": \"auto\"",
                                                "\"cp\": 1, \"etp\": 1, \"vpp\": 1",
@@ -124,10 +138,9 @@ static void gpus_are_a_choice(void **state) {
 static void disturbances_choose(void **state) {
   (void)state;
   GError *error = NULL;
-  g_autoptr(MsRequest) request = experts("16", "{}");
   g_autoptr(MsDisturbances) under = ms_disturbances_load(MS_SOURCE_DIR "/scenarios/under/common.json", &error);
   if (!under) fail_msg("%s", error->message);
-  g_auto(Picked) p = picked(request, 2, under);
+  g_auto(Picked) p = picked(sixteen, 2, under);
   const MsPick *robust = of_kind(p.picks, MS_PICK_ROBUST);
   assert_non_null(robust);
   MsComparison *c = ms_compare(robust->entry->scenario, robust->entry->result, p.robust->row[0].entry->scenario,
@@ -139,8 +152,7 @@ static void disturbances_choose(void **state) {
 /* Of a ranking of near-copies only what differs in kind is offered, and how many are left out is said. */
 static void copies_are_counted(void **state) {
   (void)state;
-  g_autoptr(MsRequest) request = experts("16", "{}");
-  g_auto(Picked) p = picked(request, 2, NULL);
+  const Picked p = usual;
   int copies = 0;
   const MsScenario *first = p.plan->best[0].scenario;
   for (int i = 1; i < p.plan->n_best; i++) {
@@ -160,5 +172,5 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(picks_are_what_they_are_called),
                                      cmocka_unit_test(nothing_simple_is_faster), cmocka_unit_test(gpus_are_a_choice),
                                      cmocka_unit_test(disturbances_choose), cmocka_unit_test(copies_are_counted)};
-  return cmocka_run_group_tests_name("picks", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("picks", tests, plan_once, forget);
 }

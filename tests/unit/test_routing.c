@@ -364,7 +364,7 @@ static void threads_change_nothing(void **state) {
 static void errors_shrink_with_the_root_of_n(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run(MS_ROUTING_DIRICHLET, 5, 1);
-  s->model->num_layers = 8; /* quick */
+  s->model->num_layers = 4; /* quick */
   MsDraws few = draws(s, 64, 0), many = draws(s, 1024, 0);
   assert_close(few.step_time_s.mean_error / many.step_time_s.mean_error, 4,
                0.3); /* sqrt(1024 / 64), each known to 1/sqrt(2 n) */

@@ -41,7 +41,7 @@ static void same_list(const MsSmallRequest *small, guint without, int threads) {
 
 static void the_tree_finds_the_same_list(void **state) { /* of a few; test_full_plan.c takes all */
   (void)state;
-  for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(10, 5)) same_list(&ms_small_requests[i], 0, 2);
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(15, 5)) same_list(&ms_small_requests[i], 0, 2);
 }
 
 /* With just the memory that a layout of DualPipe needs it is found: its two copies of the model share the optimizer
