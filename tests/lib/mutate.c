@@ -232,6 +232,33 @@ int ms_test_load_anything(const char *text) {
   return accepted;
 }
 
+static gboolean take_machine(MsJsonCursor *cursor, gpointer machine) {
+  return ms_fields_take(&ms_hardware_table, cursor, machine);
+}
+
+static MsHardware *blank_machine(void) {
+  MsHardware *machine = g_new0(MsHardware, 1);
+  ms_fields_defaults(&ms_hardware_table, machine);
+  ms_fields_defaults(&ms_fabric_table, &machine->fabric);
+  return machine;
+}
+
+gboolean ms_test_machine_is_as_its_tree(const char *file, const char *text) {
+  g_autoptr(MsHardware) machine = blank_machine(), tree = blank_machine();
+  GError *error = NULL;
+  if (!g_file_set_contents_full(file, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0600, &error))
+    g_error("%s", error->message);
+  g_autoptr(MsJson) doc = ms_json_open(file, NULL);
+  if (!doc || !ms_json_take(doc, take_machine, machine)) return FALSE;
+  if (!ms_json_build(doc, &error) ||
+      !ms_fields_load(&ms_hardware_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, tree, &error))
+    g_error("%s: taken, but %s", text, error->message);
+  g_autofree char *is = ms_fields_text(&ms_hardware_table, machine, TRUE, 0),
+                  *must_be = ms_fields_text(&ms_hardware_table, tree, TRUE, 0);
+  if (strcmp(is, must_be) != 0) g_error("%s: taken as %s, its tree is %s", text, is, must_be);
+  return TRUE;
+}
+
 gboolean ms_test_load_dump(const char *bytes, gsize length) {
   GError *error = NULL;
   g_autoptr(MsDump) dump = ms_dump_parse(g_memdup2(bytes, length), length, "dump", &error);

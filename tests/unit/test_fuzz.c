@@ -39,45 +39,17 @@ static const char cpu[] = /* what calibrated CPUs have and GPUs have not */
     "\"segments\": [[5e-7, 5e9]],\n"
     "     \"grid\": {\"axes\": {\"bytes\": [64, 4096]}, \"log_ratio\": [0, 0.3]}}]}\n";
 static void cpus(void **state) { (void)state, run(cpu, 11, 1); }
-/* What is taken from the text is what its tree says, and nothing is taken of which the tree says that it is wrong. */
-static gboolean take(MsJsonCursor *cursor, gpointer machine) {
-  return ms_fields_take(&ms_hardware_table, cursor, machine);
-}
-
-static MsHardware *blank(void) {
-  MsHardware *machine = g_new0(MsHardware, 1);
-  ms_fields_defaults(&ms_hardware_table, machine);
-  ms_fields_defaults(&ms_fabric_table, &machine->fabric);
-  return machine;
-}
-
-static gboolean taken_as_tree(const char *text) {
-  g_autofree char *file = ms_test_data_path("hardware/damaged.json");
-  g_autoptr(MsHardware) machine = blank();
-  assert_true(g_file_set_contents(file, text, -1, NULL));
-  g_autoptr(MsJson) doc = ms_json_open(file, NULL);
-  if (!ms_json_take(doc, take, machine)) return FALSE;
-  GError *error = NULL;
-  g_autoptr(MsHardware) tree = blank();
-  if (!ms_json_build(doc, &error) ||
-      !ms_fields_load(&ms_hardware_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, tree, &error))
-    fail_msg("%s: taken, but %s", text, error->message);
-  g_autofree char *is = ms_fields_text(&ms_hardware_table, machine, TRUE, 0),
-                  *must_be = ms_fields_text(&ms_hardware_table, tree, TRUE, 0);
-  assert_string_equal(is, must_be);
-  return TRUE;
-}
-
 static void machines_from_text(void **state) {
   (void)state;
   const char *const texts[] = {ms_test_box, cpu};
   GRand *rand = g_rand_new_with_seed(12);
+  g_autofree char *file = ms_test_data_path("hardware/damaged.json");
   int accepted = 0, rounds = ROUNDS;
   for (guint i = 0; i < G_N_ELEMENTS(texts); i++) {
-    assert_true(taken_as_tree(texts[i]));
+    assert_true(ms_test_machine_is_as_its_tree(file, texts[i]));
     for (int k = 0; k < rounds; k++) {
       g_autofree char *damaged = ms_test_mutate(rand, texts[i]);
-      accepted += taken_as_tree(damaged);
+      accepted += ms_test_machine_is_as_its_tree(file, damaged);
     }
   }
   assert_in_range(accepted, rounds / 25, rounds * 8 / 5);
