@@ -78,10 +78,10 @@ typedef struct MsPlan {
   double memory_limit_B;
 } MsPlan;
 
-/* The largest space that is looked at one by one: its layouts, and those of them that differ in pieces or cut, each of
- * which takes a cut to bound. */
+/* The largest space that is looked at one by one: its layouts, and those of them that differ in pieces or cut and are
+ * of sizes that divide the GPUs, each of which takes a cut to bound. */
 #define MS_PLAN_EVERY       2e7
-#define MS_PLAN_EVERY_SHAPE 1e6
+#define MS_PLAN_EVERY_SHAPE 2e6
 enum { MS_PLAN_TOP = 10 }; /* layouts that are kept where nobody says how many */
 void ms_plan_options_init(MsPlanOptions *options);
 MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error);

@@ -405,6 +405,20 @@ void ms_space_inner(const MsSpace *space, int inner, gint32 *value) {
   value[MS_AXIS_PP] = pp->value[inner / vpp->n], value[MS_AXIS_VPP] = vpp->value[inner % vpp->n];
 }
 
+double ms_space_shapes(const MsSpace *space) {
+  gint32 v[MS_N_AXES];
+  double sizes = 0;
+  for (int unit = 0; unit < ms_space_units(space); unit++) {
+    ms_space_unit(space, unit, v);
+    for (int i = 0; i < ms_space_inners(space); i++) {
+      ms_space_inner(space, i, v);
+      sizes += v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]) == 0 &&
+               v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP] * v[MS_AXIS_PP]) == 0;
+    }
+  }
+  return sizes * (double)(space->n_combos / space->stride[MS_ROLE_SHAPE]);
+}
+
 void ms_space_apply_axes(const gint32 *value, MsScenario *s) {
   MsLayoutSpec *l = &s->layout;
   s->gpus = value[MS_AXIS_GPUS];

@@ -40,6 +40,8 @@ typedef struct { /* the request taken apart */
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
+/* Layouts that differ in their pieces or their cut, of sizes that divide the GPUs. */
+double ms_space_shapes(const MsSpace *space);
 /* The last role of the open keys that a rule reads: its verdict is settled with them and, if it is of that kind, the
  * sizes. MS_ROLE_WORK where it reads none. */
 MsRole ms_latest_role_read(const MsSpace *space, const MsRule *rule);

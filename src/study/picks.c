@@ -20,6 +20,8 @@ typedef struct {
 
 /* --- a pick more ----------------------------------------------------------------------------------------------- */
 static gboolean same_layout(const MsPlanEntry *entry, const MsScenario *layout) {
+  const MsLayoutSpec *a = &entry->scenario->layout, *b = &layout->layout;
+  if (a->tp != b->tp || a->cp != b->cp || a->pp != b->pp || a->vpp != b->vpp || a->ep != b->ep) return FALSE;
   g_autoptr(MsComparison) c = ms_compare(entry->scenario, entry->result, layout, entry->result); /* its keys */
   return c->n_keys == 0;
 }
