@@ -24,7 +24,7 @@ static MsTime piece_span(const MsProgram *p, MsPieceLags *lags, int piece, MsSlo
 
 static MsTime chunk_span(const MsProgram *p, MsPieceLags *lags, const MsChunk *chunk) {
   MsTime sum = 0;
-  for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+  for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
     int piece = ms_work_chunk_piece(p->work, chunk, i);
     sum += piece_span(p, lags, piece, MS_SLOT_F) + piece_span(p, lags, piece, MS_SLOT_B);
   }
@@ -34,7 +34,7 @@ static MsTime chunk_span(const MsProgram *p, MsPieceLags *lags, const MsChunk *c
 /* From a chunk's input to its output. */
 static MsTime chunk_passage(const MsProgram *p, MsPieceLags *lags, const MsChunk *chunk, MsSlotKind kind) {
   MsTime sum = 0;
-  for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+  for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
     sum += MAX(0, ms_piece_lags_pass(lags, kind, ms_work_chunk_piece(p->work, chunk, i), MS_FROM_ENTRY)
                       ->to[MS_END_ENTRY][MS_END_ENTRY]);
   return sum;
@@ -103,7 +103,7 @@ MsTime ms_bound_streams(const MsProgram *p) {
     MsTime busy[MS_N_STREAMS] = {0};
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
-      for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
         int piece = ms_work_chunk_piece(p->work, chunk, i);
         add_list(busy, &p->piece[piece].forward, MS_LIST_ALL, microbatches);
         add_list(busy, &p->piece[piece].backward,
@@ -120,7 +120,9 @@ MsTime ms_bound_streams(const MsProgram *p) {
 /* When its last slot has handed on its gradient. */
 static MsTime late_of(const MsProgram *p, MsPieceLags *lags, int stage) {
   const MsChunk *first = ms_layout_chunk(p->layout, stage, 0);
-  return stage > 0 && ms_work_chunk_length(first) > 0 ? ms_bound_late(lags, ms_work_chunk_piece(p->work, first, 0)) : 0;
+  return stage > 0 && ms_work_chunk_length(p->work, first) > 0
+             ? ms_bound_late(lags, ms_work_chunk_piece(p->work, first, 0))
+             : 0;
 }
 
 static MsTime back_to(const MsProgram *p, MsPieceLags *lags, int stage) {

@@ -266,7 +266,7 @@ static void find_free_hosts(MsCycle *c) {
   for (int s = 0; s < c->schedule->stages; s++)
     for (int k = 0; k < c->schedule->chunks; k++) {
       const MsChunk *chunk = ms_layout_chunk(p->layout, s, k);
-      for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
         c->free_host[s] &= !waits[ms_work_chunk_piece(p->work, chunk, i)];
     }
 }

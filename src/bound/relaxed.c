@@ -95,7 +95,7 @@ static Table table_of_pass(const Relaxed *r, const MsChunk *chunk, MsSlotKind ki
 }
 
 static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
-  ChunkLags l = {.empty = ms_work_chunk_length(chunk) == 0};
+  ChunkLags l = {.empty = ms_work_chunk_length(r->p->work, chunk) == 0};
   gboolean leaves = chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0;
   for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
     l.pass[0][kind] = l.pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, FALSE);
@@ -105,7 +105,7 @@ static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
       l.least[kind] = left ? MIN(l.least[kind], own) : own;
     }
   }
-  for (int i = 0; r->p->piece && i < ms_work_chunk_length(chunk); i++) {
+  for (int i = 0; r->p->piece && i < ms_work_chunk_length(r->p->work, chunk); i++) {
     const MsCostedPiece *piece = &r->p->piece[ms_work_chunk_piece(r->p->work, chunk, i)];
     l.beside[0] += piece->forward.compute,
         l.beside[1] += piece->backward.compute - (leaves ? piece->backward.weight : 0);

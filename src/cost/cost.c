@@ -641,6 +641,8 @@ static double gemm_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   double m = op->m * MAX(op->groups, 1);
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   double t = ms_curve_gemm_s(slot->use, device, m, op->n, op->k, cost->element_B[op->dtype]);
+  if (op->flags & MS_OPF_PARTS) /* a whole product is no slower than its parts */
+    return MAX(t, op->groups * ms_curve_gemm_s(slot->use, device, op->m, op->n, op->k, cost->element_B[op->dtype]));
   if (!(op->flags & MS_OPF_ACCUMULATE) && op->groups <= 1) return t;
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_C_BW], 0.01)));
 }

@@ -76,6 +76,8 @@ static const MsField options_fields[] = {
     SWITCH(fp4_param_gather, "false", "parameters gathered in FP4"),
     SWITCH(fp8_dot_product_attention, "false", "attention core in FP8"),
     SWITCH(fp8_output_proj, "false", "output projection in FP8"),
+    SWITCH(tp_only_amax_red, "false",
+           "delayed FP8: maxima are agreed on among tensor- and context-parallel ranks alone"),
     SWITCH(fp8_dispatch, "false",
            "tokens and their gradients go to the experts in the run's FP8; what comes back is BF16 (DeepSeek)"),
     SWITCH(activation_func_fp8_input_store, "false",

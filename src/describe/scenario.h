@@ -78,7 +78,8 @@ typedef struct {
   int cuda_device_max_connections; /* 0 = unset */
   int cpu_offloading_num_layers;
   gboolean offload_optimizer_states;
-  gboolean fp4_param_gather, fp8_dot_product_attention, fp8_output_proj, fp8_dispatch, activation_func_fp8_input_store;
+  gboolean fp4_param_gather, fp8_dot_product_attention, fp8_output_proj, tp_only_amax_red, fp8_dispatch,
+      activation_func_fp8_input_store;
   int num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
   gboolean keep_mtp_spec_in_bf16, reuse_grad_buf_for_mxfp8_param_ag;
   gboolean overlap_param_gather_with_optimizer_step, defer_embedding_wgrad_compute;

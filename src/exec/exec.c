@@ -296,7 +296,7 @@ static void make_microbatches(Exec *x) {
   for (int c = 0; c < x->layout->vpp; c++)
     for (int i = 0; i < x->layout->microbatches; i++) {
       Microbatch *mb = &x->microbatch[c * x->layout->microbatches + i];
-      mb->length = ms_work_chunk_length(ms_layout_chunk(x->layout, x->stage, c));
+      mb->length = ms_work_chunk_length(x->work, ms_layout_chunk(x->layout, x->stage, c));
       mb->piece = g_new0(Store, MAX(1, mb->length)), mb->routing = g_new0(Routing *, MAX(1, mb->length));
     }
 }

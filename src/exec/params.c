@@ -167,6 +167,7 @@ void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, cons
     norm(&k, "mtp hidden norm", "mtp hidden norm bias", h);
     norm(&k, "mtp final norm", "mtp final norm bias", h);
     break;
+  case MS_PIECE_SCALES: break;
   case MS_PIECE_HEAD:
     g_strlcpy(k.prefix, "head.", sizeof k.prefix);
     norm(&k, "final norm", "final norm bias", h);
@@ -280,7 +281,7 @@ static void make_instances(Exec *x) {
     int c = chunk_at(x, i);
     const MsChunk *chunk = ms_layout_chunk(x->layout, x->stage, c);
     x->instance_at[c] = x->n_instances;
-    for (int j = 0; j < ms_work_chunk_length(chunk); j++) {
+    for (int j = 0; j < ms_work_chunk_length(x->work, chunk); j++) {
       int piece = ms_work_chunk_piece(x->work, chunk, j), first = chunk->has_embedding ? 1 : 0;
       MsPieceKind kind = x->work->pieces[piece].kind;
       x->instance = g_renew(Instance, x->instance, x->n_instances + 1);

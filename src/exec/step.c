@@ -30,6 +30,7 @@ static void forward_in(Exec *x) {
   Store *stream = &x->mb->stream;
   int mtp = x->now->layer - x->model->num_layers;
   switch (piece_of(x)->kind) {
+  case MS_PIECE_SCALES: /* the executor knows no delayed scaling */
   case MS_PIECE_EMBEDDING: break;
   case MS_PIECE_LAYER:
     ms_store_move(x, stream, "hidden", x->frame, first_is_attention(x) ? "layer input" : "mlp input");
@@ -63,6 +64,7 @@ static void backward_in(Exec *x) {
   case MS_PIECE_MTP:
     ms_store_move(x, stream, numbered("d mtp out", x->now->layer - x->model->num_layers), x->frame, "d mtp out");
     break;
+  case MS_PIECE_SCALES:
   case MS_PIECE_HEAD: break;
   }
 }
@@ -82,6 +84,7 @@ static void mtp_back_out(Exec *x) {
 static void backward_out(Exec *x) {
   Store *stream = &x->mb->stream;
   switch (piece_of(x)->kind) {
+  case MS_PIECE_SCALES: /* the executor knows no delayed scaling */
   case MS_PIECE_EMBEDDING: break;
   case MS_PIECE_LAYER: ms_store_move(x, x->frame, "d layer out", stream, "d hidden"); break;
   case MS_PIECE_MTP: mtp_back_out(x); break;

@@ -99,6 +99,7 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(PRECISION, "--fp4-param-gather", "options.fp4_param_gather", 0),
     ON(PRECISION, "--reuse-grad-buf-for-mxfp8-param-ag", "options.reuse_grad_buf_for_mxfp8_param_ag", 0),
     ON(PRECISION, "--fp8-output-proj", "options.fp8_output_proj", 0),
+    ON(PRECISION, "--tp-only-amax-red", "options.tp_only_amax_red", 0),
     GROUP(PRECISION, bf16_ends, "options.num_layers_at_start_in_bf16 options.num_layers_at_end_in_bf16"),
     GROUP(PRECISION, gradients,
           "options.main_grads_dtype options.grad_reduce_dtype options.main_params_dtype options.exp_avg_dtype "

@@ -42,11 +42,11 @@ typedef struct { /* pieces that stand on a stage, chunk by chunk */
 
 static Standing standing_on(const MsWork *w, int stage) {
   int n = 0;
-  for (int c = 0; c < w->layout->vpp; c++) n += ms_work_chunk_length(ms_layout_chunk(w->layout, stage, c));
+  for (int c = 0; c < w->layout->vpp; c++) n += ms_work_chunk_length(w, ms_layout_chunk(w->layout, stage, c));
   Standing all = {w, g_new(int, MAX(n, 1)), 0};
   for (int c = 0; c < w->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) all.piece[all.n++] = ms_work_chunk_piece(w, chunk, i);
+    for (int i = 0; i < ms_work_chunk_length(w, chunk); i++) all.piece[all.n++] = ms_work_chunk_piece(w, chunk, i);
   }
   return all;
 }
@@ -286,6 +286,7 @@ static const char *where(const MsPiece *piece, gboolean backward) {
   case MS_PIECE_EMBEDDING: return backward ? "embedding backward" : "embedding forward";
   case MS_PIECE_HEAD: return backward ? "head backward" : "head forward";
   case MS_PIECE_MTP: return backward ? "mtp backward" : "mtp forward";
+  case MS_PIECE_SCALES: return "scales";
   default:
     if (piece->is_moe) return backward ? "moe backward" : "moe forward";
     return backward ? "dense backward" : "dense forward";
@@ -335,7 +336,7 @@ static double launches(const MsOpList *list) {
 /* The part of a pass that is still in the queue, from its end; *left: room behind it. */
 static double queued_B(const MsWork *w, const MsChunk *chunk, gboolean backward, double *left) {
   double bytes = 0;
-  int n = ms_work_chunk_length(chunk);
+  int n = ms_work_chunk_length(w, chunk);
   for (int i = 0; i<n && * left> 0; i++) {
     const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, backward ? i : n - 1 - i)];
     const MsOpList *list = backward ? &piece->backward : &piece->forward;
@@ -349,7 +350,7 @@ static double queued_B(const MsWork *w, const MsChunk *chunk, gboolean backward,
 /* What the last layer of a forward has summed: the allocator sees that the GPU has passed it when it is asked for more.
  */
 static double last_sums_B(const MsWork *w, const MsChunk *chunk) {
-  for (int i = ms_work_chunk_length(chunk) - 1; i >= 0; i--) {
+  for (int i = ms_work_chunk_length(w, chunk) - 1; i >= 0; i--) {
     const MsPiece *piece = &w->pieces[ms_work_chunk_piece(w, chunk, i)];
     double bytes = held_B(piece, &piece->forward);
     if (bytes > 0) return bytes;

@@ -123,7 +123,7 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
     gint64 live = row->live(&numbers, stage, c);
-    int length = ms_work_chunk_length(chunk);
+    int length = ms_work_chunk_length(w, chunk);
     out->received += !chunk->has_embedding;
     if (length > 0) out->last[ms_work_chunk_piece(w, chunk, length - 1)] = TRUE;
     for (int i = 0; i < length; i++) {
@@ -138,8 +138,8 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
   if (!ms_schedule_ends_in_turn(s->layout.schedule)) return;
   for (int i = 0; i < n; i++) out->time[AHEAD * n + i] = before[i];
   const MsChunk *first = ms_layout_chunk(l, stage, 0);
-  for (int i = 0; i < ms_work_chunk_length(first); i++) before[ms_work_chunk_piece(w, first, i)]++;
-  if (stage > 0 && ms_work_chunk_length(first) > 0) out->time[LATE * n + ms_work_chunk_piece(w, first, 0)] = 1;
+  for (int i = 0; i < ms_work_chunk_length(w, first); i++) before[ms_work_chunk_piece(w, first, i)]++;
+  if (stage > 0 && ms_work_chunk_length(w, first) > 0) out->time[LATE * n + ms_work_chunk_piece(w, first, 0)] = 1;
 }
 
 static gboolean no_larger_time(const StageCounts *a, const StageCounts *b, int n) {
@@ -373,7 +373,8 @@ double ms_memo_kept_B(const MsPieceMemo *memo) {
   return sum;
 }
 
-void ms_bound_fewest_live(const MsScenario *s, double *live) {
+/* Fewest microbatches that are alive on each stage, whichever chunk they are in: [pp]. */
+static void fewest_live(const MsScenario *s, double *live) {
   const MsLayoutSpec *l = &s->layout;
   gint64 replicas = s->gpus / ((gint64)l->tp * l->cp * l->pp);
   int group = l->microbatch_group_size_per_virtual_pipeline_stage;
@@ -385,7 +386,7 @@ void ms_bound_fewest_live(const MsScenario *s, double *live) {
   for (int k = 0; k < l->pp; k++) {
     gint64 least = G_MAXINT64;
     for (int c = 0; c < numbers.chunks; c++) least = MIN(least, ms_schedule_row(l->schedule)->live(&numbers, k, c));
-    live[k] = MIN(live[k], (double)least);
+    live[k] = (double)least;
   }
 }
 
@@ -393,14 +394,16 @@ void ms_bound_fewest_live(const MsScenario *s, double *live) {
  * the stages together take at least the sum over pieces of the least y(k) W(i, k), and the fullest one no less than
  * that over the sum of y(k). With y(k) = 1 / W(last layer, k) the ratios W(i, k) / W(last layer, k) are monotonous in
  * the number of live microbatches, so that the fewest and the most decide. */
-double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, int copies,
-                          int pp, const double *live) {
-  const MsScenario *s = memo->scenario;
-  int layer = memo->work->piece_of_layer[s->model->num_layers - 1];
+double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
+                          const MsScenario *s) {
+  int copies = ms_schedule_row(s->layout.schedule)->copies, pp = s->layout.pp,
+      layer = memo->work->piece_of_layer[s->model->num_layers - 1];
   if (s->pools.n > 0) return 0;
   const PerParam each = per_param(bytes, dp_cp, edp, copies);
   double few = INFINITY, many = 0, weights = 0, sum = 0, state = states_of(memo, &each, layer);
+  g_autofree double *live = g_new(double, pp);
   g_autofree int *count = ms_pieces_of_model(memo->work);
+  fewest_live(s, live);
   for (int k = 0; k < pp; k++) {
     few = MIN(few, live[k]), many = MAX(many, live[k]);
     weights += 1 / (state + live[k] * memo->kept[layer]);

@@ -37,13 +37,9 @@ MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario);
  * share of its own machine's memory that the fullest stage needs. */
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,
                          double edp, const MsScenario *scenario);
-/* Fewest microbatches that are alive on each stage of the scenario, whichever chunk they are in: [pp]; what `live` has
- * already is not raised. */
-void ms_bound_fewest_live(const MsScenario *scenario, double *live);
-/* ms_bound_device_B of whatever cut of so many copies of the model into `pp` stages with as many microbatches alive on
- * each; 0 with pools. */
-double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, int copies,
-                          int pp, const double *live);
+/* The same of whatever cut of the model into the scenario's stages; 0 with pools. */
+double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
+                          const MsScenario *scenario);
 
 double ms_memo_kept_B(const MsPieceMemo *memo); /* for one microbatch by a rank that has the whole model */
 /* Of the states alone, shared out evenly by `pp` stages: whatever microbatches keep there; 0 with pools. */

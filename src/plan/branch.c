@@ -325,24 +325,6 @@ static gboolean may_fit(const Pieces *p, double least_B) {
   return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
 }
 
-/* Least that any shape needs at the PP of `c`, whatever its cut; more copies of the model take no less than one. */
-static double least_of_any_cut_B(const Pieces *p, const MsCandidate *c) {
-  const Replicas r = replicas_of(c->value);
-  const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
-  const double *live = ms_shape_list_live(p->t, p->w, c);
-  double least = INFINITY;
-  for (int i = 0; i < list->n; i++)
-    least = MIN(least, ms_bound_any_cut_B(p->memo, &list->of[i], r.dp_cp, r.edp, 1, c->value[MS_AXIS_PP], live));
-  return least;
-}
-
-/* No shape at the PP of `c` fits, so none is made: most pieces of a large model are refused here. */
-static gboolean fits_in_no_cut(const Pieces *p, const MsCandidate *c, double *least_B) {
-  if (!ms_planner_cuts(p->t->x, MS_SHORT_MEMORY)) return FALSE;
-  *least_B = least_of_any_cut_B(p, c);
-  return !may_fit(p, *least_B);
-}
-
 /* What the passes of a shape take in their schedule. */
 static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c, p->own ? NULL : p->memo);
@@ -406,32 +388,8 @@ static MsBranch write_late(const Pieces *p, const MsBranch *node, int late) {
   return own;
 }
 
-/* All layouts of the PP of `c`, which fit in no cut. Of what may be the nearest miss the shapes are made, to say by how
- * much. */
-static void refuse_any_cut(const Pieces *p, MsCandidate c, double least_B) {
-  const MsSpace *space = p->t->space;
-  const MsRefused *nearest = &p->w->refused.row[ms_num_rules + MS_REFUSED_MEMORY];
-  double limit = p->t->x->s.plan->memory_limit_B, miss_B = INFINITY;
-  gint64 node = c.combo;
-  MsCandidate example = c;
-  const GArray *list =
-      nearest->count == 0 || least_B - limit <= nearest->miss ? ms_shape_list(p->t, p->w, p->memo, p->map, &c) : NULL;
-  for (guint i = 0; list && i < list->len; i++) {
-    const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
-    const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
-    double own = group->shape ? least_device_B(p, group->shape, &c) - limit : INFINITY;
-    if (own >= miss_B) continue;
-    miss_B = own, example.value[MS_AXIS_VPP] = first->vpp,
-    example.combo = node + first->choice * space->stride[MS_ROLE_SHAPE];
-  }
-  p->w->bounded++;
-  refuse_many(p->t, p->w, ms_num_rules + MS_REFUSED_MEMORY, miss_B, MS_LEVEL_SHAPE, &example,
-              (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
-}
-
 static void expand_late(const Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
-  double least_B;
   for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
     MsCandidate c = node->c;
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[pp];
@@ -439,10 +397,6 @@ static void expand_late(const Pieces *p, const MsBranch *node) {
     if (rule >= 0) {
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c,
                   (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
-      continue;
-    }
-    if (fits_in_no_cut(p, &c, &least_B)) {
-      refuse_any_cut(p, c, least_B);
       continue;
     }
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
@@ -465,10 +419,9 @@ static void expand_pieces(const Pieces *p, const MsBranch *node) {
 }
 
 static MsTime least_of_late(const Pieces *p, MsCandidate c, MsTime least) {
-  double least_B;
   for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
     c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
-    if (size_rule(p->t, c.value) >= 0 || fits_in_no_cut(p, &c, &least_B)) continue;
+    if (size_rule(p->t, c.value) >= 0) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len; i++) {
       const MsShape *shape = g_array_index(list, MsShapeGroup, i).shape;
@@ -498,12 +451,11 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
       continue;
     }
     Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE)};
-    double least = 0;
+    double share = p.memo ? microbatches_per_stage(t, c) * passes(t, p.memo) : 0, least = 0;
     if (p.memo) take_pieces(&p, c), least = least_of_shapes(&p, &child);
     if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
       expand_pieces(&p, &child); /* says what refuses them, as the pieces are at hand */
-    else
-      emit(t, w, node, MS_LEVEL_ADDED, *c, p.memo ? MAX(microbatches_per_stage(t, c) * passes(t, p.memo), least) : 0);
+    else emit(t, w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
   }
 }
 

@@ -183,14 +183,6 @@ static double device_at(Place *p) {
   return p->device_B;
 }
 
-static double any_cut_at(const Place *p) {
-  const MsLayoutSpec *l = &p->b->f->scratch->layout;
-  g_autofree double *live = g_new(double, l->pp);
-  for (int k = 0; k < l->pp; k++) live[k] = INFINITY;
-  ms_bound_fewest_live(p->b->f->scratch, live);
-  return ms_bound_any_cut_B(p->b->memo, p->bytes, p->dp_cp, p->edp, ms_schedule_row(l->schedule)->copies, l->pp, live);
-}
-
 /* It fits in no cut, so none is made: most layouts of a large model are refused here. But of what may be the nearest
  * miss the cut is made, to say by how much. */
 static gboolean fits_in_no_cut(Place *p) {
@@ -198,7 +190,7 @@ static gboolean fits_in_no_cut(Place *p) {
   const MsRefused *nearest = &b->f->refused.row[ms_num_rules + MS_REFUSED_MEMORY];
   if (!p->cuts) return FALSE;
   gboolean asked = p->any_cut_B >= 0;
-  if (!asked) p->any_cut_B = any_cut_at(p);
+  if (!asked) p->any_cut_B = ms_bound_any_cut_B(b->memo, p->bytes, p->dp_cp, p->edp, b->f->scratch);
   double miss_B = p->any_cut_B - b->e->search->plan->memory_limit_B;
   if (!(miss_B > 0)) return FALSE;
   if (!asked) b->f->bounded++;

@@ -4,7 +4,6 @@
 #include "base/hash.h"
 #include "plan/cuts_priv.h"
 #include "plan/tree.h"
-#include <math.h>
 #include <string.h>
 
 void ms_tree_write_shape(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
@@ -21,7 +20,6 @@ typedef struct {
 
 struct MsShapeLists {
   GHashTable *known; /* ListKey -> GArray of MsShapeGroup */
-  GHashTable *live;  /* ListKey of PP and microbatches alone -> [pp] */
   gint64 cut_choice; /* the first combination that leaves the cut to the planner; none before it does */
 };
 
@@ -33,13 +31,11 @@ static void free_list(gpointer list) { g_array_unref(list); }
 MsShapeLists *ms_shape_lists_new(void) {
   MsShapeLists *l = g_new0(MsShapeLists, 1);
   l->known = g_hash_table_new_full(hash_key, equal_key, g_free, free_list);
-  l->live = g_hash_table_new_full(hash_key, equal_key, g_free, g_free);
   return l;
 }
 
 void ms_shape_lists_free(MsShapeLists *l) {
   g_hash_table_unref(l->known);
-  g_hash_table_unref(l->live);
   g_free(l);
 }
 
@@ -103,35 +99,12 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
   return list;
 }
 
-static gint32 microbatches_of(const MsTree *t, const gint32 *v) {
-  gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
-  return (gint32)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp));
-}
-
-static double *live_new(const MsTree *t, MsTreeWorker *w, MsCandidate c) {
-  const MsSpace *space = t->space;
-  double *live = g_new(double, c.value[MS_AXIS_PP]);
-  gint64 node = c.combo;
-  for (int k = 0; k < c.value[MS_AXIS_PP]; k++) live[k] = INFINITY;
-  for (int k = 0; k < space->axis[MS_AXIS_VPP].n; k++)
-    for (gint64 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) {
-      c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
-      ms_tree_write_shape(t, w, &c);
-      ms_bound_fewest_live(w->scratch, live);
-    }
-  return live;
-}
-
-const double *ms_shape_list_live(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
-  const ListKey key = {.pp = c->value[MS_AXIS_PP], .microbatches = microbatches_of(t, c->value)};
-  double *live = g_hash_table_lookup(w->lists->live, &key);
-  if (!live) g_hash_table_insert(w->lists->live, g_memdup2(&key, sizeof key), live = live_new(t, w, *c));
-  return live;
-}
-
 const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
-  const ListKey key = {c->value[MS_AXIS_PP], microbatches_of(t, c->value), map, costs_of_cut(t, w, memo, c),
-                       ms_space_shape_of(t->space, c->combo)};
+  const gint32 *v = c->value;
+  gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
+  const ListKey key = {v[MS_AXIS_PP],
+                       (gint32)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp)), map,
+                       costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
   GArray *list = g_hash_table_lookup(w->lists->known, &key);
   if (!list) g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
   return list;

@@ -110,8 +110,6 @@ void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandi
 /* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination
  * written in. Borrowed. */
 const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c);
-/* Fewest microbatches that are alive on each stage at the PP of `c` in whatever shape it may take: [pp]. Borrowed. */
-const double *ms_shape_list_live(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
 
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);

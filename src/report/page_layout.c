@@ -145,7 +145,7 @@ static StageKept stage_kept(const MsDetail *d, int stage, const MsStageMemory *m
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
     kept.live_forwards += live[c];
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    for (int i = 0; i < ms_work_chunk_length(d->work, chunk); i++) {
       const MsPiece *piece = &d->work->pieces[ms_work_chunk_piece(d->work, chunk, i)];
       for (int k = 0; k < piece->n_kept; k++) add_kept(rows, &piece->kept[k], live[c]);
     }

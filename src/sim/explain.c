@@ -74,11 +74,11 @@ static void stage_rows(Explain *x, const MsSchedule *schedule, int stage) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
     int first, count;
     ms_chunk_microbatches(schedule, c, &first, &count);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    for (int i = 0; i < ms_work_chunk_length(x->p->work, chunk); i++) {
       const MsCostedPiece *piece = &x->p->piece[ms_work_chunk_piece(x->p->work, chunk, i)];
       list_rows(x, &piece->forward, count);
       list_rows(x, &piece->backward, count);
-      if (chunk->has_loss && i + 1 == ms_work_chunk_length(chunk))
+      if (chunk->has_loss && i + 1 == ms_work_chunk_length(x->p->work, chunk))
         left_rows(x, &piece->backward, ms_work_deferred(x->p->work, count));
     }
   }

@@ -307,7 +307,9 @@ static void hand_on(Fast *f, const MsSlotPass *pass, gboolean beside, MsTime tip
   if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(ms_stages_message(&f->at, pass, FALSE));
 }
 
-static gboolean is_empty(const MsChunk *chunk) { return !chunk || ms_work_chunk_length(chunk) == 0; }
+static gboolean is_empty(const Fast *f, const MsChunk *chunk) {
+  return !chunk || ms_work_chunk_length(f->p->work, chunk) == 0;
+}
 
 static void run_turn(Fast *f, const MsTurn *turn) {
   const MsSlotPass *fw = turn->forward, *bw = turn->backward;
@@ -320,11 +322,11 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   if (fw) run.tip[0] = MAX(0, ms_stages_entry(&f->at, fw, sent[0]));
   if (bw) run.tip[run.two] = ms_stages_entry(&f->at, bw, sent[1]);
   if (f->begun[stage] < 0) f->begun[stage] = MAX(f->ready[stage], MAX(run.tip[0], run.tip[1]));
-  if (!is_empty(of.forward) || !is_empty(of.backward)) run_slot(f, &run, turn, of), tell(f, &run, turn);
-  MsTime f_tip = fw && is_empty(of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
-         b_tip = bw && is_empty(of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
+  if (!is_empty(f, of.forward) || !is_empty(f, of.backward)) run_slot(f, &run, turn, of), tell(f, &run, turn);
+  MsTime f_tip = fw && is_empty(f, of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
+         b_tip = bw && is_empty(f, of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
   f->at.tip[stage] = bw ? b_tip : f_tip;
-  if (bw && bw->last && !is_empty(of.backward) && !in_pieces(f, turn)) reduce(f, bw, 0, b_tip);
+  if (bw && bw->last && !is_empty(f, of.backward) && !in_pieces(f, turn)) reduce(f, bw, 0, b_tip);
   if (fw) hand_on(f, fw, bw != NULL, f_tip);
   if (bw) hand_on(f, bw, FALSE, b_tip);
 }

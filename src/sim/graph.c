@@ -612,7 +612,7 @@ double ms_program_tasks(const MsProgram *p, const MsSchedule *schedule) {
     for (int c = 0; c < p->layout->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(p->layout, s, c);
       double rows = 2;
-      for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
         const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
         rows += piece->forward.list->n + piece->backward.list->n + (p->unit ? 8 : 0);
       }
@@ -775,7 +775,7 @@ static void lay_streaming(Lower *l, MsChunks of, MsNeed then) {
 /* Of the lists of its pieces; `chunk` may be NULL. */
 static double rows_of_chunk(const MsProgram *p, const MsChunk *chunk, gboolean backward) {
   double rows = 0;
-  for (int i = 0; chunk && i < ms_work_chunk_length(chunk); i++) {
+  for (int i = 0; chunk && i < ms_work_chunk_length(p->work, chunk); i++) {
     const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
     rows += backward ? piece->backward.list->n + piece->reload.list->n : piece->forward.list->n;
   }

@@ -252,7 +252,7 @@ typedef struct {
 static void pass_times(const Meeting *m, const MsProgram *p, const MsChunk *chunk, gboolean slow_gpu, double *forward_s,
                        double *backward_s) {
   *forward_s = *backward_s = 0;
-  for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+  for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
     const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
     double pair_s = alone_s(m, &piece->forward, &piece->backward, slow_gpu),
            first_s = alone_s(m, &piece->forward, NULL, slow_gpu), then_s = alone_s(m, &piece->backward, NULL, slow_gpu),
@@ -355,7 +355,7 @@ static Stage *stages_of(const Meeting *m, const MsScaleOf *of, const MsResult *r
     stage[s].base_s = of->step_s - (busiest_s - busy_s) * (l->pp > 1 ? 1 - 1 / turns : 0);
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
-      for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+      for (int i = 0; i < ms_work_chunk_length(m->p->work, chunk); i++)
         add(&stage[s].more, &piece[ms_work_chunk_piece(m->p->work, chunk, i)], l->microbatches);
     }
     stage[s].more.gpu_s = 0; /* of the passes: as the slots say */

@@ -261,7 +261,7 @@ static void origins(MsResult *r, const Parts *p) {
                *g = &ground;
   for (int c = 0; c < p->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(p->layout, slowest, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+    for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
       times[ms_work_chunk_piece(p->work, chunk, i)] += p->layout->microbatches;
   }
   for (int i = 0; i < p->work->n_pieces; i++) {

@@ -297,7 +297,8 @@ double ms_program_longest_s(const MsProgram *p) {
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
       pass_s += 2 * p->p2p.time_s;
-      for (int i = 0; i < ms_work_chunk_length(chunk); i++) pass_s += piece_s[ms_work_chunk_piece(p->work, chunk, i)];
+      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
+        pass_s += piece_s[ms_work_chunk_piece(p->work, chunk, i)];
     }
     longest = MAX(longest, l->microbatches * pass_s + serial_s(&step->before) + serial_s(&step->reduce) +
                                serial_s(&step->gather) + serial_s(&step->after));
@@ -319,7 +320,7 @@ static void mean_costs(const MsProgram *p, MsScheduleNumbers *numbers) {
   const MsLayout *l = p->layout;
   double f = 0, b = 0, w = 0, n = l->pp;
   for (int i = 0; i < l->num_chunks; i++)
-    for (int j = 0; j < ms_work_chunk_length(&l->chunks[i]); j++) {
+    for (int j = 0; j < ms_work_chunk_length(p->work, &l->chunks[i]); j++) {
       const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, &l->chunks[i], j)];
       f += (double)piece->forward.shortest, b += (double)piece->backward.shortest, w += (double)piece->backward.weight;
     }

@@ -1,10 +1,10 @@
 /* src/step/walk.c - which piece comes next. */
 #include "step/walk.h"
 
-static int length(const MsChunk *chunk) { return chunk ? ms_work_chunk_length(chunk) : 0; }
+static int length(const MsWork *work, const MsChunk *chunk) { return chunk ? ms_work_chunk_length(work, chunk) : 0; }
 
 MsPieceWalk ms_piece_walk(const MsWork *work, MsChunks of) {
-  return (MsPieceWalk){.work = work, .of = of, .next_b = length(of.backward) - 1};
+  return (MsPieceWalk){.work = work, .of = of, .next_b = length(work, of.backward) - 1};
 }
 
 static gboolean is_layer(const MsChunk *c, int i) {
@@ -27,7 +27,7 @@ static gboolean waits(const MsPieceWalk *w) { return w->next_b == 0 && w->of.bac
 /* The ends of the chunks alone, layers in pairs, first forward layer with last backward layer. */
 gboolean ms_piece_next(MsPieceWalk *w) {
   const MsChunk *forward = w->of.forward, *backward = w->of.backward;
-  gboolean any_f = w->next_f < length(forward), any_b = w->next_b >= 0;
+  gboolean any_f = w->next_f < length(w->work, forward), any_b = w->next_b >= 0;
   gboolean f_layer = any_f && is_layer(forward, w->next_f), b_layer = any_b && is_layer(backward, w->next_b);
   gboolean pair = f_layer && b_layer, first_f = any_f && any_b && waits(w),
            embeds = any_f && !f_layer && w->next_f == 0 && forward->has_embedding;
@@ -40,7 +40,7 @@ gboolean ms_piece_next(MsPieceWalk *w) {
 int ms_piece_ahead(const MsPieceWalk *w, gboolean backward) {
   const MsChunk *chunk = backward ? w->of.backward : w->of.forward;
   int at = backward ? w->next_b : w->next_f;
-  return at >= 0 && at < length(chunk) ? ms_work_chunk_piece(w->work, chunk, at) : -1;
+  return at >= 0 && at < length(w->work, chunk) ? ms_work_chunk_piece(w->work, chunk, at) : -1;
 }
 
 void ms_bucket_rows(const MsBucket *at, int n, int chunk, int piece, int *from, int *to) {
@@ -49,8 +49,8 @@ void ms_bucket_rows(const MsBucket *at, int n, int chunk, int piece, int *from, 
 }
 
 gboolean ms_same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b) {
-  int n = length(a);
-  if (n != length(b)) return FALSE;
+  int n = length(w, a);
+  if (n != length(w, b)) return FALSE;
   for (int i = 0; i < n; i++)
     if (ms_work_chunk_piece(w, a, i) != ms_work_chunk_piece(w, b, i)) return FALSE;
   return TRUE;

@@ -216,6 +216,7 @@ void ms_piece_layer(
 void ms_piece_mtp(MsBuild *b, MsPiece *piece);
 void ms_piece_without_params(MsPiece *piece); /* a block that shares the weights of another */
 void ms_piece_head(MsBuild *b, MsPiece *piece);
+void ms_piece_scales(MsBuild *b, MsPiece *piece, double products); /* low-precision products on the rank */
 
 /* Parameters of parts on one rank, shared with count.c. */
 typedef struct {

@@ -98,13 +98,20 @@ static void turn_gathered(MsBuild *b, const MsLinear *l, const char *name, doubl
   b->pass = pass;
 }
 
+/* A product in as many parts as there are tensor-parallel ranks, each of the rows that one of them has. */
+static void gemm_in_parts(MsBuild *b, const MsLinear *l, double m, double n, double k) {
+  MsOp *op = gemm(b, l, m / b->t, n, k);
+  op->groups = (int)b->t, op->flags |= MS_OPF_PARTS;
+  op->flop *= b->t, op->read_B *= b->t, op->write_B *= b->t;
+}
+
 /* Gather then GEMM: the first chunk before it, the others beside it. */
 static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n,
                         double k) {
   ms_row_comm(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
   MsOp *rest = ms_row_comm_async(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
   int beside = ms_row_index(b, rest);
-  gemm(b, l, m, n, k);
+  gemm_in_parts(b, l, m, n, k);
   ms_join(b, beside);
 }
 
@@ -116,7 +123,7 @@ static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double
   MsOp *most =
       ms_row_comm_async(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
   int beside = ms_row_index(b, most);
-  gemm(b, l, m, n, k);
+  gemm_in_parts(b, l, m, n, k);
   ms_join(b, beside);
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
   if (ms_framework(b->scenario)->torch_parallel) /* _pipelined_produce_and_all2all leaves the parts to be added */

@@ -82,11 +82,12 @@ extern const char *const ms_module_words[];
 
 /* MsOp.flags */
 enum {
-  MS_OPF_SYNC = 1,       /* the host waits until this row has ended before it issues the next one */
-  MS_OPF_WEIGHT = 2,     /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
-  MS_OPF_QUANTIZED = 4,  /* runs in the scenario's low precision */
-  MS_OPF_ACCUMULATE = 8, /* adds into the main gradient */
-  MS_OPF_MODEL_FLOP = 16 /* counted by the published FLOP convention */
+  MS_OPF_SYNC = 1,        /* the host waits until this row has ended before it issues the next one */
+  MS_OPF_WEIGHT = 2,      /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
+  MS_OPF_QUANTIZED = 4,   /* runs in the scenario's low precision */
+  MS_OPF_ACCUMULATE = 8,  /* adds into the main gradient */
+  MS_OPF_MODEL_FLOP = 16, /* counted by the published FLOP convention */
+  MS_OPF_PARTS = 32       /* a GEMM whose groups are products of their own, one after another */
 };
 
 double ms_element_B(int dtype); /* bytes of one element of such an operand, scales included */
@@ -132,7 +133,7 @@ typedef struct { /* a tensor that forward keeps for backward; sums equal the kee
       freed_at; /* row of the forward list whose end keeps it, and of the backward list whose end gives it back */
 } MsKept;
 
-typedef enum { MS_PIECE_EMBEDDING, MS_PIECE_LAYER, MS_PIECE_MTP, MS_PIECE_HEAD } MsPieceKind;
+typedef enum { MS_PIECE_EMBEDDING, MS_PIECE_LAYER, MS_PIECE_MTP, MS_PIECE_SCALES, MS_PIECE_HEAD } MsPieceKind;
 
 typedef struct MsPiece {
   MsPieceKind kind;

@@ -481,6 +481,33 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
   seal(b, piece);
 }
 
+/* --- new scales of the delayed recipe: behind the layers of a chunk, forward and back, the maxima of all tensors of
+ * the rank are brought together, agreed on by whoever sees other rows or other columns, and appended to their
+ * histories, the scales set anew: one kernel each, in line with everything else (TransformerEngine pytorch/fp8.py,
+ * reduce_and_update_fp8_tensors; histories of 1024 maxima, as NVIDIA's recipes have them) --- */
+
+enum { HISTORY = 1024 };
+
+static void scale_rows(MsBuild *b, double maxima) {
+  MsGroupKind agree = b->options->tp_only_amax_red ? MS_GROUP_TP_CP : MS_GROUP_TP_DP_CP;
+  ms_row_memory(b, MS_OP_AMAX, "maxima together", 4 * maxima, 4 * maxima, 1);
+  MsOp *op = ms_row_comm(b, MS_OP_ALL_REDUCE, "maxima agreed", MS_STREAM_TP, agree, 4 * maxima);
+  if (op) op->dtype = MS_ODT_FP32;
+  ms_row_memory(b, MS_OP_AMAX, "new scales", 4 * HISTORY * maxima, 4 * HISTORY * maxima, 1);
+}
+
+void ms_piece_scales(MsBuild *b, MsPiece *piece, double products) {
+  piece->kind = MS_PIECE_SCALES;
+  b->piece = piece;
+  b->module = MS_MODULE_STEP;
+  g_strlcpy(piece->name, "scales", sizeof piece->name);
+  start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
+  scale_rows(b, 3 * products); /* of inputs, weights and outputs */
+  start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
+  scale_rows(b, 2 * products);
+  seal(b, piece);
+}
+
 /* --- MTP block: two norms, a projection of both, one decoder layer of the last layer's type, a final norm. With
  * several residual streams the projection of the embedding is apart from that of the hidden states, which runs for each
  * stream. --- */

@@ -55,7 +55,7 @@ static gboolean stage_has_table(const MsWork *work, int stage) {
 static void chunk_params(const MsWork *work, int stage, int c, double *dense, double *expert) {
   const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
   *dense = *expert = 0;
-  for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+  for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
     const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
     *dense += piece->params_dense;
     *expert += piece->params_expert;
@@ -118,7 +118,7 @@ static void find_tensors(Step *s, int stage) {
   int before = -1;
   for (int c = 0; c < s->work->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(s->work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    for (int i = 0; i < ms_work_chunk_length(s->work, chunk); i++) {
       int piece = ms_work_chunk_piece(s->work, chunk, i);
       if (piece != before) dense = expert = 0, add_tensors(&s->work->pieces[piece], &dense, &expert);
       s->tensors += dense, s->expert_tensors += expert, before = piece;
@@ -209,7 +209,7 @@ static GArray *matrices_of(const MsWork *work, int stage) {
   GArray *all = g_array_new(FALSE, FALSE, sizeof(Matrices));
   for (int c = 0; c < work->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
       const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
       for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++)
         if (piece->backward.op[j].pass == MS_PASS_WGRAD && piece->backward.op[j].flags & MS_OPF_WEIGHT)
@@ -366,7 +366,7 @@ static int piece_params(const MsWork *work, const MsChunk *chunk, int i, double 
 /* In backward order; returns how many. */
 static int buckets_of(const MsWork *work, int stage, int c, Bucket **out) {
   const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-  int length = ms_work_chunk_length(chunk), n = 0;
+  int length = ms_work_chunk_length(work, chunk), n = 0;
   *out = g_new0(Bucket, length + 1);
   if (stage > 0 || c > 0 || length == 0) {
     Bucket *b = &(*out)[n++];
@@ -472,7 +472,7 @@ static void late_rows(Step *s, int stage) {
   if (s->work->packing.late <= 0) return;
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    for (int i = 0; i < ms_work_chunk_length(s->work, chunk); i++) {
       const MsPiece *piece = &s->work->pieces[ms_work_chunk_piece(s->work, chunk, i)];
       for (int back = 0; back < 2; back++) {
         const MsOpList *list = back ? &piece->backward : &piece->forward;

@@ -89,6 +89,26 @@ static int add_end(MsWork *w, MsBuild *b, void (*make)(MsBuild *, MsPiece *), gb
   return w->n_pieces++;
 }
 
+/* Low-precision products with a weight on a rank, all its layers together. */
+static double products_of_rank(const MsWork *w) {
+  double n = 0;
+  for (int layer = 0; layer < w->scenario->model->num_layers; layer++) {
+    const MsOpList *list = &w->pieces[w->piece_of_layer[layer]].backward;
+    for (int i = 0; i < list->n; i++)
+      if (list->op[i].pass == MS_PASS_WGRAD && list->op[i].flags & MS_OPF_QUANTIZED) n += list->op[i].groups;
+  }
+  return n / w->layout->pp;
+}
+
+static int add_scales(MsWork *w, MsBuild *b) {
+  w->pieces = g_renew(MsPiece, w->pieces, w->n_pieces + 1);
+  MsPiece *piece = &w->pieces[w->n_pieces];
+  memset(piece, 0, sizeof *piece);
+  ms_build_init(b, w->scenario, w->layout, TRUE);
+  ms_piece_scales(b, piece, products_of_rank(w));
+  return w->n_pieces++;
+}
+
 static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, const MsWork *like, gboolean coldest,
                         GError **error) {
   MsWork *w = g_new0(MsWork, 1);
@@ -114,6 +134,8 @@ static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, cons
   g_array_free(keys, TRUE);
   w->piece_embedding = add_end(w, &b, ms_piece_embedding, FALSE);
   w->piece_head = add_end(w, &b, ms_piece_head, TRUE);
+  w->piece_scales = -1;
+  if (ms_precision(&scenario->training)->delayed) w->piece_scales = add_scales(w, &b);
   w->piece_mtp = -1;
   if (scenario->model->mtp_num_layers > 0) w->piece_mtp = add_end(w, &b, ms_piece_mtp, TRUE);
   w->piece_mtp_again = -1;
@@ -199,7 +221,8 @@ static int piece_of_chunk(const MsWork *work, const MsChunk *chunk, int i) {
   if (chunk->has_embedding && i-- == 0) return work->piece_embedding;
   if (i < chunk->num_layers) return work->piece_of_layer[chunk->first_layer + i];
   i -= chunk->num_layers;
-  if (i >= chunk->num_mtp) return work->piece_head;
+  if (i >= chunk->num_mtp)
+    return i == chunk->num_mtp && ms_work_renews_scales(work, chunk) ? work->piece_scales : work->piece_head;
   return i > 0 && work->piece_mtp_again >= 0 ? work->piece_mtp_again : work->piece_mtp;
 }
 
@@ -259,7 +282,7 @@ MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
   gboolean table = FALSE, copy = FALSE;
   for (int c = 0; c < work->layout->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(chunk); i++) {
+    for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
       const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
       p.params_dense += piece->params_dense;
       p.params_expert += piece->params_expert;

@@ -1,10 +1,10 @@
 /* src/work/work.h - the operator list: what one rank executes, keeps and sends in a step.
  *
  * A model, a layout and the options lower to a few *pieces* (embedding, each distinct kind of decoder layer, an MTP
- * block, the head with its loss). A piece has two lists of operator rows, forward and backward (backward holds
- * recompute, input-gradient and weight-gradient rows in issue order), and totals. A chunk of the pipeline is a sequence
- * of pieces. Memory, time, FLOP and execution all read these rows and nothing else. Source of the rows:
- * docs/theory/operators.md 3-5, docs/theory/communication.md, docs/theory/precision.md.
+ * block, new scales of delayed FP8, the head with its loss). A piece has two lists of operator rows, forward and
+ * backward (backward holds recompute, input-gradient and weight-gradient rows in issue order), and totals. A chunk of
+ * the pipeline is a sequence of pieces. Memory, time, FLOP and execution all read these rows and nothing else. Source
+ * of the rows: docs/theory/operators.md 3-5, docs/theory/communication.md, docs/theory/precision.md.
  *
  * Rows describe ONE rank that stands for all ranks of its stage. With drawn routing the ranks of an expert group
  * differ: every layer is a piece of its own, takes as long as on its hottest rank, and keeps what the rank keeps that
@@ -24,6 +24,7 @@ typedef struct MsWork {
   MsPiece *pieces;
   int piece_embedding, piece_head, piece_mtp; /* -1 when the model has none */
   int piece_mtp_again; /* further MTP blocks that share the weights of the first; -1 when each has its own */
+  int piece_scales;    /* behind the layers of a chunk: new scales of the delayed recipe; -1: none */
   int *piece_of_layer; /* [num_layers] index into pieces */
   double rows;         /* T: tokens a rank holds between layers without SP */
   double rows_sp;      /* Tsp */
@@ -74,9 +75,15 @@ MsWork *ms_work_new_like(const MsWork *like, const MsScenario *scenario, const M
 void ms_work_free(MsWork *work);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWork, ms_work_free)
 
-/* Pieces of one chunk in forward order: how many, and the index of the i-th into work->pieces. */
-static inline int ms_work_chunk_length(const MsChunk *chunk) {
-  return (chunk->has_embedding ? 1 : 0) + chunk->num_layers + chunk->num_mtp + (chunk->has_loss ? 1 : 0);
+/* Pieces of one chunk in forward order: how many, and the index of the i-th into work->pieces. Of delayed FP8 with
+ * layers the last but the head is the one of scales: the recipe's context is that of a chunk's layers (Megatron-LM
+ * core/transformer/transformer_block.py). */
+static inline gboolean ms_work_renews_scales(const MsWork *work, const MsChunk *chunk) {
+  return work->piece_scales >= 0 && chunk->num_layers > 0;
+}
+static inline int ms_work_chunk_length(const MsWork *work, const MsChunk *chunk) {
+  return (chunk->has_embedding ? 1 : 0) + chunk->num_layers + chunk->num_mtp + ms_work_renews_scales(work, chunk) +
+         (chunk->has_loss ? 1 : 0);
 }
 int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
 

@@ -165,7 +165,7 @@ static void turns_that_are_left_out_change_nothing(void **state) {
 
 static void fast_is_near_full(void **state) {
   (void)state;
-  g_autoptr(GRand) rand = ms_soak_rand(24);
+  g_autoptr(GRand) rand = ms_soak_rand(26);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0;
   for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(500, 10000)); draws++) {

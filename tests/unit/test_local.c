@@ -73,7 +73,7 @@ static MsStepRun *run_on_paper(const MsScenario *s, Paper *paper) {
   run->ranks = layout->world;
   run->rows = g_array_new(FALSE, FALSE, sizeof(MsRunRow));
   for (int c = 0; c < layout->num_chunks; c++)
-    for (int i = 0; i < ms_work_chunk_length(&layout->chunks[c]); i++) {
+    for (int i = 0; i < ms_work_chunk_length(work, &layout->chunks[c]); i++) {
       const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, &layout->chunks[c], i)];
       add_rows(run, &piece->forward, layout->microbatches, paper, speed);
       add_rows(run, &piece->backward, layout->microbatches, paper, speed);

@@ -147,7 +147,7 @@ static void operators_add_up_to_compute_and_optimizer(void **state) {
 
 static double kept_B(const MsWork *work, const MsChunk *chunk) { /* of one microbatch */
   double bytes = 0;
-  for (int i = 0; i < ms_work_chunk_length(chunk); i++)
+  for (int i = 0; i < ms_work_chunk_length(work, chunk); i++)
     bytes += work->pieces[ms_work_chunk_piece(work, chunk, i)].kept_B;
   return bytes;
 }

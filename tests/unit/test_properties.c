@@ -211,11 +211,8 @@ static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape 
   const MsLayoutSpec *l = &s->layout;
   const MsStateBytes bytes = ms_state_bytes(memo, s);
   double dp_cp = (double)s->gpus / l->tp / l->pp, edp = (double)s->gpus / l->etp / l->ep / l->pp,
-         bound_B = ms_bound_device_B(shape, memo, &bytes, dp_cp, edp, s);
-  g_autofree double *live = g_new(double, l->pp);
-  for (int k = 0; k < l->pp; k++) live[k] = INFINITY;
-  ms_bound_fewest_live(s, live);
-  double any_cut_B = ms_bound_any_cut_B(memo, &bytes, dp_cp, edp, ms_schedule_row(l->schedule)->copies, l->pp, live);
+         bound_B = ms_bound_device_B(shape, memo, &bytes, dp_cp, edp, s),
+         any_cut_B = ms_bound_any_cut_B(memo, &bytes, dp_cp, edp, s);
   if (any_cut_B > bound_B)
     return g_strdup_printf("%s: at least %.9g bytes in any cut, %.9g in its own", s->name, any_cut_B, bound_B);
   if (!ms_screen(s, ms_memo_cost(memo), &(MsWorth){INFINITY, INFINITY}, &screen, NULL)) return NULL;

@@ -61,7 +61,7 @@ static void add_list(Measured *m, const MsCosted *c, double times, gboolean step
 
 static void add_pieces(Measured *m, const MsProgram *p) {
   for (int i = 0; i < p->layout->num_chunks; i++)
-    for (int j = 0; j < ms_work_chunk_length(&p->layout->chunks[i]); j++) {
+    for (int j = 0; j < ms_work_chunk_length(p->work, &p->layout->chunks[i]); j++) {
       int piece = ms_work_chunk_piece(p->work, &p->layout->chunks[i], j);
       add_list(m, &p->piece[piece].forward, 1, FALSE), add_list(m, &p->piece[piece].backward, 1, FALSE),
           add_list(m, &p->piece[piece].reload, 1, FALSE);
@@ -159,6 +159,11 @@ static MsScenario *dense(void) {
   s->training.global_batch_size = 8 * 4;
   return s;
 }
+static MsScenario *dense_delayed(void) {
+  MsScenario *s = dense();
+  s->training.precision = MS_FP8_DELAYED;
+  return s;
+}
 static MsScenario *dense_long(void) {
   MsScenario *s = dense();
   s->layout.cp = 4, s->training.seq_length = 32768;
@@ -243,6 +248,7 @@ SWITCH(bf16_gradients) { O.main_grads_dtype = O.grad_reduce_dtype = MS_DT_BF16; 
 SWITCH(bf16_reduce) { O.grad_reduce_dtype = MS_DT_BF16; }
 SWITCH(fp8_blockwise) { s->training.precision = MS_FP8_BLOCKWISE; }
 SWITCH(fp8_params) { O.fp8_param_gather = TRUE; }
+SWITCH(tp_only_amax) { O.tp_only_amax_red = TRUE; }
 SWITCH(unfused_router) { O.moe_router_fusion = FALSE; }
 SWITCH(sequential_experts) { O.moe_grouped_gemm = FALSE; }
 SWITCH(plain_rope) { O.apply_rope_fusion = FALSE; }
@@ -300,7 +306,7 @@ static const struct {
     {"recompute_full", moe, recompute_full, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ EP+ STREAMS+ STEP+"},
     {"no_sequence_parallel", dense, no_sequence_parallel,
      "ACTIVATIONS+ BUFFERS+ MEMORY_BOUND+ HOST- TP- PP+ STREAMS- STEP-"},
-    {"tp_comm_overlap", dense, tp_comm_overlap, "BUFFERS+ HOST+ STREAMS+ STEP-"},
+    {"tp_comm_overlap", dense, tp_comm_overlap, "BUFFERS+ GEMM+ HOST+ STREAMS+ STEP-"},
     {"ep_overlap", moe, ep_overlap, "TRANSIENT+ HOST+ STREAMS+ SLOTS- STEP-"},
     {"delay_wgrad", overlapped, delay_wgrad, "TRANSIENT+ STEP-"},
     {"deepep", moe, deepep, "TRANSIENT- BUFFERS+ MEMORY_BOUND- HOST- EP- STREAMS- STEP-"},
@@ -326,6 +332,8 @@ static const struct {
     {"fp8_blockwise", moe, fp8_blockwise,
      "PARAMETERS+ ACTIVATIONS- GEMM- GROUPED- MEMORY_BOUND+ STEP_ROWS+ HOST+ TP- STREAMS+ STEP+"},
     {"fp8_params", fp8, fp8_params, "PARAMETERS- STEP_ROWS- HOST- DP- EDP- STREAMS- STEP-"},
+    {"tp_only_amax_red", dense_delayed, tp_only_amax, "STEP-"},
+    {"tp_only_amax_red", dense, tp_only_amax, ""},
     {"unfused_router", moe, unfused_router, "MEMORY_BOUND+ HOST+ STEP+"},
     {"sequential_experts", moe, sequential_experts, "BUFFERS- GROUPED+ MEMORY_BOUND+ HOST+ STREAMS+ STEP+"},
     {"plain_rope", moe, plain_rope, "MEMORY_BOUND+ HOST+ STEP+"},

@@ -122,7 +122,7 @@ static void pieces_come_in_order(void **state) {
   g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "h100-sxm", 64);
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsChunk *whole = ms_layout_chunk(l.layout, 0, 0);
-  int n = ms_work_chunk_length(whole), layers = whole->num_layers + whole->num_mtp, pairs;
+  int n = ms_work_chunk_length(l.work, whole), layers = whole->num_layers + whole->num_mtp, pairs;
   MsChunks turns[] = {{.forward = whole},
                       {.backward = whole, .kind = MS_SLOT_B},
                       {.backward = whole, .kind = MS_SLOT_W, .leaves_head = TRUE},
@@ -145,7 +145,7 @@ static void the_embedding_comes_last(void **state) {
   g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "h100-sxm", 64);
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsChunk *whole = ms_layout_chunk(l.layout, 0, 0);
-  int head = ms_work_chunk_length(whole) - 1, head_at = -1, embedding_at = -1, at = 0;
+  int head = ms_work_chunk_length(l.work, whole) - 1, head_at = -1, embedding_at = -1, at = 0;
   for (MsPieceWalk p = ms_piece_walk(l.work, (MsChunks){whole, whole, MS_SLOT_B, FALSE}); ms_piece_next(&p); at++) {
     if (p.forward.at == head) head_at = at;
     if (p.backward.at == 0) embedding_at = at;

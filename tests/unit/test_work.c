@@ -264,6 +264,57 @@ static void tensor_parallel_overlap_keeps_the_bytes(void **state) {
   }
 }
 
+/* A product whose input is gathered, or whose output is scattered, is four of a quarter of the rows; one beside a whole
+ * message is not cut. */
+static void tensor_parallel_overlap_cuts_products(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "h100-sxm", 8);
+  s->layout.tp = 4, s->options.tp_comm_overlap = TRUE;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *p = piece(&l, 0);
+  const MsOp *cut[] = {row(&p->forward, "qkv", ANY), row(&p->forward, "fc2", ANY),
+                       row(&p->backward, "fc2", MS_PASS_DGRAD)},
+             *whole[] = {row(&p->backward, "qkv", MS_PASS_DGRAD), row(&p->backward, "fc2", MS_PASS_WGRAD)};
+  for (guint i = 0; i < G_N_ELEMENTS(cut); i++) {
+    const MsOp *op = cut[i];
+    assert_true(op->flags & MS_OPF_PARTS && op->groups == 4 && op->m == s->training.seq_length / 4);
+    assert_close(op->flop, 2 * 4 * op->m * op->n * op->k, 1e-12);
+    MsOp part = *op;
+    part.groups = 1, part.flags &= (guint8)~MS_OPF_PARTS, part.flop /= 4, part.read_B /= 4, part.write_B /= 4;
+    g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, NULL);
+    double parts_s = ms_cost_op(cost, op).time_s, part_s = ms_cost_op(cost, &part).time_s;
+    part.m *= 4, part.flop *= 4, part.read_B *= 4, part.write_B *= 4;
+    assert_close(parts_s, MAX(4 * part_s, ms_cost_op(cost, &part).time_s), 1e-9);
+  }
+  for (guint i = 0; i < G_N_ELEMENTS(whole); i++) assert_true(!(whole[i]->flags & MS_OPF_PARTS));
+}
+
+/* Behind the layers of every chunk: 80 layers of four products on eight stages, three maxima of each forward and two
+ * back. */
+static void scales_of_the_delayed_recipe(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "h100-sxm", 64);
+  s->layout.tp = 2, s->layout.pp = 8, s->layout.vpp = 2;
+  g_auto(MsLowered) bf16 = ms_test_lower(s);
+  s->training.precision = MS_FP8_DELAYED;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  assert_int_equal(bf16.work->piece_scales, -1);
+  for (int i = 0; i < l.layout->num_chunks; i++) {
+    const MsChunk *chunk = &l.layout->chunks[i];
+    int n = ms_work_chunk_length(l.work, chunk);
+    assert_int_equal(n, ms_work_chunk_length(bf16.work, chunk) + 1);
+    assert_int_equal(ms_work_chunk_piece(l.work, chunk, n - 1 - (chunk->has_loss ? 1 : 0)), l.work->piece_scales);
+  }
+  const MsPiece *p = &l.work->pieces[l.work->piece_scales];
+  assert_close(message(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP_DP_CP), 4 * 3 * 4 * 80 / 8, 1e-12);
+  assert_close(message(&p->backward, MS_OP_ALL_REDUCE, MS_GROUP_TP_DP_CP), 4 * 2 * 4 * 80 / 8, 1e-12);
+  s->options.tp_only_amax_red = TRUE;
+  g_auto(MsLowered) few = ms_test_lower(s);
+  p = &few.work->pieces[few.work->piece_scales];
+  assert_int_equal(count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP_DP_CP), 0);
+  assert_int_equal(count(&p->forward, MS_OP_ALL_REDUCE, MS_GROUP_TP_CP), 1);
+}
+
 /* Bytes per element of a quantised gather over those of BF16. */
 static void low_precision_shrinks_gathers(void **state) {
   (void)state;
@@ -1080,6 +1131,8 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_without_sequence_parallelism),
       cmocka_unit_test(tensor_parallel_of_latent_attention),
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
+      cmocka_unit_test(tensor_parallel_overlap_cuts_products),
+      cmocka_unit_test(scales_of_the_delayed_recipe),
       cmocka_unit_test(low_precision_shrinks_gathers),
       cmocka_unit_test(per_tensor_casts),
       cmocka_unit_test(sorting_of_hybridep),
