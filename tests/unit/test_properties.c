@@ -202,7 +202,7 @@ static char *ways_to_search(GRand *rand, JsonNode *request) {
 static struct {
   double sum;
   int n;
-} tightness; /* of the first bound of the memory, as shares of what is needed */
+} tightness; /* of the first bound of the memory, as shares of what is needed; FSDP's are of the largest unit alone */
 
 /* The bound of a layout's memory that holds for every cut against the first of its own, and that against what it needs.
  * (transfer full) */
@@ -216,7 +216,7 @@ static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape 
   if (any_cut_B > bound_B)
     return g_strdup_printf("%s: at least %.9g bytes in any cut, %.9g in its own", s->name, any_cut_B, bound_B);
   if (!ms_screen(s, ms_memo_cost(memo), &(MsWorth){INFINITY, INFINITY}, &screen, NULL)) return NULL;
-  tightness.sum += bound_B / screen.device_B, tightness.n++;
+  if (s->options.fsdp == MS_FSDP_NONE) tightness.sum += bound_B / screen.device_B, tightness.n++;
   return bound_B <= screen.device_B
              ? NULL
              : g_strdup_printf("%s: at least %.9g bytes, needs %.9g", s->name, bound_B, screen.device_B);
@@ -247,6 +247,7 @@ static char *first_bound_is_below(GRand *rand, JsonNode *request) {
   ms_request_put_text(request, "layout", "vpp", "[1, 2]");
   ms_request_put_text(request, "layout", "schedule", "[\"1f1b\", \"gpipe\"]"); /* stages end one after the other */
   if (g_rand_boolean(rand)) ms_request_put_text(request, "training", "optimizer", "\"muon\"");
+  if (g_rand_int_range(rand, 0, 4) == 0) ms_request_put_text(request, "options", "fsdp", "\"auto\"");
   g_autofree char *text = json_to_string(request, FALSE);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", NULL);
   g_autoptr(MsRequest) parsed = doc ? ms_request_from_doc(doc, NULL) : NULL;
