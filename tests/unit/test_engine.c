@@ -517,22 +517,6 @@ static void rounds_that_are_nearly_alike_are_told_apart(void **state) {
   assert_true(left_out >= 56406); /* whoever leaves out more may say so here */
 }
 
-/* A host far ahead of its device, which waits in every round for a task that it did not issue: first that has long
- * ended, but it goes on as the device does, and so catches up with the host; only the last task shows it. */
-static void a_host_that_waits_is_not_taken_for_free(void **state) {
-  (void)state;
-  g_autoptr(MsGraph) graph = ms_graph_new(1, 3);
-  add(graph, 0, 2, MS_USE_NOTHING, 0, 1, 5000, -1);  /* the host is at 5000, */
-  add(graph, 0, 0, MS_USE_NOTHING, 0, 10000, 0, -1); /* its device held up until 10,000 */
-  add(graph, 0, 0, MS_USE_NOTHING, 0, 100, 10, -1);
-  ms_graph_add(graph, &(MsTask){.stream = 1, .duration = 100, .host_sync = 1}, NULL, 0);
-  ms_graph_repeat(graph, 2, 299);
-  add(graph, 0, 2, MS_USE_NOTHING, 0, 1, 10, -1);
-  assert_rounds_change_nothing(graph, NULL);
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
-  CHECK(t, 602, 300 * 100 + 10, 300 * 100 + 11);
-}
-
 /* Of two chains of 10 a round one is 25 behind; a third waits for the first, and its first task ends at zero. */
 static void what_ended_at_zero_has_ended(void **state) {
   (void)state;
@@ -664,7 +648,6 @@ int main(void) {
       cmocka_unit_test(stops_when_it_is_late),
       cmocka_unit_test(rounds_that_are_left_out_change_nothing),
       cmocka_unit_test(rounds_that_are_nearly_alike_are_told_apart),
-      cmocka_unit_test(a_host_that_waits_is_not_taken_for_free),
       cmocka_unit_test(what_ended_at_zero_has_ended),
       cmocka_unit_test(same_input_same_output),
       cmocka_unit_test(classes_share_by_their_rule),
