@@ -155,8 +155,8 @@ int main(void) {
 }
 C
 # shellcheck disable=SC2086,SC2046
-${CC:-cc} $flags "$copy/main.c" "$copy"/src/sched/*.c "$copy"/src/base/err.c $(pkg-config --libs glib-2.0) -lm \
-  -o "$copy/main" 2>"$copy/log" ||
+${CC:-cc} $flags "$copy/main.c" "$copy"/src/sched/*.c "$copy"/src/base/{err,kept}.c $(pkg-config --libs glib-2.0) \
+  -lm -o "$copy/main" 2>"$copy/log" ||
   wrong "a new schedule needs more than a row and a builder: $(grep -m 1 error "$copy/log")"
 "$copy/main" || wrong "the new schedule is not the one that its row describes ($?)"
 
