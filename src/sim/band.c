@@ -39,6 +39,14 @@ double ms_band_of(const MsLaws *laws, const MsBandGround *g) {
   return hypot(hypot(hypot(g->curves, ms_band_common(laws, g)), g->assumed), g->ranks);
 }
 
+void ms_band_levels_of(const MsLaws *laws, const MsBandGround *g, double width[MS_N_BAND_LEVELS]) {
+  static const double normal[MS_N_BAND_LEVELS] = {1, 1.2816 / 1.6449, 0.6745 / 1.6449};
+  const double share[MS_N_BAND_LEVELS] = {1, laws->band_80_share, laws->band_50_share};
+  double all = ms_band_of(laws, g), machine = g->learned > 0 ? 0 : laws->unseen_machine_band * g->unseen,
+         rest = sqrt(MAX(all * all - machine * machine, 0));
+  for (int q = 0; q < MS_N_BAND_LEVELS; q++) width[q] = q == 0 ? all : hypot(share[q] * rest, normal[q] * machine);
+}
+
 void ms_band_fill(const MsScenario *s, MsResult *r) {
   MsBandGround *g = &r->ground;
   double step = r->step_time_s > 0 ? r->step_time_s : 1;
@@ -50,8 +58,9 @@ void ms_band_fill(const MsScenario *s, MsResult *r) {
   g->ranks = (r->scale.p95_s - r->scale.p5_s) / 2 / step;
   g->learned = ms_anchor_band(&s->hardware->anchor, s->model ? s->model->name : NULL);
   r->band_curves = g->curves;
-  r->band = ms_band_of(&s->laws, g);
-  r->band_80 = s->laws.band_80_share * r->band, r->band_50 = s->laws.band_50_share * r->band;
+  double width[MS_N_BAND_LEVELS];
+  ms_band_levels_of(&s->laws, g, width);
+  r->band = width[0], r->band_80 = width[1], r->band_50 = width[2];
 }
 
 /* --- assumed figures of the machine ---------------------------------------------------------------------------- */

@@ -8,7 +8,9 @@
  * (host_band) and for other stages (bubble_band), a replica of one microbatch (last_gradients_band), a machine without
  * published runs (unseen_machine_band; n runs leave 1 / sqrt(1 + n) of it). A figure of the machine that is assumed
  * (describe/sources.h) adds how far off it may be, times its share of the step. All add up as squares. The 80 and 50 %
- * bands are shares of the 90 % band (band_80_share, band_50_share). Rates (tokens/s, MFU) have the same relative bands.
+ * bands are shares of the 90 % band (band_80_share, band_50_share) but for what an unseen machine adds: that is one
+ * error of all its runs, its clock, of which a normal is believed, so its shares are those of a normal. Rates
+ * (tokens/s, MFU) have the same relative bands.
  */
 #ifndef MS_SIM_BAND_H
 #define MS_SIM_BAND_H
@@ -22,6 +24,9 @@ double ms_band_common(const MsLaws *laws, const MsBandGround *ground);
 double ms_band_unseen(const MsHardware *machine); /* share of unseen_machine_band that is left */
 /* Half width of the 90 % band. */
 double ms_band_of(const MsLaws *laws, const MsBandGround *ground);
+enum { MS_N_BAND_LEVELS = 3 };
+/* Half widths of the 90, 80 and 50 % bands. */
+void ms_band_levels_of(const MsLaws *laws, const MsBandGround *ground, double width[MS_N_BAND_LEVELS]);
 /* Fills ground (but for assumed and curves, which it takes from there) and the bands of a result whose times stand. */
 void ms_band_fill(const MsScenario *scenario, MsResult *result);
 

@@ -19,14 +19,9 @@ typedef struct {
   MsLaw moved;
 } Fit;
 
-static void widths(const MsBandRun *run, const MsLaws *laws, double width[MS_N_BAND_LEVELS]) {
-  width[0] = ms_band_of(laws, &run->ground);
-  width[1] = laws->band_80_share * width[0], width[2] = laws->band_50_share * width[0];
-}
-
 void ms_band_inside(const MsBandRun *run, const MsLaws *laws, gboolean inside[MS_N_BAND_LEVELS]) {
   double width[MS_N_BAND_LEVELS];
-  widths(run, laws, width);
+  ms_band_levels_of(laws, &run->ground, width);
   for (int q = 0; q < MS_N_BAND_LEVELS; q++) inside[q] = run->miss <= width[q];
 }
 
@@ -41,7 +36,7 @@ static double loss(double x, gpointer data) {
   for (guint i = 0; i < fit->n; i++) {
     double width[MS_N_BAND_LEVELS], y = fit->runs[i].miss;
     if (!counts(fit, &fit->runs[i])) continue;
-    widths(&fit->runs[i], fit->laws, width);
+    ms_band_levels_of(fit->laws, &fit->runs[i].ground, width);
     for (int q = 0; q < MS_N_BAND_LEVELS; q++)
       sum += y > width[q] ? ms_band_levels[q] * (y - width[q]) : (1 - ms_band_levels[q]) * (width[q] - y);
   }

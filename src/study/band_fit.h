@@ -16,7 +16,7 @@ typedef struct {
   double miss;
 } MsBandRun;
 
-enum { MS_N_BAND_LAWS = 7, MS_N_BAND_LEVELS = 3 };
+enum { MS_N_BAND_LAWS = 7 };
 extern const MsLaw ms_band_laws[MS_N_BAND_LAWS];
 extern const double ms_band_levels[MS_N_BAND_LEVELS]; /* 0.9 0.8 0.5 */
 
