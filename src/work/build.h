@@ -115,8 +115,9 @@ void ms_keep_input(MsBuild *b, const char *name, double bytes_B);
 
 /* Bytes kept for the input of a linear over `elements`: quantised when `low` and this piece is. */
 double ms_input_B(const MsBuild *b, double elements, gboolean low);
-/* Without fused accumulation a weight gradient is a BF16 tensor of its own, which a hook adds to the main gradient. */
-void ms_row_accumulate(MsBuild *b, double weights, int kernels);
+/* Without fused accumulation a weight gradient is a BF16 tensor of its own, which a hook adds to the main gradient, or
+ * which a sharded unit reduces over this group at once. */
+void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int kernels);
 /* Rows of the cast of a tensor of rows x width in front of a quantised GEMM. */
 void ms_row_quantize(MsBuild *b, const char *name, double rows, double width);
 

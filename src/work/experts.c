@@ -134,7 +134,7 @@ static void weight_gradient(MsBuild *b, const char *name, const char *turn, doub
   b->pass = MS_PASS_WGRAD;
   if (ms_low_dispatch(b)) turn_columns(b, turn, rows);
   grouped(b, name, m, n, rows);
-  ms_row_accumulate(b, b->local_experts * m * n, (int)MIN(b->local_experts, 200));
+  ms_row_accumulate(b, MS_GROUP_EDP, b->local_experts * m * n, (int)MIN(b->local_experts, 200));
   b->tip = chain;
 }
 

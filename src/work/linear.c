@@ -160,9 +160,16 @@ void ms_layer_forward(MsBuild *b, const MsLinear *l) {
                 2 * l->m * l->n);
 }
 
-void ms_row_accumulate(MsBuild *b, double weights, int kernels) {
+/* torch fully_shard reduces and drops a gradient when the backward of its unit ends (_fsdp_param_group.py,
+ * post_backward), so that autograd finds none to add to and hands its tensor over (accumulate_grad.h). */
+static gboolean handed_over(const MsBuild *b, MsGroupKind reduced_in) {
+  return ms_framework(b->scenario)->shard_copies > 0 && b->options->fsdp >= MS_FSDP_OPTIM_GRADS &&
+         b->layout->group[reduced_in].size > 1;
+}
+
+void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int kernels) {
   double g_B = ms_dtype_B(b->options->main_grads_dtype);
-  if (!b->options->gradient_accumulation_fusion)
+  if (!b->options->gradient_accumulation_fusion && !handed_over(b, reduced_in))
     ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
 }
 
@@ -179,7 +186,7 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
     op->write_B = g_B * l->n * l->k; /* read and written: docs/theory/operators.md 4 */
     op->read_B += g_B * l->n * l->k;
   }
-  if (l->fused_accumulate) ms_row_accumulate(b, l->n * l->k, 1);
+  if (l->fused_accumulate) ms_row_accumulate(b, MS_GROUP_DP_CP, l->n * l->k, 1);
   b->pass = pass;
 }
 

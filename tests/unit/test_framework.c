@@ -269,6 +269,36 @@ static void shards_are_copied(void **state) {
   ms_unit_ops_clear(&ops);
 }
 
+static double accumulated_B(MsScenario *s) {
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsOpList *list = &l.work->pieces[l.work->piece_of_layer[0]].backward;
+  double moved_B = 0;
+  for (int i = 0; i < list->n; i++)
+    if (strcmp(list->op[i].name, "gradient accumulate") == 0) moved_B += list->op[i].read_B + list->op[i].write_B;
+  return moved_B;
+}
+
+/* fully_shard reduces every gradient at once and drops it, so that autograd adds to none; where gradients stay whole
+ * until the last microbatch, where there is no other rank, and with DistributedDataParallel each is added to an FP32
+ * one: 10 bytes a weight. */
+static void sharded_gradients_are_handed_over(void **state) {
+  (void)state;
+  const double h = 4096, kv = 1024, f = 14336, weights = 2 * h * h + 2 * h * kv + 3 * h * f;
+  static const char *const handed_over[] = {"optim-grads", "optim-grads-params"};
+  for (int i = 0; i < 2; i++) {
+    g_autofree char *options = g_strdup_printf("\"fsdp\": \"%s\"", handed_over[i]);
+    g_autoptr(MsScenario) s = run_of("torchtitan", options);
+    assert_close(accumulated_B(s), 0, 0);
+    s->gpus = 1, s->training.global_batch_size = 2;
+    assert_close(accumulated_B(s), 10 * weights, 1e-12);
+  }
+  g_autoptr(MsScenario) whole = run_of("torchtitan", "\"fsdp\": \"optim\""), first = run_of("fsdp1", ""),
+                        own = run_of("megatron", "\"gradient_accumulation_fusion\": false");
+  assert_close(accumulated_B(whole), 10 * weights, 1e-12);
+  assert_close(accumulated_B(first), 10 * weights, 1e-12);
+  assert_close(accumulated_B(own), 10 * weights, 1e-12);
+}
+
 /* Without a reshard behind the forward only backwards drop parameters: a pass gathers them if the pass of its chunk
  * before it was one. */
 static void backwards_drop_parameters(void **state) {
@@ -333,6 +363,7 @@ int main(void) {
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(gathers_take_SMs),
       cmocka_unit_test(shards_are_copied),
+      cmocka_unit_test(sharded_gradients_are_handed_over),
       cmocka_unit_test(backwards_drop_parameters),
       cmocka_unit_test(shards_at_every_fidelity),
       cmocka_unit_test(forms_of_megatron_refuse),
