@@ -26,7 +26,8 @@ static char *task_of(const MsValidateRow *row, GError **error) {
     if (!is_choice(path)) g_ptr_array_add(paths, path);
   g_ptr_array_sort(paths, compare_text);
   JsonObject *file = json_node_get_object(ms_json_root(doc));
-  GString *task = g_string_new(json_object_get_string_member_with_default(file, "software", ""));
+  const char *software = json_object_get_string_member(file, "software");
+  GString *task = g_string_new(software ? software : "");
   for (guint i = 0; i < paths->len; i++)
     g_string_append_printf(task, "\n%s %s", (char *)paths->pdata[i],
                            (char *)g_hash_table_lookup(knobs, paths->pdata[i]));

@@ -12,6 +12,8 @@
 #include "study/anchor.h"
 #include "study/profile.h"
 
+#include <gio/gio.h>
+
 #include <math.h>
 #include <string.h>
 

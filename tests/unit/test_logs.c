@@ -10,6 +10,7 @@
 #include "logs/machine.h"
 #include "logs/training.h"
 
+#include <gio/gio.h>
 #include <math.h>
 #include <string.h>
 
