@@ -24,7 +24,7 @@ BUILD   ?= build$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION := 0.1.0
-PKGS    := glib-2.0 gsl yaml-0.1 zlib
+PKGS    := glib-2.0 gobject-2.0 gio-2.0 json-glib-1.0 gsl yaml-0.1
 # moesim serve needs libsoup 3; without it the verb says so.
 SOUP    := $(shell pkg-config --exists libsoup-3.0 && echo libsoup-3.0)
 CC      ?= cc
@@ -36,8 +36,6 @@ CFLAGS  += -std=c11 $(OPT) -ffp-contract=off -Wall -Wextra -Wshadow -Wvla -Wstri
            -Wmissing-prototypes -Wwrite-strings -Wpointer-arith -Wno-missing-field-initializers -fno-common \
            -fPIC -fvisibility=hidden -fno-semantic-interposition $(if $(DEV),-Werror)
 LDLIBS  += $(shell pkg-config --libs $(PKGS)) -lm -lpthread -ldl
-# What moesim need not load for every run: to link GIO and what it needs takes a millisecond.
-GIO     := $(shell pkg-config --libs gio-2.0)
 # Of moesim-all, of which moesim is the part that starts fast: src/cli/beside.c.
 ALLLIBS := $(if $(SOUP),$(shell pkg-config --libs $(SOUP)))
 ifdef SANITIZE
@@ -92,7 +90,7 @@ all: $(BUILD)/moesim $(if $(ALLSRC),$(BUILD)/moesim-all) $(BUILD)/libmoesim.so.0
 # is hardened, and sanitizers leave QUICK empty.
 QUICK ?= $(if $(SANITIZE),,-no-pie)
 $(BUILD)/moesim: $(BUILD)/src/cli/main.o $(BUILD)/libmoesim.a
-	$(CC) $(LDFLAGS) $(QUICK) -Wl,--as-needed -o $@ $^ $(LDLIBS)
+	$(CC) $(LDFLAGS) $(QUICK) -o $@ $^ $(LDLIBS)
 # Its own objects stand before the archive, whose twins of them then stay out.
 $(BUILD)/moesim-all: $(BUILD)/src/cli/main.o $(ALLOBJ) $(BUILD)/libmoesim.a
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(ALLLIBS)
@@ -149,7 +147,7 @@ $(BUILD)/gen/page_text.o: $(BUILD)/gen/page_text.c $(BUILD)/flags
 
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(TESTLIB) $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter-out %.o,$^) $(LDLIBS) $(GIO) -lcmocka
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter-out %.o,$^) $(LDLIBS) -lcmocka
 
 # A rank itself; its objects before the archive, as those of moesim-all.
 $(BUILD)/tests/test_full_exec: $(filter-out %/serve.o,$(ALLOBJ))
@@ -167,7 +165,7 @@ $(BUILD)/bench/%.o: CPPFLAGS += -Itests
 
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/tests/lib/unshared.o $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) $(GIO)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # Every page and section that a file names is there.
 check-references:
@@ -235,7 +233,7 @@ fuzz:
 	  $(FUZZ:%=build-fuzz/fuzz/%)
 build-fuzz/fuzz/%: tests/fuzz/%.c $(TESTLIB) $(BUILD)/libmoesim.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Itests $(CFLAGS) -fsanitize=fuzzer,address,undefined $(LDFLAGS) -o $@ $^ $(LDLIBS) $(GIO) -lcmocka
+	$(CC) $(CPPFLAGS) -Itests $(CFLAGS) -fsanitize=fuzzer,address,undefined $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
 # For programs that are linked to the library by other means (tests/rows.sh).
 link-flags:

@@ -21,8 +21,8 @@ Requires-Python: >=3.9
 License-File: LICENSE
 Description-Content-Type: text/markdown
 
-Needs the shared libraries of GLib, GSL, libyaml and zlib; Debian 12: `apt install libglib2.0-0 libgsl27
-libyaml-0-2 zlib1g`. See docs/python.md.
+Needs the shared libraries of GLib, json-glib, GSL and libyaml; Debian 12: `apt install libglib2.0-0
+libjson-glib-1.0-0 libgsl27 libyaml-0-2`. See docs/python.md.
 """
 
 

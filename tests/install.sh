@@ -161,8 +161,7 @@ if command -v zsh >/dev/null; then
 fi
 
 # --- moesim is linked to little; what needs more is done by moesim-all, which is found where it is installed ---------
-readelf -d "$usr/bin/moesim" | grep -qE 'NEEDED.*lib(mpi|soup|gio|gobject)' &&
-  wrong "moesim itself needs MPI, libsoup or GIO"
+readelf -d "$usr/bin/moesim" | grep -qE 'NEEDED.*lib(mpi|soup)' && wrong "moesim itself needs MPI or libsoup"
 all=$usr/libexec/moesim/moesim-all
 if [ -e "$all" ] && readelf -d "$all" | grep -q 'NEEDED.*libsoup'; then
   moesim serve --help >"$root/out" 2>&1 || wrong "moesim serve does not reach moesim-all: $(cat "$root/out")"

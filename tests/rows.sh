@@ -11,7 +11,7 @@ build=${1:-build}
 wrong() { echo "$*"; bad=1; }
 cp -r src "$copy/src"
 flags="-std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -Wno-missing-field-initializers -I$copy/src \
-  $(pkg-config --cflags glib-2.0 yaml-0.1)"
+  $(pkg-config --cflags glib-2.0 json-glib-1.0 yaml-0.1)"
 
 # Headers of libraries are read once, not for every row that is tried.
 printf '#include <%s>\n' glib.h math.h string.h >"$copy/libraries.h"

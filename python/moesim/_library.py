@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
-_NEEDS = "Debian 12: apt install libglib2.0-0 libgsl27 libyaml-0-2 zlib1g"
+_NEEDS = "Debian 12: apt install libglib2.0-0 libjson-glib-1.0-0 libgsl27 libyaml-0-2"
 _PLACE = re.compile(
     r"(?P<file>[^\s:][^:]*):(?:(?P<line>\d+):)? (?:(?P<path>[A-Za-z_]\w*(?:\.\w+|\[\d+\])*): )?(?P<reason>.*)", re.S
 )

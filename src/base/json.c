@@ -60,8 +60,6 @@ void ms_json_free(MsJson *doc) {
   g_free(doc);
 }
 
-JsonNode *ms_json_node(const char *text) { return ms_json_scan(text, strlen(text), NULL, NULL); }
-
 JsonNode *ms_json_root(const MsJson *doc) { return doc->root; }
 const char *ms_json_filename(const MsJson *doc) { return doc->filename; }
 int ms_json_line(const MsJson *doc, const char *path) { return ms_json_locate(doc->text, path ? path : ""); }
@@ -85,14 +83,16 @@ gboolean ms_json_error_inside(const MsJson *doc, const char *path, GError **erro
   return FALSE;
 }
 
-gboolean ms_json_is(JsonNode *node, JsonKind type) {
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_kind(node) == type;
+gboolean ms_json_is(JsonNode *node, GType type) {
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == type;
 }
 
-const char *ms_json_string(JsonNode *node) { return ms_json_is(node, JSON_STRING) ? json_node_get_string(node) : NULL; }
+const char *ms_json_string(JsonNode *node) {
+  return ms_json_is(node, G_TYPE_STRING) ? json_node_get_string(node) : NULL;
+}
 
 double ms_json_number(JsonNode *node) {
-  return ms_json_is(node, JSON_INT) || ms_json_is(node, JSON_DOUBLE) ? json_node_get_double(node) : (double)NAN;
+  return ms_json_is(node, G_TYPE_INT64) || ms_json_is(node, G_TYPE_DOUBLE) ? json_node_get_double(node) : (double)NAN;
 }
 
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
@@ -101,11 +101,11 @@ gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path
 
 /* --- copies ---------------------------------------------------------------------------------------------------- */
 static JsonNode *copy_value(JsonNode *node, JsonNode *copy) {
-  switch (json_node_kind(node)) {
-  case JSON_STRING: return json_node_init_string(copy, json_node_get_string(node));
-  case JSON_BOOLEAN: return json_node_init_boolean(copy, json_node_get_boolean(node));
-  case JSON_INT: return json_node_init_int(copy, json_node_get_int(node));
-  case JSON_DOUBLE: return json_node_init_double(copy, json_node_get_double(node));
+  switch (json_node_get_value_type(node)) {
+  case G_TYPE_STRING: return json_node_init_string(copy, json_node_get_string(node));
+  case G_TYPE_BOOLEAN: return json_node_init_boolean(copy, json_node_get_boolean(node));
+  case G_TYPE_INT64: return json_node_init_int(copy, json_node_get_int(node));
+  case G_TYPE_DOUBLE: return json_node_init_double(copy, json_node_get_double(node));
   default: MS_BUG("a value of JSON is neither a string nor a number nor a truth");
   }
 }
@@ -116,7 +116,7 @@ JsonNode *ms_json_copy(JsonNode *node) {
     JsonArray *from = json_node_get_array(node), *to = json_array_new();
     for (guint i = 0; i < json_array_get_length(from); i++)
       json_array_add_element(to, ms_json_copy(json_array_get_element(from, i)));
-    json_node_take_array(copy, to);
+    json_node_take_array(json_node_init(copy, JSON_NODE_ARRAY), to);
   } else if (JSON_NODE_HOLDS_OBJECT(node)) {
     JsonObject *to = json_object_new();
     JsonObjectIter iter;
@@ -124,8 +124,10 @@ JsonNode *ms_json_copy(JsonNode *node) {
     JsonNode *member;
     json_object_iter_init_ordered(&iter, json_node_get_object(node));
     while (json_object_iter_next_ordered(&iter, &key, &member)) json_object_set_member(to, key, ms_json_copy(member));
-    json_node_take_object(copy, to);
-  } else if (!JSON_NODE_HOLDS_NULL(node)) {
+    json_node_take_object(json_node_init(copy, JSON_NODE_OBJECT), to);
+  } else if (JSON_NODE_HOLDS_NULL(node)) {
+    json_node_init_null(copy);
+  } else {
     copy_value(node, copy);
   }
   return copy;

@@ -2,7 +2,8 @@
  *
  * Reading: a scan of our own (RFC 8259 grammar, UTF-8, no duplicate keys, no NaN/Infinity/overflow, integers within
  * +-2^53, nesting <= 64, file <= 64 MiB, <= 4 million values, <= 32768 keys an object, nothing after the document)
- * builds a tree (tree.h). The text is kept, so that later checks can say `file:line: path`. Paths look like
+ * builds the json-glib tree, because the parser of json-glib 1.6 accepts much that is wrong and crashes on deep
+ * nesting. The text is kept, so that later checks can say `file:line: path`. Paths look like
  * "options.recompute.modules[1]".
  *
  * Writing: numbers in the shortest form that reads back to the same double ("%.17g" only when needed), integers
@@ -10,7 +11,8 @@
 #ifndef MS_BASE_JSON_H
 #define MS_BASE_JSON_H
 
-#include "base/tree.h"
+#include <glib.h>
+#include <json-glib/json-glib.h>
 
 typedef struct MsJson MsJson;
 
@@ -25,9 +27,9 @@ MsJson *ms_json_parse(const char *text, gssize length, const char *filename, GEr
 void ms_json_free(MsJson *doc);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsJson, ms_json_free)
 
-/* The tree of a text; NULL: it is no JSON. (transfer full) */
-JsonNode *ms_json_node(const char *text);
-/* A copy that shares nothing, to be changed; a node that nobody changes is shared by json_node_ref. (transfer full) */
+/* A copy that shares nothing, to be changed; a node that nobody changes is shared by json_node_ref. Copies of json-glib
+ * (json_node_copy) share values, lists and objects and count them without atomics: where threads copy one tree its
+ * parts are freed too early. (transfer full) */
 JsonNode *ms_json_copy(JsonNode *node);
 JsonNode *ms_json_root(const MsJson *doc);       /* (transfer none); NULL: not built */
 const char *ms_json_filename(const MsJson *doc); /* (transfer none) */
@@ -65,7 +67,7 @@ const double *ms_json_take_numbers(MsJsonCursor *cursor, guint *n);
 JsonNode *ms_json_take_node(MsJsonCursor *cursor); /* a tree of any value. (transfer full) */
 
 /* What a value is: of that type, its string (NULL: it is none), its number (NaN: it is none). `node` may be NULL. */
-gboolean ms_json_is(JsonNode *node, JsonKind type);
+gboolean ms_json_is(JsonNode *node, GType type);
 const char *ms_json_string(JsonNode *node);
 double ms_json_number(JsonNode *node);
 /* TRUE when `node` is an object, else FALSE with that as the error. */
@@ -96,7 +98,7 @@ void ms_json_out_double(MsJsonOut *out, const char *key, double value);
 void ms_json_out_int(MsJsonOut *out, const char *key, gint64 value);
 void ms_json_out_bool(MsJsonOut *out, const char *key, gboolean value);
 void ms_json_out_null(MsJsonOut *out, const char *key);
-void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node); /* any tree, copied */
+void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node); /* any json-glib tree, copied */
 
 /* A tree as text. (transfer full) */
 char *ms_json_text(JsonNode *node, int indent);

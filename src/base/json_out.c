@@ -197,9 +197,9 @@ void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node) {
   if (!node || JSON_NODE_HOLDS_NULL(node)) ms_json_out_null(out, key);
   else if (JSON_NODE_HOLDS_OBJECT(node)) out_object_node(out, key, json_node_get_object(node));
   else if (JSON_NODE_HOLDS_ARRAY(node)) out_array_node(out, key, json_node_get_array(node));
-  else if (json_node_kind(node) == JSON_STRING) ms_json_out_string(out, key, json_node_get_string(node));
-  else if (json_node_kind(node) == JSON_BOOLEAN) ms_json_out_bool(out, key, json_node_get_boolean(node));
-  else if (json_node_kind(node) == JSON_INT) ms_json_out_int(out, key, json_node_get_int(node));
+  else if (json_node_get_value_type(node) == G_TYPE_STRING) ms_json_out_string(out, key, json_node_get_string(node));
+  else if (json_node_get_value_type(node) == G_TYPE_BOOLEAN) ms_json_out_bool(out, key, json_node_get_boolean(node));
+  else if (json_node_get_value_type(node) == G_TYPE_INT64) ms_json_out_int(out, key, json_node_get_int(node));
   else ms_json_out_double(out, key, json_node_get_double(node));
 }
 

@@ -6,8 +6,8 @@
 
 #define MS_JSON_MAX_BYTES   (64u << 20)
 #define MS_JSON_MAX_DEPTH   64
-#define MS_JSON_MAX_VALUES  4000000
-#define MS_JSON_MAX_MEMBERS 32768 /* per object */
+#define MS_JSON_MAX_VALUES  4000000 /* what json-glib needs for them stays below 1 GiB */
+#define MS_JSON_MAX_MEMBERS 32768   /* per object */
 
 /* The checked tree of `text` (NUL-terminated at `length`), or NULL and an MS_ERROR_INPUT. (transfer full) */
 JsonNode *ms_json_scan(const char *text, size_t length, const char *filename, GError **error);

@@ -1,5 +1,7 @@
-/* src/base/json_scan.c - the strict reader: RFC 8259 and the limits of json.h, straight into nodes. Recursion is
- * bounded by MS_JSON_MAX_DEPTH. */
+/* src/base/json_scan.c - the strict reader: RFC 8259 and the limits of json.h, straight into json-glib nodes.
+ *
+ * json-glib 1.6 has no strict mode: it takes 010, 1e400, duplicate keys and trailing text, and dies of deep
+ * nesting. So its parser is not used at all; its tree is. Recursion is bounded by MS_JSON_MAX_DEPTH. */
 #include "base/err.h"
 #include "base/json_priv.h"
 
@@ -250,11 +252,11 @@ static gboolean take_word(Scan *s, const char *word) {
 static JsonNode *scan_word(Scan *s) {
   JsonNode *node;
   if (take_word(s, "true") || take_word(s, "false")) {
-    node = json_node_alloc();
-    json_node_init_boolean(node, s->p[-2] == 'u');
+    node = json_node_new(JSON_NODE_VALUE);
+    json_node_set_boolean(node, s->p[-2] == 'u');
     return node;
   }
-  if (take_word(s, "null")) return json_node_alloc();
+  if (take_word(s, "null")) return json_node_new(JSON_NODE_NULL);
   if (take_word(s, "NaN") || take_word(s, "Infinity") || take_word(s, "nan") || take_word(s, "inf"))
     fail(s, "NaN and Infinity are not JSON, write null for an unknown number");
   else expected(s, "a value");
@@ -316,7 +318,7 @@ static gboolean scan_numbers(Scan *s, GArray *numbers) {
 }
 
 static JsonNode *scan_array(Scan *s) {
-  JsonNode *node = json_node_alloc();
+  JsonNode *node = json_node_new(JSON_NODE_ARRAY);
   JsonArray *array = json_array_new();
   json_node_take_array(node, array);
   if (!enter(s)) {
@@ -373,7 +375,7 @@ static gboolean scan_member(Scan *s, JsonObject *object) {
 
 static JsonNode *scan_object(Scan *s) {
   if (!enter(s)) return NULL;
-  JsonNode *node = json_node_alloc();
+  JsonNode *node = json_node_new(JSON_NODE_OBJECT);
   JsonObject *object = json_object_new();
   json_node_take_object(node, object);
   gboolean more = s->p >= s->end || *s->p != '}';

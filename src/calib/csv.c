@@ -1,9 +1,9 @@
 /* src/calib/csv.c - see csv.h. The whole text stands in memory; fields are cut in place, row by row. */
 #include "calib/csv.h"
 
-#include "base/bytes.h"
 #include "base/err.h"
 
+#include <gio/gio.h>
 #include <math.h>
 #include <string.h>
 
@@ -17,21 +17,55 @@ struct MsCsv {
 };
 
 /* --- bytes ----------------------------------------------------------------------------------------------------- */
-static GByteArray *load(const char *filename, GError **error) {
-  g_autoptr(MsBytes) in = ms_bytes_open(filename, error);
-  g_autoptr(GByteArray) bytes = g_byte_array_new();
-  gssize got = in ? 1 : -1;
-  while (got > 0) {
+static gboolean read_all(GInputStream *in, GByteArray *bytes, const char *filename, GError **error) {
+  for (;;) {
     guint have = bytes->len;
-    if (have >= (guint)MAX_BYTES)
-      return ms_input_error(error, filename, 0, NULL, "holds more than 1 GiB of text"), NULL;
+    if (have >= (guint)MAX_BYTES) return ms_input_error(error, filename, 0, NULL, "holds more than 1 GiB of text");
     g_byte_array_set_size(bytes, have + CHUNK);
-    got = ms_bytes_read(in, (char *)bytes->data + have, CHUNK, error);
+    GError *cause = NULL;
+    gssize got = g_input_stream_read(in, bytes->data + have, CHUNK, NULL, &cause);
     g_byte_array_set_size(bytes, have + (guint)MAX(got, 0));
+    if (got == 0) return TRUE;
+    if (got < 0) {
+      gboolean damaged = cause->domain == G_IO_ERROR &&
+                         (cause->code == G_IO_ERROR_INVALID_DATA || cause->code == G_IO_ERROR_PARTIAL_INPUT);
+      if (damaged) ms_input_error(error, filename, 0, NULL, "damaged gzip data: %s", cause->message);
+      else g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", filename, cause->message);
+      g_error_free(cause);
+      return FALSE;
+    }
   }
-  if (got == 0 && ms_bytes_cut(in))
-    return ms_input_error(error, filename, 0, NULL, "damaged gzip data: cut short"), NULL;
-  return got == 0 ? g_steal_pointer(&bytes) : NULL;
+}
+
+static GByteArray *inflate(GByteArray *packed, const char *filename, GError **error) {
+  GInputStream *memory = g_memory_input_stream_new_from_data(packed->data, packed->len, NULL);
+  GZlibDecompressor *unzip = g_zlib_decompressor_new(G_ZLIB_COMPRESSOR_FORMAT_GZIP);
+  GInputStream *in = g_converter_input_stream_new(memory, G_CONVERTER(unzip));
+  GByteArray *plain = g_byte_array_new();
+  gboolean ok = read_all(in, plain, filename, error);
+  g_object_unref(in);
+  g_object_unref(unzip);
+  g_object_unref(memory);
+  g_byte_array_unref(packed);
+  if (ok) return plain;
+  g_byte_array_unref(plain);
+  return NULL;
+}
+
+static GByteArray *load(const char *filename, GError **error) {
+  GFile *file = g_file_new_for_path(strcmp(filename, "-") == 0 ? "/dev/stdin" : filename);
+  GError *cause = NULL;
+  GFileInputStream *in = g_file_read(file, NULL, &cause);
+  GByteArray *bytes = in ? g_byte_array_new() : NULL;
+  g_object_unref(file);
+  if (!in) {
+    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", filename, cause->message);
+    g_error_free(cause);
+    return NULL;
+  }
+  if (!read_all(G_INPUT_STREAM(in), bytes, filename, error)) g_clear_pointer(&bytes, g_byte_array_unref);
+  g_object_unref(in);
+  return bytes;
 }
 
 /* --- rows ------------------------------------------------------------------------------------------------------ */
@@ -129,6 +163,8 @@ MsCsv *ms_csv_parse(const char *text, gsize length, const char *filename, GError
 
 MsCsv *ms_csv_open(const char *filename, GError **error) {
   GByteArray *bytes = load(filename, error);
+  if (bytes && bytes->len >= 2 && bytes->data[0] == 0x1f && bytes->data[1] == 0x8b)
+    bytes = inflate(bytes, filename, error);
   if (!bytes) return NULL;
   gsize length = bytes->len;
   g_byte_array_set_size(bytes, (guint)length + 1);

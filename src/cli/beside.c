@@ -1,6 +1,6 @@
 /* src/cli/beside.c - the two programs, moesim and moesim-all. */
 #include <errno.h>
-#include <glib.h>
+#include <gio/gio.h>
 #include <unistd.h>
 
 #include "cli/cli.h"

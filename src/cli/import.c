@@ -84,8 +84,8 @@ static int write_model(const Options *o, MsScenario *scenario) {
   g_autofree char *folder = g_path_get_dirname(o->model_out), *ours = g_path_get_dirname(o->out ? o->out : "-"),
                   *base = g_path_get_basename(o->model_out);
   int status = put(o->model_out, ms_fields_text(&ms_model_table, scenario->model, TRUE, 2));
-  JsonNode *mention = json_node_alloc();
-  json_node_init_string(mention, o->out && strcmp(folder, ours) == 0 ? base : o->model_out);
+  JsonNode *mention = json_node_new(JSON_NODE_VALUE);
+  json_node_set_string(mention, o->out && strcmp(folder, ours) == 0 ? base : o->model_out);
   g_clear_pointer(&scenario->model_json, json_node_unref);
   scenario->model_json = mention;
   return status;

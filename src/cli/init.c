@@ -76,7 +76,7 @@ static void answer(Init *x, const char *key, const char *text, const char *sourc
 /* --- the file ---------------------------------------------------------------------------------------------------- */
 /* 8 as a number, 400Gb/s as a text: both are what a file may say. */
 static void write_value(MsJsonOut *out, const char *key, const char *text) {
-  g_autoptr(JsonNode) node = ms_json_node(text);
+  g_autoptr(JsonNode) node = json_from_string(text, NULL);
   if (node) ms_json_out_node(out, key, node);
   else ms_json_out_string(out, key, text);
 }
@@ -157,7 +157,7 @@ static char *asked(Init *x, const char *what, const char *usual, const char *fro
 /* The value of a key of the base, as a file says it. (transfer full) */
 static char *value_in(const MsFieldTable *table, const void *object, const char *key) {
   g_autoptr(JsonNode) node = ms_field_node(ms_field_find(table, key), object, TRUE);
-  return node ? ms_json_text(node, 0) : g_strdup("null");
+  return node ? json_to_string(node, FALSE) : g_strdup("null");
 }
 
 /* One question, again until what is said loads. */

@@ -264,8 +264,8 @@ static GPtrArray *load(const Options *o, const char *file, GError **error) {
 
 /* Of indented JSON, in its place. */
 static const char *one_line(char **json) {
-  g_autoptr(JsonNode) node = ms_json_node(*json);
-  g_autofree char *flat = ms_json_text(node, 0);
+  g_autoptr(JsonNode) node = json_from_string(*json, NULL);
+  g_autofree char *flat = json_to_string(node, FALSE);
   g_free(*json);
   return *json = g_strconcat(flat, "\n", NULL);
 }

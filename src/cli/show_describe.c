@@ -31,9 +31,9 @@ static char *number_text(double value, const char *unit) {
 static char *node_text(JsonNode *node, const MsField *field) {
   if (!node || JSON_NODE_HOLDS_NULL(node)) return g_strdup(field && field->type == MS_T_STRING ? "-" : "unknown");
   if (JSON_NODE_HOLDS_VALUE(node)) {
-    JsonKind type = json_node_kind(node);
-    if (type == JSON_STRING) return g_strdup(json_node_get_string(node));
-    if (type == JSON_BOOLEAN) return g_strdup(json_node_get_boolean(node) ? "yes" : "no");
+    GType type = json_node_get_value_type(node);
+    if (type == G_TYPE_STRING) return g_strdup(json_node_get_string(node));
+    if (type == G_TYPE_BOOLEAN) return g_strdup(json_node_get_boolean(node) ? "yes" : "no");
     return number_text(json_node_get_double(node), field ? field->unit : NULL);
   }
   return ms_json_text(node, 0);

@@ -34,7 +34,7 @@ static void print(const Options *o, const MsWhatifRun *run, gboolean first) {
 
 /* --- a study of a few words: --base RUN --set KEY=VALUE,VALUE --- */
 static void write_value(MsJsonOut *out, const char *text) {
-  g_autoptr(JsonNode) node = ms_json_node(text);
+  g_autoptr(JsonNode) node = json_from_string(text, NULL);
   if (node && !JSON_NODE_HOLDS_OBJECT(node) && !JSON_NODE_HOLDS_ARRAY(node)) ms_json_out_node(out, NULL, node);
   else ms_json_out_string(out, NULL, text);
 }

@@ -43,14 +43,14 @@ static gboolean is_run(JsonNode *node) {
   JsonObject *run = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
   JsonNode *left = run ? json_object_get_member(run, "left") : NULL,
            *keys = run ? json_object_get_member(run, "keys") : NULL;
-  if (!run || !ms_json_is(json_object_get_member(run, "model"), JSON_STRING) ||
+  if (!run || !ms_json_is(json_object_get_member(run, "model"), G_TYPE_STRING) ||
       isnan(ms_json_number(json_object_get_member(run, "gpus"))) ||
       isnan(ms_json_number(json_object_get_member(run, "step_s"))) || isnan(ms_json_number(left)) ||
       !(fabs(json_node_get_double(left)) <= 3) || !keys || !JSON_NODE_HOLDS_OBJECT(keys))
     return FALSE;
   g_autoptr(GList) values = json_object_get_values(json_node_get_object(keys));
   for (GList *l = values; l; l = l->next)
-    if (!ms_json_is(l->data, JSON_STRING)) return FALSE;
+    if (!ms_json_is(l->data, G_TYPE_STRING)) return FALSE;
   return TRUE;
 }
 

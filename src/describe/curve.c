@@ -49,7 +49,7 @@ static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, 
 
 /* The value of most elements of most lists; FALSE: get_number has to look at it, or to say what is wrong with it. */
 static gboolean plain_number(JsonNode *node, double lo, double hi, double *value) {
-  if (!ms_json_is(node, JSON_DOUBLE)) return FALSE;
+  if (!ms_json_is(node, G_TYPE_DOUBLE)) return FALSE;
   *value = json_node_get_double(node);
   return *value >= lo && *value <= hi;
 }

@@ -21,7 +21,7 @@ static gboolean torus_parse(const MsJson *doc, JsonNode *node, const char *path,
     return ms_json_error(doc, path, error, "must be a list of at most %d numbers of nodes", MS_TORUS_DIMS);
   for (guint i = 0; i < n; i++) {
     JsonNode *one = json_array_get_element(list, i);
-    gint64 size = ms_json_is(one, JSON_INT) ? json_node_get_int(one) : 0;
+    gint64 size = ms_json_is(one, G_TYPE_INT64) ? json_node_get_int(one) : 0;
     if (size < 1 || size > MS_FABRIC_NODES)
       return ms_json_error(doc, path, error, "must hold numbers of nodes from 1 to %d", MS_FABRIC_NODES);
     torus[i] = (int)size;
@@ -98,7 +98,7 @@ static gboolean bad(const MsJson *doc, const char *path, const char *key, GError
 
 MsSeating ms_fabric_seating(const MsFabric *fabric) {
   if (!fabric->placement || JSON_NODE_HOLDS_NULL(fabric->placement)) return MS_SEAT_CONTIGUOUS;
-  if (!ms_json_is(fabric->placement, JSON_STRING)) return MS_SEAT_LIST;
+  if (!ms_json_is(fabric->placement, G_TYPE_STRING)) return MS_SEAT_LIST;
   for (int i = 0; placement_words[i]; i++)
     if (strcmp(json_node_get_string(fabric->placement), placement_words[i]) == 0) return (MsSeating)i;
   return MS_SEAT_CONTIGUOUS;
@@ -109,7 +109,7 @@ static gboolean check_list(const MsJson *doc, JsonArray *list, const char *path,
   for (guint i = 0; i < json_array_get_length(list); i++) {
     JsonNode *one = json_array_get_element(list, i);
     g_autofree char *key = g_strdup_printf("placement[%u]", i);
-    gint64 node = ms_json_is(one, JSON_INT) ? json_node_get_int(one) : -1;
+    gint64 node = ms_json_is(one, G_TYPE_INT64) ? json_node_get_int(one) : -1;
     if (node < 0 || node >= MS_FABRIC_NODES) return bad(doc, path, key, error, "must be the number of a node, from 0");
     if (!g_hash_table_add(seen, GINT_TO_POINTER((int)node + 1)))
       return bad(doc, path, key, error, "stands in the list twice");
@@ -136,7 +136,7 @@ static gboolean check_failed(const MsFabric *f, const MsJson *doc, const char *p
   if (!list || json_array_get_length(list) > MS_FABRIC_BROKEN)
     return bad(doc, path, "failed", error, "must be a list of at most 4096 names such as leaf3.up2");
   for (guint i = 0; i < json_array_get_length(list); i++)
-    if (!ms_json_is(json_array_get_element(list, i), JSON_STRING))
+    if (!ms_json_is(json_array_get_element(list, i), G_TYPE_STRING))
       return bad(doc, path, "failed", error, "must hold names only");
   return TRUE;
 }

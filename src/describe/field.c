@@ -21,9 +21,9 @@ static const char *kind_of(JsonNode *node) {
   if (is_null(node)) return "null";
   if (JSON_NODE_HOLDS_OBJECT(node)) return "an object";
   if (JSON_NODE_HOLDS_ARRAY(node)) return "a list";
-  if (ms_json_is(node, JSON_STRING)) return "a string";
-  if (ms_json_is(node, JSON_BOOLEAN)) return "a boolean";
-  return ms_json_is(node, JSON_INT) ? "an integer" : "a number with fraction or exponent";
+  if (ms_json_is(node, G_TYPE_STRING)) return "a string";
+  if (ms_json_is(node, G_TYPE_BOOLEAN)) return "a boolean";
+  return ms_json_is(node, G_TYPE_INT64) ? "an integer" : "a number with fraction or exponent";
 }
 
 static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, const char *wanted, GError **error) {
@@ -115,7 +115,7 @@ static gboolean read_number(const MsField *field, const MsJson *doc, JsonNode *n
     g_autofree char *why = NULL;
     return ms_quantity_parse(text, field->unit, whole, value, &why) || ms_json_error(doc, path, error, "%s", why);
   }
-  if (whole ? !ms_json_is(node, JSON_INT) : isnan(ms_json_number(node)))
+  if (whole ? !ms_json_is(node, G_TYPE_INT64) : isnan(ms_json_number(node)))
     return wrong_type(doc, node, path, whole ? "an integer" : "a number", error);
   *value = ms_json_number(node);
   return TRUE;
@@ -141,13 +141,13 @@ static gboolean set_f64(const MsField *field, const MsJson *doc, JsonNode *node,
 }
 
 static gboolean set_bool(const MsJson *doc, JsonNode *node, const char *path, gboolean *member, GError **error) {
-  if (!ms_json_is(node, JSON_BOOLEAN)) return wrong_type(doc, node, path, "true or false", error);
+  if (!ms_json_is(node, G_TYPE_BOOLEAN)) return wrong_type(doc, node, path, "true or false", error);
   *member = json_node_get_boolean(node);
   return TRUE;
 }
 
 static gboolean set_string(const MsJson *doc, JsonNode *node, const char *path, char **member, GError **error) {
-  if (!ms_json_is(node, JSON_STRING)) return wrong_type(doc, node, path, "a string", error);
+  if (!ms_json_is(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
   g_free(*member);
   *member = g_strdup(json_node_get_string(node));
   return TRUE;
@@ -161,7 +161,7 @@ static int word_index(const char *word, const char *const *words) {
 
 /* Index of a JSON word, or -1 with *error. */
 static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
-  if (!ms_json_is(node, JSON_STRING)) {
+  if (!ms_json_is(node, G_TYPE_STRING)) {
     char *all = word_list(field->words);
     char *wanted = g_strdup_printf("one of %s", all);
     wrong_type(doc, node, path, wanted, error);
@@ -205,7 +205,7 @@ static gboolean set_words(const MsField *field, const MsJson *doc, JsonNode *nod
 static gboolean no_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   const char *near = NULL;
   const MsField *f = field->sub->fields;
-  for (; f->key && ms_json_is(node, JSON_STRING); f++)
+  for (; f->key && ms_json_is(node, G_TYPE_STRING); f++)
     if (f->type == MS_T_ENUM && (near = ms_nearest(json_node_get_string(node), f->words))) break;
   if (!near) return wrong_type(doc, node, path, "an object", error);
   return ms_json_error(doc, path, error, "is %s, must be an object, did you mean {\"%s\": \"%s\"}?", kind_of(node),
@@ -224,7 +224,7 @@ static void set_free(JsonNode *node, JsonNode **member) {
 }
 
 gboolean ms_field_is_auto(const MsField *field, JsonNode *node) {
-  return (field->flags & MS_AUTO) && ms_json_is(node, JSON_STRING) && strcmp(json_node_get_string(node), "auto") == 0;
+  return (field->flags & MS_AUTO) && ms_json_is(node, G_TYPE_STRING) && strcmp(json_node_get_string(node), "auto") == 0;
 }
 
 static void set_default(const MsField *field, void *object);

@@ -106,7 +106,7 @@ char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc,
  * ------------------------------------------------------------------------------------------ */
 gboolean ms_schema_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   (void)member;
-  gboolean one = ms_json_is(node, JSON_INT) && json_node_get_int(node) == 1;
+  gboolean one = ms_json_is(node, G_TYPE_INT64) && json_node_get_int(node) == 1;
   return one || ms_json_error(doc, path, error, "must be 1, the only version of the format that this program reads");
 }
 

@@ -78,7 +78,7 @@ gboolean ms_reliability_load(const MsJson *doc, JsonNode *node, const char *path
     if (ok && !r->name) r->name = g_strdup("inline");
     return ok;
   }
-  if (!ms_json_is(node, JSON_STRING))
+  if (!ms_json_is(node, G_TYPE_STRING))
     return ms_json_error(doc, path, error, "must be the name of a file in reliability/, a path, or an object");
   g_autofree char *file = ms_find_mentioned("reliability", json_node_get_string(node), doc, path, error);
   return file && load_file(file, r, error);
@@ -192,7 +192,7 @@ static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError
     g->run = ms_scenario_from_doc_mixed(inner, &failure);
     return g->run || ms_json_error_inside(doc, "run", error, failure);
   }
-  if (!ms_json_is(node, JSON_STRING)) return ms_json_error(doc, "run", error, "must be a path or an object");
+  if (!ms_json_is(node, G_TYPE_STRING)) return ms_json_error(doc, "run", error, "must be a path or an object");
   g_autofree char *file = ms_find_mentioned("scenarios", json_node_get_string(node), doc, "run", error);
   g->run = file ? ms_scenario_load_mixed(file, error) : NULL;
   return g->run != NULL;

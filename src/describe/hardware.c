@@ -113,7 +113,7 @@ static char *explained(char *file, const char *name, const MsJson *doc, const ch
 
 static MsHardware *load_mentioned(const MsJson *doc, JsonNode *node, const char *path, int depth, gboolean borrow,
                                   GError **error) {
-  if (ms_json_is(node, JSON_STRING))
+  if (ms_json_is(node, G_TYPE_STRING))
     return load_file(explained(ms_find_mentioned("hardware", json_node_get_string(node), doc, path, error),
                                json_node_get_string(node), doc, path, error),
                      depth, borrow, error);

@@ -378,7 +378,7 @@ static MsModel *from_base(const MsJson *doc, JsonObject *json, const char *path,
   char *base_path = g_strconcat(path, *path ? "." : "", "base", NULL);
   JsonNode *base = json_object_get_member(json, "base");
   MsModel *model = NULL;
-  if (!ms_json_is(base, JSON_STRING)) ms_json_error(doc, base_path, error, "must be the name of a model or a path");
+  if (!ms_json_is(base, G_TYPE_STRING)) ms_json_error(doc, base_path, error, "must be the name of a model or a path");
   else if (depth >= DEEPEST_BASE)
     ms_json_error(doc, base_path, error, "more than %d models upon one another: do they name each other?",
                   DEEPEST_BASE);
@@ -406,7 +406,7 @@ MsModel *ms_model_from_json(const MsJson *doc, JsonNode *node, const char *path,
                                                           : from_inline(doc, json, path, error);
     return finished(model, doc, path, error);
   }
-  if (ms_json_is(node, JSON_STRING))
+  if (ms_json_is(node, G_TYPE_STRING))
     return load_file(ms_find_mentioned("models", json_node_get_string(node), doc, path, error), TRUE, 0, error);
   ms_json_error(doc, path, error, "must be the name of a model, a path, or an object with \"base\" and overrides");
   return NULL;

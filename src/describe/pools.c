@@ -23,7 +23,7 @@ static void machine_print(MsJsonOut *out, const char *key, const void *member) {
 static gboolean batch_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   static const MsField number = MS_INT(MsPool, batch, 1, 1 << 24, NULL, 0, "");
   MsPool *pool = member;
-  gboolean word = ms_json_is(node, JSON_STRING);
+  gboolean word = ms_json_is(node, G_TYPE_STRING);
   if (!word || strcmp(json_node_get_string(node), "auto") != 0)
     return ms_field_set(&number, doc, node, path, pool, error);
   pool->batch = MS_POOL_SEARCHED;

@@ -79,14 +79,14 @@ static JsonNode *completed(const MsField *field, const void *object) {
 }
 
 static JsonNode *int_node(gint64 value) {
-  JsonNode *node = json_node_alloc();
-  json_node_init_int(node, value);
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  json_node_set_int(node, value);
   return node;
 }
 
 /* A copy of the node; of "8k" the number that it is. */
 static JsonNode *as_number(const MsField *field, const void *object, JsonNode *node) {
-  if (field->type == MS_T_INT && !ms_json_is(node, JSON_INT))
+  if (field->type == MS_T_INT && !ms_json_is(node, G_TYPE_INT64))
     return int_node(*(const int *)((const char *)object + field->offset));
   return ms_json_copy(node);
 }
@@ -153,7 +153,7 @@ static gboolean add_range(Reader *r, MsOpenKey *key, JsonObject *json) {
   JsonNode *from = json_object_get_member(json, "from"), *to = json_object_get_member(json, "to");
   if (key->field->type != MS_T_INT)
     return ms_json_error(r->doc, key->path, r->error, "is a range, which only integer keys take; give a list");
-  if (!ms_json_is(from, JSON_INT) || !ms_json_is(to, JSON_INT) || json_object_get_size(json) != 2)
+  if (!ms_json_is(from, G_TYPE_INT64) || !ms_json_is(to, G_TYPE_INT64) || json_object_get_size(json) != 2)
     return ms_json_error(r->doc, key->path, r->error, "must be a range {\"from\": integer, \"to\": integer}");
   gint64 lo = json_node_get_int(from), hi = json_node_get_int(to);
   if (lo > hi || hi - lo >= VALUES_MAX)
@@ -203,7 +203,7 @@ static gboolean close_member(Reader *r, const MsFieldTable *table, const char *n
   if (field && field->type == MS_T_OBJECT && JSON_NODE_HOLDS_OBJECT(node)) {
     JsonObject *inner = close_object(r, field->sub, json_node_get_object(node), path);
     if (!inner) return FALSE;
-    *closed = json_node_alloc();
+    *closed = json_node_new(JSON_NODE_OBJECT);
     json_node_take_object(*closed, inner);
     return TRUE;
   }
@@ -317,8 +317,8 @@ static JsonObject *with_placement(JsonObject *json, JsonNode *word) {
   JsonObject *one = with_value(json, placement_key, word), *machine = json_object_get_object_member(one, "hardware");
   JsonNode *name = json_object_get_member(machine, json_object_has_member(machine, "name") ? "name" : "base");
   g_autofree char *said =
-      g_strdup_printf("%s %s", ms_json_is(name, JSON_STRING) ? json_node_get_string(name) : "inline",
-                      ms_json_is(word, JSON_STRING) ? json_node_get_string(word) : "");
+      g_strdup_printf("%s %s", ms_json_is(name, G_TYPE_STRING) ? json_node_get_string(name) : "inline",
+                      ms_json_is(word, G_TYPE_STRING) ? json_node_get_string(word) : "");
   json_object_set_string_member(machine, "name", said);
   return one;
 }
@@ -343,7 +343,7 @@ static JsonObject *with_machine(const MsJson *doc, JsonObject *json, JsonArray *
 static gboolean is_job_nodes(const char *path, JsonNode *list) {
   JsonArray *nodes = json_node_get_array(list);
   return path == placement_key && json_array_get_length(nodes) > 0 &&
-         !ms_json_is(json_array_get_element(nodes, 0), JSON_STRING);
+         !ms_json_is(json_array_get_element(nodes, 0), G_TYPE_STRING);
 }
 
 /* Adds the requests of `json` whose keys from `key` on are still to be taken from their lists. */

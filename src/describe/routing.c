@@ -196,7 +196,7 @@ gboolean ms_routing_parse(const MsJson *doc, JsonNode *node, const char *path, v
     ms_fields_clear(&ms_routing_table, &o);
     return ok;
   }
-  if (ms_json_is(node, JSON_STRING)) return routing_word(doc, json_node_get_string(node), path, routing, error);
+  if (ms_json_is(node, G_TYPE_STRING)) return routing_word(doc, json_node_get_string(node), path, routing, error);
   return ms_json_error(doc, path, error, "must be " ROUTING_FORMS);
 }
 

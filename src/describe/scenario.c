@@ -197,7 +197,7 @@ gboolean ms_scenario_states(const MsScenario *scenario, const MsFieldTable *tabl
 
 static void add_default(const char *key, JsonNode *node, GString *out) {
   g_autofree char *json = ms_json_text(node, 0);
-  gboolean word = ms_json_is(node, JSON_STRING);
+  gboolean word = ms_json_is(node, G_TYPE_STRING);
   g_string_append_printf(out, "%s%s %s", out->len ? ", " : "", key, word ? json_node_get_string(node) : json);
 }
 

@@ -37,7 +37,7 @@ MsMark ms_source_mark(const MsHardware *hardware, const char *key) {
 double ms_source_within(const MsHardware *hardware, const char *key) {
   JsonNode *source = source_of(hardware, key);
   if (mark_of_word(member_text(source, "mark")) != MS_MARK_ASSUMED) return 0;
-  return json_object_get_double_member(json_node_get_object(source), "within");
+  return json_object_get_double_member_with_default(json_node_get_object(source), "within", 0);
 }
 
 char *ms_source_text(const MsHardware *hardware, const char *key) {
@@ -82,8 +82,8 @@ const char *ms_source_words(const char *key) {
 static gboolean check_within(JsonNode *node, gboolean assumed, const MsJson *doc, const char *path, GError **error) {
   if (!node) return TRUE;
   if (!assumed) return ms_json_error(doc, path, error, "only an assumed figure has it; its mark says otherwise");
-  gboolean number =
-      JSON_NODE_HOLDS_VALUE(node) && json_node_kind(node) != JSON_STRING && json_node_kind(node) != JSON_BOOLEAN;
+  gboolean number = JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING &&
+                    json_node_get_value_type(node) != G_TYPE_BOOLEAN;
   double within = number ? json_node_get_double(node) : NAN;
   return (within > 0 && within <= 2) ||
          ms_json_error(doc, path, error,
@@ -122,7 +122,7 @@ gboolean ms_sources_check(const MsHardware *hardware, const MsJson *doc, const c
   for (GList *l = keys; l; l = l->next) {
     JsonNode *source = json_object_get_member(sources, l->data);
     g_autofree char *deeper = g_strconcat(path, ".", (const char *)l->data, NULL);
-    if (ms_json_is(source, JSON_STRING)) continue;
+    if (ms_json_is(source, G_TYPE_STRING)) continue;
     if (!JSON_NODE_HOLDS_OBJECT(source))
       return ms_json_error(doc, deeper, error, "must be a text, or {\"mark\": ..., \"text\": ...}");
     if (!check_marked(json_node_get_object(source), doc, deeper, error)) return FALSE;

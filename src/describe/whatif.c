@@ -164,10 +164,10 @@ static char *scaled(double value, double step, const char *unit) {
 /* A number with its unit, a word without quotes, anything else as JSON. */
 static char *label_of(const MsField *field, JsonNode *value) {
   gboolean plain = JSON_NODE_HOLDS_VALUE(value);
-  JsonKind type = plain ? json_node_kind(value) : JSON_NULL;
-  if (type == JSON_STRING) return g_strdup(json_node_get_string(value));
-  if (plain && (type == JSON_INT || type == JSON_DOUBLE)) {
-    double number = type == JSON_INT ? (double)json_node_get_int(value) : json_node_get_double(value);
+  GType type = plain ? json_node_get_value_type(value) : G_TYPE_INVALID;
+  if (type == G_TYPE_STRING) return g_strdup(json_node_get_string(value));
+  if (plain && (type == G_TYPE_INT64 || type == G_TYPE_DOUBLE)) {
+    double number = type == G_TYPE_INT64 ? (double)json_node_get_int(value) : json_node_get_double(value);
     if (g_strcmp0(field->unit, "B") == 0) return scaled(number, 1024, "B");
     if (g_strcmp0(field->unit, "Bps") == 0) return scaled(number, 1000, "B/s");
     if (g_strcmp0(field->unit, "flops") == 0) return scaled(number, 1000, "FLOP/s");
@@ -212,7 +212,7 @@ static char *value_label(const MsJson *doc, const AxisRow *row, const MsField *f
                          JsonArray *labels, guint i, JsonNode *value, GError **error) {
   if (!labels) return label_of(field, value);
   JsonNode *word = json_array_get_element(labels, i);
-  if (ms_json_is(word, JSON_STRING)) return g_strdup(json_node_get_string(word));
+  if (ms_json_is(word, G_TYPE_STRING)) return g_strdup(json_node_get_string(word));
   ms_json_error(doc, path, error, "labels of axis %s must be strings", row->key);
   return NULL;
 }
@@ -329,7 +329,7 @@ static JsonObject *object_at(JsonObject *json, const char *key) {
   JsonNode *node = json_object_get_member(json, key);
   if (node && JSON_NODE_HOLDS_OBJECT(node)) return json_node_get_object(node);
   JsonObject *made = json_object_new();
-  if (ms_json_is(node, JSON_STRING)) json_object_set_member(made, "base", ms_json_copy(node));
+  if (ms_json_is(node, G_TYPE_STRING)) json_object_set_member(made, "base", ms_json_copy(node));
   json_object_set_object_member(json, key, made);
   return made;
 }
@@ -392,7 +392,7 @@ static gboolean load_base(MsWhatif *w, JsonNode *node, const char *hardware, GEr
     return (ms_put_on(w->base, hardware, &failure) && loads(w->base, request, &failure)) ||
            ms_json_error_inside(w->source, "base", error, failure);
   }
-  if (!ms_json_is(node, JSON_STRING)) return ms_json_error(w->source, "base", error, "must be a path or an object");
+  if (!ms_json_is(node, G_TYPE_STRING)) return ms_json_error(w->source, "base", error, "must be a path or an object");
   g_autofree char *file = ms_find_mentioned("scenarios", json_node_get_string(node), w->source, "base", error);
   w->base = file ? ms_json_load(file, error) : NULL;
   return w->base && ms_put_on(w->base, hardware, error) && loads(w->base, request, error);

@@ -7,7 +7,7 @@
 #define MS_LAUNCH_ARGS_H
 
 #include <glib.h>
-#include "base/tree.h"
+#include <json-glib/json-glib.h>
 
 /* Where an argument belongs; sections of the written forms, arrays of MT-Megatron */
 typedef enum {

@@ -159,7 +159,7 @@ static JsonNode *take(Reader *r, const char *path) {
   JsonNode *node = find(r->root, path);
   g_hash_table_add(r->used, g_strdup(path));
   if (!node || JSON_NODE_HOLDS_NULL(node)) return NULL;
-  gboolean text = ms_json_is(node, JSON_STRING);
+  gboolean text = ms_json_is(node, G_TYPE_STRING);
   if (!text || strcmp(json_node_get_string(node), "auto") != 0) return node;
   ms_import_remark(r->import, "%s: is \"auto\", which the program fills in: as if it were not said", path);
   return NULL;
@@ -169,7 +169,7 @@ static gboolean integer(Reader *r, const char *path, gint64 absent, gint64 lo, g
   JsonNode *node = take(r, path);
   *value = absent;
   if (!node) return TRUE;
-  if (!ms_json_is(node, JSON_INT)) return ms_json_error(r->doc, path, r->error, "must be an integer");
+  if (!ms_json_is(node, G_TYPE_INT64)) return ms_json_error(r->doc, path, r->error, "must be an integer");
   *value = json_node_get_int(node);
   return (*value >= lo && *value <= hi) ||
          ms_json_error(r->doc, path, r->error,
@@ -185,10 +185,10 @@ static gboolean is_on(JsonNode *node) {
     if (!inner) inner = json_object_get_member(o, "device");
     return inner ? is_on(inner) : json_object_get_size(o) > 0;
   }
-  JsonKind type = json_node_kind(node);
-  if (type == JSON_BOOLEAN) return json_node_get_boolean(node);
-  if (type == JSON_STRING) return strcmp(json_node_get_string(node), "none") != 0;
-  return type == JSON_INT ? json_node_get_int(node) > 1 : TRUE;
+  GType type = json_node_get_value_type(node);
+  if (type == G_TYPE_BOOLEAN) return json_node_get_boolean(node);
+  if (type == G_TYPE_STRING) return strcmp(json_node_get_string(node), "none") != 0;
+  return type == G_TYPE_INT64 ? json_node_get_int(node) > 1 : TRUE;
 }
 
 static gboolean check_unmodelled(Reader *r) {
@@ -232,7 +232,7 @@ static gboolean read_offload(Reader *r) {
                     ratio[] = "zero_optimization.offload_optimizer.ratio";
   JsonNode *where = take(r, device), *share = take(r, ratio), *old = take(r, "zero_optimization.cpu_offload");
   gboolean on = (old && is_on(old)) || (where && is_on(where));
-  if (where && !ms_json_is(where, JSON_STRING)) return ms_json_error(r->doc, device, r->error, "must be a string");
+  if (where && !ms_json_is(where, G_TYPE_STRING)) return ms_json_error(r->doc, device, r->error, "must be a string");
   if (on && where && strcmp(json_node_get_string(where), "cpu") != 0)
     return ms_json_error(r->doc, device, r->error, "is \"%s\": cpu is modelled", json_node_get_string(where));
   double fraction = share && JSON_NODE_HOLDS_VALUE(share) ? json_node_get_double(share) : 1;
@@ -269,7 +269,7 @@ static gboolean read_checkpointing(Reader *r) {
 /* What of a run's layout is known before it is one, at most what a layout can have. */
 static gint64 degree(Reader *r, const char *key) {
   JsonNode *node = find(r->run, key);
-  gboolean whole = ms_json_is(node, JSON_INT);
+  gboolean whole = ms_json_is(node, G_TYPE_INT64);
   return whole ? CLAMP(json_node_get_int(node), 1, MS_IMPORT_MOST_GPUS) : 1;
 }
 

@@ -50,7 +50,7 @@ static const char *shipped_model(JsonNode *node) {
   if (!node || JSON_NODE_HOLDS_VALUE(node)) return node ? json_node_get_string(node) : NULL;
   JsonObject *model = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
   gboolean only = model && json_object_get_size(model) == 2 && json_object_has_member(model, "mtp_num_layers");
-  return only ? json_object_get_string_member(model, "base") : NULL;
+  return only ? json_object_get_string_member_with_default(model, "base", NULL) : NULL;
 }
 
 static gboolean model(Form *f) {

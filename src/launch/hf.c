@@ -69,7 +69,7 @@ static gboolean rope_number(MsHf *c, JsonObject *object, const char *inside, con
 
 static const char *word_in(JsonObject *object, const char *key) {
   JsonNode *node = json_object_get_member(object, key);
-  gboolean text = ms_json_is(node, JSON_STRING);
+  gboolean text = ms_json_is(node, G_TYPE_STRING);
   return text ? json_node_get_string(node) : NULL;
 }
 
@@ -121,7 +121,7 @@ static gboolean read_positions(MsHf *c) {
   m->position_embedding = MS_POS_ROPE;
   for (guint i = 0; i < G_N_ELEMENTS(tops); i++) {
     JsonNode *node = ms_hf_take(c, tops[i][0]);
-    gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_kind(node) != JSON_STRING;
+    gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING;
     if (number && !rope_number(c, c->json, "", tops[i][0], tops[i][1], m, &ms_model_table)) return FALSE;
   }
   return read_rope_object(c, "rope_scaling") && read_rope_object(c, "rope_parameters");
@@ -166,7 +166,7 @@ static const char *architecture(const MsHf *c) {
   JsonNode *node = json_object_get_member(c->json, "architectures");
   JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
   JsonNode *first = list && json_array_get_length(list) > 0 ? json_array_get_element(list, 0) : NULL;
-  gboolean text = ms_json_is(first, JSON_STRING);
+  gboolean text = ms_json_is(first, G_TYPE_STRING);
   return text ? json_node_get_string(first) : "";
 }
 
@@ -281,9 +281,9 @@ static void fill_as_class(MsHf *c, const char *keys) {
     if (says(c, pair[0])) continue;
     double value = g_ascii_strtod(pair[1], NULL);
     gboolean whole = !strpbrk(pair[1], ".e");
-    JsonNode *node = json_node_alloc();
-    if (whole) json_node_init_int(node, (gint64)value);
-    else json_node_init_double(node, value);
+    JsonNode *node = json_node_new(JSON_NODE_VALUE);
+    if (whole) json_node_set_int(node, (gint64)value);
+    else json_node_set_double(node, value);
     json_object_set_member(c->json, pair[0], node);
     g_hash_table_add(c->used, (gpointer)g_intern_string(pair[0]));
     if (whole) g_string_append_printf(taken, "%s%s %g", taken->len ? ", " : "", pair[0], value); /* a size */

@@ -25,7 +25,7 @@ gboolean ms_hf_take_int(MsHf *c, const char *key, int absent, int hi, int *value
   JsonNode *node = ms_hf_take(c, key);
   *value = absent;
   if (!node) return TRUE;
-  gboolean integer = ms_json_is(node, JSON_INT);
+  gboolean integer = ms_json_is(node, G_TYPE_INT64);
   if (!integer || json_node_get_int(node) < 0 || json_node_get_int(node) > hi)
     return ms_hf_bad(c, key, "must be an integer in [0, %d]", hi);
   *value = (int)json_node_get_int(node);
@@ -39,7 +39,7 @@ const char *ms_hf_take_string(MsHf *c, const char *key) {
 
 gboolean ms_hf_is_true(MsHf *c, const char *key) {
   JsonNode *node = ms_hf_take(c, key);
-  return ms_json_is(node, JSON_BOOLEAN) && json_node_get_boolean(node);
+  return ms_json_is(node, G_TYPE_BOOLEAN) && json_node_get_boolean(node);
 }
 
 gboolean ms_hf_take_words(MsHf *c, const char *key, char ***words) {
@@ -52,7 +52,7 @@ gboolean ms_hf_take_words(MsHf *c, const char *key, char ***words) {
   g_auto(GStrv) copy = g_new0(char *, n + 1);
   for (guint i = 0; i < n; i++) {
     JsonNode *one = json_array_get_element(list, i);
-    if (!ms_json_is(one, JSON_STRING)) return ms_hf_bad(c, key, "must be a list of words");
+    if (!ms_json_is(one, G_TYPE_STRING)) return ms_hf_bad(c, key, "must be a list of words");
     copy[i] = g_strdup(json_node_get_string(one));
   }
   *words = g_steal_pointer(&copy);

@@ -15,7 +15,7 @@ void ms_hf_set_moe_layers(MsModel *m, const GString *list) {
 }
 
 gboolean ms_hf_is_integer(JsonNode *node, gint64 *value) {
-  if (!ms_json_is(node, JSON_INT)) return FALSE;
+  if (!ms_json_is(node, G_TYPE_INT64)) return FALSE;
   *value = json_node_get_int(node);
   return TRUE;
 }

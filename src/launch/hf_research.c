@@ -63,7 +63,7 @@ static gboolean fla_gated_delta(MsHf *c) {
 /* A part of the width in each of `heads`. */
 static gboolean head_part(MsHf *c, const char *key, double absent, int heads, int *dim) {
   JsonNode *node = ms_hf_take(c, key);
-  gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_kind(node) != JSON_STRING;
+  gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING;
   double part = number ? json_node_get_double(node) : absent, width = part * c->model->hidden_size;
   if ((node && !number) || !(part > 0 && part <= 16) || heads < 1 || c->model->hidden_size > 1 << 20 ||
       fmod(width, heads) != 0)

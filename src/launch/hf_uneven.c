@@ -232,7 +232,8 @@ typedef struct {
 
 static gboolean nas_flag(JsonObject *part, const char *key) {
   JsonNode *node = part ? json_object_get_member(part, key) : NULL;
-  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_kind(node) == JSON_BOOLEAN && json_node_get_boolean(node);
+  return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_BOOLEAN &&
+         json_node_get_boolean(node);
 }
 
 static void nas_mlp(NasLayers *n, double width) {
@@ -261,7 +262,7 @@ static gboolean nas_ffn(MsHf *c, NasLayers *n, JsonObject *part) {
   if (nas_flag(part, "no_op")) return TRUE;
   if (nas_flag(part, "replace_with_linear")) return nas_mlp(n, c->model->hidden_size / 3.0), TRUE;
   JsonNode *node = json_object_get_member(part, "ffn_mult");
-  gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_kind(node) != JSON_STRING;
+  gboolean number = node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) != G_TYPE_STRING;
   double part_of = number ? json_node_get_double(node) : 0;
   if (!(part_of > 0 && part_of <= 64)) return ms_hf_bad(c, "block_configs", "has an ffn_mult that is not in (0, 64]");
   nas_mlp(n, ceil(floor(2 * part_of * c->model->hidden_size / 3) / 256) * 256);

@@ -30,12 +30,12 @@ static gboolean read_note(MsArgs *args, const char *line, int number, GError **e
   g_autoptr(MsJson) doc = ms_json_parse(parts[1], -1, "", &why);
   if (!doc) return ms_input_error(error, args->file, number, parts[0], "is not JSON");
   JsonNode *root = ms_json_root(doc);
-  gboolean text = ms_json_is(root, JSON_STRING);
+  gboolean text = ms_json_is(root, G_TYPE_STRING);
   gboolean any = strcmp(parts[0], "hardware") == 0 || strcmp(parts[0], "routing") == 0 ||
                  strcmp(parts[0], "rope_scaling") == 0,
            integer = strcmp(parts[0], "gpus") == 0 || strcmp(parts[0], "cuda_device_max_connections") == 0;
   if (!any && !integer && !text) return ms_input_error(error, args->file, number, parts[0], "must be a string");
-  if (integer && !ms_json_is(root, JSON_INT))
+  if (integer && !ms_json_is(root, G_TYPE_INT64))
     return ms_input_error(error, args->file, number, parts[0], "must be an integer");
   json_object_set_member(args->notes, parts[0], ms_json_copy(root));
   return TRUE;
@@ -63,8 +63,8 @@ JsonNode *ms_import_hardware(MsImport *import, const MsArgs *args, const MsImpor
   if (!options->hardware)
     ms_import_remark(import, "hardware: the file does not say it, " MS_IMPORT_HARDWARE
                              " is assumed; --hardware NAME says another");
-  JsonNode *name = json_node_alloc();
-  json_node_init_string(name, options->hardware ? options->hardware : MS_IMPORT_HARDWARE);
+  JsonNode *name = json_node_new(JSON_NODE_VALUE);
+  json_node_set_string(name, options->hardware ? options->hardware : MS_IMPORT_HARDWARE);
   return name;
 }
 

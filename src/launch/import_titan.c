@@ -53,7 +53,7 @@ static gboolean integer(Titan *t, const char *names, int absent, int lo, int hi,
   JsonNode *node = take(t, names);
   *value = absent;
   if (!node) return TRUE;
-  if (!ms_json_is(node, JSON_INT)) return wrong(t, "must be an integer");
+  if (!ms_json_is(node, G_TYPE_INT64)) return wrong(t, "must be an integer");
   gint64 given = json_node_get_int(node);
   if (given < lo || given > hi) return wrong(t, "is %" G_GINT64_FORMAT ", must be %d to %d", given, lo, hi);
   *value = (int)given;
@@ -64,7 +64,7 @@ static gboolean boolean(Titan *t, const char *names, gboolean absent, gboolean *
   JsonNode *node = take(t, names);
   *value = absent;
   if (!node) return TRUE;
-  if (!ms_json_is(node, JSON_BOOLEAN)) return wrong(t, "must be true or false");
+  if (!ms_json_is(node, G_TYPE_BOOLEAN)) return wrong(t, "must be true or false");
   *value = json_node_get_boolean(node);
   return TRUE;
 }
@@ -73,7 +73,7 @@ static gboolean word(Titan *t, const char *names, const char *absent, const char
   JsonNode *node = take(t, names);
   *value = absent;
   if (!node) return TRUE;
-  if (!ms_json_is(node, JSON_STRING)) return wrong(t, "must be a string");
+  if (!ms_json_is(node, G_TYPE_STRING)) return wrong(t, "must be a string");
   *value = json_node_get_string(node);
   return TRUE;
 }
@@ -108,7 +108,7 @@ static gboolean has_member(JsonNode *list, const char *text) {
   JsonArray *array = list && JSON_NODE_HOLDS_ARRAY(list) ? json_node_get_array(list) : NULL;
   for (guint i = 0; array && i < json_array_get_length(array); i++) {
     JsonNode *node = json_array_get_element(array, i);
-    if (ms_json_is(node, JSON_STRING) && strcmp(json_node_get_string(node), text) == 0) return TRUE;
+    if (ms_json_is(node, G_TYPE_STRING) && strcmp(json_node_get_string(node), text) == 0) return TRUE;
   }
   return FALSE;
 }
@@ -299,7 +299,7 @@ static gboolean read_checkpointing(Titan *t, Run *r) {
   int mode;
   const char *option;
   JsonNode *node = take(t, AC("selective_ac_option"));
-  gboolean number = ms_json_is(node, JSON_INT);
+  gboolean number = ms_json_is(node, G_TYPE_INT64);
   g_autofree char *text = number ? g_strdup_printf("%" G_GINT64_FORMAT, json_node_get_int(node)) : NULL;
   if (number) option = text;
   else if (!word(t, AC("selective_ac_option"), "2", &option)) return FALSE;

@@ -25,7 +25,7 @@ static JsonNode *none_or(const MsModel *plain, const char *key, JsonNode *node) 
   JsonObject *keys = keys_of(plain);
   gboolean none = json_node_equal(json_object_get_member(keys, key), node);
   json_object_unref(keys);
-  return none ? json_node_alloc() : ms_json_copy(node);
+  return none ? json_node_new(JSON_NODE_NULL) : ms_json_copy(node);
 }
 
 /* {"base": name, ...} with the members of `keys` that differ from those of `base`; NULL when more than MOST_DIFFERENCES
@@ -64,16 +64,16 @@ static gboolean stands_for(JsonNode *mention, const MsModel *model, JsonObject *
 }
 
 static JsonNode *node_of(JsonObject *difference, const char *name) {
-  JsonNode *node = json_node_alloc();
-  if (json_object_get_size(difference) == 1) json_node_init_string(node, name);
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  if (json_object_get_size(difference) == 1) json_node_set_string(node, name);
   else json_node_init_object(node, difference);
   return node;
 }
 
 /* The name itself when the shipped model of that name is this one: most are. */
 static JsonNode *by_own_name(const MsModel *model, JsonObject *keys) {
-  JsonNode *mention = json_node_alloc();
-  json_node_init_string(mention, model->name ? model->name : "");
+  JsonNode *mention = json_node_new(JSON_NODE_VALUE);
+  json_node_set_string(mention, model->name ? model->name : "");
   g_autoptr(GPtrArray) names = ms_data_names("models");
   gboolean shipped = model->name && g_strv_contains((const char *const *)names->pdata, model->name);
   if (!shipped || !stands_for(mention, model, keys)) g_clear_pointer(&mention, json_node_unref);

@@ -31,13 +31,13 @@ static JsonNode *take(const Reader *r, const char *key) {
 }
 
 static gboolean is_text(JsonNode *node, const char *text) {
-  return ms_json_is(node, JSON_STRING) && (!text || strcmp(json_node_get_string(node), text) == 0);
+  return ms_json_is(node, G_TYPE_STRING) && (!text || strcmp(json_node_get_string(node), text) == 0);
 }
 
 static gboolean is_empty(JsonNode *node) {
   if (JSON_NODE_HOLDS_ARRAY(node)) return json_array_get_length(json_node_get_array(node)) == 0;
   if (JSON_NODE_HOLDS_OBJECT(node)) return json_object_get_size(json_node_get_object(node)) == 0;
-  return ms_json_is(node, JSON_BOOLEAN) && !json_node_get_boolean(node);
+  return ms_json_is(node, G_TYPE_BOOLEAN) && !json_node_get_boolean(node);
 }
 
 /* What changes the parameters or the step in a way that training.lora cannot say. */

@@ -46,13 +46,13 @@ static gboolean node_of_text(const MsArgs *args, const MsArg *arg, const MsField
   switch (field->type) {
   case MS_T_INT: /* every integer field has a range */
     if (!ms_arg_int(args, arg, (gint64)field->lo, (gint64)field->hi, &integer, error)) return FALSE;
-    json_node_init_int(node, integer);
+    json_node_set_int(node, integer);
     return TRUE;
   case MS_T_F64:
     if (!ms_arg_number(args, arg, -G_MAXDOUBLE, G_MAXDOUBLE, &number, error)) return FALSE;
-    json_node_init_double(node, number);
+    json_node_set_double(node, number);
     return TRUE;
-  default: json_node_init_string(node, text); return TRUE;
+  default: json_node_set_string(node, text); return TRUE;
   }
 }
 
@@ -74,7 +74,7 @@ static gboolean read_simple(const MsLaunchRow *row, MsArgs *args, MsScenario *s,
   g_autoptr(JsonNode) node = NULL;
   if (arg && row->kind == MS_ROW_VALUE) {
     const char *text = ms_arg_value(args, arg, error);
-    node = json_node_alloc();
+    node = json_node_new(JSON_NODE_VALUE);
     if (!text || !node_of_text(args, arg, field, text, node, error)) return FALSE;
   } else if (arg || row->value) {
     node = constant(!arg ? row->value : row->kind == MS_ROW_ON ? "true" : "false");

@@ -1,6 +1,6 @@
 #include "local/probe.h"
 
-#include "base/tree.h"
+#include <json-glib/json-glib.h>
 #include <math.h>
 #include <string.h>
 
@@ -68,9 +68,8 @@ static void read_rocm(MsProbe *p) {
   static const char *const argv[] = {
       "rocm-smi", "--showproductname", "--showmeminfo", "vram", "--showmaxpower", "--json", NULL};
   g_autofree char *text = printed(argv);
-  char *object = text ? strchr(text, '{') : NULL, *end = object ? strrchr(object, '}') : NULL; /* among warnings */
-  if (end) end[1] = '\0';
-  g_autoptr(JsonNode) root = object ? ms_json_node(object) : NULL;
+  const char *object = text ? strchr(text, '{') : NULL; /* warnings stand before it */
+  g_autoptr(JsonNode) root = object ? json_from_string(object, NULL) : NULL;
   if (!root || !JSON_NODE_HOLDS_OBJECT(root)) return;
   JsonObject *cards = json_node_get_object(root);
   g_autoptr(GList) names = g_list_sort(json_object_get_members(cards), (GCompareFunc)strcmp);

@@ -12,7 +12,7 @@ static gboolean check_texts(const MsJson *doc, JsonNode *node, const char *path,
   JsonArray *list = json_node_get_array(node);
   for (guint i = 0; i < json_array_get_length(list); i++) {
     JsonNode *one = json_array_get_element(list, i);
-    if (!ms_json_is(one, JSON_STRING)) return ms_json_error(doc, path, error, "must be a list of texts");
+    if (!ms_json_is(one, G_TYPE_STRING)) return ms_json_error(doc, path, error, "must be a list of texts");
   }
   return TRUE;
 }
@@ -56,7 +56,7 @@ const MsFieldTable ms_kernel_family_table = {"kernel-family", "a family of kerne
 static void clear_class(gpointer row) {
   MsKernelClass *c = row;
   ms_fields_clear(&ms_kernel_class_table, c);
-  g_clear_pointer(&c->ops, json_node_unref);
+  g_clear_pointer(&c->ops, json_node_free);
 }
 
 static void clear_family(gpointer row) {

@@ -1,58 +1,133 @@
 /* src/logs/reader.c - bytes and lines of a file of any size. */
 #include "logs/reader.h"
 
-#include "base/bytes.h"
 #include "base/err.h"
 
+#include <gio/gio.h>
 #include <string.h>
 
 enum { ROOM = 1 << 16 };
 
 struct MsReader {
   char *filename;
-  MsBytes *in;
-  char buffer[ROOM]; /* of the lines */
+  GInputStream *in;
+  GConverter *unzip; /* NULL: the bytes are as they are */
+  char *packed;      /* ROOM bytes of the file, of which packed_at to packed_end are still to be unpacked */
+  gsize packed_at, packed_end;
+  gboolean dry, whole, cut; /* the file has no more bytes; its last member ended; it ended within one */
+  char buffer[ROOM];        /* of the lines */
   gsize at, end;
   GError *early; /* met while peeking: the next reading fails with it */
   GString *line;
   int number, next;
 };
 
-/* Takes `in`. */
-static MsReader *reader_of(const char *filename, MsBytes *in) {
+static MsReader *stream_new(const char *filename) {
   MsReader *s = g_new0(MsReader, 1);
   s->filename = g_strdup(filename);
-  s->in = in;
   s->line = g_string_new(NULL);
   s->next = 1;
   return s;
 }
 
+/* Looks at the first two bytes without taking them. */
+static gboolean is_gzip(GBufferedInputStream *in) {
+  gsize n = 0;
+  if (g_buffered_input_stream_fill(in, 2, NULL, NULL) < 0) return FALSE;
+  const guchar *bytes = g_buffered_input_stream_peek_buffer(in, &n);
+  return n >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+}
+
+/* Takes `from`. */
+static MsReader *stream_on(const char *filename, GInputStream *from) {
+  MsReader *s = stream_new(filename);
+  s->in = g_buffered_input_stream_new_sized(from, ROOM);
+  g_object_unref(from);
+  if (!is_gzip(G_BUFFERED_INPUT_STREAM(s->in))) return s;
+  s->unzip = G_CONVERTER(g_zlib_decompressor_new(G_ZLIB_COMPRESSOR_FORMAT_GZIP));
+  s->packed = g_malloc(ROOM);
+  return s;
+}
+
 MsReader *ms_reader_open(const char *filename, GError **error) {
-  MsBytes *in = ms_bytes_open(filename, error);
-  return in ? reader_of(filename, in) : NULL;
+  GError *cause = NULL;
+  GFile *file = g_file_new_for_path(strcmp(filename, "-") == 0 ? "/dev/stdin" : filename);
+  GFileInputStream *in = g_file_read(file, NULL, &cause);
+  g_object_unref(file);
+  if (in) return stream_on(filename, G_INPUT_STREAM(in));
+  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", filename, cause->message);
+  g_error_free(cause);
+  return NULL;
 }
 
 MsReader *ms_reader_of(const char *bytes, gsize length, const char *filename) {
-  return reader_of(filename, ms_bytes_of(bytes, length, filename));
+  return stream_on(filename, g_memory_input_stream_new_from_data(bytes, (gssize)length, NULL));
 }
 
 void ms_reader_close(MsReader *s) {
   if (!s) return;
-  ms_bytes_close(s->in);
+  g_object_unref(s->in);
+  g_clear_object(&s->unzip);
+  g_free(s->packed);
   g_string_free(s->line, TRUE);
   g_clear_error(&s->early);
   g_free(s->filename);
   g_free(s);
 }
 
-gboolean ms_reader_cut(const MsReader *s) { return ms_bytes_cut(s->in); }
+gboolean ms_reader_cut(const MsReader *s) { return s->cut; }
 int ms_reader_line_number(const MsReader *s) { return s->number; }
 
+/* --- gzip: members behind each other are one text (RFC 1952), as those that bgzip or an appended log have -------- */
+static gboolean refill(MsReader *s, GError **error) {
+  gsize left = s->packed_end - s->packed_at;
+  memmove(s->packed, s->packed + s->packed_at, left);
+  s->packed_at = 0, s->packed_end = left;
+  gssize n = g_input_stream_read(s->in, s->packed + left, ROOM - left, NULL, error);
+  s->dry = n <= 0;
+  s->packed_end += n > 0 ? (gsize)n : 0;
+  return n >= 0;
+}
+
+/* Behind a member. What is none (zeros of a tape) is left out, as gzip does. */
+static gboolean begin_member(MsReader *s, GError **error) {
+  while (s->packed_end - s->packed_at < 2 && !s->dry)
+    if (!refill(s, error)) return FALSE;
+  const guchar *next = (const guchar *)s->packed + s->packed_at;
+  s->whole = s->packed_end - s->packed_at < 2 || next[0] != 0x1f || next[1] != 0x8b;
+  g_converter_reset(s->unzip);
+  return TRUE;
+}
+
+static gssize unpack(MsReader *s, void *to, gsize most, GError **error) {
+  while (!s->whole) {
+    gsize taken = 0, made = 0;
+    if (s->packed_at == s->packed_end && !s->dry && !refill(s, error)) return -1;
+    GConverterResult result =
+        g_converter_convert(s->unzip, s->packed + s->packed_at, s->packed_end - s->packed_at, to, most,
+                            s->dry ? G_CONVERTER_INPUT_AT_END : G_CONVERTER_NO_FLAGS, &taken, &made, error);
+    if (result == G_CONVERTER_ERROR) return -1;
+    s->packed_at += taken;
+    if (result == G_CONVERTER_FINISHED && !begin_member(s, error)) return -1;
+    if (made > 0) return (gssize)made;
+  }
+  return 0;
+}
+
 /* The next bytes; 0 at the end, which is where a gzip file ends that was cut, -1 and *error. */
-static gssize read_some(MsReader *s, GError **error) {
+static gssize read_some(MsReader *s, void *to, gsize most, GError **error) {
+  GError *cause = NULL;
   if (s->early) return g_propagate_error(error, g_steal_pointer(&s->early)), -1;
-  return ms_bytes_read(s->in, s->buffer, sizeof s->buffer, error);
+  if (s->cut) return 0;
+  gssize n = s->unzip ? unpack(s, to, most, &cause) : g_input_stream_read(s->in, to, most, NULL, &cause);
+  if (n >= 0) return n;
+  gboolean io = cause->domain == G_IO_ERROR;
+  s->cut = s->unzip && io && cause->code == G_IO_ERROR_PARTIAL_INPUT;
+  if (!s->cut && s->unzip && io && cause->code == G_IO_ERROR_INVALID_DATA)
+    ms_input_error(error, s->filename, 0, NULL, "damaged gzip data: %s", cause->message);
+  else if (!s->cut) g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", s->filename, cause->message);
+  g_error_free(cause);
+  return s->cut ? 0 : -1;
 }
 
 gssize ms_reader_chunk(MsReader *s, const char **bytes, GError **error) {
@@ -61,11 +136,11 @@ gssize ms_reader_chunk(MsReader *s, const char **bytes, GError **error) {
   s->at = s->end = 0;
   if (left > 0) return (gssize)left; /* what a peek has read */
   *bytes = s->buffer;
-  return read_some(s, error);
+  return read_some(s, s->buffer, sizeof s->buffer, error);
 }
 
 static gboolean fill(MsReader *s, GError **error) {
-  gssize n = read_some(s, error);
+  gssize n = read_some(s, s->buffer, sizeof s->buffer, error);
   s->at = 0;
   s->end = n > 0 ? (gsize)n : 0;
   return n > 0;

@@ -218,7 +218,7 @@ static gboolean mllog_block(Reader *r, double ms, double samples) {
 
 static gboolean mllog_event(Reader *r, JsonObject *event) {
   JsonNode *word = json_object_has_member(event, "key") ? json_object_get_member(event, "key") : NULL;
-  gboolean text = ms_json_is(word, JSON_STRING);
+  gboolean text = ms_json_is(word, G_TYPE_STRING);
   const char *key = text ? json_node_get_string(word) : "";
   JsonObject *value = object_member(event, "value"), *metadata = object_member(event, "metadata");
   double ms = member(event, "time_ms"), samples = member(metadata, "samples_count"), batch = member(event, "value");

@@ -39,7 +39,7 @@ static char *value_at(const MsScenario *s, const char *path) {
   JsonNode *node = root;
   for (int i = 0; keys[i] && node; i++)
     node = JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), keys[i]) : NULL;
-  return node ? ms_json_text(node, 0) : g_strdup("null");
+  return node ? json_to_string(node, FALSE) : g_strdup("null");
 }
 
 static char *value_of_choice(const MsSpace *space, const MsChoice *choice, int value) {

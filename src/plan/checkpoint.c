@@ -100,7 +100,7 @@ static char *digest_of(const MsSpace *space) {
 /* --- reading --- */
 
 static gboolean large_number(JsonNode *node, gint64 lo, gint64 hi, gint64 *out) {
-  if (!ms_json_is(node, JSON_INT)) return FALSE;
+  if (!ms_json_is(node, G_TYPE_INT64)) return FALSE;
   *out = json_node_get_int(node);
   return *out >= lo && *out <= hi;
 }
@@ -183,7 +183,7 @@ static gboolean read_file(MsCheckpoint *c, const char *file, GError **error) {
   if (!version || !whole_number(version, FORMAT, FORMAT, &format))
     return ms_json_error(doc, "moesim_plan_checkpoint", error,
                          "must be a checkpoint of format %d that `moesim plan --checkpoint` wrote", FORMAT);
-  if (!ms_json_is(request, JSON_STRING) || strcmp(json_node_get_string(request), c->digest))
+  if (!ms_json_is(request, G_TYPE_STRING) || strcmp(json_node_get_string(request), c->digest))
     return ms_json_error(doc, "request", error, "belongs to another request, model or machine; start without --resume");
   return read_rows(c, doc, root, error);
 }

@@ -4,7 +4,7 @@
 
 static double count(const void *point) { return ((const MsMapPoint *)point)->count; }
 static void write_json(const void *text, const char *key, MsJsonOut *out) {
-  g_autoptr(JsonNode) node = ms_json_node(text);
+  g_autoptr(JsonNode) node = json_from_string(text, NULL);
   ms_json_out_node(out, key, node);
 }
 

@@ -391,8 +391,9 @@ static void write_launch(Server *server, SoupServerMessage *msg, const char *for
 static char *word_of(JsonObject *object, const char *key) {
   JsonNode *node = json_object_get_member(object, key);
   if (!node || !JSON_NODE_HOLDS_VALUE(node)) return NULL;
-  return json_node_kind(node) == JSON_STRING ? g_strdup(json_node_get_string(node))
-                                             : g_strdup_printf("%" G_GINT64_FORMAT, json_node_get_int(node));
+  return json_node_get_value_type(node) == G_TYPE_STRING
+             ? g_strdup(json_node_get_string(node))
+             : g_strdup_printf("%" G_GINT64_FORMAT, json_node_get_int(node));
 }
 
 static int number_of(JsonObject *object, const char *key) {

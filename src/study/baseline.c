@@ -364,7 +364,7 @@ static void add_curve(JsonObject *to, const MsCurve *curve) {
     sum[16] = '\0';
     json_object_set_string_member(figures, "grid", sum);
   }
-  JsonNode *node = json_node_alloc();
+  JsonNode *node = json_node_new(JSON_NODE_OBJECT);
   json_node_take_object(node, figures);
   g_autofree char *text = ms_json_text(node, 0);
   json_node_unref(node);
@@ -401,7 +401,7 @@ JsonNode *ms_baseline_inputs(const MsBaseline *b) {
     if (!json_object_has_member(inputs, stack))
       json_object_set_object_member(inputs, stack, scalars(&ms_stack_table, &s->stack));
   }
-  JsonNode *made = json_node_alloc();
+  JsonNode *made = json_node_new(JSON_NODE_OBJECT);
   json_node_take_object(made, inputs);
   g_autoptr(MsJson) read =
       ms_json_doc(made, b->file); /* as it comes back from the file: what is null there is null here */

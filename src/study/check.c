@@ -136,7 +136,7 @@ static void compare(const MsBaseline *b, const MsPrediction *stored, const MsPre
 /* --- comparing inputs ------------------------------------------------------------------------------------------ */
 static char *text_of(JsonNode *node) {
   if (!node) return NULL;
-  if (ms_json_is(node, JSON_STRING)) return g_strdup(json_node_get_string(node));
+  if (ms_json_is(node, G_TYPE_STRING)) return g_strdup(json_node_get_string(node));
   return ms_json_text(node, 0);
 }
 

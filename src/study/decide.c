@@ -193,8 +193,8 @@ static void known_runs(const MsScenario *s, GPtrArray *knobs, GArray *left, doub
     JsonObjectIter iter;
     const char *path;
     JsonNode *value;
-    json_object_iter_init_ordered(&iter, json_object_get_object_member(run, "keys"));
-    while (json_object_iter_next_ordered(&iter, &path, &value))
+    json_object_iter_init(&iter, json_object_get_object_member(run, "keys"));
+    while (json_object_iter_next(&iter, &path, &value))
       g_hash_table_insert(keys, g_strdup(path), g_strdup(json_node_get_string(value)));
     double step_s = json_object_get_double_member(run, "step_s");
     if (same_task(keys, knobs->pdata[0]) && json_object_get_int_member(run, "gpus") == s->gpus &&

@@ -14,7 +14,7 @@ static char *differences(GHashTable *first, const MsScenario *s) {
   for (const GList *at = paths; at; at = at->next) {
     const char *value = g_hash_table_lookup(own, at->data);
     if (g_strcmp0(value, g_hash_table_lookup(first, at->data)) == 0) continue;
-    g_autoptr(JsonNode) node = ms_json_node(value);
+    g_autoptr(JsonNode) node = json_from_string(value, NULL);
     ms_json_out_node(out, at->data, node);
   }
   ms_json_out_end(out);

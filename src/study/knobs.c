@@ -5,14 +5,16 @@ static void flatten(GHashTable *to, const char *path, JsonNode *node) {
     JsonObjectIter iter;
     const char *key;
     JsonNode *member;
-    json_object_iter_init_ordered(&iter, json_node_get_object(node));
-    while (json_object_iter_next_ordered(&iter, &key, &member)) {
+    json_object_iter_init(&iter, json_node_get_object(node));
+    while (json_object_iter_next(&iter, &key, &member)) {
       g_autofree char *inner = g_strconcat(path, ".", key, NULL);
       flatten(to, inner, member);
     }
     return;
   }
-  g_hash_table_insert(to, g_strdup(path), ms_json_text(node, 0));
+  g_autoptr(JsonGenerator) text = json_generator_new();
+  json_generator_set_root(text, node);
+  g_hash_table_insert(to, g_strdup(path), json_generator_to_data(text, NULL));
 }
 
 GHashTable *ms_knobs_of(JsonNode *root) {

@@ -26,8 +26,7 @@ static char *task_of(const MsValidateRow *row, GError **error) {
     if (!is_choice(path)) g_ptr_array_add(paths, path);
   g_ptr_array_sort(paths, compare_text);
   JsonObject *file = json_node_get_object(ms_json_root(doc));
-  const char *software = json_object_get_string_member(file, "software");
-  GString *task = g_string_new(software ? software : "");
+  GString *task = g_string_new(json_object_get_string_member_with_default(file, "software", ""));
   for (guint i = 0; i < paths->len; i++)
     g_string_append_printf(task, "\n%s %s", (char *)paths->pdata[i],
                            (char *)g_hash_table_lookup(knobs, paths->pdata[i]));

@@ -10,8 +10,9 @@ static int pick(GRand *rand, const int *values, int n) { return values[g_rand_in
 static gboolean chance(GRand *rand, int percent) { return g_rand_int_range(rand, 0, 100) < percent; }
 
 static JsonNode *parse(const char *json) {
-  JsonNode *node = ms_json_node(json);
-  if (!node) fail_msg("%s: no JSON", json);
+  GError *error = NULL;
+  JsonNode *node = json_from_string(json, &error);
+  if (!node) fail_msg("%s: %s", json, error->message);
   return node;
 }
 

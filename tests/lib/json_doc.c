@@ -102,8 +102,8 @@ static const char *type_of(JsonNode *node) {
   if (JSON_NODE_HOLDS_NULL(node)) return "null";
   if (JSON_NODE_HOLDS_OBJECT(node)) return "object";
   if (JSON_NODE_HOLDS_ARRAY(node)) return "list";
-  JsonKind type = json_node_kind(node);
-  return type == JSON_STRING ? "string" : type == JSON_BOOLEAN ? "bool" : "number";
+  GType type = json_node_get_value_type(node);
+  return type == G_TYPE_STRING ? "string" : type == G_TYPE_BOOLEAN ? "bool" : "number";
 }
 
 /* Steps that must be there below this one: those of rows that are not optional. */
@@ -144,7 +144,7 @@ static gboolean is_of(Walk *w, const char *type, JsonNode *node) {
     else json_object_set_member(own, key->data, ms_json_copy(member));
     g_ptr_array_set_size(w->at, (int)w->at->len - 1);
   }
-  g_autoptr(JsonNode) rest = json_node_alloc();
+  g_autoptr(JsonNode) rest = json_node_new(JSON_NODE_OBJECT);
   json_node_take_object(rest, own);
   ms_json_doc_check(w->doc, type, rest);
   return TRUE;

@@ -153,7 +153,7 @@ static void draws_are_those_that_were_drawn(void **state) {
   g_autoptr(MsJson) read = ms_cli_json(text, "run"), routing = ms_cli_json("{\"zipf\":0.5}", "routing");
   json_object_set_member(json_node_get_object(ms_cli_at(ms_json_root(read), "training")), "routing",
                          ms_json_copy(ms_json_root(routing)));
-  g_autofree char *drawn = ms_json_text(ms_json_root(read), 0), *file = ms_cli_written("drawn.json", drawn);
+  g_autofree char *drawn = json_to_string(ms_json_root(read), FALSE), *file = ms_cli_written("drawn.json", drawn);
   const char *const argv[] = {"run", "--json", "-f", "fast", "--draws", "100000", file, NULL};
   g_auto(MsCliRun) r = ms_cli_stop(argv, "moesim: draws", SIGINT);
   ms_cli_expect(&r, 0, "draws");

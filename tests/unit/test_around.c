@@ -78,8 +78,8 @@ static void the_run_is_one_of_the_layouts(void **state) {
       if (strcmp(key->path, closed[k]) != 0) continue;
       for (int j = 0; j < key->n; j++) json_node_unref(key->values[j]);
       key->n = 1;
-      key->values[0] = json_node_alloc();
-      json_node_init_int(key->values[0], value[k]);
+      key->values[0] = json_node_new(JSON_NODE_VALUE);
+      json_node_set_int(key->values[0], value[k]);
     }
   g_autoptr(MsPlan) plan = ms_plan(request, &options, &error);
   if (!plan) fail_msg("%s", error->message);

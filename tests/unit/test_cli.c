@@ -13,13 +13,13 @@
 /* Every key of `path`, of the kind that its letter says: n number, s string, b boolean, a list, ? string or null. */
 static void check_key(JsonNode *root, const char *kind_path) {
   JsonNode *node = ms_cli_at(root, kind_path + 1);
-  JsonKind type = JSON_NODE_HOLDS_VALUE(node) ? json_node_kind(node) : 0;
-  gboolean number = type == JSON_INT || type == JSON_DOUBLE;
+  GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : 0;
+  gboolean number = type == G_TYPE_INT64 || type == G_TYPE_DOUBLE;
   gboolean fine = *kind_path == 'n'   ? number
-                  : *kind_path == 's' ? type == JSON_STRING
-                  : *kind_path == 'b' ? type == JSON_BOOLEAN
+                  : *kind_path == 's' ? type == G_TYPE_STRING
+                  : *kind_path == 'b' ? type == G_TYPE_BOOLEAN
                   : *kind_path == 'a' ? JSON_NODE_HOLDS_ARRAY(node)
-                                      : JSON_NODE_HOLDS_NULL(node) || type == JSON_STRING;
+                                      : JSON_NODE_HOLDS_NULL(node) || type == G_TYPE_STRING;
   if (!fine) fail_msg("%s is of the wrong type", kind_path + 1);
 }
 

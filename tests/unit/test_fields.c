@@ -147,12 +147,12 @@ static void sets_one_key_without_a_document(void **state) {
   Outer outer;
   GError *error = NULL;
   assert_true(load(&outer, "{\"count\":1}", NULL));
-  JsonNode *node = json_node_alloc();
-  json_node_init_int(node, 0);
+  JsonNode *node = json_node_new(JSON_NODE_VALUE);
+  json_node_set_int(node, 0);
   assert_false(ms_field_set(ms_field_find(&outer_table, "count"), NULL, node, "a.count", &outer, &error));
   assert_string_equal(error->message, "a.count: is 0, must be in [1, 100]");
   g_clear_error(&error);
-  json_node_init_int(node, 50);
+  json_node_set_int(node, 50);
   assert_true(ms_field_set(ms_field_find(&outer_table, "count"), NULL, node, "a.count", &outer, &error));
   assert_int_equal(outer.count, 50);
   assert_null(ms_field_find(&outer_table, "nothing"));

@@ -12,8 +12,6 @@
 #include "study/anchor.h"
 #include "study/profile.h"
 
-#include <gio/gio.h>
-
 #include <math.h>
 #include <string.h>
 

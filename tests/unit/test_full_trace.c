@@ -24,8 +24,8 @@ typedef struct {
 
 static double number(JsonObject *event, const char *key, const char *line) {
   JsonNode *node = json_object_has_member(event, key) ? json_object_get_member(event, key) : NULL;
-  JsonKind type = node && JSON_NODE_HOLDS_VALUE(node) ? json_node_kind(node) : 0;
-  if (type != JSON_INT && type != JSON_DOUBLE) fail_msg("no number %s: %s", key, line);
+  GType type = node && JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : 0;
+  if (type != G_TYPE_INT64 && type != G_TYPE_DOUBLE) fail_msg("no number %s: %s", key, line);
   double value = json_node_get_double(node);
   if (!(value >= 0)) fail_msg("%s is %g: %s", key, value, line);
   return value;
@@ -33,7 +33,7 @@ static double number(JsonObject *event, const char *key, const char *line) {
 
 static const char *word(JsonObject *event, const char *key, const char *line) {
   JsonNode *node = json_object_has_member(event, key) ? json_object_get_member(event, key) : NULL;
-  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_kind(node) != JSON_STRING)
+  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_STRING)
     fail_msg("no text %s: %s", key, line);
   return json_node_get_string(node);
 }

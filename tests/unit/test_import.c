@@ -574,9 +574,9 @@ static MsJson *published_config(guint i) {
   for (GList *k = keys; k; k = k->next) {
     JsonNode *node = json_object_get_member(members, k->data);
     if (JSON_NODE_HOLDS_NULL(node) && strcmp(k->data, "q_lora_rank") != 0) json_object_remove_member(config, k->data);
-    else json_object_set_member(config, k->data, ms_json_copy(node));
+    else json_object_set_member(config, k->data, json_node_copy(node));
   }
-  g_autofree char *text = ms_json_text(ms_json_root(base), 0);
+  g_autofree char *text = json_to_string(ms_json_root(base), FALSE);
   return ms_json_parse(text, -1, file, NULL);
 }
 
@@ -596,7 +596,7 @@ static void launch_says_all(MsModel *model, const char *name) {
   g_autoptr(MsImport) import = ms_import_megatron(text, strlen(text), "export", &options, &error);
   if (!import) fail_msg("%s: %s", name, error->message);
   JsonNode *mention = import->scenario->model_json;
-  if (!JSON_NODE_HOLDS_VALUE(mention)) fail_msg("%s: %s", name, ms_json_text(mention, 0));
+  if (!JSON_NODE_HOLDS_VALUE(mention)) fail_msg("%s: %s", name, json_to_string(mention, FALSE));
   assert_string_equal(json_node_get_string(mention), name);
 }
 
@@ -630,7 +630,7 @@ static void families_of_hugging_face(void **state) {
     }
     g_autoptr(JsonNode) mention = ms_model_mention(model);
     if (!JSON_NODE_HOLDS_VALUE(mention))
-      fail_msg("%s: differs from the shipped model: %s", name, ms_json_text(mention, 0));
+      fail_msg("%s: differs from the shipped model: %s", name, json_to_string(mention, FALSE));
     assert_string_equal(json_node_get_string(mention), name);
     launch_says_all(g_steal_pointer(&model), name);
   }
@@ -682,7 +682,7 @@ static void lists_of_words(void **state) {
       g_free(model->name), g_free(model->source);
       model->name = g_strdup("same"), model->source = NULL;
       g_autoptr(JsonNode) node = ms_model_mention(model);
-      text[k] = ms_json_text(node, 0);
+      text[k] = json_to_string(node, FALSE);
     }
     assert_string_equal(text[0], text[1]);
     g_free(text[0]), g_free(text[1]);

@@ -10,7 +10,6 @@
 #include "logs/machine.h"
 #include "logs/training.h"
 
-#include <gio/gio.h>
 #include <math.h>
 #include <string.h>
 

@@ -82,7 +82,7 @@ static void what_is_not_a_point_is_counted(void **state) {
   assert_true(sum == map->layouts && sum == every->layouts);
   int from = 0;
   for (int k = 0; k < map->n_keys; k++) {
-    g_autoptr(JsonNode) values = ms_json_node(map->key[k].values);
+    g_autoptr(JsonNode) values = json_from_string(map->key[k].values, NULL);
     int n = (int)json_array_get_length(json_node_get_array(values));
     gboolean tp = strcmp(map->key[k].path, "layout.tp") == 0;
     double of_key = 0;

@@ -35,7 +35,7 @@ static char *line_of(const MsPlanEntry *e) {
 
 static Answer ask(JsonNode *request, const MsPlanOptions *options) {
   Answer a = {.status = MS_ERROR_INPUT, .list = g_ptr_array_new_with_free_func(g_free), .best_s = INFINITY};
-  g_autofree char *text = ms_json_text(request, 0);
+  g_autofree char *text = json_to_string(request, FALSE);
   g_autoptr(GError) error = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", &error);
   g_autoptr(MsRequest) parsed = doc ? ms_request_from_doc(doc, &error) : NULL;
@@ -77,7 +77,7 @@ static gboolean same_key(const MsDrawnKey *a, const MsDrawnKey *b) {
 static double run_s(JsonNode *request) {
   g_autoptr(JsonNode) plain = ms_json_copy(request);
   json_object_remove_member(json_node_get_object(plain), "plan");
-  g_autofree char *text = ms_json_text(plain, 0);
+  g_autofree char *text = json_to_string(plain, FALSE);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", NULL);
   g_autoptr(MsScenario) s = doc ? ms_scenario_from_doc(doc, NULL) : NULL;
   g_autoptr(MsResult) r = s ? ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL) : NULL;
@@ -248,7 +248,7 @@ static char *first_bound_is_below(GRand *rand, JsonNode *request) {
   ms_request_put_text(request, "layout", "schedule", "[\"1f1b\", \"gpipe\"]"); /* stages end one after the other */
   if (g_rand_boolean(rand)) ms_request_put_text(request, "training", "optimizer", "\"muon\"");
   if (g_rand_int_range(rand, 0, 4) == 0) ms_request_put_text(request, "options", "fsdp", "\"auto\"");
-  g_autofree char *text = ms_json_text(request, 0);
+  g_autofree char *text = json_to_string(request, FALSE);
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "drawn", NULL);
   g_autoptr(MsRequest) parsed = doc ? ms_request_from_doc(doc, NULL) : NULL;
   MsSpace *space = parsed ? ms_space_new(parsed, TRUE, NULL) : NULL;
@@ -280,7 +280,7 @@ static gboolean holds(Property property, const char *name, guint32 seed, guint32
   g_autofree char *wrong = property(rand, request);
   if (!wrong) return TRUE;
   g_autofree char *kept = g_strdup_printf("%s/moesim-%s-%u-%u.json", g_get_tmp_dir(), name, seed, i),
-                  *text = ms_json_text(request, 2);
+                  *text = json_to_string(request, TRUE);
   g_file_set_contents(kept, text, -1, NULL);
   print_message("%s, seed %u, draw %u: %s; %s\n", name, seed, i, wrong, kept);
   return FALSE;

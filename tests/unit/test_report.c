@@ -225,7 +225,7 @@ static void result_json_has_its_documented_keys(void **state) {
   if (!doc) fail_msg("%s", error->message);
   JsonObject *root = json_node_get_object(ms_json_root(doc)), *time = json_object_get_object_member(root, "time");
   for (guint i = 0; i < G_N_ELEMENTS(key); i++) assert_true(json_object_has_member(root, key[i]));
-  assert_true(JSON_NODE_HOLDS_NULL(json_object_get_member(root, "tokens_per_s_per_gpu")));
+  assert_true(json_object_get_null_member(root, "tokens_per_s_per_gpu"));
   JsonObject *ep = json_object_get_object_member(json_object_get_object_member(time, "comm"), "ep");
   assert_true(json_object_get_double_member(ep, "exposed_s") == 0.2);
   JsonObject *mem = json_object_get_object_member(root, "memory");

@@ -1,143 +1,459 @@
-/* Trees of JSON: order, changes, equality, counting from several threads. */
+/* Branch and bound: the list is that of looking at every layout, whatever the shortcut, thread or interruption; bounds
+ * of sets of layouts hold for every one of them. */
 #include "lib/close.h"
+#include "lib/draw.h"
+#include "lib/mutate.h"
+#include "lib/plan_requests.h"
+#include "lib/tier.h"
 
-#include "base/json.h"
+#include "base/err.h"
+#include "base/units.h"
+#include "plan/bound_priv.h"
+#include "plan/plan.h"
+#include "study/parts.h"
 
-static JsonNode *tree(const char *text) {
-  JsonNode *node = ms_json_node(text);
-  if (!node) fail_msg("%s: no JSON", text);
-  return node;
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+static MsPlan *branched(const MsRequest *request, guint without, int threads, int top) {
+  GError *error = NULL;
+  MsPlan *p = ms_plan(
+      request, &(MsPlanOptions){.top = top, .prune = TRUE, .branch = TRUE, .without = without, .threads = threads},
+      &error);
+  if (!p) fail_msg("%s: %s", request->base->name, error->message);
+  assert_true(p->branched);
+  return p;
 }
 
-static void is(JsonNode *node, const char *text) {
-  g_autofree char *own = ms_json_text(node, 0);
-  assert_string_equal(own, text);
+static void same_list(const MsSmallRequest *small, guint without, int threads) {
+  g_autoptr(MsRequest) request = ms_small_request(small);
+  g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 10);
+  g_autoptr(MsPlan) tree = branched(request, without, threads, 10);
+  assert_false(every->branched);
+  ms_assert_same_plans(request, every, tree);
+  ms_assert_list(request, tree);
+  MsSpace *space = ms_space_new(request, TRUE, NULL);
+  ms_assert_counts(request, tree, ms_space_size(space));
+  ms_space_free(space);
+  assert_close(tree->lower_cost, tree->best[0].result->step_time_s, 1e-12);
 }
 
-/* Members stay where they were first put, however many there are. */
-static void order(void **state) {
+static void the_tree_finds_the_same_list(void **state) { /* of a few; test_full_plan.c takes all */
   (void)state;
-  for (int n = 1; n < 70; n++) {
-    g_autoptr(JsonNode) node = json_node_take_object(json_node_alloc(), json_object_new());
-    JsonObject *object = json_node_get_object(node);
-    for (int i = 0; i < n; i++) {
-      g_autofree char *key = g_strdup_printf("k%d", 7 * i);
-      json_object_set_int_member(object, key, i);
-    }
-    json_object_set_string_member(object, "k0", "first");
-    json_object_set_int_member(object, "last", 1);
-    for (int round = 0; round < 2; round++) {
-      json_object_remove_member(object, "k7"), json_object_remove_member(object, "nobody");
-      g_autoptr(GList) keys = json_object_get_members(object), values = json_object_get_values(object);
-      assert_int_equal(g_list_length(keys), json_object_get_size(object));
-      assert_string_equal(keys->data, "k0");
-      assert_string_equal(json_node_get_string(values->data), "first");
-      assert_string_equal(g_list_last(keys)->data, "last");
-      gint64 before = 0;
-      for (GList *l = keys->next; l->next; l = l->next) {
-        assert_true(json_object_has_member(object, l->data));
-        gint64 i = json_object_get_int_member(object, l->data);
-        assert_true(i > before);
-        before = i;
-      }
-    }
-    assert_false(json_object_has_member(object, "k7"));
-    json_object_set_null_member(object, "k7");
-    g_autoptr(GList) keys = json_object_get_members(object);
-    assert_string_equal(g_list_last(keys)->data, "k7");
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(15, 5)) same_list(&ms_small_requests[i], 0, 2);
+}
+
+/* With just the memory that a layout of DualPipe needs it is found: its two copies of the model share the optimizer
+ * states, whichever schedule the request names first. So is everything else that needs no more. */
+static void what_fits_exactly_is_found(void **state) {
+  (void)state;
+  const MsSmallRequest small = {
+      "llama, two copies",
+      "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+      "h100-sxm",
+      8,
+      512,
+      32,
+      "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+      "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": 1, \"schedule\": [\"1f1b\", \"dualpipe\"]",
+      ""};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  g_autoptr(MsPlan) all = ms_small_plan(request, FALSE, 2, 100);
+  int copies = 0;
+  for (int i = 0; i < all->n_best; i++) {
+    if (all->best[i].scenario->layout.schedule != MS_SCHED_DUALPIPE) continue;
+    int fitting = 0;
+    double needed_B = ms_device_B(all->best[i].result);
+    for (int k = 0; k < all->n_best; k++) fitting += ms_device_B(all->best[k].result) <= needed_B;
+    request->max_memory_fraction = needed_B * (1 + 1e-9) / request->base->hardware->hbm_B;
+    g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 100);
+    g_autoptr(MsPlan) tree = branched(request, 0, 2, 100);
+    assert_int_equal(every->n_best, fitting);
+    ms_assert_same_plans(request, every, tree);
+    copies++;
+  }
+  assert_true(copies >= 3);
+}
+
+/* A rule is settled with the last open key that it reads: where that is the precision, no piece of one that it refuses
+ * is looked at. */
+static void rules_are_settled_with_open_keys(void **state) {
+  (void)state;
+  for (int open = 0; open < 2; open++) {
+    const MsSmallRequest small = {"mixtral, two precisions",
+                                  "{\"base\": \"mixtral-8x7b\", \"num_layers\": 4}",
+                                  "h100-sxm",
+                                  8,
+                                  2048,
+                                  16,
+                                  "\"micro_batch_size\": 1, \"precision\": [\"bf16\", \"fp8-blockwise\"]",
+                                  "\"tp\": 1, \"cp\": 1, \"pp\": 1, \"vpp\": 1, \"ep\": 8",
+                                  open ? "\"fp8_param_gather\": [true, false]," : "\"fp8_param_gather\": true,"};
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    MsSpace *space = ms_space_new(request, TRUE, NULL);
+    int rule = 0;
+    while (strcmp(ms_rules[rule].name, "fp8-params-need-fp8") != 0) rule++;
+    assert_int_equal(ms_latest_role_read(space, &ms_rules[rule]), open ? MS_ROLE_STATE : MS_ROLE_WORK);
+    ms_space_free(space);
+    g_autoptr(MsPlan) tree = branched(request, 0, 1, 10);
+    for (int i = 0; i < tree->n_best; i++)
+      if (!open) assert_int_equal(tree->best[i].scenario->training.precision, MS_FP8_BLOCKWISE);
+    assert_true(tree->n_best > 0);
   }
 }
 
-static void equality(void **state) {
+static void threads_do_not_matter(void **state) {
   (void)state;
-  static const struct {
-    const char *a, *b;
-    gboolean equal;
-  } cases[] = {{"4", "4.0", TRUE},
-               {"4", "4.5", FALSE},
-               {"1", "true", FALSE},
-               {"0", "null", FALSE},
-               {"\"a\"", "\"a\"", TRUE},
-               {"\"a\"", "\"b\"", FALSE},
-               {"[1,2]", "[1,2]", TRUE},
-               {"[1,2]", "[2,1]", FALSE},
-               {"[1]", "[1,1]", FALSE},
-               {"{\"a\":1,\"b\":[{}]}", "{\"b\":[{}],\"a\":1}", TRUE},
-               {"{\"a\":1}", "{\"a\":1,\"b\":2}", FALSE},
-               {"{\"a\":1}", "{\"b\":1}", FALSE},
-               {"{\"a\":null}", "{\"b\":null}", FALSE}};
-  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
-    g_autoptr(JsonNode) a = tree(cases[i].a), b = tree(cases[i].b);
-    if (json_node_equal(a, b) != cases[i].equal || json_node_equal(b, a) != cases[i].equal)
-      fail_msg("%s and %s", cases[i].a, cases[i].b);
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[14]);
+  g_autoptr(MsPlan) one = branched(request, 0, 1, 5);
+  g_autoptr(MsPlan) three = branched(request, 0, 3, 5);
+  ms_assert_same_plans(request, one, three);
+  assert_int_equal(one->simulated, three->simulated);
+  assert_int_equal(one->screened, three->screened);
+  assert_int_equal(one->bounded, three->bounded);
+  assert_int_equal(one->n_refusals, three->n_refusals);
+  for (int i = 0; i < one->n_refusals; i++) {
+    assert_int_equal(one->refusals[i].count, three->refusals[i].count);
+    assert_string_equal(one->refusals[i].example, three->refusals[i].example);
   }
 }
 
-/* Of another kind: nothing, 0, or the number that a truth is. */
-static void kinds(void **state) {
+/* What the request says of recomputation holds at every level of the tree: with just the memory that the best layout
+ * needs it is found. Upper levels look at pieces where nothing is recomputed. */
+static void what_is_recomputed_everywhere_fits(void **state) {
   (void)state;
-  g_autoptr(JsonNode) node = tree("[null,true,-3,2.75,\"x\",[1],{\"a\":1}]");
-  static const struct {
-    double number;
-    gint64 whole;
-    gboolean value, text, list, object;
-  } want[] = {{0, 0, FALSE, FALSE, FALSE, FALSE},  {1, 1, TRUE, FALSE, FALSE, FALSE},
-              {-3, -3, TRUE, FALSE, FALSE, FALSE}, {2.75, 2, TRUE, FALSE, FALSE, FALSE},
-              {0, 0, TRUE, TRUE, FALSE, FALSE},    {0, 0, FALSE, FALSE, TRUE, FALSE},
-              {0, 0, FALSE, FALSE, FALSE, TRUE}};
-  JsonArray *all = json_node_get_array(node);
-  assert_null(json_array_get_element(all, json_array_get_length(all)));
-  for (guint i = 0; i < json_array_get_length(all); i++) {
-    JsonNode *x = json_array_get_element(all, i);
-    assert_int_equal(json_node_kind(x), i);
-    assert_true(json_node_get_double(x) == want[i].number && json_node_get_int(x) == want[i].whole);
-    assert_int_equal(json_node_get_boolean(x), want[i].number != 0);
-    assert_int_equal(JSON_NODE_HOLDS_VALUE(x), want[i].value);
-    assert_int_equal(json_node_get_string(x) != NULL, want[i].text);
-    assert_int_equal(json_node_get_array(x) != NULL, want[i].list);
-    assert_int_equal(json_node_get_object(x) != NULL, want[i].object);
+  static const char *const options[] = {"\"recompute\": {\"granularity\": \"full\"}, ",
+                                        "\"offload_modules\": [\"core_attn\", \"attn_proj\"], "};
+  for (guint i = 0; i < G_N_ELEMENTS(options); i++) {
+    const MsSmallRequest small = {"llama, settled",
+                                  "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                                  "h100-sxm",
+                                  8,
+                                  4096,
+                                  32,
+                                  "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                  "\"tp\": [1, 2], \"cp\": 1, \"pp\": [2, 4], \"vpp\": 1",
+                                  options[i]};
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 1);
+    request->max_memory_fraction = ms_device_B(best->best[0].result) * (1 + 1e-9) / request->base->hardware->hbm_B;
+    g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 100);
+    g_autoptr(MsPlan) tree = branched(request, 0, 2, 100);
+    assert_true(every->n_best >= 1);
+    ms_assert_same_plans(request, every, tree);
   }
-  assert_false(JSON_NODE_HOLDS_NULL(NULL) || JSON_NODE_HOLDS_VALUE(NULL));
 }
 
-/* A copy shares nothing; a node may become another kind, of its own text too. */
-static void changes(void **state) {
+/* null of sequence_parallel stands in a list like any value; with TP it means true, which is then searched once. */
+static void null_is_a_value_of_sequence_parallel(void **state) {
   (void)state;
-  g_autoptr(JsonNode) node = tree("{\"a\":[1,{\"b\":\"x\"}]}");
-  g_autoptr(JsonNode) other = ms_json_copy(node);
-  JsonArray *list = json_object_get_array_member(json_node_get_object(node), "a");
-  json_object_set_double_member(json_array_get_object_element(list, 1), "b", 0.5);
-  json_array_add_string_element(list, "y");
-  is(node, "{\"a\":[1,{\"b\":0.5},\"y\"]}");
-  is(other, "{\"a\":[1,{\"b\":\"x\"}]}");
-  JsonNode *text = json_array_get_element(list, 2);
-  json_node_init_string(text, json_node_get_string(text));
-  json_node_init_object(json_array_get_element(list, 0), json_array_get_object_element(list, 1));
-  is(node, "{\"a\":[{\"b\":0.5},{\"b\":0.5},\"y\"]}");
+  const MsSmallRequest small = {"llama, null",
+                                "{\"base\": \"llama3-8b\", \"num_layers\": 4}",
+                                "h100-sxm",
+                                4,
+                                2048,
+                                8,
+                                "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1",
+                                "\"sequence_parallel\": [null, false, true], "};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 1, 100);
+  g_autoptr(MsPlan) tree = branched(request, 0, 1, 100);
+  int with = 0, without = 0;
+  ms_assert_same_plans(request, every, tree);
+  for (int i = 0; i < every->n_best; i++) {
+    const MsScenario *s = every->best[i].scenario;
+    if (s->layout.tp == 1 || s->layout.pp > 1) continue;
+    with += s->options.sequence_parallel == TRUE, without += s->options.sequence_parallel == FALSE;
+  }
+  assert_int_equal(with, 1);
+  assert_int_equal(without, 1);
 }
 
-static gpointer hold(gpointer node) {
-  for (int i = 0; i < 20000; i++) {
-    JsonNode *own = json_node_ref(node);
-    JsonObject *object = json_object_ref(json_node_get_object(own));
-    json_node_unref(own);
-    json_object_unref(object);
-  }
+static void shortcuts_change_nothing(void **state) {
+  (void)state;
+  for (int k = 0; k < MS_SHORT_SAME; k++) same_list(&ms_small_requests[16], 1u << k, 2);
+}
+
+static const MsPlanRefusal *short_of_memory(const MsPlan *p) {
+  for (int i = 0; i < p->n_refusals; i++)
+    if (!strcmp(p->refusals[i].name, "memory")) return &p->refusals[i];
+  fail_msg("nothing is short of memory");
   return NULL;
 }
 
-/* Threads that hold one tree for a while leave it as it was. */
-static void threads(void **state) {
+/* Where the states alone do not fit hardly anything is looked at, and what is told is within a hundredth of what comes
+ * nearest of all. */
+static void that_nothing_fits_is_seen_at_once(void **state) {
   (void)state;
-  g_autoptr(JsonNode) node = tree("{\"a\":1}");
-  GThread *thread[4];
-  for (guint i = 0; i < G_N_ELEMENTS(thread); i++) thread[i] = g_thread_new("tree", hold, node);
-  for (guint i = 0; i < G_N_ELEMENTS(thread); i++) g_thread_join(thread[i]);
-  is(node, "{\"a\":1}");
+  const MsSmallRequest small = {"llama, too large",
+                                "\"llama3-8b\"",
+                                "h100-sxm",
+                                32,
+                                4096,
+                                64,
+                                "\"micro_batch_size\": [1, 2], \"precision\": \"bf16\"",
+                                "\"tp\": [1, 2, 4, 8], \"cp\": [1, 2], \"pp\": [1, 2, 4], \"vpp\": 1",
+                                "\"recompute\": \"auto\", "};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  request->max_memory_fraction = 0.02;
+  g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 3);
+  g_autoptr(MsPlan) tree = branched(request, 0, 2, 3);
+  g_autoptr(MsPlan) one = branched(request, 0, 1, 3);
+  const MsPlanRefusal *nearest = short_of_memory(every), *told = short_of_memory(tree);
+  ms_assert_counts(request, tree, (double)tree->searched);
+  assert_int_equal(tree->n_best + every->n_best, 0);
+  assert_true(told->miss >= nearest->miss && told->miss <= 1.01 * nearest->miss);
+  assert_string_equal(told->example, short_of_memory(one)->example);
+  assert_true(4 * tree->bounded < every->bounded);
+}
+
+/* --- bounds of sets -------------------------------------------------------------------------------------------- */
+
+static double per_stage(const MsScenario *s) {
+  return (double)s->training.global_batch_size * s->layout.tp * s->layout.cp /
+         ((double)s->training.micro_batch_size * s->gpus);
+}
+
+/* What the upper levels of the tree say of one layout: none is above the one below it, nor above `full`; its states
+ * take no more than the whole. */
+static void check_levels(const MsScenario *s, double *tightest) {
+  g_autoptr(MsScenario) plain = ms_scenario_copy(s, TRUE), changed = ms_scenario_copy(s, TRUE);
+  double step_s = 0, share = (1 - 1e-9) * per_stage(s) / MS_PS_PER_S;
+  if (ms_pieces_depend_on_cut(s)) return;
+  assert_true(ms_step_time(s, NULL, INFINITY, &step_s, NULL));
+  plain->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
+  plain->options.offload_modules = 0;
+  if (ms_role_of_key("options.cuda_graph_scope") > MS_ROLE_BESIDE) plain->options.cuda_graph_scope = 0;
+  changed->options.cuda_graph_scope = 0, changed->options.recompute = plain->options.recompute,
+  changed->options.offload_modules = 0;
+  changed->options.dispatcher = MS_DISPATCH_ALLTOALL,
+  changed->options.ep_overlap = changed->options.delay_wgrad = changed->options.tp_comm_overlap = FALSE;
+  changed->options.cross_entropy_fusion = !s->options.cross_entropy_fusion, changed->layout.cp_comm_type = MS_CP_P2P;
+  gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
+  MsPieceMemo *own = ms_memo_new(s, NULL, NULL), *least = ms_memo_new(plain, NULL, NULL),
+              *other = ms_memo_new(changed, NULL, NULL);
+  assert_true(own && least && other);
+  const double level[] = {ms_memo_total(other, MS_TOTAL_PRODUCTS, FALSE), ms_memo_total(least, MS_TOTAL_ROWS, FALSE),
+                          ms_memo_total(own, MS_TOTAL_STREAM, FALSE)};
+  for (guint i = 0; i < G_N_ELEMENTS(level); i++)
+    if ((i > 0 && level[i] * (1 + 1e-9) < level[i - 1]) || share * level[i] > step_s)
+      fail_msg("%s: level %u: %.9g s after %.9g s, full %.9g s", s->name, i, share * level[i],
+               i > 0 ? share * level[i - 1] : 0.0, step_s);
+  double own_span = ms_memo_total(own, MS_TOTAL_SPAN, splits), least_span = ms_memo_total(least, MS_TOTAL_SPAN, splits);
+  if (share * MAX(own_span, least_span) > step_s)
+    fail_msg("%s: passes %.9g s, plain %.9g s, full %.9g s", s->name, share * own_span, share * least_span, step_s);
+  assert_true((double)ms_bound_passes(least, s) / MS_PS_PER_S <= step_s); /* less is done there */
+  double passes_s = (double)ms_bound_passes(own, s) / MS_PS_PER_S;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
+  const MsStateBytes bytes = ms_state_bytes(own, s);
+  const MsLayoutSpec *l = &s->layout;
+  double dp_cp = (double)s->gpus / (l->tp * l->pp), edp = (double)s->gpus / (l->etp * l->ep * l->pp);
+  double states_B = ms_bound_states_B(own, &bytes, dp_cp, edp, l->pp, s), device_B = ms_device_B(r);
+  if (states_B > device_B) fail_msg("%s: states %.9g B, the device %.9g B", s->name, states_B, device_B);
+  *tightest = MAX(*tightest, states_B / device_B);
+  ms_memo_free(own), ms_memo_free(least), ms_memo_free(other);
+  g_autoptr(MsScenario) same = ms_scenario_copy(s, TRUE);
+  g_autoptr(MsPassScreen) exact = ms_pass_screen_new(same, NULL, NULL);
+  double options_s = ms_pass_screen_options_s(exact, passes_s);
+  if (passes_s > options_s || options_s > step_s)
+    fail_msg("%s: passes %.9g s, with options %.9g s, full %.9g s", s->name, passes_s, options_s, step_s);
+}
+
+static void bounds_of_sets_hold(void **state) {
+  (void)state;
+  double tightest = 0;
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)ms_by_tier(3, 1)) {
+    g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
+    g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 4);
+    for (int k = 0; k < best->n_best; k++) check_levels(best->best[k].scenario, &tightest);
+  }
+  assert_true(tightest > 0.8);
+}
+
+/* Where the host lags behind a step is shorter with graphs than its passes without. */
+static void graphs_are_settled_before_passes_are_bounded(void **state) {
+  (void)state;
+  double tightest = 0;
+  const MsSmallRequest small = {"mixtral, a host that lags behind",
+                                "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}",
+                                "h100-sxm",
+                                16,
+                                4096,
+                                256,
+                                "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                "\"tp\": 1, \"cp\": 4, \"pp\": 2, \"vpp\": 4, \"ep\": 8, \"etp\": 1",
+                                "\"ep_overlap\": true, \"cuda_graph_scope\": \"auto\", "};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 1);
+  assert_true(best->n_best == 1 && best->best[0].scenario->options.cuda_graph_scope != 0);
+  check_levels(best->best[0].scenario, &tightest);
+}
+
+/* A node whose shape and state are settled stands for every value of the keys that only the simulation sees, whichever
+ * of them its bound was computed with. Of the keys named here some are settled earlier: then there is nothing to
+ * compare. */
+static void check_unsettled(const MsRequest *request, const MsScenario *like, const char *path, int *members,
+                            int *other_steps) {
+  const MsFieldTable *table = g_str_has_prefix(path, "layout.") ? &ms_layout_table : &ms_options_table;
+  MsOpenKey open = {.path = (char *)path, .field = ms_field_find(table, strchr(path, '.') + 1)};
+  MsChoice choice;
+  double least_s = INFINITY, most_s = 0, bound_s = 0;
+  assert_true(open.field && ms_choice_init(&choice, request, &open, NULL));
+  for (int value = 0; choice.role == MS_ROLE_BLIND && value < choice.n; value++) {
+    g_autoptr(MsScenario) s = ms_scenario_copy(like, TRUE);
+    double step_s;
+    s->options.overlap_param_gather = s->options.overlap_param_gather_with_optimizer_step =
+        FALSE; /* they ask for overlap_grad_reduce */
+    ms_choice_apply(&choice, value, s);
+    if (!ms_layout_check(s, NULL) || !ms_step_time(s, NULL, INFINITY, &step_s, NULL)) continue;
+    g_autoptr(MsPassScreen) screen = ms_pass_screen_new(s, NULL, NULL);
+    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+    bound_s = MAX(bound_s, ms_pass_screen_options_s(screen, (double)ms_bound_passes(memo, s) / MS_PS_PER_S));
+    ms_memo_free(memo);
+    least_s = MIN(least_s, step_s), most_s = MAX(most_s, step_s);
+    ++*members;
+  }
+  ms_choice_clear(&choice);
+  *other_steps += most_s > least_s;
+  if (bound_s > least_s) fail_msg("%s, %s: bound %.9g s, full %.9g s", like->name, path, bound_s, least_s);
+}
+
+static void unsettled_keys_may_take_any_value(void **state) {
+  (void)state;
+  static const char *const path[] = {"options.overlap_p2p_comm", "options.overlap_grad_reduce",
+                                     "options.overlap_param_gather", "options.overlap_param_gather_with_optimizer_step",
+                                     "layout.order"};
+  int members = 0, other_steps = 0, every = ms_by_tier(3, 1);
+  for (guint i = 0; i < ms_n_small_requests; i += (guint)every) {
+    g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
+    g_autoptr(MsPlan) best = ms_small_plan(request, TRUE, 2, 4);
+    for (int n = 0; n < best->n_best; n++)
+      for (guint k = 0; k < G_N_ELEMENTS(path); k++)
+        check_unsettled(request, best->best[n].scenario, path[k], &members, &other_steps);
+  }
+  assert_true(members > 100 / every && other_steps > 10 / every);
+}
+
+/* --- stopped, and gone on with --------------------------------------------------------------------------------- */
+
+static void resume_goes_on(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL);
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
+  g_autoptr(MsPlan) first = ms_plan(
+      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
+  assert_non_null(first);
+  g_autoptr(MsPlan) again =
+      ms_plan(request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 1, .resume = file}, &error);
+  assert_non_null(again);
+  assert_true(again->resumed > 0 && again->resumed == first->simulated && again->simulated == first->simulated);
+  ms_assert_same_plans(request, first, again);
+  g_remove(file), g_rmdir(folder);
+}
+
+static int compare_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* Layouts that a checkpoint holds: behind kind and time every row has another candidate. */
+static guint layouts_kept(const char *file) {
+  g_autofree char *text = NULL;
+  assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  g_autoptr(GRegex) row = g_regex_new("\\[[012], [0-9.e-]+, ([0-9, ]+)\\]", 0, 0, NULL);
+  g_autoptr(GMatchInfo) at = NULL;
+  g_autoptr(GPtrArray) kept = g_ptr_array_new_with_free_func(g_free);
+  for (g_regex_match(row, text, 0, &at); g_match_info_matches(at); g_match_info_next(at, NULL))
+    g_ptr_array_add(kept, g_match_info_fetch(at, 1));
+  qsort(kept->pdata, kept->len, sizeof *kept->pdata, compare_text);
+  for (guint i = 1; i < kept->len; i++) assert_string_not_equal(kept->pdata[i - 1], kept->pdata[i]);
+  return kept->len;
+}
+
+/* What was dear for a short list is simulated to its end for a longer one, and counts as one layout. */
+static void longer_lists_count_layouts_once(void **state) {
+  (void)state;
+  static const int top[] = {1, 3, 10, 20, 40};
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
+  for (int branch = 0; branch < 2; branch++) {
+    g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "p.json", NULL);
+    for (guint i = 0; i < G_N_ELEMENTS(top); i += (guint)ms_by_tier(2, 1)) {
+      g_autoptr(MsPlan) fresh =
+          ms_plan(request, &(MsPlanOptions){.top = top[i], .prune = TRUE, .branch = branch, .threads = 2}, NULL);
+      const char *before = i > 0 ? file : NULL;
+      MsPlanOptions options = {
+          .top = top[i], .prune = TRUE, .branch = branch, .threads = 2, .checkpoint = file, .resume = before};
+      g_autoptr(MsPlan) plan = ms_plan(request, &options, NULL);
+      assert_true(fresh && plan);
+      ms_assert_same_plans(request, fresh, plan);
+      assert_true(plan->simulated <= layouts_kept(file) && plan->resumed <= plan->simulated);
+      ms_assert_counts(request, plan, (double)plan->searched);
+    }
+    g_remove(file), g_rmdir(folder);
+  }
+}
+
+/* Whatever stands in the file: one line of error, or layouts that this program simulates to the time that the list has.
+ * TRUE: a plan. */
+static gboolean resumed(const MsRequest *request, const char *file, gboolean branch, const char *want) {
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsPlan) p = ms_plan(
+      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = branch, .threads = 1, .resume = file}, &error);
+  if (!p) {
+    assert_int_equal(error->code, MS_ERROR_INPUT);
+    assert_null(strchr(error->message, '\n'));
+    if (want && !strstr(error->message, want)) fail_msg("\"%s\" does not say \"%s\"", error->message, want);
+  }
+  for (int i = 0; p && i < p->n_best; i++) assert_true(p->best[i].result && p->best[i].scenario);
+  return p != NULL;
+}
+
+static void damaged_checkpoints_are_refused(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *file = g_build_filename(folder, "plan.json", NULL),
+                  *text = NULL;
+  g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
+  g_autoptr(MsPlan) plan = ms_plan(
+      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
+  assert_true(plan && g_file_get_contents(file, &text, NULL, NULL));
+  assert_true(resumed(request, file, TRUE, NULL));
+  g_autoptr(GRegex) first_time = g_regex_new("\\[0, [0-9.]*, ", 0, 0, NULL),
+                    gpus = g_regex_new("\\[0, ([0-9.]*, [0-9]*), 8, [0-9]*", 0, 0, NULL);
+  g_autofree char *faster = g_regex_replace_literal(first_time, text, -1, 0, "[0, 1e-6, ", 0, NULL),
+                  *off_axis = g_regex_replace(gpus, text, -1, 0, "[0, \\1, 8, 2147483647", 0, NULL);
+  assert_true(strcmp(text, faster) != 0 && strcmp(text, off_axis) != 0);
+  assert_true(g_file_set_contents(file, faster, -1, NULL));
+  assert_false(resumed(request, file, TRUE, "simulated: has a layout with 1e-06 s a step, which takes another time"));
+  assert_true(g_file_set_contents(file, off_axis, -1, NULL));
+  assert_false(resumed(request, file, TRUE, "simulated[0]: is not a simulated layout of this request"));
+  g_autoptr(GRand) rand = g_rand_new_with_seed(8);
+  const char *rows = strstr(text, "\"simulated\"");
+  int accepted = 0, rounds = ms_by_tier(40, 400);
+  for (int i = 0; i < rounds; i++) { /* only behind the digest, which would refuse them all */
+    g_autofree char *mutant = ms_test_mutate(rand, rows),
+                    *whole = g_strdup_printf("%.*s%s", (int)(rows - text), text, mutant);
+    assert_true(g_file_set_contents(file, whole, -1, NULL));
+    accepted += resumed(request, file, i % 2, NULL);
+  }
+  assert_in_range(accepted, 1, rounds - 1);
+  g_remove(file), g_rmdir(folder);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(order), cmocka_unit_test(equality), cmocka_unit_test(kinds),
-                                     cmocka_unit_test(changes), cmocka_unit_test(threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list),
+                                     cmocka_unit_test(what_fits_exactly_is_found),
+                                     cmocka_unit_test(what_is_recomputed_everywhere_fits),
+                                     cmocka_unit_test(null_is_a_value_of_sequence_parallel),
+                                     cmocka_unit_test(rules_are_settled_with_open_keys),
+                                     cmocka_unit_test(threads_do_not_matter),
+                                     cmocka_unit_test(shortcuts_change_nothing),
+                                     cmocka_unit_test(that_nothing_fits_is_seen_at_once),
+                                     cmocka_unit_test(bounds_of_sets_hold),
+                                     cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
+                                     cmocka_unit_test(unsettled_keys_may_take_any_value),
+                                     cmocka_unit_test(resume_goes_on),
+                                     cmocka_unit_test(longer_lists_count_layouts_once),
+                                     cmocka_unit_test(damaged_checkpoints_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
