@@ -57,6 +57,42 @@ static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
   return op;
 }
 
+/* Meta's layers multiply q, k and v, gate and up one by one: outputs of each, and how many they are. */
+enum { MOST_PRODUCTS = G_N_ELEMENTS(((MsLinear *)0)->part) };
+static int products_of(const MsBuild *b, const MsLinear *l, double outputs[MOST_PRODUCTS]) {
+  int n = 0;
+  if (ms_framework(b->scenario)->llama_layers)
+    for (int i = 0; i < MOST_PRODUCTS; i++)
+      if (l->part[i] > 0) outputs[n++] = l->part[i];
+  if (n == 0) outputs[n++] = l->n;
+  return n;
+}
+
+static gboolean several(const MsBuild *b, const MsLinear *l) {
+  double outputs[MOST_PRODUCTS];
+  return products_of(b, l, outputs) > 1;
+}
+
+static void forward_products(MsBuild *b, const MsLinear *l) {
+  double outputs[MOST_PRODUCTS];
+  int n = products_of(b, l, outputs);
+  for (int i = 0; i < n; i++) gemm(b, l, l->m, outputs[i], l->k);
+}
+
+/* Each product has an input gradient of its own. What reads their sum adds them in its kernel; where it is scattered
+ * over tensor-parallel ranks a kernel does, the last one in BF16 the product itself (torch/_inductor/fx_passes/
+ * post_grad.py, addmm). */
+static void input_gradients(MsBuild *b, const MsLinear *l) {
+  double outputs[MOST_PRODUCTS], x_B = 2 * l->m * l->k;
+  int n = products_of(b, l, outputs), by_product = b->t > 1 && !(l->low && b->quantized), apart = n - by_product;
+  for (int i = 0; i < n; i++) gemm(b, l, l->m, l->k, outputs[i]);
+  if (n == 1) return;
+  if (b->t > 1)
+    ms_row_memory(b, MS_OP_ADD, "gradients of products", ((apart > 1 ? apart : 0) + by_product) * x_B,
+                  apart > 1 ? x_B : 0, 1);
+  else ms_row_memory(b, MS_OP_ADD, "gradients of products", (n - 1) * x_B, 0, 1);
+}
+
 /* Bytes on the wire per element of a tensor-parallel gather: quantised shards where the recipe allows
  * (docs/theory/communication.md 2). */
 static double gather_B(const MsBuild *b, const MsLinear *l) { return l->low && b->quantized ? b->quant_B : 2; }
@@ -105,13 +141,25 @@ static void gemm_in_parts(MsBuild *b, const MsLinear *l, double m, double n, dou
   op->flop *= b->t, op->read_B *= b->t, op->write_B *= b->t;
 }
 
-/* Gather then GEMM: the first chunk before it, the others beside it. */
+/* Gather then GEMM: the first chunk before it, the others beside it. Returns the row of the others. */
+static int gather_chunks(MsBuild *b, const char *name, double message_B) {
+  ms_row_comm(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
+  return ms_row_index(
+      b, ms_row_comm_async(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t));
+}
+
 static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n,
                         double k) {
-  ms_row_comm(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
-  MsOp *rest = ms_row_comm_async(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t);
-  int beside = ms_row_index(b, rest);
+  int beside = gather_chunks(b, name, message_B);
   gemm_in_parts(b, l, m, n, k);
+  ms_join(b, beside);
+}
+
+/* One gather serves all products of the layer (torch/_inductor/fx_passes/micro_pipeline_tp.py). */
+static void gather_products(MsBuild *b, const MsLinear *l) {
+  double outputs[MOST_PRODUCTS];
+  int n = products_of(b, l, outputs), beside = gather_chunks(b, l->comm_in, gather_B(b, l) * l->m * l->k);
+  for (int i = 0; i < n; i++) gemm_in_parts(b, l, l->m, outputs[i], l->k);
   ms_join(b, beside);
 }
 
@@ -145,7 +193,7 @@ void ms_layer_forward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
   if (l->low && !l->input_quantized_by_producer) quantize_input(b, l);
   if (pipelined(b, l) && column) {
-    gather_gemm(b, l, l->comm_in, gather_B(b, l) * l->m * l->k, l->m, l->n, l->k);
+    gather_products(b, l);
     return;
   }
   if (pipelined(b, l) && row) {
@@ -154,7 +202,7 @@ void ms_layer_forward(MsBuild *b, const MsLinear *l) {
   }
   if (column && b->sp)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
-  gemm(b, l, l->m, l->n, l->k);
+  forward_products(b, l);
   if (row)
     ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_out, MS_STREAM_TP, MS_GROUP_TP,
                 2 * l->m * l->n);
@@ -178,15 +226,17 @@ static gboolean trains(const MsBuild *b, const MsLinear *l) { return l->adapter 
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
   MsPass pass = b->pass;
   if (!trains(b, l)) return;
+  double outputs[MOST_PRODUCTS], g_B = ms_dtype_B(b->options->main_grads_dtype);
+  int n = products_of(b, l, outputs);
   b->pass = MS_PASS_WGRAD;
-  MsOp *op = gemm(b, l, l->n, l->k, l->m);
-  if (l->fused_accumulate && b->options->gradient_accumulation_fusion) {
-    double g_B = ms_dtype_B(b->options->main_grads_dtype);
+  for (int i = 0; i < n; i++) {
+    MsOp *op = gemm(b, l, outputs[i], l->k, l->m);
+    if (!l->fused_accumulate || !b->options->gradient_accumulation_fusion) continue;
     op->flags |= MS_OPF_ACCUMULATE;
-    op->write_B = g_B * l->n * l->k; /* read and written: docs/theory/operators.md 4 */
-    op->read_B += g_B * l->n * l->k;
+    op->write_B = g_B * outputs[i] * l->k; /* read and written: docs/theory/operators.md 4 */
+    op->read_B += g_B * outputs[i] * l->k;
   }
-  if (l->fused_accumulate) ms_row_accumulate(b, MS_GROUP_DP_CP, l->n * l->k, 1);
+  if (l->fused_accumulate) ms_row_accumulate(b, MS_GROUP_DP_CP, l->n * l->k, n);
   b->pass = pass;
 }
 
@@ -224,9 +274,10 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
         ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
     if (op) op->pass = MS_PASS_WGRAD, gathered = ms_row_index(b, op); /* the input, for the weight gradient only */
   }
-  if (column && of_torch && pipelined(b, l)) gemm_scatter(b, l, l->comm_in, 2 * l->m * l->k, l->m, l->k, l->n);
-  else gemm(b, l, l->m, l->k, l->n);
-  if (column && of_torch && !pipelined(b, l)) {
+  gboolean in_parts = column && of_torch && pipelined(b, l) && !several(b, l); /* of a sum nothing is scattered early */
+  if (in_parts) gemm_scatter(b, l, l->comm_in, 2 * l->m * l->k, l->m, l->k, l->n);
+  else input_gradients(b, l);
+  if (column && of_torch && !in_parts) {
     ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP, MS_GROUP_TP,
                 2 * l->m * l->k);
   } else if (column && !of_torch) {

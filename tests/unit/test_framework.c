@@ -191,6 +191,56 @@ static void every_other_product(void **state) {
   assert_close(again, 2 * T * h * (kv + h + f), 1e-12);
 }
 
+typedef struct {
+  int products, parts, scatters; /* GEMMs, those in parts, scatters over tensor-parallel ranks */
+  double outputs, sum_B, scattered_B;
+} Products;
+
+static Products products_in(const MsOpList *list, MsPass pass) {
+  Products p = {0};
+  for (int i = 0; i < list->n; i++) {
+    const MsOp *op = &list->op[i];
+    if (op->pass != pass) continue;
+    if (op->kind == MS_OP_GEMM) p.products++, p.outputs += op->n, p.parts += (op->flags & MS_OPF_PARTS) != 0;
+    if (strcmp(op->name, "gradients of products") == 0) p.sum_B += op->read_B + op->write_B;
+    if (op->kind == MS_OP_REDUCE_SCATTER) p.scatters++, p.scattered_B += op->message_B;
+  }
+  return p;
+}
+
+/* Meta's layers multiply q, k, v, gate and up one by one; the input gradients of three and of two products are added by
+ * what reads them, or, where tensor-parallel ranks add theirs, by a kernel (in BF16 all but the last), and nothing of
+ * that sum is scattered early. */
+static void products_one_by_one(void **state) {
+  (void)state;
+  const double h = 4096, kv = 1024, f = 14336, x_B = 2 * 2 * 8192 * h;
+  g_autoptr(MsScenario) s = run_of("torchtitan", ""), fused = run_of("fsdp1", "");
+  g_auto(MsLowered) l = ms_test_lower(s);
+  g_auto(MsLowered) of_one = ms_test_lower(fused);
+  const MsPiece *piece = &l.work->pieces[l.work->piece_of_layer[0]],
+                *whole = &of_one.work->pieces[of_one.work->piece_of_layer[0]];
+  Products forward = products_in(&piece->forward, MS_PASS_FORWARD), back = products_in(&piece->backward, MS_PASS_DGRAD);
+  assert_int_equal(forward.products, 7);
+  assert_close(forward.outputs, h + 2 * kv + h + 2 * f + h, 1e-12);
+  assert_int_equal(back.products, 7);
+  assert_close(back.sum_B, (2 + 1) * x_B, 1e-12);
+  assert_int_equal(products_in(&piece->backward, MS_PASS_WGRAD).products, 7);
+  assert_int_equal(products_in(&whole->forward, MS_PASS_FORWARD).products, 4);
+  assert_close(products_in(&whole->backward, MS_PASS_DGRAD).sum_B, 0, 0);
+  s->layout.tp = 8, s->options.sequence_parallel = s->options.tp_comm_overlap = TRUE;
+  for (int low = 0; low < 2; low++) {
+    s->training.precision = low ? MS_FP8_TENSORWISE : MS_BF16;
+    g_auto(MsLowered) tp = ms_test_lower(s);
+    const MsPiece *cut = &tp.work->pieces[tp.work->piece_of_layer[0]];
+    back = products_in(&cut->backward, MS_PASS_DGRAD);
+    assert_int_equal(products_in(&cut->forward, MS_PASS_FORWARD).parts, 7);
+    assert_int_equal(back.parts, 2); /* of attention's output and of fc2, behind gathers */
+    assert_int_equal(back.scatters, 2);
+    assert_close(back.scattered_B, 2 * x_B, 1e-12);
+    assert_close(back.sum_B, (low ? 4 + 3 : 4 + 1) * x_B, 1e-12);
+  }
+}
+
 /* Written with every key, it is read as the same run. */
 static void written_and_read(void **state) {
   (void)state;
@@ -359,6 +409,7 @@ int main(void) {
       cmocka_unit_test(nanotron_gathers_through_one_tensor),
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(every_other_product),
+      cmocka_unit_test(products_one_by_one),
       cmocka_unit_test(written_and_read),
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(gathers_take_SMs),
