@@ -360,21 +360,18 @@ double ms_bound_states_B(const MsPieceMemo *memo, const MsStateBytes *bytes, dou
                          const MsScenario *s) {
   const PerParam each = per_param(bytes, dp_cp, edp, 1); /* more copies take no less */
   double sum = 0;
-  g_autofree int *count = ms_pieces_of_model(memo->work);
   if (s->pools.n > 0) return 0;
-  for (int i = 0; i < memo->n; i++) sum += count[i] * states_of(memo, &each, i);
+  for (int i = 0; i < memo->n; i++) sum += memo->in_model[i] * states_of(memo, &each, i);
   return (1 - 1e-9) * on_machine(sum / pp, s->hardware, s->hardware);
 }
 
 double ms_memo_kept_B(const MsPieceMemo *memo) {
-  g_autofree int *count = ms_pieces_of_model(memo->work);
   double sum = 0;
-  for (int i = 0; i < memo->n; i++) sum += count[i] * memo->kept[i];
+  for (int i = 0; i < memo->n; i++) sum += memo->in_model[i] * memo->kept[i];
   return sum;
 }
 
-/* Fewest microbatches that are alive on each stage, whichever chunk they are in: [pp]. */
-static void fewest_live(const MsScenario *s, double *live) {
+void ms_fewest_live(const MsScenario *s, double *live) {
   const MsLayoutSpec *l = &s->layout;
   gint64 replicas = s->gpus / ((gint64)l->tp * l->cp * l->pp);
   int group = l->microbatch_group_size_per_virtual_pipeline_stage;
@@ -394,27 +391,31 @@ static void fewest_live(const MsScenario *s, double *live) {
  * the stages together take at least the sum over pieces of the least y(k) W(i, k), and the fullest one no less than
  * that over the sum of y(k). With y(k) = 1 / W(last layer, k) the ratios W(i, k) / W(last layer, k) are monotonous in
  * the number of live microbatches, so that the fewest and the most decide. */
-double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
-                          const MsScenario *s) {
-  int copies = ms_schedule_row(s->layout.schedule)->copies, pp = s->layout.pp,
-      layer = memo->work->piece_of_layer[s->model->num_layers - 1];
+double ms_bound_cut_of_live_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
+                              const MsLive *of, const MsScenario *s) {
+  int layer = memo->work->piece_of_layer[s->model->num_layers - 1];
   if (s->pools.n > 0) return 0;
-  const PerParam each = per_param(bytes, dp_cp, edp, copies);
+  const PerParam each = per_param(bytes, dp_cp, edp, of->copies);
   double few = INFINITY, many = 0, weights = 0, sum = 0, state = states_of(memo, &each, layer);
-  g_autofree double *live = g_new(double, pp);
-  g_autofree int *count = ms_pieces_of_model(memo->work);
-  fewest_live(s, live);
-  for (int k = 0; k < pp; k++) {
-    few = MIN(few, live[k]), many = MAX(many, live[k]);
-    weights += 1 / (state + live[k] * memo->kept[layer]);
+  for (int k = 0; k < of->pp; k++) {
+    few = MIN(few, of->live[k]), many = MAX(many, of->live[k]);
+    weights += 1 / (state + of->live[k] * memo->kept[layer]);
   }
   for (int i = 0; i < memo->n; i++) {
     double own = states_of(memo, &each, i), kept = memo->kept[i],
            with_few = (own + few * kept) / (state + few * memo->kept[layer]),
            with_many = (own + many * kept) / (state + many * memo->kept[layer]);
-    sum += count[i] * copies * MIN(with_few, with_many);
+    sum += memo->in_model[i] * of->copies * MIN(with_few, with_many);
   }
   double buffers = INFINITY; /* of any piece */
   for (int i = 0; i < memo->n; i++) buffers = MIN(buffers, memo->buffers[i]);
   return isfinite(weights) ? (1 - 1e-9) * on_machine(sum / weights + buffers, s->hardware, s->hardware) : 0;
+}
+
+double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
+                          const MsScenario *s) {
+  g_autofree double *live = g_new(double, s->layout.pp);
+  ms_fewest_live(s, live);
+  const MsLive own = {s->layout.pp, ms_schedule_row(s->layout.schedule)->copies, live};
+  return ms_bound_cut_of_live_B(memo, bytes, dp_cp, edp, &own, s);
 }

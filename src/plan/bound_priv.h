@@ -40,6 +40,14 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
 /* The same of whatever cut of the model into the scenario's stages; 0 with pools. */
 double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
                           const MsScenario *scenario);
+typedef struct {
+  int pp, copies;     /* of the model, by the schedule */
+  const double *live; /* [pp] fewest microbatches that are alive on each stage, whichever chunk they are in */
+} MsLive;
+void ms_fewest_live(const MsScenario *scenario, double *live);
+/* ms_bound_any_cut_B of all scenarios on as many GPUs that keep as many microbatches alive, or more. */
+double ms_bound_cut_of_live_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
+                              const MsLive *of, const MsScenario *scenario);
 
 double ms_memo_kept_B(const MsPieceMemo *memo); /* for one microbatch by a rank that has the whole model */
 /* Of the states alone, shared out evenly by `pp` stages: whatever microbatches keep there; 0 with pools. */

@@ -325,6 +325,19 @@ static gboolean may_fit(const Pieces *p, double least_B) {
   return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
 }
 
+/* What all layouts with the PP of `c` need at least, whatever their cuts. */
+static double any_cut_B(const Pieces *p, const MsCandidate *c) {
+  const Replicas r = replicas_of(c->value);
+  const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
+  const GArray *lives = ms_shape_lives(p->t, p->w, c);
+  double least = INFINITY;
+  for (guint k = 0; k < lives->len; k++)
+    for (int i = 0; i < list->n; i++)
+      least = MIN(least, ms_bound_cut_of_live_B(p->memo, &list->of[i], r.dp_cp, r.edp, &g_array_index(lives, MsLive, k),
+                                                p->t->space->request->base));
+  return least;
+}
+
 /* What the passes of a shape take in their schedule. */
 static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c, p->own ? NULL : p->memo);
@@ -388,6 +401,35 @@ static MsBranch write_late(const Pieces *p, const MsBranch *node, int late) {
   return own;
 }
 
+/* Of layouts that are counted as short of memory: the one that is so by least, if none before it was by less. */
+static void tell_nearest(const Pieces *p, gint64 node, MsCandidate c, const MsShapeGroup *group) {
+  int row = ms_num_rules + MS_REFUSED_MEMORY;
+  double miss_B = group->shape ? least_device_B(p, group->shape, &c) - p->t->x->s.plan->memory_limit_B : INFINITY;
+  if (miss_B > p->w->refused.row[row].miss) return;
+  for (guint i = 0; i < group->use->len; i++) {
+    MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
+    c.value[MS_AXIS_VPP] = use.vpp, c.combo = node + use.choice * p->t->space->stride[MS_ROLE_SHAPE];
+    ms_tree_write_shape(p->t, p->w, &c);
+    if (settled_rule(p, &c) < 0) refuse_many(p->t, p->w, row, miss_B, MS_LEVEL_SHAPE, &c, 0);
+  }
+}
+
+/* TRUE: no layout with the PP of `c` fits, whatever its cut, and all are counted as short of memory. Of what may be the
+ * nearest miss cuts are made, to say by how much. */
+static gboolean fits_in_no_cut(const Pieces *p, const MsCandidate *c) {
+  const MsSpace *space = p->t->space;
+  double least_B = any_cut_B(p, c), miss_B = least_B - p->t->x->s.plan->memory_limit_B;
+  int row = ms_num_rules + MS_REFUSED_MEMORY;
+  if (may_fit(p, least_B)) return FALSE;
+  p->w->bounded++;
+  refuse_many(p->t, p->w, row, INFINITY, MS_LEVEL_SHAPE, c,
+              (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
+  if (miss_B > p->w->refused.row[row].miss) return TRUE;
+  const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, c);
+  for (guint i = 0; i < list->len; i++) tell_nearest(p, c->combo, *c, &g_array_index(list, MsShapeGroup, i));
+  return TRUE;
+}
+
 static void expand_late(const Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
   for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
@@ -399,6 +441,7 @@ static void expand_late(const Pieces *p, const MsBranch *node) {
                   (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
       continue;
     }
+    if (fits_in_no_cut(p, &c)) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len; i++) {
       const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
@@ -421,7 +464,7 @@ static void expand_pieces(const Pieces *p, const MsBranch *node) {
 static MsTime least_of_late(const Pieces *p, MsCandidate c, MsTime least) {
   for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
     c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
-    if (size_rule(p->t, c.value) >= 0) continue;
+    if (size_rule(p->t, c.value) >= 0 || !may_fit(p, any_cut_B(p, &c))) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len; i++) {
       const MsShape *shape = g_array_index(list, MsShapeGroup, i).shape;
@@ -439,6 +482,12 @@ static double least_of_shapes(const Pieces *p, const MsBranch *node) {
   return least < G_MAXINT64 ? (double)least : INFINITY;
 }
 
+/* Layouts that take at least `step` picoseconds may be told. */
+static gboolean may_enter(const MsTree *t, const MsCandidate *c, double step) {
+  double cost = cost_of(t, c, (MsTime)step);
+  return !isinf(cost) && !ms_tree_dear(t, cost);
+}
+
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsBranch child = *node;
   child.level = MS_LEVEL_ADDED;
@@ -452,7 +501,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
     }
     Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE)};
     double share = p.memo ? microbatches_per_stage(t, c) * passes(t, p.memo) : 0, least = 0;
-    if (p.memo) take_pieces(&p, c), least = least_of_shapes(&p, &child);
+    if (p.memo && may_enter(t, c, share)) take_pieces(&p, c), least = least_of_shapes(&p, &child);
     if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
       expand_pieces(&p, &child); /* says what refuses them, as the pieces are at hand */
     else emit(t, w, node, MS_LEVEL_ADDED, *c, MAX(share, least));

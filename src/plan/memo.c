@@ -36,6 +36,7 @@ void ms_memo_free(MsPieceMemo *m) {
   ms_costed_pieces_free(m->piece, m->n);
   g_free(m->kept);
   g_free(m->unit);
+  g_free(m->in_model);
   ms_cost_free(m->cost);
   ms_work_free(m->work);
   ms_layout_free(m->layout);
@@ -63,6 +64,7 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n, m->frozen = m->low + m->n;
   m->buffers = m->frozen + m->n, m->transient = m->buffers + m->n;
   m->unit = g_new(gboolean, m->n);
+  m->in_model = ms_pieces_of_model(m->work);
   const MsFrameworkRow *framework = ms_framework(scenario);
   for (int i = 0; i < m->n; i++) {
     const MsPiece *p = &m->work->pieces[i];
@@ -183,7 +185,7 @@ static void streams_of_pools(const MsPieceMemo *m, const int *count, Rows rows, 
 }
 
 double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
-  g_autofree int *count = ms_pieces_of_model(m->work);
+  const int *count = m->in_model;
   if (total == MS_TOTAL_SPAN) return spans_of_model(m, splits, count);
   Rows rows = total == MS_TOTAL_PRODUCTS ? PRODUCTS : total == MS_TOTAL_ROWS ? COMPUTE : EVERY_ROW;
   double most = 0, busy[MS_N_STREAMS] = {0};

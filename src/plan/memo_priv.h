@@ -18,6 +18,7 @@ struct MsPieceMemo {
   double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
   double *buffers, *transient; /* [n] bytes beside them: ms_memory_piece_buffers_B; at the end of a chunk's forward */
   gboolean *unit;              /* [n] what FSDP gathers and reduces at once */
+  int *in_model;               /* [n] how often the model has it */
 };
 
 /* [n], for whole or for split backwards; made when first asked for. Borrowed. */

@@ -18,24 +18,34 @@ typedef struct {
   gint32 pp, microbatches, map, costs, shape_of;
 } ListKey; /* shape_of: of the node, which has settled its shape where nothing is shared */
 
+typedef struct {
+  gint32 pp, flush, shape_of;
+} LiveKey;
+
 struct MsShapeLists {
   GHashTable *known; /* ListKey -> GArray of MsShapeGroup */
+  GHashTable *lives; /* LiveKey -> GArray of MsLive */
   gint64 cut_choice; /* the first combination that leaves the cut to the planner; none before it does */
 };
 
 static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ListKey) / sizeof(gint32)); }
 static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(ListKey)); }
+static guint hash_live(gconstpointer key) { return ms_hash_words(key, sizeof(LiveKey) / sizeof(gint32)); }
+static gboolean equal_live(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(LiveKey)); }
+static void clear_live(gpointer live) { g_free((gpointer)((MsLive *)live)->live); }
 static void clear_group(gpointer group) { g_array_unref(((MsShapeGroup *)group)->use); }
 static void free_list(gpointer list) { g_array_unref(list); }
 
 MsShapeLists *ms_shape_lists_new(void) {
   MsShapeLists *l = g_new0(MsShapeLists, 1);
   l->known = g_hash_table_new_full(hash_key, equal_key, g_free, free_list);
+  l->lives = g_hash_table_new_full(hash_live, equal_live, g_free, free_list);
   return l;
 }
 
 void ms_shape_lists_free(MsShapeLists *l) {
   g_hash_table_unref(l->known);
+  g_hash_table_unref(l->lives);
   g_free(l);
 }
 
@@ -108,4 +118,47 @@ const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo,
   GArray *list = g_hash_table_lookup(w->lists->known, &key);
   if (!list) g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
   return list;
+}
+
+/* --- microbatches alive, whatever the cut --- */
+
+/* Takes `live`. */
+static void add_live(GArray *lives, int pp, int copies, double *live) {
+  for (guint i = 0; i < lives->len; i++) {
+    MsLive *known = &g_array_index(lives, MsLive, i);
+    double *least = (double *)known->live;
+    if (known->copies != copies) continue;
+    for (int k = 0; k < pp; k++) least[k] = MIN(least[k], live[k]);
+    g_free(live);
+    return;
+  }
+  const MsLive own = {pp, copies, live};
+  g_array_append_val(lives, own);
+}
+
+static GArray *lives_new(const MsTree *t, MsTreeWorker *w, MsCandidate c) {
+  const MsSpace *space = t->space;
+  GArray *lives = g_array_new(FALSE, FALSE, sizeof(MsLive));
+  g_array_set_clear_func(lives, clear_live);
+  gint64 node = c.combo;
+  for (int k = 0; k < space->axis[MS_AXIS_VPP].n; k++)
+    for (gint64 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) {
+      if (t->of_order[i] < i) continue;
+      c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
+      ms_tree_write_shape(t, w, &c);
+      double *live = g_new(double, c.value[MS_AXIS_PP]);
+      ms_fewest_live(w->scratch, live);
+      add_live(lives, c.value[MS_AXIS_PP], ms_schedule_row(w->scratch->layout.schedule)->copies, live);
+    }
+  return lives;
+}
+
+const GArray *ms_shape_lives(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
+  const gint32 *v = c->value;
+  gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
+  int microbatches = (int)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp));
+  const LiveKey key = {v[MS_AXIS_PP], ms_layout_flush(w->scratch, microbatches), ms_space_shape_of(t->space, c->combo)};
+  GArray *lives = g_hash_table_lookup(w->lists->lives, &key);
+  if (!lives) g_hash_table_insert(w->lists->lives, g_memdup2(&key, sizeof key), lives = lives_new(t, w, *c));
+  return lives;
 }

@@ -91,13 +91,21 @@ static void collect_first(MsTree *t) {
 
 static gboolean may_enter(const MsTree *t, const MsBranch *node) { return node && !ms_tree_dear(t, node->c.cost); }
 
+/* What is taken before its turn improves the list: of layouts, which cost a simulation each, only what may be the best.
+ */
+static gboolean may_improve(const MsTree *t, const MsBranch *node) {
+  const MsPlanner *x = t->x;
+  gboolean waits = node && node->level == MS_LEVEL_LAYOUT && x->n_list == x->top && node->c.cost > x->list[0].cost;
+  return may_enter(t, node) && !waits;
+}
+
 /* The heap to take the next node from, or NULL: the cheapest of the deepest level, of plain nodes only or of all; or
  * the cheapest of all. */
 static GArray *deepest(const MsTree *t, gboolean plain) {
   for (int level = MS_N_LEVELS - 1; level >= 0; level--) {
     const MsBranch *own = top_of(t, level, TRUE), *other = plain ? NULL : top_of(t, level, FALSE);
-    if (own && (!other || compare_nodes(own, other) < 0) && may_enter(t, own)) return t->heap[level][TRUE];
-    if (may_enter(t, other)) return t->heap[level][FALSE];
+    if (own && (!other || compare_nodes(own, other) < 0) && may_improve(t, own)) return t->heap[level][TRUE];
+    if (may_improve(t, other)) return t->heap[level][FALSE];
   }
   return NULL;
 }

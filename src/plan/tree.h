@@ -110,6 +110,9 @@ void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandi
 /* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination
  * written in. Borrowed. */
 const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c);
+/* MsLive of these, the fewest of every VPP and schedule with as many copies of the model: made without a cut.
+ * Borrowed. */
+const GArray *ms_shape_lives(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
 
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);

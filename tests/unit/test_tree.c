@@ -176,11 +176,17 @@ static void shortcuts_change_nothing(void **state) {
   for (int k = 0; k < MS_SHORT_SAME; k++) same_list(&ms_small_requests[16], 1u << k, 2);
 }
 
-static const MsPlanRefusal *short_of_memory(const MsPlan *p) {
+/* NULL: nothing is. */
+static const MsPlanRefusal *of_memory(const MsPlan *p) {
   for (int i = 0; i < p->n_refusals; i++)
     if (!strcmp(p->refusals[i].name, "memory")) return &p->refusals[i];
-  fail_msg("nothing is short of memory");
   return NULL;
+}
+
+static const MsPlanRefusal *short_of_memory(const MsPlan *p) {
+  const MsPlanRefusal *r = of_memory(p);
+  if (!r) fail_msg("nothing is short of memory");
+  return r;
 }
 
 /* Where the states alone do not fit hardly anything is looked at, and what is told is within a hundredth of what comes
@@ -207,6 +213,42 @@ static void that_nothing_fits_is_seen_at_once(void **state) {
   assert_true(told->miss >= nearest->miss && told->miss <= 1.01 * nearest->miss);
   assert_string_equal(told->example, short_of_memory(one)->example);
   assert_true(4 * tree->bounded < every->bounded);
+}
+
+/* Layouts that fit in no cut are counted without one; with just the memory that one needs it is found, however it is
+ * interleaved, and what comes nearest is what comes nearest of all, whoever meets it. */
+static void what_fits_in_no_cut_is_counted(void **state) {
+  (void)state;
+  const MsSmallRequest small = {"llama, interleaved",
+                                "{\"base\": \"llama3-8b\", \"num_layers\": 12}",
+                                "h100-sxm",
+                                8,
+                                4096,
+                                32,
+                                "\"micro_batch_size\": [1, 2], \"precision\": \"bf16\"",
+                                "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2, 3]",
+                                "\"recompute\": [{\"granularity\": \"full\"}, {\"granularity\": \"none\"}], "};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  g_autoptr(MsPlan) all = ms_small_plan(request, FALSE, 2, 100),
+                    loose = branched(request, 1u << MS_SHORT_BOUND, 2, 100);
+  int step = ms_by_tier(11, 2), interleaved = 0;
+  for (int i = 0; i < all->n_best; i += step) {
+    double needed_B = ms_device_B(all->best[i].result);
+    interleaved += all->best[i].scenario->layout.vpp > 1;
+    request->max_memory_fraction = needed_B * (1 + 1e-9) / request->base->hardware->hbm_B;
+    g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 100);
+    g_autoptr(MsPlan) tree = branched(request, 1u << MS_SHORT_BOUND, 3, 100);
+    g_autoptr(MsPlan) one = branched(request, 1u << MS_SHORT_BOUND, 1, 100);
+    ms_assert_same_plans(request, every, tree);
+    ms_assert_counts(request, tree, (double)every->searched);
+    if (!of_memory(every)) continue;
+    assert_string_equal(short_of_memory(tree)->example, short_of_memory(every)->example);
+    assert_string_equal(short_of_memory(one)->example, short_of_memory(every)->example);
+    assert_int_equal(short_of_memory(one)->count, short_of_memory(tree)->count);
+    assert_int_equal(one->bounded, tree->bounded);
+    if (needed_B < 0.25 * request->base->hardware->hbm_B) assert_true(4 * tree->bounded < 3 * loose->bounded);
+  }
+  assert_true(interleaved > 1);
 }
 
 /* --- bounds of sets -------------------------------------------------------------------------------------------- */
@@ -449,6 +491,7 @@ int main(void) {
                                      cmocka_unit_test(threads_do_not_matter),
                                      cmocka_unit_test(shortcuts_change_nothing),
                                      cmocka_unit_test(that_nothing_fits_is_seen_at_once),
+                                     cmocka_unit_test(what_fits_in_no_cut_is_counted),
                                      cmocka_unit_test(bounds_of_sets_hold),
                                      cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
