@@ -355,11 +355,13 @@ static double least_with(const Standing *s) {
   return most + (t->once ? most_of_ranks(s, UPDATES) : 0);
 }
 
-/* What `ends_behind` says of it, where only the passes count. */
+/* What `ends_behind` says of it, where only the passes count. Else a part of that: gradients are sent behind the last
+ * slot, and parameters may be late. */
 static gboolean stays_behind(Standing *s, double most) {
   MsCutTrial *t = s->t;
   double later = MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks;
   if (later > 0) later *= MAX(most_of_ranks(s, LOAD), most_of_ranks(s, ISSUED));
+  if (t->once) later += most_of_ranks(s, UPDATES);
   for (int i = 0; i < t->n_paths && s->kept != t->kept; i++) s->along[i] = along(t, &t->path[i]);
   s->kept = t->kept;
   for (int i = 0; i < t->n_paths; i++) {
@@ -380,7 +382,7 @@ static gboolean gains_nothing(Standing *s, const int *counts, int from, int to, 
   if (s->t->on.pool) return FALSE; /* a stage costs another time elsewhere */
   find_changes(s, counts, from, to);
   if (least_with(s) >= most) return TRUE;
-  if (s->t->once || !stays_behind(s, most)) return FALSE;
+  if (!stays_behind(s, most)) return FALSE;
   s->t->slots += ms_schedule_turns_count(s->t->turns);
   return TRUE;
 }
@@ -400,7 +402,7 @@ double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
         double most = end * (1 - GAIN);
         if (gains_nothing(s, counts, from, to, most)) continue;
         move(t, counts, from, to);
-        double now = least(t) < most ? end_below(t, most) : end;
+        double now = on->pool && least(t) >= most ? end : end_below(t, most);
         if (now < most) end = now, moved = TRUE, stand(s);
         else move(t, counts, to, from);
       }
