@@ -109,8 +109,8 @@ static int settled_by(const MsTree *t, MsTreeWorker *w, const MsCandidate *c, Ms
 /* --- pieces --- */
 
 /* The pieces of a node's settled keys: they do not depend on the pipeline, so it is left out. With `plain` nothing is
- * recomputed or offloaded. */
-static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain) {
+ * recomputed or offloaded. FALSE: they depend on the cut. Writes into the worker's `flat`. */
+static gboolean write_pieces(const MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain) {
   MsScenario *s = w->flat;
   const MsOptions *base = &t->space->request->base->options;
   s->options.recompute = base->recompute,
@@ -121,9 +121,14 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
   if (plain)
     s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
     s->options.offload_modules = 0;
-  if (ms_pieces_depend_on_cut(s)) return NULL;
-  const MsPieceMemo *like = w->last ? w->last : t->x->s.first;
-  MsPieceMemo *memo = ms_memo_new(s, like, NULL);
+  return !ms_pieces_depend_on_cut(s);
+}
+
+static const MsPieceMemo *like_of(const MsTree *t, const MsTreeWorker *w) { return w->last ? w->last : t->x->s.first; }
+
+static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain) {
+  if (!write_pieces(t, w, c, plain)) return NULL;
+  MsPieceMemo *memo = ms_memo_new(w->flat, like_of(t, w), NULL);
   if (memo) ms_memo_free(w->last), w->last = memo;
   return memo;
 }
@@ -302,6 +307,7 @@ typedef struct {
   MsTreeWorker *w;
   MsPieceMemo *memo; /* NULL: they depend on the cut */
   gboolean own;      /* the memo is of one cut */
+  gboolean sizes;    /* the memo has no times yet */
   int map;
 } Pieces;
 
@@ -401,6 +407,15 @@ static MsBranch write_late(const Pieces *p, const MsBranch *node, int late) {
   return own;
 }
 
+/* Times for pieces that have none. FALSE: the machine cannot, and there are none. */
+static gboolean cost_pieces(Pieces *p) {
+  MsPieceMemo *memo = p->memo;
+  if (!p->sizes) return TRUE;
+  if (!ms_memo_cost_pieces(memo, like_of(p->t, p->w), NULL)) return FALSE;
+  ms_memo_free(p->w->last), p->w->last = memo, p->sizes = FALSE;
+  return TRUE;
+}
+
 /* Of layouts that are counted as short of memory: the one that is so by least, if none before it was by less. */
 static void tell_nearest(const Pieces *p, gint64 node, MsCandidate c, const MsShapeGroup *group) {
   int row = ms_num_rules + MS_REFUSED_MEMORY;
@@ -416,7 +431,7 @@ static void tell_nearest(const Pieces *p, gint64 node, MsCandidate c, const MsSh
 
 /* TRUE: no layout with the PP of `c` fits, whatever its cut, and all are counted as short of memory. Of what may be the
  * nearest miss cuts are made, to say by how much. */
-static gboolean fits_in_no_cut(const Pieces *p, const MsCandidate *c) {
+static gboolean fits_in_no_cut(Pieces *p, const MsCandidate *c) {
   const MsSpace *space = p->t->space;
   double least_B = any_cut_B(p, c), miss_B = least_B - p->t->x->s.plan->memory_limit_B;
   int row = ms_num_rules + MS_REFUSED_MEMORY;
@@ -424,13 +439,13 @@ static gboolean fits_in_no_cut(const Pieces *p, const MsCandidate *c) {
   p->w->bounded++;
   refuse_many(p->t, p->w, row, INFINITY, MS_LEVEL_SHAPE, c,
               (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
-  if (miss_B > p->w->refused.row[row].miss) return TRUE;
+  if (miss_B > p->w->refused.row[row].miss || !cost_pieces(p)) return TRUE;
   const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, c);
   for (guint i = 0; i < list->len; i++) tell_nearest(p, c->combo, *c, &g_array_index(list, MsShapeGroup, i));
   return TRUE;
 }
 
-static void expand_late(const Pieces *p, const MsBranch *node) {
+static void expand_late(Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
   for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
     MsCandidate c = node->c;
@@ -454,7 +469,7 @@ static void expand_late(const Pieces *p, const MsBranch *node) {
   }
 }
 
-static void expand_pieces(const Pieces *p, const MsBranch *node) {
+static void expand_pieces(Pieces *p, const MsBranch *node) {
   for (int late = 0; late < p->t->n_late; late++) {
     const MsBranch own = write_late(p, node, late);
     expand_late(p, &own);
@@ -482,29 +497,61 @@ static double least_of_shapes(const Pieces *p, const MsBranch *node) {
   return least < G_MAXINT64 ? (double)least : INFINITY;
 }
 
+static gboolean any_fits_late(const Pieces *p, MsCandidate c) {
+  const MsIntAxis *pp = &p->t->space->axis[MS_AXIS_PP];
+  for (int k = 0; k < pp->n; k++) {
+    c.value[MS_AXIS_PP] = pp->value[k];
+    if (size_rule(p->t, c.value) < 0 && may_fit(p, any_cut_B(p, &c))) return TRUE;
+  }
+  return FALSE;
+}
+
+/* FALSE: at no pipeline size is there a cut that they fit in. */
+static gboolean any_fits(const Pieces *p, const MsBranch *node) {
+  gboolean fits = FALSE;
+  for (int late = 0; late < p->t->n_late && !fits; late++) fits = any_fits_late(p, write_late(p, node, late).c);
+  return fits;
+}
+
 /* Layouts that take at least `step` picoseconds may be told. */
 static gboolean may_enter(const MsTree *t, const MsCandidate *c, double step) {
   double cost = cost_of(t, c, (MsTime)step);
   return !isinf(cost) && !ms_tree_dear(t, cost);
 }
 
+/* One child. Where memory decides the pieces are not costed. */
+static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
+  MsTree *t = p->t;
+  MsCandidate *c = &child->c;
+  double share = 0, least = 0;
+  if (p->memo) take_pieces(p, c);
+  if (p->memo && !any_fits(p, child)) {
+    expand_pieces(p, child);
+    return;
+  }
+  if (p->memo && cost_pieces(p)) {
+    share = microbatches_per_stage(t, c) * passes(t, p->memo);
+    if (may_enter(t, c, share)) least = least_of_shapes(p, child);
+  }
+  if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
+    expand_pieces(p, child); /* says what refuses them, as the pieces are at hand */
+  else emit(t, p->w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
+}
+
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsBranch child = *node;
   child.level = MS_LEVEL_ADDED;
   for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_ADDED]; i++) {
-    MsCandidate *c = &child.c;
-    c->combo = node->c.combo + i * t->space->stride[MS_ROLE_ADDED];
-    int rule = settled_by(t, w, c, MS_LEVEL_ADDED);
+    child.c.combo = node->c.combo + i * t->space->stride[MS_ROLE_ADDED];
+    int rule = settled_by(t, w, &child.c, MS_LEVEL_ADDED);
     if (rule >= 0) {
-      refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, c);
+      refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, &child.c);
       continue;
     }
-    Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, c, FALSE)};
-    double share = p.memo ? microbatches_per_stage(t, c) * passes(t, p.memo) : 0, least = 0;
-    if (p.memo && may_enter(t, c, share)) take_pieces(&p, c), least = least_of_shapes(&p, &child);
-    if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
-      expand_pieces(&p, &child); /* says what refuses them, as the pieces are at hand */
-    else emit(t, w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
+    Pieces p = {.t = t, .w = w, .sizes = TRUE};
+    if (write_pieces(t, w, &child.c, FALSE)) p.memo = ms_memo_begin(w->flat, like_of(t, w), NULL);
+    settle_added(&p, node, &child);
+    if (p.sizes) ms_memo_free(p.memo);
   }
 }
 

@@ -44,22 +44,16 @@ void ms_memo_free(MsPieceMemo *m) {
   g_free(m);
 }
 
-MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error) {
+MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like, GError **error) {
   MsPieceMemo *m = g_new0(MsPieceMemo, 1);
   m->scenario = ms_scenario_copy(scenario, TRUE);
   m->layout = ms_layout_build(m->scenario);
-  if (!(m->work = ms_work_new_like(like ? like->work : NULL, m->scenario, m->layout, error)) ||
-      !(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) {
+  if (!(m->work = ms_work_new_like(like ? like->work : NULL, m->scenario, m->layout, error))) {
     ms_memo_free(m);
     return NULL;
   }
   m->n = m->work->n_pieces;
   m->cost_number = g_array_new(FALSE, FALSE, sizeof(CostNumber));
-  guint32 tag = 0;
-  gboolean same = like && ms_cost_same_kernels(like->cost, m->cost) &&
-                  (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
-  m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
-  m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
   m->kept = g_new(double, 7 * m->n);
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n, m->frozen = m->low + m->n;
   m->buffers = m->frozen + m->n, m->transient = m->buffers + m->n;
@@ -77,6 +71,24 @@ MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GE
     m->transient[i] = framework->records_streams ? 0 : p->forward_transient_B; /* given back where memory is short */
   }
   return m;
+}
+
+gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **error) {
+  if (m->cost) return TRUE;
+  if (!(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) return FALSE;
+  guint32 tag = 0;
+  gboolean same = like && ms_cost_same_kernels(like->cost, m->cost) &&
+                  (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
+  m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
+  m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
+  return TRUE;
+}
+
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error) {
+  MsPieceMemo *m = ms_memo_begin(scenario, like, error);
+  if (!m || ms_memo_cost_pieces(m, like, error)) return m;
+  ms_memo_free(m);
+  return NULL;
 }
 
 int *ms_memo_cost_number(MsPieceMemo *m, int pp, double host_share) {

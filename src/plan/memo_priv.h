@@ -27,6 +27,10 @@ const MsPieceTime *ms_memo_times(MsPieceMemo *memo, gboolean splits);
 /* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What
  * is known of pieces that are the same in `like` is taken over. */
 MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
+/* The same in two steps: what memory is bounded by, bytes and parameters; then cost, pieces, lags, and with them times.
+ */
+MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
+gboolean ms_memo_cost_pieces(MsPieceMemo *memo, const MsPieceMemo *like, GError **error); /* TRUE if it has */
 /* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its
  * expert rows are drawn. */
 gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
