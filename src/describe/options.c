@@ -103,6 +103,8 @@ static const MsField options_fields[] = {
     SWITCH(overlap_p2p_comm_warmup_flush, "false",
            "the same where no other direction hides it: before the first and behind the last pair of passes"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
+    MS_BOOL(S, torch_compile, "true", 0,
+            "layers of TorchTitan are compiled; false: norms, SwiGLU and sums run operator by operator"),
     MS_INT(S, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),
     MS_ENUM(S, outer_dp_sharding_strategy, ms_outer_dp_words, "\"no_shard\"", MS_OPEN,
             "sharding over the outer groups"),

@@ -196,9 +196,6 @@ static gboolean read_training(Titan *t, Run *r) {
   if (!boolean(t, "compile.enable training.compile", FALSE, &r->compiled)) return FALSE;
   parts = take(t, "compile.components");
   r->compiled_loss = r->compiled && (!parts || has_member(parts, "loss"));
-  if (!r->compiled)
-    ms_import_remark(t->import,
-                     "compile.enable: is false; kernels are predicted as compiled ones, eager ones take longer");
   return TRUE;
 }
 
@@ -363,6 +360,7 @@ static void put_options(const Run *r, MsJsonOut *out) {
   ms_json_out_bool(out, "tp_comm_overlap", r->async_tp && r->tp > 1);
   ms_json_out_bool(out, "fp8_param_gather", r->fp8_gather);
   ms_json_out_bool(out, "cross_entropy_fusion", r->compiled_loss);
+  if (!r->compiled) ms_json_out_bool(out, "torch_compile", FALSE);
   ms_json_out_string(out, "grad_reduce_dtype", r->reduce ? "bf16" : "fp32");
   ms_json_out_int(out, "num_distributed_optimizer_instances", r->replicate);
   ms_json_out_string(out, "dispatcher", dispatchers[r->experts]);

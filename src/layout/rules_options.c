@@ -120,6 +120,10 @@ RULE(framework_routing) {
   return s->training.routing.kind != MS_ROUTING_ROUND_ROBIN || ms_framework(s)->fake_gate ||
          REFUSE("%s has no gate that hands tokens to experts in turn", ms_framework(s)->word);
 }
+RULE(framework_compiles) {
+  return s->options.torch_compile || ms_framework(s)->llama_layers ||
+         REFUSE("%s does not compile its layers: torch_compile is true", ms_framework(s)->word);
+}
 RULE(outer_sharding_needs_fsdp) {
   return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||
          REFUSE("outer_dp_sharding_strategy %s needs fsdp %s", ms_outer_dp_words[s->options.outer_dp_sharding_strategy],

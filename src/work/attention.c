@@ -494,7 +494,7 @@ static void own_block_forward(MsBuild *b, int layer, Block block) {
   b->node = MS_NODE_ATTN;
   ms_residual_in(b, MS_HALF_ATTENTION);
   ms_norm_forward(b, "input norm", b->rows_sp, b->h);
-  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", 2 * x);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", ms_norm_saved_B(b, x));
   gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   /* two quantised copies for the down projections, and the BF16 tensor for what stays in BF16 */
   if (!recomputed && !ms_inputs_recomputed(b))
@@ -528,7 +528,7 @@ void ms_attention_forward(MsBuild *b, int layer) {
   b->node = MS_NODE_ATTN;
   ms_residual_in(b, MS_HALF_ATTENTION);
   ms_norm_forward(b, "input norm", b->rows_sp, b->h);
-  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", 2 * b->rows_sp * b->h);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", ms_norm_saved_B(b, b->rows_sp * b->h));
   ms_keep_input(b, "normed input", normed_input_B(b));
   if (ms_model_has_mla(b->model)) mla_forward(b, &w);
   else gqa_forward(b, &w);

@@ -136,6 +136,7 @@ void ms_mamba_backward(MsBuild *b);
 void ms_delta_forward(MsBuild *b);
 void ms_delta_backward(MsBuild *b);
 void ms_norm_forward(MsBuild *b, const char *name, double rows, double width);
+double ms_norm_saved_B(const MsBuild *b, double elements); /* what its backward reads, beside what it gave */
 void ms_norm_backward(MsBuild *b, const char *name, double rows, double width);
 
 /* Sparse attention behind an indexer (sparse.c) and DeepSeek-V4's attention (compressed.c): whole blocks, in place of

@@ -87,6 +87,10 @@ static void input_gradients(MsBuild *b, const MsLinear *l) {
   int n = products_of(b, l, outputs), by_product = b->t > 1 && !(l->low && b->quantized), apart = n - by_product;
   for (int i = 0; i < n; i++) gemm(b, l, l->m, l->k, outputs[i]);
   if (n == 1) return;
+  if (!b->options->torch_compile) {
+    ms_row_memory(b, MS_OP_ADD, "gradients of products", 2 * (n - 1) * x_B, (n - 1) * x_B, n - 1);
+    return;
+  }
   if (b->t > 1)
     ms_row_memory(b, MS_OP_ADD, "gradients of products", ((apart > 1 ? apart : 0) + by_product) * x_B,
                   apart > 1 ? x_B : 0, 1);

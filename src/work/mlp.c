@@ -9,6 +9,10 @@ void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, dou
   gboolean back = b->pass == MS_PASS_DGRAD;
   MsOp *op = ms_row_memory(b, kind, name, in + (back ? out : 0), back ? in : out, 1);
   op->m = rows, op->n = width;
+  if (!b->options->torch_compile && b->model->gated) { /* SiLU and product; the product's factors and SiLU's backward */
+    op->read_B = (back ? 4 + 4 + 4 : 2 + 4) * rows * width, op->write_B = (back ? 2 + 2 + 2 : 2 + 2) * rows * width;
+    op->kernels = back ? 3 : 2;
+  }
   if (b->model->activation ==
       MS_ACT_QUICK_GELU) { /* clamp, gate, offset, product and probability as kernels of their own, the last in FP32 */
     double passes = (back ? 70 : 34) * rows * width;
@@ -111,7 +115,7 @@ void ms_dense_mlp_forward(MsBuild *b) {
   gboolean again = ms_recomputes(b->options, MS_RM_MLP);
   ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
-  if (!ms_inputs_recomputed(b) && !ms_by_operators(b)) ms_keep(b, "mlp input", 2 * x);
+  if (!ms_inputs_recomputed(b) && !ms_by_operators(b)) ms_keep(b, "mlp input", ms_norm_saved_B(b, x));
   if (!again && !ms_inputs_recomputed(b) && !ms_by_operators(b))
     ms_keep_input(b, "normed mlp input", ms_input_B(b, x, TRUE));
   b->node = MS_NODE_EXPERTS;
@@ -120,7 +124,8 @@ void ms_dense_mlp_forward(MsBuild *b) {
     keep_products(b, f);
   } else if (!again) {
     ms_keep(b, "fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, f) / b->t));
-    if (ms_framework(b->scenario)->keeps_gate && b->model->gated) ms_keep(b, "gate", 2 * b->rows * f / b->t);
+    if ((ms_framework(b->scenario)->keeps_gate || !b->options->torch_compile) && b->model->gated)
+      ms_keep(b, "gate", 2 * b->rows * f / b->t);
     ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
   }
   ms_residual_out(b, MS_HALF_MLP, 2, 1);

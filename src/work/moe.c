@@ -91,7 +91,7 @@ void ms_moe_forward(MsBuild *b) {
   b->module = MS_MODULE_ROUTER;
   ms_residual_in(b, MS_HALF_MLP);
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
-  if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", 2 * x);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", ms_norm_saved_B(b, x));
   if (!ms_mlp_norm_recomputed(b) && !ms_inputs_recomputed(b)) ms_keep_input(b, "normed mlp input", 2 * x);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;

@@ -445,7 +445,7 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
       ms_streams_join(b, FALSE);
       if (b->streams > 1) ms_keep(b, "head streams", 2 * x * b->streams);
       ms_norm_forward(b, "final norm", b->rows_sp, b->h);
-      ms_keep(b, head_name("final norm in", i), 2 * x);
+      ms_keep(b, head_name("final norm in", i), ms_norm_saved_B(b, x));
     }
     ms_linear_forward(b, &head);
     ms_keep_input(b, head_name("final norm out", i), 2 * x);

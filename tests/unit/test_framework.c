@@ -241,6 +241,39 @@ static void products_one_by_one(void **state) {
   }
 }
 
+static const MsOp *row_named(const MsOpList *list, const char *name, MsPass pass) {
+  for (int i = 0; i < list->n; i++)
+    if (list->op[i].pass == pass && strcmp(list->op[i].name, name) == 0) return &list->op[i];
+  fail_msg("no row %s", name);
+  return NULL;
+}
+
+/* Not compiled, RMSNorm, SwiGLU and sums of gradients run operator by operator: bytes of each by hand, and what their
+ * backward reads is kept, FP32 input, normed tensor and SiLU's output of each layer. LayerNorm is one kernel. */
+static void eager_layers(void **state) {
+  (void)state;
+  const double T = 2 * 8192, h = 4096, f = 14336;
+  g_autoptr(MsScenario) s = run_of("torchtitan", "\"torch_compile\": false"), compiled = run_of("torchtitan", "");
+  g_auto(MsLowered) l = ms_test_lower(s);
+  g_auto(MsLowered) fused = ms_test_lower(compiled);
+  const MsPiece *piece = &l.work->pieces[l.work->piece_of_layer[0]],
+                *whole = &fused.work->pieces[fused.work->piece_of_layer[0]];
+  const MsOp *norm = row_named(&piece->forward, "mlp norm", MS_PASS_FORWARD),
+             *back = row_named(&piece->backward, "mlp norm", MS_PASS_DGRAD),
+             *act = row_named(&piece->forward, "activation", MS_PASS_FORWARD);
+  assert_close(norm->read_B + norm->write_B, 36 * T * h, 1e-12);
+  assert_close(back->read_B + back->write_B, 92 * T * h, 1e-12);
+  assert_close(act->read_B + act->write_B, (2 + 2 + 4 + 2) * T * f, 1e-12);
+  act = row_named(&piece->backward, "activation", MS_PASS_DGRAD);
+  assert_close(act->read_B + act->write_B, 3 * 6 * T * f, 1e-12);
+  assert_close(products_in(&piece->backward, MS_PASS_DGRAD).sum_B, (2 + 1) * 3 * 2 * T * h, 1e-12);
+  assert_close(piece->kept_B - whole->kept_B, 2 * 4 * T * h + 2 * T * f, 1e-12);
+  s->model->normalization = MS_NORM_LAYER;
+  g_auto(MsLowered) other = ms_test_lower(s);
+  norm = row_named(&other.work->pieces[other.work->piece_of_layer[0]].forward, "mlp norm", MS_PASS_FORWARD);
+  assert_close(norm->read_B + norm->write_B, 4 * T * h, 1e-12);
+}
+
 /* Written with every key, it is read as the same run. */
 static void written_and_read(void **state) {
   (void)state;
@@ -410,6 +443,7 @@ int main(void) {
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(every_other_product),
       cmocka_unit_test(products_one_by_one),
+      cmocka_unit_test(eager_layers),
       cmocka_unit_test(written_and_read),
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(gathers_take_SMs),

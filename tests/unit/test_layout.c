@@ -46,6 +46,7 @@ static Case *case_new(int gpus, int tp, int cp, int pp, int ep, int etp) {
   c->s.options = (MsOptions){.sequence_parallel = -1,
                              .num_distributed_optimizer_instances = 1,
                              .overlap_p2p_comm = TRUE,
+                             .torch_compile = TRUE,
                              .cuda_graph_shared_experts = TRUE,
                              .overlap_grad_reduce = TRUE,
                              .distributed_optimizer = TRUE};
@@ -759,6 +760,7 @@ BREAKS(framework_shards) {
   ms_framework_defaults(c->s.framework, &OPTIONS);
   OPTIONS.fsdp = MS_FSDP_NONE;
 }
+BREAKS(framework_compiles) { OPTIONS.torch_compile = FALSE; }
 BREAKS(outer_alone) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM; }
 BREAKS(outer_grads) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM, OPTIONS.fsdp = MS_FSDP_OPTIM_GRADS; }
 BREAKS(attn_proj) { OPTIONS.offload_modules = MS_OM_ATTN_PROJ; }
@@ -950,6 +952,7 @@ static const struct {
     {"framework-stages", break_framework_stages},
     {"framework-chunks", break_framework_chunks},
     {"framework-shards", break_framework_shards},
+    {"framework-compiles", break_framework_compiles},
     {"outer-sharding-needs-fsdp", break_outer_alone},
     {"outer-sharding-needs-fsdp", break_outer_grads},
     {"graphs-on-hardware", break_no_graphs},
