@@ -138,7 +138,8 @@ static void draw_options(GRand *rand, MsScenario *s) {
   MsOptions *o = &s->options;
   for (const MsField *field = ms_options_table.fields; field->key; field++)
     if (field->offset != offsetof(MsOptions, disable_parameter_transpose_cache) && /* few precisions have it */
-        field->offset != offsetof(MsOptions, expert_grad_reduce_dtype))            /* nor frameworks this */
+        field->offset != offsetof(MsOptions, expert_grad_reduce_dtype) &&          /* nor frameworks these */
+        field->offset != offsetof(MsOptions, torch_compile))
       draw_field(rand, field, o);
   for (const MsField *field = ms_recompute_table.fields; field->key; field++) draw_field(rand, field, &o->recompute);
   o->recompute.num_layers = MAX(o->recompute.num_layers, 1);
