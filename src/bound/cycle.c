@@ -18,6 +18,7 @@ struct MsCycle {
   gpointer visitor;
   const MsPeriodOf *of; /* [stages] */
   int n;                /* periods between the two moments */
+  int settling;         /* slots of the first stage, behind its warm-up, that still show it */
   gboolean *free_host;  /* [stages] it waits for nothing on the device */
   gboolean *decides;    /* [stages] some moment between the two was that of the host */
   int *kept_at;         /* [stages] slots that came next at the kept moment */
@@ -149,7 +150,7 @@ static gboolean may_keep(const MsCycle *c) {
   MsTaken taken;
   int all = c->schedule->microbatches, deferred = ms_work_deferred(c->stages->p->work, all);
   for (int s = 0; s < c->schedule->stages; s++)
-    if (ms_slot_walk_at(c->stages->walk, s) < c->of[s].from) return FALSE;
+    if (ms_slot_walk_at(c->stages->walk, s) < c->of[s].from + (s == 0 ? c->settling : 0)) return FALSE;
   return ms_slot_walk_taken(c->stages->walk, &taken) && taken.forward > 0 &&
          (taken.back >= deferred || deferred == all);
 }
@@ -273,6 +274,10 @@ static void find_free_hosts(MsCycle *c) {
 
 /* Stages are about as far apart as warm-ups differ, and moments further; where that was too few, go_on doubles it. */
 static int fewest_periods(const MsSchedule *s) { return (s->stages + s->repeat[0].slots - 1) / s->repeat[0].slots; }
+
+void ms_cycle_settle(MsCycle *c) {
+  if (c) c->settling = 12;
+}
 
 MsCycle *ms_cycle_new(MsStages *stages, const MsSchedule *schedule, MsCycleTell own, gpointer visitor) {
   gsize n = (gsize)schedule->stages;

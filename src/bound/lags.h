@@ -36,8 +36,10 @@ static inline void ms_lags_run(const MsLags *lags, gboolean pair, const MsTime b
                                MsTime after[MS_N_ENDS]) {
   MsTime entry = before[MS_END_ENTRY], beside = before[MS_END_BESIDE], compute = before[MS_END_COMPUTE],
          host = before[MS_END_HOST];
+  after[MS_END_BESIDE] = MS_NEVER;
   for (int i = 0; i < MS_N_ENDS; i++) {
     const MsTime *to = lags->to[i];
+    if (i == MS_END_BESIDE && !pair) continue;
     after[i] = MAX(MAX(MS_NEVER, entry + to[MS_END_ENTRY]), MAX(compute + to[MS_END_COMPUTE], host + to[MS_END_HOST]));
     if (pair) after[i] = MAX(after[i], beside + to[MS_END_BESIDE]);
   }

@@ -51,7 +51,8 @@ typedef struct {
   const MsProgram *p;
   MsPieceLags *lags;
   const MsSchedule *s;
-  ChunkLags *chunk;      /* [num_chunks] chunk * pp + stage */
+  ChunkLags **chunk;     /* [num_chunks] chunk * pp + stage; those of the same pieces share one */
+  ChunkLags **kind;      /* [n_kinds] each once */
   Table **pair_of_kinds; /* [n_kinds][n_kinds][2] forward chunk beside backward chunk, which leaves the head or not;
                             NULL = not asked for yet */
   int n_kinds;
@@ -94,23 +95,22 @@ static Table table_of_pass(const Relaxed *r, const MsChunk *chunk, MsSlotKind ki
   return table_of(r, (MsChunks){.backward = chunk, .kind = kind, .leaves_head = leaves_head});
 }
 
-static ChunkLags chunk_lags(const Relaxed *r, const MsChunk *chunk) {
-  ChunkLags l = {.empty = ms_work_chunk_length(r->p->work, chunk) == 0};
+static void chunk_lags(const Relaxed *r, const MsChunk *chunk, ChunkLags *l) {
+  *l = (ChunkLags){.empty = ms_work_chunk_length(r->p->work, chunk) == 0};
   gboolean leaves = chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0;
   for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
-    l.pass[0][kind] = l.pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, FALSE);
-    if (leaves) l.pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, TRUE);
+    l->pass[0][kind] = l->pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, FALSE);
+    if (leaves) l->pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, TRUE);
     for (int left = 0; left <= leaves; left++) {
-      MsTime own = MAX(0, l.pass[left][kind].lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
-      l.least[kind] = left ? MIN(l.least[kind], own) : own;
+      MsTime own = MAX(0, l->pass[left][kind].lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
+      l->least[kind] = left ? MIN(l->least[kind], own) : own;
     }
   }
   for (int i = 0; r->p->piece && i < ms_work_chunk_length(r->p->work, chunk); i++) {
     const MsCostedPiece *piece = &r->p->piece[ms_work_chunk_piece(r->p->work, chunk, i)];
-    l.beside[0] += piece->forward.compute,
-        l.beside[1] += piece->backward.compute - (leaves ? piece->backward.weight : 0);
+    l->beside[0] += piece->forward.compute,
+        l->beside[1] += piece->backward.compute - (leaves ? piece->backward.weight : 0);
   }
-  return l;
 }
 
 static void chunks_lags(Relaxed *r) {
@@ -122,14 +122,15 @@ static void chunks_lags(Relaxed *r) {
       r->chunk[i] = r->chunk[like];
       continue;
     }
-    r->chunk[i] = chunk_lags(r, &l->chunks[i]);
-    r->chunk[i].kind = r->n_kinds++;
+    r->chunk[i] = r->kind[r->n_kinds] = g_new(ChunkLags, 1);
+    chunk_lags(r, &l->chunks[i], r->chunk[i]);
+    r->chunk[i]->kind = r->n_kinds++;
   }
   r->pair_of_kinds = g_new0(Table *, 2 * (size_t)r->n_kinds * (size_t)r->n_kinds);
 }
 
 static const ChunkLags *chunk_of(const Relaxed *r, const MsSlotPass *pass) {
-  return &r->chunk[pass->chunk * r->p->layout->pp + pass->stage];
+  return r->chunk[pass->chunk * r->p->layout->pp + pass->stage];
 }
 
 static const Table *table_of_turn(Relaxed *r, const MsTurn *turn, MsChunks of) {
@@ -262,6 +263,7 @@ static void tell(gpointer visitor, int stage, MsCycle *c) {
 /* 0, or a bound that is above the limit before all have run. */
 static MsTime run_slots(Relaxed *r) {
   g_autoptr(MsCycle) cycle = r->ran ? NULL : ms_cycle_new(&r->at, r->s, tell, r);
+  ms_cycle_settle(cycle);
   for (const MsTurn *turn; (turn = ms_slot_walk_next(r->at.walk));) {
     run_turn(r, turn);
     if (r->left) {
@@ -340,7 +342,7 @@ static void open_tables(Relaxed *r) {
   size_t chunks = (size_t)l->num_chunks;
   r->at = ms_stages_new(r->p, r->s);
   r->last_b = g_new0(MsTime, MAX(2 * chunks, 1)), r->gather_at = r->last_b + chunks;
-  r->chunk = g_new(ChunkLags, chunks);
+  r->chunk = g_new(ChunkLags *, 2 * chunks), r->kind = r->chunk + chunks;
   r->toll = g_new0(MsToll *, l->pp), r->forced = g_new0(Forced, l->pp);
 }
 
@@ -348,6 +350,7 @@ static void close_tables(Relaxed *r) {
   ms_stages_clear(&r->at);
   for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
+  for (int i = 0; i < r->n_kinds; i++) g_free(r->kind[i]);
   g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->forced), g_free(r->last_b), g_free(r->left);
 }
 

@@ -315,8 +315,16 @@ static void meet_all(MsToll *t, const MsNeed *need, const MsTime before[MS_N_END
   t->n_rivals = unsent;
 }
 
+/* Nothing of the step is under way, or begins with the slot. */
+static gboolean is_quiet(const MsToll *t) { return t->n_anchors + t->n_rivals == 0 && t->ending < 0 && t->n > 1; }
+
 void ms_toll_slot(MsToll *t, const MsNeed *need, const MsTime ends[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
   const Mark *before = &t->mark[t->n - 1];
+  if (is_quiet(t)) {
+    t->mark[t->n++] = (Mark){after[MS_END_COMPUTE], before->forced + need->forced, before->own + need->own};
+    t->opening = -1;
+    return;
+  }
   MsTime more[N_QUEUES], extra = t->ending >= 0 ? reductions_of(t, t->ending, more) : 0;
   meet_all(t, need, ends, after);
   Mark now = {after[MS_END_COMPUTE] + extra, before->forced + need->forced + extra, before->own + need->own + extra};

@@ -406,15 +406,35 @@ static const MsField curve_fields[] = {
 #undef S
 const MsFieldTable ms_curve_table = {"hardware.curves", "one fitted curve", curve_fields};
 
+static void curves_clear(gpointer box);
+
 static void curve_clear(MsCurve *curve) {
+  if (curve->lender) {
+    g_atomic_rc_box_release_full((gpointer)curve->lender, curves_clear);
+    return;
+  }
   ms_fields_clear(&ms_curve_table, curve);
   ms_grid_clear(&curve->grid);
 }
 
 void ms_curve_copy(const MsCurve *from, MsCurve *to) {
   *to = *from;
+  to->lender = NULL;
   ms_fields_copy(&ms_curve_table, from, to);
   grid_copy(&from->grid, &to->grid);
+}
+
+void ms_curve_own(MsCurve *curve) {
+  MsCurve lent = *curve;
+  if (!lent.lender) return;
+  ms_curve_copy(&lent, curve);
+  curve_clear(&lent);
+}
+
+/* Of a curve in `box`. */
+static void lend(const MsCurve *box, const MsCurve *from, MsCurve *to) {
+  *to = *from;
+  to->lender = g_atomic_rc_box_acquire((gpointer)(from->lender ? from->lender : box));
 }
 
 static MsCurve *curves_new(gsize n) { return g_atomic_rc_box_alloc0((n + 1) * sizeof(MsCurve)); }
@@ -432,7 +452,7 @@ void ms_curves_free(MsHardware *hardware) {
 MsCurve *ms_curves_own(MsHardware *hardware, int more) {
   int n = hardware->num_curves;
   MsCurve *own = curves_new((gsize)(n + more));
-  for (int i = 0; i < n; i++) ms_curve_copy(&hardware->curves[i], &own[i]);
+  for (int i = 0; i < n; i++) lend(hardware->curves, &hardware->curves[i], &own[i]);
   ms_curves_free(hardware);
   hardware->curves = own, hardware->num_curves = n;
   return own;

@@ -61,7 +61,7 @@ typedef struct { /* where a curve comes from; printed by `moesim show hardware` 
   double residual_median, residual_p90; /* relative, on points held back; NaN unknown */
 } MsProvenance;
 
-typedef struct {
+typedef struct MsCurve {
   char *op;         /* gemm, grouped_gemm, attention, all_gather, reduce_scatter, all_reduce, all_to_all, p2p, dispatch,
                        combine, or the word of a memory-bound operator ("rmsnorm", ...; "elementwise" is the default) */
   char *dtype;      /* bf16, fp8, fp8-block, mxfp8, nvfp4, fp32; NULL = any. Collectives: "fp32" serves messages of FP32
@@ -79,6 +79,7 @@ typedef struct {
   double segment_alpha_s[4], segment_Bps[4];
   MsGrid grid;
   MsProvenance provenance;
+  const struct MsCurve *lender; /* the box whose curve has these strings and tables, held; NULL: they are its own */
 } MsCurve;
 
 /* Whose algorithms collectives between domains follow: rings and trees of NCCL and RCCL; those and PAT (NCCL from
@@ -148,11 +149,14 @@ extern const MsFieldTable ms_curve_table;
 
 /* Deep copy of a curve into *to, whose old contents are forgotten. */
 void ms_curve_copy(const MsCurve *from, MsCurve *to);
+/* Before its strings or tables are changed: they are those of no other. */
+void ms_curve_own(MsCurve *curve);
 
 MsHardware *ms_hardware_load(const char *name, GError **error);
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 MsHardware *ms_hardware_copy(const MsHardware *hardware);
-/* Gives the machine curves that no other shares, and room for `more` behind them, to be changed. */
+/* Gives the machine curves that no other shares, and room for `more` behind them, to be changed; their strings and
+ * tables after ms_curve_own. */
 MsCurve *ms_curves_own(MsHardware *hardware, int more);
 void ms_hardware_free(MsHardware *hardware);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHardware, ms_hardware_free)

@@ -31,20 +31,22 @@ static void scale_bandwidth(MsCurve *curve, double factor) {
   if (curve->form == MS_FORM_DISPATCH) curve->param[link_parameter()] *= factor;
 }
 
-static void note(MsCurve *curve, const char *key, double from_Bps, double to_Bps) {
+static void note(MsCurve *curve, const char *what) {
+  ms_curve_own(curve);
   char *before = curve->provenance.note;
-  curve->provenance.note = g_strdup_printf("%s%sbandwidth scaled with %s, measured at %.4g, now %.4g",
-                                           before ? before : "", before ? "; " : "", key, from_Bps, to_Bps);
+  curve->provenance.note = g_strconcat(before ? before : "", before ? "; " : "", what, NULL);
   g_free(before);
 }
 
 void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps) {
   if (!(from_Bps > 0 && to_Bps > 0) || from_Bps == to_Bps) return;
   MsCurve *curves = ms_curves_own(hardware, 0);
+  g_autofree char *what =
+      g_strdup_printf("bandwidth scaled with %s, measured at %.4g, now %.4g", key, from_Bps, to_Bps);
   for (int i = first; i < hardware->num_curves; i++) {
     if (g_strcmp0(ms_curve_link(&curves[i]), key) != 0) continue;
     scale_bandwidth(&curves[i], to_Bps / from_Bps);
-    note(&curves[i], key, from_Bps, to_Bps);
+    note(&curves[i], what);
   }
 }
 

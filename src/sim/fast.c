@@ -274,13 +274,21 @@ static void take(double *from, double *left_s) {
   *from -= x, *left_s -= x;
 }
 
+static void add_parts(MsTimeParts *part, const MsTimeParts *of_slot, double time_s) {
+  double told_s = own_s(of_slot) + of_slot->bubble_s;
+  ms_parts_add(part, of_slot, told_s > 0 ? time_s / told_s : 0);
+}
+
 /* The parts of a slot that took `time_s`: when less than in steady state, it waited less, and for the host. */
 static void add_slot(MsTimeParts *part, const MsSteadySlot *slot, double time_s) {
+  double less_s = own_s(&slot->parts) + slot->parts.bubble_s - time_s;
+  if (less_s <= 0 && slot->parts.bubble_s >= 0 && slot->parts.host_s >= 0) {
+    add_parts(part, &slot->parts, time_s);
+    return;
+  }
   MsTimeParts own = slot->parts;
-  double less_s = own_s(&own) + own.bubble_s - time_s;
   take(&own.bubble_s, &less_s), take(&own.host_s, &less_s);
-  double told_s = own_s(&own) + own.bubble_s;
-  ms_parts_add(part, &own, told_s > 0 ? time_s / told_s : 0);
+  add_parts(part, &own, time_s);
 }
 
 /* What the compute stream did since it was told last. */

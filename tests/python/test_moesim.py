@@ -7,6 +7,7 @@ import keyword
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import types
@@ -250,6 +251,22 @@ class Threads(unittest.TestCase):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+class Memory(unittest.TestCase):
+    def test_runs_leave_the_memory_that_they_take_to_the_next(self):
+        program = """
+import json, resource, moesim
+names = ("run-llama3-70b-h100-64", "run-deepseek-v3-gb200-256", "run-deepseek-v3-2048-pp16")
+scenarios = [json.load(open(f"scenarios/{name}.json")) for name in names]
+def runs(n):
+    for scenario in n * scenarios:
+        moesim.run(scenario, "fast").step_time_s
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+print(-runs(3) + runs(100))
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        self.assertLess(int(done.stdout), 500)  # thousands, where the kernel gets pages back after every run
 
 
 class Types(unittest.TestCase):

@@ -316,6 +316,29 @@ static void curves_follow_a_changed_link(void **state) {
   ms_hardware_free(base);
 }
 
+/* Copies share what they say alike, longer than the first of them lives; what is changed is their own. */
+static void changed_curves_share_the_rest(void **state) {
+  (void)state;
+  MsHardware *base, *once, *twice;
+  TRY(base = ms_hardware_load("box", &error));
+  once = ms_hardware_copy(base);
+  ms_hardware_scale(once, "scaleup_Bps", 0.5);
+  twice = ms_hardware_copy(once);
+  ms_hardware_scale(twice, "scaleup_Bps", 4);
+  assert_ptr_equal(twice->curves[0].op, base->curves[0].op);
+  assert_ptr_not_equal(once->curves[1].op, base->curves[1].op);
+  assert_null(base->curves[1].provenance.note);
+  ms_hardware_free(base);
+  ms_hardware_free(once);
+  const MsCurve *kernel = &twice->curves[0], *ring = &twice->curves[1];
+  assert_string_equal(kernel->op, "gemm");
+  assert_string_equal(ring->op, "all_reduce");
+  const char *first = strstr(ring->provenance.note, "bandwidth scaled with scaleup_Bps");
+  assert_non_null(first);
+  assert_non_null(strstr(first + 1, "; bandwidth scaled with scaleup_Bps"));
+  ms_hardware_free(twice);
+}
+
 /* The same in a program: what a sensitivity does. Dispatch: the link's rate, not what SMs can issue. */
 static void scaled_machine(void **state) {
   (void)state;
@@ -546,6 +569,7 @@ int main(void) {
       cmocka_unit_test(inherited_curves),
       cmocka_unit_test(own_curves_come_first),
       cmocka_unit_test(curves_follow_a_changed_link),
+      cmocka_unit_test(changed_curves_share_the_rest),
       cmocka_unit_test(scaled_machine),
       cmocka_unit_test(machine_writes_what_it_read),
       cmocka_unit_test(scenario),
