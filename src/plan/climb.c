@@ -387,6 +387,12 @@ static gboolean gains_nothing(Standing *s, const int *counts, int from, int to, 
   return TRUE;
 }
 
+/* Of the cut with the move, which has been made: what gains_nothing has not asked. */
+static double end_with_move(MsCutTrial *t, double most) {
+  if (t->on.pool && least(t) >= most) return most;
+  return t->on.pool || t->once ? end_below(t, most) : end_of_step(t);
+}
+
 double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
   const MsVirtualStages *on = &t->on;
   gint64 until = t->slots + MOST_SLOTS;
@@ -402,7 +408,7 @@ double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
         double most = end * (1 - GAIN);
         if (gains_nothing(s, counts, from, to, most)) continue;
         move(t, counts, from, to);
-        double now = on->pool && least(t) >= most ? end : end_below(t, most);
+        double now = end_with_move(t, most);
         if (now < most) end = now, moved = TRUE, stand(s);
         else move(t, counts, to, from);
       }
