@@ -606,25 +606,6 @@ static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   if (p.own) ms_memo_free(p.memo);
 }
 
-static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  MsCandidate c = node->c;
-  gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED), memory = ms_planner_cuts(t->x, MS_SHORT_MEMORY);
-  double limit = t->x->s.plan->memory_limit_B;
-  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c, NULL);
-  ms_space_write_least(t->space, s);
-  g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
-  double passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
-  for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE]; state++) {
-    c.combo = node->c.combo + state * t->space->stride[MS_ROLE_STATE];
-    ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);
-    double device_B = screen && memory ? ms_pass_screen_device_B(screen) : 0;
-    if (device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, device_B - limit, MS_LEVEL_STATE, &c);
-    else
-      emit(t, w, node, MS_LEVEL_STATE, c,
-           screen && tighter ? ms_pass_screen_options_s(screen, passes_s) * MS_PS_PER_S : 0);
-  }
-}
-
 static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, const MsCandidate *c) {
   MsScreen screen;
   MsRefusal refusal;
@@ -654,6 +635,29 @@ static void expand_state(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   for (gint64 blind = 0; blind < t->space->n_of_role[MS_ROLE_BLIND] && !ms_interrupted(); blind++) {
     c.combo = node->c.combo + blind * t->space->stride[MS_ROLE_BLIND];
     screen_layout(t, w, node, &c);
+  }
+}
+
+static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  if (t->space->stride[MS_ROLE_SHAPE] == 1) {
+    expand_state(t, w, node); /* nothing else is open: the second bound says it all */
+    return;
+  }
+  MsCandidate c = node->c;
+  gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED), memory = ms_planner_cuts(t->x, MS_SHORT_MEMORY);
+  double limit = t->x->s.plan->memory_limit_B;
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c, NULL);
+  ms_space_write_least(t->space, s);
+  g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
+  double passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
+  for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE]; state++) {
+    c.combo = node->c.combo + state * t->space->stride[MS_ROLE_STATE];
+    ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);
+    double device_B = screen && memory ? ms_pass_screen_device_B(screen) : 0;
+    if (device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, device_B - limit, MS_LEVEL_STATE, &c);
+    else
+      emit(t, w, node, MS_LEVEL_STATE, c,
+           screen && tighter ? ms_pass_screen_options_s(screen, passes_s) * MS_PS_PER_S : 0);
   }
 }
 
