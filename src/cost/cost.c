@@ -688,7 +688,7 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
 /* Time over that of the kernels which the machine's curves are of. */
 static double older_attention(const MsCost *cost, const MsOp *op) {
   const MsLaws *laws = &cost->scenario->laws;
-  MsAttnGeneration generation = ms_attn_backends[cost->scenario->options.attention_backend].generation;
+  MsAttnGeneration generation = ms_attn_generation(cost->scenario);
   gboolean back = op->pass == MS_PASS_DGRAD;
   double times = 1;
   if (op->kind != MS_OP_ATTENTION || generation == MS_ATTN_NEWEST) return times;
@@ -797,8 +797,9 @@ gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
   for (MsOpFamily family = 0; family < MS_FAMILY_COMM; family++)
     if (stack_factor(a, family) != stack_factor(b, family)) return FALSE;
   return a->slots == b->slots && a->expert_width == b->expert_width && x->moe_grouped_gemm == y->moe_grouped_gemm &&
-         x->attention_backend == y->attention_backend && is_orderly(x) == is_orderly(y) && x->lcma == y->lcma &&
-         x->lcma_workspace_B == y->lcma_workspace_B;
+         x->attention_backend == y->attention_backend &&
+         ms_attn_generation(a->scenario) == ms_attn_generation(b->scenario) && is_orderly(x) == is_orderly(y) &&
+         x->lcma == y->lcma && x->lcma_workspace_B == y->lcma_workspace_B;
 }
 
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b) {

@@ -19,14 +19,22 @@ const MsFrameworkRow ms_frameworks[] = {
 };
 #undef MS_FRAMEWORK
 
-void ms_framework_defaults(MsFramework framework, MsOptions *options) {
-  const char *text = ms_frameworks[framework].defaults;
+/* `text`: a JSON object of ours. */
+static void take(const char *text, const char *of, MsOptions *options) {
   if (!text) return;
   g_autoptr(GError) error = NULL;
-  g_autoptr(MsJson) doc = ms_json_parse(text, strlen(text), "framework.def", &error);
+  g_autoptr(MsJson) doc = ms_json_parse(text, strlen(text), of, &error);
   if (!doc ||
       !ms_fields_load(&ms_options_table, doc, json_node_get_object(ms_json_root(doc)), "", FALSE, options, &error))
-    MS_BUG("defaults of %s: %s", ms_frameworks[framework].word, error->message);
+    MS_BUG("defaults of %s: %s", of, error->message);
+}
+
+void ms_framework_defaults(MsFramework framework, MsOptions *options) {
+  take(ms_frameworks[framework].defaults, ms_frameworks[framework].word, options);
+}
+
+void ms_family_defaults(const MsStackFamily *family, MsOptions *options) {
+  take(family->options, "a family of stacks", options);
 }
 
 /* Options of a file that says nothing, of each framework. */
@@ -67,4 +75,26 @@ const MsField *ms_framework_lacks(MsFramework framework, const MsOptions *option
         !ms_text_has_word(row->options, f->key))
       return f;
   return NULL;
+}
+
+guint32 ms_framework_lacked_modules(const MsScenario *s) {
+  guint32 lacked = s->options.recompute.modules & ~ms_framework(s)->modules;
+  return ms_recomputes(&s->options, lacked) ? lacked : 0;
+}
+
+gboolean ms_framework_schedules(const MsScenario *s) { return ms_framework(s)->schedules >> s->layout.schedule & 1; }
+
+gboolean ms_framework_shards(const MsScenario *s) {
+  const MsFrameworkRow *f = ms_framework(s);
+  return s->options.fsdp >= f->shards_least && s->options.fsdp <= f->shards_most;
+}
+
+gboolean ms_framework_routes(const MsScenario *s) {
+  return s->training.routing.kind != MS_ROUTING_ROUND_ROBIN || ms_framework(s)->fake_gate;
+}
+
+gboolean ms_framework_fits(const MsScenario *s) {
+  return !ms_framework_lacks(s->framework, &s->options) && !ms_framework_lacked_modules(s) &&
+         ms_framework_schedules(s) && ms_framework_shards(s) && ms_framework_routes(s) &&
+         (s->layout.vpp <= 1 || ms_framework(s)->interleaves);
 }

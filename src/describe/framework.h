@@ -69,7 +69,14 @@ static inline const MsFrameworkRow *ms_framework(const MsScenario *scenario) {
 
 /* What is left out in a file of that framework: over the defaults of the table that are in *options. */
 void ms_framework_defaults(MsFramework framework, MsOptions *options);
+/* The same of the family of a stack, over those of its framework. */
+void ms_family_defaults(const MsStackFamily *family, MsOptions *options);
 /* The first option that the framework has no other value of than *options says; NULL: none. (transfer none) */
 const MsField *ms_framework_lacks(MsFramework framework, const MsOptions *options);
+guint32 ms_framework_lacked_modules(const MsScenario *scenario); /* of those that it recomputes selectively */
+gboolean ms_framework_schedules(const MsScenario *scenario);     /* it has the schedule */
+gboolean ms_framework_shards(const MsScenario *scenario);        /* as options.fsdp says */
+gboolean ms_framework_routes(const MsScenario *scenario);        /* as training.routing says */
+gboolean ms_framework_fits(const MsScenario *scenario); /* it has all that the rules on options ask of a framework */
 
 #endif

@@ -134,8 +134,12 @@ static const MsField scenario_fields[] = {
     MS_SCHEMA(0),
     MS_STRING(S, name, 0, "name of the run, by default that of the file"),
     MS_ENUM(S, framework, ms_framework_words, "\"megatron\"", 0,
-            "what trains: whose options there are, what is left out, how states are held"),
-    MS_STRING(S, software, MS_NULLABLE, "software stack and release that ran it"),
+            "what trains: whose options there are, what is left out, how states are held; of a file that names none: "
+            "what its software is known to be, else this"),
+    MS_STRING(
+        S, software, MS_NULLABLE,
+        "software stack and release that ran it; its name says framework, kernels and options that files leave out "
+        "(software/stacks.json)"),
     MS_STRING(S, doc, MS_NULLABLE, "free text"),
     {.key = "pools",
      .type = MS_T_CUSTOM,
@@ -212,9 +216,17 @@ static void add_defaults(const MsScenario *s, const MsFieldTable *table, const v
   }
 }
 
+/* Where the name of the software says it, or would but for an option that it does not have. */
+static void add_framework(const MsScenario *s, GString *out) {
+  gboolean plain = s->framework == MS_FRAMEWORK_MEGATRON && s->stack.family.framework == MS_FRAMEWORK_MEGATRON;
+  if (!plain && !json_object_has_member(s->stated, "framework"))
+    g_string_append_printf(out, "framework %s", ms_framework(s)->word);
+}
+
 char *ms_scenario_defaults(const MsScenario *scenario) {
   GString *out = g_string_new(NULL);
   if (scenario->stated) {
+    add_framework(scenario, out);
     add_defaults(scenario, &ms_training_table, &scenario->training, TRUE, out);
     add_defaults(scenario, &ms_options_table, &scenario->options, FALSE, out);
   }
@@ -342,8 +354,7 @@ static gboolean finish_shares(MsScenario *s, const MsJson *doc, gboolean closed,
 /* Takes what was loaded to what is predicted: every value that depends on others is settled, but for sequence
  * parallelism, which follows a TP that the planner may still choose. */
 static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json, gboolean closed, GError **error) {
-  if (!finish_pools(scenario, doc, error) || !ms_stack_find(scenario->software, &scenario->stack, error) ||
-      !ms_cluster_check(&scenario->cluster, scenario->gpus, doc, error))
+  if (!finish_pools(scenario, doc, error) || !ms_cluster_check(&scenario->cluster, scenario->gpus, doc, error))
     return FALSE;
   scenario->stated = json_object_ref(json);
   if (!finish_shares(scenario, doc, closed, error)) return FALSE;
@@ -357,25 +368,54 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
   return TRUE;
 }
 
+/* What trains by the name of its software, unless `as_named` says that it cannot be that. */
+static gboolean find_stack(MsScenario *scenario, JsonObject *json, gboolean as_named, GError **error) {
+  JsonNode *node = json_object_get_member(json, "software");
+  const char *software = ms_json_is(node, G_TYPE_STRING) ? json_node_get_string(node) : NULL;
+  if (!ms_stack_find(software, &scenario->stack, error)) return FALSE;
+  if (as_named) scenario->framework = (MsFramework)scenario->stack.family.framework;
+  return TRUE;
+}
+
 /* `framework` comes before everything that it has another default of. */
 static gboolean take_framework(MsScenario *scenario, const MsJson *doc, JsonObject *json, GError **error) {
   JsonNode *node = json_object_get_member(json, "framework");
   if (node && !ms_field_set(ms_field_find(&ms_scenario_table, "framework"), doc, node, "framework", scenario, error))
     return FALSE;
   ms_framework_defaults(scenario->framework, &scenario->options);
+  if ((int)scenario->framework == scenario->stack.family.framework)
+    ms_family_defaults(&scenario->stack.family, &scenario->options);
   return TRUE;
+}
+
+/* Selective recompute of a file that knows Megatron-Core's modules only is that of the framework. */
+static void take_modules(MsScenario *scenario, gboolean said) {
+  guint32 own = ms_framework(scenario)->modules;
+  if (!said && own && ms_framework_lacked_modules(scenario)) scenario->options.recompute.modules = own;
+}
+
+static MsScenario *load(const MsJson *doc, JsonObject *json, gboolean closed, gboolean as_named, GError **error) {
+  MsScenario *scenario = g_new0(MsScenario, 1);
+  ms_fields_defaults(&ms_scenario_table, scenario);
+  scenario->file = g_strdup(ms_json_filename(doc));
+  if (!ms_laws_load(&scenario->laws, error) || !find_stack(scenario, json, as_named, error) ||
+      !take_framework(scenario, doc, json, error) ||
+      !ms_fields_load(&ms_scenario_table, doc, json, "", TRUE, scenario, error) ||
+      !finish(scenario, doc, json, closed, error))
+    g_clear_pointer(&scenario, ms_scenario_free);
+  return scenario;
 }
 
 MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolean closed, GError **error) {
   JsonObject *json = ms_pools_settled(doc, file, error);
   if (!json) return NULL;
-  MsScenario *scenario = g_new0(MsScenario, 1);
-  ms_fields_defaults(&ms_scenario_table, scenario);
-  scenario->file = g_strdup(ms_json_filename(doc));
-  if (!ms_laws_load(&scenario->laws, error) || !take_framework(scenario, doc, json, error) ||
-      !ms_fields_load(&ms_scenario_table, doc, json, "", TRUE, scenario, error) ||
-      !finish(scenario, doc, json, closed, error))
-    g_clear_pointer(&scenario, ms_scenario_free);
+  MsScenario *scenario = load(doc, json, closed, TRUE, error);
+  gboolean said = json_object_has_member(json, "framework");
+  if (scenario) take_modules(scenario, said);
+  if (scenario && !said && !ms_framework_fits(scenario)) {
+    ms_scenario_free(scenario);
+    scenario = load(doc, json, closed, FALSE, error);
+  }
   json_object_unref(json);
   return scenario;
 }

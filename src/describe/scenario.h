@@ -146,6 +146,12 @@ typedef struct MsScenario {
 extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table, ms_options_table, ms_recompute_table,
     ms_measured_table;
 
+/* Whose rate attention has: "flash" is what it was to the software. */
+static inline MsAttnGeneration ms_attn_generation(const MsScenario *s) {
+  MsAttnBackend backend = s->options.attention_backend;
+  return ms_attn_backends[backend == MS_ATTN_FLASH ? s->stack.family.flash : (int)backend].generation;
+}
+
 /* Those without _mixed refuse machines of several kinds (pools), which few commands know. */
 MsScenario *ms_scenario_load(const char *filename, GError **error); /* "-" is stdin */
 MsScenario *ms_scenario_load_mixed(const char *filename, GError **error);

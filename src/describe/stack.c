@@ -5,6 +5,7 @@
 #include "base/kept.h"
 #include "describe/enums.h"
 #include "describe/rows.h"
+#include "describe/scenario.h"
 
 #include <string.h>
 
@@ -30,12 +31,31 @@ static const MsField stack_fields[] = {
 #undef S
 const MsFieldTable ms_stack_table = {"stack", "one software stack, software/stacks.json", stack_fields};
 
+typedef struct { /* a row of `families` */
+  char *prefix, *source;
+  int framework, flash; /* MsStackFamily */
+  JsonNode *options;
+} Family;
+
+#define S Family
+static const MsField family_fields[] = {
+    MS_STRING(S, prefix, MS_REQUIRED, "names in `software` that begin so, up to their end or a dash"),
+    MS_ENUM(S, framework, ms_framework_words, "\"megatron\"", 0,
+            "framework of scenarios that name none, where it has what they ask for"),
+    MS_ENUM(S, flash, ms_attn_backend_words, "\"flash\"", 0, "kernels that scenarios call flash"),
+    MS_FREE(S, options, "keys of scenario.options with values other than their defaults"),
+    MS_STRING(S, source, MS_NULLABLE, "where that is said"),
+    {0}};
+#undef S
+const MsFieldTable ms_stack_family_table = {"stack-family", "all releases of one name, software/stacks.json",
+                                            family_fields};
+
 static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, MsStack *stack,
                          gboolean *found, GError **error) {
   g_autofree char *path = g_strdup_printf("stacks[%u]", i);
   JsonNode *node = json_array_get_element(list, i);
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
-  MsStack one;
+  MsStack one = {0};
   ms_fields_defaults(&ms_stack_table, &one);
   gboolean ok = ms_fields_load(&ms_stack_table, doc, json_node_get_object(node), path, TRUE, &one, error);
   if (ok && !strcmp(one.name, software)) {
@@ -59,6 +79,55 @@ static gboolean load_list(const MsJson *doc, const char *software, MsStack *stac
   gboolean ok = TRUE;
   for (guint i = 0; ok && !*found && i < json_array_get_length(stacks); i++)
     ok = load_one(doc, stacks, i, software, stack, found, error);
+  return ok;
+}
+
+static const MsStackFamily no_family = {.flash = MS_ATTN_FLASH};
+
+static gsize length_of_prefix(const char *software, const char *prefix) {
+  gsize n = strlen(prefix);
+  return g_str_has_prefix(software, prefix) && (software[n] == 0 || software[n] == '-') ? n : 0;
+}
+
+static void take_family(const Family *row, MsStackFamily *out) {
+  g_free(out->options);
+  *out = (MsStackFamily){row->framework, row->flash, row->options ? ms_json_text(row->options, 0) : NULL};
+}
+
+static gboolean has_good_options(const MsJson *doc, const char *path, const Family *row, GError **error) {
+  MsOptions options;
+  g_autofree char *at = g_strconcat(path, ".options", NULL);
+  if (!row->options) return TRUE;
+  ms_fields_defaults(&ms_options_table, &options);
+  return ms_json_need_object(doc, row->options, at, error) &&
+         ms_fields_load(&ms_options_table, doc, json_node_get_object(row->options), at, FALSE, &options, error);
+}
+
+static gboolean load_family(const MsJson *doc, JsonNode *node, const char *path, const char *software, gsize *longest,
+                            MsStackFamily *out, GError **error) {
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  Family one;
+  ms_fields_defaults(&ms_stack_family_table, &one);
+  gboolean ok = ms_fields_load(&ms_stack_family_table, doc, json_node_get_object(node), path, TRUE, &one, error) &&
+                has_good_options(doc, path, &one, error);
+  gsize n = ok ? length_of_prefix(software, one.prefix) : 0;
+  if (n > *longest) *longest = n, take_family(&one, out);
+  ms_fields_clear(&ms_stack_family_table, &one);
+  return ok;
+}
+
+static gboolean load_families(const MsJson *doc, const char *software, MsStackFamily *out, GError **error) {
+  JsonNode *list = json_object_get_member(json_node_get_object(ms_json_root(doc)), "families");
+  *out = no_family;
+  if (!list || !software) return TRUE;
+  if (!JSON_NODE_HOLDS_ARRAY(list)) return ms_json_error(doc, "families", error, "must be a list");
+  gsize longest = 0;
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && i < json_array_get_length(json_node_get_array(list)); i++) {
+    g_autofree char *path = g_strdup_printf("families[%u]", i);
+    JsonNode *node = json_array_get_element(json_node_get_array(list), i);
+    ok = load_family(doc, node, path, software, &longest, out, error);
+  }
   return ok;
 }
 
@@ -95,18 +164,24 @@ gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
   if (known) return TRUE;
   ms_fields_defaults(&ms_stack_table, stack);
   stack->name = g_strdup("default");
+  stack->family = no_family;
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   gboolean found = FALSE, ok = doc && (!software || load_list(doc, software, stack, &found, error));
-  ok = ok && (found || load_list(doc, "default", stack, &found, error)) && date(doc, software, stack, error);
+  ok = ok && (found || load_list(doc, "default", stack, &found, error)) && date(doc, software, stack, error) &&
+       load_families(doc, software, &stack->family, error);
   if (ok) keep(file, software ? software : "", &stamp, stack);
   else ms_stack_clear(stack);
   return ok;
 }
 
-void ms_stack_clear(MsStack *stack) { ms_fields_clear(&ms_stack_table, stack); }
+void ms_stack_clear(MsStack *stack) {
+  ms_fields_clear(&ms_stack_table, stack);
+  g_clear_pointer(&stack->family.options, g_free);
+}
 
 void ms_stack_copy(const MsStack *from, MsStack *to) {
   *to = *from;
   ms_fields_copy(&ms_stack_table, from, to);
+  to->family.options = g_strdup(from->family.options);
 }

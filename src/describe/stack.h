@@ -4,11 +4,19 @@
  * The same layout on the same GPUs moves by several percent between releases. A stack is a few physically meant factors
  * on time, shared by all models and machines; software/stacks.json holds them with the runs they were fitted on. A
  * scenario whose `software` is absent or not listed uses the stack "default" of the file (all ones when it has none).
- * Factors multiply the time of what they name. */
+ * Factors multiply the time of what they name. Whatever its release, a name also says what trains and whose kernels it
+ * has: the families of the file. */
 #ifndef MS_DESCRIBE_STACK_H
 #define MS_DESCRIBE_STACK_H
 
 #include "describe/field.h"
+
+/* What all releases of one name share, for scenarios that leave it out. */
+typedef struct {
+  int framework; /* MsFramework */
+  int flash;     /* MsAttnBackend: whose kernels "flash" are */
+  char *options; /* JSON object of scenario.options; NULL: none */
+} MsStackFamily;
 
 typedef struct {
   char *name;
@@ -22,9 +30,10 @@ typedef struct {
   gboolean overlap_p2p_comm; /* of scenarios that do not say */
   double released_year;      /* of the release that was asked for, listed with factors or not; 0: not known */
   char *source;
+  MsStackFamily family; /* whose prefix is the longest */
 } MsStack;
 
-extern const MsFieldTable ms_stack_table;
+extern const MsFieldTable ms_stack_table, ms_stack_family_table;
 
 /* The stack of that name, or the default one (name "default"); members are owned by the result. FALSE and *error when
  * the file is wrong; a missing file means no stacks are known. */

@@ -100,25 +100,22 @@ RULE(framework_options) {
   return !lacked || REFUSE("%s has no other options.%s than its own", ms_framework(s)->word, lacked->key);
 }
 RULE(framework_schedule) {
-  return (ms_framework(s)->schedules >> s->layout.schedule & 1) ||
+  return ms_framework_schedules(s) ||
          REFUSE("%s has no schedule %s", ms_framework(s)->word, ms_schedule_words[s->layout.schedule]);
 }
 RULE(framework_recompute) {
-  const MsFrameworkRow *f = ms_framework(s);
-  guint32 lacked = s->options.recompute.modules & ~f->modules;
-  return !ms_recomputes(&s->options, lacked) ||
-         REFUSE("%s has no recompute of %s", f->word, ms_recompute_module_words[g_bit_nth_lsf(lacked, -1)]);
+  guint32 lacked = ms_framework_lacked_modules(s);
+  return !lacked || REFUSE("%s has no recompute of %s", ms_framework(s)->word,
+                           ms_recompute_module_words[g_bit_nth_lsf(lacked, -1)]);
 }
 RULE(framework_shards) {
   const MsFrameworkRow *f = ms_framework(s);
-  return (s->options.fsdp >= f->shards_least && s->options.fsdp <= f->shards_most) ||
-         REFUSE("%s is modelled with fsdp %s%s%s", f->word, ms_fsdp_words[f->shards_least],
-                f->shards_least == f->shards_most ? "" : " to ",
-                f->shards_least == f->shards_most ? "" : ms_fsdp_words[f->shards_most]);
+  return ms_framework_shards(s) || REFUSE("%s is modelled with fsdp %s%s%s", f->word, ms_fsdp_words[f->shards_least],
+                                          f->shards_least == f->shards_most ? "" : " to ",
+                                          f->shards_least == f->shards_most ? "" : ms_fsdp_words[f->shards_most]);
 }
 RULE(framework_routing) {
-  return s->training.routing.kind != MS_ROUTING_ROUND_ROBIN || ms_framework(s)->fake_gate ||
-         REFUSE("%s has no gate that hands tokens to experts in turn", ms_framework(s)->word);
+  return ms_framework_routes(s) || REFUSE("%s has no gate that hands tokens to experts in turn", ms_framework(s)->word);
 }
 RULE(framework_compiles) {
   return s->options.torch_compile || ms_framework(s)->llama_layers ||

@@ -1,0 +1,154 @@
+/* Software stacks: what a name says of all releases, for files that leave it out. */
+#include "lib/close.h"
+
+#include "describe/framework.h"
+#include "layout/layout.h"
+#include "lib/data.h"
+#include "lib/world.h"
+#include "sim/simulate.h"
+
+#include <string.h>
+
+static MsScenario *run_of(const char *software, const char *top, const char *options) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"software\": \"%s\", %s \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+      "{\"seq_length\": 8192, \"micro_batch_size\": 2, \"global_batch_size\": 16}, \"options\": {%s}}",
+      software, top, options);
+  return ms_test_scenario_of(text);
+}
+
+static double step_of(const MsScenario *s) {
+  GError *error = NULL;
+  g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_FAST, NULL, &error);
+  if (!result) fail_msg("%s", error->message);
+  return result->step_time_s;
+}
+
+/* A release that nobody listed is its family's; a name that only begins so is not. */
+static void names_say_what_trains(void **state) {
+  (void)state;
+  static const struct {
+    const char *software, *framework;
+  } cases[] = {{"torchtitan-2031-01", "torchtitan"},
+               {"torchtitan", "torchtitan"},
+               {"torchtitanic", "megatron"},
+               {"llm-foundry", "fsdp1"},
+               {"nanotron-9", "nanotron"},
+               {"nemo-automodel-1.0", "automodel"},
+               {"deepspeed-0.15", "deepspeed"},
+               {"nemo-26.04", "megatron"},
+               {"what-is-this", "megatron"},
+               {"megatron-deepspeed", "megatron"},
+               {"fms-fsdp-2024", "fsdp1"}};
+  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = run_of(cases[i].software, "", "");
+    MsRefusal refusal;
+    if (strcmp(ms_framework(s)->word, cases[i].framework) != 0)
+      fail_msg("%s is run by %s, not %s", cases[i].software, ms_framework(s)->word, cases[i].framework);
+    if (!ms_layout_check(s, &refusal)) fail_msg("%s: %s", cases[i].software, refusal.why);
+  }
+}
+
+/* As if the file had said it, and no more than that: a framework that it names stays. */
+static void as_if_it_were_said(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) named = run_of("torchtitan-2031-01", "", ""),
+                        said = run_of("torchtitan-2031-01", "\"framework\": \"torchtitan\",", ""),
+                        other = run_of("torchtitan-2031-01", "\"framework\": \"megatron\",", "");
+  assert_close(step_of(named), step_of(said), 0);
+  assert_int_equal(other->framework, MS_FRAMEWORK_MEGATRON);
+  assert_int_equal(other->options.fsdp, MS_FSDP_NONE);
+  g_autofree char *tells = ms_scenario_defaults(named), *silent = ms_scenario_defaults(said);
+  assert_non_null(strstr(tells, "framework torchtitan"));
+  assert_null(strstr(silent, "framework"));
+}
+
+/* Written back, a scenario is the same, whichever framework it came to. */
+static void written_back(void **state) {
+  (void)state;
+  static const char *const tops[] = {"", "\"framework\": \"megatron\","};
+  for (gsize i = 0; i < G_N_ELEMENTS(tops); i++) {
+    g_autoptr(MsScenario) s = run_of("llm-foundry", tops[i], "\"attention_backend\": \"flash\"");
+    g_autofree char *text = ms_scenario_text(s, 0);
+    g_autoptr(MsScenario) again = ms_test_scenario_of(text);
+    assert_int_equal(again->framework, s->framework);
+    assert_close(step_of(again), step_of(s), 0);
+  }
+}
+
+/* What the framework has not is Megatron-Core's, as it would be without the name; its own selective recompute stands
+ * for the modules of Megatron-Core that it has not. */
+static void what_it_has_not(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) lacks = run_of("torchtitan-2031-01", "", "\"moe_permute_fusion\": true"),
+                        whole = run_of("llm-foundry", "", "\"fsdp\": \"none\""),
+                        selective = run_of("torchtitan-2031-01", "",
+                                           "\"recompute\": {\"granularity\": \"selective\", \"modules\": "
+                                           "[\"layernorm\"]}");
+  assert_int_equal(lacks->framework, MS_FRAMEWORK_MEGATRON);
+  assert_int_equal(whole->framework, MS_FRAMEWORK_MEGATRON);
+  g_autofree char *tells = ms_scenario_defaults(lacks);
+  assert_non_null(strstr(tells, "framework megatron"));
+  assert_int_equal(selective->framework, MS_FRAMEWORK_TORCHTITAN);
+  assert_int_equal(selective->options.recompute.modules, MS_RM_OPERATORS);
+}
+
+/* "flash" is what it was to the software: FlashAttention-2 is slower on Hopper than what came after it. */
+static void flash_is_theirs(void **state) {
+  (void)state;
+  static const char megatron[] = "\"framework\": \"megatron\",", flash[] = "\"attention_backend\": \"flash\"";
+  g_autoptr(MsScenario) newest = run_of("nobody-s", megatron, flash), second = run_of("fms-fsdp", megatron, flash),
+                        fa2 = run_of("nobody-s", megatron, "\"attention_backend\": \"fa2\""),
+                        cudnn = run_of("fms-fsdp", megatron, "\"attention_backend\": \"fused\"");
+  assert_int_equal(ms_attn_generation(newest), MS_ATTN_NEWEST);
+  assert_int_equal(ms_attn_generation(second), MS_ATTN_SECOND);
+  assert_int_equal(ms_attn_generation(cudnn), MS_ATTN_NEWEST);
+  assert_true(step_of(second) > 1.01 * step_of(newest));
+  assert_close(step_of(second), step_of(fa2), 0);
+}
+
+/* Of a family: over the framework's own, under what the file says, not of another framework. */
+static void options_of_a_family(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) plain = run_of("nemo-25.04", "", ""),
+                        said = run_of("nemo-25.04", "", "\"check_for_nan_in_loss_and_grad\": false"),
+                        later = run_of("nemo-25.11", "", ""),
+                        local = run_of("megatron-deepspeed", "", "\"attention_backend\": \"unfused\""),
+                        other = run_of("nemo-25.04", "\"framework\": \"deepspeed\",", "");
+  assert_true(plain->options.check_for_nan_in_loss_and_grad);
+  assert_false(said->options.check_for_nan_in_loss_and_grad || later->options.check_for_nan_in_loss_and_grad ||
+               other->options.check_for_nan_in_loss_and_grad);
+  assert_int_equal(local->options.transformer_impl, MS_IMPL_LOCAL);
+}
+
+static void refused(const char *families, const char *what) {
+  GError *error = NULL;
+  MsStack stack;
+  g_autofree char *text = g_strdup_printf("{\"stacks\": [], \"families\": %s}", families);
+  ms_test_data_write("software/stacks.json", text);
+  assert_false(ms_stack_find("x-1", &stack, &error));
+  if (!strstr(error->message, what)) fail_msg("%s: %s", families, error->message);
+  g_error_free(error);
+}
+
+static void wrong_rows(void **state) {
+  (void)state;
+  refused("{}", "families: must be a list");
+  refused("[{\"prefix\": \"x\", \"framework\": \"torchtitian\"}]", "families[0].framework");
+  refused("[{\"framework\": \"torchtitan\"}]", "families[0].prefix");
+  refused("[{\"prefix\": \"x\", \"options\": {\"moe_router_fusio\": true}}]", "families[0].options.moe_router_fusio");
+  refused("[{\"prefix\": \"x\", \"options\": []}]", "families[0].options");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names_say_what_trains),
+      cmocka_unit_test(as_if_it_were_said),
+      cmocka_unit_test(written_back),
+      cmocka_unit_test(what_it_has_not),
+      cmocka_unit_test(flash_is_theirs),
+      cmocka_unit_test(options_of_a_family),
+      cmocka_unit_test_setup_teardown(wrong_rows, ms_test_data_setup, ms_test_data_teardown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
