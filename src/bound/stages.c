@@ -33,25 +33,6 @@ void ms_stages_clear(MsStages *s) {
   g_free(s->host_decides), g_free(s->all);
 }
 
-static MsTime send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
-  int stage = pass->stage;
-  MsTime *stream = pass->kind == MS_SLOT_F ? &s->stream_f[stage] : &s->stream_b[stage];
-  MsTime launch = s->launch[ms_layout_pool(s->p->layout, stage)];
-  s->host[stage] += launch;
-  tip = MAX(tip, *stream);
-  if (launch > 0 && s->host[stage] >= tip) tip = s->host[stage], s->host_decides[stage] = TRUE;
-  *stream = tip += ms_stages_message(s, pass, FALSE);
-  MsTime *awaited = &s->send[2 * stage];
-  if (s->p->p2p_blocks) awaited[0] = awaited[1] = tip;
-  else if (s->p->p2p_in_turn && !beside) awaited[pass->kind != MS_SLOT_F] = tip;
-  return tip;
-}
-
-void ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
-  if (pass->kept >= 0) s->made[pass->kept] = tip;
-  if (pass->out >= 0) s->made[pass->out] = pass->goes ? send(s, pass, beside, tip) : tip;
-}
-
 /* --- the step's own rows --- */
 
 MsRowTimes ms_row_times(int rows) { return (MsRowTimes){.end = g_new0(MsTime, MAX(rows, 1))}; }

@@ -65,8 +65,25 @@ static inline void ms_stages_run(MsStages *s, int stage, const MsLags *lags, MsT
                             (after[MS_END_ENTRY] <= host + lags->to[MS_END_ENTRY][MS_END_HOST]) |
                             (beside && after[MS_END_BESIDE] <= host + lags->to[MS_END_BESIDE][MS_END_HOST]);
 }
-/* `beside`: the pass ran beside a backward. */
-void ms_stages_hand_on(MsStages *stages, const MsSlotPass *pass, gboolean beside, MsTime tip);
+static inline MsTime ms_stages_send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime message, MsTime tip) {
+  int stage = pass->stage;
+  MsTime *stream = pass->kind == MS_SLOT_F ? &s->stream_f[stage] : &s->stream_b[stage];
+  MsTime launch = s->launch[ms_layout_pool(s->p->layout, stage)], host = s->host[stage] += launch;
+  tip = MAX(tip, *stream);
+  if (launch > 0 && host >= tip) tip = host, s->host_decides[stage] = TRUE;
+  *stream = tip += message;
+  MsTime *awaited = &s->send[2 * stage];
+  if (s->p->p2p_blocks) awaited[0] = awaited[1] = tip;
+  else if (s->p->p2p_in_turn && !beside) awaited[pass->kind != MS_SLOT_F] = tip;
+  return tip;
+}
+/* `beside`: the pass ran beside a backward. Returns how long the message takes that it sends, 0: it sends none. */
+static inline MsTime ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
+  MsTime message = pass->goes ? ms_stages_message(s, pass, FALSE) : 0;
+  if (pass->kept >= 0) s->made[pass->kept] = tip;
+  if (pass->out >= 0) s->made[pass->out] = pass->goes ? ms_stages_send(s, pass, beside, message, tip) : tip;
+  return message;
+}
 /* What an empty virtual stage hands on, its input; nobody waits for weight gradients. `before`: the end of the chain of
  * the slot before. */
 static inline MsTime ms_stages_passed_on(const MsStages *s, const MsSlotPass *pass, MsTime before) {

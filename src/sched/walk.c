@@ -17,18 +17,21 @@ typedef struct { /* a chunk of a stage */
   int ran[N_TENSORS]; /* passes that wait for each */
 } Place;
 
+typedef struct { /* a stage */
+  const MsSlot *next, *end;
+  Place *place; /* [chunks] */
+} Line;
+
 struct MsSlotWalk {
   const MsSchedule *schedule;
-  gboolean beside, alone; /* alone: over one stage */
-  int stage, until;       /* whose turn it is, of stages below `until` */
-  gboolean moved;         /* some slot ran since the first stage had its turn */
-  gboolean halved;        /* the forward of an FB slot ran, its backward comes next */
-  gboolean scattered;     /* some chunk did not take its microbatches in order */
+  Line *line, *here, *until; /* [stages]; whose turn it is, of those below `until` */
+  guint8 *made;              /* [tensors]; NULL: alone, inputs come from elsewhere */
+  gboolean beside, alone;    /* alone: over one stage */
+  gboolean moved;            /* some slot ran since the first stage had its turn */
+  gboolean halved;           /* the forward of an FB slot ran, its backward comes next */
+  gboolean scattered;        /* some chunk did not take its microbatches in order */
   int tensors;
-  int *next;    /* [stages] */
   Place *place; /* [stages][chunks] */
-  Place *here;  /* [chunks] of the stage whose turn it is */
-  guint8 *made; /* [tensors]; NULL: alone, inputs come from elsewhere */
   MsTurn turn;
 };
 
@@ -81,15 +84,15 @@ MsSlotWalk *ms_slot_walk_new(const MsSchedule *s, int stage, gboolean beside) {
   size_t stages = (size_t)s->stages, places = stages * (size_t)s->chunks,
          tensors = N_TENSORS * places * (size_t)s->microbatches;
   gboolean alone = stage >= 0;
-  MsSlotWalk *w = g_malloc(sizeof *w + places * sizeof(Place) + stages * sizeof(int) + (alone ? 0 : tensors));
+  MsSlotWalk *w = g_malloc(sizeof *w + stages * sizeof(Line) + places * sizeof(Place) + (alone ? 0 : tensors));
   *w = (MsSlotWalk){.schedule = s, .beside = beside, .alone = alone, .tensors = (int)tensors};
-  w->place = (Place *)(w + 1), w->next = (int *)(w->place + places),
-  w->made = alone ? NULL : (guint8 *)(w->next + stages);
-  w->stage = MAX(stage, 0), w->until = stage >= 0 ? stage + 1 : s->stages;
-  w->here = &w->place[w->stage * s->chunks];
-  for (int k = w->stage; k < w->until; k++)
-    for (int c = 0; c < s->chunks; c++) w->place[k * s->chunks + c] = place_of(s, k, c);
-  memset(w->next, 0, stages * sizeof(int));
+  w->line = (Line *)(w + 1), w->place = (Place *)(w->line + stages);
+  w->made = alone ? NULL : (guint8 *)(w->place + places);
+  w->turn.stage = MAX(stage, 0);
+  w->here = &w->line[w->turn.stage], w->until = stage >= 0 ? w->here + 1 : w->line + stages;
+  for (int k = 0; k < s->stages; k++) w->line[k] = (Line){s->slot[k], s->slot[k] + s->n[k], w->place + k * s->chunks};
+  for (const Line *l = w->here; l < w->until; l++)
+    for (int c = 0; c < s->chunks; c++) l->place[c] = place_of(s, (int)(l - w->line), c);
   if (w->made) memset(w->made, 0, tensors);
   return w;
 }
@@ -98,9 +101,12 @@ void ms_slot_walk_free(MsSlotWalk *walk) { g_free(walk); }
 
 int ms_slot_walk_tensors(const MsSlotWalk *w) { return w->tensors; }
 
+/* Of the stages that it goes over. */
+static int first_stage(const MsSlotWalk *w) { return w->alone ? w->turn.stage : 0; }
+
 int ms_slot_walk_stuck(const MsSlotWalk *w, int *slot) {
-  for (int s = w->alone ? w->until - 1 : 0; s < w->until; s++)
-    if (w->next[s] < w->schedule->n[s]) return *slot = w->next[s], s;
+  for (int s = first_stage(w); w->line + s < w->until; s++)
+    if (w->line[s].next < w->line[s].end) return *slot = ms_slot_walk_at(w, s), s;
   return -1;
 }
 
@@ -112,23 +118,24 @@ void ms_slot_walk_must_end(const MsSlotWalk *w) {
 static gboolean may_run(const MsSlotWalk *w, const MsSlot *slot) {
   gboolean both = slot->kind == MS_SLOT_FB;
   if (!w->made) return TRUE;
-  int in = w->here[slot->chunk].way[both ? MS_SLOT_F : slot->kind].in;
+  const Place *place = w->here->place;
+  int in = place[slot->chunk].way[both ? MS_SLOT_F : slot->kind].in;
   if (in >= 0 && !w->made[in + slot->mb]) return FALSE;
-  return !both || w->made[w->here[slot->chunk2].way[MS_SLOT_B].in + slot->mb2];
+  return !both || w->made[place[slot->chunk2].way[MS_SLOT_B].in + slot->mb2];
 }
 
 static int of_microbatch(int tensor, int mb) { return tensor < 0 ? -1 : tensor + mb; }
 
 static inline const MsSlotPass *run(MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) {
-  Place *at = &w->here[chunk];
+  Place *at = &w->here->place[chunk];
   Way *way = &at->way[kind];
   MsSlotPass *pass = &way->pass;
   pass->mb = mb, pass->nth = mb - at->first_mb;
   pass->in = of_microbatch(way->in, mb), pass->out = of_microbatch(way->out, mb);
-  pass->kept = of_microbatch(way->kept, mb);
   w->scattered |= pass->nth != at->ran[waits_for(kind)]++;
   if (w->made && pass->out >= 0) w->made[pass->out] = 1;
-  if (w->made && pass->kept >= 0) w->made[pass->kept] = 1;
+  if (kind == MS_SLOT_I) pass->kept = way->kept + mb;
+  if (w->made && kind == MS_SLOT_I) w->made[pass->kept] = 1;
   if (kind == MS_SLOT_B || kind == MS_SLOT_W) pass->last = --at->left == 0;
   return pass;
 }
@@ -141,29 +148,31 @@ static void run_both(MsSlotWalk *w, const MsSlot *slot) {
 }
 
 static inline const MsTurn *take(MsSlotWalk *w, const MsSlot *slot) {
-  w->turn = (MsTurn){.stage = w->stage, .index = w->next[w->stage], .opens = !w->halved};
-  if (slot->kind == MS_SLOT_FB) run_both(w, slot);
-  else if (slot->kind == MS_SLOT_F) w->turn.forward = run(w, MS_SLOT_F, slot->chunk, slot->mb);
-  else w->turn.backward = run(w, (MsSlotKind)slot->kind, slot->chunk, slot->mb);
-  w->turn.closes = !w->halved;
-  w->next[w->stage] += w->turn.closes;
-  return &w->turn;
+  MsTurn *turn = &w->turn;
+  turn->index = (int)(slot - w->schedule->slot[turn->stage]);
+  turn->opens = !w->halved;
+  turn->forward = turn->backward = NULL;
+  if (slot->kind == MS_SLOT_F) turn->forward = run(w, MS_SLOT_F, slot->chunk, slot->mb);
+  else if (slot->kind == MS_SLOT_FB) run_both(w, slot);
+  else turn->backward = run(w, (MsSlotKind)slot->kind, slot->chunk, slot->mb);
+  turn->closes = !w->halved;
+  w->here->next += turn->closes;
+  return turn;
 }
 
 const MsTurn *ms_slot_walk_next(MsSlotWalk *w) {
   for (;;) {
-    int at = w->next[w->stage];
-    const MsSlot *slot = &w->schedule->slot[w->stage][at];
-    if (at < w->schedule->n[w->stage] && (w->halved || may_run(w, slot))) return w->moved = TRUE, take(w, slot);
-    if (w->alone || (w->stage + 1 == w->until && !w->moved)) return NULL;
-    w->stage++, w->here += w->schedule->chunks;
-    if (w->stage == w->until) w->stage = 0, w->here = w->place, w->moved = FALSE;
+    const MsSlot *slot = w->here->next;
+    if (slot < w->here->end && (w->halved || may_run(w, slot))) return w->moved = TRUE, take(w, slot);
+    if (w->alone || (w->here + 1 == w->until && !w->moved)) return NULL;
+    w->here++, w->turn.stage++;
+    if (w->here == w->until) w->here = w->line, w->turn.stage = 0, w->moved = FALSE;
   }
 }
 
 /* --- turns that are left out ----------------------------------------------------------------------------------- */
 
-int ms_slot_walk_at(const MsSlotWalk *w, int stage) { return w->next[stage]; }
+int ms_slot_walk_at(const MsSlotWalk *w, int stage) { return (int)(w->line[stage].next - w->schedule->slot[stage]); }
 
 gboolean ms_slot_walk_taken(const MsSlotWalk *w, MsTaken *taken) {
   int all = w->schedule->microbatches;
@@ -200,8 +209,8 @@ void ms_slot_walk_skip(MsSlotWalk *w, const int *slots, int microbatches) {
   g_autofree int *tensor = g_new(int, MAX(n, 1));
   ms_slot_walk_waiting(w, tensor, n);
   for (int i = 0; i < n; i++) w->made[tensor[i] + microbatches] = 1;
-  for (int s = w->alone ? w->until - 1 : 0; s < w->until; s++) {
+  for (int s = first_stage(w); w->line + s < w->until; s++) {
     for (int c = 0; c < w->schedule->chunks; c++) skip_place(&w->place[s * w->schedule->chunks + c], microbatches);
-    w->next[s] += slots[s];
+    w->line[s].next += slots[s];
   }
 }

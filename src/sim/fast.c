@@ -311,8 +311,8 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
 }
 
 static void hand_on(Fast *f, const MsSlotPass *pass, gboolean beside, MsTime tip) {
-  ms_stages_hand_on(&f->at, pass, beside, tip);
-  if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(ms_stages_message(&f->at, pass, FALSE));
+  MsTime message = ms_stages_hand_on(&f->at, pass, beside, tip);
+  if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(message);
 }
 
 static gboolean is_empty(const Fast *f, const MsChunk *chunk) {

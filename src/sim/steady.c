@@ -27,8 +27,9 @@ struct MsSteady {
   const MsOp *const *tag_op;
   MsSlotKind behind;   /* what follows a forward in the middle of the schedule: B or I */
   GPtrArray *known;    /* Known */
-  MsSteadySlot **lone; /* [num_chunks][MS_SLOT_W + 1][2] of one chunk by kind, leaving the head or not; NULL: not asked
-                          for yet */
+  int *alike;          /* [num_chunks] the first chunk whose slots are the same */
+  MsSteadySlot **lone; /* [num_chunks][MS_SLOT_W + 1][2] of such a chunk by kind, leaving the head or not; NULL: not
+                          asked for yet */
   GArray *shared;      /* SharedPart */
   MsRows rows, slow;   /* scratch */
   guint64 events;
@@ -41,6 +42,34 @@ static void free_known(gpointer data) {
   g_free(k);
 }
 
+static gboolean same_chunk(const MsSteady *s, const MsChunk *a, const MsChunk *b) {
+  return a == b || (a && b && ms_same_pieces(s->p->work, a, b));
+}
+
+/* They stand where their messages cost the same. */
+static gboolean same_messages(const MsSteady *s, const MsChunks *a, const MsChunks *b) {
+  const MsChunk *x = a->forward ? a->forward : a->backward, *y = b->forward ? b->forward : b->backward;
+  return ms_program_p2p_of(s->p, x, FALSE)->time_s == ms_program_p2p_of(s->p, y, FALSE)->time_s &&
+         ms_program_p2p_of(s->p, x, TRUE)->time_s == ms_program_p2p_of(s->p, y, TRUE)->time_s;
+}
+
+/* Of each chunk the first that has its slots. */
+static int *find_alike(const MsSteady *s) {
+  const MsLayout *l = s->p->layout;
+  int *alike = g_new(int, l->num_chunks);
+  for (int i = 0; i < l->num_chunks; i++) {
+    const MsChunks of = {.forward = &l->chunks[i]};
+    alike[i] = i;
+    for (int k = 0; k < i && alike[i] == i; k++) {
+      const MsChunks other = {.forward = &l->chunks[k]};
+      if (alike[k] == k && same_chunk(s, of.forward, other.forward) &&
+          (!s->p->message || same_messages(s, &of, &other)))
+        alike[i] = k;
+    }
+  }
+  return alike;
+}
+
 MsSteady *ms_steady_new(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, const MsOp *const *tag_op) {
   MsSteady *s = g_new0(MsSteady, 1);
   *s = (MsSteady){.pieces = *p, .lags = lags, .tag_op = tag_op};
@@ -49,6 +78,7 @@ MsSteady *ms_steady_new(const MsProgram *p, MsPieceLags *lags, const MsSchedule 
   s->known = g_ptr_array_new_with_free_func(free_known);
   s->shared = g_array_new(FALSE, FALSE, sizeof(SharedPart));
   s->lone = g_new0(MsSteadySlot *, 2 * (MS_SLOT_W + 1) * (gsize)p->layout->num_chunks);
+  s->alike = find_alike(s);
   return s;
 }
 
@@ -57,6 +87,7 @@ void ms_steady_free(MsSteady *s) {
   g_ptr_array_unref(s->known);
   g_array_unref(s->shared);
   g_free(s->lone);
+  g_free(s->alike);
   ms_rows_clear(&s->rows);
   g_free(s);
 }
@@ -227,17 +258,6 @@ static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
   return slot;
 }
 
-static gboolean same_chunk(const MsSteady *s, const MsChunk *a, const MsChunk *b) {
-  return a == b || (a && b && ms_same_pieces(s->p->work, a, b));
-}
-
-/* They stand where their messages cost the same. */
-static gboolean same_messages(const MsSteady *s, const MsChunks *a, const MsChunks *b) {
-  const MsChunk *x = a->forward ? a->forward : a->backward, *y = b->forward ? b->forward : b->backward;
-  return ms_program_p2p_of(s->p, x, FALSE)->time_s == ms_program_p2p_of(s->p, y, FALSE)->time_s &&
-         ms_program_p2p_of(s->p, x, TRUE)->time_s == ms_program_p2p_of(s->p, y, TRUE)->time_s;
-}
-
 static gboolean same_turn(const MsSteady *s, const MsChunks *a, const MsChunks *b) {
   return a->kind == b->kind && a->leaves_head == b->leaves_head && same_chunk(s, a->forward, b->forward) &&
          same_chunk(s, a->backward, b->backward) && (!s->p->message || same_messages(s, a, b));
@@ -258,7 +278,7 @@ MsSteadySlot *ms_steady_slot(MsSteady *s, MsChunks of) {
   if (of.forward && of.backward) return find_slot(s, of);
   gsize chunk = (gsize)((of.forward ? of.forward : of.backward) - s->p->layout->chunks),
         kind = of.forward ? MS_SLOT_F : of.kind;
-  MsSteadySlot **lone = &s->lone[2 * ((MS_SLOT_W + 1) * chunk + kind) + (of.leaves_head != 0)];
+  MsSteadySlot **lone = &s->lone[2 * ((MS_SLOT_W + 1) * (gsize)s->alike[chunk] + kind) + (of.leaves_head != 0)];
   if (!*lone) *lone = find_slot(s, of);
   return *lone;
 }
