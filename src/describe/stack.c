@@ -25,7 +25,7 @@ static const MsField stack_fields[] = {
             "attention kernels of scenarios that name none"),
     MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
     MS_F64(S, released_year, "year", 0, 3000, "0", 0,
-           "when it was released, from the list `releases` of the file; 0: not known"),
+           "when it was released, from the list `releases` of the file or from the name; 0: not known"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};
 #undef S
@@ -131,10 +131,25 @@ static gboolean load_families(const MsJson *doc, const char *software, MsStackFa
   return ok;
 }
 
-/* Releases have a date whether or not they have factors: "releases" {name: year}. */
+/* The end of the month that a name gives behind a dash, 2024-12 or 24.12; 0: none. */
+static double year_of_name(const char *software) {
+  for (const char *at = strchr(software, '-'); at; at = strchr(at + 1, '-')) {
+    int year = 0, month = 0, end = 0;
+    if (sscanf(at, "-%4d-%2d%n", &year, &month, &end) != 2 || year < 1000) {
+      if (sscanf(at, "-%2d.%2d%n", &year, &month, &end) != 2 || at[3] != '.') continue;
+      year += 2000;
+    }
+    if (year >= 2016 && year < 2100 && month >= 1 && month <= 12 && !g_ascii_isdigit(at[end]))
+      return year + month / 12.0;
+  }
+  return 0;
+}
+
+/* Releases have a date whether or not they have factors: "releases" {name: year}, else that of the name. */
 static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
   JsonObject *root = json_node_get_object(ms_json_root(doc));
   JsonNode *releases = json_object_get_member(root, "releases");
+  if (software) stack->released_year = year_of_name(software);
   if (!releases || !software) return TRUE;
   if (!ms_json_need_object(doc, releases, "releases", error)) return FALSE;
   JsonNode *year = json_object_get_member(json_node_get_object(releases), software);

@@ -28,7 +28,7 @@ typedef struct {
                                 arrival */
   int attention_backend;     /* MsAttnBackend of scenarios that name none */
   gboolean overlap_p2p_comm; /* of scenarios that do not say */
-  double released_year;      /* of the release that was asked for, listed with factors or not; 0: not known */
+  double released_year;      /* of the release that was asked for, listed or by its name; 0: not known */
   char *source;
   MsStackFamily family; /* whose prefix is the longest */
 } MsStack;

@@ -7,6 +7,7 @@
 #include "lib/world.h"
 #include "sim/simulate.h"
 
+#include <math.h>
 #include <string.h>
 
 static MsScenario *run_of(const char *software, const char *top, const char *options) {
@@ -121,6 +122,35 @@ static void options_of_a_family(void **state) {
   assert_int_equal(local->options.transformer_impl, MS_IMPL_LOCAL);
 }
 
+/* A release that is not listed came out when its name says; a version is no date. */
+static void names_say_when(void **state) {
+  (void)state;
+  static const struct {
+    const char *software;
+    double year;
+  } cases[] = {{"nemo-24.07", 2024 + 7 / 12.0},
+               {"nemo-24.12.01", 2025},
+               {"torchtitan-2025-10", 2025 + 10 / 12.0},
+               {"mine-rc-2023-1", 2023 + 1 / 12.0},
+               {"mcore-0.8", 0},
+               {"megatron-0.12.0rc3-te2.1", 0},
+               {"megatron-2205.05198", 0},
+               {"nemo-25.13", 0},
+               {"nemo-25.123", 0},
+               {"nemo", 0},
+               {"x-2024-", 0},
+               {"nemo-25.04", 2025.33},
+               {"mcore-dev-1999-01", 0},
+               {"megatron-12-34-2024-02", 2024 + 2 / 12.0}};
+  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+    MsStack stack;
+    assert_true(ms_stack_find(cases[i].software, &stack, NULL));
+    if (fabs(stack.released_year - cases[i].year) > 1e-9)
+      fail_msg("%s is of %g, not %g", cases[i].software, stack.released_year, cases[i].year);
+    ms_stack_clear(&stack);
+  }
+}
+
 static void refused(const char *families, const char *what) {
   GError *error = NULL;
   MsStack stack;
@@ -148,6 +178,7 @@ int main(void) {
       cmocka_unit_test(what_it_has_not),
       cmocka_unit_test(flash_is_theirs),
       cmocka_unit_test(options_of_a_family),
+      cmocka_unit_test(names_say_when),
       cmocka_unit_test_setup_teardown(wrong_rows, ms_test_data_setup, ms_test_data_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
