@@ -268,38 +268,53 @@ static int cut_body(const MsLayerCosts *c, const MsVirtualStages *on, int first_
 
 /* --- mixed layers ---------------------------------------------------------------------------------------------- */
 
-/* The cut whose dearest stage costs least; of those, with the least sum of squares. */
+typedef struct {
+  double most, squares;
+  int from; /* where its last stage begins; -1: there is none */
+} Prefix;   /* the best cut of the first layers into the first stages */
+
+/* Stages 1 .. last - 1 hold a layer at least: how many of these there are up to stage k, and behind it. */
+static int filled_to(int k, int last) { return CLAMP(k, 0, MAX(0, last - 1)); }
+static int filled_behind(int k, int last) { return MAX(0, last - 1 - MAX(0, k)); }
+
+/* Of the first `to` layers, of which stage k, which costs `end` beside them, has the last; none in front of `least` is
+ * its. */
+static Prefix best_prefix(const Prefix *rest, const double *before, int to, int least, double end,
+                          gboolean may_be_empty) {
+  Prefix best = {INFINITY, INFINITY, -1};
+  for (int from = may_be_empty ? to : to - 1; from >= least; from--) {
+    double own = before[to] - before[from] + end;
+    if (own > best.most) break; /* with more layers it costs more */
+    if (rest[from].from < 0) continue;
+    double most = MAX(rest[from].most, own), squares = rest[from].squares + own * own;
+    if (most < best.most || (most == best.most && squares <= best.squares)) best = (Prefix){most, squares, from};
+  }
+  return best;
+}
+
+/* The cut whose dearest stage costs least; of those, with the least sum of squares. Only prefixes are looked at that
+ * leave a layer for each stage which must have one. */
 static gboolean cut_evenly(const MsLayerCosts *c, const MsVirtualStages *on, int *counts) {
-  typedef struct {
-    double most, squares;
-    int from;
-  } Cut;
   int n = c->layers, stages = on->n, last = ms_stages_last(on);
   size_t row = (size_t)n + 1;
   g_autofree double *before = g_new0(double, row);
   const MsLayerCosts *sums_of = NULL;
-  g_autofree Cut *cut = g_new(Cut, row * (size_t)(stages + 1));
-  for (size_t i = 0; i < row * (size_t)(stages + 1); i++) cut[i] = (Cut){INFINITY, INFINITY, -1};
-  cut[0] = (Cut){0, 0, 0};
+  g_autofree Prefix *prefix = g_new(Prefix, row * (size_t)(stages + 1));
+  for (size_t i = 0; i < row * (size_t)(stages + 1); i++) prefix[i] = (Prefix){INFINITY, INFINITY, -1};
+  prefix[0] = (Prefix){0, 0, 0};
   for (int k = 0; k < stages; k++) {
     const MsLayerCosts *own_costs = ms_layer_costs_at(c, on, k);
     for (int i = 0; own_costs != sums_of && i < n; i++) before[i + 1] = before[i] + own_costs->layer[i];
     sums_of = own_costs;
-    for (int to = 0; to <= n; to++) {
-      Cut *best = &cut[row * (size_t)(k + 1) + (size_t)to];
-      for (int from = to, least = k > last ? to : 0; from >= least; from--) {
-        const Cut *rest = &cut[row * (size_t)k + (size_t)from];
-        double own = before[to] - before[from] + end_cost(c, on, k);
-        if (own > best->most) break;                                       /* with more layers it costs more */
-        if (rest->from < 0 || (from == to && k > 0 && k < last)) continue; /* only the ends may be without layers */
-        double most = MAX(rest->most, own), squares = rest->squares + own * own;
-        if (most < best->most || (most == best->most && squares <= best->squares)) *best = (Cut){most, squares, from};
-      }
-    }
+    gboolean may_be_empty = k == 0 || k >= last;
+    for (int to = k < last ? filled_to(k, last) : n; to <= n - filled_behind(k, last); to++)
+      prefix[row * (size_t)(k + 1) + (size_t)to] =
+          best_prefix(prefix + row * (size_t)k, before, to, k > last ? to : filled_to(k - 1, last), end_cost(c, on, k),
+                      may_be_empty);
   }
-  if (cut[row * (size_t)stages + (size_t)n].from < 0) return FALSE;
+  if (prefix[row * (size_t)stages + (size_t)n].from < 0) return FALSE;
   for (int k = stages, to = n; k > 0; k--) {
-    int from = cut[row * (size_t)k + (size_t)to].from;
+    int from = prefix[row * (size_t)k + (size_t)to].from;
     counts[k - 1] = to - from, to = from;
   }
   return TRUE;
