@@ -30,6 +30,7 @@ static const struct {
              {"anchor", &ms_anchor_table, FALSE},
              {"stack", &ms_stack_table, TRUE},
              {"stack-family", &ms_stack_family_table, TRUE},
+             {"later", &ms_later_table, TRUE},
              {"kernel-class", &ms_kernel_class_table, TRUE},
              {"kernel-family", &ms_kernel_family_table, TRUE},
              {"laws", &ms_laws_table, FALSE},

@@ -233,6 +233,27 @@ char *ms_scenario_defaults(const MsScenario *scenario) {
   return g_string_free(out, FALSE);
 }
 
+static gboolean concerns(const MsLater *row, const MsScenario *s) {
+  return !ms_scenario_states(s, &ms_options_table, row->option) &&
+         (!row->latent_attention || ms_model_has_mla(s->model)) &&
+         (row->generation_year == 0 || s->hardware->generation_year >= row->generation_year);
+}
+
+/* What Megatron-Core had not when the software was released, of options that the file leaves out. */
+static void take_from_time(MsScenario *s) {
+  if (!s->stack.later) return;
+  g_autoptr(MsJson) doc = ms_json_parse(s->stack.later, -1, "stacks.json", NULL);
+  JsonArray *rows = json_node_get_array(ms_json_root(doc));
+  for (guint i = 0; i < json_array_get_length(rows); i++) {
+    MsLater row;
+    ms_fields_defaults(&ms_later_table, &row);
+    ms_fields_load(&ms_later_table, doc, json_array_get_object_element(rows, i), "", TRUE, &row, NULL);
+    if (concerns(&row, s))
+      ms_field_set(ms_field_find(&ms_options_table, row.option), doc, row.value, row.option, &s->options, NULL);
+    ms_fields_clear(&ms_later_table, &row);
+  }
+}
+
 /* Options that the file leaves out and the software stack has its own way with. */
 static void take_from_stack(MsScenario *scenario) {
   if (ms_framework(scenario)->defaults) return; /* which have their own */
@@ -240,6 +261,7 @@ static void take_from_stack(MsScenario *scenario) {
     scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
   if (!ms_scenario_states(scenario, &ms_options_table, "overlap_p2p_comm"))
     scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
+  take_from_time(scenario);
 }
 
 static gboolean can_use(const MsScenario *s, MsDispatcher dispatcher) {

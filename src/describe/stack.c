@@ -50,6 +50,18 @@ static const MsField family_fields[] = {
 const MsFieldTable ms_stack_family_table = {"stack-family", "all releases of one name, software/stacks.json",
                                             family_fields};
 
+#define S MsLater
+static const MsField later_fields[] = {
+    MS_STRING(S, option, MS_REQUIRED, "key of scenario.options"),
+    MS_FREE(S, value, "of scenarios that leave it out, run by a release older than that"),
+    MS_F64(S, since_year, "year", 1990, 2100, NULL, MS_REQUIRED, "when Megatron-Core got it, or a library below"),
+    MS_BOOL(S, latent_attention, "false", 0, "of models with multi-latent attention only"),
+    MS_F64(S, generation_year, "year", 0, 2100, "0", 0, "on machines whose generation shipped since then only"),
+    MS_STRING(S, source, MS_NULLABLE, "where that is said"),
+    {0}};
+#undef S
+const MsFieldTable ms_later_table = {"later", "what older releases had not, software/stacks.json", later_fields};
+
 static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, MsStack *stack,
                          gboolean *found, GError **error) {
   g_autofree char *path = g_strdup_printf("stacks[%u]", i);
@@ -160,6 +172,40 @@ static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GE
   return TRUE;
 }
 
+static gboolean load_later(const MsJson *doc, JsonNode *node, guint i, const MsStack *stack, JsonArray *out,
+                           GError **error) {
+  g_autofree char *path = g_strdup_printf("later[%u]", i);
+  MsOptions scratch;
+  MsLater one;
+  if (!ms_json_need_object(doc, node, path, error)) return FALSE;
+  ms_fields_defaults(&ms_later_table, &one);
+  ms_fields_defaults(&ms_options_table, &scratch);
+  gboolean ok = ms_fields_load(&ms_later_table, doc, json_node_get_object(node), path, TRUE, &one, error);
+  const MsField *field = ok ? ms_field_find(&ms_options_table, one.option) : NULL;
+  if (ok && (!field || !one.value))
+    ok = ms_json_error(doc, path, error, "must name a key of scenario.options, and its value");
+  ok = ok && ms_field_set(field, doc, one.value, path, &scratch, error);
+  if (ok && stack->released_year < one.since_year) json_array_add_element(out, json_node_ref(node));
+  ms_fields_clear(&ms_later_table, &one);
+  return ok;
+}
+
+/* Of a release whose date is known. */
+static gboolean load_laters(const MsJson *doc, MsStack *stack, GError **error) {
+  JsonNode *list = json_object_get_member(json_node_get_object(ms_json_root(doc)), "later");
+  if (!list || !(stack->released_year > 0)) return TRUE;
+  if (!JSON_NODE_HOLDS_ARRAY(list)) return ms_json_error(doc, "later", error, "must be a list");
+  JsonArray *rows = json_node_get_array(list);
+  g_autoptr(JsonArray) younger = json_array_new();
+  gboolean ok = TRUE;
+  for (guint i = 0; ok && i < json_array_get_length(rows); i++)
+    ok = load_later(doc, json_array_get_element(rows, i), i, stack, younger, error);
+  if (!ok || json_array_get_length(younger) == 0) return ok;
+  g_autoptr(JsonNode) node = json_node_init_array(json_node_alloc(), younger);
+  stack->later = ms_json_text(node, 0);
+  return TRUE;
+}
+
 static void stack_clear(gpointer stack) { ms_stack_clear(stack); }
 static MsKeep kept = {.clear = stack_clear};
 
@@ -180,11 +226,12 @@ gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
   ms_fields_defaults(&ms_stack_table, stack);
   stack->name = g_strdup("default");
   stack->family = no_family;
+  stack->later = NULL;
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   gboolean found = FALSE, ok = doc && (!software || load_list(doc, software, stack, &found, error));
   ok = ok && (found || load_list(doc, "default", stack, &found, error)) && date(doc, software, stack, error) &&
-       load_families(doc, software, &stack->family, error);
+       load_families(doc, software, &stack->family, error) && load_laters(doc, stack, error);
   if (ok) keep(file, software ? software : "", &stamp, stack);
   else ms_stack_clear(stack);
   return ok;
@@ -193,10 +240,12 @@ gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
 void ms_stack_clear(MsStack *stack) {
   ms_fields_clear(&ms_stack_table, stack);
   g_clear_pointer(&stack->family.options, g_free);
+  g_clear_pointer(&stack->later, g_free);
 }
 
 void ms_stack_copy(const MsStack *from, MsStack *to) {
   *to = *from;
   ms_fields_copy(&ms_stack_table, from, to);
   to->family.options = g_strdup(from->family.options);
+  to->later = g_strdup(from->later);
 }

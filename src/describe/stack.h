@@ -31,9 +31,18 @@ typedef struct {
   double released_year;      /* of the release that was asked for, listed or by its name; 0: not known */
   char *source;
   MsStackFamily family; /* whose prefix is the longest */
+  char *later;          /* JSON list: rows of `later` that are younger than the release; NULL: none */
 } MsStack;
 
-extern const MsFieldTable ms_stack_table, ms_stack_family_table;
+typedef struct { /* a row of `later`: what Megatron-Core has had since a year, and what scenarios had before it */
+  char *option, *source;
+  JsonNode *value;
+  double since_year;
+  gboolean latent_attention; /* of models with multi-latent attention only */
+  double generation_year;    /* on machines since then only */
+} MsLater;
+
+extern const MsFieldTable ms_stack_table, ms_stack_family_table, ms_later_table;
 
 /* The stack of that name, or the default one (name "default"); members are owned by the result. FALSE and *error when
  * the file is wrong; a missing file means no stacks are known. */
