@@ -26,6 +26,9 @@ static const MsField stack_fields[] = {
     MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
     MS_F64(S, released_year, "year", 0, 3000, "0", 0,
            "when it was released, from the list `releases` of the file or from the name; 0: not known"),
+    MS_INT(S, transformer_engine, 0, 999, "0", 0,
+           "minor version of TransformerEngine 2, from the list `transformer_engine` of the file; 0: not known, as the "
+           "newest"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};
 #undef S
@@ -157,14 +160,22 @@ static double year_of_name(const char *software) {
   return 0;
 }
 
-/* Releases have a date whether or not they have factors: "releases" {name: year}, else that of the name. */
-static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
-  JsonObject *root = json_node_get_object(ms_json_root(doc));
-  JsonNode *releases = json_object_get_member(root, "releases");
-  if (software) stack->released_year = year_of_name(software);
+/* What the file says of that release in one of its lists, whether or not it has factors; NULL when nothing. */
+static gboolean find_listed(const MsJson *doc, const char *list, const char *software, JsonNode **said,
+                            GError **error) {
+  JsonNode *releases = json_object_get_member(json_node_get_object(ms_json_root(doc)), list);
+  *said = NULL;
   if (!releases || !software) return TRUE;
-  if (!ms_json_need_object(doc, releases, "releases", error)) return FALSE;
-  JsonNode *year = json_object_get_member(json_node_get_object(releases), software);
+  if (!ms_json_need_object(doc, releases, list, error)) return FALSE;
+  *said = json_object_get_member(json_node_get_object(releases), software);
+  return TRUE;
+}
+
+/* "releases" {name: year}, else the date of the name. */
+static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
+  JsonNode *year;
+  if (software) stack->released_year = year_of_name(software);
+  if (!find_listed(doc, "releases", software, &year, error)) return FALSE;
   if (!year) return TRUE;
   if (!JSON_NODE_HOLDS_VALUE(year) || !(json_node_get_double(year) > 0))
     return ms_json_error(doc, "releases", error, "%s must be the year of the release, with its fraction", software);
@@ -206,6 +217,19 @@ static gboolean load_laters(const MsJson *doc, MsStack *stack, GError **error) {
   return TRUE;
 }
 
+/* "2.14" */
+static gboolean date_library(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
+  JsonNode *version;
+  if (!find_listed(doc, "transformer_engine", software, &version, error)) return FALSE;
+  if (!version) return TRUE;
+  const char *text = JSON_NODE_HOLDS_VALUE(version) ? json_node_get_string(version) : NULL;
+  guint64 minor = 0;
+  if (!text || !g_str_has_prefix(text, "2.") || !g_ascii_string_to_unsigned(text + 2, 10, 1, 999, &minor, NULL))
+    return ms_json_error(doc, "transformer_engine", error, "%s must be a version like \"2.14\"", software);
+  stack->transformer_engine = (int)minor;
+  return TRUE;
+}
+
 static void stack_clear(gpointer stack) { ms_stack_clear(stack); }
 static MsKeep kept = {.clear = stack_clear};
 
@@ -231,7 +255,8 @@ gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   gboolean found = FALSE, ok = doc && (!software || load_list(doc, software, stack, &found, error));
   ok = ok && (found || load_list(doc, "default", stack, &found, error)) && date(doc, software, stack, error) &&
-       load_families(doc, software, &stack->family, error) && load_laters(doc, stack, error);
+       date_library(doc, software, stack, error) && load_families(doc, software, &stack->family, error) &&
+       load_laters(doc, stack, error);
   if (ok) keep(file, software ? software : "", &stamp, stack);
   else ms_stack_clear(stack);
   return ok;

@@ -29,6 +29,7 @@ typedef struct {
   int attention_backend;     /* MsAttnBackend of scenarios that name none */
   gboolean overlap_p2p_comm; /* of scenarios that do not say */
   double released_year;      /* of the release that was asked for, listed or by its name; 0: not known */
+  int transformer_engine;    /* its minor version of TransformerEngine 2; 0: not known, as the newest */
   char *source;
   MsStackFamily family; /* whose prefix is the longest */
   char *later;          /* JSON list: rows of `later` that are younger than the release; NULL: none */
@@ -47,6 +48,10 @@ extern const MsFieldTable ms_stack_table, ms_stack_family_table, ms_later_table;
 /* The stack of that name, or the default one (name "default"); members are owned by the result. FALSE and *error when
  * the file is wrong; a missing file means no stacks are known. */
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error);
+/* A release whose TransformerEngine is known to be older than 2.`minor`. */
+static inline gboolean ms_stack_before(const MsStack *stack, int minor) {
+  return stack->transformer_engine > 0 && stack->transformer_engine < minor;
+}
 void ms_stack_clear(MsStack *stack);
 void ms_stack_copy(const MsStack *from, MsStack *to);
 

@@ -98,7 +98,8 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
     if (c->use[i] == MS_USE_COMPUTE && op->pass == MS_PASS_WGRAD) c->weight += c->duration[i];
     gboolean graph = hw->cuda_graphs && ms_captured(&s->options, (MsModule)op->module);
-    double launch_s = graph ? (in_graph || whole ? 0 : hw->graph_launch_s) : (op->kernels + op->host) * operator_s;
+    double launch_s = graph ? (in_graph || whole ? 0 : hw->graph_launch_s + s->laws.graph_call_operators * operator_s)
+                            : (op->kernels + op->host) * operator_s;
     if (sync) launch_s += hw->sync_s;
     if (!graph && opens_checkpoint(list, i)) launch_s += s->laws.checkpoint_operators * operator_s;
     c->launch[i] = ms_time_of(launch_s);

@@ -120,6 +120,9 @@ double ms_input_B(const MsBuild *b, double elements, gboolean low);
 void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int kernels);
 /* Rows of the cast of a tensor of rows x width in front of a quantised GEMM. */
 void ms_row_quantize(MsBuild *b, const char *name, double rows, double width);
+/* Row of the scales of an operand of a quantised product, `elements` in so many tensors, where the release turns them
+ * in kernels of their own. */
+void ms_row_swizzle(MsBuild *b, double elements, int tensors);
 
 /* Of a layer attention and every other product are kept, the rest is made again (recompute `operators`). */
 static inline gboolean ms_by_operators(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_OPERATORS); }

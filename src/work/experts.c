@@ -59,10 +59,22 @@ static guint16 launches_of_experts(const MsBuild *b) {
   return (guint16)(at_once ? 1 : 1 + b->scenario->laws.cast_operators * launched_experts(b));
 }
 
+/* The maximum of a tensor and its scale are two kernels that the call of the cast launches, a tenth of a framework
+ * operator each (docs/theory/host.md 1); those of NVFP4 are found for all experts at once from TransformerEngine 2.11
+ * on where widths allow it (cast.cpp, split_quantize_nvfp4_impl). */
+static guint16 launches_of_maxima(const MsBuild *b, double width) {
+  gboolean at_once = b->odt == MS_ODT_NVFP4 && fmod(width, 128) == 0 && !ms_stack_before(&b->scenario->stack, 11);
+  guint16 casts = launches_of_experts(b);
+  return at_once ? 1 : (guint16)MIN(casts, 1 + 0.2 * launched_experts(b));
+}
+
 static void quantize_experts(MsBuild *b, const char *name, double rows, double width) {
   int first = b->list->n;
   ms_row_quantize(b, name, rows, width);
-  for (int i = first; i < b->list->n; i++) b->list->op[i].kernels = launches_of_experts(b);
+  for (int i = first; i < b->list->n; i++) {
+    MsOp *op = &b->list->op[i];
+    op->kernels = op->kind == MS_OP_AMAX ? launches_of_maxima(b, width) : launches_of_experts(b);
+  }
 }
 
 static void turn_columns(MsBuild *b, const char *name, double rows) {
@@ -72,8 +84,10 @@ static void turn_columns(MsBuild *b, const char *name, double rows) {
 }
 
 static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
+  double local = b->local_experts, operand = b->pass == MS_PASS_WGRAD ? n * k : local * n * k;
+  if (b->quantized && !fused_mlp(b))
+    ms_row_swizzle(b, m * k, launched_experts(b)), ms_row_swizzle(b, operand, launched_experts(b));
   MsOp *op = ms_row(b, MS_OP_GROUPED_GEMM, name);
-  double local = b->local_experts;
   op->m = m, op->n = n, op->k = k, op->groups = (int)local;
   op->flop = 2 * m * n * k;
   op->dtype = (guint8)(b->quantized ? b->odt : MS_ODT_BF16);

@@ -1,5 +1,6 @@
 /* src/work/linear.c - the rows of linear layers: casts, gathers, products, what is summed over ranks. */
 #include "work/build.h"
+#include <math.h>
 
 /* --- low precision --- */
 
@@ -15,9 +16,16 @@ static void amax_row(MsBuild *b, double rows, double width) {
 /* Products with frozen weights read activations and gradients row by row only. */
 static int operand_copies(const MsBuild *b) { return ms_frozen(b) ? 1 : ms_low_copies(b->scenario); }
 
+/* TransformerEngine casts to NVFP4 row-wise and column-wise in kernels that read their input each, before 2.14
+ * (ed424d306). */
+static int cast_passes(const MsBuild *b, int copies) {
+  return b->odt == MS_ODT_NVFP4 && ms_stack_before(&b->scenario->stack, 14) ? copies : 1;
+}
+
 /* copies: row-wise and column-wise, in one kernel (docs/theory/precision.md 2). */
 static void cast_row(MsBuild *b, const char *name, double rows, double width, int copies) {
-  MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, 2 * rows * width, copies * b->quant_B * rows * width, 1);
+  double read_B = 2 * rows * width * cast_passes(b, copies);
+  MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, read_B, copies * b->quant_B * rows * width, 1);
   op->m = rows, op->n = width;
   op->dtype = (guint8)b->odt;
 }
@@ -26,6 +34,17 @@ void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
   if (!b->quantized || rows * width <= 0) return;
   if (needs_amax(b)) amax_row(b, rows, width);
   cast_row(b, name, rows, width, operand_copies(b));
+}
+
+/* Scales are brought into the order that the library wants by a kernel for either operand of every product, until the
+ * cast writes them so: MXFP8 from TransformerEngine 2.12 on (99df88106; weights later, which is not told apart), NVFP4
+ * from 2.17 (720ec27ec). They are launched in the call of the product. Of products of several experts one kernel turns
+ * all scales of an operand, which costs the host a framework operator for 64 experts (its issue 2897). */
+void ms_row_swizzle(MsBuild *b, double elements, int tensors) {
+  int until = b->odt == MS_ODT_MXFP8 ? 12 : b->odt == MS_ODT_NVFP4 ? 17 : 0;
+  if (!ms_stack_before(&b->scenario->stack, until)) return;
+  double scales_B = elements / (b->odt == MS_ODT_MXFP8 ? 32 : 16);
+  ms_row_memory(b, MS_OP_TRANSPOSE, "swizzle scales", scales_B, scales_B, (int)round(tensors / 64.0));
 }
 
 /* --- linear layers --- */
@@ -43,17 +62,23 @@ MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, d
                     .comm_out = "tp scatter"};
 }
 
+/* A framework linear costs the host several plain operators forward, and several backward: its weight gradient is one
+ * more product in the same call of the autograd engine, unless it is delayed, which makes it a call of its own
+ * (docs/theory/host.md 1; TransformerEngine pytorch/module/linear.py, _Linear.backward). */
+static int host_operators(const MsBuild *b) { return b->pass == MS_PASS_WGRAD && !b->options->delay_wgrad ? 1 : 4; }
+
 static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
+  gboolean low = l->low && b->quantized;
+  if (low) ms_row_swizzle(b, m * k, 1), ms_row_swizzle(b, n * k, 1);
   MsOp *op = ms_row(b, MS_OP_GEMM, l->name);
   op->m = m, op->n = n, op->k = k;
   op->flop = 2 * m * n * k;
-  gboolean low = l->low && b->quantized;
   double in_B = low ? b->quant_B : 2;
   op->dtype = (guint8)(low ? b->odt : MS_ODT_BF16);
   op->read_B = in_B * (m * k + n * k);
   op->write_B = 2 * m * n;
   op->flags = (guint8)(MS_OPF_WEIGHT | (low ? MS_OPF_QUANTIZED : 0) | (l->model_flop ? MS_OPF_MODEL_FLOP : 0));
-  op->kernels = 4; /* a framework linear costs the host several plain operators (docs/theory/host.md 1) */
+  op->kernels = (guint16)host_operators(b);
   return op;
 }
 

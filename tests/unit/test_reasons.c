@@ -135,6 +135,10 @@ static void software_is_of_the_task(void **state) {
   assert_false(ms_same_task(none, slow, NULL));
   assert_true(slow->stack.released_year > 2025 && slow->stack.released_year < one->stack.released_year &&
               one->stack.released_year < other->stack.released_year && none->stack.released_year == 0);
+  assert_int_equal(slow->stack.transformer_engine, 7);
+  assert_int_equal(other->stack.transformer_engine, 14);
+  assert_true(ms_stack_before(&one->stack, 14) && !ms_stack_before(&other->stack, 14));
+  assert_false(ms_stack_before(&none->stack, 14)); /* not known: the newest */
   assert_false(ms_same_task(one, other, &error));
   assert_non_null(strstr(error->message, "software: is nemo-26.04, must be nemo-26.02"));
 }

@@ -769,6 +769,95 @@ static void host_time_of_the_optimizer(void **state) {
   assert_close(with_s - without_s, 8 * (64 + 162 / 8.0) * s->hardware->kernel_launch_s, 2e-3); /* whole operators */
 }
 
+/* --- what only some releases launch ---------------------------------------------------------------------------- */
+static MsScenario *released(const char *software, const char *precision, int ep) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"model\": \"qwen3-30b-a3b\", \"hardware\": \"b200-sxm\", \"gpus\": 8, \"software\": \"%s\", "
+      "\"laws\": {\"cast_operators\": 0.5}, \"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, "
+      "\"global_batch_size\": 8, \"precision\": \"%s\"}, \"layout\": {\"ep\": %d}}",
+      software, precision, ep);
+  return ms_test_scenario_of(text);
+}
+
+static int swizzles(const char *software, const char *precision) {
+  g_autoptr(MsScenario) s = released(software, precision, 8);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  int forward = count_named(&piece(&l, 0)->forward, "swizzle scales"),
+      backward = count_named(&piece(&l, 0)->backward, "swizzle scales");
+  assert_int_equal(backward, 2 * forward); /* two products for each */
+  return forward;
+}
+
+/* Of both operands of qkv, the output projection and both layers of the experts. */
+static void scales_in_kernels_of_their_own(void **state) {
+  (void)state;
+  assert_int_equal(swizzles("nemo-25.09", "mxfp8"), 8);
+  assert_int_equal(swizzles("nemo-25.11", "mxfp8"), 8);
+  assert_int_equal(swizzles("nemo-26.02", "mxfp8"), 0);
+  assert_int_equal(swizzles("nemo-26.06.01", "nvfp4"), 8);
+  assert_int_equal(swizzles("not-known", "nvfp4"), 0);
+  assert_int_equal(swizzles("nemo-25.09", "fp8-tensorwise"), 0);
+  g_autoptr(MsScenario) s = released("nemo-25.09", "mxfp8", 2);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsOpList *forward = &piece(&l, 0)->forward;
+  const MsOp *qkv = row(forward, "qkv", ANY), *fc1 = row(forward, "expert fc1", ANY);
+  assert_close(qkv[-2].read_B + qkv[-2].write_B, 2 * qkv->m * qkv->k / 32, 1e-12);
+  assert_close(qkv[-1].read_B + qkv[-1].write_B, 2 * qkv->n * qkv->k / 32, 1e-12);
+  assert_int_equal(qkv[-1].kernels, 0); /* from the call of the product */
+  assert_close(fc1[-1].read_B, 64 * fc1->n * fc1->k / 32, 1e-12);
+  assert_int_equal(fc1[-1].kernels, 1); /* for 64 experts */
+}
+
+static void casts_to_nvfp4(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) two = released("nemo-26.02", "nvfp4", 8), one = released("nemo-26.04", "nvfp4", 8);
+  g_autoptr(MsScenario) apart = released("nemo-25.11", "nvfp4", 8);
+  g_auto(MsLowered) a = ms_test_lower(two), b = ms_test_lower(one), c = ms_test_lower(apart);
+  const MsOp *twice = row(&piece(&a, 0)->forward, "quantize input", ANY),
+             *once = row(&piece(&b, 0)->forward, "quantize input", ANY);
+  assert_close(twice->read_B, 2 * once->read_B, 1e-12);
+  assert_close(twice->write_B, once->write_B, 0);
+  const MsOp *cast = row(&piece(&a, 0)->forward, "quantize expert input", ANY);
+  assert_int_equal(cast->kernels, 1 + 16 / 2);
+  assert_int_equal(cast[-1].kernels, 1); /* the maxima of 16 experts */
+  cast = row(&piece(&c, 0)->forward, "quantize expert input", ANY);
+  assert_int_equal(cast[-1].kernels, 1 + 16 / 5); /* two launches each */
+}
+
+/* A weight gradient comes in the call of the input gradient, unless it is delayed. */
+static void calls_of_a_linear(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
+  s->layout.ep = 8, s->options.ep_overlap = TRUE;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  assert_int_equal(row(&piece(&l, 0)->forward, "qkv", ANY)->kernels, 4);
+  assert_int_equal(row(&piece(&l, 0)->backward, "qkv", MS_PASS_DGRAD)->kernels, 4);
+  assert_int_equal(row(&piece(&l, 0)->backward, "qkv", MS_PASS_WGRAD)->kernels, 1);
+  s->options.delay_wgrad = TRUE;
+  g_auto(MsLowered) delayed = ms_test_lower(s);
+  assert_int_equal(row(&piece(&delayed, 0)->backward, "qkv", MS_PASS_WGRAD)->kernels, 4);
+}
+
+static double first_launch_s(MsScenario *s, double call_operators) {
+  s->laws.graph_call_operators = call_operators;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  GError *error = NULL;
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, &error);
+  assert_non_null(cost);
+  g_autoptr(MsProgram) program = ms_program_new(l.work, cost);
+  return (double)program->piece[l.work->piece_of_layer[0]].forward.launch[0] / MS_PS_PER_S;
+}
+
+/* A captured module is a call beside its replay; one graph of the whole iteration has none. */
+static void calls_of_graphs(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", ANY, "h100-sxm", 8);
+  s->options.cuda_graph_scope = MS_CG_ATTN;
+  assert_close(first_launch_s(s, 3), s->hardware->graph_launch_s + 3 * s->hardware->kernel_launch_s, 1e-6);
+  s->options.cuda_graph_scope = MS_CG_FULL_ITERATION;
+  assert_close(first_launch_s(s, 3), first_launch_s(s, 0), 0);
+}
+
 /* --- properties over many runs --------------------------------------------------------------------------------- */
 typedef struct {
   const char *model;
@@ -1123,6 +1212,10 @@ int main(void) {
       cmocka_unit_test(plain_operators_of_masks),
       cmocka_unit_test(plain_operators_of_routers),
       cmocka_unit_test(biases_of_experts),
+      cmocka_unit_test(scales_in_kernels_of_their_own),
+      cmocka_unit_test(casts_to_nvfp4),
+      cmocka_unit_test(calls_of_a_linear),
+      cmocka_unit_test(calls_of_graphs),
       cmocka_unit_test(gemms_of_deepseek),
       cmocka_unit_test(gemms_of_qwen),
       cmocka_unit_test(tokens_per_expert),
