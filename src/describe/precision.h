@@ -12,11 +12,17 @@ typedef struct {
   } peak;
   int bits; /* of an element: 16, 8, 4 */
   MsOpDtype operand;
-  MsDtype dtype;                 /* of parameters beside the low-precision ones, and of activations */
-  double row_align;              /* rows of a grouped product come in multiples of it; 0: of any number */
-  gboolean amax;                 /* a cast reads the tensor for its maximum first */
-  gboolean delayed;              /* scales are state: they are known before a cast, and belong to a module */
-  gboolean per_tensor;           /* one scale for a tensor: a norm can write it, and only rows of it are gathered */
+  MsDtype dtype;       /* of parameters beside the low-precision ones, and of activations */
+  double row_align;    /* rows of a grouped product come in multiples of it; 0: of any number */
+  gboolean amax;       /* a cast reads the tensor for its maximum first */
+  gboolean delayed;    /* scales are state: they are known before a cast, and belong to a module */
+  gboolean per_tensor; /* one scale for a tensor: a norm can write it, and only rows of it are gathered */
+  /* of TransformerEngine 2, minor versions, 0: never: before it rows and columns are cast in kernels that read their
+   * input each (2.14: ed424d306); scales are turned in kernels of their own (MXFP8 2.12: 99df88106, NVFP4 2.17:
+   * 720ec27ec), one for so many elements; since it the maxima of all experts are found at once (2.11: cast.cpp) */
+  int casts_apart_until, scales_turned_until;
+  double scale_block;
+  int maxima_at_once_since;
   double copy_B;                 /* of a weight and its scales: one copy in the precision of the products */
   gboolean gathers_by_gradients; /* low parameters have no buffer of their own, the gradients' one serves */
   double gathered_B;             /* of a weight that is gathered where FP8 parameters are kept */

@@ -60,10 +60,11 @@ static guint16 launches_of_experts(const MsBuild *b) {
 }
 
 /* The maximum of a tensor and its scale are two kernels that the call of the cast launches, a tenth of a framework
- * operator each (docs/theory/host.md 1); those of NVFP4 are found for all experts at once from TransformerEngine 2.11
- * on where widths allow it (cast.cpp, split_quantize_nvfp4_impl). */
+ * operator each (docs/theory/host.md 1); those of NVFP4 are found for all experts at once by newer
+ * TransformerEngines where widths allow it (cast.cpp, split_quantize_nvfp4_impl). */
 static guint16 launches_of_maxima(const MsBuild *b, double width) {
-  gboolean at_once = b->odt == MS_ODT_NVFP4 && fmod(width, 128) == 0 && !ms_stack_before(&b->scenario->stack, 11);
+  int since = ms_precision(b->training)->maxima_at_once_since;
+  gboolean at_once = since > 0 && fmod(width, 128) == 0 && !ms_stack_before(&b->scenario->stack, since);
   guint16 casts = launches_of_experts(b);
   return at_once ? 1 : (guint16)MIN(casts, 1 + 0.2 * launched_experts(b));
 }

@@ -16,10 +16,8 @@ static void amax_row(MsBuild *b, double rows, double width) {
 /* Products with frozen weights read activations and gradients row by row only. */
 static int operand_copies(const MsBuild *b) { return ms_frozen(b) ? 1 : ms_low_copies(b->scenario); }
 
-/* TransformerEngine casts to NVFP4 row-wise and column-wise in kernels that read their input each, before 2.14
- * (ed424d306). */
 static int cast_passes(const MsBuild *b, int copies) {
-  return b->odt == MS_ODT_NVFP4 && ms_stack_before(&b->scenario->stack, 14) ? copies : 1;
+  return ms_stack_before(&b->scenario->stack, ms_precision(b->training)->casts_apart_until) ? copies : 1;
 }
 
 /* copies: row-wise and column-wise, in one kernel (docs/theory/precision.md 2). */
@@ -37,13 +35,13 @@ void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
 }
 
 /* Scales are brought into the order that the library wants by a kernel for either operand of every product, until the
- * cast writes them so: MXFP8 from TransformerEngine 2.12 on (99df88106; weights later, which is not told apart), NVFP4
- * from 2.17 (720ec27ec). They are launched in the call of the product. Of products of several experts one kernel turns
- * all scales of an operand, which costs the host a framework operator for 64 experts (its issue 2897). */
+ * cast writes them so (weights of MXFP8 later, which is not told apart). They are launched in the call of the product.
+ * Of products of several experts one kernel turns all scales of an operand, which costs the host a framework operator
+ * for 64 experts (TransformerEngine's issue 2897). */
 void ms_row_swizzle(MsBuild *b, double elements, int tensors) {
-  int until = b->odt == MS_ODT_MXFP8 ? 12 : b->odt == MS_ODT_NVFP4 ? 17 : 0;
-  if (!ms_stack_before(&b->scenario->stack, until)) return;
-  double scales_B = elements / (b->odt == MS_ODT_MXFP8 ? 32 : 16);
+  const MsPrecisionRow *row = ms_precision(b->training);
+  if (!ms_stack_before(&b->scenario->stack, row->scales_turned_until)) return;
+  double scales_B = elements / row->scale_block;
   ms_row_memory(b, MS_OP_TRANSPOSE, "swizzle scales", scales_B, scales_B, (int)round(tensors / 64.0));
 }
 
