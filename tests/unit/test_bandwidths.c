@@ -44,15 +44,17 @@ typedef struct {
   MsCost *cost;
 } Machine;
 
-static Machine machine(const char *name, int gpus) {
+static Machine machine_of(const char *name, int gpus, int tp) {
   g_autofree char *text =
       g_strdup_printf("{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": %s, \"gpus\": %d, \"training\": "
-                      "{\"seq_length\": 4096, \"global_batch_size\": %d}}",
-                      name, gpus, gpus);
+                      "{\"seq_length\": 4096, \"global_batch_size\": %d}, \"layout\": {\"tp\": %d}}",
+                      name, gpus, gpus, tp);
   Machine m = {.s = ms_test_scenario_of(text)};
   m.l = ms_layout_new(m.s, NULL), m.cost = ms_cost_new(m.s, m.l, NULL);
   return m;
 }
+
+static Machine machine(const char *name, int gpus) { return machine_of(name, gpus, 1); }
 
 static void machine_clear(Machine *m) { ms_cost_free(m->cost), ms_layout_free(m->l), ms_scenario_free(m->s); }
 
@@ -184,10 +186,33 @@ static void meshes_have_a_link_for_each_pair(void **state) {
   }
 }
 
+/* Eight A100 on PCIe, GiB/s of large messages (SimuMax@4dcaae5 configs/system/a100_pcie.json): all eight, and the data
+ * parallel groups of TP 2 and 4, whose ranks lie apart and which all work at once; they meet on the link between two
+ * halves. Neighbours below one switch, as many bytes in two and in four, have it to themselves. */
+static void pcie_is_shared_by_four(void **state) {
+  (void)state;
+  static const struct {
+    int gpus, tp;
+    double gather, scatter;
+  } of[] = {{8, 1, 30 * 0.4497, 30 * 0.3688}, {8, 2, 7.65, 7.0}, {8, 4, 4.0, 3.9}, {4, 1, 30 * 0.6915, 30 * 0.6845}};
+  for (guint i = 0; i < G_N_ELEMENTS(of); i++) {
+    Machine m = machine_of("\"a100-pcie-80g\"", of[i].gpus, of[i].tp);
+    double GiB = 1.073741824, gather = bus_GBps(&m, MS_OP_ALL_GATHER, 1e10) / GiB,
+           scatter = bus_GBps(&m, MS_OP_REDUCE_SCATTER, 1e10) / GiB;
+    print_message("  %d GPUs, TP %d: gather %.2f GiB/s, scatter %.2f\n", of[i].gpus, of[i].tp, gather, scatter);
+    assert_close(gather, of[i].gather, 0.01), assert_close(scatter, of[i].scatter, 0.01);
+    machine_clear(&m);
+  }
+  Machine all = machine("\"a100-pcie-80g\"", 8);
+  assert_close(bus_GBps(&all, MS_OP_ALL_TO_ALL, 1e10) / 1.073741824, 30 * 0.2754, 0.01);
+  machine_clear(&all);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rings_of_1_to_64_nodes),     cmocka_unit_test(all_reduces_of_four_nodes),
       cmocka_unit_test(exchanges_of_4_to_16_nodes), cmocka_unit_test(libraries_have_steps_of_their_own),
-      cmocka_unit_test(hccl_chooses_by_servers),    cmocka_unit_test(meshes_have_a_link_for_each_pair)};
+      cmocka_unit_test(hccl_chooses_by_servers),    cmocka_unit_test(meshes_have_a_link_for_each_pair),
+      cmocka_unit_test(pcie_is_shared_by_four)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
