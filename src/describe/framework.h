@@ -15,6 +15,8 @@ typedef struct {
   guint64 schedules;    /* bit i: it has schedule i */
   guint32 modules;      /* of selective recompute that it has */
   MsFsdp shards_least, shards_most; /* values of options.fsdp that it has */
+  MsFsdp pipeline_fsdp; /* what whole sharding becomes in a pipeline, unless the file asks for it: parameters that are
+                           gathered once a step (torchtitan fsdp_reshard_after_forward "default") */
   /* memory (docs/theory/memory.md 1.2) */
   gboolean masters_are_weights; /* the optimizer steps the sharded weights themselves, in main_params_dtype; what is
                                    gathered is a BF16 copy */

@@ -416,6 +416,13 @@ static void take_modules(MsScenario *scenario, gboolean said) {
   if (!said && own && ms_framework_lacked_modules(scenario)) scenario->options.recompute.modules = own;
 }
 
+/* Nobody who names the framework only, or nothing of its sharding, asks for more gathers than it makes by itself. */
+static void take_sharding(MsScenario *s, gboolean said) {
+  if (s->layout.pp > 1 && s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS &&
+      !(said && ms_scenario_states(s, &ms_options_table, "fsdp")))
+    s->options.fsdp = ms_framework(s)->pipeline_fsdp;
+}
+
 static MsScenario *load(const MsJson *doc, JsonObject *json, gboolean closed, gboolean as_named, GError **error) {
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
@@ -434,6 +441,7 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolea
   MsScenario *scenario = load(doc, json, closed, TRUE, error);
   gboolean said = json_object_has_member(json, "framework");
   if (scenario) take_modules(scenario, said);
+  if (scenario) take_sharding(scenario, said);
   if (scenario && !said && !ms_framework_fits(scenario)) {
     ms_scenario_free(scenario);
     scenario = load(doc, json, closed, FALSE, error);

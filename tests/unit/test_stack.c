@@ -94,6 +94,28 @@ static void what_it_has_not(void **state) {
   assert_int_equal(selective->options.recompute.modules, MS_RM_OPERATORS);
 }
 
+/* Whole sharding of a pipeline gathers once a step, unless a file of the framework's own asks for more. */
+static void shards_of_a_pipeline(void **state) {
+  (void)state;
+  static const char named[] = "torchtitan-2031-01", whole[] = "\"fsdp\": \"optim-grads-params\"",
+                    cut[] = "\"layout\": {\"pp\": 2},",
+                    own[] = "\"framework\": \"torchtitan\", \"layout\": {\"pp\": 2},";
+  static const struct {
+    const char *software, *top, *options;
+    MsFsdp fsdp;
+  } cases[] = {{named, "", whole, MS_FSDP_OPTIM_GRADS_PARAMS},
+               {named, cut, whole, MS_FSDP_OPTIM},
+               {named, cut, "\"fsdp\": \"none\"", MS_FSDP_NONE},
+               {named, cut, "", MS_FSDP_OPTIM},
+               {"nobody-s", own, whole, MS_FSDP_OPTIM_GRADS_PARAMS},
+               {"nobody-s", own, "", MS_FSDP_OPTIM},
+               {"nemo-automodel", cut, whole, MS_FSDP_OPTIM_GRADS_PARAMS}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = run_of(cases[i].software, cases[i].top, cases[i].options);
+    assert_int_equal(s->options.fsdp, cases[i].fsdp);
+  }
+}
+
 /* "flash" is what it was to the software: FlashAttention-2 is slower on Hopper than what came after it. */
 static void flash_is_theirs(void **state) {
   (void)state;
@@ -215,6 +237,7 @@ int main(void) {
       cmocka_unit_test(as_if_it_were_said),
       cmocka_unit_test(written_back),
       cmocka_unit_test(what_it_has_not),
+      cmocka_unit_test(shards_of_a_pipeline),
       cmocka_unit_test(flash_is_theirs),
       cmocka_unit_test(options_of_a_family),
       cmocka_unit_test(names_say_when),
