@@ -238,11 +238,18 @@ static gboolean read_plan(Reader *r, JsonObject *json) {
   return ms_fields_load(&ms_plan_table, r->doc, json_node_get_object(node), "plan", TRUE, r->request, r->error);
 }
 
+static gboolean has_open(const Reader *r, const char *path) {
+  for (guint i = 0; i < r->open->len; i++)
+    if (strcmp(g_array_index(r->open, MsOpenKey, i).path, path) == 0) return TRUE;
+  return FALSE;
+}
+
 static gboolean read_request(Reader *r, JsonObject *json) {
   if (!read_plan(r, json)) return FALSE;
   JsonObject *rest = ms_object_without(json, "plan");
   JsonObject *closed = close_object(r, &ms_scenario_table, rest, "");
   if (closed) r->request->base = ms_scenario_from_object(r->doc, closed, FALSE, r->error);
+  if (r->request->base && !has_open(r, "layout.pp")) ms_scenario_take_sharding(r->request->base);
   if (closed) json_object_unref(closed);
   json_object_unref(rest);
   if (r->request->base && r->request->base->cluster.expected)

@@ -53,5 +53,8 @@ char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc,
 struct MsScenario;
 /* A scenario from an object of `doc`, or from a changed copy of it; `closed`: the layout is no longer open. */
 struct MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean closed, GError **error);
+/* Whole sharding of a pipeline as the framework has it by itself (pipeline_fsdp of describe/framework.def), unless the
+ * file names the framework and asks for it. Where PP is a list nothing is taken: other layouts of it are no pipeline. */
+void ms_scenario_take_sharding(struct MsScenario *scenario);
 
 #endif

@@ -416,10 +416,9 @@ static void take_modules(MsScenario *scenario, gboolean said) {
   if (!said && own && ms_framework_lacked_modules(scenario)) scenario->options.recompute.modules = own;
 }
 
-/* Nobody who names the framework only, or nothing of its sharding, asks for more gathers than it makes by itself. */
-static void take_sharding(MsScenario *s, gboolean said) {
-  if (s->layout.pp > 1 && s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS &&
-      !(said && ms_scenario_states(s, &ms_options_table, "fsdp")))
+void ms_scenario_take_sharding(MsScenario *s) {
+  gboolean asked = json_object_has_member(s->stated, "framework") && ms_scenario_states(s, &ms_options_table, "fsdp");
+  if (s->layout.pp > 1 && s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS && !asked)
     s->options.fsdp = ms_framework(s)->pipeline_fsdp;
 }
 
@@ -441,11 +440,11 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolea
   MsScenario *scenario = load(doc, json, closed, TRUE, error);
   gboolean said = json_object_has_member(json, "framework");
   if (scenario) take_modules(scenario, said);
-  if (scenario) take_sharding(scenario, said);
   if (scenario && !said && !ms_framework_fits(scenario)) {
     ms_scenario_free(scenario);
     scenario = load(doc, json, closed, FALSE, error);
   }
+  if (scenario && closed) ms_scenario_take_sharding(scenario);
   json_object_unref(json);
   return scenario;
 }

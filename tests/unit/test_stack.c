@@ -116,6 +116,27 @@ static void shards_of_a_pipeline(void **state) {
   }
 }
 
+static int sharding_asked(const char *pp) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+      "\"training\": {\"seq_length\": 8192, \"global_batch_size\": 16}, \"layout\": {\"pp\": %s}}",
+      pp);
+  GError *error = NULL;
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "asked.json", &error);
+  g_autoptr(MsRequest) request = doc ? ms_request_from_doc(doc, &error) : NULL;
+  if (!request) fail_msg("%s", error->message);
+  return request->base->options.fsdp;
+}
+
+/* The order of a list changes nothing; a request with a run's own PP asks for that run. */
+static void sharding_of_a_request(void **state) {
+  (void)state;
+  assert_int_equal(sharding_asked("2"), MS_FSDP_OPTIM);
+  assert_int_equal(sharding_asked("1"), MS_FSDP_OPTIM_GRADS_PARAMS);
+  assert_int_equal(sharding_asked("[1, 2]"), MS_FSDP_OPTIM_GRADS_PARAMS);
+  assert_int_equal(sharding_asked("[2, 1]"), MS_FSDP_OPTIM_GRADS_PARAMS);
+}
+
 /* "flash" is what it was to the software: FlashAttention-2 is slower on Hopper than what came after it. */
 static void flash_is_theirs(void **state) {
   (void)state;
@@ -238,6 +259,7 @@ int main(void) {
       cmocka_unit_test(written_back),
       cmocka_unit_test(what_it_has_not),
       cmocka_unit_test(shards_of_a_pipeline),
+      cmocka_unit_test(sharding_of_a_request),
       cmocka_unit_test(flash_is_theirs),
       cmocka_unit_test(options_of_a_family),
       cmocka_unit_test(names_say_when),
