@@ -244,11 +244,36 @@ static gboolean has_open(const Reader *r, const char *path) {
   return FALSE;
 }
 
+/* Takes what is searched out of a copy of a closed request, where a scenario can do without it. */
+static void leave_open(JsonObject *closed, const char *path) {
+  static const char *const sections[] = {"layout", "options"};
+  for (guint i = 0; i < G_N_ELEMENTS(sections); i++) {
+    gsize length = strlen(sections[i]);
+    if (strncmp(path, sections[i], length) == 0 && path[length] == '.')
+      json_object_remove_member(json_object_get_object_member(closed, sections[i]), path + length + 1);
+  }
+}
+
+/* What trains by the name of the software, if that has what the request asks of all layouts: not by what stands first
+ * in a list. -1 where nothing is searched, or no software named. */
+static int framework_of_all(const Reader *r, JsonObject *closed) {
+  if (r->open->len == 0 || !json_object_has_member(closed, "software")) return -1;
+  g_autoptr(JsonNode) node = json_node_new(JSON_NODE_OBJECT);
+  json_node_set_object(node, closed);
+  g_autoptr(JsonNode) copy = ms_json_copy(node);
+  for (guint i = 0; i < r->open->len; i++)
+    leave_open(json_node_get_object(copy), g_array_index(r->open, MsOpenKey, i).path);
+  MsScenario *s = ms_scenario_from_object(r->doc, json_node_get_object(copy), FALSE, -1, NULL);
+  int framework = s ? (int)s->framework : -1;
+  ms_scenario_free(s);
+  return framework;
+}
+
 static gboolean read_request(Reader *r, JsonObject *json) {
   if (!read_plan(r, json)) return FALSE;
   JsonObject *rest = ms_object_without(json, "plan");
   JsonObject *closed = close_object(r, &ms_scenario_table, rest, "");
-  if (closed) r->request->base = ms_scenario_from_object(r->doc, closed, FALSE, r->error);
+  if (closed) r->request->base = ms_scenario_from_object(r->doc, closed, FALSE, framework_of_all(r, closed), r->error);
   if (r->request->base && !has_open(r, "layout.pp")) ms_scenario_take_sharding(r->request->base);
   if (closed) json_object_unref(closed);
   json_object_unref(rest);

@@ -51,10 +51,14 @@ JsonObject *ms_object_without(JsonObject *object, const char *key);
 char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error);
 
 struct MsScenario;
-/* A scenario from an object of `doc`, or from a changed copy of it; `closed`: the layout is no longer open. */
-struct MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean closed, GError **error);
+/* A scenario from an object of `doc`, or from a changed copy of it; `closed`: the layout is no longer open;
+ * `framework`: what trains where `json` does not say it, -1: what the name of the software says, if that has what
+ * `json` asks for. */
+struct MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, gboolean closed, int framework,
+                                           GError **error);
 /* Whole sharding of a pipeline as the framework has it by itself (pipeline_fsdp of describe/framework.def), unless the
- * file names the framework and asks for it. Where PP is a list nothing is taken: other layouts of it are no pipeline. */
+ * file names the framework and asks for it. Where PP is a list nothing is taken: other layouts of it are no pipeline.
+ */
 void ms_scenario_take_sharding(struct MsScenario *scenario);
 
 #endif

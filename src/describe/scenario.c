@@ -390,12 +390,12 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
   return TRUE;
 }
 
-/* What trains by the name of its software, unless `as_named` says that it cannot be that. */
-static gboolean find_stack(MsScenario *scenario, JsonObject *json, gboolean as_named, GError **error) {
+/* What trains: `as`, or by the name of its software (-1). */
+static gboolean find_stack(MsScenario *scenario, JsonObject *json, int as, GError **error) {
   JsonNode *node = json_object_get_member(json, "software");
   const char *software = ms_json_is(node, G_TYPE_STRING) ? json_node_get_string(node) : NULL;
   if (!ms_stack_find(software, &scenario->stack, error)) return FALSE;
-  if (as_named) scenario->framework = (MsFramework)scenario->stack.family.framework;
+  scenario->framework = (MsFramework)(as < 0 ? scenario->stack.family.framework : as);
   return TRUE;
 }
 
@@ -422,11 +422,11 @@ void ms_scenario_take_sharding(MsScenario *s) {
     s->options.fsdp = ms_framework(s)->pipeline_fsdp;
 }
 
-static MsScenario *load(const MsJson *doc, JsonObject *json, gboolean closed, gboolean as_named, GError **error) {
+static MsScenario *load(const MsJson *doc, JsonObject *json, gboolean closed, int as, GError **error) {
   MsScenario *scenario = g_new0(MsScenario, 1);
   ms_fields_defaults(&ms_scenario_table, scenario);
   scenario->file = g_strdup(ms_json_filename(doc));
-  if (!ms_laws_load(&scenario->laws, error) || !find_stack(scenario, json, as_named, error) ||
+  if (!ms_laws_load(&scenario->laws, error) || !find_stack(scenario, json, as, error) ||
       !take_framework(scenario, doc, json, error) ||
       !ms_fields_load(&ms_scenario_table, doc, json, "", TRUE, scenario, error) ||
       !finish(scenario, doc, json, closed, error))
@@ -434,15 +434,16 @@ static MsScenario *load(const MsJson *doc, JsonObject *json, gboolean closed, gb
   return scenario;
 }
 
-MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolean closed, GError **error) {
+MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolean closed, int framework,
+                                    GError **error) {
   JsonObject *json = ms_pools_settled(doc, file, error);
   if (!json) return NULL;
-  MsScenario *scenario = load(doc, json, closed, TRUE, error);
+  MsScenario *scenario = load(doc, json, closed, framework, error);
   gboolean said = json_object_has_member(json, "framework");
   if (scenario) take_modules(scenario, said);
-  if (scenario && !said && !ms_framework_fits(scenario)) {
+  if (scenario && !said && framework < 0 && !ms_framework_fits(scenario)) {
     ms_scenario_free(scenario);
-    scenario = load(doc, json, closed, FALSE, error);
+    scenario = load(doc, json, closed, MS_FRAMEWORK_MEGATRON, error);
   }
   if (scenario && closed) ms_scenario_take_sharding(scenario);
   json_object_unref(json);
@@ -475,7 +476,7 @@ gboolean ms_doc_check_kind(const MsJson *doc, const char *key, GError **error) {
 
 MsScenario *ms_scenario_from_doc_mixed(const MsJson *doc, GError **error) {
   if (!ms_doc_check_kind(doc, "training", error)) return NULL;
-  return ms_scenario_from_object(doc, json_node_get_object(ms_json_root(doc)), TRUE, error);
+  return ms_scenario_from_object(doc, json_node_get_object(ms_json_root(doc)), TRUE, -1, error);
 }
 
 MsScenario *ms_scenario_load_mixed(const char *filename, GError **error) {

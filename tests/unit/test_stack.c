@@ -116,25 +116,44 @@ static void shards_of_a_pipeline(void **state) {
   }
 }
 
-static int sharding_asked(const char *pp) {
-  g_autofree char *text = g_strdup_printf(
-      "{\"framework\": \"torchtitan\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
-      "\"training\": {\"seq_length\": 8192, \"global_batch_size\": 16}, \"layout\": {\"pp\": %s}}",
-      pp);
+static MsRequest *asked(const char *top, const char *layout) {
+  g_autofree char *text =
+      g_strdup_printf("{%s, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+                      "\"training\": {\"seq_length\": 8192, \"global_batch_size\": 16}, \"layout\": {%s}}",
+                      top, layout);
   GError *error = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, "asked.json", &error);
-  g_autoptr(MsRequest) request = doc ? ms_request_from_doc(doc, &error) : NULL;
+  MsRequest *request = doc ? ms_request_from_doc(doc, &error) : NULL;
   if (!request) fail_msg("%s", error->message);
+  return request;
+}
+
+static int sharding_asked(const char *layout) {
+  g_autoptr(MsRequest) request = asked("\"framework\": \"torchtitan\"", layout);
   return request->base->options.fsdp;
+}
+
+static int framework_asked(const char *layout) {
+  g_autoptr(MsRequest) request = asked("\"software\": \"torchtitan-2031-01\"", layout);
+  return request->base->framework;
+}
+
+/* By what all layouts of the request have: a list may begin with what the framework has not. */
+static void framework_of_a_request(void **state) {
+  (void)state;
+  assert_int_equal(framework_asked("\"schedule\": \"zb-h1\""), MS_FRAMEWORK_MEGATRON);
+  assert_int_equal(framework_asked("\"schedule\": \"zb-h1\", \"tp\": [1, 2]"), MS_FRAMEWORK_MEGATRON);
+  assert_int_equal(framework_asked("\"schedule\": [\"zb-h1\", \"1f1b\"]"), MS_FRAMEWORK_TORCHTITAN);
+  assert_int_equal(framework_asked("\"schedule\": [\"1f1b\", \"zb-h1\"]"), MS_FRAMEWORK_TORCHTITAN);
 }
 
 /* The order of a list changes nothing; a request with a run's own PP asks for that run. */
 static void sharding_of_a_request(void **state) {
   (void)state;
-  assert_int_equal(sharding_asked("2"), MS_FSDP_OPTIM);
-  assert_int_equal(sharding_asked("1"), MS_FSDP_OPTIM_GRADS_PARAMS);
-  assert_int_equal(sharding_asked("[1, 2]"), MS_FSDP_OPTIM_GRADS_PARAMS);
-  assert_int_equal(sharding_asked("[2, 1]"), MS_FSDP_OPTIM_GRADS_PARAMS);
+  assert_int_equal(sharding_asked("\"pp\": 2"), MS_FSDP_OPTIM);
+  assert_int_equal(sharding_asked("\"pp\": 1"), MS_FSDP_OPTIM_GRADS_PARAMS);
+  assert_int_equal(sharding_asked("\"pp\": [1, 2]"), MS_FSDP_OPTIM_GRADS_PARAMS);
+  assert_int_equal(sharding_asked("\"pp\": [2, 1]"), MS_FSDP_OPTIM_GRADS_PARAMS);
 }
 
 /* "flash" is what it was to the software: FlashAttention-2 is slower on Hopper than what came after it. */
@@ -260,6 +279,7 @@ int main(void) {
       cmocka_unit_test(what_it_has_not),
       cmocka_unit_test(shards_of_a_pipeline),
       cmocka_unit_test(sharding_of_a_request),
+      cmocka_unit_test(framework_of_a_request),
       cmocka_unit_test(flash_is_theirs),
       cmocka_unit_test(options_of_a_family),
       cmocka_unit_test(names_say_when),
