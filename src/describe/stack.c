@@ -25,7 +25,8 @@ static const MsField stack_fields[] = {
             "attention kernels of scenarios that name none"),
     MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
     MS_F64(S, released_year, "year", 0, 3000, "0", 0,
-           "when it was released, from the list `releases` of the file or from the name; 0: not known"),
+           "when it was released, from the lists `releases` and `megatron_core` of the file or from the name; 0: not "
+           "known"),
     MS_INT(S, transformer_engine, 0, 999, "0", 0,
            "minor version of TransformerEngine 2, from the list `transformer_engine` of the file; 0: not known, as the "
            "newest"),
@@ -146,14 +147,22 @@ static gboolean load_families(const MsJson *doc, const char *software, MsStackFa
   return ok;
 }
 
-/* The end of the month that a name gives behind a dash, 2024-12 or 24.12; 0: none. */
+/* Year and month behind a dash, 2024-12, 24.12 or as arXiv numbers papers, 2412.01234; the end of them in `end`. */
+static gboolean month_of(const char *at, int *year, int *month, int *end) {
+  int number = 0;
+  if (sscanf(at, "-%4d-%2d%n", year, month, end) == 2 && *year >= 1000) return TRUE;
+  gboolean dotted = sscanf(at, "-%2d.%2d%n", year, month, end) == 2 && at[3] == '.';
+  if (!dotted && (sscanf(at, "-%2d%2d.%5d%n", year, month, &number, end) != 3 || at[5] != '.' || *end < 10))
+    return FALSE;
+  *year += 2000;
+  return TRUE;
+}
+
+/* The end of the month that a name gives; 0: none. */
 static double year_of_name(const char *software) {
   for (const char *at = strchr(software, '-'); at; at = strchr(at + 1, '-')) {
     int year = 0, month = 0, end = 0;
-    if (sscanf(at, "-%4d-%2d%n", &year, &month, &end) != 2 || year < 1000) {
-      if (sscanf(at, "-%2d.%2d%n", &year, &month, &end) != 2 || at[3] != '.') continue;
-      year += 2000;
-    }
+    if (!month_of(at, &year, &month, &end)) continue;
     if (year >= 2016 && year < 2100 && month >= 1 && month <= 12 && !g_ascii_isdigit(at[end]))
       return year + month / 12.0;
   }
@@ -171,16 +180,32 @@ static gboolean find_listed(const MsJson *doc, const char *list, const char *sof
   return TRUE;
 }
 
-/* "releases" {name: year}, else the date of the name. */
-static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
-  JsonNode *year;
-  if (software) stack->released_year = year_of_name(software);
-  if (!find_listed(doc, "releases", software, &year, error)) return FALSE;
-  if (!year) return TRUE;
-  if (!JSON_NODE_HOLDS_VALUE(year) || !(json_node_get_double(year) > 0))
-    return ms_json_error(doc, "releases", error, "%s must be the year of the release, with its fraction", software);
-  stack->released_year = json_node_get_double(year);
+static gboolean take_year(const MsJson *doc, const char *list, const char *key, double *year, GError **error) {
+  JsonNode *said;
+  if (!find_listed(doc, list, key, &said, error)) return FALSE;
+  if (!said) return TRUE;
+  if (!JSON_NODE_HOLDS_VALUE(said) || !(json_node_get_double(said) > 0))
+    return ms_json_error(doc, list, error, "%s must be the year of the release, with its fraction", key);
+  *year = json_node_get_double(said);
   return TRUE;
+}
+
+/* "0.12" of megatron-0.12.0rc3 and mcore-0.12; NULL: not a version of Megatron-Core. (transfer full) */
+static char *core_version(const char *software) {
+  static const char *const names[] = {"mcore-0.", "megatron-0.", "megatron-core-0.", "megatron-lm-0."};
+  int minor = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++)
+    if (g_str_has_prefix(software, names[i]) && sscanf(software + strlen(names[i]), "%3d", &minor) == 1)
+      return g_strdup_printf("0.%d", minor);
+  return NULL;
+}
+
+/* "releases" {name: year}, else that of its version in "megatron_core", else the date of the name. */
+static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
+  g_autofree char *version = software ? core_version(software) : NULL;
+  if (software) stack->released_year = year_of_name(software);
+  return take_year(doc, "megatron_core", version, &stack->released_year, error) &&
+         take_year(doc, "releases", software, &stack->released_year, error);
 }
 
 static gboolean load_later(const MsJson *doc, JsonNode *node, guint i, const MsStack *stack, JsonArray *out,

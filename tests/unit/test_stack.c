@@ -184,7 +184,8 @@ static void options_of_a_family(void **state) {
   assert_int_equal(local->options.transformer_impl, MS_IMPL_LOCAL);
 }
 
-/* A release that is not listed came out when its name says; a version is no date. */
+/* A release that is not listed came out when its name says: a month, the number of a paper, a version of
+ * Megatron-Core. */
 static void names_say_when(void **state) {
   (void)state;
   static const struct {
@@ -194,9 +195,17 @@ static void names_say_when(void **state) {
                {"nemo-24.12.01", 2025},
                {"torchtitan-2025-10", 2025 + 10 / 12.0},
                {"mine-rc-2023-1", 2023 + 1 / 12.0},
-               {"mcore-0.8", 0},
-               {"megatron-0.12.0rc3-te2.1", 0},
-               {"megatron-2205.05198", 0},
+               {"mcore-0.8", 2024.61},
+               {"mcore-0.12.1", 2025.35},
+               {"mcore-0.1", 0},
+               {"mcore-0.99", 0},
+               {"megatron-0.12.0rc3-te2.1", 2025.35},
+               {"megatron-deepspeed-0.15", 0},
+               {"deepspeed-0.15", 0},
+               {"megatron-2205.05198", 2022 + 5 / 12.0},
+               {"mcore-2504.14960", 2025 + 4 / 12.0},
+               {"mcore-2504.149", 0},
+               {"mcore-2513.14960", 0},
                {"nemo-25.13", 0},
                {"nemo-25.123", 0},
                {"nemo", 0},
@@ -226,22 +235,27 @@ static void what_came_later(void **state) {
   (void)state;
   static const struct {
     const char *software, *model, *hardware, *options;
-    gboolean router, rope;
+    gboolean permute, router, rope;
     MsAttnBackend attention;
-  } cases[] = {{"nemo-25.02", "deepseek-v3", "gb200-nvl72", "", FALSE, FALSE, MS_ATTN_UNFUSED},
-               {"nemo-25.02", "deepseek-v3", "h100-sxm", "", FALSE, FALSE, MS_ATTN_FUSED},
-               {"nemo-25.02", "mixtral-8x7b", "gb200-nvl72", "", FALSE, TRUE, MS_ATTN_FUSED},
-               {"nemo-25.07", "deepseek-v3", "gb200-nvl72", "", FALSE, TRUE, MS_ATTN_FUSED},
-               {"nemo-25.11", "deepseek-v3", "gb200-nvl72", "", TRUE, TRUE, MS_ATTN_FUSED},
-               {"nobody-s", "deepseek-v3", "gb200-nvl72", "", TRUE, TRUE, MS_ATTN_FUSED},
-               {"nemo-25.02", "deepseek-v3", "gb200-nvl72",
-                "\"moe_router_fusion\": true, \"attention_backend\": \"flash\"", TRUE, FALSE, MS_ATTN_FLASH}};
+  } cases[] = {
+      {"nemo-25.02", "deepseek-v3", "gb200-nvl72", "", TRUE, FALSE, FALSE, MS_ATTN_UNFUSED},
+      {"nemo-25.02", "deepseek-v3", "h100-sxm", "", TRUE, FALSE, FALSE, MS_ATTN_FUSED},
+      {"nemo-25.02", "mixtral-8x7b", "gb200-nvl72", "", TRUE, FALSE, TRUE, MS_ATTN_FUSED},
+      {"nemo-25.07", "deepseek-v3", "gb200-nvl72", "", TRUE, FALSE, TRUE, MS_ATTN_FUSED},
+      {"nemo-25.11", "deepseek-v3", "gb200-nvl72", "", TRUE, TRUE, TRUE, MS_ATTN_FUSED},
+      {"nobody-s", "deepseek-v3", "gb200-nvl72", "", TRUE, TRUE, TRUE, MS_ATTN_FUSED},
+      {"mcore-0.10", "mixtral-8x7b", "h100-sxm", "", FALSE, FALSE, TRUE, MS_ATTN_FUSED},
+      {"mcore-0.11", "mixtral-8x7b", "h100-sxm", "", TRUE, FALSE, TRUE, MS_ATTN_FUSED},
+      {"mcore-0.8", "mixtral-8x7b", "h100-sxm", "\"moe_permute_fusion\": true", TRUE, FALSE, TRUE, MS_ATTN_FUSED},
+      {"nemo-25.02", "deepseek-v3", "gb200-nvl72", "\"moe_router_fusion\": true, \"attention_backend\": \"flash\"",
+       TRUE, TRUE, FALSE, MS_ATTN_FLASH}};
   for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
     g_autoptr(MsScenario) s = experts_of(cases[i].software, cases[i].model, cases[i].hardware, cases[i].options);
-    if (s->options.moe_router_fusion != cases[i].router || s->options.apply_rope_fusion != cases[i].rope ||
-        s->options.attention_backend != cases[i].attention)
-      fail_msg("%s of %s on %s: %d, %d, %d", cases[i].model, cases[i].software, cases[i].hardware,
-               s->options.moe_router_fusion, s->options.apply_rope_fusion, s->options.attention_backend);
+    if (s->options.moe_permute_fusion != cases[i].permute || s->options.moe_router_fusion != cases[i].router ||
+        s->options.apply_rope_fusion != cases[i].rope || s->options.attention_backend != cases[i].attention)
+      fail_msg("%s of %s on %s: %d, %d, %d, %d", cases[i].model, cases[i].software, cases[i].hardware,
+               s->options.moe_permute_fusion, s->options.moe_router_fusion, s->options.apply_rope_fusion,
+               s->options.attention_backend);
   }
 }
 
@@ -264,6 +278,7 @@ static void wrong_rows(void **state) {
   refused("[{\"framework\": \"torchtitan\"}]", "families[0].prefix");
   refused("[{\"prefix\": \"x\", \"options\": {\"moe_router_fusio\": true}}]", "families[0].options.moe_router_fusio");
   refused("[{\"prefix\": \"x\", \"options\": []}]", "families[0].options");
+  refused_file("releases", "{\"x-2024-01\": \"then\"}", "releases: x-2024-01 must be the year");
   refused_file("later", "{}", "later: must be a list");
   refused_file("later", "[{\"option\": \"x\", \"since_year\": 2025, \"value\": true}]", "later[0]: must name a key");
   refused_file("later", "[{\"option\": \"lcma\", \"since_year\": 2025}]", "and its value");
