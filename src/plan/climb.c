@@ -256,9 +256,13 @@ static void move(MsCutTrial *t, int *counts, int from, int to) {
 
 /* --- what a move changes, without making it --------------------------------------------------------------------- */
 
-typedef struct { /* what a stage costs more */
+typedef struct {
+  double forward, backward, sent;
+} Stage;
+typedef struct { /* what a stage costs more, and what it then takes */
   int stage;
   double cost, issue, updated;
+  Stage stage_with;
 } Change;
 
 typedef struct {
@@ -291,14 +295,15 @@ static Standing *standing_new(MsCutTrial *t) {
   *s = (Standing){.t = t, .alike = alike_from(t->costs, last), .of_cut = (double *)(s + 1)};
   s->with_move = s->of_cut + sums, s->change = (Change *)(s->with_move + sums);
   if (t->pace) s->alike = MAX(s->alike, alike_from(t->pace->host, last));
-  if (t->once) s->alike = MAX(s->alike, alike_from(t->once->updated, last));
+  if (t->once) s->alike = MAX(s->alike, MAX(alike_from(t->once->updated, last), alike_from(t->once->sent, last)));
   return s;
 }
 
 /* At the cut that is weighed. */
 static void stand(Standing *s) {
-  const MsCutTrial *t = s->t;
+  MsCutTrial *t = s->t;
   int ranks = t->on.ranks;
+  split_all(t);
   s->kept = 0;
   memset(s->of_cut, 0, sizeof *s->of_cut * SUMS * (size_t)ranks);
   for (int k = 0; k < t->on.n; k++) {
@@ -313,6 +318,18 @@ static double more(const double *before, int was, int is, int had, int has) {
   return before[is + has] - before[is] - (before[was + had] - before[was]);
 }
 
+/* Of a stage of `had` layers from `was` on that has `has` from `is` on. */
+static Change change_of(const MsCutTrial *t, int stage, int was, int is, int had, int has) {
+  Change c = {.stage = stage, .cost = more(t->before, was, is, had, has)};
+  if (t->pace) c.issue = more(t->issue_before, was, is, had, has);
+  if (!t->once) return c;
+  double cost = t->cost[stage] + c.cost;
+  c.updated = more(t->updated_before, was, is, had, has);
+  c.stage_with.forward = FORWARD_SHARE * cost, c.stage_with.backward = cost - c.stage_with.forward;
+  c.stage_with.sent = t->sent[stage] + more(t->sent_before, was, is, had, has);
+  return c;
+}
+
 static void find_changes(Standing *s, const int *counts, int from, int to) {
   const MsCutTrial *t = s->t;
   int lo = MIN(from, to), hi = MAX(from, to), n = 0;
@@ -320,11 +337,7 @@ static void find_changes(Standing *s, const int *counts, int from, int to) {
     int was = t->first[k], is = k == lo ? was : was + (from < to ? -1 : 1);
     int had = counts[k], has = had - (k == from) + (k == to);
     if (k > lo && k < hi && MIN(was, is) >= s->alike) k = hi - 1;
-    else
-      s->change[n++] = (Change){.stage = k,
-                                .cost = more(t->before, was, is, had, has),
-                                .issue = t->pace ? more(t->issue_before, was, is, had, has) : 0,
-                                .updated = t->once ? more(t->updated_before, was, is, had, has) : 0};
+    else s->change[n++] = change_of(t, k, was, is, had, has);
   }
   s->n_changes = n;
   int ranks = t->on.ranks;
@@ -355,26 +368,62 @@ static double least_with(const Standing *s) {
   return most + (t->once ? most_of_ranks(s, UPDATES) : 0);
 }
 
-/* What `ends_behind` says of it, where only the passes count. Else a part of that: gradients are sent behind the last
- * slot, and parameters may be late. */
-static gboolean stays_behind(Standing *s, double most) {
+/* The stages that the move changes cost and send as with it, or again as without. Of the host only what the paths say
+ * counts. */
+static void swap_stages(Standing *s) {
   MsCutTrial *t = s->t;
+  for (int i = 0; i < s->n_changes; i++) {
+    Change *c = &s->change[i];
+    const Stage was = {t->forward[c->stage], t->backward[c->stage], t->sent[c->stage]};
+    t->forward[c->stage] = c->stage_with.forward, t->backward[c->stage] = c->stage_with.backward;
+    t->sent[c->stage] = c->stage_with.sent;
+    c->stage_with = was;
+  }
+}
+
+/* Along a path of the trial. */
+static double along_with(const Standing *s, int path) {
+  const MsCutPath *p = &s->t->path[path];
+  double end = s->along[path];
+  for (int i = 0; i < s->n_changes; i++)
+    end += p->cost[s->change[i].stage] * s->change[i].cost + p->issue[s->change[i].stage] * s->change[i].issue;
+  return end;
+}
+
+/* What all paths have behind them, without what is sent there and what parameters are late. */
+static double behind_paths(const Standing *s) {
+  const MsCutTrial *t = s->t;
   double later = MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks;
   if (later > 0) later *= MAX(most_of_ranks(s, LOAD), most_of_ranks(s, ISSUED));
-  if (t->once) later += most_of_ranks(s, UPDATES);
-  for (int i = 0; i < t->n_paths && s->kept != t->kept; i++) s->along[i] = along(t, &t->path[i]);
-  s->kept = t->kept;
+  return later;
+}
+
+/* Some path ends behind `most`, counting what is `behind` it and, with `all`, what its rank still has to send. */
+static gboolean path_ends_behind(Standing *s, double later, double behind, gboolean all, double most) {
+  MsCutTrial *t = s->t;
   for (int i = 0; i < t->n_paths; i++) {
     int k = (t->telling + i) % t->n_paths;
-    double end = s->along[k] + later;
-    for (int j = 0; j < s->n_changes; j++)
-      end += t->path[k].cost[s->change[j].stage] * s->change[j].cost +
-             t->path[k].issue[s->change[j].stage] * s->change[j].issue;
-    if (end < most * (1 + 1e-9)) continue; /* rounding */
+    double end = along_with(s, k) + later;
+    if ((all ? done_by(t, t->path[k].rank, end) : end) + behind < most * (1 + 1e-9)) continue; /* rounding */
     t->telling = k;
     return TRUE;
   }
   return FALSE;
+}
+
+/* What `ends_behind` says of the cut with the move: first by a part of it that takes a few sums. */
+static gboolean stays_behind(Standing *s, int first_layers, double most) {
+  MsCutTrial *t = s->t;
+  double later = behind_paths(s), updates = t->once ? most_of_ranks(s, UPDATES) : 0;
+  for (int i = 0; i < t->n_paths && s->kept != t->kept; i++) s->along[i] = along(t, &t->path[i]);
+  s->kept = t->kept;
+  if (path_ends_behind(s, later, updates, FALSE, most)) return TRUE;
+  if (!t->once) return FALSE;
+  int first = t->first[1];
+  swap_stages(s), t->first[1] = first_layers;
+  gboolean behind = path_ends_behind(s, later, updates + late_for_parameters(t), TRUE, most);
+  swap_stages(s), t->first[1] = first;
+  return behind;
 }
 
 /* The move does not end the step before `most`, as is seen from what it changes. */
@@ -382,15 +431,15 @@ static gboolean gains_nothing(Standing *s, const int *counts, int from, int to, 
   if (s->t->on.pool) return FALSE; /* a stage costs another time elsewhere */
   find_changes(s, counts, from, to);
   if (least_with(s) >= most) return TRUE;
-  if (!stays_behind(s, most)) return FALSE;
+  if (!stays_behind(s, counts[0] - (from == 0) + (to == 0), most)) return FALSE;
   s->t->slots += ms_schedule_turns_count(s->t->turns);
   return TRUE;
 }
 
 /* Of the cut with the move, which has been made: what gains_nothing has not asked. */
 static double end_with_move(MsCutTrial *t, double most) {
-  if (t->on.pool && least(t) >= most) return most;
-  return t->on.pool || t->once ? end_below(t, most) : end_of_step(t);
+  if (!t->on.pool) return end_of_step(t);
+  return least(t) >= most ? most : end_below(t, most);
 }
 
 double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
@@ -410,7 +459,7 @@ double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
         move(t, counts, from, to);
         double now = end_with_move(t, most);
         if (now < most) end = now, moved = TRUE, stand(s);
-        else move(t, counts, to, from);
+        else move(t, counts, to, from), split_all(t);
       }
   }
   return end;

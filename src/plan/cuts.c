@@ -7,6 +7,7 @@
 #include "plan/cuts_priv.h"
 #include "plan/climb_priv.h"
 #include "plan/cut_store_priv.h"
+#include "base/kept.h"
 #include "describe/framework.h"
 #include "layout/layout.h"
 #include <math.h>
@@ -387,6 +388,42 @@ static char *cut_by_memory(MsCuts *cuts, const MsRoundedCosts *rounded, const Ms
   return text;
 }
 
+/* Cuts of this process by all that they follow from: a search more of the same task finds most of those that it needs.
+ */
+static MsKeep texts = {.most = 16384};
+
+static GByteArray *bytes_of_cut(const MsRoundedCosts *rounded, const MsCutKey *key, const MsScenario *s) {
+  const gint32 is[] = {key->stages,
+                       key->ranks,
+                       key->placing,
+                       key->rounds,
+                       key->waits,
+                       ms_framework(s)->ends_only,
+                       s->model->mtp_num_layers};
+  g_autoptr(GBytes) costs = bytes_of(rounded);
+  GByteArray *bytes = g_byte_array_new();
+  g_byte_array_append(bytes, (const guint8 *)is, sizeof is);
+  return g_byte_array_append(bytes, g_bytes_get_data(costs, NULL), (guint)g_bytes_get_size(costs));
+}
+
+/* (transfer full) */
+static char *known_text(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *key, const MsScenario *s) {
+  if (key->by_memory) return cut_by_memory(cuts, rounded, key, s);
+  if (s->pools.n > 0) return cut_by_time(cuts, rounded, key, s);
+  GByteArray *bytes = bytes_of_cut(rounded, key, s);
+  char *kept = ms_kept_of(&texts, bytes), *text;
+  if (kept) {
+    text = g_strdup(kept);
+    g_byte_array_unref(bytes);
+  } else {
+    text = cut_by_time(cuts, rounded, key, s);
+    kept = strcpy(g_atomic_rc_box_alloc(strlen(text) + 1), text);
+    ms_kept_as(&texts, bytes, kept);
+  }
+  ms_kept_release(&texts, kept);
+  return text;
+}
+
 /* Borrowed from the cuts; NULL: no string. `once`: what is done once a step counts where it does. */
 static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int stages, int costs, int by_memory,
                                 gboolean once) {
@@ -403,7 +440,7 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   char *text = g_hash_table_lookup(cuts->texts, &key);
   g_mutex_unlock(&cuts->lock);
   if (!text) {
-    char *own = by_memory ? cut_by_memory(cuts, rounded, &key, s) : cut_by_time(cuts, rounded, &key, s);
+    char *own = known_text(cuts, rounded, &key, s);
     g_mutex_lock(&cuts->lock);
     if ((text = g_hash_table_lookup(cuts->texts, &key))) g_free(own);
     else g_hash_table_insert(cuts->texts, g_memdup2(&key, sizeof key), text = own);
