@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/units.h"
+#include "sim/pieces.h"
 #include <math.h>
 #include <string.h>
 
@@ -77,6 +78,12 @@ static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLev
     const MsBranch child = {.c = c, .level = level, .plain = plain};
     g_array_append_val(w->children, child);
   }
+}
+
+/* Layouts that take at least `step` picoseconds may be told. */
+static gboolean may_enter(const MsTree *t, const MsCandidate *c, double step) {
+  double cost = cost_of(t, c, (MsTime)step);
+  return !isinf(cost) && !ms_tree_dear(t, cost);
 }
 
 /* --- rules --- */
@@ -376,6 +383,48 @@ static MsTime passes_once(const Pieces *p, const MsCandidate *c, MsShapeUse use,
   return own.passes;
 }
 
+/* The second bound; of pieces that have been costed in some pipeline, or (NULL) of the layout's own. */
+static gboolean screen(const MsTree *t, MsPieceMemo *memo, const MsScenario *s, MsScreen *out) {
+  const MsWorth worth = ms_planner_worth(t->x, s->gpus);
+  if (!memo || !ms_pieces_of_any_pipeline(memo->work)) return ms_screen(s, ms_planner_like(t->x), &worth, out, NULL);
+  const MsPiecesOf pieces = {memo->work, memo->cost, memo->piece, memo->lags};
+  return ms_screen_pieces(s, &pieces, &worth, out, NULL);
+}
+
+/* A layout, which takes at least `step` picoseconds. `memo` may be NULL: pieces that stand for its own. */
+static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, const MsCandidate *c, double step,
+                          MsPieceMemo *memo) {
+  MsScreen found;
+  MsRefusal refusal;
+  double limit = t->x->s.plan->memory_limit_B;
+  if (ms_planner_known(t->x, c, t->threshold)) return; /* it has been simulated */
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c, memo);
+  if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
+  else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s))
+    refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
+  else {
+    w->screened++;
+    if (!screen(t, memo, s, &found)) refuse(t, w, ms_num_rules + MS_REFUSED_ERROR, INFINITY, MS_LEVEL_LAYOUT, c);
+    else if (found.device_B > limit)
+      refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, found.device_B - limit, MS_LEVEL_LAYOUT, c);
+    else {
+      gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED);
+      w->feasible++;
+      emit(t, w, node, MS_LEVEL_LAYOUT, *c, tighter ? MAX(step, found.step_time_lower_s * MS_PS_PER_S) : step);
+    }
+  }
+}
+
+/* A layout of a shape that may fit, with the axes and combination of `c`. */
+static void expand_use(const Pieces *p, const MsBranch *node, const MsCandidate *c, MsTime step, MsShapeUse use,
+                       GArray *passed) {
+  MsTree *t = p->t;
+  gboolean at_once = t->space->stride[MS_ROLE_SHAPE] == 1 && !p->own; /* nothing else is open, and pieces are at hand */
+  if (ms_planner_cuts(t->x, MS_SHORT_RELAXED)) step = MAX(step, passes_once(p, c, use, passed));
+  if (at_once && may_enter(t, c, (double)step)) screen_layout(t, p->w, node, c, (double)step, p->memo);
+  else emit(t, p->w, node, MS_LEVEL_SHAPE, *c, (double)step);
+}
+
 /* All layouts of one shape at the PP of `c`. */
 static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, const MsShapeGroup *group) {
   MsTree *t = p->t;
@@ -383,7 +432,6 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
   p->w->bounded++;
   if (ms_tree_dear(t, cost_of(t, &c, step))) return;
   double least_B = least_device_B(p, group->shape, &c);
-  gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED);
   g_autoptr(GArray) passed = g_array_new(FALSE, FALSE, sizeof(Passed));
   for (guint i = 0; i < group->use->len; i++) {
     MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
@@ -393,7 +441,7 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
     if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
     else if (!may_fit(p, least_B))
       refuse(t, p->w, ms_num_rules + MS_REFUSED_MEMORY, least_B - t->x->s.plan->memory_limit_B, MS_LEVEL_SHAPE, &c);
-    else emit(t, p->w, node, MS_LEVEL_SHAPE, c, (double)(tighter ? MAX(step, passes_once(p, &c, use, passed)) : step));
+    else expand_use(p, node, &c, step, use, passed);
   }
 }
 
@@ -513,12 +561,6 @@ static gboolean any_fits(const Pieces *p, const MsBranch *node) {
   return fits;
 }
 
-/* Layouts that take at least `step` picoseconds may be told. */
-static gboolean may_enter(const MsTree *t, const MsCandidate *c, double step) {
-  double cost = cost_of(t, c, (MsTime)step);
-  return !isinf(cost) && !ms_tree_dear(t, cost);
-}
-
 /* One child. Where memory decides the pieces are not costed. */
 static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
   MsTree *t = p->t;
@@ -606,35 +648,11 @@ static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   if (p.own) ms_memo_free(p.memo);
 }
 
-static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, const MsCandidate *c) {
-  MsScreen screen;
-  MsRefusal refusal;
-  double limit = t->x->s.plan->memory_limit_B;
-  if (ms_planner_known(t->x, c, t->threshold)) return; /* it has been simulated */
-  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c, NULL);
-  if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
-  else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s))
-    refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
-  else {
-    w->screened++;
-    const MsWorth worth = ms_planner_worth(t->x, s->gpus);
-    if (!ms_screen(s, ms_planner_like(t->x), &worth, &screen, NULL))
-      refuse(t, w, ms_num_rules + MS_REFUSED_ERROR, INFINITY, MS_LEVEL_LAYOUT, c);
-    else if (screen.device_B > limit)
-      refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, screen.device_B - limit, MS_LEVEL_LAYOUT, c);
-    else {
-      w->feasible++;
-      emit(t, w, node, MS_LEVEL_LAYOUT, *c,
-           ms_planner_cuts(t->x, MS_SHORT_RELAXED) ? screen.step_time_lower_s * MS_PS_PER_S : 0);
-    }
-  }
-}
-
 static void expand_state(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsCandidate c = node->c;
   for (gint64 blind = 0; blind < t->space->n_of_role[MS_ROLE_BLIND] && !ms_interrupted(); blind++) {
     c.combo = node->c.combo + blind * t->space->stride[MS_ROLE_BLIND];
-    screen_layout(t, w, node, &c);
+    screen_layout(t, w, node, &c, 0, NULL);
   }
 }
 

@@ -13,7 +13,8 @@
  *   SHAPE      + pp, vpp, MS_ROLE_SHAPE      the first bound of the layout (bound.c); the passes in their
  *                                            schedule, with the pieces of the node above
  *   STATE      + MS_ROLE_STATE               the same, and what follows the gradient norm; by then it is known to fit;
- *                                            left out where nothing but LAYOUT is behind it
+ *                                            left out where nothing but LAYOUT is behind it, and SHAPE with it
+ *                                            where the pieces of the node above stand for the layout's own
  *   LAYOUT     everything                    the second bound of the layout (ms_screen), which also says whether
  *                                            it fits */
 #ifndef MS_PLAN_TREE_H

@@ -11,6 +11,7 @@
 #include "sim/account.h"
 #include "sim/fast.h"
 #include "sim/graph.h"
+#include "sim/pieces.h"
 #include "sim/scale.h"
 #include "sim/steady.h"
 #include "step/meeting.h"
@@ -89,14 +90,19 @@ static gboolean prepare_costs(Parts *p, const MsScenario *s, const MsCost *like,
   return (p->work = ms_work_new(s, p->layout, error)) && (p->cost = ms_cost_new_like(like, s, p->layout, error));
 }
 
-static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
+/* What follows p->program. */
+static gboolean prepare_schedule(Parts *p, const MsScenario *s, GError **error) {
   char why[192];
-  p->program = ms_program_new(p->work, p->cost);
-  p->lags = ms_piece_lags_new(p->program->piece, p->work->n_pieces, s, NULL);
   if (!check_length(p, error)) return FALSE;
   p->schedule = ms_program_schedule(p->program, why, sizeof why);
   if (!p->schedule) return ms_input_error(error, s->file, 0, "layout.schedule", "%s", why);
   return TRUE;
+}
+
+static gboolean prepare_program(Parts *p, const MsScenario *s, GError **error) {
+  p->program = ms_program_new(p->work, p->cost);
+  p->lags = ms_piece_lags_new(p->program->piece, p->work->n_pieces, s, NULL);
+  return prepare_schedule(p, s, error);
 }
 
 static gboolean prepare(Parts *p, const MsScenario *s, const MsCost *like, GError **error) {
@@ -501,15 +507,40 @@ MsResult *ms_simulate_slow_gpu(const MsScenario *s, int stage, double factor, GE
   return simulate(s, MS_FIDELITY_FULL, &(SlowGpu){stage, factor}, NULL, error);
 }
 
+static MsScreen screen_of(const Parts *p, const MsWorth *worth) {
+  g_autoptr(MsMemory) memory = ms_memory_new(p->work, p->schedule);
+  MsScreen out = {.device_B = largest_device_B(memory)};
+  if (!(out.device_B > worth->device_B))
+    out.step_time_lower_s = (double)lower_bound(p, limit_of(worth->step_time_s), NULL) / MS_PS_PER_S;
+  return out;
+}
+
 static gboolean screen(const MsScenario *s, const MsCost *like, const MsWorth *worth, MsScreen *out, GError **error) {
   Parts p = {0};
   gboolean ok = prepare(&p, s, like, error);
+  if (ok) *out = screen_of(&p, worth);
+  parts_clear(&p);
+  return ok;
+}
+
+gboolean ms_pieces_of_any_pipeline(const MsWork *w) {
+  const MsScenario *s = w->scenario;
+  return w->piece_scales < 0 && !s->model->tie_embeddings && !w->draw && s->pools.n == 0 && s->pools.shares == 0;
+}
+
+gboolean ms_screen_pieces(const MsScenario *s, const MsPiecesOf *of, const MsWorth *worth, MsScreen *out,
+                          GError **error) {
+  MsWork work = *of->work; /* the pieces are borrowed */
+  Parts p = {.layout = ms_layout_new_or_error(s, error)};
+  if (!p.layout) return FALSE;
+  work.scenario = s, work.layout = p.layout;
+  gboolean ok = (p.cost = ms_cost_new_like(of->cost, s, p.layout, error)) != NULL;
   if (ok) {
-    g_autoptr(MsMemory) memory = ms_memory_new(p.work, p.schedule);
-    *out = (MsScreen){.device_B = largest_device_B(memory)};
-    if (!(out->device_B > worth->device_B))
-      out->step_time_lower_s = (double)lower_bound(&p, limit_of(worth->step_time_s), NULL) / MS_PS_PER_S;
+    p.work = &work, p.lags = of->lags, p.program = ms_program_new_like(&work, p.cost, of->piece);
+    if ((ok = prepare_schedule(&p, s, error))) *out = screen_of(&p, worth);
+    ms_program_free(g_steal_pointer(&p.program));
   }
+  p.work = NULL, p.lags = NULL;
   parts_clear(&p);
   return ok;
 }

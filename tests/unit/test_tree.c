@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "plan/bound_priv.h"
 #include "plan/plan.h"
+#include "sim/pieces.h"
 #include "study/parts.h"
 
 #include <glib/gstdio.h>
@@ -258,12 +259,32 @@ static double per_stage(const MsScenario *s) {
          ((double)s->training.micro_batch_size * s->gpus);
 }
 
+/* Pieces that were costed without a pipeline stand for those of the layout: they say the same of it. */
+static void check_pieces(const MsScenario *s) {
+  g_autoptr(MsScenario) flat = ms_scenario_copy(s, TRUE);
+  ms_leave_pipeline_out(flat);
+  MsPieceMemo *memo = ms_memo_new(flat, NULL, NULL);
+  const MsWorth any = {INFINITY, INFINITY};
+  MsScreen own, other;
+  assert_non_null(memo);
+  const MsPiecesOf pieces = {memo->work, memo->cost, memo->piece, memo->lags};
+  assert_true(ms_screen(s, NULL, &any, &own, NULL));
+  if (ms_pieces_of_any_pipeline(memo->work)) {
+    assert_true(ms_screen_pieces(s, &pieces, &any, &other, NULL));
+    if (other.step_time_lower_s != own.step_time_lower_s || other.device_B != own.device_B)
+      fail_msg("%s: %.12g s and %.12g B, with its own pieces %.12g s and %.12g B", s->name, other.step_time_lower_s,
+               other.device_B, own.step_time_lower_s, own.device_B);
+  }
+  ms_memo_free(memo);
+}
+
 /* What the upper levels of the tree say of one layout: none is above the one below it, nor above `full`; its states
  * take no more than the whole. */
 static void check_levels(const MsScenario *s, double *tightest) {
   g_autoptr(MsScenario) plain = ms_scenario_copy(s, TRUE), changed = ms_scenario_copy(s, TRUE);
   double step_s = 0, share = (1 - 1e-9) * per_stage(s) / MS_PS_PER_S;
   if (ms_pieces_depend_on_cut(s)) return;
+  check_pieces(s);
   assert_true(ms_step_time(s, NULL, INFINITY, &step_s, NULL));
   plain->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
   plain->options.offload_modules = 0;
