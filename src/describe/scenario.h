@@ -118,7 +118,8 @@ typedef struct { /* figures of a real run; NaN / NULL where absent */
   char *flops_convention, *source, *config_confidence, *time_from;
   double weight, rounding;
   double activation_memory_GiB, model_state_memory_GiB, activation_memory_relative;
-  /* the remaining keys of the file (unknown, published, breakdown_s, ...) are accepted and not compared */
+  JsonNode *unknown; /* list of words; NULL: nothing was guessed */
+  /* the remaining keys of the file (published, breakdown_s, ...) are accepted and not compared */
 } MsMeasured;
 
 typedef struct MsScenario {

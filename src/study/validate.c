@@ -8,6 +8,7 @@
 #include "base/stats.h"
 #include "base/units.h"
 #include "describe/module_sets.h"
+#include "study/guesses.h"
 #include "study/jobs.h"
 
 const char *const ms_metric_words[] = {"step_time", "peak_memory", NULL};
@@ -97,6 +98,13 @@ static gboolean has_measured(const MsJson *doc) {
   return measured && JSON_NODE_HOLDS_OBJECT(measured);
 }
 
+/* What was guessed may be anything between its least and its most: four fifths of that with 80 %. */
+static void widen(MsValidateRow *row, double guessed) {
+  row->guessed = guessed;
+  row->band = hypot(row->band, guessed);
+  row->band_80 = hypot(row->band_80, 0.8 * guessed), row->band_50 = hypot(row->band_50, 0.5 * guessed);
+}
+
 static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *from, double measured, double predicted,
                     const MsResult *r) {
   if (!(measured > 0) || !isfinite(predicted)) return;
@@ -116,6 +124,7 @@ static void add_row(Job *job, const MsScenario *s, MsMetric metric, const char *
   gboolean time = metric == MS_METRIC_STEP_TIME;
   row->band = time ? r->band : NAN, row->band_80 = time ? r->band_80 : NAN, row->band_50 = time ? r->band_50 : NAN;
   row->band_curves = time ? r->band_curves : NAN;
+  if (time) widen(row, ms_guesses_width(s));
   row->inside = fabs(measured / predicted - 1) <= row->band;
 }
 

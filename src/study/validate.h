@@ -43,6 +43,7 @@ typedef struct {
   double measured, predicted, error;
   double weight, rounding;                    /* rounding NaN: not stated */
   double band, band_80, band_50, band_curves; /* of a time; NaN for memory */
+  double guessed;                             /* what guessed knobs add to these, as squares (study/guesses.h) */
   gboolean inside;                            /* the truth lies in the 90 % band */
   gboolean counted;                           /* in the summary */
 } MsValidateRow;
