@@ -98,6 +98,8 @@ typedef struct MsModel {
                               (Step-3's multi-matrix factorisation); 0 = projected at once */
   gboolean qk_layernorm;   /* per-head norm of q and k (GQA) or latent norms (MLA; always present there) */
   gboolean attention_output_gate;
+  gboolean
+      post_norm; /* norms behind attention and MLP, in front of what adds them to the residual stream (Gemma 2, 3) */
   MsMla multi_latent_attention;
   MsSlidingWindow sliding_window;
   gboolean softmax_sink; /* learnable softmax offset per head (GPT-OSS) */

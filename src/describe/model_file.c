@@ -63,6 +63,7 @@ static const MsField model_fields[] = {
            "width of the normed latent that the queries of grouped attention come from; 0 = projected at once"),
     MS_BOOL(S, qk_layernorm, "false", 0, "norm of query and key heads"),
     MS_BOOL(S, attention_output_gate, "false", 0, "gate on the attention output"),
+    MS_BOOL(S, post_norm, "false", 0, "norms behind attention and MLP too, in front of the residual addition"),
     MS_OBJECT(S, multi_latent_attention, &mla_table, MS_NULLABLE, "multi-latent attention; null = none"),
     MS_OBJECT(S, sliding_window, &window_table, MS_NULLABLE, "sliding-window attention; null = none"),
     MS_BOOL(S, softmax_sink, "false", 0, "learnable softmax offset per head"),

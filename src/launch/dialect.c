@@ -75,7 +75,6 @@ static const struct {
   const char *flag, *sentence;
 } unmodelled[] = {
     {"--add-dense-bias", "a bias of the output projection is not modelled: a vector of hidden_size a layer is missing"},
-    {"--post-norm", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are missing"},
     {"--swap-attention", "activations that go to the host and back are not modelled: memory is predicted too high"},
     {"--recompute-activation-function", "recomputed activation functions are not modelled"},
     {"--recompute-norm", "recomputed norms are not modelled"},
@@ -109,20 +108,22 @@ static void note_unmodelled(MsArgs *args, GPtrArray *remarks) {
 /* Layers whose specification says nothing that other arguments do not. */
 static const struct {
   const char *module, *remark; /* the module's path or its last part; NULL, or what is not modelled */
-} specs[] = {{"qwen3_spec", NULL},
-             {"deepseek_spec", NULL},
-             {"bailing_spec", NULL},
-             {"qwen2_moe_spec", NULL},
-             {"plm_spec", NULL},
-             {"phi35_moe_spec", "a bias of the output projection is not modelled: a vector of hidden_size a layer is "
-                                "missing"},
-             {"gemma2_spec", NULL}, /* its norms come with --post-norm */
-             {"slime_plugins.models.minimax_m2", "norms of whole queries and keys are counted as norms of one head"},
-             {"minimax_spec", "norms of whole queries and keys are counted as norms of one head"},
-             {"grok_spec", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are "
-                           "missing"},
-             {"glm4", "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are "
-                      "missing"}};
+  gboolean post_norm;
+} specs[] = {
+    {"qwen3_spec", NULL, FALSE},
+    {"deepseek_spec", NULL, FALSE},
+    {"bailing_spec", NULL, FALSE},
+    {"qwen2_moe_spec", NULL, FALSE},
+    {"plm_spec", NULL, FALSE},
+    {"phi35_moe_spec",
+     "a bias of the output projection is not modelled: a vector of hidden_size a layer is "
+     "missing",
+     FALSE},
+    {"gemma2_spec", NULL, FALSE}, /* its norms come with --post-norm */
+    {"slime_plugins.models.minimax_m2", "norms of whole queries and keys are counted as norms of one head", FALSE},
+    {"minimax_spec", "norms of whole queries and keys are counted as norms of one head", FALSE},
+    {"grok_spec", NULL, TRUE},
+    {"glm4", NULL, TRUE}};
 
 static void read_spec(MsArgs *args, GPtrArray *remarks) {
   for (guint i = 0; i < args->list->len; i++) {
@@ -134,6 +135,7 @@ static void read_spec(MsArgs *args, GPtrArray *remarks) {
       if (strcmp(specs[k].module, whole ? arg->values[0] : module) != 0) continue;
       arg->used = TRUE;
       if (specs[k].remark) remark(remarks, "--spec %s: %s", arg->values[0], specs[k].remark);
+      if (specs[k].post_norm) ms_args_say(args, arg, MS_POST_NORM, NULL);
     }
   }
 }

@@ -143,6 +143,20 @@ gboolean ms_read_activation(MsArgs *args, MsScenario *s, GError **error) {
   return TRUE;
 }
 
+/* --- norms behind attention and MLP: of layers that a fork or a specification of its own has --- */
+gboolean ms_write_post_norm(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  (void)args;
+  return !s->model->post_norm ||
+         ms_refuse_key(s, error, "model.post_norm", "no argument of %s says it, its layers have norms in front only",
+                       ms_release_words[release]);
+}
+
+gboolean ms_read_post_norm(MsArgs *args, MsScenario *s, GError **error) {
+  (void)error;
+  s->model->post_norm = ms_args_take(args, MS_POST_NORM) != NULL;
+  return TRUE;
+}
+
 /* --- vocabulary: 0 when the file does not say it (a tokenizer does) --- */
 gboolean ms_write_vocabulary(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   (void)release, (void)error;

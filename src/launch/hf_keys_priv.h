@@ -38,7 +38,7 @@ enum {
   MS_HF_TIED = 1 << 8,         /* embedding and output share their weights unless the file says otherwise */
   MS_HF_GAIN_FROM_1 = 1 << 9,
   MS_HF_WINDOWED = 1 << 10,   /* sliding_window, in the layers that layer_types names, else in all */
-  MS_HF_POST_NORMS = 1 << 11, /* two more norms a layer, behind attention and MLP: a remark */
+  MS_HF_POST_NORMS = 1 << 11, /* two more norms a layer, behind attention and MLP */
   MS_HF_PARALLEL = 1 << 12,   /* attention and MLP beside each other: a remark */
   MS_HF_ALIBI = 1 << 13,
   MS_HF_LEARNED = 1 << 14, /* a table of positions */

@@ -134,8 +134,7 @@ gboolean ms_hf_read_traits(MsHf *c) {
   if (t & MS_HF_LAYER_NORM) m->normalization = MS_NORM_LAYER;
   if (t & MS_HF_TIED && !json_object_has_member(c->json, "tie_word_embeddings")) m->tie_embeddings = TRUE;
   if (t & MS_HF_GAIN_FROM_1) m->layernorm_zero_centered_gamma = TRUE;
-  if (t & MS_HF_POST_NORMS)
-    ms_hf_remark(c, "norms behind attention and MLP are not modelled: two vectors of hidden_size a layer are missing");
+  if (t & MS_HF_POST_NORMS) m->post_norm = TRUE;
   if (t & MS_HF_PARALLEL)
     ms_hf_remark(c, "attention and MLP run beside each other from one norm: here one after the other, with two");
   if (t & MS_HF_ALIBI) m->position_embedding = MS_POS_NONE;

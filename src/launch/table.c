@@ -127,6 +127,7 @@ const MsLaunchRow ms_launch_rows[] = {
         "model.sparse_attention.indexer_topk_freq model.sparse_attention.indexer_skip_topk_offset "
         "model.sparse_attention.indexer_loss"),
     GROUP(MODEL, activation, "model.gated model.activation"),
+    GROUP(MODEL, post_norm, "model.post_norm"),
     FIXED(MODEL, "--glu-linear-offset", "1.0", 0, .when = has_clamped_gate),
     FIXED(MODEL, "--activation-func-clamp-value", "7.0", 0, .when = has_clamped_gate),
     FIXED(MODEL, "--no-bias-dropout-fusion", NULL, M, .when = has_biased_experts),

@@ -85,6 +85,7 @@ void ms_rope_scaling_canonical(MsModel *model);
 
 /* What forks have and Megatron-LM has no argument for (dialect.h); such a scenario cannot be launched. */
 #define MS_GATED_GELU        "--gated-gelu"
+#define MS_POST_NORM         "--post-norm"         /* MindSpeed-LLM */
 #define MS_PIPELINE_SCHEDULE "--pipeline-schedule" /* a word of layout.schedule */
 
 #define MS_GROUP(name)                                                                                   \
@@ -108,6 +109,7 @@ MS_GROUP(balancing);
 MS_GROUP(scores);
 MS_GROUP(widths);
 MS_GROUP(attention); /* groups_model.c */
+MS_GROUP(post_norm);
 MS_GROUP(latent_attention);
 MS_GROUP(activation);
 MS_GROUP(positions); /* groups_positions.c */

@@ -4,6 +4,9 @@
 static double q_width(const MsModel *m) { return (double)m->num_attention_heads * m->kv_channels; }
 static double kv_width(const MsModel *m) { return (double)m->num_query_groups * m->kv_channels; }
 
+/* In front of a sub-layer, and behind it. */
+static int norms_of_half(const MsModel *m) { return m->post_norm ? 2 : 1; }
+
 double ms_norm_params(const MsModel *m, double width) { return m->normalization == MS_NORM_LAYER ? 2 * width : width; }
 
 static MsPartParams mla_params(const MsModel *m, double t) {
@@ -96,9 +99,9 @@ MsPartParams ms_layer_params(const MsModel *m, guint8 mixers, int layer, double 
     if (bit == MS_MIX_ATTN) add(&p, ms_attention_params(m, layer, t));
     if (bit == MS_MIX_MLP) add(&p, ms_mlp_params(m, t));
     if (bit == MS_MIX_MOE) add(&p, ms_moe_params(m, t, e, u));
-    double before = ms_norm_params(m, m->hidden_size) +
-                    ms_hyper_params(m); /* a norm before each mixer, and what feeds and merges the residual streams */
-    p.dense += before, p.replicated += before;
+    double around = norms_of_half(m) * ms_norm_params(m, m->hidden_size) +
+                    ms_hyper_params(m); /* its norms, and what feeds and merges the residual streams */
+    p.dense += around, p.replicated += around;
   }
   return p;
 }
@@ -107,7 +110,7 @@ static double sum(MsPartParams p) { return p.dense + p.expert; }
 
 MsParamCount ms_model_params(const MsModel *m) {
   MsParamCount c = {0};
-  double h = m->hidden_size, norms = 2 * ms_norm_params(m, h);
+  double h = m->hidden_size, norms = 2 * norms_of_half(m) * ms_norm_params(m, h);
   double padded = ms_model_padded_vocab(m, 1);
   c.attention_per_layer = sum(ms_attention_params(m, m->num_layers - 1, 1));
   c.embedding = padded * h;

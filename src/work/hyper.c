@@ -17,9 +17,11 @@
 static double mappings(double n) { return n * n + 2 * n; } /* per token */
 
 static const struct {
-  const char *streams, *maps, *output, *norm;
-} names[] = {[MS_HALF_ATTENTION] = {"attention streams", "attention stream mappings", "attention output", "input norm"},
-             [MS_HALF_MLP] = {"mlp streams", "mlp stream mappings", "mlp output", "mlp norm"}};
+  const char *streams, *maps, *output, *norm, *post_norm, *post_norm_in;
+} names[] = {[MS_HALF_ATTENTION] = {"attention streams", "attention stream mappings", "attention output", "input norm",
+                                    "attention post norm", "attention post norm in"},
+             [MS_HALF_MLP] = {"mlp streams", "mlp stream mappings", "mlp output", "mlp norm", "mlp post norm",
+                              "mlp post norm in"}};
 
 double ms_hyper_params(const MsModel *m) {
   double n = ms_model_streams(m);
@@ -73,8 +75,18 @@ static void merge(MsBuild *b) {
   mix(b, "output to streams", (native ? 2 : 1) * streams + x, (native ? 2 : 1) * streams, native ? 2 : 1);
 }
 
+static void post_norm(MsBuild *b, MsHalf half) {
+  ms_norm_forward(b, names[half].post_norm, b->rows_sp, b->h);
+  ms_keep(b, names[half].post_norm_in, ms_norm_saved_B(b, b->rows_sp * b->h));
+}
+
 void ms_residual_out(MsBuild *b, MsHalf half, double reads, int kernels) {
   double x = 2 * b->rows_sp * b->h;
+  if (b->model->post_norm) {
+    if (reads > 2) ms_row_memory(b, MS_OP_ADD, "output add", (reads - 1) * x, x, kernels - 1);
+    if (reads > 2) reads = 2, kernels = 1;
+    post_norm(b, half);
+  }
   if (b->streams <= 1) {
     ms_row_memory(b, MS_OP_ADD, "residual add", reads * x, x, kernels);
     return;
@@ -84,7 +96,7 @@ void ms_residual_out(MsBuild *b, MsHalf half, double reads, int kernels) {
   ms_keep(b, names[half].output, x);
 }
 
-void ms_residual_out_backward(MsBuild *b, MsHalf half) {
+static void streams_out_backward(MsBuild *b, MsHalf half) {
   if (b->streams <= 1) return;
   double x = 2 * b->rows_sp * b->h, streams = x * b->streams;
   if (ms_inputs_recomputed(b)) {
@@ -98,6 +110,13 @@ void ms_residual_out_backward(MsBuild *b, MsHalf half) {
   gboolean native = b->options->mhc_backend == MS_MHC_NATIVE;
   mix(b, "output to streams", (native ? 5 : 3) * streams + x, streams + x, native ? 5 : 2);
   ms_free_kept(b, names[half].output);
+}
+
+void ms_residual_out_backward(MsBuild *b, MsHalf half) {
+  streams_out_backward(b, half);
+  if (!b->model->post_norm) return;
+  ms_norm_backward(b, names[half].post_norm, b->rows_sp, b->h);
+  ms_free_kept(b, names[half].post_norm_in);
 }
 
 void ms_residual_in_backward(MsBuild *b, MsHalf half, double reads, int kernels) {

@@ -71,6 +71,8 @@ static void words_of_mindspeed(void **state) {
        "--linear-value-head-dim 64 --mamba-d-conv 4 --spec mindspeed_llm.tasks.models.spec.qwen3_next_spec layer_spec",
        {"\"frequency\":4", "\"num_value_heads\":16", "\"attention_output_gate\":true"}},
       {"--gelu-tanh", {"\"gated\":true", "\"activation\":\"gelu\""}},
+      {"--post-norm", {"\"post_norm\":true"}},
+      {"--spec mindspeed_llm.tasks.models.spec.grok_spec layer_spec", {"\"post_norm\":true"}},
       {"--swap-optimizer", {"\"offload_optimizer_states\":true"}},
       {"--position-embedding-type mrope", {"\"position_embedding\":\"rope\""}},
       {LATENT " --rope-scaling-type yarn --rope-scaling-factor 40", {"\"type\":\"yarn\"", "\"factor\":40"}},
@@ -127,8 +129,8 @@ static void words_of_deepspeed(void **state) {
 /* What moesim does not model is a remark; what changes the model or the step is refused. */
 static void what_is_not_modelled(void **state) {
   (void)state;
-  static const char *const remarks[] = {"--post-norm", "--swap-attention", "--reuse-fp32-param",
-                                        "--reset-attention-mask", "--rampup-batch-size"};
+  static const char *const remarks[] = {"--swap-attention", "--reuse-fp32-param", "--reset-attention-mask",
+                                        "--rampup-batch-size"};
   static const struct {
     const char *more, *message;
   } refused[] = {

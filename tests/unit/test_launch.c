@@ -193,6 +193,9 @@ static void keys_without_an_argument(void **state) {
   s->options.offload_optimizer_states = FALSE;
   s->model->hyper_connections.num_residual_streams = 4;
   check_refusal(s, MS_LAUNCH_MEGATRON, "model.hyper_connections.num_residual_streams: no argument");
+  s->model->hyper_connections.num_residual_streams = 1;
+  s->model->post_norm = TRUE;
+  check_refusal(s, MS_LAUNCH_MEGATRON, "model.post_norm: no argument of");
 }
 
 /* The release has one schedule, and no argument names it; of the others the row says where they are. */

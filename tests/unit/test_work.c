@@ -1205,8 +1205,41 @@ static void biases_of_experts(void **state) {
   assert_close(back->read_B + back->write_B, 40 * add->m * s->model->hidden_size, 1e-12);
 }
 
+/* One norm of the shard behind each half, its input kept, two vectors of the model's width a layer; the expert's and
+ * the shared expert's outputs are added first. */
+static void norms_behind_a_half(void **state) {
+  (void)state;
+  static const char *const models[] = {"llama3-8b", "qwen2-57b-a14b"};
+  for (guint i = 0; i < G_N_ELEMENTS(models); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(models[i], ANY, "h100-sxm", 8);
+    s->layout.tp = 2, s->options.sequence_parallel = TRUE;
+    g_auto(MsLowered) without = ms_test_lower(s);
+    const MsPiece *before = piece(&without, 0);
+    double kept_B = before->kept_B, params = before->params_dense, total = ms_model_params(s->model).total;
+    gboolean shared = s->model->moe_shared_expert_intermediate_size > 0;
+    assert_null(find_row(&before->forward, "mlp post norm", ANY));
+    s->model->post_norm = TRUE;
+    g_auto(MsLowered) with = ms_test_lower(s);
+    const MsPiece *p = piece(&with, 0);
+    double T = without.work->rows_sp, h = s->model->hidden_size;
+    static const char *const names[] = {"attention post norm", "mlp post norm"};
+    for (int half = 0; half < 2; half++) {
+      const MsOp *forward = row(&p->forward, names[half], MS_PASS_FORWARD);
+      assert_int_equal(count_named(&p->forward, names[half]), 1);
+      assert_int_equal(count_named(&p->backward, names[half]), 1);
+      assert_close(forward->read_B + forward->write_B, 4 * T * h, 1e-12);
+      assert_int_equal(row(&p->backward, names[half], MS_PASS_DGRAD)->kind, MS_OP_NORM);
+    }
+    assert_int_equal(count_named(&p->forward, "output add"), shared);
+    assert_close(p->kept_B - kept_B, 2 * 2 * T * h, 1e-9);
+    assert_close(p->params_dense - params, 2 * h, 1e-9);
+    assert_close(ms_model_params(s->model).total - total, 2 * h * s->model->num_layers, 1e-6);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(norms_behind_a_half),
       cmocka_unit_test(gemms_of_mixtral),
       cmocka_unit_test(rows_of_torchtitan),
       cmocka_unit_test(plain_operators_of_masks),
