@@ -207,7 +207,8 @@ static void print_object(MsJsonOut *out, const char *key, const MsRouting *r) {
   if (r->kind == MS_ROUTING_HISTOGRAM) ms_json_out_string(out, "histogram", r->histogram ? r->histogram->name : NULL);
   if (r->kind == MS_ROUTING_CAPACITY) ms_json_out_double(out, "capacity_factor", r->capacity_factor);
   if (r->seed) ms_json_out_int(out, "seed", r->seed);
-  if (r->pad_to_capacity) ms_json_out_bool(out, "pad_to_capacity", TRUE);
+  if (r->kind == MS_ROUTING_CAPACITY || r->pad_to_capacity)
+    ms_json_out_bool(out, "pad_to_capacity", r->pad_to_capacity);
   if (r->forced_balance) ms_json_out_bool(out, "forced_balance", TRUE);
   if (r->bias_update_rate > 0) ms_json_out_double(out, "bias_update_rate", r->bias_update_rate);
   if (r->bias_update_rate > 0) ms_json_out_int(out, "bias_updates", r->bias_updates);

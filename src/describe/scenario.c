@@ -255,6 +255,22 @@ static void take_from_time(MsScenario *s) {
   }
 }
 
+/* Megatron-Core fuses the rotary embedding of latent attention with YaRN only, and refuses to be asked for more
+ * (transformer_config.py). */
+static void take_plain_rotation(MsScenario *s) {
+  gboolean yarn = s->model->position_embedding == MS_POS_YARN || s->model->rope_scaling.type == MS_ROPE_YARN;
+  if (ms_model_has_mla(s->model) && !yarn && !ms_scenario_states(s, &ms_options_table, "apply_rope_fusion"))
+    s->options.apply_rope_fusion = FALSE;
+}
+
+/* Where the software drops tokens so, and the file does not say otherwise. */
+static void take_padding(MsScenario *s) {
+  JsonNode *training = json_object_get_member(s->stated, "training"), *routing;
+  if (!s->stack.family.pad_to_capacity || s->training.routing.kind != MS_ROUTING_CAPACITY) return;
+  routing = json_object_get_member(json_node_get_object(training), "routing");
+  s->training.routing.pad_to_capacity |= !json_object_has_member(json_node_get_object(routing), "pad_to_capacity");
+}
+
 /* Options that the file leaves out and the software stack has its own way with. */
 static void take_from_stack(MsScenario *scenario) {
   if (ms_framework(scenario)->defaults) return; /* which have their own */
@@ -263,6 +279,7 @@ static void take_from_stack(MsScenario *scenario) {
   if (!ms_scenario_states(scenario, &ms_options_table, "overlap_p2p_comm"))
     scenario->options.overlap_p2p_comm = scenario->stack.overlap_p2p_comm;
   take_from_time(scenario);
+  take_plain_rotation(scenario);
 }
 
 static gboolean can_use(const MsScenario *s, MsDispatcher dispatcher) {
@@ -382,6 +399,7 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
   scenario->stated = json_object_ref(json);
   if (!finish_shares(scenario, doc, closed, error)) return FALSE;
   take_from_stack(scenario);
+  take_padding(scenario);
   if (scenario->strict) ms_scenario_be_strict(scenario);
   if ((int)scenario->options.dispatcher < 0)
     scenario->options.dispatcher = closed ? usual_dispatcher(scenario) : MS_DISPATCH_ALLTOALL;

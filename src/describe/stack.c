@@ -6,6 +6,7 @@
 #include "describe/enums.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
+#include "describe/software.h"
 
 #include <string.h>
 
@@ -25,11 +26,10 @@ static const MsField stack_fields[] = {
             "attention kernels of scenarios that name none"),
     MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
     MS_F64(S, released_year, "year", 0, 3000, "0", 0,
-           "when it was released, from the lists `releases` and `megatron_core` of the file or from the name; 0: not "
-           "known"),
+           "when it was released, from the list `releases` of the file or from the name; 0: not known"),
     MS_INT(S, transformer_engine, 0, 999, "0", 0,
-           "minor version of TransformerEngine 2, from the list `transformer_engine` of the file; 0: not known, as the "
-           "newest"),
+           "minor version of TransformerEngine 2, from the name (te2.11), the list `transformer_engine` of the file or "
+           "what listed releases had by then; 0: not known, as the newest"),
     MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
     {0}};
 #undef S
@@ -38,16 +38,19 @@ const MsFieldTable ms_stack_table = {"stack", "one software stack, software/stac
 typedef struct { /* a row of `families` */
   char *prefix, *source;
   int framework, flash; /* MsStackFamily */
+  gboolean pad_to_capacity;
   JsonNode *options;
 } Family;
 
 #define S Family
 static const MsField family_fields[] = {
-    MS_STRING(S, prefix, MS_REQUIRED, "names in `software` that begin so, up to their end or a dash"),
+    MS_STRING(S, prefix, MS_REQUIRED, "names in `software` that begin so, up to their end, a dash or a dot"),
     MS_ENUM(S, framework, ms_framework_words, "\"megatron\"", 0,
             "framework of scenarios that name none, where it has what they ask for"),
     MS_ENUM(S, flash, ms_attn_backend_words, "\"flash\"", 0, "kernels that scenarios call flash"),
     MS_FREE(S, options, "keys of scenario.options with values other than their defaults"),
+    MS_BOOL(S, pad_to_capacity, "false", 0,
+            "experts that drop tokens are padded to their capacity, of scenarios that do not say"),
     MS_STRING(S, source, MS_NULLABLE, "where that is said"),
     {0}};
 #undef S
@@ -66,26 +69,32 @@ static const MsField later_fields[] = {
 #undef S
 const MsFieldTable ms_later_table = {"later", "what older releases had not, software/stacks.json", later_fields};
 
-static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, MsStack *stack,
-                         gboolean *found, GError **error) {
+/* How much of the software's name a listed one is. */
+static gsize begins_with(const char *software, const char *listed) {
+  g_autofree char *spelled = ms_software_spelled(listed);
+  return ms_software_begins(software, spelled);
+}
+
+static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char *software, gsize *longest,
+                         MsStack *stack, GError **error) {
   g_autofree char *path = g_strdup_printf("stacks[%u]", i);
   JsonNode *node = json_array_get_element(list, i);
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   MsStack one = {0};
   ms_fields_defaults(&ms_stack_table, &one);
   gboolean ok = ms_fields_load(&ms_stack_table, doc, json_node_get_object(node), path, TRUE, &one, error);
-  if (ok && !strcmp(one.name, software)) {
+  gsize n = ok ? begins_with(software, one.name) : 0;
+  if (n > *longest) {
     ms_stack_clear(stack);
-    *stack = one;
-    *found = TRUE;
+    *stack = one, *longest = n;
     return TRUE;
   }
   ms_stack_clear(&one);
   return ok;
 }
 
-/* The stack of that name into *stack; it stays as it is when there is none. */
-static gboolean load_list(const MsJson *doc, const char *software, MsStack *stack, gboolean *found, GError **error) {
+/* The stack of that name, or whose name it goes on from, into *stack; it stays as it is when there is none. */
+static gboolean load_list(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
   JsonNode *root = ms_json_root(doc);
   JsonObject *object = JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
   JsonNode *list = object ? json_object_get_member(object, "stacks") : NULL;
@@ -93,119 +102,134 @@ static gboolean load_list(const MsJson *doc, const char *software, MsStack *stac
     return ms_json_error(doc, "", error, "must be an object with a list \"stacks\"");
   JsonArray *stacks = json_node_get_array(list);
   gboolean ok = TRUE;
-  for (guint i = 0; ok && !*found && i < json_array_get_length(stacks); i++)
-    ok = load_one(doc, stacks, i, software, stack, found, error);
+  gsize longest = 0;
+  for (guint i = 0; ok && i < json_array_get_length(stacks); i++)
+    ok = load_one(doc, stacks, i, software, &longest, stack, error);
   return ok;
 }
 
 static const MsStackFamily no_family = {.flash = MS_ATTN_FLASH};
 
-static gsize length_of_prefix(const char *software, const char *prefix) {
-  gsize n = strlen(prefix);
-  return g_str_has_prefix(software, prefix) && (software[n] == 0 || software[n] == '-') ? n : 0;
-}
-
 static void take_family(const Family *row, MsStackFamily *out) {
   g_free(out->options);
-  *out = (MsStackFamily){row->framework, row->flash, row->options ? ms_json_text(row->options, 0) : NULL};
+  *out = (MsStackFamily){row->framework, row->flash, row->pad_to_capacity,
+                         row->options ? ms_json_text(row->options, 0) : NULL};
 }
 
-static gboolean has_good_options(const MsJson *doc, const char *path, const Family *row, GError **error) {
-  MsOptions options;
+/* Onto options that stand there already. */
+static gboolean load_options(const MsJson *doc, const char *path, const Family *row, MsOptions *options,
+                             GError **error) {
   g_autofree char *at = g_strconcat(path, ".options", NULL);
-  if (!row->options) return TRUE;
-  ms_fields_defaults(&ms_options_table, &options);
-  return ms_json_need_object(doc, row->options, at, error) &&
-         ms_fields_load(&ms_options_table, doc, json_node_get_object(row->options), at, FALSE, &options, error);
+  return !row->options ||
+         (ms_json_need_object(doc, row->options, at, error) &&
+          ms_fields_load(&ms_options_table, doc, json_node_get_object(row->options), at, FALSE, options, error));
 }
 
-static gboolean load_family(const MsJson *doc, JsonNode *node, const char *path, const char *software, gsize *longest,
-                            MsStackFamily *out, GError **error) {
+/* What a family says stands before what the stack has (`own`). */
+static gboolean load_family(const MsJson *doc, JsonNode *node, const char *path, const char *software,
+                            const MsOptions *own, gsize *longest, MsStack *stack, GError **error) {
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
   Family one;
+  MsOptions options = *own;
   ms_fields_defaults(&ms_stack_family_table, &one);
   gboolean ok = ms_fields_load(&ms_stack_family_table, doc, json_node_get_object(node), path, TRUE, &one, error) &&
-                has_good_options(doc, path, &one, error);
-  gsize n = ok ? length_of_prefix(software, one.prefix) : 0;
-  if (n > *longest) *longest = n, take_family(&one, out);
+                load_options(doc, path, &one, &options, error);
+  gsize n = ok ? begins_with(software, one.prefix) : 0;
+  if (n > *longest) {
+    *longest = n, take_family(&one, &stack->family);
+    stack->attention_backend = (int)options.attention_backend, stack->overlap_p2p_comm = options.overlap_p2p_comm;
+  }
   ms_fields_clear(&ms_stack_family_table, &one);
   return ok;
 }
 
-static gboolean load_families(const MsJson *doc, const char *software, MsStackFamily *out, GError **error) {
+static gboolean load_families(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
   JsonNode *list = json_object_get_member(json_node_get_object(ms_json_root(doc)), "families");
-  *out = no_family;
+  MsOptions own;
+  stack->family = no_family;
   if (!list || !software) return TRUE;
   if (!JSON_NODE_HOLDS_ARRAY(list)) return ms_json_error(doc, "families", error, "must be a list");
+  ms_fields_defaults(&ms_options_table, &own);
+  own.attention_backend = (MsAttnBackend)stack->attention_backend, own.overlap_p2p_comm = stack->overlap_p2p_comm;
   gsize longest = 0;
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < json_array_get_length(json_node_get_array(list)); i++) {
     g_autofree char *path = g_strdup_printf("families[%u]", i);
     JsonNode *node = json_array_get_element(json_node_get_array(list), i);
-    ok = load_family(doc, node, path, software, &longest, out, error);
+    ok = load_family(doc, node, path, software, &own, &longest, stack, error);
   }
   return ok;
 }
 
-/* Year and month behind a dash, 2024-12, 24.12 or as arXiv numbers papers, 2412.01234; the end of them in `end`. */
-static gboolean month_of(const char *at, int *year, int *month, int *end) {
-  int number = 0;
-  if (sscanf(at, "-%4d-%2d%n", year, month, end) == 2 && *year >= 1000) return TRUE;
-  gboolean dotted = sscanf(at, "-%2d.%2d%n", year, month, end) == 2 && at[3] == '.';
-  if (!dotted && (sscanf(at, "-%2d%2d.%5d%n", year, month, &number, end) != 3 || at[5] != '.' || *end < 10))
-    return FALSE;
-  *year += 2000;
+/* An object of the file. FALSE and *error when it is none; NULL when the file has none. */
+static gboolean list_of(const MsJson *doc, const char *list, JsonObject **object, GError **error) {
+  JsonNode *node = json_object_get_member(json_node_get_object(ms_json_root(doc)), list);
+  *object = NULL;
+  if (!node) return TRUE;
+  if (!ms_json_need_object(doc, node, list, error)) return FALSE;
+  *object = json_node_get_object(node);
   return TRUE;
 }
 
-/* The end of the month that a name gives; 0: none. */
-static double year_of_name(const char *software) {
-  for (const char *at = strchr(software, '-'); at; at = strchr(at + 1, '-')) {
-    int year = 0, month = 0, end = 0;
-    if (!month_of(at, &year, &month, &end)) continue;
-    if (year >= 2016 && year < 2100 && month >= 1 && month <= 12 && !g_ascii_isdigit(at[end]))
-      return year + month / 12.0;
+/* The member with the longest key that the name goes on from, and how much of it that is; NULL: none. */
+static JsonNode *longest_member(JsonObject *list, const char *software, gsize *longest) {
+  JsonNode *said = NULL;
+  JsonObjectIter at;
+  const char *key;
+  JsonNode *node;
+  *longest = 0;
+  json_object_iter_init_ordered(&at, list);
+  while (json_object_iter_next_ordered(&at, &key, &node)) {
+    gsize n = begins_with(software, key);
+    if (n > *longest) *longest = n, said = node;
   }
-  return 0;
+  return said;
 }
 
 /* What the file says of that release in one of its lists, whether or not it has factors; NULL when nothing. */
 static gboolean find_listed(const MsJson *doc, const char *list, const char *software, JsonNode **said,
                             GError **error) {
-  JsonNode *releases = json_object_get_member(json_node_get_object(ms_json_root(doc)), list);
+  JsonObject *object;
+  gsize n;
   *said = NULL;
-  if (!releases || !software) return TRUE;
-  if (!ms_json_need_object(doc, releases, list, error)) return FALSE;
-  *said = json_object_get_member(json_node_get_object(releases), software);
+  if (!list_of(doc, list, &object, error)) return FALSE;
+  if (object && software) *said = longest_member(object, software, &n);
   return TRUE;
 }
 
-static gboolean take_year(const MsJson *doc, const char *list, const char *key, double *year, GError **error) {
-  JsonNode *said;
-  if (!find_listed(doc, list, key, &said, error)) return FALSE;
-  if (!said) return TRUE;
-  if (!JSON_NODE_HOLDS_VALUE(said) || !(json_node_get_double(said) > 0))
-    return ms_json_error(doc, list, error, "%s must be the year of the release, with its fraction", key);
-  *year = json_node_get_double(said);
+#define MOST_ALIASES 4 /* one leads to the next */
+
+/* (transfer full) The name as it is spelled, with what `aliases` has for its beginning. */
+static gboolean settle_name(const MsJson *doc, const char *software, char **settled, GError **error) {
+  JsonObject *aliases;
+  *settled = NULL;
+  if (!list_of(doc, "aliases", &aliases, error)) return FALSE;
+  if (software) *settled = ms_software_spelled(software);
+  for (int i = 0; software && aliases && i < MOST_ALIASES; i++) {
+    gsize n;
+    JsonNode *as = longest_member(aliases, *settled, &n);
+    if (!as) return TRUE;
+    if (!ms_json_is(as, G_TYPE_STRING)) return ms_json_error(doc, "aliases", error, "must be names of other names");
+    char *next = g_strconcat(json_node_get_string(as), *settled + n, NULL);
+    g_free(*settled);
+    *settled = next;
+  }
   return TRUE;
 }
 
-/* "0.12" of megatron-0.12.0rc3 and mcore-0.12; NULL: not a version of Megatron-Core. (transfer full) */
-static char *core_version(const char *software) {
-  static const char *const names[] = {"mcore-0.", "megatron-0.", "megatron-core-0.", "megatron-lm-0."};
-  int minor = 0;
-  for (guint i = 0; i < G_N_ELEMENTS(names); i++)
-    if (g_str_has_prefix(software, names[i]) && sscanf(software + strlen(names[i]), "%3d", &minor) == 1)
-      return g_strdup_printf("0.%d", minor);
-  return NULL;
+static gboolean take_year(const MsJson *doc, JsonNode *year, const char *software, double *out, GError **error) {
+  if (!JSON_NODE_HOLDS_VALUE(year) || !(json_node_get_double(year) > 0))
+    return ms_json_error(doc, "releases", error, "%s must be the year of the release, with its fraction", software);
+  *out = json_node_get_double(year);
+  return TRUE;
 }
 
-/* "releases" {name: year}, else that of its version in "megatron_core", else the date of the name. */
-static gboolean date(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
-  g_autofree char *version = software ? core_version(software) : NULL;
-  if (software) stack->released_year = year_of_name(software);
-  return take_year(doc, "megatron_core", version, &stack->released_year, error) &&
-         take_year(doc, "releases", software, &stack->released_year, error);
+/* "releases" {name: year}, else the date of the name. */
+static gboolean date(const MsJson *doc, const char *software, double *released, GError **error) {
+  JsonNode *year;
+  *released = software ? ms_software_year(software) : 0;
+  return find_listed(doc, "releases", software, &year, error) &&
+         (!year || take_year(doc, year, software, released, error));
 }
 
 static gboolean load_later(const MsJson *doc, JsonNode *node, guint i, const MsStack *stack, JsonArray *out,
@@ -243,16 +267,45 @@ static gboolean load_laters(const MsJson *doc, MsStack *stack, GError **error) {
 }
 
 /* "2.14" */
+static gboolean take_version(const MsJson *doc, JsonNode *version, const char *software, int *minor, GError **error) {
+  const char *text = JSON_NODE_HOLDS_VALUE(version) ? json_node_get_string(version) : NULL;
+  guint64 number = 0;
+  if (!text || !g_str_has_prefix(text, "2.") || !g_ascii_string_to_unsigned(text + 2, 10, 1, 999, &number, NULL))
+    return ms_json_error(doc, "transformer_engine", error, "%s must be a version like \"2.14\"", software);
+  *minor = (int)number;
+  return TRUE;
+}
+
+/* The newest that a listed release had by then; where none was out, the oldest listed. */
+static gboolean library_of_date(const MsJson *doc, JsonObject *list, double year, int *minor, GError **error) {
+  int newest = 0, oldest = 0;
+  JsonObjectIter at;
+  const char *key;
+  JsonNode *node;
+  json_object_iter_init_ordered(&at, list);
+  while (json_object_iter_next_ordered(&at, &key, &node)) {
+    int own;
+    double released;
+    g_autofree char *spelled = ms_software_spelled(key);
+    if (!take_version(doc, node, key, &own, error) || !date(doc, spelled, &released, error)) return FALSE;
+    if (released > 0 && released <= year) newest = MAX(newest, own);
+    oldest = oldest ? MIN(oldest, own) : own;
+  }
+  *minor = newest ? newest : oldest;
+  return TRUE;
+}
+
+/* As the name says, else as listed, else what a release of its day had. */
 static gboolean date_library(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
   JsonNode *version;
+  JsonObject *list;
+  if (software) stack->transformer_engine = ms_software_engine(software);
   if (!find_listed(doc, "transformer_engine", software, &version, error)) return FALSE;
-  if (!version) return TRUE;
-  const char *text = JSON_NODE_HOLDS_VALUE(version) ? json_node_get_string(version) : NULL;
-  guint64 minor = 0;
-  if (!text || !g_str_has_prefix(text, "2.") || !g_ascii_string_to_unsigned(text + 2, 10, 1, 999, &minor, NULL))
-    return ms_json_error(doc, "transformer_engine", error, "%s must be a version like \"2.14\"", software);
-  stack->transformer_engine = (int)minor;
-  return TRUE;
+  if (stack->transformer_engine > 0) return TRUE;
+  if (version) return take_version(doc, version, software, &stack->transformer_engine, error);
+  return list_of(doc, "transformer_engine", &list, error) &&
+         (!list || !(stack->released_year > 0) ||
+          library_of_date(doc, list, stack->released_year, &stack->transformer_engine, error));
 }
 
 static void stack_clear(gpointer stack) { ms_stack_clear(stack); }
@@ -263,6 +316,14 @@ static void keep(const char *file, const char *software, const MsStamp *stamp, c
   ms_stack_copy(stack, own);
   ms_kept_add(&kept, file, software, stamp, own);
   ms_kept_release(&kept, own);
+}
+
+static gboolean load_named(const MsJson *doc, const char *name, MsStack *stack, GError **error) {
+  g_autofree char *software = NULL;
+  return load_list(doc, "default", stack, error) && settle_name(doc, name, &software, error) &&
+         (!software || load_list(doc, software, stack, error)) && date(doc, software, &stack->released_year, error) &&
+         date_library(doc, software, stack, error) && load_families(doc, software, stack, error) &&
+         load_laters(doc, stack, error);
 }
 
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
@@ -278,13 +339,9 @@ gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
   stack->later = NULL;
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
   g_autoptr(MsJson) doc = ms_json_load(file, error);
-  gboolean found = FALSE, ok = doc && (!software || load_list(doc, software, stack, &found, error));
-  ok = ok && (found || load_list(doc, "default", stack, &found, error)) && date(doc, software, stack, error) &&
-       date_library(doc, software, stack, error) && load_families(doc, software, &stack->family, error) &&
-       load_laters(doc, stack, error);
-  if (ok) keep(file, software ? software : "", &stamp, stack);
-  else ms_stack_clear(stack);
-  return ok;
+  if (!doc || !load_named(doc, software, stack, error)) return ms_stack_clear(stack), FALSE;
+  keep(file, software ? software : "", &stamp, stack);
+  return TRUE;
 }
 
 void ms_stack_clear(MsStack *stack) {

@@ -3,7 +3,8 @@
  *
  * The same layout on the same GPUs moves by several percent between releases. A stack is a few physically meant factors
  * on time, shared by all models and machines; software/stacks.json holds them with the runs they were fitted on. A
- * scenario whose `software` is absent or not listed uses the stack "default" of the file (all ones when it has none).
+ * scenario whose `software` is absent or goes on from no listed name (describe/software.h) uses the stack "default" of
+ * the file (all ones when it has none).
  * Factors multiply the time of what they name. Whatever its release, a name also says what trains and whose kernels it
  * has: the families of the file. */
 #ifndef MS_DESCRIBE_STACK_H
@@ -13,9 +14,10 @@
 
 /* What all releases of one name share, for scenarios that leave it out. */
 typedef struct {
-  int framework; /* MsFramework */
-  int flash;     /* MsAttnBackend: whose kernels "flash" are */
-  char *options; /* JSON object of scenario.options; NULL: none */
+  int framework;            /* MsFramework */
+  int flash;                /* MsAttnBackend: whose kernels "flash" are */
+  gboolean pad_to_capacity; /* experts that drop tokens are padded to their capacity */
+  char *options;            /* JSON object of scenario.options; NULL: none */
 } MsStackFamily;
 
 typedef struct {
@@ -45,8 +47,8 @@ typedef struct { /* a row of `later`: what Megatron-Core has had since a year, a
 
 extern const MsFieldTable ms_stack_table, ms_stack_family_table, ms_later_table;
 
-/* The stack of that name, or the default one (name "default"); members are owned by the result. FALSE and *error when
- * the file is wrong; a missing file means no stacks are known. */
+/* The stack of that name, or which it goes on from, or the default one (name "default"); members are owned by the
+ * result. FALSE and *error when the file is wrong; a missing file means no stacks are known. */
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error);
 /* A release whose TransformerEngine is known to be older than 2.`minor`. */
 static inline gboolean ms_stack_before(const MsStack *stack, int minor) {

@@ -244,7 +244,7 @@ static void mt_megatron_runner(void **state) {
                      {"layout.ep", "8"},
                      {"layout.etp", "1"},
                      {"training.global_batch_size", "256"},
-                     {"training.routing", "{\"capacity_factor\":4}"},
+                     {"training.routing", "{\"capacity_factor\":4,\"pad_to_capacity\":false}"},
                      {"options.recompute.granularity", "\"none\""},
                      {"options.attention_backend", "\"flash\""},
                      {"options.gradient_accumulation_fusion", "false"},

@@ -192,7 +192,6 @@ static void names_say_when(void **state) {
     const char *software;
     double year;
   } cases[] = {{"nemo-24.07", 2024 + 7 / 12.0},
-               {"nemo-24.12.01", 2025},
                {"torchtitan-2025-10", 2025 + 10 / 12.0},
                {"mine-rc-2023-1", 2023 + 1 / 12.0},
                {"mcore-0.8", 2024.61},
@@ -206,6 +205,23 @@ static void names_say_when(void **state) {
                {"mcore-2504.14960", 2025 + 4 / 12.0},
                {"mcore-2504.149", 0},
                {"mcore-2513.14960", 0},
+               {"nemo-24.12.01", 2025},
+               {"nvcr.io/nvidia/pytorch:25.10-py3", 2025 + 10 / 12.0},
+               {"TorchTitan 2025.10", 2025 + 10 / 12.0},
+               {"mine-20251027", 2025 + 10 / 12.0},
+               {"site-n64-ngc23.09-nemo", 2023.75},
+               {"Megatron-Core v0.8.0", 2024.61},
+               {"core_r0.8.0rc1", 2024.61},
+               {"megatron-lm-core_v0.8", 2024.61},
+               {"mcore-0.80", 0},
+               {"mlperf-v4.1-somebody", 2024.8},
+               {"NVIDIA-NeMo/Megatron-Bridge@v0.4.0", 2026.3},
+               {"mbridge-0.4.2", 2026.37},
+               {"mbridge-0.3.2", 2026.15},
+               {"mbridge-main-2026-11", 2026 + 11 / 12.0},
+               {"nemo-26.04.05", 2026.3},
+               {"nemo-2.5.0", 2025.75},
+               {"megatron-lm-0.10", 2025.13},
                {"nemo-25.13", 0},
                {"nemo-25.123", 0},
                {"nemo", 0},
@@ -218,6 +234,58 @@ static void names_say_when(void **state) {
     assert_true(ms_stack_find(cases[i].software, &stack, NULL));
     if (fabs(stack.released_year - cases[i].year) > 1e-9)
       fail_msg("%s is of %g, not %g", cases[i].software, stack.released_year, cases[i].year);
+    ms_stack_clear(&stack);
+  }
+}
+
+/* TransformerEngine: as the name says, as listed, else the newest that a listed release had by then. */
+static void names_say_which_engine(void **state) {
+  (void)state;
+  static const struct {
+    const char *software;
+    int minor;
+  } cases[] = {{"nemo-25.11", 9},
+               {"nemo-25.12", 9},
+               {"nemo-26.03", 12},
+               {"nemo-26.05", 14},
+               {"mcore-0.18", 16},
+               {"megatron-bridge-0.5.0", 16},
+               {"mbridge-main-2026-07", 16},
+               {"mbridge-main-2031-01", 17},
+               {"nemo-25.04", 7},
+               {"pytorch:25.12-py3", 9},
+               {"nemo-26.06-te2.11", 11},
+               {"megatron-23e00ed0-te2.11", 11},
+               {"mine-transformer-engine-2.5.0", 5},
+               {"mine-te1.13", 1},
+               {"site-2.5", 0},
+               {"nobody-s", 0}};
+  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+    MsStack stack;
+    assert_true(ms_stack_find(cases[i].software, &stack, NULL));
+    if (stack.transformer_engine != cases[i].minor)
+      fail_msg("%s has 2.%d, not 2.%d", cases[i].software, stack.transformer_engine, cases[i].minor);
+    ms_stack_clear(&stack);
+  }
+}
+
+/* Factors of a listed release are those of every name that goes on from it, and of its other names. */
+static void names_go_on(void **state) {
+  (void)state;
+  static const struct {
+    const char *software, *stack;
+  } cases[] = {{"nemo-25.09", "nemo-25.09"},
+               {"nvcr.io/nvidia/nemo:25.09.01", "nemo-25.09"},
+               {"Megatron-Bridge 0.1.0", "nemo-25.09"},
+               {"megatron-deepspeed", "megatron-deepspeed"},
+               {"megatron-deepspeedy", "default"},
+               {"megatron", "default"},
+               {"nemo-25.091", "default"}};
+  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+    MsStack stack;
+    assert_true(ms_stack_find(cases[i].software, &stack, NULL));
+    if (strcmp(stack.name, cases[i].stack) != 0)
+      fail_msg("%s is %s, not %s", cases[i].software, stack.name, cases[i].stack);
     ms_stack_clear(&stack);
   }
 }
@@ -259,6 +327,50 @@ static void what_came_later(void **state) {
   }
 }
 
+/* What the name says of attention stands before the usual kernels of stacks. */
+static void attention_of_a_family(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_of("mlperf-v3.1-nemo", "", ""),
+                        said = run_of("mlperf-v3.1-nemo", "", "\"attention_backend\": \"fused\""),
+                        stack = run_of("zero-bubble-repo", "", "");
+  assert_int_equal(s->options.attention_backend, MS_ATTN_FA2);
+  assert_int_equal(said->options.attention_backend, MS_ATTN_FUSED);
+  assert_int_equal(stack->options.attention_backend, MS_ATTN_UNFUSED);
+  assert_false(stack->options.overlap_p2p_comm);
+}
+
+/* Latent attention rotates in one kernel with YaRN only. */
+static void latent_rotation(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) plain = experts_of("nemo-26.04", "moonlight-16b-a3b", "h100-sxm", ""),
+                        yarn = experts_of("nemo-26.04", "deepseek-v3", "h100-sxm", ""),
+                        heads = experts_of("nemo-26.04", "mixtral-8x7b", "h100-sxm", "");
+  assert_false(plain->options.apply_rope_fusion);
+  assert_true(yarn->options.apply_rope_fusion && heads->options.apply_rope_fusion);
+}
+
+static gboolean pads(const char *software, const char *routing) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"software\": \"%s\", \"model\": \"mixtral-8x7b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+      "{\"seq_length\": 4096, \"global_batch_size\": 16, \"routing\": %s}, \"layout\": {\"ep\": 8}}",
+      software, routing);
+  g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+  g_autofree char *written = ms_scenario_text(s, 0);
+  g_autoptr(MsScenario) again = ms_test_scenario_of(written);
+  assert_int_equal(again->training.routing.pad_to_capacity, s->training.routing.pad_to_capacity);
+  return s->training.routing.pad_to_capacity;
+}
+
+/* Token drop of a release that pads, where the file does not say. */
+static void padding_of_a_family(void **state) {
+  (void)state;
+  assert_true(pads("nemo-25.09", "{\"capacity_factor\": 1.0}"));
+  assert_true(pads("megatron-bridge-0.1.0", "{\"capacity_factor\": 1.0}"));
+  assert_false(pads("nemo-25.09", "{\"capacity_factor\": 1.0, \"pad_to_capacity\": false}"));
+  assert_false(pads("nemo-25.11", "{\"capacity_factor\": 1.0}"));
+  assert_false(pads("nemo-25.09", "\"balanced\""));
+}
+
 static void refused_file(const char *key, const char *rows, const char *what) {
   GError *error = NULL;
   MsStack stack;
@@ -279,6 +391,9 @@ static void wrong_rows(void **state) {
   refused("[{\"prefix\": \"x\", \"options\": {\"moe_router_fusio\": true}}]", "families[0].options.moe_router_fusio");
   refused("[{\"prefix\": \"x\", \"options\": []}]", "families[0].options");
   refused_file("releases", "{\"x-2024-01\": \"then\"}", "releases: x-2024-01 must be the year");
+  refused_file("aliases", "[]", "aliases");
+  refused_file("aliases", "{\"x\": 3}", "aliases: must be names");
+  refused_file("transformer_engine", "{\"y\": \"3.1\"}", "y must be a version");
   refused_file("later", "{}", "later: must be a list");
   refused_file("later", "[{\"option\": \"x\", \"since_year\": 2025, \"value\": true}]", "later[0]: must name a key");
   refused_file("later", "[{\"option\": \"lcma\", \"since_year\": 2025}]", "and its value");
@@ -298,7 +413,12 @@ int main(void) {
       cmocka_unit_test(flash_is_theirs),
       cmocka_unit_test(options_of_a_family),
       cmocka_unit_test(names_say_when),
+      cmocka_unit_test(names_say_which_engine),
+      cmocka_unit_test(names_go_on),
       cmocka_unit_test(what_came_later),
+      cmocka_unit_test(attention_of_a_family),
+      cmocka_unit_test(latent_rotation),
+      cmocka_unit_test(padding_of_a_family),
       cmocka_unit_test_setup_teardown(wrong_rows, ms_test_data_setup, ms_test_data_teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
