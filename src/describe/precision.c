@@ -7,9 +7,9 @@
 
 /* As many parameters as MsPrecisionRow has columns: a row that leaves one out does not compile. */
 #define MS_PRECISION(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19, \
-                     c20, c21, c22, c23, c24)                                                                        \
-  [MS_##id] = {c1,  c2,  c3,  c4,  c5,  c6,  c7,  c8,  c9,  c10, c11, c12,       c13,                                \
-               c14, c15, c16, c17, c18, c19, c20, c21, c22, c23, c24, .word = w, .doc = d},
+                     c20, c21, c22, c23, c24, c25)                                                                   \
+  [MS_##id] = {c1,  c2,  c3,  c4,  c5,  c6,  c7,  c8,  c9,  c10, c11, c12,       c13,     c14,                       \
+               c15, c16, c17, c18, c19, c20, c21, c22, c23, c24, c25, .word = w, .doc = d},
 #define MS_PEAK(key) \
   { offsetof(MsHardware, key), #key }
 const MsPrecisionRow ms_precisions[] = {

@@ -19,8 +19,9 @@ typedef struct {
   gboolean per_tensor; /* one scale for a tensor: a norm can write it, and only rows of it are gathered */
   /* of TransformerEngine 2, minor versions, 0: never: before it rows and columns are cast in kernels that read their
    * input each (2.14: ed424d306); scales are turned in kernels of their own (MXFP8 2.12: 99df88106, NVFP4 2.17:
-   * 720ec27ec), one for so many elements; since it the maxima of all experts are found at once (2.11: cast.cpp) */
-  int casts_apart_until, scales_turned_until;
+   * 720ec27ec; of weights 2.18: 42cb81b14), one for so many elements; since it the maxima of all experts are found at
+   * once (2.11: cast.cpp) */
+  int casts_apart_until, scales_turned_until, weight_scales_turned_until;
   double scale_block;
   int maxima_at_once_since;
   double copy_B;                 /* of a weight and its scales: one copy in the precision of the products */

@@ -120,9 +120,11 @@ double ms_input_B(const MsBuild *b, double elements, gboolean low);
 void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int kernels);
 /* Rows of the cast of a tensor of rows x width in front of a quantised GEMM. */
 void ms_row_quantize(MsBuild *b, const char *name, double rows, double width);
-/* Row of the scales of an operand of a quantised product, `elements` in so many tensors, where the release turns them
- * in kernels of their own. */
-void ms_row_swizzle(MsBuild *b, double elements, int tensors);
+/* Framework operators of a linear in this pass. */
+int ms_linear_operators(const MsBuild *b);
+/* Row of the scales of an operand of a quantised product, weights or not, `elements` in so many tensors, where the
+ * release turns them in kernels of their own. */
+void ms_row_swizzle(MsBuild *b, gboolean weights, double elements, int tensors);
 
 /* Of a layer attention and every other product are kept, the rest is made again (recompute `operators`). */
 static inline gboolean ms_by_operators(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_OPERATORS); }
@@ -202,6 +204,11 @@ MsFan ms_fan_out(const MsBuild *b, double skew);
 /* CUDA graphs of modules (graphs.c). */
 gboolean ms_mlp_norm_recomputed(
     const MsBuild *b); /* in a MoE layer: not where the normed input is an output of a graph, which stays */
+/* Row of the copy into a graph that begins with these blocks; FALSE: none begins there. Of gradients into the one that
+ * ends with them, or in the router. */
+gboolean ms_enter_graph(MsBuild *b, guint8 mixers);
+void ms_reenter_graph(MsBuild *b, guint8 mixers);
+void ms_reenter_router_graph(MsBuild *b);
 void ms_keep_router_graph_outputs(MsBuild *b); /* of a graph that ends in the router */
 void ms_keep_layer_graph_tensors(
     MsBuild *b,

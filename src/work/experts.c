@@ -87,7 +87,8 @@ static void turn_columns(MsBuild *b, const char *name, double rows) {
 static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k) {
   double local = b->local_experts, operand = b->pass == MS_PASS_WGRAD ? n * k : local * n * k;
   if (b->quantized && !fused_mlp(b))
-    ms_row_swizzle(b, m * k, launched_experts(b)), ms_row_swizzle(b, operand, launched_experts(b));
+    ms_row_swizzle(b, FALSE, m * k, launched_experts(b)),
+        ms_row_swizzle(b, b->pass != MS_PASS_WGRAD, operand, launched_experts(b));
   MsOp *op = ms_row(b, MS_OP_GROUPED_GEMM, name);
   op->m = m, op->n = n, op->k = k, op->groups = (int)local;
   op->flop = 2 * m * n * k;
@@ -105,7 +106,7 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
   }
   if (!b->options->moe_grouped_gemm) op->kernels = (guint16)(4 * experts_apart(b)); /* a linear layer each */
   else if (b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp) op->kernels = 2;
-  else op->kernels = (guint16)MIN(4 + b->scenario->laws.product_operators * local, 200);
+  else op->kernels = (guint16)MIN(ms_linear_operators(b) + b->scenario->laws.product_operators * local, 200);
   return op;
 }
 

@@ -80,6 +80,32 @@ gboolean ms_graph_copies_input(const MsOptions *o, guint8 mixers) {
   return captures_modules(o) && ms_captured(o, first_module(mixers));
 }
 
+/* TransformerEngine copies what comes into a graph to where it was captured, unless it lies there, which what is not
+ * captured never does: inputs forward, gradients of outputs backward (pytorch/graph.py, Graphed). */
+static void into_graph_row(MsBuild *b, const char *name, MsModule module, double bytes_B) {
+  b->module = module;
+  ms_row_memory(b, MS_OP_COPY, name, bytes_B, bytes_B, 0);
+}
+
+gboolean ms_enter_graph(MsBuild *b, guint8 mixers) {
+  if (mixers == 0 || !ms_graph_copies_input(b->options, mixers)) return FALSE;
+  into_graph_row(b, "into graph", first_module(mixers), 2 * b->rows_sp * b->h * b->streams);
+  return TRUE;
+}
+
+void ms_reenter_graph(MsBuild *b, guint8 mixers) {
+  if (mixers == 0 || !of_modules(b) || !ms_captured(b->options, last_module(mixers))) return;
+  into_graph_row(b, "gradients into graph", last_module(mixers), 2 * b->rows_sp * b->h * b->streams);
+}
+
+void ms_reenter_router_graph(MsBuild *b) {
+  if (!ends_in_router(b)) return;
+  double tokens = preprocessed_B(b), x = 2 * b->rows_sp * b->h;
+  gboolean shared = b->model->moe_shared_expert_intermediate_size > 0 && ms_captured(b->options, MS_MODULE_SHARED);
+  into_graph_row(b, "gradients into graph", MS_MODULE_ROUTER,
+                 (tokens > 0 ? tokens : x) + x * b->streams + (shared ? x : 0));
+}
+
 void ms_keep_layer_graph_tensors(MsBuild *b, guint8 mixers) {
   double x = 2 * b->rows_sp * b->h * b->streams, s = b->training->seq_length;
   if (!of_modules(b)) return;

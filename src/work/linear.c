@@ -35,12 +35,13 @@ void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
 }
 
 /* Scales are brought into the order that the library wants by a kernel for either operand of every product, until the
- * cast writes them so (weights of MXFP8 later, which is not told apart). They are launched in the call of the product.
+ * cast writes them so, of weights later. They are launched in the call of the product.
  * Of products of several experts one kernel turns all scales of an operand, which costs the host a framework operator
  * for 64 experts (TransformerEngine's issue 2897). */
-void ms_row_swizzle(MsBuild *b, double elements, int tensors) {
+void ms_row_swizzle(MsBuild *b, gboolean weights, double elements, int tensors) {
   const MsPrecisionRow *row = ms_precision(b->training);
-  if (!ms_stack_before(&b->scenario->stack, row->scales_turned_until)) return;
+  int until = weights ? row->weight_scales_turned_until : row->scales_turned_until;
+  if (!ms_stack_before(&b->scenario->stack, until)) return;
   double scales_B = elements / row->scale_block;
   ms_row_memory(b, MS_OP_TRANSPOSE, "swizzle scales", scales_B, scales_B, (int)round(tensors / 64.0));
 }
@@ -63,11 +64,11 @@ MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, d
 /* A framework linear costs the host several plain operators forward, and several backward: its weight gradient is one
  * more product in the same call of the autograd engine, unless it is delayed, which makes it a call of its own
  * (docs/theory/host.md 1; TransformerEngine pytorch/module/linear.py, _Linear.backward). */
-static int host_operators(const MsBuild *b) { return b->pass == MS_PASS_WGRAD && !b->options->delay_wgrad ? 1 : 4; }
+int ms_linear_operators(const MsBuild *b) { return b->pass == MS_PASS_WGRAD && !b->options->delay_wgrad ? 1 : 4; }
 
 static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
   gboolean low = l->low && b->quantized;
-  if (low) ms_row_swizzle(b, m * k, 1), ms_row_swizzle(b, n * k, 1);
+  if (low) ms_row_swizzle(b, FALSE, m * k, 1), ms_row_swizzle(b, b->pass != MS_PASS_WGRAD, n * k, 1);
   MsOp *op = ms_row(b, MS_OP_GEMM, l->name);
   op->m = m, op->n = n, op->k = k;
   op->flop = 2 * m * n * k;
@@ -76,7 +77,7 @@ static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
   op->read_B = in_B * (m * k + n * k);
   op->write_B = 2 * m * n;
   op->flags = (guint8)(MS_OPF_WEIGHT | (low ? MS_OPF_QUANTIZED : 0) | (l->model_flop ? MS_OPF_MODEL_FLOP : 0));
-  op->kernels = (guint16)host_operators(b);
+  op->kernels = (guint16)ms_linear_operators(b);
   return op;
 }
 

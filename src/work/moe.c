@@ -177,6 +177,7 @@ void ms_moe_backward(MsBuild *b) {
   latent_backward(b, TRUE);
   b->node = MS_NODE_ATTN;
   b->module = MS_MODULE_ROUTER;
+  ms_reenter_router_graph(b);
   if (routes(b)) router_topk(b, TRUE);
   ms_free_kept(b, "router maps");
   if (ms_mlp_norm_recomputed(b) && !ms_recomputes(b->options, MS_RM_MOE)) {

@@ -188,18 +188,27 @@ static void layer_params(MsBuild *b, MsPiece *piece, int layer, guint8 mixers) {
   piece->params_model_expert += all.expert;
 }
 
+#define CHANNELS (MS_MIX_MLP | MS_MIX_MOE) /* the second block of a layer */
+
 static void layer_forward_rows(MsBuild *b, int layer, guint8 mixers) {
+  gboolean entered = ms_enter_graph(b, mixers & ~CHANNELS);
   if (mixers & MS_MIX_MAMBA) ms_mamba_forward(b);
   if (mixers & MS_MIX_DELTA) ms_delta_forward(b);
   if (mixers & MS_MIX_ATTN) ms_attention_forward(b, layer);
+  if (!entered) ms_enter_graph(b, mixers & CHANNELS);
   if (mixers & MS_MIX_MLP) ms_dense_mlp_forward(b);
   if (mixers & MS_MIX_MOE) ms_moe_forward(b);
   ms_keep_layer_graph_tensors(b, mixers);
 }
 
 static void layer_backward_rows(MsBuild *b, int layer, guint8 mixers) {
+  guint8 channels = mixers & CHANNELS;
+  b->node = MS_NODE_COMBINE;
+  ms_reenter_graph(b, channels);
   if (mixers & MS_MIX_MOE) ms_moe_backward(b);
   if (mixers & MS_MIX_MLP) ms_dense_mlp_backward(b);
+  b->node = MS_NODE_ATTN;
+  if (!channels || !ms_graph_copies_input(b->options, channels)) ms_reenter_graph(b, mixers & ~CHANNELS);
   if (mixers & MS_MIX_ATTN) ms_attention_backward(b, layer);
   if (mixers & MS_MIX_DELTA) ms_delta_backward(b);
   if (mixers & MS_MIX_MAMBA) ms_mamba_backward(b);

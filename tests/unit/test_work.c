@@ -779,24 +779,28 @@ static MsScenario *released(const char *software, const char *precision, int ep)
   return ms_test_scenario_of(text);
 }
 
-static int swizzles(const char *software, const char *precision) {
+static int swizzles(const char *software, const char *precision, int products) {
   g_autoptr(MsScenario) s = released(software, precision, 8);
   g_auto(MsLowered) l = ms_test_lower(s);
   int forward = count_named(&piece(&l, 0)->forward, "swizzle scales"),
       backward = count_named(&piece(&l, 0)->backward, "swizzle scales");
-  assert_int_equal(backward, 2 * forward); /* two products for each */
+  assert_int_equal(backward, products * forward);
   return forward;
 }
 
-/* Of both operands of qkv, the output projection and both layers of the experts. */
+/* Of both operands of qkv, the output projection and both layers of the experts, with two products for each backward;
+ * of the weights alone forward and for the input gradients. */
 static void scales_in_kernels_of_their_own(void **state) {
   (void)state;
-  assert_int_equal(swizzles("nemo-25.09", "mxfp8"), 8);
-  assert_int_equal(swizzles("nemo-25.11", "mxfp8"), 8);
-  assert_int_equal(swizzles("nemo-26.02", "mxfp8"), 0);
-  assert_int_equal(swizzles("nemo-26.06.01", "nvfp4"), 8);
-  assert_int_equal(swizzles("not-known", "nvfp4"), 0);
-  assert_int_equal(swizzles("nemo-25.09", "fp8-tensorwise"), 0);
+  assert_int_equal(swizzles("nemo-25.09", "mxfp8", 2), 8);
+  assert_int_equal(swizzles("nemo-25.11", "mxfp8", 2), 8);
+  assert_int_equal(swizzles("nemo-26.02", "mxfp8", 1), 4);
+  assert_int_equal(swizzles("nemo-26.06.01", "nvfp4", 2), 8);
+  assert_int_equal(swizzles("mine-te2.17", "nvfp4", 1), 4);
+  assert_int_equal(swizzles("mine-te2.18", "nvfp4", 1), 0);
+  assert_int_equal(swizzles("mine-te2.18", "mxfp8", 1), 0);
+  assert_int_equal(swizzles("not-known", "nvfp4", 1), 0);
+  assert_int_equal(swizzles("nemo-25.09", "fp8-tensorwise", 1), 0);
   g_autoptr(MsScenario) s = released("nemo-25.09", "mxfp8", 2);
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsOpList *forward = &piece(&l, 0)->forward;
@@ -833,9 +837,12 @@ static void calls_of_a_linear(void **state) {
   assert_int_equal(row(&piece(&l, 0)->forward, "qkv", ANY)->kernels, 4);
   assert_int_equal(row(&piece(&l, 0)->backward, "qkv", MS_PASS_DGRAD)->kernels, 4);
   assert_int_equal(row(&piece(&l, 0)->backward, "qkv", MS_PASS_WGRAD)->kernels, 1);
+  int experts = row(&piece(&l, 0)->backward, "expert fc1", MS_PASS_DGRAD)->kernels;
+  assert_int_equal(row(&piece(&l, 0)->backward, "expert fc1", MS_PASS_WGRAD)->kernels, experts - 3);
   s->options.delay_wgrad = TRUE;
   g_auto(MsLowered) delayed = ms_test_lower(s);
   assert_int_equal(row(&piece(&delayed, 0)->backward, "qkv", MS_PASS_WGRAD)->kernels, 4);
+  assert_int_equal(row(&piece(&delayed, 0)->backward, "expert fc1", MS_PASS_WGRAD)->kernels, experts);
 }
 
 static double first_launch_s(MsScenario *s, double call_operators) {
@@ -856,6 +863,55 @@ static void calls_of_graphs(void **state) {
   assert_close(first_launch_s(s, 3), s->hardware->graph_launch_s + 3 * s->hardware->kernel_launch_s, 1e-6);
   s->options.cuda_graph_scope = MS_CG_FULL_ITERATION;
   assert_close(first_launch_s(s, 3), first_launch_s(s, 0), 0);
+}
+
+/* Bytes that are copied into the graphs of a layer, in units of its input, and the row behind the last copy. */
+static double copied(const MsOpList *list, const char *name, double x, const MsOp **behind) {
+  double sum = 0;
+  for (int i = 0; i < list->n; i++)
+    if (!strcmp(list->op[i].name, name)) {
+      assert_close(list->op[i].write_B, list->op[i].read_B, 0);
+      assert_int_equal(list->op[i].kernels, 0);
+      sum += list->op[i].write_B / x, *behind = &list->op[i + 1];
+    }
+  return sum;
+}
+
+/* A graph copies its input, and gradients of its outputs: of attention the residual stream, of one that ends in the
+ * router also the tokens (those of an all-to-all permuted, 8 for one) and the output of shared experts. */
+static void copies_into_graphs(void **state) {
+  (void)state;
+  static const struct {
+    const char *model;
+    MsDispatcher dispatcher;
+    guint32 scope;
+    double forward, backward;
+    MsModule forward_of, backward_of; /* what stands behind the copies */
+  } cases[] = {{"llama3-8b", MS_DISPATCH_ALLTOALL, 0, 0, 0, 0, 0},
+               {"llama3-8b", MS_DISPATCH_ALLTOALL, MS_CG_FULL_ITERATION, 0, 0, 0, 0},
+               {"llama3-8b", MS_DISPATCH_ALLTOALL, MS_CG_ATTN, 1, 1, MS_MODULE_ATTN, MS_MODULE_ATTN},
+               {"llama3-8b", MS_DISPATCH_ALLTOALL, MS_CG_MLP, 1, 1, MS_MODULE_MLP, MS_MODULE_MLP},
+               {"llama3-8b", MS_DISPATCH_ALLTOALL, MS_CG_ATTN | MS_CG_MLP, 1, 1, MS_MODULE_ATTN, MS_MODULE_MLP},
+               {"qwen3-30b-a3b", MS_DISPATCH_HYBRIDEP, MS_CG_MOE_ROUTER, 1, 2, MS_MODULE_ROUTER, MS_MODULE_ROUTER},
+               {"qwen3-30b-a3b", MS_DISPATCH_HYBRIDEP, MS_CG_ATTN, 1, 1, MS_MODULE_ATTN, MS_MODULE_ATTN},
+               {"qwen3-30b-a3b", MS_DISPATCH_HYBRIDEP, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS, 1, 2,
+                MS_MODULE_ATTN, MS_MODULE_ROUTER},
+               {"qwen3-30b-a3b", MS_DISPATCH_ALLTOALL, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS, 1,
+                1 + 8 * (1 + 2.0 / 2048), MS_MODULE_ATTN, MS_MODULE_ROUTER},
+               {"moonlight-16b-a3b", MS_DISPATCH_HYBRIDEP, MS_CG_MOE_ROUTER, 1, 3, MS_MODULE_ROUTER, MS_MODULE_ROUTER}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(cases[i].model, ANY, "h100-sxm", 8);
+    s->layout.ep = s->model->num_experts ? 8 : 1;
+    s->options.dispatcher = cases[i].dispatcher, s->options.cuda_graph_scope = cases[i].scope;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, s->model->num_layers - 1);
+    double x = 2.0 * s->training.seq_length * s->training.micro_batch_size * s->model->hidden_size;
+    const MsOp *first = NULL, *last = NULL;
+    assert_close(copied(&p->forward, "into graph", x, &first), cases[i].forward, 1e-9);
+    assert_close(copied(&p->backward, "gradients into graph", x, &last), cases[i].backward, 1e-9);
+    if (first) assert_int_equal(first->module, cases[i].forward_of);
+    if (last) assert_int_equal(last->module, cases[i].backward_of);
+  }
 }
 
 /* --- properties over many runs --------------------------------------------------------------------------------- */
@@ -1249,6 +1305,7 @@ int main(void) {
       cmocka_unit_test(casts_to_nvfp4),
       cmocka_unit_test(calls_of_a_linear),
       cmocka_unit_test(calls_of_graphs),
+      cmocka_unit_test(copies_into_graphs),
       cmocka_unit_test(gemms_of_deepseek),
       cmocka_unit_test(gemms_of_qwen),
       cmocka_unit_test(tokens_per_expert),
