@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "report/report.h"
+#include "study/guesses.h"
 
 enum { FEW_STAGES = 16, FEW_ORIGINS = 12 };
 
@@ -57,6 +58,15 @@ char *ms_report_mfu_note(const MsResult *r) {
              : NULL;
 }
 
+/* The layout of the file may be a guess of what ran. */
+static const char *verdict(const MsScenario *s, const MsResult *r, double off) {
+  if (!(r->band > 0)) return "";
+  if (off <= r->band) return ", which is inside the band";
+  return off <= hypot(r->band, ms_guesses_width(s))
+             ? ", outside the band of this layout, of which the file guessed some"
+             : ", outside the band";
+}
+
 /* What was measured, beside the band. */
 static void append_measured(GString *out, const MsScenario *s, const MsResult *r) {
   const char *from;
@@ -64,10 +74,7 @@ static void append_measured(GString *out, const MsScenario *s, const MsResult *r
   if (!(measured_s > 0)) return;
   double off = measured_s / r->step_time_s - 1;
   g_string_append_printf(out, "  measured     %s, %.1f %% %s predicted%s\n", MS_SECONDS(measured_s), 100 * fabs(off),
-                         off >= 0 ? "longer than" : "shorter than",
-                         !(r->band > 0)         ? ""
-                         : fabs(off) <= r->band ? ", which is inside the band"
-                                                : ", outside the band");
+                         off >= 0 ? "longer than" : "shorter than", verdict(s, r, fabs(off)));
 }
 
 /* What it is that the step is expected of. */

@@ -1,9 +1,11 @@
 /* tests/unit/test_guesses.c - published runs whose file guessed knobs: their bands reach what those may have been. */
 #include <glib/gstdio.h>
 #include <math.h>
+#include <string.h>
 
 #include "lib/close.h"
 #include "lib/world.h"
+#include "report/report.h"
 #include "study/guesses.h"
 #include "study/validate.h"
 
@@ -135,11 +137,34 @@ static void rows_are_wider(void **state) {
   for (int i = 0; i < 2; i++) ms_validation_free(v[i]);
 }
 
+static char *said_of(const MsScenario *s, const MsResult *result) { return ms_report_result(s, result, NULL, 0); }
+
+/* `moesim run` says that the band is of the layout as it stands. */
+static void told_beside_the_run(void **state) {
+  (void)state;
+  static const char *const said[] = {"[\"vpp\"]", "null"};
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsScenario) s = run_of("llama3-8b", 64, one, "", said[i]);
+    g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
+    double reach = hypot(r->band, ms_guesses_width(s));
+    s->measured.step_time_s = r->step_time_s * (1 - (r->band + reach) / 2);
+    g_autofree char *near = said_of(s, r);
+    s->measured.step_time_s = r->step_time_s * (1 - 1.01 * reach);
+    g_autofree char *far = said_of(s, r);
+    s->measured.step_time_s = r->step_time_s * (1 - 0.99 * r->band);
+    g_autofree char *inside = said_of(s, r);
+    assert_int_equal(strstr(near, "of which the file guessed some") != NULL, i == 0);
+    assert_non_null(strstr(far, ", outside the band\n"));
+    assert_non_null(strstr(inside, ", which is inside the band\n"));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_guessed),    cmocka_unit_test(virtual_stages), cmocka_unit_test(chunks_come_out_even),
-      cmocka_unit_test(recompute_and_both), cmocka_unit_test(microbatches),   cmocka_unit_test(experts),
-      cmocka_unit_test(rows_are_wider),
+      cmocka_unit_test(nothing_guessed),      cmocka_unit_test(virtual_stages),
+      cmocka_unit_test(chunks_come_out_even), cmocka_unit_test(recompute_and_both),
+      cmocka_unit_test(microbatches),         cmocka_unit_test(experts),
+      cmocka_unit_test(rows_are_wider),       cmocka_unit_test(told_beside_the_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
