@@ -20,6 +20,8 @@ typedef struct { /* every `period`-th layer (1-based) is full attention, the oth
                   */
   int window;    /* span in tokens, the token itself included */
   int period;    /* 0: every layer is windowed */
+  gboolean chunked; /* the sequence is cut into spans of `window` tokens, and a token sees those of its own span up to
+                       itself (Llama 4), in place of the latest ones */
 } MsSlidingWindow;
 
 typedef struct { /* Mamba-2 mixer; num_heads 0 = the model has none */

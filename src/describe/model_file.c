@@ -31,6 +31,7 @@ static const MsField window_fields[] = {
     MS_INT(S, window, 0, 1 << 30, "0", MS_NULLABLE, "tokens that a windowed layer sees, itself included; 0 = none"),
     MS_INT(S, period, 0, MAX_LAYERS, "0", MS_NULLABLE,
            "every period-th layer sees all tokens; 0 = every layer is windowed"),
+    MS_BOOL(S, chunked, "false", 0, "a token sees its own chunk of `window` tokens, not the latest ones"),
     {0}};
 #undef S
 static const MsFieldTable window_table = {"model.sliding_window", "sliding-window attention", window_fields};

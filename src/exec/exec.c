@@ -28,6 +28,7 @@ static const char *refusal(const Exec *x) {
   if (m->num_experts > 0 && !o->moe_grouped_gemm)
     return "options.moe_grouped_gemm: experts one after another are not executed";
   if (ms_lora_is_on(&s->training.lora)) return "training.lora: adapters are not executed";
+  if (m->sliding_window.chunked) return "model.sliding_window.chunked: attention in chunks is not executed";
   if (m->post_norm) return "model.post_norm: norms behind attention and MLP are not executed";
   if (m->attention_dropout > 0) return "model.attention_dropout: dropout is not executed";
   if (m->num_query_groups < x->layout->tp && !ms_model_has_mla(m))

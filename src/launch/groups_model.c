@@ -20,6 +20,9 @@ gboolean ms_write_attention(const MsScenario *s, MsRelease release, MsArgs *args
     ms_args_add(args, MODEL, "--group-query-attention", NULL);
     ms_args_addf(args, MODEL, "--num-query-groups", "%d", m->num_query_groups);
   }
+  if (w->chunked)
+    return ms_refuse_key(s, error, "model.sliding_window.chunked", "no argument of %s says it, its windows slide",
+                         ms_release_words[release]);
   if (release != MS_RELEASE_MCORE && w->window > 0)
     return refuse_mt(s, release, "model.sliding_window", "--window-size", error);
   if (release != MS_RELEASE_MCORE && m->softmax_sink)

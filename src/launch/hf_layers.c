@@ -87,8 +87,7 @@ gboolean ms_hf_read_windows(MsHf *c, int period) {
   g_autofree guint8 *full = full_layers(c, &ok);
   if (!ok) return FALSE;
   w->window = unused ? 0 : window > 0 ? window : chunk;
-  if (w->window > 0 && window == 0)
-    ms_hf_remark(c, "attention_chunk_size: chunks are read as windows of the same size, which see twice as much");
+  w->chunked = w->window > 0 && window == 0;
   if (w->window > 0) w->period = full ? period_of(c, full) : period;
   if (w->window == 0 || w->period == 1) *w = (MsSlidingWindow){0};
   return TRUE;

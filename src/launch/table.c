@@ -111,7 +111,7 @@ const MsLaunchRow ms_launch_rows[] = {
           "model.mamba.state_dim model.mamba.num_groups model.mamba.conv_kernel"),
     GROUP(MODEL, attention,
           "model.num_attention_heads model.num_query_groups model.kv_channels model.sliding_window.window "
-          "model.sliding_window.period model.softmax_sink"),
+          "model.sliding_window.period model.sliding_window.chunked model.softmax_sink"),
     ON(MODEL, "--qk-layernorm", "model.qk_layernorm", M),
     ON(MODEL, "--attention-output-gate", "model.attention_output_gate", 0),
     GROUP(MODEL, latent_attention,

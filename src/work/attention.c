@@ -42,9 +42,7 @@ static double pairs_of_length(double s, const void *data) { /* query-key pairs p
   const MsBuild *b = of->b;
   /* with a learned sink the fused kernels mask the window but do not skip its blocks: inferred from all published
    * GPT-OSS runs */
-  if (!ms_model_layer_is_windowed(b->model, of->layer) || b->model->softmax_sink) return s / 2;
-  double w = MIN((double)b->model->sliding_window.window, s);
-  return w - w * (w - 1) / (2 * s);
+  return b->model->softmax_sink ? s / 2 : ms_model_pairs(b->model, of->layer, s);
 }
 
 static double pairs(const MsBuild *b, int layer, const MsPackPart *part) {
@@ -212,8 +210,9 @@ static void core(MsBuild *b, const Widths *w, int layer) {
     return;
   }
   if (b->c <= 1) {
-    core_row(b, "attention", w, layer, part, 1, w->heads, s,
-             ms_model_layer_is_windowed(b->model, layer) ? MIN(s, b->model->sliding_window.window) : s);
+    const MsSlidingWindow *window = &b->model->sliding_window;
+    double seen = ms_model_layer_is_windowed(b->model, layer) ? MIN(s, window->window) : s;
+    core_row(b, "attention", w, layer, part, 1, w->heads, window->chunked ? seen : s, seen);
     return;
   }
   core_over_ranks(b, w, layer, part);

@@ -1,6 +1,8 @@
 /* src/work/count.c - parameters and model FLOP (docs/theory/operators.md 1 and 2). */
 #include "work/build.h"
 
+#include <math.h>
+
 static double q_width(const MsModel *m) { return (double)m->num_attention_heads * m->kv_channels; }
 static double kv_width(const MsModel *m) { return (double)m->num_query_groups * m->kv_channels; }
 
@@ -158,17 +160,20 @@ static double flop_attention_linear(const MsModel *m, int layer) {
 }
 
 /* Causal attention counted at half, behind an indexer too: Megatron's formula does not know sparse attention but
- * DeepSeek-V4's; a window of w tokens sees w s - w (w-1)/2 pairs of a sequence of s. */
+ * DeepSeek-V4's. */
 double ms_flop_attention_core(const MsModel *m, int layer, double s) {
-  double pairs = s / 2;
   if (ms_model_has_compressed_attention(m)) return ms_flop_compressed_core(m, layer, s);
-  if (ms_model_layer_is_windowed(m, layer)) {
-    double w = MIN((double)m->sliding_window.window, s);
-    pairs = w - w * (w - 1) / (2 * s);
-  }
+  double pairs = ms_model_pairs(m, layer, s);
   if (!ms_model_has_mla(m)) return 4 * q_width(m) * pairs;
   const MsMla *a = &m->multi_latent_attention;
   return 2 * m->num_attention_heads * (double)(a->qk_head_dim + a->qk_pos_emb_head_dim + a->v_head_dim) * pairs;
+}
+
+double ms_model_pairs(const MsModel *m, int layer, double s) {
+  if (!ms_model_layer_is_windowed(m, layer)) return s / 2;
+  double w = MIN((double)m->sliding_window.window, s), chunks = floor(s / w), rest = s - chunks * w;
+  if (m->sliding_window.chunked) return (chunks * w * w + rest * rest) / (2 * s);
+  return w - w * (w - 1) / (2 * s);
 }
 
 static double flop_mlp(const MsModel *m, gboolean moe) {

@@ -269,6 +269,12 @@ static void flop_grows_with_the_sequence_and_ignores_padding_of_nothing(void **s
    * counts s / 2 */
   m->sliding_window.window = 4096, m->sliding_window.period = 0;
   double windowed = ms_model_flop_per_token(m, 4096).attention_core;
+  m->sliding_window.chunked = TRUE; /* of 10,240 tokens the last chunk is half as long */
+  assert_close(ms_model_flop_per_token(m, 4096).attention_core, windowed * 4096.0 / 4097, 1e-12);
+  double two = ms_model_flop_per_token(m, 8192).attention_core, more = ms_model_flop_per_token(m, 10240).attention_core;
+  assert_close(two, windowed * 4096.0 / 4097, 1e-12);
+  assert_close(more, two * (2 + 0.5 * 0.5) / 2.5, 1e-12);
+  m->sliding_window.chunked = FALSE;
   m->sliding_window.window = 0;
   assert_close(windowed, ms_model_flop_per_token(m, 4096).attention_core * 4097.0 / 4096, 1e-12);
 }

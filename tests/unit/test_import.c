@@ -854,7 +854,7 @@ static void families_of_tables(void **state) {
        228.69, 11.03, 0.001, NULL},
       {"{" LAYERS(48, 5120, 40, 8, 8192, 202048) "\"head_dim\":128,\"num_local_experts\":16,\"num_experts_per_tok\":1,"
                                                  "\"attention_chunk_size\":8192,\"model_type\":\"llama4_text\"}",
-       107.77, 17.17, 0.001, "attention_chunk_size"},
+       107.77, 17.17, 0.001, NULL},
       {"{" LAYERS(28, 2048, 16, 4, 5632,
                   126464) "\"moe_intermediate_size\":1408,\"num_experts\":64,\"num_experts_per_tok\":6,"
                           "\"num_shared_experts\":2,\"model_type\":\"bailing_moe\"}",
@@ -974,22 +974,31 @@ static void windows_of_layers(void **state) {
     const char *types;
     int window, period;
     gboolean remark;
+    const char *key;
   } rows[] = {
-      {"[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]", 512, 3, FALSE},
-      {"[\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]", 512, 2, TRUE},
-      {"[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]", 512, 0, FALSE},
-      {"[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]", 0, 0, FALSE}};
+      {"[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]", 512, 3, FALSE,
+       "sliding_window"},
+      {"[\"full_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\"]", 512, 2, TRUE,
+       "sliding_window"},
+      {"[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]", 512, 0, FALSE,
+       "sliding_window"},
+      {"[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]", 0, 0, FALSE, "sliding_window"},
+      {"[\"chunked_attention\",\"full_attention\",\"chunked_attention\",\"full_attention\"]", 512, 2, FALSE,
+       "attention_chunk_size"}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
-    g_autofree char *json = g_strdup_printf("{\"model_type\":\"olmo3\",\"num_hidden_layers\":4,\"hidden_size\":64,"
-                                            "\"num_attention_heads\":4,\"vocab_size\":100,"
-                                            "\"intermediate_size\":128,\"sliding_window\":512,\"layer_types\":%s}",
-                                            rows[i].types);
+    gboolean chunked = g_str_equal(rows[i].key, "attention_chunk_size");
+    const char *family = chunked ? "llama4_text" : "olmo3";
+    g_autofree char *json = g_strdup_printf("{\"model_type\":\"%s\",\"num_hidden_layers\":4,\"hidden_size\":64,"
+                                            "\"num_attention_heads\":8,\"vocab_size\":100,"
+                                            "\"intermediate_size\":128,\"%s\":512,\"layer_types\":%s}",
+                                            family, rows[i].key, rows[i].types);
     g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
                          remarks = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(MsJson) doc = ms_json_parse(json, -1, "config.json", NULL);
     g_autoptr(MsModel) model = ms_import_hf(doc, ignored, remarks, NULL);
     assert_int_equal(model->sliding_window.window, rows[i].window);
     assert_int_equal(model->sliding_window.period, rows[i].period);
+    assert_int_equal(model->sliding_window.chunked, chunked);
     assert_int_equal(mentions(remarks, "layer_types: "), rows[i].remark);
   }
 }

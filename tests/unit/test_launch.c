@@ -194,6 +194,9 @@ static void keys_without_an_argument(void **state) {
   s->model->hyper_connections.num_residual_streams = 4;
   check_refusal(s, MS_LAUNCH_MEGATRON, "model.hyper_connections.num_residual_streams: no argument");
   s->model->hyper_connections.num_residual_streams = 1;
+  s->model->sliding_window = (MsSlidingWindow){.window = 4096, .chunked = TRUE};
+  check_refusal(s, MS_LAUNCH_MEGATRON, "model.sliding_window.chunked: no argument of");
+  s->model->sliding_window = (MsSlidingWindow){0};
   s->model->post_norm = TRUE;
   check_refusal(s, MS_LAUNCH_MEGATRON, "model.post_norm: no argument of");
 }
