@@ -299,8 +299,44 @@ MsHardware *ms_hardware_load(const char *name, GError **error) {
   return finished(load_file(file, 0, TRUE, error));
 }
 
+/* --- a machine that ships, described as another one with its figures --- */
+
+static gboolean like(double a, double b) { return (isnan(a) && isnan(b)) || fabs(a - b) <= 0.01 * fabs(b); }
+
+static gboolean same_sheet(const MsHardware *a, const MsHardware *b) {
+  return like(a->peak_bf16_flops, b->peak_bf16_flops) && like(a->peak_fp8_flops, b->peak_fp8_flops) &&
+         like(a->hbm_B, b->hbm_B) && like(a->hbm_Bps, b->hbm_Bps) && like(a->tdp_W, b->tdp_W);
+}
+
+/* The variant of its base whose data sheet it has; NULL: none, or the base itself. */
+static const char *variant_of(const MsHardware *hardware, const char *base) {
+  JsonArray *names =
+      hardware->variants && JSON_NODE_HOLDS_ARRAY(hardware->variants) ? json_node_get_array(hardware->variants) : NULL;
+  for (guint i = 0; names && i < json_array_get_length(names); i++) {
+    JsonNode *node = json_array_get_element(names, i);
+    const char *name = ms_json_is(node, G_TYPE_STRING) ? json_node_get_string(node) : base;
+    g_autoptr(MsHardware) variant = strcmp(name, base) != 0 ? ms_hardware_load(name, NULL) : NULL;
+    if (variant && same_sheet(hardware, variant)) return name;
+  }
+  return NULL;
+}
+
+/* What the variant measured is its own: its curves, its clock. */
+static MsHardware *described_upon(const MsJson *doc, JsonObject *json, const char *path, GError **error) {
+  MsHardware *hardware = described(doc, json, path, 0, TRUE, error);
+  JsonNode *base = hardware ? json_object_get_member(json, "base") : NULL;
+  const char *variant = base ? variant_of(hardware, json_node_get_string(base)) : NULL;
+  if (!variant) return hardware;
+  JsonObject *upon = ms_object_without(json, "base");
+  json_object_set_string_member(upon, "base", variant);
+  ms_hardware_free(hardware);
+  hardware = described(doc, upon, path, 0, TRUE, error);
+  json_object_unref(upon);
+  return hardware;
+}
+
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
-  return finished(JSON_NODE_HOLDS_OBJECT(node) ? described(doc, json_node_get_object(node), path, 0, TRUE, error)
+  return finished(JSON_NODE_HOLDS_OBJECT(node) ? described_upon(doc, json_node_get_object(node), path, error)
                                                : load_mentioned(doc, node, path, 0, TRUE, error));
 }
 

@@ -142,6 +142,7 @@ typedef struct MsHardware {
   MsAnchor anchor;       /* what was learned from runs on it */
   JsonNode *sources;     /* object: key -> text */
   char *curves_from;     /* the profile whose curve shapes were inherited, NULL = its own */
+  JsonNode *variants;    /* list of names: what its base stands for where the figures are theirs; NULL: none */
 } MsHardware;
 
 extern const MsFieldTable ms_hardware_table;

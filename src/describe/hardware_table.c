@@ -114,6 +114,9 @@ static const MsField hardware_fields[] = {
     MS_OBJECT(S, anchor, &ms_anchor_table, MS_NULLABLE, "what was learned from runs on it (moesim anchor)"),
     MS_FREE(S, sources, "object: key -> where its figure comes from, a text or {mark, text, within}"),
     MS_STRING(S, curves_from, MS_NULLABLE, "profile whose curves serve for operators that this one has none for"),
+    MS_FREE(S, variants,
+            "list of profiles: a machine described upon this one whose peaks in BF16 and FP8, memory, bandwidth of it "
+            "and power limit are those of one of them is upon that one"),
     {0}};
 #undef S
 const MsFieldTable ms_hardware_table = {"hardware", "a machine, hardware/NAME.json", hardware_fields};

@@ -167,6 +167,27 @@ static void a_file_has_a_base(void **state) {
       assert_true(fabs(nvl->curves[i].segment_Bps[0] / base->curves[i].segment_Bps[0] - 0.5) < 1e-12);
 }
 
+/* MI300X with the figures of MI325X is that machine, with all it has of its own; with one less it is not, but power
+ * still raises the clock. */
+static void figures_name_a_variant(void **state) {
+  (void)state;
+  g_autoptr(MsHardware) variant = ms_hardware_load("mi325x", NULL);
+  g_autoptr(MsHardware) same = machine("{\"base\": \"mi300x\", \"hbm_B\": 274877906944, \"hbm_Bps\": 6e12, "
+                                       "\"tdp_W\": 1000, \"nic_Bps\": 4e10}",
+                                       "x.json", NULL);
+  g_autoptr(MsHardware) other = machine("{\"base\": \"mi300x\", \"hbm_Bps\": 6e12, \"tdp_W\": 1000}", "x.json", NULL);
+  g_autoptr(MsHardware) third = machine("{\"base\": \"mi300x\", \"peak_bf16_flops\": 2.5166e15, "
+                                        "\"peak_fp8_flops\": 5.0332e15, \"hbm_B\": 309237645312, "
+                                        "\"hbm_Bps\": 8e12, \"tdp_W\": 1400}",
+                                        "x.json", NULL);
+  assert_string_equal(same->name, "mi325x");
+  assert_true(same->sustained_derate == variant->sustained_derate && isnan(same->sustained_tdp_W));
+  assert_true(same->nic_Bps == 4e10);
+  assert_string_equal(third->name, "mi355x");
+  assert_string_equal(other->name, "mi300x");
+  assert_true(other->sustained_tdp_W == 750 && other->sustained_derate < variant->sustained_derate);
+}
+
 static void a_model_file_has_a_base(void **state) {
   (void)state;
   GError *error = NULL;
@@ -212,6 +233,7 @@ int main(void) {
                                      cmocka_unit_test(strict_refuses_by_name),
                                      cmocka_unit_test(an_override_is_stated),
                                      cmocka_unit_test(a_file_has_a_base),
+                                     cmocka_unit_test(figures_name_a_variant),
                                      cmocka_unit_test(a_model_file_has_a_base),
                                      cmocka_unit_test(circles_end)};
   return cmocka_run_group_tests(tests, NULL, NULL);
