@@ -22,11 +22,11 @@ static const MsField training_fields[] = {
            "(TorchTitan training.local_batch_size, AutoModel step_scheduler.local_batch_size); 0 = all of the step"),
     MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_OPEN, "compute precision"),
     MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
-    {MS_ROW(
-         S, routing, MS_T_CUSTOM, "", "\"balanced\"", 0,
-         "balanced (forced), natural, round-robin (experts in turn and no router, as NeMo AutoModel's fake gate has "
-         "it) or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or {\"capacity_factor\": x}, and "
-         "more keys, see scenario.training.routing"),
+    {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", 0,
+            "balanced (forced), natural, round-robin (experts in turn and no router, as NeMo AutoModel's fake gate has "
+            "it, whose balanced it is) or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or "
+            "{\"capacity_factor\": x}, and "
+            "more keys, see scenario.training.routing"),
      .sub = &ms_routing_table, .parse = ms_routing_parse, .print = ms_routing_print},
     {MS_ROW(S, sequence_lengths, MS_T_CUSTOM, "", "null", MS_NULLABLE,
             "histogram {\"lengths\": [tokens, ...], \"weights\": [sequences, ...], \"seed\": n} of what is packed into "
@@ -282,6 +282,12 @@ static void take_from_stack(MsScenario *scenario) {
   take_plain_rotation(scenario);
 }
 
+/* Forced balance is what the framework has for it: AutoModel's fake gate hands experts out in turn. */
+static void take_gate(MsScenario *s) {
+  if (ms_framework(s)->fake_gate && s->training.routing.kind == MS_ROUTING_BALANCED)
+    s->training.routing.kind = MS_ROUTING_ROUND_ROBIN;
+}
+
 static gboolean can_use(const MsScenario *s, MsDispatcher dispatcher) {
   const MsDispatcherRow *row = &ms_dispatchers[dispatcher];
   gint64 ranks = (gint64)s->layout.etp * s->layout.ep;
@@ -400,6 +406,7 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
   if (!finish_shares(scenario, doc, closed, error)) return FALSE;
   take_from_stack(scenario);
   take_padding(scenario);
+  take_gate(scenario);
   if (scenario->strict) ms_scenario_be_strict(scenario);
   if ((int)scenario->options.dispatcher < 0)
     scenario->options.dispatcher = closed ? usual_dispatcher(scenario) : MS_DISPATCH_ALLTOALL;

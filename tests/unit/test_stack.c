@@ -156,6 +156,18 @@ static void sharding_of_a_request(void **state) {
   assert_int_equal(sharding_asked("\"pp\": [2, 1]"), MS_FSDP_OPTIM_GRADS_PARAMS);
 }
 
+/* AutoModel's only balanced routing hands experts out in turn. */
+static void balance_is_the_fake_gate(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_of("nemo-automodel", "", ""),
+                        other = run_of("nemo-automodel", "\"framework\": \"megatron\",", ""),
+                        lacks = run_of("nemo-automodel", "", "\"tp_comm_overlap\": true");
+  assert_int_equal(s->training.routing.kind, MS_ROUTING_ROUND_ROBIN);
+  assert_int_equal(other->training.routing.kind, MS_ROUTING_BALANCED);
+  assert_int_equal(lacks->framework, MS_FRAMEWORK_MEGATRON);
+  assert_int_equal(lacks->training.routing.kind, MS_ROUTING_BALANCED);
+}
+
 /* "flash" is what it was to the software: FlashAttention-2 is slower on Hopper than what came after it. */
 static void flash_is_theirs(void **state) {
   (void)state;
@@ -410,6 +422,7 @@ int main(void) {
       cmocka_unit_test(shards_of_a_pipeline),
       cmocka_unit_test(sharding_of_a_request),
       cmocka_unit_test(framework_of_a_request),
+      cmocka_unit_test(balance_is_the_fake_gate),
       cmocka_unit_test(flash_is_theirs),
       cmocka_unit_test(options_of_a_family),
       cmocka_unit_test(names_say_when),
