@@ -86,6 +86,7 @@ void ms_graph_repeat(MsGraph *graph, guint32 period, guint32 times) {
 
 guint32 ms_graph_count(const MsGraph *graph) { return graph->n; }
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index) { return &graph->task[index]; }
+const MsTask *ms_graph_tasks(const MsGraph *graph) { return graph->task; }
 void ms_graph_slow(MsGraph *graph, guint32 device, double factor) {
   for (guint32 i = 0; i < graph->n; i++) {
     MsTask *task = &graph->task[i];

@@ -99,8 +99,9 @@ void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajecto
   g_autofree gint32 *sync = g_new(gint32, MAX(t->n, 1)), *last_sync = g_new(gint32, stages);
   for (int s = 0; s < stages; s++) latest[s] = -2, last_sync[s] = -1;
   a.sync = sync;
+  const MsTask *all = ms_graph_tasks(graph);
   for (guint32 i = 0; i < t->n; i++) {
-    const MsTask *task = ms_graph_task(graph, i);
+    const MsTask *task = &all[i];
     int s = (int)task->device;
     sync[i] = last_sync[s];
     if (task->host_sync) last_sync[s] = (gint32)i;

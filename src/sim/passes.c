@@ -22,10 +22,10 @@ static gboolean in_pass(const MsTask *task) {
 }
 
 /* Tasks of a slot follow one another in the graph. */
-static Interval slot_interval(const MsGraph *graph, const MsTrajectory *t, int stage, guint32 from, guint32 to) {
+static Interval slot_interval(const MsTask *task, const MsTrajectory *t, int stage, guint32 from, guint32 to) {
   Interval slot = {G_MAXINT64, 0};
-  for (guint32 i = from; i < to && (int)ms_graph_task(graph, i)->device == stage; i++) {
-    if (!in_pass(ms_graph_task(graph, i))) continue;
+  for (guint32 i = from; i < to && (int)task[i].device == stage; i++) {
+    if (!in_pass(&task[i])) continue;
     slot.start = MIN(slot.start, t->start[i]), slot.end = MAX(slot.end, t->end[i]);
   }
   return slot;
@@ -35,7 +35,7 @@ static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph,
                                const guint32 *first, MsPasses *passes) {
   Interval all = {G_MAXINT64, 0};
   for (int i = 0; i < schedule->n[stage]; i++) {
-    Interval slot = slot_interval(graph, t, stage, first[i], first[i + 1]);
+    Interval slot = slot_interval(ms_graph_tasks(graph), t, stage, first[i], first[i + 1]);
     int kind = schedule->slot[stage][i].kind;
     passes->count[kind]++;
     if (slot.end <= all.end) continue; /* no rows, or hidden behind the slot before it */
@@ -72,11 +72,10 @@ void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, co
   int stages = schedule->stages;
   g_autofree GArray **rows = g_new(GArray *, stages);
   for (int s = 0; s < stages; s++) rows[s] = g_array_new(FALSE, FALSE, sizeof(Interval)), passes[s] = (MsPasses){0};
-  for (guint32 i = 0; i < t->n; i++) {
-    const MsTask *task = ms_graph_task(graph, i);
-    if (of_step(p, task->tag))
-      g_array_append_val(rows[task->device], ((Interval){MAX(t->start[i] - task->launch, 0), t->end[i]}));
-  }
+  const MsTask *task = ms_graph_tasks(graph);
+  for (guint32 i = 0; i < t->n; i++)
+    if (of_step(p, task[i].tag))
+      g_array_append_val(rows[task[i].device], ((Interval){MAX(t->start[i] - task[i].launch, 0), t->end[i]}));
   for (int s = 0; s < stages; s++) {
     passes[s].optimizer_s =
         outside(rows[s], slots_of_stage(schedule, graph, t, s, slot_task + slot_base[s], &passes[s]));

@@ -648,18 +648,31 @@ guint64 ms_step_number(const MsScenario *s) {
   return number;
 }
 
+/* Where the tasks of a stage end that a slot laid down, which begin at `from` and follow one another; those of other
+ * stages come behind them. */
+static guint32 end_of_slot(const MsTask *task, guint32 stage, guint32 from, guint32 to) {
+  if (from < to && task[to - 1].device == stage) return to;
+  while (from < to) {
+    guint32 middle = from + (to - from) / 2;
+    if (task[middle].device == stage) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}
+
 /* The last compute row of every slot, and what is still to come behind it. */
 static MsTail *tails_of(const Parts *p, const MsGraph *graph, const guint32 *slot, const guint32 *base,
                         const MsTime *left, guint32 *first) {
   MsTail *tail = g_new(MsTail, MAX(1, base[p->layout->pp]));
+  const MsTask *task = ms_graph_tasks(graph);
   guint32 n = 0, at = 0;
   for (int s = 0; s < p->layout->pp; s++) {
     first[s] = n;
     for (int k = 0; k < p->schedule->n[s]; k++, at++) {
-      guint32 from = slot[base[s] + (guint32)k], to = slot[base[s] + (guint32)k + 1], last = G_MAXUINT32;
-      for (; from < to && ms_graph_task(graph, from)->device == (guint32)s; from++)
-        if (ms_graph_task(graph, from)->stream == MS_STREAM_COMPUTE) last = from;
-      if (last != G_MAXUINT32) tail[n++] = (MsTail){last, left[at]};
+      guint32 from = slot[base[s] + (guint32)k],
+              to = end_of_slot(task, (guint32)s, from, slot[base[s] + (guint32)k + 1]);
+      while (to > from && task[to - 1].stream != MS_STREAM_COMPUTE) to--;
+      if (to > from) tail[n++] = (MsTail){to - 1, left[at]};
     }
   }
   first[p->layout->pp] = n;

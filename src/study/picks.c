@@ -1,6 +1,7 @@
 #include "study/picks.h"
 #include "study/advice.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -92,47 +93,52 @@ static gboolean add_by_objective(Search *x, MsPickKind kind, MsGoal goal, GError
 }
 
 /* --- memory to spare ------------------------------------------------------------------------------------------- */
-static double saved(const MsPlanEntry *first, const MsPlanEntry *e) {
-  return 1 - ms_device_B(e->result) / ms_device_B(first->result);
+typedef struct {                 /* what is asked of a layout before it is predicted in full */
+  double step_s, device_B, used; /* used: share of the device memory */
+} Seen;
+
+static Seen seen_of(const MsResult *r) {
+  double device_B = ms_device_B(r);
+  return (Seen){r->step_time_s, device_B, device_B / r->capacity_B};
 }
-static double lost(const MsPlanEntry *first, const MsPlanEntry *e) {
-  return e->result->step_time_s / first->result->step_time_s - 1;
-}
+
+static double saved(const Seen *first, const Seen *e) { return 1 - e->device_B / first->device_B; }
+static double lost(const Seen *first, const Seen *e) { return e->step_s / first->step_s - 1; }
+static double worth(const Seen *first, const Seen *e) { return saved(first, e) - MS_PICK_WORTH * lost(first, e); }
 
 typedef struct {
-  const MsPlanEntry *entry; /* NULL: none yet */
-  MsPlanEntry *found;       /* NULL: of the ranking */
+  const MsPlanEntry *entry; /* of the ranking, or */
+  MsScenario *scenario;     /* its own; both NULL: none yet */
+  Seen seen;
 } Spare;
 
-/* Takes `found`. */
-static void offer(Spare *best, const MsPlanEntry *first, const MsPlanEntry *e, MsPlanEntry *found) {
-  double worth = saved(first, e) - MS_PICK_WORTH * lost(first, e);
-  gboolean better = !best->entry || worth > saved(first, best->entry) - MS_PICK_WORTH * lost(first, best->entry);
-  if (better) {
-    free_entry(best->found);
-    *best = (Spare){e, found};
-  } else free_entry(found);
+static gboolean is_found(const Spare *best) { return best->entry || best->scenario; }
+
+/* One of the two, or a layout of the ranking by both. */
+static void offer(Spare *best, const Seen *first, const Seen *e, const MsPlanEntry *entry, const MsScenario *scenario) {
+  if (is_found(best) && !(worth(first, e) > worth(first, &best->seen))) return;
+  ms_scenario_free(best->scenario);
+  *best = (Spare){entry, entry ? NULL : ms_scenario_copy(scenario, TRUE), *e};
 }
 
 static void offer_ranking(Spare *best, const MsPlan *plan) {
-  const MsPlanEntry *first = &plan->best[0];
+  const Seen first = seen_of(plan->best[0].result);
   for (int i = 1; i < plan->n_best; i++) {
     const MsPlanEntry *e = &plan->best[i];
-    if (e->scenario->gpus == first->scenario->gpus && saved(first, e) >= MS_PICK_SAVES &&
-        lost(first, e) <= MS_PICK_LOSS)
-      offer(best, first, e, NULL);
+    const Seen own = seen_of(e->result);
+    if (e->scenario->gpus == plan->best[0].scenario->gpus && saved(&first, &own) >= MS_PICK_SAVES &&
+        lost(&first, &own) <= MS_PICK_LOSS)
+      offer(best, &first, &own, e, NULL);
   }
 }
 
 /* Of the memory of the first. */
 static const double shares[] = {1 - MS_PICK_SAVES, 0.8, 0.7, 0.6, 0.5};
 
-static double used(const MsPlanEntry *e) { return ms_device_B(e->result) / e->result->capacity_B; }
-
 typedef struct {
   Spare *best;
-  const MsRequest *near;
   const MsPlan *plan;
+  Seen first;
   GError *why;
 } Neighbours;
 
@@ -143,28 +149,38 @@ static const MsPlanEntry *ranked(const MsPlan *plan, const MsScenario *layout) {
   return NULL;
 }
 
+/* Of a point that is not in the ranking. A step beyond `limit_s` may be INFINITY. FALSE: *error. */
+static gboolean look_at(const MsFrontPoint *p, double limit_s, Seen *seen, GError **error) {
+  const MsScenario *s = p->scenario;
+  *seen = (Seen){.device_B = p->device_B, .used = p->device_B / s->hardware->hbm_B};
+  if (s->pools.n == 0 && s->pools.shares == 0) return ms_step_time(s, NULL, limit_s, &seen->step_s, error);
+  g_autoptr(MsResult) full = ms_simulate(s, MS_FIDELITY_FULL, NULL, error);
+  if (full) *seen = seen_of(full);
+  return full != NULL;
+}
+
 /* The next of the shares that this one does not fit into; 0: there is none, or it is too slow. */
 static double offer_neighbour(const MsFrontPoint *p, gpointer user) {
   Neighbours *n = user;
   if (p->interrupted) return 0;
-  const MsPlanEntry *first = &n->plan->best[0], *known = ranked(n->plan, p->scenario);
-  MsPlanEntry *found = known ? NULL : predicted(n->near, ms_scenario_copy(p->scenario, TRUE), &n->why);
-  const MsPlanEntry *e = known ? known : found;
-  if (!e) return 0;
-  gboolean dear = lost(first, e) > MS_PICK_LOSS;
-  double own = used(e), next = 0;
+  const Seen *first = &n->first;
+  const MsPlanEntry *known = ranked(n->plan, p->scenario);
+  double most_s = is_found(n->best) ? first->step_s * (1 + MS_PICK_LOSS) * (1 + 1e-9) : INFINITY, next = 0;
+  Seen own;
+  if (known) own = seen_of(known->result);
+  else if (!look_at(p, most_s, &own, &n->why)) return 0;
+  gboolean dear = lost(first, &own) > MS_PICK_LOSS;
   for (guint i = 0; i < G_N_ELEMENTS(shares) && !dear && next == 0; i++)
-    if (shares[i] * used(first) < own) next = shares[i] * used(first);
-  if (dear && n->best->entry) free_entry(found);
-  else offer(n->best, first, e, found);
+    if (shares[i] * first->used < own.used) next = shares[i] * first->used;
+  if (!dear || !is_found(n->best)) offer(n->best, first, &own, known, p->scenario);
   return next;
 }
 
 /* With less and less memory, until what fits is too slow. */
 static void offer_neighbours(Spare *best, const Search *x, MsRequest *near, GError **error) {
-  Neighbours n = {best, near, x->plan, NULL};
+  Neighbours n = {best, x->plan, seen_of(x->plan->best[0].result), NULL};
   gboolean stopped;
-  near->max_memory_fraction = shares[0] * used(&x->plan->best[0]);
+  near->max_memory_fraction = shares[0] * n.first.used;
   g_autoptr(GArray) points = ms_plan_front(near, &x->options, offer_neighbour, &n, &stopped, error);
   for (guint i = 0; points && i < points->len; i++) ms_scenario_free(g_array_index(points, MsFrontPoint, i).scenario);
   if (points && stopped && !n.why) ms_input_error(&n.why, NULL, 0, NULL, "interrupted");
@@ -175,11 +191,14 @@ static gboolean add_memory(Search *x, GError **error) {
   const MsPlanEntry *first = &x->plan->best[0];
   MsRequest *near = ms_neighbourhood(x->request, first->scenario, first->scenario->hardware);
   Spare best = {0};
+  MsPlanEntry *found = NULL;
   GError *why = NULL;
   offer_ranking(&best, x->plan);
   offer_neighbours(&best, x, near, &why);
+  if (best.scenario && !why) found = predicted(near, g_steal_pointer(&best.scenario), &why);
+  ms_scenario_free(best.scenario);
   ms_neighbourhood_free(near);
-  if (best.entry) add(x->picks, 1u << MS_PICK_MEMORY, best.entry, best.found);
+  if (best.entry || found) add(x->picks, 1u << MS_PICK_MEMORY, found ? found : best.entry, found);
   if (why) g_propagate_error(error, why);
   return !why;
 }
