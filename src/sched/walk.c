@@ -70,7 +70,9 @@ static Place place_of(const MsSchedule *s, int stage, int chunk) {
   *f = way_of(s, MS_SLOT_F, stage, chunk, before, after);
   f->in = before < 0 ? -1 : tensor(s, ACTIVATION, here);
   f->out = after < 0 ? tensor(s, GRADIENT, here) : tensor(s, ACTIVATION, after);
-  *b = way_of(s, MS_SLOT_B, stage, chunk, after, before);
+  *b = *f; /* the same way back */
+  b->pass.kind = MS_SLOT_B, b->pass.from = after, b->pass.to = before;
+  b->pass.comes = f->pass.goes, b->pass.goes = f->pass.comes;
   b->in = tensor(s, GRADIENT, here), b->out = tensor(s, GRADIENT, before);
   p.way[MS_SLOT_I] = *b;
   p.way[MS_SLOT_I].pass.kind = MS_SLOT_I, p.way[MS_SLOT_I].kept = tensor(s, REST, here);
