@@ -4,6 +4,7 @@
 #include "lib/plan_requests.h"
 #include "lib/tier.h"
 
+#include "base/kept.h"
 #include "layout/layout.h"
 #include "plan/climb_priv.h"
 #include "plan/plan.h"
@@ -162,6 +163,43 @@ static void order_of_values_leaves_cuts(void **state) {
   assert_true(step_s[0] == step_s[1]);
   assert_string_equal(text[0], text[1]);
   g_free(text[0]), g_free(text[1]);
+}
+
+/* The cut of a step of so many sequences; not looked for among those that were made before, but made, where `anew`. */
+static char *cut_of_batch(int batch, gboolean anew) {
+  const MsSmallRequest small = {
+      .name = "rounds",
+      .model = "{\"base\": \"deepseek-v3\", \"num_layers\": 29, \"moe_layer_freq\": \"[0]*3+[1]*26\"}",
+      .hardware = "h100-sxm",
+      .gpus = 64,
+      .seq = 4096,
+      .batch = batch,
+      .training = "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+      .layout = "\"tp\": 1, \"cp\": 1, \"pp\": 8, \"vpp\": 2, \"ep\": 8, \"etp\": 1, "
+                "\"pipeline_layout\": [null]",
+      .options = ""};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  request->base->hardware->hbm_B = 1e15;
+  ms_kept_allow(!anew);
+  g_autoptr(MsPlan) plan = ms_small_plan(request, TRUE, 1, 1);
+  ms_kept_allow(TRUE);
+  assert_int_equal(plan->n_best, 1);
+  return g_strdup(plan->best[0].scenario->layout.pipeline_layout);
+}
+
+/* A process that has planned one step finds for another what it would have found at first: the number of rounds is
+ * part of what a cut follows from. */
+static void kept_cuts_are_those_made_anew(void **state) {
+  (void)state;
+  static const int batch[] = {64, 128, 192, 256, 512};
+  int different = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(batch); i++) {
+    g_autofree char *before = cut_of_batch(batch[(i + 1) % G_N_ELEMENTS(batch)], FALSE),
+                    *kept = cut_of_batch(batch[i], FALSE), *anew = cut_of_batch(batch[i], TRUE);
+    different += g_strcmp0(before, kept) != 0;
+    if (g_strcmp0(kept, anew)) fail_msg("%d sequences: %s, made anew %s", batch[i], kept, anew);
+  }
+  assert_true(different > 0);
 }
 
 /* With 24 layers on 16 ranks and two rounds the ranks of two layers stand in front, where they have less to wait for
@@ -323,9 +361,12 @@ static void climbs_add_up(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(no_cut_is_faster),          cmocka_unit_test(order_of_values_leaves_cuts),
-      cmocka_unit_test(dear_ranks_stand_in_front), cmocka_unit_test(once_a_step_counts),
-      cmocka_unit_test(the_host_works_ahead),      cmocka_unit_test(climbs_add_up)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(no_cut_is_faster),
+                                     cmocka_unit_test(order_of_values_leaves_cuts),
+                                     cmocka_unit_test(dear_ranks_stand_in_front),
+                                     cmocka_unit_test(once_a_step_counts),
+                                     cmocka_unit_test(the_host_works_ahead),
+                                     cmocka_unit_test(climbs_add_up),
+                                     cmocka_unit_test(kept_cuts_are_those_made_anew)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
