@@ -49,7 +49,7 @@ guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, gu
 void ms_graph_repeat(MsGraph *graph, guint32 period, guint32 times);
 guint32 ms_graph_count(const MsGraph *graph);
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index);
-const MsTask *ms_graph_tasks(const MsGraph *graph); /* all of them, until one is added */
+const MsTask *ms_graph_tasks(const MsGraph *graph);                              /* all of them, until one is added */
 guint ms_graph_waits(const MsGraph *graph, guint32 index, const guint32 **wait); /* explicit ones only */
 /* Tasks of one device that compute take `factor` >= 1 times as long (rounded up). */
 void ms_graph_slow(MsGraph *graph, guint32 device, double factor);
