@@ -187,10 +187,10 @@ static void options_of_a_family(void **state) {
   (void)state;
   g_autoptr(MsScenario) plain = run_of("nemo-25.04", "", ""),
                         said = run_of("nemo-25.04", "", "\"check_for_nan_in_loss_and_grad\": false"),
-                        later = run_of("nemo-25.11", "", ""),
+                        before = run_of("nemo-24.09", "", ""), later = run_of("nemo-25.11", "", ""),
                         local = run_of("megatron-deepspeed", "", "\"attention_backend\": \"unfused\""),
                         other = run_of("nemo-25.04", "\"framework\": \"deepspeed\",", "");
-  assert_true(plain->options.check_for_nan_in_loss_and_grad);
+  assert_true(plain->options.check_for_nan_in_loss_and_grad && before->options.check_for_nan_in_loss_and_grad);
   assert_false(said->options.check_for_nan_in_loss_and_grad || later->options.check_for_nan_in_loss_and_grad ||
                other->options.check_for_nan_in_loss_and_grad);
   assert_int_equal(local->options.transformer_impl, MS_IMPL_LOCAL);
