@@ -221,14 +221,32 @@ static const struct {
     {"options.tp_comm_overlap", without_tp},
 };
 
-/* The value that stands for all when a key is idle. A dispatcher that needs somebody to talk to cannot; an overlap that
- * is on cannot where it may be off, as other options forbid it (deterministic_mode). */
+/* What goes with a dispatcher of which other options may ask it. */
+static int abilities(MsDispatcher dispatcher) {
+  const MsDispatcherRow *d = &ms_dispatchers[dispatcher];
+  return d->ep_overlap + d->shared_overlap + d->fp8 + d->pads_to_capacity + d->rank_capacity + (d->pads != MS_PAD_NOT);
+}
+
+/* Of those that need nobody to talk to the one with which most is allowed; -1 = none. */
+static int standing_dispatcher(const MsChoice *c) {
+  int best = -1;
+  for (int i = 0; i < c->n; i++) {
+    MsDispatcher d = (MsDispatcher)c->value[i].value.i;
+    if (ms_dispatchers[d].least_ranks <= 1 &&
+        (best < 0 || abilities(d) > abilities((MsDispatcher)c->value[best].value.i)))
+      best = i;
+  }
+  return best;
+}
+
+/* The value that stands for all when a key is idle: one that other options forbid least, as they may be open. An
+ * overlap that is on cannot stand where it may be off (deterministic_mode). */
 static int standing_value(const MsChoice *c) {
-  gboolean dispatcher = path_is(c, "options.dispatcher");
-  if (!dispatcher && !path_is(c, "options.tp_comm_overlap")) return 0;
+  if (path_is(c, "options.dispatcher")) return standing_dispatcher(c);
+  if (!path_is(c, "options.tp_comm_overlap")) return 0;
   for (int i = 0; i < c->n; i++)
-    if (dispatcher ? ms_dispatchers[c->value[i].value.i].least_ranks <= 1 : !c->value[i].value.i) return i;
-  return dispatcher ? -1 : 0;
+    if (!c->value[i].value.i) return i;
+  return 0;
 }
 
 /* Schedules with two chunks on every rank take VPP 1 and 2 alike. */

@@ -416,9 +416,31 @@ static void what_runs_stands_for_what_does_not(void **state) {
     }
 }
 
+/* The same of dispatchers without anybody to talk to: the all-gather one does not overlap a shared expert. */
+static void dispatcher_that_runs_stands(void **state) {
+  (void)state;
+  static const char *const dispatchers[] = {"[\"allgather\", \"alltoall\"]", "[\"alltoall\", \"allgather\"]",
+                                            "[\"allgather\", \"hybridep\", \"alltoall\"]"};
+  for (guint order = 0; order < G_N_ELEMENTS(dispatchers); order++)
+    for (int branch = 0; branch < 2; branch++) {
+      g_autofree char *options =
+          g_strdup_printf("\"moe_shared_expert_overlap\": true, \"dispatcher\": %s", dispatchers[order]);
+      g_autofree char *text = ms_test_request_text("{\"base\": \"qwen2-57b-a14b\", \"num_layers\": 2}", "\"h100-sxm\"",
+                                                   "8", ONE BF16 "\"global_batch_size\": 8",
+                                                   "\"tp\": [1], \"cp\": 1, \"pp\": 1, \"ep\": 1, \"etp\": 1", options);
+      g_autoptr(MsRequest) request = ms_test_request_of(text);
+      const MsPlanOptions all = {.top = 2, .prune = TRUE, .branch = branch, .threads = 1};
+      g_autoptr(MsPlan) plan = planned(request, &all);
+      assert_int_equal(plan->n_best, 1);
+      assert_int_equal(plan->best[0].scenario->options.dispatcher, MS_DISPATCH_ALLTOALL);
+    }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(what_runs_stands_for_what_does_not),
-                                     cmocka_unit_test(lists_have_every_run), cmocka_unit_test(own_cuts_are_found),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(dispatcher_that_runs_stands),
+                                     cmocka_unit_test(what_runs_stands_for_what_does_not),
+                                     cmocka_unit_test(lists_have_every_run),
+                                     cmocka_unit_test(own_cuts_are_found),
                                      cmocka_unit_test(stopped_searches_prove_what_they_say),
                                      cmocka_unit_test(equal_layouts_stand_as_named)};
   return cmocka_run_group_tests(tests, NULL, NULL);
