@@ -82,16 +82,15 @@ static void post_norm(MsBuild *b, MsHalf half) {
 
 void ms_residual_out(MsBuild *b, MsHalf half, double reads, int kernels) {
   double x = 2 * b->rows_sp * b->h;
-  if (b->model->post_norm) {
-    if (reads > 2) ms_row_memory(b, MS_OP_ADD, "output add", (reads - 1) * x, x, kernels - 1);
-    if (reads > 2) reads = 2, kernels = 1;
-    post_norm(b, half);
+  if (reads > 2 && (b->model->post_norm || b->streams > 1)) { /* what is added to the stream is made first */
+    ms_row_memory(b, MS_OP_ADD, "output add", (reads - 1) * x, x, kernels - 1);
+    reads = 2, kernels = 1;
   }
+  if (b->model->post_norm) post_norm(b, half);
   if (b->streams <= 1) {
     ms_row_memory(b, MS_OP_ADD, "residual add", reads * x, x, kernels);
     return;
   }
-  if (reads > 2) ms_row_memory(b, MS_OP_ADD, "output add", (reads - 1) * x, x, kernels - 1);
   merge(b);
   ms_keep(b, names[half].output, x);
 }
