@@ -83,8 +83,9 @@ static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char
   MsStack one = {0};
   ms_fields_defaults(&ms_stack_table, &one);
   gboolean ok = ms_fields_load(&ms_stack_table, doc, json_node_get_object(node), path, TRUE, &one, error);
-  gsize n = ok ? begins_with(software, one.name) : 0;
-  if (n > *longest) {
+  gsize n = ok && software ? begins_with(software, one.name) : 0;
+  gboolean stands_in = ok && *longest == 0 && strcmp(one.name, "default") == 0;
+  if (n > *longest || stands_in) {
     ms_stack_clear(stack);
     *stack = one, *longest = n;
     return TRUE;
@@ -93,14 +94,18 @@ static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char
   return ok;
 }
 
-/* The stack of that name, or whose name it goes on from, into *stack; it stays as it is when there is none. */
-static gboolean load_list(const MsJson *doc, const char *software, MsStack *stack, GError **error) {
+/* NULL and *error when the file has no such list. Borrowed. */
+static JsonArray *list_of_stacks(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
   JsonObject *object = JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
   JsonNode *list = object ? json_object_get_member(object, "stacks") : NULL;
-  if (!list || !JSON_NODE_HOLDS_ARRAY(list))
-    return ms_json_error(doc, "", error, "must be an object with a list \"stacks\"");
-  JsonArray *stacks = json_node_get_array(list);
+  if (list && JSON_NODE_HOLDS_ARRAY(list)) return json_node_get_array(list);
+  return ms_json_error(doc, "", error, "must be an object with a list \"stacks\""), NULL;
+}
+
+/* The stack of that name (NULL: none), or whose name it goes on from, else the default one, into *stack; it stays as it
+ * is when there is none. */
+static gboolean load_list(const MsJson *doc, JsonArray *stacks, const char *software, MsStack *stack, GError **error) {
   gboolean ok = TRUE;
   gsize longest = 0;
   for (guint i = 0; ok && i < json_array_get_length(stacks); i++)
@@ -320,10 +325,10 @@ static void keep(const char *file, const char *software, const MsStamp *stamp, c
 
 static gboolean load_named(const MsJson *doc, const char *name, MsStack *stack, GError **error) {
   g_autofree char *software = NULL;
-  return load_list(doc, "default", stack, error) && settle_name(doc, name, &software, error) &&
-         (!software || load_list(doc, software, stack, error)) && date(doc, software, &stack->released_year, error) &&
-         date_library(doc, software, stack, error) && load_families(doc, software, stack, error) &&
-         load_laters(doc, stack, error);
+  JsonArray *stacks = list_of_stacks(doc, error);
+  return stacks && settle_name(doc, name, &software, error) && load_list(doc, stacks, software, stack, error) &&
+         date(doc, software, &stack->released_year, error) && date_library(doc, software, stack, error) &&
+         load_families(doc, software, stack, error) && load_laters(doc, stack, error);
 }
 
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
