@@ -9,7 +9,6 @@ const request = {name: 'map', ...small};
 async function searched(options) {
   const page = await open(at, options);
   await page.locator('#live-search').waitFor();
-  await page.waitForFunction(() => document.querySelector('#live-request').value);
   await page.locator('#plan summary').click();
   await page.locator('#live-request').fill(JSON.stringify(request));
   await page.locator('#live-search').click();
@@ -84,7 +83,6 @@ for (const width of [1280, 390])
 
 await check('several batches are several plans, one of them below the table, and the address keeps them', async () => {
   const page = await open(`${at}#model=llama3-8b&machine=h100-sxm&gpus=8&sequence=4k&batch=128,256`);
-  await page.waitForFunction(() => document.querySelector('#live-request').value);
   const asked = JSON.parse(await page.locator('#live-request').inputValue());
   equal(JSON.stringify(asked.training.global_batch_size), '[128,256]', 'batches');
   equal(asked.training.seq_length, 4096, 'tokens');
@@ -107,7 +105,6 @@ await check('a run of mine is planned around: the winner beside it, and it on th
   const page = await open(at),
     mine = {schema: 1, name: 'mine', model: small.model, hardware: 'h100-sxm', gpus: 8,
       training: {seq_length: 4096, global_batch_size: 32}, layout: {tp: 4, pp: 2}};
-  await page.waitForFunction(() => document.querySelector('#live-request').value);
   equal(await page.locator('#live-around').isVisible(), false, 'nothing to plan around yet');
   await page.locator('#live-file').setInputFiles({name: 'mine.json', mimeType: 'application/json',
     buffer: Buffer.from(JSON.stringify(mine))});
@@ -123,7 +120,6 @@ await check('a run of mine is planned around: the winner beside it, and it on th
 
 await check('a search that fits nothing has no map', async () => {
   const page = await open(at);
-  await page.waitForFunction(() => document.querySelector('#live-request')?.value);
   await page.locator('#plan summary').click();
   await page.locator('#live-request').fill(
     JSON.stringify({...request, model: 'llama3-70b', gpus: 1, training: {...request.training, micro_batch_size: 1}}),

@@ -580,7 +580,7 @@ for (const [width, colorScheme] of [
 await check('a budget, the address, and files of the user', async () => {
   const page = await open(`${at}#model=llama3-70b&machine=h100-sxm&gpus=64&batch=128&tokens=15T`),
     request = async () => JSON.parse(await page.locator('#live-request').inputValue()),
-    holds = text => page.waitForFunction(t => document.querySelector('#live-request')?.value.includes(t), text),
+    holds = text => page.waitForFunction(t => document.querySelector('#live-request').value.includes(t), text),
     give = (name, json) =>
       page
         .locator('#live-file')

@@ -21,7 +21,6 @@ async function done(...args) {
 /* The form as an address says it, with files of one's own, and the search over. */
 async function asked(settings, ...files) {
   const page = await open(`${at}#${new URLSearchParams(settings)}`);
-  await page.waitForFunction(() => document.querySelector('#live-request')?.value);
   for (const file of files) {
     const before = await page.locator('#live-request').inputValue();
     await page.locator('#live-file').setInputFiles(file);
@@ -176,7 +175,7 @@ await check('python: the page that a notebook keeps', async () => {
 await check('share: one page without a network, and an address that says what was asked', async () => {
   const page = await asked({...fast, sequence: 8192}),
     again = await open(page.url());
-  await again.waitForFunction(() => document.querySelector('#live-request')?.value);
+  await again.waitForFunction(() => document.querySelector('#live-request').value);
   equal(await again.locator('#live-request').inputValue(), await page.locator('#live-request').inputValue(), 'request');
   const [download] = await Promise.all([
     page.waitForEvent('download'),

@@ -668,4 +668,5 @@ async function startLive() {
     around.disabled = false;
     around.hidden = false;
   });
+  await asked;
 }
