@@ -185,72 +185,61 @@ static char *goodput(Call *c, GError **error) {
 }
 
 typedef struct {
-  GPtrArray *models, *machines; /* names, and a NULL behind them */
+  char **models, **machines;
 } Names;
-static const void *name_at(const GPtrArray *all, guint i) { return i + 1 < all->len ? &all->pdata[i] : NULL; }
-static const void *model_at(const void *names, guint i, MsFigureCursor *room) {
-  (void)room;
-  return name_at(((const Names *)names)->models, i);
-}
-static const void *machine_at(const void *names, guint i, MsFigureCursor *room) {
-  (void)room;
-  return name_at(((const Names *)names)->machines, i);
-}
-static const MsFigures names_figures = {
-    .rows =
-        (const MsFigure[]){MS_FIGURE_EACH("models", LIST, model_at, &ms_figure_texts, .doc = "of the data folder"),
-                           MS_FIGURE_EACH("hardware", LIST, machine_at, &ms_figure_texts, .doc = "of the data folder"),
-                           {0}}};
+static const MsFigures names_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_STRV("models", Names, models, &ms_figure_texts, .doc = "of the data folder"),
+                      MS_FIGURE_STRV("hardware", Names, machines, &ms_figure_texts, .doc = "of the data folder"));
 
 static char *names(Call *c, GError **error) {
   g_autoptr(GPtrArray) models = ms_model_names();
   g_autoptr(GPtrArray) machines = ms_data_names("hardware");
   (void)c, (void)error;
-  return ms_figures_json(&names_figures, &(Names){models, machines});
+  return ms_figures_json(&names_figures, &(Names){(char **)models->pdata, (char **)machines->pdata});
 }
 
 /* --- options of each verb -------------------------------------------------------------------------------------- */
-#define S       Options
-#define THREADS MS_INT(S, threads, 0, MOST_THREADS, "0", 0, "0: all cores; the answer is the same")
-#define STRICT  MS_BOOL(S, strict, "false", 0, "refuse what needs a figure that the machine's file only assumes")
+#define THREADS MS_INT(Options, threads, 0, MOST_THREADS, "0", 0, "0: all cores; the answer is the same")
+#define STRICT  MS_BOOL(Options, strict, "false", 0, "refuse what needs a figure that the machine's file only assumes")
 static const MsField run_fields[] = {
-    MS_ENUM(S, fidelity, ms_fidelity_words, "\"full\"", 0, "closed form, schedule of chunks, or every operator"),
-    MS_INT(S, draws, 0, MOST_DRAWS, "0", 0, "also draw the routing so many times"),
-    MS_BOOL(S, explain, "false", 0, "the laws that act"),
+    MS_ENUM(Options, fidelity, ms_fidelity_words, "\"full\"", 0, "closed form, schedule of chunks, or every operator"),
+    MS_INT(Options, draws, 0, MOST_DRAWS, "0", 0, "also draw the routing so many times"),
+    MS_BOOL(Options, explain, "false", 0, "the laws that act"),
     STRICT,
     THREADS,
     {0}};
 static const MsField plan_fields[] = {
-    MS_INT(S, top, 0, MOST_TOP, "0", 0, "how many layouts to keep; 0: the request's plan.top, else 10"),
-    MS_BOOL(S, explain, "false", 0, "what bounds the winner, what would help most, the runner-up"),
-    MS_STRING(S, compare, MS_NULLABLE, "file: a layout of the same task beside the winner"),
-    MS_STRING(S, under, MS_NULLABLE, "file: disturbances to choose under"),
-    MS_BOOL(S, decide, "false", 0, "how sure the choice is, and which short runs would settle it"),
-    MS_BOOL(S, map, "false", 0, "step time and memory of all layouts, or of a sample that stands for them"),
-    MS_BOOL(S, front, "false", 0, "front of step time, free memory and GPUs"),
+    MS_INT(Options, top, 0, MOST_TOP, "0", 0, "how many layouts to keep; 0: the request's plan.top, else 10"),
+    MS_BOOL(Options, explain, "false", 0, "what bounds the winner, what would help most, the runner-up"),
+    MS_STRING(Options, compare, MS_NULLABLE, "file: a layout of the same task beside the winner"),
+    MS_STRING(Options, under, MS_NULLABLE, "file: disturbances to choose under"),
+    MS_BOOL(Options, decide, "false", 0, "how sure the choice is, and which short runs would settle it"),
+    MS_BOOL(Options, map, "false", 0, "step time and memory of all layouts, or of a sample that stands for them"),
+    MS_BOOL(Options, front, "false", 0, "front of step time, free memory and GPUs"),
     STRICT,
     THREADS,
     {0}};
 static const MsField request_fields[] = {
-    MS_STRING(S, model, MS_NULLABLE, "what to train; several separated by commas"),
-    MS_STRING(S, hardware, MS_NULLABLE, "on which machine; several separated by commas"),
-    MS_STRING(S, gpus, MS_NULLABLE, "on how many GPUs; several separated by commas, 256..2048 doubles"),
-    MS_STRING(S, seq_lengths, MS_NULLABLE, "instead of seq_length: several, separated by commas"),
-    MS_STRING(S, global_batch_sizes, MS_NULLABLE, "instead of global_batch_size: several, separated by commas"),
-    MS_STRING(S, tokens, MS_NULLABLE, "of the whole training, 15T"),
-    MS_STRING(S, deadline, MS_NULLABLE, "for these tokens, 30d"),
-    MS_STRING(S, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
-    MS_STRING(S, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
-    MS_STRING(S, lora, MS_NULLABLE, "rank of adapters (LoRA) beside frozen weights, 16; null: all weights are trained"),
-    MS_STRING(S, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
-    MS_INT(S, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),
-    MS_INT(S, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),
-    MS_STRING(S, around, MS_NULLABLE, "instead of all these the file of a run: its layout is left open"),
+    MS_STRING(Options, model, MS_NULLABLE, "what to train; several separated by commas"),
+    MS_STRING(Options, hardware, MS_NULLABLE, "on which machine; several separated by commas"),
+    MS_STRING(Options, gpus, MS_NULLABLE, "on how many GPUs; several separated by commas, 256..2048 doubles"),
+    MS_STRING(Options, seq_lengths, MS_NULLABLE, "instead of seq_length: several, separated by commas"),
+    MS_STRING(Options, global_batch_sizes, MS_NULLABLE, "instead of global_batch_size: several, separated by commas"),
+    MS_STRING(Options, tokens, MS_NULLABLE, "of the whole training, 15T"),
+    MS_STRING(Options, deadline, MS_NULLABLE, "for these tokens, 30d"),
+    MS_STRING(Options, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
+    MS_STRING(Options, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
+    MS_STRING(Options, lora, MS_NULLABLE,
+              "rank of adapters (LoRA) beside frozen weights, 16; null: all weights are trained"),
+    MS_STRING(Options, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
+    MS_INT(Options, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),
+    MS_INT(Options, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),
+    MS_STRING(Options, around, MS_NULLABLE, "instead of all these the file of a run: its layout is left open"),
     {0}};
 static const MsField threads_fields[] = {THREADS, {0}};
-static const MsField launch_fields[] = {MS_ENUM(S, form, ms_launch_words, "\"megatron\"", 0, "of the launch"), {0}};
+static const MsField launch_fields[] = {MS_ENUM(Options, form, ms_launch_words, "\"megatron\"", 0, "of the launch"),
+                                        {0}};
 static const MsField no_fields[] = {{0}};
-#undef S
 
 static const struct {
   Answer answer;

@@ -34,15 +34,28 @@ static const void *target(const MsFigure *f, const void *object) {
 
 static gboolean is_there(const MsFigure *f, const void *object) {
   if (f->when && !f->when(object)) return FALSE;
-  return !f->only || f->type < MS_FIGURE_OBJECT || f->item || target(f, object);
+  return !f->only || f->type < MS_FIGURE_OBJECT || f->item || f->garray || target(f, object);
+}
+
+static const void *text_at(const char *const *texts, guint i) { return texts[i] ? &texts[i] : NULL; }
+static const void *array_at(const GArray *array, gsize stride, guint i) {
+  return array && i < array->len ? array->data + i * stride : NULL;
+}
+
+static const void *any_element(const MsFigure *f, const void *owner, guint i, MsFigureCursor *room) {
+  if (f->item) return f->item(owner, i, room);
+  if (f->type == MS_FIGURE_LIST && f->words) return text_at(f->words, i);
+  const char *first = target(f, owner);
+  if (f->garray) return array_at((const void *)first, f->stride, i);
+  if (f->stride == 0) return text_at((const void *)first, i);
+  guint n = f->words ? g_strv_length((char **)f->words) : *(const guint *)((const char *)owner + f->n_offset);
+  return first && i < n ? first + i * f->stride : NULL;
 }
 
 /* Element i of a list or map; NULL after the last. */
 static const void *element(const MsFigure *f, const void *owner, guint i, MsFigureCursor *room) {
-  if (f->item) return f->item(owner, i, room);
-  const char *first = target(f, owner);
-  guint n = f->words ? g_strv_length((char **)f->words) : *(const guint *)((const char *)owner + f->n_offset);
-  return first && i < n ? first + i * f->stride : NULL;
+  const void *at = any_element(f, owner, i, room);
+  return at && f->keep && !f->keep(at) ? ms_figure_skip : at;
 }
 
 static const char *name_of(const MsFigure *f, const void *item, guint i) {

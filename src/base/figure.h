@@ -56,8 +56,9 @@ typedef struct MsFigure {
   unsigned flags;    /* MS_FIGURE_NULLABLE, ... */
   const char *title; /* heading of its column in text */
   const char *(*print)(double value, char *buf); /* in text, buf MS_TEXT long; NULL: a plain number */
-  const char *const *words;                      /* WORD; names of a MAP */
+  const char *const *words;                      /* WORD; names of a MAP; elements of a LIST */
   const MsFigures *sub;
+  gboolean garray;         /* LIST: the member points to a GArray of elements, NULL: there are none */
   const char *const *few;  /* MEMBERS: only these of its keys, NULL-terminated */
   size_t n_offset, stride; /* LIST, MAP: of the int that counts the elements; bytes of one */
   /* Instead of the member, each given the object. */
@@ -68,6 +69,7 @@ typedef struct MsFigure {
   const char *(*name)(const void *element); /* MAP without words */
   /* Element i, perhaps in `room`; NULL after the last; ms_figure_skip: this one is left out. */
   const void *(*item)(const void *owner, guint i, MsFigureCursor *room);
+  gboolean (*keep)(const void *element);                              /* LIST: FALSE: this one is left out */
   void (*write)(const void *object, const char *key, MsJsonOut *out); /* FILE */
 } MsFigure;
 
@@ -98,8 +100,13 @@ const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor 
   { MS_FIGURE_HEAD(k, STRING, "", d), .text = f, __VA_ARGS__ }
 #define MS_FIGURE_WORDS(k, S, m, w, d, ...) \
   { MS_FIGURE_HEAD(k, WORD, "", d), .offset = offsetof(S, m), .words = w, __VA_ARGS__ }
-/* A table without a name, where it is used: its address. */
-#define MS_FIGURES(...) (&(const MsFigures){.rows = (const MsFigure[]){__VA_ARGS__, {0}}})
+#define MS_OR_NULL .flags = MS_FIGURE_NULLABLE
+/* Rows with their end; a table of them; one without a name; that where it is used: its address. */
+#define MS_FIGURE_ROWS(...) ((const MsFigure[]){__VA_ARGS__, {0}})
+#define MS_FIGURE_TABLE(n, d, ...) \
+  { .name = n, .doc = d, .rows = MS_FIGURE_ROWS(__VA_ARGS__) }
+#define MS_FIGURE_UNNAMED(...) MS_FIGURE_TABLE(NULL, NULL, __VA_ARGS__)
+#define MS_FIGURES(...)        (&(const MsFigures)MS_FIGURE_UNNAMED(__VA_ARGS__))
 /* An object of figures of the same struct (GROUP), a struct in place (PART), what a function finds (FOUND). */
 #define MS_FIGURE_GROUP(k, s, ...) \
   { .key = k, .type = MS_FIGURE_OBJECT, .sub = s, __VA_ARGS__ }
@@ -117,12 +124,27 @@ const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor 
   { .key = k, .type = MS_FIGURE_OBJECT, .offset = offsetof(S, m), .pointer = TRUE, .sub = s, __VA_ARGS__ }
 #define MS_FIGURE_FILE_AT(k, S, m, w, d, ...) \
   { MS_FIGURE_HEAD(k, FILE, "", d), .offset = offsetof(S, m), .pointer = TRUE, .write = w, __VA_ARGS__ }
-/* A pointer member to `n` elements (t LIST or MAP); a double[] member by words; elements that a function finds. */
+/* A pointer member to `n` elements (t LIST or MAP); `n` that the struct holds itself; a GArray member of T; words,
+ * which end with NULL, of a member or of `w`; a double[] member by words; elements that a function finds. */
 #define MS_FIGURE_ARRAY(k, t, S, m, n, s, ...)                                                              \
   {                                                                                                         \
     .key = k, .type = MS_FIGURE_##t, .offset = offsetof(S, m), .pointer = TRUE, .n_offset = offsetof(S, n), \
     .stride = sizeof *((const S *)0)->m, .sub = s, __VA_ARGS__                                              \
   }
+#define MS_FIGURE_HELD(k, S, m, n, s, ...)                                                  \
+  {                                                                                         \
+    .key = k, .type = MS_FIGURE_LIST, .offset = offsetof(S, m), .n_offset = offsetof(S, n), \
+    .stride = sizeof *((const S *)0)->m, .sub = s, __VA_ARGS__                              \
+  }
+#define MS_FIGURE_GARRAY(k, S, m, T, s, ...)                                                                          \
+  {                                                                                                                   \
+    .key = k, .type = MS_FIGURE_LIST, .offset = offsetof(S, m), .pointer = TRUE, .garray = TRUE, .stride = sizeof(T), \
+    .sub = s, __VA_ARGS__                                                                                             \
+  }
+#define MS_FIGURE_STRV(k, S, m, s, ...) \
+  { .key = k, .type = MS_FIGURE_LIST, .offset = offsetof(S, m), .pointer = TRUE, .sub = s, __VA_ARGS__ }
+#define MS_FIGURE_WORD_LIST(k, w, d) \
+  { MS_FIGURE_HEAD(k, LIST, NULL, d), .words = w, .sub = &ms_figure_texts }
 #define MS_FIGURE_BY_WORD(k, S, m, w, u, d, ...)                                                  \
   {                                                                                               \
     MS_FIGURE_HEAD(k, MAP, u, d), .offset = offsetof(S, m), .words = w, .stride = sizeof(double), \

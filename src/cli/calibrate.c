@@ -98,20 +98,13 @@ static void print_calibration(const MsCalibration *c, const char *file, const ch
   printf("\nwritten to %s; next: moesim calibrate --check%s%s\n", file, out ? " --hardware " : "", out ? out : "");
 }
 
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-static const MsFigures repeat_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(UINT, MsRepeat, n, "", "that were measured twice"),
-                               MS_FIGURE(F64, MsRepeat, median, "1", "of their relative difference", UNKNOWN),
-                               MS_FIGURE(F64, MsRepeat, p90, "1", "a tenth differs by more", UNKNOWN),
-                               {0}}};
-static const char *curve_form(const void *curve) {
-  return ms_curve_form_words[((const MsRowCurve *)curve)->curve.form];
-}
-static const void *curve_at(const void *calibration, guint i, MsFigureCursor *room) {
+static const MsFigures repeat_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(UINT, MsRepeat, n, "", "that were measured twice"),
+                      MS_FIGURE(F64, MsRepeat, median, "1", "of their relative difference", MS_OR_NULL),
+                      MS_FIGURE(F64, MsRepeat, p90, "1", "a tenth differs by more", MS_OR_NULL));
+static const void *curves_of(const void *calibration) {
   const MsLocalProfile *profile = ((const MsCalibration *)calibration)->profile;
-  const GArray *curves = profile ? profile->curves : NULL;
-  (void)room;
-  return curves && i < curves->len ? &g_array_index(curves, MsRowCurve, i) : NULL;
+  return profile ? profile->curves : NULL;
 }
 static const void *word_at(const GPtrArray *of, guint i) { return i < of->len ? &of->pdata[i] : NULL; }
 static const void *note_at(const void *calibration, guint i, MsFigureCursor *room) {
@@ -124,58 +117,51 @@ static const void *distrust_at(const void *calibration, guint i, MsFigureCursor 
   const MsLocalProfile *profile = ((const MsCalibration *)calibration)->profile;
   return profile ? word_at(profile->distrust, i) : NULL;
 }
-static const char *cpu(const void *calibration) { return ((const MsCalibration *)calibration)->machine->cpu; }
-static const char *blas(const void *calibration) { return ((const MsCalibration *)calibration)->machine->blas; }
-static double cores(const void *calibration) { return ((const MsCalibration *)calibration)->machine->cores; }
 
 #define S MsRowCurve
-static const MsFigures curve_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_AS("op", STRING, S, curve.op, "", "operator of the curve", UNKNOWN),
-        MS_FIGURE_AS("pass", STRING, S, curve.pass, "", "of the curve", UNKNOWN),
-        MS_FIGURE_AS("dtype", STRING, S, curve.dtype, "", "of its operands", UNKNOWN),
-        MS_FIGURE_TEXT("form", curve_form, "of the curve"),
-        MS_FIGURE(F64, S, share, "1", "of the time of all rows"),
-        MS_FIGURE_AS("n_fitted", F64, S, curve.provenance.n_fitted, "", "shapes", UNKNOWN),
-        MS_FIGURE_AS("n_held_back", F64, S, curve.provenance.n_held_back, "", "shapes", UNKNOWN),
-        MS_FIGURE_AS("residual_median", F64, S, curve.provenance.residual_median, "1", "of those held back", UNKNOWN),
-        MS_FIGURE_AS("residual_p90", F64, S, curve.provenance.residual_p90, "1", "of those held back", UNKNOWN),
-        {0}}};
+static const MsFigures curve_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_AS("op", STRING, S, curve.op, "", "operator of the curve", MS_OR_NULL),
+    MS_FIGURE_AS("pass", STRING, S, curve.pass, "", "of the curve", MS_OR_NULL),
+    MS_FIGURE_AS("dtype", STRING, S, curve.dtype, "", "of its operands", MS_OR_NULL),
+    MS_FIGURE_WORDS("form", S, curve.form, ms_curve_form_words, "of the curve"),
+    MS_FIGURE(F64, S, share, "1", "of the time of all rows"),
+    MS_FIGURE_AS("n_fitted", F64, S, curve.provenance.n_fitted, "", "shapes", MS_OR_NULL),
+    MS_FIGURE_AS("n_held_back", F64, S, curve.provenance.n_held_back, "", "shapes", MS_OR_NULL),
+    MS_FIGURE_AS("residual_median", F64, S, curve.provenance.residual_median, "1", "of those held back", MS_OR_NULL),
+    MS_FIGURE_AS("residual_p90", F64, S, curve.provenance.residual_p90, "1", "of those held back", MS_OR_NULL));
 #undef S
-#define S MsCalibration
-static const MsFigures calibration_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(INT, S, steps, "", "measured"),
-        MS_FIGURE(INT, S, passes, "", "over them"),
-        MS_FIGURE(INT, S, rows, "", "measured"),
-        MS_FIGURE(INT, S, messages, "", "measured"),
-        MS_FIGURE(STRING, S, refused, "", "the first step that could not be run, and why", UNKNOWN),
-        MS_FIGURE(STRING, S, no_messages, "", "why messages were not measured", UNKNOWN),
-        MS_FIGURE(F64, S, elapsed_s, "s", "of the whole calibration"),
-        MS_FIGURE_PART("row_repeat", S, row_repeat, &repeat_figures, .doc = "how well the machine repeats itself"),
-        MS_FIGURE_EACH("curves", LIST, curve_at, &curve_figures),
-        MS_FIGURE_EACH("notes", LIST, note_at, &ms_figure_texts, .doc = "what got no curve"),
-        MS_FIGURE_EACH("distrust", LIST, distrust_at, &ms_figure_texts,
-                       .doc = "curves that the held-back rows contradict"),
-        {0}}};
-#undef S
+static const MsFigures calibration_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(INT, MsCalibration, steps, "", "measured"), MS_FIGURE(INT, MsCalibration, passes, "", "over them"),
+    MS_FIGURE(INT, MsCalibration, rows, "", "measured"), MS_FIGURE(INT, MsCalibration, messages, "", "measured"),
+    MS_FIGURE(STRING, MsCalibration, refused, "", "the first step that could not be run, and why", MS_OR_NULL),
+    MS_FIGURE(STRING, MsCalibration, no_messages, "", "why messages were not measured", MS_OR_NULL),
+    MS_FIGURE(F64, MsCalibration, elapsed_s, "s", "of the whole calibration"),
+    MS_FIGURE_PART("row_repeat", MsCalibration, row_repeat, &repeat_figures,
+                   .doc = "how well the machine repeats itself"),
+    {.key = "curves",
+     .type = MS_FIGURE_LIST,
+     .at = curves_of,
+     .garray = TRUE,
+     .stride = sizeof(MsRowCurve),
+     .sub = &curve_figures},
+    MS_FIGURE_EACH("notes", LIST, note_at, &ms_figure_texts, .doc = "what got no curve"),
+    MS_FIGURE_EACH("distrust", LIST, distrust_at, &ms_figure_texts,
+                   .doc = "curves that the held-back rows contradict"));
 typedef struct {
   const MsCalibration *calibration;
   const char *file;
 } Calibrated;
-#define S Calibrated
-const MsFigures ms_calibrate_figures = {
+const MsFigures ms_calibrate_figures = MS_FIGURE_TABLE(
     "calibrate", "`moesim calibrate --json`.",
-    (const MsFigure[]){
-        MS_FIGURE_ROWS_AT(Calibrated, calibration,
-                          MS_FIGURES(MS_FIGURE_TEXT("cpu", cpu, "as it names itself"),
-                                     MS_FIGURE_OF("cores", INT, cores, "", "of the machine"),
-                                     MS_FIGURE_TEXT("blas", blas, "library of the products"),
-                                     MS_FIGURE(BOOL, MsCalibration, interrupted, "", "before all was measured"))),
-        MS_FIGURE_AS("profile", STRING, S, file, "", "where it was written", UNKNOWN),
-        MS_FIGURE_ROWS_AT(Calibrated, calibration, &calibration_figures),
-        {0}}};
-#undef S
+    MS_FIGURE_ROWS_AT(
+        Calibrated, calibration,
+        MS_FIGURES(MS_FIGURE_ROWS_AT(MsCalibration, machine,
+                                     MS_FIGURES(MS_FIGURE(STRING, MsMachine, cpu, "", "as it names itself"),
+                                                MS_FIGURE(INT, MsMachine, cores, "", "of the machine"),
+                                                MS_FIGURE(STRING, MsMachine, blas, "", "library of the products"))),
+                   MS_FIGURE(BOOL, MsCalibration, interrupted, "", "before all was measured"))),
+    MS_FIGURE_AS("profile", STRING, Calibrated, file, "", "where it was written", MS_OR_NULL),
+    MS_FIGURE_ROWS_AT(Calibrated, calibration, &calibration_figures));
 
 /* Before the work: 0, or the status after a message. */
 static int can_write_profile(const char *file) {
@@ -301,73 +287,51 @@ static void print_check(const MsLocalCheck *c) {
   if (c->no_ranks) printf("  several ranks were not run: %s\n", c->no_ranks);
 }
 
-#define S MsErrors
-static const MsFigures error_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(UINT, S, n, "", "compared"),
-                               MS_FIGURE(F64, S, median, "1", "of |predicted / measured - 1|", UNKNOWN),
-                               MS_FIGURE(F64, S, p90, "1", "a tenth is larger", UNKNOWN),
-                               MS_FIGURE(F64, S, bias, "1", "median of the signed error", UNKNOWN),
-                               {0}}};
-#undef S
+static const MsFigures error_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(UINT, MsErrors, n, "", "compared"),
+                      MS_FIGURE(F64, MsErrors, median, "1", "of |predicted / measured - 1|", MS_OR_NULL),
+                      MS_FIGURE(F64, MsErrors, p90, "1", "a tenth is larger", MS_OR_NULL),
+                      MS_FIGURE(F64, MsErrors, bias, "1", "median of the signed error", MS_OR_NULL));
 static const MsCheckedStep *checked(const void *step) { return step; }
 static const char *step_name(const void *step) { return checked(step)->step->name; }
 static double step_ranks(const void *step) { return ms_local_ranks(checked(step)->step); }
 static double measured_s(const void *step) { return checked(step)->why ? NAN : checked(step)->measured_s; }
 static double predicted_s(const void *step) { return checked(step)->why ? NAN : checked(step)->predicted_s; }
 static double is_met(const void *check) { return ms_local_check_met(check); }
-static const void *op_at(const void *check, guint i, MsFigureCursor *room) {
-  const GArray *ops = ((const MsLocalCheck *)check)->ops;
-  (void)room;
-  return i < ops->len ? &g_array_index(ops, MsCheckedOp, i) : NULL;
-}
 
-#define S MsCheckedStep
-static const MsFigures step_figures = {
-    .rows =
-        (const MsFigure[]){MS_FIGURE_TEXT("name", step_name, "of the step"),
-                           MS_FIGURE_OF("ranks", INT, step_ranks, "", "it ran on"),
-                           MS_FIGURE(STRING, S, why, "", "it was not run or not predicted", UNKNOWN),
-                           MS_FIGURE_OF("measured_s", F64, measured_s, "s", "of the step", UNKNOWN),
-                           MS_FIGURE(BOOL, S, disturbed, "", "no run had its cores to itself: that is CPU time"),
-                           MS_FIGURE(F64, S, speed, "1", "of the host beside it, over that of the profile", UNKNOWN),
-                           MS_FIGURE_OF("predicted_s", F64, predicted_s, "s", "of the step at that speed", UNKNOWN),
-                           MS_FIGURE(F64, S, measured_kept_B, "B", "held for backward at most", UNKNOWN),
-                           MS_FIGURE(F64, S, predicted_kept_B, "B", "the same, predicted", UNKNOWN),
-                           {0}}};
-#undef S
-#define S MsCheckedOp
-static const MsFigures op_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, op, "", "operator"),
-                               MS_FIGURE(STRING, S, pass, "", "its pass"),
-                               MS_FIGURE(F64, S, share, "1", "of the measured time of all rows"),
-                               MS_FIGURE_PART("error", S, error, &error_figures),
-                               {0}}};
-#undef S
+static const MsFigures step_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_TEXT("name", step_name, "of the step"), MS_FIGURE_OF("ranks", INT, step_ranks, "", "it ran on"),
+    MS_FIGURE(STRING, MsCheckedStep, why, "", "it was not run or not predicted", MS_OR_NULL),
+    MS_FIGURE_OF("measured_s", F64, measured_s, "s", "of the step", MS_OR_NULL),
+    MS_FIGURE(BOOL, MsCheckedStep, disturbed, "", "no run had its cores to itself: that is CPU time"),
+    MS_FIGURE(F64, MsCheckedStep, speed, "1", "of the host beside it, over that of the profile", MS_OR_NULL),
+    MS_FIGURE_OF("predicted_s", F64, predicted_s, "s", "of the step at that speed", MS_OR_NULL),
+    MS_FIGURE(F64, MsCheckedStep, measured_kept_B, "B", "held for backward at most", MS_OR_NULL),
+    MS_FIGURE(F64, MsCheckedStep, predicted_kept_B, "B", "the same, predicted", MS_OR_NULL));
+static const MsFigures op_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(STRING, MsCheckedOp, op, "", "operator"), MS_FIGURE(STRING, MsCheckedOp, pass, "", "its pass"),
+    MS_FIGURE(F64, MsCheckedOp, share, "1", "of the measured time of all rows"),
+    MS_FIGURE_PART("error", MsCheckedOp, error, &error_figures));
 #define S               MsLocalCheck
 #define ERRORS(k, m, d) MS_FIGURE_PART(k, S, m, &error_figures, .doc = d)
-const MsFigures ms_local_check_figures = {
-    "calibrate-check", "`moesim calibrate --check --json`.",
-    (const MsFigure[]){
-        MS_FIGURE_ARRAY("steps", LIST, S, step, n, &step_figures),
-        MS_FIGURE_EACH("operators", LIST, op_at, &op_figures),
-        ERRORS("one_rank", one, "steps of one rank"),
-        ERRORS("several_ranks", several, "steps of several"),
-        ERRORS("one_rank_plain", one_plain, "steps of one rank, without regard to the speed of the host"),
-        ERRORS("several_ranks_plain", several_plain, "steps of several, likewise"),
-        MS_FIGURE(F64, S, speed, "1", "of the host over that of the profile, median over the steps", UNKNOWN),
-        MS_FIGURE(F64, S, least_speed, "1", "the slowest of them", UNKNOWN),
-        MS_FIGURE(F64, S, most_speed, "1", "the fastest", UNKNOWN),
-        ERRORS("gemm", gemm, "dense products"),
-        ERRORS("all_operators", all_ops, "all rows"),
-        MS_FIGURE(F64, S, gemm_weighted, "1", "sum of |predicted - measured| of products over what was measured"),
-        MS_FIGURE(F64, S, all_weighted, "1", "the same of all rows"),
-        MS_FIGURE_PART("row_repeat", S, row_repeat, &repeat_figures, .doc = "how well the machine repeats itself"),
-        MS_FIGURE_PART("one_rank_repeat", S, one_repeat, &repeat_figures),
-        MS_FIGURE_PART("several_ranks_repeat", S, several_repeat, &repeat_figures),
-        MS_FIGURE(STRING, S, no_ranks, "", "why steps of several ranks were not run", UNKNOWN),
-        MS_FIGURE(BOOL, S, interrupted, "", "fewer passes than asked for"),
-        MS_FIGURE_OF("met", BOOL, is_met, "", "errors are what they should be on a quiet machine"),
-        {0}}};
+const MsFigures ms_local_check_figures = MS_FIGURE_TABLE(
+    "calibrate-check", "`moesim calibrate --check --json`.", MS_FIGURE_ARRAY("steps", LIST, S, step, n, &step_figures),
+    MS_FIGURE_GARRAY("operators", S, ops, MsCheckedOp, &op_figures), ERRORS("one_rank", one, "steps of one rank"),
+    ERRORS("several_ranks", several, "steps of several"),
+    ERRORS("one_rank_plain", one_plain, "steps of one rank, without regard to the speed of the host"),
+    ERRORS("several_ranks_plain", several_plain, "steps of several, likewise"),
+    MS_FIGURE(F64, S, speed, "1", "of the host over that of the profile, median over the steps", MS_OR_NULL),
+    MS_FIGURE(F64, S, least_speed, "1", "the slowest of them", MS_OR_NULL),
+    MS_FIGURE(F64, S, most_speed, "1", "the fastest", MS_OR_NULL), ERRORS("gemm", gemm, "dense products"),
+    ERRORS("all_operators", all_ops, "all rows"),
+    MS_FIGURE(F64, S, gemm_weighted, "1", "sum of |predicted - measured| of products over what was measured"),
+    MS_FIGURE(F64, S, all_weighted, "1", "the same of all rows"),
+    MS_FIGURE_PART("row_repeat", S, row_repeat, &repeat_figures, .doc = "how well the machine repeats itself"),
+    MS_FIGURE_PART("one_rank_repeat", S, one_repeat, &repeat_figures),
+    MS_FIGURE_PART("several_ranks_repeat", S, several_repeat, &repeat_figures),
+    MS_FIGURE(STRING, S, no_ranks, "", "why steps of several ranks were not run", MS_OR_NULL),
+    MS_FIGURE(BOOL, S, interrupted, "", "fewer passes than asked for"),
+    MS_FIGURE_OF("met", BOOL, is_met, "", "errors are what they should be on a quiet machine"));
 #undef S
 
 static int check(const Options *o) {

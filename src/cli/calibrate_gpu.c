@@ -25,34 +25,22 @@ typedef struct {
   const MsGpuInfo *info;
   const MsSurvey *survey;
 } Surveyed;
-#define S MsGpuInfo
-static const MsFigures info_figures = {.rows =
-                                           (const MsFigure[]){MS_FIGURE(CHARS, S, vendor, "", "cuda or musa"),
-                                                              MS_FIGURE(CHARS, S, name, "", "as the driver calls it"),
-                                                              MS_FIGURE(INT, S, device, "", "that is measured"),
-                                                              MS_FIGURE_AS("devices", INT, S, count, "", "visible"),
-                                                              MS_FIGURE(INT, S, multiprocessors, "", "of the device"),
-                                                              MS_FIGURE(F64, S, memory_B, "B", "of the device"),
-                                                              {0}}};
-#undef S
-#define S MsSurveyTable
-static const MsFigures table_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, file, "", "written"),
-                               MS_FIGURE(INT, S, rows, "", "in it"),
-                               MS_FIGURE_AS("fastest", STRING, S, best, "", "the highest rate seen, in words"),
-                               {0}}};
-#undef S
-#define S MsSurvey
-static const MsFigures survey_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_ARRAY("tables", LIST, S, table, n, &table_figures),
-                               MS_FIGURE(INT, S, refused, "", "measurements that did not fit into memory"),
-                               MS_FIGURE(BOOL, S, interrupted, "", "the tables hold what was measured until then"),
-                               {0}}};
-#undef S
+static const MsFigures info_figures = MS_FIGURE_UNNAMED(MS_FIGURE(CHARS, MsGpuInfo, vendor, "", "cuda or musa"),
+                                                        MS_FIGURE(CHARS, MsGpuInfo, name, "", "as the driver calls it"),
+                                                        MS_FIGURE(INT, MsGpuInfo, device, "", "that is measured"),
+                                                        MS_FIGURE_AS("devices", INT, MsGpuInfo, count, "", "visible"),
+                                                        MS_FIGURE(INT, MsGpuInfo, multiprocessors, "", "of the device"),
+                                                        MS_FIGURE(F64, MsGpuInfo, memory_B, "B", "of the device"));
+static const MsFigures table_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(STRING, MsSurveyTable, file, "", "written"), MS_FIGURE(INT, MsSurveyTable, rows, "", "in it"),
+    MS_FIGURE_AS("fastest", STRING, MsSurveyTable, best, "", "the highest rate seen, in words"));
+static const MsFigures survey_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_ARRAY("tables", LIST, MsSurvey, table, n, &table_figures),
+                      MS_FIGURE(INT, MsSurvey, refused, "", "measurements that did not fit into memory"),
+                      MS_FIGURE(BOOL, MsSurvey, interrupted, "", "the tables hold what was measured until then"));
 #define MEMBERS(m, s) MS_FIGURE_ROWS_AT(Surveyed, m, s)
-const MsFigures ms_survey_figures = {
-    "calibrate-gpu", "`moesim calibrate --gpu --json`.",
-    (const MsFigure[]){MEMBERS(info, &info_figures), MEMBERS(survey, &survey_figures), {0}}};
+const MsFigures ms_survey_figures = MS_FIGURE_TABLE("calibrate-gpu", "`moesim calibrate --gpu --json`.",
+                                                    MEMBERS(info, &info_figures), MEMBERS(survey, &survey_figures));
 
 int ms_cli_calibrate_gpu(const MsVerb *verb, const char *out, const char *vendor, int device, gboolean quick,
                          gboolean json) {

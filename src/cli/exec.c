@@ -38,12 +38,7 @@ static const char *row_kind(const void *row) { return ms_op_words[row_of(row)->o
 static const char *row_module(const void *row) { return ms_module_words[row_of(row)->op.module]; }
 static const char *row_pass(const void *row) { return ms_pass_words[row_of(row)->op.pass]; }
 static gboolean has_piece(const void *row) { return row_of(row)->piece >= 0; }
-static const void *row_that_ran(const void *result, guint i, MsFigureCursor *room) {
-  const MsExecResult *r = result;
-  (void)room;
-  if (i >= (guint)r->n_rows) return NULL;
-  return r->rows[i].calls > 0 ? (const void *)&r->rows[i] : ms_figure_skip;
-}
+static gboolean has_run(const void *row) { return row_of(row)->calls > 0; }
 static const char *name(const void *run) { return ((const Executed *)run)->scenario->name; }
 static const char *dtype(const void *run) { return ((const Executed *)run)->options->dtype; }
 static double is_checked(const void *run) { return !((const Executed *)run)->options->no_check; }
@@ -54,63 +49,44 @@ static double is_interrupted(const void *run) {
 static gboolean is_compared(const void *run) { return ((const Executed *)run)->options->compare != NULL; }
 
 #define S MsExecRow
-static const MsFigures row_figures = {
-    .rows =
-        (const MsFigure[]){MS_FIGURE_WORDS("list", S, list, ms_exec_list_words, "of rows that it is from"),
-                           MS_FIGURE(INT, S, piece, "", "of the model", .when = has_piece, .only = "lists of a piece"),
-                           MS_FIGURE(INT, S, row, "", "index in the list"),
-                           MS_FIGURE_TEXT("kind", row_kind, "operator"),
-                           MS_FIGURE_AS("name", STRING, S, op.name, "", "of the row"),
-                           MS_FIGURE_TEXT("module", row_module, "of the model"),
-                           MS_FIGURE_TEXT("pass", row_pass, "it belongs to"),
-                           MS_FIGURE(INT, S, calls, "", "in all steps"),
-                           MS_FIGURE(F64, S, cpu_s, "s", "CPU time of the calls"),
-                           MS_FIGURE(F64, S, wall_s, "s", "of the calls"),
-                           MS_FIGURE(F64, S, least_wall_s, "s", "of the fastest call"),
-                           MS_FIGURE(F64, S, flop, "FLOP", "of a call, as done"),
-                           MS_FIGURE(F64, S, message_B, "B", "of a call, as sent"),
-                           MS_FIGURE_AS("keep_B", F64, S, op.keep_B, "B", "kept for backward from its end on"),
-                           MS_FIGURE_AS("free_B", F64, S, op.free_B, "B", "no longer kept from its end on"),
-                           {0}}};
+static const MsFigures row_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_WORDS("list", S, list, ms_exec_list_words, "of rows that it is from"),
+    MS_FIGURE(INT, S, piece, "", "of the model", .when = has_piece, .only = "lists of a piece"),
+    MS_FIGURE(INT, S, row, "", "index in the list"), MS_FIGURE_TEXT("kind", row_kind, "operator"),
+    MS_FIGURE_AS("name", STRING, S, op.name, "", "of the row"), MS_FIGURE_TEXT("module", row_module, "of the model"),
+    MS_FIGURE_TEXT("pass", row_pass, "it belongs to"), MS_FIGURE(INT, S, calls, "", "in all steps"),
+    MS_FIGURE(F64, S, cpu_s, "s", "CPU time of the calls"), MS_FIGURE(F64, S, wall_s, "s", "of the calls"),
+    MS_FIGURE(F64, S, least_wall_s, "s", "of the fastest call"), MS_FIGURE(F64, S, flop, "FLOP", "of a call, as done"),
+    MS_FIGURE(F64, S, message_B, "B", "of a call, as sent"),
+    MS_FIGURE_AS("keep_B", F64, S, op.keep_B, "B", "kept for backward from its end on"),
+    MS_FIGURE_AS("free_B", F64, S, op.free_B, "B", "no longer kept from its end on"));
 #undef S
-#define S                  MsExecResult
-#define EACH(k, m, n, ...) MS_FIGURE_ARRAY(k, LIST, S, m, n, &ms_figure_numbers, __VA_ARGS__)
-static const MsFigures loss_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(INT, S, ranks, "", "in the run"),
-        MS_FIGURE(F64, S, loss, "", "of the last step, before its update", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(F64, S, gradient_norm, "", "of the last step", .flags = MS_FIGURE_NULLABLE),
-        {0}}};
-static const MsFigures times_figures = {
-    .rows = (const MsFigure[]){EACH("step_s", step_s, steps, .unit = "s", .doc = "of the slowest rank"),
-                               EACH("step_cpu_s", step_cpu_s, steps, .unit = "s", .doc = "least CPU time of a rank"),
-                               EACH("peak_kept_B", peak_kept_B, ranks, .unit = "B", .doc = "of each rank"),
-                               EACH("flop", rank_flop, ranks, .unit = "FLOP", .doc = "of a step, of each rank"),
-                               EACH("message_B", rank_message_B, ranks, .unit = "B", .doc = "of a step, of each rank"),
-                               {0}}};
-#define COMPARED(t, m, u, d) MS_FIGURE(t, S, m, u, d, .flags = MS_FIGURE_NULLABLE)
-static const MsFigures difference_figures = {
-    .rows = (const MsFigure[]){COMPARED(F64, gradient_difference, "1", "largest, relative"),
-                               COMPARED(STRING, gradient_worst, "", "tensor where"),
-                               COMPARED(F64, parameter_difference, "1", "largest, relative"),
-                               COMPARED(STRING, parameter_worst, "", "tensor where"),
-                               {0}}};
-static const MsFigures rows_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_EACH("rows", LIST, row_that_ran, &row_figures), {0}}};
-#undef S
+#define EACH(k, m, n, ...) MS_FIGURE_ARRAY(k, LIST, MsExecResult, m, n, &ms_figure_numbers, __VA_ARGS__)
+static const MsFigures loss_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(INT, MsExecResult, ranks, "", "in the run"),
+                      MS_FIGURE(F64, MsExecResult, loss, "", "of the last step, before its update", MS_OR_NULL),
+                      MS_FIGURE(F64, MsExecResult, gradient_norm, "", "of the last step", MS_OR_NULL));
+static const MsFigures times_figures =
+    MS_FIGURE_UNNAMED(EACH("step_s", step_s, steps, .unit = "s", .doc = "of the slowest rank"),
+                      EACH("step_cpu_s", step_cpu_s, steps, .unit = "s", .doc = "least CPU time of a rank"),
+                      EACH("peak_kept_B", peak_kept_B, ranks, .unit = "B", .doc = "of each rank"),
+                      EACH("flop", rank_flop, ranks, .unit = "FLOP", .doc = "of a step, of each rank"),
+                      EACH("message_B", rank_message_B, ranks, .unit = "B", .doc = "of a step, of each rank"));
+#define COMPARED(t, m, u, d) MS_FIGURE(t, MsExecResult, m, u, d, MS_OR_NULL)
+static const MsFigures difference_figures = MS_FIGURE_UNNAMED(
+    COMPARED(F64, gradient_difference, "1", "largest, relative"), COMPARED(STRING, gradient_worst, "", "tensor where"),
+    COMPARED(F64, parameter_difference, "1", "largest, relative"),
+    COMPARED(STRING, parameter_worst, "", "tensor where"));
+static const MsFigures rows_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_ARRAY("rows", LIST, MsExecResult, rows, n_rows, &row_figures, .keep = has_run));
 #define OF_RESULT(s, ...) \
   { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Executed, result), .pointer = TRUE, .sub = s, __VA_ARGS__ }
-const MsFigures ms_exec_figures = {
-    "exec", "`moesim exec --json`: a step that was run, on rank 0.",
-    (const MsFigure[]){MS_FIGURE_TEXT("name", name, "of the scenario"),
-                       MS_FIGURE_TEXT("dtype", dtype, "of the arithmetic"),
-                       MS_FIGURE_OF("interrupted", BOOL, is_interrupted, "", "fewer steps than asked for"),
-                       OF_RESULT(&loss_figures),
-                       MS_FIGURE_OF("checked", BOOL, is_checked, "", "every row against its counts"),
-                       OF_RESULT(&times_figures),
-                       OF_RESULT(&difference_figures, .when = is_compared, .only = "`--compare`"),
-                       OF_RESULT(&rows_figures),
-                       {0}}};
+const MsFigures ms_exec_figures = MS_FIGURE_TABLE(
+    "exec", "`moesim exec --json`: a step that was run, on rank 0.", MS_FIGURE_TEXT("name", name, "of the scenario"),
+    MS_FIGURE_TEXT("dtype", dtype, "of the arithmetic"),
+    MS_FIGURE_OF("interrupted", BOOL, is_interrupted, "", "fewer steps than asked for"), OF_RESULT(&loss_figures),
+    MS_FIGURE_OF("checked", BOOL, is_checked, "", "every row against its counts"), OF_RESULT(&times_figures),
+    OF_RESULT(&difference_figures, .when = is_compared, .only = "`--compare`"), OF_RESULT(&rows_figures));
 
 /* --- for people ------------------------------------------------------------------------------------------------ */
 

@@ -65,48 +65,28 @@ static int fit(const Options *o, char **files) {
 }
 
 /* --- evaluate -------------------------------------------------------------------------------------------------- */
-static const void *row_at(const GArray *rows, guint i) {
-  return i < rows->len ? &g_array_index(rows, MsEvaluated, i) : NULL;
-}
-static const void *rows_at(const void *evaluation, guint i, MsFigureCursor *room) {
-  (void)room;
-  return row_at(((const MsEvaluation *)evaluation)->rows, i);
-}
-static const void *others_at(const void *evaluation, guint i, MsFigureCursor *room) {
-  (void)room;
-  return row_at(((const MsEvaluation *)evaluation)->others, i);
-}
-static const void *kinds_at(const void *evaluation, guint i, MsFigureCursor *room) {
-  (void)room;
-  return row_at(((const MsEvaluation *)evaluation)->kinds, i);
-}
 static double is_interrupted(const void *evaluation) {
   const MsEvaluation *e = evaluation;
   return e->tables < e->all_tables;
 }
 
-#define S MsEvaluated
-static const MsFigures row_figures = {
+static const MsFigures row_figures = MS_FIGURE_TABLE(
     "evaluated", "Rows of a table of kernels against the curve of the profile.",
-    (const MsFigure[]){MS_FIGURE(STRING, S, file, "", "table"),
-                       MS_FIGURE(STRING, S, gpu, "", "it was measured on"),
-                       MS_FIGURE(STRING, S, dtype, "", "of the operands"),
-                       MS_FIGURE(STRING, S, kind, "", "of kernel"),
-                       MS_FIGURE(UINT, S, n, "", "rows"),
-                       MS_FIGURE(F64, S, median, "1", "of |predicted / measured - 1|"),
-                       MS_FIGURE(F64, S, p90, "1", "a tenth is larger"),
-                       MS_FIGURE(F64, S, bias, "1", "median of the signed error"),
-                       MS_FIGURE(STRING, S, library, "", "that ran"),
-                       {0}}};
-#undef S
-const MsFigures ms_evaluation_figures = {
+    MS_FIGURE(STRING, MsEvaluated, file, "", "table"), MS_FIGURE(STRING, MsEvaluated, gpu, "", "it was measured on"),
+    MS_FIGURE(STRING, MsEvaluated, dtype, "", "of the operands"), MS_FIGURE(STRING, MsEvaluated, kind, "", "of kernel"),
+    MS_FIGURE(UINT, MsEvaluated, n, "", "rows"),
+    MS_FIGURE(F64, MsEvaluated, median, "1", "of |predicted / measured - 1|"),
+    MS_FIGURE(F64, MsEvaluated, p90, "1", "a tenth is larger"),
+    MS_FIGURE(F64, MsEvaluated, bias, "1", "median of the signed error"),
+    MS_FIGURE(STRING, MsEvaluated, library, "", "that ran"));
+const MsFigures ms_evaluation_figures = MS_FIGURE_TABLE(
     "fit", "`moesim fit --evaluate --json`.",
-    (const MsFigure[]){
-        MS_FIGURE_OF("interrupted", BOOL, is_interrupted, "", "not every table was read"),
-        MS_FIGURE_EACH("rows", LIST, rows_at, &row_figures, .doc = "of the library that the curve was fitted to"),
-        MS_FIGURE_EACH("other_libraries", LIST, others_at, &row_figures, .doc = "how far they lie from the curve"),
-        MS_FIGURE_EACH("kinds", LIST, kinds_at, &row_figures, .doc = "all of `rows`, kind by kind"),
-        {0}}};
+    MS_FIGURE_OF("interrupted", BOOL, is_interrupted, "", "not every table was read"),
+    MS_FIGURE_GARRAY("rows", MsEvaluation, rows, MsEvaluated, &row_figures,
+                     .doc = "of the library that the curve was fitted to"),
+    MS_FIGURE_GARRAY("other_libraries", MsEvaluation, others, MsEvaluated, &row_figures,
+                     .doc = "how far they lie from the curve"),
+    MS_FIGURE_GARRAY("kinds", MsEvaluation, kinds, MsEvaluated, &row_figures, .doc = "all of `rows`, kind by kind"));
 
 static void cell_figures(MsTable *table, const MsEvaluated *row) {
   ms_table_cellf(table, "%u", row->n);

@@ -43,35 +43,27 @@ static double choice_speedup(const void *at) {
 }
 
 #define S MsLcmaChoice
-static const MsFigures scheme_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_AS("scheme", STRING, S, plan, "", "or library"), MS_FIGURE(INT, S, levels, "", "of recursion"), {0}}};
-static const MsFigures choice_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(F64, S, time_s, "s", "of the product"),
-                               MS_FIGURE(F64, S, split_s, "s", "of the sums before"),
-                               MS_FIGURE(F64, S, multiply_s, "s", "of the products"),
-                               MS_FIGURE(F64, S, merge_s, "s", "of the sums behind"),
-                               MS_FIGURE_AS("product_flop", F64, S, flop, "FLOP", "of the products"),
-                               MS_FIGURE(F64, S, workspace_B, "B", "beside the matrices"),
-                               MS_FIGURE_AS("error_growth", F64, S, growth, "1", "over the ordinary product's"),
-                               {0}}};
+static const MsFigures scheme_figures = MS_FIGURE_UNNAMED(MS_FIGURE_AS("scheme", STRING, S, plan, "", "or library"),
+                                                          MS_FIGURE(INT, S, levels, "", "of recursion"));
+static const MsFigures choice_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(F64, S, time_s, "s", "of the product"), MS_FIGURE(F64, S, split_s, "s", "of the sums before"),
+    MS_FIGURE(F64, S, multiply_s, "s", "of the products"), MS_FIGURE(F64, S, merge_s, "s", "of the sums behind"),
+    MS_FIGURE_AS("product_flop", F64, S, flop, "FLOP", "of the products"),
+    MS_FIGURE(F64, S, workspace_B, "B", "beside the matrices"),
+    MS_FIGURE_AS("error_growth", F64, S, growth, "1", "over the ordinary product's"));
 #undef S
 #define CHOICE(s) MS_FIGURE_ROWS_OF(choice_of, s)
-#define S         Decided
-const MsFigures ms_decide_figures = {
-    "gemm-decide", "`moesim gemm decide --json`.",
-    (const MsFigure[]){MS_FIGURE(STRING, S, machine, "", "that was asked about"),
-                       MS_FIGURE(STRING, S, dtype, "", "of the matrices"),
-                       MS_FIGURE_TEXT("scheme", best_plan, "the fastest, or library"),
-                       MS_FIGURE_OF("levels", INT, best_levels, "", "of recursion"),
-                       MS_FIGURE_OF("speedup", F64, best_speedup, "1", "over the library"),
-                       MS_FIGURE(F64, S, library_s, "s", "of the library"),
-                       MS_FIGURE_EACH("candidates", LIST, candidate,
-                                      MS_FIGURES(CHOICE(&scheme_figures),
-                                                 MS_FIGURE_OF("speedup", F64, choice_speedup, "1", "over the library"),
-                                                 CHOICE(&choice_figures))),
-                       {0}}};
-#undef S
+const MsFigures ms_decide_figures = MS_FIGURE_TABLE(
+    "gemm-decide", "`moesim gemm decide --json`.", MS_FIGURE(STRING, Decided, machine, "", "that was asked about"),
+    MS_FIGURE(STRING, Decided, dtype, "", "of the matrices"),
+    MS_FIGURE_TEXT("scheme", best_plan, "the fastest, or library"),
+    MS_FIGURE_OF("levels", INT, best_levels, "", "of recursion"),
+    MS_FIGURE_OF("speedup", F64, best_speedup, "1", "over the library"),
+    MS_FIGURE(F64, Decided, library_s, "s", "of the library"),
+    MS_FIGURE_EACH("candidates", LIST, candidate,
+                   MS_FIGURES(CHOICE(&scheme_figures),
+                              MS_FIGURE_OF("speedup", F64, choice_speedup, "1", "over the library"),
+                              CHOICE(&choice_figures))));
 
 static void print_choices(const Options *o, const GPtrArray *choices, const char *machine) {
   double library_s = ms_lcma_choice_of(choices, "library")->time_s;
@@ -187,37 +179,29 @@ static const void *library_at(const void *b, guint i, MsFigureCursor *room) {
   return (int)i + 1 < bench_of(b)->n ? &bench_of(b)->timing[i + 1] : NULL;
 }
 
-#define S    MsGemmTiming
-#define TIME MS_FIGURE_AS("time_s", F64, S, median_s, "s", "median of a product")
-#define BEST MS_FIGURE(F64, S, best_s, "s", "the fastest")
-#define SPEEDUP                                                                                 \
-  MS_FIGURE_AS("speedup", F64, S, ratio, "1", "of the scheme over this library, by the clock"), \
-      MS_FIGURE_AS("speedup_cpu", F64, S, busy_ratio, "1", "the same by CPU time")
-#define ERROR         MS_FIGURE(F64, S, relative_error, "1", "largest over largest element")
+#define TIME MS_FIGURE_AS("time_s", F64, MsGemmTiming, median_s, "s", "median of a product")
+#define BEST MS_FIGURE(F64, MsGemmTiming, best_s, "s", "the fastest")
+#define SPEEDUP                                                                                            \
+  MS_FIGURE_AS("speedup", F64, MsGemmTiming, ratio, "1", "of the scheme over this library, by the clock"), \
+      MS_FIGURE_AS("speedup_cpu", F64, MsGemmTiming, busy_ratio, "1", "the same by CPU time")
+#define ERROR         MS_FIGURE(F64, MsGemmTiming, relative_error, "1", "largest over largest element")
 #define UNDISTURBED   "share of the runs that had their cores to themselves"
-#define QUIET         MS_FIGURE_AS("undisturbed", F64, S, quiet, "1", UNDISTURBED)
-#define B             MsGemmBench
+#define QUIET         MS_FIGURE_AS("undisturbed", F64, MsGemmTiming, quiet, "1", UNDISTURBED)
 #define OF_BENCH(...) MS_FIGURE_ROWS_AT(Benched, bench, MS_FIGURES(__VA_ARGS__))
 #define OF(f, ...)    MS_FIGURE_ROWS_OF(f, MS_FIGURES(__VA_ARGS__))
-const MsFigures ms_gemm_bench_figures = {
-    "gemm-bench", "`moesim gemm bench --json`.",
-    (const MsFigure[]){MS_FIGURE(STRING, Benched, machine, "", "it ran on"),
-                       MS_FIGURE(STRING, Benched, dtype, "", "of the matrices"),
-                       MS_FIGURE(INT, Benched, threads, "", "of each contender"),
-                       OF_BENCH(MS_FIGURE_AS("scheme", STRING, B, plan, "", "or library"),
-                                MS_FIGURE(INT, B, levels, "", "of recursion")),
-                       MS_FIGURE_ROWS_OF(fastest_timing,
-                                         MS_FIGURES(SPEEDUP, MS_FIGURE(STRING, S, library, "", "the fastest")),
-                                         .only = "there is a library"),
-                       OF(own_timing, ERROR),
-                       OF_BENCH(MS_FIGURE_AS("error_growth", F64, B, growth, "1", "over the ordinary product's")),
-                       OF(own_timing, TIME, BEST, QUIET),
-                       MS_FIGURE_EACH("libraries", LIST, library_at,
-                                      MS_FIGURES(MS_FIGURE_AS("name", STRING, S, library, "", "of the library"), TIME,
-                                                 BEST, SPEEDUP, ERROR, QUIET)),
-                       {0}}};
-#undef S
-#undef B
+const MsFigures ms_gemm_bench_figures = MS_FIGURE_TABLE(
+    "gemm-bench", "`moesim gemm bench --json`.", MS_FIGURE(STRING, Benched, machine, "", "it ran on"),
+    MS_FIGURE(STRING, Benched, dtype, "", "of the matrices"), MS_FIGURE(INT, Benched, threads, "", "of each contender"),
+    OF_BENCH(MS_FIGURE_AS("scheme", STRING, MsGemmBench, plan, "", "or library"),
+             MS_FIGURE(INT, MsGemmBench, levels, "", "of recursion")),
+    MS_FIGURE_ROWS_OF(fastest_timing, MS_FIGURES(SPEEDUP, MS_FIGURE(STRING, MsGemmTiming, library, "", "the fastest")),
+                      .only = "there is a library"),
+    OF(own_timing, ERROR),
+    OF_BENCH(MS_FIGURE_AS("error_growth", F64, MsGemmBench, growth, "1", "over the ordinary product's")),
+    OF(own_timing, TIME, BEST, QUIET),
+    MS_FIGURE_EACH("libraries", LIST, library_at,
+                   MS_FIGURES(MS_FIGURE_AS("name", STRING, MsGemmTiming, library, "", "of the library"), TIME, BEST,
+                              SPEEDUP, ERROR, QUIET)));
 
 static void put_bench(const Options *o, const MsGemmBench *b, const char *machine) {
   const Benched benched = {machine, ms_blas_type_words[o->type], threads_of(o), b};

@@ -166,26 +166,19 @@ typedef struct {
 static const char *best_scheme(const void *c) { return ((const Compared *)c)->all[0].name; }
 static gboolean has_library(const void *c) { return ((const Compared *)c)->library > 0; }
 
-#define S Contender
-static const MsFigures kernel_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_AS("scheme", STRING, S, name, "", "of the products"),
-                               MS_FIGURE_AS("time_s", F64, S, median_s, "s", "median of a product"),
-                               MS_FIGURE(F64, S, best_s, "s", "the fastest"),
-                               MS_FIGURE_AS("speedup", F64, S, ratio, "1", "over the library's"),
-                               MS_FIGURE(F64, S, relative_error, "1", "largest over largest element"),
-                               {0}}};
-#undef S
-#define S Compared
-const MsFigures ms_gemm_device_figures = {
-    "gemm-device", "`moesim gemm --device --json`.",
-    (const MsFigure[]){MS_FIGURE(STRING, S, machine, "", "as its driver calls it"),
-                       MS_FIGURE(STRING, S, dtype, "", "of the matrices"),
-                       MS_FIGURE_TEXT("scheme", best_scheme, "of the fastest kernel"),
-                       MS_FIGURE_AS("cublas_s", F64, S, library, "s", "of the library", .when = has_library,
-                                    .only = "cuBLAS is there"),
-                       MS_FIGURE_ARRAY("kernels", LIST, S, all, n, &kernel_figures),
-                       {0}}};
-#undef S
+static const MsFigures kernel_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_AS("scheme", STRING, Contender, name, "", "of the products"),
+                      MS_FIGURE_AS("time_s", F64, Contender, median_s, "s", "median of a product"),
+                      MS_FIGURE(F64, Contender, best_s, "s", "the fastest"),
+                      MS_FIGURE_AS("speedup", F64, Contender, ratio, "1", "over the library's"),
+                      MS_FIGURE(F64, Contender, relative_error, "1", "largest over largest element"));
+const MsFigures ms_gemm_device_figures = MS_FIGURE_TABLE(
+    "gemm-device", "`moesim gemm --device --json`.", MS_FIGURE(STRING, Compared, machine, "", "as its driver calls it"),
+    MS_FIGURE(STRING, Compared, dtype, "", "of the matrices"),
+    MS_FIGURE_TEXT("scheme", best_scheme, "of the fastest kernel"),
+    MS_FIGURE_AS("cublas_s", F64, Compared, library, "s", "of the library", .when = has_library,
+                 .only = "cuBLAS is there"),
+    MS_FIGURE_ARRAY("kernels", LIST, Compared, all, n, &kernel_figures));
 
 static void print_json(const MsGemmRequest *q, const char *device, const Contender *all, int n, double library) {
   const Compared c = {device, ms_gpu_type_words[q->type], all, n, library};

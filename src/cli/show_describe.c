@@ -139,14 +139,13 @@ typedef struct {
   MsParamCount count;
 } Shown;
 
-static const MsFigure shown_rows[] = {
+const MsFigures ms_show_model_figures = MS_FIGURE_TABLE(
+    "model", "`moesim show model NAME --json`.",
     MS_FIGURE_FILE_AT("model", Shown, model, write_model, "every key, defaults included"),
     MS_FIGURE_PART("parameters", Shown, count,
                    MS_FIGURES(MS_FIGURE(F64, MsParamCount, total, "", "without MTP"),
                               MS_FIGURE_AS("total_with_mtp", F64, MsParamCount, total_mtp, "", "with it"),
-                              MS_FIGURE(F64, MsParamCount, active, "", "per token, with embedding and head"))),
-    {0}};
-const MsFigures ms_show_model_figures = {"model", "`moesim show model NAME --json`.", shown_rows};
+                              MS_FIGURE(F64, MsParamCount, active, "", "per token, with embedding and head"))));
 
 static void model_json(const MsModel *model) {
   MsJsonOut *out = ms_json_out_new(2);

@@ -11,18 +11,16 @@ typedef struct {
   const MsLawEntry *entry;
 } Law;
 #define OF(m, s) MS_FIGURE_ROWS_AT(Law, m, s)
-static const MsFigures law_figures = {
-    .rows = (const MsFigure[]){
-        OF(field, MS_FIGURES(MS_FIGURE_AS("name", STRING, MsField, key, "", "of the law"))),
-        OF(entry, MS_FIGURES(MS_FIGURE(F64, MsLawEntry, value, "", "in its unit"))),
-        OF(field, MS_FIGURES(MS_FIGURE(STRING, MsField, unit, "", "of its value"),
-                             MS_FIGURE_AS("smallest", F64, MsField, lo, "", "value that is taken"),
-                             MS_FIGURE_AS("largest", F64, MsField, hi, "", "value that is taken"))),
-        OF(entry, MS_FIGURES(MS_FIGURE(F64, MsLawEntry, spread, "", "before training runs are seen"))),
-        OF(field, MS_FIGURES(MS_FIGURE_AS("meaning", STRING, MsField, doc, "", "of the law"))),
-        OF(entry, MS_FIGURES(MS_FIGURE(STRING, MsLawEntry, source, "", "of the mechanism or the figure"),
-                             MS_FIGURE(STRING, MsLawEntry, fitted_on, "", "runs or measurements"))),
-        {0}}};
+static const MsFigures law_figures =
+    MS_FIGURE_UNNAMED(OF(field, MS_FIGURES(MS_FIGURE_AS("name", STRING, MsField, key, "", "of the law"))),
+                      OF(entry, MS_FIGURES(MS_FIGURE(F64, MsLawEntry, value, "", "in its unit"))),
+                      OF(field, MS_FIGURES(MS_FIGURE(STRING, MsField, unit, "", "of its value"),
+                                           MS_FIGURE_AS("smallest", F64, MsField, lo, "", "value that is taken"),
+                                           MS_FIGURE_AS("largest", F64, MsField, hi, "", "value that is taken"))),
+                      OF(entry, MS_FIGURES(MS_FIGURE(F64, MsLawEntry, spread, "", "before training runs are seen"))),
+                      OF(field, MS_FIGURES(MS_FIGURE_AS("meaning", STRING, MsField, doc, "", "of the law"))),
+                      OF(entry, MS_FIGURES(MS_FIGURE(STRING, MsLawEntry, source, "", "of the mechanism or the figure"),
+                                           MS_FIGURE(STRING, MsLawEntry, fitted_on, "", "runs or measurements"))));
 
 static void print_json(const MsLawEntry *entries, int only) {
   MsJsonOut *out = ms_json_out_new(2);

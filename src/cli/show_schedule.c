@@ -62,8 +62,8 @@ static void write_order(const void *schedule, const char *key, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-static const MsFigure shown_rows[] = {
-    MS_FIGURE_AS("schedule", STRING, Shown, name, "", "its word"),
+const MsFigures ms_show_schedule_figures = MS_FIGURE_TABLE(
+    "schedule", "`moesim show schedule NAME --json`.", MS_FIGURE_AS("schedule", STRING, Shown, name, "", "its word"),
     MS_FIGURE_ROWS_AT(Shown, schedule,
                       MS_FIGURES(MS_FIGURE(INT, MsSchedule, stages, "", "of the pipeline"),
                                  MS_FIGURE(INT, MsSchedule, microbatches, "", "of a step"),
@@ -81,9 +81,7 @@ static const MsFigure shown_rows[] = {
                                   .type = MS_FIGURE_FILE,
                                   .write = write_order,
                                   .doc = "of each stage its passes: kind, microbatch, chunk, and of a pair the "
-                                         "microbatch and chunk of the backward"})),
-    {0}};
-const MsFigures ms_show_schedule_figures = {"schedule", "`moesim show schedule NAME --json`.", shown_rows};
+                                         "microbatch and chunk of the backward"})));
 
 static void print_json(const char *name, const MsSchedule *s, const MsScheduleRun *run) {
   ms_cli_print_file(ms_figures_json(&ms_show_schedule_figures, &(Shown){name, s, run}));

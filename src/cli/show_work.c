@@ -75,43 +75,26 @@ static const char *op_stream(const void *op) { return ms_stream_words[op_of(op)-
 static const char *op_group(const void *op) { return ms_group_words[op_of(op)->group]; }
 static const char *op_dtype(const void *op) { return ms_odt_words[op_of(op)->dtype]; }
 
-#define S           MsOp
-#define SIZE(m, d)  MS_FIGURE(F64, S, m, "", d)
-#define BYTES(m, d) MS_FIGURE(F64, S, m, "B", d)
-static const MsFigures op_figures = {
-    "operator", "A row of work: `moesim schema` lists the operators.",
-    (const MsFigure[]){MS_FIGURE(STRING, S, name, "", "of the row"),
-                       MS_FIGURE_TEXT("op", op_kind, "operator"),
-                       MS_FIGURE_TEXT("pass", op_pass, "forward, dgrad, wgrad, ..."),
-                       MS_FIGURE_TEXT("stream", op_stream, "it runs on"),
-                       MS_FIGURE_TEXT("group", op_group, "of ranks that communicate"),
-                       MS_FIGURE_TEXT("dtype", op_dtype, "of the operands"),
-                       SIZE(m, "rows"),
-                       SIZE(n, "columns"),
-                       SIZE(k, "depth"),
-                       MS_FIGURE(INT, S, groups, "", "local experts; attention: batch x heads"),
-                       MS_FIGURE(F64, S, flop, "FLOP", "executed"),
-                       BYTES(read_B, "of memory"),
-                       BYTES(write_B, "of memory"),
-                       BYTES(message_B, "sent"),
-                       BYTES(keep_B, "kept for backward from its end on"),
-                       BYTES(free_B, "no longer kept from its end on"),
-                       {0}}};
-#undef S
-#define S MsPiece
-static const MsFigures piece_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(CHARS, S, name, "", "of the piece"),
-                               MS_FIGURE(F64, S, params_dense, "", "on a rank"),
-                               MS_FIGURE(F64, S, params_expert, "", "on a rank"),
-                               MS_FIGURE(F64, S, kept_B, "B", "for backward, of a microbatch"),
-                               MS_FIGURE(F64, S, model_flop, "FLOP", "of a microbatch"),
-                               MS_FIGURE_ARRAY("forward", LIST, S, forward.op, forward.n, &op_figures),
-                               MS_FIGURE_ARRAY("backward", LIST, S, backward.op, backward.n, &op_figures),
-                               {0}}};
-#undef S
-const MsFigures ms_ops_figures = {
-    "ops", "`moesim show --json ops`.",
-    (const MsFigure[]){MS_FIGURE_ARRAY("pieces", LIST, MsWork, pieces, n_pieces, &piece_figures), {0}}};
+#define SIZE(m, d)  MS_FIGURE(F64, MsOp, m, "", d)
+#define BYTES(m, d) MS_FIGURE(F64, MsOp, m, "B", d)
+static const MsFigures op_figures = MS_FIGURE_TABLE(
+    "operator", "A row of work: `moesim schema` lists the operators.", MS_FIGURE(STRING, MsOp, name, "", "of the row"),
+    MS_FIGURE_TEXT("op", op_kind, "operator"), MS_FIGURE_TEXT("pass", op_pass, "forward, dgrad, wgrad, ..."),
+    MS_FIGURE_TEXT("stream", op_stream, "it runs on"), MS_FIGURE_TEXT("group", op_group, "of ranks that communicate"),
+    MS_FIGURE_TEXT("dtype", op_dtype, "of the operands"), SIZE(m, "rows"), SIZE(n, "columns"), SIZE(k, "depth"),
+    MS_FIGURE(INT, MsOp, groups, "", "local experts; attention: batch x heads"),
+    MS_FIGURE(F64, MsOp, flop, "FLOP", "executed"), BYTES(read_B, "of memory"), BYTES(write_B, "of memory"),
+    BYTES(message_B, "sent"), BYTES(keep_B, "kept for backward from its end on"),
+    BYTES(free_B, "no longer kept from its end on"));
+static const MsFigures piece_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(CHARS, MsPiece, name, "", "of the piece"), MS_FIGURE(F64, MsPiece, params_dense, "", "on a rank"),
+    MS_FIGURE(F64, MsPiece, params_expert, "", "on a rank"),
+    MS_FIGURE(F64, MsPiece, kept_B, "B", "for backward, of a microbatch"),
+    MS_FIGURE(F64, MsPiece, model_flop, "FLOP", "of a microbatch"),
+    MS_FIGURE_ARRAY("forward", LIST, MsPiece, forward.op, forward.n, &op_figures),
+    MS_FIGURE_ARRAY("backward", LIST, MsPiece, backward.op, backward.n, &op_figures));
+const MsFigures ms_ops_figures = MS_FIGURE_TABLE(
+    "ops", "`moesim show --json ops`.", MS_FIGURE_ARRAY("pieces", LIST, MsWork, pieces, n_pieces, &piece_figures));
 
 static void append_piece(GString *out, const MsPiece *p) {
   g_string_append_printf(out, "%s: %s dense and %s expert parameters on a rank, keeps %s per microbatch\n", p->name,

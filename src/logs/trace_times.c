@@ -548,98 +548,69 @@ char *ms_trace_collective_csv(const MsTraceTimes *const *times, int n) {
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-#define S MsTraceClassTime
-static const MsFigures class_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_AS("class", STRING, S, word, "", "of software/kernels.json, or unrecognised"),
-                               MS_FIGURE(F64, S, kernels, "", "in a step"),
-                               MS_FIGURE(F64, S, time_s, "s", "of a step, all kernels one behind the other"),
-                               MS_FIGURE(F64, S, share, "1", "of the time of all kernels"),
-                               MS_FIGURE(F64, S, median_s, "s", "of one kernel"),
-                               MS_FIGURE(F64, S, beside, "1", "of its time, another stream is busy"),
-                               MS_FIGURE(F64, S, slowdown, "1",
-                                         "what its kernels beside others take, over those of the same name and size "
-                                         "that are alone",
-                                         .flags = MS_FIGURE_NULLABLE),
-                               {0}}};
-#undef S
-#define S MsTraceClassPart
-static const MsFigures part_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_AS("class", STRING, S, word, "", "on this stream"),
-                               MS_FIGURE(F64, S, time_s, "s", "of a step"),
-                               {0}}};
-#undef S
-#define S MsTraceStreamTime
-static const MsFigures stream_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_AS("stream", STRING, S, name, "", "its number; with its device where there are several"),
-        MS_FIGURE(F64, S, kernels, "", "in a step"),
-        MS_FIGURE(F64, S, time_s, "s", "of a step, all kernels one behind the other"),
-        MS_FIGURE(F64, S, busy_s, "s", "while a kernel of it runs"),
-        MS_FIGURE(F64, S, alone_s, "s", "of these, no other stream is busy"),
-        MS_FIGURE(F64, S, gaps, "", "between its kernels, up to 100 us: longer ones are waits"),
-        MS_FIGURE(F64, S, gap_s, "s", "all of them in a step"),
-        MS_FIGURE(F64, S, median_gap_s, "s", "one of them", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE_ARRAY("classes", LIST, S, parts, n_parts, &part_figures),
-        {0}}};
-#undef S
-#define S MsTraceOverlap
-static const MsFigures overlap_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, a, "", "a stream"),
-                               MS_FIGURE(STRING, S, b, "", "another"),
-                               MS_FIGURE(F64, S, both_s, "s", "of a step in which both are busy"),
-                               {0}}};
-#undef S
-#define S MsTraceKernelTime
-static const MsFigures kernel_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, name, "", "of the family, or the kernel"),
-                               MS_FIGURE_AS("class", STRING, S, class_word, "", "what it counts as"),
-                               MS_FIGURE(F64, S, kernels, "", "in a step"),
-                               MS_FIGURE(F64, S, time_s, "s", "of a step"),
-                               MS_FIGURE(F64, S, share, "1", "of the time of all kernels"),
-                               {0}}};
-#undef S
-#define S MsTraceProduct
-static const MsFigures product_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(CHARS, S, dtype, "", "of the operands"),
-                               MS_FIGURE(F64, S, groups, "", "products in one kernel"),
-                               MS_FIGURE(F64, S, m, "", "rows"),
-                               MS_FIGURE(F64, S, n, "", "columns"),
-                               MS_FIGURE(F64, S, k, "", "depth"),
-                               MS_FIGURE(F64, S, kernels, "", "in all steps"),
-                               MS_FIGURE(F64, S, median_s, "s", "of one"),
-                               MS_FIGURE(F64, S, flops, "FLOP/s", "of that one"),
-                               {0}}};
-#undef S
-#define S MsTraceCollective
-static const MsFigures collective_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, op, "", "the collective"),
-                               MS_FIGURE(INT, S, ranks, "", "of its group"),
-                               MS_FIGURE(F64, S, bytes_B, "B", "as nccl-tests count"),
-                               MS_FIGURE(F64, S, kernels, "", "in the whole file"),
-                               MS_FIGURE(F64, S, best_s, "s", "the fastest: the others wait for ranks that are late"),
-                               {0}}};
-#undef S
-#define S MsTraceTimes
-const MsFigures ms_trace_figures = {
+static const MsFigures class_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_AS("class", STRING, MsTraceClassTime, word, "", "of software/kernels.json, or unrecognised"),
+    MS_FIGURE(F64, MsTraceClassTime, kernels, "", "in a step"),
+    MS_FIGURE(F64, MsTraceClassTime, time_s, "s", "of a step, all kernels one behind the other"),
+    MS_FIGURE(F64, MsTraceClassTime, share, "1", "of the time of all kernels"),
+    MS_FIGURE(F64, MsTraceClassTime, median_s, "s", "of one kernel"),
+    MS_FIGURE(F64, MsTraceClassTime, beside, "1", "of its time, another stream is busy"),
+    MS_FIGURE(F64, MsTraceClassTime, slowdown, "1",
+              "what its kernels beside others take, over those of the same name and size "
+              "that are alone",
+              MS_OR_NULL));
+static const MsFigures part_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_AS("class", STRING, MsTraceClassPart, word, "", "on this stream"),
+                      MS_FIGURE(F64, MsTraceClassPart, time_s, "s", "of a step"));
+static const MsFigures stream_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_AS("stream", STRING, MsTraceStreamTime, name, "", "its number; with its device where there are several"),
+    MS_FIGURE(F64, MsTraceStreamTime, kernels, "", "in a step"),
+    MS_FIGURE(F64, MsTraceStreamTime, time_s, "s", "of a step, all kernels one behind the other"),
+    MS_FIGURE(F64, MsTraceStreamTime, busy_s, "s", "while a kernel of it runs"),
+    MS_FIGURE(F64, MsTraceStreamTime, alone_s, "s", "of these, no other stream is busy"),
+    MS_FIGURE(F64, MsTraceStreamTime, gaps, "", "between its kernels, up to 100 us: longer ones are waits"),
+    MS_FIGURE(F64, MsTraceStreamTime, gap_s, "s", "all of them in a step"),
+    MS_FIGURE(F64, MsTraceStreamTime, median_gap_s, "s", "one of them", MS_OR_NULL),
+    MS_FIGURE_ARRAY("classes", LIST, MsTraceStreamTime, parts, n_parts, &part_figures));
+static const MsFigures overlap_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(STRING, MsTraceOverlap, a, "", "a stream"), MS_FIGURE(STRING, MsTraceOverlap, b, "", "another"),
+    MS_FIGURE(F64, MsTraceOverlap, both_s, "s", "of a step in which both are busy"));
+static const MsFigures kernel_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(STRING, MsTraceKernelTime, name, "", "of the family, or the kernel"),
+                      MS_FIGURE_AS("class", STRING, MsTraceKernelTime, class_word, "", "what it counts as"),
+                      MS_FIGURE(F64, MsTraceKernelTime, kernels, "", "in a step"),
+                      MS_FIGURE(F64, MsTraceKernelTime, time_s, "s", "of a step"),
+                      MS_FIGURE(F64, MsTraceKernelTime, share, "1", "of the time of all kernels"));
+static const MsFigures product_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(CHARS, MsTraceProduct, dtype, "", "of the operands"),
+    MS_FIGURE(F64, MsTraceProduct, groups, "", "products in one kernel"), MS_FIGURE(F64, MsTraceProduct, m, "", "rows"),
+    MS_FIGURE(F64, MsTraceProduct, n, "", "columns"), MS_FIGURE(F64, MsTraceProduct, k, "", "depth"),
+    MS_FIGURE(F64, MsTraceProduct, kernels, "", "in all steps"),
+    MS_FIGURE(F64, MsTraceProduct, median_s, "s", "of one"),
+    MS_FIGURE(F64, MsTraceProduct, flops, "FLOP/s", "of that one"));
+static const MsFigures collective_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(STRING, MsTraceCollective, op, "", "the collective"),
+    MS_FIGURE(INT, MsTraceCollective, ranks, "", "of its group"),
+    MS_FIGURE(F64, MsTraceCollective, bytes_B, "B", "as nccl-tests count"),
+    MS_FIGURE(F64, MsTraceCollective, kernels, "", "in the whole file"),
+    MS_FIGURE(F64, MsTraceCollective, best_s, "s", "the fastest: the others wait for ranks that are late"));
+const MsFigures ms_trace_figures = MS_FIGURE_TABLE(
     "trace", "`moesim import kineto|nsys|rocprof|msprof --json`: one object a line for each trace.",
-    (const MsFigure[]){
-        MS_FIGURE(STRING, S, file, "", "the trace"),
-        MS_FIGURE(STRING, S, device, "", "as the trace says", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(INT, S, rank, "", "as the trace says, -1 where it does not"),
-        MS_FIGURE(INT, S, ranks, "", "as the trace says, 0 where it does not"),
-        MS_FIGURE(INT, S, steps, "", "whole steps in the trace; every figure is of one"),
-        MS_FIGURE(STRING, S, steps_by, "", "what they were found by"),
-        MS_FIGURE(F64, S, step_s, "s", "median length of a step"),
-        MS_FIGURE(F64, S, span_s, "s", "from its first kernel to the end of its last"),
-        MS_FIGURE(F64, S, busy_s, "s", "of these, some kernel runs"),
-        MS_FIGURE(F64, S, time_s, "s", "all kernels one behind the other"),
-        MS_FIGURE(F64, S, known, "1", "of that time, kernels that a family of software/kernels.json knows"),
-        MS_FIGURE_ARRAY("classes", LIST, S, classes, n_classes, &class_figures),
-        MS_FIGURE_ARRAY("streams", LIST, S, streams, n_streams, &stream_figures),
-        MS_FIGURE_ARRAY("overlaps", LIST, S, overlaps, n_overlaps, &overlap_figures),
-        MS_FIGURE_ARRAY("families", LIST, S, families, n_families, &kernel_figures),
-        MS_FIGURE_ARRAY("unrecognised", LIST, S, strange, n_strange, &kernel_figures),
-        MS_FIGURE_ARRAY("gemms", LIST, S, products, n_products, &product_figures),
-        MS_FIGURE_ARRAY("collectives", LIST, S, collectives, n_collectives, &collective_figures),
-        {0}}};
-#undef S
+    MS_FIGURE(STRING, MsTraceTimes, file, "", "the trace"),
+    MS_FIGURE(STRING, MsTraceTimes, device, "", "as the trace says", MS_OR_NULL),
+    MS_FIGURE(INT, MsTraceTimes, rank, "", "as the trace says, -1 where it does not"),
+    MS_FIGURE(INT, MsTraceTimes, ranks, "", "as the trace says, 0 where it does not"),
+    MS_FIGURE(INT, MsTraceTimes, steps, "", "whole steps in the trace; every figure is of one"),
+    MS_FIGURE(STRING, MsTraceTimes, steps_by, "", "what they were found by"),
+    MS_FIGURE(F64, MsTraceTimes, step_s, "s", "median length of a step"),
+    MS_FIGURE(F64, MsTraceTimes, span_s, "s", "from its first kernel to the end of its last"),
+    MS_FIGURE(F64, MsTraceTimes, busy_s, "s", "of these, some kernel runs"),
+    MS_FIGURE(F64, MsTraceTimes, time_s, "s", "all kernels one behind the other"),
+    MS_FIGURE(F64, MsTraceTimes, known, "1", "of that time, kernels that a family of software/kernels.json knows"),
+    MS_FIGURE_ARRAY("classes", LIST, MsTraceTimes, classes, n_classes, &class_figures),
+    MS_FIGURE_ARRAY("streams", LIST, MsTraceTimes, streams, n_streams, &stream_figures),
+    MS_FIGURE_ARRAY("overlaps", LIST, MsTraceTimes, overlaps, n_overlaps, &overlap_figures),
+    MS_FIGURE_ARRAY("families", LIST, MsTraceTimes, families, n_families, &kernel_figures),
+    MS_FIGURE_ARRAY("unrecognised", LIST, MsTraceTimes, strange, n_strange, &kernel_figures),
+    MS_FIGURE_ARRAY("gemms", LIST, MsTraceTimes, products, n_products, &product_figures),
+    MS_FIGURE_ARRAY("collectives", LIST, MsTraceTimes, collectives, n_collectives, &collective_figures));

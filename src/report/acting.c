@@ -17,42 +17,33 @@ static const char *said_by(const void *law) {
   return ((const MsActingLaw *)law)->given ? "scenario" : "software/laws.json";
 }
 
-#define S            MsLawEffect
-#define CHANGE(m, d) MS_FIGURE(F64, S, m, "1", d, .flags = MS_FIGURE_NULLABLE)
-static const MsFigures effect_figures = {
-    "moved", "What another value of a law would do to the run.",
-    (const MsFigure[]){CHANGE(step, "relative change of the step, at fidelity fast"),
-                       CHANGE(memory, "relative change of the fullest stage's memory"),
-                       CHANGE(band, "change of the error band"),
-                       {0}}};
-#undef S
-#define S MsActingLaw
-static const MsFigures law_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_AS("law", STRING, S, key, "", "that moves the run when it is halved or doubled (within its range)"),
-        MS_FIGURE(F64, S, value, "", "of the law in this run"),
-        MS_FIGURE(STRING, S, unit, "", "of the value"),
-        MS_FIGURE_TEXT("from", said_by, "software/laws.json, or the scenario"),
-        MS_FIGURE_PART("halved", S, halved, &effect_figures, .doc = "what half of it would do"),
-        MS_FIGURE_PART("doubled", S, doubled, &effect_figures, .doc = "what twice as much would do"),
-        MS_FIGURE(STRING, S, source, "", "public source of the mechanism or of the figure"),
-        MS_FIGURE(STRING, S, fitted_on, "", "runs and measurements that the value was chosen by"),
-        {0}}};
-#undef S
+#define CHANGE(m, d) MS_FIGURE(F64, MsLawEffect, m, "1", d, MS_OR_NULL)
+static const MsFigures effect_figures = MS_FIGURE_TABLE("moved", "What another value of a law would do to the run.",
+                                                        CHANGE(step, "relative change of the step, at fidelity fast"),
+                                                        CHANGE(memory, "relative change of the fullest stage's memory"),
+                                                        CHANGE(band, "change of the error band"));
+static const MsFigures law_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_AS("law", STRING, MsActingLaw, key, "",
+                 "that moves the run when it is halved or doubled (within its range)"),
+    MS_FIGURE(F64, MsActingLaw, value, "", "of the law in this run"),
+    MS_FIGURE(STRING, MsActingLaw, unit, "", "of the value"),
+    MS_FIGURE_TEXT("from", said_by, "software/laws.json, or the scenario"),
+    MS_FIGURE_PART("halved", MsActingLaw, halved, &effect_figures, .doc = "what half of it would do"),
+    MS_FIGURE_PART("doubled", MsActingLaw, doubled, &effect_figures, .doc = "what twice as much would do"),
+    MS_FIGURE(STRING, MsActingLaw, source, "", "public source of the mechanism or of the figure"),
+    MS_FIGURE(STRING, MsActingLaw, fitted_on, "", "runs and measurements that the value was chosen by"));
 
 /* --- a run as it is printed ------------------------------------------------------------------------------------ */
 
-const MsFigures ms_printed_run_figures = {
+const MsFigures ms_printed_run_figures = MS_FIGURE_TABLE(
     "run", "`moesim run --json`.",
-    (const MsFigure[]){
-        MS_FIGURE_ROWS_AT(MsPrintedRun, result, &ms_run_figures, .doc = "what was predicted; and"),
-        MS_FIGURE_OBJECT_AT("draws", MsPrintedRun, draws, &ms_draws_figures, .only = "`--draws`"),
-        MS_FIGURE_OBJECT_AT("cluster", MsPrintedRun, cluster, &ms_cluster_figures, .only = "`--fidelity cluster`"),
-        MS_FIGURE_ROWS_AT(MsPrintedRun, acting,
-                          MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),
-                          .only = "`--explain`"),
-        MS_FIGURE_ROWS_AT(MsPrintedRun, changes, &ms_changes_figures, .only = "`--explain`"),
-        {0}}};
+    MS_FIGURE_ROWS_AT(MsPrintedRun, result, &ms_run_figures, .doc = "what was predicted; and"),
+    MS_FIGURE_OBJECT_AT("draws", MsPrintedRun, draws, &ms_draws_figures, .only = "`--draws`"),
+    MS_FIGURE_OBJECT_AT("cluster", MsPrintedRun, cluster, &ms_cluster_figures, .only = "`--fidelity cluster`"),
+    MS_FIGURE_ROWS_AT(MsPrintedRun, acting,
+                      MS_FIGURES(MS_FIGURE_ARRAY("laws", LIST, MsActingLaws, law, n, &law_figures)),
+                      .only = "`--explain`"),
+    MS_FIGURE_ROWS_AT(MsPrintedRun, changes, &ms_changes_figures, .only = "`--explain`"));
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void law_row(MsTable *table, const MsActingLaw *law) {

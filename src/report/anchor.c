@@ -47,39 +47,25 @@ char *ms_report_anchored(const MsAnchored *a) {
 }
 
 /* --- what it is worth ------------------------------------------------------------------------------------------ */
-static double two_median(const void *w) { return ((const MsAnchorWorth *)w)->after[1]; }
-static double two_mean(const void *w) { return ((const MsAnchorWorth *)w)->mean_after[1]; }
-static double one_median(const void *w) { return ((const MsAnchorWorth *)w)->after[0]; }
-static double one_mean(const void *w) { return ((const MsAnchorWorth *)w)->mean_after[0]; }
-
-#define S             MsAnchorWorth
-#define SHARE(m, d)   MS_FIGURE(F64, S, m, "1", d, .flags = MS_FIGURE_NULLABLE)
-#define MADE(k, f, d) MS_FIGURE_OF(k, F64, f, "1", d, .flags = MS_FIGURE_NULLABLE)
-static const MsFigures worth_figures = {
+#define SHARE(m, d)   MS_FIGURE(F64, MsAnchorWorth, m, "1", d, MS_OR_NULL)
+#define MADE(k, m, d) MS_FIGURE_AS(k, F64, MsAnchorWorth, m, "1", d, MS_OR_NULL)
+static const MsFigures worth_figures = MS_FIGURE_TABLE(
     "anchor-worth", "Errors of runs with other runs of their site as anchors.",
-    (const MsFigure[]){MS_FIGURE(STRING, S, name, "", "folder of the runs; all"),
-                       MS_FIGURE(UINT, S, sites, "", "of three runs or more: machine and software stack"),
-                       MS_FIGURE(UINT, S, runs, "", "of these sites"),
-                       MS_FIGURE(UINT, S, pairs, "", "of an anchor and a run that is predicted"),
-                       SHARE(before, "median |error| without an anchor"),
-                       SHARE(mean_before, "mean of it"),
-                       MADE("after_one", one_median, "median |error| with one run as anchor"),
-                       MADE("mean_after_one", one_mean, "mean of it"),
-                       MADE("after_two", two_median, "median |error| with two"),
-                       MADE("mean_after_two", two_mean, "mean of it"),
-                       SHARE(inside_before, "of the times inside their band without an anchor"),
-                       SHARE(inside_after, "of the times inside their band with one"),
-                       {0}}};
-#undef S
-#define S MsAnchorEvaluation
-const MsFigures ms_anchor_figures = {
-    "anchor", "`moesim anchor --evaluate --json`.",
-    (const MsFigure[]){MS_FIGURE(UINT, S, runs, "", "that took part"),
-                       MS_FIGURE(UINT, S, sites, "", "of three runs or more"),
-                       MS_FIGURE_ARRAY("sources", LIST, S, source, n_sources, &worth_figures),
-                       MS_FIGURE_PART("all", S, all, &worth_figures, .doc = "all pairs together"),
-                       {0}}};
-#undef S
+    MS_FIGURE(STRING, MsAnchorWorth, name, "", "folder of the runs; all"),
+    MS_FIGURE(UINT, MsAnchorWorth, sites, "", "of three runs or more: machine and software stack"),
+    MS_FIGURE(UINT, MsAnchorWorth, runs, "", "of these sites"),
+    MS_FIGURE(UINT, MsAnchorWorth, pairs, "", "of an anchor and a run that is predicted"),
+    SHARE(before, "median |error| without an anchor"), SHARE(mean_before, "mean of it"),
+    MADE("after_one", after[0], "median |error| with one run as anchor"),
+    MADE("mean_after_one", mean_after[0], "mean of it"), MADE("after_two", after[1], "median |error| with two"),
+    MADE("mean_after_two", mean_after[1], "mean of it"),
+    SHARE(inside_before, "of the times inside their band without an anchor"),
+    SHARE(inside_after, "of the times inside their band with one"));
+const MsFigures ms_anchor_figures = MS_FIGURE_TABLE(
+    "anchor", "`moesim anchor --evaluate --json`.", MS_FIGURE(UINT, MsAnchorEvaluation, runs, "", "that took part"),
+    MS_FIGURE(UINT, MsAnchorEvaluation, sites, "", "of three runs or more"),
+    MS_FIGURE_ARRAY("sources", LIST, MsAnchorEvaluation, source, n_sources, &worth_figures),
+    MS_FIGURE_PART("all", MsAnchorEvaluation, all, &worth_figures, .doc = "all pairs together"));
 
 static void percent(MsTable *table, double value) { ms_table_cell(table, isnan(value) ? "" : MS_PERCENT(value)); }
 

@@ -5,25 +5,20 @@
 
 #include "base/text.h"
 
-#define S MsBudget
-static const MsFigure budget_rows[] = {
-    MS_FIGURE(F64, S, tokens, "", "of the whole training"),
-    MS_FIGURE(F64, S, step_days, "d", "of steps without a failure"),
-    MS_FIGURE(F64, S, goodput, "1", "share of the time that trains; null: the machine lacks a figure for it",
-              .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(F64, S, days, "d", "with failures and restarts"),
-    MS_FIGURE(F64, S, deadline_days, "d", "plan.deadline_s", .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(BOOL, S, late, "", "it takes longer than the deadline"),
-    MS_FIGURE(F64, S, gpu_hours, "h", "of all GPUs over these days"),
-    MS_FIGURE(F64, S, price, "", "of them, at plan.gpu_hour_price", .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(F64, S, power_W, "W", "of all GPUs", .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(F64, S, energy_MWh, "MWh", "of the GPUs alone", .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(F64, S, co2_t, "t", "CO2e of that energy, at plan.grid_kg_per_kWh", .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(STRING, S, reliability, "", "failures in the days; null: plan.goodput was given",
-              .flags = MS_FIGURE_NULLABLE),
-    {0}};
-#undef S
-const MsFigures ms_budget_figures = {.rows = budget_rows};
+const MsFigures ms_budget_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(F64, MsBudget, tokens, "", "of the whole training"),
+    MS_FIGURE(F64, MsBudget, step_days, "d", "of steps without a failure"),
+    MS_FIGURE(F64, MsBudget, goodput, "1", "share of the time that trains; null: the machine lacks a figure for it",
+              MS_OR_NULL),
+    MS_FIGURE(F64, MsBudget, days, "d", "with failures and restarts"),
+    MS_FIGURE(F64, MsBudget, deadline_days, "d", "plan.deadline_s", MS_OR_NULL),
+    MS_FIGURE(BOOL, MsBudget, late, "", "it takes longer than the deadline"),
+    MS_FIGURE(F64, MsBudget, gpu_hours, "h", "of all GPUs over these days"),
+    MS_FIGURE(F64, MsBudget, price, "", "of them, at plan.gpu_hour_price", MS_OR_NULL),
+    MS_FIGURE(F64, MsBudget, power_W, "W", "of all GPUs", MS_OR_NULL),
+    MS_FIGURE(F64, MsBudget, energy_MWh, "MWh", "of the GPUs alone", MS_OR_NULL),
+    MS_FIGURE(F64, MsBudget, co2_t, "t", "CO2e of that energy, at plan.grid_kg_per_kWh", MS_OR_NULL),
+    MS_FIGURE(STRING, MsBudget, reliability, "", "failures in the days; null: plan.goodput was given", MS_OR_NULL));
 
 gboolean ms_budget_known(const MsBudget *b) { return b->days > 0; }
 

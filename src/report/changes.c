@@ -49,27 +49,19 @@ char *ms_report_changes(const MsResult *run, const MsChanges *c) {
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-#define S MsChange
-static const MsFigures change_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_ROWS_AT(
-            S, change,
-            MS_FIGURES(MS_FIGURE_ARRAY(
-                "keys", LIST, MsComparison, key, n_keys,
-                MS_FIGURES(MS_FIGURE_AS("key", STRING, MsComparedKey, path, "", "that differs"),
-                           MS_FIGURE_AS("from", STRING, MsComparedKey, a, "", "its value in the run, as JSON"),
-                           MS_FIGURE_AS("to", STRING, MsComparedKey, b, "", "and with the change"))))),
-        MS_FIGURE(F64, S, step_time_s, "s", "with it"),
-        MS_FIGURE(F64, S, gain, "1", "share of the step; negative where it is slower"),
-        MS_FIGURE(F64, S, freed_B, "B", "of the fullest stage"),
-        {0}}};
-#undef S
-#define S MsChanges
-const MsFigures ms_changes_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_ARRAY("changes", LIST, S, row, n, &change_figures),
-        MS_FIGURE_OBJECT_AT("frees", S, frees, &change_figures,
-                            .doc = "the fastest change that brings it below the planner's limit of memory",
-                            .only = "runs above it"),
-        {0}}};
-#undef S
+static const MsFigures change_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_ROWS_AT(
+        MsChange, change,
+        MS_FIGURES(MS_FIGURE_ARRAY(
+            "keys", LIST, MsComparison, key, n_keys,
+            MS_FIGURES(MS_FIGURE_AS("key", STRING, MsComparedKey, path, "", "that differs"),
+                       MS_FIGURE_AS("from", STRING, MsComparedKey, a, "", "its value in the run, as JSON"),
+                       MS_FIGURE_AS("to", STRING, MsComparedKey, b, "", "and with the change"))))),
+    MS_FIGURE(F64, MsChange, step_time_s, "s", "with it"),
+    MS_FIGURE(F64, MsChange, gain, "1", "share of the step; negative where it is slower"),
+    MS_FIGURE(F64, MsChange, freed_B, "B", "of the fullest stage"));
+const MsFigures ms_changes_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_ARRAY("changes", LIST, MsChanges, row, n, &change_figures),
+    MS_FIGURE_OBJECT_AT("frees", MsChanges, frees, &change_figures,
+                        .doc = "the fastest change that brings it below the planner's limit of memory",
+                        .only = "runs above it"));

@@ -108,33 +108,30 @@ static const void *checked_at(const void *check, guint i, MsFigureCursor *room) 
 static const char *baseline_file(const void *check) { return ((const MsCheck *)check)->baseline->file; }
 static double scenarios(const void *check) { return ((const MsCheck *)check)->baseline->n; }
 
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-static const MsFigure check_rows[] = {
-    MS_REPORT_EXTENT(MsCheck, extent),
-    MS_FIGURE_TEXT("baseline", baseline_file, "the file"),
-    MS_FIGURE_OF("scenarios", INT, scenarios, "", "in it"),
+const MsFigures ms_check_figures = MS_FIGURE_TABLE(
+    "check", "`moesim check --json`.", MS_REPORT_EXTENT(MsCheck, extent),
+    MS_FIGURE_TEXT("baseline", baseline_file, "the file"), MS_FIGURE_OF("scenarios", INT, scenarios, "", "in it"),
     MS_FIGURE(INT, MsCheck, drifted, "", "of them"),
     MS_FIGURE_EACH(
         "results", LIST, checked_at,
-        MS_FIGURES(MS_FIGURE(STRING, MsChecked, name, "", "of the scenario"),
-                   MS_FIGURE_OF("drifted", BOOL, is_drifted, "", "something moved beyond its tolerance"),
-                   MS_FIGURE(STRING, MsChecked, state, "",
-                             "what is wrong beside the figures: no longer loads, no longer fits, ...", UNKNOWN),
-                   MS_FIGURE(STRING, MsChecked, part, "", "the part of the step that moved most", UNKNOWN),
-                   MS_FIGURE_ARRAY("moved", LIST, MsChecked, drift, n,
-                                   MS_FIGURES(MS_FIGURE_TEXT("quantity", quantity, "what moved"),
-                                              MS_FIGURE(F64, MsDrift, stored, "", "in the baseline", UNKNOWN),
-                                              MS_FIGURE(F64, MsDrift, today, "", "predicted now", UNKNOWN),
-                                              MS_FIGURE(F64, MsDrift, change, "1", "relative; null: from 0", UNKNOWN),
-                                              MS_FIGURE(F64, MsDrift, tolerance, "1", "of the change"))))),
+        MS_FIGURES(
+            MS_FIGURE(STRING, MsChecked, name, "", "of the scenario"),
+            MS_FIGURE_OF("drifted", BOOL, is_drifted, "", "something moved beyond its tolerance"),
+            MS_FIGURE(STRING, MsChecked, state, "",
+                      "what is wrong beside the figures: no longer loads, no longer fits, ...", MS_OR_NULL),
+            MS_FIGURE(STRING, MsChecked, part, "", "the part of the step that moved most", MS_OR_NULL),
+            MS_FIGURE_ARRAY("moved", LIST, MsChecked, drift, n,
+                            MS_FIGURES(MS_FIGURE_TEXT("quantity", quantity, "what moved"),
+                                       MS_FIGURE(F64, MsDrift, stored, "", "in the baseline", MS_OR_NULL),
+                                       MS_FIGURE(F64, MsDrift, today, "", "predicted now", MS_OR_NULL),
+                                       MS_FIGURE(F64, MsDrift, change, "1", "relative; null: from 0", MS_OR_NULL),
+                                       MS_FIGURE(F64, MsDrift, tolerance, "1", "of the change"))))),
     MS_FIGURE_ARRAY("inputs", LIST, MsCheck, input, n_inputs,
                     MS_FIGURES(MS_FIGURE(STRING, MsInputChange, of, "",
                                          "model or machine a figure of which changed since the baseline was written"),
                                MS_FIGURE(STRING, MsInputChange, key, "", "of the figure"),
-                               MS_FIGURE(STRING, MsInputChange, stored, "", "in the baseline", UNKNOWN),
-                               MS_FIGURE(STRING, MsInputChange, today, "", "now", UNKNOWN))),
-    {0}};
-const MsFigures ms_check_figures = {"check", "`moesim check --json`.", check_rows};
+                               MS_FIGURE(STRING, MsInputChange, stored, "", "in the baseline", MS_OR_NULL),
+                               MS_FIGURE(STRING, MsInputChange, today, "", "now", MS_OR_NULL))));
 
 char *ms_report_check_json(const MsCheck *c) { return ms_figures_json(&ms_check_figures, c); }
 

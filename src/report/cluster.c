@@ -1,68 +1,41 @@
 /* src/report/cluster.c - steps of a job whose GPUs differ, as text and figures. */
 #include "report/report.h"
 
-#define S MsRankShare
-static const MsFigures share_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(INT, S, rank, "", "of the job"),
-        MS_FIGURE(INT, S, stage, "", "its pipeline stage"),
-        MS_FIGURE(F64, S, path_s, "s", "of the critical path of the first draw that ran on it"),
-        MS_FIGURE(F64, S, awaited_s, "s",
-                  "summed over the ranks of its collectives: how long they waited when it came last"),
-        {0}}};
-#undef S
-#define S MsLinkLoad
-const MsFigures ms_link_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(CHARS, S, name, "", "as in `moesim show fabric`"),
-                               MS_FIGURE(STRING, S, tier, "", "what it joins"),
-                               MS_FIGURE(F64, S, bytes_B, "B", "of this job that pass it in a step"),
-                               MS_FIGURE(F64, S, load, "1", "of what it could carry in a step"),
-                               {0}}};
-#undef S
-static const void *link_at(const void *cluster, guint i, MsFigureCursor *room) {
-  const GArray *links = ((const MsCluster *)cluster)->links;
-  (void)room;
-  return links && i < links->len ? &g_array_index(links, MsLinkLoad, i) : NULL;
-}
+static const MsFigures share_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(INT, MsRankShare, rank, "", "of the job"), MS_FIGURE(INT, MsRankShare, stage, "", "its pipeline stage"),
+    MS_FIGURE(F64, MsRankShare, path_s, "s", "of the critical path of the first draw that ran on it"),
+    MS_FIGURE(F64, MsRankShare, awaited_s, "s",
+              "summed over the ranks of its collectives: how long they waited when it came last"));
+const MsFigures ms_link_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(CHARS, MsLinkLoad, name, "", "as in `moesim show fabric`"),
+                      MS_FIGURE(STRING, MsLinkLoad, tier, "", "what it joins"),
+                      MS_FIGURE(F64, MsLinkLoad, bytes_B, "B", "of this job that pass it in a step"),
+                      MS_FIGURE(F64, MsLinkLoad, load, "1", "of what it could carry in a step"));
 
-#define S MsCauseCost
-static const MsFigures cause_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_WORDS("cause", S, cause, ms_cause_words, "what makes GPUs differ"),
-                               MS_FIGURE(F64, S, cost_s, "s",
-                                         "mean of the step over what the same step takes without it: GPUs of mean "
-                                         "clock, no jitter, none slow"),
-                               {0}}};
-#undef S
+static const MsFigures cause_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_WORDS("cause", MsCauseCost, cause, ms_cause_words, "what makes GPUs differ"),
+                      MS_FIGURE(F64, MsCauseCost, cost_s, "s",
+                                "mean of the step over what the same step takes without it: GPUs of mean "
+                                "clock, no jitter, none slow"));
 
-#define S                MsCluster
-#define HELD(k, m, n, s) /* a list that the struct holds itself */                          \
-  {                                                                                         \
-    .key = k, .type = MS_FIGURE_LIST, .offset = offsetof(S, m), .n_offset = offsetof(S, n), \
-    .stride = sizeof((const S *)0)->m[0], .sub = s                                          \
-  }
-const MsFigures ms_cluster_figures = {
-    .rows = (const MsFigure[]){
-        MS_REPORT_EXTENT(S, extent),
-        MS_FIGURE(INT, S, world, "", "ranks, each with durations of its own"),
-        MS_FIGURE_AS("ranks_told_apart", UINT, S, units, "", "of each stage; the others are one of these to the bit"),
-        MS_FIGURE(UINT, S, first_seed, "", "of the first draw"),
-        MS_FIGURE_AS("full_step_time_s", F64, S, full_s, "s",
-                     "at fidelity full: no jitter, every GPU as slow as the slowest is expected to be"),
-        MS_FIGURE_PART("step_time_s", S, step_s, &ms_spread_figures, .unit = "s"),
-        HELD("causes", cause, n_causes, &cause_figures),
-        MS_FIGURE_BY_WORD("waits_s", S, waits_s, ms_group_words, "s",
-                          "of a rank in collectives of this group for the last to come, whether hidden or not"),
-        MS_FIGURE(F64, S, path_compute_s, "s", "of the critical path over all ranks, first draw: kernels"),
-        MS_FIGURE(F64, S, path_comm_s, "s", "messages"),
-        MS_FIGURE(F64, S, path_host_s, "s", "launches"),
-        MS_FIGURE(F64, S, path_other_s, "s", "copies and other work of the host"),
-        MS_FIGURE(INT, S, path_ranks, "", "ranks that it passes"),
-        HELD("ranks", share, n_shares, &share_figures),
-        MS_FIGURE_EACH("links", LIST, link_at, &ms_link_figures, .only = "machines with a fabric"),
-        MS_FIGURE(U64, S, tasks, "", "of one step, times ranks that are told apart"),
-        {0}}};
-#undef HELD
-#undef S
+const MsFigures ms_cluster_figures = MS_FIGURE_UNNAMED(
+    MS_REPORT_EXTENT(MsCluster, extent), MS_FIGURE(INT, MsCluster, world, "", "ranks, each with durations of its own"),
+    MS_FIGURE_AS("ranks_told_apart", UINT, MsCluster, units, "",
+                 "of each stage; the others are one of these to the bit"),
+    MS_FIGURE(UINT, MsCluster, first_seed, "", "of the first draw"),
+    MS_FIGURE_AS("full_step_time_s", F64, MsCluster, full_s, "s",
+                 "at fidelity full: no jitter, every GPU as slow as the slowest is expected to be"),
+    MS_FIGURE_PART("step_time_s", MsCluster, step_s, &ms_spread_figures, .unit = "s"),
+    MS_FIGURE_HELD("causes", MsCluster, cause, n_causes, &cause_figures),
+    MS_FIGURE_BY_WORD("waits_s", MsCluster, waits_s, ms_group_words, "s",
+                      "of a rank in collectives of this group for the last to come, whether hidden or not"),
+    MS_FIGURE(F64, MsCluster, path_compute_s, "s", "of the critical path over all ranks, first draw: kernels"),
+    MS_FIGURE(F64, MsCluster, path_comm_s, "s", "messages"), MS_FIGURE(F64, MsCluster, path_host_s, "s", "launches"),
+    MS_FIGURE(F64, MsCluster, path_other_s, "s", "copies and other work of the host"),
+    MS_FIGURE(INT, MsCluster, path_ranks, "", "ranks that it passes"),
+    MS_FIGURE_HELD("ranks", MsCluster, share, n_shares, &share_figures),
+    MS_FIGURE_GARRAY("links", MsCluster, links, MsLinkLoad, &ms_link_figures, .only = "machines with a fabric"),
+    MS_FIGURE(U64, MsCluster, tasks, "", "of one step, times ranks that are told apart"));
 
 /* --- text --- */
 

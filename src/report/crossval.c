@@ -96,68 +96,54 @@ char *ms_report_crossval(const MsCrossval *c) {
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-#define S       MsErrorSummary
-static const MsFigure error_rows[] = {
-    MS_FIGURE(UINT, S, n, "", "runs"),
-    MS_FIGURE(F64, S, median_ape, "1", "median of the absolute relative errors", UNKNOWN),
-    MS_FIGURE(F64, S, mape, "1", "their mean", UNKNOWN),
-    MS_FIGURE(F64, S, p90_ape, "1", "a tenth is larger", UNKNOWN),
-    MS_FIGURE(F64, S, bias, "1", "mean of the signed ones", UNKNOWN),
-    MS_FIGURE(F64, S, worst, "1", "the signed one that is farthest off", UNKNOWN),
-    {0}};
-#undef S
-static const MsFigures error_figures = {.rows = error_rows};
+static const MsFigures error_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(UINT, MsErrorSummary, n, "", "runs"),
+    MS_FIGURE(F64, MsErrorSummary, median_ape, "1", "median of the absolute relative errors", MS_OR_NULL),
+    MS_FIGURE(F64, MsErrorSummary, mape, "1", "their mean", MS_OR_NULL),
+    MS_FIGURE(F64, MsErrorSummary, p90_ape, "1", "a tenth is larger", MS_OR_NULL),
+    MS_FIGURE(F64, MsErrorSummary, bias, "1", "mean of the signed ones", MS_OR_NULL),
+    MS_FIGURE(F64, MsErrorSummary, worst, "1", "the signed one that is farthest off", MS_OR_NULL));
 
 #define THREE(S, m)                                                \
   MS_FIGURE_PART("left_out", S, m.left_out, &error_figures),       \
       MS_FIGURE_PART("in_sample", S, m.in_sample, &error_figures), \
       MS_FIGURE_PART("shipped", S, m.shipped, &error_figures)
 #define INSIDE(k, q, d) MS_FIGURE_AS(k, F64, MsBandCoverage, inside[q], "1", d)
-static const MsFigure coverage_figure_rows[] = {MS_FIGURE(UINT, MsBandCoverage, n, "", "runs that were left out"),
-                                                INSIDE("inside_90", 0, "share inside the 90 % band"),
-                                                INSIDE("inside_80", 1, "inside the 80 % band"),
-                                                INSIDE("inside_50", 2, "inside the 50 % band"),
-                                                {0}};
-static const MsFigures coverage_figures = {.rows = coverage_figure_rows};
+static const MsFigures coverage_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(UINT, MsBandCoverage, n, "", "runs that were left out"),
+                      INSIDE("inside_90", 0, "share inside the 90 % band"),
+                      INSIDE("inside_80", 1, "inside the 80 % band"), INSIDE("inside_50", 2, "inside the 50 % band"));
 #define COVERAGE(S, m, r) \
   MS_FIGURE_PART("bands", S, m, &coverage_figures), MS_FIGURE_PART("bands_refitted", S, r, &coverage_figures)
 
-#define S MsCrossSlope
-static const MsFigure slope_rows[] = {
-    MS_FIGURE(UINT, S, n, "", "runs of a source, model and machine on three numbers of GPUs or more"),
-    MS_FIGURE(F64, S, left_out, "1", "error for each doubling of the GPUs, left out", UNKNOWN),
-    MS_FIGURE(F64, S, in_sample, "1", "the same in sample", UNKNOWN),
-    MS_FIGURE(F64, S, shipped, "1", "the same as shipped", UNKNOWN),
-    {0}};
-#undef S
-static const MsFigures slope_figures = {.rows = slope_rows};
+static const MsFigures slope_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(UINT, MsCrossSlope, n, "", "runs of a source, model and machine on three numbers of GPUs or more"),
+    MS_FIGURE(F64, MsCrossSlope, left_out, "1", "error for each doubling of the GPUs, left out", MS_OR_NULL),
+    MS_FIGURE(F64, MsCrossSlope, in_sample, "1", "the same in sample", MS_OR_NULL),
+    MS_FIGURE(F64, MsCrossSlope, shipped, "1", "the same as shipped", MS_OR_NULL));
 #define SLOPE(S) MS_FIGURE_PART("slope", S, slope, &slope_figures)
 
-#define S MsCrossval
-static const MsFigure crossval_rows[] = {
-    MS_REPORT_EXTENT(S, extent),
-    MS_FIGURE_GROUP("all", MS_FIGURES(THREE(S, all), COVERAGE(S, bands, bands_refitted), SLOPE(S))),
-    MS_FIGURE_GROUP("exact", MS_FIGURES(THREE(S, exact), COVERAGE(S, bands_exact, bands_exact_refitted))),
+const MsFigures ms_crossval_figures = MS_FIGURE_TABLE(
+    "cross-validate",
+    "`moesim validate --cross-validate --json`: shared figures as shipped, refitted, refitted without the run's group.",
+    MS_REPORT_EXTENT(MsCrossval, extent),
+    MS_FIGURE_GROUP("all",
+                    MS_FIGURES(THREE(MsCrossval, all), COVERAGE(MsCrossval, bands, bands_refitted), SLOPE(MsCrossval))),
+    MS_FIGURE_GROUP("exact",
+                    MS_FIGURES(THREE(MsCrossval, exact), COVERAGE(MsCrossval, bands_exact, bands_exact_refitted))),
     MS_FIGURE_ARRAY(
-        "by", MAP, S, parts, n_parts,
+        "by", MAP, MsCrossval, parts, n_parts,
         MS_FIGURES(THREE(MsCrossPart, errors), COVERAGE(MsCrossPart, bands, bands_refitted), SLOPE(MsCrossPart)),
         .name = ms_figure_first_string,
         .doc = "by the label that --by asks for, else by what is left out, the GPU where that is a group"),
-    MS_FIGURE_ARRAY("factors", MAP, S, shared, n_shared,
+    MS_FIGURE_ARRAY("factors", MAP, MsCrossval, shared, n_shared,
                     MS_FIGURES(MS_FIGURE_AS("", F64, MsCrossShared, factor, "1", NULL)), .name = ms_figure_first_string,
                     .unit = "1", .doc = "of the shared figure in the fit on all runs"),
-    MS_FIGURE(UINT, S, runs, "", "with a measured step time and weight"),
-    MS_FIGURE(UINT, S, groups, "", "left out one at a time"),
-    MS_FIGURE_WORDS("leave", S, leave, ms_leave_words, "what is left out at a time; group: a model on a GPU"),
-    MS_FIGURE(UINT, S, configurations, "",
+    MS_FIGURE(UINT, MsCrossval, runs, "", "with a measured step time and weight"),
+    MS_FIGURE(UINT, MsCrossval, groups, "", "left out one at a time"),
+    MS_FIGURE_WORDS("leave", MsCrossval, leave, ms_leave_words, "what is left out at a time; group: a model on a GPU"),
+    MS_FIGURE(UINT, MsCrossval, configurations, "",
               "of the runs, that differ in more than name, software and what was measured"),
-    MS_FIGURE(F64, S, elapsed_s, "s", "of the whole cross-validation"),
-    {0}};
-#undef S
-const MsFigures ms_crossval_figures = {
-    "cross-validate",
-    "`moesim validate --cross-validate --json`: shared figures as shipped, refitted, refitted without the run's group.",
-    crossval_rows};
+    MS_FIGURE(F64, MsCrossval, elapsed_s, "s", "of the whole cross-validation"));
 
 char *ms_report_crossval_json(const MsCrossval *c) { return ms_figures_json(&ms_crossval_figures, c); }

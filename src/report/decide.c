@@ -86,23 +86,22 @@ static double run_place(const void *c) {
 }
 static double run_after(const void *c) { return MS_FIGURE_OWNER(MsDecision, c)->regret_after[MS_FIGURE_I(c)]; }
 
-#define S MsDecisionRow
 static const MsFigure rows[] = {
     MS_FIGURE_AS("known_runs", INT, MsDecision, n_known, "", "that the machine was anchored by, taken into account"),
     MS_FIGURE(F64, MsDecision, fastest_known_s, "s", "step of the fastest of these that is of this task, measured",
-              .flags = MS_FIGURE_NULLABLE),
+              MS_OR_NULL),
     MS_FIGURE(F64, MsDecision, expected_s, "s", "step of the layout to take, after these runs"),
     MS_FIGURE_OF("take", INT, pick_place, "", "place of the layout with the least expected regret"),
-    MS_FIGURE_ARRAY("layouts", LIST, MsDecision, row, n,
-                    MS_FIGURES(MS_FIGURE(INT, S, place, "", "in the ranking, from 1"),
-                               MS_FIGURE(F64, S, chance, "1", "of being the fastest of those that were kept"),
-                               MS_FIGURE(F64, S, regret, "1", "expected share of the step that choosing it costs"),
-                               MS_REPORT_OF_RESULT(S, entry, MS_FIGURE(F64, MsResult, step_time_s, "s", "predicted")))),
+    MS_FIGURE_ARRAY(
+        "layouts", LIST, MsDecision, row, n,
+        MS_FIGURES(MS_FIGURE(INT, MsDecisionRow, place, "", "in the ranking, from 1"),
+                   MS_FIGURE(F64, MsDecisionRow, chance, "1", "of being the fastest of those that were kept"),
+                   MS_FIGURE(F64, MsDecisionRow, regret, "1", "expected share of the step that choosing it costs"),
+                   MS_REPORT_OF_RESULT(MsDecisionRow, entry, MS_FIGURE(F64, MsResult, step_time_s, "s", "predicted")))),
     MS_FIGURE_EACH(
         "runs", LIST, proposed,
         MS_FIGURES(
             MS_FIGURE_OF("place", INT, run_place, "", "of the layout to measure, the most telling first"),
             MS_FIGURE_OF("regret_after", F64, run_after, "1", "expected, when this and those before were measured"))),
     {0}};
-#undef S
 const MsFigures ms_decision_figures = {.rows = rows};

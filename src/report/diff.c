@@ -5,85 +5,54 @@
 #include "report/report.h"
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-static const char *kind_of(const void *profile) { return ms_profile_words[((const MsProfile *)profile)->kind]; }
 
-#define S MsProfile
-static const MsFigures side_figures = {
-    .rows =
-        (const MsFigure[]){MS_FIGURE(STRING, S, file, "", "what was given"),
-                           MS_FIGURE_TEXT("kind", kind_of, "scenario, trace, saved profile, saved prediction"),
-                           MS_FIGURE(STRING, S, device, "", "machine of a scenario, what a profiler calls the GPU",
-                                     .flags = MS_FIGURE_NULLABLE),
-                           MS_FIGURE(INT, S, stage, "", "pipeline stage of a scenario that is shown, -1 otherwise"),
-                           MS_FIGURE(F64, S, step_s, "s", "of a step", .flags = MS_FIGURE_NULLABLE),
-                           MS_FIGURE(F64, S, busy_s, "s", "of these, some kernel runs", .flags = MS_FIGURE_NULLABLE),
-                           {0}}};
-#undef S
-#define S MsDiffRow
-static const MsFigures row_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_AS("class", STRING, S, word, "", "of kernels, or family of operators"),
-                               MS_FIGURE(F64, S, a_s, "s", "of a step, all kernels one behind the other"),
-                               MS_FIGURE(F64, S, b_s, "s", "likewise"),
-                               MS_FIGURE(F64, S, ratio, "1", "a / b", .flags = MS_FIGURE_NULLABLE),
-                               MS_FIGURE(F64, S, stake_s, "s", "a - b"),
-                               {0}}};
-#undef S
-#define S MsDiffStream
-static const MsFigures stream_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(STRING, S, a, "", "a stream", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(STRING, S, b, "", "that which has most of its classes", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(F64, S, a_s, "s", "of a step in which it is busy", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(F64, S, b_s, "s", "likewise", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(F64, S, ratio, "1", "a / b", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(F64, S, stake_s, "s", "a - b", .flags = MS_FIGURE_NULLABLE),
-        {0}}};
-#undef S
-#define S MsComparedKey
-static const MsFigures key_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_AS("key", STRING, S, path, "", "that differs"),
-                               MS_FIGURE(STRING, S, a, "", "its value, as JSON where it is of a scenario"),
-                               MS_FIGURE(STRING, S, b, "", "likewise"),
-                               {0}}};
-#undef S
-#define S MsAlignedOp
-static const MsFigures operator_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_AS("operator", STRING, S, name, "", "of the scenario, with its pass"),
-        MS_FIGURE_AS("class", STRING, S, word, "", "of its kernels"),
-        MS_FIGURE(F64, S, m, "", "rows of a product; 0: of no known shape"),
-        MS_FIGURE(F64, S, n, "", "columns"),
-        MS_FIGURE(F64, S, k, "", "depth"),
-        MS_FIGURE(F64, S, rows, "", "how many a step has"),
-        MS_FIGURE(F64, S, found, "", "of these, found in a measured step"),
-        MS_FIGURE_AS("predicted_s", F64, S, a_s, "s", "median of one"),
-        MS_FIGURE_AS("measured_s", F64, S, b_s, "s", "likewise, of those found", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(F64, S, ratio, "1", "predicted / measured", .flags = MS_FIGURE_NULLABLE),
-        MS_FIGURE(F64, S, stake_s, "s", "predicted - measured, of all in a step"),
-        MS_FIGURE(F64, S, gap_s, "s", "median wait of its stream in front of it, of waits up to 100 us",
-                  .flags = MS_FIGURE_NULLABLE),
-        {0}}};
-#undef S
-#define S MsAligned
-static const MsFigures aligned_figures = {
-    .rows =
-        (const MsFigure[]){MS_FIGURE(F64, S, share, "1", "of the time of kernels that compute, those of an operator"),
-                           MS_FIGURE_ARRAY("operators", LIST, S, op, n, &operator_figures),
-                           {0}}};
-#undef S
-#define S MsDiff
-const MsFigures ms_diff_figures = {
-    "diff", "`moesim diff --json`.",
-    (const MsFigure[]){MS_FIGURE_OBJECT_AT("a", MsDiff, a, &side_figures, .doc = "the first file"),
-                       MS_FIGURE_OBJECT_AT("b", MsDiff, b, &side_figures, .doc = "the second"),
-                       MS_FIGURE_ARRAY("classes", LIST, S, row, n_rows, &row_figures),
-                       MS_FIGURE_ARRAY("streams", LIST, S, stream, n_streams, &stream_figures),
-                       MS_FIGURE_ARRAY("configuration", LIST, S, key, n_keys, &key_figures),
-                       MS_FIGURE_OBJECT_AT("aligned", MsDiff, aligned, &aligned_figures,
-                                           .only = "a scenario beside a trace",
-                                           .doc = "which kernel is which operator"),
-                       {0}}};
-#undef S
+static const MsFigures side_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(STRING, MsProfile, file, "", "what was given"),
+    MS_FIGURE_WORDS("kind", MsProfile, kind, ms_profile_words, "scenario, trace, saved profile, saved prediction"),
+    MS_FIGURE(STRING, MsProfile, device, "", "machine of a scenario, what a profiler calls the GPU", MS_OR_NULL),
+    MS_FIGURE(INT, MsProfile, stage, "", "pipeline stage of a scenario that is shown, -1 otherwise"),
+    MS_FIGURE(F64, MsProfile, step_s, "s", "of a step", MS_OR_NULL),
+    MS_FIGURE(F64, MsProfile, busy_s, "s", "of these, some kernel runs", MS_OR_NULL));
+static const MsFigures row_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_AS("class", STRING, MsDiffRow, word, "", "of kernels, or family of operators"),
+    MS_FIGURE(F64, MsDiffRow, a_s, "s", "of a step, all kernels one behind the other"),
+    MS_FIGURE(F64, MsDiffRow, b_s, "s", "likewise"), MS_FIGURE(F64, MsDiffRow, ratio, "1", "a / b", MS_OR_NULL),
+    MS_FIGURE(F64, MsDiffRow, stake_s, "s", "a - b"));
+static const MsFigures stream_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(STRING, MsDiffStream, a, "", "a stream", MS_OR_NULL),
+                      MS_FIGURE(STRING, MsDiffStream, b, "", "that which has most of its classes", MS_OR_NULL),
+                      MS_FIGURE(F64, MsDiffStream, a_s, "s", "of a step in which it is busy", MS_OR_NULL),
+                      MS_FIGURE(F64, MsDiffStream, b_s, "s", "likewise", MS_OR_NULL),
+                      MS_FIGURE(F64, MsDiffStream, ratio, "1", "a / b", MS_OR_NULL),
+                      MS_FIGURE(F64, MsDiffStream, stake_s, "s", "a - b", MS_OR_NULL));
+static const MsFigures key_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_AS("key", STRING, MsComparedKey, path, "", "that differs"),
+                      MS_FIGURE(STRING, MsComparedKey, a, "", "its value, as JSON where it is of a scenario"),
+                      MS_FIGURE(STRING, MsComparedKey, b, "", "likewise"));
+static const MsFigures operator_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_AS("operator", STRING, MsAlignedOp, name, "", "of the scenario, with its pass"),
+                      MS_FIGURE_AS("class", STRING, MsAlignedOp, word, "", "of its kernels"),
+                      MS_FIGURE(F64, MsAlignedOp, m, "", "rows of a product; 0: of no known shape"),
+                      MS_FIGURE(F64, MsAlignedOp, n, "", "columns"), MS_FIGURE(F64, MsAlignedOp, k, "", "depth"),
+                      MS_FIGURE(F64, MsAlignedOp, rows, "", "how many a step has"),
+                      MS_FIGURE(F64, MsAlignedOp, found, "", "of these, found in a measured step"),
+                      MS_FIGURE_AS("predicted_s", F64, MsAlignedOp, a_s, "s", "median of one"),
+                      MS_FIGURE_AS("measured_s", F64, MsAlignedOp, b_s, "s", "likewise, of those found", MS_OR_NULL),
+                      MS_FIGURE(F64, MsAlignedOp, ratio, "1", "predicted / measured", MS_OR_NULL),
+                      MS_FIGURE(F64, MsAlignedOp, stake_s, "s", "predicted - measured, of all in a step"),
+                      MS_FIGURE(F64, MsAlignedOp, gap_s, "s",
+                                "median wait of its stream in front of it, of waits up to 100 us", MS_OR_NULL));
+static const MsFigures aligned_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(F64, MsAligned, share, "1", "of the time of kernels that compute, those of an operator"),
+    MS_FIGURE_ARRAY("operators", LIST, MsAligned, op, n, &operator_figures));
+const MsFigures ms_diff_figures = MS_FIGURE_TABLE(
+    "diff", "`moesim diff --json`.", MS_FIGURE_OBJECT_AT("a", MsDiff, a, &side_figures, .doc = "the first file"),
+    MS_FIGURE_OBJECT_AT("b", MsDiff, b, &side_figures, .doc = "the second"),
+    MS_FIGURE_ARRAY("classes", LIST, MsDiff, row, n_rows, &row_figures),
+    MS_FIGURE_ARRAY("streams", LIST, MsDiff, stream, n_streams, &stream_figures),
+    MS_FIGURE_ARRAY("configuration", LIST, MsDiff, key, n_keys, &key_figures),
+    MS_FIGURE_OBJECT_AT("aligned", MsDiff, aligned, &aligned_figures, .only = "a scenario beside a trace",
+                        .doc = "which kernel is which operator"));
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static gboolean is_predicted(const MsProfile *p) {

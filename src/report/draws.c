@@ -35,28 +35,19 @@ char *ms_report_draws(const MsDraws *d) {
   return g_string_free(out, FALSE);
 }
 
-#define S MsSpread
-const MsFigures ms_spread_figures = {
-    "drawn", "A figure over the draws of `moesim run --draws`.",
-    (const MsFigure[]){MS_FIGURE(F64, S, mean, "", "of the draws"),
-                       MS_FIGURE_AS("mean_standard_error", F64, S, mean_error, "", "of the mean"),
-                       MS_FIGURE_AS("standard_deviation", F64, S, sd, "", "of a draw"),
-                       MS_FIGURE(F64, S, p50, "", "median"),
-                       MS_FIGURE_AS("p50_standard_error", F64, S, p50_error, "", "of the median"),
-                       MS_FIGURE(F64, S, p95, "", "of 100 draws 95 are below"),
-                       MS_FIGURE_AS("p95_standard_error", F64, S, p95_error, "", "of p95"),
-                       MS_FIGURE_AS("min", F64, S, least, "", "of the draws"),
-                       MS_FIGURE_AS("max", F64, S, most, "", "of the draws"),
-                       {0}}};
-#undef S
-#define S MsDraws
-const MsFigures ms_draws_figures = {
-    .rows = (const MsFigure[]){MS_REPORT_EXTENT(S, extent),
-                               MS_FIGURE(INT, S, n, "", "draws of the routing"),
-                               MS_FIGURE_AS("first_seed", UINT, S, first_seed, "", "of the first of them"),
-                               MS_FIGURE(INT, S, feasible, "", "of them, that fit into memory"),
-                               MS_FIGURE_PART("step_time_s", S, step_time_s, &ms_spread_figures, .unit = "s"),
-                               MS_FIGURE_PART("peak_memory_B", S, peak_B, &ms_spread_figures, .unit = "B"),
-                               MS_FIGURE_PART("hottest_rank_over_mean", S, hottest, &ms_spread_figures, .unit = "1"),
-                               {0}}};
-#undef S
+const MsFigures ms_spread_figures = MS_FIGURE_TABLE(
+    "drawn", "A figure over the draws of `moesim run --draws`.", MS_FIGURE(F64, MsSpread, mean, "", "of the draws"),
+    MS_FIGURE_AS("mean_standard_error", F64, MsSpread, mean_error, "", "of the mean"),
+    MS_FIGURE_AS("standard_deviation", F64, MsSpread, sd, "", "of a draw"), MS_FIGURE(F64, MsSpread, p50, "", "median"),
+    MS_FIGURE_AS("p50_standard_error", F64, MsSpread, p50_error, "", "of the median"),
+    MS_FIGURE(F64, MsSpread, p95, "", "of 100 draws 95 are below"),
+    MS_FIGURE_AS("p95_standard_error", F64, MsSpread, p95_error, "", "of p95"),
+    MS_FIGURE_AS("min", F64, MsSpread, least, "", "of the draws"),
+    MS_FIGURE_AS("max", F64, MsSpread, most, "", "of the draws"));
+const MsFigures ms_draws_figures =
+    MS_FIGURE_UNNAMED(MS_REPORT_EXTENT(MsDraws, extent), MS_FIGURE(INT, MsDraws, n, "", "draws of the routing"),
+                      MS_FIGURE_AS("first_seed", UINT, MsDraws, first_seed, "", "of the first of them"),
+                      MS_FIGURE(INT, MsDraws, feasible, "", "of them, that fit into memory"),
+                      MS_FIGURE_PART("step_time_s", MsDraws, step_time_s, &ms_spread_figures, .unit = "s"),
+                      MS_FIGURE_PART("peak_memory_B", MsDraws, peak_B, &ms_spread_figures, .unit = "B"),
+                      MS_FIGURE_PART("hottest_rank_over_mean", MsDraws, hottest, &ms_spread_figures, .unit = "1"));

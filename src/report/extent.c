@@ -9,13 +9,10 @@ void ms_report_extent(GString *out, const MsExtent *e) {
 static double stopped(const void *extent) { return ms_extent_stopped(extent); }
 static const void *if_stopped(const void *extent) { return ms_extent_stopped(extent) ? extent : NULL; }
 
-#define S MsExtent
-const MsFigures ms_extent_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_OF("interrupted", BOOL, stopped, "", "stopped early: the rest is of what was done until then"),
-        MS_FIGURE_FOUND("stopped", if_stopped,
-                        MS_FIGURES(MS_FIGURE(UINT, S, done, "", "done"), MS_FIGURE(UINT, S, of, "", "asked for"),
-                                   MS_FIGURE(STRING, S, what, "", "what is counted: points, files, runs, ...")),
-                        .only = "rare: stopped early"),
-        {0}}};
-#undef S
+const MsFigures ms_extent_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_OF("interrupted", BOOL, stopped, "", "stopped early: the rest is of what was done until then"),
+    MS_FIGURE_FOUND("stopped", if_stopped,
+                    MS_FIGURES(MS_FIGURE(UINT, MsExtent, done, "", "done"),
+                               MS_FIGURE(UINT, MsExtent, of, "", "asked for"),
+                               MS_FIGURE(STRING, MsExtent, what, "", "what is counted: points, files, runs, ...")),
+                    .only = "rare: stopped early"));

@@ -95,22 +95,8 @@ MsFabricView *ms_fabric_view_new(const MsScenario *s, GError **error) {
 }
 
 /* --- JSON --- */
-static double row_slowdown(const void *row) { return ((const Row *)row)->time.slowdown; }
-static double row_load(const void *row) { return ((const Row *)row)->time.load; }
-static double row_flows(const void *row) { return ((const Row *)row)->time.flows; }
-static const char *row_busiest(const void *row) { return ((const Row *)row)->busiest; }
 static const char *view_kind(const void *v) {
   return ms_fabric_kind_words[((const MsFabricView *)v)->graph->fabric->kind];
-}
-static const void *view_row(const void *owner, guint i, MsFigureCursor *room) {
-  const MsFabricView *v = owner;
-  (void)room;
-  return i < (guint)v->n_rows ? &v->row[i] : NULL;
-}
-static const void *view_tier(const void *owner, guint i, MsFigureCursor *room) {
-  const MsFabricView *v = owner;
-  (void)room;
-  return i < (guint)v->n_tiers ? &v->tier[i] : NULL;
 }
 #define GRAPH_COUNT(f) \
   static double view_##f(const void *v) { return ((const MsFabricView *)v)->graph->f; }
@@ -123,34 +109,28 @@ static double view_spines(const void *v) {
   return (double)g->spines * g->pods;
 }
 
-static const MsFigures tier_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, Tier, name, "", "which links"),
-                               MS_FIGURE(UINT, Tier, links, "", "how many"),
-                               MS_FIGURE(F64, Tier, Bps, "B/s", "of one that is not broken, one direction"),
-                               {0}}};
-static const MsFigures row_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, Row, group, "", "kind of groups"),
-                               MS_FIGURE(STRING, Row, pattern, "", "ring, tree, exchange, pair, pat or halving"),
-                               MS_FIGURE(INT, Row, size, "", "ranks of a group"),
-                               MS_FIGURE(INT, Row, domains, "", "scale-up domains that the worst group touches"),
-                               MS_FIGURE(INT, Row, per_domain, "", "its ranks in the fullest of them"),
-                               MS_FIGURE_OF("flows", INT, row_flows, "", "of all groups"),
-                               MS_FIGURE_OF("slowdown", F64, row_slowdown, "1", "time over that on an ideal network"),
-                               MS_FIGURE_TEXT("busiest", row_busiest, "the link that is full longest"),
-                               MS_FIGURE_OF("load", F64, row_load, "1", "share of the time in which it is full"),
-                               {0}}};
-const MsFigures ms_fabric_figures = {
-    "fabric", "`moesim show --json fabric`.",
-    (const MsFigure[]){MS_FIGURE_TEXT("kind", view_kind, "how switches are joined"),
-                       MS_FIGURE_OF("nodes", INT, view_nodes, "", "of the fabric"),
-                       MS_FIGURE_OF("leaves", INT, view_leaves, "", "switches that NICs go to"),
-                       MS_FIGURE_OF("spines", INT, view_spines, "", "switches above them"),
-                       MS_FIGURE_OF("pods", INT, view_pods, "", "pods, or groups of a dragonfly+"),
-                       MS_FIGURE_OF("links", INT, view_n_links, "",
-                                    "links of one direction that flows are laid on; trunks count once"),
-                       MS_FIGURE_EACH("tiers", LIST, view_tier, &tier_figures),
-                       MS_FIGURE_EACH("collectives", LIST, view_row, &row_figures),
-                       {0}}};
+static const MsFigures tier_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(STRING, Tier, name, "", "which links"), MS_FIGURE(UINT, Tier, links, "", "how many"),
+                      MS_FIGURE(F64, Tier, Bps, "B/s", "of one that is not broken, one direction"));
+static const MsFigures row_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(STRING, Row, group, "", "kind of groups"),
+                      MS_FIGURE(STRING, Row, pattern, "", "ring, tree, exchange, pair, pat or halving"),
+                      MS_FIGURE(INT, Row, size, "", "ranks of a group"),
+                      MS_FIGURE(INT, Row, domains, "", "scale-up domains that the worst group touches"),
+                      MS_FIGURE(INT, Row, per_domain, "", "its ranks in the fullest of them"),
+                      MS_FIGURE_AS("flows", UINT, Row, time.flows, "", "of all groups"),
+                      MS_FIGURE_AS("slowdown", F64, Row, time.slowdown, "1", "time over that on an ideal network"),
+                      MS_FIGURE(CHARS, Row, busiest, "", "the link that is full longest"),
+                      MS_FIGURE_AS("load", F64, Row, time.load, "1", "share of the time in which it is full"));
+const MsFigures ms_fabric_figures = MS_FIGURE_TABLE(
+    "fabric", "`moesim show --json fabric`.", MS_FIGURE_TEXT("kind", view_kind, "how switches are joined"),
+    MS_FIGURE_OF("nodes", INT, view_nodes, "", "of the fabric"),
+    MS_FIGURE_OF("leaves", INT, view_leaves, "", "switches that NICs go to"),
+    MS_FIGURE_OF("spines", INT, view_spines, "", "switches above them"),
+    MS_FIGURE_OF("pods", INT, view_pods, "", "pods, or groups of a dragonfly+"),
+    MS_FIGURE_OF("links", INT, view_n_links, "", "links of one direction that flows are laid on; trunks count once"),
+    MS_FIGURE_HELD("tiers", MsFabricView, tier, n_tiers, &tier_figures),
+    MS_FIGURE_HELD("collectives", MsFabricView, row, n_rows, &row_figures));
 
 /* --- text --- */
 /* "2048 NICs of 50.00 GB/s each": what joins a level to the one above it. */

@@ -138,15 +138,13 @@ char *ms_report_goodput(const MsGoodputResult *r, unsigned flags) {
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-#define S MsRunSpread
-static const MsFigure spread_rows[] = {MS_FIGURE(F64, S, mean, "", "over the simulated runs"),
-                                       MS_FIGURE_AS("standard_error", F64, S, error, "", "of the mean"),
-                                       MS_FIGURE(F64, S, p5, "", "a twentieth of the runs has less"),
-                                       MS_FIGURE(F64, S, p50, "", "median"),
-                                       MS_FIGURE(F64, S, p95, "", "a twentieth of the runs has more"),
-                                       {0}};
-#undef S
-static const MsFigures spread_figures = {"spread", "Over the simulated runs of a goodput study.", spread_rows};
+static const MsFigures spread_figures =
+    MS_FIGURE_TABLE("spread", "Over the simulated runs of a goodput study.",
+                    MS_FIGURE(F64, MsRunSpread, mean, "", "over the simulated runs"),
+                    MS_FIGURE_AS("standard_error", F64, MsRunSpread, error, "", "of the mean"),
+                    MS_FIGURE(F64, MsRunSpread, p5, "", "a twentieth of the runs has less"),
+                    MS_FIGURE(F64, MsRunSpread, p50, "", "median"),
+                    MS_FIGURE(F64, MsRunSpread, p95, "", "a twentieth of the runs has more"));
 
 static const MsGoodput *study(const void *o) { return ((const MsGoodputResult *)o)->goodput; }
 static const char *name(const void *o) { return study(o)->name; }
@@ -169,9 +167,8 @@ static double in_run(const void *c) {
   return r->runs > 0 ? r->kind_failures[MS_FIGURE_I(c)] : NAN;
 }
 
-#define S       MsGoodputResult
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-static const MsFigure simulated_rows[] = {
+#define S MsGoodputResult
+static const MsFigures simulated_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_PART("effective_time", S, ettr_runs, &spread_figures, .doc = "share of time that trains"),
     MS_FIGURE_PART("wall_s", S, wall_s, &spread_figures, .unit = "s", .doc = "of the budget"),
     MS_FIGURE_PART("gpu_hours", S, gpu_hours, &spread_figures, .unit = "h", .doc = "of all GPUs"),
@@ -179,20 +176,16 @@ static const MsFigure simulated_rows[] = {
     MS_FIGURE_PART("tokens", S, tokens, &spread_figures, .doc = "trained"),
     MS_FIGURE_AS("planned_restarts", F64, S, planned, "", "mean of a run"),
     MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_goodput_part_words, "s",
-                      "work, rework, slowed, checkpoint, recovery, waiting"),
-    {0}};
-static const MsFigures simulated_figures = {.rows = simulated_rows};
+                      "work, rework, slowed, checkpoint, recovery, waiting"));
 
-static const MsFigure goodput_rows[] = {
-    MS_REPORT_EXTENT(S, extent),
-    MS_FIGURE_TEXT("name", name, "of the study"),
+const MsFigures ms_goodput_figures = MS_FIGURE_TABLE(
+    "goodput", "`moesim goodput --json`.", MS_REPORT_EXTENT(S, extent), MS_FIGURE_TEXT("name", name, "of the study"),
     MS_FIGURE_TEXT("run", run_name, "the scenario that fails"),
-    MS_FIGURE_TEXT("reliability", reliability, "the profile", UNKNOWN),
-    MS_FIGURE(INT, S, gpus, "", "spare nodes not counted"),
-    MS_FIGURE(INT, S, nodes, "", "of the job"),
+    MS_FIGURE_TEXT("reliability", reliability, "the profile", MS_OR_NULL),
+    MS_FIGURE(INT, S, gpus, "", "spare nodes not counted"), MS_FIGURE(INT, S, nodes, "", "of the job"),
     MS_FIGURE(F64, S, step_time_s, "s", "predicted"),
     MS_FIGURE_TEXT("fidelity", fidelity, "of it: bound, fast or full"),
-    MS_FIGURE(STRING, S, caveat, "", "what must stand beside these figures", .flags = MS_FIGURE_NULLABLE,
+    MS_FIGURE(STRING, S, caveat, "", "what must stand beside these figures", MS_OR_NULL,
               .only = "estimates, machines with assumed figures"),
     MS_FIGURE(F64, S, tokens_per_day, "1/d", "trained, failures counted"),
     MS_FIGURE(F64, S, tokens_per_day_p5, "1/d", "errors of the step and failures together: one in twenty has less"),
@@ -201,22 +194,22 @@ static const MsFigure goodput_rows[] = {
     MS_FIGURE_AS("stall_s", F64, S, model.stall_s, "s", "training stands still for a checkpoint"),
     MS_FIGURE_AS("write_s", F64, S, model.write_s, "s", "until it is safe"),
     MS_FIGURE(F64, S, load_s, "s", "of a checkpoint, after a failure"),
-    MS_FIGURE(F64, S, work_s, "s", "undisturbed length of the budget; null: none", UNKNOWN),
+    MS_FIGURE(F64, S, work_s, "s", "undisturbed length of the budget; null: none", MS_OR_NULL),
     MS_FIGURE_EACH("failures", LIST, failure,
                    MS_FIGURES(MS_FIGURE_TEXT("component", component, "what fails"),
                               MS_FIGURE_OF("per_day", F64, per_day, "1/d", "failures of the whole job"),
-                              MS_FIGURE_OF("in_run", F64, in_run, "", "mean over the simulated runs", UNKNOWN))),
+                              MS_FIGURE_OF("in_run", F64, in_run, "", "mean over the simulated runs", MS_OR_NULL))),
     MS_FIGURE_GROUP(
         "closed_form",
         MS_FIGURES(
-            MS_FIGURE(F64, S, mtbf_s, "s", "mean time between failures of the job", UNKNOWN),
-            MS_FIGURE_AS("young_interval_s", F64, S, young_s, "s", "of checkpoints, by Young's formula", UNKNOWN),
-            MS_FIGURE_AS("daly_interval_s", F64, S, daly_s, "s", "by Daly's", UNKNOWN),
-            MS_FIGURE_AS("optimal_interval_s", F64, S, optimal_s, "s", "with most effective time", UNKNOWN),
-            MS_FIGURE_AS("interval_s", F64, S, model.interval_s, "s", "the one in use", UNKNOWN),
+            MS_FIGURE(F64, S, mtbf_s, "s", "mean time between failures of the job", MS_OR_NULL),
+            MS_FIGURE_AS("young_interval_s", F64, S, young_s, "s", "of checkpoints, by Young's formula", MS_OR_NULL),
+            MS_FIGURE_AS("daly_interval_s", F64, S, daly_s, "s", "by Daly's", MS_OR_NULL),
+            MS_FIGURE_AS("optimal_interval_s", F64, S, optimal_s, "s", "with most effective time", MS_OR_NULL),
+            MS_FIGURE_AS("interval_s", F64, S, model.interval_s, "s", "the one in use", MS_OR_NULL),
             MS_FIGURE_AS("effective_time", F64, S, ettr, "1", "share of time that trains"),
             MS_FIGURE_AS("effective_time_first_order", F64, S, ettr_first_order, "1", "the same for rare failures"),
-            MS_FIGURE_AS("wall_s", F64, S, expected_s, "s", "of the budget", UNKNOWN),
+            MS_FIGURE_AS("wall_s", F64, S, expected_s, "s", "of the budget", MS_OR_NULL),
             MS_FIGURE_AS("spares_short", F64, S, shortage, "1", "share of time without a spare node"))),
     MS_FIGURE_GROUP("monte_carlo",
                     MS_FIGURES(MS_FIGURE(INT, S, runs, "", "simulated; 0: it makes no progress, or was stopped"),
@@ -225,9 +218,7 @@ static const MsFigure goodput_rows[] = {
                                {.type = MS_FIGURE_MEMBERS,
                                 .sub = &simulated_figures,
                                 .when = was_simulated,
-                                .only = "these are left out with no runs"})),
-    {0}};
+                                .only = "these are left out with no runs"})));
 #undef S
-const MsFigures ms_goodput_figures = {"goodput", "`moesim goodput --json`.", goodput_rows};
 
 char *ms_report_goodput_json(const MsGoodputResult *r) { return ms_figures_json(&ms_goodput_figures, r); }

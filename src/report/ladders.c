@@ -71,23 +71,19 @@ static double share_right(const void *order) {
   return o->pairs > 0 ? (double)o->right / o->pairs : NAN;
 }
 
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-static const MsFigure order_rows[] = {
-    MS_FIGURE(UINT, MsOrder, pairs, "", "right, wrong and ties of predictions"),
-    MS_FIGURE(UINT, MsOrder, right, "", "in the measured order"),
-    MS_FIGURE(UINT, MsOrder, wrong, "", "the other way round"),
-    MS_FIGURE_OF("tau", F64, order_tau, "1", "Kendall's: (right - wrong) / pairs", UNKNOWN),
-    MS_FIGURE_OF("share_right", F64, share_right, "1", "of the pairs", UNKNOWN),
-    {0}};
-static const MsFigures order_figures = {
-    "order", "Of pairs of runs: whether the faster one was predicted to be the faster.", order_rows};
+static const MsFigures order_figures =
+    MS_FIGURE_TABLE("order", "Of pairs of runs: whether the faster one was predicted to be the faster.",
+                    MS_FIGURE(UINT, MsOrder, pairs, "", "right, wrong and ties of predictions"),
+                    MS_FIGURE(UINT, MsOrder, right, "", "in the measured order"),
+                    MS_FIGURE(UINT, MsOrder, wrong, "", "the other way round"),
+                    MS_FIGURE_OF("tau", F64, order_tau, "1", "Kendall's: (right - wrong) / pairs", MS_OR_NULL),
+                    MS_FIGURE_OF("share_right", F64, share_right, "1", "of the pairs", MS_OR_NULL));
 
 #define S                 MsLadders
 #define ORDER(k, S, m, d) MS_FIGURE_PART(k, S, m, &order_figures, .doc = d)
-static const MsFigure ladders_rows[] = {
-    MS_FIGURE(F64, S, mean_tau, "1", "mean of Kendall's tau over the ladders", UNKNOWN),
-    ORDER("pooled", S, all, "pairs of runs of all ladders"),
-    ORDER("published", S, published, "of published ladders"),
+const MsFigures ms_ladders_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(F64, S, mean_tau, "1", "mean of Kendall's tau over the ladders", MS_OR_NULL),
+    ORDER("pooled", S, all, "pairs of runs of all ladders"), ORDER("published", S, published, "of published ladders"),
     ORDER("clear", S, clear, "measured more than 1 % apart"),
     ORDER("single_knob_all", S, single_all, "that differ in one key, with those less than 1 % apart"),
     ORDER("single_knob", S, single, "that differ in one key"),
@@ -101,7 +97,5 @@ static const MsFigure ladders_rows[] = {
                                MS_FIGURE_AS("runs", UINT, MsLadder, found, "", "with a predicted time"),
                                ORDER("order", MsLadder, order, "all pairs"),
                                ORDER("single_knob", MsLadder, single, "that differ in one key"))),
-    MS_FIGURE(UINT, S, skipped, "", "ladders with fewer than two validated runs"),
-    {0}};
+    MS_FIGURE(UINT, S, skipped, "", "ladders with fewer than two validated runs"));
 #undef S
-const MsFigures ms_ladders_figures = {.rows = ladders_rows};

@@ -7,8 +7,6 @@
 #include "report/page_text.h"
 #include "sim/band.h"
 
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-
 struct MsPage {
   char *title;
   gboolean live;
@@ -32,23 +30,27 @@ static double model_layers(const void *run) { return R(run)->scenario->model->nu
 static double band_common(const void *run) { return ms_band_common(&R(run)->scenario->laws, &R(run)->result->ground); }
 static const char *software(const void *run) { return R(run)->scenario->software; }
 
-#define H MsHardware
-static const MsFigure run_rows[] = {
+const MsFigures ms_page_figures = MS_FIGURE_TABLE(
+    "report",
+    "`moesim report --json`, and what the page draws. Lists of plain numbers are rows "
+    "laid\nend to end.",
     MS_FIGURE_TEXT("name", run_name, "of the scenario"),
     MS_FIGURE_OBJECT_AT("result", MsPageRun, result, &ms_result_figures),
     MS_FIGURE_FILE_AT("scenario", MsPageRun, scenario, ms_report_scenario, "complete: it runs"),
     MS_FIGURE_GROUP(
         "machine",
-        MS_FIGURES(MS_FIGURE_ROWS_OF(run_machine, MS_FIGURES(MS_FIGURE(STRING, H, name, "", "of the profile"))),
-                   MS_FIGURE_OF("peak_flops", F64, peak_flops, "FLOP/s", "of the precision's matrix unit", UNKNOWN),
-                   MS_FIGURE_ROWS_OF(
-                       run_machine,
-                       MS_FIGURES(MS_FIGURE(F64, H, hbm_B, "B", "device memory", UNKNOWN),
-                                  MS_FIGURE(F64, H, hbm_Bps, "B/s", "of device memory", UNKNOWN),
-                                  MS_FIGURE(STRING, H, scaleup, "", "name of the links in a domain", UNKNOWN),
-                                  MS_FIGURE(F64, H, scaleup_Bps, "B/s", "of a GPU in its domain", UNKNOWN),
-                                  MS_FIGURE(F64, H, nic_Bps, "B/s", "of a GPU on the network", UNKNOWN),
-                                  MS_FIGURE(F64, H, host_link_Bps, "B/s", "between a GPU and its host", UNKNOWN))))),
+        MS_FIGURES(
+            MS_FIGURE_ROWS_OF(run_machine, MS_FIGURES(MS_FIGURE(STRING, MsHardware, name, "", "of the profile"))),
+            MS_FIGURE_OF("peak_flops", F64, peak_flops, "FLOP/s", "of the precision's matrix unit", MS_OR_NULL),
+            MS_FIGURE_ROWS_OF(
+                run_machine,
+                MS_FIGURES(
+                    MS_FIGURE(F64, MsHardware, hbm_B, "B", "device memory", MS_OR_NULL),
+                    MS_FIGURE(F64, MsHardware, hbm_Bps, "B/s", "of device memory", MS_OR_NULL),
+                    MS_FIGURE(STRING, MsHardware, scaleup, "", "name of the links in a domain", MS_OR_NULL),
+                    MS_FIGURE(F64, MsHardware, scaleup_Bps, "B/s", "of a GPU in its domain", MS_OR_NULL),
+                    MS_FIGURE(F64, MsHardware, nic_Bps, "B/s", "of a GPU on the network", MS_OR_NULL),
+                    MS_FIGURE(F64, MsHardware, host_link_Bps, "B/s", "between a GPU and its host", MS_OR_NULL))))),
     MS_FIGURE_GROUP("model", MS_FIGURES(MS_FIGURE_TEXT("name", model_name, "of the model"),
                                         MS_FIGURE_AS("parameters", F64, MsPageRun, params.total, "", "without MTP"),
                                         MS_FIGURE_AS("active", F64, MsPageRun, params.active, "", "of them, per token"),
@@ -56,24 +58,18 @@ static const MsFigure run_rows[] = {
     MS_FIGURE_GROUP("band",
                     MS_FIGURES(MS_FIGURE_ROWS_AT(MsPageRun, result,
                                                  MS_FIGURES(MS_FIGURE_AS("total", F64, MsResult, band, "1",
-                                                                         "error_band of the result", UNKNOWN),
+                                                                         "error_band of the result", MS_OR_NULL),
                                                             MS_FIGURE_AS("curves", F64, MsResult, band_curves, "1",
-                                                                         "from the curves' fits", UNKNOWN))),
-                               MS_FIGURE_OF("common", F64, band_common, "1", "what errors have in common", UNKNOWN),
-                               MS_FIGURE_TEXT("software", software, "the stack", UNKNOWN))),
+                                                                         "from the curves' fits", MS_OR_NULL))),
+                               MS_FIGURE_OF("common", F64, band_common, "1", "what errors have in common", MS_OR_NULL),
+                               MS_FIGURE_TEXT("software", software, "the stack", MS_OR_NULL))),
     MS_FIGURE_ARRAY("advice", LIST, MsPageRun, advice.line, advice.n, &ms_figure_texts,
                     .doc = "what to do, a sentence each"),
     MS_FIGURE_ROWS_OF(simulated, &ms_page_placement_figures, .only = "simulated in full"),
     MS_FIGURE_ROWS_OF(simulated, &ms_page_steps_figures, .only = ""),
     MS_FIGURE_ROWS_OF(simulated, &ms_page_kept_figures, .only = ""),
     MS_FIGURE_ROWS_OF(simulated, &ms_page_operators_figures, .only = ""),
-    MS_FIGURE_ROWS_OF(simulated, &ms_page_fabric_figures),
-    {0}};
-#undef H
-const MsFigures ms_page_figures = {"report",
-                                   "`moesim report --json`, and what the page draws. Lists of plain numbers are rows "
-                                   "laid\nend to end.",
-                                   run_rows};
+    MS_FIGURE_ROWS_OF(simulated, &ms_page_fabric_figures));
 
 void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, const MsChanges *changes, const char *key,
                  MsJsonOut *out) {
@@ -102,34 +98,28 @@ typedef struct {
 static const void *step_time_errors(const void *scatter) {
   return &((const Scatter *)scatter)->validation->metric[MS_METRIC_STEP_TIME];
 }
-static const void *compared_row(const void *scatter, guint i, MsFigureCursor *room) {
-  (void)room;
-  const MsValidation *v = ((const Scatter *)scatter)->validation;
-  if (i >= v->n_rows) return NULL;
-  const MsValidateRow *row = &v->rows[i];
-  return row->metric == MS_METRIC_STEP_TIME && row->counted ? (const void *)row : ms_figure_skip;
+static gboolean is_compared(const void *row) {
+  return ((const MsValidateRow *)row)->metric == MS_METRIC_STEP_TIME && ((const MsValidateRow *)row)->counted;
 }
 
-#define E MsErrorSummary
-#define V MsValidateRow
-static const MsFigure scatter_rows[] = {
+static const MsFigures scatter_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE(STRING, Scatter, where, "", "folder or file"),
-    MS_FIGURE_ROWS_OF(step_time_errors,
-                      MS_FIGURES(MS_FIGURE(INT, E, n, "", "runs"), MS_FIGURE(F64, E, median_ape, "1", "median error"),
-                                 MS_FIGURE(F64, E, p90_ape, "1", "90th percentile"),
-                                 MS_FIGURE(F64, E, bias, "1", "mean"),
-                                 MS_FIGURE_AS("inside_band", F64, E, inside, "1", "share of runs in their band"))),
-    MS_FIGURE_EACH("rows", LIST, compared_row,
-                   MS_FIGURES(MS_FIGURE(STRING, V, name, "", "of the run"),
-                              MS_FIGURE_AS("gpu", STRING, V, label.of[MS_BY_GPU], "", "machine"),
-                              MS_FIGURE_AS("model", STRING, V, label.of[MS_BY_MODEL], "", "model"),
-                              MS_FIGURE_AS("measured_s", F64, V, measured, "s", "step time"),
-                              MS_FIGURE_AS("predicted_s", F64, V, predicted, "s", "step time"),
-                              MS_FIGURE(F64, V, band, "1", "error_band of the prediction"))),
-    {0}};
-#undef E
-#undef V
-static const MsFigures scatter_figures = {.rows = scatter_rows};
+    MS_FIGURE_ROWS_OF(step_time_errors, MS_FIGURES(MS_FIGURE(INT, MsErrorSummary, n, "", "runs"),
+                                                   MS_FIGURE(F64, MsErrorSummary, median_ape, "1", "median error"),
+                                                   MS_FIGURE(F64, MsErrorSummary, p90_ape, "1", "90th percentile"),
+                                                   MS_FIGURE(F64, MsErrorSummary, bias, "1", "mean"),
+                                                   MS_FIGURE_AS("inside_band", F64, MsErrorSummary, inside, "1",
+                                                                "share of runs in their band"))),
+    MS_FIGURE_ROWS_AT(Scatter, validation,
+                      MS_FIGURES(MS_FIGURE_ARRAY(
+                          "rows", LIST, MsValidation, rows, n_rows,
+                          MS_FIGURES(MS_FIGURE(STRING, MsValidateRow, name, "", "of the run"),
+                                     MS_FIGURE_AS("gpu", STRING, MsValidateRow, label.of[MS_BY_GPU], "", "machine"),
+                                     MS_FIGURE_AS("model", STRING, MsValidateRow, label.of[MS_BY_MODEL], "", "model"),
+                                     MS_FIGURE_AS("measured_s", F64, MsValidateRow, measured, "s", "step time"),
+                                     MS_FIGURE_AS("predicted_s", F64, MsValidateRow, predicted, "s", "step time"),
+                                     MS_FIGURE(F64, MsValidateRow, band, "1", "error_band of the prediction")),
+                          .keep = is_compared))));
 
 /* --- the page -------------------------------------------------------------------------------------------------- */
 MsPage *ms_page_new(const char *title) {

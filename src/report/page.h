@@ -65,12 +65,5 @@ void ms_page_find_fabric(MsPageRun *run);
 void ms_page_clear_fabric(MsPageRun *run);
 extern const MsFigures ms_page_placement_figures, ms_page_kept_figures, ms_page_operators_figures; /* of an MsPageRun */
 extern const MsFigures ms_page_steps_figures, ms_page_fabric_figures;
-/* Element i of a list that a function of its own lists. */
-#define MS_PAGE_ROWS(f, member, T)                                       \
-  static const void *f(const void *run, guint i, MsFigureCursor *room) { \
-    (void)room;                                                          \
-    const GArray *rows = ((const MsPageRun *)run)->member;               \
-    return i < rows->len ? &g_array_index(rows, T, i) : NULL;            \
-  }
 
 #endif

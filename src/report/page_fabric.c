@@ -1,8 +1,6 @@
 /* src/report/page_fabric.c - the fabric of a run, and how full its links are in the step. */
 #include "report/page.h"
 
-#define R(run) ((const MsPageRun *)(run))
-
 enum { MOST_LINKS = 16384 }; /* that the page draws: more would be most of its size */
 
 static gint by_place(gconstpointer a, gconstpointer b) {
@@ -24,14 +22,6 @@ void ms_page_clear_fabric(MsPageRun *run) {
   if (run->links) g_array_free(run->links, TRUE);
 }
 
-static const void *link_at(const void *run, guint i, MsFigureCursor *room) {
-  const GArray *links = R(run)->links;
-  (void)room;
-  return links && i < links->len ? &g_array_index(links, MsLinkLoad, i) : NULL;
-}
-
-const MsFigures ms_page_fabric_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_OBJECT_AT("fabric", MsPageRun, fabric, &ms_fabric_figures, .only = "machines with a fabric"),
-        MS_FIGURE_EACH("links", LIST, link_at, &ms_link_figures, .only = ""),
-        {0}}};
+const MsFigures ms_page_fabric_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_OBJECT_AT("fabric", MsPageRun, fabric, &ms_fabric_figures, .only = "machines with a fabric"),
+    MS_FIGURE_GARRAY("links", MsPageRun, links, MsLinkLoad, &ms_link_figures, .only = ""));

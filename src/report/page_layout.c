@@ -55,20 +55,16 @@ static double gpus_per_domain(const void *run) {
 static double gpus_per_node(const void *run) { return R(run)->scenario->hardware->gpus_per_node; }
 static double experts(const void *run) { return R(run)->scenario->model->num_experts; }
 
-#define L MsLayout
-#define C MsChunk
-#define G MsGroup
-static const MsFigures chunk_figures = {
-    "chunk", "Of `moesim report --json`: layers of one chunk of a stage.",
-    (const MsFigure[]){MS_FIGURE(INT, C, first_layer, "", "number of its first layer"),
-                       MS_FIGURE_AS("layers", INT, C, num_layers, "", "of the model"),
-                       MS_FIGURE_AS("moe", INT, C, num_moe, "", "of them with experts"),
-                       MS_FIGURE_AS("embedding", BOOL, C, has_embedding, "", "before them"),
-                       MS_FIGURE_AS("loss", BOOL, C, has_loss, "", "behind them"),
-                       MS_FIGURE_AS("mtp", INT, C, num_mtp, "", "MTP blocks behind them"),
-                       {0}}};
-static const MsFigure placement_rows[] = {
-    MS_FIGURE_ROWS_OF(layout, MS_FIGURES(MS_FIGURE_AS("gpus", INT, L, world, "", "of the job"))),
+static const MsFigures chunk_figures =
+    MS_FIGURE_TABLE("chunk", "Of `moesim report --json`: layers of one chunk of a stage.",
+                    MS_FIGURE(INT, MsChunk, first_layer, "", "number of its first layer"),
+                    MS_FIGURE_AS("layers", INT, MsChunk, num_layers, "", "of the model"),
+                    MS_FIGURE_AS("moe", INT, MsChunk, num_moe, "", "of them with experts"),
+                    MS_FIGURE_AS("embedding", BOOL, MsChunk, has_embedding, "", "before them"),
+                    MS_FIGURE_AS("loss", BOOL, MsChunk, has_loss, "", "behind them"),
+                    MS_FIGURE_AS("mtp", INT, MsChunk, num_mtp, "", "MTP blocks behind them"));
+static const MsFigures placement_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_ROWS_OF(layout, MS_FIGURES(MS_FIGURE_AS("gpus", INT, MsLayout, world, "", "of the job"))),
     MS_FIGURE_OF("gpus_per_domain", INT, gpus_per_domain, "", "joined by the scale-up links"),
     MS_FIGURE_OF("gpus_per_node", INT, gpus_per_node, "", "under one operating system"),
     MS_FIGURE_EACH("attention", LIST, axis,
@@ -78,25 +74,19 @@ static const MsFigure placement_rows[] = {
                    MS_FIGURES(MS_FIGURE_TEXT("axis", expert_axis, "of the grid of the expert layers"),
                               MS_FIGURE_OF("size", INT, expert_size, "", "ranks along it"))),
     MS_FIGURE_OF("experts", INT, experts, "", "of a layer"),
-    MS_FIGURE_ROWS_OF(layout, MS_FIGURES(MS_FIGURE_AS("chunks", INT, L, vpp, "", "of a stage"))),
+    MS_FIGURE_ROWS_OF(layout, MS_FIGURES(MS_FIGURE_AS("chunks", INT, MsLayout, vpp, "", "of a stage"))),
     MS_FIGURE_EACH("stages", LIST, stage_of_layout,
                    MS_FIGURES({.key = "", .type = MS_FIGURE_LIST, .item = chunk_of_stage, .sub = &chunk_figures}),
                    .doc = "of each stage its chunks"),
-    MS_FIGURE_EACH(
-        "groups", LIST, group_of_layout,
-        MS_FIGURES(MS_FIGURE_TEXT("group", group_word, "ranks that communicate, more than one"),
-                   MS_FIGURE_ROWS_OF(group_at, MS_FIGURES(MS_FIGURE(INT, G, size, "", "ranks of the group"),
-                                                          MS_FIGURE(INT, G, stride, "", "between neighbours"),
-                                                          MS_FIGURE(INT, G, domains, "",
-                                                                    "scale-up domains that the widest one touches"),
-                                                          MS_FIGURE(INT, G, nodes, "", "nodes that it touches"))))),
-    {0}};
-#undef L
-#undef C
-#undef G
-static const MsFigures placement_figures = {.rows = placement_rows};
-const MsFigures ms_page_placement_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_GROUP("placement", &placement_figures), {0}}};
+    MS_FIGURE_EACH("groups", LIST, group_of_layout,
+                   MS_FIGURES(MS_FIGURE_TEXT("group", group_word, "ranks that communicate, more than one"),
+                              MS_FIGURE_ROWS_OF(
+                                  group_at, MS_FIGURES(MS_FIGURE(INT, MsGroup, size, "", "ranks of the group"),
+                                                       MS_FIGURE(INT, MsGroup, stride, "", "between neighbours"),
+                                                       MS_FIGURE(INT, MsGroup, domains, "",
+                                                                 "scale-up domains that the widest one touches"),
+                                                       MS_FIGURE(INT, MsGroup, nodes, "", "nodes that it touches"))))));
+const MsFigures ms_page_placement_figures = MS_FIGURE_UNNAMED(MS_FIGURE_GROUP("placement", &placement_figures));
 
 /* --- what is kept when the peak's pass begins ------------------------------------------------------------------ */
 typedef struct {
@@ -168,15 +158,11 @@ void ms_page_find_kept(MsPageRun *run) {
   }
 }
 
-MS_PAGE_ROWS(kept_of_run, kept, StageKept)
-
-static const MsFigure kept_rows[] = {
-    MS_FIGURE_EACH("kept", LIST, kept_of_run,
-                   MS_FIGURES(MS_FIGURE(INT, StageKept, stage, "", "pipeline stage"),
-                              MS_FIGURE(INT, StageKept, live_forwards, "", "whose activations it holds at its peak"),
-                              MS_FIGURE_ARRAY("tensors", LIST, StageKept, tensor, n,
-                                              MS_FIGURES(MS_FIGURE(STRING, Kept, name, "", "kept for the backward"),
-                                                         MS_FIGURE(STRING, Kept, module, "", "that keeps it"),
-                                                         MS_FIGURE(F64, Kept, bytes_B, "B", "of all live forwards"))))),
-    {0}};
-const MsFigures ms_page_kept_figures = {.rows = kept_rows};
+const MsFigures ms_page_kept_figures = MS_FIGURE_UNNAMED(MS_FIGURE_GARRAY(
+    "kept", MsPageRun, kept, StageKept,
+    MS_FIGURES(MS_FIGURE(INT, StageKept, stage, "", "pipeline stage"),
+               MS_FIGURE(INT, StageKept, live_forwards, "", "whose activations it holds at its peak"),
+               MS_FIGURE_ARRAY("tensors", LIST, StageKept, tensor, n,
+                               MS_FIGURES(MS_FIGURE(STRING, Kept, name, "", "kept for the backward"),
+                                          MS_FIGURE(STRING, Kept, module, "", "that keeps it"),
+                                          MS_FIGURE(F64, Kept, bytes_B, "B", "of all live forwards"))))));

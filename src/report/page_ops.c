@@ -149,33 +149,28 @@ static double flop(const void *row) { return OF(row)->flop / OF(row)->n; }
 static double bytes_B(const void *row) { return OF(row)->bytes_B / OF(row)->n; }
 static double mean_s(const void *row) { return OF(row)->time_s / OF(row)->n; }
 
-MS_PAGE_ROWS(comm_of_run, comm, CommSum)
-MS_PAGE_ROWS(roof_of_run, roofs, Roof)
-MS_PAGE_ROWS(operator_of_run, operators, Row)
-
-static const MsFigure operators_rows[] = {
-    MS_FIGURE_EACH("comm", LIST, comm_of_run,
-                   MS_FIGURES(MS_FIGURE_WORDS("class", CommSum, class, ms_comm_words, "of communication"),
-                              MS_FIGURE_WORDS("group", CommSum, group, ms_group_words, "that carries most of it"),
-                              MS_FIGURE(INT, CommSum, stage, "", "pipeline stage"),
-                              MS_FIGURE_AS("scaleup_B", F64, CommSum, level_B[0], "B", "in the scale-up domain"),
-                              MS_FIGURE_AS("network_B", F64, CommSum, level_B[1], "B", "on the network"),
-                              MS_FIGURE_AS("host_B", F64, CommSum, level_B[2], "B", "to and from the host"),
-                              MS_FIGURE(F64, CommSum, time_s, "s", "of a step"),
-                              MS_FIGURE(F64, CommSum, exposed_s, "s", "of it not hidden", .flags = MS_FIGURE_NULLABLE),
-                              MS_FIGURE_AS("calls", F64, CommSum, n, "", "of a step"))),
-    MS_FIGURE_EACH("roofs", LIST, roof_of_run,
-                   MS_FIGURES(MS_FIGURE(STRING, Roof, dtype, "", "of a matrix product"),
-                              MS_FIGURE(F64, Roof, peak_flops, "FLOP/s", "of the machine"))),
-    MS_FIGURE_EACH("operators", LIST, operator_of_run,
-                   MS_FIGURES(MS_FIGURE(STRING, Row, name, "", "of the operator"),
-                              MS_FIGURE_TEXT("op", op_word, "its kind"), MS_FIGURE_TEXT("pass", pass_word, "it is in"),
-                              MS_FIGURE_TEXT("dtype", dtype_word, "of its operands"),
-                              MS_FIGURE_TEXT("family", family_word, "of curves"),
-                              MS_FIGURE_OF("calls", F64, calls, "", "of a step and stage"),
-                              MS_FIGURE_OF("time_s", F64, time_s, "s", "of a step and stage"),
-                              MS_FIGURE_OF("flop", F64, flop, "FLOP", "of a call"),
-                              MS_FIGURE_OF("bytes_B", F64, bytes_B, "B", "read and written by a call"),
-                              MS_FIGURE_OF("mean_s", F64, mean_s, "s", "of a call"))),
-    {0}};
-const MsFigures ms_page_operators_figures = {.rows = operators_rows};
+const MsFigures ms_page_operators_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_GARRAY("comm", MsPageRun, comm, CommSum,
+                     MS_FIGURES(MS_FIGURE_WORDS("class", CommSum, class, ms_comm_words, "of communication"),
+                                MS_FIGURE_WORDS("group", CommSum, group, ms_group_words, "that carries most of it"),
+                                MS_FIGURE(INT, CommSum, stage, "", "pipeline stage"),
+                                MS_FIGURE_AS("scaleup_B", F64, CommSum, level_B[0], "B", "in the scale-up domain"),
+                                MS_FIGURE_AS("network_B", F64, CommSum, level_B[1], "B", "on the network"),
+                                MS_FIGURE_AS("host_B", F64, CommSum, level_B[2], "B", "to and from the host"),
+                                MS_FIGURE(F64, CommSum, time_s, "s", "of a step"),
+                                MS_FIGURE(F64, CommSum, exposed_s, "s", "of it not hidden", MS_OR_NULL),
+                                MS_FIGURE_AS("calls", F64, CommSum, n, "", "of a step"))),
+    MS_FIGURE_GARRAY("roofs", MsPageRun, roofs, Roof,
+                     MS_FIGURES(MS_FIGURE(STRING, Roof, dtype, "", "of a matrix product"),
+                                MS_FIGURE(F64, Roof, peak_flops, "FLOP/s", "of the machine"))),
+    MS_FIGURE_GARRAY("operators", MsPageRun, operators, Row,
+                     MS_FIGURES(MS_FIGURE(STRING, Row, name, "", "of the operator"),
+                                MS_FIGURE_TEXT("op", op_word, "its kind"),
+                                MS_FIGURE_TEXT("pass", pass_word, "it is in"),
+                                MS_FIGURE_TEXT("dtype", dtype_word, "of its operands"),
+                                MS_FIGURE_TEXT("family", family_word, "of curves"),
+                                MS_FIGURE_OF("calls", F64, calls, "", "of a step and stage"),
+                                MS_FIGURE_OF("time_s", F64, time_s, "s", "of a step and stage"),
+                                MS_FIGURE_OF("flop", F64, flop, "FLOP", "of a call"),
+                                MS_FIGURE_OF("bytes_B", F64, bytes_B, "B", "read and written by a call"),
+                                MS_FIGURE_OF("mean_s", F64, mean_s, "s", "of a call"))));

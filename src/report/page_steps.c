@@ -263,24 +263,13 @@ static void write_memory(const void *of, const char *key, MsJsonOut *out) {
 #define R(run) ((const MsPageRun *)(run))
 static const void *this_run(const void *run) { return run; }
 static double makespan_s(const void *run) { return (double)R(run)->detail->trajectory->makespan / MS_PS_PER_S; }
-static const void *slot_kind(const void *run, guint i, MsFigureCursor *room) {
-  (void)run, (void)room;
-  return i < MS_N_SLOTS ? &ms_slot_words[i] : NULL;
-}
-static const void *stream_kind(const void *run, guint i, MsFigureCursor *room) {
-  (void)run, (void)room;
-  return i < MS_N_STREAMS ? &ms_stream_words[i] : NULL;
-}
-
-static const MsFigure steps_rows[] = {
+const MsFigures ms_page_steps_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_OF("makespan_s", F64, makespan_s, "s", "of the simulated passes"),
-    MS_FIGURE_EACH("slot_kinds", LIST, slot_kind, &ms_figure_texts, .doc = "that numbers of `passes` stand for"),
-    MS_FIGURE_EACH("stream_kinds", LIST, stream_kind, &ms_figure_texts, .doc = "that numbers of `windows` stand for"),
+    MS_FIGURE_WORD_LIST("slot_kinds", ms_slot_words, "that numbers of `passes` stand for"),
+    MS_FIGURE_WORD_LIST("stream_kinds", ms_stream_words, "that numbers of `windows` stand for"),
     /* slots: kind, microbatch, chunk, microbatch and chunk of a pair's backward or -1, start us, duration us */
     MS_FIGURE_FILE_OF("passes", this_run, write_passes, "of each stage shown: stage, left_out, slots of seven numbers"),
     MS_FIGURE_FILE_OF("streams", this_run, write_streams, "busy_s, and percent busy of each 500th of the step"),
     MS_FIGURE_FILE_OF("windows", this_run, write_windows, "tasks: stream, tag, start ns, duration ns"),
     MS_FIGURE_FILE_OF("tags", this_run, write_tags, "name, operator, pass, group of each tag"),
-    MS_FIGURE_FILE_OF("memory_timeline", this_run, write_memory, "of each stage: points (us, MiB)"),
-    {0}};
-const MsFigures ms_page_steps_figures = {.rows = steps_rows};
+    MS_FIGURE_FILE_OF("memory_timeline", this_run, write_memory, "of each stage: points (us, MiB)"));

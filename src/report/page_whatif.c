@@ -18,31 +18,28 @@ static double device_B(const void *row) {
   return sum_B;
 }
 
-#define S MsWhatifRow
 static const MsFigure ran_rows[] = {
-    MS_FIGURE_ROWS_AT(S, result,
+    MS_FIGURE_ROWS_AT(MsWhatifRow, result,
                       MS_FIGURES(MS_FIGURE_AS("fits", BOOL, MsResult, feasible, "", "into the memory of the device"))),
-    MS_FIGURE(F64, S, value_s, "s", "step time, or GPU seconds per token"),
-    MS_FIGURE_ROWS_AT(S, result,
+    MS_FIGURE(F64, MsWhatifRow, value_s, "s", "step time, or GPU seconds per token"),
+    MS_FIGURE_ROWS_AT(MsWhatifRow, result,
                       MS_FIGURES(MS_FIGURE(F64, MsResult, tokens_per_s_per_gpu, "1/s", "tokens"),
                                  MS_FIGURE(F64, MsResult, mfu, "1", "model FLOP over the peak"),
                                  MS_FIGURE(F64, MsResult, band, "1", "error_band"))),
     MS_FIGURE_OF("device_B", F64, device_B, "B", "of the fullest stage"),
-    MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_part_words, "s", "of the value"),
+    MS_FIGURE_BY_WORD("parts_s", MsWhatifRow, part_s, ms_part_words, "s", "of the value"),
     {0}};
-static const MsFigures point_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE(STRING, S, label, "", "its values"),
-                               MS_FIGURE_TEXT("why", why, "it does not run or fit", .flags = MS_FIGURE_NULLABLE),
-                               MS_FIGURE_OF("runs", BOOL, runs, "", "there is a result"),
-                               MS_FIGURE_ROWS_OF(with_result, &(const MsFigures){.rows = ran_rows}, .only = "it runs"),
-                               {0}}};
-#undef S
+static const MsFigures point_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE(STRING, MsWhatifRow, label, "", "its values"),
+                      MS_FIGURE_TEXT("why", why, "it does not run or fit", MS_OR_NULL),
+                      MS_FIGURE_OF("runs", BOOL, runs, "", "there is a result"),
+                      MS_FIGURE_ROWS_OF(with_result, &(const MsFigures){.rows = ran_rows}, .only = "it runs"));
 
 #define AXIS(T, m, ...) MS_FIGURE(T, MsAxis, m, __VA_ARGS__)
-static const MsFigure study_rows[] = {
+const MsFigures ms_page_study_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_ROWS_AT(MsWhatifRun, whatif,
                       MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
-                                 MS_FIGURE(STRING, MsWhatif, doc, "", "its question", .flags = MS_FIGURE_NULLABLE),
+                                 MS_FIGURE(STRING, MsWhatif, doc, "", "its question", MS_OR_NULL),
                                  MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "step or token"))),
     MS_FIGURE_OF("crossed", BOOL, crossed, "", "points are the product of the axes"),
     MS_FIGURE_ROWS_AT(
@@ -53,6 +50,4 @@ static const MsFigure study_rows[] = {
                        MS_FIGURE_ARRAY("labels", LIST, MsAxis, point, n,
                                        MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxisPoint, label, "", NULL))))))),
     MS_FIGURE_PART("base", MsWhatifRun, base, &point_figures),
-    MS_FIGURE_ARRAY("points", LIST, MsWhatifRun, row, n, &point_figures),
-    {0}};
-const MsFigures ms_page_study_figures = {.rows = study_rows};
+    MS_FIGURE_ARRAY("points", LIST, MsWhatifRun, row, n, &point_figures));

@@ -128,9 +128,7 @@ static const void *kind_at(const void *pick, guint i, MsFigureCursor *room) {
   return ms_figure_place(pick, i, MS_N_PICKS, room);
 }
 
-#define S MsPick
-#define R MsResult
-static const MsFigure picks_rows[] = {
+const MsFigures ms_picks_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_ARRAY(
         "list", LIST, MsPicks, pick, n,
         MS_FIGURES(
@@ -141,25 +139,21 @@ static const MsFigure picks_rows[] = {
                                        .text = kind_word,
                                        .doc = "fastest, cheapest, memory, simplest, robust"}),
                            .doc = "what it is the choice for"),
-            MS_REPORT_OF_RESULT(S, entry, MS_FIGURE(F64, R, step_time_s, "s", "of a step"),
-                                MS_FIGURE_AS("error_band", F64, R, band, "1", "half width of its 90 % band"),
-                                MS_FIGURE(F64, R, tokens_per_s_per_gpu, "1/s", "tokens"),
-                                MS_FIGURE(F64, R, mfu, "1", "model FLOP over the peak", .flags = MS_FIGURE_NULLABLE),
+            MS_REPORT_OF_RESULT(MsPick, entry, MS_FIGURE(F64, MsResult, step_time_s, "s", "of a step"),
+                                MS_FIGURE_AS("error_band", F64, MsResult, band, "1", "half width of its 90 % band"),
+                                MS_FIGURE(F64, MsResult, tokens_per_s_per_gpu, "1/s", "tokens"),
+                                MS_FIGURE(F64, MsResult, mfu, "1", "model FLOP over the peak", MS_OR_NULL),
                                 MS_FIGURE_OF("device_B", F64, device_B, "B", "of the fullest stage")),
-            MS_FIGURE_AS("objective_value", F64, S, figure, "", "in `objective_unit`"),
-            MS_FIGURE(F64, S, slower, "1", "its step over that of the first - 1"),
-            MS_FIGURE(F64, S, gpu_time, "1", "the same of GPU-seconds"),
-            MS_FIGURE(F64, S, more_free_B, "B", "free of each GPU beyond what the first leaves"),
-            MS_FIGURE(BOOL, S, tied, "", "with the first: `slower` is within `noise`"),
+            MS_FIGURE_AS("objective_value", F64, MsPick, figure, "", "in `objective_unit`"),
+            MS_FIGURE(F64, MsPick, slower, "1", "its step over that of the first - 1"),
+            MS_FIGURE(F64, MsPick, gpu_time, "1", "the same of GPU-seconds"),
+            MS_FIGURE(F64, MsPick, more_free_B, "B", "free of each GPU beyond what the first leaves"),
+            MS_FIGURE(BOOL, MsPick, tied, "", "with the first: `slower` is within `noise`"),
             MS_FIGURE_FOUND("training", budget_of, &ms_budget_figures, .only = "plan.training_tokens"),
-            MS_REPORT_ENTRY_SCENARIO(S, entry))),
+            MS_REPORT_ENTRY_SCENARIO(MsPick, entry))),
     MS_FIGURE_ARRAY("advice", LIST, MsPicks, advice, n_advice, &ms_figure_texts,
                     .doc = "what to do, a sentence each; choices are numbered from 1"),
     MS_FIGURE(F64, MsPicks, noise, "1", "by which two layouts may differ and be as fast: the band of the curves alone"),
     MS_FIGURE(BOOL, MsPicks, all_tied, "", "any of them will do"),
     MS_FIGURE(INT, MsPicks, copies, "", "of `best` that differ from the first in recomputation, graphs or dispatcher"),
-    MS_FIGURE(F64, MsPicks, copies_within, "1", "slower than the first, at most"),
-    {0}};
-#undef S
-#undef R
-const MsFigures ms_picks_figures = {.rows = picks_rows};
+    MS_FIGURE(F64, MsPicks, copies_within, "1", "slower than the first, at most"));

@@ -16,32 +16,33 @@ static const void *best_shown(const void *o, guint i, MsFigureCursor *room) {
 }
 static const void *with_reasons(const void *o) { return printed(o)->reasons ? o : NULL; }
 
-#define S            MsPlan
-#define UNKNOWN      .flags = MS_FIGURE_NULLABLE
 #define OF_PLAN(...) MS_FIGURE_ROWS_AT(MsPrintedPlan, plan, MS_FIGURES(__VA_ARGS__))
-static const MsFigure plan_rows[] = {
+const MsFigures ms_plan_figures = MS_FIGURE_TABLE(
+    "plan",
+    "`moesim plan --json`. A request with lists of models, machines or GPUs, and "
+    "`--front`, print a [sweep](#sweep) of these.",
     MS_FIGURE_TEXT("request", request_name, "its name"),
-    OF_PLAN(MS_FIGURE(U64, S, searched, "", "layouts of the space"),
-            MS_FIGURE(U64, S, valid, "", "that obey the rules"),
-            MS_FIGURE(U64, S, feasible, "", "that fit into memory, of those looked at"),
-            MS_FIGURE(U64, S, pruned, "", "that a bound ruled out"), MS_FIGURE(U64, S, simulated, "", "in full"),
-            MS_FIGURE(U64, S, bounded, "", "in time and memory"),
-            MS_FIGURE(U64, S, screened, "", "bounded again, more tightly"),
-            MS_FIGURE(U64, S, resumed, "", "taken from a checkpoint"),
-            MS_FIGURE_WORDS("objective", S, objective, ms_goal_words, "what they are ranked by"),
+    OF_PLAN(MS_FIGURE(U64, MsPlan, searched, "", "layouts of the space"),
+            MS_FIGURE(U64, MsPlan, valid, "", "that obey the rules"),
+            MS_FIGURE(U64, MsPlan, feasible, "", "that fit into memory, of those looked at"),
+            MS_FIGURE(U64, MsPlan, pruned, "", "that a bound ruled out"),
+            MS_FIGURE(U64, MsPlan, simulated, "", "in full"), MS_FIGURE(U64, MsPlan, bounded, "", "in time and memory"),
+            MS_FIGURE(U64, MsPlan, screened, "", "bounded again, more tightly"),
+            MS_FIGURE(U64, MsPlan, resumed, "", "taken from a checkpoint"),
+            MS_FIGURE_WORDS("objective", MsPlan, objective, ms_goal_words, "what they are ranked by"),
             MS_FIGURE_TEXT("objective_unit", objective_unit, "of `objective_value`")),
-    MS_FIGURE_TEXT("objective_assumes", assumption, "in words", UNKNOWN),
+    MS_FIGURE_TEXT("objective_assumes", assumption, "in words", MS_OR_NULL),
     MS_FIGURE_OF("elapsed_s", F64, elapsed_s, "s", "of the search; the only figure that differs between two calls",
                  .when = stands_alone, .only = "not of a cell of a sweep"),
-    OF_PLAN(MS_FIGURE(BOOL, S, interrupted, "", "the ranking may miss better ones"),
-            MS_FIGURE(BOOL, S, branched, "", "searched by branch and bound")),
+    OF_PLAN(MS_FIGURE(BOOL, MsPlan, interrupted, "", "the ranking may miss better ones"),
+            MS_FIGURE(BOOL, MsPlan, branched, "", "searched by branch and bound")),
     MS_FIGURE_OF("proven_within", F64, proven_within, "1", "no layout is better than the first by more than this share",
-                 UNKNOWN),
-    OF_PLAN(MS_FIGURE(F64, S, memory_limit_B, "B", "that a layout may use"),
-            MS_FIGURE_ARRAY("refused", LIST, S, refusals, n_refusals,
+                 MS_OR_NULL),
+    OF_PLAN(MS_FIGURE(F64, MsPlan, memory_limit_B, "B", "that a layout may use"),
+            MS_FIGURE_ARRAY("refused", LIST, MsPlan, refusals, n_refusals,
                             MS_FIGURES(MS_FIGURE_AS("rule", STRING, MsPlanRefusal, name, "", "that refused layouts"),
                                        MS_FIGURE(U64, MsPlanRefusal, count, "", "of them"),
-                                       MS_FIGURE(STRING, MsPlanRefusal, example, "", "the nearest miss", UNKNOWN)))),
+                                       MS_FIGURE(STRING, MsPlanRefusal, example, "", "the nearest miss", MS_OR_NULL)))),
     MS_FIGURE_EACH(
         "best", LIST, best_shown,
         MS_FIGURES(
@@ -53,13 +54,7 @@ static const MsFigure plan_rows[] = {
     MS_FIGURE_OBJECT_AT("decision", MsPrintedPlan, decision, &ms_decision_figures, .only = "`--decide`"),
     MS_FIGURE_OBJECT_AT("choices", MsPrintedPlan, picks, &ms_picks_figures, .only = "something fits"),
     MS_FIGURE_OBJECT_AT("map", MsPrintedPlan, map, &ms_map_figures, .only = "`--map`"),
-    MS_FIGURE_OBJECT_AT("would_fit", MsPrintedPlan, ways, &ms_ways_figures, .only = "nothing fits"),
-    {0}};
-#undef S
-const MsFigures ms_plan_figures = {"plan",
-                                   "`moesim plan --json`. A request with lists of models, machines or GPUs, and "
-                                   "`--front`, print a [sweep](#sweep) of these.",
-                                   plan_rows};
+    MS_FIGURE_OBJECT_AT("would_fit", MsPrintedPlan, ways, &ms_ways_figures, .only = "nothing fits"));
 
 MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
   return (MsPrintedPlan){.request = request,
@@ -91,25 +86,21 @@ static const char *const few_figures[] = {"step_time_s", "tokens_per_s_per_gpu",
 
 #define L       MsScenario
 #define SIZE(m) MS_FIGURE_AS(#m, INT, L, layout.m, "", NULL)
-static const MsFigure entry_rows[] = {
+static const MsFigures entry_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_ROWS_AT(MsPlanEntry, result, &ms_result_figures, .few = few_figures),
     MS_FIGURE_OBJECT_AT("layout", MsPlanEntry, result, MS_FIGURES(MS_FIGURE(INT, MsResult, dp, "", NULL))),
     MS_FIGURE_OBJECT_AT(
         "scenario", MsPlanEntry, scenario,
         MS_FIGURES(MS_FIGURE_GROUP("layout", MS_FIGURES(SIZE(tp), SIZE(cp), SIZE(pp), SIZE(vpp), SIZE(ep), SIZE(etp))),
                    MS_FIGURE_GROUP("training", MS_FIGURES(MS_FIGURE_AS("micro_batch_size", INT, L,
-                                                                       training.micro_batch_size, "", NULL))))),
-    {0}};
-static const MsFigures entry_figures = {.rows = entry_rows};
+                                                                       training.micro_batch_size, "", NULL))))));
 
-static const MsFigures so_far_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(F64, SoFar, done, "1", "share of the space"),
-        MS_FIGURE_ROWS_AT(SoFar, plan,
-                          MS_FIGURES(MS_FIGURE(U64, MsPlan, searched, "", "layouts"),
-                                     MS_FIGURE(U64, MsPlan, simulated, "", "in full"),
-                                     MS_FIGURE_ARRAY("best", LIST, MsPlan, best, n_best, &entry_figures))),
-        {0}}};
+static const MsFigures so_far_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(F64, SoFar, done, "1", "share of the space"),
+    MS_FIGURE_ROWS_AT(SoFar, plan,
+                      MS_FIGURES(MS_FIGURE(U64, MsPlan, searched, "", "layouts"),
+                                 MS_FIGURE(U64, MsPlan, simulated, "", "in full"),
+                                 MS_FIGURE_ARRAY("best", LIST, MsPlan, best, n_best, &entry_figures))));
 
 char *ms_report_plan_so_far(const MsPlan *plan, double done) {
   return ms_figures_json(&so_far_figures, &(SoFar){plan, done});

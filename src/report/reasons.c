@@ -147,38 +147,27 @@ static gboolean is_compared(const void *o) { return reasons_of(o)->compared != N
 static double named_slower(const void *o) { return named_s(o) / winner_s(o) - 1; }
 static const void *has_named(const void *o) { return reasons_of(o)->named ? o : NULL; }
 
-#define S MsSensitivity
-static const MsFigures sensitivity_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(STRING, S, what, "", "what would help the winner"),
-        MS_FIGURE_AS("planned_again", BOOL, S, planned, "", "in its neighbourhood; else its own layout"),
-        MS_FIGURE(F64, S, step_time_s, "s", "of the best then"),
-        MS_FIGURE(F64, S, gain, "1", "1 - that / the winner's"),
-        MS_FIGURE_OBJECT_AT("change", S, change, COMPARISON("new"), .doc = "where another layout wins then",
-                            .only = "rare"),
-        {0}}};
-#undef S
-#define R           MsReasons
+static const MsFigures sensitivity_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(STRING, MsSensitivity, what, "", "what would help the winner"),
+    MS_FIGURE_AS("planned_again", BOOL, MsSensitivity, planned, "", "in its neighbourhood; else its own layout"),
+    MS_FIGURE(F64, MsSensitivity, step_time_s, "s", "of the best then"),
+    MS_FIGURE(F64, MsSensitivity, gain, "1", "1 - that / the winner's"),
+    MS_FIGURE_OBJECT_AT("change", MsSensitivity, change, COMPARISON("new"), .doc = "where another layout wins then",
+                        .only = "rare"));
 #define REASON(...) MS_FIGURE_ROWS_AT(MsPrintedPlan, reasons, MS_FIGURES(__VA_ARGS__))
-static const MsFigures sensitivities_figures = {
-    .rows =
-        (const MsFigure[]){MS_FIGURE_ARRAY("sensitivities", LIST, MsSensitivities, row, n, &sensitivity_figures), {0}}};
-static const MsFigure named_rows[] = {
-    REASON(MS_FIGURE_ROWS_AT(R, named,
+static const MsFigures sensitivities_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_ARRAY("sensitivities", LIST, MsSensitivities, row, n, &sensitivity_figures));
+static const MsFigures named_figures = MS_FIGURE_UNNAMED(
+    REASON(MS_FIGURE_ROWS_AT(MsReasons, named,
                              MS_FIGURES(MS_FIGURE(STRING, MsScenario, name, "", "of the layout to compare with"),
                                         MS_FIGURE(STRING, MsScenario, file, "", "where it stands")))),
     MS_FIGURE_OF("step_time_s", F64, named_s, "s", "its step"),
     MS_FIGURE_OF("device_B", F64, named_device_B, "B", "memory of its fullest stage"),
     MS_FIGURE_OF("fits", BOOL, named_fits, "", "into the memory of the request"),
     MS_FIGURE_OF("slower_than_winner", F64, named_slower, "1", "its step over the winner's - 1", .when = is_compared),
-    REASON(MS_FIGURE_OBJECT_AT("compared", R, compared, COMPARISON("named"), .only = ""),
-           MS_FIGURE_FILE_AT("scenario", R, named, ms_report_scenario, "complete: it runs")),
-    {0}};
-static const MsFigures named_figures = {.rows = named_rows};
-static const MsFigure reasons_rows[] = {
-    REASON(MS_FIGURE_ROWS_AT(R, sensitivities, &sensitivities_figures, .only = "`--explain`"),
-           MS_FIGURE_OBJECT_AT("runner_up", R, runner_up, COMPARISON("runner_up"), .only = "`--explain`")),
-    MS_FIGURE_FOUND("named", has_named, &named_figures, .only = "`--compare`"),
-    {0}};
-#undef R
-const MsFigures ms_reasons_figures = {.rows = reasons_rows};
+    REASON(MS_FIGURE_OBJECT_AT("compared", MsReasons, compared, COMPARISON("named"), .only = ""),
+           MS_FIGURE_FILE_AT("scenario", MsReasons, named, ms_report_scenario, "complete: it runs")));
+const MsFigures ms_reasons_figures = MS_FIGURE_UNNAMED(
+    REASON(MS_FIGURE_ROWS_AT(MsReasons, sensitivities, &sensitivities_figures, .only = "`--explain`"),
+           MS_FIGURE_OBJECT_AT("runner_up", MsReasons, runner_up, COMPARISON("runner_up"), .only = "`--explain`")),
+    MS_FIGURE_FOUND("named", has_named, &named_figures, .only = "`--compare`"));

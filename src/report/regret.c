@@ -19,18 +19,14 @@ char *ms_report_regret(const MsRegret *all) {
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-#define S MsRegret
-static const MsFigure regret_rows[] = {
-    MS_FIGURE_AS("n", UINT, S, n, "", "tasks with two runs or more"),
-    MS_FIGURE(UINT, S, runs, "", "of all of them"),
-    MS_FIGURE(UINT, S, right, "", "tasks whose fastest run was predicted to be it"),
-    MS_FIGURE(F64, S, mean, "1", "measured step of the run predicted fastest over the best, less one"),
-    MS_FIGURE(F64, S, max, "1", "the largest of them"),
-    MS_FIGURE_ARRAY("tasks", LIST, S, tasks, n,
+const MsFigures ms_regret_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_AS("n", UINT, MsRegret, n, "", "tasks with two runs or more"),
+    MS_FIGURE(UINT, MsRegret, runs, "", "of all of them"),
+    MS_FIGURE(UINT, MsRegret, right, "", "tasks whose fastest run was predicted to be it"),
+    MS_FIGURE(F64, MsRegret, mean, "1", "measured step of the run predicted fastest over the best, less one"),
+    MS_FIGURE(F64, MsRegret, max, "1", "the largest of them"),
+    MS_FIGURE_ARRAY("tasks", LIST, MsRegret, tasks, n,
                     MS_FIGURES(MS_FIGURE(STRING, MsRegretTask, chosen, "", "run that was predicted fastest"),
                                MS_FIGURE(STRING, MsRegretTask, best, "", "run that was measured fastest"),
                                MS_FIGURE(UINT, MsRegretTask, runs, "", "of the task"),
-                               MS_FIGURE(F64, MsRegretTask, regret, "1", "of the task"))),
-    {0}};
-#undef S
-const MsFigures ms_regret_figures = {.rows = regret_rows};
+                               MS_FIGURE(F64, MsRegretTask, regret, "1", "of the task"))));

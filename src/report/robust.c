@@ -50,20 +50,15 @@ static const void *state_s(const void *c, guint i, MsFigureCursor *room) {
   return i < (guint)MS_FIGURE_OWNER(MsRobust, c)->disturbances->n ? &row_of(c)->state_s[i] : NULL;
 }
 
-#define S MsRobustRow
-static const MsFigure ranked_rows[] = {
-    MS_FIGURE(F64, S, expected_s, "s", "mean step time over the states; null: some do not fit",
-              .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(F64, S, p95_s, "s", "of the states' steps", .flags = MS_FIGURE_NULLABLE),
-    MS_REPORT_OF_RESULT(S, entry, MS_FIGURE(F64, MsResult, step_time_s, "s", "undisturbed")),
-    MS_FIGURE_AS("place_nominal", INT, S, place, "", "by the undisturbed step, from 1"),
-    MS_FIGURE(INT, S, place_p95, "", "by p95, from 1"),
-    {0}};
-static const MsFigures ranked_figures = {.rows = ranked_rows};
-static const MsFigure robust_rows[] = {
+static const MsFigures ranked_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(F64, MsRobustRow, expected_s, "s", "mean step time over the states; null: some do not fit", MS_OR_NULL),
+    MS_FIGURE(F64, MsRobustRow, p95_s, "s", "of the states' steps", MS_OR_NULL),
+    MS_REPORT_OF_RESULT(MsRobustRow, entry, MS_FIGURE(F64, MsResult, step_time_s, "s", "undisturbed")),
+    MS_FIGURE_AS("place_nominal", INT, MsRobustRow, place, "", "by the undisturbed step, from 1"),
+    MS_FIGURE(INT, MsRobustRow, place_p95, "", "by p95, from 1"));
+const MsFigures ms_robust_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE(BOOL, MsRobust, proven, "", "no layout outside the list can be better"),
-    MS_FIGURE(F64, MsRobust, outside_s, "s", "none outside expects less; null: none is outside",
-              .flags = MS_FIGURE_NULLABLE),
+    MS_FIGURE(F64, MsRobust, outside_s, "s", "none outside expects less; null: none is outside", MS_OR_NULL),
     MS_FIGURE_ROWS_AT(MsRobust, disturbances,
                       MS_FIGURES(MS_FIGURE_ARRAY("states", LIST, MsDisturbances, row, n,
                                                  MS_FIGURES(MS_FIGURE(STRING, MsDisturbance, name, "", "of the state"),
@@ -72,8 +67,5 @@ static const MsFigure robust_rows[] = {
     MS_FIGURE_EACH("ranking", LIST, ranked,
                    MS_FIGURES(MS_FIGURE_ROWS_OF(row_at, &ranked_figures),
                               MS_FIGURE_EACH("states_s", LIST, state_s, &ms_figure_numbers, .unit = "s",
-                                             .doc = "mean step in each state", .flags = MS_FIGURE_NULLABLE),
-                              MS_FIGURE_ROWS_OF(row_at, MS_FIGURES(MS_REPORT_ENTRY_SCENARIO(S, entry))))),
-    {0}};
-#undef S
-const MsFigures ms_robust_figures = {.rows = robust_rows};
+                                             .doc = "mean step in each state", MS_OR_NULL),
+                              MS_FIGURE_ROWS_OF(row_at, MS_FIGURES(MS_REPORT_ENTRY_SCENARIO(MsRobustRow, entry))))));

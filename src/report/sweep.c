@@ -179,29 +179,19 @@ static double not_begun(const void *printed) {
   const MsSweep *s = ((const Printed *)printed)->sweep;
   return s->n_requests - s->n_cells;
 }
-static const void *front_point(const void *printed, guint i, MsFigureCursor *room) {
-  const MsSweep *s = ((const Printed *)printed)->sweep;
-  (void)room;
-  if (i >= (guint)s->n_points) return NULL;
-  return s->point[i].on_front ? (const void *)&s->point[i] : ms_figure_skip;
-}
+static gboolean is_on_front(const void *point) { return ((const MsParetoPoint *)point)->on_front; }
 static const char *model(const void *scenario) { return ((const MsScenario *)scenario)->model->name; }
 static const char *hardware(const void *scenario) { return ((const MsScenario *)scenario)->hardware->name; }
-static const MsFigure place_rows[] = {MS_FIGURE_TEXT("model", model, "of this cell"),
-                                      MS_FIGURE_TEXT("hardware", hardware, "the machine"),
-                                      MS_FIGURE(INT, MsScenario, gpus, "", "how many"),
-                                      {0}};
-static const MsFigures place_figures = {.rows = place_rows};
-#define S MsScenario
-static const MsFigures task_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_AS("seq_length", INT, S, training.seq_length, "tokens", "of a sequence"),
-        MS_FIGURE_AS("global_batch_size", INT, S, training.global_batch_size, "", "sequences of a step"),
-        {0}}};
-#undef S
+static const MsFigures place_figures = MS_FIGURE_UNNAMED(MS_FIGURE_TEXT("model", model, "of this cell"),
+                                                         MS_FIGURE_TEXT("hardware", hardware, "the machine"),
+                                                         MS_FIGURE(INT, MsScenario, gpus, "", "how many"));
+static const MsFigures task_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_AS("seq_length", INT, MsScenario, training.seq_length, "tokens", "of a sequence"),
+    MS_FIGURE_AS("global_batch_size", INT, MsScenario, training.global_batch_size, "", "sequences of a step"));
 
 #define P MsParetoPoint
-static const MsFigure sweep_rows[] = {
+const MsFigures ms_sweep_figures = MS_FIGURE_TABLE(
+    "sweep", "`moesim plan --json` of a request with lists of models, machines or GPUs, or with `--front`.",
     MS_FIGURE_ROWS_AT(
         Printed, sweep,
         MS_FIGURES(MS_FIGURE(BOOL, MsSweep, interrupted, "", "stopped early: what was found until then"),
@@ -214,26 +204,26 @@ static const MsFigure sweep_rows[] = {
         MS_FIGURES(
             MS_FIGURE_ROWS_OF(request_base, &place_figures), MS_FIGURE_ROWS_OF(request_base, &task_figures),
             MS_FIGURE_FOUND("training", cell_budget, &ms_budget_figures, .only = "plan.training_tokens"),
-            MS_FIGURE(STRING, Cell, why, "", "why nothing could be planned there", .flags = MS_FIGURE_NULLABLE),
+            MS_FIGURE(STRING, Cell, why, "", "why nothing could be planned there", MS_OR_NULL),
             MS_FIGURE_ROWS_OF(
                 cell_plan, &ms_plan_figures, .only = "",
                 .doc =
                     "one for each model, machine and number of GPUs; these keys stand alone where `why` is no null"))),
-    MS_FIGURE_EACH(
-        "front", LIST, front_point,
-        MS_FIGURES(
-            MS_FIGURE_ROWS_AT(P, scenario, &place_figures, .only = "`--front`"),
-            MS_FIGURE(F64, P, step_time_s, "s",
-                      "no other layout of the same model is better in it, free memory and GPUs at once", .only = ""),
-            MS_FIGURE(F64, P, proven_within, "1", "no layout within its memory is better by more; 0 unless interrupted",
-                      .flags = MS_FIGURE_NULLABLE, .only = ""),
-            MS_FIGURE(F64, P, device_B, "B", "memory of the fullest stage", .only = ""),
-            MS_FIGURE(F64, P, free_B, "B", "what is left of the device", .only = ""),
-            MS_FIGURE_FILE_AT("scenario", P, scenario, ms_report_scenario, "complete: it runs", .only = ""))),
-    {0}};
-const MsFigures ms_sweep_figures = {
-    "sweep", "`moesim plan --json` of a request with lists of models, machines or GPUs, or with `--front`.",
-    sweep_rows};
+    MS_FIGURE_ROWS_AT(
+        Printed, sweep,
+        MS_FIGURES(MS_FIGURE_ARRAY(
+            "front", LIST, MsSweep, point, n_points,
+            MS_FIGURES(MS_FIGURE_ROWS_AT(P, scenario, &place_figures, .only = "`--front`"),
+                       MS_FIGURE(F64, P, step_time_s, "s",
+                                 "no other layout of the same model is better in it, free memory and GPUs at once",
+                                 .only = ""),
+                       MS_FIGURE(F64, P, proven_within, "1",
+                                 "no layout within its memory is better by more; 0 unless interrupted", MS_OR_NULL,
+                                 .only = ""),
+                       MS_FIGURE(F64, P, device_B, "B", "memory of the fullest stage", .only = ""),
+                       MS_FIGURE(F64, P, free_B, "B", "what is left of the device", .only = ""),
+                       MS_FIGURE_FILE_AT("scenario", P, scenario, ms_report_scenario, "complete: it runs", .only = "")),
+            .keep = is_on_front))));
 
 char *ms_report_sweep_json(const MsSweep *s) {
   g_autofree Cell *cell = g_new0(Cell, s->n_cells);
@@ -251,62 +241,37 @@ char *ms_report_sweep_json(const MsSweep *s) {
 /* --- while it is searched -------------------------------------------------------------------------------------- */
 typedef struct {
   const MsSweep *sweep;
-  double done;
+  double done, searched, simulated;
 } SoFar;
 
 static const MsPlan *plan_so_far(const MsSweepCell *cell) { return cell->plan ? cell->plan : cell->so_far; }
 
-/* Of the sweep so far its cells. */
-static const void *cell_at(const void *so_far, guint i, MsFigureCursor *room) {
-  const MsSweep *s = ((const SoFar *)so_far)->sweep;
-  (void)room;
-  return i < (guint)s->n_cells ? &s->cell[i] : NULL;
-}
 static const void *base_of_cell(const void *cell) { return ((const MsSweepCell *)cell)->request->base; }
-static const MsResult *best_of_cell(const void *cell) {
+static const void *best_of_cell(const void *cell) {
+  static const MsResult unknown = {.step_time_s = NAN, .tokens_per_s_per_gpu = NAN, .mfu = NAN};
   const MsPlan *plan = plan_so_far(cell);
-  return plan && plan->n_best > 0 ? plan->best[0].result : NULL;
+  return plan && plan->n_best > 0 ? plan->best[0].result : &unknown;
 }
-static double best_step_s(const void *cell) {
-  const MsResult *best = best_of_cell(cell);
-  return best ? best->step_time_s : NAN;
-}
-static double best_mfu(const void *cell) {
-  const MsResult *best = best_of_cell(cell);
-  return best ? best->mfu : NAN;
-}
-static double best_tokens(const void *cell) {
-  const MsResult *best = best_of_cell(cell);
-  return best ? best->tokens_per_s_per_gpu : NAN;
-}
-static double sum_searched(const void *so_far) {
-  const MsSweep *s = ((const SoFar *)so_far)->sweep;
-  double sum = 0;
-  for (int i = 0; i < s->n_cells; i++) sum += plan_so_far(&s->cell[i]) ? (double)plan_so_far(&s->cell[i])->searched : 0;
-  return sum;
-}
-static double sum_simulated(const void *so_far) {
-  const MsSweep *s = ((const SoFar *)so_far)->sweep;
-  double sum = 0;
-  for (int i = 0; i < s->n_cells; i++)
-    sum += plan_so_far(&s->cell[i]) ? (double)plan_so_far(&s->cell[i])->simulated : 0;
-  return sum;
-}
-static const MsFigures sweep_so_far_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE(F64, SoFar, done, "1", NULL),
-        MS_FIGURE_OF("searched", F64, sum_searched, "", NULL),
-        MS_FIGURE_OF("simulated", F64, sum_simulated, "", NULL),
-        MS_FIGURE_EACH(
-            "cells", LIST, cell_at,
-            MS_FIGURES(MS_FIGURE_ROWS_OF(base_of_cell, &place_figures), MS_FIGURE_ROWS_OF(base_of_cell, &task_figures),
-                       MS_FIGURE_OF("step_time_s", F64, best_step_s, "s", NULL, .flags = MS_FIGURE_NULLABLE),
-                       MS_FIGURE_OF("tokens_per_s_per_gpu", F64, best_tokens, "", NULL, .flags = MS_FIGURE_NULLABLE),
-                       MS_FIGURE_OF("mfu", F64, best_mfu, "1", NULL, .flags = MS_FIGURE_NULLABLE))),
-        {0}}};
+static const MsFigures sweep_so_far_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(F64, SoFar, done, "1", NULL), MS_FIGURE(F64, SoFar, searched, "", NULL),
+    MS_FIGURE(F64, SoFar, simulated, "", NULL),
+    MS_FIGURE_ROWS_AT(
+        SoFar, sweep,
+        MS_FIGURES(MS_FIGURE_ARRAY(
+            "cells", LIST, MsSweep, cell, n_cells,
+            MS_FIGURES(
+                MS_FIGURE_ROWS_OF(base_of_cell, &place_figures), MS_FIGURE_ROWS_OF(base_of_cell, &task_figures),
+                MS_FIGURE_ROWS_OF(best_of_cell, MS_FIGURES(MS_FIGURE(F64, MsResult, step_time_s, "s", NULL),
+                                                           MS_FIGURE(F64, MsResult, tokens_per_s_per_gpu, "", NULL),
+                                                           MS_FIGURE(F64, MsResult, mfu, "1", NULL))))))));
 
-char *ms_report_sweep_so_far(const MsSweep *sweep, double done) {
-  return ms_figures_json(&sweep_so_far_figures, &(SoFar){sweep, done});
+char *ms_report_sweep_so_far(const MsSweep *s, double done) {
+  SoFar so_far = {.sweep = s, .done = done};
+  for (int i = 0; i < s->n_cells; i++) {
+    const MsPlan *plan = plan_so_far(&s->cell[i]);
+    if (plan) so_far.searched += (double)plan->searched, so_far.simulated += (double)plan->simulated;
+  }
+  return ms_figures_json(&sweep_so_far_figures, &so_far);
 }
 
 char *ms_report_sweep_best_so_far(const MsSweep *s, double done) {

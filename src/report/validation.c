@@ -20,11 +20,9 @@ static const char *plain_percent(double fraction, char *buf) {
   return isnan(fraction) ? "-" : ms_text_percent(fraction, buf);
 }
 
-#define UNKNOWN              .flags = MS_FIGURE_NULLABLE
-#define S                    MsErrorSummary
-#define SHARE(k, m, t, p, d) MS_FIGURE_AS(k, F64, S, m, "1", d, UNKNOWN, .title = t, .print = p)
-static const MsFigure error_rows[] = {
-    MS_FIGURE(UINT, S, n, "", "runs", .title = "n"),
+#define SHARE(k, m, t, p, d) MS_FIGURE_AS(k, F64, MsErrorSummary, m, "1", d, MS_OR_NULL, .title = t, .print = p)
+static const MsFigures error_figures = MS_FIGURE_TABLE(
+    "errors", "Of predictions: predicted / measured - 1.", MS_FIGURE(UINT, MsErrorSummary, n, "", "runs", .title = "n"),
     SHARE("mape", mape, "MAPE", plain_percent, "mean absolute relative error"),
     SHARE("median_ape", median_ape, "median", plain_percent, "median of the absolute ones"),
     SHARE("p90_ape", p90_ape, "p90", plain_percent, "a tenth is larger"),
@@ -33,10 +31,7 @@ static const MsFigure error_rows[] = {
     SHARE("weighted_mape", weighted_mape, "weighted MAPE", plain_percent, "by the weights of the runs"),
     SHARE("inside_band", inside, "in 90 %", plain_percent, "share of runs inside their 90 % band"),
     SHARE("inside_band_80", inside_80, "in 80 %", plain_percent, "inside their 80 % band"),
-    SHARE("inside_band_50", inside_50, "in 50 %", plain_percent, "inside their 50 % band"),
-    {0}};
-#undef S
-static const MsFigures error_figures = {"errors", "Of predictions: predicted / measured - 1.", error_rows};
+    SHARE("inside_band_50", inside_50, "in 50 %", plain_percent, "inside their 50 % band"));
 
 /* --- text ------------------------------------------------------------------------------------------------------ */
 
@@ -134,43 +129,39 @@ static gboolean is_time(const void *row) { return ((const MsValidateRow *)row)->
 static const char *unit(const void *row) { return is_time(row) ? "s" : "GiB"; }
 
 #define S MsValidateRow
-static const MsFigure row_rows[] = {
+static const MsFigures row_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE(STRING, S, name, "", "of the scenario"),
     MS_FIGURE_WORDS("metric", S, metric, ms_metric_words, "step_time or peak_memory"),
-    MS_FIGURE(F64, S, measured, "", "in the unit below"),
-    MS_FIGURE(F64, S, predicted, "", "in the same", UNKNOWN),
-    MS_FIGURE(F64, S, error, "1", "predicted / measured - 1", UNKNOWN),
-    MS_FIGURE_TEXT("unit", unit, "s or GiB"),
+    MS_FIGURE(F64, S, measured, "", "in the unit below"), MS_FIGURE(F64, S, predicted, "", "in the same", MS_OR_NULL),
+    MS_FIGURE(F64, S, error, "1", "predicted / measured - 1", MS_OR_NULL), MS_FIGURE_TEXT("unit", unit, "s or GiB"),
     MS_FIGURE(STRING, S, from, "", "key of `measured` that it was compared with"),
     MS_FIGURE(F64, S, weight, "", "of the run; 0: not in the summaries"),
-    MS_FIGURE(F64, S, rounding, "1", "half of the last printed digit, as a share", UNKNOWN),
+    MS_FIGURE(F64, S, rounding, "1", "half of the last printed digit, as a share", MS_OR_NULL),
     MS_FIGURE(BOOL, S, counted, "", "in the summaries"),
     MS_FIGURE_AS(
         "error_band", F64, S, band, "1",
         "of the predicted time; wider than that of `moesim run` where `measured.unknown` names a knob that matters",
-        UNKNOWN, .when = is_time, .only = "times"),
-    MS_FIGURE_AS("error_band_80", F64, S, band_80, "1", "80 %", UNKNOWN, .when = is_time, .only = "times"),
-    MS_FIGURE_AS("error_band_50", F64, S, band_50, "1", "50 %", UNKNOWN, .when = is_time, .only = "times"),
+        MS_OR_NULL, .when = is_time, .only = "times"),
+    MS_FIGURE_AS("error_band_80", F64, S, band_80, "1", "80 %", MS_OR_NULL, .when = is_time, .only = "times"),
+    MS_FIGURE_AS("error_band_50", F64, S, band_50, "1", "50 %", MS_OR_NULL, .when = is_time, .only = "times"),
     MS_FIGURE_AS("guessed_band", F64, S, guessed, "1", "what knobs that the file guessed add to these", .when = is_time,
                  .only = "times"),
     MS_FIGURE_AS("inside_band", BOOL, S, inside, "", "the measured time is within it", .when = is_time,
                  .only = "times"),
     MS_FIGURE_AS("gpu", STRING, S, label.of[MS_BY_GPU], "", "the machine"),
     MS_FIGURE_AS("model", STRING, S, label.of[MS_BY_MODEL], "", "what was trained"),
-    MS_FIGURE_AS("source", STRING, S, label.of[MS_BY_SOURCE], "", "folder of the file", UNKNOWN),
+    MS_FIGURE_AS("source", STRING, S, label.of[MS_BY_SOURCE], "", "folder of the file", MS_OR_NULL),
     MS_FIGURE_AS("confidence", STRING, S, label.of[MS_BY_CONFIDENCE], "", "how well its configuration is known",
-                 UNKNOWN),
+                 MS_OR_NULL),
     MS_FIGURE_AS("stack", STRING, S, label.of[MS_BY_STACK], "", "software"),
-    MS_FIGURE(STRING, S, file, "", "of the scenario"),
-    {0}};
+    MS_FIGURE(STRING, S, file, "", "of the scenario"));
 #undef S
-static const MsFigures row_figures = {.rows = row_rows};
 
 #define METRICS(S, m, ...)                                                             \
   MS_FIGURE_PART("step_time", S, m[MS_METRIC_STEP_TIME], &error_figures, __VA_ARGS__), \
       MS_FIGURE_PART("peak_memory", S, m[MS_METRIC_PEAK_MEMORY], &error_figures, __VA_ARGS__)
-#define GROUPS(k, m, n, ...)                                                                      \
-  MS_FIGURE_ARRAY(k, MAP, S, v.m, v.n, MS_FIGURES(METRICS(MsValidateGroup, metric, __VA_ARGS__)), \
+#define GROUPS(k, m, n, ...)                                                                            \
+  MS_FIGURE_ARRAY(k, MAP, Printed, v.m, v.n, MS_FIGURES(METRICS(MsValidateGroup, metric, __VA_ARGS__)), \
                   .name = ms_figure_first_string)
 typedef struct { /* what is printed beside the validation itself */
   MsValidation v;
@@ -179,35 +170,30 @@ typedef struct { /* what is printed beside the validation itself */
   MsFidelity fidelity;
 } Printed;
 
-#define S          Printed
-#define V(t, m, d) MS_FIGURE_AS(#m, t, S, v.m, "", d)
-static const MsFigure validation_rows[] = {
-    MS_REPORT_EXTENT(S, v.extent),
-    MS_FIGURE_ARRAY("rows", LIST, S, v.rows, v.n_rows, &row_figures),
-    MS_FIGURE_GROUP("summary", MS_FIGURES(METRICS(S, v.metric))),
-    GROUPS("by", groups, n_groups, .only = "`--by`"),
-    GROUPS("confidence", confidence, n_confidence),
-    MS_FIGURE_OBJECT_AT("ladders", S, ladders, &ms_ladders_figures, .only = "rare: `--ladders`"),
-    MS_FIGURE_OBJECT_AT("regret", S, regret, &ms_regret_figures, .only = "rare: `--regret`"),
+#define V(t, m, d) MS_FIGURE_AS(#m, t, Printed, v.m, "", d)
+const MsFigures ms_validation_figures = MS_FIGURE_TABLE(
+    "validate", "`moesim validate --json`.", MS_REPORT_EXTENT(Printed, v.extent),
+    MS_FIGURE_ARRAY("rows", LIST, Printed, v.rows, v.n_rows, &row_figures),
+    MS_FIGURE_GROUP("summary", MS_FIGURES(METRICS(Printed, v.metric))),
+    GROUPS("by", groups, n_groups, .only = "`--by`"), GROUPS("confidence", confidence, n_confidence),
+    MS_FIGURE_OBJECT_AT("ladders", Printed, ladders, &ms_ladders_figures, .only = "rare: `--ladders`"),
+    MS_FIGURE_OBJECT_AT("regret", Printed, regret, &ms_regret_figures, .only = "rare: `--regret`"),
     MS_FIGURE_GROUP(
-        "fits", MS_FIGURES(MS_FIGURE_AS("out_of_memory", UINT, S, v.oom_measured, "", "runs that ran out of memory"),
-                           MS_FIGURE_AS("out_of_memory_agreed", UINT, S, v.oom_agreed, "", "of these predicted so"),
-                           MS_FIGURE_AS("ran", UINT, S, v.fit_measured, "", "runs that fitted"),
-                           MS_FIGURE_AS("ran_predicted_infeasible", UINT, S, v.fit_refused, "",
-                                        "of these predicted not to fit"))),
-    V(UINT, files, "looked at"),
-    V(UINT, predicted, "of them"),
+        "fits",
+        MS_FIGURES(MS_FIGURE_AS("out_of_memory", UINT, Printed, v.oom_measured, "", "runs that ran out of memory"),
+                   MS_FIGURE_AS("out_of_memory_agreed", UINT, Printed, v.oom_agreed, "", "of these predicted so"),
+                   MS_FIGURE_AS("ran", UINT, Printed, v.fit_measured, "", "runs that fitted"),
+                   MS_FIGURE_AS("ran_predicted_infeasible", UINT, Printed, v.fit_refused, "",
+                                "of these predicted not to fit"))),
+    V(UINT, files, "looked at"), V(UINT, predicted, "of them"),
     MS_FIGURE_ARRAY(
-        "refused", LIST, S, v.refusals, v.n_refusals,
+        "refused", LIST, Printed, v.refusals, v.n_refusals,
         MS_FIGURES(MS_FIGURE(STRING, MsValidateRefusal, reason, "",
                              "why files were not predicted, numbers replaced by #", .only = "rare"),
                    MS_FIGURE(UINT, MsValidateRefusal, n, "", "files", .only = "rare"),
                    MS_FIGURE(STRING, MsValidateRefusal, example, "", "message of the first one", .only = "rare"))),
-    MS_FIGURE_WORDS("fidelity", S, fidelity, ms_fidelity_words, "bound, fast or full"),
-    V(F64, elapsed_s, "of the whole validation"),
-    {0}};
-#undef S
-const MsFigures ms_validation_figures = {"validate", "`moesim validate --json`.", validation_rows};
+    MS_FIGURE_WORDS("fidelity", Printed, fidelity, ms_fidelity_words, "bound, fast or full"),
+    V(F64, elapsed_s, "of the whole validation"));
 
 char *ms_report_validation_json(const MsValidation *v, const MsLadders *ladders, const MsRegret *regret,
                                 const MsValidateOptions *options) {

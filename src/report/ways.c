@@ -61,23 +61,15 @@ char *ms_report_ways(const MsWays *w, gboolean deadline) {
 }
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
-static const void *tried(const void *ways, guint i, MsFigureCursor *room) {
-  const GArray *gpus = ((const MsWays *)ways)->gpus_tried;
-  (void)room;
-  return i < gpus->len ? &g_array_index(gpus, double, i) : NULL;
-}
-
-#define S MsWay
-static const MsFigure ways_rows[] = {
-    MS_FIGURE_ARRAY("ways", LIST, MsWays, way, n,
-                    MS_FIGURES(MS_FIGURE_WORDS("kind", S, kind, ms_way_words, "what is changed"),
-                               MS_FIGURE(STRING, S, change, "", "the change"),
-                               MS_FIGURE(F64, S, step_time_s, "s",
-                                         "`fast`, of a layout that needs little memory; a plan finds faster ones"),
-                               MS_FIGURE(F64, S, device_B, "B", "that it needs of a GPU"),
-                               MS_FIGURE_FILE_AT("scenario", S, scenario, ms_report_scenario, "complete: it runs"))),
-    MS_FIGURE_EACH("gpus_tried", LIST, tried, &ms_figure_numbers, .doc = "numbers of GPUs that were too few"),
-    MS_FIGURE(INT, MsWays, most_gpus, "", "more draw more power than was allowed; 0: no limit was met"),
-    {0}};
-#undef S
-const MsFigures ms_ways_figures = {.rows = ways_rows};
+const MsFigures ms_ways_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_ARRAY(
+        "ways", LIST, MsWays, way, n,
+        MS_FIGURES(MS_FIGURE_WORDS("kind", MsWay, kind, ms_way_words, "what is changed"),
+                   MS_FIGURE(STRING, MsWay, change, "", "the change"),
+                   MS_FIGURE(F64, MsWay, step_time_s, "s",
+                             "`fast`, of a layout that needs little memory; a plan finds faster ones"),
+                   MS_FIGURE(F64, MsWay, device_B, "B", "that it needs of a GPU"),
+                   MS_FIGURE_FILE_AT("scenario", MsWay, scenario, ms_report_scenario, "complete: it runs"))),
+    MS_FIGURE_GARRAY("gpus_tried", MsWays, gpus_tried, double, &ms_figure_numbers,
+                     .doc = "numbers of GPUs that were too few"),
+    MS_FIGURE(INT, MsWays, most_gpus, "", "more draw more power than was allowed; 0: no limit was met"));

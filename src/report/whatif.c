@@ -207,19 +207,19 @@ static void put_settings(const void *point, const char *key, MsJsonOut *out) {
   ms_json_out_end(out);
 }
 
-#define S           MsWhatifRow
-#define UNKNOWN     .flags = MS_FIGURE_NULLABLE
 #define OF_ROW(...) MS_FIGURE_ROWS_OF(row, MS_FIGURES(__VA_ARGS__))
-static const MsFigure point_rows[] = {
-    OF_ROW(MS_FIGURE(STRING, S, label, "", "of the point")),
+static const MsFigures point_figures = MS_FIGURE_TABLE(
+    "point", "Of a what-if study; its base is one too.",
+    OF_ROW(MS_FIGURE(STRING, MsWhatifRow, label, "", "of the point")),
     MS_FIGURE_FILE_OF("set", point_itself, put_settings, "keys that the point sets, with their values",
                       .when = is_no_base, .only = "not of the base"),
-    OF_ROW(MS_FIGURE(STRING, S, why, "", "why there is no result", UNKNOWN),
-           MS_FIGURE(F64, S, value_s, "s", "of a step or token, as `per` says", UNKNOWN)),
+    OF_ROW(MS_FIGURE(STRING, MsWhatifRow, why, "", "why there is no result", MS_OR_NULL),
+           MS_FIGURE(F64, MsWhatifRow, value_s, "s", "of a step or token, as `per` says", MS_OR_NULL)),
     MS_FIGURE_ROWS_OF(
         row_with_result,
-        MS_FIGURES(MS_FIGURE_BY_WORD("parts_s", S, part_s, ms_part_words, "s", "parts of the value, they add up"),
-                   MS_FIGURE_BY_WORD("memory_B", S, memory_B, ms_mem_part_words, "B", "of the fullest stage")),
+        MS_FIGURES(
+            MS_FIGURE_BY_WORD("parts_s", MsWhatifRow, part_s, ms_part_words, "s", "parts of the value, they add up"),
+            MS_FIGURE_BY_WORD("memory_B", MsWhatifRow, memory_B, ms_mem_part_words, "B", "of the fullest stage")),
         .only = "with a result"),
     MS_FIGURE_FOUND(
         "change", point_with_result,
@@ -231,11 +231,9 @@ static const MsFigure point_rows[] = {
                                   MS_FIGURES(MS_FIGURE_OF("", F64, part_change_B, "B", NULL)),
                                   .words = ms_mem_part_words, .unit = "B", .doc = "of each part")),
         .when = is_no_base, .only = "not of the base"),
-    MS_FIGURE_FOUND("result", result, &ms_result_figures, UNKNOWN, .doc = "null where there is none"),
-    MS_FIGURE_FILE_OF("scenario", scenario_that_runs, ms_report_scenario, "complete: it runs", .only = "with a result"),
-    {0}};
-#undef S
-static const MsFigures point_figures = {"point", "Of a what-if study; its base is one too.", point_rows};
+    MS_FIGURE_FOUND("result", result, &ms_result_figures, MS_OR_NULL, .doc = "null where there is none"),
+    MS_FIGURE_FILE_OF("scenario", scenario_that_runs, ms_report_scenario, "complete: it runs",
+                      .only = "with a result"));
 
 typedef struct {
   const MsWhatifRun *run;
@@ -249,21 +247,18 @@ static const void *point_at(const void *printed, guint i, MsFigureCursor *room) 
   if (i < (guint)run->n && !run->row[i].done) return ms_figure_skip;
   return ms_figure_place(run, i + 1, (guint)run->n + 1, room);
 }
-static const MsFigure whatif_rows[] = {
-    MS_FIGURE_ROWS_OF(extent, &ms_extent_figures),
+const MsFigures ms_whatif_figures = MS_FIGURE_TABLE(
+    "whatif", "`moesim whatif --json`.", MS_FIGURE_ROWS_OF(extent, &ms_extent_figures),
     MS_FIGURE_ROWS_OF(
         study,
         MS_FIGURES(MS_FIGURE(STRING, MsWhatif, name, "", "of the study"),
-                   MS_FIGURE(STRING, MsWhatif, doc, "", "what it is about", UNKNOWN),
+                   MS_FIGURE(STRING, MsWhatif, doc, "", "what it is about", MS_OR_NULL),
                    MS_FIGURE_WORDS("fidelity", MsWhatif, fidelity, ms_fidelity_words, "bound, fast or full"),
                    MS_FIGURE_WORDS("per", MsWhatif, per, ms_whatif_per_words, "what value_s is of: step or token"),
                    MS_FIGURE_ARRAY("axes", LIST, MsWhatif, axis, n_axes,
                                    MS_FIGURES(MS_FIGURE_AS("", STRING, MsAxis, name, "", NULL)),
                                    .doc = "their names"))),
-    MS_FIGURE_PART("base", Printed, base, &point_figures),
-    MS_FIGURE_EACH("points", LIST, point_at, &point_figures),
-    {0}};
-const MsFigures ms_whatif_figures = {"whatif", "`moesim whatif --json`.", whatif_rows};
+    MS_FIGURE_PART("base", Printed, base, &point_figures), MS_FIGURE_EACH("points", LIST, point_at, &point_figures));
 
 char *ms_report_whatif_json(const MsWhatifRun *run) {
   return ms_figures_json(&ms_whatif_figures, &(Printed){run, {run, 0}});

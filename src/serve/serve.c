@@ -61,8 +61,8 @@ static void answer_json(SoupServerMessage *msg, guint status, const char *json) 
   answer(msg, status, "application/json", json);
 }
 
-static const MsFigures error_figures = {
-    .rows = (const MsFigure[]){{.key = "error", .type = MS_FIGURE_STRING, .unit = "", .doc = "what is wrong"}, {0}}};
+static const MsFigures error_figures =
+    MS_FIGURE_UNNAMED({.key = "error", .type = MS_FIGURE_STRING, .unit = "", .doc = "what is wrong"});
 
 static void answer_error(SoupServerMessage *msg, guint status, const char *message) {
   g_autofree char *json = ms_figures_json(&error_figures, &message);
@@ -285,10 +285,9 @@ static const char *message_of(const void *worker) {
              ? "it ended without an answer: too large for this server"
              : message;
 }
-static const MsFigures plan_figures = {
-    .rows = (const MsFigure[]){MS_FIGURE_TEXT("state", state_of, "of the search"),
-                               MS_FIGURE_TEXT("message", message_of, "what it says meanwhile, or why it failed"),
-                               {0}}};
+static const MsFigures plan_figures =
+    MS_FIGURE_UNNAMED(MS_FIGURE_TEXT("state", state_of, "of the search"),
+                      MS_FIGURE_TEXT("message", message_of, "what it says meanwhile, or why it failed"));
 
 /* The answer of the search follows as it is. (transfer full) */
 static char *plan_text(const MsWorker *worker) {
@@ -527,8 +526,8 @@ typedef struct {
   MsHardware *machine;
 } Machine;
 typedef struct {
-  GPtrArray *models; /* names, and a NULL behind them */
-  GArray *machines;  /* Machine */
+  char **models;    /* names */
+  GArray *machines; /* Machine */
   guint time_s;
 } Choices;
 
@@ -538,31 +537,15 @@ static const void *precision_at(const void *of, guint p, MsFigureCursor *room) {
   gboolean has = ms_hardware_peak_flops(((const Machine *)of)->machine, (MsPrecision)p) > 0;
   return has ? (const void *)&ms_precision_words[p] : ms_figure_skip;
 }
-static const void *model_at(const void *of, guint i, MsFigureCursor *room) {
-  const GPtrArray *all = ((const Choices *)of)->models;
-  (void)room;
-  return i + 1 < all->len ? &all->pdata[i] : NULL;
-}
-static const void *machine_at(const void *of, guint i, MsFigureCursor *room) {
-  const GArray *all = ((const Choices *)of)->machines;
-  (void)room;
-  return i < all->len ? &g_array_index(all, Machine, i) : NULL;
-}
-static const void *form_at(const void *of, guint i, MsFigureCursor *room) {
-  (void)of, (void)room;
-  return ms_launch_words[i] ? &ms_launch_words[i] : NULL;
-}
 #define NAME \
   { .key = "name", .type = MS_FIGURE_STRING, .unit = "", .doc = "of the data folder" }
-static const MsFigures choices_figures = {
-    .rows = (const MsFigure[]){
-        MS_FIGURE_EACH("models", LIST, model_at, MS_FIGURES(NAME)),
-        MS_FIGURE_EACH("machines", LIST, machine_at,
-                       MS_FIGURES(NAME, MS_FIGURE_EACH("precisions", LIST, precision_at, &ms_figure_texts,
-                                                       .doc = "that it has products of"))),
-        MS_FIGURE_EACH("launch_forms", LIST, form_at, &ms_figure_texts, .doc = "that the winner can be started in"),
-        MS_FIGURE(UINT, Choices, time_s, "s", "that a search may take"),
-        {0}}};
+static const MsFigures choices_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE_STRV("models", Choices, models, MS_FIGURES(NAME)),
+    MS_FIGURE_GARRAY("machines", Choices, machines, Machine,
+                     MS_FIGURES(NAME, MS_FIGURE_EACH("precisions", LIST, precision_at, &ms_figure_texts,
+                                                     .doc = "that it has products of"))),
+    MS_FIGURE_WORD_LIST("launch_forms", ms_launch_words, "that the winner can be started in"),
+    MS_FIGURE(UINT, Choices, time_s, "s", "that a search may take"));
 
 static void clear_machine(gpointer machine) { ms_hardware_free(((Machine *)machine)->machine); }
 
@@ -575,7 +558,7 @@ static char *choices_json(guint time_s) {
     Machine one = {names->pdata[i], ms_hardware_load(names->pdata[i], NULL)};
     if (one.machine) g_array_append_val(machines, one);
   }
-  return g_strchomp(ms_figures_json(&choices_figures, &(Choices){models, machines, time_s}));
+  return g_strchomp(ms_figures_json(&choices_figures, &(Choices){(char **)models->pdata, machines, time_s}));
 }
 
 static void server_clear(Server *server) {

@@ -31,24 +31,18 @@ static const void *comm_class(const void *parts, guint i, MsFigureCursor *room) 
 static double comm_total_s(const void *c) { return MS_FIGURE_OWNER(MsTimeParts, c)->comm_total_s[MS_FIGURE_I(c)]; }
 static double comm_exposed_s(const void *c) { return MS_FIGURE_OWNER(MsTimeParts, c)->comm_exposed_s[MS_FIGURE_I(c)]; }
 
-#define S                  MsTimeParts
-#define FAMILY(k, i, t, d) MS_FIGURE_AS(k, F64, S, family_s[i], "s", d, .title = t, .print = ms_text_seconds)
-static const MsFigure family_rows[] = {
-    FAMILY("gemm", 0, "GEMM", "matrix products"),
-    FAMILY("grouped_gemm", 1, "grouped GEMM", "those of the experts"),
+#define FAMILY(k, i, t, d) MS_FIGURE_AS(k, F64, MsTimeParts, family_s[i], "s", d, .title = t, .print = ms_text_seconds)
+const MsFigures ms_family_figures = MS_FIGURE_UNNAMED(
+    FAMILY("gemm", 0, "GEMM", "matrix products"), FAMILY("grouped_gemm", 1, "grouped GEMM", "those of the experts"),
     FAMILY("attention", 2, "attention", "attention kernels"),
-    FAMILY("memory_bound", 3, "memory-bound", "all that moves more than it computes"),
-    {0}};
-const MsFigures ms_family_figures = {.rows = family_rows};
+    FAMILY("memory_bound", 3, "memory-bound", "all that moves more than it computes"));
 
-#define PART(m, t, d) MS_FIGURE(F64, S, m, "s", d, .title = t, .print = ms_text_seconds)
-static const MsFigure time_rows[] = {
-    PART(compute_s, "compute", "these six add up to the step"),
+#define PART(m, t, d) MS_FIGURE(F64, MsTimeParts, m, "s", d, .title = t, .print = ms_text_seconds)
+const MsFigures ms_time_figures = MS_FIGURE_TABLE(
+    "time", "Where the time of a step goes.", PART(compute_s, "compute", "these six add up to the step"),
     PART(exposed_comm_s, "exposed", "communication that compute waits for"),
-    PART(bubble_s, "bubble", "of the pipeline"),
-    PART(host_s, "host", "the device waits for launches"),
-    PART(optimizer_s, "optimizer", "update of the parameters"),
-    PART(other_s, "other", "what none of these is"),
+    PART(bubble_s, "bubble", "of the pipeline"), PART(host_s, "host", "the device waits for launches"),
+    PART(optimizer_s, "optimizer", "update of the parameters"), PART(other_s, "other", "what none of these is"),
     MS_FIGURE_EACH("comm", MAP, comm_class,
                    MS_FIGURES(MS_FIGURE_OF("total_s", F64, comm_total_s, "s",
                                            "by kind of group: tp cp ep etp pp dp edp, and offload"),
@@ -56,10 +50,7 @@ static const MsFigure time_rows[] = {
                                            "what compute waits for, other stages' too: messages, and "
                                            "reductions before they meet")),
                    .words = ms_comm_words),
-    MS_FIGURE_GROUP("compute_by_family", &ms_family_figures),
-    {0}};
-#undef S
-const MsFigures ms_time_figures = {"time", "Where the time of a step goes.", time_rows};
+    MS_FIGURE_GROUP("compute_by_family", &ms_family_figures));
 
 /* --- memory ---------------------------------------------------------------------------------------------------- */
 static gboolean in_pool(const void *stage) { return ((const MsStageMemory *)stage)->pool >= 0; }
@@ -75,30 +66,23 @@ static const char *gib(double bytes_B, char *buf) {
   return buf;
 }
 
-#define S              MsStageMemory
-#define BYTES(m, t, d) MS_FIGURE(F64, S, m, "B", d, .title = t, .print = gib)
-static const MsFigure stage_memory_rows[] = {
+#define BYTES(m, t, d) MS_FIGURE(F64, MsStageMemory, m, "B", d, .title = t, .print = gib)
+const MsFigures ms_stage_memory_figures = MS_FIGURE_UNNAMED(
     BYTES(parameters_B, "parameters", "weights, and their low-precision copies"),
     BYTES(gradients_B, "gradients", "of the parameters"),
     BYTES(optimizer_B, "optimizer", "its state and master weights"),
     BYTES(activations_B, "activations", "kept for backward, at the peak"),
     BYTES(transient_B, "transient", "of the pass under way"),
     BYTES(buffers_B, "buffers", "workspaces, dispatchers, dummy gradients"),
-    BYTES(reserved_B, "reserve", "held by the allocator beside what is allocated"),
-    BYTES(peak_B, "peak", "allocated"),
+    BYTES(reserved_B, "reserve", "held by the allocator beside what is allocated"), BYTES(peak_B, "peak", "allocated"),
     BYTES(between_steps_B, "between", "allocated"),
     BYTES(device_B, "device", "peak with reserve, context and libraries: what must fit"),
-    MS_FIGURE(STRING, S, peak_where, "", "in which pass", .title = "at the peak", .flags = MS_FIGURE_NULLABLE),
-    MS_FIGURE(INT, S, pool, "", "of machines, from 0", .when = in_pool, .only = "`pools`"),
-    MS_FIGURE(F64, S, capacity_B, "B", "of a device of that pool", .title = "of", .print = gib, .when = in_pool,
-              .only = "`pools`"),
-    {0}};
-#undef S
-const MsFigures ms_stage_memory_figures = {.rows = stage_memory_rows};
-static const MsFigure stage_rows[] = {MS_FIGURE_OF("stage", INT, stage_number, "", "from 0"),
-                                      MS_FIGURE_ROWS_OF(stage_memory, &ms_stage_memory_figures),
-                                      {0}};
-static const MsFigures stage_figures = {.rows = stage_rows};
+    MS_FIGURE(STRING, MsStageMemory, peak_where, "", "in which pass", .title = "at the peak", MS_OR_NULL),
+    MS_FIGURE(INT, MsStageMemory, pool, "", "of machines, from 0", .when = in_pool, .only = "`pools`"),
+    MS_FIGURE(F64, MsStageMemory, capacity_B, "B", "of a device of that pool", .title = "of", .print = gib,
+              .when = in_pool, .only = "`pools`"));
+static const MsFigures stage_figures = MS_FIGURE_UNNAMED(MS_FIGURE_OF("stage", INT, stage_number, "", "from 0"),
+                                                         MS_FIGURE_ROWS_OF(stage_memory, &ms_stage_memory_figures));
 
 static double peak_stage(const void *result) { return ((const MsResult *)result)->memory->peak_stage; }
 static double peak_B(const void *result) {
@@ -121,15 +105,13 @@ static const void *pass_kind(const void *passes, guint i, MsFigureCursor *room) 
 static double pass_count(const void *c) { return MS_FIGURE_OWNER(MsPasses, c)->count[MS_FIGURE_I(c)]; }
 static double pass_total_s(const void *c) { return MS_FIGURE_OWNER(MsPasses, c)->total_s[MS_FIGURE_I(c)]; }
 
-static const MsFigure passes_rows[] = {
+static const MsFigures passes_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_EACH(NULL, MAP, pass_kind,
                    MS_FIGURES(MS_FIGURE_OF("count", INT, pass_count, "", "passes of a stage, by kind (F, B, I, W, FB)"),
                               MS_FIGURE_OF("total_s", F64, pass_total_s, "s", "of all of them")),
                    .words = ms_slot_words),
     MS_FIGURE(F64, MsPasses, bubble_s, "s", "in which no pass runs"),
-    MS_FIGURE(F64, MsPasses, optimizer_s, "s", "update of the parameters"),
-    {0}};
-static const MsFigures passes_figures = {.rows = passes_rows};
+    MS_FIGURE(F64, MsPasses, optimizer_s, "s", "update of the parameters"));
 
 static gboolean has_pass_s(const void *result) { return ((const MsResult *)result)->pass_s[MS_SLOT_F] > 0; }
 static double pass_s(const void *c) { return MS_FIGURE_OWNER(MsResult, c)->pass_s[MS_FIGURE_I(c)]; }
@@ -162,50 +144,45 @@ static double origin_residual(const void *origin) {
 static gboolean has_shares(const void *result) { return ((const MsResult *)result)->n_shares > 0; }
 static const void *with_memory(const void *result) { return ((const MsResult *)result)->memory ? result : NULL; }
 
-#define S MsShare
-static const MsFigure share_rows[] = {
-    MS_FIGURE(STRING, S, machine, "", "whose replicas these are"),
-    MS_FIGURE(INT, S, replicas, "", "on its GPUs", .title = "replicas"),
-    MS_FIGURE(INT, S, batch, "", "sequences of a step that they do", .title = "batch"),
-    MS_FIGURE(INT, S, microbatches, "", "of each", .title = "microbatches"),
-    MS_FIGURE(F64, S, step_time_s, "s", "until their own step would end", .title = "own step",
+const MsFigures ms_share_figures = MS_FIGURE_UNNAMED(
+    MS_FIGURE(STRING, MsShare, machine, "", "whose replicas these are"),
+    MS_FIGURE(INT, MsShare, replicas, "", "on its GPUs", .title = "replicas"),
+    MS_FIGURE(INT, MsShare, batch, "", "sequences of a step that they do", .title = "batch"),
+    MS_FIGURE(INT, MsShare, microbatches, "", "of each", .title = "microbatches"),
+    MS_FIGURE(F64, MsShare, step_time_s, "s", "until their own step would end", .title = "own step",
               .print = ms_text_seconds),
-    MS_FIGURE(F64, S, waits_s, "s", "for the slowest ones", .title = "waits", .print = ms_text_seconds),
-    MS_FIGURE(F64, S, device_B, "B", "of their fullest stage", .title = "memory", .print = gib),
-    MS_FIGURE(F64, S, capacity_B, "B", "of a device", .title = "of", .print = gib),
-    MS_FIGURE(BOOL, S, feasible, "", "it fits"),
-    {0}};
-#undef S
-const MsFigures ms_share_figures = {.rows = share_rows};
+    MS_FIGURE(F64, MsShare, waits_s, "s", "for the slowest ones", .title = "waits", .print = ms_text_seconds),
+    MS_FIGURE(F64, MsShare, device_B, "B", "of their fullest stage", .title = "memory", .print = gib),
+    MS_FIGURE(F64, MsShare, capacity_B, "B", "of a device", .title = "of", .print = gib),
+    MS_FIGURE(BOOL, MsShare, feasible, "", "it fits"));
 
-#define S       MsResult
-#define UNKNOWN .flags = MS_FIGURE_NULLABLE
-static const MsFigure result_rows[] = {
-    MS_FIGURE(STRING, S, name, "", "of the scenario"),
-    MS_FIGURE(BOOL, S, feasible, "", "it fits into the memory of the device"),
-    MS_FIGURE(STRING, S, why_infeasible, "", "which stage needs how much", UNKNOWN),
-    MS_FIGURE(F64, S, step_time_s, "s", "one optimizer step"),
-    MS_FIGURE(F64, S, tokens_per_s_per_gpu, "1/s", "tokens of a step over its time and GPUs"),
-    MS_FIGURE(F64, S, model_flop_per_token, "FLOP", "Megatron's convention"),
-    MS_FIGURE(F64, S, tflops_per_gpu, "TFLOP/s", "model FLOP, 10^12 per second"),
-    MS_FIGURE(F64, S, mfu, "1", "model FLOP over the peak below"),
-    MS_FIGURE_OF("mfu_peak_flops", F64, mfu_peak, "FLOP/s", "dense peak of the precision's matrix unit", UNKNOWN),
+const MsFigures ms_result_figures = MS_FIGURE_TABLE(
+    "result", "A prediction: of a run, of a layout of a plan, of a point of a what-if study.",
+    MS_FIGURE(STRING, MsResult, name, "", "of the scenario"),
+    MS_FIGURE(BOOL, MsResult, feasible, "", "it fits into the memory of the device"),
+    MS_FIGURE(STRING, MsResult, why_infeasible, "", "which stage needs how much", MS_OR_NULL),
+    MS_FIGURE(F64, MsResult, step_time_s, "s", "one optimizer step"),
+    MS_FIGURE(F64, MsResult, tokens_per_s_per_gpu, "1/s", "tokens of a step over its time and GPUs"),
+    MS_FIGURE(F64, MsResult, model_flop_per_token, "FLOP", "Megatron's convention"),
+    MS_FIGURE(F64, MsResult, tflops_per_gpu, "TFLOP/s", "model FLOP, 10^12 per second"),
+    MS_FIGURE(F64, MsResult, mfu, "1", "model FLOP over the peak below"),
+    MS_FIGURE_OF("mfu_peak_flops", F64, mfu_peak, "FLOP/s", "dense peak of the precision's matrix unit", MS_OR_NULL),
     MS_FIGURE_OF("model_flop_over_run_flop", F64, counted_over_run, "1",
                  "FLOP that MFU counts over those that run: more than 1 where sparse attention counts as dense",
-                 UNKNOWN),
-    MS_FIGURE_AS("error_band", F64, S, band, "1",
-                 "90 % of measured times are expected within this share of the predicted one", UNKNOWN),
-    MS_FIGURE_AS("error_band_80", F64, S, band_80, "1", "80 % of them", UNKNOWN),
-    MS_FIGURE_AS("error_band_50", F64, S, band_50, "1", "half of them", UNKNOWN),
-    MS_FIGURE(STRING, S, caveat, "", "what must stand beside these figures", .when = has_caveat,
+                 MS_OR_NULL),
+    MS_FIGURE_AS("error_band", F64, MsResult, band, "1",
+                 "90 % of measured times are expected within this share of the predicted one", MS_OR_NULL),
+    MS_FIGURE_AS("error_band_80", F64, MsResult, band_80, "1", "80 % of them", MS_OR_NULL),
+    MS_FIGURE_AS("error_band_50", F64, MsResult, band_50, "1", "half of them", MS_OR_NULL),
+    MS_FIGURE(STRING, MsResult, caveat, "", "what must stand beside these figures", .when = has_caveat,
               .only = "machines with assumed figures or without compared runs; fidelity fast"),
-    MS_FIGURE_ARRAY("assumed", LIST, S, assumed, n_assumed,
+    MS_FIGURE_ARRAY("assumed", LIST, MsResult, assumed, n_assumed,
                     MS_FIGURES(MS_FIGURE(STRING, MsAssumed, key, "", "assumed figure of the machine"),
                                MS_FIGURE(F64, MsAssumed, within, "1", "how far off it may be, 90 %"),
                                MS_FIGURE(F64, MsAssumed, share, "1", "of the step that follows it")),
                     .when = has_assumed, .only = "machines with assumed figures"),
     MS_FIGURE_GROUP("bound", MS_FIGURES(MS_FIGURE(F64, MsResult, step_time_lower_s, "s", "proven lower bound"))),
-    MS_FIGURE_PART("time", S, time, &ms_time_figures, .doc = "of the step: mean over the stages"),
+    MS_FIGURE_PART("time", MsResult, time, &ms_time_figures, .doc = "of the step: mean over the stages"),
     MS_FIGURE_EACH("pass_s", MAP, one_pass, MS_FIGURES(MS_FIGURE_OF("", F64, pass_s, "s", NULL)),
                    .words = ms_slot_words, .when = has_pass_s, .unit = "s",
                    .only = "schedules with split or paired passes", .doc = "one pass of the middle stage, by kind"),
@@ -216,7 +193,7 @@ static const MsFigure result_rows[] = {
                                 "of their rounding error over an ordinary product's")),
         .when = has_lcma, .only = "options.lcma"),
     MS_FIGURE_PART(
-        "scale", S, scale,
+        "scale", MsResult, scale,
         MS_FIGURES(MS_FIGURE(F64, MsScale, alike_s, "s", "the step if every GPU took as long as those that one meets"),
                    MS_FIGURE(F64, MsScale, sd_s, "s", "of the step over the GPUs that a job may get"),
                    MS_FIGURE(F64, MsScale, p5_s, "s", "a job in twenty takes less"),
@@ -226,7 +203,7 @@ static const MsFigure result_rows[] = {
                    MS_FIGURE(F64, MsScale, slow_gpus_s, "s", "slow GPUs"),
                    MS_FIGURE(F64, MsScale, slow_nics_s, "s", "slow NICs")),
         .when = is_expected, .only = "`cluster.expected`"),
-    MS_FIGURE_PART("routing", S, routing,
+    MS_FIGURE_PART("routing", MsResult, routing,
                    MS_FIGURES(MS_FIGURE_AS("hottest_rank_over_mean", F64, MsRoutingLoad, hottest, "1",
                                            "rows of the busiest expert rank, mean over the layers"),
                               MS_FIGURE_AS("hottest_rank_over_mean_of_worst_layer", F64, MsRoutingLoad, hottest_most,
@@ -236,38 +213,32 @@ static const MsFigure result_rows[] = {
                               MS_FIGURE_AS("peak_of_coldest_rank_B", F64, MsRoutingLoad, peak_coldest_B, "B",
                                            "peak memory where fewest come")),
                    .when = is_drawn, .only = "unbalanced routing"),
-    MS_FIGURE_ARRAY("passes", LIST, S, passes, stages, &passes_figures, .only = "not at fidelity bound"),
-    MS_FIGURE_ARRAY("stage_time", LIST, S, stage_time, stages, &ms_time_figures, .doc = "of each stage"),
+    MS_FIGURE_ARRAY("passes", LIST, MsResult, passes, stages, &passes_figures, .only = "not at fidelity bound"),
+    MS_FIGURE_ARRAY("stage_time", LIST, MsResult, stage_time, stages, &ms_time_figures, .doc = "of each stage"),
     MS_FIGURE_FOUND("memory", with_memory, &ms_memory_figures),
     MS_FIGURE_GROUP("layout", MS_FIGURES(MS_FIGURE(INT, MsResult, dp, "", "data-parallel size that follows"),
                                          MS_FIGURE(INT, MsResult, edp, "", "the same of the experts"),
                                          MS_FIGURE(INT, MsResult, microbatches, "", "of a step"))),
-    MS_FIGURE_ARRAY("shares", LIST, S, shares, n_shares, &ms_share_figures, .when = has_shares,
+    MS_FIGURE_ARRAY("shares", LIST, MsResult, shares, n_shares, &ms_share_figures, .when = has_shares,
                     .only = "`pools` with `batch`", .doc = "of the batch, by machine; the rest is of the slowest"),
-    MS_FIGURE(STRING, S, bottleneck, "", "in words", UNKNOWN),
+    MS_FIGURE(STRING, MsResult, bottleneck, "", "in words", MS_OR_NULL),
     MS_FIGURE_ARRAY(
-        "gap", LIST, S, gap, n_gap,
+        "gap", LIST, MsResult, gap, n_gap,
         MS_FIGURES(MS_FIGURE_AS("part", CHARS, MsGapPart, name, "", "what keeps MFU from 100 %, the largest first"),
                    MS_FIGURE_AS("fraction_of_step", F64, MsGapPart, fraction, "1", "of the step time"),
                    MS_FIGURE_OF("mfu_points", F64, mfu_points, "%", "the same in percent"))),
-    MS_FIGURE_ARRAY("origins", LIST, S, origins, n_origins,
-                    MS_FIGURES(MS_FIGURE(CHARS, MsOrigin, op, "", "operator whose time comes from ..."),
-                               MS_FIGURE(F64, MsOrigin, time_s, "s", "its share of the step"),
-                               MS_FIGURE_TEXT("data", origin_data,
-                                              "... this measurement, or these laws where the machine has no curve",
-                                              .flags = MS_FIGURE_NULLABLE),
-                               MS_FIGURE_OF("residual_p90", F64, origin_residual, "1", "relative residual of the fit",
-                                            .flags = MS_FIGURE_NULLABLE))),
-    MS_FIGURE(U64, S, events, "", "simulated"),
-    MS_FIGURE_WORDS("fidelity", S, fidelity, ms_fidelity_words, "bound, fast or full"),
-    {0}};
-#undef S
-const MsFigures ms_result_figures = {
-    "result", "A prediction: of a run, of a layout of a plan, of a point of a what-if study.", result_rows};
+    MS_FIGURE_ARRAY(
+        "origins", LIST, MsResult, origins, n_origins,
+        MS_FIGURES(
+            MS_FIGURE(CHARS, MsOrigin, op, "", "operator whose time comes from ..."),
+            MS_FIGURE(F64, MsOrigin, time_s, "s", "its share of the step"),
+            MS_FIGURE_TEXT("data", origin_data, "... this measurement, or these laws where the machine has no curve",
+                           MS_OR_NULL),
+            MS_FIGURE_OF("residual_p90", F64, origin_residual, "1", "relative residual of the fit", MS_OR_NULL))),
+    MS_FIGURE(U64, MsResult, events, "", "simulated"),
+    MS_FIGURE_WORDS("fidelity", MsResult, fidelity, ms_fidelity_words, "bound, fast or full"));
 
-static const MsFigure run_rows[] = {
-    {.type = MS_FIGURE_MEMBERS, .sub = &ms_result_figures, .doc = "what was predicted; and"},
-    MS_FIGURE(F64, MsResult, elapsed_s, "s",
-              "of the prediction itself; the only figure that differs between two calls"),
-    {0}};
-const MsFigures ms_run_figures = {.rows = run_rows};
+const MsFigures ms_run_figures =
+    MS_FIGURE_UNNAMED({.type = MS_FIGURE_MEMBERS, .sub = &ms_result_figures, .doc = "what was predicted; and"},
+                      MS_FIGURE(F64, MsResult, elapsed_s, "s",
+                                "of the prediction itself; the only figure that differs between two calls"));
