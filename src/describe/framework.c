@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "describe/recompute.h"
 
 #include <string.h>
 

@@ -31,6 +31,10 @@ typedef struct {
 } MsRecomputeModule;
 extern const MsRecomputeModule ms_recompute_modules[]; /* [MS_N_RECOMPUTE_MODULES] */
 
+static inline gboolean ms_recomputes(const MsOptions *options, guint32 modules) { /* any of these bits, selectively */
+  return options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (options->recompute.modules & modules) != 0;
+}
+
 /* The first module that is recomputed selectively and of which `is` holds; NULL. */
 typedef gboolean (*MsRecomputeTest)(const MsRecomputeModule *module, const MsScenario *scenario);
 const MsRecomputeModule *ms_recomputed(const MsScenario *scenario, MsRecomputeTest is);

@@ -106,10 +106,6 @@ static inline const MsDispatcherRow *ms_dispatcher(const MsOptions *options) {
   return &ms_dispatchers[options->dispatcher];
 }
 
-static inline gboolean ms_recomputes(const MsOptions *options, guint32 modules) { /* any of these bits, selectively */
-  return options->recompute.granularity == MS_RECOMPUTE_SELECTIVE && (options->recompute.modules & modules) != 0;
-}
-
 typedef struct { /* figures of a real run; NaN / NULL where absent */
   double step_time_s, tokens_per_s_per_gpu, tflops_per_gpu;
   double peak_memory_GiB, allocated_memory_GiB, peak_reserved_GiB;

@@ -14,7 +14,7 @@ typedef struct {
   const MsModel *m;
 } Making;
 
-static Param *add(Making *k, const char *name, gboolean expert, gboolean replicated) {
+static Param *param(Making *k, const char *name, gboolean expert, gboolean replicated) {
   Instance *to = k->to;
   to->param = g_renew(Param, to->param, to->n + 1);
   Param *p = &to->param[to->n++];
@@ -32,7 +32,7 @@ static void segment(Making *k, Param *p, const char *name, gint64 model_rows, gi
 }
 
 static void whole(Making *k, const char *name, gint64 rows, gint64 cols) {
-  segment(k, add(k, name, FALSE, TRUE), name, rows, cols, 0, rows, 0, cols);
+  segment(k, param(k, name, FALSE, TRUE), name, rows, cols, 0, rows, 0, cols);
 }
 
 static void norm(Making *k, const char *name, const char *bias, gint64 width) {
@@ -45,35 +45,36 @@ static void by_rows(Making *k, Param *p, const char *name, gint64 rows, gint64 c
 }
 
 static void by_cols(Making *k, const char *name, gint64 rows, gint64 cols) {
-  segment(k, add(k, name, FALSE, FALSE), name, rows, cols, 0, rows, k->cut->ti * (cols / k->cut->t), cols / k->cut->t);
+  segment(k, param(k, name, FALSE, FALSE), name, rows, cols, 0, rows, k->cut->ti * (cols / k->cut->t),
+          cols / k->cut->t);
 }
 
 /* A bias is a row; its segments are pieces of one, laid side by side as rows of one column. */
-static void gqa_params(Making *k) {
+static void make_gqa(Making *k) {
   const MsModel *m = k->m;
   gint64 h = m->hidden_size, q = (gint64)m->num_attention_heads * m->kv_channels,
          kv = (gint64)m->num_query_groups * m->kv_channels;
   gint64 ql = m->query_latent_size;
   if (ql > 0) {
     whole(k, "q down", ql, h), norm(k, "q latent norm", "q latent norm bias", ql);
-    by_rows(k, add(k, "q up", FALSE, FALSE), "q up", q, ql);
+    by_rows(k, param(k, "q up", FALSE, FALSE), "q up", q, ql);
   }
-  Param *p = add(k, ql > 0 ? "kv" : "qkv", FALSE, FALSE);
+  Param *p = param(k, ql > 0 ? "kv" : "qkv", FALSE, FALSE);
   if (ql == 0) by_rows(k, p, "q", q, h);
   if (m->attention_output_gate) by_rows(k, p, "output gate", q, h);
   by_rows(k, p, "k", kv, h), by_rows(k, p, "v", kv, h);
   if (m->add_bias_linear || m->add_qkv_bias) {
-    p = add(k, "qkv bias", FALSE, FALSE);
+    p = param(k, "qkv bias", FALSE, FALSE);
     by_rows(k, p, "q bias", q, 1), by_rows(k, p, "k bias", kv, 1), by_rows(k, p, "v bias", kv, 1);
   }
   by_cols(k, "attention out", h, q);
   if (m->add_bias_linear) whole(k, "attention out bias", h, 1);
-  if (m->softmax_sink) by_rows(k, add(k, "sink", FALSE, FALSE), "sink", m->num_attention_heads, 1);
+  if (m->softmax_sink) by_rows(k, param(k, "sink", FALSE, FALSE), "sink", m->num_attention_heads, 1);
   if (m->qk_layernorm)
     norm(k, "q norm", "q norm bias", m->kv_channels), norm(k, "k norm", "k norm bias", m->kv_channels);
 }
 
-static void mla_params(Making *k) {
+static void make_mla(Making *k) {
   const MsMla *a = &k->m->multi_latent_attention;
   gint64 h = k->m->hidden_size, n = k->m->num_attention_heads, dqk = a->qk_head_dim + a->qk_pos_emb_head_dim;
   if (a->q_lora_rank > 0)
@@ -81,22 +82,22 @@ static void mla_params(Making *k) {
   else if (ms_model_norms_query_input(k->m)) norm(k, "q latent norm", "q latent norm bias", h);
   whole(k, "kv down", a->kv_lora_rank + a->qk_pos_emb_head_dim, h);
   norm(k, "kv latent norm", "kv latent norm bias", a->kv_lora_rank);
-  by_rows(k, add(k, "q up", FALSE, FALSE), "q up", n * dqk, a->q_lora_rank > 0 ? a->q_lora_rank : h);
-  by_rows(k, add(k, "kv up", FALSE, FALSE), "kv up", n * (a->qk_head_dim + a->v_head_dim), a->kv_lora_rank);
+  by_rows(k, param(k, "q up", FALSE, FALSE), "q up", n * dqk, a->q_lora_rank > 0 ? a->q_lora_rank : h);
+  by_rows(k, param(k, "kv up", FALSE, FALSE), "kv up", n * (a->qk_head_dim + a->v_head_dim), a->kv_lora_rank);
   by_cols(k, "attention out", h, n * a->v_head_dim);
 }
 
-static void mlp_params(Making *k, const char *fc1, const char *fc2, gint64 f, gboolean biased) {
+static void make_mlp(Making *k, const char *fc1, const char *fc2, gint64 f, gboolean biased) {
   g_autofree char *gate = g_strconcat(fc1, " gate", NULL);
   g_autofree char *fc1_bias = g_strconcat(fc1, " bias", NULL), *gate_bias = g_strconcat(fc1, " gate bias", NULL),
                   *fc2_bias = g_strconcat(fc2, " bias", NULL);
   gint64 h = k->m->hidden_size;
-  Param *p = add(k, fc1, FALSE, FALSE);
+  Param *p = param(k, fc1, FALSE, FALSE);
   if (k->m->gated) by_rows(k, p, gate, f, h);
   by_rows(k, p, fc1, f, h);
   by_cols(k, fc2, h, f);
   if (!biased) return;
-  p = add(k, g_intern_string(fc1_bias), FALSE, FALSE);
+  p = param(k, g_intern_string(fc1_bias), FALSE, FALSE);
   if (k->m->gated) by_rows(k, p, gate_bias, f, 1);
   by_rows(k, p, fc1_bias, f, 1);
   whole(k, g_intern_string(fc2_bias), h, 1);
@@ -106,7 +107,7 @@ static void mlp_params(Making *k, const char *fc1, const char *fc2, gint64 f, gb
 static void expert_matrix(Making *k, const char *name, gint64 rows, gint64 cols, gboolean cut_rows, gboolean gated) {
   const Cut *c = k->cut;
   gint64 local = k->m->num_experts / c->e;
-  Param *p = add(k, name, TRUE, FALSE);
+  Param *p = param(k, name, TRUE, FALSE);
   for (gint64 i = 0; i < local; i++)
     for (int half = gated ? 0 : 1; half < 2; half++) {
       g_autofree char *one = g_strdup_printf("%s%s %" G_GINT64_FORMAT, name, half ? "" : " gate", c->ei * local + i);
@@ -115,36 +116,36 @@ static void expert_matrix(Making *k, const char *name, gint64 rows, gint64 cols,
     }
 }
 
-static void moe_params(Making *k) {
+static void make_moe(Making *k) {
   const MsModel *m = k->m;
   gint64 h = m->hidden_size, width = m->moe_latent_size > 0 ? m->moe_latent_size : h;
   whole(k, "router", m->num_experts, h);
   if (m->add_bias_linear) whole(k, "router bias", m->num_experts, 1);
   if (m->moe_shared_expert_intermediate_size > 0)
-    mlp_params(k, "shared fc1", "shared fc2", m->moe_shared_expert_intermediate_size, FALSE);
+    make_mlp(k, "shared fc1", "shared fc2", m->moe_shared_expert_intermediate_size, FALSE);
   if (m->moe_shared_expert_intermediate_size > 0 && m->moe_shared_expert_gate) whole(k, "shared gate", 1, h);
   if (m->moe_latent_size > 0) whole(k, "latent down", width, h), whole(k, "latent up", h, width);
   expert_matrix(k, "expert fc1", m->moe_ffn_hidden_size, width, TRUE, m->gated);
   expert_matrix(k, "expert fc2", width, m->moe_ffn_hidden_size, FALSE, FALSE);
   if (!m->add_bias_linear) return;
   expert_matrix(k, "expert fc1 bias", m->moe_ffn_hidden_size, 1, TRUE, m->gated);
-  Param *p = add(k, "expert fc2 bias", TRUE, FALSE);
+  Param *p = param(k, "expert fc2 bias", TRUE, FALSE);
   for (gint64 i = 0, local = m->num_experts / k->cut->e; i < local; i++) {
     g_autofree char *one = g_strdup_printf("expert fc2 bias %" G_GINT64_FORMAT, k->cut->ei * local + i);
     segment(k, p, one, h, 1, 0, h, 0, 1);
   }
 }
 
-static void layer_params(Making *k, guint8 mixers) {
+static void make_layer(Making *k, guint8 mixers) {
   gint64 h = k->m->hidden_size;
   if (mixers & MS_MIX_ATTN) {
     norm(k, "attention norm", "attention norm bias", h);
-    if (ms_model_has_mla(k->m)) mla_params(k);
-    else gqa_params(k);
+    if (ms_model_has_mla(k->m)) make_mla(k);
+    else make_gqa(k);
   }
   if (mixers & (MS_MIX_MLP | MS_MIX_MOE)) norm(k, "mlp norm", "mlp norm bias", h);
-  if (mixers & MS_MIX_MLP) mlp_params(k, "fc1", "fc2", k->m->ffn_hidden_size, k->m->add_bias_linear);
-  if (mixers & MS_MIX_MOE) moe_params(k);
+  if (mixers & MS_MIX_MLP) make_mlp(k, "fc1", "fc2", k->m->ffn_hidden_size, k->m->add_bias_linear);
+  if (mixers & MS_MIX_MOE) make_moe(k);
 }
 
 void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, const Cut *cut, int padded_vocab,
@@ -154,15 +155,15 @@ void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, cons
   switch (kind) {
   case MS_PIECE_EMBEDDING:
     g_strlcpy(k.prefix, "embedding.", sizeof k.prefix);
-    by_rows(&k, add(&k, "table", FALSE, FALSE), "table", padded_vocab, h);
+    by_rows(&k, param(&k, "table", FALSE, FALSE), "table", padded_vocab, h);
     if (m->position_embedding == MS_POS_LEARNED) whole(&k, "positions", positions, h);
     break;
   case MS_PIECE_LAYER:
   case MS_PIECE_MTP:
     g_snprintf(k.prefix, sizeof k.prefix, "layers.%d.", to->layer);
-    layer_params(&k, to->mixers);
+    make_layer(&k, to->mixers);
     if (kind == MS_PIECE_LAYER) break;
-    by_rows(&k, add(&k, "eh proj", FALSE, FALSE), "eh proj", h, 2 * h);
+    by_rows(&k, param(&k, "eh proj", FALSE, FALSE), "eh proj", h, 2 * h);
     norm(&k, "mtp embedding norm", "mtp embedding norm bias", h);
     norm(&k, "mtp hidden norm", "mtp hidden norm bias", h);
     norm(&k, "mtp final norm", "mtp final norm bias", h);
@@ -173,7 +174,7 @@ void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, cons
     norm(&k, "final norm", "final norm bias", h);
     if (!head_table) break;
     if (m->tie_embeddings) g_strlcpy(k.prefix, "embedding.", sizeof k.prefix);
-    by_rows(&k, add(&k, "table", FALSE, FALSE), "table", padded_vocab, h);
+    by_rows(&k, param(&k, "table", FALSE, FALSE), "table", padded_vocab, h);
     to->param[to->n - 1].copy = m->tie_embeddings;
     break;
   }
@@ -241,7 +242,7 @@ static void make_params(Exec *x, int i, const Cut *cut) {
   else if (i != mtp) refer(p, "table", mtp);
   else { /* the stage's own copy of the word embedding */
     Making k = {.to = p, .cut = cut, .m = x->model, .prefix = "embedding."};
-    by_rows(&k, add(&k, "table", FALSE, FALSE), "table", x->work->padded_vocab, x->model->hidden_size);
+    by_rows(&k, param(&k, "table", FALSE, FALSE), "table", x->work->padded_vocab, x->model->hidden_size);
     p->param[p->n - 1].copy = TRUE;
   }
 }

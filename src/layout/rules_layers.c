@@ -1,6 +1,7 @@
 /* src/layout/rules_layers.c - rules of dispatchers, EP overlap and shared experts, and of the kinds of layers beside
  * attention and experts. */
 #include "describe/module_sets.h"
+#include "describe/recompute.h"
 #include "layout/rules.h"
 
 /* --- experts: dispatcher and overlap --------------------------------------------------------------------------- */

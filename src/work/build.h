@@ -6,6 +6,7 @@
 #define MS_WORK_BUILD_H
 
 #include "describe/framework.h"
+#include "describe/recompute.h"
 #include "work/packing.h"
 #include "work/work.h"
 
