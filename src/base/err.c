@@ -22,6 +22,15 @@ static char *one_line(char *text) {
   return valid;
 }
 
+gboolean ms_error(GError **error, MsErrorCode code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *message = g_strdup_vprintf(format, args);
+  va_end(args);
+  g_set_error_literal(error, MS_ERROR, code, message);
+  return FALSE;
+}
+
 gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format, ...) {
   if (!error) return FALSE;
   GString *text = g_string_new(NULL);

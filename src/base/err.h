@@ -20,9 +20,11 @@ typedef enum {
   MS_ERROR_ENV = 4,     /* I/O, MPI, a missing library */
 } MsErrorCode;
 
+/* Sets *error. Always returns FALSE, so that callers can `return ms_error(...)`. */
+gboolean ms_error(GError **error, MsErrorCode code, const char *format, ...) G_GNUC_PRINTF(3, 4);
+
 /* Sets *error to an MS_ERROR_INPUT with the text "file:line: path: message"; line 0 and an empty or NULL path are left
- * out. Newlines in the message become spaces. Always returns FALSE, so that callers can `return ms_input_error(...)`.
- */
+ * out. Newlines in the message become spaces. Returns FALSE. */
 gboolean ms_input_error(GError **error, const char *file, int line, const char *path, const char *format, ...)
     G_GNUC_PRINTF(5, 6);
 

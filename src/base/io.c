@@ -61,8 +61,7 @@ static gboolean cannot_read(GError **error, const char *filename, int err) {
   if (err == ENOENT && !near) near = nearest_in(shipped, name);
   if (!near) return env_error(error, filename, "cannot be read", err);
   g_autofree char *shown = g_filename_display_name(filename);
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: there is no such file, did you mean %s?", shown, near);
-  return FALSE;
+  return ms_error(error, MS_ERROR_ENV, "%s: there is no such file, did you mean %s?", shown, near);
 }
 
 /* Returns 0 or errno. A file is read in one piece. */
@@ -110,8 +109,7 @@ static gboolean is_special(const char *filename) {
 
 gboolean ms_make_folder(const char *folder, GError **error) {
   if (!folder || g_mkdir_with_parents(folder, 0777) == 0) return TRUE;
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
-  return FALSE;
+  return ms_error(error, MS_ERROR_ENV, "%s: %s", folder, g_strerror(errno));
 }
 
 gboolean ms_can_write(const char *filename, GError **error) {

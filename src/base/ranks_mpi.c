@@ -40,10 +40,8 @@ gboolean ms_ranks_begin(GError **error) {
   int provided;
   MPI_Comm node;
   if (begun || !ms_ranks_launched()) return TRUE; /* MPI_Init takes a tenth of a second, alone for nothing */
-  if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS || provided < MPI_THREAD_FUNNELED) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "MPI cannot be started with threads");
-    return FALSE;
-  }
+  if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS || provided < MPI_THREAD_FUNNELED)
+    return ms_error(error, MS_ERROR_ENV, "MPI cannot be started with threads");
   begun = TRUE;
   MPI_Comm_size(MPI_COMM_WORLD, &count);
   MPI_Comm_rank(MPI_COMM_WORLD, &own);

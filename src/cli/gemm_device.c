@@ -75,10 +75,7 @@ static gboolean problem_make(Problem *p, const MsGemmRequest *q, GError **error)
   p->a = g_try_malloc((size_t)(q->m * q->k) * element_B);
   p->b = g_try_malloc((size_t)(q->k * q->n) * element_B);
   p->c = g_try_malloc0((size_t)(q->m * q->n) * 4);
-  if (!p->a || !p->b || !p->c) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "not enough memory for the matrices");
-    return FALSE;
-  }
+  if (!p->a || !p->b || !p->c) return ms_error(error, MS_ERROR_ENV, "not enough memory for the matrices");
   for (gint64 i = 0; i < q->m * q->k; i++) fill(p->type, p->a, i, &seed);
   for (gint64 i = 0; i < q->k * q->n; i++) fill(p->type, p->b, i, &seed);
   p->gemm = (MsComputeGemm){q->m, q->n, q->k, 1, 0, p->a, p->b, p->c, q->k, q->n, q->n};

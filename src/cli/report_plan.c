@@ -32,11 +32,8 @@ static gboolean add_plan(MsPage *page, const MsRequest *request, const char *min
   options.progress = TRUE;
   g_autoptr(MsPlan) plan = ms_plan(request, &options, error);
   if (!plan) return FALSE;
-  if (plan->n_best == 0) {
-    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s: nothing fits; `moesim plan` says what would",
-                request->base->name);
-    return FALSE;
-  }
+  if (plan->n_best == 0)
+    return ms_error(error, MS_ERROR_NOTHING, "%s: nothing fits; `moesim plan` says what would", request->base->name);
   g_auto(MsPlanExtras) extras = {0};
   MsScenario *run = mine ? ms_scenario_load(mine, error) : NULL;
   if (run) g_ptr_array_add(shown, run);
@@ -66,10 +63,7 @@ static gboolean add_sweep(MsPage *page, const GPtrArray *requests, GError **erro
     any = TRUE;
   }
   if (!sweep) return FALSE;
-  if (!any) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_NOTHING, "nothing fits; `moesim plan` says what would");
-    return FALSE;
-  }
+  if (!any) return ms_error(error, MS_ERROR_NOTHING, "nothing fits; `moesim plan` says what would");
   g_autofree char *json = ms_report_sweep_json(sweep);
   ms_page_set_plan(page, json);
   return TRUE;

@@ -123,9 +123,8 @@ static void print_run(const Options *o, const MsScenario *scenario, const MsPrin
 static gboolean to_stdout(const char *file) { return g_strcmp0(file, "-") == 0; }
 
 static gboolean not_simulated(const char *file, const char *what, const MsResult *result, GError **error) {
-  g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: %s, the step was not simulated: %s", file, what,
-              result->why_infeasible ? result->why_infeasible : "it is infeasible");
-  return FALSE;
+  return ms_error(error, MS_ERROR_INPUT, "%s: %s, the step was not simulated: %s", file, what,
+                  result->why_infeasible ? result->why_infeasible : "it is infeasible");
 }
 
 /* Of the ranks whose trace is asked for, in the first draw. */

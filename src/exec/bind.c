@@ -47,13 +47,11 @@ gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *w
     Row *r = &out->row[i];
     r->op = op;
     r->handler = handler_of(x, op);
-    if (!r->handler || op->dtype > MS_ODT_BF16) {
-      g_set_error(error, MS_ERROR, MS_ERROR_INPUT,
-                  "%s: the executor has no kernel for row %d of %s, %s \"%s\" (%s, %s%s%s)", x->scenario->file, i,
-                  where, ms_op_words[op->kind], op->name, ms_module_words[op->module], ms_pass_words[op->pass],
-                  op->dtype > MS_ODT_BF16 ? ", " : "", op->dtype > MS_ODT_BF16 ? ms_odt_words[op->dtype] : "");
-      return FALSE;
-    }
+    if (!r->handler || op->dtype > MS_ODT_BF16)
+      return ms_error(error, MS_ERROR_INPUT, "%s: the executor has no kernel for row %d of %s, %s \"%s\" (%s, %s%s%s)",
+                      x->scenario->file, i, where, ms_op_words[op->kind], op->name, ms_module_words[op->module],
+                      ms_pass_words[op->pass], op->dtype > MS_ODT_BF16 ? ", " : "",
+                      op->dtype > MS_ODT_BF16 ? ms_odt_words[op->dtype] : "");
     r->turn = turn_of(list, i);
     int gemm = gemm_of(list, i);
     if (gemm >= 0) r->linear = ms_exec_linear(x, &list->op[gemm], turn_of(list, gemm));

@@ -103,12 +103,10 @@ static gboolean put_together(Exec *x, Whole *w, GError **error) {
   ms_comm_world_sum(x->comm, w->parameter, w->n);
   ms_comm_world_sum(x->comm, w->count, w->n);
   for (gint64 i = 0; i < w->n; i++)
-    if (w->count[i] != 1) {
-      g_set_error(error, MS_ERROR, MS_ERROR_NOTHING,
-                  "%s: element %" G_GINT64_FORMAT " of all parameters is updated by %.0f ranks", x->scenario->file, i,
-                  w->count[i]);
-      return FALSE;
-    }
+    if (w->count[i] != 1)
+      return ms_error(error, MS_ERROR_NOTHING,
+                      "%s: element %" G_GINT64_FORMAT " of all parameters is updated by %.0f ranks", x->scenario->file,
+                      i, w->count[i]);
   return TRUE;
 }
 

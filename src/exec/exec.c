@@ -60,9 +60,8 @@ static gboolean accept(const Exec *x, GError **error) {
     for (int k = 0; k < x->work->pieces[i].n_kept; k++) {
       const char *own[2];
       if (ms_exec_kept_parts(x, &x->work->pieces[i].kept[k], own)) continue;
-      g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: %s keeps \"%s\", which the executor does not make",
-                  x->scenario->file, x->work->pieces[i].name, x->work->pieces[i].kept[k].name);
-      return FALSE;
+      return ms_error(error, MS_ERROR_INPUT, "%s: %s keeps \"%s\", which the executor does not make", x->scenario->file,
+                      x->work->pieces[i].name, x->work->pieces[i].kept[k].name);
     }
   return !why;
 }
@@ -311,10 +310,7 @@ static gboolean lower(Exec *x, GError **error) {
   const MsLayout *l = x->layout;
   x->schedule = ms_schedule_new((int)x->scenario->layout.schedule, l->pp, l->microbatches, l->vpp, l->group_size,
                                 x->scenario->options.ep_overlap, why, sizeof why);
-  if (!x->schedule) {
-    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: layout.schedule: %s", x->scenario->file, why);
-    return FALSE;
-  }
+  if (!x->schedule) return ms_error(error, MS_ERROR_INPUT, "%s: layout.schedule: %s", x->scenario->file, why);
   x->timeline = ms_memory_timeline(x->work, x->schedule, x->stage);
   return accept(x, error) && bind_all(x, error);
 }
@@ -390,19 +386,17 @@ static gboolean guarded(Exec *x, MsExecResult *r, GError **error) {
   run_steps(x, r);
   collect(x, r);
   if (ms_exec_dump(x, r, error)) return TRUE;
-  if (error && !*error)
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "another rank could not write or read its file");
+  if (error && !*error) ms_error(error, MS_ERROR_ENV, "another rank could not write or read its file");
   return FALSE;
 }
 
 MsExecResult *ms_exec_run(const MsScenario *scenario, const MsExecOptions *options, GError **error) {
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, error);
   if (!layout) return NULL;
-  if (layout->world != ms_ranks_count()) {
-    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: gpus: the layout has %d, this run %d: start it with mpirun -n %d",
-                scenario->file, layout->world, ms_ranks_count(), layout->world);
-    return NULL;
-  }
+  if (layout->world != ms_ranks_count())
+    return ms_error(error, MS_ERROR_INPUT, "%s: gpus: the layout has %d, this run %d: start it with mpirun -n %d",
+                    scenario->file, layout->world, ms_ranks_count(), layout->world),
+           NULL;
   const MsBlas *blas = ms_blas_open(options->blas, error);
   if (!blas) return NULL;
   ms_blas_set_threads(blas, MAX(1, options->threads));

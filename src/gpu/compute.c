@@ -59,7 +59,7 @@ static gboolean failed(GError **error, const char *format, ...) {
   va_start(args, format);
   g_autofree char *message = g_strdup_vprintf(format, args);
   va_end(args);
-  if (!error || !*error) g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, message);
+  if (!error || !*error) ms_error(error, MS_ERROR_ENV, "%s", message);
   return FALSE;
 }
 

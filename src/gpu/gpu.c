@@ -113,8 +113,7 @@ static gboolean failed(GError **error, const char *format, ...) { /* the first f
   va_start(args, format);
   g_autofree char *message = g_strdup_vprintf(format, args);
   va_end(args);
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, message);
-  return FALSE;
+  return ms_error(error, MS_ERROR_ENV, "%s", message);
 }
 
 static gboolean fine(const MsGpu *gpu, Status status, const char *call, GError **error) {

@@ -199,10 +199,8 @@ static int steps(const MsGpuInfo *info, gboolean quick) {
 
 MsSurvey *ms_gpu_survey(MsGpu *gpu, const char *folder, const MsSurveyOptions *options, GError **error) {
   GError *problem = NULL;
-  if (g_mkdir_with_parents(folder, 0777) != 0) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be made: %s", folder, g_strerror(errno));
-    return NULL;
-  }
+  if (g_mkdir_with_parents(folder, 0777) != 0)
+    return ms_error(error, MS_ERROR_ENV, "%s: cannot be made: %s", folder, g_strerror(errno)), NULL;
   Work w = {.gpu = gpu,
             .options = options,
             .folder = folder,

@@ -146,10 +146,10 @@ MsGemmBench *ms_gemm_bench(MsLcma *lcma, const MsBlas *const *others, int thread
   Problem problem = {0};
   if (!problem_make(&problem, type, m, n, k)) {
     problem_clear(&problem);
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV,
-                "not enough memory for matrices of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT, m,
-                n, k);
-    return NULL;
+    return ms_error(error, MS_ERROR_ENV,
+                    "not enough memory for matrices of %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT " x %" G_GINT64_FORMAT,
+                    m, n, k),
+           NULL;
   }
   const MsBlas *blas[CONTENDERS] = {NULL};
   MsGemmBench *bench = g_new0(MsGemmBench, 1);
@@ -183,8 +183,7 @@ MsGemmBench *ms_gemm_bench(MsLcma *lcma, const MsBlas *const *others, int thread
   problem_clear(&problem);
   if (!ok) {
     ms_gemm_bench_free(bench);
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "not enough memory for the workspace");
-    return NULL;
+    return ms_error(error, MS_ERROR_ENV, "not enough memory for the workspace"), NULL;
   }
   bench->plan = g_strdup(ms_lcma_plan(lcma));
   bench->growth = ms_lcma_error_growth(lcma);

@@ -243,13 +243,11 @@ static gboolean read_database(Reading *r, GPtrArray *notes, GError **error) {
 
 gboolean ms_trace_sqlite(MsTraceBuild *b, const char *file, GPtrArray *notes, GError **error) {
   Reading r = {.b = b};
-  if (!load()) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV,
-                "%s: is a database of SQLite, which needs libsqlite3.so.0 (Debian: "
-                "libsqlite3-0)",
-                file);
-    return FALSE;
-  }
+  if (!load())
+    return ms_error(error, MS_ERROR_ENV,
+                    "%s: is a database of SQLite, which needs libsqlite3.so.0 (Debian: "
+                    "libsqlite3-0)",
+                    file);
   if (sqlite.open(file, &r.db, OPEN_READONLY, NULL) != OK) {
     g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", file,
                 r.db ? sqlite.message(r.db) : "no memory");

@@ -23,8 +23,7 @@ static void assign(GString *out, const char *name, const char *text) {
 gboolean ms_report_can_plot(const char *filename, GError **error) {
   g_autofree char *found = filename ? g_find_program_in_path("gnuplot") : NULL;
   if (!filename || found) return ms_can_write(filename, error);
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "--plot needs gnuplot, which is not installed");
-  return FALSE;
+  return ms_error(error, MS_ERROR_ENV, "--plot needs gnuplot, which is not installed");
 }
 
 static gboolean run(const char *settings, const char *script, GError **error) {
@@ -33,14 +32,11 @@ static gboolean run(const char *settings, const char *script, GError **error) {
   g_autofree char *complaint = NULL;
   int status = 0;
   if (!g_spawn_sync(NULL, (char **)argv, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL,
-                    &complaint, &status, &inner)) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "gnuplot: %s", inner->message);
-    return FALSE;
-  }
+                    &complaint, &status, &inner))
+    return ms_error(error, MS_ERROR_ENV, "gnuplot: %s", inner->message);
   if (g_spawn_check_wait_status(status, NULL)) return TRUE;
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "gnuplot failed: %s",
-              complaint && *complaint ? g_strdelimit(g_strstrip(complaint), "\n", ' ') : "no reason given");
-  return FALSE;
+  return ms_error(error, MS_ERROR_ENV, "gnuplot failed: %s",
+                  complaint && *complaint ? g_strdelimit(g_strstrip(complaint), "\n", ' ') : "no reason given");
 }
 
 /* A temporary file with the rows; the caller removes it. A comma within quotes ends a field of gnuplot nevertheless. */

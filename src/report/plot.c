@@ -19,10 +19,7 @@ static char *gpus_of(const MsValidation *v) {
 
 gboolean ms_report_validation_plot(const MsValidation *v, const char *filename, GError **error) {
   g_autofree char *gpus = gpus_of(v), *rows = ms_report_validation_csv(v);
-  if (!gpus) {
-    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: no step time to plot", filename);
-    return FALSE;
-  }
+  if (!gpus) return ms_error(error, MS_ERROR_INPUT, "%s: no step time to plot", filename);
   const char *const variables[] = {"gpus", gpus, NULL};
   return ms_gnuplot("validation.gp", rows, filename, variables, error);
 }

@@ -290,10 +290,7 @@ static char *series_of(const MsScenario *s) {
 }
 
 gboolean ms_report_sweep_plot(const MsSweep *s, const char *filename, GError **error) {
-  if (s->n_points == 0) {
-    g_set_error(error, MS_ERROR, MS_ERROR_INPUT, "%s: nothing feasible to plot", filename);
-    return FALSE;
-  }
+  if (s->n_points == 0) return ms_error(error, MS_ERROR_INPUT, "%s: nothing feasible to plot", filename);
   g_autoptr(GString) rows = g_string_new("cluster,gpus,step_time_s,free_GiB,on_front\n"), names = g_string_new(NULL);
   for (int i = 0; i < s->n_cells; i++) {
     g_autofree char *series = series_of(s->cell[i].request->base);

@@ -12,8 +12,7 @@ gboolean ms_serve_here(void) {
 
 gboolean ms_serve(const MsServeOptions *options, GError **error) {
   (void)options;
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV,
-                      "serve: this moesim was built without libsoup 3 (Debian: libsoup-3.0-dev); moesim report writes "
-                      "the same page to a file");
-  return FALSE;
+  return ms_error(error, MS_ERROR_ENV,
+                  "serve: this moesim was built without libsoup 3 (Debian: libsoup-3.0-dev); moesim report writes "
+                  "the same page to a file");
 }

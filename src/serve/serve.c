@@ -504,10 +504,8 @@ static gboolean listen_on(Server *server, const MsServeOptions *options, GError 
   g_autoptr(GError) why = NULL;
   g_socket_listener_set_backlog(G_SOCKET_LISTENER(server->listener), CONNECTIONS);
   if (!g_socket_listener_add_address(G_SOCKET_LISTENER(server->listener), wanted, G_SOCKET_TYPE_STREAM,
-                                     G_SOCKET_PROTOCOL_TCP, NULL, &got, &why)) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "serve: %s port %u: %s", options->address, options->port, why->message);
-    return FALSE;
-  }
+                                     G_SOCKET_PROTOCOL_TCP, NULL, &got, &why))
+    return ms_error(error, MS_ERROR_ENV, "serve: %s port %u: %s", options->address, options->port, why->message);
   guint16 port = g_inet_socket_address_get_port(G_INET_SOCKET_ADDRESS(got));
   gboolean six = g_inet_address_get_family(inet) == G_SOCKET_FAMILY_IPV6;
   server->host = g_strdup_printf(six ? "[%s]:%u" : "%s:%u", options->address, port);

@@ -52,9 +52,8 @@ gboolean ms_check_update(MsBaseline *b, const MsCheckOptions *options, GError **
   if (!today) return FALSE;
   if (ms_extent_stopped(&extent)) { /* half of a baseline is none */
     predictions_free(today, b->n);
-    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s after %u of %u predictions: nothing was written",
-                ms_interrupt_reason(), extent.done, extent.of);
-    return FALSE;
+    return ms_error(error, MS_ERROR_NOTHING, "%s after %u of %u predictions: nothing was written",
+                    ms_interrupt_reason(), extent.done, extent.of);
   }
   for (int i = 0; i < b->n; i++) {
     MsPrediction *p = &b->prediction[i];

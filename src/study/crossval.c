@@ -687,14 +687,10 @@ MsCrossval *ms_crossval(const char *const *paths, const MsValidateOptions *optio
   if (!ms_jobs_run(runs, simulate, &data, &shift, &extent, error)) return NULL;
   for (guint i = 0; i < runs->len; i++)
     if (g_array_index(runs, Run, i).usable) g_ptr_array_add(usable, &g_array_index(runs, Run, i));
-  if (usable->len == 0 && ms_extent_stopped(&extent)) {
-    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s before a run was predicted", ms_interrupt_reason());
-    return NULL;
-  }
-  if (usable->len == 0) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_INPUT, "no run with a measured step time that can be predicted");
-    return NULL;
-  }
+  if (usable->len == 0 && ms_extent_stopped(&extent))
+    return ms_error(error, MS_ERROR_NOTHING, "%s before a run was predicted", ms_interrupt_reason()), NULL;
+  if (usable->len == 0)
+    return ms_error(error, MS_ERROR_INPUT, "no run with a measured step time that can be predicted"), NULL;
   g_ptr_array_sort(usable, by_gpu_then_model);
   MsCrossval *c = g_new0(MsCrossval, 1);
   c->files = chosen->len;

@@ -70,10 +70,7 @@ static MsSpread spread_of(GArray *all, size_t offset) {
 static gboolean sum_up(GArray *all, MsDraws *out, GError **error) {
   for (guint i = 0; i < all->len; i++) {
     One *one = &g_array_index(all, One, i);
-    if (one->code) {
-      g_set_error_literal(error, MS_ERROR, one->code, one->why);
-      return FALSE;
-    }
+    if (one->code) return ms_error(error, one->code, "%s", one->why);
     out->feasible += one->job.done && one->feasible;
   }
   out->n = (int)out->extent.done;

@@ -43,10 +43,7 @@ gboolean ms_jobs_run(GArray *items, MsJobFunc func, gconstpointer data, const Ms
   *extent = (MsExtent){0, items->len, options->items};
   ms_data_dir(); /* resolved once, before there are threads */
   GThreadPool *pool = g_thread_pool_new(work, &shift, threads, TRUE, NULL);
-  if (!pool) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "cannot start threads");
-    return FALSE;
-  }
+  if (!pool) return ms_error(error, MS_ERROR_ENV, "cannot start threads");
   for (guint i = 0; i < items->len; i++) g_thread_pool_push(pool, items->data + i * size, NULL);
   MsProgress *progress = options->progress ? ms_progress_begin(options->what, items->len) : NULL;
   const char *last = NULL;
@@ -83,7 +80,7 @@ gboolean ms_jobs_run_on_ranks(GArray *items, MsJobFunc func, gconstpointer data,
   g_array_append_vals(part, items->data + from * size, to - from);
   gboolean ok = ms_jobs_run(part, func, data, &mine, extent, error);
   if (ms_ranks_any(!ok)) {
-    if (ok) g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, "another rank cannot start threads");
+    if (ok) ms_error(error, MS_ERROR_ENV, "another rank cannot start threads");
     return FALSE;
   }
   ms_ranks_gather(part);
@@ -103,7 +100,6 @@ gboolean ms_jobs_run_all(GArray *items, MsJobFunc func, gconstpointer data, cons
   MsExtent extent;
   if (!ms_jobs_run(items, func, data, options, &extent, error)) return FALSE;
   if (!ms_extent_stopped(&extent)) return TRUE;
-  g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s: %u of %u %s were done", ms_interrupt_reason(), extent.done,
-              extent.of, extent.what);
-  return FALSE;
+  return ms_error(error, MS_ERROR_NOTHING, "%s: %u of %u %s were done", ms_interrupt_reason(), extent.done, extent.of,
+                  extent.what);
 }

@@ -88,9 +88,8 @@ gboolean ms_crossval_can_write(const char *folder, GError **error) {
 
 gboolean ms_crossval_write(const MsCrossval *c, const char *folder, GError **error) {
   if (folder && c->n_shared == 0) { /* what is shipped is no fit */
-    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s before anything was refitted: nothing is written",
-                ms_interrupt_reason());
-    return FALSE;
+    return ms_error(error, MS_ERROR_NOTHING, "%s before anything was refitted: nothing is written",
+                    ms_interrupt_reason());
   }
   for (guint i = 0; folder && i < G_N_ELEMENTS(folders); i++) {
     g_autofree char *from = g_build_filename(ms_data_dir(), folders[i], NULL),

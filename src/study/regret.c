@@ -91,10 +91,10 @@ MsRegret *ms_regret(const MsValidation *v, GError **error) {
   MsRegret *all = over(tasks);
   if (all->n > 0) return all;
   ms_regret_free(all);
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_INPUT,
-                      "--regret: no two runs of one task (the same model, machine, GPUs, software and training but for "
-                      "the microbatch)");
-  return NULL;
+  return ms_error(error, MS_ERROR_INPUT,
+                  "--regret: no two runs of one task (the same model, machine, GPUs, software and training but for "
+                  "the microbatch)"),
+         NULL;
 }
 
 void ms_regret_free(MsRegret *all) {

@@ -69,10 +69,7 @@ static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(cha
 static gboolean walk(const char *folder, int depth, GPtrArray *files, GError **error) {
   g_autoptr(GError) inner = NULL;
   g_autoptr(GDir) dir = g_dir_open(folder, 0, &inner);
-  if (!dir) {
-    g_set_error_literal(error, MS_ERROR, MS_ERROR_ENV, inner->message);
-    return FALSE;
-  }
+  if (!dir) return ms_error(error, MS_ERROR_ENV, "%s", inner->message);
   g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
   const char *entry;
   while ((entry = g_dir_read_name(dir))) g_ptr_array_add(names, g_strdup(entry));
@@ -255,8 +252,7 @@ static gboolean collect(const char *const *paths, const char *hardware, GArray *
     if (!ok) return FALSE;
   }
   if (jobs->len > 0) return TRUE;
-  g_set_error_literal(error, MS_ERROR, MS_ERROR_INPUT, "no scenario with a `measured` section found");
-  return FALSE;
+  return ms_error(error, MS_ERROR_INPUT, "no scenario with a `measured` section found");
 }
 
 /* --- summaries ------------------------------------------------------------------------------------------------- */

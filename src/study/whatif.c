@@ -56,8 +56,7 @@ static MsScenario *winner(const MsJson *doc, const MsWhatifOptions *options, cha
   g_autoptr(MsPlan) plan = ms_plan(request, &plan_options, error);
   if (!plan) return NULL;
   if (plan->interrupted) { /* another layout may win */
-    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "%s before the layout was found", ms_interrupt_reason());
-    return NULL;
+    return ms_error(error, MS_ERROR_NOTHING, "%s before the layout was found", ms_interrupt_reason()), NULL;
   }
   if (plan->n_best > 0) return ms_scenario_copy(plan->best[0].scenario, FALSE);
   *why = g_strdup_printf("no layout is feasible; of %" G_GUINT64_FORMAT " most fail by %s", plan->searched,
