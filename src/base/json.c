@@ -95,6 +95,26 @@ double ms_json_number(JsonNode *node) {
   return ms_json_is(node, G_TYPE_INT64) || ms_json_is(node, G_TYPE_DOUBLE) ? json_node_get_double(node) : (double)NAN;
 }
 
+JsonObject *ms_json_object(JsonNode *node) {
+  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+}
+
+JsonArray *ms_json_array(JsonNode *node) {
+  return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+}
+
+JsonNode *ms_json_member(JsonObject *object, const char *key) {
+  return object ? json_object_get_member(object, key) : NULL;
+}
+
+MsJsonMember ms_json_members(JsonObject *object) {
+  MsJsonMember at = {.key = NULL};
+  json_object_iter_init_ordered(&at.iter, object);
+  return at;
+}
+
+gboolean ms_json_next(MsJsonMember *at) { return json_object_iter_next_ordered(&at->iter, &at->key, &at->value); }
+
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   return JSON_NODE_HOLDS_OBJECT(node) || ms_json_error(doc, path, error, "must be an object");
 }
@@ -119,11 +139,8 @@ JsonNode *ms_json_copy(JsonNode *node) {
     json_node_take_array(json_node_init(copy, JSON_NODE_ARRAY), to);
   } else if (JSON_NODE_HOLDS_OBJECT(node)) {
     JsonObject *to = json_object_new();
-    JsonObjectIter iter;
-    const char *key;
-    JsonNode *member;
-    json_object_iter_init_ordered(&iter, json_node_get_object(node));
-    while (json_object_iter_next_ordered(&iter, &key, &member)) json_object_set_member(to, key, ms_json_copy(member));
+    for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);)
+      json_object_set_member(to, at.key, ms_json_copy(at.value));
     json_node_take_object(json_node_init(copy, JSON_NODE_OBJECT), to);
   } else if (JSON_NODE_HOLDS_NULL(node)) {
     json_node_init_null(copy);

@@ -70,6 +70,18 @@ JsonNode *ms_json_take_node(MsJsonCursor *cursor); /* a tree of any value. (tran
 gboolean ms_json_is(JsonNode *node, GType type);
 const char *ms_json_string(JsonNode *node);
 double ms_json_number(JsonNode *node);
+/* An object or a list, NULL: it is none; a member of an object that may be NULL. (transfer none) */
+JsonObject *ms_json_object(JsonNode *node);
+JsonArray *ms_json_array(JsonNode *node);
+JsonNode *ms_json_member(JsonObject *object, const char *key);
+/* Members in their order: `for (MsJsonMember at = ms_json_members(object); ms_json_next(&at);)`. */
+typedef struct {
+  JsonObjectIter iter;
+  const char *key;
+  JsonNode *value;
+} MsJsonMember;
+MsJsonMember ms_json_members(JsonObject *object);
+gboolean ms_json_next(MsJsonMember *at);
 /* TRUE when `node` is an object, else FALSE with that as the error. */
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 

@@ -177,12 +177,8 @@ void ms_json_out_bool(MsJsonOut *out, const char *key, gboolean value) {
 void ms_json_out_null(MsJsonOut *out, const char *key) { scalar_text(out, key, "null"); }
 
 static void out_object_node(MsJsonOut *out, const char *key, JsonObject *object) {
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *member;
   ms_json_out_object(out, key);
-  json_object_iter_init_ordered(&iter, object);
-  while (json_object_iter_next_ordered(&iter, &name, &member)) ms_json_out_node(out, name, member);
+  for (MsJsonMember at = ms_json_members(object); ms_json_next(&at);) ms_json_out_node(out, at.key, at.value);
   ms_json_out_end(out);
 }
 

@@ -56,7 +56,7 @@ static void add_members(MsTable *table, GString *below, const MsFieldTable *fiel
     }
     if (strcmp(key, "curves") == 0 || strcmp(key, "sources") == 0) continue; /* tables of their own */
     g_autofree char *value = node_text(node, field);
-    JsonNode *source = sources ? json_object_get_member(sources, key) : NULL;
+    JsonNode *source = ms_json_member(sources, key);
     if (g_utf8_strlen(value, -1) > WIDEST_VALUE) {
       g_string_append_printf(below, "%s: %s\n", path, value);
       continue;

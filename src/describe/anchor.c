@@ -41,8 +41,7 @@ const MsFieldTable ms_anchor_table = {"anchor", "what was learned from runs on a
 
 static gboolean is_run(JsonNode *node) {
   JsonObject *run = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
-  JsonNode *left = run ? json_object_get_member(run, "left") : NULL,
-           *keys = run ? json_object_get_member(run, "keys") : NULL;
+  JsonNode *left = ms_json_member(run, "left"), *keys = ms_json_member(run, "keys");
   if (!run || !ms_json_is(json_object_get_member(run, "model"), G_TYPE_STRING) ||
       isnan(ms_json_number(json_object_get_member(run, "gpus"))) ||
       isnan(ms_json_number(json_object_get_member(run, "step_s"))) || isnan(ms_json_number(left)) ||

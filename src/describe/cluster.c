@@ -38,14 +38,11 @@ static gboolean check_ranks(JsonNode *node, const char *key, int gpus, const MsJ
   if (!node || JSON_NODE_HOLDS_NULL(node)) return TRUE;
   if (!JSON_NODE_HOLDS_OBJECT(node))
     return ms_json_error(doc, path, error, "must be an object of ranks and how many times as slow they are");
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &name, &value)) {
-    g_autofree char *at = g_strdup_printf("%s.%s", path, name);
-    double factor = ms_json_number(value);
-    if (rank_of(name, gpus) < 0) return ms_json_error(doc, at, error, "must be a rank of the job, 0 to %d", gpus - 1);
+  for (MsJsonMember one = ms_json_members(json_node_get_object(node)); ms_json_next(&one);) {
+    g_autofree char *at = g_strdup_printf("%s.%s", path, one.key);
+    double factor = ms_json_number(one.value);
+    if (rank_of(one.key, gpus) < 0)
+      return ms_json_error(doc, at, error, "must be a rank of the job, 0 to %d", gpus - 1);
     if (!(factor >= 1 && factor <= 1e3))
       return ms_json_error(doc, at, error, "must say how many times as slow, 1 to 1000");
   }
@@ -67,9 +64,6 @@ void ms_cluster_named(const JsonNode *object, int gpus, double *factor) {
   for (int i = 0; i < gpus; i++) factor[i] = 1;
   JsonNode *node = (JsonNode *)object;
   if (!node || !JSON_NODE_HOLDS_OBJECT(node)) return;
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &name, &value)) factor[rank_of(name, gpus)] = ms_json_number(value);
+  for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);)
+    factor[rank_of(at.key, gpus)] = ms_json_number(at.value);
 }

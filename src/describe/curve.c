@@ -118,12 +118,8 @@ static gboolean set_param(const MsJson *doc, const char *name, JsonNode *node, c
 static gboolean params_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsCurve *curve = member;
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &name, &value))
-    if (!set_param(doc, name, value, path, curve, error)) return FALSE;
+  for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);)
+    if (!set_param(doc, at.key, at.value, path, curve, error)) return FALSE;
   return TRUE;
 }
 
@@ -256,12 +252,8 @@ static gboolean axis_parse(const MsJson *doc, const char *name, JsonNode *node, 
 
 static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, MsGrid *grid, GError **error) {
   if (!node || !JSON_NODE_HOLDS_OBJECT(node)) return ms_json_error(doc, path, error, "must be an object of lists");
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &name, &value))
-    if (!axis_parse(doc, name, value, path, grid, error)) return FALSE;
+  for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);)
+    if (!axis_parse(doc, at.key, at.value, path, grid, error)) return FALSE;
   return grid->dims > 0 ||
          ms_json_error(doc, path, error, "is empty, must hold 1 to %u axes", (guint)G_N_ELEMENTS(grid->n));
 }

@@ -114,12 +114,8 @@ static gboolean scaled_key(const Reader *r, const char *key, JsonNode *node, con
 static gboolean read_scale(const Reader *r, JsonNode *node, const char *path, MsDisturbance *d) {
   g_autofree char *full = g_strconcat(path, ".scale", NULL);
   if (!ms_json_need_object(r->doc, node, full, r->error)) return FALSE;
-  JsonObjectIter iter;
-  const char *key;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &key, &value))
-    if (!scaled_key(r, key, value, path, d)) return FALSE;
+  for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);)
+    if (!scaled_key(r, at.key, at.value, path, d)) return FALSE;
   return TRUE;
 }
 

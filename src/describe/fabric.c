@@ -146,13 +146,9 @@ static gboolean check_slow(const MsFabric *f, const MsJson *doc, const char *pat
   JsonObject *names = JSON_NODE_HOLDS_OBJECT(f->slow) ? json_node_get_object(f->slow) : NULL;
   if (!names || json_object_get_size(names) > MS_FABRIC_BROKEN)
     return bad(doc, path, "slow", error, "must be an object of at most 4096 names, {\"node5.nic2\": 4}");
-  JsonObjectIter iter;
-  const char *key;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, names);
-  while (json_object_iter_next_ordered(&iter, &key, &value)) {
-    g_autofree char *at = g_strdup_printf("slow.%s", key);
-    double times = ms_json_number(value);
+  for (MsJsonMember one = ms_json_members(names); ms_json_next(&one);) {
+    g_autofree char *at = g_strdup_printf("slow.%s", one.key);
+    double times = ms_json_number(one.value);
     if (!(times >= 1 && times <= 1e6)) return bad(doc, path, at, error, "must say how many times as slow, 1 to 1e6");
   }
   return TRUE;

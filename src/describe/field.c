@@ -328,11 +328,8 @@ void ms_fields_defaults(const MsFieldTable *table, void *object) {
  * -------------------------------------------------------------------------------------------------------- */
 gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                               GError **error) {
-  JsonObjectIter iter;
-  const char *key;
-  json_object_iter_init_ordered(&iter, json);
-  while (json_object_iter_next_ordered(&iter, &key, NULL))
-    if (!ms_field_find(table, key)) return unknown_key(table, doc, path, key, error);
+  for (MsJsonMember at = ms_json_members(json); ms_json_next(&at);)
+    if (!ms_field_find(table, at.key)) return unknown_key(table, doc, path, at.key, error);
   return TRUE;
 }
 

@@ -134,11 +134,7 @@ char *ms_name_of_file(const char *filename) {
 
 JsonObject *ms_object_without(JsonObject *object, const char *key) {
   JsonObject *rest = json_object_new();
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *member;
-  json_object_iter_init_ordered(&iter, object);
-  while (json_object_iter_next_ordered(&iter, &name, &member))
-    if (strcmp(name, key) != 0) json_object_set_member(rest, name, ms_json_copy(member));
+  for (MsJsonMember at = ms_json_members(object); ms_json_next(&at);)
+    if (strcmp(at.key, key) != 0) json_object_set_member(rest, at.key, ms_json_copy(at.value));
   return rest;
 }

@@ -215,16 +215,12 @@ static gboolean close_member(Reader *r, const MsFieldTable *table, const char *n
 /* A copy of `json` with one value for every open key. NULL and *error on failure. (transfer full) */
 static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject *json, const char *path) {
   JsonObject *result = json_object_new();
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *node;
   gboolean ok = TRUE;
-  json_object_iter_init_ordered(&iter, json);
-  while (ok && json_object_iter_next_ordered(&iter, &name, &node)) {
-    char *full = *path ? g_strconcat(path, ".", name, NULL) : g_strdup(name);
+  for (MsJsonMember at = ms_json_members(json); ok && ms_json_next(&at);) {
+    char *full = *path ? g_strconcat(path, ".", at.key, NULL) : g_strdup(at.key);
     JsonNode *closed = NULL;
-    ok = close_member(r, table, name, node, full, &closed);
-    if (closed) json_object_set_member(result, name, closed);
+    ok = close_member(r, table, at.key, at.value, full, &closed);
+    if (closed) json_object_set_member(result, at.key, closed);
     g_free(full);
   }
   if (!ok) g_clear_pointer(&result, json_object_unref);
@@ -360,7 +356,7 @@ static JsonObject *with_placement(JsonObject *json, JsonNode *word) {
 static JsonObject *with_machine(const MsJson *doc, JsonObject *json, JsonArray *machines, guint i, GError **error) {
   JsonObject *plan, *one = with_value(json, "hardware", json_array_get_element(machines, i));
   const char *name = place_of(one, "plan.gpu_hour_price", &plan);
-  JsonNode *price = plan ? json_object_get_member(plan, name) : NULL;
+  JsonNode *price = ms_json_member(plan, name);
   if (!price || !JSON_NODE_HOLDS_ARRAY(price)) return one;
   guint n = json_array_get_length(machines), prices = json_array_get_length(json_node_get_array(price));
   JsonObject *priced = NULL;
@@ -388,7 +384,7 @@ static gboolean expand(const MsJson *doc, JsonObject *json, guint key, GPtrArray
   const char *path = listed_keys[key];
   JsonObject *inside;
   const char *name = place_of(json, path, &inside);
-  JsonNode *node = inside ? json_object_get_member(inside, name) : NULL;
+  JsonNode *node = ms_json_member(inside, name);
   if (!node || !JSON_NODE_HOLDS_ARRAY(node) || one_search(json, path) || is_job_nodes(path, node))
     return expand(doc, json, key + 1, out, error);
   JsonArray *list = json_node_get_array(node);

@@ -98,7 +98,7 @@ static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char
 static JsonArray *list_of_stacks(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
   JsonObject *object = JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
-  JsonNode *list = object ? json_object_get_member(object, "stacks") : NULL;
+  JsonNode *list = ms_json_member(object, "stacks");
   if (list && JSON_NODE_HOLDS_ARRAY(list)) return json_node_get_array(list);
   return ms_json_error(doc, "", error, "must be an object with a list \"stacks\""), NULL;
 }
@@ -179,14 +179,10 @@ static gboolean list_of(const MsJson *doc, const char *list, JsonObject **object
 /* The member with the longest key that the name goes on from, and how much of it that is; NULL: none. */
 static JsonNode *longest_member(JsonObject *list, const char *software, gsize *longest) {
   JsonNode *said = NULL;
-  JsonObjectIter at;
-  const char *key;
-  JsonNode *node;
   *longest = 0;
-  json_object_iter_init_ordered(&at, list);
-  while (json_object_iter_next_ordered(&at, &key, &node)) {
-    gsize n = begins_with(software, key);
-    if (n > *longest) *longest = n, said = node;
+  for (MsJsonMember at = ms_json_members(list); ms_json_next(&at);) {
+    gsize n = begins_with(software, at.key);
+    if (n > *longest) *longest = n, said = at.value;
   }
   return said;
 }
@@ -284,15 +280,11 @@ static gboolean take_version(const MsJson *doc, JsonNode *version, const char *s
 /* The newest that a listed release had by then; where none was out, the oldest listed. */
 static gboolean library_of_date(const MsJson *doc, JsonObject *list, double year, int *minor, GError **error) {
   int newest = 0, oldest = 0;
-  JsonObjectIter at;
-  const char *key;
-  JsonNode *node;
-  json_object_iter_init_ordered(&at, list);
-  while (json_object_iter_next_ordered(&at, &key, &node)) {
+  for (MsJsonMember at = ms_json_members(list); ms_json_next(&at);) {
     int own;
     double released;
-    g_autofree char *spelled = ms_software_spelled(key);
-    if (!take_version(doc, node, key, &own, error) || !date(doc, spelled, &released, error)) return FALSE;
+    g_autofree char *spelled = ms_software_spelled(at.key);
+    if (!take_version(doc, at.value, at.key, &own, error) || !date(doc, spelled, &released, error)) return FALSE;
     if (released > 0 && released <= year) newest = MAX(newest, own);
     oldest = oldest ? MIN(oldest, own) : own;
   }

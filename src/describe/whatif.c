@@ -241,15 +241,11 @@ static gboolean key_and_values(const MsJson *doc, const AxisRow *row, const char
 
 /* The settings of an object "path of a key": value. */
 static gboolean settings(const MsJson *doc, JsonNode *set, const char *path, MsAxisPoint *point, GError **error) {
-  JsonObjectIter iter;
-  const char *key;
-  JsonNode *value;
   if (!set || !JSON_NODE_HOLDS_OBJECT(set))
     return ms_json_error(doc, path, error, "must be an object of keys and values");
-  json_object_iter_init_ordered(&iter, json_node_get_object(set));
-  while (json_object_iter_next_ordered(&iter, &key, &value)) {
-    if (!resolve(doc, path, key, error)) return FALSE;
-    point_add(point, key, value);
+  for (MsJsonMember at = ms_json_members(json_node_get_object(set)); ms_json_next(&at);) {
+    if (!resolve(doc, path, at.key, error)) return FALSE;
+    point_add(point, at.key, at.value);
   }
   return TRUE;
 }

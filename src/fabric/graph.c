@@ -250,12 +250,8 @@ static gboolean break_links(MsFabricGraph *g, const MsScenario *s, GError **erro
     if (!break_named(g, json_array_get_string_element(failed, i), 0))
       return refuse(s, error, "failed", no_such, json_array_get_string_element(failed, i));
   if (!f->slow || !JSON_NODE_HOLDS_OBJECT(f->slow)) return TRUE;
-  JsonObjectIter iter;
-  const char *key;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, json_node_get_object(f->slow));
-  while (json_object_iter_next_ordered(&iter, &key, &value))
-    if (!break_named(g, key, 1 / json_node_get_double(value))) return refuse(s, error, "slow", no_such, key);
+  for (MsJsonMember at = ms_json_members(json_node_get_object(f->slow)); ms_json_next(&at);)
+    if (!break_named(g, at.key, 1 / json_node_get_double(at.value))) return refuse(s, error, "slow", no_such, at.key);
   return TRUE;
 }
 

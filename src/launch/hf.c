@@ -61,7 +61,7 @@ static gboolean read_map(MsHf *c) {
  * it (rope_parameters), sometimes one for each kind of layer. */
 static gboolean rope_number(MsHf *c, JsonObject *object, const char *inside, const char *key, const char *field,
                             void *at, const MsFieldTable *table) {
-  JsonNode *node = object ? json_object_get_member(object, key) : NULL;
+  JsonNode *node = ms_json_member(object, key);
   if (!node || JSON_NODE_HOLDS_NULL(node)) return TRUE;
   g_autofree char *path = *inside ? g_strconcat(inside, ".", key, NULL) : g_strdup(key);
   return ms_field_set(ms_field_find(table, field), c->doc, node, ms_hf_path(c, path), at, c->error);
@@ -102,7 +102,7 @@ static gboolean read_rope_object(MsHf *c, const char *inside) {
                                         "truncate"};
   MsModel *m = c->model;
   JsonNode *node = ms_hf_take(c, inside);
-  JsonObject *object = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  JsonObject *object = ms_json_object(node);
   if (!object) return TRUE;
   if (!rope_kind(c, object, inside)) return FALSE;
   const MsFieldTable *table = ms_field_find(&ms_model_table, "rope_scaling")->sub;
@@ -163,8 +163,7 @@ static const MsHfFamily *const tables[] = {ms_hf_families, ms_hf_dense_families,
                                            ms_hf_research_families, ms_hf_uneven_families};
 
 static const char *architecture(const MsHf *c) {
-  JsonNode *node = json_object_get_member(c->json, "architectures");
-  JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  JsonArray *list = ms_json_array(json_object_get_member(c->json, "architectures"));
   JsonNode *first = list && json_array_get_length(list) > 0 ? json_array_get_element(list, 0) : NULL;
   gboolean text = ms_json_is(first, G_TYPE_STRING);
   return text ? json_node_get_string(first) : "";

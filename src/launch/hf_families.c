@@ -50,7 +50,7 @@ static gboolean read_sparse_step(MsHf *c) {
   int step;
   if (!ms_hf_take_int(c, "decoder_sparse_step", 1, MS_HF_MOST_LAYERS, &step)) return FALSE;
   JsonNode *only = ms_hf_take(c, "mlp_only_layers");
-  JsonArray *dense = only && JSON_NODE_HOLDS_ARRAY(only) ? json_node_get_array(only) : NULL;
+  JsonArray *dense = ms_json_array(only);
   if (only && !dense) return ms_hf_bad(c, "mlp_only_layers", "must be a list of layers");
   g_autoptr(GString) freq = g_string_new(NULL);
   for (int i = 0; i < m->num_layers; i++) {
@@ -305,14 +305,14 @@ static char *ratios_of_types(MsHf *c, char *const *types, JsonNode *rates) {
   if ((int)g_strv_length((char **)types) != m->num_layers)
     return ms_hf_bad(c, "layer_types", "has %u layers, must have %d", g_strv_length((char **)types), m->num_layers),
            NULL;
-  JsonObject *rate_of = rates && JSON_NODE_HOLDS_OBJECT(rates) ? json_node_get_object(rates) : NULL;
+  JsonObject *rate_of = ms_json_object(rates);
   g_autoptr(GString) ratios = g_string_new(NULL);
   for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
     const char *type = i < m->num_layers ? types[i] : "sliding_attention";
     gint64 ratio = strcmp(type, "compressed_sparse_attention") == 0    ? 4
                    : strcmp(type, "heavily_compressed_attention") == 0 ? 128
                                                                        : 0;
-    ms_hf_is_integer(rate_of ? json_object_get_member(rate_of, type) : NULL, &ratio);
+    ms_hf_is_integer(ms_json_member(rate_of, type), &ratio);
     if (ratio == 0 && strcmp(type, "sliding_attention") != 0)
       return ms_hf_bad(c, "layer_types",
                        "is \"%.40s\" at layer %d, must be sliding_attention, compressed_sparse_attention or "

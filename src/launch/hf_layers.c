@@ -21,8 +21,7 @@ gboolean ms_hf_is_integer(JsonNode *node, gint64 *value) {
 }
 
 void ms_hf_flatten(MsHf *c, const char *key) {
-  JsonNode *node = json_object_get_member(c->json, key);
-  JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  JsonArray *list = ms_json_array(json_object_get_member(c->json, key));
   gint64 first, other;
   guint n = list ? json_array_get_length(list) : 0;
   if (n == 0 || !ms_hf_is_integer(json_array_get_element(list, 0), &first)) return;

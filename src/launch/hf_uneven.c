@@ -23,7 +23,7 @@ static char *difference(double missing) {
 /* A list of 0 and 1 over the layers (transfer full); NULL and the error when it is something else. */
 static guint8 *take_flags(MsHf *c, const char *key) {
   JsonNode *node = ms_hf_take(c, key);
-  JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  JsonArray *list = ms_json_array(node);
   int layers = c->model->num_layers;
   gint64 flag;
   if (!list || (int)json_array_get_length(list) != layers)
@@ -126,7 +126,7 @@ static gboolean mimo_v2(MsHf *c) {
 /* A number in an object that lists how layers attend; FALSE and the error when it is none. */
 static gboolean inner_int(MsHf *c, JsonObject *object, const char *within, const char *key, int absent, int *value) {
   gint64 given = absent;
-  JsonNode *node = object ? json_object_get_member(object, key) : NULL;
+  JsonNode *node = ms_json_member(object, key);
   if (node && !ms_hf_is_integer(node, &given)) given = -1;
   if (given < 0 || given > 65536) return ms_hf_bad(c, within, "has no %s in [0, 65536]", key);
   *value = (int)given;
@@ -135,14 +135,14 @@ static gboolean inner_int(MsHf *c, JsonObject *object, const char *within, const
 
 static JsonObject *take_object(MsHf *c, const char *key) {
   JsonNode *node = ms_hf_take(c, key);
-  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  return ms_json_object(node);
 }
 
 gboolean ms_hf_read_other_heads(MsHf *c) {
   static const char key[] = "attention_other_setting";
   MsModel *m = c->model;
   JsonObject *other = take_object(c, key);
-  JsonNode *type = other ? json_object_get_member(other, "attention_type") : NULL;
+  JsonNode *type = ms_json_member(other, "attention_type");
   int heads, groups, width;
   if (!other) return TRUE;
   if (!type || !JSON_NODE_HOLDS_VALUE(type) || g_strcmp0(json_node_get_string(type), "sliding_attention") != 0)
@@ -231,7 +231,7 @@ typedef struct {
 } NasLayers;
 
 static gboolean nas_flag(JsonObject *part, const char *key) {
-  JsonNode *node = part ? json_object_get_member(part, key) : NULL;
+  JsonNode *node = ms_json_member(part, key);
   return node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_BOOLEAN &&
          json_node_get_boolean(node);
 }
@@ -271,12 +271,12 @@ static gboolean nas_ffn(MsHf *c, NasLayers *n, JsonObject *part) {
 
 static JsonObject *nas_part(JsonNode *block, const char *key) {
   JsonNode *node = JSON_NODE_HOLDS_OBJECT(block) ? json_object_get_member(json_node_get_object(block), key) : NULL;
-  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  return ms_json_object(node);
 }
 
 static gboolean nas_layers(MsHf *c, NasLayers *n) {
   JsonNode *node = ms_hf_take(c, "block_configs");
-  JsonArray *blocks = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  JsonArray *blocks = ms_json_array(node);
   int layers = c->model->num_layers;
   if (!blocks || (int)json_array_get_length(blocks) != layers || layers > MS_HF_MOST_LAYERS / 2)
     return ms_hf_bad(c, "block_configs", "must be a list of %d layers", layers);
@@ -311,8 +311,7 @@ static gboolean nemotron_nas(MsHf *c) {
 /* --- Kimi-Linear --- */
 /* The layers of a list that counts from 1. */
 static gboolean mark_layers(MsHf *c, JsonObject *object, const char *key, guint8 *marks) {
-  JsonNode *node = json_object_get_member(object, key);
-  JsonArray *list = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+  JsonArray *list = ms_json_array(json_object_get_member(object, key));
   gint64 layer;
   for (guint i = 0; list && i < json_array_get_length(list); i++) {
     if (!ms_hf_is_integer(json_array_get_element(list, i), &layer) || layer < 1 || layer > c->model->num_layers)

@@ -105,7 +105,7 @@ static gboolean empty(Titan *t, const char *names, const char *instead) {
 }
 
 static gboolean has_member(JsonNode *list, const char *text) {
-  JsonArray *array = list && JSON_NODE_HOLDS_ARRAY(list) ? json_node_get_array(list) : NULL;
+  JsonArray *array = ms_json_array(list);
   for (guint i = 0; array && i < json_array_get_length(array); i++) {
     JsonNode *node = json_array_get_element(array, i);
     if (ms_json_is(node, G_TYPE_STRING) && strcmp(json_node_get_string(node), text) == 0) return TRUE;

@@ -196,7 +196,7 @@ static double member(JsonObject *object, const char *key) {
 
 static JsonObject *object_member(JsonObject *object, const char *key) {
   JsonNode *node = json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
-  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  return ms_json_object(node);
 }
 
 /* Statistics between two log points: a step's time, or samples a second of the whole machine. */

@@ -68,13 +68,9 @@ typedef struct {
 static gboolean walk(Walk *w, JsonNode *node, const char *path);
 
 static gboolean walk_object(Walk *w, JsonObject *object, const char *path) {
-  JsonObjectIter iter;
-  const char *key;
-  JsonNode *member;
-  json_object_iter_init_ordered(&iter, object);
-  while (json_object_iter_next_ordered(&iter, &key, &member)) {
-    g_autofree char *at = *path ? g_strdup_printf("%s.%s", path, key) : g_strdup(key);
-    if (!is_free_text(key) && !walk(w, member, at)) return FALSE;
+  for (MsJsonMember one = ms_json_members(object); ms_json_next(&one);) {
+    g_autofree char *at = *path ? g_strdup_printf("%s.%s", path, one.key) : g_strdup(one.key);
+    if (!is_free_text(one.key) && !walk(w, one.value, at)) return FALSE;
   }
   return TRUE;
 }

@@ -91,49 +91,37 @@ static void add_tolerance(MsBaseline *b, const char *of, double tolerance) {
 
 static gboolean load_tolerances(MsBaseline *b, const MsJson *doc, JsonNode *node, GError **error) {
   static const char *const groups[] = {"default", "time", "comm", "memory", NULL};
-  JsonObjectIter iter;
-  const char *of;
-  JsonNode *value;
   if (!node) return TRUE;
   if (!ms_json_need_object(doc, node, "tolerance", error)) return FALSE;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &of, &value)) {
-    g_autofree char *path = g_strconcat("tolerance.", of, NULL);
-    if (!g_strv_contains(groups, of) && quantity_of(doc, path, of, error) < 0) return FALSE;
-    if (!(ms_json_number(value) >= 0 && ms_json_number(value) <= 1))
+  for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);) {
+    g_autofree char *path = g_strconcat("tolerance.", at.key, NULL);
+    if (!g_strv_contains(groups, at.key) && quantity_of(doc, path, at.key, error) < 0) return FALSE;
+    if (!(ms_json_number(at.value) >= 0 && ms_json_number(at.value) <= 1))
       return ms_json_error(doc, path, error, "must be a fraction in [0, 1]");
-    add_tolerance(b, of, ms_json_number(value));
+    add_tolerance(b, at.key, ms_json_number(at.value));
   }
   return TRUE;
 }
 
 static gboolean load_inputs(MsBaseline *b, const MsJson *doc, JsonNode *node, GError **error) {
-  JsonObjectIter iter;
-  const char *of;
-  JsonNode *group;
   if (!node) return TRUE;
   if (!ms_json_need_object(doc, node, "inputs", error)) return FALSE;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &of, &group))
-    if (!JSON_NODE_HOLDS_OBJECT(group)) return ms_json_error(doc, "inputs", error, "%s must be an object", of);
+  for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);)
+    if (!JSON_NODE_HOLDS_OBJECT(at.value)) return ms_json_error(doc, "inputs", error, "%s must be an object", at.key);
   b->inputs = ms_json_copy(node);
   return TRUE;
 }
 
 static gboolean load_quantities(MsPrediction *p, const MsJson *doc, const char *path, JsonNode *node, GError **error) {
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *value;
   if (!node) return TRUE;
   if (!ms_json_need_object(doc, node, path, error)) return FALSE;
-  json_object_iter_init_ordered(&iter, json_node_get_object(node));
-  while (json_object_iter_next_ordered(&iter, &name, &value)) {
-    g_autofree char *full = g_strconcat(path, ".", name, NULL);
-    int q = quantity_of(doc, full, name, error);
+  for (MsJsonMember at = ms_json_members(json_node_get_object(node)); ms_json_next(&at);) {
+    g_autofree char *full = g_strconcat(path, ".", at.key, NULL);
+    int q = quantity_of(doc, full, at.key, error);
     if (q < 0) return FALSE;
-    if (isnan(ms_json_number(value)) && !JSON_NODE_HOLDS_NULL(value))
+    if (isnan(ms_json_number(at.value)) && !JSON_NODE_HOLDS_NULL(at.value))
       return ms_json_error(doc, full, error, "must be a number or null");
-    p->value[q] = ms_json_number(value);
+    p->value[q] = ms_json_number(at.value);
   }
   return TRUE;
 }
@@ -334,12 +322,8 @@ static JsonObject *scalars(const MsFieldTable *table, const void *object) {
                                       "provenance", "vendor", "curves", NULL};
   g_autoptr(JsonNode) written = ms_fields_node(table, object, FALSE);
   JsonObject *all = json_node_get_object(written), *kept = json_object_new();
-  JsonObjectIter iter;
-  const char *key;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, all);
-  while (json_object_iter_next_ordered(&iter, &key, &value))
-    if (!g_strv_contains(prose, key)) json_object_set_member(kept, key, ms_json_copy(value));
+  for (MsJsonMember at = ms_json_members(all); ms_json_next(&at);)
+    if (!g_strv_contains(prose, at.key)) json_object_set_member(kept, at.key, ms_json_copy(at.value));
   return kept;
 }
 

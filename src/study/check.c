@@ -151,15 +151,11 @@ static void add_input(MsCheck *c, const char *of, const char *key, JsonNode *sto
 
 /* Members of `a` that are different in `b`, or with `added` those that `b` has not; `a` is then today's. */
 static void add_members(MsCheck *c, const char *of, const char *key, JsonObject *a, JsonObject *b, gboolean added) {
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, a);
-  while (json_object_iter_next_ordered(&iter, &name, &value)) {
-    g_autofree char *path = g_strdup_printf("%s, %s", key, name);
-    JsonNode *other = json_object_get_member(b, name);
-    if (!added) add_input(c, of, path, value, other);
-    else if (!other) add_input(c, of, path, NULL, value);
+  for (MsJsonMember at = ms_json_members(a); ms_json_next(&at);) {
+    g_autofree char *path = g_strdup_printf("%s, %s", key, at.key);
+    JsonNode *other = json_object_get_member(b, at.key);
+    if (!added) add_input(c, of, path, at.value, other);
+    else if (!other) add_input(c, of, path, NULL, at.value);
   }
 }
 
@@ -179,31 +175,24 @@ static void add_input(MsCheck *c, const char *of, const char *key, JsonNode *sto
 
 static JsonObject *object_in(JsonNode *node, const char *key) {
   JsonNode *member = node ? json_object_get_member(json_node_get_object(node), key) : NULL;
-  return member && JSON_NODE_HOLDS_OBJECT(member) ? json_node_get_object(member) : NULL;
+  return ms_json_object(member);
 }
 
 /* What stands in `a` and is different or missing in `b`; swapped: `a` is today, only what is new. */
 static void compare_object(MsCheck *c, const char *of, JsonObject *a, JsonObject *b, gboolean swapped) {
-  JsonObjectIter iter;
-  const char *key;
-  JsonNode *value;
-  json_object_iter_init_ordered(&iter, a);
-  while (json_object_iter_next_ordered(&iter, &key, &value)) {
-    JsonNode *other = b ? json_object_get_member(b, key) : NULL;
-    if (!swapped) add_input(c, of, key, value, other);
-    else if (!other) add_input(c, of, key, NULL, value);
+  for (MsJsonMember at = ms_json_members(a); ms_json_next(&at);) {
+    JsonNode *other = ms_json_member(b, at.key);
+    if (!swapped) add_input(c, of, at.key, at.value, other);
+    else if (!other) add_input(c, of, at.key, NULL, at.value);
   }
 }
 
 static void compare_inputs(MsCheck *c, JsonNode *today) {
-  JsonObjectIter iter;
-  const char *of;
   if (!c->baseline->inputs) return;
-  json_object_iter_init_ordered(&iter, json_node_get_object(c->baseline->inputs));
-  while (json_object_iter_next_ordered(&iter, &of, NULL)) {
-    JsonObject *was = object_in(c->baseline->inputs, of), *is = object_in(today, of);
-    compare_object(c, of, was, is, FALSE);
-    if (is) compare_object(c, of, is, was, TRUE);
+  for (MsJsonMember at = ms_json_members(json_node_get_object(c->baseline->inputs)); ms_json_next(&at);) {
+    JsonObject *was = object_in(c->baseline->inputs, at.key), *is = object_in(today, at.key);
+    compare_object(c, at.key, was, is, FALSE);
+    if (is) compare_object(c, at.key, is, was, TRUE);
   }
 }
 

@@ -20,7 +20,7 @@ static void flatten(GHashTable *to, const char *path, JsonNode *node) {
 GHashTable *ms_knobs_of(JsonNode *root) {
   static const char *const parts[] = {"model", "hardware", "gpus", "training", "layout", "options"};
   GHashTable *knobs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-  JsonObject *object = root && JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
+  JsonObject *object = ms_json_object(root);
   for (guint i = 0; object && i < G_N_ELEMENTS(parts); i++) {
     JsonNode *node = json_object_get_member(object, parts[i]);
     if (node) flatten(knobs, parts[i], node);

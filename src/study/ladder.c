@@ -70,13 +70,11 @@ static const MsValidateRow *row_of(GHashTable *rows, const char *path) {
 }
 
 static double number_of(JsonObject *object, const char *key) {
-  JsonNode *node = json_object_get_member(object, key);
-  return ms_json_number(node);
+  return ms_json_number(json_object_get_member(object, key));
 }
 
 static const char *text_of(JsonObject *object, const char *key) {
-  JsonNode *node = json_object_get_member(object, key);
-  return ms_json_string(node);
+  return ms_json_string(json_object_get_member(object, key));
 }
 
 static gboolean all_have_rates(JsonArray *list) {

@@ -248,25 +248,13 @@ static gboolean load_scenario(MsProfile *p, int stage, int rank, const MsKernelT
 }
 
 /* --- what was saved -------------------------------------------------------------------------------------------- */
-static double number(JsonObject *o, const char *key) {
-  JsonNode *node = o ? json_object_get_member(o, key) : NULL;
-  return ms_json_number(node);
-}
+static double number(JsonObject *o, const char *key) { return ms_json_number(ms_json_member(o, key)); }
 
-static const char *text(JsonObject *o, const char *key) {
-  JsonNode *node = o ? json_object_get_member(o, key) : NULL;
-  return ms_json_string(node);
-}
+static const char *text(JsonObject *o, const char *key) { return ms_json_string(ms_json_member(o, key)); }
 
-static JsonObject *object(JsonObject *o, const char *key) {
-  JsonNode *node = o ? json_object_get_member(o, key) : NULL;
-  return node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
-}
+static JsonObject *object(JsonObject *o, const char *key) { return ms_json_object(ms_json_member(o, key)); }
 
-static JsonArray *list(JsonObject *o, const char *key) {
-  JsonNode *node = o ? json_object_get_member(o, key) : NULL;
-  return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
-}
+static JsonArray *list(JsonObject *o, const char *key) { return ms_json_array(ms_json_member(o, key)); }
 
 static guint length(JsonArray *a) { return a ? json_array_get_length(a) : 0; }
 
