@@ -100,6 +100,17 @@ typedef struct {
 MsTrajectory *ms_engine_events_within(const MsGraph *graph, const MsSharing *sharing, MsTime limit,
                                       const MsTails *tails);
 
+/* The same, or NULL as soon as it is known that each of the last two rounds of ms_graph_repeat, at least, makes the
+ * makespan longer by one and the same time. */
+typedef struct {
+  MsTime time;
+  guint64 events; /* until that was known */
+} MsRound;
+MsTrajectory *ms_engine_events_until_round(const MsGraph *graph, const MsSharing *sharing, MsRound *round);
+/* What the first n tasks do where those behind are not there; NULL where these begin before the others have ended, and
+ * so may change what they do. Without events: nothing was run for it. (transfer full) */
+MsTrajectory *ms_trajectory_of_first(const MsTrajectory *trajectory, guint32 n);
+
 /* For tests: whether rounds are left out, and how many tasks were until now. */
 void ms_engine_allow_rounds(gboolean allow);
 gboolean ms_engine_allows_rounds(void);

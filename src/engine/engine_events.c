@@ -217,7 +217,7 @@ static void finish(Engine *engine, guint32 s) {
   gint64 waiter = engine->end[i];
   gboolean held_host = device->host_sync == i; /* asked now: the tasks that start below may move the host on */
   if (device->tail < device->no_tail && device->tail->task == i)
-    engine->late |= engine->now + device->tail++->left > engine->limit;
+    engine->done |= engine->now + device->tail++->left > engine->limit;
   engine->end[i] = engine->now;
   device->active &= ~(1ull << task->stream);
   device->running[own->use]--;
@@ -306,7 +306,7 @@ static void run_events(Engine *engine) {
   guint32 marker = ms_rounds_next(rounds);
   for (;;) {
     guint32 d = engine->winner[1];
-    if (engine->next_time[d] == NEVER || engine->late) break;
+    if (engine->next_time[d] == NEVER || engine->done) break;
     guint32 s = engine->next_stream[d];
     engine->now = engine->next_time[d];
     engine->events++;
@@ -326,34 +326,40 @@ static void watch(Engine *engine, MsTime limit, const MsTails *tails) {
     engine->device[d].tail = tails->of + tails->base[d], engine->device[d].no_tail = tails->of + tails->base[d + 1];
 }
 
-static MsTrajectory *run_graph(const MsGraph *graph, const MsSharing *sharing, MsTime limit, const MsTails *tails) {
+static MsTrajectory *run_graph(const MsGraph *graph, const MsSharing *sharing, MsTime limit, const MsTails *tails,
+                               MsRound *round) {
   if (sharing && graph->streams > 15) MS_BUG("%u streams of a device share", graph->streams);
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   Engine engine;
   open_engine(&engine, graph, sharing, trajectory);
+  engine.round = round;
   if (tails) watch(&engine, limit, tails);
   g_autofree guint32 *first = link_streams(graph, engine.stream_next);
   link_hosts(&engine);
   for (guint32 q = 0; q < graph->devices * graph->streams; q++) next_head(&engine, q, first[q], 0, -2);
   refresh_dirty(&engine);
   run_events(&engine);
-  for (guint32 i = 0; i < graph->n && !engine.late; i++) {
+  for (guint32 i = 0; i < graph->n && !engine.done; i++) {
     if (trajectory->end[i] < 0) MS_BUG("task %u never ended", i);
     trajectory->makespan = MAX(trajectory->makespan, trajectory->end[i]);
   }
   trajectory->events = engine.events;
   close_engine(&engine);
-  if (engine.late) g_clear_pointer(&trajectory, ms_trajectory_free);
+  if (engine.done) g_clear_pointer(&trajectory, ms_trajectory_free);
   return trajectory;
 }
 
-MsTrajectory *ms_engine_events(const MsGraph *graph) { return run_graph(graph, NULL, 0, NULL); }
+MsTrajectory *ms_engine_events(const MsGraph *graph) { return run_graph(graph, NULL, 0, NULL, NULL); }
 
 MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing) {
-  return run_graph(graph, sharing, 0, NULL);
+  return run_graph(graph, sharing, 0, NULL, NULL);
 }
 
 MsTrajectory *ms_engine_events_within(const MsGraph *graph, const MsSharing *sharing, MsTime limit,
                                       const MsTails *tails) {
-  return run_graph(graph, sharing, limit, tails);
+  return run_graph(graph, sharing, limit, tails, NULL);
+}
+
+MsTrajectory *ms_engine_events_until_round(const MsGraph *graph, const MsSharing *sharing, MsRound *round) {
+  return run_graph(graph, sharing, 0, NULL, round);
 }

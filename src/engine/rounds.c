@@ -201,6 +201,27 @@ static guint32 most_rounds(const MsRounds *r, const Engine *engine) {
   return until > high ? (until - high) / r->period : 0;
 }
 
+/* The graph with two rounds less is at such a moment two rounds sooner, and what is left of it is what is left of this
+ * one behind the rounds: no stream of a round has gone ahead to tasks that it has not, and of hosts at their own pace
+ * all that is left is issued before it could start. So each of the two makes the end later by the time of a round. */
+static gboolean same_of_fewer(const MsRounds *r, const Engine *engine) {
+  const MsGraph *graph = engine->graph;
+  for (guint32 i = r->marker; i < r->marker + r->period; i++) {
+    guint32 q = ms_queue_of(graph, &graph->task[i]);
+    if (rests(&r->stream[q], &engine->stream[q])) return FALSE;
+  }
+  for (guint32 d = 0; d < graph->devices; d++) {
+    guint32 next = engine->device[d].host_next;
+    MsTime issued = r->device[d].host_cursor;
+    if (host_by(r, engine, d) == engine->now - r->now) continue;
+    if (next != NONE && next == r->device[d].host_next) return FALSE;
+    for (guint32 i = next; next != NONE && i + r->period < graph->n; i++)
+      if (graph->task[i + r->period].device == d) issued += graph->task[i + r->period].launch;
+    if (issued > r->now) return FALSE;
+  }
+  return TRUE;
+}
+
 /* --- rounds left out --- */
 
 /* Of a task that will have ended as the one a period before it did, of one that will be what another is now. */
@@ -247,7 +268,7 @@ static void move_device(const MsRounds *r, Engine *engine, guint32 d, guint32 ti
     if (own->host_sync != NONE) own->host_sync += times * r->period;
   }
   for (; own->tail < own->no_tail && engine->end[own->tail->task] >= 0; own->tail++)
-    engine->late |= engine->end[own->tail->task] + own->tail->left > engine->limit;
+    engine->done |= engine->end[own->tail->task] + own->tail->left > engine->limit;
 }
 
 static void leave_out(const MsRounds *r, Engine *engine, guint32 times) {
@@ -264,7 +285,9 @@ static void leave_out(const MsRounds *r, Engine *engine, guint32 times) {
 gboolean ms_rounds_look(MsRounds *r, Engine *engine) {
   gboolean alike_now = r->has && same(r, engine);
   guint32 times = alike_now ? most_rounds(r, engine) : 0;
-  if (times > 0) leave_out(r, engine, times);
+  if (times > 0 && engine->round && same_of_fewer(r, engine))
+    *engine->round = (MsRound){engine->now - r->now, engine->events}, engine->done = TRUE;
+  else if (times > 0) leave_out(r, engine, times);
   else if (!alike_now) keep(r, engine);
   r->marker += r->period;
   if (alike_now || r->marker + r->period >= r->to) r->marker = NONE;

@@ -61,7 +61,8 @@ typedef struct {
   guint32 *next_task, *next_stream;
   guint64 events;
   MsTime limit;
-  gboolean late; /* it cannot end within the limit */
+  MsRound *round; /* wanted, and nothing else */
+  gboolean done;  /* it cannot end within the limit, or the round is known */
 } Engine;
 
 /* NULL: the graph has no rounds that are alike. (transfer full) */

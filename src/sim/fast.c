@@ -388,7 +388,7 @@ static MsTime run_after(Fast *f, guint64 *events) {
   int stages = f->p->layout->pp;
   for (int s = 0; s < stages; s++) count_rivals(&f->rivals[s], &f->stage[s]);
   g_autoptr(MsGraph) graph = ms_lower_after(f->p, f->at.compute, f->at.host, f->at.tip, f->rivals);
-  g_autoptr(MsTrajectory) t = ms_program_run(f->p, graph);
+  g_autoptr(MsTrajectory) t = ms_program_run(f->p, graph, NULL);
   g_autofree MsTimeParts *part = g_new0(MsTimeParts, stages);
   g_autofree MsTime *last = g_new0(MsTime, stages);
   ms_account(f->p, graph, t, f->tag_op, part);

@@ -133,7 +133,7 @@ static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   g_autofree guint32 *slots = g_new0(guint32, base[p->layout->pp]);
   MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
   if (p->slow) ms_graph_slow(graph, (guint32)p->slow->stage, p->slow->factor);
-  MsTrajectory *t = ms_program_run(p->program, graph);
+  MsTrajectory *t = ms_program_run(p->program, graph, NULL);
   ms_account(p->program, graph, t, p->tag_op, r->stage_time);
   *step = ms_lower_period(p->program, graph, t, r->stage_time);
   ms_passes_of_step(p->program, p->schedule, graph, t, slots, base, r->passes);
@@ -691,7 +691,7 @@ static double step_within(const Parts *p, double limit_s) {
   g_autoptr(MsTrajectory) t =
       tail ? ms_engine_events_within(graph, p->program->meets ? &p->program->meets->sharing : NULL, limit,
                                      &(MsTails){tail, first})
-           : ms_program_run(p->program, graph);
+           : ms_program_run(p->program, graph, NULL);
   g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p->layout->pp);
   return t ? (double)ms_lower_period(p->program, graph, t, stage) / MS_PS_PER_S : INFINITY;
 }

@@ -9,23 +9,30 @@
 
 /* --- the event engine --- */
 
+/* The first turns of a longer run; run by themselves where those behind reach into them, or fetch from them. */
+static MsTrajectory *first_turns(const MsProgram *p, MsChunks of, gboolean stream, const MsTrajectory *all) {
+  guint32 n = all->n / MS_TURNS_MORE * MS_TURNS_FEW;
+  MsTrajectory *first = ms_program_fetches(p) ? NULL : ms_trajectory_of_first(all, n);
+  if (first) return first;
+  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_FEW, stream);
+  return ms_program_run(p, graph, NULL);
+}
+
 static MsTurnTime run(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream) {
-  MsTime makespan[2];
-  MsTimeParts part[2] = {0};
-  MsTurnTime x = {0};
-  for (int i = 0; i < 2; i++) {
-    g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, i == 0 ? MS_TURNS_FEW : MS_TURNS_MORE, stream);
-    g_autoptr(MsTrajectory) t = ms_program_run(p, graph);
-    makespan[i] = t->makespan, x.events += t->events;
-    if (stream) continue;
-    g_autofree MsTimeParts *all = g_new0(MsTimeParts, p->layout->pp);
-    ms_account(p, graph, t, tag_op, all);
-    part[i] = all[0];
-  }
-  const double *a = (double *)&part[0], *b = (double *)&part[1];
+  MsRound round;
+  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_MORE, stream);
+  g_autoptr(MsTrajectory) more = ms_program_run(p, graph, stream ? &round : NULL);
+  if (!more) return (MsTurnTime){.time = round.time, .events = round.events};
+  g_autoptr(MsTrajectory) few = first_turns(p, of, stream, more);
+  MsTurnTime x = {.time = (more->makespan - few->makespan) / (MS_TURNS_MORE - MS_TURNS_FEW),
+                  .events = few->events + more->events};
+  if (stream) return x;
+  g_autofree MsTimeParts *a = g_new(MsTimeParts, p->layout->pp), *b = g_new(MsTimeParts, p->layout->pp);
+  ms_account(p, graph, few, tag_op, a), ms_account(p, graph, more, tag_op, b);
+  const double *from = (const double *)a, *to = (const double *)b;
   double *out = (double *)&x.parts;
-  for (size_t i = 0; i < sizeof x.parts / sizeof(double); i++) out[i] = (b[i] - a[i]) / (MS_TURNS_MORE - MS_TURNS_FEW);
-  x.time = (makespan[1] - makespan[0]) / (MS_TURNS_MORE - MS_TURNS_FEW);
+  for (size_t i = 0; i < sizeof x.parts / sizeof(double); i++)
+    out[i] = (to[i] - from[i]) / (MS_TURNS_MORE - MS_TURNS_FEW);
   return x;
 }
 

@@ -64,7 +64,8 @@ double ms_meets_rate(const MsMeets *meets, int own, const guint8 running[MS_SHAR
   return rate[own];
 }
 
-MsTrajectory *ms_program_run(const MsProgram *p, const MsGraph *graph) {
+MsTrajectory *ms_program_run(const MsProgram *p, const MsGraph *graph, MsRound *round) {
+  const MsSharing *sharing = p->meets ? &p->meets->sharing : NULL;
   if (!ms_graph_shares(graph)) return ms_engine_relax(graph);
-  return ms_engine_events_shared(graph, p->meets ? &p->meets->sharing : NULL);
+  return round ? ms_engine_events_until_round(graph, sharing, round) : ms_engine_events_shared(graph, sharing);
 }

@@ -36,7 +36,8 @@ static inline int ms_meets_class(const MsMeets *meets, guint8 kind) {
  * classes of which running[c] run, its own among them: speed over that alone. */
 double ms_meets_rate(const MsMeets *meets, int own, const guint8 running[MS_SHARING_CLASSES]);
 
-/* When the tasks of a graph of the program run: the longest path where nothing is shared, else the event engine. */
-MsTrajectory *ms_program_run(const MsProgram *program, const MsGraph *graph);
+/* When the tasks of a graph of the program run: the longest path where nothing is shared, else the event engine.
+ * `round` (or NULL): all that is asked for, NULL where it was found. */
+MsTrajectory *ms_program_run(const MsProgram *program, const MsGraph *graph, MsRound *round);
 
 #endif

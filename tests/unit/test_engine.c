@@ -517,6 +517,71 @@ static void rounds_that_are_nearly_alike_are_told_apart(void **state) {
   assert_true(left_out >= 56406); /* whoever leaves out more may say so here */
 }
 
+static MsGraph *rounds_alone(const Shape *shape, const Row *row, guint32 before, guint32 rounds, guint32 behind) {
+  MsGraph *graph = ms_graph_new((int)shape->devices, (int)shape->streams);
+  ms_graph_set_sms(graph, 132);
+  lay_rounds(graph, row, shape->period, before);
+  ms_graph_repeat(graph, shape->period, rounds - 1);
+  lay_rounds(graph, row, shape->period - 1, behind);
+  return graph;
+}
+
+/* A round that is known is what the last two add, whatever stands behind them. The host decides in one of 5000. */
+static void a_known_round_is_what_each_adds(void **state) {
+  (void)state;
+  const MsSharing thirds = {.of = {0, 1, MS_SHARING_NONE}, .rates = thirds_and_a_fifth};
+  int known = 0;
+  for (guint64 seed = 12001; seed <= 16000; seed++) {
+    Draw draw = {seed * 0x9e3779b97f4a7c15u};
+    const MsSharing *sharing = seed % 2 ? &thirds : NULL;
+    Shape shape = random_shape(seed, TRUE);
+    shape.devices = 1 + below(&draw, 2), shape.streams = 1 + below(&draw, 4), shape.period = 2 + below(&draw, 12);
+    if (below(&draw, 2)) shape.launches_in_100 = 100, shape.syncs_in_100 = 0;
+    g_autofree Row *row = g_new(Row, shape.period);
+    random_rows(row, shape.period, &shape, &draw);
+    guint32 before = 1 + below(&draw, 3), rounds = 3 + below(&draw, 3), behind = below(&draw, 2);
+    g_autoptr(MsGraph) graph = rounds_alone(&shape, row, before, rounds, behind);
+    MsRound round;
+    g_autoptr(MsTrajectory) whole = ms_engine_events_shared(graph, sharing);
+    g_autoptr(MsTrajectory) asked = ms_engine_events_until_round(graph, sharing, &round);
+    if (asked) {
+      assert_same(whole, asked);
+      continue;
+    }
+    known++;
+    assert_true(round.events < whole->events);
+    for (guint32 less = 1; less <= 2; less++) {
+      g_autoptr(MsGraph) shorter = rounds_alone(&shape, row, before, rounds - less, behind);
+      g_autoptr(MsTrajectory) t = ms_engine_events_shared(shorter, sharing);
+      assert_int_equal(whole->makespan - t->makespan, less * round.time);
+    }
+  }
+  print_message("the round of %d of 4000 graphs was known\n", known);
+  assert_true(known >= 1810); /* whoever knows more may say so here */
+}
+
+/* What the first tasks of a graph do is told where it is what they do alone. */
+static void first_tasks_do_what_they_do_alone(void **state) {
+  (void)state;
+  int told = 0;
+  for (guint64 seed = 1; seed <= 4000; seed++) {
+    Draw draw = {seed * 0x9e3779b97f4a7c15u};
+    Shape shape = random_shape(seed, TRUE);
+    shape.tasks = 2 + below(&draw, 30), shape.devices = 1 + below(&draw, 2), shape.streams = 1 + below(&draw, 3);
+    shape.n_wait = 3;
+    g_autoptr(MsGraph) graph = random_graph(&shape, seed);
+    g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
+    shape.tasks = 1 + below(&draw, shape.tasks - 1);
+    g_autoptr(MsGraph) few = random_graph(&shape, seed);
+    g_autoptr(MsTrajectory) alone = ms_engine_events(few), first = ms_trajectory_of_first(whole, shape.tasks);
+    if (!first) continue;
+    told++;
+    assert_same(alone, first);
+  }
+  print_message("told of %d of 4000 graphs\n", told);
+  assert_true(told >= 2529); /* whoever tells more may say so here */
+}
+
 /* Of two chains of 10 a round one is 25 behind; a third waits for the first, and its first task ends at zero. */
 static void what_ended_at_zero_has_ended(void **state) {
   (void)state;
@@ -647,6 +712,8 @@ int main(void) {
       cmocka_unit_test(host_issues_in_order_and_waits),
       cmocka_unit_test(stops_when_it_is_late),
       cmocka_unit_test(rounds_that_are_left_out_change_nothing),
+      cmocka_unit_test(a_known_round_is_what_each_adds),
+      cmocka_unit_test(first_tasks_do_what_they_do_alone),
       cmocka_unit_test(rounds_that_are_nearly_alike_are_told_apart),
       cmocka_unit_test(what_ended_at_zero_has_ended),
       cmocka_unit_test(same_input_same_output),
