@@ -215,6 +215,10 @@ PROFILE_TABLES := gemm_consensus.csv.gz gemm.csv.gz moe_grouped_gemm.csv.gz atte
 # In a fit of its own, so that the provenance of the other curves does not name it; a machine without rows there
 # keeps what it has.
 PROFILE_TABLES_ALONE := linear_attention_prefill.csv.gz
+# Attention of a training library, carried; last, as its few rows move the curves that are there or take their place.
+ATTENTION_DATE ?= 2026-11-28
+ATTENTION_PROFILES := gb200-nvl72: gb300-nvl72: b200-sxm:gb200-nvl72 b300-sxm:gb300-nvl72
+ATTENTION_TABLES := $(addprefix hardware/tables/,cudnn_attention.csv cudnn_mla.csv cudnn_attention_backward.csv)
 profiles: all
 	@if [ ! -d "$(MEASUREMENTS)" ]; then \
 	  echo "make profiles: MEASUREMENTS names no folder of tables (docs/theory/costs.md 1); hardware/ stays as it is"; \
@@ -223,7 +227,10 @@ profiles: all
 	  $(BUILD)/moesim fit --hardware $$name $${like:+--like $$like} --date $(PROFILE_DATE) --out hardware/$$name.json \
 	    $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES)) 2>/dev/null || exit 1; \
 	  $(BUILD)/moesim fit --hardware $$name --date $(PROFILE_DATE) --out hardware/$$name.json \
-	    $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES_ALONE)) 2>/dev/null || test $$? = 3 || exit 1; done
+	    $(addprefix $(MEASUREMENTS)/,$(PROFILE_TABLES_ALONE)) 2>/dev/null || test $$? = 3 || exit 1; done; \
+	for p in $(ATTENTION_PROFILES); do name=$${p%%:*}; like=$${p#*:}; \
+	  $(BUILD)/moesim fit --hardware $$name $${like:+--like $$like} --date $(ATTENTION_DATE) --out hardware/$$name.json \
+	    $(ATTENTION_TABLES) 2>/dev/null || exit 1; done
 
 # libFuzzer targets of the parsers, in build-fuzz (needs clang): fuzz_json, fuzz_scenario, fuzz_import, fuzz_dump,
 # fuzz_table, fuzz_logs, fuzz_trace, and of products: fuzz_lcma.

@@ -426,10 +426,6 @@ static void fit_backward(Work *work, int head_dim) {
                                           "the forward curves; residuals are those there",
                                           series->gpu, ratio);
   add_note(curve, note);
-  if (head_dim != 192 || !(work->hardware->peak_mxfp8_flops > 0)) return;
-  curve->sustained = work->laws.mla_backward_rate;
-  add_note(curve, "sustained: geometric mean with cuDNN's 1083 TFLOPS on Blackwell (arXiv 2603.07685 table 9), later "
-                  "kernels than those of the rows");
 }
 
 /* Only where no backward curve serves: FLOP/s of backward over forward where both fill the machine. */

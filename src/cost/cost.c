@@ -685,13 +685,30 @@ static double grouped_s(const MsCost *cost, const MsOp *op, const Slot **used) {
   return MAX(t, (op->read_B + op->write_B) / (device->hbm_Bps * MAX(slot->use->param[MS_G_BW_WEIGHTS], 0.01)));
 }
 
+/* Years from the first machines of the generation to the release; NAN: one of both is not known. */
+static double age_of_software(const MsScenario *s) {
+  double from = s->hardware->generation_year;
+  return known(from) && s->stack.released_year > 0 ? MAX(s->stack.released_year - from, 0) : NAN;
+}
+
+/* What was measured: BF16 without a sink, which a kernel of its own serves; FP8 was nearly as fast in the first year.
+ */
+static double early_attention(const MsCost *cost, const MsOp *op) {
+  const MsLaws *laws = &cost->scenario->laws;
+  if (op->dtype != MS_ODT_BF16 || cost->scenario->model->softmax_sink ||
+      !(age_of_software(cost->scenario) < laws->early_attention_years))
+    return 1;
+  return op->pass == MS_PASS_DGRAD ? laws->early_attention_backward : laws->early_attention_forward;
+}
+
 /* Time over that of the kernels which the machine's curves are of. */
 static double older_attention(const MsCost *cost, const MsOp *op) {
   const MsLaws *laws = &cost->scenario->laws;
   MsAttnGeneration generation = ms_attn_generation(cost->scenario);
   gboolean back = op->pass == MS_PASS_DGRAD;
   double times = 1;
-  if (op->kind != MS_OP_ATTENTION || generation == MS_ATTN_NEWEST) return times;
+  if (op->kind != MS_OP_ATTENTION) return times;
+  if (generation == MS_ATTN_NEWEST) return early_attention(cost, op);
   if (cost->hardware->attention_after_fa2)
     times = back ? laws->older_attention_backward : laws->older_attention_forward;
   if (generation == MS_ATTN_IN_TRITON) times *= back ? laws->triton_attention_backward : laws->triton_attention_forward;
@@ -724,11 +741,10 @@ static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   return t + slot->use->param[MS_B_LAUNCH] * (MAX(op->kernels, 1) - 1);
 }
 
-/* Matrix kernels of a new generation of chips get faster from release to release (docs/theory/laws.md). */
+/* Products of a new generation of chips get faster from release to release (docs/theory/laws.md). */
 static double young(const MsScenario *s) {
-  double from = s->hardware->generation_year, age = s->stack.released_year - from;
-  if (!known(from) || !(s->stack.released_year > 0)) return 1;
-  return 1 + s->laws.young_kernels * exp(-MAX(age, 0) / s->laws.young_years);
+  double age = age_of_software(s);
+  return isnan(age) ? 1 : 1 + s->laws.young_kernels * exp(-age / s->laws.young_years);
 }
 
 /* Of the software stack (0 in scenarios built by hand means 1), and of what was learned on the machine. */
@@ -743,7 +759,7 @@ static double stack_factor(const MsCost *cost, MsOpFamily family) {
                   : family == MS_FAMILY_ATTENTION ? s->attention
                   : family == MS_FAMILY_MEMORY    ? s->memory_bound
                                                   : s->communication;
-  return (factor > 0 ? factor : 1) * learned * (family < MS_FAMILY_MEMORY ? young(cost->scenario) : 1);
+  return (factor > 0 ? factor : 1) * learned * (family < MS_FAMILY_ATTENTION ? young(cost->scenario) : 1);
 }
 
 /* A dense product by a lower-complexity scheme, where the model of lcma/decide.h predicts a gain within the workspace

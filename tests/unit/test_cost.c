@@ -546,14 +546,33 @@ static void young_generation(void **state) {
   machine->hardware.generation_year = 2025, machine->scenario.stack.released_year = 2025 + laws->young_years;
   three_rows(machine, is);
   close_to(is[0] / was[0], 1 + laws->young_kernels * exp(-1), 1e-12);
-  close_to(is[1] / was[1], is[0] / was[0], 1e-12);
-  close_to(is[2] / was[2], is[0] / was[0], 1e-12);
   machine->scenario.stack.released_year = 2024; /* as on the first day */
   three_rows(machine, is);
   close_to(is[0] / was[0], 1 + laws->young_kernels, 1e-12);
   machine->scenario.stack.released_year = 0;
   three_rows(machine, is);
   close_to(is[0], was[0], 0);
+}
+
+/* Attention of a generation's first year, in BF16 and without a sink. */
+static void early_attention(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  params(add(machine, "attention", MS_FORM_ATTENTION), 5, (double[]){0.6, 0.5, 10e-6, 0, 0.5});
+  const MsLaws *laws = &machine->scenario.laws;
+  double newest[3], early[3], years = laws->early_attention_years;
+  machine->hardware.generation_year = 2025, machine->scenario.stack.released_year = 2025 + 1.01 * years;
+  three_rows(machine, newest);
+  machine->scenario.stack.released_year = 2025 + 0.99 * years;
+  three_rows(machine, early);
+  close_to(early[1] / newest[1], laws->early_attention_forward, 1e-12);
+  close_to(early[2] / newest[2], laws->early_attention_backward, 1e-12);
+  machine->model.softmax_sink = TRUE;
+  three_rows(machine, early);
+  close_to(early[1], newest[1], 0);
+  machine->model.softmax_sink = FALSE, machine->scenario.options.attention_backend = MS_ATTN_FA2;
+  three_rows(machine, early);
+  close_to(early[1], newest[1], 0); /* the curve's */
 }
 
 static void older_attention(void **state) {
@@ -1109,6 +1128,7 @@ int main(void) {
                                      cmocka_unit_test(clock_of_families),
                                      cmocka_unit_test(clock_of_power_and_scale),
                                      cmocka_unit_test(young_generation),
+                                     cmocka_unit_test(early_attention),
                                      cmocka_unit_test(older_attention),
                                      cmocka_unit_test(memory_rows),
                                      cmocka_unit_test(never_under_the_bound),

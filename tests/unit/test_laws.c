@@ -52,6 +52,8 @@ static const char *const cases[] = {
           "[{\"op\": \"all_to_all\", \"level\": \"nvlink\", \"ranks\": 8, \"form\": \"segments\", "
           "\"segments\": [[1e-4, 3e11]]}]}",
     SMALL ", \"hardware\": {\"base\": \"h100-sxm\", \"vboost\": true}",
+    "\"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"gpus\": 16, \"training.global_batch_size\": 64, "
+    "\"layout\": {\"tp\": 4}, \"hardware\": \"gb200-nvl72\", \"software\": \"nemo-25.09\"",
 };
 
 /* With the value as an axis of a study, or the shipped ones. */
@@ -96,9 +98,8 @@ static void every_law_acts_somewhere(void **state) {
                               [MS_LAW_band_50_share] = TRUE,
                               [MS_LAW_kernel_jitter] = TRUE, /* these two in test_cluster */
                               [MS_LAW_host_jitter] = TRUE,
-                              [MS_LAW_fp8_training_rate] = TRUE, /* these three in `moesim fit` */
+                              [MS_LAW_fp8_training_rate] = TRUE, /* these two in `moesim fit` */
                               [MS_LAW_mxfp8_training_rate] = TRUE,
-                              [MS_LAW_mla_backward_rate] = TRUE,
                               [MS_LAW_anchor_site_spread] = TRUE, /* these ten in test_anchor */
                               [MS_LAW_anchor_known_spread] = TRUE,
                               [MS_LAW_anchor_class_spread] = TRUE,

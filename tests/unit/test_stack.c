@@ -339,6 +339,17 @@ static void what_came_later(void **state) {
   }
 }
 
+/* MindSpeed-LLM's scripts of that release ask for no grouped products; that of the next does. */
+static void experts_of_a_family(void **state) {
+  (void)state;
+  g_autoptr(MsScenario)
+      candidate = experts_of("MindSpeed-LLM-1.0.RC3", "mixtral-8x7b", "h100-sxm", ""),
+      release = experts_of("mindspeed-llm-1.0.0", "mixtral-8x7b", "h100-sxm", ""),
+      said = experts_of("mindspeed-llm-1.0.rc3", "mixtral-8x7b", "h100-sxm", "\"moe_grouped_gemm\": true");
+  assert_false(candidate->options.moe_grouped_gemm || candidate->options.moe_permute_fusion);
+  assert_true(release->options.moe_grouped_gemm && said->options.moe_grouped_gemm);
+}
+
 /* What the name says of attention stands before the usual kernels of stacks. */
 static void attention_of_a_family(void **state) {
   (void)state;
@@ -429,6 +440,7 @@ int main(void) {
       cmocka_unit_test(names_say_which_engine),
       cmocka_unit_test(names_go_on),
       cmocka_unit_test(what_came_later),
+      cmocka_unit_test(experts_of_a_family),
       cmocka_unit_test(attention_of_a_family),
       cmocka_unit_test(latent_rotation),
       cmocka_unit_test(padding_of_a_family),
