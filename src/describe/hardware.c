@@ -27,7 +27,7 @@ static gboolean load_object(MsHardware *hardware, const MsJson *doc, JsonObject 
   char *sources = g_strdup_printf("%s%ssources", path, *path ? "." : "");
   g_autofree char *anchor = g_strdup_printf("%s%sanchor", path, *path ? "." : "");
   gboolean ok = ms_fields_load(&ms_hardware_table, doc, json, path, whole, hardware, error) &&
-                ms_sources_check(hardware, doc, sources, error) &&
+                (!json_object_has_member(json, "sources") || ms_sources_check(hardware, doc, sources, error)) &&
                 ms_anchor_check(&hardware->anchor, doc, anchor, error);
   g_free(sources);
   return ok;
