@@ -132,18 +132,23 @@ static void set_shape(MsCost *cost) {
 /* --- preparing: which curve ------------------------------------------------------------------------------------ */
 /* Dtypes whose curve may stand in, best first; a curve without dtype comes right after the first. Any other (9) serves
  * memory-bound operators only: a cast has the dtype of its result in the file and of its input in the row. */
-static const char *const stands_in[MS_N_ODT][5] = {{"fp32", "bf16"},
-                                                   {"bf16"},
-                                                   {"fp8", "fp8-block", "mxfp8", "bf16"},
-                                                   {"fp8-block", "fp8", "mxfp8", "bf16"},
-                                                   {"mxfp8", "fp8-block", "fp8", "bf16"},
-                                                   {"nvfp4", "bf16"}};
+static const gint8 stands_in[MS_N_ODT][4] = {{MS_ODT_FP32, MS_ODT_BF16, -1},
+                                             {MS_ODT_BF16, -1},
+                                             {MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_BF16},
+                                             {MS_ODT_FP8_BLOCK, MS_ODT_FP8, MS_ODT_MXFP8, MS_ODT_BF16},
+                                             {MS_ODT_MXFP8, MS_ODT_FP8_BLOCK, MS_ODT_FP8, MS_ODT_BF16},
+                                             {MS_ODT_NVFP4, MS_ODT_BF16, -1}};
 
-static int dtype_rank(const MsCurve *curve, int dtype) {
-  if (!curve->dtype) return 1;
-  for (int i = 0; stands_in[dtype][i]; i++)
-    if (strcmp(curve->dtype, stands_in[dtype][i]) == 0) return i == 0 ? 0 : i + 1;
+static gint8 dtype_rank(int own, int dtype) {
+  for (gint8 i = 0; i < 4 && stands_in[dtype][i] >= 0; i++)
+    if (own == stands_in[dtype][i]) return i == 0 ? 0 : i + 1;
   return 9;
+}
+
+static void rank_dtypes(const MsCurve *curve, gint8 rank[MS_N_ODT]) {
+  int own = 0;
+  while (curve->dtype && own < MS_N_ODT && strcmp(curve->dtype, ms_odt_words[own]) != 0) own++;
+  for (int dtype = 0; dtype < MS_N_ODT; dtype++) rank[dtype] = curve->dtype ? dtype_rank(own, dtype) : 1;
 }
 
 /* 0: fitted on this pass; 1: on any; 2: on forward, to be multiplied by the pass factor; -1 not at all. */
@@ -250,7 +255,7 @@ static gboolean is_gemm(const MsCurve *curve) {
 /* MS_N_OPS: of none that is known. */
 static int kind_of(const MsCurve *curve) {
   int op = 0;
-  while (op < MS_N_OPS && g_strcmp0(curve->op, ms_op_words[op]) != 0) op++;
+  while (op < MS_N_OPS && (*curve->op != *ms_op_words[op] || strcmp(curve->op, ms_op_words[op]) != 0)) op++;
   return op;
 }
 
@@ -259,12 +264,11 @@ static int kind_of(const MsCurve *curve) {
 static void take_curve(MsCost *cost, int i) {
   const MsCurve *curve = &cost->hardware->curves[i], *behind = i + 1 < cost->hardware->num_curves ? curve + 1 : NULL;
   Serves *serves = &cost->serves[i];
+  gboolean other_pass = !behind || g_strcmp0(curve->pass, behind->pass) != 0;
   if (behind) *serves = serves[1];
   if (!behind || g_strcmp0(curve->op, behind->op) != 0) serves->op = kind_of(curve);
-  for (int dtype = 0; dtype < MS_N_ODT && (!behind || g_strcmp0(curve->dtype, behind->dtype) != 0); dtype++)
-    serves->dtype[dtype] = (gint8)dtype_rank(curve, dtype);
-  for (int pass = 0; pass < MS_N_PASSES && (!behind || g_strcmp0(curve->pass, behind->pass) != 0); pass++)
-    serves->pass[pass] = (gint8)pass_rank(curve, pass);
+  if (!behind || g_strcmp0(curve->dtype, behind->dtype) != 0) rank_dtypes(curve, serves->dtype);
+  for (int pass = 0; pass < MS_N_PASSES && other_pass; pass++) serves->pass[pass] = (gint8)pass_rank(curve, pass);
   if (serves->op == MS_N_OPS && g_strcmp0(curve->op, "elementwise") != 0) return;
   serves->next = cost->first[serves->op], cost->first[serves->op] = i;
 }
