@@ -79,40 +79,44 @@ MsTime ms_bound_behind(const MsProgram *p) {
   return most;
 }
 
-static void add_list(MsTime *busy, const MsCosted *c, MsListPart part, MsTime times) {
+static void add_list(MsTime *busy, const MsCosted *c, MsListPart part, int times) {
   for (int i = 0; i < c->list->n; i++)
     if (ms_in_list_part(&c->list->op[i], part)) busy[c->list->op[i].stream] += times * c->duration[i];
 }
 
 /* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head,
  * again before its backward; between two backwards where only they drop them. */
-static void add_unit(MsTime *busy, const MsProgram *p, int piece, MsTime times) {
+static void add_unit(MsTime *busy, const MsProgram *p, int piece) {
   const MsCostedUnit *u = &p->unit[piece];
   gboolean every = ms_unit_gathers(p->scenario) == MS_GATHERS_EVERY;
   int fetched = u->gather.list->n == 0 ? 0 : every && ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
-  add_list(busy, &u->gather, MS_LIST_ALL, times * fetched);
-  add_list(busy, &u->cast, MS_LIST_ALL, times * fetched);
-  add_list(busy, &u->again, MS_LIST_ALL, times);
-  add_list(busy, &u->reduce, MS_LIST_ALL, times);
+  add_list(busy, &u->gather, MS_LIST_ALL, fetched), add_list(busy, &u->cast, MS_LIST_ALL, fetched);
+  add_list(busy, &u->again, MS_LIST_ALL, 1), add_list(busy, &u->reduce, MS_LIST_ALL, 1);
+}
+
+static void add_piece(MsTime *busy, const MsProgram *p, int piece) {
+  const MsCostedPiece *c = &p->piece[piece];
+  add_list(busy, &c->forward, MS_LIST_ALL, 1);
+  add_list(busy, &c->backward, leaves_head(p) && ms_work_is_head(p->work, piece) ? MS_LIST_INPUT : MS_LIST_ALL, 1);
+  add_list(busy, &c->reload, MS_LIST_ALL, 1);
+  if (p->unit) add_unit(busy, p, piece);
 }
 
 MsTime ms_bound_streams(const MsProgram *p) {
   const MsLayout *l = p->layout;
   MsTime most = 0, microbatches = ms_schedule_share(p->scenario->layout.schedule, l->microbatches);
+  g_autofree MsTime *of_piece = g_new0(MsTime, (gsize)p->work->n_pieces * MS_N_STREAMS);
+  for (int k = 0; k < p->work->n_pieces; k++) add_piece(&of_piece[k * MS_N_STREAMS], p, k);
   for (int s = 0; s < l->pp; s++) {
     MsTime busy[MS_N_STREAMS] = {0};
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
       for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
-        int piece = ms_work_chunk_piece(p->work, chunk, i);
-        add_list(busy, &p->piece[piece].forward, MS_LIST_ALL, microbatches);
-        add_list(busy, &p->piece[piece].backward,
-                 leaves_head(p) && ms_work_is_head(p->work, piece) ? MS_LIST_INPUT : MS_LIST_ALL, microbatches);
-        add_list(busy, &p->piece[piece].reload, MS_LIST_ALL, microbatches);
-        if (p->unit) add_unit(busy, p, piece, microbatches);
+        const MsTime *own = &of_piece[ms_work_chunk_piece(p->work, chunk, i) * MS_N_STREAMS];
+        for (int k = 0; k < MS_N_STREAMS; k++) busy[k] += own[k];
       }
     }
-    for (int i = 0; i < MS_N_STREAMS; i++) most = MAX(most, busy[i]);
+    for (int k = 0; k < MS_N_STREAMS; k++) most = MAX(most, microbatches * busy[k]);
   }
   return most;
 }
