@@ -181,7 +181,7 @@ static char *goodput(Call *c, GError **error) {
       study ? ms_goodput_run(study, &(MsGoodputOptions){.threads = c->o->threads}, error) : NULL;
   if (!done) return NULL;
   c->nothing = done->extent.done == 0 && ms_extent_stopped(&done->extent);
-  return ms_report_goodput_json(done);
+  return ms_figures_json(&ms_goodput_figures, done);
 }
 
 typedef struct {

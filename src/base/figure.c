@@ -347,12 +347,10 @@ static void document_rows(Document *d, const MsFigures *table, const char *befor
 void ms_figures_document(const MsFigures *table, gboolean markdown, GHashTable *seen, GString *out) {
   if (!g_hash_table_add(seen, (gpointer)table->name)) return;
   g_autoptr(GPtrArray) used = g_ptr_array_new();
-  Document d = {markdown ? NULL : ms_table_new(), out, used};
-  static const char *const titles[] = {"  key", "type", "unit", "meaning"};
+  Document d = {markdown ? NULL : ms_table_of("  key|type|unit|meaning"), out, used};
   if (markdown) g_string_append_printf(out, "\n## %s\n\n%s\n\n", table->name, table->doc);
   else g_string_append_printf(out, "%s%s: %s\n", out->len ? "\n" : "", table->name, table->doc);
   if (markdown) g_string_append(out, "| key | type | unit | meaning |\n|---|---|---|---|\n");
-  for (guint i = 0; !markdown && i < G_N_ELEMENTS(titles); i++) ms_table_column(d.rows, titles[i], FALSE);
   document_rows(&d, table, "", NULL);
   g_autofree char *text = d.rows ? ms_table_take(d.rows) : NULL;
   if (text) g_string_append(out, text);

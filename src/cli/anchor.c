@@ -83,6 +83,5 @@ int ms_cli_anchor(int argc, char **argv) {
     const char *why = wrong(&o, argc - 1);
     status = why ? ms_cli_usage(verb, "%s", why) : o.evaluate ? evaluate(&o, words) : anchor(&o, words);
   }
-  g_free(o.out), g_free(o.hardware), g_free(o.name), g_free(o.date);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -17,11 +17,6 @@ typedef struct {
   gboolean gpu, check, quick, json;
 } Options;
 
-static void options_clear(Options *o) {
-  char *all[] = {o->out, o->csv, o->blas, o->hardware, o->vendor, o->date};
-  for (gsize i = 0; i < G_N_ELEMENTS(all); i++) g_free(all[i]);
-}
-
 static char *today(const Options *o) {
   if (o->date) return g_strdup(o->date);
   g_autoptr(GDateTime) date = g_date_time_new_now_utc();
@@ -50,14 +45,8 @@ static void tick(const char *what, gpointer data) {
 /* --- calibrate ------------------------------------------------------------------------------------------------- */
 static const char *percent(double share, char *buf) { return isfinite(share) ? ms_text_percent(share, buf) : "-"; }
 
-static void table_columns(MsTable *table, const char *const *title, int numbers_from) {
-  for (int i = 0; title[i]; i++) ms_table_column(table, title[i], i >= numbers_from);
-}
-
 static void print_curves(const MsLocalProfile *profile) {
-  static const char *const title[] = {"  curve", "form", "of the time", "fitted", "held back", "median", "p90", NULL};
-  MsTable *table = ms_table_new();
-  table_columns(table, title, 2);
+  MsTable *table = ms_table_of("  curve|form|>of the time|>fitted|>held back|>median|>p90");
   for (guint i = 0; i < profile->curves->len; i++) {
     const MsRowCurve *r = &g_array_index(profile->curves, MsRowCurve, i);
     const MsCurve *c = &r->curve;
@@ -203,10 +192,7 @@ static int calibrate(const Options *o) {
 
 /* --- check ----------------------------------------------------------------------------------------------------- */
 static void print_steps(const MsLocalCheck *c) {
-  static const char *const title[] = {"  step", "ranks",       "measured", "speed", "predicted",
-                                      "error",  "beside rows", "kept",     "error", NULL};
-  MsTable *table = ms_table_new();
-  table_columns(table, title, 1);
+  MsTable *table = ms_table_of("  step|>ranks|>measured|>speed|>predicted|>error|>beside rows|>kept|>error");
   for (int i = 0; i < c->n; i++) {
     const MsCheckedStep *s = &c->step[i];
     gboolean ran = !s->why && s->predicted_s > 0;
@@ -231,9 +217,7 @@ static void print_steps(const MsLocalCheck *c) {
 }
 
 static void print_ops(const MsLocalCheck *c) {
-  static const char *const title[] = {"  operator", "pass", "of the time", "rows", "median", "p90", "bias", NULL};
-  MsTable *table = ms_table_new();
-  table_columns(table, title, 2);
+  MsTable *table = ms_table_of("  operator|pass|>of the time|>rows|>median|>p90|>bias");
   for (guint i = 0; i < c->ops->len; i++) {
     const MsCheckedOp *op = &g_array_index(c->ops, MsCheckedOp, i);
     ms_table_cellf(table, "  %s", op->op);
@@ -393,6 +377,5 @@ int ms_cli_calibrate(int argc, char **argv) {
     else if (o.gpu) status = ms_cli_calibrate_gpu(verb, o.out, o.vendor, o.device, o.quick, o.json);
     else status = o.check ? check(&o) : calibrate(&o);
   }
-  options_clear(&o);
-  return status;
+  return ms_cli_done(entries, status);
 }

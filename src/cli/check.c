@@ -40,7 +40,8 @@ static int check(const Options *o, const char *file, const MsCheckOptions *optio
   g_autoptr(MsCheck) result = baseline ? ms_check(baseline, options, &error) : NULL;
   if (!result) return ms_cli_fail(error);
   gboolean to_stdout = g_strcmp0(o->junit, "-") == 0 || g_strcmp0(o->markdown, "-") == 0;
-  if (!to_stdout) ms_cli_print(o->json ? ms_report_check_json(result) : ms_report_check(result, ms_report_flags()));
+  if (!to_stdout)
+    ms_cli_print(o->json ? ms_figures_json(&ms_check_figures, result) : ms_report_check(result, ms_report_flags()));
   if (!write_report(o->junit, ms_report_check_junit(result), &error) ||
       !write_report(o->markdown, ms_report_check_markdown(result), &error))
     return ms_cli_fail(error);
@@ -91,8 +92,5 @@ int ms_cli_check(int argc, char **argv) {
     if (message) status = ms_cli_usage(verb, "%s", message);
     else status = o.update ? update(argv[1], argv + 2, &options) : check(&o, argv[1], &options);
   }
-  g_free(o.junit);
-  g_free(o.markdown);
-  g_free(o.tolerance);
-  return status;
+  return ms_cli_done(entries, status);
 }

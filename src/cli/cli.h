@@ -24,6 +24,8 @@ int ms_cli_fail(GError *error);
  * option sets 2. A verb that takes long gets --time-limit with it, and from here on a signal or the end of that time
  * only stops its work (ms_interrupted). */
 gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char ***argv, int *status);
+/* The end of a verb: frees the texts that the options of its table hold; returns `status`. */
+int ms_cli_done(const void *entries, int status);
 const MsVerb *ms_cli_verb(const char *name); /* NULL when unknown */
 
 /* The program comes twice, so that it starts fast: `moesim`, and `moesim-all`, which is linked to MPI and libsoup too,

@@ -230,6 +230,5 @@ int ms_cli_exec(int argc, char **argv) {
     else if (o.top < 0) status = ms_cli_usage(verb, "--rows takes a number from 0");
     else status = run(&o, argv[1], type);
   }
-  g_free(o.dtype), g_free(o.blas), g_free(o.dump), g_free(o.compare), g_free(o.trace);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -173,9 +173,5 @@ int ms_cli_fit(int argc, char **argv) {
     status = check(verb, &o, argc - 1);
     if (status == 0) status = o.evaluate ? evaluate(&o, argv + 1) : fit(&o, argv + 1);
   }
-  g_free(o.hardware);
-  g_free(o.like);
-  g_free(o.out);
-  g_free(o.date);
-  return status;
+  return ms_cli_done(entries, status);
 }

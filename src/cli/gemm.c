@@ -371,12 +371,5 @@ int ms_cli_gemm(int argc, char **argv) {
                : task == DECIDE           ? decide(&o)
                                           : measure(&o, task == BENCH);
   }
-  g_free(o.device);
-  g_free(o.dialect);
-  g_free(o.dtype);
-  g_free(o.hardware);
-  g_free(o.library);
-  g_free(o.plan);
-  g_free(o.workspace);
-  return status;
+  return ms_cli_done(entries, status);
 }

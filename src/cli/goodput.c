@@ -18,7 +18,7 @@ static int goodput(const Options *o, const char *file, gboolean first, gboolean 
   g_autoptr(MsGoodputResult) result = study ? ms_goodput_run(study, &options, &error) : NULL;
   if (!result) return ms_cli_fail(error);
   if (!first && !o->json) fputc('\n', stdout);
-  ms_cli_print(o->json ? ms_report_goodput_json(result) : ms_report_goodput(result, ms_report_flags()));
+  ms_cli_print(o->json ? ms_figures_json(&ms_goodput_figures, result) : ms_report_goodput(result, ms_report_flags()));
   *found |= result->extent.done > 0 || !ms_extent_stopped(&result->extent);
   return 0;
 }

@@ -21,6 +21,13 @@ typedef struct {
 typedef MsImport *(*Reader)(const char *text, gsize length, const char *file, const MsImportOptions *options,
                             GError **error);
 
+typedef struct Kind {
+  const char *word;
+  int (*run)(const MsVerb *verb, const Options *o, const struct Kind *kind, int argc, char **words);
+  Reader reader; /* of what describes a run */
+  int form;      /* MsTraceForm, MsTopologyForm */
+} Kind;
+
 /* stderr, so that stdout stays a file. */
 static void print_remarks(const char *file, const GPtrArray *lines) {
   for (guint i = 0; i < lines->len; i++) fprintf(stderr, "moesim: %s: %s\n", file, (const char *)lines->pdata[i]);
@@ -135,42 +142,34 @@ static int check(const MsVerb *verb, const Options *o, gboolean model, int words
   return 0;
 }
 
-static int import_model(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_model(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
+  (void)kind;
   int status = check(verb, o, TRUE, argc);
   return status ? status : import_hf(o, words[0]);
 }
 
-static int import_megatron(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_run(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
   int status = check(verb, o, FALSE, argc);
-  return status ? status : import_scenario(o, ms_import_megatron, words[0], words + 1);
+  return status ? status : import_scenario(o, kind->reader, words[0], words + 1);
 }
 
-static int import_torchtitan(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_torchtitan(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
   int status = check(verb, o, FALSE, argc);
   if (!status && (argc > 1 || o->set || o->allow || o->vocab_size != MS_CLI_UNSET))
     return ms_cli_usage(verb, "import torchtitan takes one file, --model, --hardware, --gpus, --name and --out");
-  return status ? status : import_scenario(o, ms_import_torchtitan, words[0], words + 1);
+  return status ? status : import_scenario(o, kind->reader, words[0], words + 1);
 }
 
-static int import_deepspeed(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_deepspeed(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
   if (argc != 1 || o->date || o->set || o->allow || o->vocab_size != MS_CLI_UNSET)
     return ms_cli_usage(verb,
                         "import deepspeed takes one file, --into or --model, --hardware, --gpus, --name and --out");
-  return import_scenario(o, ms_import_deepspeed, words[0], words + 1);
-}
-
-static int import_modelzoo(const MsVerb *verb, const Options *o, int argc, char **words) {
-  int status = check(verb, o, FALSE, argc);
-  return status ? status : import_scenario(o, ms_import_modelzoo, words[0], words + 1);
-}
-
-static int import_primus(const MsVerb *verb, const Options *o, int argc, char **words) {
-  int status = check(verb, o, FALSE, argc);
-  return status ? status : import_scenario(o, ms_import_primus, words[0], words + 1);
+  return import_scenario(o, kind->reader, words[0], words + 1);
 }
 
 /* Settings of PEFT are no run by themselves: they go into one. */
-static int import_peft(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_peft(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
+  (void)kind;
   if (argc != 1) return ms_cli_usage(verb, "give one adapter_config.json (\"-\" is standard input)");
   if (!o->into) return ms_cli_usage(verb, "import peft needs --into, the scenario that gets the adapters");
   if (o->model || o->model_out || o->hardware || o->gpus != MS_CLI_UNSET || o->vocab_size != MS_CLI_UNSET || o->set ||
@@ -190,7 +189,8 @@ static int import_peft(const MsVerb *verb, const Options *o, int argc, char **wo
   return put(o->out, ms_scenario_text(scenario, 2));
 }
 
-static int import_bench(const MsVerb *verb, const Options *o, const char *form, int argc, char **words) {
+static int import_bench(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
+  const char *form = kind->word;
   if (argc < 1) return ms_cli_usage(verb, "give logs (\"-\" is standard input)");
   if (!o->hardware) return ms_cli_usage(verb, "import %s needs --hardware, the machine that the logs are of", form);
   if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into)
@@ -200,7 +200,8 @@ static int import_bench(const MsVerb *verb, const Options *o, const char *form, 
   return ms_cli_import_bench(form, &(MsImportBench){o->hardware, o->name, o->out, o->date, given(o->gpus)}, words);
 }
 
-static int import_log(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_log(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
+  (void)kind;
   if (argc != 1) return ms_cli_usage(verb, "give one log (\"-\" is standard input)");
   if (o->model || o->model_out || o->date || o->set)
     return ms_cli_usage(verb, "--model-out, --date and --set are not for a log");
@@ -208,63 +209,34 @@ static int import_log(const MsVerb *verb, const Options *o, int argc, char **wor
   return ms_cli_import_log(words[0], o->into, &options, o->out);
 }
 
-static int import_trace(const MsVerb *verb, const Options *o, MsTraceForm form, int argc, char **words) {
+static int import_trace(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
   if (argc < 1) return ms_cli_usage(verb, "give traces (\"-\" is standard input)");
   if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->hardware ||
       o->name || o->date || o->gpus != MS_CLI_UNSET)
-    return ms_cli_usage(verb, "import %s takes traces, --json, --tables, --scenario, --device and --out",
-                        ms_trace_words[form]);
-  const MsImportTrace trace = {o->out,  o->tables, o->scenario,
-                               o->json, form,      o->device == MS_CLI_UNSET ? -1 : o->device};
+    return ms_cli_usage(verb, "import %s takes traces, --json, --tables, --scenario, --device and --out", kind->word);
+  const MsImportTrace trace = {
+      o->out, o->tables, o->scenario, o->json, (MsTraceForm)kind->form, o->device == MS_CLI_UNSET ? -1 : o->device};
   return ms_cli_import_trace(&trace, words);
 }
 
-static int import_kineto(const MsVerb *verb, const Options *o, int argc, char **words) {
-  return import_trace(verb, o, MS_TRACE_KINETO, argc, words);
-}
-
-static int import_nsys(const MsVerb *verb, const Options *o, int argc, char **words) {
-  return import_trace(verb, o, MS_TRACE_NSYS, argc, words);
-}
-
-static int import_rocprof(const MsVerb *verb, const Options *o, int argc, char **words) {
-  return import_trace(verb, o, MS_TRACE_ROCPROF, argc, words);
-}
-
-static int import_msprof(const MsVerb *verb, const Options *o, int argc, char **words) {
-  return import_trace(verb, o, MS_TRACE_MSPROF, argc, words);
-}
-
 /* What a cluster says of its switches, or a node of its NICs, as a machine with a fabric. */
-static int import_topology(const MsVerb *verb, const Options *o, MsTopologyForm form, int argc, char **words) {
-  const char *word = ms_topology_words[form];
+static int import_topology(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
+  MsTopologyForm form = (MsTopologyForm)kind->form;
   gboolean switches = form != MS_TOPOLOGY_NCCL;
   GError *error = NULL;
   gsize length;
   if (argc < 1 || argc > 1 + switches)
-    return ms_cli_usage(verb, "import %s takes one file%s", word,
+    return ms_cli_usage(verb, "import %s takes one file%s", kind->word,
                         switches ? " and perhaps a list of the job's nodes" : "");
   if (o->model || o->model_out || o->vocab_size != MS_CLI_UNSET || o->set || o->allow || o->into || o->date ||
       o->name || o->gpus != MS_CLI_UNSET)
-    return ms_cli_usage(verb, "import %s takes --hardware and --out", word);
+    return ms_cli_usage(verb, "import %s takes --hardware and --out", kind->word);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autofree char *text = ms_read_file(words[0], MS_IMPORT_MOST_BYTES, &length, &error);
   char *json = text ? ms_topology_machine(form, text, words[0], o->hardware, words[1], notes, &error) : NULL;
   if (!json) return ms_cli_fail(error);
   for (guint i = 0; i < notes->len; i++) fprintf(stderr, "moesim: %s\n", (const char *)notes->pdata[i]);
   return put(o->out, json);
-}
-
-static int import_slurm(const MsVerb *verb, const Options *o, int argc, char **words) {
-  return import_topology(verb, o, MS_TOPOLOGY_SLURM, argc, words);
-}
-
-static int import_ib(const MsVerb *verb, const Options *o, int argc, char **words) {
-  return import_topology(verb, o, MS_TOPOLOGY_IB, argc, words);
-}
-
-static int import_nccl_topo(const MsVerb *verb, const Options *o, int argc, char **words) {
-  return import_topology(verb, o, MS_TOPOLOGY_NCCL, argc, words);
 }
 
 /* Links of a machine; of none they take no time. */
@@ -292,7 +264,8 @@ static void print_goal(const char *file, const MsGoalRun *run, const MsGoalLinks
 
 #define MOST_GOAL_B ((gsize)4 << 30)
 
-static int import_goal(const MsVerb *verb, const Options *o, int argc, char **words) {
+static int import_goal(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
+  (void)kind;
   GError *error = NULL;
   gsize length;
   MsGoalLinks links;
@@ -309,31 +282,26 @@ static int import_goal(const MsVerb *verb, const Options *o, int argc, char **wo
   return 0;
 }
 
-typedef struct {
-  const char *word;
-  int (*run)(const MsVerb *verb, const Options *o, int argc, char **words); /* NULL: a benchmark's log */
-  gboolean trace;                                                           /* a profile of a GPU */
-} Kind;
 static const Kind kinds[] = {{"hf", import_model},
-                             {"megatron", import_megatron},
-                             {"modelzoo", import_modelzoo},
-                             {"primus", import_primus},
-                             {"torchtitan", import_torchtitan},
-                             {"deepspeed", import_deepspeed},
+                             {"megatron", import_run, ms_import_megatron},
+                             {"modelzoo", import_run, ms_import_modelzoo},
+                             {"primus", import_run, ms_import_primus},
+                             {"torchtitan", import_torchtitan, ms_import_torchtitan},
+                             {"deepspeed", import_deepspeed, ms_import_deepspeed},
                              {"peft", import_peft},
                              {"log", import_log},
-                             {"kineto", import_kineto, TRUE},
-                             {"nsys", import_nsys, TRUE},
-                             {"rocprof", import_rocprof, TRUE},
-                             {"msprof", import_msprof, TRUE},
-                             {"nccl-tests", NULL},
-                             {"rccl-tests", NULL},
-                             {"hccl-test", NULL},
-                             {"ib_write_bw", NULL},
-                             {"stream", NULL},
-                             {"slurm-topology", import_slurm},
-                             {"ibnetdiscover", import_ib},
-                             {"nccl-topo", import_nccl_topo},
+                             {"kineto", import_trace, .form = MS_TRACE_KINETO},
+                             {"nsys", import_trace, .form = MS_TRACE_NSYS},
+                             {"rocprof", import_trace, .form = MS_TRACE_ROCPROF},
+                             {"msprof", import_trace, .form = MS_TRACE_MSPROF},
+                             {"nccl-tests", import_bench},
+                             {"rccl-tests", import_bench},
+                             {"hccl-test", import_bench},
+                             {"ib_write_bw", import_bench},
+                             {"stream", import_bench},
+                             {"slurm-topology", import_topology, .form = MS_TOPOLOGY_SLURM},
+                             {"ibnetdiscover", import_topology, .form = MS_TOPOLOGY_IB},
+                             {"nccl-topo", import_topology, .form = MS_TOPOLOGY_NCCL},
                              {"goal", import_goal}};
 
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
@@ -345,12 +313,11 @@ static int import_one(const MsVerb *verb, const Options *o, int argc, char **arg
   if (kind < 0) return MS_ERROR_USAGE;
   if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
     return ms_cli_usage(verb, "--gpus %d: give 1 to %d", o->gpus, 1 << 20);
-  if ((o->json || o->tables || o->scenario || o->device != MS_CLI_UNSET) && !kinds[kind].trace)
+  if ((o->json || o->tables || o->scenario || o->device != MS_CLI_UNSET) && kinds[kind].run != import_trace)
     return ms_cli_usage(verb, "--json, --tables, --scenario and --device are for traces");
   if (o->device != MS_CLI_UNSET && o->device < 0)
     return ms_cli_usage(verb, "--device %d: give 0 for the first GPU of the trace", o->device);
-  return kinds[kind].run ? kinds[kind].run(verb, o, argc - 2, argv + 2)
-                         : import_bench(verb, o, kinds[kind].word, argc - 2, argv + 2);
+  return kinds[kind].run(verb, o, &kinds[kind], argc - 2, argv + 2);
 }
 
 int ms_cli_import(int argc, char **argv) {
@@ -391,8 +358,5 @@ int ms_cli_import(int argc, char **argv) {
                  ? import_one(verb, &o, argc, words)
                  : MS_ERROR_USAGE;
   }
-  g_free(o.out), g_free(o.model_out), g_free(o.hardware), g_free(o.name), g_free(o.date), g_free(o.into);
-  g_free(o.tables), g_free(o.model), g_free(o.scenario), g_free(o.gpus_text), g_free(o.vocab_text);
-  g_strfreev(o.set), g_strfreev(o.allow);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -64,6 +64,5 @@ int ms_cli_launch(int argc, char **argv) {
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) status = launch(verb, &o, argc, argv);
-  g_free(o.form), g_free(o.out);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -207,6 +207,15 @@ gboolean ms_cli_options(const MsVerb *verb, const void *entries, int *argc, char
   return TRUE;
 }
 
+int ms_cli_done(const void *entries, int status) {
+  for (const GOptionEntry *e = entries; e->long_name; e++) {
+    if (e->arg == G_OPTION_ARG_STRING || e->arg == G_OPTION_ARG_FILENAME) g_free(*(char **)e->arg_data);
+    if (e->arg == G_OPTION_ARG_STRING_ARRAY || e->arg == G_OPTION_ARG_FILENAME_ARRAY)
+      g_strfreev(*(char ***)e->arg_data);
+  }
+  return status;
+}
+
 static gboolean parse(const MsVerb *verb, const GOptionEntry *entries, int *argc, char ***argv, int *status) {
   if (watcher.see) {
     watcher.see(verb, entries, watcher.data);

@@ -433,11 +433,5 @@ int ms_cli_plan(int argc, char **argv) {
     if (o.around && !o.compare && !o.launch) o.compare = g_strdup(o.around);
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
-  g_free(o.out), g_free(o.decide_out), g_free(o.launch), g_free(o.compare), g_free(o.under), g_free(o.plot),
-      g_free(o.checkpoint), g_free(o.resume);
-  g_strfreev(o.without);
-  g_free(o.model), g_free(o.hardware), g_free(o.gpus), g_free(o.precision), g_free(o.around), g_free(o.write_request);
-  g_free(o.seq_text), g_free(o.batch_text);
-  g_free(o.tokens), g_free(o.deadline), g_free(o.gpu_hour), g_free(o.max_watts), g_free(o.lora);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -12,15 +12,6 @@ typedef struct {
   gboolean no_validation, json, terminal;
 } Options;
 
-static void options_clear(Options *o) {
-  g_free(o->html);
-  g_free(o->title);
-  g_free(o->plan);
-  g_free(o->around);
-  g_strfreev(o->validation);
-  g_strfreev(o->whatif);
-}
-
 /* --- validation runs: those given, else the shipped ones of the same model on the same machine ----------------- */
 static gboolean is_reported(const GPtrArray *scenarios, const MsScenario *run) {
   for (guint i = 0; i < scenarios->len; i++) {
@@ -192,6 +183,5 @@ int ms_cli_report(int argc, char **argv) {
     else if (o.json) status = print_data(argv + 1, argc - 1);
     else status = report(&o, argv + 1, argc - 1);
   }
-  options_clear(&o);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -24,16 +24,6 @@ typedef struct {
   int steps; /* MS_CLI_UNSET */
 } Options;
 
-static void options_clear(Options *o) {
-  g_free(o->fidelity);
-  g_free(o->trace);
-  g_free(o->memory);
-  g_free(o->like);
-  g_free(o->ranks);
-  g_free(o->limit);
-  g_free(o->hardware);
-}
-
 /* --- the trace in the form of a profiler ----------------------------------------------------------------------- */
 enum { MOST_RANKS = 256, MOST_STEPS = 1000 };
 
@@ -277,6 +267,5 @@ int ms_cli_run(int argc, char **argv) {
       status = run_one(&o, argv[i], (MsFidelity)fidelity, i == 1);
   }
   ms_ranks_end();
-  options_clear(&o);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -9,7 +9,7 @@ typedef struct {
   const char *word;
   const char *folder; /* of the data directory, whose names are listed when none is given; NULL: a file or a schedule */
   gboolean takes_schedule_options; /* and its names are listed when none is given */
-  int (*show)(const MsVerb *verb, const MsShow *show, const char *name);
+  int (*show)(const MsShow *show, const char *name);
 } What;
 
 static const What whats[] = {
@@ -54,9 +54,9 @@ static int show_one(const MsVerb *verb, const MsShow *show, int argc, char **arg
   if (show->form && whats[what].show != ms_show_launch) return ms_cli_usage(verb, "--form belongs to `show launch`");
   if (argc == 2 && whats[what].folder) return list_names(show, whats[what].folder);
   if (argc == 2 && whats[what].takes_schedule_options && !given) return ms_list_schedules(show);
-  if (argc == 2 && whats[what].show == ms_show_laws) return ms_show_laws(verb, show, NULL);
+  if (argc == 2 && whats[what].show == ms_show_laws) return ms_show_laws(show, NULL);
   if (argc != 3) return ms_cli_usage(verb, "show %s: give one name, not %d", argv[1], argc - 2);
-  return whats[what].show(verb, show, argv[2]);
+  return whats[what].show(show, argv[2]);
 }
 
 int ms_cli_show(int argc, char **argv) {
@@ -78,8 +78,5 @@ int ms_cli_show(int argc, char **argv) {
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) status = show_one(verb, &show, argc, argv);
-  g_free(show.times);
-  g_free(show.svg);
-  g_free(show.form);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -16,15 +16,15 @@ typedef struct {
   char *form; /* of `show launch` only; NULL = megatron */
 } MsShow;
 
-int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name);
-int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name);
-int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name);
-int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name);
-int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name);
-int ms_show_fabric(const MsVerb *verb, const MsShow *show, const char *name);
-int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_model(const MsShow *show, const char *name);
+int ms_show_hardware(const MsShow *show, const char *name);
+int ms_show_scenario(const MsShow *show, const char *name);
+int ms_show_ops(const MsShow *show, const char *name);
+int ms_show_memory(const MsShow *show, const char *name);
+int ms_show_fabric(const MsShow *show, const char *name);
+int ms_show_launch(const MsShow *show, const char *name);
 int ms_list_schedules(const MsShow *show);
-int ms_show_laws(const MsVerb *verb, const MsShow *show, const char *name); /* NULL: all */
-int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name);
+int ms_show_laws(const MsShow *show, const char *name); /* NULL: all */
+int ms_show_schedule(const MsShow *show, const char *name);
 
 #endif

@@ -110,13 +110,11 @@ static void append_params(GString *out, const MsModel *model) {
 
 static void append_flop(GString *out, const MsModel *model) {
   static const int length[] = {2048, 4096, 8192, 32768, 131072};
-  MsTable *table = ms_table_of("FLOP per token (forward + backward)");
-  const char *const column[] = {"linear", "attention core", "MLP", "MTP", "logits", "total"};
+  MsTable *table = ms_table_of("FLOP per token (forward + backward)|>linear|>attention core|>MLP|>MTP|>logits|>total");
   MsModel logged = *model; /* Megatron-LM's num_floating_point_operations */
   if (model->activation != MS_ACT_SILU) logged.gated = FALSE;
   logged.sliding_window = (MsSlidingWindow){0};
   gboolean differs = logged.gated != model->gated || model->sliding_window.window > 0;
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
   if (differs) ms_table_column(table, "logged", TRUE);
   for (guint i = 0; i < G_N_ELEMENTS(length); i++) {
     MsModelFlop f = ms_model_flop_per_token(model, length[i]);
@@ -153,8 +151,7 @@ static void model_json(const MsModel *model) {
   ms_cli_print_json(out);
 }
 
-int ms_show_model(const MsVerb *verb, const MsShow *show, const char *name) {
-  (void)verb;
+int ms_show_model(const MsShow *show, const char *name) {
   GError *error = NULL;
   g_autoptr(MsModel) model = ms_model_load(name, &error);
   if (!model) return ms_cli_fail(error);
@@ -186,17 +183,11 @@ static void curve_points(MsTable *table, double n) {
 }
 
 static void append_curves(GString *out, const MsHardware *hw) {
-  static const struct {
-    const char *title;
-    gboolean right;
-  } column[] = {{"curve", FALSE}, {"for", FALSE}, {"form", FALSE}, {"fitted", TRUE}, {"held back", TRUE},
-                {"median", TRUE}, {"p90", TRUE},  {"data", FALSE}, {"note", FALSE}};
   if (hw->num_curves == 0) {
     g_string_append(out, "\nno fitted curves: every time is the data sheet times a default efficiency\n");
     return;
   }
-  MsTable *table = ms_table_new();
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i].title, column[i].right);
+  MsTable *table = ms_table_of("curve|for|form|>fitted|>held back|>median|>p90|data|note");
   for (int i = 0; i < hw->num_curves; i++) {
     const MsCurve *c = &hw->curves[i];
     const MsProvenance *p = &c->provenance;
@@ -300,8 +291,7 @@ static void append_assumed(GString *out, const MsHardware *hw) {
                          text);
 }
 
-int ms_show_hardware(const MsVerb *verb, const MsShow *show, const char *name) {
-  (void)verb;
+int ms_show_hardware(const MsShow *show, const char *name) {
   GError *error = NULL;
   g_autoptr(MsHardware) hw = ms_hardware_load(name, &error);
   if (!hw) return ms_cli_fail(error);
@@ -332,8 +322,7 @@ static void append_groups(GString *out, const MsLayout *layout) {
 }
 
 static void append_chunks(GString *out, const MsLayout *layout) {
-  MsTable *table = ms_table_of(">stage|>chunk|>first layer|>layers|>dense|>MoE|>MTP");
-  ms_table_column(table, "also", FALSE);
+  MsTable *table = ms_table_of(">stage|>chunk|>first layer|>layers|>dense|>MoE|>MTP|also");
   for (int s = 0; s < layout->pp; s++) {
     for (int v = 0; v < layout->vpp; v++) {
       const MsChunk *c = ms_layout_chunk(layout, s, v);
@@ -363,8 +352,7 @@ static void append_keys(GString *out, const MsScenario *scenario, const MsFieldT
   g_string_append_printf(out, "\n%s", rows);
 }
 
-int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
-  (void)verb;
+int ms_show_scenario(const MsShow *show, const char *name) {
   GError *error = NULL;
   g_autoptr(MsScenario) scenario = ms_scenario_load_mixed(name, &error);
   if (!scenario) return ms_cli_fail(error);
@@ -394,8 +382,7 @@ int ms_show_scenario(const MsVerb *verb, const MsShow *show, const char *name) {
 }
 
 /* --- fabric ---------------------------------------------------------------------------------------------------- */
-int ms_show_fabric(const MsVerb *verb, const MsShow *show, const char *name) {
-  (void)verb;
+int ms_show_fabric(const MsShow *show, const char *name) {
   GError *error = NULL;
   g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
   char *text = scenario ? ms_report_fabric(scenario, show->json, &error) : NULL;

@@ -11,9 +11,9 @@ char *ms_cli_launch_json(int word, const char *text) {
   return g_strconcat(line, "\n", NULL);
 }
 
-int ms_show_launch(const MsVerb *verb, const MsShow *show, const char *name) {
+int ms_show_launch(const MsShow *show, const char *name) {
   GError *error = NULL;
-  int word = ms_cli_word(verb, "form", show->form ? show->form : ms_launch_words[0], ms_launch_words);
+  int word = ms_cli_word(ms_cli_verb("show"), "form", show->form ? show->form : ms_launch_words[0], ms_launch_words);
   if (word < 0) return MS_ERROR_USAGE;
   g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
   char *text = scenario ? ms_launch_text(scenario, ms_launch_of_word(word), &error) : NULL;

@@ -69,9 +69,9 @@ static int law_named(const MsVerb *verb, const char *name) {
   return ms_cli_word(verb, "law", name, words);
 }
 
-int ms_show_laws(const MsVerb *verb, const MsShow *show, const char *name) {
+int ms_show_laws(const MsShow *show, const char *name) {
   GError *error = NULL;
-  int only = name ? law_named(verb, name) : -1;
+  int only = name ? law_named(ms_cli_verb("show"), name) : -1;
   if (name && only < 0) return MS_ERROR_USAGE;
   MsLawEntry *entries = ms_law_entries_load(&error);
   if (!entries) return ms_cli_fail(error);

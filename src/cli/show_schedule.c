@@ -140,7 +140,8 @@ int ms_list_schedules(const MsShow *show) {
   return 0;
 }
 
-int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
+int ms_show_schedule(const MsShow *show, const char *name) {
+  const MsVerb *verb = ms_cli_verb("show");
   Times t;
   char why[256] = "";
   int kind = ms_cli_word(verb, "schedule", name, ms_schedule_words);
@@ -153,11 +154,8 @@ int ms_show_schedule(const MsVerb *verb, const MsShow *show, const char *name) {
   g_autoptr(MsSchedule) schedule =
       ms_schedule_new(kind, show->stages, show->microbatches, chunks, show->group != MS_CLI_UNSET ? show->group : 0,
                       show->ep_overlap, why, sizeof why);
-  if (!schedule) {
-    GError *error = NULL;
-    g_set_error(&error, MS_ERROR, MS_ERROR_INPUT, "schedule %s: %s", name, why);
-    return ms_cli_fail(error);
-  }
+  GError *error = NULL;
+  if (!schedule) return ms_error(&error, MS_ERROR_INPUT, "schedule %s: %s", name, why), ms_cli_fail(error);
   MsScheduleRun *run = ms_schedule_run(schedule, t.forward, t.input_grad, t.weight_grad,
                                        t.forward + t.input_grad + t.weight_grad, t.comm);
   if (!run) MS_BUG("schedule %s does not run", name);

@@ -103,8 +103,7 @@ static void append_piece(GString *out, const MsPiece *p) {
   g_string_append_c(out, '\n');
 }
 
-int ms_show_ops(const MsVerb *verb, const MsShow *show, const char *name) {
-  (void)verb;
+int ms_show_ops(const MsShow *show, const char *name) {
   GError *error = NULL;
   g_auto(Lowered) l = {0};
   if (!lower(name, &l, &error)) return ms_cli_fail(error);
@@ -138,8 +137,7 @@ static void append_kept(GString *out, const MsPiece *p) {
   ms_table_append_below(table, out);
 }
 
-int ms_show_memory(const MsVerb *verb, const MsShow *show, const char *name) {
-  (void)verb;
+int ms_show_memory(const MsShow *show, const char *name) {
   GError *error = NULL;
   g_auto(Lowered) l = {0};
   if (!lower(name, &l, &error)) return ms_cli_fail(error);

@@ -10,17 +10,6 @@ typedef struct {
   gboolean all, exact, cross, regret, json;
 } Options;
 
-static void options_clear(Options *o) {
-  g_free(o->hardware);
-  g_free(o->by);
-  g_free(o->fidelity);
-  g_free(o->ladders);
-  g_free(o->plot);
-  g_free(o->csv);
-  g_free(o->leave);
-  g_free(o->fitted);
-}
-
 static gboolean fill(const MsVerb *verb, const Options *o, MsValidateOptions *options) {
   ms_validate_options_init(options);
   int by = o->by ? ms_cli_word(verb, "grouping", o->by, ms_by_words) : MS_BY_NOTHING;
@@ -85,7 +74,7 @@ static int cross_validate(const MsVerb *verb, const Options *o, const char *cons
   if (!ms_crossval_can_write(o->fitted, &error)) return ms_cli_fail(error);
   g_autoptr(MsCrossval) crossval = ms_crossval(paths, options, (MsLeave)leave, &error);
   if (!crossval) return ms_cli_fail(error);
-  ms_cli_print(o->json ? ms_report_crossval_json(crossval) : ms_report_crossval(crossval));
+  ms_cli_print(o->json ? ms_figures_json(&ms_crossval_figures, crossval) : ms_report_crossval(crossval));
   return ms_crossval_write(crossval, o->fitted, &error) ? ms_cli_found(crossval->runs > 0) : ms_cli_fail(error);
 }
 
@@ -138,6 +127,5 @@ int ms_cli_validate(int argc, char **argv) {
     else if (o.cross) status = cross_validate(verb, &o, (const char *const *)argv + 1, &options);
     else status = validate(&o, (const char *const *)argv + 1, &options);
   }
-  options_clear(&o);
-  return status;
+  return ms_cli_done(entries, status);
 }

@@ -121,10 +121,5 @@ int ms_cli_whatif(int argc, char **argv) {
     status = message ? ms_cli_usage(verb, "%s", message) : run_files(&o, argv + 1, runs);
     runs_free(runs);
   }
-  g_free(o.hardware);
-  g_free(o.csv);
-  g_free(o.base);
-  g_strfreev(o.set);
-  g_free(o.plot);
-  return status;
+  return ms_cli_done(entries, status);
 }

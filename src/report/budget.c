@@ -22,10 +22,8 @@ const MsFigures ms_budget_figures = MS_FIGURE_UNNAMED(
 
 gboolean ms_budget_known(const MsBudget *b) { return b->days > 0; }
 
-static const char *const column[] = {"days", "goodput", "kGPU-hours", "price", "MWh", "tCO2e"};
-
 void ms_report_budget_columns(MsTable *table) {
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(table, column[i], TRUE);
+  ms_table_columns(table, ">days|>goodput|>kGPU-hours|>price|>MWh|>tCO2e");
 }
 
 /* "66.1k", "2.31M" */
@@ -37,7 +35,7 @@ static void amount(MsTable *table, double value) {
 
 void ms_report_budget_cells(MsTable *table, const MsBudget *b) {
   if (!ms_budget_known(b)) {
-    for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_cell(table, "-");
+    MS_TABLE_ROW(table, "-", "-", "-", "-", "-", "-");
     return;
   }
   if (b->deadline_days > 0) ms_table_cellf(table, "%.1f of %.4g%s", b->days, b->deadline_days, b->late ? " LATE" : "");

@@ -13,13 +13,8 @@ static const char *value_text(int q, double value, char *buf) {
   char name[MS_QUANTITY_TEXT];
   ms_quantity_name(q, name);
   if (isnan(value)) return "unknown";
-  if (g_str_has_suffix(name, "_per_gpu") || q == MS_Q_MFU) {
-    g_snprintf(buf, MS_TEXT, "%.6g", value);
-    return buf;
-  }
   if (g_str_has_suffix(name, "_B")) g_snprintf(buf, MS_TEXT, "%.4f GiB", value / MS_GIB);
-  else if (g_str_has_suffix(name, "_s")) g_snprintf(buf, MS_TEXT, "%.6g s", value);
-  else g_snprintf(buf, MS_TEXT, "%.6g", value);
+  else g_snprintf(buf, MS_TEXT, g_str_has_suffix(name, "_s") ? "%.6g s" : "%.6g", value);
   return buf;
 }
 
@@ -132,8 +127,6 @@ const MsFigures ms_check_figures = MS_FIGURE_TABLE(
                                MS_FIGURE(STRING, MsInputChange, key, "", "of the figure"),
                                MS_FIGURE(STRING, MsInputChange, stored, "", "in the baseline", MS_OR_NULL),
                                MS_FIGURE(STRING, MsInputChange, today, "", "now", MS_OR_NULL))));
-
-char *ms_report_check_json(const MsCheck *c) { return ms_figures_json(&ms_check_figures, c); }
 
 /* --- JUnit ----------------------------------------------------------------------------------------------------- */
 /* Text for XML 1.0, which has no place for control characters. */

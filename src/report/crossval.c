@@ -15,24 +15,11 @@ static void error_row(MsTable *table, const char *name, const char *how, const M
       percent(table, s->bias, TRUE), percent(table, s->worst, TRUE);
 }
 
-static MsTable *error_table(const char *first) {
-  MsTable *table = ms_table_new();
-  ms_table_column(table, first, FALSE);
-  ms_table_column(table, "figures", FALSE);
-  ms_table_columns(table, ">n|>median|>mean|>p90|>bias|>worst");
-  return table;
-}
-
 static void three_rows(MsTable *table, const char *name, const MsCrossErrors *e) {
   if (e->shipped.n == 0) return;
   error_row(table, name, "refitted, left out", &e->left_out);
   error_row(table, "", "refitted, in sample", &e->in_sample);
   error_row(table, "", "as shipped", &e->shipped);
-}
-
-static MsTable *coverage_table(void) {
-  MsTable *table = ms_table_of("runs left out|bands|>n|>in 90 %|>in 80 %|>in 50 %");
-  return table;
 }
 
 static void coverage_row(MsTable *table, const char *name, const char *how, const MsBandCoverage *c) {
@@ -71,20 +58,19 @@ char *ms_report_crossval(const MsCrossval *c) {
       "%u runs (%u configurations) of %u files, %u shared figures refitted without one of %u groups (%s) at a "
       "time\n",
       c->runs, c->configurations, c->files, c->n_shared, c->groups, left[c->leave]);
-  MsTable *table = error_table("runs");
+  MsTable *table = ms_table_of("runs|figures|>n|>median|>mean|>p90|>bias|>worst");
   three_rows(table, "all", &c->all);
   three_rows(table, "exactly known", &c->exact);
   for (guint i = 0; i < c->n_parts; i++) three_rows(table, c->parts[i].name, &c->parts[i].errors);
   ms_table_append_below(table, out);
   slopes(out, c);
-  table = coverage_table();
+  table = ms_table_of("runs left out|bands|>n|>in 90 %|>in 80 %|>in 50 %");
   coverage_rows(table, "all", &c->bands, &c->bands_refitted);
   coverage_rows(table, "exactly known", &c->bands_exact, &c->bands_exact_refitted);
   for (guint i = 0; i < c->n_parts; i++)
     coverage_rows(table, c->parts[i].name, &c->parts[i].bands, &c->parts[i].bands_refitted);
   ms_table_append_below(table, out);
-  table = ms_table_new();
-  ms_table_columns(table, "figure|>runs|>refitted on all: times|>shipped|>refitted");
+  table = ms_table_of("figure|>runs|>refitted on all: times|>shipped|>refitted");
   for (guint i = 0; i < c->n_shared; i++) {
     MS_TABLE_ROW(table, c->shared[i].name, MS_FORMAT("%u", c->shared[i].runs), MS_FORMAT("%.3f", c->shared[i].factor));
     gboolean law = !isnan(c->shared[i].shipped);
@@ -145,5 +131,3 @@ const MsFigures ms_crossval_figures = MS_FIGURE_TABLE(
     MS_FIGURE(UINT, MsCrossval, configurations, "",
               "of the runs, that differ in more than name, software and what was measured"),
     MS_FIGURE(F64, MsCrossval, elapsed_s, "s", "of the whole cross-validation"));
-
-char *ms_report_crossval_json(const MsCrossval *c) { return ms_figures_json(&ms_crossval_figures, c); }

@@ -160,13 +160,7 @@ static void append_drawing(GString *out, const MsFabricView *v) {
 }
 
 static char *row_table(const MsFabricView *v) {
-  static const struct {
-    const char *title;
-    gboolean right;
-  } column[] = {{"group", FALSE}, {"flows as", FALSE}, {"ranks", TRUE},         {"domains", TRUE}, {"in one", TRUE},
-                {"flows", TRUE},  {"slowdown", TRUE},  {"fullest link", FALSE}, {"full", TRUE}};
-  MsTable *t = ms_table_new();
-  for (guint i = 0; i < G_N_ELEMENTS(column); i++) ms_table_column(t, column[i].title, column[i].right);
+  MsTable *t = ms_table_of("group|flows as|>ranks|>domains|>in one|>flows|>slowdown|fullest link|>full");
   for (int i = 0; i < v->n_rows; i++) {
     const Row *r = &v->row[i];
     MS_TABLE_ROW(t, r->group, r->pattern, MS_FORMAT("%d", r->size), MS_FORMAT("%d", r->domains),

@@ -55,7 +55,7 @@ static void failure_table(GString *out, const MsGoodputResult *r) {
 }
 
 static void interval_table(GString *out, const MsGoodputResult *r) {
-  MsTable *table = ms_table_new();
+  MsTable *table = ms_table_of("  checkpoint every|>interval|>effective time|>first order");
   const struct {
     const char *name;
     double interval_s;
@@ -63,7 +63,6 @@ static void interval_table(GString *out, const MsGoodputResult *r) {
              {"  optimum", r->optimal_s},
              {"  Young", r->young_s},
              {"  Daly", r->daly_s}};
-  ms_table_columns(table, "  checkpoint every|>interval|>effective time|>first order");
   for (guint i = 0; i < G_N_ELEMENTS(row); i++) {
     if (i == 1 && !r->interval_given) continue;
     gboolean possible = row[i].interval_s >= r->model.write_s && isfinite(row[i].interval_s) && row[i].interval_s > 0;
@@ -220,5 +219,3 @@ const MsFigures ms_goodput_figures = MS_FIGURE_TABLE(
                                 .when = was_simulated,
                                 .only = "these are left out with no runs"})));
 #undef S
-
-char *ms_report_goodput_json(const MsGoodputResult *r) { return ms_figures_json(&ms_goodput_figures, r); }

@@ -30,8 +30,7 @@ static MsTable *order_table(const char *first) {
 }
 
 static void append_ladders(GString *out, const MsLadders *all) {
-  MsTable *table = ms_table_of("published ladder|kind");
-  ms_table_columns(table, ">runs|>pairs|>Kendall tau|>single knob|>right");
+  MsTable *table = ms_table_of("published ladder|kind|>runs|>pairs|>Kendall tau|>single knob|>right");
   for (guint i = 0; i < all->n; i++) {
     const MsLadder *l = &all->ladders[i];
     if (!l->published) continue;

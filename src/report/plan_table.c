@@ -40,21 +40,9 @@ typedef struct {
 } OpenKeys;
 
 static gboolean has_column(const char *path) {
-  static const char *const columns[] = {"layout.tp",
-                                        "layout.pp",
-                                        "layout.vpp",
-                                        "layout.ep",
-                                        "gpus",
-                                        "layout.cp",
-                                        "layout.etp",
-                                        "training.micro_batch_size",
-                                        "layout.schedule",
-                                        "training.precision",
-                                        "options.recompute",
-                                        "layout.pipeline_layout"};
-  for (guint i = 0; i < G_N_ELEMENTS(columns); i++)
-    if (strcmp(columns[i], path) == 0) return TRUE;
-  return FALSE;
+  return ms_text_has_word("gpus layout.tp layout.cp layout.pp layout.vpp layout.ep layout.etp layout.schedule "
+                          "layout.pipeline_layout training.micro_batch_size training.precision options.recompute",
+                          path);
 }
 
 static OpenKeys open_keys(const MsRequest *request, const MsPlan *plan, int rows) {
@@ -84,19 +72,11 @@ static const char *key_title(const char *path) {
 }
 
 /* What has a column where the rows differ and else a place in the line below: numbers stand before the figures, words
- * after them. */
-static const char *const folded_number[] = {"cp", "etp", "mbs"}, *const folded_word[] = {"precision", "schedule",
-                                                                                         "recompute", "batch"};
+ * after them; how the batch is shared comes last, of pools of replicas only. */
+enum { CP, ETP, MBS, PRECISION, SCHEDULE, RECOMPUTE, BATCHES, N_FOLDED };
+static const char *const folded[] = {"cp", "etp", "mbs", "precision", "schedule", "recompute", "batch"};
 
-/* How the batch is shared comes last, of pools of replicas only. */
-static guint n_words(const MsPlan *plan) {
-  return plan->best[0].result->n_shares > 0 ? G_N_ELEMENTS(folded_word) : G_N_ELEMENTS(folded_word) - 1;
-}
-
-static int number_of(const MsScenario *s, guint i) {
-  const int value[] = {s->layout.cp, s->layout.etp, s->training.micro_batch_size};
-  return value[i];
-}
+static guint n_folded(const MsPlan *plan) { return plan->best[0].result->n_shares > 0 ? N_FOLDED : BATCHES; }
 
 /* "96+32": sequences of each machine. (transfer full) */
 static char *batches_of(const MsScenario *s) {
@@ -106,37 +86,41 @@ static char *batches_of(const MsScenario *s) {
 }
 
 /* (transfer full) */
-static char *word_of(const MsScenario *s, guint i) {
-  if (i == 3) return batches_of(s);
-  if (i == 2) return ms_report_recompute(&s->options.recompute);
-  return g_strdup(i == 0 ? ms_precision_words[s->training.precision] : ms_schedule_words[s->layout.schedule]);
+static char *folded_of(const MsScenario *s, guint i) {
+  const int number[] = {s->layout.cp, s->layout.etp, s->training.micro_batch_size};
+  if (i < PRECISION) return g_strdup_printf("%d", number[i]);
+  if (i == BATCHES) return batches_of(s);
+  if (i == RECOMPUTE) return ms_report_recompute(&s->options.recompute);
+  return g_strdup(i == PRECISION ? ms_precision_words[s->training.precision] : ms_schedule_words[s->layout.schedule]);
 }
 
-static gboolean numbers_differ(const MsPlan *plan, int rows, guint i) {
-  for (int row = 1; row < rows; row++)
-    if (number_of(plan->best[row].scenario, i) != number_of(plan->best[0].scenario, i)) return TRUE;
-  return FALSE;
-}
-
-static gboolean words_differ(const MsPlan *plan, int rows, guint i) {
-  g_autofree char *first = word_of(plan->best[0].scenario, i);
+static gboolean differs(const MsPlan *plan, int rows, guint i) {
+  g_autofree char *first = folded_of(plan->best[0].scenario, i);
   for (int row = 1; row < rows; row++) {
-    g_autofree char *word = word_of(plan->best[row].scenario, i);
-    if (strcmp(word, first) != 0) return TRUE;
+    g_autofree char *other = folded_of(plan->best[row].scenario, i);
+    if (strcmp(other, first) != 0) return TRUE;
   }
   return FALSE;
+}
+
+static void folded_columns(MsTable *table, const MsPlan *plan, int rows, guint from, guint to) {
+  for (guint i = from; i < to; i++)
+    if (differs(plan, rows, i)) ms_table_column(table, folded[i], i < PRECISION);
+}
+
+static void folded_cells(MsTable *table, const MsPlan *plan, int rows, const MsScenario *s, guint from, guint to) {
+  for (guint i = from; i < to; i++) {
+    g_autofree char *text = folded_of(s, i);
+    if (differs(plan, rows, i)) ms_table_cell(table, text);
+  }
 }
 
 static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) {
   const MsScenario *s = plan->best[0].scenario;
   const char *before = keys->rows > 1 ? "all of them: " : "with ";
-  for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
-    if (!numbers_differ(plan, keys->rows, i))
-      g_string_append_printf(out, "%s%s %d", before, folded_number[i], number_of(s, i)), before = ", ";
-  for (guint i = 0; i < n_words(plan); i++) {
-    g_autofree char *word = word_of(s, i);
-    if (!words_differ(plan, keys->rows, i))
-      g_string_append_printf(out, "%s%s %s", before, folded_word[i], word), before = ", ";
+  for (guint i = 0; i < n_folded(plan); i++) {
+    g_autofree char *text = folded_of(s, i);
+    if (!differs(plan, keys->rows, i)) g_string_append_printf(out, "%s%s %s", before, folded[i], text), before = ", ";
   }
   for (guint i = 0; i < keys->same->len; i++) {
     const char *path = keys->same->pdata[i];
@@ -151,7 +135,7 @@ static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) 
 static void append_mfu(GString *out, const MsPlan *plan, int rows) {
   const MsPlanEntry *best = &plan->best[0];
   g_autofree char *note = ms_report_mfu_note(best->result);
-  if (words_differ(plan, rows, 0)) g_string_append(out, "MFU is of the dense peak of each row's own precision\n");
+  if (differs(plan, rows, PRECISION)) g_string_append(out, "MFU is of the dense peak of each row's own precision\n");
   else if (best->result->peak_flops > 0)
     g_string_append_printf(out, "MFU is of %sFLOP/s, the dense peak of %s\n", MS_COUNT(best->result->peak_flops),
                            ms_precision_words[best->scenario->training.precision]);
@@ -164,8 +148,7 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
   const MsResult *r = e->result;
   const int number[] = {place, l->tp, l->pp, l->vpp, l->ep, r->dp};
   for (guint i = 0; i < G_N_ELEMENTS(number); i++) ms_table_cellf(table, "%d", number[i]);
-  for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
-    if (numbers_differ(plan, keys->rows, i)) ms_table_cellf(table, "%d", number_of(e->scenario, i));
+  folded_cells(table, plan, keys->rows, e->scenario, 0, PRECISION);
   if (several_gpus(plan)) ms_table_cellf(table, "%d", e->scenario->gpus);
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_cellf(table, "%.4g", e->figure);
   MS_TABLE_ROW(table, MS_SECONDS(r->step_time_s), MS_FORMAT("%.0f", r->tokens_per_s_per_gpu));
@@ -173,10 +156,7 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
   ms_table_cellf(table, "%.1f", r->memory ? r->memory->stage[r->memory->peak_stage].device_B / MS_GIB : NAN);
   percent_cell(table, exposed_fraction(r));
   percent_cell(table, bubble_fraction(r));
-  for (guint i = 0; i < n_words(plan); i++) {
-    g_autofree char *word = word_of(e->scenario, i);
-    if (words_differ(plan, keys->rows, i)) ms_table_cell(table, word);
-  }
+  folded_cells(table, plan, keys->rows, e->scenario, PRECISION, n_folded(plan));
   for (guint i = 0; i < keys->differ->len; i++) {
     g_autofree char *value = ms_report_value(g_hash_table_lookup(keys->of[place - 1], keys->differ->pdata[i]));
     ms_table_cell(table, value);
@@ -186,13 +166,11 @@ static void entry_row(MsTable *table, const MsPlan *plan, const OpenKeys *keys, 
 static void append_ranking(GString *out, const MsRequest *request, const MsPlan *plan, int top) {
   OpenKeys keys = open_keys(request, plan, ms_plan_shown(plan, top));
   MsTable *table = ms_table_of(">#|>tp|>pp|>vpp|>ep|>dp");
-  for (guint i = 0; i < G_N_ELEMENTS(folded_number); i++)
-    if (numbers_differ(plan, keys.rows, i)) ms_table_column(table, folded_number[i], TRUE);
+  folded_columns(table, plan, keys.rows, 0, PRECISION);
   if (several_gpus(plan)) ms_table_column(table, "GPUs", TRUE);
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
   ms_table_columns(table, ">step time|>tokens/s/GPU|>MFU %|>GiB|>comm %|>bubble %");
-  for (guint i = 0; i < n_words(plan); i++)
-    if (words_differ(plan, keys.rows, i)) ms_table_column(table, folded_word[i], FALSE);
+  folded_columns(table, plan, keys.rows, PRECISION, n_folded(plan));
   for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, key_title(keys.differ->pdata[i]), FALSE);
   for (int i = 0; i < keys.rows; i++) entry_row(table, plan, &keys, i + 1);
   ms_table_append(table, out);

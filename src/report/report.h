@@ -203,7 +203,6 @@ char *ms_report_regret(const MsRegret *regret);
 
 /* --- crossval.c ------------------------------------------------------------------------------------------------ */
 char *ms_report_crossval(const MsCrossval *crossval);
-char *ms_report_crossval_json(const MsCrossval *crossval);
 
 /* --- plot.c ---------------------------------------------------------------------------------------------------- */
 char *ms_report_validation_csv(const MsValidation *validation); /* one line per row, columns in the first line */
@@ -227,14 +226,12 @@ gboolean ms_report_whatif_plot(MsWhatifRun *run, const char *filename, GError **
 /* What moved, by how much, in which part, and which figures of machines and models changed. Nothing in them depends on
  * time or place. */
 char *ms_report_check(const MsCheck *check, unsigned flags);
-char *ms_report_check_json(const MsCheck *check);
 char *ms_report_check_junit(const MsCheck *check); /* JUnit XML: a test case per scenario, a failure per drifted one */
 char *ms_report_check_markdown(const MsCheck *check); /* for the summary page of a CI job */
 
 /* --- goodput.c ------------------------------------------------------------------------------------------------- */
 /* Effective training time, interruptions, days and GPU-hours, the optimal checkpoint interval, where the time goes. */
 char *ms_report_goodput(const MsGoodputResult *result, unsigned flags);
-char *ms_report_goodput_json(const MsGoodputResult *result); /* one line */
 
 /* --- picture.c ------------------------------------------------------------------------------------------------- */
 /* The schedule, one row per stage and time to the right, in at most `width` columns. */

@@ -24,12 +24,6 @@ static char *label_of(const MsSlot *slot, gboolean chunks) {
   return chunks ? g_strdup_printf("%s%d.%d", word, slot->mb, slot->chunk) : g_strdup_printf("%s%d", word, slot->mb);
 }
 
-static const char *class_of(MsSlotKind kind) {
-  static const char *const words[MS_N_SLOTS] = {
-      [MS_SLOT_F] = "F", [MS_SLOT_B] = "B", [MS_SLOT_I] = "I", [MS_SLOT_W] = "W", [MS_SLOT_FB] = "FB"};
-  return words[kind];
-}
-
 static gboolean fits(const char *label, double width) { return 7.0 * (double)strlen(label) + 2 <= width; }
 
 static void pass(GString *out, const MsSlot *slot, gboolean chunks, int stage, double start, double end, double scale) {
@@ -40,8 +34,8 @@ static void pass(GString *out, const MsSlot *slot, gboolean chunks, int stage, d
   g_string_append_printf(out,
                          "<rect class=\"%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" rx=\"2\"><title>stage "
                          "%d: %s, chunk %d, %.6g to %.6g</title></rect>\n",
-                         class_of((MsSlotKind)slot->kind), x, y, MAX(width - 0.6, 0.2), ROW, stage, label, slot->chunk,
-                         start, end);
+                         ms_slot_words[slot->kind], x, y, MAX(width - 0.6, 0.2), ROW, stage, label, slot->chunk, start,
+                         end);
   if (!fits(label, width)) { /* the microbatch alone: the colour says the rest */
     g_free(label);
     label = g_strdup_printf("%d", slot->mb);
@@ -80,7 +74,7 @@ static void legend(GString *out, const gboolean *used, int y) {
     g_string_append_printf(
         out,
         "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"12\" height=\"12\" rx=\"2\"/><text x=\"%d\" y=\"%d\">%s</text>\n",
-        class_of((MsSlotKind)kind), x, y, x + 17, y + 11, what[kind]);
+        ms_slot_words[kind], x, y, x + 17, y + 11, what[kind]);
     x += 40 + 7 * (int)strlen(what[kind]);
   }
 }

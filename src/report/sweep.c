@@ -29,12 +29,6 @@ static void place_cells(MsTable *table, const MsScenario *s) {
   MS_TABLE_ROW(table, s->model->name, s->hardware->name, MS_FORMAT("%d", s->gpus));
 }
 
-static MsTable *table_of(const char *const *column, guint n, guint right_from) {
-  MsTable *table = ms_table_new();
-  for (guint i = 0; i < n; i++) ms_table_column(table, column[i], i == 2 || (i >= right_from && i + 1 < n));
-  return table;
-}
-
 /* --- cells ----------------------------------------------------------------------------------------------------- */
 static void size_columns(MsTable *table, Sizes sizes) {
   if (sizes.seq) ms_table_column(table, "sequence", TRUE);
@@ -62,9 +56,7 @@ static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
 }
 
 static void append_front(GString *out, const MsSweep *s) {
-  static const char *const column[] = {"model",        "hardware",    "GPUs",  "step time",
-                                       "tokens/s/GPU", "free memory", "layout"};
-  MsTable *table = table_of(column, G_N_ELEMENTS(column), 3);
+  MsTable *table = ms_table_of("model|hardware|>GPUs|>step time|>tokens/s/GPU|>free memory|layout");
   int dominated = 0;
   for (int i = 0; i < s->n_points; i++) {
     const MsParetoPoint *p = &s->point[i];
@@ -131,17 +123,13 @@ static void append_caveats(GString *out, const MsSweep *s) {
 }
 
 char *ms_report_sweep(const MsSweep *s) {
-  static const char *const place[] = {"model", "hardware", "GPUs"}, *const figure[] = {"step time", "tokens/s/GPU",
-                                                                                       "MFU", "free memory"};
   GString *out = g_string_new(NULL);
-  MsTable *table = ms_table_new();
+  MsTable *table = ms_table_of("model|hardware|>GPUs");
   Sizes sizes = sizes_of(s);
   for (int i = 0; i < s->n_advice; i++)
     g_string_append_printf(out, "%s%s%s", i ? "      " : "do:   ", s->advice[i], i + 1 < s->n_advice ? "\n" : "\n\n");
-  for (guint i = 0; i < G_N_ELEMENTS(place); i++) ms_table_column(table, place[i], i == 2);
   size_columns(table, sizes);
-  for (guint i = 0; i < G_N_ELEMENTS(figure); i++) ms_table_column(table, figure[i], TRUE);
-  ms_table_column(table, "best layout", FALSE);
+  ms_table_columns(table, ">step time|>tokens/s/GPU|>MFU|>free memory|best layout");
   for (int i = 0; i < s->n_cells; i++) cell_row(table, sizes, &s->cell[i]);
   ms_table_append(table, out);
   append_caveats(out, s);

@@ -149,11 +149,12 @@ static MsJson *object_of(const char *text) {
 
 static void add_input(MsCheck *c, const char *of, const char *key, JsonNode *stored, JsonNode *today);
 
-/* Members of `a` that are different in `b`, or with `added` those that `b` has not; `a` is then today's. */
+/* Members of `a`, of the input `of` or behind its `key`, that are different in `b`, or with `added` those that `b` has
+ * not; `a` is then today's. */
 static void add_members(MsCheck *c, const char *of, const char *key, JsonObject *a, JsonObject *b, gboolean added) {
   for (MsJsonMember at = ms_json_members(a); ms_json_next(&at);) {
-    g_autofree char *path = g_strdup_printf("%s, %s", key, at.key);
-    JsonNode *other = json_object_get_member(b, at.key);
+    g_autofree char *path = key ? g_strdup_printf("%s, %s", key, at.key) : g_strdup(at.key);
+    JsonNode *other = ms_json_member(b, at.key);
     if (!added) add_input(c, of, path, at.value, other);
     else if (!other) add_input(c, of, path, NULL, at.value);
   }
@@ -173,26 +174,13 @@ static void add_input(MsCheck *c, const char *of, const char *key, JsonNode *sto
   c->input[c->n_inputs++] = (MsInputChange){g_strdup(of), g_strdup(key), g_steal_pointer(&was), g_steal_pointer(&is)};
 }
 
-static JsonObject *object_in(JsonNode *node, const char *key) {
-  JsonNode *member = node ? json_object_get_member(json_node_get_object(node), key) : NULL;
-  return ms_json_object(member);
-}
-
-/* What stands in `a` and is different or missing in `b`; swapped: `a` is today, only what is new. */
-static void compare_object(MsCheck *c, const char *of, JsonObject *a, JsonObject *b, gboolean swapped) {
-  for (MsJsonMember at = ms_json_members(a); ms_json_next(&at);) {
-    JsonNode *other = ms_json_member(b, at.key);
-    if (!swapped) add_input(c, of, at.key, at.value, other);
-    else if (!other) add_input(c, of, at.key, NULL, at.value);
-  }
-}
-
 static void compare_inputs(MsCheck *c, JsonNode *today) {
+  JsonObject *now = ms_json_object(today);
   if (!c->baseline->inputs) return;
   for (MsJsonMember at = ms_json_members(json_node_get_object(c->baseline->inputs)); ms_json_next(&at);) {
-    JsonObject *was = object_in(c->baseline->inputs, at.key), *is = object_in(today, at.key);
-    compare_object(c, at.key, was, is, FALSE);
-    if (is) compare_object(c, at.key, is, was, TRUE);
+    JsonObject *was = json_node_get_object(at.value), *is = ms_json_object(ms_json_member(now, at.key));
+    add_members(c, at.key, NULL, was, is, FALSE);
+    if (is) add_members(c, at.key, NULL, is, was, TRUE);
   }
 }
 

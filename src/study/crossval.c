@@ -457,9 +457,10 @@ static void set_groups(Run *const *runs, guint n, MsLeave leave) {
     runs[i]->group = leave == MS_LEAVE_GROUP ? runs[i]->both : runs[i]->label.of[label_of_leave[leave]];
 }
 
-static guint count_groups(Run *const *runs, guint n) {
+/* How many runs differ in the text at `member`. */
+static guint count_texts(Run *const *runs, guint n, glong member) {
   g_autoptr(GHashTable) all = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < n; i++) g_hash_table_add(all, (gpointer)runs[i]->group);
+  for (guint i = 0; i < n; i++) g_hash_table_add(all, G_STRUCT_MEMBER(char *, runs[i], member));
   return g_hash_table_size(all);
 }
 
@@ -483,38 +484,32 @@ static void leave_groups_out(MsCrossval *c, Fit *fit, gboolean progress) {
   fit->group = NULL;
 }
 
-static guint count_configurations(Run *const *runs, guint n) {
-  g_autoptr(GHashTable) all = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < n; i++) g_hash_table_add(all, runs[i]->configuration);
-  return g_hash_table_size(all);
-}
-
 static guint count_users(const Fit *fit, guint parameter) {
   guint users = 0;
   for (guint i = 0; i < fit->n; i++) users += uses(fit, fit->runs[i], parameter) != 0;
   return users;
 }
 
-static void add_shared(MsCrossval *c, const Fit *fit, guint at, MsSharedKind kind, const char *of, double shipped) {
+static void add_shared(MsCrossval *c, MsSharedKind kind, const char *of, guint runs, double factor, double shipped) {
   static const char *const names[] = {"kernel_launch_s", "sustained_derate of ", "speed of stack ", "law "};
   c->shared = g_renew(MsCrossShared, c->shared, c->n_shared + 1);
-  c->shared[c->n_shared++] = (MsCrossShared){.name = g_strconcat(names[kind], of, NULL),
-                                             .of = g_strdup(of),
-                                             .kind = kind,
-                                             .runs = count_users(fit, at),
-                                             .factor = exp(fit->x[at]),
-                                             .shipped = shipped};
+  c->shared[c->n_shared++] =
+      (MsCrossShared){g_strconcat(names[kind], of, NULL), g_strdup(of), kind, runs, factor, shipped};
+}
+
+static void add_figure(MsCrossval *c, const Fit *fit, guint at, MsSharedKind kind, const char *of, double shipped) {
+  add_shared(c, kind, of, count_users(fit, at), exp(fit->x[at]), shipped);
 }
 
 static void report_fit(MsCrossval *c, const Fit *fit, const guint *first, const GPtrArray *stacks) {
-  add_shared(c, fit, LAUNCH, MS_SHARED_HOST, NULL, NAN);
+  add_figure(c, fit, LAUNCH, MS_SHARED_HOST, NULL, NAN);
   for (guint g = 0; g < fit->n_gpus; g++)
-    add_shared(c, fit, FIRST_GPU + g, MS_SHARED_CLOCK, gpu_of(fit->runs[first[g]]), NAN);
+    add_figure(c, fit, FIRST_GPU + g, MS_SHARED_CLOCK, gpu_of(fit->runs[first[g]]), NAN);
   for (guint k = 0; k < stacks->len; k++)
-    add_shared(c, fit, FIRST_GPU + fit->n_gpus + k, MS_SHARED_STACK, g_ptr_array_index(stacks, k), NAN);
+    add_figure(c, fit, FIRST_GPU + fit->n_gpus + k, MS_SHARED_STACK, g_ptr_array_index(stacks, k), NAN);
   for (guint i = 0; i < fit->laws->n; i++) {
     const Free *f = &fit->laws->law[i];
-    add_shared(c, fit, first_law(fit) + i, MS_SHARED_LAW, ms_laws_table.fields[f->law].key, f->value);
+    add_figure(c, fit, first_law(fit) + i, MS_SHARED_LAW, ms_laws_table.fields[f->law].key, f->value);
   }
 }
 
@@ -578,13 +573,7 @@ static void judge_bands(MsCrossval *c, Run *const *runs, guint n, MsValidateBy b
   for (int i = 0; i < MS_N_BAND_LAWS; i++) {
     double was = ms_law_get(&shipped, ms_band_laws[i]);
     const char *key = ms_laws_table.fields[ms_band_laws[i]].key;
-    c->shared = g_renew(MsCrossShared, c->shared, c->n_shared + 1);
-    c->shared[c->n_shared++] = (MsCrossShared){.name = g_strconcat("law ", key, NULL),
-                                               .of = g_strdup(key),
-                                               .kind = MS_SHARED_LAW,
-                                               .runs = kept,
-                                               .factor = was > 0 ? ms_law_get(&laws, ms_band_laws[i]) / was : 1,
-                                               .shipped = was};
+    add_shared(c, MS_SHARED_LAW, key, kept, was > 0 ? ms_law_get(&laws, ms_band_laws[i]) / was : 1, was);
   }
 }
 
@@ -623,8 +612,8 @@ static void study(MsCrossval *c, const Study *how, Run *const *runs, guint n) {
   set_errors(&fit, runs, n, 0);
   set_groups(runs, n, c->leave);
   c->runs = n;
-  c->configurations = count_configurations(runs, n);
-  c->groups = count_groups(runs, n);
+  c->configurations = count_texts(runs, n, offsetof(Run, configuration));
+  c->groups = count_texts(runs, n, offsetof(Run, group));
   if (!ms_extent_stopped(&c->extent)) {
     fit_all(&fit);
     set_errors(&fit, runs, n, 1);

@@ -158,8 +158,8 @@ static void one_percent_is_caught_and_named(void **state) {
     write_text("hardware/h100-sxm.json", text);
     g_autoptr(MsCheck) c = check_of(stored, &as_file_says);
     write_text("hardware/h100-sxm.json", original);
-    g_autofree char *shown = ms_report_check(c, 0), *json = ms_report_check_json(c), *junit = ms_report_check_junit(c),
-                    *markdown = ms_report_check_markdown(c);
+    g_autofree char *shown = ms_report_check(c, 0), *json = ms_figures_json(&ms_check_figures, c),
+                    *junit = ms_report_check_junit(c), *markdown = ms_report_check_markdown(c);
     const char *const forms[] = {shown, json, junit, markdown};
     if (c->drifted != 1) fail_msg("%s: not caught", constants[i].named);
     if (!moved(&c->checked[0], constants[i].quantity))
@@ -287,7 +287,7 @@ static void every_form_keeps_to_its_format(void **state) {
     g_autoptr(MsCheck) c = check_of(all[i], &as_file_says), again = check_of(all[i], &as_file_says);
     assert_int_equal(c->drifted, i > 0);
     g_autofree char *junit = ms_report_check_junit(c), *markdown = ms_report_check_markdown(c),
-                    *json = ms_report_check_json(c), *same = ms_report_check_junit(again);
+                    *json = ms_figures_json(&ms_check_figures, c), *same = ms_report_check_junit(again);
     check_xml(junit);
     check_markdown(markdown);
     check_json(json);

@@ -188,7 +188,7 @@ static void every_study_runs_the_same_on_any_threads(void **state) {
   static const char *const names[] = {"elastic-llama3-70b-64", "deepseek-v3-2048", "llama3-405b-16384"};
   for (int i = 0, n = ms_by_tier(1, G_N_ELEMENTS(names)); i < n; i++) {
     g_autoptr(MsGoodputResult) one = result_of(names[i], 1), three = result_of(names[i], 3);
-    g_autofree char *a = ms_report_goodput_json(one), *b = ms_report_goodput_json(three),
+    g_autofree char *a = ms_figures_json(&ms_goodput_figures, one), *b = ms_figures_json(&ms_goodput_figures, three),
                     *text = ms_report_goodput(one, 0);
     assert_string_equal(a, b);
     assert_non_null(strstr(text, "effective time"));
@@ -226,7 +226,7 @@ static void no_progress_is_an_answer(void **state) {
       &error);
   if (!r) fail_msg("%s", error->message);
   assert_int_equal(r->runs, 0);
-  g_autofree char *text = ms_report_goodput(r, 0), *json = ms_report_goodput_json(r);
+  g_autofree char *text = ms_report_goodput(r, 0), *json = ms_figures_json(&ms_goodput_figures, r);
   assert_non_null(strstr(text, "makes no progress"));
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, "json", &error);
   assert_non_null(doc);

@@ -374,7 +374,7 @@ static void cross_validation_is_the_same_twice_and_better_seen(void **state) {
     gboolean band = strstr(a->shared[i].name, "band") != NULL; /* may be nothing where few runs tell of it */
     assert_true(a->shared[i].factor > (band ? -1e-9 : 0.2) && a->shared[i].factor < (band ? 20 : 5));
   }
-  g_autofree char *text = ms_report_crossval(a), *json = ms_report_crossval_json(a);
+  g_autofree char *text = ms_report_crossval(a), *json = ms_figures_json(&ms_crossval_figures, a);
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, "json", NULL);
   assert_non_null(doc);
   assert_non_null(strstr(text, "left out"));
@@ -467,7 +467,7 @@ static void slope_is_that_of_the_rows(void **state) {
   assert_int_equal(c->slope.n, 3);
   assert_true(fabs(c->slope.shipped - xe / xx) < 2e-4); /* interpolated */
   assert_true(c->n_parts == 1 && c->parts[0].slope.left_out == c->slope.left_out);
-  g_autofree char *text = ms_report_crossval(c), *json = ms_report_crossval_json(c);
+  g_autofree char *text = ms_report_crossval(c), *json = ms_figures_json(&ms_crossval_figures, c);
   assert_non_null(strstr(text, "for each doubling of the GPUs"));
   assert_non_null(strstr(json, "\"slope\""));
 }
