@@ -12,7 +12,8 @@
     .key = #k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, k), .lo = 0, .hi = 2, .flags = MS_NULLABLE, \
     .doc = d                                                                                                          \
   }
-static const MsField anchor_fields[] = {
+const MsFieldTable ms_anchor_table = MS_FIELD_TABLE(
+    "anchor", "what was learned from runs on a machine, hardware.anchor",
     FACTOR("gemm", MS_ANCHOR_GEMM, "factor on the time of dense GEMMs"),
     FACTOR("grouped_gemm", MS_ANCHOR_GROUPED_GEMM, "factor on the time of expert GEMMs"),
     FACTOR("attention", MS_ANCHOR_ATTENTION, "factor on the time of attention"),
@@ -34,10 +35,7 @@ static const MsField anchor_fields[] = {
             "(natural "
             "logarithm of measured over predicted), and their layouts, for plan --decide"},
     BAND(band, "what errors of all runs on it have in common, 90 %; null = as without"),
-    BAND(models_band, "the same of the models named in `models`"),
-    {0}};
-const MsFieldTable ms_anchor_table = {"anchor", "what was learned from runs on a machine, hardware.anchor",
-                                      anchor_fields};
+    BAND(models_band, "the same of the models named in `models`"));
 
 static gboolean is_run(JsonNode *node) {
   JsonObject *run = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;

@@ -6,26 +6,21 @@
 
 #include <string.h>
 
-#define S MsClusterSpec
-static const MsField cluster_fields[] = {
-    MS_BOOL(S, jitter, "true", 0,
+const MsFieldTable ms_cluster_table = MS_FIELD_TABLE(
+    "scenario.cluster", "what differs between GPUs: drawn by run --fidelity cluster, expected of fast and full",
+    MS_BOOL(MsClusterSpec, jitter, "true", 0,
             "kernels and launches vary as the laws kernel_jitter and host_jitter say, GPUs as clock_spread; false: "
             "ranks are alike but for those that are slow"),
-    MS_BOOL(S, expected, "false", 0,
+    MS_BOOL(MsClusterSpec, expected, "false", 0,
             "fidelities fast and full say the step that is expected of GPUs that differ like that, by order statistics "
             "(docs/theory/cluster.md); false: of GPUs that are all as slow as the slowest is expected to be"),
-    MS_INT(S, seed, 0, 1 << 30, "1", 0, "of the first draw"),
-    MS_FREE(S, slow_gpus, "object: rank -> how many times as long its kernels take, {\"17\": 1.3}"),
-    MS_FREE(S, slow_nics, "object: rank -> how many times as slow its NIC is, {\"17\": 4}"),
-    MS_F64(S, slow_gpu_rate, "", 0, 1, "0", 0, "probability that a GPU is slow in a step"),
-    MS_F64(S, slow_gpu_factor, "", 1, 1e3, "1.2", 0, "how many times as long its kernels take then"),
-    MS_F64(S, slow_nic_rate, "", 0, 1, "0", 0, "probability that a NIC is slow in a step"),
-    MS_F64(S, slow_nic_factor, "", 1, 1e3, "4", 0, "how many times as slow it is then"),
-    {0}};
-#undef S
-const MsFieldTable ms_cluster_table = {
-    "scenario.cluster", "what differs between GPUs: drawn by run --fidelity cluster, expected of fast and full",
-    cluster_fields};
+    MS_INT(MsClusterSpec, seed, 0, 1 << 30, "1", 0, "of the first draw"),
+    MS_FREE(MsClusterSpec, slow_gpus, "object: rank -> how many times as long its kernels take, {\"17\": 1.3}"),
+    MS_FREE(MsClusterSpec, slow_nics, "object: rank -> how many times as slow its NIC is, {\"17\": 4}"),
+    MS_F64(MsClusterSpec, slow_gpu_rate, "", 0, 1, "0", 0, "probability that a GPU is slow in a step"),
+    MS_F64(MsClusterSpec, slow_gpu_factor, "", 1, 1e3, "1.2", 0, "how many times as long its kernels take then"),
+    MS_F64(MsClusterSpec, slow_nic_rate, "", 0, 1, "0", 0, "probability that a NIC is slow in a step"),
+    MS_F64(MsClusterSpec, slow_nic_factor, "", 1, 1e3, "4", 0, "how many times as slow it is then"));
 
 /* -1: no rank of the job. */
 static int rank_of(const char *key, int gpus) {

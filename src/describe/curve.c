@@ -336,11 +336,10 @@ static void grid_print(MsJsonOut *out, const char *key, const void *member) {
  * ----------------------------------------------------------------------------------------------------------
  */
 #define S MsProvenance
-static const MsField provenance_fields[] = {
-    MS_STRING(S, data, MS_NULLABLE, "which measurements"),
+static const MsFieldTable provenance_table = MS_FIELD_TABLE(
+    "hardware.curves.provenance", "where a curve comes from", MS_STRING(S, data, MS_NULLABLE, "which measurements"),
     MS_STRING(S, form, MS_NULLABLE, "the form in words"),
-    MS_STRING(S, command, MS_NULLABLE, "the command that made it"),
-    MS_STRING(S, date, MS_NULLABLE, "when"),
+    MS_STRING(S, command, MS_NULLABLE, "the command that made it"), MS_STRING(S, date, MS_NULLABLE, "when"),
     MS_STRING(S, note, MS_NULLABLE, "anything else"),
     MS_STRING(S, lent_by, MS_NULLABLE, "machine whose curve this is, scaled to the peaks of this one; null = its own"),
     MS_STRING(S, library, MS_NULLABLE, "whose rows were fitted; --evaluate compares with rows of this library"),
@@ -351,23 +350,20 @@ static const MsField provenance_fields[] = {
     MS_F64(S, n_fitted, "", 0, 1e12, NULL, MS_NULLABLE, "points that were fitted"),
     MS_F64(S, n_held_back, "", 0, 1e12, NULL, MS_NULLABLE, "points that were held back"),
     MS_F64(S, residual_median, "", 0, 1e6, NULL, MS_NULLABLE, "median relative error on points held back"),
-    MS_F64(S, residual_p90, "", 0, 1e6, NULL, MS_NULLABLE, "90 % quantile of it"),
-    {0}};
+    MS_F64(S, residual_p90, "", 0, 1e6, NULL, MS_NULLABLE, "90 % quantile of it"));
 #undef S
-static const MsFieldTable provenance_table = {"hardware.curves.provenance", "where a curve comes from",
-                                              provenance_fields};
 
-#define S MsCurve
-static const MsField curve_fields[] = {
-    MS_STRING(S, op, MS_REQUIRED,
+const MsFieldTable ms_curve_table = MS_FIELD_TABLE(
+    "hardware.curves", "one fitted curve",
+    MS_STRING(MsCurve, op, MS_REQUIRED,
               "gemm, grouped_gemm, attention, a collective, dispatch, combine or a memory-bound operator"),
-    MS_STRING(S, dtype, MS_NULLABLE, "bf16, fp16, fp32, fp64, fp8, fp8-block, mxfp8, nvfp4; null = any"),
-    MS_STRING(S, pass, MS_NULLABLE, "forward, dgrad, wgrad, backward; null = any"),
-    MS_STRING(S, level, MS_NULLABLE, "nvlink or network, for collectives; null = any"),
-    MS_STRING(S, dispatcher, MS_NULLABLE, "for dispatch and combine; null = any"),
-    MS_INT(S, head_dim, 0, 65536, "0", MS_NULLABLE, "for attention; 0 = any"),
-    MS_INT(S, ranks, 0, 1 << 20, "0", MS_NULLABLE, "group size that was measured; 0 = any"),
-    MS_ENUM(S, form, ms_curve_form_words, NULL, MS_REQUIRED, "formula"),
+    MS_STRING(MsCurve, dtype, MS_NULLABLE, "bf16, fp16, fp32, fp64, fp8, fp8-block, mxfp8, nvfp4; null = any"),
+    MS_STRING(MsCurve, pass, MS_NULLABLE, "forward, dgrad, wgrad, backward; null = any"),
+    MS_STRING(MsCurve, level, MS_NULLABLE, "nvlink or network, for collectives; null = any"),
+    MS_STRING(MsCurve, dispatcher, MS_NULLABLE, "for dispatch and combine; null = any"),
+    MS_INT(MsCurve, head_dim, 0, 65536, "0", MS_NULLABLE, "for attention; 0 = any"),
+    MS_INT(MsCurve, ranks, 0, 1 << 20, "0", MS_NULLABLE, "group size that was measured; 0 = any"),
+    MS_ENUM(MsCurve, form, ms_curve_form_words, NULL, MS_REQUIRED, "formula"),
     {.key = "params",
      .type = MS_T_CUSTOM,
      .unit = "",
@@ -376,7 +372,7 @@ static const MsField curve_fields[] = {
      .take = params_take,
      .print = params_print,
      .doc = "object of the formula's parameters"},
-    MS_F64(S, sustained, "", 0.01, 10, "1", MS_NULLABLE,
+    MS_F64(MsCurve, sustained, "", 0.01, 10, "1", MS_NULLABLE,
            "rate in long training over that of the measurements; multiplies the efficiency"),
     {.key = "segments",
      .type = MS_T_CUSTOM,
@@ -388,15 +384,12 @@ static const MsField curve_fields[] = {
     {.key = "grid",
      .type = MS_T_CUSTOM,
      .unit = "",
-     .offset = offsetof(S, grid),
+     .offset = offsetof(MsCurve, grid),
      .parse = grid_parse,
      .take = grid_take,
      .print = grid_print,
      .doc = "residual {\"axes\": {NAME: [...]}, \"log_ratio\": [...]}, first axis slowest; null = none"},
-    MS_OBJECT(S, provenance, &provenance_table, MS_NULLABLE, "where it comes from"),
-    {0}};
-#undef S
-const MsFieldTable ms_curve_table = {"hardware.curves", "one fitted curve", curve_fields};
+    MS_OBJECT(MsCurve, provenance, &provenance_table, MS_NULLABLE, "where it comes from"));
 
 static void curves_clear(gpointer box);
 

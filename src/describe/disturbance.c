@@ -20,60 +20,46 @@ typedef struct {
   JsonNode *routing, *scale, *slow_gpu, *uncertainty;
 } Row;
 
-#define S SlowRow
-static const MsField slow_fields[] = {
-    MS_F64(S, rate, "", 0, 1, NULL, MS_REQUIRED, "probability of each GPU to be slow, 0.001: one in a thousand"),
-    MS_F64(S, slowdown, "", 1, 100, NULL, MS_REQUIRED, "its kernels take so many times as long"),
-    {0}};
-#undef S
-static const MsFieldTable slow_table = {"disturbances[].slow_gpu", "slow GPUs", slow_fields};
+static const MsFieldTable slow_table = MS_FIELD_TABLE(
+    "disturbances[].slow_gpu", "slow GPUs",
+    MS_F64(SlowRow, rate, "", 0, 1, NULL, MS_REQUIRED, "probability of each GPU to be slow, 0.001: one in a thousand"),
+    MS_F64(SlowRow, slowdown, "", 1, 100, NULL, MS_REQUIRED, "its kernels take so many times as long"));
 
-#define S ErrorRow
-static const MsField error_fields[] = {MS_INT(S, samples, 1, 1024, "16", 0, "how many draws of the errors"),
-                                       MS_INT(S, seed, 0, G_MAXINT, "1", 0, "of the draws"),
-                                       {0}};
-#undef S
-static const MsFieldTable error_table = {"disturbances[].uncertainty",
-                                         "errors of the profile's curves, drawn from their residuals", error_fields};
+static const MsFieldTable error_table =
+    MS_FIELD_TABLE("disturbances[].uncertainty", "errors of the profile's curves, drawn from their residuals",
+                   MS_INT(ErrorRow, samples, 1, 1024, "16", 0, "how many draws of the errors"),
+                   MS_INT(ErrorRow, seed, 0, G_MAXINT, "1", 0, "of the draws"));
 
-#define S Row
-static const MsField row_fields[] = {
-    MS_STRING(S, name, MS_REQUIRED, "what tables call it"),
-    MS_F64(S, weight, "", 1e-9, 1e9, "1", 0, "share of the time, relative to the other states"),
-    MS_FREE(S, routing, "value of training.routing in this state; null = as planned"),
-    MS_FREE(S, scale, "object: key of the machine's profile -> factor, {\"nic_Bps\": 0.8}; null = none"),
-    {MS_ROW(S, slow_gpu, MS_T_FREE, "", NULL, MS_NULLABLE,
+const MsFieldTable ms_disturbance_table = MS_FIELD_TABLE(
+    "disturbances[]", "one state of the cluster", MS_STRING(Row, name, MS_REQUIRED, "what tables call it"),
+    MS_F64(Row, weight, "", 1e-9, 1e9, "1", 0, "share of the time, relative to the other states"),
+    MS_FREE(Row, routing, "value of training.routing in this state; null = as planned"),
+    MS_FREE(Row, scale, "object: key of the machine's profile -> factor, {\"nic_Bps\": 0.8}; null = none"),
+    {MS_ROW(Row, slow_gpu, MS_T_FREE, "", NULL, MS_NULLABLE,
             "object {rate, slowdown}: each GPU is slow with this probability, its kernels take so many times as long; "
             "null = none"),
      .sub = &slow_table},
     MS_BOOL(
-        S, gpus_differ, "false", 0,
+        Row, gpus_differ, "false", 0,
         "the step that is expected of GPUs that differ (cluster.expected), slow_gpu among what they differ by; false: "
         "of GPUs that are all as slow as the slowest"),
-    {MS_ROW(S, uncertainty, MS_T_FREE, "", NULL, MS_NULLABLE,
+    {MS_ROW(Row, uncertainty, MS_T_FREE, "", NULL, MS_NULLABLE,
             "object {samples, seed}: the errors of the profile's curves, drawn from their residuals; null = none"),
-     .sub = &error_table},
-    {0}};
-#undef S
-const MsFieldTable ms_disturbance_table = {"disturbances[]", "one state of the cluster", row_fields};
+     .sub = &error_table});
 
 typedef struct {
   JsonNode *disturbances;
 } File;
-#define S File
-static const MsField file_fields[] = {MS_SCHEMA(MS_REQUIRED),
-                                      MS_IGNORED(doc, "free text"),
-                                      {.key = "disturbances",
-                                       .type = MS_T_FREE,
-                                       .unit = "",
-                                       .offset = offsetof(File, disturbances),
-                                       .flags = MS_REQUIRED,
-                                       .sub = &ms_disturbance_table,
-                                       .doc = "list of states that exclude one another"},
-                                      {0}};
-#undef S
-const MsFieldTable ms_under_table = {"under", "what may go otherwise than planned, for `moesim plan --under`",
-                                     file_fields};
+const MsFieldTable ms_under_table =
+    MS_FIELD_TABLE("under", "what may go otherwise than planned, for `moesim plan --under`", MS_SCHEMA(MS_REQUIRED),
+                   MS_IGNORED(doc, "free text"),
+                   {.key = "disturbances",
+                    .type = MS_T_FREE,
+                    .unit = "",
+                    .offset = offsetof(File, disturbances),
+                    .flags = MS_REQUIRED,
+                    .sub = &ms_disturbance_table,
+                    .doc = "list of states that exclude one another"});
 
 /* --- one state ------------------------------------------------------------------------------------------------- */
 typedef struct {

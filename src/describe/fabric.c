@@ -37,12 +37,12 @@ static void torus_print(MsJsonOut *out, const char *key, const void *member) {
 }
 
 /* --- the table --- */
-#define S                 MsFabric
-#define COUNT(k, most, d) MS_INT(S, k, 0, most, "0", 0, d)
-static const MsField fabric_fields[] = {
-    MS_ENUM(S, kind, ms_fabric_kind_words, "\"none\"", 0, "how switches are joined; none: an ideal network"),
+#define COUNT(k, most, d) MS_INT(MsFabric, k, 0, most, "0", 0, d)
+const MsFieldTable ms_fabric_table = MS_FIELD_TABLE(
+    "hardware.fabric", "the network between nodes",
+    MS_ENUM(MsFabric, kind, ms_fabric_kind_words, "\"none\"", 0, "how switches are joined; none: an ideal network"),
     COUNT(nodes, MS_FABRIC_NODES, "nodes of the fabric; 0 = those of the job"),
-    MS_INT(S, jobs, 1, 64, "1", 0,
+    MS_INT(MsFabric, jobs, 1, 64, "1", 0,
            "jobs like this one on the fabric at once, seated one after another: their messages meet"),
     COUNT(segment_gpus, 65536,
           "GPUs that the job takes of each scale-up domain; 0 = the most, at least half, that divide it evenly"),
@@ -50,45 +50,42 @@ static const MsField fabric_fields[] = {
     COUNT(pcie_gpus, 65536,
           "GPUs behind one PCIe switch, with their share of the node's NICs: what a GPU sends passes a link of the "
           "switch, and to a NIC of another switch the links of both to the host; 0 = no limit"),
-    MS_F64(S, pcie_Bps, "Bps", 1e6, 1e15, NULL, MS_NULLABLE,
+    MS_F64(MsFabric, pcie_Bps, "Bps", 1e6, 1e15, NULL, MS_NULLABLE,
            "one link of a PCIe switch, one direction; null = host_link_Bps of the machine"),
     COUNT(rails, 1024, "rail-optimized: leaves that the NICs of a node go to; 0 = one for each NIC"),
     COUNT(leaf_nodes, MS_FABRIC_NODES, "nodes below one leaf, or below one leaf of every rail; 0 = all"),
     COUNT(leaf_uplinks, 65536, "links from a leaf to its spines; 0 = as oversubscription says"),
-    MS_F64(S, oversubscription, "", 1, 1000, "1", 0,
+    MS_F64(MsFabric, oversubscription, "", 1, 1000, "1", 0,
            "rate of a leaf's NICs over that of its uplinks, where leaf_uplinks is 0"),
-    MS_F64(S, link_Bps, "Bps", 1e6, 1e15, NULL, MS_NULLABLE,
+    MS_F64(MsFabric, link_Bps, "Bps", 1e6, 1e15, NULL, MS_NULLABLE,
            "one link between switches, one direction; null = that of a NIC"),
     COUNT(spines, 65536, "spines of a pod or group; 0 = one for each uplink of a leaf"),
     COUNT(pod_nodes, MS_FABRIC_NODES, "nodes of a pod, of a dragonfly+ group; 0 = all"),
     COUNT(spine_uplinks, 65536,
           "links from a spine to the core, or to other groups; 0 = as core_oversubscription says"),
-    MS_F64(S, core_oversubscription, "", 1, 1000, "1", 0,
+    MS_F64(MsFabric, core_oversubscription, "", 1, 1000, "1", 0,
            "rate of a spine's links down over that of its links up, where spine_uplinks is 0"),
     COUNT(switch_ports, 65536, "ports of a switch, which no switch may need more of; 0 = any number"),
     {.key = "torus",
      .type = MS_T_CUSTOM,
      .unit = "",
-     .offset = offsetof(S, torus),
+     .offset = offsetof(MsFabric, torus),
      .fallback = "[]",
      .parse = torus_parse,
      .print = torus_print,
      .doc = "torus: nodes along each dimension, [8, 8, 4]"},
-    MS_ENUM(S, routing, routing_words, "\"adaptive\"", 0,
+    MS_ENUM(MsFabric, routing, routing_words, "\"adaptive\"", 0,
             "packets of a flow over all shortest paths, or each flow over one that a hash chooses"),
-    MS_INT(S, seed, 0, G_MAXINT, "1", 0, "of hashes and of a scattered placement"),
-    MS_INT(S, paths_per_flow, 1, 64, "1", 0, "ecmp: queue pairs of a flow, each with a hash of its own"),
+    MS_INT(MsFabric, seed, 0, G_MAXINT, "1", 0, "of hashes and of a scattered placement"),
+    MS_INT(MsFabric, paths_per_flow, 1, 64, "1", 0, "ecmp: queue pairs of a flow, each with a hash of its own"),
     MS_FREE(
-        S, placement,
+        MsFabric, placement,
         "ranks on nodes: contiguous (default), by-rail (neighbours on one rail of a leaf's nodes), scattered (nodes "
         "drawn with the seed), or the list of the job's nodes; a request may list several words: each is planned"),
-    MS_FREE(S, failed, "list of what is down: leaf3.up2, leaf3, spine1, node5.nic2"),
-    MS_FREE(S, slow,
+    MS_FREE(MsFabric, failed, "list of what is down: leaf3.up2, leaf3, spine1, node5.nic2"),
+    MS_FREE(MsFabric, slow,
             "object: name (also node5.gpu3, its scale-up port, and node5.pcie3, its link to a PCIe switch) -> times as "
-            "slow"),
-    {0}};
-#undef S
-const MsFieldTable ms_fabric_table = {"hardware.fabric", "the network between nodes", fabric_fields};
+            "slow"));
 
 /* --- what can be said without a machine --- */
 static gboolean bad(const MsJson *doc, const char *path, const char *key, GError **error, const char *why) {

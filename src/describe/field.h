@@ -54,6 +54,10 @@ struct MsFieldTable {
   const char *doc;
   const MsField *fields; /* ends with a row whose key is NULL */
 };
+/* Rows with their end; a table of them. */
+#define MS_FIELD_ROWS(...) ((const MsField[]){__VA_ARGS__, {0}})
+#define MS_FIELD_TABLE(n, d, ...) \
+  { .name = n, .doc = d, .fields = MS_FIELD_ROWS(__VA_ARGS__) }
 
 /* Fills `object` with the defaults of the table (recursively). Strings are newly allocated. */
 void ms_fields_defaults(const MsFieldTable *table, void *object);

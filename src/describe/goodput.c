@@ -13,37 +13,30 @@ const char *const ms_checkpoint_words[] = {"synchronous", "asynchronous", "in-me
 #define DAY_S 86400.0
 
 /* --- reliability ----------------------------------------------------------------------------------------------- */
-#define S MsFailure
-static const MsField failure_fields[] = {
-    MS_ENUM(S, component, ms_component_words, NULL, MS_REQUIRED,
+static const MsFieldTable failure_table = MS_FIELD_TABLE(
+    "reliability.failures[]", "one kind of failure",
+    MS_ENUM(MsFailure, component, ms_component_words, NULL, MS_REQUIRED,
             "what fails; any: the source does not tell them apart"),
-    MS_ENUM(S, per, per_words, NULL, MS_REQUIRED, "units that the rate counts"),
-    MS_F64(S, per_1000_days, "", 0, 1e6, NULL, MS_REQUIRED, "failures of 1000 such units in a day"),
-    MS_BOOL(S, takes_node, "true", 0, "the node must be replaced; false: a restart in place does"),
-    MS_F64(S, detection_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "until it is noticed and the job stopped"),
-    MS_STRING(S, source, MS_REQUIRED, "where the figures come from"),
-    {0}};
-#undef S
-static const MsFieldTable failure_table = {"reliability.failures[]", "one kind of failure", failure_fields};
+    MS_ENUM(MsFailure, per, per_words, NULL, MS_REQUIRED, "units that the rate counts"),
+    MS_F64(MsFailure, per_1000_days, "", 0, 1e6, NULL, MS_REQUIRED, "failures of 1000 such units in a day"),
+    MS_BOOL(MsFailure, takes_node, "true", 0, "the node must be replaced; false: a restart in place does"),
+    MS_F64(MsFailure, detection_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "until it is noticed and the job stopped"),
+    MS_STRING(MsFailure, source, MS_REQUIRED, "where the figures come from"));
 
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
 
-#define S MsReliability
-static const MsField reliability_fields[] = {MS_SCHEMA(0),
-                                             MS_STRING(S, name, MS_NULLABLE, "name, by default that of the file"),
-                                             MS_STRING(S, doc, MS_NULLABLE, "free text"),
-                                             {.key = "failures",
-                                              .type = MS_T_CUSTOM,
-                                              .unit = "",
-                                              .offset = 0,
-                                              .flags = MS_REQUIRED,
-                                              .parse = failures_parse,
-                                              .sub = &failure_table,
-                                              .doc = "list of kinds of failure"},
-                                             {0}};
-#undef S
-const MsFieldTable ms_reliability_table = {"reliability", "how often what fails, reliability/NAME.json",
-                                           reliability_fields};
+const MsFieldTable ms_reliability_table =
+    MS_FIELD_TABLE("reliability", "how often what fails, reliability/NAME.json", MS_SCHEMA(0),
+                   MS_STRING(MsReliability, name, MS_NULLABLE, "name, by default that of the file"),
+                   MS_STRING(MsReliability, doc, MS_NULLABLE, "free text"),
+                   {.key = "failures",
+                    .type = MS_T_CUSTOM,
+                    .unit = "",
+                    .offset = 0,
+                    .flags = MS_REQUIRED,
+                    .parse = failures_parse,
+                    .sub = &failure_table,
+                    .doc = "list of kinds of failure"});
 
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   enum { MANY = 64 };
@@ -93,97 +86,78 @@ void ms_reliability_clear(MsReliability *r) {
 }
 
 /* --- the study ------------------------------------------------------------------------------------------------- */
-#define S MsCheckpointSpec
-static const MsField checkpoint_fields[] = {
-    MS_ENUM(S, mode, ms_checkpoint_words, NULL, MS_REQUIRED,
+static const MsFieldTable checkpoint_table = MS_FIELD_TABLE(
+    "goodput.checkpoint", "how and how often state is saved",
+    MS_ENUM(MsCheckpointSpec, mode, ms_checkpoint_words, NULL, MS_REQUIRED,
             "training waits for storage (synchronous), for a copy to the host (asynchronous), or keeps it in the "
             "memory of other nodes"),
-    MS_F64(S, interval_s, "s", 1, 30 * DAY_S, NULL, MS_NULLABLE, "useful time between two; null = the optimal one"),
-    MS_F64(S, size_B, "B", 1, 1e18, NULL, MS_NULLABLE,
+    MS_F64(MsCheckpointSpec, interval_s, "s", 1, 30 * DAY_S, NULL, MS_NULLABLE,
+           "useful time between two; null = the optimal one"),
+    MS_F64(MsCheckpointSpec, size_B, "B", 1, 1e18, NULL, MS_NULLABLE,
            "of the whole job; null = parameters times bytes of weights, main parameters and moments"),
-    MS_F64(S, storage_Bps, "Bps", 1, 1e16, NULL, MS_NULLABLE, "storage, all ranks together; in-memory needs none"),
-    {0}};
-#undef S
-static const MsFieldTable checkpoint_table = {"goodput.checkpoint", "how and how often state is saved",
-                                              checkpoint_fields};
+    MS_F64(MsCheckpointSpec, storage_Bps, "Bps", 1, 1e16, NULL, MS_NULLABLE,
+           "storage, all ranks together; in-memory needs none"));
 
-#define S MsRecoverySpec
-static const MsField recovery_fields[] = {
-    MS_F64(S, restart_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED,
+static const MsFieldTable recovery_table = MS_FIELD_TABLE(
+    "goodput.recovery", "what a restart takes",
+    MS_F64(MsRecoverySpec, restart_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED,
            "schedule, start processes, connect and build; loading comes on top"),
-    MS_F64(S, rewarm_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "useful time lost to slow first steps"),
-    {0}};
-#undef S
-static const MsFieldTable recovery_table = {"goodput.recovery", "what a restart takes", recovery_fields};
+    MS_F64(MsRecoverySpec, rewarm_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "useful time lost to slow first steps"));
 
-#define S MsSpareSpec
-static const MsField spare_fields[] = {
-    MS_INT(S, nodes, 0, 1 << 20, NULL, MS_NULLABLE, "idle nodes that replace failed ones; null = always enough"),
-    MS_F64(S, repair_s, "s", 0, 1000 * DAY_S, "86400", 0, "until a failed node is back"),
-    {0}};
-#undef S
-static const MsFieldTable spare_table = {"goodput.spares", "nodes in reserve", spare_fields};
+static const MsFieldTable spare_table =
+    MS_FIELD_TABLE("goodput.spares", "nodes in reserve",
+                   MS_INT(MsSpareSpec, nodes, 0, 1 << 20, NULL, MS_NULLABLE,
+                          "idle nodes that replace failed ones; null = always enough"),
+                   MS_F64(MsSpareSpec, repair_s, "s", 0, 1000 * DAY_S, "86400", 0, "until a failed node is back"));
 
-#define S MsSlowSpec
-static const MsField slow_fields[] = {
-    MS_F64(S, per_1000_node_days, "", 0, 1e6, "0", 0, "nodes that become slow"),
-    MS_F64(S, speed, "", 0.01, 1, "0.8", 0, "of the job while it has one"),
-    MS_F64(S, detection_s, "s", 0, 30 * DAY_S, "3600", 0, "until it is found; a planned restart then replaces it"),
-    {0}};
-#undef S
-static const MsFieldTable slow_table = {"goodput.slow_nodes", "nodes that do not fail but hold the job up",
-                                        slow_fields};
+static const MsFieldTable slow_table =
+    MS_FIELD_TABLE("goodput.slow_nodes", "nodes that do not fail but hold the job up",
+                   MS_F64(MsSlowSpec, per_1000_node_days, "", 0, 1e6, "0", 0, "nodes that become slow"),
+                   MS_F64(MsSlowSpec, speed, "", 0.01, 1, "0.8", 0, "of the job while it has one"),
+                   MS_F64(MsSlowSpec, detection_s, "s", 0, 30 * DAY_S, "3600", 0,
+                          "until it is found; a planned restart then replaces it"));
 
-#define S MsBudgetSpec
-static const MsField budget_fields[] = {
-    MS_F64(S, tokens, "", 1, 1e18, NULL, MS_NULLABLE, "to train"),
-    MS_F64(S, days, "d", 1e-3, 1e5, NULL, MS_NULLABLE, "of wall clock, instead of tokens"),
-    {0}};
-#undef S
-static const MsFieldTable budget_table = {"goodput.budget", "how long it runs: tokens or days", budget_fields};
+static const MsFieldTable budget_table =
+    MS_FIELD_TABLE("goodput.budget", "how long it runs: tokens or days",
+                   MS_F64(MsBudgetSpec, tokens, "", 1, 1e18, NULL, MS_NULLABLE, "to train"),
+                   MS_F64(MsBudgetSpec, days, "d", 1e-3, 1e5, NULL, MS_NULLABLE, "of wall clock, instead of tokens"));
 
-#define S MsMonteCarloSpec
-static const MsField monte_carlo_fields[] = {MS_INT(S, runs, 2, 1000000, "400", 0, "simulated trainings"),
-                                             MS_INT(S, seed, 0, G_MAXINT, "1", 0, "of the random numbers"),
-                                             {0}};
-#undef S
-static const MsFieldTable monte_carlo_table = {"goodput.monte_carlo", "the simulation", monte_carlo_fields};
+static const MsFieldTable monte_carlo_table =
+    MS_FIELD_TABLE("goodput.monte_carlo", "the simulation",
+                   MS_INT(MsMonteCarloSpec, runs, 2, 1000000, "400", 0, "simulated trainings"),
+                   MS_INT(MsMonteCarloSpec, seed, 0, G_MAXINT, "1", 0, "of the random numbers"));
 
 typedef struct {
   MsGoodput g;
   JsonNode *run_node, *reliability_node;
 } File;
 
-#define S MsGoodput
-static const MsField goodput_fields[] = {
-    MS_SCHEMA(MS_REQUIRED),
-    MS_STRING(S, name, MS_NULLABLE, "name of the study, by default that of the file"),
-    MS_STRING(S, doc, MS_NULLABLE, "free text"),
+const MsFieldTable ms_goodput_table = MS_FIELD_TABLE(
+    "goodput", "failures, checkpoints and restarts of a run, scenarios/goodput/*.json", MS_SCHEMA(MS_REQUIRED),
+    MS_STRING(MsGoodput, name, MS_NULLABLE, "name of the study, by default that of the file"),
+    MS_STRING(MsGoodput, doc, MS_NULLABLE, "free text"),
     {.key = "run",
      .type = MS_T_FREE,
      .unit = "",
      .offset = offsetof(File, run_node),
      .flags = MS_REQUIRED,
      .doc = "the scenario, as a path beside this file or as an object"},
-    {MS_ROW(S, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of its predicted step time"), .words = ms_fidelity_words},
-    MS_F64(S, step_time_s, "s", 1e-9, 1e6, NULL, MS_NULLABLE, "instead of the predicted one"),
+    {MS_ROW(MsGoodput, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of its predicted step time"),
+     .words = ms_fidelity_words},
+    MS_F64(MsGoodput, step_time_s, "s", 1e-9, 1e6, NULL, MS_NULLABLE, "instead of the predicted one"),
     {.key = "reliability",
      .type = MS_T_FREE,
      .unit = "",
      .offset = offsetof(File, reliability_node),
      .flags = MS_REQUIRED,
      .doc = "a name in reliability/, a path, or an object"},
-    MS_OBJECT(S, checkpoint, &checkpoint_table, MS_REQUIRED, "how and how often state is saved"),
-    MS_OBJECT(S, recovery, &recovery_table, MS_REQUIRED, "what a restart takes"),
-    MS_OBJECT(S, spares, &spare_table, 0, "nodes in reserve"),
-    MS_BOOL(S, elastic, "false", 0, "runs on with fewer data-parallel replicas while no spare node is there"),
-    MS_OBJECT(S, slow_nodes, &slow_table, 0, "nodes that do not fail but hold the job up"),
-    MS_OBJECT(S, budget, &budget_table, MS_REQUIRED, "how long it runs: tokens or days"),
-    MS_OBJECT(S, monte_carlo, &monte_carlo_table, 0, "the simulation"),
-    {0}};
-#undef S
-const MsFieldTable ms_goodput_table = {
-    "goodput", "failures, checkpoints and restarts of a run, scenarios/goodput/*.json", goodput_fields};
+    MS_OBJECT(MsGoodput, checkpoint, &checkpoint_table, MS_REQUIRED, "how and how often state is saved"),
+    MS_OBJECT(MsGoodput, recovery, &recovery_table, MS_REQUIRED, "what a restart takes"),
+    MS_OBJECT(MsGoodput, spares, &spare_table, 0, "nodes in reserve"),
+    MS_BOOL(MsGoodput, elastic, "false", 0, "runs on with fewer data-parallel replicas while no spare node is there"),
+    MS_OBJECT(MsGoodput, slow_nodes, &slow_table, 0, "nodes that do not fail but hold the job up"),
+    MS_OBJECT(MsGoodput, budget, &budget_table, MS_REQUIRED, "how long it runs: tokens or days"),
+    MS_OBJECT(MsGoodput, monte_carlo, &monte_carlo_table, 0, "the simulation"));
 
 static gboolean load_run(MsGoodput *g, const MsJson *doc, JsonNode *node, GError **error) {
   if (JSON_NODE_HOLDS_OBJECT(node)) {

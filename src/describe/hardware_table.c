@@ -12,31 +12,24 @@
 #define OVERHEAD(k, fb, d)      MS_F64(S, k, "s", 0, 1, fb, MS_NULLABLE, d)
 #define FACTOR(k, fb, d)        MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
 static const char *const collectives_words[] = {"nccl", "nccl-pat", "hccl", "hccl-a2", NULL};
-static const MsField hardware_fields[] = {
-    MS_SCHEMA(0),
-    MS_STRING(S, name, 0, "name, by default that of the file"),
-    MS_STRING(S, doc, MS_NULLABLE, "free text"),
+const MsFieldTable ms_hardware_table = MS_FIELD_TABLE(
+    "hardware", "a machine, hardware/NAME.json", MS_SCHEMA(0),
+    MS_STRING(S, name, 0, "name, by default that of the file"), MS_STRING(S, doc, MS_NULLABLE, "free text"),
     MS_STRING(S, vendor, MS_NULLABLE, "who makes it"),
     MS_STRING(S, arch, MS_NULLABLE, "architecture or compute capability"),
-    FLOPS(peak_bf16_flops, "dense BF16 peak of one device"),
-    FLOPS(peak_fp16_flops, "dense FP16 peak"),
-    FLOPS(peak_fp8_flops, "dense FP8 peak"),
-    FLOPS(peak_mxfp8_flops, "dense MXFP8 peak"),
-    FLOPS(peak_nvfp4_flops, "dense NVFP4 peak"),
-    FLOPS(peak_fp32_flops, "FP32 peak of the vector units"),
+    FLOPS(peak_bf16_flops, "dense BF16 peak of one device"), FLOPS(peak_fp16_flops, "dense FP16 peak"),
+    FLOPS(peak_fp8_flops, "dense FP8 peak"), FLOPS(peak_mxfp8_flops, "dense MXFP8 peak"),
+    FLOPS(peak_nvfp4_flops, "dense NVFP4 peak"), FLOPS(peak_fp32_flops, "FP32 peak of the vector units"),
     MS_WORDS(S, unsupported_precisions, ms_precision_words, "[]", 0, "precisions that the device cannot do"),
-    NUMBER(hbm_B, "B", 1e6, 1e15, "device memory"),
-    BPS(hbm_Bps, "peak bandwidth of device memory"),
+    NUMBER(hbm_B, "B", 1e6, 1e15, "device memory"), BPS(hbm_Bps, "peak bandwidth of device memory"),
     NUMBER(l2_B, "B", 1e3, 1e12, "last-level cache"),
     BPS(l2_Bps, "bandwidth of the last-level cache, of copies inside of it"),
     MS_INT(S, sm_count, 0, 1000000, "0", MS_NULLABLE, "SMs, compute units or cores; 0 = unknown"),
-    NUMBER(clock_Hz, "Hz", 1e7, 1e11, "boost clock"),
-    NUMBER(tdp_W, "W", 1, 1e5, "power limit"),
+    NUMBER(clock_Hz, "Hz", 1e7, 1e11, "boost clock"), NUMBER(tdp_W, "W", 1, 1e5, "power limit"),
     MS_INT(S, gpus_per_node, 1, 65536, "8", 0, "devices under one operating system"),
     MS_INT(S, nvlink_domain_gpus, 0, 65536, "0", MS_NULLABLE, "devices joined by the scale-up link; 0 = gpus_per_node"),
     MS_STRING(S, scaleup, MS_NULLABLE, "name of the scale-up link"),
-    BPS(scaleup_Bps, "scale-up link, per device and direction"),
-    BPS(nic_Bps, "network, per device and direction"),
+    BPS(scaleup_Bps, "scale-up link, per device and direction"), BPS(nic_Bps, "network, per device and direction"),
     OVERHEAD(network_latency_s, "0",
              "that a hop over the network takes longer than over InfiniBand: what the network plugin tells NCCL "
              "(EFA 7.5e-5)"),
@@ -60,8 +53,7 @@ static const MsField hardware_fields[] = {
         "and more, else a ring of them), hccl-a2 (Atlas A2: a ring of servers beside what runs inside them, or NHR "
         "and then inside, whichever is faster)"),
     MS_BOOL(S, nvls, "false", 0, "reduction in the scale-up switch"),
-    MS_BOOL(S, sharp, "false", 0, "reduction in the network"),
-    MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),
+    MS_BOOL(S, sharp, "false", 0, "reduction in the network"), MS_BOOL(S, deepep, "false", 0, "DeepEP exists for it"),
     MS_BOOL(S, hybridep, "false", 0, "HybridEP exists for it"),
     MS_BOOL(S, cuda_graphs, "true", 0, "kernel graphs exist for it"),
     MS_BOOL(S, fp8_any_layout, "false", 0,
@@ -116,7 +108,5 @@ static const MsField hardware_fields[] = {
     MS_STRING(S, curves_from, MS_NULLABLE, "profile whose curves serve for operators that this one has none for"),
     MS_FREE(S, variants,
             "list of profiles: a machine described upon this one whose peaks in BF16 and FP8, memory, bandwidth of it "
-            "and power limit are those of one of them is upon that one"),
-    {0}};
+            "and power limit are those of one of them is upon that one"));
 #undef S
-const MsFieldTable ms_hardware_table = {"hardware", "a machine, hardware/NAME.json", hardware_fields};

@@ -7,41 +7,35 @@
 
 #include <string.h>
 
-#define S                              MsLaws
-#define MS_LAW(key, unit, lo, hi, doc) MS_F64(S, key, unit, lo, hi, NULL, 0, doc),
+#define MS_LAW(key, unit, lo, hi, doc) MS_F64(MsLaws, key, unit, lo, hi, NULL, 0, doc),
 static const MsField law_fields[] = {
 #include "describe/laws.def"
     {0}};
 #undef MS_LAW
-#undef S
 const MsFieldTable ms_laws_table = {"laws", "laws in place of those of software/laws.json, scenario.laws", law_fields};
 
-#define S MsLawEntry
-static const MsField entry_fields[] = {
-    MS_F64(S, value, "", 0, 1e18, NULL, MS_REQUIRED, "in the unit and range of the law"),
-    MS_F64(S, spread, "", 1e-3, 10, NULL, MS_REQUIRED | MS_NULLABLE,
+static const MsFieldTable entry_table = MS_FIELD_TABLE(
+    "laws.laws.NAME", "one law",
+    MS_F64(MsLawEntry, value, "", 0, 1e18, NULL, MS_REQUIRED, "in the unit and range of the law"),
+    MS_F64(MsLawEntry, spread, "", 1e-3, 10, NULL, MS_REQUIRED | MS_NULLABLE,
            "standard deviation of its logarithm before any training run is seen; null: training runs do not tell"),
-    MS_STRING(S, source, MS_REQUIRED, "public source of the mechanism or of the figure"),
-    MS_STRING(S, fitted_on, MS_REQUIRED, "runs and measurements that the value was chosen by"),
-    {0}};
-#undef S
-static const MsFieldTable entry_table = {"laws.laws.NAME", "one law", entry_fields};
+    MS_STRING(MsLawEntry, source, MS_REQUIRED, "public source of the mechanism or of the figure"),
+    MS_STRING(MsLawEntry, fitted_on, MS_REQUIRED, "runs and measurements that the value was chosen by"));
 
 static gboolean entries_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
 static gboolean entries_take(MsJsonCursor *cursor, void *member);
 
-static const MsField file_fields[] = {MS_SCHEMA(MS_REQUIRED),
-                                      {.key = "laws",
-                                       .type = MS_T_CUSTOM,
-                                       .unit = "",
-                                       .offset = 0,
-                                       .flags = MS_REQUIRED,
-                                       .parse = entries_parse,
-                                       .take = entries_take,
-                                       .sub = &entry_table,
-                                       .doc = "object: name of a law -> its value and where it comes from"},
-                                      {0}};
-const MsFieldTable ms_law_file_table = {"law-file", "values of the laws, software/laws.json", file_fields};
+const MsFieldTable ms_law_file_table =
+    MS_FIELD_TABLE("law-file", "values of the laws, software/laws.json", MS_SCHEMA(MS_REQUIRED),
+                   {.key = "laws",
+                    .type = MS_T_CUSTOM,
+                    .unit = "",
+                    .offset = 0,
+                    .flags = MS_REQUIRED,
+                    .parse = entries_parse,
+                    .take = entries_take,
+                    .sub = &entry_table,
+                    .doc = "object: name of a law -> its value and where it comes from"});
 
 /* --- the file -------------------------------------------------------------------------------------------------- */
 static double *member_of(MsLaws *laws, MsLaw law) { return (double *)(void *)((char *)laws + law_fields[law].offset); }

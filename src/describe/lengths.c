@@ -57,18 +57,14 @@ typedef struct {
   int seed;
 } Object;
 
-#define S Object
-static const MsField fields[] = {
-    {MS_ROW(S, lengths, MS_T_CUSTOM, "tokens", NULL, MS_REQUIRED,
+const MsFieldTable ms_lengths_table = MS_FIELD_TABLE(
+    "scenario.training.sequence_lengths", "lengths of the sequences packed into one of seq_length tokens",
+    {MS_ROW(Object, lengths, MS_T_CUSTOM, "tokens", NULL, MS_REQUIRED,
             "tokens of a sequence, ascending, at most seq_length"),
      .parse = parse_lengths},
-    {MS_ROW(S, weights, MS_T_CUSTOM, "", NULL, MS_REQUIRED, "sequences of each length, any unit"),
+    {MS_ROW(Object, weights, MS_T_CUSTOM, "", NULL, MS_REQUIRED, "sequences of each length, any unit"),
      .parse = parse_weights},
-    MS_INT(S, seed, 0, G_MAXINT, "0", 0, "of the packs drawn"),
-    {0}};
-#undef S
-const MsFieldTable ms_lengths_table = {"scenario.training.sequence_lengths",
-                                       "lengths of the sequences packed into one of seq_length tokens", fields};
+    MS_INT(Object, seed, 0, G_MAXINT, "0", 0, "of the packs drawn"));
 
 gboolean ms_lengths_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   Object o = {0};

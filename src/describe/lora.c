@@ -10,20 +10,16 @@ const MsLoraTarget ms_lora_targets[] = {
 };
 const int ms_n_lora_targets = G_N_ELEMENTS(ms_lora_targets);
 
-#define S MsLora
-static const MsField lora_fields[] = {
-    MS_INT(S, rank, 0, 65536, "0", 0, "rank of the adapters; all other weights are frozen; 0 = no adapters"),
-    MS_F64(S, alpha, "", 0, 1e6, "32", 0, "scale times rank, for the launch: predictions take no notice"),
-    MS_F64(S, dropout, "", 0, 1, "0", 0, "dropout in front of the adapters"),
-    MS_WORDS(S, targets, ms_lora_target_words, "[\"linear_qkv\", \"linear_proj\", \"linear_fc1\", \"linear_fc2\"]", 0,
-             "linear layers with an adapter"),
-    MS_BOOL(S, a2a, "false", 0,
+const MsFieldTable ms_lora_table = MS_FIELD_TABLE(
+    "scenario.training.lora", "low-rank adapters, all other weights frozen",
+    MS_INT(MsLora, rank, 0, 65536, "0", 0, "rank of the adapters; all other weights are frozen; 0 = no adapters"),
+    MS_F64(MsLora, alpha, "", 0, 1e6, "32", 0, "scale times rank, for the launch: predictions take no notice"),
+    MS_F64(MsLora, dropout, "", 0, 1, "0", 0, "dropout in front of the adapters"),
+    MS_WORDS(MsLora, targets, ms_lora_target_words, "[\"linear_qkv\", \"linear_proj\", \"linear_fc1\", \"linear_fc2\"]",
+             0, "linear layers with an adapter"),
+    MS_BOOL(MsLora, a2a, "false", 0,
             "with sequence parallelism the outputs of adapters behind row-parallel layers change shards by an "
-            "all-to-all in place of a gather (a2a_experimental)"),
-    {0}};
-#undef S
-const MsFieldTable ms_lora_table = {"scenario.training.lora", "low-rank adapters, all other weights frozen",
-                                    lora_fields};
+            "all-to-all in place of a gather (a2a_experimental)"));
 
 gboolean ms_lora_target_exists(const MsLoraTarget *target, const MsModel *m) {
   gboolean mla = ms_model_has_mla(m), low_rank_q = mla && m->multi_latent_attention.q_lora_rank > 0;

@@ -10,65 +10,52 @@
 #define MAX_LAYERS 10000
 #define MAX_WIDTH  1048576
 
-#define S MsLinearAttention
-static const MsField linear_fields[] = {
-    MS_INT(S, num_key_heads, 0, 65536, "0", MS_NULLABLE, "heads of queries and keys"),
-    MS_INT(S, num_value_heads, 0, 65536, "0", MS_NULLABLE,
+const MsFieldTable ms_linear_attention_table = MS_FIELD_TABLE(
+    "model.linear_attention", "gated delta net",
+    MS_INT(MsLinearAttention, num_key_heads, 0, 65536, "0", MS_NULLABLE, "heads of queries and keys"),
+    MS_INT(MsLinearAttention, num_value_heads, 0, 65536, "0", MS_NULLABLE,
            "heads of values, gate, decay and write strength, a multiple of num_key_heads; 0 = no such layers"),
-    MS_INT(S, key_head_dim, 0, 65536, "0", MS_NULLABLE, "width of a query or key head"),
-    MS_INT(S, value_head_dim, 0, 65536, "0", MS_NULLABLE, "width of a value head"),
-    MS_INT(S, conv_kernel, 1, 1024, "4", 0, "taps of the short convolution over q, k and v"),
-    MS_INT(S, frequency, 0, MAX_LAYERS, "0", MS_NULLABLE,
+    MS_INT(MsLinearAttention, key_head_dim, 0, 65536, "0", MS_NULLABLE, "width of a query or key head"),
+    MS_INT(MsLinearAttention, value_head_dim, 0, 65536, "0", MS_NULLABLE, "width of a value head"),
+    MS_INT(MsLinearAttention, conv_kernel, 1, 1024, "4", 0, "taps of the short convolution over q, k and v"),
+    MS_INT(MsLinearAttention, frequency, 0, MAX_LAYERS, "0", MS_NULLABLE,
            "every frequency-th layer is softmax attention, the others gated delta net; 0 = letters G of "
-           "hybrid_layer_pattern"),
-    {0}};
-#undef S
-const MsFieldTable ms_linear_attention_table = {"model.linear_attention", "gated delta net", linear_fields};
+           "hybrid_layer_pattern"));
 
-#define S MsSparseAttention
-static const MsField sparse_fields[] = {
-    MS_INT(S, indexer_num_heads, 0, 65536, "0", MS_NULLABLE, "heads of the indexer"),
-    MS_INT(S, indexer_head_dim, 0, 65536, "0", MS_NULLABLE, "width of an indexer head"),
-    MS_INT(S, indexer_topk, 0, 1 << 24, "0", MS_NULLABLE,
-           "keys that a query attends to; 0 = the model has no sparse attention"),
-    MS_INT(S, indexer_topk_freq, 1, MAX_LAYERS, "1", 0,
-           "one layer in this many has an indexer, the others share its choice"),
-    MS_INT(S, indexer_skip_topk_offset, 0, MAX_LAYERS, "0", 0,
-           "the layer (from 1) from which indexer_topk_freq counts; all before it have an indexer"),
-    MS_BOOL(S, indexer_loss, "true", 0, "the indexer has a loss of its own, and so a backward pass"),
-    {0}};
-#undef S
-const MsFieldTable ms_sparse_attention_table = {
+const MsFieldTable ms_sparse_attention_table = MS_FIELD_TABLE(
     "model.sparse_attention", "sparse attention behind an indexer (DSA); with compressed_attention: its indexer",
-    sparse_fields};
+    MS_INT(MsSparseAttention, indexer_num_heads, 0, 65536, "0", MS_NULLABLE, "heads of the indexer"),
+    MS_INT(MsSparseAttention, indexer_head_dim, 0, 65536, "0", MS_NULLABLE, "width of an indexer head"),
+    MS_INT(MsSparseAttention, indexer_topk, 0, 1 << 24, "0", MS_NULLABLE,
+           "keys that a query attends to; 0 = the model has no sparse attention"),
+    MS_INT(MsSparseAttention, indexer_topk_freq, 1, MAX_LAYERS, "1", 0,
+           "one layer in this many has an indexer, the others share its choice"),
+    MS_INT(MsSparseAttention, indexer_skip_topk_offset, 0, MAX_LAYERS, "0", 0,
+           "the layer (from 1) from which indexer_topk_freq counts; all before it have an indexer"),
+    MS_BOOL(MsSparseAttention, indexer_loss, "true", 0, "the indexer has a loss of its own, and so a backward pass"));
 
-#define S MsCompressedAttention
-static const MsField compressed_fields[] = {
-    MS_INT(S, q_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of the query projection"),
-    MS_INT(S, head_dim, 0, 65536, "0", MS_NULLABLE,
+const MsFieldTable ms_compressed_attention_table = MS_FIELD_TABLE(
+    "model.compressed_attention", "compressed sparse attention of DeepSeek-V4",
+    MS_INT(MsCompressedAttention, q_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of the query projection"),
+    MS_INT(MsCompressedAttention, head_dim, 0, 65536, "0", MS_NULLABLE,
            "width of a head, of the one key that is the value too; 0 = the model has no compressed attention"),
-    MS_INT(S, qk_pos_emb_head_dim, 0, 65536, "0", MS_NULLABLE, "part of head_dim that carries RoPE"),
-    MS_INT(S, o_groups, 1, 65536, "1", 0, "groups of the low-rank output projection"),
-    MS_INT(S, o_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of each group"),
-    MS_INT(S, window, 1, 1 << 24, "128", 0, "latest tokens seen uncompressed"),
-    MS_STRING(S, compress_ratios, MS_NULLABLE,
-              "tokens in one compressed key of each layer, then of each MTP block, e.g. \"[0]*2+[4]+[128,4]*20+[0]\""),
-    {0}};
-#undef S
-const MsFieldTable ms_compressed_attention_table = {"model.compressed_attention",
-                                                    "compressed sparse attention of DeepSeek-V4", compressed_fields};
+    MS_INT(MsCompressedAttention, qk_pos_emb_head_dim, 0, 65536, "0", MS_NULLABLE,
+           "part of head_dim that carries RoPE"),
+    MS_INT(MsCompressedAttention, o_groups, 1, 65536, "1", 0, "groups of the low-rank output projection"),
+    MS_INT(MsCompressedAttention, o_lora_rank, 0, MAX_WIDTH, "0", MS_NULLABLE, "rank of each group"),
+    MS_INT(MsCompressedAttention, window, 1, 1 << 24, "128", 0, "latest tokens seen uncompressed"),
+    MS_STRING(MsCompressedAttention, compress_ratios, MS_NULLABLE,
+              "tokens in one compressed key of each layer, then of each MTP block, e.g. \"[0]*2+[4]+[128,4]*20+[0]\""));
 
-#define S MsHyperConnections
-static const MsField hyper_fields[] = {
-    MS_INT(S, num_residual_streams, 1, 64, "1", 0, "parallel residual streams; 1 = none"),
-    MS_INT(S, sinkhorn_iterations, 1, 1000, "20", 0, "iterations that make the mixing matrix doubly stochastic"),
-    {0}};
-#undef S
-const MsFieldTable ms_hyper_connections_table = {"model.hyper_connections",
-                                                 "manifold-constrained hyper-connections (mHC)", hyper_fields};
+const MsFieldTable ms_hyper_connections_table = MS_FIELD_TABLE(
+    "model.hyper_connections", "manifold-constrained hyper-connections (mHC)",
+    MS_INT(MsHyperConnections, num_residual_streams, 1, 64, "1", 0, "parallel residual streams; 1 = none"),
+    MS_INT(MsHyperConnections, sinkhorn_iterations, 1, 1000, "20", 0,
+           "iterations that make the mixing matrix doubly stochastic"));
 
 #define S MsRopeScaling
-static const MsField rope_scaling_fields[] = {
+const MsFieldTable ms_rope_scaling_table = MS_FIELD_TABLE(
+    "model.rope_scaling", "stretched rotary frequencies",
     MS_ENUM(S, type, ms_rope_kind_words, "\"none\"", 0, "how rotary frequencies are stretched"),
     MS_F64(S, factor, "", 0, 1e6, "1", 0, "how far"),
     MS_INT(S, original_max_position_embeddings, 1, 1 << 30, "4096", 0, "llama3, yarn: sequence before stretching"),
@@ -78,23 +65,17 @@ static const MsField rope_scaling_fields[] = {
     MS_F64(S, beta_slow, "", 0, 1e6, "1", 0, "yarn: turns up to which a dimension is stretched whole"),
     MS_F64(S, mscale, "", 0, 1e6, "1", 0, "yarn: scale of the attention scores"),
     MS_F64(S, mscale_all_dim, "", 0, 1e6, "0", 0, "yarn: the same over all dimensions"),
-    MS_BOOL(S, truncate, "true", 0, "yarn: the range between beta_fast and beta_slow is rounded"),
-    {0}};
+    MS_BOOL(S, truncate, "true", 0, "yarn: the range between beta_fast and beta_slow is rounded"));
 #undef S
-const MsFieldTable ms_rope_scaling_table = {"model.rope_scaling", "stretched rotary frequencies", rope_scaling_fields};
 
-#define S MsFrontEnd
-static const MsField front_fields[] = {
-    MS_F64(S, parameters, "", 0, 1e13, "0", MS_NULLABLE,
+const MsFieldTable ms_front_end_table = MS_FIELD_TABLE(
+    "model.front_end", "opaque stage before the decoder (vision, audio)",
+    MS_F64(MsFrontEnd, parameters, "", 0, 1e13, "0", MS_NULLABLE,
            "weights, on every tensor-parallel rank of the first stage; 0 = no front end"),
-    MS_F64(S, forward_flop, "flop", 0, 1e21, "0", MS_NULLABLE, "executed forward per sequence"),
-    MS_F64(S, forward_B, "B", 0, 1e18, "0", MS_NULLABLE, "HBM traffic forward per sequence"),
-    MS_F64(S, kept_B, "B", 0, 1e15, "0", MS_NULLABLE, "activations kept for backward per sequence"),
-    MS_BOOL(S, frozen, "false", 0, "not trained: no backward, gradients or optimizer states"),
-    {0}};
-#undef S
-const MsFieldTable ms_front_end_table = {"model.front_end", "opaque stage before the decoder (vision, audio)",
-                                         front_fields};
+    MS_F64(MsFrontEnd, forward_flop, "flop", 0, 1e21, "0", MS_NULLABLE, "executed forward per sequence"),
+    MS_F64(MsFrontEnd, forward_B, "B", 0, 1e18, "0", MS_NULLABLE, "HBM traffic forward per sequence"),
+    MS_F64(MsFrontEnd, kept_B, "B", 0, 1e15, "0", MS_NULLABLE, "activations kept for backward per sequence"),
+    MS_BOOL(MsFrontEnd, frozen, "false", 0, "not trained: no backward, gradients or optimizer states"));
 
 /* --- checks ---------------------------------------------------------------------------------------------------- */
 

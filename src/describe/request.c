@@ -15,7 +15,8 @@ static gboolean under_parse(const MsJson *doc, JsonNode *node, const char *path,
 }
 
 #define S MsRequest
-static const MsField plan_fields[] = {
+const MsFieldTable ms_plan_table = MS_FIELD_TABLE(
+    "request.plan", "how a plan request is searched",
     MS_INT(S, top, 0, 1000000, "0", MS_NULLABLE, "how many plans to print; 0 = the program's default"),
     MS_F64(S, max_memory_fraction, "", 0.01, 1, "0.94", MS_NULLABLE, "share of the device memory that a plan may use"),
     {.key = "under",
@@ -39,10 +40,8 @@ static const MsField plan_fields[] = {
     MS_STRING(S, reliability, MS_NULLABLE, "failures that the days of training include; null = llama3-h100"),
     MS_F64(S, grid_kg_per_kWh, "", 0, 10, "0.48", MS_NULLABLE,
            "CO2e of electricity, kg per kWh; the world's mean in 2023 (Ember, Global Electricity Review 2024, "
-           "ember-climate.org: 480 g/kWh); a contract or a country may differ tenfold"),
-    {0}};
+           "ember-climate.org: 480 g/kWh); a contract or a country may differ tenfold"));
 #undef S
-const MsFieldTable ms_plan_table = {"request.plan", "how a plan request is searched", plan_fields};
 
 typedef struct {
   const MsJson *doc;

@@ -53,22 +53,16 @@ static gboolean parse_tokens(const MsJson *doc, JsonNode *node, const char *path
   return TRUE;
 }
 
-#define S MsHistogram
-static const MsField histogram_fields[] = {
-    MS_SCHEMA(MS_REQUIRED),
-    MS_IGNORED(doc, "free text, e.g. which run and step they were counted in"),
-    {.key = "tokens",
-     .type = MS_T_CUSTOM,
-     .unit = "",
-     .offset = 0,
-     .flags = MS_REQUIRED,
-     .parse = parse_tokens,
-     .doc = "tokens of each expert: a list for every MoE layer in order, or one list for all layers"},
-    {0}};
-#undef S
-const MsFieldTable ms_histogram_table = {
-    "histogram", "tokens per expert and layer, counted in a run: the file that training.routing names",
-    histogram_fields};
+const MsFieldTable ms_histogram_table =
+    MS_FIELD_TABLE("histogram", "tokens per expert and layer, counted in a run: the file that training.routing names",
+                   MS_SCHEMA(MS_REQUIRED), MS_IGNORED(doc, "free text, e.g. which run and step they were counted in"),
+                   {.key = "tokens",
+                    .type = MS_T_CUSTOM,
+                    .unit = "",
+                    .offset = 0,
+                    .flags = MS_REQUIRED,
+                    .parse = parse_tokens,
+                    .doc = "tokens of each expert: a list for every MoE layer in order, or one list for all layers"});
 
 MsHistogram *ms_histogram_parse(const MsJson *doc, const char *name, GError **error) {
   g_autoptr(MsHistogram) h = g_new0(MsHistogram, 1);
@@ -105,26 +99,25 @@ typedef struct {
   int bias_updates, replicas, placement;
 } RoutingObject;
 
-#define S RoutingObject
-static const MsField routing_fields[] = {
-    MS_F64(S, zipf, "", 0, 10, NULL, MS_NULLABLE, "exponent of a Zipf distribution over the experts"),
-    MS_F64(S, dirichlet, "", 1e-3, 1e6, NULL, MS_NULLABLE,
+const MsFieldTable ms_routing_table = MS_FIELD_TABLE(
+    "scenario.training.routing", "skew or token drop",
+    MS_F64(RoutingObject, zipf, "", 0, 10, NULL, MS_NULLABLE, "exponent of a Zipf distribution over the experts"),
+    MS_F64(RoutingObject, dirichlet, "", 1e-3, 1e6, NULL, MS_NULLABLE,
            "concentration of a Dirichlet distribution over the experts"),
-    MS_STRING(S, histogram, MS_NULLABLE,
+    MS_STRING(RoutingObject, histogram, MS_NULLABLE,
               "file of tokens per expert and layer: {\"schema\": 1, \"tokens\": [[...], ...]}"),
-    MS_F64(S, capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE, "tokens beyond this multiple of the mean are dropped"),
-    MS_INT(S, seed, 0, G_MAXINT, "0", 0, "of the draw"),
-    MS_BOOL(S, pad_to_capacity, "false", 0, "every expert is padded to its capacity"),
-    MS_BOOL(S, forced_balance, "false", 0, "the router is forced into balance"),
-    MS_F64(S, bias_update_rate, "", 0, 1, "0", 0,
+    MS_F64(RoutingObject, capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE,
+           "tokens beyond this multiple of the mean are dropped"),
+    MS_INT(RoutingObject, seed, 0, G_MAXINT, "0", 0, "of the draw"),
+    MS_BOOL(RoutingObject, pad_to_capacity, "false", 0, "every expert is padded to its capacity"),
+    MS_BOOL(RoutingObject, forced_balance, "false", 0, "the router is forced into balance"),
+    MS_F64(RoutingObject, bias_update_rate, "", 0, 1, "0", 0,
            "aux-loss-free balancing: an expert's bias moves by this every step; 0 = none"),
-    MS_INT(S, bias_updates, 1, 100000, "1000", 0, "steps of aux-loss-free balancing so far"),
-    MS_INT(S, replicas, 0, 65536, "0", 0,
+    MS_INT(RoutingObject, bias_updates, 1, 100000, "1000", 0, "steps of aux-loss-free balancing so far"),
+    MS_INT(RoutingObject, replicas, 0, 65536, "0", 0,
            "further copies of the most loaded experts, over all ranks of an expert group"),
-    MS_ENUM(S, placement, placement_words, "\"index\"", 0, "experts on ranks: in blocks by number, or by load"),
-    {0}};
-#undef S
-const MsFieldTable ms_routing_table = {"scenario.training.routing", "skew or token drop", routing_fields};
+    MS_ENUM(RoutingObject, placement, placement_words, "\"index\"", 0,
+            "experts on ranks: in blocks by number, or by load"));
 
 static const char *const routing_words[] = {"balanced", "natural", "round-robin", NULL};
 static const MsRoutingKind routing_kinds[] = {MS_ROUTING_BALANCED, MS_ROUTING_NATURAL, MS_ROUTING_ROUND_ROBIN};

@@ -11,91 +11,82 @@
 #include <string.h>
 
 /* --- training, layout, measured --------------------------------------------------------------------------------- */
-#define S MsTraining
-static const MsField training_fields[] = {
-    {MS_ROW(S, seq_length, MS_T_INT, "tokens", NULL, MS_REQUIRED, "tokens per sequence s; \"8k\" = 8192"), .lo = 1,
-     .hi = 1 << 27},
-    MS_INT(S, micro_batch_size, 1, 65536, "1", MS_OPEN, "sequences per microbatch b"),
-    MS_INT(S, global_batch_size, 1, 1 << 24, NULL, MS_REQUIRED, "sequences per step"),
-    MS_INT(S, local_batch_size, 0, 1 << 24, "0", MS_NULLABLE,
+const MsFieldTable ms_training_table = MS_FIELD_TABLE(
+    "scenario.training", "what is trained on how much",
+    {MS_ROW(MsTraining, seq_length, MS_T_INT, "tokens", NULL, MS_REQUIRED, "tokens per sequence s; \"8k\" = 8192"),
+     .lo = 1, .hi = 1 << 27},
+    MS_INT(MsTraining, micro_batch_size, 1, 65536, "1", MS_OPEN, "sequences per microbatch b"),
+    MS_INT(MsTraining, global_batch_size, 1, 1 << 24, NULL, MS_REQUIRED, "sequences per step"),
+    MS_INT(MsTraining, local_batch_size, 0, 1 << 24, "0", MS_NULLABLE,
            "sequences of a replica between two flushes of its pipeline, where gradients are accumulated over several "
            "(TorchTitan training.local_batch_size, AutoModel step_scheduler.local_batch_size); 0 = all of the step"),
-    MS_ENUM(S, precision, ms_precision_words, "\"bf16\"", MS_OPEN, "compute precision"),
-    MS_ENUM(S, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
-    {MS_ROW(S, routing, MS_T_CUSTOM, "", "\"balanced\"", 0,
+    MS_ENUM(MsTraining, precision, ms_precision_words, "\"bf16\"", MS_OPEN, "compute precision"),
+    MS_ENUM(MsTraining, optimizer, ms_optimizer_words, "\"adam\"", 0, "optimizer"),
+    {MS_ROW(MsTraining, routing, MS_T_CUSTOM, "", "\"balanced\"", 0,
             "balanced (forced), natural, round-robin (experts in turn and no router, as NeMo AutoModel's fake gate has "
             "it, whose balanced it is) or an object: {\"zipf\": x}, {\"dirichlet\": x}, {\"histogram\": FILE} or "
             "{\"capacity_factor\": x}, and "
             "more keys, see scenario.training.routing"),
      .sub = &ms_routing_table, .parse = ms_routing_parse, .print = ms_routing_print},
-    {MS_ROW(S, sequence_lengths, MS_T_CUSTOM, "", "null", MS_NULLABLE,
+    {MS_ROW(MsTraining, sequence_lengths, MS_T_CUSTOM, "", "null", MS_NULLABLE,
             "histogram {\"lengths\": [tokens, ...], \"weights\": [sequences, ...], \"seed\": n} of what is packed into "
             "a sequence; null = nothing, all are seq_length long"),
      .sub = &ms_lengths_table, .parse = ms_lengths_parse, .print = ms_lengths_print},
-    MS_OBJECT(S, lora, &ms_lora_table, MS_NULLABLE, "adapters in place of the weights; null = all weights are trained"),
-    {0}};
-#undef S
-const MsFieldTable ms_training_table = {"scenario.training", "what is trained on how much", training_fields};
+    MS_OBJECT(MsTraining, lora, &ms_lora_table, MS_NULLABLE,
+              "adapters in place of the weights; null = all weights are trained"));
 
 /* Sizes are so limited that tp*cp*pp and etp*ep*pp fit an int. */
-#define S MsLayoutSpec
-static const MsField layout_fields[] = {
-    MS_INT(S, tp, 1, 1024, "1", MS_OPEN, "tensor-parallel size"),
-    MS_INT(S, cp, 1, 1024, "1", MS_OPEN, "context-parallel size"),
-    MS_INT(S, pp, 1, 1024, "1", MS_OPEN, "pipeline stages"),
-    MS_INT(S, vpp, 1, 1024, "1", MS_OPEN, "model chunks per pipeline stage"),
-    MS_INT(S, ep, 1, 16384, "1", MS_OPEN, "expert-parallel size"),
-    MS_INT(S, etp, 1, 64, "1", MS_OPEN, "tensor-parallel size of experts"),
-    MS_INT(S, dp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO, "data-parallel size; auto: gpus / (tp cp pp)"),
-    MS_INT(S, edp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO,
+const MsFieldTable ms_layout_table = MS_FIELD_TABLE(
+    "scenario.layout", "how ranks share the model",
+    MS_INT(MsLayoutSpec, tp, 1, 1024, "1", MS_OPEN, "tensor-parallel size"),
+    MS_INT(MsLayoutSpec, cp, 1, 1024, "1", MS_OPEN, "context-parallel size"),
+    MS_INT(MsLayoutSpec, pp, 1, 1024, "1", MS_OPEN, "pipeline stages"),
+    MS_INT(MsLayoutSpec, vpp, 1, 1024, "1", MS_OPEN, "model chunks per pipeline stage"),
+    MS_INT(MsLayoutSpec, ep, 1, 16384, "1", MS_OPEN, "expert-parallel size"),
+    MS_INT(MsLayoutSpec, etp, 1, 64, "1", MS_OPEN, "tensor-parallel size of experts"),
+    MS_INT(MsLayoutSpec, dp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO,
+           "data-parallel size; auto: gpus / (tp cp pp)"),
+    MS_INT(MsLayoutSpec, edp, 1, 1 << 20, NULL, MS_NULLABLE | MS_OPEN | MS_AUTO,
            "expert data-parallel size; auto: gpus / (etp ep pp)"),
-    MS_INT(S, microbatch_group_size_per_virtual_pipeline_stage, 0, 65536, "0", MS_NULLABLE | MS_OPEN,
+    MS_INT(MsLayoutSpec, microbatch_group_size_per_virtual_pipeline_stage, 0, 65536, "0", MS_NULLABLE | MS_OPEN,
            "microbatches per virtual stage in a row; 0 = pp"),
-    MS_ENUM(S, schedule, ms_schedule_words, "\"1f1b\"", MS_OPEN, "pipeline schedule"),
-    MS_STRING(S, pipeline_layout, MS_NULLABLE | MS_OPEN,
+    MS_ENUM(MsLayoutSpec, schedule, ms_schedule_words, "\"1f1b\"", MS_OPEN, "pipeline schedule"),
+    MS_STRING(MsLayoutSpec, pipeline_layout, MS_NULLABLE | MS_OPEN,
               "layers of the virtual stages, e.g. \"Et*3|(tt|)*29,m|L\"; null = even"),
-    MS_BOOL(S, account_for_embedding_in_pipeline_split, "false", MS_OPEN, "the embedding counts as a layer"),
-    MS_BOOL(S, account_for_loss_in_pipeline_split, "false", MS_OPEN, "the loss counts as a layer"),
-    MS_INT(S, decoder_first_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN,
+    MS_BOOL(MsLayoutSpec, account_for_embedding_in_pipeline_split, "false", MS_OPEN, "the embedding counts as a layer"),
+    MS_BOOL(MsLayoutSpec, account_for_loss_in_pipeline_split, "false", MS_OPEN, "the loss counts as a layer"),
+    MS_INT(MsLayoutSpec, decoder_first_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN,
            "layers of the first stage; 0 = even"),
-    MS_INT(S, decoder_last_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN,
+    MS_INT(MsLayoutSpec, decoder_last_pipeline_num_layers, 0, 10000, "0", MS_NULLABLE | MS_OPEN,
            "layers of the last stage; 0 = even"),
-    MS_ENUM(S, cp_comm_type, ms_cp_comm_words, "\"p2p\"", MS_OPEN, "communication of context parallelism"),
-    MS_ENUM(S, order, ms_order_words, "\"tp-cp-ep-dp-pp\"", MS_OPEN, "rank order"),
-    {0}};
-#undef S
-const MsFieldTable ms_layout_table = {"scenario.layout", "how ranks share the model", layout_fields};
+    MS_ENUM(MsLayoutSpec, cp_comm_type, ms_cp_comm_words, "\"p2p\"", MS_OPEN, "communication of context parallelism"),
+    MS_ENUM(MsLayoutSpec, order, ms_order_words, "\"tp-cp-ep-dp-pp\"", MS_OPEN, "rank order"));
 
-#define S               MsMeasured
-#define FIGURE(k, u, d) MS_F64(S, k, u, 0, 1e18, NULL, MS_NULLABLE, d)
-static const MsField measured_fields[] = {
-    FIGURE(step_time_s, "s", "time of one step"),
+#define FIGURE(k, u, d) MS_F64(MsMeasured, k, u, 0, 1e18, NULL, MS_NULLABLE, d)
+const MsFieldTable ms_measured_table = MS_FIELD_TABLE(
+    "scenario.measured", "figures of a real run", FIGURE(step_time_s, "s", "time of one step"),
     FIGURE(tokens_per_s_per_gpu, "1/s", "throughput"),
     FIGURE(tflops_per_gpu, "TFLOP/s", "model FLOP throughput, see flops_convention"),
-    FIGURE(peak_memory_GiB, "GiB", "peak allocated"),
-    FIGURE(allocated_memory_GiB, "GiB", "allocated between steps"),
+    FIGURE(peak_memory_GiB, "GiB", "peak allocated"), FIGURE(allocated_memory_GiB, "GiB", "allocated between steps"),
     FIGURE(peak_reserved_GiB, "GiB", "peak reserved by the allocator"),
-    MS_STRING(S, memory_rank, MS_NULLABLE, "max, 0 or last"),
-    MS_BOOL(S, out_of_memory, "false", 0, "the run did not fit"),
-    MS_STRING(S, flops_convention, MS_NULLABLE, "how the source counts model FLOP: causal-half, full-attention, ..."),
-    MS_STRING(S, source, MS_NULLABLE, "who measured"),
-    MS_STRING(S, config_confidence, MS_NULLABLE, "exact, inferred or unknown"),
-    MS_STRING(S, time_from, MS_NULLABLE, "published, tokens_per_s, samples_per_s, tflops or mfu"),
-    MS_F64(S, weight, "", 0, 1e6, "1", MS_NULLABLE, "weight in fits and summaries"),
-    MS_F64(S, rounding, "", 0, 1, NULL, MS_NULLABLE, "half of the last printed digit, as a fraction"),
+    MS_STRING(MsMeasured, memory_rank, MS_NULLABLE, "max, 0 or last"),
+    MS_BOOL(MsMeasured, out_of_memory, "false", 0, "the run did not fit"),
+    MS_STRING(MsMeasured, flops_convention, MS_NULLABLE,
+              "how the source counts model FLOP: causal-half, full-attention, ..."),
+    MS_STRING(MsMeasured, source, MS_NULLABLE, "who measured"),
+    MS_STRING(MsMeasured, config_confidence, MS_NULLABLE, "exact, inferred or unknown"),
+    MS_STRING(MsMeasured, time_from, MS_NULLABLE, "published, tokens_per_s, samples_per_s, tflops or mfu"),
+    MS_F64(MsMeasured, weight, "", 0, 1e6, "1", MS_NULLABLE, "weight in fits and summaries"),
+    MS_F64(MsMeasured, rounding, "", 0, 1, NULL, MS_NULLABLE, "half of the last printed digit, as a fraction"),
     FIGURE(activation_memory_GiB, "GiB", "activations, first stage"),
     FIGURE(model_state_memory_GiB, "GiB", "parameters, gradients, optimizer, first stage"),
     FIGURE(activation_memory_relative, "", "share of the run without sequence parallelism and recompute"),
     MS_IGNORED(peak_memory_first_last_stage_GiB, "both ends of the pipeline; not compared"),
     MS_IGNORED(published, "figures as printed; not compared"),
-    MS_FREE(S, unknown,
+    MS_FREE(MsMeasured, unknown,
             "list of what the file had to guess; `moesim validate` tries others of vpp, mbs, recompute and ep"),
-    MS_IGNORED(breakdown_s, "free-form; not compared"),
-    MS_IGNORED(step_time_range_s, "free-form; not compared"),
-    MS_IGNORED(notes, "free-form; not compared"),
-    {0}};
-#undef S
-const MsFieldTable ms_measured_table = {"scenario.measured", "figures of a real run", measured_fields};
+    MS_IGNORED(breakdown_s, "free-form; not compared"), MS_IGNORED(step_time_range_s, "free-form; not compared"),
+    MS_IGNORED(notes, "free-form; not compared"));
 
 /* --- the whole file
  * -------------------------------------------------------------------------------------------------- */
@@ -130,22 +121,21 @@ static void hardware_print(MsJsonOut *out, const char *key, const void *member) 
   print_mention(out, key, scenario->hardware_json, scenario->hardware ? scenario->hardware->name : NULL);
 }
 
-#define S MsScenario
 static const MsField scenario_fields[] = {
     MS_SCHEMA(0),
-    MS_STRING(S, name, 0, "name of the run, by default that of the file"),
-    MS_ENUM(S, framework, ms_framework_words, "\"megatron\"", 0,
+    MS_STRING(MsScenario, name, 0, "name of the run, by default that of the file"),
+    MS_ENUM(MsScenario, framework, ms_framework_words, "\"megatron\"", 0,
             "what trains: whose options there are, what is left out, how states are held; of a file that names none: "
             "what its software is known to be, else this"),
     MS_STRING(
-        S, software, MS_NULLABLE,
+        MsScenario, software, MS_NULLABLE,
         "software stack and release that ran it; its name says framework, kernels and options that files leave out "
         "(software/stacks.json)"),
-    MS_STRING(S, doc, MS_NULLABLE, "free text"),
+    MS_STRING(MsScenario, doc, MS_NULLABLE, "free text"),
     {.key = "pools",
      .type = MS_T_CUSTOM,
      .unit = "",
-     .offset = offsetof(S, pools),
+     .offset = offsetof(MsScenario, pools),
      .flags = MS_NULLABLE,
      .sub = &ms_pool_table,
      .parse = ms_pools_parse,
@@ -168,25 +158,24 @@ static const MsField scenario_fields[] = {
      .parse = hardware_parse,
      .print = hardware_print,
      .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
-    MS_BOOL(S, strict, "false", 0,
+    MS_BOOL(MsScenario, strict, "false", 0,
             "figures that the machine's file assumes count as unknown: what needs them is refused"),
-    MS_INT(S, gpus, 1, 1 << 20, NULL, MS_REQUIRED | MS_OPEN, "devices W"),
-    MS_OBJECT(S, training, &ms_training_table, MS_REQUIRED, "what is trained on how much"),
-    MS_OBJECT(S, layout, &ms_layout_table, 0, "how ranks share the model"),
-    MS_OBJECT(S, options, &ms_options_table, 0, "framework options"),
+    MS_INT(MsScenario, gpus, 1, 1 << 20, NULL, MS_REQUIRED | MS_OPEN, "devices W"),
+    MS_OBJECT(MsScenario, training, &ms_training_table, MS_REQUIRED, "what is trained on how much"),
+    MS_OBJECT(MsScenario, layout, &ms_layout_table, 0, "how ranks share the model"),
+    MS_OBJECT(MsScenario, options, &ms_options_table, 0, "framework options"),
     {.key = "laws",
      .type = MS_T_CUSTOM,
      .unit = "",
-     .offset = offsetof(S, laws),
+     .offset = offsetof(MsScenario, laws),
      .sub = &ms_laws_table,
      .parse = ms_laws_parse,
      .print = ms_laws_print,
      .doc = "laws in place of those of software/laws.json"},
-    MS_OBJECT(S, cluster, &ms_cluster_table, 0,
+    MS_OBJECT(MsScenario, cluster, &ms_cluster_table, 0,
               "what differs between GPUs: drawn by run --fidelity cluster, expected of fast and full"),
-    MS_OBJECT(S, measured, &ms_measured_table, MS_NULLABLE, "figures of a real run; null = none"),
+    MS_OBJECT(MsScenario, measured, &ms_measured_table, MS_NULLABLE, "figures of a real run; null = none"),
     {0}};
-#undef S
 const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios/**/*.json", scenario_fields};
 
 /* --- loading

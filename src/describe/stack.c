@@ -10,30 +10,28 @@
 
 #include <string.h>
 
-#define S MsStack
-static const MsField stack_fields[] = {
-    MS_STRING(S, name, MS_REQUIRED, "the word that scenarios write in `software`"),
-    MS_F64(S, gemm, "", 0.2, 5, "1", 0, "factor on the time of dense GEMMs"),
-    MS_F64(S, grouped_gemm, "", 0.2, 5, "1", 0, "factor on the time of expert GEMMs"),
-    MS_F64(S, attention, "", 0.2, 5, "1", 0, "factor on the time of attention"),
-    MS_F64(S, memory_bound, "", 0.2, 5, "1", 0, "factor on the time of memory-bound kernels"),
-    MS_F64(S, communication, "", 0.2, 5, "1", 0, "factor on the time of communication"),
-    MS_F64(S, host, "", 0.05, 20, "1", 0, "factor on the host time per framework operator"),
-    MS_BOOL(S, pipeline_scatter, "false", 0,
+const MsFieldTable ms_stack_table = MS_FIELD_TABLE(
+    "stack", "one software stack, software/stacks.json",
+    MS_STRING(MsStack, name, MS_REQUIRED, "the word that scenarios write in `software`"),
+    MS_F64(MsStack, gemm, "", 0.2, 5, "1", 0, "factor on the time of dense GEMMs"),
+    MS_F64(MsStack, grouped_gemm, "", 0.2, 5, "1", 0, "factor on the time of expert GEMMs"),
+    MS_F64(MsStack, attention, "", 0.2, 5, "1", 0, "factor on the time of attention"),
+    MS_F64(MsStack, memory_bound, "", 0.2, 5, "1", 0, "factor on the time of memory-bound kernels"),
+    MS_F64(MsStack, communication, "", 0.2, 5, "1", 0, "factor on the time of communication"),
+    MS_F64(MsStack, host, "", 0.05, 20, "1", 0, "factor on the host time per framework operator"),
+    MS_BOOL(MsStack, pipeline_scatter, "false", 0,
             "without sequence parallelism, pipeline messages are cut into one share for each tensor rank and gathered "
             "on arrival"),
-    MS_ENUM(S, attention_backend, ms_attn_backend_words, "\"fused\"", 0,
+    MS_ENUM(MsStack, attention_backend, ms_attn_backend_words, "\"fused\"", 0,
             "attention kernels of scenarios that name none"),
-    MS_BOOL(S, overlap_p2p_comm, "true", 0, "pipeline communication beside compute, of scenarios that do not say"),
-    MS_F64(S, released_year, "year", 0, 3000, "0", 0,
+    MS_BOOL(MsStack, overlap_p2p_comm, "true", 0,
+            "pipeline communication beside compute, of scenarios that do not say"),
+    MS_F64(MsStack, released_year, "year", 0, 3000, "0", 0,
            "when it was released, from the list `releases` of the file or from the name; 0: not known"),
-    MS_INT(S, transformer_engine, 0, 999, "0", 0,
+    MS_INT(MsStack, transformer_engine, 0, 999, "0", 0,
            "minor version of TransformerEngine 2, from the name (te2.11), the list `transformer_engine` of the file or "
            "what listed releases had by then; 0: not known, as the newest"),
-    MS_STRING(S, source, MS_NULLABLE, "what the factors were fitted on"),
-    {0}};
-#undef S
-const MsFieldTable ms_stack_table = {"stack", "one software stack, software/stacks.json", stack_fields};
+    MS_STRING(MsStack, source, MS_NULLABLE, "what the factors were fitted on"));
 
 typedef struct { /* a row of `families` */
   char *prefix, *source;
@@ -42,32 +40,25 @@ typedef struct { /* a row of `families` */
   JsonNode *options;
 } Family;
 
-#define S Family
-static const MsField family_fields[] = {
-    MS_STRING(S, prefix, MS_REQUIRED, "names in `software` that begin so, up to their end, a dash or a dot"),
-    MS_ENUM(S, framework, ms_framework_words, "\"megatron\"", 0,
+const MsFieldTable ms_stack_family_table = MS_FIELD_TABLE(
+    "stack-family", "all releases of one name, software/stacks.json",
+    MS_STRING(Family, prefix, MS_REQUIRED, "names in `software` that begin so, up to their end, a dash or a dot"),
+    MS_ENUM(Family, framework, ms_framework_words, "\"megatron\"", 0,
             "framework of scenarios that name none, where it has what they ask for"),
-    MS_ENUM(S, flash, ms_attn_backend_words, "\"flash\"", 0, "kernels that scenarios call flash"),
-    MS_FREE(S, options, "keys of scenario.options with values other than their defaults"),
-    MS_BOOL(S, pad_to_capacity, "false", 0,
+    MS_ENUM(Family, flash, ms_attn_backend_words, "\"flash\"", 0, "kernels that scenarios call flash"),
+    MS_FREE(Family, options, "keys of scenario.options with values other than their defaults"),
+    MS_BOOL(Family, pad_to_capacity, "false", 0,
             "experts that drop tokens are padded to their capacity, of scenarios that do not say"),
-    MS_STRING(S, source, MS_NULLABLE, "where that is said"),
-    {0}};
-#undef S
-const MsFieldTable ms_stack_family_table = {"stack-family", "all releases of one name, software/stacks.json",
-                                            family_fields};
+    MS_STRING(Family, source, MS_NULLABLE, "where that is said"));
 
-#define S MsLater
-static const MsField later_fields[] = {
-    MS_STRING(S, option, MS_REQUIRED, "key of scenario.options"),
-    MS_FREE(S, value, "of scenarios that leave it out, run by a release older than that"),
-    MS_F64(S, since_year, "year", 1990, 2100, NULL, MS_REQUIRED, "when Megatron-Core got it, or a library below"),
-    MS_BOOL(S, latent_attention, "false", 0, "of models with multi-latent attention only"),
-    MS_F64(S, generation_year, "year", 0, 2100, "0", 0, "on machines whose generation shipped since then only"),
-    MS_STRING(S, source, MS_NULLABLE, "where that is said"),
-    {0}};
-#undef S
-const MsFieldTable ms_later_table = {"later", "what older releases had not, software/stacks.json", later_fields};
+const MsFieldTable ms_later_table = MS_FIELD_TABLE(
+    "later", "what older releases had not, software/stacks.json",
+    MS_STRING(MsLater, option, MS_REQUIRED, "key of scenario.options"),
+    MS_FREE(MsLater, value, "of scenarios that leave it out, run by a release older than that"),
+    MS_F64(MsLater, since_year, "year", 1990, 2100, NULL, MS_REQUIRED, "when Megatron-Core got it, or a library below"),
+    MS_BOOL(MsLater, latent_attention, "false", 0, "of models with multi-latent attention only"),
+    MS_F64(MsLater, generation_year, "year", 0, 2100, "0", 0, "on machines whose generation shipped since then only"),
+    MS_STRING(MsLater, source, MS_NULLABLE, "where that is said"));
 
 /* How much of the software's name a listed one is. */
 static gsize begins_with(const char *software, const char *listed) {

@@ -21,27 +21,22 @@ typedef struct {
   JsonNode *values, *labels, *points;
 } AxisRow;
 
-#define S PointRow
-static const MsField point_fields[] = {MS_STRING(S, label, MS_REQUIRED, "what tables and pictures call it"),
-                                       MS_FREE(S, set, "object: path of a key -> its value, all set together"),
-                                       {0}};
-#undef S
-static const MsFieldTable point_table = {"whatif.axes[].points[]", "several keys that change together", point_fields};
+static const MsFieldTable point_table =
+    MS_FIELD_TABLE("whatif.axes[].points[]", "several keys that change together",
+                   MS_STRING(PointRow, label, MS_REQUIRED, "what tables and pictures call it"),
+                   MS_FREE(PointRow, set, "object: path of a key -> its value, all set together"));
 
-#define S AxisRow
-static const MsField axis_fields[] = {
-    MS_STRING(S, name, MS_NULLABLE, "what tables and pictures call the axis; null = its key"),
+static const MsFieldTable axis_table = MS_FIELD_TABLE(
+    "whatif.axes[]", "one axis of change: key and values, or points",
+    MS_STRING(AxisRow, name, MS_NULLABLE, "what tables and pictures call the axis; null = its key"),
     MS_STRING(
-        S, key, MS_NULLABLE,
+        AxisRow, key, MS_NULLABLE,
         "path of the key that changes: gpus, layout.ep, training.seq_length, hardware.nic_Bps, model.num_layers, ..."),
-    MS_FREE(S, values, "list of the values of that key"),
-    MS_FREE(S, labels, "list of words for the values; null = the values themselves"),
-    {MS_ROW(S, points, MS_T_FREE, "", NULL, MS_NULLABLE,
+    MS_FREE(AxisRow, values, "list of the values of that key"),
+    MS_FREE(AxisRow, labels, "list of words for the values; null = the values themselves"),
+    {MS_ROW(AxisRow, points, MS_T_FREE, "", NULL, MS_NULLABLE,
             "instead of key and values: list of points that set several keys"),
-     .sub = &point_table},
-    {0}};
-#undef S
-static const MsFieldTable axis_table = {"whatif.axes[]", "one axis of change: key and values, or points", axis_fields};
+     .sub = &point_table});
 
 static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
 
@@ -50,13 +45,12 @@ typedef struct { /* the loaded struct, and what the file names */
   JsonNode *base_node, *set;
 } File;
 
-#define S MsWhatif
 #define IN(k, w, fb, d) \
-  { MS_ROW(S, k, MS_T_ENUM, "", fb, 0, d), .words = w }
-static const MsField whatif_fields[] = {
-    MS_SCHEMA(MS_REQUIRED),
-    MS_STRING(S, name, MS_NULLABLE, "name of the study, by default that of the file"),
-    MS_STRING(S, doc, MS_NULLABLE, "free text"),
+  { MS_ROW(MsWhatif, k, MS_T_ENUM, "", fb, 0, d), .words = w }
+const MsFieldTable ms_whatif_table = MS_FIELD_TABLE(
+    "whatif", "a what-if study, scenarios/whatif/*.json", MS_SCHEMA(MS_REQUIRED),
+    MS_STRING(MsWhatif, name, MS_NULLABLE, "name of the study, by default that of the file"),
+    MS_STRING(MsWhatif, doc, MS_NULLABLE, "free text"),
     {.key = "base",
      .type = MS_T_FREE,
      .unit = "",
@@ -85,10 +79,7 @@ static const MsField whatif_fields[] = {
      .flags = MS_REQUIRED,
      .parse = axes_parse,
      .sub = &axis_table,
-     .doc = "list of axes"},
-    {0}};
-#undef S
-const MsFieldTable ms_whatif_table = {"whatif", "a what-if study, scenarios/whatif/*.json", whatif_fields};
+     .doc = "list of axes"});
 
 /* --- keys ------------------------------------------------------------------------------------------------------ */
 static const char *const closed_keys[] = {"schema", "name", "doc", "measured",

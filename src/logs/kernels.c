@@ -38,19 +38,17 @@ static gboolean parse_names(const MsJson *doc, JsonNode *node, const char *path,
   { .key = k, .type = MS_T_STRING, .unit = "", .offset = offsetof(S, m), .flags = MS_REQUIRED, .doc = d }
 #define TEXTS(S, k, m, f, d) \
   { .key = k, .type = MS_T_CUSTOM, .unit = "", .offset = offsetof(S, m), .flags = MS_REQUIRED, .parse = f, .doc = d }
-static const MsField class_fields[] = {TEXT(MsKernelClass, "class", word, "the word of the class"),
-                                       TEXTS(MsKernelClass, "ops", ops, parse_ops, "operators that it covers"),
-                                       TEXT(MsKernelClass, "doc", doc, "what belongs to it"),
-                                       {0}};
-const MsFieldTable ms_kernel_class_table = {"kernel-class", "a class of kernels, software/kernels.json", class_fields};
+const MsFieldTable ms_kernel_class_table =
+    MS_FIELD_TABLE("kernel-class", "a class of kernels, software/kernels.json",
+                   TEXT(MsKernelClass, "class", word, "the word of the class"),
+                   TEXTS(MsKernelClass, "ops", ops, parse_ops, "operators that it covers"),
+                   TEXT(MsKernelClass, "doc", doc, "what belongs to it"));
 
-static const MsField family_fields[] = {
-    TEXT(MsKernelFamily, "family", name, "whose kernels they are"),
-    TEXT(MsKernelFamily, "class", class_word, "word of the class"),
-    TEXTS(MsKernelFamily, "names", patterns, parse_names, "patterns of names, with * and ?"),
-    {0}};
-const MsFieldTable ms_kernel_family_table = {"kernel-family", "a family of kernels, software/kernels.json",
-                                             family_fields};
+const MsFieldTable ms_kernel_family_table =
+    MS_FIELD_TABLE("kernel-family", "a family of kernels, software/kernels.json",
+                   TEXT(MsKernelFamily, "family", name, "whose kernels they are"),
+                   TEXT(MsKernelFamily, "class", class_word, "word of the class"),
+                   TEXTS(MsKernelFamily, "names", patterns, parse_names, "patterns of names, with * and ?"));
 
 /* --- the file -------------------------------------------------------------------------------------------------- */
 static void clear_class(gpointer row) {

@@ -47,41 +47,32 @@ typedef struct {
   JsonNode *scenario, *quantities;
 } PredictionRow;
 
-#define S PredictionRow
-static const MsField prediction_fields[] = {
-    MS_STRING(S, name, MS_REQUIRED, "of the scenario, unique in the file"),
-    MS_STRING(S, refused, MS_NULLABLE, "why it cannot run; null = it runs"),
-    MS_STRING(S, why_infeasible, MS_NULLABLE, "why it does not fit; null = it fits"),
-    MS_FREE(S, quantities, "object: quantity -> predicted value; what is left out is zero"),
-    MS_FREE(S, scenario, "the complete scenario"),
-    {0}};
-#undef S
-static const MsFieldTable prediction_table = {"baseline.predictions[]", "one scenario and what was predicted",
-                                              prediction_fields};
+static const MsFieldTable prediction_table =
+    MS_FIELD_TABLE("baseline.predictions[]", "one scenario and what was predicted",
+                   MS_STRING(PredictionRow, name, MS_REQUIRED, "of the scenario, unique in the file"),
+                   MS_STRING(PredictionRow, refused, MS_NULLABLE, "why it cannot run; null = it runs"),
+                   MS_STRING(PredictionRow, why_infeasible, MS_NULLABLE, "why it does not fit; null = it fits"),
+                   MS_FREE(PredictionRow, quantities, "object: quantity -> predicted value; what is left out is zero"),
+                   MS_FREE(PredictionRow, scenario, "the complete scenario"));
 
 typedef struct {
   MsFidelity fidelity;
   JsonNode *tolerance, *inputs, *predictions;
 } File;
 
-#define S File
-static const MsField baseline_fields[] = {
-    MS_SCHEMA(MS_REQUIRED),
-    {MS_ROW(S, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of the predictions"), .words = ms_fidelity_words},
-    MS_FREE(S, tolerance,
+const MsFieldTable ms_baseline_table = MS_FIELD_TABLE(
+    "baseline", "stored predictions, written by moesim check --update", MS_SCHEMA(MS_REQUIRED),
+    {MS_ROW(File, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of the predictions"), .words = ms_fidelity_words},
+    MS_FREE(File, tolerance,
             "object: relative drift that passes, of a quantity (step_time_s), a group (time, comm, memory) or default"),
-    MS_FREE(S, inputs, "figures of the machines, models and stacks that the scenarios name, when it was written"),
+    MS_FREE(File, inputs, "figures of the machines, models and stacks that the scenarios name, when it was written"),
     {.key = "predictions",
      .type = MS_T_FREE,
      .unit = "",
      .offset = offsetof(File, predictions),
      .flags = MS_REQUIRED,
      .sub = &prediction_table,
-     .doc = "list of scenarios with their predictions"},
-    {0}};
-#undef S
-const MsFieldTable ms_baseline_table = {"baseline", "stored predictions, written by moesim check --update",
-                                        baseline_fields};
+     .doc = "list of scenarios with their predictions"});
 
 /* --- loading --------------------------------------------------------------------------------------------------- */
 static void add_tolerance(MsBaseline *b, const char *of, double tolerance) {
