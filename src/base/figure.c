@@ -76,7 +76,8 @@ static double real(const MsFigure *f, const void *object) {
 
 static const char *string(const MsFigure *f, const void *object) {
   if (f->text) return f->text(object);
-  if (f->type == MS_FIGURE_WORD) return f->words[*(const int *)member(f, object)];
+  if (f->type == MS_FIGURE_WORD)
+    return f->words[f->stride == 1 ? *(const guint8 *)member(f, object) : *(const int *)member(f, object)];
   return f->type == MS_FIGURE_CHARS ? member(f, object) : *(char *const *)member(f, object);
 }
 

@@ -23,7 +23,7 @@ typedef enum {
   MS_FIGURE_BOOL,    /* gboolean */
   MS_FIGURE_STRING,  /* char *; NULL is null */
   MS_FIGURE_CHARS,   /* char[] */
-  MS_FIGURE_WORD,    /* int, index into `words` */
+  MS_FIGURE_WORD,    /* int or guint8, index into `words` */
   MS_FIGURE_OBJECT,  /* described by `sub`; null, or left out when optional, where there is none */
   MS_FIGURE_MEMBERS, /* the same without a key: its rows stand in the object around it */
   MS_FIGURE_LIST,    /* elements described by `sub` */
@@ -60,7 +60,7 @@ typedef struct MsFigure {
   const MsFigures *sub;
   gboolean garray;         /* LIST: the member points to a GArray of elements, NULL: there are none */
   const char *const *few;  /* MEMBERS: only these of its keys, NULL-terminated */
-  size_t n_offset, stride; /* LIST, MAP: of the int that counts the elements; bytes of one */
+  size_t n_offset, stride; /* LIST, MAP: of the int that counts the elements; bytes of one, of a WORD its own */
   /* Instead of the member, each given the object. */
   double (*number)(const void *object);     /* F64, INT, BOOL */
   const char *(*text)(const void *object);  /* STRING; what it returns lives as long as the object */
@@ -98,8 +98,11 @@ const void *ms_figure_place(const void *owner, guint i, guint n, MsFigureCursor 
   { MS_FIGURE_HEAD(k, t, u, d), .number = f, __VA_ARGS__ }
 #define MS_FIGURE_TEXT(k, f, d, ...) \
   { MS_FIGURE_HEAD(k, STRING, "", d), .text = f, __VA_ARGS__ }
-#define MS_FIGURE_WORDS(k, S, m, w, d, ...) \
-  { MS_FIGURE_HEAD(k, WORD, "", d), .offset = offsetof(S, m), .words = w, __VA_ARGS__ }
+#define MS_FIGURE_WORDS(k, S, m, w, d, ...)                                                                  \
+  {                                                                                                          \
+    MS_FIGURE_HEAD(k, WORD, "", d), .offset = offsetof(S, m), .stride = sizeof((const S *)0)->m, .words = w, \
+                                    __VA_ARGS__                                                              \
+  }
 #define MS_OR_NULL .flags = MS_FIGURE_NULLABLE
 /* Rows with their end; a table of them; one without a name; that where it is used: its address. */
 #define MS_FIGURE_ROWS(...) ((const MsFigure[]){__VA_ARGS__, {0}})

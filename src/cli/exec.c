@@ -34,12 +34,8 @@ typedef struct {
 } Executed;
 
 static const MsExecRow *row_of(const void *row) { return row; }
-static const char *row_kind(const void *row) { return ms_op_words[row_of(row)->op.kind]; }
-static const char *row_module(const void *row) { return ms_module_words[row_of(row)->op.module]; }
-static const char *row_pass(const void *row) { return ms_pass_words[row_of(row)->op.pass]; }
 static gboolean has_piece(const void *row) { return row_of(row)->piece >= 0; }
 static gboolean has_run(const void *row) { return row_of(row)->calls > 0; }
-static const char *name(const void *run) { return ((const Executed *)run)->scenario->name; }
 static const char *dtype(const void *run) { return ((const Executed *)run)->options->dtype; }
 static double is_checked(const void *run) { return !((const Executed *)run)->options->no_check; }
 static double is_interrupted(const void *run) {
@@ -52,9 +48,10 @@ static gboolean is_compared(const void *run) { return ((const Executed *)run)->o
 static const MsFigures row_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_WORDS("list", S, list, ms_exec_list_words, "of rows that it is from"),
     MS_FIGURE(INT, S, piece, "", "of the model", .when = has_piece, .only = "lists of a piece"),
-    MS_FIGURE(INT, S, row, "", "index in the list"), MS_FIGURE_TEXT("kind", row_kind, "operator"),
-    MS_FIGURE_AS("name", STRING, S, op.name, "", "of the row"), MS_FIGURE_TEXT("module", row_module, "of the model"),
-    MS_FIGURE_TEXT("pass", row_pass, "it belongs to"), MS_FIGURE(INT, S, calls, "", "in all steps"),
+    MS_FIGURE(INT, S, row, "", "index in the list"), MS_FIGURE_WORDS("kind", S, op.kind, ms_op_words, "operator"),
+    MS_FIGURE_AS("name", STRING, S, op.name, "", "of the row"),
+    MS_FIGURE_WORDS("module", S, op.module, ms_module_words, "of the model"),
+    MS_FIGURE_WORDS("pass", S, op.pass, ms_pass_words, "it belongs to"), MS_FIGURE(INT, S, calls, "", "in all steps"),
     MS_FIGURE(F64, S, cpu_s, "s", "CPU time of the calls"), MS_FIGURE(F64, S, wall_s, "s", "of the calls"),
     MS_FIGURE(F64, S, least_wall_s, "s", "of the fastest call"), MS_FIGURE(F64, S, flop, "FLOP", "of a call, as done"),
     MS_FIGURE(F64, S, message_B, "B", "of a call, as sent"),
@@ -82,7 +79,8 @@ static const MsFigures rows_figures =
 #define OF_RESULT(s, ...) \
   { .type = MS_FIGURE_MEMBERS, .offset = offsetof(Executed, result), .pointer = TRUE, .sub = s, __VA_ARGS__ }
 const MsFigures ms_exec_figures = MS_FIGURE_TABLE(
-    "exec", "`moesim exec --json`: a step that was run, on rank 0.", MS_FIGURE_TEXT("name", name, "of the scenario"),
+    "exec", "`moesim exec --json`: a step that was run, on rank 0.",
+    MS_FIGURE_ROWS_AT(Executed, scenario, MS_FIGURES(MS_FIGURE(STRING, MsScenario, name, "", "of the scenario"))),
     MS_FIGURE_TEXT("dtype", dtype, "of the arithmetic"),
     MS_FIGURE_OF("interrupted", BOOL, is_interrupted, "", "fewer steps than asked for"), OF_RESULT(&loss_figures),
     MS_FIGURE_OF("checked", BOOL, is_checked, "", "every row against its counts"), OF_RESULT(&times_figures),

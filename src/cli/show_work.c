@@ -68,21 +68,16 @@ static void append_ops(GString *out, const MsOpList *const *list, int n) {
   ms_table_append(table, out);
 }
 
-static const MsOp *op_of(const void *op) { return op; }
-static const char *op_kind(const void *op) { return ms_op_words[op_of(op)->kind]; }
-static const char *op_pass(const void *op) { return ms_pass_words[op_of(op)->pass]; }
-static const char *op_stream(const void *op) { return ms_stream_words[op_of(op)->stream]; }
-static const char *op_group(const void *op) { return ms_group_words[op_of(op)->group]; }
-static const char *op_dtype(const void *op) { return ms_odt_words[op_of(op)->dtype]; }
-
 #define SIZE(m, d)  MS_FIGURE(F64, MsOp, m, "", d)
 #define BYTES(m, d) MS_FIGURE(F64, MsOp, m, "B", d)
 static const MsFigures op_figures = MS_FIGURE_TABLE(
     "operator", "A row of work: `moesim schema` lists the operators.", MS_FIGURE(STRING, MsOp, name, "", "of the row"),
-    MS_FIGURE_TEXT("op", op_kind, "operator"), MS_FIGURE_TEXT("pass", op_pass, "forward, dgrad, wgrad, ..."),
-    MS_FIGURE_TEXT("stream", op_stream, "it runs on"), MS_FIGURE_TEXT("group", op_group, "of ranks that communicate"),
-    MS_FIGURE_TEXT("dtype", op_dtype, "of the operands"), SIZE(m, "rows"), SIZE(n, "columns"), SIZE(k, "depth"),
-    MS_FIGURE(INT, MsOp, groups, "", "local experts; attention: batch x heads"),
+    MS_FIGURE_WORDS("op", MsOp, kind, ms_op_words, "operator"),
+    MS_FIGURE_WORDS("pass", MsOp, pass, ms_pass_words, "forward, dgrad, wgrad, ..."),
+    MS_FIGURE_WORDS("stream", MsOp, stream, ms_stream_words, "it runs on"),
+    MS_FIGURE_WORDS("group", MsOp, group, ms_group_words, "of ranks that communicate"),
+    MS_FIGURE_WORDS("dtype", MsOp, dtype, ms_odt_words, "of the operands"), SIZE(m, "rows"), SIZE(n, "columns"),
+    SIZE(k, "depth"), MS_FIGURE(INT, MsOp, groups, "", "local experts; attention: batch x heads"),
     MS_FIGURE(F64, MsOp, flop, "FLOP", "executed"), BYTES(read_B, "of memory"), BYTES(write_B, "of memory"),
     BYTES(message_B, "sent"), BYTES(keep_B, "kept for backward from its end on"),
     BYTES(free_B, "no longer kept from its end on"));

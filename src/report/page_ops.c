@@ -136,9 +136,6 @@ void ms_page_find_operators(MsPageRun *run) {
 
 /* --- figures --------------------------------------------------------------------------------------------------- */
 #define OF(row) ((const Row *)(row))
-static const char *op_word(const void *row) { return ms_op_words[OF(row)->op->kind]; }
-static const char *pass_word(const void *row) { return ms_pass_words[OF(row)->op->pass]; }
-static const char *dtype_word(const void *row) { return ms_odt_words[OF(row)->op->dtype]; }
 static const char *family_word(const void *row) {
   static const char *const words[] = {"GEMM", "grouped GEMM", "attention", "memory-bound"};
   return words[ms_op_families[OF(row)->op->kind]];
@@ -165,9 +162,11 @@ const MsFigures ms_page_operators_figures = MS_FIGURE_UNNAMED(
                                 MS_FIGURE(F64, Roof, peak_flops, "FLOP/s", "of the machine"))),
     MS_FIGURE_GARRAY("operators", MsPageRun, operators, Row,
                      MS_FIGURES(MS_FIGURE(STRING, Row, name, "", "of the operator"),
-                                MS_FIGURE_TEXT("op", op_word, "its kind"),
-                                MS_FIGURE_TEXT("pass", pass_word, "it is in"),
-                                MS_FIGURE_TEXT("dtype", dtype_word, "of its operands"),
+                                MS_FIGURE_ROWS_AT(
+                                    Row, op,
+                                    MS_FIGURES(MS_FIGURE_WORDS("op", MsOp, kind, ms_op_words, "its kind"),
+                                               MS_FIGURE_WORDS("pass", MsOp, pass, ms_pass_words, "it is in"),
+                                               MS_FIGURE_WORDS("dtype", MsOp, dtype, ms_odt_words, "of its operands"))),
                                 MS_FIGURE_TEXT("family", family_word, "of curves"),
                                 MS_FIGURE_OF("calls", F64, calls, "", "of a step and stage"),
                                 MS_FIGURE_OF("time_s", F64, time_s, "s", "of a step and stage"),

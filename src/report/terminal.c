@@ -100,20 +100,18 @@ static void append_memory(const Canvas *c, const MsResult *r) {
 }
 
 /* --- the pipeline ------------------------------------------------------------------------------------------------ */
-static const char *const slot_block[MS_N_SLOTS] = {
-    [MS_SLOT_F] = "█", [MS_SLOT_B] = "▒", [MS_SLOT_I] = "▒", [MS_SLOT_W] = "░", [MS_SLOT_FB] = "▓"};
-static const char *const slot_letter[MS_N_SLOTS] = {
-    [MS_SLOT_F] = "F", [MS_SLOT_B] = "b", [MS_SLOT_I] = "b", [MS_SLOT_W] = "w", [MS_SLOT_FB] = "*"};
-static const char *const slot_colour[MS_N_SLOTS] = {[MS_SLOT_F] = "\033[34m",
-                                                    [MS_SLOT_B] = "\033[32m",
-                                                    [MS_SLOT_I] = "\033[36m",
-                                                    [MS_SLOT_W] = "\033[90m",
-                                                    [MS_SLOT_FB] = "\033[35m"};
-static const char *const slot_title[MS_N_SLOTS] = {[MS_SLOT_F] = "forward",
-                                                   [MS_SLOT_B] = "backward",
-                                                   [MS_SLOT_I] = "backward of inputs",
-                                                   [MS_SLOT_W] = "backward of weights",
-                                                   [MS_SLOT_FB] = "forward beside backward"};
+static const struct {
+  const char *block, *letter, *colour, *title;
+} slots[MS_N_SLOTS] = {[MS_SLOT_F] = {"█", "F", "\033[34m", "forward"},
+                       [MS_SLOT_B] = {"▒", "b", "\033[32m", "backward"},
+                       [MS_SLOT_I] = {"▒", "b", "\033[36m", "backward of inputs"},
+                       [MS_SLOT_W] = {"░", "w", "\033[90m", "backward of weights"},
+                       [MS_SLOT_FB] = {"▓", "*", "\033[35m", "forward beside backward"}};
+
+static const char *slot_glyph(const Canvas *c, int kind) {
+  if (kind < 0) return c->ascii ? "." : "·";
+  return c->ascii ? slots[kind].letter : slots[kind].block;
+}
 
 typedef struct {
   double from_ps, to_ps;
@@ -147,9 +145,9 @@ static void fill(const MsDetail *d, const MsSlotSpans *spans, int stage, Window 
 static void append_cells(const Canvas *c, const int *kind, int cells) {
   int colour = -1;
   for (int i = 0; i < cells; i++) {
-    if (c->colour && kind[i] != colour) g_string_append(c->out, kind[i] < 0 ? "\033[0m" : slot_colour[kind[i]]);
+    if (c->colour && kind[i] != colour) g_string_append(c->out, kind[i] < 0 ? "\033[0m" : slots[kind[i]].colour);
     colour = kind[i];
-    g_string_append(c->out, kind[i] < 0 ? (c->ascii ? "." : "·") : (c->ascii ? slot_letter : slot_block)[kind[i]]);
+    g_string_append(c->out, slot_glyph(c, kind[i]));
   }
   if (c->colour && colour >= 0) g_string_append(c->out, "\033[0m");
 }
@@ -160,8 +158,8 @@ static void append_legend(const Canvas *c, const MsDetail *d) {
     for (int k = 0; k < d->schedule->n[s]; k++) used[d->schedule->slot[s][k].kind] = TRUE;
   g_string_append(c->out, " ");
   for (int k = 0; k < MS_N_SLOTS; k++)
-    if (used[k]) g_string_append_printf(c->out, " %s %s ", (c->ascii ? slot_letter : slot_block)[k], slot_title[k]);
-  g_string_append_printf(c->out, " %s idle\n", c->ascii ? "." : "·");
+    if (used[k]) g_string_append_printf(c->out, " %s %s ", slot_glyph(c, k), slots[k].title);
+  g_string_append_printf(c->out, " %s idle\n", slot_glyph(c, -1));
 }
 
 /* The whole step where every pass has two columns; else its beginning, middle and end, about a pass a column. */

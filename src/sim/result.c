@@ -114,11 +114,7 @@ static const MsFigures passes_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE(F64, MsPasses, optimizer_s, "s", "update of the parameters"));
 
 static gboolean has_pass_s(const void *result) { return ((const MsResult *)result)->pass_s[MS_SLOT_F] > 0; }
-static double pass_s(const void *c) { return MS_FIGURE_OWNER(MsResult, c)->pass_s[MS_FIGURE_I(c)]; }
-static const void *one_pass(const void *result, guint i, MsFigureCursor *room) {
-  if (i < MS_N_SLOTS && !(((const MsResult *)result)->pass_s[i] > 0)) return ms_figure_skip;
-  return ms_figure_place(result, i, MS_N_SLOTS, room);
-}
+static gboolean is_timed(const void *pass_s) { return *(const double *)pass_s > 0; }
 
 /* --- parts of a result ----------------------------------------------------------------------------------------- */
 static double or_unknown(double value) { return value > 0 ? value : NAN; }
@@ -183,9 +179,8 @@ const MsFigures ms_result_figures = MS_FIGURE_TABLE(
                     .when = has_assumed, .only = "machines with assumed figures"),
     MS_FIGURE_GROUP("bound", MS_FIGURES(MS_FIGURE(F64, MsResult, step_time_lower_s, "s", "proven lower bound"))),
     MS_FIGURE_PART("time", MsResult, time, &ms_time_figures, .doc = "of the step: mean over the stages"),
-    MS_FIGURE_EACH("pass_s", MAP, one_pass, MS_FIGURES(MS_FIGURE_OF("", F64, pass_s, "s", NULL)),
-                   .words = ms_slot_words, .when = has_pass_s, .unit = "s",
-                   .only = "schedules with split or paired passes", .doc = "one pass of the middle stage, by kind"),
+    MS_FIGURE_BY_WORD("pass_s", MsResult, pass_s, ms_slot_words, "s", "one pass of the middle stage, by kind",
+                      .keep = is_timed, .when = has_pass_s, .only = "schedules with split or paired passes"),
     MS_FIGURE_GROUP(
         "lcma",
         MS_FIGURES(MS_FIGURE_AS("time_s", F64, MsResult, lcma_s, "s", "products by a lower-complexity scheme"),

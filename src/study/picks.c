@@ -233,10 +233,8 @@ static gboolean add_simplest(Search *x, GError **error) {
 /* --- near-copies ----------------------------------------------------------------------------------------------- */
 static gboolean of_a_copy(const char *path) {
   static const char *const minor[] = {"options.recompute", "options.cuda_graph_scope", "options.offload_modules",
-                                      "options.dispatcher"};
-  for (guint i = 0; i < G_N_ELEMENTS(minor); i++)
-    if (strcmp(path, minor[i]) == 0) return TRUE;
-  return FALSE;
+                                      "options.dispatcher", NULL};
+  return g_strv_contains(minor, path);
 }
 
 static void count_copies(MsPicks *p, const MsPlan *plan) {
