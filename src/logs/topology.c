@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-const char *const ms_topology_words[] = {"slurm-topology", "ibnetdiscover", "nccl-topo", NULL};
-
 #define MOST_NODES (1 << 20)
 
 /* --- lists of names ---------------------------------------------------------------------------------------------- */

@@ -12,7 +12,6 @@
 #include <glib.h>
 
 typedef enum { MS_TOPOLOGY_SLURM, MS_TOPOLOGY_IB, MS_TOPOLOGY_NCCL } MsTopologyForm;
-extern const char *const ms_topology_words[]; /* slurm-topology ibnetdiscover nccl-topo */
 
 /* `base`: machine that the keys change, NULL: none is named. `nodes`: list of the job's nodes as Slurm writes it
  * ("node[0-3,7]"), which becomes the placement; NULL: none. notes: char *, what the file does not say. NULL and an
