@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <string.h>
@@ -145,10 +146,7 @@ static void edit(GArray *edits, const char *from, const char *to, char *text) {
   g_array_append_vals(edits, &(Edit){from, to, text}, 1);
 }
 
-static int by_place(const void *a, const void *b) {
-  const Edit *x = a, *y = b;
-  return (x->from > y->from) - (x->from < y->from);
-}
+MS_ORDER(by_place, Edit, MS_LESS(x->from, y->from), 0)
 
 static void set_member(GArray *edits, const char *object, const char *key, const char *value, const char *margin) {
   Span at = member(object, key);

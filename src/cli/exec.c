@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/text.h"
 #include "cli/cli.h"
@@ -88,10 +89,7 @@ const MsFigures ms_exec_figures = MS_FIGURE_TABLE(
 
 /* --- for people ------------------------------------------------------------------------------------------------ */
 
-static int by_time(const void *a, const void *b) {
-  const MsExecRow *x = *(const MsExecRow *const *)a, *y = *(const MsExecRow *const *)b;
-  return x->wall_s != y->wall_s ? (x->wall_s < y->wall_s) - (x->wall_s > y->wall_s) : x < y ? -1 : x > y;
-}
+MS_ORDER_AT(by_time, MsExecRow, MS_MORE(x->wall_s, y->wall_s), MS_LESS(x, y))
 
 static double largest(const double *values, int n) {
   double most = 0;

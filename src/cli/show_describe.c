@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/show.h"
@@ -246,11 +247,7 @@ typedef struct {
   double within, share[N_PROBES], weight; /* how far off a step may be by it, the larger of the two */
 } Assumption;
 
-static int weightiest_first(const void *a, const void *b) {
-  const Assumption *x = a, *y = b;
-  if (x->weight != y->weight) return x->weight < y->weight ? 1 : -1;
-  return strcmp(x->key, y->key);
-}
+MS_ORDER(weightiest_first, Assumption, MS_MORE(x->weight, y->weight), strcmp(x->key, y->key))
 
 static GArray *assumptions_of(const MsHardware *hw) {
   GArray *all = g_array_new(FALSE, FALSE, sizeof(Assumption));

@@ -2,6 +2,7 @@
 #include "cluster/cluster.h"
 
 #include "base/err.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "cluster/links.h"
 #include "step/program.h"
@@ -25,10 +26,7 @@ typedef struct {
   double *times;                             /* [factors * tags] */
 } Network;
 
-static int by_size(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
+MS_ORDER(by_size, double, MS_LESS(*x, *y), 0)
 
 static double slow_row(gconstpointer data, guint32 tag, double factor) {
   const Network *net = data;

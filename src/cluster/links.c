@@ -2,6 +2,7 @@
  * their collectives pass. */
 #include "cluster/links.h"
 
+#include "base/order.h"
 typedef struct {
   double *stage_B[MS_N_GROUPS][MS_N_PATTERNS]; /* [pp] that a rank sends over
                                                   the network, NULL: none */
@@ -31,11 +32,7 @@ static void add_up(Sent *sent, const MsScenario *s, const MsStepPlan *plan) {
   }
 }
 
-static gint by_load(gconstpointer a, gconstpointer b) {
-  const MsLinkLoad *x = a, *y = b;
-  if (x->load != y->load) return x->load < y->load ? 1 : -1;
-  return g_strcmp0(x->name, y->name);
-}
+MS_ORDER(by_load, MsLinkLoad, MS_MORE(x->load, y->load), g_strcmp0(x->name, y->name))
 
 static GArray *sorted(const MsFabricGraph *g, const double *carried_B, double step_s, guint most) {
   GArray *links = g_array_new(FALSE, TRUE, sizeof(MsLinkLoad));

@@ -2,6 +2,7 @@
  * one class apart. */
 #include "cluster/units.h"
 
+#include "base/order.h"
 #include <string.h>
 
 gboolean ms_meets_in_stage(MsGroupKind kind) {
@@ -62,10 +63,7 @@ static guint32 number_of(Numbers *x, const guint32 *what, size_t n) {
   return known - 1;
 }
 
-static int ascending(const void *a, const void *b) {
-  guint32 x = *(const guint32 *)a, y = *(const guint32 *)b;
-  return (x > y) - (x < y);
-}
+MS_ORDER(ascending, guint32, MS_LESS(*x, *y), 0)
 
 /* The classes that meet in each group, as a number; class_of[places]. */
 static guint32 number_groups(const Groups *g, const guint32 *class_of, guint32 *number, guint32 *room) {

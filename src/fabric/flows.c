@@ -2,6 +2,7 @@
 #include "fabric/flows.h"
 
 #include "base/heap.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <string.h>
@@ -125,11 +126,7 @@ static void close_filling(Filling *x) {
 
 /* --- one filling of one set --- */
 
-static gint lower(gconstpointer a, gconstpointer b) {
-  const Level *x = a, *y = b;
-  if (x->share != y->share) return x->share < y->share ? -1 : 1;
-  return (x->link > y->link) - (x->link < y->link);
-}
+MS_ORDER(lower, Level, MS_LESS(x->share, y->share), MS_LESS(x->link, y->link))
 
 /* What each of its passes would get if they all stopped now. */
 static inline double share_of(const Filling *x, guint32 l) { return MAX(x->left[l], 0) / x->count[l]; }

@@ -1,6 +1,7 @@
 /* src/layout/seats.c - seating ranks, and how groups lie then. */
 #include "layout/seats.h"
 
+#include "base/order.h"
 #include "layout/internal.h"
 
 #include <string.h>
@@ -122,10 +123,7 @@ void ms_seats_free(MsSeats *s) {
 
 /* --- groups --- */
 
-static int by_number(const void *a, const void *b) {
-  int x = *(const int *)a, y = *(const int *)b;
-  return (x > y) - (x < y);
-}
+MS_ORDER(by_number, int, MS_LESS(*x, *y), 0)
 
 typedef struct {
   int domains, most, least;

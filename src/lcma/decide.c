@@ -1,5 +1,6 @@
 #include "lcma/decide.h"
 
+#include "base/order.h"
 #include <math.h>
 #include <string.h>
 
@@ -201,10 +202,7 @@ static void choice_free(gpointer data) {
 }
 
 /* By time; equal times by name, so that the order is always the same. */
-static gint by_time(gconstpointer a, gconstpointer b) {
-  const MsLcmaChoice *x = *(MsLcmaChoice *const *)a, *y = *(MsLcmaChoice *const *)b;
-  return x->time_s < y->time_s ? -1 : x->time_s > y->time_s ? 1 : strcmp(x->plan, y->plan);
-}
+MS_ORDER_AT(by_time, MsLcmaChoice, MS_LESS(x->time_s, y->time_s), strcmp(x->plan, y->plan))
 
 /* Of the plans that are as good as the fastest, the most accurate comes first. */
 static void prefer_accurate(GPtrArray *choices) {

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "base/order.h"
 #include "base/stats.h"
 #include "layout/layout.h"
 #include "local/machine.h"
@@ -112,10 +113,7 @@ static double weighted(const GArray *rows, int kind) {
   return all > 0 ? off / all : NAN;
 }
 
-static int by_share(const void *a, const void *b) {
-  double x = ((const MsCheckedOp *)a)->share, y = ((const MsCheckedOp *)b)->share;
-  return (x < y) - (x > y);
-}
+MS_ORDER(by_share, MsCheckedOp, MS_MORE(x->share, y->share), 0)
 
 static void find_speed(MsLocalCheck *check) {
   g_autofree double *x = g_new(double, check->n + 1);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/heap.h"
+#include "base/order.h"
 #include "base/units.h"
 
 #include <math.h>
@@ -197,10 +198,7 @@ typedef struct {
   gint64 end;
 } Simulation;
 
-static int by_time(gconstpointer a, gconstpointer b) {
-  const Event *x = a, *y = b;
-  return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : (x->order > y->order) - (x->order < y->order);
-}
+MS_ORDER(by_time, Event, MS_LESS(x->at, y->at), MS_LESS(x->order, y->order))
 
 static void push(Simulation *x, gint64 at, guint32 op, int what) {
   ms_heap_push(x->heap, &(Event){at, x->order++, op, what}, by_time);

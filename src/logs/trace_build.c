@@ -2,6 +2,7 @@
 #include "logs/trace_priv.h"
 
 #include "base/err.h"
+#include "base/order.h"
 
 #include <string.h>
 
@@ -126,10 +127,7 @@ guint32 ms_trace_build_shape(MsTraceBuild *b, const MsTraceShape *shape, const c
 }
 
 /* --- one of several devices -------------------------------------------------------------------------------------- */
-static int by_value(gconstpointer a, gconstpointer b) {
-  const gint64 *x = a, *y = b;
-  return (*x > *y) - (*x < *y);
-}
+MS_ORDER(by_value, gint64, MS_LESS(*x, *y), 0)
 
 /* Devices of all streams, in order. (transfer full) */
 static GArray *devices_of(const MsTrace *t) {
@@ -180,21 +178,11 @@ gboolean ms_trace_build_device(MsTraceBuild *b, int device, GPtrArray *notes, GE
 }
 
 /* --- steps ----------------------------------------------------------------------------------------------------- */
-static int by_kernel_start(gconstpointer a, gconstpointer b) {
-  const MsTraceKernel *x = a, *y = b;
-  if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
-  return (x->stream > y->stream) - (x->stream < y->stream);
-}
+MS_ORDER(by_kernel_start, MsTraceKernel, MS_LESS(x->start_ns, y->start_ns), MS_LESS(x->stream, y->stream))
 
-static int by_start(gconstpointer a, gconstpointer b) {
-  const MsTraceStep *x = a, *y = b;
-  return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
-}
+MS_ORDER(by_start, MsTraceStep, MS_LESS(x->start_ns, y->start_ns), 0)
 
-static int by_number(gconstpointer a, gconstpointer b) {
-  const MsTraceStep *x = a, *y = b;
-  return x->number == y->number ? by_start(a, b) : x->number < y->number ? -1 : 1;
-}
+MS_ORDER(by_number, MsTraceStep, MS_LESS(x->number, y->number), by_start(x, y))
 
 static const MsTraceKernel *kernel_at(const MsTrace *t, guint i) {
   return &g_array_index(t->kernels, MsTraceKernel, i);

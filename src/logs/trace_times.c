@@ -1,5 +1,6 @@
 #include "logs/trace_times.h"
 
+#include "base/order.h"
 #include "base/stats.h"
 
 #include <math.h>
@@ -41,10 +42,7 @@ static double pile_median(const Pile *p) {
 }
 
 /* --- classes, families, names ---------------------------------------------------------------------------------- */
-static int longer_class(const void *a, const void *b) {
-  const MsTraceClassTime *x = a, *y = b;
-  return x->time_s == y->time_s ? strcmp(x->word, y->word) : x->time_s < y->time_s ? 1 : -1;
-}
+MS_ORDER(longer_class, MsTraceClassTime, MS_MORE(x->time_s, y->time_s), strcmp(x->word, y->word))
 
 static void sum_classes(Sums *s) {
   int n = (int)s->table->classes->len + 1; /* the last: unrecognised */
@@ -68,10 +66,7 @@ static void sum_classes(Sums *s) {
   qsort(s->out->classes, (size_t)s->out->n_classes, sizeof *s->out->classes, longer_class);
 }
 
-static int longer_kernel(const void *a, const void *b) {
-  const MsTraceKernelTime *x = a, *y = b;
-  return x->time_s == y->time_s ? strcmp(x->name, y->name) : x->time_s < y->time_s ? 1 : -1;
-}
+MS_ORDER(longer_kernel, MsTraceKernelTime, MS_MORE(x->time_s, y->time_s), strcmp(x->name, y->name))
 
 /* Those of `row` that occur, the longest first. */
 static MsTraceKernelTime *kept(const Sums *s, MsTraceKernelTime *row, int n, int *count) {
@@ -114,10 +109,7 @@ typedef struct {
   int index;
 } Busy;
 
-static int busier(const void *a, const void *b) {
-  const Busy *x = a, *y = b;
-  return x->time_s == y->time_s ? (x->index > y->index) - (x->index < y->index) : x->time_s < y->time_s ? 1 : -1;
-}
+MS_ORDER(busier, Busy, MS_MORE(x->time_s, y->time_s), MS_LESS(x->index, y->index))
 
 char *ms_trace_stream_name(const MsTrace *t, int index) {
   const MsTraceStreamId *id = &g_array_index(t->streams, MsTraceStreamId, (guint)index);
@@ -149,10 +141,7 @@ static void name_streams(Sums *s) {
   }
 }
 
-static int longer_part(const void *a, const void *b) {
-  const MsTraceClassPart *x = a, *y = b;
-  return x->time_s == y->time_s ? strcmp(x->word, y->word) : x->time_s < y->time_s ? 1 : -1;
-}
+MS_ORDER(longer_part, MsTraceClassPart, MS_MORE(x->time_s, y->time_s), strcmp(x->word, y->word))
 
 static void sum_parts(Sums *s) {
   int classes = (int)s->table->classes->len + 1;
@@ -187,11 +176,8 @@ typedef struct {
   gint8 begins;
 } Edge;
 
-static int earlier(gconstpointer a, gconstpointer b) {
-  const Edge *x = a, *y = b;
-  if (x->at_ns != y->at_ns) return x->at_ns < y->at_ns ? -1 : 1;
-  return x->begins != y->begins ? x->begins - y->begins : x->stream - y->stream;
-}
+MS_ORDER(earlier, Edge, MS_LESS(x->at_ns, y->at_ns),
+         x->begins != y->begins ? x->begins - y->begins : x->stream - y->stream)
 
 static void add_stretch(GArray *edges, const Stretch *one, int stream) {
   if (one->end_ns == one->start_ns) return;
@@ -289,11 +275,7 @@ typedef struct {
   double time_s, beside_s; /* of the latter another stream is busy */
 } Companion;
 
-static int by_name_and_size(gconstpointer a, gconstpointer b) {
-  const Companion *x = a, *y = b;
-  if (x->name != y->name) return x->name < y->name ? -1 : 1;
-  return (x->size > y->size) - (x->size < y->size);
-}
+MS_ORDER(by_name_and_size, Companion, MS_LESS(x->name, y->name), MS_LESS(x->size, y->size))
 
 /* Stretches in which some stream but this one is busy; kernels come by start. */
 static GArray *busy_others(const Sums *s, int stream) {

@@ -2,15 +2,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/order.h"
 #include "base/text.h"
 #include "report/report.h"
 
 /* --- what was learned ------------------------------------------------------------------------------------------ */
-static int by_change(const void *a, const void *b) {
-  const MsAnchorLearned *x = *(const MsAnchorLearned *const *)a, *y = *(const MsAnchorLearned *const *)b;
-  double p = fabs(log(x->factor)), q = fabs(log(y->factor));
-  return p == q ? (x->word > y->word) - (x->word < y->word) : p < q ? 1 : -1;
-}
+MS_ORDER_AT(by_change, MsAnchorLearned, MS_MORE(fabs(log(x->factor)), fabs(log(y->factor))), MS_LESS(x->word, y->word))
 
 static void append_learned(GString *out, const MsAnchored *a) {
   enum { MOST = 3 };

@@ -1,12 +1,10 @@
 /* src/report/page_fabric.c - the fabric of a run, and how full its links are in the step. */
 #include "report/page.h"
+#include "base/order.h"
 
 enum { MOST_LINKS = 16384 }; /* that the page draws: more would be most of its size */
 
-static gint by_place(gconstpointer a, gconstpointer b) {
-  guint32 x = ((const MsLinkLoad *)a)->link, y = ((const MsLinkLoad *)b)->link;
-  return (x > y) - (x < y);
-}
+MS_ORDER(by_place, MsLinkLoad, MS_LESS(x->link, y->link), 0)
 
 void ms_page_find_fabric(MsPageRun *run) {
   const MsScenario *s = run->scenario;

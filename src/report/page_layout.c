@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "report/page.h"
+#include "base/order.h"
 
 #define R(run)    ((const MsPageRun *)(run))
 #define LAYOUT(o) (R(o)->detail->layout)
@@ -112,10 +113,7 @@ static void add_kept(GArray *rows, const MsKept *kept, double times) {
   g_array_append_val(rows, row);
 }
 
-static int by_bytes(gconstpointer a, gconstpointer b) {
-  double x = ((const Kept *)a)->bytes_B, y = ((const Kept *)b)->bytes_B;
-  return x < y ? 1 : x > y ? -1 : strcmp(((const Kept *)a)->name, ((const Kept *)b)->name);
-}
+MS_ORDER(by_bytes, Kept, MS_MORE(x->bytes_B, y->bytes_B), strcmp(x->name, y->name))
 
 static void live_chunks(const MsSchedule *schedule, int stage, int before, int *live) {
   for (int k = 0; k < MIN(before, schedule->n[stage]); k++) {

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/units.h"
 #include "cost/curve.h"
 #include "report/page.h"
@@ -54,10 +55,7 @@ static void add_row(GArray *rows, const MsOp *op, const char *name, int stages, 
   row->flop += sum->n * op->flop, row->bytes_B += sum->n * (op->read_B + op->write_B);
 }
 
-static int by_time(gconstpointer a, gconstpointer b) {
-  double x = ((const Row *)a)->time_s, y = ((const Row *)b)->time_s;
-  return x < y ? 1 : x > y ? -1 : strcmp(((const Row *)a)->name, ((const Row *)b)->name);
-}
+MS_ORDER(by_time, Row, MS_MORE(x->time_s, y->time_s), strcmp(x->name, y->name))
 
 static TagSum *sum_tags(const MsDetail *d) {
   TagSum *sum = g_new0(TagSum, d->n_tags + 1);

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/text.h"
 #include "report/report.h"
 
@@ -53,12 +54,7 @@ static void summary_row(MsTable *table, const char *name, MsMetric metric, const
   ms_figures_cells(&error_figures, summary, s, table);
 }
 
-static gint worse_first(gconstpointer a, gconstpointer b) {
-  const MsValidateRow *x = *(const MsValidateRow *const *)a, *y = *(const MsValidateRow *const *)b;
-  double ex = fabs(x->error), ey = fabs(y->error);
-  if (ex != ey) return ex < ey ? 1 : -1;
-  return strcmp(x->file, y->file);
-}
+MS_ORDER_AT(worse_first, MsValidateRow, MS_MORE(fabs(x->error), fabs(y->error)), strcmp(x->file, y->file))
 
 static void append_worst(GString *out, const MsValidation *v, MsMetric metric) {
   g_autoptr(GPtrArray) order = g_ptr_array_new();

@@ -1,6 +1,7 @@
 #include "study/anchor.h"
 
 #include "base/err.h"
+#include "base/order.h"
 #include "base/stats.h"
 #include "describe/sources.h"
 #include "sim/band.h"
@@ -693,11 +694,7 @@ static MsAnchorWorth worth_of(const char *name, const Pile *p) {
   return w;
 }
 
-static gint by_site(gconstpointer a, gconstpointer b) {
-  const Run *x = *(const Run *const *)a, *y = *(const Run *const *)b;
-  int order = strcmp(x->site, y->site);
-  return order ? order : strcmp(x->file, y->file);
-}
+MS_ORDER_AT(by_site, Run, strcmp(x->site, y->site), strcmp(x->file, y->file))
 
 static void merge(Pile *to, const Pile *from) {
   g_array_append_vals(to->before, from->before->data, from->before->len);

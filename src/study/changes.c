@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/order.h"
 #include "layout/layout.h"
 #include "plan/plan.h"
 #include "study/parts.h"
@@ -118,10 +119,7 @@ static void take(MsChanges *changes, MsChange c, gboolean needs_room) {
   changes->row[changes->n++] = c;
 }
 
-static int by_gain(const void *a, const void *b) {
-  double x = ((const MsChange *)a)->gain, y = ((const MsChange *)b)->gain;
-  return (x < y) - (x > y);
-}
+MS_ORDER(by_gain, MsChange, MS_MORE(x->gain, y->gain), 0)
 
 static gboolean tries(const MsScenario *s, const Trial *trial) { return s->layout.pp > 1 || !opens_cut(trial); }
 

@@ -1,6 +1,7 @@
 #include "study/diff.h"
 
 #include "base/err.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,11 +16,7 @@ static double part_s(const MsProfilePart *part, int n, const char *word) {
 
 static double ratio_of(double a, double b) { return a > 0 && b > 0 ? a / b : NAN; }
 
-static int costlier_row(const void *x, const void *y) {
-  const MsDiffRow *a = x, *b = y;
-  double p = fabs(a->stake_s), q = fabs(b->stake_s);
-  return p == q ? strcmp(a->word, b->word) : p < q ? 1 : -1;
-}
+MS_ORDER(costlier_row, MsDiffRow, MS_MORE(fabs(x->stake_s), fabs(y->stake_s)), strcmp(x->word, y->word))
 
 static void add_row(MsDiff *d, const char *word) {
   for (int i = 0; i < d->n_rows; i++)
@@ -52,12 +49,8 @@ static void add_stream(MsDiff *d, const MsProfileStream *a, const MsProfileStrea
   d->stream[d->n_streams++] = s;
 }
 
-static int costlier_stream(const void *x, const void *y) {
-  const MsDiffStream *a = x, *b = y;
-  double p = fabs(a->stake_s), q = fabs(b->stake_s);
-  if (p == q) return g_strcmp0(a->a ? a->a : a->b, b->a ? b->a : b->b);
-  return p < q ? 1 : -1;
-}
+MS_ORDER(costlier_stream, MsDiffStream, MS_MORE(fabs(x->stake_s), fabs(y->stake_s)),
+         g_strcmp0(x->a ? x->a : x->b, y->a ? y->a : y->b))
 
 /* Again and again the two that have most in common. */
 static void pair_streams(MsDiff *d) {
@@ -107,10 +100,7 @@ static void compare_keys(MsDiff *d) {
 }
 
 /* --- the model ------------------------------------------------------------------------------------------------- */
-static int by_size(const void *a, const void *b) {
-  const double *x = a, *y = b;
-  return (*x > *y) - (*x < *y);
-}
+MS_ORDER(by_size, double, MS_LESS(*x, *y), 0)
 
 /* Forward, dgrad and wgrad of a product have the same three sizes in another order. */
 static gboolean same_sizes(const MsTraceProduct *a, const MsTraceProduct *b) {

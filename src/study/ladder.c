@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "base/order.h"
 #include "study/knobs.h"
 
 #include <math.h>
@@ -164,10 +165,7 @@ static gboolean add_ladder(MsLadders *all, GArray *kept, GHashTable *rows, GHash
 }
 
 /* --- all together ---------------------------------------------------------------------------------------------- */
-static gint more_pairs(gconstpointer a, gconstpointer b) {
-  const MsKnob *x = a, *y = b;
-  return x->order.pairs != y->order.pairs ? (x->order.pairs < y->order.pairs ? 1 : -1) : strcmp(x->knob, y->knob);
-}
+MS_ORDER(more_pairs, MsKnob, MS_MORE(x->order.pairs, y->order.pairs), strcmp(x->knob, y->knob))
 
 static void take_knobs(MsLadders *all, GHashTable *knobs) {
   GHashTableIter iter;

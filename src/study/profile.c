@@ -1,6 +1,7 @@
 #include "study/profile.h"
 
 #include "base/err.h"
+#include "base/order.h"
 #include "base/units.h"
 #include "logs/json_stream.h"
 
@@ -70,11 +71,8 @@ static guint32 shape_of_tag(const MsDetail *d, guint32 tag, MsTrace *t) {
 
 static gint64 nanoseconds(MsTime ps) { return (ps + 500) / 1000; }
 
-static int by_start(gconstpointer a, gconstpointer b) {
-  const MsTraceKernel *x = a, *y = b;
-  if (x->start_ns != y->start_ns) return x->start_ns < y->start_ns ? -1 : 1;
-  return x->stream != y->stream ? x->stream - y->stream : (x->name > y->name) - (x->name < y->name);
-}
+MS_ORDER(by_start, MsTraceKernel, MS_LESS(x->start_ns, y->start_ns),
+         x->stream != y->stream ? x->stream - y->stream : MS_LESS(x->name, y->name))
 
 /* One stage: one step, streams by ms_stream_words. (transfer full) */
 static MsTrace *trace_of_step(const MsDetail *d, int stage, const char *file, const MsKernelTable *table) {

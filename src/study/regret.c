@@ -1,6 +1,7 @@
 #include "study/regret.h"
 
 #include "base/err.h"
+#include "base/order.h"
 #include "study/knobs.h"
 
 #include <string.h>
@@ -55,10 +56,7 @@ static MsRegretTask regret_of(const GPtrArray *runs) {
   return (MsRegretTask){g_strdup(chosen->name), g_strdup(best->name), runs->len, chosen->measured / best->measured - 1};
 }
 
-static gint worst_first(gconstpointer a, gconstpointer b) {
-  const MsRegretTask *x = a, *y = b;
-  return x->regret != y->regret ? (x->regret < y->regret ? 1 : -1) : strcmp(x->chosen, y->chosen);
-}
+MS_ORDER(worst_first, MsRegretTask, MS_MORE(x->regret, y->regret), strcmp(x->chosen, y->chosen))
 
 static MsRegret *over(GHashTable *tasks) {
   MsRegret *all = g_new0(MsRegret, 1);

@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/order.h"
 #include "cost/cost.h"
 #include "cost/curve.h"
 #include "sim/band.h"
@@ -15,10 +16,7 @@
 #define P90_OF_SIGMA 1.6448536269514722 /* half width of the central 90 % of a normal distribution */
 
 /* --- outcomes -------------------------------------------------------------------------------------------------- */
-static int by_time(const void *a, const void *b) {
-  const MsOutcome *x = a, *y = b;
-  return x->time_s < y->time_s ? -1 : x->time_s > y->time_s;
-}
+MS_ORDER(by_time, MsOutcome, MS_LESS(x->time_s, y->time_s), 0)
 
 double ms_outcomes_mean(const MsOutcome *o, int n) {
   double sum = 0, weight = 0;
@@ -203,16 +201,9 @@ static void judge(gpointer item, gconstpointer data) {
 }
 
 /* --- ranking --------------------------------------------------------------------------------------------------- */
-static int by_p95(const void *a, const void *b) {
-  const MsRobustRow *x = *(const MsRobustRow *const *)a, *y = *(const MsRobustRow *const *)b;
-  return x->p95_s != y->p95_s ? x->p95_s < y->p95_s ? -1 : 1 : x->place - y->place;
-}
+MS_ORDER_AT(by_p95, MsRobustRow, MS_LESS(x->p95_s, y->p95_s), x->place - y->place)
 
-static int by_expected(const void *a, const void *b) {
-  const MsRobustRow *x = a, *y = b;
-  if (x->expected_s != y->expected_s) return x->expected_s < y->expected_s ? -1 : 1;
-  return x->place_p95 - y->place_p95;
-}
+MS_ORDER(by_expected, MsRobustRow, MS_LESS(x->expected_s, y->expected_s), x->place_p95 - y->place_p95)
 
 static void rank(MsRobust *r) {
   g_autofree MsRobustRow **order = g_new(MsRobustRow *, r->n);

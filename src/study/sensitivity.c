@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/order.h"
 #include "study/jobs.h"
 
 #include <string.h>
@@ -251,10 +252,7 @@ static gboolean planned_row(MsSensitivities *s, const Question *q, const MsReque
   return plan && !plan->interrupted;
 }
 
-static int by_gain(const void *a, const void *b) {
-  const MsSensitivity *x = a, *y = b;
-  return x->gain != y->gain ? x->gain < y->gain ? 1 : -1 : strcmp(x->what, y->what);
-}
+MS_ORDER(by_gain, MsSensitivity, MS_MORE(x->gain, y->gain), strcmp(x->what, y->what))
 
 MsSensitivities *ms_sensitivities(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
                                   GError **error) {

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/order.h"
 #include "base/stats.h"
 #include "base/units.h"
 #include "describe/module_sets.h"
@@ -350,10 +351,7 @@ static char *reason_of(const char *message, const char *file) {
   return g_string_free(out, FALSE);
 }
 
-static gint compare_refusals(gconstpointer a, gconstpointer b) {
-  const MsValidateRefusal *x = a, *y = b;
-  return x->n != y->n ? (x->n < y->n ? 1 : -1) : strcmp(x->reason, y->reason);
-}
+MS_ORDER(compare_refusals, MsValidateRefusal, MS_MORE(x->n, y->n), strcmp(x->reason, y->reason))
 
 static void count_refusal(GArray *refusals, const Job *job) {
   g_autofree char *reason = reason_of(job->message, job->file);

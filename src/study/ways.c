@@ -1,6 +1,7 @@
 #include "study/ways.h"
 
 #include "base/io.h"
+#include "base/order.h"
 #include "study/parts.h"
 #include "study/variant.h"
 
@@ -210,11 +211,7 @@ static gboolean try_machine(Search *x, const char *name) {
   return fits;
 }
 
-static int faster_first(const void *a, const void *b) {
-  const MsWay *x = a, *y = b;
-  if (x->step_time_s != y->step_time_s) return x->step_time_s < y->step_time_s ? -1 : 1;
-  return strcmp(x->change, y->change);
-}
+MS_ORDER(faster_first, MsWay, MS_LESS(x->step_time_s, y->step_time_s), strcmp(x->change, y->change))
 
 static void try_machines(Search *x) {
   g_autoptr(GPtrArray) names = ms_data_names("hardware");
