@@ -10,8 +10,11 @@
  * rows that begin with its input. The stream runs them one after the other, those of the next list behind those of this
  * one, so that all lie between a compute row of this list and one of the next. */
 typedef struct {
-  MsTime out, behind;     /* how long those run that go on and take SMs; gaps of the compute stream from then on */
-  MsTime in, before;      /* the same of those that begin with the input; gaps up to the row that waits for them */
+  MsTime sends, computes; /* of rows that take SMs; of rows that compute, of which each takes as long from the stream */
+} MsRunOn;
+typedef struct {
+  MsRunOn out, in;        /* of those that go on, and of those that begin with the input: how long they run */
+  MsTime behind, before;  /* gaps of the compute stream from the first on; up to the row that waits for the last */
   MsTime inside;          /* what such rows cost between the lists of which this one is made */
   int sms, sm_count;      /* fewest that one of them takes; of so many */
   gboolean leads, awaits; /* rows of the stream begin behind a compute row; a compute row waits for some */
@@ -34,7 +37,7 @@ typedef struct {
 extern const MsForced ms_nothing_forced;
 MsForced ms_forced_product(const MsForced *then, const MsForced *first);
 MsForced ms_forced_beside(const MsForced *forced); /* of a list that runs as the backward of a pair */
-/* Before they are asked for: SMs that rivals take at least, one of them and both. */
+/* Before they are asked for: SMs that rivals take at least, one of them and both. Until then there are none. */
 void ms_piece_lags_meet(MsPieceLags *lags, const int sms[MS_RIVALS]);
 const MsForced *ms_piece_forced_pass(MsPieceLags *lags, MsSlotKind kind, int piece);
 const MsForced *ms_piece_forced_pair(MsPieceLags *lags, int forward, int backward);
@@ -45,11 +48,20 @@ void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags)
 /* All of it but `shared`. */
 MsForced ms_rows_forced(const MsRows *rows, int sm_count);
 
+/* --- turns.c --- */
+typedef struct {
+  MsTime out, in;
+} MsJoint; /* what a turn gets of what it costs together with the next, and with the one before */
+/* joint[n], of turns that may stand in any order, the first of which is there most often (turns.h). Returns what both
+ * are together for any turn that is not one of them. */
+MsTime ms_joints_share(const MsForced *const *turn, int n, MsJoint *joint);
+
 /* --- toll.c: what parameter gathers and gradient reductions of the step take from the compute of one stage --- */
 typedef struct MsToll MsToll;
-/* Experts' messages of a stage take SMs, and all rows of its slots together never so many that the engine would leave
- * compute its tenth: what they cost adds up. */
-gboolean ms_slots_cross(const MsProgram *program, int stage);
+/* Experts' messages of pieces of one machine take SMs, and all rows of its slots together never so many that the engine
+ * would leave compute its tenth: what they cost adds up. */
+gboolean ms_pieces_cross(const MsCostedPiece *piece, int n, int sm_count);
+gboolean ms_slots_cross(const MsProgram *program, int stage); /* those of a stage */
 /* NULL when there are none. `slots` of the stage; `at`: when its compute stream is free for the first. */
 MsToll *ms_toll_new(const MsProgram *program, int stage, int slots, MsTime at);
 void ms_toll_free(MsToll *toll);

@@ -19,7 +19,7 @@
  * Rows of the stream of experts' messages that no compute row of their own list waits for run on into the next list,
  * where some compute row waits for a later row of the stream; so do rows that begin with the input of that list, behind
  * the last of the first. They lie between a compute row of the first list and one of the second, and cost what they
- * last beyond the gaps in between (MsCross). */
+ * last beyond the gaps in between (MsCross): their share of the SMs, or, of those that compute, all of it. */
 #include "bound/bound_priv.h"
 #include <string.h>
 
@@ -246,11 +246,10 @@ static MsTime sent_between(const Busy *b) {
 
 static gboolean is_message(const Busy *b, const Window *w) { return b->rows->row[w->row].stream == MS_STREAM_EP; }
 
-static void add_crossing(const Busy *b, const Window *w, MsTime *sum, MsCross *cross) {
+static void add_crossing(const Busy *b, const Window *w, MsRunOn *sum, MsCross *cross) {
   const MsRow *r = &b->rows->row[w->row];
-  if (r->sms <= 0) return;
-  *sum += r->duration;
-  cross->sms = MIN(cross->sms, r->sms);
+  if (r->use == MS_USE_COMPUTE) sum->computes += r->duration;
+  else if (r->sms > 0) sum->sends += r->duration, cross->sms = MIN(cross->sms, r->sms);
 }
 
 /* Between compute rows, the first not included. */
@@ -277,10 +276,12 @@ static MsCross crossing(const Busy *b, int sm_count) {
   return cross;
 }
 
+/* Those that compute cost more, and may all have run in the gaps. */
 MsTime ms_cross_cost(const MsCross *then, const MsCross *first) {
-  MsTime runs = first->out + then->in - first->behind - then->before;
-  if (!first->leads || !then->awaits || runs <= 0 || then->sm_count <= 0) return 0;
-  return runs / then->sm_count * MIN(first->sms, then->sms);
+  if (!first->leads || !then->awaits || then->sm_count <= 0) return 0;
+  MsTime gaps = first->behind + then->before, computes = first->out.computes + then->in.computes,
+         sends = first->out.sends + then->in.sends - MAX(0, gaps - computes);
+  return MAX(0, computes - gaps) + MAX(0, sends) / then->sm_count * MIN(first->sms, then->sms);
 }
 
 /* *all, may be NULL: MsForced.network and .cross. */

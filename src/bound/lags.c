@@ -69,7 +69,7 @@ static MsCross cross_of(const MsForced *then, const MsForced *first, MsTime wait
   if (first->own == 0) return then->cross; /* nothing is computed: the rows run on through it */
   if (then->own == 0) return first->cross;
   MsCross c = then->cross, next = then->cross;
-  if (waits > 0) next.in = 0, next.before += waits;
+  if (waits > 0) next.in = (MsRunOn){0}, next.before += waits;
   c.in = first->cross.in, c.before = first->cross.before, c.awaits = first->cross.awaits;
   c.sms = MIN(c.sms, first->cross.sms);
   c.inside += first->cross.inside + ms_cross_cost(&next, &first->cross);
@@ -107,6 +107,8 @@ typedef struct {
   guint sources;
 } Table; /* sources: whose lags are there */
 
+enum { NO_RIVAL = -1 };
+
 struct MsPieceLags {
   const MsCostedPiece *piece;
   int n, of_pool, sm_count[MS_MAX_POOLS]; /* pieces of a pool; SMs of its machine */
@@ -143,6 +145,9 @@ static Table *new_table(const Table *like) { return memcpy(g_atomic_rc_box_new(T
 
 static Table *copy_of(const Table *table) { return table ? new_table(table) : NULL; }
 
+/* They are forgotten when rivals are met, and until then hold without. */
+static MsForced *same_forced(MsForced *forced) { return forced ? g_atomic_rc_box_acquire(forced) : NULL; }
+
 static void take_over(MsPieceLags *l, const MsPieceLags *like) {
   int n = MIN(l->n, like->n);
   g_autofree gboolean *forward = g_new(gboolean, n), *backward = g_new(gboolean, n);
@@ -151,16 +156,23 @@ static void take_over(MsPieceLags *l, const MsPieceLags *like) {
     forward[i] = same_machine && same_rows(&l->piece[i].forward, &like->piece[i].forward),
     backward[i] = same_machine && same_rows(&l->piece[i].backward, &like->piece[i].backward);
     for (int kind = 0; kind <= MS_SLOT_W; kind++)
-      if (kind == MS_SLOT_F ? forward[i] : backward[i])
+      if (kind == MS_SLOT_F ? forward[i] : backward[i]) {
         l->pass[kind * l->n + i] = copy_of(like->pass[kind * like->n + i]);
+        l->forced_pass[kind * l->n + i] = same_forced(like->forced_pass[kind * like->n + i]);
+      }
   }
-  for (int i = 0; i < n * n && l->delay_wgrad == like->delay_wgrad; i++)
-    if (forward[i / n] && backward[i % n]) l->pair[i / n * l->n + i % n] = copy_of(like->pair[i / n * like->n + i % n]);
+  for (int i = 0; i < n * n && l->delay_wgrad == like->delay_wgrad; i++) {
+    int own = i / n * l->n + i % n, other = i / n * like->n + i % n;
+    if (!forward[i / n] || !backward[i % n]) continue;
+    l->pair[own] = copy_of(like->pair[other]);
+    l->forced_pair[own] = same_forced(like->forced_pair[other]);
+  }
 }
 
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like) {
   MsPieceLags *l = g_new0(MsPieceLags, 1);
-  *l = (MsPieceLags){.piece = piece, .n = n, .delay_wgrad = scenario->options.delay_wgrad};
+  *l = (MsPieceLags){
+      .piece = piece, .n = n, .rival_sms = {NO_RIVAL, NO_RIVAL}, .delay_wgrad = scenario->options.delay_wgrad};
   l->of_pool = MAX(1, n / ms_scenario_stage_machines(scenario));
   for (int i = 0; i < ms_scenario_stage_machines(scenario); i++)
     l->sm_count[i] = ms_scenario_stage_machine(scenario, i)->sm_count;
@@ -188,6 +200,11 @@ static void forget(MsForced **forced) {
   *forced = NULL;
 }
 
+static void forget_all(MsPieceLags *l) {
+  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) forget(&l->forced_pass[i]);
+  for (int i = 0; i < l->n * l->n; i++) forget(&l->forced_pair[i]);
+}
+
 /* All that a table follows from; the forward, the backward or -1. `rivals`: what is forced follows from them too. */
 static GByteArray *key_of(MsPieceLags *l, MsSlotKind kind, int f, int b, const int *rivals) {
   const guint64 is[] = {f < 0 ? 0 : ms_piece_lags_number(l, f, FALSE),
@@ -202,7 +219,7 @@ static GByteArray *key_of(MsPieceLags *l, MsSlotKind kind, int f, int b, const i
 
 void ms_piece_lags_free(MsPieceLags *l) {
   if (!l) return;
-  ms_piece_lags_meet(l, (const int[MS_RIVALS]){-1, -1});
+  forget_all(l);
   for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) ms_kept_release(&tables, l->pass[i]);
   for (int i = 0; i < l->n * l->n; i++) ms_kept_release(&tables, l->pair[i]);
   g_free(l->pass), g_free(l->pair), g_free(l->forced_pass), g_free(l->forced_pair), g_free(l->number);
@@ -213,8 +230,7 @@ void ms_piece_lags_free(MsPieceLags *l) {
 void ms_piece_lags_meet(MsPieceLags *l, const int sms[MS_RIVALS]) {
   if (!memcmp(l->rival_sms, sms, sizeof l->rival_sms)) return;
   memcpy(l->rival_sms, sms, sizeof l->rival_sms);
-  for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) forget(&l->forced_pass[i]);
-  for (int i = 0; i < l->n * l->n; i++) forget(&l->forced_pair[i]);
+  forget_all(l);
 }
 
 static void rows_of_pass(MsPieceLags *l, MsSlotKind kind, int piece) {
@@ -287,7 +303,7 @@ static const MsForced *forced_of(MsPieceLags *l, MsForced **known, MsSlotKind ki
   int sm_count = sms_of(l, f < 0 ? b : f);
   *known = g_atomic_rc_box_new(MsForced);
   **known = ms_rows_forced(&l->rows, sm_count);
-  share_with_rivals(&l->rows, sm_count, l->rival_sms, *known);
+  if (l->rival_sms[0] != NO_RIVAL) share_with_rivals(&l->rows, sm_count, l->rival_sms, *known);
   if (key) ms_kept_as(&forced_tables, key, *known);
   return *known;
 }

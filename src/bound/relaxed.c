@@ -106,7 +106,7 @@ static void chunk_lags(const Relaxed *r, const MsChunk *chunk, ChunkLags *l) {
       l->least[kind] = left ? MIN(l->least[kind], own) : own;
     }
   }
-  for (int i = 0; r->p->piece && i < ms_work_chunk_length(r->p->work, chunk); i++) {
+  for (int i = 0; i < ms_work_chunk_length(r->p->work, chunk); i++) {
     const MsCostedPiece *piece = &r->p->piece[ms_work_chunk_piece(r->p->work, chunk, i)];
     l->beside[0] += piece->forward.compute,
         l->beside[1] += piece->backward.compute - (leaves ? piece->backward.weight : 0);
@@ -432,6 +432,13 @@ static MsTime *all_back(Relaxed *r) {
 
 /* --- */
 
+static void find_forced(Relaxed *r) {
+  for (int s = 0; s < r->p->layout->pp; s++) {
+    r->forced[s].told = ms_slots_cross(r->p, s);
+    r->needs |= r->toll[s] || r->forced[s].told;
+  }
+}
+
 /* Slots with what they force; where `tolls`, with what the step's own collectives take. Returns what run_slots does. */
 static MsTime run_step(Relaxed *r, gboolean tolls) {
   open_tables(r);
@@ -439,9 +446,8 @@ static MsTime run_step(Relaxed *r, gboolean tolls) {
   for (int s = 0; s < r->p->layout->pp; s++) {
     run_before(r, s);
     if (tolls) r->toll[s] = ms_toll_new(r->p, s, r->s->n[s] + 1, r->at.compute[s]);
-    r->forced[s].told = ms_slots_cross(r->p, s);
-    r->needs |= r->toll[s] || r->forced[s].told;
   }
+  find_forced(r);
   int sms[MS_RIVALS];
   if (r->needs && ms_toll_rivals(r->p, sms)) ms_piece_lags_meet(r->lags, sms);
   chunks_lags(r);
@@ -470,18 +476,19 @@ MsTime *ms_relaxed_tails(const MsProgram *p, MsPieceLags *lags, const MsSchedule
   return tail;
 }
 
-MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsPieceLags *lags) {
+MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags) {
   MsScheduleKind kind = scenario->layout.schedule;
   if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) return 0;
   char why[192];
   g_autoptr(MsLayout) layout = ms_layout_build(scenario);
   MsWork own = *work; /* the pieces are borrowed */
   own.scenario = scenario, own.layout = layout;
-  MsProgram p = {.scenario = scenario, .layout = layout, .work = &own};
+  MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .piece = piece};
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
   if (!schedule) return 0;
   Relaxed r = relaxed_of(&p, lags, schedule);
   open_tables(&r);
+  find_forced(&r);
   chunks_lags(&r);
   run_slots(&r);
   MsTime end = 0;

@@ -73,16 +73,26 @@ static int sum_of(const int most[MS_N_STREAMS]) {
   return sum;
 }
 
-static int most_of_slots(const MsProgram *p, int stage, int most[MS_N_STREAMS]) {
-  int from, to;
-  ms_work_pieces_of(p->work, stage, &from, &to);
-  for (int i = from; i < to; i++) note_sms(most, &p->piece[i].forward), note_sms(most, &p->piece[i].backward);
+static int most_of_pieces(const MsCostedPiece *piece, int n, int most[MS_N_STREAMS]) {
+  for (int i = 0; i < n; i++) note_sms(most, &piece[i].forward), note_sms(most, &piece[i].backward);
   return sum_of(most);
 }
 
+gboolean ms_pieces_cross(const MsCostedPiece *piece, int n, int sm_count) {
+  int most[MS_N_STREAMS] = {0}, sum = most_of_pieces(piece, n, most);
+  return most[MS_STREAM_EP] > 0 && 10 * sum <= 9 * sm_count;
+}
+
+static int most_of_slots(const MsProgram *p, int stage, int most[MS_N_STREAMS]) {
+  int from, to;
+  ms_work_pieces_of(p->work, stage, &from, &to);
+  return most_of_pieces(p->piece + from, to - from, most);
+}
+
 gboolean ms_slots_cross(const MsProgram *p, int stage) {
-  int most[MS_N_STREAMS] = {0}, sum = most_of_slots(p, stage, most);
-  return most[MS_STREAM_EP] > 0 && 10 * sum <= 9 * ms_program_machine_of(p, stage)->sm_count;
+  int from, to;
+  ms_work_pieces_of(p->work, stage, &from, &to);
+  return ms_pieces_cross(p->piece + from, to - from, ms_program_machine_of(p, stage)->sm_count);
 }
 
 /* The engine leaves compute a tenth of the SMs: when rows of the slots take S, at most M, and those of the step R, at

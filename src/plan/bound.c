@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "plan/cuts_priv.h"
 #include "memory/memory.h"
+#include "step/walk.h"
 #include <math.h>
 #include <string.h>
 
@@ -24,9 +25,12 @@ enum {
   ENDS,
   AHEAD,
   LATE,
+  LONE_F,
+  LONE_B,
   N_COUNTS
 };               /* of pieces in the time of a stage: that it runs; at the start and at the end of a chunk; on the way
-                  * to and from it; first in the chunk that ends the stage's work */
+                  * to and from it; first in the chunk that ends the stage's work; with EP overlap, forwards and
+                  * backwards with no other beside them */
 typedef struct { /* of one stage, by piece */
   gint64 *time;  /* [N_COUNTS][n] */
   gint32 *count; /* pieces that stand there */
@@ -39,6 +43,7 @@ struct MsShape {
   int n, n_time, n_memory; /* pieces; stages that may decide the time, and the memory */
   int owners;              /* copies of the model that share its optimizer states */
   gboolean splits;         /* the schedule may run a backward in two parts */
+  gboolean apart;          /* no step begins before the last one has ended, so that its host has all to issue */
   gint64 *time;            /* [n_time][N_COUNTS][n] */
   gint32 *count;           /* [n_memory][n] */
   gint64 *live;            /* [n_memory][n] */
@@ -142,6 +147,48 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
   if (stage > 0 && ms_work_chunk_length(w, first) > 0) out->time[LATE * n + ms_work_chunk_piece(w, first, 0)] = 1;
 }
 
+/* Turns of each two chunks of one stage, [vpp + 1][vpp + 1]: the last are those without a forward, or a backward. A
+ * backward in two parts counts once. */
+static void count_turns(const MsSchedule *schedule, int stage, int *turns) {
+  int none = schedule->chunks, n = none + 1;
+  memset(turns, 0, sizeof *turns * (size_t)(n * n));
+  for (int i = 0; i < schedule->n[stage]; i++) {
+    const MsSlot *slot = &schedule->slot[stage][i];
+    if (slot->kind == MS_SLOT_FB) turns[slot->chunk * n + slot->chunk2]++;
+    else if (slot->kind == MS_SLOT_F) turns[slot->chunk * n + none]++;
+    else if (slot->kind != MS_SLOT_W) turns[none * n + slot->chunk]++;
+  }
+}
+
+/* `times` one turn: pieces that run alone in it. */
+static void count_lone(const MsWork *w, MsChunks of, gint64 times, gint64 *time) {
+  MsPieceWalk walk = ms_piece_walk(w, of);
+  while (ms_piece_next(&walk)) {
+    if (walk.backward.at < 0) time[LONE_F * w->n_pieces + walk.forward.piece] += times;
+    if (walk.forward.at < 0) time[LONE_B * w->n_pieces + walk.backward.piece] += times;
+  }
+}
+
+/* Where passes run in pairs: those that do not, by the schedule alone. */
+static void count_alone(const MsScenario *s, const MsWork *w, const MsLayout *l, StageCounts *stage) {
+  char why[192];
+  MsScheduleNumbers numbers = ms_layout_schedule_numbers(s, l);
+  numbers.ep_overlap = TRUE;
+  if (ms_schedule_row(s->layout.schedule)->costs == MS_COSTS_DECIDE) return;
+  g_autoptr(MsSchedule) schedule = ms_schedule_shared(s->layout.schedule, &numbers, why, sizeof why);
+  int n = l->vpp + 1;
+  g_autofree int *turns = g_new(int, n *n);
+  for (int i = 0; schedule && i < l->pp; i++) {
+    count_turns(schedule, i, turns);
+    for (int k = 0; k < n * n - 1; k++) {
+      MsChunks of = {.forward = k / n < l->vpp ? ms_layout_chunk(l, i, k / n) : NULL,
+                     .backward = k % n < l->vpp ? ms_layout_chunk(l, i, k % n) : NULL,
+                     .kind = MS_SLOT_B};
+      if (turns[k] > 0) count_lone(w, of, turns[k], stage[i].time);
+    }
+  }
+}
+
 static gboolean no_larger_time(const StageCounts *a, const StageCounts *b, int n) {
   static const gboolean takes_off[N_COUNTS] = {[STARTS] = TRUE, [ENDS] = TRUE, [LATE] = TRUE};
   for (int kind = 0; kind < N_COUNTS; kind++)
@@ -164,7 +211,8 @@ static gboolean decided(const StageCounts *stage, int stages, int k, int n,
   return FALSE;
 }
 
-static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout *l) {
+/* `pairs`: some of the space run with EP overlap. */
+static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout *l, gboolean pairs) {
   int n = w->n_pieces, stages = l->pp;
   size_t cells = (size_t)n * (size_t)stages;
   g_autofree gint64 *time = g_new(gint64, N_COUNTS * cells), *live = g_new(gint64, cells),
@@ -177,10 +225,12 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
     stage[i] = (StageCounts){time + N_COUNTS * at, count + at, live + at, last + at, 0};
     count_stage(s, w, l, i, before, &stage[i]);
   }
+  if (pairs) count_alone(s, w, l, stage);
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
   shape->owners = ms_schedule_row(s->layout.schedule)->copies;
   shape->splits = ms_schedule_may_split(s->layout.schedule);
+  shape->apart = ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART;
   size_t row = N_COUNTS * (size_t)n;
   shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells),
   shape->live = g_new(gint64, cells), shape->last = g_new(guint8, cells), shape->received = g_new(int, stages);
@@ -199,7 +249,7 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
 gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
   size_t cells = (size_t)a->n_memory * (size_t)a->n;
   return a->n == b->n && a->n_time == b->n_time && a->n_memory == b->n_memory && a->owners == b->owners &&
-         a->splits == b->splits &&
+         a->splits == b->splits && a->apart == b->apart &&
          !memcmp(a->time, b->time, sizeof(gint64) * N_COUNTS * (size_t)a->n_time * (size_t)a->n) &&
          !memcmp(a->count, b->count, sizeof(gint32) * cells) && !memcmp(a->live, b->live, sizeof(gint64) * cells) &&
          !memcmp(a->last, b->last, cells) && !memcmp(a->received, b->received, sizeof(int) * (size_t)a->n_memory);
@@ -207,7 +257,7 @@ gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
 
 /* Of the cut that is written in. */
 static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s,
-                            gboolean same) {
+                            gboolean same, gboolean pairs) {
   g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->shape_of, k->map,
                                          same, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
   ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, cut);
@@ -216,7 +266,7 @@ static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMe
   e->rule = same ? ms_num_rules + MS_REFUSED_SAME : ms_layout_check_kind(s, MS_RULE_SPLIT);
   if (e->rule < 0) {
     g_autoptr(MsLayout) layout = ms_layout_build(s);
-    e->shape = count_shape(s, memo->work, layout);
+    e->shape = count_shape(s, memo->work, layout, pairs);
   }
   g_hash_table_insert(shapes->by_cut, g_steal_pointer(&cut), e);
   return e;
@@ -236,7 +286,9 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
     const MsUnbalanced before = ms_space_try_balance(space, costs, ms_space_cut_of(space, c->combo), s);
-    e = entry_of(shapes, &key, memo, s, before.same);
+    const char *overlap = "options.ep_overlap";
+    gboolean pairs = space->request->base->options.ep_overlap || ms_request_leaves_open(space->request, overlap);
+    e = entry_of(shapes, &key, memo, s, before.same, pairs);
     ms_space_undo_balance(before, s);
     g_hash_table_insert(shapes->known, g_memdup2(&key, sizeof key), e);
   }
@@ -252,19 +304,24 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
   int n = shape->n;
   for (int k = 0; k < shape->n_time; k++) {
     const gint64 *times = shape->time + (size_t)k * N_COUNTS * (size_t)n;
-    MsTime direct = 0, line = 0, ahead = 0;
+    MsTime direct = 0, line = 0, ahead = 0, issue = 0;
     for (int i = 0; i < n; i++) {
       const MsPieceTime *t = &time[i];
-      direct += times[RUN * n + i] * t->direct;
+      direct +=
+          times[RUN * n + i] * t->direct + times[LONE_F * n + i] * t->lone[0] + times[LONE_B * n + i] * t->lone[1];
       line += times[RUN * n + i] * t->line - times[STARTS * n + i] * t->start - times[ENDS * n + i] * t->end;
       ahead += times[AHEAD * n + i] * t->ahead - times[LATE * n + i] * t->late;
+      issue += times[RUN * n + i] * t->issue;
     }
-    step = MAX(step, MAX(direct, line) + ahead);
+    if (shape->apart) step = MAX(step, issue);
+    step = MAX(step, MAX(direct - memo->ends[shape->splits], line) + ahead);
   }
   return step;
 }
 
-MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *s) { return ms_relaxed_passes(s, memo->work, memo->lags); }
+MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *s) {
+  return ms_relaxed_passes(s, memo->work, memo->piece, memo->lags);
+}
 
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   const MsOptions *o = &s->options;

@@ -149,13 +149,14 @@ static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
 }
 
 /* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */
-static double passes(const MsTree *t, MsPieceMemo *memo) {
+static double passes(const MsTree *t, MsPieceMemo *memo, double microbatches) {
   MsScheduleKind kind = t->space->request->base->layout.schedule;
-  gboolean splits = ms_schedule_may_split(kind);
-  double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE);
-  if (!ms_request_leaves_open(t->space->request, "layout.schedule"))
-    return MAX(stream, ms_memo_total(memo, MS_TOTAL_SPAN, splits));
-  return MAX(stream, MIN(ms_memo_total(memo, MS_TOTAL_SPAN, FALSE), ms_memo_total(memo, MS_TOTAL_SPAN, TRUE)));
+  gboolean splits = ms_schedule_may_split(kind), open = ms_request_leaves_open(t->space->request, "layout.schedule"),
+           apart = !open && ms_schedule_row(kind)->steps == MS_STEPS_APART;
+  double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE, microbatches),
+         span = ms_memo_total(memo, MS_TOTAL_SPAN, splits, microbatches);
+  if (open) span = MIN(span, ms_memo_total(memo, MS_TOTAL_SPAN, !splits, microbatches));
+  return MAX(MAX(stream, span), apart ? ms_memo_total(memo, MS_TOTAL_HOST, splits, microbatches) : 0);
 }
 
 /* --- memory of states --- */
@@ -268,7 +269,7 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
     MsPieceMemo *memo = memo_of(t, w, c, TRUE);
     guint before = w->children->len;
     emit(t, w, &root, MS_LEVEL_UNIT, *c,
-         memo ? microbatches_per_stage(t, c) * ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE) : 0);
+         memo ? ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE, microbatches_per_stage(t, c)) : 0);
     if (memo && w->children->len > before) set_apart(t, w, memo);
   }
 }
@@ -277,11 +278,11 @@ void ms_tree_refuse_too_large(const MsTree *t, MsTreeWorker *w, const MsTooLarge
   refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, tell ? of->miss_B : INFINITY, MS_LEVEL_UNIT, &of->node.c);
 }
 
-typedef double (*PlainBound)(const MsTree *,
-                             MsPieceMemo *); /* of one microbatch of the whole model, nothing recomputed or offloaded */
+/* Of so many microbatches of the whole model, nothing recomputed or offloaded. */
+typedef double (*PlainBound)(const MsTree *, MsPieceMemo *, double microbatches);
 
-static double plain_rows(const MsTree *t G_GNUC_UNUSED, MsPieceMemo *memo) {
-  return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE);
+static double plain_rows(const MsTree *t G_GNUC_UNUSED, MsPieceMemo *memo, double microbatches) {
+  return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE, microbatches);
 }
 
 /* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. */
@@ -296,7 +297,7 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
       continue;
     }
     MsPieceMemo *memo = memo_of(t, w, &c, TRUE);
-    emit(t, w, node, level, c, memo ? microbatches_per_stage(t, &c) * bound(t, memo) : 0);
+    emit(t, w, node, level, c, memo ? bound(t, memo, microbatches_per_stage(t, &c)) : 0);
   }
 }
 
@@ -572,7 +573,7 @@ static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
     return;
   }
   if (p->memo && cost_pieces(p)) {
-    share = microbatches_per_stage(t, c) * passes(t, p->memo);
+    share = passes(t, p->memo, microbatches_per_stage(t, c));
     if (may_enter(t, c, share)) least = least_of_shapes(p, child);
   }
   if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))

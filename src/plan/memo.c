@@ -104,7 +104,7 @@ int *ms_memo_cost_number(MsPieceMemo *m, int pp, double host_share) {
 const MsPieceTime *ms_memo_times(MsPieceMemo *m, gboolean splits) {
   if (m->time[splits]) return m->time[splits];
   m->time[splits] = g_new(MsPieceTime, m->n);
-  ms_piece_times(m->work, m->piece, m->lags, splits, m->time[splits]);
+  m->ends[splits] = ms_piece_times(m->work, m->piece, m->lags, splits, m->time[splits]);
   return m->time[splits];
 }
 
@@ -163,15 +163,14 @@ double ms_memo_params(const MsPieceMemo *m, MsPieceKind kind, int index, gboolea
   return piece < 0 ? 0 : expert ? m->expert[piece] : m->dense[piece];
 }
 
-static double spans_of_model(MsPieceMemo *m, gboolean splits, const int *count) {
+static double times_of_model(MsPieceMemo *m, gboolean splits, gboolean of_host) {
   const MsPieceTime *time = ms_memo_times(m, splits);
+  const int *count = m->in_model;
+  g_autofree double *own = g_new(double, m->n);
   double sum = 0;
-  if (m->work->of_pool) {
-    g_autofree double *direct = g_new(double, m->n);
-    for (int i = 0; i < m->n; i++) direct[i] = (double)time[i].direct;
-    return shared_by_pools(m, count, direct);
-  }
-  for (int i = 0; i < m->n; i++) sum += count[i] * (double)time[i].direct;
+  for (int i = 0; i < m->n; i++) own[i] = (double)(of_host ? time[i].issue : time[i].direct);
+  if (m->work->of_pool) return shared_by_pools(m, count, own);
+  for (int i = 0; i < m->n; i++) sum += count[i] * own[i];
   return sum;
 }
 
@@ -196,13 +195,17 @@ static void streams_of_pools(const MsPieceMemo *m, const int *count, Rows rows, 
   for (int k = 0; k < MS_N_STREAMS; k++) busy[k] = shared_by_pools(m, count, time + k * m->n);
 }
 
-double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits) {
+double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits, double microbatches) {
   const int *count = m->in_model;
-  if (total == MS_TOTAL_SPAN) return spans_of_model(m, splits, count);
+  if (total == MS_TOTAL_HOST) return microbatches * times_of_model(m, splits, TRUE);
+  if (total == MS_TOTAL_SPAN) {
+    double sum = microbatches * times_of_model(m, splits, FALSE);
+    return sum - (double)m->ends[splits];
+  }
   Rows rows = total == MS_TOTAL_PRODUCTS ? PRODUCTS : total == MS_TOTAL_ROWS ? COMPUTE : EVERY_ROW;
   double most = 0, busy[MS_N_STREAMS] = {0};
   if (m->work->of_pool) streams_of_pools(m, count, rows, busy);
   for (int i = 0; !m->work->of_pool && i < m->n; i++) add_piece(m, i, rows, count[i], busy);
   for (int i = 0; i < MS_N_STREAMS; i++) most = MAX(most, rows == EVERY_ROW || i == MS_STREAM_COMPUTE ? busy[i] : 0);
-  return most;
+  return microbatches * most;
 }

@@ -14,6 +14,7 @@ struct MsPieceMemo {
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
   MsPieceTime *time[2];                         /* [n], for whole and for split backwards; NULL until asked for */
+  MsTime ends[2];                               /* of them: what the sum of `direct` over a stage is less */
   GArray *cost_number;                          /* numbers of layer costs (memo.c) */
   double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
   double *buffers, *transient; /* [n] bytes beside them: ms_memory_piece_buffers_B; at the end of a chunk's forward */
@@ -55,12 +56,14 @@ typedef enum {
   MS_TOTAL_PRODUCTS, /* matrix products */
   MS_TOTAL_ROWS,     /* compute rows */
   MS_TOTAL_STREAM,   /* rows of the busiest stream */
+  MS_TOTAL_HOST,     /* what the host takes to issue them */
   MS_TOTAL_SPAN      /* from the first to the last compute row of each piece */
 } MsTotal;
-/* Picoseconds of the whole model for one microbatch, forward and backward: what the stages of any pipeline have to
- * share evenly. With pools: a bound of that. Let a piece take r times as long on a machine as on the fastest for it, at
- * least, for all pieces; of the time T of a stage there no more than T / r is work of the fastest. So the stages of
- * pool i, a share g(i) of all, do g(i) / r(i) of their number, and the work is shared by the sum of these. */
-double ms_memo_total(MsPieceMemo *memo, MsTotal total, gboolean splits);
+/* Picoseconds of the whole model for so many microbatches, forward and backward: what the busiest stage of a pipeline
+ * takes when that is an even share of them. With pools: a bound of that. Let a piece take r times as long on a machine
+ * as on the fastest for it, at least, for all pieces; of the time T of a stage there no more than T / r is work of the
+ * fastest. So the stages of pool i, a share g(i) of all, do g(i) / r(i) of their number, and the work is shared by the
+ * sum of these. */
+double ms_memo_total(MsPieceMemo *memo, MsTotal total, gboolean splits, double microbatches);
 
 #endif

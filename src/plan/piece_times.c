@@ -6,13 +6,20 @@
  * piece at the start and at the end of a chunk; a backward begins at its end) and what the last one has left when the
  * stream is free again. With EP overlap a layer's forward may run beside a layer's backward, in less than the two take
  * alone. Then the time of both passes is shared out between them so that no pair which could meet takes less than its
- * two shares, and no pass alone less than its own (the dual of assigning passes to slots). */
+ * two shares, and no pass alone less than its own (the dual of assigning passes to slots); what turns cost one another
+ * is shared out before (bound/turns.h). */
 #include "plan/piece_times_priv.h"
+#include "bound/turns.h"
+#include <string.h>
 
 static MsTime lag(const MsLags *l, MsEnd to, MsEnd from) { return l->to[to][from]; }
 static MsTime span(const MsLags *l) { return MAX(0, lag(l, MS_END_COMPUTE, MS_END_COMPUTE)); }
 static MsTime span_of_pass(MsPieceLags *lags, MsSlotKind kind, int piece) {
   return span(ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE));
+}
+/* On some of the layouts: those with PP. */
+static gboolean leaves_wgrad(const MsWork *w, int piece) {
+  return ms_work_is_head(w, piece) && w->scenario->options.defer_embedding_wgrad_compute;
 }
 static MsTime span_of_pair(MsPieceLags *lags, int forward, int backward) {
   return span(ms_piece_lags_pair(lags, forward, backward, MS_FROM_COMPUTE));
@@ -42,11 +49,23 @@ static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, MsPieceTime
 
 /* --- passes that are split, or run in pairs: no line, only what holds of every order --- */
 
-static MsTime whole_or_split(MsPieceLags *lags, int piece, gboolean splits, gboolean left) {
-  if (left) return span_of_pass(lags, MS_SLOT_I, piece);
-  MsTime whole = span_of_pass(lags, MS_SLOT_B, piece);
-  if (!splits) return whole;
-  return MIN(whole, span_of_pass(lags, MS_SLOT_I, piece) + span_of_pass(lags, MS_SLOT_W, piece));
+typedef struct { /* what passes and pairs take of the stream: from their first compute row to their last, or what they
+                  * add to their stage among other turns */
+  MsPieceLags *lags;
+  const MsCostedPiece *piece;
+  gboolean splits;
+  const MsTurns *turns; /* NULL: spans */
+} Taken;
+
+static MsTime by_pass(const Taken *t, MsSlotKind kind, int piece) {
+  return t->turns ? ms_turns_pass(t->turns, kind, piece) : span_of_pass(t->lags, kind, piece);
+}
+
+static MsTime whole_or_split(const Taken *t, int piece, gboolean left) {
+  if (left) return by_pass(t, MS_SLOT_I, piece);
+  MsTime whole = by_pass(t, MS_SLOT_B, piece);
+  if (!t->splits) return whole;
+  return MIN(whole, by_pass(t, MS_SLOT_I, piece) + by_pass(t, MS_SLOT_W, piece));
 }
 
 enum {
@@ -56,7 +75,8 @@ enum {
 typedef struct {
   int piece, layers;
   gboolean rare;
-  MsTime forward, backward;
+  MsTime forward, backward; /* of a pair */
+  MsTime lone[2];           /* alone: what more they take */
 } Share;
 
 static int most_layers(const void *a, const void *b) {
@@ -64,26 +84,32 @@ static int most_layers(const void *a, const void *b) {
   return x->layers != y->layers ? y->layers - x->layers : x->piece - y->piece;
 }
 
-static MsTime together(MsPieceLags *lags, const MsCostedPiece *piece, const Share *f, const Share *b) {
-  return f->rare || b->rare ? piece[f->piece].forward.compute + piece[b->piece].backward.compute
-                            : span_of_pair(lags, f->piece, b->piece);
+static gboolean only_rows(const Share *f, const Share *b) { return f->rare || b->rare; }
+
+static MsTime together(const Taken *t, const Share *f, const Share *b) {
+  if (only_rows(f, b))
+    return t->piece[f->piece].forward.compute + t->piece[b->piece].backward.compute +
+           (t->turns ? ms_turns_other(t->turns) : 0);
+  return t->turns ? ms_turns_pair(t->turns, f->piece, b->piece) : span_of_pair(t->lags, f->piece, b->piece);
 }
 
 /* The kind of layer that there is most of gets all of the time of its own pairs; every other what the ones before it
  * leave. */
-static void share_out(MsPieceLags *lags, const MsCostedPiece *piece, Share *share, int n, gboolean splits) {
+static void share_out(const Taken *t, Share *share, int n) {
   for (int i = 0; i < n; i++) {
     Share *s = &share[i];
-    MsTime own = together(lags, piece, s, s);
-    s->forward = span_of_pass(lags, MS_SLOT_F, s->piece), s->backward = whole_or_split(lags, s->piece, splits, FALSE);
+    MsTime own = together(t, s, s);
+    s->forward = s->lone[0] = by_pass(t, MS_SLOT_F, s->piece);
+    s->backward = s->lone[1] = whole_or_split(t, s->piece, FALSE);
     for (int j = 0; j < i; j++) {
-      s->forward = MIN(s->forward, together(lags, piece, s, &share[j]) - share[j].backward);
-      s->backward = MIN(s->backward, together(lags, piece, &share[j], s) - share[j].forward);
+      s->forward = MIN(s->forward, together(t, s, &share[j]) - share[j].backward);
+      s->backward = MIN(s->backward, together(t, &share[j], s) - share[j].forward);
     }
-    MsTime over = s->forward + s->backward - own;
-    if (over <= 0) continue;
-    MsTime from_forward = (MsTime)((double)over * ((double)s->forward / (double)(s->forward + s->backward)));
+    MsTime over = MAX(0, s->forward + s->backward - own);
+    double forward = MAX(0, (double)s->forward), both = forward + MAX(0, (double)s->backward);
+    MsTime from_forward = (MsTime)((double)over * (both > 0 ? forward / both : 0.5));
     s->forward -= from_forward, s->backward -= over - from_forward;
+    s->lone[0] -= s->forward, s->lone[1] -= s->backward;
   }
 }
 
@@ -98,31 +124,69 @@ int *ms_pieces_of_model(const MsWork *w) {
   return count;
 }
 
-/* Those of one pool, from piece `first` on. */
-static void in_pairs(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits, int first,
-                     MsPieceTime *time) {
-  g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
+/* Kinds of layers of one pool, from piece `first` on, those that there are most of first. Returns how many. */
+static int kinds_of(const MsWork *w, int first, Share *share) {
   int n = 0;
   g_autofree int *count = ms_pieces_of_model(w);
   for (int i = 0; i < w->pool_pieces; i++)
     if (ms_work_is_unit(&w->pieces[i])) share[n++] = (Share){.piece = first + i, .layers = count[i]};
   qsort(share, (size_t)n, sizeof *share, most_layers);
   for (int i = 1; i < n; i++) share[i].rare = share[i].layers * RARE < w->scenario->model->num_layers;
-  share_out(lags, piece, share, n, splits);
+  return n;
+}
+
+static void take_share(MsPieceTime *t, const Share *share) {
+  t->direct = share->forward + share->backward;
+  memcpy(t->lone, share->lone, sizeof t->lone);
+}
+
+static void in_pairs(const MsWork *w, const Taken *spans, int first, MsPieceTime *time) {
+  g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
+  int n = kinds_of(w, first, share);
+  share_out(spans, share, n);
   for (int i = 0; i < n; i++) {
     MsPieceTime *t = &time[share[i].piece];
     t->usual = MIN(
         t->usual,
-        span_of_pair(lags, share[i].piece,
+        span_of_pair(spans->lags, share[i].piece,
                      share[i].piece)); /* a rare kind too: an MTP block hides less of its exchanges than a layer does */
-    t->direct = share[i].forward + share[i].backward;
+    take_share(t, &share[i]);
     if (!share[i].rare) t->usual = t->direct;
   }
 }
 
-static MsTime launches(const MsCosted *c) {
+static double of_model(const MsWork *w, const MsPieceTime *time) {
+  g_autofree int *count = ms_pieces_of_model(w);
+  double sum = 0;
+  for (int i = 0; i < w->n_pieces; i++) sum += (double)count[i] * (double)time[i].direct;
+  return sum;
+}
+
+/* The same with what turns cost one another, if that is more. Returns what comes off once. */
+static MsTime among_turns(const MsWork *w, const Taken *spans, MsPieceTime *time) {
+  g_autofree Share *share = g_new0(Share, MAX(w->n_pieces, 1));
+  int n = kinds_of(w, 0, share), n_pairs = 0;
+  g_autofree MsPair *pair = g_new(MsPair, n * n + 1);
+  for (int i = 0; i < n * n; i++)
+    if (!only_rows(&share[i / n], &share[i % n])) pair[n_pairs++] = (MsPair){share[i / n].piece, share[i % n].piece};
+  g_autoptr(MsTurns) turns = ms_turns_new(w, spans->piece, spans->lags, spans->splits, pair, n_pairs);
+  if (!turns) return 0;
+  Taken taken = *spans;
+  taken.turns = turns;
+  share_out(&taken, share, n);
+  g_autofree MsPieceTime *own = g_memdup2(time, sizeof *time * (gsize)w->n_pieces);
+  for (int i = 0; i < w->n_pieces; i++)
+    own[i].direct = by_pass(&taken, MS_SLOT_F, i) + whole_or_split(&taken, i, leaves_wgrad(w, i));
+  for (int i = 0; i < n; i++) take_share(&own[share[i].piece], &share[i]);
+  if (of_model(w, own) <= of_model(w, time)) return 0;
+  memcpy(time, own, sizeof *time * (gsize)w->n_pieces);
+  return ms_turns_ends(turns);
+}
+
+static MsTime launches(const MsCosted *c, MsListPart part) {
   MsTime sum = 0;
-  for (int i = 0; i < c->list->n; i++) sum += c->launch[i];
+  for (int i = 0; i < c->list->n; i++)
+    if (ms_in_list_part(&c->list->op[i], part)) sum += c->launch[i];
   return sum;
 }
 
@@ -134,7 +198,7 @@ static gboolean host_waits(const MsCosted *c) {
 
 /* A host that waits for the device in each piece neither runs ahead nor falls behind: the two keep one pace. */
 static void pace_of(const MsCostedPiece *piece, MsPieceTime *t) {
-  t->host = launches(&piece->forward) + launches(&piece->backward);
+  t->host = launches(&piece->forward, MS_LIST_ALL) + launches(&piece->backward, MS_LIST_ALL);
   if (host_waits(&piece->forward) || host_waits(&piece->backward)) t->usual = t->host = MAX(t->usual, t->host);
 }
 
@@ -142,22 +206,25 @@ enum {
   MANY = 12
 }; /* with drawn routing every layer is a piece of its own: too many pairs for a bound that must be quick */
 
-void ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
-                    MsPieceTime *time) {
-  gboolean pairs = w->scenario->options.ep_overlap;
+MsTime ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
+                      MsPieceTime *time) {
+  gboolean pairs = w->scenario->options.ep_overlap, few = w->pool_pieces <= MANY;
+  const Taken spans = {lags, piece, splits, NULL};
   for (int i = 0; i < w->n_pieces; i++) {
     MsPieceTime *t = &time[i];
-    gboolean left = ms_work_is_head(w, i) &&
-                    w->scenario->options.defer_embedding_wgrad_compute; /* on some of the layouts: those with PP */
+    gboolean left = leaves_wgrad(w, i);
+    t->lone[0] = t->lone[1] = 0;
+    t->issue =
+        launches(&piece[i].forward, MS_LIST_ALL) + launches(&piece[i].backward, left ? MS_LIST_INPUT : MS_LIST_ALL);
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
     t->usual = t->direct;
     if (!splits && !pairs) continue;
-    t->usual = t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(lags, i, splits, left);
+    t->usual = t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(&spans, i, left);
     if (pairs && ms_work_is_unit(&w->pieces[i])) t->direct = piece[i].forward.compute + piece[i].backward.compute;
-    if (pairs && w->pool_pieces > MANY) t->usual = t->direct;
+    if (pairs && !few) t->usual = t->direct;
     t->line = t->start = t->end = 0;
   }
-  for (int first = 0; pairs && w->pool_pieces <= MANY && first < w->n_pieces; first += w->pool_pieces)
-    in_pairs(w, piece, lags, splits, first, time);
+  for (int first = 0; pairs && few && first < w->n_pieces; first += w->pool_pieces) in_pairs(w, &spans, first, time);
   for (int i = 0; i < w->n_pieces; i++) pace_of(&piece[i], &time[i]);
+  return pairs && few ? among_turns(w, &spans, time) : 0;
 }

@@ -5,17 +5,21 @@
 #include "bound/bound.h"
 
 typedef struct {       /* both passes */
-  MsTime direct, line; /* the larger of the sums of either counts; line 0: only the first holds */
+  MsTime direct, line; /* the larger of the sums of either counts; line 0: only the first holds. With EP overlap
+                        * `direct` may be negative: what turns cost one another counts where it is less than nothing */
+  MsTime lone[2];      /* on top of `direct` for a forward and for a backward with no other beside it */
   MsTime start, end;   /* off `line` for the first and last piece of each chunk */
   MsTime ahead;        /* from its input to its output, alone */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
   MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
-  MsTime host;         /* what the host takes to issue it */
+  MsTime issue;        /* what the host takes at least to issue both passes */
+  MsTime host;         /* no bound: the pace that it sets, for cuts */
 } MsPieceTime;
 /* How often each piece stands in the whole model: [n_pieces]. (transfer full) */
 int *ms_pieces_of_model(const MsWork *work);
-/* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. */
-void ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
-                    MsPieceTime *time);
+/* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. Returns what the
+ * sum of `direct` over a stage may be too much by. */
+MsTime ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
+                      MsPieceTime *time);
 
 #endif

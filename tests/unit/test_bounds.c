@@ -270,8 +270,42 @@ static void rows_that_run_on(void **state) {
   assert_true(crossed > CASES / 10);
 }
 
+/* Shared out, no two turns that follow one another get more than they cost, known or not; what they cost is found again
+ * where the usual turn follows itself. */
+static void turns_share_what_they_cost(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(7);
+  MsRows rows = {0};
+  int shared = 0;
+  for (int i = 0; i < CASES; i++) {
+    MsForced forced[LISTS];
+    const MsForced *turn[LISTS];
+    MsJoint joint[LISTS];
+    for (int k = 0; k < LISTS; k++) {
+      List list;
+      draw_list(rand, &list, g_rand_boolean(rand), FALSE);
+      ms_rows_of_list(&rows, &list.costed, MS_LIST_ALL);
+      forced[k] = ms_rows_forced(&rows, SM_COUNT), turn[k] = &forced[k];
+    }
+    MsTime other = ms_joints_share(turn, LISTS, joint);
+    if (forced[0].own == 0) continue;
+    for (int u = 0; u < LISTS; u++)
+      for (int w = 0; w < LISTS; w++) {
+        if (forced[u].own == 0 || forced[w].own == 0) continue;
+        MsTime cost = ms_cross_cost(&forced[w].cross, &forced[u].cross), own = joint[u].out + joint[w].in;
+        assert_true(own <= cost);
+        assert_true(joint[w].in - joint[0].in <= 0 && other + joint[0].in + joint[u].out <= 0);
+        if (u == 0 && w == 0) assert_true(own == cost);
+        shared += own > 0;
+      }
+  }
+  ms_rows_clear(&rows);
+  assert_true(shared > CASES / 10);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(one_list), cmocka_unit_test(two_lists_beside_each_other),
-                                     cmocka_unit_test(lists_in_a_row), cmocka_unit_test(rows_that_run_on)};
+                                     cmocka_unit_test(lists_in_a_row), cmocka_unit_test(rows_that_run_on),
+                                     cmocka_unit_test(turns_share_what_they_cost)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

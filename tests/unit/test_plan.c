@@ -52,7 +52,7 @@ static void neighbours_tell_the_truth(void **state) {
       MsPieceMemo *alone = ms_memo_new(s, NULL, NULL), *beside = ms_memo_new(s, last, NULL);
       for (MsTotal total = 0; total <= MS_TOTAL_SPAN; total++)
         for (int splits = 0; splits < 2; splits++)
-          assert_true(ms_memo_total(alone, total, splits) == ms_memo_total(beside, total, splits));
+          assert_true(ms_memo_total(alone, total, splits, 2) == ms_memo_total(beside, total, splits, 2));
       compared += last != NULL;
       ms_memo_free(alone);
       if (last != first) ms_memo_free(last);

@@ -282,10 +282,11 @@ static void check_pieces(const MsScenario *s) {
  * take no more than the whole. */
 static void check_levels(const MsScenario *s, double *tightest) {
   g_autoptr(MsScenario) plain = ms_scenario_copy(s, TRUE), changed = ms_scenario_copy(s, TRUE);
-  double step_s = 0, share = (1 - 1e-9) * per_stage(s) / MS_PS_PER_S;
+  double step_s = 0, share = (1 - 1e-9) * per_stage(s);
   if (ms_pieces_depend_on_cut(s)) return;
   check_pieces(s);
   assert_true(ms_step_time(s, NULL, INFINITY, &step_s, NULL));
+  double step_ps = step_s * MS_PS_PER_S * (1 + 1e-12);
   plain->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_NONE, .num_layers = 1},
   plain->options.offload_modules = 0;
   if (ms_role_of_key("options.cuda_graph_scope") > MS_ROLE_BESIDE) plain->options.cuda_graph_scope = 0;
@@ -298,15 +299,21 @@ static void check_levels(const MsScenario *s, double *tightest) {
   MsPieceMemo *own = ms_memo_new(s, NULL, NULL), *least = ms_memo_new(plain, NULL, NULL),
               *other = ms_memo_new(changed, NULL, NULL);
   assert_true(own && least && other);
-  const double level[] = {ms_memo_total(other, MS_TOTAL_PRODUCTS, FALSE), ms_memo_total(least, MS_TOTAL_ROWS, FALSE),
-                          ms_memo_total(own, MS_TOTAL_STREAM, FALSE)};
+  const double level[] = {ms_memo_total(other, MS_TOTAL_PRODUCTS, FALSE, share),
+                          ms_memo_total(least, MS_TOTAL_ROWS, FALSE, share),
+                          ms_memo_total(own, MS_TOTAL_STREAM, FALSE, share)};
   for (guint i = 0; i < G_N_ELEMENTS(level); i++)
-    if ((i > 0 && level[i] * (1 + 1e-9) < level[i - 1]) || share * level[i] > step_s)
-      fail_msg("%s: level %u: %.9g s after %.9g s, full %.9g s", s->name, i, share * level[i],
-               i > 0 ? share * level[i - 1] : 0.0, step_s);
-  double own_span = ms_memo_total(own, MS_TOTAL_SPAN, splits), least_span = ms_memo_total(least, MS_TOTAL_SPAN, splits);
-  if (share * MAX(own_span, least_span) > step_s)
-    fail_msg("%s: passes %.9g s, plain %.9g s, full %.9g s", s->name, share * own_span, share * least_span, step_s);
+    if ((i > 0 && level[i] * (1 + 1e-9) < level[i - 1]) || level[i] > step_ps)
+      fail_msg("%s: level %u: %.9g ps after %.9g ps, full %.9g ps", s->name, i, level[i], i > 0 ? level[i - 1] : 0.0,
+               step_ps);
+  double own_span = ms_memo_total(own, MS_TOTAL_SPAN, splits, share),
+         least_span = ms_memo_total(least, MS_TOTAL_SPAN, splits, share),
+         own_host = ms_memo_total(own, MS_TOTAL_HOST, splits, share),
+         least_host = ms_memo_total(least, MS_TOTAL_HOST, splits, share);
+  if (MAX(own_span, least_span) > step_ps)
+    fail_msg("%s: passes %.9g ps, plain %.9g ps, full %.9g ps", s->name, own_span, least_span, step_ps);
+  if (ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART && MAX(own_host, least_host) > step_ps)
+    fail_msg("%s: host %.9g ps, plain %.9g ps, full %.9g ps", s->name, own_host, least_host, step_ps);
   assert_true((double)ms_bound_passes(least, s) / MS_PS_PER_S <= step_s); /* less is done there */
   double passes_s = (double)ms_bound_passes(own, s) / MS_PS_PER_S;
   g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
