@@ -25,7 +25,8 @@ MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSche
 MsTime *ms_relaxed_tails(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule);
 /* The passes of a scenario alone, with messages that take no time: below the step of all scenarios that differ from it
  * in options which change neither the rows of the pieces nor their schedule. `work`, `piece`, `lags`: of the same
- * pieces, maybe in another pipeline. 0 where costs decide the schedule. */
-MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags);
+ * pieces, maybe in another pipeline. 0 where costs decide the schedule. Of passes above `limit` any bound above it. */
+MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
+                         MsTime limit);
 
 #endif

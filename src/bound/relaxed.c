@@ -230,9 +230,8 @@ static MsTime least_of(const Relaxed *r, const MsSlotPass *f, const MsSlotPass *
   return f ? chunk_of(r, f)->least[MS_SLOT_F] : chunk_of(r, b)->least[b->kind];
 }
 
+/* On top of what is there behind the last slots. */
 static void find_left(Relaxed *r, gboolean beside) {
-  r->left = g_new(MsTime, r->s->stages);
-  ms_bound_after_slots(r->p, r->lags, r->p->scenario->layout.schedule, r->left);
   for (int s = 0; s < r->s->stages; s++)
     for (int k = 0; k < r->s->n[s]; k++) {
       const MsSlot *slot = &r->s->slot[s][k];
@@ -451,7 +450,10 @@ static MsTime run_step(Relaxed *r, gboolean tolls) {
   int sms[MS_RIVALS];
   if (r->needs && ms_toll_rivals(r->p, sms)) ms_piece_lags_meet(r->lags, sms);
   chunks_lags(r);
-  if (r->limit < G_MAXINT64) find_left(r, r->p->scenario->options.ep_overlap);
+  if (r->limit == G_MAXINT64) return run_slots(r);
+  r->left = g_new(MsTime, r->s->stages);
+  ms_bound_after_slots(r->p, r->lags, r->p->scenario->layout.schedule, r->left);
+  find_left(r, r->p->scenario->options.ep_overlap);
   return run_slots(r);
 }
 
@@ -476,7 +478,8 @@ MsTime *ms_relaxed_tails(const MsProgram *p, MsPieceLags *lags, const MsSchedule
   return tail;
 }
 
-MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags) {
+MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
+                         MsTime limit) {
   MsScheduleKind kind = scenario->layout.schedule;
   if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) return 0;
   char why[192];
@@ -490,8 +493,10 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCoste
   open_tables(&r);
   find_forced(&r);
   chunks_lags(&r);
-  run_slots(&r);
-  MsTime end = 0;
+  r.limit = limit;
+  if (limit < G_MAXINT64 && !ms_steps_overlap(scenario)) r.left = g_new0(MsTime, schedule->stages);
+  if (r.left) find_left(&r, scenario->options.ep_overlap);
+  MsTime end = run_slots(&r);
   int stages = ms_steps_overlap(scenario) ? 1 : layout->pp; /* steps that overlap follow one another at the span of some
                                                                stage, and that of the first begins with the step */
   for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.at.compute[s], r.at.tip[s]));

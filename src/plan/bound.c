@@ -319,8 +319,8 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
   return step;
 }
 
-MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *s) {
-  return ms_relaxed_passes(s, memo->work, memo->piece, memo->lags);
+MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *s, MsTime limit) {
+  return ms_relaxed_passes(s, memo->work, memo->piece, memo->lags, limit);
 }
 
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {

@@ -32,7 +32,7 @@ typedef struct {   /* bytes per parameter of a rank */
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);
 MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo);
 /* What the passes of a complete scenario of these pieces take in their schedule (ms_relaxed_passes). */
-MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario);
+MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario, MsTime limit);
 /* dp, edp: of the layout; dp counts CP ranks. `scenario`: whose machines; with pools in bytes of the first one, the
  * share of its own machine's memory that the fullest stage needs. */
 double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp,

@@ -356,7 +356,10 @@ static double any_cut_B(const Pieces *p, const MsCandidate *c) {
 static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
   g_autoptr(MsScenario) s = ms_candidate_scenario(p->t->space, c, p->own ? NULL : p->memo);
   ms_space_write_least(p->t->space, s);
-  return ms_bound_passes(p->memo, s);
+  const MsPlanner *x = p->t->x;
+  double worth_ps = ms_planner_worth(x, s->gpus).step_time_s * MS_PS_PER_S;
+  gboolean told = x->s.space->request->deadline_s > 0; /* by how much they are late */
+  return ms_bound_passes(p->memo, s, told || worth_ps >= 0x1p62 ? G_MAXINT64 : (MsTime)worth_ps);
 }
 
 /* The rule that refuses a layout of the shape that is written in, which has been made; -1 = none. */

@@ -165,6 +165,7 @@ static void one_round(MsTree *t) {
     else rest[others++] = round[i];
   }
   if (layouts > 0) ms_planner_simulate(t->x, layout, layouts, done);
+  t->threshold = ms_planner_threshold(t->x);
   t->round = rest;
   ms_parallel(others, t->threads, expand, t);
   collect(t);

@@ -246,7 +246,8 @@ static gboolean bounds_of(const MsSpace *space, const MsCandidate *c, gboolean s
   double replicas = (double)s->gpus / (s->layout.tp * s->layout.cp),
          microbatches = (1 - 1e-9) * s->training.global_batch_size / (s->training.micro_batch_size * replicas), full_s;
   if (shape) {
-    *b = (Bounds){.first = ms_bound_time(shape, memo), .passes = ms_bound_passes(memo, s), .full = INFINITY};
+    *b =
+        (Bounds){.first = ms_bound_time(shape, memo), .passes = ms_bound_passes(memo, s, G_MAXINT64), .full = INFINITY};
     b->stages = ms_memo_total(memo, MS_TOTAL_SPAN, splits, microbatches);
     if (ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART)
       b->stages = MAX(b->stages, ms_memo_total(memo, MS_TOTAL_HOST, splits, microbatches));

@@ -24,7 +24,7 @@ static Step step_of(const MsScenario *s) {
   g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL);
   return (Step){
       MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule, G_MAXINT64)),
-      ms_relaxed_passes(s, work, program->piece, lags), full->step_time_s};
+      ms_relaxed_passes(s, work, program->piece, lags, G_MAXINT64), full->step_time_s};
 }
 
 static void holds(const char *what, MsTime bound, double full_s) {

@@ -314,8 +314,8 @@ static void check_levels(const MsScenario *s, double *tightest) {
     fail_msg("%s: passes %.9g ps, plain %.9g ps, full %.9g ps", s->name, own_span, least_span, step_ps);
   if (ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART && MAX(own_host, least_host) > step_ps)
     fail_msg("%s: host %.9g ps, plain %.9g ps, full %.9g ps", s->name, own_host, least_host, step_ps);
-  assert_true((double)ms_bound_passes(least, s) / MS_PS_PER_S <= step_s); /* less is done there */
-  double passes_s = (double)ms_bound_passes(own, s) / MS_PS_PER_S;
+  assert_true((double)ms_bound_passes(least, s, G_MAXINT64) / MS_PS_PER_S <= step_s); /* less is done there */
+  double passes_s = (double)ms_bound_passes(own, s, G_MAXINT64) / MS_PS_PER_S;
   g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
   const MsStateBytes bytes = ms_state_bytes(own, s);
   const MsLayoutSpec *l = &s->layout;
@@ -380,7 +380,8 @@ static void check_unsettled(const MsRequest *request, const MsScenario *like, co
     if (!ms_layout_check(s, NULL) || !ms_step_time(s, NULL, INFINITY, &step_s, NULL)) continue;
     g_autoptr(MsPassScreen) screen = ms_pass_screen_new(s, NULL, NULL);
     MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
-    bound_s = MAX(bound_s, ms_pass_screen_options_s(screen, (double)ms_bound_passes(memo, s) / MS_PS_PER_S));
+    bound_s =
+        MAX(bound_s, ms_pass_screen_options_s(screen, (double)ms_bound_passes(memo, s, G_MAXINT64) / MS_PS_PER_S));
     ms_memo_free(memo);
     least_s = MIN(least_s, step_s), most_s = MAX(most_s, step_s);
     ++*members;
