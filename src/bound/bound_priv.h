@@ -33,6 +33,7 @@ typedef struct {
   MsLags lags, shared[MS_RIVALS];
   MsTime own, network;
   MsCross cross;
+  gboolean met; /* shared[] is there */
 } MsForced;
 extern const MsForced ms_nothing_forced;
 MsForced ms_forced_product(const MsForced *then, const MsForced *first);

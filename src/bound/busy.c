@@ -310,10 +310,11 @@ void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags)
   busy(rows, sm_count, FALSE, sources, lags, NULL);
 }
 
-const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS, .shared = {MS_NO_ROWS, MS_NO_ROWS}};
+const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS, .shared = {MS_NO_ROWS, MS_NO_ROWS}, .met = TRUE};
 
 MsForced ms_rows_forced(const MsRows *rows, int sm_count) {
   MsForced f = ms_nothing_forced;
+  f.met = FALSE;
   gboolean any = FALSE;
   for (int i = 0; i < rows->n; i++)
     if (computes(&rows->row[i])) any = TRUE, f.own += rows->row[i].duration;

@@ -81,7 +81,8 @@ MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
                 .own = then->own + first->own,
                 .network = then->network + first->network};
   f.cross = cross_of(then, first, of_compute(&f) - of_compute(then) - of_compute(first));
-  for (int k = 0; k < MS_RIVALS; k++) f.shared[k] = ms_lags_product(&then->shared[k], &first->shared[k]);
+  f.met = then->met && first->met;
+  for (int k = 0; k < MS_RIVALS && f.met; k++) f.shared[k] = ms_lags_product(&then->shared[k], &first->shared[k]);
   return f;
 }
 
@@ -96,7 +97,7 @@ MsLags ms_lags_beside(const MsLags *l) {
 MsForced ms_forced_beside(const MsForced *forced) {
   MsForced f = *forced;
   f.lags = ms_lags_beside(&forced->lags);
-  for (int k = 0; k < MS_RIVALS; k++) f.shared[k] = ms_lags_beside(&forced->shared[k]);
+  for (int k = 0; k < MS_RIVALS && f.met; k++) f.shared[k] = ms_lags_beside(&forced->shared[k]);
   return f;
 }
 
@@ -280,6 +281,7 @@ const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b, guint sources) {
 static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, MsForced *forced) {
   g_autofree MsRow *row = g_memdup2(rows->row, sizeof *row * (gsize)rows->n);
   MsRows shared = *rows;
+  forced->met = TRUE;
   shared.row = row;
   for (int k = 0; k < MS_RIVALS; k++) {
     for (int i = 0; i < rows->n; i++) {
