@@ -27,7 +27,7 @@ static int anchor(const Options *o, char **files) {
   int status = ms_cli_outputs(o->out);
   if (status != 0) return status;
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  g_autofree char *command = command_of(o, files), *date = o->date ? g_strdup(o->date) : ms_cli_today();
+  g_autofree char *command = command_of(o, files), *date = ms_cli_date_of(o->date);
   const MsAnchorOptions options = {(const char *const *)files, o->hardware, o->name, date, command, o->threads};
   g_autoptr(MsAnchored) anchored = ms_anchor(&options, notes, &error);
   if (!anchored) return ms_cli_fail(error);

@@ -17,12 +17,6 @@ typedef struct {
   gboolean gpu, check, quick, json;
 } Options;
 
-static char *today(const Options *o) {
-  if (o->date) return g_strdup(o->date);
-  g_autoptr(GDateTime) date = g_date_time_new_now_utc();
-  return g_date_time_format(date, "%Y-%m-%d");
-}
-
 /* --- what a rank under mpirun does; not for people ------------------------------------------------------------- */
 static int job(const char *folder) {
   GError *error = NULL;
@@ -163,7 +157,8 @@ static int can_write_profile(const char *file) {
 /* An untrusted profile is written all the same: it may be looked at, but the exit status says 1. */
 static int calibrate(const Options *o) {
   GError *error = NULL;
-  g_autofree char *file = o->out ? g_strdup(o->out) : ms_user_data_file("hardware", "local"), *date = today(o);
+  g_autofree char *file = o->out ? g_strdup(o->out) : ms_user_data_file("hardware", "local"),
+                  *date = ms_cli_date_of(o->date);
   g_autofree char *command = g_strdup_printf("moesim calibrate%s", o->quick ? " --quick" : "");
   int status = can_write_profile(file);
   if (status != 0) return status;
@@ -321,7 +316,7 @@ const MsFigures ms_local_check_figures = MS_FIGURE_TABLE(
 static int check(const Options *o) {
   GError *error = NULL;
   const char *hardware = o->hardware ? o->hardware : "local";
-  g_autofree char *date = today(o);
+  g_autofree char *date = ms_cli_date_of(o->date);
   int passes = o->passes != MS_CLI_UNSET ? o->passes : o->quick ? 3 : 5;
   if (!ms_make_folder(o->out, &error)) return ms_cli_fail(error); /* before the work */
   Ticks ticks = {ms_progress_begin("checking", ms_local_check_ticks(passes)), 0};
@@ -357,7 +352,8 @@ int ms_cli_calibrate(int argc, char **argv) {
       {"gpu", 'g', 0, G_OPTION_ARG_NONE, &o.gpu, "measure a GPU of this machine through its own libraries", NULL},
       {"vendor", 0, 0, G_OPTION_ARG_STRING, &o.vendor, "--gpu: default the first that answers", "cuda|musa"},
       {"device", 'd', 0, G_OPTION_ARG_INT, &o.device, "--gpu: which one (default 0)", "N"},
-      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date for the provenance, default today", "YYYY-MM-DD"},
+      {"date", 0, 0, G_OPTION_ARG_STRING, &o.date, "date of the provenance (default: $SOURCE_DATE_EPOCH, else today)",
+       "YYYY-MM-DD"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object", NULL},
       {NULL}};
   int status = 0;

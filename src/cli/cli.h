@@ -54,7 +54,7 @@ int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const ch
 gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, const char *unit, int *count);
 /* NULL, or what is wrong with the value of --date. */
 const char *ms_cli_date(const char *date);
-char *ms_cli_today(void); /* $SOURCE_DATE_EPOCH, else today (transfer full) */
+char *ms_cli_date_of(const char *given); /* NULL: $SOURCE_DATE_EPOCH, else today (transfer full) */
 /* What is wrong with the name of a picture, NULL: nothing (or no picture). */
 const char *ms_cli_picture(const char *file);
 /* The files that a verb is going to write (NULL: not asked for), before its work: 0, or the status after a message. */

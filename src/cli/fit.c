@@ -49,7 +49,7 @@ static void print_curves(const MsFit *fit, FILE *to) {
 
 static int fit(const Options *o, char **files) {
   GError *error = NULL;
-  g_autofree char *date = o->date ? g_strdup(o->date) : ms_cli_today(), *command = command_of(o, files);
+  g_autofree char *date = ms_cli_date_of(o->date), *command = command_of(o, files);
   MsFitOptions options = {o->hardware, o->like, (const char *const *)files, date, command, TRUE};
   int status = ms_cli_outputs(o->out);
   if (status != 0) return status;

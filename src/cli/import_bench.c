@@ -39,7 +39,7 @@ int ms_cli_import_bench(const char *word, const MsImportBench *o, char **files) 
   GError *error = NULL;
   g_autoptr(GPtrArray) benches = g_ptr_array_new_with_free_func((GDestroyNotify)ms_bench_free),
                        notes = g_ptr_array_new_with_free_func(g_free);
-  g_autofree char *command = command_of(word, o, files), *date = o->date ? g_strdup(o->date) : ms_cli_today();
+  g_autofree char *command = command_of(word, o, files), *date = ms_cli_date_of(o->date);
   int status = ms_cli_outputs(o->out);
   if (status != 0) return status;
   if (!read_all(form_of(word), o, files, benches, notes, &error)) return ms_cli_fail(error);

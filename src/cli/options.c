@@ -248,7 +248,8 @@ const MsVerb *ms_cli_verb(const char *name) {
   return NULL;
 }
 
-char *ms_cli_today(void) {
+char *ms_cli_date_of(const char *given) {
+  if (given) return g_strdup(given);
   const char *epoch = g_getenv("SOURCE_DATE_EPOCH");
   gint64 seconds = epoch && *epoch ? g_ascii_strtoll(epoch, NULL, 10) : (gint64)time(NULL);
   g_autoptr(GDateTime) date = g_date_time_new_from_unix_utc(seconds);
