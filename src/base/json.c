@@ -115,6 +115,12 @@ MsJsonMember ms_json_members(JsonObject *object) {
 
 gboolean ms_json_next(MsJsonMember *at) { return json_object_iter_next_ordered(&at->iter, &at->key, &at->value); }
 
+JsonArray *ms_json_need_list(const MsJson *doc, const char *key, GError **error) {
+  JsonArray *list = ms_json_array(ms_json_member(ms_json_object(ms_json_root(doc)), key));
+  if (!list) ms_json_error(doc, "", error, "must be an object with a list \"%s\"", key);
+  return list;
+}
+
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   return JSON_NODE_HOLDS_OBJECT(node) || ms_json_error(doc, path, error, "must be an object");
 }

@@ -82,6 +82,8 @@ typedef struct {
 } MsJsonMember;
 MsJsonMember ms_json_members(JsonObject *object);
 gboolean ms_json_next(MsJsonMember *at);
+/* The list under that key of the whole document; NULL and *error where it has none. (transfer none) */
+JsonArray *ms_json_need_list(const MsJson *doc, const char *key, GError **error);
 /* TRUE when `node` is an object, else FALSE with that as the error. */
 gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 

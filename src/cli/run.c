@@ -198,8 +198,7 @@ static gboolean holds_scenario(const char *file) {
   GStatBuf is;
   if (!file || to_stdout(file) || g_stat(file, &is) != 0 || is.st_size > MOST_B) return FALSE;
   g_autoptr(MsJson) doc = ms_json_load(file, NULL);
-  JsonNode *root = doc ? ms_json_root(doc) : NULL;
-  return root && JSON_NODE_HOLDS_OBJECT(root) && json_object_has_member(json_node_get_object(root), "training");
+  return doc && ms_json_member(ms_json_object(ms_json_root(doc)), "training") != NULL;
 }
 
 /* The fidelity asked for, -1 after a usage message. */

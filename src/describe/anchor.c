@@ -38,7 +38,7 @@ const MsFieldTable ms_anchor_table = MS_FIELD_TABLE(
     BAND(models_band, "the same of the models named in `models`"));
 
 static gboolean is_run(JsonNode *node) {
-  JsonObject *run = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  JsonObject *run = ms_json_object(node);
   JsonNode *left = ms_json_member(run, "left"), *keys = ms_json_member(run, "keys");
   if (!run || !ms_json_is(json_object_get_member(run, "model"), G_TYPE_STRING) ||
       isnan(ms_json_number(json_object_get_member(run, "gpus"))) ||

@@ -140,7 +140,7 @@ static gboolean check_failed(const MsFabric *f, const MsJson *doc, const char *p
 
 static gboolean check_slow(const MsFabric *f, const MsJson *doc, const char *path, GError **error) {
   if (!f->slow || JSON_NODE_HOLDS_NULL(f->slow)) return TRUE;
-  JsonObject *names = JSON_NODE_HOLDS_OBJECT(f->slow) ? json_node_get_object(f->slow) : NULL;
+  JsonObject *names = ms_json_object(f->slow);
   if (!names || json_object_get_size(names) > MS_FABRIC_BROKEN)
     return bad(doc, path, "slow", error, "must be an object of at most 4096 names, {\"node5.nic2\": 4}");
   for (MsJsonMember one = ms_json_members(names); ms_json_next(&one);) {

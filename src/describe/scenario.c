@@ -509,7 +509,7 @@ gboolean ms_put_on(const MsJson *doc, const char *hardware, GError **error) {
   if (!file) return FALSE;
   g_autofree char *path = g_canonicalize_filename(file, NULL); /* documents mention what lies beside them */
   JsonNode *own = json_object_get_member(json, "hardware");
-  gboolean changes = own && JSON_NODE_HOLDS_OBJECT(own) && json_object_has_member(json_node_get_object(own), "base");
+  gboolean changes = ms_json_member(ms_json_object(own), "base") != NULL;
   json_object_set_string_member(changes ? json_node_get_object(own) : json, changes ? "base" : "hardware", path);
   return TRUE;
 }

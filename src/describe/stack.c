@@ -85,15 +85,6 @@ static gboolean load_one(const MsJson *doc, JsonArray *list, guint i, const char
   return ok;
 }
 
-/* NULL and *error when the file has no such list. Borrowed. */
-static JsonArray *list_of_stacks(const MsJson *doc, GError **error) {
-  JsonNode *root = ms_json_root(doc);
-  JsonObject *object = JSON_NODE_HOLDS_OBJECT(root) ? json_node_get_object(root) : NULL;
-  JsonNode *list = ms_json_member(object, "stacks");
-  if (list && JSON_NODE_HOLDS_ARRAY(list)) return json_node_get_array(list);
-  return ms_json_error(doc, "", error, "must be an object with a list \"stacks\""), NULL;
-}
-
 /* The stack of that name (NULL: none), or whose name it goes on from, else the default one, into *stack; it stays as it
  * is when there is none. */
 static gboolean load_list(const MsJson *doc, JsonArray *stacks, const char *software, MsStack *stack, GError **error) {
@@ -308,7 +299,7 @@ static void keep(const char *file, const char *software, const MsStamp *stamp, c
 
 static gboolean load_named(const MsJson *doc, const char *name, MsStack *stack, GError **error) {
   g_autofree char *software = NULL;
-  JsonArray *stacks = list_of_stacks(doc, error);
+  JsonArray *stacks = ms_json_need_list(doc, "stacks", error);
   return stacks && settle_name(doc, name, &software, error) && load_list(doc, stacks, software, stack, error) &&
          date(doc, software, &stack->released_year, error) && date_library(doc, software, stack, error) &&
          load_families(doc, software, stack, error) && load_laters(doc, stack, error);

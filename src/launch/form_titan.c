@@ -48,7 +48,7 @@ static void head(Form *f) {
 /* The shipped model that it names, whole or without its MTP blocks; NULL: another. */
 static const char *shipped_model(JsonNode *node) {
   if (!node || JSON_NODE_HOLDS_VALUE(node)) return node ? json_node_get_string(node) : NULL;
-  JsonObject *model = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+  JsonObject *model = ms_json_object(node);
   gboolean only = model && json_object_get_size(model) == 2 && json_object_has_member(model, "mtp_num_layers");
   return only ? json_object_get_string_member_with_default(model, "base", NULL) : NULL;
 }

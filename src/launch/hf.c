@@ -101,8 +101,7 @@ static gboolean read_rope_object(MsHf *c, const char *inside) {
                                         "mscale",           "mscale_all_dim",
                                         "truncate"};
   MsModel *m = c->model;
-  JsonNode *node = ms_hf_take(c, inside);
-  JsonObject *object = ms_json_object(node);
+  JsonObject *object = ms_json_object(ms_hf_take(c, inside));
   if (!object) return TRUE;
   if (!rope_kind(c, object, inside)) return FALSE;
   const MsFieldTable *table = ms_field_find(&ms_model_table, "rope_scaling")->sub;

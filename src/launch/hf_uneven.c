@@ -22,8 +22,7 @@ static char *difference(double missing) {
 
 /* A list of 0 and 1 over the layers (transfer full); NULL and the error when it is something else. */
 static guint8 *take_flags(MsHf *c, const char *key) {
-  JsonNode *node = ms_hf_take(c, key);
-  JsonArray *list = ms_json_array(node);
+  JsonArray *list = ms_json_array(ms_hf_take(c, key));
   int layers = c->model->num_layers;
   gint64 flag;
   if (!list || (int)json_array_get_length(list) != layers)
@@ -133,10 +132,7 @@ static gboolean inner_int(MsHf *c, JsonObject *object, const char *within, const
   return TRUE;
 }
 
-static JsonObject *take_object(MsHf *c, const char *key) {
-  JsonNode *node = ms_hf_take(c, key);
-  return ms_json_object(node);
-}
+static JsonObject *take_object(MsHf *c, const char *key) { return ms_json_object(ms_hf_take(c, key)); }
 
 gboolean ms_hf_read_other_heads(MsHf *c) {
   static const char key[] = "attention_other_setting";
@@ -270,13 +266,11 @@ static gboolean nas_ffn(MsHf *c, NasLayers *n, JsonObject *part) {
 }
 
 static JsonObject *nas_part(JsonNode *block, const char *key) {
-  JsonNode *node = JSON_NODE_HOLDS_OBJECT(block) ? json_object_get_member(json_node_get_object(block), key) : NULL;
-  return ms_json_object(node);
+  return ms_json_object(ms_json_member(ms_json_object(block), key));
 }
 
 static gboolean nas_layers(MsHf *c, NasLayers *n) {
-  JsonNode *node = ms_hf_take(c, "block_configs");
-  JsonArray *blocks = ms_json_array(node);
+  JsonArray *blocks = ms_json_array(ms_hf_take(c, "block_configs"));
   int layers = c->model->num_layers;
   if (!blocks || (int)json_array_get_length(blocks) != layers || layers > MS_HF_MOST_LAYERS / 2)
     return ms_hf_bad(c, "block_configs", "must be a list of %d layers", layers);

@@ -96,12 +96,8 @@ static gboolean add_family(MsKernelTable *t, const MsJson *doc, JsonObject *row,
 static gboolean load_rows(MsKernelTable *t, const MsJson *doc, const char *key,
                           gboolean (*add)(MsKernelTable *, const MsJson *, JsonObject *, const char *, GError **),
                           GError **error) {
-  JsonNode *root = ms_json_root(doc);
-  JsonNode *list = JSON_NODE_HOLDS_OBJECT(root) ? json_object_get_member(json_node_get_object(root), key) : NULL;
-  if (!list || !JSON_NODE_HOLDS_ARRAY(list))
-    return ms_json_error(doc, "", error, "must be an object with a list \"%s\"", key);
-  JsonArray *rows = json_node_get_array(list);
-  gboolean good = TRUE;
+  JsonArray *rows = ms_json_need_list(doc, key, error);
+  gboolean good = rows != NULL;
   for (guint i = 0; good && i < json_array_get_length(rows); i++) {
     g_autofree char *path = g_strdup_printf("%s[%u]", key, i);
     JsonNode *node = json_array_get_element(rows, i);

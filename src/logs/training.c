@@ -189,14 +189,10 @@ static gboolean titan_line(Reader *r, const char *line) {
 /* --- MLPerf ---------------------------------------------------------------------------------------------------- */
 static gboolean is_mllog(const char *line) { return strstr(line, ":::MLLOG {") != NULL; }
 
-static double member(JsonObject *object, const char *key) {
-  JsonNode *node = object && json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
-  return ms_json_number(node);
-}
+static double member(JsonObject *object, const char *key) { return ms_json_number(ms_json_member(object, key)); }
 
 static JsonObject *object_member(JsonObject *object, const char *key) {
-  JsonNode *node = json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
-  return ms_json_object(node);
+  return ms_json_object(ms_json_member(object, key));
 }
 
 /* Statistics between two log points: a step's time, or samples a second of the whole machine. */
@@ -217,9 +213,7 @@ static gboolean mllog_block(Reader *r, double ms, double samples) {
 }
 
 static gboolean mllog_event(Reader *r, JsonObject *event) {
-  JsonNode *word = json_object_has_member(event, "key") ? json_object_get_member(event, "key") : NULL;
-  gboolean text = ms_json_is(word, G_TYPE_STRING);
-  const char *key = text ? json_node_get_string(word) : "";
+  const char *word = ms_json_string(ms_json_member(event, "key")), *key = word ? word : "";
   JsonObject *value = object_member(event, "value"), *metadata = object_member(event, "metadata");
   double ms = member(event, "time_ms"), samples = member(metadata, "samples_count"), batch = member(event, "value");
   if (strcmp(key, "global_batch_size") == 0 && batch >= 1 && batch < 1e9) r->log->global_batch = (int)batch;
@@ -235,8 +229,8 @@ static gboolean mllog_line(Reader *r, const char *line) {
   const char *text = strchr(strstr(line, ":::MLLOG"), '{');
   g_autoptr(MsJson) doc = ms_json_parse(text, -1, r->file, NULL);
   if (!doc) return TRUE; /* half a line, or two ranks in one: others say the same */
-  JsonNode *root = ms_json_root(doc);
-  return JSON_NODE_HOLDS_OBJECT(root) ? mllog_event(r, json_node_get_object(root)) : TRUE;
+  JsonObject *event = ms_json_object(ms_json_root(doc));
+  return !event || mllog_event(r, event);
 }
 
 /* --- forms ----------------------------------------------------------------------------------------------------- */

@@ -86,8 +86,7 @@ static gboolean walk_array(Walk *w, JsonArray *array, const char *path) {
 }
 
 static double number(JsonObject *object, const char *key) { /* NaN when there is none */
-  JsonNode *node = object && json_object_has_member(object, key) ? json_object_get_member(object, key) : NULL;
-  return ms_json_number(node);
+  return ms_json_number(ms_json_member(object, key));
 }
 
 static gboolean walk(Walk *w, JsonNode *node, const char *path) {
@@ -113,10 +112,8 @@ gboolean ms_guard_request(const MsJson *doc, GError **error) {
                          "lists %.3g combinations, a server searches at most %.3g; moesim plan takes more",
                          w.combinations, MOST_COMBINATIONS);
   JsonObject *object = json_node_get_object(root);
-  JsonNode *training = json_object_has_member(object, "training") ? json_object_get_member(object, "training") : NULL;
-  double gpus = number(object, "gpus"), batch = training && JSON_NODE_HOLDS_OBJECT(training)
-                                                    ? number(json_node_get_object(training), "global_batch_size")
-                                                    : (double)NAN;
+  double gpus = number(object, "gpus"),
+         batch = number(ms_json_object(ms_json_member(object, "training")), "global_batch_size");
   if (gpus > MOST_GPUS) return ms_json_error(doc, "gpus", error, "a server takes at most %d", MOST_GPUS);
   if (batch > MOST_SEQUENCES_PER_GPU * gpus)
     return ms_json_error(doc, "training.global_batch_size", error, "a server takes at most %d sequences per GPU",

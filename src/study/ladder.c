@@ -186,17 +186,12 @@ static void mean_tau(MsLadders *all) {
 }
 
 MsLadders *ms_ladders(const MsValidation *v, const MsJson *doc, GError **error) {
-  JsonNode *root = ms_json_root(doc),
-           *list = JSON_NODE_HOLDS_OBJECT(root) ? json_object_get_member(json_node_get_object(root), "ladders") : NULL;
-  if (!list || !JSON_NODE_HOLDS_ARRAY(list)) {
-    ms_json_error(doc, "", error, "must be an object with a list \"ladders\"");
-    return NULL;
-  }
+  JsonArray *array = ms_json_need_list(doc, "ladders", error);
+  if (!array) return NULL;
   g_autoptr(GHashTable) rows = rows_by_basename(v),
                         knobs = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
   GArray *kept = g_array_new(FALSE, TRUE, sizeof(MsLadder));
   MsLadders *all = g_new0(MsLadders, 1);
-  JsonArray *array = json_node_get_array(list);
   gboolean ok = TRUE;
   for (guint i = 0; ok && i < json_array_get_length(array); i++) {
     JsonNode *item = json_array_get_element(array, i);

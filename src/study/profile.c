@@ -256,10 +256,7 @@ static JsonArray *list(JsonObject *o, const char *key) { return ms_json_array(ms
 
 static guint length(JsonArray *a) { return a ? json_array_get_length(a) : 0; }
 
-static JsonObject *element(JsonArray *a, guint i) {
-  JsonNode *node = json_array_get_element(a, i);
-  return JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
-}
+static JsonObject *element(JsonArray *a, guint i) { return ms_json_object(json_array_get_element(a, i)); }
 
 /* [{"class": ..., "time_s": ...}, ...] */
 static void take_parts(MsProfilePart **parts, int *n, JsonArray *classes) {
