@@ -13,11 +13,12 @@
 #include "bound/lags.h"
 
 typedef struct MsTurns MsTurns;
-/* Turns of one layer each, or of two beside each other: all passes of the pieces, and pairs[n_pairs], the first of
- * which gives most turns. `splits`: backwards may run in two parts. NULL where no costs are counted. Borrows `lags`. */
-typedef struct {
+typedef struct { /* pieces that run beside each other */
   int forward, backward;
 } MsPair;
+/* Turns of one layer each, or of two beside each other: all passes of the pieces, and pairs[n_pairs], the first of
+ * which gives most turns. `splits`: backwards may run in two parts. NULL where no costs are counted. Borrows `lags` and
+ * `pairs`. */
 MsTurns *ms_turns_new(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
                       const MsPair *pairs, int n_pairs);
 void ms_turns_free(MsTurns *turns);

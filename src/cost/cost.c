@@ -695,8 +695,7 @@ static double age_of_software(const MsScenario *s) {
   return known(from) && s->stack.released_year > 0 ? MAX(s->stack.released_year - from, 0) : NAN;
 }
 
-/* What was measured: BF16 without a sink, which a kernel of its own serves; FP8 was nearly as fast in the first year.
- */
+/* Of what was measured: BF16 without a sink, which has its own kernel; FP8 was nearly as fast in the first year. */
 static double early_attention(const MsCost *cost, const MsOp *op) {
   const MsLaws *laws = &cost->scenario->laws;
   if (op->dtype != MS_ODT_BF16 || cost->scenario->model->softmax_sink ||
