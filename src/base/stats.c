@@ -1,15 +1,13 @@
 /* src/base/stats.c - order statistics and small combinatorics. */
 #include "base/stats.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #define PRODUCT_MAX 4096 /* factors multiplied one by one; beyond, log gamma is exact enough and does not take long */
 
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
+MS_ORDER(ascending, double, MS_LESS(*x, *y), 0)
 
 gint64 ms_gcd(gint64 a, gint64 b) {
   while (b) {

@@ -20,6 +20,7 @@
  * grows with T and P, so that they may be bounds from below themselves. A slot that waited for gathers, g seconds of
  * them in either queue, is not over before P + e + min(g, l1) + min(g, l2). */
 #include "bound/bound_priv.h"
+#include "base/order.h"
 #include "step/meeting.h"
 #include <string.h>
 
@@ -418,7 +419,7 @@ MsTime ms_toll_gathered(MsToll *t, int chunk) {
   return at;
 }
 
-static int descending(const void *a, const void *b) { return *(const int *)b - *(const int *)a; }
+MS_ORDER(descending, int, MS_MORE(*x, *y), 0)
 
 /* From before the last backward of each chunk; any moment since the one before is no better, for `at` grows by `forced`
  * at least. */

@@ -402,11 +402,7 @@ static int by_shape(const void *a, const void *b) {
   return strcmp(x->dtype, y->dtype);
 }
 
-static int by_shape_and_time(const void *a, const void *b) {
-  const MsTraceProduct *x = a, *y = b;
-  int order = by_shape(a, b);
-  return order ? order : (x->median_s > y->median_s) - (x->median_s < y->median_s);
-}
+MS_ORDER(by_shape_and_time, MsTraceProduct, by_shape(x, y), MS_LESS(x->median_s, y->median_s))
 
 static void sum_products(Sums *s) {
   g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(MsTraceProduct));
@@ -438,11 +434,7 @@ static int by_message(const void *a, const void *b) {
   return (x->bytes_B > y->bytes_B) - (x->bytes_B < y->bytes_B);
 }
 
-static int by_message_and_time(const void *a, const void *b) {
-  const MsTraceCollective *x = a, *y = b;
-  int order = by_message(a, b);
-  return order ? order : (x->best_s > y->best_s) - (x->best_s < y->best_s);
-}
+MS_ORDER(by_message_and_time, MsTraceCollective, by_message(x, y), MS_LESS(x->best_s, y->best_s))
 
 static void sum_messages(Sums *s) {
   static const char *const known[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", NULL};

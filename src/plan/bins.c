@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/order.h"
 #include "base/units.h"
 #include "plan/bins_priv.h"
 #include "plan/map.h"
@@ -37,8 +38,7 @@ static char *value_at(const MsScenario *s, const char *path) {
   g_autoptr(JsonNode) root = ms_scenario_node(s);
   g_auto(GStrv) keys = g_strsplit(path, ".", -1);
   JsonNode *node = root;
-  for (int i = 0; keys[i] && node; i++)
-    node = JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_member(json_node_get_object(node), keys[i]) : NULL;
+  for (int i = 0; keys[i] && node; i++) node = ms_json_member(ms_json_object(node), keys[i]);
   return node ? json_to_string(node, FALSE) : g_strdup("null");
 }
 
@@ -126,10 +126,7 @@ void ms_bins_add(MsBins *bins, const MsCandidate *c, double device_B, int thread
   }
 }
 
-static int by_place(const void *a, const void *b) {
-  gint64 x = ((const Tally *)a)->place, y = ((const Tally *)b)->place;
-  return x < y ? -1 : x > y;
-}
+MS_ORDER(by_place, Tally, MS_LESS(x->place, y->place), 0)
 
 /* Whole numbers, which add up to the same in any order. */
 static void add_up(const MsBins *bins, GHashTable *from) {

@@ -8,6 +8,7 @@
 #include "plan/climb_priv.h"
 #include "plan/cut_store_priv.h"
 #include "base/kept.h"
+#include "base/order.h"
 #include "describe/framework.h"
 #include "layout/layout.h"
 #include <math.h>
@@ -172,16 +173,9 @@ typedef struct {
   MsCutTrial *trial;
 } Candidate;
 
-static int by_least(const void *a, const void *b) {
-  const Candidate *x = a, *y = b;
-  return x->least != y->least ? (x->least < y->least ? -1 : 1) : x->order - y->order;
-}
+MS_ORDER(by_least, Candidate, MS_LESS(x->least, y->least), MS_LESS(x->order, y->order))
 
-static int by_end(const void *a, const void *b) {
-  const Candidate *x = a, *y = b;
-  double a_end = x->share * x->end, b_end = y->share * y->end;
-  return a_end != b_end ? (a_end < b_end ? -1 : 1) : x->order - y->order;
-}
+MS_ORDER(by_end, Candidate, MS_LESS(x->share * x->end, y->share * y->end), MS_LESS(x->order, y->order))
 
 static gboolean is_among(const Candidate *all, int n, const MsCutTrial *trial, const int *counts) {
   for (int i = 0; i < n; i++)

@@ -3,6 +3,7 @@
 #include "plan/every_priv.h"
 #include "plan/parallel_priv.h"
 #include "base/heap.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/units.h"
 #include <math.h>
@@ -52,9 +53,7 @@ static void screen_one(int index, int thread, gpointer data) {
   g_array_append_val(job->found[thread], s);
 }
 
-static int by_index(const void *a, const void *b) {
-  return ((const Screened *)a)->index - ((const Screened *)b)->index;
-}
+MS_ORDER(by_index, Screened, MS_LESS(x->index, y->index), 0)
 
 /* What was simulated comes behind what may be as good, and then in the order of the list. */
 static int by_cost(const void *a, const void *b) {

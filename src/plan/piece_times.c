@@ -9,6 +9,7 @@
  * two shares, and no pass alone less than its own (the dual of assigning passes to slots); what turns cost one another
  * is shared out before (bound/turns.h). */
 #include "plan/piece_times_priv.h"
+#include "base/order.h"
 #include "bound/turns.h"
 #include <string.h>
 
@@ -79,10 +80,7 @@ typedef struct {
   MsTime lone[2];           /* alone: what more they take */
 } Share;
 
-static int most_layers(const void *a, const void *b) {
-  const Share *x = a, *y = b;
-  return x->layers != y->layers ? y->layers - x->layers : x->piece - y->piece;
-}
+MS_ORDER(most_layers, Share, MS_MORE(x->layers, y->layers), MS_LESS(x->piece, y->piece))
 
 static gboolean only_rows(const Share *f, const Share *b) { return f->rare || b->rare; }
 

@@ -1,5 +1,6 @@
 /* src/plan/refusal.c - what was refused: counts by rule, and of each the example that missed by least. */
 #include "plan/refusal_priv.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/text.h"
 #include <math.h>
@@ -66,11 +67,7 @@ static char *layout_text(const MsSpace *space, const MsScenario *s) {
                          l->etp, s->training.micro_batch_size);
 }
 
-static int more_first(const void *a, const void *b) {
-  const MsPlanRefusal *x = a, *y = b;
-  if (x->count != y->count) return x->count < y->count ? 1 : -1;
-  return strcmp(x->name, y->name);
-}
+MS_ORDER(more_first, MsPlanRefusal, MS_MORE(x->count, y->count), strcmp(x->name, y->name))
 
 void ms_plan_sort_refusals(MsPlan *plan) {
   if (plan->n_refusals > 1) qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);

@@ -8,6 +8,7 @@
  */
 #include "base/err.h"
 #include "base/io.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/stats.h"
 #include "plan/planner_priv.h"
@@ -164,11 +165,7 @@ static double lower_of(const Shares *x, const int *batch) {
   return most;
 }
 
-static int lowest_first(const void *a, const void *b) {
-  const Share *x = a, *y = b;
-  if (x->lower_s != y->lower_s) return x->lower_s < y->lower_s ? -1 : 1;
-  return memcmp(x->batch, y->batch, sizeof x->batch);
-}
+MS_ORDER(lowest_first, Share, MS_LESS(x->lower_s, y->lower_s), memcmp(x->batch, y->batch, sizeof x->batch))
 
 /* GPUs that each whole number of replicas needs on every machine: no replica has more. */
 static gint64 largest_replica(const MsPools *pools) {

@@ -3,6 +3,7 @@
 #include "plan/cut_store_priv.h"
 #include "plan/cuts_priv.h"
 #include "base/err.h"
+#include "base/order.h"
 #include "layout/layout.h"
 #include <math.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void push(MsIntAxis *a, int value) {
   a->value[a->n++] = value;
 }
 
-static int ascending(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
+MS_ORDER(ascending, int, MS_LESS(*x, *y), 0)
 
 /* --- the planner's own candidates --- */
 
@@ -64,9 +65,7 @@ enum { MOST_TABULATED = 4000000 };
 #define MOST_COMBOS  1e15
 #define MOST_LAYOUTS 1e18
 
-static int compare_roles(const void *a, const void *b) {
-  return (int)((const MsChoice *)a)->role - (int)((const MsChoice *)b)->role;
-}
+MS_ORDER(compare_roles, MsChoice, MS_LESS(x->role, y->role), 0)
 
 static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
 

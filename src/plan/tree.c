@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/heap.h"
 #include "base/io.h"
+#include "base/order.h"
 #include "base/ranks.h"
 #include "base/units.h"
 #include <math.h>
@@ -25,9 +26,7 @@ enum {
 }; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any;
     * nodes too large for the memory that are looked into where nothing fits, to say what comes nearest */
 
-static int compare_nodes(gconstpointer a, gconstpointer b) {
-  return ms_candidate_compare(&((const MsBranch *)a)->c, &((const MsBranch *)b)->c);
-}
+MS_ORDER(compare_nodes, MsBranch, ms_candidate_compare(&x->c, &y->c), 0)
 static void push_node(MsTree *t, const MsBranch *node) {
   ms_heap_push(t->heap[node->level][node->plain], node, compare_nodes);
 }
@@ -76,11 +75,8 @@ static void collect(MsTree *t) {
 }
 
 /* As 1F1B keeps microbatches, PP of a PP-th of the model each. */
-static int nearest_first(gconstpointer a, gconstpointer b) {
-  const MsTooLarge *x = a, *y = b;
-  double own = x->miss_B + x->kept_B, other = y->miss_B + y->kept_B;
-  return own != other ? (own < other ? -1 : 1) : compare_nodes(&x->node, &y->node);
-}
+MS_ORDER(nearest_first, MsTooLarge, MS_LESS(x->miss_B + x->kept_B, y->miss_B + y->kept_B),
+         compare_nodes(&x->node, &y->node))
 
 static void collect_first(MsTree *t) {
   collect(t);

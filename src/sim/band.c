@@ -1,5 +1,6 @@
 /* src/sim/band.c - the error band of a prediction. */
 #include "sim/band.h"
+#include "base/order.h"
 
 #include "describe/sources.h"
 
@@ -79,11 +80,7 @@ void ms_band_add_assumed(const MsScenario *s, MsResult *r, const char *key, gboo
   a->share += time_s, a->communication = communication;
 }
 
-static int by_weight(const void *a, const void *b) {
-  const MsAssumed *x = a, *y = b;
-  double wx = x->share * x->within, wy = y->share * y->within;
-  return wx < wy ? 1 : wx > wy ? -1 : strcmp(x->key, y->key);
-}
+MS_ORDER(by_weight, MsAssumed, MS_MORE(x->share * x->within, y->share * y->within), strcmp(x->key, y->key))
 
 double ms_band_of_assumed(const MsScenario *s, MsResult *r, const MsTimeParts *stage) {
   double squares = 0, exposed = exposed_share(stage);

@@ -3,6 +3,7 @@
 #include "sim/graph.h"
 
 #include "base/err.h"
+#include "base/order.h"
 #include "sim/account.h"
 #include "step/after.h"
 #include "step/fetch.h"
@@ -674,10 +675,7 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
 
 /* --- what follows the last slots, alone --- */
 
-static int by_time(gconstpointer a, gconstpointer b) {
-  MsTime x = *(const MsTime *)a, y = *(const MsTime *)b;
-  return x < y ? -1 : x > y;
-}
+MS_ORDER(by_time, MsTime, MS_LESS(*x, *y), 0)
 
 /* Tasks that end at these times (sorted), on a stream of their own. (transfer container) */
 static guint32 *lay_moments(Lower *l, int stage, const GArray *times) {

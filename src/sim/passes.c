@@ -1,6 +1,7 @@
 /* src/sim/passes.c - seconds of every kind of slot, from the tasks that each slot laid down. */
 #include "sim/passes.h"
 
+#include "base/order.h"
 #include "base/units.h"
 #include "step/program.h"
 
@@ -48,10 +49,7 @@ static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph,
 /* Their tags follow one another, stage after stage. */
 static gboolean of_step(const MsProgram *p, guint32 tag) { return tag >= p->step[0].before.tag && tag < p->p2p_tag; }
 
-static int by_start(gconstpointer a, gconstpointer b) {
-  MsTime x = ((const Interval *)a)->start, y = ((const Interval *)b)->start;
-  return x < y ? -1 : x > y;
-}
+MS_ORDER(by_start, Interval, MS_LESS(x->start, y->start), 0)
 
 /* Time in which at least one of the step's own rows is issued or runs before or after the slots. */
 static double outside(GArray *rows, Interval slots) {

@@ -3,6 +3,7 @@
  * engine/; account.c and explain.c say where the time went. */
 #include "sim/simulate.h"
 #include "base/err.h"
+#include "base/order.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "bound/bound.h"
@@ -251,10 +252,7 @@ static void origins_of_list(MsResult *r, const Ground *g, const MsCosted *c, dou
   }
 }
 
-static int by_time(const void *a, const void *b) {
-  double x = ((const MsOrigin *)a)->time_s, y = ((const MsOrigin *)b)->time_s;
-  return x < y ? 1 : x > y ? -1 : 0;
-}
+MS_ORDER(by_time, MsOrigin, MS_MORE(x->time_s, y->time_s), 0)
 
 /* Which curves decided the time of the stage that computes longest, and the band that follows. */
 static void origins(MsResult *r, const Parts *p) {

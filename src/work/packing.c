@@ -1,5 +1,6 @@
 /* src/work/packing.c - see packing.h. */
 #include "work/packing.h"
+#include "base/order.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -89,11 +90,8 @@ static double step_late(const Packer *p, int group, int replicas, int microbatch
 
 /* --- hybrid: longest first, to the least loaded ranks ---------------------------------------------------------- */
 
-static gint longer_first(gconstpointer a, gconstpointer b) { return *(const int *)b - *(const int *)a; }
-static gint lighter_first(gconstpointer a, gconstpointer b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
+MS_ORDER(longer_first, int, MS_MORE(*x, *y), 0)
+MS_ORDER(lighter_first, double, MS_LESS(*x, *y), 0)
 
 /* All packs of a step over the ranks of `pool` (Megatron's scheduler forms groups of even load from the whole batch);
  * load of the busiest over the mean. */

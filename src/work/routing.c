@@ -2,6 +2,7 @@
 #include "work/routing.h"
 
 #include "base/err.h"
+#include "base/order.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -91,10 +92,7 @@ typedef struct {
   int copy, expert;
 } Item;
 
-static int by_load(const void *a, const void *b) {
-  const Item *x = a, *y = b;
-  return x->load > y->load ? -1 : x->load < y->load ? 1 : x->copy - y->copy;
-}
+MS_ORDER(by_load, Item, MS_MORE(x->load, y->load), MS_LESS(x->copy, y->copy))
 
 /* The largest first, on the least loaded rank with a place, if possible one without a copy of the same expert. */
 static void place_by_load(Draw *d) {
