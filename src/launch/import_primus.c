@@ -260,14 +260,26 @@ static gboolean check_own(const Primus *p, const MsImportOptions *options) {
                 "rest");
 }
 
+/* A key that is read here is no argument of Megatron-LM. (transfer full) */
+static char *take(Primus *p, const char *key) {
+  Value *value = g_hash_table_lookup(p->values, key);
+  return value ? g_steal_pointer(&value->text) : NULL;
+}
+
+static gboolean take_switch(Primus *p, const char *key) {
+  g_autofree char *text = take(p, key);
+  return text && g_ascii_strcasecmp(text, "true") == 0;
+}
+
 static void add_turbo(Primus *p, MsImport *import) {
-  if (!is_on(p, "enable_primus_turbo")) return;
-  const char *stage = value_of(p, "turbo_sync_free_moe_stage");
+  gboolean turbo = is_on(p, "enable_primus_turbo"), deepep = take_switch(p, "use_turbo_deepep");
+  g_autofree char *stage = take(p, "turbo_sync_free_moe_stage"), *units = take(p, "turbo_deepep_num_cu");
+  if (!turbo) return;
   ms_import_remark(import, "enable_primus_turbo: its kernels are read as Transformer Engine's");
-  if (!value_of(p, "num_experts") || !(is_on(p, "use_turbo_deepep") || (stage && g_ascii_strtoll(stage, NULL, 10) > 1)))
-    return;
+  if (!value_of(p, "num_experts") || !(deepep || (stage && g_ascii_strtoll(stage, NULL, 10) > 1))) return;
   put(p, "moe_token_dispatcher_type", "flex", 0, FALSE);
   put(p, "moe_enable_deepep", "true", 0, FALSE);
+  put(p, "moe_deepep_num_sms", units, 0, FALSE);
 }
 
 static int count_of(const Primus *p, const char *name, int absent) {
@@ -297,6 +309,7 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
     ms_import_remark(import, "the machine is %s, after the folder of the file", machine);
   }
   add_turbo(p, import);
+  gboolean turns = take_switch(p, "no_fp8_weight_transpose_cache");
   for (guint i = 0; i < p->order->len; i++)
     add_value(p, args, p->order->pdata[i], g_hash_table_lookup(p->values, p->order->pdata[i]));
   add_words(args, options->words);
@@ -305,7 +318,11 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
     return ms_input_error(p->error, p->file, 0, "NNODES", "times GPUS_PER_NODE is more than %d", MS_IMPORT_MOST_GPUS);
   if (nodes == 0 && options->gpus == 0)
     ms_import_remark(import, "NNODES is not given: one node of %d GPUs, as Primus starts by itself", node);
-  return ms_import_scenario(import, args, MAX(nodes, 1) * node, &with, p->error);
+  if (!ms_import_scenario(import, args, MAX(nodes, 1) * node, &with, p->error)) return FALSE;
+  /* a patch of TransformerEngine's layers but experts (primus/backends/megatron/patches/te_patches) */
+  import->scenario->options.disable_parameter_transpose_cache =
+      turns && ms_precision(&import->scenario->training)->per_tensor && import->scenario->model->num_experts == 0;
+  return TRUE;
 }
 
 MsImport *ms_import_primus(const char *text, gsize length, const char *file, const MsImportOptions *options,

@@ -67,6 +67,8 @@ static void presets_and_overrides(void **state) {
   assert_true(s->options.distributed_optimizer);
   assert_false(s->options.gradient_accumulation_fusion);
   assert_int_equal(s->options.dispatcher, MS_DISPATCH_DEEPEP);
+  assert_int_equal(s->options.dispatcher_num_sms, 0);
+  assert_false(mentions(import->ignored, "--use-turbo-deepep"));
   assert_int_equal(s->training.routing.kind, MS_ROUTING_BALANCED);
 }
 
@@ -88,6 +90,21 @@ static void variables(void **state) {
   assert_int_equal(import->scenario->layout.tp, 2);
   assert_int_equal(import->scenario->training.seq_length, 8192);
   assert_false(mentions(import->remarks, "NNODES"));
+}
+
+/* Keys that Primus alone has. */
+static void own_keys(void **state) {
+  (void)state;
+  g_autoptr(MsImport) units = import_with("turbo_deepep_num_cu: 64", NULL);
+  assert_int_equal(units->scenario->options.dispatcher_num_sms, 64);
+  const char *fp8 = "fp8: hybrid\n      no_fp8_weight_transpose_cache: true";
+  g_autoptr(MsImport) experts = import_with(fp8, NULL);
+  assert_false(experts->scenario->options.disable_parameter_transpose_cache); /* it patches no grouped layer */
+  g_autofree char *line = g_strconcat(fp8, "\n      num_experts: null", NULL);
+  const char *const set[] = {"PRIMUS_EP=1", NULL};
+  g_autoptr(MsImport) dense = import_with(line, set);
+  assert_true(dense->scenario->options.disable_parameter_transpose_cache);
+  assert_false(mentions(dense->ignored, "transpose-cache"));
 }
 
 /* PyTorch's FSDP2 is that of Megatron, with and without the weights kept. */
@@ -176,6 +193,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(presets_and_overrides),
                                      cmocka_unit_test(defaults_are_not_listed),
                                      cmocka_unit_test(variables),
+                                     cmocka_unit_test(own_keys),
                                      cmocka_unit_test(fsdp),
                                      cmocka_unit_test(refusals),
                                      cmocka_unit_test(other_files),
