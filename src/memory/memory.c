@@ -12,13 +12,14 @@
 
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
-  double low = ms_low_weight_B(s), stored = ms_dtype_B(s->options.main_params_dtype);
+  double low = ms_low_weight_B(s), cached = ms_cached_weight_B(s), stored = ms_dtype_B(s->options.main_params_dtype);
   gboolean masters = ms_framework(s)->masters_are_weights, reduces = s->options.fsdp >= MS_FSDP_OPTIM_GRADS,
            gathers = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
   return (MsParamBytes){.weight = masters ? stored : 2,
-                        .low_weight = masters ? stored : low,
+                        .low_weight = masters ? stored : low - cached,
                         .whole = 2,
                         .low_whole = low,
+                        .low_cached = cached,
                         .gradient = ms_dtype_B(s->options.main_grads_dtype),
                         .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE),
@@ -26,7 +27,7 @@ MsParamBytes ms_memory_param_bytes(const MsWork *w) {
                         .unit_gradient = reduces ? 2 * ms_dtype_B(s->options.grad_reduce_dtype) : 0,
                         .expert_unit_gradient = reduces ? 2 * ms_expert_reduce_B(&s->options) : 0,
                         .unit = gathers ? 2 * 2 : 0,
-                        .low_unit = gathers ? 2 * low : 0,
+                        .low_unit = gathers ? 2 * (low - cached) : 0,
                         .ends = gathers && !ms_framework(s)->ends_are_units ? 2 : 0};
 }
 
@@ -229,7 +230,7 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
   if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / shard + expert / expert_shard);
   double shards_B = b.weight * ((all_dense - low_dense) / shard + (all_expert - low_expert) / expert_shard) +
                     b.low_weight * (low_dense / shard + low_expert / expert_shard);
-  if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS) out->parameters_B = shards_B;
+  if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS) out->parameters_B = shards_B + b.low_cached * low;
   else if (ms_framework(s)->masters_are_weights) out->parameters_B += shards_B;
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
   if (s->training.optimizer == MS_OPT_MUON) { /* matrices have a momentum, no second moment */

@@ -40,6 +40,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsMemory, ms_memory_free)
 typedef struct {
   double weight, low_weight; /* as it is stored, ... */
   double whole, low_whole;   /* ... and gathered for products: the same, unless the weights are the masters */
+  double low_cached;         /* copies of sharded weights that layers keep whole */
   double gradient, optimizer;
   double dense_shards, expert_shards;
   /* FSDP's buffers: of the largest unit for each parameter that is trained, dense and expert, each, each in low

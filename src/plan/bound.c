@@ -330,6 +330,7 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
   for (int i = 1; i < s->pools.n; i++) { /* what differs between machines is how weights in low precision are kept */
     MsParamBytes there = ms_memory_param_bytes(ms_work_on_pool(memo->work, i));
     b.low_whole = MIN(b.low_whole, there.low_whole), b.low_unit = MIN(b.low_unit, there.low_unit);
+    b.low_cached = MIN(b.low_cached, there.low_cached);
   }
   if (s->training.optimizer == MS_OPT_MUON && !o->offload_optimizer_states) /* matrices have no second moment */
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
@@ -339,6 +340,7 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
                     .unit_B = b.unit,
                     .unit_low_B = b.low_unit,
                     .ends_B = b.ends,
+                    .low_B = b.low_cached,
                     .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
   if (o->fsdp < MS_FSDP_OPTIM_GRADS) r.whole_B += b.gradient;
   if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS) r.whole_B += b.whole, r.frozen_B = b.whole, r.low_B = b.low_whole - b.whole;

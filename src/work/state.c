@@ -17,9 +17,14 @@ int ms_weight_copies(const MsScenario *s) {
   return s->options.disable_parameter_transpose_cache ? 1 : ms_low_copies(s);
 }
 
-double ms_low_weight_B(const MsScenario *s) {
-  double copies_B = ms_weight_copies(s) * ms_precision(&s->training)->copy_B;
-  return gathers_low(s) ? copies_B : 2 + copies_B;
+static double copies_B(const MsScenario *s) { return ms_weight_copies(s) * ms_precision(&s->training)->copy_B; }
+
+double ms_low_weight_B(const MsScenario *s) { return copies_B(s) + (gathers_low(s) ? 0 : 2); }
+
+double ms_cached_weight_B(const MsScenario *s) {
+  gboolean drops = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS && s->options.transformer_impl == MS_IMPL_TE &&
+                   !ms_framework(s)->masters_are_weights;
+  return drops && !gathers_low(s) ? copies_B(s) : 0;
 }
 
 gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {

@@ -165,6 +165,9 @@ int ms_low_copies(const MsScenario *scenario);
 int ms_weight_copies(const MsScenario *scenario);
 /* Bytes of a weight that products read in low precision: the parameter and its copies. */
 double ms_low_weight_B(const MsScenario *scenario);
+/* Of those the copies of a gathered weight that TransformerEngine's layers keep whole, from the first microbatch of a
+ * step to the next step, when FSDP has dropped the weight itself (pytorch/module/linear.py, _fp8_workspaces). */
+double ms_cached_weight_B(const MsScenario *scenario);
 /* Bytes of master weight and moments per element of the shard, less the share that the host updates. With
  * `offload_optimizer_states` they are on the device during the update only, masters and moments alike (Megatron-LM dev
  * branch, core/optimizer/cpu_offloading/optimizer_state_offloader.py). */

@@ -377,6 +377,23 @@ static void buffers_of_options(void **state) {
   assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
 }
 
+/* Layers of TransformerEngine keep FP8 copies of gathered BF16 weights whole; gathered in FP8, and in BF16, nothing
+ * stays but the shards. */
+static void cached_copies(void **state) {
+  (void)state;
+  for (int gathered = 0; gathered < 2; gathered++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS, s->training.precision = MS_FP8_TENSORWISE;
+    s->options.fp8_param_gather = gathered;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStageParams p = ms_work_stage_params(l.work, 0);
+    MsStageMemory memory;
+    ms_memory_static(l.work, 0, &memory);
+    double low = p.quantizable_dense, shards_B = 2 * (p.params_dense + p.embedding_copy) / 8;
+    assert_close(memory.parameters_B, gathered ? shards_B : shards_B + 2 * low, 1e-12);
+  }
+}
+
 /* Bytes of a quantisable weight (docs/theory/memory.md 1.1): BF16 and two low-precision copies, or with
  * fp8_param_gather these alone, with their scales. MXFP8 weights have no buffer of their own for their gather, said or
  * not (TransformerEngine v2.9 replace_raw_data refuses them). Blackwell needs one copy where one scale is the tensor's
@@ -608,6 +625,7 @@ int main(void) {
       cmocka_unit_test(hybridep_buffers),
       cmocka_unit_test(buffers_of_options),
       cmocka_unit_test(muon_states),
+      cmocka_unit_test(cached_copies),
       cmocka_unit_test(low_precision_weights),
       cmocka_unit_test(interleaved_peaks),
       cmocka_unit_test(ep_overlap_peaks),
