@@ -142,19 +142,32 @@ static const struct {
     {"gemma", 256000},       {"llama-4", 202048},       {"minimax-m2", 200064},  {"minimax-m3", 200064},
     {"kimi-k", 163840},      {"mixtral", 32000},        {"gpt-oss", 201088}};
 
+static int vocabulary_of_name(const char *text) {
+  g_autofree char *name = text ? g_ascii_strdown(text, -1) : NULL;
+  for (guint i = 0; name && i < G_N_ELEMENTS(tokenizer_files); i++)
+    if (strstr(name, tokenizer_files[i].word)) return tokenizer_files[i].entries;
+  return 0;
+}
+
 /* What the name of a tokenizer's file or folder says; 0: nothing. *by (transfer full) is where it says so. */
 static int vocabulary_of_file(MsArgs *args, char **by) {
   static const char *const flags[] = {"--tokenizer-name-or-path", "--tokenizer-model", "--vocab-file"};
   for (guint f = 0; f < G_N_ELEMENTS(flags); f++) {
     const MsArg *arg = ms_args_take(args, flags[f]);
-    g_autofree char *name = arg && arg->values[0] ? g_ascii_strdown(arg->values[0], -1) : NULL;
-    for (guint i = 0; name && i < G_N_ELEMENTS(tokenizer_files); i++) {
-      if (!strstr(name, tokenizer_files[i].word)) continue;
-      *by = g_strdup_printf("%s %s", flags[f], arg->values[0]);
-      return tokenizer_files[i].entries;
-    }
+    int entries = vocabulary_of_name(arg ? arg->values[0] : NULL);
+    if (entries == 0) continue;
+    *by = g_strdup_printf("%s %s", flags[f], arg->values[0]);
+    return entries;
   }
   return 0;
+}
+
+/* The same of the script's own name, of a script that says no tokenizer at all. */
+static int vocabulary_of_script(const MsArgs *args, char **by) {
+  g_autofree char *base = g_path_get_basename(args->file);
+  int entries = vocabulary_of_name(g_strdelimit(base, "_", '-'));
+  if (entries > 0) *by = g_path_get_basename(args->file);
+  return entries;
 }
 
 /* The same of its kind. */
@@ -177,8 +190,14 @@ static int vocabulary_of_tokenizer(MsArgs *args, char **by) {
 /* Models pad what their tokenizer has by up to a few hundred entries: within 2 % it is the same vocabulary. */
 static gboolean same_vocabulary(int a, int b) { return ABS(a - b) <= b / 50; }
 
-/* The vocabulary of the shipped model with the same width, heads, experts and, if possible, layers; of those that have
- * another one than the tokenizer's name says, none. */
+/* How many more of a shipped model's sizes are a model's own. */
+static int alikeness(const MsModel *m, const MsModel *shipped) {
+  return 4 * (m->num_layers == shipped->num_layers) + 2 * (m->ffn_hidden_size == shipped->ffn_hidden_size) +
+         (m->num_query_groups == shipped->num_query_groups);
+}
+
+/* The vocabulary of the shipped model with the same width, heads, experts and, if possible, layers and MLPs; of those
+ * that have another one than the tokenizer's name says, none. */
 static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions *options, MsImport *import,
                                 GError **error) {
   if (options->vocab_size > 0) m->vocab_size = options->vocab_size;
@@ -186,6 +205,7 @@ static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions 
   g_autofree char *by = NULL;
   int said = vocabulary_of_file(args, &by);
   if (said == 0) said = vocabulary_of_tokenizer(args, &by);
+  if (said == 0) said = vocabulary_of_script(args, &by);
   g_autoptr(GPtrArray) names = ms_data_names("models");
   g_autoptr(MsModel) best = NULL;
   for (guint i = 0; i + 1 < names->len; i++) {
@@ -193,7 +213,7 @@ static gboolean find_vocabulary(MsModel *m, MsArgs *args, const MsImportOptions 
     gboolean near = shipped && ms_model_is_near(m, shipped) &&
                     !m->hybrid_layer_pattern == !shipped->hybrid_layer_pattern &&
                     (said == 0 || same_vocabulary(said, shipped->vocab_size));
-    if (!near || (best && (best->num_layers == m->num_layers || shipped->num_layers != m->num_layers))) continue;
+    if (!near || (best && alikeness(m, shipped) <= alikeness(m, best))) continue;
     g_clear_pointer(&best, ms_model_free);
     best = g_steal_pointer(&shipped);
   }

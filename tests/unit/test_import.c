@@ -114,6 +114,38 @@ static void tokenizers_over_shapes(void **state) {
   assert_true(mentions(same->remarks, "32000 of mixtral-8x7b"));
 }
 
+/* Without a tokenizer the script's name says it, as long as a shipped model of these sizes does not deny it; of several
+ * such models the one with the same MLP and groups of queries is meant. */
+static void names_of_scripts(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *sizes, *remark;
+  } rows[] = {{"conf/Llama-3.2-1B.sh",
+               "16 --hidden-size 2048 --num-attention-heads 32 --ffn-hidden-size 8192 "
+               "--group-query-attention --num-query-groups 8",
+               "128256 of Llama-3.2-1B.sh is assumed"},
+              {"run_qwen3_0.6b.sh",
+               "28 --hidden-size 1024 --num-attention-heads 16 --ffn-hidden-size 3072 "
+               "--group-query-attention --num-query-groups 8 --kv-channels 128",
+               "151936 of run_qwen3_0.6b.sh is assumed"},
+              {"8b.sh",
+               "32 --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 14336 --group-query-attention "
+               "--num-query-groups 8",
+               "128256 of llama3-8b is assumed"}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    const MsImportOptions options = {.hardware = "h100-sxm"};
+    g_autofree char *text = g_strdup_printf(
+        "torchrun --nproc-per-node 8 pretrain_gpt.py --bf16 --swiglu --normalization RMSNorm --disable-bias-linear "
+        "--position-embedding-type rope --micro-batch-size 1 --global-batch-size 8 --seq-length 4096 "
+        "--max-position-embeddings 4096 --num-layers %s\n",
+        rows[i].sizes);
+    GError *error = NULL;
+    g_autoptr(MsImport) import = ms_import_megatron(text, strlen(text), rows[i].file, &options, &error);
+    if (!import) fail_msg("%s: %s", rows[i].file, error->message);
+    if (!mentions(import->remarks, rows[i].remark)) fail_msg("%s: %s", rows[i].file, (char *)import->remarks->pdata[0]);
+  }
+}
+
 /* The same run with other arguments at its end. */
 static MsImport *mixtral_with(const char *more) {
   const MsImportOptions options = {.hardware = "h100-sxm"};
@@ -1262,6 +1294,7 @@ static void damaged_zoo(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(worked_example_mixtral),
                                      cmocka_unit_test(tokenizers_over_shapes),
+                                     cmocka_unit_test(names_of_scripts),
                                      cmocka_unit_test(older_arguments),
                                      cmocka_unit_test(what_must_not_be_lost),
                                      cmocka_unit_test(worked_example_deepseek),
