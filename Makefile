@@ -405,7 +405,7 @@ $(BUILD)/python/made: $(wildcard python/moesim/*) mk/shapes.py $(BUILD)/moesim
 	@cp python/moesim/*.py python/moesim/py.typed $(@D)/moesim/
 	$(PYTHON) mk/shapes.py $(BUILD)/moesim $(@D)/moesim
 	@touch $@
-python: $(BUILD)/python/made
+python: $(BUILD)/python/made $(BUILD)/libmoesim.so.0
 wheel: $(BUILD)/python/made $(BUILD)/libmoesim.so.0
 	@$(PYTHON) mk/wheel.py $(VERSION) $(BUILD)/python/moesim $(BUILD)/libmoesim.so.0 $(BUILD)/wheel
 
