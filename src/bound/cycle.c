@@ -1,6 +1,7 @@
 /* src/bound/cycle.c - two moments of a walk compared, and what would come between two such moments left out. */
 #include "bound/cycle.h"
 #include <math.h>
+#include <string.h>
 
 typedef union {
   gint64 whole;
@@ -18,14 +19,15 @@ struct MsCycle {
   gpointer visitor;
   const MsPeriodOf *of; /* [stages] */
   int n;                /* periods between the two moments */
+  int unlike_in_a_row;  /* pairs of moments of so many periods that were not alike */
   int settling;         /* slots of the first stage, behind its warm-up, that still show it */
   gboolean *free_host;  /* [stages] it waits for nothing on the device */
   gboolean *decides;    /* [stages] some moment between the two was that of the host */
   int *kept_at;         /* [stages] slots that came next at the kept moment */
   int *told;            /* [stages] values told before those of the stage */
-  GArray *kept;         /* Value: of the kept moment */
-  Value *now;           /* [kept] of the later one */
-  double *figure;       /* [kept] what each figure grew by from the moment before the kept one */
+  Value *kept, *now;    /* [values] of the kept moment, of the later one */
+  double *figure;       /* [values] what each figure grew by from the moment before the kept one */
+  guint values, most;   /* that were told; room for them */
   int *waiting;         /* [room] tensors that were waited for at the kept one: the first n_waiting */
   MsTime *made;         /* [room] when they were there */
   int room, n_waiting;
@@ -44,10 +46,14 @@ struct MsCycle {
 
 /* What it grew by from the kept moment to the later one. */
 static Value told(MsCycle *c, Value value) {
-  Value *now = &c->now[c->at];
-  if (c->mode == KEEP) g_array_append_val(c->kept, value);
-  else if (c->mode == TAKE) *now = value;
-  return g_array_index(c->kept, Value, c->at++);
+  if (c->mode == KEEP && c->at == c->most) {
+    c->most = MAX(2 * c->most, 512);
+    c->kept = g_renew(Value, c->kept, c->most), c->now = g_renew(Value, c->now, c->most);
+    c->figure = g_renew(double, c->figure, c->most);
+  }
+  if (c->mode == KEEP) c->kept[c->at] = value;
+  else if (c->mode == TAKE) c->now[c->at] = value;
+  return c->kept[c->at++];
 }
 
 static MsTime grown(MsCycle *c, MsTime value) {
@@ -121,7 +127,7 @@ void ms_cycle_until(MsCycle *c, MsTime number, MsTime limit) {
 static void tell(MsCycle *c, int stage, Mode mode) {
   MsStages *s = c->stages;
   c->mode = mode;
-  if (mode == KEEP) c->told[stage] = (int)c->kept->len;
+  if (mode == KEEP) c->told[stage] = (int)c->values;
   c->at = (guint)c->told[stage];
   if (mode == KEEP || mode == TAKE) c->decides[stage] = s->host_decides[stage], s->host_decides[stage] = FALSE;
   ms_cycle_moments(c, &s->compute[stage], 1);
@@ -130,6 +136,7 @@ static void tell(MsCycle *c, int stage, Mode mode) {
   moment(c, &s->stream_f[stage], TRUE, NULL), moment(c, &s->stream_b[stage], TRUE, NULL);
   ms_cycle_moments(c, &s->send[2 * stage], 2);
   c->tell(c->visitor, stage, c);
+  if (mode == KEEP) c->values = c->at;
 }
 
 /* --- the two moments ------------------------------------------------------------------------------------------- */
@@ -157,26 +164,33 @@ static gboolean may_keep(const MsCycle *c) {
 
 static void keep(MsCycle *c) {
   if (!may_keep(c)) return;
-  g_array_set_size(c->kept, 0);
+  c->values = 0;
   for (int s = 0; s < c->schedule->stages; s++) {
     c->kept_at[s] = ms_slot_walk_at(c->stages->walk, s);
     tell(c, s, KEEP);
   }
-  c->now = g_renew(Value, c->now, c->kept->len), c->figure = g_renew(double, c->figure, c->kept->len);
   list_waiting(c);
   for (int i = 0; i < c->n_waiting; i++) c->made[i] = c->stages->made[c->waiting[i]];
   c->missing = c->schedule->stages;
 }
 
-/* The later moment becomes the kept one, unless some stage is beyond the one after it. */
-static void go_on(MsCycle *c) {
-  c->missing = 0;
+/* Stages may be so far apart that some is beyond the moment after the later one; or what they do repeats itself every
+ * few periods only. */
+static gboolean too_few(const MsCycle *c) {
+  enum { MOST_UNLIKE = 8 };
   for (int s = 0; s < c->schedule->stages; s++)
-    if (ms_slot_walk_at(c->stages->walk, s) >= c->kept_at[s] + 2 * slots_of(c, s)) {
-      c->before = 0, c->n *= 2;
-      return;
-    }
-  for (guint i = 0; i < c->kept->len; i++) g_array_index(c->kept, Value, i) = c->now[i];
+    if (ms_slot_walk_at(c->stages->walk, s) >= c->kept_at[s] + 2 * slots_of(c, s)) return TRUE;
+  return c->unlike_in_a_row == MOST_UNLIKE;
+}
+
+/* The later moment becomes the kept one, or the next one is twice as far behind a new one. */
+static void go_on(MsCycle *c) {
+  c->missing = 0, c->unlike_in_a_row++;
+  if (too_few(c)) {
+    c->before = 0, c->unlike_in_a_row = 0, c->n *= 2;
+    return;
+  }
+  memcpy(c->kept, c->now, c->values * sizeof *c->kept);
   for (int s = 0; s < c->schedule->stages; s++) c->kept_at[s] += slots_of(c, s);
   for (int i = 0; i < c->n_waiting; i++)
     c->waiting[i] += c->n * c->schedule->period, c->made[i] = c->stages->made[c->waiting[i]];
@@ -272,9 +286,6 @@ static void find_free_hosts(MsCycle *c) {
     }
 }
 
-/* Stages are about as far apart as warm-ups differ, and moments further; where that was too few, go_on doubles it. */
-static int fewest_periods(const MsSchedule *s) { return (s->stages + s->repeat[0].slots - 1) / s->repeat[0].slots; }
-
 void ms_cycle_settle(MsCycle *c) {
   if (c) c->settling = 12;
 }
@@ -283,17 +294,15 @@ MsCycle *ms_cycle_new(MsStages *stages, const MsSchedule *schedule, MsCycleTell 
   gsize n = (gsize)schedule->stages;
   if (schedule->period == 0 || g_atomic_int_get(&refused)) return NULL;
   MsCycle *c = g_new0(MsCycle, 1);
-  *c = (MsCycle){.stages = stages, .schedule = schedule, .tell = own, .visitor = visitor, .of = schedule->repeat};
-  c->n = fewest_periods(schedule);
+  *c = (MsCycle){
+      .stages = stages, .schedule = schedule, .tell = own, .visitor = visitor, .of = schedule->repeat, .n = 1};
   c->kept_at = g_new(int, 4 * n), c->told = c->kept_at + n, c->free_host = c->told + n, c->decides = c->free_host + n;
-  c->kept = g_array_new(FALSE, FALSE, sizeof(Value));
   find_free_hosts(c);
   return c;
 }
 
 void ms_cycle_free(MsCycle *c) {
   if (!c) return;
-  g_array_unref(c->kept);
-  g_free(c->kept_at), g_free(c->now), g_free(c->figure), g_free(c->waiting), g_free(c->made);
+  g_free(c->kept_at), g_free(c->kept), g_free(c->now), g_free(c->figure), g_free(c->waiting), g_free(c->made);
   g_free(c);
 }
