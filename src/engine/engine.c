@@ -124,17 +124,12 @@ void ms_trajectory_free(MsTrajectory *trajectory) {
   g_free(trajectory->start), g_free(trajectory->end), g_free(trajectory->bound_by), g_free(trajectory);
 }
 
-MsTrajectory *ms_trajectory_of_first(const MsTrajectory *t, guint32 n) {
+MsTime ms_trajectory_first_end(const MsTrajectory *t, guint32 n) {
   MsTime end = 0;
   for (guint32 i = 0; i < n; i++) end = MAX(end, t->end[i]);
   for (guint32 i = n; i < t->n; i++)
-    if (t->start[i] < end) return NULL;
-  MsTrajectory *first = ms_trajectory_alloc(n);
-  memcpy(first->start, t->start, sizeof *t->start * n);
-  memcpy(first->end, t->end, sizeof *t->end * n);
-  memcpy(first->bound_by, t->bound_by, sizeof *t->bound_by * n);
-  first->makespan = end;
-  return first;
+    if (t->start[i] < end) return -1;
+  return end;
 }
 
 /* --- relax ----------------------------------------------------------------------------------------------------- */

@@ -107,9 +107,9 @@ typedef struct {
   guint64 events; /* until that was known */
 } MsRound;
 MsTrajectory *ms_engine_events_until_round(const MsGraph *graph, const MsSharing *sharing, MsRound *round);
-/* What the first n tasks do where those behind are not there; NULL where these begin before the others have ended, and
- * so may change what they do. Without events: nothing was run for it. (transfer full) */
-MsTrajectory *ms_trajectory_of_first(const MsTrajectory *trajectory, guint32 n);
+/* When the first n tasks have ended; -1 where those behind begin before, and so may change what they do: else they do
+ * what they would if those were not there. */
+MsTime ms_trajectory_first_end(const MsTrajectory *trajectory, guint32 n);
 
 /* For tests: whether rounds are left out, and how many tasks were until now. */
 void ms_engine_allow_rounds(gboolean allow);

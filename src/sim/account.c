@@ -31,8 +31,10 @@ typedef struct {
   const MsTrajectory *t;
   const MsOp *const *tag_op;
   MsTimeParts *stage;
-  const gint32
-      *sync; /* [tasks] the last task of its device that the host waited for before it issued this one, -1 none */
+  int stages;
+  MsTime *cursor;             /* [stages] accounted until then */
+  gint32 *latest, *last_sync; /* [stages] task of the device that ends last, that its host waited for last */
+  gint32 *sync; /* [tasks] the last task of its device that the host waited for before it issued this one, -1 none */
 } Account;
 
 static double seconds(MsTime ps) { return (double)ps / MS_PS_PER_S; }
@@ -89,38 +91,66 @@ static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next
   if (to > from) a->stage[stage].bubble_s += seconds(to - from);
 }
 
-void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op,
-                MsTimeParts *stage) {
+static Account open_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t,
+                            const MsOp *const *tag_op, MsTimeParts *stage) {
   int stages = program->layout->pp;
-  Account a = {.graph = graph, .t = t, .tag_op = tag_op, .stage = stage};
+  Account a = {.graph = graph, .t = t, .tag_op = tag_op, .stage = stage, .stages = stages};
   memset(stage, 0, (size_t)stages * sizeof *stage);
-  g_autofree MsTime *cursor = g_new0(MsTime, stages);
-  g_autofree gint32 *latest = g_new(gint32, stages); /* task of the device that ends last */
-  g_autofree gint32 *sync = g_new(gint32, MAX(t->n, 1)), *last_sync = g_new(gint32, stages);
-  for (int s = 0; s < stages; s++) latest[s] = -2, last_sync[s] = -1;
-  a.sync = sync;
-  const MsTask *all = ms_graph_tasks(graph);
-  for (guint32 i = 0; i < t->n; i++) {
+  a.cursor = g_new0(MsTime, stages), a.latest = g_new(gint32, 2 * stages), a.last_sync = a.latest + stages;
+  a.sync = g_new(gint32, MAX(t->n, 1));
+  for (int s = 0; s < stages; s++) a.latest[s] = -2, a.last_sync[s] = -1;
+  return a;
+}
+
+static void close_account(Account *a) { g_free(a->cursor), g_free(a->latest), g_free(a->sync); }
+
+/* Those [from, to), behind the ones before. */
+static void account_tasks(Account *a, guint32 from, guint32 to) {
+  const MsTrajectory *t = a->t;
+  const MsTask *all = ms_graph_tasks(a->graph);
+  for (guint32 i = from; i < to; i++) {
     const MsTask *task = &all[i];
     int s = (int)task->device;
-    sync[i] = last_sync[s];
-    if (task->host_sync) last_sync[s] = (gint32)i;
-    if (latest[s] < 0 || t->end[i] > t->end[latest[s]]) latest[s] = (gint32)i;
-    const MsOp *op = tag_op[task->tag];
-    if (op && is_comm(&a, task)) stage[s].comm_total_s[ms_comm_class(op)] += seconds(t->end[i] - t->start[i]);
+    a->sync[i] = a->last_sync[s];
+    if (task->host_sync) a->last_sync[s] = (gint32)i;
+    if (a->latest[s] < 0 || t->end[i] > t->end[a->latest[s]]) a->latest[s] = (gint32)i;
+    const MsOp *op = a->tag_op[task->tag];
+    gboolean comm = is_comm(a, task);
+    if (comm) a->stage[s].comm_total_s[ms_comm_class(op)] += seconds(t->end[i] - t->start[i]);
     if (task->stream != MS_STREAM_COMPUTE) continue;
-    if (t->start[i] > cursor[s]) attribute(&a, s, cursor[s], t->start[i], (gint32)i, t->bound_by[i]);
+    if (t->start[i] > a->cursor[s]) attribute(a, s, a->cursor[s], t->start[i], (gint32)i, t->bound_by[i]);
     if (op && ms_op_families[op->kind] == MS_FAMILY_COMM)
-      expose(&a, s, task, t->end[i] - t->start[i]); /* a serial machine: the cores move it */
-    else busy(&a, s, task, t->end[i] - t->start[i]);
-    cursor[s] = t->end[i];
+      expose(a, s, task, t->end[i] - t->start[i]); /* a serial machine: the cores move it */
+    else busy(a, s, task, t->end[i] - t->start[i]);
+    a->cursor[s] = t->end[i];
   }
-  for (int s = 0; s < stages;
-       s++) { /* after the last compute task: what still runs here, then waiting for other stages */
-    MsTime own_end = latest[s] >= 0 ? MAX(cursor[s], t->end[latest[s]]) : 0;
-    if (own_end > cursor[s]) attribute(&a, s, cursor[s], own_end, latest[s], latest[s]);
-    stage[s].bubble_s += seconds(t->makespan - own_end);
+}
+
+/* After the last compute task: what still runs here, then waiting for other stages until `end`. */
+static void account_end(Account *a, MsTime end) {
+  for (int s = 0; s < a->stages; s++) {
+    gint32 last = a->latest[s];
+    MsTime own_end = last >= 0 ? MAX(a->cursor[s], a->t->end[last]) : 0;
+    if (own_end > a->cursor[s]) attribute(a, s, a->cursor[s], own_end, last, last);
+    a->stage[s].bubble_s += seconds(end - own_end);
   }
+}
+
+void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op,
+                MsTimeParts *stage) {
+  Account a = open_account(program, graph, t, tag_op, stage);
+  account_tasks(&a, 0, t->n), account_end(&a, t->makespan);
+  close_account(&a);
+}
+
+void ms_account_first(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op,
+                      guint32 n, MsTime end, MsTimeParts *first, MsTimeParts *stage) {
+  Account a = open_account(program, graph, t, tag_op, stage);
+  account_tasks(&a, 0, n);
+  memcpy(first, stage, (size_t)a.stages * sizeof *stage);
+  a.stage = first, account_end(&a, end), a.stage = stage;
+  account_tasks(&a, n, t->n), account_end(&a, t->makespan);
+  close_account(&a);
 }
 
 static void take(double *from, double *left) {

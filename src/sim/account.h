@@ -8,6 +8,9 @@
 /* Time parts of each stage from a simulated full step. */
 void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory,
                 const MsOp *const *tag_op, MsTimeParts *stage);
+/* Also, as `first`, those of its first n tasks alone, which end at `end` (ms_trajectory_first_end). */
+void ms_account_first(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory,
+                      const MsOp *const *tag_op, guint32 n, MsTime end, MsTimeParts *first, MsTimeParts *stage);
 /* Adds `times` the parts. */
 void ms_parts_add(MsTimeParts *to, const MsTimeParts *parts, double times);
 /* Takes `by` off the waiting of every stage. */

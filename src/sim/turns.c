@@ -9,30 +9,32 @@
 
 /* --- the event engine --- */
 
-/* The first turns of a longer run; run by themselves where those behind reach into them, or fetch from them. */
-static MsTrajectory *first_turns(const MsProgram *p, MsChunks of, gboolean stream, const MsTrajectory *all) {
-  guint32 n = all->n / MS_TURNS_MORE * MS_TURNS_FEW;
-  MsTrajectory *first = ms_program_fetches(p) ? NULL : ms_trajectory_of_first(all, n);
-  if (first) return first;
-  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_FEW, stream);
-  return ms_program_run(p, graph, NULL);
+static void add_difference(MsTimeParts *x, const MsTimeParts *less, const MsTimeParts *more) {
+  const double *from = (const double *)less, *to = (const double *)more;
+  double *out = (double *)x;
+  for (size_t i = 0; i < sizeof *x / sizeof(double); i++) out[i] = (to[i] - from[i]) / (MS_TURNS_MORE - MS_TURNS_FEW);
 }
 
+/* The first turns of the longer run tell what fewer do, unless those behind reach into them, or fetch from them. */
 static MsTurnTime run(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream) {
   MsRound round;
-  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_MORE, stream);
-  g_autoptr(MsTrajectory) more = ms_program_run(p, graph, stream ? &round : NULL);
+  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_MORE, stream), fewer = NULL;
+  g_autoptr(MsTrajectory) more = ms_program_run(p, graph, stream ? &round : NULL), few = NULL;
   if (!more) return (MsTurnTime){.time = round.time, .events = round.events};
-  g_autoptr(MsTrajectory) few = first_turns(p, of, stream, more);
-  MsTurnTime x = {.time = (more->makespan - few->makespan) / (MS_TURNS_MORE - MS_TURNS_FEW),
-                  .events = few->events + more->events};
+  guint32 n = more->n / MS_TURNS_MORE * MS_TURNS_FEW;
+  MsTime end = ms_program_fetches(p) ? -1 : ms_trajectory_first_end(more, n);
+  MsTurnTime x = {.events = more->events};
+  if (end < 0) {
+    fewer = ms_lower_chunk(p, of, MS_TURNS_FEW, stream);
+    few = ms_program_run(p, fewer, NULL);
+    end = few->makespan, x.events += few->events;
+  }
+  x.time = (more->makespan - end) / (MS_TURNS_MORE - MS_TURNS_FEW);
   if (stream) return x;
   g_autofree MsTimeParts *a = g_new(MsTimeParts, p->layout->pp), *b = g_new(MsTimeParts, p->layout->pp);
-  ms_account(p, graph, few, tag_op, a), ms_account(p, graph, more, tag_op, b);
-  const double *from = (const double *)a, *to = (const double *)b;
-  double *out = (double *)&x.parts;
-  for (size_t i = 0; i < sizeof x.parts / sizeof(double); i++)
-    out[i] = (to[i] - from[i]) / (MS_TURNS_MORE - MS_TURNS_FEW);
+  if (few) ms_account(p, fewer, few, tag_op, a), ms_account(p, graph, more, tag_op, b);
+  else ms_account_first(p, graph, more, tag_op, n, end, a, b);
+  add_difference(&x.parts, a, b);
   return x;
 }
 
