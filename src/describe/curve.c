@@ -395,6 +395,7 @@ static void curves_clear(gpointer box);
 
 static void curve_clear(MsCurve *curve) {
   if (curve->lender) {
+    if (curve->own_note) g_free(curve->provenance.note);
     g_atomic_rc_box_release_full((gpointer)curve->lender, curves_clear);
     return;
   }
@@ -404,22 +405,21 @@ static void curve_clear(MsCurve *curve) {
 
 void ms_curve_copy(const MsCurve *from, MsCurve *to) {
   *to = *from;
-  to->lender = NULL;
+  to->lender = NULL, to->own_note = FALSE;
   ms_fields_copy(&ms_curve_table, from, to);
   grid_copy(&from->grid, &to->grid);
 }
 
-void ms_curve_own(MsCurve *curve) {
-  MsCurve lent = *curve;
-  if (!lent.lender) return;
-  ms_curve_copy(&lent, curve);
-  curve_clear(&lent);
+void ms_curve_take_note(MsCurve *curve, char *note) {
+  if (!curve->lender || curve->own_note) g_free(curve->provenance.note);
+  curve->provenance.note = note, curve->own_note = TRUE;
 }
 
 /* Of a curve in `box`. */
 static void lend(const MsCurve *box, const MsCurve *from, MsCurve *to) {
   *to = *from;
-  to->lender = g_atomic_rc_box_acquire((gpointer)(from->lender ? from->lender : box));
+  to->lender = g_atomic_rc_box_acquire((gpointer)(from->lender && !from->own_note ? from->lender : box));
+  to->own_note = FALSE;
 }
 
 static MsCurve *curves_new(gsize n) { return g_atomic_rc_box_alloc0((n + 1) * sizeof(MsCurve)); }

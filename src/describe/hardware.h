@@ -80,6 +80,7 @@ typedef struct MsCurve {
   MsGrid grid;
   MsProvenance provenance;
   const struct MsCurve *lender; /* the box whose curve has these strings and tables, held; NULL: they are its own */
+  gboolean own_note;            /* provenance.note is its own all the same */
 } MsCurve;
 
 /* Whose algorithms collectives between domains follow: rings and trees of NCCL and RCCL; those and PAT (NCCL from
@@ -150,14 +151,14 @@ extern const MsFieldTable ms_curve_table;
 
 /* Deep copy of a curve into *to, whose old contents are forgotten. */
 void ms_curve_copy(const MsCurve *from, MsCurve *to);
-/* Before its strings or tables are changed: they are those of no other. */
-void ms_curve_own(MsCurve *curve);
+/* Takes `note`, in place of provenance.note. */
+void ms_curve_take_note(MsCurve *curve, char *note);
 
 MsHardware *ms_hardware_load(const char *name, GError **error);
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 MsHardware *ms_hardware_copy(const MsHardware *hardware);
-/* Gives the machine curves that no other shares, and room for `more` behind them, to be changed; their strings and
- * tables after ms_curve_own. */
+/* Gives the machine curves that no other shares, and room for `more` behind them, to be changed, but for strings and
+ * tables. */
 MsCurve *ms_curves_own(MsHardware *hardware, int more);
 void ms_hardware_free(MsHardware *hardware);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsHardware, ms_hardware_free)

@@ -32,10 +32,8 @@ static void scale_bandwidth(MsCurve *curve, double factor) {
 }
 
 static void note(MsCurve *curve, const char *what) {
-  ms_curve_own(curve);
-  char *before = curve->provenance.note;
-  curve->provenance.note = g_strconcat(before ? before : "", before ? "; " : "", what, NULL);
-  g_free(before);
+  const char *before = curve->provenance.note;
+  ms_curve_take_note(curve, g_strconcat(before ? before : "", before ? "; " : "", what, NULL));
 }
 
 void ms_curves_follow_link(MsHardware *hardware, int first, const char *key, double from_Bps, double to_Bps) {
