@@ -65,7 +65,7 @@ struct MsToll {
 };
 
 static void note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
-  for (int i = 0; i < c->list->n; i++) most[c->list->op[i].stream] = MAX(most[c->list->op[i].stream], c->sms[i]);
+  for (int s = 0; s < MS_N_STREAMS; s++) most[s] = MAX(most[s], c->most_sms[s]);
 }
 
 static int sum_of(const int most[MS_N_STREAMS]) {
@@ -199,7 +199,7 @@ static void meet_rivals(MsToll *t, const MsCosted *c, int chunk, MsTime at) {
 MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   const MsCostedStep *step = &p->step[stage];
   if (step->gather.list->n + step->reduce.list->n == 0 || ms_program_machine_of(p, stage)->sm_count <= 0) return NULL;
-  MsToll *t = g_new0(MsToll, 1);
+  MsToll *t = g_new(MsToll, 1);
   *t = (MsToll){.step = step,
                 .counts = share_of_rivals(p, stage),
                 .sm_count = ms_program_machine_of(p, stage)->sm_count,

@@ -70,32 +70,39 @@ static void count_comm(MsTimeParts *part, const MsOp *op, MsTime time) {
   part->comm_total_s[ms_comm_class(op)] += seconds(time);
 }
 
+typedef struct {
+  int rival; /* -1: on the compute stream, until then: */
+  MsTime end;
+} BucketRow;
+
 /* Rows [from, to) of one bucket behind `tip`, kernels on the compute stream and collectives beside what follows. */
 static void issue_bucket(Fast *f, int stage, const MsCosted *c, int from, int to, MsTime tip) {
+  enum { FEW = 64 };
   MsTime *host = &f->at.host[stage], *stream = &f->at.compute[stage];
-  g_autofree int *rival = g_new(int, MAX(to - from, 1));
-  g_autofree MsTime *end = g_new0(MsTime, MAX(to - from, 1));
+  BucketRow few[FEW], *row = to - from > FEW ? g_new(BucketRow, to - from) : few;
   for (int i = from; i < to; i++) {
+    BucketRow *own = &row[i - from];
     const MsOp *op = &c->list->op[i];
     MsTime ready = 0;
     int wait[3], waits = 0;
     for (int j = 0; j < 3; j++) {
       int k = op->wait[j] - from;
-      wait[j] = k >= 0 ? rival[k] : -1;
-      if (k >= 0) ready = MAX(ready, end[k]), waits++;
+      wait[j] = k >= 0 ? row[k].rival : -1;
+      if (k >= 0) ready = MAX(ready, row[k].end), waits++;
     }
     if (!waits) ready = tip;
     *host += c->launch[i];
     if (c->launch[i] > 0) ready = MAX(ready, *host);
-    rival[i - from] = -1;
+    *own = (BucketRow){.rival = -1};
     if (op->stream != MS_STREAM_COMPUTE) {
-      rival[i - from] = ms_rivals_add(&f->rivals[stage], c, i, ready, wait);
+      own->rival = ms_rivals_add(&f->rivals[stage], c, i, ready, wait);
       continue;
     }
-    end[i - from] = *stream = MAX(ready, *stream) + c->duration[i];
+    own->end = *stream = MAX(ready, *stream) + c->duration[i];
     f->from[stage] += c->duration[i];
     compute(&f->stage[stage], op, c->duration[i]);
   }
+  if (row != few) g_free(row);
 }
 
 static void reduce(Fast *f, const MsSlotPass *pass, int piece, MsTime tip) {

@@ -24,8 +24,8 @@ static guint8 use_of(const MsOp *op, const MsOpCost *cost) {
 
 /* Longest path to the last compute row with every stream free at the start. */
 static MsTime shortest(const MsOpList *list, const MsTime *duration) {
-  g_autofree MsTime *end = g_new(MsTime, MAX(list->n, 1));
-  MsTime stream[MS_N_STREAMS] = {0}, last = 0;
+  enum { FEW = 256 };
+  MsTime few[FEW], *end = list->n > FEW ? g_new(MsTime, list->n) : few, stream[MS_N_STREAMS] = {0}, last = 0;
   for (int i = 0; i < list->n; i++) {
     const MsOp *op = &list->op[i];
     MsTime start = stream[op->stream];
@@ -34,6 +34,7 @@ static MsTime shortest(const MsOpList *list, const MsTime *duration) {
     end[i] = stream[op->stream] = start + duration[i];
     if (op->stream == MS_STREAM_COMPUTE) last = end[i];
   }
+  if (end != few) g_free(end);
   return last;
 }
 
@@ -94,6 +95,7 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
     c->duration[i] = known < 0 ? ms_time_of(cost.time_s) : like->duration[known];
     c->beside[i] = known < 0 ? ms_time_of(MAX(cost.time_s, cost.beside_s)) : like->duration[known];
     c->sms[i] = hw->sm_count > 0 && !hw->serial ? cost.sms : 0;
+    c->most_sms[op->stream] = MAX(c->most_sms[op->stream], c->sms[i]);
     c->use[i] = use_of(op, &cost);
     if (c->use[i] == MS_USE_COMPUTE) c->compute += c->duration[i];
     if (c->use[i] == MS_USE_COMPUTE && op->pass == MS_PASS_WGRAD) c->weight += c->duration[i];
@@ -131,9 +133,12 @@ static Place place_of(const MsWork *work, const MsCost *cost, int pool) {
 /* Collectives out of registered buffers take few SMs (docs/theory/communication.md 9: user buffers on NVLink, on NVLink
  * and network, on the network alone). */
 static void registered_buffers(const MsLayout *layout, MsCosted *c) {
+  memset(c->most_sms, 0, sizeof c->most_sms);
   for (int i = 0; i < c->list->n; i++) {
     const MsGroup *group = &layout->group[c->list->op[i].group];
     c->sms[i] = MIN(c->sms[i], group->domains == 1 ? 4 : group->per_domain > 1 ? 16 : 4);
+    guint16 *most = &c->most_sms[c->list->op[i].stream];
+    *most = MAX(*most, c->sms[i]);
   }
 }
 

@@ -17,7 +17,8 @@ typedef struct {
   MsOpCost *cost;            /* [n] NULL: where machines differ, and of a list that was costed like another */
   guint16 *sms;
   guint8 *use;
-  guint32 tag;     /* of row 0 */
+  guint16 most_sms[MS_N_STREAMS]; /* that a row of each stream takes */
+  guint32 tag;                    /* of row 0 */
   MsTime shortest; /* from the start of the list to the end of its last compute row, alone on the machine: a lower bound
                       of it in any run */
   MsTime compute;  /* sum of compute rows */
