@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench/lcma_targets.sh [SHAPES [decision [THREADS]]] - what lower-complexity multiplication is worth on this machine:
+# bench/lcma_targets.sh [SHAPES [decision [THREADS [SEED]]]] - what lower-complexity multiplication is worth here:
 # large shapes on one and two threads beside every BLAS that is installed, and the decision on SHAPES random shapes
 # (default 300, 0: none) on one and two threads; `decision`: that alone. About ten minutes on an otherwise idle
 # machine. With MOESIM_VECTOR=avx2 the libraries use AVX2 too.

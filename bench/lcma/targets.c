@@ -2,9 +2,12 @@
  *
  * Contenders are interleaved and the least time of each counts. On one thread a time is CPU time, so that on a busy
  * machine the figures are what an idle one would show; on two wall time, since threads wait for each other, and since
- * the system knows the CPU time of a thread that runs elsewhere only as of its last tick. The share of the runs in
- * which the process had its CPUs (CPU time over wall time above 0.95 of the threads) is printed. */
+ * the system knows the CPU time of a thread that runs elsewhere only as of its last tick. Threads are bound, the caller
+ * to one CPU and the others to the next, since else both may stay on one for a second. A run in which a thread waited
+ * for its CPU is done again, at most AGAIN times; the share of the runs without is printed. */
+#include <dirent.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +16,7 @@
 #include "base/clock.h"
 #include "lcma/context.h"
 
-enum { MOST = 10 };
+enum { MOST = 10, AGAIN = 3 };
 static float *a, *b, *c;
 static int runs, quiet;
 
@@ -25,18 +28,41 @@ static float *pages(size_t n) {
   return p;
 }
 
-static double timed(MsLcma *lcma, const MsBlas *blas, int threads, const gint64 *s) {
-  gint64 wall = g_get_monotonic_time();
-  double cpu = ms_process_cpu_s();
+static void bind_threads(void) {
+  cpu_set_t all, caller, others;
+  if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
+  CPU_ZERO(&caller);
+  CPU_ZERO(&others);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&others) == 0; cpu++)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, CPU_COUNT(&caller) == 0 ? &caller : &others);
+  DIR *threads = opendir("/proc/self/task");
+  for (const struct dirent *e; threads && (e = readdir(threads));)
+    if (e->d_name[0] != '.') sched_setaffinity(atoi(e->d_name), sizeof others, &others);
+  if (threads) closedir(threads);
+  sched_setaffinity(0, sizeof caller, &caller);
+}
+
+static double run(MsLcma *lcma, const MsBlas *blas, int threads, const gint64 *s) {
+  const double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
   if (blas) {
     ms_blas_set_threads(blas, threads);
     ms_blas_sgemm(blas, FALSE, FALSE, s[0], s[1], s[2], 1, a, s[2], b, s[1], 0, c, s[1]);
   } else ms_lcma_sgemm(lcma, 'N', 'N', s[0], s[1], s[2], 1, a, s[2], b, s[1], 0, c, s[1]);
-  cpu = (ms_process_cpu_s() - cpu) / threads;
-  double wall_s = 1e-6 * (double)(g_get_monotonic_time() - wall);
-  runs++;
-  if (cpu > 0.95 * wall_s) quiet++;
-  return threads == 1 ? cpu : wall_s;
+  return threads == 1 ? ms_process_cpu_s() - cpu : ms_clock_s(CLOCK_MONOTONIC) - wall;
+}
+
+static double timed(MsLcma *lcma, const MsBlas *blas, int threads, const gint64 *s) {
+  double least = HUGE_VAL;
+  for (int left = AGAIN; left > 0; left--) {
+    const double waited = ms_team_waited_s(), time_s = run(lcma, blas, threads, s);
+    const gboolean undisturbed = ms_team_undisturbed(ms_team_waited_s() - waited, time_s);
+    least = MIN(least, time_s);
+    runs++;
+    if (!undisturbed) continue;
+    quiet++;
+    return time_s;
+  }
+  return least;
 }
 
 static void keep_least(double *least, double time_s, gboolean first) { *least = first ? time_s : MIN(*least, time_s); }
@@ -51,7 +77,8 @@ static void large_shapes(int threads, const MsBlas *const *blas, int n) {
     const gint64 *s = shapes[i];
     double ours = 0, least[MOST] = {0};
     int reps = s[0] * s[1] * s[2] > 200e9 ? 3 : 5;
-    timed(lcma, NULL, threads, s); /* rates, pages */
+    run(lcma, NULL, threads, s); /* rates, pages, trials */
+    bind_threads();
     for (int r = 0; r < reps; r++) {
       keep_least(&ours, timed(lcma, NULL, threads, s), r == 0);
       for (int l = 0; l < n; l++)
@@ -80,26 +107,53 @@ static double uniform(void) {
   return (double)(seed >> 11) / 9007199254740992.0;
 }
 
-/* The candidates worth timing: what the model puts first, and the usual ones. */
-static int candidates(const GPtrArray *choices, char **plan) {
+static void add_plan(char **plan, int *n, const char *name) {
+  for (int i = 0; i < *n; i++)
+    if (strcmp(plan[i], name) == 0) return;
+  plan[(*n)++] = g_strdup(name);
+}
+
+/* The plans worth timing: what was tried and chosen first, then what is predicted first, and the usual ones. */
+static int candidates(const GPtrArray *choices, const char *settled, char **plan) {
   static const char *const usual[] = {"library", "strassen", "strassen*strassen", "4x2x4"};
   int n = 0;
-  for (guint i = 0; i < choices->len && n < 3; i++)
-    plan[n++] = g_strdup(((const MsLcmaChoice *)choices->pdata[i])->plan);
-  for (size_t u = 0; u < G_N_ELEMENTS(usual); u++) {
-    gboolean known = FALSE;
-    for (int i = 0; i < n; i++) known |= strcmp(plan[i], usual[u]) == 0;
-    if (!known) plan[n++] = g_strdup(usual[u]);
-  }
+  add_plan(plan, &n, settled);
+  for (guint i = 0; i < choices->len && i < 3; i++) add_plan(plan, &n, ((const MsLcmaChoice *)choices->pdata[i])->plan);
+  for (size_t u = 0; u < G_N_ELEMENTS(usual); u++) add_plan(plan, &n, usual[u]);
   return n;
+}
+
+typedef struct { /* of one way to decide: of its gains over the library */
+  int right, slower;
+  double log_gain, worst;
+} Score;
+
+static void score(Score *to, const double *least, int chosen, int library, double fastest) {
+  const double gain = least[library] / least[chosen];
+  to->right += least[chosen] <= 1.03 * fastest;
+  to->slower += gain < 0.98;
+  to->log_gain += log(gain);
+  to->worst = MIN(to->worst, gain);
+}
+
+static void print_score(const char *name, const Score *s, int count) {
+  printf(
+      "  %s: within 3 %% of the best in %.1f %% (target 95), slower than 0.98 in %d (target 0), worst %.3f, mean gain "
+      "%.3f\n",
+      name, 100.0 * s->right / count, s->slower, s->worst, exp(s->log_gain / count));
+}
+
+static int index_of(char *const *plan, int n, const char *name) {
+  for (int i = 0; i < n; i++)
+    if (strcmp(plan[i], name) == 0) return i;
+  return 0;
 }
 
 static void random_shapes(int count, int threads, const MsBlas *blas) {
   MsLcma *chooser = ms_lcma_new(ms_blas_name(blas), threads, NULL, 0),
          *runner = ms_lcma_new(ms_blas_name(blas), threads, NULL, 0);
-  double product = 1, ideal = 1, worst = HUGE_VAL, tried = 1, tried_worst = HUGE_VAL;
-  int right = 0, slower = 0, tried_right = 0;
-  ms_lcma_set_trials(chooser, 2);
+  Score tried = {.worst = HUGE_VAL}, predicted = tried, kept = tried, ideal = tried;
+  double tries_s = 0, best_s = 0, errors = 0, bias = 0, squares = 0;
   for (int i = 0; i < count; i++) {
     gint64 s[3];
     do
@@ -107,46 +161,55 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
     while ((double)s[0] * (double)s[1] * (double)s[2] > 12e9);
     const MsGemm g = {MS_BLAS_F32, .m = s[0], .n = s[1], .k = s[2], .alpha = 1};
     g_autoptr(GPtrArray) choices = ms_lcma_choices(chooser, &g);
+    bind_threads();
+    tries_s += run(chooser, NULL, threads, s);
     char *plan[MOST];
-    int n = candidates(choices, plan), library = 0, settled = 0;
-    do timed(chooser, NULL, threads, s);
-    while (!ms_lcma_settled(chooser, &g));
-    timed(chooser, NULL, threads, s); /* with what the trials left */
-    double least[MOST];
-    for (int r = 0; r < 4; r++)
-      for (int p = 0; p < n; p++) {
+    int n = candidates(choices, ms_lcma_plan(chooser), plan);
+    double least[MOST], spent_s = 0;
+    for (int r = 0; r < 4 || (r < 12 && spent_s < 80e-3 * n); r++) /* short ones more often */
+      for (int turn = 0; turn < n; turn++) { /* every second round backwards: each runs twice in a row, as in trials */
+        const int p = r % 2 ? n - 1 - turn : turn;
         ms_lcma_set_plan(runner, plan[p]);
-        if (r == 0) timed(runner, NULL, threads, s);
+        if (r == 0) run(runner, NULL, threads, s);
         keep_least(&least[p], timed(runner, NULL, threads, s), r == 0);
+        spent_s += least[p];
       }
-    double fastest = least[0];
+    int best = 0, library = index_of(plan, n, "library");
+    for (int p = 1; p < n; p++)
+      if (least[p] < least[best]) best = p;
+    best_s += least[best];
+    score(&tried, least, 0, library, least[best]);
+    score(&predicted, least, index_of(plan, n, ((const MsLcmaChoice *)choices->pdata[0])->plan), library, least[best]);
+    score(&kept, least, library, library, least[best]);
+    score(&ideal, least, best, library, least[best]);
     for (int p = 0; p < n; p++) {
-      fastest = MIN(fastest, least[p]);
-      if (strcmp(plan[p], "library") == 0) library = p;
-      if (strcmp(plan[p], ms_lcma_plan(chooser)) == 0) settled = p;
+      const MsLcmaChoice *x = ms_lcma_choice_of(choices, plan[p]);
+      if (p == library || !x) continue;
+      const double error = log(ms_lcma_choice_of(choices, "library")->time_s / x->time_s * least[p] / least[library]);
+      errors++, bias += error, squares += error * error;
     }
-    tried_right += least[settled] <= 1.03 * fastest;
-    tried_worst = MIN(tried_worst, least[library] / least[settled]);
-    tried *= pow(least[library] / least[settled], 1.0 / count);
-    double gain = least[library] / least[0];
-    right += least[0] <= 1.03 * fastest;
-    slower += gain < 0.98;
-    worst = MIN(worst, gain);
-    product *= pow(gain, 1.0 / count);
-    ideal *= pow(least[library] / fastest, 1.0 / count);
-    if (gain < 0.98 || least[0] > 1.03 * fastest) {
-      printf("%5ld x %5ld x %5ld  chose %s, gain %.3f;", (long)s[0], (long)s[1], (long)s[2], plan[0], gain);
-      for (int p = 1; p < n; p++) printf(" %s %.3f", plan[p], least[library] / least[p]);
+    if (least[0] > 1.03 * least[best]) {
+      printf("%5ld x %5ld x %5ld  %6.2f ms (predicted %6.2f): chose %s;", (long)s[0], (long)s[1], (long)s[2],
+             1e3 * least[library], 1e3 * ms_lcma_choice_of(choices, "library")->time_s, plan[0]);
+      for (int p = 0; p < n; p++) {
+        const MsLcmaChoice *c = ms_lcma_choice_of(choices, plan[p]);
+        printf(" %s %.3f (%.3f)", plan[p], least[library] / least[p],
+               c ? ms_lcma_choice_of(choices, "library")->time_s / c->time_s : 1);
+      }
       puts("");
     }
     for (int p = 0; p < n; p++) g_free(plan[p]);
     fflush(stdout);
   }
-  printf(
-      "%d random shapes, %d thread%s: decision within 3 %% of the best in %.1f %% (target 95), slower than 0.98 in %d "
-      "(target 0), worst %.3f, mean gain %.3f of %.3f; with two trials within 3 %% in %.1f %%, worst %.3f, gain %.3f\n",
-      count, threads, threads > 1 ? "s" : "", 100.0 * right / count, slower, worst, product, ideal,
-      100.0 * tried_right / count, tried_worst, tried);
+  printf("%d random shapes, %d thread%s, deciding took as long as %.1f multiplications of each:\n", count, threads,
+         threads > 1 ? "s" : "", tries_s / best_s);
+  bias /= errors;
+  printf("  predicted gains of schemes over the library: %+.1f %% +- %.1f %% off\n", 100 * bias,
+         100 * sqrt(squares / errors - bias * bias));
+  print_score("tried (the default)", &tried, count);
+  print_score("predicted", &predicted, count);
+  print_score("always the library", &kept, count);
+  print_score("the best", &ideal, count);
   ms_lcma_free(chooser);
   ms_lcma_free(runner);
 }
@@ -155,6 +218,7 @@ int main(int argc, char **argv) {
   int count = argc > 1 ? atoi(argv[1]) : 300;
   gboolean only_random = argc > 2;
   int only_threads = argc > 3 ? atoi(argv[3]) : 0;
+  if (argc > 4) seed = g_ascii_strtoull(argv[4], NULL, 10);
   const MsBlas *blas[MOST];
   int n = 0;
   g_setenv("OPENBLAS_THREAD_TIMEOUT", "4", FALSE); /* else its threads keep the CPUs from who comes next */

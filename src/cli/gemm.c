@@ -119,7 +119,7 @@ static MsLcma *open_lcma(const Options *o, GError **error) {
   }
   if (lcma) ms_lcma_set_plan(lcma, o->plan);
   if (lcma) ms_lcma_set_scaling(lcma, o->scale);
-  if (lcma) ms_lcma_set_trials(lcma, o->trials);
+  if (lcma && o->trials != MS_CLI_UNSET) ms_lcma_set_trials(lcma, o->trials);
   if (lcma) ms_lcma_set_workspace_limit(lcma, (size_t)(o->workspace_GiB * 1024 * 1024 * 1024));
   return lcma;
 }
@@ -270,9 +270,10 @@ static int check_device(const MsVerb *verb, const Options *o, gboolean source, g
     return ms_cli_usage(verb, "--groups is %d, not from 1 to %d", o->groups, MS_SCHEME_PRODUCTS);
   if (o->scale && (source || deciding || o->device))
     return ms_cli_usage(verb, "--scale goes with run and bench on this CPU");
-  if (o->trials != 0 && (source || deciding || o->device || o->plan))
+  if (o->trials != MS_CLI_UNSET && (source || deciding || o->device || o->plan))
     return ms_cli_usage(verb, "--trials goes with run and bench on this CPU, without --scheme");
-  if (o->trials < 0 || o->trials > 100) return ms_cli_usage(verb, "--trials is %d, not from 0 to 100", o->trials);
+  if (o->trials != MS_CLI_UNSET && (o->trials < 0 || o->trials > 100))
+    return ms_cli_usage(verb, "--trials is %d, not from 0 to 100", o->trials);
   if ((source || o->device) && (o->hardware || o->library || o->threads || o->workspace))
     return ms_cli_usage(verb, "--hardware, --library, --threads and --workspace are not of generated kernels");
   return 0;
@@ -331,7 +332,7 @@ int ms_cli_gemm(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("gemm");
   static const char *const tasks[] = {"decide", "run", "bench", "source", NULL};
   enum { DECIDE, RUN, BENCH, SOURCE };
-  Options o = {.reps = MS_CLI_UNSET, .top = MS_CLI_UNSET, .groups = MS_CLI_UNSET};
+  Options o = {.reps = MS_CLI_UNSET, .top = MS_CLI_UNSET, .groups = MS_CLI_UNSET, .trials = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"dtype", 't', 0, G_OPTION_ARG_STRING, &o.dtype,
        "of A and B (default f32), summed in float, int8 in 32 bits; generated kernels have tf32 and fp16 too, not f64",
@@ -348,7 +349,9 @@ int ms_cli_gemm(int argc, char **argv) {
        "memory beside the matrices, 200MB; a bare number is of GiB (default: no limit)", "SIZE"},
       {"top", 0, 0, G_OPTION_ARG_INT, &o.top, "decide: candidates shown (default 8)", "N"},
       {"trials", 0, 0, G_OPTION_ARG_INT, &o.trials,
-       "run, bench: time the likeliest schemes and the library so often before, and take the fastest", "N"},
+       "run, bench: time the likeliest schemes and the library so often before, and take the fastest (default 5; 0: by "
+       "prediction)",
+       "N"},
       {"scale", 0, 0, G_OPTION_ARG_NONE, &o.scale,
        "run, bench: scale rows and columns by powers of two, so that small ones keep their digits", NULL},
       {"device", 'd', 0, G_OPTION_ARG_STRING, &o.device, "run, bench: a generated kernel on a GPU instead of this CPU",

@@ -7,8 +7,7 @@
 #include "lcma/measure.h"
 
 const MsBlas *ms_lcma_blas(const MsLcma *lcma);
-GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *gemm);     /* as ms_lcma_decide; (transfer full) */
-int ms_lcma_gemm(MsLcma *lcma, const MsGemm *gemm);               /* sizes and strides are not checked */
-gboolean ms_lcma_settled(const MsLcma *lcma, const MsGemm *gemm); /* no more trials of this shape are to come */
+GPtrArray *ms_lcma_choices(MsLcma *lcma, const MsGemm *gemm); /* as ms_lcma_decide; (transfer full) */
+int ms_lcma_gemm(MsLcma *lcma, const MsGemm *gemm);           /* sizes and strides are not checked */
 
 #endif

@@ -1,5 +1,6 @@
 #include "lcma/lcma.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,18 +9,20 @@
 #include "lcma/kernel.h"
 #include "lcma/scale.h"
 
-enum { TRIED = 3, SHAPES = 256 };
+enum { TRIED = 4, SHAPES = 256, TRIALS = 5 };
+enum { ROUNDS = 2, BRIEF_ROUNDS = 6 }; /* of trials at most, over those asked for: others may disturb, */
+static const double brief_s = 50e-3;   /* and until so much has been tried one goes on: short times are less sure */
+static const double behind = 0.16;     /* over its runs: what is slower by this is tried no more */
 
 typedef struct { /* what a plan depends on; no padding, since it is compared and hashed as bytes */
   gint64 m, n, k;
   int type, trans_a, trans_b, beta;
 } Shape;
 
-typedef struct { /* a shape that was multiplied: its plan, or those that are still tried in turn */
+typedef struct { /* a shape that was multiplied */
   Shape shape;
-  MsLcmaPlan *plan[TRIED + 1]; /* NULL from n on; the best predicted first */
-  double least_s[TRIED + 1];   /* 0: not yet run */
-  int n, calls;
+  MsLcmaPlan *plan;
+  gboolean tried; /* not only predicted: kept as long as the context */
 } Known;
 
 struct MsLcma {
@@ -33,6 +36,7 @@ struct MsLcma {
   char *workspace;
   size_t workspace_B;
   GHashTable *known; /* Known by its shape: a program multiplies few shapes, over and over */
+  int tried;         /* of them */
   const MsLcmaPlan *last;
 };
 
@@ -50,7 +54,7 @@ static gboolean shape_equal(gconstpointer a, gconstpointer b) { return memcmp(a,
 
 static void known_free(gpointer data) {
   Known *known = data;
-  for (int i = 0; i < known->n; i++) ms_lcma_plan_free(known->plan[i]);
+  ms_lcma_plan_free(known->plan);
   g_free(known);
 }
 
@@ -64,12 +68,14 @@ MsLcma *ms_lcma_new(const char *library, int threads, char *why, size_t why_size
   MsLcma *lcma = g_new0(MsLcma, 1);
   lcma->blas = blas;
   lcma->team = ms_team_new(threads ? threads : ms_cpus());
+  lcma->trials = TRIALS;
   lcma->known = g_hash_table_new_full(shape_hash, shape_equal, NULL, known_free);
   return lcma;
 }
 
 static void forget(MsLcma *lcma) {
   g_hash_table_remove_all(lcma->known);
+  lcma->tried = 0;
   lcma->last = NULL;
 }
 
@@ -88,7 +94,10 @@ void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B) {
   forget(lcma);
 }
 
-void ms_lcma_set_scaling(MsLcma *lcma, int on) { lcma->scaling = on != 0; }
+void ms_lcma_set_scaling(MsLcma *lcma, int on) {
+  lcma->scaling = on != 0;
+  forget(lcma);
+}
 
 int ms_lcma_set_trials(MsLcma *lcma, int trials) {
   if (trials < 0) return MS_LCMA_BAD_ARGUMENT;
@@ -133,55 +142,6 @@ static MsLcmaPlan *plan_named(const MsLcma *lcma, const char *name, const MsGemm
   return ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
 }
 
-/* A candidate of the decision to try; its names are those of plans without the suffix of this machine's products. */
-static void add_candidate(MsLcma *lcma, Known *known, const MsLcmaChoice *choice, const MsGemm *g) {
-  const gboolean plain = strcmp(choice->plan, "library") == 0;
-  g_autofree char *name = g_strconcat(choice->plan, plain ? "" : ms_lcma_suffix(local_of(lcma, g->type)), NULL);
-  known->plan[known->n++] = plan_named(lcma, name, g);
-}
-
-/* The chosen plan; with trials the fastest others and the ordinary product too. */
-static void add_decided(MsLcma *lcma, Known *known, const MsGemm *g) {
-  g_autoptr(GPtrArray) choices = ms_lcma_choices(lcma, g);
-  const MsLcmaChoice *first = choices->pdata[0], *library = ms_lcma_choice_of(choices, "library");
-  add_candidate(lcma, known, first, g);
-  for (guint i = 1; i < choices->len && lcma->trials > 0 && known->n < TRIED; i++)
-    if (choices->pdata[i] != library) add_candidate(lcma, known, choices->pdata[i], g);
-  if (lcma->trials > 0 && first != library) add_candidate(lcma, known, library, g);
-}
-
-static Known *known_of(MsLcma *lcma, const MsGemm *g) {
-  const Shape shape = shape_of(g);
-  Known *known = g_hash_table_lookup(lcma->known, &shape);
-  if (known) return known;
-  if (g_hash_table_size(lcma->known) == SHAPES) forget(lcma);
-  known = g_new0(Known, 1);
-  known->shape = shape;
-  if (lcma->forced || MIN(MIN(g->m, g->n), g->k) < MS_LCMA_LEAST_SIDE) /* nothing need be measured */
-    known->plan[known->n++] = plan_named(lcma, lcma->forced ? lcma->forced : "library", g);
-  else add_decided(lcma, known, g);
-  g_hash_table_insert(lcma->known, &known->shape, known);
-  return known;
-}
-
-/* Once the trials are over what was fastest stays. */
-static void settle(Known *known, int trials) {
-  if (known->n == 1 || known->calls < known->n * trials) return;
-  int best = 0;
-  for (int i = 1; i < known->n; i++)
-    if (known->least_s[i] < known->least_s[best]) best = i;
-  for (int i = 0; i < known->n; i++)
-    if (i != best) ms_lcma_plan_free(known->plan[i]);
-  known->plan[0] = known->plan[best];
-  known->n = 1;
-}
-
-gboolean ms_lcma_settled(const MsLcma *lcma, const MsGemm *g) {
-  const Shape shape = shape_of(g);
-  const Known *known = g_hash_table_lookup(lcma->known, &shape);
-  return known && (known->n == 1 || known->calls >= known->n * lcma->trials);
-}
-
 /* TRUE when the workspace has size_B bytes. Kept between calls: touching new pages costs as much as the additions. */
 static gboolean workspace(MsLcma *lcma, size_t size_B) {
   if (size_B <= lcma->workspace_B) return TRUE;
@@ -214,8 +174,8 @@ static void scale(const MsGemm *g) {
     }
 }
 
-/* By the plan of the shape. */
-static int multiply(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
+/* By *plan, or another that needs less memory, which *plan then is. */
+static int multiply_as_is(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
   size_t needed_B = ms_lcma_workspace_B(*plan, g);
   for (gboolean last = FALSE;
        !workspace(lcma, needed_B);) { /* the memory is not there: with half of it, down to none */
@@ -223,7 +183,7 @@ static int multiply(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
     needed_B /= 2;
     if (ms_lcma_plan_fit(*plan, g, needed_B)) continue;
     ms_lcma_plan_free(*plan);
-    lcma->last = *plan = ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
+    *plan = ms_lcma_plan_new(ms_lcma_plain(lcma->blas, g->type), NULL);
     needed_B = ms_lcma_workspace_B(*plan, g);
     last = TRUE;
   }
@@ -234,10 +194,133 @@ static int multiply(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
 /* The same of scaled copies. */
 static int multiply_scaled(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
   MsScaled scaled;
-  int status = ms_scaled_make(&scaled, g) ? multiply(lcma, plan, &scaled.gemm) : MS_LCMA_NO_MEMORY;
+  int status = ms_scaled_make(&scaled, g) ? multiply_as_is(lcma, plan, &scaled.gemm) : MS_LCMA_NO_MEMORY;
   if (status == MS_LCMA_OK) ms_scaled_finish(&scaled, g);
   ms_scaled_release(&scaled);
   return status;
+}
+
+static int multiply(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
+  return lcma->scaling && ms_lcma_plan_growth(*plan) > 1 ? multiply_scaled(lcma, plan, g)
+                                                         : multiply_as_is(lcma, plan, g);
+}
+
+/* --- the plan of a shape --------------------------------------------------------------------------------------- */
+typedef struct { /* a plan that is tried */
+  MsLcmaPlan *plan;
+  double least_s, growth;
+  int runs; /* that nobody disturbed */
+} Candidate;
+
+/* The plan of a candidate of the decision; its names are those of plans without the suffix of this machine's products.
+ */
+static MsLcmaPlan *plan_of(MsLcma *lcma, const MsLcmaChoice *choice, const MsGemm *g) {
+  const gboolean plain = strcmp(choice->plan, "library") == 0;
+  g_autofree char *name = g_strconcat(choice->plan, plain ? "" : ms_lcma_suffix(local_of(lcma, g->type)), NULL);
+  return plan_named(lcma, name, g);
+}
+
+/* The library, the scheme that is predicted fastest, and those within the error of the prediction of it. */
+static int candidates(MsLcma *lcma, const GPtrArray *choices, const MsGemm *g, Candidate *to) {
+  const MsLcmaChoice *library = ms_lcma_choice_of(choices, "library"), *best = NULL;
+  int n = 0;
+  to[n++].plan = plan_of(lcma, library, g);
+  for (guint i = 0; i < choices->len && n < TRIED; i++) {
+    const MsLcmaChoice *c = choices->pdata[i];
+    if (c == library) continue;
+    if (!best) best = c;
+    if (c->time_s <= (1 + local_of(lcma, g->type)->error) * best->time_s) to[n++].plan = plan_of(lcma, c, g);
+  }
+  for (int i = 0; i < n; i++) to[i].growth = ms_lcma_plan_growth(to[i].plan);
+  return n;
+}
+
+/* One more run of a candidate. */
+static void try_once(MsLcma *lcma, Candidate *c, const MsGemm *g) {
+  const double waited = ms_team_waited_s(), since = ms_team_clock_s(lcma->team);
+  if (multiply(lcma, &c->plan, g) != MS_LCMA_OK) return;
+  const double time_s = ms_team_clock_s(lcma->team) - since;
+  if (ms_team_undisturbed(ms_team_waited_s() - waited, time_s)) c->runs++;
+  c->least_s = MIN(c->least_s, time_s);
+}
+
+/* Of candidates that differ by less than MS_LCMA_TIE the one with the least growth of the error. */
+static int fastest(const Candidate *c, int n) {
+  int best = 0;
+  for (int i = 1; i < n; i++)
+    if (c[i].least_s * (c[i].growth > c[best].growth ? MS_LCMA_TIE : 1) < c[best].least_s) best = i;
+  return best;
+}
+
+static gboolean out_of_it(const Candidate *c, double least_s) {
+  return c->runs > 1 && c->least_s > (1 + behind / c->runs) * least_s;
+}
+
+/* Runs the candidates in turn, at least `trials` times each that count, and leaves the fastest at *c. Every second
+ * round goes backwards, so that each also runs twice in a row: threads are awake then. */
+static void race(MsLcma *lcma, Candidate *c, int n, const MsGemm *g) {
+  const double since = ms_team_clock_s(lcma->team);
+  for (int round = 0, open = n; open > 1; round++) {
+    const double least_s = c[fastest(c, n)].least_s;
+    const gboolean brief = ms_team_clock_s(lcma->team) - since < brief_s;
+    if (round >= (brief ? BRIEF_ROUNDS : ROUNDS) * lcma->trials) break;
+    open = 0;
+    for (int turn = 0; turn < n; turn++) {
+      Candidate *x = &c[round % 2 ? n - 1 - turn : turn];
+      if ((x->runs >= lcma->trials && !brief) || out_of_it(x, least_s)) continue;
+      try_once(lcma, x, g);
+      open++;
+    }
+  }
+  const Candidate first = *c;
+  const int best = fastest(c, n);
+  *c = c[best];
+  c[best] = first;
+}
+
+/* The fastest of the candidates by trial; C is as it was, or will be written. NULL: there is no memory for it. */
+static MsLcmaPlan *plan_by_trial(MsLcma *lcma, const GPtrArray *choices, const MsGemm *g) {
+  MsGemm trial = *g;
+  const size_t c_B = g->beta == 0 ? 0 : (size_t)(g->m * g->n) * (g->type == MS_BLAS_F64 ? 8 : 4);
+  if (c_B > 0) { /* C is read: into another one */
+    trial.ldc = g->n;
+    trial.c = lcma->limit_B > 0 && c_B > lcma->limit_B ? NULL : calloc(c_B, 1);
+    if (!trial.c) return NULL;
+  }
+  Candidate c[TRIED];
+  for (int i = 0; i < TRIED; i++) c[i] = (Candidate){.least_s = HUGE_VAL};
+  const int n = candidates(lcma, choices, g, c);
+  race(lcma, c, n, &trial);
+  if (c_B > 0) free(trial.c);
+  for (int i = 1; i < n; i++) ms_lcma_plan_free(c[i].plan);
+  return c[0].plan;
+}
+
+static void decide(MsLcma *lcma, Known *known, const MsGemm *g) {
+  g_autoptr(GPtrArray) choices = ms_lcma_choices(lcma, g);
+  if (lcma->trials > 0 && lcma->tried < SHAPES / 2) known->plan = plan_by_trial(lcma, choices, g);
+  known->tried = known->plan != NULL;
+  lcma->tried += known->tried;
+  if (!known->plan) known->plan = plan_of(lcma, choices->pdata[0], g);
+}
+
+static gboolean only_predicted(gpointer shape, gpointer value, gpointer data) {
+  (void)shape, (void)data;
+  return !((const Known *)value)->tried;
+}
+
+static Known *known_of(MsLcma *lcma, const MsGemm *g) {
+  const Shape shape = shape_of(g);
+  Known *known = g_hash_table_lookup(lcma->known, &shape);
+  if (known) return known;
+  if (g_hash_table_size(lcma->known) == SHAPES) g_hash_table_foreach_remove(lcma->known, only_predicted, NULL);
+  known = g_new0(Known, 1);
+  known->shape = shape;
+  if (lcma->forced || MIN(MIN(g->m, g->n), g->k) < MS_LCMA_LEAST_SIDE) /* nothing need be measured */
+    known->plan = plan_named(lcma, lcma->forced ? lcma->forced : "library", g);
+  else decide(lcma, known, g);
+  g_hash_table_insert(lcma->known, &known->shape, known);
+  return known;
 }
 
 int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
@@ -250,18 +333,10 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
     return MS_LCMA_OK;
   }
   Known *known = known_of(lcma, g);
-  settle(known, lcma->trials);
-  const int turn = known->calls % known->n;
-  MsLcmaPlan **plan = &known->plan[turn];
-  lcma->last = *plan;
-  if (!ms_lcma_plan_runs(*plan, g->type)) return MS_LCMA_UNKNOWN_PLAN;
-  const double since = ms_team_clock_s(lcma->team);
-  const gboolean scales = lcma->scaling && ms_lcma_plan_growth(*plan) > 1;
-  const int status = scales ? multiply_scaled(lcma, plan, g) : multiply(lcma, plan, g);
-  if (status != MS_LCMA_OK || known->n == 1) return status;
-  const double time_s = ms_team_clock_s(lcma->team) - since;
-  known->least_s[turn] = known->calls < known->n ? time_s : MIN(known->least_s[turn], time_s);
-  known->calls++;
+  lcma->last = known->plan;
+  if (!ms_lcma_plan_runs(known->plan, g->type)) return MS_LCMA_UNKNOWN_PLAN;
+  const int status = multiply(lcma, &known->plan, g);
+  lcma->last = known->plan;
   return status;
 }
 

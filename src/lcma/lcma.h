@@ -44,9 +44,12 @@ MS_LCMA_API void ms_lcma_set_workspace_limit(MsLcma *lcma, size_t limit_B);
  * "definition:int8", "strassen:int16", …: the same of int8, whose sums need 16 bits; schemes without fractions. */
 MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
 
-/* trials > 0: where the plan is decided, the first calls of a shape run the three plans that are predicted fastest and
- * the library in turn, each so many times (2 are enough: the first also touches the workspace), and all later calls the
- * one with the least time. For shapes that come again and again; C of two such calls differs by rounding. 0: off. */
+/* How the plan of a shape (sizes, type, transposes, whether beta is 0) is decided, at its first call and for all later
+ * ones: the same input gives the same output, to the bit, in every call of a context. trials > 0 (default 5): that call
+ * runs the library, the scheme that is predicted fastest and those that may be as fast, each at least so many times,
+ * before it multiplies by the fastest, so it takes some ten times as long as the others; with beta other than 0 it
+ * takes memory for another C. After 128 shapes, where that is more than the limit of the workspace, and with 0 trials:
+ * by prediction. Contexts may differ, as their measurements do: ms_lcma_set_plan makes them agree. */
 MS_LCMA_API int ms_lcma_set_trials(MsLcma *lcma, int trials);
 
 /* on != 0: operands of schemes are copied and scaled by powers of two, so that small rows of A and columns of B keep

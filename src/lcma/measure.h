@@ -3,9 +3,10 @@
  * Library: seconds = c0 mnk + c1 mn + c2 mk + c3 kn (docs/theory/fast-matmul.md 3: what a blocked multiplication reads
  * and packs), non-negative relative least squares on some shapes. Products: MS_PRODUCT_* below. Passes: the rates of
  * decide.h; the caches they know are those that fit best. The shapes are uneven as any are: where rows of blocks end
- * within a cache line passes are slower. All from the least of several interleaved passes, on the given number of
- * threads, because that is how they will run: on one thread by CPU time, which other programs disturb less, on several
- * by wall time, since threads wait for each other. */
+ * within a cache line passes are slower. All from the least of several passes, in each of which the library and the
+ * plans take turns at every shape, so that what slows the machine for a while slows all; runs in which others had the
+ * CPUs are done again. On the given number of threads, because that is how they will run: on one thread by CPU time,
+ * which other programs disturb less, on several by wall time, since threads wait for each other. */
 #ifndef MS_LCMA_MEASURE_H
 #define MS_LCMA_MEASURE_H
 
@@ -36,7 +37,7 @@ typedef struct {
   const MsKernel *kernel; /* of the products */
   gboolean by_library; /* the library is faster at products even though it packs anew: an old unit, or a forced one */
   double library[MS_LIBRARY_RATES], product[MS_PRODUCT_RATES], product_cache_B;
-  double residual; /* largest relative error of the library's fit on its own shapes */
+  double error; /* root mean square of the relative errors of all plans' times on the shapes that were measured */
   double elapsed_s;
   MsLcmaMachine machine; /* its data is this struct: do not move it */
 } MsLcmaLocal;

@@ -1,6 +1,10 @@
 #include "lcma/team.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <glib.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "lcma/kernel.h"
@@ -103,6 +107,24 @@ int ms_team_threads(const MsTeam *team) { return team->threads; }
 double ms_team_clock_s(const MsTeam *team) {
   return team->threads == 1 ? ms_process_cpu_s() : ms_clock_s(CLOCK_MONOTONIC);
 }
+
+double ms_team_waited_s(void) {
+  double waited_s = 0;
+  DIR *threads = opendir("/proc/self/task");
+  for (const struct dirent *e; threads && (e = readdir(threads));) {
+    char name[sizeof "/proc/self/task//schedstat" + sizeof e->d_name], text[100] = "";
+    snprintf(name, sizeof name, "/proc/self/task/%s/schedstat", e->d_name);
+    const int file = open(name, O_RDONLY | O_CLOEXEC);
+    unsigned long long waited_ns;
+    if (file >= 0 && read(file, text, sizeof text - 1) > 0 && sscanf(text, "%*u %llu", &waited_ns) == 1)
+      waited_s += 1e-9 * (double)waited_ns;
+    if (file >= 0) close(file);
+  }
+  if (threads) closedir(threads);
+  return waited_s;
+}
+
+int ms_team_undisturbed(double waited_s, double time_s) { return waited_s < 0.02 * time_s + 20e-6; }
 
 void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks) {
   team->task = task;

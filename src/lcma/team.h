@@ -11,6 +11,11 @@ int ms_team_threads(const MsTeam *team);
 /* Seconds for timing its work: of one thread CPU time, which other programs disturb less; of several wall time, because
  * they wait for each other. */
 double ms_team_clock_s(const MsTeam *team);
+/* Seconds for which threads of this process were ready but had no CPU, those of libraries too: what moved while
+ * something was timed, others disturbed. 0 where the system does not tell (/proc/self/task/N/schedstat of Linux). */
+double ms_team_waited_s(void);
+/* `waited_s` of a time of `time_s` are not more than waking up takes. */
+int ms_team_undisturbed(double waited_s, double time_s);
 /* Calls task(context, i, worker) for each i < tasks, each once, in any order, and returns when all are done. What the
  * tasks wrote is then visible to the caller and to later tasks. Not to be called from within a task. */
 void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks);

@@ -1,6 +1,7 @@
 /* tests/unit/test_lcma.c - the BLAS-like interface: arguments, edge cases, plans and limits; the decision on machines
  * whose rates are known; the fit of rates; the benchmark's own arithmetic. */
 #include <math.h>
+#include <sched.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -345,6 +346,44 @@ static void test_rates_by_hand(void **state) {
   assert_close(merge[MS_MERGE_BEYOND], 0, 0);
 }
 
+/* Two threads on one CPU wait for each other, and that is seen. */
+typedef struct {
+  gint64 until_us;
+  double waited_s; /* when it ended */
+} Spin;
+
+static gpointer spin_on_first_cpu(gpointer data) {
+  Spin *x = data;
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  if (sched_getaffinity(0, sizeof all, &all) == 0)
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+      if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  sched_setaffinity(0, sizeof one, &one);
+  while (g_get_monotonic_time() < x->until_us) {}
+  x->waited_s = ms_team_waited_s();
+  return NULL;
+}
+
+static void test_waiting_is_seen(void **state) {
+  (void)state;
+  if (!g_file_test("/proc/self/schedstat", G_FILE_TEST_EXISTS)) skip();
+  enum { THREADS = 2 };
+  Spin x[THREADS];
+  GThread *thread[THREADS];
+  const double before_s = ms_team_waited_s();
+  const gint64 until_us = g_get_monotonic_time() + 100000;
+  for (int i = 0; i < THREADS; i++) {
+    x[i].until_us = until_us;
+    thread[i] = g_thread_new("spin", spin_on_first_cpu, &x[i]);
+  }
+  for (int i = 0; i < THREADS; i++) g_thread_join(thread[i]);
+  const double waited_s = MAX(x[0].waited_s, x[1].waited_s) - before_s;
+  assert_true(waited_s > 0.05 && waited_s < 100);
+  assert_false(ms_team_undisturbed(waited_s, 0.1));
+  assert_true(ms_team_undisturbed(0, 0.1));
+}
+
 /* Threads that share a product take as many pieces each, none with more rows than stay near. */
 static void test_pieces(void **state) {
   (void)state;
@@ -439,6 +478,7 @@ int main(void) {
       cmocka_unit_test(test_small_sides_keep_the_library),
       cmocka_unit_test(test_decision_by_hand),
       cmocka_unit_test(test_rates_by_hand),
+      cmocka_unit_test(test_waiting_is_seen),
       cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_fused_by_hand),
       cmocka_unit_test(test_fit_of_rates),
