@@ -119,10 +119,11 @@ typedef struct {
 
 /* What a rule reads, so that a planner asks it once for all layouts that agree in that */
 typedef enum {
-  MS_RULE_RANKS,   /* anything: sizes, batch, options */
-  MS_RULE_SPLIT,   /* model, pp, vpp and the other keys of `layout`, but not gpus, tp, cp, ep, etp */
-  MS_RULE_OPTIONS, /* model, hardware, training and options, `layout.schedule`: no sizes of groups, no
-                      batch */
+  MS_RULE_RANKS = 1 << 0,    /* anything: sizes, batch, options */
+  MS_RULE_PIPELINE = 1 << 1, /* what MS_RULE_SPLIT does, and microbatches: of a step, and between two flushes */
+  MS_RULE_SPLIT = 1 << 2,    /* model, pp, vpp and the other keys of `layout`, but not gpus, tp, cp, ep, etp */
+  MS_RULE_OPTIONS = 1 << 3,  /* model, hardware, training and options, `layout.schedule`: no sizes of groups, no
+                                batch */
 } MsRuleKind;
 
 typedef struct MsRule MsRule;
@@ -145,8 +146,8 @@ gboolean ms_rule_reads(const MsRule *rule, const char *path);
 /* All rules in order; FALSE with the first that does not hold. Division-free safe for any field values in range. */
 gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal);
 
-/* The verdict of the rules of one kind: -1, or the first that does not hold. */
-int ms_layout_check_kind(const MsScenario *scenario, MsRuleKind kind);
+/* The verdict of the rules of some kinds: -1, or the first that does not hold. */
+int ms_layout_check_kinds(const MsScenario *scenario, guint kinds);
 
 /* Builds the layout of a scenario that is known to obey the rules. (transfer full) */
 MsLayout *ms_layout_build(const MsScenario *scenario);

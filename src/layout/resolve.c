@@ -18,9 +18,9 @@ gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal) {
   return TRUE;
 }
 
-int ms_layout_check_kind(const MsScenario *scenario, MsRuleKind kind) {
+int ms_layout_check_kinds(const MsScenario *scenario, guint kinds) {
   for (int i = 0; i < ms_num_rules; i++)
-    if (ms_rules[i].kind == kind && !ms_rules[i].holds(scenario, NULL, 0)) return i;
+    if (ms_rules[i].kind & kinds && !ms_rules[i].holds(scenario, NULL, 0)) return i;
   return -1;
 }
 

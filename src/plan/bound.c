@@ -52,7 +52,7 @@ struct MsShape {
 };
 
 typedef struct {
-  gint32 pp, vpp, microbatches, shape_of, map, costs;
+  gint32 pp, vpp, microbatches, flush, shape_of, map, costs;
 } ShapeKey;
 typedef struct {
   MsShape *shape;
@@ -61,7 +61,8 @@ typedef struct {
 
 struct MsShapes {
   GHashTable *known;  /* ShapeKey -> ShapeEntry */
-  GHashTable *by_cut; /* the key without the costs, and the layout string -> the same entries, owned */
+  GHashTable *by_cut; /* the key without the costs, and the layout string; or the rule that refuses all of its cuts ->
+                       * the same entries, owned */
   GPtrArray *maps;    /* which layer is which piece, as bytes */
 };
 
@@ -255,20 +256,43 @@ gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
          !memcmp(a->last, b->last, cells) && !memcmp(a->received, b->received, sizeof(int) * (size_t)a->n_memory);
 }
 
-/* Of the cut that is written in. */
-static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s,
-                            gboolean same, gboolean pairs) {
-  g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->shape_of, k->map,
-                                         same, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
-  ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, cut);
+static ShapeEntry *refused_entry(MsShapes *shapes, int rule) {
+  g_autofree char *name = g_strdup_printf("rule %d", rule);
+  ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, name);
   if (e) return e;
   e = g_new0(ShapeEntry, 1);
-  e->rule = same ? ms_num_rules + MS_REFUSED_SAME : ms_layout_check_kind(s, MS_RULE_SPLIT);
-  if (e->rule < 0) {
-    g_autoptr(MsLayout) layout = ms_layout_build(s);
-    e->shape = count_shape(s, memo->work, layout, pairs);
-  }
+  e->rule = rule;
+  g_hash_table_insert(shapes->by_cut, g_steal_pointer(&name), e);
+  return e;
+}
+
+/* Of the cut that is written in. */
+static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s,
+                            gboolean pairs) {
+  int rule = ms_layout_check_kinds(s, MS_RULE_SPLIT);
+  if (rule >= 0) return refused_entry(shapes, rule);
+  g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->flush, k->shape_of,
+                                         k->map, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
+  ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, cut);
+  if (e) return e;
+  g_autoptr(MsLayout) layout = ms_layout_build(s);
+  e = g_new0(ShapeEntry, 1);
+  e->rule = -1, e->shape = count_shape(s, memo->work, layout, pairs);
   g_hash_table_insert(shapes->by_cut, g_steal_pointer(&cut), e);
+  return e;
+}
+
+/* No cut is made where there is no schedule for it. */
+static ShapeEntry *new_entry(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsSpace *space,
+                             gint64 combo, MsScenario *s) {
+  int rule = ms_layout_check_kinds(s, MS_RULE_PIPELINE);
+  if (rule >= 0) return refused_entry(shapes, rule);
+  const MsUnbalanced before = ms_space_try_balance(space, k->costs, ms_space_cut_of(space, combo), s);
+  gboolean pairs =
+      space->request->base->options.ep_overlap || ms_request_leaves_open(space->request, "options.ep_overlap");
+  ShapeEntry *e =
+      before.same ? refused_entry(shapes, ms_num_rules + MS_REFUSED_SAME) : entry_of(shapes, k, memo, s, pairs);
+  ms_space_undo_balance(before, s);
   return e;
 }
 
@@ -277,19 +301,13 @@ const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const
   const MsLayoutSpec *spec = &s->layout;
   int costs = ms_cut_costs(space, c->value, c->combo, ms_pieces_depend_on_cut(s) ? NULL : memo, s);
   gint64 dp = s->gpus / ((gint64)spec->tp * spec->cp * spec->pp);
-  const ShapeKey key = {spec->pp,
-                        spec->vpp,
-                        (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp)),
-                        ms_space_shape_of(space, c->combo),
-                        map,
-                        costs};
+  gint32 microbatches = (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp));
+  const ShapeKey key = {
+      spec->pp, spec->vpp, microbatches, ms_layout_flush(s, microbatches), ms_space_shape_of(space, c->combo),
+      map,      costs};
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
-    const MsUnbalanced before = ms_space_try_balance(space, costs, ms_space_cut_of(space, c->combo), s);
-    const char *overlap = "options.ep_overlap";
-    gboolean pairs = space->request->base->options.ep_overlap || ms_request_leaves_open(space->request, overlap);
-    e = entry_of(shapes, &key, memo, s, before.same, pairs);
-    ms_space_undo_balance(before, s);
+    e = new_entry(shapes, &key, memo, space, c->combo, s);
     g_hash_table_insert(shapes->known, g_memdup2(&key, sizeof key), e);
   }
   *rule = e->rule;

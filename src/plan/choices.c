@@ -72,7 +72,7 @@ gboolean ms_key_leaves_pieces(const char *path) { return !strcmp(path, "options.
 /* Some rule reads it together with sizes. */
 static gboolean in_rules(const char *path) {
   for (int i = 0; i < ms_num_rules; i++)
-    if (ms_rules[i].kind == MS_RULE_RANKS && ms_rule_reads(&ms_rules[i], path)) return TRUE;
+    if (ms_rules[i].kind & (MS_RULE_RANKS | MS_RULE_PIPELINE) && ms_rule_reads(&ms_rules[i], path)) return TRUE;
   return FALSE;
 }
 

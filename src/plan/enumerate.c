@@ -63,7 +63,7 @@ static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
     for (int i = 0; i < inner; i++) {
       ms_space_inner(space, i, c->value);
       write_axes(c->value, group, f->scratch);
-      int row = ms_layout_check_kind(f->scratch, MS_RULE_RANKS);
+      int row = ms_layout_check_kinds(f->scratch, MS_RULE_RANKS | MS_RULE_PIPELINE);
       if (row < 0 && has(e, MS_SHORT_SAME) && ms_space_same_as_another(space, c->combo, f->scratch))
         row = ms_num_rules + MS_REFUSED_SAME;
       f->passes[i * space->n_classes + class] = row < 0;
@@ -337,7 +337,7 @@ static void find_first(Enumeration *e) {
         ms_space_inner(space, i, c.value);
         ms_space_apply_combo(space, c.combo, s);
         ms_space_apply_axes(c.value, s);
-        if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0) continue;
+        if (ms_layout_check_kinds(s, MS_RULE_RANKS | MS_RULE_PIPELINE) >= 0) continue;
         g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c, NULL);
         MsRefusal refusal;
         if (ms_layout_check(whole, &refusal)) e->space->like = e->search->first = ms_memo_new(whole, NULL, NULL);

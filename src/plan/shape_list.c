@@ -15,7 +15,7 @@ void ms_tree_write_shape(const MsTree *t, MsTreeWorker *w, const MsCandidate *c)
 }
 
 typedef struct {
-  gint32 pp, microbatches, map, costs, shape_of;
+  gint32 pp, microbatches, flush, map, costs, shape_of;
 } ListKey; /* shape_of: of the node, which has settled its shape where nothing is shared */
 
 typedef struct {
@@ -112,9 +112,10 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
 const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
   const gint32 *v = c->value;
   gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
-  const ListKey key = {v[MS_AXIS_PP],
-                       (gint32)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp)), map,
-                       costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
+  int microbatches = (int)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp)),
+      flush = ms_layout_flush(w->scratch, microbatches);
+  const ListKey key = {
+      v[MS_AXIS_PP], microbatches, flush, map, costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
   GArray *list = g_hash_table_lookup(w->lists->known, &key);
   if (!list) g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
   return list;

@@ -174,7 +174,7 @@ gboolean ms_space_tabulate(MsSpace *space) {
     ms_space_apply_combo(space, i, s);
     int class = class_of_digits(space, digit);
     space->class_of[i] = (guint16) class;
-    space->refused_by[i] = (gint16)ms_layout_check_kind(s, MS_RULE_OPTIONS);
+    space->refused_by[i] = (gint16)ms_layout_check_kinds(s, MS_RULE_OPTIONS);
     if (space->refused_by[i] >= 0) continue;
     if (space->class_count[class]++ == 0) space->class_example[class] = i;
   }

@@ -5,6 +5,7 @@
 #include "lib/plan_requests.h"
 
 #include "base/err.h"
+#include "plan/bound_priv.h"
 #include "plan/cuts_priv.h"
 #include "plan/enumerate_priv.h"
 #include "plan/partition_priv.h"
@@ -567,7 +568,7 @@ static void costs_agree(const char *model) {
           const gint32 value[MS_N_AXES] = {64, tp, 1, ep, 1, 1, pp, 2};
           ms_space_apply_combo(space, combo, s);
           ms_space_apply_axes(value, s);
-          if (ms_layout_check_kind(s, MS_RULE_RANKS) >= 0 || ms_layout_check_kind(s, MS_RULE_OPTIONS) >= 0 ||
+          if (ms_layout_check_kinds(s, MS_RULE_RANKS | MS_RULE_PIPELINE | MS_RULE_OPTIONS) >= 0 ||
               ms_pieces_depend_on_cut(s))
             continue;
           int flat = ms_cut_costs(space, value, combo, NULL, s);
@@ -710,6 +711,42 @@ static double best_step_s(const Small *r, gboolean branch) {
 
 /* In which order a request lists the values of a key changes nothing. A schedule with two chunks on a rank does not
  * divide 15 layers; what a plain one does with them is none of its business. */
+static const MsShape *shape_of(MsShapes *shapes, const MsSpace *space, int tp, int micro_batch, int *rule) {
+  const MsCandidate c = {.value = {16, tp, 1, 1, 1, micro_batch, 4, 2}};
+  g_autoptr(MsScenario) s = ms_space_scratch(space);
+  ms_space_apply_combo(space, 0, s);
+  ms_space_apply_axes(c.value, s);
+  MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+  const MsShape *shape = ms_shapes_get(shapes, ms_shapes_map(shapes, memo), memo, space, &c, s, rule);
+  ms_memo_free(memo);
+  return shape;
+}
+
+/* As many microbatches of a step, half as many between two flushes: too few for the schedule, which is said although
+ * the cut is known. */
+static void flushes_tell_shapes_apart(void **state) {
+  (void)state;
+  const Small r = {"flushes",
+                   "\"llama3-8b\"",
+                   "h100-sxm",
+                   16,
+                   4096,
+                   64,
+                   "\"micro_batch_size\": [1, 2], \"local_batch_size\": 4, \"precision\": \"bf16\"",
+                   "\"tp\": [1, 2], \"cp\": 1, \"pp\": 4, \"vpp\": 2, \"pipeline_layout\": \"E(t*4|)*7t*4L\"",
+                   ""};
+  g_autoptr(MsRequest) request = request_of(&r);
+  request->base->framework = MS_FRAMEWORK_TORCHTITAN;
+  MsSpace *space = ms_space_new(request, TRUE, NULL);
+  MsShapes *shapes = ms_shapes_new();
+  int rule;
+  assert_non_null(shape_of(shapes, space, 1, 1, &rule));
+  assert_null(shape_of(shapes, space, 2, 2, &rule));
+  assert_string_equal(ms_rules[rule].name, "microbatch-group");
+  ms_shapes_free(shapes);
+  ms_space_free(space);
+}
+
 static void the_order_of_values_changes_nothing(void **state) {
   (void)state;
   static const char *const layouts[] = {"\"schedule\": [\"zb-v\", \"v-half\", \"1f1b\"]",
@@ -826,6 +863,7 @@ int main(void) {
       cmocka_unit_test(mtp_blocks_leave_the_loss),
       cmocka_unit_test(counted_alike_is_a_candidate),
       cmocka_unit_test(first_layers_leave_own_cuts),
+      cmocka_unit_test(flushes_tell_shapes_apart),
       cmocka_unit_test(the_order_of_values_changes_nothing),
       cmocka_unit_test(what_is_unknown_is_one_more_reason),
   };

@@ -175,7 +175,15 @@ static gboolean is_size(MsScenario *s, const void *at) {
   return FALSE;
 }
 
-/* A rule about options does not read sizes, one about the split only PP and VPP. */
+/* Of a step, and between two flushes. */
+static gint64 microbatches(const MsScenario *s) {
+  gint64 dp = MAX(1, s->gpus / ((gint64)s->layout.tp * s->layout.cp * s->layout.pp)),
+         all = s->training.global_batch_size / (s->training.micro_batch_size * dp);
+  return all * 100000 + ms_layout_flush(s, (int)MIN(all, 99999));
+}
+
+/* A rule about options does not read sizes, one about the split only PP and VPP, one about the pipeline those and the
+ * microbatches. */
 static void sizes_are_read_by_kind(GRand *rand, const MsScenario *s, const guint8 *before) {
   g_autofree guint8 *after = g_new(guint8, ms_num_rules);
   for (int which = 0; which < N_SIZES; which++) {
@@ -184,7 +192,8 @@ static void sizes_are_read_by_kind(GRand *rand, const MsScenario *s, const guint
     ask(other, after);
     for (int i = 0; i < ms_num_rules; i++) {
       MsRuleKind kind = ms_rules[i].kind;
-      gboolean may = kind == MS_RULE_RANKS || (kind == MS_RULE_SPLIT && which >= PP);
+      gboolean may = kind == MS_RULE_RANKS || (kind & (MS_RULE_SPLIT | MS_RULE_PIPELINE) && which >= PP) ||
+                     (kind == MS_RULE_PIPELINE && microbatches(other) != microbatches(s));
       if (may || before[i] == NOT_ASKED || after[i] == NOT_ASKED) continue;
       if (before[i] != after[i]) fail_msg("rule %s, of a kind that does not, reads size %d", ms_rules[i].name, which);
     }
