@@ -313,7 +313,7 @@ static Known *known_of(MsLcma *lcma, const MsGemm *g) {
   const Shape shape = shape_of(g);
   Known *known = g_hash_table_lookup(lcma->known, &shape);
   if (known) return known;
-  if (g_hash_table_size(lcma->known) == SHAPES) g_hash_table_foreach_remove(lcma->known, only_predicted, NULL);
+  if (g_hash_table_size(lcma->known) >= SHAPES) g_hash_table_foreach_remove(lcma->known, only_predicted, NULL);
   known = g_new0(Known, 1);
   known->shape = shape;
   if (lcma->forced || MIN(MIN(g->m, g->n), g->k) < MS_LCMA_LEAST_SIDE) /* nothing need be measured */
@@ -342,6 +342,84 @@ int ms_lcma_gemm(MsLcma *lcma, const MsGemm *g) {
 
 const char *ms_lcma_plan(const MsLcma *lcma) { return lcma->last ? lcma->last->name : "none"; }
 double ms_lcma_error_growth(const MsLcma *lcma) { return lcma->last ? ms_lcma_plan_growth(lcma->last) : 1; }
+
+/* --- plans in a file --------------------------------------------------------------------------------------------- */
+/* What they are good for. */
+static char *title(const MsLcma *lcma) {
+  return g_strdup_printf("moesim_lcma 1: %s, %d threads, %s", ms_blas_name(lcma->blas), ms_team_threads(lcma->team),
+                         ms_vector_words[ms_vector()]);
+}
+
+static gint by_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+int ms_lcma_save(const MsLcma *lcma, const char *path) {
+  g_autoptr(GPtrArray) lines = g_ptr_array_new_with_free_func(g_free);
+  GHashTableIter at;
+  gpointer value;
+  g_hash_table_iter_init(&at, lcma->known);
+  while (g_hash_table_iter_next(&at, NULL, &value)) {
+    const Known *known = value;
+    const Shape *s = &known->shape;
+    if (!known->tried) continue;
+    g_ptr_array_add(lines,
+                    g_strdup_printf("%s %c %c %d %" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %" G_GINT64_FORMAT " %s\n",
+                                    ms_blas_type_words[s->type], s->trans_a ? 'T' : 'N', s->trans_b ? 'T' : 'N',
+                                    s->beta, s->m, s->n, s->k, known->plan->name));
+  }
+  g_ptr_array_sort(lines, by_text);
+  g_autofree char *first = title(lcma);
+  g_autoptr(GString) text = g_string_new(first);
+  g_string_append_c(text, '\n');
+  for (guint i = 0; i < lines->len; i++) g_string_append(text, lines->pdata[i]);
+  return g_file_set_contents(path, text->str, (gssize)text->len, NULL) ? MS_LCMA_OK : MS_LCMA_BAD_FILE;
+}
+
+/* 0 or 1, which of the two words it is; else -1. */
+static int which(const char *word, const char *zero, const char *one) {
+  return strcmp(word, zero) == 0 ? 0 : strcmp(word, one) == 0 ? 1 : -1;
+}
+
+/* A line of the file; NULL: it is none. (transfer full) */
+static Known *known_of_line(const MsLcma *lcma, const char *line) {
+  enum { TYPE, TRANS_A, TRANS_B, BETA, M, N, K, PLAN, WORDS };
+  g_auto(GStrv) word = g_strsplit(line, " ", -1);
+  if (g_strv_length(word) != WORDS) return NULL;
+  MsGemm g = {.trans_a = which(word[TRANS_A], "N", "T"), .trans_b = which(word[TRANS_B], "N", "T")};
+  gint64 *const size[] = {&g.m, &g.n, &g.k};
+  const int beta = which(word[BETA], "0", "1");
+  int type = 0;
+  while (type < MS_BLAS_ALL && strcmp(word[TYPE], ms_blas_type_words[type]) != 0) type++;
+  gboolean ok = type < MS_BLAS_ALL && g.trans_a >= 0 && g.trans_b >= 0 && beta >= 0;
+  for (int i = 0; i < 3; i++) ok = ok && g_ascii_string_to_signed(word[M + i], 10, 1, G_MAXINT32, size[i], NULL);
+  g_autoptr(MsLcmaPlan) plan = ok ? ms_lcma_plan_new(word[PLAN], NULL) : NULL;
+  g.type = (MsBlasType)type;
+  g.beta = beta;
+  if (!plan || (plan->n_stages > 0 && !ms_lcma_plan_runs(plan, g.type))) return NULL;
+  Known *known = g_new0(Known, 1);
+  *known = (Known){shape_of(&g), plan_named(lcma, plan->name, &g), TRUE};
+  return known;
+}
+
+int ms_lcma_load(MsLcma *lcma, const char *path) {
+  g_autofree char *text = NULL, *first = title(lcma);
+  if (!g_file_get_contents(path, &text, NULL, NULL)) return MS_LCMA_BAD_FILE;
+  g_auto(GStrv) line = g_strsplit(text, "\n", -1);
+  const guint end = g_strv_length(line);
+  if (end < 2 || strcmp(line[0], first) != 0 || line[end - 1][0] != '\0') return MS_LCMA_BAD_FILE;
+  g_autoptr(GPtrArray) all = g_ptr_array_new_with_free_func(known_free);
+  for (guint i = 1; i + 1 < end; i++) {
+    Known *known = known_of_line(lcma, line[i]);
+    if (!known) return MS_LCMA_BAD_FILE;
+    g_ptr_array_add(all, known);
+  }
+  forget(lcma);
+  while (all->len > 0) {
+    Known *known = g_ptr_array_steal_index(all, all->len - 1);
+    g_hash_table_replace(lcma->known, &known->shape, known);
+  }
+  lcma->tried = (int)g_hash_table_size(lcma->known);
+  return MS_LCMA_OK;
+}
 
 /* --- the BLAS-like calls --------------------------------------------------------------------------------------- */
 static gboolean is_trans(char letter) { return letter == 'T' || letter == 't'; }

@@ -27,7 +27,8 @@ enum {
   MS_LCMA_BAD_ARGUMENT = 1, /* a size, leading dimension or letter is wrong; nothing was written */
   MS_LCMA_NO_LIBRARY = 2,   /* no BLAS is installed, or not this one, or it lacks the type, or the CPU does (int8) */
   MS_LCMA_UNKNOWN_PLAN = 3,
-  MS_LCMA_NO_MEMORY = 4 /* not even for widening bfloat16, where the library cannot */
+  MS_LCMA_NO_MEMORY = 4, /* not even for widening bfloat16, where the library cannot */
+  MS_LCMA_BAD_FILE = 5   /* it cannot be read or written, or is none of this library, number of threads and CPU */
 };
 
 /* library: "openblas", "blis", "mkl", "onednn", or NULL for the first that is installed ($MOESIM_BLAS decides if set).
@@ -49,8 +50,15 @@ MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
  * runs the library, the scheme that is predicted fastest and those that may be as fast, each at least so many times,
  * before it multiplies by the fastest, so it takes some ten times as long as the others; with beta other than 0 it
  * takes memory for another C. After 128 shapes, where that is more than the limit of the workspace, and with 0 trials:
- * by prediction. Contexts may differ, as their measurements do: ms_lcma_set_plan makes them agree. */
+ * by prediction. Contexts may differ, as their measurements do: ms_lcma_load or ms_lcma_set_plan make them agree. */
 MS_LCMA_API int ms_lcma_set_trials(MsLcma *lcma, int trials);
+
+/* Which plans were found by trial, as lines of text in a file, and a context that starts with them: another run of a
+ * program then tries nothing again and gives the same output. Limits, scaling and trials are set before, since a change
+ * of these forgets all. A file of another library, number of threads or vector unit, or with a line that is none, is
+ * MS_LCMA_BAD_FILE, and nothing of it is taken. */
+MS_LCMA_API int ms_lcma_save(const MsLcma *lcma, const char *path);
+MS_LCMA_API int ms_lcma_load(MsLcma *lcma, const char *path);
 
 /* on != 0: operands of schemes are copied and scaled by powers of two, so that small rows of A and columns of B keep
  * their digits in C, as they do in ordinary multiplication. Costs three copies of the matrices, in memory and time. */
