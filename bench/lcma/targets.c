@@ -51,6 +51,12 @@ static double run(MsLcma *lcma, const MsBlas *blas, int threads, const gint64 *s
   return threads == 1 ? ms_process_cpu_s() - cpu : ms_clock_s(CLOCK_MONOTONIC) - wall;
 }
 
+/* The threads of all libraries exist before they are bound; else they would stay where the caller is. */
+static void warm(const MsBlas *const *blas, int n, int threads) {
+  for (int l = 0; l < n; l++) run(NULL, blas[l], threads, (const gint64[]){512, 512, 512});
+  bind_threads();
+}
+
 static double timed(MsLcma *lcma, const MsBlas *blas, int threads, const gint64 *s) {
   double least = HUGE_VAL;
   for (int left = AGAIN; left > 0; left--) {
@@ -72,13 +78,13 @@ static void large_shapes(int threads, const MsBlas *const *blas, int n) {
   static const gint64 shapes[][3] = {{4096, 4096, 4096}, {8192, 8192, 8192}, {4096, 11008, 4096}, {16384, 1408, 2048},
                                      {2048, 8192, 2048}, {4096, 7168, 2048}, {8192, 4096, 4096}};
   MsLcma *lcma = ms_lcma_new(ms_blas_name(blas[0]), threads, NULL, 0);
+  warm(blas, n, threads);
   double product = 1, best = 0;
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
     const gint64 *s = shapes[i];
     double ours = 0, least[MOST] = {0};
     int reps = s[0] * s[1] * s[2] > 200e9 ? 3 : 5;
     run(lcma, NULL, threads, s); /* rates, pages, trials */
-    bind_threads();
     for (int r = 0; r < reps; r++) {
       keep_least(&ours, timed(lcma, NULL, threads, s), r == 0);
       for (int l = 0; l < n; l++)
@@ -153,6 +159,7 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
   MsLcma *chooser = ms_lcma_new(ms_blas_name(blas), threads, NULL, 0),
          *runner = ms_lcma_new(ms_blas_name(blas), threads, NULL, 0);
   Score tried = {.worst = HUGE_VAL}, predicted = tried, kept = tried, ideal = tried;
+  warm(&blas, 1, threads);
   double tries_s = 0, best_s = 0, errors = 0, bias = 0, squares = 0;
   for (int i = 0; i < count; i++) {
     gint64 s[3];
@@ -161,7 +168,6 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
     while ((double)s[0] * (double)s[1] * (double)s[2] > 12e9);
     const MsGemm g = {MS_BLAS_F32, .m = s[0], .n = s[1], .k = s[2], .alpha = 1};
     g_autoptr(GPtrArray) choices = ms_lcma_choices(chooser, &g);
-    bind_threads();
     tries_s += run(chooser, NULL, threads, s);
     char *plan[MOST];
     int n = candidates(choices, ms_lcma_plan(chooser), plan);

@@ -246,6 +246,7 @@ static void measure_runs(const MsLcmaLocal *to, const Bench *b, int by, Runs *r)
     int size[3];
     MsLcmaPhases t;
     shape(i, by, size);
+    run(b, plain, size, &t); /* for all: the operands are where they were last used */
     keep_least(&r->library_s[i], run(b, plain, size, &t));
     surface_row(size[0], size[1], size[2], r->library + MS_LIBRARY_RATES * i);
     for (int p = 0; p < PLANS; p++) measure_plan(to, b, size, PLANS * i + p, r);
