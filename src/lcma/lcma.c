@@ -11,7 +11,8 @@
 
 enum { TRIED = 4, SHAPES = 256, TRIALS = 5 };
 enum { ROUNDS = 2, BRIEF_ROUNDS = 6 }; /* of trials at most, over those asked for: others may disturb, */
-static const double brief_s = 50e-3;   /* and until so much has been tried one goes on: short times are less sure */
+static const double brief_s = 50e-3;   /* and until so much has been tried one goes on: short times are less sure; */
+static const double long_s = 2;        /* from here on two runs are enough, disturbed or not */
 static const double behind = 0.16;     /* over its runs: what is slower by this is tried no more */
 
 typedef struct { /* what a plan depends on; no padding, since it is compared and hashed as bytes */
@@ -209,7 +210,7 @@ static int multiply(MsLcma *lcma, MsLcmaPlan **plan, const MsGemm *g) {
 typedef struct { /* a plan that is tried */
   MsLcmaPlan *plan;
   double least_s, growth;
-  int runs; /* that nobody disturbed */
+  int runs, undisturbed;
 } Candidate;
 
 /* The plan of a candidate of the decision; its names are those of plans without the suffix of this machine's products.
@@ -240,7 +241,8 @@ static void try_once(MsLcma *lcma, Candidate *c, const MsGemm *g) {
   const double waited = ms_team_waited_s(), since = ms_team_clock_s(lcma->team);
   if (multiply(lcma, &c->plan, g) != MS_LCMA_OK) return;
   const double time_s = ms_team_clock_s(lcma->team) - since;
-  if (ms_team_undisturbed(ms_team_waited_s() - waited, time_s)) c->runs++;
+  if (ms_team_undisturbed(ms_team_waited_s() - waited, time_s)) c->undisturbed++;
+  c->runs++;
   c->least_s = MIN(c->least_s, time_s);
 }
 
@@ -253,7 +255,7 @@ static int fastest(const Candidate *c, int n) {
 }
 
 static gboolean out_of_it(const Candidate *c, double least_s) {
-  return c->runs > 1 && c->least_s > (1 + behind / c->runs) * least_s;
+  return c->undisturbed > 1 && c->least_s > (1 + behind / c->undisturbed) * least_s;
 }
 
 /* Runs the candidates in turn, at least `trials` times each that count, and leaves the fastest at *c. Every second
@@ -262,12 +264,15 @@ static void race(MsLcma *lcma, Candidate *c, int n, const MsGemm *g) {
   const double since = ms_team_clock_s(lcma->team);
   for (int round = 0, open = n; open > 1; round++) {
     const double least_s = c[fastest(c, n)].least_s;
-    const gboolean brief = ms_team_clock_s(lcma->team) - since < brief_s;
+    const double spent_s = ms_team_clock_s(lcma->team) - since;
+    const gboolean brief = spent_s < brief_s;
     if (round >= (brief ? BRIEF_ROUNDS : ROUNDS) * lcma->trials) break;
     open = 0;
     for (int turn = 0; turn < n; turn++) {
       Candidate *x = &c[round % 2 ? n - 1 - turn : turn];
-      if ((x->runs >= lcma->trials && !brief) || out_of_it(x, least_s)) continue;
+      const gboolean enough =
+          spent_s > long_s ? x->runs >= MIN(lcma->trials, 2) : x->undisturbed >= lcma->trials && !brief;
+      if (enough || out_of_it(x, least_s)) continue;
       try_once(lcma, x, g);
       open++;
     }
