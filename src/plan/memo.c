@@ -165,13 +165,10 @@ double ms_memo_params(const MsPieceMemo *m, MsPieceKind kind, int index, gboolea
 
 static double times_of_model(MsPieceMemo *m, gboolean splits, gboolean of_host) {
   const MsPieceTime *time = ms_memo_times(m, splits);
-  const int *count = m->in_model;
+  if (!m->work->of_pool) return ms_piece_times_sum(time, m->in_model, m->n, of_host);
   g_autofree double *own = g_new(double, m->n);
-  double sum = 0;
   for (int i = 0; i < m->n; i++) own[i] = (double)(of_host ? time[i].issue : time[i].direct);
-  if (m->work->of_pool) return shared_by_pools(m, count, own);
-  for (int i = 0; i < m->n; i++) sum += count[i] * own[i];
-  return sum;
+  return shared_by_pools(m, m->in_model, own);
 }
 
 /* Picoseconds of `times` passes over piece i, by stream. */

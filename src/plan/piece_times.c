@@ -153,10 +153,9 @@ static void in_pairs(const MsWork *w, const Taken *spans, int first, MsPieceTime
   }
 }
 
-static double of_model(const MsWork *w, const MsPieceTime *time) {
-  g_autofree int *count = ms_pieces_of_model(w);
+double ms_piece_times_sum(const MsPieceTime *time, const int *count, int n, gboolean of_host) {
   double sum = 0;
-  for (int i = 0; i < w->n_pieces; i++) sum += (double)count[i] * (double)time[i].direct;
+  for (int i = 0; i < n; i++) sum += count[i] * (double)(of_host ? time[i].issue : time[i].direct);
   return sum;
 }
 
@@ -176,7 +175,9 @@ static MsTime among_turns(const MsWork *w, const Taken *spans, MsPieceTime *time
   for (int i = 0; i < w->n_pieces; i++)
     own[i].direct = by_pass(&taken, MS_SLOT_F, i) + whole_or_split(&taken, i, leaves_wgrad(w, i));
   for (int i = 0; i < n; i++) take_share(&own[share[i].piece], &share[i]);
-  if (of_model(w, own) <= of_model(w, time)) return 0;
+  g_autofree int *count = ms_pieces_of_model(w);
+  if (ms_piece_times_sum(own, count, w->n_pieces, FALSE) <= ms_piece_times_sum(time, count, w->n_pieces, FALSE))
+    return 0;
   memcpy(time, own, sizeof *time * (gsize)w->n_pieces);
   return ms_turns_ends(turns);
 }

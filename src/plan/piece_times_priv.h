@@ -17,6 +17,8 @@ typedef struct {       /* both passes */
 } MsPieceTime;
 /* How often each piece stands in the whole model: [n_pieces]. (transfer full) */
 int *ms_pieces_of_model(const MsWork *work);
+/* So many of each of n pieces: the sum of `direct`, or of `issue`. */
+double ms_piece_times_sum(const MsPieceTime *time, const int *count, int n, gboolean of_host);
 /* `splits`: the schedule may run a backward as its input gradients and, later, its weight gradients. Returns what the
  * sum of `direct` over a stage may be too much by. */
 MsTime ms_piece_times(const MsWork *work, const MsCostedPiece *piece, MsPieceLags *lags, gboolean splits,
