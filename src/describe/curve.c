@@ -436,7 +436,8 @@ void ms_curves_free(MsHardware *hardware) {
 
 MsCurve *ms_curves_own(MsHardware *hardware, int more) {
   int n = hardware->num_curves;
-  MsCurve *own = curves_new((gsize)(n + more));
+  MsCurve *own = g_atomic_rc_box_alloc((gsize)(n + more + 1) * sizeof *own);
+  memset(own + n, 0, (gsize)(more + 1) * sizeof *own);
   for (int i = 0; i < n; i++) lend(hardware->curves, &hardware->curves[i], &own[i]);
   ms_curves_free(hardware);
   hardware->curves = own, hardware->num_curves = n;

@@ -133,10 +133,8 @@ gboolean ms_sources_check(const MsHardware *hardware, const MsJson *doc, const c
 /* --- changes --------------------------------------------------------------------------------------------------- */
 static void add_members(JsonObject *to, JsonNode *from, JsonObject *except) {
   if (!from || !JSON_NODE_HOLDS_OBJECT(from)) return;
-  g_autoptr(GList) keys = json_object_get_members(json_node_get_object(from));
-  for (GList *l = keys; l; l = l->next)
-    if (!except || !json_object_has_member(except, l->data))
-      json_object_set_member(to, l->data, json_node_ref(json_object_get_member(json_node_get_object(from), l->data)));
+  for (MsJsonMember at = ms_json_members(json_node_get_object(from)); ms_json_next(&at);)
+    if (!except || !json_object_has_member(except, at.key)) json_object_set_member(to, at.key, json_node_ref(at.value));
 }
 
 void ms_sources_inherit(MsHardware *hardware, JsonNode *base, JsonObject *changes) {
