@@ -130,29 +130,46 @@ def _document(document: object) -> tuple[str | None, str | None]:
     raise TypeError(f"give a path or a dict, not {type(document).__name__}")
 
 
+def _beside(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, name="moesim", daemon=True)
+    thread.start()
+    return thread
+
+
+def _wait(thread: threading.Thread) -> None:
+    while thread.is_alive():  # not in one wait: the signal may come to the other thread
+        thread.join(0.1)
+
+
 _FIDELITIES = ("bound", "fast", "full")
 
 
 class Predicted:
     """A result that stays in the library: its figures are read when they are asked for."""
 
-    __slots__ = ("_scenario", "_result")
+    __slots__ = ("_scenario", "_result", "_status", "_error")
 
     def __init__(self, scenario: object, fidelity: str, strict: bool) -> None:
         self._scenario, self._result = ctypes.c_void_p(), ctypes.c_void_p()
+        self._status, self._error = 4, ctypes.c_char_p()
         file, text = map(_bytes, _document(scenario))
-        error = ctypes.c_char_p()
-        status = _lib.moesim_predict(
+        if fidelity == "full" and threading.current_thread() is threading.main_thread():
+            _wait(_beside(lambda: self._work(file, text, fidelity, strict)))  # the thread keeps self until it ends
+        else:
+            self._work(file, text, fidelity, strict)
+        if self._status:
+            raise _ERRORS.get(self._status, MoesimError)(_take(self._error) or "no answer")
+
+    def _work(self, file: bytes | None, text: bytes | None, fidelity: str, strict: bool) -> None:
+        self._status = _lib.moesim_predict(
             file,
             text,
             _FIDELITIES.index(fidelity),
             bool(strict),
             ctypes.byref(self._scenario),
             ctypes.byref(self._result),
-            ctypes.byref(error),
+            ctypes.byref(self._error),
         )
-        if status:
-            raise _ERRORS.get(status, MoesimError)(_take(error) or "no answer")
 
     def __del__(self) -> None:
         _lib.moesim_result_free(self._result)
@@ -211,11 +228,9 @@ class _Call:
 
     def work_beside(self) -> None:
         """On a thread of its own, so that Ctrl-C reaches this one and stops the work."""
-        thread = threading.Thread(target=self.work, name="moesim", daemon=True)
-        thread.start()
+        thread = _beside(self.work)
         try:
-            while thread.is_alive():  # not in one wait: the signal may come to the other thread
-                thread.join(0.1)
+            _wait(thread)
         except BaseException:
             self.stop.value = 1
             thread.join()

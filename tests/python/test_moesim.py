@@ -191,6 +191,23 @@ class Plans(unittest.TestCase):
             signal.signal(signal.SIGINT, before)
 
 
+    def test_ctrl_c_leaves_a_long_run(self):
+        scenario = json.loads(Path(RUN).read_text())
+        scenario["training"]["global_batch_size"] *= 16
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            with self.assertRaises(KeyboardInterrupt):
+                timer.start()
+                moesim.run(scenario)
+                timer.join()
+            left = [thread for thread in threading.enumerate() if thread.name == "moesim"]
+            self.assertEqual(len(left), 1)
+            left[0].join()
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
 class Studies(unittest.TestCase):
     def test_whatif_and_goodput(self):
         study = {
