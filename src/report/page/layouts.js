@@ -170,7 +170,9 @@ function drawLayouts(parent, plan, act) {
       fit = [...named.filter(shown), ...list].filter(p => p.device_B <= limit),
       cells = bins.filter(inBox),
       all = sum(bins.length ? cells.map(counted) : list.map(p => p.count)),
-      fitting = sum(bins.length ? cells.filter(fits).map(counted) : fit.map(p => p.count));
+      fitting = sum(
+        bins.length ? cells.filter(fits).map(counted) : list.filter(p => p.device_B <= limit).map(p => p.count),
+      );
     info.replaceChildren(
       ...(local.at
         ? [

@@ -69,6 +69,7 @@ const budget = [
   {key: 'deadline', label: 'Deadline', like: '30d'},
   {key: 'gpu_hour', label: 'Price of a GPU-hour', like: '2.50'},
   {key: 'max_watts', label: 'Power of all GPUs, at most', like: '1.2MW'},
+  {key: 'max_memory', label: 'Memory of a GPU, at most', like: '70GB'},
   {key: 'lora', label: 'LoRA rank, if any', like: '16'},
 ];
 
@@ -631,8 +632,8 @@ async function startLive() {
             ? 'Waiting for another search …'
             : !p
               ? 'Searching …'
-              : `${grouped(counted(p, 'searched'))} layouts looked at, ${grouped(counted(p, 'simulated'))} ` +
-                `simulated${
+              : (over ? `${grouped(counted(p, 'searched'))} layouts looked at, ` : '') +
+                `${grouped(counted(p, 'simulated'))} simulated${
                   now.state === 'stopped'
                     ? '; stopped, better ones may be missing'
                     : over
