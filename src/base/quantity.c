@@ -35,7 +35,7 @@ static const Dimension dimensions[] = {
      {{"FLOPS", 1}, {"FLOP/s", 1}, {"flops", 1}, {"flop/s", 1}}},
     {"s",
      "a time",
-     "5us\" or \"2h",
+     "5us\", \"2h\" or \"30d",
      MEANT("us", "ms"),
      {{"s", 1},
       {"ms", 1e-3, TRUE},
