@@ -111,6 +111,7 @@ def request(
     deadline: str | float | None = None,
     gpu_hour: float | None = None,
     max_watts: str | float | None = None,
+    max_memory: str | float | None = None,
     lora: int | str | None = None,
     around: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
@@ -119,9 +120,9 @@ def request(
     model, hardware, gpus: names or numbers; several as a list or separated by commas. precision: default "bf16", "auto"
     tries all that the machine has. seq_length in tokens (default 4096), global_batch_size in sequences (default 4 Mi
     tokens); several of each as a list. tokens of the whole training (15e12 or "15T"), deadline for them ("30d", or
-    seconds), gpu_hour: price of a GPU-hour, max_watts of all GPUs together ("1.2MW"): as the options of the command
-    line. lora: rank of adapters beside frozen weights (all weights are trained without it). around: instead of all
-    these the file of a run, whose layout is left open.
+    seconds), gpu_hour: price of a GPU-hour, max_watts of all GPUs together ("1.2MW"), max_memory of a GPU that a
+    plan may use (0.9 of it, "70GB"): as the options of the command line. lora: rank of adapters beside frozen weights
+    (all weights are trained without it). around: instead of all these the file of a run, whose layout is left open.
     """
     options = dict(
         model=_commas(model),
@@ -134,6 +135,7 @@ def request(
         deadline=_text(deadline),
         gpu_hour=_text(gpu_hour),
         max_watts=_text(max_watts),
+        max_memory=_text(max_memory),
         lora=None if lora is None else str(lora),
         around=_path(around),
     )

@@ -18,7 +18,7 @@ typedef struct {
   int fidelity, draws, top, threads, seq_length, global_batch_size, form;
   gboolean explain, strict, front, map, decide;
   char *compare, *under, *model, *hardware, *gpus, *precision, *around, *seq_lengths, *global_batch_sizes, *tokens,
-      *deadline, *gpu_hour, *max_watts, *lora;
+      *deadline, *gpu_hour, *max_watts, *max_memory, *lora;
 } Options;
 
 typedef struct {
@@ -161,6 +161,7 @@ static char *request(Call *c, GError **error) {
                      .deadline = o->deadline,
                      .gpu_hour = o->gpu_hour,
                      .max_watts = o->max_watts,
+                     .max_memory = o->max_memory,
                      .lora = o->lora};
   return ms_ask_request(&ask, FALSE, error);
 }
@@ -229,6 +230,7 @@ static const MsField request_fields[] = {
     MS_STRING(Options, deadline, MS_NULLABLE, "for these tokens, 30d"),
     MS_STRING(Options, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
     MS_STRING(Options, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
+    MS_STRING(Options, max_memory, MS_NULLABLE, "of a GPU that a plan may use: a share of it, 0.9, or 70GB"),
     MS_STRING(Options, lora, MS_NULLABLE,
               "rank of adapters (LoRA) beside frozen weights, 16; null: all weights are trained"),
     MS_STRING(Options, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),

@@ -19,9 +19,9 @@ typedef struct {
   char *decide_out;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
-  char *model, *hardware, *gpus, *precision, *around;    /* MsAsk */
-  char *tokens, *deadline, *gpu_hour, *max_watts, *lora; /* MsAsk */
-  char *seq_text, *batch_text;                           /* of the two that follow, as given; lists stay texts */
+  char *model, *hardware, *gpus, *precision, *around;                 /* MsAsk */
+  char *tokens, *deadline, *gpu_hour, *max_watts, *max_memory, *lora; /* MsAsk */
+  char *seq_text, *batch_text; /* of the two that follow, as given; lists stay texts */
   int seq_length, global_batch_size;
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
 } Options;
@@ -42,6 +42,7 @@ static MsAsk ask_of(const Options *o) {
                  .deadline = o->deadline,
                  .gpu_hour = o->gpu_hour,
                  .max_watts = o->max_watts,
+                 .max_memory = o->max_memory,
                  .lora = o->lora};
 }
 
@@ -57,6 +58,7 @@ static const char *first_word(const Options *o) {
          : o->deadline   ? "--deadline"
          : o->gpu_hour   ? "--gpu-hour"
          : o->max_watts  ? "--max-watts"
+         : o->max_memory ? "--max-memory"
          : o->lora       ? "--lora"
                          : NULL;
 }
@@ -367,6 +369,8 @@ int ms_cli_plan(int argc, char **argv) {
        "price of a GPU-hour, any currency; one for each --hardware separated by commas", "PRICE"},
       {"max-watts", 0, 0, G_OPTION_ARG_STRING, &o.max_watts, "of all GPUs together, 1.2MW: more GPUs are left out",
        "POWER"},
+      {"max-memory", 0, 0, G_OPTION_ARG_STRING, &o.max_memory,
+       "of a GPU that a plan may use: a share of it, 0.9 (default 0.94), or 70GB", "SHARE|SIZE"},
       {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.precision, "default bf16; auto tries all that the machine has",
        "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
       {"lora", 0, 0, G_OPTION_ARG_STRING, &o.lora,

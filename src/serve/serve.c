@@ -413,7 +413,7 @@ static void write_request(SoupServerMessage *msg) {
                   *seq_lengths = word_of(object, "seq_lengths"), *batches = word_of(object, "global_batch_sizes"),
                   *tokens = word_of(object, "tokens"), *deadline = word_of(object, "deadline"),
                   *gpu_hour = word_of(object, "gpu_hour"), *max_watts = word_of(object, "max_watts"),
-                  *lora = word_of(object, "lora");
+                  *max_memory = word_of(object, "max_memory"), *lora = word_of(object, "lora");
   MsAsk ask = {.model = model,
                .hardware = hardware,
                .gpus = gpus,
@@ -426,6 +426,7 @@ static void write_request(SoupServerMessage *msg) {
                .deadline = deadline,
                .gpu_hour = gpu_hour,
                .max_watts = max_watts,
+               .max_memory = max_memory,
                .lora = lora};
   g_autofree char *text = ms_ask_request(&ask, FALSE, &error);
   if (text) answer_json(msg, SOUP_STATUS_OK, text);

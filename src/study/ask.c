@@ -71,8 +71,8 @@ static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GErro
 
 /* --- the training as a whole ----------------------------------------------------------------------------------- */
 typedef struct {
-  double tokens, deadline_s, max_W; /* 0: not given */
-  GArray *gpu_hour;                 /* of double: of every machine, or of each; empty: not given */
+  double tokens, deadline_s, max_W, memory_share; /* 0: not given */
+  GArray *gpu_hour;                               /* of double: of every machine, or of each; empty: not given */
 } Budget;
 
 static void budget_clear(Budget *b) { g_clear_pointer(&b->gpu_hour, g_array_unref); }
@@ -99,11 +99,30 @@ static gboolean read_prices(const MsAsk *a, char *const *machines, gboolean dash
   return TRUE;
 }
 
+/* As a share of the GPU's memory; of several machines a size is one share only where they have as much. */
+static gboolean read_memory(const MsAsk *a, char *const *machines, gboolean dashes, double *share, GError **error) {
+  gboolean size = a->max_memory && ms_quantity_has_suffix(a->max_memory);
+  double most, hbm_B = 0;
+  if (!read_amount(a->max_memory, size ? "B" : "", "max_memory", dashes, share, error)) return FALSE;
+  most = *share;
+  for (int i = 0; size && machines[i]; i++) {
+    g_autoptr(MsHardware) machine = ms_hardware_load(machines[i], error);
+    if (!machine) return FALSE;
+    if (i > 0 && machine->hbm_B != hbm_B)
+      return wrong(error, dashes, "max_memory", " %s: the machines differ in memory; give a share of it",
+                   a->max_memory);
+    hbm_B = machine->hbm_B, *share = most / hbm_B;
+  }
+  return *share <= 1 || wrong(error, dashes, "max_memory",
+                              " %s: give a share of a GPU's memory up to 1, or a size within it", a->max_memory);
+}
+
 static gboolean read_budget(const MsAsk *a, char *const *machines, gboolean dashes, Budget *b, GError **error) {
   if (!read_amount(a->tokens, "", "tokens", dashes, &b->tokens, error) ||
       !read_amount(a->deadline, "s", "deadline", dashes, &b->deadline_s, error) ||
       !read_prices(a, machines, dashes, b->gpu_hour, error) ||
-      !read_amount(a->max_watts, "W", "max_watts", dashes, &b->max_W, error))
+      !read_amount(a->max_watts, "W", "max_watts", dashes, &b->max_W, error) ||
+      !read_memory(a, machines, dashes, &b->memory_share, error))
     return FALSE;
   if (dashes && a->deadline && !ms_quantity_has_suffix(a->deadline))
     return wrong(error, dashes, "deadline", " %s: give its unit; \"%sd\" was probably meant", a->deadline, a->deadline);
@@ -130,7 +149,7 @@ static gboolean within_power(const Budget *b, char *const *machines, gboolean da
 }
 
 static void write_budget(MsJsonOut *out, const Budget *b, gboolean several_gpus) {
-  if (!(b->tokens > 0) && !(b->max_W > 0)) return;
+  if (!(b->tokens > 0) && !(b->max_W > 0) && !(b->memory_share > 0)) return;
   ms_json_out_object(out, "plan");
   if (b->deadline_s > 0 && several_gpus) ms_json_out_string(out, "objective", ms_goal_words[MS_GOAL_DEADLINE]);
   if (b->tokens > 0) ms_json_out_double(out, "training_tokens", b->tokens);
@@ -144,6 +163,7 @@ static void write_budget(MsJsonOut *out, const Budget *b, gboolean several_gpus)
     ms_json_out_string(out, "gpu_hour_price_source", "as asked");
   }
   if (b->max_W > 0) ms_json_out_double(out, "max_power_W", b->max_W);
+  if (b->memory_share > 0) ms_json_out_double(out, "max_memory_fraction", b->memory_share);
   ms_json_out_end(out);
 }
 

@@ -22,9 +22,10 @@ typedef struct {     /* NULL and MS_ASK_UNSET: not given */
   const char *tokens; /* of the whole training, "15T" */
   const char
       *deadline; /* for all of them, "30d"; with several numbers of GPUs the fewest that keep it are looked for */
-  const char *gpu_hour;  /* price of a GPU-hour, "2.50"; "2.50,3.80": of each machine */
-  const char *lora;      /* rank of adapters beside frozen weights, "16"; NULL: all weights are trained */
-  const char *max_watts; /* of all GPUs together, "1.2MW": numbers of GPUs that draw more are left out */
+  const char *gpu_hour;   /* price of a GPU-hour, "2.50"; "2.50,3.80": of each machine */
+  const char *lora;       /* rank of adapters beside frozen weights, "16"; NULL: all weights are trained */
+  const char *max_watts;  /* of all GPUs together, "1.2MW": numbers of GPUs that draw more are left out */
+  const char *max_memory; /* of a GPU that a plan may use: its share, "0.9", or "70GB" */
 } MsAsk;
 
 /* The request file that they mean, indented as a person would keep it: layout (and the layers of each stage),

@@ -592,6 +592,9 @@ await check('a budget, the address, and files of the user', async () => {
   await page.locator('#live-gpu_hour').blur();
   await holds('gpu_hour_price');
   ok(page.url().includes('gpu_hour=2.50') && page.url().includes('gpus=64'), page.url());
+  await page.locator('#live-max_memory').fill('60GiB');
+  await page.locator('#live-max_memory').blur();
+  await holds('"max_memory_fraction": 0.75');
   await give('slow.json', {base: 'h100-sxm', nic_Bps: 25e9});
   await holds('"nic_Bps": 25000000000');
   await give('half.json', {base: 'llama3-70b', num_layers: 40});

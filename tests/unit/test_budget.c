@@ -58,6 +58,26 @@ static void a_deadline_leaves_the_number_of_gpus_open(void **state) {
     if (strcmp(r->open[i].path, "gpus") == 0) assert_int_equal(r->open[i].n, 2); /* 32 draw 22 kW */
 }
 
+static double memory_asked(const char *hardware, const char *text) {
+  MsAsk ask = usual;
+  ask.hardware = hardware, ask.max_memory = text;
+  g_autoptr(GPtrArray) requests = asked(ask);
+  return ((MsRequest *)requests->pdata[0])->max_memory_fraction;
+}
+
+static void memory_is_a_share_or_a_size(void **state) {
+  (void)state;
+  assert_true(memory_asked("h100-sxm", NULL) == 0.94);
+  assert_true(memory_asked("h100-sxm", "0.8") == 0.8);
+  assert_true(memory_asked("h100-sxm", "60GiB") == 0.75);
+  assert_true(memory_asked("h100-sxm,h800-sxm", "60GiB") == 0.75);
+  g_autoptr(GError) error = NULL;
+  MsAsk ask = usual;
+  ask.hardware = "h100-sxm,b200-sxm", ask.max_memory = "60GiB";
+  assert_null(ms_ask_request(&ask, TRUE, &error));
+  assert_non_null(strstr(error->message, "--max-memory 60GiB: the machines differ in memory"));
+}
+
 static void every_machine_has_its_price(void **state) {
   (void)state;
   MsAsk ask = usual;
@@ -125,7 +145,7 @@ static void a_deadline_that_cannot_be_kept_says_what_could(void **state) {
 static void wrong_words_are_refused(void **state) {
   (void)state;
   static const struct {
-    const char *gpus, *tokens, *deadline, *gpu_hour, *max_watts, *batches, *says;
+    const char *gpus, *tokens, *deadline, *gpu_hour, *max_watts, *batches, *says, *max_memory;
   } rows[] = {
       {"32..8", NULL, NULL, NULL, NULL, NULL, "--gpus 32..8: the range ends"},
       {"8..x", NULL, NULL, NULL, NULL, NULL, "--gpus 8..x: give numbers"},
@@ -139,12 +159,16 @@ static void wrong_words_are_refused(void **state) {
       {"8", "1T", "soon", NULL, NULL, NULL, "--deadline soon: "},
       {"8", NULL, NULL, NULL, "1kW", NULL, "--max-watts 1 kW: of GPUs of 700 W these are at most 1"},
       {"8", NULL, NULL, NULL, NULL, "64,,128", "--global-batch-size 64,,128: give numbers"},
+      {"8", NULL, NULL, NULL, NULL, NULL, "--max-memory 1.5: give a share of a GPU's memory", "1.5"},
+      {"8", NULL, NULL, NULL, NULL, NULL, "--max-memory 90GB: give a share of a GPU's memory", "90GB"},
+      {"8", NULL, NULL, NULL, NULL, NULL, "--max-memory much: ", "much"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(GError) error = NULL;
     MsAsk ask = usual;
     ask.gpus = rows[i].gpus, ask.tokens = rows[i].tokens, ask.deadline = rows[i].deadline;
     ask.gpu_hour = rows[i].gpu_hour, ask.max_watts = rows[i].max_watts, ask.global_batch_sizes = rows[i].batches;
+    ask.max_memory = rows[i].max_memory;
     assert_null(ms_ask_request(&ask, TRUE, &error));
     assert_int_equal(error->code, MS_ERROR_USAGE);
     if (!g_str_has_prefix(error->message, rows[i].says)) fail_msg("%s, not %s", error->message, rows[i].says);
@@ -215,6 +239,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranges_and_lists_make_requests),
       cmocka_unit_test(a_deadline_leaves_the_number_of_gpus_open),
+      cmocka_unit_test(memory_is_a_share_or_a_size),
       cmocka_unit_test(every_machine_has_its_price),
       cmocka_unit_test(the_cheapest_cluster_is_advised),
       cmocka_unit_test(a_deadline_that_cannot_be_kept_says_what_could),
