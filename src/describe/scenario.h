@@ -64,7 +64,7 @@ typedef struct {
   MsFsdp fsdp;
   MsDtype main_grads_dtype, grad_reduce_dtype, expert_grad_reduce_dtype, exp_avg_dtype, exp_avg_sq_dtype,
       main_params_dtype;
-  gboolean disable_parameter_transpose_cache, fp8_param_gather, cross_entropy_fusion;
+  gboolean disable_parameter_transpose_cache, fp8_param_gather, reuse_fp32_param, cross_entropy_fusion;
   MsAttnBackend attention_backend;
   MsTransformerImpl transformer_impl;
   MsCeImpl cross_entropy_fusion_impl;

@@ -26,8 +26,6 @@ static const struct {
                {"--fix-router", "--moe-router-force-load-balancing"},
                {"--use-qk-norm", "--qk-layernorm"},
                {"--num-layers-per-virtual-pipeline-stag", "--num-layers-per-virtual-pipeline-stage"},
-               {"--use-ascend-coc", "--tp-comm-overlap"},
-               {"--use-ascend-mc2", "--tp-comm-overlap"},
                {"--swap-optimizer", "--offload-optimizer-states"}};
 
 static void rename_flags(MsArgs *args) {
@@ -79,7 +77,6 @@ static const struct {
     {"--recompute-activation-function", "recomputed activation functions are not modelled"},
     {"--recompute-norm", "recomputed norms are not modelled"},
     {"--moe-zero-memory", "what this recomputes in the experts is not modelled: memory is predicted too high"},
-    {"--reuse-fp32-param", "BF16 weights that live inside the FP32 ones are not modelled: 2 bytes a parameter less"},
     {"--enable-recompute-layers-per-pp-rank", "the number of recomputed layers is taken for a virtual stage"},
     {"--variable-seq-lengths", "every sequence is taken to be as long as --seq-length"},
     {"--reset-attention-mask", "attention is taken over whole sequences, not document by document"},
@@ -189,6 +186,33 @@ static void say_members(MsArgs *args, const MsArg *source, const Member *members
     const char *value = arg ? arg->values[0] : members[i].absent;
     if (value) ms_args_say(args, arg ? arg : source, members[i].ours, value);
   }
+}
+
+/* Products in pieces beside their messages; Megatron-LM's overlap is of gathers and scatters of sequence parallelism.
+ */
+static void overlapped_products(MsArgs *args, GPtrArray *remarks) {
+  const MsArg *arg = ms_args_take_any(args, "--use-ascend-coc --use-ascend-mc2");
+  if (!arg) return;
+  if (ms_args_has(args, "--sequence-parallel")) ms_args_say(args, arg, "--tp-comm-overlap", NULL);
+  else remark(remarks, "%s: all-reduces in pieces are not modelled: none is hidden", arg->flag);
+}
+
+/* Megatron-LM takes a bias on scores of sigmoid and sqrtsoftplus alone. */
+static void biased_scores(MsArgs *args, GPtrArray *remarks) {
+  const MsArg *bias = ms_args_take(args, "--moe-router-enable-expert-bias"),
+              *scores = ms_args_take(args, "--moe-router-score-function");
+  if (!bias || (scores && g_strcmp0(scores->values[0], "softmax") != 0)) return;
+  ms_args_say(args, bias, "--moe-router-score-function", "sigmoid");
+  remark(remarks, "--moe-router-enable-expert-bias: scores of softmax with a bias are counted as those of sigmoid");
+}
+
+/* Sparse attention is a kernel of its own whatever makes the rest of a layer. */
+static void sparse_kernel(MsArgs *args, GPtrArray *remarks) {
+  const MsArg *kernel = ms_args_take(args, "--use-sparse-flash-attn"),
+              *layers = ms_args_take(args, "--transformer-impl");
+  if (!kernel || !layers || g_strcmp0(layers->values[0], "local") != 0) return;
+  ms_args_say(args, layers, "--transformer-impl", "transformer_engine");
+  remark(remarks, "--transformer-impl local: layers around sparse attention are counted as Transformer Engine's");
 }
 
 static void sparse_attention(MsArgs *args) {
@@ -330,6 +354,9 @@ gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GErro
   if (!check_stage(args, error) || !slime(args, remarks, gpus, error) || !shared_experts(args, error) ||
       !extend_experts(args, error) || !ms_dialect_deepspeed(args, remarks, error) || !ms_dialect_layers(args, error))
     return FALSE;
+  overlapped_products(args, remarks);
+  biased_scores(args, remarks);
+  sparse_kernel(args, remarks);
   sparse_attention(args);
   linear_attention(args);
   ms_dialect_checkpoint(args, remarks);

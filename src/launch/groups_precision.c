@@ -149,6 +149,7 @@ static gboolean read_dtype(MsArgs *args, const char *flag, MsDtype absent, MsDty
 gboolean ms_read_gradients(MsArgs *args, MsScenario *s, GError **error) {
   MsOptions *o = &s->options;
   MsDtype own = ms_precision(&s->training)->dtype, main_grads = MS_DT_FP32;
+  o->reuse_fp32_param = ms_args_take(args, "--reuse-fp32-param") != NULL;
   gboolean aware = ms_args_take(args, "--use-precision-aware-optimizer") != NULL;
   o->main_params_dtype = o->exp_avg_dtype = o->exp_avg_sq_dtype = MS_DT_FP32;
   if (aware && (!read_dtype(args, "--main-grads-dtype", MS_DT_FP32, &main_grads, error) ||

@@ -27,6 +27,13 @@ RULE(transpose_cache) {
                   ms_precision_words[s->training.precision]);
   return s->model->num_experts == 0 || REFUSE("disable_parameter_transpose_cache is not modelled for experts");
 }
+RULE(reused_masters) {
+  const MsOptions *o = &s->options;
+  return !o->reuse_fp32_param ||
+         (ms_precision(&s->training)->dtype == MS_DT_BF16 && o->main_params_dtype == MS_DT_FP32 &&
+          o->fsdp == MS_FSDP_NONE) ||
+         REFUSE("reuse_fp32_param needs BF16 weights, FP32 masters and no FSDP");
+}
 RULE(fp4_params_need_fp4) {
   return !s->options.fp4_param_gather || bits(s) == 4 ||
          REFUSE("fp4_param_gather needs nvfp4, not %s", ms_precision_words[s->training.precision]);

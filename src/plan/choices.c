@@ -45,6 +45,7 @@ static const Known known[] = {
     {"options.exp_avg_dtype", MS_ROLE_STATE},
     {"options.exp_avg_sq_dtype", MS_ROLE_STATE},
     {"options.main_params_dtype", MS_ROLE_STATE},
+    {"options.reuse_fp32_param", MS_ROLE_STATE},
     {"options.distributed_optimizer", MS_ROLE_STATE},
     {"options.offload_optimizer_states", MS_ROLE_STATE},
     {"options.fsdp", MS_ROLE_STATE},

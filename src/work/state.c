@@ -32,10 +32,11 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
 }
 
 /* The half of an FP32 master that a BF16 weight lacks; of an FP16 one there is none (distrib_optimizer.py,
- * store_param_remainders). */
+ * store_param_remainders; MindSpeed docs/zh/features/reuse-fp32-param.md). */
 static gboolean keeps_remainders(const MsScenario *s) {
-  return ms_optimizer_is_precision_aware(&s->options) && !gathers_low(s) &&
-         s->options.main_params_dtype == MS_DT_FP32 && ms_precision(&s->training)->dtype != MS_DT_FP16;
+  gboolean either = s->options.reuse_fp32_param || ms_optimizer_is_precision_aware(&s->options);
+  return either && !gathers_low(s) && s->options.main_params_dtype == MS_DT_FP32 &&
+         ms_precision(&s->training)->dtype != MS_DT_FP16;
 }
 
 double ms_optimizer_state_B(const MsScenario *s) {

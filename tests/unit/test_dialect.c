@@ -115,6 +115,13 @@ static void words_of_deepspeed(void **state) {
       {"--attention-head-type multiquery", {"\"num_query_groups\":1"}},
       {"--position-embedding-type alibi", {"\"position_embedding\":\"none\""}},
       {"--normalization rmsnorm", {"\"normalization\":\"RMSNorm\""}},
+      {"--reuse-fp32-param", {"\"reuse_fp32_param\":true"}},
+      {"--use-ascend-coc", {"\"tp_comm_overlap\":false"}},
+      {"--use-ascend-mc2 --sequence-parallel", {"\"tp_comm_overlap\":true"}},
+      {"--num-experts 8 --moe-router-enable-expert-bias", {"\"moe_router_score_function\":\"sigmoid\""}},
+      {"--num-experts 8 --moe-router-enable-expert-bias --moe-router-score-function sqrtsoftplus",
+       {"\"moe_router_score_function\":\"sqrtsoftplus\""}},
+      {"--transformer-impl local --use-sparse-flash-attn", {"\"transformer_impl\":\"transformer_engine\""}},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(GError) error = NULL;
@@ -129,8 +136,7 @@ static void words_of_deepspeed(void **state) {
 /* What moesim does not model is a remark; what changes the model or the step is refused. */
 static void what_is_not_modelled(void **state) {
   (void)state;
-  static const char *const remarks[] = {"--swap-attention", "--reuse-fp32-param", "--reset-attention-mask",
-                                        "--rampup-batch-size"};
+  static const char *const remarks[] = {"--swap-attention", "--reset-attention-mask", "--rampup-batch-size"};
   static const struct {
     const char *more, *message;
   } refused[] = {

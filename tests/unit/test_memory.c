@@ -377,6 +377,20 @@ static void buffers_of_options(void **state) {
   assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
 }
 
+/* MindSpeed's BF16 weights lie in their masters: 2 bytes of a weight less, shared by those that share the optimizer. */
+static void reused_masters(void **state) {
+  (void)state;
+  for (int sharded = 0; sharded < 2; sharded++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "ascend-910b", 8);
+    double own_B, reused_B;
+    s->options.distributed_optimizer = sharded;
+    static_B(s, &own_B);
+    s->options.reuse_fp32_param = TRUE;
+    static_B(s, &reused_B);
+    assert_close(reused_B * 12, own_B * 10, 1e-12);
+  }
+}
+
 /* Layers of TransformerEngine keep FP8 copies of gathered BF16 weights whole; gathered in FP8, and in BF16, nothing
  * stays but the shards. */
 static void cached_copies(void **state) {
@@ -626,6 +640,7 @@ int main(void) {
       cmocka_unit_test(buffers_of_options),
       cmocka_unit_test(muon_states),
       cmocka_unit_test(cached_copies),
+      cmocka_unit_test(reused_masters),
       cmocka_unit_test(low_precision_weights),
       cmocka_unit_test(interleaved_peaks),
       cmocka_unit_test(ep_overlap_peaks),
