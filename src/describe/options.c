@@ -68,6 +68,10 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
            "environment variable of the launch, predictions take no notice; 0 = unset"),
     MS_INT(MsOptions, cpu_offloading_num_layers, 0, 10000, "0", MS_OPEN, "layers whose activations go to the host"),
     SWITCH(offload_optimizer_states, "false", "master weights and moments live on the host between updates"),
+    MS_INT(
+        MsOptions, swap_optimizer_times, 0, 10000, "0", MS_OPEN,
+        "parts in which states that live on the host visit the device during the update (MindSpeed --swap-optimizer, "
+        "16 there); 0 = they do not"),
     SWITCH(reuse_fp32_param, "false",
            "BF16 weights lie in their FP32 masters, which the optimizer puts together again (MindSpeed)"),
     SWITCH(disable_parameter_transpose_cache, "false",

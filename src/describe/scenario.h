@@ -78,6 +78,7 @@ typedef struct {
   int cuda_device_max_connections; /* 0 = unset */
   int cpu_offloading_num_layers;
   gboolean offload_optimizer_states;
+  int swap_optimizer_times;
   gboolean fp4_param_gather, fp8_dot_product_attention, fp8_output_proj, tp_only_amax_red, fp8_dispatch,
       activation_func_fp8_input_store;
   int num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;

@@ -25,8 +25,7 @@ static const struct {
                {"--combined-1f1b", "--overlap-moe-expert-parallel-comm"},
                {"--fix-router", "--moe-router-force-load-balancing"},
                {"--use-qk-norm", "--qk-layernorm"},
-               {"--num-layers-per-virtual-pipeline-stag", "--num-layers-per-virtual-pipeline-stage"},
-               {"--swap-optimizer", "--offload-optimizer-states"}};
+               {"--num-layers-per-virtual-pipeline-stag", "--num-layers-per-virtual-pipeline-stage"}};
 
 static void rename_flags(MsArgs *args) {
   for (guint i = 0; i < G_N_ELEMENTS(renamed); i++) {

@@ -123,11 +123,17 @@ gboolean ms_write_offload(const MsScenario *s, MsRelease release, MsArgs *args, 
   return TRUE;
 }
 
+enum { MINDSPEED_PARTS = 16 }; /* the default of --swap-optimizer-times */
+
 gboolean ms_read_offload(MsArgs *args, MsScenario *s, GError **error) {
   MsOptions *o = &s->options;
   o->offload_modules = 0;
   o->optimizer_offload_fraction = 0;
   o->offload_optimizer_states = ms_args_take(args, "--offload-optimizer-states") != NULL;
+  const MsArg *swaps = ms_args_take(args, "--swap-optimizer"), *times = ms_args_take(args, "--swap-optimizer-times");
+  gint64 parts = MINDSPEED_PARTS;
+  if (swaps && times && !ms_arg_int(args, times, 0, 10000, &parts, error)) return FALSE;
+  o->swap_optimizer_times = swaps ? (int)MAX(parts, 1) : 0; /* 0 there: all at once */
   if (ms_args_take(args, "--fine-grained-activation-offloading")) {
     const MsArg *arg = ms_args_take(args, "--offload-modules");
     if (arg && !read_words(args, arg, ms_offload_module_words, &o->offload_modules, error)) return FALSE;

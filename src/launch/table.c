@@ -85,7 +85,8 @@ const MsLaunchRow ms_launch_rows[] = {
           "options.recompute.granularity options.recompute.modules options.recompute.method "
           "options.recompute.num_layers"),
     GROUP(TRAINING, offload,
-          "options.offload_modules options.optimizer_offload_fraction options.offload_optimizer_states"),
+          "options.offload_modules options.optimizer_offload_fraction options.offload_optimizer_states "
+          "options.swap_optimizer_times"),
     FIXED(TRAINING, "--overlap-cpu-optimizer-d2h-h2d", NULL, 0, .when = uses_optimizer_offload),
     VALUE(TRAINING, "--cpu-offloading-num-layers", "options.cpu_offloading_num_layers", "0", 0),
     GROUP(TRAINING, graphs, "options.cuda_graph_scope"),

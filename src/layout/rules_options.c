@@ -91,7 +91,17 @@ RULE(offload_link_known) {
   return link_known(s, s->options.offload_modules || s->options.cpu_offloading_num_layers > 0, why, size);
 }
 RULE(optimizer_link_known) {
-  return link_known(s, s->options.optimizer_offload_fraction > 0 || s->options.offload_optimizer_states, why, size);
+  const MsOptions *o = &s->options;
+  return link_known(s, o->optimizer_offload_fraction > 0 || o->offload_optimizer_states || o->swap_optimizer_times > 0,
+                    why, size);
+}
+RULE(swapped_states) {
+  const MsOptions *o = &s->options;
+  return o->swap_optimizer_times == 0 ||
+         (s->training.optimizer == MS_OPT_ADAM && o->distributed_optimizer && !o->offload_optimizer_states &&
+          !o->reuse_fp32_param && o->optimizer_offload_fraction == 0 && o->fsdp == MS_FSDP_NONE) ||
+         REFUSE("swap_optimizer_times needs adam, distributed_optimizer, no FSDP, and states that are neither reused "
+                "nor offloaded otherwise");
 }
 RULE(fp8_dispatch_needs_fp8) {
   if (!s->options.fp8_dispatch) return TRUE;

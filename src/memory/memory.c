@@ -10,6 +10,10 @@
 
 /* --- static bytes (docs/theory/memory.md 1) --- */
 
+static gboolean states_on_host(const MsOptions *o) {
+  return o->offload_optimizer_states || o->swap_optimizer_times > 0;
+}
+
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
   double low = ms_low_weight_B(s), cached = ms_cached_weight_B(s), stored = ms_dtype_B(s->options.main_params_dtype);
@@ -21,7 +25,7 @@ MsParamBytes ms_memory_param_bytes(const MsWork *w) {
                         .low_whole = low,
                         .low_cached = cached,
                         .gradient = ms_dtype_B(s->options.main_grads_dtype),
-                        .optimizer = s->options.offload_optimizer_states ? 0 : ms_optimizer_state_B(s),
+                        .optimizer = states_on_host(&s->options) ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE),
                         .expert_shards = ms_work_shards(w, TRUE),
                         .unit_gradient = reduces ? 2 * ms_dtype_B(s->options.grad_reduce_dtype) : 0,
@@ -268,7 +272,7 @@ static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
   MsStageParams p = ms_work_stage_params(w, stage);
   double copy = o->main_grads_dtype == MS_DT_FP32 || ms_optimizer_is_precision_aware(o) ? 0 : 4;
-  if (o->offload_optimizer_states) copy += ms_optimizer_state_B(w->scenario);
+  if (states_on_host(o)) copy += ms_optimizer_state_B(w->scenario) / MAX(o->swap_optimizer_times, 1);
   double dense = p.params_dense + p.embedding_copy;
   return MAX(copy * (dense / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE)),
              flat_gather_B(w, dense + p.params_expert));

@@ -48,6 +48,7 @@ static const Known known[] = {
     {"options.reuse_fp32_param", MS_ROLE_STATE},
     {"options.distributed_optimizer", MS_ROLE_STATE},
     {"options.offload_optimizer_states", MS_ROLE_STATE},
+    {"options.swap_optimizer_times", MS_ROLE_STATE},
     {"options.fsdp", MS_ROLE_STATE},
     {"options.num_distributed_optimizer_instances", MS_ROLE_STATE},
     {"options.outer_dp_sharding_strategy", MS_ROLE_STATE},

@@ -263,18 +263,30 @@ static void muon_rows(Step *s, int stage) {
  * (docs/theory/host.md has how they were timed). */
 #define BEFORE_NORM 0.4
 
+static double shard_tensors(const Step *s) { return s->tensors / s->shard + s->expert_tensors / s->expert_shard; }
+
 static double shard_operators(const Step *s) {
   if (!ms_framework(s->work->scenario)->steps_one_by_one || !s->o->distributed_optimizer) return 0;
-  double tensors = s->tensors / s->shard + s->expert_tensors / s->expert_shard,
-         operators = s->work->scenario->laws.optimizer_operators * tensors;
-  return MIN(operators, MOST_OPERATORS);
+  return MIN(s->work->scenario->laws.optimizer_operators * shard_tensors(s), MOST_OPERATORS);
 }
+
+/* `swap_optimizer_times`: tensors of a part leave while the others of it arrive, and the next part comes when the last
+ * of them has left (MindSpeed core/optimizer/swap_optimizer/swap_optimizer.py, swap_adamw_step). */
+static void swap_row(Step *s, MsOpKind kind, const char *name, MsStream stream, double bytes_B) {
+  if (bytes_B <= 0) return;
+  MsOp *op = ms_row_async(&s->b, kind, name, stream);
+  op->message_B = bytes_B;
+  s->b.tip = ms_row_index(&s->b, op);
+}
+
+static double left_alone(const Step *s) { return MIN(1, s->o->swap_optimizer_times / MAX(shard_tensors(s), 1)); }
 
 /* The optimizer: Adam on what is left of the shard, the offloaded share on the host meanwhile (copied out, updated,
  * copied back: in this order), states that live on the host brought back first. */
 static void optimizer_rows(Step *s, int stage, double dense, double expert, int states) {
   double share = s->o->optimizer_offload_fraction, write, read = adam_B(s, &write),
-         shard = dense / s->shard + expert / s->expert_shard;
+         shard = dense / s->shard + expert / s->expert_shard,
+         swapped_B = s->o->swap_optimizer_times > 0 ? shard * ms_optimizer_state_B(s->work->scenario) : 0;
   int back = -1;
   if (share > 0) {
     MsOp *out = ms_row_async(&s->b, MS_OP_D2H, "gradients to host", MS_STREAM_D2H);
@@ -291,6 +303,7 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
     s->b.tip = chain;
   }
   ms_join(&s->b, states);
+  swap_row(s, MS_OP_H2D, "optimizer states from host", MS_STREAM_H2D, swapped_B);
   if (s->work->scenario->training.optimizer == MS_OPT_MUON) {
     double matrix_dense, matrix_expert;
     ms_work_matrix_params(s->work, stage, &matrix_dense, &matrix_expert);
@@ -299,6 +312,7 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
   }
   ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12)->host =
       (guint16)((1 - BEFORE_NORM) * shard_operators(s));
+  swap_row(s, MS_OP_D2H, "optimizer states to host", MS_STREAM_D2H, left_alone(s) * swapped_B);
   ms_join(&s->b, back);
 }
 

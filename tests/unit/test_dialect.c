@@ -73,7 +73,9 @@ static void words_of_mindspeed(void **state) {
       {"--gelu-tanh", {"\"gated\":true", "\"activation\":\"gelu\""}},
       {"--post-norm", {"\"post_norm\":true"}},
       {"--spec mindspeed_llm.tasks.models.spec.grok_spec layer_spec", {"\"post_norm\":true"}},
-      {"--swap-optimizer", {"\"offload_optimizer_states\":true"}},
+      {"--swap-optimizer", {"\"swap_optimizer_times\":16"}},
+      {"--swap-optimizer --swap-optimizer-times 4", {"\"swap_optimizer_times\":4"}},
+      {"--swap-optimizer-times 4", {"\"swap_optimizer_times\":0"}},
       {"--position-embedding-type mrope", {"\"position_embedding\":\"rope\""}},
       {LATENT " --rope-scaling-type yarn --rope-scaling-factor 40", {"\"type\":\"yarn\"", "\"factor\":40"}},
   };

@@ -132,6 +132,7 @@ static void roles_hold(void **state) {
                                      "fsdp",
                                      "optimizer_offload_fraction",
                                      "offload_optimizer_states",
+                                     "reuse_fp32_param",
                                      "overlap_p2p_comm",
                                      "delay_wgrad",
                                      "cuda_graph_shared_experts"};

@@ -241,6 +241,8 @@ SWITCH(offload_core_attn) { O.offload_modules = MS_OM_CORE_ATTN | MS_OM_ATTN_PRO
 SWITCH(offload_layers) { O.cpu_offloading_num_layers = 2; }
 SWITCH(optimizer_offload) { O.optimizer_offload_fraction = 0.5; }
 SWITCH(offload_states) { O.offload_optimizer_states = TRUE; }
+SWITCH(swap_states) { O.swap_optimizer_times = 16; }
+SWITCH(reused_masters) { O.reuse_fp32_param = TRUE; }
 SWITCH(graph_attn) { O.cuda_graph_scope = MS_CG_ATTN; }
 SWITCH(graph_router) { O.cuda_graph_scope = MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS; }
 SWITCH(bf16_moments) { O.exp_avg_dtype = O.exp_avg_sq_dtype = MS_DT_BF16; }
@@ -324,6 +326,8 @@ static const struct {
     {"offload_layers", moe_flat, offload_layers, "ACTIVATIONS- HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"optimizer_offload", moe, optimizer_offload, "OPTIMIZER- STEP_ROWS+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
     {"offload_states", moe, offload_states, "OPTIMIZER- ACTIVATIONS- TRANSIENT+ HOST+ OFFLOAD+ STREAMS+ STEP+"},
+    {"swap_states", moe, swap_states, "OPTIMIZER- HOST+ OFFLOAD+ STREAMS+ STEP+"},
+    {"reused_masters", moe, reused_masters, "OPTIMIZER-"},
     {"graph_attn", moe, graph_attn, "ACTIVATIONS+ BUFFERS+ MEMORY_BOUND+ HOST- STREAMS+ STEP+"},
     {"graph_router", moe, graph_router, "ACTIVATIONS+ BUFFERS+ MEMORY_BOUND+ HOST- STREAMS+ STEP+"},
     {"bf16_moments", moe, bf16_moments, "OPTIMIZER- STEP_ROWS- STEP-"},

@@ -276,6 +276,26 @@ static void optimizer_offload(void **state) {
   assert_true(offloaded(states) > 0 && states->step_time_s < all->step_time_s);
 }
 
+/* States that visit the device part by part: all cross the link inside the update, and what leaves alone behind each
+ * part grows with the number of parts; one part is there at a time. */
+static void states_visit_in_parts(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "ascend-910b", 8);
+  double states_s = 12 * ms_model_params(s->model).total / 8 / s->hardware->host_link_Bps, tensors = 32 * 6 + 3;
+  s->options.swap_optimizer_times = 1;
+  g_autoptr(MsResult) once = sound(s);
+  s->options.swap_optimizer_times = 16;
+  g_autoptr(MsResult) parts = sound(s);
+  assert_true(parts->memory->stage[0].optimizer_B == 0);
+  assert_close(offloaded(once), states_s * (1 + 8.0 / tensors), 0.02);
+  assert_close(offloaded(parts), states_s * (1 + 16 * 8.0 / tensors), 0.02);
+  s->layout.pp = 2, s->options.recompute.granularity = MS_RECOMPUTE_FULL; /* the update is the peak */
+  g_autoptr(MsResult) full = sound(s);
+  s->options.swap_optimizer_times = 1;
+  g_autoptr(MsResult) whole = sound(s);
+  assert_true(full->memory->stage[0].peak_B < whole->memory->stage[0].peak_B);
+}
+
 /* Optimizer states and activations leave on streams of their own: they share the link, and nobody queues. (In one queue
  * the step with both was 28 % longer than with activations alone, and `fast` a fifth too short.) */
 static void states_leave_beside_activations(void **state) {
@@ -481,6 +501,7 @@ int main(void) {
       cmocka_unit_test(activation_offload),
       cmocka_unit_test(whole_layers_offloaded),
       cmocka_unit_test(optimizer_offload),
+      cmocka_unit_test(states_visit_in_parts),
       cmocka_unit_test(states_leave_beside_activations),
       cmocka_unit_test(muon),
       cmocka_unit_test(shared_expert_overlap),
