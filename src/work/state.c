@@ -32,7 +32,7 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
 }
 
 /* The half of an FP32 master that a BF16 weight lacks; of an FP16 one there is none (distrib_optimizer.py,
- * store_param_remainders; MindSpeed docs/zh/features/reuse-fp32-param.md). */
+ * store_param_remainders; MindSpeed 028de58c, feature reuse-fp32-param). */
 static gboolean keeps_remainders(const MsScenario *s) {
   gboolean either = s->options.reuse_fp32_param || ms_optimizer_is_precision_aware(&s->options);
   return either && !gathers_low(s) && s->options.main_params_dtype == MS_DT_FP32 &&
