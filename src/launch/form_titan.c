@@ -29,7 +29,8 @@ static void head(Form *f) {
   const MsScenario *s = f->s;
   int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
   g_string_append_printf(f->out,
-                         "# %s on %d GPUs, written by moesim for TorchTitan: CONFIG_FILE=this file, torchrun\n"
+                         "# %s on %d GPUs, written by moesim for TorchTitan v0.2, which reads TOML (its main branch\n"
+                         "# has Python in place of it since February 2026): CONFIG_FILE=this file, torchrun\n"
                          "# --nproc_per_node %d --nnodes %d -m torchtitan.train on every node (run_train.sh).\n"
                          "# Data, tokenizer, learning rate and checkpoints are TorchTitan's defaults.\n",
                          s->model->name, s->gpus, per_node, s->gpus / per_node);

@@ -139,7 +139,9 @@ static void draw_options(GRand *rand, MsScenario *s) {
   for (const MsField *field = ms_options_table.fields; field->key; field++)
     if (field->offset != offsetof(MsOptions, disable_parameter_transpose_cache) && /* few precisions have it */
         field->offset != offsetof(MsOptions, expert_grad_reduce_dtype) &&          /* nor frameworks these */
-        field->offset != offsetof(MsOptions, torch_compile))
+        field->offset != offsetof(MsOptions, torch_compile) &&
+        field->offset != offsetof(MsOptions, swap_optimizer_times) && /* drawn below */
+        field->offset != offsetof(MsOptions, reuse_fp32_param))
       draw_field(rand, field, o);
   for (const MsField *field = ms_recompute_table.fields; field->key; field++) draw_field(rand, field, &o->recompute);
   o->recompute.num_layers = MAX(o->recompute.num_layers, 1);
@@ -154,6 +156,8 @@ static void draw_options(GRand *rand, MsScenario *s) {
   if (chance(rand, 90)) o->lcma = FALSE;
   if (chance(rand, 80)) o->deterministic_mode = FALSE;
   if (chance(rand, 80)) o->cpu_offloading_num_layers = 0;
+  if (chance(rand, 5)) o->swap_optimizer_times = PICK(1, 4, 16);
+  if (chance(rand, 5)) o->reuse_fp32_param = TRUE;
 }
 
 /* What MT-MegatronLM has no words for. */

@@ -182,7 +182,7 @@ static void turns_that_are_left_out_change_nothing(void **state) {
   (void)state;
   g_autoptr(GRand) rand = ms_soak_rand(33);
   int draws = 0, runs = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(400, 10000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(450, 10000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (!ms_model_finish(s->model, NULL, "", NULL) || s->pools.shares > 0) continue;
     s->training.global_batch_size *= g_rand_int_range(rand, 1, 9);
@@ -197,7 +197,7 @@ static void fast_is_near_full(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(26);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(500, 10000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 10000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
   }
@@ -299,7 +299,7 @@ static void a_faster_machine_is_not_slower(void **state) {
   double most = 0;
   int draws = 0, runs = 0, slower = 0;
   gsize before = ms_engine_left_out();
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(500, 5000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 5000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     guint rate = g_rand_int(rand);
     if (!ms_model_finish(s->model, NULL, "", NULL)) continue;

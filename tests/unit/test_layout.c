@@ -604,6 +604,8 @@ BREAKS(lora_deferred) {
   TRAINING.lora = ADAPTERS(8, 1), c->model.mtp_num_layers = 0, OPTIONS.defer_embedding_wgrad_compute = TRUE;
 }
 BREAKS(transpose_cache) { OPTIONS.disable_parameter_transpose_cache = TRUE; }
+BREAKS(reused_masters) { OPTIONS.reuse_fp32_param = TRUE, OPTIONS.fsdp = MS_FSDP_OPTIM; }
+BREAKS(swapped_states) { OPTIONS.swap_optimizer_times = 16, OPTIONS.offload_optimizer_states = TRUE; }
 BREAKS(kv_groups) { c->model.num_query_groups = 3; }
 BREAKS(experts) { c->model.num_experts = 100; }
 BREAKS(moe_sp) { OPTIONS.sequence_parallel = FALSE; }
@@ -984,6 +986,8 @@ static const struct {
     {"lora-recompute", break_lora_mlp_again},
     {"lora-overlap", break_lora_deferred},
     {"transpose-cache", break_transpose_cache},
+    {"reused-masters", break_reused_masters},
+    {"swapped-states", break_swapped_states},
 };
 
 /* The good scenario: 64 GPUs, TP 2 x CP 2 x PP 2 x DP 8; EP 8 x EDP 4. */

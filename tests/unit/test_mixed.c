@@ -163,7 +163,7 @@ static void fidelities_keep_their_order(void **state) {
   (void)state;
   g_autoptr(GRand) rand = ms_soak_rand(62);
   int run = 0, draws = 0, far = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(350, 12000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(450, 12000)); draws++) {
     g_autoptr(MsScenario) s = draw_split(rand);
     if (!s) continue;
     make_other(rand, s->pools.pool[1].hardware);
