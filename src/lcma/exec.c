@@ -476,6 +476,7 @@ static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *
 void ms_lcma_execute(const MsLcmaPlan *plan, const MsBlas *blas, MsTeam *team, void *workspace, const MsGemm *gemm,
                      MsLcmaPhases *phases) {
   if (plan->n_stages == 0) {
+    ms_team_rest(team); /* the library has threads of its own */
     ms_blas_set_threads(blas, ms_team_threads(team));
     library(blas, gemm);
     return;

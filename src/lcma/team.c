@@ -23,6 +23,7 @@ struct MsTeam {
   MsTask task;
   void *context;
   int tasks, next; /* next is atomic */
+  int resting;     /* nobody looks; atomic */
 };
 
 typedef struct {
@@ -43,13 +44,13 @@ static void pause_once(void) {
 #endif
 }
 
-/* TRUE as soon as *value is not `old` any more, FALSE when that takes longer than LOOK_US. The CPU is not given away
- * meanwhile: on a busy host the others would keep it for their whole slices, many times as long, while who sleeps is
- * woken before them. */
-static gboolean changes(const int *value, int old) {
+/* TRUE as soon as *value is not `old` any more, FALSE when that takes longer than LOOK_US or the team rests. The CPU is
+ * not given away meanwhile: on a busy host the others would keep it for their whole slices, many times as long, while
+ * who sleeps is woken before them. */
+static gboolean changes(const MsTeam *team, const int *value, int old) {
   gint64 until = g_get_monotonic_time() + LOOK_US;
   while (g_atomic_int_get(value) == old)
-    if (g_get_monotonic_time() > until) return FALSE;
+    if (g_atomic_int_get(&team->resting) || g_get_monotonic_time() > until) return FALSE;
     else pause_once();
   return TRUE;
 }
@@ -59,7 +60,7 @@ static gpointer helper_main(gpointer data) {
   MsTeam *team = self.team;
   g_free(data);
   for (int seen = 0;;) {
-    changes(&team->phase, seen);
+    changes(team, &team->phase, seen);
     g_mutex_lock(&team->mutex);
     while (team->phase == seen) g_cond_wait(&team->start, &team->mutex);
     seen = team->phase;
@@ -126,7 +127,10 @@ double ms_team_waited_s(void) {
 
 int ms_team_undisturbed(double waited_s, double time_s) { return waited_s < 0.02 * time_s + 20e-6; }
 
+void ms_team_rest(MsTeam *team) { g_atomic_int_set(&team->resting, TRUE); }
+
 void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks) {
+  g_atomic_int_set(&team->resting, FALSE);
   team->task = task;
   team->context = context;
   team->tasks = tasks;
@@ -141,7 +145,7 @@ void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks) {
   g_cond_broadcast(&team->start);
   g_mutex_unlock(&team->mutex);
   work(team, 0);
-  for (int left; (left = g_atomic_int_get(&team->working)) > 0 && changes(&team->working, left);) {}
+  for (int left; (left = g_atomic_int_get(&team->working)) > 0 && changes(team, &team->working, left);) {}
   g_mutex_lock(&team->mutex);
   while (team->working > 0) g_cond_wait(&team->done, &team->mutex);
   g_mutex_unlock(&team->mutex);

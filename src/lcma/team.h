@@ -19,5 +19,7 @@ int ms_team_undisturbed(double waited_s, double time_s);
 /* Calls task(context, i, worker) for each i < tasks, each once, in any order, and returns when all are done. What the
  * tasks wrote is then visible to the caller and to later tasks. Not to be called from within a task. */
 void ms_team_run(MsTeam *team, MsTask task, void *context, int tasks);
+/* Until the next run its threads sleep, instead of looking for tasks a while: others need their CPUs. */
+void ms_team_rest(MsTeam *team);
 
 #endif

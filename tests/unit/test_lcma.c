@@ -384,6 +384,26 @@ static void test_waiting_is_seen(void **state) {
   assert_true(ms_team_undisturbed(0, 0.1));
 }
 
+/* A team that rests takes the next tasks all the same, each once. */
+static void count(void *context, int task, int worker) {
+  (void)worker;
+  g_atomic_int_inc((int *)context + task);
+}
+
+static void test_a_team_that_rests(void **state) {
+  (void)state;
+  enum { RUNS = 50, TASKS = 7 };
+  int done[TASKS] = {0};
+  MsTeam *team = ms_team_new(3);
+  for (int i = 0; i < RUNS; i++) {
+    if (i % 3) ms_team_rest(team);
+    if (i % 5 == 0) g_usleep(100);
+    ms_team_run(team, count, done, TASKS);
+  }
+  for (int i = 0; i < TASKS; i++) assert_int_equal(done[i], RUNS);
+  ms_team_free(team);
+}
+
 /* Threads that share a product take as many pieces each, none with more rows than stay near. */
 static void test_pieces(void **state) {
   (void)state;
@@ -479,6 +499,7 @@ int main(void) {
       cmocka_unit_test(test_decision_by_hand),
       cmocka_unit_test(test_rates_by_hand),
       cmocka_unit_test(test_waiting_is_seen),
+      cmocka_unit_test(test_a_team_that_rests),
       cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_fused_by_hand),
       cmocka_unit_test(test_fit_of_rates),
