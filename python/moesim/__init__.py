@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from pathlib import Path
@@ -48,6 +49,7 @@ __all__ = [
     "Sweep",
     "UsageError",
     "Whatif",
+    "anchor",
     "goodput",
     "launch",
     "machines",
@@ -194,6 +196,29 @@ def whatif(study: Document, *, threads: int = 0) -> Whatif:
 def goodput(study: Document, *, threads: int = 0) -> Goodput:
     """How much of the time a run trains, with failures and restarts, as `moesim goodput`."""
     return Goodput(json.loads(_call("goodput", study, {"threads": threads}, long=True)))
+
+
+def anchor(
+    *files: str | os.PathLike[str],
+    hardware: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    date: str | None = None,
+    threads: int = 0,
+) -> dict[str, Any]:
+    """A machine that holds what runs of your own say, as `moesim anchor`: what later scenarios have as hardware.
+
+    files: scenarios with `measured`, each with the profile or the log of its run behind it. hardware: machine to start
+    from, in place of theirs. name: of the new one. date: of its provenance (default: $SOURCE_DATE_EPOCH, else today).
+    """
+    now = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+    options = dict(
+        files=_commas([os.fspath(file) for file in files]),
+        hardware=_path(hardware),
+        name=name,
+        date=date or time.strftime("%Y-%m-%d", time.gmtime(now)),
+        threads=threads,
+    )
+    return json.loads(_call("anchor", None, options, long=True))
 
 
 def launch(scenario: Document, form: str = "megatron") -> str:

@@ -114,7 +114,8 @@ typedef struct {
 
 /* What the command line does, with the same answer: `run` (a scenario), `plan` (a request), `whatif`, `goodput` (a
  * study) say what they print with --json; `launch` and `page` (a scenario) the launch script and the page; `request`
- * (options alone) the request of a few words; `names` (nothing) the models and machines.
+ * (options alone) the request of a few words; `anchor` (options alone) a machine file; `names` (nothing) the models and
+ * machines.
  * It works on `file`, or on the text `json`, which `file` (or NULL) then names in messages and for paths beside it.
  * `options`: NULL or a JSON object of the verb's options, `-` written `_`: {"fidelity": "fast"}, {"top": 3}.
  * Returns the exit status of the command line: 0, 1 (an answer, but nothing feasible; or stopped before there was any),

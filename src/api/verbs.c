@@ -9,6 +9,7 @@
 #include "describe/rows.h"
 #include "launch/launch.h"
 #include "report/page.h"
+#include "study/anchor.h"
 #include "study/ask.h"
 #include "study/parts.h"
 
@@ -18,7 +19,7 @@ typedef struct {
   int fidelity, draws, top, threads, seq_length, global_batch_size, form;
   gboolean explain, strict, front, map, decide;
   char *compare, *under, *model, *hardware, *gpus, *precision, *around, *seq_lengths, *global_batch_sizes, *tokens,
-      *deadline, *gpu_hour, *max_watts, *max_memory, *lora;
+      *deadline, *gpu_hour, *max_watts, *max_memory, *lora, *files, *name, *date;
 } Options;
 
 typedef struct {
@@ -166,6 +167,16 @@ static char *request(Call *c, GError **error) {
   return ms_ask_request(&ask, FALSE, error);
 }
 
+static char *anchor(Call *c, GError **error) {
+  const Options *o = c->o;
+  if (!o->files || !*o->files || !o->date) return ms_usage_error(error, "give files and date"), NULL;
+  g_auto(GStrv) files = g_strsplit(o->files, ",", -1);
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  const MsAnchorOptions options = {(const char *const *)files, o->hardware, o->name, o->date, o->threads};
+  g_autoptr(MsAnchored) anchored = ms_anchor(&options, notes, error);
+  return anchored ? g_steal_pointer(&anchored->text) : NULL;
+}
+
 /* --- studies --------------------------------------------------------------------------------------------------- */
 static char *whatif(Call *c, GError **error) {
   MsWhatif *study = ms_whatif_from_doc(g_steal_pointer(&c->doc), error);
@@ -238,6 +249,14 @@ static const MsField request_fields[] = {
     MS_INT(Options, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),
     MS_STRING(Options, around, MS_NULLABLE, "instead of all these the file of a run: its layout is left open"),
     {0}};
+static const MsField anchor_fields[] = {
+    MS_STRING(Options, files, MS_NULLABLE,
+              "scenarios with `measured`, each with the profile or the log of its run behind it; separated by commas"),
+    MS_STRING(Options, hardware, MS_NULLABLE, "machine to start from, in place of that of the scenarios"),
+    MS_STRING(Options, name, MS_NULLABLE, "of the new machine; null: NAME-anchored"),
+    MS_STRING(Options, date, MS_NULLABLE, "of the provenance, YYYY-MM-DD"),
+    THREADS,
+    {0}};
 static const MsField threads_fields[] = {THREADS, {0}};
 static const MsField launch_fields[] = {MS_ENUM(Options, form, ms_launch_words, "\"megatron\"", 0, "of the launch"),
                                         {0}};
@@ -253,6 +272,7 @@ static const struct {
     {request, TRUE, {"request", "a plan request from a few words, as `moesim plan --write-request`", request_fields}},
     {whatif, FALSE, {"whatif", "a study; what `moesim whatif --json` prints", threads_fields}},
     {goodput, FALSE, {"goodput", "a study; what `moesim goodput --json` prints", threads_fields}},
+    {anchor, TRUE, {"anchor", "the machine file that `moesim anchor` writes", anchor_fields}},
     {launch, FALSE, {"launch", "a scenario; the text that starts it (no JSON)", launch_fields}},
     {page, FALSE, {"page", "a scenario; the page of `moesim report` (HTML)", no_fields}},
     {names, TRUE, {"names", "models and machines that are shipped", no_fields}},

@@ -11,24 +11,13 @@ typedef struct {
   int threads;
 } Options;
 
-/* Without folders, so that the text does not depend on where files lie. */
-static char *command_of(const Options *o, char **files) {
-  GString *text = g_string_new("moesim anchor");
-  if (o->hardware) g_string_append_printf(text, " --hardware %s", o->hardware);
-  for (int i = 0; files[i]; i++) {
-    g_autofree char *name = g_path_get_basename(files[i]);
-    g_string_append_printf(text, " %s", name);
-  }
-  return g_string_free(text, FALSE);
-}
-
 static int anchor(const Options *o, char **files) {
   GError *error = NULL;
   int status = ms_cli_outputs(o->out);
   if (status != 0) return status;
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  g_autofree char *command = command_of(o, files), *date = ms_cli_date_of(o->date);
-  const MsAnchorOptions options = {(const char *const *)files, o->hardware, o->name, date, command, o->threads};
+  g_autofree char *date = ms_cli_date_of(o->date);
+  const MsAnchorOptions options = {(const char *const *)files, o->hardware, o->name, date, o->threads};
   g_autoptr(MsAnchored) anchored = ms_anchor(&options, notes, &error);
   if (!anchored) return ms_cli_fail(error);
   ms_cli_print_notes(notes);

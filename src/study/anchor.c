@@ -487,11 +487,22 @@ static void put_runs(MsJsonOut *out, const Belief *b, Run *const *runs, guint n)
   ms_json_out_end(out);
 }
 
+/* Without folders, so that the text does not depend on where files lie. */
+static char *command_of(const MsAnchorOptions *o) {
+  GString *text = g_string_new("moesim anchor");
+  if (o->hardware) g_string_append_printf(text, " --hardware %s", o->hardware);
+  for (int i = 0; o->files[i]; i++) {
+    g_autofree char *name = g_path_get_basename(o->files[i]);
+    g_string_append_printf(text, " %s", name);
+  }
+  return g_string_free(text, FALSE);
+}
+
 static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const Belief *b, Run *const *runs, guint n) {
   MsJsonOut *out = ms_json_out_new(1);
-  g_autofree char *name = g_strdup_printf("%s-anchored", a->hardware),
+  g_autofree char *name = g_strdup_printf("%s-anchored", a->hardware), *command = command_of(o),
                   *source = g_strdup_printf("%u run%s, %u profile%s; %s; %s", a->runs, a->runs == 1 ? "" : "s",
-                                            a->traces, a->traces == 1 ? "" : "s", o->command, o->date);
+                                            a->traces, a->traces == 1 ? "" : "s", command, o->date);
   ms_json_out_object(out, NULL);
   ms_json_out_int(out, "schema", 1);
   ms_json_out_string(out, "name", o->name ? o->name : name);

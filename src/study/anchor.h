@@ -41,7 +41,7 @@ typedef struct {
   const char *const *files; /* NULL-terminated: scenarios with `measured`; behind the scenario of a run its profile, and
                                its log, which then says what was measured */
   const char *hardware;     /* in place of that of the scenarios; NULL */
-  const char *name, *date, *command;
+  const char *name, *date;
   int threads;
 } MsAnchorOptions;
 

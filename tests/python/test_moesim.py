@@ -209,6 +209,18 @@ class Plans(unittest.TestCase):
 
 
 class Studies(unittest.TestCase):
+    def test_a_machine_that_own_runs_anchor(self):
+        file = "scenarios/run-deepseek-v3-gb200-256.json"
+        scenario = json.loads(Path(file).read_text())
+        machine = moesim.anchor(file, name="mine", date="2026-11-28")
+        self.assertEqual((machine["name"], machine["base"]), ("mine", scenario["hardware"]))
+        measured = scenario["measured"]["step_time_s"]
+        anchored = scenario | {"hardware": machine}
+        before, after = (abs(moesim.run(s, "fast").step_time_s - measured) for s in (scenario, anchored))
+        self.assertLess(after, before)
+        with self.assertRaises(moesim.UsageError):
+            moesim.anchor()
+
     def test_whatif_and_goodput(self):
         study = {
             "schema": 1,

@@ -35,7 +35,7 @@ static char *write_run(const char *name, int batch, double times) {
 static MsAnchored *anchor(const char *a, const char *b, const char *hardware, GError **error) {
   const char *const files[] = {a, b, NULL};
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  const MsAnchorOptions options = {files, hardware, NULL, "2026-11-23", "a test", 1};
+  const MsAnchorOptions options = {files, hardware, NULL, "2026-11-23", 1};
   return ms_anchor(&options, notes, error);
 }
 

@@ -262,6 +262,7 @@ static void a_call_says_what_is_wrong_with_the_status_of_the_command_line(void *
       {"run", "mine", "{\n \"nmae\": 1}", NULL, "mine:2: nmae", 3},
       {"run", "/nonexistent.json", NULL, NULL, "/nonexistent.json", 4},
       {"request", NULL, NULL, "{\"model\": \"llama3-8b\"}", "give model, hardware and gpus", 2},
+      {"anchor", NULL, NULL, "{\"files\": \"x.json\"}", "give files and date", 2},
   };
   for (guint i = 0; i < G_N_ELEMENTS(wrong); i++) {
     g_auto(Called) c = call(wrong[i].verb, wrong[i].file, wrong[i].json, wrong[i].options);

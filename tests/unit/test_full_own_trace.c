@@ -143,8 +143,7 @@ static void measured_anchored_predicted(void **state) {
   assert_true(fabs(log(computing_s(pipeline) / computing_s(first) / SLOW)) < 0.25); /* launches stay as they are */
   const char *const files[] = {pipeline, first, NULL};
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  g_autoptr(MsAnchored) a =
-      ms_anchor(&(MsAnchorOptions){files, NULL, "mine", "2026-11-23", "a test", 1}, notes, &error);
+  g_autoptr(MsAnchored) a = ms_anchor(&(MsAnchorOptions){files, NULL, "mine", "2026-11-23", 1}, notes, &error);
   if (!a) fail_msg("%s", error->message);
   assert_int_equal(a->traces, 1);
   assert_true(a->learned[MS_ANCHOR_GEMM].profiles == 1 && a->learned[MS_ANCHOR_GEMM].factor < 0.9);
