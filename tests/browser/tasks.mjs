@@ -69,6 +69,8 @@ await check('buy: days, price and energy stand beside every choice', async () =>
   const head = await page.locator('#live-choices thead').innerText(),
     first = await page.locator('#live-choices tbody tr').first().innerText();
   ok(/days.*price.*MWh.*tCO2e/s.test(head) && /of 90/.test(first), `${head} ${first}`);
+  const cut = await page.locator('#live-choices .scroll').first().evaluate(e => e.scrollWidth - e.clientWidth);
+  equal(cut, 0, 'pixels of the choices behind the edge');
   ok((await advice(page)).some(s => /of the 90 days/.test(s)), 'the deadline is answered');
   await page.close();
 });
