@@ -131,7 +131,7 @@ static void set_shape(MsCost *cost) {
 
 /* --- preparing: which curve ------------------------------------------------------------------------------------ */
 /* Dtypes whose curve may stand in, best first; a curve without dtype comes right after the first. Any other (9) serves
- * memory-bound operators only: a cast has the dtype of its result in the file and of its input in the row. */
+ * memory-bound operators only. */
 static const gint8 stands_in[MS_N_ODT][4] = {{MS_ODT_FP32, MS_ODT_BF16, -1},
                                              {MS_ODT_BF16, -1},
                                              {MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_BF16},

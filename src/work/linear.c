@@ -11,6 +11,7 @@ static gboolean per_tensor(const MsBuild *b) { return ms_precision(b->training)-
 static void amax_row(MsBuild *b, double rows, double width) {
   MsOp *amax = ms_row_memory(b, MS_OP_AMAX, "amax", 2 * rows * width, 0, 1);
   amax->m = rows, amax->n = width;
+  amax->dtype = (guint8)b->odt;
 }
 
 /* Products with frozen weights read activations and gradients row by row only. */

@@ -1,4 +1,5 @@
-/* Bus bandwidths of collectives over 1 to 64 nodes as published, none of them fitted to. */
+/* Bandwidths as published: buses of collectives over 1 to 64 nodes, none of them fitted to; casts of
+ * TransformerEngine. */
 #include "lib/close.h"
 #include "lib/world.h"
 
@@ -208,11 +209,48 @@ static void pcie_is_shared_by_four(void **state) {
   machine_clear(&all);
 }
 
+/* --- casts on GB200 as TransformerEngine times them, microseconds -------------------------------------------------- */
+
+/* What a layer spends in front of a product of `rows` x `width`, for the maximum and for the cast. */
+static double cast_us(const char *model, MsPrecision precision, int rows, double width) {
+  g_autoptr(MsScenario) s = ms_test_run(model, 0, "gb200-nvl72", 4);
+  s->training.precision = precision, s->training.seq_length = rows;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsCost *cost = ms_cost_new(s, l.layout, NULL);
+  const MsOpList *forward = &l.work->pieces[l.work->piece_of_layer[0]].forward;
+  double sum_s = 0;
+  for (int i = forward->n - 1, casts = 0; i >= 0 && casts < 1; i--) {
+    const MsOp *op = &forward->op[i];
+    if ((op->kind != MS_OP_QUANTIZE && op->kind != MS_OP_AMAX) || op->n != width) continue;
+    sum_s += ms_cost_op(cost, op).time_s, casts += op->kind == (precision == MS_NVFP4 ? MS_OP_AMAX : MS_OP_QUANTIZE);
+  }
+  ms_cost_free(cost);
+  return 1e6 * sum_s;
+}
+
+/* NVFP4 with Hadamard transforms, both ways: medians of the commit that fuses what turns the scales (720ec27ec,
+ * benchmarks/benchmark_rht_cast_swizzle_fusion.py), where the host is not the limit. */
+static void casts_to_nvfp4(void **state) {
+  (void)state;
+  assert_close(cast_us("llama3-70b", MS_NVFP4, 11328, 8192), 93.2, 0.1);
+  assert_close(cast_us("llama3-405b", MS_NVFP4, 14336, 16384), 197.5, 0.25);
+}
+
+/* MXFP8, both ways, scales in the order of the product: pull request 3137, 8 July 2026, 24.41 and 58.11 us with the sum
+ * of a bias' gradients, whose kernel stands in the difference with 2 %. */
+static void casts_to_mxfp8(void **state) {
+  (void)state;
+  double narrow = cast_us("llama3-8b", MS_MXFP8, 4096, 4096), wide = cast_us("llama3-8b", MS_MXFP8, 4096, 14336);
+  assert_true(narrow < 24.41 && wide < 58.11);
+  assert_close(wide - narrow, 58.11 - 24.41, 0.02);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rings_of_1_to_64_nodes),     cmocka_unit_test(all_reduces_of_four_nodes),
       cmocka_unit_test(exchanges_of_4_to_16_nodes), cmocka_unit_test(libraries_have_steps_of_their_own),
       cmocka_unit_test(hccl_chooses_by_servers),    cmocka_unit_test(meshes_have_a_link_for_each_pair),
-      cmocka_unit_test(pcie_is_shared_by_four)};
+      cmocka_unit_test(pcie_is_shared_by_four),       cmocka_unit_test(casts_to_nvfp4),
+      cmocka_unit_test(casts_to_mxfp8)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
