@@ -209,7 +209,8 @@ static void pcie_is_shared_by_four(void **state) {
   machine_clear(&all);
 }
 
-/* --- casts on GB200 as TransformerEngine times them, microseconds -------------------------------------------------- */
+/* --- casts on GB200 as TransformerEngine times them, microseconds --------------------------------------------------
+ */
 
 /* What a layer spends in front of a product of `rows` x `width`, for the maximum and for the cast. */
 static double cast_us(const char *model, MsPrecision precision, int rows, double width) {
@@ -246,11 +247,14 @@ static void casts_to_mxfp8(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rings_of_1_to_64_nodes),     cmocka_unit_test(all_reduces_of_four_nodes),
-      cmocka_unit_test(exchanges_of_4_to_16_nodes), cmocka_unit_test(libraries_have_steps_of_their_own),
-      cmocka_unit_test(hccl_chooses_by_servers),    cmocka_unit_test(meshes_have_a_link_for_each_pair),
-      cmocka_unit_test(pcie_is_shared_by_four),       cmocka_unit_test(casts_to_nvfp4),
-      cmocka_unit_test(casts_to_mxfp8)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rings_of_1_to_64_nodes),
+                                     cmocka_unit_test(all_reduces_of_four_nodes),
+                                     cmocka_unit_test(exchanges_of_4_to_16_nodes),
+                                     cmocka_unit_test(libraries_have_steps_of_their_own),
+                                     cmocka_unit_test(hccl_chooses_by_servers),
+                                     cmocka_unit_test(meshes_have_a_link_for_each_pair),
+                                     cmocka_unit_test(pcie_is_shared_by_four),
+                                     cmocka_unit_test(casts_to_nvfp4),
+                                     cmocka_unit_test(casts_to_mxfp8)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
