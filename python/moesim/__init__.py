@@ -110,6 +110,7 @@ def request(
     seq_length: Names | None = None,
     global_batch_size: Names | None = None,
     tokens: str | float | None = None,
+    critical_batch_tokens: str | float | None = None,
     deadline: str | float | None = None,
     gpu_hour: float | None = None,
     max_watts: str | float | None = None,
@@ -121,10 +122,11 @@ def request(
 
     model, hardware, gpus: names or numbers; several as a list or separated by commas. precision: default "bf16", "auto"
     tries all that the machine has. seq_length in tokens (default 4096), global_batch_size in sequences (default 4 Mi
-    tokens); several of each as a list. tokens of the whole training (15e12 or "15T"), deadline for them ("30d", or
-    seconds), gpu_hour: price of a GPU-hour, max_watts of all GPUs together ("1.2MW"), max_memory of a GPU that a
-    plan may use (0.9 of it, "70GB"): as the options of the command line. lora: rank of adapters beside frozen weights
-    (all weights are trained without it). around: instead of all these the file of a run, whose layout is left open.
+    tokens); several of each as a list. tokens of the whole training (15e12 or "15T"), critical_batch_tokens ("4Mi") of
+    a batch that needs twice as many, deadline for them ("30d", or seconds), gpu_hour: price of a GPU-hour, max_watts of
+    all GPUs together ("1.2MW"), max_memory of a GPU that a plan may use (0.9 of it, "70GB"): as the options of the
+    command line. lora: rank of adapters beside frozen weights (all weights are trained without it). around: instead of
+    all these the file of a run, whose layout is left open.
     """
     options = dict(
         model=_commas(model),
@@ -134,6 +136,7 @@ def request(
         seq_lengths=_commas(seq_length),
         global_batch_sizes=_commas(global_batch_size),
         tokens=_text(tokens),
+        critical_batch_tokens=_text(critical_batch_tokens),
         deadline=_text(deadline),
         gpu_hour=_text(gpu_hour),
         max_watts=_text(max_watts),

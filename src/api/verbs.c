@@ -19,7 +19,7 @@ typedef struct {
   int fidelity, draws, top, threads, seq_length, global_batch_size, form;
   gboolean explain, strict, front, map, decide;
   char *compare, *under, *model, *hardware, *gpus, *precision, *around, *seq_lengths, *global_batch_sizes, *tokens,
-      *deadline, *gpu_hour, *max_watts, *max_memory, *lora, *files, *name, *date;
+      *critical_batch_tokens, *deadline, *gpu_hour, *max_watts, *max_memory, *lora, *files, *name, *date;
 } Options;
 
 typedef struct {
@@ -159,6 +159,7 @@ static char *request(Call *c, GError **error) {
                      .seq_lengths = o->seq_lengths,
                      .global_batch_sizes = o->global_batch_sizes,
                      .tokens = o->tokens,
+                     .critical_batch_tokens = o->critical_batch_tokens,
                      .deadline = o->deadline,
                      .gpu_hour = o->gpu_hour,
                      .max_watts = o->max_watts,
@@ -238,6 +239,7 @@ static const MsField request_fields[] = {
     MS_STRING(Options, seq_lengths, MS_NULLABLE, "instead of seq_length: several, separated by commas"),
     MS_STRING(Options, global_batch_sizes, MS_NULLABLE, "instead of global_batch_size: several, separated by commas"),
     MS_STRING(Options, tokens, MS_NULLABLE, "of the whole training, 15T"),
+    MS_STRING(Options, critical_batch_tokens, MS_NULLABLE, "tokens of a batch that needs twice `tokens`, 4Mi"),
     MS_STRING(Options, deadline, MS_NULLABLE, "for these tokens, 30d"),
     MS_STRING(Options, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
     MS_STRING(Options, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),

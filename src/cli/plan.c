@@ -19,8 +19,8 @@ typedef struct {
   char *decide_out;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
-  char *model, *hardware, *gpus, *precision, *around;                 /* MsAsk */
-  char *tokens, *deadline, *gpu_hour, *max_watts, *max_memory, *lora; /* MsAsk */
+  char *model, *hardware, *gpus, *precision, *around;                                         /* MsAsk */
+  char *tokens, *critical_batch_tokens, *deadline, *gpu_hour, *max_watts, *max_memory, *lora; /* MsAsk */
   char *seq_text, *batch_text; /* of the two that follow, as given; lists stay texts */
   int seq_length, global_batch_size;
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
@@ -39,6 +39,7 @@ static MsAsk ask_of(const Options *o) {
                  .seq_lengths = is_list(o->seq_text) ? o->seq_text : NULL,
                  .global_batch_sizes = is_list(o->batch_text) ? o->batch_text : NULL,
                  .tokens = o->tokens,
+                 .critical_batch_tokens = o->critical_batch_tokens,
                  .deadline = o->deadline,
                  .gpu_hour = o->gpu_hour,
                  .max_watts = o->max_watts,
@@ -48,19 +49,20 @@ static MsAsk ask_of(const Options *o) {
 
 /* Of --model, --hardware, --gpus and what goes with them the first that is given, or NULL. */
 static const char *first_word(const Options *o) {
-  return o->model        ? "--model"
-         : o->hardware   ? "--hardware"
-         : o->gpus       ? "--gpus"
-         : o->precision  ? "--precision"
-         : o->seq_text   ? "--seq-length"
-         : o->batch_text ? "--global-batch-size"
-         : o->tokens     ? "--tokens"
-         : o->deadline   ? "--deadline"
-         : o->gpu_hour   ? "--gpu-hour"
-         : o->max_watts  ? "--max-watts"
-         : o->max_memory ? "--max-memory"
-         : o->lora       ? "--lora"
-                         : NULL;
+  return o->model                   ? "--model"
+         : o->hardware              ? "--hardware"
+         : o->gpus                  ? "--gpus"
+         : o->precision             ? "--precision"
+         : o->seq_text              ? "--seq-length"
+         : o->batch_text            ? "--global-batch-size"
+         : o->tokens                ? "--tokens"
+         : o->critical_batch_tokens ? "--critical-batch-tokens"
+         : o->deadline              ? "--deadline"
+         : o->gpu_hour              ? "--gpu-hour"
+         : o->max_watts             ? "--max-watts"
+         : o->max_memory            ? "--max-memory"
+         : o->lora                  ? "--lora"
+                                    : NULL;
 }
 
 typedef struct {
@@ -363,6 +365,8 @@ int ms_cli_plan(int argc, char **argv) {
        "N"},
       {"tokens", 0, 0, G_OPTION_ARG_STRING, &o.tokens,
        "of the whole training, 15T: days with failures, GPU-hours, MWh and tCO2e of every choice", "N"},
+      {"critical-batch-tokens", 0, 0, G_OPTION_ARG_STRING, &o.critical_batch_tokens,
+       "tokens of a batch at which --tokens, those of small batches, double; larger batches need more of them", "N"},
       {"deadline", 0, 0, G_OPTION_ARG_STRING, &o.deadline,
        "for these tokens, 30d; with several --gpus the fewest that keep it", "TIME"},
       {"gpu-hour", 0, 0, G_OPTION_ARG_STRING, &o.gpu_hour,

@@ -33,6 +33,9 @@ const MsFieldTable ms_plan_table = MS_FIELD_TABLE(
            "power per GPU while it trains; null = tdp_W of the hardware"),
     MS_F64(S, training_tokens, "", 1, 1e18, NULL, MS_NULLABLE,
            "tokens of the whole training: days, GPU-hours, energy and price are then said of every choice"),
+    MS_F64(S, critical_batch_tokens, "", 1, 1e18, NULL, MS_NULLABLE,
+           "critical batch size: training_tokens are those that small batches need, a batch of B tokens needs 1 + B / "
+           "critical_batch_tokens times as many; null = as many"),
     MS_F64(S, deadline_s, "s", 1, 1e12, NULL, MS_NULLABLE, "longest time for all of them"),
     MS_F64(S, max_power_W, "W", 1, 1e12, NULL, MS_NULLABLE, "of all GPUs together; more GPUs than that are refused"),
     MS_F64(S, goodput, "", 0.01, 1, NULL, MS_NULLABLE,

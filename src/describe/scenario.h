@@ -231,7 +231,8 @@ typedef struct MsRequest {
   MsDisturbances *under;      /* "plan.under"; NULL: none */
   double max_memory_fraction; /* of device memory; "plan.max_memory_fraction", default 0.94 */
   MsGoal objective; /* what the plans are ranked by; the other rows of "plan" below, NaN or NULL when not given */
-  double gpu_hour_price, gpu_power_W, training_tokens, deadline_s, max_power_W, goodput, grid_kg_per_kWh;
+  double gpu_hour_price, gpu_power_W, training_tokens, critical_batch_tokens, deadline_s, max_power_W, goodput,
+      grid_kg_per_kWh;
   char *gpu_hour_price_source, *reliability;
 } MsRequest;
 

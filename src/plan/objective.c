@@ -19,9 +19,13 @@ double ms_request_gpu_W(const MsRequest *r) {
   return sum / r->base->gpus;
 }
 
+double ms_request_tokens(const MsRequest *r, const MsScenario *s) {
+  return r->training_tokens * (r->critical_batch_tokens > 0 ? 1 + tokens_per_step(s) / r->critical_batch_tokens : 1);
+}
+
 /* The last step may be partly filled. */
 static double training_s(const MsRequest *r, double step_s) {
-  return ceil(r->training_tokens / tokens_per_step(r->base)) * step_s;
+  return ceil(ms_request_tokens(r, r->base) / tokens_per_step(r->base)) * step_s;
 }
 
 static gboolean power_suffices(const MsRequest *r, int gpus, GError **error) {

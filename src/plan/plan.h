@@ -126,6 +126,10 @@ double ms_objective_figure(const MsRequest *request, int gpus, double step_s);
 const char *ms_objective_unit(MsGoal goal);
 const char *ms_objective_phrase(MsGoal goal);      /* what comes first, behind "ranked by" */
 double ms_request_gpu_W(const MsRequest *request); /* while it trains; NaN: unknown */
+/* Tokens that the whole training takes with the scenario's batch, of B tokens: training_tokens (1 + B / critical batch)
+ * (McCandlish and others, An Empirical Model of Large-Batch Training, arXiv 1812.06162, equation 2.11). NaN: not said.
+ */
+double ms_request_tokens(const MsRequest *request, const MsScenario *scenario);
 /* One sentence: price or power assumed, with its source; NULL when nothing is. (transfer full) */
 char *ms_objective_assumption(const MsRequest *request);
 

@@ -64,7 +64,11 @@ char *ms_report_budget_note(const MsBudgetOf *of, int n) {
   GString *out = g_string_new(NULL);
   const MsBudget *b = of[0].budget;
   g_autofree char *rates = rates_of(of, n);
-  g_string_append_printf(out, "days of %s tokens", ms_text_tokens(b->tokens, MS_ROOM));
+  const MsRequest *r = of[0].request;
+  g_string_append_printf(out, "days of %s tokens", ms_text_tokens(r->training_tokens, MS_ROOM));
+  if (r->critical_batch_tokens > 0)
+    g_string_append_printf(out, ", twice as many with batches of %s",
+                           ms_text_tokens(r->critical_batch_tokens, MS_ROOM));
   if (b->reliability)
     g_string_append_printf(out, " with the failures of %s, checkpoints at their optimal interval", b->reliability);
   else if (isnan(b->goodput)) g_string_append(out, " without a failure (the machine lacks a figure for goodput)");

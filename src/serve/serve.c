@@ -411,9 +411,11 @@ static void write_request(SoupServerMessage *msg) {
   g_autofree char *model = word_of(object, "model"), *hardware = word_of(object, "hardware"),
                   *gpus = word_of(object, "gpus"), *precision = word_of(object, "precision"),
                   *seq_lengths = word_of(object, "seq_lengths"), *batches = word_of(object, "global_batch_sizes"),
-                  *tokens = word_of(object, "tokens"), *deadline = word_of(object, "deadline"),
-                  *gpu_hour = word_of(object, "gpu_hour"), *max_watts = word_of(object, "max_watts"),
-                  *max_memory = word_of(object, "max_memory"), *lora = word_of(object, "lora");
+                  *tokens = word_of(object, "tokens"),
+                  *critical_batch_tokens = word_of(object, "critical_batch_tokens"),
+                  *deadline = word_of(object, "deadline"), *gpu_hour = word_of(object, "gpu_hour"),
+                  *max_watts = word_of(object, "max_watts"), *max_memory = word_of(object, "max_memory"),
+                  *lora = word_of(object, "lora");
   MsAsk ask = {.model = model,
                .hardware = hardware,
                .gpus = gpus,
@@ -423,6 +425,7 @@ static void write_request(SoupServerMessage *msg) {
                .seq_lengths = seq_lengths,
                .global_batch_sizes = batches,
                .tokens = tokens,
+               .critical_batch_tokens = critical_batch_tokens,
                .deadline = deadline,
                .gpu_hour = gpu_hour,
                .max_watts = max_watts,

@@ -3,7 +3,8 @@
  *   GET    /                the page
  *   GET    /api/choices     models, machines, what the limits are
  *   POST   /api/request     {"model","hardware","gpus","precision","seq_length","global_batch_size","seq_lengths",
- *                           "global_batch_sizes","tokens","deadline","gpu_hour","max_watts","max_memory",
+ *                           "global_batch_sizes","tokens","critical_batch_tokens","deadline",
+ *                           "gpu_hour","max_watts","max_memory",
  *                           "lora"}: a plan request
  *                           (study/ask.h: what the command line makes of them)
  *   POST   /api/around      a scenario; the plan request of its task with the layout left open (plan --around)

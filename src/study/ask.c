@@ -71,8 +71,8 @@ static gboolean read_gpus(const char *text, gboolean dashes, GArray *gpus, GErro
 
 /* --- the training as a whole ----------------------------------------------------------------------------------- */
 typedef struct {
-  double tokens, deadline_s, max_W, memory_share; /* 0: not given */
-  GArray *gpu_hour;                               /* of double: of every machine, or of each; empty: not given */
+  double tokens, critical_tokens, deadline_s, max_W, memory_share; /* 0: not given */
+  GArray *gpu_hour; /* of double: of every machine, or of each; empty: not given */
 } Budget;
 
 static void budget_clear(Budget *b) { g_clear_pointer(&b->gpu_hour, g_array_unref); }
@@ -119,6 +119,7 @@ static gboolean read_memory(const MsAsk *a, char *const *machines, gboolean dash
 
 static gboolean read_budget(const MsAsk *a, char *const *machines, gboolean dashes, Budget *b, GError **error) {
   if (!read_amount(a->tokens, "", "tokens", dashes, &b->tokens, error) ||
+      !read_amount(a->critical_batch_tokens, "", "critical_batch_tokens", dashes, &b->critical_tokens, error) ||
       !read_amount(a->deadline, "s", "deadline", dashes, &b->deadline_s, error) ||
       !read_prices(a, machines, dashes, b->gpu_hour, error) ||
       !read_amount(a->max_watts, "W", "max_watts", dashes, &b->max_W, error) ||
@@ -128,6 +129,8 @@ static gboolean read_budget(const MsAsk *a, char *const *machines, gboolean dash
     return wrong(error, dashes, "deadline", " %s: give its unit; \"%sd\" was probably meant", a->deadline, a->deadline);
   if (b->deadline_s > 0 && !(b->tokens > 0))
     return wrong(error, dashes, "deadline", " needs the tokens of the whole training beside it");
+  if (b->critical_tokens > 0 && !(b->tokens > 0))
+    return wrong(error, dashes, "critical_batch_tokens", " needs the tokens of the whole training beside it");
   if (b->gpu_hour->len > 0 && !(b->tokens > 0))
     return wrong(error, dashes, "gpu_hour", " needs the tokens of the whole training beside it");
   return TRUE;
@@ -153,6 +156,7 @@ static void write_budget(MsJsonOut *out, const Budget *b, gboolean several_gpus)
   ms_json_out_object(out, "plan");
   if (b->deadline_s > 0 && several_gpus) ms_json_out_string(out, "objective", ms_goal_words[MS_GOAL_DEADLINE]);
   if (b->tokens > 0) ms_json_out_double(out, "training_tokens", b->tokens);
+  if (b->critical_tokens > 0) ms_json_out_double(out, "critical_batch_tokens", b->critical_tokens);
   if (b->deadline_s > 0) ms_json_out_double(out, "deadline_s", b->deadline_s);
   if (b->gpu_hour->len > 0) {
     gboolean several = b->gpu_hour->len > 1;
@@ -269,6 +273,8 @@ static char *request_around(const char *file, GError **error) {
   return result ? ms_request_around(run, ms_device_B(result) / run->hardware->hbm_B) : NULL;
 }
 
+#define MOST_STEP_TOKENS ((gint64)1 << 33)
+
 /* Sequence lengths and batches: those of the lists, else of the numbers, else the usual ones. */
 static gboolean read_sizes(const MsAsk *a, gboolean dashes, const GArray *gpus, GArray *seq, GArray *batch,
                            GError **error) {
@@ -279,7 +285,15 @@ static gboolean read_sizes(const MsAsk *a, gboolean dashes, const GArray *gpus, 
   for (guint i = 0; i < seq->len; i++) longest = MAX(longest, g_array_index(seq, gint64, i));
   gint64 sequences = a->global_batch_size != MS_ASK_UNSET ? a->global_batch_size : default_batch(gpus, (int)longest);
   if (!a->global_batch_sizes) g_array_append_val(batch, sequences);
-  else return read_list(a->global_batch_sizes, "", "global_batch_size", G_MAXINT, dashes, batch, error);
+  else if (!read_list(a->global_batch_sizes, "", "global_batch_size", G_MAXINT, dashes, batch, error)) return FALSE;
+  gboolean given = a->global_batch_sizes || a->global_batch_size != MS_ASK_UNSET;
+  for (guint i = 0; given && i < batch->len; i++)
+    if (g_array_index(batch, gint64, i) > MOST_STEP_TOKENS / longest)
+      return wrong(error, dashes, "global_batch_size",
+                   " counts sequences: %" G_GINT64_FORMAT " of %" G_GINT64_FORMAT
+                   " tokens are more than %" G_GINT64_FORMAT " tokens a step, as nobody trains; %" G_GINT64_FORMAT
+                   " are 4 Mi tokens",
+                   g_array_index(batch, gint64, i), longest, MOST_STEP_TOKENS, MAX(1, (4 << 20) / longest));
   return TRUE;
 }
 

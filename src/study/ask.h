@@ -19,7 +19,8 @@ typedef struct {     /* NULL and MS_ASK_UNSET: not given */
   const char *around;    /* a scenario instead of all of these: its layout is left open */
   /* As a person writes them, with units: several lengths and batches separated by commas, instead of the two numbers */
   const char *seq_lengths, *global_batch_sizes;
-  const char *tokens; /* of the whole training, "15T" */
+  const char *tokens;                /* of the whole training, "15T" */
+  const char *critical_batch_tokens; /* "4Mi": what larger batches cost in tokens (plan/plan.h, ms_request_tokens) */
   const char
       *deadline; /* for all of them, "30d"; with several numbers of GPUs the fewest that keep it are looked for */
   const char *gpu_hour;   /* price of a GPU-hour, "2.50"; "2.50,3.80": of each machine */

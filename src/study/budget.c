@@ -39,7 +39,8 @@ static double closed_form(const MsScenario *s, double step_s, double tokens, con
 
 void ms_budget_of(const MsRequest *q, const MsScenario *s, const MsResult *r, MsBudget *b) {
   double per_step = (double)s->training.global_batch_size * s->training.seq_length;
-  *b = (MsBudget){.tokens = q->training_tokens, .step_days = NAN, .goodput = NAN, .days = NAN, .deadline_days = NAN};
+  *b = (MsBudget){
+      .tokens = ms_request_tokens(q, s), .step_days = NAN, .goodput = NAN, .days = NAN, .deadline_days = NAN};
   b->gpu_hours = b->price = b->energy_MWh = b->co2_t = NAN;
   b->gpu_W = ms_request_gpu_W(q);
   b->power_W = b->gpu_W * s->gpus;

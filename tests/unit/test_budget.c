@@ -159,6 +159,7 @@ static void wrong_words_are_refused(void **state) {
       {"8", "1T", "soon", NULL, NULL, NULL, "--deadline soon: "},
       {"8", NULL, NULL, NULL, "1kW", NULL, "--max-watts 1 kW: of GPUs of 700 W these are at most 1"},
       {"8", NULL, NULL, NULL, NULL, "64,,128", "--global-batch-size 64,,128: give numbers"},
+      {"8", NULL, NULL, NULL, NULL, "4Mi", "--global-batch-size counts sequences: 4194304 of 4096 tokens are more"},
       {"8", NULL, NULL, NULL, NULL, NULL, "--max-memory 1.5: give a share of a GPU's memory", "1.5"},
       {"8", NULL, NULL, NULL, NULL, NULL, "--max-memory 90GB: give a share of a GPU's memory", "90GB"},
       {"8", NULL, NULL, NULL, NULL, NULL, "--max-memory much: ", "much"},
@@ -207,6 +208,29 @@ static void days_prices_and_energy_by_hand(void **state) {
   assert_true(b.late);
 }
 
+/* A batch as large as the critical one needs twice the tokens, in as many steps as batches without limit need at least.
+ */
+static void large_batches_need_more_tokens(void **state) {
+  (void)state;
+  MsBudget small = budget_of(TASK("{\"training_tokens\": 131072e4, \"goodput\": 1}")),
+           critical = budget_of(TASK("{\"training_tokens\": 131072e4, \"goodput\": 1, \"critical_batch_tokens\": "
+                                     "131072}"));
+  same(critical.tokens, 2 * small.tokens), same(critical.days, 2 * small.days);
+  same(small.step_days, 1e4 * 0.5 / 86400);
+  g_autoptr(GError) error = NULL;
+  MsAsk ask = {.model = "llama3-8b",
+               .hardware = "h100-sxm",
+               .gpus = "8",
+               .critical_batch_tokens = "4Mi",
+               .seq_length = MS_ASK_UNSET,
+               .global_batch_size = MS_ASK_UNSET};
+  assert_null(ms_ask_request(&ask, TRUE, &error));
+  assert_non_null(strstr(error->message, "--critical-batch-tokens needs the tokens of the whole training"));
+  ask.tokens = "15T";
+  g_autofree char *text = ms_ask_request(&ask, TRUE, NULL);
+  assert_non_null(strstr(text, "\"critical_batch_tokens\": 4194304"));
+}
+
 static void failures_cost_days_and_more_of_them_more(void **state) {
   (void)state;
   MsBudget usual_failures = budget_of(TASK("{\"training_tokens\": 1e12}")),
@@ -245,6 +269,7 @@ int main(void) {
       cmocka_unit_test(a_deadline_that_cannot_be_kept_says_what_could),
       cmocka_unit_test(wrong_words_are_refused),
       cmocka_unit_test(days_prices_and_energy_by_hand),
+      cmocka_unit_test(large_batches_need_more_tokens),
       cmocka_unit_test(failures_cost_days_and_more_of_them_more),
       cmocka_unit_test(more_than_the_power_and_unknown_failures_are_refused),
   };

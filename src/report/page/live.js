@@ -66,6 +66,7 @@ async function requestOf(form) {
 /* What a budget is said by: as on the command line, with units. */
 const budget = [
   {key: 'tokens', label: 'Tokens to train on', like: '15T'},
+  {key: 'critical_batch_tokens', label: 'Critical batch size, in tokens', like: '4Mi'},
   {key: 'deadline', label: 'Deadline', like: '30d'},
   {key: 'gpu_hour', label: 'Price of a GPU-hour', like: '2.50'},
   {key: 'max_watts', label: 'Power of all GPUs, at most', like: '1.2MW'},
