@@ -224,12 +224,12 @@ char *ms_scenario_defaults(const MsScenario *scenario) {
 }
 
 static gboolean concerns(const MsLater *row, const MsScenario *s) {
-  return !ms_scenario_states(s, &ms_options_table, row->option) &&
+  return (int)s->framework == row->framework && !ms_scenario_states(s, &ms_options_table, row->option) &&
          (!row->latent_attention || ms_model_has_mla(s->model)) &&
          (row->generation_year == 0 || s->hardware->generation_year >= row->generation_year);
 }
 
-/* What Megatron-Core had not when the software was released, of options that the file leaves out. */
+/* What the framework had not when the software was released, of options that the file leaves out. */
 static void take_from_time(MsScenario *s) {
   if (!s->stack.later) return;
   g_autoptr(MsJson) doc = ms_json_parse(s->stack.later, -1, "stacks.json", NULL);
@@ -260,9 +260,19 @@ static void take_padding(MsScenario *s) {
   s->training.routing.pad_to_capacity |= !json_object_has_member(json_node_get_object(routing), "pad_to_capacity");
 }
 
+/* TorchTitan compiles the loss with the model, where it compiles. */
+static void take_loss(MsScenario *s) {
+  if (!s->options.torch_compile && !ms_scenario_states(s, &ms_options_table, "cross_entropy_fusion"))
+    s->options.cross_entropy_fusion = FALSE;
+}
+
 /* Options that the file leaves out and the software stack has its own way with. */
 static void take_from_stack(MsScenario *scenario) {
-  if (ms_framework(scenario)->defaults) return; /* which have their own */
+  if (ms_framework(scenario)->defaults) { /* which have their own */
+    take_from_time(scenario);
+    take_loss(scenario);
+    return;
+  }
   if (!ms_scenario_states(scenario, &ms_options_table, "attention_backend"))
     scenario->options.attention_backend = (MsAttnBackend)scenario->stack.attention_backend;
   if (!ms_scenario_states(scenario, &ms_options_table, "overlap_p2p_comm"))

@@ -55,7 +55,8 @@ const MsFieldTable ms_later_table = MS_FIELD_TABLE(
     "later", "what older releases had not, software/stacks.json",
     MS_STRING(MsLater, option, MS_REQUIRED, "key of scenario.options"),
     MS_FREE(MsLater, value, "of scenarios that leave it out, run by a release older than that"),
-    MS_F64(MsLater, since_year, "year", 1990, 2100, NULL, MS_REQUIRED, "when Megatron-Core got it, or a library below"),
+    MS_F64(MsLater, since_year, "year", 1990, 2100, NULL, MS_REQUIRED, "when the framework got it, or a library below"),
+    MS_ENUM(MsLater, framework, ms_framework_words, "\"megatron\"", 0, "which got it"),
     MS_BOOL(MsLater, latent_attention, "false", 0, "of models with multi-latent attention only"),
     MS_F64(MsLater, generation_year, "year", 0, 2100, "0", 0, "on machines whose generation shipped since then only"),
     MS_STRING(MsLater, source, MS_NULLABLE, "where that is said"));

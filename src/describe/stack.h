@@ -37,8 +37,9 @@ typedef struct {
   char *later;          /* JSON list: rows of `later` that are younger than the release; NULL: none */
 } MsStack;
 
-typedef struct { /* a row of `later`: what Megatron-Core has had since a year, and what scenarios had before it */
+typedef struct { /* a row of `later`: what a framework has had since a year, and what scenarios had before it */
   char *option, *source;
+  int framework; /* MsFramework */
   JsonNode *value;
   double since_year;
   gboolean latent_attention; /* of models with multi-latent attention only */

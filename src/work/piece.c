@@ -396,36 +396,60 @@ static const char *head_name(const char *tensor, int i) {
   return g_intern_string(name);
 }
 
-/* Loss tensors per logit. TransformerEngine's kernels (triton/cross_entropy.py until July 2026): BF16 logits are read
- * for the softmax and again for the gradient, which is written over them; backward scales it in place. They stream
- * whole rows as elementwise kernels do. The native loss keeps an FP32 softmax and has a BF16 copy beside it on both
- * ways (docs/theory/memory.md 2). Compiled ("fused"), it cannot work in place: one more FP32 tensor. */
-static gboolean te_loss(const MsBuild *b) {
-  return b->options->cross_entropy_fusion && b->options->cross_entropy_fusion_impl == MS_CE_TE;
+/* What a loss does, in bytes a logit, forward and backward (docs/theory/memory.md 2). */
+typedef struct {
+  MsOpKind kind;
+  double read_B[2], write_B[2], beside_B[2];
+  double kept_B;     /* from its forward pass to the end of its backward pass */
+  double gradient_B; /* of the logits, beside what is kept, while the head's products read it */
+  int kernels[2];
+} Loss;
+
+/* TransformerEngine's kernels (triton/cross_entropy.py until July 2026): BF16 logits are read for the softmax and again
+ * for the gradient, which is written over them; backward scales it in place. They stream whole rows as elementwise
+ * kernels do. */
+static const Loss te_loss = {
+    .kind = MS_OP_CROSS_ENTROPY_TE, .read_B = {4, 2}, .write_B = {2, 2}, .kept_B = 2, .kernels = {3, 3}};
+/* PyTorch's cross_entropy, compiled: rows are read for their maximum and for the sum, both are kept, and the gradient
+ * is made of the BF16 logits in one kernel, which are then free (torchtitan components/loss.py; torch/_inductor keeps
+ * no FP32 copy). */
+static const Loss compiled_loss = {.kind = MS_OP_CROSS_ENTROPY,
+                                   .read_B = {4, 2},
+                                   .write_B = {0, 2},
+                                   .beside_B = {0, 2},
+                                   .kept_B = 2,
+                                   .kernels = {3, 3}};
+
+/* The native loss keeps an FP32 softmax and has a BF16 copy beside it on both ways. Compiled ("fused"), it cannot work
+ * in place: one more FP32 tensor. PyTorch's own has gradients of log-softmax and of its input beside what it gave; over
+ * tensor-parallel ranks both are one product of a sum (torch/distributed/tensor/parallel/loss.py). */
+static Loss native_loss(const MsBuild *b) {
+  const MsFrameworkRow *f = ms_framework(b->scenario);
+  gboolean fused = b->options->cross_entropy_fusion, low = f->low_loss;
+  double merged = fused ? b->scenario->laws.compiled_loss_bytes : 1, beside = fused ? 6 : 2;
+  Loss loss = {.kind = MS_OP_CROSS_ENTROPY,
+               .read_B = {(low ? 6 : 16) * merged, (low ? 6 : 8) * merged},
+               .write_B = {(low ? 2 : 14) * merged, (low ? 4 : 6) * merged},
+               .beside_B = {MAX(beside, f->forward_logits_B), beside},
+               .kept_B = 4,
+               .gradient_B = 2,
+               .kernels = {10, 4}};
+  if (f->plain_loss && !fused) loss.beside_B[1] = low ? 4 : b->t > 1 ? 12 : 8;
+  return loss;
+}
+
+static Loss loss_of(const MsBuild *b) {
+  if (!b->options->cross_entropy_fusion) return native_loss(b);
+  if (b->options->cross_entropy_fusion_impl == MS_CE_TE) return te_loss;
+  return ms_framework(b->scenario)->plain_loss ? compiled_loss : native_loss(b);
 }
 
 static void loss_rows(MsBuild *b, double logits, gboolean back) {
-  gboolean te = te_loss(b);
-  double read = te ? (back ? 2 : 4) : back ? 8 : 16, write = te ? 2 : back ? 6 : 14;
-  if (!te && ms_framework(b->scenario)->low_loss) read = 6, write = back ? 4 : 2;
-  if (b->options->cross_entropy_fusion && !te) {
-    read *= b->scenario->laws.compiled_loss_bytes;
-    write *= b->scenario->laws.compiled_loss_bytes;
-  }
-  MsOp *op = ms_row_memory(b, te ? MS_OP_CROSS_ENTROPY_TE : MS_OP_CROSS_ENTROPY, "cross entropy", read * logits,
-                           write * logits,
-                           te     ? 3
-                           : back ? 4
-                                  : 10);
+  const Loss loss = loss_of(b);
+  MsOp *op = ms_row_memory(b, loss.kind, "cross entropy", loss.read_B[back] * logits, loss.write_B[back] * logits,
+                           loss.kernels[back]);
   op->m = b->rows, op->n = logits / b->rows;
-  /* torch/distributed/tensor/parallel/loss.py: over tensor-parallel ranks both gradients are one product of a sum */
-  gboolean plain = back && !b->options->cross_entropy_fusion && ms_framework(b->scenario)->plain_loss;
-  double beside_B = plain && ms_framework(b->scenario)->low_loss ? 4
-                    : plain                                      ? (b->t > 1 ? 12 : 8)
-                    : b->options->cross_entropy_fusion           ? 6
-                                                                 : 2;
-  if (!back) beside_B = MAX(beside_B, ms_framework(b->scenario)->forward_logits_B);
-  if (!te) op->transient_B = beside_B * logits;
+  op->transient_B = loss.beside_B[back] * logits;
   if (!back) {
     MsOp *max = ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss max", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows);
     if (max) max->dtype = MS_ODT_FP32;
@@ -459,7 +483,7 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
     ms_linear_forward(b, &head);
     ms_keep_input(b, head_name("final norm out", i), 2 * x);
     loss_rows(b, logits, FALSE);
-    ms_keep(b, head_name("logits", i), (te_loss(b) ? 2 : 4) * logits);
+    ms_keep(b, head_name("logits", i), loss_of(b).kept_B * logits);
   }
   if (b->options->check_for_nan_in_loss_and_grad && b->list->n > 0) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
@@ -471,7 +495,7 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
     int first = b->list->n;
     ms_linear_backward(b, &head);
     for (int j = first; j < b->list->n; j++)
-      if (b->list->op[j].kind == MS_OP_GEMM) b->list->op[j].transient_B = dx + (te_loss(b) ? 0 : 2 * logits);
+      if (b->list->op[j].kind == MS_OP_GEMM) b->list->op[j].transient_B = dx + loss_of(b).gradient_B * logits;
     ms_free_kept(b, head_name("logits", i));
     ms_free_kept(b, head_name("final norm out", i));
     if (i == 0) {

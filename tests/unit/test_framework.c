@@ -277,7 +277,7 @@ static void eager_layers(void **state) {
 /* Written with every key, it is read as the same run. */
 static void written_and_read(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = run_of("torchtitan", "\"gradient_accumulation_fusion\": false");
+  g_autoptr(MsScenario) s = run_of("torchtitan", "\"cross_entropy_fusion\": false");
   MsJsonOut *out = ms_json_out_new(0);
   ms_scenario_write(s, NULL, out);
   g_autofree char *text = ms_json_out_take(out);
@@ -285,6 +285,41 @@ static void written_and_read(void **state) {
   assert_int_equal(again->framework, s->framework);
   assert_true(again->options.fsdp == s->options.fsdp && !again->options.cross_entropy_fusion);
   assert_null(ms_framework_lacks(again->framework, &again->options));
+}
+
+/* Compiled with the model since April 2025, PyTorch's loss keeps the BF16 logits alone (docs/theory/memory.md 2). */
+static void loss_is_compiled(void **state) {
+  (void)state;
+  static const struct {
+    const char *head, *options;
+    gboolean compiled;
+  } files[] = {{"\"software\": \"torchtitan-2024-12\"", "", FALSE},
+               {"\"software\": \"torchtitan-2025-06\"", "", TRUE},
+               {"\"software\": \"torchtitan-2025-06\"", "\"cross_entropy_fusion\": false", FALSE},
+               {"\"framework\": \"torchtitan\"", "", TRUE},
+               {"\"framework\": \"torchtitan\"", "\"torch_compile\": false", FALSE},
+               {"\"framework\": \"automodel\"", "", FALSE}};
+  for (gsize i = 0; i < G_N_ELEMENTS(files); i++) {
+    g_autofree char *text = g_strdup_printf(
+        "{%s, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, "
+        "\"micro_batch_size\": 2, \"global_batch_size\": 16}, \"options\": {%s}}",
+        files[i].head, files[i].options);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    assert_int_equal(s->options.cross_entropy_fusion, files[i].compiled);
+    g_auto(MsLowered) lowered = ms_test_lower(s);
+    const MsPiece *head = &lowered.work->pieces[lowered.work->n_pieces - 1];
+    const MsOp *forward = row_named(&head->forward, "cross entropy", MS_PASS_FORWARD);
+    const MsOp *back = row_named(&head->backward, "cross entropy", MS_PASS_DGRAD);
+    double logits = 2. * 8192 * 128256;
+    if (!files[i].compiled) {
+      assert_true(forward->read_B > 4 * logits && back->transient_B > 2 * logits);
+      continue;
+    }
+    assert_close(forward->read_B, 4 * logits, 1e-12);
+    assert_close(forward->write_B + forward->transient_B, 0, 1e-12);
+    assert_close(back->read_B + back->write_B, 4 * logits, 1e-12);
+    assert_close(back->transient_B, 2 * logits, 1e-12);
+  }
 }
 
 static void lacks_by_name(void **state) {
@@ -445,6 +480,7 @@ int main(void) {
       cmocka_unit_test(products_one_by_one),
       cmocka_unit_test(eager_layers),
       cmocka_unit_test(written_and_read),
+      cmocka_unit_test(loss_is_compiled),
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(gathers_take_SMs),
       cmocka_unit_test(shards_are_copied),
