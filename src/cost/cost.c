@@ -741,7 +741,7 @@ static double attention_s(const MsCost *cost, const MsOp *op, const Slot *slot) 
 static double memory_s(const MsCost *cost, const MsOp *op, const Slot *slot) {
   if (slot->use->form == MS_FORM_TERMS) return terms_s(op, slot);
   double t = ms_curve_bandwidth_s(slot->use, &cost->device[op->dtype], op->read_B + op->write_B);
-  return t + slot->use->param[MS_B_LAUNCH] * (MAX(op->kernels, 1) - 1);
+  return t + slot->use->param[MS_B_LAUNCH] * (MAX(MAX(op->kernels, op->launches), 1) - 1);
 }
 
 /* Products of a new generation of chips get faster from release to release (docs/theory/laws.md). */
@@ -823,9 +823,9 @@ gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b) {
 
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b) {
   return a->kind == b->kind && a->pass == b->pass && a->dtype == b->dtype && a->flags == b->flags &&
-         a->kernels == b->kernels && a->m == b->m && a->n == b->n && a->k == b->k && a->groups == b->groups &&
-         a->kv_groups == b->kv_groups && a->flop == b->flop && a->read_B == b->read_B && a->write_B == b->write_B &&
-         ms_op_families[a->kind] < MS_FAMILY_COMM;
+         a->kernels == b->kernels && a->launches == b->launches && a->m == b->m && a->n == b->n && a->k == b->k &&
+         a->groups == b->groups && a->kv_groups == b->kv_groups && a->flop == b->flop && a->read_B == b->read_B &&
+         a->write_B == b->write_B && ms_op_families[a->kind] < MS_FAMILY_COMM;
 }
 
 /* --- rows that communicate ------------------------------------------------------------------------------------- */

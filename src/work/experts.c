@@ -75,6 +75,7 @@ static void quantize_experts(MsBuild *b, const char *name, double rows, double w
   for (int i = first; i < b->list->n; i++) {
     MsOp *op = &b->list->op[i];
     op->kernels = op->kind == MS_OP_AMAX ? launches_of_maxima(b, width) : launches_of_experts(b);
+    if (op->kernels > 1) op->launches = (guint16)(MAX(op->launches, 1) * launched_experts(b));
   }
 }
 

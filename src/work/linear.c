@@ -8,9 +8,14 @@
 static gboolean needs_amax(const MsBuild *b) { return ms_precision(b->training)->amax; }
 static gboolean per_tensor(const MsBuild *b) { return ms_precision(b->training)->per_tensor; }
 
+/* A tensor scaled by its own maximum: that is set to zero, found and made into a scale by a kernel each, two of one
+ * thread (TransformerEngine common/recipe/current_scaling.cu). */
+enum { MAXIMUM_KERNELS = 3 };
+
 static void amax_row(MsBuild *b, double rows, double width) {
   MsOp *amax = ms_row_memory(b, MS_OP_AMAX, "amax", 2 * rows * width, 0, 1);
   amax->m = rows, amax->n = width;
+  if (per_tensor(b)) amax->launches = MAXIMUM_KERNELS;
   amax->dtype = (guint8)b->odt;
 }
 
@@ -22,11 +27,12 @@ static int cast_passes(const MsBuild *b, int copies) {
 }
 
 /* copies: row-wise and column-wise, in one kernel (docs/theory/precision.md 2). */
-static void cast_row(MsBuild *b, const char *name, double rows, double width, int copies) {
+static MsOp *cast_row(MsBuild *b, const char *name, double rows, double width, int copies) {
   double read_B = 2 * rows * width * cast_passes(b, copies);
   MsOp *op = ms_row_memory(b, MS_OP_QUANTIZE, name, read_B, copies * b->quant_B * rows * width, 1);
   op->m = rows, op->n = width;
   op->dtype = (guint8)b->odt;
+  return op;
 }
 
 void ms_row_quantize(MsBuild *b, const char *name, double rows, double width) {
@@ -212,7 +218,8 @@ static void quantize_input(MsBuild *b, const MsLinear *l) {
   if (l->kind == MS_LINEAR_COLUMN && gathered_shards(b)) {
     quantize_shard(b, "quantize input", l->m / b->t, l->k, by_norm);
   } else if (by_norm && b->quantized) {
-    cast_row(b, "quantize input", l->m, l->k, operand_copies(b));
+    MsOp *cast = cast_row(b, "quantize input", l->m, l->k, operand_copies(b));
+    if (needs_amax(b)) cast->launches = MAXIMUM_KERNELS; /* the norm finds the maximum in its own kernel */
   } else {
     ms_row_quantize(b, "quantize input", l->m, l->k);
   }

@@ -95,10 +95,11 @@ double ms_element_B(int dtype); /* bytes of one element of such an operand, scal
 typedef struct MsOp {
   const char *name; /* "qkv", "expert fc1", "dispatch": static text */
   guint8 kind, pass, stream, group, node, module, dtype, flags;
-  guint16 kernels; /* GPU kernels launched */
-  guint16 host;    /* framework operators of the host beside what it launches them by */
-  gint16 wait[3];  /* earlier rows of the same list that must have ended, -1 = none. (Rows of one stream follow each
-                      other anyway.) */
+  guint16 kernels;  /* GPU kernels launched, each as much work of the host as a framework operator */
+  guint16 launches; /* GPU kernels that the device starts one behind another, where they are more */
+  guint16 host;     /* framework operators of the host beside what it launches them by */
+  gint16 wait[3];   /* earlier rows of the same list that must have ended, -1 = none. (Rows of one stream follow each
+                       other anyway.) */
   /* shape: GEMM C[m,n] = A[m,k] B[n,k]^T; grouped: `groups` GEMMs with m rows in total; attention: see below; others:
    * elements m x n */
   double m, n, k;

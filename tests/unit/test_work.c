@@ -3,6 +3,7 @@
 #include "lib/close.h"
 
 #include "base/units.h"
+#include "cost/cost.h"
 #include "lib/world.h"
 #include "step/program.h"
 #include "work/build.h"
@@ -828,6 +829,29 @@ static void casts_to_nvfp4(void **state) {
   assert_int_equal(cast[-1].kernels, 1 + 16 / 5); /* two launches each */
 }
 
+/* A maximum of current scaling is three kernels, of every expert apart; the cast is one (current_scaling.cu). */
+static void kernels_of_a_maximum(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) current = released("nemo-26.04", "fp8-tensorwise", 8);
+  g_autoptr(MsScenario) delayed = released("nemo-26.04", "fp8-delayed", 8);
+  g_auto(MsLowered) a = ms_test_lower(current), b = ms_test_lower(delayed);
+  const MsOpList *list = &piece(&a, 0)->forward;
+  assert_int_equal(row(list, "quantize input", ANY)->launches, 3); /* the norm finds it: zero, scale, cast */
+  const MsOp *cast = row(list, "quantize expert input", ANY);
+  assert_int_equal(cast->launches, 16);
+  assert_int_equal(cast[-1].kind, MS_OP_AMAX);
+  assert_int_equal(cast[-1].launches, 3 * 16);
+  MsOp once = cast[-1], thrice = once;
+  once.launches = once.kernels = 1, thrice.kernels = 1, thrice.launches = 3;
+  assert_false(ms_op_same_kernel(&once, &thrice));
+  g_autoptr(MsCost) cost = ms_cost_new(current, a.layout, NULL);
+  double one_s = ms_cost_op(cost, &once).time_s, three_s = ms_cost_op(cost, &thrice).time_s;
+  assert_true(three_s > one_s + 4e-6 && three_s < one_s + 8e-6);
+  cast = row(&piece(&b, 0)->forward, "quantize expert input", ANY);
+  assert_int_equal(cast->launches, 0); /* all experts at once, scales known before */
+  assert_int_equal(count(&piece(&b, 0)->forward, MS_OP_AMAX, MS_GROUP_NONE), 0);
+}
+
 /* A weight gradient comes in the call of the input gradient, unless it is delayed. */
 static void calls_of_a_linear(void **state) {
   (void)state;
@@ -1303,6 +1327,7 @@ int main(void) {
       cmocka_unit_test(biases_of_experts),
       cmocka_unit_test(scales_in_kernels_of_their_own),
       cmocka_unit_test(casts_to_nvfp4),
+      cmocka_unit_test(kernels_of_a_maximum),
       cmocka_unit_test(calls_of_a_linear),
       cmocka_unit_test(calls_of_graphs),
       cmocka_unit_test(copies_into_graphs),
