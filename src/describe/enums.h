@@ -95,6 +95,8 @@ typedef struct {
 extern const MsAttnBackendRow ms_attn_backends[];
 typedef enum { MS_IMPL_TE, MS_IMPL_LOCAL } MsTransformerImpl;
 extern const char *const ms_impl_words[]; /* transformer_engine local */
+typedef enum { MS_GRAPH_TE, MS_GRAPH_LOCAL } MsGraphImpl;
+extern const char *const ms_graph_impl_words[]; /* transformer_engine local */
 typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
 extern const char *const ms_ce_impl_words[];                               /* native te */
 typedef enum { MS_MHC_NATIVE, MS_MHC_TRITON, MS_MHC_CUTILE } MsMhcBackend; /* kernels of hyper-connections */

@@ -26,6 +26,7 @@ static const Rows graphs = {(const char *)ms_cuda_graphs, sizeof(MsCudaGraph), o
                               MS_N_OFFLOAD_MODULES};
 
 static guint32 with(const Rows *rows, guint32 set, size_t column) {
+  set &= (1u << rows->n) - 1; /* ~0u: all that there are */
   for (int i = 0; i < rows->n; i++)
     if (!*(const gboolean *)(gconstpointer)(rows->row + rows->stride * (size_t)i + column)) set &= ~(1u << i);
   return set;

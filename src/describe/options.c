@@ -29,6 +29,8 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
     MS_WORDS(MsOptions, offload_modules, ms_offload_module_words, "[]", MS_OPEN, "activations that go to the host"),
     MS_F64(MsOptions, optimizer_offload_fraction, "", 0, 1, "0", MS_OPEN, "share of the optimizer on the host"),
     MS_WORDS(MsOptions, cuda_graph_scope, ms_cuda_graph_words, "[]", MS_OPEN, "what runs in captured graphs"),
+    MS_ENUM(MsOptions, cuda_graph_impl, ms_graph_impl_words, "\"transformer_engine\"", MS_OPEN,
+            "what captures them; local hands what a whole layer makes to the graph of the next one, without a copy"),
     SWITCH(distributed_optimizer, "true", "optimizer state sharded over data-parallel ranks"),
     MS_ENUM(MsOptions, fsdp, ms_fsdp_words, "\"none\"", MS_OPEN, "sharding of Megatron-FSDP"),
     DTYPE(main_grads_dtype, "main gradients"), DTYPE(grad_reduce_dtype, "gradients on the wire"),

@@ -60,6 +60,7 @@ typedef struct {
   guint32 offload_modules;
   double optimizer_offload_fraction;
   guint32 cuda_graph_scope;
+  MsGraphImpl cuda_graph_impl;
   gboolean distributed_optimizer;
   MsFsdp fsdp;
   MsDtype main_grads_dtype, grad_reduce_dtype, expert_grad_reduce_dtype, exp_avg_dtype, exp_avg_sq_dtype,

@@ -82,6 +82,7 @@ static void canonical_options(MsScenario *s) {
   if (s->model->num_experts == 0 || s->model->activation != MS_ACT_SQUARED_RELU)
     o->use_fused_weighted_squared_relu = TRUE;
   if (!ms_model_may_fuse_rope(s->model)) o->apply_rope_fusion = TRUE;
+  if (!o->cuda_graph_scope || MS_GRAPHS(o->cuda_graph_scope, whole_step)) o->cuda_graph_impl = MS_GRAPH_TE;
   canonical_moe(s);
   canonical_recompute(&o->recompute);
   canonical_precision(s);

@@ -152,7 +152,7 @@ gboolean ms_write_graphs(const MsScenario *s, MsRelease release, MsArgs *args, G
   if (!scope) return TRUE;
   if (release != MS_RELEASE_MCORE) return refuse_mt(s, release, "options.cuda_graph_scope", "--cuda-graph-impl", error);
   ms_args_add(args, TRAINING, "--cuda-graph-impl",
-              MS_GRAPHS(scope, whole_step) ? "full_iteration" : "transformer_engine", NULL);
+              MS_GRAPHS(scope, whole_step) ? "full_iteration" : ms_graph_impl_words[s->options.cuda_graph_impl], NULL);
   if (!MS_GRAPHS(scope, alone)) add_words(args, "--cuda-graph-modules", scope, ms_cuda_graph_words);
   return TRUE;
 }
@@ -171,7 +171,7 @@ gboolean ms_read_graphs(MsArgs *args, MsScenario *s, GError **error) {
   guint32 *scope = &s->options.cuda_graph_scope;
   const MsArg *arg = ms_args_take(args, "--cuda-graph-impl");
   int impl = ms_args_take(args, "--external-cuda-graph") ? 2 : ms_args_take(args, "--enable-cuda-graph") ? 1 : 0;
-  *scope = 0;
+  *scope = 0, s->options.cuda_graph_impl = MS_GRAPH_TE;
   if (arg) {
     const char *text = ms_arg_value(args, arg, error);
     impl = text ? ms_arg_word(args, arg, text, impls, error) : -1;
@@ -182,5 +182,6 @@ gboolean ms_read_graphs(MsArgs *args, MsScenario *s, GError **error) {
     *scope = MS_GRAPHS(~0u, whole_step);
     return TRUE;
   }
+  if (impl == 1) s->options.cuda_graph_impl = MS_GRAPH_LOCAL;
   return read_scope(args, scope, error);
 }

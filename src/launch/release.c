@@ -57,6 +57,13 @@ static gboolean is_not_launched(const MsRecomputeModule *module, const MsScenari
   return !module->launched;
 }
 
+/* CudaGraphManager goes with what experts keep, beside graphs of other modules (transformer_config.py). */
+static gboolean offloads_beside_graphs(const MsScenario *s) {
+  const guint32 offloads = s->options.offload_modules, scope = s->options.cuda_graph_scope;
+  if (s->options.cuda_graph_impl != MS_GRAPH_LOCAL || !scope || !offloads || CAPTURES(s, whole_step)) return TRUE;
+  return MS_OFFLOADS(offloads, experts) == offloads && !CAPTURES(s, whole_layer);
+}
+
 static gboolean excluded_graph(const MsScenario *s) {
   int other;
   return ms_graph_excluding(s->options.cuda_graph_scope, &other) >= 0;

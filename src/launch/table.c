@@ -89,7 +89,7 @@ const MsLaunchRow ms_launch_rows[] = {
           "options.swap_optimizer_times"),
     FIXED(TRAINING, "--overlap-cpu-optimizer-d2h-h2d", NULL, 0, .when = uses_optimizer_offload),
     VALUE(TRAINING, "--cpu-offloading-num-layers", "options.cpu_offloading_num_layers", "0", 0),
-    GROUP(TRAINING, graphs, "options.cuda_graph_scope"),
+    GROUP(TRAINING, graphs, "options.cuda_graph_scope options.cuda_graph_impl"),
     OFF(TRAINING, "--no-check-for-nan-in-loss-and-grad", "options.check_for_nan_in_loss_and_grad", M),
     GROUP(TRAINING, attention_backend, "options.attention_backend"),
     GROUP(TRAINING, environment,

@@ -76,8 +76,15 @@ static MsModule last_module(guint8 mixers) {
   return mixers & MS_MIX_ATTN ? MS_MODULE_ATTN : mixers & MS_MIX_DELTA ? MS_MODULE_DELTA : MS_MODULE_MAMBA;
 }
 
+/* CudaGraphManager gives the graph of a layer the output of the one before it as its input, the same mask to all, and
+ * gradients likewise (Megatron-LM core_r0.12.0 core/transformer/cuda_graphs.py, create_cudagraphs). The first layer of
+ * a chunk copies still, which is left out. */
+static gboolean hands_over(const MsOptions *o) {
+  return o->cuda_graph_impl == MS_GRAPH_LOCAL && MS_GRAPHS(o->cuda_graph_scope, whole_layer);
+}
+
 gboolean ms_graph_copies_input(const MsOptions *o, guint8 mixers) {
-  return captures_modules(o) && ms_captured(o, first_module(mixers));
+  return captures_modules(o) && !hands_over(o) && ms_captured(o, first_module(mixers));
 }
 
 /* TransformerEngine copies what comes into a graph to where it was captured, unless it lies there, which what is not
@@ -94,7 +101,7 @@ gboolean ms_enter_graph(MsBuild *b, guint8 mixers) {
 }
 
 void ms_reenter_graph(MsBuild *b, guint8 mixers) {
-  if (mixers == 0 || !of_modules(b) || !ms_captured(b->options, last_module(mixers))) return;
+  if (mixers == 0 || !of_modules(b) || hands_over(b->options) || !ms_captured(b->options, last_module(mixers))) return;
   into_graph_row(b, "gradients into graph", last_module(mixers), 2 * b->rows_sp * b->h * b->streams);
 }
 
@@ -108,7 +115,7 @@ void ms_reenter_router_graph(MsBuild *b) {
 
 void ms_keep_layer_graph_tensors(MsBuild *b, guint8 mixers) {
   double x = 2 * b->rows_sp * b->h * b->streams, s = b->training->seq_length;
-  if (!of_modules(b)) return;
+  if (!of_modules(b) || hands_over(b->options)) return;
   if (ms_captured(b->options, last_module(mixers))) ms_keep(b, "graph output", x);
   if (b->options->ep_overlap && ms_graph_copies_input(b->options, mixers))
     ms_keep_throughout(b, "graph input, as it came", x);

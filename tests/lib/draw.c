@@ -141,7 +141,7 @@ static void draw_options(GRand *rand, MsScenario *s) {
         field->offset != offsetof(MsOptions, expert_grad_reduce_dtype) &&          /* nor frameworks these */
         field->offset != offsetof(MsOptions, torch_compile) &&
         field->offset != offsetof(MsOptions, swap_optimizer_times) && /* drawn below */
-        field->offset != offsetof(MsOptions, reuse_fp32_param))
+        field->offset != offsetof(MsOptions, cuda_graph_impl) && field->offset != offsetof(MsOptions, reuse_fp32_param))
       draw_field(rand, field, o);
   for (const MsField *field = ms_recompute_table.fields; field->key; field++) draw_field(rand, field, &o->recompute);
   o->recompute.num_layers = MAX(o->recompute.num_layers, 1);
@@ -158,6 +158,7 @@ static void draw_options(GRand *rand, MsScenario *s) {
   if (chance(rand, 80)) o->cpu_offloading_num_layers = 0;
   if (chance(rand, 5)) o->swap_optimizer_times = PICK(1, 4, 16);
   if (chance(rand, 5)) o->reuse_fp32_param = TRUE;
+  if (o->cuda_graph_scope && chance(rand, 50)) o->cuda_graph_impl = MS_GRAPH_LOCAL;
 }
 
 /* What MT-MegatronLM has no words for. */

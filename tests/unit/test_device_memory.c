@@ -90,6 +90,35 @@ static GraphBytes graph_bytes(const char *model, MsDispatcher dispatcher, guint3
                       piece->kept_B};
 }
 
+/* CudaGraphManager hands what a whole layer makes to the graph of the next (Megatron-LM core_r0.12.0
+ * core/transformer/cuda_graphs.py): no output beside its input, no mask, no copies; graphs of modules stay as they are.
+ */
+static void layers_hand_over(void **state) {
+  (void)state;
+  const double x = 2.0 * 4096 * 4096, mask = 4096.0 * 4096;
+  const guint32 scopes[] = {MS_CG_LAYER, MS_CG_ATTN};
+  for (guint i = 0; i < G_N_ELEMENTS(scopes); i++) {
+    double kept[2], copied[2];
+    for (int impl = 0; impl < 2; impl++) {
+      g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "gb200-nvl72", 8);
+      s->training.seq_length = 4096, s->training.micro_batch_size = 1;
+      s->options.cuda_graph_scope = scopes[i], s->options.cuda_graph_impl = (MsGraphImpl)impl;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      const MsPiece *piece = &l.work->pieces[l.work->piece_of_layer[0]];
+      kept[impl] = piece->kept_B, copied[impl] = 0;
+      for (int k = 0; k < piece->forward.n; k++)
+        if (strcmp(piece->forward.op[k].name, "into graph") == 0) copied[impl] += piece->forward.op[k].write_B;
+      for (int k = 0; k < piece->backward.n; k++)
+        if (strcmp(piece->backward.op[k].name, "gradients into graph") == 0)
+          copied[impl] += piece->backward.op[k].write_B;
+    }
+    gboolean whole = scopes[i] == MS_CG_LAYER;
+    assert_close(kept[MS_GRAPH_TE] - kept[MS_GRAPH_LOCAL], whole ? x + mask : 0, 1e-12);
+    assert_close(copied[MS_GRAPH_TE], 2 * x, 1e-12);
+    assert_close(copied[MS_GRAPH_LOCAL], whole ? 0 : 2 * x, 1e-12);
+  }
+}
+
 /* Outputs of a graph stay until its backward; whether the norm can be recomputed is Megatron's own rule
  * (core/transformer/transformer_layer.py). */
 static void graphs_hold_their_outputs(void **state) {
@@ -245,6 +274,7 @@ static void delayed_weight_gradients_hold_gradients(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(deferred_gradients_wait),
                                      cmocka_unit_test(deferred_gradients_hide_in_the_flush),
+                                     cmocka_unit_test(layers_hand_over),
                                      cmocka_unit_test(graphs_hold_their_outputs),
                                      cmocka_unit_test(graphs_copy_their_inputs),
                                      cmocka_unit_test(graphs_of_deepseek_v3),

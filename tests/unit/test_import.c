@@ -172,6 +172,11 @@ static void older_arguments(void **state) {
          "{\"granularity\":\"selective\",\"modules\":[\"core_attn\"],\"method\":\"uniform\",\"num_layers\":1}"}}},
       {"--optimizer-cpu-offload", {{"options.optimizer_offload_fraction", "1"}}},
       {"--external-cuda-graph --cuda-graph-scope full", {{"options.cuda_graph_scope", "[\"layer\"]"}}},
+      {"--cuda-graph-impl local",
+       {{"options.cuda_graph_scope", "[\"layer\"]"}, {"options.cuda_graph_impl", "\"local\""}}},
+      {"--enable-cuda-graph", {{"options.cuda_graph_scope", "[\"layer\"]"}, {"options.cuda_graph_impl", "\"local\""}}},
+      {"--cuda-graph-impl transformer_engine --cuda-graph-modules attn",
+       {{"options.cuda_graph_scope", "[\"attn\"]"}, {"options.cuda_graph_impl", "\"transformer_engine\""}}},
       {"--cuda-graph-impl full_iteration", {{"options.cuda_graph_scope", "[\"full_iteration\"]"}}}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(MsImport) import = mixtral_with(rows[i].more);

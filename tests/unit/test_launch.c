@@ -226,12 +226,19 @@ static void rules_of_the_release(void **state) {
   struct {
     const char *rule;
     MsScenario *s;
-  } rows[] = {{"ce-native", run_on("llama3-8b", 8, 1)},          {"precision-aware-sharded", run_on("llama3-8b", 8, 1)},
-              {"connections-one", run_on("llama3-8b", 8, 2)},    {"padding-quantised", run_on("mixtral-8x7b", 8, 1)},
-              {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)}, {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
-              {"mtp-positions", run_on("llama3-8b", 8, 1)},      {"whole-nodes", run_on("llama3-8b", 12, 1)},
-              {"recompute-needs", run_on("llama3-8b", 8, 1)},    {"recompute-needs", run_on("llama3-8b", 8, 1)},
-              {"graph-mlp", run_on("nemotron-3-nano", 8, 1)}};
+  } rows[] = {{"ce-native", run_on("llama3-8b", 8, 1)},
+              {"precision-aware-sharded", run_on("llama3-8b", 8, 1)},
+              {"connections-one", run_on("llama3-8b", 8, 2)},
+              {"padding-quantised", run_on("mixtral-8x7b", 8, 1)},
+              {"graph-moe-drops", run_on("mixtral-8x7b", 8, 1)},
+              {"fsdp-sharded", run_on("llama3-8b", 8, 1)},
+              {"mtp-positions", run_on("llama3-8b", 8, 1)},
+              {"whole-nodes", run_on("llama3-8b", 12, 1)},
+              {"recompute-needs", run_on("llama3-8b", 8, 1)},
+              {"recompute-needs", run_on("llama3-8b", 8, 1)},
+              {"graph-mlp", run_on("nemotron-3-nano", 8, 1)},
+              {"offload-local-graphs", run_on("mixtral-8x7b", 8, 1)},
+              {"offload-local-graphs", run_on("mixtral-8x7b", 8, 1)}};
   rows[0].s->options.cross_entropy_fusion_impl = MS_CE_TE;
   rows[1].s->options.exp_avg_dtype = MS_DT_BF16, rows[1].s->options.distributed_optimizer = FALSE;
   rows[2].s->options.cuda_device_max_connections = 8;
@@ -245,6 +252,9 @@ static void rules_of_the_release(void **state) {
   rows[9].s->options.recompute =
       (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MOE_ACT, .num_layers = 1};
   rows[10].s->options.cuda_graph_scope = MS_CG_MLP;
+  for (int i = 11; i < 13; i++) rows[i].s->options.cuda_graph_impl = MS_GRAPH_LOCAL;
+  rows[11].s->options.cuda_graph_scope = MS_CG_ATTN, rows[11].s->options.offload_modules = MS_OM_QKV_LINEAR;
+  rows[12].s->options.cuda_graph_scope = MS_CG_LAYER, rows[12].s->options.offload_modules = MS_OM_MOE_ACT;
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *part = g_strdup_printf("(rule %s)", rows[i].rule);
     check_refusal(rows[i].s, MS_LAUNCH_MEGATRON, part);
