@@ -17,6 +17,8 @@ const MsVendorRow *ms_vendor(const MsHardware *hardware) {
   return NULL;
 }
 
+gboolean ms_vendor_has_mindspeed(const MsHardware *hardware) { return g_strcmp0(hardware->vendor, "Huawei") == 0; }
+
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework) {
   const MsVendorRow *row = ms_vendor(hardware);
   return row ? row->start[framework] : (MsStart){MS_START_UNKNOWN, NULL};

@@ -18,6 +18,8 @@ typedef struct {
 
 /* NULL: a machine file that says no vendor, or another one. (transfer none) */
 const MsVendorRow *ms_vendor(const MsHardware *hardware);
+/* Its Megatron-LM is patched by MindSpeed. */
+gboolean ms_vendor_has_mindspeed(const MsHardware *hardware);
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework);
 
 #endif

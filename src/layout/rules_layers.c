@@ -2,6 +2,7 @@
  * attention and experts. */
 #include "describe/module_sets.h"
 #include "describe/recompute.h"
+#include "describe/vendor.h"
 #include "layout/rules.h"
 
 /* --- experts: dispatcher and overlap --------------------------------------------------------------------------- */
@@ -48,9 +49,17 @@ static gboolean not_with_ep_overlap(const MsRecomputeModule *module, const MsSce
   (void)s;
   return !module->ep_overlap;
 }
+/* Ascend/MindSpeed core/transformer/moe/moe_feature/fb_overlap/transformer_block.py: layer by layer. */
+static gboolean overlaps_checkpoints(const MsScenario *s, char *why, size_t size) {
+  if (s->framework != MS_FRAMEWORK_MEGATRON || !ms_vendor_has_mindspeed(s->hardware))
+    return REFUSE("EP overlap excludes full recompute (but in MindSpeed)");
+  int layers = s->options.recompute.num_layers;
+  return s->options.recompute.method != MS_RECOMPUTE_UNIFORM || layers == 1 ||
+         REFUSE("EP overlap recomputes layers one by one: method uniform needs num_layers 1, not %d", layers);
+}
 RULE(ep_overlap_recompute) {
   if (!s->options.ep_overlap) return TRUE;
-  if (s->options.recompute.granularity == MS_RECOMPUTE_FULL) return REFUSE("EP overlap excludes full recompute");
+  if (s->options.recompute.granularity == MS_RECOMPUTE_FULL) return overlaps_checkpoints(s, why, size);
   const MsRecomputeModule *module = ms_recomputed(s, not_with_ep_overlap);
   return !module || REFUSE("EP overlap excludes recompute of %s", module->word);
 }

@@ -17,7 +17,9 @@ static int first_at(const MsOpList *list, int from, MsNode node, gboolean comm_o
 }
 
 void ms_pair_cut(const MsOpList *list, gboolean backward, int cut[MS_PAIR_NODES + 1]) {
-  int dispatch = first_at(list, 0, MS_NODE_DISPATCH, TRUE);
+  int again = 0; /* MindSpeed's: a checkpointed layer runs forward once more in front of its pair, beside nothing */
+  while (backward && again < list->n && list->op[again].pass == MS_PASS_RECOMPUTE) again++;
+  int dispatch = first_at(list, again, MS_NODE_DISPATCH, TRUE);
   int experts = first_at(list, dispatch, MS_NODE_EXPERTS, FALSE),
       combine = first_at(list, experts, MS_NODE_COMBINE, TRUE);
   if (dispatch == list->n) { /* a dense layer: no crossings; everything is the outer segment */

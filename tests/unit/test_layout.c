@@ -673,6 +673,10 @@ BREAKS(overlap_ep) { OPTIONS.ep_overlap = TRUE, LAYOUT.ep = 1; }
 BREAKS(overlap_dispatcher) { OPTIONS.ep_overlap = TRUE, OPTIONS.dispatcher = MS_DISPATCH_ALLGATHER; }
 BREAKS(overlap_schedule) { OPTIONS.ep_overlap = TRUE, LAYOUT.schedule = MS_SCHED_ZB_H1; }
 BREAKS(overlap_full) { OPTIONS.ep_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL; }
+BREAKS(overlap_pairs) {
+  c->hardware.vendor = (char *)"Huawei", OPTIONS.ep_overlap = TRUE, LAYOUT.vpp = 2;
+  OPTIONS.recompute.granularity = MS_RECOMPUTE_FULL, OPTIONS.recompute.num_layers = 2;
+}
 BREAKS(overlap_moe) {
   OPTIONS.ep_overlap = TRUE, OPTIONS.recompute.granularity = MS_RECOMPUTE_SELECTIVE,
   OPTIONS.recompute.modules = MS_RM_MOE;
@@ -921,6 +925,7 @@ static const struct {
     {"ep-overlap-dispatcher", break_overlap_dispatcher},
     {"ep-overlap-schedule", break_overlap_schedule},
     {"ep-overlap-recompute", break_overlap_full},
+    {"ep-overlap-recompute", break_overlap_pairs},
     {"ep-overlap-recompute", break_overlap_moe},
     {"ep-overlap-shared", break_overlap_shared},
     {"ep-overlap-mtp", break_overlap_mtp},
