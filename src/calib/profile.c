@@ -70,6 +70,7 @@ static char *curve_text(const MsCurve *curve) {
   put_text(out, "pass", curve->pass);
   put_text(out, "level", curve->level);
   put_text(out, "dispatcher", curve->dispatcher);
+  put_text(out, "library", curve->library);
   if (curve->head_dim) put_number(out, "head_dim", curve->head_dim);
   if (curve->ranks) put_number(out, "ranks", curve->ranks);
   put_text(out, "form", ms_curve_form_words[curve->form]);

@@ -170,7 +170,7 @@ int ms_show_model(const MsShow *show, const char *name) {
 
 /* --- hardware -------------------------------------------------------------------------------------------------- */
 static void curve_scope(GString *out, const MsCurve *c) {
-  const char *const word[] = {c->dtype, c->pass, c->level, c->dispatcher};
+  const char *const word[] = {c->dtype, c->pass, c->level, c->dispatcher, c->library};
   for (guint i = 0; i < G_N_ELEMENTS(word); i++)
     if (word[i]) g_string_append_printf(out, "%s%s", out->len ? " " : "", word[i]);
   if (c->head_dim) g_string_append_printf(out, "%shead %d", out->len ? " " : "", c->head_dim);

@@ -172,8 +172,18 @@ static gboolean form_serves(MsOpFamily family, MsCurveForm form) {
   }
 }
 
-/* The profile's best curve for an operator (MS_N_OPS: elementwise): dtype first, then head dimension, then pass; the
- * first of equals. -1 none. */
+enum { OTHER_LIBRARY = 10000 }; /* more than all that else counts */
+
+/* Which library's products a curve has: the one that runs, any, or as a last resort another. */
+static double library_rank(const MsCost *cost, const MsCurve *curve) {
+  if (!curve->library) return 0.5;
+  return strcmp(curve->library, ms_grouped_library_words[cost->scenario->options.grouped_gemm_library]) == 0
+             ? 0
+             : OTHER_LIBRARY;
+}
+
+/* The profile's best curve for an operator (MS_N_OPS: elementwise): dtype first, then head dimension, then pass, then
+ * library; the first of equals. -1 none. */
 static int pick(const MsCost *cost, int word, MsOpFamily family, int dtype, int pass, int *pass_kind) {
   double best = HUGE_VAL;
   int found = -1;
@@ -185,7 +195,7 @@ static int pick(const MsCost *cost, int word, MsOpFamily family, int dtype, int 
     double head = family != MS_FAMILY_ATTENTION || !known(cost->head_dim) ? 0
                   : curve->head_dim > 0                                   ? fabs(log2(curve->head_dim / cost->head_dim))
                                                                           : 0.5;
-    double score = by_dtype * 100 + MIN(head, 9) * 10 + by_pass;
+    double score = by_dtype * 100 + MIN(head, 9) * 10 + by_pass + library_rank(cost, curve);
     if (score < best) best = score, found = i, *pass_kind = by_pass;
   }
   return found;
@@ -234,7 +244,8 @@ static Slot make_slot(const MsCost *cost, int op, int dtype, int pass, MsCurve *
   if (found >= 0) {
     slot.origin = &cost->hardware->curves[found];
     slot.band = ms_curve_band(slot.origin, unknown), slot.own_pass = cost->serves[found].pass[pass] == 0;
-    if (family != MS_FAMILY_MEMORY && (stand_in || cost->serves[found].dtype[dtype] > 1))
+    gboolean other = library_rank(cost, slot.origin) >= OTHER_LIBRARY;
+    if (family != MS_FAMILY_MEMORY && (stand_in || other || cost->serves[found].dtype[dtype] > 1))
       slot.band = MAX(slot.band, unknown); /* stands in */
   }
   if (family == MS_FAMILY_MEMORY) return slot;
@@ -344,7 +355,7 @@ static const Slot *slot_at(const MsCost *cost, int op, int dtype, int pass) {
   return &slots->of[pass];
 }
 
-static void prepare_kernels(MsCost *cost) { /* depends on the machine and the model's head width only */
+static void prepare_kernels(MsCost *cost) { /* of the machine, the model's head width and grouped_gemm_library */
   cost->attention_backward = or_else(cost->hardware->attention_backward_factor, 1);
   set_device(cost);
   set_shape(cost);

@@ -3,6 +3,7 @@
 #include "describe/curve.h"
 
 #include "base/err.h"
+#include "describe/enums.h"
 #include "describe/rows.h"
 
 #include <math.h>
@@ -361,6 +362,7 @@ const MsFieldTable ms_curve_table = MS_FIELD_TABLE(
     MS_STRING(MsCurve, pass, MS_NULLABLE, "forward, dgrad, wgrad, backward; null = any"),
     MS_STRING(MsCurve, level, MS_NULLABLE, "nvlink or network, for collectives; null = any"),
     MS_STRING(MsCurve, dispatcher, MS_NULLABLE, "for dispatch and combine; null = any"),
+    MS_STRING(MsCurve, library, MS_NULLABLE, "for grouped_gemm, one of options.grouped_gemm_library; null = any"),
     MS_INT(MsCurve, head_dim, 0, 65536, "0", MS_NULLABLE, "for attention; 0 = any"),
     MS_INT(MsCurve, ranks, 0, 1 << 20, "0", MS_NULLABLE, "group size that was measured; 0 = any"),
     MS_ENUM(MsCurve, form, ms_curve_form_words, NULL, MS_REQUIRED, "formula"),
@@ -477,6 +479,7 @@ static gboolean check_curve(const MsJson *doc, const char *path, MsCurve *curve,
       !check_word(doc, path, "pass", curve->pass, passes, error) ||
       !check_word(doc, path, "level", curve->level, levels, error) ||
       !check_word(doc, path, "dispatcher", curve->dispatcher, ms_dispatcher_words, error) ||
+      !check_word(doc, path, "library", curve->library, ms_grouped_library_words, error) ||
       !check_params(doc, path, curve, error))
     return FALSE;
   if ((curve->form == MS_FORM_SEGMENTS) == (curve->n_segments > 0)) return TRUE;

@@ -127,7 +127,8 @@ static gboolean any_or(const char *own, const char *other) { return !own || g_st
 static gboolean covers(const MsCurve *own, const MsCurve *other) {
   return strcmp(own->op, other->op) == 0 && any_or(own->dtype, other->dtype) && any_or(own->pass, other->pass) &&
          any_or(own->level, other->level) && any_or(own->dispatcher, other->dispatcher) &&
-         (own->head_dim == 0 || own->head_dim == other->head_dim) && (own->ranks == 0 || own->ranks == other->ranks);
+         any_or(own->library, other->library) && (own->head_dim == 0 || own->head_dim == other->head_dim) &&
+         (own->ranks == 0 || own->ranks == other->ranks);
 }
 
 static gboolean gives(const MsHardware *hardware, const MsCurve *curve) {
@@ -363,6 +364,12 @@ gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *
       error, NULL, 0, NULL,
       "hardware %s: %s is unknown; give it in the profile, or in place of the name {\"base\": \"%s\", \"%s\": NUMBER}",
       hardware->name, key, hardware->name, key);
+}
+
+gboolean ms_hardware_has_library(const MsHardware *hardware, const char *word) {
+  for (int i = 0; i < hardware->num_curves; i++)
+    if (g_strcmp0(hardware->curves[i].library, word) == 0) return TRUE;
+  return FALSE;
 }
 
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision) {

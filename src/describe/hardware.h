@@ -69,6 +69,7 @@ typedef struct MsCurve {
   char *pass;       /* forward, dgrad, wgrad, backward; NULL = any */
   char *level;      /* nvlink or network for collectives; NULL = any */
   char *dispatcher; /* for dispatch and combine; NULL = any */
+  char *library;    /* whose grouped GEMM, of ms_grouped_library_words; NULL = any */
   int head_dim;     /* attention; 0 = any */
   int ranks;        /* collectives: group size it was measured at; 0 = any */
   MsCurveForm form;
@@ -185,6 +186,9 @@ double ms_curve_most_Bps(const MsCurve *curve);
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error);
 /* Dense peak of the matrix unit for a precision, FLOP/s; NaN when unknown or not supported. */
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision);
+
+/* Whether a curve is of grouped products of a library (ms_grouped_library_words). */
+gboolean ms_hardware_has_library(const MsHardware *hardware, const char *word);
 
 /* What a rank gets of the link to the host while all copy, one direction. */
 static inline double ms_hardware_host_Bps(const MsHardware *hardware) {

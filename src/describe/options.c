@@ -52,6 +52,8 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
         "fused rotary embedding (for latent attention only with YaRN, since June 2025); off: plain PyTorch, of sparse "
         "attention always"),
     SWITCH(moe_grouped_gemm, "true", "grouped products of the experts; off: one expert after another, each an MLP"),
+    MS_ENUM(MsOptions, grouped_gemm_library, ms_grouped_library_words, "\"transformer_engine\"", 0,
+            "whose grouped products; primus_turbo: AMD's, on machines that have curves of them, which Primus calls"),
     SWITCH(moe_router_fusion, "true", "fused router kernels"),
     SWITCH(moe_permute_fusion, "true", "fused permute kernels"),
     SWITCH(moe_shared_expert_overlap, "false", "shared expert beside dispatch and combine"),

@@ -70,6 +70,7 @@ typedef struct {
   MsTransformerImpl transformer_impl;
   MsCeImpl cross_entropy_fusion_impl;
   MsMhcBackend mhc_backend;
+  MsGroupedLibrary grouped_gemm_library;
   gboolean moe_grouped_gemm, moe_router_fusion, moe_permute_fusion, moe_shared_expert_overlap,
       moe_router_padding_for_quantization;
   double moe_expert_rank_capacity_factor; /* NaN = none */

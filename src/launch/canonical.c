@@ -47,6 +47,7 @@ static void canonical_moe(MsScenario *s) {
     o->moe_router_fusion = own.moe_router_fusion;
     o->moe_permute_fusion = own.moe_permute_fusion;
     o->moe_grouped_gemm = own.moe_grouped_gemm;
+    o->grouped_gemm_library = own.grouped_gemm_library;
     o->moe_router_padding_for_quantization = o->moe_paged_stash = o->fused_grouped_mlp = o->fp8_dispatch = FALSE;
     o->moe_expert_rank_capacity_factor = NAN;
   }
@@ -116,5 +117,6 @@ static void forget_generation(MsScenario *s) {
 MsScenario *ms_launch_said(const MsScenario *scenario) {
   MsScenario *s = ms_launch_canonical(scenario);
   forget_generation(s);
+  s->options.grouped_gemm_library = MS_GROUPED_TE; /* another needs patches of Megatron-LM */
   return s;
 }

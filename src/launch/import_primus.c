@@ -271,12 +271,28 @@ static gboolean take_switch(Primus *p, const char *key) {
   return text && g_ascii_strcasecmp(text, "true") == 0;
 }
 
-static void add_turbo(Primus *p, MsImport *import) {
+/* What turbo_sync_free_moe_stage switches on (primus/backends/megatron/patches/args/rocm_arg_validation.py). */
+static void add_stage(Primus *p, gint64 stage) {
+  if (stage < 1) return;
+  put(p, "moe_permute_fusion", "true", 0, FALSE);
+  put(p, "moe_router_fusion", "true", 0, FALSE);
+  if (value_of(p, "fp8")) put(p, "moe_router_padding_for_quantization", "true", 0, FALSE);
+}
+
+/* *grouped: the products of experts are Primus-Turbo's. */
+static void add_turbo(Primus *p, MsImport *import, gboolean *grouped) {
   gboolean turbo = is_on(p, "enable_primus_turbo"), deepep = take_switch(p, "use_turbo_deepep");
+  gboolean products = take_switch(p, "use_turbo_grouped_gemm"), older = take_switch(p, "use_turbo_grouped_mlp");
   g_autofree char *stage = take(p, "turbo_sync_free_moe_stage"), *units = take(p, "turbo_deepep_num_cu");
+  gint64 level = stage ? g_ascii_strtoll(stage, NULL, 10) : 0;
+  *grouped = FALSE;
   if (!turbo) return;
-  ms_import_remark(import, "enable_primus_turbo: its kernels are read as Transformer Engine's");
-  if (!value_of(p, "num_experts") || !(deepep || (stage && g_ascii_strtoll(stage, NULL, 10) > 1))) return;
+  *grouped = value_of(p, "num_experts") && (products || older || level > 1);
+  ms_import_remark(import, "enable_primus_turbo: its kernels%s are read as Transformer Engine's",
+                   *grouped ? " but those of grouped GEMM" : "");
+  if (!value_of(p, "num_experts")) return;
+  add_stage(p, level);
+  if (!(deepep || level > 1)) return;
   put(p, "moe_token_dispatcher_type", "flex", 0, FALSE);
   put(p, "moe_enable_deepep", "true", 0, FALSE);
   put(p, "moe_deepep_num_sms", units, 0, FALSE);
@@ -308,7 +324,8 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
     with.hardware = machine;
     ms_import_remark(import, "the machine is %s, after the folder of the file", machine);
   }
-  add_turbo(p, import);
+  gboolean grouped;
+  add_turbo(p, import, &grouped);
   gboolean turns = take_switch(p, "no_fp8_weight_transpose_cache");
   for (guint i = 0; i < p->order->len; i++)
     add_value(p, args, p->order->pdata[i], g_hash_table_lookup(p->values, p->order->pdata[i]));
@@ -322,6 +339,9 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
   /* a patch of TransformerEngine's layers but experts (primus/backends/megatron/patches/te_patches) */
   import->scenario->options.disable_parameter_transpose_cache =
       turns && ms_precision(&import->scenario->training)->per_tensor && import->scenario->model->num_experts == 0;
+  if (grouped && import->scenario->options.moe_grouped_gemm &&
+      ms_hardware_has_library(import->scenario->hardware, ms_grouped_library_words[MS_GROUPED_TURBO]))
+    import->scenario->options.grouped_gemm_library = MS_GROUPED_TURBO;
   return TRUE;
 }
 

@@ -103,6 +103,13 @@ RULE(swapped_states) {
          REFUSE("swap_optimizer_times needs adam, distributed_optimizer, no FSDP, and states that are neither reused "
                 "nor offloaded otherwise");
 }
+RULE(grouped_library) {
+  const char *word = ms_grouped_library_words[s->options.grouped_gemm_library];
+  if (s->options.grouped_gemm_library == MS_GROUPED_TE || s->model->num_experts == 0) return TRUE;
+  if (!s->options.moe_grouped_gemm) return REFUSE("%s needs moe_grouped_gemm", word);
+  return ms_hardware_has_library(s->hardware, word) ||
+         REFUSE("%s has no curves of %s", s->hardware->name ? s->hardware->name : "the machine", word);
+}
 RULE(fp8_dispatch_needs_fp8) {
   if (!s->options.fp8_dispatch) return TRUE;
   if (!ms_dispatcher(&s->options)->fp8) return REFUSE("%s does not carry FP8", ms_dispatcher(&s->options)->word);

@@ -56,7 +56,7 @@ static void digest_curves(GChecksum *sum, const MsHardware *h) {
   for (int i = 0; i < h->num_curves; i++) {
     const MsCurve *c = &h->curves[i];
     const double whole[] = {c->head_dim, c->ranks, c->form, c->sustained, c->n_segments};
-    const char *const word[] = {c->op, c->dtype, c->pass, c->level, c->dispatcher};
+    const char *const word[] = {c->op, c->dtype, c->pass, c->level, c->dispatcher, c->library};
     for (guint k = 0; k < G_N_ELEMENTS(word); k++) digest_text(sum, word[k]);
     digest_numbers(sum, whole, G_N_ELEMENTS(whole));
     digest_numbers(sum, c->param, MS_CURVE_PARAMS);

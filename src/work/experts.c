@@ -48,12 +48,17 @@ gboolean ms_low_dispatch(const MsBuild *b) {
   return b->options->fp8_dispatch && b->quantized && b->layout->group[MS_GROUP_TP_EP].size > 1;
 }
 
+/* Primus-Turbo has one kernel for the products of all experts and casts what they read as one tensor (AMD-AGI/
+ * Primus-Turbo primus_turbo/pytorch/ops/grouped_gemm.py, grouped_gemm_fp8.py). */
+static gboolean in_one_kernel(const MsBuild *b) { return b->options->grouped_gemm_library == MS_GROUPED_TURBO; }
+
 /* Host work of one expert, in framework operators. TransformerEngine casts the part of each expert on its own, but with
  * delayed scaling and in the fused expert MLP (v2.14, pytorch/csrc/extensions/cast.cpp: one quantize after another),
  * and its library loop sets up a product for each (common/gemm/cublaslt_gemm.cu, multi_stream_cublas_gemm: descriptors,
  * choice of the algorithm, launch): laws cast_operators and product_operators. */
 static guint16 launches_of_experts(const MsBuild *b) {
   if (!b->options->moe_grouped_gemm) return (guint16)experts_apart(b);
+  if (in_one_kernel(b)) return 1;
   gboolean at_once = b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp ||
                      ms_precision(b->training)->delayed;
   return (guint16)(at_once ? 1 : 1 + b->scenario->laws.cast_operators * launched_experts(b));
@@ -107,6 +112,7 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
   }
   if (!b->options->moe_grouped_gemm) op->kernels = (guint16)(4 * experts_apart(b)); /* a linear layer each */
   else if (b->options->use_transformer_engine_op_fuser || b->options->fused_grouped_mlp) op->kernels = 2;
+  else if (in_one_kernel(b)) op->kernels = (guint16)ms_linear_operators(b);
   else op->kernels = (guint16)MIN(ms_linear_operators(b) + b->scenario->laws.product_operators * local, 200);
   return op;
 }

@@ -606,6 +606,7 @@ BREAKS(lora_deferred) {
 BREAKS(transpose_cache) { OPTIONS.disable_parameter_transpose_cache = TRUE; }
 BREAKS(reused_masters) { OPTIONS.reuse_fp32_param = TRUE, OPTIONS.fsdp = MS_FSDP_OPTIM; }
 BREAKS(swapped_states) { OPTIONS.swap_optimizer_times = 16, OPTIONS.offload_optimizer_states = TRUE; }
+BREAKS(grouped_library) { OPTIONS.grouped_gemm_library = MS_GROUPED_TURBO; }
 BREAKS(kv_groups) { c->model.num_query_groups = 3; }
 BREAKS(experts) { c->model.num_experts = 100; }
 BREAKS(moe_sp) { OPTIONS.sequence_parallel = FALSE; }
@@ -993,6 +994,7 @@ static const struct {
     {"transpose-cache", break_transpose_cache},
     {"reused-masters", break_reused_masters},
     {"swapped-states", break_swapped_states},
+    {"grouped-library", break_grouped_library},
 };
 
 /* The good scenario: 64 GPUs, TP 2 x CP 2 x PP 2 x DP 8; EP 8 x EDP 4. */

@@ -107,6 +107,30 @@ static void own_keys(void **state) {
   assert_false(mentions(dense->ignored, "transpose-cache"));
 }
 
+static MsGroupedLibrary library_with(const char *line, const char *hardware) {
+  g_autofree char *text = with_override(line);
+  const MsImportOptions options = {.environment = TRUE, .hardware = hardware};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsImport) import = import_text(text, &options, &error);
+  assert_non_null(import);
+  gboolean turbo = import->scenario->options.grouped_gemm_library == MS_GROUPED_TURBO;
+  assert_true(mentions(import->remarks, "its kernels are read as") || strstr(line, "grouped") || strstr(line, "stage"));
+  assert_true(!turbo || import->scenario->options.moe_permute_fusion || !strstr(line, "stage"));
+  return import->scenario->options.grouped_gemm_library;
+}
+
+/* Grouped products of Primus-Turbo, where its switches stand and the machine has curves of them. */
+static void library(void **state) {
+  (void)state;
+  assert_int_equal(library_with("lr: 1.0e-5", NULL), MS_GROUPED_TE);
+  assert_int_equal(library_with("use_turbo_grouped_gemm: true\n      moe_grouped_gemm: true", NULL), MS_GROUPED_TURBO);
+  assert_int_equal(library_with("use_turbo_grouped_mlp: true\n      moe_grouped_gemm: true", NULL), MS_GROUPED_TURBO);
+  assert_int_equal(library_with("turbo_sync_free_moe_stage: 2\n      moe_grouped_gemm: true", NULL), MS_GROUPED_TURBO);
+  assert_int_equal(library_with("turbo_sync_free_moe_stage: 1\n      moe_grouped_gemm: true", NULL), MS_GROUPED_TE);
+  assert_int_equal(library_with("use_turbo_grouped_gemm: true\n      moe_grouped_gemm: true", "h200-sxm"),
+                   MS_GROUPED_TE);
+}
+
 /* PyTorch's FSDP2 is that of Megatron, with and without the weights kept. */
 static void fsdp(void **state) {
   (void)state;
@@ -194,6 +218,8 @@ int main(void) {
                                      cmocka_unit_test(defaults_are_not_listed),
                                      cmocka_unit_test(variables),
                                      cmocka_unit_test(own_keys),
+                                     cmocka_unit_test(library),
+                                     cmocka_unit_test(library),
                                      cmocka_unit_test(fsdp),
                                      cmocka_unit_test(refusals),
                                      cmocka_unit_test(other_files),
