@@ -1,6 +1,7 @@
 /* src/layout/rules_grid.c - rules of sizes, of the grid of ranks, and of what tensor, context and expert parallelism
  * divide. */
 #include "describe/framework.h"
+#include "describe/vendor.h"
 #include "layout/rules.h"
 #include "layout/seats.h"
 #include <string.h>
@@ -172,7 +173,9 @@ RULE(ulysses_divides_heads) {
   int tp = s->layout.tp, cp = s->layout.cp, heads = s->model->num_attention_heads / tp;
   int groups = ms_model_has_mla(s->model) ? heads : MAX(1, s->model->num_query_groups / tp);
   if (cp == 1 || ms_cp_comm_row(s->layout.cp_comm_type)->heads != MS_CP_HEADS_AMONG_ALL) return TRUE;
-  return (heads % cp == 0 && groups % cp == 0) ||
+  gboolean repeated = groups < cp && heads % groups == 0 && s->framework == MS_FRAMEWORK_MEGATRON &&
+                      ms_vendor_has_mindspeed(s->hardware); /* MindSpeed's keys for each head */
+  return (heads % cp == 0 && (groups % cp == 0 || repeated)) ||
          REFUSE("CP %d with %s does not divide the %d heads and %d KV groups of a TP rank", cp,
                 ms_cp_comm_words[s->layout.cp_comm_type], heads, groups);
 }

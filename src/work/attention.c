@@ -30,6 +30,27 @@ static Widths widths(const MsBuild *b) {
   return w;
 }
 
+/* MindSpeed's Ulysses copies keys and values to every head where a TP rank has fewer of them than CP has ranks, and
+ * exchanges the copies (Ascend/MindSpeed core/context_parallel/ulysses_context_parallel/ulysses_context_parallel.py).
+ */
+static gboolean repeats_keys(const MsBuild *b, const Widths *w) {
+  return b->c > w->kv_heads && ms_cp_comm_row(b->scenario->layout.cp_comm_type)->heads == MS_CP_HEADS_AMONG_ALL;
+}
+
+static Widths in_core(const MsBuild *b, Widths w) {
+  if (!repeats_keys(b, &w)) return w;
+  w.kv_heads = w.heads, w.k = w.heads * w.dqk, w.v = w.heads * w.dv;
+  w.kv_wire = w.k + w.v;
+  return w;
+}
+
+/* Copies of keys and values for each head, backward the sums of their gradients. */
+static void repeat_row(MsBuild *b, const Widths *w) {
+  double own = 2 * b->rows * (w->k + w->v), all = 2 * b->rows * w->heads * (w->dqk + w->dv);
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  if (all > own) ms_row_memory(b, MS_OP_COPY, "repeat keys", back ? all : own, back ? own : all, 2);
+}
+
 /* --- the core --- */
 
 typedef struct {
@@ -225,7 +246,9 @@ static void core_casts(MsBuild *b, double width) {
   op->m = b->rows, op->n = width, op->dtype = MS_ODT_FP8;
 }
 
-static void core_forward(MsBuild *b, const Widths *w, int layer) {
+static void core_forward(MsBuild *b, const Widths *own, int layer) {
+  const Widths all = in_core(b, *own), *w = &all;
+  if (repeats_keys(b, own)) repeat_row(b, own);
   core_casts(b, w->q + w->k + w->v);
   core(b, w, layer);
   gboolean keep_qkv = !(ms_model_has_mla(b->model) && ms_recomputes(b->options, MS_RM_MLA_UP_PROJ));
@@ -249,15 +272,18 @@ static void core_forward(MsBuild *b, const Widths *w, int layer) {
   }
 }
 
-static void core_backward(MsBuild *b, const Widths *w, int layer) {
+static void core_backward(MsBuild *b, const Widths *own, int layer) {
+  const Widths all = in_core(b, *own), *w = &all;
   gboolean again = ms_recomputes(b->options, MS_RM_CORE_ATTN);
   if (again) {
     b->pass = MS_PASS_RECOMPUTE;
+    if (repeats_keys(b, own)) repeat_row(b, own);
     core(b, w, layer);
   }
   b->pass = MS_PASS_DGRAD;
   core_casts(b, w->heads * w->dv);
   core(b, w, layer);
+  if (repeats_keys(b, own)) repeat_row(b, own);
   ms_free_kept(b, "qkv");
   ms_free_kept(b, "q, v");
   ms_free_kept(b, "attention out");
@@ -301,15 +327,8 @@ static double rope_B(const MsBuild *b, const Widths *w) {
          b->rows * w->heads * (a->qk_head_dim + a->v_head_dim);
 }
 
-/* Where q, k and v are products of their own there is nothing to split, but keys and values to copy to their heads. */
-static void repeat_row(MsBuild *b, const Widths *w) {
-  double own = 2 * b->rows * (w->k + w->v), all = 2 * b->rows * w->heads * (w->dqk + w->dv);
-  gboolean back = b->pass == MS_PASS_DGRAD;
-  if (all > own) ms_row_memory(b, MS_OP_COPY, "repeat keys", back ? all : own, back ? own : all, 2);
-}
-
 static void split_row(MsBuild *b, const Widths *w) {
-  if (llama_layers(b)) {
+  if (llama_layers(b)) { /* q, k and v are products of their own: nothing to split */
     repeat_row(b, w);
     return;
   }

@@ -433,6 +433,24 @@ static void context_gather_and_exchange(void **state) {
   assert_close(message(&piece(&x, 0)->backward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), qkv + out, 0);
 }
 
+/* MindSpeed's Ulysses over more ranks than a TP rank has KV groups: keys and values of every head are exchanged and
+ * kept. Other frameworks refuse it. */
+static void context_repeats_keys(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "ascend-910b", 16);
+  s->training.seq_length = 16384, s->layout.cp = 4, s->layout.tp = 4, s->layout.cp_comm_type = MS_CP_A2A;
+  g_auto(MsLowered) x = ms_test_lower(s);
+  double rows = 16384 / 4.0, heads = 2 * rows * 8192 / 4;
+  assert_close(row(&piece(&x, 0)->forward, "cp a2a in", ANY)->message_B, 3 * heads, 0);
+  assert_close(row(&piece(&x, 0)->forward, "repeat keys", ANY)->write_B, 2 * heads, 0);
+  assert_close(row(&piece(&x, 0)->backward, "repeat keys", ANY)->read_B, 2 * heads, 0);
+  const MsOp *core = row(&piece(&x, 0)->forward, "attention", ANY);
+  assert_int_equal(core->kv_groups, core->groups);
+  s->layout.tp = 2; /* as many groups as ranks */
+  g_auto(MsLowered) enough = ms_test_lower(s);
+  assert_close(row(&piece(&enough, 0)->forward, "cp a2a in", ANY)->message_B, 2 * rows * (8192 + 2 * 1024) / 2, 0);
+}
+
 /* However the context is split, the ranks of the group do the work of one. */
 static void context_keeps_the_flop(void **state) {
   (void)state;
@@ -1346,6 +1364,7 @@ int main(void) {
       cmocka_unit_test(sorting_of_hybridep),
       cmocka_unit_test(context_ring),
       cmocka_unit_test(context_gather_and_exchange),
+      cmocka_unit_test(context_repeats_keys),
       cmocka_unit_test(context_keeps_the_flop),
       cmocka_unit_test(bytes_of_the_dispatchers),
       cmocka_unit_test(weights_that_stay),
