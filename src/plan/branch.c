@@ -66,18 +66,23 @@ static gboolean is_plain(const MsTree *t, const MsCandidate *c, MsLevel level) {
 
 /* A child whose layouts take at least `step_ps`, and what its parent says. Dear ones are dropped: they stay uncounted,
  * cut. */
-static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c,
-                 double step_ps) {
+static void emit_with(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c,
+                      double step_ps, double had) {
   gint32 plain = parent->plain && is_plain(t, &c, level);
   c.bound = MAX(parent->c.bound, (MsTime)step_ps);
   c.cost = cost_of(t, &c, c.bound);
   if (isinf(c.cost))
     refuse(t, w, ms_num_rules + MS_REFUSED_DEADLINE, ms_planner_late_s(t->x, &c, (double)c.bound / MS_PS_PER_S), level,
            &c);
-  else if (!ms_tree_dear(t, c.cost)) {
-    const MsBranch child = {.c = c, .level = level, .plain = plain};
+  else if (t->front || !ms_tree_dear(t, c.cost)) {
+    const MsBranch child = {.c = c, .level = level, .plain = plain, .had = had};
     g_array_append_val(w->children, child);
   }
+}
+
+static void emit(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c,
+                 double step_ps) {
+  emit_with(t, w, parent, level, c, step_ps, 0);
 }
 
 /* Layouts that take at least `step` picoseconds may be told. */
@@ -358,7 +363,7 @@ static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
   ms_space_write_least(p->t->space, s);
   const MsPlanner *x = p->t->x;
   double worth_ps = ms_planner_worth(x, s->gpus).step_time_s * MS_PS_PER_S;
-  gboolean told = x->s.space->request->deadline_s > 0; /* by how much they are late */
+  gboolean told = x->s.space->request->deadline_s > 0 || p->t->front; /* by how much they are late; to another list */
   return ms_bound_passes(p->memo, s, told || worth_ps >= 0x1p62 ? G_MAXINT64 : (MsTime)worth_ps);
 }
 
@@ -389,7 +394,8 @@ static MsTime passes_once(const Pieces *p, const MsCandidate *c, MsShapeUse use,
 
 /* The second bound; of pieces that have been costed in some pipeline, or (NULL) of the layout's own. */
 static gboolean screen(const MsTree *t, MsPieceMemo *memo, const MsScenario *s, MsScreen *out) {
-  const MsWorth worth = ms_planner_worth(t->x, s->gpus);
+  MsWorth worth = ms_planner_worth(t->x, s->gpus);
+  if (t->front) worth.step_time_s = INFINITY; /* what is too dear for this list may enter the next */
   if (!memo || !ms_pieces_of_any_pipeline(memo->work)) return ms_screen(s, ms_planner_like(t->x), &worth, out, NULL);
   const MsPiecesOf pieces = {memo->work, memo->cost, memo->piece, memo->lags};
   return ms_screen_pieces(s, &pieces, &worth, out, NULL);
@@ -414,28 +420,36 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
     else {
       gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED);
       w->feasible++;
-      emit(t, w, node, MS_LEVEL_LAYOUT, *c, tighter ? MAX(step, found.step_time_lower_s * MS_PS_PER_S) : step);
+      emit_with(t, w, node, MS_LEVEL_LAYOUT, *c, tighter ? MAX(step, found.step_time_lower_s * MS_PS_PER_S) : step,
+                found.device_B);
     }
   }
 }
 
 /* A layout of a shape that may fit, with the axes and combination of `c`. */
-static void expand_use(const Pieces *p, const MsBranch *node, const MsCandidate *c, MsTime step, MsShapeUse use,
-                       GArray *passed) {
+static void expand_use(const Pieces *p, const MsBranch *node, const MsCandidate *c, MsTime step, double least_B,
+                       MsShapeUse use, GArray *passed) {
   MsTree *t = p->t;
   gboolean at_once = t->space->stride[MS_ROLE_SHAPE] == 1 && !p->own; /* nothing else is open, and pieces are at hand */
   if (ms_planner_cuts(t->x, MS_SHORT_RELAXED)) step = MAX(step, passes_once(p, c, use, passed));
   if (at_once && may_enter(t, c, (double)step)) screen_layout(t, p->w, node, c, (double)step, p->memo);
-  else emit(t, p->w, node, MS_LEVEL_SHAPE, *c, (double)step);
+  else emit_with(t, p->w, node, MS_LEVEL_SHAPE, *c, (double)step, least_B);
 }
 
 /* All layouts of one shape at the PP of `c`. */
 static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, const MsShapeGroup *group) {
   MsTree *t = p->t;
   MsTime step = ms_bound_time(group->shape, p->memo);
+  double cost = cost_of(t, &c, step);
+  if (node->had > 0 && cost <= node->had) return; /* when the node was expanded before */
   p->w->bounded++;
-  if (ms_tree_dear(t, cost_of(t, &c, step))) return;
+  gboolean dear = ms_tree_dear(t, cost);
+  if (dear && !t->front) return;
   double least_B = least_device_B(p, group->shape, &c);
+  if (dear) {
+    if (may_fit(p, least_B)) p->w->left_cost = MIN(p->w->left_cost, cost);
+    return;
+  }
   g_autoptr(GArray) passed = g_array_new(FALSE, FALSE, sizeof(Passed));
   for (guint i = 0; i < group->use->len; i++) {
     MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
@@ -445,7 +459,7 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
     if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
     else if (!may_fit(p, least_B))
       refuse(t, p->w, ms_num_rules + MS_REFUSED_MEMORY, least_B - t->x->s.plan->memory_limit_B, MS_LEVEL_SHAPE, &c);
-    else expand_use(p, node, &c, step, use, passed);
+    else expand_use(p, node, &c, step, least_B, use, passed);
   }
 }
 
@@ -572,16 +586,16 @@ static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
   double share = 0, least = 0;
   if (p->memo) take_pieces(p, c);
   if (p->memo && !any_fits(p, child)) {
-    expand_pieces(p, child);
+    if (!t->front) expand_pieces(p, child);
     return;
   }
   if (p->memo && cost_pieces(p)) {
     share = passes(t, p->memo, microbatches_per_stage(t, c));
     if (may_enter(t, c, share)) least = least_of_shapes(p, child);
   }
-  if (isinf(least) || ms_tree_dear(t, cost_of(t, c, (MsTime)least)))
-    expand_pieces(p, child); /* says what refuses them, as the pieces are at hand */
-  else emit(t, p->w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
+  if (isinf(least) || (!t->front && ms_tree_dear(t, cost_of(t, c, (MsTime)least)))) {
+    if (!t->front) expand_pieces(p, child); /* says what refuses them, as the pieces are at hand */
+  } else emit(t, p->w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
 }
 
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
@@ -641,14 +655,24 @@ static void expand_cuts(Pieces *p, const MsBranch *shared, int late) {
   }
 }
 
+/* The node for a list with less memory, which its dear shapes may enter. */
+static void leave_rest(const MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  MsBranch rest = *node;
+  if (!t->front || isinf(w->left_cost)) return;
+  rest.c.cost = w->left_cost, rest.had = t->threshold;
+  g_array_append_val(w->children, rest);
+}
+
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE)};
+  w->left_cost = INFINITY;
   if (p.memo) {
     take_pieces(&p, &node->c);
     expand_pieces(&p, node);
   } else { /* or the machine cannot: then every layout that obeys the rules says why */
     for (int late = 0; late < t->n_late; late++) expand_cuts(&p, node, late);
   }
+  leave_rest(t, w, node);
   if (p.own) ms_memo_free(p.memo);
 }
 

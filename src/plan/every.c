@@ -270,7 +270,7 @@ static gboolean best_so_far(Every *e, MsFrontFound *found) {
 
 /* Always what has the lowest bound is screened or simulated; where that is the cost of a layout, no other one that
  * fits is better. */
-static void walk_front(Every *e, gboolean (*tell_of)(const MsFrontFound *, gpointer), gpointer user) {
+static void walk_front(Every *e, MsFrontTell *tell_of, gpointer user) {
   MsPlanner *x = e->planner;
   MsFrontFound found;
   gboolean going = TRUE;
@@ -290,8 +290,7 @@ static void walk_front(Every *e, gboolean (*tell_of)(const MsFrontFound *, gpoin
   if (going && best_so_far(e, &found)) tell_of(&found, user);
 }
 
-gboolean ms_search_front(MsPlanner *x, gboolean (*found)(const MsFrontFound *found, gpointer user), gpointer user,
-                         GError **error) {
+gboolean ms_search_front(MsPlanner *x, MsFrontTell *found, gpointer user, GError **error) {
   Every e = new_every(x);
   gboolean ok = ms_enumerate(&x->s, error);
   if (ok && !ms_planner_stopped(x)) walk_front(&e, found, user);

@@ -13,7 +13,7 @@ typedef struct {
   MsCandidate candidate;
   double cost, step_time_s, device_B, lower_cost;
 } MsFrontFound;
-gboolean ms_search_front(MsPlanner *planner, gboolean (*found)(const MsFrontFound *found, gpointer user), gpointer user,
-                         GError **error);
+typedef gboolean MsFrontTell(const MsFrontFound *found, gpointer user);
+gboolean ms_search_front(MsPlanner *planner, MsFrontTell *found, gpointer user, GError **error);
 
 #endif

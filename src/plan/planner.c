@@ -23,11 +23,11 @@ static int compare_entries(const MsListed *a, const MsListed *b) {
   return ms_candidate_compare(&x, &y);
 }
 
-static void keep_best(MsPlanner *x, MsListed entry) {
+void ms_planner_keep(MsPlanner *x, const MsListed *entry) {
   int at = x->n_list;
-  while (at > 0 && compare_entries(&entry, &x->list[at - 1]) < 0) at--;
-  memmove(&x->list[at + 1], &x->list[at], (size_t)(x->n_list - at) * sizeof entry);
-  x->list[at] = entry;
+  while (at > 0 && compare_entries(entry, &x->list[at - 1]) < 0) at--;
+  memmove(&x->list[at + 1], &x->list[at], (size_t)(x->n_list - at) * sizeof *entry);
+  x->list[at] = *entry;
   if (++x->n_list > x->top) ms_result_free(x->list[--x->n_list].result);
 }
 
@@ -143,7 +143,7 @@ void ms_planner_settle(MsPlanner *x, const MsOutcome *o, MsResult *result) {
     ms_planner_refuse(x, MS_REFUSED_DEADLINE, ms_planner_late_s(x, &o->candidate, o->step_time_s), &o->candidate);
     plan->simulated--;
   } else {
-    keep_best(x, (MsListed){o->candidate, cost, o->step_time_s, result});
+    ms_planner_keep(x, &(MsListed){o->candidate, cost, o->step_time_s, result});
   }
 }
 

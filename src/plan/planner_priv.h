@@ -44,7 +44,8 @@ void ms_planner_simulate(MsPlanner *planner, const MsCandidate *candidate, int n
 void ms_planner_outcomes(MsPlanner *planner, const MsCandidate *candidate, int n, MsOutcome *outcome, gboolean *done);
 /* Into the list. Takes `result`, the whole prediction, which may be NULL. */
 void ms_planner_settle(MsPlanner *planner, const MsOutcome *outcome, MsResult *result);
-void ms_planner_forget(MsPlanner *planner); /* empties the list */
+void ms_planner_keep(MsPlanner *planner, const MsListed *entry); /* into the list, what was simulated before */
+void ms_planner_forget(MsPlanner *planner);                      /* empties the list */
 /* Says on the terminal, and to whom watches, how far it is: `done` of 1. */
 void ms_planner_tell(MsPlanner *planner, double done, const char *note);
 void ms_planner_hand_over(MsPlanner *planner); /* fills the plan: its list, on rank 0, and what was refused */

@@ -144,7 +144,7 @@ static double device_B(const MsResult *r) {
   return most;
 }
 
-/* One plan after the other, for what is searched by branch and bound or without any bound. */
+/* One plan after the other, for what is searched without any bound. */
 static gboolean plan_points(const MsRequest *request, const MsPlanOptions *options, const Front *front,
                             gboolean *stopped, GError **error) {
   MsRequest tighter = *request; /* only read */
@@ -175,14 +175,15 @@ GArray *ms_plan_front(const MsRequest *request, const MsPlanOptions *options, Ms
   if (!begin(&x, request, &o, error)) return NULL;
   GArray *points = g_array_new(FALSE, FALSE, sizeof(MsFrontPoint));
   Front front = {&x, points, next, user};
-  gboolean one_by_one = o.prune && !x.s.plan->branched, ok = TRUE;
-  if (one_by_one) ok = ms_search_front(&x, add_found, &front, error);
+  gboolean ok = TRUE;
+  if (x.s.plan->branched) ms_search_tree_front(&x, add_found, &front);
+  else if (o.prune) ok = ms_search_front(&x, add_found, &front, error);
   *stopped = ms_interrupted();
   if (x.error) g_propagate_error(error, x.error), ok = FALSE;
   ms_plan_free(x.s.plan);
   ms_planner_forget(&x);
   end(&x);
-  if (!one_by_one) ok = plan_points(request, &o, &front, stopped, error);
+  if (!o.prune) ok = plan_points(request, &o, &front, stopped, error);
   if (ok) return points;
   g_array_set_clear_func(points, clear_point);
   g_array_unref(points);

@@ -5,7 +5,8 @@
  * with; then the cheapest ones, which alone raise what is proven, beside some of the deepest, which improve the list.
  * Half of these are plain nodes, which leave most keys at their defaults: good layouts are found among them first. Who
  * takes a node does not show: children are put in order. The search ends when the cheapest node left costs more than
- * the last of the list; stopped before, the cheapest node left is what is proven. */
+ * the last of the list; stopped before, the cheapest node left is what is proven. For a front it goes on from there:
+ * dear nodes were kept, and what was simulated and fits is in the next list from the start. */
 #include "plan/tree.h"
 #include "plan/parallel_priv.h"
 #include "base/err.h"
@@ -116,6 +117,10 @@ static GArray *cheapest(const MsTree *t) {
   return best;
 }
 
+static gboolean has_memory(const MsBranch *node) {
+  return node->level == MS_LEVEL_SHAPE || node->level == MS_LEVEL_LAYOUT;
+}
+
 /* The nodes of the next round; of layouts at most a batch. */
 static int choose(MsTree *t, MsBranch *round) {
   gboolean dive = t->x->n_list < t->x->top;
@@ -127,7 +132,9 @@ static int choose(MsTree *t, MsBranch *round) {
     gboolean layout = g_array_index(heap, MsBranch, 0).level == MS_LEVEL_LAYOUT;
     if (dive && n > 0 && !layout && n >= DIVE) break;
     if (layout && layouts == MS_BATCH) break;
-    round[n++] = pop(heap);
+    round[n] = pop(heap);
+    if (has_memory(&round[n]) && round[n].had > t->x->s.plan->memory_limit_B) continue; /* of a front */
+    n++;
     layouts += layout;
     if (dive && heap->len == 0) break; /* deeper ones come before shallower ones */
   }
@@ -150,17 +157,32 @@ static void tell(MsTree *t) {
   ms_planner_tell(x, 1 - gap, note);
 }
 
+/* What costs more than the first of this list may be the first of the next, so that it is known exactly. */
+static void simulate_for_front(MsTree *t, const MsBranch *node, const MsCandidate *layout, int n, gboolean *done) {
+  MsOutcome outcome[MS_BATCH];
+  ms_planner_outcomes(t->x, layout, n, outcome, done);
+  for (int i = 0; i < n; i++) {
+    if (!done[i]) continue;
+    ms_planner_settle(t->x, &outcome[i], NULL);
+    double step_s = outcome[i].step_time_s,
+           cost = ms_objective_cost(t->space->request, layout[i].value[MS_AXIS_GPUS], step_s);
+    const MsOnFront own = {{layout[i], cost, step_s, NULL}, node[i].had};
+    if (outcome[i].kind == MS_OUTCOME_RUN && !isinf(cost)) g_array_append_val(t->front, own);
+  }
+}
+
 static void one_round(MsTree *t) {
-  MsBranch round[ROUND], rest[ROUND];
+  MsBranch round[ROUND], rest[ROUND], leaf[MS_BATCH];
   MsCandidate layout[MS_BATCH];
   gboolean done[MS_BATCH];
   t->threshold = ms_planner_threshold(t->x);
   int n = choose(t, round), layouts = 0, others = 0;
   for (int i = 0; i < n; i++) {
-    if (round[i].level == MS_LEVEL_LAYOUT) layout[layouts++] = round[i].c;
+    if (round[i].level == MS_LEVEL_LAYOUT) layout[layouts] = round[i].c, leaf[layouts++] = round[i];
     else rest[others++] = round[i];
   }
-  if (layouts > 0) ms_planner_simulate(t->x, layout, layouts, done);
+  if (layouts > 0 && t->front) simulate_for_front(t, leaf, layout, layouts, done);
+  else if (layouts > 0) ms_planner_simulate(t->x, layout, layouts, done);
   t->threshold = ms_planner_threshold(t->x);
   t->round = rest;
   ms_parallel(others, t->threads, expand, t);
@@ -168,7 +190,7 @@ static void one_round(MsTree *t) {
   if (ms_ranks_any(ms_interrupted())) { /* some may not be done: what is proven holds for all of them */
     put_back(t, rest, others);
     for (int i = 0; i < layouts; i++)
-      if (!done[i]) push_node(t, &(MsBranch){layout[i], MS_LEVEL_LAYOUT});
+      if (!done[i]) push_node(t, &leaf[i]);
   }
   tell(t);
 }
@@ -338,19 +360,73 @@ static void settle_too_large(MsTree *t) {
     ms_tree_refuse_too_large(t, &t->worker[0], &g_array_index(t->too_large, MsTooLarge, i), !looks);
 }
 
-void ms_search_tree(MsPlanner *x) {
-  MsTree t = {
+static MsTree tree_of(MsPlanner *x) {
+  return (MsTree){
       .x = x, .space = x->s.space, .threads = ms_parallel_threads(x->s.options->threads), .threshold = INFINITY};
+}
+
+/* FALSE: stopped, some units never were bounded, and nothing is proven. */
+static gboolean bound_units(MsTree *t) {
+  t->threshold = ms_planner_threshold(t->x);
+  ms_tree_find_first(t);
+  ms_parallel(ms_space_units(t->space), t->threads, expand_root, t);
+  collect_first(t);
+  return !ms_planner_stopped(t->x);
+}
+
+void ms_search_tree(MsPlanner *x) {
+  MsTree t = tree_of(x);
   begin(&t);
   take_known(&t);
-  t.threshold = ms_planner_threshold(x);
-  ms_tree_find_first(&t);
-  ms_parallel(ms_space_units(t.space), t.threads, expand_root, &t);
-  collect_first(&t);
-  gboolean bounded = !ms_planner_stopped(x); /* else some units never were, and nothing is proven */
+  gboolean bounded = bound_units(&t);
   take_all(&t);
   settle_too_large(&t);
   put_together(&t);
   if (!bounded) x->s.plan->lower_cost = 0;
   end(&t);
+}
+
+/* --- the front --- */
+
+static double device_of_first(const MsTree *t) {
+  for (guint i = 0; i < t->front->len; i++) {
+    const MsOnFront *own = &g_array_index(t->front, MsOnFront, i);
+    if (ms_candidate_compare(&own->listed.candidate, &t->x->list[0].candidate) == 0) return own->device_B;
+  }
+  g_assert_not_reached();
+}
+
+/* Of what was simulated, what fits into the limit as it is now; the rest never will again. */
+static void list_again(MsTree *t) {
+  guint kept = 0;
+  for (guint i = 0; i < t->front->len; i++) {
+    const MsOnFront own = g_array_index(t->front, MsOnFront, i);
+    if (own.device_B > t->x->s.plan->memory_limit_B) continue;
+    g_array_index(t->front, MsOnFront, kept++) = own;
+    ms_planner_keep(t->x, &own.listed);
+  }
+  g_array_set_size(t->front, kept);
+}
+
+void ms_search_tree_front(MsPlanner *x, MsFrontTell *found, gpointer user) {
+  MsTree t = tree_of(x);
+  t.front = g_array_new(FALSE, FALSE, sizeof(MsOnFront));
+  begin(&t);
+  gboolean bounded = bound_units(&t);
+  for (gboolean going = TRUE; going;) {
+    take_all(&t);
+    if (x->n_list == 0) break;
+    const MsListed *first = &x->list[0];
+    const MsFrontFound own = {.candidate = first->candidate,
+                              .cost = first->cost,
+                              .step_time_s = first->step_time_s,
+                              .device_B = device_of_first(&t),
+                              .lower_cost = bounded ? MIN(first->cost, least_cost(&t)) : 0};
+    gboolean stopped = ms_planner_stopped(x);
+    going = found(&own, user) && !stopped;
+    ms_planner_forget(x);
+    if (going) list_again(&t);
+  }
+  end(&t);
+  g_array_unref(t.front);
 }

@@ -21,6 +21,7 @@
 #define MS_PLAN_TREE_H
 
 #include "plan/bound_priv.h"
+#include "plan/every_priv.h"
 #include "plan/planner_priv.h"
 
 typedef enum {
@@ -37,7 +38,14 @@ typedef struct {
   MsCandidate c;
   gint32 level, plain; /* plain: every key that it has settled has the value that a scenario has by default, but for a
                           few (tree.c) */
+  double had; /* of a front. MS_LEVEL_ADDED: shapes whose first bound costs no more were taken before (0: none);
+               * MS_LEVEL_SHAPE: device memory that it needs at least; MS_LEVEL_LAYOUT: that it needs */
 } MsBranch;
+
+typedef struct {
+  MsListed listed;
+  double device_B;
+} MsOnFront;
 
 typedef struct { /* a node of the first level whose states alone take more memory than there is, whatever is kept beside
                   * them; it has the pp at which they need least */
@@ -65,6 +73,7 @@ typedef struct {     /* of one thread */
   GArray *too_large; /* MsTooLarge */
   MsRefusedTable refused;
   guint64 bounded, screened, feasible;
+  double left_cost; /* least first bound of the shapes that the node being expanded leaves out as dear */
   MsShapes *shapes;
   MsShapeLists *lists;
   MsBytesList *bytes; /* [n_late] of one combination of MS_ROLE_WORK, by the late key */
@@ -90,6 +99,7 @@ typedef struct {
                      * has the first one: the shapes are the same */
   guint8 *plain[MS_N_ROLES]; /* [n_of_role] combinations of one role that keep a node plain */
   double threshold;          /* of this round */
+  GArray *front;             /* MsOnFront: all that was simulated, and dear nodes are kept; NULL: one list */
   const MsBranch *round;
 } MsTree;
 
@@ -118,6 +128,9 @@ const GArray *ms_shape_lives(const MsTree *tree, MsTreeWorker *worker, const MsC
 
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);
+/* The same for the best layout of each limit of memory (every_priv.h): what is too dear for one is kept for the next.
+ */
+void ms_search_tree_front(MsPlanner *planner, MsFrontTell *found, gpointer user);
 /* Seconds that every layout of the space takes at least for each sequence of its step's batch, and so in proportion to
  * any other batch: the tree's bounds down to what all pieces take, shared evenly by the stages. 0: nothing is known. */
 double ms_tree_least_per_sequence_s(MsPlanner *planner);
