@@ -28,9 +28,12 @@ static float *pages(size_t n) {
   return p;
 }
 
+/* Threads that exist now; those of a team begin where their maker is bound, so after each team again. */
 static void bind_threads(void) {
-  cpu_set_t all, caller, others;
-  if (sched_getaffinity(0, sizeof all, &all) != 0 || CPU_COUNT(&all) < 2) return;
+  static cpu_set_t all; /* of the process as it was started */
+  cpu_set_t caller, others;
+  if (CPU_COUNT(&all) == 0 && sched_getaffinity(0, sizeof all, &all) != 0) return;
+  if (CPU_COUNT(&all) < 2) return;
   CPU_ZERO(&caller);
   CPU_ZERO(&others);
   for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&others) == 0; cpu++)
@@ -134,6 +137,21 @@ typedef struct { /* of one way to decide: of its gains over the library */
   double log_gain, worst;
 } Score;
 
+typedef struct { /* least times of odd and even rounds alone */
+  double of[2][MOST];
+} Halves;
+
+/* The fastest of one half is within 3 % of the best in the other: as often as that the measure itself is right. */
+static gboolean agree(const Halves *h, int n) {
+  int fastest = 0;
+  double least = HUGE_VAL;
+  for (int p = 0; p < n; p++) {
+    if (h->of[0][p] < h->of[0][fastest]) fastest = p;
+    least = MIN(least, h->of[1][p]);
+  }
+  return h->of[1][fastest] <= 1.03 * least;
+}
+
 static void score(Score *to, const double *least, int chosen, int library, double fastest) {
   const double gain = least[library] / least[chosen];
   to->right += least[chosen] <= 1.03 * fastest;
@@ -160,6 +178,7 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
          *runner = ms_lcma_new(ms_blas_name(blas), threads, NULL, 0);
   Score tried = {.worst = HUGE_VAL}, predicted = tried, kept = tried, ideal = tried;
   warm(&blas, 1, threads);
+  int sure = 0;
   double tries_s = 0, best_s = 0, errors = 0, bias = 0, squares = 0;
   for (int i = 0; i < count; i++) {
     gint64 s[3];
@@ -172,14 +191,18 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
     char *plan[MOST];
     int n = candidates(choices, ms_lcma_plan(chooser), plan);
     double least[MOST], spent_s = 0;
-    for (int r = 0; r < 4 || (r < 12 && spent_s < 80e-3 * n); r++) /* short ones more often */
-      for (int turn = 0; turn < n; turn++) { /* every second round backwards: each runs twice in a row, as in trials */
+    Halves halves;
+    for (int r = 0; r < 6 || (r < 24 && spent_s < 120e-3 * n); r++) /* short ones more often */
+      for (int turn = 0; turn < n; turn++) {                        /* every second round backwards, as in trials */
         const int p = r % 2 ? n - 1 - turn : turn;
         ms_lcma_set_plan(runner, plan[p]);
         if (r == 0) run(runner, NULL, threads, s);
-        keep_least(&least[p], timed(runner, NULL, threads, s), r == 0);
+        const double time_s = timed(runner, NULL, threads, s);
+        keep_least(&least[p], time_s, r == 0);
+        keep_least(&halves.of[r % 2][p], time_s, r < 2);
         spent_s += least[p];
       }
+    sure += agree(&halves, n);
     int best = 0, library = index_of(plan, n, "library");
     for (int p = 1; p < n; p++)
       if (least[p] < least[best]) best = p;
@@ -216,6 +239,7 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
   print_score("predicted", &predicted, count);
   print_score("always the library", &kept, count);
   print_score("the best", &ideal, count);
+  printf("  half of the measurements finds the best of the other half within 3 %% in %.1f %%\n", 100.0 * sure / count);
   ms_lcma_free(chooser);
   ms_lcma_free(runner);
 }

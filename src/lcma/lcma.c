@@ -9,11 +9,11 @@
 #include "lcma/kernel.h"
 #include "lcma/scale.h"
 
-enum { TRIED = 4, SHAPES = 256, TRIALS = 5 };
+enum { TRIED = 6, SHAPES = 256, TRIALS = 5 };
 enum { ROUNDS = 2, BRIEF_ROUNDS = 6 }; /* of trials at most, over those asked for: others may disturb, */
 static const double brief_s = 50e-3;   /* and until so much has been tried one goes on: short times are less sure; */
 static const double long_s = 2;        /* from here on two runs are enough, disturbed or not */
-static const double behind = 0.16;     /* over its runs: what is slower by this is tried no more */
+static const double behind = 0.24;     /* over its runs: what is slower by this is tried no more */
 
 typedef struct { /* what a plan depends on; no padding, since it is compared and hashed as bytes */
   gint64 m, n, k;
@@ -259,7 +259,8 @@ static gboolean out_of_it(const Candidate *c, double least_s) {
 }
 
 /* Runs the candidates in turn, at least `trials` times each that count, and leaves the fastest at *c. Every second
- * round goes backwards, so that each also runs twice in a row: threads are awake then. */
+ * round goes backwards, so that none always follows the same one, and the library, which is first, also runs twice in
+ * a row: its threads are awake then. */
 static void race(MsLcma *lcma, Candidate *c, int n, const MsGemm *g) {
   const double since = ms_team_clock_s(lcma->team);
   for (int round = 0, open = n; open > 1; round++) {

@@ -48,7 +48,7 @@ MS_LCMA_API int ms_lcma_set_plan(MsLcma *lcma, const char *plan);
 /* How the plan of a shape (sizes, type, transposes, whether beta is 0) is decided, at its first call and for all later
  * ones: the same input gives the same output, to the bit, in every call of a context. trials > 0 (default 5): that call
  * runs the library, the scheme that is predicted fastest and those that may be as fast, each at least so many times,
- * before it multiplies by the fastest, so it takes 20 to 30 times as long as the others (after two seconds of trials
+ * before it multiplies by the fastest, so it takes 20 to 35 times as long as the others (after two seconds of trials
  * twice are enough); with beta other than 0 it takes memory for another C. After 128 shapes, where that is more than
  * the limit of the workspace, and with 0 trials: by prediction. Contexts may differ, as their measurements do:
  * ms_lcma_load or ms_lcma_set_plan make them agree. */
