@@ -63,6 +63,9 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
     MS_F64(MsOptions, moe_expert_rank_capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE | MS_OPEN,
            "fixed token capacity per expert rank; null = none"),
     SWITCH(moe_paged_stash, "false", "paged activation stash"),
+    MS_F64(MsOptions, moe_paged_stash_buffer_size_factor_cuda, "", 1, 1e4, "1.1", 0,
+           "pages of the stash, over those of the balanced rows; sized by the largest step, Megatron-LM's negative "
+           "values, it is not modelled"),
     SWITCH(use_transformer_engine_op_fuser, "false", "fused operators of Transformer Engine"),
     SWITCH(fused_grouped_mlp, "false", "fused grouped MLP kernels"),
     MS_INT(MsOptions, dispatcher_num_sms, 0, 100000, "0", MS_NULLABLE | MS_OPEN,

@@ -74,6 +74,7 @@ typedef struct {
   gboolean moe_grouped_gemm, moe_router_fusion, moe_permute_fusion, moe_shared_expert_overlap,
       moe_router_padding_for_quantization;
   double moe_expert_rank_capacity_factor; /* NaN = none */
+  double moe_paged_stash_buffer_size_factor_cuda;
   gboolean moe_paged_stash, use_transformer_engine_op_fuser, fused_grouped_mlp;
   int dispatcher_num_sms; /* 0 = the dispatcher's own */
   gboolean cuda_graph_shared_experts;

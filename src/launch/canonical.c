@@ -52,6 +52,7 @@ static void canonical_moe(MsScenario *s) {
     o->moe_expert_rank_capacity_factor = NAN;
   }
   if (!shared) o->moe_shared_expert_overlap = FALSE;
+  if (!o->moe_paged_stash) o->moe_paged_stash_buffer_size_factor_cuda = own.moe_paged_stash_buffer_size_factor_cuda;
   if (!ms_dispatcher(o)->sms_key) o->dispatcher_num_sms = 0;
   if (!shared || o->moe_shared_expert_overlap || !MS_GRAPHS(o->cuda_graph_scope, shared))
     o->cuda_graph_shared_experts = TRUE;

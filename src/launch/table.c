@@ -182,6 +182,8 @@ const MsLaunchRow ms_launch_rows[] = {
        "options.moe_router_padding_for_quantization", 0),
     VALUE(MOE, "--moe-expert-rank-capacity-factor", "options.moe_expert_rank_capacity_factor", "null", 0),
     ON(MOE, "--moe-paged-stash", "options.moe_paged_stash", 0),
+    VALUE(MOE, "--moe-paged-stash-buffer-size-factor-cuda", "options.moe_paged_stash_buffer_size_factor_cuda", "1.1",
+          0),
     ON(MOE, "--use-transformer-engine-op-fuser", "options.use_transformer_engine_op_fuser", 0),
 
     FIXED(DATA, "--use-mcore-models", NULL, M),

@@ -47,9 +47,6 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
   return r->pad_to_capacity ? padded : MIN(padded, balanced);
 }
 
-/* Stash pages hold this much of the balanced number of rows (docs/theory/memory.md 5). */
-#define PAGED_STASH 1.10
-
 /* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its
  * layers; with natural routing what a rank keeps adds up to the mean (the last ranks of Megatron-LM's functional tests
  * keep 0.9 to 1.0 of it), with drawn routing to the draw's own sum (ms_build_drawn). A budget of rows is kept whole,
@@ -57,7 +54,8 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
 static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, double rows_expert) {
   double mean = rows_sp * s->model->moe_router_topk * l->etp;
   if (!isnan(s->options.moe_expert_rank_capacity_factor))
-    return mean * (s->options.moe_paged_stash ? MIN(PAGED_STASH, s->options.moe_expert_rank_capacity_factor)
+    return mean * (s->options.moe_paged_stash ? MIN(s->options.moe_paged_stash_buffer_size_factor_cuda,
+                                                    s->options.moe_expert_rank_capacity_factor)
                                               : s->options.moe_expert_rank_capacity_factor);
   switch (s->training.routing.kind) {
   case MS_ROUTING_NATURAL: return MIN(rows_expert, mean);

@@ -141,6 +141,7 @@ static void draw_options(GRand *rand, MsScenario *s) {
         field->offset != offsetof(MsOptions, expert_grad_reduce_dtype) &&          /* nor frameworks these */
         field->offset != offsetof(MsOptions, torch_compile) &&
         field->offset != offsetof(MsOptions, grouped_gemm_library) && /* few machines have another */
+        field->offset != offsetof(MsOptions, moe_paged_stash_buffer_size_factor_cuda) &&
         field->offset != offsetof(MsOptions, swap_optimizer_times) && /* drawn below */
         field->offset != offsetof(MsOptions, cuda_graph_impl) && field->offset != offsetof(MsOptions, reuse_fp32_param))
       draw_field(rand, field, o);

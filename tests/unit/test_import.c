@@ -170,6 +170,8 @@ static void older_arguments(void **state) {
       {"--recompute-activations",
        {{"options.recompute",
          "{\"granularity\":\"selective\",\"modules\":[\"core_attn\"],\"method\":\"uniform\",\"num_layers\":1}"}}},
+      {"--moe-paged-stash --moe-paged-stash-buffer-size-factor-cuda 1.5",
+       {{"options.moe_paged_stash", "true"}, {"options.moe_paged_stash_buffer_size_factor_cuda", "1.5"}}},
       {"--optimizer-cpu-offload", {{"options.optimizer_offload_fraction", "1"}}},
       {"--external-cuda-graph --cuda-graph-scope full", {{"options.cuda_graph_scope", "[\"layer\"]"}}},
       {"--cuda-graph-impl local",

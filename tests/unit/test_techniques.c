@@ -393,6 +393,12 @@ static void paged_stash(void **state) {
   double a = exact->memory->stage[0].activations_B, b = budget->memory->stage[0].activations_B,
          c = paged->memory->stage[0].activations_B;
   assert_close((c - a) / (b - a), 0.2, 1e-6); /* 1.10 of the balanced rows instead of 1.5 */
+  s->options.moe_paged_stash_buffer_size_factor_cuda = 1.3;
+  g_autoptr(MsResult) roomy = sound(s);
+  assert_close((roomy->memory->stage[0].activations_B - a) / (b - a), 0.6, 1e-6);
+  s->options.moe_paged_stash_buffer_size_factor_cuda = 4; /* no more than the budget */
+  g_autoptr(MsResult) whole = sound(s);
+  assert_close(whole->memory->stage[0].activations_B, b, 1e-12);
   assert_close(budget->step_time_s, paged->step_time_s, 1e-12);
   assert_close(budget->time.compute_s, exact->time.compute_s, 1e-3); /* counts on the device: what came is computed */
 }
