@@ -28,10 +28,11 @@ static float *pages(size_t n) {
   return p;
 }
 
+static cpu_set_t all, caller; /* CPUs of the process as it was started, and of the bound caller */
+
 /* Threads that exist now; those of a team begin where their maker is bound, so after each team again. */
 static void bind_threads(void) {
-  static cpu_set_t all; /* of the process as it was started */
-  cpu_set_t caller, others;
+  cpu_set_t others;
   if (CPU_COUNT(&all) == 0 && sched_getaffinity(0, sizeof all, &all) != 0) return;
   if (CPU_COUNT(&all) < 2) return;
   CPU_ZERO(&caller);
@@ -45,13 +46,22 @@ static void bind_threads(void) {
   sched_setaffinity(0, sizeof caller, &caller);
 }
 
+/* BLIS makes its threads in each call, and they would stay where the caller is bound: it is not, meanwhile. */
+static void loose_caller(const MsBlas *blas, int threads, gboolean loose) {
+  if (CPU_COUNT(&caller) == 0 || threads == 1 || !blas || !g_str_has_prefix(ms_blas_name(blas), "blis")) return;
+  sched_setaffinity(0, sizeof all, loose ? &all : &caller);
+}
+
 static double run(MsLcma *lcma, const MsBlas *blas, int threads, const gint64 *s) {
+  loose_caller(blas, threads, TRUE);
   const double wall = ms_clock_s(CLOCK_MONOTONIC), cpu = ms_process_cpu_s();
   if (blas) {
     ms_blas_set_threads(blas, threads);
     ms_blas_sgemm(blas, FALSE, FALSE, s[0], s[1], s[2], 1, a, s[2], b, s[1], 0, c, s[1]);
   } else ms_lcma_sgemm(lcma, 'N', 'N', s[0], s[1], s[2], 1, a, s[2], b, s[1], 0, c, s[1]);
-  return threads == 1 ? ms_process_cpu_s() - cpu : ms_clock_s(CLOCK_MONOTONIC) - wall;
+  const double time_s = threads == 1 ? ms_process_cpu_s() - cpu : ms_clock_s(CLOCK_MONOTONIC) - wall;
+  loose_caller(blas, threads, FALSE);
+  return time_s;
 }
 
 /* The threads of all libraries exist before they are bound; else they would stay where the caller is. */
