@@ -82,7 +82,8 @@ typedef struct MsPlan {
  * of sizes that divide the GPUs, each of which takes a cut to bound. */
 #define MS_PLAN_EVERY       2e7
 #define MS_PLAN_EVERY_SHAPE 2e6
-enum { MS_PLAN_TOP = 10 }; /* layouts that are kept where nobody says how many */
+#define MS_PLAN_EVERY_ROUGH 2e5 /* its layouts where the search is rough: nobody asks what each was refused by */
+enum { MS_PLAN_TOP = 10 };      /* layouts that are kept where nobody says how many */
 void ms_plan_options_init(MsPlanOptions *options);
 MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error);
 /* Share of the best cost by which some layout may still undercut it: 0 for a finished search; NaN when nothing is

@@ -53,7 +53,8 @@ static MsPlan *new_plan(const MsRequest *request, const MsSpace *space, const Ms
   plan->best = g_new0(MsPlanEntry, o->top);
   plan->objective = request->objective;
   plan->memory_limit_B = request->max_memory_fraction * request->base->hardware->hbm_B;
-  gboolean many = ms_space_size(space) > MS_PLAN_EVERY || ms_space_shapes(space) > MS_PLAN_EVERY_SHAPE;
+  gboolean many = ms_space_size(space) > (o->rough ? MS_PLAN_EVERY_ROUGH : MS_PLAN_EVERY) ||
+                  ms_space_shapes(space) > MS_PLAN_EVERY_SHAPE;
   plan->branched = o->prune && (o->branch || many);
   return plan;
 }
