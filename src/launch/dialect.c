@@ -196,6 +196,31 @@ static void overlapped_products(MsArgs *args, GPtrArray *remarks) {
   else remark(remarks, "%s: all-reduces in pieces are not modelled: none is hidden", arg->flag);
 }
 
+/* Layers that checkpoint nothing else make activations and norms again, or have attention's wait on the host: in words
+ * of Megatron-LM's modules (Ascend/MindSpeed features_manager/recompute, features_manager/memory/swap_attention.py).
+ * Beside full recompute and adapters, and in some layers only, they stay what is not modelled. */
+static void recomputed_parts(MsArgs *args) {
+  gboolean other = ms_args_has(args, "--recompute-granularity") || ms_args_has(args, "--recompute-method") ||
+                   ms_args_has(args, "--recompute-modules") || ms_args_has(args, "--recompute-num-layers") ||
+                   ms_args_has(args, "--lora-r");
+  gboolean some = ms_args_has(args, "--recompute-activation-function-num-layers"),
+           few = ms_args_has(args, "--recompute-norm-num-layers"), experts = ms_args_has(args, "--num-experts");
+  const MsArg *activation = other || some ? NULL : ms_args_take(args, "--recompute-activation-function"),
+              *norm = other || few ? NULL : ms_args_take(args, "--recompute-norm"),
+              *swap = other ? NULL : ms_args_take(args, "--swap-attention");
+  if (activation || norm) {
+    const MsArg *source = activation ? activation : norm;
+    g_autofree char *modules = g_strconcat(activation ? experts ? "mlp_act,moe_act" : "mlp_act" : "",
+                                           activation && norm ? "," : "", norm ? "layernorm" : "", NULL);
+    ms_args_say(args, source, "--recompute-granularity", "selective");
+    ms_args_say(args, source, "--recompute-modules", modules);
+  }
+  if (swap) {
+    ms_args_say(args, swap, "--fine-grained-activation-offloading", NULL);
+    ms_args_say(args, swap, "--offload-modules", "qkv_linear,core_attn,attn_proj");
+  }
+}
+
 /* Megatron-LM takes a bias on scores of sigmoid and sqrtsoftplus alone. */
 static void biased_scores(MsArgs *args, GPtrArray *remarks) {
   const MsArg *bias = ms_args_take(args, "--moe-router-enable-expert-bias"),
@@ -353,6 +378,7 @@ gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GErro
   if (!check_stage(args, error) || !slime(args, remarks, gpus, error) || !shared_experts(args, error) ||
       !extend_experts(args, error) || !ms_dialect_deepspeed(args, remarks, error) || !ms_dialect_layers(args, error))
     return FALSE;
+  recomputed_parts(args);
   overlapped_products(args, remarks);
   biased_scores(args, remarks);
   sparse_kernel(args, remarks);

@@ -70,9 +70,20 @@ void ms_mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f)
   ms_linear_forward(b, &down);
 }
 
+gboolean ms_activation_again(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_MLP_ACT); }
+
+/* Made again before the second product's backward reads it (Ascend/MindSpeed core/memory/recompute/activation). */
+void ms_recompute_activation(MsBuild *b, double width) {
+  if (!ms_activation_again(b)) return;
+  b->pass = MS_PASS_RECOMPUTE;
+  ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, width);
+  b->list->op[b->list->n - 1].transient_B = 2 * b->rows * width;
+}
+
 void ms_mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f) {
   MsLinear up = ms_linear_fc1(b, fc1, f);
   MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
+  ms_recompute_activation(b, f / b->t);
   b->pass = MS_PASS_DGRAD;
   ms_linear_backward(b, &down);
   b->pass = MS_PASS_DGRAD;
@@ -126,7 +137,7 @@ void ms_dense_mlp_forward(MsBuild *b) {
     ms_keep(b, "fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, f) / b->t));
     if ((ms_framework(b->scenario)->keeps_gate || !b->options->torch_compile) && b->model->gated)
       ms_keep(b, "gate", 2 * b->rows * f / b->t);
-    ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
+    if (!ms_activation_again(b)) ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
   }
   ms_residual_out(b, MS_HALF_MLP, 2, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
@@ -148,6 +159,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
   /* gradient of the fc1 output and of the residual coincide with all that is kept (docs/theory/memory.md 7) */
   double again = ms_recomputes(b->options, MS_RM_MLP) ? 2 * x + 2 * b->rows * (ms_fc1_width(b, f) + f) / b->t : 0;
   if (ms_by_operators(b)) again = remade_B(b, f);
+  if (ms_activation_again(b)) again = 2 * b->rows * f / b->t;
   b->list->op[first].transient_B = 2 * b->rows * ms_fc1_width(b, f) / b->t + 2 * b->rows * b->h / b->t + again;
   ms_free_kept(b, "mlp dropout mask");
   ms_free_kept(b, "fc1 out");

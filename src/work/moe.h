@@ -17,6 +17,8 @@ void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, dou
 /* Bytes of `elements` of the activation's input where it is kept; the casts to FP8 and back when it is kept so (nothing
  * otherwise). */
 double ms_activation_input_B(const MsBuild *b, double elements);
+gboolean ms_activation_again(const MsBuild *b);
+void ms_recompute_activation(MsBuild *b, double width);
 void ms_store_activation_input(MsBuild *b, double rows, double width);
 void ms_restore_activation_input(MsBuild *b, double rows, double width);
 /* A whole two-layer MLP of width f over b->rows gathered rows. */

@@ -9,7 +9,7 @@ gboolean ms_shared_beside(const MsBuild *b) {
 void ms_keep_shared(MsBuild *b, double fs) {
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_SHARED_EXPERTS)) return;
   ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
-  ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
+  if (!ms_activation_again(b)) ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
 }
 
 /* `from`: the row that its input comes from. */
@@ -33,6 +33,8 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
   } else if (pass != MS_PASS_DGRAD) {
     ms_linear_forward(b, &down);
   } else if (first) {
+    ms_recompute_activation(b, fs / b->t);
+    b->pass = pass;
     ms_linear_backward(b, &down);
     b->pass = MS_PASS_DGRAD;
     ms_restore_activation_input(b, b->rows, fs / b->t);

@@ -70,6 +70,13 @@ static void words_of_mindspeed(void **state) {
       {"--full-attention-interval 4 --linear-num-key-heads 8 --linear-num-value-heads 16 --linear-key-head-dim 64 "
        "--linear-value-head-dim 64 --mamba-d-conv 4 --spec mindspeed_llm.tasks.models.spec.qwen3_next_spec layer_spec",
        {"\"frequency\":4", "\"num_value_heads\":16", "\"attention_output_gate\":true"}},
+      {"--recompute-activation-function", {"\"granularity\":\"selective\"", "\"modules\":[\"mlp_act\"]"}},
+      {EXPERTS " --recompute-activation-function --recompute-norm",
+       {"\"modules\":[\"moe_act\",\"layernorm\",\"mlp_act\"]"}},
+      {"--recompute-activation-function --recompute-granularity full --recompute-method block --recompute-num-layers 1",
+       {"\"granularity\":\"full\""}},
+      {"--swap-attention", {"\"offload_modules\":[\"qkv_linear\",\"core_attn\",\"attn_proj\"]"}},
+      {"--swap-attention --recompute-num-layers 1", {"\"offload_modules\":[]"}},
       {"--gelu-tanh", {"\"gated\":true", "\"activation\":\"gelu\""}},
       {"--post-norm", {"\"post_norm\":true"}},
       {"--spec mindspeed_llm.tasks.models.spec.grok_spec layer_spec", {"\"post_norm\":true"}},
@@ -138,7 +145,7 @@ static void words_of_deepspeed(void **state) {
 /* What moesim does not model is a remark; what changes the model or the step is refused. */
 static void what_is_not_modelled(void **state) {
   (void)state;
-  static const char *const remarks[] = {"--swap-attention", "--reset-attention-mask", "--rampup-batch-size"};
+  static const char *const remarks[] = {"--variable-seq-lengths", "--reset-attention-mask", "--rampup-batch-size"};
   static const struct {
     const char *more, *message;
   } refused[] = {

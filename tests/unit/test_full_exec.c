@@ -22,6 +22,7 @@ static const MsExecCase cases[] = {
     {"loss in place", "window", .gpus = 1, .te_loss = TRUE},
     {"selective recompute", "mla", .gpus = 1, .recompute = SELECTED},
     {"selective recompute, query from the input", "mla-input", .gpus = 1, .recompute = SELECTED},
+    {"activations recomputed", "mla", .gpus = 1, .recompute = MS_RM_MLP_ACT | MS_RM_MOE_ACT},
     {"full recompute", "moe", .gpus = 1, .recompute = ~0u},
     {"latent experts", "latent", .gpus = 1},
     {"tp 2", "dense", .gpus = 2, .tp = 2},

@@ -221,6 +221,7 @@ SWITCH(recompute_mla_up_proj) { recompute(s, MS_RM_MLA_UP_PROJ); }
 SWITCH(recompute_shared_experts) { recompute(s, MS_RM_SHARED_EXPERTS); }
 SWITCH(recompute_moe) { recompute(s, MS_RM_MOE); }
 SWITCH(recompute_mlp) { recompute(s, MS_RM_MLP); }
+SWITCH(recompute_mlp_act) { recompute(s, MS_RM_MLP_ACT); }
 SWITCH(recompute_full) { O.recompute = (MsRecomputeSpec){MS_RECOMPUTE_FULL, 0, MS_RECOMPUTE_UNIFORM, 1}; }
 SWITCH(no_sequence_parallel) { O.sequence_parallel = FALSE; }
 SWITCH(tp_comm_overlap) { O.tp_comm_overlap = TRUE; }
@@ -305,6 +306,7 @@ static const struct {
     {"recompute_shared_experts", moe, recompute_shared_experts, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ STREAMS+ STEP+"},
     {"recompute_moe", moe, recompute_moe, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ EP+ STREAMS+ STEP+"},
     {"recompute_mlp", moe, recompute_mlp, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ STREAMS+"},
+    {"recompute_mlp_act", moe, recompute_mlp_act, "ACTIVATIONS- RECOMPUTED+ HOST+ STREAMS+ STEP+"},
     {"recompute_full", moe, recompute_full, "ACTIVATIONS- RECOMPUTED+ HOST+ TP+ EP+ STREAMS+ STEP+"},
     {"no_sequence_parallel", dense, no_sequence_parallel,
      "ACTIVATIONS+ BUFFERS+ MEMORY_BOUND+ HOST- TP- PP+ STREAMS- STEP-"},
