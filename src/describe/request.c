@@ -273,6 +273,8 @@ static gboolean read_request(Reader *r, JsonObject *json) {
   JsonObject *closed = close_object(r, &ms_scenario_table, rest, "");
   if (closed) r->request->base = ms_scenario_from_object(r->doc, closed, FALSE, framework_of_all(r, closed), r->error);
   if (r->request->base && !has_open(r, "layout.pp")) ms_scenario_take_sharding(r->request->base);
+  if (r->request->base && has_open(r, "options.recompute.granularity"))
+    ms_scenario_take_modules(r->request->base, r->request->base);
   if (closed) json_object_unref(closed);
   json_object_unref(rest);
   if (r->request->base && r->request->base->cluster.expected)

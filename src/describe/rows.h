@@ -60,5 +60,8 @@ struct MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *json, 
  * file names the framework and asks for it. Where PP is a list nothing is taken: other layouts of it are no pipeline.
  */
 void ms_scenario_take_sharding(struct MsScenario *scenario);
+/* Selective recompute of a file that knows Megatron-Core's modules only is that of the framework, unless `base`, which
+ * was read from the file, names it: also of a list of a request. */
+void ms_scenario_take_modules(struct MsScenario *scenario, const struct MsScenario *base);
 
 #endif

@@ -435,10 +435,15 @@ static gboolean take_framework(MsScenario *scenario, const MsJson *doc, JsonObje
   return TRUE;
 }
 
-/* Selective recompute of a file that knows Megatron-Core's modules only is that of the framework. */
-static void take_modules(MsScenario *scenario, gboolean said) {
-  guint32 own = ms_framework(scenario)->modules;
-  if (!said && own && ms_framework_lacked_modules(scenario)) scenario->options.recompute.modules = own;
+/* Left alone where nothing is selected, unless that is still searched. */
+static void take_modules(MsScenario *scenario, gboolean said, gboolean searched) {
+  guint32 own = ms_framework(scenario)->modules, lacked = scenario->options.recompute.modules & ~own;
+  if (!said && own && (searched ? lacked : ms_framework_lacked_modules(scenario)))
+    scenario->options.recompute.modules = own;
+}
+
+void ms_scenario_take_modules(MsScenario *scenario, const MsScenario *base) {
+  take_modules(scenario, base->stated && json_object_has_member(base->stated, "framework"), TRUE);
 }
 
 void ms_scenario_take_sharding(MsScenario *s) {
@@ -465,7 +470,7 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolea
   if (!json) return NULL;
   MsScenario *scenario = load(doc, json, closed, framework, error);
   gboolean said = json_object_has_member(json, "framework");
-  if (scenario) take_modules(scenario, said);
+  if (scenario) take_modules(scenario, said, FALSE);
   if (scenario && !said && framework < 0 && !ms_framework_fits(scenario)) {
     ms_scenario_free(scenario);
     scenario = load(doc, json, closed, MS_FRAMEWORK_MEGATRON, error);

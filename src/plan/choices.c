@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "describe/module_sets.h"
 #include "describe/recompute.h"
+#include "describe/rows.h"
 #include <stddef.h>
 #include <string.h>
 
@@ -212,6 +213,7 @@ static gboolean given(MsChoice *c, const MsRequest *r, int i, GError **error) {
   g_autoptr(MsScenario) scratch = ms_scenario_copy(r->base, TRUE);
   char *object = (char *)scratch + object_offset(c->open->path), *member = (char *)scratch + c->offset;
   if (!ms_field_set(c->open->field, NULL, c->open->values[i], c->open->path, object, error)) return FALSE;
+  if (g_str_has_prefix(c->open->path, "options.recompute")) ms_scenario_take_modules(scratch, r->base);
   MsPatch *p = add(c);
   if (c->size) memcpy(&p->value, member, c->size);
   else p->text = g_strdup(*(char **)(void *)member);

@@ -1,5 +1,6 @@
 /* The planner: pruned and exhaustive searches agree on the whole list, threads do not matter, counts add up, refusals
  * have names. */
+#include "lib/world.h"
 #include "lib/close.h"
 #include "lib/tier.h"
 #include "lib/plan_requests.h"
@@ -585,6 +586,37 @@ static void costs_agree(const char *model) {
   ms_space_free(space);
 }
 
+/* Selective recompute of a framework that only the software names is its own in lists of a request as in a run. */
+static void lists_take_the_modules_of_the_framework(void **state) {
+  (void)state;
+  static const char *const lists[] = {
+      "[{\"granularity\": \"selective\", \"modules\": [\"core_attn\"]}, {\"granularity\": \"full\"}]",
+      "[{\"granularity\": \"full\"}, {\"granularity\": \"selective\", \"modules\": [\"core_attn\"]}]",
+      "{\"granularity\": [\"full\", \"selective\"], \"modules\": [\"core_attn\"]}",
+      "{\"granularity\": \"selective\", \"modules\": [[\"core_attn\"], [\"operators\"]]}"};
+  for (int named = 0; named < 2; named++)
+    for (guint i = 0; i < G_N_ELEMENTS(lists); i++) {
+      g_autofree char *text = g_strdup_printf(
+          "{\"name\": \"x\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"software\": "
+          "\"torchtitan-2025-06\", %s\"training\": {\"seq_length\": 8192, \"micro_batch_size\": 1, "
+          "\"global_batch_size\": 8}, \"layout\": {}, \"options\": {\"recompute\": %s}}",
+          named ? "\"framework\": \"torchtitan\", " : "", lists[i]);
+      g_autoptr(MsRequest) request = ms_test_request_of(text);
+      MsSpace *space = ms_space_new(request, TRUE, NULL);
+      int own = 0, others = 0;
+      for (gint64 combo = 0; combo < space->n_combos; combo++) {
+        g_autoptr(MsScenario) s = ms_space_scratch(space);
+        ms_space_apply_combo(space, combo, s);
+        if (s->options.recompute.granularity != MS_RECOMPUTE_SELECTIVE) continue;
+        if (s->options.recompute.modules == MS_RM_OPERATORS) own++;
+        else others++;
+      }
+      assert_true(named ? others > 0 : others == 0);
+      assert_true((own > 0) == (!named || i == 3));
+      ms_space_free(space);
+    }
+}
+
 static void costs_do_not_depend_on_the_pipeline(void **state) {
   (void)state;
   costs_agree("{\"base\": \"deepseek-v3\", \"num_layers\": 16, \"moe_layer_freq\": \"[0]*3+[1]*13\"}");
@@ -860,6 +892,7 @@ int main(void) {
       cmocka_unit_test(mixed_layers_stand_where_they_should),
       cmocka_unit_test(first_stages_have_less),
       cmocka_unit_test(costs_are_rounded),
+      cmocka_unit_test(lists_take_the_modules_of_the_framework),
       cmocka_unit_test(costs_do_not_depend_on_the_pipeline),
       cmocka_unit_test(mtp_blocks_leave_the_loss),
       cmocka_unit_test(counted_alike_is_a_candidate),
