@@ -171,7 +171,7 @@ RULE(tp_divides_shared_expert) {
 }
 RULE(ulysses_divides_heads) {
   int tp = s->layout.tp, cp = s->layout.cp, heads = s->model->num_attention_heads / tp;
-  int groups = ms_model_has_mla(s->model) ? heads : MAX(1, s->model->num_query_groups / tp);
+  int groups = MAX(1, ms_model_has_mla(s->model) ? heads : s->model->num_query_groups / tp);
   if (cp == 1 || ms_cp_comm_row(s->layout.cp_comm_type)->heads != MS_CP_HEADS_AMONG_ALL) return TRUE;
   gboolean repeated = groups < cp && heads % groups == 0 && s->framework == MS_FRAMEWORK_MEGATRON &&
                       ms_vendor_has_mindspeed(s->hardware); /* MindSpeed's keys for each head */

@@ -66,6 +66,10 @@ static void season(GRand *rand, MsScenario *s) {
   if (chance(rand, 40)) s->framework = (MsFramework)g_rand_int_range(rand, 0, MS_N_FRAMEWORKS);
   if (chance(rand, 20)) l->decoder_last_pipeline_num_layers = ANY(1, 2, 3, 4);
   if (chance(rand, 20)) o->disable_parameter_transpose_cache = TRUE;
+  if (chance(rand, 15)) { /* a machine with two libraries */
+    ms_hardware_free(s->hardware);
+    s->hardware = ms_hardware_load("mi300x", NULL), o->grouped_gemm_library = MS_GROUPED_TURBO;
+  }
   if (chance(rand, 10) && s->gpus > 1) {
     int part = ANY(2, 2, 3, 4), first = MAX(1, s->gpus / part);
     s->pools =
