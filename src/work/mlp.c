@@ -75,9 +75,11 @@ gboolean ms_activation_again(const MsBuild *b) { return ms_recomputes(b->options
 /* Made again before the second product's backward reads it (Ascend/MindSpeed core/memory/recompute/activation). */
 void ms_recompute_activation(MsBuild *b, double width) {
   if (!ms_activation_again(b)) return;
+  MsPass pass = b->pass;
   b->pass = MS_PASS_RECOMPUTE;
   ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, width);
   b->list->op[b->list->n - 1].transient_B = 2 * b->rows * width;
+  b->pass = pass;
 }
 
 void ms_mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f) {

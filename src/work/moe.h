@@ -17,6 +17,7 @@ void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, dou
 /* Bytes of `elements` of the activation's input where it is kept; the casts to FP8 and back when it is kept so (nothing
  * otherwise). */
 double ms_activation_input_B(const MsBuild *b, double elements);
+/* The activation's output is not kept: made again (of `width` columns over b->rows) before fc2's backward reads it. */
 gboolean ms_activation_again(const MsBuild *b);
 void ms_recompute_activation(MsBuild *b, double width);
 void ms_store_activation_input(MsBuild *b, double rows, double width);

@@ -442,12 +442,11 @@ static Loss loss_of(const MsBuild *b) {
   return ms_framework(b->scenario)->plain_loss ? compiled_loss : native_loss(b);
 }
 
-static void loss_rows(MsBuild *b, double logits, gboolean back) {
-  const Loss loss = loss_of(b);
-  MsOp *op = ms_row_memory(b, loss.kind, "cross entropy", loss.read_B[back] * logits, loss.write_B[back] * logits,
-                           loss.kernels[back]);
+static void loss_rows(MsBuild *b, const Loss *loss, double logits, gboolean back) {
+  MsOp *op = ms_row_memory(b, loss->kind, "cross entropy", loss->read_B[back] * logits, loss->write_B[back] * logits,
+                           loss->kernels[back]);
   op->m = b->rows, op->n = logits / b->rows;
-  op->transient_B = loss.beside_B[back] * logits;
+  op->transient_B = loss->beside_B[back] * logits;
   if (!back) {
     MsOp *max = ms_row_comm(b, MS_OP_ALL_REDUCE, "tp loss max", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows);
     if (max) max->dtype = MS_ODT_FP32;
@@ -464,6 +463,7 @@ static gboolean ends_meet(const MsBuild *b) {
 
 void ms_piece_head(MsBuild *b, MsPiece *piece) {
   MsLinear head = head_linear(b);
+  const Loss loss = loss_of(b);
   double logits = head.m * head.n, x = b->rows_sp * b->h;
   int copies = 1 + b->model->mtp_num_layers; /* MTP sends its hidden states through the same head again */
   piece->kind = MS_PIECE_HEAD;
@@ -480,20 +480,20 @@ void ms_piece_head(MsBuild *b, MsPiece *piece) {
     }
     ms_linear_forward(b, &head);
     ms_keep_input(b, head_name("final norm out", i), 2 * x);
-    loss_rows(b, logits, FALSE);
-    ms_keep(b, head_name("logits", i), loss_of(b).kept_B * logits);
+    loss_rows(b, &loss, logits, FALSE);
+    ms_keep(b, head_name("logits", i), loss.kept_B * logits);
   }
   if (b->options->check_for_nan_in_loss_and_grad && b->list->n > 0) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
   for (int i = copies - 1; i >= 0; i--) {
     b->pass = MS_PASS_DGRAD;
-    loss_rows(b, logits, TRUE);
+    loss_rows(b, &loss, logits, TRUE);
     double dx =
         2 * b->rows * b->h * (b->t > 1 && b->sp ? 2 : 1); /* dX, and the gathered input when sequence parallel */
     int first = b->list->n;
     ms_linear_backward(b, &head);
     for (int j = first; j < b->list->n; j++)
-      if (b->list->op[j].kind == MS_OP_GEMM) b->list->op[j].transient_B = dx + loss_of(b).gradient_B * logits;
+      if (b->list->op[j].kind == MS_OP_GEMM) b->list->op[j].transient_B = dx + loss.gradient_B * logits;
     ms_free_kept(b, head_name("logits", i));
     ms_free_kept(b, head_name("final norm out", i));
     if (i == 0) {

@@ -34,7 +34,6 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
     ms_linear_forward(b, &down);
   } else if (first) {
     ms_recompute_activation(b, fs / b->t);
-    b->pass = pass;
     ms_linear_backward(b, &down);
     b->pass = MS_PASS_DGRAD;
     ms_restore_activation_input(b, b->rows, fs / b->t);
