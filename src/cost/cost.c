@@ -510,6 +510,7 @@ static MsCost *cost_new_like(const MsCost *like, const MsScenario *scenario, con
   gboolean fp16 = like && is_fp16(like->scenario) != is_fp16(scenario); /* another peak */
   if (!like || fp16 || like->scenario->gpus != scenario->gpus || like->hardware != scenario->hardware ||
       like->scenario->model != scenario->model ||
+      like->scenario->options.grouped_gemm_library != scenario->options.grouped_gemm_library ||
       memcmp(&like->scenario->laws, &scenario->laws, sizeof scenario->laws) != 0)
     return cost_new(scenario, layout, error);
   if (!check_known(scenario, layout, error)) return NULL;

@@ -400,6 +400,29 @@ static void grouped_passes(void **state) {
   close_to(ms_cost_op(cost, &wgrad).time_s, 1.05 * 2e10 / 5e11, 1e-13);
 }
 
+/* Costs made from those of a scenario with another library take the curve of their own. */
+static void grouped_library_of_its_own(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  const MsGroupedLibrary both[] = {MS_GROUPED_TE, MS_GROUPED_TURBO};
+  for (int i = 0; i < 2; i++) {
+    MsCurve *curve = add(machine, "grouped_gemm", MS_FORM_GROUPED_GEMM);
+    params(curve, 7, (double[]){0.4 * (i + 1), 0.5, 20e-6, 100, 1000, 0, 0.5});
+    curve->library = (char *)ms_grouped_library_words[both[i]];
+  }
+  MsOp op = gemm_row(3600, 2048, 4096);
+  op.kind = MS_OP_GROUPED_GEMM, op.groups = 4;
+  for (int i = 0; i < 2; i++) {
+    machine->scenario.options.grouped_gemm_library = both[i];
+    MsScenario other = machine->scenario;
+    other.options.grouped_gemm_library = both[!i];
+    g_autoptr(MsCost) cost = prepare(machine);
+    g_autoptr(MsCost) again = ms_cost_new_like(cost, &other, &machine->layout, NULL);
+    assert_ptr_equal(ms_cost_op(cost, &op).curve, &machine->curve[i]);
+    assert_ptr_equal(ms_cost_op(again, &op).curve, &machine->curve[!i]);
+  }
+}
+
 /* A grouped kernel slower than dense products one by one is not used, unless that loop is what its curve is of (and
  * there is more than one), nor any without moe_grouped_gemm; the curve that was says so. */
 static void grouped_or_one_by_one(void **state) {
@@ -1147,6 +1170,7 @@ int main(void) {
                                      cmocka_unit_test(deepep_beside_compute),
                                      cmocka_unit_test(form_terms),
                                      cmocka_unit_test(grids_over_bytes),
-                                     cmocka_unit_test(collectives_by_dtype)};
+                                     cmocka_unit_test(collectives_by_dtype),
+                                     cmocka_unit_test(grouped_library_of_its_own)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
