@@ -356,7 +356,7 @@ void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   ms_row_memory(b, MS_OP_EMBEDDING, "embedding", 2 * width + 8 * b->rows, 2 * width, 4);
   ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
   if (learned) ms_row_memory(b, MS_OP_ADD, "position add", 4 * b->rows_sp * b->h, 2 * b->rows_sp * b->h, 2);
-  if (b->model->hidden_dropout > 0) ms_keep(b, "embedding dropout mask", b->rows_sp * b->h);
+  if (b->model->hidden_dropout > 0) ms_keep_input(b, "embedding dropout mask", b->rows_sp * b->h);
   ms_streams_expand(b, FALSE);
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
   ms_streams_expand(b, TRUE);

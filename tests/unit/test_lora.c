@@ -66,6 +66,20 @@ static void kept_bytes_by_hand(void **state) {
   assert_close(full - kept_B(s), inputs - (2 * T * h + 2 * 2 * T * RANK), 1e-12);
 }
 
+/* Nothing learns behind the dropout of a frozen embedding: its mask is not kept. */
+static void frozen_embedding_keeps_no_mask(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("gpt-tiny", 0, "h200-sxm", 8);
+  assert_true(s->model->hidden_dropout > 0);
+  for (int rank = 0; rank <= RANK; rank += RANK) {
+    s->training.lora = (MsLora){.rank = rank, .alpha = 32, .targets = target("linear_qkv")};
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *piece = l.work->pieces;
+    while (piece->kind != MS_PIECE_EMBEDDING) piece++;
+    assert_int_equal(piece->kept_B > 0, rank == 0);
+  }
+}
+
 static void states_by_hand(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = adapted("llama2-7b", 8, RANK, target("linear_qkv"));
@@ -254,6 +268,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(counts_are_those_of_peft),
       cmocka_unit_test(kept_bytes_by_hand),
+      cmocka_unit_test(frozen_embedding_keeps_no_mask),
       cmocka_unit_test(states_by_hand),
       cmocka_unit_test(tensor_parallel_halves),
       cmocka_unit_test(experts),
