@@ -27,10 +27,22 @@ static char **without_weights(const MsArgs *args) {
   return g_new0(char *, 1);
 }
 
+/* What stands between blanks, commas and brackets: "0 4 128" of a command line, "[0, 4, 128]" of a YAML file. (transfer
+ * full) */
+static char **words_of_list(const MsArg *arg) {
+  g_autofree char *text = g_strjoinv(" ", arg->values);
+  char **words = g_strsplit_set(text, " ,[]", -1);
+  guint n = 0;
+  for (guint i = 0; words[i]; i++)
+    if (*words[i]) words[n++] = words[i];
+    else g_free(words[i]);
+  words[n] = NULL;
+  return words;
+}
+
 /* One ratio for each layer with weights; the block behind them (MTP) sees its window only. (transfer full) */
 static char *read_ratios(Reader *r, const MsArg *arg, int layers, int blocks) {
-  g_autofree char *text = g_strjoinv(" ", arg->values);
-  g_auto(GStrv) words = g_strsplit_set(g_strstrip(text), ", ", -1), noops = without_weights(r->args);
+  g_auto(GStrv) words = words_of_list(arg), noops = without_weights(r->args);
   g_autoptr(GString) list = g_string_new("[");
   int given = (int)g_strv_length(words);
   for (int i = 0; i < layers; i++) {

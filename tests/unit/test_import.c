@@ -1119,8 +1119,8 @@ static void compressed_attention_of_scripts(void **state) {
         {"model.hyper_connections", "{\"num_residual_streams\":4,\"sinkhorn_iterations\":20}"},
         {"model.sparse_attention.indexer_topk", "512"},
         {"model.rope_scaling.factor", "16"}}},
-      {RUN_V4 "--num-layers 4 --experimental-attention-variant dsv4 --dsv4-compress-ratios 0 4 128 4 --dsv4-o-groups 4 "
-              "--dsv4-o-lora-rank 512 --dsv4-window-size 64 --dsa-indexer-topk 256 --dsv4-hc-mult 2",
+      {RUN_V4 "--num-layers 4 --experimental-attention-variant dsv4 --dsv4-compress-ratios '[0, 4, 128, 4]' "
+              "--dsv4-o-groups 4 --dsv4-o-lora-rank 512 --dsv4-window-size 64 --dsa-indexer-topk 256 --dsv4-hc-mult 2",
        {{"model.num_layers", "4"},
         {"model.compressed_attention",
          "{\"q_lora_rank\":1024,\"head_dim\":512,\"qk_pos_emb_head_dim\":64,\"o_groups\":4,\"o_lora_rank\":512,"
