@@ -41,7 +41,8 @@ typedef struct { /* a turn on its stage */
   gboolean two;          /* one beside the other */
   MsTime longer, gather; /* for what runs beside it; waited for parameters */
   MsCommClass gathers;   /* over the group of these */
-  gboolean host;         /* it ends when the host has issued it */
+  gboolean host;         /* it ends when the host has issued it, */
+  MsTime idle;           /* which until then waited for the input of the turn; 0: it did not */
 } Run;
 
 static double seconds(MsTime time) { return (double)time / MS_PS_PER_S; }
@@ -314,7 +315,8 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
   expose(part, run->gathers, gather), expose(part, MS_COMM_PP, message);
   part->host_s += seconds(waited - gather); /* more than the messages take: that they were begun late */
   gap -= waited + message;
-  *(run->host ? &part->host_s : &part->bubble_s) += seconds(gap);
+  MsTime late = run->host ? CLAMP(f->from[stage] - time - run->idle, 0, gap) : 0;
+  part->host_s += seconds(late), part->bubble_s += seconds(gap - late);
 }
 
 static void hand_on(Fast *f, const MsSlotPass *pass, gboolean beside, MsTime tip) {
@@ -326,6 +328,13 @@ static gboolean is_empty(const Fast *f, const MsChunk *chunk) {
   return !chunk || ms_work_chunk_length(f->p->work, chunk) == 0;
 }
 
+/* From when the rows of the pass may run. */
+static MsTime enter(Fast *f, Run *run, const MsSlotPass *pass, MsTime sent) {
+  MsTime entry = ms_stages_entry(&f->at, pass, sent), input = ms_stages_input(&f->at, pass);
+  if (f->p->p2p_blocks && pass->comes && f->at.host[run->stage] == input) run->idle = input;
+  return entry;
+}
+
 static void run_turn(Fast *f, const MsTurn *turn) {
   const MsSlotPass *fw = turn->forward, *bw = turn->backward;
   int stage = turn->stage;
@@ -334,8 +343,8 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   MsTime before = f->at.tip[stage], sent[2];
   ms_stages_take_sends(&f->at, turn, sent);
   Run run = {.stage = stage, .tip = {NEVER, NEVER}, .two = fw && bw};
-  if (fw) run.tip[0] = MAX(0, ms_stages_entry(&f->at, fw, sent[0]));
-  if (bw) run.tip[run.two] = ms_stages_entry(&f->at, bw, sent[1]);
+  if (fw) run.tip[0] = MAX(0, enter(f, &run, fw, sent[0]));
+  if (bw) run.tip[run.two] = enter(f, &run, bw, sent[1]);
   if (f->begun[stage] < 0) f->begun[stage] = MAX(f->ready[stage], MAX(run.tip[0], run.tip[1]));
   if (!is_empty(f, of.forward) || !is_empty(f, of.backward)) run_slot(f, &run, turn, of), tell(f, &run, turn);
   MsTime f_tip = fw && is_empty(f, of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],

@@ -5,6 +5,7 @@
 #include "lib/draw.h"
 #include "lib/plan_requests.h"
 #include "lib/tier.h"
+#include "lib/world.h"
 
 #include "base/kept.h"
 #include "base/stats.h"
@@ -211,6 +212,24 @@ static void fast_is_near_full(void **state) {
   assert_true(far <= 0.01 * n);
 }
 
+/* A host that waits for a message is not late: of a pipeline whose kernels are long almost nothing is the host's. */
+static void fast_waits_for_what_full_does(void **state) {
+  (void)state;
+  for (int vpp = 1; vpp <= 2; vpp++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"model\": \"llama3-70b\", \"hardware\": \"h100-sxm\", \"gpus\": 32, \"training\": {\"seq_length\": 8192, "
+        "\"global_batch_size\": 8}, \"layout\": {\"tp\": 8, \"pp\": 4, \"vpp\": %d}, "
+        "\"options\": {\"overlap_p2p_comm\": false}}",
+        vpp);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST), full = ms_test_simulate(s, MS_FIDELITY_FULL);
+    double step_s = full->step_time_s;
+    assert_true(full->time.host_s < 0.01 * step_s && full->time.bubble_s > 0.1 * step_s);
+    assert_true(fabs(fast->time.host_s - full->time.host_s) < 0.01 * step_s);
+    assert_true(fabs(fast->time.bubble_s - full->time.bubble_s) < 0.02 * step_s);
+  }
+}
+
 /* --- a faster machine --- */
 
 typedef struct {
@@ -320,6 +339,7 @@ int main(void) {
                                      cmocka_unit_test(moments_are_alike_every_other_period),
                                      cmocka_unit_test(turns_that_are_left_out_change_nothing),
                                      cmocka_unit_test(fast_is_near_full),
+                                     cmocka_unit_test(fast_waits_for_what_full_does),
                                      cmocka_unit_test(a_faster_machine_is_not_slower)};
   return cmocka_run_group_tests_name("fidelities", tests, NULL, NULL);
 }
