@@ -321,16 +321,29 @@ gboolean ms_slots_overlap(const MsScenario *s) {
   return s->options.ep_overlap || ms_schedule_may_split(s->layout.schedule);
 }
 
-/* Mean over the stages: the search knows one cost for each pass, and one for messages. */
+/* What the host issues a list for; `weight`: its weight gradients alone. */
+static double issued(const MsCosted *c, gboolean weight) {
+  double sum = 0;
+  for (int i = 0; i < c->list->n; i++)
+    if (!weight || c->list->op[i].pass == MS_PASS_WGRAD) sum += (double)c->launch[i];
+  return sum;
+}
+
+/* Mean over the stages: the search knows one cost for each pass, and one for messages. What a pass is timed at is the
+ * host's time where that is the longer (sail-sg/zero-bubble-pipeline-parallelism
+ * core/pipeline_parallel/zerobubble/timer.py, core/timers.py: each is timed between two synchronisations). */
 static void mean_costs(const MsProgram *p, MsScheduleNumbers *numbers) {
   const MsLayout *l = p->layout;
-  double f = 0, b = 0, w = 0, n = l->pp;
+  double f = 0, b = 0, w = 0, n = l->pp, host_f = 0, host_b = 0, host_w = 0;
   for (int i = 0; i < l->num_chunks; i++)
     for (int j = 0; j < ms_work_chunk_length(p->work, &l->chunks[i]); j++) {
       const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, &l->chunks[i], j)];
       f += (double)piece->forward.shortest, b += (double)piece->backward.shortest, w += (double)piece->backward.weight;
+      host_f += issued(&piece->forward, FALSE), host_b += issued(&piece->backward, FALSE);
+      host_w += issued(&piece->backward, TRUE);
     }
-  numbers->f = MAX(1, round(f / n)), numbers->i = MAX(1, round((b - w) / n)), numbers->w = round(w / n);
+  b = MAX(b - w, host_b - host_w), w = MAX(w, host_w), f = MAX(f, host_f);
+  numbers->f = MAX(1, round(f / n)), numbers->i = MAX(1, round(b / n)), numbers->w = round(w / n);
   for (int i = 0; i + 1 < l->pp; i++) numbers->comm += (double)ms_time_of(ms_program_p2p(p, i, i + 1)->time_s);
   numbers->comm /= MAX(1, l->pp - 1);
 }

@@ -290,6 +290,36 @@ static Times times_of(const MsScenario *s) {
   return t;
 }
 
+static MsSchedule *order_of(const MsScenario *s) {
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, NULL);
+  g_autoptr(MsWork) work = ms_work_new(s, layout, NULL);
+  g_autoptr(MsCost) cost = ms_cost_new(s, layout, NULL);
+  g_autoptr(MsProgram) program = ms_program_new(work, cost);
+  return ms_program_schedule(program, NULL, 0);
+}
+
+static gboolean same_order(const MsSchedule *a, const MsSchedule *b) {
+  for (int k = 0; k < a->stages; k++)
+    if (a->n[k] != b->n[k] || memcmp(a->slot[k], b->slot[k], sizeof *a->slot[k] * a->n[k]) != 0) return FALSE;
+  return TRUE;
+}
+
+/* Orders that costs decide come from times of passes that wait for the host: a memory twice as fast changes nothing
+ * where the host launches too slowly, and an order where it does not. */
+static void a_slow_host_decides_the_order(void **state) {
+  (void)state;
+  for (int slow = 0; slow < 2; slow++) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 0, "gb200-nvl72", 64);
+    s->model->num_layers = 16, s->training.global_batch_size = 8;
+    s->layout.tp = 2, s->layout.cp = 4, s->layout.pp = 4, s->layout.ep = 2, s->layout.schedule = MS_SCHED_ZB_2P;
+    s->hardware->kernel_launch_s = slow ? 20e-6 : 0;
+    g_autoptr(MsSchedule) before = order_of(s);
+    s->hardware->hbm_Bps *= 2;
+    g_autoptr(MsSchedule) after = order_of(s);
+    assert_int_equal(same_order(before, after), slow);
+  }
+}
+
 /* With nothing shared the step is a maximum of sums of durations: no longer where each is no longer. Rows that share
  * may get into each other's way when others end sooner (docs/theory/schedules.md 9), by no more than sharing costs. */
 static double faster(MsScenario *s, guint rate) {
@@ -340,6 +370,7 @@ int main(void) {
                                      cmocka_unit_test(turns_that_are_left_out_change_nothing),
                                      cmocka_unit_test(fast_is_near_full),
                                      cmocka_unit_test(fast_waits_for_what_full_does),
+                                     cmocka_unit_test(a_slow_host_decides_the_order),
                                      cmocka_unit_test(a_faster_machine_is_not_slower)};
   return cmocka_run_group_tests_name("fidelities", tests, NULL, NULL);
 }
