@@ -724,8 +724,10 @@ static double older_attention(const MsCost *cost, const MsOp *op) {
   double times = 1;
   if (op->kind != MS_OP_ATTENTION) return times;
   if (generation == MS_ATTN_NEWEST) return early_attention(cost, op);
-  if (cost->hardware->attention_after_fa2)
-    times = back ? laws->older_attention_backward : laws->older_attention_forward;
+  if (cost->hardware->attention_after_fa2) {
+    double beyond = (back ? laws->older_attention_backward : laws->older_attention_forward) - 1, n = MAX(op->n, 1);
+    times += beyond * pow(op->k / 2 / 128, laws->older_attention_width) * n / (n + laws->older_attention_half_seq);
+  }
   if (generation == MS_ATTN_IN_TRITON) times *= back ? laws->triton_attention_backward : laws->triton_attention_forward;
   return times;
 }

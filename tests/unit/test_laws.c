@@ -42,7 +42,8 @@ static const char *const cases[] = {
     "\"layout\": {\"tp\": 8}, \"options.cpu_offloading_num_layers\": 1, \"options.recompute\": "
     "{\"granularity\": \"none\"}",
     "\"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"gpus\": 16, \"training.global_batch_size\": 64, "
-    "\"layout\": {\"tp\": 8}, \"options.attention_backend\": \"triton\", \"hardware.tdp_W\": 500, "
+    "\"model.num_attention_heads\": 64, \"model.kv_channels\": 64, \"layout\": {\"tp\": 8}, "
+    "\"options.attention_backend\": \"triton\", \"hardware.tdp_W\": 500, "
     "\"software\": \"mlperf-v3.1-nemo\"",
     "\"model\": {\"base\": \"qwen3-next-80b-a3b\", \"num_layers\": 4, \"mtp_num_layers\": 0}, \"gpus\": 16, "
     "\"training.global_batch_size\": 64, \"layout\": {\"ep\": 16}, " BARE,
