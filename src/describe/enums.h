@@ -99,6 +99,8 @@ typedef enum { MS_GRAPH_TE, MS_GRAPH_LOCAL } MsGraphImpl;
 extern const char *const ms_graph_impl_words[]; /* transformer_engine local */
 typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
 extern const char *const ms_ce_impl_words[]; /* native te */
+typedef enum { MS_OPTIMIZER_FUSED, MS_OPTIMIZER_FOREACH } MsOptimizerImpl;
+extern const char *const ms_optimizer_impl_words[]; /* fused foreach */
 typedef enum { MS_GROUPED_TE, MS_GROUPED_TURBO } MsGroupedLibrary;
 extern const char *const ms_grouped_library_words[];                       /* transformer_engine primus_turbo */
 typedef enum { MS_MHC_NATIVE, MS_MHC_TRITON, MS_MHC_CUTILE } MsMhcBackend; /* kernels of hyper-connections */

@@ -50,6 +50,8 @@ typedef struct {
   gboolean torch_parallel; /* tensor and context parallelism of PyTorch: TP overlap stores the parts of all ranks and
                               adds them, no other message runs beside compute, inputs of products stay gathered, keys
                               are gathered in front of attention and its blocks merged in FP32 */
+  gboolean pairs_keys; /* keys and values are put beside each other for the rotary embedding: copied twice forward, and
+                          their gradients, then those of all three, backward */
   gboolean registered_buffers; /* collectives of sharded parameters go out of buffers that NCCL knows, by few SMs
                                   (Megatron-FSDP, nccl_ub; torch.distributed.fsdp registers none) */
   int shard_copies;     /* torch fully_shard: a pass waits for compute in front of its first gather and behind its

@@ -44,6 +44,9 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
             "attention kernels; unfused stores the scores; auto: those of the software stack, mostly fused"),
     MS_ENUM(MsOptions, transformer_impl, ms_impl_words, "\"transformer_engine\"", MS_OPEN, "implementation of layers"),
     MS_ENUM(MsOptions, cross_entropy_fusion_impl, ms_ce_impl_words, "\"native\"", MS_OPEN, "with cross_entropy_fusion"),
+    MS_ENUM(MsOptions, optimizer_impl, ms_optimizer_impl_words, "\"fused\"", MS_OPEN,
+            "Adam in one kernel, or as PyTorch's foreach and loops have it: operator by operator, each a pass over the "
+            "states"),
     MS_ENUM(MsOptions, mhc_backend, ms_mhc_backend_words, "\"triton\"", MS_OPEN,
             "kernels of hyper-connections: native is plain PyTorch; triton leaves the projection and one backward to "
             "it; cutile, a package of its own, does all"),

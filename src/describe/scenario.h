@@ -69,6 +69,7 @@ typedef struct {
   MsAttnBackend attention_backend;
   MsTransformerImpl transformer_impl;
   MsCeImpl cross_entropy_fusion_impl;
+  MsOptimizerImpl optimizer_impl;
   MsMhcBackend mhc_backend;
   MsGroupedLibrary grouped_gemm_library;
   gboolean moe_grouped_gemm, moe_router_fusion, moe_permute_fusion, moe_shared_expert_overlap,

@@ -121,12 +121,12 @@ typedef struct {
   int tp, cp, pp, ep, etp, replicate, shard;
   int vpp, microbatch;
   gboolean embedding, loss, interleaved, async_tp, fp8_gather, compiled, compiled_loss;
-  int schedule, reshard, rotate, reduce, experts; /* places in their lists of words */
-  const char *granularity;                        /* of recomputation; */
-  gboolean operators;                             /* modules */
-  int block;                                      /* layers of a stage that are, 0: all */
-  char *split;                                    /* layout string, or NULL */
-  gboolean without_mtp;                           /* the shipped model has MTP blocks, which TorchTitan's lacks */
+  int schedule, reshard, rotate, reduce, experts, optimizer; /* places in their lists of words */
+  const char *granularity;                                   /* of recomputation; */
+  gboolean operators;                                        /* modules */
+  int block;                                                 /* layers of a stage that are, 0: all */
+  char *split;                                               /* layout string, or NULL */
+  gboolean without_mtp; /* the shipped model has MTP blocks, which TorchTitan's lacks */
 } Run;
 
 static gboolean read_model(Titan *t, const MsImportOptions *options, Run *r) {
@@ -192,6 +192,11 @@ static gboolean read_training(Titan *t, Run *r) {
   if (strcmp(param, "bfloat16") != 0) return wrong(t, "is \"%s\": bfloat16 is modelled", param);
   int unused;
   if (!choice(t, "optimizer.name", "AdamW Adam", 0, &unused)) return FALSE;
+  gboolean fused; /* until February 2025 */
+  if (!choice(t, "optimizer.implementation", "fused foreach for-loop", 0, &r->optimizer) ||
+      !boolean(t, "optimizer.fused", r->optimizer == 0, &fused))
+    return FALSE;
+  r->optimizer |= !fused;
   if (!choice(t, TRAINING("mixed_precision_reduce"), "float32 bfloat16", 0, &r->reduce)) return FALSE;
   if (!boolean(t, "compile.enable training.compile", FALSE, &r->compiled)) return FALSE;
   parts = take(t, "compile.components");
@@ -361,6 +366,7 @@ static void put_options(const Run *r, MsJsonOut *out) {
   ms_json_out_bool(out, "fp8_param_gather", r->fp8_gather);
   ms_json_out_bool(out, "cross_entropy_fusion", r->compiled_loss);
   if (!r->compiled) ms_json_out_bool(out, "torch_compile", FALSE);
+  ms_json_out_string(out, "optimizer_impl", r->optimizer ? "foreach" : "fused");
   ms_json_out_string(out, "grad_reduce_dtype", r->reduce ? "bf16" : "fp32");
   ms_json_out_int(out, "num_distributed_optimizer_instances", r->replicate);
   ms_json_out_string(out, "dispatcher", dispatchers[r->experts]);

@@ -145,6 +145,12 @@ RULE(framework_compiles) {
   return s->options.torch_compile || ms_framework(s)->llama_layers ||
          REFUSE("%s does not compile its layers: torch_compile is true", ms_framework(s)->word);
 }
+RULE(foreach_needs_torch) {
+  if (s->options.optimizer_impl == MS_OPTIMIZER_FUSED) return TRUE;
+  return (ms_framework(s)->masters_are_weights && s->training.optimizer == MS_OPT_ADAM) ||
+         REFUSE("%s has no optimizer of PyTorch around its own weights, or it is not adam: optimizer_impl is fused",
+                ms_framework(s)->word);
+}
 RULE(outer_sharding_needs_fsdp) {
   return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||
          REFUSE("outer_dp_sharding_strategy %s needs fsdp %s", ms_outer_dp_words[s->options.outer_dp_sharding_strategy],

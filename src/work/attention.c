@@ -332,7 +332,9 @@ static void split_row(MsBuild *b, const Widths *w) {
     repeat_row(b, w);
     return;
   }
-  double split = 2 * b->rows * ((b->model->query_latent_size > 0 ? 0 : w->q) + w->k + w->v);
+  double pair = 2 * b->rows * (w->k + w->v), split = pair + 2 * b->rows * (b->model->query_latent_size > 0 ? 0 : w->q);
+  if (ms_framework(b->scenario)->pairs_keys) /* nanotron models/llama.py: cat, permute; their backward, and unbind's */
+    split += pair + (b->pass == MS_PASS_DGRAD ? split : pair);
   ms_row_memory(b, MS_OP_COPY, "qkv split", split, split, 2);
 }
 

@@ -173,12 +173,22 @@ static void replica_row(Step *s, double expert) {
 }
 
 /* Bytes of Adam per shard element: gradient, master, two moments read; master, moments written; master to model
- * parameter. */
+ * parameter, but where that is the weight: there PyTorch's clipping multiplies the gradient, whatever its norm
+ * (torch/nn/utils/clip_grad.py). Operator by operator: weights decay, the first moment goes on by the gradient, the
+ * second decays and goes on by its square, its root is divided, raised by epsilon, and divides the first moment for the
+ * weights (torch/optim/ adam.py, _multi_tensor_adam; mosaicml/composer composer/optim/decoupled_weight_decay.py, adamw,
+ * has as many). */
 static double adam_B(const Step *s, double *write) {
   double m = ms_dtype_B(s->o->exp_avg_dtype), v = ms_dtype_B(s->o->exp_avg_sq_dtype),
          master = ms_dtype_B(s->o->main_params_dtype);
-  *write = master + m + v + 2;
-  return s->grad_B + master + m + v + 4;
+  gboolean weights = ms_framework(s->work->scenario)->masters_are_weights;
+  double clip = weights ? s->grad_B : 0, copy_read = weights ? 0 : 4, copy_write = weights ? 0 : 2;
+  if (s->o->optimizer_impl == MS_OPTIMIZER_FOREACH) {
+    *write = clip + 2 * master + m + 5 * v + copy_write;
+    return clip + 2 * s->grad_B + 2 * master + 2 * m + 6 * v + copy_read;
+  }
+  *write = clip + master + m + v + copy_write;
+  return clip + s->grad_B + master + m + v + copy_read;
 }
 
 /* --- Muon: momentum, then five Newton-Schulz iterations of three products on every matrix (each whole on its owner
@@ -310,8 +320,10 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
     shard -= matrix_dense / s->shard + matrix_expert / s->expert_shard;
     muon_rows(s, stage);
   }
-  ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12)->host =
-      (guint16)((1 - BEFORE_NORM) * shard_operators(s));
+  MsOp *adam = ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12);
+  adam->host = (guint16)((1 - BEFORE_NORM) * shard_operators(s));
+  if (s->o->optimizer_impl == MS_OPTIMIZER_FOREACH) /* the root of the second moment, of all weights at once */
+    adam->transient_B = ms_dtype_B(s->o->exp_avg_sq_dtype) * shard;
   swap_row(s, MS_OP_D2H, "optimizer states to host", MS_STREAM_D2H, left_alone(s) * swapped_B);
   ms_join(&s->b, back);
 }

@@ -322,6 +322,37 @@ static void loss_is_compiled(void **state) {
   }
 }
 
+/* An operator of PyTorch's AdamW after another reads 12 numbers of each weight and writes 8, and clipping reads and
+ * writes its gradient; in one kernel it is 4 and 3. Fused is TorchTitan's default since February 2025. */
+static void optimizers_step_in_passes(void **state) {
+  (void)state;
+  static const struct {
+    const char *head, *options;
+    double read, written; /* FP32 numbers of a weight */
+  } files[] = {{"\"software\": \"torchtitan-2024-12\"", "", 13, 9},
+               {"\"software\": \"torchtitan-2024-12\"", "\"optimizer_impl\": \"fused\"", 5, 4},
+               {"\"software\": \"torchtitan-2025-06\"", "", 5, 4},
+               {"\"software\": \"torchtitan-2025-06\"", "\"optimizer_impl\": \"foreach\"", 13, 9},
+               {"\"framework\": \"fsdp1\"", "", 13, 9},
+               {"\"framework\": \"megatron\"", "\"fsdp\": \"optim-grads-params\"", 5, 3.5}};
+  for (gsize i = 0; i < G_N_ELEMENTS(files); i++) {
+    g_autofree char *text = g_strdup_printf(
+        "{%s, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, "
+        "\"micro_batch_size\": 1, \"global_batch_size\": 8}, \"options\": {%s}}",
+        files[i].head, files[i].options);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_auto(MsLowered) lowered = ms_test_lower(s);
+    MsStepOps ops;
+    ms_work_step_ops(lowered.work, 0, &ops);
+    const MsOp *adam = row_named(&ops.after, "adam", MS_PASS_OPTIMIZER);
+    double shard = adam->write_B / (4 * files[i].written);
+    assert_close(adam->read_B, 4 * files[i].read * shard, 1e-12);
+    assert_close(8 * shard, 8.03e9, 0.01);
+    assert_close(adam->transient_B, files[i].read > 10 ? 4 * shard : 0, 1e-12);
+    ms_step_ops_clear(&ops);
+  }
+}
+
 static void lacks_by_name(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run_of("torchtitan", "\"ep_overlap\": true");
@@ -481,6 +512,7 @@ int main(void) {
       cmocka_unit_test(eager_layers),
       cmocka_unit_test(written_and_read),
       cmocka_unit_test(loss_is_compiled),
+      cmocka_unit_test(optimizers_step_in_passes),
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(gathers_take_SMs),
       cmocka_unit_test(shards_are_copied),

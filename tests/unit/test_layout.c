@@ -768,6 +768,13 @@ BREAKS(framework_shards) {
   OPTIONS.fsdp = MS_FSDP_NONE;
 }
 BREAKS(framework_compiles) { OPTIONS.torch_compile = FALSE; }
+BREAKS(foreach_megatron) { OPTIONS.optimizer_impl = MS_OPTIMIZER_FOREACH; }
+BREAKS(foreach_muon) {
+  c->s.framework = MS_FRAMEWORK_AUTOMODEL;
+  ms_fields_defaults(&ms_options_table, &OPTIONS);
+  ms_framework_defaults(c->s.framework, &OPTIONS);
+  OPTIONS.dispatcher = MS_DISPATCH_ALLTOALL, TRAINING.optimizer = MS_OPT_MUON;
+}
 BREAKS(outer_alone) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM; }
 BREAKS(outer_grads) { OPTIONS.outer_dp_sharding_strategy = MS_OUTER_OPTIM, OPTIONS.fsdp = MS_FSDP_OPTIM_GRADS; }
 BREAKS(attn_proj) { OPTIONS.offload_modules = MS_OM_ATTN_PROJ; }
@@ -961,6 +968,8 @@ static const struct {
     {"framework-chunks", break_framework_chunks},
     {"framework-shards", break_framework_shards},
     {"framework-compiles", break_framework_compiles},
+    {"foreach-needs-torch", break_foreach_megatron},
+    {"foreach-needs-torch", break_foreach_muon},
     {"outer-sharding-needs-fsdp", break_outer_alone},
     {"outer-sharding-needs-fsdp", break_outer_grads},
     {"graphs-on-hardware", break_no_graphs},
