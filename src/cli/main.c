@@ -153,11 +153,12 @@ static const MsVerb verbs[] = {
      "  moesim serve --port 9000\n",
      ms_cli_serve, FALSE, ms_serve_here},
     {"import",
-     "hf|megatron|modelzoo|primus FILE [WORD…] | peft FILE | kineto|nsys|rocprof|msprof TRACE… | "
-     "slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | goal FILE | "
+     "hf|megatron|modelzoo|primus FILE [WORD…] | torchtitan|deepspeed|peft FILE | "
+     "kineto|nsys|rocprof|msprof TRACE… | slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | goal FILE | "
      "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
-     "a model from a Hugging Face config.json, a scenario from a Megatron command line or a model-zoo YAML, what "
-     "was measured from a training log, a machine from logs of benchmarks, where the time of a profile went, a fabric "
+     "a model from a Hugging Face config.json, a scenario from a Megatron command line, a model-zoo or Primus YAML, "
+     "TorchTitan's TOML or DeepSpeed's JSON, what was measured from a training log, a machine from logs of benchmarks, "
+     "where the time of a profile went, a fabric "
      "from what a cluster says of itself, the time of a GOAL schedule",
      "  moesim import hf config.json --out my-model.json\n"
      "  moesim import megatron run.sh --hardware h100-sxm --gpus 64 --out my-run.json\n"
@@ -165,6 +166,8 @@ static const MsVerb verbs[] = {
      "script and what it is called with\n"
      "  TP=1 PP=4 EP=8 CP=1 MBS=1 GBS=256 SEQ_LEN=4096 NNODES=8 moesim import modelzoo Mixtral-8x7B.yaml\n"
      "  moesim import primus examples/megatron/configs/MI300X/llama3.1_8B-BF16-pretrain.yaml --set NNODES=4\n"
+     "  moesim import torchtitan llama3_70b.toml --hardware h100-sxm --gpus 256 --out my-run.json\n"
+     "  moesim import deepspeed ds_config.json --into my-run.json     that run with ZeRO and batches as there\n"
      "  moesim plan --launch megatron request.json | moesim import megatron -                               the same "
      "scenario again\n"
      "  moesim import slurm-topology /etc/slurm/topology.conf $SLURM_JOB_NODELIST --hardware h100-sxm     leaves, pods "

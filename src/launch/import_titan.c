@@ -437,6 +437,11 @@ static MsScenario *scenario_of(Titan *t, const MsArgs *args, const MsImportOptio
 
 MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file, const MsImportOptions *options,
                                GError **error) {
+  if (g_str_has_suffix(file, ".py"))
+    return ms_input_error(error, file, 0, "",
+                          "is Python, as configurations of TorchTitan are since February 2026; "
+                          "moesim reads the TOML of the releases before"),
+           NULL;
   g_autofree char *copy = ms_import_text(text, length, file, error);
   g_autofree char *json = copy ? ms_toml_as_json(copy, file, error) : NULL;
   g_autoptr(MsJson) doc = json ? ms_json_parse(json, -1, file, error) : NULL;

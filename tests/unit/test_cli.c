@@ -714,6 +714,22 @@ static void schema_and_help(void **state) {
 }
 
 /* A time limit that is over at once, a line for every step of the work, and a picture that nobody can draw. */
+/* What a refusal offers stands in the help, too. */
+static void every_kind_of_import_is_in_its_help(void **state) {
+  (void)state;
+  g_auto(MsCliRun) refused = RUN("import", "nothing", "file"), help = RUN("help", "import");
+  ms_cli_expect(&refused, 2, "import nothing");
+  const char *known = strstr(refused.err, "Known: ");
+  assert_non_null(known);
+  g_autofree char *line = g_strndup(known + strlen("Known: "), strcspn(known, "\n") - strlen("Known: "));
+  g_auto(GStrv) kinds = g_strsplit(line, ", ", -1);
+  g_autofree char *usage = g_strndup(help.out, (gsize)(strstr(help.out, "\n\n") - help.out));
+  g_auto(GStrv) words = g_strsplit_set(usage, " |\n", -1);
+  assert_true(g_strv_length(kinds) > 20);
+  for (char **kind = kinds; *kind; kind++)
+    if (!g_strv_contains((const char *const *)words, *kind)) fail_msg("moesim help import does not know %s", *kind);
+}
+
 static void long_work_is_cut_short(void **state) {
   (void)state;
   g_autofree char *file = ms_cli_shipped("plan-mixtral-clusters.json"), *picture = ms_cli_path("front.svg"),
@@ -771,6 +787,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(what_cannot_be_written_is_said_first),
       cmocka_unit_test(parts_of_a_scenario_are_shown),
       cmocka_unit_test(schema_and_help),
+      cmocka_unit_test(every_kind_of_import_is_in_its_help),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ms_cli_end();

@@ -73,6 +73,16 @@ static MsImport *imported(const char *text, int gpus, char **why) {
   return import;
 }
 
+/* Configurations of its main branch are programs. */
+static void python_is_named(void **state) {
+  (void)state;
+  static const char text[] = "from torchtitan.trainer import Trainer\n";
+  const MsImportOptions options = {.gpus = 8, .hardware = "h100-sxm"};
+  g_autoptr(GError) error = NULL;
+  assert_null(ms_import_torchtitan(text, strlen(text), "config_registry.py", &options, &error));
+  assert_true(g_str_has_prefix(error->message, "config_registry.py: is Python"));
+}
+
 /* What its own train_configs/llama3_405b.toml chooses, on a pipeline. */
 static const char large[] = "[model]\nname = \"llama3\"\nflavor = \"405B\"\nconverters = [\"float8\"]\n"
                             "[optimizer]\nname = \"AdamW\"\nlr = 8e-5\n"
@@ -230,11 +240,9 @@ static void what_it_cannot_say(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(toml_is_json_line_by_line),
-      cmocka_unit_test(toml_errors_have_lines),
-      cmocka_unit_test(a_pipeline_of_405b),
-      cmocka_unit_test(refusals_name_the_key),
-      cmocka_unit_test(there_and_back),
+      cmocka_unit_test(toml_is_json_line_by_line), cmocka_unit_test(python_is_named),
+      cmocka_unit_test(toml_errors_have_lines),    cmocka_unit_test(a_pipeline_of_405b),
+      cmocka_unit_test(refusals_name_the_key),     cmocka_unit_test(there_and_back),
       cmocka_unit_test(what_it_cannot_say),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
