@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/import.h"
 #include "launch/launch.h"
+#include "layout/layout.h"
 #include "logs/goal.h"
 #include "logs/topology.h"
 
@@ -114,6 +115,15 @@ static MsImportOptions options_of(const Options *o, char **words) {
                            .environment = TRUE};
 }
 
+/* What a file says is written even where no run can be like that: GPUs may be missing, or what moesim can do. */
+static void print_refusal(const char *file, const MsScenario *scenario) {
+  MsRefusal refusal;
+  if (ms_layout_check(scenario, &refusal)) return;
+  const MsRule *rule = &ms_rules[refusal.rule];
+  fprintf(stderr, "moesim: %s: moesim run will refuse this: %s: %s (rule %s)\n", file, rule->path, refusal.why,
+          rule->name);
+}
+
 static int import_scenario(const Options *o, Reader reader, const char *file, char **words) {
   GError *error = NULL;
   gsize length;
@@ -124,6 +134,7 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
   if (!import) return ms_cli_fail(error);
   print_remarks(file, import->remarks);
   print_ignored(file, import->ignored);
+  print_refusal(file, import->scenario);
   int status = o->model_out ? write_model(o, import->scenario) : 0;
   return status ? status : put(o->out, ms_scenario_text(import->scenario, 2));
 }

@@ -713,6 +713,23 @@ static void schema_and_help(void **state) {
   }
 }
 
+/* What a script says is written although it says no run: that is said. */
+static void an_import_that_cannot_run_says_so(void **state) {
+  (void)state;
+#define SCRIPT                                                                                                \
+  "torchrun --nproc_per_node 8 pretrain_gpt.py --pipeline-model-parallel-size 4 --bf16 --micro-batch-size 1 " \
+  "--global-batch-size 64 --seq-length 4096 --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "     \
+  "--vocab-size 32000 --tensor-model-parallel-size "
+  static const char *const why = "moesim run will refuse this: gpus: TP 4 x CP 1 x PP 4 does not divide 8 GPUs";
+  for (int tp = 2; tp <= 4; tp += 2) {
+    g_autofree char *text = g_strdup_printf(SCRIPT "%d\n", tp), *file = ms_cli_written("run.sh", text);
+    g_auto(MsCliRun) r = RUN("import", "megatron", "--hardware", "h100-sxm", file);
+    ms_cli_expect(&r, 0, "import megatron");
+    assert_int_equal(strstr(r.err, why) != NULL, tp == 4);
+    remove(file);
+  }
+}
+
 /* A time limit that is over at once, a line for every step of the work, and a picture that nobody can draw. */
 /* What a refusal offers stands in the help, too. */
 static void every_kind_of_import_is_in_its_help(void **state) {
@@ -788,6 +805,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(parts_of_a_scenario_are_shown),
       cmocka_unit_test(schema_and_help),
       cmocka_unit_test(every_kind_of_import_is_in_its_help),
+      cmocka_unit_test(an_import_that_cannot_run_says_so),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ms_cli_end();
