@@ -307,6 +307,15 @@ void ms_layout_measure_groups(MsLayout *layout, int domain, int node) {
     layout->group[kind] = measure_kind(layout, kind, &grid[group_axes[kind].expert], domain, node);
 }
 
+void ms_layout_measure_stages(MsLayout *layout, int stages, int domain, int node) {
+  MsLayout part = *layout;
+  part.world = layout->world / layout->pp * stages, part.pp = stages;
+  Grid grid[2] = {grid_of(&part, FALSE), grid_of(&part, TRUE)};
+  for (int kind = 0; kind < MS_N_GROUPS; kind++)
+    if (!ms_group_spans_stages(kind))
+      layout->group[kind] = measure_kind(&part, kind, &grid[group_axes[kind].expert], MAX(domain, 1), MAX(node, 1));
+}
+
 /* In some pipeline: the first rank of one stage and the last of the other lie in different domains. With PP before DP
  * every replica has such ranks of its own. */
 static gboolean pair_crosses(const MsLayout *l, int low, int high, gint64 domain, int first) {

@@ -40,6 +40,9 @@ static inline gboolean ms_layout_sequence_parallel(const MsScenario *scenario) {
 
 /* Fills layout->group[]; needs sizes, order and chunks. */
 void ms_layout_measure_groups(MsLayout *layout, int domain, int node);
+/* Groups of a stage as so many stages have them that follow one another from the first rank of a domain on: what those
+ * of others would cross is no matter. */
+void ms_layout_measure_stages(MsLayout *layout, int stages, int domain, int node);
 /* Fills layout->pp_across; needs the groups. `first`: the stage of the machine's first rank. */
 void ms_layout_measure_pairs(MsLayout *layout, int domain, int first);
 void ms_layout_set_across(MsLayout *layout, int pair, gboolean across);

@@ -90,8 +90,12 @@ static void measure_on(MsLayout *layout, const MsScenario *s, const MsPool *pool
   int domain = ms_gpus_per_domain(pool->hardware, pool->gpus);
   layout->cp_inner = inner_cp(layout, s, domain);
   ms_layout_measure_groups(layout, domain, pool->hardware->gpus_per_node);
-  if (s->pools.shares > 0) memset(layout->pp_across, 0xff, sizeof layout->pp_across);
-  else ms_layout_measure_pairs(layout, domain, first);
+  if (s->pools.shares > 0) {
+    memset(layout->pp_across, 0xff, sizeof layout->pp_across);
+  } else {
+    ms_layout_measure_stages(layout, pool->gpus / (layout->world / layout->pp), domain, pool->hardware->gpus_per_node);
+    ms_layout_measure_pairs(layout, domain, first);
+  }
   for (int kind = 0; kind < MS_N_GROUPS; kind++) {
     MsGroup *group = &layout->group[kind];
     gboolean stages = kind == MS_GROUP_EMBEDDING || kind == MS_GROUP_WORLD,

@@ -32,6 +32,37 @@ static MsScenario *split_off(const MsScenario *s, int of) {
   return mixed;
 }
 
+/* Groups of a stage lie as in a job of the pool's own GPUs: 32 of a domain of 72 share it, whatever ranks 64 to 95
+ * would cross. */
+static void a_pool_is_measured_by_its_own_ranks(void **state) {
+  (void)state;
+  static const struct {
+    const char *machine;
+    int gpus, stages;
+  } pools[] = {{"gb200-nvl72", 32, 1}, {"gb300-nvl72", 224, 7}};
+#define TASK                                                                                              \
+  "\"model\": {\"base\": \"qwen3-235b-a22b\", \"num_layers\": 56}, \"training\": {\"seq_length\": 4096, " \
+  "\"global_batch_size\": 256}, \"layout\": {\"ep\": 32, \"pp\": %d}"
+  g_autofree char *text = g_strdup_printf("{\"pools\": [{\"hardware\": \"gb200-nvl72\", \"gpus\": 32}, {\"hardware\": "
+                                          "\"gb300-nvl72\", \"gpus\": 224}], " TASK "}",
+                                          8);
+  g_autoptr(MsScenario) mixed = mixed_of(text);
+  MsRefusal refusal;
+  g_autoptr(MsLayout) layout = ms_layout_new(mixed, &refusal);
+  if (!layout) fail_msg("%s", refusal.why);
+  assert_int_equal(layout->of_pool[0].group[MS_GROUP_EP].domains, 1);
+  for (guint i = 0; i < G_N_ELEMENTS(pools); i++) {
+    g_autofree char *alone = g_strdup_printf("{\"hardware\": \"%s\", \"gpus\": %d, " TASK "}", pools[i].machine,
+                                             pools[i].gpus, pools[i].stages);
+    g_autoptr(MsScenario) one = ms_test_scenario_of(alone);
+    g_autoptr(MsLayout) own = ms_layout_new(one, &refusal);
+    if (!own) fail_msg("%s", refusal.why);
+    for (int kind = 0; kind < MS_N_GROUPS; kind++)
+      if (!ms_group_spans_stages((MsGroupKind)kind))
+        assert_memory_equal(&layout->of_pool[i].group[kind], &own->group[kind], sizeof(MsGroup));
+  }
+}
+
 /* Of a pipeline of two stages or more in the usual order, some that are behind. */
 static MsScenario *draw_split(GRand *rand) {
   g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
@@ -498,7 +529,8 @@ static void searches_agree(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(alike_is_one_machine),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(a_pool_is_measured_by_its_own_ranks),
+                                     cmocka_unit_test(alike_is_one_machine),
                                      cmocka_unit_test(pools_of_one_kind_are_joined),
                                      cmocka_unit_test(fidelities_keep_their_order),
                                      cmocka_unit_test(the_known_optimum_is_found),
