@@ -158,7 +158,8 @@ static void take(double *from, double *left) {
   *from -= x, *left -= x;
 }
 
-/* First what the stage waited without a message on its way, then messages between stages, then rounding. */
+/* First what the stage waited without a message on its way, then messages between stages, then its host, which tells of
+ * the next step earlier; then rounding. */
 void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by) {
   for (int s = 0; s < stages; s++) {
     MsTimeParts *p = &stage[s];
@@ -167,6 +168,7 @@ void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by) {
     exposed = left;
     take(&p->comm_exposed_s[MS_COMM_PP], &left);
     p->exposed_comm_s -= exposed - left;
+    take(&p->host_s, &left);
     p->other_s -= left;
   }
 }

@@ -230,6 +230,22 @@ static void fast_waits_for_what_full_does(void **state) {
   }
 }
 
+/* What a stage gains by beginning its next step early was its host's where the host is what it waits for. */
+static void no_part_is_negative(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"model\": \"gpt-tiny\", \"hardware\": \"gb200-nvl72\", \"gpus\": 4, \"training\": {\"seq_length\": 1024, "
+      "\"global_batch_size\": 16}, \"layout\": {\"pp\": 4, \"schedule\": \"zb-h1\"}}");
+  for (int fidelity = MS_FIDELITY_FAST; fidelity <= MS_FIDELITY_FULL; fidelity++) {
+    g_autoptr(MsResult) r = ms_test_simulate(s, (MsFidelity)fidelity);
+    for (int i = 0; i < r->stages; i++) {
+      const MsTimeParts *t = &r->stage_time[i];
+      double least = MIN(MIN(t->bubble_s, t->host_s), MIN(t->exposed_comm_s, t->other_s));
+      if (least < -1e-9) fail_msg("stage %d has a part of %g s", i, least);
+    }
+  }
+}
+
 /* --- a faster machine --- */
 
 typedef struct {
@@ -371,6 +387,7 @@ int main(void) {
                                      cmocka_unit_test(fast_is_near_full),
                                      cmocka_unit_test(fast_waits_for_what_full_does),
                                      cmocka_unit_test(a_slow_host_decides_the_order),
+                                     cmocka_unit_test(no_part_is_negative),
                                      cmocka_unit_test(a_faster_machine_is_not_slower)};
   return cmocka_run_group_tests_name("fidelities", tests, NULL, NULL);
 }
