@@ -129,18 +129,31 @@ static MsTime late_of(const MsProgram *p, MsPieceLags *lags, int stage) {
              : 0;
 }
 
+static MsTime back_through(const MsProgram *p, MsPieceLags *lags, int stage) {
+  return chunk_passage(p, lags, ms_layout_chunk(p->layout, stage, 0), MS_SLOT_B);
+}
+
 static MsTime back_to(const MsProgram *p, MsPieceLags *lags, int stage) {
-  return chunk_passage(p, lags, ms_layout_chunk(p->layout, stage, 0), MS_SLOT_B) +
-         ms_time_of(ms_program_p2p(p, stage + 1, stage)->time_s);
+  return back_through(p, lags, stage) + ms_time_of(ms_program_p2p(p, stage + 1, stage)->time_s);
+}
+
+static void drain(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind,
+                  MsTime (*back)(const MsProgram *, MsPieceLags *, int), MsTime *after) {
+  MsTime tail = 0;
+  for (int s = 0; s < p->layout->pp; s++) {
+    after[s] = s > 0 && ms_schedule_ends_in_turn(kind) ? MAX(0, tail - late_of(p, lags, s)) : 0;
+    if (s + 1 < p->layout->pp) tail += back(p, lags, s);
+  }
+}
+
+void ms_bound_drain(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, MsTime *after) {
+  drain(p, lags, kind, back_through, after);
 }
 
 void ms_bound_after_slots(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, MsTime *after) {
-  gboolean in_turn = ms_schedule_ends_in_turn(kind);
-  MsTime tail = 0, behind = ms_bound_behind(p);
-  for (int s = 0; s < p->layout->pp; s++) {
-    after[s] = behind + (in_turn ? MAX(0, tail - late_of(p, lags, s)) : 0);
-    if (s + 1 < p->layout->pp) tail += back_to(p, lags, s);
-  }
+  MsTime behind = ms_bound_behind(p);
+  drain(p, lags, kind, back_to, after);
+  for (int s = 0; s < p->layout->pp; s++) after[s] += behind;
 }
 
 MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind, double *compute_s) {

@@ -14,6 +14,8 @@ MsTime ms_bound_step(const MsProgram *program, MsPieceLags *lags, MsScheduleKind
 /* after[stages]: what follows the last compute row of the last slot of each stage at least, where steps do not overlap.
  */
 void ms_bound_after_slots(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, MsTime *after);
+/* The same of the passes alone, with messages that take no time; of the program only pieces and layout are asked. */
+void ms_bound_drain(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, MsTime *after);
 /* How long a piece still computes at most when its backward has handed on its gradient. */
 MsTime ms_bound_late(MsPieceLags *lags, int piece);
 /* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); 0 where steps overlap (`skewed`).

@@ -78,6 +78,14 @@ void ms_toll_slot(MsToll *toll, const MsNeed *need, const MsTime before[MS_N_END
 /* All that slots read and change, but for the marks behind the last of them; until its queues are empty nothing is the
  * same again. */
 void ms_toll_tell(MsToll *toll, MsCycle *cycle);
+/* The same from the last slot back. */
+typedef struct MsTollBack MsTollBack;
+MsTollBack *ms_toll_back_new(const MsProgram *program, int stage); /* NULL: nothing is reduced */
+void ms_toll_back_free(MsTollBack *toll);                          /* NULL is fine */
+/* The slot before those until now; `ending`: the chunk whose last backward it is, or -1. Returns how long this slot,
+ * those behind it and all reductions that these issue take at least, from the moment on when the stream is free for it.
+ */
+MsTime ms_toll_back_slot(MsTollBack *toll, const MsNeed *need, int ending);
 /* SMs that compute loses to collectives of the step's own which go over the network, at least: to one of them, and to
  * one of both kinds. FALSE: there are none. */
 gboolean ms_toll_rivals(const MsProgram *program, int sms[MS_RIVALS]);

@@ -18,10 +18,11 @@
 
 /* --- chunks --- */
 
-typedef struct {
+typedef struct { /* of a slot */
   MsLags lags;
   MsNeed need;
-} Table; /* of a slot */
+  MsTime least; /* of a pair: that it takes of the compute stream */
+} Table;
 
 typedef struct {                /* of one chunk, by kind of slot */
   Table pass[2][MS_SLOT_W + 1]; /* the second: leaving the head's weight gradient */
@@ -44,6 +45,7 @@ typedef struct { /* a turn that was run */
   int in[2], out[2], kept; /* tensors of the forward (or only) pass, of the backward beside it; -1: none */
   const Table *table;      /* NULL: it has no rows */
   MsTime message[2];       /* that brings `out` to where it is waited for */
+  int ending;              /* chunk whose last backward it is, -1: of none */
   gboolean closes, two;
 } Ran;
 
@@ -59,8 +61,10 @@ typedef struct {
   MsStages at;
   MsTime *last_b, *gather_at; /* [num_chunks] */
   MsToll **toll;              /* [stages] NULL: none */
+  MsTollBack **toll_back;     /* the same; of `ran` */
   Forced *forced;             /* [stages] */
-  gboolean splits, needs;     /* backwards are split into I and W; it is asked what slots need */
+  gboolean splits;            /* backwards are split into I and W */
+  gboolean needs, rivals;     /* it is asked what slots need, and what beside rivals */
   GArray *ran;                /* Ran; NULL: nobody asks */
   MsTime *left, limit; /* [stages] what is still to come behind the compute stream, NULL: nobody asks; a step above
                           `limit` need not be known */
@@ -71,6 +75,7 @@ static Table table_of(const Relaxed *r, MsChunks of) {
   gboolean paired = of.forward && of.backward;
   Table t = {.lags = ms_no_rows};
   MsForced forced = ms_nothing_forced;
+  forced.met = r->rivals; /* else nobody asks what they share */
   MsPieceWalk w = ms_piece_walk(r->p->work, of);
   while (ms_piece_next(&w)) {
     gboolean pair = w.forward.at >= 0 && w.backward.at >= 0, beside = paired && w.forward.at < 0;
@@ -133,16 +138,34 @@ static const ChunkLags *chunk_of(const Relaxed *r, const MsSlotPass *pass) {
   return r->chunk[pass->chunk * r->p->layout->pp + pass->stage];
 }
 
+/* Of one that may leave the head, its compute rows. */
+static MsTime least_of_pair(const Relaxed *r, const MsSlotPass *f, const MsSlotPass *b, const Table *t) {
+  const MsChunk *chunk = ms_layout_chunk(r->p->layout, b->stage, b->chunk);
+  MsTime rows = chunk_of(r, f)->beside[0] + chunk_of(r, b)->beside[1];
+  if (chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0) return rows;
+  MsTime forced = r->forced[f->stage].told ? t->need.forced + t->need.cross.inside : 0;
+  return MAX(rows, MAX(forced, t->lags.to[MS_END_COMPUTE][MS_END_COMPUTE]));
+}
+
+static const Table *table_of_pair(Relaxed *r, const MsSlotPass *f, const MsSlotPass *b, gboolean leaves_head) {
+  const MsLayout *l = r->p->layout;
+  Table **known = &r->pair_of_kinds[2 * (chunk_of(r, f)->kind * r->n_kinds + chunk_of(r, b)->kind) + leaves_head];
+  if (!*known) {
+    Table t = table_of(r, (MsChunks){.forward = ms_layout_chunk(l, f->stage, f->chunk),
+                                     .backward = ms_layout_chunk(l, b->stage, b->chunk),
+                                     .kind = MS_SLOT_B,
+                                     .leaves_head = leaves_head});
+    t.least = least_of_pair(r, f, b, &t);
+    *known = g_memdup2(&t, sizeof t);
+  }
+  return *known;
+}
+
 static const Table *table_of_turn(Relaxed *r, const MsTurn *turn, MsChunks of) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
   if (!b) return &chunk_of(r, f)->pass[0][MS_SLOT_F];
   if (!f) return &chunk_of(r, b)->pass[of.leaves_head][b->kind];
-  Table **known = &r->pair_of_kinds[2 * (chunk_of(r, f)->kind * r->n_kinds + chunk_of(r, b)->kind) + of.leaves_head];
-  if (!*known) {
-    Table t = table_of(r, of);
-    *known = g_memdup2(&t, sizeof t);
-  }
-  return *known;
+  return table_of_pair(r, f, b, of.leaves_head);
 }
 
 /* --- turns --- */
@@ -194,6 +217,7 @@ static void note(Relaxed *r, const MsTurn *turn, const Table *table) {
              .out = {-1, -1},
              .kept = -1,
              .table = table,
+             .ending = b && b->last ? b->chunk : -1,
              .closes = turn->closes,
              .two = f && b};
   if (f) note_side(r, f, 0, &ran);
@@ -225,8 +249,8 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
 }
 
 /* The least that a turn takes of the compute stream. */
-static MsTime least_of(const Relaxed *r, const MsSlotPass *f, const MsSlotPass *b) {
-  if (f && b) return chunk_of(r, f)->beside[0] + chunk_of(r, b)->beside[1];
+static MsTime least_of(Relaxed *r, const MsSlotPass *f, const MsSlotPass *b) {
+  if (f && b) return table_of_pair(r, f, b, FALSE)->least;
   return f ? chunk_of(r, f)->least[MS_SLOT_F] : chunk_of(r, b)->least[b->kind];
 }
 
@@ -343,14 +367,16 @@ static void open_tables(Relaxed *r) {
   r->last_b = g_new0(MsTime, MAX(2 * chunks, 1)), r->gather_at = r->last_b + chunks;
   r->chunk = g_new(ChunkLags *, 2 * chunks), r->kind = r->chunk + chunks;
   r->toll = g_new0(MsToll *, l->pp), r->forced = g_new0(Forced, l->pp);
+  r->toll_back = g_new0(MsTollBack *, l->pp);
 }
 
 static void close_tables(Relaxed *r) {
   ms_stages_clear(&r->at);
   for (int i = 0; i < 2 * r->n_kinds * r->n_kinds; i++) g_free(r->pair_of_kinds[i]);
-  for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]);
+  for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]), ms_toll_back_free(r->toll_back[s]);
   for (int i = 0; i < r->n_kinds; i++) g_free(r->kind[i]);
-  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->forced), g_free(r->last_b), g_free(r->left);
+  g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->toll_back), g_free(r->forced),
+      g_free(r->last_b), g_free(r->left);
 }
 
 static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
@@ -361,6 +387,7 @@ static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedul
 
 typedef struct {
   MsTime *compute, *host, *tip, *made; /* behind what the tables of MsStages say */
+  MsTime *end;                         /* [stages] behind the last slot */
   MsTime *chain;                       /* [stages] from before the next slot on, through what slots force */
   const MsNeed **next;                 /* [stages] of that slot; NULL: none */
 } Back;
@@ -408,16 +435,22 @@ static void run_back(const Relaxed *r, const Ran *ran, Back *b) {
     at_least(ran->in[side] >= 0 ? &b->made[ran->in[side]] : &b->tip[stage], before[side]);
 }
 
+/* What reductions take from the slots that they run beside. */
+static void reduce_back(const Relaxed *r, const Ran *ran, Back *b) {
+  MsTime left = ms_toll_back_slot(r->toll_back[ran->stage], &ran->table->need, ran->ending);
+  at_least(&b->compute[ran->stage], later(b->end[ran->stage], left));
+}
+
 static MsTime *all_back(Relaxed *r) {
   size_t stages = (size_t)r->s->stages, tensors = (size_t)ms_slot_walk_tensors(r->at.walk), slots = 0;
-  g_autofree MsTime *all = g_new(MsTime, 4 * stages + tensors);
+  g_autofree MsTime *all = g_new(MsTime, 5 * stages + tensors);
   g_autofree const MsNeed **next = g_new0(const MsNeed *, stages);
   g_autofree size_t *base = g_new(size_t, stages);
-  Back b = {all, all + stages, all + 2 * stages, all + 4 * stages, all + 3 * stages, next};
-  for (size_t i = 0; i < 4 * stages + tensors; i++) all[i] = NEVER;
+  Back b = {all, all + stages, all + 2 * stages, all + 5 * stages, all + 4 * stages, all + 3 * stages, next};
+  for (size_t i = 0; i < 5 * stages + tensors; i++) all[i] = NEVER;
   for (size_t s = 0; s < stages; s++) {
     base[s] = slots, slots += (size_t)r->s->n[s];
-    b.compute[s] = behind_slots(r, r->at.compute, (int)s);
+    b.compute[s] = b.end[s] = behind_slots(r, r->at.compute, (int)s);
     b.tip[s] = behind_slots(r, r->at.tip, (int)s);
   }
   MsTime *tail = g_new0(MsTime, slots);
@@ -425,6 +458,7 @@ static MsTime *all_back(Relaxed *r) {
     const Ran *ran = &g_array_index(r->ran, Ran, i);
     if (ran->closes) tail[base[ran->stage] + (size_t)ran->index] = MAX(0, b.compute[ran->stage]);
     run_back(r, ran, &b);
+    if (r->toll_back[ran->stage] && ran->table) reduce_back(r, ran, &b);
   }
   return tail;
 }
@@ -433,22 +467,25 @@ static MsTime *all_back(Relaxed *r) {
 
 static void find_forced(Relaxed *r) {
   for (int s = 0; s < r->p->layout->pp; s++) {
+    r->rivals |= r->toll[s] != NULL;
     r->forced[s].told = ms_slots_cross(r->p, s);
-    r->needs |= r->toll[s] || r->forced[s].told;
+    r->needs |= r->toll[s] || r->toll_back[s] || r->forced[s].told;
   }
 }
 
-/* Slots with what they force; where `tolls`, with what the step's own collectives take. Returns what run_slots does. */
-static MsTime run_step(Relaxed *r, gboolean tolls) {
+/* Slots with what they force and with what the step's own collectives take, which turns that are noted get on the way
+ * back. Returns what run_slots does. */
+static MsTime run_step(Relaxed *r) {
   open_tables(r);
   ms_stages_send_messages(&r->at);
   for (int s = 0; s < r->p->layout->pp; s++) {
     run_before(r, s);
-    if (tolls) r->toll[s] = ms_toll_new(r->p, s, r->s->n[s] + 1, r->at.compute[s]);
+    if (r->ran) r->toll_back[s] = ms_toll_back_new(r->p, s);
+    else r->toll[s] = ms_toll_new(r->p, s, r->s->n[s] + 1, r->at.compute[s]);
   }
   find_forced(r);
   int sms[MS_RIVALS];
-  if (r->needs && ms_toll_rivals(r->p, sms)) ms_piece_lags_meet(r->lags, sms);
+  if (r->rivals && ms_toll_rivals(r->p, sms)) ms_piece_lags_meet(r->lags, sms);
   chunks_lags(r);
   if (r->limit == G_MAXINT64) return run_slots(r);
   r->left = g_new(MsTime, r->s->stages);
@@ -461,7 +498,7 @@ MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *
   if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
   Relaxed r = relaxed_of(p, lags, schedule);
   r.limit = limit;
-  MsTime end = run_step(&r, TRUE);
+  MsTime end = run_step(&r);
   if (end == 0) end = run_after(&r, 0);
   close_tables(&r);
   return end;
@@ -471,7 +508,7 @@ MsTime *ms_relaxed_tails(const MsProgram *p, MsPieceLags *lags, const MsSchedule
   if (p->skewed) return NULL;
   Relaxed r = relaxed_of(p, lags, schedule);
   r.limit = G_MAXINT64, r.ran = g_array_new(FALSE, FALSE, sizeof(Ran));
-  run_step(&r, FALSE);
+  run_step(&r);
   MsTime *tail = all_back(&r);
   g_array_unref(r.ran);
   close_tables(&r);
@@ -495,7 +532,10 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCoste
   chunks_lags(&r);
   r.limit = limit;
   if (limit < G_MAXINT64 && !ms_steps_overlap(scenario)) r.left = g_new0(MsTime, schedule->stages);
-  if (r.left) find_left(&r, scenario->options.ep_overlap);
+  if (r.left) {
+    ms_bound_drain(&p, lags, kind, r.left);
+    find_left(&r, scenario->options.ep_overlap);
+  }
   MsTime end = run_slots(&r);
   int stages = ms_steps_overlap(scenario) ? 1 : layout->pp; /* steps that overlap follow one another at the span of some
                                                                stage, and that of the first begins with the step */

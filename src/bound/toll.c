@@ -440,6 +440,35 @@ MsTime ms_toll_joined(const MsToll *t) {
   return at;
 }
 
+/* --- from the end back --- */
+
+struct MsTollBack {
+  MsToll *toll;
+  Claim of[MS_N_STREAMS];
+  MsTime forced, own;
+};
+
+MsTollBack *ms_toll_back_new(const MsProgram *p, int stage) {
+  MsToll *toll = p->step[stage].reduce.list->n > 0 ? ms_toll_new(p, stage, 0, 0) : NULL;
+  MsTollBack *b = toll ? g_new0(MsTollBack, 1) : NULL;
+  if (b) b->toll = toll;
+  return b;
+}
+
+void ms_toll_back_free(MsTollBack *b) {
+  if (b) ms_toll_free(b->toll);
+  g_free(b);
+}
+
+MsTime ms_toll_back_slot(MsTollBack *b, const MsNeed *need, int ending) {
+  const MsCosted *r = &b->toll->step->reduce;
+  MsTime more[N_QUEUES], extra = ending >= 0 ? reductions_of(b->toll, ending, more) : 0;
+  for (int i = 0; ending >= 0 && i < r->list->n; i++)
+    if (b->toll->step->ops.reduce_at[i].chunk == ending) claim(b->toll, b->of, r, i);
+  b->forced += need->forced + extra, b->own += need->own + extra;
+  return b->forced + lost(b->toll, b->of, MAX(0, b->forced - b->own));
+}
+
 gboolean ms_toll_rivals(const MsProgram *p, int sms[MS_RIVALS]) {
   int least[N_QUEUES] = {G_MAXINT, G_MAXINT};
   for (int s = 0; s < p->layout->pp; s++) {

@@ -254,6 +254,9 @@ static gboolean bounds_of(const MsSpace *space, const MsCandidate *c, gboolean s
     if (simulates && ms_step_time(s, ms_memo_cost(memo), INFINITY, &full_s, NULL))
       b->full = full_s * MS_PS_PER_S * (1 + 1e-12);
     *wrong = memory_bound(s, memo, shape);
+    MsTime within = ms_bound_passes(memo, s, b->passes);
+    if (!*wrong && within != b->passes)
+      *wrong = g_strdup_printf("passes %.9g ps, with that as the limit %.9g", (double)b->passes, (double)within);
   }
   ms_shapes_free(shapes);
   ms_memo_free(memo);

@@ -22,9 +22,11 @@ static Step step_of(const MsScenario *s) {
   g_autoptr(MsSchedule) schedule = ms_program_schedule(program, why, sizeof why);
   g_autoptr(MsPieceLags) lags = ms_piece_lags_new(program->piece, work->n_pieces, s, NULL);
   g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL);
-  return (Step){
-      MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), ms_relaxed_step(program, lags, schedule, G_MAXINT64)),
-      ms_relaxed_passes(s, work, program->piece, lags, G_MAXINT64), full->step_time_s};
+  MsTime step = ms_relaxed_step(program, lags, schedule, G_MAXINT64),
+         passes = ms_relaxed_passes(s, work, program->piece, lags, G_MAXINT64);
+  assert_true(ms_relaxed_step(program, lags, schedule, step) == step); /* what is not above the limit is found */
+  assert_true(ms_relaxed_passes(s, work, program->piece, lags, passes) == passes);
+  return (Step){MAX(ms_bound_step(program, lags, s->layout.schedule, NULL), step), passes, full->step_time_s};
 }
 
 static void holds(const char *what, MsTime bound, double full_s) {
