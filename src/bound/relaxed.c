@@ -27,7 +27,6 @@ typedef struct { /* of a slot */
 typedef struct {                /* of one chunk, by kind of slot */
   Table pass[2][MS_SLOT_W + 1]; /* the second: leaving the head's weight gradient */
   MsTime least[MS_SLOT_W + 1];  /* that a pass takes of the compute stream */
-  MsTime beside[2];             /* compute rows of a forward, of a backward, in pairs */
   int kind;                     /* chunks of the same pieces have the same number */
   gboolean empty;
 } ChunkLags;
@@ -100,9 +99,13 @@ static Table table_of_pass(const Relaxed *r, const MsChunk *chunk, MsSlotKind ki
   return table_of(r, (MsChunks){.backward = chunk, .kind = kind, .leaves_head = leaves_head});
 }
 
+static gboolean may_leave_head(const Relaxed *r, const MsChunk *chunk) {
+  return chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0;
+}
+
 static void chunk_lags(const Relaxed *r, const MsChunk *chunk, ChunkLags *l) {
   *l = (ChunkLags){.empty = ms_work_chunk_length(r->p->work, chunk) == 0};
-  gboolean leaves = chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0;
+  gboolean leaves = may_leave_head(r, chunk);
   for (int kind = 0; kind <= (r->splits ? MS_SLOT_W : MS_SLOT_B); kind++) {
     l->pass[0][kind] = l->pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, FALSE);
     if (leaves) l->pass[1][kind] = table_of_pass(r, chunk, (MsSlotKind)kind, TRUE);
@@ -110,11 +113,6 @@ static void chunk_lags(const Relaxed *r, const MsChunk *chunk, ChunkLags *l) {
       MsTime own = MAX(0, l->pass[left][kind].lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
       l->least[kind] = left ? MIN(l->least[kind], own) : own;
     }
-  }
-  for (int i = 0; i < ms_work_chunk_length(r->p->work, chunk); i++) {
-    const MsCostedPiece *piece = &r->p->piece[ms_work_chunk_piece(r->p->work, chunk, i)];
-    l->beside[0] += piece->forward.compute,
-        l->beside[1] += piece->backward.compute - (leaves ? piece->backward.weight : 0);
   }
 }
 
@@ -138,15 +136,6 @@ static const ChunkLags *chunk_of(const Relaxed *r, const MsSlotPass *pass) {
   return r->chunk[pass->chunk * r->p->layout->pp + pass->stage];
 }
 
-/* Of one that may leave the head, its compute rows. */
-static MsTime least_of_pair(const Relaxed *r, const MsSlotPass *f, const MsSlotPass *b, const Table *t) {
-  const MsChunk *chunk = ms_layout_chunk(r->p->layout, b->stage, b->chunk);
-  MsTime rows = chunk_of(r, f)->beside[0] + chunk_of(r, b)->beside[1];
-  if (chunk->has_loss && ms_work_deferred(r->p->work, G_MAXINT) > 0) return rows;
-  MsTime forced = r->forced[f->stage].told ? t->need.forced + t->need.cross.inside : 0;
-  return MAX(rows, MAX(forced, t->lags.to[MS_END_COMPUTE][MS_END_COMPUTE]));
-}
-
 static const Table *table_of_pair(Relaxed *r, const MsSlotPass *f, const MsSlotPass *b, gboolean leaves_head) {
   const MsLayout *l = r->p->layout;
   Table **known = &r->pair_of_kinds[2 * (chunk_of(r, f)->kind * r->n_kinds + chunk_of(r, b)->kind) + leaves_head];
@@ -155,7 +144,8 @@ static const Table *table_of_pair(Relaxed *r, const MsSlotPass *f, const MsSlotP
                                      .backward = ms_layout_chunk(l, b->stage, b->chunk),
                                      .kind = MS_SLOT_B,
                                      .leaves_head = leaves_head});
-    t.least = least_of_pair(r, f, b, &t);
+    MsTime forced = r->forced[f->stage].told ? t.need.forced + t.need.cross.inside : 0;
+    t.least = MAX(forced, t.lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
     *known = g_memdup2(&t, sizeof t);
   }
   return *known;
@@ -248,9 +238,14 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip);
 }
 
-/* The least that a turn takes of the compute stream. */
+/* The least that a turn takes of the compute stream. Of a pair its rows there, not what computes on others, which may
+ * run beside the turns before and behind. */
 static MsTime least_of(Relaxed *r, const MsSlotPass *f, const MsSlotPass *b) {
-  if (f && b) return table_of_pair(r, f, b, FALSE)->least;
+  if (f && b) {
+    MsTime least = table_of_pair(r, f, b, FALSE)->least;
+    if (!may_leave_head(r, ms_layout_chunk(r->p->layout, b->stage, b->chunk))) return least;
+    return MIN(least, table_of_pair(r, f, b, TRUE)->least);
+  }
   return f ? chunk_of(r, f)->least[MS_SLOT_F] : chunk_of(r, b)->least[b->kind];
 }
 
@@ -283,6 +278,12 @@ static void tell(gpointer visitor, int stage, MsCycle *c) {
   ms_cycle_sums(c, &r->left[stage], 1);
 }
 
+/* Of its stage. What its rows lose to others may come behind the gradient that it hands on, for which the stages before
+ * it do not wait. */
+static gboolean is_last(const Relaxed *r, const MsTurn *turn) {
+  return turn->closes && turn->index == r->s->n[turn->stage] - 1;
+}
+
 /* 0, or a bound that is above the limit before all have run. */
 static MsTime run_slots(Relaxed *r) {
   g_autoptr(MsCycle) cycle = r->ran ? NULL : ms_cycle_new(&r->at, r->s, tell, r);
@@ -292,7 +293,7 @@ static MsTime run_slots(Relaxed *r) {
     if (r->left) {
       r->left[turn->stage] -= least_of(r, turn->forward, turn->backward);
       MsTime end = r->at.compute[turn->stage] + r->left[turn->stage];
-      if (end > r->limit) return end;
+      if (end > r->limit && !is_last(r, turn)) return end;
     }
     ms_cycle_turn(cycle, turn);
   }

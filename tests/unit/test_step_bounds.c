@@ -76,6 +76,18 @@ static void claims_beyond_all_cores(void **state) {
   }
 }
 
+/* Reductions that the last slot issues lengthen its rows, also those behind the gradient that it hands on: the stage
+ * before it does not wait for these, so that it may not be said to drain behind them. */
+static void last_slots_beside_reductions(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", 0, "mtt-s5000", 8);
+  s->training.seq_length = 8192, s->training.micro_batch_size = 2, s->training.global_batch_size = 64;
+  s->layout.pp = 2, s->layout.decoder_first_pipeline_num_layers = 4;
+  s->options.overlap_grad_reduce = TRUE, s->options.overlap_param_gather = FALSE;
+  Step step = step_of(s);
+  holds("drained", MAX(step.step, step.passes), step.full_s);
+}
+
 /* Layouts found in a request, by what their axes are. */
 static GArray *bounded(const MsSmallRequest *small) {
   g_autoptr(MsRequest) request = ms_small_request(small);
@@ -140,6 +152,7 @@ static void bounds_are_of_their_own_cut(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(overlapping_steps), cmocka_unit_test(claims_beyond_all_cores),
+                                     cmocka_unit_test(last_slots_beside_reductions),
                                      cmocka_unit_test(bounds_are_of_their_own_cut)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
