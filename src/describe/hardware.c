@@ -286,11 +286,13 @@ static MsHardware *load_file(char *file, int depth, gboolean borrow, GError **er
   return hardware;
 }
 
+static const char nameless[] = "inline";
+
 /* Takes `hardware`, which may be NULL. */
 static MsHardware *finished(MsHardware *hardware) {
   if (!hardware) return NULL;
   if (hardware->nvlink_domain_gpus == 0) hardware->nvlink_domain_gpus = hardware->gpus_per_node;
-  if (!hardware->name) hardware->name = g_strdup("inline");
+  if (!hardware->name) hardware->name = g_strdup(nameless);
   return hardware;
 }
 
@@ -360,6 +362,11 @@ void ms_hardware_free(MsHardware *hardware) {
 
 gboolean ms_hardware_need(const MsHardware *hardware, double value, const char *key, GError **error) {
   if (value > 0) return TRUE;
+  if (strcmp(hardware->name, nameless) == 0)
+    return ms_input_error(error, NULL, 0, NULL,
+                          "hardware: %s is unknown; give it beside the others, or name the machine that this one is "
+                          "like: \"base\": NAME, \"%s\": NUMBER",
+                          key, key);
   return ms_input_error(
       error, NULL, 0, NULL,
       "hardware %s: %s is unknown; give it in the profile, or in place of the name {\"base\": \"%s\", \"%s\": NUMBER}",

@@ -211,6 +211,11 @@ static void machine(void **state) {
   assert_string_equal(error->message, "hardware box: nic_Bps is unknown; give it in the profile, or in place of the "
                                       "name {\"base\": \"box\", \"nic_Bps\": NUMBER}");
   g_clear_error(&error);
+  g_free(h->name);
+  h->name = g_strdup("inline"); /* described in the file itself, without a name that a base could have */
+  assert_false(ms_hardware_need(h, h->nic_Bps, "nic_Bps", &error));
+  assert_true(g_str_has_prefix(error->message, "hardware: nic_Bps is unknown; give it beside the others"));
+  g_clear_error(&error);
   assert_true(ms_hardware_need(h, h->hbm_B, "hbm_B", &error));
   ms_hardware_free(h);
 }
