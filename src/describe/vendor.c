@@ -5,7 +5,7 @@
 #define STARTS_WITH(id, about) [MS_FRAMEWORK_##id] = {MS_STARTS_WITH, (about)}
 #define STAYS(id, about)       [MS_FRAMEWORK_##id] = {MS_STAYS, (about)}
 /* Parentheses: an empty column is an error. */
-#define MS_VENDOR(word, resource, ...) {(word), (resource), {__VA_ARGS__}},
+#define MS_VENDOR(word, resource, mindspeed, ...) {(word), (resource), (mindspeed), {__VA_ARGS__}},
 static const MsVendorRow rows[] = {
 #include "describe/vendor.def"
 };
@@ -17,7 +17,10 @@ const MsVendorRow *ms_vendor(const MsHardware *hardware) {
   return NULL;
 }
 
-gboolean ms_vendor_has_mindspeed(const MsHardware *hardware) { return g_strcmp0(hardware->vendor, "Huawei") == 0; }
+gboolean ms_vendor_has_mindspeed(const MsHardware *hardware) {
+  const MsVendorRow *row = ms_vendor(hardware);
+  return row && row->mindspeed;
+}
 
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework) {
   const MsVendorRow *row = ms_vendor(hardware);

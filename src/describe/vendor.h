@@ -13,12 +13,13 @@ typedef struct {
 typedef struct {
   const char *word;     /* hardware.vendor */
   const char *resource; /* of a container of Kubernetes; NULL: not known */
+  gboolean mindspeed;   /* its Megatron-LM is patched by MindSpeed */
   MsStart start[MS_N_FRAMEWORKS];
 } MsVendorRow;
 
 /* NULL: a machine file that says no vendor, or another one. (transfer none) */
 const MsVendorRow *ms_vendor(const MsHardware *hardware);
-/* Its Megatron-LM is patched by MindSpeed. */
+/* Its row says so. */
 gboolean ms_vendor_has_mindspeed(const MsHardware *hardware);
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework);
 

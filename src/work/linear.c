@@ -156,7 +156,8 @@ static void quantize_shard(MsBuild *b, const char *name, double rows, double wid
     MsOp *agree = ms_row_comm(b, MS_OP_ALL_REDUCE, "amax reduce", MS_STREAM_TP, MS_GROUP_TP, 4);
     if (agree) agree->dtype = MS_ODT_FP32;
   }
-  cast_row(b, name, rows, width, per_tensor(b) || ms_frozen(b) ? 1 : 2);
+  MsOp *cast = cast_row(b, name, rows, width, per_tensor(b) || ms_frozen(b) ? 1 : 2);
+  if (amax_by_norm && needs_amax(b)) cast->launches = MAXIMUM_KERNELS; /* the norm finds the maximum in its kernel */
 }
 
 /* What was gathered row by row, turned for the weight gradient where a GEMM cannot read it as it lies. */
@@ -219,7 +220,7 @@ static void quantize_input(MsBuild *b, const MsLinear *l) {
     quantize_shard(b, "quantize input", l->m / b->t, l->k, by_norm);
   } else if (by_norm && b->quantized) {
     MsOp *cast = cast_row(b, "quantize input", l->m, l->k, operand_copies(b));
-    if (needs_amax(b)) cast->launches = MAXIMUM_KERNELS; /* the norm finds the maximum in its own kernel */
+    if (needs_amax(b)) cast->launches = MAXIMUM_KERNELS;
   } else {
     ms_row_quantize(b, "quantize input", l->m, l->k);
   }

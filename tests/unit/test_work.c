@@ -855,6 +855,9 @@ static void kernels_of_a_maximum(void **state) {
   g_auto(MsLowered) a = ms_test_lower(current), b = ms_test_lower(delayed);
   const MsOpList *list = &piece(&a, 0)->forward;
   assert_int_equal(row(list, "quantize input", ANY)->launches, 3); /* the norm finds it: zero, scale, cast */
+  current->layout.tp = 2, current->options.sequence_parallel = TRUE;
+  g_auto(MsLowered) shards = ms_test_lower(current);
+  assert_int_equal(row(&piece(&shards, 0)->forward, "quantize input", ANY)->launches, 3); /* of a shard as well */
   const MsOp *cast = row(list, "quantize expert input", ANY);
   assert_int_equal(cast->launches, 16);
   assert_int_equal(cast[-1].kind, MS_OP_AMAX);
