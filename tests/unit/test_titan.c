@@ -113,6 +113,29 @@ static void a_pipeline_of_405b(void **state) {
   if (!ms_layout_check(s, &refusal)) fail_msg("%s", refusal.why);
 }
 
+/* Until February 2025 a switch, off by default, since then a word. */
+static void the_optimizer_is_fused_or_not(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    MsOptimizerImpl is;
+  } files[] = {{"", MS_OPTIMIZER_FUSED},
+               {"fused = true\n", MS_OPTIMIZER_FUSED},
+               {"fused = false\n", MS_OPTIMIZER_FOREACH},
+               {"implementation = \"fused\"\n", MS_OPTIMIZER_FUSED},
+               {"implementation = \"foreach\"\n", MS_OPTIMIZER_FOREACH},
+               {"implementation = \"for-loop\"\n", MS_OPTIMIZER_FOREACH}};
+  for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
+    g_autofree char *why = NULL, *text = g_strdup_printf("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[optimizer]\n%s"
+                                                         "[training]\nlocal_batch_size = 1\n",
+                                                         files[i].line);
+    g_autoptr(MsImport) import = imported(text, 8, &why);
+    if (!import) fail_msg("%s", why);
+    assert_int_equal(import->scenario->options.optimizer_impl, files[i].is);
+    assert_int_equal(import->ignored->len, 0);
+  }
+}
+
 /* Every key of a test stands in the smallest file. */
 static void refusals_name_the_key(void **state) {
   (void)state;
@@ -172,7 +195,7 @@ static void there_and_back(void **state) {
   static const char *const runs[] = {
       "\"model\": \"llama3-8b\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, \"micro_batch_size\": 2, "
       "\"global_batch_size\": 32}, \"options\": {\"recompute\": {\"granularity\": \"selective\", \"modules\": "
-      "[\"operators\"]}, \"dispatcher\": \"alltoall\"}",
+      "[\"operators\"]}, \"dispatcher\": \"alltoall\", \"optimizer_impl\": \"foreach\"}",
       "\"model\": \"llama3-70b\", \"gpus\": 64, \"training\": {\"seq_length\": 8192, \"micro_batch_size\": 4, "
       "\"global_batch_size\": 32, \"precision\": \"fp8-tensorwise\"}, \"layout\": {\"tp\": 8}, \"options\": "
       "{\"tp_comm_overlap\": true, \"fp8_param_gather\": true, \"num_distributed_optimizer_instances\": 2, "
@@ -240,9 +263,13 @@ static void what_it_cannot_say(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(toml_is_json_line_by_line), cmocka_unit_test(python_is_named),
-      cmocka_unit_test(toml_errors_have_lines),    cmocka_unit_test(a_pipeline_of_405b),
-      cmocka_unit_test(refusals_name_the_key),     cmocka_unit_test(there_and_back),
+      cmocka_unit_test(toml_is_json_line_by_line),
+      cmocka_unit_test(python_is_named),
+      cmocka_unit_test(toml_errors_have_lines),
+      cmocka_unit_test(a_pipeline_of_405b),
+      cmocka_unit_test(refusals_name_the_key),
+      cmocka_unit_test(the_optimizer_is_fused_or_not),
+      cmocka_unit_test(there_and_back),
       cmocka_unit_test(what_it_cannot_say),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
