@@ -2,6 +2,7 @@
 #include "work/routing.h"
 
 #include "base/err.h"
+#include "base/kept.h"
 #include "base/order.h"
 
 #include <gsl/gsl_randist.h>
@@ -164,6 +165,38 @@ static int count_moe(const MsModel *m) {
   return n;
 }
 
+/* --- kept ------------------------------------------------------------------------------------------------------ */
+static void clear_draw(gpointer draw) { g_free(((MsRoutingDraw *)draw)->rows); }
+static MsKeep drawn = {.clear = clear_draw};
+
+/* All that a draw follows from. (transfer full) */
+static GByteArray *key_of(const MsScenario *s, const MsLayout *l, double mean) {
+  const MsModel *m = s->model;
+  const MsRouting *r = &s->training.routing;
+  const MsHistogram *h = r->histogram;
+  const double numbers[] = {r->kind,
+                            r->skew,
+                            r->seed,
+                            r->bias_update_rate,
+                            r->bias_updates,
+                            r->replicas,
+                            r->placement,
+                            m->num_experts,
+                            m->moe_router_topk,
+                            m->num_layers,
+                            l->ep,
+                            h ? h->layers : 0,
+                            mean};
+  GByteArray *key = g_byte_array_new();
+  g_byte_array_append(key, (const guint8 *)numbers, sizeof numbers);
+  for (int i = 0; i <= m->num_layers; i++) {
+    guint8 moe = i == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, i) & MS_MIX_MOE) != 0;
+    g_byte_array_append(key, &moe, 1);
+  }
+  if (h) g_byte_array_append(key, (const guint8 *)h->tokens, (guint)(sizeof(double) * h->layers * h->experts));
+  return key;
+}
+
 static gboolean same_draw(const MsScenario *s, const MsLayout *l, double mean, const MsRoutingDraw *like,
                           const MsScenario *other) {
   return like && other->model == s->model &&
@@ -179,7 +212,10 @@ MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double ro
   if (!fits(s, l, count_moe(m), error) || l->ep <= 1) return NULL;
   if (same_draw(s, l, rows_sp * m->moe_router_topk, like, like_scenario)) return g_atomic_rc_box_acquire(like);
   int n = m->num_experts;
-  MsRoutingDraw *draw = g_atomic_rc_box_new0(MsRoutingDraw);
+  g_autoptr(GByteArray) key = key_of(s, l, rows_sp * m->moe_router_topk);
+  MsRoutingDraw *draw = ms_kept_of(&drawn, key);
+  if (draw) return draw;
+  draw = g_atomic_rc_box_new0(MsRoutingDraw);
   draw->layers = m->num_layers + 1, draw->ranks = l->ep;
   draw->mean = rows_sp * m->moe_router_topk;
   draw->rows = g_new0(double, (gsize)draw->layers *(gsize)l->ep);
@@ -203,10 +239,9 @@ MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double ro
     if (i == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, i) & MS_MIX_MOE) != 0)
       draw_layer(&d, draw->mean * l->ep, at++, draw->rows + (gsize)i * (gsize)l->ep);
   gsl_rng_free(d.rng);
+  ms_kept_as(&drawn, g_steal_pointer(&key), draw);
   return draw;
 }
-
-static void clear_draw(gpointer draw) { g_free(((MsRoutingDraw *)draw)->rows); }
 
 void ms_routing_draw_free(MsRoutingDraw *draw) {
   if (draw) g_atomic_rc_box_release_full(draw, clear_draw);
