@@ -19,7 +19,7 @@ typedef struct {
 
 /* NULL: a machine file that says no vendor, or another one. (transfer none) */
 const MsVendorRow *ms_vendor(const MsHardware *hardware);
-/* Its row says so. */
+/* Its Megatron-LM is patched by MindSpeed: its row says so; FALSE where there is none. */
 gboolean ms_vendor_has_mindspeed(const MsHardware *hardware);
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework);
 

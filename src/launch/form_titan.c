@@ -84,8 +84,8 @@ static gboolean training(Form *f, const MsLayout *layout) {
   if (o->grad_reduce_dtype == MS_DT_FP16) return REFUSE(f, "options.grad_reduce_dtype", "is fp16");
   int local = layout->pp > 1 ? layout->flush * t->micro_batch_size : t->micro_batch_size;
   g_string_append_printf(f->out,
-                         "\n[optimizer]\nname = \"AdamW\"\nimplementation = \"%s\"\n\n[training]\nlocal_batch_size = "
-                         "%d\nglobal_batch_size = %d\n"
+                         "\n[optimizer]\nname = \"AdamW\"\nimplementation = \"%s\"\n\n[training]\n"
+                         "local_batch_size = %d\nglobal_batch_size = %d\n"
                          "seq_len = %d\nmixed_precision_param = \"bfloat16\"\nmixed_precision_reduce = \"%s\"\n",
                          ms_optimizer_impl_words[o->optimizer_impl], local, t->global_batch_size, t->seq_length,
                          o->grad_reduce_dtype == MS_DT_BF16 ? "bfloat16" : "float32");

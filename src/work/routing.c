@@ -159,9 +159,14 @@ static gboolean fits(const MsScenario *s, const MsLayout *l, int moe_layers, GEr
   return TRUE;
 }
 
+/* Of a layer; `num_layers`: of the blocks of MTP. */
+static gboolean has_experts(const MsModel *m, int layer) {
+  return layer == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, layer) & MS_MIX_MOE) != 0;
+}
+
 static int count_moe(const MsModel *m) {
   int n = 0;
-  for (int i = 0; i < m->num_layers; i++) n += (ms_model_mixers(m, i) & MS_MIX_MOE) != 0;
+  for (int i = 0; i < m->num_layers; i++) n += has_experts(m, i);
   return n;
 }
 
@@ -190,7 +195,7 @@ static GByteArray *key_of(const MsScenario *s, const MsLayout *l, double mean) {
   GByteArray *key = g_byte_array_new();
   g_byte_array_append(key, (const guint8 *)numbers, sizeof numbers);
   for (int i = 0; i <= m->num_layers; i++) {
-    guint8 moe = i == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, i) & MS_MIX_MOE) != 0;
+    guint8 moe = has_experts(m, i) != 0;
     g_byte_array_append(key, &moe, 1);
   }
   if (h) g_byte_array_append(key, (const guint8 *)h->tokens, (guint)(sizeof(double) * h->layers * h->experts));
@@ -236,8 +241,7 @@ MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double ro
             .rank_of = rank_of};
   gsl_rng_set(d.rng, r->seed);
   for (int i = 0, at = 0; i < draw->layers; i++)
-    if (i == m->num_layers ? m->mtp_num_layers > 0 : (ms_model_mixers(m, i) & MS_MIX_MOE) != 0)
-      draw_layer(&d, draw->mean * l->ep, at++, draw->rows + (gsize)i * (gsize)l->ep);
+    if (has_experts(m, i)) draw_layer(&d, draw->mean * l->ep, at++, draw->rows + (gsize)i * (gsize)l->ep);
   gsl_rng_free(d.rng);
   ms_kept_as(&drawn, g_steal_pointer(&key), draw);
   return draw;

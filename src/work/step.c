@@ -176,19 +176,19 @@ static void replica_row(Step *s, double expert) {
  * parameter, but where that is the weight: there PyTorch's clipping multiplies the gradient, whatever its norm
  * (torch/nn/utils/clip_grad.py). Operator by operator: weights decay, the first moment goes on by the gradient, the
  * second decays and goes on by its square, its root is divided, raised by epsilon, and divides the first moment for the
- * weights (torch/optim/ adam.py, _multi_tensor_adam; mosaicml/composer composer/optim/decoupled_weight_decay.py, adamw,
+ * weights (torch/optim/adam.py, _multi_tensor_adam; mosaicml/composer composer/optim/decoupled_weight_decay.py, adamw,
  * has as many). */
 static double adam_B(const Step *s, double *write) {
   double m = ms_dtype_B(s->o->exp_avg_dtype), v = ms_dtype_B(s->o->exp_avg_sq_dtype),
          master = ms_dtype_B(s->o->main_params_dtype);
   gboolean weights = ms_framework(s->work->scenario)->masters_are_weights;
-  double clip = weights ? s->grad_B : 0, copy_read = weights ? 0 : 4, copy_write = weights ? 0 : 2;
+  double beside_read = weights ? s->grad_B : 4, beside_write = weights ? s->grad_B : 2; /* clipped, or copied */
   if (s->o->optimizer_impl == MS_OPTIMIZER_FOREACH) {
-    *write = clip + 2 * master + m + 5 * v + copy_write;
-    return clip + 2 * s->grad_B + 2 * master + 2 * m + 6 * v + copy_read;
+    *write = beside_write + 2 * master + m + 5 * v;
+    return beside_read + 2 * s->grad_B + 2 * master + 2 * m + 6 * v;
   }
-  *write = clip + master + m + v + copy_write;
-  return clip + s->grad_B + master + m + v + copy_read;
+  *write = beside_write + master + m + v;
+  return beside_read + s->grad_B + master + m + v;
 }
 
 /* --- Muon: momentum, then five Newton-Schulz iterations of three products on every matrix (each whole on its owner

@@ -11,12 +11,18 @@
 #include <math.h>
 #include <string.h>
 
-static MsScenario *run_of(const char *framework, const char *options) {
+/* `head`: a framework or a software stack. */
+static MsScenario *run_with(const char *head, int micro_batch_size, const char *options) {
   g_autofree char *text = g_strdup_printf(
-      "{\"framework\": \"%s\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
-      "{\"seq_length\": 8192, \"micro_batch_size\": 2, \"global_batch_size\": 16}, \"options\": {%s}}",
-      framework, options);
+      "{%s, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, "
+      "\"micro_batch_size\": %d, \"global_batch_size\": %d}, \"options\": {%s}}",
+      head, micro_batch_size, 8 * micro_batch_size, options);
   return ms_test_scenario_of(text);
+}
+
+static MsScenario *run_of(const char *framework, const char *options) {
+  g_autofree char *head = g_strdup_printf("\"framework\": \"%s\"", framework);
+  return run_with(head, 2, options);
 }
 
 /* Options that a row says stand where the file says nothing, and give way to what it says. */
@@ -300,11 +306,7 @@ static void loss_is_compiled(void **state) {
                {"\"framework\": \"torchtitan\"", "\"torch_compile\": false", FALSE},
                {"\"framework\": \"automodel\"", "", FALSE}};
   for (gsize i = 0; i < G_N_ELEMENTS(files); i++) {
-    g_autofree char *text = g_strdup_printf(
-        "{%s, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, "
-        "\"micro_batch_size\": 2, \"global_batch_size\": 16}, \"options\": {%s}}",
-        files[i].head, files[i].options);
-    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_autoptr(MsScenario) s = run_with(files[i].head, 2, files[i].options);
     assert_int_equal(s->options.cross_entropy_fusion, files[i].compiled);
     g_auto(MsLowered) lowered = ms_test_lower(s);
     const MsPiece *head = &lowered.work->pieces[lowered.work->n_pieces - 1];
@@ -336,11 +338,7 @@ static void optimizers_step_in_passes(void **state) {
                {"\"framework\": \"fsdp1\"", "", 13, 9},
                {"\"framework\": \"megatron\"", "\"fsdp\": \"optim-grads-params\"", 5, 3.5}};
   for (gsize i = 0; i < G_N_ELEMENTS(files); i++) {
-    g_autofree char *text = g_strdup_printf(
-        "{%s, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, "
-        "\"micro_batch_size\": 1, \"global_batch_size\": 8}, \"options\": {%s}}",
-        files[i].head, files[i].options);
-    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_autoptr(MsScenario) s = run_with(files[i].head, 1, files[i].options);
     g_auto(MsLowered) lowered = ms_test_lower(s);
     MsStepOps ops;
     ms_work_step_ops(lowered.work, 0, &ops);
