@@ -296,15 +296,27 @@ static ShapeEntry *new_entry(MsShapes *shapes, const ShapeKey *k, const MsPieceM
   return e;
 }
 
-const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c,
-                             MsScenario *s, int *rule) {
+static ShapeKey key_of(int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c, const MsScenario *s) {
   const MsLayoutSpec *spec = &s->layout;
   int costs = ms_cut_costs(space, c->value, c->combo, ms_pieces_depend_on_cut(s) ? NULL : memo, s);
   gint64 dp = s->gpus / ((gint64)spec->tp * spec->cp * spec->pp);
   gint32 microbatches = (gint32)(s->training.global_batch_size / (s->training.micro_batch_size * dp));
-  const ShapeKey key = {
+  return (ShapeKey){
       spec->pp, spec->vpp, microbatches, ms_layout_flush(s, microbatches), ms_space_shape_of(space, c->combo),
       map,      costs};
+}
+
+const MsShape *ms_shapes_make(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c,
+                              MsScenario *s, int *rule) {
+  const ShapeKey key = key_of(map, memo, space, c, s);
+  const ShapeEntry *e = new_entry(shapes, &key, memo, space, c->combo, s);
+  *rule = e->rule;
+  return e->shape;
+}
+
+const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c,
+                             MsScenario *s, int *rule) {
+  const ShapeKey key = key_of(map, memo, space, c, s);
   ShapeEntry *e = g_hash_table_lookup(shapes->known, &key);
   if (!e) {
     e = new_entry(shapes, &key, memo, space, c->combo, s);

@@ -17,6 +17,9 @@ int ms_shapes_map(MsShapes *shapes, const MsPieceMemo *memo);
  * ms_num_rules + MS_REFUSED_SAME (the result is NULL then), else -1. Borrowed. */
 const MsShape *ms_shapes_get(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c,
                              MsScenario *scenario, int *rule);
+/* The same for who asks but once: that of a cut is kept all the same, which candidate has it is not. */
+const MsShape *ms_shapes_make(MsShapes *shapes, int map, MsPieceMemo *memo, const MsSpace *space, const MsCandidate *c,
+                              MsScenario *scenario, int *rule);
 
 gboolean ms_shape_same(const MsShape *a, const MsShape *b); /* their bounds are the same whatever the pieces are */
 

@@ -153,14 +153,20 @@ static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
   return (1 - 1e-12) * t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * replicas);
 }
 
+/* So much of all pieces: shared out evenly by the stages, and by one microbatch on its way through all of them. */
+static double whole_model(const MsTree *t, MsPieceMemo *memo, MsTotal total, gboolean splits, double microbatches) {
+  double share = ms_memo_total(memo, total, splits, microbatches);
+  return t->in_proportion ? share : MAX(share, ms_memo_passage(memo, total, splits));
+}
+
 /* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */
 static double passes(const MsTree *t, MsPieceMemo *memo, double microbatches) {
   MsScheduleKind kind = t->space->request->base->layout.schedule;
   gboolean splits = ms_schedule_may_split(kind), open = ms_request_leaves_open(t->space->request, "layout.schedule"),
            apart = !open && ms_schedule_row(kind)->steps == MS_STEPS_APART;
   double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE, microbatches),
-         span = ms_memo_total(memo, MS_TOTAL_SPAN, splits, microbatches);
-  if (open) span = MIN(span, ms_memo_total(memo, MS_TOTAL_SPAN, !splits, microbatches));
+         span = whole_model(t, memo, MS_TOTAL_SPAN, splits, microbatches);
+  if (open) span = MIN(span, whole_model(t, memo, MS_TOTAL_SPAN, !splits, microbatches));
   return MAX(MAX(stream, span), apart ? ms_memo_total(memo, MS_TOTAL_HOST, splits, microbatches) : 0);
 }
 
@@ -274,7 +280,7 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
     MsPieceMemo *memo = memo_of(t, w, c, TRUE);
     guint before = w->children->len;
     emit(t, w, &root, MS_LEVEL_UNIT, *c,
-         memo ? ms_memo_total(memo, MS_TOTAL_PRODUCTS, FALSE, microbatches_per_stage(t, c)) : 0);
+         memo ? whole_model(t, memo, MS_TOTAL_PRODUCTS, FALSE, microbatches_per_stage(t, c)) : 0);
     if (memo && w->children->len > before) set_apart(t, w, memo);
   }
 }
@@ -286,15 +292,15 @@ void ms_tree_refuse_too_large(const MsTree *t, MsTreeWorker *w, const MsTooLarge
 /* Of so many microbatches of the whole model, nothing recomputed or offloaded. */
 typedef double (*PlainBound)(const MsTree *, MsPieceMemo *, double microbatches);
 
-static double plain_rows(const MsTree *t G_GNUC_UNUSED, MsPieceMemo *memo, double microbatches) {
-  return ms_memo_total(memo, MS_TOTAL_ROWS, FALSE, microbatches);
+static double plain_rows(const MsTree *t, MsPieceMemo *memo, double microbatches) {
+  return whole_model(t, memo, MS_TOTAL_ROWS, FALSE, microbatches);
 }
 
 /* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. */
 static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole role, MsLevel level,
                         PlainBound bound) {
   MsCandidate c = node->c;
-  for (gint64 i = 0; i < t->space->n_of_role[role]; i++) {
+  for (gint64 i = 0; i < t->space->n_of_role[role] && !ms_interrupted(); i++) {
     c.combo = node->c.combo + i * t->space->stride[role];
     int rule = settled_by(t, w, &c, level);
     if (rule >= 0) {
@@ -524,7 +530,7 @@ static void expand_late(Pieces *p, const MsBranch *node) {
     }
     if (fits_in_no_cut(p, &c)) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
-    for (guint i = 0; i < list->len; i++) {
+    for (guint i = 0; i < list->len && !ms_interrupted(); i++) {
       const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
       const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
       c.value[MS_AXIS_VPP] = first->vpp, c.combo = node->c.combo + first->choice * space->stride[MS_ROLE_SHAPE];
@@ -601,7 +607,7 @@ static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   MsBranch child = *node;
   child.level = MS_LEVEL_ADDED;
-  for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_ADDED]; i++) {
+  for (gint64 i = 0; i < t->space->n_of_role[MS_ROLE_ADDED] && !ms_interrupted(); i++) {
     child.c.combo = node->c.combo + i * t->space->stride[MS_ROLE_ADDED];
     int rule = settled_by(t, w, &child.c, MS_LEVEL_ADDED);
     if (rule >= 0) {
@@ -696,7 +702,7 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   ms_space_write_least(t->space, s);
   g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
   double passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
-  for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE]; state++) {
+  for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE] && !ms_interrupted(); state++) {
     c.combo = node->c.combo + state * t->space->stride[MS_ROLE_STATE];
     ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);
     double device_B = screen && memory ? ms_pass_screen_device_B(screen) : 0;
@@ -710,6 +716,7 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
 void ms_tree_expand(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   static void (*const how[MS_N_LEVELS])(MsTree *, MsTreeWorker *, const MsBranch *) = {
       expand_unit, expand_kernels, expand_beside, expand_added, expand_shape, expand_state};
+  ms_shape_lists_trim(w->lists);
   how[node->level](t, w, node);
 }
 

@@ -206,3 +206,32 @@ double ms_memo_total(MsPieceMemo *m, MsTotal total, gboolean splits, double micr
   for (int i = 0; i < MS_N_STREAMS; i++) most = MAX(most, rows == EVERY_ROW || i == MS_STREAM_COMPUTE ? busy[i] : 0);
   return microbatches * most;
 }
+
+/* Of what the next piece waits for: compute rows of a pass up to its output. */
+static double until_output(const MsCosted *c, MsListPart part, Rows rows) {
+  double sum = 0;
+  for (int i = 0; i <= c->list->tip; i++) {
+    const MsOp *op = &c->list->op[i];
+    if (op->stream == MS_STREAM_COMPUTE && ms_in_list_part(op, part) && counts(op, rows)) sum += (double)c->duration[i];
+  }
+  return sum;
+}
+
+static double passage_of(const MsPieceMemo *m, const MsPieceTime *time, MsTotal total, int piece) {
+  const MsCostedPiece *p = &m->piece[piece];
+  Rows rows = total == MS_TOTAL_PRODUCTS ? PRODUCTS : COMPUTE;
+  if (total == MS_TOTAL_SPAN) return (double)time[piece].passage;
+  return until_output(&p->forward, MS_LIST_ALL, rows) + until_output(&p->backward, MS_LIST_INPUT, rows);
+}
+
+double ms_memo_passage(MsPieceMemo *m, MsTotal total, gboolean splits) {
+  const MsPieceTime *time = total == MS_TOTAL_SPAN ? ms_memo_times(m, splits) : NULL;
+  double sum = 0;
+  for (int i = 0; i < m->work->pool_pieces; i++) {
+    double least = INFINITY;
+    for (int piece = i; piece < m->n; piece += m->work->pool_pieces)
+      least = MIN(least, passage_of(m, time, total, piece));
+    if (m->in_model[i] > 0) sum += m->in_model[i] * least;
+  }
+  return sum;
+}

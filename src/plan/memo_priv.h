@@ -65,5 +65,10 @@ typedef enum {
  * fastest. So the stages of pool i, a share g(i) of all, do g(i) / r(i) of their number, and the work is shared by the
  * sum of these. */
 double ms_memo_total(MsPieceMemo *memo, MsTotal total, gboolean splits, double microbatches);
+/* Picoseconds of one microbatch from the embedding to the loss and back, which no step is shorter than, however many
+ * stages it passes: of matrix products, of compute rows, or (MS_TOTAL_SPAN) of each piece from its input to its output.
+ * The first two leave out weight gradients, which nobody waits for at the end of a chunk; the last does where `splits`
+ * or EP overlap may put them off. With pools each piece is on the fastest machine. */
+double ms_memo_passage(MsPieceMemo *memo, MsTotal total, gboolean splits);
 
 #endif

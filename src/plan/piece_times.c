@@ -35,7 +35,13 @@ static void line_of_pass(const MsLags *l, MsTime *line, MsTime *first, MsTime *l
                      *line - *first - span(l))); /* a piece that is both counts its span at most */
 }
 
-static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, MsPieceTime *t) {
+static MsTime line_of_backward(MsPieceLags *lags, int piece, MsSlotKind kind) {
+  return MAX(0,
+             lag(ms_piece_lags_pass(lags, kind, piece, MS_FROM_ENTRY | MS_FROM_COMPUTE), MS_END_ENTRY, MS_END_ENTRY));
+}
+
+/* `later`: weight gradients may wait. */
+static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, gboolean later, MsPieceTime *t) {
   const guint ends = MS_FROM_ENTRY | MS_FROM_COMPUTE;
   const MsLags *f = ms_piece_lags_pass(lags, MS_SLOT_F, piece, ends),
                *b = ms_piece_lags_pass(lags, backward, piece, ends);
@@ -44,6 +50,7 @@ static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, MsPieceTime
   line_of_pass(b, &b_line, &b_first, &b_last);
   t->direct = span(f) + span(b);
   t->line = t->ahead = f_line + b_line;
+  t->passage = f_line + (later ? MIN(b_line, line_of_backward(lags, piece, MS_SLOT_I)) : b_line);
   t->start = f_first + b_last, t->end = f_last + b_first;
   t->late = ms_bound_late(lags, piece);
 }
@@ -215,7 +222,7 @@ MsTime ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *
     t->lone[0] = t->lone[1] = 0;
     t->issue =
         launches(&piece[i].forward, MS_LIST_ALL) + launches(&piece[i].backward, left ? MS_LIST_INPUT : MS_LIST_ALL);
-    alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, t);
+    alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, splits || pairs, t);
     t->usual = t->direct;
     if (!splits && !pairs) continue;
     t->usual = t->direct = span_of_pass(lags, MS_SLOT_F, i) + whole_or_split(&spans, i, left);

@@ -11,6 +11,7 @@ typedef struct {       /* both passes */
   MsTime start, end;   /* off `line` for the first and last piece of each chunk */
   MsTime ahead;        /* from its input to its output, alone */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
+  MsTime passage;      /* the same, whatever the schedule does with its weight gradients */
   MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
   MsTime issue;        /* what the host takes at least to issue both passes */
   MsTime host;         /* no bound: the pace that it sets, for cuts */

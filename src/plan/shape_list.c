@@ -25,6 +25,7 @@ typedef struct {
 struct MsShapeLists {
   GHashTable *known; /* ListKey -> GArray of MsShapeGroup */
   GHashTable *lives; /* LiveKey -> GArray of MsLive */
+  gint64 uses;       /* in all that are known */
   gint64 cut_choice; /* the first combination that leaves the cut to the planner; none before it does */
 };
 
@@ -41,6 +42,14 @@ MsShapeLists *ms_shape_lists_new(void) {
   l->known = g_hash_table_new_full(hash_key, equal_key, g_free, free_list);
   l->lives = g_hash_table_new_full(hash_live, equal_live, g_free, free_list);
   return l;
+}
+
+enum { MOST_USES = 1 << 23 }; /* 64 MiB of one thread's lists */
+
+void ms_shape_lists_trim(MsShapeLists *l) {
+  if (l->uses < MOST_USES) return;
+  g_hash_table_remove_all(l->known);
+  l->uses = 0;
 }
 
 void ms_shape_lists_free(MsShapeLists *l) {
@@ -102,7 +111,7 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
         *own = made[t->of_order[i]];
       } else {
         ms_tree_write_shape(t, w, &c);
-        own->shape = ms_shapes_get(w->shapes, map, memo, space, &c, w->scratch, &own->rule);
+        own->shape = ms_shapes_make(w->shapes, map, memo, space, &c, w->scratch, &own->rule);
       }
       add_use(list, own->shape, own->rule, (MsShapeUse){c.value[MS_AXIS_VPP], (gint32)i});
     }
@@ -117,7 +126,10 @@ const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo,
   const ListKey key = {
       v[MS_AXIS_PP], microbatches, flush, map, costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
   GArray *list = g_hash_table_lookup(w->lists->known, &key);
-  if (!list) g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
+  if (!list) {
+    g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
+    w->lists->uses += (gint64)t->space->axis[MS_AXIS_VPP].n * t->space->n_of_role[MS_ROLE_SHAPE];
+  }
   return list;
 }
 

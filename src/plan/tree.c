@@ -323,7 +323,7 @@ static void end(MsTree *t) {
 }
 
 double ms_tree_least_per_sequence_s(MsPlanner *x) {
-  MsTree t = {.x = x, .space = x->s.space, .threads = 1, .threshold = INFINITY};
+  MsTree t = {.x = x, .space = x->s.space, .threads = 1, .threshold = INFINITY, .in_proportion = TRUE};
   GArray *heap;
   begin(&t);
   ms_tree_find_first(&t);

@@ -4,7 +4,8 @@
  * settle, one after the other:
  *
  *   level      settled                       bound of the step
- *   UNIT       outer axes, MS_ROLE_WORK      matrix products of the whole model, shared out evenly by the stages
+ *   UNIT       outer axes, MS_ROLE_WORK      matrix products of the whole model, shared out evenly by the stages; those
+ *                                            of one microbatch on its way through all of them, here and below
  *   KERNELS    + MS_ROLE_KERNELS             all compute rows, nothing recomputed or offloaded
  *   BESIDE     + MS_ROLE_BESIDE              the same, from the first to the last compute row of each piece;
  *                                            shared out where passes run in pairs
@@ -99,6 +100,7 @@ typedef struct {
                      * has the first one: the shapes are the same */
   guint8 *plain[MS_N_ROLES]; /* [n_of_role] combinations of one role that keep a node plain */
   double threshold;          /* of this round */
+  gboolean in_proportion;    /* only bounds that grow as the batch does */
   GArray *front;             /* MsOnFront: all that was simulated, and dear nodes are kept; NULL: one list */
   const MsBranch *round;
 } MsTree;
@@ -117,6 +119,7 @@ void ms_tree_sort_keys(MsTree *tree); /* which level settles which key and which
 /* --- shape_list.c: shapes of one pipeline size that the tree bounds at once ------------------------------------ */
 MsShapeLists *ms_shape_lists_new(void);
 void ms_shape_lists_free(MsShapeLists *lists);
+void ms_shape_lists_trim(MsShapeLists *lists); /* forgets them when they are many; what was borrowed is gone then */
 /* Writes the axes and the keys of MS_ROLE_SHAPE into the worker's scratch. */
 void ms_tree_write_shape(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
 /* MsShapeGroup of a node's pieces at the PP of `c`, which divides; the worker's scratch has the node's combination

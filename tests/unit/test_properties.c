@@ -248,7 +248,8 @@ static gboolean bounds_of(const MsSpace *space, const MsCandidate *c, gboolean s
   if (shape) {
     *b =
         (Bounds){.first = ms_bound_time(shape, memo), .passes = ms_bound_passes(memo, s, G_MAXINT64), .full = INFINITY};
-    b->stages = ms_memo_total(memo, MS_TOTAL_SPAN, splits, microbatches);
+    b->stages = MAX(ms_memo_total(memo, MS_TOTAL_SPAN, splits, microbatches),
+                    MAX(ms_memo_passage(memo, MS_TOTAL_SPAN, splits), ms_memo_passage(memo, MS_TOTAL_ROWS, splits)));
     if (ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART)
       b->stages = MAX(b->stages, ms_memo_total(memo, MS_TOTAL_HOST, splits, microbatches));
     if (simulates && ms_step_time(s, ms_memo_cost(memo), INFINITY, &full_s, NULL))

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "plan/bound_priv.h"
 #include "plan/plan.h"
+#include "plan/search_priv.h"
 #include "sim/pieces.h"
 #include "study/parts.h"
 
@@ -310,6 +311,13 @@ static void check_levels(const MsScenario *s, double *tightest) {
          least_span = ms_memo_total(least, MS_TOTAL_SPAN, splits, share),
          own_host = ms_memo_total(own, MS_TOTAL_HOST, splits, share),
          least_host = ms_memo_total(least, MS_TOTAL_HOST, splits, share);
+  const double passage[] = {ms_memo_passage(other, MS_TOTAL_PRODUCTS, splits),
+                            ms_memo_passage(least, MS_TOTAL_ROWS, splits),
+                            ms_memo_passage(least, MS_TOTAL_SPAN, splits), ms_memo_passage(own, MS_TOTAL_SPAN, splits)};
+  for (guint i = 0; i < G_N_ELEMENTS(passage); i++)
+    if ((i > 0 && passage[i] * (1 + 1e-9) < passage[i - 1]) || passage[i] > step_ps)
+      fail_msg("%s: one microbatch, level %u: %.9g ps after %.9g ps, full %.9g ps", s->name, i, passage[i],
+               i > 0 ? passage[i - 1] : 0.0, step_ps);
   if (MAX(own_span, least_span) > step_ps)
     fail_msg("%s: passes %.9g ps, plain %.9g ps, full %.9g ps", s->name, own_span, least_span, step_ps);
   if (ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART && MAX(own_host, least_host) > step_ps)
@@ -340,6 +348,47 @@ static void bounds_of_sets_hold(void **state) {
     for (int k = 0; k < best->n_best; k++) check_levels(best->best[k].scenario, &tightest);
   }
   assert_true(tightest > 0.8);
+}
+
+/* Fewer microbatches than stages: what one takes on its way through all of them is most of the step, where an even
+ * share of the stages is little of it. A step for another batch is no larger in proportion. */
+static void one_microbatch_passes_all_stages(void **state) {
+  (void)state;
+  static const char *const schedule[] = {"1f1b", "gpipe", "zb-h1", "zb-v"};
+  for (guint i = 0; i < G_N_ELEMENTS(schedule); i++) {
+    double tightest = 0, step_s = 0, least_s = 0;
+    g_autofree char *layout =
+        g_strdup_printf("\"tp\": 1, \"cp\": 1, \"pp\": 8, \"vpp\": \"auto\", \"schedule\": \"%s\"", schedule[i]);
+    const MsSmallRequest small = {"llama, few microbatches",
+                                  "{\"base\": \"llama3-8b\", \"num_layers\": 16}",
+                                  "h100-sxm",
+                                  8,
+                                  4096,
+                                  2,
+                                  "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                  layout,
+                                  ""};
+    g_autoptr(MsRequest) few = ms_small_request(&small);
+    MsSmallRequest larger = small;
+    larger.batch = 16;
+    g_autoptr(MsRequest) many = ms_small_request(&larger);
+    g_autoptr(MsPlan) best = ms_small_plan(few, TRUE, 2, 1), best_of_many = ms_small_plan(many, TRUE, 2, 1);
+    assert_true(best->n_best > 0 && best_of_many->n_best > 0);
+    const MsScenario *s = best->best[0].scenario;
+    check_levels(s, &tightest);
+    g_autoptr(MsScenario) flat = ms_scenario_copy(s, TRUE);
+    ms_leave_pipeline_out(flat);
+    MsPieceMemo *memo = ms_memo_new(flat, NULL, NULL);
+    gboolean splits = ms_schedule_may_split(s->layout.schedule);
+    assert_true(ms_step_time(s, NULL, INFINITY, &step_s, NULL));
+    double passage_s = ms_memo_passage(memo, MS_TOTAL_SPAN, splits) / MS_PS_PER_S,
+           share_s = ms_memo_total(memo, MS_TOTAL_SPAN, splits, per_stage(s)) / MS_PS_PER_S;
+    if (passage_s < 0.45 * step_s || share_s > 0.6 * passage_s)
+      fail_msg("%s: %.6g s of one microbatch, %.6g s shared out, full %.6g s", schedule[i], passage_s, share_s, step_s);
+    ms_memo_free(memo);
+    ms_plan_free(ms_plan_search(few, &(MsPlanOptions){.top = 1, .prune = TRUE, .threads = 1}, &least_s, NULL));
+    assert_true(least_s > 0 && 16 * least_s <= best_of_many->best[0].result->step_time_s);
+  }
 }
 
 /* Where the host lags behind a step is shorter with graphs than its passes without. */
@@ -522,6 +571,7 @@ int main(void) {
                                      cmocka_unit_test(that_nothing_fits_is_seen_at_once),
                                      cmocka_unit_test(what_fits_in_no_cut_is_counted),
                                      cmocka_unit_test(bounds_of_sets_hold),
+                                     cmocka_unit_test(one_microbatch_passes_all_stages),
                                      cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
                                      cmocka_unit_test(resume_goes_on),
