@@ -17,6 +17,7 @@
 #include "lcma/context.h"
 
 enum { MOST = 10, AGAIN = 3 };
+enum { OF_ONE = 100 }; /* random shapes that one context decides: it tries 128 at most (lcma.h) */
 static float *a, *b, *c;
 static int runs, quiet;
 
@@ -192,6 +193,11 @@ static void random_shapes(int count, int threads, const MsBlas *blas) {
   double tries_s = 0, best_s = 0, errors = 0, bias = 0, squares = 0;
   for (int i = 0; i < count; i++) {
     gint64 s[3];
+    if (i > 0 && i % OF_ONE == 0) {
+      ms_lcma_free(chooser);
+      chooser = ms_lcma_new(ms_blas_name(blas), threads, NULL, 0);
+      bind_threads();
+    }
     do
       for (int d = 0; d < 3; d++) s[d] = (gint64)(128 * pow(40, uniform()));
     while ((double)s[0] * (double)s[1] * (double)s[2] > 12e9);
