@@ -156,7 +156,7 @@ static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
 /* So much of all pieces: shared out evenly by the stages, and by one microbatch on its way through all of them. */
 static double whole_model(const MsTree *t, MsPieceMemo *memo, MsTotal total, gboolean splits, double microbatches) {
   double share = ms_memo_total(memo, total, splits, microbatches);
-  return t->in_proportion ? share : MAX(share, ms_memo_passage(memo, total, splits));
+  return t->in_proportion ? share : MAX(share, (1 - 1e-12) * ms_memo_passage(memo, total, splits));
 }
 
 /* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */
