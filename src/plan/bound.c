@@ -399,8 +399,6 @@ static double states_of(const MsPieceMemo *memo, const PerParam *b, int i) {
   return b->dense * memo->dense[i] + b->expert * memo->expert[i] + b->low * memo->low[i] + b->frozen * memo->frozen[i];
 }
 
-#define ROUNDING (1 - 1e-12) /* rounding never makes a bound too large */
-
 /* What stands beside the states and what microbatches keep. */
 typedef struct {
   double buffers, unit, ends, transient;
@@ -442,7 +440,7 @@ double ms_bound_device_B(const MsShape *shape, const MsPieceMemo *memo, const Ms
     if (s->pools.n > 0) most = MAX(most, on_machine(sum, s->pools.pool[pool].hardware, s->hardware));
     else most = MAX(most, sum);
   }
-  return ROUNDING * (s->pools.n > 0 ? most : on_machine(most, s->hardware, s->hardware));
+  return MS_ROUNDING * (s->pools.n > 0 ? most : on_machine(most, s->hardware, s->hardware));
 }
 
 double ms_bound_states_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp, int pp,

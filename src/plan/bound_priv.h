@@ -4,6 +4,8 @@
 
 #include "plan/candidate_priv.h"
 
+#define MS_ROUNDING (1 - 1e-12) /* rounding never makes a bound too large */
+
 typedef struct MsShape
     MsShape; /* which pieces stand on which stage, and how many live there, for one (pp, vpp, microbatches) */
 typedef struct MsShapes MsShapes; /* those made so far, of one thread */

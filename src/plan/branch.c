@@ -150,13 +150,13 @@ static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gb
 static double microbatches_per_stage(const MsTree *t, const MsCandidate *c) {
   const gint32 *v = c->value;
   double replicas = (double)v[MS_AXIS_GPUS] / ((double)v[MS_AXIS_TP] * v[MS_AXIS_CP]);
-  return (1 - 1e-12) * t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * replicas);
+  return MS_ROUNDING * t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * replicas);
 }
 
 /* So much of all pieces: shared out evenly by the stages, and by one microbatch on its way through all of them. */
 static double whole_model(const MsTree *t, MsPieceMemo *memo, MsTotal total, gboolean splits, double microbatches) {
   double share = ms_memo_total(memo, total, splits, microbatches);
-  return t->in_proportion ? share : MAX(share, (1 - 1e-12) * ms_memo_passage(memo, total, splits));
+  return t->in_proportion ? share : MAX(share, MS_ROUNDING * ms_memo_passage(memo, total, splits));
 }
 
 /* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */

@@ -231,7 +231,7 @@ double ms_memo_passage(MsPieceMemo *m, MsTotal total, gboolean splits) {
     double least = INFINITY;
     for (int piece = i; piece < m->n; piece += m->work->pool_pieces)
       least = MIN(least, passage_of(m, time, total, piece));
-    if (m->in_model[i] > 0) sum += m->in_model[i] * least;
+    sum += m->in_model[i] * least;
   }
   return sum;
 }

@@ -15,6 +15,7 @@
 
 static MsTime lag(const MsLags *l, MsEnd to, MsEnd from) { return l->to[to][from]; }
 static MsTime span(const MsLags *l) { return MAX(0, lag(l, MS_END_COMPUTE, MS_END_COMPUTE)); }
+static MsTime line_of(const MsLags *l) { return MAX(0, lag(l, MS_END_ENTRY, MS_END_ENTRY)); }
 static MsTime span_of_pass(MsPieceLags *lags, MsSlotKind kind, int piece) {
   return span(ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE));
 }
@@ -29,15 +30,10 @@ static MsTime span_of_pair(MsPieceLags *lags, int forward, int backward) {
 /* --- slots of one pass after another --- */
 
 static void line_of_pass(const MsLags *l, MsTime *line, MsTime *first, MsTime *last) {
-  *line = MAX(0, lag(l, MS_END_ENTRY, MS_END_ENTRY));
+  *line = line_of(l);
   *first = MAX(0, *line - MAX(0, lag(l, MS_END_ENTRY, MS_END_COMPUTE)));
   *last = MAX(0, MAX(*line - MAX(0, lag(l, MS_END_COMPUTE, MS_END_ENTRY)),
                      *line - *first - span(l))); /* a piece that is both counts its span at most */
-}
-
-static MsTime line_of_backward(MsPieceLags *lags, int piece, MsSlotKind kind) {
-  return MAX(0,
-             lag(ms_piece_lags_pass(lags, kind, piece, MS_FROM_ENTRY | MS_FROM_COMPUTE), MS_END_ENTRY, MS_END_ENTRY));
 }
 
 /* `later`: weight gradients may wait. */
@@ -50,7 +46,7 @@ static void alone(MsPieceLags *lags, int piece, MsSlotKind backward, gboolean la
   line_of_pass(b, &b_line, &b_first, &b_last);
   t->direct = span(f) + span(b);
   t->line = t->ahead = f_line + b_line;
-  t->passage = f_line + (later ? MIN(b_line, line_of_backward(lags, piece, MS_SLOT_I)) : b_line);
+  t->passage = f_line + (later ? MIN(b_line, line_of(ms_piece_lags_pass(lags, MS_SLOT_I, piece, ends))) : b_line);
   t->start = f_first + b_last, t->end = f_last + b_first;
   t->late = ms_bound_late(lags, piece);
 }

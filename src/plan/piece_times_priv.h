@@ -10,8 +10,8 @@ typedef struct {       /* both passes */
   MsTime lone[2];      /* on top of `direct` for a forward and for a backward with no other beside it */
   MsTime start, end;   /* off `line` for the first and last piece of each chunk */
   MsTime ahead;        /* from its input to its output, alone */
+  MsTime passage;      /* the same, whatever the schedule does with its weight gradients: no more than `ahead` */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
-  MsTime passage;      /* the same, whatever the schedule does with its weight gradients */
   MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
   MsTime issue;        /* what the host takes at least to issue both passes */
   MsTime host;         /* no bound: the pace that it sets, for cuts */
