@@ -299,7 +299,8 @@ static void multiply_task(void *context, int task, int worker) {
       piece = task < p->whole ? 0 : (task - p->whole) % p->pieces;
   int pieces = task < p->whole ? 1 : p->pieces;
   const MsGemm *g = &p->products[which];
-  multiply_rows(p, g, g->m * piece / pieces, g->m * (piece + 1) / pieces);
+  const gint64 tile = p->size->packs ? p->size->tiles->mr : 1, tiles = (g->m + tile - 1) / tile; /* whole ones */
+  multiply_rows(p, g, MIN(tiles * piece / pieces * tile, g->m), MIN(tiles * (piece + 1) / pieces * tile, g->m));
 }
 
 static void execute(const Exec *exec, int stage, char *workspace, const MsGemm *gemm);
