@@ -6,12 +6,24 @@
 #endif
 
 #include "base/err.h"
+#include "base/tiles.h"
 
-const char *const ms_vector_words[] = {"plain", "sse2", "avx2", "avx512", "neon", "sve", NULL};
+const char *const ms_vector_words[] = {"plain", "sse2", "avx2", "avx512", "amx", "neon", "sve", NULL};
+
+#if defined(__x86_64__)
+static gboolean may_use_tiles(void) {
+  static gsize answer;
+  if (g_once_init_enter(&answer)) g_once_init_leave(&answer, ms_tiles_allowed() ? 2 : 1);
+  return answer == 2;
+}
+#endif
 
 gboolean ms_vector_has(MsVector unit) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  if (unit == MS_VECTOR_AMX)
+    return ms_vector_has(MS_VECTOR_AVX512) && __builtin_cpu_supports("avx512bf16") &&
+           __builtin_cpu_supports("avx512vnni") && may_use_tiles();
   if (unit == MS_VECTOR_AVX512)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");

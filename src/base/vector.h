@@ -12,11 +12,12 @@ typedef enum {
   MS_VECTOR_SSE2,
   MS_VECTOR_AVX2, /* with FMA */
   MS_VECTOR_AVX512,
+  MS_VECTOR_AMX, /* products of bfloat16 and of 8-bit numbers; AVX-512 for all else */
   MS_VECTOR_NEON,
   MS_VECTOR_SVE,
   MS_VECTORS
 } MsVector;
-extern const char *const ms_vector_words[]; /* "plain", "sse2", "avx2", "avx512", "neon", "sve", NULL */
+extern const char *const ms_vector_words[]; /* "plain", "sse2", "avx2", "avx512", "amx", "neon", "sve", NULL */
 
 gboolean ms_vector_has(MsVector unit); /* this CPU does */
 

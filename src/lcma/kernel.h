@@ -1,9 +1,9 @@
 /* src/lcma/kernel.h - the arithmetic of one vector unit: products of packed operands, and linear combinations of rows.
  *
  * A library packs the operands of every product anew, which costs a tenth of the time at the sizes that schemes leave.
- * Here the pass that makes the sums writes them packed already. Depth k is cut into slabs of at most MS_KERNEL_ROW_B
- * bytes, equal but for the last: A: for each slab its m rows, MS_KERNEL_ROW_B apart; B: for each slab panels of `nr`
- * columns, each panel slab_k rows of nr elements. C is row-major.
+ * Here the pass that makes the sums writes them packed already. Depth k is cut into slabs of at most
+ * MS_KERNEL_SLAB_B bytes of a row, equal but for the last: A: for each slab its m rows, MS_KERNEL_ROW_B apart; B: for
+ * each slab panels of `nr` columns, each panel slab_k rows of nr elements. C is row-major.
  *
  * Combinations are driven by the table of coefficients instead of being generated as one function per scheme: operands
  * of a chunk lie in the first-level cache, so that the loop over the terms costs a tenth of the time that the stores
@@ -17,16 +17,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MS_KERNEL_SLAB_B = 1024, MS_KERNEL_ROW_B = MS_KERNEL_SLAB_B + 64 };
+/* Rows of A are 34 cache lines apart: the 14 of a tile, of which 16 or 32 lines are in use, spread over the sets of a
+ * first-level cache. */
+enum { MS_KERNEL_SLAB_B = 2048, MS_KERNEL_ROW_B = MS_KERNEL_SLAB_B + 128 };
 enum { MS_COMBINE_ALIGN = 16 }; /* combinations handle elements in groups of 16; no vector is wider */
 
 typedef struct {
   const char *name;
   size_t real_B;
   int mr, nr; /* rows and columns of a tile; nr is two vectors */
-  /* C (rows x vectors of half nr) = or += A B over k; `ahead` is the tile of A that comes next. By rows - 1 and vectors
-   * - 1. */
-  void (*const (*tile)[2])(int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add, const void *ahead);
+  /* C (rows <= mr, 1 or 2 vectors of half nr) = or += A B over k; `ahead` is the tile of A that comes next. */
+  void (*tile)(int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add,
+               const void *ahead);
+  void (*open)(void),
+      (*close)(void); /* what this thread does before its first tile and after its last; NULL: nothing */
   /* out[i] = sum over t < terms of coefficient[t] * in[t][i] for i < n; terms >= 1, n a multiple of MS_COMBINE_ALIGN.
    * With `step` > 0 the result is cut into pieces of nr, which go `step` elements apart (panels of B). Without, where
    * `out` is none of the inputs, n may be anything from MS_COMBINE_ALIGN on. `stream`: the result goes past the caches,
@@ -52,6 +56,7 @@ typedef struct { /* slabs and sizes of packed operands of one product; k counts 
   int64_t m, n, k;
   int64_t slab_k; /* depth of all slabs but the last; a multiple of 16 */
   int slabs;
+  int64_t step_k;                  /* what a tile multiplies before it adds to C: a slab or half of one */
   int64_t a_row;                   /* elements from row to row of A */
   int64_t a_slab, b_panel, b_slab; /* elements from one to the next; of B as many panels as whole groups fill */
 } MsPacked;
@@ -60,7 +65,10 @@ MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k);
 /* Rows from `from` to `to` - 1 of C = A B, one thread. C has room for whole vectors at the end of its rows. */
 void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *packed, const void *a, const void *b, void *c,
                         int64_t ldc, int64_t from, int64_t to);
-/* Rows of A that fill half of the second-level cache, a slab deep; panels of B and C pass through the other half. What
+/* Bytes of a row of A that a tile multiplies before it adds to C: a slab where the second-level cache has 2 MiB, else
+ * half of one. Deeper ones read and write C less often, and leave room for fewer rows of A. */
+int64_t ms_kernel_step_B(void);
+/* Rows of A that fill half of the second-level cache, a step deep; panels of B and C pass through the other half. What
  * ms_kernel_multiply takes at a time: so often it reads B. */
 int64_t ms_kernel_near(const MsKernel *kernel);
 void ms_kernel_fence(void);

@@ -66,10 +66,11 @@ static void product_row(const MsLcmaLocal *local, double m, double n, double k, 
   row[MS_PRODUCT_SHARED] = local->threads > 1 ? rest * m * n * k : 0;
   row[MS_PRODUCT_FAR] = row[MS_PRODUCT_BEYOND] = 0;
   if (local->by_library) return;
-  const double half = local->kernel->nr / 2, slabs = ceil(k * real_B / local->kernel->depth / MS_KERNEL_SLAB_B);
+  const double half = local->kernel->nr / 2,
+               slabs = ceil(k * real_B / local->kernel->depth / (double)ms_kernel_step_B());
   const double passes = ceil(m / (double)ms_kernel_near(local->kernel)); /* of whole products over B */
   const double rows = whole > 0 ? m / passes : m / pieces,
-               near_B = (double)ms_kernel_near(local->kernel) * MS_KERNEL_ROW_B;
+               near_B = (double)(ms_kernel_near(local->kernel) * ms_kernel_step_B());
   row[MS_PRODUCT_MULTIPLICATION] = count * m * ceil(n / half) * half * k;
   row[MS_PRODUCT_C] *= slabs;
   row[MS_PRODUCT_B] = (whole * passes + rest * pieces) * k * n;

@@ -36,6 +36,6 @@
 #define ZERO()       _mm256_setzero_pd()
 #include "lcma/unit_real.h"
 
-const MsKernel ms_kernels_avx2[2] = {{"avx2 f32 6x16", 4, 6, 16, f32_tiles, f32_combine, 1, NULL, NULL},
-                                     {"avx2 f64 6x8", 8, 6, 8, f64_tiles, f64_combine, 1, NULL, NULL}};
+const MsKernel ms_kernels_avx2[2] = {MS_REAL_KERNEL("avx2 f32 6x16", 4, 6, 16, f32),
+                                     MS_REAL_KERNEL("avx2 f64 6x8", 8, 6, 8, f64)};
 #endif

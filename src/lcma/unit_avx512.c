@@ -36,6 +36,6 @@
 #define ZERO()       _mm512_setzero_pd()
 #include "lcma/unit_real.h"
 
-const MsKernel ms_kernels_avx512[2] = {{"avx512 f32 14x32", 4, 14, 32, f32_tiles, f32_combine, 1, NULL, NULL},
-                                       {"avx512 f64 14x16", 8, 14, 16, f64_tiles, f64_combine, 1, NULL, NULL}};
+const MsKernel ms_kernels_avx512[2] = {MS_REAL_KERNEL("avx512 f32 14x32", 4, 14, 32, f32),
+                                       MS_REAL_KERNEL("avx512 f64 14x16", 8, 14, 16, f64)};
 #endif

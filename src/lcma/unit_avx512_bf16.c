@@ -25,13 +25,13 @@
 
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
-TARGET static void narrow_a(void *out, const float *in, size_t n) {
+TARGET void ms_avx512_narrow_a_bf16(void *out, const float *in, size_t n) {
   uint16_t *to = out;
   for (size_t i = 0; i < n; i += 16)
     _mm256_storeu_si256((__m256i *)(void *)(to + i), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(in + i)));
 }
 
-TARGET static void narrow_b(void *out, size_t step, const float *in, size_t n, int which) {
+TARGET void ms_avx512_narrow_b_bf16(void *out, size_t step, const float *in, size_t n, int which) {
   uint32_t *to = out;
   for (size_t i = 0, v = 0; i < n; i += 16, v++) {
     uint32_t *at = to + v / 2 * step + v % 2 * 16;
@@ -41,5 +41,12 @@ TARGET static void narrow_b(void *out, size_t step, const float *in, size_t n, i
   }
 }
 
-const MsKernel ms_kernel_avx512_bf16 = {"avx512 bf16 14x32", 4, 14, 32, pair_tiles, NULL, 2, narrow_a, narrow_b};
+const MsKernel ms_kernel_avx512_bf16 = {.name = "avx512 bf16 14x32",
+                                        .real_B = 4,
+                                        .mr = 14,
+                                        .nr = 32,
+                                        .tile = pair_tile,
+                                        .depth = 2,
+                                        .narrow_a = ms_avx512_narrow_a_bf16,
+                                        .narrow_b = ms_avx512_narrow_b_bf16};
 #endif

@@ -84,7 +84,7 @@ TARGET static inline void narrow_b(void *out, size_t step, const float *in, size
     _mm512_storeu_si512(at, x);
   }
 }
-TARGET static void narrow_b8(void *out, size_t step, const float *in, size_t n, int which) {
+TARGET void ms_avx512_narrow_b_int8(void *out, size_t step, const float *in, size_t n, int which) {
   narrow_b(out, step, in, n, which, 8);
 }
 TARGET static void narrow_b16(void *out, size_t step, const float *in, size_t n, int which) {
@@ -92,7 +92,21 @@ TARGET static void narrow_b16(void *out, size_t step, const float *in, size_t n,
 }
 
 const MsKernel ms_kernels_avx512_whole[3] = {
-    {"avx512 int8 12x32", 4, 12, 32, int8_tiles, NULL, 4, narrow_a8, narrow_b8},
-    {"avx512 int16 14x32", 4, 14, 32, int16_tiles, NULL, 2, narrow_a16, narrow_b16},
-    {"avx512 int32", 4, 0, 32, NULL, int32_combine, 1, NULL, NULL}};
+    {.name = "avx512 int8 12x32",
+     .real_B = 4,
+     .mr = 12,
+     .nr = 32,
+     .tile = int8_tile,
+     .depth = 4,
+     .narrow_a = narrow_a8,
+     .narrow_b = ms_avx512_narrow_b_int8},
+    {.name = "avx512 int16 14x32",
+     .real_B = 4,
+     .mr = 14,
+     .nr = 32,
+     .tile = int16_tile,
+     .depth = 2,
+     .narrow_a = narrow_a16,
+     .narrow_b = narrow_b16},
+    {.name = "avx512 int32", .real_B = 4, .nr = 32, .combine = int32_combine, .depth = 1}};
 #endif

@@ -36,6 +36,6 @@
 #define ZERO()       vdupq_n_f64(0)
 #include "lcma/unit_real.h"
 
-const MsKernel ms_kernels_neon[2] = {{"neon f32 14x8", 4, 14, 8, f32_tiles, f32_combine, 1, NULL, NULL},
-                                     {"neon f64 14x4", 8, 14, 4, f64_tiles, f64_combine, 1, NULL, NULL}};
+const MsKernel ms_kernels_neon[2] = {MS_REAL_KERNEL("neon f32 14x8", 4, 14, 8, f32),
+                                     MS_REAL_KERNEL("neon f64 14x4", 8, 14, 4, f64)};
 #endif

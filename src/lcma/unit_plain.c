@@ -58,5 +58,5 @@ OPERATIONS(Double4, double, f64)
 #define ZERO()       f64_set(0)
 #include "lcma/unit_real.h"
 
-const MsKernel ms_kernels_plain[2] = {{"plain f32 4x8", 4, 4, 8, f32_tiles, f32_combine, 1, NULL, NULL},
-                                      {"plain f64 4x8", 8, 4, 8, f64_tiles, f64_combine, 1, NULL, NULL}};
+const MsKernel ms_kernels_plain[2] = {MS_REAL_KERNEL("plain f32 4x8", 4, 4, 8, f32),
+                                      MS_REAL_KERNEL("plain f64 4x8", 8, 4, 8, f64)};

@@ -115,6 +115,11 @@ static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, voi
 #endif
 };
 /* clang-format on */
+
+static void NAME(tile)(int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add,
+                       const void *ahead) {
+  NAME(tiles)[rows - 1][vectors - 1](k, a, b, c, ldc, add, ahead);
+}
 #endif
 
 #ifndef NO_COMBINE /* tiles only */

@@ -36,6 +36,6 @@
 #define ZERO()       _mm_setzero_pd()
 #include "lcma/unit_real.h"
 
-const MsKernel ms_kernels_sse2[2] = {{"sse2 f32 6x8", 4, 6, 8, f32_tiles, f32_combine, 1, NULL, NULL},
-                                     {"sse2 f64 6x4", 8, 6, 4, f64_tiles, f64_combine, 1, NULL, NULL}};
+const MsKernel ms_kernels_sse2[2] = {MS_REAL_KERNEL("sse2 f32 6x8", 4, 6, 8, f32),
+                                     MS_REAL_KERNEL("sse2 f64 6x4", 8, 6, 4, f64)};
 #endif

@@ -50,11 +50,10 @@ static inline svbool_t used64(void) { return svwhilelt_b64(0, bits() / 64); }
 #include "lcma/unit_real.h"
 
 const MsKernel *ms_kernels_sve(void) {
-#define OF(bits)                                                                         \
-  {                                                                                      \
-    {"sve" #bits " f32", 4, 14, 2 * bits / 32, f32_tiles, f32_combine, 1, NULL, NULL}, { \
-      "sve" #bits " f64", 8, 14, 2 * bits / 64, f64_tiles, f64_combine, 1, NULL, NULL    \
-    }                                                                                    \
+#define OF(bits)                                                      \
+  {                                                                   \
+    MS_REAL_KERNEL("sve" #bits " f32", 4, 14, 2 * bits / 32, f32),    \
+        MS_REAL_KERNEL("sve" #bits " f64", 8, 14, 2 * bits / 64, f64) \
   }
   static const MsKernel kernels[3][2] = {OF(128), OF(256), OF(512)};
 #undef OF

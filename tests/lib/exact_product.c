@@ -17,12 +17,15 @@ int ms_exact_magnitude(const MsLcmaPlan *plan, MsBlasType type) {
   if (plan->bits) return 127; /* exact whatever comes between */
   const double mantissa = 1 / (type == MS_BLAS_F64 ? DBL_EPSILON : (double)FLT_EPSILON);
   double worst = 8 * MS_EXACT_LONG, whole = 4; /* alpha, beta and k; alpha may be a half, beta too */
+  double growth = 1;
   for (int i = 0; i < plan->n_stages; i++) {
     const MsScheme *s = plan->scheme[i];
     worst *= ms_scheme_growth(s) * s->k;
+    growth *= ms_scheme_growth(s); /* of sums, at most */
     whole *= (double)s->u.denominator * s->v.denominator * s->w.denominator;
   }
-  return (int)MIN(sqrt(mantissa / worst / whole), 9);
+  const double most = plan->in_bf16 ? 256 / growth / whole : 9; /* bfloat16 holds whole numbers to 256 */
+  return (int)MIN(sqrt(mantissa / worst / whole), MIN(most, 9));
 }
 
 #define INT32 MS_BLAS_ALL /* the type of C of int8 */
