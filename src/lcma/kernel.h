@@ -29,8 +29,9 @@ typedef struct {
   /* C (rows <= mr, 1 or 2 vectors of half nr) = or += A B over k; `ahead` is the tile of A that comes next. */
   void (*tile)(int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add,
                const void *ahead);
-  void (*open)(void),
-      (*close)(void); /* what this thread does before its first tile and after its last; NULL: nothing */
+  /* What this thread does before its first tile and after its last; NULL: nothing. */
+  void (*open)(void);
+  void (*close)(void);
   /* out[i] = sum over t < terms of coefficient[t] * in[t][i] for i < n; terms >= 1, n a multiple of MS_COMBINE_ALIGN.
    * With `step` > 0 the result is cut into pieces of nr, which go `step` elements apart (panels of B). Without, where
    * `out` is none of the inputs, n may be anything from MS_COMBINE_ALIGN on. `stream`: the result goes past the caches,

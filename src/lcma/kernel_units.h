@@ -11,6 +11,13 @@
     .depth = 1                                                                                                     \
   }
 
+/* Tiles of 32 columns of elements of `numbers` numbers each. */
+#define MS_NARROW_KERNEL(title, rows, multiply, numbers, for_a, for_b)                                       \
+  {                                                                                                          \
+    .name = title, .real_B = 4, .mr = rows, .nr = 32, .tile = multiply, .depth = numbers, .narrow_a = for_a, \
+    .narrow_b = for_b                                                                                        \
+  }
+
 extern const MsKernel ms_kernels_plain[2];
 #if defined(__x86_64__)
 extern const MsKernel ms_kernels_sse2[2], ms_kernels_avx2[2], ms_kernels_avx512[2], ms_kernel_avx512_bf16,

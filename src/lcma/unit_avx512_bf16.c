@@ -41,12 +41,6 @@ TARGET void ms_avx512_narrow_b_bf16(void *out, size_t step, const float *in, siz
   }
 }
 
-const MsKernel ms_kernel_avx512_bf16 = {.name = "avx512 bf16 14x32",
-                                        .real_B = 4,
-                                        .mr = 14,
-                                        .nr = 32,
-                                        .tile = pair_tile,
-                                        .depth = 2,
-                                        .narrow_a = ms_avx512_narrow_a_bf16,
-                                        .narrow_b = ms_avx512_narrow_b_bf16};
+const MsKernel ms_kernel_avx512_bf16 =
+    MS_NARROW_KERNEL("avx512 bf16 14x32", 14, pair_tile, 2, ms_avx512_narrow_a_bf16, ms_avx512_narrow_b_bf16);
 #endif

@@ -92,21 +92,7 @@ TARGET static void narrow_b16(void *out, size_t step, const float *in, size_t n,
 }
 
 const MsKernel ms_kernels_avx512_whole[3] = {
-    {.name = "avx512 int8 12x32",
-     .real_B = 4,
-     .mr = 12,
-     .nr = 32,
-     .tile = int8_tile,
-     .depth = 4,
-     .narrow_a = narrow_a8,
-     .narrow_b = ms_avx512_narrow_b_int8},
-    {.name = "avx512 int16 14x32",
-     .real_B = 4,
-     .mr = 14,
-     .nr = 32,
-     .tile = int16_tile,
-     .depth = 2,
-     .narrow_a = narrow_a16,
-     .narrow_b = narrow_b16},
+    MS_NARROW_KERNEL("avx512 int8 12x32", 12, int8_tile, 4, narrow_a8, ms_avx512_narrow_b_int8),
+    MS_NARROW_KERNEL("avx512 int16 14x32", 14, int16_tile, 2, narrow_a16, narrow_b16),
     {.name = "avx512 int32", .real_B = 4, .nr = 32, .combine = int32_combine, .depth = 1}};
 #endif
