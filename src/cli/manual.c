@@ -94,9 +94,7 @@ char *ms_cli_man_page(void) {
       "environment, 70 a bug.\n"
       ".SH ENVIRONMENT\n.TP\n.B MOESIM_DATA\nfolder of models, machines and scenarios; default beside the program.\n"
       ".TP\n.B MOESIM_VECTOR\nvector unit of own kernels: amx, avx512, avx2, sse2, neon, sve or plain; default the "
-      "widest "
-      "of "
-      "the CPU.\n"
+      "widest of the CPU.\n"
       ".TP\n.B MOESIM_PROGRESS_S\nseconds between two lines of progress where standard error is no terminal; default "
       "30, 0 is every step.\n"
       ".TP\n.B NO_COLOR\nno colours.\n");

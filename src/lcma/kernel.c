@@ -30,7 +30,7 @@ MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k) {
 }
 
 int64_t ms_kernel_near(const MsKernel *kernel) {
-  int64_t tiles = cache_B() / 2 / (ms_kernel_step_B() + 64) / kernel->mr;
+  int64_t tiles = cache_B() / 2 / (ms_kernel_step_B() + 64) / kernel->mr; /* a line of each row to spare */
   return (tiles > 4 ? tiles : 4) * kernel->mr;
 }
 

@@ -9,7 +9,7 @@
 #include "base/tiles.h"
 #include "lcma/kernel_units.h"
 
-enum { MOST = 40, LONG = 1100 * 4, CANARY = 64, MOST_TERMS = 9 };
+enum { MOST = 40, LONG = 1100 /* elements */, DEPTH = 4 /* numbers in one, at most */, CANARY = 64, MOST_TERMS = 9 };
 
 static uint32_t seed = 5;
 static int small(void) { /* -3 … 3 */
@@ -50,7 +50,7 @@ static int64_t ld_of(int64_t n) { return (n + MS_COMBINE_ALIGN - 1) / MS_COMBINE
 /* Elements are u->depth numbers each, k of them in a row of A. */
 static void pack_narrow(const MsKernel *u, const MsPacked *p, int64_t k, const int *a, const int *b, char *to_a,
                         char *to_b) {
-  static float row[LONG + MS_COMBINE_ALIGN];
+  static float row[LONG * DEPTH + MS_COMBINE_ALIGN];
   const int64_t slab = p->slab_k * u->depth;
   for (int64_t i = 0; i < p->m; i++)
     for (int64_t from = 0; from < k; from += slab) {
@@ -79,7 +79,7 @@ static void pack(const MsKernel *u, const MsPacked *p, const int *a, const int *
 
 /* C = A B by the tiles, rows in two parts as two threads would do. */
 static int product(const MsKernel *u, int64_t m, int64_t n, int64_t k) {
-  static int a[MOST * LONG], b[MOST * LONG];
+  static int a[MOST * LONG * DEPTH], b[MOST * LONG * DEPTH];
   MsPacked p = ms_packed(u, m, n, (k + u->depth - 1) / u->depth);
   int64_t ld = ld_of(n), size = m * ld, bad = 0;
   void *to_a = room((size_t)(p.a_slab * p.slabs) * u->real_B), *to_b = room((size_t)(p.b_slab * p.slabs) * u->real_B),
@@ -134,8 +134,7 @@ static int check(const MsKernel *u, int step) {
   int bad = 0, products = 0, combinations = 0;
   for (int shape = 0; shape < MOST * MOST * MOST && bad < 5 && u->tile; shape += step, products++)
     bad += product(u, 1 + shape % MOST, 1 + shape / MOST % MOST, 1 + shape / MOST / MOST);
-  for (int64_t k = MOST; k <= LONG / 4 * u->depth && bad < 5 && u->tile; k += 53, products++)
-    bad += product(u, 17, 21, k);
+  for (int64_t k = MOST; k <= LONG * u->depth && bad < 5 && u->tile; k += 53, products++) bad += product(u, 17, 21, k);
   for (int terms = 1; terms <= MOST_TERMS && u->combine; terms++)
     for (int64_t n = MS_COMBINE_ALIGN; n <= 320; n += MS_COMBINE_ALIGN)
       for (int kind = 0; kind < 4 && bad < 5; kind++, combinations++)
