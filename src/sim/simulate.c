@@ -15,6 +15,7 @@
 #include "sim/pieces.h"
 #include "sim/scale.h"
 #include "sim/steady.h"
+#include "sim/turns.h"
 #include "step/meeting.h"
 #include <math.h>
 #include <string.h>
@@ -168,6 +169,14 @@ static MsTime fast_step(const Parts *p, MsResult *r, MsTime lower) {
   return MAX(step, lower);
 }
 
+/* No stage has as many turns as one needs to come into steady state, which `fast` counts on: then `full` takes no longer
+ * than to measure them alone. */
+static gboolean too_few_turns(const Parts *p) {
+  for (int i = 0; i < p->schedule->stages; i++)
+    if (p->schedule->n[i] > MS_TURNS_FEW + MS_TURNS_MORE) return FALSE;
+  return ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
+}
+
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
   g_autofree double *compute_s = g_new(double, r->stages);
   MsTime lower = lower_bound(p, G_MAXINT64, compute_s);
@@ -175,8 +184,10 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
   if (r->fidelity != MS_FIDELITY_BOUND && !ms_program_meet(p->program, error)) return FALSE;
-  if (r->fidelity == MS_FIDELITY_FAST) *step = fast_step(p, r, lower);
-  if (r->fidelity == MS_FIDELITY_FULL) return full_step(p, r, step, detail, error);
+  gboolean fast = r->fidelity == MS_FIDELITY_FAST;
+  if (r->fidelity == MS_FIDELITY_FULL || (fast && too_few_turns(p)))
+    return full_step(p, r, step, detail, error);
+  if (fast) *step = fast_step(p, r, lower);
   return TRUE;
 }
 
