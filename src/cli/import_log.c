@@ -6,70 +6,8 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
+#include "launch/printed.h"
 #include "logs/training.h"
-
-/* --- the arguments that were printed, as a command ------------------------------------------------------------- */
-/* Switches that turn off what is on without them. */
-static const char *switch_off(const char *dest) {
-  static const char *const off[][2] = {{"add_bias_linear", "--disable-bias-linear"},
-                                       {"bias_dropout_fusion", "--no-bias-dropout-fusion"},
-                                       {"gradient_accumulation_fusion", "--no-gradient-accumulation-fusion"},
-                                       {"overlap_p2p_comm", "--no-overlap-p2p-communication"},
-                                       {"apply_rope_fusion", "--no-rope-fusion"}};
-  for (gsize i = 0; i < G_N_ELEMENTS(off); i++)
-    if (strcmp(dest, off[i][0]) == 0) return off[i][1];
-  return NULL;
-}
-
-/* One printed argument, "hidden_size 4096", as words of a command. */
-static void add_word(GString *command, const char *line) {
-  gsize n = strcspn(line, " ");
-  g_autofree char *dest = g_strndup(line, n), *value = g_strdup(line[n] ? line + n + 1 : ""), *flag = g_strdup(dest);
-  const char *off = strcmp(value, "False") == 0 ? switch_off(dest) : NULL;
-  if (off) g_string_append_printf(command, " %s", off);
-  if (strcmp(value, "None") == 0 || strcmp(value, "False") == 0 || !*value || strcmp(value, "[]") == 0) return;
-  g_strdelimit(flag, "_", '-');
-  g_string_append_printf(command, " --%s", flag);
-  if (strcmp(value, "True") == 0) return;
-  g_autofree char *quoted = NULL;
-  if (*value == '[') {
-    g_strdelimit(value, "[],'\"", ' ');
-    g_string_append_printf(command, " %s", value);
-    return;
-  }
-  quoted = g_shell_quote(value);
-  g_string_append_printf(command, " %s", quoted);
-}
-
-/* Modules that a model lacks have sizes all the same: what is off says nothing. */
-static gboolean is_idle(const MsTrainingLog *log, const char *line) {
-  static const char *const of[][2] = {{"multi_latent_attention", "q_lora_rank kv_lora_rank qk_head_dim "
-                                                                 "qk_pos_emb_head_dim v_head_dim mscale_all_dim"},
-                                      {"num_experts", "moe_"},
-                                      {"encoder", "encoder_"}};
-  for (gsize k = 0; k < G_N_ELEMENTS(of); k++) {
-    g_auto(GStrv) names = g_strsplit(of[k][1], " ", -1);
-    gboolean ours = FALSE, on = FALSE;
-    for (int i = 0; names[i]; i++) ours |= g_str_has_prefix(line, names[i]);
-    for (guint i = 0; ours && i < log->arguments->len; i++) {
-      const char *other = log->arguments->pdata[i];
-      gsize n = strlen(of[k][0]);
-      if (strncmp(other, of[k][0], n) == 0 && other[n] == ' ')
-        on = strcmp(other + n + 1, "None") != 0 && strcmp(other + n + 1, "False") != 0;
-    }
-    if (ours && !on) return TRUE;
-  }
-  return FALSE;
-}
-
-static char *command_of(const MsTrainingLog *log) {
-  GString *command = g_string_new("torchrun");
-  if (log->world_size > 0) g_string_append_printf(command, " --nnodes 1 --nproc-per-node %d", log->world_size);
-  g_string_append(command, " pretrain_gpt.py");
-  for (guint i = 0; i < log->arguments->len; i++)
-    if (!is_idle(log, log->arguments->pdata[i])) add_word(command, log->arguments->pdata[i]);
-  return g_string_free(command, FALSE);
-}
 
 /* --- `measured` ------------------------------------------------------------------------------------------------ */
 static void set_measured(const MsTrainingLog *log, const char *file, MsMeasured *m) {
@@ -105,8 +43,10 @@ static char *scenario_text(MsScenario *s, const MsMeasured *m) {
 /* NULL and *error. */
 static char *from_arguments(const MsTrainingLog *log, const char *file, const MsImportOptions *options,
                             const MsMeasured *m, GError **error) {
-  g_autofree char *command = command_of(log);
-  g_autoptr(MsImport) import = ms_import_megatron(command, strlen(command), file, options, error);
+  g_autofree char *command = ms_launch_printed(log->arguments, log->world_size);
+  MsImportOptions with = *options;
+  if (with.vocab_size == 0) with.vocab_size = log->vocab_size;
+  g_autoptr(MsImport) import = ms_import_megatron(command, strlen(command), file, &with, error);
   if (!import) return NULL;
   for (guint i = 0; i < import->remarks->len; i++)
     fprintf(stderr, "moesim: %s: %s\n", file, (const char *)import->remarks->pdata[i]);

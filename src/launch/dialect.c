@@ -89,6 +89,10 @@ static const struct {
     {"--use-quantize-comm", "communication of quantized values is not modelled"},
     {"--checkpoint-in-cpu", "what recomputing starts from stays on the GPU here: memory is predicted too high"},
     {"--partition-activations", "what recomputing starts from is not split over TP here: memory is predicted too high"},
+    {"--distribute-saved-activations",
+     "what recomputing starts from is not split over TP here: memory is predicted too high"},
+    {"--activation-offload-fraction", "all that the offloaded modules keep goes to the host here"},
+    {"--fsdp-double-buffer", "the second buffer of gathered parameters is not counted: memory is predicted too low"},
     {"--moe-zerc", "its other order of tokens and experts is not modelled"},
     {"--mla-swap-core-attn-out", "activations that go to the host and back are not modelled: memory is predicted too "
                                  "high"},

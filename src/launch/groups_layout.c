@@ -16,11 +16,25 @@ static gboolean set_int(MsArgs *args, const char *flags, int absent, int lo, int
 }
 
 /* --- context parallelism --- */
+/* Each packed sequence on as few ranks as hold it (core/model_parallel_config.py). */
+static gboolean write_hybrid_cp(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsOptions *o = &s->options;
+  if (!o->hybrid_context_parallel) return TRUE;
+  if (release != MS_RELEASE_MCORE)
+    return ms_refuse_key(s, error, "options.hybrid_context_parallel", "%s has no --hybrid-context-parallel",
+                         ms_release_words[release]);
+  int most = o->max_seqlen_per_dp_cp_rank;
+  ms_args_add(args, SECTION, "--hybrid-context-parallel", NULL);
+  ms_args_addf(args, SECTION, "--max-seqlen-per-dp-cp-rank", "%d",
+               most > 0 ? most : s->training.seq_length / s->layout.cp);
+  return TRUE;
+}
+
 gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   int cp = s->layout.cp;
   MsCpComm type = s->layout.cp_comm_type;
   ms_args_addf(args, SECTION, "--context-parallel-size", "%d", cp);
-  (void)release;
+  if (!write_hybrid_cp(s, release, args, error)) return FALSE;
   if (cp == 1) return TRUE;
   ms_args_add(args, SECTION, "--cp-comm-type", ms_cp_comm_words[type], NULL);
   if (ms_cp_comm_row(type)->heads != MS_CP_HEADS_INSIDE) return TRUE;
@@ -47,7 +61,11 @@ static gboolean read_cp_type(MsArgs *args, const MsArg *arg, MsCpComm *type, GEr
 
 gboolean ms_read_context(MsArgs *args, MsScenario *s, GError **error) {
   s->layout.cp_comm_type = MS_CP_P2P;
-  if (!set_int(args, "--context-parallel-size", 1, 1, 1024, &s->layout.cp, error)) return FALSE;
+  s->options.hybrid_context_parallel = ms_args_take(args, "--hybrid-context-parallel") != NULL;
+  if (!set_int(args, "--context-parallel-size", 1, 1, 1024, &s->layout.cp, error) ||
+      !set_int(args, "--max-seqlen-per-dp-cp-rank", 0, 0, 1 << 27, &s->options.max_seqlen_per_dp_cp_rank, error))
+    return FALSE;
+  if (!s->options.hybrid_context_parallel) s->options.max_seqlen_per_dp_cp_rank = 0;
   const MsArg *arg = ms_args_take(args, "--cp-comm-type");
   if (arg && !read_cp_type(args, arg, &s->layout.cp_comm_type, error)) return FALSE;
   if (ms_cp_comm_row(s->layout.cp_comm_type)->heads == MS_CP_HEADS_INSIDE)

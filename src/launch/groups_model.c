@@ -160,6 +160,32 @@ gboolean ms_read_post_norm(MsArgs *args, MsScenario *s, GError **error) {
   return TRUE;
 }
 
+/* --- hyper-connections --- */
+gboolean ms_write_streams(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
+  const MsHyperConnections *h = &s->model->hyper_connections;
+  if (h->num_residual_streams == 1) return TRUE;
+  if (release != MS_RELEASE_MCORE)
+    return refuse_mt(s, release, "model.hyper_connections.num_residual_streams", "--enable-mhc-connections", error);
+  ms_args_add(args, MODEL, "--enable-mhc-connections", NULL);
+  ms_args_addf(args, MODEL, "--mhc-num-residual-streams", "%d", h->num_residual_streams);
+  ms_args_addf(args, MODEL, "--mhc-sinkhorn-iterations", "%d", h->sinkhorn_iterations);
+  return TRUE;
+}
+
+gboolean ms_read_streams(MsArgs *args, MsScenario *s, GError **error) {
+  const MsArg *on = ms_args_take_any(args, "--enable-mhc-connections --enable-hyper-connections"),
+              *streams = ms_args_take_any(args, "--mhc-num-residual-streams --num-residual-streams"),
+              *iterations = ms_args_take(args, "--mhc-sinkhorn-iterations");
+  gint64 n = 4, steps = 20;
+  s->model->hyper_connections = (MsHyperConnections){.num_residual_streams = 1, .sinkhorn_iterations = 20};
+  if (!on) return TRUE;
+  if ((streams && !ms_arg_int(args, streams, 1, 64, &n, error)) ||
+      (iterations && !ms_arg_int(args, iterations, 1, 1000, &steps, error)))
+    return FALSE;
+  s->model->hyper_connections = (MsHyperConnections){(int)n, (int)steps};
+  return TRUE;
+}
+
 /* --- vocabulary: 0 when the file does not say it (a tokenizer does) --- */
 gboolean ms_write_vocabulary(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   (void)release, (void)error;

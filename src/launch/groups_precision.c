@@ -42,7 +42,9 @@ gboolean ms_read_precision(MsArgs *args, MsScenario *s, GError **error) {
     s->training.precision = ms_precision_of(4, MS_DT_BF16);
     return TRUE;
   }
-  if (ms_args_take(args, "--fp8-format")) return read_recipe(args, &s->training.precision, error);
+  /* --fp8-hybrid, --fp8-e4m3: of Megatron-LM before --fp8-format (May 2023) */
+  if (ms_args_take_any(args, "--fp8-format --fp8-hybrid --fp8-e4m3"))
+    return read_recipe(args, &s->training.precision, error);
   MsArg nothing = {.flag = (char *)"--bf16"};
   return half || bf16 ||
          ms_arg_error(args, &nothing, error, "is missing, and --fp16 too: moesim has no training in FP32");
@@ -82,7 +84,8 @@ gboolean ms_read_bf16_ends(MsArgs *args, MsScenario *s, GError **error) {
  * (--grad-reduce-in-bf16). Only Megatron-FSDP names the two apart. Other types of master weights and moments need the
  * precision-aware optimizer, and so does an optimizer on the host. */
 static gboolean is_precision_aware(const MsOptions *o) {
-  return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32 ||
+  gboolean params = o->fsdp == MS_FSDP_NONE && o->main_params_dtype != MS_DT_FP32; /* of Megatron-FSDP: its own flag */
+  return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || params ||
          o->optimizer_offload_fraction > 0;
 }
 
@@ -106,11 +109,14 @@ static gboolean write_buffer(const MsScenario *s, MsRelease release, MsArgs *arg
 static void write_fsdp_dtypes(const MsOptions *o, MsArgs *args) {
   ms_args_add(args, PRECISION, "--megatron-fsdp-main-grads-dtype", ms_dtype_words[o->main_grads_dtype], NULL);
   ms_args_add(args, PRECISION, "--megatron-fsdp-grad-comm-dtype", ms_dtype_words[o->grad_reduce_dtype], NULL);
+  if (o->main_params_dtype != MS_DT_FP32)
+    ms_args_add(args, PRECISION, "--megatron-fsdp-main-params-dtype", ms_dtype_words[o->main_params_dtype], NULL);
 }
 
 static gboolean write_states(const MsScenario *s, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
-  if (o->main_params_dtype == MS_DT_BF16)
+  gboolean params = o->fsdp == MS_FSDP_NONE;
+  if (params && o->main_params_dtype == MS_DT_BF16)
     return ms_refuse_key(s, error, "options.main_params_dtype",
                          "bf16 is not a type of --main-params-dtype, which has fp32 and fp16");
   if (o->main_grads_dtype == MS_DT_FP16)
@@ -118,7 +124,7 @@ static gboolean write_states(const MsScenario *s, MsArgs *args, GError **error) 
                          "the precision-aware optimizer has no fp16 gradients (--main-grads-dtype fp32 or bf16)");
   ms_args_add(args, PRECISION, "--use-precision-aware-optimizer", NULL);
   ms_args_add(args, PRECISION, "--main-grads-dtype", ms_dtype_words[o->main_grads_dtype], NULL);
-  ms_args_add(args, PRECISION, "--main-params-dtype", ms_dtype_words[o->main_params_dtype], NULL);
+  if (params) ms_args_add(args, PRECISION, "--main-params-dtype", ms_dtype_words[o->main_params_dtype], NULL);
   ms_args_add(args, PRECISION, "--exp-avg-dtype", ms_dtype_words[o->exp_avg_dtype], NULL);
   ms_args_add(args, PRECISION, "--exp-avg-sq-dtype", ms_dtype_words[o->exp_avg_sq_dtype], NULL);
   return TRUE;
@@ -146,6 +152,11 @@ static gboolean read_dtype(MsArgs *args, const char *flag, MsDtype absent, MsDty
   return word >= 0;
 }
 
+/* Megatron-FSDP's first form (core 0.11 to 0.13): gradients as without it, and nothing sharded unless asked. */
+static gboolean is_custom_fsdp(const MsArgs *args) {
+  return ms_args_has(args, "--use-custom-fsdp") && !ms_args_has(args, "--use-megatron-fsdp");
+}
+
 gboolean ms_read_gradients(MsArgs *args, MsScenario *s, GError **error) {
   MsOptions *o = &s->options;
   MsDtype own = ms_precision(&s->training)->dtype, main_grads = MS_DT_FP32;
@@ -161,7 +172,10 @@ gboolean ms_read_gradients(MsArgs *args, MsScenario *s, GError **error) {
            low = ms_args_take(args, "--grad-reduce-in-bf16") != NULL;
   gboolean fp32 = own == MS_DT_FP16 ? accumulate : !low && (accumulate || main_grads == MS_DT_FP32);
   o->main_grads_dtype = o->grad_reduce_dtype = fp32 ? MS_DT_FP32 : own;
-  if (o->fsdp == MS_FSDP_NONE) return TRUE;
+  if (o->fsdp == MS_FSDP_NONE || is_custom_fsdp(args)) return TRUE;
+  if (ms_args_has(args, "--megatron-fsdp-main-params-dtype") &&
+      !read_dtype(args, "--megatron-fsdp-main-params-dtype", own, &o->main_params_dtype, error))
+    return FALSE;
   return read_dtype(args, "--megatron-fsdp-main-grads-dtype", own, &o->main_grads_dtype, error) &&
          read_dtype(args, "--megatron-fsdp-grad-comm-dtype", o->main_grads_dtype, &o->grad_reduce_dtype, error);
 }
@@ -215,7 +229,8 @@ gboolean ms_read_fsdp(MsArgs *args, MsScenario *s, GError **error) {
   ms_args_take(args, "--ckpt-format");
   const MsArg *arg = ms_args_take(args, "--data-parallel-sharding-strategy"),
               *outer = ms_args_take(args, "--outer-dp-sharding-strategy");
-  const char *text = arg ? ms_arg_value(args, arg, error) : sharding_words[MS_FSDP_OPTIM_GRADS_PARAMS];
+  MsFsdp usual = is_custom_fsdp(args) ? MS_FSDP_NONE : MS_FSDP_OPTIM_GRADS_PARAMS;
+  const char *text = arg ? ms_arg_value(args, arg, error) : sharding_words[usual];
   int word = text ? ms_arg_word(args, arg, text, sharding_words, error) : -1;
   if (word < 0) return FALSE;
   o->fsdp = (MsFsdp)word;

@@ -318,6 +318,9 @@ static const char *const changing_run[] = {"--yaml-cfg",
                                            "--retro-",
                                            "--retriever-",
                                            "--export-quant-cfg",
+                                           "--fp32-residual-connection",
+                                           "--tensor-parallel-num-weight-shards",
+                                           "--expert-tensor-parallel-num-weight-shards",
                                            NULL};
 
 static gboolean is_among(const char *const *flags, const char *flag) {

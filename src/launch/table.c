@@ -6,7 +6,7 @@ const char *const ms_launch_unused =
     "schema gpus model training layout options measured model.schema model.doc model.source model.of_a_study layout.dp "
     "layout.edp options.recompute "
     "model.multi_latent_attention model.sliding_window model.rope_scaling model.mamba model.linear_attention "
-    "model.sparse_attention"; /* gpus: the launcher says them; objects: by
+    "model.sparse_attention model.hyper_connections"; /* gpus: the launcher says them; objects: by
                                                                                their keys */
 
 /* Grouped experts with biases exist without the fused bias, dropout and addition only. */
@@ -51,7 +51,8 @@ static gboolean has_squared_relu_experts(const MsScenario *s) {
 
 const MsLaunchRow ms_launch_rows[] = {
     VALUE(PARALLEL, "--tensor-model-parallel-size", "layout.tp", "1", A | M),
-    GROUP(PARALLEL, context, "layout.cp layout.cp_comm_type"),
+    GROUP(PARALLEL, context,
+          "layout.cp layout.cp_comm_type options.hybrid_context_parallel options.max_seqlen_per_dp_cp_rank"),
     GROUP(PARALLEL, expert_parallel, "layout.ep layout.etp"),
     GROUP(PARALLEL, pipeline,
           "layout.pp layout.vpp layout.pipeline_layout layout.account_for_embedding_in_pipeline_split "
@@ -129,6 +130,7 @@ const MsLaunchRow ms_launch_rows[] = {
         "model.sparse_attention.indexer_loss"),
     GROUP(MODEL, activation, "model.gated model.activation"),
     GROUP(MODEL, post_norm, "model.post_norm"),
+    GROUP(MODEL, streams, "model.hyper_connections.num_residual_streams model.hyper_connections.sinkhorn_iterations"),
     FIXED(MODEL, "--glu-linear-offset", "1.0", 0, .when = has_clamped_gate),
     FIXED(MODEL, "--activation-func-clamp-value", "7.0", 0, .when = has_clamped_gate),
     FIXED(MODEL, "--no-bias-dropout-fusion", NULL, M, .when = has_biased_experts),

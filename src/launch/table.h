@@ -110,6 +110,7 @@ MS_GROUP(scores);
 MS_GROUP(widths);
 MS_GROUP(attention); /* groups_model.c */
 MS_GROUP(post_norm);
+MS_GROUP(streams);
 MS_GROUP(latent_attention);
 MS_GROUP(activation);
 MS_GROUP(positions); /* groups_positions.c */

@@ -128,11 +128,21 @@ static gboolean megatron_line(Reader *r, const char *line) {
 
 static gboolean is_megatron(const char *line) { return strstr(line, "elapsed time per iteration (ms)") != NULL; }
 
-/* "  hidden_size ..................................... 4096" */
+/* What a launcher writes in front of each line: "[default0]:" of torchrun, "0: " of srun --label. */
+static const char *behind_rank(const char *line) {
+  const char *at = line + strspn(line, " "), *digits = at + strspn(at, "0123456789"), *bracket = strstr(line, "]:");
+  if (digits > at && *digits == ':') return digits + 1;
+  return *at == '[' && bracket && bracket - line < 24 ? bracket + 2 : line;
+}
+
+/* "  hidden_size ..................................... 4096"; names of 48 letters and more have no dots. */
 static void argument(Reader *r, const char *line) {
-  const char *name = line + strspn(line, " "), *dots = strstr(name, " ...");
-  if (!dots || r->log->arguments->len >= MOST_ARGUMENTS) return;
-  g_autofree char *dest = g_strndup(name, (gsize)(dots - name)), *value = g_strdup(dots + 1 + strspn(dots + 1, "."));
+  const char *name = line + strspn(line, " ");
+  gsize n = strspn(name, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "_");
+  if (n == 0 || name[n] != ' ' || r->log->arguments->len >= MOST_ARGUMENTS) return;
+  const char *dots = name + n + 1;
+  g_autofree char *dest = g_strndup(name, n), *value = g_strdup(dots + strspn(dots, "."));
+  if (value[0] != ' ') return;
   g_strstrip(value);
   if (strcmp(dest, "world_size") == 0) r->log->world_size = step_number(g_ascii_strtod(value, NULL));
   if (strcmp(dest, "global_batch_size") == 0) r->log->global_batch = step_number(g_ascii_strtod(value, NULL));
@@ -141,13 +151,11 @@ static void argument(Reader *r, const char *line) {
 
 static void arguments_line(Reader *r, const char *line) {
   if (strstr(line, "end of arguments -")) r->inside = FALSE;
-  else if (r->inside) {
-    const char *rank = strstr(line, "]:"); /* "[default0]:  hidden_size ..." as torchrun prefixes it */
-    argument(r, rank && rank - line < 24 ? rank + 2 : line);
-  } else if (strstr(line, "- arguments -")) {
+  else if (r->inside) argument(r, behind_rank(line));
+  else if (strstr(line, "- arguments -")) {
     r->inside = TRUE;
     g_ptr_array_set_size(r->log->arguments, 0); /* of a restart: the last ones count */
-  }
+  } else if (strstr(line, "> padded vocab (size: ")) r->log->vocab_size = step_number(behind(line, "(size"));
 }
 
 /* --- NeMo 2 ---------------------------------------------------------------------------------------------------- */

@@ -29,9 +29,9 @@ typedef struct {
   double time_s, tokens_per_s, tflops; /* medians; NaN */
   double low_s, high_s;                /* a tenth of the steps is shorter, longer */
   guint kept;
-  int first, last;              /* numbers of the steps that count */
-  GPtrArray *arguments;         /* char *: "--name value" as Megatron-LM prints them; empty: none */
-  int world_size, global_batch; /* 0: not printed */
+  int first, last;                          /* numbers of the steps that count */
+  GPtrArray *arguments;                     /* char *: "--name value" as Megatron-LM prints them; empty: none */
+  int world_size, global_batch, vocab_size; /* 0: not printed; of the tokenizer, before it is padded */
 } MsTrainingLog;
 
 /* NULL and *error when there is nothing to learn. What was repaired goes to `notes`. (transfer full) */

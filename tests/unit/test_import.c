@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "launch/launch.h"
+#include "launch/printed.h"
 #include "launch/shell.h"
 #include "lib/mutate.h"
 #include "lib/mutate_import.h"
@@ -102,6 +103,93 @@ static void worked_example_mixtral(void **state) {
 }
 
 static MsImport *mixtral_with(const char *more);
+
+/* --- arguments as Megatron-LM prints them --- */
+/* The command of these lines, each "name value". */
+static char *printed(const char *const *lines) {
+  g_autoptr(GPtrArray) arguments = g_ptr_array_new();
+  for (; *lines; lines++) g_ptr_array_add(arguments, (gpointer)*lines);
+  return ms_launch_printed(arguments, 8);
+}
+
+static void printed_values(void **state) {
+  (void)state;
+  g_autofree char *command = printed((const char *[]){
+      "attention_backend AttnBackend.auto",
+      "cuda_graph_modules [<CudaGraphModule.attn: 1>, "
+      "<CudaGraphModule.moe_router: 4>]",
+      "exp_avg_dtype torch.bfloat16", "fp8 hybrid", "fp4 None", "num_experts 8", "moe_layer_freq [0, 1, 1]",
+      "window_size (127, 0)", "cp_comm_type ['a2a']", "check_for_nan_in_loss_and_grad False",
+      "gradient_accumulation_fusion True", "tokenizer_model my AttnBackend.model", NULL});
+  assert_string_equal(command,
+                      "torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --attention-backend 'auto' "
+                      "--cuda-graph-modules 'attn' 'moe_router' --exp-avg-dtype 'bf16' --fp8-format 'hybrid' "
+                      "--num-experts '8' --moe-layer-freq '[0,1,1]' --window-size '127,0' --cp-comm-type 'a2a' "
+                      "--no-check-for-nan-in-loss-and-grad --gradient-accumulation-fusion --tokenizer-model "
+                      "'my AttnBackend.model'");
+}
+
+/* Defaults of what a run does not have are printed, too. */
+static void printed_defaults(void **state) {
+  (void)state;
+  static const char *const off[] = {"num_experts None",
+                                    "moe_router_topk 2",
+                                    "hybrid_attention_ratio 0.0",
+                                    "hybrid_layer_pattern None",
+                                    "mamba_state_dim 128",
+                                    "retro_add_retriever False",
+                                    "retro_num_neighbors 2",
+                                    "retriever_seq_length 256",
+                                    "linear_key_head_dim 128",
+                                    "mhc_num_residual_streams 4",
+                                    "gtp_weight_remat_size 1",
+                                    "tensor_parallel_num_weight_shards 8",
+                                    NULL},
+                           *const on[] = {"hybrid_layer_pattern M*-", "mamba_state_dim 64",
+                                          "enable_mhc_connections True", "mhc_num_residual_streams 2", NULL};
+  g_autofree char *none = printed(off), *all = printed(on);
+  assert_string_equal(none, "torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --gtp-weight-remat-size '1'");
+  assert_string_equal(all, "torchrun --nnodes 1 --nproc-per-node 8 pretrain_gpt.py --hybrid-layer-pattern 'M*-' "
+                           "--mamba-state-dim '64' --enable-mhc-connections --mhc-num-residual-streams '2'");
+}
+
+static MsImport *dense_with(const char *more) {
+  g_autofree char *text = g_strconcat("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 16 --hidden-size 2048 "
+                                      "--num-attention-heads 16 --seq-length 4096 --max-position-embeddings 4096 "
+                                      "--micro-batch-size 1 --global-batch-size 64 --bf16 --vocab-size 32000 --swiglu ",
+                                      more, NULL);
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  GError *error = NULL;
+  MsImport *import = ms_import_megatron(text, strlen(text), "run.sh", &options, &error);
+  if (!import) fail_msg("%s", error->message);
+  return import;
+}
+
+static void less_known_arguments(void **state) {
+  (void)state;
+  static const struct {
+    const char *more;
+    Want wants[4];
+  } rows[] = {{"--enable-mhc-connections --mhc-num-residual-streams 2",
+               {{"model.hyper_connections", "{\"num_residual_streams\":2,\"sinkhorn_iterations\":20}"}}},
+              {"--fp8-hybrid", {{"training.precision", "\"fp8-delayed\""}}},
+              {"--use-custom-fsdp", {{"options.fsdp", "\"none\""}, {"options.main_grads_dtype", "\"fp32\""}}},
+              {"--use-custom-fsdp --data-parallel-sharding-strategy optim_grads",
+               {{"options.fsdp", "\"optim-grads\""}, {"options.main_grads_dtype", "\"fp32\""}}},
+              {"--use-megatron-fsdp --use-distributed-optimizer --megatron-fsdp-main-params-dtype bf16",
+               {{"options.fsdp", "\"optim-grads-params\""},
+                {"options.main_params_dtype", "\"bf16\""},
+                {"options.main_grads_dtype", "\"bf16\""}}},
+              {"--context-parallel-size 2 --hybrid-context-parallel --max-seqlen-per-dp-cp-rank 2048",
+               {{"options.hybrid_context_parallel", "true"}, {"options.max_seqlen_per_dp_cp_rank", "2048"}}}};
+  for (gsize i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsImport) import = dense_with(rows[i].more);
+    check_values(rows[i].more, import->scenario, rows[i].wants);
+  }
+  g_autoptr(MsImport) split = dense_with("--distribute-saved-activations --fsdp-double-buffer");
+  assert_true(mentions(split->remarks, "--distribute-saved-activations: "));
+  assert_true(mentions(split->remarks, "--fsdp-double-buffer: "));
+}
 
 /* A tokenizer whose name says another vocabulary than the shipped model of these sizes has wins over that model; one
  * that says the same up to padding leaves it. */
@@ -1329,6 +1417,9 @@ int main(void) {
                                      cmocka_unit_test(shell_growth),
                                      cmocka_unit_test(refusals),
                                      cmocka_unit_test(two_heads_of_a_loop),
+                                     cmocka_unit_test(printed_values),
+                                     cmocka_unit_test(printed_defaults),
+                                     cmocka_unit_test(less_known_arguments),
                                      cmocka_unit_test(damaged_scripts),
                                      cmocka_unit_test(damaged_zoo),
                                      cmocka_unit_test(damaged_configs)};

@@ -10,6 +10,7 @@
 #include "logs/machine.h"
 #include "logs/training.h"
 
+#include <glib/gstdio.h>
 #include <math.h>
 #include <string.h>
 
@@ -158,6 +159,39 @@ static GError *refuse(const char *kind, const char *file, const char *text, gsiz
   return error;
 }
 
+static const char *argument_of(const MsTrainingLog *log, const char *name) {
+  gsize n = strlen(name);
+  for (guint i = 0; i < log->arguments->len; i++) {
+    const char *line = log->arguments->pdata[i];
+    if (strncmp(line, name, n) == 0 && line[n] == ' ') return line + n + 1;
+  }
+  return NULL;
+}
+
+/* As srun --label prints it; a name so long that no dots are left; the vocabulary of the tokenizer. */
+static void labelled(void **state) {
+  (void)state;
+  static const char text[] =
+      "0: ------------------------ arguments ------------------------\n"
+      "0:   hidden_size ..................................... 3072\n"
+      "0:   microbatch_group_size_per_virtual_pipeline_stage  4\n"
+      "0: -------------------- end of arguments ---------------------\n"
+      "0:  > padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)\n"
+      "0:  iteration 1/ 20 | elapsed time per iteration (ms): 9444.9 | global batch size: 512 |\n"
+      "0:  iteration 2/ 20 | elapsed time per iteration (ms): 5533.8 | global batch size: 512 |\n";
+  g_autofree char *file = NULL;
+  int fd = g_file_open_tmp("log-XXXXXX", &file, NULL);
+  assert_true(fd >= 0 && g_file_set_contents(file, text, -1, NULL) && g_close(fd, NULL));
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsReader) reader = ms_reader_open(file, NULL);
+  g_autoptr(MsTrainingLog) log = ms_training_log_read(reader, file, notes, NULL);
+  g_unlink(file);
+  assert_non_null(log);
+  assert_string_equal(argument_of(log, "hidden_size"), "3072");
+  assert_string_equal(argument_of(log, "microbatch_group_size_per_virtual_pipeline_stage"), "4");
+  assert_int_equal(log->vocab_size, 50257);
+}
+
 static void corpus(void **state) {
   (void)state;
   g_autofree char *folder = ms_test_data_path("");
@@ -252,7 +286,7 @@ static void members(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(benchmarks), cmocka_unit_test(machine),   cmocka_unit_test(runs),   cmocka_unit_test(corpus),
-      cmocka_unit_test(damaged),    cmocka_unit_test(cut_short), cmocka_unit_test(members)};
+      cmocka_unit_test(benchmarks), cmocka_unit_test(machine),  cmocka_unit_test(runs),      cmocka_unit_test(corpus),
+      cmocka_unit_test(damaged),    cmocka_unit_test(labelled), cmocka_unit_test(cut_short), cmocka_unit_test(members)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
