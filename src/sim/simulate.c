@@ -169,8 +169,8 @@ static MsTime fast_step(const Parts *p, MsResult *r, MsTime lower) {
   return MAX(step, lower);
 }
 
-/* No stage has as many turns as one needs to come into steady state, which `fast` counts on: then `full` takes no longer
- * than to measure them alone. */
+/* No stage has as many turns as one needs to come into steady state, which `fast` counts on: then `full` takes no
+ * longer than to measure them alone. */
 static gboolean too_few_turns(const Parts *p) {
   for (int i = 0; i < p->schedule->stages; i++)
     if (p->schedule->n[i] > MS_TURNS_FEW + MS_TURNS_MORE) return FALSE;
@@ -185,8 +185,7 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   *step = lower;
   if (r->fidelity != MS_FIDELITY_BOUND && !ms_program_meet(p->program, error)) return FALSE;
   gboolean fast = r->fidelity == MS_FIDELITY_FAST;
-  if (r->fidelity == MS_FIDELITY_FULL || (fast && too_few_turns(p)))
-    return full_step(p, r, step, detail, error);
+  if (r->fidelity == MS_FIDELITY_FULL || (fast && too_few_turns(p))) return full_step(p, r, step, detail, error);
   if (fast) *step = fast_step(p, r, lower);
   return TRUE;
 }
