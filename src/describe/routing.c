@@ -107,7 +107,7 @@ const MsFieldTable ms_routing_table = MS_FIELD_TABLE(
     MS_STRING(RoutingObject, histogram, MS_NULLABLE,
               "file of tokens per expert and layer: {\"schema\": 1, \"tokens\": [[...], ...]}"),
     MS_F64(RoutingObject, capacity_factor, "", 1e-3, 1e4, NULL, MS_NULLABLE,
-           "tokens beyond this multiple of the mean are dropped"),
+           "tokens beyond this multiple of the mean are dropped; the router chooses by itself but for forced_balance"),
     MS_INT(RoutingObject, seed, 0, G_MAXINT, "0", 0, "of the draw"),
     MS_BOOL(RoutingObject, pad_to_capacity, "false", 0, "every expert is padded to its capacity"),
     MS_BOOL(RoutingObject, forced_balance, "false", 0, "the router is forced into balance"),
@@ -160,6 +160,10 @@ static gboolean consistent(const MsJson *doc, const char *path, const RoutingObj
     return ms_json_error(
         doc, path, error,
         "bias_update_rate, replicas and placement need zipf, dirichlet or histogram: without skew they change nothing");
+  if (r->kind != MS_ROUTING_CAPACITY && (r->pad_to_capacity || r->forced_balance))
+    return ms_json_error(doc, path, error,
+                         "pad_to_capacity and forced_balance need capacity_factor; a router that is "
+                         "forced into balance and drops nothing is \"balanced\"");
   if (r->replicas > 0 && r->placement != MS_PLACEMENT_LOAD)
     return ms_json_error(doc, path, error, "replicas need \"placement\": \"load\"");
   return TRUE;

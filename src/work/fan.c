@@ -6,9 +6,16 @@
 double ms_rank_skew(const MsBuild *b) {
   const MsRouting *routing = &b->training->routing;
   if (!isnan(b->options->moe_expert_rank_capacity_factor) ||
-      !(routing->kind == MS_ROUTING_NATURAL || ms_routing_is_drawn(routing)))
+      !(routing->kind == MS_ROUTING_NATURAL || routing->kind == MS_ROUTING_CAPACITY || ms_routing_is_drawn(routing)))
     return 1;
   return b->rows_expert / (b->rows_routed * b->u);
+}
+
+/* Experts that a token is sent to: what is dropped is not (DeepEP and HybridEP mask it, Megatron-LM
+ * core/transformer/moe/token_dispatcher.py). */
+static double copies_left(const MsBuild *b) {
+  const MsRouting *routing = &b->training->routing;
+  return b->model->moe_router_topk * (routing->kind == MS_ROUTING_CAPACITY ? MIN(1, routing->capacity_factor) : 1);
 }
 
 /* Chance that one of k choices falls on a place that draws `share` of all of them. */
@@ -31,8 +38,7 @@ MsFan ms_fan_out(const MsBuild *b, double skew) {
   const MsGroup *g = &b->layout->group[MS_GROUP_TP_EP];
   const MsModel *m = b->model;
   MsFan f = {.ranks = g->size, .domains = g->domains, .per_domain = g->per_domain};
-  double experts = m->num_experts, k = m->moe_router_topk, groups = m->moe_router_num_groups,
-         kg = m->moe_router_group_topk;
+  double experts = m->num_experts, k = copies_left(b), groups = m->moe_router_num_groups, kg = m->moe_router_group_topk;
   double domains = f.domains, ranks = b->e;
   if (b->training->routing.kind == MS_ROUTING_ROUND_ROBIN) {
     f.x_domain = blocks_in_turn(m->num_experts, m->moe_router_topk, (int)f.domains);

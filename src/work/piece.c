@@ -33,6 +33,24 @@ static gboolean counts_on_device(const MsOptions *o) {
   return o->use_transformer_engine_op_fuser || o->fused_grouped_mlp;
 }
 
+/* With token drop: copies that a rank sends, padding included, times ETP. */
+static double capacity_rows(const MsScenario *s, const MsLayout *l, double rows_sp) {
+  const MsModel *m = s->model;
+  const MsRouting *r = &s->training.routing;
+  double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor),
+         padded = capacity * (m->num_experts / (double)l->ep) * l->ep * l->etp;
+  return r->pad_to_capacity ? padded : MIN(padded, rows_sp * m->moe_router_topk * l->etp);
+}
+
+/* A capacity of F times the mean cuts what the busiest rank gets beyond that. */
+static double rows_within_capacity(const MsScenario *s, const MsLayout *l, double rows_sp) {
+  const MsRouting *r = &s->training.routing;
+  double rows = capacity_rows(s, l, rows_sp);
+  if (r->pad_to_capacity || r->forced_balance) return rows;
+  double most = r->capacity_factor * rows_sp * s->model->moe_router_topk * l->etp;
+  return MAX(rows, MIN(most, rows * natural_skew(&s->laws, s->model, l)));
+}
+
 static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp) {
   const MsModel *m = s->model;
   if (m->num_experts == 0) return 0;
@@ -41,10 +59,8 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
   if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options))
     return balanced * s->options.moe_expert_rank_capacity_factor;
   if (r->kind == MS_ROUTING_NATURAL) return balanced * natural_skew(&s->laws, m, l);
-  if (r->kind != MS_ROUTING_CAPACITY) return balanced; /* drawn kinds: ms_build_drawn, layer by layer */
-  double capacity = ceil(rows_sp * m->moe_router_topk / m->num_experts * r->capacity_factor);
-  double padded = capacity * (m->num_experts / (double)l->ep) * l->ep * l->etp;
-  return r->pad_to_capacity ? padded : MIN(padded, balanced);
+  if (r->kind == MS_ROUTING_CAPACITY) return rows_within_capacity(s, l, rows_sp);
+  return balanced; /* drawn kinds: ms_build_drawn, layer by layer */
 }
 
 /* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its
@@ -59,6 +75,7 @@ static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, 
                                               : s->options.moe_expert_rank_capacity_factor);
   switch (s->training.routing.kind) {
   case MS_ROUTING_NATURAL: return MIN(rows_expert, mean);
+  case MS_ROUTING_CAPACITY: return capacity_rows(s, l, rows_sp);
   default: return rows_expert;
   }
 }
@@ -96,7 +113,7 @@ void ms_build_init(MsBuild *b, const MsScenario *s, const MsLayout *l, gboolean 
   b->rows_kept = kept_rows(s, l, b->rows_sp, b->rows_expert);
   b->local_experts = (s->model->num_experts + s->training.routing.replicas) / l->ep;
   b->shared = -1;
-  if (s->training.routing.kind == MS_ROUTING_CAPACITY) b->rows_routed = b->rows_expert / b->u;
+  if (s->training.routing.kind == MS_ROUTING_CAPACITY) b->rows_routed = capacity_rows(s, l, b->rows_sp) / b->u;
   b->act_B = 2;
   b->quantized = quantized && ms_precision(&s->training)->bits < 16;
   b->odt = ms_precision(&s->training)->operand;

@@ -180,21 +180,60 @@ static void the_slowest_rank_decides(void **state) {
   assert_true(most > least);
 }
 
-/* Rows of the busiest rank over the mean. */
-static double natural_rows(const char *model) {
+typedef struct {
+  double busiest, sent_B; /* rows of the busiest rank; bytes of a dispatch forward */
+} Arriving;
+
+static Arriving arriving(const char *model, MsDispatcher dispatcher, MsRouting routing) {
   g_autoptr(MsScenario) s = ms_test_run(model, 0, "h100-sxm", 32);
   s->layout.pp = 4, s->layout.ep = 8;
   s->training.global_batch_size = 8 * 16;
-  double rows[2];
-  for (int natural = 0; natural < 2; natural++) {
-    s->training.routing = (MsRouting){.kind = natural ? MS_ROUTING_NATURAL : MS_ROUTING_BALANCED};
-    GError *error = NULL;
-    g_autoptr(MsLayout) l = ms_layout_new_or_error(s, &error);
-    g_autoptr(MsWork) work = l ? ms_work_new(s, l, &error) : NULL;
-    if (!work) fail_msg("%s", error->message);
-    rows[natural] = work->rows_expert;
+  s->options.dispatcher = dispatcher;
+  s->training.routing = routing;
+  GError *error = NULL;
+  g_autoptr(MsLayout) l = ms_layout_new_or_error(s, &error);
+  g_autoptr(MsWork) work = l ? ms_work_new(s, l, &error) : NULL;
+  if (!work) fail_msg("%s", error->message);
+  Arriving a = {.busiest = work->rows_expert};
+  for (int i = 0; i < work->n_pieces; i++)
+    for (int k = 0; work->pieces[i].is_moe && k < work->pieces[i].forward.n; k++)
+      if (work->pieces[i].forward.op[k].kind == MS_OP_DISPATCH) a.sent_B = work->pieces[i].forward.op[k].message_B;
+  return a;
+}
+
+/* Rows of the busiest rank over the mean. */
+static double natural_rows(const char *model) {
+  return arriving(model, MS_DISPATCH_ALLTOALL, (MsRouting){.kind = MS_ROUTING_NATURAL}).busiest /
+         arriving(model, MS_DISPATCH_ALLTOALL, (MsRouting){.kind = MS_ROUTING_BALANCED}).busiest;
+}
+
+static MsRouting dropping(double factor, gboolean forced) {
+  return (MsRouting){.kind = MS_ROUTING_CAPACITY, .capacity_factor = factor, .forced_balance = forced};
+}
+
+/* A router that chooses by itself under a capacity of F: the busiest rank has what it would have, F times the mean at
+ * most; forced into balance it has the mean. */
+static void capacity_cuts_the_busiest(void **state) {
+  (void)state;
+  const char *model = "gpt-oss-20b"; /* no balancing loss: the busiest has twice the mean and more */
+  const MsDispatcher all = MS_DISPATCH_ALLTOALL;
+  Arriving mean = arriving(model, all, (MsRouting){.kind = MS_ROUTING_BALANCED}),
+           natural = arriving(model, all, (MsRouting){.kind = MS_ROUTING_NATURAL});
+  assert_close(arriving(model, all, dropping(1000, FALSE)).busiest, natural.busiest, 1e-9);
+  assert_close(arriving(model, all, dropping(1000, TRUE)).busiest, mean.busiest, 1e-9);
+  assert_close(arriving(model, all, dropping(1.5, FALSE)).busiest, 1.5 * mean.busiest, 1e-9);
+  assert_close(arriving(model, all, dropping(0.5, FALSE)).busiest, mean.busiest / 2, 1e-9);
+}
+
+/* What is dropped is not sent. */
+static void dropped_copies_stay(void **state) {
+  (void)state;
+  static const MsDispatcher kinds[] = {MS_DISPATCH_ALLTOALL, MS_DISPATCH_DEEPEP, MS_DISPATCH_HYBRIDEP};
+  for (gsize i = 0; i < G_N_ELEMENTS(kinds); i++) {
+    double all = arriving("qwen3-30b-a3b", kinds[i], dropping(1, TRUE)).sent_B,
+           quarter = arriving("qwen3-30b-a3b", kinds[i], dropping(0.25, TRUE)).sent_B;
+    assert_true(quarter > 0 && quarter < 0.5 * all);
   }
-  return rows[1] / rows[0];
 }
 
 static void routing_without_a_balancing_loss(void **state) {
@@ -406,6 +445,8 @@ int main(void) {
                                      cmocka_unit_test(what_ifs),
                                      cmocka_unit_test(the_slowest_rank_decides),
                                      cmocka_unit_test(routing_without_a_balancing_loss),
+                                     cmocka_unit_test(capacity_cuts_the_busiest),
+                                     cmocka_unit_test(dropped_copies_stay),
                                      cmocka_unit_test(experts_in_turn_are_neighbours),
                                      cmocka_unit_test(replicas_cost_memory_and_gradients),
                                      cmocka_unit_test(impossible_draws_are_refused),

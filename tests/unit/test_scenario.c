@@ -453,7 +453,7 @@ static void routings(void **state) {
                {"\"natural\"", MS_ROUTING_NATURAL, 0, 0},
                {"\"round-robin\"", MS_ROUTING_ROUND_ROBIN, 0, 0},
                {"{\"zipf\": 0.8, \"seed\": 1}", MS_ROUTING_ZIPF, 0.8, 1},
-               {"{\"dirichlet\": 1.0, \"seed\": 7, \"forced_balance\": true}", MS_ROUTING_DIRICHLET, 1, 7}};
+               {"{\"dirichlet\": 1.0, \"seed\": 7}", MS_ROUTING_DIRICHLET, 1, 7}};
   const char *old = "{\"capacity_factor\": 1.25, \"pad_to_capacity\": true}";
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     char **parts = g_strsplit(ms_test_scenario, old, 2), *json = g_strconcat(parts[0], cases[i].json, parts[1], NULL);
