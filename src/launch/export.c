@@ -49,6 +49,7 @@ static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch
   gboolean forced = r->kind == MS_ROUTING_BALANCED || (r->kind == MS_ROUTING_CAPACITY && r->forced_balance);
   note_string(notes, "name", s->name);
   note_string(notes, "doc", s->doc);
+  if (s->framework != MS_FRAMEWORK_MEGATRON) note_string(notes, "framework", ms_framework(s)->word);
   note_string(notes, "software", s->software);
   if (s->hardware_json) json_object_set_member(notes, "hardware", ms_json_copy(s->hardware_json));
   else note_string(notes, "hardware", s->hardware->name);

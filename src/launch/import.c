@@ -18,14 +18,15 @@ char *ms_import_text(const char *text, gsize length, const char *file, GError **
 
 /* --- notes --- */
 static gboolean read_note(MsArgs *args, const char *line, int number, GError **error) {
-  static const char *const keys[] = {
-      "name", "doc", "software", "hardware", "gpus", "model", "routing", "rope_scaling", "cuda_device_max_connections",
-      NULL};
+  static const char *const keys[] = {"name", "doc",   "framework", "software",     "hardware",
+                                     "gpus", "model", "routing",   "rope_scaling", "cuda_device_max_connections",
+                                     NULL};
   g_auto(GStrv) parts = g_strsplit(line, " ", 2);
   if (!parts[0] || !g_strv_contains(keys, parts[0]) || !parts[1])
-    return ms_input_error(error, args->file, number, "#moesim",
-                          "must be a key and a value; keys are name, doc, software, hardware, gpus, model, routing, "
-                          "rope_scaling, cuda_device_max_connections");
+    return ms_input_error(
+        error, args->file, number, "#moesim",
+        "must be a key and a value; keys are name, doc, framework, software, hardware, gpus, model, routing, "
+        "rope_scaling, cuda_device_max_connections");
   g_autoptr(GError) why = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(parts[1], -1, "", &why);
   if (!doc) return ms_input_error(error, args->file, number, parts[0], "is not JSON");
@@ -279,6 +280,19 @@ static gboolean note_rope_scaling(MsScenario *s, const MsArgs *args, GError **er
   return TRUE;
 }
 
+/* Of a script that does not say it, Megatron-LM. */
+static gboolean note_framework(MsScenario *s, const MsArgs *args, GError **error) {
+  const char *word = ms_import_note(args, "framework");
+  for (int i = 0; word && ms_framework_words[i]; i++) {
+    if (strcmp(word, ms_framework_words[i]) != 0) continue;
+    s->framework = (MsFramework)i;
+    return TRUE;
+  }
+  g_autofree char *words = g_strjoinv(", ", (char **)ms_framework_words);
+  return !word ||
+         ms_input_error(error, args->file, 0, "#moesim framework", "is \"%s\", must be one of %s", word, words);
+}
+
 /* --- what must not be lost --- */
 /* Arguments that moesim does not read and that change the model or its time. One that ends in '-' stands for all that
  * begin so. */
@@ -366,8 +380,8 @@ static MsScenario *empty_scenario(const MsArgs *args, const MsImportOptions *opt
 static gboolean read_scenario(MsImport *import, MsArgs *args, int gpus, const MsImportOptions *options,
                               GError **error) {
   g_autoptr(MsScenario) s = empty_scenario(args, options);
-  if (!load_hardware(s, args, import, options, error) || !ms_stack_find(s->software, &s->stack, error) ||
-      !ms_laws_load(&s->laws, error))
+  if (!note_framework(s, args, error) || !load_hardware(s, args, import, options, error) ||
+      !ms_stack_find(s->software, &s->stack, error) || !ms_laws_load(&s->laws, error))
     return FALSE;
   if (options->model && !(s->model = ms_model_load(options->model, error))) return FALSE;
   g_autoptr(MsModel) found = g_new0(MsModel, 1);

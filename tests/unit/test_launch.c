@@ -184,6 +184,22 @@ static void every_row_names_a_key(void **state) {
   }
 }
 
+static void frameworks_come_back(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", -1, "mtt-s5000", 8);
+  s->framework = MS_FRAMEWORK_MT_MEGATRON;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MT, FALSE}, NULL);
+  assert_non_null(text);
+  const MsImportOptions options = {0};
+  g_autoptr(MsImport) import = ms_import_megatron(text, strlen(text), "export", &options, NULL);
+  assert_non_null(import);
+  assert_int_equal(import->scenario->framework, MS_FRAMEWORK_MT_MEGATRON);
+  static const char wrong[] = "#moesim framework \"magatron\"\npython pretrain_gpt.py --num-layers 2\n";
+  g_autoptr(GError) error = NULL;
+  assert_null(ms_import_megatron(wrong, strlen(wrong), "wrong.sh", &options, &error));
+  assert_non_null(strstr(error->message, "#moesim framework: is \"magatron\", must be one of megatron,"));
+}
+
 static void hyper_connections(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("llama3-8b", -1, "h100-sxm", 8);
@@ -560,6 +576,7 @@ int main(void) {
                                      cmocka_unit_test(unusual_models_come_back),
                                      cmocka_unit_test(hybrid_splits),
                                      cmocka_unit_test(every_row_names_a_key),
+                                     cmocka_unit_test(frameworks_come_back),
                                      cmocka_unit_test(hyper_connections),
                                      cmocka_unit_test(keys_without_an_argument),
                                      cmocka_unit_test(schedules_of_others),
