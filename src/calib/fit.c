@@ -106,6 +106,34 @@ static void choose(GPtrArray *series) {
   }
 }
 
+static double flop_of(const MsSeries *series, const double *x) {
+  switch (series->kind) {
+  case MS_ROW_GEMM: return 2 * x[0] * x[1] * x[2];
+  case MS_ROW_GROUPED: return 2 * x[0] * x[2] * x[3];
+  default: return 0;
+  }
+}
+
+/* Rows whose median is above the machine's peak have another unit, or are of another machine; single ones may be off.
+ */
+static gboolean is_possible(const Work *work, const MsSeries *series, GError **error) {
+  const MsHardware *machine = series->machine == 0 ? work->hardware : work->like;
+  double peak = ms_device_rates(machine, series->dtype, FALSE).peak_flops;
+  g_autofree double *rate = g_new(double, series->rows->len + 1);
+  guint n = 0;
+  for (guint i = 0; i < series->rows->len; i++) {
+    const MsRow *row = &g_array_index(series->rows, MsRow, i);
+    double flop = flop_of(series, row->x);
+    if (flop > 0 && row->time_s > 0) rate[n++] = flop / row->time_s;
+  }
+  double usual = n > 0 ? ms_quantile(rate, n, 0.5) : 0;
+  return !(peak > 0) || usual <= peak ||
+         ms_input_error(error, series->file, 0, NULL,
+                        "%u rows of %s %s come to %.4g TFLOP/s (median), the peak of %s is %.4g: are their times in "
+                        "the unit that the header says?",
+                        n, series->key.op, series->key.dtype, usual / 1e12, machine->name, peak / 1e12);
+}
+
 static gboolean read_all(Work *work, GError **error) {
   const char *names[] = {work->hardware->name, work->like ? work->like->name : NULL, NULL};
   for (int i = 0; work->options->files[i]; i++) {
@@ -116,6 +144,8 @@ static gboolean read_all(Work *work, GError **error) {
   }
   choose(work->series);
   for (guint i = 0; i < work->series->len; i++) ms_series_merge(((MsSeries *)work->series->pdata[i])->rows);
+  for (guint i = 0; i < work->series->len; i++)
+    if (!is_possible(work, work->series->pdata[i], error)) return FALSE;
   if (work->series->len > 0) return TRUE;
   const char *why = work->fit->notes->len > 0 ? work->fit->notes->pdata[0] : NULL;
   return ms_input_error(error, NULL, 0, NULL, "no row of %s in the tables given%s%s", work->hardware->name,

@@ -20,6 +20,7 @@ typedef struct {
   int form;                       /* of the table below; -1: not known yet */
   gboolean inside;                /* the block of arguments */
   double block_ms, block_samples; /* MLPerf */
+  double step, samples;           /* Megatron-LM: number of the line before, and samples consumed by then; NaN */
   GHashTable *ranks;              /* that report memory */
 } Reader;
 
@@ -107,6 +108,14 @@ static void megatron_memory(Reader *r, const char *line) {
   more_memory(&r->log->reserved_GiB, behind(line, "max reserved") * to_GiB);
 }
 
+/* The batch from what two steps consumed, where it is not printed. */
+static void count_samples(Reader *r, double step, double samples) {
+  double batch = (samples - r->samples) / (step - r->step);
+  if (r->log->global_batch == 0 && batch >= 1 && batch < 1e9 && batch == floor(batch))
+    r->log->global_batch = (int)batch;
+  r->step = step, r->samples = samples;
+}
+
 static gboolean megatron_line(Reader *r, const char *line) {
   static const char time_key[] = "elapsed time per iteration (ms)";
   if (strstr(line, "memory (MB)") && strstr(line, "max allocated")) return megatron_memory(r, line), TRUE;
@@ -115,6 +124,7 @@ static gboolean megatron_line(Reader *r, const char *line) {
   more_memory(&r->log->allocated_GiB, behind(line, "mem-max-allocated-gigabytes"));
   double batch = behind(line, "global batch size"), loss = behind(line, "lm loss");
   if (batch > 0 && batch < 1e9) r->log->global_batch = (int)batch;
+  count_samples(r, behind(iteration, "iteration "), behind(line, "consumed samples"));
   MsLogStep step = {.number = step_number(behind(iteration, "iteration ")),
                     .time_s = behind(line, time_key) / 1e3,
                     .tokens_per_s = NAN,
@@ -324,7 +334,13 @@ static gboolean evaluate(Reader *r, GPtrArray *notes) {
 
 MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArray *notes, GError **error) {
   GError *cause = NULL;
-  Reader r = {.log = g_new0(MsTrainingLog, 1), .file = file, .reader = reader, .error = &cause, .form = -1};
+  Reader r = {.log = g_new0(MsTrainingLog, 1),
+              .file = file,
+              .reader = reader,
+              .error = &cause,
+              .form = -1,
+              .step = NAN,
+              .samples = NAN};
   r.ranks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   r.log->steps = g_array_new(FALSE, FALSE, sizeof(MsLogStep));
   r.log->arguments = g_ptr_array_new_with_free_func(g_free);

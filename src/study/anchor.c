@@ -21,6 +21,7 @@ typedef struct {
   MsJob job;
   char *file, *trace, *log; /* trace: a profile of it; log: what it printed; NULL */
   double log_s, log_tokens; /* what the log says of a step, and of tokens per second and GPU; NaN */
+  int log_batch;            /* sequences of its step; 0: it does not say */
   const char *hardware;
   gboolean usable, known; /* known: its software stack has factors of its own */
   MsScenario *scenario;
@@ -97,12 +98,30 @@ static void put_log(const Run *r, MsScenario *s) {
   s->measured.tokens_per_s_per_gpu = r->log_tokens;
 }
 
+static gboolean same_batch(const Run *r, GError **error) {
+  gint64 batch = ms_scenario_batch(r->scenario);
+  return r->log_batch == 0 || r->log_batch == batch ||
+         ms_input_error(error, r->log, 0, "global batch size", "is %d, %s has %" G_GINT64_FORMAT ": these are two runs",
+                        r->log_batch, r->file, batch);
+}
+
+/* No machine multiplies faster than its peak; `predicted` has the share that a step of the predicted length takes. */
+static gboolean is_possible(const Run *r, const MsResult *predicted, GError **error) {
+  double share =
+      predicted->mfu / MAX(predicted->counted_over_run, 1) * predicted->step_time_s / MAX(r->measured_s, 1e-12);
+  return !(r->measured_s > 0) || !(share > 1) ||
+         ms_input_error(error, r->log ? r->log : r->file, 0, r->log ? NULL : "measured",
+                        "%s a step is %.3g times the peak of %s: another run, or another unit?",
+                        MS_SECONDS(r->measured_s), share, r->scenario->hardware->name);
+}
+
 static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   const char *from = NULL;
   r->scenario = ms_scenario_load(r->file, error);
   if (!r->scenario || !put_hardware(r->scenario, r->hardware, error)) return FALSE;
   MsScenario *s = r->scenario;
   if (r->log) put_log(r, s);
+  if (!same_batch(r, error)) return FALSE;
   r->measured_s = s->has_measured ? ms_measured_time(s, &from) : NAN;
   if (!(r->measured_s > 0) && !r->trace)
     return ms_input_error(error, r->file, 0, "measured", "gives no step time: moesim import log reads one from a log");
@@ -114,7 +133,7 @@ static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   double weight = isnan(s->measured.weight) ? 1 : s->measured.weight;
   r->noise_share = s->has_measured && weight > 0 ? 1 / (weight * confidence(&s->measured)) : 1;
   g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_FULL, NULL, error);
-  if (!result) return FALSE;
+  if (!result || !is_possible(r, result, error)) return FALSE;
   r->predicted_s = result->step_time_s;
   r->log_error = r->measured_s > 0 ? log(r->measured_s / r->predicted_s) : NAN;
   r->band = result->band;
@@ -341,7 +360,7 @@ static gboolean take_log(Run *r, const char *file, GPtrArray *notes) {
   g_autoptr(MsTrainingLog) log = reader ? ms_training_log_read(reader, file, notes, NULL) : NULL;
   if (!log || !(log->time_s > 0 || log->tokens_per_s > 0)) return FALSE;
   r->log = g_strdup(file);
-  r->log_s = log->time_s, r->log_tokens = log->tokens_per_s;
+  r->log_s = log->time_s, r->log_tokens = log->tokens_per_s, r->log_batch = log->global_batch;
   return TRUE;
 }
 
@@ -356,11 +375,23 @@ static gboolean is_json(const char *file) {
 }
 
 /* --- the files ------------------------------------------------------------------------------------------------- */
+/* The same evidence twice would count as two measurements. */
+static gboolean given_once(const char *const *files, int at, GError **error) {
+  g_autofree char *own = g_canonicalize_filename(files[at], NULL);
+  for (int i = 0; i < at; i++) {
+    g_autofree char *other = g_canonicalize_filename(files[i], NULL);
+    if (strcmp(own, other) == 0)
+      return ms_input_error(error, files[at], 0, NULL, "is given twice, and would count as two measurements");
+  }
+  return TRUE;
+}
+
 /* Scenarios, each with its profile and its log behind it. */
 static GArray *read_files(const MsAnchorOptions *o, GPtrArray *notes, GError **error) {
   GArray *runs = g_array_new(FALSE, TRUE, sizeof(Run));
   g_array_set_clear_func(runs, run_clear);
   gboolean good = TRUE;
+  for (int i = 0; good && o->files[i]; i++) good = given_once(o->files, i, error);
   for (int i = 0; good && o->files[i]; i++) {
     MsProfileKind kind;
     Run run = {.file = g_strdup(o->files[i]), .hardware = o->hardware};

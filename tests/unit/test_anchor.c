@@ -230,9 +230,16 @@ static void refused(void **state) {
   g_autofree char *part = ms_test_data_path("part.json");
   ms_test_data_write("part.json",
                      "[{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nvjet_hsh_128x256\",\"ts\":1,\"dur\":5}]");
+  g_autofree char *fast = write_run("fast.json", 16, 1e-4), *log = ms_test_data_path("other.log");
+  ms_test_data_write("other.log",
+                     " iteration 1/ 3 | elapsed time per iteration (ms): 90.0 | global batch size: 32 |\n"
+                     " iteration 2/ 3 | elapsed time per iteration (ms): 90.0 | global batch size: 32 |\n");
   const struct {
     const char *a, *b, *say;
   } cases[] = {{bare, NULL, "measured: gives no step time"},
+               {fast, NULL, " times the peak of "},
+               {run, run, "is given twice"},
+               {run, log, "global batch size: is 32, "},
                {trace, run, "is a profile: give the scenario of its run in front of it"},
                {run, trace, "is of another model or layout"},
                {run, part, "has 1 kernels of the class gemm a step where"},

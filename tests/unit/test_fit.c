@@ -396,6 +396,20 @@ static void few_rows_move_a_shipped_curve(void **state) {
   assert_non_null(strstr(moved->curves[ms_fit_find_curve(moved, &of)].provenance.note, "too few"));
 }
 
+/* Milliseconds under a header that says microseconds. */
+static void nothing_beats_the_peak(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *table = temporary("moesim-fit-ms.csv",
+                                     "gpu,dtype,m,n,k,latency_us\nh100_sxm,bf16,4096,4096,4096,0.39\n"
+                                     "h100_sxm,bf16,8192,8192,4096,1.5\nh100_sxm,bf16,16,16,16,4\n",
+                                     -1);
+  const char *files[] = {table, NULL};
+  assert_null(ms_fit(&(MsFitOptions){"h100-sxm", NULL, files, "2000-01-01", "a test"}, &error));
+  assert_int_equal(error->code, MS_ERROR_INPUT);
+  assert_non_null(strstr(error->message, "TFLOP/s (median), the peak of h100-sxm is 989.4"));
+}
+
 /* Copies inside the last-level cache give its rate and no curve. */
 static void cache_copies_give_a_rate(void **state) {
   (void)state;
@@ -489,6 +503,7 @@ int main(void) {
                                      cmocka_unit_test(whole_fit),
                                      cmocka_unit_test(profile_edits),
                                      cmocka_unit_test(mutated_tables),
+                                     cmocka_unit_test(nothing_beats_the_peak),
                                      cmocka_unit_test(cache_copies_give_a_rate),
                                      cmocka_unit_test(damaged_gzip),
                                      cmocka_unit_test(grouped_no_faster_than_dense)};

@@ -177,8 +177,8 @@ static void labelled(void **state) {
       "0:   microbatch_group_size_per_virtual_pipeline_stage  4\n"
       "0: -------------------- end of arguments ---------------------\n"
       "0:  > padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)\n"
-      "0:  iteration 1/ 20 | elapsed time per iteration (ms): 9444.9 | global batch size: 512 |\n"
-      "0:  iteration 2/ 20 | elapsed time per iteration (ms): 5533.8 | global batch size: 512 |\n";
+      "0:  iteration 1/ 20 | consumed samples: 512 | elapsed time per iteration (ms): 9444.9 |\n"
+      "0:  iteration 3/ 20 | consumed samples: 1536 | elapsed time per iteration (ms): 5533.8 |\n";
   g_autofree char *file = NULL;
   int fd = g_file_open_tmp("log-XXXXXX", &file, NULL);
   assert_true(fd >= 0 && g_file_set_contents(file, text, -1, NULL) && g_close(fd, NULL));
@@ -190,6 +190,7 @@ static void labelled(void **state) {
   assert_string_equal(argument_of(log, "hidden_size"), "3072");
   assert_string_equal(argument_of(log, "microbatch_group_size_per_virtual_pipeline_stage"), "4");
   assert_int_equal(log->vocab_size, 50257);
+  assert_int_equal(log->global_batch, 512);
 }
 
 static void corpus(void **state) {
