@@ -169,12 +169,17 @@ static MsTime fast_step(const Parts *p, MsResult *r, MsTime lower) {
   return MAX(step, lower);
 }
 
-/* No stage has as many turns as one needs to come into steady state, which `fast` counts on: then `full` takes no
- * longer than to measure them alone. */
-static gboolean too_few_turns(const Parts *p) {
-  for (int i = 0; i < p->schedule->stages; i++)
-    if (p->schedule->n[i] > MS_TURNS_FEW + MS_TURNS_MORE) return FALSE;
-  return ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
+/* No stage has more turns than are run to measure one kind, alone and with early inputs (sim/steady.c), and all stages
+ * together no more than three kinds of the first, a middle and the last one: `full` takes no longer then, and a stage
+ * may never come into the steady state that `fast` counts on. */
+static gboolean few_turns(const Parts *p) {
+  enum { MEASURED = 2 * (MS_TURNS_FEW + MS_TURNS_MORE), KINDS = 9 };
+  int all = 0;
+  for (int i = 0; i < p->schedule->stages; i++) {
+    if (p->schedule->n[i] > MEASURED) return FALSE;
+    all += p->schedule->n[i];
+  }
+  return all <= KINDS * MEASURED && ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
 }
 
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
@@ -185,7 +190,7 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   *step = lower;
   if (r->fidelity != MS_FIDELITY_BOUND && !ms_program_meet(p->program, error)) return FALSE;
   gboolean fast = r->fidelity == MS_FIDELITY_FAST;
-  if (r->fidelity == MS_FIDELITY_FULL || (fast && too_few_turns(p))) return full_step(p, r, step, detail, error);
+  if (r->fidelity == MS_FIDELITY_FULL || (fast && few_turns(p))) return full_step(p, r, step, detail, error);
   if (fast) *step = fast_step(p, r, lower);
   return TRUE;
 }

@@ -212,6 +212,19 @@ static void fast_is_near_full(void **state) {
   assert_true(far <= 0.01 * n);
 }
 
+/* One microbatch, whose activations go to the host meanwhile: no stage waits for that, as it would in steady state. */
+static void fast_is_full_of_few_turns(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"model\": {\"base\": \"deepseek-v2-lite\", \"num_layers\": 8, \"moe_layer_freq\": \"[1]*8\"}, "
+      "\"hardware\": \"ascend-910b2\", \"gpus\": 128, \"training\": {\"seq_length\": 32768, "
+      "\"micro_batch_size\": 2, \"global_batch_size\": 2}, \"layout\": {\"tp\": 8, \"cp\": 2, \"pp\": 8, "
+      "\"etp\": 2, \"cp_comm_type\": \"a2a\", \"schedule\": \"zb-h1\"}, "
+      "\"options\": {\"offload_modules\": [\"core_attn\", \"mlp_norm\"]}}");
+  g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST), full = ms_test_simulate(s, MS_FIDELITY_FULL);
+  assert_true(fast->step_time_s == full->step_time_s && fast->time.bubble_s == full->time.bubble_s);
+}
+
 /* A host that waits for a message is not late: of a pipeline whose kernels are long almost nothing is the host's. */
 static void fast_waits_for_what_full_does(void **state) {
   (void)state;
@@ -385,6 +398,7 @@ int main(void) {
                                      cmocka_unit_test(moments_are_alike_every_other_period),
                                      cmocka_unit_test(turns_that_are_left_out_change_nothing),
                                      cmocka_unit_test(fast_is_near_full),
+                                     cmocka_unit_test(fast_is_full_of_few_turns),
                                      cmocka_unit_test(fast_waits_for_what_full_does),
                                      cmocka_unit_test(a_slow_host_decides_the_order),
                                      cmocka_unit_test(no_part_is_negative),
