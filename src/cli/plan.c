@@ -125,6 +125,18 @@ static guint shortcuts(const Options *o) {
   return bits;
 }
 
+/* Of the form of --launch. */
+static MsLaunch launch_of(const Options *o) {
+  int word = 0;
+  while (ms_launch_words[word] && strcmp(ms_launch_words[word], o->launch) != 0) word++;
+  return ms_launch_of_word(word);
+}
+
+static gboolean starts(const MsScenario *s, gpointer options, GError **error) {
+  g_autofree char *text = ms_launch_text(s, launch_of(options), error);
+  return text != NULL;
+}
+
 static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   MsPlanOptions options;
   ms_plan_options_init(&options);
@@ -133,6 +145,7 @@ static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   options.threads = o->threads;
   options.progress = TRUE;
   options.without = shortcuts(o);
+  if (o->launch) options.starts = starts, options.starts_user = (gpointer)o;
   if (request->top > 0) options.top = request->top;
   if (o->top != MS_CLI_UNSET) options.top = o->top;
   return options;
@@ -162,12 +175,8 @@ static void say_interrupted(const Options *o) {
 /* What is printed is one layout, or what starts it: nothing to choose from is looked for. */
 static gboolean wants_one(const Options *o) { return !o->json && (o->launch || g_strcmp0(o->out, "-") == 0); }
 
-/* Of the form of --launch. */
 static MsFramework framework_of(const Options *o) {
-  int word = -1;
-  for (int i = 0; o->launch && ms_launch_words[i]; i++)
-    if (strcmp(ms_launch_words[i], o->launch) == 0) word = i;
-  return word < 0 ? MS_FRAMEWORK_MEGATRON : ms_launch_framework(ms_launch_of_word(word));
+  return o->launch ? ms_launch_framework(launch_of(o)) : MS_FRAMEWORK_MEGATRON;
 }
 
 static int plan_one(const Options *o, MsRequest *request) {

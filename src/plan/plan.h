@@ -31,7 +31,11 @@ typedef struct {
   const char *checkpoint; /* file that keeps what was simulated, for `resume`; NULL: none */
   const char *resume;     /* such a file of the same request: what it holds is not simulated again */
   MsPlanKnown *known;     /* read, and added to; NULL: none. Not with `rough` */
-  double limit_cost;      /* of the objective: what costs more is not looked for, with `prune`; 0: none */
+  /* Whether what will start the layouts takes this one, or *error; the others are refused. From any thread. NULL: all
+   */
+  gboolean (*starts)(const MsScenario *scenario, gpointer user, GError **error);
+  gpointer starts_user;
+  double limit_cost; /* of the objective: what costs more is not looked for, with `prune`; 0: none */
 } MsPlanOptions;
 
 /* What makes the search short, one by one. */

@@ -128,6 +128,16 @@ static void simulate_one(int index, int thread, gpointer data) {
   b->done[index] = TRUE;
 }
 
+gboolean ms_planner_starts(MsPlanner *x, const MsCandidate *c) {
+  const MsPlanOptions *options = x->s.options;
+  if (!options->starts) return TRUE;
+  g_autoptr(MsScenario) s = ms_candidate_scenario(x->s.space, c, NULL);
+  if (options->starts(s, options->starts_user, NULL)) return TRUE;
+  x->s.plan->feasible--;
+  ms_planner_refuse(x, MS_REFUSED_START, INFINITY, c);
+  return FALSE;
+}
+
 void ms_planner_settle(MsPlanner *x, const MsOutcome *o, MsResult *result) {
   MsPlan *plan = x->s.plan;
   if (o->kind == MS_OUTCOME_ERROR) {
@@ -174,15 +184,21 @@ void ms_planner_outcomes(MsPlanner *x, const MsCandidate *candidate, int n, MsOu
 }
 
 void ms_planner_simulate(MsPlanner *x, const MsCandidate *candidate, int n, gboolean *done) {
+  MsCandidate started[MS_BATCH];
   Batch b = {.x = x,
-             .candidate = candidate,
+             .candidate = started,
              .whole = ms_ranks_count() == 1 ? x->top - x->n_list : 0,
              .most = ms_planner_threshold(x)};
   MsOutcome outcome[MS_BATCH];
   gboolean seen[MS_BATCH];
-  simulate_batch(&b, n, outcome, seen);
+  int place[MS_BATCH], m = 0;
   for (int i = 0; i < n; i++) {
-    if (done) done[i] = seen[i];
+    if (done) done[i] = TRUE;
+    if (ms_planner_starts(x, &candidate[i])) started[m] = candidate[i], place[m++] = i;
+  }
+  simulate_batch(&b, m, outcome, seen);
+  for (int i = 0; i < m; i++) {
+    if (done) done[place[i]] = seen[i];
     if (seen[i]) ms_planner_settle(x, &outcome[i], b.result[i]);
   }
 }
@@ -243,6 +259,6 @@ void ms_planner_tell(MsPlanner *x, double done, const char *note) {
 
 /* Only rank 0 prints, so only it needs the whole predictions. */
 void ms_planner_hand_over(MsPlanner *x) {
-  ms_refused_hand_over(&x->s.refused, x->s.space, x->s.plan);
+  ms_refused_hand_over(&x->s.refused, x->s.space, x->s.options, x->s.plan);
   if (ms_ranks_own() == 0 && !predict_list(x)) unlist(x);
 }

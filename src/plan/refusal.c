@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const more_names[MS_N_REFUSED] = {"memory", "deadline", "same-as-another", "not-simulated"};
+static const char *const more_names[MS_N_REFUSED] = {"memory", "deadline", "same-as-another", "not-simulated",
+                                                     "not-started"};
 
 void ms_refused_init(MsRefusedTable *t) {
   t->n = ms_num_rules + MS_N_REFUSED;
@@ -42,7 +43,7 @@ void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own) {
   }
 }
 
-static char *why_of(int row, const MsRefused *r, const MsScenario *s) {
+static char *why_of(int row, const MsRefused *r, const MsScenario *s, const MsPlanOptions *options) {
   switch (row - ms_num_rules) {
   case MS_REFUSED_MEMORY:
     return isinf(r->miss) ? g_strdup("fits in no cut") : g_strdup_printf("fits if at least %s less", MS_BYTES(r->miss));
@@ -53,6 +54,11 @@ static char *why_of(int row, const MsRefused *r, const MsScenario *s) {
     g_autoptr(GError) error = NULL;
     g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_BOUND, NULL, &error);
     return g_strdup(result ? "too large to simulate" : error->message);
+  }
+  case MS_REFUSED_START: {
+    g_autoptr(GError) error = NULL;
+    options->starts(s, options->starts_user, &error);
+    return g_strdup(error->message);
   }
   }
   char why[192] = "";
@@ -73,13 +79,13 @@ void ms_plan_sort_refusals(MsPlan *plan) {
   if (plan->n_refusals > 1) qsort(plan->refusals, (size_t)plan->n_refusals, sizeof *plan->refusals, more_first);
 }
 
-void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, MsPlan *plan) {
+void ms_refused_hand_over(const MsRefusedTable *t, const MsSpace *space, const MsPlanOptions *options, MsPlan *plan) {
   plan->refusals = g_new0(MsPlanRefusal, t->n);
   for (int i = 0; i < t->n; i++) {
     const MsRefused *r = &t->row[i];
     if (r->count == 0) continue;
     g_autoptr(MsScenario) s = ms_candidate_scenario(space, &r->example, NULL);
-    g_autofree char *why = why_of(i, r, s);
+    g_autofree char *why = why_of(i, r, s, options);
     char *layout = layout_text(space, s);
     plan->refusals[plan->n_refusals++] =
         (MsPlanRefusal){.name = g_strdup(i < ms_num_rules ? ms_rules[i].name : more_names[i - ms_num_rules]),

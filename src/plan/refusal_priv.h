@@ -25,6 +25,7 @@ void ms_refused_merge(MsRefusedTable *into, const MsRefusedTable *from);
 void ms_refused_gather(MsRefusedTable *into, const MsRefusedTable *own); /* `own` of every rank */
 void ms_plan_sort_refusals(MsPlan *plan);                                /* by descending count */
 /* Words them, sorted. */
-void ms_refused_hand_over(const MsRefusedTable *table, const MsSpace *space, MsPlan *plan);
+void ms_refused_hand_over(const MsRefusedTable *table, const MsSpace *space, const MsPlanOptions *options,
+                          MsPlan *plan);
 
 #endif

@@ -78,6 +78,13 @@ gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, cons
 gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenario *scenario, MsRole before);
 
 /* Reasons for refusal behind the rules: ms_num_rules + one of these. */
-enum { MS_REFUSED_MEMORY, MS_REFUSED_DEADLINE, MS_REFUSED_SAME, MS_REFUSED_ERROR, MS_N_REFUSED };
+enum {
+  MS_REFUSED_MEMORY,
+  MS_REFUSED_DEADLINE,
+  MS_REFUSED_SAME,
+  MS_REFUSED_ERROR,
+  MS_REFUSED_START, /* MsPlanOptions.starts */
+  MS_N_REFUSED
+};
 
 #endif

@@ -236,7 +236,7 @@ static void settle_known(MsTree *t, gboolean dear) {
         !ms_planner_known(t->x, &known[i].candidate, ms_planner_threshold(t->x)))
       continue;
     t->x->s.plan->resumed++;
-    ms_planner_settle(t->x, &known[i], NULL);
+    if (ms_planner_starts(t->x, &known[i].candidate)) ms_planner_settle(t->x, &known[i], NULL);
   }
 }
 

@@ -846,6 +846,47 @@ static void what_is_unknown_is_one_more_reason(void **state) {
   }
 }
 
+static gboolean starts_pipelines(const MsScenario *s, gpointer user, GError **error) {
+  return s->layout.pp >= *(const int *)user || ms_input_error(error, NULL, 0, "layout.pp", "is %d", s->layout.pp);
+}
+
+/* What nothing starts is refused with what the form says, and the list is that of the others, in every mode. */
+static void what_is_not_started_is_refused(void **state) {
+  (void)state;
+  const Small r = {"started",
+                   "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                   "h100-sxm",
+                   8,
+                   4096,
+                   64,
+                   "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                   "\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": 1",
+                   ""},
+              deep = {r.name, r.model, r.hardware, r.gpus,
+                      r.seq,  r.batch, r.training, "\"tp\": [1, 2, 4], \"cp\": 1, \"pp\": [2, 4], \"vpp\": 1",
+                      ""};
+  g_autoptr(MsRequest) request = request_of(&r), fewer = request_of(&deep);
+  int least = 2;
+  g_autoptr(MsPlan) want = plan(fewer, TRUE, 1, 3), all = plan(request, TRUE, 1, 3);
+  assert_int_equal(all->best[0].scenario->layout.pp, 1);
+  for (int mode = 0; mode < 3; mode++) {
+    const MsPlanOptions options = {.top = 3,
+                                   .prune = mode != 1,
+                                   .branch = mode == 2,
+                                   .threads = 1,
+                                   .starts = starts_pipelines,
+                                   .starts_user = &least};
+    g_autoptr(MsPlan) p = ms_plan(request, &options, NULL);
+    assert_int_equal(p->n_best, want->n_best);
+    for (int i = 0; i < p->n_best; i++)
+      assert_true(p->best[i].result->step_time_s == want->best[i].result->step_time_s);
+    gboolean named = FALSE;
+    for (int k = 0; k < p->n_refusals; k++)
+      named |= !strcmp(p->refusals[k].name, "not-started") && strstr(p->refusals[k].example, "layout.pp: is 1");
+    assert_true(named);
+  }
+}
+
 /* Offloading needs a link to the host: without one "auto" is to offload nothing. */
 static void offloading_needs_a_link(void **state) {
   (void)state;
@@ -899,6 +940,7 @@ int main(void) {
       cmocka_unit_test(first_layers_leave_own_cuts),
       cmocka_unit_test(flushes_tell_shapes_apart),
       cmocka_unit_test(the_order_of_values_changes_nothing),
+      cmocka_unit_test(what_is_not_started_is_refused),
       cmocka_unit_test(what_is_unknown_is_one_more_reason),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
