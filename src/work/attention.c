@@ -142,6 +142,22 @@ static double ring_hop_B(const MsBuild *b, const Widths *w, const MsPackPart *pa
   return 2 * b->rows * w->kv_wire * part->tokens;
 }
 
+/* TransformerEngine's ring puts the outputs of its steps together when all are there, and adds up gradients of queries,
+ * keys and values step by step (pytorch/attention/dot_product_attention/context_parallel.py). The last rank, whose
+ * queries see the keys of every step, has most: a first output scaled, the others scaled and added; backward gradients
+ * of queries copied and added whole, of keys and values by halves but for the last step. */
+static void ring_merge(MsBuild *b, const Widths *w, const MsPackPart *part, int steps) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double tokens = b->rows * part->tokens, out = tokens * w->heads * w->dv, q = tokens * w->q,
+         kv = tokens * (w->k + w->v), more = steps - 1;
+  if (steps < 2 || ms_framework(b->scenario)->torch_parallel) return;
+  if (!back)
+    ms_row_memory(b, MS_OP_ADD, "merge of ring steps", (2 + 4 * more) * out, (2 + 2 * more) * out, 2 * steps - 1);
+  else
+    ms_row_memory(b, MS_OP_ADD, "sums of ring steps", (2 + 4 * more) * q + (1 + 2 * (more - 1) + 4) * kv,
+                  (2 + 2 * more) * q + (1 + (more - 1) + 2) * kv, 3 * steps);
+}
+
 /* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves
  * KV and dKV: 2 (c-1) messages in all, c hops (docs/theory/communication.md 3). */
 static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, int steps, MsGroupKind group,
@@ -163,6 +179,7 @@ static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *
     arrived = next;
   }
   if (back) ms_join(b, arrived);
+  ring_merge(b, w, part, steps);
 }
 
 static gboolean stores_scores(const MsBuild *b) {
@@ -194,6 +211,20 @@ static void core_merged(MsBuild *b, const Widths *w, int layer, const MsPackPart
   if (back) ms_row_comm(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 * kv_B);
 }
 
+/* Heads for tokens in front of attention, and back: TransformerEngine puts each tensor into the order of the ranks, and
+ * what came into that of the sequence, by a pass each (context_parallel.py, flash_attn_a2a_communicate). FP8 attention
+ * exchanges what it reads, with delayed scaling what it writes, too, in a byte. */
+static void exchange_heads(MsBuild *b, const Widths *w, MsGroupKind group, gboolean in) {
+  gboolean back = b->pass == MS_PASS_DGRAD, three = in != back,
+           low = fp8_core(b) && (in || ms_precision(b->training)->delayed);
+  double x_B = (low ? 1 : 2) * b->rows * (three ? w->q + w->k + w->v : w->heads * w->dv);
+  int tensors = three ? 3 : 1;
+  gboolean copies = !ms_framework(b->scenario)->torch_parallel;
+  if (copies) ms_row_memory(b, MS_OP_COPY, "heads by rank", x_B, x_B, tensors);
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, group, x_B);
+  if (copies) ms_row_memory(b, MS_OP_COPY, "tokens in order", x_B, x_B, tensors);
+}
+
 /* Context-parallel ranks: heads exchanged for tokens among `inner` of them; keys and values of the tokens that are
  * still elsewhere go round, or are gathered before attention and their gradients scattered after it. */
 static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPackPart *part) {
@@ -202,9 +233,8 @@ static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPack
   gboolean back = b->pass == MS_PASS_DGRAD, exchanges = row->heads != MS_CP_HEADS_STAY;
   MsGroupKind group = row->heads == MS_CP_HEADS_AMONG_ALL ? MS_GROUP_CP : MS_GROUP_CP_INNER;
   double inner = ms_cp_exchange(type, (int)b->c, b->layout->cp_inner), heads = w->heads / inner, s = part->length;
-  double qkv_B = 2 * b->rows * (w->q + w->k + w->v), o_B = 2 * b->rows * w->heads * w->dv,
-         kv_B = ring_hop_B(b, w, part) * b->c;
-  if (exchanges) ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a in", MS_STREAM_CP, group, back ? o_B : qkv_B);
+  double kv_B = ring_hop_B(b, w, part) * b->c;
+  if (exchanges) exchange_heads(b, w, group, TRUE);
   if (row->keys == MS_CP_KEYS_ARE_GATHERED && ms_framework(b->scenario)->torch_parallel) {
     core_merged(b, w, layer, part, heads, kv_B);
   } else if (row->keys == MS_CP_KEYS_ARE_GATHERED) {
@@ -216,7 +246,7 @@ static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPack
   } else {
     core_row(b, "attention", w, layer, part, 1, heads, s, s);
   }
-  if (exchanges) ms_row_comm(b, MS_OP_ALL_TO_ALL, "cp a2a out", MS_STREAM_CP, group, back ? qkv_B : o_B);
+  if (exchanges) exchange_heads(b, w, group, FALSE);
 }
 
 static void core(MsBuild *b, const Widths *w, int layer) {
@@ -320,11 +350,20 @@ static MsLinear lin_out(const MsBuild *b, const Widths *w) {
   return l;
 }
 
-static double rope_B(const MsBuild *b, const Widths *w) {
-  if (!ms_model_has_mla(b->model)) return 2 * b->rows * (w->q + w->k);
+typedef struct {
+  double read, write;
+} Bytes;
+
+/* The fused kernels of latent attention turn the rotary columns of the queries where they lie, and put keys and values
+ * together from what was projected; backward the gradients go the same ways back (Megatron-LM
+ * core/fusions/fused_mla_yarn_rope_apply.py). */
+static Bytes rope_B(const MsBuild *b, const Widths *w) {
   const MsMla *a = &b->model->multi_latent_attention;
-  return 2 * b->rows * w->heads * 2 * (a->qk_head_dim + a->qk_pos_emb_head_dim) +
-         b->rows * w->heads * (a->qk_head_dim + a->v_head_dim);
+  double all = 2 * b->rows * (w->q + w->k), rotary = a->qk_pos_emb_head_dim,
+         read = 2 * b->rows * w->heads * (rotary + a->qk_head_dim + a->v_head_dim),
+         write = read + 2 * b->rows * w->heads * rotary;
+  if (!ms_model_has_mla(b->model)) return (Bytes){all, all};
+  return b->pass == MS_PASS_DGRAD ? (Bytes){write, read} : (Bytes){read, write};
 }
 
 static void split_row(MsBuild *b, const Widths *w) {
@@ -353,7 +392,7 @@ static void rope_row(MsBuild *b, const Widths *w) {
   else if (!b->options->apply_rope_fusion) ms_row_plain_rope(b, b->rows * (w->q + w->k), 0);
   else if (llama_layers(b)) /* to FP32, product of complex numbers, to BF16: of queries and of keys */
     ms_row_memory(b, MS_OP_ROPE, "rope", 10 * b->rows * (w->q + w->k), 10 * b->rows * (w->q + w->k), 6);
-  else ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w), rope_B(b, w), 2);
+  else ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w).read, rope_B(b, w).write, 2);
 }
 
 /* Split, per-head norm, rotary, and back in the opposite order: memory bound, the same bytes both ways. */
@@ -363,11 +402,20 @@ static void shape_rows(MsBuild *b, const Widths *w) {
     row[b->pass == MS_PASS_DGRAD && !ms_model_has_mla(b->model) ? 2 - i : i](b, w);
 }
 
+/* Backward needs both factors; the projection keeps the product (Megatron-LM core/transformer/attention.py,
+ * _apply_output_gate), quantised by delayed scaling in a copy of its own. */
 static void output_gate(MsBuild *b, const Widths *w) {
-  if (b->model->attention_output_gate) {
-    double x = 2 * b->rows * w->q;
-    ms_row_memory(b, MS_OP_ACTIVATION, "output gate", 2 * x, x, 1);
+  double x = 2 * b->rows * w->q;
+  gboolean back = b->pass == MS_PASS_DGRAD, copied = b->quantized && ms_precision(b->training)->delayed;
+  if (!b->model->attention_output_gate) return;
+  ms_row_memory(b, MS_OP_ACTIVATION, "output gate", (back ? 3 : 2) * x, (back ? 2 : 1) * x, 1);
+  if (back) {
+    ms_free_kept(b, "output gate");
+    ms_free_kept(b, "gated attention out");
+    return;
   }
+  ms_keep(b, "output gate", x);
+  if (!copied) ms_keep_input(b, "gated attention out", ms_input_B(b, b->rows * w->q, TRUE));
 }
 
 /* --- GQA --- */
@@ -520,7 +568,7 @@ static void own_block_forward(MsBuild *b, int layer, Block block) {
   if (!recomputed && !ms_inputs_recomputed(b))
     ms_keep(b, "normed input", (b->quantized ? 2 * ms_input_B(b, x, TRUE) : 0) + 2 * x);
   block(b, layer);
-  ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
+  ms_residual_out(b, MS_HALF_ATTENTION, 1);
 }
 
 static void own_block_backward(MsBuild *b, int layer, Block block) {
@@ -533,7 +581,7 @@ static void own_block_backward(MsBuild *b, int layer, Block block) {
   block(b, layer);
   ms_free_kept(b, "normed input");
   ms_norm_backward(b, "input norm", b->rows_sp, b->h);
-  ms_residual_in_backward(b, MS_HALF_ATTENTION, 2, 1);
+  ms_residual_in_backward(b, MS_HALF_ATTENTION, 1);
   ms_free_kept(b, "layer input");
 }
 
@@ -560,7 +608,7 @@ void ms_attention_forward(MsBuild *b, int layer) {
   if (b->quantized && ms_precision(b->training)->delayed)
     ms_keep_input(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
   if (ms_by_operators(b) && b->t > 1) ms_keep(b, "attention sum", 2 * b->rows_sp * b->h);
-  ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
+  ms_residual_out(b, MS_HALF_ATTENTION, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
 }
 
@@ -574,7 +622,7 @@ static void recompute_operators(MsBuild *b, const Widths *w) {
   ms_linear_forward(b, &key);
   shape_rows(b, w);
   ms_linear_forward(b, &out);
-  ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
+  ms_residual_out(b, MS_HALF_ATTENTION, 1);
   b->pass = MS_PASS_DGRAD;
 }
 
@@ -614,6 +662,7 @@ void ms_attention_backward(MsBuild *b, int layer) {
   else gqa_backward(b, &w);
   ms_free_kept(b, "normed input");
   ms_norm_backward(b, "input norm", b->rows_sp, b->h);
-  ms_residual_in_backward(b, MS_HALF_ATTENTION, 2, 1);
+  /* queries and the latent of keys and values are products of the same input: their gradients are added, too */
+  ms_residual_in_backward(b, MS_HALF_ATTENTION, ms_model_has_mla(b->model) ? 2 : 1);
   ms_free_kept(b, "layer input");
 }

@@ -84,6 +84,7 @@ typedef struct {
   gboolean model_flop;
   double part[3];      /* outputs of a fused layer apart, on this rank: q, k, v; gate, up */
   gboolean input_kept; /* somebody keeps the BF16 input anyway */
+  gboolean gathered;   /* its input is gathered in BF16 before it, and kept whole: nothing is gathered again */
   gboolean adapter;    /* half of a low-rank adapter: trained where the layers are frozen */
 } MsLinear;
 /* A layer's linear: low precision where the piece has it, fused gradient accumulation, counted as model FLOP. */
@@ -176,9 +177,9 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double heads, double d
  * stream), behind it what it gives is added. `reads`, `kernels`: tensors that the plain add reads, and its kernels. */
 typedef enum { MS_HALF_ATTENTION, MS_HALF_MLP } MsHalf; /* sub-layer */
 void ms_residual_in(MsBuild *b, MsHalf half);
-void ms_residual_out(MsBuild *b, MsHalf half, double reads, int kernels);
+void ms_residual_out(MsBuild *b, MsHalf half, int adds); /* of so many sums of two tensors the last is the residual */
 void ms_residual_out_backward(MsBuild *b, MsHalf half);
-void ms_residual_in_backward(MsBuild *b, MsHalf half, double reads, int kernels);
+void ms_residual_in_backward(MsBuild *b, MsHalf half, int adds);
 gboolean ms_inputs_recomputed(
     const MsBuild *b); /* the input of a sub-layer and its norm are not kept: recompute `mhc` */
 void ms_streams_expand(MsBuild *b, gboolean back); /* behind the embedding */

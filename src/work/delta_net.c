@@ -145,7 +145,7 @@ void ms_delta_forward(MsBuild *b) {
   if (!recomputes_output(b)) ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
   ms_linear_forward(b, &out);
   relayout(b, "cp from slices");
-  ms_residual_out(b, MS_HALF_ATTENTION, 2, 1);
+  ms_residual_out(b, MS_HALF_ATTENTION, 1);
 }
 
 void ms_delta_backward(MsBuild *b) {
@@ -174,6 +174,6 @@ void ms_delta_backward(MsBuild *b) {
   relayout(b, "cp from slices");
   ms_free_kept(b, "normed input");
   ms_norm_backward(b, "input norm", b->rows_sp, b->h);
-  ms_residual_in_backward(b, MS_HALF_ATTENTION, 2, 1);
+  ms_residual_in_backward(b, MS_HALF_ATTENTION, 1);
   ms_free_kept(b, "layer input");
 }

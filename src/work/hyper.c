@@ -80,15 +80,24 @@ static void post_norm(MsBuild *b, MsHalf half) {
   ms_keep(b, names[half].post_norm_in, ms_norm_saved_B(b, b->rows_sp * b->h));
 }
 
-void ms_residual_out(MsBuild *b, MsHalf half, double reads, int kernels) {
+/* Sums of `adds` + 1 tensors as long as the residual stream: eager PyTorch and its autograd add two at a time
+ * (Megatron-LM core/transformer/moe/moe_layer.py, output + shared_expert_output; torch/csrc/autograd/input_buffer.cpp),
+ * code that is compiled reads each once. */
+static void add_row(MsBuild *b, const char *name, int adds) {
   double x = 2 * b->rows_sp * b->h;
-  if (reads > 2 && (b->model->post_norm || b->streams > 1)) { /* what is added to the stream is made first */
-    ms_row_memory(b, MS_OP_ADD, "output add", (reads - 1) * x, x, kernels - 1);
-    reads = 2, kernels = 1;
+  gboolean at_once = ms_framework(b->scenario)->torch_parallel && b->options->torch_compile;
+  if (adds > 0) ms_row_memory(b, MS_OP_ADD, name, (at_once ? adds + 1 : 2 * adds) * x, (at_once ? 1 : adds) * x, adds);
+}
+
+void ms_residual_out(MsBuild *b, MsHalf half, int adds) {
+  double x = 2 * b->rows_sp * b->h;
+  if (b->model->post_norm || b->streams > 1) { /* what is added to the stream is made first */
+    add_row(b, "output add", adds - 1);
+    adds = 1;
   }
   if (b->model->post_norm) post_norm(b, half);
   if (b->streams <= 1) {
-    ms_row_memory(b, MS_OP_ADD, "residual add", reads * x, x, kernels);
+    add_row(b, "residual add", adds);
     return;
   }
   merge(b);
@@ -118,14 +127,14 @@ void ms_residual_out_backward(MsBuild *b, MsHalf half) {
   ms_free_kept(b, names[half].post_norm_in);
 }
 
-void ms_residual_in_backward(MsBuild *b, MsHalf half, double reads, int kernels) {
+void ms_residual_in_backward(MsBuild *b, MsHalf half, int adds) {
   double x = 2 * b->rows_sp * b->h, streams = x * b->streams;
   if (b->streams <= 1) {
-    ms_row_memory(b, MS_OP_ADD, "gradient add", reads * x, x, kernels);
+    add_row(b, "gradient add", adds);
     return;
   }
   b->pass = MS_PASS_DGRAD;
-  if (reads > 2) ms_row_memory(b, MS_OP_ADD, "gradient add", (reads - 1) * x, x, kernels - 1);
+  add_row(b, "gradient add", adds - 1);
   if (b->options->mhc_backend == MS_MHC_TRITON)
     mix(b, "streams to input", 2 * (streams + x), 2 * streams, 3); /* both products stored, the second then summed */
   else mix(b, "streams to input", streams + x, streams, 1);

@@ -216,7 +216,7 @@ static void gemm_scatter(MsBuild *b, const MsLinear *l, const char *name, double
 
 static void quantize_input(MsBuild *b, const MsLinear *l) {
   gboolean by_norm = l->fused_norm && per_tensor(b);
-  if (l->kind == MS_LINEAR_COLUMN && gathered_shards(b)) {
+  if (l->kind == MS_LINEAR_COLUMN && !l->gathered && gathered_shards(b)) {
     quantize_shard(b, "quantize input", l->m / b->t, l->k, by_norm);
   } else if (by_norm && b->quantized) {
     MsOp *cast = cast_row(b, "quantize input", l->m, l->k, operand_copies(b));
@@ -228,6 +228,8 @@ static void quantize_input(MsBuild *b, const MsLinear *l) {
 
 void ms_layer_forward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
+  if (column && b->sp && l->gathered)
+    ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, 2 * l->m * l->k);
   if (l->low && !l->input_quantized_by_producer) quantize_input(b, l);
   if (pipelined(b, l) && column) {
     gather_products(b, l);
@@ -237,7 +239,7 @@ void ms_layer_forward(MsBuild *b, const MsLinear *l) {
     gemm_scatter(b, l, l->comm_out, 2 * l->m * l->n, l->m, l->n, l->k);
     return;
   }
-  if (column && b->sp)
+  if (column && b->sp && !l->gathered)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
   forward_products(b, l);
   if (row)
@@ -306,7 +308,7 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   if (row && b->sp)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_grad_B(b, l) * l->m * l->n);
   int gathered = -1, reduced = -1;
-  if (column && b->sp && trains(b, l) && !of_torch) {
+  if (column && b->sp && !l->gathered && trains(b, l) && !of_torch) {
     MsOp *op =
         ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
     if (op) op->pass = MS_PASS_WGRAD, gathered = ms_row_index(b, op); /* the input, for the weight gradient only */
@@ -324,7 +326,7 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   }
   int dgrad = b->tip;
   ms_join(b, gathered);
-  if (column) turn_gathered(b, l, "transpose input", l->m, l->k);
+  if (column && !l->gathered) turn_gathered(b, l, "transpose input", l->m, l->k);
   if (row) turn_gathered(b, l, "transpose gradient", l->m, l->n);
   weight_gradient(b, l);
   b->tip = reduced >= 0 ? reduced : dgrad; /* what follows needs dX, not dW */

@@ -141,7 +141,7 @@ void ms_dense_mlp_forward(MsBuild *b) {
       ms_keep(b, "gate", 2 * b->rows * f / b->t);
     if (!ms_activation_again(b)) ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
   }
-  ms_residual_out(b, MS_HALF_MLP, 2, 1);
+  ms_residual_out(b, MS_HALF_MLP, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
 
@@ -171,6 +171,6 @@ void ms_dense_mlp_backward(MsBuild *b) {
   ms_free_kept(b, "normed mlp input");
   b->node = MS_NODE_ATTN;
   ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
-  ms_residual_in_backward(b, MS_HALF_MLP, 2, 1);
+  ms_residual_in_backward(b, MS_HALF_MLP, 1);
   ms_free_kept(b, "mlp input");
 }

@@ -120,7 +120,7 @@ void ms_moe_forward(MsBuild *b) {
     ms_keep_input(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
   }
   ms_join_shared(b);
-  ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 3 : 2, fs > 0 ? 2 : 1);
+  ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 2 : 1);
   ms_leave_exchange_stream(b);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
@@ -202,6 +202,6 @@ void ms_moe_backward(MsBuild *b) {
   ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
   ms_free_kept(b, "normed mlp input");
   ms_join_shared(b);
-  ms_residual_in_backward(b, MS_HALF_MLP, fs > 0 ? 4 : 3, fs > 0 ? 3 : 2);
+  ms_residual_in_backward(b, MS_HALF_MLP, fs > 0 ? 3 : 2);
   ms_free_kept(b, "mlp input");
 }

@@ -6,8 +6,12 @@ gboolean ms_shared_beside(const MsBuild *b) {
   return b->options->moe_shared_expert_overlap && b->model->moe_shared_expert_intermediate_size > 0;
 }
 
+static gboolean keeps_shared(const MsBuild *b) {
+  return !ms_recomputes(b->options, MS_RM_MOE) && !ms_recomputes(b->options, MS_RM_SHARED_EXPERTS);
+}
+
 void ms_keep_shared(MsBuild *b, double fs) {
-  if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_SHARED_EXPERTS)) return;
+  if (!keeps_shared(b)) return;
   ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
   if (!ms_activation_again(b)) ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
 }
@@ -17,6 +21,7 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
   double fs = b->model->moe_shared_expert_intermediate_size;
   if (!ms_shared_beside(b)) return;
   MsLinear up = ms_linear_fc1(b, "shared fc1", fs);
+  up.gathered = b->sp && b->t > 1; /* Megatron-LM core/transformer/moe/shared_experts.py, pre_forward_comm */
   MsLinear down = ms_linear_of("shared fc2", MS_LINEAR_ROW, b->rows, b->h, fs / b->t);
   MsPass pass = b->pass;
   MsModule module = b->module;
@@ -27,6 +32,7 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
   if (b->shared >= 0 && b->shared != from) ms_join(b, b->shared);
   if (pass != MS_PASS_DGRAD && first) {
     ms_linear_forward(b, &up);
+    if (up.gathered && keeps_shared(b)) ms_keep_input(b, "shared input", ms_input_B(b, b->rows * b->h, TRUE));
     ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
     ms_store_activation_input(b, b->rows, fs / b->t);
     ms_keep_shared(b, fs);
@@ -40,6 +46,7 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
     ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
   } else {
     ms_linear_backward(b, &up);
+    ms_free_kept(b, "shared input");
   }
   b->shared = b->tip;
   b->tip = tip, b->join[0] = join[0], b->join[1] = join[1];

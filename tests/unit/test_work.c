@@ -414,6 +414,106 @@ static void context_ring(void **state) {
   assert_close(row(&piece(&m, 3)->forward, "cp ring", ANY)->message_B, 320 * MS_MIB, 0);
 }
 
+/* TransformerEngine's ring (context_parallel.py), on its last rank: one output scaled and seven added, each reading
+ * both; backward queries copied once and added seven times, keys and values one half copied, six halves and a whole
+ * added. */
+static void context_ring_is_merged(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = long_qwen(MS_CP_P2P, 8);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *p = piece(&l, 0);
+  double rows = 131072 / 8.0, q = rows * 64 * 128 / 4, kv = 2 * rows * 128;
+  const MsOp *merge = row(&p->forward, "merge of ring steps", ANY),
+             *sums = row(&p->backward, "sums of ring steps", ANY);
+  assert_close(merge->read_B + merge->write_B, (4 + 7 * 6) * q, 1e-12);
+  assert_close(sums->read_B + sums->write_B, (4 + 7 * 6) * q + (2 + 6 * 3 + 6) * kv, 1e-12);
+}
+
+/* What is exchanged is put into order by a pass on either side; of FP8 attention in a byte. */
+static void context_exchange_copies(void **state) {
+  (void)state;
+  for (int low = 0; low < 2; low++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "b200-sxm", 8);
+    s->training.seq_length = 16384, s->layout.cp = 4, s->layout.tp = 2, s->layout.cp_comm_type = MS_CP_A2A;
+    if (low) s->training.precision = MS_FP8_TENSORWISE, s->options.fp8_dot_product_attention = TRUE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsOpList *forward = &piece(&l, 0)->forward;
+    double qkv = (low ? 1 : 2) * 16384 / 4.0 * (8192 + 2 * 1024) / 2, out = 2 * 16384 / 4.0 * 8192 / 2;
+    const MsOp *in = row(forward, "cp a2a in", ANY), *back = row(forward, "cp a2a out", ANY);
+    assert_close(in->message_B, qkv, 1e-12);
+    assert_string_equal((in - 1)->name, "heads by rank");
+    assert_close((in - 1)->read_B, qkv, 1e-12);
+    assert_string_equal((in + 1)->name, "tokens in order");
+    assert_close((in + 1)->write_B, qkv, 1e-12);
+    assert_close(back->message_B, out, 1e-12); /* current scaling leaves the output in BF16 */
+    assert_close((back - 1)->read_B, out, 1e-12);
+  }
+}
+
+/* Megatron-LM's fused kernels turn the rotary columns of the queries in place, and make keys and values of what was
+ * projected and of the rotary key; backward reads and writes change places. */
+static void latent_rotation(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = deepseek(1, 64);
+  g_auto(MsLowered) l = ms_test_lower(s);
+  double rows = 4096, n = 128, read = 2 * rows * n * (64 + 128 + 128), write = read + 2 * rows * n * 64;
+  const MsOp *there = row(&piece(&l, 3)->forward, "rope", ANY), *back = row(&piece(&l, 3)->backward, "rope", ANY);
+  assert_close(there->read_B, read, 1e-12), assert_close(there->write_B, write, 1e-12);
+  assert_close(back->read_B, write, 1e-12), assert_close(back->write_B, read, 1e-12);
+}
+
+/* Eager code adds two tensors at a time: behind a MoE layer with a shared expert two sums, in its backward three, of
+ * what latent attention read two; code that torch.compile makes reads each once. */
+static void sums_two_by_two(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = deepseek(1, 64), plain = ms_test_run("qwen3-235b-a22b", 0, "h100-sxm", 8);
+  plain->layout.ep = 8;
+  g_auto(MsLowered) l = ms_test_lower(s), m = ms_test_lower(plain);
+  double x = 2.0 * 4096 * 7168, y = 2.0 * plain->training.seq_length * 4096, mlp = 0, attention = 0;
+  const MsOpList *forward = &piece(&l, 3)->forward, *backward = &piece(&l, 3)->backward;
+  for (int i = 0; i < backward->n; i++) {
+    const MsOp *op = &backward->op[i];
+    if (strcmp(op->name, "gradient add") == 0) *(mlp == 0 ? &mlp : &attention) = op->read_B + op->write_B;
+  }
+  assert_close(mlp, 3 * 3 * x, 1e-12), assert_close(attention, 2 * 3 * x, 1e-12);
+  const MsOp *last = NULL;
+  for (int i = 0; i < forward->n; i++)
+    if (strcmp(forward->op[i].name, "residual add") == 0) last = &forward->op[i];
+  assert_close(last->read_B, 4 * x, 1e-12), assert_close(last->write_B, 2 * x, 1e-12);
+  const MsOp *sum = row(&piece(&m, 0)->backward, "gradient add", ANY); /* of the MLP, the first */
+  assert_close(sum->read_B, 4 * y, 1e-12), assert_close(sum->write_B, 2 * y, 1e-12);
+}
+
+/* A shared expert beside the exchanges has its input gathered apart and keeps it whole: 2 T h bytes, and no second
+ * gather in backward. */
+static void shared_input_is_kept_whole(void **state) {
+  (void)state;
+  double kept[2];
+  int gathers[2];
+  for (int beside = 0; beside < 2; beside++) {
+    g_autoptr(MsScenario) s = deepseek(2, 64);
+    s->options.sequence_parallel = TRUE, s->options.moe_shared_expert_overlap = beside;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    kept[beside] = piece(&l, 3)->kept_B;
+    gathers[beside] = count(&piece(&l, 3)->backward, MS_OP_ALL_GATHER, MS_GROUP_TP);
+  }
+  assert_close(kept[1] - kept[0], 2.0 * 4096 * 7168, 1e-9);
+  assert_int_equal(gathers[1], gathers[0] - 1);
+}
+
+/* Both factors of the output gate are kept, and their product. */
+static void output_gate_is_kept(void **state) {
+  (void)state;
+  double kept[2];
+  for (int gated = 0; gated < 2; gated++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->model->attention_output_gate = gated;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    kept[gated] = piece(&l, 0)->kept_B;
+  }
+  assert_close(kept[1] - kept[0], 2 * 2.0 * 4096 * 4096, 1e-9);
+}
+
 static void context_gather_and_exchange(void **state) {
   (void)state;
   g_autoptr(MsScenario) gather = long_qwen(MS_CP_ALL_GATHER, 8);
@@ -1366,6 +1466,12 @@ int main(void) {
       cmocka_unit_test(per_tensor_casts),
       cmocka_unit_test(sorting_of_hybridep),
       cmocka_unit_test(context_ring),
+      cmocka_unit_test(context_ring_is_merged),
+      cmocka_unit_test(context_exchange_copies),
+      cmocka_unit_test(latent_rotation),
+      cmocka_unit_test(sums_two_by_two),
+      cmocka_unit_test(shared_input_is_kept_whole),
+      cmocka_unit_test(output_gate_is_kept),
       cmocka_unit_test(context_gather_and_exchange),
       cmocka_unit_test(context_repeats_keys),
       cmocka_unit_test(context_keeps_the_flop),
