@@ -117,7 +117,7 @@ void ms_moe_forward(MsBuild *b) {
   if (b->model->moe_latent_size > 0) {
     b->module = MS_MODULE_MOE;
     latent_forward(b, FALSE);
-    ms_keep_input(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
+    if (!again) ms_keep_input(b, "latent tokens", ms_input_B(b, b->rows_sp * b->eh, TRUE));
   }
   ms_join_shared(b);
   ms_residual_out(b, MS_HALF_MLP, fs > 0 ? 2 : 1);
@@ -134,9 +134,11 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
     b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
   b->module = MS_MODULE_ROUTER;
   router_forward(b);
+  latent_forward(b, TRUE);
   ms_to_experts(b);
   ms_experts_forward(b);
   ms_from_experts(b);
+  latent_forward(b, FALSE);
   b->keeping = keeping;
   b->pass = MS_PASS_DGRAD;
 }
@@ -146,7 +148,9 @@ static double moe_revived_B(const MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b),
          fs = b->model->moe_shared_expert_intermediate_size;
   return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) +
-         ms_input_B(b, rows * fm, TRUE) + 4 * rows + 17 * b->rows_sp * b->model->num_experts +
+         ms_input_B(b, rows * fm, TRUE) + 4 * rows +
+         (b->model->moe_latent_size > 0 ? ms_input_B(b, b->rows_sp * b->eh, TRUE) : 0) +
+         17 * b->rows_sp * b->model->num_experts +
          (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
 }
 

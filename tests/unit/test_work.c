@@ -501,6 +501,27 @@ static void shared_input_is_kept_whole(void **state) {
   assert_int_equal(gathers[1], gathers[0] - 1);
 }
 
+/* Latent experts whose layer is computed again: both projections are, and their input is not kept. */
+static void latents_are_made_again(void **state) {
+  (void)state;
+  double kept[2];
+  for (int again = 0; again < 2; again++) {
+    g_autoptr(MsScenario) s = ms_test_run("nemotron-3-super", 0, "h100-sxm", 8);
+    s->layout.ep = 8;
+    if (again)
+      s->options.recompute = (MsRecomputeSpec){
+          .granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MOE, .method = MS_RECOMPUTE_UNIFORM, .num_layers = 1};
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = NULL;
+    for (int i = 0; i < l.work->n_pieces && !p; i++)
+      if (l.work->pieces[i].is_moe) p = &l.work->pieces[i];
+    assert_non_null(p);
+    assert_int_equal(find_row(&p->backward, "latent up", MS_PASS_RECOMPUTE) != NULL, again);
+    kept[again] = p->kept_B;
+  }
+  assert_true(kept[1] < kept[0] / 2);
+}
+
 /* Both factors of the output gate are kept, and their product. */
 static void output_gate_is_kept(void **state) {
   (void)state;
@@ -1471,6 +1492,7 @@ int main(void) {
       cmocka_unit_test(latent_rotation),
       cmocka_unit_test(sums_two_by_two),
       cmocka_unit_test(shared_input_is_kept_whole),
+      cmocka_unit_test(latents_are_made_again),
       cmocka_unit_test(output_gate_is_kept),
       cmocka_unit_test(context_gather_and_exchange),
       cmocka_unit_test(context_repeats_keys),
