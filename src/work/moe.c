@@ -143,6 +143,19 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
   b->pass = MS_PASS_DGRAD;
 }
 
+/* Gradients of Megatron-LM's gate, which it is launched with in FP32 (launch/table.c), are products of FP32: its input
+ * is cast, their input gradient back (core/transformer/moe/moe_utils.py, RouterGatingLinearFunction). The two more
+ * bytes an element that the products read and write are counted here, as their curve is that of BF16. */
+static void router_backward(MsBuild *b) {
+  MsLinear router = router_linear(b);
+  gboolean wide = ms_framework(b->scenario)->launched && b->options->transformer_impl == MS_IMPL_TE;
+  double x = 2 * b->rows_sp * b->h;
+  if (!routes(b)) return;
+  if (wide) ms_row_memory(b, MS_OP_COPY, "router input in FP32", 2 * x, 2 * x, 2);
+  ms_linear_backward(b, &router);
+  if (wide) ms_row_memory(b, MS_OP_COPY, "router gradients in BF16", 2 * x, 2 * x, 2);
+}
+
 /* What `moe` recompute brings back to life during the backward of this layer. */
 static double moe_revived_B(const MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b),
@@ -189,8 +202,7 @@ void ms_moe_backward(MsBuild *b) {
     ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
     b->pass = MS_PASS_DGRAD;
   }
-  MsLinear router = router_linear(b);
-  if (routes(b)) ms_linear_backward(b, &router);
+  router_backward(b);
   if (fs > 0) {
     b->module = MS_MODULE_SHARED;
     if (ms_recomputes(b->options, MS_RM_SHARED_EXPERTS) && !ms_recomputes(b->options, MS_RM_MOE)) {

@@ -484,6 +484,20 @@ static void sums_two_by_two(void **state) {
   assert_close(sum->read_B, 4 * y, 1e-12), assert_close(sum->write_B, 2 * y, 1e-12);
 }
 
+/* The gate's gradients are products of FP32: casts around them, but not of frameworks that have no such gate. */
+static void gradients_of_the_gate(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = deepseek(1, 64), local = deepseek(1, 64);
+  local->options.transformer_impl = MS_IMPL_LOCAL, local->options.apply_rope_fusion = FALSE;
+  g_auto(MsLowered) l = ms_test_lower(s), m = ms_test_lower(local);
+  double x = 2.0 * 4096 * 7168;
+  const MsOp *in = row(&piece(&l, 3)->backward, "router input in FP32", ANY),
+             *out = row(&piece(&l, 3)->backward, "router gradients in BF16", ANY);
+  /* input 2 read and 4 written, its product's gradient 4 and 2, and the 2 more that each product moves */
+  assert_close(in->read_B + in->write_B + out->read_B + out->write_B, (6 + 6 + 4) / 2.0 * x, 1e-12);
+  assert_null(find_row(&piece(&m, 3)->backward, "router input in FP32", ANY));
+}
+
 /* A shared expert beside the exchanges has its input gathered apart and keeps it whole: 2 T h bytes, and no second
  * gather in backward. */
 static void shared_input_is_kept_whole(void **state) {
@@ -1491,6 +1505,7 @@ int main(void) {
       cmocka_unit_test(context_exchange_copies),
       cmocka_unit_test(latent_rotation),
       cmocka_unit_test(sums_two_by_two),
+      cmocka_unit_test(gradients_of_the_gate),
       cmocka_unit_test(shared_input_is_kept_whole),
       cmocka_unit_test(latents_are_made_again),
       cmocka_unit_test(output_gate_is_kept),
