@@ -94,6 +94,18 @@ static void what_it_has_not(void **state) {
   assert_int_equal(selective->options.recompute.modules, MS_RM_OPERATORS);
 }
 
+/* TorchTitan takes cuDNN's attention since October 2025: faster, and no scores are kept for it in layers of PyTorch. */
+static void newer_attention_of_torchtitan(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) before = run_of("torchtitan-2025-06", "", ""), since = run_of("torchtitan-2025-11", "", "");
+  assert_int_equal(before->options.attention_backend, MS_ATTN_FA2);
+  assert_int_equal(since->options.attention_backend, MS_ATTN_FUSED);
+  assert_true(step_of(since) < 0.95 * step_of(before));
+  g_autoptr(MsResult) old = ms_simulate(before, MS_FIDELITY_FAST, NULL, NULL),
+                      now = ms_simulate(since, MS_FIDELITY_FAST, NULL, NULL);
+  assert_true(now->memory->stage[0].device_B < 1.05 * old->memory->stage[0].device_B);
+}
+
 /* Whole sharding of a pipeline gathers once a step, unless a file of the framework's own asks for more. */
 static void shards_of_a_pipeline(void **state) {
   (void)state;
@@ -430,6 +442,7 @@ int main(void) {
       cmocka_unit_test(as_if_it_were_said),
       cmocka_unit_test(written_back),
       cmocka_unit_test(what_it_has_not),
+      cmocka_unit_test(newer_attention_of_torchtitan),
       cmocka_unit_test(shards_of_a_pipeline),
       cmocka_unit_test(sharding_of_a_request),
       cmocka_unit_test(framework_of_a_request),
