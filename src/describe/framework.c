@@ -99,3 +99,9 @@ gboolean ms_framework_fits(const MsScenario *s) {
          ms_framework_schedules(s) && ms_framework_shards(s) && ms_framework_routes(s) &&
          (s->layout.vpp <= 1 || ms_framework(s)->interleaves);
 }
+
+gboolean ms_framework_stores_scores(const MsScenario *s) {
+  const MsAttnBackendRow *backend = &ms_attn_backends[s->options.attention_backend];
+  gboolean local = s->options.transformer_impl == MS_IMPL_LOCAL && !ms_framework(s)->torch_parallel;
+  return local ? backend->stores_scores_local : backend->stores_scores;
+}

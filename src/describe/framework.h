@@ -82,5 +82,8 @@ gboolean ms_framework_schedules(const MsScenario *scenario);     /* it has the s
 gboolean ms_framework_shards(const MsScenario *scenario);        /* as options.fsdp says */
 gboolean ms_framework_routes(const MsScenario *scenario);        /* as training.routing says */
 gboolean ms_framework_fits(const MsScenario *scenario); /* it has all that the rules on options ask of a framework */
+/* Attention is products whose scores are stored. Layers without TransformerEngine lack its cuDNN kernels; PyTorch has
+ * such kernels of its own, which frameworks of its layers take. */
+gboolean ms_framework_stores_scores(const MsScenario *scenario);
 
 #endif

@@ -152,8 +152,7 @@ static double workspace_B(const Standing *on) {
 /* Layers without TransformerEngine compute the scores into one buffer that is never given back. */
 static double score_buffer_B(const MsWork *w) {
   const MsScenario *s = w->scenario;
-  const MsAttnBackendRow *backend = &ms_attn_backends[s->options.attention_backend];
-  if (s->options.transformer_impl != MS_IMPL_LOCAL || !backend->stores_scores_local) return 0;
+  if (s->options.transformer_impl != MS_IMPL_LOCAL || !ms_framework_stores_scores(s)) return 0;
   return 2 * w->rows * s->training.seq_length * s->model->num_attention_heads / w->layout->tp;
 }
 

@@ -182,13 +182,7 @@ static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *
   ring_merge(b, w, part, steps);
 }
 
-/* cuDNN's attention is TransformerEngine's, and PyTorch's own. */
-static gboolean stores_scores(const MsBuild *b) {
-  const MsAttnBackendRow *backend = &ms_attn_backends[b->options->attention_backend];
-  return b->options->transformer_impl == MS_IMPL_LOCAL && !ms_framework(b->scenario)->torch_parallel
-             ? backend->stores_scores_local
-             : backend->stores_scores;
-}
+static gboolean stores_scores(const MsBuild *b) { return ms_framework_stores_scores(b->scenario); }
 
 /* Hybrid context parallelism: sequences of each length on as many ranks as they need. */
 static void core_hybrid(MsBuild *b, const Widths *w, int layer) {
