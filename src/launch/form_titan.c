@@ -89,10 +89,10 @@ static gboolean training(Form *f, const MsLayout *layout) {
                          "seq_len = %d\nmixed_precision_param = \"bfloat16\"\nmixed_precision_reduce = \"%s\"\n",
                          ms_optimizer_impl_words[o->optimizer_impl], local, t->global_batch_size, t->seq_length,
                          o->grad_reduce_dtype == MS_DT_BF16 ? "bfloat16" : "float32");
-  if (!o->torch_compile && o->cross_entropy_fusion)
-    return REFUSE(f, "options.cross_entropy_fusion", "is for a loss that is compiled, torch_compile is false");
-  g_string_append_printf(f->out, "\n[compile]\nenable = %s\ncomponents = [\"model\"%s]\n", boolean(o->torch_compile),
-                         o->cross_entropy_fusion ? ", \"loss\"" : "");
+  g_string_append_printf(f->out, "\n[compile]\nenable = %s\ncomponents = [%s%s%s]\n",
+                         boolean(o->torch_compile || o->cross_entropy_fusion), o->torch_compile ? "\"model\"" : "",
+                         o->torch_compile && o->cross_entropy_fusion ? ", " : "",
+                         o->cross_entropy_fusion ? "\"loss\"" : "");
   if (strcmp(ms_precision(t)->launch_titan, "quantize.linear.float8") == 0)
     g_string_append_printf(
         f->out,

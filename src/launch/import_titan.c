@@ -176,9 +176,19 @@ static gboolean read_precision(Titan *t, Run *r) {
   return TRUE;
 }
 
+/* components: of the model and the loss, what is compiled; both without. */
+static gboolean read_compile(Titan *t, Run *r) {
+  gboolean on;
+  if (!boolean(t, "compile.enable training.compile", FALSE, &on)) return FALSE;
+  JsonNode *parts = take(t, "compile.components");
+  if (parts && !JSON_NODE_HOLDS_ARRAY(parts)) return wrong(t, "must be a list");
+  r->compiled = on && (!parts || has_member(parts, "model"));
+  r->compiled_loss = on && (!parts || has_member(parts, "loss"));
+  return TRUE;
+}
+
 static gboolean read_training(Titan *t, Run *r) {
   const char *param, *dtype;
-  JsonNode *parts;
   if (!integer(t, TRAINING("seq_len"), 2048, 1, 1 << 27, &r->seq_length) ||
       !integer(t, TRAINING("local_batch_size") " training.batch_size", 8, 1, 65536, &r->local_batch) ||
       !integer(t, TRAINING("global_batch_size"), -1, -1, 1 << 24, &r->global_batch) ||
@@ -198,10 +208,7 @@ static gboolean read_training(Titan *t, Run *r) {
     return FALSE;
   r->optimizer |= !fused;
   if (!choice(t, TRAINING("mixed_precision_reduce"), "float32 bfloat16", 0, &r->reduce)) return FALSE;
-  if (!boolean(t, "compile.enable training.compile", FALSE, &r->compiled)) return FALSE;
-  parts = take(t, "compile.components");
-  r->compiled_loss = r->compiled && (!parts || has_member(parts, "loss"));
-  return TRUE;
+  return read_compile(t, r);
 }
 
 /* --- how -----------------------------------------------------------------------------------------------------------

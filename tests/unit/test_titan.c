@@ -136,6 +136,31 @@ static void the_optimizer_is_fused_or_not(void **state) {
   }
 }
 
+/* Layers and loss are compiled apart: torchtitan/models/llama3/infra/parallelize.py, components/loss.py. */
+static void layers_and_loss_are_compiled_apart(void **state) {
+  (void)state;
+  static const struct {
+    const char *lines;
+    gboolean layers, loss;
+  } files[] = {{"enable = true\n", TRUE, TRUE},
+               {"enable = true\ncomponents = [\"model\", \"loss\"]\n", TRUE, TRUE},
+               {"enable = true\ncomponents = [\"model\"]\n", TRUE, FALSE},
+               {"enable = true\ncomponents = [\"loss\"]\n", FALSE, TRUE},
+               {"enable = true\ncomponents = []\n", FALSE, FALSE},
+               {"enable = false\ncomponents = [\"loss\"]\n", FALSE, FALSE}};
+  for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
+    g_autofree char *why = NULL, *text = g_strdup_printf("[model]\nflavor = \"8B\"\n[training]\nlocal_batch_size = "
+                                                         "1\n[compile]\n%s",
+                                                         files[i].lines);
+    g_autoptr(MsImport) import = imported(text, 8, &why);
+    if (!import) fail_msg("%s", why);
+    if (import->scenario->options.torch_compile != files[i].layers ||
+        import->scenario->options.cross_entropy_fusion != files[i].loss)
+      fail_msg("%s: layers %d, loss %d", files[i].lines, import->scenario->options.torch_compile,
+               import->scenario->options.cross_entropy_fusion);
+  }
+}
+
 /* Every key of a test stands in the smallest file. */
 static void refusals_name_the_key(void **state) {
   (void)state;
@@ -196,6 +221,9 @@ static void there_and_back(void **state) {
       "\"model\": \"llama3-8b\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, \"micro_batch_size\": 2, "
       "\"global_batch_size\": 32}, \"options\": {\"recompute\": {\"granularity\": \"selective\", \"modules\": "
       "[\"operators\"]}, \"dispatcher\": \"alltoall\", \"optimizer_impl\": \"foreach\"}",
+      "\"model\": \"llama3-8b\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, \"micro_batch_size\": 1, "
+      "\"global_batch_size\": 8}, \"options\": {\"torch_compile\": false, \"cross_entropy_fusion\": true, "
+      "\"dispatcher\": \"alltoall\"}",
       "\"model\": \"llama3-70b\", \"gpus\": 64, \"training\": {\"seq_length\": 8192, \"micro_batch_size\": 4, "
       "\"global_batch_size\": 32, \"precision\": \"fp8-tensorwise\"}, \"layout\": {\"tp\": 8}, \"options\": "
       "{\"tp_comm_overlap\": true, \"fp8_param_gather\": true, \"num_distributed_optimizer_instances\": 2, "
@@ -269,6 +297,7 @@ int main(void) {
       cmocka_unit_test(a_pipeline_of_405b),
       cmocka_unit_test(refusals_name_the_key),
       cmocka_unit_test(the_optimizer_is_fused_or_not),
+      cmocka_unit_test(layers_and_loss_are_compiled_apart),
       cmocka_unit_test(there_and_back),
       cmocka_unit_test(what_it_cannot_say),
   };
