@@ -119,7 +119,7 @@ typedef struct {
   const char *model, *precision;
   int layers, gpus, seq_length, local_batch, global_batch;
   int tp, cp, pp, ep, etp, replicate, shard;
-  int vpp, microbatch;
+  int vpp, stages, microbatch;
   gboolean embedding, loss, interleaved, async_tp, fp8_gather, compiled, compiled_loss;
   int schedule, reshard, rotate, reduce, experts, optimizer; /* places in their lists of words */
   const char *granularity;                                   /* of recomputation; */
@@ -260,13 +260,36 @@ static gboolean count_gpus(Titan *t, const MsArgs *args, const MsImportOptions *
   return TRUE;
 }
 
+/* Until March 2025 the keys of pipelines stood under experimental. */
+static gboolean is_before_parallelism(const Titan *t) {
+  JsonNode *node = json_object_get_member(t->root, "experimental");
+  g_autoptr(GList) keys =
+      node && JSON_NODE_HOLDS_OBJECT(node) ? json_object_get_members(json_node_get_object(node)) : NULL;
+  for (GList *k = keys; k; k = k->next)
+    if (g_str_has_prefix(k->data, "pipeline_parallel_")) return TRUE;
+  return FALSE;
+}
+
+/* Sequences of a pipeline's microbatch: said, or until April 2025 by their number, which was that of the stages where a
+ * file did not say it. */
+static gboolean read_microbatch(Titan *t, Run *r) {
+  int size, count;
+  gboolean sized = take(t, PARALLEL("pipeline_parallel_microbatch_size")) != NULL;
+  if (!integer(t, PARALLEL("pipeline_parallel_microbatch_size"), 1, 1, 65536, &size)) return FALSE;
+  if (r->pp > 1 && sized && r->local_batch % size)
+    return wrong(t, "%d does not divide a local batch of %d", size, r->local_batch);
+  int absent = is_before_parallelism(t) ? r->stages : r->local_batch;
+  if (!sized && !integer(t, PARALLEL("pipeline_parallel_microbatches"), absent, 1, 65536, &count)) return FALSE;
+  if (r->pp > 1 && !sized && r->local_batch % count)
+    return wrong(t, "%d microbatches do not divide a local batch of %d", count, r->local_batch);
+  r->microbatch = r->pp == 1 ? r->local_batch : sized ? size : r->local_batch / count;
+  return TRUE;
+}
+
 /* Microbatches, and how many of them a step has. */
 static gboolean read_batch(Titan *t, Run *r) {
   int replicas = r->gpus / (r->tp * r->cp * r->pp);
-  if (!integer(t, PARALLEL("pipeline_parallel_microbatch_size"), 1, 1, 65536, &r->microbatch)) return FALSE;
-  if (r->pp == 1) r->microbatch = r->local_batch;
-  else if (r->local_batch % r->microbatch)
-    return wrong(t, "%d does not divide a local batch of %d", r->microbatch, r->local_batch);
+  if (!read_microbatch(t, r)) return FALSE;
   gint64 step = (gint64)r->local_batch * replicas, all = r->global_batch > 0 ? r->global_batch : step;
   g_strlcpy(t->path, "training.global_batch_size", sizeof t->path);
   if (all % step)
@@ -299,6 +322,7 @@ static gboolean read_pipeline(Titan *t, Run *r) {
       stages > counted)
     return wrong(t, "makes %d stages of %d layers, which %s on %d ranks does not take", stages, r->layers, name, r->pp);
   if (!two) r->vpp = stages / r->pp;
+  r->stages = stages;
   r->split = ms_titan_split(r->layers, stages, first, last);
   r->embedding = first && !r->split, r->loss = last && !r->split;
   return TRUE;
@@ -427,7 +451,7 @@ static void list_ignored(Titan *t) {
 
 static gboolean read_all(Titan *t, const MsArgs *args, const MsImportOptions *options, Run *r) {
   return read_model(t, options, r) && read_precision(t, r) && read_training(t, r) && read_degrees(t, r) &&
-         count_gpus(t, args, options, r) && read_batch(t, r) && read_pipeline(t, r) && read_checkpointing(t, r);
+         count_gpus(t, args, options, r) && read_pipeline(t, r) && read_batch(t, r) && read_checkpointing(t, r);
 }
 
 static MsScenario *scenario_of(Titan *t, const MsArgs *args, const MsImportOptions *options, const Run *r) {

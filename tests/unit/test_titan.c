@@ -161,6 +161,32 @@ static void layers_and_loss_are_compiled_apart(void **state) {
   }
 }
 
+/* Their number until April 2025, that of the stages without it (torchtitan/parallelisms/pipelining_utils.py); since
+ * then their size. */
+static void microbatches_are_counted_or_sized(void **state) {
+  (void)state;
+  static const struct {
+    const char *table, *lines;
+    int size;
+  } files[] = {{"experimental", "pipeline_parallel_microbatches = 2\n", 4},
+               {"parallelism", "pipeline_parallel_microbatches = 2\n", 4},
+               {"parallelism", "pipeline_parallel_microbatch_size = 2\n", 2},
+               {"parallelism", "", 1},
+               {"experimental", "", 2},
+               {"experimental", "pipeline_parallel_schedule = \"Interleaved1F1B\"\n", 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(files); i++) {
+    g_autofree char *why = NULL, *text = g_strdup_printf("[model]\nflavor = \"8B\"\n[training]\nbatch_size = 8\n"
+                                                         "data_parallel_shard_degree = 2\n[%s]\n"
+                                                         "pipeline_parallel_degree = 4\n%s",
+                                                         files[i].table, files[i].lines);
+    g_autoptr(MsImport) import = imported(text, 8, &why);
+    if (!import) fail_msg("%s", why);
+    assert_int_equal(import->scenario->training.micro_batch_size, files[i].size);
+    assert_int_equal(import->scenario->training.global_batch_size, 16);
+    assert_int_equal(import->ignored->len, 0);
+  }
+}
+
 /* Every key of a test stands in the smallest file. */
 static void refusals_name_the_key(void **state) {
   (void)state;
@@ -179,6 +205,10 @@ static void refusals_name_the_key(void **state) {
        "tensor_parallel_degree = 1024\npipeline_parallel_degree = 1024\ncontext_parallel_degree = 1024\n"
        "data_parallel_replicate_degree = 65536\ndata_parallel_shard_degree = 1048576",
        "parallelism: makes 1073741824 ranks of one replica, moesim knows up to 1048576 GPUs"},
+      {"parallelism", "pipeline_parallel_degree = 2\npipeline_parallel_microbatch_size = 3",
+       "parallelism.pipeline_parallel_microbatch_size: 3 does not divide a local batch of 8"},
+      {"experimental", "pipeline_parallel_degree = 2\npipeline_parallel_microbatches = 3",
+       "experimental.pipeline_parallel_microbatches: 3 microbatches do not divide a local batch of 8"},
       {"parallelism", "data_parallel_replicate_degree = 8", "parallelism: replicates without sharding"},
       {"parallelism", "fsdp_reshard_after_forward = \"often\"",
        "parallelism.fsdp_reshard_after_forward: is \"often\", moesim knows default, always, never"},
@@ -298,6 +328,7 @@ int main(void) {
       cmocka_unit_test(refusals_name_the_key),
       cmocka_unit_test(the_optimizer_is_fused_or_not),
       cmocka_unit_test(layers_and_loss_are_compiled_apart),
+      cmocka_unit_test(microbatches_are_counted_or_sized),
       cmocka_unit_test(there_and_back),
       cmocka_unit_test(what_it_cannot_say),
   };
