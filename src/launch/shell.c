@@ -8,9 +8,16 @@
 
 #include "base/err.h"
 
-enum { MOST_TEXT = 16 << 20, MOST_NESTING = 32, MOST_COMMANDS = 100000, MOST_ROUNDS = 10000, ROUND_TEXT = 64 };
+enum {
+  MOST_TEXT = 16 << 20,
+  MOST_NESTING = 32,
+  MOST_COMMANDS = 100000,
+  MOST_ROUNDS = 10000,
+  ROUND_TEXT = 64,
+  MOST_EXPRESSION = 1000
+};
 
-typedef enum { FRAME_IF, FRAME_LOOP, FRAME_CASE } FrameKind;
+typedef enum { FRAME_IF, FRAME_LOOP, FRAME_CASE, FRAME_GROUP } FrameKind;
 typedef enum { CASE_SUBJECT, CASE_PATTERN, CASE_BODY } CaseState;
 typedef struct {          /* for NAME in WORDS, for (( ; CONDITION; STEP )) */
   gboolean head, known;   /* before do; how often it runs can be told */
@@ -40,6 +47,7 @@ typedef struct {
   GPtrArray *pending; /* delimiters of here-documents that begin on the next line */
   int status;         /* of the last command: 1, 0, -1 unknown */
   int gate;           /* 0 none, '&' or '|': the next command depends on it */
+  gboolean negated;   /* by a ! before it */
   GError **error;
 } Reader;
 
@@ -47,6 +55,8 @@ typedef struct { /* the words of the command being read */
   GPtrArray *words;
   GString *word;
   gboolean open;     /* a word has begun, perhaps empty */
+  gboolean literal;  /* inside quotes */
+  int assigned;      /* the command sets a variable: 1, -1: to what a command prints */
   gboolean no_split; /* inside an assignment or [[ ]] */
   gboolean in_test;  /* variables without a value are empty */
   char *here;        /* behind <<<, or NULL */
@@ -79,14 +89,34 @@ static gsize name_length(const char *p) {
 }
 
 /* --- words ----------------------------------------------------------------------------------------------------- */
+static const char *last_word(const Words *w) { return w->words->len > 0 ? w->words->pdata[w->words->len - 1] : ""; }
+
+/* Between [[ and ]]. */
+static gboolean in_double_brackets(const Words *w) {
+  gboolean opened = w->no_split && w->words->len > 0 && strcmp(w->words->pdata[0], "[[") == 0;
+  return opened && strcmp(last_word(w), "]]") != 0 && !(w->open && strcmp(w->word->str, "]]") == 0);
+}
+
+/* The right side of an operator of [[ ]], where characters inside quotes mean themselves. */
+static gboolean in_pattern(const Words *w) {
+  static const char *const operators[] = {"=", "==", "!=", "=~", NULL};
+  return in_double_brackets(w) && g_strv_contains(operators, last_word(w));
+}
+
 static gboolean put_char(Reader *r, Words *w, char c) {
   w->open = TRUE;
+  if (w->literal && c && strchr("\\^$.|?*+()[]{}", c) && in_pattern(w)) g_string_append_c(w->word, '\\');
   g_string_append_c(w->word, c);
   return ++*r->produced <= MOST_TEXT || fail(r, "expands to more than 16 MiB of text");
 }
 
 static gboolean put_text(Reader *r, Words *w, const char *text) {
   w->open = TRUE;
+  if (w->literal && in_pattern(w)) {
+    for (; *text; text++)
+      if (!put_char(r, w, *text)) return FALSE;
+    return TRUE;
+  }
   g_string_append(w->word, text);
   *r->produced += strlen(text);
   return *r->produced <= MOST_TEXT || fail(r, "expands to more than 16 MiB of text");
@@ -333,7 +363,7 @@ static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
     r->p = end + 1;
     if (*op == '+') return missing || put_default(r, w, op + 1, (gsize)(end - op - 1), quoted);
     if (missing && *op != '?') {
-      w->open |= quoted;
+      w->open |= quoted || w->no_split;
       return put_default(r, w, op + 1, (gsize)(end - op - 1), quoted);
     }
   } else if (after != end) {
@@ -341,7 +371,7 @@ static gboolean read_braces(Reader *r, Words *w, gboolean quoted) {
   }
   if (!values) return keep_as_written(r, w, start, end + 1);
   r->p = end + 1;
-  w->open |= quoted && !all;
+  w->open |= (quoted && !all) || w->no_split;
   return put_value(r, w, values, quoted, each || (all && !quoted) || (!all && !quoted));
 }
 
@@ -467,8 +497,16 @@ static gboolean read_dollar(Reader *r, Words *w, gboolean quoted) {
   r->p += n;
   gboolean list = *name == '@' || *name == '*';
   if (!list) keep_first(values); /* $NAME of an array is its first word */
-  w->open |= quoted;
+  w->open |= quoted || w->no_split;
   return put_value(r, w, values, quoted, list && *name == '@');
+}
+
+static gboolean put_literal(Reader *r, Words *w, char c) {
+  gboolean before = w->literal;
+  w->literal = TRUE;
+  gboolean ok = put_char(r, w, c);
+  w->literal = before;
+  return ok;
 }
 
 /* One character, quoted text or expansion of a word. */
@@ -485,8 +523,9 @@ static gboolean read_part(Reader *r, Words *w, gboolean quoted) {
     else if (*r->p == '\r' && r->p[1] == '\n') r->line++, r->p += 2;
     else if (!*r->p) return put_char(r, w, '\\');
     else {
-      if (quoted && !strchr("$`\"\\", *r->p) && !put_char(r, w, '\\')) return FALSE;
-      return put_char(r, w, *r->p++);
+      gboolean kept = quoted ? !strchr("$`\"\\", *r->p) : g_ascii_isalnum(*r->p) && in_pattern(w);
+      if (kept && !put_char(r, w, '\\')) return FALSE;
+      return put_literal(r, w, *r->p++);
     }
     return TRUE;
   }
@@ -495,16 +534,17 @@ static gboolean read_part(Reader *r, Words *w, gboolean quoted) {
     if (!end) return fail(r, "has a quote without its end");
     w->open = TRUE;
     for (const char *q = r->p + 1; q < end; q++)
-      if (!put_char(r, w, *q)) return FALSE;
+      if (!put_literal(r, w, *q)) return FALSE;
     count_lines(r, end);
     r->p = end + 1;
     return TRUE;
   }
   if (c == '"' && !quoted) {
     int line = r->line;
-    w->open = TRUE;
+    w->open = w->literal = TRUE;
     for (r->p++; *r->p && *r->p != '"';)
       if (!read_part(r, w, TRUE)) return FALSE;
+    w->literal = FALSE;
     if (!*r->p) {
       r->line = line;
       return fail(r, "has a quote without its end");
@@ -598,6 +638,11 @@ static gboolean is_active(const Reader *r) {
   return TRUE;
 }
 
+/* The command that is read does not run, for the one before && or ||. */
+static gboolean is_gated(const Reader *r) {
+  return (r->gate == '&' && r->status == 0) || (r->gate == '|' && r->status == 1);
+}
+
 static Frame *top(Reader *r) { return r->frames->len ? &g_array_index(r->frames, Frame, r->frames->len - 1) : NULL; }
 
 static void push(Reader *r, FrameKind kind, gboolean for_loop) {
@@ -613,6 +658,18 @@ static void pop(Reader *r) {
   g_free(loop->name), g_free(loop->condition), g_free(loop->step);
   g_strfreev(loop->values);
   g_array_set_size(r->frames, r->frames->len - 1);
+}
+
+/* The status of a command that ran: `result`, or its opposite behind !; what cannot be told before && or || counts in a
+ * condition, elsewhere other commands are thought to succeed. */
+static void set_status(Reader *r, int result) {
+  const Frame *f = top(r);
+  gboolean condition = f && f->condition;
+  if (result < 0 && !condition) result = 1;
+  if (r->negated && result >= 0) result = !result;
+  r->negated = FALSE;
+  gboolean open = r->gate && r->status < 0 && result == (r->gate == '&');
+  r->status = open ? -1 : result;
 }
 
 static gboolean in_active_frame(const Reader *r) { /* the innermost one aside */
@@ -745,6 +802,12 @@ static void leave_round(Reader *r, gboolean for_good) {
   }
 }
 
+/* { ... }: runs as one command. */
+static void push_group(Reader *r) {
+  Frame group = {.kind = FRAME_GROUP, .active = !is_gated(r)};
+  g_array_append_val(r->frames, group);
+}
+
 static void end_branch(Frame *f) {
   f->active = f->matched = FALSE;
   f->state = CASE_PATTERN;
@@ -774,8 +837,10 @@ static gboolean keyword(Reader *r, const char *word) {
   else if (f &&
            ((f->kind == FRAME_IF && strcmp(word, "fi") == 0) || (f->kind == FRAME_CASE && strcmp(word, "esac") == 0)))
     pop(r);
-  else
-    return strcmp(word, "do") == 0 || strcmp(word, "{") == 0 || strcmp(word, "}") == 0 || strcmp(word, "function") == 0;
+  else if (strcmp(word, "{") == 0) push_group(r);
+  else if (strcmp(word, "!") == 0) return r->negated = !r->negated, TRUE;
+  else if (f && f->kind == FRAME_GROUP && strcmp(word, "}") == 0) pop(r);
+  else return strcmp(word, "do") == 0 || strcmp(word, "}") == 0 || strcmp(word, "function") == 0;
   r->gate = 0;
   return TRUE;
 }
@@ -843,12 +908,26 @@ static gboolean is_source(const MsShell *shell, GPtrArray *words) {
   return shell->load && named && words->len > 1 && !strpbrk(words->pdata[1], "$`");
 }
 
-static int status_of(GPtrArray *words) {
+static gboolean is_test(const char *word) {
+  return strcmp(word, "[") == 0 || strcmp(word, "[[") == 0 || strcmp(word, "test") == 0;
+}
+
+/* [ WORDS ], [[ WORDS ]] or test WORDS. */
+static int test_status(Reader *r, GPtrArray *words) {
   char **w = (char **)words->pdata;
-  int n = (int)words->len;
-  if (strcmp(w[0], "[") == 0 || strcmp(w[0], "[[") == 0) return ms_shell_test(w + 1, n - 2 > 0 ? n - 2 : 0);
-  if (strcmp(w[0], "test") == 0) return ms_shell_test(w + 1, n - 1);
-  return strcmp(w[0], "true") == 0 ? 1 : strcmp(w[0], "false") == 0 ? 0 : -1;
+  g_auto(GStrv) groups = NULL;
+  int n = (int)words->len - (*w[0] == '[' ? 2 : 1);
+  int result = ms_shell_test(w + 1, MAX(n, 0), strcmp(w[0], "[[") == 0, &groups);
+  if (groups) g_hash_table_replace(r->shell->variables, g_strdup("BASH_REMATCH"), g_steal_pointer(&groups));
+  if (result >= 0 || (top(r) && top(r)->condition)) return result;
+  remark(r, "a condition cannot be told and is taken as false");
+  return r->negated; /* false as a whole */
+}
+
+static int status_of(Reader *r, GPtrArray *words) {
+  const char *first = words->pdata[0];
+  if (is_test(first)) return test_status(r, words);
+  return strcmp(first, "true") == 0 ? 1 : strcmp(first, "false") == 0 ? 0 : -1;
 }
 
 /* printf -v NAME FORMAT WORDS */
@@ -892,26 +971,17 @@ static gboolean run_builtin(Reader *r, GPtrArray *words, const char *here) {
 
 static gboolean end_command(Reader *r, Words *w, int line) {
   finish_word(w);
+  gboolean runs = is_active(r) && !is_gated(r);
+  if (w->words->len == 0 && w->assigned && runs) set_status(r, w->assigned);
+  w->assigned = 0;
   if (w->words->len == 0) return TRUE;
   if (top(r) && top(r)->loop.head) {
     read_for_words(top(r), w->words);
     g_ptr_array_set_size(w->words, 0);
     return TRUE;
   }
-  gboolean skip = !is_active(r) || (r->gate == '&' && r->status == 0) || (r->gate == '|' && r->status == 1);
-  const Frame *f = top(r);
-  gboolean condition = f && f->condition;
-  if (!skip) {
-    int before = r->status;
-    r->status = status_of(w->words);
-    if (condition && r->gate == '&' && before < 0 && r->status == 1) r->status = -1;
-    if (!condition && r->status < 0 &&
-        (strcmp(w->words->pdata[0], "[") == 0 || strcmp(w->words->pdata[0], "[[") == 0)) {
-      remark(r, "a condition cannot be told and is taken as false");
-      r->status = 0;
-    } else if (!condition && r->status < 0) {
-      r->status = 1; /* other commands are thought to succeed */
-    }
+  if (runs) {
+    set_status(r, status_of(r, w->words));
     g_autofree char *script = inner_script(w->words);
     if (is_source(r->shell, w->words) && !read_sourced(r, w->words->pdata[1])) return FALSE;
     if (!run_builtin(r, w->words, w->here) &&
@@ -921,7 +991,7 @@ static gboolean end_command(Reader *r, Words *w, int line) {
   }
   g_ptr_array_set_size(w->words, 0);
   g_clear_pointer(&w->here, g_free);
-  w->in_test = w->no_split = FALSE;
+  w->in_test = w->no_split = r->negated = FALSE;
   return TRUE;
 }
 
@@ -971,7 +1041,9 @@ static gboolean read_arithmetic_command(Reader *r) {
   count_lines(r, end);
   r->p = end + 2;
   if (top(r) && top(r)->loop.head) read_for_numbers(r, top(r), g_strstrip(text));
-  else if (is_active(r)) r->status = arithmetic_statement(r, g_strstrip(text), &value) ? value != 0 : -1;
+  else if (is_active(r) && !is_gated(r))
+    set_status(r, arithmetic_statement(r, g_strstrip(text), &value) ? value != 0 : -1);
+  r->negated = FALSE;
   return TRUE;
 }
 
@@ -989,12 +1061,7 @@ static void look_at_first(Reader *r, Words *w) {
   if (w->words->len != 1) return;
   const char *first = w->words->pdata[0];
   if (keyword(r, first)) g_ptr_array_set_size(w->words, 0);
-  else if (strcmp(first, "[") == 0 || strcmp(first, "[[") == 0 || strcmp(first, "test") == 0)
-    w->in_test = TRUE, w->no_split = strcmp(first, "[[") == 0;
-}
-
-static gboolean in_double_brackets(const Words *w) {
-  return w->no_split && w->words->len > 0 && strcmp(w->words->pdata[0], "[[") == 0;
+  else if (is_test(first)) w->in_test = TRUE, w->no_split = strcmp(first, "[[") == 0;
 }
 
 /* <PATH TO DATA>, what a script leaves to its reader, is a word and no redirection; its length, 0 for others. */
@@ -1003,16 +1070,35 @@ static gsize placeholder_at(const char *p) {
   return *p == '<' && g_ascii_isupper(p[1]) && p[1 + n] == '>' ? n + 2 : 0;
 }
 
+static gboolean is_joint(const char *word) { return strcmp(word, "&&") == 0 || strcmp(word, "||") == 0; }
+
+/* This character belongs to the expression behind =~: all but a bracket that closes one outside of it. */
+static gboolean in_expression(const Words *w, char c) {
+  int depth = 0;
+  if (!in_pattern(w) || strcmp(last_word(w), "=~") != 0 || w->word->len > MOST_EXPRESSION) return FALSE;
+  for (const char *p = w->word->str; *p; p += *p == '\\' && p[1] ? 2 : 1) depth += (*p == '(') - (*p == ')');
+  return c == '(' || c == '<' || c == '>' || (c == '|' && w->open) || (c == ')' && depth > 0);
+}
+
+/* An operator between [[ and ]]. */
+static gboolean read_bracket_operator(Reader *r, Words *w) {
+  char c = *r->p;
+  gboolean twice = (c == '&' || c == '|') && r->p[1] == c;
+  if (in_expression(w, c)) return r->p++, put_char(r, w, c);
+  finish_word(w);
+  if (c == '\n') r->line++;
+  else g_ptr_array_add(w->words, g_strndup(r->p, 1u + twice));
+  r->p += 1 + twice;
+  return TRUE;
+}
+
 static gboolean read_operator(Reader *r, Words *w, int line) {
   char c = *r->p;
   gboolean twice = r->p[1] == c;
   gsize placeholder = placeholder_at(r->p);
   if (placeholder > 0) return keep_as_written(r, w, r->p, r->p + placeholder);
-  if (in_double_brackets(w) && c != '\n' && c != ';') {
-    finish_word(w);
-    g_ptr_array_add(w->words, g_strndup(r->p, 1u + twice));
-    r->p += 1 + twice;
-    return TRUE;
+  if (in_double_brackets(w) && c != ';' && (c != '\n' || is_joint(last_word(w)))) {
+    return read_bracket_operator(r, w);
   }
   if (c == '<' || c == '>') {
     gboolean number = w->open && strspn(w->word->str, "0123456789") == w->word->len;
@@ -1036,9 +1122,11 @@ static gboolean read_operator(Reader *r, Words *w, int line) {
     r->p += 2;
     return read_arithmetic_command(r);
   }
+  gboolean bare = w->words->len == 0 && !w->assigned; /* && and || go on with the next line */
   if (!end_command(r, w, line)) return FALSE;
   if (f && f->kind == FRAME_CASE && c == ';' && twice) end_branch(f);
-  r->gate = twice && (c == '&' || c == '|') ? c : 0;
+  if (twice && (c == '&' || c == '|')) r->gate = c;
+  else if (c != '\n' || !bare) r->gate = 0;
   r->p += 1 + (twice && c != '\n' && c != '(' && c != ')');
   if (c != '\n') return TRUE;
   r->line++;
@@ -1059,8 +1147,10 @@ static gboolean read_on(Reader *r, Words *w, int *line) {
     } else if (strchr("\n;&|()<>", *r->p)) {
       if (!read_operator(r, w, *line)) return FALSE;
     } else if (!w->open && is_declaration(w->words) && (assignment = assignment_at(r->p)) > 0) {
-      gboolean skip = (r->gate == '&' && r->status == 0) || (r->gate == '|' && r->status == 1);
-      if (!read_assignment(r, assignment, is_active(r) && !skip)) return FALSE;
+      const char *start = r->p;
+      if (!read_assignment(r, assignment, is_active(r) && !is_gated(r))) return FALSE;
+      g_autofree char *written = g_strndup(start, (gsize)(r->p - start));
+      w->assigned = strpbrk(written, "`") || strstr(written, "$(") ? -1 : 1;
     } else if (!read_part(r, w, FALSE)) {
       return FALSE;
     }

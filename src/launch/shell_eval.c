@@ -1,6 +1,7 @@
 /* src/launch/shell_eval.c - arithmetic and tests of shell scripts. */
 #include "launch/shell_eval.h"
 
+#include <fnmatch.h>
 #include <string.h>
 
 /* --- arithmetic: precedence climbing --- */
@@ -125,48 +126,125 @@ gboolean ms_shell_arithmetic(const char *text, MsShellLookup *value_of, const vo
 }
 
 /* --- tests --- */
-static int compare(const char *op, const char *a, const char *b) {
-  static const char *const words[] = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"};
-  if (strcmp(op, "=") == 0 || strcmp(op, "==") == 0)
-    return strpbrk(b, "*?[") ? g_pattern_match_simple(b, a) : strcmp(a, b) == 0;
-  if (strcmp(op, "!=") == 0) return strcmp(a, b) != 0;
+typedef struct {
+  char *const *words;
+  int n, at, depth;
+  gboolean double_brackets; /* the right side is a pattern */
+  char ***groups;
+} Test;
+
+static const char *const numeric[] = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge", NULL};
+
+static gboolean is_open(const char *text) { return strstr(text, "$(") || strstr(text, "${") || strchr(text, '`'); }
+
+/* Extended regular expressions of POSIX are read by PCRE. What means another thing there: (? and (*, letters behind
+ * backslashes. */
+static gboolean is_extended(const char *expression) {
+  for (const char *p = expression; *p; p++) {
+    if (*p == '(' && (p[1] == '?' || p[1] == '*')) return FALSE;
+    if (*p == '\\' && (g_ascii_isalnum(*++p) || strchr("<>`'", *p))) return FALSE; /* or the end */
+  }
+  return TRUE;
+}
+
+static int matches(const Test *t, const char *text, const char *expression) {
+  if (is_open(text) || is_open(expression) || !is_extended(expression)) return -1;
+  g_autofree char *limited = g_strconcat("(*LIMIT_MATCH=100000)", expression, NULL);
+  g_autoptr(GRegex) regex = g_regex_new(limited, G_REGEX_RAW | G_REGEX_DOTALL | G_REGEX_DOLLAR_ENDONLY, 0, NULL);
+  g_autoptr(GMatchInfo) found = NULL;
+  g_autoptr(GError) error = NULL;
+  if (!regex) return -1;
+  gboolean matched = g_regex_match_full(regex, text, -1, 0, 0, &found, &error);
+  if (error) return -1;
+  g_strfreev(*t->groups);
+  *t->groups = matched ? g_match_info_fetch_all(found) : g_new0(char *, 1);
+  return matched;
+}
+
+static int compare_numbers(const char *a, const char *op, const char *b) {
   gint64 x, y;
-  for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
-    if (strcmp(op, words[i]) != 0) continue;
-    if (!g_ascii_string_to_signed(a, 10, G_MININT64, G_MAXINT64, &x, NULL) ||
-        !g_ascii_string_to_signed(b, 10, G_MININT64, G_MAXINT64, &y, NULL))
-      return -1;
-    const int results[] = {x == y, x != y, x<y, x <= y, x> y, x >= y};
-    return results[i];
-  }
-  return -1;
+  if (!g_ascii_string_to_signed(a, 10, G_MININT64, G_MAXINT64, &x, NULL) ||
+      !g_ascii_string_to_signed(b, 10, G_MININT64, G_MAXINT64, &y, NULL))
+    return -1;
+  const int results[] = {x == y, x != y, x<y, x <= y, x> y, x >= y};
+  int i = 0;
+  while (strcmp(op, numeric[i]) != 0) i++;
+  return results[i];
 }
 
-static int simple_test(char *const *w, int n) {
-  if (n > 0 && strcmp(w[0], "!") == 0) {
-    int rest = simple_test(w + 1, n - 1);
-    return rest < 0 ? rest : !rest;
-  }
-  if (n == 1) return *w[0] != '\0';
-  if (n == 2 && strcmp(w[0], "-z") == 0) return *w[1] == '\0';
-  if (n == 2 && strcmp(w[0], "-n") == 0) return *w[1] != '\0';
-  return n == 3 ? compare(w[1], w[0], w[2]) : -1;
+static int compare(const Test *t, const char *a, const char *op, const char *b) {
+  if (g_strv_contains(numeric, op)) return compare_numbers(a, op, b);
+  if (strcmp(op, "=~") == 0) return t->double_brackets ? matches(t, a, b) : -1;
+  if (strcmp(op, "<") == 0) return strcmp(a, b) < 0;
+  if (strcmp(op, ">") == 0) return strcmp(a, b) > 0;
+  if (!strchr("=!", *op)) return -1; /* -nt, -ot, -ef */
+  return (t->double_brackets ? fnmatch(b, a, 0) == 0 : strcmp(a, b) == 0) == (*op == '=');
 }
 
-/* Alternatives of conjunctions, as [[ a && b || c ]] binds them. */
-int ms_shell_test(char *const *words, int n) {
-  int all = 1, start = 0;
-  for (int i = 0; i <= n; i++) {
-    gboolean either = i == n || strcmp(words[i], "||") == 0 || strcmp(words[i], "-o") == 0;
-    if (!either && strcmp(words[i], "&&") != 0 && strcmp(words[i], "-a") != 0) continue;
-    int one = simple_test(words + start, i - start);
-    if (all != 0) all = one == 0 ? 0 : one < 0 ? -1 : all;
-    start = i + 1;
-    if (!either) continue;
-    if (all != 0 || i == n) return all;
-    all = 1;
+static gboolean is_binary(const char *word) {
+  static const char *const others[] = {"=", "==", "!=", "=~", "<", ">", "-nt", "-ot", "-ef", NULL};
+  return g_strv_contains(numeric, word) || g_strv_contains(others, word);
+}
+
+static gboolean takes(Test *t, const char *word, const char *other) {
+  gboolean is = t->at < t->n && (strcmp(t->words[t->at], word) == 0 || strcmp(t->words[t->at], other) == 0);
+  t->at += is;
+  return is;
+}
+
+static int any_of(Test *t);
+
+static int in_parentheses(Test *t) {
+  int result = any_of(t);
+  return takes(t, ")", ")") ? result : -1;
+}
+
+static int plain_test(Test *t) {
+  char *const *w = t->words + t->at;
+  int left = t->n - t->at;
+  if (left >= 3 && is_binary(w[1])) return t->at += 3, compare(t, w[0], w[1], w[2]);
+  if (left >= 2 && strcmp(w[0], "(") == 0) return t->at++, in_parentheses(t);
+  if (left >= 2 && w[0][0] == '-' && g_ascii_isalpha(w[0][1]) && !w[0][2]) {
+    t->at += 2;
+    return w[0][1] == 'z' ? !*w[1] : w[0][1] == 'n' ? *w[1] != '\0' : -1; /* of files */
   }
-  return -1;
+  return left > 0 ? t->at++, *w[0] != '\0' : -1;
+}
+
+static int one_test(Test *t) {
+  gboolean inverse = FALSE;
+  for (; t->n - t->at >= 2 && strcmp(t->words[t->at], "!") == 0; t->at++) {
+    if (t->n - t->at >= 3 && is_binary(t->words[t->at + 1])) break;
+    inverse = !inverse;
+  }
+  int result = plain_test(t);
+  return result < 0 || !inverse ? result : !result;
+}
+
+static int all_of(Test *t) {
+  int all = one_test(t);
+  while (takes(t, "&&", "-a")) {
+    int one = one_test(t);
+    all = all == 0 || one == 0 ? 0 : MIN(all, one);
+  }
+  return all;
+}
+
+static int any_of(Test *t) {
+  if (++t->depth > MAX_DEPTH) return -1;
+  int any = all_of(t);
+  while (takes(t, "||", "-o")) {
+    int one = all_of(t);
+    any = any == 1 || one == 1 ? 1 : MIN(any, one);
+  }
+  t->depth--;
+  return any;
+}
+
+int ms_shell_test(char *const *words, int n, gboolean double_brackets, char ***groups) {
+  Test t = {.words = words, .n = n, .double_brackets = double_brackets, .groups = groups};
+  int result = any_of(&t);
+  return t.at == n ? result : -1;
 }
 
 /* --- what a command prints --- */

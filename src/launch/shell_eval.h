@@ -13,7 +13,8 @@ char *ms_shell_printf(char *const *words);
 /* What these commands (char **: words) print when that is a matter of names alone, without the last newline; names
  * without a folder are in `folder`. NULL: cannot be told. (transfer full) */
 char *ms_shell_output(const GPtrArray *commands, const char *folder);
-/* The words between [ and ] or after test. -1: cannot be told. */
-int ms_shell_test(char *const *words, int n);
+/* The words between [ and ] or after test, or between [[ and ]], where right sides are patterns (a quoted character has
+ * a backslash before it) and *groups becomes what those of =~ match. -1: cannot be told. */
+int ms_shell_test(char *const *words, int n, gboolean double_brackets, char ***groups);
 
 #endif

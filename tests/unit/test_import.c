@@ -1288,6 +1288,26 @@ static void shell_words(void **state) {
       {"L='--a 1'; read -ra V <<< \"${L}\"; V+=(2); run ${V[@]}", "run|--a|1|2"},
       {"run --save <PATH TO X> --a < in --b >out 1", "run|--save|<PATH TO X>|--a|--b|1"},
       {"run 'it''s' \"a\\\"b\" a#b # c", "run|its|a\"b|a#b"},
+      {"[[ a == b ]] || [[ a == a ]] && X=1; [[ a == a ]] && [[ a == b ]] || Y=2; run $X $Y", "run|1|2"},
+      {"if [[ a == b ]] || [[ a == a ]] || [[ -z a ]]; then X=1; fi; run $X", "run|1"},
+      {"if [[ a == a ]] && [[ a == b ]]; then X=1; else X=2; fi; run $X", "run|2"},
+      {"if [[ a == b ]] ||\n   [[ a == a ]]; then X=1; fi; run $X", "run|1"},
+      {"if [[ a == b ||\n  a == a ]]; then X=1; fi; run $X", "run|1"},
+      {"if [[ a == b ]]||[[ a == a ]];then X=1; fi; run $X", "run|1"},
+      {"if (( 0 )) && (( 1 )); then X=1; else X=2; fi; run $X", "run|2"},
+      {"X=1; [[ a == b ]] && (( X = 5 )); [[ a == b ]] && { X=2; Y=3; } || { Y=4; Y+=5; }; run $X $Y", "run|1|45"},
+      {"[[ a == b ]] || X=1 && Y=2; run $X $Y", "run|1|2"},
+      {"! [[ a == b ]] && X=1; if ! [ a = b ]; then Y=2; fi; ! (( 1 )) || Z=3; run $X $Y $Z", "run|1|2|3"},
+      {"[[ ( a == b || a == a ) && ! ( a == b ) ]] && X=1; [ \\( a = b -o a = a \\) -a b ] && Y=2; run $X $Y",
+       "run|1|2"},
+      {"X=; [[ -z $X && $X == \"\" ]] && Y=1; [[ a < b && ! b < a ]] && Z=2; run $Y $Z", "run|1|2"},
+      {"[[ llama-8b == llama* ]] && X=1; [[ \"a*\" == \"a*\" ]] && X+=2; [[ ab == \"a*\" ]] && X+=3; run $X", "run|12"},
+      {"[[ a != b* ]] && X=1; [ 'a*' = a* ] && X+=2; [ ab = a* ] && X+=3; run $X", "run|12"},
+      {"[[ llama-70b =~ ^llama-([0-9]+)b$ ]] && X=${BASH_REMATCH[1]}; run $X", "run|70"},
+      {"[[ gpt =~ ^(llama|qwen) ]] && X=1; [[ qwen3 =~ (llama|qwen)[[:digit:]] ]] && X+=2; run $X", "run|2"},
+      {"R='^a\\.b+$'; [[ a.bb =~ $R ]] && X=1; [[ axb =~ $R ]] && X+=2; [[ a.bb =~ \"$R\" ]] && X+=3; run $X", "run|1"},
+      {"[[ axb =~ a\\.b || axb =~ a\".\"b ]] && X=1; [[ a.b =~ a\\.b && a.b =~ 'a.b' ]] && X+=2; run $X", "run|2"},
+      {"if ! [[ a =~ b|c ]] && [[ ab =~ (^a)(b) ]]; then X=1; fi; run $X", "run|1"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(MsShell) shell = ms_shell_new("script");
@@ -1297,6 +1317,30 @@ static void shell_words(void **state) {
     const MsCommand *last = shell->commands->pdata[shell->commands->len - 1];
     g_autofree char *got = g_strjoinv("|", last->words);
     if (strcmp(got, rows[i].words) != 0) fail_msg("%s\n gives %s, not %s", rows[i].script, got, rows[i].words);
+  }
+}
+
+/* A remark for what cannot be told, none for what can. */
+static void conditions_that_cannot_be_told(void **state) {
+  (void)state;
+  static const struct {
+    const char *script, *words;
+    guint remarks;
+  } rows[] = {{"X=1; [[ a =~ \\w ]] && X=2; [[ $(date) =~ a ]] || X+=3; run $X", "run|13", 1},
+              {"X=1; ! [ -f a ] && X=2; if ! [[ -d b ]]; then X=3; fi; run $X", "run|1", 2},
+              {"if [ -f a ] || [ 1 = 1 ]; then X=1; fi; [ -f a -a b = c ] || X+=2; run $X", "run|12", 0},
+              {"if [ -f a ] || [ 1 = 2 ]; then X=1; else X=2; fi; run $X", "run|2", 1},
+              {"if X=$(date); then Y=1; else Y=2; fi; run $Y", "run|2", 1},
+              {"[[ a =~ (b ]] && X=1; [[ a =~ '(' ]] || X=2; run $X", "run|2", 1},
+              {"test -f a && X=1 || X=2; run $X", "run|2", 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsShell) shell = ms_shell_new("script");
+    g_autoptr(GError) error = NULL;
+    if (!ms_shell_read(shell, rows[i].script, &error)) fail_msg("%s: %s", rows[i].script, error->message);
+    const MsCommand *last = shell->commands->pdata[shell->commands->len - 1];
+    g_autofree char *got = g_strjoinv("|", last->words);
+    if (strcmp(got, rows[i].words) != 0) fail_msg("%s\n gives %s, not %s", rows[i].script, got, rows[i].words);
+    if (shell->remarks->len != rows[i].remarks) fail_msg("%s has %u remarks", rows[i].script, shell->remarks->len);
   }
 }
 
@@ -1414,6 +1458,7 @@ int main(void) {
                                      cmocka_unit_test(models_beside_scripts),
                                      cmocka_unit_test(open_words_are_named),
                                      cmocka_unit_test(shell_words),
+                                     cmocka_unit_test(conditions_that_cannot_be_told),
                                      cmocka_unit_test(shell_growth),
                                      cmocka_unit_test(refusals),
                                      cmocka_unit_test(two_heads_of_a_loop),
