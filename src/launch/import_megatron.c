@@ -38,13 +38,33 @@ static gboolean trains(char *const *words) {
   return FALSE;
 }
 
+/* Words of a text as a shell splits them; between blanks where its quotes have no end. */
+static void add_split(GPtrArray *words, const char *text) {
+  g_auto(GStrv) parsed = NULL;
+  if (!g_shell_parse_argv(text, NULL, &parsed, NULL)) parsed = g_strsplit_set(text, " \t\r\n", -1);
+  for (int i = 0; parsed[i]; i++)
+    if (*parsed[i]) g_ptr_array_add(words, g_strdup(parsed[i]));
+}
+
+/* The words that a variable puts into a command; one of an array stays as it is but where it is an option with its
+ * value. (transfer full) */
+static char **words_of(const MsShell *shell, const char *name) {
+  g_auto(GStrv) values = ms_shell_words(shell, name);
+  GPtrArray *words = g_ptr_array_new();
+  for (int i = 0; values && values[i]; i++) {
+    if (!values[1] || is_flag(values[i])) add_split(words, values[i]);
+    else g_ptr_array_add(words, g_strdup(values[i]));
+  }
+  g_ptr_array_add(words, NULL);
+  return (char **)g_ptr_array_free(words, FALSE);
+}
+
 static gboolean variables_train(const MsShell *shell) {
   GHashTableIter iter;
   gpointer name;
   g_hash_table_iter_init(&iter, shell->variables);
   while (g_hash_table_iter_next(&iter, &name, NULL)) {
-    g_autofree char *text = ms_shell_get(shell, name);
-    g_auto(GStrv) words = g_strsplit_set(text, " \t\n", -1);
+    g_auto(GStrv) words = words_of(shell, name);
     if (trains(words)) return TRUE;
   }
   return FALSE;
@@ -55,8 +75,7 @@ static gboolean add_variables(MsArgs *args, const MsShell *shell) {
   g_autoptr(GList) names = g_list_sort(g_hash_table_get_keys(shell->variables), (GCompareFunc)strcmp);
   gboolean any = FALSE;
   for (GList *n = names; n; n = n->next) {
-    g_autofree char *text = ms_shell_get(shell, n->data);
-    g_auto(GStrv) words = g_strsplit_set(text, " \t\n", -1);
+    g_auto(GStrv) words = words_of(shell, n->data);
     if (count_flags(words) == 0) continue;
     any = TRUE;
     ms_args_add_words(args, words, 0);

@@ -184,6 +184,8 @@ static char **value_of(const MsShell *shell, const char *name) {
   return given ? one_word(given) : NULL;
 }
 
+char **ms_shell_words(const MsShell *shell, const char *name) { return value_of(shell, name); }
+
 char *ms_shell_get(const MsShell *shell, const char *name) {
   g_auto(GStrv) values = value_of(shell, name);
   return values ? g_strjoinv(" ", values) : NULL;

@@ -37,6 +37,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsShell, ms_shell_free)
 gboolean ms_shell_read(MsShell *shell, const char *text, GError **error);
 /* The value of a variable: its words joined; NULL when it has none. (transfer full) */
 char *ms_shell_get(const MsShell *shell, const char *name);
+char **ms_shell_words(const MsShell *shell, const char *name); /* those of an array apart */
 /* The value it is given from outside (set, environment) or NULL. (transfer none) */
 const char *ms_shell_given(const MsShell *shell, const char *name);
 

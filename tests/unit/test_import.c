@@ -1231,6 +1231,34 @@ static void compressed_attention_of_scripts(void **state) {
   assert_non_null(strstr(error->message, "--compress-ratios: must be integers"));
 }
 
+#define ONLY_SIZES                                                                                                     \
+  "--num-layers 16  --hidden-size 2048 \\\n   --num-attention-heads 16 --seq-length 4096 --micro-batch-size 1 --bf16 " \
+  "--max-position-embeddings 4096 --global-batch-size 64 --vocab-size 32000 --num-experts 8 "
+
+/* Of a file that only defines variables the words are those of a shell: runs of blanks separate two, quotes join. */
+static void variables_alone(void **state) {
+  (void)state;
+  static const struct {
+    const char *script;
+    Want want[3];
+  } rows[] = {
+      {"A=\" \\\n    " ONLY_SIZES
+       "\\\n    --moe-router-load-balancing-type seq_aux_loss \\\n    --context-parallel-size 2 "
+       "\\\n    --cp-comm-type  a2a \\\n    --moe-aux-loss-coeff   0.02 \\\n\"",
+       {{"model.moe_router_load_balancing_type", "\"seq_aux_loss\""}, {"layout.cp_comm_type", "\"a2a\""}}},
+      {"A='" ONLY_SIZES "--moe-layer-freq \"([0]*2 +  [1]*14)\"'", {{"model.moe_layer_freq", "\"[0]*2+[1]*14\""}}},
+      {"A=(" ONLY_SIZES "\"--tensor-model-parallel-size  2\" --moe-layer-freq '([0] * 15 + [1])')",
+       {{"layout.tp", "2"}, {"model.moe_layer_freq", "\"[0]*15+[1]*1\""}}},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    const MsImportOptions options = {.hardware = "h100-sxm", .gpus = 8};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) import = ms_import_megatron(rows[i].script, strlen(rows[i].script), "s", &options, &error);
+    if (!import) fail_msg("%s", error->message);
+    check_values(rows[i].script, import->scenario, rows[i].want);
+  }
+}
+
 /* What is missing in a command's words may be what a command of the script prints. */
 static void open_words_are_named(void **state) {
   (void)state;
@@ -1456,6 +1484,7 @@ int main(void) {
                                      cmocka_unit_test(adapters_of_scripts),
                                      cmocka_unit_test(compressed_attention_of_scripts),
                                      cmocka_unit_test(models_beside_scripts),
+                                     cmocka_unit_test(variables_alone),
                                      cmocka_unit_test(open_words_are_named),
                                      cmocka_unit_test(shell_words),
                                      cmocka_unit_test(conditions_that_cannot_be_told),
