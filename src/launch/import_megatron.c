@@ -7,6 +7,8 @@
 #include "launch/import.h"
 #include "launch/shell.h"
 
+enum { MOST_REMARKS = 200 }; /* against scripts of nothing else */
+
 static gboolean is_flag(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
 
 static int count_flags(char *const *words) {
@@ -197,21 +199,66 @@ static void add_zero_stage(MsArgs *args, const MsShell *shell) {
     ms_args_addf(args, MS_SECTION_TRAINING, "--zero-stage", "%s", stage);
 }
 
-/* What a command prints stands in the words as it was written: the variable that holds it can be given instead. */
-static void note_open(MsArgs *args, const MsShell *shell, char *const *words) {
+static gboolean is_output(const char *word) { return g_str_has_prefix(word, "$(") || *word == '`'; }
+
+/* The variable that holds what a command prints, which stands in the words as it was written, from `word` on. NULL: it
+ * is in none. (transfer full) */
+static char *holder_of(const MsShell *shell, const char *word) {
   GHashTableIter iter;
   gpointer name;
-  g_autofree char *first = NULL;
-  for (; *words && !g_str_has_prefix(*words, "$("); words++) {}
+  char *first = NULL;
   g_hash_table_iter_init(&iter, shell->variables);
-  while (*words && g_hash_table_iter_next(&iter, &name, NULL)) {
+  while (g_hash_table_iter_next(&iter, &name, NULL)) {
     g_autofree char *text = ms_shell_get(shell, name);
-    gboolean holds = g_str_has_prefix(text, *words), plain = text[strcspn(text, "\n")] == '\0';
+    gboolean holds = g_str_has_prefix(text, word), plain = text[strcspn(text, "\n")] == '\0';
     gsize n = strlen(name), longest = first ? strlen(first) : 0;
     if (!holds || !plain || n < longest || (n == longest && strcmp(first, name) < 0)) continue;
     g_free(first);
     first = g_strdup(name);
   }
+  return first;
+}
+
+/* Words that a command prints and that are not there, but the value of an option that is listed as ignored. */
+static void remark_outputs(MsImport *import, const MsShell *shell, char *const *words, int line, gboolean listed) {
+  for (int i = 0, depth = 0; words[i] && import->remarks->len < MOST_REMARKS; i++) {
+    if (!is_output(words[i])) continue;
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_autofree char *holder = holder_of(shell, words[i]), *where = line ? g_strdup_printf("line %d: ", line) : NULL;
+    gboolean first = i == 0;
+    for (;; i++) {
+      g_string_append_printf(text, "%s%s", text->len ? " " : "", words[i]);
+      for (const char *c = words[i]; *c; c++) depth += (*c == '(') - (*c == ')');
+      if (depth <= 0 || !words[i + 1]) break;
+    }
+    if (first && listed) continue;
+    g_autofree char *instead =
+        holder ? g_strdup_printf("--set %s=\"...\" gives it", holder) : g_strdup("put its result into the file");
+    ms_import_remark(import, "%swhat %.200s prints is not known and left out: %s", where ? where : "", text->str,
+                     instead);
+  }
+}
+
+/* Between the program and its first option. */
+static void remark_leading(MsImport *import, const MsShell *shell, const MsCommand *command) {
+  int from = find_script(command->words) + 1, n = 0;
+  while (from > 0 && command->words[from + n] && !is_flag(command->words[from + n])) n++;
+  g_autofree char **leading = g_new0(char *, n + 1);
+  memcpy(leading, command->words + from, sizeof *leading * (size_t)n);
+  remark_outputs(import, shell, leading, command->line, FALSE);
+}
+
+static void remark_missing(MsImport *import, const MsShell *shell, const MsArgs *args) {
+  for (guint i = 0; i < args->list->len; i++) {
+    const MsArg *arg = args->list->pdata[i];
+    remark_outputs(import, shell, arg->values, arg->line, !arg->used);
+  }
+}
+
+/* What is missing may be what a command prints: the variable that holds it can be given instead. */
+static void note_open(MsArgs *args, const MsShell *shell, char *const *words) {
+  for (; *words && !g_str_has_prefix(*words, "$("); words++) {}
+  g_autofree char *first = *words ? holder_of(shell, *words) : NULL;
   if (first) args->open = g_strdup_printf("; %s is what a command prints: --set %s=\"...\" gives it", first, first);
 }
 
@@ -221,11 +268,13 @@ static gboolean collect(MsImport *import, MsShell *shell, const char *text, MsAr
   if (command && !trains(command->words) && variables_train(shell))
     command = NULL; /* what submits a job of variables */
   if (!ms_dialect_program(args, import->remarks, program_of(command), command ? command->line : 0, error)) return FALSE;
-  if (command)
-    split_words(command->words, command->line, launcher, args),
-        note_open(args, shell, command->words + MAX(find_script(command->words), 0));
-  else if (!add_variables(args, shell))
+  if (command) {
+    split_words(command->words, command->line, launcher, args);
+    remark_leading(import, shell, command);
+    note_open(args, shell, command->words + MAX(find_script(command->words), 0));
+  } else if (!add_variables(args, shell)) {
     return ms_input_error(error, args->file, 0, "", "has no command with --options of Megatron-LM");
+  }
   add_zero_stage(args, shell);
   int per_node = launcher_count(launcher, "--nproc_per_node --nproc-per-node --num_gpus");
   *gpus = product(launcher_count(launcher, "--nnodes --num_nodes"), per_node);
@@ -294,6 +343,7 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
   const gboolean says_width =
       ms_args_has(args, "--moe-ffn-hidden-size") || ms_args_has(args, "--moe-intermediate-size");
   if (!ms_import_scenario(import, args, gpus, options, error)) return NULL;
+  remark_missing(import, shell, args);
   const MsModel *m = import->scenario->model;
   if (m->moe_layer_freq && !says_width && m->moe_ffn_hidden_size == m->ffn_hidden_size)
     ms_import_remark(import, "--moe-ffn-hidden-size is not given: experts are %d wide, as the dense layers are",

@@ -442,10 +442,32 @@ static char *model_arguments(Reader *r, const GPtrArray *commands) {
   return g_steal_pointer(&all);
 }
 
-/* What $(command) prints, where that is a matter of names alone; else as written. The command is between `from` and
- * `end`, the whole from `start` to behind `end`. */
+/* cat FILES, where all can be read. (transfer full) or NULL */
+static char *file_contents(Reader *r, const GPtrArray *commands) {
+  char **words = commands->len == 1 ? commands->pdata[0] : NULL;
+  if (!words || !r->shell->load || strcmp(words[0], "cat") != 0 || !words[1]) return NULL;
+  g_autoptr(GString) all = g_string_new(NULL);
+  for (char **name = words + 1; *name; name++) {
+    g_autofree char *path = NULL, *text = strpbrk(*name, "$`*?") || **name == '-' ? NULL : load_file(r, *name, &path);
+    if (!text || all->len + strlen(text) > MOST_TEXT) return NULL;
+    g_string_append(all, text);
+  }
+  while (all->len > 0 && all->str[all->len - 1] == '\n') g_string_truncate(all, all->len - 1);
+  return g_string_free(g_steal_pointer(&all), FALSE);
+}
+
+/* The command inside of $( ), where "< FILE" alone is "cat FILE". (transfer full) */
+static char *command_of(const char *from, const char *end) {
+  while (from < end && g_ascii_isspace(*from)) from++;
+  gboolean reads = from + 1 < end && *from == '<' && !strchr("<(&", from[1]);
+  g_autofree char *text = g_strndup(from, (gsize)(end - from));
+  return reads ? g_strconcat("cat ", text + 1, NULL) : g_steal_pointer(&text);
+}
+
+/* What $(command) prints, where that is a matter of names alone or of a file that is there; else as written. The
+ * command is between `from` and `end`, the whole from `start` to behind `end`. */
 static gboolean put_output(Reader *r, Words *w, gboolean quoted, const char *start, const char *from, const char *end) {
-  g_autofree char *script = g_strndup(from, (gsize)(end - from)), *output = NULL;
+  g_autofree char *script = command_of(from, end), *output = NULL;
   if (r->depth < 4 && !strchr(script, '|')) {
     MsShell inner = *r->shell;
     inner.commands = g_ptr_array_new_with_free_func(command_free);
@@ -456,6 +478,7 @@ static gboolean put_output(Reader *r, Words *w, gboolean quoted, const char *sta
       for (guint i = 0; i < inner.commands->len; i++)
         g_ptr_array_add(commands, ((MsCommand *)inner.commands->pdata[i])->words);
       output = model_arguments(r, commands);
+      if (!output) output = file_contents(r, commands);
       if (!output) output = ms_shell_output(commands, r->shell->folder);
     }
     g_ptr_array_unref(inner.commands);

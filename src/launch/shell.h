@@ -4,9 +4,9 @@
  * ${NAME}, ${NAME[@]}, ${NAME:-default} and its relatives, $1, $((arithmetic)), (( NAME = arithmetic )), if with [ ],
  * [[ ]] and test of strings, patterns (=~ with BASH_REMATCH) and numbers, case, && and ||, !, { }, eval, bash -c,
  * source, here-documents, read from <<<, functions (read as if called where they stand), for (once over words that have
- * no value), $(command) of names alone: dirname, basename, realpath, pwd, cd, echo. Not understood: while and until
- * (skipped, with a remark), tests of files and results of commands (taken as false, with a remark), any other
- * $(command) and variables without a value (they stay as they are written). */
+ * no value), $(command) of names alone (dirname, basename, realpath, pwd, cd, echo) and of files (cat, <). Not
+ * understood: while and until (skipped, with a remark), tests of files and results of commands (taken as false, with a
+ * remark), any other $(command) and variables without a value (they stay as they are written). */
 #ifndef MS_LAUNCH_SHELL_H
 #define MS_LAUNCH_SHELL_H
 

@@ -265,6 +265,36 @@ static void files_and_arguments(void **state) {
   g_remove(model), g_rmdir(models), g_rmdir(folder);
 }
 
+/* $(cat FILE) of a file beside the script; of one that is not there the words are missed. */
+static void files_that_are_printed(void **state) {
+  (void)state;
+  g_autofree char *folder = g_dir_make_tmp("moesim-test-XXXXXX", NULL), *words = g_build_filename(folder, "args", NULL),
+                  *file = g_build_filename(folder, "run.sh", NULL);
+  assert_true(g_file_set_contents(words, "--context-parallel-size 2\n  --recompute-granularity full\n\n", -1, NULL));
+  static const struct {
+    const char *before, *behind;
+    int cp;
+    const char *remark;
+  } rows[] = {{"", "$(cat args)", 2, NULL},
+              {"", "`cat ./args`", 2, NULL},
+              {"", "$(< args)", 2, NULL},
+              {"A=args\nMORE=\"$(cat $A)\"\n", "$MORE", 2, NULL},
+              {"", "$(cat /elsewhere/x/args)", 1, "what $(cat /elsewhere/x/args) prints is not known"},
+              {"", "$(cat other)", 1, "what $(cat other) prints is not known"},
+              {"", "$(cat args other)", 1, "what $(cat args other) prints is not known"}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *script = g_strconcat(rows[i].before, dense, " ", rows[i].behind, NULL);
+    const MsImportOptions options = {.hardware = "h100-sxm", .environment = TRUE};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) got = ms_import_megatron(script, strlen(script), file, &options, &error);
+    if (!got) fail_msg("%s", error->message);
+    assert_int_equal(got->scenario->layout.cp, rows[i].cp);
+    if (mentions(got->remarks, rows[i].remark ? rows[i].remark : "not known") == !rows[i].remark)
+      fail_msg("%s: %s", script, rows[i].remark ? "no remark" : "a remark");
+  }
+  g_remove(words), g_rmdir(folder);
+}
+
 /* What model_args() of such a file returns, and what is more than constants. */
 static char *no_file(gpointer data, const char *model) {
   (void)data;
@@ -398,7 +428,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed),  cmocka_unit_test(words_of_deepspeed),
                                      cmocka_unit_test(deepspeed_scripts),   cmocka_unit_test(what_is_not_modelled),
                                      cmocka_unit_test(other_programs),      cmocka_unit_test(slime),
-                                     cmocka_unit_test(files_and_arguments), cmocka_unit_test(model_scripts),
-                                     cmocka_unit_test(models_of_miles),     cmocka_unit_test(sizes_of_checkpoints)};
+                                     cmocka_unit_test(files_and_arguments), cmocka_unit_test(files_that_are_printed),
+                                     cmocka_unit_test(model_scripts),       cmocka_unit_test(models_of_miles),
+                                     cmocka_unit_test(sizes_of_checkpoints)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1270,6 +1270,31 @@ static void open_words_are_named(void **state) {
   if (!strstr(error->message, "; SIZES is what a command prints: --set SIZES=")) fail_msg("%s", error->message);
 }
 
+/* What a command prints beside all that is needed is said to be missing; the value of an option that is ignored is
+ * listed with it. */
+static void outputs_are_missed(void **state) {
+  (void)state;
+  static const struct {
+    const char *before, *leading, *behind, *remark;
+  } rows[] = {
+      {"", "", " $(cat more)",
+       "line 1: what $(cat more) prints is not known and left out: put its result into the file"},
+      {"", "", " --bf16 `cat more less`", "line 1: what `cat more less` prints is"},
+      {"", "$(python3 x.py --tp 2) ", "", "line 1: what $(python3 x.py --tp 2) prints is"},
+      {"M=\"$(cat (a) more)\"\n", "", " $M", "line 2: what $(cat (a) more) prints is not known and left out: --set M="},
+      {"", "", " --wandb-exp-name $(date)", NULL}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    const MsImportOptions options = {.hardware = "h100-sxm", .gpus = 8};
+    g_autofree char *script = g_strdup_printf("%spython3 pretrain_gpt.py %s" ONLY_SIZES "%s", rows[i].before,
+                                              rows[i].leading, rows[i].behind);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) import = ms_import_megatron(script, strlen(script), "s", &options, &error);
+    if (!import) fail_msg("%s", error->message);
+    if (mentions(import->remarks, rows[i].remark ? rows[i].remark : "left out") == !rows[i].remark)
+      fail_msg("%s: %s", script, rows[i].remark ? "no remark" : "a remark");
+  }
+}
+
 /* --- the shell reader --- */
 static void shell_words(void **state) {
   (void)state;
@@ -1486,6 +1511,7 @@ int main(void) {
                                      cmocka_unit_test(models_beside_scripts),
                                      cmocka_unit_test(variables_alone),
                                      cmocka_unit_test(open_words_are_named),
+                                     cmocka_unit_test(outputs_are_missed),
                                      cmocka_unit_test(shell_words),
                                      cmocka_unit_test(conditions_that_cannot_be_told),
                                      cmocka_unit_test(shell_growth),
