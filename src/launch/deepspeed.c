@@ -150,18 +150,30 @@ typedef struct {
   MsImport *import;
   const MsJson *doc;
   JsonObject *root, *run; /* what is read, what is made of it */
+  MsScenario *into;       /* of --into, or NULL */
+  JsonNode *said;         /* and its keys */
   GHashTable *used;       /* paths that were looked at */
   GError **error;
 } Reader;
+
+static gboolean is_auto(const Reader *r, const char *path) {
+  JsonNode *node = find(r->root, path);
+  return ms_json_is(node, G_TYPE_STRING) && strcmp(json_node_get_string(node), "auto") == 0;
+}
+
+/* An "auto" that nothing but a run can tell. */
+static gboolean needs_run(Reader *r, const char *path) {
+  return ms_json_error(r->doc, path, r->error, "is \"auto\", which the program fills in: --into RUN says it");
+}
 
 /* NULL: absent, null, or "auto", which the program fills in. */
 static JsonNode *take(Reader *r, const char *path) {
   JsonNode *node = find(r->root, path);
   g_hash_table_add(r->used, g_strdup(path));
   if (!node || JSON_NODE_HOLDS_NULL(node)) return NULL;
-  gboolean text = ms_json_is(node, G_TYPE_STRING);
-  if (!text || strcmp(json_node_get_string(node), "auto") != 0) return node;
-  ms_import_remark(r->import, "%s: is \"auto\", which the program fills in: as if it were not said", path);
+  if (!is_auto(r, path)) return node;
+  ms_import_remark(r->import, "%s: is \"auto\", which the program fills in: %s", path,
+                   r->into ? "as the run of --into has it" : "as if it were not said");
   return NULL;
 }
 
@@ -201,14 +213,28 @@ static gboolean check_unmodelled(Reader *r) {
   return TRUE;
 }
 
+/* Whether a precision is on, which "auto" leaves to the run. */
+static gboolean precision_is(Reader *r, const char *path, MsPrecision precision, gboolean *open) {
+  JsonNode *node = take(r, path);
+  gboolean left = is_auto(r, path);
+  *open |= left;
+  return node ? is_on(node) : left && r->into && r->into->training.precision == precision;
+}
+
 static gboolean read_precision(Reader *r, const char **own) {
-  JsonNode *half = take(r, "fp16.enabled"), *bf16 = take(r, "bf16.enabled");
-  if (!bf16) bf16 = take(r, "bfloat16.enabled");
-  gboolean fp16 = half && is_on(half);
+  gboolean open = FALSE, fp16 = precision_is(r, "fp16.enabled", MS_FP16, &open),
+           bf16 = precision_is(r, "bf16.enabled", MS_BF16, &open);
+  const char *path = is_auto(r, "fp16.enabled") && !is_auto(r, "bf16.enabled") ? "fp16.enabled" : "bf16.enabled";
+  bf16 = bf16 || precision_is(r, "bfloat16.enabled", MS_BF16, &open);
   *own = fp16 ? "fp16" : "bf16";
   put_string(r->run, "training.precision", *own);
-  return fp16 || (bf16 && is_on(bf16)) ||
-         ms_json_error(r->doc, "bf16.enabled", r->error, "is not on, nor fp16: moesim has no training in FP32");
+  if (fp16 || bf16) return TRUE;
+  if (open && !r->into) return needs_run(r, path);
+  if (open)
+    return ms_json_error(r->doc, path, r->error,
+                         "is \"auto\", and the run of --into is in %s: DeepSpeed has bf16 and fp16",
+                         ms_precision_words[r->into->training.precision]);
+  return ms_json_error(r->doc, path, r->error, "is not on, nor fp16: moesim has no training in FP32");
 }
 
 static gboolean read_zero(Reader *r, const char *own) {
@@ -217,6 +243,10 @@ static gboolean read_zero(Reader *r, const char *own) {
   if (!integer(r, "zero_optimization.stage", 0, 0, 3, &stage) ||
       !integer(r, "zero_optimization.mics_shard_size", -1, -1, 1 << 20, &shards))
     return FALSE;
+  if (is_auto(r, "zero_optimization.stage")) {
+    if (!r->into) return needs_run(r, "zero_optimization.stage");
+    stage = stage_of(&r->into->options);
+  }
   if (shards > 0)
     return ms_json_error(r->doc, "zero_optimization.mics_shard_size", r->error, "is on: shards of MiCS not modelled");
   put_string(r->run, "options.fsdp", fsdp[stage]);
@@ -231,11 +261,13 @@ static gboolean read_offload(Reader *r) {
   static const char device[] = "zero_optimization.offload_optimizer.device",
                     ratio[] = "zero_optimization.offload_optimizer.ratio";
   JsonNode *where = take(r, device), *share = take(r, ratio), *old = take(r, "zero_optimization.cpu_offload");
-  gboolean on = (old && is_on(old)) || (where && is_on(where));
+  if (is_auto(r, device) && !r->into) return needs_run(r, device);
+  double left = is_auto(r, device) ? r->into->options.optimizer_offload_fraction : 0;
+  gboolean on = (old && is_on(old)) || (where && is_on(where)) || left > 0;
   if (where && !ms_json_is(where, G_TYPE_STRING)) return ms_json_error(r->doc, device, r->error, "must be a string");
   if (on && where && strcmp(json_node_get_string(where), "cpu") != 0)
     return ms_json_error(r->doc, device, r->error, "is \"%s\": cpu is modelled", json_node_get_string(where));
-  double fraction = share && JSON_NODE_HOLDS_VALUE(share) ? json_node_get_double(share) : 1;
+  double fraction = share && JSON_NODE_HOLDS_VALUE(share) ? json_node_get_double(share) : left > 0 ? left : 1;
   if (share && !(fraction >= 0 && fraction <= 1))
     return ms_json_error(r->doc, ratio, r->error, "must be a share between 0 and 1");
   put(r->run, "options.optimizer_offload_fraction", json_node_init_double(json_node_alloc(), on ? fraction : 0));
@@ -273,6 +305,17 @@ static gint64 degree(Reader *r, const char *key) {
   return whole ? CLAMP(json_node_get_int(node), 1, MS_IMPORT_MOST_GPUS) : 1;
 }
 
+/* Of microbatch and batch what is "auto" and the others do not make, from the run. */
+static gboolean fill_batch(Reader *r, gint64 steps, gint64 *micro, gint64 *all) {
+  static const char micro_path[] = "train_micro_batch_size_per_gpu", all_path[] = "train_batch_size";
+  gboolean micro_left = r->into && is_auto(r, micro_path), all_left = r->into && is_auto(r, all_path);
+  if (micro_left && !(*all > 0 && steps > 0)) *micro = r->into->training.micro_batch_size;
+  if (all_left && !(*micro > 0 && steps > 0)) *all = r->into->training.global_batch_size;
+  if (*all > 0 || *micro > 0) return TRUE;
+  if (is_auto(r, micro_path) || is_auto(r, all_path)) return needs_run(r, is_auto(r, all_path) ? all_path : micro_path);
+  return ms_json_error(r->doc, all_path, r->error, "or train_micro_batch_size_per_gpu must be given");
+}
+
 /* Two of microbatch, accumulation and batch make the third, as deepspeed/runtime/config.py has it. */
 static gboolean read_batch(Reader *r) {
   static const char steps_path[] = "gradient_accumulation_steps", all_path[] = "train_batch_size";
@@ -287,8 +330,7 @@ static gboolean read_batch(Reader *r) {
   if (!integer(r, "train_micro_batch_size_per_gpu", 0, 1, 65536, &micro) ||
       !integer(r, steps_path, 0, 1, 1 << 20, &steps) || !integer(r, all_path, 0, 1, 1 << 24, &all))
     return FALSE;
-  if (all == 0 && micro == 0)
-    return ms_json_error(r->doc, all_path, r->error, "or train_micro_batch_size_per_gpu must be given");
+  if (!fill_batch(r, steps, &micro, &all)) return FALSE;
   if (micro == 0) micro = MAX(1, all / MAX(steps, 1) / replicas);
   if (all == 0) all = micro * MAX(steps, 1) * replicas;
   if (steps == 0) steps = MAX(1, all / micro / replicas);
@@ -303,7 +345,9 @@ static gboolean read_batch(Reader *r) {
 
 static void read_same(Reader *r) {
   for (guint i = 0; i < G_N_ELEMENTS(same); i++) {
-    JsonNode *node = g_str_has_prefix(same[i].path, "train_") ? NULL : take(r, same[i].path); /* read_batch */
+    if (g_str_has_prefix(same[i].path, "train_")) continue; /* read_batch */
+    JsonNode *node = take(r, same[i].path);
+    if (!node && r->into && is_auto(r, same[i].path)) node = find(json_node_get_object(r->said), same[i].key);
     if (node) put(r->run, same[i].key, ms_json_copy(node));
   }
 }
@@ -333,9 +377,10 @@ static gboolean begin(Reader *r, const MsImportOptions *options) {
   JsonNode *own = json_object_get_member(r->root, "moesim");
   if (own && !JSON_NODE_HOLDS_OBJECT(own)) return ms_json_error(r->doc, "moesim", r->error, "must be an object");
   if (options->into) {
-    g_autoptr(MsScenario) into = ms_scenario_load(options->into, r->error);
-    if (!into) return FALSE;
-    JsonNode *whole = ms_scenario_node(into);
+    r->into = ms_scenario_load(options->into, r->error);
+    if (!r->into) return FALSE;
+    JsonNode *whole = ms_scenario_node(r->into);
+    r->said = ms_json_copy(whole);
     r->run = json_object_ref(json_node_get_object(whole));
     json_node_unref(whole);
     JsonNode *recompute = find(r->run, "options.recompute");
@@ -397,5 +442,7 @@ MsImport *ms_import_deepspeed(const char *text, gsize length, const char *file, 
   }
   g_hash_table_unref(r.used);
   if (r.run) json_object_unref(r.run);
+  if (r.said) json_node_unref(r.said);
+  ms_scenario_free(r.into);
   return import->scenario ? g_steal_pointer(&import) : NULL;
 }

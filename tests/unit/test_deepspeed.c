@@ -5,6 +5,7 @@
 #include "layout/layout.h"
 #include "lib/world.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 static const MsLaunch deepspeed = {.form = MS_LAUNCH_DEEPSPEED};
@@ -129,6 +130,60 @@ static void refuses_by_key(void **state) {
   assert_non_null(strstr(why, "--model NAME or --into RUN"));
 }
 
+/* What the program fills in (transformers, LLaMA-Factory) is what the run of --into says. */
+static void auto_is_the_runs(void **state) {
+  (void)state;
+#define LEFT  "\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\", "
+#define TYPES "\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}"
+  static const struct {
+    const char *text;
+    int micro, global;
+    MsFsdp fsdp;
+    gboolean overlaps;
+  } cases[] = {
+      {"{" LEFT TYPES ", \"gradient_accumulation_steps\": \"auto\", \"zero_optimization\": {\"stage\": 3, "
+       "\"overlap_comm\": false, \"reduce_bucket_size\": \"auto\"}}",
+       2, 64, MS_FSDP_OPTIM_GRADS_PARAMS, FALSE},
+      {"{" LEFT TYPES ", \"gradient_accumulation_steps\": 1, \"zero_optimization\": {\"stage\": \"auto\", "
+       "\"overlap_comm\": \"auto\"}}",
+       2, 32, MS_FSDP_OPTIM_GRADS, TRUE},
+      {"{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 1, " TYPES
+       ", \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"auto\"}}}",
+       1, 64, MS_FSDP_OPTIM_GRADS, FALSE},
+  };
+  g_autofree char *folder = g_dir_make_tmp("moesim-test-XXXXXX", NULL),
+                  *into = g_build_filename(folder, "r.json", NULL);
+  g_autoptr(MsScenario) s = run_with(", \"precision\": \"fp16\"", "",
+                                     "\"fsdp\": \"optim-grads\", \"optimizer_offload_fraction\": 0.5, "
+                                     "\"overlap_grad_reduce\": true");
+  g_autofree char *run = text_of(s);
+  assert_true(g_file_set_contents(into, run, -1, NULL));
+  const MsImportOptions options = {.into = into}, model = {.model = "llama3-8b", .gpus = 16};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsImport) import = import_of(cases[i].text, &options);
+    const MsScenario *got = import->scenario;
+    assert_int_equal(got->training.precision, MS_FP16);
+    assert_int_equal(got->training.micro_batch_size, cases[i].micro);
+    assert_int_equal(got->training.global_batch_size, cases[i].global);
+    assert_int_equal(got->options.fsdp, cases[i].fsdp);
+    assert_int_equal(got->options.overlap_grad_reduce, cases[i].overlaps);
+    assert_true(got->options.optimizer_offload_fraction == (i == 2 ? 0.5 : 0));
+  }
+  static const char *const needing[] = {
+      "{\"train_batch_size\": 16, \n" TYPES "}",
+      "ds.json:2: bf16.enabled: is \"auto\"",
+      "{" LEFT "\"bf16\": {\"enabled\": true}}",
+      "train_batch_size: is \"auto\"",
+      "{\"train_batch_size\": 16, \"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": \"auto\"}}",
+      "zero_optimization.stage: is \"auto\"",
+      NULL};
+  for (int i = 0; needing[i]; i += 2) {
+    g_autofree char *why = refusal_of(needing[i], &model);
+    if (!strstr(why, needing[i + 1]) || !strstr(why, "--into RUN says it")) fail_msg("%s", why);
+  }
+  g_remove(into), g_rmdir(folder);
+}
+
 static void export_refuses(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run_with("", "", "");
@@ -149,10 +204,8 @@ static void export_refuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trips),
-      cmocka_unit_test(reads_what_is_not_said),
-      cmocka_unit_test(refuses_by_key),
-      cmocka_unit_test(export_refuses),
+      cmocka_unit_test(round_trips),      cmocka_unit_test(reads_what_is_not_said), cmocka_unit_test(refuses_by_key),
+      cmocka_unit_test(auto_is_the_runs), cmocka_unit_test(export_refuses),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
