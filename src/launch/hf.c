@@ -198,6 +198,18 @@ static const char *type_of_class(const MsHf *c) {
   return NULL;
 }
 
+/* The family that a file is of: that of its class where this is a later version ("bailing_moe", whose class is
+ * BailingMoeV2ForCausalLM), or where there is no model_type. */
+static const char *type_of(MsHf *c) {
+  const char *type = ms_hf_take_string(c, "model_type"), *of_class = type_of_class(c);
+  gboolean later = type && of_class && g_str_has_prefix(of_class, type);
+  const char *version = later ? of_class + strlen(type) : "";
+  later = g_str_has_prefix(version, "_v") && g_ascii_isdigit(version[2]);
+  if (later) ms_hf_remark(c, "model_type: is %s, %s of architectures is read", type, of_class);
+  else if (!type && of_class) ms_hf_remark(c, "model_type: is missing, %s of architectures is read", of_class);
+  return later || !type ? of_class : type;
+}
+
 static const MsHfFamily *family_named(const char *type) {
   for (guint t = 0; t < G_N_ELEMENTS(tables); t++)
     for (const MsHfFamily *f = tables[t]; f->type; f++)
@@ -206,8 +218,7 @@ static const MsHfFamily *family_named(const char *type) {
 }
 
 static const MsHfFamily *find_family(MsHf *c) {
-  const char *type = ms_hf_take_string(c, "model_type");
-  if (!type && (type = type_of_class(c))) ms_hf_remark(c, "model_type: is missing, %s of architectures is read", type);
+  const char *type = type_of(c);
   g_autoptr(GPtrArray) known = g_ptr_array_new();
   const MsHfFamily *found = type ? family_named(type) : NULL;
   for (guint t = 0; t < G_N_ELEMENTS(tables); t++)

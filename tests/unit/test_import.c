@@ -791,6 +791,40 @@ static void language_model_within(void **state) {
   assert_in_range(count.active / 1e7, 344, 346);
 }
 
+/* A class of a later version than model_type is the one that the file is of, another name is not. */
+static void classes_of_later_versions(void **state) {
+  (void)state;
+#define EXPERTS_OF(type, class)                                                                                        \
+  "{\"model_type\":\"" type                                                                                            \
+  "\",\"architectures\":[\"" class "\"],\"num_hidden_layers\":20,\"hidden_size\":2048,"                                \
+                                   "\"intermediate_size\":5120,\"first_k_dense_replace\":1,\"moe_intermediate_size\":" \
+                                   "512,\"num_shared_experts\":1,"                                                     \
+                                   "\"num_experts\":256,\"num_experts_per_tok\":8,\"n_group\":8,\"topk_group\":4,"     \
+                                   "\"score_function\":\"sigmoid\","                                                   \
+                                   "\"moe_router_enable_expert_bias\":true,\"num_attention_heads\":16,\"num_key_"      \
+                                   "value_heads\":4,\"vocab_size\":157184}"
+  static const struct {
+    const char *text;
+    gboolean later;
+  } rows[] = {{EXPERTS_OF("bailing_moe", "BailingMoeV2ForCausalLM"), TRUE},
+              {EXPERTS_OF("bailing_moe_v2", "BailingMoeV2ForCausalLM"), TRUE},
+              {EXPERTS_OF("bailing_moe_v2", "BailingMoeForCausalLM"), TRUE},
+              {EXPERTS_OF("bailing_moe", "BailingMoeForCausalLM"), FALSE},
+              {EXPERTS_OF("bailing_moe", "DeepseekV3ForCausalLM"), FALSE}};
+#undef EXPERTS_OF
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) ignored = g_ptr_array_new_with_free_func(g_free),
+                         remarks = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsJson) doc = ms_json_parse(rows[i].text, -1, "config.json", &error);
+    g_autoptr(MsModel) model = doc ? ms_import_hf(doc, ignored, remarks, &error) : NULL;
+    if (!model) fail_msg("%s", error->message);
+    assert_int_equal(model->moe_router_score_function == MS_SCORE_SIGMOID, rows[i].later);
+    assert_int_equal(model->moe_router_enable_expert_bias, rows[i].later);
+    assert_int_equal(mentions(remarks, "model_type: is bailing_moe, bailing_moe_v2 of architectures"), i == 0);
+  }
+}
+
 /* Two ways of saying the same file: lists of words for a pattern, for ratios, for dense layers and for indexers. */
 static void lists_of_words(void **state) {
   (void)state;
@@ -1499,6 +1533,7 @@ int main(void) {
                                      cmocka_unit_test(families_of_hugging_face),
                                      cmocka_unit_test(every_model_has_a_config),
                                      cmocka_unit_test(language_model_within),
+                                     cmocka_unit_test(classes_of_later_versions),
                                      cmocka_unit_test(lists_of_words),
                                      cmocka_unit_test(families_without_a_model),
                                      cmocka_unit_test(families_of_tables),
