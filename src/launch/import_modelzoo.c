@@ -50,11 +50,21 @@ static void unquote(char *value) {
   value[n - 2] = '\0';
 }
 
+/* "[attn moe_router]" is what Megatron-LM's own tests write for the words of a list
+ * (tests/functional_tests/shell_test_utils/_run_training.sh); a list with commas or of several brackets is one word. */
+static void unbracket(char *value) {
+  gsize n = strlen(value);
+  if (n < 3 || *value != '[' || strcspn(value, "],") != n - 1) return;
+  memmove(value, value + 1, n - 2);
+  value[n - 2] = '\0';
+}
+
 static void add_pair(MsArgs *args, const MsShell *shell, const MsYamlPair *pair) {
   gboolean chunk = strcmp(pair->value, "${LAYERS_PER_VP}") == 0 && !ms_shell_given(shell, "LAYERS_PER_VP");
   g_autofree char *value = chunk ? layers_per_chunk(shell) : substitute(shell, pair->value);
   if (!value || strcmp(value, "false") == 0) return;
   unquote(value);
+  unbracket(value);
   g_autofree char *text = strcmp(value, "true") == 0 ? g_strdup(pair->key) : g_strdup_printf("%s %s", pair->key, value);
   g_auto(GStrv) parts = g_strsplit_set(text, " \t\n", -1);
   g_autoptr(GPtrArray) words = g_ptr_array_new();

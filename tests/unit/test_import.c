@@ -455,6 +455,24 @@ static void modelzoo_recipes(void **state) {
   }
 }
 
+/* Lists in brackets of Megatron-LM's own tests, and a pattern that is one word. */
+static void lists_in_brackets(void **state) {
+  (void)state;
+  static const char text[] =
+      "ENV_VARS:\n  A: 1\nMODEL_ARGS:\n  --num-layers: 3\n  --hidden-size: 256\n  --num-attention-heads: 8\n"
+      "  --seq-length: 128\n  --max-position-embeddings: 128\n  --micro-batch-size: 1\n  --global-batch-size: 8\n"
+      "  --vocab-size: 1000\n  --bf16: true\n  --num-experts: 8\n  --moe-layer-freq: \"[0,1,1]\"\n"
+      "  --recompute-granularity: selective\n  --recompute-modules: \"[moe_act layernorm]\"\n";
+  const MsImportOptions options = {.hardware = "h100-sxm", .gpus = 8};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsImport) import = ms_import_modelzoo(text, strlen(text), "model_config.yaml", &options, &error);
+  if (!import) fail_msg("%s", error->message);
+  check_values("brackets", import->scenario,
+               (const Want[]){{"options.recompute.modules", "[\"moe_act\",\"layernorm\"]"},
+                              {"model.moe_layer_freq", "\"[0]*1+[1]*2\""},
+                              {NULL, NULL}});
+}
+
 /* The model zoo's default rows and published recipes of Mixtral, Qwen3 and Kimi-K2 (launch notes, section 4): each is
  * read, obeys the rules, and comes back from the forms that can say it. */
 static void modelzoo_rows(void **state) {
@@ -1527,6 +1545,7 @@ int main(void) {
                                      cmocka_unit_test(worked_example_qwen),
                                      cmocka_unit_test(mt_megatron_runner),
                                      cmocka_unit_test(modelzoo_recipes),
+                                     cmocka_unit_test(lists_in_brackets),
                                      cmocka_unit_test(modelzoo_rows),
                                      cmocka_unit_test(modelzoo_kimi),
                                      cmocka_unit_test(a_variable_without_a_value_is_named),
