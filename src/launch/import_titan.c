@@ -454,6 +454,19 @@ static gboolean read_all(Titan *t, const MsArgs *args, const MsImportOptions *op
          count_gpus(t, args, options, r) && read_pipeline(t, r) && read_batch(t, r) && read_checkpointing(t, r);
 }
 
+/* Any table of TorchTitan; a file without one is of another program. */
+static gboolean is_titan(Titan *t) {
+  static const char *const tables[] = {
+      "model", "training", "parallelism", "experimental", "activation_checkpoint", "optimizer", "compile", "job", NULL};
+  for (int i = 0; tables[i]; i++) {
+    JsonNode *node = json_object_get_member(t->root, tables[i]);
+    if (node && JSON_NODE_HOLDS_OBJECT(node)) return TRUE;
+  }
+  return ms_json_error(t->doc, "", t->error,
+                       "is no configuration of TorchTitan: it has none of the tables [model], [training], "
+                       "[parallelism]");
+}
+
 static MsScenario *scenario_of(Titan *t, const MsArgs *args, const MsImportOptions *options, const Run *r) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_json_out_object(out, NULL);
@@ -482,7 +495,7 @@ MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file,
   Titan t = {.doc = doc, .root = json_node_get_object(ms_json_root(doc)), .import = import, .error = error};
   Run r = {0};
   t.used = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-  if (read_all(&t, args, options, &r)) import->scenario = scenario_of(&t, args, options, &r);
+  if (is_titan(&t) && read_all(&t, args, options, &r)) import->scenario = scenario_of(&t, args, options, &r);
   if (import->scenario) list_ignored(&t);
   g_hash_table_unref(t.used);
   g_free(r.split);

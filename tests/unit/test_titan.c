@@ -83,6 +83,23 @@ static void python_is_named(void **state) {
   assert_true(g_str_has_prefix(error->message, "config_registry.py: is Python"));
 }
 
+/* Files of other programs, and a run of which a table is enough. */
+static void other_files_are_named(void **state) {
+  (void)state;
+  static const char *const others[] = {"", "[package]\nname = \"x\"\n[dependencies]\nserde = 1\n", "model = 1\n",
+                                       "[tool.black]\nline-length = 120\n"};
+  for (guint i = 0; i < G_N_ELEMENTS(others); i++) {
+    g_autofree char *why = NULL;
+    g_autoptr(MsImport) import = imported(others[i], 8, &why);
+    if (import) fail_msg("%s was read", others[i]);
+    if (!strstr(why, "run.toml") || !strstr(why, "is no configuration of TorchTitan")) fail_msg("%s", why);
+  }
+  const MsImportOptions options = {.gpus = 8, .hardware = "h100-sxm", .model = "llama3-8b"};
+  static const char text[] = "[job]\ndump_folder = \"x\"\n";
+  g_autoptr(MsImport) import = ms_import_torchtitan(text, strlen(text), "run.toml", &options, NULL);
+  assert_non_null(import);
+}
+
 /* What its own train_configs/llama3_405b.toml chooses, on a pipeline. */
 static const char large[] = "[model]\nname = \"llama3\"\nflavor = \"405B\"\nconverters = [\"float8\"]\n"
                             "[optimizer]\nname = \"AdamW\"\nlr = 8e-5\n"
@@ -324,6 +341,7 @@ int main(void) {
       cmocka_unit_test(toml_is_json_line_by_line),
       cmocka_unit_test(python_is_named),
       cmocka_unit_test(toml_errors_have_lines),
+      cmocka_unit_test(other_files_are_named),
       cmocka_unit_test(a_pipeline_of_405b),
       cmocka_unit_test(refusals_name_the_key),
       cmocka_unit_test(the_optimizer_is_fused_or_not),
