@@ -37,6 +37,9 @@ static double speed(const Job *j) {
   return (double)replicas(j) / j->m->replicas * (isfinite(j->slow_until) ? j->m->slow_speed : 1);
 }
 
+/* Until the run ends, whatever goes on. */
+static double time_left(const Job *j) { return MAX(j->m->horizon_s - j->t, 0); }
+
 /* --- nodes ----------------------------------------------------------------------------------------------------- */
 static double next_repair(const Job *j) {
   const double *when = g_queue_peek_head((GQueue *)&j->repairs);
@@ -63,8 +66,8 @@ static void lose_node(Job *j) {
 
 /* Until the job can run: all its nodes, or when elastic one replica. */
 static void wait_for_nodes(Job *j) {
-  while (j->missing > 0 && !(j->m->elastic && replicas(j) >= 1)) {
-    double until = MAX(next_repair(j), j->t);
+  while (j->missing > 0 && !(j->m->elastic && replicas(j) >= 1) && time_left(j) > 0) {
+    double until = MIN(MAX(next_repair(j), j->t), j->m->horizon_s);
     j->run->waiting_s += until - j->t;
     j->t = until;
     take_repairs(j);
@@ -94,10 +97,10 @@ static void recover(Job *j, double recovery_s) {
   for (;;) {
     wait_for_nodes(j);
     double hit = draw(j, j->rate * share(j));
-    double spent = MIN(hit, recovery_s);
+    double most = MIN(recovery_s, time_left(j)), spent = MIN(hit, most);
     j->t += spent;
     j->run->recovery_s += spent;
-    if (hit >= recovery_s || j->t >= j->m->horizon_s) return;
+    if (hit >= most) return;
     const int kind = which(j);
     j->run->failures[kind]++;
     if (j->m->kind[kind].takes_node) lose_node(j);
@@ -113,14 +116,13 @@ static void fail(Job *j) {
   recover(j, j->m->kind[kind].detection_s + j->m->restart_s);
 }
 
-/* Time in which training stands still; FALSE when a failure ended it. */
+/* Time in which training stands still; FALSE when a failure or the end of the run ended it. */
 static gboolean stand(Job *j, double time_s) {
-  double hit = draw(j, j->rate * share(j)), spent = MIN(hit, time_s);
+  double hit = draw(j, j->rate * share(j)), most = MIN(time_s, time_left(j)), spent = MIN(hit, most);
   j->t += spent;
   j->run->stall_s += spent;
-  if (hit >= time_s) return TRUE;
-  fail(j);
-  return FALSE;
+  if (hit < most) fail(j);
+  return hit >= most && most == time_s;
 }
 
 /* --- snapshots ------------------------------------------------------------------------------------------------- */
@@ -176,13 +178,14 @@ static double regrowth(const Job *j) {
   return INFINITY;
 }
 
-/* To the next event. */
+/* To the next event, or to the end of the run: what was computed by then counts. */
 static void step(Job *j, double goal) {
   double v = speed(j), left = MAX(goal - j->work, 0) / v, grow = regrowth(j);
   double hit = draw(j, j->rate * share(j)),
          slow = isfinite(j->slow_until) ? INFINITY : draw(j, j->m->slow_Hz * share(j));
   double found = j->slow_until - j->t, back = grow - j->t, first = MIN(MIN(MIN(left, hit), MIN(slow, found)), back);
-  compute(j, MAX(first, 0), v);
+  compute(j, MIN(MAX(first, 0), time_left(j)), v);
+  if (time_left(j) <= 0) return;
   if (first == left) {
     j->executed += goal - j->work; /* rounding */
     j->work = goal;

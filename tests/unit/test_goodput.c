@@ -37,6 +37,26 @@ static void without_failures_nothing_is_lost(void **state) {
   assert_close(ms_fault_expected_s(&m, 900, 10), 10 * 902 + 30, 1e-12);
 }
 
+/* However long its intervals, stalls, recoveries or waits are, a run of so many days ends with them. */
+static void the_days_end_on_time(void **state) {
+  (void)state;
+  static const double mtbf_h[] = {INFINITY, 3, 0.2}, interval_s[] = {900, 1e9}, stall_s[] = {2, 7000};
+  for (guint i = 0; i < 3 * 2 * 2 * 2; i++) {
+    MsFaultModel m = model_of(mtbf_h[i % 3] * HOUR_S, stall_s[i / 3 % 2], 0, interval_s[i / 6 % 2], INFINITY);
+    m.horizon_s = 10000, m.work_s = INFINITY;
+    if (i / 12) m.spares = 0, m.slow_Hz = 1e-4, m.slow_speed = 0.5, m.slow_detection_s = 1e6;
+    for (guint32 index = 0; index < 20; index++) {
+      MsFaultRun run;
+      ms_fault_simulate(&m, 1, index, &run);
+      assert_close(run.wall_s, 10000, 1e-12);
+      assert_close(run.work_s + run.rework_s + run.slowed_s + run.stall_s + run.recovery_s + run.waiting_s, 10000,
+                   1e-9);
+      if (i == 6) assert_close(run.work_s, 10000, 1e-12); /* nothing fails, no snapshot falls due */
+      if (i == 0) assert_close(run.work_s, 10000 - 11 * 2, 1e-12);
+    }
+  }
+}
+
 /* Without a background write the exact form is Daly's complete model, written down independently; for rare failures all
  * forms meet. */
 static void closed_forms_and_their_limits(void **state) {
@@ -270,6 +290,7 @@ static void what_cannot_be_is_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(simulation_and_closed_form_agree),
                                      cmocka_unit_test(without_failures_nothing_is_lost),
+                                     cmocka_unit_test(the_days_end_on_time),
                                      cmocka_unit_test(closed_forms_and_their_limits),
                                      cmocka_unit_test(the_optimum_is_one),
                                      cmocka_unit_test(no_spare_waits_for_every_repair),
