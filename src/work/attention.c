@@ -68,9 +68,8 @@ static double pairs_of_length(double s, const void *data) { /* query-key pairs p
 
 static double pairs(const MsBuild *b, int layer, const MsPackPart *part) {
   PairsOf of = {b, layer};
-  if (!b->packing->packed) return pairs_of_length(b->training->seq_length, &of);
-  return b->packing->skew *
-         ms_packing_mean(&b->training->sequence_lengths, part->first, part->last, pairs_of_length, &of);
+  double mean = ms_packing_mean(&b->packing->lengths, part->first, part->last, pairs_of_length, &of);
+  return ms_packing_busiest(b->packing, mean, pairs_of_length(b->packing->whole, &of));
 }
 
 /* FP8 kernels have no learned sink: such models stay at BF16. */

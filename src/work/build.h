@@ -154,11 +154,11 @@ void ms_compressed_forward(MsBuild *b, int layer);
 void ms_compressed_backward(MsBuild *b, int layer);
 double ms_key_blocks(double keys); /* rounded up to what a kernel takes at a time */
 void ms_pool_rows(MsBuild *b, const char *name, double width, double ratio);
-/* Mean length of the packed sequences over their tokens, and how many a microbatch has. */
+/* Mean length of the packed sequences over the tokens of the rank that ends last, and how many a microbatch has. */
 double ms_packed_length(const MsBuild *b);
 double ms_packed_sequences(const MsBuild *b);
 /* Model FLOP per token of a layer, with the actual lengths. */
-double ms_flop_layer_packed(const MsModel *model, guint8 mixers, int layer, const MsTraining *training);
+double ms_flop_layer_packed(const MsModel *model, guint8 mixers, int layer, const MsPackLengths *lengths);
 /* One attention row of `heads` query heads that share one key head: keys and values of width dqk (dv of it is the
  * value), `keys` of them per query. */
 void ms_row_sparse_core(MsBuild *b, double heads, double dqk, double dv, double keys);

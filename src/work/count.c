@@ -213,13 +213,12 @@ static double layer_flop_of(double length, const void *data) {
   return flop_layer(f->m, f->mixers, f->layer, length);
 }
 
-double ms_flop_layer_packed(const MsModel *m, guint8 mixers, int layer, const MsTraining *t) {
+double ms_flop_layer_packed(const MsModel *m, guint8 mixers, int layer, const MsPackLengths *l) {
   LayerFlop f = {m, mixers, layer};
-  const MsLengths *l = &t->sequence_lengths;
-  return l->n > 0 ? ms_packing_mean(l, 0, l->n, layer_flop_of, &f) : layer_flop_of(t->seq_length, &f);
+  return ms_packing_mean(l, 0, l->n, layer_flop_of, &f);
 }
 
-MsModelFlop ms_model_flop_per_token(const MsModel *m, int seq_length) {
+MsModelFlop ms_model_flop_per_token(const MsModel *m, double seq_length) {
   MsModelFlop f = {0};
   double h = m->hidden_size;
   for (int i = 0; i < m->num_layers + m->mtp_num_layers; i++) {
@@ -248,19 +247,15 @@ static MsModelFlop flop_without_weight_gradients(MsModelFlop f) {
 }
 
 static MsModelFlop flop_of_all_trained(const MsModel *m, const MsTraining *t) {
-  const MsLengths *l = &t->sequence_lengths;
+  const MsPackLengths l = ms_pack_lengths(t, t->seq_length);
   MsModelFlop sum = {0};
-  double tokens = 0;
-  if (l->n == 0) return ms_model_flop_per_token(m, t->seq_length);
-  for (int i = 0; i < l->n; i++) {
-    MsModelFlop f = ms_model_flop_per_token(m, l->length[i]);
-    double w = l->weight[i] * l->length[i];
+  for (int i = 0; i < l.n; i++) {
+    MsModelFlop f = ms_model_flop_per_token(m, l.length[i]);
+    double w = l.tokens[i];
     sum.attention_linear += w * f.attention_linear, sum.attention_core += w * f.attention_core, sum.mlp += w * f.mlp;
     sum.mtp += w * f.mtp, sum.logits += w * f.logits, sum.total += w * f.total;
-    tokens += w;
   }
-  return (MsModelFlop){sum.attention_linear / tokens, sum.attention_core / tokens, sum.mlp / tokens, sum.mtp / tokens,
-                       sum.logits / tokens,           sum.total / tokens};
+  return sum;
 }
 
 MsModelFlop ms_training_flop_per_token(const MsModel *m, const MsTraining *t) {

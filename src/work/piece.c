@@ -312,7 +312,7 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
   }
   ms_graph_buffers(b, piece);
   layer_params(b, piece, layer, mixers);
-  piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer_packed(b->model, mixers, layer, b->training);
+  piece->model_flop = tokens_of_model_replica(b) * ms_flop_layer_packed(b->model, mixers, layer, &b->packing->lengths);
   seal(b, piece);
 }
 
@@ -676,7 +676,7 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   replicated(piece, norms);
   piece->params_model_dense += 2 * b->h * b->h + norms;
   piece->model_flop =
-      tokens_of_model_replica(b) * (ms_flop_layer_packed(b->model, mixers, layer, b->training) +
+      tokens_of_model_replica(b) * (ms_flop_layer_packed(b->model, mixers, layer, &b->packing->lengths) +
                                     (b->model->hybrid_layer_pattern ? 0 : 2 * (3 * b->h + 2 * b->h * b->h)));
   seal(b, piece);
 }

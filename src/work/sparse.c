@@ -42,12 +42,11 @@ static double seen_of(double length, const void *data) {
   return keys_of_sequence(length / seen->per_key, seen->most);
 }
 
-/* The same over the packed sequences of the run, each `per_key` tokens one key (near `most` on every rank, so that no
- * rank waits for another). */
+/* The same over the packed sequences of the busiest rank, each `per_key` tokens one key. */
 static double keys_seen(const MsBuild *b, double most, double per_key) {
   Seen seen = {most, per_key};
-  const MsLengths *l = &b->training->sequence_lengths;
-  return b->packing->packed ? ms_packing_mean(l, 0, l->n, seen_of, &seen) : seen_of(b->training->seq_length, &seen);
+  const MsPackLengths *l = &b->packing->lengths;
+  return ms_packing_busiest(b->packing, ms_packing_mean(l, 0, l->n, seen_of, &seen), seen_of(b->packing->whole, &seen));
 }
 
 #define KEY_BLOCK 64.0 /* of FlashMLA and cuDNN Frontend on Blackwell; Hopper's forward takes two at a time */
@@ -95,7 +94,7 @@ static double topk_of(const MsBuild *b, const MsIndexer *ix) {
 }
 
 static double pairs_B(const MsBuild *b, const MsIndexer *ix) { /* FP32 scores of all queries */
-  return 4 * b->rows * b->packing->skew * ms_packed_length(b) / (2 * ix->per_key);
+  return 4 * b->rows * ms_packed_length(b) / (2 * ix->per_key);
 }
 
 static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double flop, double keys) {
@@ -154,7 +153,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   if (shares_choice(b)) {
     scores_by_head(b, ix);
   } else {
-    score_row(b, "indexer scores", ix, 2 * b->rows * width * b->packing->skew * s / (2 * ix->per_key), s / ix->per_key);
+    score_row(b, "indexer scores", ix, 2 * b->rows * width * s / (2 * ix->per_key), s / ix->per_key);
     b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
   }
   MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 8);

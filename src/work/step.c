@@ -490,34 +490,6 @@ static void bucket_rows(Step *s, int stage, MsOpList *list, MsBucket **at, gbool
   }
 }
 
-/* Packs of different data-parallel ranks differ: all wait, once a step, for the one whose attention has most to do. */
-static void late_rows(Step *s, int stage) {
-  const MsLayout *l = s->work->layout;
-  const MsOp *like = NULL;
-  double flop = 0;
-  if (s->work->packing.late <= 0) return;
-  for (int c = 0; c < l->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(l, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(s->work, chunk); i++) {
-      const MsPiece *piece = &s->work->pieces[ms_work_chunk_piece(s->work, chunk, i)];
-      for (int back = 0; back < 2; back++) {
-        const MsOpList *list = back ? &piece->backward : &piece->forward;
-        for (int k = 0; k < list->n; k++) {
-          const MsOp *op = &list->op[k];
-          if (op->kind != MS_OP_ATTENTION && op->kind != MS_OP_SPARSE_ATTENTION && op->kind != MS_OP_INDEXER) continue;
-          flop += op->flop;
-          if (op->pass == MS_PASS_DGRAD && (!like || op->flop > like->flop)) like = op;
-        }
-      }
-    }
-  }
-  if (!like) return;
-  MsOp *op = ms_row(&s->b, (MsOpKind)like->kind, "wait for the longest packs");
-  op->pass = MS_PASS_DGRAD, op->dtype = like->dtype, op->m = like->m, op->n = like->n, op->k = like->k,
-  op->groups = like->groups, op->kv_groups = like->kv_groups;
-  op->flop = s->work->packing.late * flop * l->microbatches;
-}
-
 /* The head's weight gradients that were left to the end: one product for each, and under sequence parallelism the
  * gather of its input beside the product before it (Megatron-LM core/utils.py, drain_embedding_wgrad_compute). A long
  * queue shares its rows. */
@@ -578,7 +550,6 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   if (s.o->overlap_param_gather && !s.gathers_units) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
   late_heads(&s, stage);
-  late_rows(&s, stage);
   after_rows(&s, stage, &p);
   out->after.tip = s.b.tip;
 }

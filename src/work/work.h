@@ -187,7 +187,7 @@ MsParamCount ms_model_params(const MsModel *model);
 typedef struct {
   double attention_linear, attention_core, mlp, mtp, logits, total;
 } MsModelFlop;
-MsModelFlop ms_model_flop_per_token(const MsModel *model, int seq_length);
+MsModelFlop ms_model_flop_per_token(const MsModel *model, double seq_length);
 /* The same over the packed sequences of a run: attention pays the sum of their squares. */
 MsModelFlop ms_training_flop_per_token(const MsModel *model, const MsTraining *training);
 

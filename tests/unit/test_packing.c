@@ -33,6 +33,27 @@ static MsScenario *moe(int ep) {
   return s;
 }
 
+/* Squares expected of a pack with room for `left` tokens, a whole number of times the shortest. */
+static double squares_of(int left) {
+  static double known[65];
+  double *squares = &known[left / lengths[0]];
+  for (int i = 0; i < 4 && left > 0; i++) {
+    double length = MIN(left, lengths[i]);
+    if (i == 0) *squares = 0;
+    double rest = known[(left - (int)length) / lengths[0]];
+    *squares += weights[i] * (length * length + rest);
+  }
+  return *squares;
+}
+
+static double squares_of_pack(void) {
+  double squares = 0;
+  for (int left = 0; left <= 65536; left += lengths[0]) squares = squares_of(left);
+  return squares;
+}
+
+static double busiest(const MsPacking *k) { return k->skew * (1 + k->late); }
+
 static double attention_flop(const MsLowered *l, int i) {
   const MsOpList *list = &l->work->pieces[l->work->piece_of_layer[i]].forward;
   double flop = 0;
@@ -75,12 +96,10 @@ static void attention_pays_the_squares(void **state) {
   g_autoptr(MsResult) whole = sound(s);
   pack(s, 4, lengths, weights);
   g_autoptr(MsResult) packed = sound(s);
-  double tokens = 0, squares = 0;
-  for (int i = 0; i < 4; i++) tokens += weights[i] * lengths[i], squares += weights[i] * lengths[i] * lengths[i];
   g_auto(MsLowered) l = ms_test_lower(s);
   assert_true(l.work->packing.skew == 1); /* no experts: nobody waits in a layer */
-  double per_token = 4 * 32 * 128 * squares / tokens / 2;
-  assert_close(attention_flop(&l, 0) * 2, per_token * 65536, 1e-12);
+  double per_token = 4 * 32 * 128 * squares_of_pack() / 65536 / 2;
+  assert_close(attention_flop(&l, 0) * 2, per_token * 65536 * busiest(&l.work->packing), 1e-12);
   MsModelFlop a = ms_model_flop_per_token(s->model, 65536), b = ms_training_flop_per_token(s->model, &s->training);
   assert_close(b.attention_core, 3 * 32 * per_token, 1e-12);
   assert_close(a.total - a.attention_core, b.total - b.attention_core, 1e-12);
@@ -108,8 +127,8 @@ static void busiest_pack_decides(void **state) {
     g_auto(MsLowered) other = ms_test_lower(s);
     if (ep > 1) assert_true(other.work->packing.skew != l.work->packing.skew);
     assert_close(other.work->packing.skew, l.work->packing.skew, 0.15);
-    assert_close(attention_flop(&other, 0) / other.work->packing.skew, attention_flop(&l, 0) / l.work->packing.skew,
-                 1e-9);
+    assert_close(attention_flop(&other, 0) / busiest(&other.work->packing),
+                 attention_flop(&l, 0) / busiest(&l.work->packing), 1e-9);
   }
 }
 
@@ -123,11 +142,50 @@ static void more_microbatches_even_out(void **state) {
     g_auto(MsLowered) l = ms_test_lower(s);
     assert_true(l.work->packing.late > 0 && l.work->packing.late < before);
     before = l.work->packing.late;
-    MsStepOps ops;
-    ms_work_step_ops(l.work, 0, &ops);
-    assert_string_equal(ops.after.op[0].name, "wait for the longest packs");
-    ms_step_ops_clear(&ops);
+    assert_close(l.work->packing.length, l.work->packing.mean * (1 + before), 1e-12);
   }
+}
+
+/* --- an unbroken sequence costs most --------------------------------------------------------------------------- */
+
+/* Cut at the end or not, drawn or expected, with a window or without. */
+static void no_pack_beats_an_unbroken_sequence(void **state) {
+  (void)state;
+  static const int pairs[][2] = {{16385, 32768}, {8192, 32768}, {100, 32768}, {30000, 32767}};
+  static const char *const models[] = {"llama3-8b", "qwen3-30b-a3b", "llama3-70b"};
+  for (guint i = 0; i < G_N_ELEMENTS(models) * G_N_ELEMENTS(pairs); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(models[i % 3], 0, "h100-sxm", 64);
+    s->training.seq_length = 32768, s->training.global_batch_size = 128, s->layout.cp = i % 2 ? 4 : 1;
+    if (i % 3 == 1) s->layout.ep = 16;
+    if (i % 3 == 2) ((MsModel *)s->model)->sliding_window.window = 4096, s->layout.tp = 8;
+    g_autoptr(MsResult) whole = sound(s);
+    g_auto(MsLowered) a = ms_test_lower(s);
+    for (guint32 seed = 0; seed < 3; seed++) {
+      pack(s, 2, pairs[i / 3], (const double[]){1, 1});
+      s->training.sequence_lengths.seed = seed;
+      g_autoptr(MsResult) packed = sound(s);
+      g_auto(MsLowered) b = ms_test_lower(s);
+      for (int layer = 0; layer < s->model->num_layers; layer++)
+        assert_true(attention_flop(&b, layer) <= attention_flop(&a, layer) * (1 + 1e-12));
+      if (packed->step_time_s > whole->step_time_s * (1 + 1e-4) ||
+          packed->model_flop_per_token > whole->model_flop_per_token)
+        fail_msg("%s, %d: %g s, whole %g s", models[i % 3], pairs[i / 3][0], packed->step_time_s, whole->step_time_s);
+    }
+  }
+}
+
+/* Where the host decides, the rank with the longest packs has time for them. */
+static void host_hides_the_longest_packs(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("qwen3-30b-a3b", 0, "h100-sxm", 8);
+  s->training.seq_length = 8192, s->training.global_batch_size = 64;
+  pack(s, 2, (const int[]){4096, 8192}, (const double[]){1, 1});
+  g_auto(MsLowered) l = ms_test_lower(s);
+  assert_true(l.work->packing.late > 0.05);
+  g_autoptr(MsResult) mixed = sound(s);
+  pack(s, 1, (const int[]){4096}, (const double[]){1});
+  g_autoptr(MsResult) even = sound(s);
+  assert_close(mixed->step_time_s, even->step_time_s, 0.003);
 }
 
 /* --- hybrid context parallelism -------------------------------------------------------------------------------- */
@@ -141,12 +199,15 @@ static void hybrid_spares_short_sequences(void **state) {
   g_autoptr(MsResult) hybrid = sound(s);
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsPacking *k = &l.work->packing;
-  assert_int_equal(k->n, 3); /* 1024 and 4096 on one rank, 16384 on 4, 65536 on 16 */
-  assert_true(k->part[0].ranks == 1 && k->part[0].last == 2 && k->part[1].ranks == 4 && k->part[2].ranks == 16);
-  assert_close(k->part[0].tokens + k->part[1].tokens + k->part[2].tokens, 1, 1e-12);
-  double tokens = 0;
-  for (int i = 0; i < 4; i++) tokens += weights[i] * lengths[i];
-  assert_close(k->part[2].tokens, 0.02 * 65536 / tokens, 1e-12);
+  assert_int_equal(k->n, 5); /* 1024 and 4096 on one rank, 16384 on 4, 65536 on 16; cut ones on 2 and 8 too */
+  double tokens = 0, squares = 0;
+  for (int i = 0; i < 5; i++) {
+    assert_int_equal(k->part[i].ranks, 1 << i);
+    assert_true(k->part[i].length <= 4096 << i && (i == 0 || k->part[i].length > 2048 << i));
+    tokens += k->part[i].tokens, squares += k->part[i].tokens * k->part[i].length;
+  }
+  assert_close(tokens, 1, 1e-12);
+  assert_close(squares, squares_of_pack() / 65536, 1e-12);
   assert_true(k->skew >= 1);
   assert_true(hybrid->time.comm_total_s[MS_COMM_CP] < 0.6 * ring->time.comm_total_s[MS_COMM_CP]);
   assert_close(hybrid->time.family_s[MS_FAMILY_GEMM], ring->time.family_s[MS_FAMILY_GEMM], 1e-3);
@@ -182,9 +243,14 @@ static void other_attention_packs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_length_is_no_packing),   cmocka_unit_test(hybrid_of_whole_packs_is_the_ring),
-      cmocka_unit_test(attention_pays_the_squares), cmocka_unit_test(busiest_pack_decides),
-      cmocka_unit_test(more_microbatches_even_out), cmocka_unit_test(hybrid_spares_short_sequences),
+      cmocka_unit_test(one_length_is_no_packing),
+      cmocka_unit_test(hybrid_of_whole_packs_is_the_ring),
+      cmocka_unit_test(attention_pays_the_squares),
+      cmocka_unit_test(busiest_pack_decides),
+      cmocka_unit_test(more_microbatches_even_out),
+      cmocka_unit_test(hybrid_spares_short_sequences),
+      cmocka_unit_test(no_pack_beats_an_unbroken_sequence),
+      cmocka_unit_test(host_hides_the_longest_packs),
       cmocka_unit_test(other_attention_packs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

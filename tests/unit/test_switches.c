@@ -370,7 +370,7 @@ static const struct {
     {"cp_a2a", dense_long, cp_a2a, "ACTIVATIONS+ ATTENTION- MEMORY_BOUND- HOST- CP+ STREAMS- STEP+"},
     {"one_length", dense_long, one_length, ""},
     {"packed", dense_long, packed, "ATTENTION- STEP-"},
-    {"hybrid_cp", dense_packed, hybrid_cp, "ATTENTION- MEMORY_BOUND- STEP_ROWS- HOST- CP- STREAMS- STEP-"},
+    {"hybrid_cp", dense_packed, hybrid_cp, "ATTENTION- MEMORY_BOUND- HOST- CP- STREAMS- STEP-"},
     {"plain_permutation", moe, plain_permutation, "ACTIVATIONS+ MEMORY_BOUND+ HOST- EP- STREAMS+ STEP+"},
     {"streams", moe, streams,
      "PARAMETERS+ GRADIENTS+ OPTIMIZER+ ACTIVATIONS+ TRANSIENT- BUFFERS+ MEMORY_BOUND+ STEP_ROWS+ HOST+ TP+ PP+ DP+ "
