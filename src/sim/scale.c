@@ -248,10 +248,45 @@ typedef struct {
   int ranks;
 } Stage;
 
+/* One pass of a layer behind what the line has done; its end on the compute stream. */
+static double go_on_s(const Meeting *m, Line *l, const MsCosted *c, gboolean slow_gpu) {
+  int rows = c->list->n;
+  Passes x = {.list = {c}, .n = 1, .from = {0, rows}};
+  g_autofree double *s = g_new(double, 2 * MAX(rows, 1));
+  for (int i = 0; i < rows; i++) {
+    s[i] = (double)c->duration[i] / MS_PS_PER_S;
+    if (slow_gpu) s[i] = changed_s(m, c, i, s[i], GPU);
+    run_row(m, &x, l, 0, i, s, s + rows, NULL, NULL);
+  }
+  leave(&x, l, 0, s + rows, NULL);
+  return l->stream_s[MS_STREAM_COMPUTE];
+}
+
+/* Of a chunk: all its layers forward, then all backward, as the host is ahead through one and behind through the other.
+ */
+static void stretch_times(const Meeting *m, const MsProgram *p, const MsChunk *chunk, gboolean slow_gpu,
+                          double *forward_s, double *backward_s) {
+  Line l = {.stream_s = {0}};
+  int n = ms_work_chunk_length(p->work, chunk);
+  for (int round = 0; round < ROUNDS; round++) {
+    double begin_s = l.stream_s[MS_STREAM_COMPUTE], turn_s = begin_s, end_s;
+    for (int i = 0; i < n; i++)
+      turn_s = go_on_s(m, &l, &p->piece[ms_work_chunk_piece(p->work, chunk, i)].forward, slow_gpu);
+    end_s = turn_s;
+    for (int i = n - 1; i >= 0; i--)
+      end_s = go_on_s(m, &l, &p->piece[ms_work_chunk_piece(p->work, chunk, i)].backward, slow_gpu);
+    *forward_s = turn_s - begin_s, *backward_s = end_s - turn_s;
+  }
+}
+
 /* Time of a chunk's forwards and backwards, one behind the other, with the costs of `p`. */
 static void pass_times(const Meeting *m, const MsProgram *p, const MsChunk *chunk, gboolean slow_gpu, double *forward_s,
                        double *backward_s) {
   *forward_s = *backward_s = 0;
+  if (!p->scenario->options.ep_overlap) {
+    stretch_times(m, p, chunk, slow_gpu, forward_s, backward_s);
+    return;
+  }
   for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
     const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
     double pair_s = alone_s(m, &piece->forward, &piece->backward, slow_gpu),

@@ -243,6 +243,31 @@ static void slow_ranks_by_chance_are_expected(void **state) {
     }
 }
 
+/* All of them slow for certain is no matter of chance: the step is that of every rank on its own. Where the host
+ * decides forward and waits backward, slow kernels cost little in the one and all in the other. */
+static void slow_for_certain_is_expected(void **state) {
+  (void)state;
+  static const char *const host_bound[] = {
+      "\"model\": \"qwen3-30b-a3b\", \"gpus\": 32, \"layout\": {\"pp\": 2, \"ep\": 8}",
+      "\"model\": \"deepseek-v2-lite\", \"gpus\": 16, \"layout\": {\"ep\": 8}",
+      "\"model\": \"qwen3-next-80b-a3b\", \"gpus\": 64, \"layout\": {\"tp\": 2, \"pp\": 4, \"ep\": 16}"};
+  for (guint i = 0; i < G_N_ELEMENTS(host_bound); i++) {
+    double step_s[2];
+    for (int expected = 0; expected < 2; expected++) {
+      g_autofree char *text = g_strdup_printf(
+          "{\"schema\": 1, \"hardware\": \"h100-sxm\", \"training\": {\"seq_length\": 4096, \"global_batch_size\": "
+          "128}, "
+          "\"cluster\": {\"jitter\": false, \"slow_gpu_rate\": 1, \"slow_gpu_factor\": 1.2, \"expected\": %s}, %s}",
+          expected ? "true" : "false", host_bound[i]);
+      g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+      g_autoptr(MsResult) law = expected ? ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL) : NULL;
+      g_auto(MsCluster) ranks = run_of(s, 1, 1, TRUE);
+      step_s[expected] = law ? law->step_time_s : ranks.step_s.mean;
+    }
+    assert_close(step_s[1], step_s[0], 0.01);
+  }
+}
+
 /* A group of n equal ranks waits as long as the largest of n deviates; for one far behind the others nobody waits. */
 static void waits_are_order_statistics(void **state) {
   (void)state;
@@ -456,6 +481,7 @@ int main(void) {
                                      cmocka_unit_test(the_slowest_clock_is_as_expected),
                                      cmocka_unit_test(the_law_of_scale_is_what_draws_say),
                                      cmocka_unit_test(slow_ranks_by_chance_are_expected),
+                                     cmocka_unit_test(slow_for_certain_is_expected),
                                      cmocka_unit_test(waits_are_order_statistics),
                                      cmocka_unit_test(the_law_grows_with_the_ranks),
                                      cmocka_unit_test(groups_have_their_own_links),
