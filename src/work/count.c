@@ -169,11 +169,12 @@ double ms_flop_attention_core(const MsModel *m, int layer, double s) {
   return 2 * m->num_attention_heads * (double)(a->qk_head_dim + a->qk_pos_emb_head_dim + a->v_head_dim) * pairs;
 }
 
+/* The diagonal counts at half, as in s / 2: a window as wide as the sequence is none. */
 double ms_model_pairs(const MsModel *m, int layer, double s) {
   if (!ms_model_layer_is_windowed(m, layer)) return s / 2;
   double w = MIN((double)m->sliding_window.window, s), chunks = floor(s / w), rest = s - chunks * w;
   if (m->sliding_window.chunked) return (chunks * w * w + rest * rest) / (2 * s);
-  return w - w * (w - 1) / (2 * s);
+  return w - w * w / (2 * s);
 }
 
 static double flop_mlp(const MsModel *m, gboolean moe) {

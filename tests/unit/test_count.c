@@ -265,18 +265,19 @@ static void flop_grows_with_the_sequence_and_ignores_padding_of_nothing(void **s
   assert_true(longer.attention_core > shortest.attention_core);
   assert_close(longer.attention_linear, shortest.attention_linear, 0);
   assert_close(longer.mlp, shortest.mlp, 0);
-  /* a window as wide as the sequence is the lower triangle with its diagonal: (s + 1) / 2 pairs a token, the convention
-   * counts s / 2 */
+  /* a window as wide as the sequence is none, a narrower one counts less */
   m->sliding_window.window = 4096, m->sliding_window.period = 0;
   double windowed = ms_model_flop_per_token(m, 4096).attention_core;
   m->sliding_window.chunked = TRUE; /* of 10,240 tokens the last chunk is half as long */
-  assert_close(ms_model_flop_per_token(m, 4096).attention_core, windowed * 4096.0 / 4097, 1e-12);
+  assert_close(ms_model_flop_per_token(m, 4096).attention_core, windowed, 1e-15);
   double two = ms_model_flop_per_token(m, 8192).attention_core, more = ms_model_flop_per_token(m, 10240).attention_core;
-  assert_close(two, windowed * 4096.0 / 4097, 1e-12);
+  assert_close(two, windowed, 1e-12);
   assert_close(more, two * (2 + 0.5 * 0.5) / 2.5, 1e-12);
   m->sliding_window.chunked = FALSE;
+  m->sliding_window.window = 4095;
+  assert_true(ms_model_flop_per_token(m, 4096).attention_core < windowed);
   m->sliding_window.window = 0;
-  assert_close(windowed, ms_model_flop_per_token(m, 4096).attention_core * 4097.0 / 4096, 1e-12);
+  assert_close(windowed, ms_model_flop_per_token(m, 4096).attention_core, 1e-15);
 }
 
 int main(void) {
