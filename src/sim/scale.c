@@ -3,6 +3,7 @@
 
 #include "base/stats.h"
 #include "base/units.h"
+#include "step/fetch.h"
 #include "step/pair.h"
 
 #include <math.h>
@@ -248,34 +249,97 @@ typedef struct {
   int ranks;
 } Stage;
 
-/* One pass of a layer behind what the line has done; its end on the compute stream. */
-static double go_on_s(const Meeting *m, Line *l, const MsCosted *c, gboolean slow_gpu) {
-  int rows = c->list->n;
-  Passes x = {.list = {c}, .n = 1, .from = {0, rows}};
-  g_autofree double *s = g_new(double, 2 * MAX(rows, 1));
-  for (int i = 0; i < rows; i++) {
-    s[i] = (double)c->duration[i] / MS_PS_PER_S;
-    if (slow_gpu) s[i] = changed_s(m, c, i, s[i], GPU);
-    run_row(m, &x, l, 0, i, s, s + rows, NULL, NULL);
-  }
-  leave(&x, l, 0, s + rows, NULL);
-  return l->stream_s[MS_STREAM_COMPUTE];
-}
-
 /* Of a chunk: all its layers forward, then all backward, as the host is ahead through one and behind through the other.
  */
-static void stretch_times(const Meeting *m, const MsProgram *p, const MsChunk *chunk, gboolean slow_gpu,
-                          double *forward_s, double *backward_s) {
-  Line l = {.stream_s = {0}};
-  int n = ms_work_chunk_length(p->work, chunk);
+typedef struct {
+  const Meeting *m;
+  const MsProgram *p;
+  const MsChunk *chunk;
+  gboolean slow_gpu;
+  int layers;
+  Line line;
+  int fetched; /* turn whose parameters (FSDP) are on their way, -1: none; there at ready_s */
+  double ready_s;
+} Stretch;
+
+/* Behind what the line has done; the latest end of its rows. */
+static double go_on_s(Stretch *x, const MsCosted *c) {
+  int rows = c->list->n;
+  Passes one = {.list = {c}, .n = 1, .from = {0, rows}};
+  g_autofree double *s = g_new(double, 2 * MAX(rows, 1));
+  double latest_s = 0, *end_s = s + rows;
+  for (int i = 0; i < rows; i++) {
+    s[i] = (double)c->duration[i] / MS_PS_PER_S;
+    if (x->slow_gpu) s[i] = changed_s(x->m, c, i, s[i], GPU);
+    run_row(x->m, &one, &x->line, 0, i, s, end_s, NULL, NULL);
+    latest_s = MAX(latest_s, end_s[i]);
+  }
+  leave(&one, &x->line, 0, end_s, NULL);
+  return latest_s;
+}
+
+static int piece_of_turn(const Stretch *x, int turn) {
+  return ms_work_chunk_piece(x->p->work, x->chunk, turn < x->layers ? turn : 2 * x->layers - 1 - turn);
+}
+
+static gboolean gathers(const Stretch *x, int turn) {
+  gboolean backward = turn >= x->layers;
+  if (backward && x->p->unit && ms_unit_gathers(x->p->scenario) == MS_GATHERS_DROPPED) return FALSE;
+  return ms_needs_params(x->p, piece_of_turn(x, turn), backward ? MS_SLOT_B : MS_SLOT_F);
+}
+
+static void fetch(Stretch *x, int turn, double from_s) {
+  const MsCostedUnit *u = &x->p->unit[piece_of_turn(x, turn)];
+  double again_s = 0;
+  x->line.entry_s[0] = from_s;
+  x->ready_s = go_on_s(x, &u->gather);
+  if (turn >= x->layers) again_s = go_on_s(x, &u->again);
+  x->ready_s = MAX(x->ready_s, again_s);
+  x->fetched = turn;
+}
+
+/* Whose parameters are fetched while this turn computes; -1: none (ms_need_ahead). */
+static int turn_ahead(const Stretch *x, int turn) {
+  int next = (turn + 1) % (2 * x->layers);
+  gboolean turns = next == 0 || next == x->layers, again = x->p->unit[piece_of_turn(x, turn)].again.list->n > 0;
+  if (ms_passes_wait(x->p) && (turns || (turn >= x->layers && again))) return -1;
+  return gathers(x, next) ? next : -1;
+}
+
+static void wait_for_parameters(Stretch *x, int turn) {
+  double from_s = x->line.entry_s[0], ready_s = 0;
+  int next = turn_ahead(x, turn);
+  if (gathers(x, turn)) {
+    if (x->fetched != turn) fetch(x, turn, from_s);
+    ready_s = x->ready_s;
+  }
+  x->fetched = -1;
+  if (next >= 0) fetch(x, next, from_s);
+  x->line.entry_s[0] = MAX(from_s, ready_s);
+  if (gathers(x, turn)) go_on_s(x, &x->p->unit[piece_of_turn(x, turn)].cast);
+}
+
+static void reduce_gradients(Stretch *x, int turn) {
+  double *entry_s = &x->line.entry_s[0], tip_s = *entry_s,
+         end_s = go_on_s(x, &x->p->unit[piece_of_turn(x, turn)].reduce);
+  *entry_s = ms_passes_wait(x->p) && turn == 2 * x->layers - 1 ? MAX(tip_s, end_s) : tip_s;
+}
+
+static void take_turn(Stretch *x, int turn) {
+  const MsCostedPiece *piece = &x->p->piece[piece_of_turn(x, turn)];
+  if (x->p->unit) wait_for_parameters(x, turn);
+  go_on_s(x, turn < x->layers ? &piece->forward : &piece->backward);
+  if (x->p->unit && turn >= x->layers) reduce_gradients(x, turn);
+}
+
+static void stretch_times(Stretch *x, double *forward_s, double *backward_s) {
+  const double *at_s = &x->line.stream_s[MS_STREAM_COMPUTE];
   for (int round = 0; round < ROUNDS; round++) {
-    double begin_s = l.stream_s[MS_STREAM_COMPUTE], turn_s = begin_s, end_s;
-    for (int i = 0; i < n; i++)
-      turn_s = go_on_s(m, &l, &p->piece[ms_work_chunk_piece(p->work, chunk, i)].forward, slow_gpu);
-    end_s = turn_s;
-    for (int i = n - 1; i >= 0; i--)
-      end_s = go_on_s(m, &l, &p->piece[ms_work_chunk_piece(p->work, chunk, i)].backward, slow_gpu);
-    *forward_s = turn_s - begin_s, *backward_s = end_s - turn_s;
+    double begin_s = *at_s, turn_s;
+    for (int i = 0; i < x->layers; i++) take_turn(x, i);
+    turn_s = *at_s;
+    for (int i = x->layers; i < 2 * x->layers; i++) take_turn(x, i);
+    *forward_s = turn_s - begin_s, *backward_s = *at_s - turn_s;
   }
 }
 
@@ -284,7 +348,9 @@ static void pass_times(const Meeting *m, const MsProgram *p, const MsChunk *chun
                        double *backward_s) {
   *forward_s = *backward_s = 0;
   if (!p->scenario->options.ep_overlap) {
-    stretch_times(m, p, chunk, slow_gpu, forward_s, backward_s);
+    Stretch x = {.m = m, .p = p, .chunk = chunk, .slow_gpu = slow_gpu, .fetched = -1};
+    x.layers = ms_work_chunk_length(p->work, chunk);
+    stretch_times(&x, forward_s, backward_s);
     return;
   }
   for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {

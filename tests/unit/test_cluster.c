@@ -247,18 +247,20 @@ static void slow_ranks_by_chance_are_expected(void **state) {
  * decides forward and waits backward, slow kernels cost little in the one and all in the other. */
 static void slow_for_certain_is_expected(void **state) {
   (void)state;
-  static const char *const host_bound[] = {
+  static const char *const shape[] = {
       "\"model\": \"qwen3-30b-a3b\", \"gpus\": 32, \"layout\": {\"pp\": 2, \"ep\": 8}",
       "\"model\": \"deepseek-v2-lite\", \"gpus\": 16, \"layout\": {\"ep\": 8}",
-      "\"model\": \"qwen3-next-80b-a3b\", \"gpus\": 64, \"layout\": {\"tp\": 2, \"pp\": 4, \"ep\": 16}"};
-  for (guint i = 0; i < G_N_ELEMENTS(host_bound); i++) {
+      "\"model\": \"qwen3-next-80b-a3b\", \"gpus\": 64, \"layout\": {\"tp\": 2, \"pp\": 4, \"ep\": 16}",
+      "\"model\": \"llama3-70b\", \"gpus\": 64, \"framework\": \"torchtitan\", \"layout\": {\"tp\": 8}, \"options\": "
+      "{\"fsdp\": \"optim-grads-params\"}"};
+  for (guint i = 0; i < G_N_ELEMENTS(shape); i++) {
     double step_s[2];
     for (int expected = 0; expected < 2; expected++) {
       g_autofree char *text = g_strdup_printf(
           "{\"schema\": 1, \"hardware\": \"h100-sxm\", \"training\": {\"seq_length\": 4096, \"global_batch_size\": "
           "128}, "
           "\"cluster\": {\"jitter\": false, \"slow_gpu_rate\": 1, \"slow_gpu_factor\": 1.2, \"expected\": %s}, %s}",
-          expected ? "true" : "false", host_bound[i]);
+          expected ? "true" : "false", shape[i]);
       g_autoptr(MsScenario) s = ms_test_scenario_of(text);
       g_autoptr(MsResult) law = expected ? ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL) : NULL;
       g_auto(MsCluster) ranks = run_of(s, 1, 1, TRUE);
