@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { GROUPS = 64, MICROBATCHES = 16, STEPS = 8, MOST_RANKS = 256, MOST_SEQUENCES = 1 << 20 }; /* drawn at most */
-enum { MOST_PLACES = 1 << 16 };
+enum { MOST_PLACES = 1 << 14 }; /* of a pack, where sequences may start */
 
 double ms_packing_mean(const MsPackLengths *l, int first, int last, double (*of)(double, const void *),
                        const void *data) {
