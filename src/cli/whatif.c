@@ -85,6 +85,17 @@ static int run_files(const Options *o, char **files, GPtrArray *runs) {
   return ms_cli_found(points > 0);
 }
 
+/* The first key that stands in two --set; NULL: none. (transfer full) */
+static char *key_set_twice(char **set) {
+  g_autoptr(GHashTable) seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  for (; set && *set; set++) {
+    char *key = g_strndup(*set, strcspn(*set, "="));
+    if (g_hash_table_contains(seen, key)) return key;
+    g_hash_table_add(seen, key);
+  }
+  return NULL;
+}
+
 static const char *wrong(const Options *o, int files) {
   for (int i = 0; o->set && o->set[i]; i++)
     if (!strchr(o->set[i], '=') || o->set[i][0] == '=') return "--set takes KEY=VALUE, or KEY=VALUE,VALUE";
@@ -116,9 +127,12 @@ int ms_cli_whatif(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     const char *message = wrong(&o, argc - 1);
+    g_autofree char *twice = key_set_twice(o.set);
     GPtrArray *runs = g_ptr_array_new();
     argv[argc] = NULL;
-    status = message ? ms_cli_usage(verb, "%s", message) : run_files(&o, argv + 1, runs);
+    status = message ? ms_cli_usage(verb, "%s", message)
+             : twice ? ms_cli_usage(verb, "--set %s is given twice; give its values in one: %s=V,V", twice, twice)
+                     : run_files(&o, argv + 1, runs);
     runs_free(runs);
   }
   return ms_cli_done(entries, status);

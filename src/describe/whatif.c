@@ -309,6 +309,24 @@ static gboolean check_axes(const MsWhatif *w, GError **error) {
   return TRUE;
 }
 
+/* A key is changed by one axis: of two, the second would undo the first. */
+static gboolean check_keys(const MsWhatif *w, GError **error) {
+  g_autoptr(GHashTable) axis_of = g_hash_table_new(g_str_hash, g_str_equal);
+  for (int a = 0; a < w->n_axes; a++)
+    for (int i = 0; i < w->axis[a].n; i++)
+      for (int k = 0; k < w->axis[a].point[i].n; k++) {
+        char *key = w->axis[a].point[i].key[k];
+        int other = GPOINTER_TO_INT(g_hash_table_lookup(axis_of, key)) - 1;
+        if (other >= 0 && other != a) {
+          g_autofree char *path = g_strdup_printf("axes[%d]", a);
+          return ms_json_error(w->source, path, error, "sets %s, as axes[%d] does: give its values in one axis", key,
+                               other);
+        }
+        g_hash_table_insert(axis_of, key, GINT_TO_POINTER(a + 1));
+      }
+  return TRUE;
+}
+
 /* --- the base -------------------------------------------------------------------------------------------------- */
 /* The object member `key` of `json`; the name of a model or a machine becomes its base, what is no object is replaced.
  */
@@ -328,8 +346,23 @@ static void set_key(JsonObject *json, const char *key, JsonNode *value) {
   json_object_set_member(json, part[i], ms_json_copy(value));
 }
 
-static void set_keys(JsonObject *json, const MsAxisPoint *point) {
-  for (int i = 0; i < point->n; i++) set_key(json, point->key[i], point->value[i]);
+static int depth_of(const char *key) {
+  int depth = 0;
+  for (; *key; key++) depth += *key == '.';
+  return depth;
+}
+
+/* A key before those below it, whatever the order in which they are said: `hardware` takes the place of all of it. */
+static void set_keys(JsonObject *json, const MsAxisPoint *const *point, int n) {
+  for (int depth = 0, left = 1; left > 0; depth++) {
+    left = 0;
+    for (int p = 0; p < n; p++)
+      for (int i = 0; i < point[p]->n; i++) {
+        int own = depth_of(point[p]->key[i]);
+        if (own == depth) set_key(json, point[p]->key[i], point[p]->value[i]);
+        left += own > depth;
+      }
+  }
 }
 
 /* A tree of its own, to be changed. */
@@ -353,13 +386,14 @@ static gboolean loads(const MsJson *doc, gboolean request, GError **error) {
 /* `set` changes the base before anything else. */
 static gboolean change_base(MsWhatif *w, JsonNode *set, GError **error) {
   MsAxisPoint point = {0};
+  const MsAxisPoint *all = &point;
   GError *failure = NULL;
   if (!settings(w->source, set, "set", &point, error)) {
     point_clear(&point);
     return FALSE;
   }
   JsonNode *root = copied(w->base);
-  set_keys(json_node_get_object(root), &point);
+  set_keys(json_node_get_object(root), &all, 1);
   MsJson *changed = ms_json_doc(root, ms_json_filename(w->base));
   json_node_unref(root);
   point_clear(&point);
@@ -395,7 +429,7 @@ static MsWhatif *whatif_on(MsJson *doc, const char *hardware, GError **error) {
   file.study.file = g_strdup(ms_json_filename(doc));
   gboolean ok = ms_doc_check_kind(doc, "axes", error);
   ok = ok && ms_fields_load(&ms_whatif_table, doc, json_node_get_object(root), "", TRUE, &file, error) &&
-       check_axes(&file.study, error);
+       check_axes(&file.study, error) && check_keys(&file.study, error);
   if (!file.study.name) file.study.name = ms_name_of_file(file.study.file);
   ok = ok && load_base(&file.study, file.base_node, hardware, error) &&
        (!file.set || change_base(&file.study, file.set, error));
@@ -459,9 +493,11 @@ static MsJson *apply(const MsWhatif *w, const MsJson *base, int index, int only_
   JsonNode *root = copied(base);
   JsonObject *json = json_node_get_object(root);
   json_object_remove_member(json, "measured");
-  for (int a = 0; a < w->n_axes; a++) {
-    if (only_axis < 0 || only_axis == a) set_keys(json, ms_whatif_at(w, index, a));
-  }
+  const MsAxisPoint *at[MS_WHATIF_MAX_AXES];
+  int n = 0;
+  for (int a = 0; a < w->n_axes; a++)
+    if (only_axis < 0 || only_axis == a) at[n++] = ms_whatif_at(w, index, a);
+  set_keys(json, at, n);
   g_autofree char *label = ms_whatif_label(w, index), *name = g_strdup_printf("%s: %s", w->name, label);
   json_object_set_string_member(json, "name", name);
   MsJson *doc = ms_json_doc(root, ms_json_filename(base));

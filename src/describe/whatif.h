@@ -2,9 +2,10 @@
  *
  * The base is a scenario, or a plan request whose winner is the base run. An axis is one key with a list of values, or
  * a list of points that each set several keys together. Axes are crossed (the last one runs fastest) or zipped (the
- * i-th values of all axes together). A key is a path into the scenario; "hardware.X" and "model.X" override one figure
- * of the machine or the model. Nothing is simulated here: a point is a JSON document, made by setting the keys in the
- * base's document, that is then loaded like any file. */
+ * i-th values of all axes together); no two set the same key. A key is a path into the scenario; "hardware.X" and
+ * "model.X" override one figure of the machine or the model, also of one that the same point sets. Nothing is simulated
+ * here: a point is a JSON document, made by setting the keys in the base's document, that is then loaded like any file.
+ */
 #ifndef MS_DESCRIBE_WHATIF_H
 #define MS_DESCRIBE_WHATIF_H
 

@@ -546,6 +546,8 @@ static void first_questions(void **state) {
   assert_true(bare.status == 3 && strstr(bare.err, "did you mean \"hardware.nic_Bps\"?"));
   g_auto(MsCliRun) wrong = RUN("whatif", "--base", run, "--set", "hardware.nic_Bps");
   ms_cli_expect(&wrong, 2, "--set without a value");
+  g_auto(MsCliRun) twice = RUN("whatif", "--base", run, "--set", "layout.tp=1", "--set", "layout.tp=2");
+  assert_true(twice.status == 2 && strstr(twice.err, "--set layout.tp is given twice"));
 }
 
 /* --- exit codes ------------------------------------------------------------------------------------------------ */

@@ -167,6 +167,41 @@ static void overrides_add_up(void **state) {
   assert_string_equal(run->row[0].scenario->name, "study: both");
 }
 
+/* A machine takes the place of all of the other; what is said below it stays, in any order. */
+static void parents_come_first(void **state) {
+  (void)state;
+#define OVER  "\"hardware.nic_Bps\": 25e9"
+#define WHOLE "\"hardware\": \"h200-sxm\""
+  static const char *const text[] = {
+      RUN ", \"axes\": [{\"key\": \"hardware.nic_Bps\", \"values\": [25e9]}, {\"key\": \"hardware\", \"values\": "
+          "[\"h200-sxm\"]}]",
+      RUN ", \"axes\": [{\"key\": \"hardware\", \"values\": [\"h200-sxm\"]}, {\"key\": \"hardware.nic_Bps\", "
+          "\"values\": [25e9]}]",
+      RUN ", \"axes\": [{\"points\": [{\"label\": \"both\", \"set\": {" OVER ", " WHOLE "}}]}]",
+      RUN ", \"set\": {" OVER ", " WHOLE "}, \"axes\": [{\"key\": \"gpus\", \"values\": [64]}]"};
+  for (guint i = 0; i < G_N_ELEMENTS(text); i++) {
+    g_autoptr(MsWhatifRun) run = run_of(text[i]);
+    assert_close(run->row[0].scenario->hardware->nic_Bps, 25e9, 0);
+    assert_true(run->row[0].scenario->hardware->hbm_B > 140e9);
+  }
+}
+
+static void a_key_has_one_axis(void **state) {
+  (void)state;
+  static const char *const text[] = {
+      "\"axes\": [{\"key\": \"layout.tp\", \"values\": [2, 4]},\n {\"key\": \"layout.tp\", \"values\": [1, 2]}]",
+      "\"axes\": [{\"key\": \"layout.tp\", \"values\": [2, 4]},\n {\"points\": [{\"label\": \"a\", \"set\": "
+      "{\"layout.cp\": 2, \"layout.tp\": 1}}]}]"};
+  for (guint i = 0; i < G_N_ELEMENTS(text); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autofree char *study = g_strconcat(RUN ", ", text[i], NULL);
+    assert_null(run_threads(study, 1, &error));
+    assert_int_equal(error->code, MS_ERROR_INPUT);
+    assert_true(g_str_has_suffix(
+        error->message, "study.json:2: axes[1]: sets layout.tp, as axes[0] does: give its values in one axis"));
+  }
+}
+
 /* `set` makes another base: the same as a point of the old one. */
 static void the_base_can_be_changed(void **state) {
   (void)state;
@@ -259,6 +294,8 @@ int main(void) {
                                      cmocka_unit_test(rows_say_why),
                                      cmocka_unit_test(blame),
                                      cmocka_unit_test(overrides_add_up),
+                                     cmocka_unit_test(parents_come_first),
+                                     cmocka_unit_test(a_key_has_one_axis),
                                      cmocka_unit_test(the_base_can_be_changed),
                                      cmocka_unit_test(threads_do_not_matter),
                                      cmocka_unit_test(planned),
