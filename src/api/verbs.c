@@ -112,7 +112,7 @@ static char *plan_one(Call *c, const MsRequest *request, GError **error) {
   options.watch = NULL;
   g_auto(MsPlanExtras) extras = {0};
   if (!plan || !ms_plan_extras(request, plan, &options, &asked, &extras, error)) return NULL;
-  c->nothing = plan->n_best == 0;
+  c->nothing = !ms_plan_answers(request, plan, &extras);
   return ms_report_plan_json(request, plan, &extras, top);
 }
 
@@ -142,8 +142,7 @@ static char *plan(Call *c, GError **error) {
   options.watch = NULL;
   g_autoptr(MsSweep) sweep = ms_sweep(requests, &options, &asked, error);
   if (!sweep) return NULL;
-  c->nothing = TRUE;
-  for (int i = 0; i < sweep->n_cells; i++) c->nothing &= !(sweep->cell[i].plan && sweep->cell[i].plan->n_best > 0);
+  c->nothing = !ms_sweep_answers(sweep);
   return ms_report_sweep_json(sweep);
 }
 

@@ -22,7 +22,8 @@ static const MsVerb verbs[] = {
      "  mpirun -n 4 moesim run --fidelity cluster --draws 1000 my-run.json          draws shared by processes\n"
      "  moesim run --json scenarios/*.json\n",
      ms_cli_run, TRUE, ms_ranks_here},
-    {"plan", "REQUEST", "search the layouts that a request leaves open and rank them; exit 1 when none is feasible",
+    {"plan", "REQUEST",
+     "search the layouts that a request leaves open and rank them; exit 1 when none is feasible, or in time",
      "  moesim plan --model qwen3-30b-a3b --hardware h100-sxm --gpus 64\n"
      "  moesim plan --model llama3-70b --hardware h100-sxm,b200-sxm --gpus 128,256\n"
      "                                                  which machine, and how many?\n"

@@ -215,10 +215,11 @@ static int plan_one(const Options *o, MsRequest *request) {
   g_auto(MsPlanExtras) extras = {0};
   if (!ms_plan_extras(request, plan, &options, &asked, &extras, &error)) return ms_cli_fail(error);
   int status = print_plan(o, request, plan, &extras, top);
+  gboolean answers = ms_plan_answers(request, plan, &extras);
   if (o->decide_out && extras.decision && status == 0)
     status = ms_cli_plan_decide_out(ms_cli_verb("plan"), extras.decision, o->decide_out, o->launch);
   say_interrupted(o);
-  return status;
+  return status == 0 && !answers ? MS_ERROR_NOTHING : status;
 }
 
 /* Several clusters or models, or the front of one. */
@@ -243,9 +244,7 @@ static int plan_sweep(const Options *o, const GPtrArray *requests) {
   if (!sweep) return ms_cli_fail(error);
   ms_cli_print(o->json ? ms_report_sweep_json(sweep) : ms_report_sweep(sweep));
   if (o->plot && !ms_report_sweep_plot(sweep, o->plot, &error)) return ms_cli_fail(error);
-  gboolean feasible = FALSE;
-  for (int i = 0; i < sweep->n_cells; i++) feasible |= sweep->cell[i].plan && sweep->cell[i].plan->n_best > 0;
-  return feasible ? 0 : MS_ERROR_NOTHING;
+  return ms_sweep_answers(sweep) ? 0 : MS_ERROR_NOTHING;
 }
 
 /* What is to be started is searched among what its form can start, unless the request names the framework. */

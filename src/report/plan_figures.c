@@ -54,7 +54,7 @@ const MsFigures ms_plan_figures = MS_FIGURE_TABLE(
     MS_FIGURE_OBJECT_AT("decision", MsPrintedPlan, decision, &ms_decision_figures, .only = "`--decide`"),
     MS_FIGURE_OBJECT_AT("choices", MsPrintedPlan, picks, &ms_picks_figures, .only = "something fits"),
     MS_FIGURE_OBJECT_AT("map", MsPrintedPlan, map, &ms_map_figures, .only = "`--map`"),
-    MS_FIGURE_OBJECT_AT("would_fit", MsPrintedPlan, ways, &ms_ways_figures, .only = "nothing fits"));
+    MS_FIGURE_OBJECT_AT("would_fit", MsPrintedPlan, ways, &ms_ways_figures, .only = "nothing fits, or is in time"));
 
 MsPrintedPlan ms_printed_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top) {
   return (MsPrintedPlan){.request = request,

@@ -202,7 +202,7 @@ static const MsPlanRefusal *refused_for(const MsPlan *plan, const char *name) {
 static const MsPlanRefusal *short_of_memory(const MsPlan *plan) { return refused_for(plan, "memory"); }
 
 /* A deadline and memory first: what the rules refuse is no news where it is short. */
-static void append_nothing(GString *out, const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras) {
+static void append_nothing(GString *out, const MsRequest *request, const MsPlan *plan) {
   const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline");
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (late)
@@ -220,9 +220,13 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
     g_string_append_printf(out, "nothing feasible: %s cannot do %s\n", request->base->hardware->name,
                            ms_precision_words[request->base->training.precision]);
   else g_string_append(out, "nothing feasible: no layout obeys the rules\n");
-  if (extras && extras->ways) {
-    ms_text_append(out, ms_report_ways(extras->ways, request->objective == MS_GOAL_DEADLINE));
-  }
+}
+
+/* What would fit, or be in time. */
+static void append_ways(GString *out, const MsRequest *request, const MsPlan *plan, const MsWays *ways) {
+  gboolean late = plan->n_best > 0 || request->objective == MS_GOAL_DEADLINE;
+  if (plan->n_best > 0) g_string_append(out, "\nnone of these keeps the deadline\n");
+  ms_text_append(out, ms_report_ways(ways, late));
 }
 
 /* The form that starts it; NULL: none. Adapters, and machines of several kinds, are no arguments of what is launched
@@ -347,7 +351,8 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   if (picks) { ms_text_append(out, ms_report_picks(request, plan, picks)); }
   if (picks && (flags & MS_REPORT_ALL)) g_string_append_c(out, '\n');
   if (plan->n_best > 0 && (!picks || (flags & MS_REPORT_ALL))) append_ranking(out, request, plan, top);
-  else if (plan->n_best == 0) append_nothing(out, request, plan, extras);
+  else if (plan->n_best == 0) append_nothing(out, request, plan);
+  if (extras && extras->ways) append_ways(out, request, plan, extras->ways);
   if ((explain || (plan->n_best == 0 && !short_of_memory(plan))) && plan->n_refusals > 0) append_refusals(out, plan);
   if (extras && extras->reasons) { ms_text_append(out, ms_report_reasons(plan, extras->reasons)); }
   if (extras && extras->robust) { ms_text_append(out, ms_report_robust(extras->robust, top)); }

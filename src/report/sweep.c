@@ -40,12 +40,24 @@ static void size_cells(MsTable *table, Sizes sizes, const MsScenario *s) {
   if (sizes.batch) ms_table_cellf(table, "%d", s->training.global_batch_size);
 }
 
+/* The best, of which the number of GPUs may have been searched. */
+static const MsScenario *scenario_of(const MsSweepCell *cell) {
+  return cell->plan && cell->plan->n_best > 0 ? cell->plan->best[0].scenario : cell->request->base;
+}
+
+static const char *why_not(const MsSweepCell *cell) {
+  return cell->why                          ? cell->why
+         : cell->plan->interrupted          ? "nothing found yet"
+         : ms_sweep_late_s(cell) < INFINITY ? "nothing in time"
+                                            : "nothing feasible";
+}
+
 static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
-  place_cells(table, cell->request->base);
+  place_cells(table, scenario_of(cell));
   size_cells(table, sizes, cell->request->base);
   if (!cell->plan || cell->plan->n_best == 0) {
     for (int i = 0; i < 4; i++) ms_table_cell(table, "-");
-    ms_table_cell(table, cell->why ? cell->why : cell->plan->interrupted ? "nothing found yet" : "nothing feasible");
+    ms_table_cell(table, why_not(cell));
     return;
   }
   const MsPlanEntry *best = &cell->plan->best[0];
@@ -101,7 +113,7 @@ static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
   size_columns(table, sizes);
   ms_report_budget_columns(table);
   for (int i = 0; i < s->n_cells; i++) {
-    place_cells(table, s->cell[i].request->base);
+    place_cells(table, scenario_of(&s->cell[i]));
     size_cells(table, sizes, s->cell[i].request->base);
     ms_report_budget_cells(table, &s->cell[i].budget);
   }

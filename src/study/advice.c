@@ -20,6 +20,8 @@ static const char *price(double slower, char *buf) {
   return buf;
 }
 
+#define S_PER_DAY 86400.0
+
 static void say(GPtrArray *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void say(GPtrArray *out, const char *format, ...) {
   va_list args;
@@ -158,6 +160,17 @@ static void say_fastest(GPtrArray *out, const MsSweep *s, const MsSweepCell *tak
   say(out, "%s is the fastest: %s", name, amount);
 }
 
+/* Of clusters of which none has a layout that is in time. */
+static void say_late(GPtrArray *out, const MsSweep *s) {
+  const MsSweepCell *nearest = NULL;
+  for (int i = 0; i < s->n_cells; i++)
+    if (ms_sweep_late_s(&s->cell[i]) < (nearest ? ms_sweep_late_s(nearest) : INFINITY)) nearest = &s->cell[i];
+  if (!nearest) return;
+  say(out, "none keeps the deadline; %s comes nearest, with at least %.4g days more than the %.4g. Give more GPUs",
+      nearest->request->base->hardware->name, ms_sweep_late_s(nearest) / S_PER_DAY,
+      nearest->request->deadline_s / S_PER_DAY);
+}
+
 static void advise_training(GPtrArray *out, const MsSweep *s) {
   gboolean priced = least(s, price_of_cell, FALSE, NULL) != NULL;
   double (*figure)(const MsSweepCell *) = priced ? price_of_cell : step_of_cell;
@@ -193,7 +206,7 @@ void ms_sweep_advise(MsSweep *s) {
     gboolean known = FALSE;
     for (int i = 0; i < s->n_cells; i++) known |= s->cell[i].budget.days > 0;
     (known ? advise_training : advise_steps)(out, s);
-  }
+  } else if (s->n_cells > 1 && one_task(s)) say_late(out, s);
   s->n_advice = (int)out->len;
   s->advice = (char **)g_ptr_array_free(out, FALSE);
 }

@@ -60,3 +60,12 @@ void ms_budget_of(const MsRequest *q, const MsScenario *s, const MsResult *r, Ms
   b->energy_MWh = b->gpu_hours * b->gpu_W / W_H_OF_MWH;
   b->co2_t = b->energy_MWh * KWH_OF_MWH * q->grid_kg_per_kWh / KG_OF_T;
 }
+
+gboolean ms_plan_in_time(const MsRequest *request, const MsPlan *plan) {
+  for (int i = 0; i < plan->n_best; i++) {
+    MsBudget b;
+    ms_budget_of(request, plan->best[i].scenario, plan->best[i].result, &b);
+    if (!b.late) return TRUE;
+  }
+  return FALSE;
+}

@@ -21,5 +21,7 @@ typedef struct { /* NaN: not known */
 
 /* `result` is a prediction of the scenario under the request; what the budget borrows is the request's. */
 void ms_budget_of(const MsRequest *request, const MsScenario *scenario, const MsResult *result, MsBudget *budget);
+/* Something was found, and some of it keeps the deadline of the request, where it has one. */
+gboolean ms_plan_in_time(const MsRequest *request, const MsPlan *plan);
 
 #endif

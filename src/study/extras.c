@@ -29,6 +29,23 @@ static gboolean add_map(const MsRequest *request, const MsPlan *plan, const MsPl
   return e->map != NULL;
 }
 
+gboolean ms_plan_answers(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras) {
+  for (int i = 0; extras->picks && i < extras->picks->n; i++)
+    if (!extras->picks->pick[i].budget.late) return TRUE;
+  return ms_plan_in_time(request, plan);
+}
+
+/* What would fit; where something does but is late, what would be in time with the goodput of the first. */
+static MsWays *ways_out(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options) {
+  if (plan->n_best == 0) return ms_ways_new(request, options);
+  MsRequest r = *request; /* only read */
+  MsBudget b;
+  ms_budget_of(request, plan->best[0].scenario, plan->best[0].result, &b);
+  r.objective = MS_GOAL_DEADLINE;
+  if (b.goodput > 0) r.deadline_s *= b.goodput;
+  return ms_ways_new(&r, options);
+}
+
 static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options,
                     const MsExtrasAsked *asked, MsPlanExtras *e, GError **error) {
   gboolean any = plan->n_best > 0;
@@ -37,12 +54,13 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   if (!e->reasons) return FALSE;
   if (under && any && !(e->robust = ms_robust(plan, options->top, under, options, error))) return FALSE;
   if (plan->interrupted) return TRUE;
-  if (!any && ms_scenario_machines(request->base) == 1) e->ways = ms_ways_new(request, options);
   if (any && asked->map && !add_map(request, plan, options, e, error)) return FALSE;
   if (any && asked->decide && plan->objective == MS_GOAL_STEP_TIME) e->decision = ms_decide(plan);
-  if (!any || asked->no_picks) return TRUE;
-  e->picks = ms_picks_new(request, plan, e->reasons, e->robust, options, error);
-  return e->picks != NULL;
+  if (any && !asked->no_picks && !(e->picks = ms_picks_new(request, plan, e->reasons, e->robust, options, error)))
+    return FALSE;
+  gboolean wanted = !any || (!asked->no_picks && !ms_plan_answers(request, plan, e));
+  if (wanted && ms_scenario_machines(request->base) == 1) e->ways = ways_out(request, plan, options);
+  return TRUE;
 }
 
 gboolean ms_plan_extras_check(const MsRequest *request, const MsExtrasAsked *asked, GError **error) {

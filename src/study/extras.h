@@ -34,6 +34,8 @@ gboolean ms_plan_extras(const MsRequest *request, const MsPlan *plan, const MsPl
                         const MsExtrasAsked *asked, MsPlanExtras *extras, GError **error);
 /* Before the search: FALSE and *error (MS_ERROR_INPUT) for what is not known of machines of several kinds. */
 gboolean ms_plan_extras_check(const MsRequest *request, const MsExtrasAsked *asked, GError **error);
+/* What was found keeps the deadline, where there is one: exit status 0. */
+gboolean ms_plan_answers(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras);
 void ms_plan_extras_clear(MsPlanExtras *extras);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(MsPlanExtras, ms_plan_extras_clear)
 

@@ -1,5 +1,5 @@
-/* src/study/ways.h - what would fit, when no layout of a request does: the GPUs filled up, more of them, memory saved
- * by options, machines with more memory.
+/* src/study/ways.h - what would fit or be in time, when no layout of a request does: the GPUs filled up, more of them,
+ * memory saved by options, machines with more memory.
  *
  * Each way is found by planning the request with that change, and with what is open to the planner set to what needs
  * least memory, so that the answer comes at once: what is found fits, and a plan of it may still find a faster layout.
@@ -27,7 +27,7 @@ typedef struct {
   int most_gpus;      /* more draw more power than the request allows, and were not tried; 0: no limit was met */
 } MsWays;
 
-/* plan->n_best is 0. NULL on Ctrl-C. (transfer full) */
+/* Nothing fits, or with the objective gpus_for_deadline nothing is in time. NULL on Ctrl-C. (transfer full) */
 MsWays *ms_ways_new(const MsRequest *request, const MsPlanOptions *options);
 void ms_ways_free(MsWays *ways);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsWays, ms_ways_free)

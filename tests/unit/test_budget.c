@@ -111,9 +111,30 @@ static void the_cheapest_cluster_is_advised(void **state) {
     g_autoptr(MsSweep) sweep = ms_sweep(requests, &few, NULL, NULL);
     assert_true(sweep->n_advice >= 1);
     if (!g_str_has_prefix(sweep->advice[0], rows[i].first)) fail_msg("%s, not %s", sweep->advice[0], rows[i].first);
+    assert_int_equal(ms_sweep_answers(sweep), !g_str_has_prefix(rows[i].first, "none"));
     if (!rows[i].other) assert_int_equal(sweep->n_advice, 1);
     else if (!g_str_has_prefix(sweep->advice[1], rows[i].other)) fail_msg("%s", sweep->advice[1]);
   }
+}
+
+/* Also where the number of GPUs was searched, and of one cluster. */
+static void a_sweep_that_is_late_says_so(void **state) {
+  (void)state;
+  MsAsk ask = usual;
+  ask.hardware = "h100-sxm,h200-sxm", ask.gpus = "8,16", ask.tokens = "300G", ask.deadline = "2d";
+  g_autoptr(GPtrArray) requests = asked(ask);
+  static const MsPlanOptions few = {.top = 1, .prune = TRUE, .threads = 1};
+  g_autoptr(MsSweep) sweep = ms_sweep(requests, &few, NULL, NULL);
+  assert_false(ms_sweep_answers(sweep));
+  assert_int_equal(sweep->n_advice, 1);
+  if (!g_str_has_prefix(sweep->advice[0], "none keeps the deadline; h200-sxm comes nearest, with at least "))
+    fail_msg("%s", sweep->advice[0]);
+  ask.hardware = "h100-sxm", ask.gpus = "8";
+  g_autoptr(GPtrArray) one = asked(ask);
+  g_autoptr(MsPlan) plan = ms_plan(one->pdata[0], &few, NULL);
+  assert_true(plan->n_best == 1 && !ms_plan_in_time(one->pdata[0], plan));
+  ((MsRequest *)one->pdata[0])->deadline_s = 1e9;
+  assert_true(ms_plan_in_time(one->pdata[0], plan));
 }
 
 /* What no number of GPUs of the request keeps is said so, and more of them that do. */
@@ -266,6 +287,7 @@ int main(void) {
       cmocka_unit_test(memory_is_a_share_or_a_size),
       cmocka_unit_test(every_machine_has_its_price),
       cmocka_unit_test(the_cheapest_cluster_is_advised),
+      cmocka_unit_test(a_sweep_that_is_late_says_so),
       cmocka_unit_test(a_deadline_that_cannot_be_kept_says_what_could),
       cmocka_unit_test(wrong_words_are_refused),
       cmocka_unit_test(days_prices_and_energy_by_hand),

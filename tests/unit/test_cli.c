@@ -527,7 +527,8 @@ static void first_questions(void **state) {
   g_autofree char *run = ms_cli_shipped("run-llama3-70b-h100-64.json");
   g_auto(MsCliRun) late =
       RUN("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "-b", "32", "--tokens", "1T", "--deadline", "30d");
-  ms_cli_expect(&late, 0, "a deadline that is missed");
+  ms_cli_expect(&late, 1, "a deadline that is missed");
+  assert_true(strstr(late.out, " LATE") && strstr(late.out, "\nnone of these keeps the deadline\n\nin time "));
   assert_non_null(strstr(late.out, "give more GPUs (--gpus 8..64 finds how many)"));
   g_auto(MsCliRun) lacks = RUN("plan", "-m", "llama3-8b", "-w", "a100-sxm-80g", "-g", "8", "-b", "32", "-p", "mxfp8");
   ms_cli_expect(&lacks, 1, "a type that the machine lacks");
