@@ -21,23 +21,20 @@ typedef struct {
   gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
   char *model, *hardware, *gpus, *precision, *around;                                         /* MsAsk */
   char *tokens, *critical_batch_tokens, *deadline, *gpu_hour, *max_watts, *max_memory, *lora; /* MsAsk */
-  char *seq_text, *batch_text; /* of the two that follow, as given; lists stay texts */
-  int seq_length, global_batch_size;
+  char *seq_lengths, *global_batch_sizes;                                                     /* MsAsk */
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
 } Options;
-
-static gboolean is_list(const char *text) { return text && strchr(text, ','); }
 
 static MsAsk ask_of(const Options *o) {
   return (MsAsk){.model = o->model,
                  .hardware = o->hardware,
                  .gpus = o->gpus,
                  .precision = o->precision,
-                 .seq_length = o->seq_length,
-                 .global_batch_size = o->global_batch_size,
+                 .seq_length = MS_ASK_UNSET,
+                 .global_batch_size = MS_ASK_UNSET,
                  .around = o->around,
-                 .seq_lengths = is_list(o->seq_text) ? o->seq_text : NULL,
-                 .global_batch_sizes = is_list(o->batch_text) ? o->batch_text : NULL,
+                 .seq_lengths = o->seq_lengths,
+                 .global_batch_sizes = o->global_batch_sizes,
                  .tokens = o->tokens,
                  .critical_batch_tokens = o->critical_batch_tokens,
                  .deadline = o->deadline,
@@ -53,8 +50,8 @@ static const char *first_word(const Options *o) {
          : o->hardware              ? "--hardware"
          : o->gpus                  ? "--gpus"
          : o->precision             ? "--precision"
-         : o->seq_text              ? "--seq-length"
-         : o->batch_text            ? "--global-batch-size"
+         : o->seq_lengths           ? "--seq-length"
+         : o->global_batch_sizes    ? "--global-batch-size"
          : o->tokens                ? "--tokens"
          : o->critical_batch_tokens ? "--critical-batch-tokens"
          : o->deadline              ? "--deadline"
@@ -359,16 +356,16 @@ static int check(const MsVerb *verb, const Options *o, int files) {
 
 int ms_cli_plan(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("plan");
-  Options o = {.top = MS_CLI_UNSET, .seq_length = MS_ASK_UNSET, .global_batch_size = MS_ASK_UNSET};
+  Options o = {.top = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"model", 'm', 0, G_OPTION_ARG_STRING, &o.model,
        "without a request file: what to train; several separated by commas", "NAME"},
       {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on which machine; several separated by commas", "NAME"},
       {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.gpus,
        "on how many GPUs; several separated by commas, 256..2048 doubles from one to the other", "N"},
-      {"seq-length", 's', 0, G_OPTION_ARG_STRING, &o.seq_text,
+      {"seq-length", 's', 0, G_OPTION_ARG_STRING, &o.seq_lengths,
        "tokens of a sequence, 8k is 8192 (default 4096); several separated by commas", "N"},
-      {"global-batch-size", 'b', 0, G_OPTION_ARG_STRING, &o.batch_text,
+      {"global-batch-size", 'b', 0, G_OPTION_ARG_STRING, &o.global_batch_sizes,
        "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU); several separated by commas",
        "N"},
       {"tokens", 0, 0, G_OPTION_ARG_STRING, &o.tokens,
@@ -442,10 +439,7 @@ int ms_cli_plan(int argc, char **argv) {
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
-    gboolean counts =
-        (is_list(o.seq_text) || ms_cli_count(verb, "--seq-length", o.seq_text, "tokens", &o.seq_length)) &&
-        (is_list(o.batch_text) || ms_cli_count(verb, "--global-batch-size", o.batch_text, "", &o.global_batch_size));
-    status = counts ? check(verb, &o, argc - 1) : MS_ERROR_USAGE;
+    status = check(verb, &o, argc - 1);
     if (o.around && !o.compare && !o.launch) o.compare = g_strdup(o.around);
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/json.h"
 #include "base/quantity.h"
 #include "describe/vendor.h"
 #include "plan/plan.h"
@@ -306,6 +305,14 @@ static gboolean sizes_make_sense(const MsAsk *a, gboolean dashes, GError **error
   return TRUE;
 }
 
+/* A request that does not load is none. Takes `text`. */
+static char *checked(char *text, gboolean dashes, GError **error) {
+  g_autoptr(MsJson) doc = text ? ms_json_parse(text, -1, dashes ? "command line" : "request", error) : NULL;
+  g_autoptr(GPtrArray) requests = doc ? ms_requests_from_doc(doc, error) : NULL;
+  if (!requests) g_clear_pointer(&text, g_free);
+  return text;
+}
+
 static gboolean is_complete(const MsAsk *a, gboolean dashes, GError **error) {
   return (a->model && a->hardware && a->gpus) ||
          ms_usage_error(error, dashes ? "give a request file, or --model, --hardware and --gpus"
@@ -313,7 +320,7 @@ static gboolean is_complete(const MsAsk *a, gboolean dashes, GError **error) {
 }
 
 char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
-  if (a->around) return request_around(a->around, error);
+  if (a->around) return checked(request_around(a->around, error), dashes, error);
   if (!is_complete(a, dashes, error) || !sizes_make_sense(a, dashes, error)) return NULL;
   g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
   g_autoptr(GArray) seq = g_array_new(FALSE, FALSE, sizeof(gint64));
@@ -358,5 +365,79 @@ char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
   write_open_options(out, experts);
   write_budget(out, &budget, gpus->len > 1);
   ms_json_out_end(out);
-  return ms_json_out_take(out);
+  return checked(ms_json_out_take(out), dashes, error);
+}
+
+/* --- the same from a document ---------------------------------------------------------------------------------- */
+#define WORD(key) \
+  { #key, offsetof(MsAsk, key) }
+static const struct {
+  const char *key;
+  size_t offset;
+} asked_words[] = {WORD(model),
+                   WORD(hardware),
+                   WORD(gpus),
+                   WORD(precision),
+                   WORD(seq_lengths),
+                   WORD(global_batch_sizes),
+                   {"seq_length", offsetof(MsAsk, seq_lengths)},
+                   {"global_batch_size", offsetof(MsAsk, global_batch_sizes)},
+                   WORD(tokens),
+                   WORD(critical_batch_tokens),
+                   WORD(deadline),
+                   WORD(gpu_hour),
+                   WORD(max_watts),
+                   WORD(max_memory),
+                   WORD(lora)};
+
+/* A text or a number as the command line would have it, of a list its own joined by commas; FALSE: it is none. */
+static gboolean append_words(GString *out, JsonNode *node) {
+  char number[32];
+  if (JSON_NODE_HOLDS_ARRAY(node)) {
+    JsonArray *list = json_node_get_array(node);
+    for (guint i = 0; i < json_array_get_length(list); i++) {
+      JsonNode *one = json_array_get_element(list, i);
+      if (i > 0) g_string_append_c(out, ',');
+      if (JSON_NODE_HOLDS_ARRAY(one) || !append_words(out, one)) return FALSE;
+    }
+    return TRUE;
+  }
+  const char *text = ms_json_string(node);
+  double value = ms_json_number(node);
+  if (!text && isnan(value)) return FALSE;
+  g_string_append(out, text ? text : ms_double_text(value, number));
+  return TRUE;
+}
+
+static gboolean unknown_word(const MsJson *doc, const char *key, GError **error) {
+  const char *known[G_N_ELEMENTS(asked_words) + 1] = {NULL};
+  for (guint i = 0; i < G_N_ELEMENTS(asked_words); i++) known[i] = asked_words[i].key;
+  g_autofree char *suggestion = ms_suggest(key, known, NULL), *all = g_strjoinv(", ", (char **)(gpointer)known);
+  return suggestion ? ms_json_error(doc, key, error, "unknown key, %s", suggestion)
+                    : ms_json_error(doc, key, error, "unknown key, must be one of %s", all);
+}
+
+/* `texts` keeps what the ask borrows. */
+static gboolean take_word(const MsJson *doc, const MsJsonMember *at, MsAsk *ask, GPtrArray *texts, GError **error) {
+  guint i = 0;
+  while (i < G_N_ELEMENTS(asked_words) && strcmp(asked_words[i].key, at->key) != 0) i++;
+  if (i == G_N_ELEMENTS(asked_words)) return unknown_word(doc, at->key, error);
+  if (JSON_NODE_HOLDS_NULL(at->value)) return TRUE;
+  const char **word = (const char **)(void *)((char *)ask + asked_words[i].offset);
+  if (*word) return ms_json_error(doc, at->key, error, "is given in two keys: leave one of them out");
+  g_autoptr(GString) text = g_string_new(NULL);
+  if (!append_words(text, at->value))
+    return ms_json_error(doc, at->key, error, "must be a text, a number, or a list of them");
+  *word = g_strdup(text->str);
+  g_ptr_array_add(texts, (gpointer)*word);
+  return TRUE;
+}
+
+char *ms_ask_document(const MsJson *doc, GError **error) {
+  g_autoptr(GPtrArray) texts = g_ptr_array_new_with_free_func(g_free);
+  MsAsk ask = {.seq_length = MS_ASK_UNSET, .global_batch_size = MS_ASK_UNSET};
+  if (!ms_json_need_object(doc, ms_json_root(doc), "", error)) return NULL;
+  for (MsJsonMember at = ms_json_members(json_node_get_object(ms_json_root(doc))); ms_json_next(&at);)
+    if (!take_word(doc, &at, &ask, texts, error)) return NULL;
+  return ms_ask_request(&ask, FALSE, error);
 }

@@ -5,7 +5,7 @@
 #ifndef MS_STUDY_ASK_H
 #define MS_STUDY_ASK_H
 
-#include <glib.h>
+#include "base/json.h"
 
 enum { MS_ASK_UNSET = G_MININT };
 
@@ -34,7 +34,10 @@ typedef struct {     /* NULL and MS_ASK_UNSET: not given */
  * machines where Megatron-LM does not start the framework that does (describe/vendor.def); of a run (`around`), see
  * ms_request_around. `dashes`: messages name what is wrong as options of the command line
  * (--seq-length), else as keys (seq_length). NULL and *error (MS_ERROR_USAGE) when one is missing or wrong,
- * MS_ERROR_INPUT when a model is unknown. (transfer full) */
+ * MS_ERROR_INPUT when a model is unknown or a request must not hold such a value. (transfer full) */
 char *ms_ask_request(const MsAsk *ask, gboolean dashes, GError **error);
+/* The same of a document whose keys are those of MsAsk but for `around`: texts and numbers, or lists of them; null is
+ * not given. NULL and *error, MS_ERROR_INPUT for a key or a value that is none of these. (transfer full) */
+char *ms_ask_document(const MsJson *doc, GError **error);
 
 #endif

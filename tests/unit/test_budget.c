@@ -163,6 +163,51 @@ static void a_deadline_that_cannot_be_kept_says_what_could(void **state) {
   assert_non_null(strstr(text, "\nin time "));
 }
 
+/* The words of a document are those of the options, as texts or as numbers. */
+static void a_document_asks_alike(void **state) {
+  (void)state;
+#define WORDS "\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8"
+  MsAsk ask = {.model = "llama3-8b",
+               .hardware = "h100-sxm",
+               .gpus = "8",
+               .seq_lengths = "8k,16384",
+               .seq_length = MS_ASK_UNSET,
+               .global_batch_size = MS_ASK_UNSET,
+               .tokens = "1T",
+               .gpu_hour = "2.5",
+               .max_memory = "0.5",
+               .deadline = "30d",
+               .lora = "16"};
+  static const struct {
+    const char *text, *why; /* why NULL: as `ask` */
+  } rows[] = {
+      {"{" WORDS ", \"seq_length\": [\"8k\", 16384], \"tokens\": 1e12, \"gpu_hour\": 2.5, \"max_memory\": 0.5, "
+       "\"deadline\": \"30d\", \"lora\": 16, \"max_watts\": null}",
+       NULL},
+      {"{" WORDS ", \"seq_lengths\": \"8k,16384\", \"tokens\": \"1T\", \"gpu_hour\": \"2.50\", \"max_memory\": "
+       "\"0.5\", \"deadline\": 2592000, \"lora\": \"16\"}",
+       NULL},
+      {"{" WORDS ", \"seq_length\": 16.9}", "seq_length 16.9: give numbers from 1 to"},
+      {"{" WORDS ", \"seq_length\": true}", "request:1: seq_length: must be a text, a number, or a list of them"},
+      {"{" WORDS ", \"seq_length\": [[1]]}", "request:1: seq_length: must be a text, a number, or a list of them"},
+      {"{" WORDS ", \"seq_length\": 1, \"seq_lengths\": 2}", "request:1: seq_lengths: is given in two keys"},
+      {"{" WORDS ", \"deadlin\": \"3d\"}", "request:1: deadlin: unknown key, did you mean \"deadline\"?"},
+      {"{" WORDS ", \"around\": \"x.json\"}", "request:1: around: unknown key"},
+      {"{" WORDS ", \"tokens\": \"1e308\"}", "plan.training_tokens: is 1e+308, must be in"},
+      {"{" WORDS ", \"max_memory\": \"1B\"}", "plan.max_memory_fraction: is "},
+      {"{\"model\": \"llama3-8b\"}", "give model, hardware and gpus"},
+      {"[]", "request:1: "}};
+  g_autofree char *want = ms_ask_request(&ask, TRUE, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsJson) doc = ms_json_parse(rows[i].text, -1, "request", NULL);
+    g_autofree char *text = ms_ask_document(doc, &error);
+    if (!rows[i].why) assert_string_equal(text, want);
+    else if (text || !strstr(error->message, rows[i].why))
+      fail_msg("%s: %s", rows[i].text, text ? text : error->message);
+  }
+}
+
 static void wrong_words_are_refused(void **state) {
   (void)state;
   static const struct {
@@ -287,6 +332,7 @@ int main(void) {
       cmocka_unit_test(memory_is_a_share_or_a_size),
       cmocka_unit_test(every_machine_has_its_price),
       cmocka_unit_test(the_cheapest_cluster_is_advised),
+      cmocka_unit_test(a_document_asks_alike),
       cmocka_unit_test(a_sweep_that_is_late_says_so),
       cmocka_unit_test(a_deadline_that_cannot_be_kept_says_what_could),
       cmocka_unit_test(wrong_words_are_refused),
