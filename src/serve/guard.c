@@ -37,6 +37,11 @@ gboolean ms_guard_origin(const char *origin, const char *host) {
   return host && g_str_has_prefix(origin, "http://") && g_ascii_strcasecmp(origin + strlen("http://"), host) == 0;
 }
 
+gboolean ms_guard_length(const char *length) {
+  enum { MOST_DIGITS = 18 };
+  return !length || (*length && strlen(length) <= MOST_DIGITS && !length[strspn(length, "0123456789")]);
+}
+
 /* --- what is asked --------------------------------------------------------------------------------------------- */
 /* "200Gb/s" */
 static gboolean is_rate(const char *text) {

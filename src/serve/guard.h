@@ -12,6 +12,9 @@ gboolean ms_guard_host(const char *host, const char *served, const char *const *
 /* An Origin header is the page of the same host. */
 gboolean ms_guard_origin(const char *origin, const char *host);
 
+/* A Content-Length, or none, is one number of bytes. */
+gboolean ms_guard_length(const char *length);
+
 /* FALSE and MS_ERROR_INPUT when a value could name a file (only "name", "doc" and what stands in "measured" and
  * "sources" are free text), when open keys of a plan request list more combinations than a server searches, or when the
  * run is larger than a server simulates. */

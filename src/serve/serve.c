@@ -53,6 +53,7 @@ static void answer(SoupServerMessage *msg, guint status, const char *type, const
   soup_message_headers_replace(headers, "X-Content-Type-Options", "nosniff");
   soup_message_headers_replace(headers, "Referrer-Policy", "no-referrer");
   soup_message_headers_replace(headers, "Cache-Control", "no-store");
+  soup_message_headers_replace(headers, "Connection", "close"); /* one answer each */
   soup_server_message_set_status(msg, status, NULL);
   soup_server_message_set_response(msg, type, SOUP_MEMORY_COPY, text, strlen(text));
 }
@@ -160,7 +161,16 @@ static void request_started(SoupServer *soup, SoupServerMessage *msg, gpointer u
 static void refuse(SoupServerMessage *msg, guint status, const char *why) {
   incoming_of(msg)->refused = TRUE;
   answer_error(msg, status, why);
-  soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Connection", "close");
+}
+
+/* libsoup would read a body of that length, whatever is answered. */
+static void refuse_length(SoupServerMessage *msg) {
+  static const char text[] = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                             "Content-Length: 58\r\n\r\n{\"error\":\"Content-Length must be a number of bytes, once\"}";
+  incoming_of(msg)->refused = TRUE;
+  g_autoptr(GIOStream) stream = soup_server_message_steal_connection(msg);
+  g_output_stream_write_all(g_io_stream_get_output_stream(stream), text, strlen(text), NULL, NULL, NULL);
+  g_io_stream_close(stream, NULL, NULL);
 }
 
 static void early(SoupServer *soup, SoupServerMessage *msg, const char *path, GHashTable *query, gpointer user) {
@@ -169,7 +179,8 @@ static void early(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   SoupMessageHeaders *headers = soup_server_message_get_request_headers(msg);
   const char *method = soup_server_message_get_method(msg), *host = soup_message_headers_get_one(headers, "Host");
   const char *origin = soup_message_headers_get_one(headers, "Origin");
-  if (!ms_guard_host(host, server->host, server->allowed))
+  if (!ms_guard_length(soup_message_headers_get_list(headers, "Content-Length"))) refuse_length(msg);
+  else if (!ms_guard_host(host, server->host, server->allowed))
     refuse(msg, SOUP_STATUS_MISDIRECTED_REQUEST, "this server answers to its own address only");
   else if (origin && !ms_guard_origin(origin, host))
     refuse(msg, SOUP_STATUS_FORBIDDEN, "requests come from this server's own page only");
@@ -351,10 +362,13 @@ static void watch_plan(Server *server, SoupServerMessage *msg, const MsWorker *w
   watch->tick = g_timeout_add(LOOK_MS, look_at_plan, watch);
 }
 
-static gboolean is(SoupServerMessage *msg, const char *method) {
-  if (strcmp(soup_server_message_get_method(msg), method) == 0) return TRUE;
-  g_autofree char *only = g_strdup_printf("this address takes %s", method);
+/* `methods` as Allow has them: "GET, HEAD". FALSE after an answer. */
+static gboolean is(SoupServerMessage *msg, const char *methods) {
+  g_auto(GStrv) allowed = g_strsplit(methods, ", ", -1);
+  if (g_strv_contains((const char *const *)allowed, soup_server_message_get_method(msg))) return TRUE;
+  g_autofree char *only = g_strdup_printf("this address takes %s", methods);
   answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, only);
+  soup_message_headers_replace(soup_server_message_get_response_headers(msg), "Allow", methods);
   return FALSE;
 }
 
@@ -370,11 +384,11 @@ static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
   else if (strcmp(method, "DELETE") == 0) {
     ms_worker_stop(worker);
     answer_json(msg, SOUP_STATUS_OK, "{}");
-  } else if (strcmp(method, "GET") == 0) {
+  } else if (is(msg, "GET, DELETE")) {
     ms_worker_lease(worker, LEASE_S);
     g_autofree char *json = plan_text(worker);
     answer_json(msg, SOUP_STATUS_OK, json);
-  } else answer_error(msg, SOUP_STATUS_METHOD_NOT_ALLOWED, "GET or DELETE");
+  }
 }
 
 static void write_launch(Server *server, SoupServerMessage *msg, const char *form) {
@@ -386,52 +400,13 @@ static void write_launch(Server *server, SoupServerMessage *msg, const char *for
 
 /* --- requests from a few words --------------------------------------------------------------------------------- */
 
-/* A word or number of the object as text; NULL when it is not there. (transfer full) */
-static char *word_of(JsonObject *object, const char *key) {
-  JsonNode *node = json_object_get_member(object, key);
-  if (!node || !JSON_NODE_HOLDS_VALUE(node)) return NULL;
-  return json_node_get_value_type(node) == G_TYPE_STRING
-             ? g_strdup(json_node_get_string(node))
-             : g_strdup_printf("%" G_GINT64_FORMAT, json_node_get_int(node));
-}
-
-static int number_of(JsonObject *object, const char *key) {
-  JsonNode *node = json_object_get_member(object, key);
-  if (!node || !JSON_NODE_HOLDS_VALUE(node)) return MS_ASK_UNSET;
-  return (int)CLAMP(json_node_get_int(node), -1, G_MAXINT);
-}
-
 /* What the form says as a plan request: the same function as on the command line. */
 static void write_request(SoupServerMessage *msg) {
   g_autoptr(GError) error = NULL;
   g_autofree char *body = checked_body(msg);
   if (!body) return;
   g_autoptr(MsJson) doc = ms_json_parse(body, -1, "request", &error);
-  JsonObject *object = json_node_get_object(ms_json_root(doc)); /* checked_body has seen that it is one */
-  g_autofree char *model = word_of(object, "model"), *hardware = word_of(object, "hardware"),
-                  *gpus = word_of(object, "gpus"), *precision = word_of(object, "precision"),
-                  *seq_lengths = word_of(object, "seq_lengths"), *batches = word_of(object, "global_batch_sizes"),
-                  *tokens = word_of(object, "tokens"),
-                  *critical_batch_tokens = word_of(object, "critical_batch_tokens"),
-                  *deadline = word_of(object, "deadline"), *gpu_hour = word_of(object, "gpu_hour"),
-                  *max_watts = word_of(object, "max_watts"), *max_memory = word_of(object, "max_memory"),
-                  *lora = word_of(object, "lora");
-  MsAsk ask = {.model = model,
-               .hardware = hardware,
-               .gpus = gpus,
-               .precision = precision,
-               .seq_length = number_of(object, "seq_length"),
-               .global_batch_size = number_of(object, "global_batch_size"),
-               .seq_lengths = seq_lengths,
-               .global_batch_sizes = batches,
-               .tokens = tokens,
-               .critical_batch_tokens = critical_batch_tokens,
-               .deadline = deadline,
-               .gpu_hour = gpu_hour,
-               .max_watts = max_watts,
-               .max_memory = max_memory,
-               .lora = lora};
-  g_autofree char *text = ms_ask_request(&ask, FALSE, &error);
+  g_autofree char *text = ms_ask_document(doc, &error);
   if (text) answer_json(msg, SOUP_STATUS_OK, text);
   else answer_error(msg, SOUP_STATUS_BAD_REQUEST, error->message);
 }
@@ -448,9 +423,7 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
   static const char *const around[] = {"plan", "--around", "-", "--write-request", "-", "--json", NULL};
   if (incoming_of(msg)->refused) return;
   if (strcmp(path, "/") == 0) {
-    const char *method = soup_server_message_get_method(msg);
-    if (strcmp(method, "HEAD") == 0 || is(msg, "GET"))
-      answer(msg, SOUP_STATUS_OK, "text/html; charset=utf-8", server->page);
+    if (is(msg, "GET, HEAD")) answer(msg, SOUP_STATUS_OK, "text/html; charset=utf-8", server->page);
   } else if (strcmp(path, "/api/choices") == 0) {
     if (is(msg, "GET")) answer_json(msg, SOUP_STATUS_OK, server->choices);
   } else if (strcmp(path, "/api/request") == 0) {

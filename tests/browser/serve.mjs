@@ -199,6 +199,10 @@ await check('a few words are the request of the command line, and its plan', asy
     [{...words, gpus: 0}, 'gpus 0: give numbers'],
     [{...words, model: '/etc/passwd'}, 'a server reads no files'],
     [{...words, precision: 'fp8'}, 'precision fp8'],
+    [{...words, gpus: 16.9}, 'gpus 16.9: give numbers'],
+    [{...words, seq_length: true}, 'seq_length: must be a text, a number, or a list'],
+    [{...words, deadlin: '3d'}, 'did you mean "deadline"?'],
+    [{...words, tokens: '1e308'}, 'plan.training_tokens'],
   ]) {
     const refused = await ask(server, 'POST', '/api/request', JSON.stringify(bad));
     equal(refused.status, 400, JSON.stringify(bad));
@@ -308,7 +312,10 @@ await check('strangers are refused', async () => {
     'a simple request',
   );
   equal((await ask(server, 'PUT', '/api/plan', small)).status, 400, 'PUT');
-  equal((await ask(server, 'GET', '/api/run')).status, 405, 'GET of a run');
+  const wrong = await ask(server, 'GET', '/api/run');
+  equal(wrong.status, 405, 'GET of a run');
+  equal(wrong.headers.allow, 'POST', 'what it takes');
+  equal(wrong.headers.connection, 'close', 'one answer a connection');
   equal((await ask(server, 'DELETE', '/api/plan/x')).status, 404, 'an unknown plan');
   const page = await ask(server, 'GET', '/');
   ok(
@@ -317,6 +324,19 @@ await check('strangers are refused', async () => {
       page.headers['x-content-type-options'] === 'nosniff',
     'headers',
   );
+});
+
+await check('lengths that are none are refused, without a word of the libraries', async () => {
+  for (const length of ['-5', '99999999999999999999', '2\r\nContent-Length: 3']) {
+    const reply = await raw(
+      server,
+      `POST /api/run HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\nContent-Type: application/json\r\n` +
+        `Content-Length: ${length}\r\n\r\n{}`,
+    );
+    ok(reply.startsWith('HTTP/1.1 400') && reply.includes('"error"'), `${length}: ${reply.slice(0, 60)}`);
+  }
+  await alive(server);
+  ok(!server.err.includes('WARNING'), server.err);
 });
 
 await check('a name that is allowed is let in, and no other', async () => {

@@ -49,6 +49,15 @@ static void origins(void **state) {
   assert_false(ms_guard_origin("http://127.0.0.1:8080", NULL));
 }
 
+static void lengths(void **state) {
+  (void)state;
+  static const char *const fine[] = {NULL, "0", "17", "131072"},
+                           *const wrong[] = {"", "-5", "+5", "5 ", "5, 5", "0x10", "18446744073709551615"};
+  for (guint i = 0; i < G_N_ELEMENTS(fine); i++) assert_true(ms_guard_length(fine[i]));
+  for (guint i = 0; i < G_N_ELEMENTS(wrong); i++)
+    if (ms_guard_length(wrong[i])) fail_msg("\"%s\"", wrong[i]);
+}
+
 static void requests(void **state) {
   (void)state;
   static const struct {
@@ -87,6 +96,7 @@ static void requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(origins), cmocka_unit_test(requests)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(origins), cmocka_unit_test(lengths),
+                                     cmocka_unit_test(requests)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
