@@ -351,7 +351,7 @@ gboolean ms_scenario_refuse_pools(const MsScenario *scenario, const char *what, 
   return ms_pools_count(&scenario->pools) == 0 ||
          ms_input_error(error, scenario->file, 0, "pools",
                         "%s not modelled for machines of several kinds (that is: run at bound, fast and full, "
-                        "plan, show, report, whatif, goodput); give one machine as hardware",
+                        "plan, show, report, whatif of a scenario, goodput); give one machine as hardware",
                         what);
 }
 

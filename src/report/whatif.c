@@ -148,7 +148,8 @@ char *ms_report_whatif(const MsWhatifRun *run, unsigned flags) {
   if (w->doc) g_string_append_printf(out, "  %s\n", w->doc);
   g_autoptr(GString) layout = g_string_new(NULL);
   layout_text(s, layout);
-  g_string_append_printf(out, "  base: %s on %d x %s, %s, %s\n", s->model->name, s->gpus, s->hardware->name,
+  g_autofree char *machines = ms_scenario_machines_text(s);
+  g_string_append_printf(out, "  base: %s on %s, %s, %s\n", s->model->name, machines,
                          ms_precision_words[s->training.precision], layout->str);
   g_string_append_printf(
       out, "  change and parts in %% of the %s of the base: the base's own, then what each point adds\n\n",

@@ -266,9 +266,10 @@ static char *short_names(char **names) {
 }
 
 /* What runs is known to fit, whatever is predicted of its memory, which is the same at every fidelity. */
-static char *request_around(const char *file, GError **error) {
-  g_autoptr(MsScenario) run = ms_scenario_load(file, error);
-  g_autoptr(MsResult) result = run ? ms_simulate(run, MS_FIDELITY_BOUND, NULL, error) : NULL;
+static char *request_around(const char *file, gboolean dashes, GError **error) {
+  g_autoptr(MsScenario) run = ms_scenario_load_mixed(file, error);
+  gboolean one_kind = run && ms_scenario_refuse_pools(run, dashes ? "--around is" : "around is", error);
+  g_autoptr(MsResult) result = one_kind ? ms_simulate(run, MS_FIDELITY_BOUND, NULL, error) : NULL;
   return result ? ms_request_around(run, ms_device_B(result) / run->hardware->hbm_B) : NULL;
 }
 
@@ -320,7 +321,7 @@ static gboolean is_complete(const MsAsk *a, gboolean dashes, GError **error) {
 }
 
 char *ms_ask_request(const MsAsk *a, gboolean dashes, GError **error) {
-  if (a->around) return checked(request_around(a->around, error), dashes, error);
+  if (a->around) return checked(request_around(a->around, dashes, error), dashes, error);
   if (!is_complete(a, dashes, error) || !sizes_make_sense(a, dashes, error)) return NULL;
   g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(gint64));
   g_autoptr(GArray) seq = g_array_new(FALSE, FALSE, sizeof(gint64));

@@ -155,8 +155,8 @@ static gboolean run_base(MsWhatifRun *run, const MsWhatifOptions *options, GErro
   char *why = NULL;
   run->base.label = g_strdup("base");
   run->base.done = TRUE;
-  run->base.scenario =
-      w->plan == MS_WHATIF_PLAN_NONE ? ms_scenario_from_doc(w->base, error) : winner(w->base, options, &why, error);
+  run->base.scenario = w->plan == MS_WHATIF_PLAN_NONE ? ms_scenario_from_doc_mixed(w->base, error)
+                                                      : winner(w->base, options, &why, error);
   if (why) ms_json_error(w->source, "base", error, "%s", why);
   g_free(why);
   return run->base.scenario && predict(w, &run->base, error);

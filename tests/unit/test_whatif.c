@@ -202,6 +202,25 @@ static void a_key_has_one_axis(void **state) {
   }
 }
 
+/* Machines of several kinds are a base like any other. */
+static void pools_are_a_base(void **state) {
+  (void)state;
+#define POOLS(batch)                                                                                             \
+  "{\"schema\": 1, \"model\": \"llama3-8b\", \"training\": {\"seq_length\": 4096, \"global_batch_size\": " batch \
+  ", \"micro_batch_size\": 1}, \"pools\": [{\"hardware\": \"h100-sxm\", \"gpus\": 16}, {\"hardware\": "          \
+  "\"a100-sxm-80g\", \"gpus\": 16}], \"layout\": {\"tp\": 1, \"pp\": 2, \"cp\": 2}}"
+  g_autoptr(MsWhatifRun) run =
+      run_of("\"base\": " POOLS("128") ", \"axes\": [{\"key\": \"training.global_batch_size\", "
+                                       "\"values\": [128, 256]}]");
+  g_autoptr(MsWhatifRun) larger =
+      run_of("\"base\": " POOLS("256") ", \"axes\": [{\"key\": \"layout.cp\", \"values\": [2]}]");
+  check_sums(run);
+  assert_close(run->row[0].value_s, run->base.value_s, 0);
+  assert_close(run->row[1].value_s, larger->base.value_s, 0);
+  g_autofree char *table = ms_report_whatif(run, 0);
+  assert_non_null(strstr(table, "16 x h100-sxm + 16 x a100-sxm-80g"));
+}
+
 /* `set` makes another base: the same as a point of the old one. */
 static void the_base_can_be_changed(void **state) {
   (void)state;
@@ -296,6 +315,7 @@ int main(void) {
                                      cmocka_unit_test(overrides_add_up),
                                      cmocka_unit_test(parents_come_first),
                                      cmocka_unit_test(a_key_has_one_axis),
+                                     cmocka_unit_test(pools_are_a_base),
                                      cmocka_unit_test(the_base_can_be_changed),
                                      cmocka_unit_test(threads_do_not_matter),
                                      cmocka_unit_test(planned),
