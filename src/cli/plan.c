@@ -279,10 +279,33 @@ static const char *one_line(char **json) {
   return *json = g_strconcat(flat, "\n", NULL);
 }
 
+/* Of --under. (transfer full) */
+static JsonNode *states_of(const char *file, GError **error) {
+  g_autoptr(MsJson) doc = ms_json_load(file, error);
+  g_autoptr(MsDisturbances) states = doc ? ms_disturbances_from_doc(doc, error) : NULL;
+  return states ? ms_json_copy(ms_json_member(ms_json_object(ms_json_root(doc)), "disturbances")) : NULL;
+}
+
+/* Options that are keys of a request are written as such. Takes `text`. */
+static char *with_keys(const Options *o, char *text, GError **error) {
+  if (!text || (o->top == MS_CLI_UNSET && !o->under && !o->strict)) return text;
+  g_autofree char *before = text;
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, "command line", error);
+  g_autoptr(JsonNode) states = doc && o->under ? states_of(o->under, error) : NULL;
+  if (!doc || (o->under && !states)) return NULL;
+  JsonObject *json = json_node_get_object(ms_json_root(doc));
+  if (o->strict) json_object_set_boolean_member(json, "strict", TRUE);
+  if (!json_object_has_member(json, "plan") && (o->top != MS_CLI_UNSET || states))
+    json_object_set_object_member(json, "plan", json_object_new());
+  if (o->top != MS_CLI_UNSET) json_object_set_int_member(json_object_get_object_member(json, "plan"), "top", o->top);
+  if (states) json_object_set_member(json_object_get_object_member(json, "plan"), "under", g_steal_pointer(&states));
+  return ms_json_text(ms_json_root(doc), 2);
+}
+
 static int keep_request(const Options *o) {
   GError *error = NULL;
   MsAsk ask = ask_of(o);
-  g_autofree char *text = ms_ask_request(&ask, TRUE, &error);
+  g_autofree char *text = with_keys(o, ms_ask_request(&ask, TRUE, &error), &error);
   g_autoptr(GPtrArray) checked = text ? requests_of(text, o, &error) : NULL;
   if (!checked) return ms_cli_fail(error);
   return ms_cli_write(o->write_request, o->json ? one_line(&text) : text);
@@ -299,6 +322,29 @@ static const char *asked_alone(const Options *o, const MsRequest *first) {
          : o->out        ? "--out"
          : o->checkpoint ? "--checkpoint"
          : o->resume     ? "--resume"
+                         : NULL;
+}
+
+/* Of what is said of a plan, and is no key of a request, the first that is given, or NULL. */
+static const char *of_a_plan(const Options *o) {
+  return o->explain      ? "--explain"
+         : o->compare    ? "--compare"
+         : o->decide     ? "--decide"
+         : o->decide_out ? "--decide-out"
+         : o->front      ? "--front"
+         : o->plot       ? "--plot"
+         : o->map        ? "--map"
+         : o->all        ? "--all"
+         : o->follow     ? "--follow"
+         : o->launch     ? "--launch"
+         : o->out        ? "--out"
+         : o->rank != 0  ? "--rank"
+         : o->no_prune   ? "--no-prune"
+         : o->branch     ? "--branch"
+         : o->without    ? "--without"
+         : o->checkpoint ? "--checkpoint"
+         : o->resume     ? "--resume"
+         : o->threads    ? "--threads"
                          : NULL;
 }
 
@@ -323,6 +369,8 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
 }
 
 static int check(const MsVerb *verb, const Options *o, int files) {
+  if (o->write_request && of_a_plan(o))
+    return ms_cli_usage(verb, "--write-request plans nothing, %s is of a plan: give one or the other", of_a_plan(o));
   if (ms_cli_plan_launch_check(verb, o->launch, o->out, o->rank) != 0) return MS_ERROR_USAGE;
   if (ms_cli_picture(o->plot)) return ms_cli_usage(verb, "%s", ms_cli_picture(o->plot));
   if (o->top != MS_CLI_UNSET && (o->top < 1 || o->top > MOST_TOP))

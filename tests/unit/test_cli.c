@@ -377,6 +377,8 @@ static void printed_json_is_as_documented(void **state) {
   PRINTED(doc, "run", 0, "run", "--json", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", pools);
+  g_auto(MsCliRun) around = RUN("plan", "--around", pools);
+  assert_true(around.status == 3 && strstr(around.err, "pools: --around is not modelled for machines of several"));
   PRINTED(doc, "run", 0, "run", "--json", shares);
   PRINTED(doc, "report", 0, "report", "--json", pools);
   PRINTED(doc, "report", 0, "report", "--json", shares);
@@ -430,6 +432,20 @@ static void plan_without_a_file(void **state) {
                               "--gpus", "8", "--write-request", "-");
   ms_cli_expect(&path, 0, "plan of a model's file");
   assert_non_null(strstr(path.out, "\"name\": \"llama3-8b-h100-sxm-8\""));
+  g_autofree char *states = ms_cli_shipped("under/common.json");
+#define SMALL "plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "-b", "64", "--write-request", "-"
+  g_auto(MsCliRun) keys = RUN(SMALL, "--top", "3", "--strict", "--under", states);
+  ms_cli_expect(&keys, 0, "options that are keys");
+  g_autoptr(MsJson) doc = ms_cli_json(keys.out, "a request with keys");
+  assert_int_equal(json_node_get_int(ms_cli_at(ms_json_root(doc), "plan.top")), 3);
+  assert_true(json_node_get_boolean(ms_cli_at(ms_json_root(doc), "strict")));
+  assert_non_null(ms_cli_at(ms_json_root(doc), "plan.under[1].name"));
+  static const char *const of_a_plan[] = {"--explain", "--decide", "--front", "--all", "--no-prune", "--out=z.json"};
+  for (guint i = 0; i < G_N_ELEMENTS(of_a_plan); i++) {
+    g_auto(MsCliRun) refused = RUN(SMALL, of_a_plan[i]);
+    g_autofree char *name = g_strndup(of_a_plan[i], strcspn(of_a_plan[i], "="));
+    assert_true(refused.status == 2 && *refused.out == '\0' && strstr(refused.err, name));
+  }
   g_remove(file);
 }
 
