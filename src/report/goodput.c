@@ -25,6 +25,23 @@ static const char *left_out(const MsGoodputResult *r) {
                         : NULL;
 }
 
+/* Without an exponent where a person counts. */
+static const char *count_text(double value, char *buf) {
+  return ms_text_format(buf, fabs(value) >= 999.5 ? "%.0f" : "%.3g", value);
+}
+
+static const char *share_text(double share, char *buf) {
+  double percent = 100 * share;
+  return percent > 0 && percent < 0.01 ? "less than 0.01 %"
+                                       : ms_text_format(buf, percent >= 9.95 ? "%.0f %%" : "%.2g %%", percent);
+}
+
+/* Runs that were given up count as long as they were walked: what is so long at least. `above`: share of the runs above
+ * that figure. */
+static const char *bound(const MsGoodputResult *r, double above) {
+  return r->unfinished > above * r->runs ? "at least " : "";
+}
+
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void job(GString *out, const MsGoodputResult *r) {
   const MsGoodput *g = r->goodput;
@@ -46,7 +63,7 @@ static void failure_table(GString *out, const MsGoodputResult *r) {
     gboolean all = k == g->reliability.n;
     double hz = all ? rate : r->kind_Hz[k];
     ms_table_cellf(table, "  %s", all ? "all" : ms_component_words[g->reliability.failure[k].component]);
-    MS_TABLE_ROW(table, MS_FORMAT("%.3g", hz * DAY_S), time_text(1 / hz, MS_ROOM),
+    MS_TABLE_ROW(table, count_text(hz * DAY_S, MS_ROOM), time_text(1 / hz, MS_ROOM),
                  rate > 0 ? MS_PERCENT(hz / rate) : "-");
     if (isnan(wall_d)) ms_table_cell(table, "-");
     else ms_table_cellf(table, "%.1f", all ? r->failures.mean : r->kind_failures[k]);
@@ -85,6 +102,19 @@ static void parts_table(GString *out, const MsGoodputResult *r) {
   ms_table_append_below(table, out);
 }
 
+static void budget(GString *out, const MsGoodputResult *r) {
+  const char *mean = bound(r, 0), *low = bound(r, 0.95), *high = bound(r, 0.05);
+  g_string_append_printf(
+      out, "  %s tokens: %s%.2f days +-%.2f, 90 %%: %s%.2f to %s%.2f   (without any failure %.2f, closed form %.2f)\n",
+      MS_COUNT(r->goodput->budget.tokens), mean, r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S, low,
+      r->wall_s.p5 / DAY_S, high, r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
+  g_string_append_printf(out, "  GPU-hours        %s%s, 90 %%: %s%s to %s%s\n", mean, MS_COUNT(r->gpu_hours.mean), low,
+                         MS_COUNT(r->gpu_hours.p5), high, MS_COUNT(r->gpu_hours.p95));
+  if (r->unfinished > 0)
+    g_string_append_printf(out, "  ! %d of %d runs were given up at 10 times the useful time, and count as that long\n",
+                           r->unfinished, r->runs);
+}
+
 static void outcome(GString *out, const MsGoodputResult *r) {
   if (r->runs == 0) {
     if (ms_extent_stopped(&r->extent)) return;
@@ -101,24 +131,17 @@ static void outcome(GString *out, const MsGoodputResult *r) {
   g_string_append_printf(out, "  tokens a day     %s, 90 %%: %s to %s (the step +-%.1f %%, and failures)\n",
                          MS_COUNT(r->tokens_per_day), MS_COUNT(r->tokens_per_day_p5), MS_COUNT(r->tokens_per_day_p95),
                          100 * r->band);
-  g_string_append_printf(out, "  interruptions    %.1f +-%.1f in a run, 90 %%: %.0f to %.0f\n", r->failures.mean,
-                         r->failures.error, r->failures.p5, r->failures.p95);
+  g_string_append_printf(out, "  interruptions    %s%.1f +-%.1f in a run, 90 %%: %.0f to %s%.0f\n", bound(r, 0),
+                         r->failures.mean, r->failures.error, r->failures.p5, bound(r, 0.05), r->failures.p95);
   if (isnan(r->work_s)) {
     g_string_append_printf(out, "  tokens           %s in %.4g days\n", MS_COUNT(r->tokens.mean),
                            r->goodput->budget.days);
   } else {
-    g_string_append_printf(
-        out, "  %s tokens: %.2f days +-%.2f, 90 %%: %.2f to %.2f   (without any failure %.2f, closed form %.2f)\n",
-        MS_COUNT(r->goodput->budget.tokens), r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S, r->wall_s.p5 / DAY_S,
-        r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
-    g_string_append_printf(out, "  GPU-hours        %.4g M, 90 %%: %.4g to %.4g M\n", r->gpu_hours.mean / 1e6,
-                           r->gpu_hours.p5 / 1e6, r->gpu_hours.p95 / 1e6);
-    if (r->unfinished > 0)
-      g_string_append_printf(out, "  ! %d runs were given up at 10 times the useful time\n", r->unfinished);
+    budget(out, r);
   }
   if (r->model.spares >= 0)
-    g_string_append_printf(out, "  spare nodes      %d; more than that are in repair %.2g %% of the time (Poisson)\n",
-                           r->model.spares, 100 * r->shortage);
+    g_string_append_printf(out, "  spare nodes      %d; more than that are in repair %s of the time (Poisson)\n",
+                           r->model.spares, share_text(r->shortage, MS_ROOM));
   if (r->planned > 0) g_string_append_printf(out, "  planned restarts %.1f\n", r->planned);
 }
 
@@ -151,6 +174,7 @@ static const char *run_name(const void *o) { return study(o)->run->name; }
 static const char *reliability(const void *o) { return study(o)->reliability.name; }
 static const char *fidelity(const void *o) { return ms_fidelity_words[study(o)->fidelity]; }
 static double seed(const void *o) { return study(o)->monte_carlo.seed; }
+static double any_unfinished(const void *o) { return ((const MsGoodputResult *)o)->unfinished > 0; }
 static gboolean was_simulated(const void *o) { return ((const MsGoodputResult *)o)->runs > 0; }
 
 static const void *failure(const void *o, guint i, MsFigureCursor *room) {
@@ -214,6 +238,8 @@ const MsFigures ms_goodput_figures = MS_FIGURE_TABLE(
                     MS_FIGURES(MS_FIGURE(INT, S, runs, "", "simulated; 0: it makes no progress, or was stopped"),
                                MS_FIGURE_OF("seed", INT, seed, "", "of the random numbers"),
                                MS_FIGURE(INT, S, unfinished, "", "given up at 10 times the useful time"),
+                               MS_FIGURE_OF("lower_bound", BOOL, any_unfinished, "",
+                                            "some were: wall_s, gpu_hours and interruptions would be more"),
                                {.type = MS_FIGURE_MEMBERS,
                                 .sub = &simulated_figures,
                                 .when = was_simulated,

@@ -252,6 +252,26 @@ static void no_progress_is_an_answer(void **state) {
   assert_non_null(doc);
 }
 
+/* Runs that were given up make a bound of the mean, and figures are written out. */
+static void given_up_is_a_lower_bound(void **state) {
+  (void)state;
+#define WAITS(nodes)                                                                                                  \
+  STUDY(RATE(                                                                                                         \
+      "8000") ", \"checkpoint\": {\"mode\": \"asynchronous\", \"storage_Bps\": 1e10}, \"spares\": {\"nodes\": " nodes \
+              ", \"repair_s\": 259200}, \"elastic\": false, \"budget\": {\"tokens\": 1e11}, \"monte_carlo\": "        \
+              "{\"runs\": 40}")
+  GError *error = NULL;
+  g_autoptr(MsGoodputResult) r = study_of(WAITS("0"), &error), fine = study_of(WAITS("40"), &error);
+  if (!r || !fine) fail_msg("%s", error->message);
+  assert_true(r->unfinished > 2 && fine->unfinished == 0);
+  g_autofree char *text = ms_report_goodput(r, 0), *json = ms_figures_json(&ms_goodput_figures, r),
+                  *says = g_strdup_printf("! %d of 40 runs were given up", r->unfinished),
+                  *other = ms_report_goodput(fine, 0);
+  assert_true(strstr(text, " tokens: at least ") && strstr(text, "GPU-hours        at least ") && strstr(text, says));
+  assert_true(strstr(json, "\"lower_bound\":true") && !strstr(text, "e+"));
+  assert_null(strstr(other, "at least"));
+}
+
 #define REST ", \"checkpoint\": {\"mode\": \"synchronous\", \"storage_Bps\": 1e12}, \"budget\": {\"days\": 30}"
 /* The step's band alone where nothing fails, wider with failures; narrower where the step is given. */
 static void tokens_a_day_have_a_band(void **state) {
@@ -301,6 +321,7 @@ int main(void) {
                                      cmocka_unit_test(rsc1_comes_out),
                                      cmocka_unit_test(every_study_runs_the_same_on_any_threads),
                                      cmocka_unit_test(no_progress_is_an_answer),
+                                     cmocka_unit_test(given_up_is_a_lower_bound),
                                      cmocka_unit_test(tokens_a_day_have_a_band),
                                      cmocka_unit_test(what_cannot_be_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
