@@ -40,7 +40,8 @@ void ms_report_budget_cells(MsTable *table, const MsBudget *b) {
   }
   if (b->deadline_days > 0) ms_table_cellf(table, "%.1f of %.4g%s", b->days, b->deadline_days, b->late ? " LATE" : "");
   else ms_table_cellf(table, "%.1f", b->days);
-  MS_TABLE_ROW(table, isnan(b->goodput) ? "-" : MS_PERCENT(b->goodput), MS_FORMAT("%.4g", b->gpu_hours / 1e3));
+  MS_TABLE_ROW(table, isnan(b->goodput) ? "-" : MS_PERCENT(b->goodput),
+               MS_FORMAT(b->gpu_hours < 1e7 ? "%.4g" : "%.0f", b->gpu_hours / 1e3));
   amount(table, b->price), amount(table, b->energy_MWh), amount(table, b->co2_t);
 }
 

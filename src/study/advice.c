@@ -47,7 +47,9 @@ static void say_budget(GPtrArray *out, const MsBudget *b, int gpus) {
         b->days, b->deadline_days, gpus, enough_gpus(b, gpus));
   else if (b->deadline_days > 0)
     say(out, "the %s tokens take %.1f of the %.4g days", tokens, b->days, b->deadline_days);
-  else say(out, "the %s tokens take %.1f days", tokens, b->days);
+  else
+    say(out, "the %s tokens take %s", tokens,
+        b->days < 0.1 ? MS_SECONDS(b->days * S_PER_DAY) : MS_FORMAT("%.1f days", b->days));
 }
 
 /* The two parts of the step that the named layout pays most for. */

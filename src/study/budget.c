@@ -45,12 +45,13 @@ void ms_budget_of(const MsRequest *q, const MsScenario *s, const MsResult *r, Ms
   b->gpu_W = ms_request_gpu_W(q);
   b->power_W = b->gpu_W * s->gpus;
   if (!(b->tokens > 0) || !(r->step_time_s > 0)) return;
-  b->step_days = ceil(b->tokens / per_step) * r->step_time_s / DAY_S;
+  double steps = ceil(b->tokens / per_step); /* the last one may be partly filled */
+  b->step_days = steps * r->step_time_s / DAY_S;
   b->deadline_days = q->deadline_s / DAY_S;
   b->goodput = q->goodput;
   if (isnan(b->goodput)) {
     b->reliability = q->reliability ? q->reliability : USUAL_FAILURES;
-    b->goodput = closed_form(s, r->step_time_s, b->tokens, b->reliability);
+    b->goodput = closed_form(s, r->step_time_s, steps * per_step, b->reliability);
   }
   if (!(b->goodput > 0)) b->goodput = NAN, b->reliability = NULL;
   b->days = b->step_days / (isnan(b->goodput) ? 1 : b->goodput);

@@ -261,6 +261,16 @@ static void same(double got, double want) {
   if (!(fabs(got - want) <= 1e-12 * fabs(want))) fail_msg("%.17g, not %.17g", got, want);
 }
 
+/* Steps are whole: a few tokens take as long as all of the first one, failures and checkpoints included. */
+static void the_last_step_is_whole(void **state) {
+  (void)state;
+  MsBudget one = budget_of(TASK("{\"training_tokens\": 1}")), few = budget_of(TASK("{\"training_tokens\": 1000}")),
+           all = budget_of(TASK("{\"training_tokens\": 131072}"));
+  assert_true(all.goodput > 0);
+  same(one.goodput, all.goodput), same(few.goodput, all.goodput);
+  same(one.days, all.days), same(few.gpu_hours, all.gpu_hours);
+}
+
 static void days_prices_and_energy_by_hand(void **state) {
   (void)state;
   MsBudget b = budget_of(TASK("{\"training_tokens\": 1e12, \"deadline_s\": 86400, \"goodput\": 0.8, \"gpu_power_W\": "
@@ -332,6 +342,7 @@ int main(void) {
       cmocka_unit_test(memory_is_a_share_or_a_size),
       cmocka_unit_test(every_machine_has_its_price),
       cmocka_unit_test(the_cheapest_cluster_is_advised),
+      cmocka_unit_test(the_last_step_is_whole),
       cmocka_unit_test(a_document_asks_alike),
       cmocka_unit_test(a_sweep_that_is_late_says_so),
       cmocka_unit_test(a_deadline_that_cannot_be_kept_says_what_could),
