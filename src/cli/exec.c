@@ -119,7 +119,8 @@ static void print_rows(const MsExecResult *r, int top) {
 }
 
 static void print_result(const MsScenario *scenario, const Options *o, const MsExecResult *r) {
-  printf("%s: %d rank%s, %d step%s in %s\n\n", scenario->name, r->ranks, r->ranks == 1 ? "" : "s", r->steps,
+  g_autofree char *name = ms_report_name(scenario->name);
+  printf("%s: %d rank%s, %d step%s in %s\n\n", name, r->ranks, r->ranks == 1 ? "" : "s", r->steps,
          r->steps == 1 ? "" : "s", o->dtype);
   printf("loss           %.12g\ngradient norm  %.12g\nlast step      %s\nper rank       %s kept for backward at most, "
          "%sFLOP, %s handed to MPI\n",

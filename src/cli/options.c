@@ -7,6 +7,7 @@
 #include "base/quantity.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "report/report.h"
 
 int ms_cli_fail(GError *error) {
   if (!error) MS_BUG("a failure without a reason");
@@ -99,7 +100,7 @@ int ms_cli_found(gboolean something) { return something || !ms_interrupted() ? 0
 
 void ms_cli_print(char *text) {
   if (*text == '{') return ms_cli_print_file(text);
-  ms_cli_print_file(ms_text_folded(text));
+  ms_cli_print_file(ms_text_folded(ms_report_printable(text, ms_report_flags())));
   g_free(text);
 }
 

@@ -108,7 +108,7 @@ static int print_plan(const Options *o, const MsRequest *request, const MsPlan *
                                    : ms_report_plan(request, plan, extras, top, flags);
   if (launch) return ms_cli_plan_launch(ms_cli_verb("plan"), plan, extras->robust, o->launch, o->rank, text);
   if (o->launch && !o->json) { /* no words of ours where a script is expected */
-    g_autofree char *folded = ms_text_folded(text);
+    g_autofree char *folded = ms_text_folded(ms_report_printable(text, ms_report_flags()));
     fputs(folded, stderr);
   } else ms_cli_print(g_steal_pointer(&text));
   return plan->n_best > 0 ? 0 : MS_ERROR_NOTHING;

@@ -148,7 +148,8 @@ static void outcome(GString *out, const MsGoodputResult *r) {
 char *ms_report_goodput(const MsGoodputResult *r, unsigned flags) {
   GString *out = g_string_new(NULL);
   gboolean colour = (flags & MS_REPORT_COLOUR) != 0;
-  g_string_append_printf(out, "%s%s%s\n", colour ? "\033[1m" : "", r->goodput->name, colour ? "\033[0m" : "");
+  g_autofree char *name_text = ms_report_name(r->goodput->name);
+  g_string_append_printf(out, "%s%s%s\n", colour ? "\033[1m" : "", name_text, colour ? "\033[0m" : "");
   if (r->goodput->doc) g_string_append_printf(out, "  %s\n", r->goodput->doc);
   job(out, r);
   ms_report_extent(out, &r->extent);

@@ -333,9 +333,9 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   g_autofree char *gpus = gpus_of(request), *machines = ms_scenario_machines(base) > 1
                                                             ? ms_scenario_machines_text(base)
                                                             : g_strdup_printf("%s x %s", gpus, base->hardware->name);
-  g_autofree char *lora = ms_report_adapters(base);
+  g_autofree char *lora = ms_report_adapters(base), *name = ms_report_name(base->name);
   g_string_append_printf(out, "%s%s%s: %s on %s, sequence %d, batch %d%s\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "",
-                         base->name, flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, machines,
+                         name, flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, machines,
                          base->training.seq_length, base->training.global_batch_size, lora);
   append_nodes(out, base);
   append_counts(out, plan);

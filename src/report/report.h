@@ -31,6 +31,11 @@ int ms_report_width(void); /* columns of the terminal, 100 when stdout is none *
 /* MS_REPORT_COLOUR where stdout is a terminal that wants it (NO_COLOR unset or empty, TERM not dumb), MS_REPORT_ASCII
  * where LC_ALL, LC_CTYPE or LANG, the first that is set, does not name UTF-8. */
 unsigned ms_report_flags(void);
+/* In place: control characters become blanks, but for line breaks, tabs, and where there is colour what sets it. What a
+ * file says must not steer a terminal. Returns `text`. */
+char *ms_report_printable(char *text, unsigned flags);
+/* A name that a file may give, on one line and without control characters. (transfer full) */
+char *ms_report_name(const char *name);
 
 /* --- table.c --------------------------------------------------------------------------------------------------- */
 enum {

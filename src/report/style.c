@@ -27,6 +27,29 @@ unsigned ms_report_flags(void) {
   return (wants_colour() ? MS_REPORT_COLOUR : 0) | (has_unicode() ? 0 : MS_REPORT_ASCII);
 }
 
+/* Bytes of the control character at `p`, 0: it is none. */
+static size_t control(const char *p) {
+  if ((guchar)p[0] < 0x20 || p[0] == 0x7f) return 1;
+  return (guchar)p[0] == 0xC2 && (guchar)p[1] >= 0x80 && (guchar)p[1] < 0xA0 ? 2 : 0;
+}
+
+/* Bytes of what sets colours at `p`, "\033[1;31m", else 0. */
+static size_t colour(const char *p) {
+  size_t n = p[0] == '\033' && p[1] == '[' ? 2 + strspn(p + 2, "0123456789;") : 0;
+  return n > 0 && p[n] == 'm' ? n + 1 : 0;
+}
+
+char *ms_report_printable(char *text, unsigned flags) {
+  for (char *p = text; *p;) {
+    size_t kept = *p == '\n' || *p == '\t' ? 1 : flags & MS_REPORT_COLOUR ? colour(p) : 0, n = kept ? 0 : control(p);
+    if (n > 0) memset(p, ' ', n);
+    p += kept ? kept : MAX(n, 1);
+  }
+  return text;
+}
+
+char *ms_report_name(const char *name) { return g_strdelimit(ms_report_printable(g_strdup(name), 0), "\n\t", ' '); }
+
 int ms_report_width(void) {
   enum { FALLBACK = 100, NARROWEST = 40, WIDEST = 1000 };
   struct winsize size;

@@ -9,7 +9,8 @@
 
 enum { FEW_STAGES = 16, FEW_ORIGINS = 12 };
 
-static void heading(GString *out, unsigned flags, const char *text) {
+static void heading(GString *out, unsigned flags, const char *name) {
+  g_autofree char *text = ms_report_name(name);
   if (flags & MS_REPORT_COLOUR) g_string_append_printf(out, "\033[1m%s\033[0m", text);
   else g_string_append(out, text);
 }

@@ -216,8 +216,9 @@ static void append_pipeline(const Canvas *c, const MsDetail *d) {
 
 /* --- all together ------------------------------------------------------------------------------------------------ */
 static void append_head(const Canvas *c, const MsScenario *s, const MsResult *r) {
-  g_autofree char *layout = ms_report_layout(s), *machines = ms_scenario_machines_text(s);
-  g_string_append_printf(c->out, "%s%s%s: %s on %s\n  %s\n", c->colour ? "\033[1m" : "", r->name ? r->name : "run",
+  g_autofree char *layout = ms_report_layout(s), *machines = ms_scenario_machines_text(s),
+                  *name = ms_report_name(r->name ? r->name : "run");
+  g_string_append_printf(c->out, "%s%s%s: %s on %s\n  %s\n", c->colour ? "\033[1m" : "", name,
                          c->colour ? "\033[0m" : "", s->model->name, machines, layout);
   if (!r->feasible)
     g_string_append_printf(c->out, "  does not fit: %s\n", r->why_infeasible ? r->why_infeasible : "no reason given");

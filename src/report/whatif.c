@@ -143,7 +143,8 @@ char *ms_report_whatif(const MsWhatifRun *run, unsigned flags) {
   const MsScenario *s = run->base.scenario;
   GString *out = g_string_new(NULL);
   gboolean colour = (flags & MS_REPORT_COLOUR) != 0;
-  g_string_append_printf(out, "%s%s%s   [%s]\n", colour ? "\033[1m" : "", w->name, colour ? "\033[0m" : "",
+  g_autofree char *name = ms_report_name(w->name);
+  g_string_append_printf(out, "%s%s%s   [%s]\n", colour ? "\033[1m" : "", name, colour ? "\033[0m" : "",
                          ms_fidelity_words[w->fidelity]);
   if (w->doc) g_string_append_printf(out, "  %s\n", w->doc);
   g_autoptr(GString) layout = g_string_new(NULL);

@@ -311,8 +311,22 @@ static void picture_has_a_row_per_stage_and_fits(void **state) {
   }
 }
 
+/* What a file says does not steer a terminal; colours of our own stay where there are any. */
+static void control_characters_are_not_printed(void **state) {
+  (void)state;
+#define STEERS                                    \
+  "a\033]0;x\007b\033[2Jc\033[31md\r\x7f\xc2\x9b" \
+  "e\n\tf \xc3\xa4"
+  g_autofree char *plain = ms_report_printable(g_strdup(STEERS), 0),
+                  *coloured = ms_report_printable(g_strdup(STEERS), MS_REPORT_COLOUR), *name = ms_report_name(STEERS);
+  assert_string_equal(plain, "a ]0;x b [2Jc [31md    e\n\tf \xc3\xa4");
+  assert_string_equal(coloured, "a ]0;x b [2Jc\033[31md    e\n\tf \xc3\xa4");
+  assert_string_equal(name, "a ]0;x b [2Jc [31md    e  f \xc3\xa4");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(control_characters_are_not_printed),
       cmocka_unit_test(trace_is_strict_json_with_every_task),
       cmocka_unit_test(trace_keeps_picoseconds_names_and_microbatch),
       cmocka_unit_test(trace_failure_is_an_environment_error_and_leaves_nothing),
