@@ -47,9 +47,15 @@ const char *ms_text_tokens(double tokens, char *buf) {
   return buf;
 }
 
+/* "-0.0" is what rounding left of nothing. */
+static const char *unsigned_zero(const char *number) {
+  return *number == '-' && !number[1 + strspn(number + 1, "0.")] ? number + 1 : number;
+}
+
 const char *ms_text_seconds(double time_s, char *buf) {
   static const char *const units[] = {"s", "ms", "us", "ns"};
   if (special(time_s, buf)) return buf;
+  if (fabs(time_s) < 5e-12) time_s = 0; /* 0.00 ns */
   int i = 0;
   while (i < 3 && time_s != 0 && fabs(time_s) < 1 - 1e-5) {
     time_s *= 1000;
@@ -65,7 +71,7 @@ const char *ms_text_percent(double fraction, char *buf) {
   if (special(fraction, buf)) return buf;
   char number[32];
   g_ascii_formatd(number, sizeof number, fabs(fraction) >= 1e12 ? "%.3e" : "%.1f", 100 * fraction);
-  g_snprintf(buf, MS_TEXT, "%s %%", number);
+  g_snprintf(buf, MS_TEXT, "%s %%", unsigned_zero(number));
   return buf;
 }
 

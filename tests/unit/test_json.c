@@ -354,6 +354,8 @@ static void human_text(void **state) {
   assert_string_equal(ms_text_count(12, buf), "12");
   assert_string_equal(ms_text_percent(0.4187, buf), "41.9 %");
   static const double odd[] = {1e308, -1e308, 5e-324, INFINITY};
+  assert_string_equal(ms_text_seconds(-1e-15, buf), "0 s"); /* what rounding left */
+  assert_string_equal(ms_text_percent(-1e-9, buf), "0.0 %");
   for (guint i = 0; i < G_N_ELEMENTS(odd); i++) {
     assert_true(strlen(ms_text_bytes(odd[i], buf)) < MS_TEXT && strlen(ms_text_seconds(odd[i], buf)) < MS_TEXT);
     assert_true(strlen(ms_text_count(odd[i], buf)) < MS_TEXT && strlen(ms_text_percent(odd[i], buf)) < MS_TEXT);
