@@ -15,7 +15,7 @@ typedef struct {
 typedef struct {
   const char *unit, *is, *example;
   const char *const *meant; /* suffixes that people leave out */
-  Word words[8];
+  Word words[9];            /* a NULL behind the last */
 } Dimension;
 
 #define MEANT(...) \
@@ -41,6 +41,7 @@ static const Dimension dimensions[] = {
       {"ms", 1e-3, TRUE},
       {"us", 1e-6, TRUE},
       {"ns", 1e-9, TRUE},
+      {"m", 60, TRUE},
       {"min", 60, TRUE},
       {"h", 3600, TRUE},
       {"d", DAY_S, TRUE}}},

@@ -66,18 +66,10 @@ const char *ms_cli_picture(const char *file) {
 
 /* What --time-limit says in seconds, INFINITY for NULL. FALSE after a message. */
 static gboolean time_limit(const MsVerb *verb, const char *text, double *limit_s) {
-  static const struct {
-    const char *word;
-    double s;
-  } unit[] = {{"", 1}, {"s", 1}, {"m", 60}, {"h", 3600}};
+  g_autofree char *why = NULL;
   *limit_s = INFINITY;
-  if (!text) return TRUE;
-  char *end;
-  double value = g_ascii_strtod(text, &end);
-  for (size_t i = 0; i < G_N_ELEMENTS(unit) && end != text; i++)
-    if (strcmp(end, unit[i].word) == 0) *limit_s = value * unit[i].s;
-  if (isfinite(*limit_s) && *limit_s > 0) return TRUE;
-  ms_cli_usage(verb, "--time-limit %s: give a time above 0, such as 90s, 5m or 2h", text);
+  if (!text || (ms_quantity_parse(text, "s", FALSE, limit_s, &why) && *limit_s > 0)) return TRUE;
+  ms_cli_usage(verb, "--time-limit %s: give a time above 0, such as 90s, 5m, 2h or 1d", text);
   return FALSE;
 }
 
@@ -185,7 +177,7 @@ static GOptionEntry *with_time_limit(const MsVerb *verb, const GOptionEntry *ent
       0,
       G_OPTION_ARG_STRING,
       limit,
-      "stop after this long and print what was found: seconds, or with s, m or h (90, 90s, 5m, 2h)",
+      "stop after this long and print what was found: seconds, or with s, m, h or d (90, 90s, 5m, 2h, 1d)",
       "TIME"};
   GArray *all = g_array_new(TRUE, TRUE, sizeof(GOptionEntry));
   for (; entries->long_name; entries++) g_array_append_vals(all, entries, 1);

@@ -299,6 +299,8 @@ static void quantities(void **state) {
       {"450TFLOP/s", "TFLOP/s", FALSE, 450},
       {"5us", "s", FALSE, 5e-6},
       {"2h", "s", FALSE, 7200},
+      {"10m", "s", FALSE, 600},
+      {"10min", "s", FALSE, 600},
       {"30d", "s", FALSE, 2592000},
       {"36h", "d", FALSE, 1.5},
       {"1ks", "s", FALSE, 1000},
@@ -352,10 +354,10 @@ static void human_text(void **state) {
   assert_string_equal(ms_text_seconds(-0.0032, buf), "-3.20 ms");
   assert_string_equal(ms_text_count(671.026e9, buf), "671.03 G");
   assert_string_equal(ms_text_count(12, buf), "12");
-  assert_string_equal(ms_text_percent(0.4187, buf), "41.9 %");
-  static const double odd[] = {1e308, -1e308, 5e-324, INFINITY};
   assert_string_equal(ms_text_seconds(-1e-15, buf), "0 s"); /* what rounding left */
   assert_string_equal(ms_text_percent(-1e-9, buf), "0.0 %");
+  assert_string_equal(ms_text_percent(0.4187, buf), "41.9 %");
+  static const double odd[] = {1e308, -1e308, 5e-324, INFINITY};
   for (guint i = 0; i < G_N_ELEMENTS(odd); i++) {
     assert_true(strlen(ms_text_bytes(odd[i], buf)) < MS_TEXT && strlen(ms_text_seconds(odd[i], buf)) < MS_TEXT);
     assert_true(strlen(ms_text_count(odd[i], buf)) < MS_TEXT && strlen(ms_text_percent(odd[i], buf)) < MS_TEXT);
