@@ -36,10 +36,14 @@ static char *unknown_name(const char *folder, const char *name) {
   gboolean model = strcmp(folder, "models") == 0;
   const char *what = model ? "model" : folder;
   GPtrArray *names = ms_data_names(folder);
+  gboolean none = names->len == 1; /* the NULL at its end */
   g_autofree char *suggestion = ms_suggest(name, (const char *const *)names->pdata, NULL);
   gboolean shown = model || strcmp(folder, "hardware") == 0; /* by `moesim show` */
   char *text =
-      suggestion ? g_strdup_printf("unknown %s \"%s\", %s", what, name, suggestion)
+      none ? g_strdup_printf("unknown %s \"%s\": %s/%s holds no file; MOESIM_DATA names the folder of models and "
+                             "machines",
+                             what, name, ms_data_dir(), folder)
+      : suggestion ? g_strdup_printf("unknown %s \"%s\", %s", what, name, suggestion)
       : shown ? g_strdup_printf("unknown %s \"%s\", must be a path or a name: `moesim show %s` lists them", what, name,
                                 what)
               : g_strdup_printf("unknown %s \"%s\", must be the name of a file in %s/ or a path", what, name, folder);
