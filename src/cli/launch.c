@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "cli/cli.h"
+#include "cli/show.h"
 #include "launch/launch.h"
 
 typedef struct {
@@ -45,6 +46,7 @@ static int launch(const MsVerb *verb, const Options *o, int argc, char **argv) {
                         ms_launch_words[word]);
   g_autoptr(MsScenario) scenario = ms_scenario_load(argv[1], &error);
   char *text = scenario ? text_of(o, scenario, word, &error) : NULL;
+  if (text && !o->preflight) ms_cli_warn_of_memory(scenario);
   return text ? put(o, word, text) : ms_cli_fail(error);
 }
 

@@ -4,6 +4,7 @@
 #define MS_CLI_SHOW_H
 
 #include "cli/cli.h"
+#include "describe/scenario.h"
 
 typedef struct {
   gboolean json;
@@ -26,5 +27,9 @@ int ms_show_launch(const MsShow *show, const char *name);
 int ms_list_schedules(const MsShow *show);
 int ms_show_laws(const MsShow *show, const char *name); /* NULL: all */
 int ms_show_schedule(const MsShow *show, const char *name);
+
+/* Says on standard error that what is launched does not fit; it is written all the same, as machine files may say less
+ * than there is. */
+void ms_cli_warn_of_memory(const MsScenario *scenario);
 
 #endif

@@ -1,5 +1,9 @@
+#include <stdio.h>
+
 #include "cli/show.h"
 #include "launch/launch.h"
+#include "report/report.h"
+#include "sim/simulate.h"
 
 char *ms_cli_launch_json(int word, const char *text) {
   MsJsonOut *out = ms_json_out_new(0);
@@ -11,6 +15,13 @@ char *ms_cli_launch_json(int word, const char *text) {
   return g_strconcat(line, "\n", NULL);
 }
 
+void ms_cli_warn_of_memory(const MsScenario *s) {
+  g_autoptr(MsResult) result = ms_simulate(s, MS_FIDELITY_BOUND, NULL, NULL);
+  if (!result || result->feasible) return;
+  g_autofree char *why = ms_report_name(result->why_infeasible);
+  fprintf(stderr, "moesim: %s: does not fit: %s\n", s->file, why);
+}
+
 int ms_show_launch(const MsShow *show, const char *name) {
   GError *error = NULL;
   int word = ms_cli_word(ms_cli_verb("show"), "form", show->form ? show->form : ms_launch_words[0], ms_launch_words);
@@ -18,6 +29,7 @@ int ms_show_launch(const MsShow *show, const char *name) {
   g_autoptr(MsScenario) scenario = ms_scenario_load(name, &error);
   char *text = scenario ? ms_launch_text(scenario, ms_launch_of_word(word), &error) : NULL;
   if (!text) return ms_cli_fail(error);
+  ms_cli_warn_of_memory(scenario);
   if (!show->json) return ms_cli_print_file(text), 0;
   ms_cli_print(ms_cli_launch_json(word, text));
   g_free(text);

@@ -44,7 +44,8 @@ static char *around_slurm(const MsFormContext *c, const GString *head, int resta
   GString *out = g_string_new("#!/bin/bash\n");
   append_sbatch(out, c, restarts);
   g_string_append_len(out, head->str, (gssize)head->len);
-  g_string_append(out, "# Account, partition, container and time limit are yours to add.\nset -eu\n");
+  g_string_append(out,
+                  "# Account, partition and container are yours to add, the time limit is a placeholder.\nset -eu\n");
   g_string_append_len(out, c->text->once->str, (gssize)c->text->once->len);
   g_string_append(out, "MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)\nexport "
                        "MASTER_ADDR MASTER_PORT=${MASTER_PORT:-29500}\n"
