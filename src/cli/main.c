@@ -89,7 +89,8 @@ static const MsVerb verbs[] = {
      "  moesim validate --exact --plot scatter.svg scenarios/published\n"
      "  moesim validate --ladders tests/data/ladders.json scenarios/published   does it put runs in the right order?\n"
      "  moesim validate --cross-validate scenarios/published     what are the fitted figures worth on other runs?\n"
-     "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n",
+     "\nA rate is compared as the step time it stands for; errors are predicted / measured - 1.\n"
+     "Exit 1 when every run is refused.\n",
      ms_cli_validate, TRUE},
     {"fit", "--hardware NAME MEASUREMENTS.csv…",
      "fit the curves of a machine to measured kernels and collectives, or evaluate them",

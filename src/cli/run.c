@@ -214,6 +214,8 @@ static int check(const MsVerb *verb, const Options *o, int files) {
   if ((to_file || o->timeline) && fidelity < MS_FIDELITY_FULL)
     wrong = "--trace, --memory and --timeline need --fidelity full";
   if (to_stdout(o->trace) && to_stdout(o->memory)) wrong = "--trace and --memory cannot both go to standard output";
+  if (o->json && (to_stdout(o->trace) || to_stdout(o->memory)))
+    wrong = "--json and what --trace - or --memory - write both want standard output";
   if (o->timeline && o->json) wrong = "--timeline is a picture, without --json";
   if (o->draws != MS_CLI_UNSET && (o->draws < 1 || o->draws > MAX_DRAWS))
     wrong = "--draws takes a number from 1 to 1000000";

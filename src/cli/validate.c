@@ -63,7 +63,8 @@ static int validate(const Options *o, const char *const *paths, const MsValidate
   print(o, validation, ladders, regret, options);
   gboolean nothing = ms_interrupted() && validation->n_rows == 0; /* to draw */
   if (!nothing && !write_files(o, validation, &error)) return ms_cli_fail(error);
-  return ms_cli_found(validation->predicted > 0);
+  gboolean all_refused = validation->predicted == 0 && validation->refused > 0;
+  return all_refused ? MS_ERROR_NOTHING : ms_cli_found(validation->predicted > 0);
 }
 
 static int cross_validate(const MsVerb *verb, const Options *o, const char *const *paths,

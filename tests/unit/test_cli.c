@@ -171,6 +171,8 @@ static void trace_and_timeline(void **state) {
   assert_true(g_file_set_contents(file, text, -1, NULL));
   g_auto(MsCliRun) r = RUN("run", "--json", "--trace", trace, "--memory", csv, file);
   ms_cli_expect(&r, 0, "run --trace");
+  g_auto(MsCliRun) both = RUN("run", "--json", "--trace", "-", file);
+  assert_true(both.status == 2 && *both.out == '\0' && strstr(both.err, "both want standard output"));
   g_autoptr(MsJson) doc = ms_cli_json(r.out, "run --json");
   GError *error = NULL;
   g_autoptr(MsJson) events = ms_json_load(trace, &error);
@@ -275,6 +277,8 @@ static void amounts_of_options(void **state) {
       {{"import", "megatron", "--gpus", "8GB", "x.sh"}, "is a size in bytes"},
       {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "1T", "--deadline", "20"}, "\"20d\" was"},
       {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "1TB"}, "is a size in bytes"},
+      {{"run", "--fidelity", "bound", "--time-limit", "5days", "x.json"}, "--time-limit 5days: give a time"},
+      {{"show", "model", "--time-limit", "1min"}, "unknown option"},
       {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "1k"}, "may be 1000 or 1024"},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -282,6 +286,37 @@ static void amounts_of_options(void **state) {
     ms_cli_expect(&r, rows[i].says ? 2 : 0, rows[i].argv[1]);
     if (rows[i].says && !strstr(r.err, rows[i].says)) fail_msg("\"%s\" has not \"%s\"", r.err, rows[i].says);
   }
+}
+
+/* Names steer no terminal; a job that does not fit is written with a word; all refused is nothing found. */
+static void files_that_are_odd(void **state) {
+  (void)state;
+#define SCENARIO(name, machine)                                                                                   \
+  "{\"name\": \"" name "\", \"model\": \"llama3-8b\", \"hardware\": \"" machine "\", \"gpus\": 8, \"training\": " \
+  "{\"seq_length\": 4096, \"global_batch_size\": 32}, \"layout\": {\"tp\": 1}}"
+  g_autofree char *steers = ms_cli_written("steers.json", SCENARIO("x\\u001b[31m\\u0007\\ny", "h100-sxm")),
+                  *large = ms_cli_written("large-job.json", SCENARIO("large", "l40s")),
+                  *wrong = ms_cli_written("wrong.json", "{\"measured\": {}, \"training\": 1}");
+  g_auto(MsCliRun) run = RUN("run", "--fidelity", "bound", steers);
+  ms_cli_expect(&run, 0, "a name with control characters");
+  assert_true(g_str_has_prefix(run.out, "x [31m  y   ["));
+  g_auto(MsCliRun) job = RUN("launch", large), shown = RUN("show", "launch", large);
+  ms_cli_expect(&job, 0, "a job that does not fit");
+  assert_true(strstr(job.err, "large-job.json: does not fit: stage 0 needs") && strstr(job.out, "torchrun"));
+  assert_string_equal(job.err, shown.err);
+  g_auto(MsCliRun) refused = RUN("validate", wrong);
+  ms_cli_expect(&refused, 1, "validate of what is refused");
+  g_remove(steers), g_remove(large), g_remove(wrong);
+}
+
+static void a_data_folder_that_is_empty(void **state) {
+  (void)state;
+  g_autofree char *before = g_strdup(g_getenv("MOESIM_DATA"));
+  g_setenv("MOESIM_DATA", "/nonexistent", TRUE);
+  g_auto(MsCliRun) plan = RUN("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8");
+  if (before) g_setenv("MOESIM_DATA", before, TRUE);
+  else g_unsetenv("MOESIM_DATA");
+  assert_true(plan.status == 3 && strstr(plan.err, "/nonexistent/models holds no file; MOESIM_DATA names the folder"));
 }
 
 static void says_once(const char *what, const char *text) {
@@ -802,6 +837,8 @@ int main(int argc, char **argv) {
   ms_cli_begin(argv[0]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(amounts_of_options),
+      cmocka_unit_test(files_that_are_odd),
+      cmocka_unit_test(a_data_folder_that_is_empty),
       cmocka_unit_test(run_json_has_its_documented_keys),
       cmocka_unit_test(many_scenarios_are_many_lines),
       cmocka_unit_test(another_machine_stands_in_for_the_file_s),
