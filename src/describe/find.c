@@ -36,9 +36,9 @@ static char *unknown_name(const char *folder, const char *name) {
   gboolean model = strcmp(folder, "models") == 0;
   const char *what = model ? "model" : folder;
   GPtrArray *names = ms_data_names(folder);
-  gboolean none = names->len == 1; /* the NULL at its end */
   g_autofree char *suggestion = ms_suggest(name, (const char *const *)names->pdata, NULL);
   gboolean shown = model || strcmp(folder, "hardware") == 0; /* by `moesim show` */
+  gboolean none = shown && names->len == 1;                  /* the NULL at its end */
   char *text =
       none ? g_strdup_printf("unknown %s \"%s\": %s/%s holds no file; MOESIM_DATA names the folder of models and "
                              "machines",
