@@ -8,6 +8,7 @@
 #include "report/budget.h"
 #include "report/gnuplot.h"
 #include "report/report.h"
+#include "study/advice.h"
 #include "study/parts.h"
 
 /* Sizes of the task that differ between cells, each a column. */

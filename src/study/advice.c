@@ -162,6 +162,13 @@ static void say_fastest(GPtrArray *out, const MsSweep *s, const MsSweepCell *tak
   say(out, "%s is the fastest: %s", name, amount);
 }
 
+double ms_sweep_late_s(const MsSweepCell *cell) {
+  const MsPlan *plan = cell->plan;
+  for (int i = 0; plan && plan->n_best == 0 && i < plan->n_refusals; i++)
+    if (strcmp(plan->refusals[i].name, "deadline") == 0) return plan->refusals[i].miss;
+  return INFINITY;
+}
+
 /* Of clusters of which none has a layout that is in time. */
 static void say_late(GPtrArray *out, const MsSweep *s) {
   const MsSweepCell *nearest = NULL;

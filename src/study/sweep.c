@@ -3,7 +3,6 @@
 #include "study/advice.h"
 #include "study/parts.h"
 
-#include <math.h>
 #include <string.h>
 
 /* --- cells ----------------------------------------------------------------------------------------------------- */
@@ -130,13 +129,6 @@ gboolean ms_sweep_answers(const MsSweep *s) {
   for (int i = 0; i < s->n_cells; i++)
     if (s->cell[i].plan && ms_plan_in_time(s->cell[i].request, s->cell[i].plan)) return TRUE;
   return FALSE;
-}
-
-double ms_sweep_late_s(const MsSweepCell *cell) {
-  const MsPlan *plan = cell->plan;
-  for (int i = 0; plan && plan->n_best == 0 && i < plan->n_refusals; i++)
-    if (strcmp(plan->refusals[i].name, "deadline") == 0) return plan->refusals[i].miss;
-  return INFINITY;
 }
 
 void ms_sweep_free(MsSweep *s) {

@@ -56,9 +56,6 @@ typedef struct {
 MsSweep *ms_sweep(const GPtrArray *requests, const MsPlanOptions *options, const MsSweepAsked *asked, GError **error);
 /* A cluster has a layout that keeps the deadline of its request, where it has one: exit status 0. */
 gboolean ms_sweep_answers(const MsSweep *sweep);
-/* Seconds by which the nearest layout of a cell without any misses the deadline; INFINITY: that is not what it lacks.
- */
-double ms_sweep_late_s(const MsSweepCell *cell);
 void ms_sweep_free(MsSweep *sweep);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsSweep, ms_sweep_free)
 
