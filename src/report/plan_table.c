@@ -302,8 +302,7 @@ static void append_proof(GString *out, const MsRequest *request, const MsPlan *p
   g_string_append_c(out, '\n');
 }
 
-/* "64", or "64 to 256" where the number is searched. (transfer full) */
-static char *gpus_of(const MsRequest *request) {
+char *ms_report_gpus(const MsRequest *request) {
   gint64 least = request->base->gpus, most = least;
   for (int k = 0; k < request->n_open; k++) {
     const MsOpenKey *key = &request->open[k];
@@ -330,9 +329,9 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   GString *out = g_string_new(NULL);
   gboolean explain = (flags & MS_REPORT_EXPLAIN) != 0;
   const MsScenario *base = request->base;
-  g_autofree char *gpus = gpus_of(request), *machines = ms_scenario_machines(base) > 1
-                                                            ? ms_scenario_machines_text(base)
-                                                            : g_strdup_printf("%s x %s", gpus, base->hardware->name);
+  g_autofree char *gpus = ms_report_gpus(request),
+                  *machines = ms_scenario_machines(base) > 1 ? ms_scenario_machines_text(base)
+                                                             : g_strdup_printf("%s x %s", gpus, base->hardware->name);
   g_autofree char *lora = ms_report_adapters(base), *name = ms_report_name(base->name);
   g_string_append_printf(out, "%s%s%s: %s on %s, sequence %d, batch %d%s\n", flags & MS_REPORT_COLOUR ? "\033[1m" : "",
                          name, flags & MS_REPORT_COLOUR ? "\033[0m" : "", base->model->name, machines,

@@ -26,6 +26,15 @@ static Sizes sizes_of(const MsSweep *s) {
   return sizes;
 }
 
+/* Of the best where the number of GPUs is searched. */
+static void place_cell(MsTable *table, const MsSweepCell *cell) {
+  const MsScenario *base = cell->request->base;
+  g_autofree char *gpus = cell->plan && cell->plan->n_best > 0
+                              ? g_strdup_printf("%d", cell->plan->best[0].scenario->gpus)
+                              : ms_report_gpus(cell->request);
+  MS_TABLE_ROW(table, base->model->name, base->hardware->name, gpus);
+}
+
 static void place_cells(MsTable *table, const MsScenario *s) {
   MS_TABLE_ROW(table, s->model->name, s->hardware->name, MS_FORMAT("%d", s->gpus));
 }
@@ -41,11 +50,6 @@ static void size_cells(MsTable *table, Sizes sizes, const MsScenario *s) {
   if (sizes.batch) ms_table_cellf(table, "%d", s->training.global_batch_size);
 }
 
-/* The best, of which the number of GPUs may have been searched. */
-static const MsScenario *scenario_of(const MsSweepCell *cell) {
-  return cell->plan && cell->plan->n_best > 0 ? cell->plan->best[0].scenario : cell->request->base;
-}
-
 static const char *why_not(const MsSweepCell *cell) {
   return cell->why                          ? cell->why
          : cell->plan->interrupted          ? "nothing found yet"
@@ -54,7 +58,7 @@ static const char *why_not(const MsSweepCell *cell) {
 }
 
 static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
-  place_cells(table, scenario_of(cell));
+  place_cell(table, cell);
   size_cells(table, sizes, cell->request->base);
   if (!cell->plan || cell->plan->n_best == 0) {
     for (int i = 0; i < 4; i++) ms_table_cell(table, "-");
@@ -114,7 +118,7 @@ static void append_training(GString *out, const MsSweep *s, Sizes sizes) {
   size_columns(table, sizes);
   ms_report_budget_columns(table);
   for (int i = 0; i < s->n_cells; i++) {
-    place_cells(table, scenario_of(&s->cell[i]));
+    place_cell(table, &s->cell[i]);
     size_cells(table, sizes, s->cell[i].request->base);
     ms_report_budget_cells(table, &s->cell[i].budget);
   }

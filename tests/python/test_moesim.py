@@ -250,6 +250,10 @@ class Errors(unittest.TestCase):
         self.assertEqual(caught.exception.file, "/nonexistent.json")
         with self.assertRaisesRegex(moesim.UsageError, "give model, hardware and gpus"):
             moesim.plan(model="llama3-8b")
+        with self.assertRaisesRegex(moesim.InputError, "plan.training_tokens: is 1e.308"):
+            moesim.request(**SMALL, tokens="1e308")
+        with self.assertRaisesRegex(moesim.UsageError, "seq_length 16.9: give numbers from 1 to"):
+            moesim.request(**SMALL, seq_length="16.9")
         with self.assertRaisesRegex(moesim.InputError, "fidelity"):
             moesim.run(RUN, fidelity="fats")
         with self.assertRaises(TypeError):

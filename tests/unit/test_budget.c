@@ -129,6 +129,8 @@ static void a_sweep_that_is_late_says_so(void **state) {
   assert_int_equal(sweep->n_advice, 1);
   if (!g_str_has_prefix(sweep->advice[0], "none keeps the deadline; h200-sxm comes nearest, with at least "))
     fail_msg("%s", sweep->advice[0]);
+  g_autofree char *table = ms_report_sweep(sweep);
+  assert_true(strstr(table, " 8 to 16 ") && strstr(table, "nothing in time"));
   ask.hardware = "h100-sxm", ask.gpus = "8";
   g_autoptr(GPtrArray) one = asked(ask);
   g_autoptr(MsPlan) plan = ms_plan(one->pdata[0], &few, NULL);
