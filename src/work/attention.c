@@ -151,10 +151,10 @@ static void ring_merge(MsBuild *b, const Widths *w, const MsPackPart *part, int 
          kv = tokens * (w->k + w->v), more = steps - 1;
   if (steps < 2 || ms_framework(b->scenario)->torch_parallel) return;
   if (!back)
-    ms_row_memory(b, MS_OP_ADD, "merge of ring steps", (2 + 4 * more) * out, (2 + 2 * more) * out, 2 * steps - 1);
+    ms_row_passing(b, MS_OP_ADD, "merge of ring steps", (2 + 4 * more) * out, (2 + 2 * more) * out, 2 * steps - 1);
   else
-    ms_row_memory(b, MS_OP_ADD, "sums of ring steps", (2 + 4 * more) * q + (1 + 2 * (more - 1) + 4) * kv,
-                  (2 + 2 * more) * q + (1 + (more - 1) + 2) * kv, 3 * steps);
+    ms_row_passing(b, MS_OP_ADD, "sums of ring steps", (2 + 4 * more) * q + (1 + 2 * (more - 1) + 4) * kv,
+                   (2 + 2 * more) * q + (1 + (more - 1) + 2) * kv, 3 * steps);
 }
 
 /* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves
@@ -216,9 +216,9 @@ static void exchange_heads(MsBuild *b, const Widths *w, MsGroupKind group, gbool
   double x_B = (low ? 1 : 2) * b->rows * (three ? w->q + w->k + w->v : w->heads * w->dv);
   int tensors = three ? 3 : 1;
   gboolean copies = !ms_framework(b->scenario)->torch_parallel;
-  if (copies) ms_row_memory(b, MS_OP_COPY, "heads by rank", x_B, x_B, tensors);
+  if (copies) ms_row_passing(b, MS_OP_COPY, "heads by rank", x_B, x_B, tensors);
   ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, group, x_B);
-  if (copies) ms_row_memory(b, MS_OP_COPY, "tokens in order", x_B, x_B, tensors);
+  if (copies) ms_row_passing(b, MS_OP_COPY, "tokens in order", x_B, x_B, tensors);
 }
 
 /* Context-parallel ranks: heads exchanged for tokens among `inner` of them; keys and values of the tokens that are
@@ -226,10 +226,11 @@ static void exchange_heads(MsBuild *b, const Widths *w, MsGroupKind group, gbool
 static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPackPart *part) {
   MsCpComm type = b->scenario->layout.cp_comm_type;
   const MsCpCommRow *row = ms_cp_comm_row(type);
-  gboolean back = b->pass == MS_PASS_DGRAD, exchanges = row->heads != MS_CP_HEADS_STAY;
+  gboolean back = b->pass == MS_PASS_DGRAD, exchanges;
   MsGroupKind group = row->heads == MS_CP_HEADS_AMONG_ALL ? MS_GROUP_CP : MS_GROUP_CP_INNER;
   double inner = ms_cp_exchange(type, (int)b->c, b->layout->cp_inner), heads = w->heads / inner, s = part->length;
   double kv_B = ring_hop_B(b, w, part) * b->c;
+  exchanges = row->heads != MS_CP_HEADS_STAY && inner > 1;
   if (exchanges) exchange_heads(b, w, group, TRUE);
   if (row->keys == MS_CP_KEYS_ARE_GATHERED && ms_framework(b->scenario)->torch_parallel) {
     core_merged(b, w, layer, part, heads, kv_B);

@@ -56,6 +56,9 @@ void ms_join(MsBuild *b, int row);         /* the next row also waits for `row` 
 
 /* Memory-bound row over x elements-bytes. */
 MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels);
+/* A pass that a framework makes apart and the executor's kernels make with another row (exec/bind.c). A machine that
+ * was measured with those kernels has none. */
+void ms_row_passing(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels);
 /* Communication on its stream, exposed in the chain (becomes the tip). Returns NULL, and lays nothing down, when the
  * group has one rank. */
 MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);

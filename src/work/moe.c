@@ -151,9 +151,9 @@ static void router_backward(MsBuild *b) {
   gboolean wide = ms_framework(b->scenario)->launched && b->options->transformer_impl == MS_IMPL_TE;
   double x = 2 * b->rows_sp * b->h;
   if (!routes(b)) return;
-  if (wide) ms_row_memory(b, MS_OP_COPY, "router input in FP32", 2 * x, 2 * x, 2);
+  if (wide) ms_row_passing(b, MS_OP_COPY, "router input in FP32", 2 * x, 2 * x, 2);
   ms_linear_backward(b, &router);
-  if (wide) ms_row_memory(b, MS_OP_COPY, "router gradients in BF16", 2 * x, 2 * x, 2);
+  if (wide) ms_row_passing(b, MS_OP_COPY, "router gradients in BF16", 2 * x, 2 * x, 2);
 }
 
 /* What `moe` recompute brings back to life during the backward of this layer. */

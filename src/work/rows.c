@@ -69,6 +69,10 @@ MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, 
   return op;
 }
 
+void ms_row_passing(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels) {
+  if (!b->scenario->hardware || !b->scenario->hardware->serial) ms_row_memory(b, kind, name, read_B, write_B, kernels);
+}
+
 /* Without a fused kernel (Megatron-LM models/common/embeddings/rope_utils.py, _apply_rotary_pos_emb_bshd): passes over
  * the rotated elements, and kernels for queries and keys together. Forward cosine, sine, their scale and cast, two
  * products, a negated half, its concatenation, the sum and the concatenation with what is not rotated; latent attention
