@@ -66,8 +66,10 @@ char *ms_report_decision(const MsDecision *d) {
                            MS_SECONDS(d->fastest_known_s), MS_SECONDS(d->expected_s),
                            d->fastest_known_s < d->expected_s ? ": stay with that run" : "");
   }
-  g_string_append_printf(out, "take %d: expected regret %s\n", d->row[d->pick].place,
-                         MS_PERCENT(d->row[d->pick].regret));
+  const MsDecisionRow *pick = &d->row[d->pick];
+  g_string_append_printf(out, "least expected regret: %d, %s", pick->place, MS_PERCENT(pick->regret));
+  if (d->pick > 0) g_string_append_printf(out, " (%d: %s)", d->row[0].place, MS_PERCENT(d->row[0].regret));
+  g_string_append_c(out, '\n');
   append_runs(out, d);
   return g_string_free(out, FALSE);
 }
