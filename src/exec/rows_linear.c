@@ -148,6 +148,20 @@ const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn) {
                                    .weight = "eh proj"};
       return &alone;
     }
+    if (strcmp(l->name, "shared fc1") == 0 && x->scenario->options.moe_shared_expert_overlap) {
+      static const Linear beside = {.name = "shared fc1",
+                                    .module = -1,
+                                    .kind = LINEAR_COLUMN,
+                                    .in = "normed mlp input",
+                                    .out = "shared fc1 out",
+                                    .d_in = "d normed mlp input",
+                                    .d_out = "d shared fc1 out",
+                                    .gathered_in = "shared input",
+                                    .gathered_d_out = "",
+                                    .weight = "shared fc1",
+                                    .keeps_gathered = TRUE};
+      return &beside;
+    }
     return l;
   }
   return NULL;
@@ -170,7 +184,7 @@ static void linear_forward(Exec *x) {
   const void *in = ms_exec_get(x, from, m * k);
   void *out = ms_exec_new(x, l->out, m * n);
   x->k->gemm(&x->run, FALSE, TRUE, m, n, k, 1, in, k, ms_exec_param(x, l->weight), k, 0, out, n);
-  if (gathers(x, l)) ms_exec_drop(x, from);
+  if (gathers(x, l) && !l->keeps_gathered) ms_exec_drop(x, from);
   if (!(l->kind == LINEAR_ROW && has_tp(x))) add_bias(x, l, out, m, n); /* else behind the sum */
 }
 
@@ -210,7 +224,7 @@ static void linear_wgrad(Exec *x) {
   void *dw = apart ? ms_exec_new(x, "d weight", n * k) : ms_exec_grad(x, l->weight);
   x->k->gemm(&x->run, TRUE, FALSE, n, k, m, 1, dy, n, from, k, apart ? 0 : 1, dw, k);
   bias_gradient(x, l, n);
-  if (gathers(x, l)) ms_exec_drop(x, l->gathered_in);
+  if (gathers(x, l) && !l->keeps_gathered) ms_exec_drop(x, l->gathered_in);
   if (l->kind == LINEAR_ROW && x->sp) ms_exec_drop(x, l->gathered_d_out);
   if (!l->keeps_d_out) ms_exec_drop(x, l->d_out);
 }

@@ -133,6 +133,7 @@ typedef struct {
   const char *gathered_in, *gathered_d_out; /* with sequence parallelism */
   const char *weight, *bias;                /* parameters; the bias may be absent */
   gboolean keeps_d_out;                     /* others read it too */
+  gboolean keeps_gathered;                  /* its backward has what was gathered forward */
 } Linear;
 
 typedef void (*RowFunc)(Exec *x);

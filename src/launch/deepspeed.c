@@ -214,18 +214,19 @@ static gboolean check_unmodelled(Reader *r) {
 }
 
 /* Whether a precision is on, which "auto" leaves to the run. */
-static gboolean precision_is(Reader *r, const char *path, MsPrecision precision, gboolean *open) {
+static gboolean precision_is(Reader *r, const char *path, const char *precision, gboolean *open) {
   JsonNode *node = take(r, path);
   gboolean left = is_auto(r, path);
   *open |= left;
-  return node ? is_on(node) : left && r->into && r->into->training.precision == precision;
+  return node ? is_on(node)
+              : left && r->into && strcmp(ms_precision_words[r->into->training.precision], precision) == 0;
 }
 
 static gboolean read_precision(Reader *r, const char **own) {
-  gboolean open = FALSE, fp16 = precision_is(r, "fp16.enabled", MS_FP16, &open),
-           bf16 = precision_is(r, "bf16.enabled", MS_BF16, &open);
+  gboolean open = FALSE, fp16 = precision_is(r, "fp16.enabled", "fp16", &open),
+           bf16 = precision_is(r, "bf16.enabled", "bf16", &open);
   const char *path = is_auto(r, "fp16.enabled") && !is_auto(r, "bf16.enabled") ? "fp16.enabled" : "bf16.enabled";
-  bf16 = bf16 || precision_is(r, "bfloat16.enabled", MS_BF16, &open);
+  bf16 = bf16 || precision_is(r, "bfloat16.enabled", "bf16", &open);
   *own = fp16 ? "fp16" : "bf16";
   put_string(r->run, "training.precision", *own);
   if (fp16 || bf16) return TRUE;

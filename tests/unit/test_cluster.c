@@ -239,7 +239,7 @@ static void slow_ranks_by_chance_are_expected(void **state) {
     for (int k = 0; k < 2; k++) {
       g_autofree char *drawn = g_strdup_printf("{\"jitter\": false, %s}", chance[k]),
                       *law = g_strdup_printf("{\"jitter\": false, \"expected\": true, %s}", chance[k]);
-      expect_draws(i, drawn, law, 0, 0, ms_by_tier(50, 100), 0.035);
+      expect_draws(i, drawn, law, 0, 0, ms_by_tier(50, 400), 0.035);
     }
 }
 
