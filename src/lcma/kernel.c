@@ -14,15 +14,17 @@ static int64_t cache_B(void) { /* second level */
   return size_B > 0 ? size_B : 256 * 1024;
 }
 
-int64_t ms_kernel_step_B(void) { return cache_B() < 2 << 20 ? MS_KERNEL_SLAB_B / 2 : MS_KERNEL_SLAB_B; }
+static int64_t slab_B(int deep) { return deep ? MS_KERNEL_DEEP_SLAB_B : MS_KERNEL_SLAB_B; }
 
-MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k) {
-  MsPacked p = {.m = m, .n = n, .k = k, .a_row = (int64_t)(MS_KERNEL_ROW_B / kernel->real_B)};
-  p.slabs = (int)parts(k, MS_KERNEL_SLAB_B / (int64_t)kernel->real_B);
+int ms_kernel_deep(void) { return cache_B() >= 2 << 20; }
+int64_t ms_kernel_slab_B(void) { return slab_B(ms_kernel_deep()); }
+
+MsPacked ms_packed(const MsKernel *kernel, int deep, int64_t m, int64_t n, int64_t k) {
+  const int64_t real_B = (int64_t)kernel->real_B;
+  MsPacked p = {.m = m, .n = n, .k = k, .deep = deep, .a_row = MS_KERNEL_ROW_B(slab_B(deep)) / real_B};
+  p.slabs = (int)parts(k, slab_B(deep) / real_B);
   p.slab_k = parts(parts(k, p.slabs), 16) * 16;
   p.slabs = (int)parts(k, p.slab_k);
-  int64_t steps = parts(p.slab_k * (int64_t)kernel->real_B, ms_kernel_step_B());
-  p.step_k = parts(parts(p.slab_k, steps), 16) * 16;
   p.a_slab = m * p.a_row;
   p.b_panel = p.slab_k * kernel->nr;
   p.b_slab = parts(parts(n, MS_COMBINE_ALIGN) * MS_COMBINE_ALIGN, kernel->nr) * p.b_panel;
@@ -30,19 +32,19 @@ MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k) {
 }
 
 int64_t ms_kernel_near(const MsKernel *kernel) {
-  int64_t tiles = cache_B() / 2 / (ms_kernel_step_B() + 64) / kernel->mr; /* a line of each row to spare */
+  int64_t tiles = cache_B() / 2 / (ms_kernel_slab_B() + 64) / kernel->mr; /* a line of each row to spare */
   return (tiles > 4 ? tiles : 4) * kernel->mr;
 }
 
-/* What a slab adds from `from` on, a step, to rows from `top` to `bottom` - 1 of C. This part of a panel of B stays in
- * the first-level cache meanwhile, and each tile asks for its share of the next one. */
-static void multiply_step(const MsKernel *kernel, const MsPacked *p, int slab, int64_t from, const char *a,
-                          const char *b, char *c, int64_t ldc, int64_t top, int64_t bottom) {
+/* What a slab adds to rows from `top` to `bottom` - 1 of C. A panel of B stays in the first-level cache meanwhile, and
+ * each tile asks for its share of the next one. */
+static void multiply_slab(const MsKernel *kernel, const MsPacked *p, int slab, const char *a, const char *b, char *c,
+                          int64_t ldc, int64_t top, int64_t bottom) {
   const int64_t mr = kernel->mr, nr = kernel->nr, real_B = (int64_t)kernel->real_B, panel_B = p->b_panel * real_B;
-  const int64_t k = least(p->step_k, least(p->slab_k, p->k - slab * p->slab_k) - from);
+  const int64_t k = least(p->slab_k, p->k - slab * p->slab_k), row_B = p->a_row * real_B;
   const int64_t share_B = parts(k * nr * real_B, parts(bottom - top, mr));
-  const char *panel = b + (slab * p->b_slab + from * nr) * real_B;
-  a += (slab * p->a_slab + from) * real_B;
+  const char *panel = b + slab * p->b_slab * real_B;
+  a += slab * p->a_slab * real_B;
   for (int64_t j = 0; j < p->n; j += nr, panel += panel_B) {
     const char *fetch = panel + panel_B;
     int vectors = p->n - j > nr / 2 ? 2 : 1, is_last = j + nr >= p->n;
@@ -50,8 +52,8 @@ static void multiply_step(const MsKernel *kernel, const MsPacked *p, int slab, i
       int64_t rows = least(mr, bottom - i), next = i + mr < bottom ? i + mr : top;
       next = least(next, p->m > mr ? p->m - mr : 0); /* what is fetched ahead lies in A */
       for (int64_t at_B = 0; at_B < share_B && !is_last; at_B += 64) __builtin_prefetch(fetch + at_B, 0, 2);
-      kernel->tile((int)rows, vectors, k, a + i * MS_KERNEL_ROW_B, panel, c + (i * ldc + j) * real_B, ldc,
-                   slab > 0 || from > 0, a + next * MS_KERNEL_ROW_B);
+      kernel->tile((int)rows, vectors, p->deep, k, a + i * row_B, panel, c + (i * ldc + j) * real_B, ldc, slab > 0,
+                   a + next * row_B);
     }
   }
 }
@@ -62,10 +64,9 @@ void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *p, const void *a
   int64_t blocks = parts(to - from, ms_kernel_near(kernel)),
           block = parts(parts(to - from, blocks), kernel->mr) * kernel->mr;
   if (kernel->open) kernel->open();
-  for (int64_t top = from; top < to; top += block) /* rows of C stay near while the steps are added to them */
+  for (int64_t top = from; top < to; top += block) /* rows of C stay near while the slabs are added to them */
     for (int slab = 0; slab < p->slabs; slab++)
-      for (int64_t step = 0; step < least(p->slab_k, p->k - slab * p->slab_k); step += p->step_k)
-        multiply_step(kernel, p, slab, step, a, b, c, ldc, top, least(top + block, to));
+      multiply_slab(kernel, p, slab, a, b, c, ldc, top, least(top + block, to));
   if (kernel->close) kernel->close();
 }
 

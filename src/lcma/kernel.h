@@ -2,7 +2,7 @@
  *
  * A library packs the operands of every product anew, which costs a tenth of the time at the sizes that schemes leave.
  * Here the pass that makes the sums writes them packed already. Depth k is cut into slabs of at most
- * MS_KERNEL_SLAB_B bytes of a row, equal but for the last: A: for each slab its m rows, MS_KERNEL_ROW_B apart; B: for
+ * ms_kernel_slab_B() bytes of a row, equal but for the last: A: for each slab its m rows, MS_KERNEL_ROW_B apart; B: for
  * each slab panels of `nr` columns, each panel slab_k rows of nr elements. C is row-major.
  *
  * Combinations are driven by the table of coefficients instead of being generated as one function per scheme: operands
@@ -17,17 +17,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rows of A are 34 cache lines apart: the 14 of a tile, of which 16 or 32 lines are in use, spread over the sets of a
- * first-level cache. */
-enum { MS_KERNEL_SLAB_B = 2048, MS_KERNEL_ROW_B = MS_KERNEL_SLAB_B + 128 };
+/* Rows of A are 17 or 34 cache lines apart: the 14 of a tile, of which 16 or 32 lines are in use, spread over the sets
+ * of a first-level cache, and hardly any page is left half used. */
+enum { MS_KERNEL_SLAB_B = 1024, MS_KERNEL_DEEP_SLAB_B = 2048 };
+#define MS_KERNEL_ROW_B(slab_B) ((slab_B) + (slab_B) / 16)
 enum { MS_COMBINE_ALIGN = 16 }; /* combinations handle elements in groups of 16; no vector is wider */
 
 typedef struct {
   const char *name;
   size_t real_B;
   int mr, nr; /* rows and columns of a tile; nr is two vectors */
-  /* C (rows <= mr, 1 or 2 vectors of half nr) = or += A B over k; `ahead` is the tile of A that comes next. */
-  void (*tile)(int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add,
+  /* C (rows <= mr, 1 or 2 vectors of half nr) = or += A B over k; `ahead` is the tile of A that comes next, `deep` says
+   * that rows of both are those of MS_KERNEL_DEEP_SLAB_B. */
+  void (*tile)(int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add,
                const void *ahead);
   /* What this thread does before its first tile and after its last; NULL: nothing. */
   void (*open)(void);
@@ -57,19 +59,20 @@ typedef struct { /* slabs and sizes of packed operands of one product; k counts 
   int64_t m, n, k;
   int64_t slab_k; /* depth of all slabs but the last; a multiple of 16 */
   int slabs;
-  int64_t step_k;                  /* what a tile multiplies before it adds to C: a slab or half of one */
+  int deep;                        /* slabs are of MS_KERNEL_DEEP_SLAB_B */
   int64_t a_row;                   /* elements from row to row of A */
   int64_t a_slab, b_panel, b_slab; /* elements from one to the next; of B as many panels as whole groups fill */
 } MsPacked;
-MsPacked ms_packed(const MsKernel *kernel, int64_t m, int64_t n, int64_t k);
+MsPacked ms_packed(const MsKernel *kernel, int deep, int64_t m, int64_t n, int64_t k);
 
 /* Rows from `from` to `to` - 1 of C = A B, one thread. C has room for whole vectors at the end of its rows. */
 void ms_kernel_multiply(const MsKernel *kernel, const MsPacked *packed, const void *a, const void *b, void *c,
                         int64_t ldc, int64_t from, int64_t to);
-/* Bytes of a row of A that a tile multiplies before it adds to C: a slab where the second-level cache has 2 MiB, else
- * half of one. Deeper ones read and write C less often, and leave room for fewer rows of A. */
-int64_t ms_kernel_step_B(void);
-/* Rows of A that fill half of the second-level cache, a step deep; panels of B and C pass through the other half. What
+/* Whether slabs are deep here: where the second-level cache has 2 MiB. What a tile multiplies before it adds to C is a
+ * slab of a row of A; deep ones read and write C less often, and leave room for fewer rows of A. */
+int ms_kernel_deep(void);
+int64_t ms_kernel_slab_B(void);
+/* Rows of A that fill half of the second-level cache, a slab deep; panels of B and C pass through the other half. What
  * ms_kernel_multiply takes at a time: so often it reads B. */
 int64_t ms_kernel_near(const MsKernel *kernel);
 void ms_kernel_fence(void);

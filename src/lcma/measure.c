@@ -67,10 +67,10 @@ static void product_row(const MsLcmaLocal *local, double m, double n, double k, 
   row[MS_PRODUCT_FAR] = row[MS_PRODUCT_BEYOND] = 0;
   if (local->by_library) return;
   const double half = local->kernel->nr / 2,
-               slabs = ceil(k * real_B / local->kernel->depth / (double)ms_kernel_step_B());
+               slabs = ceil(k * real_B / local->kernel->depth / (double)ms_kernel_slab_B());
   const double passes = ceil(m / (double)ms_kernel_near(local->kernel)); /* of whole products over B */
   const double rows = whole > 0 ? m / passes : m / pieces,
-               near_B = (double)(ms_kernel_near(local->kernel) * ms_kernel_step_B());
+               near_B = (double)(ms_kernel_near(local->kernel) * ms_kernel_slab_B());
   row[MS_PRODUCT_MULTIPLICATION] = count * m * ceil(n / half) * half * k;
   row[MS_PRODUCT_C] *= slabs;
   row[MS_PRODUCT_B] = (whole * passes + rest * pieces) * k * n;
@@ -298,7 +298,7 @@ MsLcmaLocal *ms_lcma_measure(const MsBlas *blas, MsTeam *team, MsBlasType type) 
     int by =
         run(&b, first, cube, &t) < 0.05 ? 1 : 2; /* a slow machine or type: smaller shapes, so that it stays short */
     to->by_library = type != MS_BLAS_INT8 && library_multiplies_faster(&b, by);
-    to->machine.slab_B = to->by_library ? 0 : MS_KERNEL_SLAB_B;
+    to->machine.slab_B = to->by_library ? 0 : (double)ms_kernel_slab_B();
     g_autofree Runs *runs = g_new0(Runs, 1);
     measure_runs(to, &b, by, runs);
     fit(to, runs);

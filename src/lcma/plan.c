@@ -143,7 +143,7 @@ MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *g) {
     z.tiles = plan->in_bf16 ? ms_kernel_bf16((int)plan->unit)
               : plan->bits  ? ms_kernel_whole((int)plan->unit, plan->bits)
                             : z.kernel;
-    z.packed = ms_packed(z.tiles, z.block.m, z.block.n, z.block.k / z.tiles->depth);
+    z.packed = ms_packed(z.tiles, ms_kernel_deep(), z.block.m, z.block.n, z.block.k / z.tiles->depth);
     z.a_stride_B = spread_B(z.packed.a_slab * z.packed.slabs, z.real_B);
     z.b_stride_B = spread_B(z.packed.b_slab * z.packed.slabs, z.real_B);
     z.copy_a = z.copy_b = TRUE;

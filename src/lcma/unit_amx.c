@@ -63,26 +63,24 @@ INLINE void deeper(const Kind kind, const int below, const int right, const char
 }
 
 /* The same over k < 16. */
-INLINE void last(const Kind kind, const int above, const int below, const int right, int64_t k, const char *a,
-                 const char *b) {
+INLINE void last(const Kind kind, const int above, const int below, const int right, int64_t row_B, int64_t k,
+                 const char *a, const char *b) {
   char all_a[MR * LINE_B] __attribute__((aligned(64))), all_b[SIDE * PANEL_B] __attribute__((aligned(64)));
   for (int i = 0; i < above + below; i++)
-    _mm512_store_si512(all_a + i * LINE_B,
-                       _mm512_maskz_loadu_epi32((__mmask16)((1 << k) - 1), a + i * MS_KERNEL_ROW_B));
+    _mm512_store_si512(all_a + i * LINE_B, _mm512_maskz_loadu_epi32((__mmask16)((1 << k) - 1), a + i * row_B));
   memset(all_b, 0, sizeof all_b);
   memcpy(all_b, b, (size_t)(k * PANEL_B));
   __asm__ volatile("" ::: "memory"); /* what tile registers load is not seen by the compiler */
   deeper(kind, below, right, all_a, LINE_B, all_b);
 }
 
-INLINE void body(const Kind kind, const int above, const int below, const int right, int64_t k, const char *a,
-                 const char *b, char *c, int64_t ldc, int add) {
+INLINE void body(const Kind kind, const int above, const int below, const int right, int64_t row_B, int64_t k,
+                 const char *a, const char *b, char *c, int64_t ldc, int add) {
   const int64_t ldc_B = ldc * ELEMENT_B, whole = k / SIDE * SIDE;
   if (add) EACH_OF_C(_tile_loadd);
   else EACH_OF_C(CLEAR);
-  for (int64_t l = 0; l < whole; l += SIDE)
-    deeper(kind, below, right, a + l * ELEMENT_B, MS_KERNEL_ROW_B, b + l * PANEL_B);
-  if (whole < k) last(kind, above, below, right, k - whole, a + whole * ELEMENT_B, b + whole * PANEL_B);
+  for (int64_t l = 0; l < whole; l += SIDE) deeper(kind, below, right, a + l * ELEMENT_B, row_B, b + l * PANEL_B);
+  if (whole < k) last(kind, above, below, right, row_B, k - whole, a + whole * ELEMENT_B, b + whole * PANEL_B);
   EACH_OF_C(_tile_stored);
 }
 
@@ -100,25 +98,26 @@ TARGET static void take_registers(void) { configure(MR); }
 TARGET static void give_registers(void) { _tile_release(); }
 
 /* Which registers there are is known to the compiler, how many rows they have need not be. */
-INLINE void tile(const Kind kind, int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc,
-                 int add) {
+INLINE void tile(const Kind kind, int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c,
+                 int64_t ldc, int add) {
+  const int64_t row_B = MS_KERNEL_ROW_B(deep ? MS_KERNEL_DEEP_SLAB_B : MS_KERNEL_SLAB_B);
   if (rows < MR) configure(rows);
-  if (rows == MR && vectors > 1) body(kind, SIDE, SIDE, 1, k, a, b, c, ldc, add);
-  else if (rows > SIDE && vectors > 1) body(kind, SIDE, rows - SIDE, 1, k, a, b, c, ldc, add);
-  else if (rows > SIDE) body(kind, SIDE, rows - SIDE, 0, k, a, b, c, ldc, add);
-  else if (vectors > 1) body(kind, rows, 0, 1, k, a, b, c, ldc, add);
-  else body(kind, rows, 0, 0, k, a, b, c, ldc, add);
+  if (rows == MR && vectors > 1) body(kind, SIDE, SIDE, 1, row_B, k, a, b, c, ldc, add);
+  else if (rows > SIDE && vectors > 1) body(kind, SIDE, rows - SIDE, 1, row_B, k, a, b, c, ldc, add);
+  else if (rows > SIDE) body(kind, SIDE, rows - SIDE, 0, row_B, k, a, b, c, ldc, add);
+  else if (vectors > 1) body(kind, rows, 0, 1, row_B, k, a, b, c, ldc, add);
+  else body(kind, rows, 0, 0, row_B, k, a, b, c, ldc, add);
   if (rows < MR) configure(MR);
 }
-TARGET static void tile_bf16(int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc,
-                             int add, const void *ahead) {
+TARGET static void tile_bf16(int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c,
+                             int64_t ldc, int add, const void *ahead) {
   (void)ahead;
-  tile(BF16, rows, vectors, k, a, b, c, ldc, add);
+  tile(BF16, rows, vectors, deep, k, a, b, c, ldc, add);
 }
-TARGET static void tile_int8(int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc,
-                             int add, const void *ahead) {
+TARGET static void tile_int8(int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c,
+                             int64_t ldc, int add, const void *ahead) {
   (void)ahead;
-  tile(INT8, rows, vectors, k, a, b, c, ldc, add);
+  tile(INT8, rows, vectors, deep, k, a, b, c, ldc, add);
 }
 
 TARGET static void narrow_a8(void *out, const float *in, size_t n) {

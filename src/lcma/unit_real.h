@@ -7,7 +7,6 @@
  * The tile stays in registers: MR x 2 sums, 2 vectors of B, one element of A spread over a vector. Sums have names
  * instead of an array, because vectors whose length is known at run time only (SVE) cannot be elements. */
 #include <string.h>
-#define ROW        ((int64_t)(MS_KERNEL_ROW_B / sizeof(REAL)))
 #define AHEAD      (1024 / (int64_t)sizeof(REAL)) /* of B: the elements fetched this far before they are used */
 #define LINE       (64 / (int64_t)sizeof(REAL))   /* steps that use up a cache line of each row of A */
 #define FETCHES    (MR > LINE ? 2 : 1)            /* rows of A fetched in a step, so that all are in as many steps */
@@ -37,7 +36,7 @@
   if (i < rows && vectors > 1) __builtin_prefetch(c + i * ldc + LANES, 1);
 #define STEP(i)                                       \
   if (i < rows) {                                     \
-    VECTOR x = SET(a[i * ROW + p]);                   \
+    VECTOR x = SET(a[i * row + p]);                   \
     left##i = FMA(x, b0, left##i);                    \
     if (vectors > 1) right##i = FMA(x, b1, right##i); \
   }
@@ -62,17 +61,19 @@
   if (i < rows) PUT(c + i * ldc, LESS(left##i, over0)); \
   if (i < rows && vectors > 1) PUT(c + i * ldc + LANES, LESS(right##i, over1));
 
-TARGET static inline __attribute__((always_inline)) void NAME(body)(const int rows, const int vectors, int64_t k,
-                                                                    const REAL *a, const REAL *b, REAL *c, int64_t ldc,
-                                                                    int add, const REAL *ahead) {
+TARGET static inline __attribute__((always_inline)) void NAME(body)(const int rows, const int vectors,
+                                                                    const int64_t row_B, int64_t k, const REAL *a,
+                                                                    const REAL *b, REAL *c, int64_t ldc, int add,
+                                                                    const REAL *ahead) {
+  const int64_t row = row_B / (int64_t)sizeof(REAL);
   ROWS(BEGIN)
   BEGIN_BIAS
   for (int64_t l = 0; l < k; l += LINE) {
     int64_t end = l + LINE < k ? l + LINE : k, near = l + PREFETCHES < end ? l + PREFETCHES : end, p = l;
     const REAL *fetch = ahead + l; /* a cache line of each row of the next tile of A */
-    _Pragma(MS_LCMA_UNROLL) for (; p < near; p++, fetch += FETCHES * ROW) {
+    _Pragma(MS_LCMA_UNROLL) for (; p < near; p++, fetch += FETCHES * row) {
       __builtin_prefetch(fetch);
-      if (FETCHES > 1) __builtin_prefetch(fetch + ROW);
+      if (FETCHES > 1) __builtin_prefetch(fetch + row);
       STEPS
     }
     _Pragma(MS_LCMA_UNROLL) for (; p < end; p++) { STEPS }
@@ -80,18 +81,18 @@ TARGET static inline __attribute__((always_inline)) void NAME(body)(const int ro
   ROWS(END)
 }
 
-#define TILE(rows)                                                                                                \
-  TARGET static void NAME(tile##rows##x1)(int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add, \
-                                          const void *ahead) {                                                    \
-    NAME(body)(rows, 1, k, a, b, c, ldc, add, ahead);                                                             \
-  }                                                                                                               \
-  TARGET static void NAME(tile##rows##x2)(int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add, \
-                                          const void *ahead) {                                                    \
-    NAME(body)(rows, 2, k, a, b, c, ldc, add, ahead);                                                             \
-  }
-#define PAIR(rows) \
-  { NAME(tile##rows##x1), NAME(tile##rows##x2) }
 /* clang-format off */
+#define TILE_OF(rows, vectors, title, row_B)                                                               \
+  TARGET static void NAME(tile##rows##x##vectors##title)(int64_t k, const void *a, const void *b, void *c, \
+                                                         int64_t ldc, int add, const void *ahead) {        \
+    NAME(body)(rows, vectors, row_B, k, a, b, c, ldc, add, ahead);                                         \
+  }
+#define TILE(rows)                                            \
+  TILE_OF(rows, 1, , MS_KERNEL_ROW_B(MS_KERNEL_SLAB_B))       \
+  TILE_OF(rows, 2, , MS_KERNEL_ROW_B(MS_KERNEL_SLAB_B))       \
+  TILE_OF(rows, 1, d, MS_KERNEL_ROW_B(MS_KERNEL_DEEP_SLAB_B)) \
+  TILE_OF(rows, 2, d, MS_KERNEL_ROW_B(MS_KERNEL_DEEP_SLAB_B))
+#define PAIR(rows) {{NAME(tile##rows##x1), NAME(tile##rows##x2)}, {NAME(tile##rows##x1d), NAME(tile##rows##x2d)}}
 TILE(1) TILE(2) TILE(3) TILE(4)
 #if MR > 4
 TILE(5) TILE(6)
@@ -102,7 +103,7 @@ TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12)
 #if MR > 12
 TILE(13) TILE(14)
 #endif
-static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, void *, int64_t, int, const void *) = {
+static void (*const NAME(tiles)[MR][2][2])(int64_t, const void *, const void *, void *, int64_t, int, const void *) = {
   PAIR(1), PAIR(2), PAIR(3), PAIR(4),
 #if MR > 4
   PAIR(5), PAIR(6),
@@ -116,9 +117,9 @@ static void (*const NAME(tiles)[MR][2])(int64_t, const void *, const void *, voi
 };
 /* clang-format on */
 
-static void NAME(tile)(int rows, int vectors, int64_t k, const void *a, const void *b, void *c, int64_t ldc, int add,
-                       const void *ahead) {
-  NAME(tiles)[rows - 1][vectors - 1](k, a, b, c, ldc, add, ahead);
+static void NAME(tile)(int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c, int64_t ldc,
+                       int add, const void *ahead) {
+  NAME(tiles)[rows - 1][deep][vectors - 1](k, a, b, c, ldc, add, ahead);
 }
 #endif
 
@@ -181,7 +182,6 @@ TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, c
 }
 #endif
 
-#undef ROW
 #undef AHEAD
 #undef LINE
 #undef FETCHES
@@ -192,6 +192,7 @@ TARGET static void NAME(combine)(void *to, size_t step, const void *const *in, c
 #undef LESS
 #undef BIAS
 #undef SUB
+#undef TILE_OF
 #undef ROWS
 #undef ROWS4
 #undef BEGIN

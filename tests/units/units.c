@@ -80,7 +80,7 @@ static void pack(const MsKernel *u, const MsPacked *p, const int *a, const int *
 /* C = A B by the tiles, rows in two parts as two threads would do. */
 static int product(const MsKernel *u, int64_t m, int64_t n, int64_t k) {
   static int a[MOST * LONG * DEPTH], b[MOST * LONG * DEPTH];
-  MsPacked p = ms_packed(u, m, n, (k + u->depth - 1) / u->depth);
+  MsPacked p = ms_packed(u, k % 2, m, n, (k + u->depth - 1) / u->depth); /* as a large or a small cache asks for */
   int64_t ld = ld_of(n), size = m * ld, bad = 0;
   void *to_a = room((size_t)(p.a_slab * p.slabs) * u->real_B), *to_b = room((size_t)(p.b_slab * p.slabs) * u->real_B),
        *c = room((size_t)(size + CANARY) * u->real_B);
@@ -88,7 +88,6 @@ static int product(const MsKernel *u, int64_t m, int64_t n, int64_t k) {
   for (int64_t i = 0; i < k * n; i++) b[i] = small();
   if (u->depth > 1) pack_narrow(u, &p, k, a, b, to_a, to_b);
   else pack(u, &p, a, b, to_a, to_b);
-  p.step_k = k % 2 ? p.slab_k : (p.slab_k / 2 + 15) / 16 * 16; /* a large or a small cache, whatever this CPU has */
   ms_kernel_multiply(u, &p, to_a, to_b, c, ld, 0, m / 3);
   ms_kernel_multiply(u, &p, to_a, to_b, c, ld, m / 3, m);
   for (int64_t i = 0; i < m; i++)
