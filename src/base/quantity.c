@@ -2,6 +2,7 @@
 #include "base/quantity.h"
 
 #include "base/json.h"
+#include "base/units.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,7 +21,6 @@ typedef struct {
 
 #define MEANT(...) \
   (const char *const[]) { __VA_ARGS__, NULL }
-#define DAY_S 86400.0
 static const Dimension dimensions[] = {
     {"Bps",
      "a rate",
@@ -44,7 +44,7 @@ static const Dimension dimensions[] = {
       {"m", 60, TRUE},
       {"min", 60, TRUE},
       {"h", 3600, TRUE},
-      {"d", DAY_S, TRUE}}},
+      {"d", MS_DAY_S, TRUE}}},
     {"Hz", "a frequency", "1.98GHz", MEANT("GHz", "MHz"), {{"Hz", 1}}},
     {"W", "a power", "700W", MEANT("W"), {{"W", 1}}},
     {"bit", "a size in bits", "8Gb", MEANT("Gb"), {{"b", 1}, {"bit", 1}}},
@@ -53,7 +53,7 @@ static const Dimension dimensions[] = {
 static const struct {
   const char *unit, *of;
   double factor;
-} scaled[] = {{"d", "s", DAY_S}, {"GiB", "B", 1024.0 * 1024 * 1024}, {"TFLOP/s", "flops", 1e12}};
+} scaled[] = {{"d", "s", MS_DAY_S}, {"GiB", "B", 1024.0 * 1024 * 1024}, {"TFLOP/s", "flops", 1e12}};
 
 static const struct {
   const char *text;

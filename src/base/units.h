@@ -10,5 +10,6 @@
 #define MS_MIB      (1024.0 * 1024.0)
 #define MS_GIB      (1024.0 * 1024.0 * 1024.0)
 #define MS_PS_PER_S 1e12
+#define MS_DAY_S    86400.0
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/err.h"
 #include "base/io.h"
 #include "cli/cli.h"
 #include "launch/printed.h"
@@ -57,14 +56,6 @@ static char *from_arguments(const MsTrainingLog *log, const char *file, const Ms
   return scenario_text(import->scenario, m);
 }
 
-/* A log of steps of another size is of another run. */
-static gboolean same_batch(const MsTrainingLog *log, const MsScenario *s, const char *file, GError **error) {
-  gint64 batch = ms_scenario_batch(s);
-  return log->global_batch == 0 || log->global_batch == batch ||
-         ms_input_error(error, file, 0, "global batch size", "is %d, %s has %" G_GINT64_FORMAT ": these are two runs",
-                        log->global_batch, s->file, batch);
-}
-
 int ms_cli_import_log(const char *file, const char *into, const MsImportOptions *options, const char *out) {
   GError *error = NULL;
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
@@ -72,7 +63,8 @@ int ms_cli_import_log(const char *file, const char *into, const MsImportOptions 
   g_autoptr(MsTrainingLog) log = reader ? ms_training_log_read(reader, file, notes, &error) : NULL;
   if (!log) return ms_cli_fail(error);
   g_autoptr(MsScenario) scenario = into ? ms_scenario_load(into, &error) : NULL;
-  if (into && (!scenario || !same_batch(log, scenario, file, &error))) return ms_cli_fail(error);
+  if (into && (!scenario || !ms_training_log_is_of(file, log->global_batch, scenario, &error)))
+    return ms_cli_fail(error);
   MsMeasured m = {0};
   set_measured(log, file, &m);
   ms_cli_print_notes(notes);

@@ -1,6 +1,7 @@
 #include "describe/goodput.h"
 
 #include "base/err.h"
+#include "base/units.h"
 #include "describe/rows.h"
 
 #include <math.h>
@@ -10,8 +11,6 @@ const char *const ms_component_words[] = {"gpu", "host", "nic", "link", "softwar
 static const char *const per_words[] = {"gpu", "node", "job", NULL};
 const char *const ms_checkpoint_words[] = {"synchronous", "asynchronous", "in-memory", NULL};
 
-#define DAY_S 86400.0
-
 /* --- reliability ----------------------------------------------------------------------------------------------- */
 static const MsFieldTable failure_table = MS_FIELD_TABLE(
     "reliability.failures[]", "one kind of failure",
@@ -20,7 +19,7 @@ static const MsFieldTable failure_table = MS_FIELD_TABLE(
     MS_ENUM(MsFailure, per, per_words, NULL, MS_REQUIRED, "units that the rate counts"),
     MS_F64(MsFailure, per_1000_days, "", 0, 1e6, NULL, MS_REQUIRED, "failures of 1000 such units in a day"),
     MS_BOOL(MsFailure, takes_node, "true", 0, "the node must be replaced; false: a restart in place does"),
-    MS_F64(MsFailure, detection_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "until it is noticed and the job stopped"),
+    MS_F64(MsFailure, detection_s, "s", 0, 30 * MS_DAY_S, NULL, MS_REQUIRED, "until it is noticed and the job stopped"),
     MS_STRING(MsFailure, source, MS_REQUIRED, "where the figures come from"));
 
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
@@ -91,7 +90,7 @@ static const MsFieldTable checkpoint_table = MS_FIELD_TABLE(
     MS_ENUM(MsCheckpointSpec, mode, ms_checkpoint_words, NULL, MS_REQUIRED,
             "training waits for storage (synchronous), for a copy to the host (asynchronous), or keeps it in the "
             "memory of other nodes"),
-    MS_F64(MsCheckpointSpec, interval_s, "s", 1, 30 * DAY_S, NULL, MS_NULLABLE,
+    MS_F64(MsCheckpointSpec, interval_s, "s", 1, 30 * MS_DAY_S, NULL, MS_NULLABLE,
            "useful time between two; null = the optimal one"),
     MS_F64(MsCheckpointSpec, size_B, "B", 1, 1e18, NULL, MS_NULLABLE,
            "of the whole job; null = parameters times bytes of weights, main parameters and moments"),
@@ -100,21 +99,21 @@ static const MsFieldTable checkpoint_table = MS_FIELD_TABLE(
 
 static const MsFieldTable recovery_table = MS_FIELD_TABLE(
     "goodput.recovery", "what a restart takes",
-    MS_F64(MsRecoverySpec, restart_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED,
+    MS_F64(MsRecoverySpec, restart_s, "s", 0, 30 * MS_DAY_S, NULL, MS_REQUIRED,
            "schedule, start processes, connect and build; loading comes on top"),
-    MS_F64(MsRecoverySpec, rewarm_s, "s", 0, 30 * DAY_S, NULL, MS_REQUIRED, "useful time lost to slow first steps"));
+    MS_F64(MsRecoverySpec, rewarm_s, "s", 0, 30 * MS_DAY_S, NULL, MS_REQUIRED, "useful time lost to slow first steps"));
 
 static const MsFieldTable spare_table =
     MS_FIELD_TABLE("goodput.spares", "nodes in reserve",
                    MS_INT(MsSpareSpec, nodes, 0, 1 << 20, NULL, MS_NULLABLE,
                           "idle nodes that replace failed ones; null = always enough"),
-                   MS_F64(MsSpareSpec, repair_s, "s", 0, 1000 * DAY_S, "86400", 0, "until a failed node is back"));
+                   MS_F64(MsSpareSpec, repair_s, "s", 0, 1000 * MS_DAY_S, "86400", 0, "until a failed node is back"));
 
 static const MsFieldTable slow_table =
     MS_FIELD_TABLE("goodput.slow_nodes", "nodes that do not fail but hold the job up",
                    MS_F64(MsSlowSpec, per_1000_node_days, "", 0, 1e6, "0", 0, "nodes that become slow"),
                    MS_F64(MsSlowSpec, speed, "", 0.01, 1, "0.8", 0, "of the job while it has one"),
-                   MS_F64(MsSlowSpec, detection_s, "s", 0, 30 * DAY_S, "3600", 0,
+                   MS_F64(MsSlowSpec, detection_s, "s", 0, 30 * MS_DAY_S, "3600", 0,
                           "until it is found; a planned restart then replaces it"));
 
 static const MsFieldTable budget_table =

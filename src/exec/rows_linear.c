@@ -152,12 +152,7 @@ const Linear *ms_exec_linear(Exec *x, const MsOp *gemm, int turn) {
       static const Linear beside = {.name = "shared fc1",
                                     .module = -1,
                                     .kind = LINEAR_COLUMN,
-                                    .in = "normed mlp input",
-                                    .out = "shared fc1 out",
-                                    .d_in = "d normed mlp input",
-                                    .d_out = "d shared fc1 out",
-                                    .gathered_in = "shared input",
-                                    .gathered_d_out = "",
+                                    TENSORS("normed mlp input", "shared fc1 out"),
                                     .weight = "shared fc1",
                                     .keeps_gathered = TRUE};
       return &beside;

@@ -24,6 +24,13 @@ typedef struct {
   GHashTable *ranks;              /* that report memory */
 } Reader;
 
+gboolean ms_training_log_is_of(const char *log, int batch, const MsScenario *run, GError **error) {
+  gint64 own = ms_scenario_batch(run);
+  return batch == 0 || batch == own ||
+         ms_input_error(error, log, 0, "global batch size", "is %d, %s has %" G_GINT64_FORMAT ": these are two runs",
+                        batch, run->file, own);
+}
+
 void ms_training_log_free(MsTrainingLog *log) {
   if (!log) return;
   g_array_unref(log->steps);

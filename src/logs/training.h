@@ -11,6 +11,7 @@
 #ifndef MS_LOGS_TRAINING_H
 #define MS_LOGS_TRAINING_H
 
+#include "describe/scenario.h"
 #include "logs/reader.h"
 
 typedef struct {
@@ -36,6 +37,8 @@ typedef struct {
 
 /* NULL and *error when there is nothing to learn. What was repaired goes to `notes`. (transfer full) */
 MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArray *notes, GError **error);
+/* Of `log` (a file), whose steps have `batch` sequences (0: it does not say), FALSE when the run has another batch. */
+gboolean ms_training_log_is_of(const char *log, int batch, const MsScenario *run, GError **error);
 void ms_training_log_free(MsTrainingLog *log);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrainingLog, ms_training_log_free)
 

@@ -2,11 +2,11 @@
 #include "plan/plan.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "base/units.h"
 #include <math.h>
 #include <string.h>
 
 #define S_PER_HOUR       3600.0
-#define S_PER_DAY        86400.0
 #define TOKENS_OF_FIGURE 1e6 /* prices and energies are said per million tokens */
 
 static double tokens_per_step(const MsScenario *s) { return (double)ms_scenario_batch(s) * s->training.seq_length; }
@@ -109,6 +109,6 @@ char *ms_objective_assumption(const MsRequest *r) {
                            r->gpu_power_W > 0 ? "the request's gpu_power_W" : "tdp_W of the hardware");
   if (r->objective == MS_GOAL_DEADLINE)
     return g_strdup_printf("%s tokens within %.4g days of uninterrupted steps",
-                           ms_text_tokens(r->training_tokens, MS_ROOM), r->deadline_s / S_PER_DAY);
+                           ms_text_tokens(r->training_tokens, MS_ROOM), r->deadline_s / MS_DAY_S);
   return NULL;
 }

@@ -37,10 +37,10 @@ gboolean ms_planner_stopped(MsPlanner *planner); /* Ctrl-C or an error, on any r
 /* Seconds by which the training of a candidate misses the deadline. */
 double ms_planner_late_s(const MsPlanner *planner, const MsCandidate *candidate, double step_s);
 void ms_planner_refuse(MsPlanner *planner, int row /* MS_REFUSED_... */, double miss, const MsCandidate *candidate);
-/* Simulates n <= MS_BATCH candidates on all threads and ranks and puts them into the list. done[n], may be NULL: FALSE
- * for those that an interrupt left out. */
 /* FALSE: it is refused, as nothing starts it (MsPlanOptions.starts). */
 gboolean ms_planner_starts(MsPlanner *planner, const MsCandidate *candidate);
+/* Simulates n <= MS_BATCH candidates on all threads and ranks and puts them into the list. done[n], may be NULL: FALSE
+ * for those that an interrupt left out. */
 void ms_planner_simulate(MsPlanner *planner, const MsCandidate *candidate, int n, gboolean *done);
 /* Simulates them likewise, without the list: outcome[n] of those that done[n] says. */
 void ms_planner_outcomes(MsPlanner *planner, const MsCandidate *candidate, int n, MsOutcome *outcome, gboolean *done);

@@ -1,15 +1,15 @@
 /* src/report/goodput.c - effective training time as text and JSON. */
 #include <math.h>
 
+#include "base/units.h"
 #include "base/text.h"
 #include "report/report.h"
 
-#define DAY_S  86400.0
 #define HOUR_S 3600.0
 
 static const char *time_text(double time_s, char *buf) {
   if (!isfinite(time_s)) g_snprintf(buf, MS_TEXT, "never");
-  else if (fabs(time_s) >= 2 * DAY_S) g_snprintf(buf, MS_TEXT, "%.2f d", time_s / DAY_S);
+  else if (fabs(time_s) >= 2 * MS_DAY_S) g_snprintf(buf, MS_TEXT, "%.2f d", time_s / MS_DAY_S);
   else if (fabs(time_s) >= 2 * HOUR_S) g_snprintf(buf, MS_TEXT, "%.2f h", time_s / HOUR_S);
   else if (fabs(time_s) >= 120) g_snprintf(buf, MS_TEXT, "%.1f min", time_s / 60);
   else return ms_text_seconds(time_s, buf);
@@ -57,13 +57,13 @@ static void job(GString *out, const MsGoodputResult *r) {
 
 static void failure_table(GString *out, const MsGoodputResult *r) {
   const MsGoodput *g = r->goodput;
-  double rate = ms_fault_rate(&r->model), wall_d = r->runs > 0 ? r->wall_s.mean / DAY_S : NAN;
+  double rate = ms_fault_rate(&r->model), wall_d = r->runs > 0 ? r->wall_s.mean / MS_DAY_S : NAN;
   MsTable *table = ms_table_of("  failures|>a day|>one in|>share|>in the run");
   for (int k = 0; k <= g->reliability.n; k++) {
     gboolean all = k == g->reliability.n;
     double hz = all ? rate : r->kind_Hz[k];
     ms_table_cellf(table, "  %s", all ? "all" : ms_component_words[g->reliability.failure[k].component]);
-    MS_TABLE_ROW(table, count_text(hz * DAY_S, MS_ROOM), time_text(1 / hz, MS_ROOM),
+    MS_TABLE_ROW(table, count_text(hz * MS_DAY_S, MS_ROOM), time_text(1 / hz, MS_ROOM),
                  rate > 0 ? MS_PERCENT(hz / rate) : "-");
     if (isnan(wall_d)) ms_table_cell(table, "-");
     else ms_table_cellf(table, "%.1f", all ? r->failures.mean : r->kind_failures[k]);
@@ -106,8 +106,8 @@ static void budget(GString *out, const MsGoodputResult *r) {
   const char *mean = bound(r, 0), *low = bound(r, 0.95), *high = bound(r, 0.05);
   g_string_append_printf(
       out, "  %s tokens: %s%.2f days +-%.2f, 90 %%: %s%.2f to %s%.2f   (without any failure %.2f, closed form %.2f)\n",
-      MS_COUNT(r->goodput->budget.tokens), mean, r->wall_s.mean / DAY_S, r->wall_s.error / DAY_S, low,
-      r->wall_s.p5 / DAY_S, high, r->wall_s.p95 / DAY_S, r->work_s / DAY_S, r->expected_s / DAY_S);
+      MS_COUNT(r->goodput->budget.tokens), mean, r->wall_s.mean / MS_DAY_S, r->wall_s.error / MS_DAY_S, low,
+      r->wall_s.p5 / MS_DAY_S, high, r->wall_s.p95 / MS_DAY_S, r->work_s / MS_DAY_S, r->expected_s / MS_DAY_S);
   g_string_append_printf(out, "  GPU-hours        %s%s, 90 %%: %s%s to %s%s\n", mean, MS_COUNT(r->gpu_hours.mean), low,
                          MS_COUNT(r->gpu_hours.p5), high, MS_COUNT(r->gpu_hours.p95));
   if (r->unfinished > 0)
@@ -185,7 +185,7 @@ static const char *component(const void *c) {
   return ms_component_words
       [MS_FIGURE_OWNER(MsGoodputResult, c)->goodput->reliability.failure[MS_FIGURE_I(c)].component];
 }
-static double per_day(const void *c) { return MS_FIGURE_OWNER(MsGoodputResult, c)->kind_Hz[MS_FIGURE_I(c)] * DAY_S; }
+static double per_day(const void *c) { return MS_FIGURE_OWNER(MsGoodputResult, c)->kind_Hz[MS_FIGURE_I(c)] * MS_DAY_S; }
 static double in_run(const void *c) {
   const MsGoodputResult *r = MS_FIGURE_OWNER(MsGoodputResult, c);
   return r->runs > 0 ? r->kind_failures[MS_FIGURE_I(c)] : NAN;

@@ -191,8 +191,6 @@ static void append_refusals(GString *out, const MsPlan *plan) {
     g_string_append_printf(out, "... and %d more rules\n", plan->n_refusals - FEW_REFUSALS);
 }
 
-#define S_PER_DAY 86400.0
-
 static const MsPlanRefusal *refused_for(const MsPlan *plan, const char *name) {
   for (int i = 0; i < plan->n_refusals; i++)
     if (strcmp(plan->refusals[i].name, name) == 0) return &plan->refusals[i];
@@ -210,7 +208,7 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
         out, 2,
         "nothing keeps the deadline: the layout that comes nearest, %s, takes at least %.4g days more than "
         "the %.4g; --explain lists what else was refused",
-        late->layout, late->miss / S_PER_DAY, request->deadline_s / S_PER_DAY);
+        late->layout, late->miss / MS_DAY_S, request->deadline_s / MS_DAY_S);
   else if (memory)
     ms_text_paragraph(out, 2,
                       "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "

@@ -10,9 +10,9 @@
  *   POST   /api/around      a scenario; the plan request of its task with the layout left open (plan --around)
  *   POST   /api/plan        a plan request, or one of several plans; 202 {"id"}. Stopped when nobody asks about it for
  *                           five seconds
- *   GET    /api/plan/ID     {"state","message","plan"}: `state` is waiting, running, done, stopped or failed, `message`
- * what the search says meanwhile or why it failed, `plan` null, then what was found so far
- *                           (`moesim plan --follow --json`, its share in "done"), at last everything
+ *   GET    /api/plan/ID     {"state","message","plan"}: `state` is waiting, running, done, stopped or failed,
+ *                           `message` what the search says meanwhile or why it failed, `plan` null, then what was
+ *                           found so far (`moesim plan --follow --json`, its share in "done"), at last everything
  *   GET    /api/plan/ID/events   the same as server-sent events, whenever there is something new; the last one when
  *                           it is over. Stopped when the client hangs up
  *   DELETE /api/plan/ID     stops it; what was found stays

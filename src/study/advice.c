@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "base/units.h"
 #include "study/parts.h"
 
 static const MsPick *of_kind(const MsPicks *p, MsPickKind kind) {
@@ -19,8 +20,6 @@ static const char *price(double slower, char *buf) {
   g_snprintf(buf, MS_TEXT, slower >= 0 ? "costs %.1f %% of the step" : "is %.1f %% faster", 100 * fabs(slower));
   return buf;
 }
-
-#define S_PER_DAY 86400.0
 
 static void say(GPtrArray *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void say(GPtrArray *out, const char *format, ...) {
@@ -49,7 +48,7 @@ static void say_budget(GPtrArray *out, const MsBudget *b, int gpus) {
     say(out, "the %s tokens take %.1f of the %.4g days", tokens, b->days, b->deadline_days);
   else
     say(out, "the %s tokens take %s", tokens,
-        b->days < 0.1 ? MS_SECONDS(b->days * S_PER_DAY) : MS_FORMAT("%.1f days", b->days));
+        b->days < 0.1 ? MS_SECONDS(b->days * MS_DAY_S) : MS_FORMAT("%.1f days", b->days));
 }
 
 /* The two parts of the step that the named layout pays most for. */
@@ -176,8 +175,8 @@ static void say_late(GPtrArray *out, const MsSweep *s) {
     if (ms_sweep_late_s(&s->cell[i]) < (nearest ? ms_sweep_late_s(nearest) : INFINITY)) nearest = &s->cell[i];
   if (!nearest) return;
   say(out, "none keeps the deadline; %s comes nearest, with at least %.4g days more than the %.4g. Give more GPUs",
-      nearest->request->base->hardware->name, ms_sweep_late_s(nearest) / S_PER_DAY,
-      nearest->request->deadline_s / S_PER_DAY);
+      nearest->request->base->hardware->name, ms_sweep_late_s(nearest) / MS_DAY_S,
+      nearest->request->deadline_s / MS_DAY_S);
 }
 
 static void advise_training(GPtrArray *out, const MsSweep *s) {

@@ -98,13 +98,6 @@ static void put_log(const Run *r, MsScenario *s) {
   s->measured.tokens_per_s_per_gpu = r->log_tokens;
 }
 
-static gboolean same_batch(const Run *r, GError **error) {
-  gint64 batch = ms_scenario_batch(r->scenario);
-  return r->log_batch == 0 || r->log_batch == batch ||
-         ms_input_error(error, r->log, 0, "global batch size", "is %d, %s has %" G_GINT64_FORMAT ": these are two runs",
-                        r->log_batch, r->file, batch);
-}
-
 /* No machine multiplies faster than its peak; `predicted` has the share that a step of the predicted length takes. */
 static gboolean is_possible(const Run *r, const MsResult *predicted, GError **error) {
   double share =
@@ -121,7 +114,7 @@ static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   if (!r->scenario || !put_hardware(r->scenario, r->hardware, error)) return FALSE;
   MsScenario *s = r->scenario;
   if (r->log) put_log(r, s);
-  if (!same_batch(r, error)) return FALSE;
+  if (!ms_training_log_is_of(r->log, r->log_batch, s, error)) return FALSE;
   r->measured_s = s->has_measured ? ms_measured_time(s, &from) : NAN;
   if (!(r->measured_s > 0) && !r->trace)
     return ms_input_error(error, r->file, 0, "measured", "gives no step time: moesim import log reads one from a log");

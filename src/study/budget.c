@@ -2,9 +2,9 @@
 
 #include <math.h>
 
+#include "base/units.h"
 #include "study/goodput.h"
 
-#define DAY_S          86400.0
 #define HOUR_S         3600.0
 #define W_H_OF_MWH     1e6
 #define KWH_OF_MWH     1e3
@@ -46,8 +46,8 @@ void ms_budget_of(const MsRequest *q, const MsScenario *s, const MsResult *r, Ms
   b->power_W = b->gpu_W * s->gpus;
   if (!(b->tokens > 0) || !(r->step_time_s > 0)) return;
   double steps = ceil(b->tokens / per_step); /* the last one may be partly filled */
-  b->step_days = steps * r->step_time_s / DAY_S;
-  b->deadline_days = q->deadline_s / DAY_S;
+  b->step_days = steps * r->step_time_s / MS_DAY_S;
+  b->deadline_days = q->deadline_s / MS_DAY_S;
   b->goodput = q->goodput;
   if (isnan(b->goodput)) {
     b->reliability = q->reliability ? q->reliability : USUAL_FAILURES;
@@ -56,7 +56,7 @@ void ms_budget_of(const MsRequest *q, const MsScenario *s, const MsResult *r, Ms
   if (!(b->goodput > 0)) b->goodput = NAN, b->reliability = NULL;
   b->days = b->step_days / (isnan(b->goodput) ? 1 : b->goodput);
   b->late = b->days > b->deadline_days;
-  b->gpu_hours = b->days * DAY_S / HOUR_S * s->gpus;
+  b->gpu_hours = b->days * MS_DAY_S / HOUR_S * s->gpus;
   b->price = b->gpu_hours * q->gpu_hour_price;
   b->energy_MWh = b->gpu_hours * b->gpu_W / W_H_OF_MWH;
   b->co2_t = b->energy_MWh * KWH_OF_MWH * q->grid_kg_per_kWh / KG_OF_T;

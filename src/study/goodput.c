@@ -5,10 +5,10 @@
 
 #include "base/err.h"
 #include "base/stats.h"
+#include "base/units.h"
 #include "sim/simulate.h"
 #include "study/jobs.h"
 
-#define DAY_S       86400.0
 #define HOUR_S      3600.0
 #define NO_PROGRESS 0.01 /* of the time useful: not worth simulating */
 #define MOST_EVENTS 1e8  /* of all runs together */
@@ -89,13 +89,13 @@ static void failures(MsGoodputResult *r) {
   r->model.n_kinds = g->reliability.n;
   for (int i = 0; i < g->reliability.n; i++) {
     const MsFailure *f = &g->reliability.failure[i];
-    r->kind_Hz[i] = f->per_1000_days / 1000 * units[f->per] / DAY_S;
+    r->kind_Hz[i] = f->per_1000_days / 1000 * units[f->per] / MS_DAY_S;
     r->model.kind[i] = (MsFaultKind){r->kind_Hz[i], f->detection_s, f->takes_node};
   }
   r->model.spares = g->spares.nodes == MS_NULL_INT ? -1 : g->spares.nodes;
   r->model.repair_s = g->spares.repair_s;
   r->model.elastic = g->elastic;
-  r->model.slow_Hz = g->slow_nodes.per_1000_node_days / 1000 * r->nodes / DAY_S;
+  r->model.slow_Hz = g->slow_nodes.per_1000_node_days / 1000 * r->nodes / MS_DAY_S;
   r->model.slow_speed = g->slow_nodes.speed;
   r->model.slow_detection_s = g->slow_nodes.detection_s;
 }
@@ -118,7 +118,7 @@ static void closed_forms(MsGoodputResult *r) {
   MsFaultModel *m = &r->model;
   const MsBudgetSpec *b = &r->goodput->budget;
   r->work_s = b->tokens / r->tokens_per_step * r->step_time_s; /* NaN with days */
-  m->horizon_s = b->days * DAY_S;
+  m->horizon_s = b->days * MS_DAY_S;
   m->work_s = INFINITY;
   r->expected_s = NAN;
   if (!isnan(r->work_s)) {
@@ -196,7 +196,7 @@ static void summarise(MsGoodputResult *r, const MsFaultRun *run, int n) {
 
 /* The step and the failures miss apart from one another: half widths of 90 % add as squares. */
 static void tokens_per_day(MsGoodputResult *r) {
-  double ettr = r->runs > 0 ? r->ettr_runs.mean : r->ettr, whole = r->tokens_per_step / r->step_time_s * DAY_S;
+  double ettr = r->runs > 0 ? r->ettr_runs.mean : r->ettr, whole = r->tokens_per_step / r->step_time_s * MS_DAY_S;
   double less = r->runs > 0 ? 1 - r->ettr_runs.p5 / ettr : 0, more = r->runs > 0 ? r->ettr_runs.p95 / ettr - 1 : 0;
   r->tokens_per_day = whole * ettr;
   r->tokens_per_day_p5 = r->tokens_per_day * MAX(1 - hypot(r->band, less), 0);

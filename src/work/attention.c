@@ -226,11 +226,11 @@ static void exchange_heads(MsBuild *b, const Widths *w, MsGroupKind group, gbool
 static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPackPart *part) {
   MsCpComm type = b->scenario->layout.cp_comm_type;
   const MsCpCommRow *row = ms_cp_comm_row(type);
-  gboolean back = b->pass == MS_PASS_DGRAD, exchanges;
+  gboolean back = b->pass == MS_PASS_DGRAD;
   MsGroupKind group = row->heads == MS_CP_HEADS_AMONG_ALL ? MS_GROUP_CP : MS_GROUP_CP_INNER;
   double inner = ms_cp_exchange(type, (int)b->c, b->layout->cp_inner), heads = w->heads / inner, s = part->length;
   double kv_B = ring_hop_B(b, w, part) * b->c;
-  exchanges = row->heads != MS_CP_HEADS_STAY && inner > 1;
+  gboolean exchanges = row->heads != MS_CP_HEADS_STAY && inner > 1;
   if (exchanges) exchange_heads(b, w, group, TRUE);
   if (row->keys == MS_CP_KEYS_ARE_GATHERED && ms_framework(b->scenario)->torch_parallel) {
     core_merged(b, w, layer, part, heads, kv_B);

@@ -177,7 +177,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix);
 void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double heads, double dqk);
 
 /* Residual stream (hyper.c): in front of a sub-layer the streams are mixed into one (nothing to do with a plain
- * stream), behind it what it gives is added. `reads`, `kernels`: tensors that the plain add reads, and its kernels. */
+ * stream), behind it what it gives is added. */
 typedef enum { MS_HALF_ATTENTION, MS_HALF_MLP } MsHalf; /* sub-layer */
 void ms_residual_in(MsBuild *b, MsHalf half);
 void ms_residual_out(MsBuild *b, MsHalf half, int adds); /* of so many sums of two tensors the last is the residual */
