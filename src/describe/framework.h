@@ -8,6 +8,15 @@
 #include "describe/field.h"
 #include "describe/scenario.h"
 
+/* What is computed again of a layer */
+typedef enum {
+  MS_AGAIN_ALL,  /* all of it */
+  MS_AGAIN_STOP, /* with recompute_early_stop up to the last tensor that its backward reads: a plain operator that would
+                    only read it does not run; autograd functions with a context of their own, as TransformerEngine's,
+                    do, since they save behind what they run (torch.utils.checkpoint without reentrance) */
+  MS_AGAIN_READ  /* the same, and compiled layers make nothing that no gradient reads */
+} MsAgain;
+
 typedef struct {
   const char *word, *doc;
   const char *defaults; /* JSON object of scenario.options: what is left out; NULL: the table's own defaults */
@@ -54,13 +63,12 @@ typedef struct {
                           their gradients, then those of all three, backward */
   gboolean registered_buffers; /* collectives of sharded parameters go out of buffers that NCCL knows, by few SMs
                                   (Megatron-FSDP, nccl_ub; torch.distributed.fsdp registers none) */
-  int shard_copies;     /* torch fully_shard: a pass waits for compute in front of its first gather and behind its
-                           backward for its last reduction; what is gathered is copied into the parameters, gradients
-                           into what is reduced, experts so often (2: rows of theirs are sharded, which lie apart);
-                           parameters that stay whole behind a forward are dropped behind the backward. 0: not */
-  gboolean stops_early; /* a region is computed again up to the last tensor that its backward reads: not what leaves
-                           combine (torch.utils.checkpoint, early_stop) */
-  gboolean low_loss;    /* PyTorch's cross_entropy of BF16 logits, without a copy in FP32 */
+  int shard_copies;  /* torch fully_shard: a pass waits for compute in front of its first gather and behind its backward
+                        for its last reduction; what is gathered is copied into the parameters, gradients into what is
+                        reduced, experts so often (2: rows of theirs are sharded, which lie apart); parameters that stay
+                        whole behind a forward are dropped behind the backward. 0: not */
+  MsAgain again;     /* what full recomputation makes of a layer */
+  gboolean low_loss; /* PyTorch's cross_entropy of BF16 logits, without a copy in FP32 */
   gboolean steps_one_by_one; /* the host works through the parameters of a distributed optimizer's shard (law
                                 optimizer_operators) */
   gboolean fake_gate;        /* routing round-robin: experts in turn in place of a router */

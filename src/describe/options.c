@@ -116,6 +116,9 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
     SWITCH(overlap_p2p_comm_warmup_flush, "false",
            "the same where no other direction hides it: before the first and behind the last pair of passes"),
     SWITCH(gradient_accumulation_fusion, "true", "weight gradients accumulated by the GEMM"),
+    MS_BOOL(MsOptions, recompute_early_stop, "false", 0,
+            "PyTorch's checkpointing without reentrance, which runs a region again up to the last tensor that its "
+            "backward reads (torch.utils.checkpoint, early_stop)"),
     MS_BOOL(MsOptions, torch_compile, "true", 0,
             "layers of TorchTitan are compiled; false: norms, SwiGLU and sums run operator by operator"),
     MS_INT(MsOptions, num_distributed_optimizer_instances, 1, 65536, "1", MS_OPEN, "groups of hybrid sharding"),

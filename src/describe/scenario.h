@@ -89,7 +89,8 @@ typedef struct {
   gboolean keep_mtp_spec_in_bf16, reuse_grad_buf_for_mxfp8_param_ag;
   gboolean overlap_param_gather_with_optimizer_step, defer_embedding_wgrad_compute;
   int wgrad_deferral_limit; /* passes of the head, 0 = all of the step */
-  gboolean overlap_p2p_comm, overlap_p2p_comm_warmup_flush, gradient_accumulation_fusion, torch_compile;
+  gboolean overlap_p2p_comm, overlap_p2p_comm_warmup_flush, gradient_accumulation_fusion;
+  gboolean recompute_early_stop, torch_compile;
   gboolean optimizer_post_validation; /* -1: when the schedule is a zero-bubble one */
   int num_distributed_optimizer_instances;
   MsOuterDp outer_dp_sharding_strategy;

@@ -120,6 +120,7 @@ static gboolean checkpointing(Form *f, const MsLayout *layout) {
                                                                : "none");
   if (selective) g_string_append(f->out, "selective_ac_option = \"op\"\n");
   else if (every > 1) g_string_append_printf(f->out, "selective_ac_option = \"%d\"\n", every);
+  if (f->s->options.recompute_early_stop) g_string_append(f->out, "early_stop = true\n");
   return TRUE;
 }
 

@@ -120,7 +120,7 @@ typedef struct {
   int layers, gpus, seq_length, local_batch, global_batch;
   int tp, cp, pp, ep, etp, replicate, shard;
   int vpp, stages, microbatch;
-  gboolean embedding, loss, interleaved, async_tp, fp8_gather, compiled, compiled_loss;
+  gboolean embedding, loss, interleaved, async_tp, fp8_gather, compiled, compiled_loss, early_stop;
   int schedule, reshard, rotate, reduce, experts, optimizer; /* places in their lists of words */
   const char *granularity;                                   /* of recomputation; */
   gboolean operators;                                        /* modules */
@@ -337,6 +337,7 @@ static gboolean read_checkpointing(Titan *t, Run *r) {
   if (number) option = text;
   else if (!word(t, AC("selective_ac_option"), "2", &option)) return FALSE;
   if (!choice(t, AC("mode"), "none full selective", 2, &mode)) return FALSE;
+  if (!boolean(t, AC("early_stop"), FALSE, &r->early_stop)) return FALSE;
   r->operators = mode == 2 && strcmp(option, "op") == 0;
   r->granularity = mode == 0 ? "none" : r->operators ? "selective" : "full";
   if (mode < 2 || r->operators) return TRUE;
@@ -397,6 +398,7 @@ static void put_options(const Run *r, MsJsonOut *out) {
   ms_json_out_bool(out, "fp8_param_gather", r->fp8_gather);
   ms_json_out_bool(out, "cross_entropy_fusion", r->compiled_loss);
   if (!r->compiled) ms_json_out_bool(out, "torch_compile", FALSE);
+  if (r->early_stop) ms_json_out_bool(out, "recompute_early_stop", TRUE);
   ms_json_out_string(out, "optimizer_impl", r->optimizer ? "foreach" : "fused");
   ms_json_out_string(out, "grad_reduce_dtype", r->reduce ? "bf16" : "fp32");
   ms_json_out_int(out, "num_distributed_optimizer_instances", r->replicate);

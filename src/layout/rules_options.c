@@ -145,6 +145,10 @@ RULE(framework_compiles) {
   return s->options.torch_compile || ms_framework(s)->llama_layers ||
          REFUSE("%s does not compile its layers: torch_compile is true", ms_framework(s)->word);
 }
+RULE(early_stop_needs_torch) {
+  return !s->options.recompute_early_stop || ms_framework(s)->again != MS_AGAIN_ALL ||
+         REFUSE("%s runs a whole region again: recompute_early_stop is false", ms_framework(s)->word);
+}
 RULE(foreach_needs_torch) {
   if (s->options.optimizer_impl == MS_OPTIMIZER_FUSED) return TRUE;
   return (ms_framework(s)->masters_are_weights && s->training.optimizer == MS_OPT_ADAM) ||

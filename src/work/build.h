@@ -134,6 +134,15 @@ void ms_row_swizzle(MsBuild *b, gboolean weights, double elements, int tensors);
 /* Of a layer attention and every other product are kept, the rest is made again (recompute `operators`). */
 static inline gboolean ms_by_operators(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_OPERATORS); }
 
+/* A layer that is computed again makes nothing that no gradient reads, or stops at the last tensor that one does
+ * (describe/framework.h). */
+static inline gboolean ms_drops_unread(const MsBuild *b) {
+  return ms_framework(b->scenario)->again == MS_AGAIN_READ && b->options->torch_compile;
+}
+static inline gboolean ms_stops_early(const MsBuild *b) {
+  return b->options->recompute_early_stop || ms_drops_unread(b);
+}
+
 /* Blocks; each lays down its rows in b->list. */
 void ms_attention_forward(MsBuild *b, int layer);
 void ms_attention_backward(MsBuild *b, int layer);

@@ -39,8 +39,7 @@ static Load load(const MsBuild *b, gboolean out) {
 /* Outputs of the experts that only the residual takes are not made again where recomputation stops at the last tensor
  * that a backward reads. */
 static gboolean unread(const MsBuild *b, gboolean out) {
-  return !out && b->pass == MS_PASS_RECOMPUTE && ms_framework(b->scenario)->stops_early &&
-         b->model->moe_latent_size <= 0;
+  return !out && b->pass == MS_PASS_RECOMPUTE && ms_stops_early(b) && b->model->moe_latent_size <= 0;
 }
 
 /* One crossing of the expert group: tokens out (dispatch) or back (combine). */

@@ -59,14 +59,19 @@ MsLinear ms_linear_fc1(const MsBuild *b, const char *name, double f) {
   return l;
 }
 
-/* A two-layer MLP of width f over `rows` gathered rows: dense layers and shared experts. */
-void ms_mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f) {
+/* Up to the input of the second product. */
+static void to_second(MsBuild *b, const char *fc1, double f) {
   MsLinear up = ms_linear_fc1(b, fc1, f);
-  MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
   up.fused_norm = b->module == MS_MODULE_MLP; /* a shared expert gets what the layer's norm made for the router */
   ms_linear_forward(b, &up);
   ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
   ms_store_activation_input(b, b->rows, f / b->t);
+}
+
+/* A two-layer MLP of width f over `rows` gathered rows: dense layers and shared experts. */
+void ms_mlp_core_forward(MsBuild *b, const char *fc1, const char *fc2, double f) {
+  MsLinear down = ms_linear_of(fc2, MS_LINEAR_ROW, b->rows, b->h, f / b->t);
+  to_second(b, fc1, f);
   ms_linear_forward(b, &down);
 }
 
@@ -95,6 +100,15 @@ void ms_mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f
 }
 
 /* --- dense --- */
+
+/* The second product of a layer that is computed again, which only the residual would take: nothing behind it is saved,
+ * and it saves its own input before it runs. */
+static gboolean unread(const MsBuild *b) {
+  gboolean plain = b->options->transformer_impl == MS_IMPL_LOCAL && !b->quantized,
+           saves_behind = b->model->post_norm || b->streams > 1 || b->model->hidden_dropout > 0;
+  return b->pass == MS_PASS_RECOMPUTE && (ms_drops_unread(b) || (ms_stops_early(b) && plain)) && !saves_behind &&
+         !ms_lora_is_on(&b->training->lora);
+}
 
 /* What `operators` keeps: the fifth product of a layer, and the seventh of a gated one with its sum over
  * tensor-parallel ranks. */
@@ -132,6 +146,10 @@ void ms_dense_mlp_forward(MsBuild *b) {
   if (!again && !ms_inputs_recomputed(b) && !ms_by_operators(b))
     ms_keep_input(b, "normed mlp input", ms_input_B(b, x, TRUE));
   b->node = MS_NODE_EXPERTS;
+  if (unread(b)) {
+    to_second(b, "fc1", f);
+    return;
+  }
   ms_mlp_core_forward(b, "fc1", "fc2", f);
   if (ms_by_operators(b)) {
     keep_products(b, f);

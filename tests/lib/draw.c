@@ -140,6 +140,7 @@ static void draw_options(GRand *rand, MsScenario *s) {
     if (field->offset != offsetof(MsOptions, disable_parameter_transpose_cache) && /* few precisions have it */
         field->offset != offsetof(MsOptions, expert_grad_reduce_dtype) &&          /* nor frameworks these */
         field->offset != offsetof(MsOptions, torch_compile) && field->offset != offsetof(MsOptions, optimizer_impl) &&
+        field->offset != offsetof(MsOptions, recompute_early_stop) &&
         field->offset != offsetof(MsOptions, grouped_gemm_library) && /* few machines have another */
         field->offset != offsetof(MsOptions, moe_paged_stash_buffer_size_factor_cuda) &&
         field->offset != offsetof(MsOptions, swap_optimizer_times) && /* drawn below */

@@ -280,6 +280,41 @@ static void eager_layers(void **state) {
   assert_close(norm->read_B + norm->write_B, 4 * T * h, 1e-12);
 }
 
+/* Whether the second product is computed again, and what is saved by it: nothing behind it is read by a backward.
+ * PyTorch stops in front of a plain product from 2.1 on; TransformerEngine's function runs whole; compiled layers hold
+ * no product that nobody reads. */
+static void recomputation_ends(void **state) {
+  (void)state;
+  static const char full[] = "\"recompute\": {\"granularity\": \"full\"}";
+  static const struct {
+    const char *head, *options;
+    gboolean again;
+  } files[] = {{"\"framework\": \"megatron\"", "", TRUE},
+               {"\"framework\": \"fsdp1\"", "", FALSE},
+               {"\"software\": \"llm-foundry\"", "", FALSE},
+               {"\"software\": \"llm-foundry-2023-05\"", "", TRUE},
+               {"\"framework\": \"fsdp1\"", ", \"recompute_early_stop\": false", TRUE},
+               {"\"framework\": \"automodel\"", "", TRUE},
+               {"\"framework\": \"automodel\"", ", \"transformer_impl\": \"local\"", FALSE},
+               {"\"framework\": \"torchtitan\"", "", FALSE},
+               {"\"framework\": \"torchtitan\"", ", \"torch_compile\": false", TRUE},
+               {"\"software\": \"torchtitan-2025-06\"", ", \"torch_compile\": false", FALSE},
+               {"\"software\": \"torchtitan-2025-10\"", ", \"torch_compile\": false", TRUE}};
+  for (gsize i = 0; i < G_N_ELEMENTS(files); i++) {
+    g_autofree char *options = g_strconcat(full, files[i].options, NULL);
+    g_autoptr(MsScenario) s = run_with(files[i].head, 2, options);
+    g_auto(MsLowered) lowered = ms_test_lower(s);
+    const MsOpList *back = &lowered.work->pieces[lowered.work->piece_of_layer[0]].backward;
+    gboolean again = FALSE, first = FALSE;
+    for (int k = 0; k < back->n; k++) {
+      if (back->op[k].pass != MS_PASS_RECOMPUTE) continue;
+      again |= g_str_equal(back->op[k].name, "fc2"), first |= g_str_has_prefix(back->op[k].name, "fc1");
+    }
+    assert_true(first);
+    if (again != files[i].again) fail_msg("%s %s: fc2 again %d", files[i].head, options, again);
+  }
+}
+
 /* Written with every key, it is read as the same run. */
 static void written_and_read(void **state) {
   (void)state;
@@ -508,6 +543,7 @@ int main(void) {
       cmocka_unit_test(every_other_product),
       cmocka_unit_test(products_one_by_one),
       cmocka_unit_test(eager_layers),
+      cmocka_unit_test(recomputation_ends),
       cmocka_unit_test(written_and_read),
       cmocka_unit_test(loss_is_compiled),
       cmocka_unit_test(optimizers_step_in_passes),

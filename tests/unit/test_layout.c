@@ -768,6 +768,7 @@ BREAKS(framework_shards) {
   OPTIONS.fsdp = MS_FSDP_NONE;
 }
 BREAKS(framework_compiles) { OPTIONS.torch_compile = FALSE; }
+BREAKS(early_stop) { OPTIONS.recompute_early_stop = TRUE; }
 BREAKS(foreach_megatron) { OPTIONS.optimizer_impl = MS_OPTIMIZER_FOREACH; }
 BREAKS(foreach_muon) {
   c->s.framework = MS_FRAMEWORK_AUTOMODEL;
@@ -968,6 +969,7 @@ static const struct {
     {"framework-chunks", break_framework_chunks},
     {"framework-shards", break_framework_shards},
     {"framework-compiles", break_framework_compiles},
+    {"early-stop-needs-torch", break_early_stop},
     {"foreach-needs-torch", break_foreach_megatron},
     {"foreach-needs-torch", break_foreach_muon},
     {"outer-sharding-needs-fsdp", break_outer_alone},

@@ -71,6 +71,7 @@ static void season(GRand *rand, MsScenario *s) {
     s->hardware = ms_hardware_load("mi300x", NULL), o->grouped_gemm_library = MS_GROUPED_TURBO;
   }
   if (chance(rand, 30)) o->optimizer_impl = MS_OPTIMIZER_FOREACH;
+  if (chance(rand, 10)) o->recompute_early_stop = TRUE;
   if (chance(rand, 10) && s->gpus > 1) {
     int part = ANY(2, 2, 3, 4), first = MAX(1, s->gpus / part);
     s->pools =
