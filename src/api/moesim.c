@@ -45,7 +45,7 @@ void moesim_set_data(const char *folder) { ms_data_dir_set(folder); }
 static const MsScenario *scenario_of(const moesim_scenario *s) { return (const MsScenario *)s; }
 
 static moesim_scenario *scenario_from(MsJson *doc, GError *reason, char **error) {
-  MsScenario *scenario = doc ? ms_scenario_from_doc(doc, &reason) : NULL;
+  MsScenario *scenario = doc ? ms_scenario_from_doc_mixed(doc, &reason) : NULL;
   ms_json_free(doc);
   return scenario ? (moesim_scenario *)scenario : fail(error, reason);
 }
@@ -132,7 +132,7 @@ char *moesim_request_json(const char *model, const char *hardware, const char *g
 static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads, char **error) {
   if (doc && (top < 0 || threads < 0))
     reason = g_error_new(MS_ERROR, MS_ERROR_USAGE, "top %d, threads %d: give 0 or more", top, threads);
-  MsRequest *request = doc && !reason ? ms_request_from_doc(doc, &reason) : NULL;
+  MsRequest *request = doc && !reason ? ms_request_from_doc_mixed(doc, &reason) : NULL;
   ms_json_free(doc);
   if (!request) return fail(error, reason);
   MsPlanOptions options;

@@ -180,6 +180,16 @@ gboolean ms_writer_close(MsWriter *writer, GError **error) {
   return whole;
 }
 
+gboolean ms_writer_close_unless_stopped(MsWriter *writer, GError **error) {
+  if (!ms_interrupted()) return ms_writer_close(writer, error);
+  if (writer->fd >= 0) close(writer->fd);
+  if (writer->temporary) g_unlink(writer->temporary);
+  ms_error(error, MS_ERROR_NOTHING, "%s: stopped before it was whole%s", writer->target,
+           writer->temporary ? ", nothing is written" : "");
+  writer_free(writer);
+  return FALSE;
+}
+
 gboolean ms_write_file(const char *filename, const char *data, gssize length, GError **error) {
   MsWriter *writer = ms_writer_open(filename, error);
   if (!writer) return FALSE;
@@ -205,12 +215,36 @@ void ms_data_dir_set(const char *folder) {
   data_folder = g_strdup(folder);
 }
 
+#ifndef MS_NO_SOURCE_DATA /* a package must not look into the tree it was built in */
+static gboolean has_data(const char *folder) {
+  g_autofree char *models = g_build_filename(folder, "models", NULL),
+                  *data = g_build_filename(folder, "software", NULL);
+  return g_file_test(models, G_FILE_TEST_IS_DIR) && g_file_test(data, G_FILE_TEST_IS_DIR);
+}
+
+/* The tree of the program, where it lies in the folder `build` of one: a copy of a tree has data of its own; else the
+ * one it was built in. NULL: neither is there. */
+static const char *source_folder(void) {
+  static char *found;
+  static gsize once;
+  if (g_once_init_enter(&once)) {
+    g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
+    g_autofree char *build = program ? g_path_get_dirname(program) : NULL,
+                    *tree = build ? g_path_get_dirname(build) : NULL;
+    if (tree && g_str_has_suffix(build, "/build") && has_data(tree)) found = g_steal_pointer(&tree);
+    else if (has_data(MS_SOURCE_DIR)) found = g_strdup(MS_SOURCE_DIR);
+    g_once_init_leave(&once, 1);
+  }
+  return found;
+}
+#endif
+
 const char *ms_data_dir(void) {
   const char *given = g_getenv("MOESIM_DATA");
   if (given && *given) return given;
   if (data_folder) return data_folder;
-#ifndef MS_NO_SOURCE_DATA /* a package must not look into the tree it was built in */
-  if (g_file_test(MS_SOURCE_DIR "/models", G_FILE_TEST_IS_DIR)) return MS_SOURCE_DIR;
+#ifndef MS_NO_SOURCE_DATA
+  if (source_folder()) return source_folder();
 #endif
   return MS_DATA_DIR;
 }

@@ -25,6 +25,8 @@ typedef struct MsWriter MsWriter;
 MsWriter *ms_writer_open(const char *filename, GError **error);
 void ms_writer_put(MsWriter *writer, const char *data, size_t length);
 gboolean ms_writer_close(MsWriter *writer, GError **error);
+/* Closes, or where the work was stopped (ms_interrupted) leaves nothing behind, FALSE with an MS_ERROR_NOTHING. */
+gboolean ms_writer_close_unless_stopped(MsWriter *writer, GError **error);
 
 /* All of a file, "-" is standard input, with a NUL behind it; of what is larger than `most` bytes a little more than
  * that, for the caller to refuse. NULL and an MS_ERROR_ENV when it cannot be read. (transfer full) */

@@ -242,12 +242,12 @@ gboolean ms_goal_write(const MsScenario *s, const MsDetail *d, const char *file,
   g_string_append_printf(g.text, "num_ranks %d\n", d->layout->world);
   g_autofree int *slot = g_new(int, d->layout->world);
   for (int k = 0; k < d->layout->world; k++) slot[g.by_stage[k]] = k;
-  for (g.rank = 0; g.rank < d->layout->world; g.rank++) {
+  for (g.rank = 0; g.rank < d->layout->world && !ms_interrupted(); g.rank++) {
     g.stage = (guint32)(slot[g.rank] / g.places), g.place = slot[g.rank] % g.places;
     put_rank(&g);
   }
   flush(&g);
   g_free(g.by_stage), g_free(g.member), g_free(g.end), g_free(g.last), g_free(g.sent_B);
   g_string_free(g.text, TRUE), g_array_unref(g.before);
-  return ms_writer_close(g.sink, error);
+  return ms_writer_close_unless_stopped(g.sink, error);
 }

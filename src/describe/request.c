@@ -295,9 +295,13 @@ static MsRequest *from_object(const MsJson *doc, JsonObject *json, GError **erro
   return request;
 }
 
-MsRequest *ms_request_from_doc(const MsJson *doc, GError **error) {
+MsRequest *ms_request_from_doc_mixed(const MsJson *doc, GError **error) {
   if (!JSON_NODE_HOLDS_OBJECT(ms_json_root(doc))) return ms_json_error(doc, "", error, "must be one JSON object"), NULL;
-  MsRequest *request = from_object(doc, json_node_get_object(ms_json_root(doc)), error);
+  return from_object(doc, json_node_get_object(ms_json_root(doc)), error);
+}
+
+MsRequest *ms_request_from_doc(const MsJson *doc, GError **error) {
+  MsRequest *request = ms_request_from_doc_mixed(doc, error);
   if (request && !ms_scenario_refuse_pools(request->base, "this is", error)) g_clear_pointer(&request, ms_request_free);
   return request;
 }

@@ -241,9 +241,10 @@ typedef struct MsRequest {
   char *gpu_hour_price_source, *reliability;
 } MsRequest;
 
-/* These two refuse pools, those of several requests below know them. */
+/* Those without _mixed refuse pools, those of several requests below know them. */
 MsRequest *ms_request_load(const char *filename, GError **error);
 MsRequest *ms_request_from_doc(const MsJson *doc, GError **error);
+MsRequest *ms_request_from_doc_mixed(const MsJson *doc, GError **error);
 /* The same where `model`, `hardware`, `gpus`, `training.seq_length` and `training.global_batch_size` may be lists: one
  * request for every combination, the last key changing fastest. A list of `gpus` stays open in one request when
  * plan.objective is given and not step_time. (transfer full) of MsRequest, 1 to MS_REQUESTS_MAX. */

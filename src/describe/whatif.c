@@ -87,8 +87,7 @@ static const char *const closed_keys[] = {"schema", "name", "doc", "measured",
 
 /* The table behind a member of the scenario that has keys of its own; NULL: none. */
 static const MsFieldTable *table_behind(const MsField *field, const char *key) {
-  if (field && (field->type == MS_T_OBJECT || field->sub == &ms_laws_table || field->sub == &ms_fabric_table))
-    return field->sub;
+  if (field && field->sub && field->sub != &ms_pool_table) return field->sub;
   if (g_str_equal(key, "hardware")) return &ms_hardware_table;
   return g_str_equal(key, "model") ? &ms_model_table : NULL;
 }
@@ -334,7 +333,8 @@ static JsonObject *object_at(JsonObject *json, const char *key) {
   JsonNode *node = json_object_get_member(json, key);
   if (node && JSON_NODE_HOLDS_OBJECT(node)) return json_node_get_object(node);
   JsonObject *made = json_object_new();
-  if (ms_json_is(node, G_TYPE_STRING)) json_object_set_member(made, "base", ms_json_copy(node));
+  gboolean named = g_str_equal(key, "hardware") || g_str_equal(key, "model");
+  if (named && ms_json_is(node, G_TYPE_STRING)) json_object_set_member(made, "base", ms_json_copy(node));
   json_object_set_object_member(json, key, made);
   return made;
 }

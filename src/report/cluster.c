@@ -29,7 +29,9 @@ const MsFigures ms_cluster_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE_HELD("causes", MsCluster, cause, n_causes, &cause_figures),
     MS_FIGURE_BY_WORD("waits_s", MsCluster, waits_s, ms_group_words, "s",
                       "of a rank in collectives of this group for the last to come, whether hidden or not"),
-    MS_FIGURE(F64, MsCluster, path_compute_s, "s", "of the critical path over all ranks, first draw: kernels"),
+    MS_FIGURE(F64, MsCluster, path_compute_s, "s",
+              "of the critical path over all ranks, first draw, of one step from its beginning to its end (longer than "
+              "`step_time_s` where steps overlap, as with optimizer_post_validation): kernels"),
     MS_FIGURE(F64, MsCluster, path_comm_s, "s", "messages"), MS_FIGURE(F64, MsCluster, path_host_s, "s", "launches"),
     MS_FIGURE(F64, MsCluster, path_other_s, "s", "copies and other work of the host"),
     MS_FIGURE(INT, MsCluster, path_ranks, "", "ranks that it passes"),

@@ -165,7 +165,7 @@ static void put_step(Writer *w, Rank *r, int stage, int step) {
   r->shift = step * length;
   r->issued = 0;
   put_span(w, span("user_annotation", name, r->host, HOST_THREAD, r->shift, r->shift + length));
-  for (guint32 i = 0; i < w->ran->n; i++)
+  for (guint32 i = 0; i < w->ran->n && !(i % 1024 == 0 && ms_interrupted()); i++)
     if ((int)ms_graph_task(w->detail->graph, i)->device == stage && w->ran->end[i] > w->ran->start[i])
       put_task(w, r, i);
 }
@@ -200,11 +200,11 @@ static gboolean file_begin(Writer *w, const char *device, int rank, int ranks, c
   return TRUE;
 }
 
-static gboolean file_end(Writer *w, GError **error) {
+static gboolean file_end(Writer *w, gboolean (*writer_close)(MsWriter *, GError **), GError **error) {
   g_string_assign(w->line, "\n]}\n");
   put(w);
   g_string_free(w->line, TRUE);
-  return ms_writer_close(w->sink, error);
+  return writer_close(w->sink, error);
 }
 
 gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *detail, const MsKinetoOptions *options,
@@ -215,15 +215,16 @@ gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *deta
                             options->rank[i]);
   Writer w = {.detail = detail, .options = options, .scenario = scenario, .first = TRUE};
   if (!file_begin(&w, scenario->hardware->name, options->rank[0], detail->layout->world, filename, error)) return FALSE;
-  for (int i = 0; i < options->n_ranks; i++) { /* each has its share of the limit */
+  for (int i = 0; i < options->n_ranks && !ms_interrupted(); i++) { /* each has its share of the limit */
     w.limit_B = options->limit_B * (i + 1) / options->n_ranks;
     w.full = FALSE;
     w.ran = options->ran ? options->ran[i] : detail->trajectory;
     Rank r = rank_begin(&w, options->rank[i], MS_N_STREAMS);
-    for (int step = 0; step < options->steps; step++) put_step(&w, &r, ms_rank_stage(detail->layout, r.rank), step);
+    for (int step = 0; step < options->steps && !ms_interrupted(); step++)
+      put_step(&w, &r, ms_rank_stage(detail->layout, r.rank), step);
   }
   *left_out = w.left_out;
-  return file_end(&w, error);
+  return file_end(&w, ms_writer_close_unless_stopped, error);
 }
 
 /* --- a run that was timed -------------------------------------------------------------------------------------- */
@@ -245,5 +246,5 @@ gboolean ms_report_trace_run(const MsScenario *scenario, const MsKinetoRun *run,
     put_launch(&w, &r, row->op, start, MIN(start + SLICE_OF_FLOW_PS, end));
     put_kernel(&w, &r, row->op, row->op->name, MS_STREAM_COMPUTE, start, end);
   }
-  return file_end(&w, error);
+  return file_end(&w, ms_writer_close, error); /* of a run that was stopped, what ran */
 }

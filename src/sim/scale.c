@@ -408,16 +408,26 @@ static double slots_end_s(const Slots *x, int slow) {
   return ms_schedule_turns_end(x->turns, &(MsPassTimes){forward_s, backward_s}, NULL, x->scratch);
 }
 
-/* gain_s[stages]: what the step gains where one rank of the stage alone is slow, and, as `chance` says how often others
- * are, what these make the first and the last microbatch later. Returns what it gains with all stages slow. */
-static double slow_stages_s(const Slots *x, double chance, double *gain_s) {
+/* What the passes of a stage take longer in a step where it is slow. */
+static double slowed_s(const Slots *x, int stage) {
+  double sum_s = 0;
+  for (int i = 0; i < x->n; i++)
+    if (holds(x->schedule, stage, i))
+      sum_s += x->forward_s[1][i] - x->forward_s[0][i] + x->backward_s[1][i] - x->backward_s[0][i];
+  return x->schedule->microbatches * sum_s;
+}
+
+/* later_s[stages]: what one slow rank of the stage adds to its own end, lead_s[s] before the step's: as much as the
+ * step gains where it alone is slow, but no more than its passes do; and, as `chance` says how often others are slow,
+ * what these make the first and the last microbatch later. Returns what the step gains with all stages slow. */
+static double slow_stages_s(const Slots *x, double chance, const double *lead_s, double *later_s) {
   double alike_s = slots_end_s(x, NO_STAGE), all_s = slots_end_s(x, ALL_STAGES) - alike_s, most_s = 0;
   for (int s = 0; s < x->schedule->stages; s++) {
-    double later_s = slots_end_s(x, s) - alike_s;
-    gain_s[s] = MAX(later_s, 0);
-    most_s = MAX(most_s, gain_s[s]);
+    double gain_s = MAX(slots_end_s(x, s) - alike_s, 0);
+    later_s[s] = MIN(gain_s + lead_s[s], MAX(gain_s, slowed_s(x, s)));
+    most_s = MAX(most_s, gain_s);
   }
-  for (int s = 0; s < x->schedule->stages; s++) gain_s[s] += chance * MAX(all_s - most_s, 0);
+  for (int s = 0; s < x->schedule->stages; s++) later_s[s] += chance * MAX(all_s - most_s, 0);
   return all_s;
 }
 
@@ -427,18 +437,19 @@ static double chance_of_one(double of_each, int ranks) { return 1 - pow(1 - of_e
 static void find_slow(const Meeting *m, const MsScaleOf *of, Stage *stage) {
   const MsClusterSpec *c = &m->p->scenario->cluster;
   int stages = m->p->layout->pp;
-  g_autofree double *gain_s = g_new0(double, stages);
+  g_autofree double *later_s = g_new0(double, stages), *lead_s = g_new(double, stages);
+  for (int s = 0; s < stages; s++) lead_s[s] = of->step_s - stage[s].base_s;
   if (c->slow_gpu_rate > 0) {
     Slots x = slots_of(m, of->schedule, m->p, TRUE);
-    slow_stages_s(&x, chance_of_one(c->slow_gpu_rate, stage->ranks), gain_s);
-    for (int s = 0; s < stages; s++) stage[s].more.gpu_s += gain_s[s] + of->step_s - stage[s].base_s;
+    slow_stages_s(&x, chance_of_one(c->slow_gpu_rate, stage->ranks), lead_s, later_s);
+    for (int s = 0; s < stages; s++) stage[s].more.gpu_s += later_s[s];
     slots_clear(&x);
   }
   if (!of->slower) return;
   Slots x = slots_of(m, of->schedule, of->slower, FALSE);
-  double passes_s = slow_stages_s(&x, chance_of_one(c->slow_nic_rate, stage->ranks), gain_s),
+  double passes_s = slow_stages_s(&x, chance_of_one(c->slow_nic_rate, stage->ranks), lead_s, later_s),
          rest_s = MAX(of->slower_s - of->step_s - passes_s, 0); /* of messages outside of the passes */
-  for (int s = 0; s < stages; s++) stage[s].more.nic_s = gain_s[s] + rest_s + of->step_s - stage[s].base_s;
+  for (int s = 0; s < stages; s++) stage[s].more.nic_s = later_s[s] + rest_s;
   slots_clear(&x);
 }
 

@@ -109,6 +109,10 @@ static gboolean interval(MsGoodputResult *r, GError **error) {
   r->optimal_s = ms_fault_optimal_s(m, r->step_time_s);
   r->interval_given = !isnan(r->goodput->checkpoint.interval_s);
   m->interval_s = r->interval_given ? r->goodput->checkpoint.interval_s : r->optimal_s;
+  if (m->interval_s < r->step_time_s)
+    return ms_input_error(error, r->goodput->file, 0, "checkpoint.interval_s",
+                          "is %.6g s, but a step takes %.6g s: a checkpoint follows whole steps", m->interval_s,
+                          r->step_time_s);
   if (m->interval_s >= m->write_s) return TRUE;
   return ms_input_error(error, r->goodput->file, 0, "checkpoint.interval_s", "is %.6g s, but writing one takes %.6g s",
                         m->interval_s, m->write_s);

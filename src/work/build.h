@@ -80,6 +80,7 @@ typedef struct {
   MsLinearKind kind;
   double m, n, k;                       /* of the GEMM on this rank; m = gathered rows for column and row kinds */
   gboolean low;                         /* eligible for low precision */
+  gboolean layer;                       /* of a layer: TP overlap may cut it into parts */
   gboolean input_quantized_by_producer; /* the norm or activation before it writes the quantised tensor */
   gboolean fused_norm; /* a norm in the same module feeds it, whose kernel finds the maximum that per-tensor scaling
                           needs (TransformerEngine from v2.8) */

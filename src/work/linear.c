@@ -62,6 +62,7 @@ MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, d
                     .n = n,
                     .k = k,
                     .low = TRUE,
+                    .layer = TRUE,
                     .fused_accumulate = TRUE,
                     .model_flop = TRUE,
                     .comm_in = "tp gather",
@@ -141,7 +142,7 @@ static double gather_grad_B(const MsBuild *b, const MsLinear *l) {
 /* TP overlap with user buffers (docs/theory/communication.md 2): the collective goes in t chunks beside the GEMM; one
  * chunk stays outside. Layers only. */
 static gboolean pipelined(const MsBuild *b, const MsLinear *l) {
-  return b->options->tp_comm_overlap && b->sp && l->low && b->layout->group[MS_GROUP_TP].size > 1;
+  return b->options->tp_comm_overlap && b->sp && l->layer && b->layout->group[MS_GROUP_TP].size > 1;
 }
 
 /* Tensor-parallel ranks with a sequence-parallel shard each, gathered for the GEMM. */

@@ -573,6 +573,7 @@ static MsLinear mtp_linear(const MsBuild *b, const char *name, double rows, doub
                     .comm_in = "tp gather",
                     .comm_out = "",
                     .low = !b->options->keep_mtp_spec_in_bf16,
+                    .layer = TRUE,
                     .fused_accumulate = TRUE,
                     .model_flop = TRUE};
 }

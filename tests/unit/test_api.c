@@ -141,6 +141,24 @@ static void null_is_no_crash(void **state) {
   moesim_scenario_free(NULL), moesim_result_free(NULL), moesim_plan_free(NULL), moesim_free(NULL);
 }
 
+static void machines_of_several_kinds(void **state) {
+  (void)state;
+  static const char *const job = "\"schema\": 1, \"model\": \"llama3-8b\", \"pools\": [{\"hardware\": \"h100-sxm\", "
+                                 "\"gpus\": 8}, {\"hardware\": \"a100-sxm-80g\", \"gpus\": 8}], \"training\": "
+                                 "{\"seq_length\": 4096, \"global_batch_size\": 32}";
+  g_autofree char *run = g_strdup_printf("{%s, \"layout\": {\"pp\": 2, \"tp\": 2}}", job),
+                  *request = g_strdup_printf("{%s, \"layout\": {\"tp\": 2}}", job);
+  char *error = NULL;
+  moesim_scenario *scenario = moesim_scenario_parse(run, "mixed", &error);
+  if (!scenario) fail_msg("%s", error);
+  moesim_result *result = moesim_run(scenario, MOESIM_FULL, &error);
+  assert_true(result && moesim_result_step_time_s(result) > 0);
+  moesim_plan *plan = moesim_plan_parse(request, "mixed", 1, 1, &error);
+  if (!plan) fail_msg("%s", error);
+  assert_true(moesim_result_step_time_s(moesim_plan_result(plan, 0)) <= moesim_result_step_time_s(result));
+  moesim_plan_free(plan), moesim_result_free(result), moesim_scenario_free(scenario);
+}
+
 static void errors_are_one_line_of_text(void **state) {
   (void)state;
   char *error = NULL;
@@ -301,6 +319,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_run_says_what_the_simulator_says),
       cmocka_unit_test(every_figure_is_found_by_its_key),
       cmocka_unit_test(null_is_no_crash),
+      cmocka_unit_test(machines_of_several_kinds),
       cmocka_unit_test(errors_are_one_line_of_text),
       cmocka_unit_test(a_plan_gives_the_layouts_in_order_and_as_scenarios),
       cmocka_unit_test(a_call_answers_what_the_command_line_prints),

@@ -245,6 +245,24 @@ static void slow_ranks_by_chance_are_expected(void **state) {
 
 /* All of them slow for certain is no matter of chance: the step is that of every rank on its own. Where the host
  * decides forward and waits backward, slow kernels cost little in the one and all in the other. */
+/* A stage that is ahead does not lose its lead to a rank that is hardly slow. */
+static void hardly_slow_costs_hardly(void **state) {
+  (void)state;
+  static const double factor[] = {1, 1.0001, 1.05};
+  double step_s[2][G_N_ELEMENTS(factor)];
+  for (int certain = 0; certain < 2; certain++)
+    for (guint k = 0; k < G_N_ELEMENTS(factor); k++) {
+      g_autofree char *text =
+          g_strdup_printf("{\"expected\": true, \"slow_gpu_rate\": %d, \"slow_gpu_factor\": %g}", certain, factor[k]);
+      g_autoptr(MsScenario) s = job(2, text);
+      g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
+      step_s[certain][k] = r->step_time_s;
+    }
+  assert_close(step_s[1][0], step_s[0][0], 1e-9);
+  assert_true(step_s[1][1] > step_s[0][1] && step_s[1][1] < step_s[0][1] * 1.0002);
+  assert_true(step_s[1][2] > step_s[0][2] * 1.002);
+}
+
 static void slow_for_certain_is_expected(void **state) {
   (void)state;
   static const char *const shape[] = {
@@ -483,6 +501,7 @@ int main(void) {
                                      cmocka_unit_test(the_slowest_clock_is_as_expected),
                                      cmocka_unit_test(the_law_of_scale_is_what_draws_say),
                                      cmocka_unit_test(slow_ranks_by_chance_are_expected),
+                                     cmocka_unit_test(hardly_slow_costs_hardly),
                                      cmocka_unit_test(slow_for_certain_is_expected),
                                      cmocka_unit_test(waits_are_order_statistics),
                                      cmocka_unit_test(the_law_grows_with_the_ranks),

@@ -60,6 +60,15 @@ static void parts_add_up(void **state) {
   }
 }
 
+/* A word in the base gives way to the object that the key is of. */
+static void keys_of_objects(void **state) {
+  (void)state;
+  g_autoptr(MsWhatifRun) run = run_of("\"base\": \"run-qwen3-235b-h100-256.json\", \"axes\": [{\"key\": "
+                                      "\"training.routing.zipf\", \"values\": [0.5]}]");
+  assert_int_equal(run->row[0].scenario->training.routing.kind, MS_ROUTING_ZIPF);
+  assert_true(run->row[0].value_s > run->base.value_s);
+}
+
 /* What moved is what should have: the network touches exposed EP, not the GEMMs. */
 static void the_part_that_moves_is_named(void **state) {
   (void)state;
@@ -307,6 +316,7 @@ static void the_picture_shows_points_and_parts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(parts_add_up),
+                                     cmocka_unit_test(keys_of_objects),
                                      cmocka_unit_test(the_part_that_moves_is_named),
                                      cmocka_unit_test(cross_and_zip),
                                      cmocka_unit_test(per_token),
