@@ -252,15 +252,19 @@ static void hardly_slow_costs_hardly(void **state) {
   double step_s[2][G_N_ELEMENTS(factor)];
   for (int certain = 0; certain < 2; certain++)
     for (guint k = 0; k < G_N_ELEMENTS(factor); k++) {
-      g_autofree char *text =
-          g_strdup_printf("{\"expected\": true, \"slow_gpu_rate\": %d, \"slow_gpu_factor\": %g}", certain, factor[k]);
-      g_autoptr(MsScenario) s = job(2, text);
+      g_autofree char *text = g_strdup_printf(
+          "{\"schema\": 1, \"model\": {\"base\": \"llama3-70b\", \"num_layers\": 16}, \"hardware\": \"a100-sxm-40g\", "
+          "\"gpus\": 512, \"training\": {\"seq_length\": 1024, \"micro_batch_size\": 2, \"global_batch_size\": 512}, "
+          "\"layout\": {\"tp\": 8, \"pp\": 8}, \"cluster\": {\"expected\": true, \"slow_gpu_rate\": %d, "
+          "\"slow_gpu_factor\": %g}}",
+          certain, factor[k]);
+      g_autoptr(MsScenario) s = ms_test_scenario_of(text);
       g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
       step_s[certain][k] = r->step_time_s;
     }
   assert_close(step_s[1][0], step_s[0][0], 1e-9);
   assert_true(step_s[1][1] > step_s[0][1] && step_s[1][1] < step_s[0][1] * 1.0002);
-  assert_true(step_s[1][2] > step_s[0][2] * 1.002);
+  assert_true(step_s[1][2] > step_s[0][2] * 1.01);
 }
 
 static void slow_for_certain_is_expected(void **state) {

@@ -297,7 +297,7 @@ static void what_cannot_be_is_refused(void **state) {
        "checkpoint.interval_s: is 600 s, but writing one takes"},
       {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"in-memory\", \"interval_s\": 1}, \"budget\": {\"days\": 3}"),
        "checkpoint.interval_s: is 1 s, but a step takes"},
-      {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"in-memory\", \"interval_s\": 20}, \"budget\": {\"tokens\": "
+      {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"in-memory\", \"interval_s\": 30}, \"budget\": {\"tokens\": "
                         "1e18}, \"monte_carlo\": {\"runs\": 1000000}"),
        "monte_carlo.runs: would take"}};
   for (guint i = 0; i < G_N_ELEMENTS(refused); i++) {
