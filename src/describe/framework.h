@@ -72,6 +72,13 @@ typedef struct {
   gboolean steps_one_by_one; /* the host works through the parameters of a distributed optimizer's shard (law
                                 optimizer_operators) */
   gboolean fake_gate;        /* routing round-robin: experts in turn in place of a router */
+  gboolean torch_experts;    /* MoE layers of PyTorch's operators: tokens put in order by index, groups padded, gate and
+                                up apart, router weights in FP32 behind the experts, shared experts beside combine;
+                                modules compiled one by one (work/indexed.c) */
+  gboolean fetches_blocks;   /* over expert-parallel ranks experts are a unit of their own, and every block fetches the
+                                next with its experts, also backward (set_modules_to_backward_prefetch) */
+  gboolean flex_latent; /* latent attention is FlexAttention (models/deepseek_v3/__init__.py, attn_type): kernels in
+                           Triton, for which FlashAttention-2's time is taken */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

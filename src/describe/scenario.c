@@ -266,10 +266,17 @@ static void take_loss(MsScenario *s) {
     s->options.cross_entropy_fusion = FALSE;
 }
 
+static void take_flex(MsScenario *s) {
+  if (ms_framework(s)->flex_latent && ms_model_has_mla(s->model) &&
+      !ms_scenario_states(s, &ms_options_table, "attention_backend"))
+    s->options.attention_backend = MS_ATTN_FA2;
+}
+
 /* Options that the file leaves out and the software stack has its own way with. */
 static void take_from_stack(MsScenario *scenario) {
   if (ms_framework(scenario)->defaults) { /* which have their own */
     take_from_time(scenario);
+    take_flex(scenario);
     take_loss(scenario);
     return;
   }

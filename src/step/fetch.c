@@ -25,9 +25,10 @@ gboolean ms_passes_wait(const MsProgram *p) { return p->unit && ms_framework(p->
 
 /* fully_shard fetches ahead in a backward by the order of its forwards, which is forgotten at the end of every backward
  * (of other microbatches, in a pipeline), and to which a recomputed unit adds itself, so that what it fetches next is
- * the wrong one (FSDPParamGroup, _backward_prefetch). */
+ * the wrong one (FSDPParamGroup, _backward_prefetch). Blocks that were told what to fetch need no order. */
 static gboolean loses_order(const MsProgram *p, int piece) {
-  if (!ms_passes_wait(p)) return FALSE;
+  gboolean told = ms_framework(p->scenario)->fetches_blocks && p->layout->ep > 1;
+  if (!ms_passes_wait(p) || told) return FALSE;
   return ms_unit_gathers(p->scenario) == MS_GATHERS_DROPPED || (piece >= 0 && p->unit[piece].again.list->n > 0);
 }
 

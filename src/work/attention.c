@@ -354,7 +354,7 @@ typedef struct {
 /* The fused kernels of latent attention turn the rotary columns of the queries where they lie, and put keys and values
  * together from what was projected; backward the gradients go the same ways back (Megatron-LM
  * core/fusions/fused_mla_yarn_rope_apply.py). */
-static Bytes rope_B(const MsBuild *b, const Widths *w) {
+static Bytes fused_rope_B(const MsBuild *b, const Widths *w) {
   const MsMla *a = &b->model->multi_latent_attention;
   double all = 2 * b->rows * (w->q + w->k), rotary = a->qk_pos_emb_head_dim,
          read = 2 * b->rows * w->heads * (rotary + a->qk_head_dim + a->v_head_dim),
@@ -381,15 +381,35 @@ static void head_norm_row(MsBuild *b, const Widths *w) {
   op->m = elements / w->dqk, op->n = w->dqk;
 }
 
+static gboolean complex_latent(const MsBuild *b) {
+  return ms_framework(b->scenario)->llama_layers && ms_model_has_mla(b->model);
+}
+
+/* TorchTitan's latent attention (v0.2.2, models/deepseek_v3/model/model.py): the rotary columns of queries and of one
+ * key pass complex numbers, 10 bytes read and 10 written; they are put together with the others, keys for every head.
+ * Backward the same ways, the key's gradients summed over the heads, those of keys and values put together, and those
+ * of both latents' split. Eager concatenations move what was rotated once more. */
+static void complex_latent_rope(MsBuild *b, const Widths *w) {
+  const MsMla *a = &b->model->multi_latent_attention;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double dr = a->qk_pos_emb_head_dim, heads = w->heads, rotary = (heads + 1) * dr, rest = heads * a->qk_head_dim,
+         again = b->options->torch_compile ? 0 : heads * dr, /* queries */
+      read = back ? rest + heads * (a->qk_head_dim + a->v_head_dim + dr) + a->kv_lora_rank : 2 * rest,
+         write = back ? rest + heads * (a->qk_head_dim + a->v_head_dim) + a->kv_lora_rank : 2 * rest + heads * dr;
+  ms_row_memory(b, MS_OP_ROPE, "rope", b->rows * (10 * rotary + 2 * (read + again)),
+                b->rows * (10 * rotary + 2 * (write + again)), back ? 10 : 8);
+}
+
 static void rope_row(MsBuild *b, const Widths *w) {
   if (!ms_model_rotates(b->model)) return;
-  if (!b->options->apply_rope_fusion && ms_model_has_mla(b->model))
+  if (complex_latent(b)) complex_latent_rope(b, w);
+  else if (!b->options->apply_rope_fusion && ms_model_has_mla(b->model))
     ms_row_plain_rope(b, b->rows * (w->heads + 1) * b->model->multi_latent_attention.qk_pos_emb_head_dim,
                       b->rows * (w->q + w->k + w->v));
   else if (!b->options->apply_rope_fusion) ms_row_plain_rope(b, b->rows * (w->q + w->k), 0);
   else if (llama_layers(b)) /* to FP32, product of complex numbers, to BF16: of queries and of keys */
     ms_row_memory(b, MS_OP_ROPE, "rope", 10 * b->rows * (w->q + w->k), 10 * b->rows * (w->q + w->k), 6);
-  else ms_row_memory(b, MS_OP_ROPE, "rope", rope_B(b, w).read, rope_B(b, w).write, 2);
+  else ms_row_memory(b, MS_OP_ROPE, "rope", fused_rope_B(b, w).read, fused_rope_B(b, w).write, 2);
 }
 
 /* Split, per-head norm, rotary, and back in the opposite order: memory bound, the same bytes both ways. */

@@ -135,15 +135,6 @@ void ms_row_swizzle(MsBuild *b, gboolean weights, double elements, int tensors);
 /* Of a layer attention and every other product are kept, the rest is made again (recompute `operators`). */
 static inline gboolean ms_by_operators(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_OPERATORS); }
 
-/* A layer that is computed again makes nothing that no gradient reads, or stops at the last tensor that one does
- * (describe/framework.h). */
-static inline gboolean ms_drops_unread(const MsBuild *b) {
-  return ms_framework(b->scenario)->again == MS_AGAIN_READ && b->options->torch_compile;
-}
-static inline gboolean ms_stops_early(const MsBuild *b) {
-  return b->options->recompute_early_stop || ms_drops_unread(b);
-}
-
 /* Blocks; each lays down its rows in b->list. */
 void ms_attention_forward(MsBuild *b, int layer);
 void ms_attention_backward(MsBuild *b, int layer);
@@ -185,6 +176,20 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix);
 /* Its own loss: what attention gave to the chosen keys against what the indexer did. heads and dqk are those of the
  * attention. */
 void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double heads, double dqk);
+
+/* The modules of this layer are compiled one by one (indexed.c). */
+static inline gboolean ms_modules_apart(const MsBuild *b) {
+  return ms_framework(b->scenario)->torch_experts && b->piece->is_moe;
+}
+
+/* A layer that is computed again makes nothing that no gradient reads, or stops at the last tensor that one does
+ * (describe/framework.h). */
+static inline gboolean ms_drops_unread(const MsBuild *b) {
+  return ms_framework(b->scenario)->again == MS_AGAIN_READ && b->options->torch_compile && !ms_modules_apart(b);
+}
+static inline gboolean ms_stops_early(const MsBuild *b) {
+  return b->options->recompute_early_stop || ms_drops_unread(b);
+}
 
 /* Residual stream (hyper.c): in front of a sub-layer the streams are mixed into one (nothing to do with a plain
  * stream), behind it what it gives is added. */

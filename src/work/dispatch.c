@@ -37,9 +37,10 @@ static Load load(const MsBuild *b, gboolean out) {
 }
 
 /* Outputs of the experts that only the residual takes are not made again where recomputation stops at the last tensor
- * that a backward reads. */
+ * that a backward reads; PyTorch's experts multiply what came back by the router weights, and keep it. */
 static gboolean unread(const MsBuild *b, gboolean out) {
-  return !out && b->pass == MS_PASS_RECOMPUTE && ms_stops_early(b) && b->model->moe_latent_size <= 0;
+  return !out && b->pass == MS_PASS_RECOMPUTE && ms_stops_early(b) && !ms_torch_experts(b) &&
+         b->model->moe_latent_size <= 0;
 }
 
 /* One crossing of the expert group: tokens out (dispatch) or back (combine). */
@@ -105,12 +106,14 @@ static gboolean sums_saved_rows(const MsBuild *b) {
 void ms_keep_expert_output(MsBuild *b) {
   double rows = dispatcher(b)->permutes == MS_PERMUTE_RECEIVER ? b->rows_kept : b->rows_routed;
   if (ms_recomputes(b->options, MS_RM_MOE)) return;
-  if (!b->options->moe_memory_efficient_permutation) ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
+  if (ms_indexed(b)) ms_keep(b, "expert output", 4 * b->rows_routed * b->eh + ms_indexed_kept_B(b)); /* in FP32 */
+  else if (ms_torch_experts(b)) ms_keep(b, "expert output", 2 * b->rows_kept * b->eh);
+  else if (!b->options->moe_memory_efficient_permutation) ms_keep(b, "expert output", 2 * b->rows_routed * b->eh);
   else if (sums_saved_rows(b)) ms_keep(b, "expert output", 2 * rows * b->eh);
 }
 
 void ms_weigh_backward(MsBuild *b) {
-  if (b->options->moe_memory_efficient_permutation) return;
+  if (ms_torch_experts(b) || b->options->moe_memory_efficient_permutation) return;
   double x = 2 * b->rows_routed * b->eh;
   b->module = MS_MODULE_MOE, b->node = MS_NODE_COMBINE;
   MsOp *op = ms_row_memory(b, MS_OP_UNPERMUTE, "router weight gradient", 2 * x, x + 4 * b->rows_routed, 1);
@@ -203,8 +206,63 @@ static gboolean permutes(const MsBuild *b, MsPermutes side) {
   return group(b)->size > 1 ? dispatcher(b)->permutes == side : side == MS_PERMUTE_SENDER;
 }
 
+/* Experts of PyTorch's operators (indexed.c): the ranks of an expert group tell each other how many rows come, the host
+ * waits for the sums of that, and rows go as they are in order; gradients on the way back come the same ways. */
+static void indexed_counts(MsBuild *b) {
+  if (b->pass == MS_PASS_DGRAD) return;
+  b->node = MS_NODE_DISPATCH;
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, "token counts", MS_STREAM_EP, MS_GROUP_EP, 8.0 * b->model->num_experts);
+  await_counts(b);
+}
+
+static void indexed_to_experts(MsBuild *b) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  b->node = MS_NODE_ATTN;
+  b->module = MS_MODULE_MOE;
+  if (!back) ms_indexed_order(b);
+  if (back) ms_indexed_row(b, MS_INDEXED_WEIGH);
+  ms_indexed_row(b, back ? MS_INDEXED_PLACE : MS_INDEXED_GATHER);
+  if (back) ms_free_kept(b, "expert output");
+  indexed_counts(b);
+  cross(b, TRUE);
+  b->node = MS_NODE_EXPERTS;
+  if (!back) {
+    ms_indexed_row(b, MS_INDEXED_STACK);
+    ms_indexed_places(b);
+  }
+  ms_indexed_row(b, back ? MS_INDEXED_UNGROUP : MS_INDEXED_GROUP);
+}
+
+/* What combine brings is waited for where PyTorch's layers use it, behind the shared expert (a backward waits at once:
+ * torch/csrc/distributed/c10d/Functional.cpp, AllToAllSingle). */
+static void combine(MsBuild *b) {
+  int ready = b->tip;
+  cross(b, FALSE);
+  if (!ms_torch_experts(b) || b->pass == MS_PASS_DGRAD) return;
+  int combined = b->tip;
+  b->tip = ready;
+  ms_shared_here(b);
+  if (combined != ready) ms_join(b, combined);
+  b->module = MS_MODULE_MOE;
+}
+
+static void indexed_from_experts(MsBuild *b) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  b->node = MS_NODE_EXPERTS;
+  b->module = MS_MODULE_MOE;
+  ms_indexed_row(b, back ? MS_INDEXED_GROUP : MS_INDEXED_UNGROUP);
+  combine(b);
+  b->node = MS_NODE_COMBINE;
+  ms_indexed_row(b, back ? MS_INDEXED_GATHER : MS_INDEXED_PLACE);
+  if (!back) ms_indexed_row(b, MS_INDEXED_WEIGH);
+}
+
 /* Tokens from the router to expert order on their expert ranks. */
 void ms_to_experts(MsBuild *b) {
+  if (ms_indexed(b)) {
+    indexed_to_experts(b);
+    return;
+  }
   double arrive = received_rows(b);
   gboolean back = b->pass == MS_PASS_DGRAD;
   b->node = MS_NODE_ATTN;
@@ -238,6 +296,10 @@ void ms_to_experts(MsBuild *b) {
 
 /* Expert outputs back to token order, summed. */
 void ms_from_experts(MsBuild *b) {
+  if (ms_indexed(b)) {
+    indexed_from_experts(b);
+    return;
+  }
   double arrive = received_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
@@ -246,7 +308,7 @@ void ms_from_experts(MsBuild *b) {
   etp_gather(b, FALSE);
   permute_of_exchange(b, MS_OP_UNPERMUTE, "unpermute", b->rows_expert, arrive);
   int input = b->tip;
-  cross(b, FALSE);
+  combine(b);
   ms_shared_half(b, FALSE, input);
   b->node = MS_NODE_COMBINE;
   if (b->pass == MS_PASS_FORWARD) ms_enter_exchange_stream(b);

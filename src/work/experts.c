@@ -6,10 +6,14 @@
 double ms_padded_expert_rows(
     const MsBuild *b) { /* expert rows with the alignment of low precision (docs/theory/precision.md 4) */
   double local = b->local_experts;
+  if (ms_indexed(b)) return b->rows_expert + ms_group_padding(b);
   return b->rows_expert + (b->row_align > 1 && b->quantized ? local * (b->row_align - 1) / 2 : 0);
 }
 
-static double kept_rows(const MsBuild *b) { return ms_padded_expert_rows(b) - b->rows_expert + b->rows_kept; }
+/* Of the tensors between grouped products. */
+static double acted_rows(const MsBuild *b) { return ms_indexed(b) ? ms_group_places(b) : ms_padded_expert_rows(b); }
+
+static double kept_rows(const MsBuild *b) { return acted_rows(b) - b->rows_expert + b->rows_kept; }
 
 /* One kernel from fc1 over bias and activation to the quantised input of fc2, and back (MXFP8 on Blackwell:
  * docs/theory/host.md 3). */
@@ -36,6 +40,10 @@ static void join_experts(MsBuild *b, const char *name, double rows) {
 /* The activation of every expert. */
 static void activate(MsBuild *b, double rows, double fm) {
   int first = b->list->n;
+  if (ms_torch_experts(b)) {
+    ms_activation(b, MS_OP_ACTIVATION, "expert activation", acted_rows(b), fm);
+    return;
+  }
   ms_activation(b, MS_OP_WEIGHTED_ACTIVATION, "expert activation", rows, fm);
   for (int i = first; i < b->list->n; i++)
     b->list->op[i].kernels = (guint16)MIN(b->list->op[i].kernels * experts_apart(b), G_MAXUINT16);
@@ -49,8 +57,11 @@ gboolean ms_low_dispatch(const MsBuild *b) {
 }
 
 /* Primus-Turbo has one kernel for the products of all experts and casts what they read as one tensor (AMD-AGI/
- * Primus-Turbo primus_turbo/pytorch/ops/grouped_gemm.py, grouped_gemm_fp8.py). */
-static gboolean in_one_kernel(const MsBuild *b) { return b->options->grouped_gemm_library == MS_GROUPED_TURBO; }
+ * Primus-Turbo primus_turbo/pytorch/ops/grouped_gemm.py, grouped_gemm_fp8.py), and so has PyTorch (torch._grouped_mm).
+ */
+static gboolean in_one_kernel(const MsBuild *b) {
+  return b->options->grouped_gemm_library == MS_GROUPED_TURBO || ms_torch_experts(b);
+}
 
 /* Host work of one expert, in framework operators. TransformerEngine casts the part of each expert on its own, but with
  * delayed scaling and in the fused expert MLP (v2.14, pytorch/csrc/extensions/cast.cpp: one quantize after another),
@@ -143,7 +154,7 @@ static void expert_bias(MsBuild *b, double rows) {
 static void copy_padded(MsBuild *b, const char *name) {
   const MsRouting *routing = &b->training->routing;
   gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
-  if (!b->quantized || b->row_align <= 1 || b->options->moe_router_padding_for_quantization ||
+  if (!b->quantized || b->row_align <= 1 || ms_indexed(b) || b->options->moe_router_padding_for_quantization ||
       ms_dispatcher(b->options)->pads == MS_PAD_ALWAYS || ms_low_dispatch(b) || fixed)
     return;
   MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * b->rows_expert * b->eh, 2 * ms_padded_expert_rows(b) * b->eh, 2);
@@ -161,18 +172,47 @@ static void weight_gradient(MsBuild *b, const char *name, const char *turn, doub
   b->tip = chain;
 }
 
+/* PyTorch's experts have weights of gate and up apart: as many products, and the input's gradients added. */
+static int first_products(const MsBuild *b) { return ms_torch_experts(b) && b->model->gated ? 2 : 1; }
+
+static void up_forward(MsBuild *b, double rows, double fm) {
+  int n = first_products(b);
+  for (int i = 0; i < n; i++) grouped(b, "expert fc1", rows, ms_fc1_width(b, fm) / n, b->eh);
+}
+
+static void up_backward(MsBuild *b, double rows, double fm) {
+  int n = first_products(b);
+  double x_B = 2 * rows * b->eh, width = ms_fc1_width(b, fm) / n;
+  for (int i = 0; i < n; i++) grouped(b, "expert fc1", rows, b->eh, width);
+  if (n > 1) ms_row_memory(b, MS_OP_ADD, "gradients of products", 2 * x_B, x_B, 1);
+  for (int i = 0; i < n; i++) weight_gradient(b, "expert fc1", "turn expert input", width, b->eh, rows);
+}
+
+/* Router weights behind the experts, on their rank. */
+static void weigh_arrived(MsBuild *b) {
+  if (!ms_torch_experts(b) || ms_indexed(b)) return;
+  ms_indexed_row(b, MS_INDEXED_WEIGH_ARRIVED);
+  if (b->pass == MS_PASS_DGRAD) ms_free_kept(b, "expert output");
+}
+
+/* Eager SiLU keeps what it gives to the product. */
+static void keep_gate(MsBuild *b, double rows, double fm) {
+  if (ms_torch_experts(b) && b->model->gated && !b->options->torch_compile) ms_keep(b, "expert gate", 2 * rows * fm);
+}
+
 void ms_experts_forward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   copy_padded(b, "pad expert rows");
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert input", rows, b->eh);
-  grouped(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
+  up_forward(b, rows, fm);
   ms_lora_experts_forward(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
   if (!ms_recomputes(b->options, MS_RM_MOE)) {
     ms_keep_input(b, "expert input", ms_input_B(b, kept * b->eh, TRUE));
     ms_keep(b, "expert fc1 out", ms_activation_input_B(b, kept * ms_fc1_width(b, fm)));
     ms_keep(b, "permuted probs", 4 * kept);
+    keep_gate(b, kept, fm);
   }
   if (fused_mlp(b)) {
     b->list->op[b->list->n - 1].write_B += 2 * b->quant_B * rows * fm;
@@ -186,6 +226,7 @@ void ms_experts_forward(MsBuild *b) {
   expert_bias(b, rows);
   join_experts(b, "join expert rows", rows);
   copy_padded(b, "unpad expert rows");
+  weigh_arrived(b);
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
   ms_keep_input(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
   /* what multiplies after its kernel keeps both factors */
@@ -202,6 +243,7 @@ void ms_experts_backward(MsBuild *b) {
     activate(b, rows, fm);
   }
   b->pass = MS_PASS_DGRAD;
+  weigh_arrived(b);
   copy_padded(b, "pad expert rows");
   expert_bias(b, rows);
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
@@ -214,10 +256,10 @@ void ms_experts_backward(MsBuild *b) {
   ms_free_kept(b, "expert activation, unweighted"); /* the gradient of the router weights reads it */
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
+  ms_free_kept(b, "expert gate");
   if (!fused_mlp(b)) quantize_experts(b, "quantize expert gradient", rows, ms_fc1_width(b, fm));
   ms_lora_experts_backward(b, "expert fc1", rows, ms_fc1_width(b, fm), b->eh);
-  grouped(b, "expert fc1", rows, b->eh, ms_fc1_width(b, fm));
-  weight_gradient(b, "expert fc1", "turn expert input", ms_fc1_width(b, fm), b->eh, rows);
+  up_backward(b, rows, fm);
   ms_free_kept(b, "expert input");
   b->pass = MS_PASS_DGRAD;
   join_experts(b, "join expert rows", rows);

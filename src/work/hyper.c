@@ -85,7 +85,7 @@ static void post_norm(MsBuild *b, MsHalf half) {
  * code that is compiled reads each once. */
 static void add_row(MsBuild *b, const char *name, int adds) {
   double x = 2 * b->rows_sp * b->h;
-  gboolean at_once = ms_framework(b->scenario)->torch_parallel && b->options->torch_compile;
+  gboolean at_once = ms_framework(b->scenario)->torch_parallel && b->options->torch_compile && !ms_modules_apart(b);
   if (adds > 0) ms_row_memory(b, MS_OP_ADD, name, (at_once ? adds + 1 : 2 * adds) * x, (at_once ? 1 : adds) * x, adds);
 }
 

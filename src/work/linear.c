@@ -112,18 +112,19 @@ static void forward_products(MsBuild *b, const MsLinear *l) {
 }
 
 /* Each product has an input gradient of its own. What reads their sum adds them in its kernel; where it is scattered
- * over tensor-parallel ranks a kernel does, the last one in BF16 the product itself (torch/_inductor/fx_passes/
- * post_grad.py, addmm). */
+ * over tensor-parallel ranks, or another module reads it, a kernel does, the last one in BF16 the product itself
+ * (torch/_inductor/fx_passes/ post_grad.py, addmm). */
 static void input_gradients(MsBuild *b, const MsLinear *l) {
   double outputs[MOST_PRODUCTS], x_B = 2 * l->m * l->k;
-  int n = products_of(b, l, outputs), by_product = b->t > 1 && !(l->low && b->quantized), apart = n - by_product;
+  gboolean written = b->t > 1 || ms_modules_apart(b);
+  int n = products_of(b, l, outputs), by_product = written && !(l->low && b->quantized), apart = n - by_product;
   for (int i = 0; i < n; i++) gemm(b, l, l->m, l->k, outputs[i]);
   if (n == 1) return;
   if (!b->options->torch_compile) {
     ms_row_memory(b, MS_OP_ADD, "gradients of products", 2 * (n - 1) * x_B, (n - 1) * x_B, n - 1);
     return;
   }
-  if (b->t > 1)
+  if (written)
     ms_row_memory(b, MS_OP_ADD, "gradients of products", ((apart > 1 ? apart : 0) + by_product) * x_B,
                   apart > 1 ? x_B : 0, 1);
   else ms_row_memory(b, MS_OP_ADD, "gradients of products", (n - 1) * x_B, 0, 1);

@@ -43,6 +43,10 @@ static int router_kernels(const MsBuild *b, gboolean back) {
 }
 
 static void router_topk(MsBuild *b, gboolean back) {
+  if (ms_torch_experts(b)) {
+    ms_torch_router(b);
+    return;
+  }
   double logits = b->rows_sp * b->model->num_experts;
   MsOp *op = ms_row_memory(b, MS_OP_ROUTER_TOPK, "router top-k", 4 * logits * (back ? 3 : 2), 4 * logits * 2,
                            router_kernels(b, back));
@@ -84,6 +88,13 @@ static void latent_backward(MsBuild *b, gboolean down) {
 
 /* --- the MoE layer --- */
 
+/* A map of booleans and scores, with the fused permutation row numbers; PyTorch's gather keeps scores and choice. */
+static double maps_B(const MsBuild *b) {
+  double logits = b->rows_sp * b->model->num_experts;
+  if (ms_torch_experts(b)) return 4 * logits + 8 * b->rows_sp * b->model->moe_router_topk;
+  return (b->options->moe_permute_fusion ? 9 + 8 : 9) * logits;
+}
+
 void ms_moe_forward(MsBuild *b) {
   double x = b->rows_sp * b->h, fs = b->model->moe_shared_expert_intermediate_size;
   gboolean again = ms_recomputes(b->options, MS_RM_MOE);
@@ -93,20 +104,10 @@ void ms_moe_forward(MsBuild *b) {
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (!ms_inputs_recomputed(b)) ms_keep(b, "mlp input", ms_norm_saved_B(b, x));
   if (!ms_mlp_norm_recomputed(b) && !ms_inputs_recomputed(b)) ms_keep_input(b, "normed mlp input", 2 * x);
-  if (fs > 0) {
-    b->module = MS_MODULE_SHARED;
-    if (!ms_shared_beside(b)) {
-      ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
-      ms_keep_shared(b, fs);
-    }
-  }
+  if (!ms_torch_experts(b)) ms_shared_here(b);
   b->module = MS_MODULE_ROUTER;
   router_forward(b);
-  if (!again) {
-    double maps = 9 * b->rows_sp * b->model->num_experts;
-    if (b->options->moe_permute_fusion) maps += 8 * b->rows_sp * b->model->num_experts;
-    ms_keep(b, "router maps", maps);
-  }
+  if (!again) ms_keep(b, "router maps", maps_B(b));
   ms_keep_router_graph_outputs(b);
   latent_forward(b, TRUE);
   ms_to_experts(b);

@@ -47,12 +47,36 @@ void ms_weigh_backward(MsBuild *b);
 void ms_enter_exchange_stream(MsBuild *b);
 void ms_leave_exchange_stream(MsBuild *b);
 
+/* --- indexed.c: experts of PyTorch's operators --- */
+
+gboolean ms_torch_experts(const MsBuild *b);
+gboolean ms_indexed(const MsBuild *b);     /* their tokens are put in order by index, copies of them sent */
+double ms_group_padding(const MsBuild *b); /* rows that the groups of their local experts are rounded up by */
+/* Places of the rows in groups, at worst a whole group more for each expert (utils.py, _permute). */
+double ms_group_places(const MsBuild *b);
+typedef enum {
+  MS_INDEXED_GATHER,
+  MS_INDEXED_STACK,
+  MS_INDEXED_GROUP,
+  MS_INDEXED_UNGROUP,
+  MS_INDEXED_PLACE,
+  MS_INDEXED_WEIGH,
+  MS_INDEXED_WEIGH_ARRIVED
+} MsIndexedStep;
+void ms_indexed_row(MsBuild *b, MsIndexedStep step); /* of this pass, backward its gradient */
+void ms_indexed_order(MsBuild *b);
+void ms_indexed_places(MsBuild *b);
+double ms_indexed_kept_B(const MsBuild *b); /* row numbers */
+void ms_torch_router(MsBuild *b);           /* behind the gate, this pass */
+
 /* --- shared_expert.c --- */
 
 gboolean ms_shared_beside(const MsBuild *b); /* the shared expert runs beside the crossings */
-void ms_keep_shared(MsBuild *b, double fs);  /* what its backward needs, of width fs */
 void ms_shared_half(MsBuild *b, gboolean first,
                     int from);   /* `from`: the row that its input comes from; nothing when it does not run beside */
 void ms_join_shared(MsBuild *b); /* the next row adds its output */
+/* The whole expert on the stream of the compute, in its place in the order of the layer (TorchTitan: behind what issues
+ * combine). */
+void ms_shared_here(MsBuild *b);
 
 #endif

@@ -10,7 +10,7 @@ static gboolean keeps_shared(const MsBuild *b) {
   return !ms_recomputes(b->options, MS_RM_MOE) && !ms_recomputes(b->options, MS_RM_SHARED_EXPERTS);
 }
 
-void ms_keep_shared(MsBuild *b, double fs) {
+static void keep_shared(MsBuild *b, double fs) {
   if (!keeps_shared(b)) return;
   ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
   if (!ms_activation_again(b)) ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
@@ -35,7 +35,7 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
     if (up.gathered && keeps_shared(b)) ms_keep_input(b, "shared input", ms_input_B(b, b->rows * b->h, TRUE));
     ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
     ms_store_activation_input(b, b->rows, fs / b->t);
-    ms_keep_shared(b, fs);
+    keep_shared(b, fs);
   } else if (pass != MS_PASS_DGRAD) {
     ms_linear_forward(b, &down);
   } else if (first) {
@@ -51,6 +51,14 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
   b->shared = b->tip;
   b->tip = tip, b->join[0] = join[0], b->join[1] = join[1];
   b->beside = MS_STREAM_COMPUTE, b->pass = pass, b->module = module, b->node = node;
+}
+
+void ms_shared_here(MsBuild *b) {
+  double fs = b->model->moe_shared_expert_intermediate_size;
+  if (fs <= 0 || ms_shared_beside(b)) return;
+  b->module = MS_MODULE_SHARED;
+  ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+  keep_shared(b, fs);
 }
 
 void ms_join_shared(MsBuild *b) { /* the next row adds the output of the shared expert */

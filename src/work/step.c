@@ -589,11 +589,13 @@ static void copy_row(Step *s, const char *name, double dense, double expert, dou
                 write_B * dense + expert_write_B * expert + read_B * passes, 1 + (expert > 0 ? copies - 1 : 0));
 }
 
-/* Experts are a unit of their own inside a layer that is checkpointed as a whole: gathered for the recomputed forward,
- * dropped behind it and gathered for the backward. */
+/* Experts are a unit of their own (in TorchTitan over expert-parallel ranks) inside a layer that is checkpointed as a
+ * whole: gathered for the recomputed forward, dropped behind it and gathered for the backward. */
 static void again_row(Step *s, const MsPiece *piece) {
-  if (!ms_framework(s->work->scenario)->shard_copies || !s->shards_params ||
-      s->o->recompute.granularity != MS_RECOMPUTE_FULL || !ms_work_is_unit(piece))
+  const MsFrameworkRow *f = ms_framework(s->work->scenario);
+  gboolean of_layer = f->fetches_blocks && s->work->layout->ep == 1;
+  if (!f->shard_copies || of_layer || !s->shards_params || s->o->recompute.granularity != MS_RECOMPUTE_FULL ||
+      !ms_work_is_unit(piece))
     return;
   s->b.pass = MS_PASS_DGRAD;
   ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP,
