@@ -147,23 +147,23 @@ static MsLines lines_network(const MsScenario *scenario, const char *op, const c
 MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, const char *dtype,
                                    const MsGroup *group) {
   const MsHardware *hardware = scenario->hardware;
+  const MsCollectivesRow *library = &ms_collectives_rows[hardware->collectives];
   const char *op = ms_op_words[MS_COLL_FIRST + (kind == MS_COLL_P2P ? MS_OP_P2P - MS_COLL_FIRST : (int)kind)];
-  MsCollective c = {
-      .group = *group,
-      .link_Bps = hardware->scaleup_Bps,
-      .nic_Bps = ms_network_Bps(hardware, group),
-      .tree_over_ring = 1,
-      .pat_over_ring = 1,
-      .pat = hardware->collectives == MS_COLLECTIVES_PAT && ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
-      .nhr = hardware->collectives == MS_COLLECTIVES_HCCL_A2 && ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
-      .halves = ms_pattern_serves(hardware, group, MS_PATTERN_HALVING),
-      .doubles = hardware->collectives == MS_COLLECTIVES_HCCL && group->domains >= MS_HCCL_DOUBLES,
-      .hccl = hardware->collectives >= MS_COLLECTIVES_HCCL,
-      .nvls = hardware->nvls,
-      .sharp = hardware->sharp,
-      .hop_s = hardware->network_latency_s,
-      .a2a_steps = scenario->laws.all_to_all_start_steps,
-      .a2a_peer_s = scenario->laws.all_to_all_peer_s};
+  MsCollective c = {.group = *group,
+                    .link_Bps = hardware->scaleup_Bps,
+                    .nic_Bps = ms_network_Bps(hardware, group),
+                    .tree_over_ring = 1,
+                    .pat_over_ring = 1,
+                    .pat = library->pat && ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
+                    .nhr = library->nhr && ms_pattern_serves(hardware, group, MS_PATTERN_PAT),
+                    .halves = ms_pattern_serves(hardware, group, MS_PATTERN_HALVING),
+                    .doubles = library->doubles_from > 0 && group->domains >= library->doubles_from,
+                    .servers = library->server_rings,
+                    .nvls = hardware->nvls,
+                    .sharp = hardware->sharp,
+                    .hop_s = hardware->network_latency_s,
+                    .a2a_steps = scenario->laws.all_to_all_start_steps,
+                    .a2a_peer_s = scenario->laws.all_to_all_peer_s};
   c.group.per_domain = CLAMP(c.group.per_domain, 1, MAX(c.group.size, 1));
   c.group.min_per_domain = CLAMP(c.group.min_per_domain, 1, c.group.per_domain);
   if (group->size <= 1) return c;
@@ -218,19 +218,19 @@ static Cost inside_domain(const MsCollective *c, MsCollKind kind, double message
 /* Those of a ring's steps that leave a domain: each domain is entered once. Of HCCL's all. */
 static double ring_hops(const MsCollective *c, double steps) {
   double D = c->group.domains;
-  return c->hccl ? steps : MIN(steps, steps * D / c->group.size);
+  return c->servers ? steps : MIN(steps, steps * D / c->group.size);
 }
 
 /* Latencies of one way round. HCCL's rings are of servers; halving and doubling has one for each doubling. */
 static double ring_steps(const MsCollective *c) {
   double D = c->group.domains;
-  return c->halves || c->doubles ? ceil(log2(D)) : c->hccl ? D - 1 : c->group.size - 1;
+  return c->halves || c->doubles ? ceil(log2(D)) : c->servers ? D - 1 : c->group.size - 1;
 }
 
 /* So many times round, by the better of NCCL's protocols where they differ. */
 static double ring_s(const MsCollective *c, double ways, double bytes_B) {
   double steps = ways * ring_steps(c), hops = ring_hops(c, steps);
-  if (c->hccl || !(c->hop_s > 0)) return network_s(c, steps, hops, bytes_B);
+  if (c->servers || !(c->hop_s > 0)) return network_s(c, steps, hops, bytes_B);
   return MIN(network_s(c, steps, MS_SIMPLE_HOPS * hops, bytes_B),
              network_s(c, 0, hops, bytes_B / MS_LL128_RING) + (steps - hops) * MS_LL128_STEP_S + hops * MS_LL128_HOP_S);
 }
@@ -248,7 +248,7 @@ static double trees_s(const MsCollective *c, double steps, double hops, double m
 
 /* Bytes of a ring of HCCL, `ways` times round, over the network and inside. Halving and doubling of servers that are no
  * power of two hand all of theirs on first; NHR has a latency for each doubling, and what is inside comes behind. */
-static double hccl_s(const MsCollective *c, double ways, double bus_B) {
+static double servers_s(const MsCollective *c, double ways, double bus_B) {
   double D = c->group.domains, R = c->group.min_per_domain, more = c->doubles && !c->halves ? (2 * D - 1) / (D - 1) : 1;
   double inside = lines_or_0(&c->scaleup, bus_B), ring = MAX(ring_s(c, ways, more * bus_B / R), inside),
          rounds = ways * ceil(log2(D));
@@ -261,7 +261,7 @@ static double hccl_s(const MsCollective *c, double ways, double bus_B) {
  * over its R NICs. */
 static Cost across_scatter(const MsCollective *c, double message_B) {
   double z = c->group.size, R = c->group.min_per_domain, bus = message_B * (z - 1) / z;
-  if (c->hccl) return (Cost){hccl_s(c, 1, bus), (1 - R / z) * message_B / R / c->nic_Bps};
+  if (c->servers) return (Cost){servers_s(c, 1, bus), (1 - R / z) * message_B / R / c->nic_Bps};
   double ring = MAX(ring_s(c, 1, bus / R), lines_or_0(&c->scaleup, bus));
   if (c->pat) {
     double steps = MS_PAT_STEPS + MS_PAT_DOUBLING_STEPS * log2(z) + MS_PAT_RANK_STEPS * z;
@@ -275,7 +275,7 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   double z = g->size, D = g->domains, R = g->min_per_domain, share = MAX((D - 1) / D, 1 - R / z) * message_B / R;
   double hops = 2 * log2(D), steps = MS_TREE_HOP_STEPS * hops, bus = 2 * message_B * (z - 1) / z,
          inner = message_B * (g->per_domain - 1) / g->per_domain, trees = trees_s(c, steps, hops, message_B);
-  if (c->hccl) return (Cost){hccl_s(c, 2, bus), 2 * (1 - R / z) * message_B / R / c->nic_Bps};
+  if (c->servers) return (Cost){servers_s(c, 2, bus), 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double ring = MAX(ring_s(c, 2, bus / R), lines_or_0(&c->scaleup, bus));
   if (ring_only) return (Cost){ring, 2 * (1 - R / z) * message_B / R / c->nic_Bps};
   double tree = lines_or_0(&c->scaleup, 0) + MAX(trees, lines_or_0(&c->scaleup, 2 * message_B));

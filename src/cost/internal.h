@@ -15,8 +15,6 @@ static inline double or_else(double value, double fallback) { return known(value
 #define MS_TREE_HOP_STEPS 2.0 /* a tree hop over the network in ring steps: reduce, then forward */
 #define MS_P2P_STEPS      2.0 /* start-up of a message over the network in ring steps: rendezvous, then data */
 #define MS_P2P_SMS        2   /* NCCL's channels for a message */
-/* From so many servers on HCCL halves and doubles whatever their number (hcomm alg_configurator.cc). */
-#define MS_HCCL_DOUBLES 8
 /* PAT in steps of a ring over the network, as NCCL's own model has it, and its share of the bus bandwidth (nccl
  * src/graph/tuning.cc, 2.27: 8 us, interLat / 3.5 for each doubling, 2.8 us for each rank; interLat 14 us; 0.75). */
 #define MS_PAT_STEPS          (8 / 14.0)
@@ -69,7 +67,7 @@ typedef struct {
   double link_Bps, nic_Bps;
   gboolean nvls, sharp;
   double tree_over_ring, pat_over_ring; /* of what a fabric slows them by; 1 without */
-  gboolean pat, halves, hccl;           /* ms_pattern_serves, and whose rings */
+  gboolean pat, halves, servers;        /* ms_pattern_serves, and whose rings */
   gboolean doubles, nhr;                /* HCCL: in rounds, of any eight servers and more too; NHR besides the ring */
   double a2a_steps, a2a_peer_s;         /* start-up of an all-to-all: ring steps, and for each remote peer */
   double hop_s;                         /* MsHardware.network_latency_s, what leaves a domain takes longer by */
@@ -98,6 +96,7 @@ typedef struct {
   MsGroup group;
   MsCurve scaleup, network; /* copies (without grid) of the curves, or the defaults */
   const MsCurve *scaleup_from, *network_from;
+  gboolean scaleup_lent, network_lent; /* of another dispatcher */
   double own_domain,
       own_network; /* factor from bytes that leave to bytes that the fits count (own rank, own domain included) */
   double link_Bps, nic_Bps;

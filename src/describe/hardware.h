@@ -84,9 +84,22 @@ typedef struct MsCurve {
   gboolean own_note;            /* provenance.note is its own all the same */
 } MsCurve;
 
-/* Whose algorithms collectives between domains follow: rings and trees of NCCL and RCCL; those and PAT (NCCL from
- * 2.23); of HCCL where it goes by the number of servers; where it chooses by cost (910B). */
-typedef enum { MS_COLLECTIVES_NCCL, MS_COLLECTIVES_PAT, MS_COLLECTIVES_HCCL, MS_COLLECTIVES_HCCL_A2 } MsCollectives;
+typedef enum {
+#define MS_COLLECTIVES(id, ...) MS_COLLECTIVES_##id,
+#include "describe/collectives.def"
+#undef MS_COLLECTIVES
+  MS_N_COLLECTIVES
+} MsCollectives;
+typedef struct {
+  const char *word;
+  gboolean
+      server_rings; /* rings are of domains, what is inside runs beside them, and there are no trees; else of ranks */
+  gboolean pat;     /* gathers and scatters may go by PAT where a domain has one rank */
+  gboolean nhr;     /* rings may be nonuniform hierarchical ones from three domains on */
+  gboolean halves;  /* a power of two of domains halves and doubles */
+  int doubles_from; /* so many domains do whatever their number; 0: never */
+} MsCollectivesRow;
+extern const MsCollectivesRow ms_collectives_rows[]; /* [MS_N_COLLECTIVES] */
 
 typedef struct MsHardware {
   char *name, *doc, *vendor, *arch;

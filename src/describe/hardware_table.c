@@ -11,7 +11,16 @@
 #define BPS(k, d)               NUMBER(k, "Bps", 1e6, 1e15, d)
 #define OVERHEAD(k, fb, d)      MS_F64(S, k, "s", 0, 1, fb, MS_NULLABLE, d)
 #define FACTOR(k, fb, d)        MS_F64(S, k, "", 0.01, 100, fb, MS_NULLABLE, d)
-static const char *const collectives_words[] = {"nccl", "nccl-pat", "hccl", "hccl-a2", NULL};
+static const char *const collectives_words[] = {
+#define MS_COLLECTIVES(id, word, ...) word,
+#include "describe/collectives.def"
+#undef MS_COLLECTIVES
+    NULL};
+const MsCollectivesRow ms_collectives_rows[] = {
+#define MS_COLLECTIVES(id, w, c1, c2, c3, c4, c5) [MS_COLLECTIVES_##id] = {c1, c2, c3, c4, c5, .word = w},
+#include "describe/collectives.def"
+#undef MS_COLLECTIVES
+};
 const MsFieldTable ms_hardware_table = MS_FIELD_TABLE(
     "hardware", "a machine, hardware/NAME.json", MS_SCHEMA(0),
     MS_STRING(S, name, 0, "name, by default that of the file"), MS_STRING(S, doc, MS_NULLABLE, "free text"),

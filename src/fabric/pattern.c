@@ -16,15 +16,19 @@
 const char *const ms_pattern_words[] = {"ring", "tree", "exchange", "pair", "pat", "halving", NULL};
 
 gboolean ms_pattern_serves(const MsHardware *h, const MsGroup *g, MsPattern pattern) {
-  gboolean halves = h->collectives == MS_COLLECTIVES_HCCL && g->domains > 1 && (g->domains & (g->domains - 1)) == 0,
-           nhr = h->collectives == MS_COLLECTIVES_HCCL_A2 && g->domains > 2;
+  const MsCollectivesRow *library = &ms_collectives_rows[h->collectives];
+  gboolean halves = library->halves && g->domains > 1 && (g->domains & (g->domains - 1)) == 0,
+           nhr = library->nhr && g->domains > 2;
   switch (pattern) {
   case MS_PATTERN_HALVING: return halves;
-  case MS_PATTERN_PAT: return nhr || (h->collectives == MS_COLLECTIVES_PAT && g->per_domain == 1);
+  case MS_PATTERN_PAT: return nhr || (library->pat && g->per_domain == 1);
   case MS_PATTERN_RING: return !halves;
-  case MS_PATTERN_TREE: return h->collectives < MS_COLLECTIVES_HCCL;
-  default: return TRUE;
+  case MS_PATTERN_TREE: return !library->server_rings;
+  case MS_PATTERN_EXCHANGE:
+  case MS_PATTERN_PAIR:
+  case MS_N_PATTERNS: break;
   }
+  return TRUE;
 }
 
 /* --- the groups of a kind --- */
