@@ -20,12 +20,13 @@ static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per
   return copy;
 }
 
-static const MsCurve *find(const MsScenario *scenario, const char *op, const char *level, int ranks) {
-  const MsHardware *hardware = scenario->hardware;
-  const char *dispatcher = ms_dispatcher(&scenario->options)->word;
-  const MsCurve *curve = ms_curve_nearest(hardware, op, level, dispatcher, MS_FORM_DISPATCH, ranks);
-  return curve ? curve
-               : ms_curve_nearest(hardware, op, level, NULL, MS_FORM_DISPATCH, ranks); /* the other dispatcher's */
+/* Its own, or one that its row does not name: how far that is off is not known. */
+static const MsCurve *find(const MsScenario *scenario, const char *op, const char *level, int ranks, gboolean *lent) {
+  const char *own = ms_dispatcher(&scenario->options)->curves;
+  const MsCurve *curve = ms_curve_nearest(scenario->hardware, op, level, own, MS_FORM_DISPATCH, ranks);
+  if (!curve) curve = ms_curve_nearest(scenario->hardware, op, level, NULL, MS_FORM_DISPATCH, ranks);
+  *lent = curve && curve->dispatcher && g_strcmp0(curve->dispatcher, own) != 0;
+  return curve;
 }
 
 /* SMs that load and store every row take longer for it while compute keeps the memory busy, less so where
@@ -46,8 +47,8 @@ MsDispatch ms_dispatch_prepare(const MsScenario *scenario, gboolean combine, con
   d.unknown_band = laws->default_network_band;
   d.sms = (guint16)CLAMP(sms_of(scenario, group), 1, 1024);
   d.beside_sms = D > 1 ? beside_sms(scenario, d.sms) : 0;
-  d.scaleup_from = find(scenario, op, "nvlink", group->per_domain);
-  d.network_from = D > 1 ? find(scenario, op, "network", group->size) : NULL;
+  d.scaleup_from = find(scenario, op, "nvlink", group->per_domain, &d.scaleup_lent);
+  d.network_from = D > 1 ? find(scenario, op, "network", group->size, &d.network_lent) : NULL;
   d.own_domain = Nd > 1 ? Nd / (Nd - 1) : 1;
   d.own_network = D > 1 ? D / (D - 1) : 1;
   d.scaleup =
@@ -79,7 +80,7 @@ MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, double tokens, dou
                         ? ms_curve_dispatch_s(&d->network, outside_B * d->own_network, tokens, row_B, d->beside_sms)
                         : 0;
   double lower = MAX(Nd > 1 ? inside_B / d->link_Bps : 0, d->group.domains > 1 ? outside_B / d->nic_Bps : 0);
-  gboolean network = outside_s >= inside_s;
+  gboolean network = outside_s >= inside_s, lent = network ? d->network_lent : d->scaleup_lent;
   const MsCurve *curve = network ? d->network_from : d->scaleup_from;
   return (MsOpCost){.time_s = MAX(MAX(inside_s, outside_s), lower),
                     .beside_s = slowed_s,
@@ -87,5 +88,5 @@ MsOpCost ms_dispatch_s(const MsDispatch *d, double message_B, double tokens, dou
                     .sms = d->sms,
                     .level = d->group.domains > 1,
                     .curve = curve,
-                    .band = ms_curve_band(curve, d->unknown_band)};
+                    .band = ms_curve_band(lent ? NULL : curve, d->unknown_band)};
 }

@@ -65,6 +65,14 @@ typedef enum {
   MS_BUFFERS_TOKENS,   /* room for all tokens that may come */
 } MsDispatchBuffers;
 
+/* As Megatron-Core advises, the first that fits; of several rows with one the first */
+typedef enum {
+  MS_USUAL_ON_RACKS,       /* experts, on rack-scale links */
+  MS_USUAL_BEYOND_DOMAINS, /* experts beyond one scale-up domain */
+  MS_USUAL_ELSE,           /* everywhere: can be wherever a job can, and what an open layout begins with */
+  MS_USUAL_NEVER
+} MsUsual;
+
 typedef struct {
   const char *word, *doc;
   /* where it may run */
@@ -75,6 +83,7 @@ typedef struct {
   gboolean rank_capacity;       /* Megatron-LM's moe_expert_rank_capacity_factor */
   gboolean waits_in_preprocess; /* with an unpadded capacity factor, so that a graph cannot capture it */
   gboolean in_auto;             /* a plan may choose it by itself */
+  MsUsual usual;                /* scenarios that name none have it there, where it can be */
   /* messages and rows */
   MsCarry carry;
   MsWeightWith weight_with;
@@ -84,7 +93,10 @@ typedef struct {
   MsPads pads;
   MsAsks asks;
   MsHostWaits host_waits;
-  /* cost and memory; SMs of carriers other than MS_CARRY_ONCE are those of the collective library */
+  /* cost and memory; its exchanges take what the machine's curves of dispatch and combine say of that dispatcher (NULL:
+   * none, collectives serve it), else another's, whose error is not known for it. SMs of carriers other than
+   * MS_CARRY_ONCE are those of the collective library */
+  const char *curves;
   MsMovers movers;
   size_t sms_key;       /* offset in MsHardware of a machine's own number of SMs; 0: has no such number */
   int sms, network_sms; /* the library's own, within a domain and across domains */
@@ -97,6 +109,8 @@ typedef struct {
 
 extern const MsDispatcherRow ms_dispatchers[];
 
+/* Of those that one column makes usual the first: MsDispatcher. */
+int ms_dispatcher_usual(MsUsual usual);
 /* The machine has it. */
 gboolean ms_dispatcher_exists(const MsDispatcherRow *row, const MsHardware *hardware);
 /* It has a configuration for as many ranks. */

@@ -302,14 +302,23 @@ static gboolean can_use(const MsScenario *s, MsDispatcher dispatcher) {
          (!pads || row->pads_to_capacity);
 }
 
-/* As Megatron-Core advises: HybridEP on rack-scale links, DeepEP for experts beyond one scale-up domain. */
-static MsDispatcher usual_on(const MsScenario *s) {
+static gboolean is_usual(const MsScenario *s, MsDispatcher dispatcher) {
   const MsHardware *hardware = s->hardware;
-  gboolean rack = hardware->nvlink_domain_gpus > hardware->gpus_per_node;
-  gboolean beyond = (gint64)s->layout.etp * s->layout.ep > hardware->nvlink_domain_gpus;
-  if (s->model->num_experts == 0) return MS_DISPATCH_ALLTOALL;
-  if (rack && can_use(s, MS_DISPATCH_HYBRIDEP)) return MS_DISPATCH_HYBRIDEP;
-  return beyond && can_use(s, MS_DISPATCH_DEEPEP) ? MS_DISPATCH_DEEPEP : MS_DISPATCH_ALLTOALL;
+  if (s->model->num_experts == 0 || !can_use(s, dispatcher)) return FALSE;
+  switch (ms_dispatchers[dispatcher].usual) {
+  case MS_USUAL_ON_RACKS: return hardware->nvlink_domain_gpus > hardware->gpus_per_node;
+  case MS_USUAL_BEYOND_DOMAINS: return (gint64)s->layout.etp * s->layout.ep > hardware->nvlink_domain_gpus;
+  case MS_USUAL_ELSE:
+  case MS_USUAL_NEVER: break;
+  }
+  return FALSE;
+}
+
+static MsDispatcher usual_on(const MsScenario *s) {
+  MsDispatcher best = (MsDispatcher)ms_dispatcher_usual(MS_USUAL_ELSE);
+  for (int i = 0; i < MS_N_DISPATCHERS; i++)
+    if (is_usual(s, (MsDispatcher)i) && ms_dispatchers[i].usual < ms_dispatchers[best].usual) best = (MsDispatcher)i;
+  return best;
 }
 
 /* What is usual on all machines. */
@@ -317,7 +326,7 @@ static MsDispatcher usual_dispatcher(const MsScenario *s) {
   MsDispatcher usual = usual_on(s);
   for (int i = 1; i < ms_scenario_machines(s); i++) {
     const MsScenario there = ms_scenario_of_pool(s, i);
-    if (usual_on(&there) != usual) return MS_DISPATCH_ALLTOALL;
+    if (usual_on(&there) != usual) return (MsDispatcher)ms_dispatcher_usual(MS_USUAL_ELSE);
   }
   return usual;
 }
@@ -415,7 +424,8 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
   take_gate(scenario);
   if (scenario->strict) ms_scenario_be_strict(scenario);
   if ((int)scenario->options.dispatcher < 0)
-    scenario->options.dispatcher = closed ? usual_dispatcher(scenario) : MS_DISPATCH_ALLTOALL;
+    scenario->options.dispatcher =
+        closed ? usual_dispatcher(scenario) : (MsDispatcher)ms_dispatcher_usual(MS_USUAL_ELSE);
   if (!scenario->name) scenario->name = ms_name_of_file(ms_json_filename(doc));
   JsonNode *measured = json_object_get_member(json, "measured");
   scenario->has_measured = measured && JSON_NODE_HOLDS_OBJECT(measured);
