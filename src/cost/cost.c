@@ -716,20 +716,27 @@ static double early_attention(const MsCost *cost, const MsOp *op) {
   return op->pass == MS_PASS_DGRAD ? laws->early_attention_backward : laws->early_attention_forward;
 }
 
+static double second_attention(const MsCost *cost, const MsOp *op) {
+  const MsLaws *laws = &cost->scenario->laws;
+  gboolean back = op->pass == MS_PASS_DGRAD;
+  if (!cost->hardware->attention_after_fa2) return 1;
+  double beyond = (back ? laws->older_attention_backward : laws->older_attention_forward) - 1, n = MAX(op->n, 1);
+  return 1 + beyond * pow(op->k / 2 / 128, laws->older_attention_width) * n / (n + laws->older_attention_half_seq);
+}
+
 /* Time over that of the kernels which the machine's curves are of. */
 static double older_attention(const MsCost *cost, const MsOp *op) {
   const MsLaws *laws = &cost->scenario->laws;
-  MsAttnGeneration generation = ms_attn_generation(cost->scenario);
-  gboolean back = op->pass == MS_PASS_DGRAD;
-  double times = 1;
-  if (op->kind != MS_OP_ATTENTION) return times;
-  if (generation == MS_ATTN_NEWEST) return early_attention(cost, op);
-  if (cost->hardware->attention_after_fa2) {
-    double beyond = (back ? laws->older_attention_backward : laws->older_attention_forward) - 1, n = MAX(op->n, 1);
-    times += beyond * pow(op->k / 2 / 128, laws->older_attention_width) * n / (n + laws->older_attention_half_seq);
+  if (op->kind != MS_OP_ATTENTION) return 1;
+  switch (ms_attn_generation(cost->scenario)) {
+  case MS_ATTN_AS_SOFTWARE:
+  case MS_ATTN_NEWEST: return early_attention(cost, op);
+  case MS_ATTN_SECOND: return second_attention(cost, op);
+  case MS_ATTN_IN_TRITON:
+    return second_attention(cost, op) *
+           (op->pass == MS_PASS_DGRAD ? laws->triton_attention_backward : laws->triton_attention_forward);
   }
-  if (generation == MS_ATTN_IN_TRITON) times *= back ? laws->triton_attention_backward : laws->triton_attention_forward;
-  return times;
+  return NAN;
 }
 
 static gboolean is_orderly(const MsOptions *o) { return o->deterministic_mode || o->deterministic_attention; }

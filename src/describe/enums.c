@@ -45,7 +45,16 @@ const char *const ms_lora_target_words[] = {
 #undef MS_LORA_TARGET
     NULL};
 const char *const ms_fsdp_words[] = {"none", "optim", "optim-grads", "optim-grads-params", NULL};
-const char *const ms_optimizer_words[] = {"adam", "muon", NULL};
+const char *const ms_optimizer_words[] = {
+#define MS_OPTIMIZER(id, word, ...) word,
+#include "describe/optimizer.def"
+#undef MS_OPTIMIZER
+    NULL};
+const MsOptimizerRow ms_optimizers[] = {
+#define MS_OPTIMIZER(id, w, d, c1, c2) [MS_OPT_##id] = {c1, c2, .word = w, .doc = d},
+#include "describe/optimizer.def"
+#undef MS_OPTIMIZER
+};
 const char *const ms_attn_backend_words[] = {
 #define MS_ATTN_BACKEND(id, word, ...) word,
 #include "describe/attention_backend.def"
@@ -82,40 +91,55 @@ const char *const ms_rope_kind_words[] = {"none", "linear", "llama3", "yarn", NU
 #define MS_ATTN_BACKEND(id, word, doc, ...)     doc,
 #define MS_LORA_TARGET(id, word, doc, ...)      doc,
 #define MS_FRAMEWORK(id, word, doc, ...)        doc,
+#define MS_OPTIMIZER(id, word, doc, ...)        doc,
+#define CP_COMM(id, word, doc, ...)             doc,
+#define SCHEDULE(id, word, doc, ...)            doc,
 static const struct {
   const char *const *words;
-  const char *doc[16];
+  const char *const *doc;
 } sentences[] = {
     {ms_dispatcher_words,
-     {
+     (const char *const[]){
 #include "describe/dispatcher.def"
      }},
     {ms_precision_words,
-     {
+     (const char *const[]){
 #include "describe/precision.def"
      }},
     {ms_recompute_module_words,
-     {
+     (const char *const[]){
 #include "describe/recompute_module.def"
      }},
     {ms_offload_module_words,
-     {
+     (const char *const[]){
 #include "describe/offload_module.def"
      }},
     {ms_cuda_graph_words,
-     {
+     (const char *const[]){
 #include "describe/cuda_graph.def"
      }},
     {ms_attn_backend_words,
-     {
+     (const char *const[]){
 #include "describe/attention_backend.def"
      }},
+    {ms_optimizer_words,
+     (const char *const[]){
+#include "describe/optimizer.def"
+     }},
     {ms_lora_target_words,
-     {
+     (const char *const[]){
 #include "describe/lora_target.def"
      }},
+    {ms_cp_comm_words,
+     (const char *const[]){
+#include "describe/cp_comm.def"
+     }},
+    {ms_schedule_words,
+     (const char *const[]){
+#include "sched/schedule.def"
+     }},
     {ms_framework_words,
-     {
+     (const char *const[]){
 #include "describe/framework.def"
      }},
 };

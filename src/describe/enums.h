@@ -73,8 +73,19 @@ extern const char *const ms_recompute_module_words[], *const ms_offload_module_w
 typedef enum { MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS, MS_FSDP_OPTIM_GRADS_PARAMS } MsFsdp;
 extern const char *const ms_fsdp_words[]; /* none optim optim-grads optim-grads-params */
 
-typedef enum { MS_OPT_ADAM, MS_OPT_MUON } MsOptimizer;
-extern const char *const ms_optimizer_words[]; /* adam muon */
+typedef enum {
+#define MS_OPTIMIZER(id, ...) MS_OPT_##id,
+#include "describe/optimizer.def"
+#undef MS_OPTIMIZER
+  MS_N_OPTIMIZERS
+} MsOptimizer;
+extern const char *const ms_optimizer_words[];
+typedef struct {
+  const char *word, *doc;
+  gboolean matrix_second; /* matrices have a second moment, as all else has */
+  gboolean orthogonal;    /* and are stepped by Newton-Schulz iterations (work/step.c) */
+} MsOptimizerRow;
+extern const MsOptimizerRow ms_optimizers[]; /* [MS_N_OPTIMIZERS] */
 typedef enum {
 #define MS_ATTN_BACKEND(id, ...) MS_ATTN_##id,
 #include "describe/attention_backend.def"
@@ -82,8 +93,9 @@ typedef enum {
   MS_N_ATTN_BACKENDS
 } MsAttnBackend;
 extern const char *const ms_attn_backend_words[];
-/* Whose rate a kernel has: that of the machine's curves, FlashAttention-2's, or that of its forerunner in Triton. */
-typedef enum { MS_ATTN_NEWEST, MS_ATTN_SECOND, MS_ATTN_IN_TRITON } MsAttnGeneration;
+/* Whose rate a kernel has: that of the backend which the software's family calls flash attention, that of the machine's
+ * curves, FlashAttention-2's, or that of its forerunner in Triton. */
+typedef enum { MS_ATTN_AS_SOFTWARE, MS_ATTN_NEWEST, MS_ATTN_SECOND, MS_ATTN_IN_TRITON } MsAttnGeneration;
 typedef struct {
   const char *word, *doc;
   MsAttnGeneration generation;

@@ -183,7 +183,30 @@ static inline int ms_model_streams(const MsModel *m) { return MAX(m->hyper_conne
 /* Tokens in one compressed key of a layer (compressed attention); layers from num_layers on are MTP blocks. */
 int ms_model_compress_ratio(const MsModel *model, int layer);
 static inline gboolean ms_model_rotates(const MsModel *m) { /* queries and keys, by their position */
-  return m->position_embedding == MS_POS_ROPE || m->position_embedding == MS_POS_YARN;
+  switch (m->position_embedding) {
+  case MS_POS_ROPE:
+  case MS_POS_YARN: return TRUE;
+  case MS_POS_LEARNED:
+  case MS_POS_NONE: break;
+  }
+  return FALSE;
+}
+static inline gboolean ms_model_learns_positions(const MsModel *m) { /* a table of them is added to the embedding */
+  switch (m->position_embedding) {
+  case MS_POS_LEARNED: return TRUE;
+  case MS_POS_ROPE:
+  case MS_POS_YARN:
+  case MS_POS_NONE: break;
+  }
+  return FALSE;
+}
+static inline gboolean ms_model_scores_apart(const MsModel *m) { /* the router scores each expert by itself */
+  switch (m->moe_router_score_function) {
+  case MS_SCORE_SOFTMAX: return FALSE;
+  case MS_SCORE_SIGMOID:
+  case MS_SCORE_SQRTSOFTPLUS: break;
+  }
+  return TRUE;
 }
 /* DeepSeek sparse attention asserts plain rotary embedding (Megatron-LM transformer_config.py). */
 static inline gboolean ms_model_may_fuse_rope(const MsModel *m) {

@@ -149,10 +149,11 @@ typedef struct MsScenario {
 extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table, ms_options_table, ms_recompute_table,
     ms_measured_table;
 
-/* Whose rate attention has: "flash" is what it was to the software. */
+/* Whose rate attention has; a family that calls nothing else so has the newest. */
 static inline MsAttnGeneration ms_attn_generation(const MsScenario *s) {
-  MsAttnBackend backend = s->options.attention_backend;
-  return ms_attn_backends[backend == MS_ATTN_FLASH ? s->stack.family.flash : (int)backend].generation;
+  MsAttnGeneration own = ms_attn_backends[s->options.attention_backend].generation;
+  if (own == MS_ATTN_AS_SOFTWARE) own = ms_attn_backends[s->stack.family.flash].generation;
+  return own == MS_ATTN_AS_SOFTWARE ? MS_ATTN_NEWEST : own;
 }
 
 /* Those without _mixed refuse machines of several kinds (pools), which few commands know. */

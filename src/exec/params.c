@@ -156,7 +156,7 @@ void ms_exec_piece_params(const MsModel *m, Instance *to, MsPieceKind kind, cons
   case MS_PIECE_EMBEDDING:
     g_strlcpy(k.prefix, "embedding.", sizeof k.prefix);
     by_rows(&k, param(&k, "table", FALSE, FALSE), "table", padded_vocab, h);
-    if (m->position_embedding == MS_POS_LEARNED) whole(&k, "positions", positions, h);
+    if (ms_model_learns_positions(m)) whole(&k, "positions", positions, h);
     break;
   case MS_PIECE_LAYER:
   case MS_PIECE_MTP:

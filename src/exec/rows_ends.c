@@ -110,7 +110,11 @@ static int copy_of(const Exec *x) {
 }
 static double copy_weight(const Exec *x, int copy) { return copy ? MS_EXEC_MTP_WEIGHT / x->model->mtp_num_layers : 1; }
 static gboolean in_place(const Exec *x) {
-  return x->scenario->options.cross_entropy_fusion && x->scenario->options.cross_entropy_fusion_impl == MS_CE_TE;
+  switch (x->scenario->options.cross_entropy_fusion_impl) {
+  case MS_CE_NATIVE: break;
+  case MS_CE_TE: return x->scenario->options.cross_entropy_fusion;
+  }
+  return FALSE;
 }
 static const char *logits_of(Exec *x, int copy) { return ms_exec_head(x, copy)->out; }
 

@@ -83,7 +83,12 @@ static gint64 *expert_rows(Exec *x) {
 /* --- router ---------------------------------------------------------------------------------------------------- */
 
 static MsKernelScore score(const Exec *x) {
-  return x->model->moe_router_score_function == MS_SCORE_SIGMOID ? MS_KSCORE_SIGMOID : MS_KSCORE_SOFTMAX;
+  switch (x->model->moe_router_score_function) {
+  case MS_SCORE_SOFTMAX: return MS_KSCORE_SOFTMAX;
+  case MS_SCORE_SIGMOID: return MS_KSCORE_SIGMOID;
+  case MS_SCORE_SQRTSOFTPLUS: break; /* refused in front (exec.c) */
+  }
+  return MS_KSCORE_SOFTMAX;
 }
 
 static gint64 shard_row(const Exec *x, gint64 i) { return (x->sp ? x->ti * x->Tsp : 0) + i; }

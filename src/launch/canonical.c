@@ -102,12 +102,16 @@ MsScenario *ms_launch_canonical(const MsScenario *scenario) {
   return s;
 }
 
+static gboolean is_older(const MsAttnBackendRow *row) {
+  return row->generation != MS_ATTN_NEWEST && row->generation != MS_ATTN_AS_SOFTWARE;
+}
+
 static void forget_generation(MsScenario *s) {
   const MsAttnBackendRow *own = &ms_attn_backends[s->options.attention_backend];
-  if (own->generation == MS_ATTN_NEWEST) return;
+  if (!is_older(own)) return;
   for (int i = 0; ms_attn_backend_words[i]; i++) {
     const MsAttnBackendRow *said = &ms_attn_backends[i];
-    if (said->generation != MS_ATTN_NEWEST || strcmp(said->nvte_fused, own->nvte_fused) != 0 ||
+    if (is_older(said) || strcmp(said->nvte_fused, own->nvte_fused) != 0 ||
         strcmp(said->nvte_flash, own->nvte_flash) != 0)
       continue;
     s->options.attention_backend = (MsAttnBackend)i;

@@ -33,7 +33,7 @@ static void with_experts(MsModel *m) {
     m->moe_layer_freq = runs_of(m->moe_layer, m->num_layers);
   }
   if (m->moe_router_num_groups == 0) m->moe_router_group_topk = 0;
-  gboolean softmax = m->moe_router_score_function == MS_SCORE_SOFTMAX;
+  gboolean softmax = !ms_model_scores_apart(m);
   if (!softmax) m->moe_router_pre_softmax = FALSE;
   else if (m->moe_router_topk == 1) m->moe_router_pre_softmax = TRUE; /* a softmax over one is no gate */
   if (m->moe_router_topk_scaling_factor == 1) m->moe_router_topk_scaling_factor = 0;
@@ -70,7 +70,7 @@ void ms_model_canonical(MsModel *m, int seq_length) {
   if (ms_model_has_mla(m)) m->num_query_groups = m->num_attention_heads;
   if (m->add_bias_linear) m->add_qkv_bias = FALSE; /* included */
   if (m->sliding_window.window == 0) m->sliding_window.period = 0;
-  m->seq_length_max = m->position_embedding == MS_POS_LEARNED ? MAX(m->seq_length_max, seq_length) : 0;
+  m->seq_length_max = ms_model_learns_positions(m) ? MAX(m->seq_length_max, seq_length) : 0;
   if (m->mtp_num_layers == 0) m->mtp_use_repeated_layer = FALSE;
   g_clear_pointer(&m->doc, g_free);
   g_clear_pointer(&m->source, g_free);

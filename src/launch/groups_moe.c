@@ -99,7 +99,7 @@ static gboolean refuse_scores(const MsScenario *s, MsRelease release, const char
 
 gboolean ms_write_scores(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsModel *m = s->model;
-  gboolean mcore = release == MS_RELEASE_MCORE, softmax = m->moe_router_score_function == MS_SCORE_SOFTMAX,
+  gboolean mcore = release == MS_RELEASE_MCORE, softmax = !ms_model_scores_apart(m),
            patched = mcore || m->moe_router_load_balancing_type == MS_BALANCE_SEQ_AUX;
   if (!patched && m->moe_router_num_groups > 0) return refuse_scores(s, release, "model.moe_router_num_groups", error);
   if (!patched && m->moe_router_enable_expert_bias)

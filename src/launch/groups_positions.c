@@ -9,10 +9,6 @@
 #define MODEL MS_SECTION_MODEL
 enum { ROTARY_BASE = 10000 }; /* what the release takes without an argument */
 
-static gboolean is_rotary(const MsModel *m) {
-  return m->position_embedding == MS_POS_ROPE || m->position_embedding == MS_POS_YARN;
-}
-
 static gboolean read_number(MsArgs *args, const char *flag, double absent, double lo, double hi, double *value,
                             GError **error) {
   const MsArg *arg = ms_args_take(args, flag);
@@ -35,14 +31,14 @@ static gboolean write_rotary(const MsScenario *s, MsArgs *args, GError **error) 
 
 gboolean ms_write_positions(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   MsPosition position = s->model->position_embedding;
-  gboolean learned = position == MS_POS_LEARNED;
+  gboolean learned = ms_model_learns_positions(s->model);
   if (release != MS_RELEASE_MCORE && position != MS_POS_ROPE && !learned)
     return ms_refuse_key(s, error, "model.position_embedding", "%s has rope and learned_absolute, not %s",
                          ms_release_words[release], ms_position_words[position]);
   ms_args_add(args, MODEL, "--position-embedding-type", ms_position_words[position], NULL);
   ms_args_addf(args, MODEL, "--max-position-embeddings", "%d",
                learned ? MAX(s->model->seq_length_max, s->training.seq_length) : s->training.seq_length);
-  return !is_rotary(s->model) || write_rotary(s, args, error);
+  return !ms_model_rotates(s->model) || write_rotary(s, args, error);
 }
 
 gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
@@ -55,7 +51,7 @@ gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
   gint64 rows = s->training.seq_length;
   if (word < 0 || (most && !ms_arg_int(args, most, 1, 1 << 30, &rows, error))) return FALSE;
   m->position_embedding = (MsPosition)word;
-  m->seq_length_max = word == MS_POS_LEARNED ? (int)rows : 0;
+  m->seq_length_max = ms_model_learns_positions(m) ? (int)rows : 0;
   return read_number(args, "--rotary-base", ROTARY_BASE, 1, 1e15, &m->rotary_base, error) &&
          read_number(args, "--rotary-percent", 1, 0, 1, &m->rotary_percent, error);
 }
@@ -78,7 +74,7 @@ enum { LLAMA_POSITIONS = 8192 };
 void ms_rope_scaling_canonical(MsModel *m) {
   MsRopeScaling *r = &m->rope_scaling, given = *r;
   gboolean latent = ms_model_has_mla(m) || ms_model_has_compressed_attention(m);
-  if (!is_rotary(m)) given.type = MS_ROPE_PLAIN, m->rotary_base = ROTARY_BASE, m->rotary_percent = 1;
+  if (!ms_model_rotates(m)) given.type = MS_ROPE_PLAIN, m->rotary_base = ROTARY_BASE, m->rotary_percent = 1;
   if (!latent && m->position_embedding == MS_POS_YARN) given.type = MS_ROPE_YARN;
   if (!latent && given.type == MS_ROPE_YARN) m->position_embedding = MS_POS_YARN;
   *r = usual;

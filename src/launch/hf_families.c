@@ -71,7 +71,7 @@ static gboolean read_sparse_step(MsHf *c) {
  * all experts, before the choice. Other scores are always divided by their sum. */
 gboolean ms_hf_read_norm_topk(MsHf *c, gboolean absent) {
   gboolean given = json_object_has_member(c->json, "norm_topk_prob"), on = ms_hf_is_true(c, "norm_topk_prob");
-  c->model->moe_router_pre_softmax = c->model->moe_router_score_function == MS_SCORE_SOFTMAX && !(given ? on : absent);
+  c->model->moe_router_pre_softmax = !ms_model_scores_apart(c->model) && !(given ? on : absent);
   return TRUE;
 }
 

@@ -236,7 +236,7 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
   if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS) out->parameters_B = shards_B + b.low_cached * low;
   else if (ms_framework(s)->masters_are_weights) out->parameters_B += shards_B;
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
-  if (s->training.optimizer == MS_OPT_MUON) { /* matrices have a momentum, no second moment */
+  if (!ms_optimizers[s->training.optimizer].matrix_second) {
     double matrix_dense, matrix_expert;
     ms_work_matrix_params(w, stage, &matrix_dense, &matrix_expert);
     double second = s->options.offload_optimizer_states

@@ -132,7 +132,7 @@ MsParamCount ms_model_params(const MsModel *m) {
     layers += layer;
     active += layer - (mixers & MS_MIX_MOE ? c.expert * (m->num_experts - m->moe_router_topk) : 0);
   }
-  double positions = m->position_embedding == MS_POS_LEARNED ? m->seq_length_max * h : 0;
+  double positions = ms_model_learns_positions(m) ? m->seq_length_max * h : 0;
   double ends = ms_norm_params(m, h) + ms_hyper_head_params(m) + c.embedding * (m->tie_embeddings ? 1 : 2) + positions +
                 m->front_end.parameters;
   if (m->mtp_num_layers > 0)

@@ -16,6 +16,20 @@
 
 static double mappings(double n) { return n * n + 2 * n; } /* per token */
 
+typedef struct {
+  gboolean plain_projection, plain_merge, plain_gradient; /* by operators of PyTorch: all mappings, the merge of an
+                                                             output, the gradient of an input */
+} Backend;
+
+static Backend backend_of(const MsBuild *b) {
+  switch (b->options->mhc_backend) {
+  case MS_MHC_NATIVE: return (Backend){TRUE, TRUE, FALSE};
+  case MS_MHC_TRITON: return (Backend){TRUE, FALSE, TRUE};
+  case MS_MHC_CUTILE: return (Backend){FALSE, FALSE, FALSE};
+  }
+  return (Backend){FALSE, FALSE, FALSE};
+}
+
 static const struct {
   const char *streams, *maps, *output, *norm, *post_norm, *post_norm_in;
 } names[] = {[MS_HALF_ATTENTION] = {"attention streams", "attention stream mappings", "attention output", "input norm",
@@ -51,7 +65,7 @@ static const struct {
 
 static void mapping_rows(MsBuild *b) {
   double n = b->streams, T = b->rows_sp, width = n * b->h, maps = 4 * T * mappings(n), weight = 4 * mappings(n) * width;
-  gboolean back = b->pass == MS_PASS_DGRAD, plain = b->options->mhc_backend != MS_MHC_CUTILE;
+  gboolean back = b->pass == MS_PASS_DGRAD, plain = backend_of(b).plain_projection;
   double read = projection[plain][back].read_B * T * width, write = projection[plain][back].write_B * T * width;
   mix(b, "stream mappings", read + weight + (back ? maps : 0), write + maps + (back ? weight : 0),
       projection[plain][back].kernels);
@@ -71,7 +85,7 @@ void ms_residual_in(MsBuild *b, MsHalf half) {
 
 static void merge(MsBuild *b) {
   double x = 2 * b->rows_sp * b->h, streams = x * b->streams;
-  gboolean native = b->options->mhc_backend == MS_MHC_NATIVE;
+  gboolean native = backend_of(b).plain_merge;
   mix(b, "output to streams", (native ? 2 : 1) * streams + x, (native ? 2 : 1) * streams, native ? 2 : 1);
 }
 
@@ -115,7 +129,7 @@ static void streams_out_backward(MsBuild *b, MsHalf half) {
   }
   b->pass = MS_PASS_DGRAD;
   /* two kernels: gradients of streams and output; of the mappings, from gradient, streams and output again */
-  gboolean native = b->options->mhc_backend == MS_MHC_NATIVE;
+  gboolean native = backend_of(b).plain_merge;
   mix(b, "output to streams", (native ? 5 : 3) * streams + x, streams + x, native ? 5 : 2);
   ms_free_kept(b, names[half].output);
 }
@@ -135,7 +149,7 @@ void ms_residual_in_backward(MsBuild *b, MsHalf half, int adds) {
   }
   b->pass = MS_PASS_DGRAD;
   add_row(b, "gradient add", adds - 1);
-  if (b->options->mhc_backend == MS_MHC_TRITON)
+  if (backend_of(b).plain_gradient)
     mix(b, "streams to input", 2 * (streams + x), 2 * streams, 3); /* both products stored, the second then summed */
   else mix(b, "streams to input", streams + x, streams, 1);
   mapping_rows(b);

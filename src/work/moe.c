@@ -23,7 +23,7 @@ static int router_kernels(const MsBuild *b, gboolean back) {
   static const RouterPart choice = {{8, 5}, {1, 1}}, sigmoid = {{3, 7}}, groups = {{9, 1}}, bias = {{4, 0}, {2, 0}},
                           capacity = {{5, 1}, {5, 1}}, loss = {{15, 6}, {6, 4}}, sigmoid_loss = {{3, 8}};
   const MsModel *m = b->model;
-  gboolean balances = m->moe_aux_loss_coeff > 0, sigmoids = m->moe_router_score_function != MS_SCORE_SOFTMAX;
+  gboolean balances = m->moe_aux_loss_coeff > 0, sigmoids = ms_model_scores_apart(m);
   const struct {
     const RouterPart *part;
     gboolean there;

@@ -363,7 +363,7 @@ static void embedding_backward(MsBuild *b, const char *name) {
 
 void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   double width = b->rows * b->h, table = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t * b->h;
-  gboolean learned = b->model->position_embedding == MS_POS_LEARNED;
+  gboolean learned = ms_model_learns_positions(b->model);
   piece->kind = MS_PIECE_EMBEDDING;
   b->piece = piece;
   b->module = MS_MODULE_EMBEDDING;
@@ -455,7 +455,10 @@ static Loss native_loss(const MsBuild *b) {
 
 static Loss loss_of(const MsBuild *b) {
   if (!b->options->cross_entropy_fusion) return native_loss(b);
-  if (b->options->cross_entropy_fusion_impl == MS_CE_TE) return te_loss;
+  switch (b->options->cross_entropy_fusion_impl) {
+  case MS_CE_NATIVE: break;
+  case MS_CE_TE: return te_loss;
+  }
   return ms_framework(b->scenario)->plain_loss ? compiled_loss : native_loss(b);
 }
 

@@ -23,7 +23,10 @@ double ms_work_shards(const MsWork *work, gboolean expert) {
   const MsOptions *o = &work->scenario->options;
   if (!o->distributed_optimizer && o->fsdp == MS_FSDP_NONE) return 1;
   double ranks = expert ? l->edp : (double)l->dp * l->cp, instances = o->num_distributed_optimizer_instances;
-  if (o->outer_dp_sharding_strategy == MS_OUTER_OPTIM) instances = 1;
+  switch (o->outer_dp_sharding_strategy) {
+  case MS_OUTER_NO_SHARD: break;
+  case MS_OUTER_OPTIM: instances = 1; break;
+  }
   ranks *= ms_schedule_row(work->scenario->layout.schedule)->copies;
   return MAX(1, ranks / MAX(1, instances));
 }
@@ -183,7 +186,9 @@ static double adam_B(const Step *s, double *write) {
          master = ms_dtype_B(s->o->main_params_dtype);
   gboolean weights = ms_framework(s->work->scenario)->masters_are_weights;
   double beside_read = weights ? s->grad_B : 4, beside_write = weights ? s->grad_B : 2; /* clipped, or copied */
-  if (s->o->optimizer_impl == MS_OPTIMIZER_FOREACH) {
+  switch (s->o->optimizer_impl) {
+  case MS_OPTIMIZER_FUSED: break;
+  case MS_OPTIMIZER_FOREACH:
     *write = beside_write + 2 * master + m + 5 * v;
     return beside_read + 2 * s->grad_B + 2 * master + 2 * m + 6 * v;
   }
@@ -314,7 +319,7 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
   }
   ms_join(&s->b, states);
   swap_row(s, MS_OP_H2D, "optimizer states from host", MS_STREAM_H2D, swapped_B);
-  if (s->work->scenario->training.optimizer == MS_OPT_MUON) {
+  if (ms_optimizers[s->work->scenario->training.optimizer].orthogonal) {
     double matrix_dense, matrix_expert;
     ms_work_matrix_params(s->work, stage, &matrix_dense, &matrix_expert);
     shard -= matrix_dense / s->shard + matrix_expert / s->expert_shard;
