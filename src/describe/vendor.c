@@ -5,7 +5,8 @@
 #define STARTS_WITH(id, about) [MS_FRAMEWORK_##id] = {MS_STARTS_WITH, (about)}
 #define STAYS(id, about)       [MS_FRAMEWORK_##id] = {MS_STAYS, (about)}
 /* Parentheses: an empty column is an error. */
-#define MS_VENDOR(word, resource, mindspeed, ...) {(word), (resource), (mindspeed), {__VA_ARGS__}},
+#define MS_VENDOR(word, resource, mindspeed, accelerator, preflight, ...) \
+  {(word), (resource), (mindspeed), (accelerator), (preflight), {__VA_ARGS__}},
 static const MsVendorRow rows[] = {
 #include "describe/vendor.def"
 };
@@ -17,9 +18,9 @@ const MsVendorRow *ms_vendor(const MsHardware *hardware) {
   return NULL;
 }
 
-gboolean ms_vendor_has_mindspeed(const MsHardware *hardware) {
-  const MsVendorRow *row = ms_vendor(hardware);
-  return row && row->mindspeed;
+gboolean ms_has_mindspeed(const MsScenario *scenario) {
+  const MsVendorRow *row = ms_vendor(scenario->hardware);
+  return row && row->mindspeed && ms_framework(scenario)->mindspeed;
 }
 
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework) {

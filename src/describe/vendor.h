@@ -11,16 +11,18 @@ typedef struct {
   const char *about; /* MS_STARTS_WITH: what it needs beside itself; MS_STAYS: why not, a clause; else NULL */
 } MsStart;
 typedef struct {
-  const char *word;     /* hardware.vendor */
-  const char *resource; /* of a container of Kubernetes; NULL: not known */
-  gboolean mindspeed;   /* its Megatron-LM is patched by MindSpeed */
+  const char *word;        /* hardware.vendor */
+  const char *resource;    /* of a container of Kubernetes; NULL: not known */
+  gboolean mindspeed;      /* its Megatron-LM is patched by MindSpeed */
+  const char *accelerator; /* ACCELERATOR_BACKEND of MT-MegatronLM; NULL: has none */
+  gboolean preflight;      /* the script that checks nodes knows its tools */
   MsStart start[MS_N_FRAMEWORKS];
 } MsVendorRow;
 
 /* NULL: a machine file that says no vendor, or another one. (transfer none) */
 const MsVendorRow *ms_vendor(const MsHardware *hardware);
-/* Its Megatron-LM is patched by MindSpeed: its row says so; FALSE where there is none. */
-gboolean ms_vendor_has_mindspeed(const MsHardware *hardware);
+/* MindSpeed patches what trains there: the rows of the vendor and of the framework say so. */
+gboolean ms_has_mindspeed(const MsScenario *scenario);
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework);
 
 #endif

@@ -1,5 +1,6 @@
 /* src/launch/form_mt.c - the script and hostfile that MT-MegatronLM's examples use: sizes as variables, arrays of
  * arguments by subject, one torchrun a host (docs/launch.md). */
+#include "describe/vendor.h"
 #include "launch/form.h"
 
 #include <string.h>
@@ -54,9 +55,10 @@ static void append_sizes(GString *out, const MsScenario *s) {
 }
 
 static void append_accelerator(GString *out, const MsFormContext *c) {
-  gboolean musa = g_strcmp0(c->scenario->hardware->vendor, "Moore Threads") == 0;
-  g_string_append_printf(out, "export ACCELERATOR_BACKEND=%s\nexport %s_VISIBLE_DEVICES=0", musa ? "musa" : "cuda",
-                         musa ? "MUSA" : "CUDA");
+  const MsVendorRow *vendor = ms_vendor(c->scenario->hardware);
+  const char *accelerator = vendor && vendor->accelerator ? vendor->accelerator : "cuda";
+  g_autofree char *devices = g_ascii_strup(accelerator, -1);
+  g_string_append_printf(out, "export ACCELERATOR_BACKEND=%s\nexport %s_VISIBLE_DEVICES=0", accelerator, devices);
   for (int i = 1; i < c->gpus_per_node; i++) g_string_append_printf(out, ",%d", i);
   g_string_append_c(out, '\n');
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "describe/vendor.h"
 #include "launch/form.h"
 
 #define GIGABIT 1e9
@@ -78,7 +79,8 @@ static long whole(double value) { return isfinite(value) && value > 0 && value <
 
 char *ms_launch_preflight(const MsScenario *s, GError **error) {
   const MsHardware *h = s->hardware;
-  if (g_strcmp0(h->vendor, "NVIDIA") != 0)
+  const MsVendorRow *vendor = ms_vendor(h);
+  if (!vendor || !vendor->preflight)
     return ms_refuse_key(s, error, "hardware.vendor", "is %s: the preflight script knows the tools of NVIDIA only",
                          h->vendor ? h->vendor : "not said"),
            NULL;

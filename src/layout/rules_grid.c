@@ -173,8 +173,7 @@ RULE(ulysses_divides_heads) {
   int tp = s->layout.tp, cp = s->layout.cp, heads = s->model->num_attention_heads / tp;
   int groups = MAX(1, ms_model_has_mla(s->model) ? heads : s->model->num_query_groups / tp);
   if (cp == 1 || ms_cp_comm_row(s->layout.cp_comm_type)->heads != MS_CP_HEADS_AMONG_ALL) return TRUE;
-  gboolean repeated = groups < cp && heads % groups == 0 && s->framework == MS_FRAMEWORK_MEGATRON &&
-                      ms_vendor_has_mindspeed(s->hardware); /* MindSpeed's keys for each head */
+  gboolean repeated = groups < cp && heads % groups == 0 && ms_has_mindspeed(s); /* MindSpeed's keys for each head */
   return (heads % cp == 0 && (groups % cp == 0 || repeated)) ||
          REFUSE("CP %d with %s does not divide the %d heads and %d KV groups of a TP rank", cp,
                 ms_cp_comm_words[s->layout.cp_comm_type], heads, groups);
@@ -213,8 +212,7 @@ RULE(router_groups_divide) {
                 model->moe_router_group_topk);
 }
 RULE(expert_bias_needs_sigmoid) {
-  return !is_moe(s) || !s->model->moe_router_enable_expert_bias ||
-         s->model->moe_router_score_function != MS_SCORE_SOFTMAX ||
+  return !is_moe(s) || !s->model->moe_router_enable_expert_bias || ms_model_scores_apart(s->model) ||
          REFUSE("expert bias needs sigmoid or sqrtsoftplus router scores");
 }
 RULE(moe_bias_needs_etp1) {

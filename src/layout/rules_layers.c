@@ -51,8 +51,7 @@ static gboolean not_with_ep_overlap(const MsRecomputeModule *module, const MsSce
 }
 /* Ascend/MindSpeed core/transformer/moe/moe_feature/fb_overlap/transformer_block.py: layer by layer. */
 static gboolean overlaps_checkpoints(const MsScenario *s, char *why, size_t size) {
-  if (s->framework != MS_FRAMEWORK_MEGATRON || !ms_vendor_has_mindspeed(s->hardware))
-    return REFUSE("EP overlap excludes full recompute (but in MindSpeed)");
+  if (!ms_has_mindspeed(s)) return REFUSE("EP overlap excludes full recompute (but in MindSpeed)");
   int layers = s->options.recompute.num_layers;
   return s->options.recompute.method != MS_RECOMPUTE_UNIFORM || layers == 1 ||
          REFUSE("EP overlap recomputes layers one by one: method uniform needs num_layers 1, not %d", layers);
