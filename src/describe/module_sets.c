@@ -2,14 +2,15 @@
 #include "describe/module_sets.h"
 
 const MsCudaGraph ms_cuda_graphs[] = {
-#define MS_CUDA_GRAPH(id, w, d, modules, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13) \
-  [MS_CG_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, .word = w},
+#define MS_CUDA_GRAPH(id, w, d, modules, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15) \
+  [MS_CG_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, .word = w},
 #include "describe/cuda_graph.def"
 #undef MS_CUDA_GRAPH
 };
 
 const MsOffloadModule ms_offload_modules[] = {
-#define MS_OFFLOAD_MODULE(id, w, d, c1, c2, c3, c4, ...) [MS_OM_NUMBER_##id] = {c1, c2, c3, c4, .word = w},
+#define MS_OFFLOAD_MODULE(id, w, d, c1, c2, c3, c4, c5, c6, ...) \
+  [MS_OM_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, .word = w},
 #include "describe/offload_module.def"
 #undef MS_OFFLOAD_MODULE
 };
@@ -52,8 +53,16 @@ int ms_offload_lacking(guint32 set, int *other) { return naming(&offloads, set, 
 int ms_offload_excluding(guint32 set, int *other) { return naming(&offloads, set, offloads.excludes, set, other); }
 
 /* --- the planner's candidates ---------------------------------------------------------------------------------- */
-const guint32 ms_graphs_searched[2][MS_N_SETS_SEARCHED] = {
-    {0, MS_CG_ATTN, MS_CG_LAYER}, {0, MS_CG_ATTN, MS_CG_ATTN | MS_CG_MOE_ROUTER | MS_CG_MOE_PREPROCESS}};
-const guint32 ms_offloads_searched[2][MS_N_SETS_SEARCHED] = {
-    {0, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ},
-    {0, MS_OM_MOE_ACT, MS_OM_EXPERT_FC1 | MS_OM_MOE_ACT}};
+guint32 ms_graphs_tried(gboolean moe, int set) {
+  guint32 scope = 0;
+  for (int i = 0; i < MS_N_CUDA_GRAPHS; i++)
+    if ((moe ? ms_cuda_graphs[i].tried_moe : ms_cuda_graphs[i].tried_dense) & MS_SET(set)) scope |= 1u << i;
+  return scope;
+}
+
+guint32 ms_offloads_tried(gboolean moe, int set) {
+  guint32 modules = 0;
+  for (int i = 0; i < MS_N_OFFLOAD_MODULES; i++)
+    if ((moe ? ms_offload_modules[i].tried_moe : ms_offload_modules[i].tried_dense) & MS_SET(set)) modules |= 1u << i;
+  return modules;
+}

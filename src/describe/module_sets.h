@@ -8,6 +8,8 @@
 
 #include "describe/scenario.h"
 
+#define MS_SET(number) (1u << (number))
+
 typedef struct {
   const char *word;
   gboolean alone;                   /* a mode of its own in Megatron-LM: goes with no other */
@@ -20,6 +22,7 @@ typedef struct {
   guint32 needs;                    /* scopes */
   guint32 excludes;                 /* scopes, in the release that is launched */
   gboolean ep_overlap, offloads;    /* goes with it; with offload_modules */
+  guint32 tried_dense, tried_moe;   /* MS_SET of each of the planner's sets that it is in, by model */
 } MsCudaGraph;
 extern const MsCudaGraph ms_cuda_graphs[]; /* [MS_N_CUDA_GRAPHS] */
 
@@ -27,6 +30,7 @@ typedef struct {
   const char *word;
   guint32 needs, excludes; /* modules */
   gboolean experts, fused; /* activations of the experts; of those that one kernel computes */
+  guint32 tried_dense, tried_moe;
 } MsOffloadModule;
 extern const MsOffloadModule ms_offload_modules[]; /* [MS_N_OFFLOAD_MODULES] */
 
@@ -43,8 +47,9 @@ int ms_graph_excluding(guint32 scope, int *other);
 int ms_offload_lacking(guint32 modules, int *other);
 int ms_offload_excluding(guint32 modules, int *other);
 
-/* Sets that the planner tries where nothing is said ("auto"), [with experts]; where the machine cannot, the first. */
+/* Sets that the planner tries where nothing is said ("auto"), in models with experts or without; set 0 is empty, and
+ * the only one where the machine cannot. */
 enum { MS_N_SETS_SEARCHED = 3 };
-extern const guint32 ms_graphs_searched[2][MS_N_SETS_SEARCHED], ms_offloads_searched[2][MS_N_SETS_SEARCHED];
+guint32 ms_graphs_tried(gboolean moe, int set), ms_offloads_tried(gboolean moe, int set);
 
 #endif

@@ -2,8 +2,8 @@
 #include "describe/recompute.h"
 
 const MsRecomputeModule ms_recompute_modules[] = {
-#define MS_RECOMPUTE_MODULE(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14) \
-  [MS_RM_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, .word = w},
+#define MS_RECOMPUTE_MODULE(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15) \
+  [MS_RM_NUMBER_##id] = {c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, .word = w},
 #include "describe/recompute_module.def"
 #undef MS_RECOMPUTE_MODULE
 };
@@ -48,17 +48,23 @@ static gboolean moe(const MsModel *m) { return m->num_experts > 0; }
 static gboolean mla(const MsModel *m) { return ms_model_has_mla(m); }
 static gboolean moe_mla(const MsModel *m) { return moe(m) && mla(m); }
 
-const MsRecomputeSearched ms_recompute_searched[] = {
-    {MS_RECOMPUTE_NONE, 0, any},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT, moe},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ, mla},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe_mla},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLA_UP_PROJ | MS_RM_MLP | MS_RM_MOE_ACT | MS_RM_LAYERNORM, moe_mla},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MOE | MS_RM_LAYERNORM, moe},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_OPERATORS, dense},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_CORE_ATTN, dense},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP, dense},
-    {MS_RECOMPUTE_SELECTIVE, MS_RM_MLP | MS_RM_LAYERNORM, dense},
-    {MS_RECOMPUTE_FULL, 0, any}};
-const int ms_n_recompute_searched = G_N_ELEMENTS(ms_recompute_searched);
+const MsRecomputeSearched ms_recompute_searched[] = {[MS_TRY_NONE] = {MS_RECOMPUTE_NONE, any},
+                                                     [MS_TRY_MOE_ACT] = {MS_RECOMPUTE_SELECTIVE, moe},
+                                                     [MS_TRY_MOE_ACT_NORM] = {MS_RECOMPUTE_SELECTIVE, moe},
+                                                     [MS_TRY_LATENTS] = {MS_RECOMPUTE_SELECTIVE, mla},
+                                                     [MS_TRY_LATENTS_MOE_ACT] = {MS_RECOMPUTE_SELECTIVE, moe_mla},
+                                                     [MS_TRY_LATENTS_MLP] = {MS_RECOMPUTE_SELECTIVE, moe_mla},
+                                                     [MS_TRY_MOE] = {MS_RECOMPUTE_SELECTIVE, moe},
+                                                     [MS_TRY_OPERATORS] = {MS_RECOMPUTE_SELECTIVE, dense},
+                                                     [MS_TRY_CORE_ATTN] = {MS_RECOMPUTE_SELECTIVE, dense},
+                                                     [MS_TRY_MLP] = {MS_RECOMPUTE_SELECTIVE, dense},
+                                                     [MS_TRY_MLP_NORM] = {MS_RECOMPUTE_SELECTIVE, dense},
+                                                     [MS_TRY_FULL] = {MS_RECOMPUTE_FULL, any}};
+G_STATIC_ASSERT(G_N_ELEMENTS(ms_recompute_searched) == MS_N_TRIED);
+
+guint32 ms_recompute_tried(MsRecomputeTried set) {
+  guint32 modules = 0;
+  for (int i = 0; i < MS_N_RECOMPUTE_MODULES; i++)
+    if (ms_recompute_modules[i].tried >> set & 1) modules |= 1u << i;
+  return modules;
+}

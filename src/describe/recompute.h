@@ -15,6 +15,25 @@ typedef enum {
 } MsModelPart;
 typedef enum { MS_DROPOUT_NONE, MS_DROPOUT_ATTENTION, MS_DROPOUT_HIDDEN } MsDropout;
 
+/* What the planner tries where nothing is said ("auto"), in this order: sets of modules, those whose `tried` has them
+ */
+typedef enum {
+  MS_TRY_NONE,
+  MS_TRY_MOE_ACT,
+  MS_TRY_MOE_ACT_NORM,
+  MS_TRY_LATENTS,
+  MS_TRY_LATENTS_MOE_ACT,
+  MS_TRY_LATENTS_MLP,
+  MS_TRY_MOE,
+  MS_TRY_OPERATORS,
+  MS_TRY_CORE_ATTN,
+  MS_TRY_MLP,
+  MS_TRY_MLP_NORM,
+  MS_TRY_FULL,
+  MS_N_TRIED
+} MsRecomputeTried;
+#define MS_TRY(set) (1u << MS_TRY_##set)
+
 typedef struct {
   const char *word;
   MsModelPart part;                                 /* of the model that it makes again */
@@ -26,6 +45,7 @@ typedef struct {
   gboolean frozen_weights;                          /* is modelled beside adapters */
   gboolean expert_inputs;                           /* makes the experts' inputs again */
   gboolean by_default;                              /* what "selective" is where no module is named */
+  guint32 tried;                                    /* MS_TRY of each of the planner's sets that it is in */
   gboolean launched;                                /* by the release of Megatron-Core (launch/) */
   const char *launch_flag;                          /* of older releases, this module alone; NULL: none */
 } MsRecomputeModule;
@@ -40,14 +60,13 @@ typedef gboolean (*MsRecomputeTest)(const MsRecomputeModule *module, const MsSce
 const MsRecomputeModule *ms_recomputed(const MsScenario *scenario, MsRecomputeTest is);
 guint32 ms_recompute_default(void); /* modules of "selective" alone */
 
-/* What the planner tries where nothing is said ("auto"), in models of which `tried` holds. */
+/* The planner's sets: how, and in models of which `tried` holds. */
 typedef struct {
   MsRecompute granularity;
-  guint32 modules;
   gboolean (*tried)(const MsModel *model);
 } MsRecomputeSearched;
-extern const MsRecomputeSearched ms_recompute_searched[];
-extern const int ms_n_recompute_searched;
+extern const MsRecomputeSearched ms_recompute_searched[]; /* [MS_N_TRIED] */
+guint32 ms_recompute_tried(MsRecomputeTried set);         /* its modules */
 
 /* What the model lacks that the module makes again, in words; NULL: nothing. */
 const char *ms_recompute_lacks(const MsRecomputeModule *module, const MsModel *model);

@@ -82,19 +82,14 @@ static gboolean in_rules(const char *path) {
 /* --- the planner's own candidates ------------------------------------------------------------------------------ */
 
 gboolean ms_recompute_candidate(const MsScenario *s, int i, MsRecomputeSpec *spec) {
-  for (int k = 0; k < ms_n_recompute_searched; k++) {
+  for (int k = 0; k < MS_N_TRIED; k++) {
     const MsRecomputeSearched *row = &ms_recompute_searched[k];
     if (!row->tried(s->model) || i-- > 0) continue;
-    *spec = (MsRecomputeSpec){.granularity = row->granularity, .modules = row->modules, .num_layers = 1};
+    *spec = (MsRecomputeSpec){
+        .granularity = row->granularity, .modules = ms_recompute_tried((MsRecomputeTried)k), .num_layers = 1};
     return TRUE;
   }
   return FALSE;
-}
-
-static gboolean bits_auto(const guint32 *own, int n, int i, MsPatch *p) {
-  if (i >= n) return FALSE;
-  p->value.bits = own[i];
-  return TRUE;
 }
 
 /* What a job on machines of several kinds can do is what each of them can. */
@@ -112,12 +107,14 @@ static gboolean all_machines(const MsScenario *s, gboolean (*has)(const MsHardwa
 
 static gboolean graphs_auto(const MsScenario *s, int i, MsPatch *p) {
   int n = all_machines(s, has_graphs, 0) ? MS_N_SETS_SEARCHED : 1;
-  return bits_auto(ms_graphs_searched[s->model->num_experts > 0], n, i, p);
+  p->value.bits = ms_graphs_tried(s->model->num_experts > 0, i);
+  return i < n;
 }
 
 static gboolean offload_auto(const MsScenario *s, int i, MsPatch *p) {
   int n = all_machines(s, has_host_link, 0) ? MS_N_SETS_SEARCHED : 1;
-  return bits_auto(ms_offloads_searched[s->model->num_experts > 0], n, i, p);
+  p->value.bits = ms_offloads_tried(s->model->num_experts > 0, i);
+  return i < n;
 }
 
 /* Value i of a list that leaves some words of an enumeration out. */

@@ -133,7 +133,7 @@ static MsKept *find_kept(MsPiece *piece, const char *name) {
 
 /* Tensors of each offload module, in the order of the bits (docs/theory/memory.md 5). */
 static const char *const offloads[][4] = {
-#define MS_OFFLOAD_MODULE(id, word, doc, c1, c2, c3, c4, first, ...) {(first), ##__VA_ARGS__},
+#define MS_OFFLOAD_MODULE(id, word, doc, c1, c2, c3, c4, c5, c6, first, ...) {(first), ##__VA_ARGS__},
 #include "describe/offload_module.def"
 #undef MS_OFFLOAD_MODULE
 };
