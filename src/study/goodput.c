@@ -62,7 +62,7 @@ static gboolean predict(MsGoodputResult *r, GError **error) {
 static double checkpoint_B(const MsScenario *s) {
   MsParamCount count = ms_model_params(s->model);
   const MsOptions *o = &s->options;
-  double second = s->training.optimizer == MS_OPT_MUON ? 0 : ms_dtype_B(o->exp_avg_sq_dtype);
+  double second = ms_optimizers[s->training.optimizer].matrix_second ? ms_dtype_B(o->exp_avg_sq_dtype) : 0;
   return count.total_mtp * (2 + ms_dtype_B(o->main_params_dtype) + ms_dtype_B(o->exp_avg_dtype) + second);
 }
 
@@ -71,7 +71,12 @@ static gboolean checkpoint(MsGoodputResult *r, GError **error) {
   const MsCheckpointSpec *c = &g->checkpoint;
   r->checkpoint_B = isnan(c->size_B) ? checkpoint_B(g->run) : c->size_B;
   r->gpu_share_B = r->checkpoint_B / r->gpus;
-  gboolean copies = c->mode != MS_CHECKPOINT_SYNCHRONOUS, memory = c->mode == MS_CHECKPOINT_IN_MEMORY;
+  gboolean copies = FALSE, memory = FALSE;
+  switch (c->mode) {
+  case MS_CHECKPOINT_SYNCHRONOUS: break;
+  case MS_CHECKPOINT_ASYNCHRONOUS: copies = TRUE; break;
+  case MS_CHECKPOINT_IN_MEMORY: copies = memory = TRUE; break;
+  }
   double host_s = copies ? share_s(r, TRUE, error) : 0;
   if (isnan(host_s)) return FALSE;
   double storage_s = memory ? share_s(r, FALSE, error) : r->checkpoint_B / c->storage_Bps;
@@ -83,13 +88,21 @@ static gboolean checkpoint(MsGoodputResult *r, GError **error) {
   return TRUE;
 }
 
+static double units_of(const MsGoodputResult *r, MsFailurePer per) {
+  switch (per) {
+  case MS_PER_GPU: return r->gpus;
+  case MS_PER_NODE: return r->nodes;
+  case MS_PER_JOB: return 1;
+  }
+  return NAN;
+}
+
 static void failures(MsGoodputResult *r) {
   const MsGoodput *g = r->goodput;
-  const double units[] = {r->gpus, r->nodes, 1};
   r->model.n_kinds = g->reliability.n;
   for (int i = 0; i < g->reliability.n; i++) {
     const MsFailure *f = &g->reliability.failure[i];
-    r->kind_Hz[i] = f->per_1000_days / 1000 * units[f->per] / MS_DAY_S;
+    r->kind_Hz[i] = f->per_1000_days / 1000 * units_of(r, f->per) / MS_DAY_S;
     r->model.kind[i] = (MsFaultKind){r->kind_Hz[i], f->detection_s, f->takes_node};
   }
   r->model.spares = g->spares.nodes == MS_NULL_INT ? -1 : g->spares.nodes;
