@@ -249,12 +249,19 @@ static gboolean stream_finish(Reader *r, int ranks) {
   return TRUE;
 }
 
-const char *const ms_bench_words[] = {"nccl-tests", "rccl-tests", "hccl-test", "ib_write_bw", "stream", NULL};
-static const Form forms[] = {{nccl_line, nccl_finish},
-                             {nccl_line, nccl_finish},
-                             {hccl_line, hccl_finish},
-                             {perftest_line, perftest_finish},
-                             {stream_line, stream_finish}};
+/* FORM(word, what reads its lines and finishes) */
+#define FORMS                   \
+  FORM("nccl-tests", nccl)      \
+  FORM("rccl-tests", nccl)      \
+  FORM("hccl-test", hccl)       \
+  FORM("ib_write_bw", perftest) \
+  FORM("stream", stream)
+#define FORM(word, by) word,
+const char *const ms_bench_words[] = {FORMS NULL};
+#undef FORM
+#define FORM(word, by) {by##_line, by##_finish},
+static const Form forms[] = {FORMS};
+#undef FORM
 
 /* --- a log ----------------------------------------------------------------------------------------------------- */
 static gboolean read_lines(Reader *r, int form) {
