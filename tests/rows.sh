@@ -82,6 +82,18 @@ nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the 
   [ -z "$named" ] || wrong "asks for a technique by name, not its row: $named"
 }
 
+# What asks for a value of an enumeration is a switch without a default: with one value more it does not compile.
+value_is_asked_for() { # HEADER VALUE FILE...: the value in front of the new one
+  local header=$1 value=$2 file
+  shift 2
+  sed -E "s/\\b$value( *[,}])/$value, ${value}_TWIN\\1/" "$header" >"$copy/$header"
+  for file in "$@"; do
+    compiles "$file"
+    grep -q "${value}_TWIN. not handled in switch" "$copy/log" || wrong "$file does not ask for a value behind $value"
+  done
+  cp "$header" "$copy/$header"
+}
+
 # --- dispatchers ----------------------------------------------------------------------------------------------------
 nobody_names 'MS_DISPATCH_[A-Z]' src/describe/ 'the default \*/|ms_dispatchers\[MS_DISPATCH_ALLGATHER\].launch_type'
 try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER
@@ -117,7 +129,7 @@ twins_predict_the_same() { # DEF MACRO KNOWS_THE_TABLE KEY SCENARIO WORD...: wor
   cp "$def" "$copy/$def"
 }
 twins_predict_the_same src/describe/dispatcher.def MS_DISPATCHER 'MS_N_DISPATCHERS|ms_dispatcher|dispatcher\.def' \
-  dispatcher scenarios/run-qwen3-235b-h100-256.json alltoall
+  dispatcher scenarios/run-qwen3-235b-h100-256.json alltoall deepep hybridep
 
 # --- precisions -----------------------------------------------------------------------------------------------------
 nobody_names '\bMS_(BF16|FP16|FP8_[A-Z]+|MXFP8|NVFP4)\b|[!=]= MS_ODT_(FP8|FP8_BLOCK|MXFP8|NVFP4)\b' src/describe/ '^$'
@@ -180,7 +192,41 @@ try_row src/describe/offload_module.def src/work/rows.c,$sets,$words MS_OFFLOAD_
 try_row src/describe/cuda_graph.def src/work/graphs.c,$sets,$words MS_CUDA_GRAPH
 nobody_names 'MS_ATTN_(FUSED|FLASH|UNFUSED)' src/describe/ 'MS_ATTN_FUSED[,;]'
 try_row src/describe/attention_backend.def $words MS_ATTN_BACKEND
+twins_predict_the_same src/describe/attention_backend.def MS_ATTN_BACKEND \
+  'MS_N_ATTN_BACKENDS|ms_attn_(backends|backend_words|generation)|attention_backend\.def' attention_backend \
+  scenarios/published/nanotron/NT-1B-n2-dp2tp8pp1-mbs2-z1.json flash fa2 triton unfused
+value_is_asked_for src/describe/enums.h MS_ATTN_IN_TRITON src/cost/cost.c
 
+# --- frameworks, vendors --------------------------------------------------------------------------------------------
+nobody_names 'MS_FRAMEWORK_[A-Z]' 'src/(describe|launch)/' \
+  '[ (]framework != MS_FRAMEWORK_MEGATRON|MS_FRAMEWORK_MEGATRON[;,]'
 try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK
+cp src/describe/framework.def "$copy/src/describe/framework.def"
+sed -E 's/"hardware"/"framework": "megatron", &/' scenarios/run-llama3-70b-h100-64.json >"$copy/megatron.json"
+frameworks='MS_N_FRAMEWORKS|ms_frameworks\b|ms_framework_words|framework\.def|vendor\.def'
+twins_predict_the_same src/describe/framework.def MS_FRAMEWORK "$frameworks" framework "$copy/megatron.json" megatron
+twins_predict_the_same src/describe/framework.def MS_FRAMEWORK "$frameworks" framework \
+  scenarios/published/nanotron/NT-1B-n2-dp2tp8pp1-mbs2-z1.json nanotron
+nobody_names '"(NVIDIA|AMD|Moore Threads|Huawei|Intel)"' src/describe/ '^$'
+
+# --- collectives, optimizers ----------------------------------------------------------------------------------------
+nobody_names 'MS_COLLECTIVES_[A-Z]' src/describe/ '^$'
+try_row src/describe/collectives.def src/describe/hardware_table.c MS_COLLECTIVES
+sed -E 's/"hardware": "h100-sxm"/"hardware": {"base": "h100-sxm", "collectives": "nccl"}/' \
+  scenarios/run-llama3-70b-h100-64.json >"$copy/collectives.json"
+twins_predict_the_same src/describe/collectives.def MS_COLLECTIVES \
+  'MS_N_COLLECTIVES|ms_collectives_rows|collectives\.def' collectives "$copy/collectives.json" nccl nccl-pat hccl hccl-a2
+try_row src/describe/optimizer.def $words MS_OPTIMIZER
+cp src/describe/optimizer.def "$copy/src/describe/optimizer.def"
+
+# --- small sets of words --------------------------------------------------------------------------------------------
+value_is_asked_for src/describe/enums.h MS_OPTIMIZER_FOREACH src/work/step.c
+value_is_asked_for src/describe/enums.h MS_OUTER_OPTIM src/work/step.c
+value_is_asked_for src/describe/enums.h MS_CE_TE src/work/piece.c src/exec/rows_ends.c
+value_is_asked_for src/describe/enums.h MS_MHC_CUTILE src/work/hyper.c
+value_is_asked_for src/describe/enums.h MS_POS_NONE src/describe/model.c
+value_is_asked_for src/describe/enums.h MS_SCORE_SQRTSOFTPLUS src/describe/model.c src/exec/rows_moe.c
+value_is_asked_for src/describe/goodput.h MS_PER_JOB src/study/goodput.c
+value_is_asked_for src/describe/goodput.h MS_CHECKPOINT_IN_MEMORY src/study/goodput.c
 
 exit $bad

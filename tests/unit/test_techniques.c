@@ -526,8 +526,92 @@ static void lower_complexity_products(void **state) {
   assert_true(step_s[1][1] < 0.99 * step_s[1][0]);
 }
 
+/* --- modules of sets: a row that nothing heeds would be predicted as if it were not there ------------------------- */
+
+static const char *const alike[] = {"deepseek-v3",       "llama3-8b",          "mixtral-8x7b",
+                                    "deepseek-v4-flash", "qwen3-next-80b-a3b", "nemotron-3-nano"};
+
+static MsScenario *on_rack(guint model) {
+  MsScenario *s = ms_test_run(alike[model], 0, "gb200-nvl72", 64);
+  s->layout.ep = s->model->num_experts > 0 ? 8 : 1;
+  s->hardware->cuda_graphs = TRUE;
+  return s;
+}
+
+typedef void (*Take)(MsOptions *options, guint32 modules);
+static void recompute(MsOptions *o, guint32 modules) {
+  o->recompute.granularity = MS_RECOMPUTE_SELECTIVE, o->recompute.modules = modules;
+}
+static void offload(MsOptions *o, guint32 modules) { o->offload_modules = modules; }
+static void capture(MsOptions *o, guint32 modules) { o->cuda_graph_scope = modules; }
+
+static void each_is_heeded(const char *const *words, Take take) {
+  guint32 heeded = 0;
+  int n = (int)g_strv_length((char **)words);
+  for (guint m = 0; m < G_N_ELEMENTS(alike); m++) {
+    g_autoptr(MsScenario) s = on_rack(m);
+    take(&s->options, 0);
+    g_autoptr(MsResult) none = ms_test_simulate(s, MS_FIDELITY_FAST);
+    for (int i = 0; i < n; i++) {
+      if (heeded >> i & 1) continue;
+      take(&s->options, 1u << i);
+      g_autoptr(MsResult) one = ms_test_simulate(s, MS_FIDELITY_FAST);
+      if (one->step_time_s != none->step_time_s || one->memory->stage[0].peak_B != none->memory->stage[0].peak_B)
+        heeded |= 1u << i;
+    }
+  }
+  for (int i = 0; i < n; i++)
+    if (!(heeded >> i & 1)) fail_msg("%s changes neither time nor memory of any model", words[i]);
+}
+
+static void every_module_is_heeded(void **state) {
+  (void)state;
+  each_is_heeded(ms_recompute_module_words, recompute);
+  each_is_heeded(ms_offload_module_words, offload);
+  each_is_heeded(ms_cuda_graph_words, capture);
+}
+
+/* Names of tensors and rows in tables are those that are kept and laid somewhere. */
+static void add_names(GHashTable *names, MsScenario *s) {
+  g_auto(MsLowered) l = ms_test_lower(s);
+  for (int i = 0; i < l.work->n_pieces; i++) {
+    const MsPiece *piece = &l.work->pieces[i];
+    for (int k = 0; k < piece->n_kept; k++) g_hash_table_add(names, g_strdup(piece->kept[k].name));
+    for (int k = 0; k < piece->forward.n; k++) g_hash_table_add(names, g_strdup(piece->forward.op[k].name));
+  }
+}
+
+static void named_in_tables(GHashTable *names) {
+  static const char *const offloaded[] = {
+#define MS_OFFLOAD_MODULE(id, word, doc, c1, c2, c3, c4, c5, c6, ...) __VA_ARGS__,
+#include "describe/offload_module.def"
+#undef MS_OFFLOAD_MODULE
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(offloaded); i++)
+    if (!g_hash_table_contains(names, offloaded[i])) fail_msg("no model keeps \"%s\"", offloaded[i]);
+  for (int i = 0; i < ms_n_lora_targets; i++)
+    for (int k = 0; k < MS_LORA_ROWS && ms_lora_targets[i].row[k]; k++)
+      if (!g_hash_table_contains(names, ms_lora_targets[i].row[k]))
+        fail_msg("%s: no model has a row \"%s\"", ms_lora_targets[i].word, ms_lora_targets[i].row[k]);
+}
+
+static void every_name_is_one_of_work(void **state) {
+  (void)state;
+  g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  for (guint m = 0; m < G_N_ELEMENTS(alike); m++)
+    for (int cp = 1; cp <= 2; cp++) {
+      g_autoptr(MsScenario) s = on_rack(m);
+      s->layout.cp = cp, s->layout.cp_comm_type = MS_CP_A2A;
+      s->options.attention_backend = cp > 1 ? MS_ATTN_FUSED : MS_ATTN_UNFUSED;
+      add_names(names, s);
+    }
+  named_in_tables(names);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(every_module_is_heeded),
+      cmocka_unit_test(every_name_is_one_of_work),
       cmocka_unit_test(every_schedule),
       cmocka_unit_test(lower_complexity_products),
       cmocka_unit_test(eager_1f1b_hides_messages),
