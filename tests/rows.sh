@@ -215,7 +215,8 @@ try_row src/describe/collectives.def src/describe/hardware_table.c MS_COLLECTIVE
 sed -E 's/"hardware": "h100-sxm"/"hardware": {"base": "h100-sxm", "collectives": "nccl"}/' \
   scenarios/run-llama3-70b-h100-64.json >"$copy/collectives.json"
 twins_predict_the_same src/describe/collectives.def MS_COLLECTIVES \
-  'MS_N_COLLECTIVES|ms_collectives_rows|collectives\.def' collectives "$copy/collectives.json" nccl nccl-pat hccl hccl-a2
+  'MS_N_COLLECTIVES|ms_collectives_rows|collectives\.def' \
+  collectives "$copy/collectives.json" nccl nccl-pat hccl hccl-a2
 try_row src/describe/optimizer.def $words MS_OPTIMIZER
 cp src/describe/optimizer.def "$copy/src/describe/optimizer.def"
 
