@@ -199,7 +199,7 @@ value_is_asked_for src/describe/enums.h MS_ATTN_IN_TRITON src/cost/cost.c
 
 # --- frameworks, vendors --------------------------------------------------------------------------------------------
 nobody_names 'MS_FRAMEWORK_[A-Z]' 'src/(describe|launch)/' \
-  '[ (]framework != MS_FRAMEWORK_MEGATRON|MS_FRAMEWORK_MEGATRON[;,]'
+  '[ (]framework != MS_FRAMEWORK_MEGATRON|MS_FRAMEWORK_MEGATRON[;,]|start\(s->hardware, MS_FRAMEWORK_MEGATRON'
 try_row src/describe/framework.def src/describe/framework.c,$words MS_FRAMEWORK
 cp src/describe/framework.def "$copy/src/describe/framework.def"
 sed -E 's/"hardware"/"framework": "megatron", &/' scenarios/run-llama3-70b-h100-64.json >"$copy/megatron.json"
