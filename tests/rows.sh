@@ -103,7 +103,8 @@ try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER
 twins_predict_the_same() { # DEF MACRO KNOWS_THE_TABLE KEY SCENARIO WORD...: words of rows that the scenario can have
   local objects=() file fidelity name def=$1 macro=$2 knows=$3 key=$4 scenario=$5
   shift 5
-  sed -nE "/^$macro\\(/,/\\)\$/p" "$def" | sed -E 's/^('"$macro"'\()([A-Z0-9_]+), "/\1TWIN_\2, "twin-/' >"$copy/twins"
+  sed -E '/\($/ { N; s/\n *//; }' "$def" | sed -nE "/^$macro\\(/,/\\)\$/p" |
+    sed -E 's/^('"$macro"'\()([A-Z0-9_]+), "/\1TWIN_\2, "twin-/' >"$copy/twins"
   cat "$def" "$copy/twins" >"$copy/$def"
   for file in $(grep -lE "$knows" -r src --include='*.c'); do
     # shellcheck disable=SC2086
