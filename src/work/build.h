@@ -23,7 +23,8 @@ typedef struct {
   MsPass pass;
   MsNode node;
   MsModule module;
-  gboolean keeping; /* forward rows keep tensors for backward (FALSE inside recomputed regions) */
+  gboolean keeping;  /* forward rows keep tensors for backward (FALSE inside recomputed regions) */
+  gboolean reviving; /* what a recomputed row would keep is noted in its keep_B (piece.c, revive) */
   /* sizes */
   double t, c, e, u;
   double rows, rows_sp, rows_expert; /* T, Tsp, Tk */

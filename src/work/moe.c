@@ -126,6 +126,17 @@ void ms_moe_forward(MsBuild *b) {
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
 }
 
+/* What `moe` recompute brings back to life during the backward of this layer. */
+static double moe_revived_B(const MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b),
+         fs = b->model->moe_shared_expert_intermediate_size;
+  return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) +
+         ms_input_B(b, rows * fm, TRUE) + 4 * rows +
+         (b->model->moe_latent_size > 0 ? ms_input_B(b, b->rows_sp * b->eh, TRUE) : 0) +
+         17 * b->rows_sp * b->model->num_experts +
+         (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
+}
+
 static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communication included */
   b->pass = MS_PASS_RECOMPUTE;
   gboolean keeping = b->keeping;
@@ -139,6 +150,7 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
   ms_to_experts(b);
   ms_experts_forward(b);
   ms_from_experts(b);
+  b->list->op[b->list->n - 1].transient_B = ms_dispatch_transient_B(b) + moe_revived_B(b);
   latent_forward(b, FALSE);
   b->keeping = keeping;
   b->pass = MS_PASS_DGRAD;
@@ -155,17 +167,6 @@ static void router_backward(MsBuild *b) {
   if (wide) ms_row_passing(b, MS_OP_COPY, "router input in FP32", 2 * x, 2 * x, 2);
   ms_linear_backward(b, &router);
   if (wide) ms_row_passing(b, MS_OP_COPY, "router gradients in BF16", 2 * x, 2 * x, 2);
-}
-
-/* What `moe` recompute brings back to life during the backward of this layer. */
-static double moe_revived_B(const MsBuild *b) {
-  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b),
-         fs = b->model->moe_shared_expert_intermediate_size;
-  return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) +
-         ms_input_B(b, rows * fm, TRUE) + 4 * rows +
-         (b->model->moe_latent_size > 0 ? ms_input_B(b, b->rows_sp * b->eh, TRUE) : 0) +
-         17 * b->rows_sp * b->model->num_experts +
-         (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
 }
 
 void ms_moe_backward(MsBuild *b) {

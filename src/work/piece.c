@@ -261,26 +261,40 @@ static double region_kept_B(const MsBuild *b, const Region *region, int layer, g
   return kept;
 }
 
+/* The region once more. What its rows keep lives again from there on: beside their transients stands what was made
+ * before them and `before_B`. */
+static void revive(MsBuild *b, MsOpList *list, const Region *region, int layer, guint8 mixers, double before_B) {
+  b->reviving = TRUE;
+  region->forward(b, layer, mixers);
+  b->reviving = FALSE;
+  double made = before_B;
+  for (int i = 0; i < list->n; i++) {
+    MsOp *op = &list->op[i];
+    op->pass = MS_PASS_RECOMPUTE;
+    made += op->keep_B, op->keep_B = 0;
+    if (op->transient_B > 0) op->transient_B += MAX(made, 0);
+  }
+}
+
 /* Forward list: the region behind what stands there, of which `input_B` are kept; none by a follower in a group.
- * Backward list: the region again, and back. */
+ * Backward list: the region again, and back. The kept input is the first tensor of what lives again. */
 static void checkpointed(MsBuild *b, MsPiece *piece, const Region *region, int layer, guint8 mixers, int group,
                          double input_B) {
-  double all = region_kept_B(b, region, layer, mixers);
+  double all = region_kept_B(b, region, layer, mixers), others = (ABS(group) - 1) * all - (group > 0 ? input_B : 0);
   b->keeping = FALSE;
   region->forward(b, layer, mixers);
   b->keeping = TRUE;
   if (group > 0) ms_keep(b, "checkpoint", input_B);
   start(b, &piece->backward, MS_PASS_RECOMPUTE, FALSE);
-  region->forward(b, layer, mixers);
-  for (int i = 0; i < piece->backward.n; i++) piece->backward.op[i].pass = MS_PASS_RECOMPUTE;
+  revive(b, &piece->backward, region, layer, mixers, others);
   /* the whole group lives again while it is taken back */
-  piece->backward.op[piece->backward.n - 1].transient_B =
-      MAX(piece->backward.op[piece->backward.n - 1].transient_B, 0) + all * ABS(group) - (group > 0 ? input_B : 0);
+  MsOp *last = &piece->backward.op[piece->backward.n - 1];
+  last->transient_B = MAX(last->transient_B, all + others);
   b->pass = MS_PASS_DGRAD;
   int first = piece->backward.n;
   region->backward(b, layer, mixers);
   for (int i = first; i < piece->backward.n; i++) {
-    if (piece->backward.op[i].transient_B > 0) piece->backward.op[i].transient_B += all;
+    if (piece->backward.op[i].transient_B > 0) piece->backward.op[i].transient_B += all - (group > 0 ? input_B : 0);
   }
   ms_free_kept(b, "checkpoint");
 }

@@ -149,6 +149,42 @@ static void layers_keep(void **state) {
   }
 }
 
+/* Full recomputation makes a MoE layer again, dispatch with it: beside its four buffers stands all of the layer but its
+ * input, which is the checkpoint. With `moe` what the backward of the experts and of the router reads stands there. */
+static void dispatch_beside_what_lives_again(void **state) {
+  (void)state;
+  static const struct {
+    const char *model;
+    int tp, pp, ep, seq;
+    double full_MiB, moe_MiB;
+  } cases[] = {{"deepseek-v3", 1, 8, 64, 4096, 3531.12, 2689.12}, {"mixtral-8x22b", 2, 4, 8, 8192, 1505.0, 1248.56}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    double kept[3], back[3];
+    for (int how = 0; how < 3; how++) {
+      g_autoptr(MsScenario) s = ms_test_run(cases[i].model, 0, "h100-sxm", 512);
+      s->layout.tp = cases[i].tp, s->layout.pp = cases[i].pp, s->layout.ep = cases[i].ep;
+      if (cases[i].pp == 8) s->model->num_layers = 64, finish(s, "[0]*3+[1]*61");
+      s->options.sequence_parallel = cases[i].tp > 1;
+      s->training.seq_length = cases[i].seq;
+      s->options.recompute = (MsRecomputeSpec){.granularity = how == 1   ? MS_RECOMPUTE_FULL
+                                                              : how == 2 ? MS_RECOMPUTE_SELECTIVE
+                                                                         : MS_RECOMPUTE_NONE,
+                                               .modules = how == 2 ? MS_RM_MOE : 0,
+                                               .method = MS_RECOMPUTE_UNIFORM,
+                                               .num_layers = 1};
+      g_auto(MsLowered) l = ms_test_lower(s);
+      const MsPiece *p = &l.work->pieces[l.work->piece_of_layer[5]];
+      kept[how] = p->kept_B, back[how] = p->backward_transient_B;
+      if (how != 1) continue;
+      double x = 2 * l.work->rows_sp * s->model->hidden_size,
+             buffers = 8 * l.work->rows_sp * s->model->moe_router_topk * s->model->hidden_size;
+      assert_close(back[1], kept[0] - x + buffers, 1e-9);
+    }
+    assert_close(back[1] / MIB, cases[i].full_MiB, 1e-3);
+    assert_close(back[2] / MIB, cases[i].moe_MiB, 1e-3);
+  }
+}
+
 /* index_add_ of plain unpermute in deterministic mode saves the experts' outputs that it adds: 2 of 16384 rows each. */
 static void deterministic_sums_save_rows(void **state) {
   (void)state;
@@ -632,6 +668,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(hand_checked_cases),
       cmocka_unit_test(layers_keep),
+      cmocka_unit_test(dispatch_beside_what_lives_again),
       cmocka_unit_test(mamba_keeps_three_outputs),
       cmocka_unit_test(deterministic_sums_save_rows),
       cmocka_unit_test(deterministic_workspaces),
