@@ -270,7 +270,7 @@ static double flat_gather_B(const MsWork *w, double weights) {
 static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
   MsStageParams p = ms_work_stage_params(w, stage);
-  double copy = o->main_grads_dtype == MS_DT_FP32 || ms_optimizer_is_precision_aware(o) ? 0 : 4;
+  double copy = o->main_grads_dtype == MS_DT_FP32 || ms_optimizer_is_fused(w->scenario) ? 0 : 4;
   if (states_on_host(o)) copy += ms_optimizer_state_B(w->scenario) / MAX(o->swap_optimizer_times, 1);
   double dense = p.params_dense + p.embedding_copy;
   return MAX(copy * (dense / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE)),

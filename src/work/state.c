@@ -31,10 +31,21 @@ gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
   return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32;
 }
 
+/* Megatron-LM's optimizer steps FP32 masters of its own, and FP32 copies of gradients, where weights are multiplied in
+ * FP8 other than by delayed scaling (core/optimizer/optimizer_config.py,
+ * use_precision_aware_optimizer_no_fp8_or_ds_fp8; distrib_optimizer.py clones the masters). */
+gboolean ms_optimizer_is_fused(const MsScenario *s) {
+  const MsOptions *o = &s->options;
+  const MsPrecisionRow *p = ms_precision(&s->training);
+  gboolean apart =
+      p->bits == 8 && !p->delayed && o->main_params_dtype == MS_DT_FP32 && !(o->optimizer_offload_fraction > 0);
+  return ms_optimizer_is_precision_aware(o) && !apart;
+}
+
 /* The half of an FP32 master that a BF16 weight lacks; of an FP16 one there is none (distrib_optimizer.py,
  * store_param_remainders; MindSpeed 028de58c, feature reuse-fp32-param). */
 static gboolean keeps_remainders(const MsScenario *s) {
-  gboolean either = s->options.reuse_fp32_param || ms_optimizer_is_precision_aware(&s->options);
+  gboolean either = s->options.reuse_fp32_param || ms_optimizer_is_fused(s);
   return either && !gathers_low(s) && s->options.main_params_dtype == MS_DT_FP32 &&
          ms_precision(&s->training)->dtype != MS_DT_FP16;
 }

@@ -158,6 +158,7 @@ double ms_work_shards(const MsWork *work, gboolean expert);
 /* The precision-aware optimizer is in use as soon as a state is not FP32; it then stores the FP32 master of a BF16
  * weight as its 16 missing bits. */
 gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
+gboolean ms_optimizer_is_fused(const MsScenario *scenario); /* and does so in this precision */
 /* Copies of a low-precision tensor: row by row and column by column, one where a scale of the whole tensor serves both
  * and products take either operand as it lies (TransformerEngine, is_non_tn_fp8_gemm_supported; `fp8_any_layout`). */
 int ms_low_copies(const MsScenario *scenario);

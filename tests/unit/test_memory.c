@@ -427,6 +427,31 @@ static void reused_masters(void **state) {
   }
 }
 
+/* BF16 moments: the precision-aware optimizer keeps 16-bit remainders, but with FP8 recipes other than delayed scaling
+ * whole masters, and it casts BF16 gradients while it steps. */
+static void masters_beside_fp8(void **state) {
+  (void)state;
+  static const struct {
+    MsPrecision precision;
+    double optimizer_B, cast_B;
+  } cases[] = {{MS_BF16, 6, 0}, {MS_FP8_DELAYED, 6, 0}, {MS_FP8_TENSORWISE, 8, 4}, {MS_FP8_BLOCKWISE, 8, 4}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->options.exp_avg_dtype = s->options.exp_avg_sq_dtype = MS_DT_BF16;
+    s->options.main_grads_dtype = MS_DT_BF16;
+    s->training.precision = cases[i].precision;
+    s->training.seq_length = 1; /* the step is the peak */
+    s->training.global_batch_size = 8, s->training.micro_batch_size = 1;
+    g_auto(Run) run = run_of(s);
+    const MsStageMemory *m = &run.memory->stage[0];
+    double shard = ms_work_stage_params(run.l.work, 0).params_dense / 8;
+    assert_close(m->optimizer_B, cases[i].optimizer_B * shard, 1e-9);
+    if (cases[i].cast_B > 0) assert_string_equal(m->peak_where, "optimizer");
+    if (cases[i].cast_B > 0) assert_close(m->transient_B, cases[i].cast_B * shard, 1e-9);
+    else assert_string_not_equal(m->peak_where, "optimizer");
+  }
+}
+
 /* Layers of TransformerEngine keep FP8 copies of gathered BF16 weights whole; gathered in FP8, and in BF16, nothing
  * stays but the shards. */
 static void cached_copies(void **state) {
@@ -678,6 +703,7 @@ int main(void) {
       cmocka_unit_test(muon_states),
       cmocka_unit_test(cached_copies),
       cmocka_unit_test(reused_masters),
+      cmocka_unit_test(masters_beside_fp8),
       cmocka_unit_test(low_precision_weights),
       cmocka_unit_test(interleaved_peaks),
       cmocka_unit_test(ep_overlap_peaks),
