@@ -198,6 +198,8 @@ static void layer_params(MsBuild *b, MsPiece *piece, int layer, guint8 mixers) {
   MsPartParams own = ms_layer_params(b->model, mixers, layer, b->t, b->e, b->u);
   double copies = b->model->num_experts > 0 ? 1 + (double)b->training->routing.replicas / b->model->num_experts : 1;
   own.expert *= copies, own.quantizable_expert *= copies;
+  /* no copies are made of weights outside the FP8 or FP4 context (Megatron-LM core/fp8_utils.py, is_first_last_bf16) */
+  if (ms_precision(b->training)->bits < 16 && !b->quantized) own.quantizable_dense = own.quantizable_expert = 0;
   add_params(piece, own);
   piece->params_model_dense += all.dense;
   piece->params_model_expert += all.expert;
@@ -581,6 +583,10 @@ typedef struct {
   MsLinear both, embedding, hidden;
 } MtpProjections;
 
+/* The projection in front of an MTP block's layer is in the FP8 context; there is none for FP4 (Megatron-LM
+ * core/transformer/multi_token_prediction.py, _proj_and_transformer_layer). */
+static gboolean mtp_projects_low(const MsBuild *b) { return b->quantized && ms_precision(b->training)->bits == 8; }
+
 static MsLinear mtp_linear(const MsBuild *b, const char *name, double rows, double k) {
   return (MsLinear){.name = name,
                     .kind = MS_LINEAR_COLUMN,
@@ -589,7 +595,7 @@ static MsLinear mtp_linear(const MsBuild *b, const char *name, double rows, doub
                     .k = k,
                     .comm_in = "tp gather",
                     .comm_out = "",
-                    .low = !b->options->keep_mtp_spec_in_bf16,
+                    .low = mtp_projects_low(b),
                     .layer = TRUE,
                     .fused_accumulate = TRUE,
                     .model_flop = TRUE};
@@ -634,6 +640,9 @@ static void mtp_forward_rows(MsBuild *b, int layer, guint8 mixers) {
   ms_norm_forward(b, "mtp hidden norm", b->streams * b->rows_sp, b->h);
   ms_keep(b, "mtp norm inputs", 2 * x * (1 + b->streams));
   mtp_project(b, x);
+  /* the layer's input is this rank's part of the gathered tensor, which stays whole (Megatron-LM
+   * core/tensor_parallel/mappings.py, _split_along_first_dim: a view) */
+  if (b->sp && b->t > 1) ms_keep(b, "mtp gathered", 2 * (b->rows - b->rows_sp) * b->h * b->streams);
   layer_forward_rows(b, layer, mixers);
   ms_streams_join(b, FALSE);
   if (b->streams > 1) ms_keep(b, "mtp streams", 2 * x * b->streams);
@@ -648,6 +657,7 @@ static void mtp_backward_rows(MsBuild *b, int layer, guint8 mixers) {
   ms_streams_join(b, TRUE);
   ms_free_kept(b, "mtp streams");
   layer_backward_rows(b, layer, mixers);
+  ms_free_kept(b, "mtp gathered");
   b->module = MS_MODULE_MTP;
   b->pass = MS_PASS_DGRAD;
   /* every rank needs its columns of all rows again */
@@ -689,7 +699,7 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   layer_params(b, piece, layer, mixers);
   double proj_params = 2 * b->h * b->h / b->t;
   piece->params_dense += proj_params;
-  piece->params_quantizable_dense += b->options->keep_mtp_spec_in_bf16 ? 0 : proj_params;
+  piece->params_quantizable_dense += mtp_projects_low(b) || ms_precision(b->training)->bits == 16 ? proj_params : 0;
   double norms = 3 * ms_norm_params(b->model, b->h) + ms_hyper_head_params(b->model);
   replicated(piece, norms);
   piece->params_model_dense += 2 * b->h * b->h + norms;

@@ -8,6 +8,15 @@ static gboolean layer_is_quantized(const MsScenario *s, int layer) {
          layer < s->model->num_layers - s->options.num_layers_at_end_in_bf16;
 }
 
+/* The layer of an MTP block is in an FP8 context, not in one for FP4, which only a hybrid stack enters by itself
+ * (Megatron-LM core/transformer/multi_token_prediction.py, _proj_and_transformer_layer; models/hybrid/hybrid_block.py).
+ */
+static gboolean mtp_is_quantized(const MsScenario *s) {
+  int bits = ms_precision(&s->training)->bits;
+  if (s->options.keep_mtp_spec_in_bf16) return FALSE;
+  return bits == 8 || (bits == 4 && s->model->hybrid_layer_pattern);
+}
+
 /* Checkpoint role of a layer: 0 none, n > 0 leads a group of n layers, -n follows in one. */
 static int checkpoint_role(const MsWork *w, int layer) {
   const MsRecomputeSpec *r = &w->scenario->options.recompute;
@@ -137,10 +146,10 @@ static MsWork *work_new(const MsScenario *scenario, const MsLayout *layout, cons
   w->piece_scales = -1;
   if (ms_precision(&scenario->training)->delayed) w->piece_scales = add_scales(w, &b);
   w->piece_mtp = -1;
-  if (scenario->model->mtp_num_layers > 0) w->piece_mtp = add_end(w, &b, ms_piece_mtp, TRUE);
+  if (scenario->model->mtp_num_layers > 0) w->piece_mtp = add_end(w, &b, ms_piece_mtp, mtp_is_quantized(scenario));
   w->piece_mtp_again = -1;
   if (scenario->model->mtp_num_layers > 1 && scenario->model->mtp_use_repeated_layer) {
-    w->piece_mtp_again = add_end(w, &b, ms_piece_mtp, TRUE);
+    w->piece_mtp_again = add_end(w, &b, ms_piece_mtp, mtp_is_quantized(scenario));
     ms_piece_without_params(&w->pieces[w->piece_mtp_again]);
   }
   w->pool_pieces = w->n_pieces;
