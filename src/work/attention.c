@@ -282,19 +282,21 @@ static void core_forward(MsBuild *b, const Widths *own, int layer) {
   if (ms_by_operators(b)) ms_keep(b, "q, v", 2 * b->rows * (w->q + w->v)); /* the first and third product */
   else if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
   ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
-  if (b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1)
+  /* `core_attn` keeps what goes in, and the projection what comes out (Megatron-LM core/transformer/attention.py,
+   * _checkpointed_attention_forward) */
+  gboolean drops = ms_recomputes(b->options, MS_RM_CORE_ATTN);
+  if (!drops && b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1)
     ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
   /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
-  if (ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1 &&
+  if (!drops && ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1 &&
       !ms_framework(b->scenario)->batch_first)
     ms_keep(b, "attention out, batch first", 2 * b->rows * w->heads * w->dv);
-  gboolean drops_scores = ms_recomputes(b->options, MS_RM_CORE_ATTN);
   if (stores_scores(b)) {
     double scores =
         b->training->micro_batch_size * w->heads * (double)b->training->seq_length * (b->training->seq_length / b->c);
     /* softmax; with dropout also its mask and the scores that it leaves */
-    if (!drops_scores) ms_keep(b, "scores", (b->model->attention_dropout > 0 ? 5 : 2) * scores);
-  } else {
+    if (!drops) ms_keep(b, "scores", (b->model->attention_dropout > 0 ? 5 : 2) * scores);
+  } else if (!drops) {
     ms_keep(b, "lse", 4 * b->rows * w->heads);
   }
 }
@@ -420,7 +422,8 @@ static void shape_rows(MsBuild *b, const Widths *w) {
 }
 
 /* Backward needs both factors; the projection keeps the product (Megatron-LM core/transformer/attention.py,
- * _apply_output_gate), quantised by delayed scaling in a copy of its own. */
+ * _apply_output_gate), in BF16 but for delayed scaling, which quantises it in a copy of its own
+ * (set_save_original_input there). */
 static void output_gate(MsBuild *b, const Widths *w) {
   double x = 2 * b->rows * w->q;
   gboolean back = b->pass == MS_PASS_DGRAD, copied = b->quantized && ms_precision(b->training)->delayed;
@@ -432,7 +435,7 @@ static void output_gate(MsBuild *b, const Widths *w) {
     return;
   }
   ms_keep(b, "output gate", x);
-  if (!copied) ms_keep_input(b, "gated attention out", ms_input_B(b, b->rows * w->q, TRUE));
+  if (!copied) ms_keep_input(b, "gated attention out", x);
 }
 
 /* --- GQA --- */
@@ -528,7 +531,10 @@ static void mla_forward(MsBuild *b, const Widths *w) {
   gboolean again = ms_recomputes(b->options, MS_RM_MLA_UP_PROJ);
   if (p.low_rank_q) ms_linear_forward(b, &p.q_down);
   ms_linear_forward(b, &p.kv_down);
-  ms_keep(b, "latents", 2 * b->rows_sp * (p.ql + p.kl + (again ? p.dr : 0)));
+  /* `mla_up_proj` keeps its inputs: the latents, views of what was projected with the rotary columns, and the latter
+   * gathered (Megatron-LM core/transformer/multi_latent_attention.py) */
+  double gathered = b->sp && b->t > 1 ? b->rows * p.dr : 0;
+  ms_keep(b, "latents", 2 * (b->rows_sp * (p.ql + p.kl + (again ? p.dr : 0)) + (again ? gathered : 0)));
   if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather k rope", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * p.dr);
   mla_up(b, w, &p);
   if (!again) ms_keep_input(b, "normed latents", ms_input_B(b, b->rows_sp * ((p.normed_q ? p.q_in : 0) + p.kl), TRUE));

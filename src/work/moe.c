@@ -110,6 +110,10 @@ void ms_moe_forward(MsBuild *b) {
   if (!again) ms_keep(b, "router maps", maps_B(b));
   ms_keep_router_graph_outputs(b);
   latent_forward(b, TRUE);
+  /* the projection quantises the router's BF16 input in a copy of its own (Megatron-LM moe_layer.py, fc1_latent_proj)
+   */
+  if (b->model->moe_latent_size > 0 && b->quantized && !again)
+    ms_keep_input(b, "latent input", ms_input_B(b, b->rows_sp * b->h, TRUE));
   ms_to_experts(b);
   ms_experts_forward(b);
   ms_from_experts(b);
@@ -132,7 +136,9 @@ static double moe_revived_B(const MsBuild *b) {
          fs = b->model->moe_shared_expert_intermediate_size;
   return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) +
          ms_input_B(b, rows * fm, TRUE) + 4 * rows +
-         (b->model->moe_latent_size > 0 ? ms_input_B(b, b->rows_sp * b->eh, TRUE) : 0) +
+         (b->model->moe_latent_size > 0
+              ? ms_input_B(b, b->rows_sp * b->eh, TRUE) + (b->quantized ? ms_input_B(b, b->rows_sp * b->h, TRUE) : 0)
+              : 0) +
          17 * b->rows_sp * b->model->num_experts +
          (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
 }
@@ -143,7 +149,7 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
   b->keeping = FALSE;
   double fs = b->model->moe_shared_expert_intermediate_size;
   if (fs > 0 && !ms_shared_beside(b))
-    b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+    b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs), ms_shared_gate_forward(b);
   b->module = MS_MODULE_ROUTER;
   router_forward(b);
   latent_forward(b, TRUE);
@@ -194,6 +200,7 @@ void ms_moe_backward(MsBuild *b) {
   ms_experts_backward(b);
   ms_from_experts(b);
   latent_backward(b, TRUE);
+  ms_free_kept(b, "latent input");
   b->node = MS_NODE_ATTN;
   b->module = MS_MODULE_ROUTER;
   ms_reenter_router_graph(b);
@@ -210,7 +217,9 @@ void ms_moe_backward(MsBuild *b) {
     if (ms_recomputes(b->options, MS_RM_SHARED_EXPERTS) && !ms_recomputes(b->options, MS_RM_MOE)) {
       b->pass = MS_PASS_RECOMPUTE;
       ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
+      if (!ms_shared_beside(b)) ms_shared_gate_forward(b);
     }
+    if (!ms_shared_beside(b)) ms_shared_gate_backward(b);
     if (!ms_shared_beside(b)) ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
     ms_free_kept(b, "shared fc1 out");
     ms_free_kept(b, "shared activation out");

@@ -31,6 +31,7 @@ void ms_mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f
 double ms_padded_expert_rows(const MsBuild *b); /* rows of the routed experts with the alignment of low precision */
 gboolean ms_low_dispatch(const MsBuild *b);     /* tokens cross in low precision */
 void ms_experts_forward(MsBuild *b);
+double ms_experts_transient_B(const MsBuild *b); /* behind fc2, beside what stands in front of the experts */
 void ms_experts_backward(MsBuild *b);
 
 /* --- dispatch.c --- */
@@ -72,6 +73,8 @@ void ms_torch_router(MsBuild *b);           /* behind the gate, this pass */
 /* --- shared_expert.c --- */
 
 gboolean ms_shared_beside(const MsBuild *b); /* the shared expert runs beside the crossings */
+void ms_shared_gate_forward(MsBuild *b);     /* on its output; nothing without a gate */
+void ms_shared_gate_backward(MsBuild *b);
 void ms_shared_half(MsBuild *b, gboolean first,
                     int from);   /* `from`: the row that its input comes from; nothing when it does not run beside */
 void ms_join_shared(MsBuild *b); /* the next row adds its output */

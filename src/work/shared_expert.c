@@ -2,6 +2,8 @@
  * half beside dispatch, its second beside combine, on a stream of its own, TP collectives included. */
 #include "work/moe.h"
 
+#include <math.h>
+
 gboolean ms_shared_beside(const MsBuild *b) {
   return b->options->moe_shared_expert_overlap && b->model->moe_shared_expert_intermediate_size > 0;
 }
@@ -14,6 +16,31 @@ static void keep_shared(MsBuild *b, double fs) {
   if (!keeps_shared(b)) return;
   ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
   if (!ms_activation_again(b)) ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
+}
+
+/* A sigmoid of one product per token scales the shared expert's output, which the product keeps; its backward
+ * multiplies twice, sums the second, and makes both gradients of the 1-wide product (Megatron-LM
+ * core/transformer/moe/shared_experts.py, forward and get_output). */
+static void gate_row(MsBuild *b) {
+  double x = 2 * b->rows_sp * b->h;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  int kernels = (int)ceil((back ? 6 : 3) * b->scenario->laws.plain_operators);
+  ms_row_memory(b, MS_OP_ACTIVATION, "shared gate", (back ? 5 : 2) * x, (back ? 3 : 1) * x, kernels);
+}
+
+void ms_shared_gate_forward(MsBuild *b) {
+  if (!b->model->moe_shared_expert_gate) return;
+  gate_row(b);
+  if (keeps_shared(b)) ms_keep(b, "shared expert out", 2 * b->rows_sp * b->h);
+}
+
+void ms_shared_gate_backward(MsBuild *b) {
+  if (!b->model->moe_shared_expert_gate) return;
+  MsPass pass = b->pass;
+  b->pass = MS_PASS_DGRAD;
+  gate_row(b);
+  ms_free_kept(b, "shared expert out");
+  b->pass = pass;
 }
 
 /* `from`: the row that its input comes from. */
@@ -32,13 +59,17 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
   if (b->shared >= 0 && b->shared != from) ms_join(b, b->shared);
   if (pass != MS_PASS_DGRAD && first) {
     ms_linear_forward(b, &up);
-    if (up.gathered && keeps_shared(b)) ms_keep_input(b, "shared input", ms_input_B(b, b->rows * b->h, TRUE));
+    /* all but delayed scaling save the BF16 tensor itself (shared_experts.py, set_save_original_input) */
+    gboolean delayed = b->quantized && ms_precision(b->training)->delayed;
+    if (up.gathered && keeps_shared(b)) ms_keep_input(b, "shared input", b->rows * b->h * (delayed ? b->quant_B : 2));
     ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
     ms_store_activation_input(b, b->rows, fs / b->t);
     keep_shared(b, fs);
   } else if (pass != MS_PASS_DGRAD) {
     ms_linear_forward(b, &down);
+    ms_shared_gate_forward(b);
   } else if (first) {
+    ms_shared_gate_backward(b);
     ms_recompute_activation(b, fs / b->t);
     ms_linear_backward(b, &down);
     b->pass = MS_PASS_DGRAD;
@@ -59,6 +90,7 @@ void ms_shared_here(MsBuild *b) {
   b->module = MS_MODULE_SHARED;
   ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
   keep_shared(b, fs);
+  ms_shared_gate_forward(b);
 }
 
 void ms_join_shared(MsBuild *b) { /* the next row adds the output of the shared expert */
