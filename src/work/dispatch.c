@@ -315,11 +315,29 @@ void ms_from_experts(MsBuild *b) {
   if (permutes(b, MS_PERMUTE_SENDER)) permute(b, MS_OP_UNPERMUTE, "unpermute", b->rows_routed, b->rows_sp);
 }
 
+/* Copies of tokens are referenced until the layer is done: as they were sent, as they arrived and sorted by expert,
+ * where these are not the same; of the last that which is kept, if it is in BF16, does not count (Megatron-LM
+ * core/transformer/moe/moe_layer.py, forward; token_dispatcher.py, dispatch_postprocess). */
+static double copied_transient_B(const MsBuild *b, double tokens) {
+  gboolean crosses = group(b)->size > 1, apart = b->local_experts > 1 || b->u > 1;
+  double in_front = (crosses && apart ? 2 : 1) + (b->quantized ? 1 : 0);
+  return MAX((in_front + 2) * tokens, in_front * tokens + ms_experts_transient_B(b));
+}
+
+/* All tokens of the group stand in the buffer of the gather. Beside them first the experts' outputs and the sums over
+ * this rank's experts, then those sums, FP32 copies of them and what is left of them for the rank's own tokens
+ * (Megatron-LM core/transformer/moe/token_dispatcher.py, MoEAllGatherTokenDispatcher). */
+static double gathered_transient_B(const MsBuild *b, double tokens) {
+  double own = 2 * b->rows_sp * b->eh, all = own * group(b)->size, sorted = b->quantized ? tokens : 0;
+  if (group(b)->size <= 1) return sorted + tokens + own;
+  return all + MAX(sorted + MAX(tokens + all, ms_experts_transient_B(b)), 3 * all + 2 * own);
+}
+
 /* Buffers that are all referenced while the layer's own kept tensors exist (docs/theory/memory.md 7). */
 double ms_dispatch_transient_B(const MsBuild *b) {
   double factor =
       b->options->moe_expert_rank_capacity_factor; /* buffers are sized for the budget, whatever is computed of it */
   double tokens = 2 * MAX(b->rows_expert, isnan(factor) ? 0 : factor * b->rows_routed * b->u) * b->eh;
   if (carries_once(b)) return 2 * b->rows_sp * b->eh * (ms_fan_out(b, 1).x_rank + 1) + 2 * tokens;
-  return 4 * tokens;
+  return dispatcher(b)->carry == MS_CARRY_ALL ? gathered_transient_B(b, tokens) : copied_transient_B(b, tokens);
 }

@@ -151,14 +151,28 @@ static void expert_bias(MsBuild *b, double rows) {
  * delivers or DeepSeek's DeepEP what it sends, a kernel of the expert module copies the rows apart in front of fc1 and
  * together behind fc2, and so for the gradients (docs/theory/precision.md 4; Megatron-LM transformer/moe/experts.py).
  * Nothing is copied where capacities are multiples already. */
-static void copy_padded(MsBuild *b, const char *name) {
+static gboolean copies_padded(const MsBuild *b) {
   const MsRouting *routing = &b->training->routing;
   gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
   if (!b->quantized || b->row_align <= 1 || ms_indexed(b) || b->options->moe_router_padding_for_quantization ||
       ms_dispatcher(b->options)->pads == MS_PAD_ALWAYS || ms_low_dispatch(b) || fixed)
-    return;
+    return FALSE;
+  return TRUE;
+}
+
+static void copy_padded(MsBuild *b, const char *name) {
+  if (!copies_padded(b)) return;
   MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * b->rows_expert * b->eh, 2 * ms_padded_expert_rows(b) * b->eh, 2);
   op->m = b->rows_expert, op->n = b->eh;
+}
+
+/* Outputs, and the BF16 activation where it is not kept; around both the padded copies of input and output (Megatron-LM
+ * core/transformer/moe/experts.py, locals of TEGroupedMLP.forward). */
+double ms_experts_transient_B(const MsBuild *b) {
+  double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b), token_B = 2 * b->eh;
+  gboolean kept = !b->quantized && !ms_recomputes(b->options, MS_RM_MOE_ACT);
+  return rows * token_B + (kept || fused_mlp(b) ? 0 : 2 * rows * fm) +
+         (copies_padded(b) ? (rows + b->rows_expert) * token_B : 0);
 }
 
 /* Of an m x n weight of each expert, over `rows` rows in all; the chain does not wait for it. */

@@ -157,7 +157,7 @@ static void dispatch_beside_what_lives_again(void **state) {
     const char *model;
     int tp, pp, ep, seq;
     double full_MiB, moe_MiB;
-  } cases[] = {{"deepseek-v3", 1, 8, 64, 4096, 3531.12, 2689.12}, {"mixtral-8x22b", 2, 4, 8, 8192, 1505.0, 1248.56}};
+  } cases[] = {{"deepseek-v3", 1, 8, 64, 4096, 3531.12, 2689.12}, {"mixtral-8x22b", 2, 4, 4, 8192, 1505.0, 1248.56}};
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
     double kept[3], back[3];
     for (int how = 0; how < 3; how++) {
@@ -183,6 +183,152 @@ static void dispatch_beside_what_lives_again(void **state) {
     assert_close(back[1] / MIB, cases[i].full_MiB, 1e-3);
     assert_close(back[2] / MIB, cases[i].moe_MiB, 1e-3);
   }
+}
+
+static double kept_of(const MsPiece *p, const char *name) {
+  for (int i = 0; i < p->n_kept; i++)
+    if (!strcmp(p->kept[i].name, name)) return p->kept[i].bytes_B;
+  return 0;
+}
+
+static const MsPiece *layer_of(const MsLowered *l, int layer) {
+  return &l->work->pieces[l->work->piece_of_layer[layer]];
+}
+
+/* Copies of tokens that are referenced when a MoE layer's forward is at its highest, of Tk h x 2 bytes: sent, arrived,
+ * the experts' outputs before and behind their sorting; sorted ones where the kept tensor is not in BF16, and around
+ * padding (and quantisation) both padded copies with the activation between them. */
+static void buffers_of_dispatch(void **state) {
+  (void)state;
+  static const struct {
+    int dispatcher;
+    MsPrecision precision;
+    int ep;
+    gboolean pads_in_router;
+    double copies, activations, tokens; /* of Tk h, of Tk fm, of Tsp h */
+  } cases[] = {
+      {MS_DISPATCH_ALLTOALL, MS_BF16, 4, FALSE, 4, 0, 0},  {MS_DISPATCH_ALLTOALL, MS_BF16, 8, FALSE, 3, 0, 0},
+      {MS_DISPATCH_ALLTOALL, MS_BF16, 1, FALSE, 3, 0, 0},  {MS_DISPATCH_ALLTOALL, MS_MXFP8, 4, TRUE, 4, 1, 0},
+      {MS_DISPATCH_ALLTOALL, MS_MXFP8, 4, FALSE, 6, 1, 0}, {MS_DISPATCH_ALLGATHER, MS_BF16, 4, FALSE, 0, 0, 18},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", 0, "gb200-nvl72", 64);
+    s->layout.ep = cases[i].ep;
+    s->training.precision = cases[i].precision;
+    s->training.micro_batch_size = 64, s->training.global_batch_size = 64 * 64; /* what is padded is next to nothing */
+    s->options.dispatcher = cases[i].dispatcher;
+    s->options.moe_router_padding_for_quantization = cases[i].pads_in_router;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    double tokens = 2 * l.work->rows_sp * s->model->hidden_size, copies = tokens * s->model->moe_router_topk,
+           activation = 2 * l.work->rows_sp * s->model->moe_router_topk * s->model->moe_ffn_hidden_size;
+    assert_close(layer_of(&l, 1)->forward_transient_B,
+                 cases[i].copies * copies + cases[i].activations * activation + cases[i].tokens * tokens, 1e-2);
+  }
+}
+
+/* Weights of layers that stay in BF16 have no copies: 2 (1 + 1/32) bytes less of each. */
+static void bf16_layers_have_no_copies(void **state) {
+  (void)state;
+  double parameters_B[2];
+  for (int ends = 0; ends < 2; ends++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-70b", 0, "gb200-nvl72", 64);
+    s->layout.tp = 2, s->layout.pp = 4, s->options.sequence_parallel = TRUE;
+    s->training.precision = MS_MXFP8;
+    if (ends) s->options.num_layers_at_start_in_bf16 = s->options.num_layers_at_end_in_bf16 = 2;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStageMemory m;
+    ms_memory_static(l.work, 0, &m);
+    parameters_B[ends] = m.parameters_B;
+    ms_memory_static(l.work, 1, &m); /* all of whose layers are in FP8 */
+    assert_close(m.parameters_B, 20 * (855638016.0 / 2 * (2 + 2.0625) + 2 * 2 * 8192), 1e-6);
+  }
+  assert_close(parameters_B[0] - parameters_B[1], 2 * 855638016.0 / 2 * 2.0625, 1e-9);
+}
+
+/* The shared expert's output is kept for the gradient of its gate. */
+static void shared_gate_keeps_the_output(void **state) {
+  (void)state;
+  for (int beside = 0; beside < 2; beside++) {
+    double kept[2];
+    for (int gate = 0; gate < 2; gate++) {
+      g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 0, "h100-sxm", 64);
+      s->layout.tp = 2, s->layout.ep = 32, s->options.sequence_parallel = TRUE;
+      s->options.moe_shared_expert_overlap = beside, s->model->moe_shared_expert_gate = gate;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      kept[gate] = layer_of(&l, 5)->kept_B;
+    }
+    assert_close(kept[1] - kept[0], 2 * 2048.0 * 7168, 1e-9);
+  }
+}
+
+/* MTP blocks compute in BF16 beside NVFP4 and where they are kept so. Their layer's input is a part of a gathered
+ * tensor that stays whole. */
+static void mtp_blocks_in_bf16(void **state) {
+  (void)state;
+  double kept[4];
+  for (int i = 0; i < 4; i++) {
+    g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "gb200-nvl72", 64);
+    s->layout.tp = 2, s->layout.ep = 32, s->options.sequence_parallel = TRUE;
+    s->training.precision = i == 0 ? MS_BF16 : i == 1 ? MS_NVFP4 : MS_MXFP8;
+    s->options.keep_mtp_spec_in_bf16 = i == 2;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = &l.work->pieces[l.work->piece_mtp];
+    kept[i] = p->kept_B;
+    assert_close(kept_of(p, "mtp gathered"), 2 * 2048.0 * 7168, 1e-9);
+    assert_true((p->params_quantizable_expert > 0) == (i == 0 || i == 3));
+  }
+  assert_close(kept[1], kept[0], 1e-12);
+  assert_close(kept[2], kept[0], 1e-12);
+  assert_true(kept[3] < kept[0]);
+}
+
+/* `core_attn` keeps what goes into the core and what the projection reads of it, nothing between. */
+static void recomputed_core_keeps_its_ends(void **state) {
+  (void)state;
+  double kept[2];
+  for (int again = 0; again < 2; again++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->layout.cp = 2, s->layout.cp_comm_type = MS_CP_A2A;
+    if (again)
+      s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = MS_RM_CORE_ATTN;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    kept[again] = layer_of(&l, 0)->kept_B;
+  }
+  assert_close(kept[0] - kept[1], 2048 * (2.0 * 4096 + 4.0 * 32), 1e-9);
+}
+
+/* Inputs that stay in BF16 beside FP8 products, or are there twice. */
+static void inputs_beside_fp8(void **state) {
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    MsPrecision precision = i ? MS_FP8_DELAYED : MS_FP8_TENSORWISE;
+    g_autoptr(MsScenario) gated = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    gated->model->attention_output_gate = TRUE, gated->training.precision = precision;
+    g_auto(MsLowered) a = ms_test_lower(gated);
+    assert_close(kept_of(layer_of(&a, 0), "gated attention out"), i ? 0 : 2 * 4096.0 * 4096, 1e-9);
+    g_autoptr(MsScenario) shared = ms_test_run("deepseek-v3", 0, "h100-sxm", 64);
+    shared->layout.tp = 2, shared->layout.ep = 32, shared->options.sequence_parallel = TRUE;
+    shared->options.moe_shared_expert_overlap = TRUE, shared->training.precision = precision;
+    g_auto(MsLowered) b = ms_test_lower(shared);
+    assert_close(kept_of(layer_of(&b, 5), "shared input"), (i ? 1 : 2) * 4096.0 * 7168, 1e-9);
+    g_autoptr(MsScenario) latent = ms_test_run("nemotron-3-super", 0, "h100-sxm", 8);
+    latent->layout.ep = 8, latent->training.precision = precision;
+    g_auto(MsLowered) c = ms_test_lower(latent);
+    for (int k = 0; k < c.work->n_pieces; k++)
+      if (c.work->pieces[k].is_moe && c.work->pieces[k].kind == MS_PIECE_LAYER)
+        assert_close(kept_of(&c.work->pieces[k], "latent input"), c.work->rows_sp * latent->model->hidden_size, 1e-9);
+  }
+}
+
+/* `mla_up_proj` of DeepSeek-V3 over two ranks: latents of half the rows, rotary columns among them, which are there for
+ * all rows, too. */
+static void recomputed_latents(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 0, "h100-sxm", 64);
+  s->layout.tp = 2, s->layout.ep = 32, s->options.sequence_parallel = TRUE;
+  s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = MS_RM_MLA_UP_PROJ;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  assert_close(kept_of(layer_of(&l, 5), "latents"), 2 * (2048.0 * (1536 + 512 + 64) + 4096.0 * 64), 1e-9);
 }
 
 /* index_add_ of plain unpermute in deterministic mode saves the experts' outputs that it adds: 2 of 16384 rows each. */
@@ -694,6 +840,13 @@ int main(void) {
       cmocka_unit_test(hand_checked_cases),
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(dispatch_beside_what_lives_again),
+      cmocka_unit_test(buffers_of_dispatch),
+      cmocka_unit_test(bf16_layers_have_no_copies),
+      cmocka_unit_test(shared_gate_keeps_the_output),
+      cmocka_unit_test(mtp_blocks_in_bf16),
+      cmocka_unit_test(recomputed_core_keeps_its_ends),
+      cmocka_unit_test(inputs_beside_fp8),
+      cmocka_unit_test(recomputed_latents),
       cmocka_unit_test(mamba_keeps_three_outputs),
       cmocka_unit_test(deterministic_sums_save_rows),
       cmocka_unit_test(deterministic_workspaces),
