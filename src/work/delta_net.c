@@ -134,7 +134,9 @@ void ms_delta_forward(MsBuild *b) {
   ms_linear_forward(b, &in);
   ms_keep(b, "delta projected", 2 * b->rows * w.projected);
   conv_row(b, &w);
-  ms_keep(b, "delta conv out", 2 * b->rows * w.conv);
+  /* the L2 norm has queries and keys; values are copied for the rule (Megatron-LM core/ssm/gated_delta_net/common.py,
+   * _prepare_input_for_gated_delta_rule) */
+  ms_keep(b, "delta conv out", 2 * b->rows * 2 * w.keys);
   gate_row(b, &w);
   ms_keep(b, "delta q, k, v", 2 * b->rows * repeated(b, &w) + 8 * b->rows * w.heads);
   gather_states(b);
@@ -142,7 +144,10 @@ void ms_delta_forward(MsBuild *b) {
   ms_keep(b, "delta chunks", 2 * b->rows * w.heads * CHUNK); /* the inverse inside each chunk */
   ms_keep(b, "delta out", 2 * b->rows * w.values);
   output_norm(b, &w);
-  if (!recomputes_output(b)) ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
+  if (!recomputes_output(b)) {
+    ms_keep(b, "normed delta out", 2 * b->rows * w.values); /* the gate multiplies it */
+    ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
+  }
   ms_linear_forward(b, &out);
   relayout(b, "cp from slices");
   ms_residual_out(b, MS_HALF_ATTENTION, 1);
@@ -161,6 +166,7 @@ void ms_delta_backward(MsBuild *b) {
   ms_free_kept(b, "gated delta out");
   b->pass = MS_PASS_DGRAD;
   output_norm(b, &w);
+  ms_free_kept(b, "normed delta out");
   ms_free_kept(b, "delta out");
   gather_states(b);
   rule_row(b);

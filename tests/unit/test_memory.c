@@ -320,6 +320,21 @@ static void inputs_beside_fp8(void **state) {
   }
 }
 
+/* A delta net keeps q and k for their L2 norm, values only where the rule reads them, and its output before the norm,
+ * before the gate and behind it. */
+static void delta_nets_keep(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 0, "h100-sxm", 8);
+  s->layout.ep = 8;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsLinearAttention *a = &s->model->linear_attention;
+  double keys = (double)a->num_key_heads * a->key_head_dim, values = (double)a->num_value_heads * a->value_head_dim,
+         rows = l.work->rows_sp;
+  assert_close(kept_of(layer_of(&l, 0), "delta conv out"), 2 * rows * 2 * keys, 1e-12);
+  static const char *const outputs[] = {"delta out", "normed delta out", "gated delta out"};
+  for (int i = 0; i < 3; i++) assert_close(kept_of(layer_of(&l, 0), outputs[i]), 2 * rows * values, 1e-12);
+}
+
 /* `mla_up_proj` of DeepSeek-V3 over two ranks: latents of half the rows, rotary columns among them, which are there for
  * all rows, too. */
 static void recomputed_latents(void **state) {
@@ -847,6 +862,7 @@ int main(void) {
       cmocka_unit_test(recomputed_core_keeps_its_ends),
       cmocka_unit_test(inputs_beside_fp8),
       cmocka_unit_test(recomputed_latents),
+      cmocka_unit_test(delta_nets_keep),
       cmocka_unit_test(mamba_keeps_three_outputs),
       cmocka_unit_test(deterministic_sums_save_rows),
       cmocka_unit_test(deterministic_workspaces),
