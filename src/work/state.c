@@ -27,7 +27,7 @@ double ms_cached_weight_B(const MsScenario *s) {
   return drops && !gathers_low(s) ? copies_B(s) : 0;
 }
 
-gboolean ms_optimizer_is_precision_aware(const MsOptions *o) {
+static gboolean is_precision_aware(const MsOptions *o) {
   return o->exp_avg_dtype != MS_DT_FP32 || o->exp_avg_sq_dtype != MS_DT_FP32 || o->main_params_dtype != MS_DT_FP32;
 }
 
@@ -39,7 +39,7 @@ gboolean ms_optimizer_is_fused(const MsScenario *s) {
   const MsPrecisionRow *p = ms_precision(&s->training);
   gboolean apart =
       p->bits == 8 && !p->delayed && o->main_params_dtype == MS_DT_FP32 && !(o->optimizer_offload_fraction > 0);
-  return ms_optimizer_is_precision_aware(o) && !apart;
+  return is_precision_aware(o) && !apart;
 }
 
 /* The half of an FP32 master that a BF16 weight lacks; of an FP16 one there is none (distrib_optimizer.py,

@@ -155,10 +155,9 @@ void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double 
  * DualPipe's two copies of a stage share them too. */
 double ms_work_shards(const MsWork *work, gboolean expert);
 
-/* The precision-aware optimizer is in use as soon as a state is not FP32; it then stores the FP32 master of a BF16
- * weight as its 16 missing bits. */
-gboolean ms_optimizer_is_precision_aware(const MsOptions *options);
-gboolean ms_optimizer_is_fused(const MsScenario *scenario); /* and does so in this precision */
+/* The precision-aware optimizer is in use as soon as a state is not FP32. Whether it then reads BF16 gradients itself,
+ * and stores the FP32 master of a BF16 weight as its 16 missing bits: not beside every recipe. */
+gboolean ms_optimizer_is_fused(const MsScenario *scenario);
 /* Copies of a low-precision tensor: row by row and column by column, one where a scale of the whole tensor serves both
  * and products take either operand as it lies (TransformerEngine, is_non_tn_fp8_gemm_supported; `fp8_any_layout`). */
 int ms_low_copies(const MsScenario *scenario);
