@@ -1,4 +1,4 @@
-/* src/describe/moe_freq.h - private to describe: which layers are MoE, as Megatron's --moe-layer-freq writes
+/* src/describe/moe_freq.h - which layers are MoE, as Megatron's --moe-layer-freq writes
  * it. */
 #ifndef MS_DESCRIBE_MOE_FREQ_H
 #define MS_DESCRIBE_MOE_FREQ_H

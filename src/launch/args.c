@@ -148,12 +148,6 @@ gboolean ms_arg_error(const MsArgs *args, const MsArg *arg, GError **error, cons
   return ms_input_error(error, args->file, arg->line, arg->flag, "%s", message);
 }
 
-const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error) {
-  if (arg->values[0]) return arg->values[0];
-  ms_arg_error(args, arg, error, "has no value");
-  return NULL;
-}
-
 int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error) {
   for (int i = 0; words[i]; i++)
     if (strcmp(words[i], text) == 0) return i;
@@ -183,11 +177,31 @@ static char *how_to_say(const char *text) {
       end ? "; nothing sets it: give --set '%.*s=VALUE'" : "; nothing sets it: give --set %.*s=VALUE", n, name);
 }
 
+/* More words than one are no value, whatever the first is. What a script leaves open may be other arguments, and a
+ * backslash is a mark of its next line. */
+static gboolean is_one(const MsArgs *args, const MsArg *arg, GError **error) {
+  if (!arg->values[1] || strchr("$`\\", *arg->values[1])) return TRUE;
+  g_autofree char *all = g_strjoinv(" ", arg->values), *hint = how_to_say(all);
+  return ms_arg_error(args, arg, error, "is \"%.60s\", must be one value%s", all, hint);
+}
+
+const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error) {
+  if (arg->values[0]) return is_one(args, arg, error) ? arg->values[0] : NULL;
+  ms_arg_error(args, arg, error, "has no value");
+  return NULL;
+}
+
+char *ms_arg_list(const MsArgs *args, const MsArg *arg, const char *between, GError **error) {
+  if (arg->values[0]) return g_strjoinv(between, arg->values);
+  ms_arg_error(args, arg, error, "has no value");
+  return NULL;
+}
+
 gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error) {
-  const char *text = ms_arg_value(args, arg, error);
-  if (!text) return FALSE;
+  const char *text = arg->values[0];
+  if (!text) return ms_arg_value(args, arg, error) != NULL;
   g_autoptr(GError) why = NULL;
-  if (g_ascii_string_to_signed(text, 10, lo, hi, value, &why)) return TRUE;
+  if (g_ascii_string_to_signed(text, 10, lo, hi, value, &why)) return is_one(args, arg, error);
   g_autofree char *all = g_strjoinv(" ", arg->values), *hint = how_to_say(all); /* blanks may have split it */
   return ms_arg_error(args, arg, error,
                       "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]%s", text, lo,
@@ -195,11 +209,11 @@ gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, 
 }
 
 gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error) {
-  const char *text = ms_arg_value(args, arg, error);
+  const char *text = arg->values[0];
   char *end, low[32], high[32];
-  if (!text) return FALSE;
+  if (!text) return ms_arg_value(args, arg, error) != NULL;
   *value = g_ascii_strtod(text, &end);
-  if (end != text && !*end && isfinite(*value) && *value >= lo && *value <= hi) return TRUE;
+  if (end != text && !*end && isfinite(*value) && *value >= lo && *value <= hi) return is_one(args, arg, error);
   if (lo <= -G_MAXDOUBLE) return ms_arg_error(args, arg, error, "is \"%.60s\", must be a number", text);
   return ms_arg_error(args, arg, error, "is \"%.60s\", must be a number in [%s, %s]", text, ms_double_text(lo, low),
                       ms_double_text(hi, high));

@@ -47,7 +47,7 @@ gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, 
 }
 
 static gboolean read_cp_type(MsArgs *args, const MsArg *arg, MsCpComm *type, GError **error) {
-  if (!ms_arg_value(args, arg, error)) return FALSE;
+  if (!arg->values[0]) return ms_arg_value(args, arg, error) != NULL;
   for (int i = 1; arg->values[i]; i++)
     if (strcmp(arg->values[i], arg->values[0]) != 0)
       return ms_arg_error(args, arg, error, "differs from layer to layer, moesim has one type for all");

@@ -1,10 +1,14 @@
 /* src/launch/groups_model.c - attention, latent attention, activation, vocabulary. */
 #include "launch/table.h"
 
+#include "describe/moe_freq.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define MODEL MS_SECTION_MODEL
+
+enum { MOST_SKIPS = 10000 };
 
 static gboolean refuse_mt(const MsScenario *s, MsRelease release, const char *path, const char *flag, GError **error) {
   return ms_refuse_key(s, error, path, "%s has no %s", ms_release_words[release], flag);
@@ -35,21 +39,40 @@ gboolean ms_write_attention(const MsScenario *s, MsRelease release, MsArgs *args
   return TRUE;
 }
 
-static gboolean read_window(MsArgs *args, MsSlidingWindow *w, GError **error) {
+/* How often a list of layers with (1) and without the window has one without: 0, none. */
+static gboolean read_skips(const MsArgs *args, const MsArg *skip, int layers, gint64 *period, GError **error) {
+  guint8 windowed[MOST_SKIPS];
+  char why[160];
+  g_autofree char *text = g_strjoinv(" ", skip->values);
+  int n = ms_moe_freq_parse(text, windowed, MIN(layers, MOST_SKIPS), why, sizeof why);
+  if (n < 0) return ms_arg_error(args, skip, error, "%s", why);
+  if (n != layers) return ms_arg_error(args, skip, error, "gives %d layers, must give --num-layers = %d", n, layers);
+  int first = 0;
+  while (first < n && windowed[first]) first++;
+  *period = first < n ? first + 1 : 0;
+  for (int i = 0; i<n && * period> 0; i++)
+    if (windowed[i] == ((i + 1) % *period == 0))
+      return ms_arg_error(args, skip, error,
+                          "is a list; moesim knows one full layer after every N - 1 windowed ones, written as N");
+  return TRUE;
+}
+
+static gboolean read_window(MsArgs *args, MsModel *m, GError **error) {
+  MsSlidingWindow *w = &m->sliding_window;
   const MsArg *arg = ms_args_take(args, "--window-size"), *skip = ms_args_take(args, "--window-attn-skip-freq");
   *w = (MsSlidingWindow){0};
   if (!arg) return TRUE;
-  const char *text = ms_arg_value(args, arg, error);
+  g_autofree char *text = ms_arg_list(args, arg, " ", error);
   if (!text) return FALSE;
   int left, right;
   if (sscanf(text + strspn(text, "([ "), "%9d , %9d", &left, &right) != 2 || left < -1)
     return ms_arg_error(args, arg, error, "is \"%.60s\", must be two numbers such as 127,0", text);
   if (left < 0) return TRUE; /* no limit */
   gint64 period = 0;
-  if (skip && skip->values[0] && strchr(skip->values[0], '['))
-    return ms_arg_error(args, skip, error,
-                        "is a list; moesim knows one full layer after every N - 1 windowed ones, written as N");
-  if (skip && !ms_arg_int(args, skip, 1, 10000, &period, error)) return FALSE;
+  gboolean list = skip && skip->values[0] && strchr(skip->values[0], '[');
+  if (list && !read_skips(args, skip, m->num_layers, &period, error)) return FALSE;
+  if (skip && !list && !ms_arg_int(args, skip, 1, 10000, &period, error)) return FALSE;
+  if (list && period == 1) return TRUE; /* no layer has the window */
   *w = (MsSlidingWindow){.window = left + 1, .period = (int)period};
   return TRUE;
 }
@@ -69,7 +92,7 @@ gboolean ms_read_attention(MsArgs *args, MsScenario *s, GError **error) {
   m->num_query_groups = grouped ? (int)g : (int)n;
   m->kv_channels = (int)dh;
   m->softmax_sink = softmax && softmax->values[0] && strcmp(softmax->values[0], "learnable") == 0;
-  return read_window(args, &m->sliding_window, error);
+  return read_window(args, m, error);
 }
 
 /* --- latent attention --- */

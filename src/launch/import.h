@@ -6,7 +6,8 @@
 #include "launch/table.h"
 
 enum { MS_IMPORT_MOST_GPUS = 1 << 20 };
-#define MS_IMPORT_HARDWARE "h100-sxm" /* where neither the file nor an option says the machine */
+#define MS_LORA_DIM        "--lora-dim" /* Primus's lora.dim, where a rank's experts share one adapter, as here */
+#define MS_IMPORT_HARDWARE "h100-sxm"   /* where neither the file nor an option says the machine */
 
 MsImport *ms_import_new(void);
 /* Adds the lines "#moesim KEY JSON" of `text` to the notes of `args`. */

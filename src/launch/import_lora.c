@@ -47,7 +47,7 @@ static gboolean read_targets(MsArgs *args, const MsModel *m, MsLora *lora, GErro
 }
 
 gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *s, GError **error) {
-  const MsArg *rank = ms_args_take_any(args, "--lora-r --lora-rank"), *alpha, *dropout;
+  const MsArg *rank = ms_args_take_any(args, "--lora-r --lora-rank " MS_LORA_DIM), *alpha, *dropout;
   MsLora *lora = &s->training.lora;
   gint64 value;
   if (!rank) return TRUE; /* the others alone train nothing, and are lost words then */
@@ -62,7 +62,7 @@ gboolean ms_import_lora(MsImport *import, MsArgs *args, MsScenario *s, GError **
                          "--lora-base-cpu-backup");
   if (ms_args_take(args, "--lora-fusion"))
     ms_import_remark(import, "--lora-fusion: adapters whose collectives and products are fused are not modelled");
-  if (ms_lora_beside_experts(lora, s->model))
+  if (ms_lora_beside_experts(lora, s->model) && strcmp(rank->flag, MS_LORA_DIM) != 0)
     ms_import_remark(import,
                      "%s: the experts of a rank share one adapter here, as in Megatron-Bridge; MindSpeed-LLM "
                      "gives each one of its own",

@@ -25,6 +25,7 @@ typedef struct {
   char *text;     /* NULL: null */
   int line;       /* in the file that is imported, 0: of a preset */
   gboolean plain; /* a default of the framework, of which nothing is said when it means nothing here */
+  gboolean list;  /* words with blanks between */
 } Value;
 
 enum { DEEPEST_PRESET = 16, MOST_PRESETS = 256, HIGHEST_FOLDER = 24 };
@@ -56,11 +57,12 @@ static gboolean is_null(const char *text) {
   return !text || !*text || strcmp(text, "null") == 0 || strcmp(text, "None") == 0;
 }
 
-static void put(Primus *p, const char *key, const char *text, int line, gboolean plain) {
+static Value *put(Primus *p, const char *key, const char *text, int line, gboolean plain) {
   Value *value = g_new0(Value, 1);
-  *value = (Value){is_null(text) ? NULL : g_strdup(text), line, plain};
+  *value = (Value){is_null(text) ? NULL : g_strdup(text), line, plain, FALSE};
   if (!g_hash_table_contains(p->values, key)) g_ptr_array_add(p->order, g_strdup(key));
   g_hash_table_insert(p->values, g_strdup(key), value);
+  return value;
 }
 
 static const char *value_of(const Primus *p, const char *key) {
@@ -105,7 +107,8 @@ static gboolean load_preset(Primus *p, const char *path, gboolean module, int de
   for (guint i = 0; i < pairs->len; i++) {
     const MsYamlPair *pair = pairs->pdata[i];
     g_autofree char *value = pair->value ? substitute(p->variables, pair->value) : NULL;
-    if (strcmp(pair->key, "extends") != 0 && strcmp(pair->key, "bases") != 0) put(p, pair->key, value, 0, plain);
+    if (strcmp(pair->key, "extends") != 0 && strcmp(pair->key, "bases") != 0)
+      put(p, pair->key, value, 0, plain)->list = pair->list;
   }
   return TRUE;
 }
@@ -160,7 +163,7 @@ static gboolean read_file(Primus *p, const char *text) {
     const char *key = g_str_has_prefix(pair->key, inside) ? pair->key + strlen(inside) : "";
     if (!g_str_has_prefix(key, overrides)) continue;
     g_autofree char *value = pair->value ? substitute(p->variables, pair->value) : NULL;
-    put(p, key + strlen(overrides), value, pair->line, FALSE);
+    put(p, key + strlen(overrides), value, pair->line, FALSE)->list = pair->list;
   }
   return TRUE;
 }
@@ -208,18 +211,30 @@ static gboolean counts(const Primus *p, const char *key) {
   return TRUE;
 }
 
+/* Options whose value is one list, not words: as Python writes it there. (transfer full) */
+static char *text_of(const char *key, const Value *value) {
+  static const char *const bracketed[] = {"moe_layer_freq", "window_attn_skip_freq", "linear_attention_freq",
+                                          "no_rope_freq", NULL};
+  if (strcmp(key, "window_size") == 0) return g_strdelimit(g_strdup(value->text), " ", ',');
+  if (!value->list || !g_strv_contains(bracketed, key)) return g_strdup(value->text);
+  g_autofree char *items = g_strdelimit(g_strdup(value->text), " ", ',');
+  return g_strdup_printf("[%s]", items);
+}
+
+/* The option of a key; "": the value says none. */
+static const char *option_of(const char *key, const char *flag, gboolean off) {
+  for (guint i = 0; i < G_N_ELEMENTS(names); i++)
+    if (strcmp(names[i].key, key) == 0) return off ? (names[i].off ? names[i].off : "") : names[i].on;
+  return off ? "" : flag;
+}
+
 static void add_value(Primus *p, MsArgs *args, const char *key, const Value *value) {
   if (!value->text || !counts(p, key)) return;
   gboolean on = g_ascii_strcasecmp(value->text, "true") == 0, off = g_ascii_strcasecmp(value->text, "false") == 0;
-  g_autofree char *flag = g_strconcat("--", key, NULL);
-  for (char *c = flag; *c; c++)
-    if (*c == '_') *c = '-';
-  const char *say = off ? "" : flag;
-  for (guint i = 0; i < G_N_ELEMENTS(names); i++)
-    if (strcmp(names[i].key, key) == 0) say = off ? (names[i].off ? names[i].off : "") : names[i].on;
+  g_autofree char *flag = g_strdelimit(g_strconcat("--", key, NULL), "_", '-');
+  const char *say = option_of(key, flag, off);
   if (!*say) return;
-  g_autofree char *text = g_strdup(value->text);
-  if (strcmp(key, "window_size") == 0) g_strdelimit(text, " ", ','); /* one word there, a list here */
+  g_autofree char *text = text_of(key, value);
   g_auto(GStrv) words = g_strsplit(on || off ? say : text, " ", -1);
   g_autoptr(GPtrArray) all = g_ptr_array_new();
   if (!on && !off) g_ptr_array_add(all, (gpointer)say);
@@ -298,6 +313,78 @@ static void add_turbo(Primus *p, MsImport *import, gboolean *grouped) {
   put(p, "moe_deepep_num_sms", units, 0, FALSE);
 }
 
+/* Sinks and windows of Primus-Turbo's attention (primus/backends/megatron/core/extensions/primus_turbo.py). */
+static void add_sinks(Primus *p, MsImport *import) {
+  static const char key[] = "use_sink_attention";
+  gboolean sinks = take_switch(p, key), every = !take_switch(p, "sink_window_even_layers_only");
+  g_autofree char *earlier = take(p, "sink_sliding_window");
+  const char *cp = value_of(p, "context_parallel_size");
+  if (!sinks) return;
+  if (!is_on(p, "enable_primus_turbo") || !is_on(p, "use_turbo_attention")) {
+    ms_import_remark(import, "%s: only use_turbo_attention reads it: no sinks", key);
+    return;
+  }
+  if (cp && g_ascii_strtoll(cp, NULL, 10) > 1) {
+    ms_import_remark(import, "%s: Primus switches it off beside context parallelism", key);
+    return;
+  }
+  put(p, "softmax_type", "learnable", 0, FALSE);
+  if (!earlier || g_ascii_strtoll(earlier, NULL, 10) < 1) return;
+  g_autofree char *window = g_strconcat(earlier, " 0", NULL);
+  put(p, "window_size", window, 0, FALSE);
+  put(p, "window_attn_skip_freq", every ? NULL : "2", 0, FALSE); /* its even layers count from 0 */
+}
+
+/* --- adapters --- */
+/* The list, without what latent attention does not have: names that fit no layer train nothing there. (transfer full)
+ */
+static char *targets_of(const Primus *p, const char *list) {
+  g_auto(GStrv) words = g_strsplit(list, " ", -1);
+  g_autoptr(GPtrArray) kept = g_ptr_array_new();
+  for (int i = 0; words[i]; i++)
+    if (strcmp(words[i], "linear_qkv") != 0 || !is_on(p, "multi_latent_attention")) g_ptr_array_add(kept, words[i]);
+  g_ptr_array_add(kept, NULL);
+  return g_strjoinv(",", (char **)kept->pdata);
+}
+
+/* Members of `lora` that change neither the parameters nor the step, with the values that do not. */
+static gboolean is_lora_default(const char *member, const char *text) {
+  static const char *const any[] = {"enabled", "dropout_position", "lora_A_init_method", "lora_B_init_method", NULL};
+  return !text || g_strv_contains(any, member) ||
+         (strcmp(member, "a2a_experimental") == 0 && g_ascii_strcasecmp(text, "false") == 0);
+}
+
+/* primus/backends/megatron/megatron_sft_trainer.py and peft/lora.py: their words and defaults. */
+static gboolean add_lora(Primus *p, MsImport *import, MsArgs *args) {
+  static const struct {
+    const char *member, *flag, *absent;
+  } members[] = {{"dim", MS_LORA_DIM, "32"},
+                 {"alpha", "--lora-alpha", "32"},
+                 {"dropout", "--lora-dropout", "0"},
+                 {"target_modules", "--lora-target-modules", "linear_qkv linear_proj linear_fc1 linear_fc2"}};
+  if (!is_on(p, "lora.enabled")) return TRUE;
+  if (g_strcmp0(value_of(p, "stage"), "sft") != 0) {
+    ms_import_remark(import, "lora.enabled: only the trainer of \"stage: sft\" reads it: all weights are trained");
+    return TRUE;
+  }
+  for (guint i = 0; i < p->order->len; i++) {
+    const char *key = p->order->pdata[i], *member = key + strlen("lora.");
+    if (!g_str_has_prefix(key, "lora.") || is_lora_default(member, value_of(p, key))) continue;
+    guint k = 0;
+    while (k < G_N_ELEMENTS(members) && strcmp(members[k].member, member) != 0) k++;
+    if (k == G_N_ELEMENTS(members)) return refuse(p, key, "such adapters");
+  }
+  for (guint k = 0; k < G_N_ELEMENTS(members); k++) {
+    g_autofree char *key = g_strconcat("lora.", members[k].member, NULL);
+    const Value *value = g_hash_table_lookup(p->values, key);
+    const char *text = value && value->text ? value->text : members[k].absent;
+    g_autofree char *targets = targets_of(p, text);
+    ms_args_say(args, &(MsArg){.line = value ? value->line : 0, .section = MS_SECTION_TRAINING}, members[k].flag,
+                targets);
+  }
+  return TRUE;
+}
+
 static int count_of(const Primus *p, const char *name, int absent) {
   const char *text = ms_shell_given(p->variables, name);
   gint64 value;
@@ -326,9 +413,13 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
   }
   gboolean grouped;
   add_turbo(p, import, &grouped);
+  add_sinks(p, import);
+  if (!add_lora(p, import, args)) return FALSE;
   gboolean turns = take_switch(p, "no_fp8_weight_transpose_cache");
-  for (guint i = 0; i < p->order->len; i++)
-    add_value(p, args, p->order->pdata[i], g_hash_table_lookup(p->values, p->order->pdata[i]));
+  for (guint i = 0; i < p->order->len; i++) {
+    const char *key = p->order->pdata[i];
+    if (!g_str_has_prefix(key, "lora.")) add_value(p, args, key, g_hash_table_lookup(p->values, key));
+  }
   add_words(args, options->words);
   int nodes = count_of(p, "NNODES", 0), node = count_of(p, "GPUS_PER_NODE", 8);
   if (node > MS_IMPORT_MOST_GPUS / MAX(nodes, 1))

@@ -173,7 +173,10 @@ static gboolean flatten_list(Reader *r, const char *path, int line, GPtrArray *p
     if (plain && !text) return FALSE;
     if (plain) g_string_append_printf(value, "%s%s", value->len ? " " : "", text);
   }
-  return !plain || add_flat(r, path, value->str, line, pairs);
+  if (!plain) return TRUE;
+  if (!add_flat(r, path, value->str, line, pairs)) return FALSE;
+  ((MsYamlPair *)pairs->pdata[pairs->len - 1])->list = TRUE;
+  return TRUE;
 }
 
 static gboolean flatten_value(Reader *r, const char *path, int depth, GPtrArray *pairs) {

@@ -8,6 +8,7 @@
 typedef struct {
   char *key, *value; /* of a list: its items with blanks between */
   int line;
+  gboolean list; /* of ms_yaml_flatten alone */
 } MsYamlPair;
 
 typedef struct {

@@ -131,6 +131,73 @@ static void library(void **state) {
                    MS_GROUPED_TE);
 }
 
+/* The adapters of Primus's fine-tuning, with its defaults; other trainers read none of it. */
+static void adapters(void **state) {
+  (void)state;
+  g_autoptr(MsImport) all = import_with("stage: sft\n      lora: {enabled: true, lora_A_init_method: kaiming}", NULL);
+  const MsLora *lora = &all->scenario->training.lora;
+  assert_int_equal(lora->rank, 32);
+  assert_float_equal(lora->alpha, 32, 0);
+  assert_float_equal(lora->dropout, 0, 0);
+  assert_int_equal(__builtin_popcount(lora->targets), 4);
+  assert_false(mentions(all->remarks, "share one adapter"));
+  assert_false(mentions(all->ignored, "lora"));
+  g_autoptr(MsImport) some = import_with("stage: sft\n      lora: {enabled: true, dim: 8, alpha: 16, dropout: 0.1, "
+                                         "target_modules: [linear_qkv, linear_fc1]}",
+                                         NULL);
+  lora = &some->scenario->training.lora;
+  assert_int_equal(lora->rank, 8);
+  assert_float_equal(lora->alpha, 16, 0);
+  assert_float_equal(lora->dropout, 0.1, 1e-12);
+  assert_int_equal(__builtin_popcount(lora->targets), 2);
+  g_autoptr(MsImport) off = import_with("stage: sft\n      lora: {enabled: false, dim: 8}", NULL);
+  assert_false(ms_lora_is_on(&off->scenario->training.lora));
+  g_autoptr(MsImport) pretraining = import_with("lora: {enabled: true}", NULL);
+  assert_false(ms_lora_is_on(&pretraining->scenario->training.lora));
+  assert_true(mentions(pretraining->remarks, "lora.enabled: only the trainer of \"stage: sft\" reads it"));
+}
+
+/* Lists that Megatron-LM takes whole, and those of which it takes word after word. */
+static void lists(void **state) {
+  (void)state;
+  g_autoptr(MsImport) import =
+      import_with("moe_layer_freq: [1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0]\n"
+                  "      window_attn_skip_freq: [1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0]\n"
+                  "      recompute_granularity: selective\n      recompute_modules: [mlp, moe]",
+                  NULL);
+  const MsScenario *s = import->scenario;
+  int experts = 0;
+  for (int i = 0; i < s->model->num_layers; i++) experts += s->model->moe_layer[i];
+  assert_int_equal(experts, 8);
+  assert_int_equal(s->model->moe_layer[1], 0);
+  assert_int_equal(s->model->sliding_window.window, 129);
+  assert_int_equal(s->model->sliding_window.period, 2);
+  assert_int_equal(__builtin_popcount(s->options.recompute.modules), 2);
+}
+
+/* Sinks and windows of Primus-Turbo's attention. */
+static void sinks(void **state) {
+  (void)state;
+  const char *turbo = "use_turbo_attention: true\n      use_sink_attention: true";
+  g_autoptr(MsImport) plain = import_with(turbo, NULL);
+  assert_true(plain->scenario->model->softmax_sink);
+  g_autofree char *windows = g_strconcat(turbo, "\n      sink_sliding_window: 127", NULL),
+                  *halves = g_strconcat(windows, "\n      sink_window_even_layers_only: true", NULL),
+                  *parts = g_strconcat(turbo, "\n      context_parallel_size: 2", NULL);
+  g_autoptr(MsImport) every = import_with(windows, NULL);
+  assert_int_equal(every->scenario->model->sliding_window.window, 128);
+  assert_int_equal(every->scenario->model->sliding_window.period, 0);
+  g_autoptr(MsImport) half = import_with(halves, NULL);
+  assert_int_equal(half->scenario->model->sliding_window.window, 128);
+  assert_int_equal(half->scenario->model->sliding_window.period, 2);
+  g_autoptr(MsImport) split = import_with(parts, NULL);
+  assert_false(split->scenario->model->softmax_sink);
+  assert_true(mentions(split->remarks, "use_sink_attention: Primus switches it off beside context parallelism"));
+  g_autoptr(MsImport) other = import_with("use_sink_attention: true", NULL);
+  assert_false(other->scenario->model->softmax_sink);
+  assert_true(mentions(other->remarks, "use_sink_attention: only use_turbo_attention reads it"));
+}
+
 /* PyTorch's FSDP2 is that of Megatron, with and without the weights kept. */
 static void fsdp(void **state) {
   (void)state;
@@ -153,6 +220,16 @@ static void refusals(void **state) {
        ":20: spec: is primus.backends.x y; moesim has no reading of Primus's"},
       {"lfm_layer_types: [conv]", NULL, ":20: lfm_layer_types: is conv; moesim has no short convolutions"},
       {"retro_layers: 3", NULL, ":20: --retro-layers: changes the model or its time"},
+      {"stage: sft\n      lora: {enabled: true, exclude_modules: [x]}", NULL,
+       ":21: lora.exclude_modules: is x; moesim has no such adapters"},
+      {"stage: sft\n      lora: {enabled: true, target_modules: ['*.layers.0.*.linear_qkv']}", NULL,
+       ":21: --lora-target-modules: \"*.layers.0.*.linear_qkv\" is no linear layer of this model"},
+      {"micro_batch_size: [1, 2]", NULL, ":20: --micro-batch-size: is \"1 2\", must be one value"},
+      {"norm_epsilon: [1.0e-5, 2]", NULL, ":20: --norm-epsilon: is \"1.0e-5 2\", must be one value"},
+      {"transformer_impl: [local, local]", NULL, ":20: --transformer-impl: is \"local local\", must be one value"},
+      {"window_attn_skip_freq: [1, 0]", NULL, ":20: --window-attn-skip-freq: gives 2 layers, must give"},
+      {"window_attn_skip_freq: [1, 0, 0, 1, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0]", NULL,
+       ":20: --window-attn-skip-freq: is a list; moesim knows one full layer after every N - 1"},
       {"load: null", NULL, ":20: modules.pre_trainer.overrides.load: is given twice"},
       {"x: *y", NULL, ":20: modules.pre_trainer.overrides.x: is an alias; write it out"},
       {"", "PRIMUS_MODEL=absent",
@@ -219,7 +296,9 @@ int main(void) {
                                      cmocka_unit_test(variables),
                                      cmocka_unit_test(own_keys),
                                      cmocka_unit_test(library),
-                                     cmocka_unit_test(library),
+                                     cmocka_unit_test(adapters),
+                                     cmocka_unit_test(lists),
+                                     cmocka_unit_test(sinks),
                                      cmocka_unit_test(fsdp),
                                      cmocka_unit_test(refusals),
                                      cmocka_unit_test(other_files),
