@@ -16,8 +16,8 @@ const MsPrecisionRow ms_precisions[] = {
 #include "describe/precision.def"
 };
 
-MsPrecision ms_precision_of(int bits, MsDtype dtype) {
-  int i = 0;
-  while (i < MS_N_PRECISIONS - 1 && (ms_precisions[i].bits != bits || ms_precisions[i].dtype != dtype)) i++;
-  return (MsPrecision)i;
+int ms_precision_of(int bits, MsDtype dtype) {
+  for (int i = 0; i < MS_N_PRECISIONS; i++)
+    if (ms_precisions[i].bits == bits && ms_precisions[i].dtype == dtype) return i;
+  return -1;
 }

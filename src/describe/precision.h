@@ -39,7 +39,7 @@ typedef struct {
 
 extern const MsPrecisionRow ms_precisions[];
 
-/* The first whose products have so many bits, with parameters beside them of that type. */
-MsPrecision ms_precision_of(int bits, MsDtype dtype);
+/* The first MsPrecision whose products have so many bits, with parameters beside them of that type; -1: none. */
+int ms_precision_of(int bits, MsDtype dtype);
 
 #endif

@@ -23,6 +23,8 @@ static const struct {
                {"--partial-rotary-factor", "--rotary-percent"},
                {"--moe-fb-overlap", "--overlap-moe-expert-parallel-comm"},
                {"--combined-1f1b", "--overlap-moe-expert-parallel-comm"},
+               {"--use-fused-moe-token-permute-and-unpermute", "--moe-permute-fusion"},
+               {"--cp-attention-mask-type", "--attention-mask-type"},
                {"--fix-router", "--moe-router-force-load-balancing"},
                {"--use-qk-norm", "--qk-layernorm"},
                {"--num-layers-per-virtual-pipeline-stag", "--num-layers-per-virtual-pipeline-stage"}};
@@ -72,6 +74,17 @@ static const struct {
   const char *flag, *sentence;
 } unmodelled[] = {
     {"--add-dense-bias", "a bias of the output projection is not modelled: a vector of hidden_size a layer is missing"},
+    {"--moe-alltoall-overlap-comm",
+     "messages of the experts beside products are not modelled so: the step is predicted "
+     "too long"},
+    {"--moe-allgather-overlap-comm", "messages of the experts beside products are not modelled so: the step is "
+                                     "predicted too long"},
+    {"--output-layer-slice-num", "logits in slices are not modelled: memory is predicted too high"},
+    {"--recompute-in-advance", "recomputing in the pipeline's bubbles is not modelled: the step is predicted too long"},
+    {"--recompute-in-bubble", "recomputing in the pipeline's bubbles is not modelled: the step is predicted too long"},
+    {"--qat-scheme", "rounding of weights and activations is not modelled: the step is predicted too short"},
+    {"--moe-unperm2-mem-optim", "what it does not keep of the experts' outputs is not modelled: memory is predicted "
+                                "too high"},
     {"--swap-attention", "activations that go to the host and back are not modelled: memory is predicted too high"},
     {"--recompute-activation-function", "recomputed activation functions are not modelled"},
     {"--recompute-norm", "recomputed norms are not modelled"},
@@ -100,9 +113,22 @@ static const struct {
     {"--mtp-mem-efficient-logits", "logits of the MTP blocks are kept here: memory is predicted too high"},
     {"--interleave-sliding-window", "the window of every second layer is not modelled"}};
 
+static gboolean is_open(const MsArgs *args, const char *flag) {
+  for (guint i = 0; i < args->list->len; i++) {
+    const MsArg *arg = args->list->pdata[i];
+    if (!arg->used && strcmp(arg->flag, flag) == 0) return TRUE;
+  }
+  return FALSE;
+}
+
+/* Of what other rules of the dialect took, nothing is left to say. */
 static void note_unmodelled(MsArgs *args, GPtrArray *remarks) {
-  for (guint i = 0; i < G_N_ELEMENTS(unmodelled); i++)
-    if (ms_args_take(args, unmodelled[i].flag)) remark(remarks, "%s: %s", unmodelled[i].flag, unmodelled[i].sentence);
+  for (guint i = 0; i < G_N_ELEMENTS(unmodelled); i++) {
+    const char *flag = unmodelled[i].flag;
+    if (!is_open(args, flag)) continue;
+    ms_args_take(args, flag);
+    remark(remarks, "%s: %s", flag, unmodelled[i].sentence);
+  }
 }
 
 /* Layers whose specification says nothing that other arguments do not. */
@@ -198,31 +224,6 @@ static void overlapped_products(MsArgs *args, GPtrArray *remarks) {
   if (!arg) return;
   if (ms_args_has(args, "--sequence-parallel")) ms_args_say(args, arg, "--tp-comm-overlap", NULL);
   else remark(remarks, "%s: all-reduces in pieces are not modelled: none is hidden", arg->flag);
-}
-
-/* Layers that checkpoint nothing else make activations and norms again, or have attention's wait on the host: in words
- * of Megatron-LM's modules (Ascend/MindSpeed features_manager/recompute, features_manager/memory/swap_attention.py).
- * Beside full recompute and adapters, and in some layers only, they stay what is not modelled. */
-static void recomputed_parts(MsArgs *args) {
-  gboolean other = ms_args_has(args, "--recompute-granularity") || ms_args_has(args, "--recompute-method") ||
-                   ms_args_has(args, "--recompute-modules") || ms_args_has(args, "--recompute-num-layers") ||
-                   ms_args_has(args, "--lora-r");
-  gboolean some = ms_args_has(args, "--recompute-activation-function-num-layers"),
-           few = ms_args_has(args, "--recompute-norm-num-layers"), experts = ms_args_has(args, "--num-experts");
-  const MsArg *activation = other || some ? NULL : ms_args_take(args, "--recompute-activation-function"),
-              *norm = other || few ? NULL : ms_args_take(args, "--recompute-norm"),
-              *swap = other ? NULL : ms_args_take(args, "--swap-attention");
-  if (activation || norm) {
-    const MsArg *source = activation ? activation : norm;
-    g_autofree char *modules = g_strconcat(activation ? experts ? "mlp_act,moe_act" : "mlp_act" : "",
-                                           activation && norm ? "," : "", norm ? "layernorm" : "", NULL);
-    ms_args_say(args, source, "--recompute-granularity", "selective");
-    ms_args_say(args, source, "--recompute-modules", modules);
-  }
-  if (swap) {
-    ms_args_say(args, swap, "--fine-grained-activation-offloading", NULL);
-    ms_args_say(args, swap, "--offload-modules", "qkv_linear,core_attn,attn_proj");
-  }
 }
 
 /* Megatron-LM takes a bias on scores of sigmoid and sqrtsoftplus alone. */
@@ -380,9 +381,9 @@ static void torch_fsdp(MsArgs *args, GPtrArray *remarks) {
 gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GError **error) {
   rename_flags(args);
   if (!check_stage(args, error) || !slime(args, remarks, gpus, error) || !shared_experts(args, error) ||
-      !extend_experts(args, error) || !ms_dialect_deepspeed(args, remarks, error) || !ms_dialect_layers(args, error))
+      !extend_experts(args, error) || !ms_dialect_deepspeed(args, remarks, error) ||
+      !ms_dialect_mindspeed(args, remarks, error) || !ms_dialect_layers(args, error))
     return FALSE;
-  recomputed_parts(args);
   overlapped_products(args, remarks);
   biased_scores(args, remarks);
   sparse_kernel(args, remarks);

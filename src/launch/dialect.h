@@ -26,6 +26,12 @@ void ms_dialect_checkpoint(MsArgs *args, GPtrArray *remarks);
  * --use-checkpoint-args), with a remark; NULL: none or several. (transfer full) */
 char *ms_dialect_model(MsArgs *args, GPtrArray *remarks);
 
+/* --- dialect_mindspeed.c --- */
+/* Swapped attention, recomputed parts, O2, masks and documents of one length of MindSpeed; before the layers, which it
+ * counts as they are written. */
+gboolean ms_dialect_mindspeed(MsArgs *args, GPtrArray *remarks, GError **error);
+#define MS_FIXED_LENGTH "--moesim-fixed-length" /* tokens of every packed sequence */
+
 /* --- dialect_deepspeed.c --- */
 /* ZeRO, experts, Ulysses, stages and recomputing of Megatron-DeepSpeed; --checkpoint-activations of both. */
 gboolean ms_dialect_deepspeed(MsArgs *args, GPtrArray *remarks, GError **error);

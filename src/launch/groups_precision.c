@@ -21,12 +21,13 @@ gboolean ms_write_precision(const MsScenario *s, MsRelease release, MsArgs *args
   return TRUE;
 }
 
-static gboolean read_recipe(MsArgs *args, MsPrecision *precision, GError **error) {
+/* The recipe of products of so many bits, the first unless `flag` says another. */
+static gboolean read_recipe(MsArgs *args, int bits, const char *flag, MsPrecision *precision, GError **error) {
   const char *words[MS_N_PRECISIONS + 1] = {NULL};
   MsPrecision of_word[MS_N_PRECISIONS];
   for (int i = 0, n = 0; i < MS_N_PRECISIONS; i++)
-    if (ms_precisions[i].bits == 8) of_word[n] = (MsPrecision)i, words[n++] = ms_precisions[i].launch_recipe;
-  const MsArg *arg = ms_args_take(args, "--fp8-recipe");
+    if (ms_precisions[i].bits == bits) of_word[n] = (MsPrecision)i, words[n++] = ms_precisions[i].launch_recipe;
+  const MsArg *arg = ms_args_take(args, flag);
   const char *text = arg ? ms_arg_value(args, arg, error) : words[0];
   int word = text ? ms_arg_word(args, arg, text, words, error) : -1;
   *precision = of_word[MAX(word, 0)];
@@ -35,18 +36,19 @@ static gboolean read_recipe(MsArgs *args, MsPrecision *precision, GError **error
 
 gboolean ms_read_precision(MsArgs *args, MsScenario *s, GError **error) {
   gboolean half = ms_args_take(args, "--fp16") != NULL;
-  const MsArg *bf16 = ms_args_take(args, "--bf16");
-  s->training.precision = ms_precision_of(16, half ? MS_DT_FP16 : MS_DT_BF16);
-  if (ms_args_take(args, "--fp4-format")) {
-    ms_args_take(args, "--fp4-recipe");
-    s->training.precision = ms_precision_of(4, MS_DT_BF16);
-    return TRUE;
+  const MsArg *bf16 = ms_args_take(args, "--bf16"), *fp4 = ms_args_take(args, "--fp4-format");
+  MsArg nothing = {.flag = (char *)"--bf16"};
+  if (fp4) {
+    if (!read_recipe(args, 4, "--fp4-recipe", &s->training.precision, error)) return FALSE;
+    const char *text = ms_arg_value(args, fp4, error), *known[] = {ms_precision(&s->training)->launch_format, NULL};
+    return text && ms_arg_word(args, fp4, text, known, error) >= 0;
   }
   /* --fp8-hybrid, --fp8-e4m3: of Megatron-LM before --fp8-format (May 2023) */
   if (ms_args_take_any(args, "--fp8-format --fp8-hybrid --fp8-e4m3"))
-    return read_recipe(args, &s->training.precision, error);
-  MsArg nothing = {.flag = (char *)"--bf16"};
-  return half || bf16 ||
+    return read_recipe(args, 8, "--fp8-recipe", &s->training.precision, error);
+  int plain = half || bf16 ? ms_precision_of(16, half ? MS_DT_FP16 : MS_DT_BF16) : -1;
+  s->training.precision = (MsPrecision)MAX(plain, 0);
+  return plain >= 0 ||
          ms_arg_error(args, &nothing, error, "is missing, and --fp16 too: moesim has no training in FP32");
 }
 

@@ -280,6 +280,16 @@ static gboolean note_rope_scaling(MsScenario *s, const MsArgs *args, GError **er
   return TRUE;
 }
 
+/* Documents of one length in every sequence (dialect_mindspeed.c). */
+static gboolean read_lengths(MsScenario *s, MsArgs *args, GError **error) {
+  const MsArg *arg = ms_args_take(args, MS_FIXED_LENGTH);
+  gint64 tokens;
+  if (!arg) return TRUE;
+  if (!ms_arg_int(args, arg, 1, 1 << 27, &tokens, error)) return FALSE;
+  s->training.sequence_lengths = (MsLengths){.n = 1, .length = {(int)tokens}, .weight = {1}};
+  return TRUE;
+}
+
 /* Of a script that does not say it, Megatron-LM. */
 static gboolean note_framework(MsScenario *s, const MsArgs *args, GError **error) {
   const char *word = ms_import_note(args, "framework");
@@ -391,7 +401,7 @@ static gboolean read_scenario(MsImport *import, MsArgs *args, int gpus, const Ms
   default_batch(args, s->gpus);
   if (!(options->model ? ms_args_read_around : ms_args_read)(args, s, error) ||
       !ms_import_lora(import, args, s, error) || !check_ignored(args, options, error) ||
-      !note_routing(s, args, error) || !note_rope_scaling(s, args, error))
+      !read_lengths(s, args, error) || !note_routing(s, args, error) || !note_rope_scaling(s, args, error))
     return FALSE;
   ms_import_put_compressed(found, s->model);
   if (!finish_model(s, args, options, import, error)) return FALSE;

@@ -144,11 +144,11 @@ static gboolean read_model(Titan *t, const MsImportOptions *options, Run *r) {
   return TRUE;
 }
 
-/* Of the model with this converter, "": with none. */
+/* Of the model with this converter, "": with none; NULL: no precision has it. */
 static const char *precision_with(const char *converter) {
-  int i = 0;
-  while (i < MS_N_PRECISIONS - 1 && g_strcmp0(ms_precisions[i].launch_titan, converter) != 0) i++;
-  return ms_precisions[i].word;
+  for (int i = 0; i < MS_N_PRECISIONS; i++)
+    if (g_strcmp0(ms_precisions[i].launch_titan, converter) == 0) return ms_precisions[i].word;
+  return NULL;
 }
 
 static gboolean read_precision(Titan *t, Run *r) {
@@ -166,7 +166,9 @@ static gboolean read_precision(Titan *t, Run *r) {
   if (fp8 && strcmp(recipe, "tensorwise") != 0)
     return wrong(t, "is \"%s\": scales of rows are not modelled, tensorwise is", recipe);
   if (!boolean(t, FLOAT8("enable_fsdp_float8_all_gather"), FALSE, &r->fp8_gather)) return FALSE;
-  r->precision = precision_with(fp8 ? "quantize.linear.float8" : mx ? "quantize.linear.mx" : "");
+  const char *converter = fp8 ? "quantize.linear.float8" : mx ? "quantize.linear.mx" : "";
+  r->precision = precision_with(converter);
+  if (!r->precision) return wrong(t, "\"%s\" is a converter of no precision of moesim's", converter);
   r->fp8_gather = r->fp8_gather && fp8;
   take(t, FLOAT8("precompute_float8_dynamic_scale_for_fsdp"));
   take(t, FLOAT8("force_recompute_fp8_weight_in_bwd"));

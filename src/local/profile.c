@@ -39,7 +39,7 @@ static void put_facts(MsJsonOut *out, const MsMachine *m, const Rates *r) {
   ms_json_out_double(out, "peak_fp32_flops", r->peak_flops);
   ms_json_out_array(out, "unsupported_precisions");
   for (int p = 0; p < MS_N_PRECISIONS; p++)
-    if (p != (int)ms_precision_of(16, MS_DT_BF16)) ms_json_out_string(out, NULL, ms_precision_words[p]);
+    if (p != ms_precision_of(16, MS_DT_BF16)) ms_json_out_string(out, NULL, ms_precision_words[p]);
   ms_json_out_end(out);
   ms_json_out_double(out, "hbm_B", MAX(1, floor(m->memory_B / MAX(m->cores, 1))));
   ms_json_out_double(out, "hbm_Bps", r->copy_Bps);

@@ -76,7 +76,22 @@ static void words_of_mindspeed(void **state) {
       {"--recompute-activation-function --recompute-granularity full --recompute-method block --recompute-num-layers 1",
        {"\"granularity\":\"full\""}},
       {"--swap-attention", {"\"offload_modules\":[\"qkv_linear\",\"core_attn\",\"attn_proj\"]"}},
-      {"--swap-attention --recompute-num-layers 1", {"\"offload_modules\":[]"}},
+      {"--swap-attention --recompute-num-layers 1",
+       {"\"offload_modules\":[\"qkv_linear\",\"core_attn\",\"attn_proj\"]", "\"granularity\":\"none\""}},
+      {"--swap-attention --recompute-num-layers 16 --recompute-activation-function",
+       {"\"offload_modules\":[\"qkv_linear\",\"core_attn\",\"attn_proj\"]", "\"granularity\":\"selective\"",
+        "\"modules\":[\"mlp\"]"}},
+      {EXPERTS " --first-k-dense-replace 1 --swap-attention --recompute-num-layers 16",
+       {"\"offload_modules\":[\"qkv_linear\",\"core_attn\",\"attn_proj\"]", "\"modules\":[\"mlp\",\"moe\"]"}},
+      {"--swap-attention --recompute-method block --recompute-num-layers 1", {"\"offload_modules\":[]"}},
+      {"--swap-attention --recompute-method uniform --recompute-num-layers 1", {"\"modules\":[\"mlp\"]"}},
+      {"--swap-attention --recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+       {"\"offload_modules\":[]", "\"granularity\":\"full\""}},
+      {"--o2-optimizer --use-distributed-optimizer",
+       {"\"exp_avg_dtype\":\"bf16\"", "\"exp_avg_sq_dtype\":\"bf16\"", "\"main_grads_dtype\":\"fp32\""}},
+      {"--o2-gradient",
+       {"\"main_grads_dtype\":\"bf16\"", "\"grad_reduce_dtype\":\"bf16\"", "\"exp_avg_dtype\":\"fp32\""}},
+      {EXPERTS " --use-fused-moe-token-permute-and-unpermute", {"\"moe_permute_fusion\":true"}},
       {"--gelu-tanh", {"\"gated\":true", "\"activation\":\"gelu\""}},
       {"--post-norm", {"\"post_norm\":true"}},
       {"--spec mindspeed_llm.tasks.models.spec.grok_spec layer_spec", {"\"post_norm\":true"}},
@@ -93,6 +108,61 @@ static void words_of_mindspeed(void **state) {
     g_autofree char *text = written(got->scenario);
     for (int k = 0; k < 3 && rows[i].wants[k]; k++)
       if (!strstr(text, rows[i].wants[k])) fail_msg("%s: no %s in %s", rows[i].more, rows[i].wants[k], text);
+  }
+}
+
+/* Documents of one length, beside the mask that keeps them apart alone. */
+static void documents_of_mindspeed(void **state) {
+  (void)state;
+  static const struct {
+    const char *more;
+    int n;
+  } rows[] = {{"--reset-attention-mask --fix-sub-seq-length 1024", 1},
+              {"--fix-sub-seq-length 1024", 0},
+              {"--reset-attention-mask --fix-sub-seq-length 4096", 0},
+              {"--reset-attention-mask --fix-sub-seq-length -1", 0}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsImport) got = import_with(rows[i].more, NULL);
+    const MsLengths *l = &got->scenario->training.sequence_lengths;
+    assert_int_equal(l->n, rows[i].n);
+    if (rows[i].n) assert_int_equal(l->length[0], 1024);
+    assert_int_equal(mentions(got->remarks, "--reset-attention-mask"), i > 1);
+  }
+}
+
+/* What is modelled is not said not to be, and what is not is. */
+static void remarks_of_mindspeed(void **state) {
+  (void)state;
+  static const struct {
+    const char *more, *said, *silent;
+  } rows[] = {
+      {"--swap-attention", NULL, "--swap-attention"},
+      {"--recompute-activation-function --recompute-norm", NULL, "--recompute-"},
+      {"--swap-attention --recompute-num-layers 4", NULL, "--swap-attention"},
+      {"--swap-attention --recompute-num-layers 3", "--recompute-num-layers: the MLPs of some layers", "host and back"},
+      {"--swap-attention --recompute-num-layers 3 --enable-recompute-layers-per-pp-rank",
+       "--recompute-num-layers: the MLPs of some layers", "--enable-recompute"},
+      {"--swap-attention --recompute-method block --recompute-num-layers 3", "--swap-attention: activations",
+       "pp-rank"},
+      {"--o2-gradient", "--o2-gradient: gradients are kept", "--o2-optimizer"},
+      {"--attention-mask-type general --context-parallel-size 2", "--attention-mask-type general: a ring", "cp-att"},
+      {"--cp-attention-mask-type general --context-parallel-size 2 --context-parallel-algo hybrid_cp_algo",
+       "--attention-mask-type general: a ring", "cp-att"},
+      {"--attention-mask-type general --context-parallel-size 2 --context-parallel-algo ulysses_cp_algo", NULL,
+       "--attention-mask-type"},
+      {"--attention-mask-type causal --context-parallel-size 2", NULL, "--attention-mask-type"},
+      {"--attention-mask-type general", NULL, "--attention-mask-type"},
+      {"--output-layer-slice-num 4", "--output-layer-slice-num: logits in slices", "ignored"},
+      {"--recompute-in-advance", "--recompute-in-advance: recomputing in", "ignored"},
+      {"--qat-scheme w4a4-mxfp4", "--qat-scheme: rounding", "ignored"},
+      {EXPERTS " --moe-alltoall-overlap-comm --moe-allgather-overlap-comm --moe-unperm2-mem-optim",
+       "--moe-unperm2-mem-optim: what it", "ignored"}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) got = import_with(rows[i].more, &error);
+    if (!got) fail_msg("%s: %s", rows[i].more, error->message);
+    if (rows[i].said && !mentions(got->remarks, rows[i].said)) fail_msg("%s: no remark", rows[i].more);
+    if (mentions(got->remarks, rows[i].silent)) fail_msg("%s: a remark of %s", rows[i].more, rows[i].silent);
   }
 }
 
@@ -425,11 +495,12 @@ static void sizes_of_checkpoints(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed),  cmocka_unit_test(words_of_deepspeed),
-                                     cmocka_unit_test(deepspeed_scripts),   cmocka_unit_test(what_is_not_modelled),
-                                     cmocka_unit_test(other_programs),      cmocka_unit_test(slime),
-                                     cmocka_unit_test(files_and_arguments), cmocka_unit_test(files_that_are_printed),
-                                     cmocka_unit_test(model_scripts),       cmocka_unit_test(models_of_miles),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed),   cmocka_unit_test(documents_of_mindspeed),
+                                     cmocka_unit_test(remarks_of_mindspeed), cmocka_unit_test(words_of_deepspeed),
+                                     cmocka_unit_test(deepspeed_scripts),    cmocka_unit_test(what_is_not_modelled),
+                                     cmocka_unit_test(other_programs),       cmocka_unit_test(slime),
+                                     cmocka_unit_test(files_and_arguments),  cmocka_unit_test(files_that_are_printed),
+                                     cmocka_unit_test(model_scripts),        cmocka_unit_test(models_of_miles),
                                      cmocka_unit_test(sizes_of_checkpoints)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
