@@ -65,6 +65,17 @@ RULE(pools_order) {
              : REFUSE("%s gives no %s to one pool", ms_order_words[s->layout.order],
                       s->pools.n > 0 ? "pipeline stage" : "whole replica");
 }
+/* NCCL, RCCL, MCCL, HCCL and HCL speak to their own kind alone; a machine that says no vendor is taken on trust. */
+RULE(pools_vendor) {
+  const char *first = s->hardware->vendor;
+  for (int i = 1; first && i < ms_scenario_machines(s); i++) {
+    const char *other = ms_scenario_machine(s, i)->vendor;
+    if (other && strcmp(other, first) != 0)
+      return REFUSE("machines of %s and of %s have libraries of collectives that do not speak with each other", first,
+                    other);
+  }
+  return TRUE;
+}
 RULE(pools_schedule) {
   const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
   return s->pools.n == 0 || row->copies != MS_COPIES_TWO ||

@@ -62,9 +62,11 @@ RULE(ep_overlap_recompute) {
   const MsRecomputeModule *module = ms_recomputed(s, not_with_ep_overlap);
   return !module || REFUSE("EP overlap excludes recompute of %s", module->word);
 }
+/* Ascend/MindSpeed core/transformer/moe/moe_feature/fb_overlap/modules/moe_layer.py switches it on by itself. */
 RULE(ep_overlap_shared) {
-  return !s->options.ep_overlap || !s->options.moe_shared_expert_overlap ||
-         REFUSE("EP overlap excludes shared-expert overlap");
+  gboolean both = s->framework == MS_FRAMEWORK_MEGATRON && ms_vendor_has_mindspeed(s->hardware);
+  return !s->options.ep_overlap || !s->options.moe_shared_expert_overlap || both ||
+         REFUSE("EP overlap excludes shared-expert overlap (but in MindSpeed)");
 }
 RULE(ep_overlap_mtp) {
   return !s->options.ep_overlap || s->model->mtp_num_layers <= 1 ||

@@ -579,6 +579,12 @@ BREAKS(pools_order) {
   c->model.num_experts = 0, LAYOUT.ep = 1;
   LAYOUT.order = MS_ORDER_PP_DP;
 }
+BREAKS(pools_vendor) {
+  static MsHardware other;
+  c->hardware.vendor = (char *)"NVIDIA", other = c->hardware, other.vendor = (char *)"AMD";
+  c->s.pools = POOLS(32);
+  c->s.pools.pool[1].hardware = &other;
+}
 BREAKS(pools_schedule) {
   c->s.pools = POOLS(32);
   LAYOUT.schedule = MS_SCHED_DUALPIPE;
@@ -871,6 +877,7 @@ static const struct {
     {"pools-hold-stages", break_pools},
     {"pools-hold-replicas", break_pools_replicas},
     {"pools-order", break_pools_order},
+    {"pools-vendor", break_pools_vendor},
     {"pools-schedule", break_pools_schedule},
     {"fabric-holds-job", break_fabric},
     {"optimizer-instances-divide", break_instances},
