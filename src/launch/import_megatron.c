@@ -5,6 +5,8 @@
 #include "base/io.h"
 #include "launch/dialect.h"
 #include "launch/import.h"
+#include "layout/layout.h"
+#include "launch/machine.h"
 #include "launch/shell.h"
 
 enum { MOST_REMARKS = 200 }; /* against scripts of nothing else */
@@ -313,6 +315,31 @@ static char *load(const char *path) {
                                                                                          : NULL;
 }
 
+/* The machine where nothing says it, by its maker's words; whether they are those of MT-MegatronLM, which is noted. */
+static gboolean assume_machine(MsImport *import, const MsShell *shell, MsArgs *args, MsImportOptions *with) {
+  const char *by;
+  gboolean musa;
+  if (with->hardware || json_object_has_member(args->notes, "hardware")) return FALSE;
+  with->hardware = ms_machine_of(shell, args, &by, &musa);
+  if (!with->hardware) return FALSE;
+  ms_import_remark(import, "hardware: the file does not say it, %s is assumed after %s; --hardware NAME says another",
+                   with->hardware, by);
+  if (!musa || ms_import_note(args, "framework")) return FALSE;
+  json_object_set_string_member(args->notes, "framework", ms_framework_words[MS_FRAMEWORK_MT_MEGATRON]);
+  return TRUE;
+}
+
+/* MT-MegatronLM is what runs there, unless its rules refuse what Megatron-LM's do not. */
+static void check_framework(MsImport *import) {
+  MsScenario *s = import->scenario;
+  MsRefusal refusal;
+  gboolean runs = ms_layout_check(s, &refusal);
+  s->framework = MS_FRAMEWORK_MEGATRON;
+  if (!runs && ms_layout_check(s, &refusal)) return;
+  s->framework = MS_FRAMEWORK_MT_MEGATRON;
+  ms_import_remark(import, "framework: mt-megatron is assumed, which runs on these machines");
+}
+
 MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options,
                              GError **error) {
   g_autofree char *script = ms_import_text(text, length, file, error);
@@ -342,7 +369,10 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
     ms_import_remark(import, "%s", (const char *)shell->remarks->pdata[i]);
   const gboolean says_width =
       ms_args_has(args, "--moe-ffn-hidden-size") || ms_args_has(args, "--moe-intermediate-size");
-  if (!ms_import_scenario(import, args, gpus, options, error)) return NULL;
+  MsImportOptions with = *options;
+  gboolean musa = assume_machine(import, shell, args, &with);
+  if (!ms_import_scenario(import, args, gpus, &with, error)) return NULL;
+  if (musa) check_framework(import);
   remark_missing(import, shell, args);
   const MsModel *m = import->scenario->model;
   if (m->moe_layer_freq && !says_width && m->moe_ffn_hidden_size == m->ffn_hidden_size)

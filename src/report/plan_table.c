@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "describe/framework.h"
+#include "describe/sources.h"
 #include "describe/vendor.h"
 #include "report/report.h"
 #include "sim/band.h"
@@ -199,9 +200,20 @@ static const MsPlanRefusal *refused_for(const MsPlan *plan, const char *name) {
 
 static const MsPlanRefusal *short_of_memory(const MsPlan *plan) { return refused_for(plan, "memory"); }
 
+/* Of a strict request, what its machine only assumes, which counts as unknown; NULL: nothing. (transfer full) */
+static char *only_assumed(const MsRequest *request) {
+  const MsHardware *machine = request->base->hardware;
+  g_autoptr(GString) keys = g_string_new(NULL);
+  for (const MsField *field = ms_hardware_table.fields; request->base->strict && field->key; field++)
+    if (ms_source_within(machine, field->key) > 0)
+      g_string_append_printf(keys, "%s%s", keys->len ? ", " : "", field->key);
+  return keys->len ? g_string_free(g_steal_pointer(&keys), FALSE) : NULL;
+}
+
 /* A deadline and memory first: what the rules refuse is no news where it is short. */
 static void append_nothing(GString *out, const MsRequest *request, const MsPlan *plan) {
   const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline");
+  g_autofree char *assumed = plan->valid == 0 ? only_assumed(request) : NULL;
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (late)
     ms_text_paragraph(
@@ -214,6 +226,9 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
                       "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
                       "that a plan may use of a GPU; --explain lists what else was refused",
                       memory->layout, MS_BYTES(memory->miss), MS_BYTES(plan->memory_limit_B));
+  else if (assumed)
+    ms_text_paragraph(out, 2, "nothing feasible: refused by --strict, since the file of %s only assumes %s",
+                      request->base->hardware->name, assumed);
   else if (!(ms_hardware_peak_flops(request->base->hardware, request->base->training.precision) > 0))
     g_string_append_printf(out, "nothing feasible: %s cannot do %s\n", request->base->hardware->name,
                            ms_precision_words[request->base->training.precision]);

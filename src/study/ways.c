@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/order.h"
+#include "describe/sources.h"
 #include "study/parts.h"
 #include "study/variant.h"
 
@@ -198,6 +199,7 @@ static void try_precisions(Search *x) {
 static gboolean try_machine(Search *x, const char *name) {
   const MsHardware *own = x->request->base->hardware;
   g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
+  if (machine && x->request->base->strict) ms_sources_forget_assumed(machine);
   gboolean late = x->request->objective == MS_GOAL_DEADLINE;
   if (!machine || strcmp(name, own->name) == 0 ||
       (late ? !(machine->peak_bf16_flops > own->peak_bf16_flops) : !(machine->hbm_B > own->hbm_B)))

@@ -166,6 +166,40 @@ static void remarks_of_mindspeed(void **state) {
   }
 }
 
+/* Whose machines a script is for, where nothing names one. */
+static void machines(void **state) {
+  (void)state;
+  static const struct {
+    const char *before, *more, *hardware, *remark;
+    MsFramework framework;
+  } rows[] = {
+      {"", "", "h100-sxm", "h100-sxm is assumed;", MS_FRAMEWORK_MEGATRON},
+      {"export ACCELERATOR_BACKEND=musa\n", "", "mtt-s5000", "mtt-s5000 is assumed after ACCELERATOR_BACKEND;",
+       MS_FRAMEWORK_MT_MEGATRON},
+      {"export ACCELERATOR_BACKEND=musa\n", EXPERTS " --moe-token-dispatcher-type alltoall", "mtt-s5000",
+       "framework: mt-megatron is assumed", MS_FRAMEWORK_MT_MEGATRON}, /* its experts one by one */
+      {"export MCCL_PROTOS=2\nexport MUSA_KERNEL_TIMEOUT=1\n", "", "mtt-s5000", "after MCCL_PROTOS;",
+       MS_FRAMEWORK_MT_MEGATRON},
+      {"export MUSA_KERNEL_TIMEOUT=1\n", "--qk-layernorm --window-size 127,0", "mtt-s5000", "after MUSA_KERNEL",
+       MS_FRAMEWORK_MT_MEGATRON},
+      {"export ACCELERATOR_BACKEND=cuda MUSA_KERNEL_TIMEOUT=1\n", "", "h100-sxm", "h100-sxm is assumed;",
+       MS_FRAMEWORK_MEGATRON},
+      {"export HCCL_CONNECT_TIMEOUT=3600\n", "", "ascend-910b", "after HCCL_CONNECT_TIMEOUT;", MS_FRAMEWORK_MEGATRON},
+      {"NPUS_PER_NODE=16\n", "", "ascend-910c", "after NPUS_PER_NODE;", MS_FRAMEWORK_MEGATRON},
+      {"", "--swap-attention", "ascend-910b", "after --swap-attention;", MS_FRAMEWORK_MEGATRON},
+      {"#moesim hardware \"h200-sxm\"\nNPUS_PER_NODE=16\n", "", "h200-sxm", NULL, MS_FRAMEWORK_MEGATRON}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    const MsImportOptions options = {0};
+    g_autofree char *script = g_strconcat(rows[i].before, dense, " ", rows[i].more, "\n", NULL);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) got = import(script, &options, &error);
+    if (!got) fail_msg("%s: %s", script, error->message);
+    assert_string_equal(got->scenario->hardware->name, rows[i].hardware);
+    if (got->scenario->framework != rows[i].framework) fail_msg("%s: not its framework", script);
+    if (mentions(got->remarks, rows[i].remark ? rows[i].remark : "assumed") == !rows[i].remark) fail_msg("%s", script);
+  }
+}
+
 /* Megatron-DeepSpeed, over the same 64 GPUs; rows without "--deepspeed" are older scripts of Megatron-LM. */
 static void words_of_deepspeed(void **state) {
   (void)state;
@@ -495,12 +529,19 @@ static void sizes_of_checkpoints(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed),   cmocka_unit_test(documents_of_mindspeed),
-                                     cmocka_unit_test(remarks_of_mindspeed), cmocka_unit_test(words_of_deepspeed),
-                                     cmocka_unit_test(deepspeed_scripts),    cmocka_unit_test(what_is_not_modelled),
-                                     cmocka_unit_test(other_programs),       cmocka_unit_test(slime),
-                                     cmocka_unit_test(files_and_arguments),  cmocka_unit_test(files_that_are_printed),
-                                     cmocka_unit_test(model_scripts),        cmocka_unit_test(models_of_miles),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(words_of_mindspeed),
+                                     cmocka_unit_test(documents_of_mindspeed),
+                                     cmocka_unit_test(machines),
+                                     cmocka_unit_test(remarks_of_mindspeed),
+                                     cmocka_unit_test(words_of_deepspeed),
+                                     cmocka_unit_test(deepspeed_scripts),
+                                     cmocka_unit_test(what_is_not_modelled),
+                                     cmocka_unit_test(other_programs),
+                                     cmocka_unit_test(slime),
+                                     cmocka_unit_test(files_and_arguments),
+                                     cmocka_unit_test(files_that_are_printed),
+                                     cmocka_unit_test(model_scripts),
+                                     cmocka_unit_test(models_of_miles),
                                      cmocka_unit_test(sizes_of_checkpoints)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
