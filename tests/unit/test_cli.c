@@ -475,6 +475,9 @@ static void plan_without_a_file(void **state) {
   assert_int_equal(json_node_get_int(ms_cli_at(ms_json_root(doc), "plan.top")), 3);
   assert_true(json_node_get_boolean(ms_cli_at(ms_json_root(doc), "strict")));
   assert_non_null(ms_cli_at(ms_json_root(doc), "plan.under[1].name"));
+  g_auto(MsCliRun) assumed = RUN("plan", "-m", "llama3-8b", "-w", "mtt-s4000", "-g", "8", "-b", "64", "--strict");
+  assert_non_null(strstr(assumed.out, "refused by --strict, since the file of mtt-s4000 only assumes scaleup_Bps"));
+  assert_null(strstr(assumed.out, "8 x mtt-s5000")); /* its peak is assumed */
   static const char *const of_a_plan[] = {"--explain", "--decide", "--front", "--all", "--no-prune", "--out=z.json"};
   for (guint i = 0; i < G_N_ELEMENTS(of_a_plan); i++) {
     g_auto(MsCliRun) refused = RUN(SMALL, of_a_plan[i]);
