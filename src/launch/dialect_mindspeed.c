@@ -6,7 +6,7 @@
 static void remark(GPtrArray *remarks, const char *text) { g_ptr_array_add(remarks, g_strdup(text)); }
 
 /* Ascend's O2: moments in BF16 (mindspeed_llm/tasks/models/common/adamw.py), and gradients, as its page has it
- * (o2.md of its features). */
+ * (the page on O2 of its features). */
 static void o2(MsArgs *args, GPtrArray *remarks) {
   const MsArg *moments = ms_args_take(args, "--o2-optimizer"), *gradients = ms_args_take(args, "--o2-gradient");
   if (moments) {
@@ -64,7 +64,7 @@ static MsArg *find(const MsArgs *args, const char *flag) {
 }
 
 /* Attention of all layers waits on the host, and of as many of a stage as --recompute-num-layers says the MLP is made
- * again; --recompute-method block swaps those only, uniform means all (MindSpeed, swap_attention.md). */
+ * again; --recompute-method block swaps those only, uniform means all (the page on swap-attention of MindSpeed). */
 static gboolean swapped_attention(MsArgs *args, GPtrArray *remarks, GError **error) {
   const MsArg *swap = find(args, "--swap-attention"), *method = find(args, "--recompute-method");
   gboolean all = TRUE, uniform = method && g_strcmp0(method->values[0], "uniform") == 0;
