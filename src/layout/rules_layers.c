@@ -64,8 +64,7 @@ RULE(ep_overlap_recompute) {
 }
 /* Ascend/MindSpeed core/transformer/moe/moe_feature/fb_overlap/modules/moe_layer.py switches it on by itself. */
 RULE(ep_overlap_shared) {
-  gboolean both = s->framework == MS_FRAMEWORK_MEGATRON && ms_vendor_has_mindspeed(s->hardware);
-  return !s->options.ep_overlap || !s->options.moe_shared_expert_overlap || both ||
+  return !s->options.ep_overlap || !s->options.moe_shared_expert_overlap || ms_has_mindspeed(s) ||
          REFUSE("EP overlap excludes shared-expert overlap (but in MindSpeed)");
 }
 RULE(ep_overlap_mtp) {
