@@ -83,6 +83,7 @@ static const struct {
     {"normed latents", {"normed q latent", "normed kv latent"}},
     {"shared input", {"normed mlp input, gathered"}},
     {"mtp norm inputs", {"mtp embedding", "mtp hidden"}},
+    {"mtp gathered", {NULL}}, /* the layer's input is a copy of its part here, not a view */
     {"router maps", {"logits", "dense weights", "routing map", "row map"}},
 };
 static const char *const one_to_one[] = {"layer input",

@@ -34,7 +34,7 @@ static const char *refusal(const Exec *x) {
   if (m->num_query_groups < x->layout->tp && !ms_model_has_mla(m))
     return "layout.tp: more tensor-parallel ranks than KV heads: replicated heads are not executed";
   if (m->num_experts > 0 && m->moe_shared_expert_intermediate_size > 0 && m->moe_shared_expert_gate)
-    return "model.moe_shared_expert_gate: no row computes it";
+    return "model.moe_shared_expert_gate: a gate of the shared expert is not executed";
   if (m->mtp_num_layers > 0 && x->layout->mtp_standalone)
     return "layout.pipeline_layout: MTP blocks in front of the last stage are not executed";
   if (m->tie_embeddings && x->layout->pp > 1 && x->schedule->placement != MS_PLACE_ROUND_ROBIN)

@@ -12,6 +12,7 @@ static double tensors_B(Exec *x, const MsKept *kept, gboolean freeing) {
   const char *const *part = ms_exec_kept_parts(x, kept, own);
   double bytes = 0;
   gboolean any = FALSE;
+  if (part && !part[0]) return kept->bytes_B; /* only the framework holds it */
   for (int i = 0; part && part[i]; i++) {
     Tensor *t = ms_store_find(x->frame, part[i]);
     if (!t) continue;
