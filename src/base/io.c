@@ -222,17 +222,21 @@ static gboolean has_data(const char *folder) {
   return g_file_test(models, G_FILE_TEST_IS_DIR) && g_file_test(data, G_FILE_TEST_IS_DIR);
 }
 
-/* The tree of the program, where it lies in the folder `build` of one: a copy of a tree has data of its own; else the
+/* The tree that the program lies in (build/moesim, build/tests/test_io): a copy of a tree has data of its own; else the
  * one it was built in. NULL: neither is there. */
 static const char *source_folder(void) {
+  enum { DEEPEST = 3 };
   static char *found;
   static gsize once;
   if (g_once_init_enter(&once)) {
-    g_autofree char *program = g_file_read_link("/proc/self/exe", NULL);
-    g_autofree char *build = program ? g_path_get_dirname(program) : NULL,
-                    *tree = build ? g_path_get_dirname(build) : NULL;
-    if (tree && g_str_has_suffix(build, "/build") && has_data(tree)) found = g_steal_pointer(&tree);
-    else if (has_data(MS_SOURCE_DIR)) found = g_strdup(MS_SOURCE_DIR);
+    char *folder = g_file_read_link("/proc/self/exe", NULL);
+    for (int i = 0; folder && !found && i < DEEPEST; i++) {
+      char *above = g_path_get_dirname(folder);
+      g_free(folder), folder = above;
+      if (has_data(folder)) found = g_strdup(folder);
+    }
+    g_free(folder);
+    if (!found && has_data(MS_SOURCE_DIR)) found = g_strdup(MS_SOURCE_DIR);
     g_once_init_leave(&once, 1);
   }
   return found;

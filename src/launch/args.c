@@ -108,11 +108,13 @@ MsArg *ms_args_take_any(MsArgs *args, const char *flags) {
   return last;
 }
 
-gboolean ms_args_has(const MsArgs *args, const char *flag) {
-  for (guint i = 0; i < args->list->len; i++)
-    if (strcmp(((MsArg *)args->list->pdata[i])->flag, flag) == 0) return TRUE;
-  return FALSE;
+MsArg *ms_args_find(const MsArgs *args, const char *flag) {
+  for (guint i = args->list->len; i > 0; i--)
+    if (strcmp(((MsArg *)args->list->pdata[i - 1])->flag, flag) == 0) return args->list->pdata[i - 1];
+  return NULL;
 }
+
+gboolean ms_args_has(const MsArgs *args, const char *flag) { return ms_args_find(args, flag) != NULL; }
 
 static MsVariable *find_variable(const MsArgs *args, const char *name) {
   for (guint i = 0; i < args->env->len; i++) {
@@ -206,6 +208,12 @@ gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, 
   return ms_arg_error(args, arg, error,
                       "is \"%.60s\", must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]%s", text, lo,
                       hi, hint);
+}
+
+gboolean ms_args_int(MsArgs *args, const char *flag, gint64 absent, gint64 hi, gint64 *value, GError **error) {
+  const MsArg *arg = ms_args_take(args, flag);
+  *value = absent;
+  return !arg || ms_arg_int(args, arg, 0, hi, value, error);
 }
 
 gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error) {

@@ -61,7 +61,9 @@ void ms_args_add_words(MsArgs *args, char *const *words, int line);
 MsArg *ms_args_take(MsArgs *args, const char *flag);
 /* The same for the last occurrence of any of several spellings ("--a --b", separated by spaces). */
 MsArg *ms_args_take_any(MsArgs *args, const char *flags);
-gboolean ms_args_has(const MsArgs *args, const char *flag); /* marks nothing */
+/* These two mark nothing; the last occurrence, NULL when absent. */
+MsArg *ms_args_find(const MsArgs *args, const char *flag);
+gboolean ms_args_has(const MsArgs *args, const char *flag);
 
 void ms_args_setenv(MsArgs *args, const char *name, const char *value); /* replaces */
 const char *ms_args_getenv(MsArgs *args, const char *name);             /* marks it used; NULL when unset */
@@ -76,6 +78,8 @@ char *ms_arg_list(const MsArgs *args, const MsArg *arg, const char *between, GEr
 /* The one value as a number within bounds. */
 gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error);
 gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error);
+/* The last `flag`, which becomes used, as a number from 0 to hi; `absent` without one. */
+gboolean ms_args_int(MsArgs *args, const char *flag, gint64 absent, gint64 hi, gint64 *value, GError **error);
 /* Index of `text` in words, or an error that names the nearest one: -1. */
 int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error);
 

@@ -113,21 +113,13 @@ static const struct {
     {"--mtp-mem-efficient-logits", "logits of the MTP blocks are kept here: memory is predicted too high"},
     {"--interleave-sliding-window", "the window of every second layer is not modelled"}};
 
-static gboolean is_open(const MsArgs *args, const char *flag) {
-  for (guint i = 0; i < args->list->len; i++) {
-    const MsArg *arg = args->list->pdata[i];
-    if (!arg->used && strcmp(arg->flag, flag) == 0) return TRUE;
-  }
-  return FALSE;
-}
-
 /* Of what other rules of the dialect took, nothing is left to say. */
 static void note_unmodelled(MsArgs *args, GPtrArray *remarks) {
   for (guint i = 0; i < G_N_ELEMENTS(unmodelled); i++) {
-    const char *flag = unmodelled[i].flag;
-    if (!is_open(args, flag)) continue;
-    ms_args_take(args, flag);
-    remark(remarks, "%s: %s", flag, unmodelled[i].sentence);
+    const MsArg *arg = ms_args_find(args, unmodelled[i].flag);
+    if (!arg || arg->used) continue;
+    ms_args_take(args, arg->flag);
+    remark(remarks, "%s: %s", arg->flag, unmodelled[i].sentence);
   }
 }
 
@@ -167,12 +159,6 @@ static void read_spec(MsArgs *args, GPtrArray *remarks) {
 }
 
 /* --- MindSpeed-LLM --------------------------------------------------------------------------------------------- */
-static gboolean integer(MsArgs *args, const char *flag, gint64 absent, gint64 *value, GError **error) {
-  const MsArg *arg = ms_args_take(args, flag);
-  *value = absent;
-  return !arg || ms_arg_int(args, arg, 0, 1 << 24, value, error);
-}
-
 static void say_int(MsArgs *args, const MsArg *source, const char *flag, gint64 value) {
   g_autofree char *text = g_strdup_printf("%" G_GINT64_FORMAT, value);
   ms_args_say(args, source, flag, text);
@@ -184,8 +170,9 @@ static gboolean shared_experts(MsArgs *args, GError **error) {
   gint64 count, width, dense;
   if (!arg || ms_args_has(args, "--moe-shared-expert-intermediate-size") || !ms_args_has(args, "--num-experts"))
     return TRUE;
-  if (!ms_arg_int(args, arg, 0, 1024, &count, error) || !integer(args, "--ffn-hidden-size", 0, &dense, error) ||
-      !integer(args, "--moe-ffn-hidden-size", dense, &width, error))
+  if (!ms_arg_int(args, arg, 0, 1024, &count, error) ||
+      !ms_args_int(args, "--ffn-hidden-size", 0, MS_DIALECT_MOST, &dense, error) ||
+      !ms_args_int(args, "--moe-ffn-hidden-size", dense, MS_DIALECT_MOST, &width, error))
     return FALSE;
   if (count > 0) say_int(args, arg, "--moe-shared-expert-intermediate-size", count * width);
   return TRUE;
@@ -196,8 +183,8 @@ static gboolean extend_experts(MsArgs *args, GError **error) {
   const MsArg *arg = ms_args_take(args, "--moe-tp-extend-ep");
   gint64 tp, ep;
   if (!arg) return TRUE;
-  if (!integer(args, "--tensor-model-parallel-size", 1, &tp, error) ||
-      !integer(args, "--expert-model-parallel-size", 1, &ep, error))
+  if (!ms_args_int(args, "--tensor-model-parallel-size", 1, MS_DIALECT_MOST, &tp, error) ||
+      !ms_args_int(args, "--expert-model-parallel-size", 1, MS_DIALECT_MOST, &ep, error))
     return FALSE;
   say_int(args, arg, "--expert-model-parallel-size", tp * ep);
   say_int(args, arg, "--expert-tensor-parallel-size", 1);
@@ -316,11 +303,11 @@ static gboolean slime(MsArgs *args, GPtrArray *remarks, int *gpus, GError **erro
                 (ms_args_has(args, "--actor-num-gpus-per-node") && ms_args_has(args, "--hf-checkpoint"));
   gint64 nodes, per_node, rollout, samples, steps;
   if (!is) return TRUE;
-  if (!integer(args, "--actor-num-nodes", 1, &nodes, error) ||
-      !integer(args, "--actor-num-gpus-per-node", 8, &per_node, error) ||
-      !integer(args, "--rollout-batch-size", 1, &rollout, error) ||
-      !integer(args, "--n-samples-per-prompt", 1, &samples, error) ||
-      !integer(args, "--num-steps-per-rollout", 1, &steps, error))
+  if (!ms_args_int(args, "--actor-num-nodes", 1, MS_DIALECT_MOST, &nodes, error) ||
+      !ms_args_int(args, "--actor-num-gpus-per-node", 8, MS_DIALECT_MOST, &per_node, error) ||
+      !ms_args_int(args, "--rollout-batch-size", 1, MS_DIALECT_MOST, &rollout, error) ||
+      !ms_args_int(args, "--n-samples-per-prompt", 1, MS_DIALECT_MOST, &samples, error) ||
+      !ms_args_int(args, "--num-steps-per-rollout", 1, MS_DIALECT_MOST, &steps, error))
     return FALSE;
   *gpus = (int)MIN(nodes * per_node, 1 << 20);
   const MsArg *dispatcher = ms_args_take(args, "--moe-token-dispatcher-type");

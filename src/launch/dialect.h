@@ -14,6 +14,8 @@ gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GErro
 /* FALSE and the error when `program` (a path, may be NULL) trains no decoder; a remark when it does not train. */
 gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *program, int line, GError **error);
 
+#define MS_DIALECT_MOST (1 << 24) /* of counts that have no bound of their own */
+
 /* --- dialect_layers.c --- */
 /* Layers without weights (--noop-layers), layers of every stage (--num-layer-list) and dense layers in front
  * (--first-k-dense-replace) as a number of layers, a layout string and a pattern. */

@@ -15,12 +15,6 @@ static gboolean is_deepspeed(const MsArgs *args) {
          ms_args_has(args, "--deepspeed-config") || ms_args_has(args, "--zero-stage");
 }
 
-static gboolean integer(MsArgs *args, const char *flag, gint64 absent, gint64 hi, gint64 *value, GError **error) {
-  const MsArg *arg = ms_args_take(args, flag);
-  *value = absent;
-  return !arg || ms_arg_int(args, arg, 0, hi, value, error);
-}
-
 /* --- recomputed layers: of both --- */
 static void checkpointed(MsArgs *args) {
   const MsArg *all = ms_args_take(args, "--checkpoint-activations"),
@@ -65,8 +59,8 @@ static gboolean same_experts(const MsArgs *args, const MsArg *arg, GError **erro
 
 static gboolean say_interval(MsArgs *args, const MsArg *source, GError **error) {
   gint64 every, layers;
-  if (!integer(args, "--expert-interval", 2, MOST_LAYERS, &every, error) ||
-      !integer(args, "--num-layers", 0, MOST_LAYERS, &layers, error))
+  if (!ms_args_int(args, "--expert-interval", 2, MOST_LAYERS, &every, error) ||
+      !ms_args_int(args, "--num-layers", 0, MOST_LAYERS, &layers, error))
     return FALSE;
   if (every <= 1 || ms_args_has(args, "--moe-layer-freq")) return TRUE;
   g_autoptr(GString) list = g_string_new(NULL);

@@ -5,8 +5,8 @@
 
 static void remark(GPtrArray *remarks, const char *text) { g_ptr_array_add(remarks, g_strdup(text)); }
 
-/* Ascend's O2: moments in BF16 (mindspeed_llm/tasks/models/common/adamw.py), and gradients, as its page has it
- * (the page on O2 of its features). */
+/* Ascend's O2: moments in BF16 (mindspeed_llm/tasks/models/common/adamw.py), and gradients, as the page on O2 of its
+ * features has it. */
 static void o2(MsArgs *args, GPtrArray *remarks) {
   const MsArg *moments = ms_args_take(args, "--o2-optimizer"), *gradients = ms_args_take(args, "--o2-gradient");
   if (moments) {
@@ -32,19 +32,13 @@ static void general_mask(MsArgs *args, GPtrArray *remarks) {
 }
 
 /* --- recomputing and swapping ---------------------------------------------------------------------------------- */
-static gboolean integer(MsArgs *args, const char *flag, gint64 absent, gint64 *value, GError **error) {
-  const MsArg *arg = ms_args_take(args, flag);
-  *value = absent;
-  return !arg || ms_arg_int(args, arg, 0, 1 << 24, value, error);
-}
-
 /* Whether --recompute-num-layers says all layers of a stage (mindspeed/core/memory/swap_attention/adaptor.py). */
 static gboolean are_all(MsArgs *args, gint64 count, gboolean *all, GError **error) {
   gint64 layers, pp, virtual_layers, chunks;
-  if (!integer(args, "--num-layers", 0, &layers, error) ||
-      !integer(args, "--pipeline-model-parallel-size", 1, &pp, error) ||
-      !integer(args, "--num-layers-per-virtual-pipeline-stage", 0, &virtual_layers, error) ||
-      !integer(args, "--num-virtual-stages-per-pipeline-rank", 1, &chunks, error))
+  if (!ms_args_int(args, "--num-layers", 0, MS_DIALECT_MOST, &layers, error) ||
+      !ms_args_int(args, "--pipeline-model-parallel-size", 1, MS_DIALECT_MOST, &pp, error) ||
+      !ms_args_int(args, "--num-layers-per-virtual-pipeline-stage", 0, MS_DIALECT_MOST, &virtual_layers, error) ||
+      !ms_args_int(args, "--num-virtual-stages-per-pipeline-rank", 1, MS_DIALECT_MOST, &chunks, error))
     return FALSE;
   gint64 of_stage = layers / MAX(pp, 1), of_chunk = virtual_layers > 0 ? virtual_layers : of_stage / MAX(chunks, 1);
   *all = count >= (ms_args_take(args, "--enable-recompute-layers-per-pp-rank") ? of_stage : of_chunk);
@@ -57,22 +51,16 @@ static void offload_attention(MsArgs *args, const MsArg *swap) {
   ms_args_say(args, swap, "--offload-modules", "qkv_linear,core_attn,attn_proj");
 }
 
-static MsArg *find(const MsArgs *args, const char *flag) {
-  for (guint i = args->list->len; i > 0; i--)
-    if (strcmp(((MsArg *)args->list->pdata[i - 1])->flag, flag) == 0) return args->list->pdata[i - 1];
-  return NULL;
-}
-
 /* Attention of all layers waits on the host, and of as many of a stage as --recompute-num-layers says the MLP is made
  * again; --recompute-method block swaps those only, uniform means all (the page on swap-attention of MindSpeed). */
 static gboolean swapped_attention(MsArgs *args, GPtrArray *remarks, GError **error) {
-  const MsArg *swap = find(args, "--swap-attention"), *method = find(args, "--recompute-method");
+  const MsArg *swap = ms_args_find(args, "--swap-attention"), *method = ms_args_find(args, "--recompute-method");
   gboolean all = TRUE, uniform = method && g_strcmp0(method->values[0], "uniform") == 0;
   gint64 count;
   if (!swap || ms_args_has(args, "--recompute-granularity") || ms_args_has(args, "--recompute-modules") ||
       ms_args_has(args, "--lora-r"))
     return TRUE;
-  if (!integer(args, "--recompute-num-layers", 0, &count, error) ||
+  if (!ms_args_int(args, "--recompute-num-layers", 0, MS_DIALECT_MOST, &count, error) ||
       ((count > 0 || method) && !uniform && !are_all(args, count, &all, error)))
     return FALSE;
   ms_args_take(args, "--recompute-method");
@@ -113,9 +101,10 @@ static void recomputed_parts(MsArgs *args) {
 /* --fix-sub-seq-length counts beside --reset-attention-mask alone, whose documents it says. */
 static gboolean fixed_documents(MsArgs *args, GError **error) {
   gint64 tokens, sequence;
-  if (!ms_args_has(args, "--reset-attention-mask") || !find(args, "--fix-sub-seq-length")) return TRUE;
-  const MsArg *fixed = find(args, "--fix-sub-seq-length");
-  if (!ms_arg_int(args, fixed, -1, 1 << 27, &tokens, error) || !integer(args, "--seq-length", 0, &sequence, error))
+  const MsArg *fixed = ms_args_find(args, "--fix-sub-seq-length");
+  if (!fixed || !ms_args_has(args, "--reset-attention-mask")) return TRUE;
+  if (!ms_arg_int(args, fixed, -1, 1 << 27, &tokens, error) ||
+      !ms_args_int(args, "--seq-length", 0, MS_DIALECT_MOST, &sequence, error))
     return FALSE;
   ms_args_take(args, "--fix-sub-seq-length");
   if (tokens < 1 || tokens >= sequence) return TRUE;

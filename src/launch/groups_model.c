@@ -47,11 +47,11 @@ static gboolean read_skips(const MsArgs *args, const MsArg *skip, int layers, gi
   int n = ms_moe_freq_parse(text, windowed, MIN(layers, MOST_SKIPS), why, sizeof why);
   if (n < 0) return ms_arg_error(args, skip, error, "%s", why);
   if (n != layers) return ms_arg_error(args, skip, error, "gives %d layers, must give --num-layers = %d", n, layers);
-  int first = 0;
-  while (first < n && windowed[first]) first++;
-  *period = first < n ? first + 1 : 0;
-  for (int i = 0; i<n && * period> 0; i++)
-    if (windowed[i] == ((i + 1) % *period == 0))
+  int every = 1;
+  while (every <= n && windowed[every - 1]) every++;
+  *period = every <= n ? every : 0;
+  for (int i = 0; every <= n && i < n; i++)
+    if (windowed[i] == ((i + 1) % every == 0))
       return ms_arg_error(args, skip, error,
                           "is a list; moesim knows one full layer after every N - 1 windowed ones, written as N");
   return TRUE;

@@ -5,9 +5,9 @@
 #include "base/io.h"
 #include "launch/dialect.h"
 #include "launch/import.h"
-#include "layout/layout.h"
 #include "launch/machine.h"
 #include "launch/shell.h"
+#include "layout/layout.h"
 
 enum { MOST_REMARKS = 200 }; /* against scripts of nothing else */
 

@@ -81,12 +81,6 @@ static const char *lookup_word(const char *name, void *data) {
   return NULL;
 }
 
-static const MsArg *last_of(const MsArgs *args, const char *flag) {
-  for (guint i = args->list->len; i > 0; i--)
-    if (strcmp(((const MsArg *)args->list->pdata[i - 1])->flag, flag) == 0) return args->list->pdata[i - 1];
-  return NULL;
-}
-
 static void append_change(GString *out, const MsArg *its, const MsArg *ours) {
   g_autofree char *value = g_strjoinv(" ", its->values), *mine = ours ? g_strjoinv(" ", ours->values) : NULL;
   if (mine && strcmp(value, mine) == 0) return;
@@ -107,7 +101,7 @@ void ms_modelzoo_append_overrides(GString *out, const MsArgs *args, const char *
   g_autoptr(GString) changes = g_string_new(NULL);
   for (guint i = own_count; i < added->list->len; i++) {
     const MsArg *its = added->list->pdata[i];
-    append_change(changes, its, last_of(args, its->flag));
+    append_change(changes, its, ms_args_find(args, its->flag));
   }
   const char *own = NULL, *theirs = ms_args_getenv(added, "CUDA_DEVICE_MAX_CONNECTIONS");
   for (guint i = 0; i < args->env->len; i++)

@@ -154,10 +154,8 @@ static void expert_bias(MsBuild *b, double rows) {
 static gboolean copies_padded(const MsBuild *b) {
   const MsRouting *routing = &b->training->routing;
   gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
-  if (!b->quantized || b->row_align <= 1 || ms_indexed(b) || b->options->moe_router_padding_for_quantization ||
-      ms_dispatcher(b->options)->pads == MS_PAD_ALWAYS || ms_low_dispatch(b) || fixed)
-    return FALSE;
-  return TRUE;
+  return b->quantized && b->row_align > 1 && !ms_indexed(b) && !b->options->moe_router_padding_for_quantization &&
+         ms_dispatcher(b->options)->pads != MS_PAD_ALWAYS && !ms_low_dispatch(b) && !fixed;
 }
 
 static void copy_padded(MsBuild *b, const char *name) {

@@ -147,9 +147,7 @@ static void moe_recompute(MsBuild *b) { /* `moe`: the layer once more, communica
   b->pass = MS_PASS_RECOMPUTE;
   gboolean keeping = b->keeping;
   b->keeping = FALSE;
-  double fs = b->model->moe_shared_expert_intermediate_size;
-  if (fs > 0 && !ms_shared_beside(b))
-    b->module = MS_MODULE_SHARED, ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs), ms_shared_gate_forward(b);
+  ms_shared_here(b);
   b->module = MS_MODULE_ROUTER;
   router_forward(b);
   latent_forward(b, TRUE);
@@ -216,11 +214,12 @@ void ms_moe_backward(MsBuild *b) {
     b->module = MS_MODULE_SHARED;
     if (ms_recomputes(b->options, MS_RM_SHARED_EXPERTS) && !ms_recomputes(b->options, MS_RM_MOE)) {
       b->pass = MS_PASS_RECOMPUTE;
-      ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
-      if (!ms_shared_beside(b)) ms_shared_gate_forward(b);
+      ms_shared_here(b);
     }
-    if (!ms_shared_beside(b)) ms_shared_gate_backward(b);
-    if (!ms_shared_beside(b)) ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
+    if (!ms_shared_beside(b)) {
+      ms_shared_gate_backward(b);
+      ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
+    }
     ms_free_kept(b, "shared fc1 out");
     ms_free_kept(b, "shared activation out");
     b->pass = MS_PASS_DGRAD;

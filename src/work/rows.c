@@ -170,11 +170,12 @@ static void send_to_host(MsBuild *b, double bytes_B) {
 enum { SOME = 32 }; /* kept tensors for which room is made at once */
 
 static void keep(MsBuild *b, const char *name, double bytes_B, int row) {
-  if (bytes_B <= 0) return;
-  if (b->reviving && !goes_to_host(b, name, bytes_B)) b->list->op[row].keep_B += bytes_B;
-  if (!b->keeping) return;
+  if (bytes_B <= 0 || !(b->keeping || b->reviving)) return;
   MsPiece *piece = b->piece;
-  if (goes_to_host(b, name, bytes_B)) {
+  gboolean leaves = goes_to_host(b, name, bytes_B);
+  if (b->reviving && !leaves) b->list->op[row].keep_B += bytes_B;
+  if (!b->keeping) return;
+  if (leaves) {
     send_to_host(b, bytes_B);
     return;
   }

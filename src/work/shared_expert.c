@@ -28,7 +28,7 @@ static void gate_row(MsBuild *b) {
   ms_row_memory(b, MS_OP_ACTIVATION, "shared gate", (back ? 5 : 2) * x, (back ? 3 : 1) * x, kernels);
 }
 
-void ms_shared_gate_forward(MsBuild *b) {
+static void gate_forward(MsBuild *b) {
   if (!b->model->moe_shared_expert_gate) return;
   gate_row(b);
   if (keeps_shared(b)) ms_keep(b, "shared expert out", 2 * b->rows_sp * b->h);
@@ -67,7 +67,7 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
     keep_shared(b, fs);
   } else if (pass != MS_PASS_DGRAD) {
     ms_linear_forward(b, &down);
-    ms_shared_gate_forward(b);
+    gate_forward(b);
   } else if (first) {
     ms_shared_gate_backward(b);
     ms_recompute_activation(b, fs / b->t);
@@ -90,7 +90,7 @@ void ms_shared_here(MsBuild *b) {
   b->module = MS_MODULE_SHARED;
   ms_mlp_core_forward(b, "shared fc1", "shared fc2", fs);
   keep_shared(b, fs);
-  ms_shared_gate_forward(b);
+  gate_forward(b);
 }
 
 void ms_join_shared(MsBuild *b) { /* the next row adds the output of the shared expert */

@@ -4,9 +4,11 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/library.h"
 #include "base/units.h"
 #include "cluster/goal.h"
 #include "logs/goal.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <string.h>
@@ -168,9 +170,36 @@ static void bad_schedules_are_refused(void **state) {
   }
 }
 
+/* Stopped work leaves neither a file nor a part of one. */
+static void stopped_leaves_nothing(void **state) {
+  (void)state;
+  static const volatile int stop = 1;
+  GError *error = NULL;
+  MsDetail *detail = NULL;
+  g_autofree char *folder = g_dir_make_tmp("moesim-goal-XXXXXX", NULL), *file = g_build_filename(folder, "step", NULL);
+  g_autoptr(MsScenario) s = ms_test_scenario_of(SCENARIO("4", "8", "\"pp\": 4"));
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, &detail, &error);
+  g_autoptr(MsDetail) owned = detail;
+  const int rank = 0;
+  const MsKinetoOptions options = {&rank, 1, 2, 0};
+  guint64 left_out;
+  assert_non_null(r);
+  for (int kineto = 0; kineto < 2; kineto++) {
+    ms_stop_use(&stop);
+    gboolean whole = kineto ? ms_report_trace_kineto(s, detail, &options, file, &left_out, &error)
+                            : ms_goal_write(s, detail, file, &error);
+    ms_stop_use(NULL);
+    assert_false(whole);
+    assert_int_equal(error->code, MS_ERROR_NOTHING);
+    g_clear_error(&error);
+  }
+  assert_int_equal(g_rmdir(folder), 0); /* it is empty */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(a_pipeline_comes_back),
                                      cmocka_unit_test(collectives_send_their_bytes), cmocka_unit_test(time_by_hand),
+                                     cmocka_unit_test(stopped_leaves_nothing),
                                      cmocka_unit_test(bad_schedules_are_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -265,6 +265,31 @@ static void tensor_parallel_overlap_keeps_the_bytes(void **state) {
   }
 }
 
+static void same_rows(const MsOpList *a, const MsOpList *b) {
+  assert_int_equal(a->n, b->n);
+  for (int i = 0; i < a->n; i++) {
+    const MsOp *x = &a->op[i], *y = &b->op[i];
+    assert_string_equal(x->name, y->name);
+    assert_true(x->m == y->m && x->flop == y->flop && x->read_B == y->read_B && x->message_B == y->message_B);
+  }
+}
+
+/* What is said of FP8 alone changes no row in BF16, with TP overlap neither. */
+static void switches_of_fp8_leave_bf16_alone(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", ANY, "h100-sxm", 64);
+  s->layout.tp = 4, s->options.tp_comm_overlap = TRUE;
+  g_auto(MsLowered) plain = ms_test_lower(s);
+  s->options.fp8_output_proj = TRUE, s->options.keep_mtp_spec_in_bf16 = TRUE;
+  g_auto(MsLowered) said = ms_test_lower(s);
+  assert_true(plain.work->piece_mtp >= 0);
+  assert_int_equal(plain.work->n_pieces, said.work->n_pieces);
+  for (int i = 0; i < plain.work->n_pieces; i++) {
+    same_rows(&plain.work->pieces[i].forward, &said.work->pieces[i].forward);
+    same_rows(&plain.work->pieces[i].backward, &said.work->pieces[i].backward);
+  }
+}
+
 /* A product whose input is gathered, or whose output is scattered, is four of a quarter of the rows; one beside a whole
  * message is not cut. */
 static void tensor_parallel_overlap_cuts_products(void **state) {
@@ -1495,6 +1520,7 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_without_sequence_parallelism),
       cmocka_unit_test(tensor_parallel_of_latent_attention),
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
+      cmocka_unit_test(switches_of_fp8_leave_bf16_alone),
       cmocka_unit_test(tensor_parallel_overlap_cuts_products),
       cmocka_unit_test(scales_of_the_delayed_recipe),
       cmocka_unit_test(low_precision_shrinks_gathers),
