@@ -51,10 +51,33 @@ columns_of() { # DEF MACRO
     }' "$1"
 }
 
+# Which tables of the copies tried/N.def of one that a FILE has do not compile, read behind each other in one run: each
+# is read by the file as its own, with every name of the file defined anew.
+do_not_compile() { # DEF FILES, separated by commas
+  local def=$1 file i
+  { echo '#ifdef MS_TRIED'; echo '#include MS_TRIED'; echo '#else'; cat "$copy/$def"; echo '#endif'; } >"$copy/whole"
+  mv "$copy/$def" "$copy/kept"
+  mv "$copy/whole" "$copy/$def"
+  for file in ${2//,/ }; do
+    for i in "$copy"/tried/*.def; do
+      echo '#undef MS_TRIED'
+      echo "#define MS_TRIED \"$i\""
+      grep '^#define' "$copy/$file" | sed -E 's/#define +([A-Za-z0-9_]+).*/#undef \1/'
+      echo "#include \"$copy/$file\""
+    done >"$copy/all.c"
+    sed -i "1i #include \"$copy/$file\"" "$copy/all.c" # with its headers, which read the table as it is
+    # shellcheck disable=SC2086
+    ${CC:-cc} $flags -fmax-errors=0 -fsyntax-only "$copy/all.c" 2>&1
+  done | awk '/ error: /{ counts = !/redefinition/ } counts && match($0, /\/tried\/[0-9a-z]+\.def:/) &&
+    (/ error: / || /in expansion of/) { print substr($0, RSTART + 7, RLENGTH - 12) }' | sort -u
+  mv "$copy/kept" "$copy/$def"
+}
+
 # A row like the first, or with the columns that are given, compiles under another name; the same row does not when any
-# one column is empty, or with one column less. Leaves the whole one in the copy.
-try_row() { # DEF FILE MACRO [COLUMN...]
-  local def=$1 file=$2 macro=$3 i row
+# one column is empty, or with one column less. All are tried together, and alone what that does not tell. Leaves the
+# whole one in the copy.
+try_row() { # DEF FILES MACRO [COLUMN...]
+  local def=$1 file=$2 macro=$3 i row found
   shift 3
   local columns=("$@")
   if [ $# = 0 ]; then
@@ -62,17 +85,27 @@ try_row() { # DEF FILE MACRO [COLUMN...]
     columns=('TWIN, "twin"' "${columns[@]:2}")
   fi
   set -- "${columns[@]}"
-  write_row "$def" "$macro" "$@"
-  compiles "$file" || wrong "$def: a whole row does not compile: $(grep -m 1 error "$copy/log")"
+  mkdir -p "$copy/tried"
+  rm -f "$copy"/tried/*
   for ((i = 0; i < ${#columns[@]}; i++)); do
     row=("${columns[@]}")
     row[i]=
     write_row "$def" "$macro" "${row[@]}"
-    ! compiles "$file" || wrong "$def: a row with column $((i + 1)) empty compiles (${columns[i]})"
+    cp "$copy/$def" "$copy/tried/$i.def"
   done
+  row=("${columns[@]}")
   unset 'row[-1]' # of whichever column is missing, the macro counts one too few
   write_row "$def" "$macro" "${row[@]}"
-  ! compiles "$file" || wrong "$def: a row of $((i - 1)) columns compiles"
+  cp "$copy/$def" "$copy/tried/$i.def"
+  write_row "$def" "$macro" "$@"
+  cp "$copy/$def" "$copy/tried/whole.def"
+  compiles "$file" || wrong "$def: a whole row does not compile: $(grep -m 1 error "$copy/log")"
+  found=" $(do_not_compile "$def" "$file" | tr '\n' ' ')"
+  for ((i = 0; i <= ${#columns[@]}; i++)); do
+    if [[ $found == *" $i "* && $found != *" whole "* ]]; then continue; fi
+    cp "$copy/tried/$i.def" "$copy/$def"
+    ! compiles "$file" || wrong "$def: a row with column $((i + 1)) empty or missing compiles (${columns[i]-the last})"
+  done
   write_row "$def" "$macro" "$@"
 }
 
@@ -98,37 +131,56 @@ value_is_asked_for() { # HEADER VALUE FILE...: the value in front of the new one
 nobody_names 'MS_DISPATCH_[A-Z]' src/describe/ 'the default \*/|ms_dispatchers\[MS_DISPATCH_ALLGATHER\].launch_type'
 try_row src/describe/dispatcher.def src/describe/dispatcher.c MS_DISPATCHER
 
-# Every row under another name predicts what it does itself: what the row does not say, nothing asks for. What knows the
-# table is compiled anew, the rest is the library's.
+# Every row under another name predicts what it does itself: what the row does not say, nothing asks for. Collected
+# here, predicted by predict_twins: what knows a table is compiled anew, the rest is the library's.
+twin_tables=() knows_a_table='' twins=0
 twins_predict_the_same() { # DEF MACRO KNOWS_THE_TABLE KEY SCENARIO WORD...: words of rows that the scenario can have
-  local objects=() file fidelity name def=$1 macro=$2 knows=$3 key=$4 scenario=$5
+  local name word key=$4 scenario=$5
+  twin_tables+=("$1 $2")
+  knows_a_table=${knows_a_table:+$knows_a_table|}$3
   shift 5
-  sed -E '/\($/ { N; s/\n *//; }' "$def" | sed -nE "/^$macro\\(/,/\\)\$/p" |
-    sed -E 's/^('"$macro"'\()([A-Z0-9_]+), "/\1TWIN_\2, "twin-/' >"$copy/twins"
-  cat "$def" "$copy/twins" >"$copy/$def"
-  for file in $(grep -lE "$knows" -r src --include='*.c'); do
+  mkdir -p "$copy/runs"
+  for word in "$@"; do
+    twins=$((twins + 1))
+    for name in "$word" "twin-$word"; do
+      sed -E 's/("'"$key"'": *)"[a-z0-9-]+"/\1"'"$name"'"/' "$scenario" >"$copy/runs/$twins.$key.$name.json"
+    done
+  done
+}
+
+predict_twins() {
+  local objects=() file fidelity def macro word one
+  while read -r def macro; do
+    { cat "$def"
+      sed -E '/\($/ { N; s/\n *//; }' "$def" | sed -nE "/^$macro\\(/,/\\)\$/p" |
+        sed -E 's/^('"$macro"'\()([A-Z0-9_]+), "/\1TWIN_\2, "twin-/'; } >"$copy/$def"
+  done < <(printf '%s\n' "${twin_tables[@]}" | sort -u)
+  for file in $(grep -lE "$knows_a_table" -r src --include='*.c'); do
     # shellcheck disable=SC2086
     ${CC:-cc} $flags -c "$copy/$file" -o "$copy/${file//\//-}.o" 2>"$copy/log" ||
       wrong "$file does not compile with one row more: $(grep -m 1 error "$copy/log")"
     objects+=("$copy/${file//\//-}.o")
   done
   # shellcheck disable=SC2046
-  ${CC:-cc} "$build/src/cli/main.o" "${objects[@]}" "$build/libmoesim.a" $(make -s link-flags) -o "$copy/moesim" ||
-    wrong "a program with more rows of $def does not link"
-  for word in "$@"; do
-    for name in "$word" "twin-$word"; do
-      sed -E 's/("'"$key"'": *)"[a-z0-9-]+"/\1"'"$name"'"/' "$scenario" >"$copy/run.json"
-      for fidelity in bound fast full; do
-        MOESIM_DATA=$PWD "$copy/moesim" run --json --fidelity $fidelity "$copy/run.json" |
-          sed -E 's/"elapsed_s":[0-9.e+-]+//; s/"twin-/"/g'
-      done >"$copy/$name.out" 2>&1
-    done
-    grep -q '"step_time_s":[0-9]' "$copy/$word.out" ||
-      wrong "no prediction with $word: $(head -c 200 "$copy/$word.out")"
-    cmp -s "$copy/$word.out" "$copy/twin-$word.out" || wrong "$key is known by its name: the twin of $word differs"
+  ${CC:-cc} "$build/src/cli/main.o" "${objects[@]}" "$build/libmoesim.a" $(make -s link-flags) -o "$copy/moesim" \
+    2>"$copy/log" || { wrong "a program with more rows does not link: $(head -n 2 "$copy/log")"; return; }
+  for fidelity in bound fast full; do # a line for each scenario, in the order of their names
+    MOESIM_DATA=$PWD "$copy/moesim" run --json --fidelity $fidelity "$copy"/runs/*.json 2>&1 |
+      sed -E 's/"elapsed_s":[0-9.e+-]+//; s/"name":"[^"]*"//' | paste -d' ' <(printf '%s\n' "$copy"/runs/*.json) - |
+      sed "s|^$copy/runs/||; s/twin-//g"
+  done >"$copy/predictions"
+  for one in "$copy"/runs/*.twin-*.json; do
+    word=$(basename "$one")
+    word=${word//twin-/}
+    grep -F "$word " "$copy/predictions" >"$copy/of"
+    [ "$(grep -c '"step_time_s":[0-9]' "$copy/of")" = 6 ] ||
+      wrong "no predictions with ${word#*.}: $(head -c 200 "$copy/of")"
+    [ "$(sort "$copy/of" | uniq -c | grep -c '^ *2 ')" = 3 ] ||
+      wrong "known by its name, as its twin differs: ${word#*.}"
   done
-  cp "$def" "$copy/$def"
+  while read -r def macro; do cp "$def" "$copy/$def"; done < <(printf '%s\n' "${twin_tables[@]}")
 }
+
 twins_predict_the_same src/describe/dispatcher.def MS_DISPATCHER 'MS_N_DISPATCHERS|ms_dispatcher|dispatcher\.def' \
   dispatcher scenarios/run-qwen3-235b-h100-256.json alltoall deepep hybridep
 
@@ -231,4 +283,5 @@ value_is_asked_for src/describe/enums.h MS_SCORE_SQRTSOFTPLUS src/describe/model
 value_is_asked_for src/describe/goodput.h MS_PER_JOB src/study/goodput.c
 value_is_asked_for src/describe/goodput.h MS_CHECKPOINT_IN_MEMORY src/study/goodput.c
 
+predict_twins
 exit $bad
