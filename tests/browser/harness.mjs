@@ -52,6 +52,7 @@ const browser = await chromium.launch({
 // A page with everything it complained about, and every address it asked for.
 export async function open(url, {width = 1280, height = 900, colorScheme = 'light'} = {}) {
   const page = await browser.newPage({viewport: {width, height}, colorScheme});
+  page.setDefaultTimeout(120000); /* against hanging, not a measure: the machine may be busy */
   page.complaints = [];
   page.asked = [];
   page.on('console', m => {

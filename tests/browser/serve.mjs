@@ -572,9 +572,11 @@ for (const [width, colorScheme] of [
     await page.locator('#live-compare').click();
     await page.locator('#compare table').first().waitFor();
     await page.locator('button[aria-label="Show layout 2"]').click();
-    await page.waitForFunction(
-      () => !document.querySelector('#compare') && document.querySelector('#timeline canvas'),
-    );
+    await page
+      .waitForFunction(() => !document.querySelector('#compare') && document.querySelector('#timeline canvas'))
+      .catch(async e => {
+        throw new Error(`${e.message} It says: ${await page.locator('#plan [role=status]').allInnerTexts()}`);
+      });
     ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
     equal(page.complaints.join('; '), '', 'complaints');
     ok(

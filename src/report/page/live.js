@@ -485,14 +485,19 @@ async function startLive() {
   );
   place.append(map);
 
+  let looks = 0; /* what was asked for last is shown, whichever answer comes last */
   const look = async scenarios => {
+    const asked = ++looks;
+    let runs;
     note.textContent = 'Simulating …';
     try {
-      page.runs = await Promise.all(scenarios.map(s => ask('POST', 'api/run', JSON.stringify(s))));
+      runs = await Promise.all(scenarios.map(s => ask('POST', 'api/run', JSON.stringify(s))));
     } catch (e) {
-      note.textContent = e.message;
+      if (asked === looks) note.textContent = e.message;
       return false;
     }
+    if (asked !== looks) return false;
+    page.runs = runs;
     note.textContent = scenarios.length > 1 ? 'Side by side below.' : 'Shown below.';
     state.run = 0;
     state.stage = null;
