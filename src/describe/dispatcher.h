@@ -89,6 +89,8 @@ typedef struct {
   MsWeightWith weight_with;
   double weight_B, weight_back_B; /* forward and backward, with what tells where it belongs */
   gboolean weights_apart; /* in a message of their own: behind the tokens, backward in front of their gradients */
+  double sum_B; /* an element of what comes back, and of its gradient: 4 where outputs are sent as the router weights
+                   are stored, in FP32 */
   MsPermutes permutes;
   MsPads pads;
   MsAsks asks;

@@ -33,6 +33,10 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
             "what captures them; local hands what a whole layer makes to the graph of the next one, without a copy"),
     SWITCH(distributed_optimizer, "true", "optimizer state sharded over data-parallel ranks"),
     MS_ENUM(MsOptions, fsdp, ms_fsdp_words, "\"none\"", MS_OPEN, "sharding of Megatron-FSDP"),
+    SWITCH(fsdp_double_buffer, "true",
+           "Megatron-FSDP holds two buffers of whole parameters and two of whole gradients, as its recipes have it and "
+           "buffers that NCCL knows need it; false, as EP overlap asks for: as many as go to what is fetched ahead "
+           "and what waits for its reduction"),
     DTYPE(main_grads_dtype, "main gradients"), DTYPE(grad_reduce_dtype, "gradients on the wire"),
     MS_ENUM(MsOptions, expert_grad_reduce_dtype, ms_dtype_words, NULL, MS_NULLABLE,
             "those of experts (NeMo AutoModel before June 2026: bf16); null = grad_reduce_dtype"),

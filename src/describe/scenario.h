@@ -63,6 +63,7 @@ typedef struct {
   MsGraphImpl cuda_graph_impl;
   gboolean distributed_optimizer;
   MsFsdp fsdp;
+  gboolean fsdp_double_buffer;
   MsDtype main_grads_dtype, grad_reduce_dtype, expert_grad_reduce_dtype, exp_avg_dtype, exp_avg_sq_dtype,
       main_params_dtype;
   gboolean disable_parameter_transpose_cache, fp8_param_gather, reuse_fp32_param, cross_entropy_fusion;

@@ -6,14 +6,16 @@
 #include <string.h>
 
 /* Passes that kernels of this machine make with another row (ms_row_passing of work/build.h): attention merges and adds
- * up as it goes round, the exchange of heads packs and unpacks its messages, the router's gradient has one precision.
- */
+ * up as it goes round, the exchange of heads packs and unpacks its messages, the router's gradient and the experts'
+ * outputs have one precision. */
 static void done_with_another_row(Exec *x) { x->said_message_B = 0; }
 
 static const Handler passing_rows[] = {{MS_OP_ADD, "merge of ring steps", -1, PASS_F, done_with_another_row},
                                        {MS_OP_ADD, "sums of ring steps", -1, PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "heads by rank", -1, PASS_F | PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "tokens in order", -1, PASS_F | PASS_D, done_with_another_row},
+                                       {MS_OP_COPY, "outputs in FP32", -1, PASS_F | PASS_D, done_with_another_row},
+                                       {MS_OP_COPY, "outputs in BF16", -1, PASS_F | PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "router input in FP32", -1, PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "router gradients in BF16", -1, PASS_D, done_with_another_row},
                                        {0}};

@@ -367,7 +367,7 @@ static void dispatch_allgather(Exec *x) {
   void *all = ms_exec_scratch(x, mine * g);
   ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, leaves(x), mine), all, even(x, mine), 0);
   put(x, flow(x), all, mine * g);
-  ms_exec_sent(x, (double)(mine * g), 2);
+  ms_exec_sent(x, (double)(mine * g), is_back(x) ? 4 : 2);
   if (is_back(x)) return;
   guint8 *map = ms_exec_scratch_B(x, (size_t)(x->Tsp * E * g));
   ms_comm_all_gather(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, "routing map", x->Tsp * E), map, even(x, x->Tsp * E), 1);
@@ -386,7 +386,7 @@ static void combine_allgather(Exec *x) {
   gint64 E = experts(x), mine = x->Tsp * eh(x), g = ranks(x);
   void *sum = ms_exec_scratch(x, mine);
   ms_comm_reduce_scatter(x->comm, MS_GROUP_TP_EP, ms_exec_get(x, flow(x), mine * g), sum, even(x, mine));
-  ms_exec_sent(x, (double)(mine * g), 2);
+  ms_exec_sent(x, (double)(mine * g), is_back(x) ? 2 : 4);
   ms_exec_drop(x, flow(x));
   arrive(x, sum);
   if (!is_back(x)) return;

@@ -105,7 +105,6 @@ static const struct {
     {"--distribute-saved-activations",
      "what recomputing starts from is not split over TP here: memory is predicted too high"},
     {"--activation-offload-fraction", "all that the offloaded modules keep goes to the host here"},
-    {"--fsdp-double-buffer", "the second buffer of gathered parameters is not counted: memory is predicted too low"},
     {"--moe-zerc", "its other order of tokens and experts is not modelled"},
     {"--mla-swap-core-attn-out", "activations that go to the host and back are not modelled: memory is predicted too "
                                  "high"},
@@ -360,6 +359,7 @@ static void torch_fsdp(MsArgs *args, GPtrArray *remarks) {
               *keeps = ms_args_take(args, "--torch-fsdp2-no-reshard-after-forward");
   if (!on) return;
   ms_args_say(args, on, "--use-megatron-fsdp", NULL);
+  ms_args_say(args, on, "--fsdp-double-buffer", NULL); /* the unit at work and the next one */
   ms_args_say(args, on, "--data-parallel-sharding-strategy", keeps ? "optim_grads" : "optim_grads_params");
   remark(remarks, "--use-torch-fsdp2 is read as Megatron-FSDP%s, which shards the same",
          keeps ? " that keeps the weights after the forward pass" : "");

@@ -43,6 +43,7 @@ static gboolean zero(MsArgs *args, GPtrArray *remarks, GError **error) {
     ms_args_say(args, source, "--use-distributed-optimizer", NULL);
   if (stage < 2) return TRUE;
   ms_args_say(args, source, "--use-megatron-fsdp", NULL);
+  ms_args_say(args, source, "--fsdp-double-buffer", NULL);
   ms_args_say(args, source, "--data-parallel-sharding-strategy", stage == 2 ? "optim_grads" : "optim_grads_params");
   return TRUE;
 }

@@ -218,6 +218,8 @@ gboolean ms_write_fsdp(const MsScenario *s, MsRelease release, MsArgs *args, GEr
   ms_args_add(args, TRAINING, "--use-megatron-fsdp", NULL);
   ms_args_add(args, TRAINING, "--data-parallel-sharding-strategy", sharding_words[o->fsdp], NULL);
   ms_args_add(args, TRAINING, "--ckpt-format", "fsdp_dtensor", NULL); /* the release asserts it */
+  if (o->fsdp_double_buffer && !o->ep_overlap) /* the release asserts that they are not together */
+    ms_args_add(args, TRAINING, "--fsdp-double-buffer", NULL);
   if (o->outer_dp_sharding_strategy != MS_OUTER_NO_SHARD)
     ms_args_add(args, TRAINING, "--outer-dp-sharding-strategy", ms_outer_dp_words[o->outer_dp_sharding_strategy], NULL);
   return TRUE;
@@ -225,10 +227,12 @@ gboolean ms_write_fsdp(const MsScenario *s, MsRelease release, MsArgs *args, GEr
 
 gboolean ms_read_fsdp(MsArgs *args, MsScenario *s, GError **error) {
   MsOptions *o = &s->options;
-  o->fsdp = MS_FSDP_NONE;
+  o->fsdp = MS_FSDP_NONE, o->fsdp_double_buffer = TRUE;
   o->outer_dp_sharding_strategy = MS_OUTER_NO_SHARD;
   if (!ms_args_take_any(args, "--use-megatron-fsdp --use-custom-fsdp")) return TRUE;
   ms_args_take(args, "--ckpt-format");
+  o->fsdp_double_buffer = ms_args_has(args, "--use-nccl-ub") ||
+                          ms_args_take_any(args, "--fsdp-double-buffer --megatron-fsdp-max-pool-double-buffer") != NULL;
   const MsArg *arg = ms_args_take(args, "--data-parallel-sharding-strategy"),
               *outer = ms_args_take(args, "--outer-dp-sharding-strategy");
   MsFsdp usual = is_custom_fsdp(args) ? MS_FSDP_NONE : MS_FSDP_OPTIM_GRADS_PARAMS;

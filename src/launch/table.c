@@ -71,7 +71,7 @@ const MsLaunchRow ms_launch_rows[] = {
     VALUE(TRAINING, "--global-batch-size", "training.global_batch_size", NULL, A | M),
     VALUE(TRAINING, "--seq-length", "training.seq_length", NULL, A | M),
     GROUP(TRAINING, optimizer, "training.optimizer options.distributed_optimizer"),
-    GROUP(TRAINING, fsdp, "options.fsdp options.outer_dp_sharding_strategy"),
+    GROUP(TRAINING, fsdp, "options.fsdp options.fsdp_double_buffer options.outer_dp_sharding_strategy"),
     VALUE(TRAINING, "--num-distributed-optimizer-instances", "options.num_distributed_optimizer_instances", "1", M),
     ON(TRAINING, "--overlap-grad-reduce", "options.overlap_grad_reduce", M),
     ON(TRAINING, "--overlap-param-gather", "options.overlap_param_gather", M),

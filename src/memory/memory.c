@@ -14,8 +14,15 @@ static gboolean states_on_host(const MsOptions *o) {
   return o->offload_optimizer_states || o->swap_optimizer_times > 0;
 }
 
+/* Whole units that a pass holds in buffers of their own; else they come and go (Flight). */
+static double fsdp_buffers(const MsScenario *s) {
+  gboolean pooled = s->options.fsdp_double_buffer;
+  return pooled || !ms_framework(s)->registered_buffers ? 2 : 0;
+}
+
 MsParamBytes ms_memory_param_bytes(const MsWork *w) {
   const MsScenario *s = w->scenario;
+  double buffers = fsdp_buffers(s);
   double low = ms_low_weight_B(s), cached = ms_cached_weight_B(s), stored = ms_dtype_B(s->options.main_params_dtype);
   gboolean masters = ms_framework(s)->masters_are_weights, reduces = s->options.fsdp >= MS_FSDP_OPTIM_GRADS,
            gathers = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
@@ -28,10 +35,10 @@ MsParamBytes ms_memory_param_bytes(const MsWork *w) {
                         .optimizer = states_on_host(&s->options) ? 0 : ms_optimizer_state_B(s),
                         .dense_shards = ms_work_shards(w, FALSE),
                         .expert_shards = ms_work_shards(w, TRUE),
-                        .unit_gradient = reduces ? 2 * ms_dtype_B(s->options.grad_reduce_dtype) : 0,
-                        .expert_unit_gradient = reduces ? 2 * ms_expert_reduce_B(&s->options) : 0,
-                        .unit = gathers ? 2 * 2 : 0,
-                        .low_unit = gathers ? 2 * (low - cached) : 0,
+                        .unit_gradient = reduces ? buffers * ms_dtype_B(s->options.grad_reduce_dtype) : 0,
+                        .expert_unit_gradient = reduces ? buffers * ms_expert_reduce_B(&s->options) : 0,
+                        .unit = gathers ? buffers * 2 : 0,
+                        .low_unit = gathers ? buffers * (low - cached) : 0,
                         .ends = gathers && !ms_framework(s)->ends_are_units ? 2 : 0};
 }
 
@@ -174,8 +181,8 @@ static double gathered_inputs_B(const MsWork *w) {
   return ms_framework(w->scenario)->gathered_inputs * 2 * w->rows * w->scenario->model->hidden_size;
 }
 
-/* Megatron-FSDP (docs/theory/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour,
- * and of embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces.
+/* FSDP (docs/theory/memory.md 1.3): whole parameters and gradients of the piece at work and of its neighbour, and of
+ * embedding and head, which are no units and stay whole through a microbatch. Buffers are shared by all pieces.
  */
 static double fsdp_buffers_B(const Standing *on, MsParamBytes b) {
   double gradient_B = 0, weight_B = 0, ends = 0;
@@ -379,22 +386,96 @@ static double recorded_B(const MsWork *w, const MsChunk *chunk) {
   return bytes;
 }
 
+/* What Megatron-FSDP holds beside its buffers (docs/theory/memory.md 1.4): whole parameters of units that are fetched
+ * ahead; whole gradients that wait for their reduction, oldest first. They wait in the order of the backward, so that
+ * those who do are the pieces from `oldest` down to the one at work. */
+typedef struct {
+  const MsWork *work;
+  const MsChunk *chunk;
+  gboolean pooled; /* units have two buffers, so that one gradient waits beside another; embedding and head have none */
+  double ahead, waiting;        /* most elements: fetched ahead; that wait when another gradient comes to wait */
+  double unit, low_unit;        /* bytes of a gathered parameter, ... */
+  double gradient, expert_grad; /* ...and of a gradient */
+  int oldest;                   /* place in the chunk */
+  double elements, bytes;       /* of those that wait */
+} Flight;
+
+static const MsPiece *flight_piece(const Flight *f, int at) {
+  return &f->work->pieces[ms_work_chunk_piece(f->work, f->chunk, at)];
+}
+
+static double whole_params(const MsPiece *p) {
+  return p->params_dense + p->params_expert + p->params_frozen + p->params_frozen_expert;
+}
+
+#define FSDP_SUGGESTED 1e9 /* elements; half of it ahead (megatron_fsdp.py, suggested_communication_unit_size) */
+
+static Flight flight_of(const MsWork *w, const MsChunk *chunk) {
+  const MsScenario *s = w->scenario;
+  int n = ms_work_chunk_length(w, chunk), units = 0;
+  Flight f = {.work = w, .chunk = chunk, .oldest = n - 1};
+  if (!ms_framework(s)->registered_buffers) return f;
+  f.pooled = fsdp_buffers(s) > 0;
+  double sum = 0, low = ms_low_weight_B(s) - ms_cached_weight_B(s);
+  for (int i = 0; i < n; i++)
+    if (ms_work_is_unit(flight_piece(&f, i))) sum += whole_params(flight_piece(&f, i)), units++;
+  gboolean gathers = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
+  f.waiting = MAX(FSDP_SUGGESTED, gathers && units > 0 ? 2 * sum / units : 0), f.ahead = f.waiting / 2;
+  if (gathers && !f.pooled) f.unit = 2, f.low_unit = low;
+  if (s->options.fsdp >= MS_FSDP_OPTIM_GRADS)
+    f.gradient = ms_dtype_B(s->options.grad_reduce_dtype), f.expert_grad = ms_expert_reduce_B(&s->options);
+  return f;
+}
+
+/* Whole parameters while the piece at that place runs, the next ones fetched. Embedding and head stay anyway. */
+static double gathered_B(const Flight *f, int at, gboolean backward) {
+  double bytes = 0, ahead = 0;
+  if (f->unit == 0 || (backward && !ms_work_is_unit(flight_piece(f, at)))) return 0;
+  int n = ms_work_chunk_length(f->work, f->chunk), step = backward ? -1 : 1;
+  for (int i = at; i >= 0 && i < n && (i == at || ahead < f->ahead); i += step) {
+    const MsPiece *p = flight_piece(f, i);
+    double low = p->params_quantizable_dense + p->params_quantizable_expert;
+    if (ms_work_is_unit(p)) bytes += f->unit * (whole_params(p) - low) + f->low_unit * low;
+    if (i != at) ahead += whole_params(p);
+  }
+  return bytes;
+}
+
+static void waits(Flight *f, int at, int sign) {
+  const MsPiece *p = flight_piece(f, at);
+  f->elements += sign * (p->params_dense + p->params_expert);
+  if (!f->pooled || !ms_work_is_unit(p))
+    f->bytes += sign * (f->gradient * p->params_dense + f->expert_grad * p->params_expert);
+}
+
+/* The same of a backward, with its gradient and those that wait; then it comes to wait itself. */
+static double flight_backward_B(Flight *f, int at) {
+  double others = f->elements;
+  waits(f, at, 1);
+  double bytes = f->bytes + gathered_B(f, at, TRUE);
+  double own = f->elements - others;
+  while (f->oldest > at && (f->pooled || f->elements - own > f->waiting)) waits(f, f->oldest--, -1);
+  return bytes;
+}
+
 /* Beside what a piece offloads itself (its transients): what the one before it still sends, and what is fetched for the
  * one after it, as in sim/graph.c. */
 static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
   ChunkBytes b = {.kept = received_twice_B(w, chunk), .forward_where = "forward", .backward_where = "backward"};
   double leaving = 0, freed = 0, gradient_B = ms_framework(w->scenario)->gradient_B, recorded = recorded_B(w, chunk);
+  Flight flight = flight_of(w, chunk);
   for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = chunk}); ms_piece_next(&walk);) {
     const MsPiece *piece = &w->pieces[walk.forward.piece];
     b.kept += piece->kept_B;
-    double peak = b.kept + piece->forward_transient_B + leaving;
+    double peak = b.kept + piece->forward_transient_B + leaving + gathered_B(&flight, walk.forward.at, FALSE);
     leaving = piece->offload_B;
     if (peak > b.forward_peak) b.forward_peak = peak, b.forward_where = where(piece, FALSE);
   }
   for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.backward = chunk}); ms_piece_next(&walk);) {
     const MsPiece *piece = &w->pieces[walk.backward.piece];
     int ahead = ms_piece_ahead(&walk, TRUE);
-    double peak = piece->backward_transient_B - freed + (ahead >= 0 ? w->pieces[ahead].offload_B : 0);
+    double peak = piece->backward_transient_B - freed + (ahead >= 0 ? w->pieces[ahead].offload_B : 0) +
+                  flight_backward_B(&flight, walk.backward.at);
     if (peak > b.backward_peak) b.backward_peak = peak, b.backward_where = where(piece, TRUE);
     freed += piece->kept_B - gradient_B * (piece->params_dense + piece->params_expert);
   }
@@ -423,10 +504,11 @@ typedef struct {
   gboolean delays;
 } Pairing;
 
-static void pairing_step(Pairing *p, const MsPiece *forward, const MsPiece *backward) {
+/* `flight_B`: what FSDP holds beside both. */
+static void pairing_step(Pairing *p, const MsPiece *forward, const MsPiece *backward, double flight_B) {
   double kept = forward ? forward->kept_B : 0;
-  double peak =
-      p->now + kept + (forward ? forward->forward_transient_B : 0) + (backward ? backward->backward_transient_B : 0);
+  double peak = p->now + kept + (forward ? forward->forward_transient_B : 0) +
+                (backward ? backward->backward_transient_B : 0) + flight_B;
   if (p->delays && backward && ms_work_is_unit(backward)) peak += delayed_B(backward);
   if (peak > p->peak) p->peak = peak, p->where = backward ? where(backward, TRUE) : where(forward, FALSE);
   p->now += kept - (backward ? backward->kept_B : 0);
@@ -439,8 +521,12 @@ static const MsPiece *piece_of(const MsWork *w, const MsPieceTurn *turn) {
 static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b) {
   Pairing p = {
       .now = received_twice_B(w, f), .where = "forward beside backward", .delays = w->scenario->options.delay_wgrad};
-  for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = f, .backward = b}); ms_piece_next(&walk);)
-    pairing_step(&p, piece_of(w, &walk.forward), piece_of(w, &walk.backward));
+  Flight ahead = flight_of(w, f), back = flight_of(w, b);
+  for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.forward = f, .backward = b}); ms_piece_next(&walk);) {
+    double flight_B = (walk.forward.piece < 0 ? 0 : gathered_B(&ahead, walk.forward.at, FALSE)) +
+                      (walk.backward.piece < 0 ? 0 : flight_backward_B(&back, walk.backward.at));
+    pairing_step(&p, piece_of(w, &walk.forward), piece_of(w, &walk.backward), flight_B);
+  }
   p.now -= received_twice_B(w, b);
   return p;
 }

@@ -22,11 +22,18 @@ static double weight_B(const MsBuild *b, gboolean out) {
   return out == back ? 0 : back ? row->weight_back_B : row->weight_B;
 }
 
+/* Outputs of the experts, or their gradients; else tokens or theirs. */
+static gboolean is_sum(const MsBuild *b, gboolean out) { return out == (b->pass == MS_PASS_DGRAD); }
+
+static double element_B(const MsBuild *b, gboolean out) {
+  if (out && ms_low_dispatch(b)) return b->quant_B;
+  return is_sum(b, out) && !ms_torch_experts(b) ? dispatcher(b)->sum_B : 2;
+}
+
 static Load load(const MsBuild *b, gboolean out) {
   const MsDispatcherRow *row = dispatcher(b);
   double w = weight_B(b, out);
-  Load l = {.hidden = (out && ms_low_dispatch(b) ? b->quant_B : 2) * b->eh,
-            .messages = row->weights_apart && w > 0 ? 2 : 1};
+  Load l = {.hidden = element_B(b, out) * b->eh, .messages = row->weights_apart && w > 0 ? 2 : 1};
   switch (row->weight_with) {
   case MS_WITH_COPY: l.copy_B = w; break;
   case MS_WITH_EXPERT: l.token_B = w * b->model->num_experts; break;
@@ -43,12 +50,30 @@ static gboolean unread(const MsBuild *b, gboolean out) {
          b->model->moe_latent_size <= 0;
 }
 
+/* A collective sums outputs, and gathers their gradients, as the router weights are stored, in FP32: a cast on either
+ * side (Megatron-LM core/transformer/moe/token_dispatcher.py, token_combine and combine_preprocess). */
+static void cast_outputs(MsBuild *b, double rows, gboolean wide) {
+  double elements = rows * b->eh;
+  ms_row_passing(b, MS_OP_COPY, wide ? "outputs in FP32" : "outputs in BF16", (wide ? 2 : 4) * elements,
+                 (wide ? 4 : 2) * elements, 1);
+}
+
+/* All tokens of the group to this rank, or sums of its own back from all. */
+static void cross_all(MsBuild *b, gboolean out, MsOpKind kind, const char *name, Load l) {
+  double own = b->rows_sp, all = own * group(b)->size;
+  gboolean wide = is_sum(b, out) && element_B(b, out) > 2;
+  if (wide) cast_outputs(b, out ? own : all, TRUE);
+  MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, (l.hidden + l.copy_B + l.token_B) * all);
+  if (op) op->kernels = l.messages;
+  if (wide) cast_outputs(b, out ? all : own, FALSE);
+}
+
 /* One crossing of the expert group: tokens out (dispatch) or back (combine). */
 static void cross(MsBuild *b, gboolean out) {
   const MsGroup *g = group(b);
   if (g->size <= 1 || unread(b, out)) return;
   Load l = load(b, out);
-  double skew = ms_rank_skew(b), ranks = g->size;
+  double skew = ms_rank_skew(b);
   MsOpKind kind = out ? MS_OP_DISPATCH : MS_OP_COMBINE;
   const char *name = out ? "dispatch" : "combine";
   b->node = out ? MS_NODE_DISPATCH : MS_NODE_COMBINE;
@@ -60,12 +85,7 @@ static void cross(MsBuild *b, gboolean out) {
     if (op) op->local_fraction = 1 / b->e, op->kernels = l.messages;
     break;
   }
-  case MS_CARRY_ALL: {
-    MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP,
-                           l.hidden * b->rows_sp * ranks + (l.copy_B + l.token_B) * b->rows_sp * ranks);
-    if (op) op->kernels = l.messages;
-    break;
-  }
+  case MS_CARRY_ALL: cross_all(b, out, kind, name, l); break;
   case MS_CARRY_ONCE: {
     MsFan f = ms_fan_out(b, skew);
     double copy_B = l.hidden + l.copy_B;
@@ -89,9 +109,12 @@ static gboolean dropless(const MsBuild *b) { return !padded(b) && isnan(b->optio
  * router weights in FP32; outputs, and their gradients, in FP32. */
 static void etp_gather(MsBuild *b, gboolean gather) {
   if (b->u <= 1 || dispatcher(b)->carry != MS_CARRY_COPIES) return;
-  gboolean tokens = gather != (b->pass == MS_PASS_DGRAD);
+  gboolean tokens = !is_sum(b, gather);
+  double own = b->rows_expert / b->u;
+  if (!tokens) cast_outputs(b, gather ? own : b->rows_expert, TRUE);
   ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP,
               MS_GROUP_ETP, b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
+  if (!tokens) cast_outputs(b, gather ? b->rows_expert : own, FALSE);
 }
 
 /* Plain unpermute in deterministic mode sums with index_add_ (Megatron-LM core/transformer/moe/moe_utils.py), which

@@ -169,7 +169,7 @@ static void less_known_arguments(void **state) {
   (void)state;
   static const struct {
     const char *more;
-    Want wants[4];
+    Want wants[5];
   } rows[] = {{"--enable-mhc-connections --mhc-num-residual-streams 2",
                {{"model.hyper_connections", "{\"num_residual_streams\":2,\"sinkhorn_iterations\":20}"}}},
               {"--fp8-hybrid", {{"training.precision", "\"fp8-delayed\""}}},
@@ -178,6 +178,7 @@ static void less_known_arguments(void **state) {
                {{"options.fsdp", "\"optim-grads\""}, {"options.main_grads_dtype", "\"fp32\""}}},
               {"--use-megatron-fsdp --use-distributed-optimizer --megatron-fsdp-main-params-dtype bf16",
                {{"options.fsdp", "\"optim-grads-params\""},
+                {"options.fsdp_double_buffer", "false"},
                 {"options.main_params_dtype", "\"bf16\""},
                 {"options.main_grads_dtype", "\"bf16\""}}},
               {"--context-parallel-size 2 --hybrid-context-parallel --max-seqlen-per-dp-cp-rank 2048",
@@ -186,9 +187,8 @@ static void less_known_arguments(void **state) {
     g_autoptr(MsImport) import = dense_with(rows[i].more);
     check_values(rows[i].more, import->scenario, rows[i].wants);
   }
-  g_autoptr(MsImport) split = dense_with("--distribute-saved-activations --fsdp-double-buffer");
+  g_autoptr(MsImport) split = dense_with("--distribute-saved-activations");
   assert_true(mentions(split->remarks, "--distribute-saved-activations: "));
-  assert_true(mentions(split->remarks, "--fsdp-double-buffer: "));
 }
 
 /* A tokenizer whose name says another vocabulary than the shipped model of these sizes has wins over that model; one

@@ -574,6 +574,42 @@ static void buffers_of_options(void **state) {
   assert_close(static_B(fsdp, NULL) - without, 2 * ms_dtype_B(fsdp->options.grad_reduce_dtype) * layer, 1e-9);
 }
 
+/* Whole parameters and gradients of Megatron-FSDP, of 218,112,000 elements a layer and 525,340,672 of the head
+ * (docs/theory/memory.md 1.4). Without double buffers 5e8 elements are fetched ahead, three layers beside the one at
+ * work; up to 1e9 wait for their reduction, so that the fourth layer of the backward runs beside the gradients of the
+ * head and of three layers. With them there are two of both for the layers, and the head's beside the last layer's. */
+static void fsdp_in_flight(void **state) {
+  (void)state;
+  const double layer = 218112000, head = 525340672;
+  for (int pooled = 0; pooled < 2; pooled++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->training.seq_length = 1024;
+    s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS, s->options.fsdp_double_buffer = pooled;
+    s->options.recompute.granularity = MS_RECOMPUTE_FULL;
+    g_auto(Run) run = run_of(s);
+    const MsStageMemory *m = &run.memory->stage[0];
+    const MsPiece *last = layer_of(&run.l, 31), *ends[2] = {NULL};
+    for (int i = 0; i < run.l.work->n_pieces; i++) {
+      const MsPiece *p = &run.l.work->pieces[i];
+      if (p->kind == MS_PIECE_EMBEDDING) ends[0] = p;
+      if (p->kind == MS_PIECE_HEAD) ends[1] = p;
+    }
+    assert_close(last->params_dense, layer, 0), assert_close(ends[1]->params_dense, head, 0);
+    double kept = ends[0]->kept_B + 32 * last->kept_B, more = pooled ? 0 : 3 * last->kept_B,
+           gathered = pooled ? 0 : 2 * 4 * layer, gradients = pooled ? 4 * head : 4 * (head + 4 * layer);
+    double in_layer = kept - more + last->backward_transient_B + gathered + gradients,
+           in_head = kept + ends[1]->kept_B + ends[1]->backward_transient_B + 4 * head;
+    assert_close(m->activations_B + m->transient_B, MAX(in_layer, in_head), 1e-9);
+    assert_true(pooled || in_layer > in_head);
+    s->options.fsdp = MS_FSDP_NONE;
+    MsStageMemory without;
+    g_auto(MsLowered) plain = ms_test_lower(s);
+    ms_memory_static(plain.work, 0, &without);
+    double stays = 2 * (head + 128256.0 * 4096), pool = 2 * (2 + 4) * layer;
+    assert_close(m->buffers_B - without.buffers_B, pooled ? stays + pool : stays, 1e-9);
+  }
+}
+
 /* MindSpeed's BF16 weights lie in their masters: 2 bytes of a weight less, shared by those that share the optimizer. */
 static void reused_masters(void **state) {
   (void)state;
@@ -869,6 +905,7 @@ int main(void) {
       cmocka_unit_test(static_bytes),
       cmocka_unit_test(hybridep_buffers),
       cmocka_unit_test(buffers_of_options),
+      cmocka_unit_test(fsdp_in_flight),
       cmocka_unit_test(muon_states),
       cmocka_unit_test(cached_copies),
       cmocka_unit_test(reused_masters),

@@ -727,6 +727,19 @@ static void weights_that_stay(void **state) {
   }
 }
 
+/* Around a sum of outputs in FP32, and around the gather of their gradients: bytes of a cast of `all` elements, and of
+ * this rank's `own`. */
+static void outputs_are_cast(const MsPiece *p, double all, double own) {
+  const MsOp *wide = row(&p->forward, "outputs in FP32", MS_PASS_FORWARD),
+             *low = row(&p->forward, "outputs in BF16", MS_PASS_FORWARD),
+             *d_wide = row(&p->backward, "outputs in FP32", MS_PASS_DGRAD),
+             *d_low = row(&p->backward, "outputs in BF16", MS_PASS_DGRAD);
+  assert_close(wide->read_B, 2 * all, 0), assert_close(wide->write_B, 4 * all, 0);
+  assert_close(low->read_B, 4 * own, 0), assert_close(low->write_B, 2 * own, 0);
+  assert_close(d_wide->read_B, 2 * own, 0), assert_close(d_wide->write_B, 4 * own, 0);
+  assert_close(d_low->read_B, 4 * all, 0), assert_close(d_low->write_B, 2 * all, 0);
+}
+
 static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
@@ -739,6 +752,7 @@ static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
                0); /* tokens and their FP32 weights */
   assert_close(message(&p->forward, MS_OP_REDUCE_SCATTER, MS_GROUP_ETP), 4 * tk * h,
                0); /* in the dtype of the probabilities */
+  outputs_are_cast(p, tk * h, tk / 2 * h);
   assert_int_equal(count(&p->backward, MS_OP_ALL_GATHER, MS_GROUP_ETP), 1);
   assert_int_equal(count(&p->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_ETP), 1);
   const MsOp *fc1 = row(&p->forward, "expert fc1", MS_PASS_FORWARD);
@@ -750,6 +764,12 @@ static void expert_tensor_parallel_and_gathering_dispatcher(void **state) {
   assert_int_equal(dispatch->group, MS_GROUP_TP_EP);
   assert_close(dispatch->message_B, 4096.0 * 8 * (2 * h + 8 * (1 + 4)),
                0); /* hidden, routing map, FP32 probabilities: no top-k in it */
+  /* outputs and their gradients in FP32; tokens' gradients in BF16 beside those of the probabilities */
+  const MsPiece *all = piece(&g, 0);
+  assert_close(row(&all->forward, "combine", MS_PASS_FORWARD)->message_B, 4096.0 * 8 * 4 * h, 0);
+  assert_close(row(&all->backward, "dispatch", MS_PASS_DGRAD)->message_B, 4096.0 * 8 * 4 * h, 0);
+  assert_close(row(&all->backward, "combine", MS_PASS_DGRAD)->message_B, 4096.0 * 8 * (2 * h + 8 * 4), 0);
+  outputs_are_cast(all, 4096.0 * 8 * h, 4096 * h);
 }
 
 /* --- pipeline, docs/theory/communication.md 6 --------------------------------------------------------------------- */
