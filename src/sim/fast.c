@@ -40,6 +40,7 @@ typedef struct { /* a turn on its stage */
   MsTime tip[2];         /* of the forward, of the backward: when its input is there, then when its output is */
   gboolean two;          /* one beside the other */
   MsTime longer, gather; /* for what runs beside it; waited for parameters */
+  MsTime scaled;         /* end of the kernels in front of its reductions, 0: there are none */
   MsCommClass gathers;   /* over the group of these */
   gboolean host;         /* it ends when the host has issued it, */
   MsTime idle;           /* which until then waited for the input of the turn; 0: it did not */
@@ -106,11 +107,13 @@ static void issue_bucket(Fast *f, int stage, const MsCosted *c, int from, int to
   if (row != few) g_free(row);
 }
 
-static void reduce(Fast *f, const MsSlotPass *pass, int piece, MsTime tip) {
+static void reduce(Fast *f, Run *run, const MsSlotPass *pass, int piece, MsTime tip) {
   const MsCostedStep *step = &f->p->step[pass->stage];
   int from, to;
   ms_bucket_rows(step->ops.reduce_at, step->reduce.list->n, pass->chunk, piece, &from, &to);
   issue_bucket(f, pass->stage, &step->reduce, from, to, tip);
+  for (int i = from; i < to; i++)
+    if (step->reduce.list->op[i].stream == MS_STREAM_COMPUTE) run->scaled = f->at.compute[pass->stage];
 }
 
 /* Whether only its first piece waits for parameters, or leaves gradients. */
@@ -253,7 +256,7 @@ static void run_pieces(Fast *f, Run *run, const MsTurn *turn, MsChunks of) {
     MsLags lags = ms_steady_part(f->steady, run->slot, i);
     run_table(f, run, i, &lags);
     if (f->p->unit && w.backward.at >= 0) reduce_unit(f, run, &w);
-    if (w.backward.at >= 0 && backward->last) reduce(f, backward, w.backward.at, run->tip[run->two]);
+    if (w.backward.at >= 0 && backward->last) reduce(f, run, backward, w.backward.at, run->tip[run->two]);
   }
 }
 
@@ -350,9 +353,9 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   MsTime f_tip = fw && is_empty(f, of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
          b_tip = bw && is_empty(f, of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
   f->at.tip[stage] = bw ? b_tip : f_tip;
-  if (bw && bw->last && !is_empty(f, of.backward) && !in_pieces(f, turn)) reduce(f, bw, 0, b_tip);
+  if (bw && bw->last && !is_empty(f, of.backward) && !in_pieces(f, turn)) reduce(f, &run, bw, 0, b_tip);
   if (fw) hand_on(f, fw, bw != NULL, f_tip);
-  if (bw) hand_on(f, bw, FALSE, b_tip);
+  if (bw) hand_on(f, bw, FALSE, bw->goes && !ms_sends_first(f->p, turn) ? MAX(b_tip, run.scaled) : b_tip);
 }
 
 /* --- before and after the slots --- */

@@ -47,6 +47,7 @@ typedef struct {
   guint32 *reduced;     /* [stages * streams] last gradient reduction on each stream, NONE = none */
   guint32 *tip;         /* [stages] last task of the chain of the last slot */
   guint32 *send;        /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
+  guint32 scaled;       /* last kernel in front of the reductions of this turn, NONE = none */
   guint32 *scratch;     /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
   Fetch *fetch; /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
@@ -262,6 +263,8 @@ static void issue_reduce(Lower *l, const MsSlotPass *pass, int at, guint32 tip) 
   guint32 first = ms_graph_count(l->graph);
   lay_bucket(l, pass->stage, &step->reduce, from, to, tip, NULL);
   for (int i = from; i < to; i++)
+    if (step->reduce.list->op[i].stream == MS_STREAM_COMPUTE) l->scaled = first + (guint32)(i - from);
+  for (int i = from; i < to; i++)
     l->reduced[MS_N_STREAMS * pass->stage + step->reduce.list->op[i].stream] = first + (guint32)(i - from);
 }
 
@@ -368,7 +371,7 @@ static guint32 receive(Lower *l, const MsSlotPass *pass, guint32 input) {
   return ms_graph_add(l->graph, &task, &input, 1);
 }
 
-static guint32 send(Lower *l, const MsSlotPass *pass, guint32 tip) {
+static guint32 send(Lower *l, const MsSlotPass *pass, const Waits *wait) {
   const MsOpCost *message = message_of(l, pass);
   const MsHardware *machine = machine_of(l, pass->stage);
   MsTask task = {.device = (guint32)pass->stage,
@@ -381,7 +384,7 @@ static guint32 send(Lower *l, const MsSlotPass *pass, guint32 tip) {
   task.kind = ms_row_kind(&l->p->p2p_op, task.use);
   if (pass->kind != MS_SLOT_F)
     task.stream = MS_STREAM_PP_RECV; /* the second communicator: gradients do not queue behind activations */
-  guint32 sent = ms_graph_add(l->graph, &task, &tip, 1);
+  guint32 sent = ms_graph_add(l->graph, &task, wait->id, wait->n);
   guint32 *awaited = &l->send[2 * pass->stage];
   if (l->p->p2p_blocks) awaited[0] = awaited[1] = sent;
   else if (l->p->p2p_in_turn) awaited[pass->kind != MS_SLOT_F] = sent;
@@ -409,8 +412,12 @@ static guint32 end_of(const Lower *l, const Side *side, guint32 before) {
   return input != NONE ? input : before;
 }
 
-static void hand_on(Lower *l, const MsSlotPass *pass, guint32 tip) {
-  if (pass->out >= 0) l->made[pass->out] = pass->goes && tip != NONE ? send(l, pass, tip) : tip;
+/* NCCL's stream waits for all that the compute stream has been given (torch ProcessGroupNCCL.cpp, syncStream): a message
+ * for `given` too. */
+static void hand_on(Lower *l, const MsSlotPass *pass, guint32 tip, guint32 given) {
+  Waits wait = only(tip);
+  wait_for(&wait, given);
+  if (pass->out >= 0) l->made[pass->out] = pass->goes && tip != NONE ? send(l, pass, &wait) : tip;
   if (pass->kept >= 0) l->made[pass->kept] = tip;
 }
 
@@ -432,12 +439,13 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
   l->params_stay = l->fetches && ms_params_stay(l->p, l->schedule, stage, turn->index);
   Side forward = open_side(l, f, &l->fetch[2 * stage], then, sent_f),
        backward = open_side(l, b, &l->fetch[2 * stage + (f != NULL)], then, sent_b);
+  l->scaled = NONE;
   lay_pieces(l, stage, ms_chunks_of(l->p->work, turn), &forward, &backward);
   guint32 f_tip = f ? end_of(l, &forward, before) : NONE, b_tip = b ? end_of(l, &backward, before) : NONE;
   if (b && b->kind != MS_SLOT_I && ms_passes_wait(l->p)) b_tip = when_reduced(l, stage, b_tip);
   l->tip[stage] = b ? b_tip : f_tip;
-  if (f) hand_on(l, f, f_tip);
-  if (b) hand_on(l, b, b_tip);
+  if (f) hand_on(l, f, f_tip, NONE);
+  if (b) hand_on(l, b, b_tip, ms_sends_first(l->p, turn) ? NONE : l->scaled);
   if (f && b && l->p->p2p_in_turn) send[0] = NONE;
 }
 
@@ -766,8 +774,9 @@ static void lay_lone(Lower *l, MsChunks of, MsNeed then, guint32 *f_tip, guint32
 static void lay_streaming(Lower *l, MsChunks of, MsNeed then) {
   guint32 f_tip = NONE, b_tip = NONE;
   lay_lone(l, of, then, &f_tip, &b_tip);
-  if (f_tip != NONE) send(l, &(MsSlotPass){.kind = MS_SLOT_F}, f_tip);
-  if (b_tip != NONE && of.kind != MS_SLOT_W) send(l, &(MsSlotPass){.kind = of.kind}, b_tip);
+  const Waits forward = only(f_tip), backward = only(b_tip);
+  if (f_tip != NONE) send(l, &(MsSlotPass){.kind = MS_SLOT_F}, &forward);
+  if (b_tip != NONE && of.kind != MS_SLOT_W) send(l, &(MsSlotPass){.kind = of.kind}, &backward);
 }
 
 /* Of the lists of its pieces; `chunk` may be NULL. */
