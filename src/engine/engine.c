@@ -177,6 +177,23 @@ static inline MsTime relax(const MsGraph *graph, MsTrajectory *trajectory, Queue
   return makespan;
 }
 
+void ms_engine_again(const MsGraph *graph, const MsTrajectory *t, const MsTime *from, MsTime *end) {
+  guint32 queues = graph->devices * graph->streams;
+  g_autofree MsTime *queue = g_new(MsTime, queues), *done = g_new(MsTime, graph->n);
+  g_autofree MsTime *cursor = g_memdup2(from, graph->devices * sizeof *from);
+  for (guint32 q = 0; q < queues; q++) queue[q] = from[q / graph->streams];
+  memcpy(end, from, graph->devices * sizeof *from);
+  for (guint32 i = 0, k = 0; i < graph->n; i++) {
+    const MsTask *task = &graph->task[i];
+    MsTime *own = &queue[ms_queue_of(graph, task)], ready = *own;
+    for (guint32 last = graph->wait_base[i + 1]; k < last; k++) ready = MAX(ready, done[graph->wait[k]]);
+    MsTime issued = task->launch > 0 ? host_issue(&cursor[task->device], task) : 0;
+    done[i] = *own = MAX(ready, issued) + t->end[i] - t->start[i];
+    end[task->device] = MAX(end[task->device], done[i]);
+    if (task->host_sync) host_wait(&cursor[task->device], done[i]);
+  }
+}
+
 MsTrajectory *ms_engine_relax(const MsGraph *graph) {
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   g_autofree Queue *queue = g_new0(Queue, (size_t)graph->devices * graph->streams);

@@ -72,6 +72,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrajectory, ms_trajectory_free)
 gboolean ms_graph_shares(const MsGraph *graph);
 /* The longest path, in one pass: every task as fast as alone. */
 MsTrajectory *ms_engine_relax(const MsGraph *graph);
+/* The graph once more, every task as long as it was in `trajectory`, on devices that are free from `from`: end[devices]
+ * gets when each of them has ended. */
+void ms_engine_again(const MsGraph *graph, const MsTrajectory *trajectory, const MsTime *from, MsTime *end);
 /* With sharing. With k running MS_USE_COMPUTE tasks and S SMs taken of SM, each of the k runs at rate max(SM - S, SM /
  * 10) / (SM k); with k running tasks of one link, each runs at 1 / k. When a rate changes, the work done so far
  * (elapsed x rate, rounded down to a picosecond) is settled; while it does not change nothing is rounded except the end

@@ -24,12 +24,11 @@ typedef struct {
   const MsOp *const *tag_op;
   MsSteady *steady;
   MsStages at;
-  MsRivals *rivals;      /* [stages] */
-  MsTime *from;          /* [stages] told so far: the parts of the stage add up to it */
-  MsTime *begun, *ready; /* [stages] when the stage stopped waiting for its first input, -1 = not yet; when it could
-                            begin */
-  gboolean params_stay;  /* the pieces of this turn find their parameters whole */
-  Fetch *fetch;          /* [2 * stages] FSDP: of the forward (or only) pass, and of the backward beside it */
+  MsRivals *rivals;     /* [stages] */
+  const MsTime *begins; /* [stages] when the step of the stage begins */
+  MsTime *from;         /* [stages] told so far: the parts of the stage add up to it */
+  gboolean params_stay; /* the pieces of this turn find their parameters whole */
+  Fetch *fetch;         /* [2 * stages] FSDP: of the forward (or only) pass, and of the backward beside it */
   MsTimeParts *stage;
   MsPasses *passes;
 } Fast;
@@ -348,7 +347,6 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   Run run = {.stage = stage, .tip = {NEVER, NEVER}, .two = fw && bw};
   if (fw) run.tip[0] = MAX(0, enter(f, &run, fw, sent[0]));
   if (bw) run.tip[run.two] = enter(f, &run, bw, sent[1]);
-  if (f->begun[stage] < 0) f->begun[stage] = MAX(f->ready[stage], MAX(run.tip[0], run.tip[1]));
   if (!is_empty(f, of.forward) || !is_empty(f, of.backward)) run_slot(f, &run, turn, of), tell(f, &run, turn);
   MsTime f_tip = fw && is_empty(f, of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
          b_tip = bw && is_empty(f, of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
@@ -363,17 +361,18 @@ static void run_turn(Fast *f, const MsTurn *turn) {
 /* Rows in front of the first slot that run beside it: behind the gathers, which are the first rivals. */
 static void leave_states(Fast *f, int stage, const MsRowTimes *rows) {
   static const int nothing[3] = {-1, -1, -1};
+  MsTime begins = f->begins[stage];
   const MsCosted *before = &f->p->step[stage].before;
   for (int i = 0; i < before->list->n; i++)
     if (before->list->op[i].stream != MS_STREAM_COMPUTE)
-      ms_rivals_add(&f->rivals[stage], before, i, rows->end[i] - before->duration[i], nothing);
+      ms_rivals_add(&f->rivals[stage], before, i, begins + rows->end[i] - before->duration[i], nothing);
 }
 
 static void run_before(Fast *f, int stage) {
   const MsCosted *before = &f->p->step[stage].before, *gather = &f->p->step[stage].gather;
   MsRowTimes rows = ms_stages_before(&f->at, stage);
   MsTimeParts *part = &f->stage[stage];
-  MsTime told = 0;
+  MsTime told = 0, begins = f->begins[stage];
   for (int i = 0; i < before->list->n; i++) {
     if (before->list->op[i].stream != MS_STREAM_COMPUTE) continue;
     MsTime begin = MAX(told, rows.end[i] - before->duration[i]);
@@ -381,16 +380,18 @@ static void run_before(Fast *f, int stage) {
     compute(part, &before->list->op[i], rows.end[i] - begin);
     told = rows.end[i];
   }
-  f->at.host[stage] = rows.host;
-  f->from[stage] = f->ready[stage] = f->at.compute[stage] = MAX(told, f->at.compute[stage]);
+  told = MAX(told, f->at.compute[stage]);
+  f->at.host[stage] = begins + rows.host;
+  f->from[stage] = f->at.compute[stage] = begins + told;
+  if (before->list->n > 0) f->at.tip[stage] += begins;
   const MsBucket *at = f->p->step[stage].ops.gather_at;
   for (int i = 0, to; i < gather->list->n; i = to) {
     for (to = i + 1; to < gather->list->n && at[to].chunk == at[i].chunk && at[to].piece == at[i].piece;) to++;
-    issue_bucket(f, stage, gather, i, to, 0);
+    issue_bucket(f, stage, gather, i, to, begins);
   }
   leave_states(f, stage, &rows);
   g_free(rows.end);
-  f->passes[stage].optimizer_s = seconds(f->from[stage]);
+  f->passes[stage].optimizer_s = seconds(told);
 }
 
 /* What ran of the collectives of a stage beside its slots. */
@@ -402,29 +403,22 @@ static void count_rivals(const MsRivals *r, MsTimeParts *part) {
   }
 }
 
-/* Rows behind the slots; returns the end of the step. */
-static MsTime run_after(Fast *f, guint64 *events) {
+/* Rows behind the slots; last[stages] gets when those of each stage end. Returns when all do. */
+static MsTime run_after(Fast *f, MsTime *last, guint64 *events) {
   int stages = f->p->layout->pp;
   for (int s = 0; s < stages; s++) count_rivals(&f->rivals[s], &f->stage[s]);
   g_autoptr(MsGraph) graph = ms_lower_after(f->p, f->at.compute, f->at.host, f->at.tip, f->rivals);
   g_autoptr(MsTrajectory) t = ms_program_run(f->p, graph, NULL);
   g_autofree MsTimeParts *part = g_new0(MsTimeParts, stages);
-  g_autofree MsTime *last = g_new0(MsTime, stages);
   ms_account(f->p, graph, t, f->tag_op, part);
+  for (int s = 0; s < stages; s++) last[s] = 0;
   for (guint32 i = 0; i < t->n; i++) {
     guint32 s = ms_graph_task(graph, i)->device;
     last[s] = MAX(last[s], t->end[i]);
   }
-  MsTime end = 0;
-  for (int s = 0; s < stages; s++) {
-    f->passes[s].optimizer_s += own_s(&part[s]);
-    ms_parts_add(&f->stage[s], &part[s], 1);
-    MsTime idle = f->p->skewed ? MAX(0, f->begun[s] - f->ready[s]) : 0;
-    end = MAX(end, last[s] - idle);
-  }
-  if (f->p->skewed) ms_parts_shorten(f->stage, stages, t->makespan - end);
+  for (int s = 0; s < stages; s++) f->passes[s].optimizer_s += own_s(&part[s]), ms_parts_add(&f->stage[s], &part[s], 1);
   *events += t->events;
-  return end;
+  return t->makespan;
 }
 
 /* What is not in another part waited for other stages. */
@@ -453,32 +447,55 @@ static void run_slots(Fast *f) {
   ms_slot_walk_must_end(f->at.walk);
 }
 
+/* All stages, each from f->begins on; last[] gets when they have ended. Returns when all have. */
+static MsTime run_stages(Fast *f, MsTime *last, guint64 *events) {
+  int stages = f->schedule->stages;
+  f->at = ms_stages_new(f->p, f->schedule);
+  ms_stages_send_messages(&f->at);
+  for (int i = 0; i < 2 * stages; i++) f->fetch[i].need = nobody;
+  for (int s = 0; s < stages; s++) {
+    f->stage[s] = (MsTimeParts){0}, f->rivals[s] = ms_rivals_new(f->p->meets);
+    run_before(f, s);
+  }
+  run_slots(f);
+  MsTime end = run_after(f, last, events);
+  for (int s = 0; s < stages; s++) ms_rivals_clear(&f->rivals[s]);
+  ms_stages_clear(&f->at);
+  return end;
+}
+
+/* One more step behind those that ended at `from`. */
+static void run_again(gconstpointer data, const MsTime *from, MsTime *end) {
+  Fast f = *(const Fast *)data;
+  guint64 events = 0;
+  g_autofree MsTimeParts *stage = f.stage = g_new(MsTimeParts, f.schedule->stages);
+  g_autofree MsPasses *passes = f.passes = g_new0(MsPasses, f.schedule->stages);
+  f.begins = from;
+  run_stages(&f, end, &events);
+}
+
 MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, const MsOp *const *tag_op,
                     MsTimeParts *stage, MsPasses *passes, guint64 *events) {
   int stages = schedule->stages;
   g_autoptr(MsSteady) steady = ms_steady_new(p, lags, schedule, tag_op);
   g_autofree MsTime *times = g_new0(MsTime, 3 * (gsize)stages);
   g_autofree MsRivals *rivals = g_new(MsRivals, stages);
+  g_autofree Fetch *fetches = g_new(Fetch, 2 * (gsize)stages);
+  MsTime *last = times + 2 * stages;
   Fast f = {.p = p,
             .schedule = schedule,
             .tag_op = tag_op,
             .steady = steady,
-            .at = ms_stages_new(p, schedule),
             .rivals = rivals,
+            .fetch = fetches,
+            .begins = times,
+            .from = times + stages,
             .stage = stage,
             .passes = passes};
-  f.from = times, f.begun = times + stages, f.ready = f.begun + stages;
-  g_autofree Fetch *fetches = f.fetch = g_new(Fetch, 2 * (gsize)stages);
-  for (int i = 0; i < 2 * stages; i++) fetches[i].need = nobody;
-  ms_stages_send_messages(&f.at);
-  for (int s = 0; s < stages; s++) {
-    stage[s] = (MsTimeParts){0}, rivals[s] = ms_rivals_new(p->meets), f.begun[s] = -1;
-    run_before(&f, s);
-  }
-  run_slots(&f);
-  MsTime end = run_after(&f, events);
-  for (int s = 0; s < stages; s++) close_parts(&stage[s], end), ms_rivals_clear(&rivals[s]);
-  ms_stages_clear(&f.at);
+  MsTime end = run_stages(&f, last, events), period = end;
+  if (p->skewed) period = ms_lower_period_of(stages, last, run_again, &f);
+  ms_parts_shorten(stage, stages, end - period);
+  for (int s = 0; s < stages; s++) close_parts(&stage[s], period);
   *events += ms_steady_events(steady) + (guint64)schedule->n[0] * (guint64)stages;
-  return end;
+  return period;
 }

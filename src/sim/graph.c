@@ -412,8 +412,8 @@ static guint32 end_of(const Lower *l, const Side *side, guint32 before) {
   return input != NONE ? input : before;
 }
 
-/* NCCL's stream waits for all that the compute stream has been given (torch ProcessGroupNCCL.cpp, syncStream): a message
- * for `given` too. */
+/* NCCL's stream waits for all that the compute stream has been given (torch ProcessGroupNCCL.cpp, syncStream): a
+ * message for `given` too. */
 static void hand_on(Lower *l, const MsSlotPass *pass, guint32 tip, guint32 given) {
   Waits wait = only(tip);
   wait_for(&wait, given);
@@ -816,27 +816,51 @@ MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean st
   return l.graph;
 }
 
-/* Post-validation: a stage starts its next step as soon as it has ended this one, so steps follow one another at the
- * longest span of a stage, from when it stopped waiting for its first input. The parts of each stage lose the rest of
- * the makespan: waiting at its ends. */
+/* Post-validation: a stage starts its next step as soon as it has ended this one. Steps that follow one another so are
+ * a max-plus linear system: after a few of them every stage ends as much later each time, or each time a few of them
+ * are over (F. Baccelli et al., "Synchronization and Linearity", 1992, 3.7). A stage that has less to do than others
+ * may take long to be held up by them: then what the slowest gained last, which is no less. */
+MsTime ms_lower_period_of(int stages, const MsTime *end, MsAgain again, gconstpointer data) {
+  enum { STEPS = 12, LAST = 6 };
+  const MsTime near = 1000; /* rounding of `fast` */
+  g_autofree MsTime *ends = g_new(MsTime, (gsize)stages * (STEPS + 1));
+  MsTime slowest = 0;
+  memcpy(ends, end, sizeof *end * (gsize)stages);
+  for (int k = 1; k <= STEPS; k++) {
+    MsTime *now = ends + k * stages;
+    again(data, now - stages, now);
+    for (int j = k - 1; j >= 0; j--) {
+      MsTime most = 0, least = G_MAXINT64;
+      for (int s = 0; s < stages; s++) {
+        MsTime later = now[s] - ends[j * stages + s];
+        most = MAX(most, later), least = MIN(least, later);
+      }
+      if (most - least <= near) return (most + k - j - 1) / (k - j);
+      if (j == k - LAST) slowest = most;
+    }
+  }
+  return (slowest + LAST - 1) / LAST;
+}
+
+typedef struct {
+  const MsGraph *graph;
+  const MsTrajectory *t;
+} Step;
+
+static void step_again(gconstpointer data, const MsTime *from, MsTime *end) {
+  const Step *step = data;
+  ms_engine_again(step->graph, step->t, from, end);
+}
+
 MsTime ms_lower_period(const MsProgram *p, const MsGraph *graph, const MsTrajectory *t, MsTimeParts *stage) {
   if (!p->skewed) return t->makespan;
   int stages = p->layout->pp;
-  g_autofree MsTime *own = g_new0(MsTime, stages), *idle = g_new(MsTime, stages), *end = g_new0(MsTime, stages);
-  for (int s = 0; s < stages; s++) idle[s] = -1;
+  g_autofree MsTime *end = g_new0(MsTime, stages);
   for (guint32 i = 0; i < t->n; i++) {
-    const MsTask *task = ms_graph_task(graph, i);
-    guint32 s = task->device;
-    const MsCostedStep *step = &p->step[s];
-    gboolean before = (task->tag >= step->before.tag && task->tag < step->before.tag + (guint32)step->before.list->n) ||
-                      (task->tag >= step->gather.tag && task->tag < step->gather.tag + (guint32)step->gather.list->n);
-    if (before && task->stream == MS_STREAM_STATES) continue;
-    if (before) own[s] = MAX(own[s], t->end[i]);
-    else if (idle[s] < 0 && task->stream == MS_STREAM_COMPUTE) idle[s] = MAX(0, t->start[i] - own[s]);
+    guint32 s = ms_graph_task(graph, i)->device;
     end[s] = MAX(end[s], t->end[i]);
   }
-  MsTime period = 0;
-  for (int s = 0; s < stages; s++) period = MAX(period, end[s] - MAX(idle[s], 0));
+  MsTime period = ms_lower_period_of(stages, end, step_again, &(Step){graph, t});
   ms_parts_shorten(stage, stages, t->makespan - period);
   return period;
 }

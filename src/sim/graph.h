@@ -20,7 +20,11 @@ MsGraph *ms_lower_chunk(const MsProgram *program, MsChunks of, int repeat, gbool
 MsGraph *ms_lower_after(const MsProgram *program, const MsTime *compute, const MsTime *host, const MsTime *tip,
                         const MsRivals *rivals);
 
-/* Seconds between two steps; takes what is not part of them off the parts. */
+/* From one step to the next where stages do not wait for one another between them: end[stages] is when those of a step
+ * end that all begin at 0, `again` says when those end that begin at `from`. */
+typedef void (*MsAgain)(gconstpointer data, const MsTime *from, MsTime *end);
+MsTime ms_lower_period_of(int stages, const MsTime *end, MsAgain again, gconstpointer data);
+/* The same of a step that was run; takes what is not part of it off the parts. */
 MsTime ms_lower_period(const MsProgram *program, const MsGraph *graph, const MsTrajectory *trajectory,
                        MsTimeParts *stage);
 
