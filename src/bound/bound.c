@@ -7,8 +7,10 @@
  * stages still run theirs. Nor is it shorter than what any other stream of the stage has to run. All stages meet at the
  * gradient norm; what follows it on the slowest stage is added. Everything is summed in the engine's own picoseconds.
  */
-#include "bound/bound.h"
+#include "bound/bound_priv.h"
 #include "base/units.h"
+#include "bound/bound.h"
+#include "step/meeting.h"
 
 /* A weight gradient of the head that is left may hide beside the others' last backwards. */
 static gboolean leaves_head(const MsProgram *p) { return ms_work_deferred(p->work, G_MAXINT) > 0; }
@@ -79,14 +81,25 @@ MsTime ms_bound_behind(const MsProgram *p) {
   return most;
 }
 
-static void add_list(MsTime *busy, const MsCosted *c, MsListPart part, int times) {
-  for (int i = 0; i < c->list->n; i++)
-    if (ms_in_list_part(&c->list->op[i], part)) busy[c->list->op[i].stream] += times * c->duration[i];
+/* What rows of one stage use up, alone. */
+typedef struct {
+  MsTime stream[MS_N_STREAMS], use[MS_N_USES];
+  double sms; /* SMs that rows of others than compute take, times seconds: picoseconds */
+} Busy;
+
+static void add_list(Busy *busy, const MsCosted *c, MsListPart part, int times) {
+  for (int i = 0; i < c->list->n; i++) {
+    const MsTime duration = times * c->duration[i];
+    if (!ms_in_list_part(&c->list->op[i], part)) continue;
+    busy->stream[c->list->op[i].stream] += duration;
+    busy->use[c->use[i]] += duration;
+    if (c->use[i] != MS_USE_COMPUTE) busy->sms += (double)c->sms[i] * (double)duration;
+  }
 }
 
 /* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head,
  * again before its backward; between two backwards where only they drop them. */
-static void add_unit(MsTime *busy, const MsProgram *p, int piece) {
+static void add_unit(Busy *busy, const MsProgram *p, int piece) {
   const MsCostedUnit *u = &p->unit[piece];
   gboolean every = ms_unit_gathers(p->scenario) == MS_GATHERS_EVERY;
   int fetched = u->gather.list->n == 0 ? 0 : every && ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
@@ -94,7 +107,7 @@ static void add_unit(MsTime *busy, const MsProgram *p, int piece) {
   add_list(busy, &u->again, MS_LIST_ALL, 1), add_list(busy, &u->reduce, MS_LIST_ALL, 1);
 }
 
-static void add_piece(MsTime *busy, const MsProgram *p, int piece) {
+static void add_piece(Busy *busy, const MsProgram *p, int piece) {
   const MsCostedPiece *c = &p->piece[piece];
   add_list(busy, &c->forward, MS_LIST_ALL, 1);
   add_list(busy, &c->backward, leaves_head(p) && ms_work_is_head(p->work, piece) ? MS_LIST_INPUT : MS_LIST_ALL, 1);
@@ -102,24 +115,74 @@ static void add_piece(MsTime *busy, const MsProgram *p, int piece) {
   if (p->unit) add_unit(busy, p, piece);
 }
 
-MsTime ms_bound_streams(const MsProgram *p) {
+static void add_times(Busy *sum, const Busy *own, MsTime times) {
+  for (int k = 0; k < MS_N_STREAMS; k++) sum->stream[k] += times * own->stream[k];
+  for (int k = 0; k < MS_N_USES; k++) sum->use[k] += times * own->use[k];
+  sum->sms += (double)times * own->sms;
+}
+
+static int most_of_messages(const MsProgram *p) {
+  int most = p->p2p.sms;
+  for (int i = 0; p->message && i < 2 * p->layout->pp; i++) most = MAX(most, p->message[i].sms);
+  return most;
+}
+
+/* The engine leaves compute a tenth of the SMs. With S of them taken, at most M, compute loses min(S, 9/10) >= g S,
+ * where g = 9 / (10 M), at most 1. While nothing is computed g S is no more than the time that passes. So compute and g
+ * times what takes SMs beside it fit into the step, one after the other. */
+static double lost_to_sms(const MsProgram *p, const Busy *busy, int stage) {
+  int most[MS_N_STREAMS] = {0}, sm_count = ms_program_machine_of(p, stage)->sm_count,
+      sum = 2 * most_of_messages(p); /* there and back */
+  if (sm_count <= 0) return 0;
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    ms_note_sms(most, &p->piece[i].forward), ms_note_sms(most, &p->piece[i].backward);
+    ms_note_sms(most, &p->piece[i].reload);
+    if (!p->unit) continue;
+    ms_note_sms(most, &p->unit[i].gather), ms_note_sms(most, &p->unit[i].again);
+    ms_note_sms(most, &p->unit[i].cast), ms_note_sms(most, &p->unit[i].reduce);
+  }
+  const MsCostedStep *step = &p->step[stage];
+  ms_note_sms(most, &step->before), ms_note_sms(most, &step->gather), ms_note_sms(most, &step->reduce);
+  ms_note_sms(most, &step->after);
+  for (int k = 0; k < MS_N_STREAMS; k++) sum += most[k];
+  return busy->sms / MAX(sm_count, 10.0 / 9 * sum);
+}
+
+/* Of what a link moves, and of what is computed on whichever streams, no two rows run faster than one after the other
+ * (engine/engine.h); on the network of a fabric they may. The period of steps that overlap begins with the first
+ * compute row, before which something may have been fetched. */
+static MsTime longest_of(const MsProgram *p, const Busy *busy, int stage) {
+  MsTime most = 0;
+  for (int k = 0; k < MS_N_STREAMS; k++) most = MAX(most, busy->stream[k]);
+  if (ms_schedule_row(p->scenario->layout.schedule)->steps == MS_STEPS_OVERLAP && p->layout->pp > 1) return most;
+  for (int k = MS_USE_COMPUTE; k < MS_N_USES; k++)
+    if (k != MS_USE_LINK1 || !ms_program_meets(p->scenario)) most = MAX(most, busy->use[k]);
+  double computes = (1 - 1e-9) * ((double)busy->use[MS_USE_COMPUTE] + lost_to_sms(p, busy, stage));
+  return MAX(most, (MsTime)computes);
+}
+
+/* `once`: with rows that a step has once, but for reductions. */
+static MsTime busiest(const MsProgram *p, gboolean once) {
   const MsLayout *l = p->layout;
   MsTime most = 0, microbatches = ms_schedule_share(p->scenario->layout.schedule, l->microbatches);
-  g_autofree MsTime *of_piece = g_new0(MsTime, (gsize)p->work->n_pieces * MS_N_STREAMS);
-  for (int k = 0; k < p->work->n_pieces; k++) add_piece(&of_piece[k * MS_N_STREAMS], p, k);
+  g_autofree Busy *of_piece = g_new0(Busy, (gsize)p->work->n_pieces);
+  for (int k = 0; k < p->work->n_pieces; k++) add_piece(&of_piece[k], p, k);
   for (int s = 0; s < l->pp; s++) {
-    MsTime busy[MS_N_STREAMS] = {0};
+    Busy busy = {0};
     for (int c = 0; c < l->vpp; c++) {
       const MsChunk *chunk = ms_layout_chunk(l, s, c);
-      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
-        const MsTime *own = &of_piece[ms_work_chunk_piece(p->work, chunk, i) * MS_N_STREAMS];
-        for (int k = 0; k < MS_N_STREAMS; k++) busy[k] += own[k];
-      }
+      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
+        add_times(&busy, &of_piece[ms_work_chunk_piece(p->work, chunk, i)], microbatches);
     }
-    for (int k = 0; k < MS_N_STREAMS; k++) most = MAX(most, microbatches * busy[k]);
+    if (once)
+      add_list(&busy, &p->step[s].before, MS_LIST_ALL, 1), add_list(&busy, &p->step[s].gather, MS_LIST_ALL, 1),
+          add_list(&busy, &p->step[s].after, MS_LIST_ALL, 1);
+    most = MAX(most, longest_of(p, &busy, s));
   }
   return most;
 }
+
+MsTime ms_bound_streams(const MsProgram *p) { return busiest(p, FALSE); }
 
 /* When its last slot has handed on its gradient. */
 static MsTime late_of(const MsProgram *p, MsPieceLags *lags, int stage) {
@@ -175,7 +238,6 @@ MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind,
         chunk_passage(p, lags, ms_layout_chunk(l, s, 0), MS_SLOT_F) + ms_time_of(ms_program_p2p(p, s, s + 1)->time_s);
     tail += back_to(p, lags, s);
   }
-  MsTime streams = ms_bound_streams(p);
   meet += ms_bound_behind(p);
-  return MAX(meet, streams);
+  return MAX(meet, busiest(p, !p->skewed));
 }

@@ -58,6 +58,7 @@ typedef struct {
 MsTime ms_joints_share(const MsForced *const *turn, int n, MsJoint *joint);
 
 /* --- toll.c: what parameter gathers and gradient reductions of the step take from the compute of one stage --- */
+void ms_note_sms(int most[MS_N_STREAMS], const MsCosted *list); /* raises most[] to what rows of each stream take */
 typedef struct MsToll MsToll;
 /* Experts' messages of pieces of one machine take SMs, and all rows of its slots together never so many that the engine
  * would leave compute its tenth: what they cost adds up. */

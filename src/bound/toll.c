@@ -64,7 +64,7 @@ struct MsToll {
   int n_anchors, ending, opening; /* chunk whose last backward comes next, or whose first forward; -1 = none */
 };
 
-static void note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
+void ms_note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
   for (int s = 0; s < MS_N_STREAMS; s++) most[s] = MAX(most[s], c->most_sms[s]);
 }
 
@@ -75,7 +75,7 @@ static int sum_of(const int most[MS_N_STREAMS]) {
 }
 
 static int most_of_pieces(const MsCostedPiece *piece, int n, int most[MS_N_STREAMS]) {
-  for (int i = 0; i < n; i++) note_sms(most, &piece[i].forward), note_sms(most, &piece[i].backward);
+  for (int i = 0; i < n; i++) ms_note_sms(most, &piece[i].forward), ms_note_sms(most, &piece[i].backward);
   return sum_of(most);
 }
 
@@ -101,7 +101,7 @@ gboolean ms_slots_cross(const MsProgram *p, int stage) {
  * is less, and S + g R <= M + g N = 9/10. */
 static Fraction share_of_rivals(const MsProgram *p, int stage) {
   int most[MS_N_STREAMS] = {0}, of_slots = most_of_slots(p, stage, most);
-  note_sms(most, &p->step[stage].gather), note_sms(most, &p->step[stage].reduce);
+  ms_note_sms(most, &p->step[stage].gather), ms_note_sms(most, &p->step[stage].reduce);
   gint64 left = 9 * (gint64)ms_program_machine_of(p, stage)->sm_count - 10 * of_slots,
          others = 10 * (gint64)(sum_of(most) - of_slots);
   return left >= others ? (Fraction){1, 1} : (Fraction){MAX(left, 0), others};
