@@ -5,8 +5,10 @@
 
 #include "bound/lags.h"
 
-MsTime ms_bound_streams(const MsProgram *program); /* rows of the busiest stream of a stage, one after the other:
-                                                      messages, fetches and offloads too */
+MsTime ms_bound_streams(
+    const MsProgram *program); /* of a stage, for all microbatches, one after the other: rows of the busiest stream,
+                                  messages, fetches and offloads too; or all that a link moves, whichever streams it is
+                                  on; or compute with the SMs that all others take */
 MsTime ms_bound_behind(
     const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
 /* compute_s[stages], may be NULL: what each stage computes at least. */
@@ -18,8 +20,8 @@ void ms_bound_after_slots(const MsProgram *program, MsPieceLags *lags, MsSchedul
 void ms_bound_drain(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, MsTime *after);
 /* How long a piece still computes at most when its backward has handed on its gradient. */
 MsTime ms_bound_late(MsPieceLags *lags, int piece);
-/* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); 0 where steps overlap (`skewed`).
- * Of a step above `limit` any bound above it. */
+/* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); where steps overlap (`skewed`) of
+ * the passes alone. Of a step above `limit` any bound above it. */
 MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit);
 /* Of every slot, stage after stage (schedule->n[stage] each): when its last compute row has ended, the step does not
  * end before another so much time. The duals of the same tables, slot by slot from the last. NULL where steps overlap.
@@ -27,7 +29,8 @@ MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSche
 MsTime *ms_relaxed_tails(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule);
 /* The passes of a scenario alone, with messages that take no time: below the step of all scenarios that differ from it
  * in options which change neither the rows of the pieces nor their schedule. `work`, `piece`, `lags`: of the same
- * pieces, maybe in another pipeline. 0 where costs decide the schedule. Of passes above `limit` any bound above it. */
+ * pieces, maybe in another pipeline. Where costs decide the schedule, of passes in any order that it may find. Of
+ * passes above `limit` any bound above it. */
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
                          MsTime limit);
 

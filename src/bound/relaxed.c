@@ -495,8 +495,54 @@ static MsTime run_step(Relaxed *r) {
   return run_slots(r);
 }
 
+/* The slots alone, with messages that take no time. */
+static MsTime slots_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
+  gboolean overlap = ms_steps_overlap(p->scenario);
+  Relaxed r = relaxed_of(p, lags, schedule);
+  open_tables(&r);
+  find_forced(&r);
+  chunks_lags(&r);
+  r.limit = limit;
+  if (limit < G_MAXINT64 && !overlap) {
+    r.left = g_new0(MsTime, schedule->stages);
+    ms_bound_drain(p, lags, p->scenario->layout.schedule, r.left);
+    find_left(&r, p->scenario->options.ep_overlap);
+  }
+  MsTime end = run_slots(&r);
+  int stages = overlap ? 1 : p->layout->pp; /* steps that overlap follow one another at the span of some stage, and that
+                                               of the first begins with the step */
+  for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.at.compute[s], r.at.tip[s]));
+  close_tables(&r);
+  return end;
+}
+
+static MsTime through(const ChunkLags *l, MsSlotKind kind, MsEnd from) {
+  MsTime least = MIN(l->pass[0][kind].lags.to[MS_END_ENTRY][from], l->pass[1][kind].lags.to[MS_END_ENTRY][from]);
+  return MAX(0, least);
+}
+
+/* Of schedules that costs decide: before the gradient of its first microbatch is back, the first stage has begun no
+ * more forwards than may be in flight; the others, and all backwards, come then. */
+static MsTime slots_in_any_order(const MsProgram *p, MsPieceLags *lags, gint64 in_flight) {
+  const MsLayout *l = p->layout;
+  g_autofree ChunkLags **chunk = g_new(ChunkLags *, 2 * (size_t)l->num_chunks);
+  Relaxed r = {.p = p, .lags = lags, .splits = TRUE, .chunk = chunk, .kind = chunk + l->num_chunks};
+  chunks_lags(&r);
+  const ChunkLags *own = chunk[0];
+  gint64 n = ms_schedule_share(p->scenario->layout.schedule, l->microbatches);
+  MsTime backward = MIN(own->least[MS_SLOT_B], own->least[MS_SLOT_I] + own->least[MS_SLOT_W]),
+         back = through(own, MS_SLOT_F, MS_END_COMPUTE);
+  for (int s = 1; s < l->pp; s++)
+    back += through(chunk[s], MS_SLOT_F, MS_END_ENTRY) +
+            MIN(through(chunk[s], MS_SLOT_I, MS_END_ENTRY), through(chunk[s], MS_SLOT_B, MS_END_ENTRY));
+  MsTime behind = n * backward + MAX(0, n - in_flight) * own->least[MS_SLOT_F];
+  for (int i = 0; i < r.n_kinds; i++) g_free(r.kind[i]);
+  g_free(r.pair_of_kinds);
+  return MAX(back + behind, n * (own->least[MS_SLOT_F] + backward));
+}
+
 MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
-  if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
+  if (p->skewed) return slots_of(p, lags, schedule, limit); /* their period is not the end of one step */
   Relaxed r = relaxed_of(p, lags, schedule);
   r.limit = limit;
   MsTime end = run_step(&r);
@@ -518,29 +564,14 @@ MsTime *ms_relaxed_tails(const MsProgram *p, MsPieceLags *lags, const MsSchedule
 
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
                          MsTime limit) {
-  MsScheduleKind kind = scenario->layout.schedule;
-  if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) return 0;
+  const MsScheduleRow *row = ms_schedule_row(scenario->layout.schedule);
   char why[192];
   g_autoptr(MsLayout) layout = ms_layout_build(scenario);
   MsWork own = *work; /* the pieces are borrowed */
   own.scenario = scenario, own.layout = layout;
   MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .piece = piece};
+  if (row->costs == MS_COSTS_DECIDE)
+    return slots_in_any_order(&p, lags, ms_schedule_in_flight(scenario->layout.schedule, layout->pp));
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
-  if (!schedule) return 0;
-  Relaxed r = relaxed_of(&p, lags, schedule);
-  open_tables(&r);
-  find_forced(&r);
-  chunks_lags(&r);
-  r.limit = limit;
-  if (limit < G_MAXINT64 && !ms_steps_overlap(scenario)) r.left = g_new0(MsTime, schedule->stages);
-  if (r.left) {
-    ms_bound_drain(&p, lags, kind, r.left);
-    find_left(&r, scenario->options.ep_overlap);
-  }
-  MsTime end = run_slots(&r);
-  int stages = ms_steps_overlap(scenario) ? 1 : layout->pp; /* steps that overlap follow one another at the span of some
-                                                               stage, and that of the first begins with the step */
-  for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.at.compute[s], r.at.tip[s]));
-  close_tables(&r);
-  return end;
+  return schedule ? slots_of(&p, lags, schedule, limit) : 0;
 }

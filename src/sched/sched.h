@@ -42,6 +42,8 @@ struct MsSchedule {
 MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *numbers, char *why, size_t size);
 /* The same, kept for those who ask for it again. (transfer full; not to be changed) */
 MsSchedule *ms_schedule_shared(MsScheduleKind kind, const MsScheduleNumbers *numbers, char *why, size_t size);
+/* Of a schedule that costs decide: forwards that a stage has begun at most when its first backward begins. */
+int ms_schedule_in_flight(MsScheduleKind kind, int stages);
 /* The same for unit costs F = I = W = 1 without messages. `ep_overlap` merges steady pairs into FB slots and adds one
  * warm-up forward (1f1b with chunks >= 2, or with one stage; DualPipe and DualPipeV have FB slots anyway: without
  * overlap give them a pair that takes F + B). The orders that a greedy search decides (zb-1p, zb-2p, zb-v, v-half,

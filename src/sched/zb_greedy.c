@@ -191,10 +191,12 @@ MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double
   return best;
 }
 
-MsSchedule *ms_zb_1p_build(const MsScheduleNumbers *n) {
-  return ms_schedule_zb_greedy(n->stages, n->microbatches, n->f, n->i, n->w, n->comm, n->stages, 0, NULL, 0);
+int ms_schedule_in_flight(MsScheduleKind kind, int stages) { return kind == MS_SCHED_ZB_1P ? stages : 2 * stages; }
+
+static MsSchedule *build(MsScheduleKind kind, const MsScheduleNumbers *n) {
+  return ms_schedule_zb_greedy(n->stages, n->microbatches, n->f, n->i, n->w, n->comm,
+                               ms_schedule_in_flight(kind, n->stages), 0, NULL, 0);
 }
 
-MsSchedule *ms_zb_2p_build(const MsScheduleNumbers *n) {
-  return ms_schedule_zb_greedy(n->stages, n->microbatches, n->f, n->i, n->w, n->comm, 2.0 * n->stages, 0, NULL, 0);
-}
+MsSchedule *ms_zb_1p_build(const MsScheduleNumbers *n) { return build(MS_SCHED_ZB_1P, n); }
+MsSchedule *ms_zb_2p_build(const MsScheduleNumbers *n) { return build(MS_SCHED_ZB_2P, n); }
