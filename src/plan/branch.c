@@ -159,15 +159,38 @@ static double whole_model(const MsTree *t, MsPieceMemo *memo, MsTotal total, gbo
   return t->in_proportion ? share : MAX(share, MS_ROUNDING * ms_memo_passage(memo, total, splits));
 }
 
-/* What the passes of all pieces take; of whole and of split backwards, whichever is less where the schedule is open. */
-static double passes(const MsTree *t, MsPieceMemo *memo, double microbatches) {
-  MsScheduleKind kind = t->space->request->base->layout.schedule;
-  gboolean splits = ms_schedule_may_split(kind), open = ms_request_leaves_open(t->space->request, "layout.schedule"),
-           apart = !open && ms_schedule_row(kind)->steps == MS_STEPS_APART;
-  double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE, microbatches),
-         span = whole_model(t, memo, MS_TOTAL_SPAN, splits, microbatches);
-  if (open) span = MIN(span, whole_model(t, memo, MS_TOTAL_SPAN, !splits, microbatches));
-  return MAX(MAX(stream, span), apart ? ms_memo_total(memo, MS_TOTAL_HOST, splits, microbatches) : 0);
+/* Bits of the schedules that no rule about options and the schedule alone refuses beside the keys that are written into
+ * `s`, which are settled down to `role`. */
+static guint schedules_of(const MsTree *t, MsScenario *s, MsRole role) {
+  MsScheduleKind kept = s->layout.schedule;
+  guint open = t->schedules ? t->schedules : 1u << kept, bits = 0;
+  for (int k = 0; k < MS_N_SCHEDULES; k++) {
+    if (!(open & 1u << k)) continue;
+    s->layout.schedule = (MsScheduleKind)k;
+    gboolean holds = TRUE;
+    for (int i = 0; i < ms_num_rules && holds; i++)
+      if (t->of_schedule[i] <= role) holds = ms_rules[i].holds(s, NULL, 0);
+    if (holds) bits |= 1u << k;
+  }
+  s->layout.schedule = kept;
+  return bits;
+}
+
+/* What the passes of all pieces take; of whole and of split backwards, whichever is less where both may be. */
+static double passes(const MsTree *t, MsPieceMemo *memo, double microbatches, guint schedules) {
+  gboolean may[2] = {FALSE, FALSE}, apart = schedules != 0;
+  for (int k = 0; k < MS_N_SCHEDULES; k++) {
+    if (!(schedules & 1u << k)) continue;
+    may[ms_schedule_may_split((MsScheduleKind)k)] = TRUE;
+    apart &= ms_schedule_row((MsScheduleKind)k)->steps == MS_STEPS_APART;
+  }
+  double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE, microbatches), span = INFINITY;
+  for (int splits = 0; splits < 2; splits++)
+    if (may[splits]) span = MIN(span, whole_model(t, memo, MS_TOTAL_SPAN, splits, microbatches));
+  double host = apart ? MIN(ms_memo_total(memo, MS_TOTAL_HOST, FALSE, microbatches),
+                            ms_memo_total(memo, MS_TOTAL_HOST, TRUE, microbatches))
+                      : 0;
+  return MAX(MAX(stream, isfinite(span) ? span : 0), host);
 }
 
 /* --- memory of states --- */
@@ -290,9 +313,10 @@ void ms_tree_refuse_too_large(const MsTree *t, MsTreeWorker *w, const MsTooLarge
 }
 
 /* Of so many microbatches of the whole model, nothing recomputed or offloaded. */
-typedef double (*PlainBound)(const MsTree *, MsPieceMemo *, double microbatches);
+typedef double (*PlainBound)(const MsTree *, const MsTreeWorker *, MsPieceMemo *, double microbatches);
 
-static double plain_rows(const MsTree *t, MsPieceMemo *memo, double microbatches) {
+static double plain_rows(const MsTree *t, const MsTreeWorker *w, MsPieceMemo *memo, double microbatches) {
+  (void)w;
   return whole_model(t, memo, MS_TOTAL_ROWS, FALSE, microbatches);
 }
 
@@ -308,15 +332,18 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
       continue;
     }
     MsPieceMemo *memo = memo_of(t, w, &c, TRUE);
-    emit(t, w, node, level, c, memo ? bound(t, memo, microbatches_per_stage(t, &c)) : 0);
+    emit(t, w, node, level, c, memo ? bound(t, w, memo, microbatches_per_stage(t, &c)) : 0);
   }
 }
 
 static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   settle_role(t, w, node, MS_ROLE_KERNELS, MS_LEVEL_KERNELS, plain_rows);
 }
+static double plain_passes(const MsTree *t, const MsTreeWorker *w, MsPieceMemo *memo, double microbatches) {
+  return passes(t, memo, microbatches, schedules_of(t, w->scratch, MS_ROLE_BESIDE));
+}
 static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  settle_role(t, w, node, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, passes);
+  settle_role(t, w, node, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, plain_passes);
 }
 
 /* --- pieces of a node of MS_LEVEL_ADDED, and the shapes that they may take --- */
@@ -328,6 +355,7 @@ typedef struct {
   gboolean own;      /* the memo is of one cut */
   gboolean sizes;    /* the memo has no times yet */
   int map;
+  guint schedules; /* of the node: schedules_of */
 } Pieces;
 
 static void take_pieces(Pieces *p, const MsCandidate *c) {
@@ -548,15 +576,30 @@ static void expand_pieces(Pieces *p, const MsBranch *node) {
   }
 }
 
+/* Some layout of the group, at the PP of `c`, is not refused by a rule that the shape settles. */
+static gboolean group_allowed(const Pieces *p, MsCandidate c, const MsShapeGroup *group) {
+  const MsTree *t = p->t;
+  gint64 node = c.combo;
+  for (guint i = 0; i < group->use->len; i++) {
+    MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
+    if (t->schedules && !(p->schedules & 1u << t->schedule_of[use.choice])) continue;
+    c.value[MS_AXIS_VPP] = use.vpp, c.combo = node + use.choice * t->space->stride[MS_ROLE_SHAPE];
+    ms_tree_write_shape(t, p->w, &c);
+    if (settled_rule(p, &c) < 0) return TRUE;
+  }
+  return FALSE;
+}
+
 static MsTime least_of_late(const Pieces *p, MsCandidate c, MsTime least) {
   for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
     c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
     if (size_rule(p->t, c.value) >= 0 || !may_fit(p, any_cut_B(p, &c))) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len; i++) {
-      const MsShape *shape = g_array_index(list, MsShapeGroup, i).shape;
+      const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
+      const MsShape *shape = group->shape;
       MsTime step = shape ? ms_bound_time(shape, p->memo) : G_MAXINT64;
-      if (step < least && may_fit(p, least_device_B(p, shape, &c))) least = step;
+      if (step < least && may_fit(p, least_device_B(p, shape, &c)) && group_allowed(p, c, group)) least = step;
     }
   }
   return least;
@@ -596,7 +639,8 @@ static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
     return;
   }
   if (p->memo && cost_pieces(p)) {
-    share = passes(t, p->memo, microbatches_per_stage(t, c));
+    p->schedules = schedules_of(t, p->w->scratch, MS_ROLE_ADDED);
+    share = passes(t, p->memo, microbatches_per_stage(t, c), p->schedules);
     if (may_enter(t, c, share)) least = least_of_shapes(p, child);
   }
   if (isinf(least) || (!t->front && ms_tree_dear(t, cost_of(t, c, (MsTime)least)))) {
@@ -749,8 +793,36 @@ static void find_orders(MsTree *t) {
   }
 }
 
+/* The schedule of each combination of the keys of MS_ROLE_SHAPE; rules that read no other open key behind some role. */
+static void find_schedules(MsTree *t) {
+  static const char path[] = "layout.schedule";
+  const MsSpace *space = t->space;
+  gboolean open = FALSE;
+  for (int k = 0; k < space->n_choices; k++)
+    open |= space->choice[k].role == MS_ROLE_SHAPE && !strcmp(space->choice[k].open->path, path);
+  MsScenario *s = ms_space_scratch(space);
+  t->schedule_of = g_new0(guint8, space->n_of_role[MS_ROLE_SHAPE]);
+  for (gint64 i = 0; open && i < space->n_of_role[MS_ROLE_SHAPE]; i++) {
+    ms_space_apply_choices(space, MS_ROLE_SHAPE, i * space->stride[MS_ROLE_SHAPE], s);
+    t->schedule_of[i] = (guint8)s->layout.schedule;
+    t->schedules |= 1u << s->layout.schedule;
+  }
+  ms_scenario_free(s);
+  t->of_schedule = g_new(MsRole, ms_num_rules);
+  for (int i = 0; i < ms_num_rules; i++) {
+    gboolean whole = ms_rules[i].kind == MS_RULE_OPTIONS && ms_rule_reads(&ms_rules[i], path);
+    t->of_schedule[i] = whole ? MS_ROLE_WORK : MS_N_ROLES;
+    for (int k = 0; k < space->n_choices && whole; k++) {
+      const MsChoice *c = &space->choice[k];
+      if (!strcmp(c->open->path, path) || !ms_rule_reads(&ms_rules[i], c->open->path)) continue;
+      t->of_schedule[i] = ms_key_leaves_pieces(c->open->path) ? MS_N_ROLES : MAX(t->of_schedule[i], c->role);
+    }
+  }
+}
+
 void ms_tree_sort_keys(MsTree *t) {
   find_orders(t);
+  find_schedules(t);
   const char *late = "";
   t->n_late = 1, t->late = 1;
   for (int i = 0; i < t->space->n_choices; i++) {

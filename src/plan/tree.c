@@ -319,7 +319,7 @@ static void end(MsTree *t) {
   g_array_unref(t->too_large);
   g_free(t->worker);
   for (int level = 0; level < MS_N_LEVELS; level++) g_free(t->asked[level]);
-  g_free(t->settled), g_free(t->of_order);
+  g_free(t->settled), g_free(t->of_order), g_free(t->schedule_of), g_free(t->of_schedule);
 }
 
 double ms_tree_least_per_sequence_s(MsPlanner *x) {

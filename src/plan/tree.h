@@ -96,8 +96,12 @@ typedef struct {
   gboolean *asked[MS_N_LEVELS], *settled; /* [ms_num_rules] rules about options that a level before the shape settles;
                                            * rules settled with the shape, but those about the split, which are asked
                                            * when it is made. The rest is asked of layouts only */
-  gint32 *of_order; /* [n_of_role[MS_ROLE_SHAPE]] combination that differs from this one in the rank order alone, and
-                     * has the first one: the shapes are the same */
+  gint32 *of_order;    /* [n_of_role[MS_ROLE_SHAPE]] combination that differs from this one in the rank order alone, and
+                        * has the first one: the shapes are the same */
+  guint8 *schedule_of; /* [n_of_role[MS_ROLE_SHAPE]] */
+  guint schedules;     /* bits of those; 0: the schedule is settled before the shape */
+  MsRole *of_schedule; /* [ms_num_rules] of rules about options that read the schedule: the last role of the other
+                        * open keys that they read; of all others MS_N_ROLES */
   guint8 *plain[MS_N_ROLES]; /* [n_of_role] combinations of one role that keep a node plain */
   double threshold;          /* of this round */
   gboolean in_proportion;    /* only bounds that grow as the batch does */
