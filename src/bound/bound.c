@@ -157,7 +157,7 @@ static MsTime longest_of(const MsProgram *p, const Busy *busy, int stage) {
   if (ms_schedule_row(p->scenario->layout.schedule)->steps == MS_STEPS_OVERLAP && p->layout->pp > 1) return most;
   for (int k = MS_USE_COMPUTE; k < MS_N_USES; k++)
     if (k != MS_USE_LINK1 || !ms_program_meets(p->scenario)) most = MAX(most, busy->use[k]);
-  double computes = (1 - 1e-9) * ((double)busy->use[MS_USE_COMPUTE] + lost_to_sms(p, busy, stage));
+  double computes = (1 - 0x1p-30) * ((double)busy->use[MS_USE_COMPUTE] + lost_to_sms(p, busy, stage));
   return MAX(most, (MsTime)computes);
 }
 
