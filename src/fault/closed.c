@@ -65,8 +65,8 @@ static double loss(double log_interval, void *data) {
 double ms_fault_optimal_s(const MsFaultModel *m, double shortest_s) {
   enum { SCAN = 64, ROUNDS = 100 };
   MsFaultModel copy = *m;
-  double rate = ms_fault_rate(m), low = log(MAX(MAX(shortest_s, m->write_s), 1e-3)),
-         high = MAX(low + 1, log(rate > 0 ? 10 / rate : 1e9));
+  const double least_s = MAX(MAX(shortest_s, m->write_s), 1e-3); /* exp(log(x)) may be below x */
+  double rate = ms_fault_rate(m), low = log(least_s), high = MAX(low + 1, log(rate > 0 ? 10 / rate : 1e9));
   if (!(rate > 0)) return exp(high);
   int best = 0;
   for (int i = 1; i < SCAN; i++) /* brackets the minimum */
@@ -74,7 +74,8 @@ double ms_fault_optimal_s(const MsFaultModel *m, double shortest_s) {
       best = i;
   double a = low + (high - low) * MAX(best - 1, 0) / (SCAN - 1),
          b = low + (high - low) * MIN(best + 1, SCAN - 1) / (SCAN - 1), at = low + (high - low) * best / (SCAN - 1);
-  if (best == 0 || best == SCAN - 1) return exp(at); /* at the end of the range */
+  if (best == 0) return least_s;
+  if (best == SCAN - 1) return exp(at);
   gsl_min_fminimizer *minimiser = gsl_min_fminimizer_alloc(gsl_min_fminimizer_brent);
   gsl_function f = {loss, &copy};
   int status = gsl_min_fminimizer_set(minimiser, &f, at, a, b);
@@ -86,7 +87,7 @@ double ms_fault_optimal_s(const MsFaultModel *m, double shortest_s) {
       break;
   }
   gsl_min_fminimizer_free(minimiser);
-  return exp(at);
+  return MAX(exp(at), least_s);
 }
 
 double ms_fault_shortage(const MsFaultModel *m) {

@@ -139,7 +139,8 @@ static void closed_forms(MsGoodputResult *r) {
   m->work_s = INFINITY;
   r->expected_s = NAN;
   if (!isnan(r->work_s)) {
-    double n = MAX(1, round(r->work_s / m->interval_s)); /* whole intervals */
+    double n = MAX(1, round(r->work_s / m->interval_s)); /* whole intervals, each long enough to write one */
+    if (n > 1 && r->work_s / n < MAX(m->write_s, r->step_time_s)) n--;
     m->interval_s = r->work_s / n;
     m->work_s = r->work_s;
     m->horizon_s = PATIENCE * r->work_s;

@@ -84,10 +84,19 @@ static void the_optimum_is_one(void **state) {
     for (guint b = 0; b < G_N_ELEMENTS(stall_write_s); b++) {
       MsFaultModel m = model_of(mtbf_h[a] * HOUR_S, stall_write_s[b][0], stall_write_s[b][1], 900, 1);
       double best = ms_fault_optimal_s(&m, 10), ettr = ms_fault_ettr(&m, best);
-      assert_true(best >= m.write_s * (1 - 1e-9));
+      assert_true(best >= m.write_s && best >= 10);
       for (double f = 0.5; f < 2; f += 0.05)
         if (best * f >= MAX(m.write_s, 10)) assert_true(ms_fault_ettr(&m, best * f) <= ettr * (1 + 1e-12));
     }
+}
+
+/* A write that is longer than the best interval is the interval, to the last bit. */
+static void the_optimum_is_allowed(void **state) {
+  (void)state;
+  for (double write_s = 60; write_s < 80; write_s += 0.37) {
+    MsFaultModel m = model_of(3 * HOUR_S, 0.13, write_s, 900, 1);
+    assert_true(ms_fault_optimal_s(&m, 4.7) >= write_s);
+  }
 }
 
 /* --- nodes ----------------------------------------------------------------------------------------------------- */
@@ -315,6 +324,7 @@ int main(void) {
                                      cmocka_unit_test(the_days_end_on_time),
                                      cmocka_unit_test(closed_forms_and_their_limits),
                                      cmocka_unit_test(the_optimum_is_one),
+                                     cmocka_unit_test(the_optimum_is_allowed),
                                      cmocka_unit_test(no_spare_waits_for_every_repair),
                                      cmocka_unit_test(spares_help),
                                      cmocka_unit_test(shrinking_beats_waiting),
