@@ -43,8 +43,8 @@ gboolean ms_write_positions(const MsScenario *s, MsRelease release, MsArgs *args
 
 gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
   MsModel *m = s->model;
-  const MsArg *type = ms_args_take(args, "--position-embedding-type"),
-              *most = ms_args_take(args, "--max-position-embeddings");
+  const MsArg *type = ms_args_take(args, "--position-embedding-type");
+  MsArg *most = ms_args_take(args, "--max-position-embeddings");
   gboolean rotary = ms_args_take(args, "--use-rotary-position-embeddings") != NULL;
   const char *text = type ? ms_arg_value(args, type, error) : rotary ? "rope" : "learned_absolute";
   int word = text ? ms_arg_word(args, type, text, ms_position_words, error) : -1;
@@ -52,6 +52,7 @@ gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
   if (word < 0 || (most && !ms_arg_int(args, most, 1, 1 << 30, &rows, error))) return FALSE;
   m->position_embedding = (MsPosition)word;
   m->seq_length_max = ms_model_learns_positions(m) ? (int)rows : 0;
+  if (most && !ms_model_learns_positions(m)) most->used = rows == s->training.seq_length; /* else listed as ignored */
   return read_number(args, "--rotary-base", ROTARY_BASE, 1, 1e15, &m->rotary_base, error) &&
          read_number(args, "--rotary-percent", 1, 0, 1, &m->rotary_percent, error);
 }

@@ -3,6 +3,7 @@
 #define MS_LAUNCH_IMPORT_H
 
 #include "launch/launch.h"
+#include "launch/shell.h"
 #include "launch/table.h"
 
 enum { MS_IMPORT_MOST_GPUS = 1 << 20 };
@@ -28,6 +29,8 @@ JsonNode *ms_import_hardware(MsImport *import, const MsArgs *args, const MsImpor
 /* What was not marked used, as text, into import->ignored. */
 void ms_import_list_ignored(MsImport *import, const MsArgs *args);
 void ms_import_remark(MsImport *import, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/* Names of --set that nothing asked for. */
+void ms_import_remark_unasked(MsImport *import, const MsShell *shell);
 /* A copy with a NUL at the end, or NULL and an error when the text holds a NUL, is not UTF-8 or is above 4 MiB.
  * (transfer full) */
 char *ms_import_text(const char *text, gsize length, const char *file, GError **error);

@@ -378,5 +378,6 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
   if (m->moe_layer_freq && !says_width && m->moe_ffn_hidden_size == m->ffn_hidden_size)
     ms_import_remark(import, "--moe-ffn-hidden-size is not given: experts are %d wide, as the dense layers are",
                      m->moe_ffn_hidden_size);
+  ms_import_remark_unasked(import, shell);
   return g_steal_pointer(&import);
 }

@@ -124,5 +124,7 @@ MsImport *ms_import_modelzoo(const char *text, gsize length, const char *file, c
   add_words(args, options->words);
   for (guint i = 0; i < yaml->other->len; i++) g_ptr_array_add(import->ignored, g_strdup(yaml->other->pdata[i]));
   int gpus = number(shell, "NNODES") * (number(shell, "GB200_CLUSTER") == 1 ? 4 : 8);
-  return ms_import_scenario(import, args, gpus, options, error) ? g_steal_pointer(&import) : NULL;
+  if (!ms_import_scenario(import, args, gpus, options, error)) return NULL;
+  ms_import_remark_unasked(import, shell);
+  return g_steal_pointer(&import);
 }

@@ -399,8 +399,25 @@ static char *machine_of(const char *file) {
   return machine ? g_steal_pointer(&name) : NULL;
 }
 
+/* Options behind the file: Primus writes them as its keys, --global_batch_size. */
 static void add_words(MsArgs *args, const char *const *words) {
-  if (words && words[0]) ms_args_add_words(args, (char *const *)words, 0);
+  if (!words || !words[0]) return;
+  g_auto(GStrv) own = g_strdupv((char **)words);
+  for (int i = 0; own[i]; i++)
+    if (g_str_has_prefix(own[i], "--"))
+      for (char *at = own[i]; *at && *at != '='; at++)
+        if (*at == '_') *at = '-';
+  ms_args_add_words(args, own, 0);
+}
+
+/* --set of a key of the presets or overrides, as Primus takes it on its command line. */
+static void add_set(Primus *p) {
+  const MsShell *given = p->variables;
+  for (int i = 0; given->set && given->set[i]; i++) {
+    g_autofree char *name = g_strndup(given->set[i], strcspn(given->set[i], "="));
+    if (!g_hash_table_contains(given->asked, name) && g_hash_table_contains(p->values, name))
+      put(p, name, ms_shell_given(given, name), 0, FALSE);
+  }
 }
 
 static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *options) {
@@ -447,6 +464,9 @@ MsImport *ms_import_primus(const char *text, gsize length, const char *file, con
   g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, value_free);
   g_autoptr(GPtrArray) order = g_ptr_array_new_with_free_func(g_free);
   Primus p = {file, variables, options->environment, values, order, 0, error};
-  return read_file(&p, copy) && check_own(&p, options) && convert(&p, import, options) ? g_steal_pointer(&import)
-                                                                                       : NULL;
+  if (!read_file(&p, copy)) return NULL;
+  add_set(&p);
+  if (!check_own(&p, options) || !convert(&p, import, options)) return NULL;
+  ms_import_remark_unasked(import, variables);
+  return g_steal_pointer(&import);
 }

@@ -1,6 +1,8 @@
 /* src/launch/import_remarks.c - an import as it is made: what it remarks and what it ignored. */
 #include "launch/import.h"
 
+#include <string.h>
+
 MsImport *ms_import_new(void) {
   MsImport *import = g_new0(MsImport, 1);
   import->ignored = g_ptr_array_new_with_free_func(g_free);
@@ -21,6 +23,14 @@ void ms_import_remark(MsImport *import, const char *format, ...) {
   va_start(list, format);
   g_ptr_array_add(import->remarks, g_strdup_vprintf(format, list));
   va_end(list);
+}
+
+void ms_import_remark_unasked(MsImport *import, const MsShell *shell) {
+  for (int i = 0; shell->set && shell->set[i]; i++) {
+    g_autofree char *name = g_strndup(shell->set[i], strcspn(shell->set[i], "="));
+    if (!g_hash_table_contains(shell->asked, name))
+      ms_import_remark(import, "--set %s: nothing that is read of the file asks for %s", shell->set[i], name);
+  }
 }
 
 void ms_import_list_ignored(MsImport *import, const MsArgs *args) {

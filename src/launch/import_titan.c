@@ -488,7 +488,9 @@ MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file,
   if (g_str_has_suffix(file, ".py"))
     return ms_input_error(error, file, 0, "",
                           "is Python, as configurations of TorchTitan are since February 2026; "
-                          "moesim reads the TOML of the releases before"),
+                          "moesim reads the TOML of the releases before: write its values as such a file (moesim "
+                          "launch --form torchtitan "
+                          "writes one to start from)"),
            NULL;
   g_autofree char *copy = ms_import_text(text, length, file, error);
   g_autofree char *json = copy ? ms_toml_as_json(copy, file, error) : NULL;

@@ -154,7 +154,10 @@ static gboolean put_value(Reader *r, Words *w, char *const *values, gboolean quo
 static const char *set_to(const MsShell *shell, const char *name) {
   gsize n = strlen(name);
   for (int i = 0; shell->set && shell->set[i]; i++)
-    if (strncmp(shell->set[i], name, n) == 0 && shell->set[i][n] == '=') return shell->set[i] + n + 1;
+    if (strncmp(shell->set[i], name, n) == 0 && shell->set[i][n] == '=') {
+      g_hash_table_add(shell->asked, g_strdup(name));
+      return shell->set[i] + n + 1;
+    }
   return NULL;
 }
 
@@ -1220,6 +1223,7 @@ MsShell *ms_shell_new(const char *file) {
   shell->documents = g_ptr_array_new_with_free_func(g_free);
   shell->remarks = g_ptr_array_new_with_free_func(g_free);
   shell->variables = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_strfreev);
+  shell->asked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   return shell;
 }
 
@@ -1229,5 +1233,6 @@ void ms_shell_free(MsShell *shell) {
   g_ptr_array_unref(shell->documents);
   g_ptr_array_unref(shell->remarks);
   g_hash_table_unref(shell->variables);
+  g_hash_table_unref(shell->asked);
   g_free(shell);
 }

@@ -25,6 +25,7 @@ typedef struct MsShell {
   GHashTable *variables;           /* char * -> char **: words; a plain variable has one */
   const char *const *words;        /* $1, $2, ... */
   const char *const *set;          /* NAME=VALUE of variables, whatever the script says; may be NULL */
+  GHashTable *asked;               /* char *: names among them that were asked for */
   gboolean environment;            /* and those of the process */
   const char *folder;              /* of the script: where names without a folder are */
   char *(*load)(const char *path); /* text of a file that it sources, NULL when there is none; NULL: none is read */

@@ -92,6 +92,22 @@ static void variables(void **state) {
   assert_false(mentions(import->remarks, "NNODES"));
 }
 
+/* Keys given from outside, as Primus's own command line takes them, and names that are none. */
+static void keys_from_outside(void **state) {
+  (void)state;
+  const char *const set[] = {"NNODES=4", "global_batch_size=512", "nonsense=1", NULL}, *const words[] = {
+                                                                                           "--micro_batch_size", "4",
+                                                                                           NULL};
+  g_autofree char *text = file_text();
+  g_autoptr(MsImport) import =
+      import_text(text, &(MsImportOptions){.environment = TRUE, .set = set, .words = words}, NULL);
+  assert_non_null(import);
+  assert_int_equal(import->scenario->training.global_batch_size, 512);
+  assert_int_equal(import->scenario->training.micro_batch_size, 4);
+  assert_true(mentions(import->remarks, "--set nonsense=1: nothing"));
+  assert_false(mentions(import->remarks, "--set global"));
+}
+
 /* Keys that Primus alone has. */
 static void own_keys(void **state) {
   (void)state;
@@ -294,6 +310,7 @@ static void damaged(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(presets_and_overrides),
+                                     cmocka_unit_test(keys_from_outside),
                                      cmocka_unit_test(defaults_are_not_listed),
                                      cmocka_unit_test(variables),
                                      cmocka_unit_test(own_keys),
