@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/import.h"
+#include "cli/plan_launch.h"
 #include "launch/launch.h"
 #include "layout/layout.h"
 #include "logs/goal.h"
@@ -118,7 +119,11 @@ static MsImportOptions options_of(const Options *o, char **words) {
 /* What a file says is written even where no run can be like that: GPUs may be missing, or what moesim can do. */
 static void print_refusal(const char *file, const MsScenario *scenario) {
   MsRefusal refusal;
-  if (ms_layout_check(scenario, &refusal)) return;
+  if (ms_layout_check(scenario, &refusal)) {
+    g_autofree char *why = ms_cli_why_not_started(scenario);
+    if (why) fprintf(stderr, "moesim: %s: moesim launch will refuse this: %s\n", file, why);
+    return;
+  }
   const MsRule *rule = &ms_rules[refusal.rule];
   fprintf(stderr, "moesim: %s: moesim run will refuse this: %s: %s (rule %s)\n", file, rule->path, refusal.why,
           rule->name);

@@ -11,6 +11,7 @@
 #include "base/ranks.h"
 #include "report/report.h"
 #include "study/ask.h"
+#include "study/variant.h"
 
 enum { MOST_TOP = 10000, MOST_THREADS = 1024 };
 
@@ -134,6 +135,8 @@ static gboolean starts(const MsScenario *s, gpointer options, GError **error) {
   return text != NULL;
 }
 
+static gboolean is_open(const char *key, gconstpointer request) { return ms_open_place(request, key) >= 0; }
+
 static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   MsPlanOptions options;
   ms_plan_options_init(&options);
@@ -192,7 +195,7 @@ static int plan_one(const Options *o, MsRequest *request) {
                                .decide = o->decide && !wants_one(o)};
   if (!ms_plan_extras_check(request, &asked, &error) ||
       (o->launch && (!ms_scenario_refuse_pools(request->base, "what starts a run is", &error) ||
-                     !ms_launch_starts(request->base, framework_of(o), &error))))
+                     !ms_launch_may_start(request->base, launch_of(o), is_open, request, &error))))
     return ms_cli_fail(error);
   if (!ms_make_folder(o->decide_out, &error)) return ms_cli_fail(error); /* before the work */
   MsPlanOptions options = plan_options(o, request);
@@ -211,6 +214,7 @@ static int plan_one(const Options *o, MsRequest *request) {
   if (!plan) return ms_cli_fail(error);
   g_auto(MsPlanExtras) extras = {0};
   if (!ms_plan_extras(request, plan, &options, &asked, &extras, &error)) return ms_cli_fail(error);
+  if (plan->n_best > 0 && !o->launch) extras.not_started = ms_cli_why_not_started(plan->best[0].scenario);
   int status = print_plan(o, request, plan, &extras, top);
   gboolean answers = ms_plan_answers(request, plan, &extras);
   if (o->decide_out && extras.decision && status == 0)

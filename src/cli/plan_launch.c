@@ -1,8 +1,10 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "base/io.h"
 #include "cli/plan_launch.h"
 #include "launch/launch.h"
+#include "report/report.h"
 
 /* The JSON object of the plan with the launch as one more member. (transfer full) */
 static char *with_launch(const char *json, const char *form, int rank, const char *text) {
@@ -13,6 +15,18 @@ static char *with_launch(const char *json, const char *form, int rank, const cha
   json_object_set_string_member(launch, "text", text);
   json_object_set_object_member(json_node_get_object(ms_json_root(doc)), "launch", launch);
   return ms_json_text(ms_json_root(doc), 0);
+}
+
+char *ms_cli_why_not_started(const MsScenario *s) {
+  const char *form = ms_report_launch_form(s);
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = NULL;
+  for (int word = 0; form && ms_launch_words[word] && !text && !error; word++)
+    if (strcmp(ms_launch_words[word], form) == 0) text = ms_launch_text(s, ms_launch_of_word(word), &error);
+  if (!error) return NULL;
+  gsize file = strlen(s->file);
+  gboolean said = strncmp(error->message, s->file, file) == 0 && g_str_has_prefix(error->message + file, ": ");
+  return g_strdup(error->message + (said ? file + 2 : 0));
 }
 
 int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, const char *out, int rank) {

@@ -9,6 +9,8 @@
 
 /* 0, or 2 after a message; form and out NULL and rank 0: not given. */
 int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, const char *out, int rank);
+/* Why the form of ms_report_launch_form does not start it; NULL: it does, or there is none. (transfer full) */
+char *ms_cli_why_not_started(const MsScenario *scenario);
 /* Writes the layout of that rank (in the order of `robust` unless that is NULL) as a scenario file. Returns the status.
  */
 int ms_cli_plan_keep(const MsPlan *plan, const MsRobust *robust, const char *file, int rank);

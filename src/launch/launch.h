@@ -38,6 +38,10 @@ MsFramework ms_launch_framework(MsLaunch launch);
 /* FALSE and an MS_ERROR_INPUT where the framework is known not to start on machines of that vendor
  * (describe/vendor.def): every text below is refused then. */
 gboolean ms_launch_starts(const MsScenario *scenario, MsFramework framework, GError **error);
+/* FALSE and the error where no layout of a plan on `base` is started, whatever it chooses for the keys that are
+ * `open`. */
+gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (*open)(const char *key, gconstpointer),
+                             gconstpointer user, GError **error);
 
 /* The same run with every key that has no effect at its default and every derived one resolved: what an export says
  * and an import gives. Predictions of both are equal. Nothing borrowed; `measured` is left behind. (transfer full) */

@@ -12,6 +12,7 @@ typedef struct {
   const char *name; /* stable word */
   const char *path; /* key it speaks about */
   const char *doc;  /* one sentence: what the release wants */
+  const char *keys; /* that alone decide it, beside the model; NULL: many do */
   gboolean (*holds)(const MsScenario *scenario);
 } ReleaseRule;
 
@@ -75,21 +76,43 @@ static gboolean excluded_offload(const MsScenario *s) {
 
 #define RULE(id, name, path, doc, ...) \
   static gboolean id(const MsScenario *s) { return (__VA_ARGS__) ? TRUE : FALSE; }
+#define RULE_OF(id, name, path, doc, keys, ...) RULE(id, name, path, doc, __VA_ARGS__)
 #include "launch/release.def"
+#undef RULE_OF
 #undef RULE
 
-#define RULE(id, name, path, doc, ...) {name, path, doc, id},
+#define RULE(id, name, path, doc, ...)          {name, path, doc, NULL, id},
+#define RULE_OF(id, name, path, doc, keys, ...) {name, path, doc, keys, id},
 static const ReleaseRule rules[] = {
 #include "launch/release.def"
 };
+#undef RULE_OF
 #undef RULE
 
+static gboolean refuse(const MsScenario *scenario, const ReleaseRule *rule, GError **error) {
+  return ms_refuse_key(scenario, error, rule->path, "Megatron-LM would reject it: %s (rule %s)", rule->doc, rule->name);
+}
+
 gboolean ms_release_check(const MsScenario *scenario, GError **error) {
-  for (int i = 0; i < (int)G_N_ELEMENTS(rules); i++) {
-    const ReleaseRule *rule = &rules[i];
-    if (!rule->holds(scenario))
-      return ms_refuse_key(scenario, error, rule->path, "Megatron-LM would reject it: %s (rule %s)", rule->doc,
-                           rule->name);
-  }
+  for (int i = 0; i < (int)G_N_ELEMENTS(rules); i++)
+    if (!rules[i].holds(scenario)) return refuse(scenario, &rules[i], error);
+  return TRUE;
+}
+
+static gboolean is_settled(const ReleaseRule *rule, gboolean (*open)(const char *key, gconstpointer user),
+                           gconstpointer user) {
+  if (!rule->keys) return FALSE;
+  g_auto(GStrv) keys = g_strsplit(rule->keys, " ", -1);
+  for (int i = 0; keys[i]; i++)
+    if (*keys[i] && open(keys[i], user)) return FALSE;
+  return TRUE;
+}
+
+gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (*open)(const char *, gconstpointer),
+                             gconstpointer user, GError **error) {
+  if (!ms_launch_starts(base, ms_launch_framework(launch), error)) return FALSE;
+  if (launch.form == MS_LAUNCH_TORCHTITAN || launch.form == MS_LAUNCH_DEEPSPEED) return TRUE;
+  for (int i = 0; i < (int)G_N_ELEMENTS(rules); i++)
+    if (is_settled(&rules[i], open, user) && !rules[i].holds(base)) return refuse(base, &rules[i], error);
   return TRUE;
 }

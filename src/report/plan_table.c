@@ -210,9 +210,10 @@ static char *only_assumed(const MsRequest *request) {
   return keys->len ? g_string_free(g_steal_pointer(&keys), FALSE) : NULL;
 }
 
-/* A deadline and memory first: what the rules refuse is no news where it is short. */
+/* A deadline, what starts and memory first: what the rules refuse is no news where it is short. */
 static void append_nothing(GString *out, const MsRequest *request, const MsPlan *plan) {
-  const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline");
+  const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline"),
+                      *stays = refused_for(plan, "not-started");
   g_autofree char *assumed = plan->valid == 0 ? only_assumed(request) : NULL;
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (late)
@@ -221,6 +222,9 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
         "nothing keeps the deadline: the layout that comes nearest, %s, takes at least %.4g days more than "
         "the %.4g; --explain lists what else was refused",
         late->layout, late->miss / MS_DAY_S, request->deadline_s / MS_DAY_S);
+  else if (stays)
+    ms_text_paragraph(out, 2, "nothing feasible: of the layouts that fit none is started by that form: %s",
+                      stays->example);
   else if (memory)
     ms_text_paragraph(out, 2,
                       "nothing feasible: the layout that comes nearest, %s, needs at least %s more than the %s "
@@ -242,18 +246,18 @@ static void append_ways(GString *out, const MsRequest *request, const MsPlan *pl
   ms_text_append(out, ms_report_ways(ways, late));
 }
 
-/* The form that starts it; NULL: none. Adapters, and machines of several kinds, are no arguments of what is launched
- * (docs/launch.md). */
-static const char *launch_form(const MsScenario *s) {
+const char *ms_report_launch_form(const MsScenario *s) {
   gboolean starts = ms_vendor_start(s->hardware, s->framework).kind != MS_STAYS;
   return starts && ms_scenario_machines(s) == 1 && !ms_lora_is_on(&s->training.lora) ? ms_framework(s)->launch_form
                                                                                      : NULL;
 }
 
-static void append_hint(GString *out, const MsPlan *plan) {
+static void append_hint(GString *out, const MsPlan *plan, const char *not_started) {
   const MsPlanEntry *best = &plan->best[0];
-  const char *form = launch_form(best->scenario);
-  g_autofree char *start = form ? g_strdup_printf("; --launch %s prints what starts it", form) : NULL;
+  const char *form = ms_report_launch_form(best->scenario);
+  g_autofree char *start = !form         ? NULL
+                           : not_started ? g_strdup_printf("; --launch does not start it: %s", not_started)
+                                         : g_strdup_printf("; --launch %s prints what starts it", form);
   g_string_append_c(out, '\n');
   if (best->result->bottleneck) ms_text_paragraph(out, 6, "best: %s", best->result->bottleneck);
   ms_text_paragraph(out, 6,
@@ -369,7 +373,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   if (extras && extras->reasons) { ms_text_append(out, ms_report_reasons(plan, extras->reasons)); }
   if (extras && extras->robust) { ms_text_append(out, ms_report_robust(extras->robust, top)); }
   if (extras && extras->decision) { ms_text_append(out, ms_report_decision(extras->decision)); }
-  if (plan->n_best > 0) append_hint(out, plan);
+  if (plan->n_best > 0) append_hint(out, plan, extras ? extras->not_started : NULL);
   return g_string_free(out, FALSE);
 }
 

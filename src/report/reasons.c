@@ -20,6 +20,10 @@ static void value_cell(MsTable *table, const char *json) {
 }
 
 static void append_keys(GString *out, const MsComparison *c, const char *a, const char *b) {
+  if (c->n_keys == 0) {
+    g_string_append(out, "differs in nothing\n");
+    return;
+  }
   MsTable *table = ms_table_of("differs in");
   ms_table_column(table, a, FALSE);
   ms_table_column(table, b, FALSE);

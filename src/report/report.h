@@ -109,11 +109,14 @@ char *ms_report_adapters(const MsScenario *scenario); /* ", LoRA of rank 16", or
 
 /* --- plan_table.c ---------------------------------------------------------------------------------------------- */
 char *ms_report_layout(const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 full" (transfer full) */
-/* `deadline`: what was short was time, not memory. (transfer full) */
 /* "64", or "64 to 256" where the number is searched. (transfer full) */
 char *ms_report_gpus(const MsRequest *request);
+/* `deadline`: what was short was time, not memory. (transfer full) */
 char *ms_report_ways(const MsWays *ways, gboolean deadline);
 char *ms_report_recompute(const MsRecomputeSpec *recompute); /* "moe_act+layernorm", "full", "none" */
+/* The form that starts it; NULL: none. Adapters, and machines of several kinds, are no arguments of what is launched
+ * (docs/launch.md). */
+const char *ms_report_launch_form(const MsScenario *scenario);
 /* What to choose from, and with MS_REPORT_ALL or without `extras->picks` at most `top` rows of the ranking (0: all);
  * `extras` may be NULL. */
 char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanExtras *extras, int top, unsigned flags);

@@ -42,8 +42,10 @@ static void say_budget(GPtrArray *out, const MsBudget *b, int gpus) {
   if (!(b->days > 0)) return;
   ms_text_tokens(b->tokens, tokens);
   if (b->deadline_days > 0 && b->late)
-    say(out, "the %s tokens take %.1f of the %.4g days: LATE, so give more GPUs (--gpus %d..%d finds how many)", tokens,
-        b->days, b->deadline_days, gpus, enough_gpus(b, gpus));
+    say(out,
+        "the %s tokens take %.1f of the %.4g days: LATE, so give more GPUs (--gpus %d..%d finds how many, or a list as "
+        "\"gpus\" of a request)",
+        tokens, b->days, b->deadline_days, gpus, enough_gpus(b, gpus));
   else if (b->deadline_days > 0)
     say(out, "the %s tokens take %.1f of the %.4g days", tokens, b->days, b->deadline_days);
   else

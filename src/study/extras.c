@@ -35,6 +35,13 @@ gboolean ms_plan_answers(const MsRequest *request, const MsPlan *plan, const MsP
   return ms_plan_in_time(request, plan);
 }
 
+/* Layouts fit, but nothing starts them: more memory would not help. */
+static gboolean nothing_starts(const MsPlan *plan) {
+  for (int i = 0; i < plan->n_refusals; i++)
+    if (strcmp(plan->refusals[i].name, "not-started") == 0) return plan->n_best == 0;
+  return FALSE;
+}
+
 /* What would fit; where something does but is late, what would be in time with the goodput of the first. */
 static MsWays *ways_out(const MsRequest *request, const MsPlan *plan, const MsPlanOptions *options) {
   if (plan->n_best == 0) return ms_ways_new(request, options);
@@ -59,7 +66,8 @@ static gboolean add(const MsRequest *request, const MsPlan *plan, const MsPlanOp
   if (any && !asked->no_picks && !(e->picks = ms_picks_new(request, plan, e->reasons, e->robust, options, error)))
     return FALSE;
   gboolean wanted = !any || (!asked->no_picks && !ms_plan_answers(request, plan, e));
-  if (wanted && ms_scenario_machines(request->base) == 1) e->ways = ways_out(request, plan, options);
+  if (wanted && !nothing_starts(plan) && ms_scenario_machines(request->base) == 1)
+    e->ways = ways_out(request, plan, options);
   return TRUE;
 }
 
@@ -81,6 +89,7 @@ gboolean ms_plan_extras(const MsRequest *request, const MsPlan *plan, const MsPl
 }
 
 void ms_plan_extras_clear(MsPlanExtras *e) {
+  g_clear_pointer(&e->not_started, g_free);
   g_clear_pointer(&e->decision, ms_decision_free);
   g_clear_pointer(&e->map, ms_layout_map_free);
   g_clear_pointer(&e->picks, ms_picks_free);

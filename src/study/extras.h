@@ -16,7 +16,8 @@ typedef struct { /* each may be NULL; owned */
   MsWays *ways;
   MsPicks *picks;
   MsDecision *decision;
-  MsLayoutMap *map; /* what its points differ in from the winner is set */
+  MsLayoutMap *map;  /* what its points differ in from the winner is set */
+  char *not_started; /* set by the caller: why no form starts the winner */
 } MsPlanExtras;
 
 typedef struct {

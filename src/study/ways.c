@@ -38,6 +38,7 @@ typedef struct {
   MsWays *ways;
   const MsRequest *request;
   MsPlanOptions options;
+  const MsPlanOptions *asked; /* of the plan */
 } Search;
 
 /* Without `change`: the machine, and the number of GPUs that were found. */
@@ -53,12 +54,14 @@ static void keep(MsWays *ways, MsWayKind kind, const char *change, MsHardware *m
               .device_B = ms_device_B(best->result)};
 }
 
-/* Whether some layout of the variant fits; it is kept then, with its machine. A variant that cannot be planned does
- * not. */
+/* Whether some layout of the variant fits, and is started; it is kept then, with its machine. A variant that cannot be
+ * planned does not. */
 static gboolean try(Search *x, MsRequest *variant, MsWayKind kind, const char *change, MsHardware *machine) {
   if (ms_interrupted()) return FALSE;
   g_autoptr(MsPlan) plan = ms_plan(variant, &x->options, NULL);
   if (!plan || plan->n_best == 0) return FALSE;
+  const MsPlanOptions *asked = x->asked;
+  if (asked->starts && !asked->starts(plan->best[0].scenario, asked->starts_user, NULL)) return FALSE;
   keep(x->ways, kind, change, machine, &plan->best[0]);
   return TRUE;
 }
@@ -226,7 +229,7 @@ static void try_machines(Search *x) {
 MsWays *ms_ways_new(const MsRequest *request, const MsPlanOptions *options) {
   MsWays *ways = g_new0(MsWays, 1);
   ways->gpus_tried = g_array_new(FALSE, FALSE, sizeof(double));
-  Search x = {ways, request, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}};
+  Search x = {ways, request, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}, options};
   if (lacks_precision(request)) try_precisions(&x);
   else {
     if (request->objective != MS_GOAL_DEADLINE) try_options(&x);
