@@ -68,9 +68,46 @@ static char *home_of(const MsFieldTable *table, const char *key) {
   return NULL;
 }
 
+/* Words of other programs, for the key that they mean. */
+static const struct {
+  const char *word, *key;
+} of_others[] = {{"num_gpus", "gpus"},
+                 {"n_gpus", "gpus"},
+                 {"world_size", "gpus"},
+                 {"tensor_parallel", "tp"},
+                 {"tensor_model_parallel_size", "tp"},
+                 {"tensor_parallel_size", "tp"},
+                 {"pipeline_parallel", "pp"},
+                 {"pipeline_model_parallel_size", "pp"},
+                 {"pipeline_parallel_size", "pp"},
+                 {"expert_parallel", "ep"},
+                 {"expert_model_parallel_size", "ep"},
+                 {"expert_parallel_size", "ep"},
+                 {"expert_tensor_parallel_size", "etp"},
+                 {"context_parallel", "cp"},
+                 {"context_parallel_size", "cp"},
+                 {"data_parallel", "dp"},
+                 {"data_parallel_size", "dp"},
+                 {"virtual_pipeline_model_parallel_size", "vpp"},
+                 {"num_virtual_stages_per_pipeline_rank", "vpp"},
+                 {"mbs", "micro_batch_size"},
+                 {"gbs", "global_batch_size"},
+                 {"batch_size", "global_batch_size"},
+                 {"dtype", "precision"}};
+
+static const char *meant(const char *key) {
+  for (guint i = 0; i < G_N_ELEMENTS(of_others); i++)
+    if (strcmp(of_others[i].word, key) == 0) return of_others[i].key;
+  return NULL;
+}
+
 static char *unknown_key_hint(const MsFieldTable *table, const char *key) {
   g_autofree char *home = home_of(table, key);
   if (home) return g_strdup_printf("\"%s\" is a key of \"%s\"", key, home);
+  const char *ours = meant(key);
+  if (ours && ms_field_find(table, ours)) return g_strdup_printf("did you mean \"%s\"?", ours);
+  g_autofree char *place = ours ? home_of(table, ours) : NULL;
+  if (place) return g_strdup_printf("did you mean \"%s\" of \"%s\"?", ours, place);
   const char **keys = table_keys(table);
   char *suggestion = ms_suggest(key, keys, NULL);
   g_free(keys);

@@ -305,6 +305,19 @@ static void append_counts(GString *out, const MsPlan *plan) {
                       plan->simulated);
 }
 
+/* A finished run where a request is expected: its one layout is the answer, which is seldom what was asked. */
+static void append_closed(GString *out, const MsRequest *request) {
+  for (int i = 0; i < request->n_open; i++) {
+    const char *path = request->open[i].path;
+    if (g_str_has_prefix(path, "layout.") || strcmp(path, "gpus") == 0 ||
+        strcmp(path, "training.micro_batch_size") == 0)
+      return;
+  }
+  ms_text_paragraph(out, 2,
+                    "no size of the layout is left open: a list such as \"tp\": [1, 2, 4] opens one, --around SCENARIO "
+                    "opens all");
+}
+
 /* What a search that was stopped has proven all the same. */
 static void append_proof(GString *out, const MsRequest *request, const MsPlan *plan) {
   double gap = ms_plan_gap(plan, request);
@@ -355,6 +368,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
                          base->training.seq_length, base->training.global_batch_size, lora);
   append_nodes(out, base);
   append_counts(out, plan);
+  append_closed(out, request);
   g_autofree char *caveat = ms_caveat(base, plan->n_best > 0 ? plan->best[0].result : NULL, MS_FIDELITY_FULL);
   if (caveat) ms_text_paragraph(out, 2, "caveat: %s", caveat);
   append_start(out, base);

@@ -10,6 +10,7 @@
 #include "study/parts.h"
 
 enum { DEFAULT_SEQ_LENGTH = 4096, DEFAULT_BATCH_TOKENS = 4 << 20, MOST_GPUS = 1 << 20, MOST_RANK = 1 << 16 };
+#define FEWEST_TOKENS 1e6 /* of a training, written without k, M, G or T */
 
 /* "--seq-length" or "seq_length". (transfer full) */
 static char *named(const char *key, gboolean dashes) {
@@ -98,11 +99,22 @@ static gboolean read_prices(const MsAsk *a, char *const *machines, gboolean dash
   return TRUE;
 }
 
+/* "90%" is 0.9. */
+static gboolean read_share(const char *text, gboolean dashes, double *share, GError **error) {
+  g_autofree char *number = text ? g_strndup(text, strcspn(text, "%")) : NULL;
+  gboolean percent = text && g_str_has_suffix(text, "%") && strlen(number) + 1 == strlen(text);
+  if (!read_amount(percent ? number : text, "", "max_memory", dashes, share, error)) return FALSE;
+  if (percent) *share /= 100;
+  return TRUE;
+}
+
 /* As a share of the GPU's memory; of several machines a size is one share only where they have as much. */
 static gboolean read_memory(const MsAsk *a, char *const *machines, gboolean dashes, double *share, GError **error) {
-  gboolean size = a->max_memory && ms_quantity_has_suffix(a->max_memory);
+  gboolean size = a->max_memory && !g_str_has_suffix(a->max_memory, "%") && ms_quantity_has_suffix(a->max_memory);
   double most, hbm_B = 0;
-  if (!read_amount(a->max_memory, size ? "B" : "", "max_memory", dashes, share, error)) return FALSE;
+  if (!(size ? read_amount(a->max_memory, "B", "max_memory", dashes, share, error)
+             : read_share(a->max_memory, dashes, share, error)))
+    return FALSE;
   most = *share;
   for (int i = 0; size && machines[i]; i++) {
     g_autoptr(MsHardware) machine = ms_hardware_load(machines[i], error);
@@ -124,6 +136,9 @@ static gboolean read_budget(const MsAsk *a, char *const *machines, gboolean dash
       !read_amount(a->max_watts, "W", "max_watts", dashes, &b->max_W, error) ||
       !read_memory(a, machines, dashes, &b->memory_share, error))
     return FALSE;
+  if (a->tokens && b->tokens < FEWEST_TOKENS && !ms_quantity_has_suffix(a->tokens))
+    return wrong(error, dashes, "tokens", " %s: are those of the whole training; \"%sT\" was probably meant", a->tokens,
+                 a->tokens);
   if (dashes && a->deadline && !ms_quantity_has_suffix(a->deadline))
     return wrong(error, dashes, "deadline", " %s: give its unit; \"%sd\" was probably meant", a->deadline, a->deadline);
   if (b->deadline_s > 0 && !(b->tokens > 0))

@@ -276,6 +276,8 @@ static void amounts_of_options(void **state) {
       {{"import", "hf", "--vocab-size", "128k", "x.json"}, "may be 128000 or 131072"},
       {{"import", "megatron", "--gpus", "8GB", "x.sh"}, "is a size in bytes"},
       {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "1T", "--deadline", "20"}, "\"20d\" was"},
+      {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "20"}, "\"20T\" was probably"},
+      {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--max-memory", "190%"}, "of a GPU's memory up to 1"},
       {{"plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "--tokens", "1TB"}, "is a size in bytes"},
       {{"run", "--fidelity", "bound", "--time-limit", "5days", "x.json"}, "--time-limit 5days: give a time"},
       {{"show", "model", "--time-limit", "1min"}, "unknown option"},
@@ -547,6 +549,9 @@ static void diff_of_layouts(void **state) {
   ms_cli_expect(&diff, 0, "diff");
   assert_true(strstr(diff.out, "differs in") && strstr(diff.out, "layout.tp") && strstr(diff.out, "micro_batch_size"));
   g_remove(other);
+  g_auto(MsCliRun) plan = RUN("plan", file);
+  ms_cli_expect(&plan, 0, "a plan of a finished run");
+  assert_non_null(strstr(plan.out, "no size of the layout is left open"));
 }
 
 /* The scenario that --out keeps is that place of the ranking: it runs to the same figures. */
