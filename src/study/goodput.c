@@ -50,6 +50,9 @@ static gboolean predict(MsGoodputResult *r, GError **error) {
   if (isnan(g->step_time_s)) r->caveat = g_strdup(result->caveat);
   r->band = isnan(g->step_time_s) ? result->band : 0;
   r->tokens_per_step = (double)g->run->training.global_batch_size * g->run->training.seq_length;
+  if (g->budget.tokens < r->tokens_per_step)
+    return ms_input_error(error, g->file, 0, "budget.tokens", "is %.6g, fewer than a step has (%.6g)", g->budget.tokens,
+                          r->tokens_per_step);
   r->gpus = g->run->gpus;
   r->nodes = nodes_of(g->run);
   r->model.replicas = MAX(result->dp, 1);

@@ -308,7 +308,9 @@ static void what_cannot_be_is_refused(void **state) {
        "checkpoint.interval_s: is 1 s, but a step takes"},
       {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"in-memory\", \"interval_s\": 30}, \"budget\": {\"tokens\": "
                         "1e18}, \"monte_carlo\": {\"runs\": 1000000}"),
-       "monte_carlo.runs: would take"}};
+       "monte_carlo.runs: would take"},
+      {STUDY(RATE("10") ", \"checkpoint\": {\"mode\": \"in-memory\"}, \"budget\": {\"tokens\": 20}"),
+       "budget.tokens: is 20, fewer than a step has"}};
   for (guint i = 0; i < G_N_ELEMENTS(refused); i++) {
     GError *error = NULL;
     assert_null(study_of(refused[i][0], &error));
