@@ -26,7 +26,7 @@ typedef struct {
   int maxima_at_once_since;
   double copy_B;                 /* of a weight and its scales: one copy in the precision of the products */
   gboolean gathers_by_gradients; /* low parameters have no buffer of their own, the gradients' one serves */
-  double gathered_B;             /* of a weight that is gathered where FP8 parameters are kept */
+  double gathered_B;             /* of a weight that is gathered where low-precision parameters are kept */
   gboolean output_proj;          /* TransformerEngine can do the head in it */
   gboolean fused_mlp;            /* one kernel can compute the experts up to the quantised input of fc2, and back */
   gboolean in_auto;              /* a plan may choose it by itself */

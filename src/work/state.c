@@ -3,8 +3,7 @@
 
 #include "describe/framework.h"
 
-/* Parameters are kept and gathered in the low precision of the run. */
-static gboolean gathers_low(const MsScenario *s) {
+gboolean ms_gathers_low(const MsScenario *s) {
   int bits = ms_precision(&s->training)->bits;
   return bits == 8 ? s->options.fp8_param_gather : bits == 4 && s->options.fp4_param_gather;
 }
@@ -19,12 +18,12 @@ int ms_weight_copies(const MsScenario *s) {
 
 static double copies_B(const MsScenario *s) { return ms_weight_copies(s) * ms_precision(&s->training)->copy_B; }
 
-double ms_low_weight_B(const MsScenario *s) { return copies_B(s) + (gathers_low(s) ? 0 : 2); }
+double ms_low_weight_B(const MsScenario *s) { return copies_B(s) + (ms_gathers_low(s) ? 0 : 2); }
 
 double ms_cached_weight_B(const MsScenario *s) {
   gboolean drops = s->options.fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS && s->options.transformer_impl == MS_IMPL_TE &&
                    !ms_framework(s)->masters_are_weights;
-  return drops && !gathers_low(s) ? copies_B(s) : 0;
+  return drops && !ms_gathers_low(s) ? copies_B(s) : 0;
 }
 
 static gboolean is_precision_aware(const MsOptions *o) {
@@ -46,7 +45,7 @@ gboolean ms_optimizer_is_fused(const MsScenario *s) {
  * store_param_remainders; MindSpeed 028de58c, feature reuse-fp32-param). */
 static gboolean keeps_remainders(const MsScenario *s) {
   gboolean either = s->options.reuse_fp32_param || ms_optimizer_is_fused(s);
-  return either && !gathers_low(s) && s->options.main_params_dtype == MS_DT_FP32 &&
+  return either && !ms_gathers_low(s) && s->options.main_params_dtype == MS_DT_FP32 &&
          ms_precision(&s->training)->dtype != MS_DT_FP16;
 }
 

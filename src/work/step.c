@@ -11,7 +11,7 @@ typedef struct {
   double grad_B; /* main gradient */
   double wire_B; /* gradient on the wire */
   double expert_wire_B;
-  double param_B; /* parameter gather on the wire */
+  double low_B; /* parameter gather on the wire: of a weight that is kept in low precision; others 2 */
   double shard, expert_shard;
   gboolean shards_gradients, shards_params; /* FSDP: reduced and gathered around every pass, see ms_work_unit_ops */
   gboolean gathers_units;
@@ -40,7 +40,7 @@ static Step step_new(const MsWork *work) {
   s.grad_B = ms_dtype_B(s.o->main_grads_dtype);
   s.wire_B = ms_dtype_B(s.o->grad_reduce_dtype);
   s.expert_wire_B = ms_expert_reduce_B(s.o);
-  s.param_B = s.b.quantized && s.o->fp8_param_gather ? ms_precision(s.b.training)->gathered_B : 2;
+  s.low_B = ms_gathers_low(work->scenario) ? ms_precision(s.b.training)->gathered_B : 2;
   s.shard = ms_work_shards(work, FALSE);
   s.expert_shard = ms_work_shards(work, TRUE);
   s.shards_gradients = s.o->fsdp >= MS_FSDP_OPTIM_GRADS;
@@ -55,16 +55,41 @@ static gboolean stage_has_table(const MsWork *work, int stage) {
   return FALSE;
 }
 
-static void chunk_params(const MsWork *work, int stage, int c, double *dense, double *expert) {
+/* What is reduced and gathered together, and of it the weights that are stored in low precision: parameters of each
+ * type have a buffer of their own (Megatron-LM core/distributed/param_and_grad_buffer.py, group_params_for_buffers). */
+typedef struct {
+  double dense, expert, low_dense, low_expert;
+} Params;
+
+static void add_piece(Params *sum, const MsPiece *piece) {
+  sum->dense += piece->params_dense, sum->expert += piece->params_expert;
+  if (piece->params_frozen + piece->params_frozen_expert > 0) return; /* adapters are not quantised */
+  sum->low_dense += piece->params_quantizable_dense, sum->low_expert += piece->params_quantizable_expert;
+}
+
+static Params chunk_params(const MsWork *work, int stage, int c) {
   const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-  *dense = *expert = 0;
-  for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
-    const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
-    *dense += piece->params_dense;
-    *expert += piece->params_expert;
-  }
+  Params sum = {0};
+  for (int i = 0; i < ms_work_chunk_length(work, chunk); i++)
+    add_piece(&sum, &work->pieces[ms_work_chunk_piece(work, chunk, i)]);
   if (chunk->num_mtp > 0 && !stage_has_table(work, stage)) /* its own copy of the word embedding */
-    *dense += (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
+    sum.dense += (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;
+  return sum;
+}
+
+static Params stage_params(const MsWork *work, int stage) {
+  Params sum = {0};
+  for (int c = 0; c < work->layout->vpp; c++) {
+    Params p = chunk_params(work, stage, c);
+    sum.dense += p.dense, sum.expert += p.expert, sum.low_dense += p.low_dense, sum.low_expert += p.low_expert;
+  }
+  return sum;
+}
+
+/* All weights of a piece, trained or frozen. */
+static Params unit_params(const MsPiece *piece) {
+  return (Params){piece->params_dense + piece->params_frozen, piece->params_expert + piece->params_frozen_expert,
+                  piece->params_quantizable_dense, piece->params_quantizable_expert};
 }
 
 static void list_to(Step *s, MsOpList *list) {
@@ -92,13 +117,17 @@ static void reduce_rows(Step *s, double dense, double expert) {
        s->expert_wire_B);
 }
 
-static void gather_rows(Step *s, double dense, double expert) {
+/* Embedding, head, router and norms stay BF16 beside weights in low precision. */
+static double gathered_B(const Step *s, double all, double low) { return 2 * (all - low) + s->low_B * low; }
+
+static void gather_rows(Step *s, Params p) {
   if (!sharded_optimizer(s)) return;
+  double dense_B = gathered_B(s, p.dense, p.low_dense), expert_B = gathered_B(s, p.expert, p.low_expert);
   int tip = s->b.tip;
-  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "dp gather", MS_STREAM_DP, MS_GROUP_DP_CP, s->param_B * dense);
+  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "dp gather", MS_STREAM_DP, MS_GROUP_DP_CP, dense_B);
   int dense_row = s->b.tip;
   s->b.tip = tip;
-  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP, s->param_B * expert);
+  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP, expert_B);
   if (dense_row != tip && dense_row >= 0) ms_join(&s->b, dense_row);
 }
 
@@ -134,11 +163,11 @@ static void find_tensors(Step *s, int stage) {
 static void low_copies_row(Step *s, double weights, double tensors) {
   int copies = ms_weight_copies(s->work->scenario);
   if (!s->b.quantized || weights <= 0) return;
-  if (!s->o->fp8_param_gather || ms_precision(s->b.training)->gathers_by_gradients) {
+  if (!ms_gathers_low(s->work->scenario) || ms_precision(s->b.training)->gathers_by_gradients) {
     double written_B = copies * s->b.quant_B * weights, operators = s->work->scenario->laws.cast_operators * tensors;
     MsOp *op = ms_row_memory(&s->b, MS_OP_QUANTIZE, "quantize weights", 2 * weights, written_B, 1);
     op->dtype = (guint8)s->b.odt, op->host = (guint16)MIN(operators, MOST_OPERATORS);
-  } else if (copies == 2 && ms_precision(s->b.training)->per_tensor) {
+  } else if (copies == 2) {
     ms_row_memory(&s->b, MS_OP_TRANSPOSE, "turn weights", s->b.quant_B * weights, s->b.quant_B * weights, 1);
   }
 }
@@ -159,10 +188,10 @@ static void zero_rows(Step *s, const MsStageParams *p) {
 
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
  * half back. */
-static void mirror_row(Step *s, const char *name, double element_B, double dense, double expert) {
+static void mirror_row(Step *s, const char *name, double dense_B, double expert_B) {
   if (ms_schedule_row(s->work->scenario->layout.schedule)->copies == MS_COPIES_ONE) return;
   ms_row_comm(&s->b, MS_OP_P2P, name, MS_STREAM_DP, MS_GROUP_PP,
-              element_B * (dense / s->shard + expert / s->expert_shard)); /* shards count both owners */
+              dense_B / s->shard + expert_B / s->expert_shard); /* shards count both owners */
 }
 
 /* Copies of one expert on several ranks of an expert group: each sends what it holds of the reduced gradient, and all
@@ -382,17 +411,11 @@ static double head_norm_params(const MsWork *work, int stage) {
  * max(40 M, 1 M x DP) parameters; every other chunk reduces and gathers its parameters in one piece --- */
 
 typedef struct {
-  double dense, expert;
+  Params params;
   int piece;
 } Bucket;
 
 static double bucket_size(const MsWork *work) { return MAX(40e6, 1e6 * work->layout->dp); }
-
-static int piece_params(const MsWork *work, const MsChunk *chunk, int i, double *dense, double *expert) {
-  const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
-  *dense = piece->params_dense, *expert = piece->params_expert;
-  return i;
-}
 
 /* In backward order; returns how many. */
 static int buckets_of(const MsWork *work, int stage, int c, Bucket **out) {
@@ -400,16 +423,14 @@ static int buckets_of(const MsWork *work, int stage, int c, Bucket **out) {
   int length = ms_work_chunk_length(work, chunk), n = 0;
   *out = g_new0(Bucket, length + 1);
   if (stage > 0 || c > 0 || length == 0) {
-    Bucket *b = &(*out)[n++];
-    chunk_params(work, stage, c, &b->dense, &b->expert);
+    (*out)[n++].params = chunk_params(work, stage, c);
     return n;
   }
   Bucket now = {0};
   for (int i = length - 1; i >= 0; i--) {
-    double dense, expert;
-    now.piece = piece_params(work, chunk, i, &dense, &expert);
-    now.dense += dense, now.expert += expert;
-    if (now.dense + now.expert < bucket_size(work) && i > 0) continue;
+    now.piece = i;
+    add_piece(&now.params, &work->pieces[ms_work_chunk_piece(work, chunk, i)]);
+    if (now.params.dense + now.params.expert < bucket_size(work) && i > 0) continue;
     (*out)[n++] = now;
     now = (Bucket){0};
   }
@@ -461,7 +482,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
     wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
                      s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size),
          s->grad_B);
-  mirror_row(s, "mirror gradients", s->wire_B, dense, expert);
+  mirror_row(s, "mirror gradients", s->wire_B * dense, s->wire_B * expert);
   replica_row(s, expert);
   double shard = dense / s->shard + expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_GRAD_NORM, "gradient norm", s->grad_B * shard, 0, 8)->host =
@@ -469,15 +490,18 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   MsOp *norm = wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "gradient norm sum", MS_STREAM_DP, MS_GROUP_WORLD, 4), 4);
   (norm ? norm : &s->b.list->op[s->b.list->n - 1])->flags |= MS_OPF_SYNC;
   optimizer_rows(s, stage, dense, expert, states);
-  if (sharded_optimizer(s)) mirror_row(s, "mirror parameters", s->param_B, dense, expert);
-  if (!s->o->overlap_param_gather && !s->gathers_units) gather_rows(s, dense, expert);
+  Params all = stage_params(s->work, stage);
+  if (sharded_optimizer(s))
+    mirror_row(s, "mirror parameters", gathered_B(s, all.dense, all.low_dense),
+               gathered_B(s, all.expert, all.low_expert));
+  if (!s->o->overlap_param_gather && !s->gathers_units) gather_rows(s, all);
 }
 
 static void add_bucket(Step *s, MsOpList *list, MsBucket **at, const Bucket *bucket, int chunk, gboolean reduce) {
   int first = list->n;
   s->b.tip = s->b.join[0] = s->b.join[1] = -1;
-  if (reduce) reduce_rows(s, bucket->dense, bucket->expert);
-  else gather_rows(s, bucket->dense, bucket->expert);
+  if (reduce) reduce_rows(s, bucket->params.dense, bucket->params.expert);
+  else gather_rows(s, bucket->params);
   s->b.join[0] = s->b.join[1] = -1;
   *at = g_renew(MsBucket, *at, MAX(list->n, 1));
   for (int i = first; i < list->n; i++) (*at)[i] = (MsBucket){.chunk = chunk, .piece = bucket->piece};
@@ -582,21 +606,25 @@ MsUnitGathers ms_unit_gathers(const MsScenario *scenario) {
 /* torch fully_shard (_fsdp_collectives.py): whole parameters are split out of what was gathered, gradients chunked and
  * cast into what is reduced; experts that are sharded by another dimension than their first are put together, and cut,
  * in passes of their own. */
-static void copy_row(Step *s, const char *name, double dense, double expert, double read_B, double write_B,
-                     double expert_write_B) {
+typedef struct {
+  double read_B, write_B;
+} Copied;
+
+static void copy_row(Step *s, const char *name, Copied dense, Copied expert) {
   const MsLayout *l = s->work->layout;
   int copies = ms_framework(s->work->scenario)->shard_copies;
-  if (l->group[MS_GROUP_DP_CP].size <= 1) dense = 0;
-  if (l->group[MS_GROUP_EDP].size <= 1) expert = 0;
-  if (!copies || dense + expert <= 0) return;
-  double passes = expert * (copies - 1);
-  ms_row_memory(&s->b, MS_OP_COPY, name, read_B * (dense + expert + passes),
-                write_B * dense + expert_write_B * expert + read_B * passes, 1 + (expert > 0 ? copies - 1 : 0));
+  if (l->group[MS_GROUP_DP_CP].size <= 1) dense = (Copied){0};
+  if (l->group[MS_GROUP_EDP].size <= 1) expert = (Copied){0};
+  if (!copies || dense.read_B + expert.read_B <= 0) return;
+  double passes_B = expert.read_B * (copies - 1);
+  ms_row_memory(&s->b, MS_OP_COPY, name, dense.read_B + expert.read_B + passes_B,
+                dense.write_B + expert.write_B + passes_B, 1 + (expert.read_B > 0 ? copies - 1 : 0));
 }
 
 /* Experts are a unit of their own (in TorchTitan over expert-parallel ranks) inside a layer that is checkpointed as a
  * whole: gathered for the recomputed forward, dropped behind it and gathered for the backward. */
 static void again_row(Step *s, const MsPiece *piece) {
+  Params p = unit_params(piece);
   const MsFrameworkRow *f = ms_framework(s->work->scenario);
   gboolean of_layer = f->fetches_blocks && s->work->layout->ep == 1;
   if (!f->shard_copies || of_layer || !s->shards_params || s->o->recompute.granularity != MS_RECOMPUTE_FULL ||
@@ -604,7 +632,7 @@ static void again_row(Step *s, const MsPiece *piece) {
     return;
   s->b.pass = MS_PASS_DGRAD;
   ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP,
-              s->param_B * (piece->params_expert + piece->params_frozen_expert));
+              gathered_B(s, p.expert, p.low_expert));
   s->b.pass = MS_PASS_FORWARD;
 }
 
@@ -613,10 +641,10 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   memset(out, 0, sizeof *out);
   Step s = step_new(work);
   const MsPiece *piece = &work->pieces[index];
+  Params p = unit_params(piece);
   list_to(&s, &out->gather);
   s.b.pass = MS_PASS_FORWARD;
-  if (s.gathers_units)
-    gather_rows(&s, piece->params_dense + piece->params_frozen, piece->params_expert + piece->params_frozen_expert);
+  if (s.gathers_units) gather_rows(&s, p);
   list_to(&s, &out->again);
   again_row(&s, piece);
   list_to(&s, &out->cast);
@@ -624,15 +652,16 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   double dense = 0, expert = 0;
   add_tensors(piece, &dense, &expert);
   if (s.gathers_units) {
-    copy_row(&s, "parameters out of gathered", piece->params_dense + piece->params_frozen,
-             piece->params_expert + piece->params_frozen_expert, s.param_B, s.param_B, s.param_B);
+    double dense_B = gathered_B(&s, p.dense, p.low_dense), expert_B = gathered_B(&s, p.expert, p.low_expert);
+    copy_row(&s, "parameters out of gathered", (Copied){dense_B, dense_B}, (Copied){expert_B, expert_B});
     low_copies_row(&s, weights, dense + expert);
   }
   out->cast.tip = s.b.tip;
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
   if (s.shards_gradients) {
-    copy_row(&s, "gradients into reduced", piece->params_dense, piece->params_expert, 2, s.wire_B, s.expert_wire_B);
+    copy_row(&s, "gradients into reduced", (Copied){2 * piece->params_dense, s.wire_B * piece->params_dense},
+             (Copied){2 * piece->params_expert, s.expert_wire_B * piece->params_expert});
     int copied = s.b.tip;
     wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP,
                      s.wire_B * piece->params_dense),

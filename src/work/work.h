@@ -158,6 +158,8 @@ double ms_work_shards(const MsWork *work, gboolean expert);
 /* The precision-aware optimizer is in use as soon as a state is not FP32. Whether it then reads BF16 gradients itself,
  * and stores the FP32 master of a BF16 weight as its 16 missing bits: not beside every recipe. */
 gboolean ms_optimizer_is_fused(const MsScenario *scenario);
+/* Weights that products read in low precision are kept and gathered in it (`fp8_param_gather`, `fp4_param_gather`). */
+gboolean ms_gathers_low(const MsScenario *scenario);
 /* Copies of a low-precision tensor: row by row and column by column, one where a scale of the whole tensor serves both
  * and products take either operand as it lies (TransformerEngine, is_non_tn_fp8_gemm_supported; `fp8_any_layout`). */
 int ms_low_copies(const MsScenario *scenario);

@@ -899,6 +899,68 @@ static void data_parallel_bytes(void **state) {
     }
 }
 
+static const MsOp *first_of(const MsOpList *list, const char *name) {
+  for (int i = 0; i < list->n; i++)
+    if (!strcmp(list->op[i].name, name)) return &list->op[i];
+  return NULL;
+}
+
+/* Llama 3 8B: products of the layers have 32 x 218,103,808 weights, all else (embedding, head, norms) 1,050,939,392.
+ * Only the first are gathered in the type in which they are kept. What products read column by column is made on
+ * arrival, but where one copy serves both, and of MXFP8, which is cast from what was gathered. */
+static void gathered_types(void **state) {
+  (void)state;
+  const double low = 6979321856, other = 1050939392;
+  static const struct {
+    MsPrecision precision;
+    const char *machine;
+    double low_B;
+    gboolean turned;
+  } rows[] = {{MS_BF16, "h100-sxm", 2, FALSE},          {MS_FP8_DELAYED, "h100-sxm", 1, TRUE},
+              {MS_FP8_TENSORWISE, "h100-sxm", 1, TRUE}, {MS_FP8_TENSORWISE, "b200-sxm", 1, FALSE},
+              {MS_FP8_BLOCKWISE, "h100-sxm", 1, TRUE},  {MS_MXFP8, "b200-sxm", 2, FALSE},
+              {MS_NVFP4, "b200-sxm", 0.5, TRUE}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, rows[i].machine, 8);
+    s->training.precision = rows[i].precision;
+    s->options.fp8_param_gather = ms_precision(&s->training)->bits == 8;
+    s->options.fp4_param_gather = ms_precision(&s->training)->bits == 4;
+    for (int overlap = 0; overlap < 2; overlap++) {
+      s->options.overlap_grad_reduce = s->options.overlap_param_gather = overlap;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      MsStepOps ops;
+      ms_work_step_ops(l.work, 0, &ops);
+      assert_close(named(overlap ? &ops.gather : &ops.after, "dp gather"), rows[i].low_B * low + 2 * other, 1e-12);
+      assert_true((first_of(&ops.before, "turn weights") != NULL) == rows[i].turned);
+      ms_step_ops_clear(&ops);
+    }
+    s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsUnitOps unit;
+    ms_work_unit_ops(l.work, l.work->piece_embedding, &unit);
+    assert_close(named(&unit.gather, "dp gather"), 2 * 128256.0 * 4096, 1e-12);
+    ms_unit_ops_clear(&unit);
+    ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
+    assert_close(named(&unit.gather, "dp gather"), rows[i].low_B * 218103808 + 2 * 8192, 1e-12);
+    ms_unit_ops_clear(&unit);
+  }
+}
+
+/* Adapters are BF16 beside frozen weights in FP8: rank 16 beside qkv, 16 (4096 + 6144) of each of 32 layers. */
+static void gathered_adapters(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  s->training.precision = MS_FP8_DELAYED, s->options.fp8_param_gather = TRUE;
+  s->options.overlap_param_gather = FALSE;
+  s->training.lora.rank = 16, s->training.lora.targets = 1u;
+  assert_string_equal(ms_lora_targets[0].word, "linear_qkv");
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsStepOps ops;
+  ms_work_step_ops(l.work, 0, &ops);
+  assert_close(named(&ops.after, "dp gather"), 2.0 * 32 * 16 * (4096 + 6144), 1e-12);
+  ms_step_ops_clear(&ops);
+}
+
 /* Without the distributed optimizer gradients are all-reduced and nothing is gathered; groups of one rank have no rows.
  */
 static void data_parallel_without_sharding(void **state) {
@@ -1567,6 +1629,8 @@ int main(void) {
       cmocka_unit_test(pipeline_messages_in_shares),
       cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
+      cmocka_unit_test(gathered_types),
+      cmocka_unit_test(gathered_adapters),
       cmocka_unit_test(data_parallel_without_sharding),
       cmocka_unit_test(rows_are_well_formed),
       cmocka_unit_test(gradients_mirror_the_forward),
