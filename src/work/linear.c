@@ -134,10 +134,12 @@ static void input_gradients(MsBuild *b, const MsLinear *l) {
  * (docs/theory/communication.md 2). */
 static double gather_B(const MsBuild *b, const MsLinear *l) { return l->low && b->quantized ? b->quant_B : 2; }
 
-/* FP8 block recipes gather both directions of dY over NCCL; per-tensor ones a single byte. */
-static double gather_grad_B(const MsBuild *b, const MsLinear *l) {
-  if (!(l->low && b->quantized)) return 2;
-  return per_tensor(b) ? 1 : 2 * b->quant_B;
+static gboolean trains(const MsBuild *b, const MsLinear *l) { return l->adapter || !ms_frozen(b); }
+
+/* Copies of dY that are gathered: block recipes need it column by column for a weight gradient (TransformerEngine
+ * pytorch/module/linear.py, _Linear.backward); of per-tensor ones, and BF16, one serves both products. */
+static int gathered_copies(const MsBuild *b, const MsLinear *l) {
+  return l->low && b->quantized && !per_tensor(b) && trains(b, l) ? 2 : 1;
 }
 
 /* TP overlap with user buffers (docs/theory/communication.md 2): the collective goes in t chunks beside the GEMM; one
@@ -184,13 +186,6 @@ static int gather_chunks(MsBuild *b, const char *name, double message_B) {
   ms_row_comm(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B / b->t);
   return ms_row_index(
       b, ms_row_comm_async(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B * (b->t - 1) / b->t));
-}
-
-static void gather_gemm(MsBuild *b, const MsLinear *l, const char *name, double message_B, double m, double n,
-                        double k) {
-  int beside = gather_chunks(b, name, message_B);
-  gemm_in_parts(b, l, m, n, k);
-  ms_join(b, beside);
 }
 
 /* One gather serves all products of the layer (torch/_inductor/fx_passes/micro_pipeline_tp.py). */
@@ -262,8 +257,6 @@ void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int k
     ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
 }
 
-static gboolean trains(const MsBuild *b, const MsLinear *l) { return l->adapter || !ms_frozen(b); }
-
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
   MsPass pass = b->pass;
   if (!trains(b, l)) return;
@@ -300,15 +293,24 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   if (l->low && row && gathered_shards(b)) quantize_shard(b, "quantize gradient", l->m / b->t, l->n, FALSE);
   else if (l->low) ms_row_quantize(b, "quantize gradient", l->m, l->n);
   if (row && pipelined(b, l)) {
-    gather_gemm(b, l, l->comm_out, (b->quantized ? b->quant_B : 2) * l->m * l->n, l->m, l->k, l->n);
+    int beside = gather_chunks(b, l->comm_out, gather_B(b, l) * l->m * l->n), columns = -1;
+    if (!of_torch && gathered_copies(b, l) > 1) { /* behind the rows, beside the product that reads those */
+      MsOp *op =
+          ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->n);
+      if (op) op->pass = MS_PASS_WGRAD, columns = ms_row_index(b, op);
+    }
+    gemm_in_parts(b, l, l->m, l->k, l->n);
+    ms_join(b, beside);
     int chain = b->tip;
+    ms_join(b, columns);
     turn_gathered(b, l, "transpose gradient", l->m, l->n);
     weight_gradient(b, l);
     b->tip = chain;
     return;
   }
   if (row && b->sp)
-    ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_grad_B(b, l) * l->m * l->n);
+    ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP,
+                gathered_copies(b, l) * gather_B(b, l) * l->m * l->n);
   int gathered = -1, reduced = -1;
   if (column && b->sp && !l->gathered && trains(b, l) && !of_torch) {
     MsOp *op =

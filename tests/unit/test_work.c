@@ -248,21 +248,49 @@ static void tensor_parallel_of_latent_attention(void **state) {
                2 * t2 * h, 1e-12);
 }
 
-/* User buffers cut the collectives into chunks beside their GEMMs; the bytes stay. */
+/* User buffers cut the collectives into chunks beside their GEMMs; the bytes stay: MXFP8's gradients are gathered
+ * column by column beside the product that reads their rows. */
 static void tensor_parallel_overlap_keeps_the_bytes(void **state) {
   (void)state;
-  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "h100-sxm", 8);
-  s->layout.tp = 4;
-  g_auto(MsLowered) plain = ms_test_lower(s);
-  s->options.tp_comm_overlap = TRUE;
-  g_auto(MsLowered) overlapped = ms_test_lower(s);
+  static const MsPrecision precisions[] = {MS_BF16, MS_FP8_TENSORWISE, MS_MXFP8};
   static const MsOpKind kinds[] = {MS_OP_ALL_GATHER, MS_OP_REDUCE_SCATTER};
-  for (guint k = 0; k < G_N_ELEMENTS(kinds); k++) {
-    const MsPiece *a = piece(&plain, 0), *b = piece(&overlapped, 0);
-    assert_close(message(&b->forward, kinds[k], MS_GROUP_TP), message(&a->forward, kinds[k], MS_GROUP_TP), 1e-12);
-    assert_close(message(&b->backward, kinds[k], MS_GROUP_TP), message(&a->backward, kinds[k], MS_GROUP_TP), 1e-12);
-    assert_true(count(&b->forward, kinds[k], MS_GROUP_TP) > count(&a->forward, kinds[k], MS_GROUP_TP));
+  for (guint i = 0; i < G_N_ELEMENTS(precisions); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "b200-sxm", 8);
+    s->layout.tp = 4, s->training.precision = precisions[i];
+    g_auto(MsLowered) plain = ms_test_lower(s);
+    s->options.tp_comm_overlap = TRUE;
+    g_auto(MsLowered) overlapped = ms_test_lower(s);
+    for (guint k = 0; k < G_N_ELEMENTS(kinds); k++) {
+      const MsPiece *a = piece(&plain, 0), *b = piece(&overlapped, 0);
+      assert_close(message(&b->forward, kinds[k], MS_GROUP_TP), message(&a->forward, kinds[k], MS_GROUP_TP), 1e-12);
+      assert_close(message(&b->backward, kinds[k], MS_GROUP_TP), message(&a->backward, kinds[k], MS_GROUP_TP), 1e-12);
+      assert_true(count(&b->forward, kinds[k], MS_GROUP_TP) > count(&a->forward, kinds[k], MS_GROUP_TP));
+    }
   }
+}
+
+/* Gradients that are gathered for out and fc2, 4096 x 8192 each: rows for the input gradient, columns for that of the
+ * weights, which frozen ones have not. Of qkv and fc1 their input for the weight gradient. */
+static void gathered_gradients(void **state) {
+  (void)state;
+  static const struct {
+    MsPrecision precision;
+    double trained_B, frozen_B; /* an element of dY */
+  } rows[] = {{MS_BF16, 2, 2}, {MS_FP8_TENSORWISE, 1, 1}, {MS_MXFP8, 2 * 33.0 / 32, 33.0 / 32}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+    for (int frozen = 0; frozen < 2; frozen++)
+      for (int overlap = 0; overlap < 2; overlap++) {
+        g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "b200-sxm", 8);
+        s->layout.tp = 4, s->training.precision = rows[i].precision, s->options.tp_comm_overlap = overlap;
+        if (frozen) s->training.lora.rank = 16, s->training.lora.targets = 1u; /* beside qkv: nothing of out and fc2 */
+        g_auto(MsLowered) l = ms_test_lower(s);
+        const MsOpList *back = &piece(&l, 0)->backward;
+        double sum = 0;
+        for (int k = 0; k < back->n; k++)
+          if (back->op[k].kind == MS_OP_ALL_GATHER && !strcmp(back->op[k].name, "tp scatter"))
+            sum += back->op[k].message_B;
+        assert_close(sum, 2 * (frozen ? rows[i].frozen_B : rows[i].trained_B) * 4096 * 8192, 1e-12);
+      }
 }
 
 static void same_rows(const MsOpList *a, const MsOpList *b) {
@@ -1602,6 +1630,7 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_without_sequence_parallelism),
       cmocka_unit_test(tensor_parallel_of_latent_attention),
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
+      cmocka_unit_test(gathered_gradients),
       cmocka_unit_test(switches_of_fp8_leave_bf16_alone),
       cmocka_unit_test(tensor_parallel_overlap_cuts_products),
       cmocka_unit_test(scales_of_the_delayed_recipe),
