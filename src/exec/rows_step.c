@@ -89,7 +89,7 @@ static void norm_gradients(Exec *x) {
   replicated(x, all, FALSE);
   ms_comm_all_reduce(x->comm, MS_GROUP_TP, all, n, FALSE);
   replicated(x, all, TRUE);
-  ms_exec_sent(x, (double)n, 4);
+  ms_exec_sent(x, (double)n, ms_dtype_B(x->scenario->options.main_grads_dtype));
 }
 
 static void embedding_gradients(Exec *x) { /* of the word embedding and its copies on other stages */

@@ -476,7 +476,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   }
   gboolean frozen = ms_frozen(&s->b);
   double norms = frozen ? 0 : s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage);
-  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, 4 * norms), 4);
+  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, s->grad_B * norms), s->grad_B);
   WordEmbedding word = word_embedding(s->work, stage);
   if (!frozen && (word.embedding || word.user) && embedding_copied(s->work))
     wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
