@@ -458,6 +458,13 @@ static void check_rows(Step *s, int stage, double dense, double expert) {
   op->flags |= MS_OPF_SYNC;
 }
 
+/* Megatron-FSDP sums what a rank holds of a gradient, its shard (Megatron-LM core/distributed/finalize_model_grads.py,
+ * _local_tensor). */
+static double summed(const Step *s, double params) {
+  gboolean shards = s->o->fsdp != MS_FSDP_NONE && !ms_framework(s->work->scenario)->shard_copies;
+  return s->grad_B * (shards ? params / s->shard : params);
+}
+
 static void after_rows(Step *s, int stage, const MsStageParams *p) {
   const MsLayout *l = s->work->layout;
   double dense = p->params_dense + p->embedding_copy, expert = p->params_expert;
@@ -476,12 +483,13 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   }
   gboolean frozen = ms_frozen(&s->b);
   double norms = frozen ? 0 : s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage);
-  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, s->grad_B * norms), s->grad_B);
+  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "norm gradients", MS_STREAM_TP, MS_GROUP_TP, summed(s, norms)), s->grad_B);
   WordEmbedding word = word_embedding(s->work, stage);
+  double table = (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size;
   if (!frozen && (word.embedding || word.user) && embedding_copied(s->work))
-    wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING,
-                     s->grad_B * (double)s->work->padded_vocab / l->tp * s->work->scenario->model->hidden_size),
-         s->grad_B);
+    wire(
+        ms_row_comm(&s->b, MS_OP_ALL_REDUCE, "embedding gradients", MS_STREAM_DP, MS_GROUP_EMBEDDING, summed(s, table)),
+        s->grad_B);
   mirror_row(s, "mirror gradients", s->wire_B * dense, s->wire_B * expert);
   replica_row(s, expert);
   double shard = dense / s->shard + expert / s->expert_shard;

@@ -974,6 +974,27 @@ static void gathered_types(void **state) {
   }
 }
 
+/* Mixtral with tied embeddings, TP 2, PP 2, DP 4: 16 layers of two norms and a router on the first stage, and the half
+ * of 32000 x 4096; of Megatron-FSDP a quarter. */
+static void summed_gradients(void **state) {
+  (void)state;
+  static const MsFsdp fsdp[] = {MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS_PARAMS};
+  for (guint i = 0; i < G_N_ELEMENTS(fsdp); i++)
+    for (int half = 0; half < 2; half++) {
+      g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 16);
+      s->layout.tp = s->layout.pp = 2, s->layout.ep = 4, s->model->tie_embeddings = TRUE;
+      s->options.fsdp = fsdp[i];
+      if (half) s->options.main_grads_dtype = s->options.grad_reduce_dtype = MS_DT_BF16;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      MsStepOps ops;
+      ms_work_step_ops(l.work, 0, &ops);
+      double element_B = (half ? 2 : 4) / (i > 0 ? 4.0 : 1);
+      assert_close(named(&ops.after, "norm gradients"), element_B * 16 * (2 * 4096 + 8 * 4096), 1e-12);
+      assert_close(named(&ops.after, "embedding gradients"), element_B * 32000 * 4096 / 2, 1e-12);
+      ms_step_ops_clear(&ops);
+    }
+}
+
 /* Adapters are BF16 beside frozen weights in FP8: rank 16 beside qkv, 16 (4096 + 6144) of each of 32 layers. */
 static void gathered_adapters(void **state) {
   (void)state;
@@ -1659,6 +1680,7 @@ int main(void) {
       cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
       cmocka_unit_test(gathered_types),
+      cmocka_unit_test(summed_gradients),
       cmocka_unit_test(gathered_adapters),
       cmocka_unit_test(data_parallel_without_sharding),
       cmocka_unit_test(rows_are_well_formed),
