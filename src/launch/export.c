@@ -127,6 +127,13 @@ static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
                        per_node);
 }
 
+gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (*open)(const char *, gconstpointer),
+                             gconstpointer user, GError **error) {
+  gboolean arguments = launch.form != MS_LAUNCH_TORCHTITAN && launch.form != MS_LAUNCH_DEEPSPEED;
+  return ms_launch_starts(base, ms_launch_framework(launch), error) &&
+         (!arguments || ms_release_may_hold(base, open, user, error));
+}
+
 /* The canonical scenario with its arguments, or NULL and the error. (transfer full) */
 static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
   MsRelease release = launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE;

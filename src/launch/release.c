@@ -108,10 +108,8 @@ static gboolean is_settled(const ReleaseRule *rule, gboolean (*open)(const char 
   return TRUE;
 }
 
-gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (*open)(const char *, gconstpointer),
-                             gconstpointer user, GError **error) {
-  if (!ms_launch_starts(base, ms_launch_framework(launch), error)) return FALSE;
-  if (launch.form == MS_LAUNCH_TORCHTITAN || launch.form == MS_LAUNCH_DEEPSPEED) return TRUE;
+gboolean ms_release_may_hold(const MsScenario *base, gboolean (*open)(const char *, gconstpointer), gconstpointer user,
+                             GError **error) {
   for (int i = 0; i < (int)G_N_ELEMENTS(rules); i++)
     if (is_settled(&rules[i], open, user) && !rules[i].holds(base)) return refuse(base, &rules[i], error);
   return TRUE;
