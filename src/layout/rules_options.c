@@ -100,8 +100,8 @@ RULE(swapped_states) {
   return o->swap_optimizer_times == 0 ||
          (s->training.optimizer == MS_OPT_ADAM && o->distributed_optimizer && !o->offload_optimizer_states &&
           !o->reuse_fp32_param && o->optimizer_offload_fraction == 0 && o->fsdp == MS_FSDP_NONE) ||
-         REFUSE("swap_optimizer_times needs adam, distributed_optimizer, no FSDP, and states that are neither reused "
-                "nor offloaded otherwise");
+         REFUSE("swap_optimizer_times needs adam, distributed_optimizer, no FSDP, and excludes reuse_fp32_param, "
+                "offload_optimizer_states and optimizer_offload_fraction");
 }
 RULE(grouped_library) {
   const char *word = ms_grouped_library_words[s->options.grouped_gemm_library];
