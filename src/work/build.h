@@ -89,7 +89,8 @@ typedef struct {
   gboolean model_flop;
   double part[3];      /* outputs of a fused layer apart, on this rank: q, k, v; gate, up */
   gboolean input_kept; /* somebody keeps the BF16 input anyway */
-  gboolean gathered;   /* its input is gathered in BF16 before it, and kept whole: nothing is gathered again */
+  gboolean gathered;   /* messages are no part of the module: in BF16, not in chunks, and an input that is gathered in
+                          front of it is kept whole and not gathered again */
   gboolean adapter;    /* half of a low-rank adapter: trained where the layers are frozen */
 } MsLinear;
 /* A layer's linear: low precision where the piece has it, fused gradient accumulation, counted as model FLOP. */

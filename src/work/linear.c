@@ -145,7 +145,7 @@ static int gathered_copies(const MsBuild *b, const MsLinear *l) {
 /* TP overlap with user buffers (docs/theory/communication.md 2): the collective goes in t chunks beside the GEMM; one
  * chunk stays outside. Layers only. */
 static gboolean pipelined(const MsBuild *b, const MsLinear *l) {
-  return b->options->tp_comm_overlap && b->sp && l->layer && b->layout->group[MS_GROUP_TP].size > 1;
+  return b->options->tp_comm_overlap && b->sp && l->layer && !l->gathered && b->layout->group[MS_GROUP_TP].size > 1;
 }
 
 /* Tensor-parallel ranks with a sequence-parallel shard each, gathered for the GEMM. */
@@ -166,7 +166,8 @@ static void quantize_shard(MsBuild *b, const char *name, double rows, double wid
 
 /* What was gathered row by row, turned for the weight gradient where a GEMM cannot read it as it lies. */
 static void turn_gathered(MsBuild *b, const MsLinear *l, const char *name, double rows, double width) {
-  if (!l->low || !b->quantized || !per_tensor(b) || operand_copies(b) == 1 || !gathered_shards(b)) return;
+  if (!l->low || !b->quantized || !per_tensor(b) || operand_copies(b) == 1 || !gathered_shards(b) || l->gathered)
+    return;
   MsPass pass = b->pass;
   b->pass = MS_PASS_WGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_TRANSPOSE, name, b->quant_B * rows * width, b->quant_B * rows * width, 1);
@@ -290,7 +291,10 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   gboolean of_torch = ms_framework(b->scenario)->torch_parallel;
   b->pass = MS_PASS_DGRAD;
   turn_weight(b, l);
-  if (l->low && row && gathered_shards(b)) quantize_shard(b, "quantize gradient", l->m / b->t, l->n, FALSE);
+  if (row && b->sp && l->gathered)
+    ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, 2 * l->m * l->n);
+  if (l->low && row && gathered_shards(b) && !l->gathered)
+    quantize_shard(b, "quantize gradient", l->m / b->t, l->n, FALSE);
   else if (l->low) ms_row_quantize(b, "quantize gradient", l->m, l->n);
   if (row && pipelined(b, l)) {
     int beside = gather_chunks(b, l->comm_out, gather_B(b, l) * l->m * l->n), columns = -1;
@@ -308,7 +312,7 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
     b->tip = chain;
     return;
   }
-  if (row && b->sp)
+  if (row && b->sp && !l->gathered)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP,
                 gathered_copies(b, l) * gather_B(b, l) * l->m * l->n);
   int gathered = -1, reduced = -1;
@@ -330,7 +334,7 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   }
   int dgrad = b->tip;
   ms_join(b, gathered);
-  if (column && !l->gathered) turn_gathered(b, l, "transpose input", l->m, l->k);
+  if (column) turn_gathered(b, l, "transpose input", l->m, l->k);
   if (row) turn_gathered(b, l, "transpose gradient", l->m, l->n);
   weight_gradient(b, l);
   b->tip = reduced >= 0 ? reduced : dgrad; /* what follows needs dX, not dW */

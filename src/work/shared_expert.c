@@ -48,8 +48,9 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
   double fs = b->model->moe_shared_expert_intermediate_size;
   if (!ms_shared_beside(b)) return;
   MsLinear up = ms_linear_fc1(b, "shared fc1", fs);
-  up.gathered = b->sp && b->t > 1; /* Megatron-LM core/transformer/moe/shared_experts.py, pre_forward_comm */
   MsLinear down = ms_linear_of("shared fc2", MS_LINEAR_ROW, b->rows, b->h, fs / b->t);
+  /* Megatron-LM core/transformer/moe/shared_experts.py, pre_forward_comm and post_forward_comm */
+  up.gathered = down.gathered = b->sp && b->t > 1;
   MsPass pass = b->pass;
   MsModule module = b->module;
   MsNode node = b->node;

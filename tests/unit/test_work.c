@@ -269,6 +269,32 @@ static void tensor_parallel_overlap_keeps_the_bytes(void **state) {
   }
 }
 
+/* Beside the crossings the shared expert of 4096 tokens x 7168 gathers its input and the gradient of its output in
+ * BF16, each once, whatever its products are in and whatever is cut of other layers. */
+static void messages_of_a_shared_expert_beside(void **state) {
+  (void)state;
+  static const MsPrecision precisions[] = {MS_BF16, MS_FP8_TENSORWISE, MS_MXFP8};
+  for (guint i = 0; i < G_N_ELEMENTS(precisions); i++)
+    for (int overlap = 0; overlap < 2; overlap++) {
+      g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 0, "b200-sxm", 64);
+      s->layout.tp = 2, s->layout.ep = 32, s->training.precision = precisions[i];
+      s->options.moe_shared_expert_overlap = TRUE, s->options.dispatcher = MS_DISPATCH_ALLTOALL;
+      s->options.tp_comm_overlap = overlap;
+      g_auto(MsLowered) l = ms_test_lower(s);
+      double forward_B = 0, backward_B = 0;
+      const MsPiece *p = piece(&l, 10);
+      const MsOpList *lists[] = {&p->forward, &p->backward};
+      for (int k = 0; k < 2; k++)
+        for (int j = 0; j < lists[k]->n; j++) {
+          const MsOp *op = &lists[k]->op[j];
+          if (op->kind == MS_OP_ALL_GATHER && op->group == MS_GROUP_TP && op->module == MS_MODULE_SHARED)
+            *(k ? &backward_B : &forward_B) += op->message_B;
+        }
+      assert_close(forward_B, 2.0 * 4096 * 7168, 0);
+      assert_close(backward_B, 2.0 * 4096 * 7168, 0);
+    }
+}
+
 /* Gradients that are gathered for out and fc2, 4096 x 8192 each: rows for the input gradient, columns for that of the
  * weights, which frozen ones have not. Of qkv and fc1 their input for the weight gradient. */
 static void gathered_gradients(void **state) {
@@ -1652,6 +1678,7 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_of_latent_attention),
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
       cmocka_unit_test(gathered_gradients),
+      cmocka_unit_test(messages_of_a_shared_expert_beside),
       cmocka_unit_test(switches_of_fp8_leave_bf16_alone),
       cmocka_unit_test(tensor_parallel_overlap_cuts_products),
       cmocka_unit_test(scales_of_the_delayed_recipe),
