@@ -4,7 +4,11 @@
  * token. The scan works in chunks of 128 tokens; its products are small beside the projections, and its kernels move
  * the projected tensors and the chunk states several times. The scan multiplies with the gate itself and saves what it
  * had before; the norm behind it saves its input (mamba_ssm/ops/triton/ssd_combined.py,
- * MambaSplitConv1dScanCombinedFn; megatron/core/ssm/mamba_mixer.py, _ssm_training). */
+ * MambaSplitConv1dScanCombinedFn; megatron/core/ssm/mamba_mixer.py, _ssm_training).
+ *
+ * Context parallelism: heads are exchanged for tokens in front of the convolution and behind the scan, B and C once for
+ * each rank that works on their group, and the zig-zag slices of attention are put in order and back
+ * (megatron/core/ssm/mamba_context_parallel.py; five messages there, z, x, B, C and dt, are one row here). */
 #include "work/build.h"
 
 #define CHUNK 128.0
@@ -43,6 +47,15 @@ static void scan_rows(MsBuild *b, const Widths *w) {
   scan->flop = scan_flop(b, w) * times;
 }
 
+/* in: what the projection made, or its gradient; otherwise of the output. */
+static void exchange_heads(MsBuild *b, const Widths *w, gboolean in) {
+  double groups = b->model->mamba.num_groups / b->t, repeated = MAX(b->c / groups, 1);
+  double width = in ? w->projected + (repeated - 1) * (w->conv - w->inner) : w->inner;
+  if (b->c <= 1) return;
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * width);
+  ms_row_memory(b, MS_OP_COPY, "slices in order", 2 * b->rows * width, 2 * b->rows * width, 1);
+}
+
 static void gated_norm(MsBuild *b, const Widths *w) {
   double x = 2 * b->rows * w->inner;
   gboolean back = b->pass == MS_PASS_DGRAD;
@@ -62,7 +75,9 @@ void ms_mamba_forward(MsBuild *b) {
   in.fused_norm = TRUE;
   ms_linear_forward(b, &in);
   ms_keep(b, "mamba projected", 2 * b->rows * w.projected);
+  exchange_heads(b, &w, TRUE);
   scan_rows(b, &w);
+  exchange_heads(b, &w, FALSE);
   ms_keep(b, "scan out", 2 * b->rows * w.inner);
   ms_keep(b, "gated scan out", 2 * b->rows * w.inner);
   gated_norm(b, &w);
@@ -84,7 +99,9 @@ void ms_mamba_backward(MsBuild *b) {
   b->pass = MS_PASS_DGRAD;
   gated_norm(b, &w);
   ms_free_kept(b, "gated scan out");
+  exchange_heads(b, &w, FALSE);
   scan_rows(b, &w);
+  exchange_heads(b, &w, TRUE);
   ms_free_kept(b, "scan out");
   ms_free_kept(b, "mamba projected");
   ms_linear_backward(b, &in);

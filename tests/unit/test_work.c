@@ -295,6 +295,27 @@ static void messages_of_a_shared_expert_beside(void **state) {
     }
 }
 
+/* Nemotron 3 Nano, TP 2: 32 heads of 64, so z, x and the output are 2048 wide; of 8 groups 4, B and C are 512 wide
+ * each, and twice that for 8 context-parallel ranks. 23 of 52 layers are Mamba. */
+static void mamba_over_context_ranks(void **state) {
+  (void)state;
+  for (int cp = 1; cp <= 8; cp *= 2) {
+    g_autoptr(MsScenario) s = ms_test_run("nemotron-3-nano", 0, "h100-sxm", 16);
+    s->layout.tp = 2, s->layout.cp = cp, s->training.global_batch_size = 8;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    double tokens = 4096.0 / cp, in = 2 * 2048 + 2 * 512 * MAX(cp / 4, 1) + 32,
+           want = cp > 1 ? 2 * tokens * (in + 2048) : 0;
+    assert_close(message(&p->forward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), want, 0);
+    assert_close(message(&p->backward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), want, 0);
+    if (cp == 1) continue;
+    assert_close(row(&p->forward, "cp a2a in", ANY)->message_B, 2 * tokens * in, 0);
+    assert_close(row(&p->backward, "cp a2a in", ANY)->message_B, 2 * tokens * in, 0);
+    const MsOp *scan = row(&p->backward, "state-space scan", ANY), *first = row(&p->backward, "cp a2a out", ANY);
+    assert_true(first < scan); /* the gradient of the output comes first */
+  }
+}
+
 /* Gradients that are gathered for out and fc2, 4096 x 8192 each: rows for the input gradient, columns for that of the
  * weights, which frozen ones have not. Of qkv and fc1 their input for the weight gradient. */
 static void gathered_gradients(void **state) {
@@ -1678,6 +1699,7 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_of_latent_attention),
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
       cmocka_unit_test(gathered_gradients),
+      cmocka_unit_test(mamba_over_context_ranks),
       cmocka_unit_test(messages_of_a_shared_expert_beside),
       cmocka_unit_test(switches_of_fp8_leave_bf16_alone),
       cmocka_unit_test(tensor_parallel_overlap_cuts_products),
