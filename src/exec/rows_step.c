@@ -1,6 +1,5 @@
 /* src/exec/rows_step.c - what runs once a step: zeroing, gradients summed over the ranks, their norm, Adam, parameters
  * back to all ranks. */
-#include "describe/framework.h"
 #include "exec/state_priv.h"
 
 #include <math.h>
@@ -84,23 +83,17 @@ static gint64 replicated(Exec *x, char *buffer, gboolean back) {
   return n;
 }
 
-/* Megatron-FSDP sums the shard of a rank; here each sums all that is left of it, as nothing is sharded. */
-static double summed_B(const Exec *x) {
-  gboolean shards = x->scenario->options.fsdp != MS_FSDP_NONE && !ms_framework(x->scenario)->shard_copies;
-  return ms_dtype_B(x->scenario->options.main_grads_dtype) / (shards ? ms_work_shards(x->work, FALSE) : 1);
-}
-
 static void norm_gradients(Exec *x) {
   gint64 n = replicated(x, NULL, FALSE);
   void *all = ms_exec_scratch(x, n);
   replicated(x, all, FALSE);
   ms_comm_all_reduce(x->comm, MS_GROUP_TP, all, n, FALSE);
   replicated(x, all, TRUE);
-  ms_exec_sent(x, (double)n, summed_B(x));
+  ms_exec_sent(x, (double)n, ms_dtype_B(x->scenario->options.main_grads_dtype));
 }
 
 static void embedding_gradients(Exec *x) { /* of the word embedding and its copies on other stages */
-  double width = summed_B(x);
+  double width = ms_dtype_B(x->scenario->options.main_grads_dtype);
   for (int i = 0; i < x->n_instances; i++)
     for (int j = 0; j < x->instance[i].n; j++) {
       const Param *p = &x->instance[i].param[j];

@@ -461,7 +461,7 @@ static void check_rows(Step *s, int stage, double dense, double expert) {
 /* Megatron-FSDP sums what a rank holds of a gradient, its shard (Megatron-LM core/distributed/finalize_model_grads.py,
  * _local_tensor). */
 static double summed(const Step *s, double params) {
-  gboolean shards = s->o->fsdp != MS_FSDP_NONE && !ms_framework(s->work->scenario)->shard_copies;
+  gboolean shards = s->shards_gradients && !ms_framework(s->work->scenario)->shard_copies;
   return s->grad_B * (shards ? params / s->shard : params);
 }
 

@@ -1025,7 +1025,7 @@ static void gathered_types(void **state) {
  * of 32000 x 4096; of Megatron-FSDP a quarter. */
 static void summed_gradients(void **state) {
   (void)state;
-  static const MsFsdp fsdp[] = {MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS_PARAMS};
+  static const MsFsdp fsdp[] = {MS_FSDP_NONE, MS_FSDP_OPTIM_GRADS, MS_FSDP_OPTIM_GRADS_PARAMS};
   for (guint i = 0; i < G_N_ELEMENTS(fsdp); i++)
     for (int half = 0; half < 2; half++) {
       g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 16);
