@@ -116,7 +116,7 @@ mkdir "$results" "$folder/times"
   for case in tests/golden/*/; do
     [ -f "$case/cmd" ] && printf '%s\0%s\0%s\0' --golden "${case%/}" "$results/golden.$(basename "$case")"
   done
-} | xargs -0 -r -n 3 -P 3 "$PWD/tests/run.sh" # of three on two cores one often waits, such as for a browser
+} | xargs -0 -r -n 3 -P 2 "$PWD/tests/run.sh"
 
 (cd "$folder/times" && awk 'NF == 2 {printf "%.2f %s\n", $1 + $2, FILENAME}' ./* | sed 's|\./||' | sort -rn) \
   >"$build/times-$tier"

@@ -94,7 +94,7 @@ if (axe) {
       await page.locator('#live-gpus').blur();
       await page.waitForFunction(() => /"llama3-8b"[^]*"gpus": 8/.test(document.querySelector('#live-request').value));
       await page.locator('#live-search').click();
-      await page.locator('button[aria-label="Show layout 1"]').click({timeout: 60000});
+      await page.locator('button[aria-label="Show layout 1"]').click();
       await page.locator('#timeline canvas').first().waitFor();
       equal(await findings(page), '', 'findings after a plan');
       await page.close();

@@ -12,7 +12,7 @@ async function searched(options) {
   await page.locator('#plan summary').click();
   await page.locator('#live-request').fill(JSON.stringify(request));
   await page.locator('#live-search').click();
-  await page.locator('#layouts canvas').waitFor({timeout: 60000});
+  await page.locator('#layouts canvas').waitFor();
   return page;
 }
 const info = page => page.locator('#layouts-info').innerText();
@@ -87,7 +87,7 @@ await check('several batches are several plans, one of them below the table, and
   equal(JSON.stringify(asked.training.global_batch_size), '[128,256]', 'batches');
   equal(asked.training.seq_length, 4096, 'tokens');
   await page.locator('#live-search').click();
-  await page.locator('#layouts canvas').waitFor({timeout: 60000});
+  await page.locator('#layouts canvas').waitFor();
   const row = i => page.locator('#cells tbody tr').nth(i).innerText(),
     tokens = () => page.locator('#live-choices tbody tr').first().innerText();
   ok(/128\s.* s\s/.test(await row(0)) && /256\s.* s\s/.test(await row(1)), `${await row(0)} | ${await row(1)}`);
@@ -108,9 +108,9 @@ await check('a run of mine is planned around: the winner beside it, and it on th
   equal(await page.locator('#live-around').isVisible(), false, 'nothing to plan around yet');
   await page.locator('#live-file').setInputFiles({name: 'mine.json', mimeType: 'application/json',
     buffer: Buffer.from(JSON.stringify(mine))});
-  await page.locator('#timeline canvas').first().waitFor({timeout: 60000});
+  await page.locator('#timeline canvas').first().waitFor();
   await page.locator('#live-around').click();
-  await page.locator('#layouts button[title="Point at mine on the map"]').waitFor({timeout: 60000});
+  await page.locator('#layouts button[title="Point at mine on the map"]').waitFor();
   const asked = JSON.parse(await page.locator('#live-request').inputValue());
   equal(asked.training.global_batch_size, 32, 'its batch');
   ok(/What differs in them/.test(await page.locator('#compare').innerText()), 'both are compared');
@@ -125,7 +125,7 @@ await check('a search that fits nothing has no map', async () => {
     JSON.stringify({...request, model: 'llama3-70b', gpus: 1, training: {...request.training, micro_batch_size: 1}}),
   );
   await page.locator('#live-search').click();
-  await page.locator('#plan >> text=No layout fits').waitFor({timeout: 60000});
+  await page.locator('#plan >> text=No layout fits').waitFor();
   equal(await page.locator('#layouts').count(), 0, 'maps');
   await page.close();
 });

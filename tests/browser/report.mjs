@@ -201,7 +201,7 @@ await check('toggles change what they name', async () => {
     'stage of the kept tensors',
   );
   await page.locator('#operators summary').click();
-  await page.locator('#operators table tbody tr').nth(20).waitFor({timeout: 5000});
+  await page.locator('#operators table tbody tr').nth(20).waitFor();
   equal(page.complaints.join('; '), '', 'complaints');
   await page.close();
 });
@@ -372,7 +372,7 @@ await check('a what-if study is drawn as curves', async () => {
   await points.first().focus();
   ok((await tip(page).innerText()).includes('against the base'), await tip(page).innerText());
   await page.locator('#whatif summary').first().click();
-  await page.locator('#whatif table tbody tr').nth(study.points.length).waitFor({timeout: 5000});
+  await page.locator('#whatif table tbody tr').nth(study.points.length).waitFor();
   equal(page.complaints.join('; '), '', 'complaints');
   ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), 'overflow');
   await page.close();

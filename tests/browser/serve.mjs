@@ -553,7 +553,7 @@ for (const [width, colorScheme] of [
       'the request follows the form',
     );
     await page.locator('#live-search').click();
-    await page.locator('#live-compare:not([hidden])').waitFor({timeout: 60000});
+    await page.locator('#live-compare:not([hidden])').waitFor();
     ok((await page.locator('#plan tbody tr').count()) >= 2, 'ranking');
     const file = join(folder, `best-${width}.json`),
       [download] = await Promise.all([

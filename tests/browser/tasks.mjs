@@ -27,13 +27,13 @@ async function asked(settings, ...files) {
     await page.waitForFunction(was => document.querySelector('#live-request').value !== was, before);
   }
   await page.locator('#live-search').click();
-  await page.locator('#live-choices, #live-would-fit').first().waitFor({timeout: 60000});
+  await page.locator('#live-choices, #live-would-fit').first().waitFor();
   return page;
 }
 const fast = {model: 'llama3-8b', machine: 'h100-sxm', gpus: 16, batch: 128};
 const advice = page => page.locator('#live-choices li').allInnerTexts();
 async function shown(page) {
-  await page.locator('#timeline canvas').first().waitFor({timeout: 60000});
+  await page.locator('#timeline canvas').first().waitFor();
   equal(page.complaints.join('; '), '', 'complaints');
 }
 async function opened(file) {
