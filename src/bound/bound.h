@@ -20,8 +20,8 @@ void ms_bound_after_slots(const MsProgram *program, MsPieceLags *lags, MsSchedul
 void ms_bound_drain(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, MsTime *after);
 /* How long a piece still computes at most when its backward has handed on its gradient. */
 MsTime ms_bound_late(MsPieceLags *lags, int piece);
-/* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); where steps overlap (`skewed`) of
- * the passes alone. Of a step above `limit` any bound above it. */
+/* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); 0 where steps overlap (`skewed`).
+ * Of a step above `limit` any bound above it. */
 MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit);
 /* Of every slot, stage after stage (schedule->n[stage] each): when its last compute row has ended, the step does not
  * end before another so much time. The duals of the same tables, slot by slot from the last. NULL where steps overlap.

@@ -495,23 +495,22 @@ static MsTime run_step(Relaxed *r) {
   return run_slots(r);
 }
 
-/* The slots alone, with messages that take no time. */
+/* The slots alone, with messages that take no time. Steps that overlap begin with a host that is ahead already, and
+ * may follow one another sooner than one that begins alone would end. */
 static MsTime slots_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
-  gboolean overlap = ms_steps_overlap(p->scenario);
+  if (ms_steps_overlap(p->scenario)) return 0;
   Relaxed r = relaxed_of(p, lags, schedule);
   open_tables(&r);
   find_forced(&r);
   chunks_lags(&r);
   r.limit = limit;
-  if (limit < G_MAXINT64 && !overlap) {
+  if (limit < G_MAXINT64) {
     r.left = g_new0(MsTime, schedule->stages);
     ms_bound_drain(p, lags, p->scenario->layout.schedule, r.left);
     find_left(&r, p->scenario->options.ep_overlap);
   }
   MsTime end = run_slots(&r);
-  int stages = overlap ? 1 : p->layout->pp; /* steps that overlap follow one another at the span of some stage, and that
-                                               of the first begins with the step */
-  for (int s = 0; s < stages; s++) end = MAX(end, MAX(r.at.compute[s], r.at.tip[s]));
+  for (int s = 0; s < p->layout->pp; s++) end = MAX(end, MAX(r.at.compute[s], r.at.tip[s]));
   close_tables(&r);
   return end;
 }
@@ -542,7 +541,7 @@ static MsTime slots_in_any_order(const MsProgram *p, MsPieceLags *lags, gint64 i
 }
 
 MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
-  if (p->skewed) return slots_of(p, lags, schedule, limit); /* their period is not the end of one step */
+  if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
   Relaxed r = relaxed_of(p, lags, schedule);
   r.limit = limit;
   MsTime end = run_step(&r);
@@ -571,7 +570,9 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCoste
   own.scenario = scenario, own.layout = layout;
   MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .piece = piece};
   if (row->costs == MS_COSTS_DECIDE)
-    return slots_in_any_order(&p, lags, ms_schedule_in_flight(scenario->layout.schedule, layout->pp));
+    return ms_steps_overlap(scenario)
+               ? 0
+               : slots_in_any_order(&p, lags, ms_schedule_in_flight(scenario->layout.schedule, layout->pp));
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
   return schedule ? slots_of(&p, lags, schedule, limit) : 0;
 }
