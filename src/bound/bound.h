@@ -29,8 +29,8 @@ MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSche
 MsTime *ms_relaxed_tails(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule);
 /* The passes of a scenario alone, with messages that take no time: below the step of all scenarios that differ from it
  * in options which change neither the rows of the pieces nor their schedule. `work`, `piece`, `lags`: of the same
- * pieces, maybe in another pipeline. Where costs decide the schedule, of passes in any order that it may find. Of
- * passes above `limit` any bound above it. */
+ * pieces, maybe in another pipeline. Where costs decide the schedule, of passes in any order that it may find; 0
+ * where steps overlap. Of passes above `limit` any bound above it. */
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
                          MsTime limit);
 

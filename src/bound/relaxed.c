@@ -495,10 +495,8 @@ static MsTime run_step(Relaxed *r) {
   return run_slots(r);
 }
 
-/* The slots alone, with messages that take no time. Steps that overlap begin with a host that is ahead already, and
- * may follow one another sooner than one that begins alone would end. */
+/* The slots alone, with messages that take no time. */
 static MsTime slots_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
-  if (ms_steps_overlap(p->scenario)) return 0;
   Relaxed r = relaxed_of(p, lags, schedule);
   open_tables(&r);
   find_forced(&r);
@@ -563,16 +561,17 @@ MsTime *ms_relaxed_tails(const MsProgram *p, MsPieceLags *lags, const MsSchedule
 
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
                          MsTime limit) {
-  const MsScheduleRow *row = ms_schedule_row(scenario->layout.schedule);
+  /* Steps that overlap begin with a host that is ahead already, and may follow one another sooner than one that begins
+   * alone would end. */
+  if (ms_steps_overlap(scenario)) return 0;
+  MsScheduleKind kind = scenario->layout.schedule;
   char why[192];
   g_autoptr(MsLayout) layout = ms_layout_build(scenario);
   MsWork own = *work; /* the pieces are borrowed */
   own.scenario = scenario, own.layout = layout;
   MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .piece = piece};
-  if (row->costs == MS_COSTS_DECIDE)
-    return ms_steps_overlap(scenario)
-               ? 0
-               : slots_in_any_order(&p, lags, ms_schedule_in_flight(scenario->layout.schedule, layout->pp));
+  if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE)
+    return slots_in_any_order(&p, lags, ms_schedule_in_flight(kind, layout->pp));
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
   return schedule ? slots_of(&p, lags, schedule, limit) : 0;
 }
