@@ -2,13 +2,13 @@
 # tests/run.sh BUILD quick|full|golden-update - runs the test programs of BUILD/tests and the golden cases.
 #
 # quick leaves out programs named test_full_*, the installation (tests/install.sh), the tables of techniques
-# (tests/rows.sh), the tasks of a new user (tests/tasks.sh), the page of machines (tests/machines.sh), the notebook
-# (tests/notebook.sh), Slurm (tests/slurm.sh) and Megatron-LM itself (tests/real.sh), and the others draw and sample
-# less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME with `cmd` (a shell command that calls
-# `moesim`, run from the top of the source tree) and what it must print and return, exactly: `stdout`, `stderr`,
-# `exit`. golden-update writes those three. The full tier also runs tests/browser/*.mjs. The last line is always "N
-# passed, M failed" (and ", K skipped" without a browser); status 1 when M > 0. BUILD/times-TIER lists the seconds of
-# CPU of each, the dearest first.
+# (tests/rows.sh), the tasks of a new user (tests/tasks.sh), the page of machines (tests/machines.sh), the Python
+# package (tests/python.sh), the notebook (tests/notebook.sh), Slurm (tests/slurm.sh) and Megatron-LM itself
+# (tests/real.sh), and the others draw and sample less (tests/lib/tier.h). A golden case is a folder tests/golden/NAME
+# with `cmd` (a shell command that calls `moesim`, run from the top of the source tree) and what it must print and
+# return, exactly: `stdout`, `stderr`, `exit`. golden-update writes those three. The full tier also runs
+# tests/browser/*.mjs. The last line is always "N passed, M failed" (and ", K skipped" without a browser); status 1
+# when M > 0. BUILD/times-TIER lists the seconds of CPU of each, the dearest first.
 set -u
 cd "$(dirname "$0")/.." || exit 4
 export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
@@ -102,12 +102,10 @@ mkdir "$results" "$folder/times"
     case $script in */harness.mjs) continue ;; esac
     [ "$tier" = full ] && printf '%s\0%s\0%s\0' --browser "$script" "$results/browser.$(basename "$script" .mjs)"
   done
-  for name in machines tasks real rows install slurm notebook; do
+  for name in machines tasks real rows install slurm notebook python; do
     [ "$tier" != full ] || [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script "tests/$name.sh" "$results/$name"
   done
-  for name in commands python; do
-    [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script "tests/$name.sh" "$results/$name"
-  done
+  [ -n "${SANITIZE:-}" ] || printf '%s\0%s\0%s\0' --script tests/commands.sh "$results/commands"
   for source in tests/unit/test_full_*.c $(printf '%s\n' tests/unit/*.c | grep -v /test_full_); do
     program=$build/tests/$(basename "$source" .c)
     case $(basename "$program") in test_full_*) [ "$tier" = full ] || continue ;; esac

@@ -71,6 +71,7 @@ static void a_whatif_has_its_points(void **state) {
 
 static void a_page_says_that_it_is_incomplete(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *file = long_study(), *run = ms_cli_shipped("run-llama3-70b-h100-64.json");
   const char *const argv[] = {"report", "--html", "-", "--no-validation", "--whatif", file, run, NULL};
   g_auto(MsCliRun) r = ms_cli_stop(argv, "moesim: whatif", SIGINT);

@@ -492,6 +492,7 @@ static void plan_without_a_file(void **state) {
 /* On the words of a command line: what starts on all of these machines. */
 static void the_framework_is_one_that_starts_there(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   static const struct {
     const char *machines, *framework;
   } cases[] = {{"mtt-s5000", "mt-megatron"}, {"mtt-s4000,mtt-s5000", "mt-megatron"},
@@ -624,6 +625,7 @@ static void plan_table_shows_open_keys(void **state) {
 /* Of a first-time user's questions: what the answer says to do, and that doing it works. */
 static void first_questions(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *run = ms_cli_shipped("run-llama3-70b-h100-64.json");
   g_auto(MsCliRun) late =
       RUN("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "-b", "32", "--tokens", "1T", "--deadline", "30d");

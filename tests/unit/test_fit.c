@@ -31,6 +31,7 @@ static void form_saturating(void **state) {
 
 static void form_tiled(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_TILED, 0.8, 0.7, 3e-6, 2e-6, 0.6, 0.85);
   MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
   gemm_rows(&series, &truth, 1500, 0.02, 12);

@@ -1,4 +1,4 @@
-/* The program from outside, at length: every shipped scenario, model and machine, and the commands of the README. */
+/* The program from outside, at length: every shipped scenario, model and machine. */
 #include "lib/cli.h"
 #include "lib/close.h"
 
@@ -65,45 +65,12 @@ static void ladders_are_counted_alike(void **state) {
   ms_json_doc_check_met(tables, "order");
 }
 
-/* Commands that README.md shows in backquotes and that can run as they stand; placeholders get shipped files. */
-static void commands_of_the_readme(void **state) {
-  (void)state;
-  g_autofree char *text = NULL, *scenario = ms_cli_shipped("run-llama3-70b-h100-64.json");
-  assert_true(g_file_get_contents(MS_SOURCE_DIR "/README.md", &text, NULL, NULL));
-  g_autofree char *trace = ms_cli_path("step.json"), *page = ms_cli_path("step.html");
-  g_auto(GStrv) piece = g_strsplit(text, "`", -1);
-  int n = 0;
-  for (int i = 1; piece[i]; i += 2) {
-    if (!g_str_has_prefix(piece[i], "moesim ") || strstr(piece[i], "REQUEST") || strstr(piece[i], "VERB") ||
-        strstr(piece[i], "DIR") || strstr(piece[i], "TABLE") || strstr(piece[i], "LOG") || strstr(piece[i], "TRACE"))
-      continue;
-    if (!strcmp(piece[i], "moesim show hardware")) continue;  /* a way of speaking */
-    if (g_str_has_prefix(piece[i], "moesim init ")) continue; /* asks at a terminal; tests/golden/init-* */
-    g_auto(GStrv) word = g_strsplit(piece[i] + strlen("moesim "), " ", -1);
-    for (int w = 0; word[w]; w++) {
-      const char *as = !strcmp(word[w], "SCENARIO")    ? scenario
-                       : !strcmp(word[w], "step.json") ? trace
-                       : !strcmp(word[w], "step.html") ? page
-                                                       : NULL;
-      if (as) g_free(word[w]), word[w] = g_strdup(as);
-    }
-    g_auto(MsCliRun) r = ms_cli_run((const char *const *)word, "");
-    ms_cli_expect(&r, 0, piece[i]);
-    n++;
-  }
-  assert_true(n >= 12);
-  g_remove(trace);
-  g_remove(page);
-  assert_non_null(strstr(text, "scenarios/plan-deepseek-v3-gb200-256.json"));
-  assert_true(g_file_test(MS_SOURCE_DIR "/scenarios/plan-deepseek-v3-gb200-256.json", G_FILE_TEST_EXISTS));
-}
-
 int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_shipped_scenario_runs), cmocka_unit_test(every_model_and_machine_is_shown),
-      cmocka_unit_test(ladders_are_counted_alike), cmocka_unit_test(commands_of_the_readme)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_shipped_scenario_runs),
+                                     cmocka_unit_test(every_model_and_machine_is_shown),
+                                     cmocka_unit_test(ladders_are_counted_alike)};
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
   ms_cli_end();
   return failed;

@@ -332,6 +332,7 @@ static void messages_come_back(void **state) {
 /* --- the whole ------------------------------------------------------------------------------------------------- */
 static void the_profile_predicts_the_machine(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   int n;
   const MsLocalStep *check = ms_local_check_steps(&n);
   g_autofree MsLocalStep *steps = ms_local_calibration_steps(24);

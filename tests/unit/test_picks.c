@@ -137,6 +137,7 @@ static void gpus_are_a_choice(void **state) {
 
 static void disturbances_choose(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   GError *error = NULL;
   g_autoptr(MsDisturbances) under = ms_disturbances_load(MS_SOURCE_DIR "/scenarios/under/common.json", &error);
   if (!under) fail_msg("%s", error->message);
