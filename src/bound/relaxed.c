@@ -12,6 +12,7 @@
 #include "bound/bound_priv.h"
 #include "bound/cycle.h"
 #include "step/after.h"
+#include "step/reduce.h"
 #include <string.h>
 
 #define NEVER MS_NEVER
@@ -44,7 +45,7 @@ typedef struct { /* a turn that was run */
   int in[2], out[2], kept; /* tensors of the forward (or only) pass, of the backward beside it; -1: none */
   const Table *table;      /* NULL: it has no rows */
   MsTime message[2];       /* that brings `out` to where it is waited for */
-  int ending;              /* chunk whose last backward it is, -1: of none */
+  int ending;              /* chunk whose reductions begin with it, -1: of none */
   gboolean closes, two;
 } Ran;
 
@@ -58,6 +59,7 @@ typedef struct {
                             NULL = not asked for yet */
   int n_kinds;
   MsStages at;
+  int *reduces;               /* of ms_reduce_slots */
   MsTime *last_b, *gather_at; /* [num_chunks] */
   MsToll **toll;              /* [stages] NULL: none */
   MsTollBack **toll_back;     /* the same; of `ran` */
@@ -207,7 +209,7 @@ static void note(Relaxed *r, const MsTurn *turn, const Table *table) {
              .out = {-1, -1},
              .kept = -1,
              .table = table,
-             .ending = b && b->last ? b->chunk : -1,
+             .ending = ms_reduce_ending(r->p, r->reduces, turn),
              .closes = turn->closes,
              .two = f && b};
   if (f) note_side(r, f, 0, &ran);
@@ -224,7 +226,8 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (f) f_tip = ms_stages_entry(&r->at, f, sent[0]);
   if (b) b_tip = ms_stages_entry(&r->at, b, sent[1]);
   if (!b) f_tip = gathered(r, f, f_tip);
-  if (b && b->last && r->toll[stage]) ms_toll_last(r->toll[stage], b->chunk);
+  int ending = r->toll[stage] ? ms_reduce_ending(r->p, r->reduces, turn) : -1;
+  if (ending >= 0) ms_toll_last(r->toll[stage], ending);
   gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
   const Table *table = (f ? b || !f_empty : !b_empty) ? table_of_turn(r, turn, of) : NULL;
   if (table && f) f_tip = run_lags(r, stage, table, MAX(f_tip, 0), b ? &b_tip : NULL);
@@ -336,6 +339,12 @@ static MsTime run_reductions(Relaxed *r, int stage) {
   return joined;
 }
 
+/* Of chunks whose reductions begin behind the last slot. */
+static void end_behind(const Relaxed *r, int stage) {
+  for (int c = 0; r->reduces && c < r->p->layout->vpp; c++)
+    if (r->reduces[stage * r->p->layout->vpp + c] >= r->s->n[stage]) ms_toll_last(r->toll[stage], c);
+}
+
 /* Returns the end of the step. `others`: when streams but for compute are free. */
 static MsTime run_after(Relaxed *r, MsTime others) {
   int stages = r->s->stages;
@@ -346,6 +355,7 @@ static MsTime run_after(Relaxed *r, MsTime others) {
     for (int k = 0; k < MS_N_STREAMS; k++) rows[s].stream[k] = others;
     rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s], rows[s].host = r->at.host[s];
     r->at.tip[s] = run_reductions(r, s);
+    if (r->toll[s]) end_behind(r, s);
     if (r->toll[s])
       rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s] = MAX(r->at.compute[s], ms_toll_joined(r->toll[s]));
     end = MAX(MAX(end, r->at.tip[s]), r->at.compute[s]);
@@ -369,6 +379,7 @@ static void open_tables(Relaxed *r) {
   r->chunk = g_new(ChunkLags *, 2 * chunks), r->kind = r->chunk + chunks;
   r->toll = g_new0(MsToll *, l->pp), r->forced = g_new0(Forced, l->pp);
   r->toll_back = g_new0(MsTollBack *, l->pp);
+  r->reduces = r->p->step ? ms_reduce_slots(r->p, r->s) : NULL;
 }
 
 static void close_tables(Relaxed *r) {
@@ -377,7 +388,7 @@ static void close_tables(Relaxed *r) {
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]), ms_toll_back_free(r->toll_back[s]);
   for (int i = 0; i < r->n_kinds; i++) g_free(r->kind[i]);
   g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->toll_back), g_free(r->forced),
-      g_free(r->last_b), g_free(r->left);
+      g_free(r->last_b), g_free(r->left), g_free(r->reduces);
 }
 
 static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {

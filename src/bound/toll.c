@@ -22,6 +22,7 @@
 #include "bound/bound_priv.h"
 #include "base/order.h"
 #include "step/meeting.h"
+#include "step/reduce.h"
 #include <string.h>
 
 typedef struct {
@@ -54,6 +55,7 @@ struct MsToll {
       *last; /* [chunks] mark before the first forward and before the last backward of a chunk; -1 = not come yet */
   gboolean in_order; /* collectives run as soon as their stream is free, and are issued before the compute rows of the
                         next slot */
+  gboolean together; /* buckets of a chunk begin behind the same slot */
   MsTime gathers[N_QUEUES];
   int share[N_QUEUES]; /* fewest SMs that compute loses to a row of the queue */
   Anchor anchor[MOST_ANCHORS];
@@ -205,6 +207,7 @@ MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
                 .sm_count = ms_program_machine_of(p, stage)->sm_count,
                 .chunks = p->layout->vpp,
                 .meets = ms_program_meets(p->scenario),
+                .together = !ms_reduces_in_passes(p, stage),
                 .n = 1};
   t->mark = g_new(Mark, 2 * slots + 1); /* a forward with a backward may be two */
   t->mark[0] = (Mark){.at = at};
@@ -305,7 +308,8 @@ static MsTime reductions_of(const MsToll *t, int chunk, MsTime more[N_QUEUES]) {
   for (int q = 0; q < N_QUEUES; q++) more[q] = 0;
   for (int i = 0; i < r->list->n; i++) {
     if (t->step->ops.reduce_at[i].chunk != chunk) continue;
-    if (r->list->op[i].stream == MS_STREAM_COMPUTE && t->step->ops.reduce_at[i].piece == 0) compute += r->duration[i];
+    if (r->list->op[i].stream == MS_STREAM_COMPUTE && (t->together || t->step->ops.reduce_at[i].piece == 0))
+      compute += r->duration[i];
     for (int q = 0; q < N_QUEUES; q++)
       if (r->list->op[i].stream == queue_stream[q]) more[q] += r->duration[i];
   }

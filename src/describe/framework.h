@@ -79,7 +79,8 @@ typedef struct {
                                 next with its experts, also backward (set_modules_to_backward_prefetch) */
   gboolean flex_latent; /* latent attention is FlexAttention (models/deepseek_v3/__init__.py, attn_type): kernels in
                            Triton, for which FlashAttention-2's time is taken */
-  gboolean mindspeed;   /* is what MindSpeed patches, on machines of a vendor whose row says so */
+  gboolean aligns_reductions; /* stages of a pipeline begin to reduce gradients together (step/reduce.h) */
+  gboolean mindspeed;         /* is what MindSpeed patches, on machines of a vendor whose row says so */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 

@@ -9,6 +9,7 @@
 #include "sim/steady.h"
 #include "step/fetch.h"
 #include "step/meeting.h"
+#include "step/reduce.h"
 
 #define NEVER MS_NEVER
 
@@ -27,6 +28,7 @@ typedef struct {
   MsRivals *rivals;     /* [stages] */
   const MsTime *begins; /* [stages] when the step of the stage begins */
   MsTime *from;         /* [stages] told so far: the parts of the stage add up to it */
+  int *reduces;         /* of ms_reduce_slots */
   gboolean params_stay; /* the pieces of this turn find their parameters whole */
   Fetch *fetch;         /* [2 * stages] FSDP: of the forward (or only) pass, and of the backward beside it */
   MsTimeParts *stage;
@@ -106,13 +108,18 @@ static void issue_bucket(Fast *f, int stage, const MsCosted *c, int from, int to
   if (row != few) g_free(row);
 }
 
-static void reduce(Fast *f, Run *run, const MsSlotPass *pass, int piece, MsTime tip) {
-  const MsCostedStep *step = &f->p->step[pass->stage];
+static void reduce(Fast *f, Run *run, int chunk, int piece, MsTime tip) {
+  const MsCostedStep *step = &f->p->step[run->stage];
   int from, to;
-  ms_bucket_rows(step->ops.reduce_at, step->reduce.list->n, pass->chunk, piece, &from, &to);
-  issue_bucket(f, pass->stage, &step->reduce, from, to, tip);
+  ms_bucket_rows(step->ops.reduce_at, step->reduce.list->n, chunk, piece, &from, &to);
+  issue_bucket(f, run->stage, &step->reduce, from, to, tip);
   for (int i = from; i < to; i++)
-    if (step->reduce.list->op[i].stream == MS_STREAM_COMPUTE) run->scaled = f->at.compute[pass->stage];
+    if (step->reduce.list->op[i].stream == MS_STREAM_COMPUTE) run->scaled = f->at.compute[run->stage];
+}
+
+static void reduce_chunk(Fast *f, Run *run, int chunk, MsTime tip) {
+  for (int at = ms_work_chunk_length(f->p->work, ms_layout_chunk(f->p->layout, run->stage, chunk)); at-- > 0;)
+    reduce(f, run, chunk, at, tip);
 }
 
 /* Whether only its first piece waits for parameters, or leaves gradients. */
@@ -255,7 +262,8 @@ static void run_pieces(Fast *f, Run *run, const MsTurn *turn, MsChunks of) {
     MsLags lags = ms_steady_part(f->steady, run->slot, i);
     run_table(f, run, i, &lags);
     if (f->p->unit && w.backward.at >= 0) reduce_unit(f, run, &w);
-    if (w.backward.at >= 0 && backward->last) reduce(f, run, backward, w.backward.at, run->tip[run->two]);
+    if (w.backward.at >= 0 && ms_reduces_here(f->p, backward))
+      reduce(f, run, backward->chunk, w.backward.at, run->tip[run->two]);
   }
 }
 
@@ -265,7 +273,7 @@ static gboolean in_pieces(const Fast *f, const MsTurn *turn) {
   if (turn->forward && turn->forward->nth == 0 &&
       !one_bucket(step->ops.gather_at, step->gather.list->n, turn->forward->chunk))
     return TRUE;
-  return turn->backward && turn->backward->last &&
+  return ms_reduces_here(f->p, turn->backward) &&
          !one_bucket(step->ops.reduce_at, step->reduce.list->n, turn->backward->chunk);
 }
 
@@ -351,7 +359,10 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   MsTime f_tip = fw && is_empty(f, of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
          b_tip = bw && is_empty(f, of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
   f->at.tip[stage] = bw ? b_tip : f_tip;
-  if (bw && bw->last && !is_empty(f, of.backward) && !in_pieces(f, turn)) reduce(f, &run, bw, 0, b_tip);
+  if (ms_reduces_here(f->p, bw) && !is_empty(f, of.backward) && !in_pieces(f, turn))
+    reduce(f, &run, bw->chunk, 0, b_tip);
+  int due = ms_reduce_due(f->p, f->reduces, turn);
+  if (due >= 0) reduce_chunk(f, &run, due, b_tip);
   if (fw) hand_on(f, fw, bw != NULL, f_tip);
   if (bw) hand_on(f, bw, FALSE, bw->goes && !ms_sends_first(f->p, turn) ? MAX(b_tip, run.scaled) : b_tip);
 }
@@ -440,6 +451,18 @@ static void tell_state(gpointer visitor, int stage, MsCycle *c) {
   ms_cycle_counts(c, passes->count, G_N_ELEMENTS(passes->count));
 }
 
+/* Of chunks that are not due before the last message has gone. */
+static void reduce_behind(Fast *f, int stage) {
+  Run run = {.stage = stage};
+  MsTime gone = MAX(f->at.tip[stage], f->at.stream_b[stage]);
+  for (int c = 0; c < f->p->layout->vpp; c++) {
+    if (!f->reduces || f->reduces[stage * f->p->layout->vpp + c] < f->schedule->n[stage]) continue;
+    if (f->p->p2p_blocks)
+      f->at.host[stage] = MAX(f->at.host[stage] + f->at.sync[ms_layout_pool(f->p->layout, stage)], gone);
+    reduce_chunk(f, &run, c, gone);
+  }
+}
+
 /* With FSDP collectives are under way all the time. */
 static void run_slots(Fast *f) {
   g_autoptr(MsCycle) cycle = f->p->unit ? NULL : ms_cycle_new(&f->at, f->schedule, tell_state, f);
@@ -458,6 +481,7 @@ static MsTime run_stages(Fast *f, MsTime *last, guint64 *events) {
     run_before(f, s);
   }
   run_slots(f);
+  for (int s = 0; s < stages; s++) reduce_behind(f, s);
   MsTime end = run_after(f, last, events);
   for (int s = 0; s < stages; s++) ms_rivals_clear(&f->rivals[s]);
   ms_stages_clear(&f->at);
@@ -482,8 +506,10 @@ MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *sch
   g_autofree MsRivals *rivals = g_new(MsRivals, stages);
   g_autofree Fetch *fetches = g_new(Fetch, 2 * (gsize)stages);
   MsTime *last = times + 2 * stages;
+  g_autofree int *reduces = ms_reduce_slots(p, schedule);
   Fast f = {.p = p,
             .schedule = schedule,
+            .reduces = reduces,
             .tag_op = tag_op,
             .steady = steady,
             .rivals = rivals,

@@ -9,6 +9,7 @@
 #include "step/fetch.h"
 #include "step/meeting.h"
 #include "step/pair.h"
+#include "step/reduce.h"
 #include <string.h>
 
 #define NONE G_MAXUINT32
@@ -47,6 +48,8 @@ typedef struct {
   guint32 *reduced;     /* [stages * streams] last gradient reduction on each stream, NONE = none */
   guint32 *tip;         /* [stages] last task of the chain of the last slot */
   guint32 *send;        /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
+  guint32 *sent;        /* [stages] message of the backward before, NONE = none */
+  int *reduces;         /* of ms_reduce_slots */
   guint32 scaled;       /* last kernel in front of the reductions of this turn, NONE = none */
   guint32 *scratch;     /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
@@ -256,16 +259,22 @@ static void reduce_unit(Lower *l, int stage, int piece, guint32 tip) {
     l->reduced[MS_N_STREAMS * stage + c->list->op[i].stream] = first + (guint32)i;
 }
 
-static void issue_reduce(Lower *l, const MsSlotPass *pass, int at, guint32 tip) {
-  const MsCostedStep *step = &l->p->step[pass->stage];
+static void issue_reduce(Lower *l, int stage, int chunk, int at, guint32 tip) {
+  const MsCostedStep *step = &l->p->step[stage];
   int from, to;
-  ms_bucket_rows(step->ops.reduce_at, step->reduce.list->n, pass->chunk, at, &from, &to);
+  ms_bucket_rows(step->ops.reduce_at, step->reduce.list->n, chunk, at, &from, &to);
   guint32 first = ms_graph_count(l->graph);
-  lay_bucket(l, pass->stage, &step->reduce, from, to, tip, NULL);
+  lay_bucket(l, stage, &step->reduce, from, to, tip, NULL);
   for (int i = from; i < to; i++)
     if (step->reduce.list->op[i].stream == MS_STREAM_COMPUTE) l->scaled = first + (guint32)(i - from);
   for (int i = from; i < to; i++)
-    l->reduced[MS_N_STREAMS * pass->stage + step->reduce.list->op[i].stream] = first + (guint32)(i - from);
+    l->reduced[MS_N_STREAMS * stage + step->reduce.list->op[i].stream] = first + (guint32)(i - from);
+}
+
+/* All buckets of a chunk, from its last piece to its first. */
+static void reduce_chunk(Lower *l, int stage, int chunk, guint32 tip) {
+  for (int at = ms_work_chunk_length(l->p->work, ms_layout_chunk(l->p->layout, stage, chunk)); at-- > 0;)
+    issue_reduce(l, stage, chunk, at, tip);
 }
 
 /* Waits of row i of a list whose rows so far are id[]; the stage's tip when it has none. */
@@ -333,7 +342,8 @@ static void lay_piece(Lower *l, int stage, const MsPieceWalk *w, Side *f, Side *
 /* Gradients that the backward of a piece completes are reduced behind it. */
 static void leave_piece(Lower *l, int stage, const MsPieceWalk *w, const Side *side) {
   if (l->p->unit && w->of.kind != MS_SLOT_I) reduce_unit(l, stage, w->backward.piece, side->tip);
-  if (side->pass && side->pass->last && side->tip != NONE) issue_reduce(l, side->pass, w->backward.at, side->tip);
+  if (side->tip != NONE && ms_reduces_here(l->p, side->pass))
+    issue_reduce(l, stage, side->pass->chunk, w->backward.at, side->tip);
 }
 
 static void lay_pieces(Lower *l, int stage, MsChunks of, Side *f, Side *b) {
@@ -417,7 +427,9 @@ static guint32 end_of(const Lower *l, const Side *side, guint32 before) {
 static void hand_on(Lower *l, const MsSlotPass *pass, guint32 tip, guint32 given) {
   Waits wait = only(tip);
   wait_for(&wait, given);
-  if (pass->out >= 0) l->made[pass->out] = pass->goes && tip != NONE ? send(l, pass, &wait) : tip;
+  guint32 sent = pass->goes && tip != NONE ? send(l, pass, &wait) : NONE;
+  if (pass->out >= 0) l->made[pass->out] = sent != NONE ? sent : tip;
+  if (pass->kind != MS_SLOT_F) l->sent[pass->stage] = sent;
   if (pass->kept >= 0) l->made[pass->kept] = tip;
 }
 
@@ -444,6 +456,8 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
   guint32 f_tip = f ? end_of(l, &forward, before) : NONE, b_tip = b ? end_of(l, &backward, before) : NONE;
   if (b && b->kind != MS_SLOT_I && ms_passes_wait(l->p)) b_tip = when_reduced(l, stage, b_tip);
   l->tip[stage] = b ? b_tip : f_tip;
+  int due = ms_reduce_due(l->p, l->reduces, turn);
+  if (due >= 0) reduce_chunk(l, stage, due, b_tip);
   if (f) hand_on(l, f, f_tip, NONE);
   if (b) hand_on(l, b, b_tip, ms_sends_first(l->p, turn) ? NONE : l->scaled);
   if (f && b && l->p->p2p_in_turn) send[0] = NONE;
@@ -645,6 +659,23 @@ static MsGraph *new_graph(const Lower *l, int devices, double tasks) {
   return graph;
 }
 
+/* Of chunks that are not due before the last message has gone, which the host waits for where it blocks. */
+static void reduce_behind(Lower *l) {
+  for (int s = 0; s < l->stages; s++)
+    for (int c = 0; c < l->p->layout->vpp; c++) {
+      if (!l->reduces || l->reduces[s * l->p->layout->vpp + c] < l->schedule->n[s]) continue;
+      Waits wait = only(l->tip[s]);
+      wait_for(&wait, l->sent[s]);
+      MsTask gone = {.device = (guint32)s,
+                     .stream = MS_STREAM_SIDE,
+                     .use = MS_USE_NOTHING,
+                     .host_sync = l->p->p2p_blocks,
+                     .tag = l->p->p2p_tag,
+                     .launch = l->p->p2p_blocks ? ms_time_of(machine_of(l, s)->sync_s) : 0};
+      reduce_chunk(l, s, c, ms_graph_add(l->graph, &gone, wait.id, wait.n));
+    }
+}
+
 /* What follows the last slot on a stage waits for its chain and for its gradient reductions. */
 static void join_reductions(Lower *l) {
   for (int s = 0; s < l->stages; s++) {
@@ -669,15 +700,17 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   l.made = filled((size_t)ms_slot_walk_tensors(walk), NONE);
   l.gather = g_new0(guint32 *, stages), l.reduced = filled(MS_N_STREAMS * stages, NONE);
   l.tip = filled(stages, NONE), l.send = filled(2 * stages, NONE), l.leaving = filled(2 * stages, NONE);
+  l.sent = filled(stages, NONE), l.reduces = ms_reduce_slots(p, schedule);
   l.fetch = g_new0(Fetch, 2 * stages);
   for (size_t i = 0; i < 2 * stages; i++) l.fetch[i].piece = -1;
   lay_before(&l);
   lay_slots(&l, walk, slot_task, slot_base);
+  reduce_behind(&l);
   join_reductions(&l);
   lay_after(&l);
   for (int i = 0; i < l.stages; i++) g_free(l.gather[i]);
   g_free(l.gather), g_free(l.made), g_free(l.reduced), g_free(l.tip), g_free(l.send);
-  g_free(l.scratch), g_free(l.fetch), g_free(l.leaving);
+  g_free(l.scratch), g_free(l.fetch), g_free(l.leaving), g_free(l.sent), g_free(l.reduces);
   return l.graph;
 }
 

@@ -103,12 +103,6 @@ static inline const MsHardware *ms_program_machine_of(const MsProgram *p, int st
   return p->layout->n_pools > 0 ? ms_program_machine(p, ms_layout_pool(p->layout, stage)) : p->scenario->hardware;
 }
 
-/* The input gradient of a turn leaves before what is done with its weight gradients: in a pair that delays them
- * (Megatron-LM model_chunk_schedule_plan.py, post_backward in front of backward_dw). */
-static inline gboolean ms_sends_first(const MsProgram *p, const MsTurn *turn) {
-  return turn->forward && p->scenario->options.delay_wgrad;
-}
-
 /* No step takes longer: everything on the stage that has most to do, after one another, as often as there are stages.
  * In seconds, as it may be beyond MsTime. */
 double ms_program_longest_s(const MsProgram *program);

@@ -4,6 +4,7 @@
 #include "lib/world.h"
 
 #include "step/after.h"
+#include "step/reduce.h"
 
 static void check_pass(const MsSchedule *s, const MsSlotPass *pass, guint8 *made, int *left, int *forwards) {
   int place = pass->stage * s->chunks + pass->chunk, owner = pass->stage, chunk;
@@ -181,11 +182,67 @@ static void stages_meet_behind_the_slots(void **state) {
   for (int i = 0; i < 4; i++) assert_int_equal(next[i], program->step[i].after.list->n);
 }
 
+static MsScenario *pipeline(int pp, int vpp, int microbatches) {
+  MsScenario *s = ms_test_run("llama3-8b", -1, "h100-sxm", 64);
+  s->layout.pp = pp, s->layout.vpp = vpp;
+  s->options.overlap_grad_reduce = TRUE;
+  s->training.global_batch_size = (gint64)microbatches * 64 / pp;
+  return s;
+}
+
+static void check_reduce_slots(MsScenario *s, const int *expected) {
+  g_auto(MsLowered) l = ms_test_lower(s);
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, NULL);
+  g_autoptr(MsProgram) program = ms_program_new(l.work, cost);
+  g_autoptr(MsSchedule) schedule = ms_program_schedule(program, NULL, 0);
+  g_autofree int *slots = ms_reduce_slots(program, schedule);
+  if (!expected) assert_null(slots);
+  for (int i = 0; expected && i < s->layout.pp * s->layout.vpp; i++) assert_int_equal(slots[i], expected[i]);
+}
+
+/* By hand: of 4 stages, 8 microbatches and 2 chunks every list has 32 slots, and all end in B7.1 at 27 and B7.0 at 31.
+ * Stage s begins with chunk 1 s backwards behind that, and with chunk 0 behind the last message. */
+static void reductions_begin_together(void **state) {
+  (void)state;
+  static const int interleaved[] = {31, 27, 32, 28, 32, 29, 32, 30}, plain[] = {-1, 16, 16, 16};
+  g_autoptr(MsScenario) two = pipeline(4, 2, 8);
+  check_reduce_slots(two, interleaved);
+  g_autoptr(MsScenario) one = pipeline(4, 1, 8);
+  check_reduce_slots(one, plain);
+  one->framework = MS_FRAMEWORK_DEEPSPEED;
+  check_reduce_slots(one, NULL);
+  g_autoptr(MsScenario) alone = pipeline(1, 1, 8);
+  check_reduce_slots(alone, NULL);
+}
+
+/* The second of two stages sends its last gradient when it has it; only then are weight gradients scaled and reduced.
+ */
+static void the_last_message_leaves_first(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = pipeline(2, 1, 3);
+  MsDetail *detail = NULL;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, &detail, NULL);
+  MsTime sent = 0, left = 0, passed = 0, scales = 0;
+  for (guint32 i = 0; i < ms_graph_count(detail->graph); i++) {
+    const MsTask *task = ms_graph_task(detail->graph, i);
+    const MsOp *op = detail->tag_op[task->tag];
+    MsTime end = detail->trajectory->end[i], begin = end - task->duration;
+    if (task->device != 1 || !op) continue;
+    if (op->kind == MS_OP_P2P && task->duration > 0) sent = end, left = begin;
+    if (op->kind == MS_OP_GRAD_SCALE) scales = begin;
+    if (op->pass == MS_PASS_DGRAD && task->stream == MS_STREAM_COMPUTE) passed = end;
+  }
+  assert_true(passed > 0 && left == passed);
+  assert_true(scales >= sent && sent > left);
+  ms_detail_free(detail);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_schedule_is_walked), cmocka_unit_test(one_stage_has_the_same_turns),
-      cmocka_unit_test(a_deadlock_is_found),      cmocka_unit_test(pieces_come_in_order),
-      cmocka_unit_test(the_embedding_comes_last), cmocka_unit_test(stages_meet_behind_the_slots),
+      cmocka_unit_test(every_schedule_is_walked),  cmocka_unit_test(one_stage_has_the_same_turns),
+      cmocka_unit_test(a_deadlock_is_found),       cmocka_unit_test(pieces_come_in_order),
+      cmocka_unit_test(the_embedding_comes_last),  cmocka_unit_test(stages_meet_behind_the_slots),
+      cmocka_unit_test(reductions_begin_together), cmocka_unit_test(the_last_message_leaves_first),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
