@@ -75,9 +75,11 @@ static MsTime after_barrier(const MsCosted *c) {
   return last;
 }
 
+MsTime ms_bound_behind_stage(const MsProgram *p, int stage) { return after_barrier(&p->step[stage].after); }
+
 MsTime ms_bound_behind(const MsProgram *p) {
   MsTime most = 0;
-  for (int s = 0; s < p->layout->pp && !p->skewed; s++) most = MAX(most, after_barrier(&p->step[s].after));
+  for (int s = 0; s < p->layout->pp && !p->skewed; s++) most = MAX(most, ms_bound_behind_stage(p, s));
   return most;
 }
 
@@ -232,7 +234,7 @@ MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind,
     MsTime span = sum * ms_schedule_share(kind, l->microbatches);
     if (compute_s) compute_s[s] = (double)span / MS_PS_PER_S;
     meet = MAX(meet, span + (in_turn ? head + tail - late_of(p, lags, s) : 0) +
-                         (p->skewed ? after_barrier(&p->step[s].after) : 0));
+                         (p->skewed ? ms_bound_behind_stage(p, s) : 0));
     if (s + 1 == l->pp) break;
     head +=
         chunk_passage(p, lags, ms_layout_chunk(l, s, 0), MS_SLOT_F) + ms_time_of(ms_program_p2p(p, s, s + 1)->time_s);

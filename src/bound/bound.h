@@ -11,6 +11,8 @@ MsTime ms_bound_streams(
                                   on; or compute with the SMs that all others take */
 MsTime ms_bound_behind(
     const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
+/* Of one stage, wherever all meet: rows after that which its last compute row comes before. */
+MsTime ms_bound_behind_stage(const MsProgram *program, int stage);
 /* compute_s[stages], may be NULL: what each stage computes at least. */
 MsTime ms_bound_step(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, double *compute_s);
 /* after[stages]: what follows the last compute row of the last slot of each stage at least, where steps do not overlap.
@@ -20,8 +22,8 @@ void ms_bound_after_slots(const MsProgram *program, MsPieceLags *lags, MsSchedul
 void ms_bound_drain(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, MsTime *after);
 /* How long a piece still computes at most when its backward has handed on its gradient. */
 MsTime ms_bound_late(MsPieceLags *lags, int piece);
-/* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); 0 where steps overlap (`skewed`).
- * Of a step above `limit` any bound above it. */
+/* A tighter one: the whole step with nothing shared, slot by slot (bound/relaxed.c); where steps overlap (`skewed`) of
+ * the stage that takes longest by itself. Of a step above `limit` any bound above it. */
 MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit);
 /* Of every slot, stage after stage (schedule->n[stage] each): when its last compute row has ended, the step does not
  * end before another so much time. The duals of the same tables, slot by slot from the last. NULL where steps overlap.
@@ -29,8 +31,8 @@ MsTime ms_relaxed_step(const MsProgram *program, MsPieceLags *lags, const MsSche
 MsTime *ms_relaxed_tails(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule);
 /* The passes of a scenario alone, with messages that take no time: below the step of all scenarios that differ from it
  * in options which change neither the rows of the pieces nor their schedule. `work`, `piece`, `lags`: of the same
- * pieces, maybe in another pipeline. Where costs decide the schedule, of passes in any order that it may find; 0
- * where steps overlap. Of passes above `limit` any bound above it. */
+ * pieces, maybe in another pipeline. Where costs decide the schedule, of passes in any order that it may find.
+ * Of passes above `limit` any bound above it. */
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
                          MsTime limit);
 

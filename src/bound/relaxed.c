@@ -506,6 +506,34 @@ static MsTime run_step(Relaxed *r) {
   return run_slots(r);
 }
 
+/* Slots of one stage, one after the other, whose inputs are all there when it begins, and what it computes then. */
+static MsTime stage_alone(Relaxed *r, int stage) {
+  for (int k = 0; k < r->s->n[stage]; k++) {
+    const MsSlot *slot = &r->s->slot[stage][k];
+    const ChunkLags *l = r->chunk[slot->chunk * r->p->layout->pp + stage];
+    if (slot->kind <= MS_SLOT_W && !l->empty) run_lags(r, stage, &l->pass[1][slot->kind], 0, NULL);
+  }
+  MsTime computes = r->at.compute[stage] + (r->p->step ? ms_bound_behind_stage(r->p, stage) : 0);
+  return MAX(computes, r->at.host[stage]);
+}
+
+/* Where steps overlap a stage begins its next one when it has ended all of this one, host and streams. What it waits
+ * for may be there by then, but for its own rows, so that one step follows another no sooner than they take alone
+ * (engine/engine.h: ms_engine_again). */
+static MsTime longest_alone(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
+  Relaxed r = relaxed_of(p, lags, schedule);
+  MsTime longest = 0;
+  open_tables(&r);
+  find_forced(&r);
+  chunks_lags(&r);
+  for (int s = 0; s < p->layout->pp; s++) {
+    MsTime own = stage_alone(&r, s);
+    longest = MAX(longest, own);
+  }
+  close_tables(&r);
+  return longest;
+}
+
 /* The slots alone, with messages that take no time. */
 static MsTime slots_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
   Relaxed r = relaxed_of(p, lags, schedule);
@@ -549,8 +577,33 @@ static MsTime slots_in_any_order(const MsProgram *p, MsPieceLags *lags, gint64 i
   return MAX(back + behind, n * (own->least[MS_SLOT_F] + backward));
 }
 
+/* Of the passes of a chunk for one microbatch, whatever its schedule makes of the backward: from `end` to `end`. */
+static MsTime least_pass(const ChunkLags *l, MsEnd end) {
+  MsTime own[MS_SLOT_W + 1];
+  for (int kind = 0; kind <= MS_SLOT_W; kind++) own[kind] = MAX(0, l->pass[1][kind].lags.to[end][end]);
+  return own[MS_SLOT_F] + MIN(own[MS_SLOT_B], own[MS_SLOT_I] + own[MS_SLOT_W]);
+}
+
+/* longest_alone of schedules that costs decide. */
+static MsTime alone_in_any_order(const MsProgram *p, MsPieceLags *lags) {
+  const MsLayout *l = p->layout;
+  g_autofree ChunkLags **chunk = g_new(ChunkLags *, 2 * (size_t)l->num_chunks);
+  Relaxed r = {.p = p, .lags = lags, .splits = TRUE, .chunk = chunk, .kind = chunk + l->num_chunks};
+  MsTime longest = 0;
+  chunks_lags(&r);
+  for (int s = 0; s < l->pp; s++)
+    for (MsEnd end = MS_END_COMPUTE; end <= MS_END_HOST; end++) {
+      MsTime sum = 0;
+      for (int c = 0; c < l->vpp; c++) sum += least_pass(chunk[c * l->pp + s], end);
+      longest = MAX(longest, sum * ms_schedule_share(p->scenario->layout.schedule, l->microbatches));
+    }
+  for (int i = 0; i < r.n_kinds; i++) g_free(r.kind[i]);
+  g_free(r.pair_of_kinds);
+  return longest;
+}
+
 MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
-  if (p->skewed) return 0; /* steps overlap: their period is not the end of one */
+  if (p->skewed) return longest_alone(p, lags, schedule); /* their period is not the end of one */
   Relaxed r = relaxed_of(p, lags, schedule);
   r.limit = limit;
   MsTime end = run_step(&r);
@@ -572,17 +625,17 @@ MsTime *ms_relaxed_tails(const MsProgram *p, MsPieceLags *lags, const MsSchedule
 
 MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCostedPiece *piece, MsPieceLags *lags,
                          MsTime limit) {
-  /* Steps that overlap begin with a host that is ahead already, and may follow one another sooner than one that begins
-   * alone would end. */
-  if (ms_steps_overlap(scenario)) return 0;
   MsScheduleKind kind = scenario->layout.schedule;
   char why[192];
   g_autoptr(MsLayout) layout = ms_layout_build(scenario);
   MsWork own = *work; /* the pieces are borrowed */
   own.scenario = scenario, own.layout = layout;
   MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .piece = piece};
+  gboolean overlap = ms_steps_overlap(scenario);
   if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE)
-    return slots_in_any_order(&p, lags, ms_schedule_in_flight(kind, layout->pp));
+    return overlap ? alone_in_any_order(&p, lags)
+                   : slots_in_any_order(&p, lags, ms_schedule_in_flight(kind, layout->pp));
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
-  return schedule ? slots_of(&p, lags, schedule, limit) : 0;
+  if (!schedule) return 0;
+  return overlap ? longest_alone(&p, lags, schedule) : slots_of(&p, lags, schedule, limit);
 }

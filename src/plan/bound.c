@@ -43,7 +43,6 @@ struct MsShape {
   int n, n_time, n_memory; /* pieces; stages that may decide the time, and the memory */
   int owners;              /* copies of the model that share its optimizer states */
   gboolean splits;         /* the schedule may run a backward in two parts */
-  gboolean apart;          /* no step begins before the last one has ended, so that its host has all to issue */
   gint64 *time;            /* [n_time][N_COUNTS][n] */
   gint32 *count;           /* [n_memory][n] */
   gint64 *live;            /* [n_memory][n] */
@@ -231,7 +230,6 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   shape->n = n;
   shape->owners = ms_schedule_row(s->layout.schedule)->copies;
   shape->splits = ms_schedule_may_split(s->layout.schedule);
-  shape->apart = ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART;
   size_t row = N_COUNTS * (size_t)n;
   shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells),
   shape->live = g_new(gint64, cells), shape->last = g_new(guint8, cells), shape->received = g_new(int, stages);
@@ -250,7 +248,7 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
 gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
   size_t cells = (size_t)a->n_memory * (size_t)a->n;
   return a->n == b->n && a->n_time == b->n_time && a->n_memory == b->n_memory && a->owners == b->owners &&
-         a->splits == b->splits && a->apart == b->apart &&
+         a->splits == b->splits &&
          !memcmp(a->time, b->time, sizeof(gint64) * N_COUNTS * (size_t)a->n_time * (size_t)a->n) &&
          !memcmp(a->count, b->count, sizeof(gint32) * cells) && !memcmp(a->live, b->live, sizeof(gint64) * cells) &&
          !memcmp(a->last, b->last, cells) && !memcmp(a->received, b->received, sizeof(int) * (size_t)a->n_memory);
@@ -343,8 +341,7 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
       ahead += times[AHEAD * n + i] * t->ahead - times[LATE * n + i] * t->late;
       issue += times[RUN * n + i] * t->issue;
     }
-    if (shape->apart) step = MAX(step, issue);
-    step = MAX(step, MAX(direct - memo->ends[shape->splits], line) + ahead);
+    step = MAX(MAX(step, issue), MAX(direct - memo->ends[shape->splits], line) + ahead);
   }
   return step;
 }

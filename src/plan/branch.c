@@ -178,18 +178,14 @@ static guint schedules_of(const MsTree *t, MsScenario *s, MsRole role) {
 
 /* What the passes of all pieces take; of whole and of split backwards, whichever is less where both may be. */
 static double passes(const MsTree *t, MsPieceMemo *memo, double microbatches, guint schedules) {
-  gboolean may[2] = {FALSE, FALSE}, apart = schedules != 0;
-  for (int k = 0; k < MS_N_SCHEDULES; k++) {
-    if (!(schedules & 1u << k)) continue;
-    may[ms_schedule_may_split((MsScheduleKind)k)] = TRUE;
-    apart &= ms_schedule_row((MsScheduleKind)k)->steps == MS_STEPS_APART;
-  }
+  gboolean may[2] = {FALSE, FALSE};
+  for (int k = 0; k < MS_N_SCHEDULES; k++)
+    if (schedules & 1u << k) may[ms_schedule_may_split((MsScheduleKind)k)] = TRUE;
   double stream = ms_memo_total(memo, MS_TOTAL_STREAM, FALSE, microbatches), span = INFINITY;
   for (int splits = 0; splits < 2; splits++)
     if (may[splits]) span = MIN(span, whole_model(t, memo, MS_TOTAL_SPAN, splits, microbatches));
-  double host = apart ? MIN(ms_memo_total(memo, MS_TOTAL_HOST, FALSE, microbatches),
-                            ms_memo_total(memo, MS_TOTAL_HOST, TRUE, microbatches))
-                      : 0;
+  double host = MIN(ms_memo_total(memo, MS_TOTAL_HOST, FALSE, microbatches),
+                    ms_memo_total(memo, MS_TOTAL_HOST, TRUE, microbatches));
   return MAX(MAX(stream, isfinite(span) ? span : 0), host);
 }
 
