@@ -5,14 +5,19 @@
 
 #include <string.h>
 
-const char *const ms_group_words[] = {"none", "tp",     "cp",  "dp",        "dp-cp", "tp-cp",    "tp-dp-cp", "pp", "ep",
-                                      "etp",  "etp-ep", "edp", "embedding", "world", "cp-inner", "cp-outer", NULL};
+const char *const ms_group_words[] = {
+    "none", "tp",     "cp",  "dp",        "dp-cp", "tp-cp",    "tp-dp-cp", "pp",          "ep",
+    "etp",  "etp-ep", "edp", "embedding", "world", "cp-inner", "cp-outer", "intra-dp-cp", "intra-edp",
+    "inter-instance", NULL};
 
 enum { TP, CP, DP, PP }; /* axes of the attention grid; the expert grid reads them as ETP EP EDP PP */
+
+typedef enum { MS_PART_WHOLE, MS_PART_INTRA, MS_PART_INTER } MsPart; /* of optimizer instances: in one, across all */
 
 static const struct {
   gboolean expert;
   guint8 axes;
+  MsPart part;
 } group_axes[MS_N_GROUPS] = {
     [MS_GROUP_TP] = {FALSE, 1 << TP},
     [MS_GROUP_CP] = {FALSE, 1 << CP},
@@ -27,6 +32,9 @@ static const struct {
     [MS_GROUP_EDP] = {TRUE, 1 << DP},
     [MS_GROUP_EMBEDDING] = {FALSE, 1 << PP}, /* some stages of it */
     [MS_GROUP_WORLD] = {FALSE, 1 << TP | 1 << CP | 1 << DP | 1 << PP},
+    [MS_GROUP_INTRA_DP_CP] = {FALSE, 1 << DP | 1 << CP, MS_PART_INTRA},
+    [MS_GROUP_INTRA_EDP] = {TRUE, 1 << DP, MS_PART_INTRA},
+    [MS_GROUP_INTER] = {FALSE, 1 << DP | 1 << CP, MS_PART_INTER},
 };
 
 /* --- coordinates ----------------------------------------------------------------------------------------------- */
@@ -70,9 +78,15 @@ int ms_rank_stage(const MsLayout *layout, int rank) {
 
 /* The axes in `mask` (or, inverted, the others) as few arithmetic progressions, fastest first; axes of size 1 vanish.
  */
+enum { MOST_AXES = 6 }; /* the four, one of them cut by a digit */
 typedef struct {
-  int n, size[4], stride[4];
+  int n, size[MOST_AXES], stride[MOST_AXES];
 } Axes;
+
+static void add_axis(Axes *axes, int size, int stride) {
+  if (size == 1) return;
+  axes->size[axes->n] = size, axes->stride[axes->n++] = stride;
+}
 
 static Axes pick_axes(const Grid *grid, guint mask) {
   Axes axes = {0};
@@ -88,6 +102,36 @@ static Axes pick_axes(const Grid *grid, guint mask) {
   return axes;
 }
 
+/* Ranks of neighbouring instances are so far apart, on either grid: which instance a rank is in is a digit of its number
+ * (Megatron-Core parallel_state.py, create_hierarchical_groups, cuts each data-parallel group into runs). */
+static int instance_stride(const MsLayout *layout, const Grid *grid) {
+  return grid->stride[DP] * grid->size[DP] / layout->instances;
+}
+
+/* The progressions without a digit of the rank (`part` INTRA), or that digit alone. */
+static Axes cut_axes(const Axes *axes, MsPart part, int digits, int stride) {
+  Axes cut = {0};
+  if (part == MS_PART_INTER) {
+    add_axis(&cut, digits, stride);
+    return cut;
+  }
+  for (int i = 0; i < axes->n; i++) {
+    int size = axes->size[i], own = axes->stride[i];
+    gboolean within = own <= stride && stride < own * size;
+    add_axis(&cut, within ? stride / own : size, own);
+    if (within) add_axis(&cut, size * own / (stride * digits), stride * digits);
+  }
+  return cut;
+}
+
+/* Members of a group of the kind, as distances from its first; of one rank where the instances are one. */
+static Axes member_axes(const MsLayout *layout, const Grid *grid, MsGroupKind kind) {
+  Axes axes = pick_axes(grid, group_axes[kind].axes);
+  if (group_axes[kind].part == MS_PART_WHOLE) return axes;
+  if (layout->instances == 1) return (Axes){0};
+  return cut_axes(&axes, group_axes[kind].part, layout->instances, instance_stride(layout, grid));
+}
+
 static int axes_count(const Axes *axes) {
   int count = 1;
   for (int i = 0; i < axes->n; i++) count *= axes->size[i];
@@ -96,7 +140,7 @@ static int axes_count(const Axes *axes) {
 
 /* Writes the first `capacity` sums of the progressions, ascending, each plus `base`. */
 static void axes_list(const Axes *axes, int base, int *out, int capacity) {
-  int digit[4] = {0};
+  int digit[MOST_AXES] = {0};
   for (int k = 0, at = base; k < capacity; k++) {
     out[k] = at;
     for (int i = 0; i < axes->n; i++) {
@@ -143,11 +187,9 @@ int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *me
     return n;
   }
   Grid grid = grid_of(layout, group_axes[kind].expert);
-  guint mask = group_axes[kind].axes;
-  Axes axes = pick_axes(&grid, mask);
+  Axes axes = member_axes(layout, &grid, kind);
   int base = rank, stages[3], size = axes_count(&axes);
-  for (int axis = 0; axis < 4; axis++)
-    if (mask >> axis & 1) base -= rank / grid.stride[axis] % grid.size[axis] * grid.stride[axis];
+  for (int i = 0; i < axes.n; i++) base -= rank / axes.stride[i] % axes.size[i] * axes.stride[i];
   if (kind == MS_GROUP_EMBEDDING) {
     size = embedding_stages(layout, stages);
     for (int i = 0; i < MIN(size, capacity); i++) members[i] = base + stages[i] * grid.stride[PP];
@@ -249,7 +291,7 @@ static Touch touch_worst_list(const Axes *starts, const int *offset, int n, guin
   enum { PHASES = 4096 };
   guint8 seen[PHASES] = {0};
   Touch worst = {0};
-  int count = axes_count(starts), digit[4] = {0};
+  int count = axes_count(starts), digit[MOST_AXES] = {0};
   guint at = 0, unseen = domain;
   for (int k = 0; k < count && unseen; k++) {
     guint phase = at % domain;
@@ -271,21 +313,28 @@ static Touch touch_worst_list(const Axes *starts, const int *offset, int n, guin
   return worst;
 }
 
-static MsGroup measure_list(const Grid *grid, guint mask, const int *offset, int n, int domain, int node) {
-  Axes starts = pick_axes(grid, ~mask & 15);
-  return make_group(n, n > 1 ? offset[1] - offset[0] : 1, touch_worst_list(&starts, offset, n, (guint)domain),
-                    touch_worst_list(&starts, offset, n, (guint)node));
+static MsGroup measure_list(const Axes *starts, const int *offset, int n, int domain, int node) {
+  return make_group(n, n > 1 ? offset[1] - offset[0] : 1, touch_worst_list(starts, offset, n, (guint)domain),
+                    touch_worst_list(starts, offset, n, (guint)node));
 }
 
 static MsGroup measure_embedding(const MsLayout *layout, const Grid *grid, int domain, int node) {
   int offset[3], n = embedding_stages(layout, offset), first = offset[0];
+  Axes starts = pick_axes(grid, ~(guint)(1 << PP) & 15);
   for (int i = 0; i < n; i++) offset[i] = (offset[i] - first) * grid->stride[PP];
-  return measure_list(grid, 1 << PP, offset, n, domain, node);
+  return measure_list(&starts, offset, n, domain, node);
+}
+
+/* First ranks of all groups of a kind whose members are several progressions: of those in an instance once more for
+ * every instance. */
+static Axes start_axes(const MsLayout *layout, const Grid *grid, MsGroupKind kind) {
+  Axes starts = pick_axes(grid, ~(guint)group_axes[kind].axes & 15);
+  if (group_axes[kind].part == MS_PART_INTRA) add_axis(&starts, layout->instances, instance_stride(layout, grid));
+  return starts;
 }
 
 static MsGroup measure_kind(const MsLayout *layout, MsGroupKind kind, const Grid *grid, int domain, int node) {
-  guint mask = group_axes[kind].axes;
-  Axes axes = pick_axes(grid, mask);
+  Axes axes = member_axes(layout, grid, kind);
   if (kind == MS_GROUP_CP_INNER || kind == MS_GROUP_CP_OUTER) {
     int step, n = cp_part(layout, kind, &step);
     return ms_group_geometry(layout->world, n, step, domain, node);
@@ -295,8 +344,9 @@ static MsGroup measure_kind(const MsLayout *layout, MsGroupKind kind, const Grid
   if (axes.n == 1) return ms_group_geometry(layout->world, axes.size[0], axes.stride[0], domain, node);
   int size = axes_count(&axes);
   g_autofree int *offset = g_new(int, size);
+  Axes starts = start_axes(layout, grid, kind);
   axes_list(&axes, 0, offset, size);
-  return measure_list(grid, mask, offset, size, domain, node);
+  return measure_list(&starts, offset, size, domain, node);
 }
 
 void ms_layout_measure_groups(MsLayout *layout, int domain, int node) {

@@ -28,10 +28,15 @@ typedef enum {
   MS_GROUP_WORLD,
   MS_GROUP_CP_INNER,
   MS_GROUP_CP_OUTER, /* a2a+p2p: all-to-all inside, ring of those outside; of one rank otherwise */
+  MS_GROUP_INTRA_DP_CP,
+  MS_GROUP_INTRA_EDP,
+  MS_GROUP_INTER, /* several optimizer instances: those of dp-cp and edp in one instance, and the ranks of all instances
+                     that have the same shard, dense and expert alike; of one rank otherwise */
   MS_N_GROUPS
 } MsGroupKind;
 extern const char *const
-    ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world cp-inner cp-outer */
+    ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world cp-inner cp-outer
+                         intra-dp-cp intra-edp inter-instance */
 
 /* Geometry of the worst group of one kind on the machine: ranks are placed consecutively, N = nvlink_domain_gpus. */
 typedef struct {
@@ -57,6 +62,7 @@ typedef struct MsLayout {
   int tp, cp, dp, pp, vpp;    /* t c d p v; v resolved: from the string, 2 for the V schedules and dualpipe */
   int cp_inner;               /* ranks of a CP group that exchange heads: a2a+p2p only, else 1 */
   int ep, etp, edp;           /* e u q */
+  int instances;              /* of the distributed optimizer: runs of neighbours among the data-parallel ranks */
   int microbatches;           /* m per DP replica and step */
   int flush;                  /* microbatches between two flushes of the pipeline: m but for local_batch_size */
   int group_size;             /* N: microbatches per virtual-pipeline group */
@@ -108,7 +114,15 @@ static inline gboolean ms_group_spans_stages(MsGroupKind kind) {
 /* Collectives over such a group meet all replicas. */
 static inline gboolean ms_group_spans_replicas(MsGroupKind kind) {
   return kind == MS_GROUP_DP || kind == MS_GROUP_DP_CP || kind == MS_GROUP_TP_DP_CP || kind == MS_GROUP_EDP ||
-         kind == MS_GROUP_WORLD;
+         kind == MS_GROUP_WORLD || kind == MS_GROUP_INTRA_DP_CP || kind == MS_GROUP_INTRA_EDP ||
+         kind == MS_GROUP_INTER;
+}
+
+/* Over which gradients of dense or expert parameters are reduced into shards, and parameters gathered from them: all
+ * data-parallel ranks, or those of an optimizer instance. */
+static inline MsGroupKind ms_layout_shards_in(const MsLayout *l, gboolean expert) {
+  return l->instances > 1 ? (expert ? MS_GROUP_INTRA_EDP : MS_GROUP_INTRA_DP_CP)
+                          : (expert ? MS_GROUP_EDP : MS_GROUP_DP_CP);
 }
 
 /* --- refusal: which rule, and why ------------------------------------------------------------------------------ */

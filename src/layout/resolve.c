@@ -36,6 +36,7 @@ static void set_sizes(MsLayout *layout, const MsScenario *s) {
   layout->ep = spec->ep;
   layout->etp = spec->etp;
   layout->edp = s->gpus / (spec->etp * spec->ep * spec->pp);
+  layout->instances = MAX(1, s->options.num_distributed_optimizer_instances);
   layout->microbatches = s->training.global_batch_size / (s->training.micro_batch_size * layout->dp);
   layout->flush = ms_layout_flush(s, layout->microbatches);
   layout->group_size = spec->microbatch_group_size_per_virtual_pipeline_stage > 0

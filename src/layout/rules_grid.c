@@ -117,6 +117,9 @@ RULE(optimizer_instances) {
   gint64 replicas = times(data_parallel(s), s->layout.cp), of_experts = is_moe(s) ? s->gpus / expert_ranks(s) : 0;
   if (instances > 1 && replicas % instances != 0)
     return REFUSE("%d optimizer instances do not divide DP x CP = %d", instances, (int)replicas);
+  if (s->layout.order == MS_ORDER_PP_DP && s->layout.pp > 1 && instances > 1 && data_parallel(s) % instances != 0)
+    return REFUSE("%d optimizer instances do not divide DP %d, the slowest axis of this order", instances,
+                  data_parallel(s));
   return instances <= 1 || of_experts % instances == 0 ||
          REFUSE("%d optimizer instances do not divide the expert DP %d", instances, (int)of_experts);
 }

@@ -155,6 +155,11 @@ RULE(foreach_needs_torch) {
          REFUSE("%s has no optimizer of PyTorch around its own weights, or it is not adam: optimizer_impl is fused",
                 ms_framework(s)->word);
 }
+RULE(instances_shard) {
+  return s->options.num_distributed_optimizer_instances <= 1 || s->options.distributed_optimizer ||
+         s->options.fsdp != MS_FSDP_NONE ||
+         REFUSE("several optimizer instances need distributed_optimizer or FSDP");
+}
 RULE(outer_sharding_needs_fsdp) {
   return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||
          REFUSE("outer_dp_sharding_strategy %s needs fsdp %s", ms_outer_dp_words[s->options.outer_dp_sharding_strategy],

@@ -20,7 +20,9 @@ MsCommClass ms_comm_class(const MsOp *op) {
   case MS_GROUP_ETP: return MS_COMM_ETP;
   case MS_GROUP_PP:
     return op->stream == MS_STREAM_DP ? MS_COMM_DP : MS_COMM_PP; /* the other owner of DualPipe's stages */
-  case MS_GROUP_EDP: return MS_COMM_EDP;
+  case MS_GROUP_EDP:
+  case MS_GROUP_INTRA_EDP: return MS_COMM_EDP;
+  case MS_GROUP_INTER: return op->stream == MS_STREAM_EDP ? MS_COMM_EDP : MS_COMM_DP; /* experts' gradients too */
   case MS_GROUP_NONE: return MS_COMM_OFFLOAD;
   default: return MS_COMM_DP;
   }

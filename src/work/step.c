@@ -105,29 +105,70 @@ static MsOp *wire(MsOp *op, double element_B) {
   return op;
 }
 
-static void reduce_rows(Step *s, double dense, double expert) {
+/* What is reduced and gathered on a stream of its own. */
+static const struct {
+  MsStream stream;
+  const char *reduce, *across, *gather;
+} of_kind[] = {{MS_STREAM_DP, "dp reduce", "dp reduce across", "dp gather"},
+               {MS_STREAM_EDP, "edp reduce", "edp reduce across", "edp gather"}}; /* dense, expert */
+
+static int ranks_of_shards(const Step *s, gboolean expert) {
+  return s->work->layout->group[ms_layout_shards_in(s->work->layout, expert)].size;
+}
+
+/* Shards of `elements` gradients, summed over the optimizer instances once each has reduced its own, behind that on the
+ * same stream (Megatron-LM core/distributed/param_and_grad_buffer.py, start_grad_sync). */
+static void across_row(Step *s, gboolean expert, double elements, double element_B) {
+  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, of_kind[expert].across, of_kind[expert].stream, MS_GROUP_INTER,
+                   element_B * elements / ranks_of_shards(s, expert)),
+       element_B);
+}
+
+static double wire_B(const Step *s, gboolean expert) { return expert ? s->expert_wire_B : s->wire_B; }
+
+static void reduce_row(Step *s, MsOpKind kind, gboolean expert, double elements) {
+  double element_B = wire_B(s, expert);
+  wire(ms_row_comm(&s->b, kind, of_kind[expert].reduce, of_kind[expert].stream,
+                   ms_layout_shards_in(s->work->layout, expert), element_B * elements),
+       element_B);
+}
+
+/* The last rows of either kind; -1: none on a stream of its own. */
+typedef struct {
+  int row[2];
+} Reduced;
+
+static Reduced reduce_rows(Step *s, double dense, double expert) {
   MsOpKind kind = sharded_optimizer(s) ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
   double scaled = 2 * s->grad_B * (dense + expert) / 2;
+  Reduced last;
   if (s->work->layout->group[MS_GROUP_DP_CP].size > 1 || s->work->layout->group[MS_GROUP_EDP].size > 1)
     ms_row_memory(&s->b, MS_OP_GRAD_SCALE, "gradient scale", scaled, scaled, 2);
-  int tip = s->b.tip;
-  wire(ms_row_comm(&s->b, kind, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP, s->wire_B * dense), s->wire_B);
-  s->b.tip = tip;
-  wire(ms_row_comm(&s->b, kind, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP, s->expert_wire_B * expert),
-       s->expert_wire_B);
+  for (int k = 0, tip = s->b.tip; k < 2; k++) {
+    s->b.tip = tip;
+    reduce_row(s, kind, k, k ? expert : dense);
+    across_row(s, k, k ? expert : dense, wire_B(s, k));
+    last.row[k] = s->b.tip >= 0 && s->b.list->op[s->b.tip].stream == of_kind[k].stream ? s->b.tip : -1;
+  }
+  return last;
 }
 
 /* Embedding, head, router and norms stay BF16 beside weights in low precision. */
 static double gathered_B(const Step *s, double all, double low) { return 2 * (all - low) + s->low_B * low; }
 
+static void gather_row(Step *s, gboolean expert, double message_B) {
+  ms_row_comm(&s->b, MS_OP_ALL_GATHER, of_kind[expert].gather, of_kind[expert].stream,
+              ms_layout_shards_in(s->work->layout, expert), message_B);
+}
+
 static void gather_rows(Step *s, Params p) {
   if (!sharded_optimizer(s)) return;
   double dense_B = gathered_B(s, p.dense, p.low_dense), expert_B = gathered_B(s, p.expert, p.low_expert);
   int tip = s->b.tip;
-  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "dp gather", MS_STREAM_DP, MS_GROUP_DP_CP, dense_B);
+  gather_row(s, FALSE, dense_B);
   int dense_row = s->b.tip;
   s->b.tip = tip;
-  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP, expert_B);
+  gather_row(s, TRUE, expert_B);
   if (dense_row != tip && dense_row >= 0) ms_join(&s->b, dense_row);
 }
 
@@ -476,10 +517,8 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
     states = ms_row_index(&s->b, op);
   }
   if (!s->o->overlap_grad_reduce && !s->shards_gradients) {
-    reduce_rows(s, dense, expert);
-    int rows = s->b.list->n;
-    for (int i = MAX(0, rows - 2); i < rows; i++)
-      if (s->b.list->op[i].stream != MS_STREAM_COMPUTE) ms_join(&s->b, i);
+    Reduced last = reduce_rows(s, dense, expert);
+    for (int k = 0; k < 2; k++) ms_join(&s->b, last.row[k]);
   }
   gboolean frozen = ms_frozen(&s->b);
   double norms = frozen ? 0 : s->b.sp ? p->tp_replicated : head_norm_params(s->work, stage);
@@ -505,14 +544,18 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   if (!s->o->overlap_param_gather && !s->gathers_units) gather_rows(s, all);
 }
 
+static void add_at(MsBucket **at, const MsOpList *list, int from, MsBucket bucket) {
+  *at = g_renew(MsBucket, *at, MAX(list->n, 1));
+  for (int i = from; i < list->n; i++) (*at)[i] = bucket;
+}
+
 static void add_bucket(Step *s, MsOpList *list, MsBucket **at, const Bucket *bucket, int chunk, gboolean reduce) {
   int first = list->n;
   s->b.tip = s->b.join[0] = s->b.join[1] = -1;
   if (reduce) reduce_rows(s, bucket->params.dense, bucket->params.expert);
   else gather_rows(s, bucket->params);
   s->b.join[0] = s->b.join[1] = -1;
-  *at = g_renew(MsBucket, *at, MAX(list->n, 1));
-  for (int i = first; i < list->n; i++) (*at)[i] = (MsBucket){.chunk = chunk, .piece = bucket->piece};
+  add_at(at, list, first, (MsBucket){.chunk = chunk, .piece = bucket->piece});
 }
 
 static void bucket_rows(Step *s, int stage, MsOpList *list, MsBucket **at, gboolean reduce) {
@@ -574,6 +617,27 @@ static void late_heads(Step *s, int stage) {
   }
 }
 
+/* PyTorch sums gradients over the instances behind every backward, as nobody tells it not to (_fsdp_collectives.py,
+ * foreach_reduce); Megatron-FSDP those that all microbatches left, unit by unit behind the last one (megatron_fsdp.py,
+ * outer_fsdp_group_grad_reduce). */
+static gboolean sums_every_pass(const Step *s) { return ms_framework(s->work->scenario)->shard_copies > 0; }
+
+static void across_units(Step *s, int stage, MsOpList *list, MsBucket **at) {
+  list_to(s, list);
+  for (int c = s->work->layout->vpp - 1; c >= 0; c--) {
+    const MsChunk *chunk = ms_layout_chunk(s->work->layout, stage, c);
+    for (int i = ms_work_chunk_length(s->work, chunk) - 1; i >= 0; i--) {
+      const MsPiece *piece = &s->work->pieces[ms_work_chunk_piece(s->work, chunk, i)];
+      int from = list->n;
+      for (int k = 0; k < 2; k++) {
+        s->b.tip = -1;
+        across_row(s, k, k ? piece->params_expert : piece->params_dense, wire_B(s, k));
+      }
+      add_at(at, list, from, (MsBucket){.chunk = c, .piece = i});
+    }
+  }
+}
+
 void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   const MsWork *work = ms_work_on_stage(all, stage);
   memset(out, 0, sizeof *out);
@@ -583,7 +647,9 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   list_to(&s, &out->before);
   zero_rows(&s, &p);
   out->before.tip = s.b.tip;
-  if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
+  if (s.shards_gradients && !sums_every_pass(&s)) across_units(&s, stage, &out->reduce, &out->reduce_at);
+  else if (s.o->overlap_grad_reduce && !s.shards_gradients)
+    bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
   if (s.o->overlap_param_gather && !s.gathers_units) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
   late_heads(&s, stage);
@@ -619,10 +685,9 @@ typedef struct {
 } Copied;
 
 static void copy_row(Step *s, const char *name, Copied dense, Copied expert) {
-  const MsLayout *l = s->work->layout;
   int copies = ms_framework(s->work->scenario)->shard_copies;
-  if (l->group[MS_GROUP_DP_CP].size <= 1) dense = (Copied){0};
-  if (l->group[MS_GROUP_EDP].size <= 1) expert = (Copied){0};
+  if (ranks_of_shards(s, FALSE) <= 1) dense = (Copied){0};
+  if (ranks_of_shards(s, TRUE) <= 1) expert = (Copied){0};
   if (!copies || dense.read_B + expert.read_B <= 0) return;
   double passes_B = expert.read_B * (copies - 1);
   ms_row_memory(&s->b, MS_OP_COPY, name, dense.read_B + expert.read_B + passes_B,
@@ -639,8 +704,7 @@ static void again_row(Step *s, const MsPiece *piece) {
       !ms_work_is_unit(piece))
     return;
   s->b.pass = MS_PASS_DGRAD;
-  ms_row_comm(&s->b, MS_OP_ALL_GATHER, "edp gather", MS_STREAM_EDP, MS_GROUP_EDP,
-              gathered_B(s, p.expert, p.low_expert));
+  gather_row(s, TRUE, gathered_B(s, p.expert, p.low_expert));
   s->b.pass = MS_PASS_FORWARD;
 }
 
@@ -670,14 +734,12 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   if (s.shards_gradients) {
     copy_row(&s, "gradients into reduced", (Copied){2 * piece->params_dense, s.wire_B * piece->params_dense},
              (Copied){2 * piece->params_expert, s.expert_wire_B * piece->params_expert});
-    int copied = s.b.tip;
-    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "dp reduce", MS_STREAM_DP, MS_GROUP_DP_CP,
-                     s.wire_B * piece->params_dense),
-         s.wire_B);
-    s.b.tip = copied;
-    wire(ms_row_comm(&s.b, MS_OP_REDUCE_SCATTER, "edp reduce", MS_STREAM_EDP, MS_GROUP_EDP,
-                     s.expert_wire_B * piece->params_expert),
-         s.expert_wire_B);
+    for (int k = 0, copied = s.b.tip; k < 2; k++) {
+      double elements = k ? piece->params_expert : piece->params_dense;
+      s.b.tip = copied;
+      reduce_row(&s, MS_OP_REDUCE_SCATTER, k, elements);
+      if (sums_every_pass(&s)) across_row(&s, k, elements, wire_B(&s, k));
+    }
   }
   out->gather.tip = out->gather.n - 1, out->again.tip = out->again.n - 1, out->reduce.tip = out->reduce.n - 1;
 }
