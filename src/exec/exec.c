@@ -42,8 +42,6 @@ static const char *refusal(const Exec *x) {
   if (o->recompute.granularity == MS_RECOMPUTE_FULL && o->recompute.method == MS_RECOMPUTE_UNIFORM &&
       o->recompute.num_layers > 1)
     return "options.recompute.num_layers: groups of several layers are not executed";
-  if (o->num_distributed_optimizer_instances > 1)
-    return "options.num_distributed_optimizer_instances: more than one is not executed";
   if (o->fsdp >= MS_FSDP_OPTIM_GRADS) return "options.fsdp: sharded gradients or parameters are not executed";
   if (o->check_for_nan_in_loss_and_grad) return "options.check_for_nan_in_loss_and_grad: checks are not executed";
   if (o->deterministic_mode) return "options.deterministic_mode: fills and sorted sums are not executed";
@@ -112,7 +110,7 @@ static gboolean bind_all(Exec *x, GError **error) {
 static gint64 part_size(gint64 n, int parts, int i) { return n / parts + (i < n % parts); }
 
 static void add_range(Exec *x, int kind, int bucket, int chunk, int piece, gint64 from, gint64 n) {
-  MsGroupKind group = kind ? MS_GROUP_EDP : MS_GROUP_DP_CP;
+  MsGroupKind group = ms_layout_shards_in(x->layout, kind);
   int ranks = ms_comm_size(x->comm, group), index = ms_comm_index(x->comm, group);
   gboolean sharded = x->scenario->options.distributed_optimizer || x->scenario->options.fsdp != MS_FSDP_NONE;
   gboolean dual = x->schedule->placement == MS_PLACE_BIDIRECTIONAL && x->layout->pp > 1,
@@ -126,7 +124,7 @@ static void add_range(Exec *x, int kind, int bucket, int chunk, int piece, gint6
              .shard = from,
              .own = from,
              .n_own = n,
-             .counted = TRUE};
+             .counted = ms_comm_index(x->comm, MS_GROUP_INTER) == 0};
   if (sharded) {
     r.counts = g_new(gint64, ranks);
     for (int i = 0; i < ranks; i++) {

@@ -24,7 +24,7 @@ static void scale_gradients(Exec *x) { /* the mean over data-parallel and contex
       x->k->scale(x->range[i].n, by, grad_at(x, &x->range[i], x->range[i].from));
 }
 
-static MsGroupKind group_of(int kind) { return kind ? MS_GROUP_EDP : MS_GROUP_DP_CP; }
+static MsGroupKind group_of(const Exec *x, int kind) { return ms_layout_shards_in(x->layout, kind); }
 
 static void reduce(Exec *x, int kind) {
   for (int i = 0; i < x->n_ranges; i++) {
@@ -33,27 +33,40 @@ static void reduce(Exec *x, int kind) {
     void *all = grad_at(x, r, r->from);
     ms_exec_sent(x, (double)r->n, ms_dtype_B(x->scenario->options.grad_reduce_dtype));
     if (x->row->op->kind == MS_OP_ALL_REDUCE) {
-      ms_comm_all_reduce(x->comm, group_of(kind), all, r->n, FALSE);
+      ms_comm_all_reduce(x->comm, group_of(x, kind), all, r->n, FALSE);
       continue;
     }
-    gint64 mine = r->counts[ms_comm_index(x->comm, group_of(kind))];
+    gint64 mine = r->counts[ms_comm_index(x->comm, group_of(x, kind))];
     void *sum = ms_exec_scratch(x, mine);
-    ms_comm_reduce_scatter(x->comm, group_of(kind), all, sum, r->counts);
+    ms_comm_reduce_scatter(x->comm, group_of(x, kind), all, sum, r->counts);
     memcpy(grad_at(x, r, r->shard), sum, (size_t)mine * x->k->real_B);
+  }
+}
+
+/* The shard that this rank's instance has reduced. */
+static void across(Exec *x, int kind) {
+  for (int i = 0; i < x->n_ranges; i++) {
+    const Range *r = &x->range[i];
+    if (!concerns(x, r, kind)) continue;
+    gint64 mine = r->counts[ms_comm_index(x->comm, group_of(x, kind))];
+    ms_comm_all_reduce(x->comm, MS_GROUP_INTER, grad_at(x, r, r->shard), mine, FALSE);
+    ms_exec_sent(x, (double)mine, ms_dtype_B(x->scenario->options.grad_reduce_dtype));
   }
 }
 
 static void reduce_dense(Exec *x) { reduce(x, 0); }
 static void reduce_expert(Exec *x) { reduce(x, 1); }
+static void across_dense(Exec *x) { across(x, 0); }
+static void across_expert(Exec *x) { across(x, 1); }
 
 static void gather(Exec *x, int kind) {
   for (int i = 0; i < x->n_ranges; i++) {
     Range *r = &x->range[i];
     if (!concerns(x, r, kind)) continue;
-    gint64 mine = r->counts[ms_comm_index(x->comm, group_of(kind))];
+    gint64 mine = r->counts[ms_comm_index(x->comm, group_of(x, kind))];
     void *own = ms_exec_scratch(x, mine);
     memcpy(own, param_at(x, r, r->shard), (size_t)mine * x->k->real_B);
-    ms_comm_all_gather(x->comm, group_of(kind), own, param_at(x, r, r->from), r->counts, 0);
+    ms_comm_all_gather(x->comm, group_of(x, kind), own, param_at(x, r, r->from), r->counts, 0);
     ms_exec_sent(x, (double)r->n, 2);
   }
 }
@@ -172,6 +185,8 @@ const Handler ms_exec_step_rows[] = {{MS_OP_ZERO_GRAD, "zero gradients", -1, PAS
                                      {MS_OP_ALL_REDUCE, "dp reduce", -1, PASS_O, reduce_dense},
                                      {MS_OP_REDUCE_SCATTER, "edp reduce", -1, PASS_O, reduce_expert},
                                      {MS_OP_ALL_REDUCE, "edp reduce", -1, PASS_O, reduce_expert},
+                                     {MS_OP_ALL_REDUCE, "dp reduce across", -1, PASS_O, across_dense},
+                                     {MS_OP_ALL_REDUCE, "edp reduce across", -1, PASS_O, across_expert},
                                      {MS_OP_ALL_GATHER, "dp gather", -1, PASS_O, gather_dense},
                                      {MS_OP_ALL_GATHER, "edp gather", -1, PASS_O, gather_expert},
                                      {MS_OP_ALL_REDUCE, "norm gradients", -1, PASS_O, norm_gradients},

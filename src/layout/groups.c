@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-const char *const ms_group_words[] = {
-    "none", "tp",     "cp",  "dp",        "dp-cp", "tp-cp",    "tp-dp-cp", "pp",          "ep",
-    "etp",  "etp-ep", "edp", "embedding", "world", "cp-inner", "cp-outer", "intra-dp-cp", "intra-edp",
-    "inter-instance", NULL};
+const char *const ms_group_words[] = {"none",           "tp",    "cp",       "dp",       "dp-cp",       "tp-cp",
+                                      "tp-dp-cp",       "pp",    "ep",       "etp",      "etp-ep",      "edp",
+                                      "embedding",      "world", "cp-inner", "cp-outer", "intra-dp-cp", "intra-edp",
+                                      "inter-instance", NULL};
 
 enum { TP, CP, DP, PP }; /* axes of the attention grid; the expert grid reads them as ETP EP EDP PP */
 
@@ -102,8 +102,8 @@ static Axes pick_axes(const Grid *grid, guint mask) {
   return axes;
 }
 
-/* Ranks of neighbouring instances are so far apart, on either grid: which instance a rank is in is a digit of its number
- * (Megatron-Core parallel_state.py, create_hierarchical_groups, cuts each data-parallel group into runs). */
+/* Ranks of neighbouring instances are so far apart, on either grid: which instance a rank is in is a digit of its
+ * number (Megatron-Core parallel_state.py, create_hierarchical_groups, cuts each data-parallel group into runs). */
 static int instance_stride(const MsLayout *layout, const Grid *grid) {
   return grid->stride[DP] * grid->size[DP] / layout->instances;
 }

@@ -157,8 +157,7 @@ RULE(foreach_needs_torch) {
 }
 RULE(instances_shard) {
   return s->options.num_distributed_optimizer_instances <= 1 || s->options.distributed_optimizer ||
-         s->options.fsdp != MS_FSDP_NONE ||
-         REFUSE("several optimizer instances need distributed_optimizer or FSDP");
+         s->options.fsdp != MS_FSDP_NONE || REFUSE("several optimizer instances need distributed_optimizer or FSDP");
 }
 RULE(outer_sharding_needs_fsdp) {
   return s->options.outer_dp_sharding_strategy == MS_OUTER_NO_SHARD || s->options.fsdp == MS_FSDP_OPTIM_GRADS_PARAMS ||

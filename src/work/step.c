@@ -648,8 +648,7 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   zero_rows(&s, &p);
   out->before.tip = s.b.tip;
   if (s.shards_gradients && !sums_every_pass(&s)) across_units(&s, stage, &out->reduce, &out->reduce_at);
-  else if (s.o->overlap_grad_reduce && !s.shards_gradients)
-    bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
+  else if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
   if (s.o->overlap_param_gather && !s.gathers_units) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
   late_heads(&s, stage);

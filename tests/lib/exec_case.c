@@ -64,6 +64,7 @@ MsScenario *ms_test_exec_case(const MsExecCase *c) {
   o->dispatcher = c->dispatcher;
   if (c->no_sp) o->sequence_parallel = FALSE;
   o->distributed_optimizer = !c->no_distopt;
+  o->num_distributed_optimizer_instances = MAX(1, c->instances);
   o->overlap_grad_reduce = c->overlap, o->overlap_param_gather = c->overlap && !c->no_distopt;
   o->ep_overlap = o->delay_wgrad = c->ep_overlap;
   o->moe_shared_expert_overlap = c->shared_overlap;

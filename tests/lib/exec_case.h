@@ -16,7 +16,7 @@ MsScenario *ms_test_exec_scenario(const char *model);
 
 typedef struct { /* zero: 1, the first word, or off */
   const char *name, *model;
-  int tp, cp, pp, vpp, ep, etp, gpus;
+  int tp, cp, pp, vpp, ep, etp, gpus, instances;
   MsScheduleKind schedule;
   MsCpComm cp_comm;
   MsDispatcher dispatcher;

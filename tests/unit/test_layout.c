@@ -228,8 +228,24 @@ static void assert_pairs(const MsLayout *layout, const int *groups, int n_groups
   }
 }
 
+/* Instances are runs of the data-parallel groups, ranks in ascending order; those of the same place in the runs of a
+ * group are the same whether the group is that of dense or of expert parameters. */
+static void assert_instances(const MsLayout *l, gboolean expert) {
+  int wrong = 0, n = l->instances;
+  g_autofree int *all = g_new(int, l->world), *intra = g_new(int, l->world), *inter = g_new(int, l->world);
+  for (int rank = 0; rank < l->world; rank++) {
+    int size = ms_group_members(l, expert ? MS_GROUP_EDP : MS_GROUP_DP_CP, rank, all, l->world), run = size / n, at = 0;
+    while (all[at] != rank) at++;
+    wrong += ms_group_members(l, expert ? MS_GROUP_INTRA_EDP : MS_GROUP_INTRA_DP_CP, rank, intra, l->world) != run;
+    for (int i = 0; i < run; i++) wrong += intra[i] != all[at / run * run + i];
+    wrong += ms_group_members(l, MS_GROUP_INTER, rank, inter, l->world) != n;
+    for (int i = 0; i < n; i++) wrong += inter[i] != all[at % run + i * run];
+  }
+  assert_int_equal(wrong, 0);
+}
+
 static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, int etp, MsRankOrder order, int domain,
-                                    int node) {
+                                    int node, int instances) {
   Case *c = case_new(gpus, tp, cp, pp, ep, etp);
   c->model.num_layers = 12;
   c->s.training.seq_length = 4096 * 9;
@@ -240,9 +256,11 @@ static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, in
   c->s.layout.order = order;
   c->hardware.nvlink_domain_gpus = domain;
   c->hardware.gpus_per_node = node;
+  c->s.options.num_distributed_optimizer_instances = instances;
   g_autoptr(MsLayout) layout = ms_layout_new(&c->s, NULL);
   g_free(c);
   if (!layout) return 0;
+  if (instances > 1) assert_instances(layout, FALSE), assert_instances(layout, TRUE);
   assert_bijection(layout, FALSE);
   assert_bijection(layout, TRUE);
   for (int kind = MS_GROUP_TP; kind < MS_N_GROUPS; kind++) {
@@ -266,16 +284,51 @@ static int assert_layout_properties(int gpus, int tp, int cp, int pp, int ep, in
 static void properties_over_a_grid(void **state) {
   static const int sizes[] = {1, 2, 3, 4, 6}, worlds[] = {24, 48, 144, 288},
                    domains[][2] = {{8, 8}, {72, 4}, {12, 4}, {10, 5}};
-  int built = 0;
+  int built = 0, cut = 0;
   (void)state;
   for (guint k = 0; k < 5 * 5 * 5 * 5 * 2; k += (guint)ms_by_tier(7, 1))
     for (guint w = 0; w < G_N_ELEMENTS(worlds); w++)
       for (int order = 0; order < 2; order++) {
         const int *machine = domains[(k + w) % G_N_ELEMENTS(domains)];
         built += assert_layout_properties(worlds[w], sizes[k % 5], sizes[k / 5 % 5], sizes[k / 25 % 5],
-                                          sizes[k / 125 % 5], k / 625 ? 2 : 1, order, machine[0], machine[1]);
+                                          sizes[k / 125 % 5], k / 625 ? 2 : 1, order, machine[0], machine[1], 1);
+        cut +=
+            assert_layout_properties(worlds[w], sizes[k % 5], sizes[k / 5 % 5], sizes[k / 25 % 5], sizes[k / 125 % 5],
+                                     k / 625 ? 2 : 1, order, machine[0], machine[1], 2 + (int)(k % 3));
       }
   assert_true(built > ms_by_tier(100, 1000));
+  assert_true(cut > ms_by_tier(30, 300));
+}
+
+/* Nodes of 8. TP 2, 2 stages of 32 ranks: runs of 16 data-parallel ranks, 2 apart, are a run of 8 on two nodes each. */
+static void worked_instances(void **state) {
+  Case *c = case_new(64, 2, 2, 2, 4, 1);
+  (void)state;
+  c->s.options.num_distributed_optimizer_instances = 2;
+  g_autoptr(MsLayout) l = layout_of(c);
+  assert_group(l, MS_GROUP_DP_CP, 33, "33 35 37 39 41 43 45 47 49 51 53 55 57 59 61 63");
+  assert_group(l, MS_GROUP_INTRA_DP_CP, 33, "33 35 37 39 41 43 45 47");
+  assert_group(l, MS_GROUP_INTRA_DP_CP, 18, "16 18 20 22 24 26 28 30");
+  assert_group(l, MS_GROUP_INTRA_EDP, 33, "33 37 41 45");
+  assert_group(l, MS_GROUP_INTER, 33, "33 49");
+  assert_int_equal(l->group[MS_GROUP_INTRA_DP_CP].nodes, 2);
+  assert_int_equal(l->group[MS_GROUP_INTRA_EDP].nodes, 2);
+  assert_int_equal(l->group[MS_GROUP_INTER].nodes, 2);
+  assert_int_equal(l->group[MS_GROUP_EDP].nodes, 4);
+  c->s.options.num_distributed_optimizer_instances = 4; /* each on a node of its own */
+  g_autoptr(MsLayout) four = layout_of(c);
+  assert_group(four, MS_GROUP_INTRA_DP_CP, 33, "33 35 37 39");
+  assert_group(four, MS_GROUP_INTER, 33, "33 41 49 57");
+  assert_int_equal(four->group[MS_GROUP_INTRA_DP_CP].nodes, 1);
+  assert_int_equal(four->group[MS_GROUP_INTRA_EDP].nodes, 1);
+  c->s.options.num_distributed_optimizer_instances = 2, c->s.layout.order = MS_ORDER_PP_DP, c->s.layout.ep = 4;
+  g_autoptr(MsLayout) last = layout_of(c); /* stages inside a replica: 8 ranks, of 4 apart */
+  assert_group(last, MS_GROUP_INTRA_DP_CP, 5, "5 7 13 15 21 23 29 31");
+  assert_group(last, MS_GROUP_INTER, 5, "5 37");
+  c->s.options.num_distributed_optimizer_instances = 1;
+  g_autoptr(MsLayout) one = layout_of(c);
+  for (int kind = MS_GROUP_INTRA_DP_CP; kind <= MS_GROUP_INTER; kind++) assert_int_equal(one->group[kind].size, 1);
+  g_free(c);
 }
 
 static void rank_order_pp_dp(void **state) {
@@ -595,6 +648,12 @@ BREAKS(expert_instances) {
   OPTIONS.num_distributed_optimizer_instances = 2;
   LAYOUT.ep = c->s.gpus / (LAYOUT.etp * LAYOUT.pp);
 }
+BREAKS(instances_of_dp) {
+  c->model.num_experts = 0, LAYOUT.ep = 1, LAYOUT.etp = 1, LAYOUT.order = MS_ORDER_PP_DP;
+  LAYOUT.tp = 1, LAYOUT.cp = 4, LAYOUT.pp = c->s.gpus / 8;
+  OPTIONS.num_distributed_optimizer_instances = 4; /* of DP 2 x CP 4 */
+}
+BREAKS(instances_alone) { OPTIONS.num_distributed_optimizer_instances = 2, OPTIONS.distributed_optimizer = FALSE; }
 BREAKS(heads) { c->model.num_attention_heads = 63; }
 #define ADAPTERS(r, t) \
   (MsLora) { .rank = (r), .targets = (t) }
@@ -882,6 +941,7 @@ static const struct {
     {"fabric-holds-job", break_fabric},
     {"optimizer-instances-divide", break_instances},
     {"optimizer-instances-divide", break_expert_instances},
+    {"optimizer-instances-divide", break_instances_of_dp},
     {"tp-divides-heads", break_heads},
     {"tp-fits-kv-groups", break_kv_groups},
     {"ep-divides-experts", break_experts},
@@ -979,6 +1039,7 @@ static const struct {
     {"early-stop-needs-torch", break_early_stop},
     {"foreach-needs-torch", break_foreach_megatron},
     {"foreach-needs-torch", break_foreach_muon},
+    {"optimizer-instances-shard", break_instances_alone},
     {"outer-sharding-needs-fsdp", break_outer_alone},
     {"outer-sharding-needs-fsdp", break_outer_grads},
     {"graphs-on-hardware", break_no_graphs},
@@ -1107,6 +1168,7 @@ int main(void) {
       cmocka_unit_test(worked_groups_of_16),
       cmocka_unit_test(worked_groups_of_recipes),
       cmocka_unit_test(properties_over_a_grid),
+      cmocka_unit_test(worked_instances),
       cmocka_unit_test(rank_order_pp_dp),
       cmocka_unit_test(geometry_of_progressions),
       cmocka_unit_test(layout_string_deepseek_v3),
