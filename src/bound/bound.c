@@ -140,7 +140,7 @@ static double lost_to_sms(const MsProgram *p, const Busy *busy, int stage) {
     ms_note_sms(most, &p->piece[i].forward), ms_note_sms(most, &p->piece[i].backward);
     ms_note_sms(most, &p->piece[i].reload);
     if (!p->unit) continue;
-    ms_note_sms(most, &p->unit[i].gather), ms_note_sms(most, &p->unit[i].again);
+    ms_note_sms(most, &p->unit[i].first), ms_note_sms(most, &p->unit[i].gather), ms_note_sms(most, &p->unit[i].again);
     ms_note_sms(most, &p->unit[i].cast), ms_note_sms(most, &p->unit[i].reduce);
   }
   const MsCostedStep *step = &p->step[stage];

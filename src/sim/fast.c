@@ -17,7 +17,7 @@ typedef struct { /* parameters on their way for a piece: these rivals */
   MsNeed need;
   int from, to;
 } Fetch;
-static const MsNeed nobody = {-1, FALSE};
+static const MsNeed nobody = {.piece = -1};
 
 typedef struct {
   const MsProgram *p;
@@ -198,7 +198,9 @@ static gboolean needs_params(const Fast *f, int piece, MsSlotKind kind) {
 static void fetch(Fast *f, int stage, Fetch *fetch, MsNeed need, MsTime entry) {
   GArray *rows = f->rivals[stage].rows;
   *fetch = (Fetch){.need = need, .from = (int)rows->len};
-  const MsCosted *c = &f->p->unit[need.piece].gather, *again = &f->p->unit[need.piece].again;
+  const MsCosted *c = &f->p->unit[need.piece].gather, *again = &f->p->unit[need.piece].again,
+                 *first = &f->p->unit[need.piece].first;
+  if (need.first) issue_bucket(f, stage, first, 0, first->list->n, entry);
   if (needs_params(f, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
     issue_bucket(f, stage, c, 0, c->list->n, entry);
   if (need.backward && needs_params(f, need.piece, MS_SLOT_B)) issue_bucket(f, stage, again, 0, again->list->n, entry);
@@ -228,9 +230,10 @@ static void use_fetched(Fast *f, Run *run, Fetch *own, MsNeed here, MsNeed next,
 static void fetch_ahead(Fast *f, Run *run, const MsPieceWalk *w, MsNeed then) {
   Fetch *own = &f->fetch[2 * run->stage];
   if (w->forward.at >= 0)
-    use_fetched(f, run, own, (MsNeed){w->forward.piece, FALSE}, ms_need_ahead(f->p, w, FALSE, then), &run->tip[0]);
+    use_fetched(f, run, own, (MsNeed){w->forward.piece, FALSE, w->of.first}, ms_need_ahead(f->p, w, FALSE, then),
+                &run->tip[0]);
   if (w->backward.at >= 0 && w->of.kind != MS_SLOT_W)
-    use_fetched(f, run, own + run->two, (MsNeed){w->backward.piece, TRUE}, ms_need_ahead(f->p, w, TRUE, then),
+    use_fetched(f, run, own + run->two, (MsNeed){w->backward.piece, TRUE, FALSE}, ms_need_ahead(f->p, w, TRUE, then),
                 &run->tip[run->two]);
 }
 

@@ -21,7 +21,7 @@ typedef struct { /* what is on its way for the next piece of a stage: parameters
   guint32 id[4]; /* the last row on each stream */
 } Fetch;
 
-static const MsNeed nobody = {-1, FALSE};
+static const MsNeed nobody = {.piece = -1};
 
 typedef struct { /* earlier tasks that something waits for; those of no number are left out */
   guint32 id[16];
@@ -171,6 +171,7 @@ static gboolean needs_params(const Lower *l, int piece, MsSlotKind kind) {
 /* May start when the piece before it does, whose entry is given. */
 static void fetch(Lower *l, int stage, Fetch *f, MsNeed need, const Waits *entry) {
   *f = (Fetch){.piece = need.piece, .backward = need.backward};
+  if (need.first && l->p->unit) fetch_list(l, stage, f, &l->p->unit[need.piece].first, entry);
   if (needs_params(l, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
     fetch_list(l, stage, f, &l->p->unit[need.piece].gather, entry);
   if (need.backward && needs_params(l, need.piece, MS_SLOT_B))
@@ -180,14 +181,14 @@ static void fetch(Lower *l, int stage, Fetch *f, MsNeed need, const Waits *entry
 
 /* What a piece waits for, with what it needs; `next` (nobody: none): for which pass of which piece the next fetch goes
  * on while it runs. */
-static void use_fetched(Lower *l, int stage, Fetch *f, int piece, MsSlotKind kind, MsNeed next, Waits *entry) {
+static void use_fetched(Lower *l, int stage, Fetch *f, MsNeed own, MsSlotKind kind, MsNeed next, Waits *entry) {
   Fetch here = {.piece = -1};
-  gboolean backward = kind != MS_SLOT_F;
+  int piece = own.piece;
   Waits before = *entry;
   if (ms_needs_fetch(l->p, piece, kind)) {
-    if (f->piece != piece || f->backward != backward) {
+    if (f->piece != piece || f->backward != own.backward) {
       if (l->tip && ms_passes_wait(l->p)) wait_for(&before, l->tip[stage]);
-      fetch(l, stage, f, (MsNeed){piece, backward}, &before);
+      fetch(l, stage, f, own, &before);
     }
     here = *f;
     f->piece = -1;
@@ -319,7 +320,8 @@ static void enter_piece(Lower *l, int stage, const MsPieceWalk *w, const MsPiece
   if (side->pass && !backward && side->pass->nth == 0) wait_gather(l, side->pass, turn->at, &side->entry);
   if (!l->fetches || kind == MS_SLOT_W) return;
   if (!backward && !paired) wait_leaving(l, stage, &side->entry);
-  use_fetched(l, stage, side->fetch, turn->piece, kind, ms_need_ahead(l->p, w, backward, side->then), &side->entry);
+  MsNeed own = {turn->piece, backward, !backward && w->of.first};
+  use_fetched(l, stage, side->fetch, own, kind, ms_need_ahead(l->p, w, backward, side->then), &side->entry);
 }
 
 static void lay_alone(Lower *l, int stage, const MsCosted *c, MsSlotKind rows, Side *side) {

@@ -66,8 +66,9 @@ static void tag_rows(Parts *p) {
     tag_list(p, &p->program->piece[i].reload);
   }
   for (int i = 0; p->program->unit && i < p->work->n_pieces; i++)
-    tag_list(p, &p->program->unit[i].gather), tag_list(p, &p->program->unit[i].again),
-        tag_list(p, &p->program->unit[i].cast), tag_list(p, &p->program->unit[i].reduce);
+    tag_list(p, &p->program->unit[i].first), tag_list(p, &p->program->unit[i].gather),
+        tag_list(p, &p->program->unit[i].again), tag_list(p, &p->program->unit[i].cast),
+        tag_list(p, &p->program->unit[i].reduce);
   for (int i = 0; i < p->layout->pp; i++) {
     const MsCostedStep *s = &p->program->step[i];
     tag_list(p, &s->before), tag_list(p, &s->reduce), tag_list(p, &s->gather), tag_list(p, &s->after);
@@ -642,7 +643,8 @@ static guint64 number_of(const MsProgram *p) {
     const MsCostedPiece *c = &p->piece[i];
     fold_list(&number, &c->forward), fold_list(&number, &c->backward), fold_list(&number, &c->reload);
     if (!p->unit) continue;
-    fold_list(&number, &p->unit[i].gather), fold_list(&number, &p->unit[i].again);
+    fold_list(&number, &p->unit[i].first), fold_list(&number, &p->unit[i].gather);
+    fold_list(&number, &p->unit[i].again);
     fold_list(&number, &p->unit[i].cast), fold_list(&number, &p->unit[i].reduce);
   }
   for (int i = 0; i < p->layout->pp; i++) {

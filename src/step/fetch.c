@@ -3,7 +3,7 @@
 
 #include "describe/framework.h"
 
-static const MsNeed nobody = {-1, FALSE};
+static const MsNeed nobody = {.piece = -1};
 
 gboolean ms_program_fetches(const MsProgram *p) {
   for (int i = 0; i < p->work->n_pieces; i++)
@@ -12,7 +12,7 @@ gboolean ms_program_fetches(const MsProgram *p) {
 }
 
 gboolean ms_needs_params(const MsProgram *p, int piece, MsSlotKind kind) {
-  if (!p->unit || p->unit[piece].gather.list->n == 0 || kind == MS_SLOT_W) return FALSE;
+  if (!p->unit || p->unit[piece].gather.list->n + p->unit[piece].first.list->n == 0 || kind == MS_SLOT_W) return FALSE;
   return kind == MS_SLOT_F || ms_work_is_unit(&p->work->pieces[piece]);
 }
 
@@ -44,12 +44,21 @@ MsNeed ms_need_ahead(const MsProgram *p, const MsPieceWalk *w, gboolean backward
   int piece = ms_piece_ahead(w, backward);
   if (piece < 0) return then;
   if (backward && loses_order(p, w->backward.piece)) return nobody;
-  return ms_needs_fetch(p, piece, backward ? w->of.kind : MS_SLOT_F) ? (MsNeed){piece, backward} : nobody;
+  if (!ms_needs_fetch(p, piece, backward ? w->of.kind : MS_SLOT_F)) return nobody;
+  return (MsNeed){piece, backward, !backward && w->of.first};
 }
 
 MsNeed ms_first_need(const MsProgram *p, MsChunks of) {
   MsPieceWalk w = ms_piece_walk(p->work, of);
   return ms_need_ahead(p, &w, !of.forward, nobody);
+}
+
+static gboolean goes_forward(const MsSlot *slot) { return slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB; }
+
+static gboolean is_first_forward(const MsSlot *slots, int at) {
+  for (int i = 0; i < at; i++)
+    if (goes_forward(&slots[i]) && slots[i].chunk == slots[at].chunk) return FALSE;
+  return TRUE;
 }
 
 MsNeed ms_need_of_slots(const MsProgram *p, const MsSchedule *schedule, int stage, int at) {
@@ -59,7 +68,6 @@ MsNeed ms_need_of_slots(const MsProgram *p, const MsSchedule *schedule, int stag
   const MsSlot *slot = &schedule->slot[stage][at];
   if (slot->kind == MS_SLOT_FB && p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
   const MsChunk *chunk = ms_layout_chunk(p->layout, stage, slot->chunk);
-  gboolean forward = slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB;
-  return ms_first_need(p, forward ? (MsChunks){.forward = chunk}
-                                  : (MsChunks){.backward = chunk, .kind = (MsSlotKind)slot->kind});
+  if (!goes_forward(slot)) return ms_first_need(p, (MsChunks){.backward = chunk, .kind = (MsSlotKind)slot->kind});
+  return ms_first_need(p, (MsChunks){.forward = chunk, .first = is_first_forward(schedule->slot[stage], at)});
 }

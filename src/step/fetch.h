@@ -6,8 +6,8 @@
 #include "step/program.h"
 
 typedef struct {
-  int piece; /* -1: none */
-  gboolean backward;
+  int piece;                /* -1: none */
+  gboolean backward, first; /* the pass; of a forward: the first of the step */
 } MsNeed;
 
 /* Some piece has something brought to it. */

@@ -29,7 +29,8 @@ static void note_rows(Finder *f) {
   const MsProgram *p = f->p;
   for (int i = 0; i < p->work->n_pieces; i++) note_list(f, &p->piece[i].forward), note_list(f, &p->piece[i].backward);
   for (int i = 0; p->unit && i < p->work->n_pieces; i++)
-    note_list(f, &p->unit[i].gather), note_list(f, &p->unit[i].again), note_list(f, &p->unit[i].reduce);
+    note_list(f, &p->unit[i].first), note_list(f, &p->unit[i].gather), note_list(f, &p->unit[i].again),
+        note_list(f, &p->unit[i].reduce);
   for (int i = 0; i < p->layout->pp; i++) {
     const MsCostedStep *s = &p->step[i];
     note_list(f, &s->before), note_list(f, &s->reduce), note_list(f, &s->gather), note_list(f, &s->after);

@@ -15,9 +15,10 @@ typedef struct {                     /* what decides the pieces of a turn */
   const MsChunk *forward, *backward; /* either may be NULL; both: one beside the other */
   MsSlotKind kind;                   /* of the backward: B, I or W */
   gboolean leaves_head; /* the backward leaves the head's weight gradient to the rows behind the last slot */
+  gboolean first;       /* the forward is the first of its chunk in the step */
 } MsChunks;
 static inline MsChunks ms_chunks_of(const MsWork *work, const MsTurn *turn) {
-  MsChunks of = {.kind = MS_SLOT_B};
+  MsChunks of = {.kind = MS_SLOT_B, .first = turn->forward && turn->forward->nth == 0};
   if (turn->forward) of.forward = ms_layout_chunk(work->layout, turn->stage, turn->forward->chunk);
   if (!turn->backward) return of;
   of.backward = ms_layout_chunk(work->layout, turn->stage, turn->backward->chunk), of.kind = turn->backward->kind;

@@ -108,18 +108,21 @@ static MsOp *wire(MsOp *op, double element_B) {
 /* What is reduced and gathered on a stream of its own. */
 static const struct {
   MsStream stream;
-  const char *reduce, *across, *gather;
-} of_kind[] = {{MS_STREAM_DP, "dp reduce", "dp reduce across", "dp gather"},
-               {MS_STREAM_EDP, "edp reduce", "edp reduce across", "edp gather"}}; /* dense, expert */
+  const char *reduce, *across, *gather, *first;
+} of_kind[] = {
+    {MS_STREAM_DP, "dp reduce", "dp reduce across", "dp gather", "dp gather across"},
+    {MS_STREAM_EDP, "edp reduce", "edp reduce across", "edp gather", "edp gather across"}}; /* dense, expert */
 
 static int ranks_of_shards(const Step *s, gboolean expert) {
   return s->work->layout->group[ms_layout_shards_in(s->work->layout, expert)].size;
 }
 
 /* Shards of `elements` gradients, summed over the optimizer instances once each has reduced its own, behind that on the
- * same stream (Megatron-LM core/distributed/param_and_grad_buffer.py, start_grad_sync). */
+ * same stream (Megatron-LM core/distributed/param_and_grad_buffer.py, start_grad_sync); where all instances shard the
+ * optimizer together each keeps its part (megatron_fsdp, outer_dp_sharding_strategy). */
 static void across_row(Step *s, gboolean expert, double elements, double element_B) {
-  wire(ms_row_comm(&s->b, MS_OP_ALL_REDUCE, of_kind[expert].across, of_kind[expert].stream, MS_GROUP_INTER,
+  MsOpKind kind = s->o->outer_dp_sharding_strategy == MS_OUTER_OPTIM ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
+  wire(ms_row_comm(&s->b, kind, of_kind[expert].across, of_kind[expert].stream, MS_GROUP_INTER,
                    element_B * elements / ranks_of_shards(s, expert)),
        element_B);
 }
@@ -707,14 +710,27 @@ static void again_row(Step *s, const MsPiece *piece) {
   s->b.pass = MS_PASS_FORWARD;
 }
 
+/* Of each instance's shards, what the others have updated (megatron_fsdp.py, outer_fsdp_group_param_gather). */
+static void first_rows(Step *s, Params p) {
+  const double message_B[] = {gathered_B(s, p.dense, p.low_dense), gathered_B(s, p.expert, p.low_expert)};
+  if (s->o->outer_dp_sharding_strategy != MS_OUTER_OPTIM) return;
+  for (int k = 0; k < 2; k++) {
+    s->b.tip = -1;
+    ms_row_comm(&s->b, MS_OP_ALL_GATHER, of_kind[k].first, of_kind[k].stream, MS_GROUP_INTER,
+                message_B[k] / ranks_of_shards(s, k));
+  }
+}
+
 void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   const MsWork *work = ms_work_on_pool(all, ms_work_pool_of_piece(all, index));
   memset(out, 0, sizeof *out);
   Step s = step_new(work);
   const MsPiece *piece = &work->pieces[index];
   Params p = unit_params(piece);
-  list_to(&s, &out->gather);
+  list_to(&s, &out->first);
   s.b.pass = MS_PASS_FORWARD;
+  first_rows(&s, p);
+  list_to(&s, &out->gather);
   if (s.gathers_units) gather_rows(&s, p);
   list_to(&s, &out->again);
   again_row(&s, piece);
@@ -740,10 +756,12 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
       if (sums_every_pass(&s)) across_row(&s, k, elements, wire_B(&s, k));
     }
   }
-  out->gather.tip = out->gather.n - 1, out->again.tip = out->again.n - 1, out->reduce.tip = out->reduce.n - 1;
+  out->first.tip = out->first.n - 1, out->gather.tip = out->gather.n - 1, out->again.tip = out->again.n - 1,
+  out->reduce.tip = out->reduce.n - 1;
 }
 
 void ms_unit_ops_clear(MsUnitOps *ops) {
+  ms_ops_clear(&ops->first);
   ms_ops_clear(&ops->gather);
   ms_ops_clear(&ops->again);
   ms_ops_clear(&ops->cast);
