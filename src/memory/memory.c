@@ -222,6 +222,15 @@ double ms_memory_piece_buffers_B(const MsWork *all, int piece) {
   return standing_buffers_B(&(Standing){w, &piece, 1}, &close);
 }
 
+/* Of a parameter, or gradient, that FSDP shards, a rank holds one part in so many: its shard; where optimizer instances
+ * share the optimizer, the shard of its instance beside it, which passes gather from and reduce into
+ * (param_and_grad_buffer.py, _create_hfsdp_helper_buffer). */
+static double held_shards(const MsWork *w, gboolean expert) {
+  double shards = ms_work_shards(w, expert), within = w->layout->group[ms_layout_shards_in(w->layout, expert)].size;
+  gboolean both = w->scenario->options.outer_dp_sharding_strategy == MS_OUTER_OPTIM && w->layout->instances > 1;
+  return both ? shards * within / (shards + within) : shards;
+}
+
 void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
   const MsWork *w = ms_work_on_stage(all, stage);
   const MsScenario *s = w->scenario;
@@ -231,15 +240,15 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
   memset(out, 0, sizeof *out);
   MsParamBytes b = ms_memory_param_bytes(w);
   MsFsdp fsdp = s->options.fsdp;
-  double shard = b.dense_shards, expert_shard = b.expert_shards, low_expert = p.quantizable_expert,
+  double held = held_shards(w, FALSE), expert_held = held_shards(w, TRUE), low_expert = p.quantizable_expert,
          low_dense = low - low_expert;
   /* frozen weights are stored like the others, and sharded with them */
   double all_dense = dense + p.frozen, all_expert = expert + p.frozen_expert;
   out->parameters_B = b.whole * (all_dense + all_expert - low) + b.low_whole * low;
   out->gradients_B = b.gradient * (dense + expert);
-  if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / shard + expert / expert_shard);
-  double shards_B = b.weight * ((all_dense - low_dense) / shard + (all_expert - low_expert) / expert_shard) +
-                    b.low_weight * (low_dense / shard + low_expert / expert_shard);
+  if (fsdp >= MS_FSDP_OPTIM_GRADS) out->gradients_B = b.gradient * (dense / held + expert / expert_held);
+  double shards_B = b.weight * ((all_dense - low_dense) / held + (all_expert - low_expert) / expert_held) +
+                    b.low_weight * (low_dense / held + low_expert / expert_held);
   if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS) out->parameters_B = shards_B + b.low_cached * low;
   else if (ms_framework(s)->masters_are_weights) out->parameters_B += shards_B;
   out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
@@ -249,7 +258,7 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
     double second = s->options.offload_optimizer_states
                         ? 0
                         : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
-    out->optimizer_B -= second * (matrix_dense / shard + matrix_expert / expert_shard);
+    out->optimizer_B -= second * (matrix_dense / b.dense_shards + matrix_expert / b.expert_shards);
   }
   Standing on = standing_on(w, stage);
   gboolean reduces = w->layout->dp * w->layout->cp > 1 && !s->options.distributed_optimizer;

@@ -610,6 +610,34 @@ static void fsdp_in_flight(void **state) {
   }
 }
 
+/* Llama 3 8B on 64 GPUs, 4 instances: their optimizers are over 16 ranks, of those that share one over 64.
+ * Megatron-FSDP shards weights and gradients over 16; instances that share the optimizer hold a part in 64 of both
+ * besides. */
+static void shards_of_instances(void **state) {
+  (void)state;
+  const double params = 8030261248;
+  static const struct {
+    MsFsdp fsdp;
+    MsOuterDp outer;
+    double weights, gradients, optimizer; /* parts */
+  } rows[] = {{MS_FSDP_NONE, MS_OUTER_NO_SHARD, 1, 1, 1 / 16.0},
+              {MS_FSDP_OPTIM, MS_OUTER_NO_SHARD, 1, 1, 1 / 16.0},
+              {MS_FSDP_OPTIM_GRADS, MS_OUTER_NO_SHARD, 1, 1 / 16.0, 1 / 16.0},
+              {MS_FSDP_OPTIM_GRADS_PARAMS, MS_OUTER_NO_SHARD, 1 / 16.0, 1 / 16.0, 1 / 16.0},
+              {MS_FSDP_OPTIM_GRADS_PARAMS, MS_OUTER_OPTIM, 1 / 16.0 + 1 / 64.0, 1 / 16.0 + 1 / 64.0, 1 / 64.0}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 64);
+    s->options.num_distributed_optimizer_instances = 4;
+    s->options.fsdp = rows[i].fsdp, s->options.outer_dp_sharding_strategy = rows[i].outer;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStageMemory m;
+    ms_memory_static(l.work, 0, &m);
+    assert_close(m.parameters_B, 2 * params * rows[i].weights, 1e-12);
+    assert_close(m.gradients_B, 4 * params * rows[i].gradients, 1e-12);
+    assert_close(m.optimizer_B, 12 * params * rows[i].optimizer, 1e-12);
+  }
+}
+
 /* MindSpeed's BF16 weights lie in their masters: 2 bytes of a weight less, shared by those that share the optimizer. */
 static void reused_masters(void **state) {
   (void)state;
@@ -906,6 +934,7 @@ int main(void) {
       cmocka_unit_test(hybridep_buffers),
       cmocka_unit_test(buffers_of_options),
       cmocka_unit_test(fsdp_in_flight),
+      cmocka_unit_test(shards_of_instances),
       cmocka_unit_test(muon_states),
       cmocka_unit_test(cached_copies),
       cmocka_unit_test(reused_masters),

@@ -974,6 +974,141 @@ static void data_parallel_bytes(void **state) {
     }
 }
 
+typedef struct {
+  const char *name;
+  MsOpKind kind;
+  MsGroupKind group;
+  MsStream stream;
+  double message_B;
+} Message;
+
+/* Rows of messages from the first one of these on, one after the other; each behind its own stream's last. */
+static void assert_messages(const MsOpList *list, const Message *want, int n) {
+  int last[MS_N_STREAMS], k = 0;
+  for (int s = 0; s < MS_N_STREAMS; s++) last[s] = -1;
+  for (int i = 0; i < list->n && k < n; i++) {
+    const MsOp *op = &list->op[i];
+    if (k == 0 && strcmp(op->name, want[0].name) != 0) continue;
+    if (op->stream == MS_STREAM_COMPUTE) continue;
+    if (strcmp(op->name, want[k].name) != 0) fail_msg("row %s, not %s", op->name, want[k].name);
+    assert_int_equal(op->kind, want[k].kind);
+    assert_int_equal(op->group, want[k].group);
+    assert_int_equal(op->stream, want[k].stream);
+    assert_close(op->message_B, want[k].message_B, 1e-12);
+    gboolean behind = last[op->stream] < 0;
+    for (int j = 0; j < 3; j++) behind |= op->wait[j] == last[op->stream];
+    assert_true(behind);
+    last[op->stream] = i, k++;
+  }
+  assert_int_equal(k, n);
+}
+
+/* Llama 3 8B on 64 GPUs in 4 instances: 16 ranks of two nodes share an optimizer, whose shards 4 ranks have alike. */
+static void instances_of_a_dense_model(void **state) {
+  (void)state;
+  const double params = 8030261248;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 64);
+  s->options.num_distributed_optimizer_instances = 4, s->options.grad_reduce_dtype = MS_DT_FP32;
+  s->options.overlap_grad_reduce = s->options.overlap_param_gather = FALSE;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsGroup *within = &l.layout->group[MS_GROUP_INTRA_DP_CP], *across = &l.layout->group[MS_GROUP_INTER];
+  assert_true(within->size == 16 && within->nodes == 2 && within->per_domain == 8);
+  assert_true(across->size == 4 && across->nodes == 4 && across->per_domain == 1);
+  assert_close(ms_work_shards(l.work, FALSE), 16, 0);
+  MsStepOps ops;
+  ms_work_step_ops(l.work, 0, &ops);
+  const Message after[] = {
+      {"dp reduce", MS_OP_REDUCE_SCATTER, MS_GROUP_INTRA_DP_CP, MS_STREAM_DP, 4 * params},
+      {"dp reduce across", MS_OP_ALL_REDUCE, MS_GROUP_INTER, MS_STREAM_DP, 4 * params / 16},
+  };
+  assert_messages(&ops.after, after, G_N_ELEMENTS(after));
+  assert_close(row(&ops.after, "dp gather", ANY)->message_B, 2 * params, 1e-12);
+  assert_int_equal(row(&ops.after, "dp gather", ANY)->group, MS_GROUP_INTRA_DP_CP);
+  const MsOp *norm = row(&ops.after, "gradient norm", ANY), *across_row = row(&ops.after, "dp reduce across", ANY);
+  assert_true(norm->wait[0] == across_row - ops.after.op || norm->wait[1] == across_row - ops.after.op);
+  ms_step_ops_clear(&ops);
+}
+
+/* Mixtral on 64 GPUs, TP 2, EP 8, two instances: of 32 ranks 16 share dense optimizer states, of 8 ranks 4 those of
+ * experts. With overlap every bucket is summed over the instances before the next one is reduced. */
+static void instances_of_experts(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 64);
+  s->layout.tp = 2, s->layout.ep = 8, s->layout.etp = 1, s->options.grad_reduce_dtype = MS_DT_BF16;
+  s->options.main_grads_dtype = MS_DT_BF16, s->options.num_distributed_optimizer_instances = 2;
+  for (int overlap = 0; overlap < 2; overlap++) {
+    s->options.overlap_grad_reduce = s->options.overlap_param_gather = overlap;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStageParams p = ms_work_stage_params(l.work, 0);
+    assert_int_equal(l.layout->group[MS_GROUP_INTRA_DP_CP].size, 16);
+    assert_int_equal(l.layout->group[MS_GROUP_INTRA_EDP].size, 4);
+    MsStepOps ops;
+    ms_work_step_ops(l.work, 0, &ops);
+    const MsOpList *reduce = overlap ? &ops.reduce : &ops.after;
+    const Message all[] = {
+        {"dp reduce", MS_OP_REDUCE_SCATTER, MS_GROUP_INTRA_DP_CP, MS_STREAM_DP, 2 * p.params_dense},
+        {"dp reduce across", MS_OP_ALL_REDUCE, MS_GROUP_INTER, MS_STREAM_DP, 2 * p.params_dense / 16},
+        {"edp reduce", MS_OP_REDUCE_SCATTER, MS_GROUP_INTRA_EDP, MS_STREAM_EDP, 2 * p.params_expert},
+        {"edp reduce across", MS_OP_ALL_REDUCE, MS_GROUP_INTER, MS_STREAM_EDP, 2 * p.params_expert / 4},
+    };
+    if (!overlap) assert_messages(reduce, all, G_N_ELEMENTS(all));
+    const MsOp *before[MS_N_STREAMS] = {NULL};
+    for (int i = 0; overlap && i < reduce->n; i++) { /* what is summed has just been reduced, on the same stream */
+      const MsOp *op = &reduce->op[i], *scattered = before[op->stream];
+      before[op->stream] = op;
+      if (op->group != MS_GROUP_INTER) continue;
+      assert_true(scattered && scattered->kind == MS_OP_REDUCE_SCATTER);
+      assert_close(op->message_B, scattered->message_B / l.layout->group[scattered->group].size, 1e-12);
+    }
+    assert_close(named(reduce, "dp reduce across"), 2 * p.params_dense / 16, 1e-12);
+    assert_close(named(reduce, "edp reduce across"), 2 * p.params_expert / 4, 1e-12);
+    assert_int_equal(count(reduce, MS_OP_ALL_REDUCE, MS_GROUP_INTER),
+                     count_named(reduce, "dp reduce") + count_named(reduce, "edp reduce"));
+    assert_close(named(overlap ? &ops.gather : &ops.after, "edp gather"), 2 * p.params_expert, 1e-12);
+    ms_step_ops_clear(&ops);
+  }
+}
+
+/* FSDP of the same 4 instances: passes gather and reduce inside one. Megatron-FSDP sums over them what the last
+ * microbatch left, unit by unit; fully_shard behind every backward. Instances that share the optimizer keep a part each
+ * and gather it before the first forward. */
+static void instances_of_fsdp(void **state) {
+  (void)state;
+  const double layer = 218112000;
+  for (int k = 0; k < 3; k++) {
+    gboolean torch = k == 1, optim = k == 2;
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 64);
+    if (torch) {
+      s->framework = MS_FRAMEWORK_TORCHTITAN, ms_fields_defaults(&ms_options_table, &s->options);
+      ms_framework_defaults(s->framework, &s->options);
+    }
+    s->options.num_distributed_optimizer_instances = 4, s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+    s->options.grad_reduce_dtype = MS_DT_FP32;
+    s->options.outer_dp_sharding_strategy = optim ? MS_OUTER_OPTIM : MS_OUTER_NO_SHARD;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsUnitOps unit;
+    MsStepOps ops;
+    ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
+    ms_work_step_ops(l.work, 0, &ops);
+    const Message gather[] = {{"dp gather", MS_OP_ALL_GATHER, MS_GROUP_INTRA_DP_CP, MS_STREAM_DP, 2 * layer}},
+                  first[] = {{"dp gather across", MS_OP_ALL_GATHER, MS_GROUP_INTER, MS_STREAM_DP, 2 * layer / 16}},
+                  reduce[] = {{"dp reduce", MS_OP_REDUCE_SCATTER, MS_GROUP_INTRA_DP_CP, MS_STREAM_DP, 4 * layer},
+                              {"dp reduce across", optim ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, MS_GROUP_INTER,
+                               MS_STREAM_DP, 4 * layer / 16}};
+    assert_messages(&unit.gather, gather, 1);
+    assert_int_equal(unit.first.n, optim);
+    if (optim) assert_messages(&unit.first, first, 1);
+    assert_messages(&unit.reduce, reduce, torch ? 2 : 1);
+    assert_int_equal(count_named(&unit.reduce, "dp reduce across"), torch);
+    assert_int_equal(ops.reduce.n, torch ? 0 : 34); /* embedding, layers and head, the last one first */
+    for (int i = 0; i < ops.reduce.n; i++) assert_int_equal(ops.reduce_at[i].piece, 33 - i);
+    if (!torch) assert_close(ops.reduce.op[1].message_B, 4 * layer / 16, 1e-12);
+    if (!torch) assert_int_equal(ops.reduce.op[1].kind, reduce[1].kind);
+    assert_close(ms_work_shards(l.work, FALSE), optim ? 64 : 16, 0);
+    ms_unit_ops_clear(&unit), ms_step_ops_clear(&ops);
+  }
+}
+
 static const MsOp *first_of(const MsOpList *list, const char *name) {
   for (int i = 0; i < list->n; i++)
     if (!strcmp(list->op[i].name, name)) return &list->op[i];
@@ -1728,6 +1863,9 @@ int main(void) {
       cmocka_unit_test(pipeline_messages_in_shares),
       cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
+      cmocka_unit_test(instances_of_a_dense_model),
+      cmocka_unit_test(instances_of_experts),
+      cmocka_unit_test(instances_of_fsdp),
       cmocka_unit_test(gathered_types),
       cmocka_unit_test(summed_gradients),
       cmocka_unit_test(gathered_adapters),
