@@ -47,12 +47,33 @@ static gboolean add_rows(MsFabricView *v, GError **error) {
   static const struct {
     MsGroupKind kind;
     MsPattern pattern;
-  } shown[] = {
-      {MS_GROUP_DP_CP, MS_PATTERN_PAT},   {MS_GROUP_DP_CP, MS_PATTERN_HALVING},  {MS_GROUP_EDP, MS_PATTERN_PAT},
-      {MS_GROUP_EDP, MS_PATTERN_HALVING}, {MS_GROUP_TP, MS_PATTERN_RING},        {MS_GROUP_CP, MS_PATTERN_PAIR},
-      {MS_GROUP_CP, MS_PATTERN_EXCHANGE}, {MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE}, {MS_GROUP_PP, MS_PATTERN_PAIR},
-      {MS_GROUP_DP_CP, MS_PATTERN_RING},  {MS_GROUP_DP_CP, MS_PATTERN_TREE},     {MS_GROUP_EDP, MS_PATTERN_RING},
-      {MS_GROUP_EDP, MS_PATTERN_TREE},    {MS_GROUP_EMBEDDING, MS_PATTERN_RING}, {MS_GROUP_WORLD, MS_PATTERN_TREE}};
+  } shown[] = {{MS_GROUP_DP_CP, MS_PATTERN_PAT},
+               {MS_GROUP_DP_CP, MS_PATTERN_HALVING},
+               {MS_GROUP_EDP, MS_PATTERN_PAT},
+               {MS_GROUP_EDP, MS_PATTERN_HALVING},
+               {MS_GROUP_TP, MS_PATTERN_RING},
+               {MS_GROUP_CP, MS_PATTERN_PAIR},
+               {MS_GROUP_CP, MS_PATTERN_EXCHANGE},
+               {MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE},
+               {MS_GROUP_PP, MS_PATTERN_PAIR},
+               {MS_GROUP_DP_CP, MS_PATTERN_RING},
+               {MS_GROUP_DP_CP, MS_PATTERN_TREE},
+               {MS_GROUP_EDP, MS_PATTERN_RING},
+               {MS_GROUP_EDP, MS_PATTERN_TREE},
+               {MS_GROUP_EMBEDDING, MS_PATTERN_RING},
+               {MS_GROUP_WORLD, MS_PATTERN_TREE},
+               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_PAT},
+               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_HALVING},
+               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_RING},
+               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_TREE},
+               {MS_GROUP_INTRA_EDP, MS_PATTERN_PAT},
+               {MS_GROUP_INTRA_EDP, MS_PATTERN_HALVING},
+               {MS_GROUP_INTRA_EDP, MS_PATTERN_RING},
+               {MS_GROUP_INTRA_EDP, MS_PATTERN_TREE},
+               {MS_GROUP_INTER, MS_PATTERN_PAT},
+               {MS_GROUP_INTER, MS_PATTERN_HALVING},
+               {MS_GROUP_INTER, MS_PATTERN_RING},
+               {MS_GROUP_INTER, MS_PATTERN_TREE}};
   for (guint i = 0; i < G_N_ELEMENTS(shown); i++)
     if (v->layout->group[shown[i].kind].domains > 1 &&
         ms_pattern_serves(v->graph->hardware, &v->layout->group[shown[i].kind], shown[i].pattern) &&

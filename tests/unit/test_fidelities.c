@@ -212,6 +212,30 @@ static void fast_is_near_full(void **state) {
   assert_true(far <= 0.01 * n);
 }
 
+/* Optimizers in several instances, which draws rarely have: plain ones and those of FSDP, beside everything else. */
+static void of_optimizer_instances(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(41);
+  g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
+  int draws = 0, fsdp = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 8000)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
+    MsOptions *o = &s->options;
+    o->num_distributed_optimizer_instances = 1 << g_rand_int_range(rand, 1, 4);
+    o->distributed_optimizer = TRUE;
+    o->fsdp = (MsFsdp)g_rand_int_range(rand, MS_FSDP_NONE, MS_FSDP_OPTIM_GRADS_PARAMS + 1);
+    if (o->fsdp == MS_FSDP_OPTIM_GRADS_PARAMS) o->outer_dp_sharding_strategy = (MsOuterDp)g_rand_int_range(rand, 0, 2);
+    guint before = off->len;
+    if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
+    fsdp += off->len > before && o->fsdp >= MS_FSDP_OPTIM_GRADS;
+  }
+  double *error = (double *)(void *)off->data;
+  print_message("%u of %d draws run, %d with FSDP of gradients; fast against full: median %.2f %%, worst %.1f %%\n",
+                off->len, draws, fsdp, 100 * ms_quantile(error, off->len, 0.5), 100 * ms_quantile(error, off->len, 1));
+  assert_true(fsdp >= ms_by_tier(5, 40) && (int)off->len >= ms_by_tier(15, 120));
+  assert_true(ms_quantile(error, off->len, 0.5) <= 0.02);
+}
+
 /* One microbatch, whose activations go to the host meanwhile: no stage waits for that, as it would in steady state. */
 static void fast_is_full_of_few_turns(void **state) {
   (void)state;
@@ -442,6 +466,7 @@ int main(void) {
                                      cmocka_unit_test(moments_are_alike_every_other_period),
                                      cmocka_unit_test(turns_that_are_left_out_change_nothing),
                                      cmocka_unit_test(fast_is_near_full),
+                                     cmocka_unit_test(of_optimizer_instances),
                                      cmocka_unit_test(fast_is_full_of_few_turns),
                                      cmocka_unit_test(fast_waits_for_what_full_does),
                                      cmocka_unit_test(a_slow_host_decides_the_order),

@@ -27,7 +27,7 @@ function groupOf(grid, axes, rank) {
   return list.map(c => rankOf(grid, c)).sort((a, b) => a - b);
 }
 const GROUPS = {
-  /* word: grid, axes */
+  /* word: grid, axes, which part of their group where the optimizer comes in several instances */
   tp: ['attention', ['tp']],
   cp: ['attention', ['cp']],
   dp: ['attention', ['dp']],
@@ -43,7 +43,21 @@ const GROUPS = {
   world: ['attention', ['tp', 'cp', 'dp', 'pp']],
   'cp-inner': ['attention', ['cp']],
   'cp-outer': ['attention', ['cp']],
+  'intra-dp-cp': ['attention', ['dp', 'cp'], 'intra'],
+  'intra-edp': ['expert', ['edp'], 'intra'],
+  'inter-instance': ['attention', ['dp', 'cp'], 'inter'],
 };
+/* Instances are runs of the members of a data-parallel group. */
+function membersOf(p, word, rank) {
+  const [grid, axes, part] = GROUPS[word],
+    all = groupOf(p[grid], axes, rank);
+  if (!part) return all;
+  const run = all.length / p.groups.find(g => g.group === 'inter-instance').size,
+    at = all.indexOf(rank) % run;
+  return part === 'intra'
+    ? all.slice(all.indexOf(rank) - at, all.indexOf(rank) - at + run)
+    : all.filter((_, i) => i % run === at);
+}
 const groupSize = (p, word) =>
   GROUPS[word][1].reduce((n, a) => n * (p[GROUPS[word][0]].find(g => g.axis === a) || {size: 1}).size, 1);
 
@@ -70,7 +84,7 @@ function describeGpu(p, rank, group) {
   const a = coords(p.attention, rank),
     e = coords(p.expert, rank),
     size = word => groupSize(p, word);
-  const members = groupOf(p[GROUPS[group][0]], GROUPS[group][1], rank);
+  const members = membersOf(p, group, rank);
   const share = (k, at, n) => (n > 1 ? `${k} ${at} of ${n}` : null);
   return {
     title: `GPU ${rank}`,
@@ -253,7 +267,7 @@ function drawMap(run, state) {
           ctx.fill();
         }
         if (local.rank !== null) {
-          const members = groupOf(p[GROUPS[local.group][0]], GROUPS[local.group][1], local.rank),
+          const members = membersOf(p, local.group, local.rank),
             inside = new Set(members);
           ctx.fillStyle = colour('card');
           ctx.globalAlpha = 0.62;

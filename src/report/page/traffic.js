@@ -99,7 +99,8 @@ function blockMatrix(run, word, {per, first, n}) {
     B = new Float64Array(n * n),
     rows = run.comm.filter(c => c.class === word && c.group in GROUPS);
   if (!rows.length) return B;
-  const [gridWord, axes] = GROUPS[rows[0].group],
+  const group = rows[0].group,
+    [gridWord, axes] = GROUPS[group],
     grid = p[gridWord],
     ofStage = by(r => r.stage, rows),
     done = new Uint8Array(p.gpus),
@@ -112,7 +113,7 @@ function blockMatrix(run, word, {per, first, n}) {
     if (chain) {
       /* to the neighbours */
       if (!mine || !seen(block(r))) continue;
-      const line = groupOf(grid, axes, r),
+      const line = membersOf(p, group, r),
         at = line.indexOf(r),
         next = [line[(at + 1) % line.length], line[(at + line.length - 1) % line.length]];
       for (const to of next)
@@ -121,7 +122,7 @@ function blockMatrix(run, word, {per, first, n}) {
       continue;
     }
     if (done[r] || !mine) continue;
-    const members = groupOf(grid, axes, r),
+    const members = membersOf(p, group, r),
       blocks = new Map(),
       domains = new Map();
     for (const m of members) {
