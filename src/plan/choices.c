@@ -42,6 +42,7 @@ static const Known known[] = {
     {"layout.decoder_first_pipeline_num_layers", MS_ROLE_SHAPE},
     {"layout.decoder_last_pipeline_num_layers", MS_ROLE_SHAPE},
     {"layout.order", MS_ROLE_SHAPE}, /* not where pieces stand, but how far their messages go */
+    {"options.num_distributed_optimizer_instances", MS_ROLE_SHAPE}, /* no piece, but groups of messages */
     {"options.fp8_param_gather", MS_ROLE_STATE},
     {"options.exp_avg_dtype", MS_ROLE_STATE},
     {"options.exp_avg_sq_dtype", MS_ROLE_STATE},
@@ -51,7 +52,6 @@ static const Known known[] = {
     {"options.offload_optimizer_states", MS_ROLE_STATE},
     {"options.swap_optimizer_times", MS_ROLE_STATE},
     {"options.fsdp", MS_ROLE_STATE},
-    {"options.num_distributed_optimizer_instances", MS_ROLE_STATE},
     {"options.outer_dp_sharding_strategy", MS_ROLE_STATE},
     {"options.overlap_param_gather",
      MS_ROLE_STATE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */

@@ -2,6 +2,7 @@
  * of sets of layouts hold for every one of them. */
 #include "lib/close.h"
 #include "lib/draw.h"
+#include "lib/world.h"
 #include "lib/mutate.h"
 #include "lib/plan_requests.h"
 #include "lib/tier.h"
@@ -410,6 +411,23 @@ static void graphs_are_settled_before_passes_are_bounded(void **state) {
   check_levels(best->best[0].scenario, &tightest);
 }
 
+/* A node whose shape is settled bounds every value of the keys of states. How many optimizer instances there are
+ * decides how far the messages of FSDP go: a bound of one is above what eight take, so that they are settled before. */
+static void instances_are_settled_with_messages(void **state) {
+  (void)state;
+  const char *key = "options.num_distributed_optimizer_instances";
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 512);
+  s->training.seq_length = 1024, s->options.recompute.granularity = MS_RECOMPUTE_FULL;
+  s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+  g_autoptr(MsPassScreen) of_one = ms_pass_screen_new(s, NULL, NULL);
+  double one_s = ms_pass_screen_options_s(of_one, 0), eight_s;
+  s->options.num_distributed_optimizer_instances = 8;
+  g_autoptr(MsPassScreen) of_eight = ms_pass_screen_new(s, NULL, NULL);
+  assert_true(ms_step_time(s, NULL, INFINITY, &eight_s, NULL));
+  assert_true(ms_pass_screen_options_s(of_eight, 0) <= eight_s && eight_s < one_s);
+  assert_true(ms_role_of_key(key) < MS_ROLE_STATE);
+}
+
 /* A node whose shape and state are settled stands for every value of the keys that only the simulation sees, whichever
  * of them its bound was computed with. Of the keys named here some are settled earlier: then there is nothing to
  * compare. */
@@ -571,6 +589,7 @@ int main(void) {
                                      cmocka_unit_test(that_nothing_fits_is_seen_at_once),
                                      cmocka_unit_test(what_fits_in_no_cut_is_counted),
                                      cmocka_unit_test(bounds_of_sets_hold),
+                                     cmocka_unit_test(instances_are_settled_with_messages),
                                      cmocka_unit_test(one_microbatch_passes_all_stages),
                                      cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
