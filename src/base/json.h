@@ -89,6 +89,9 @@ gboolean ms_json_need_object(const MsJson *doc, JsonNode *node, const char *path
 
 /* The known word nearest to `word` by edit distance, or NULL when none is near enough to help. (transfer none) */
 const char *ms_nearest(const char *word, const char *const *known);
+/* The known word that differs from `word` as a slip of the hand does: a letter in a word of five, two in one of ten,
+ * not the first; case and -/_; NULL: none. (transfer none) */
+const char *ms_misspelt(const char *word, const char *const *known);
 /* "did you mean ...?": every known word that contains this one ("fp8", "deepseek"), else the nearest, else those of its
  * family ("llama9-1b"); NULL when nothing is like it. With `glosses`, one for each known word, several are explained.
  * (transfer full) */

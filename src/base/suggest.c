@@ -52,6 +52,24 @@ const char *ms_nearest(const char *word, const char *const *known) {
   return nearest ? nearest : longer;
 }
 
+/* Letters of a word of that length that a slip of the hand gets wrong. */
+static int slips(size_t length) { return length < 5 ? 0 : length < 10 ? 1 : 2; }
+
+static char first_letter(const char *word) { return folded(word[strspn(word, "-")]); }
+
+const char *ms_misspelt(const char *word, const char *const *known) {
+  size_t n = strlen(word);
+  int best = slips(n) + 1; /* one too many */
+  const char *meant = NULL;
+  for (; *known && n <= WORD_MAX; known++) {
+    int d = strlen(*known) > WORD_MAX ? best : distance(word, *known);
+    if (d >= best || first_letter(word) != first_letter(*known)) continue;
+    best = d;
+    meant = *known;
+  }
+  return meant;
+}
+
 /* --- several ---------------------------------------------------------------------------------------------------- */
 enum { SHORTEST_PART = 3, MOST_OFFERED = 16 };
 

@@ -28,6 +28,7 @@ MsArgs *ms_args_new(const char *file) {
   args->list = g_ptr_array_new_with_free_func(arg_free);
   args->env = g_ptr_array_new_with_free_func(variable_free);
   args->notes = json_object_new();
+  args->asked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   return args;
 }
 
@@ -38,6 +39,7 @@ void ms_args_free(MsArgs *args) {
   g_ptr_array_unref(args->list);
   g_ptr_array_unref(args->env);
   json_object_unref(args->notes);
+  g_hash_table_unref(args->asked);
   g_free(args);
 }
 
@@ -85,8 +87,13 @@ void ms_args_add_words(MsArgs *args, char *const *words, int line) {
   }
 }
 
+static void ask(const MsArgs *args, const char *flag) {
+  if (!g_hash_table_contains(args->asked, flag)) g_hash_table_add(args->asked, g_strdup(flag));
+}
+
 MsArg *ms_args_take(MsArgs *args, const char *flag) {
   MsArg *last = NULL;
+  ask(args, flag);
   for (guint i = 0; i < args->list->len; i++) {
     MsArg *arg = args->list->pdata[i];
     if (strcmp(arg->flag, flag) != 0) continue;
@@ -99,6 +106,7 @@ MsArg *ms_args_take(MsArgs *args, const char *flag) {
 MsArg *ms_args_take_any(MsArgs *args, const char *flags) {
   g_auto(GStrv) words = g_strsplit(flags, " ", -1);
   MsArg *last = NULL;
+  for (int i = 0; words[i]; i++) ask(args, words[i]);
   for (guint i = 0; i < args->list->len; i++) {
     MsArg *arg = args->list->pdata[i];
     if (!g_strv_contains((const char *const *)words, arg->flag)) continue;
@@ -109,6 +117,7 @@ MsArg *ms_args_take_any(MsArgs *args, const char *flags) {
 }
 
 MsArg *ms_args_find(const MsArgs *args, const char *flag) {
+  ask(args, flag);
   for (guint i = args->list->len; i > 0; i--)
     if (strcmp(((MsArg *)args->list->pdata[i - 1])->flag, flag) == 0) return args->list->pdata[i - 1];
   return NULL;

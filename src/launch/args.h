@@ -41,6 +41,7 @@ typedef struct MsArgs {
   GPtrArray *list;   /* MsArg *, in order */
   GPtrArray *env;    /* MsVariable *: environment, in order, each name once */
   JsonObject *notes; /* what no argument says: lines "#moesim KEY JSON" (form.h) */
+  GHashTable *asked; /* char * -> itself: flags that a reader looked for, whether they are there or not */
   char *open;        /* "; ..." about words that stayed as written and may hold what is missing; NULL */
 } MsArgs;
 

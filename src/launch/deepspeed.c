@@ -169,7 +169,9 @@ static gboolean needs_run(Reader *r, const char *path) {
 /* NULL: absent, null, or "auto", which the program fills in. */
 static JsonNode *take(Reader *r, const char *path) {
   JsonNode *node = find(r->root, path);
+  const char *dot = strchr(path, '.'), *inner = dot ? strchr(dot + 1, '.') : NULL; /* of a section in a section */
   g_hash_table_add(r->used, g_strdup(path));
+  if (inner) g_hash_table_add(r->used, g_strndup(path, (gsize)(inner - path)));
   if (!node || JSON_NODE_HOLDS_NULL(node)) return NULL;
   if (!is_auto(r, path)) return node;
   ms_import_remark(r->import, "%s: is \"auto\", which the program fills in: %s", path,
@@ -353,6 +355,11 @@ static void read_same(Reader *r) {
   }
 }
 
+static void ignore(Reader *r, const char *path) {
+  ms_import_remark_misspelt(r->import, "", path, r->used);
+  g_ptr_array_add(r->import->ignored, g_strdup(path));
+}
+
 /* Keys that no row looked at, sections member by member. */
 static void list_ignored(Reader *r) {
   g_autoptr(GList) keys = json_object_get_members(r->root);
@@ -360,15 +367,13 @@ static void list_ignored(Reader *r) {
     JsonNode *node = json_object_get_member(r->root, k->data);
     if (strcmp(k->data, "moesim") == 0 || g_hash_table_contains(r->used, k->data)) continue;
     if (!JSON_NODE_HOLDS_OBJECT(node)) {
-      g_ptr_array_add(r->import->ignored, g_strdup(k->data));
+      ignore(r, k->data);
       continue;
     }
     g_autoptr(GList) members = json_object_get_members(json_node_get_object(node));
     for (GList *m = members; m; m = m->next) {
-      g_autofree char *path = g_strdup_printf("%s.%s", (char *)k->data, (char *)m->data),
-                      *device = g_strconcat(path, ".device", NULL);
-      if (!g_hash_table_contains(r->used, path) && !g_hash_table_contains(r->used, device))
-        g_ptr_array_add(r->import->ignored, g_steal_pointer(&path));
+      g_autofree char *path = g_strdup_printf("%s.%s", (char *)k->data, (char *)m->data);
+      if (!g_hash_table_contains(r->used, path)) ignore(r, path);
     }
   }
 }
@@ -439,8 +444,9 @@ MsImport *ms_import_deepspeed(const char *text, gsize length, const char *file, 
       read_offload(&r) && read_optimizer(&r) && read_checkpointing(&r) && read_batch(&r)) {
     read_same(&r);
     import->scenario = finish(&r);
-    if (import->scenario) list_ignored(&r);
   }
+  list_ignored(&r);
+  if (!import->scenario) ms_import_blame_misspelt(import, error);
   g_hash_table_unref(r.used);
   if (r.run) json_object_unref(r.run);
   if (r.said) json_node_unref(r.said);

@@ -414,5 +414,8 @@ gboolean ms_import_scenario(MsImport *import, MsArgs *args, int gpus, const MsIm
   MsImportOptions with = *options;
   g_autofree char *model = options->model ? NULL : ms_dialect_model(args, import->remarks);
   if (model) with.model = model;
-  return read_scenario(import, args, gpus, &with, error);
+  if (read_scenario(import, args, gpus, &with, error)) return TRUE;
+  ms_import_list_ignored(import, args);
+  ms_import_blame_misspelt(import, error);
+  return FALSE;
 }

@@ -26,9 +26,13 @@ const char *ms_import_note(const MsArgs *args, const char *key);
 /* The machine as a scenario mentions it: --hardware, else the note, else the default, which is a remark.
  * (transfer full) */
 JsonNode *ms_import_hardware(MsImport *import, const MsArgs *args, const MsImportOptions *options);
-/* What was not marked used, as text, into import->ignored. */
+/* What was not marked used, as text, into import->ignored; a likely misspelling of what was asked for is a remark. */
 void ms_import_list_ignored(MsImport *import, const MsArgs *args);
 void ms_import_remark(MsImport *import, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/* A remark where `word`, which nothing read, is a likely misspelling of one of `asked` (char * -> any). */
+void ms_import_remark_misspelt(MsImport *import, const char *where, const char *word, GHashTable *asked);
+/* The remark of such a misspelling behind an error of the same file, which may be its only cause. */
+void ms_import_blame_misspelt(const MsImport *import, GError **error);
 /* Names of --set that nothing asked for. */
 void ms_import_remark_unasked(MsImport *import, const MsShell *shell);
 /* A copy with a NUL at the end, or NULL and an error when the text holds a NUL, is not UTF-8 or is above 4 MiB.

@@ -10,8 +10,8 @@
 typedef struct {
   const MsJson *doc;
   JsonObject *root;
-  GHashTable *used; /* "table.key" */
-  char path[160];   /* of what was taken last */
+  GHashTable *used, *asked; /* "table.key": of the file, and all that were looked for */
+  char path[160];           /* of what was taken last */
   MsImport *import;
   GError **error;
 } Titan;
@@ -26,6 +26,7 @@ typedef struct {
 static JsonNode *take(Titan *t, const char *names) {
   g_auto(GStrv) name = g_strsplit(names, " ", -1);
   g_strlcpy(t->path, name[0], sizeof t->path);
+  for (int i = 0; name[i]; i++) g_hash_table_add(t->asked, g_strdup(name[i]));
   for (int i = 0; name[i]; i++) {
     char *dot = strrchr(name[i], '.');
     g_autofree char *table = g_strndup(name[i], (gsize)(dot - name[i]));
@@ -448,7 +449,9 @@ static void list_ignored(Titan *t) {
     if (!JSON_NODE_HOLDS_OBJECT(node)) g_ptr_array_add(t->import->ignored, g_strdup(i->data));
     for (GList *k = keys; k; k = k->next) {
       g_autofree char *path = g_strdup_printf("%s.%s", (char *)i->data, (char *)k->data);
-      if (!g_hash_table_contains(t->used, path)) g_ptr_array_add(t->import->ignored, g_steal_pointer(&path));
+      if (g_hash_table_contains(t->used, path)) continue;
+      ms_import_remark_misspelt(t->import, "", path, t->asked);
+      g_ptr_array_add(t->import->ignored, g_steal_pointer(&path));
     }
   }
 }
@@ -501,9 +504,11 @@ MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file,
   Titan t = {.doc = doc, .root = json_node_get_object(ms_json_root(doc)), .import = import, .error = error};
   Run r = {0};
   t.used = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  t.asked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   if (is_titan(&t) && read_all(&t, args, options, &r)) import->scenario = scenario_of(&t, args, options, &r);
-  if (import->scenario) list_ignored(&t);
-  g_hash_table_unref(t.used);
+  list_ignored(&t);
+  if (!import->scenario) ms_import_blame_misspelt(import, error);
+  g_hash_table_unref(t.used), g_hash_table_unref(t.asked);
   g_free(r.split);
   return import->scenario ? g_steal_pointer(&import) : NULL;
 }

@@ -202,10 +202,30 @@ static void export_refuses(void **state) {
   assert_non_null(strstr(error->message, "deepspeed has no arguments"));
 }
 
+static gboolean says(const MsImport *import, const char *text) {
+  for (guint i = 0; i < import->remarks->len; i++)
+    if (strstr(import->remarks->pdata[i], text)) return TRUE;
+  return FALSE;
+}
+
+static void misspelt_keys_are_named(void **state) {
+  (void)state;
+  const MsImportOptions options = {.model = "llama3-8b", .hardware = "h100-sxm", .gpus = 8};
+  g_autoptr(MsImport) import = import_of(
+      "{\"train_micro_batch_size_per_gpu\": 1, \"bf16\": {\"enabled\": true}, \"gradient_acumulation_steps\": 2, "
+      "\"zero_optimization\": {\"stage\": 2, \"offload_optimiser\": {\"device\": \"cpu\"}, "
+      "\"reduce_bucket_size\": 5}}",
+      &options);
+  assert_true(says(import, "gradient_acumulation_steps is not read: did you mean gradient_accumulation_steps?"));
+  assert_true(says(import, "zero_optimization.offload_optimiser is not read: did you mean "
+                           "zero_optimization.offload_optimizer?"));
+  assert_false(says(import, "reduce_bucket_size"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trips),      cmocka_unit_test(reads_what_is_not_said), cmocka_unit_test(refuses_by_key),
-      cmocka_unit_test(auto_is_the_runs), cmocka_unit_test(export_refuses),
+      cmocka_unit_test(round_trips),      cmocka_unit_test(reads_what_is_not_said),  cmocka_unit_test(refuses_by_key),
+      cmocka_unit_test(auto_is_the_runs), cmocka_unit_test(misspelt_keys_are_named), cmocka_unit_test(export_refuses),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1512,6 +1512,19 @@ static void two_heads_of_a_loop(void **state) {
   assert_false(ms_test_import_anything(script, strlen(script), FALSE, &options));
 }
 
+/* One letter off: named with what was meant, also beside the error that it leads to. */
+static void misspelt_arguments(void **state) {
+  (void)state;
+  g_autoptr(MsImport) import = mixtral_with("--recompute-granularty full --log-interval 1");
+  assert_true(mentions(import->remarks, "--recompute-granularty is not read: did you mean --recompute-granularity?"));
+  assert_false(mentions(import->remarks, "--log-interval"));
+  static const char script[] = "pretrain_gpt.py --num-layer 2 --hidden-size 64 --micro-batch-size 1 --seq-length 64";
+  g_autoptr(GError) error = NULL;
+  const MsImportOptions options = {.hardware = "h100-sxm"};
+  assert_null(ms_import_megatron(script, strlen(script), "run.sh", &options, &error));
+  assert_non_null(strstr(error->message, "--num-layer is not read: did you mean --num-layers?"));
+}
+
 static void damaged_scripts(void **state) {
   (void)state;
   damage("mt-mixtral.sh", ms_import_megatron, 1, ms_by_tier(20, 50));
@@ -1574,6 +1587,7 @@ int main(void) {
                                      cmocka_unit_test(printed_values),
                                      cmocka_unit_test(printed_defaults),
                                      cmocka_unit_test(less_known_arguments),
+                                     cmocka_unit_test(misspelt_arguments),
                                      cmocka_unit_test(damaged_scripts),
                                      cmocka_unit_test(damaged_zoo),
                                      cmocka_unit_test(damaged_configs)};

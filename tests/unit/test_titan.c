@@ -249,6 +249,29 @@ static void refusals_name_the_key(void **state) {
 
 /* --- and back --- */
 
+/* A slip of the hand is named, also beside the error that it leads to; a key that only resembles one is not. */
+static void misspelt_keys_are_named(void **state) {
+  (void)state;
+  static const char text[] =
+      "[model]\nflavor = \"8B\"\n[parallelism]\ntensor_paralel_degree = 4\n[checkpoint]\ninterval "
+      "= 5\n";
+  char *why = NULL;
+  g_autoptr(MsImport) import = imported(text, 8, &why);
+  if (!import) fail_msg("%s", why);
+  assert_int_equal(import->remarks->len, 1);
+  assert_string_equal(import->remarks->pdata[0], "parallelism.tensor_paralel_degree is not read: did you mean "
+                                                 "parallelism.tensor_parallel_degree?");
+  g_autofree char *bad = g_strconcat(text, "[training]\nseq_len = 0\n", NULL);
+  assert_null(imported(bad, 8, &why));
+  assert_non_null(strstr(why, "training.seq_len: is 0"));
+  assert_null(strstr(why, "did you mean")); /* parallelism is read later */
+  g_autofree char *later = g_strconcat(text, "[activation_checkpoint]\nmode = \"some\"\n", NULL);
+  g_free(why);
+  assert_null(imported(later, 8, &why));
+  assert_non_null(strstr(why, "did you mean parallelism.tensor_parallel_degree?"));
+  g_free(why);
+}
+
 static char *keys_of(const MsScenario *s) {
   MsJsonOut *out = ms_json_out_new(2);
   ms_json_out_object(out, NULL);
@@ -347,6 +370,7 @@ int main(void) {
       cmocka_unit_test(the_optimizer_is_fused_or_not),
       cmocka_unit_test(layers_and_loss_are_compiled_apart),
       cmocka_unit_test(microbatches_are_counted_or_sized),
+      cmocka_unit_test(misspelt_keys_are_named),
       cmocka_unit_test(there_and_back),
       cmocka_unit_test(what_it_cannot_say),
   };
