@@ -93,6 +93,9 @@ static gboolean training(Form *f, const MsLayout *layout) {
                          boolean(o->torch_compile || o->cross_entropy_fusion), o->torch_compile ? "\"model\"" : "",
                          o->torch_compile && o->cross_entropy_fusion ? ", " : "",
                          o->cross_entropy_fusion ? "\"loss\"" : "");
+  if (f->s->model->num_experts > 0)
+    g_string_append_printf(f->out, "\n[debug]\nmoe_force_load_balance = %s\n",
+                           boolean(t->routing.kind == MS_ROUTING_BALANCED));
   if (strcmp(ms_precision(t)->launch_titan, "quantize.linear.float8") == 0)
     g_string_append_printf(
         f->out,

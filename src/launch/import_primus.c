@@ -1,5 +1,5 @@
-/* src/launch/import_primus.c - the YAML of Primus (AMD's framework around Megatron-LM): presets of a module and of a
- * model, each upon others, and overrides, as options of Megatron-LM.
+/* src/launch/import_primus.c - the YAML of Primus (AMD's framework around Megatron-LM and TorchTitan): presets of a
+ * module and of a model, each upon others, and overrides, as options of Megatron-LM or keys of TorchTitan.
  *
  * Facts: primus/configs, primus/core/config and primus/backends/megatron of AMD-AGI/Primus at a098ca5 (2025-12). */
 #include <string.h>
@@ -9,15 +9,18 @@
 #include "describe/hardware.h"
 #include "launch/import.h"
 #include "launch/shell.h"
+#include "launch/titan.h"
 #include "launch/yaml.h"
 
 typedef struct {
   const char *file;
-  MsShell *variables; /* values given from outside */
-  gboolean presets;   /* files of the checkout may be read */
-  GHashTable *values; /* char * -> Value *: the later file wins */
-  GPtrArray *order;   /* char *: keys as they first came */
-  int loaded;         /* presets, each as often as another names it */
+  const char *module;  /* pre_trainer, post_trainer */
+  const char *backend; /* megatron, torchtitan: the folder of the presets */
+  MsShell *variables;  /* values given from outside */
+  gboolean presets;    /* files of the checkout may be read */
+  GHashTable *values;  /* char * -> Value *: the later file wins */
+  GPtrArray *order;    /* char *: keys as they first came */
+  int loaded;          /* presets, each as often as another names it */
   GError **error;
 } Primus;
 
@@ -113,11 +116,11 @@ static gboolean load_preset(Primus *p, const char *path, gboolean module, int de
   return TRUE;
 }
 
-/* primus/configs/KIND/megatron/NAME in the checkout that the file lies in. (transfer full) */
+/* primus/configs/KIND/BACKEND/NAME in the checkout that the file lies in. (transfer full) */
 static char *find_preset(const Primus *p, const char *kind, const char *name) {
   g_autofree char *folder = g_path_get_dirname(p->file), *whole = g_canonicalize_filename(folder, NULL);
   for (int i = 0; i < HIGHEST_FOLDER && p->presets; i++) {
-    char *path = g_build_filename(whole, "primus", "configs", kind, "megatron", name, NULL);
+    char *path = g_build_filename(whole, "primus", "configs", kind, p->backend, name, NULL);
     if (g_file_test(path, G_FILE_TEST_IS_REGULAR)) return path;
     g_free(path);
     char *above = g_path_get_dirname(whole);
@@ -129,39 +132,61 @@ static char *find_preset(const Primus *p, const char *kind, const char *name) {
 
 static gboolean read_preset(Primus *p, const GHashTable *top, const char *key, const char *kind) {
   const MsYamlPair *pair = g_hash_table_lookup((GHashTable *)top, key);
-  g_autofree char *path = g_strconcat("modules.pre_trainer.", key, NULL);
+  g_autofree char *path = g_strdup_printf("modules.%s.%s", p->module, key);
   if (!pair || is_null(pair->value)) return ms_input_error(p->error, p->file, 0, path, "is missing");
   g_autofree char *name = substitute(p->variables, pair->value), *file = find_preset(p, kind, name);
   if (!file)
     return ms_input_error(p->error, p->file, pair->line, path,
-                          "is \"%.100s\", which is in no primus/configs/%s/megatron above the file: import it where it "
+                          "is \"%.100s\", which is in no primus/configs/%s/%s above the file: import it where it "
                           "lies in a checkout of Primus",
-                          name, kind);
+                          name, kind, p->backend);
   return load_preset(p, file, strcmp(key, "config") == 0, 0);
 }
 
 /* --- the file --- */
+enum { N_MODULES = 2, N_BACKENDS = 2 };
+static const char *const modules[N_MODULES] = {"pre_trainer", "post_trainer"};
+static const char *const backends[N_BACKENDS] = {"megatron", "torchtitan"};
+
+/* Keys of the module, without what is in front of them -> MsYamlPair; the first module that the file has. (transfer
+ * full) */
+static GHashTable *read_module(Primus *p, const GPtrArray *pairs) {
+  GHashTable *top = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  for (int m = 0; m < N_MODULES && g_hash_table_size(top) == 0; m++) {
+    g_autofree char *inside = g_strdup_printf("modules.%s.", modules[m]);
+    p->module = modules[m];
+    for (guint i = 0; i < pairs->len; i++) {
+      MsYamlPair *pair = pairs->pdata[i];
+      if (g_str_has_prefix(pair->key, inside)) g_hash_table_insert(top, g_strdup(pair->key + strlen(inside)), pair);
+    }
+  }
+  return top;
+}
+
+static gboolean read_framework(Primus *p, const GHashTable *top) {
+  const MsYamlPair *pair = g_hash_table_lookup((GHashTable *)top, "framework");
+  const char *word = pair && pair->value ? pair->value : pair ? "" : backends[0];
+  g_autofree char *path = g_strdup_printf("modules.%s.framework", p->module);
+  for (int i = 0; i < N_BACKENDS; i++)
+    if (strcmp(word, backends[i]) == 0) return p->backend = backends[i], TRUE;
+  return ms_input_error(p->error, p->file, pair->line, path,
+                        "is \"%.40s\", moesim reads megatron and torchtitan of Primus", word);
+}
+
 static gboolean read_file(Primus *p, const char *text) {
-  static const char inside[] = "modules.pre_trainer.", overrides[] = "overrides.";
+  static const char overrides[] = "overrides.";
   g_autoptr(GPtrArray) pairs = ms_yaml_flatten(text, strlen(text), p->file, p->error);
   if (!pairs) return FALSE;
-  g_autoptr(GHashTable) top = g_hash_table_new(g_str_hash, g_str_equal);
-  for (guint i = 0; i < pairs->len; i++) {
-    MsYamlPair *pair = pairs->pdata[i];
-    if (g_str_has_prefix(pair->key, inside)) g_hash_table_insert(top, pair->key + strlen(inside), pair);
-  }
-  const MsYamlPair *framework = g_hash_table_lookup(top, "framework");
+  g_autoptr(GHashTable) top = read_module(p, pairs);
   if (g_hash_table_size(top) == 0)
     return ms_input_error(p->error, p->file, 0, "modules.pre_trainer",
-                          "is missing: moesim reads pretraining of Primus");
-  if (framework && g_strcmp0(framework->value, "megatron") != 0)
-    return ms_input_error(p->error, p->file, framework->line, "modules.pre_trainer.framework",
-                          "is \"%.40s\", moesim reads megatron of Primus", framework->value ? framework->value : "");
-  if (!read_preset(p, top, "config", "modules") || !read_preset(p, top, "model", "models")) return FALSE;
-  for (guint i = 0; i < pairs->len; i++) {
+                          "and modules.post_trainer are missing: moesim reads pretraining and fine-tuning of Primus");
+  if (!read_framework(p, top) || !read_preset(p, top, "config", "modules") || !read_preset(p, top, "model", "models"))
+    return FALSE;
+  for (guint i = 0, skip = (guint)(strlen("modules..") + strlen(p->module)); i < pairs->len; i++) {
     const MsYamlPair *pair = pairs->pdata[i];
-    const char *key = g_str_has_prefix(pair->key, inside) ? pair->key + strlen(inside) : "";
-    if (!g_str_has_prefix(key, overrides)) continue;
+    const char *key = strlen(pair->key) > skip ? pair->key + skip : "";
+    if (!g_str_has_prefix(key, overrides) || g_hash_table_lookup(top, key) != pair) continue;
     g_autofree char *value = pair->value ? substitute(p->variables, pair->value) : NULL;
     put(p, key + strlen(overrides), value, pair->line, FALSE)->list = pair->list;
   }
@@ -385,6 +410,14 @@ static gboolean add_lora(Primus *p, MsImport *import, MsArgs *args) {
   return TRUE;
 }
 
+/* Samples packed into a sequence: attention within each alone costs less than the sequence as one. */
+static void remark_packing(Primus *p, MsImport *import) {
+  gboolean packed = take_switch(p, "enable_packed_sequences"), apart = take_switch(p, "use_packed_attention");
+  if (packed && apart)
+    ms_import_remark(import, "use_packed_attention: samples have lengths that no key says and are read as whole "
+                             "sequences; training.sequence_lengths of the run says them");
+}
+
 static int count_of(const Primus *p, const char *name, int absent) {
   const char *text = ms_shell_given(p->variables, name);
   gint64 value;
@@ -420,17 +453,32 @@ static void add_set(Primus *p) {
   }
 }
 
+/* The machine and the GPUs, which the folder of the file and the environment say. FALSE: more than there can be. */
+static gboolean place(const Primus *p, MsImport *import, MsImportOptions *with, char **machine, int *gpus) {
+  *machine = with->hardware ? NULL : machine_of(p->file);
+  if (*machine) {
+    with->hardware = *machine;
+    ms_import_remark(import, "the machine is %s, after the folder of the file", *machine);
+  }
+  int nodes = count_of(p, "NNODES", 0), node = count_of(p, "GPUS_PER_NODE", 8);
+  if (node > MS_IMPORT_MOST_GPUS / MAX(nodes, 1))
+    return ms_input_error(p->error, p->file, 0, "NNODES", "times GPUS_PER_NODE is more than %d", MS_IMPORT_MOST_GPUS);
+  if (nodes == 0 && with->gpus == 0)
+    ms_import_remark(import, "NNODES is not given: one node of %d GPUs, as Primus starts by itself", node);
+  *gpus = MAX(nodes, 1) * node;
+  return TRUE;
+}
+
 static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *options) {
   MsImportOptions with = *options;
-  g_autofree char *machine = options->hardware ? NULL : machine_of(p->file);
+  int gpus;
+  g_autofree char *machine = NULL;
   g_autoptr(MsArgs) args = ms_args_new(p->file);
-  if (machine) {
-    with.hardware = machine;
-    ms_import_remark(import, "the machine is %s, after the folder of the file", machine);
-  }
+  if (!place(p, import, &with, &machine, &gpus)) return FALSE;
   gboolean grouped;
   add_turbo(p, import, &grouped);
   add_sinks(p, import);
+  remark_packing(p, import);
   if (!add_lora(p, import, args)) return FALSE;
   gboolean turns = take_switch(p, "no_fp8_weight_transpose_cache");
   for (guint i = 0; i < p->order->len; i++) {
@@ -438,12 +486,7 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
     if (!g_str_has_prefix(key, "lora.")) add_value(p, args, key, g_hash_table_lookup(p->values, key));
   }
   add_words(args, options->words);
-  int nodes = count_of(p, "NNODES", 0), node = count_of(p, "GPUS_PER_NODE", 8);
-  if (node > MS_IMPORT_MOST_GPUS / MAX(nodes, 1))
-    return ms_input_error(p->error, p->file, 0, "NNODES", "times GPUS_PER_NODE is more than %d", MS_IMPORT_MOST_GPUS);
-  if (nodes == 0 && options->gpus == 0)
-    ms_import_remark(import, "NNODES is not given: one node of %d GPUs, as Primus starts by itself", node);
-  if (!ms_import_scenario(import, args, MAX(nodes, 1) * node, &with, p->error)) return FALSE;
+  if (!ms_import_scenario(import, args, gpus, &with, p->error)) return FALSE;
   /* a patch of TransformerEngine's layers but experts (primus/backends/megatron/patches/te_patches) */
   import->scenario->options.disable_parameter_transpose_cache =
       turns && ms_precision(&import->scenario->training)->per_tensor && import->scenario->model->num_experts == 0;
@@ -451,6 +494,108 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
       ms_hardware_has_library(import->scenario->hardware, ms_grouped_library_words[MS_GROUPED_TURBO]))
     import->scenario->options.grouped_gemm_library = MS_GROUPED_TURBO;
   return TRUE;
+}
+
+/* --- keys of TorchTitan --- */
+static JsonNode *string_node(const char *text) { return json_node_init_string(json_node_alloc(), text); }
+
+/* A plain value of YAML: a switch, a number, else a word. (transfer full) */
+static JsonNode *node_of(const Value *value) {
+  gboolean on = g_ascii_strcasecmp(value->text, "true") == 0;
+  gint64 number;
+  if (value->list) {
+    g_auto(GStrv) words = g_strsplit(value->text, " ", -1);
+    JsonArray *list = json_array_new();
+    for (int i = 0; words[i]; i++)
+      if (*words[i]) json_array_add_string_element(list, words[i]);
+    return json_node_init_array(json_node_alloc(), list);
+  }
+  if (on || g_ascii_strcasecmp(value->text, "false") == 0) return json_node_init_boolean(json_node_alloc(), on);
+  if (g_ascii_string_to_signed(value->text, 10, G_MININT64, G_MAXINT64, &number, NULL))
+    return json_node_init_int(json_node_alloc(), number);
+  return string_node(value->text);
+}
+
+/* The keys in tables, those of no table and of Primus-Turbo left out. (transfer full) */
+static JsonNode *tables_of(const Primus *p, GHashTable *plain) {
+  JsonObject *root = json_object_new();
+  for (guint i = 0; i < p->order->len; i++) {
+    const char *key = p->order->pdata[i], *dot = strrchr(key, '.');
+    const Value *value = g_hash_table_lookup(p->values, key);
+    if (!dot || !value->text || g_str_has_prefix(key, "primus_turbo.")) continue;
+    g_autofree char *table = g_strndup(key, (gsize)(dot - key));
+    JsonNode *in = json_object_get_member(root, table);
+    if (!in) json_object_set_object_member(root, table, json_object_new());
+    json_object_set_member(json_object_get_object_member(root, table), dot + 1, node_of(value));
+    if (value->plain || value->line == 0) g_hash_table_add(plain, (gpointer)key);
+  }
+  JsonNode *node = json_node_init_object(json_node_alloc(), root);
+  json_object_unref(root);
+  return node;
+}
+
+/* Primus-Turbo's linear layers in FP8 gather their weights in BF16, whatever TorchTitan's own would do
+ * (primus/backends/torchtitan/components/quantization/float8.py). */
+static void drop_low_gather(Primus *p, MsImport *import) {
+  static const char key[] = "quantize.linear.float8.enable_fsdp_float8_all_gather";
+  if (!is_on(p, "primus_turbo.use_turbo_float8_linear") || !is_on(p, key)) return;
+  put(p, key, "false", 0, FALSE);
+  ms_import_remark(import, "%s: primus_turbo.use_turbo_float8_linear does not read it: weights are gathered in BF16",
+                   key);
+}
+
+/* Primus-Turbo's converter exchanges attention; what it exchanges elsewhere is said by its switches. */
+static gboolean add_turbo_of_titan(Primus *p, MsImport *import) {
+  Value *converters = g_hash_table_lookup(p->values, "model.converters");
+  gboolean turbo = is_on(p, "primus_turbo.enable_primus_turbo");
+  if (converters && converters->text) {
+    g_auto(GStrv) words = g_strsplit(converters->text, " ", -1);
+    GString *kept = g_string_new(NULL);
+    gboolean blocks = turbo && is_on(p, "primus_turbo.use_turbo_mx_linear");
+    for (int i = 0; words[i]; i++) {
+      if (blocks && strcmp(words[i], "quantize.linear.mx") == 0)
+        return g_string_free(kept, TRUE), refuse(p, "primus_turbo.use_turbo_mx_linear", "such products of TorchTitan");
+      if (strcmp(words[i], "primus_turbo") != 0) g_string_append_printf(kept, "%s%s", kept->len ? " " : "", words[i]);
+    }
+    g_free(converters->text);
+    converters->text = g_string_free(kept, FALSE);
+  }
+  if (!turbo) return TRUE;
+  if (is_on(p, "primus_turbo.enable_attention_float8"))
+    return refuse(p, "primus_turbo.enable_attention_float8", "attention in FP8 of TorchTitan");
+  ms_import_remark(import, "primus_turbo: its kernels are read as PyTorch's");
+  drop_low_gather(p, import);
+  if (is_on(p, "primus_turbo.use_turbo_grouped_mm") && is_on(p, "primus_turbo.use_moe_fp8"))
+    ms_import_remark(import, "primus_turbo.use_moe_fp8: experts are read in BF16, as TorchTitan itself has them");
+  return TRUE;
+}
+
+/* Words behind the file, --TABLE.KEY VALUE or --TABLE.KEY=VALUE. */
+static gboolean put_words(Primus *p, const char *const *words) {
+  for (int i = 0; words && words[i]; i++) {
+    gsize n = strcspn(words[i], "=");
+    g_autofree char *key = g_strndup(words[i], n);
+    const char *value = words[i][n] ? words[i] + n + 1 : words[i + 1];
+    if (!g_str_has_prefix(key, "--") || !strchr(key, '.') || !value)
+      return ms_input_error(p->error, p->file, 0, "", "is followed by \"%.60s\", must be --TABLE.KEY VALUE", words[i]);
+    put(p, key + 2, value, 0, FALSE);
+    i += !words[i][n];
+  }
+  return TRUE;
+}
+
+static gboolean convert_titan(Primus *p, MsImport *import, const MsImportOptions *options) {
+  MsImportOptions with = *options;
+  int gpus;
+  g_autofree char *machine = NULL;
+  if (!place(p, import, &with, &machine, &gpus) || !put_words(p, options->words) || !add_turbo_of_titan(p, import))
+    return FALSE;
+  if (with.gpus == 0) with.gpus = gpus;
+  g_autoptr(GHashTable) plain = g_hash_table_new(g_str_hash, g_str_equal);
+  g_autoptr(JsonNode) node = tables_of(p, plain);
+  g_autoptr(MsJson) doc = ms_json_doc(node, p->file);
+  g_autoptr(MsArgs) args = ms_args_new(p->file);
+  return ms_import_titan_keys(import, doc, plain, args, &with, p->error);
 }
 
 MsImport *ms_import_primus(const char *text, gsize length, const char *file, const MsImportOptions *options,
@@ -463,10 +608,17 @@ MsImport *ms_import_primus(const char *text, gsize length, const char *file, con
   variables->environment = options->environment;
   g_autoptr(GHashTable) values = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, value_free);
   g_autoptr(GPtrArray) order = g_ptr_array_new_with_free_func(g_free);
-  Primus p = {file, variables, options->environment, values, order, 0, error};
+  Primus p = {.file = file,
+              .variables = variables,
+              .presets = options->environment,
+              .values = values,
+              .order = order,
+              .error = error};
   if (!read_file(&p, copy)) return NULL;
   add_set(&p);
-  if (!check_own(&p, options) || !convert(&p, import, options)) return NULL;
+  gboolean titan = strcmp(p.backend, "torchtitan") == 0;
+  if (titan ? !convert_titan(&p, import, options) : !check_own(&p, options) || !convert(&p, import, options))
+    return NULL;
   ms_import_remark_unasked(import, variables);
   return g_steal_pointer(&import);
 }

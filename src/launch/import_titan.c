@@ -118,7 +118,7 @@ static gboolean has_member(JsonNode *list, const char *text) {
 
 typedef struct {
   const char *model, *precision;
-  int layers, gpus, seq_length, local_batch, global_batch;
+  int layers, experts_of_model, gpus, seq_length, local_batch, global_batch;
   int tp, cp, pp, ep, etp, replicate, shard;
   int vpp, stages, microbatch;
   gboolean embedding, loss, interleaved, async_tp, fp8_gather, compiled, compiled_loss, early_stop;
@@ -127,6 +127,7 @@ typedef struct {
   gboolean operators;                                        /* modules */
   int block;                                                 /* layers of a stage that are, 0: all */
   char *split;                                               /* layout string, or NULL */
+  gboolean balanced;                                         /* experts get the same number of tokens, by force */
   gboolean without_mtp; /* the shipped model has MTP blocks, which TorchTitan's lacks */
 } Run;
 
@@ -141,6 +142,7 @@ static gboolean read_model(Titan *t, const MsImportOptions *options, Run *r) {
   g_autoptr(MsModel) model = ms_model_load(r->model, t->error);
   if (!model) return FALSE;
   r->layers = model->num_layers;
+  r->experts_of_model = model->num_experts;
   r->without_mtp = !options->model && model->mtp_num_layers > 0;
   return TRUE;
 }
@@ -179,6 +181,11 @@ static gboolean read_precision(Titan *t, Run *r) {
   return TRUE;
 }
 
+/* A switch of the training until December 2025, of debugging since. */
+static gboolean read_routing(Titan *t, Run *r) {
+  return boolean(t, "debug.moe_force_load_balance training.debug_moe_force_load_balance", FALSE, &r->balanced);
+}
+
 /* components: of the model and the loss, what is compiled; both without. */
 static gboolean read_compile(Titan *t, Run *r) {
   gboolean on;
@@ -211,7 +218,7 @@ static gboolean read_training(Titan *t, Run *r) {
     return FALSE;
   r->optimizer |= !fused;
   if (!choice(t, TRAINING("mixed_precision_reduce"), "float32 bfloat16", 0, &r->reduce)) return FALSE;
-  return read_compile(t, r);
+  return read_compile(t, r) && read_routing(t, r);
 }
 
 /* --- how -----------------------------------------------------------------------------------------------------------
@@ -414,7 +421,7 @@ static void put_head(Titan *t, const MsArgs *args, const MsImportOptions *option
   JsonNode *routing = json_object_get_member(args->notes, "routing");
   const char *name = options->name ? options->name : ms_import_note(args, "name");
   g_autofree char *base = g_path_get_basename(ms_json_filename(t->doc));
-  char *end = g_str_has_suffix(base, ".toml") ? strrchr(base, '.') : NULL;
+  char *end = g_str_has_suffix(base, ".toml") || g_str_has_suffix(base, ".yaml") ? strrchr(base, '.') : NULL;
   if (end && end > base) *end = '\0';
   ms_json_out_string(out, "name", name ? name : base);
   if (ms_import_note(args, "software")) ms_json_out_string(out, "software", ms_import_note(args, "software"));
@@ -438,6 +445,7 @@ static void put_head(Titan *t, const MsArgs *args, const MsImportOptions *option
     ms_json_out_int(out, "local_batch_size", r->local_batch);
   ms_json_out_string(out, "precision", r->precision);
   if (routing) ms_json_out_node(out, "routing", routing);
+  else if (r->experts_of_model) ms_json_out_string(out, "routing", r->balanced ? "balanced" : "natural");
   ms_json_out_end(out);
 }
 
@@ -486,6 +494,24 @@ static MsScenario *scenario_of(Titan *t, const MsArgs *args, const MsImportOptio
   return doc ? ms_scenario_from_doc(doc, t->error) : NULL;
 }
 
+gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *plain, const MsArgs *args,
+                              const MsImportOptions *options, GError **error) {
+  Titan t = {.doc = doc, .root = json_node_get_object(ms_json_root(doc)), .import = import, .error = error};
+  Run r = {0};
+  GHashTableIter iter;
+  gpointer key;
+  t.used = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  t.asked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  if (plain) g_hash_table_iter_init(&iter, plain);
+  while (plain && g_hash_table_iter_next(&iter, &key, NULL)) g_hash_table_add(t.used, g_strdup(key));
+  if (is_titan(&t) && read_all(&t, args, options, &r)) import->scenario = scenario_of(&t, args, options, &r);
+  list_ignored(&t);
+  if (!import->scenario) ms_import_blame_misspelt(import, error);
+  g_hash_table_unref(t.used), g_hash_table_unref(t.asked);
+  g_free(r.split);
+  return import->scenario != NULL;
+}
+
 MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file, const MsImportOptions *options,
                                GError **error) {
   if (g_str_has_suffix(file, ".py"))
@@ -501,14 +527,5 @@ MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file,
   g_autoptr(MsArgs) args = ms_args_new(file);
   if (!doc || !ms_import_notes(args, copy, error)) return NULL;
   g_autoptr(MsImport) import = ms_import_new();
-  Titan t = {.doc = doc, .root = json_node_get_object(ms_json_root(doc)), .import = import, .error = error};
-  Run r = {0};
-  t.used = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-  t.asked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-  if (is_titan(&t) && read_all(&t, args, options, &r)) import->scenario = scenario_of(&t, args, options, &r);
-  list_ignored(&t);
-  if (!import->scenario) ms_import_blame_misspelt(import, error);
-  g_hash_table_unref(t.used), g_hash_table_unref(t.asked);
-  g_free(r.split);
-  return import->scenario ? g_steal_pointer(&import) : NULL;
+  return ms_import_titan_keys(import, doc, NULL, args, options, error) ? g_steal_pointer(&import) : NULL;
 }

@@ -5,6 +5,7 @@
 #ifndef MS_LAUNCH_TITAN_H
 #define MS_LAUNCH_TITAN_H
 
+#include "launch/args.h"
 #include "launch/launch.h"
 
 /* The configuration with what starts it in comments. NULL and an MS_ERROR_INPUT that names the key that TorchTitan has
@@ -21,5 +22,9 @@ int ms_titan_schedule_of(const char *name, gboolean *interleaved); /* -1: none t
 const char *ms_titan_model(const char *name, const char *flavor);
 const char *ms_titan_flavor(const char *model, const char **name);
 char *ms_titan_flavors(const char *name); /* "8B, 70B" (transfer full) */
+/* import->scenario of a configuration as JSON, with its tables as members ("quantize.linear.float8"). `plain`, NULL or
+ * char * "table.key" -> any: defaults of whoever calls TorchTitan, not listed where nothing reads them. */
+gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *plain, const MsArgs *args,
+                              const MsImportOptions *options, GError **error);
 
 #endif

@@ -268,19 +268,102 @@ static void refusals(void **state) {
   }
 }
 
-/* Files that are none of Primus's pretraining. */
+/* Keys of TorchTitan: presets, overrides, words behind the file, and what Primus-Turbo changes of them. */
+static MsImport *titan_with(const char *line, const char *const *words, GError **error) {
+  static const char file[] = MS_SOURCE_DIR "/tests/data/primus/examples/torchtitan/configs/MI300X/small.yaml";
+  const char *const set[] = {"NNODES=2", NULL};
+  const MsImportOptions options = {.environment = TRUE, .set = set, .words = words};
+  g_autofree char *text = NULL;
+  if (!g_file_get_contents(file, &text, NULL, NULL)) fail_msg("no %s", file);
+  g_autofree char *whole = g_strconcat(text, line, NULL);
+  return ms_import_primus(whole, strlen(whole), file, &options, error);
+}
+
+static void torchtitan(void **state) {
+  (void)state;
+  const char *const words[] = {"--parallelism.tensor_parallel_degree", "2", "--training.seq_len=4096", NULL};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsImport) import = titan_with("", words, &error);
+  if (!import) fail_msg("%s", error->message);
+  const MsScenario *s = import->scenario;
+  assert_int_equal(s->framework, MS_FRAMEWORK_TORCHTITAN);
+  assert_string_equal(s->name, "small");
+  assert_string_equal(s->hardware->name, "mi300x");
+  assert_int_equal(s->gpus, 16);
+  assert_int_equal(s->layout.tp, 2);
+  assert_int_equal(s->layout.ep, 8);
+  assert_int_equal(s->training.seq_length, 4096);
+  assert_int_equal(s->training.micro_batch_size, 4);
+  assert_int_equal(s->training.global_batch_size, 32);
+  assert_int_equal(s->training.precision, MS_FP8_TENSORWISE);
+  assert_int_equal(s->training.routing.kind, MS_ROUTING_BALANCED);
+  assert_int_equal(s->options.recompute.granularity, MS_RECOMPUTE_FULL);
+  assert_int_equal(s->options.fsdp, MS_FSDP_OPTIM_GRADS_PARAMS);
+  assert_true(s->options.torch_compile);
+  assert_false(s->options.fp8_param_gather); /* Primus-Turbo's layers have none */
+  assert_true(
+      mentions(import->remarks, "enable_fsdp_float8_all_gather: primus_turbo.use_turbo_float8_linear does not"));
+  assert_true(mentions(import->remarks, "use_moe_fp8: experts are read in BF16"));
+  assert_true(mentions(import->ignored, "training.steps"));
+  assert_false(mentions(import->ignored, "metrics.log_freq") || mentions(import->ignored, "primus_turbo"));
+  g_autoptr(MsImport) own = titan_with("      primus_turbo:\n        use_turbo_float8_linear: false\n", NULL, &error);
+  assert_true(own && own->scenario->options.fp8_param_gather);
+}
+
+static void torchtitan_refusals(void **state) {
+  (void)state;
+  static const struct {
+    const char *line, *error;
+  } rows[] = {
+      {"      primus_turbo:\n        enable_attention_float8: true\n",
+       "enable_attention_float8: is true; moesim has no"},
+      {"      model:\n        converters: [quantize.linear.mx]\n", "use_turbo_mx_linear: is true; moesim has no such"},
+      {"      model:\n        flavor: 17B\n", "model.flavor: deepseek_v3 17B is no model"},
+      {"      optimizer:\n        name: SGD\n", "optimizer.name: is \"SGD\""},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) import = titan_with(rows[i].line, NULL, &error);
+    if (import || !strstr(error->message, rows[i].error))
+      fail_msg("%s: %s", rows[i].line, import ? "taken" : error->message);
+  }
+  const char *const words[] = {"--seq_len", "5", NULL};
+  g_autoptr(GError) error = NULL;
+  assert_null(titan_with("", words, &error));
+  assert_non_null(strstr(error->message, "is followed by \"--seq_len\", must be --TABLE.KEY VALUE"));
+}
+
+/* Fine-tuning: another module, whose preset has the adapters. */
+static void fine_tuning(void **state) {
+  (void)state;
+  static const char text[] = "modules:\n  post_trainer:\n    framework: megatron\n    config: sft_trainer.yaml\n    "
+                             "model: small.yaml\n    overrides:\n      seq_length: 2048\n      "
+                             "enable_packed_sequences: true\n      use_packed_attention: true\n      lora: {enabled: "
+                             "true}\n";
+  g_autoptr(GError) error = NULL;
+  const MsImportOptions options = {.environment = TRUE};
+  g_autoptr(MsImport) import = import_text(text, &options, &error);
+  if (!import) fail_msg("%s", error->message);
+  assert_int_equal(import->scenario->training.global_batch_size, 64);
+  assert_int_equal(import->scenario->training.lora.rank, 16);
+  assert_true(mentions(import->remarks, "use_packed_attention: samples have lengths that no key says"));
+}
+
+/* Files that are none of Primus's training. */
 static void other_files(void **state) {
   (void)state;
   static const struct {
     const char *text, *error;
-  } rows[] = {{"", "is empty"},
-              {"[a]", "must be a map"},
-              {"a: 1\n---\nb: 2\n", "has a second document"},
-              {"modules: {sft_trainer: {framework: megatron}}", "modules.pre_trainer: is missing"},
-              {"modules: {pre_trainer: {framework: torchtitan}}",
-               "modules.pre_trainer.framework: is \"torchtitan\", moesim reads megatron of Primus"},
-              {"modules: {pre_trainer: {framework: megatron}}", "modules.pre_trainer.config: is missing"},
-              {"a: {b: [", "not YAML"}};
+  } rows[] = {
+      {"", "is empty"},
+      {"[a]", "must be a map"},
+      {"a: 1\n---\nb: 2\n", "has a second document"},
+      {"modules: {sft_trainer: {framework: megatron}}", "modules.pre_trainer: and modules.post_trainer are missing"},
+      {"modules: {pre_trainer: {framework: maxtext}}",
+       "modules.pre_trainer.framework: is \"maxtext\", moesim reads megatron and torchtitan of Primus"},
+      {"modules: {pre_trainer: {framework: torchtitan}}", "modules.pre_trainer.config: is missing"},
+      {"modules: {pre_trainer: {framework: megatron}}", "modules.pre_trainer.config: is missing"},
+      {"a: {b: [", "not YAML"}};
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autoptr(GError) error = NULL;
     const MsImportOptions options = {.environment = TRUE};
@@ -320,6 +403,9 @@ int main(void) {
                                      cmocka_unit_test(sinks),
                                      cmocka_unit_test(fsdp),
                                      cmocka_unit_test(refusals),
+                                     cmocka_unit_test(torchtitan),
+                                     cmocka_unit_test(torchtitan_refusals),
+                                     cmocka_unit_test(fine_tuning),
                                      cmocka_unit_test(other_files),
                                      cmocka_unit_test(damaged)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -249,6 +249,26 @@ static void refusals_name_the_key(void **state) {
 
 /* --- and back --- */
 
+/* Tokens go where the router sends them, unless the switch of either release forces them apart. */
+static void experts_are_forced_or_not(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    MsRoutingKind kind;
+  } rows[] = {{"", MS_ROUTING_NATURAL},
+              {"[debug]\nmoe_force_load_balance = true\n", MS_ROUTING_BALANCED},
+              {"[training]\ndebug_moe_force_load_balance = true\n", MS_ROUTING_BALANCED}};
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *text = g_strconcat("[model]\nname = \"qwen3\"\nflavor = \"30B-A3B\"\n", rows[i].line, NULL);
+    char *why = NULL;
+    g_autoptr(MsImport) import = imported(text, 8, &why);
+    if (!import) fail_msg("%s", why);
+    assert_int_equal(import->scenario->training.routing.kind, rows[i].kind);
+    g_autofree char *said = ms_launch_text(import->scenario, (MsLaunch){.form = MS_LAUNCH_TORCHTITAN}, NULL);
+    assert_non_null(strstr(said, i ? "\nmoe_force_load_balance = true\n" : "\nmoe_force_load_balance = false\n"));
+  }
+}
+
 /* A slip of the hand is named, also beside the error that it leads to; a key that only resembles one is not. */
 static void misspelt_keys_are_named(void **state) {
   (void)state;
@@ -370,6 +390,7 @@ int main(void) {
       cmocka_unit_test(the_optimizer_is_fused_or_not),
       cmocka_unit_test(layers_and_loss_are_compiled_apart),
       cmocka_unit_test(microbatches_are_counted_or_sized),
+      cmocka_unit_test(experts_are_forced_or_not),
       cmocka_unit_test(misspelt_keys_are_named),
       cmocka_unit_test(there_and_back),
       cmocka_unit_test(what_it_cannot_say),
