@@ -55,6 +55,12 @@ static const struct {
              {"--spec", "local", "--transformer-impl", "local"},
              {"--schedules-method", "dualpipev", MS_PIPELINE_SCHEDULE, "dualpipev"}};
 
+const char *ms_dialect_their_word(const char *flag, const char *ours) {
+  for (guint k = 0; k < G_N_ELEMENTS(words); k++)
+    if (strcmp(words[k].flag, flag) == 0 && strcmp(words[k].ours, ours) == 0) return words[k].theirs;
+  MS_BUG("a word of Megatron-LM that a dialect has none for");
+}
+
 static void replace_words(MsArgs *args) {
   guint before = args->list->len;
   for (guint i = 0; i < before; i++) {

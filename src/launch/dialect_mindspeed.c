@@ -120,3 +120,33 @@ gboolean ms_dialect_mindspeed(MsArgs *args, GPtrArray *remarks, GError **error) 
   general_mask(args, remarks);
   return TRUE;
 }
+
+/* --- the way back ---------------------------------------------------------------------------------------------- */
+static void rename_arg(MsArg *arg, const char *flag) {
+  g_free(arg->flag);
+  arg->flag = g_strdup(flag);
+}
+
+static void put_value(MsArg *arg, const char *value) {
+  g_strfreev(arg->values);
+  arg->values = g_new0(char *, 2);
+  arg->values[0] = g_strdup(value);
+}
+
+static void say_context(MsArgs *args) {
+  static const char theirs[] = "--context-parallel-algo";
+  MsArg *how = ms_args_find(args, "--cp-comm-type"),
+        *inner = ms_args_find(args, "--hierarchical-context-parallel-sizes");
+  if (how) put_value(how, ms_dialect_their_word(theirs, how->values[0])), rename_arg(how, theirs);
+  if (!inner) return;
+  g_autofree char *heads = g_strdup(inner->values[0]);
+  rename_arg(inner, MS_ULYSSES_DEGREE), put_value(inner, heads);
+}
+
+void ms_say_mindspeed(MsArgs *args, const MsScenario *s) {
+  MsArg *overlap = ms_args_find(args, "--tp-comm-overlap");
+  if (overlap) rename_arg(overlap, "--use-ascend-mc2");
+  say_context(args);
+  if (s->options.attention_backend == MS_ATTN_UNFUSED || ms_args_has(args, "--use-flash-attn")) return;
+  ms_args_add(args, MS_SECTION_TRAINING, "--use-flash-attn", NULL)->fields = "options.attention_backend";
+}

@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "describe/framework.h"
+#include "describe/vendor.h"
 #include "layout/layout.h"
 #include "launch/release.h"
 #include "launch/deepspeed.h"
+#include "launch/dialect.h"
 #include "launch/titan.h"
 
 const char *const ms_launch_words[] = {
@@ -137,7 +139,9 @@ gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (
 /* The canonical scenario with its arguments, or NULL and the error. (transfer full) */
 static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
   MsRelease release = launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE;
-  return check(s, launch, error) ? ms_args_from_scenario(s, release, error) : NULL;
+  MsArgs *args = check(s, launch, error) ? ms_args_from_scenario(s, release, error) : NULL;
+  if (args && launch.form == MS_LAUNCH_MEGATRON && ms_has_mindspeed(s)) ms_say_mindspeed(args, s);
+  return args;
 }
 
 char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error) {

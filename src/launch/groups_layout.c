@@ -1,5 +1,6 @@
 /* src/launch/groups_layout.c - context, expert and pipeline parallelism, rank order. */
 #include "base/err.h"
+#include "launch/dialect.h"
 #include "layout/layout.h"
 #include "launch/table.h"
 
@@ -69,7 +70,7 @@ gboolean ms_read_context(MsArgs *args, MsScenario *s, GError **error) {
   const MsArg *arg = ms_args_take(args, "--cp-comm-type");
   if (arg && !read_cp_type(args, arg, &s->layout.cp_comm_type, error)) return FALSE;
   if (ms_cp_comm_row(s->layout.cp_comm_type)->heads == MS_CP_HEADS_INSIDE)
-    ms_args_take(args, "--hierarchical-context-parallel-sizes"); /* they follow from the node */
+    ms_args_take_any(args, "--hierarchical-context-parallel-sizes " MS_ULYSSES_DEGREE); /* they follow from the node */
   return TRUE;
 }
 

@@ -569,8 +569,48 @@ static void frameworks_on_machines(void **state) {
   }
 }
 
+/* MindSpeed's words where Megatron-LM's do nothing, and back. */
+static void words_of_mindspeed(void **state) {
+  (void)state;
+  static const struct {
+    const char *layout, *options, *said, *unsaid;
+  } rows[] = {
+      {"\"tp\": 2", "\"tp_comm_overlap\": true", " --use-ascend-mc2 ", "--tp-comm-overlap"},
+      {"\"tp\": 1", "", " --use-flash-attn ", "--use-ascend-mc2"},
+      {"\"tp\": 1", "\"attention_backend\": \"unfused\"", " --attention-backend unfused ", "--use-flash-attn"},
+      {"\"cp\": 2", "", " --context-parallel-algo megatron_cp_algo ", "--cp-comm-type"},
+      {"\"cp\": 2, \"cp_comm_type\": \"a2a\"", "", " --context-parallel-algo ulysses_cp_algo ", "--cp-comm-type"},
+      {"\"cp\": 2, \"cp_comm_type\": \"all_gather\"", "", " kvallgather_cp_algo ", "--cp-comm-type"},
+      {"\"cp\": 16, \"cp_comm_type\": \"a2a+p2p\"", "",
+       " --context-parallel-algo hybrid_cp_algo --ulysses-degree-in-cp 8 ", "hierarchical"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *json = g_strdup_printf(
+        "{\"name\": \"there\", \"model\": \"llama3-8b\", \"hardware\": \"ascend-910b\", \"gpus\": 16, \"training\": "
+        "{\"micro_batch_size\": 1, \"global_batch_size\": 16, \"seq_length\": 8192}, \"layout\": {%s}, \"options\": "
+        "{%s}}",
+        rows[i].layout, rows[i].options);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(json);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON}, &error);
+    if (!text) fail_msg("%s", error->message);
+    g_auto(GStrv) lines = g_strsplit(text, "\\\n  ", -1);
+    g_autofree char *line = g_strjoinv("", lines);
+    if (!strstr(line, rows[i].said) || strstr(line, rows[i].unsaid)) fail_msg("no%sin:\n%s", rows[i].said, line);
+    const MsImportOptions options = {0};
+    g_autoptr(MsImport) import = ms_import_megatron(text, strlen(text), "run.sh", &options, &error);
+    if (!import) fail_msg("%s", error->message);
+    assert_int_equal(import->scenario->layout.cp_comm_type, s->layout.cp_comm_type);
+    assert_int_equal(import->scenario->options.attention_backend, s->options.attention_backend);
+    assert_int_equal(import->scenario->options.tp_comm_overlap, s->options.tp_comm_overlap);
+    for (guint k = 0; k < import->ignored->len; k++)
+      assert_null(strstr(import->ignored->pdata[k], "--ulysses") ? import->ignored->pdata[k] : NULL);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),
+                                     cmocka_unit_test(words_of_mindspeed),
                                      cmocka_unit_test(shipped_models),
                                      cmocka_unit_test(what_changes_the_trained_model),
                                      cmocka_unit_test(unusual_models_come_back),
