@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "describe/vendor.h"
 #include "launch/dialect.h"
 #include "launch/import.h"
 #include "launch/machine.h"
@@ -315,15 +316,21 @@ static char *load(const char *path) {
                                                                                          : NULL;
 }
 
-/* The machine where nothing says it, by its maker's words; whether they are those of MT-MegatronLM, which is noted. */
+/* Whether MT-MegatronLM starts on that machine and Megatron-LM does not. */
+static gboolean needs_mt(const char *name) {
+  g_autoptr(MsHardware) machine = ms_hardware_load(name, NULL);
+  return machine && ms_vendor_start(machine, MS_FRAMEWORK_MEGATRON).kind == MS_STAYS &&
+         ms_vendor_start(machine, MS_FRAMEWORK_MT_MEGATRON).kind == MS_STARTS;
+}
+
+/* The machine where nothing says it, by its maker's words; whether MT-MegatronLM is for it, which is noted. */
 static gboolean assume_machine(MsImport *import, const MsShell *shell, MsArgs *args, MsImportOptions *with) {
   const char *by;
-  gboolean musa;
-  if (with->hardware || json_object_has_member(args->notes, "hardware")) return FALSE;
-  with->hardware = ms_machine_of(shell, args, &by, &musa);
-  if (!with->hardware) return FALSE;
-  ms_import_remark(import, "hardware: the file does not say it, %s is assumed after %s; --hardware NAME says another",
-                   with->hardware, by);
+  gboolean musa = with->hardware && needs_mt(with->hardware);
+  if (!musa && (with->hardware || json_object_has_member(args->notes, "hardware"))) return FALSE;
+  if (!with->hardware && (with->hardware = ms_machine_of(shell, args, &by, &musa)))
+    ms_import_remark(import, "hardware: the file does not say it, %s is assumed after %s; --hardware NAME says another",
+                     with->hardware, by);
   if (!musa || ms_import_note(args, "framework")) return FALSE;
   json_object_set_string_member(args->notes, "framework", ms_framework_words[MS_FRAMEWORK_MT_MEGATRON]);
   return TRUE;
@@ -340,8 +347,58 @@ static void check_framework(MsImport *import) {
   ms_import_remark(import, "framework: mt-megatron is assumed, which runs on these machines");
 }
 
-MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options,
-                             GError **error) {
+/* --- a script that starts another ------------------------------------------------------------------------------ */
+enum { MOST_STARTS = 3 }; /* scripts that start each other */
+
+static MsImport *import_script(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                               const MsShell *outer, int depth, GError **error);
+
+static gboolean any_trains(const MsShell *shell) {
+  for (guint i = 0; i < shell->commands->len; i++)
+    if (trains(((MsCommand *)shell->commands->pdata[i])->words)) return TRUE;
+  return variables_train(shell);
+}
+
+/* The last "bash FILE WORDS" with a file that can be read. *path and *text (transfer full) */
+static const MsCommand *starting_command(const MsShell *shell, char **path, char **text) {
+  for (guint i = shell->commands->len; shell->load && i > 0; i--) {
+    const MsCommand *command = shell->commands->pdata[i - 1];
+    char **w = command->words;
+    gboolean starts = g_str_has_suffix(w[0], "bash") || strcmp(w[0], "sh") == 0;
+    if (!starts || !w[1] || !g_str_has_suffix(w[1], ".sh")) continue;
+    *path = g_path_is_absolute(w[1]) ? g_strdup(w[1]) : g_build_filename(shell->folder, w[1], NULL);
+    if ((*text = shell->load(*path))) return command;
+    g_clear_pointer(path, g_free);
+  }
+  return NULL;
+}
+
+/* Variables of the script that started this one, which may be exported. */
+static void inherit(MsShell *shell, const MsShell *outer) {
+  GHashTableIter at;
+  gpointer name, words;
+  g_hash_table_iter_init(&at, outer->variables);
+  while (g_hash_table_iter_next(&at, &name, &words))
+    g_hash_table_insert(shell->variables, g_strdup(name), g_strdupv(words));
+}
+
+/* What a script that has no training command starts. NULL without an error: nothing. */
+static MsImport *import_started(const MsShell *shell, const MsImportOptions *options, int depth, GError **error) {
+  g_autofree char *path = NULL, *text = NULL;
+  const MsCommand *command = depth < MOST_STARTS && !any_trains(shell) ? starting_command(shell, &path, &text) : NULL;
+  if (!command) return NULL;
+  MsImportOptions with = *options;
+  with.words = (const char *const *)command->words + 2;
+  MsImport *import = import_script(text, strlen(text), path, &with, shell, depth + 1, error);
+  if (import)
+    g_ptr_array_insert(
+        import->remarks, 0,
+        g_strdup_printf("line %d starts %s, which is read: other lines are its", command->line, command->words[1]));
+  return import;
+}
+
+static MsImport *import_script(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                               const MsShell *outer, int depth, GError **error) {
   g_autofree char *script = ms_import_text(text, length, file, error);
   if (!script) return NULL;
   g_autoptr(MsImport) import = ms_import_new();
@@ -361,10 +418,14 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
   g_autofree char *folder = g_path_get_dirname(file);
   shell->folder = folder;
   shell->load = options->environment ? load : NULL;
+  if (outer) inherit(shell, outer);
   int gpus = 0;
-  if (!ms_import_notes(args, script, error) || !ms_shell_read(shell, script, error) ||
-      !collect(import, shell, script, args, &gpus, error))
-    return NULL;
+  if (!ms_import_notes(args, script, error) || !ms_shell_read(shell, script, error)) return NULL;
+  GError *why = NULL;
+  MsImport *started = import_started(shell, options, depth, &why);
+  if (why) g_propagate_error(error, why);
+  if (started || why) return started;
+  if (!collect(import, shell, script, args, &gpus, error)) return NULL;
   for (guint i = 0; i < shell->remarks->len; i++)
     ms_import_remark(import, "%s", (const char *)shell->remarks->pdata[i]);
   const gboolean says_width =
@@ -380,4 +441,9 @@ MsImport *ms_import_megatron(const char *text, gsize length, const char *file, c
                      m->moe_ffn_hidden_size);
   ms_import_remark_unasked(import, shell);
   return g_steal_pointer(&import);
+}
+
+MsImport *ms_import_megatron(const char *text, gsize length, const char *file, const MsImportOptions *options,
+                             GError **error) {
+  return import_script(text, length, file, options, NULL, 0, error);
 }

@@ -899,15 +899,24 @@ static gboolean keep_command(Reader *r, GPtrArray *words, int line) {
   return TRUE;
 }
 
-/* The script inside eval WORDS and ... bash -c SCRIPT. (transfer full) or NULL */
+/* ssh OPTIONS HOST WORDS: where the words begin, which a shell of that host reads anew. */
+static guint remote_words(char **w, guint n) {
+  guint at = 1;
+  for (; at < n && w[at][0] == '-'; at++) at += strlen(w[at]) == 2 && strchr("bcDEeFIiJLlmOopQRSWw", w[at][1]) != NULL;
+  return at + 1;
+}
+
+/* The script inside eval WORDS, ssh HOST WORDS and ... bash -c SCRIPT. (transfer full) or NULL */
 static char *inner_script(GPtrArray *words) {
   char **w = (char **)words->pdata;
-  if (strcmp(w[0], "eval") == 0) {
+  guint from = strcmp(w[0], "eval") == 0 ? 1 : strcmp(w[0], "ssh") == 0 ? remote_words(w, words->len) : 0;
+  if (from > 0 && from < words->len) {
     g_ptr_array_add(words, NULL);
-    char *text = g_strjoinv(" ", (char **)words->pdata + 1);
+    char *text = g_strjoinv(" ", (char **)words->pdata + from);
     g_ptr_array_set_size(words, (int)words->len - 1);
     return text;
   }
+  if (from > 0 || strcmp(w[0], "echo") == 0 || strcmp(w[0], "printf") == 0) return NULL;
   for (guint i = 0; i + 2 < words->len; i++) {
     gboolean shell = g_str_has_suffix(w[i], "bash") || strcmp(w[i], "sh") == 0;
     if (shell && w[i + 1][0] == '-' && strchr(w[i + 1], 'c') && w[i + 1][1] != '-') return g_strdup(w[i + 2]);

@@ -2,7 +2,7 @@
  *
  * Understood: comments, quotes, continuation lines, NAME=VALUE, NAME+=VALUE, NAME=( words ), export and declare, $NAME,
  * ${NAME}, ${NAME[@]}, ${NAME:-default} and its relatives, $1, $((arithmetic)), (( NAME = arithmetic )), if with [ ],
- * [[ ]] and test of strings, patterns (=~ with BASH_REMATCH) and numbers, case, && and ||, !, { }, eval, bash -c,
+ * [[ ]] and test of strings, patterns (=~ with BASH_REMATCH) and numbers, case, && and ||, !, { }, eval, bash -c, ssh,
  * source, here-documents, read from <<<, functions (read as if called where they stand), for (once over words that have
  * no value), $(command) of names alone (dirname, basename, realpath, pwd, cd, echo) and of files (cat, <). Not
  * understood: while and until (skipped, with a remark), tests of files and results of commands (taken as false, with a

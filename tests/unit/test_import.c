@@ -1386,6 +1386,7 @@ static void shell_words(void **state) {
       {"cat <<EOF\nrun no\nEOF\nrun z > out 2>&1", "run|z"},
       {"eval \"run 'a b' c\"", "run|a b|c"},
       {"srun bash -c \"run d\"", "run|d"},
+      {"C=\"bash -c 'cd x; run e\"; for h in a b; do D=$C\" &'\"; echo $D; ssh -f -p 22 $h $D; done", "run|e"},
       {"f() {\n  run in f\n}", "run|in|f"},
       {"run \\\n  --a 1 \\\n  --b", "run|--a|1|--b"},
       {"run --a\n --b 2\n--c", "run|--a|--b|2|--c"},
@@ -1512,6 +1513,33 @@ static void two_heads_of_a_loop(void **state) {
   assert_false(ms_test_import_anything(script, strlen(script), FALSE, &options));
 }
 
+/* A script that starts another on every host: that one, with its words and the first one's variables. */
+static void scripts_that_start_others(void **state) {
+  (void)state;
+  g_autofree char *folder = g_dir_make_tmp("moesim-XXXXXX", NULL), *inner = g_build_filename(folder, "inner.sh", NULL),
+                  *file = g_build_filename(folder, "outer.sh", NULL);
+  static const char train[] = "torchrun --nproc_per_node 8 --nnodes $(wc -l < hosts) pretrain_gpt.py --num-layers 32 "
+                              "--hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 "
+                              "--max-position-embeddings 4096 --vocab-size 32000 --bf16 --global-batch-size $2 "
+                              "--tensor-model-parallel-size $1\n",
+                    start[] =
+                        "TP=2\nWORLD_SIZE=16\ncmd=\"bash -c 'cd $PWD; bash ./inner.sh $TP 64\"\nfor host in $(cat "
+                        "hosts); do\n  cmd_ssh=$cmd\" &'\"\n  echo $cmd_ssh\n  ssh -f -n $host $cmd_ssh\ndone\n";
+  assert_true(g_file_set_contents(inner, train, -1, NULL));
+  const MsImportOptions options = {.hardware = "mtt-s4000", .environment = TRUE};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsImport) import = ms_import_megatron(start, strlen(start), file, &options, &error);
+  g_unlink(inner), g_rmdir(folder);
+  if (!import) fail_msg("%s", error->message);
+  assert_int_equal(import->scenario->layout.tp, 2);
+  assert_int_equal(import->scenario->training.global_batch_size, 64);
+  assert_int_equal(import->scenario->gpus, 16);
+  assert_int_equal(import->scenario->framework, MS_FRAMEWORK_MT_MEGATRON); /* no other starts on that machine */
+  assert_true(mentions(import->remarks, "line 7 starts ./inner.sh, which is read"));
+  assert_null(ms_import_megatron(start, strlen(start), "nowhere/outer.sh", &options, &error));
+  assert_non_null(strstr(error->message, "has no command with --options of Megatron-LM"));
+}
+
 /* One letter off: named with what was meant, also beside the error that it leads to. */
 static void misspelt_arguments(void **state) {
   (void)state;
@@ -1587,6 +1615,7 @@ int main(void) {
                                      cmocka_unit_test(printed_values),
                                      cmocka_unit_test(printed_defaults),
                                      cmocka_unit_test(less_known_arguments),
+                                     cmocka_unit_test(scripts_that_start_others),
                                      cmocka_unit_test(misspelt_arguments),
                                      cmocka_unit_test(damaged_scripts),
                                      cmocka_unit_test(damaged_zoo),
