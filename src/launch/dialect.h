@@ -37,7 +37,8 @@ char *ms_dialect_model(MsArgs *args, GPtrArray *remarks);
 gboolean ms_dialect_mindspeed(MsArgs *args, GPtrArray *remarks, GError **error);
 /* The way back, for machines where MindSpeed patches Megatron-LM: its words where Megatron-LM's do nothing there.
  * Facts: MindSpeed features_manager/context_parallel (--context-parallel-algo alone says how, --cp-comm-type is not
- * read), features_manager/tensor_parallel/mc2.py (in place of user buffers of Transformer Engine), and
+ * read), features_manager/tensor_parallel/mc2.py (in place of user buffers of Transformer Engine),
+ * features_manager/moe/fb_overlap.py, optimizer/swap_optimizer_feature.py and memory/reuse_fp32_param.py, and
  * core/transformer/flash_attention/generate_mask (layers of Transformer Engine need --use-flash-attn). */
 void ms_say_mindspeed(MsArgs *args, const MsScenario *scenario);
 #define MS_ULYSSES_DEGREE "--ulysses-degree-in-cp" /* ranks among which hybrid_cp_algo exchanges heads */

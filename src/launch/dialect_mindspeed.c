@@ -143,9 +143,22 @@ static void say_context(MsArgs *args) {
   rename_arg(inner, MS_ULYSSES_DEGREE), put_value(inner, heads);
 }
 
+/* States that go to the host and back during the step, and weights that are the upper half of their masters. */
+static void say_states(MsArgs *args, const MsOptions *o) {
+  static const char swap[] = "options.swap_optimizer_times", reuse[] = "options.reuse_fp32_param";
+  if (o->reuse_fp32_param) ms_args_add(args, MS_SECTION_TRAINING, "--reuse-fp32-param", NULL)->fields = reuse;
+  if (o->swap_optimizer_times == 0) return;
+  g_autofree char *times = g_strdup_printf("%d", o->swap_optimizer_times);
+  ms_args_add(args, MS_SECTION_TRAINING, "--swap-optimizer", NULL)->fields = swap;
+  ms_args_add(args, MS_SECTION_TRAINING, "--swap-optimizer-times", times, NULL)->fields = swap;
+}
+
 void ms_say_mindspeed(MsArgs *args, const MsScenario *s) {
-  MsArg *overlap = ms_args_find(args, "--tp-comm-overlap");
-  if (overlap) rename_arg(overlap, "--use-ascend-mc2");
+  MsArg *products = ms_args_find(args, "--tp-comm-overlap"),
+        *passes = ms_args_find(args, "--overlap-moe-expert-parallel-comm");
+  if (products) rename_arg(products, "--use-ascend-mc2");
+  if (passes) rename_arg(passes, "--moe-fb-overlap");
+  say_states(args, &s->options);
   say_context(args);
   if (s->options.attention_backend == MS_ATTN_UNFUSED || ms_args_has(args, "--use-flash-attn")) return;
   ms_args_add(args, MS_SECTION_TRAINING, "--use-flash-attn", NULL)->fields = "options.attention_backend";

@@ -140,7 +140,7 @@ gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (
 static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
   MsRelease release = launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE;
   MsArgs *args = check(s, launch, error) ? ms_args_from_scenario(s, release, error) : NULL;
-  if (args && launch.form == MS_LAUNCH_MEGATRON && ms_has_mindspeed(s)) ms_say_mindspeed(args, s);
+  if (args && release == MS_RELEASE_MCORE && ms_has_mindspeed(s)) ms_say_mindspeed(args, s);
   return args;
 }
 

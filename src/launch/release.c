@@ -3,6 +3,7 @@
 
 #include "describe/module_sets.h"
 #include "describe/recompute.h"
+#include "describe/vendor.h"
 #include "launch/launch.h"
 
 #include <math.h>

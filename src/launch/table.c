@@ -104,8 +104,8 @@ const MsLaunchRow ms_launch_rows[] = {
     ON(PRECISION, "--tp-only-amax-red", "options.tp_only_amax_red", 0),
     GROUP(PRECISION, bf16_ends, "options.num_layers_at_start_in_bf16 options.num_layers_at_end_in_bf16"),
     GROUP(PRECISION, gradients,
-          "options.main_grads_dtype options.grad_reduce_dtype options.main_params_dtype options.exp_avg_dtype "
-          "options.exp_avg_sq_dtype"),
+          "options.reuse_fp32_param options.main_grads_dtype options.grad_reduce_dtype options.main_params_dtype "
+          "options.exp_avg_dtype options.exp_avg_sq_dtype"),
 
     VALUE(MODEL, "--hidden-size", "model.hidden_size", NULL, A | M),
     GROUP(MODEL, hybrid,

@@ -577,6 +577,8 @@ static void words_of_mindspeed(void **state) {
   } rows[] = {
       {"\"tp\": 2", "\"tp_comm_overlap\": true", " --use-ascend-mc2 ", "--tp-comm-overlap"},
       {"\"tp\": 1", "", " --use-flash-attn ", "--use-ascend-mc2"},
+      {"\"tp\": 1", "\"swap_optimizer_times\": 4", " --swap-optimizer --swap-optimizer-times 4 ", "--reuse-fp32-param"},
+      {"\"tp\": 1", "\"reuse_fp32_param\": true", " --reuse-fp32-param ", "--swap-optimizer"},
       {"\"tp\": 1", "\"attention_backend\": \"unfused\"", " --attention-backend unfused ", "--use-flash-attn"},
       {"\"cp\": 2", "", " --context-parallel-algo megatron_cp_algo ", "--cp-comm-type"},
       {"\"cp\": 2, \"cp_comm_type\": \"a2a\"", "", " --context-parallel-algo ulysses_cp_algo ", "--cp-comm-type"},
@@ -603,6 +605,8 @@ static void words_of_mindspeed(void **state) {
     assert_int_equal(import->scenario->layout.cp_comm_type, s->layout.cp_comm_type);
     assert_int_equal(import->scenario->options.attention_backend, s->options.attention_backend);
     assert_int_equal(import->scenario->options.tp_comm_overlap, s->options.tp_comm_overlap);
+    assert_int_equal(import->scenario->options.swap_optimizer_times, s->options.swap_optimizer_times);
+    assert_int_equal(import->scenario->options.reuse_fp32_param, s->options.reuse_fp32_param);
     for (guint k = 0; k < import->ignored->len; k++)
       assert_null(strstr(import->ignored->pdata[k], "--ulysses") ? import->ignored->pdata[k] : NULL);
   }
