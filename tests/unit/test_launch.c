@@ -569,6 +569,26 @@ static void frameworks_on_machines(void **state) {
   }
 }
 
+/* What MindSpeed's EP overlap goes with, and what its words are. */
+static void overlap_of_mindspeed(void **state) {
+  (void)state;
+  for (int way = 0; way < 3; way++) {
+    g_autofree char *json = g_strdup_printf(
+        "{\"name\": \"there\", \"model\": \"qwen3-30b-a3b\", \"hardware\": \"%s\", \"gpus\": 16, \"training\": "
+        "{\"micro_batch_size\": 1, \"global_batch_size\": 32, \"seq_length\": 4096}, \"layout\": {\"ep\": 8}, "
+        "\"options\": {\"ep_overlap\": true, \"moe_shared_expert_overlap\": false, \"overlap_grad_reduce\": %s, "
+        "\"overlap_param_gather\": false}}",
+        way < 2 ? "ascend-910c" : "h100-sxm", way == 1 ? "false" : "true");
+    g_autoptr(MsScenario) s = ms_test_scenario_of(json);
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = ms_launch_text(s, (MsLaunch){.form = MS_LAUNCH_MEGATRON}, &error);
+    if (way == 0) assert_non_null(strstr(error->message, "(rule fb-overlap)"));
+    else if (!text) fail_msg("%s", error->message);
+    if (way > 0) assert_int_equal(strstr(text, "--moe-fb-overlap") != NULL, way == 1);
+    if (way > 0) assert_int_equal(strstr(text, "--overlap-moe-expert-parallel-comm") != NULL, way == 2);
+  }
+}
+
 /* MindSpeed's words where Megatron-LM's do nothing, and back. */
 static void words_of_mindspeed(void **state) {
   (void)state;
@@ -615,6 +635,7 @@ static void words_of_mindspeed(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(some_round_trips),
                                      cmocka_unit_test(words_of_mindspeed),
+                                     cmocka_unit_test(overlap_of_mindspeed),
                                      cmocka_unit_test(shipped_models),
                                      cmocka_unit_test(what_changes_the_trained_model),
                                      cmocka_unit_test(unusual_models_come_back),
