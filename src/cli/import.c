@@ -171,8 +171,11 @@ static int import_run(const MsVerb *verb, const Options *o, const Kind *kind, in
 
 static int import_torchtitan(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {
   int status = check(verb, o, FALSE, argc);
-  if (!status && (argc > 1 || o->set || o->allow || o->vocab_size != MS_CLI_UNSET))
-    return ms_cli_usage(verb, "import torchtitan takes one file, --model, --hardware, --gpus, --name and --out");
+  gboolean python = argc > 0 && g_str_has_suffix(words[0], ".py"); /* which has several, and options behind it */
+  if (!status && ((!python && (argc > 1 || o->set)) || o->allow || o->vocab_size != MS_CLI_UNSET))
+    return ms_cli_usage(verb,
+                        "import torchtitan takes one file, --model, --hardware, --gpus, --name and --out; of Python "
+                        "--set CONFIG=NAME and words behind it, too");
   return status ? status : import_scenario(o, kind->reader, words[0], words + 1);
 }
 

@@ -508,7 +508,9 @@ static JsonNode *node_of(const Value *value) {
     JsonArray *list = json_array_new();
     for (int i = 0; words[i]; i++)
       if (*words[i]) json_array_add_string_element(list, words[i]);
-    return json_node_init_array(json_node_alloc(), list);
+    JsonNode *node = json_node_init_array(json_node_alloc(), list);
+    json_array_unref(list);
+    return node;
   }
   if (on || g_ascii_strcasecmp(value->text, "false") == 0) return json_node_init_boolean(json_node_alloc(), on);
   if (g_ascii_string_to_signed(value->text, 10, G_MININT64, G_MAXINT64, &number, NULL))

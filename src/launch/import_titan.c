@@ -176,7 +176,8 @@ static gboolean read_precision(Titan *t, Run *r) {
   take(t, FLOAT8("precompute_float8_dynamic_scale_for_fsdp"));
   take(t, FLOAT8("force_recompute_fp8_weight_in_bwd"));
   JsonNode *kept = take(t, FLOAT8("filter_fqns")); /* the head alone is not quantized here, another list is ignored */
-  if (kept && !(has_member(kept, "output") && json_array_get_length(json_node_get_array(kept)) == 1))
+  if (kept && !((has_member(kept, "output") || has_member(kept, "lm_head")) &&
+                json_array_get_length(json_node_get_array(kept)) == 1))
     g_hash_table_remove(t->used, t->path);
   return TRUE;
 }
@@ -225,7 +226,7 @@ static gboolean read_training(Titan *t, Run *r) {
  */
 
 static gboolean read_degrees(Titan *t, Run *r) {
-  gboolean whole_loss;
+  gboolean whole_loss, sequence;
   if (!integer(t, PARALLEL("tensor_parallel_degree"), 1, 1, 1024, &r->tp) ||
       !integer(t, PARALLEL("pipeline_parallel_degree"), 1, 1, 1024, &r->pp) ||
       !integer(t, PARALLEL("context_parallel_degree"), 1, 1, 1024, &r->cp) ||
@@ -239,6 +240,8 @@ static gboolean read_degrees(Titan *t, Run *r) {
     return FALSE;
   if (whole_loss && r->tp > 1)
     return wrong(t, "is true: logits of the whole vocabulary on every rank are not modelled");
+  if (!boolean(t, "parallelism.enable_sequence_parallel", TRUE, &sequence)) return FALSE;
+  if (!sequence && r->tp > 1) return wrong(t, "is false: tensor parallelism of TorchTitan is modelled with it on");
   return choice(t, PARALLEL("fsdp_reshard_after_forward"), "default always never", 0, &r->reshard) &&
          choice(t, PARALLEL("context_parallel_rotate_method"), "allgather alltoall", 0, &r->rotate) &&
          choice(t, PARALLEL("expert_parallel_comm_backend"), "standard deepep hybridep", 0, &r->experts);
@@ -421,7 +424,9 @@ static void put_head(Titan *t, const MsArgs *args, const MsImportOptions *option
   JsonNode *routing = json_object_get_member(args->notes, "routing");
   const char *name = options->name ? options->name : ms_import_note(args, "name");
   g_autofree char *base = g_path_get_basename(ms_json_filename(t->doc));
-  char *end = g_str_has_suffix(base, ".toml") || g_str_has_suffix(base, ".yaml") ? strrchr(base, '.') : NULL;
+  char *end = g_str_has_suffix(base, ".toml") || g_str_has_suffix(base, ".yaml") || g_str_has_suffix(base, ".py")
+                  ? strrchr(base, '.')
+                  : NULL;
   if (end && end > base) *end = '\0';
   ms_json_out_string(out, "name", name ? name : base);
   if (ms_import_note(args, "software")) ms_json_out_string(out, "software", ms_import_note(args, "software"));
@@ -514,18 +519,16 @@ gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *p
 
 MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file, const MsImportOptions *options,
                                GError **error) {
-  if (g_str_has_suffix(file, ".py"))
-    return ms_input_error(error, file, 0, "",
-                          "is Python, as configurations of TorchTitan are since February 2026; "
-                          "moesim reads the TOML of the releases before: write its values as such a file (moesim "
-                          "launch --form torchtitan "
-                          "writes one to start from)"),
-           NULL;
   g_autofree char *copy = ms_import_text(text, length, file, error);
-  g_autofree char *json = copy ? ms_toml_as_json(copy, file, error) : NULL;
-  g_autoptr(MsJson) doc = json ? ms_json_parse(json, -1, file, error) : NULL;
+  g_autoptr(MsImport) import = ms_import_new();
+  gboolean python = g_str_has_suffix(file, ".py");
+  g_autofree char *json = copy && !python ? ms_toml_as_json(copy, file, error) : NULL;
+  g_autoptr(MsJson) doc = json             ? ms_json_parse(json, -1, file, error)
+                          : copy && python ? ms_titan_python(copy, file, options, import, error)
+                                           : NULL;
   g_autoptr(MsArgs) args = ms_args_new(file);
   if (!doc || !ms_import_notes(args, copy, error)) return NULL;
-  g_autoptr(MsImport) import = ms_import_new();
-  return ms_import_titan_keys(import, doc, NULL, args, options, error) ? g_steal_pointer(&import) : NULL;
+  MsImportOptions with = *options;
+  if (python && !with.name) with.name = ms_titan_config_name(options->set);
+  return ms_import_titan_keys(import, doc, NULL, args, &with, error) ? g_steal_pointer(&import) : NULL;
 }

@@ -22,6 +22,11 @@ int ms_titan_schedule_of(const char *name, gboolean *interleaved); /* -1: none t
 const char *ms_titan_model(const char *name, const char *flavor);
 const char *ms_titan_flavor(const char *model, const char **name);
 char *ms_titan_flavors(const char *name); /* "8B, 70B" (transfer full) */
+/* The tables of a function of Python that returns a Trainer.Config, as TorchTitan's main branch has them: the one that
+ * `options->set` names (CONFIG=NAME), with `options->words` over it. NULL and an MS_ERROR_INPUT. (transfer full) */
+MsJson *ms_titan_python(const char *text, const char *file, const MsImportOptions *options, MsImport *import,
+                        GError **error);
+const char *ms_titan_config_name(const char *const *set); /* NAME of CONFIG=NAME; NULL: none */
 /* import->scenario of a configuration as JSON, with its tables as members ("quantize.linear.float8"). `plain`, NULL or
  * char * "table.key" -> any: defaults of whoever calls TorchTitan, not listed where nothing reads them. */
 gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *plain, const MsArgs *args,

@@ -5,6 +5,7 @@
 #include "launch/titan.h"
 #include "launch/toml.h"
 #include "layout/layout.h"
+#include "lib/mutate.h"
 #include "lib/world.h"
 
 #include <string.h>
@@ -73,14 +74,138 @@ static MsImport *imported(const char *text, int gpus, char **why) {
   return import;
 }
 
-/* Configurations of its main branch are programs. */
-static void python_is_named(void **state) {
-  (void)state;
-  static const char text[] = "from torchtitan.trainer import Trainer\n";
-  const MsImportOptions options = {.gpus = 8, .hardware = "h100-sxm"};
+/* Configurations of its main branch are functions of Python. */
+static const char functions[] =
+    "\"\"\"Written\nfor a test.\"\"\"\n"
+    "from torchtitan.models.llama3 import model_registry\n\n\n"
+    "def base() -> Trainer.Config:\n"
+    "    \"\"\"Has: a docstring.\"\"\"\n"
+    "    sequence = 8192  # tokens\n"
+    "    spec = model_registry(\"70B\", attn_backend='flex')\n\n"
+    "    def inner(sample):\n"
+    "        return None\n\n"
+    "    return Trainer.Config(\n"
+    "        loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(n=size(spec))),\n"
+    "        model_spec=spec,\n"
+    "        optimizer=default_adamw(lr=1.5e-4),\n"
+    "        training=TrainingConfig(\n"
+    "            num_tokens_per_microbatch_per_dp_rank=2 * sequence,\n"
+    "            max_context_length=sequence,\n"
+    "            num_tokens_per_train_step=512 * 8192,\n"
+    "        ),\n"
+    "        parallelism=ParallelismConfig(tensor_parallel_degree=8),\n"
+    "        metrics=MetricsProcessor.Config(log_freq=1),\n"
+    "        activation_checkpoint=FullAC.Config(),\n"
+    "    )\n\n\n"
+    "def deep() -> Trainer.Config:\n"
+    "    config = base()\n"
+    "    config.compile = CompileConfig(enable=True, enable_async_tensor_parallel=True)\n"
+    "    config.parallelism.pipeline_parallel_degree = 2\n"
+    "    config.parallelism.num_pp_microbatches = 4\n"
+    "    config.activation_checkpoint = None\n"
+    "    config.debug.moe_force_load_balance = False\n"
+    "    return config\n\n\n"
+    "def low() -> Trainer.Config:\n"
+    "    config = base()\n"
+    "    config.model_spec = model_registry(\n"
+    "        \"70B\", converters=[\n"
+    "            MXFP8LinearConverter.Config(model_compile_enabled=(a.b and \"x\" in c)),\n"
+    "        ],\n"
+    "    )\n"
+    "    return config\n\n\n"
+    "def rows() -> Trainer.Config:\n"
+    "    config = base()\n"
+    "    config.model_spec = model_registry(\"70B\", converters=[Float8LinearConverter.Config()])\n"
+    "    return config\n\n\n"
+    "def other() -> Trainer.Config:\n"
+    "    config = base()\n"
+    "    config.model_spec = model_registry(\"70B\", converters=chosen)\n"
+    "    return config\n";
+
+static MsImport *python_import(const char *name, const char *const *words, char **why) {
+  g_autofree char *choice = g_strconcat("CONFIG=", name, NULL);
+  const char *const set[] = {choice, NULL};
+  const MsImportOptions options = {.gpus = 64, .hardware = "b200-sxm", .set = name ? set : NULL, .words = words};
   g_autoptr(GError) error = NULL;
-  assert_null(ms_import_torchtitan(text, strlen(text), "config_registry.py", &options, &error));
-  assert_true(g_str_has_prefix(error->message, "config_registry.py: is Python"));
+  MsImport *import = ms_import_torchtitan(functions, strlen(functions), "my/recipe.py", &options, &error);
+  if (!import) *why = g_strdup(error->message);
+  return import;
+}
+
+static void functions_of_python(void **state) {
+  (void)state;
+  char *why = NULL;
+  g_autoptr(MsImport) import = python_import("base", NULL, &why);
+  if (!import) fail_msg("%s", why);
+  const MsScenario *s = import->scenario;
+  assert_string_equal(s->name, "base");
+  assert_string_equal(s->model->name, "llama3-70b");
+  assert_int_equal(s->training.seq_length, 8192);
+  assert_int_equal(s->training.micro_batch_size, 2);
+  assert_int_equal(s->training.global_batch_size, 512);
+  assert_int_equal(s->layout.tp, 8);
+  assert_int_equal(s->options.recompute.granularity, MS_RECOMPUTE_FULL);
+  assert_int_equal(s->training.precision, MS_BF16);
+  assert_int_equal(import->remarks->len, 3); /* chunks of the loss, a graph, the inner function */
+  assert_string_equal(import->ignored->pdata[0], "metrics");
+  const char *const words[] = {"--parallelism.tensor_parallel_degree=4", "--parallelism.pipeline_parallel_schedule",
+                               "Interleaved1F1B", NULL};
+  g_autoptr(MsImport) deep = python_import("deep", words, &why);
+  if (!deep) fail_msg("%s", why);
+  assert_int_equal(deep->scenario->layout.tp, 4);
+  assert_int_equal(deep->scenario->layout.pp, 2);
+  assert_int_equal(deep->scenario->layout.vpp, 2);
+  assert_int_equal(deep->scenario->training.micro_batch_size, 2);
+  assert_int_equal(deep->scenario->training.global_batch_size, 512);
+  assert_true(deep->scenario->options.tp_comm_overlap);
+  assert_int_equal(deep->scenario->options.recompute.granularity, MS_RECOMPUTE_NONE);
+  g_autoptr(MsImport) low = python_import("low", NULL, &why);
+  if (!low) fail_msg("%s", why);
+  assert_int_equal(low->scenario->training.precision, MS_MXFP8);
+}
+
+static void functions_that_are_not_read(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *words[3], *why;
+  } rows[] = {
+      {NULL, {NULL}, "has the configurations base, deep, low, rows, other: --set CONFIG=NAME says which"},
+      {"inner", {NULL}, "has the configurations base"},
+      {"rows", {NULL}, "recipe_name: is \"rowwise\""},
+      {"other", {NULL}, "model.converters: holds a converter that is not modelled"},
+      {"base", {"--training.max_context_length", "5000"}, "is no number of sequences of max_context_length = 5000"},
+      {"base", {"--activation_checkpoint.mode", "none"}, "--activation_checkpoint.mode: is not read behind the file"},
+      {"base", {"--parallelism.enable_sequence_parallel", "False"}, "enable_sequence_parallel: is false"},
+      {"base", {"seq_len", "5"}, "is followed by \"seq_len\", must be --SECTION.KEY VALUE"},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    g_autofree char *why = NULL;
+    g_autoptr(MsImport) import = python_import(rows[i].name, rows[i].words, &why);
+    if (import || !strstr(why, rows[i].why)) fail_msg("%s: %s, not %s", rows[i].name, why, rows[i].why);
+  }
+  static const char *const broken[] = {"x = \"a\n", "def f() -> Trainer.Config:\n    return g()\n", "import x\n",
+                                       "def f() -> Trainer.Config:\n    return f()\n"};
+  for (guint i = 0; i < G_N_ELEMENTS(broken); i++) {
+    const MsImportOptions options = {.gpus = 8, .hardware = "h100-sxm"};
+    g_autoptr(GError) error = NULL;
+    assert_null(ms_import_torchtitan(broken[i], strlen(broken[i]), "config.py", &options, &error));
+    assert_true(g_str_has_prefix(error->message, "config.py"));
+  }
+}
+
+/* A damaged file is taken or refused with its name. */
+static void damaged_python(void **state) {
+  (void)state;
+  GRand *rand = g_rand_new_with_seed(11);
+  const char *const set[] = {"CONFIG=deep", NULL};
+  const MsImportOptions options = {.gpus = 64, .hardware = "h100-sxm", .set = set};
+  for (int i = 0; i < 60; i++) {
+    g_autofree char *other = ms_test_mutate(rand, functions);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsImport) import = ms_import_torchtitan(other, strlen(other), "config.py", &options, &error);
+    if (!import && !strstr(error->message, "config.py")) fail_msg("%s", error->message);
+  }
+  g_rand_free(rand);
 }
 
 /* Files of other programs, and a run of which a table is enough. */
@@ -382,7 +507,9 @@ static void what_it_cannot_say(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(toml_is_json_line_by_line),
-      cmocka_unit_test(python_is_named),
+      cmocka_unit_test(functions_of_python),
+      cmocka_unit_test(functions_that_are_not_read),
+      cmocka_unit_test(damaged_python),
       cmocka_unit_test(toml_errors_have_lines),
       cmocka_unit_test(other_files_are_named),
       cmocka_unit_test(a_pipeline_of_405b),
