@@ -35,14 +35,16 @@ char *ms_dialect_model(MsArgs *args, GPtrArray *remarks);
 /* Swapped attention, recomputed parts, O2, masks and documents of one length of MindSpeed; before the layers, which it
  * counts as they are written. */
 gboolean ms_dialect_mindspeed(MsArgs *args, GPtrArray *remarks, GError **error);
+#define MS_ULYSSES_DEGREE "--ulysses-degree-in-cp" /* ranks among which hybrid_cp_algo exchanges heads */
+#define MS_FIXED_LENGTH   "--moesim-fixed-length"  /* tokens of every packed sequence */
+
+/* --- mindspeed.c --- */
 /* The way back, for machines where MindSpeed patches Megatron-LM: its words where Megatron-LM's do nothing there.
  * Facts: MindSpeed features_manager/context_parallel (--context-parallel-algo alone says how, --cp-comm-type is not
  * read), features_manager/tensor_parallel/mc2.py (in place of user buffers of Transformer Engine),
  * features_manager/moe/fb_overlap.py, optimizer/swap_optimizer_feature.py and memory/reuse_fp32_param.py, and
  * core/transformer/flash_attention/generate_mask (layers of Transformer Engine need --use-flash-attn). */
 void ms_say_mindspeed(MsArgs *args, const MsScenario *scenario);
-#define MS_ULYSSES_DEGREE "--ulysses-degree-in-cp" /* ranks among which hybrid_cp_algo exchanges heads */
-#define MS_FIXED_LENGTH   "--moesim-fixed-length"  /* tokens of every packed sequence */
 
 /* --- dialect_deepspeed.c --- */
 /* ZeRO, experts, Ulysses, stages and recomputing of Megatron-DeepSpeed; --checkpoint-activations of both. */
