@@ -1,8 +1,8 @@
 /* src/launch/titan_python.c - configurations of TorchTitan's main branch, functions that return a Trainer.Config, read
  * and never run, as the tables of its TOML.
  *
- * Facts: pytorch/torchtitan torchtitan/config/README.md, config/configs.py, trainer.py and
- * models/NAME/config_registry.py of August 2026. */
+ * Facts: pytorch/torchtitan of August 2026, torchtitan/config (configs.py and what is written about it there),
+ * trainer.py and models/NAME/config_registry.py. */
 #include "launch/titan.h"
 
 #include <string.h>
