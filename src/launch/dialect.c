@@ -79,6 +79,7 @@ static void replace_words(MsArgs *args) {
 static const struct {
   const char *flag, *sentence;
 } unmodelled[] = {
+    {"--virtual-pipeline-model-parallel-size", "is overwritten by Megatron-LM, which works VPP out of other arguments"},
     {"--add-dense-bias", "a bias of the output projection is not modelled: a vector of hidden_size a layer is missing"},
     {"--moe-alltoall-overlap-comm",
      "messages of the experts beside products are not modelled so: the step is predicted "
@@ -336,23 +337,27 @@ static gboolean slime(MsArgs *args, GPtrArray *remarks, int *gpus, GError **erro
 
 /* --- programs -------------------------------------------------------------------------------------------------- */
 gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *program, int line, GError **error) {
-  static const char *const others[] = {"pretrain_bert",
-                                       "pretrain_t5",
-                                       "pretrain_ict",
-                                       "pretrain_retro",
-                                       "pretrain_vision",
-                                       "pretrain_dino",
-                                       "pretrain_mimo",
-                                       "preprocess",
-                                       "finetune_retriever",
-                                       "create_doc_index",
-                                       NULL};
+  static const char model[] = "trains another model than a decoder, which is what moesim has";
+  static const struct {
+    const char *program, *why;
+  } others[] = {{"pretrain_bert", model},
+                {"pretrain_t5", model},
+                {"pretrain_ict", model},
+                {"pretrain_retro", model},
+                {"pretrain_vision", model},
+                {"pretrain_dino", model},
+                {"pretrain_mimo", model},
+                {"preprocess", model},
+                {"finetune_retriever", model},
+                {"create_doc_index", model},
+                {"train_fsdp2",
+                 "is MindSpeed-LLM's back end of PyTorch's FSDP2, whose YAML and --section.key are no "
+                 "arguments of Megatron-LM; moesim reads those of pretrain_gpt.py and posttrain_gpt.py"}};
   if (!program) return TRUE;
   g_autofree char *name = g_path_get_basename(program);
-  for (int i = 0; others[i]; i++)
-    if (g_str_has_prefix(name, others[i]))
-      return ms_input_error(error, args->file, line, name,
-                            "trains another model than a decoder, which is what moesim has");
+  for (guint i = 0; i < G_N_ELEMENTS(others); i++)
+    if (g_str_has_prefix(name, others[i].program))
+      return ms_input_error(error, args->file, line, name, "%s", others[i].why);
   if (!strstr(name, "train") && !strstr(name, "tune") && !strstr(name, "sft"))
     remark(remarks, "%s does not train by its name: it is read as a training run of its model and layout", name);
   return TRUE;

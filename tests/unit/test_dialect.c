@@ -294,6 +294,13 @@ static void other_programs(void **state) {
   assert_null(import(script->str, &options, &error));
   assert_string_equal(error->message,
                       "run.sh:1: pretrain_t5.py: trains another model than a decoder, which is what moesim has");
+  g_string_replace(script, "pretrain_t5.py", "train_fsdp2.py", 0);
+  g_clear_error(&error);
+  assert_null(import(script->str, &options, &error));
+  assert_true(g_str_has_prefix(error->message, "run.sh:1: train_fsdp2.py: is MindSpeed-LLM's back end of PyTorch's"));
+  g_string_replace(script, "train_fsdp2.py", "pretrain_gpt.py --virtual-pipeline-model-parallel-size 2", 0);
+  g_autoptr(MsImport) chunks = import(script->str, &options, NULL);
+  assert_true(mentions(chunks->remarks, "--virtual-pipeline-model-parallel-size: is overwritten by Megatron-LM"));
 }
 
 /* The stage that a script writes into DeepSpeed's configuration, and tokenizers known by their file. */
