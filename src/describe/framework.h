@@ -80,6 +80,9 @@ typedef struct {
   gboolean flex_latent; /* latent attention is FlexAttention (models/deepseek_v3/__init__.py, attn_type): kernels in
                            Triton, for which FlashAttention-2's time is taken */
   gboolean aligns_reductions; /* stages of a pipeline begin to reduce gradients together (step/reduce.h) */
+  gboolean reduce_waits;      /* without overlap_grad_reduce the backward pass waits for every reduction of sharded
+                                 gradients, which it issues itself (DeepSpeed's overlap_comm: zero/stage_1_and_2.py and
+                                 stage3.py take the current stream in place of their own) */
   gboolean mindspeed;         /* is what MindSpeed patches, on machines of a vendor whose row says so */
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */

@@ -427,13 +427,6 @@ static MsScenario *finish(Reader *r) {
   return ms_scenario_from_doc(doc, r->error);
 }
 
-/* What the step does not heed of a run that it is written into. */
-static void remark_unheeded(const Reader *r, const MsScenario *s) {
-  if (s->options.fsdp >= MS_FSDP_OPTIM_GRADS && !s->options.overlap_grad_reduce)
-    ms_import_remark(r->import, "zero_optimization.overlap_comm: is off; gradients that are sharded are reduced beside "
-                                "the backward pass here all the same: the step is predicted too short");
-}
-
 MsImport *ms_import_deepspeed(const char *text, gsize length, const char *file, const MsImportOptions *options,
                               GError **error) {
   const char *own;
@@ -451,7 +444,6 @@ MsImport *ms_import_deepspeed(const char *text, gsize length, const char *file, 
       read_offload(&r) && read_optimizer(&r) && read_checkpointing(&r) && read_batch(&r)) {
     read_same(&r);
     import->scenario = finish(&r);
-    if (import->scenario) remark_unheeded(&r, import->scenario);
   }
   list_ignored(&r);
   if (!import->scenario) ms_import_blame_misspelt(import, error);

@@ -131,7 +131,8 @@ static double wire_B(const Step *s, gboolean expert) { return expert ? s->expert
 
 static void reduce_row(Step *s, MsOpKind kind, gboolean expert, double elements) {
   double element_B = wire_B(s, expert);
-  wire(ms_row_comm(&s->b, kind, of_kind[expert].reduce, of_kind[expert].stream,
+  gboolean waits = s->shards_gradients && ms_framework(s->work->scenario)->reduce_waits && !s->o->overlap_grad_reduce;
+  wire(ms_row_comm(&s->b, kind, of_kind[expert].reduce, waits ? MS_STREAM_COMPUTE : of_kind[expert].stream,
                    ms_layout_shards_in(s->work->layout, expert), element_B * elements),
        element_B);
 }

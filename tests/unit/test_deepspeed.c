@@ -208,27 +208,6 @@ static gboolean says(const MsImport *import, const char *text) {
   return FALSE;
 }
 
-/* The step has no reductions of shards that the backward pass waits for. */
-static void reductions_that_are_not_hidden(void **state) {
-  (void)state;
-  const MsImportOptions options = {.model = "llama3-8b", .hardware = "h100-sxm", .gpus = 8};
-  static const struct {
-    const char *zero;
-    gboolean said;
-  } rows[] = {{"\"stage\": 2", TRUE},
-              {"\"stage\": 2, \"overlap_comm\": true", FALSE},
-              {"\"stage\": 3", FALSE},
-              {"\"stage\": 3, \"overlap_comm\": false", TRUE},
-              {"\"stage\": 1", FALSE}};
-  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
-    g_autofree char *text = g_strdup_printf(
-        "{\"train_micro_batch_size_per_gpu\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": {%s}}",
-        rows[i].zero);
-    g_autoptr(MsImport) import = import_of(text, &options);
-    assert_int_equal(says(import, "overlap_comm: is off;"), rows[i].said);
-  }
-}
-
 static void misspelt_keys_are_named(void **state) {
   (void)state;
   const MsImportOptions options = {.model = "llama3-8b", .hardware = "h100-sxm", .gpus = 8};
@@ -245,13 +224,8 @@ static void misspelt_keys_are_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trips),
-      cmocka_unit_test(reads_what_is_not_said),
-      cmocka_unit_test(refuses_by_key),
-      cmocka_unit_test(auto_is_the_runs),
-      cmocka_unit_test(reductions_that_are_not_hidden),
-      cmocka_unit_test(misspelt_keys_are_named),
-      cmocka_unit_test(export_refuses),
+      cmocka_unit_test(round_trips),      cmocka_unit_test(reads_what_is_not_said),  cmocka_unit_test(refuses_by_key),
+      cmocka_unit_test(auto_is_the_runs), cmocka_unit_test(misspelt_keys_are_named), cmocka_unit_test(export_refuses),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

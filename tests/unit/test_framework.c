@@ -522,6 +522,28 @@ static void shards_at_every_fidelity(void **state) {
   }
 }
 
+/* DeepSpeed's backward pass waits for the reductions that it does not overlap, that of others never; the bound stays
+ * below, and the tables of lags near the event engine. */
+static void reductions_are_waited_for(void **state) {
+  (void)state;
+  static const char *const frameworks[] = {"deepspeed", "fsdp1"}, *const fsdp[] = {"optim-grads", "optim-grads-params"};
+  for (int i = 0; i < 8; i++) {
+    g_autofree char *text =
+        g_strdup_printf("{\"framework\": \"%s\", \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": %d, "
+                        "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 32}, "
+                        "\"options\": {\"fsdp\": \"%s\"}}",
+                        frameworks[i & 1], i & 4 ? 16 : 8, fsdp[i >> 1 & 1]);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    s->options.overlap_grad_reduce = TRUE;
+    g_autoptr(MsResult) hidden = ms_test_simulate(s, MS_FIDELITY_FULL);
+    s->options.overlap_grad_reduce = FALSE;
+    g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL), fast = ms_test_simulate(s, MS_FIDELITY_FAST);
+    if ((full->step_time_s > hidden->step_time_s * 1.005) != !(i & 1)) fail_msg("does not wait, or does: %s", text);
+    if (full->step_time_lower_s > full->step_time_s * (1 + 1e-9)) fail_msg("a bound above the step: %s", text);
+    if (fabs(fast->step_time_s / full->step_time_s - 1) > 0.02) fail_msg("fast is not near full: %s", text);
+  }
+}
+
 /* No script of Megatron-LM starts another framework. */
 static void forms_of_megatron_refuse(void **state) {
   (void)state;
@@ -553,6 +575,7 @@ int main(void) {
       cmocka_unit_test(sharded_gradients_are_handed_over),
       cmocka_unit_test(backwards_drop_parameters),
       cmocka_unit_test(shards_at_every_fidelity),
+      cmocka_unit_test(reductions_are_waited_for),
       cmocka_unit_test(forms_of_megatron_refuse),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
