@@ -39,6 +39,6 @@ void ms_say_mindspeed(MsArgs *args, const MsScenario *s) {
   if (passes) rename_arg(passes, "--moe-fb-overlap");
   say_states(args, &s->options);
   say_context(args);
-  if (s->options.attention_backend == MS_ATTN_UNFUSED || ms_args_has(args, "--use-flash-attn")) return;
+  if (ms_attn_backends[s->options.attention_backend].stores_scores || ms_args_has(args, "--use-flash-attn")) return;
   ms_args_add(args, MS_SECTION_TRAINING, "--use-flash-attn", NULL)->fields = "options.attention_backend";
 }
