@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/io.h"
 #include "cli/cli.h"
 #include "launch/printed.h"
@@ -48,6 +49,13 @@ static char *from_arguments(const MsTrainingLog *log, const char *file, const Ms
   if (with.vocab_size == 0) with.vocab_size = log->vocab_size;
   g_autoptr(MsImport) import = ms_import_megatron(command, strlen(command), file, &with, error);
   if (!import) return NULL;
+  gint64 batch = ms_scenario_batch(import->scenario);
+  if (log->global_batch > 0 && log->global_batch != batch) {
+    ms_input_error(error, file, 0, "global batch size",
+                   "is %d of the steps, %" G_GINT64_FORMAT " of the arguments: no step of the whole batch is there",
+                   log->global_batch, batch);
+    return NULL;
+  }
   for (guint i = 0; i < import->remarks->len; i++)
     fprintf(stderr, "moesim: %s: %s\n", file, (const char *)import->remarks->pdata[i]);
   if (import->ignored->len > 0)

@@ -100,6 +100,9 @@ static void look_for_op(Reader *r, const char *line, const char *suffix) {
   if (!r->bench->op && strstr(line, suffix)) r->bench->op = op_in(line);
 }
 
+/* Ranks and sizes of two tests would be taken for those of one. */
+static gboolean second_test(Reader *r) { return wrong(r, NULL, "a second test begins here: give each its own file"); }
+
 static gboolean needs_ranks(Reader *r, int ranks) {
   if (r->bench->ranks == 0) r->bench->ranks = ranks;
   if (r->bench->ranks >= 2) return TRUE;
@@ -108,13 +111,15 @@ static gboolean needs_ranks(Reader *r, int ranks) {
 
 /* --- nccl-tests, rccl-tests ------------------------------------------------------------------------------------ */
 /* "#  Rank  0 Group  0 Pid 1234 on host1 device  0 [0x1b] NVIDIA H100 80GB HBM3" */
-static void nccl_rank(Reader *r, const char *line) {
+static gboolean nccl_rank(Reader *r, const char *line) {
   const char *on = strstr(line, " on "), *name = strchr(line, ']');
-  if (!strstr(line, "Rank ") || !on) return;
+  if (!strstr(line, "Rank ") || !on) return TRUE;
+  if (r->bench->rows->len > 0) return second_test(r);
   on += 4 + strspn(on + 4, " ");
   r->bench->ranks++;
   g_hash_table_add(r->hosts, g_strndup(on, strcspn(on, " ")));
   if (name && !r->bench->device) r->bench->device = g_strstrip(g_utf8_make_valid(name + 1, -1));
+  return TRUE;
 }
 
 static int column(const Reader *r, const char *name) {
@@ -149,7 +154,7 @@ static gboolean nccl_line(Reader *r, char *line) {
   look_for_op(r, line, "_perf");
   char *start = line + strspn(line, " \t");
   if (*start == '#') {
-    nccl_rank(r, start);
+    if (!nccl_rank(r, start)) return FALSE;
     nccl_head(r, start);
     return TRUE;
   }
@@ -179,18 +184,21 @@ static gboolean nccl_finish(Reader *r, int ranks) {
 
 /* --- hccl-test ------------------------------------------------------------------------------------------------- */
 /* "mpirun -n 8 ./bin/all_reduce_test -p 8 -b 8K ..." */
-static void hccl_command(Reader *r, char *line) {
+static gboolean hccl_command(Reader *r, char *line) {
+  const char *op = strstr(line, "_test") ? op_in(line) : NULL;
+  if (op && r->bench->rows->len > 0) return second_test(r);
   look_for_op(r, line, "_test");
-  if (!strstr(line, "_test")) return;
+  if (!strstr(line, "_test")) return TRUE;
   split(r, line, " \t");
   for (int i = 0; i + 1 < r->n; i++)
     if ((strcmp(r->words[i], "-n") == 0 || strcmp(r->words[i], "-np") == 0) && is_count(r->words[i + 1]))
       r->bench->ranks = (int)CLAMP(g_ascii_strtoll(r->words[i + 1], NULL, 10), 0, 1 << 20);
+  return TRUE;
 }
 
 static gboolean hccl_line(Reader *r, char *line) {
   double size, us;
-  if (!strchr(line, '|')) return hccl_command(r, line), TRUE;
+  if (!strchr(line, '|')) return hccl_command(r, line);
   split(r, line, " \t|");
   if (r->n == 0 || !is_count(r->words[0])) return TRUE;
   if (r->n < 3) return doubt(r, 4);

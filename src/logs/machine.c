@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/stats.h"
 #include "base/quantity.h"
+#include "base/text.h"
 #include "calib/fit.h"
 #include "calib/solve.h"
 #include "cost/bench.h"
@@ -77,8 +78,10 @@ static gboolean fit_inside(Work *w, const MsBench *b, GError **error) {
   gboolean ok = ms_fit_series(&series, &rates, &context, &curve, &why);
   g_array_unref(series.rows);
   if (!ok) return ms_input_error(error, b->file, 0, NULL, "%s", why);
-  note(w, "%s among %d ranks of a domain: %u sizes, median error %.1f %%", b->op, b->ranks, b->rows->len,
-       100 * curve.provenance.residual_median);
+  const char *error_text = isnan(curve.provenance.residual_median)
+                               ? "too few to tell how well the curve fits"
+                               : MS_FORMAT("median error %.1f %%", 100 * curve.provenance.residual_median);
+  note(w, "%s among %d ranks of a domain: %u sizes, %s", b->op, b->ranks, b->rows->len, error_text);
   add_curve(w, &curve, data_of(b));
   return TRUE;
 }

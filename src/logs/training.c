@@ -22,6 +22,10 @@ typedef struct {
   double block_ms, block_samples; /* MLPerf */
   double step, samples;           /* Megatron-LM: number of the line before, and samples consumed by then; NaN */
   GHashTable *ranks;              /* that report memory */
+  GPtrArray *earlier;             /* the arguments in front of those of this block; NULL: none */
+  int own_batch;                  /* that the arguments say; 0: they do not */
+  char *speaker;                  /* what a launcher put in front of the step before */
+  const char *line;               /* at hand */
 } Reader;
 
 gboolean ms_training_log_is_of(const char *log, int batch, const MsScenario *run, GError **error) {
@@ -35,6 +39,7 @@ void ms_training_log_free(MsTrainingLog *log) {
   if (!log) return;
   g_array_unref(log->steps);
   g_ptr_array_unref(log->arguments);
+  g_free(log->changed);
   g_free(log);
 }
 
@@ -89,10 +94,28 @@ static gboolean no_number(Reader *r, const char *line, const char *key, const ch
   return wrong(r, path, "%s", comma ? "a comma is no decimal point: print the log with LC_ALL=C" : else_text);
 }
 
+/* What a launcher writes in front of each line: "[default0]:" of torchrun, "0: " of srun --label. */
+static const char *behind_rank(const char *line) {
+  const char *at = line + strspn(line, " "), *digits = at + strspn(at, "0123456789"), *bracket = strstr(line, "]:");
+  if (digits > at && *digits == ':') return digits + 1;
+  return *at == '[' && bracket && bracket - line < 24 ? bracket + 2 : line;
+}
+
+/* Whether the line at hand has a step again that another rank, or another logger, has printed. */
+static gboolean is_repeated(Reader *r, int number) {
+  const MsLogStep *last = r->log->steps->len ? &g_array_index(r->log->steps, MsLogStep, r->log->steps->len - 1) : NULL;
+  g_autofree char *speaker = g_strndup(r->line, (gsize)(behind_rank(r->line) - r->line));
+  gboolean other = g_strcmp0(speaker, r->speaker) != 0;
+  if (last && number > 0 && (number == last->number || (other && number < last->number))) return TRUE;
+  if (other) g_free(r->speaker), r->speaker = g_steal_pointer(&speaker);
+  return FALSE;
+}
+
 static gboolean add_step(Reader *r, MsLogStep *step, const char *from) {
   gboolean timed = !isnan(step->time_s);
   if (timed && !(step->time_s > 0 && step->time_s < LONGEST))
     return wrong(r, from, "is %g s, must be above 0 and below %g", step->time_s, LONGEST);
+  if (is_repeated(r, step->number)) return TRUE;
   if (r->log->steps->len >= MOST_STEPS) return wrong(r, NULL, "more than %d steps", MOST_STEPS);
   step->line = ms_reader_line_number(r->reader);
   g_array_append_val(r->log->steps, *step);
@@ -115,12 +138,13 @@ static void megatron_memory(Reader *r, const char *line) {
   more_memory(&r->log->reserved_GiB, behind(line, "max reserved") * to_GiB);
 }
 
-/* The batch from what two steps consumed, where it is not printed. */
-static void count_samples(Reader *r, double step, double samples) {
+static int batch_of(double value) { return value >= 1 && value < 1e9 && value == floor(value) ? (int)value : 0; }
+
+/* The batch from what two steps consumed; 0: that does not say it. */
+static int count_samples(Reader *r, double step, double samples) {
   double batch = (samples - r->samples) / (step - r->step);
-  if (r->log->global_batch == 0 && batch >= 1 && batch < 1e9 && batch == floor(batch))
-    r->log->global_batch = (int)batch;
   r->step = step, r->samples = samples;
+  return batch_of(batch);
 }
 
 static gboolean megatron_line(Reader *r, const char *line) {
@@ -129,10 +153,11 @@ static gboolean megatron_line(Reader *r, const char *line) {
   const char *iteration = strstr(line, "iteration ");
   if (!iteration || !strstr(line, time_key)) return TRUE;
   more_memory(&r->log->allocated_GiB, behind(line, "mem-max-allocated-gigabytes"));
-  double batch = behind(line, "global batch size"), loss = behind(line, "lm loss");
-  if (batch > 0 && batch < 1e9) r->log->global_batch = (int)batch;
-  count_samples(r, behind(iteration, "iteration "), behind(line, "consumed samples"));
+  double loss = behind(line, "lm loss");
+  int printed = batch_of(behind(line, "global batch size")),
+      counted = count_samples(r, behind(iteration, "iteration "), behind(line, "consumed samples"));
   MsLogStep step = {.number = step_number(behind(iteration, "iteration ")),
+                    .batch = printed ? printed : counted,
                     .time_s = behind(line, time_key) / 1e3,
                     .tokens_per_s = NAN,
                     .tflops = behind(line, "throughput per GPU (TFLOP/s/GPU)"),
@@ -145,13 +170,6 @@ static gboolean megatron_line(Reader *r, const char *line) {
 
 static gboolean is_megatron(const char *line) { return strstr(line, "elapsed time per iteration (ms)") != NULL; }
 
-/* What a launcher writes in front of each line: "[default0]:" of torchrun, "0: " of srun --label. */
-static const char *behind_rank(const char *line) {
-  const char *at = line + strspn(line, " "), *digits = at + strspn(at, "0123456789"), *bracket = strstr(line, "]:");
-  if (digits > at && *digits == ':') return digits + 1;
-  return *at == '[' && bracket && bracket - line < 24 ? bracket + 2 : line;
-}
-
 /* "  hidden_size ..................................... 4096"; names of 48 letters and more have no dots. */
 static void argument(Reader *r, const char *line) {
   const char *name = line + strspn(line, " ");
@@ -162,17 +180,69 @@ static void argument(Reader *r, const char *line) {
   if (value[0] != ' ') return;
   g_strstrip(value);
   if (strcmp(dest, "world_size") == 0) r->log->world_size = step_number(g_ascii_strtod(value, NULL));
-  if (strcmp(dest, "global_batch_size") == 0) r->log->global_batch = step_number(g_ascii_strtod(value, NULL));
+  if (strcmp(dest, "global_batch_size") == 0) r->own_batch = batch_of(g_ascii_strtod(value, NULL));
   g_ptr_array_add(r->log->arguments, g_strdup_printf("%s %s", dest, value));
 }
 
+/* Whether a printed argument ("name value") may be another at each start of one run. */
+static gboolean is_of_a_start(const char *argument) {
+  static const char *const names[] = {"load",
+                                      "save",
+                                      "rank",
+                                      "local_rank",
+                                      "iteration",
+                                      "exit_interval",
+                                      "train_iters",
+                                      "finetune",
+                                      "ckpt_step",
+                                      "no_load_optim",
+                                      "no_load_rng",
+                                      "iterations_to_skip",
+                                      "consumed_train_samples",
+                                      "consumed_valid_samples",
+                                      "exit_duration_in_mins",
+                                      NULL};
+  g_autofree char *name = g_strndup(argument, strcspn(argument, " "));
+  return g_strv_contains(names, name);
+}
+
+/* The first argument of `a` that is not among `b`, but for those of a start; NULL: none. */
+static const char *first_beyond(const GPtrArray *a, const GPtrArray *b) {
+  g_autoptr(GHashTable) known = g_hash_table_new(g_str_hash, g_str_equal);
+  for (guint i = 0; i < b->len; i++) g_hash_table_add(known, b->pdata[i]);
+  for (guint i = 0; i < a->len; i++)
+    if (!is_of_a_start(a->pdata[i]) && !g_hash_table_contains(known, a->pdata[i])) return a->pdata[i];
+  return NULL;
+}
+
+/* Behind other arguments another run begins, of which nothing that was read so far says anything. */
+static void arguments_end(Reader *r) {
+  MsTrainingLog *log = r->log;
+  r->inside = FALSE;
+  const char *other = r->earlier ? first_beyond(log->arguments, r->earlier) : NULL;
+  if (r->earlier && !other) other = first_beyond(r->earlier, log->arguments);
+  if (!other) return;
+  log->runs++;
+  g_free(log->changed), log->changed = g_strndup(other, strcspn(other, " "));
+  for (guint i = 0; i < log->steps->len; i++) g_array_index(log->steps, MsLogStep, i).other = TRUE;
+  log->allocated_GiB = log->reserved_GiB = NAN;
+  g_hash_table_remove_all(r->ranks);
+}
+
+static void arguments_begin(Reader *r) {
+  r->inside = TRUE;
+  if (r->log->arguments->len > 0) {
+    g_clear_pointer(&r->earlier, g_ptr_array_unref);
+    r->earlier = r->log->arguments;
+    r->log->arguments = g_ptr_array_new_with_free_func(g_free);
+  }
+}
+
 static void arguments_line(Reader *r, const char *line) {
-  if (strstr(line, "end of arguments -")) r->inside = FALSE;
+  if (strstr(line, "end of arguments -")) arguments_end(r);
   else if (r->inside) argument(r, behind_rank(line));
-  else if (strstr(line, "- arguments -")) {
-    r->inside = TRUE;
-    g_ptr_array_set_size(r->log->arguments, 0); /* of a restart: the last ones count */
-  } else if (strstr(line, "> padded vocab (size: ")) r->log->vocab_size = step_number(behind(line, "(size"));
+  else if (strstr(line, "- arguments -")) arguments_begin(r);
+  else if (strstr(line, "> padded vocab (size: ")) r->log->vocab_size = step_number(behind(line, "(size"));
 }
 
 /* --- NeMo 2 ---------------------------------------------------------------------------------------------------- */
@@ -182,9 +252,9 @@ static gboolean is_nemo(const char *line) { return strstr(line, "train_step_timi
 
 static gboolean nemo_line(Reader *r, const char *line) {
   if (!is_nemo(line)) return TRUE;
-  double number = behind(line, "global_step"), batch = behind(line, "global_batch_size");
-  if (batch > 0 && batch < 1e9) r->log->global_batch = (int)batch;
+  double number = behind(line, "global_step");
   MsLogStep step = {.number = step_number(isnan(number) ? behind(line, "iteration ") : number),
+                    .batch = batch_of(behind(line, "global_batch_size")),
                     .time_s = behind(line, "train_step_timing in s"),
                     .tokens_per_s = NAN,
                     .tflops = behind(line, "TFLOPS_per_GPU"),
@@ -271,6 +341,7 @@ static const struct {
 static gboolean read_lines(Reader *r) {
   const char *line;
   while ((line = ms_reader_line(r->reader, r->error))) {
+    r->line = line;
     arguments_line(r, line);
     for (int i = 0; r->form < 0 && i < (int)G_N_ELEMENTS(forms); i++)
       if (forms[i].is(line)) r->form = i;
@@ -288,7 +359,7 @@ static double median_of(const MsTrainingLog *log, gboolean all, double (*of)(con
   guint n = 0;
   for (guint i = 0; i < log->steps->len; i++) {
     const MsLogStep *s = &g_array_index(log->steps, MsLogStep, i);
-    if (!s->bad && (all || !s->warm) && !isnan(of(s))) values[n++] = of(s);
+    if (!s->bad && !s->other && (all || !s->warm) && !isnan(of(s))) values[n++] = of(s);
   }
   return n ? ms_quantile(values, n, quantile) : NAN;
 }
@@ -297,14 +368,37 @@ static double time_of(const MsLogStep *s) { return s->time_s; }
 static double tokens_of(const MsLogStep *s) { return s->tokens_per_s; }
 static double tflops_of(const MsLogStep *s) { return s->tflops; }
 
+/* The batch of the steps that count: that of the arguments where steps have it (not those of a ramp), else the last. */
+static int batch_that_counts(const MsTrainingLog *log, int own) {
+  int last = 0;
+  for (guint i = 0; i < log->steps->len; i++) {
+    const MsLogStep *s = &g_array_index(log->steps, MsLogStep, i);
+    if (s->other || s->batch == 0) continue;
+    if (s->batch == own) return own;
+    last = s->batch;
+  }
+  return last;
+}
+
+static void leave_other_batches(MsTrainingLog *log, int own) {
+  int batch = batch_that_counts(log, own);
+  for (guint i = 0; i < log->steps->len; i++) {
+    MsLogStep *s = &g_array_index(log->steps, MsLogStep, i);
+    log->other_batches += !s->other && s->batch > 0 && s->batch != batch;
+    s->other |= s->batch > 0 && s->batch != batch;
+  }
+  if (batch > 0 || log->global_batch == 0) log->global_batch = batch > 0 ? batch : own;
+}
+
 static void mark(MsTrainingLog *log) {
   gboolean warming = FALSE;
   double usual = median_of(log, TRUE, length, 0.5);
   for (guint i = 0; i < log->steps->len; i++) {
     MsLogStep *s = &g_array_index(log->steps, MsLogStep, i);
-    s->start = i == 0 || s->number <= g_array_index(log->steps, MsLogStep, i - 1).number;
+    s->start = i == 0 || s->number < g_array_index(log->steps, MsLogStep, i - 1).number;
     warming = s->start || (warming && length(s) > SLOW * usual);
     s->warm = warming;
+    if (s->other) continue;
     log->starts += s->start, log->warm += s->warm, log->bad += s->bad;
     if (s->bad || s->warm) continue;
     if (log->kept++ == 0) log->first = s->number;
@@ -312,30 +406,64 @@ static void mark(MsTrainingLog *log) {
   }
 }
 
-static gboolean evaluate(Reader *r, GPtrArray *notes) {
-  MsTrainingLog *log = r->log;
+static void note(GPtrArray *notes, const char *format, ...) G_GNUC_PRINTF(2, 3);
+static void note(GPtrArray *notes, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_ptr_array_add(notes, g_strdup_vprintf(format, args));
+  va_end(args);
+}
+
+static void say_what_was_left_out(const Reader *r, GPtrArray *notes) {
+  const MsTrainingLog *log = r->log;
+  note(notes, "%s: %u of %u steps of %s count (%d to %d); %d of warm-up left out", r->file, log->kept, log->steps->len,
+       log->form, log->first, log->last, log->warm);
+  if (log->starts > 1)
+    note(notes, "%s: the run was started %d times: the warm-up of each is left out", r->file, log->starts);
+  if (log->bad > 0) note(notes, "%s: %d NaN or skipped steps are left out", r->file, log->bad);
+  if (log->other_batches > 0)
+    note(notes, "%s: %d steps of another global batch size than %d are left out", r->file, log->other_batches,
+         log->global_batch);
+  if (log->runs > 1)
+    note(notes, "%s: arguments of %d runs are printed, the last differ in %s: only the steps behind them count",
+         r->file, log->runs, log->changed);
+  if (ms_reader_cut(r->reader)) note(notes, "%s: the log is cut short: what it holds until there is taken", r->file);
+}
+
+/* In a log of one run few steps are the first of a start; where several run into one file many are. */
+static gboolean is_of_one_run(const Reader *r) {
+  const MsTrainingLog *log = r->log;
+  return log->starts <= 2 || 3 * log->starts < (int)log->steps->len ||
+         ms_input_error(r->error, r->file, 0, NULL,
+                        "the count of steps goes back %d times in %u steps: are these several runs? Give each its own "
+                        "file",
+                        log->starts - 1, log->steps->len);
+}
+
+static gboolean no_step(const Reader *r) {
+  const MsTrainingLog *log = r->log;
   if (log->steps->len == 0)
     return ms_input_error(r->error, r->file, 0, NULL,
-                          "holds no step of Megatron-LM, NeMo, TorchTitan or MLPerf (:::MLLOG)");
+                          "holds no step of Megatron-LM, NeMo, TorchTitan or MLPerf (:::MLLOG)%s",
+                          ms_reader_cut(r->reader) ? ", and is cut short" : "");
+  if (log->runs > 1)
+    return ms_input_error(r->error, r->file, 0, NULL, "no step that counts follows the last arguments it prints");
+  return ms_input_error(r->error, r->file, 0, NULL, "no step is left: %u steps, %d of them warm-up, %d NaN or skipped",
+                        log->steps->len, log->warm, log->bad);
+}
+
+static gboolean evaluate(Reader *r, GPtrArray *notes) {
+  MsTrainingLog *log = r->log;
+  leave_other_batches(log, r->own_batch);
   mark(log);
-  if (log->kept == 0)
-    return ms_input_error(r->error, r->file, 0, NULL,
-                          "no step is left: %u steps, %d of them warm-up, %d NaN or skipped", log->steps->len,
-                          log->warm, log->bad);
+  if (!is_of_one_run(r)) return FALSE;
+  if (log->kept == 0) return no_step(r);
   log->form = forms[r->form].name;
   log->time_s = median_of(log, FALSE, time_of, 0.5), log->tokens_per_s = median_of(log, FALSE, tokens_of, 0.5);
   log->tflops = median_of(log, FALSE, tflops_of, 0.5);
   log->low_s = median_of(log, FALSE, time_of, 0.1), log->high_s = median_of(log, FALSE, time_of, 0.9);
   log->all_ranks = g_hash_table_size(r->ranks) > 1;
-  g_ptr_array_add(notes, g_strdup_printf("%s: %u of %u steps of %s count (%d to %d); %d of warm-up left out", r->file,
-                                         log->kept, log->steps->len, log->form, log->first, log->last, log->warm));
-  if (log->starts > 1)
-    g_ptr_array_add(notes, g_strdup_printf("%s: the run was started %d times: the warm-up of each is left out", r->file,
-                                           log->starts));
-  if (log->bad > 0)
-    g_ptr_array_add(notes, g_strdup_printf("%s: %d NaN or skipped steps are left out", r->file, log->bad));
-  if (ms_reader_cut(r->reader))
-    g_ptr_array_add(notes, g_strdup_printf("%s: the log is cut short: what it holds until there is taken", r->file));
+  say_what_was_left_out(r, notes);
   return TRUE;
 }
 
@@ -351,11 +479,13 @@ MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArra
   r.ranks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   r.log->steps = g_array_new(FALSE, FALSE, sizeof(MsLogStep));
   r.log->arguments = g_ptr_array_new_with_free_func(g_free);
-  r.log->allocated_GiB = r.log->reserved_GiB = NAN;
+  r.log->allocated_GiB = r.log->reserved_GiB = NAN, r.log->runs = 1;
   if (!read_lines(&r) || !evaluate(&r, notes)) {
     g_clear_pointer(&r.log, ms_training_log_free);
     g_propagate_error(error, cause);
   }
   g_hash_table_unref(r.ranks);
+  g_clear_pointer(&r.earlier, g_ptr_array_unref);
+  g_free(r.speaker);
   return r.log;
 }

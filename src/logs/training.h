@@ -5,9 +5,10 @@
  * then on. The arguments that Megatron-LM prints are collected too.
  *
  * What a step time is taken from: steps that trained (no NaN, nothing skipped), behind the warm-up of every start of
- * the program. A start is where the count of steps goes back. Warm-up are the first step of a start and those behind it
- * that take more than a tenth longer than the median of all. Of the rest the median counts, which evaluations and
- * checkpoints do not move. */
+ * the program. A start is where the count of steps goes back; a step that several ranks print counts once. Where other
+ * arguments are printed another run begins, and only the last one counts; of a batch that grows only its last size
+ * (that of the arguments). Warm-up are the first step of a start and those behind it that take more than a tenth longer
+ * than the median of all. Of the rest the median counts, which evaluations and checkpoints do not move. */
 #ifndef MS_LOGS_TRAINING_H
 #define MS_LOGS_TRAINING_H
 
@@ -15,9 +16,9 @@
 #include "logs/reader.h"
 
 typedef struct {
-  int number, line;
+  int number, line, batch;             /* sequences of this step; 0: not printed */
   double time_s, tokens_per_s, tflops; /* the latter of one GPU; NaN: not printed */
-  gboolean bad;                        /* NaN or skipped */
+  gboolean bad, other;                 /* NaN or skipped; of another run or batch than those that count */
   gboolean start, warm;                /* the first of a start; warm-up */
 } MsLogStep;
 
@@ -30,8 +31,10 @@ typedef struct {
   double time_s, tokens_per_s, tflops; /* medians; NaN */
   double low_s, high_s;                /* a tenth of the steps is shorter, longer */
   guint kept;
-  int first, last;                          /* numbers of the steps that count */
-  GPtrArray *arguments;                     /* char *: "--name value" as Megatron-LM prints them; empty: none */
+  int other_batches, runs; /* steps of another batch; runs that print arguments of their own, 1 where none does */
+  char *changed;           /* what the last arguments differ in; NULL: one run */
+  int first, last;         /* numbers of the steps that count */
+  GPtrArray *arguments;    /* char *: "--name value" as Megatron-LM prints them; empty: none */
   int world_size, global_batch, vocab_size; /* 0: not printed; of the tokenizer, before it is padded */
 } MsTrainingLog;
 

@@ -103,6 +103,24 @@ static void machine(void **state) {
   assert_int_equal(notes->len, 1);
 }
 
+/* Of two sizes nothing is held back, so that nobody knows how well the curve fits. */
+static void two_sizes(void **state) {
+  (void)state;
+  GError *error = NULL;
+  g_autoptr(GPtrArray) benches = g_ptr_array_new_with_free_func((GDestroyNotify)ms_bench_free),
+                       notes = g_ptr_array_new_with_free_func(g_free);
+  MsBench *b = g_new0(MsBench, 1);
+  *b = (MsBench){g_strdup("made"), "all_reduce", 8, 1, NULL, g_array_new(FALSE, FALSE, sizeof(MsBenchRow))};
+  const MsBenchRow rows[] = {{1 << 20, 40e-6}, {1 << 30, 5e-3}};
+  g_array_append_vals(b->rows, rows, 2);
+  g_ptr_array_add(benches, b);
+  const MsLogsMachine options = {"box", "mine", "2026-11-22", "a test"};
+  g_autofree char *text = ms_logs_machine(benches, &options, notes, &error);
+  assert_null(error);
+  assert_string_equal(notes->pdata[0], "all_reduce among 8 ranks of a domain: 2 sizes, too few to tell how well the "
+                                       "curve fits");
+}
+
 static MsTrainingLog *training(const char *name, GPtrArray *notes) {
   GError *error = NULL;
   g_autofree char *file = sample(name);
@@ -191,6 +209,77 @@ static void labelled(void **state) {
   assert_string_equal(argument_of(log, "microbatch_group_size_per_virtual_pipeline_stage"), "4");
   assert_int_equal(log->vocab_size, 50257);
   assert_int_equal(log->global_batch, 512);
+}
+
+static void append_steps(GString *text, const char *rank, int from, int to, int batch, double ms) {
+  for (int i = from; i <= to; i++)
+    g_string_append_printf(text,
+                           "%s iteration %d/ 99 | elapsed time per iteration (ms): %g | global batch size: %d |\n",
+                           rank, i, ms, batch);
+}
+
+static void append_arguments(GString *text, int layers, int batch, const char *load) {
+  g_string_append_printf(text,
+                         "--- arguments ---\n  num_layers ... %d\n  global_batch_size ... %d\n  load ... %s\n"
+                         "--- end of arguments ---\n",
+                         layers, batch, load);
+}
+
+static MsTrainingLog *of_text(const GString *text, GPtrArray *notes) {
+  GError *error = NULL;
+  g_autoptr(MsReader) reader = ms_reader_of(text->str, text->len, "log");
+  MsTrainingLog *log = ms_training_log_read(reader, "log", notes, &error);
+  assert_null(error);
+  return log;
+}
+
+/* Of a batch that grows the steps of its last size count; where the arguments say a size, those of that. */
+static void growing_batch(void **state) {
+  (void)state;
+  for (int own = 0; own <= 128; own += 128) {
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GString) text = g_string_new(NULL);
+    if (own > 0) append_arguments(text, 8, own, "None");
+    append_steps(text, "", 1, 9, 64, 1000), append_steps(text, "", 10, 15, 128, 2000);
+    if (own > 0) append_steps(text, "", 16, 30, 256, 4000);
+    g_autoptr(MsTrainingLog) log = of_text(text, notes);
+    assert_close(log->time_s, 2, 1e-9);
+    assert_int_equal(log->global_batch, 128);
+    assert_int_equal(log->kept, 6);
+    assert_int_equal(log->other_batches, own > 0 ? 24 : 9);
+    assert_non_null(strstr(notes->pdata[1], "another global batch size than 128"));
+  }
+}
+
+/* Behind other arguments another run begins; a restart of the same run prints the same, but for where it loads from. */
+static void two_runs(void **state) {
+  (void)state;
+  for (int layers = 8; layers <= 16; layers += 8) {
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GString) text = g_string_new(NULL);
+    append_arguments(text, 8, 64, "None"), append_steps(text, "", 1, 20, 64, 1000);
+    append_arguments(text, layers, 64, "/checkpoints"), append_steps(text, "", 11, 15, 64, 2000);
+    g_autoptr(MsTrainingLog) log = of_text(text, notes);
+    assert_int_equal(log->runs, layers == 8 ? 1 : 2);
+    assert_int_equal(log->starts, layers == 8 ? 2 : 1);
+    assert_close(log->time_s, layers == 8 ? 1 : 2, 1e-9);
+    assert_string_equal(argument_of(log, "num_layers"), layers == 8 ? "8" : "16");
+    if (layers == 16) assert_non_null(strstr(notes->pdata[1], "the last differ in num_layers"));
+  }
+}
+
+/* A step that several ranks print is one step, and no start. */
+static void several_ranks(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GString) text = g_string_new(NULL);
+  for (int i = 1; i <= 5; i++) append_steps(text, "0:", i, i, 64, 1000), append_steps(text, "1:", i, i, 64, 1001);
+  append_steps(text, "0:", 6, 9, 64, 1000), append_steps(text, "1:", 6, 9, 64, 1001); /* in blocks, as buffers write */
+  append_steps(text, "", 10, 10, 64, 1000), append_steps(text, "", 10, 10, 64, 1000); /* two handlers of one logger */
+  g_autoptr(MsTrainingLog) log = of_text(text, notes);
+  assert_int_equal(log->steps->len, 10);
+  assert_int_equal(log->starts, 1);
+  assert_int_equal(log->kept, 9);
 }
 
 static void corpus(void **state) {
@@ -287,7 +376,9 @@ static void members(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(benchmarks), cmocka_unit_test(machine),  cmocka_unit_test(runs),      cmocka_unit_test(corpus),
-      cmocka_unit_test(damaged),    cmocka_unit_test(labelled), cmocka_unit_test(cut_short), cmocka_unit_test(members)};
+      cmocka_unit_test(benchmarks), cmocka_unit_test(machine),   cmocka_unit_test(runs),
+      cmocka_unit_test(corpus),     cmocka_unit_test(damaged),   cmocka_unit_test(labelled),
+      cmocka_unit_test(cut_short),  cmocka_unit_test(members),   cmocka_unit_test(growing_batch),
+      cmocka_unit_test(two_runs),   cmocka_unit_test(two_sizes), cmocka_unit_test(several_ranks)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
