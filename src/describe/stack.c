@@ -124,7 +124,7 @@ static gboolean load_family(const MsJson *doc, JsonNode *node, const char *path,
                 load_options(doc, path, &one, &options, error);
   gsize n = ok ? begins_with(software, one.prefix) : 0;
   if (n > *longest) {
-    *longest = n, take_family(&one, &stack->family);
+    *longest = n, take_family(&one, &stack->family), stack->unlisted = FALSE;
     stack->attention_backend = (int)options.attention_backend, stack->overlap_p2p_comm = options.overlap_p2p_comm;
   }
   ms_fields_clear(&ms_stack_family_table, &one);
@@ -298,12 +298,21 @@ static void keep(const char *file, const char *software, const MsStamp *stamp, c
   ms_kept_release(&kept, own);
 }
 
+/* Before families are read, which may know the name too. */
+static gboolean is_unlisted(const char *name, const char *settled, const MsStack *stack) {
+  g_autofree char *spelled = name ? ms_software_spelled(name) : NULL;
+  return name && strcmp(spelled, settled) == 0 && strcmp(stack->name, "default") == 0 && !(stack->released_year > 0) &&
+         stack->transformer_engine == 0;
+}
+
 static gboolean load_named(const MsJson *doc, const char *name, MsStack *stack, GError **error) {
   g_autofree char *software = NULL;
   JsonArray *stacks = ms_json_need_list(doc, "stacks", error);
-  return stacks && settle_name(doc, name, &software, error) && load_list(doc, stacks, software, stack, error) &&
-         date(doc, software, &stack->released_year, error) && date_library(doc, software, stack, error) &&
-         load_families(doc, software, stack, error) && load_laters(doc, stack, error);
+  if (!stacks || !settle_name(doc, name, &software, error) || !load_list(doc, stacks, software, stack, error) ||
+      !date(doc, software, &stack->released_year, error) || !date_library(doc, software, stack, error))
+    return FALSE;
+  stack->unlisted = is_unlisted(name, software, stack);
+  return load_families(doc, software, stack, error) && load_laters(doc, stack, error);
 }
 
 gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
@@ -316,7 +325,7 @@ gboolean ms_stack_find(const char *software, MsStack *stack, GError **error) {
   ms_fields_defaults(&ms_stack_table, stack);
   stack->name = g_strdup("default");
   stack->family = no_family;
-  stack->later = NULL;
+  stack->later = NULL, stack->unlisted = FALSE;
   if (!g_file_test(file, G_FILE_TEST_EXISTS)) return TRUE;
   g_autoptr(MsJson) doc = ms_json_load(file, error);
   if (!doc || !load_named(doc, software, stack, error)) return ms_stack_clear(stack), FALSE;

@@ -34,6 +34,7 @@ typedef struct {
   int transformer_engine;    /* its minor version of TransformerEngine 2; 0: not known, as the newest */
   char *source;
   MsStackFamily family; /* whose prefix is the longest */
+  gboolean unlisted;    /* a name was given, of which neither the file nor its own spelling (a date) says anything */
   char *later;          /* JSON list: rows of `later` that are younger than the release; NULL: none */
 } MsStack;
 

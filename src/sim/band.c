@@ -129,6 +129,9 @@ static void add_machine(GString *all, const MsHardware *machine, const MsResult 
 char *ms_caveat(const MsScenario *s, const MsResult *r, MsFidelity fidelity) {
   g_autoptr(GString) out = g_string_new(NULL);
   for (int i = 0; i < ms_scenario_machines(s); i++) add_machine(out, ms_scenario_machine(s, i), r);
+  if (s->stack.unlisted)
+    g_string_append_printf(out, "software \"%s\": no release that software/stacks.json knows, taken as %s of today; ",
+                           s->software, ms_framework_words[s->framework]);
   if (fidelity == MS_FIDELITY_FAST) g_string_append(out, "fast: an estimate of full; ");
   if (fidelity == MS_FIDELITY_BOUND) g_string_append(out, "bound: what no step can beat, not an estimate; ");
   if (out->len == 0) return NULL;

@@ -36,8 +36,8 @@ void ms_band_add_assumed(const MsScenario *scenario, MsResult *result, const cha
 /* Makes shares of these times, those that matter most in front; returns what they add to the band, relative, 90 %. */
 double ms_band_of_assumed(const MsScenario *scenario, MsResult *result, const MsTimeParts *stage);
 /* What must stand beside every figure of this machine at this fidelity: assumed figures that the result rests on (NULL:
- * all that the machine has), a machine whose published runs nobody has compared, an estimate. One sentence, NULL where
- * there is nothing to say. (transfer full) */
+ * all that the machine has), a machine whose published runs nobody has compared, software of an unknown name, an
+ * estimate. One sentence, NULL where there is nothing to say. (transfer full) */
 char *ms_caveat(const MsScenario *scenario, const MsResult *result, MsFidelity fidelity);
 
 #endif

@@ -5,6 +5,7 @@
 #include "layout/layout.h"
 #include "lib/data.h"
 #include "lib/world.h"
+#include "sim/band.h"
 #include "sim/simulate.h"
 
 #include <math.h>
@@ -48,6 +49,25 @@ static void names_say_what_trains(void **state) {
       fail_msg("%s is run by %s, not %s", cases[i].software, ms_framework(s)->word, cases[i].framework);
     if (!ms_layout_check(s, &refusal)) fail_msg("%s: %s", cases[i].software, refusal.why);
   }
+}
+
+/* A name that says nothing of a release is said to: misspelt, it would be another framework's prediction. */
+static void unknown_names_are_said(void **state) {
+  (void)state;
+  static const struct {
+    const char *software;
+    gboolean known;
+  } cases[] = {{"torchtitan", TRUE}, {"torchtitn", FALSE}, {"torchtitn-2031-01", TRUE},
+               {"mcore-0.12", TRUE}, {"core_v0.12", TRUE}, {"anything-te2.11", TRUE},
+               {"deepspeed", TRUE},  {"nemo-25.09", TRUE}, {"megatron-lm-main", FALSE}};
+  for (gsize i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = run_of(cases[i].software, "", "");
+    g_autofree char *caveat = ms_caveat(s, NULL, MS_FIDELITY_FULL);
+    gboolean said = caveat && strstr(caveat, "no release that software/stacks.json knows");
+    if (said == cases[i].known) fail_msg("%s: %s", cases[i].software, caveat ? caveat : "no caveat");
+  }
+  g_autoptr(MsScenario) none = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  assert_false(none->stack.unlisted);
 }
 
 /* As if the file had said it, and no more than that: a framework that it names stays. */
@@ -446,6 +466,7 @@ int main(void) {
       cmocka_unit_test(shards_of_a_pipeline),
       cmocka_unit_test(sharding_of_a_request),
       cmocka_unit_test(framework_of_a_request),
+      cmocka_unit_test(unknown_names_are_said),
       cmocka_unit_test(balance_is_the_fake_gate),
       cmocka_unit_test(flash_is_theirs),
       cmocka_unit_test(options_of_a_family),
