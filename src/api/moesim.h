@@ -113,14 +113,14 @@ typedef struct {
 } moesim_watch;
 
 /* What the command line does, with the same answer: `run` (a scenario), `plan` (a request), `whatif`, `goodput` (a
- * study) say what they print with --json; `launch` and `page` (a scenario) the launch script and the page; `request`
- * (options alone) the request of a few words; `anchor` (options alone) a machine file; `names` (nothing) the models and
- * machines.
- * It works on `file`, or on the text `json`, which `file` (or NULL) then names in messages and for paths beside it.
- * `options`: NULL or a JSON object of the verb's options, `-` written `_`: {"fidelity": "fast"}, {"top": 3}.
- * Returns the exit status of the command line: 0, 1 (an answer, but nothing feasible; or stopped before there was any),
- * 2 options, 3 what a file says, 4 the environment. *answer (free with moesim_free) is NULL unless there is one, then
- * *error is one line; both may be NULL. `watch` may be NULL. Several threads may call at once. */
+ * study) say what they print with --json; `launch` and `page` (a scenario) the launch script and the page (as report
+ * --no-validation); `request` (options alone) the request of a few words; `anchor` (options alone) a machine file;
+ * `names` (nothing) the models and machines. It works on `file`, or on the text `json`, which `file` (or NULL) then
+ * names in messages and for paths beside it. `options`: NULL or a JSON object of the verb's options, `-` written `_`:
+ * {"fidelity": "fast"}, {"top": 3}. Returns the exit status of the command line: 0, 1 (an answer, but nothing feasible;
+ * or stopped before there was any), 2 options, 3 what a file says, 4 the environment. *answer (free with moesim_free)
+ * is NULL unless there is one, then *error is one line; both may be NULL. `watch` may be NULL. Several threads may call
+ * at once. */
 MOESIM_API int moesim_call(const char *verb, const char *file, const char *json, const char *options,
                            const moesim_watch *watch, char **answer, char **error);
 

@@ -100,7 +100,7 @@ static const char *nearest_key(const MsFieldTable *table, const char *key) {
 }
 
 /* The row that `key` leads to; NULL and *error at `path` of the study. */
-/* Of a key that is said without its section, "nic_Bps"; NULL: none has it. */
+/* Of a key that is said without its section or with another, "nic_Bps", "options.precision"; NULL: none has it. */
 static const char *section_of(const char *key) {
   static const struct {
     const char *name;
@@ -126,9 +126,9 @@ static const MsField *resolve(const MsJson *doc, const char *path, const char *k
     gboolean plan = i == 0 && g_str_equal(part[0], "plan");
     field = table && !plan ? ms_field_find(table, part[i]) : NULL;
     if (!field && !plan) {
-      const char *section = i == 0 ? section_of(part[0]) : NULL;
+      const char *section = !part[i + 1] ? section_of(part[i]) : NULL;
       if (section) {
-        ms_json_error(doc, path, error, "unknown key %s, did you mean \"%s.%s\"?", key, section, key);
+        ms_json_error(doc, path, error, "unknown key %s, did you mean \"%s.%s\"?", key, section, part[i]);
         return NULL;
       }
       const char *near = table ? nearest_key(table, part[i]) : NULL;

@@ -45,6 +45,15 @@ void ms_report_budget_cells(MsTable *table, const MsBudget *b) {
   amount(table, b->price), amount(table, b->energy_MWh), amount(table, b->co2_t);
 }
 
+/* "h100-sxm", of several kinds in one job "h100-sxm and a100-sxm-80g, on average," (transfer full) */
+static char *machines_of(const MsScenario *s) {
+  GString *out = g_string_new(NULL);
+  int n = ms_scenario_machines(s);
+  for (int i = 0; i < n; i++) g_string_append_printf(out, "%s%s", i ? " and " : "", ms_scenario_machine(s, i)->name);
+  if (n > 1) g_string_append(out, ", on average,");
+  return g_string_free(out, FALSE);
+}
+
 /* "h100-sxm 700 W, 2.5 an hour; b200-sxm 1000 W, 5 an hour": each machine once. (transfer full) */
 static char *rates_of(const MsBudgetOf *of, int n) {
   GString *out = g_string_new(NULL);
@@ -53,7 +62,8 @@ static char *rates_of(const MsBudgetOf *of, int n) {
     const MsRequest *r = of[i].request;
     if (!ms_budget_known(of[i].budget) || !g_hash_table_add(seen, r->base->hardware->name)) continue;
     if (!(of[i].budget->gpu_W > 0) && !(r->gpu_hour_price > 0)) continue;
-    g_string_append_printf(out, "%s%s", out->len ? "; " : "", r->base->hardware->name);
+    g_autofree char *machines = machines_of(r->base);
+    g_string_append_printf(out, "%s%s", out->len ? "; " : "", machines);
     if (of[i].budget->gpu_W > 0) g_string_append_printf(out, " %.4g W", of[i].budget->gpu_W);
     if (r->gpu_hour_price > 0)
       g_string_append_printf(out, "%s %g an hour", of[i].budget->gpu_W > 0 ? "," : "", r->gpu_hour_price);

@@ -305,8 +305,19 @@ static void append_counts(GString *out, const MsPlan *plan) {
                       plan->simulated);
 }
 
-/* A finished run where a request is expected: its one layout is the answer, which is seldom what was asked. */
+/* Those that it leaves out are searched. */
+static gboolean gives_a_size(const MsRequest *request) {
+  static const char *const sizes[] = {"tp", "cp", "pp", "vpp", "ep", "etp"};
+  for (gsize i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    const MsField *field = ms_field_find(&ms_layout_table, sizes[i]);
+    if ((request->layout_given >> (field - ms_layout_table.fields)) & 1) return TRUE;
+  }
+  return FALSE;
+}
+
+/* A finished run where a request is expected: its own layout is the answer, which is seldom what was asked. */
 static void append_closed(GString *out, const MsRequest *request) {
+  if (!gives_a_size(request)) return;
   for (int i = 0; i < request->n_open; i++) {
     const char *path = request->open[i].path;
     if (g_str_has_prefix(path, "layout.") || strcmp(path, "gpus") == 0 ||
@@ -314,8 +325,8 @@ static void append_closed(GString *out, const MsRequest *request) {
       return;
   }
   ms_text_paragraph(out, 2,
-                    "no size of the layout is left open: a list such as \"tp\": [1, 2, 4] opens one, --around SCENARIO "
-                    "opens all");
+                    "sizes of the layout that the file gives are kept: a list such as \"tp\": [1, 2, 4] opens one, "
+                    "--around SCENARIO opens all");
 }
 
 /* What a search that was stopped has proven all the same. */

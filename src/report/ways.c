@@ -6,12 +6,13 @@
 static void append_tried(GString *out, const MsWays *w) {
   const GArray *tried = w->gpus_tried;
   guint n = tried->len;
+  const char *why = w->n > 0 ? "are too few" : "do not help"; /* where nothing does it may be for another reason */
   if (n > 4)
-    g_string_append_printf(out, "%u numbers of GPUs from %.0f to %.0f are too few\n", n,
-                           g_array_index(tried, double, 0), g_array_index(tried, double, n - 1));
+    g_string_append_printf(out, "%u numbers of GPUs from %.0f to %.0f %s\n", n, g_array_index(tried, double, 0),
+                           g_array_index(tried, double, n - 1), why);
   for (guint i = 0; n <= 4 && i < n; i++)
-    g_string_append_printf(out, "%s%.0f%s", i ? ", " : "", g_array_index(tried, double, i),
-                           i == n - 1 ? " GPUs are too few\n" : "");
+    g_string_append_printf(out, "%s%.0f", i ? ", " : "", g_array_index(tried, double, i));
+  if (n > 0 && n <= 4) g_string_append_printf(out, " GPUs %s\n", why);
   if (w->most_gpus > 0)
     g_string_append_printf(out, "more than %d GPUs draw more power than was allowed, and were not tried\n",
                            w->most_gpus);
@@ -71,5 +72,5 @@ const MsFigures ms_ways_figures = MS_FIGURE_UNNAMED(
                    MS_FIGURE(F64, MsWay, device_B, "B", "that it needs of a GPU"),
                    MS_FIGURE_FILE_AT("scenario", MsWay, scenario, ms_report_scenario, "complete: it runs"))),
     MS_FIGURE_GARRAY("gpus_tried", MsWays, gpus_tried, double, &ms_figure_numbers,
-                     .doc = "numbers of GPUs that were too few"),
+                     .doc = "numbers of GPUs that do not do"),
     MS_FIGURE(INT, MsWays, most_gpus, "", "more draw more power than was allowed; 0: no limit was met"));

@@ -21,6 +21,8 @@ static const char *price(double slower, char *buf) {
   return buf;
 }
 
+static const char *noise(const MsPick *pick) { return pick->tied ? ", which is noise" : ""; }
+
 static void say(GPtrArray *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void say(GPtrArray *out, const char *format, ...) {
   va_list args;
@@ -37,15 +39,20 @@ static int enough_gpus(const MsBudget *b, int gpus) {
   return gpus;
 }
 
-static void say_budget(GPtrArray *out, const MsBudget *b, int gpus) {
+/* Machines of several kinds have no one number of GPUs to search. */
+static void say_too_late(GPtrArray *out, const MsBudget *b, const MsScenario *s, const char *tokens) {
+  g_autofree char *search = g_strdup_printf("give more GPUs (--gpus %d..%d finds how many, or a list as \"gpus\" of a "
+                                            "request)",
+                                            s->gpus, enough_gpus(b, s->gpus));
+  say(out, "the %s tokens take %.1f of the %.4g days: LATE, so %s", tokens, b->days, b->deadline_days,
+      ms_pools_count(&s->pools) > 0 ? "give one of the pools more GPUs" : search);
+}
+
+static void say_budget(GPtrArray *out, const MsBudget *b, const MsScenario *s) {
   char tokens[MS_TEXT];
   if (!(b->days > 0)) return;
   ms_text_tokens(b->tokens, tokens);
-  if (b->deadline_days > 0 && b->late)
-    say(out,
-        "the %s tokens take %.1f of the %.4g days: LATE, so give more GPUs (--gpus %d..%d finds how many, or a list as "
-        "\"gpus\" of a request)",
-        tokens, b->days, b->deadline_days, gpus, enough_gpus(b, gpus));
+  if (b->deadline_days > 0 && b->late) say_too_late(out, b, s, tokens);
   else if (b->deadline_days > 0)
     say(out, "the %s tokens take %.1f of the %.4g days", tokens, b->days, b->deadline_days);
   else
@@ -87,15 +94,15 @@ void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
   say(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", MS_SECONDS(first->step_time_s), MS_PERCENT(first->band),
       first->tokens_per_s_per_gpu, p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
   say_named(out, p, reasons);
-  say_budget(out, &p->pick[0].budget, p->pick[0].entry->scenario->gpus);
+  say_budget(out, &p->pick[0].budget, p->pick[0].entry->scenario);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
   if (spare)
-    say(out, "%.0f %% of the memory is used: %d frees %s of each GPU, and %s",
+    say(out, "%.0f %% of the memory is used: %d frees %s of each GPU, and %s%s",
         100 * ms_device_B(first) / first->capacity_B, number_of(p, spare), MS_BYTES(spare->more_free_B),
-        price(spare->slower, MS_ROOM));
+        price(spare->slower, MS_ROOM), noise(spare));
   if (simple && simple != spare)
     say(out, "%d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, MS_ROOM),
-        simple->tied ? ", which is noise" : "");
+        noise(simple));
   p->n_advice = (int)out->len;
   p->advice = (char **)g_ptr_array_free(out, FALSE);
 }

@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
   int n;
   MsWay *way;
-  GArray *gpus_tried; /* double: numbers of GPUs that were too few, ascending */
+  GArray *gpus_tried; /* double: numbers of GPUs that do not do, ascending */
   int most_gpus;      /* more draw more power than the request allows, and were not tried; 0: no limit was met */
 } MsWays;
 

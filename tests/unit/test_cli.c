@@ -552,7 +552,7 @@ static void diff_of_layouts(void **state) {
   g_remove(other);
   g_auto(MsCliRun) plan = RUN("plan", file);
   ms_cli_expect(&plan, 0, "a plan of a finished run");
-  assert_non_null(strstr(plan.out, "no size of the layout is left open"));
+  assert_non_null(strstr(plan.out, "sizes of the layout that the file gives are kept"));
 }
 
 /* The scenario that --out keeps is that place of the ranking: it runs to the same figures. */
@@ -622,6 +622,24 @@ static void plan_table_shows_open_keys(void **state) {
   g_remove(file);
 }
 
+/* A request without sizes searches them, and pools have no one number of GPUs to raise and no one power. */
+static void advice_of_a_request(void **state) {
+  (void)state;
+  static const char pools[] =
+      "{\"schema\": 1, \"model\": \"llama3-8b\", \"training\": {\"seq_length\": 4096, \"global_batch_size\": 16}, "
+      "\"pools\": [{\"hardware\": \"h100-sxm\", \"gpus\": 8}, {\"hardware\": \"a100-sxm-80g\", \"gpus\": 8}], "
+      "\"plan\": {\"training_tokens\": 1e12, \"deadline_s\": 86400}}";
+  g_autofree char *file = ms_cli_path("pools.json");
+  assert_true(g_file_set_contents(file, pools, -1, NULL));
+  g_auto(MsCliRun) run = RUN("plan", file);
+  ms_cli_expect(&run, 1, "a deadline that pools miss");
+  g_autofree char *text = one_line(run.out);
+  assert_null(strstr(text, "sizes of the layout that the file gives are kept"));
+  assert_non_null(strstr(text, "LATE, so give one of the pools more GPUs"));
+  assert_non_null(strstr(text, "a GPU of h100-sxm and a100-sxm-80g, on average, 550 W"));
+  g_remove(file);
+}
+
 /* Of a first-time user's questions: what the answer says to do, and that doing it works. */
 static void first_questions(void **state) {
   (void)state;
@@ -637,6 +655,9 @@ static void first_questions(void **state) {
   assert_non_null(strstr(lacks.out, "a100-sxm-80g cannot do mxfp8"));
   assert_non_null(strstr(lacks.out, "with precision bf16"));
   assert_null(strstr(lacks.out, "GPUs are too few"));
+  g_auto(MsCliRun) broken = RUN("plan", "-m", "deepseek-v3", "-w", "h100-sxm", "-g", "64", "--lora", "16");
+  ms_cli_expect(&broken, 1, "a rule that no number of GPUs obeys");
+  assert_true(strstr(broken.out, " do not help\n") && !strstr(broken.out, "are too few"));
   g_auto(MsCliRun) lora = RUN("plan", "-m", "llama3-8b", "-w", "h100-sxm", "-g", "8", "-b", "32", "--lora", "16");
   ms_cli_expect(&lora, 0, "LoRA");
   assert_true(strstr(lora.out, ", LoRA of rank 16\n") && !strstr(lora.out, "--launch"));
@@ -647,6 +668,8 @@ static void first_questions(void **state) {
   assert_int_equal(json_array_get_length(json_node_get_array(ms_cli_at(ms_json_root(doc), "points"))), 4);
   g_auto(MsCliRun) bare = RUN("whatif", "--base", run, "--set", "nic_Bps=200Gb/s");
   assert_true(bare.status == 3 && strstr(bare.err, "did you mean \"hardware.nic_Bps\"?"));
+  g_auto(MsCliRun) misplaced = RUN("whatif", "--base", run, "--set", "options.precision=bf16");
+  assert_true(misplaced.status == 3 && strstr(misplaced.err, "did you mean \"training.precision\"?"));
   g_auto(MsCliRun) wrong = RUN("whatif", "--base", run, "--set", "hardware.nic_Bps");
   ms_cli_expect(&wrong, 2, "--set without a value");
   g_auto(MsCliRun) twice = RUN("whatif", "--base", run, "--set", "layout.tp=1", "--set", "layout.tp=2");
@@ -905,6 +928,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(diff_of_layouts),
       cmocka_unit_test(plan_keeps_a_scenario),
       cmocka_unit_test(plan_table_shows_open_keys),
+      cmocka_unit_test(advice_of_a_request),
       cmocka_unit_test(first_questions),
       cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(long_work_is_cut_short),
