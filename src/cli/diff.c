@@ -15,8 +15,8 @@ static int diff(const Options *o, const char *a_file, const char *b_file) {
   g_autoptr(MsKernelTable) table = ms_kernel_table_load(&error);
   MsProfileKind a_kind;
   if (!table || !ms_profile_kind(a_file, &a_kind, &error)) return ms_cli_fail(error);
-  /* a scenario is shown at the stage of the other's rank: that one is read first */
-  gboolean b_first = a_kind == MS_PROFILE_SCENARIO;
+  /* a prediction is shown at the stage of the other's rank: that one is read first */
+  gboolean b_first = a_kind == MS_PROFILE_SCENARIO || a_kind == MS_PROFILE_SAVED_RUN;
   g_autoptr(MsProfile) first = ms_profile_load(b_first ? b_file : a_file, stage, -1, table, notes, &error);
   g_autoptr(MsProfile) second =
       first ? ms_profile_load(b_first ? a_file : b_file, stage, first->rank, table, notes, &error) : NULL;
@@ -33,7 +33,7 @@ int ms_cli_diff(int argc, char **argv) {
   Options o = {.stage = MS_CLI_UNSET};
   const GOptionEntry entries[] = {
       {"stage", 0, 0, G_OPTION_ARG_INT, &o.stage,
-       "pipeline stage of scenarios, counted from 0 (default: that of the trace's rank, else the one that computes "
+       "pipeline stage of predictions, counted from 0 (default: that of the trace's rank, else the one that computes "
        "longest)",
        "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object", NULL},

@@ -68,7 +68,7 @@ void ms_report_diff_titles(const MsDiff *d, const char **a, const char **b) {
 static void append_side(GString *out, const char *title, const MsProfile *p) {
   g_string_append_printf(out, "%s: %s (%s", title, p->file, ms_profile_words[p->kind]);
   if (p->device) g_string_append_printf(out, ", %s", p->device);
-  if (p->stage >= 0 && p->result && p->result->stages > 1) g_string_append_printf(out, ", stage %d", p->stage);
+  if (p->stage >= 0 && (!p->result || p->result->stages > 1)) g_string_append_printf(out, ", stage %d", p->stage);
   g_string_append_printf(out, "), step %s", MS_SECONDS(p->step_s));
   if (!isnan(p->busy_s)) g_string_append_printf(out, ", some kernel runs in %s", MS_SECONDS(p->busy_s));
   g_string_append_c(out, '\n');

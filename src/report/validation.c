@@ -103,6 +103,11 @@ char *ms_report_validation(const MsValidation *v, const MsValidateOptions *optio
                          options->exact ? "; exactly known configurations"
                          : options->all ? ""
                                         : "; rows of weight 0 are left out");
+  if (v->nothing_to_compare > 0)
+    ms_text_paragraph(out, 2,
+                      "%u of them measured nothing that is compared: a step time, tokens_per_s_per_gpu or a memory "
+                      "(`moesim schema measured`)",
+                      v->nothing_to_compare);
   if (v->oom_measured > 0)
     g_string_append_printf(out, "out of memory: %u of %u such runs predicted not to fit\n", v->oom_agreed,
                            v->oom_measured);

@@ -282,9 +282,23 @@ static void take_saved_trace(MsProfile *p, JsonObject *root) {
   }
 }
 
-static void take_saved_run(MsProfile *p, JsonObject *root) {
+static guint busiest_saved(JsonArray *stages) {
+  guint best = 0;
+  for (guint i = 1; i < length(stages); i++)
+    if (number(element(stages, i), "compute_s") > number(element(stages, best), "compute_s")) best = i;
+  return best;
+}
+
+/* `stage` -1: the one that computes longest. Results without their stages have the mean over them. */
+static gboolean take_saved_run(MsProfile *p, JsonObject *root, int stage, GError **error) {
   static const char *const families[] = {"gemm", "grouped_gemm", "attention", "memory_bound"};
-  JsonObject *time = object(root, "time"), *family = object(time, "compute_by_family"), *comm = object(time, "comm");
+  JsonArray *stages = list(root, "stage_time");
+  int n = (int)length(stages);
+  if (stage >= MAX(n, 1))
+    return ms_input_error(error, p->file, 0, NULL, "has %d stages, counted from 0: no stage %d", n, stage);
+  p->stage = n == 0 ? -1 : stage >= 0 ? stage : (int)busiest_saved(stages);
+  JsonObject *time = n > 0 ? element(stages, (guint)p->stage) : object(root, "time");
+  JsonObject *family = object(time, "compute_by_family"), *comm = object(time, "comm");
   p->step_s = number(root, "step_time_s");
   p->coarse = TRUE;
   for (gsize i = 0; i < G_N_ELEMENTS(families); i++)
@@ -295,14 +309,15 @@ static void take_saved_run(MsProfile *p, JsonObject *root) {
     if (one_s > 0) sum_s += one_s;
   }
   if (sum_s > 0) add_part(&p->part, &p->n_parts, "communication", sum_s);
+  return TRUE;
 }
 
-static gboolean load_saved(MsProfile *p, GError **error) {
+static gboolean load_saved(MsProfile *p, int stage, GError **error) {
   g_autoptr(MsJson) doc = ms_json_load(p->file, error);
   if (!doc || !ms_json_need_object(doc, ms_json_root(doc), "", error)) return FALSE;
   JsonObject *root = json_node_get_object(ms_json_root(doc));
   if (p->kind == MS_PROFILE_SAVED_TRACE) take_saved_trace(p, root);
-  else take_saved_run(p, root);
+  else if (!take_saved_run(p, root, stage, error)) return FALSE;
   return p->n_parts > 0 || ms_json_error(doc, "", error, "holds no times of a step");
 }
 
@@ -344,6 +359,10 @@ MsProfile *ms_profile_load(const char *file, int stage, int rank, const MsKernel
   g_autoptr(MsProfile) p = profile_new(file, kind);
   gboolean good = kind == MS_PROFILE_SCENARIO ? load_scenario(p, stage, rank, table, error)
                   : kind == MS_PROFILE_TRACE  ? load_trace(p, table, notes, error)
-                                              : load_saved(p, error);
+                                              : load_saved(p, stage < 0 && rank == 0 ? 0 : stage, error);
+  if (good && kind == MS_PROFILE_SAVED_RUN)
+    g_ptr_array_add(notes, g_strdup_printf("%s: has what the compute stream spends, by family: kernels of other "
+                                           "streams (permutes beside compute) are not in it, the scenario has them",
+                                           file));
   return good ? g_steal_pointer(&p) : NULL;
 }

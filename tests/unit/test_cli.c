@@ -640,6 +640,20 @@ static void advice_of_a_request(void **state) {
   g_remove(file);
 }
 
+/* Model FLOP/s alone compare with nothing: sources count them differently. */
+static void validate_says_what_it_leaves_out(void **state) {
+  (void)state;
+  g_autofree char *file = ms_cli_path("tflops.json");
+  static const char text[] =
+      "{\"schema\": 1, \"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": "
+      "{\"seq_length\": 4096, \"global_batch_size\": 8}, \"measured\": {\"tflops_per_gpu\": 400}}";
+  assert_true(g_file_set_contents(file, text, -1, NULL));
+  g_auto(MsCliRun) run = RUN("validate", "--fidelity", "fast", file);
+  ms_cli_expect(&run, 0, "validate of TFLOP/s");
+  assert_non_null(strstr(run.out, "\n1 of them measured nothing that is compared"));
+  g_remove(file);
+}
+
 /* Of a first-time user's questions: what the answer says to do, and that doing it works. */
 static void first_questions(void **state) {
   (void)state;
@@ -929,6 +943,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(plan_keeps_a_scenario),
       cmocka_unit_test(plan_table_shows_open_keys),
       cmocka_unit_test(advice_of_a_request),
+      cmocka_unit_test(validate_says_what_it_leaves_out),
       cmocka_unit_test(first_questions),
       cmocka_unit_test(plan_of_several_clusters),
       cmocka_unit_test(long_work_is_cut_short),

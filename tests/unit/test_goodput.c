@@ -294,6 +294,8 @@ static void tokens_a_day_have_a_band(void **state) {
     assert_close(r->tokens_per_day, r->tokens_per_step * 86400 / r->step_time_s * r->ettr_runs.mean, 1e-12);
     wide[given] = (r->tokens_per_day_p95 - r->tokens_per_day_p5) / r->tokens_per_day;
     assert_true(given ? r->band == 0 : r->band > 0 && wide[0] >= 2 * r->band);
+    g_autofree char *text = ms_report_goodput(r, 0);
+    assert_non_null(strstr(text, given ? "step 2.00 s (as given)" : " s (fast), "));
   }
   assert_true(wide[1] > 0 && wide[1] < wide[0]);
 }

@@ -419,10 +419,15 @@ static void other_model(void **state) {
   assert_int_equal(c->kind, MS_PROFILE_SAVED_RUN);
   g_autoptr(MsDiff) d = ms_diff_new(a, c, ms_test_kernels, notes, NULL);
   assert_true(a->coarse);
-  double mean_s = 0; /* what was saved is the mean over stages */
-  for (int i = 0; i < a->result->stages; i++)
-    mean_s += a->result->stage_time[i].family_s[MS_FAMILY_GEMM] / a->result->stages;
-  assert_close(part(c, "gemm")->time_s, mean_s, 1e-9);
+  assert_int_equal(c->stage, a->stage); /* the one that computes longest, of both */
+  assert_close(part(c, "gemm")->time_s, a->result->stage_time[a->stage].family_s[MS_FAMILY_GEMM], 1e-9);
+  for (int rank = 0; rank <= 1; rank++) { /* rank 0 is on the first stage; where others are, nothing saved says */
+    g_autoptr(MsProfile) of_rank = ms_profile_load(saved_file, -1, rank, ms_test_kernels, notes, &error);
+    assert_int_equal(of_rank->stage, rank == 0 ? 0 : a->stage);
+  }
+  g_clear_error(&error);
+  assert_null(ms_profile_load(saved_file, a->result->stages, -1, ms_test_kernels, notes, &error));
+  assert_non_null(strstr(error->message, "counted from 0: no stage"));
 }
 
 /* What is written in the form of the profiler is read as what was simulated; a limit leaves a whole file. */
