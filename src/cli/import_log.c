@@ -71,7 +71,7 @@ int ms_cli_import_log(const char *file, const char *into, const MsImportOptions 
   g_autoptr(MsTrainingLog) log = reader ? ms_training_log_read(reader, file, notes, &error) : NULL;
   if (!log) return ms_cli_fail(error);
   g_autoptr(MsScenario) scenario = into ? ms_scenario_load(into, &error) : NULL;
-  if (into && (!scenario || !ms_training_log_is_of(file, log->global_batch, scenario, &error)))
+  if (into && (!scenario || !ms_training_log_is_of(file, log->global_batch, log->world_size, scenario, &error)))
     return ms_cli_fail(error);
   MsMeasured m = {0};
   set_measured(log, file, &m);

@@ -28,11 +28,16 @@ typedef struct {
   const char *line;               /* at hand */
 } Reader;
 
-gboolean ms_training_log_is_of(const char *log, int batch, const MsScenario *run, GError **error) {
-  gint64 own = ms_scenario_batch(run);
-  return batch == 0 || batch == own ||
-         ms_input_error(error, log, 0, "global batch size", "is %d, %s has %" G_GINT64_FORMAT ": these are two runs",
-                        batch, run->file, own);
+static gboolean is_alike(const char *log, const char *what, int of_log, gint64 own, const MsScenario *run,
+                         GError **error) {
+  return of_log == 0 || of_log == own ||
+         ms_input_error(error, log, 0, what, "is %d, %s has %" G_GINT64_FORMAT ": these are two runs", of_log,
+                        run->file, own);
+}
+
+gboolean ms_training_log_is_of(const char *log, int batch, int gpus, const MsScenario *run, GError **error) {
+  return is_alike(log, "global batch size", batch, ms_scenario_batch(run), run, error) &&
+         is_alike(log, "world size", gpus, run->gpus, run, error);
 }
 
 void ms_training_log_free(MsTrainingLog *log) {
@@ -338,13 +343,25 @@ static const struct {
              {"TorchTitan", is_titan, titan_line},
              {"MLPerf", is_mllog, mllog_line}};
 
+static int form_of(const char *line) {
+  for (int i = 0; i < (int)G_N_ELEMENTS(forms); i++)
+    if (forms[i].is(line)) return i;
+  return -1;
+}
+
+gboolean ms_training_log_is(MsReader *reader) {
+  const char *line;
+  while ((line = ms_reader_line(reader, NULL)))
+    if (form_of(line) >= 0) return TRUE;
+  return FALSE;
+}
+
 static gboolean read_lines(Reader *r) {
   const char *line;
   while ((line = ms_reader_line(r->reader, r->error))) {
     r->line = line;
     arguments_line(r, line);
-    for (int i = 0; r->form < 0 && i < (int)G_N_ELEMENTS(forms); i++)
-      if (forms[i].is(line)) r->form = i;
+    if (r->form < 0) r->form = form_of(line);
     if (r->form >= 0 && !forms[r->form].line(r, line)) return FALSE;
     if (r->form < 0 && strstr(line, "memory (MB)") && !megatron_line(r, line)) return FALSE;
   }

@@ -40,8 +40,11 @@ typedef struct {
 
 /* NULL and *error when there is nothing to learn. What was repaired goes to `notes`. (transfer full) */
 MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArray *notes, GError **error);
-/* Of `log` (a file), whose steps have `batch` sequences (0: it does not say), FALSE when the run has another batch. */
-gboolean ms_training_log_is_of(const char *log, int batch, const MsScenario *run, GError **error);
+/* Whether a line of it is one of a training log; what is wrong with that, reading it says. */
+gboolean ms_training_log_is(MsReader *reader);
+/* Of `log` (a file), whose steps have `batch` sequences on `gpus` GPUs (0: it does not say), FALSE when the run has
+ * others. */
+gboolean ms_training_log_is_of(const char *log, int batch, int gpus, const MsScenario *run, GError **error);
 void ms_training_log_free(MsTrainingLog *log);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrainingLog, ms_training_log_free)
 

@@ -21,7 +21,7 @@ typedef struct {
   MsJob job;
   char *file, *trace, *log; /* trace: a profile of it; log: what it printed; NULL */
   double log_s, log_tokens; /* what the log says of a step, and of tokens per second and GPU; NaN */
-  int log_batch;            /* sequences of its step; 0: it does not say */
+  int log_batch, log_gpus;  /* sequences of its step, GPUs; 0: it does not say */
   const char *hardware;
   gboolean usable, known; /* known: its software stack has factors of its own */
   MsScenario *scenario;
@@ -114,7 +114,7 @@ static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   if (!r->scenario || !put_hardware(r->scenario, r->hardware, error)) return FALSE;
   MsScenario *s = r->scenario;
   if (r->log) put_log(r, s);
-  if (!ms_training_log_is_of(r->log, r->log_batch, s, error)) return FALSE;
+  if (!ms_training_log_is_of(r->log, r->log_batch, r->log_gpus, s, error)) return FALSE;
   r->measured_s = s->has_measured ? ms_measured_time(s, &from) : NAN;
   if (!(r->measured_s > 0) && !r->trace)
     return ms_input_error(error, r->file, 0, "measured", "gives no step time: moesim import log reads one from a log");
@@ -347,13 +347,18 @@ static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, 
 }
 
 /* --- logs ------------------------------------------------------------------------------------------------------ */
-/* Text that is no table of a profiler: FALSE when it is not a log of training. */
-static gboolean take_log(Run *r, const char *file, GPtrArray *notes) {
+static gboolean is_log(const char *file) {
   g_autoptr(MsReader) reader = ms_reader_open(file, NULL);
-  g_autoptr(MsTrainingLog) log = reader ? ms_training_log_read(reader, file, notes, NULL) : NULL;
-  if (!log || !(log->time_s > 0 || log->tokens_per_s > 0)) return FALSE;
+  return reader && ms_training_log_is(reader);
+}
+
+static gboolean take_log(Run *r, const char *file, GPtrArray *notes, GError **error) {
+  g_autoptr(MsReader) reader = ms_reader_open(file, error);
+  g_autoptr(MsTrainingLog) log = reader ? ms_training_log_read(reader, file, notes, error) : NULL;
+  if (!log) return FALSE;
   r->log = g_strdup(file);
-  r->log_s = log->time_s, r->log_tokens = log->tokens_per_s, r->log_batch = log->global_batch;
+  r->log_s = log->time_s, r->log_tokens = log->tokens_per_s;
+  r->log_batch = log->global_batch, r->log_gpus = log->world_size;
   return TRUE;
 }
 
@@ -389,7 +394,8 @@ static GArray *read_files(const MsAnchorOptions *o, GPtrArray *notes, GError **e
     MsProfileKind kind;
     Run run = {.file = g_strdup(o->files[i]), .hardware = o->hardware};
     Run *last = runs->len > 0 ? &g_array_index(runs, Run, runs->len - 1) : NULL;
-    if (last && !last->log && !is_json(o->files[i]) && take_log(last, o->files[i], notes)) {
+    if (last && !last->log && !is_json(o->files[i]) && is_log(o->files[i])) {
+      good = take_log(last, o->files[i], notes, error);
       g_free(run.file);
       continue;
     }

@@ -234,9 +234,17 @@ static void refused(void **state) {
   ms_test_data_write("other.log",
                      " iteration 1/ 3 | elapsed time per iteration (ms): 90.0 | global batch size: 32 |\n"
                      " iteration 2/ 3 | elapsed time per iteration (ms): 90.0 | global batch size: 32 |\n");
+  g_autofree char *nan = ms_test_data_path("nan.log"), *wide = ms_test_data_path("wide.log");
+  ms_test_data_write("nan.log",
+                     " [2026-01-01] iteration 2/ 3 | elapsed time per iteration (ms): 90.0 | lm loss: nan |\n");
+  ms_test_data_write("wide.log", "--- arguments ---\n  world_size ... 4096\n--- end of arguments ---\n"
+                                 " iteration 1/ 3 | elapsed time per iteration (ms): 90.0 | global batch size: 16 |\n"
+                                 " iteration 2/ 3 | elapsed time per iteration (ms): 90.0 | global batch size: 16 |\n");
   const struct {
     const char *a, *b, *say;
   } cases[] = {{bare, NULL, "measured: gives no step time"},
+               {run, nan, "nan.log: no step is left: 1 steps"},
+               {run, wide, "wide.log: world size: is 4096, "},
                {fast, NULL, " times the peak of "},
                {run, run, "is given twice"},
                {run, log, "global batch size: is 32, "},
