@@ -321,7 +321,8 @@ static gboolean check_known(const MsScenario *scenario, const MsLayout *layout, 
     return FALSE;
   if (!ms_hardware_need(h, ms_hardware_peak_flops(h, scenario->training.precision), precision->peak.key, error))
     return FALSE;
-  if (!ms_hardware_need(h, h->hbm_Bps, "hbm_Bps", error)) return FALSE;
+  if (!ms_hardware_need(h, h->hbm_Bps, "hbm_Bps", error) || !ms_hardware_need(h, h->hbm_B, "hbm_B", error))
+    return FALSE;
   if (inside && !ms_hardware_need(h, h->scaleup_Bps, "scaleup_Bps", error)) return FALSE;
   /* the host link is a rule of the layout: host-link-known */
   return !across || ms_hardware_need(h, h->nic_Bps, "nic_Bps", error);

@@ -123,6 +123,19 @@ static void the_vendors_figures_lie_in_the_band(void **state) {
   assert_true(fabs(0.4 / b->mfu - 1) < b->band);
 }
 
+/* Whether a run fits into a memory that nobody knows is no answer, neither is "not". */
+static void a_memory_is_needed(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 16);
+  s->hardware->hbm_B = NAN;
+  for (int fidelity = MS_FIDELITY_BOUND; fidelity <= MS_FIDELITY_FULL; fidelity++) {
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsResult) r = ms_simulate(s, (MsFidelity)fidelity, NULL, &error);
+    assert_null(r);
+    assert_non_null(strstr(error->message, "hardware h100-sxm: hbm_B is unknown; give it"));
+  }
+}
+
 static void strict_refuses_by_name(void **state) {
   (void)state;
   GError *error = NULL;
@@ -230,6 +243,7 @@ int main(void) {
                                      cmocka_unit_test(an_assumption_is_said),
                                      cmocka_unit_test(relatives_of_a_measured_machine_are_near),
                                      cmocka_unit_test(the_vendors_figures_lie_in_the_band),
+                                     cmocka_unit_test(a_memory_is_needed),
                                      cmocka_unit_test(strict_refuses_by_name),
                                      cmocka_unit_test(an_override_is_stated),
                                      cmocka_unit_test(a_file_has_a_base),
