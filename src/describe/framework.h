@@ -63,6 +63,10 @@ typedef struct {
                           their gradients, then those of all three, backward */
   gboolean registered_buffers; /* collectives of sharded parameters go out of buffers that NCCL knows, by few SMs
                                   (Megatron-FSDP, nccl_ub; torch.distributed.fsdp registers none) */
+  gboolean sums_once; /* over optimizer instances gradients that FSDP shards are summed behind the last microbatch
+                         alone, and whole where it shards the optimizer alone (Megatron-FSDP: megatron_fsdp.py,
+                         outer_fsdp_group_grad_reduce; param_and_grad_buffer.py, _bucket_group_gradient_reduce); else
+                         shards behind every backward (torch/distributed/fsdp, foreach_reduce, _reduce_grad) */
   int shard_copies;  /* torch fully_shard: a pass waits for compute in front of its first gather and behind its backward
                         for its last reduction; what is gathered is copied into the parameters, gradients into what is
                         reduced, experts so often (2: rows of theirs are sharded, which lie apart); parameters that stay

@@ -2,6 +2,8 @@
  * back to all ranks. */
 #include "exec/state_priv.h"
 
+#include "describe/framework.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -43,14 +45,16 @@ static void reduce(Exec *x, int kind) {
   }
 }
 
-/* The shard that this rank's instance has reduced. */
+/* The shard that this rank's instance has reduced; of Megatron-FSDP, where it shards the optimizer alone, all around it
+ * too, which nobody reads. */
 static void across(Exec *x, int kind) {
+  gboolean whole = x->scenario->options.fsdp == MS_FSDP_OPTIM && ms_framework(x->scenario)->sums_once;
   for (int i = 0; i < x->n_ranges; i++) {
     const Range *r = &x->range[i];
     if (!concerns(x, r, kind)) continue;
-    gint64 mine = r->counts[ms_comm_index(x->comm, group_of(x, kind))];
-    ms_comm_all_reduce(x->comm, MS_GROUP_INTER, grad_at(x, r, r->shard), mine, FALSE);
-    ms_exec_sent(x, (double)mine, ms_dtype_B(x->scenario->options.grad_reduce_dtype));
+    gint64 n = whole ? r->n : r->counts[ms_comm_index(x->comm, group_of(x, kind))];
+    ms_comm_all_reduce(x->comm, MS_GROUP_INTER, grad_at(x, r, whole ? r->from : r->shard), n, FALSE);
+    ms_exec_sent(x, (double)n, ms_dtype_B(x->scenario->options.grad_reduce_dtype));
   }
 }
 

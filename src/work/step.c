@@ -122,8 +122,10 @@ static int ranks_of_shards(const Step *s, gboolean expert) {
  * optimizer together each keeps its part (megatron_fsdp, outer_dp_sharding_strategy). */
 static void across_row(Step *s, gboolean expert, double elements, double element_B) {
   MsOpKind kind = s->o->outer_dp_sharding_strategy == MS_OUTER_OPTIM ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
+  gboolean whole = s->o->fsdp == MS_FSDP_OPTIM && ms_framework(s->work->scenario)->sums_once;
+  int parts = whole ? 1 : ranks_of_shards(s, expert);
   wire(ms_row_comm(&s->b, kind, of_kind[expert].across, of_kind[expert].stream, MS_GROUP_INTER,
-                   element_B * elements / ranks_of_shards(s, expert)),
+                   element_B * elements / parts),
        element_B);
 }
 
@@ -621,11 +623,7 @@ static void late_heads(Step *s, int stage) {
   }
 }
 
-/* PyTorch sums gradients over the instances behind every backward, as nobody tells it not to (_fsdp_collectives.py,
- * foreach_reduce); Megatron-FSDP those that all microbatches left, unit by unit behind the last one (megatron_fsdp.py,
- * outer_fsdp_group_grad_reduce). */
-static gboolean sums_every_pass(const Step *s) { return ms_framework(s->work->scenario)->shard_copies > 0; }
-
+/* Megatron-FSDP: what all microbatches left, unit by unit. */
 static void across_units(Step *s, int stage, MsOpList *list, MsBucket **at) {
   list_to(s, list);
   for (int c = s->work->layout->vpp - 1; c >= 0; c--) {
@@ -651,7 +649,8 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   list_to(&s, &out->before);
   zero_rows(&s, &p);
   out->before.tip = s.b.tip;
-  if (s.shards_gradients && !sums_every_pass(&s)) across_units(&s, stage, &out->reduce, &out->reduce_at);
+  if (s.shards_gradients && ms_framework(work->scenario)->sums_once)
+    across_units(&s, stage, &out->reduce, &out->reduce_at);
   else if (s.o->overlap_grad_reduce && !s.shards_gradients) bucket_rows(&s, stage, &out->reduce, &out->reduce_at, TRUE);
   if (s.o->overlap_param_gather && !s.gathers_units) bucket_rows(&s, stage, &out->gather, &out->gather_at, FALSE);
   list_to(&s, &out->after);
@@ -754,7 +753,7 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
       double elements = k ? piece->params_expert : piece->params_dense;
       s.b.tip = copied;
       reduce_row(&s, MS_OP_REDUCE_SCATTER, k, elements);
-      if (sums_every_pass(&s)) across_row(&s, k, elements, wire_B(&s, k));
+      if (!ms_framework(work->scenario)->sums_once) across_row(&s, k, elements, wire_B(&s, k));
     }
   }
   out->first.tip = out->first.n - 1, out->gather.tip = out->gather.n - 1, out->again.tip = out->again.n - 1,

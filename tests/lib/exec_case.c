@@ -67,6 +67,7 @@ MsScenario *ms_test_exec_case(const MsExecCase *c) {
   o->num_distributed_optimizer_instances = MAX(1, c->instances);
   o->overlap_grad_reduce = c->overlap, o->overlap_param_gather = c->overlap && !c->no_distopt;
   o->ep_overlap = o->delay_wgrad = c->ep_overlap;
+  if (c->fsdp) o->fsdp = MS_FSDP_OPTIM;
   o->moe_shared_expert_overlap = c->shared_overlap;
   if (c->unfused) o->attention_backend = MS_ATTN_UNFUSED;
   if (c->te_loss) o->cross_entropy_fusion_impl = MS_CE_TE;

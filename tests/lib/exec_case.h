@@ -21,7 +21,7 @@ typedef struct { /* zero: 1, the first word, or off */
   MsCpComm cp_comm;
   MsDispatcher dispatcher;
   guint32 recompute; /* modules; ~0 = full */
-  gboolean no_sp, no_distopt, overlap, ep_overlap, shared_overlap, unfused, te_loss, no_fusion, natural;
+  gboolean no_sp, no_distopt, overlap, ep_overlap, shared_overlap, unfused, te_loss, no_fusion, natural, fsdp;
 } MsExecCase;
 
 MsScenario *ms_test_exec_case(const MsExecCase *c);

@@ -69,6 +69,7 @@ static const MsExecCase cases[] = {
     {"ep 4 hybridep", "latent", .gpus = 4, .ep = 4, .dispatcher = MS_DISPATCH_HYBRIDEP},
     {"tp 2 ep 2 etp 2", "moe", .gpus = 4, .tp = 2, .ep = 2, .etp = 2},
     {"dp 4 in 2 instances", "gpt", .gpus = 4, .instances = 2},
+    {"dp 4 in 2 instances of Megatron-FSDP", "dense", .gpus = 4, .instances = 2, .fsdp = TRUE},
     {"ep 2, dp 4 in 2 instances, overlapped", "moe", .gpus = 4, .ep = 2, .instances = 2, .overlap = TRUE},
     {"ep 4, the router chooses", "moe", .gpus = 4, .ep = 4, .natural = TRUE},
     {"tp 2 ep 2 etp 2, the router chooses", "moe", .gpus = 4, .tp = 2, .ep = 2, .etp = 2, .natural = TRUE},

@@ -642,11 +642,31 @@ static void every_name_is_one_of_work(void **state) {
   named_in_tables(names);
 }
 
+/* FSDP of Llama 3 8B over 64 nodes, short sequences: the more optimizer instances, the shorter the rings of every
+ * layer, and the more states each rank updates and sums over the instances. So neither one nor 64 of a node each is
+ * best. */
+static void instances_trade_rings_for_states(void **state) {
+  (void)state;
+  double step_s[4], comm_s[4], update_s[4];
+  for (int i = 0; i < 4; i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 512);
+    s->training.seq_length = 1024, s->options.recompute.granularity = MS_RECOMPUTE_FULL;
+    s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS, s->options.num_distributed_optimizer_instances = 1 << 2 * i;
+    g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FAST);
+    step_s[i] = r->step_time_s, comm_s[i] = r->time.comm_total_s[MS_COMM_DP], update_s[i] = r->time.optimizer_s;
+    assert_close(r->memory->stage[0].optimizer_B, 12 * 8030261248.0 / 512 * (1 << 2 * i), 1e-12);
+  }
+  assert_true(comm_s[0] > 1.5 * comm_s[1] && comm_s[1] > comm_s[2]);
+  for (int i = 1; i < 4; i++) assert_true(update_s[i] > update_s[i - 1]);
+  assert_true(step_s[1] < 0.7 * step_s[0] && step_s[2] < step_s[3] && step_s[1] < step_s[3]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_module_is_heeded),
       cmocka_unit_test(every_name_is_one_of_work),
       cmocka_unit_test(every_schedule),
+      cmocka_unit_test(instances_trade_rings_for_states),
       cmocka_unit_test(lower_complexity_products),
       cmocka_unit_test(eager_1f1b_hides_messages),
       cmocka_unit_test(stages_alike_have_the_closed_forms),

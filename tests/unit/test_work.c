@@ -1024,6 +1024,10 @@ static void instances_of_a_dense_model(void **state) {
   assert_messages(&ops.after, after, G_N_ELEMENTS(after));
   assert_close(row(&ops.after, "dp gather", ANY)->message_B, 2 * params, 1e-12);
   assert_int_equal(row(&ops.after, "dp gather", ANY)->group, MS_GROUP_INTRA_DP_CP);
+  ms_step_ops_clear(&ops);
+  s->options.fsdp = MS_FSDP_OPTIM; /* Megatron-FSDP sums all that it has of a gradient that it does not shard */
+  ms_work_step_ops(l.work, 0, &ops);
+  assert_close(row(&ops.after, "dp reduce across", ANY)->message_B, 4 * params, 1e-12);
   const MsOp *norm = row(&ops.after, "gradient norm", ANY), *across_row = row(&ops.after, "dp reduce across", ANY);
   assert_true(norm->wait[0] == across_row - ops.after.op || norm->wait[1] == across_row - ops.after.op);
   ms_step_ops_clear(&ops);
