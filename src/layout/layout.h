@@ -34,9 +34,8 @@ typedef enum {
                      that have the same shard, dense and expert alike; of one rank otherwise */
   MS_N_GROUPS
 } MsGroupKind;
-extern const char *const
-    ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world cp-inner cp-outer
-                         intra-dp-cp intra-edp inter-instance */
+extern const char *const ms_group_words[]; /* none tp cp dp dp-cp tp-cp tp-dp-cp pp ep etp etp-ep edp embedding world
+                                              cp-inner cp-outer intra-dp-cp intra-edp inter-instance */
 
 /* Geometry of the worst group of one kind on the machine: ranks are placed consecutively, N = nvlink_domain_gpus. */
 typedef struct {
@@ -114,8 +113,7 @@ static inline gboolean ms_group_spans_stages(MsGroupKind kind) {
 /* Collectives over such a group meet all replicas. */
 static inline gboolean ms_group_spans_replicas(MsGroupKind kind) {
   return kind == MS_GROUP_DP || kind == MS_GROUP_DP_CP || kind == MS_GROUP_TP_DP_CP || kind == MS_GROUP_EDP ||
-         kind == MS_GROUP_WORLD || kind == MS_GROUP_INTRA_DP_CP || kind == MS_GROUP_INTRA_EDP ||
-         kind == MS_GROUP_INTER;
+         kind == MS_GROUP_WORLD || kind == MS_GROUP_INTRA_DP_CP || kind == MS_GROUP_INTRA_EDP || kind == MS_GROUP_INTER;
 }
 
 /* Over which gradients of dense or expert parameters are reduced into shards, and parameters gathered from them: all
