@@ -518,8 +518,8 @@ static JsonNode *node_of(const Value *value) {
   return string_node(value->text);
 }
 
-/* The keys in tables, those of no table and of Primus-Turbo left out. (transfer full) */
-static JsonNode *tables_of(const Primus *p, GHashTable *plain) {
+/* The keys in tables, those of no table and of Primus-Turbo left out, and where the file says them. (transfer full) */
+static JsonNode *tables_of(const Primus *p, GHashTable *lines) {
   JsonObject *root = json_object_new();
   for (guint i = 0; i < p->order->len; i++) {
     const char *key = p->order->pdata[i], *dot = strrchr(key, '.');
@@ -529,7 +529,7 @@ static JsonNode *tables_of(const Primus *p, GHashTable *plain) {
     JsonNode *in = json_object_get_member(root, table);
     if (!in) json_object_set_object_member(root, table, json_object_new());
     json_object_set_member(json_object_get_object_member(root, table), dot + 1, node_of(value));
-    if (value->plain || value->line == 0) g_hash_table_add(plain, (gpointer)key);
+    g_hash_table_insert(lines, (gpointer)key, GINT_TO_POINTER(value->line));
   }
   JsonNode *node = json_node_init_object(json_node_alloc(), root);
   json_object_unref(root);
@@ -593,11 +593,11 @@ static gboolean convert_titan(Primus *p, MsImport *import, const MsImportOptions
   if (!place(p, import, &with, &machine, &gpus) || !put_words(p, options->words) || !add_turbo_of_titan(p, import))
     return FALSE;
   if (with.gpus == 0) with.gpus = gpus;
-  g_autoptr(GHashTable) plain = g_hash_table_new(g_str_hash, g_str_equal);
-  g_autoptr(JsonNode) node = tables_of(p, plain);
+  g_autoptr(GHashTable) lines = g_hash_table_new(g_str_hash, g_str_equal);
+  g_autoptr(JsonNode) node = tables_of(p, lines);
   g_autoptr(MsJson) doc = ms_json_doc(node, p->file);
   g_autoptr(MsArgs) args = ms_args_new(p->file);
-  return ms_import_titan_keys(import, doc, plain, args, &with, p->error);
+  return ms_import_titan_keys(import, doc, lines, args, &with, p->error);
 }
 
 MsImport *ms_import_primus(const char *text, gsize length, const char *file, const MsImportOptions *options,

@@ -11,6 +11,7 @@ typedef struct {
   const MsJson *doc;
   JsonObject *root;
   GHashTable *used, *asked; /* "table.key": of the file, and all that were looked for */
+  GHashTable *lines;        /* "table.key" -> line of the file that said it, of what is no TOML; else NULL */
   char path[160];           /* of what was taken last */
   MsImport *import;
   GError **error;
@@ -47,7 +48,8 @@ G_GNUC_PRINTF(2, 3) static gboolean wrong(Titan *t, const char *format, ...) {
   va_start(list, format);
   g_autofree char *why = g_strdup_vprintf(format, list);
   va_end(list);
-  return ms_json_error(t->doc, t->path, t->error, "%s", why);
+  int line = t->lines ? GPOINTER_TO_INT(g_hash_table_lookup(t->lines, t->path)) : ms_json_line(t->doc, t->path);
+  return ms_input_error(t->error, ms_json_filename(t->doc), line, t->path, "%s", why);
 }
 
 static gboolean integer(Titan *t, const char *names, int absent, int lo, int hi, int *value) {
@@ -499,16 +501,18 @@ static MsScenario *scenario_of(Titan *t, const MsArgs *args, const MsImportOptio
   return doc ? ms_scenario_from_doc(doc, t->error) : NULL;
 }
 
-gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *plain, const MsArgs *args,
+gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *lines, const MsArgs *args,
                               const MsImportOptions *options, GError **error) {
-  Titan t = {.doc = doc, .root = json_node_get_object(ms_json_root(doc)), .import = import, .error = error};
+  Titan t = {
+      .doc = doc, .root = json_node_get_object(ms_json_root(doc)), .lines = lines, .import = import, .error = error};
   Run r = {0};
   GHashTableIter iter;
-  gpointer key;
+  gpointer key, line;
   t.used = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   t.asked = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-  if (plain) g_hash_table_iter_init(&iter, plain);
-  while (plain && g_hash_table_iter_next(&iter, &key, NULL)) g_hash_table_add(t.used, g_strdup(key));
+  if (lines) g_hash_table_iter_init(&iter, lines);
+  while (lines && g_hash_table_iter_next(&iter, &key, &line))
+    if (GPOINTER_TO_INT(line) == 0) g_hash_table_add(t.used, g_strdup(key));
   if (is_titan(&t) && read_all(&t, args, options, &r)) import->scenario = scenario_of(&t, args, options, &r);
   list_ignored(&t);
   if (!import->scenario) ms_import_blame_misspelt(import, error);
@@ -530,5 +534,6 @@ MsImport *ms_import_torchtitan(const char *text, gsize length, const char *file,
   if (!doc || !ms_import_notes(args, copy, error)) return NULL;
   MsImportOptions with = *options;
   if (python && !with.name) with.name = ms_titan_config_name(options->set);
-  return ms_import_titan_keys(import, doc, NULL, args, &with, error) ? g_steal_pointer(&import) : NULL;
+  g_autoptr(GHashTable) none = g_hash_table_new(g_str_hash, g_str_equal);
+  return ms_import_titan_keys(import, doc, python ? none : NULL, args, &with, error) ? g_steal_pointer(&import) : NULL;
 }

@@ -27,9 +27,10 @@ char *ms_titan_flavors(const char *name); /* "8B, 70B" (transfer full) */
 MsJson *ms_titan_python(const char *text, const char *file, const MsImportOptions *options, MsImport *import,
                         GError **error);
 const char *ms_titan_config_name(const char *const *set); /* NAME of CONFIG=NAME; NULL: none */
-/* import->scenario of a configuration as JSON, with its tables as members ("quantize.linear.float8"). `plain`, NULL or
- * char * "table.key" -> any: defaults of whoever calls TorchTitan, not listed where nothing reads them. */
-gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *plain, const MsArgs *args,
+/* import->scenario of a configuration as JSON, with its tables as members ("quantize.linear.float8"). `lines`, NULL or
+ * char * "table.key" -> its line in the file, where that is no TOML; 0: a default of whoever calls TorchTitan, not
+ * listed where nothing reads it. */
+gboolean ms_import_titan_keys(MsImport *import, const MsJson *doc, GHashTable *lines, const MsArgs *args,
                               const MsImportOptions *options, GError **error);
 
 #endif

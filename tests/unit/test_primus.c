@@ -318,7 +318,7 @@ static void torchtitan_refusals(void **state) {
       {"      primus_turbo:\n        enable_attention_float8: true\n",
        "enable_attention_float8: is true; moesim has no"},
       {"      model:\n        converters: [quantize.linear.mx]\n", "use_turbo_mx_linear: is true; moesim has no such"},
-      {"      model:\n        flavor: 17B\n", "model.flavor: deepseek_v3 17B is no model"},
+      {"      model:\n        flavor: 17B\n", "small.yaml:21: model.flavor: deepseek_v3 17B is no model"},
       {"      optimizer:\n        name: SGD\n", "optimizer.name: is \"SGD\""},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {

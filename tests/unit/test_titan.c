@@ -171,7 +171,7 @@ static void functions_that_are_not_read(void **state) {
   } rows[] = {
       {NULL, {NULL}, "has the configurations base, deep, low, rows, other: --set CONFIG=NAME says which"},
       {"inner", {NULL}, "has the configurations base"},
-      {"rows", {NULL}, "recipe_name: is \"rowwise\""},
+      {"rows", {NULL}, "recipe.py: quantize.linear.float8.recipe_name: is \"rowwise\""},
       {"other", {NULL}, "model.converters: holds a converter that is not modelled"},
       {"base", {"--training.max_context_length", "5000"}, "is no number of sequences of max_context_length = 5000"},
       {"base", {"--activation_checkpoint.mode", "none"}, "--activation_checkpoint.mode: is not read behind the file"},
