@@ -48,7 +48,8 @@ typedef struct {
 } MsProfile;
 
 /* `stage` -1: that of `rank`; and where that is -1 or none of the scenario's the one that computes longest. Of a trace
- * both mean nothing. A saved prediction does not say where its ranks are, but for rank 0: that is on the first stage. NULL and *error; what was repaired goes to `notes`. (transfer full) */
+ * both mean nothing. A saved prediction does not say where its ranks are, but for rank 0: that is on the first stage.
+ * NULL and *error; what was repaired goes to `notes`. (transfer full) */
 MsProfile *ms_profile_load(const char *file, int stage, int rank, const MsKernelTable *table, GPtrArray *notes,
                            GError **error);
 void ms_profile_free(MsProfile *profile);
