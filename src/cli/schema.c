@@ -103,6 +103,34 @@ static int print_outputs(const MsVerb *verb, const char *one, gboolean markdown)
   return 0;
 }
 
+/* The object inside a file that is called so: "lora", or as messages say, "scenario.training.lora"; NULL: none. */
+static const MsFieldTable *part_in(const MsFieldTable *table, const char *word) {
+  for (const MsField *field = table->fields; field->key; field++) {
+    const char *last = field->sub ? strrchr(field->sub->name, '.') : NULL;
+    if (!field->sub || field->sub == table) continue;
+    if (strcmp(field->sub->name, word) == 0 || (last && strcmp(last + 1, word) == 0)) return field->sub;
+    const MsFieldTable *deeper = part_in(field->sub, word);
+    if (deeper) return deeper;
+  }
+  return NULL;
+}
+
+static const MsFieldTable *part_of_a_file(const char *word) {
+  const MsFieldTable *part = NULL;
+  for (gsize i = 0; i < G_N_ELEMENTS(kinds); i++)
+    if (strcmp(kinds[i].kind, word) == 0) return NULL;
+  for (gsize i = 0; !part && i < G_N_ELEMENTS(kinds); i++)
+    if (kinds[i].whole_file) part = part_in(kinds[i].table, word);
+  return part;
+}
+
+static int print_part(const MsFieldTable *part, gboolean markdown) {
+  GString *out = g_string_new(NULL);
+  (markdown ? ms_fields_markdown : ms_fields_schema)(part, out);
+  (markdown ? ms_cli_print_file : ms_cli_print)(g_string_free(out, FALSE));
+  return 0;
+}
+
 int ms_cli_schema(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("schema");
   gboolean markdown = FALSE, output = FALSE;
@@ -115,6 +143,8 @@ int ms_cli_schema(int argc, char **argv) {
   if (!ms_cli_options(verb, entries, &argc, &argv, &status)) return status;
   if (argc > 2) return ms_cli_usage(verb, "give one kind or none, not %d", argc - 1);
   if (output) return print_outputs(verb, argc == 2 ? argv[1] : NULL, markdown);
+  const MsFieldTable *part = argc == 2 ? part_of_a_file(argv[1]) : NULL;
+  if (part) return print_part(part, markdown);
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
   for (guint i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].kind;
   int one = argc == 2 ? ms_cli_word(verb, "kind", argv[1], words) : -1;

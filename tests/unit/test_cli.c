@@ -640,6 +640,20 @@ static void advice_of_a_request(void **state) {
   g_remove(file);
 }
 
+/* Help and messages name objects inside of files: so can the reader. */
+static void schema_of_a_part(void **state) {
+  (void)state;
+  static const char *const parts[] = {"lora", "cluster", "goodput.recovery", "multi_latent_attention"},
+                           *const keys[] = {"targets", "slow_gpu_rate", "rewarm_s", "q_lora_rank"};
+  for (gsize i = 0; i < G_N_ELEMENTS(parts); i++) {
+    g_auto(MsCliRun) run = RUN("schema", parts[i]);
+    ms_cli_expect(&run, 0, parts[i]);
+    if (!strstr(run.out, keys[i])) fail_msg("%s lacks %s", parts[i], keys[i]);
+  }
+  g_auto(MsCliRun) none = RUN("schema", "nothing");
+  ms_cli_expect(&none, 2, "schema of nothing");
+}
+
 /* Model FLOP/s alone compare with nothing: sources count them differently. */
 static void validate_says_what_it_leaves_out(void **state) {
   (void)state;
@@ -943,6 +957,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(plan_keeps_a_scenario),
       cmocka_unit_test(plan_table_shows_open_keys),
       cmocka_unit_test(advice_of_a_request),
+      cmocka_unit_test(schema_of_a_part),
       cmocka_unit_test(validate_says_what_it_leaves_out),
       cmocka_unit_test(first_questions),
       cmocka_unit_test(plan_of_several_clusters),
