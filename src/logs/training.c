@@ -447,14 +447,22 @@ static void say_what_was_left_out(const Reader *r, GPtrArray *notes) {
   if (ms_reader_cut(r->reader)) note(notes, "%s: the log is cut short: what it holds until there is taken", r->file);
 }
 
-/* In a log of one run few steps are the first of a start; where several run into one file many are. */
+enum { MOST_STRANGE = 1 }; /* a run that follows another in the same file is one */
+
+/* A restart goes back to steps that were printed before; runs that write into one file go back to others. */
 static gboolean is_of_one_run(const Reader *r) {
-  const MsTrainingLog *log = r->log;
-  return log->starts <= 2 || 3 * log->starts < (int)log->steps->len ||
+  g_autoptr(GHashTable) seen = g_hash_table_new(NULL, NULL);
+  int strange = 0;
+  for (guint i = 0; i < r->log->steps->len; i++) {
+    const MsLogStep *s = &g_array_index(r->log->steps, MsLogStep, i);
+    strange += i > 0 && s->start && !s->other && !g_hash_table_contains(seen, GINT_TO_POINTER(s->number));
+    g_hash_table_add(seen, GINT_TO_POINTER(s->number));
+  }
+  return strange <= MOST_STRANGE ||
          ms_input_error(r->error, r->file, 0, NULL,
-                        "the count of steps goes back %d times in %u steps: are these several runs? Give each its own "
-                        "file",
-                        log->starts - 1, log->steps->len);
+                        "the count of steps goes back %d times to where it has not been: are these several runs? Give "
+                        "each its own file",
+                        strange);
 }
 
 static gboolean no_step(const Reader *r) {

@@ -268,6 +268,17 @@ static void two_runs(void **state) {
   }
 }
 
+/* However often: a run that is started again and again is one, as long as it goes on from where it was. */
+static void many_restarts(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GString) text = g_string_new(NULL);
+  for (int i = 1; i <= 5; i++) append_steps(text, "", i, i + 2, 64, 1000);
+  g_autoptr(MsTrainingLog) log = of_text(text, notes);
+  assert_int_equal(log->starts, 5);
+  assert_int_equal(log->kept, 10);
+}
+
 /* A step that several ranks print is one step, and no start. */
 static void several_ranks(void **state) {
   (void)state;
@@ -376,9 +387,10 @@ static void members(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(benchmarks), cmocka_unit_test(machine),   cmocka_unit_test(runs),
-      cmocka_unit_test(corpus),     cmocka_unit_test(damaged),   cmocka_unit_test(labelled),
-      cmocka_unit_test(cut_short),  cmocka_unit_test(members),   cmocka_unit_test(growing_batch),
-      cmocka_unit_test(two_runs),   cmocka_unit_test(two_sizes), cmocka_unit_test(several_ranks)};
+      cmocka_unit_test(benchmarks),   cmocka_unit_test(machine),   cmocka_unit_test(runs),
+      cmocka_unit_test(corpus),       cmocka_unit_test(damaged),   cmocka_unit_test(labelled),
+      cmocka_unit_test(cut_short),    cmocka_unit_test(members),   cmocka_unit_test(growing_batch),
+      cmocka_unit_test(two_runs),     cmocka_unit_test(two_sizes), cmocka_unit_test(several_ranks),
+      cmocka_unit_test(many_restarts)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
