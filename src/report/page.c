@@ -152,7 +152,12 @@ gboolean ms_page_add_run(MsPage *page, const MsScenario *s, const char *name, GE
   return TRUE;
 }
 
-void ms_page_add_printed(MsPage *page, const char *json) { g_ptr_array_add(page->runs, g_strdup(json)); }
+void ms_page_add_printed(MsPage *page, const char *json) {
+  g_autoptr(MsJson) doc = page->title ? NULL : ms_json_parse(json, -1, "run", NULL);
+  JsonObject *run = doc ? ms_json_object(ms_json_root(doc)) : NULL;
+  g_ptr_array_add(page->runs, g_strdup(json));
+  if (!page->title) page->title = g_strdup(ms_json_string(ms_json_member(run, "name")));
+}
 
 void ms_page_add_whatif(MsPage *page, const MsWhatifRun *run) {
   g_ptr_array_add(page->studies, ms_figures_json(&ms_page_study_figures, run));

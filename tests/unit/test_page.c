@@ -89,6 +89,21 @@ static void nothing_leaves_the_data_block(void **state) {
   assert_null(strstr(html, "@@STYLE@@"));
 }
 
+/* A run as a worker of the server printed it makes the page that the program writes. */
+static void printed_runs_make_the_same_page(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) run = moe_run();
+  GError *error = NULL;
+  MsPage *direct = ms_page_new(NULL), *printed = ms_page_new(NULL);
+  if (!ms_page_add_run(direct, run, "mine", &error)) fail_msg("%s", error->message);
+  g_autofree char *json = ms_page_run_json(run, "mine", &error);
+  ms_page_add_printed(printed, json);
+  g_autofree char *a = ms_page_take(direct), *b = ms_page_take(printed);
+  const char *end = strstr(b, "\"elapsed_s\":");
+  assert_non_null(strstr(b, "<title>mine "));
+  assert_int_equal(strncmp(a, b, end ? (size_t)(end - b) : strlen(b)), 0);
+}
+
 /* --- the data -------------------------------------------------------------------------------------------------- */
 static void every_pass_is_there_once(void **state) {
   (void)state;
@@ -227,6 +242,7 @@ static void links_of_a_fabric_carry_the_step(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(files_stand_in_the_program_as_they_are),
+                                     cmocka_unit_test(printed_runs_make_the_same_page),
                                      cmocka_unit_test(nothing_leaves_the_data_block),
                                      cmocka_unit_test(every_pass_is_there_once),
                                      cmocka_unit_test(communication_adds_up_to_the_result),
