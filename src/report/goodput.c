@@ -45,8 +45,9 @@ static const char *bound(const MsGoodputResult *r, double above) {
 /* --- text ------------------------------------------------------------------------------------------------------ */
 static void job(GString *out, const MsGoodputResult *r) {
   const MsGoodput *g = r->goodput;
-  g_string_append_printf(out, "  %s on %d x %s, %d nodes; step %s (%s), failures as %s\n", g->run->model->name, r->gpus,
-                         g->run->hardware->name, r->nodes, MS_SECONDS(r->step_time_s),
+  g_autofree char *machines = ms_scenario_machines_text(g->run);
+  g_string_append_printf(out, "  %s on %s, %d nodes; step %s (%s), failures as %s\n", g->run->model->name, machines,
+                         r->nodes, MS_SECONDS(r->step_time_s),
                          isnan(g->step_time_s) ? ms_fidelity_words[g->fidelity] : "as given", g->reliability.name);
   if (r->caveat) ms_text_paragraph(out, 15, "  caveat       %s", r->caveat);
   g_string_append_printf(out, "  checkpoint   %s, %s: stops training for %s, safe %s later, loads in %s\n",

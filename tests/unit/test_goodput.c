@@ -281,6 +281,25 @@ static void given_up_is_a_lower_bound(void **state) {
   assert_null(strstr(other, "at least"));
 }
 
+/* All machines of a job of several kinds are named. */
+static void pools_are_named(void **state) {
+  (void)state;
+  static const char run[] =
+      "{\"model\": \"llama3-8b\", \"pools\": [{\"hardware\": \"h100-sxm\", \"gpus\": 8}, {\"hardware\": "
+      "\"a100-sxm-80g\", \"gpus\": 8}], \"training\": {\"seq_length\": 4096, \"global_batch_size\": 16}, "
+      "\"layout\": {\"pp\": 2}}";
+  g_autofree char *study = g_strdup_printf(
+      "{\"schema\": 1, \"run\": %s, \"fidelity\": \"bound\", \"recovery\": {\"restart_s\": 300, \"rewarm_s\": "
+      "60}, " RATE(
+          "20") ", \"checkpoint\": {\"mode\": \"synchronous\", \"storage_Bps\": 1e12}, \"budget\": {\"days\": 3}}",
+      run);
+  GError *error = NULL;
+  g_autoptr(MsGoodputResult) r = study_of(study, &error);
+  if (!r) fail_msg("%s", error->message);
+  g_autofree char *text = ms_report_goodput(r, 0);
+  assert_non_null(strstr(text, "llama3-8b on 8 x h100-sxm + 8 x a100-sxm-80g, 2 nodes"));
+}
+
 #define REST ", \"checkpoint\": {\"mode\": \"synchronous\", \"storage_Bps\": 1e12}, \"budget\": {\"days\": 30}"
 /* The step's band alone where nothing fails, wider with failures; narrower where the step is given. */
 static void tokens_a_day_have_a_band(void **state) {
@@ -338,6 +357,7 @@ int main(void) {
                                      cmocka_unit_test(every_study_runs_the_same_on_any_threads),
                                      cmocka_unit_test(no_progress_is_an_answer),
                                      cmocka_unit_test(given_up_is_a_lower_bound),
+                                     cmocka_unit_test(pools_are_named),
                                      cmocka_unit_test(tokens_a_day_have_a_band),
                                      cmocka_unit_test(what_cannot_be_is_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
