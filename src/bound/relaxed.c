@@ -223,8 +223,8 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   MsChunks of = ms_chunks_of(r->p->work, turn);
   MsTime before = r->at.tip[stage], sent[2], f_tip = NEVER, b_tip = NEVER;
   ms_stages_take_sends(&r->at, turn, sent);
-  if (f) f_tip = ms_stages_entry(&r->at, f, sent[0]);
-  if (b) b_tip = ms_stages_entry(&r->at, b, sent[1]);
+  if (f) f_tip = ms_stages_entry(&r->at, turn, f, sent[0]);
+  if (b) b_tip = ms_stages_entry(&r->at, turn, b, sent[1]);
   if (!b) f_tip = gathered(r, f, f_tip);
   int ending = r->toll[stage] ? ms_reduce_ending(r->p, r->reduces, turn) : -1;
   if (ending >= 0) ms_toll_last(r->toll[stage], ending);
@@ -237,7 +237,10 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (b_empty) b_tip = ms_stages_passed_on(&r->at, b, before);
   r->at.tip[stage] = b ? b_tip : f_tip;
   if (b && b->kind != MS_SLOT_I) r->last_b[b->chunk * r->p->layout->pp + stage] = b_tip;
-  if (f) ms_stages_hand_on(&r->at, f, b != NULL, f_tip);
+  MsTime behind = b_tip;
+  const MsSlotPass *held = ms_stages_release(&r->at, turn, &behind);
+  if (held) ms_stages_hand_on(&r->at, held, FALSE, behind), r->at.held.goes = FALSE;
+  if (f && !ms_stages_hold(&r->at, turn, f_tip)) ms_stages_hand_on(&r->at, f, b != NULL, f_tip);
   if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip);
 }
 

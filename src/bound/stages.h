@@ -16,6 +16,8 @@ typedef struct {
   gboolean *host_decides; /* [stages] some moment of the stage was that of its host, since somebody set it to FALSE */
   MsTime *message;        /* as MsProgram.message; of one alone: only the first */
   MsTime launch[MS_MAX_POOLS], sync[MS_MAX_POOLS], *all; /* `all` owns the tables */
+  MsSlotPass held;                                       /* forward whose message leaves behind the next turn */
+  MsTime held_tip;
 } MsStages;
 /* Messages take no time until ms_stages_send_messages. */
 MsStages ms_stages_new(const MsProgram *program, const MsSchedule *schedule);
@@ -32,17 +34,25 @@ static inline MsTime ms_stages_message(const MsStages *s, const MsSlotPass *pass
 static inline MsTime ms_stages_input(const MsStages *s, const MsSlotPass *pass) {
   return pass->in < 0 ? MS_NEVER : s->made[pass->in];
 }
+/* When the last message that a pass waits for is there, MS_NEVER: it waits for none. */
+static inline MsTime ms_stages_arrival(const MsStages *s, const MsTurn *turn, const MsSlotPass *pass) {
+  MsTime last = pass->comes && !turn->held ? ms_stages_input(s, pass) : MS_NEVER;
+  for (int k = 0; k < 2; k++)
+    if (turn->with[k] >= 0) last = MAX(last, s->made[turn->with[k]]);
+  return last;
+}
 /* From when the rows of a pass may run; MS_NEVER: they wait for nothing. `sent`: the send that it waits for. A blocking
  * exchange ends in a device synchronisation. Weight gradients wait for their own input gradients. */
-static inline MsTime ms_stages_entry(MsStages *s, const MsSlotPass *pass, MsTime sent) {
-  MsTime input = ms_stages_input(s, pass), entry = input;
+static inline MsTime ms_stages_entry(MsStages *s, const MsTurn *turn, const MsSlotPass *pass, MsTime sent) {
+  MsTime input = ms_stages_input(s, pass), entry = input, last = ms_stages_arrival(s, turn, pass);
   int stage = pass->stage;
   if (pass->kind == MS_SLOT_W) return input;
   if (input == MS_NEVER) entry = s->tip[stage];
-  else if (s->p->p2p_blocks && pass->comes) {
+  entry = MAX(entry, last);
+  if (s->p->p2p_blocks && last != MS_NEVER) {
     MsTime sync = s->sync[ms_layout_pool(s->p->layout, stage)], issued = s->host[stage] + sync;
-    entry = sync > 0 ? MAX(issued, input) : input;
-    s->host[stage] = MAX(issued, input);
+    if (sync > 0) entry = MAX(entry, issued);
+    s->host[stage] = MAX(issued, last);
   }
   return MAX(entry, sent);
 }
@@ -52,6 +62,7 @@ static inline void ms_stages_take_sends(MsStages *s, const MsTurn *turn, MsTime 
   sent[0] = sent[1] = MS_NEVER;
   if (!turn->forward && turn->backward->kind == MS_SLOT_W) return;
   sent[0] = send[0], sent[1] = turn->forward && s->p->p2p_in_turn ? MS_NEVER : send[1];
+  if (s->p->p2p_blocks) sent[0] = sent[1] = MAX(sent[0], sent[1]);
   send[0] = send[1] = MS_NEVER;
 }
 /* What a table does to the stage of a turn, `before` and `after` it; `beside` NULL: the turn is no pair. */
@@ -73,7 +84,7 @@ static inline MsTime ms_stages_send(MsStages *s, const MsSlotPass *pass, gboolea
   if (launch > 0 && host >= tip) tip = host, s->host_decides[stage] = TRUE;
   *stream = tip += message;
   MsTime *awaited = &s->send[2 * stage];
-  if (s->p->p2p_blocks) awaited[0] = awaited[1] = tip;
+  if (s->p->p2p_blocks) awaited[0] = awaited[1] = MAX(awaited[0], tip);
   else if (s->p->p2p_in_turn && !beside) awaited[pass->kind != MS_SLOT_F] = tip;
   return tip;
 }
@@ -83,6 +94,19 @@ static inline MsTime ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, gboo
   if (pass->kept >= 0) s->made[pass->kept] = tip;
   if (pass->out >= 0) s->made[pass->out] = pass->goes ? ms_stages_send(s, pass, beside, message, tip) : tip;
   return message;
+}
+/* The message of a forward that exchanges is kept until the backward behind it hands on; FALSE: it sends none, or goes
+ * by itself. */
+static inline gboolean ms_stages_hold(MsStages *s, const MsTurn *turn, MsTime tip) {
+  if (!turn->holds || !turn->forward->goes) return FALSE;
+  s->held = *turn->forward, s->held_tip = tip;
+  return TRUE;
+}
+/* What was kept, NULL: nothing; it leaves from `tip` on. */
+static inline const MsSlotPass *ms_stages_release(MsStages *s, const MsTurn *turn, MsTime *tip) {
+  if (!turn->held || !s->held.goes || s->held.stage != turn->stage) return NULL;
+  *tip = MAX(*tip, s->held_tip);
+  return &s->held;
 }
 /* What an empty virtual stage hands on, its input; nobody waits for weight gradients. `before`: the end of the chain of
  * the slot before. */

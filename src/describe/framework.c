@@ -12,10 +12,10 @@
 
 /* As many parameters as MsFrameworkRow has columns: a row that leaves one out does not compile. */
 #define MS_FRAMEWORK(id, w, d, a, b, c, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, x, y, z, aa, bb, cc, dd, \
-                     ee, ff, gg, hh, ii, jj, kk, ll, mm, nn, oo, qq, rr, ss)                                           \
-  [MS_FRAMEWORK_##id] = {a,  b,  c,  e,  f,  g,  h,  i,  j,  k,  l,  m,  n,         o,       p,                        \
-                         q,  r,  s,  t,  u,  v,  x,  y,  z,  aa, bb, cc, dd,        ee,      ff,                       \
-                         gg, hh, ii, jj, kk, ll, mm, nn, oo, qq, rr, ss, .word = w, .doc = d},
+                     ee, ff, gg, hh, ii, jj, kk, ll, mm, nn, oo, qq, rr, ss, tt)                                       \
+  [MS_FRAMEWORK_##id] = {a,  b,  c,  e,  f,  g,  h,  i,  j,  k,  l,  m,  n,  o,         p,                             \
+                         q,  r,  s,  t,  u,  v,  x,  y,  z,  aa, bb, cc, dd, ee,        ff,                            \
+                         gg, hh, ii, jj, kk, ll, mm, nn, oo, qq, rr, ss, tt, .word = w, .doc = d},
 const MsFrameworkRow ms_frameworks[] = {
 #include "describe/framework.def"
 };

@@ -83,6 +83,8 @@ typedef struct {
                                 next with its experts, also backward (set_modules_to_backward_prefetch) */
   gboolean flex_latent; /* latent attention is FlexAttention (models/deepseek_v3/__init__.py, attn_type): kernels in
                            Triton, for which FlashAttention-2's time is taken */
+  gboolean megatron_messages; /* interleaved passes wait for messages as Megatron-Core's do: MsSlot and MsEarly of
+                                 sched/sched.h */
   gboolean aligns_reductions; /* stages of a pipeline begin to reduce gradients together (step/reduce.h) */
   gboolean reduce_waits;      /* without overlap_grad_reduce the backward pass waits for every reduction of sharded
                                  gradients, which it issues itself (DeepSpeed's overlap_comm: zero/stage_1_and_2.py and

@@ -1,8 +1,18 @@
 /* src/layout/stages.c - the virtual stages of a scenario: how many, where each lies, which layers it has. */
+#include "describe/framework.h"
 #include "layout/rules.h"
 
 int ms_layout_flush(const MsScenario *s, int microbatches) {
   return s->training.local_batch_size > 0 ? s->training.local_batch_size / s->training.micro_batch_size : microbatches;
+}
+
+static gboolean exchanges(const MsScenario *s, const MsLayout *l) {
+  return ms_framework(s)->megatron_messages && l->vpp > 1 && !s->options.overlap_p2p_comm && !s->options.ep_overlap;
+}
+
+static gboolean receives(const MsScenario *s, const MsLayout *l) {
+  gboolean beside = s->options.overlap_p2p_comm && s->options.overlap_p2p_comm_warmup_flush;
+  return ms_framework(s)->megatron_messages && l->vpp > 1 && !beside;
 }
 
 MsScheduleNumbers ms_layout_schedule_numbers(const MsScenario *s, const MsLayout *l) {
@@ -14,7 +24,9 @@ MsScheduleNumbers ms_layout_schedule_numbers(const MsScenario *s, const MsLayout
                              .f = 1,
                              .i = 1,
                              .w = 1,
-                             .flush = l->flush};
+                             .flush = l->flush,
+                             .exchanges = exchanges(s, l),
+                             .receives = receives(s, l)};
 }
 
 int ms_layout_chunks_per_rank(const MsScenario *s) {

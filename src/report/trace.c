@@ -120,11 +120,17 @@ static void put_slot_args(MsWriter *sink, const MsSlot *slot) {
   }
 }
 
+/* The activations of an exchange leave behind its backward (MsSlot). */
+static const MsSlot *sent_by(const MsSlot *slot, const MsTask *task) {
+  gboolean behind = slot && slot->kind == MS_SLOT_B && task->stream == MS_STREAM_PP_SEND;
+  return behind && ms_slot_exchanges(slot - 1) ? slot - 1 : slot;
+}
+
 static void put_task(Trace *t, guint32 index) {
   const MsDetail *d = t->walk.detail;
   const MsTask *task = ms_graph_task(d->graph, index);
   guint32 flat = 0;
-  const MsSlot *slot = ms_walk_slot(&t->walk, task->device, index, &flat);
+  const MsSlot *slot = sent_by(ms_walk_slot(&t->walk, task->device, index, &flat), task);
   put_span_head(t->sink, task->device, FIRST_STREAM_THREAD + task->stream, d->trajectory->start[index],
                 d->trajectory->end[index]);
   if (slot) {

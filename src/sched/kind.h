@@ -63,6 +63,8 @@ typedef struct {
   gboolean ep_overlap;
   double f, i, w, comm; /* of one pass and one message, for schedules that costs decide */
   int flush;            /* microbatches between two flushes; 0: all. Divides them */
+  gboolean exchanges;   /* interleaved: messages of a forward and the backward behind it go together (MsSlot) */
+  gboolean receives;    /* interleaved: a pass waits for all that was to come by then (MsEarly) */
 } MsScheduleNumbers;
 
 typedef struct MsSchedule MsSchedule;

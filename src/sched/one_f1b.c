@@ -71,15 +71,17 @@ gint64 ms_gpipe_live(const MsScheduleNumbers *numbers, int stage, int chunk) {
 
 /* Of n forwards and backwards in the order of the table: the first `ahead` forwards, one backward after each of the
  * others, and the backwards that are left. */
-static void put_stage(MsSchedule *schedule, int stage, const Entry *table, int n, int ahead, gboolean ep_overlap) {
+static void put_stage(MsSchedule *schedule, int stage, const Entry *table, int n, int ahead,
+                      const MsScheduleNumbers *numbers) {
   int last = schedule->chunks - 1;
   for (int k = 0; k < ahead; k++) ms_slot_put(schedule, stage, MS_SLOT_F, table[k].mb, table[k].chunk);
   for (int k = 0; k < n - ahead; k++) {
     const Entry *f = &table[k + ahead], *b = &table[k];
-    if (ep_overlap) {
+    if (numbers->ep_overlap) {
       ms_slot_put_pair(schedule, stage, f->mb, f->chunk, b->mb, last - b->chunk);
     } else {
       ms_slot_put(schedule, stage, MS_SLOT_F, f->mb, f->chunk);
+      if (numbers->exchanges) schedule->slot[stage][schedule->n[stage] - 1].chunk2 = MS_EXCHANGES;
       ms_slot_put(schedule, stage, MS_SLOT_B, b->mb, last - b->chunk);
     }
   }
@@ -92,8 +94,10 @@ MsSchedule *ms_1f1b_build(const MsScheduleNumbers *numbers) {
   g_autofree Entry *table = g_new(Entry, n);
   fill_table(table, m, chunks, group);
   MsSchedule *schedule = ms_schedule_alloc(numbers->stages, m, chunks, MS_PLACE_ROUND_ROBIN, 2 * n);
+  if (numbers->receives && chunks > 1 && group > numbers->stages)
+    schedule->early = numbers->exchanges ? MS_EARLY_ALWAYS : MS_EARLY_AT_ENDS;
   for (int s = 0; s < numbers->stages; s++)
-    put_stage(schedule, s, table, n, (int)MIN(warm_up(numbers, s, group), n), numbers->ep_overlap);
+    put_stage(schedule, s, table, n, (int)MIN(warm_up(numbers, s, group), n), numbers);
   return schedule;
 }
 
@@ -108,7 +112,7 @@ MsSchedule *ms_eager_1f1b_build(const MsScheduleNumbers *n) {
   g_autofree Entry *table = g_new(Entry, m);
   fill_table(table, m, 1, m);
   MsSchedule *schedule = ms_schedule_alloc(n->stages, m, 1, MS_PLACE_ROUND_ROBIN, 2 * m);
-  for (int s = 0; s < n->stages; s++) put_stage(schedule, s, table, m, eager_warm_up(n, s), FALSE);
+  for (int s = 0; s < n->stages; s++) put_stage(schedule, s, table, m, eager_warm_up(n, s), n);
   return schedule;
 }
 

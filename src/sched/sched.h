@@ -21,6 +21,23 @@ typedef struct {
   gint16 chunk, chunk2; /* model chunk on this stage; chunk2 of the backward in an FB slot */
   gint32 mb, mb2;
 } MsSlot;
+/* An F slot whose messages go with those of the B slot behind it: what both need has come before, what both give leaves
+ * behind the backward (Megatron-Core pipeline_parallel/schedules.py, interleaved without overlap_p2p_comm:
+ * send_forward_backward_recv_forward_backward). */
+enum { MS_EXCHANGES = 1 }; /* as chunk2 */
+static inline gboolean ms_slot_exchanges(const MsSlot *slot) {
+  return slot->kind == MS_SLOT_F && slot->chunk2 == MS_EXCHANGES;
+}
+
+/* Interleaved groups of more than p microbatches let the first stage have inputs before their turn, and the last stage
+ * gradients. Where messages are waited for as they come (Megatron-Core pipeline_parallel/schedules.py,
+ * recv_tensor_from_previous_stage), forward f of the first stage waits for what forward f - p gave on the last one, and
+ * backward b of the last for what backward b - p gave on the first. */
+typedef enum {
+  MS_EARLY_NOT,
+  MS_EARLY_AT_ENDS, /* passes up to the first that has one of the other kind behind it, and behind the last such */
+  MS_EARLY_ALWAYS
+} MsEarly;
 
 /* The middle of a stage's list, where it repeats itself: slots [from, to), of which each is the one `slots` before it
  * with some microbatches more. */
@@ -31,7 +48,8 @@ typedef struct {
 struct MsSchedule {
   int stages, microbatches, chunks; /* p, m, v (chunks = 2 for V and bidirectional placement) */
   MsPlacement placement;
-  guint kinds;        /* bits of MsSlotKind: which there are */
+  guint kinds; /* bits of MsSlotKind: which there are */
+  MsEarly early;
   int period;         /* microbatches, the same on all stages; 0: some list does not repeat itself, or is too short */
   MsPeriodOf *repeat; /* [stages] where there is a period */
   int *n;             /* [stages] slots of each stage */

@@ -108,7 +108,8 @@ static gboolean is_kept(const MsSchedule *s) {
 
 MsSchedule *ms_schedule_shared(MsScheduleKind kind, const MsScheduleNumbers *n, char *why, size_t size) {
   static MsKeep schedules = {.most = MOST_KEPT};
-  const gint64 is[] = {kind, n->stages, n->microbatches, n->chunks, n->group, n->ep_overlap, n->flush};
+  const gint64 is[] = {kind,          n->stages, n->microbatches, n->chunks,  n->group,
+                       n->ep_overlap, n->flush,  n->exchanges,    n->receives};
   const double costs[] = {n->f, n->i, n->w, n->comm};
   g_autoptr(GByteArray) key = g_byte_array_sized_new(sizeof is + sizeof costs);
   g_byte_array_append(key, (const guint8 *)is, sizeof is),
@@ -122,6 +123,6 @@ MsSchedule *ms_schedule_shared(MsScheduleKind kind, const MsScheduleNumbers *n, 
 
 MsSchedule *ms_schedule_new(int kind, int stages, int microbatches, int chunks, int group, gboolean ep_overlap,
                             char *why, size_t size) {
-  MsScheduleNumbers numbers = {stages, microbatches, chunks, group, ep_overlap, 1, 1, 1, 0, 0};
+  MsScheduleNumbers numbers = {stages, microbatches, chunks, group, ep_overlap, 1, 1, 1, 0, 0, FALSE, FALSE};
   return ms_schedule_for((MsScheduleKind)kind, &numbers, why, size);
 }

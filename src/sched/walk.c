@@ -20,6 +20,7 @@ typedef struct { /* a chunk of a stage */
 typedef struct { /* a stage */
   const MsSlot *next, *end;
   Place *place; /* [chunks] */
+  int ahead;    /* forwards in front of its first pair */
 } Line;
 
 struct MsSlotWalk {
@@ -82,6 +83,13 @@ static Place place_of(const MsSchedule *s, int stage, int chunk) {
   return p;
 }
 
+/* The forward of the first pair is one more that no backward comes before. */
+static int ahead_of(const Line *l) {
+  int n = 0, all = (int)(l->end - l->next) / 2;
+  while (n < all && l->next[n].kind == MS_SLOT_F) n++;
+  return n < all ? n - 1 : n;
+}
+
 MsSlotWalk *ms_slot_walk_new(const MsSchedule *s, int stage, gboolean beside) {
   size_t stages = (size_t)s->stages, places = stages * (size_t)s->chunks,
          tensors = N_TENSORS * places * (size_t)s->microbatches;
@@ -92,7 +100,9 @@ MsSlotWalk *ms_slot_walk_new(const MsSchedule *s, int stage, gboolean beside) {
   w->made = alone ? NULL : (guint8 *)(w->place + places);
   w->turn.stage = MAX(stage, 0);
   w->here = &w->line[w->turn.stage], w->until = stage >= 0 ? w->here + 1 : w->line + stages;
-  for (int k = 0; k < s->stages; k++) w->line[k] = (Line){s->slot[k], s->slot[k] + s->n[k], w->place + k * s->chunks};
+  for (int k = 0; k < s->stages; k++)
+    w->line[k] = (Line){s->slot[k], s->slot[k] + s->n[k], w->place + k * s->chunks, 0};
+  for (Line *l = w->here; s->early && l < w->until; l++) l->ahead = ahead_of(l);
   for (const Line *l = w->here; l < w->until; l++)
     for (int c = 0; c < s->chunks; c++) l->place[c] = place_of(s, (int)(l - w->line), c);
   if (w->made) memset(w->made, 0, tensors);
@@ -117,12 +127,63 @@ void ms_slot_walk_must_end(const MsSlotWalk *w) {
   if (stage >= 0) MS_BUG("schedule deadlocks at stage %d slot %d", stage, slot);
 }
 
+/* What the backward behind a forward that exchanges waits for; -1: what that forward gives. */
+static int comes_with(const MsSlotWalk *w, const MsSlot *slot) {
+  if (!ms_slot_exchanges(slot)) return -1;
+  const Place *place = w->here->place;
+  int in = place[slot[1].chunk].way[MS_SLOT_B].in + slot[1].mb, out = place[slot->chunk].way[MS_SLOT_F].out + slot->mb;
+  return in == out ? -1 : in;
+}
+
+/* Lists of 1F1B: `ahead` forwards, pairs of a forward and a backward, backwards. */
+static const MsSlot *forward_slot(const MsSlotWalk *w, int f) {
+  int ahead = w->here->ahead;
+  return &w->schedule->slot[w->turn.stage][f < ahead ? f : 2 * f - ahead];
+}
+
+static const MsSlot *backward_slot(const MsSlotWalk *w, int b) {
+  int ahead = w->here->ahead, all = w->schedule->n[w->turn.stage] / 2;
+  return &w->schedule->slot[w->turn.stage][b < all - ahead ? ahead + 2 * b + 1 : all + b];
+}
+
+static int input_of(const MsSlotWalk *w, MsSlotKind kind, int chunk, int mb) {
+  return chunk < 0 || chunk >= w->schedule->chunks ? -1 : w->here->place[chunk].way[kind].in + mb;
+}
+
+/* Behind forward f, and behind backward b, of the first and the last stage (MsEarly); -1: nothing. */
+static int early_forward(const MsSlotWalk *w, int f) {
+  int p = w->schedule->stages;
+  if (f < p || (w->schedule->early == MS_EARLY_AT_ENDS && f > w->here->ahead)) return -1;
+  const MsSlot *then = forward_slot(w, f - p);
+  return input_of(w, MS_SLOT_F, then->chunk + 1, then->mb);
+}
+
+static int early_backward(const MsSlotWalk *w, int b) {
+  int p = w->schedule->stages, pairs = w->schedule->n[w->turn.stage] / 2 - w->here->ahead;
+  if (b < p || (w->schedule->early == MS_EARLY_AT_ENDS && b <= pairs)) return -1;
+  const MsSlot *then = backward_slot(w, b - p);
+  return input_of(w, MS_SLOT_B, then->chunk - 1, then->mb);
+}
+
+static int comes_early(const MsSlotWalk *w, const MsSlot *slot) {
+  const MsSchedule *s = w->schedule;
+  int stage = w->turn.stage, i = (int)(slot - s->slot[stage]), ahead = w->here->ahead, pairs = s->n[stage] / 2 - ahead;
+  gboolean forward = slot->kind == MS_SLOT_F;
+  if (s->early == MS_EARLY_NOT) return -1;
+  if (stage == 0 && forward) return early_forward(w, i < ahead ? i : ahead + (i - ahead) / 2);
+  if (stage < s->stages - 1) return -1;
+  if (ms_slot_exchanges(slot)) return early_backward(w, (i - ahead) / 2);
+  return forward || i < ahead + 2 * pairs ? -1 : early_backward(w, i - s->n[stage] / 2);
+}
+
 static gboolean may_run(const MsSlotWalk *w, const MsSlot *slot) {
   gboolean both = slot->kind == MS_SLOT_FB;
   if (!w->made) return TRUE;
   const Place *place = w->here->place;
-  int in = place[slot->chunk].way[both ? MS_SLOT_F : slot->kind].in;
-  if (in >= 0 && !w->made[in + slot->mb]) return FALSE;
+  int in = place[slot->chunk].way[both ? MS_SLOT_F : slot->kind].in, with = comes_with(w, slot),
+      early = comes_early(w, slot);
+  if ((in >= 0 && !w->made[in + slot->mb]) || (with >= 0 && !w->made[with]) || (early >= 0 && !w->made[early]))
+    return FALSE;
   return !both || w->made[place[slot->chunk2].way[MS_SLOT_B].in + slot->mb2];
 }
 
@@ -153,6 +214,8 @@ static inline const MsTurn *take(MsSlotWalk *w, const MsSlot *slot) {
   MsTurn *turn = &w->turn;
   turn->index = (int)(slot - w->schedule->slot[turn->stage]);
   turn->opens = !w->halved;
+  turn->held = turn->holds, turn->holds = ms_slot_exchanges(slot);
+  turn->with[0] = comes_with(w, slot), turn->with[1] = comes_early(w, slot);
   turn->forward = turn->backward = NULL;
   if (slot->kind == MS_SLOT_F) turn->forward = run(w, MS_SLOT_F, slot->chunk, slot->mb);
   else if (slot->kind == MS_SLOT_FB) run_both(w, slot);
@@ -184,7 +247,7 @@ gboolean ms_slot_walk_taken(const MsSlotWalk *w, MsTaken *taken) {
     taken->forward = MIN(taken->forward, p->ran[ACTIVATION]);
     taken->back = MIN(taken->back, p->way[MS_SLOT_B].pass.of - p->left), taken->left = MIN(taken->left, p->left);
   }
-  return !w->halved && !w->scattered && w->made;
+  return !w->halved && !w->turn.holds && !w->scattered && w->made;
 }
 
 int ms_slot_walk_waiting(const MsSlotWalk *w, int *tensor, int room) {

@@ -32,6 +32,9 @@ typedef struct {                        /* a slot, or the half of one */
   int stage, index;                     /* slot `index` of the list of `stage` */
   const MsSlotPass *forward, *backward; /* both: one beside the other; else one is NULL */
   gboolean opens, closes;               /* begins its slot, ends it: both, but in a half */
+  gboolean holds, held;                 /* a forward whose message leaves behind the next turn, the backward of its
+                                           exchange; that backward (MS_EXCHANGES) */
+  int with[2]; /* tensors of other passes that it waits for too, by MS_EXCHANGES and by MsEarly; -1: none */
 } MsTurn;
 
 enum { MS_ALL_STAGES = -1 };

@@ -342,9 +342,9 @@ static gboolean is_empty(const Fast *f, const MsChunk *chunk) {
 }
 
 /* From when the rows of the pass may run. */
-static MsTime enter(Fast *f, Run *run, const MsSlotPass *pass, MsTime sent) {
-  MsTime entry = ms_stages_entry(&f->at, pass, sent), input = ms_stages_input(&f->at, pass);
-  if (f->p->p2p_blocks && pass->comes && f->at.host[run->stage] == input) run->idle = input;
+static MsTime enter(Fast *f, Run *run, const MsTurn *turn, const MsSlotPass *pass, MsTime sent) {
+  MsTime entry = ms_stages_entry(&f->at, turn, pass, sent), last = ms_stages_arrival(&f->at, turn, pass);
+  if (f->p->p2p_blocks && last != NEVER && f->at.host[run->stage] == last) run->idle = last;
   return entry;
 }
 
@@ -356,8 +356,8 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   MsTime before = f->at.tip[stage], sent[2];
   ms_stages_take_sends(&f->at, turn, sent);
   Run run = {.stage = stage, .tip = {NEVER, NEVER}, .two = fw && bw};
-  if (fw) run.tip[0] = MAX(0, enter(f, &run, fw, sent[0]));
-  if (bw) run.tip[run.two] = enter(f, &run, bw, sent[1]);
+  if (fw) run.tip[0] = MAX(0, enter(f, &run, turn, fw, sent[0]));
+  if (bw) run.tip[run.two] = enter(f, &run, turn, bw, sent[1]);
   if (!is_empty(f, of.forward) || !is_empty(f, of.backward)) run_slot(f, &run, turn, of), tell(f, &run, turn);
   MsTime f_tip = fw && is_empty(f, of.forward) ? ms_stages_passed_on(&f->at, fw, before) : run.tip[0],
          b_tip = bw && is_empty(f, of.backward) ? ms_stages_passed_on(&f->at, bw, before) : run.tip[run.two];
@@ -366,7 +366,10 @@ static void run_turn(Fast *f, const MsTurn *turn) {
     reduce(f, &run, bw->chunk, 0, b_tip);
   int due = ms_reduce_due(f->p, f->reduces, turn);
   if (due >= 0) reduce_chunk(f, &run, due, b_tip);
-  if (fw) hand_on(f, fw, bw != NULL, f_tip);
+  MsTime behind = MAX(b_tip, run.scaled);
+  const MsSlotPass *held = ms_stages_release(&f->at, turn, &behind);
+  if (held) hand_on(f, held, FALSE, behind), f->at.held.goes = FALSE;
+  if (fw && !ms_stages_hold(&f->at, turn, f_tip)) hand_on(f, fw, bw != NULL, f_tip);
   if (bw) hand_on(f, bw, FALSE, bw->goes && !ms_sends_first(f->p, turn) ? MAX(b_tip, run.scaled) : b_tip);
 }
 

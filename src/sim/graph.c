@@ -50,8 +50,10 @@ typedef struct {
   guint32 *send;        /* [2 * stages] send that the next forward, the next backward waits for, NONE = none */
   guint32 *sent;        /* [stages] message of the backward before, NONE = none */
   int *reduces;         /* of ms_reduce_slots */
-  guint32 scaled;       /* last kernel in front of the reductions of this turn, NONE = none */
-  guint32 *scratch;     /* [n_scratch] task of each row of the list being laid down */
+  MsSlotPass held;      /* forward whose message leaves behind the next turn */
+  guint32 held_tip;
+  guint32 scaled;   /* last kernel in front of the reductions of this turn, NONE = none */
+  guint32 *scratch; /* [n_scratch] task of each row of the list being laid down */
   int n_scratch;
   Fetch *fetch; /* [2 * stages] of the forward (or only) pass and of the backward pass beside it */
   gboolean fetches;
@@ -372,15 +374,22 @@ static const MsOpCost *message_of(const Lower *l, const MsSlotPass *pass) {
   return ms_program_p2p(l->p, pass->stage, ms_program_stage_of(l->p, pass->to));
 }
 
-static guint32 receive(Lower *l, const MsSlotPass *pass, guint32 input) {
-  if (!l->p->p2p_blocks || !pass->comes) return input;
+static void wait_with(const Lower *l, const MsTurn *turn, Waits *wait) {
+  for (int k = 0; k < 2; k++)
+    if (turn->with[k] >= 0) wait_for(wait, l->made[turn->with[k]]);
+}
+
+static guint32 receive(Lower *l, const MsTurn *turn, const MsSlotPass *pass, guint32 input) {
+  Waits wait = only(pass->comes ? input : NONE);
+  wait_with(l, turn, &wait);
+  if (!l->p->p2p_blocks || wait.n == 0 || turn->held) return input;
   MsTask task = {.device = (guint32)pass->stage,
                  .stream = MS_STREAM_SIDE,
                  .use = MS_USE_NOTHING,
                  .host_sync = 1,
                  .tag = l->p->p2p_tag,
                  .launch = ms_time_of(machine_of(l, pass->stage)->sync_s)};
-  return ms_graph_add(l->graph, &task, &input, 1);
+  return ms_graph_add(l->graph, &task, wait.id, wait.n);
 }
 
 static guint32 send(Lower *l, const MsSlotPass *pass, const Waits *wait) {
@@ -407,12 +416,14 @@ static guint32 input_of(const Lower *l, const MsSlotPass *pass) { return pass->i
 
 /* What the first piece waits for: the input, else the slot before; and the last blocking send. Weight gradients wait
  * for their own input gradients and for their turn on the compute stream. */
-static Side open_side(Lower *l, const MsSlotPass *pass, Fetch *fetch, MsNeed then, guint32 sent) {
+static Side open_side(Lower *l, const MsTurn *turn, const MsSlotPass *pass, Fetch *fetch, MsNeed then, guint32 sent) {
   Side side = {.pass = pass, .fetch = fetch, .then = then, .tip = NONE};
   if (!pass) return side;
   guint32 input = input_of(l, pass);
-  if (input != NONE && pass->kind != MS_SLOT_W) input = receive(l, pass, input);
-  wait_for(&side.entry, input != NONE ? input : l->tip[pass->stage]);
+  if (input == NONE) wait_for(&side.entry, l->tip[pass->stage]);
+  if (pass->kind != MS_SLOT_W) input = receive(l, turn, pass, input);
+  if (!l->p->p2p_blocks) wait_with(l, turn, &side.entry);
+  wait_for(&side.entry, input);
   if (pass->kind != MS_SLOT_W) wait_for(&side.entry, sent);
   return side;
 }
@@ -443,16 +454,26 @@ static guint32 when_reduced(Lower *l, int stage, guint32 tip) {
   return ms_graph_add(l->graph, &join, wait.id, wait.n);
 }
 
+/* The message of the forward of an exchange, behind its backward. */
+static guint32 release(Lower *l, int stage, guint32 given) {
+  if (!l->held.goes || l->held.stage != stage) return NONE;
+  hand_on(l, &l->held, l->held_tip, given);
+  l->held.goes = FALSE;
+  return l->send[2 * stage];
+}
+
 static void lay_turn(Lower *l, const MsTurn *turn) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
   int stage = turn->stage;
   guint32 before = l->tip[stage], *send = &l->send[2 * stage], sent_f = send[0],
           sent_b = f && l->p->p2p_in_turn ? NONE : send[1];
   if (f || b->kind != MS_SLOT_W) send[0] = send[1] = NONE;
+  guint32 other = l->p->p2p_blocks && sent_b != sent_f ? sent_b : NONE; /* of an exchange */
   MsNeed then = (f && b) || !l->fetches ? nobody : ms_need_of_slots(l->p, l->schedule, stage, turn->index + 1);
   l->params_stay = l->fetches && ms_params_stay(l->p, l->schedule, stage, turn->index);
-  Side forward = open_side(l, f, &l->fetch[2 * stage], then, sent_f),
-       backward = open_side(l, b, &l->fetch[2 * stage + (f != NULL)], then, sent_b);
+  Side forward = open_side(l, turn, f, &l->fetch[2 * stage], then, sent_f),
+       backward = open_side(l, turn, b, &l->fetch[2 * stage + (f != NULL)], then, sent_b);
+  wait_for(f ? &forward.entry : &backward.entry, f ? other : other == NONE ? NONE : sent_f);
   l->scaled = NONE;
   lay_pieces(l, stage, ms_chunks_of(l->p->work, turn), &forward, &backward);
   guint32 f_tip = f ? end_of(l, &forward, before) : NONE, b_tip = b ? end_of(l, &backward, before) : NONE;
@@ -460,8 +481,11 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
   l->tip[stage] = b ? b_tip : f_tip;
   int due = ms_reduce_due(l->p, l->reduces, turn);
   if (due >= 0) reduce_chunk(l, stage, due, b_tip);
-  if (f) hand_on(l, f, f_tip, NONE);
+  guint32 held = turn->held ? release(l, stage, l->scaled != NONE ? l->scaled : b_tip) : NONE;
+  if (f && turn->holds && f->goes) l->held = *f, l->held_tip = f_tip;
+  else if (f) hand_on(l, f, f_tip, NONE);
   if (b) hand_on(l, b, b_tip, ms_sends_first(l->p, turn) ? NONE : l->scaled);
+  if (held != NONE) send[0] = held;
   if (f && b && l->p->p2p_in_turn) send[0] = NONE;
 }
 
@@ -596,8 +620,8 @@ static void repeat(const Rounds *r, const Moment *then, const Moment *now, int p
 /* A turn of the first stage has ended one more period of its list. */
 static gboolean ends_period(const Rounds *r, const MsTurn *turn) {
   const MsPeriodOf *of = r->l->schedule->repeat;
-  return r->n >= 0 && turn->stage == 0 && turn->closes && turn->index + 1 >= of->from && turn->index + 1 < of->to &&
-         (turn->index + 1 - of->from) % of->slots == 0;
+  return r->n >= 0 && turn->stage == 0 && turn->closes && !turn->holds && turn->index + 1 >= of->from &&
+         turn->index + 1 < of->to && (turn->index + 1 - of->from) % of->slots == 0;
 }
 
 static void look_for_round(Rounds *r) {

@@ -237,12 +237,93 @@ static void the_last_message_leaves_first(void **state) {
   ms_detail_free(detail);
 }
 
+typedef struct {
+  MsSlotKind kind;
+  int chunk, mb;
+} Given; /* what makes a tensor */
+
+/* What makes tensors with[0] and with[1] of slot `index` of a stage, kind MS_N_SLOTS: nothing. */
+static void waits_with(const MsScheduleNumbers *numbers, int stage, int index, gboolean *holds, Given given[2]) {
+  g_autoptr(MsSchedule) s = ms_schedule_for(MS_SCHED_1F1B, numbers, NULL, 0);
+  g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(s, MS_ALL_STAGES, FALSE);
+  g_autofree Given *by = g_new0(Given, ms_slot_walk_tensors(walk));
+  given[0].kind = given[1].kind = MS_N_SLOTS;
+  for (const MsTurn *t; (t = ms_slot_walk_next(walk));) {
+    const MsSlotPass *pass = t->forward ? t->forward : t->backward;
+    if (t->stage == stage && t->index == index) {
+      *holds = t->holds;
+      for (int k = 0; k < 2; k++)
+        if (t->with[k] >= 0) given[k] = by[t->with[k]];
+    }
+    if (pass->out >= 0) by[pass->out] = (Given){pass->kind, pass->chunk, pass->mb};
+  }
+  ms_slot_walk_must_end(walk);
+}
+
+static void assert_given(Given given, MsSlotKind kind, int chunk, int mb) {
+  assert_int_equal(given.kind, kind);
+  if (kind == MS_N_SLOTS) return;
+  assert_int_equal(given.chunk, chunk);
+  assert_int_equal(given.mb, mb);
+}
+
+/* By hand, of 4 stages, 8 microbatches and 2 chunks (schedules.md 3: F6.0 B0.1 at 10 and 11 of the first stage, F0.1
+ * B0.1 at 4 and 5 of the last). Of groups of 8 the first stage has 14 forwards ahead, and forward f waits for what
+ * forward f - 4 gave on the last stage; the last has 8 ahead, and backward b, at 16 + b, for what b - 4 gave on the
+ * first. */
+static void exchanges_wait_for_both(void **state) {
+  (void)state;
+  MsScheduleNumbers n = {.stages = 4, .microbatches = 8, .chunks = 2, .group = 4, .exchanges = TRUE, .receives = TRUE};
+  gboolean holds;
+  Given given[2];
+  waits_with(&n, 0, 10, &holds, given);
+  assert_true(holds);
+  assert_given(given[0], MS_SLOT_B, 1, 0);
+  waits_with(&n, 3, 4, &holds, given);
+  assert_true(holds);
+  assert_given(given[0], MS_N_SLOTS, 0, 0); /* its own */
+  waits_with(&n, 0, 9, &holds, given);
+  assert_false(holds);
+  n.group = 8;
+  waits_with(&n, 0, 6, &holds, given);
+  assert_given(given[1], MS_SLOT_F, 0, 2);
+  n.exchanges = FALSE;
+  waits_with(&n, 0, 4, &holds, given);
+  assert_given(given[1], MS_SLOT_F, 0, 0);
+  waits_with(&n, 3, 16 + 9, &holds, given);
+  assert_given(given[1], MS_SLOT_B, 1, 5);
+  n.receives = FALSE;
+  waits_with(&n, 0, 4, &holds, given);
+  assert_given(given[1], MS_N_SLOTS, 0, 0);
+}
+
+/* The first pair of the first stage, at 10: without overlap its forward waits for the first gradient. */
+static void a_pair_waits_for_its_gradient(void **state) {
+  (void)state;
+  for (int overlap = 0; overlap < 2; overlap++) {
+    g_autoptr(MsScenario) s = pipeline(4, 2, 8);
+    s->options.overlap_p2p_comm = overlap;
+    MsDetail *detail = NULL;
+    g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, &detail, NULL);
+    guint32 pair = detail->slot_task[detail->slot_base[0] + 10];
+    while (ms_graph_task(detail->graph, pair)->stream != MS_STREAM_COMPUTE) pair++;
+    MsTime here = 0;
+    for (guint32 i = 0; here == 0; i++) {
+      const MsTask *task = ms_graph_task(detail->graph, i);
+      if (task->device == 1 && task->stream == MS_STREAM_PP_RECV) here = detail->trajectory->end[i];
+    }
+    assert_int_equal(detail->trajectory->start[pair] >= here, !overlap);
+    ms_detail_free(detail);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_schedule_is_walked),  cmocka_unit_test(one_stage_has_the_same_turns),
       cmocka_unit_test(a_deadlock_is_found),       cmocka_unit_test(pieces_come_in_order),
       cmocka_unit_test(the_embedding_comes_last),  cmocka_unit_test(stages_meet_behind_the_slots),
       cmocka_unit_test(reductions_begin_together), cmocka_unit_test(the_last_message_leaves_first),
+      cmocka_unit_test(exchanges_wait_for_both),   cmocka_unit_test(a_pair_waits_for_its_gradient),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
