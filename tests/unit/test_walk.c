@@ -267,10 +267,10 @@ static void assert_given(Given given, MsSlotKind kind, int chunk, int mb) {
   assert_int_equal(given.mb, mb);
 }
 
-/* By hand, of 4 stages, 8 microbatches and 2 chunks (schedules.md 3: F6.0 B0.1 at 10 and 11 of the first stage, F0.1
- * B0.1 at 4 and 5 of the last). Of groups of 8 the first stage has 14 forwards ahead, and forward f waits for what
- * forward f - 4 gave on the last stage; the last has 8 ahead, and backward b, at 16 + b, for what b - 4 gave on the
- * first. */
+/* By hand, of 4 stages, 8 microbatches and 2 chunks (docs/theory/schedules.md: F6.0 B0.1 at 10 and 11 of the first
+ * stage, F0.1 B0.1 at 4 and 5 of the last). Of groups of 8 the first stage has 14 forwards ahead, and forward f waits
+ * for what forward f - 4 gave on the last stage; the last has 8 ahead, and backward b, at 16 + b, for what b - 4 gave
+ * on the first. */
 static void exchanges_wait_for_both(void **state) {
   (void)state;
   MsScheduleNumbers n = {.stages = 4, .microbatches = 8, .chunks = 2, .group = 4, .exchanges = TRUE, .receives = TRUE};
