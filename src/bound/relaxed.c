@@ -241,7 +241,7 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   const MsSlotPass *held = ms_stages_release(&r->at, turn, &behind);
   if (held) ms_stages_hand_on(&r->at, held, FALSE, behind), r->at.held.goes = FALSE;
   if (f && !ms_stages_hold(&r->at, turn, f_tip)) ms_stages_hand_on(&r->at, f, b != NULL, f_tip);
-  if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip);
+  if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip), ms_stages_forget(&r->at, turn);
 }
 
 /* The least that a turn takes of the compute stream. Of a pair its rows there, not what computes on others, which may

@@ -108,6 +108,10 @@ static inline const MsSlotPass *ms_stages_release(MsStages *s, const MsTurn *tur
   *tip = MAX(*tip, s->held_tip);
   return &s->held;
 }
+/* Nobody waits for the gradient that a pair has sent: what follows is no send in the same direction. */
+static inline void ms_stages_forget(MsStages *s, const MsTurn *turn) {
+  if (s->p->p2p_in_turn && turn->paired) s->send[2 * turn->stage + 1] = MS_NEVER;
+}
 /* What an empty virtual stage hands on, its input; nobody waits for weight gradients. `before`: the end of the chain of
  * the slot before. */
 static inline MsTime ms_stages_passed_on(const MsStages *s, const MsSlotPass *pass, MsTime before) {

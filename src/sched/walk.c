@@ -221,6 +221,7 @@ static inline const MsTurn *take(MsSlotWalk *w, const MsSlot *slot) {
   else if (slot->kind == MS_SLOT_FB) run_both(w, slot);
   else turn->backward = run(w, (MsSlotKind)slot->kind, slot->chunk, slot->mb);
   turn->closes = !w->halved;
+  turn->paired = turn->backward && (turn->forward || (turn->index > 0 && slot[-1].kind == MS_SLOT_F));
   w->here->next += turn->closes;
   return turn;
 }

@@ -34,6 +34,7 @@ typedef struct {                        /* a slot, or the half of one */
   gboolean opens, closes;               /* begins its slot, ends it: both, but in a half */
   gboolean holds, held;                 /* a forward whose message leaves behind the next turn, the backward of its
                                            exchange; that backward (MS_EXCHANGES) */
+  gboolean paired;                      /* its backward is beside a forward, or right behind one */
   int with[2]; /* tensors of other passes that it waits for too, by MS_EXCHANGES and by MsEarly; -1: none */
 } MsTurn;
 

@@ -371,6 +371,7 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   if (held) hand_on(f, held, FALSE, behind), f->at.held.goes = FALSE;
   if (fw && !ms_stages_hold(&f->at, turn, f_tip)) hand_on(f, fw, bw != NULL, f_tip);
   if (bw) hand_on(f, bw, FALSE, bw->goes && !ms_sends_first(f->p, turn) ? MAX(b_tip, run.scaled) : b_tip);
+  ms_stages_forget(&f->at, turn);
 }
 
 /* --- before and after the slots --- */

@@ -487,6 +487,7 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
   if (b) hand_on(l, b, b_tip, ms_sends_first(l->p, turn) ? NONE : l->scaled);
   if (held != NONE) send[0] = held;
   if (f && b && l->p->p2p_in_turn) send[0] = NONE;
+  if (turn->paired && l->p->p2p_in_turn) send[1] = NONE;
 }
 
 /* --- rounds that are laid down as those before them ---------------------------------------------------------------

@@ -297,6 +297,12 @@ static void exchanges_wait_for_both(void **state) {
   assert_given(given[1], MS_N_SLOTS, 0, 0);
 }
 
+static guint32 first_row(const MsDetail *detail, int stage, int slot) {
+  guint32 i = detail->slot_task[detail->slot_base[stage] + (guint32)slot];
+  while (ms_graph_task(detail->graph, i)->stream != MS_STREAM_COMPUTE) i++;
+  return i;
+}
+
 /* The first pair of the first stage, at 10: without overlap its forward waits for the first gradient. */
 static void a_pair_waits_for_its_gradient(void **state) {
   (void)state;
@@ -305,8 +311,7 @@ static void a_pair_waits_for_its_gradient(void **state) {
     s->options.overlap_p2p_comm = overlap;
     MsDetail *detail = NULL;
     g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, &detail, NULL);
-    guint32 pair = detail->slot_task[detail->slot_base[0] + 10];
-    while (ms_graph_task(detail->graph, pair)->stream != MS_STREAM_COMPUTE) pair++;
+    guint32 pair = first_row(detail, 0, 10);
     MsTime here = 0;
     for (guint32 i = 0; here == 0; i++) {
       const MsTask *task = ms_graph_task(detail->graph, i);
@@ -317,13 +322,38 @@ static void a_pair_waits_for_its_gradient(void **state) {
   }
 }
 
+/* The second of four stages, which the others wait for, has pairs up to 23 and backwards from 24 on: the first of these
+ * does not wait until the last pair has sent its gradient, the second waits for what the first sends. */
+static void a_flush_begins_beside_a_message(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = pipeline(4, 2, 8);
+  s->options.overlap_p2p_comm = TRUE;
+  g_free(s->layout.pipeline_layout);
+  s->layout.pipeline_layout = g_strdup("Et*3|t*7|t*3|t*3|t*3|t*7|t*3|t*3L");
+  MsDetail *detail = NULL;
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, &detail, NULL);
+  for (int slot = 24; slot <= 25; slot++) {
+    guint32 row = first_row(detail, 1, slot), i = row;
+    while (ms_graph_task(detail->graph, i)->device != 1 || ms_graph_task(detail->graph, i)->stream != MS_STREAM_PP_RECV)
+      i--;
+    assert_int_equal(detail->trajectory->start[row] >= detail->trajectory->end[i], slot == 25);
+  }
+  ms_detail_free(detail);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_schedule_is_walked),  cmocka_unit_test(one_stage_has_the_same_turns),
-      cmocka_unit_test(a_deadlock_is_found),       cmocka_unit_test(pieces_come_in_order),
-      cmocka_unit_test(the_embedding_comes_last),  cmocka_unit_test(stages_meet_behind_the_slots),
-      cmocka_unit_test(reductions_begin_together), cmocka_unit_test(the_last_message_leaves_first),
-      cmocka_unit_test(exchanges_wait_for_both),   cmocka_unit_test(a_pair_waits_for_its_gradient),
+      cmocka_unit_test(every_schedule_is_walked),
+      cmocka_unit_test(one_stage_has_the_same_turns),
+      cmocka_unit_test(a_deadlock_is_found),
+      cmocka_unit_test(pieces_come_in_order),
+      cmocka_unit_test(the_embedding_comes_last),
+      cmocka_unit_test(stages_meet_behind_the_slots),
+      cmocka_unit_test(reductions_begin_together),
+      cmocka_unit_test(the_last_message_leaves_first),
+      cmocka_unit_test(exchanges_wait_for_both),
+      cmocka_unit_test(a_pair_waits_for_its_gradient),
+      cmocka_unit_test(a_flush_begins_beside_a_message),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
