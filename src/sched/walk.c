@@ -167,9 +167,9 @@ static int early_backward(const MsSlotWalk *w, int b) {
 
 static int comes_early(const MsSlotWalk *w, const MsSlot *slot) {
   const MsSchedule *s = w->schedule;
+  if (s->early == MS_EARLY_NOT) return -1;
   int stage = w->turn.stage, i = (int)(slot - s->slot[stage]), ahead = w->here->ahead, pairs = s->n[stage] / 2 - ahead;
   gboolean forward = slot->kind == MS_SLOT_F;
-  if (s->early == MS_EARLY_NOT) return -1;
   if (stage == 0 && forward) return early_forward(w, i < ahead ? i : ahead + (i - ahead) / 2);
   if (stage < s->stages - 1) return -1;
   if (ms_slot_exchanges(slot)) return early_backward(w, (i - ahead) / 2);
