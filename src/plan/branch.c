@@ -59,23 +59,19 @@ static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLev
 static const MsRole role_of[MS_N_LEVELS] = {MS_ROLE_WORK,  MS_ROLE_KERNELS, MS_ROLE_BESIDE, MS_ROLE_ADDED,
                                             MS_ROLE_SHAPE, MS_ROLE_STATE,   MS_ROLE_BLIND}; /* which a level settles */
 
-static gboolean is_plain(const MsTree *t, const MsCandidate *c, MsLevel level) {
-  MsRole role = role_of[level];
-  return t->plain[role][c->combo / t->space->stride[role] % t->space->n_of_role[role]];
-}
-
 /* A child whose layouts take at least `step_ps`, and what its parent says. Dear ones are dropped: they stay uncounted,
  * cut. */
 static void emit_with(const MsTree *t, MsTreeWorker *w, const MsBranch *parent, MsLevel level, MsCandidate c,
                       double step_ps, double had) {
-  gint32 plain = parent->plain && is_plain(t, &c, level);
   c.bound = MAX(parent->c.bound, (MsTime)step_ps);
   c.cost = cost_of(t, &c, c.bound);
   if (isinf(c.cost))
     refuse(t, w, ms_num_rules + MS_REFUSED_DEADLINE, ms_planner_late_s(t->x, &c, (double)c.bound / MS_PS_PER_S), level,
            &c);
   else if (t->front || !ms_tree_dear(t, c.cost)) {
-    const MsBranch child = {.c = c, .level = level, .plain = plain, .had = had};
+    MsBranch child = {.c = c, .level = level, .had = had};
+    memcpy(child.was, parent->was, sizeof child.was);
+    if (level < MS_LEVEL_LAYOUT) child.was[level] = (gfloat)c.cost;
     g_array_append_val(w->children, child);
   }
 }
@@ -225,8 +221,7 @@ static void find_bytes(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, cons
   }
 }
 
-/* The sizes divide, so that a shape can be made. */
-static int size_rule(const MsTree *t, const gint32 *v) {
+int ms_tree_size_rule(const MsTree *t, const gint32 *v) {
   gint64 dense = (gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP],
          expert = (gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP] * v[MS_AXIS_PP];
   if (v[MS_AXIS_GPUS] % dense) return rule_named("world-divides");
@@ -252,7 +247,7 @@ static double least_states_B(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo
   find_bytes(t, w, memo, c);
   for (int k = 0; k < pp->n; k++) {
     c->value[MS_AXIS_PP] = pp->value[k];
-    if (size_rule(t, c->value) >= 0) continue;
+    if (ms_tree_size_rule(t, c->value) >= 0) continue;
     const Replicas r = replicas_of(c->value);
     for (int late = 0; late < t->n_late; late++)
       for (int i = 0; i < w->bytes[late].n; i++) {
@@ -284,7 +279,7 @@ static void set_apart(MsTree *t, MsTreeWorker *w, MsPieceMemo *memo) {
 }
 
 void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
-  MsBranch root = {.c = {.combo = 0}, .plain = TRUE};
+  MsBranch root = {.c = {.combo = 0}};
   MsCandidate *c = &root.c;
   ms_space_unit(t->space, unit, c->value);
   const char *broken = broken_by_unit(c->value);
@@ -546,7 +541,7 @@ static void expand_late(Pieces *p, const MsBranch *node) {
   for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
     MsCandidate c = node->c;
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[pp];
-    int rule = size_rule(p->t, c.value);
+    int rule = ms_tree_size_rule(p->t, c.value);
     if (rule >= 0) {
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c,
                   (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
@@ -589,7 +584,7 @@ static gboolean group_allowed(const Pieces *p, MsCandidate c, const MsShapeGroup
 static MsTime least_of_late(const Pieces *p, MsCandidate c, MsTime least) {
   for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
     c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
-    if (size_rule(p->t, c.value) >= 0 || !may_fit(p, any_cut_B(p, &c))) continue;
+    if (ms_tree_size_rule(p->t, c.value) >= 0 || !may_fit(p, any_cut_B(p, &c))) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len; i++) {
       const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
@@ -612,7 +607,7 @@ static gboolean any_fits_late(const Pieces *p, MsCandidate c) {
   const MsIntAxis *pp = &p->t->space->axis[MS_AXIS_PP];
   for (int k = 0; k < pp->n; k++) {
     c.value[MS_AXIS_PP] = pp->value[k];
-    if (size_rule(p->t, c.value) < 0 && may_fit(p, any_cut_B(p, &c))) return TRUE;
+    if (ms_tree_size_rule(p->t, c.value) < 0 && may_fit(p, any_cut_B(p, &c))) return TRUE;
   }
   return FALSE;
 }
@@ -694,7 +689,7 @@ static void expand_cuts(Pieces *p, const MsBranch *shared, int late) {
   MsCandidate c = node->c;
   for (int inner = 0; inner < ms_space_inners(space); inner++) {
     ms_space_inner(space, inner, c.value);
-    int rule = size_rule(p->t, c.value);
+    int rule = ms_tree_size_rule(p->t, c.value);
     if (rule >= 0)
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c, (guint64)space->n_of_role[MS_ROLE_SHAPE]);
     for (gint64 i = 0; rule < 0 && i < space->n_of_role[MS_ROLE_SHAPE]; i++) expand_cut(p, node, c, i);

@@ -288,6 +288,19 @@ gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenar
   return FALSE;
 }
 
+gint64 ms_space_standing(const MsSpace *space, gint64 combo, const MsScenario *s) {
+  for (int i = 0; i < space->n_choices; i++) {
+    const MsChoice *c = &space->choice[i];
+    int own = (int)(combo / c->stride % c->n);
+    for (guint k = 0; c->in_rules && k < G_N_ELEMENTS(idle_keys); k++)
+      if (path_is(c, idle_keys[k].path) && idle_keys[k].idle(s)) {
+        int stands = standing_value(c);
+        if (stands >= 0) combo += (stands - own) * c->stride;
+      }
+  }
+  return combo;
+}
+
 static gboolean same_as_another(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
   return same_chunks(space, s) || vpp_of_string(space, s) || ms_space_idle_before(space, combo, s, before);
 }

@@ -72,6 +72,8 @@ int ms_space_shape_of(const MsSpace *space, gint64 combo);
 /* A combination whose choices make no difference with these axes (cp_comm_type with CP 1): another combination, the one
  * with the key's first value, stands for it. `scenario` has both written in. */
 gboolean ms_space_same_as_another(const MsSpace *space, gint64 combo, const MsScenario *scenario);
+/* The combination that stands for this one with these axes, which are written into `scenario`. */
+gint64 ms_space_standing(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 /* The same as far as keys before MS_ROLE_STATE go. */
 gboolean ms_space_same_as_another_shape(const MsSpace *space, gint64 combo, const MsScenario *scenario);
 /* As far as keys before `before` go, MS_ROLE_SHAPE at most: these look at the outer axes alone. */

@@ -1,12 +1,13 @@
 /* src/plan/tree.c - branch and bound over a space too large to look at every layout: which node of the tree (tree.h) is
  * taken next, and when it is enough.
  *
- * Nodes are taken in rounds of a fixed size: until the list is full the deepest ones, to have something to compare
- * with; then the cheapest ones, which alone raise what is proven, beside some of the deepest, which improve the list.
- * Half of these are plain nodes, which leave most keys at their defaults: good layouts are found among them first. Who
- * takes a node does not show: children are put in order. The search ends when the cheapest node left costs more than
- * the last of the list; stopped before, the cheapest node left is what is proven. For a front it goes on from there:
- * dear nodes were kept, and what was simulated and fits is in the next list from the start. */
+ * Nodes are taken in rounds: the cheapest ones, which alone raise what is proven, or those that may come to least,
+ * which improve the list. What a node may come to is its bound times what a good layout costs by its bound on that
+ * level: a set of sizes whose matrix products take a second is no nearer to a layout than a pipeline that takes three.
+ * The latter are taken until the list is full, and for a share of the work from then on. Who takes a node does not
+ * show: children are put in order. The search ends when the cheapest node left costs more than the last of the list;
+ * stopped before, the cheapest node left is what is proven. For a front it goes on from there: dear nodes were kept,
+ * and what was simulated and fits is in the next list from the start. */
 #include "plan/tree.h"
 #include "plan/parallel_priv.h"
 #include "base/err.h"
@@ -19,17 +20,30 @@
 #include <string.h>
 
 enum {
-  ROUND = 64,
-  DIVE = 4,
-  PLAIN = 8,
-  DEEPEST = 16,
-  NEAREST = 4
-}; /* nodes of a round; until the list is full; of the deepest level beside the cheapest: plain ones, and with any;
-    * nodes too large for the memory that are looked into where nothing fits, to say what comes nearest */
+  ROUND = 64,     /* nodes that are cheapest */
+  HOPEFUL = 16,   /* nodes that may come to least */
+  FIRST = 8,      /* the same until the list is full */
+  HOPE_SHARE = 2, /* work on the cheapest for each on these */
+  CLIMB = 16,     /* rounds from one look around the best layout to the next */
+  NEAREST = 4 /* nodes too large for the memory that are looked into where nothing fits, to say what comes nearest */
+};
+
+/* Of each level: how long it takes to expand a node, and what a good layout costs by its bound there at least, both
+ * measured on requests with few and with many open keys. They decide the order alone. */
+static const int work_of[MS_N_LEVELS] = {1, 10, 30, 15, 1, 1, 4};
+#define LEARNS 0.1
+static const double usual[MS_N_LEVELS] = {3, 1.45, 1.35, 1.3, 1.17, 1.17, 1.07};
 
 MS_ORDER(compare_nodes, MsBranch, ms_candidate_compare(&x->c, &y->c), 0)
+/* The schedule of a node that settles it, which its heap is of. */
+static int schedule_of(const MsTree *t, const MsBranch *node) {
+  const MsSpace *space = t->space;
+  if (node->level < MS_LEVEL_SHAPE) return 0;
+  return t->schedule_of[node->c.combo / space->stride[MS_ROLE_SHAPE] % space->n_of_role[MS_ROLE_SHAPE]];
+}
+
 static void push_node(MsTree *t, const MsBranch *node) {
-  ms_heap_push(t->heap[node->level][node->plain], node, compare_nodes);
+  ms_heap_push(t->heap[node->level][schedule_of(t, node)], node, compare_nodes);
 }
 
 static MsBranch pop(GArray *heap) {
@@ -38,16 +52,16 @@ static MsBranch pop(GArray *heap) {
   return top;
 }
 
-static const MsBranch *top_of(const MsTree *t, int level, int plain) {
-  GArray *heap = t->heap[level][plain];
+static const MsBranch *top_of(const MsTree *t, int level, int schedule) {
+  GArray *heap = t->heap[level][schedule];
   return heap->len ? &g_array_index(heap, MsBranch, 0) : NULL;
 }
 
 static double least_cost(const MsTree *t) {
   double cost = INFINITY;
   for (int level = 0; level < MS_N_LEVELS; level++)
-    for (int plain = 0; plain < 2; plain++)
-      if (top_of(t, level, plain)) cost = MIN(cost, top_of(t, level, plain)->c.cost);
+    for (int k = 0; k < MS_N_SCHEDULES; k++)
+      if (top_of(t, level, k)) cost = MIN(cost, top_of(t, level, k)->c.cost);
   return cost;
 }
 
@@ -96,24 +110,27 @@ static gboolean may_improve(const MsTree *t, const MsBranch *node) {
   return may_enter(t, node) && !waits;
 }
 
-/* The heap to take the next node from, or NULL: the cheapest of the deepest level, of plain nodes only or of all; or
- * the cheapest of all. */
-static GArray *deepest(const MsTree *t, gboolean plain) {
-  for (int level = MS_N_LEVELS - 1; level >= 0; level--) {
-    const MsBranch *own = top_of(t, level, TRUE), *other = plain ? NULL : top_of(t, level, FALSE);
-    if (own && (!other || compare_nodes(own, other) < 0) && may_improve(t, own)) return t->heap[level][TRUE];
-    if (may_improve(t, other)) return t->heap[level][FALSE];
-  }
-  return NULL;
+/* The heap to take the next node from, or NULL: of the node that may come to least; of the cheapest. */
+static GArray *hopeful(const MsTree *t) {
+  GArray *best = NULL;
+  double least = INFINITY;
+  for (int level = 0; level < MS_N_LEVELS; level++)
+    for (int k = 0; k < MS_N_SCHEDULES; k++) {
+      const MsBranch *top = top_of(t, level, k);
+      if (may_improve(t, top) && top->c.cost * t->hope[level][k] < least)
+        least = top->c.cost * t->hope[level][k], best = t->heap[level][k];
+    }
+  return best;
 }
 
 static GArray *cheapest(const MsTree *t) {
   GArray *best = NULL;
   for (int level = 0; level < MS_N_LEVELS; level++)
-    for (int plain = 0; plain < 2; plain++)
-      if (may_enter(t, top_of(t, level, plain)) &&
-          (!best || top_of(t, level, plain)->c.cost <= g_array_index(best, MsBranch, 0).c.cost))
-        best = t->heap[level][plain];
+    for (int k = 0; k < MS_N_SCHEDULES; k++) {
+      const MsBranch *top = top_of(t, level, k);
+      if (may_enter(t, top) && (!best || top->c.cost <= g_array_index(best, MsBranch, 0).c.cost))
+        best = t->heap[level][k];
+    }
   return best;
 }
 
@@ -121,22 +138,30 @@ static gboolean has_memory(const MsBranch *node) {
   return node->level == MS_LEVEL_SHAPE || node->level == MS_LEVEL_LAYOUT;
 }
 
+/* FALSE: it is not to be looked at. */
+static gboolean take(MsTree *t, GArray *heap, MsBranch *node) {
+  *node = pop(heap);
+  if (has_memory(node) && node->had > t->x->s.plan->memory_limit_B) return FALSE; /* of a front */
+  if (node->level < MS_LEVEL_LAYOUT || !ms_planner_known(t->x, &node->c, t->threshold)) return TRUE;
+  t->x->s.plan->feasible--; /* it is near the best and was counted there */
+  return FALSE;
+}
+
+static gboolean list_is_full(const MsTree *t) { return t->x->n_list == t->x->top; }
+
 /* The nodes of the next round; of layouts at most a batch. */
 static int choose(MsTree *t, MsBranch *round) {
-  gboolean dive = t->x->n_list < t->x->top;
-  int n = 0, layouts = 0;
-  while (n < ROUND) {
-    GArray *heap = dive || n < PLAIN ? deepest(t, TRUE) : NULL;
-    if (!heap && (dive || n < DEEPEST)) heap = deepest(t, FALSE);
+  gboolean full = list_is_full(t), hopes = !full || HOPE_SHARE * t->worked[TRUE] <= t->worked[FALSE];
+  int n = 0, layouts = 0, most = !hopes ? ROUND : full ? HOPEFUL : FIRST;
+  while (n < most) {
+    GArray *heap = hopes ? hopeful(t) : NULL;
     if (!heap && !(heap = cheapest(t))) break;
     gboolean layout = g_array_index(heap, MsBranch, 0).level == MS_LEVEL_LAYOUT;
-    if (dive && n > 0 && !layout && n >= DIVE) break;
     if (layout && layouts == MS_BATCH) break;
-    round[n] = pop(heap);
-    if (has_memory(&round[n]) && round[n].had > t->x->s.plan->memory_limit_B) continue; /* of a front */
+    if (!take(t, heap, &round[n])) continue;
+    t->worked[hopes] += full ? work_of[round[n].level] : 0;
     n++;
     layouts += layout;
-    if (dive && heap->len == 0) break; /* deeper ones come before shallower ones */
   }
   return n;
 }
@@ -171,6 +196,22 @@ static void simulate_for_front(MsTree *t, const MsBranch *node, const MsCandidat
   }
 }
 
+/* Of a layout that was simulated: what it costs, at least, by its bound on each level. Those of a schedule count the
+ * less the longer ago they were, so that bounds which mislead do so for a while only. */
+static void learn(MsTree *t, const MsBranch *leaf) {
+  const MsOutcome *o = ms_checkpoint_find(t->x->checkpoint, &leaf->c);
+  if (!o || o->kind == MS_OUTCOME_ERROR) return;
+  double cost = ms_objective_cost(t->space->request, leaf->c.value[MS_AXIS_GPUS], o->step_time_s);
+  gboolean best = o->kind == MS_OUTCOME_RUN && cost < t->hope_of;
+  for (int level = 0; level < MS_N_LEVELS; level++) {
+    double bound = level < MS_LEVEL_LAYOUT ? leaf->was[level] : leaf->c.cost, *own = &t->hope[level][0];
+    if (!(bound > 0) || isinf(cost) || (level < MS_LEVEL_SHAPE && !best)) continue;
+    if (level < MS_LEVEL_SHAPE) *own = MAX(cost / bound, usual[level]);
+    else own += schedule_of(t, leaf), *own += LEARNS * (cost / bound - *own);
+  }
+  if (best) t->hope_of = cost;
+}
+
 static void one_round(MsTree *t) {
   MsBranch round[ROUND], rest[ROUND], leaf[MS_BATCH];
   MsCandidate layout[MS_BATCH];
@@ -183,6 +224,7 @@ static void one_round(MsTree *t) {
   }
   if (layouts > 0 && t->front) simulate_for_front(t, leaf, layout, layouts, done);
   else if (layouts > 0) ms_planner_simulate(t->x, layout, layouts, done);
+  for (int i = 0; i < layouts; i++) learn(t, &leaf[i]);
   t->threshold = ms_planner_threshold(t->x);
   t->round = rest;
   ms_parallel(others, t->threads, expand, t);
@@ -193,37 +235,6 @@ static void one_round(MsTree *t) {
       if (!done[i]) push_node(t, &leaf[i]);
   }
   tell(t);
-}
-
-/* --- plain nodes --- */
-
-static gboolean is_base_value(const MsSpace *space, const MsChoice *c, int value) {
-  const char *member = (const char *)space->request->base + c->offset;
-  if (c->size) return !memcmp(member, &c->value[value].value, c->size);
-  return !g_strcmp0(*(char *const *)(gconstpointer)member, c->value[value].text);
-}
-
-static gboolean is_plain_value(const MsSpace *space, const MsChoice *c, int value) {
-  static const char *const any[] = {"options.dispatcher", "options.ep_overlap", "options.recompute"};
-  if (c->role == MS_ROLE_WORK) return TRUE;
-  for (guint i = 0; i < G_N_ELEMENTS(any); i++)
-    if (!strcmp(c->open->path, any[i])) return TRUE;
-  for (int i = 0; i < c->n; i++)
-    if (is_base_value(space, c, i)) return value == i;
-  return value == 0;
-}
-
-static void find_plain(MsTree *t) {
-  const MsSpace *space = t->space;
-  for (int role = 0; role < MS_N_ROLES; role++) {
-    t->plain[role] = g_new(guint8, space->n_of_role[role]);
-    memset(t->plain[role], TRUE, (size_t)space->n_of_role[role]);
-    for (int k = 0; k < space->n_choices; k++) {
-      const MsChoice *c = &space->choice[k];
-      for (gint64 i = 0; (int)c->role == role && i < space->n_of_role[role]; i++)
-        if (!is_plain_value(space, c, (int)(i * space->stride[role] / c->stride % c->n))) t->plain[role][i] = FALSE;
-    }
-  }
 }
 
 /* --- beginning and end --- */
@@ -251,8 +262,9 @@ static void take_known(MsTree *t) {
 static void begin(MsTree *t) {
   ms_tree_sort_keys(t);
   for (int level = 0; level < MS_N_LEVELS; level++)
-    for (int plain = 0; plain < 2; plain++) t->heap[level][plain] = g_array_new(FALSE, FALSE, sizeof(MsBranch));
-  find_plain(t);
+    for (int k = 0; k < MS_N_SCHEDULES; k++)
+      t->heap[level][k] = g_array_new(FALSE, FALSE, sizeof(MsBranch)), t->hope[level][k] = usual[level];
+  t->hope_of = t->climbed = INFINITY;
   t->too_large = g_array_new(FALSE, FALSE, sizeof(MsTooLarge));
   t->worker = g_new0(MsTreeWorker, t->threads);
   for (int i = 0; i < t->threads; i++) {
@@ -314,8 +326,8 @@ static void end(MsTree *t) {
     ms_memo_free(w->last);
     ms_refused_clear(&w->refused);
   }
-  for (int level = 0; level < MS_N_LEVELS; level++) g_array_unref(t->heap[level][0]), g_array_unref(t->heap[level][1]);
-  for (int role = 0; role < MS_N_ROLES; role++) g_free(t->plain[role]);
+  for (int level = 0; level < MS_N_LEVELS; level++)
+    for (int k = 0; k < MS_N_SCHEDULES; k++) g_array_unref(t->heap[level][k]);
   g_array_unref(t->too_large);
   g_free(t->worker);
   for (int level = 0; level < MS_N_LEVELS; level++) g_free(t->asked[level]);
@@ -347,6 +359,7 @@ static void take_all(MsTree *t) {
     t->threshold = ms_planner_threshold(t->x);
     if (!cheapest(t)) break;
     one_round(t);
+    if (++t->rounds % CLIMB == 0 && !t->front && list_is_full(t)) ms_tree_climb(t);
   }
 }
 

@@ -37,8 +37,8 @@ typedef enum {
 } MsLevel;
 typedef struct {
   MsCandidate c;
-  gint32 level, plain; /* plain: every key that it has settled has the value that a scenario has by default, but for a
-                          few (tree.c) */
+  gint32 level;
+  gfloat was[MS_LEVEL_LAYOUT]; /* cost of its ancestors and itself, by level; 0: there was none of that level */
   double had; /* of a front. MS_LEVEL_ADDED: shapes whose first bound costs no more were taken before (0: none);
                * MS_LEVEL_SHAPE: device memory that it needs at least; MS_LEVEL_LAYOUT: that it needs */
 } MsBranch;
@@ -86,8 +86,8 @@ typedef struct {     /* of one thread */
 typedef struct {
   MsPlanner *x;
   MsSpace *space;
-  GArray *heap[MS_N_LEVELS][2]; /* MsBranch, cheapest first: others, plain ones */
-  GArray *too_large;            /* MsTooLarge of all ranks, the nearest miss first */
+  GArray *heap[MS_N_LEVELS][MS_N_SCHEDULES]; /* MsBranch, cheapest first; by schedule where it is settled */
+  GArray *too_large;                         /* MsTooLarge of all ranks, the nearest miss first */
   MsTreeWorker *worker;
   int threads;
   int n_late;  /* values of the key of MS_ROLE_WORK that no piece depends on (optimizer_offload_fraction): nodes of
@@ -102,11 +102,15 @@ typedef struct {
   guint schedules;     /* bits of those; 0: the schedule is settled before the shape */
   MsRole *of_schedule; /* [ms_num_rules] of rules about options that read the schedule: the last role of the other
                         * open keys that they read; of all others MS_N_ROLES */
-  guint8 *plain[MS_N_ROLES]; /* [n_of_role] combinations of one role that keep a node plain */
-  double threshold;          /* of this round */
-  gboolean in_proportion;    /* only bounds that grow as the batch does */
-  GArray *front;             /* MsOnFront: all that was simulated, and dear nodes are kept; NULL: one list */
+  double threshold;    /* of this round */
+  gboolean in_proportion; /* only bounds that grow as the batch does */
+  GArray *front;          /* MsOnFront: all that was simulated, and dear nodes are kept; NULL: one list */
   const MsBranch *round;
+  int rounds;
+  gint64 worked[2];                                  /* on the cheapest nodes, on hopeful ones */
+  double hope[MS_N_LEVELS][MS_N_SCHEDULES], hope_of; /* what layouts cost by their bound on each level: where no
+                                                      * schedule is settled, of the best one, which costs hope_of */
+  double climbed;                                    /* cost of the best layout when those near it were looked at */
 } MsTree;
 
 /* --- branch.c: the children of a node, bounded; dear ones are dropped ------------------------------------------ */
@@ -114,11 +118,17 @@ void ms_tree_expand(MsTree *tree, MsTreeWorker *worker, const MsBranch *node); /
 void ms_tree_expand_axes(MsTree *tree, MsTreeWorker *worker,
                          int unit);                     /* the first level: one setting of the outer axes */
 gboolean ms_tree_dear(const MsTree *tree, double cost); /* more than what may enter the list */
+/* The rule about sizes that do not divide, so that no shape can be made; -1 = none. */
+int ms_tree_size_rule(const MsTree *tree, const gint32 *value);
 /* Counts all layouts below as short of memory; `tell`: one of them may be named as what comes nearest. */
 void ms_tree_refuse_too_large(const MsTree *tree, MsTreeWorker *worker, const MsTooLarge *of, gboolean tell);
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
 void ms_tree_find_first(MsTree *tree);
 void ms_tree_sort_keys(MsTree *tree); /* which level settles which key and which rule */
+
+/* --- near.c: layouts near the best one, before their turn ------------------------------------------------------ */
+/* From the best of the list, which is full, to a better one near it, while there is one. */
+void ms_tree_climb(MsTree *tree);
 
 /* --- shape_list.c: shapes of one pipeline size that the tree bounds at once ------------------------------------ */
 MsShapeLists *ms_shape_lists_new(void);

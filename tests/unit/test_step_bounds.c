@@ -101,7 +101,7 @@ static void hosts_of_overlapping_steps(void **state) {
     s->hardware->kernel_launch_s = 1e-4;
     Step step = step_of(s);
     holds(ms_schedule_words[kinds[i]], MAX(step.step, step.passes), step.full_s);
-    if (!((double)MIN(step.step, step.passes) / MS_PS_PER_S > 0.8 * step.full_s))
+    if (!((double)MIN(step.step, step.passes) / MS_PS_PER_S > 0.75 * step.full_s))
       fail_msg("%s: %.4g and %.4g of %.4g s", ms_schedule_words[kinds[i]], (double)step.step / MS_PS_PER_S,
                (double)step.passes / MS_PS_PER_S, step.full_s);
   }

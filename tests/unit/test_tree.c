@@ -8,6 +8,7 @@
 #include "lib/tier.h"
 
 #include "base/err.h"
+#include "base/io.h"
 #include "base/units.h"
 #include "plan/bound_priv.h"
 #include "plan/plan.h"
@@ -17,6 +18,7 @@
 
 #include <glib/gstdio.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 
 static MsPlan *branched(const MsRequest *request, guint without, int threads, int top) {
@@ -474,6 +476,39 @@ static void unsettled_keys_may_take_any_value(void **state) {
   assert_true(members > 100 / every && other_steps > 10 / every);
 }
 
+static void stop_with_a_list(const MsPlan *so_far, double done, gpointer user) {
+  (void)done;
+  if (so_far->n_best == *(int *)user) raise(SIGINT);
+}
+
+/* The first layouts that are simulated are no random ones, though their hosts are what decides, of which sets of
+ * layouts know nothing before graphs and overlap are settled. */
+static void the_first_list_is_near_the_best(void **state) {
+  (void)state;
+  const MsSmallRequest open = {
+      "deepseek, a busy host",
+      "{\"base\": \"deepseek-v3\", \"num_layers\": 8, \"moe_layer_freq\": \"[0]*1+[1]*7\"}",
+      "gb200-nvl72",
+      64,
+      4096,
+      512,
+      "\"micro_batch_size\": 1, \"precision\": \"mxfp8\"",
+      "\"schedule\": \"auto\", \"tp\": 1, \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"ep\": [8, 32], \"etp\": 1",
+      "\"dispatcher\": \"auto\", \"ep_overlap\": \"auto\", \"delay_wgrad\": \"auto\", \"recompute\": \"auto\", "
+      "\"cuda_graph_scope\": \"auto\","};
+  int top = 4;
+  g_autoptr(MsRequest) request = ms_small_request(&open);
+  g_autoptr(MsPlan) whole = branched(request, 0, 2, top);
+  MsPlanOptions options = {.top = top, .prune = TRUE, .branch = TRUE, .threads = 2};
+  options.watch = stop_with_a_list, options.watch_user = &top;
+  ms_interrupt_install(INFINITY);
+  g_autoptr(MsPlan) first = ms_plan(request, &options, NULL);
+  ms_interrupt_install(INFINITY); /* for those that follow */
+  assert_true(first && first->interrupted && first->simulated < whole->simulated);
+  double found_s = first->best[0].result->step_time_s, least_s = whole->best[0].result->step_time_s;
+  if (found_s > 1.1 * least_s) fail_msg("%.4g s found first, %.4g s at last", found_s, least_s);
+}
+
 /* --- stopped, and gone on with --------------------------------------------------------------------------------- */
 
 static void resume_goes_on(void **state) {
@@ -553,7 +588,7 @@ static void damaged_checkpoints_are_refused(void **state) {
                   *text = NULL;
   g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[15]);
   g_autoptr(MsPlan) plan = ms_plan(
-      request, &(MsPlanOptions){.top = 3, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
+      request, &(MsPlanOptions){.top = 20, .prune = TRUE, .branch = TRUE, .threads = 2, .checkpoint = file}, &error);
   assert_true(plan && g_file_get_contents(file, &text, NULL, NULL));
   assert_true(resumed(request, file, TRUE, NULL));
   g_autoptr(GRegex) first_time = g_regex_new("\\[0, [0-9.]*, ", 0, 0, NULL),
@@ -593,6 +628,7 @@ int main(void) {
                                      cmocka_unit_test(one_microbatch_passes_all_stages),
                                      cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
+                                     cmocka_unit_test(the_first_list_is_near_the_best),
                                      cmocka_unit_test(resume_goes_on),
                                      cmocka_unit_test(longer_lists_count_layouts_once),
                                      cmocka_unit_test(damaged_checkpoints_are_refused)};
