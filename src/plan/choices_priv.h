@@ -38,6 +38,7 @@ typedef struct {
   int n;
   MsPatch *value;
   gint64 stride; /* combinations of the choices behind it in the space */
+  int idle;      /* row of what makes it make no difference (space.c), -1: nothing does */
 } MsChoice;
 
 MsRole ms_role_of_key(const char *path);

@@ -140,20 +140,12 @@ static int class_of_digits(const MsSpace *space, const int *digit) {
 }
 
 int ms_space_shape_of(const MsSpace *space, gint64 combo) {
-  int shape = 0, times = 1;
-  for (int i = space->n_choices - 1; i >= 0; i--) {
-    const MsChoice *c = &space->choice[i];
-    if (c->role == MS_ROLE_SHAPE) shape += times * (int)(combo % c->n), times *= c->n;
-    combo /= c->n;
-  }
-  return shape;
+  return (int)(combo / space->stride_of_shape % space->n_shapes);
 }
 
 MsCut ms_space_cut_of(const MsSpace *space, gint64 combo) {
-  for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n)
-    if (path_is(&space->choice[i], "layout.pipeline_layout") && space->choice[i].open->n == 0)
-      return (MsCut)(combo % space->choice[i].n);
-  return MS_CUT_BALANCED;
+  const MsChoice *c = space->own_cut;
+  return c ? (MsCut)(combo / c->stride % c->n) : MS_CUT_BALANCED;
 }
 
 gboolean ms_space_tabulate(MsSpace *space) {
@@ -220,6 +212,12 @@ static const struct {
     {"options.tp_comm_overlap", without_tp},
 };
 
+static int idle_row(const MsChoice *c) {
+  for (guint k = 0; c->in_rules && k < G_N_ELEMENTS(idle_keys); k++)
+    if (path_is(c, idle_keys[k].path)) return (int)k;
+  return -1;
+}
+
 /* What goes with a dispatcher of which other options may ask it. */
 static int abilities(MsDispatcher dispatcher) {
   const MsDispatcherRow *d = &ms_dispatchers[dispatcher];
@@ -279,11 +277,9 @@ gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenar
     int value = (int)(combo % c->n);
     if (c->role >= before) continue;
     if (sequence_parallel_again(c, value, s)) return TRUE;
-    for (guint k = 0; c->in_rules && k < G_N_ELEMENTS(idle_keys); k++)
-      if (path_is(c, idle_keys[k].path) && idle_keys[k].idle(s)) {
-        int stands = standing_value(c);
-        if (stands >= 0 && value != stands) return TRUE;
-      }
+    if (c->idle < 0 || !idle_keys[c->idle].idle(s)) continue;
+    int stands = standing_value(c);
+    if (stands >= 0 && value != stands) return TRUE;
   }
   return FALSE;
 }
@@ -292,11 +288,8 @@ gint64 ms_space_standing(const MsSpace *space, gint64 combo, const MsScenario *s
   for (int i = 0; i < space->n_choices; i++) {
     const MsChoice *c = &space->choice[i];
     int own = (int)(combo / c->stride % c->n);
-    for (guint k = 0; c->in_rules && k < G_N_ELEMENTS(idle_keys); k++)
-      if (path_is(c, idle_keys[k].path) && idle_keys[k].idle(s)) {
-        int stands = standing_value(c);
-        if (stands >= 0) combo += (stands - own) * c->stride;
-      }
+    int stands = c->idle >= 0 && idle_keys[c->idle].idle(s) ? standing_value(c) : -1;
+    if (stands >= 0) combo += (stands - own) * c->stride;
   }
   return combo;
 }
@@ -371,6 +364,18 @@ static gboolean make_axis(MsSpace *space, int axis, GError **error) {
   return TRUE;
 }
 
+/* What is asked of many combinations. */
+static void find_places(MsSpace *space) {
+  space->stride_of_shape = space->n_shapes = 1;
+  for (int i = space->n_choices - 1; i >= 0; i--) {
+    MsChoice *c = &space->choice[i];
+    c->idle = idle_row(c);
+    if (c->role > MS_ROLE_SHAPE) space->stride_of_shape *= c->n;
+    if (c->role == MS_ROLE_SHAPE) space->n_shapes *= c->n;
+    if (path_is(c, "layout.pipeline_layout") && c->open->n == 0) space->own_cut = c;
+  }
+}
+
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error) {
   MsSpace *space = g_new0(MsSpace, 1);
   space->request = request;
@@ -380,6 +385,7 @@ MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error)
     ms_space_free(space);
     return NULL;
   }
+  find_places(space);
   space->cuts = ms_cuts_new();
   if (ms_space_size(space) <= MOST_LAYOUTS) return space;
   ms_input_error(error, request->base->file, 0, "", "leaves open %.3g layouts (at most %g), close some options",

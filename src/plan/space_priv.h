@@ -28,6 +28,8 @@ typedef struct { /* the request taken apart */
   gint64 stride[MS_N_ROLES]; /* combinations of the choices of all later roles: a combination is the sum of stride x the
                               * role's own; in each the last choice varies fastest */
   gint64 n_combos;
+  gint64 stride_of_shape, n_shapes; /* of the choices of MS_ROLE_SHAPE, whoever shares what; they follow one another */
+  const MsChoice *own_cut;          /* that of the planner's own cuts; NULL: there is none */
   /* what rules see of a combination; only after ms_space_tabulate */
   int n_classes;        /* combinations of the choices that rules read together with the axes */
   guint16 *class_of;    /* [n_combos] */
