@@ -16,6 +16,7 @@ typedef struct {
   MsCandidate from;
   GArray *near;     /* MsCandidate */
   GArray **bounded; /* [threads] MsCandidate: those that may be better */
+  GArray **large;   /* [threads] those that do not fit */
 } Near;
 
 /* --- which there are --- */
@@ -49,14 +50,27 @@ static void add_pipelines(Near *n) {
   }
 }
 
-static void add_keys(Near *n) {
+/* With another schedule other numbers of chunks are of use. */
+static void add_of_schedule(Near *n, MsCandidate c) {
+  const MsIntAxis *vpp = &n->t->space->axis[MS_AXIS_VPP];
+  for (int i = 0; i < vpp->n; i++) {
+    c.value[MS_AXIS_VPP] = vpp->value[i];
+    add(n, c);
+  }
+}
+
+/* `role`: of keys of that role; MS_N_ROLES: of all. */
+static void add_keys(Near *n, MsRole role) {
   for (int k = 0; k < n->t->space->n_choices; k++) {
     const MsChoice *of = &n->t->space->choice[k];
+    if (role < MS_N_ROLES && of->role != role) continue;
+    gboolean schedule = !strcmp(of->open->path, "layout.schedule");
     gint64 own = n->from.combo / of->stride % of->n;
     for (gint64 i = 0; i < of->n; i++) {
       MsCandidate c = n->from;
       c.combo += (i - own) * of->stride;
-      add(n, c);
+      if (schedule) add_of_schedule(n, c);
+      else add(n, c);
     }
   }
 }
@@ -98,26 +112,39 @@ static void bound_one(int index, int thread, gpointer data) {
   g_autoptr(MsScenario) s = scenario_of(t, &t->worker[thread], &c);
   if (!s) return;
   const MsWorth worth = ms_planner_worth(t->x, s->gpus);
-  if (!ms_screen(s, ms_planner_like(t->x), &worth, &found, NULL) || found.device_B > worth.device_B) return;
+  if (!ms_screen(s, ms_planner_like(t->x), &worth, &found, NULL)) return;
+  if (found.device_B > worth.device_B) {
+    g_array_append_val(n->large[thread], c);
+    return;
+  }
   c.bound = (MsTime)(found.step_time_lower_s * MS_PS_PER_S);
   c.cost = ms_objective_cost(t->space->request, s->gpus, found.step_time_lower_s);
   if (c.cost < t->x->list[0].cost) g_array_append_val(n->bounded[thread], c);
 }
 
-/* What may be better than the best, the lowest bound first. (transfer full) */
-static GArray *bounded(Near *n) {
-  int threads = n->t->threads;
-  GArray *all = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
-  g_autofree GArray **own = n->bounded = g_new(GArray *, threads);
-  for (int i = 0; i < threads; i++) own[i] = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
-  ms_parallel((int)n->near->len, threads, bound_one, n);
-  for (int i = 0; i < threads; i++) {
+static GArray **arrays_of_threads(const MsTree *t) {
+  GArray **own = g_new(GArray *, t->threads);
+  for (int i = 0; i < t->threads; i++) own[i] = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+  return own;
+}
+
+/* Of all threads and ranks, in order. Frees `own`. */
+static void put_together(const MsTree *t, GArray **own, GArray *all) {
+  for (int i = 0; i < t->threads; i++) {
     g_array_append_vals(all, own[i]->data, own[i]->len);
     g_array_unref(own[i]);
   }
+  g_free(own);
   ms_ranks_gather(all);
   g_array_sort(all, ms_candidate_compare);
-  return all;
+}
+
+/* What may be better than the best, the lowest bound first; what does not fit. */
+static void bound_all(Near *n, GArray *better, GArray *large) {
+  n->bounded = arrays_of_threads(n->t), n->large = arrays_of_threads(n->t);
+  ms_parallel((int)n->near->len, n->t->threads, bound_one, n);
+  put_together(n->t, n->bounded, better);
+  put_together(n->t, n->large, large);
 }
 
 /* As many as a batch holds; returns how many. */
@@ -132,17 +159,32 @@ static guint simulate(MsTree *t, const GArray *all, guint at) {
   return (guint)n;
 }
 
-/* TRUE: there is a better one. */
-static gboolean step(MsTree *t) {
-  g_autoptr(GArray) near = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
-  Near n = {.t = t, .from = t->x->list[0].candidate, .near = near};
+/* TRUE: one of n->near is better. The others that do not fit are put into `large`. */
+static gboolean try_all(Near *n, GArray *large) {
+  MsTree *t = n->t;
   double before = t->x->list[0].cost;
-  add_sizes(&n), add_pipelines(&n), add_keys(&n);
-  leave_one_of_each(near);
-  g_autoptr(GArray) all = bounded(&n);
+  g_autoptr(GArray) better = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+  leave_one_of_each(n->near);
+  bound_all(n, better, large);
   guint at = 0;
-  for (int batch = 0; batch < BATCHES && t->x->list[0].cost == before; batch++) at += simulate(t, all, at);
+  for (int batch = 0; batch < BATCHES && t->x->list[0].cost == before; batch++) at += simulate(t, better, at);
   return t->x->list[0].cost < before;
+}
+
+/* TRUE: there is a better one. Of those that do not fit, some may with another recomputation or offloading. */
+static gboolean step(MsTree *t) {
+  g_autoptr(GArray) near = g_array_new(FALSE, FALSE, sizeof(MsCandidate)),
+                    large = g_array_new(FALSE, FALSE, sizeof(MsCandidate)),
+                    none = g_array_new(FALSE, FALSE, sizeof(MsCandidate));
+  Near n = {.t = t, .from = t->x->list[0].candidate, .near = near};
+  add_sizes(&n), add_pipelines(&n), add_keys(&n, MS_N_ROLES);
+  if (try_all(&n, large)) return TRUE;
+  g_array_set_size(near, 0);
+  for (guint i = 0; i < large->len; i++) {
+    n.from = g_array_index(large, MsCandidate, i);
+    add_keys(&n, MS_ROLE_ADDED);
+  }
+  return try_all(&n, none);
 }
 
 void ms_tree_climb(MsTree *t) {

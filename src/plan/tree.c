@@ -110,6 +110,14 @@ static gboolean may_improve(const MsTree *t, const MsBranch *node) {
   return may_enter(t, node) && !waits;
 }
 
+static gboolean list_is_full(const MsTree *t) { return t->x->n_list == t->x->top; }
+
+/* What a node may come to; until there is a list to compare with layouts are taken as they come. */
+static double hoped(const MsTree *t, const MsBranch *node) {
+  gboolean at_once = node->level == MS_LEVEL_LAYOUT && !list_is_full(t);
+  return node->c.cost * (at_once ? 0.5 : t->hope[node->level][schedule_of(t, node)]);
+}
+
 /* The heap to take the next node from, or NULL: of the node that may come to least; of the cheapest. */
 static GArray *hopeful(const MsTree *t) {
   GArray *best = NULL;
@@ -117,8 +125,7 @@ static GArray *hopeful(const MsTree *t) {
   for (int level = 0; level < MS_N_LEVELS; level++)
     for (int k = 0; k < MS_N_SCHEDULES; k++) {
       const MsBranch *top = top_of(t, level, k);
-      if (may_improve(t, top) && top->c.cost * t->hope[level][k] < least)
-        least = top->c.cost * t->hope[level][k], best = t->heap[level][k];
+      if (may_improve(t, top) && hoped(t, top) < least) least = hoped(t, top), best = t->heap[level][k];
     }
   return best;
 }
@@ -146,8 +153,6 @@ static gboolean take(MsTree *t, GArray *heap, MsBranch *node) {
   t->x->s.plan->feasible--; /* it is near the best and was counted there */
   return FALSE;
 }
-
-static gboolean list_is_full(const MsTree *t) { return t->x->n_list == t->x->top; }
 
 /* The nodes of the next round; of layouts at most a batch. */
 static int choose(MsTree *t, MsBranch *round) {
