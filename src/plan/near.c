@@ -1,7 +1,8 @@
 /* src/plan/near.c - layouts near the best one, looked at before their turn: those that differ from it in one size or
- * one key, and those of every other pipeline. Where a proof takes long, the tree comes late to many that are better;
- * steps from one to a better one find some of them at once, and what is above them is cut. Nothing is proven here: the
- * tree comes to each in its turn, and leaves out those that were simulated. */
+ * one key, and those of every other pipeline; where none of them is better, those that do not fit with another
+ * recomputation or offloading. Where a proof takes long, the tree comes late to many that are better; steps from one to
+ * a better one find some of them at once, and what is above them is cut. Nothing is proven here: the tree comes to each
+ * in its turn, and leaves out those that were simulated. */
 #include "base/io.h"
 #include "base/ranks.h"
 #include "base/units.h"
