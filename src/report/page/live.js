@@ -289,7 +289,9 @@ function wouldFit(plan, act) {
           [0, 1],
         )
       : '',
-    tried.length ? html('p', {class: 'note'}, `${tried.join(', ')} GPUs ${ways.length ? 'are too few' : 'do not help'}.`) : '',
+    tried.length
+      ? html('p', {class: 'note'}, `${tried.join(', ')} GPUs ${ways.length ? 'are too few' : 'do not help'}.`)
+      : '',
     refused.length
       ? folded('what refused the layouts', () =>
           table(
