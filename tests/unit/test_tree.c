@@ -495,10 +495,17 @@ static void the_first_list_is_near_the_best(void **state) {
       "\"micro_batch_size\": 1, \"precision\": \"mxfp8\"",
       "\"schedule\": \"auto\", \"tp\": 1, \"cp\": 1, \"pp\": [1, 2], \"vpp\": [1, 2], \"ep\": [8, 32], \"etp\": 1",
       "\"dispatcher\": \"auto\", \"ep_overlap\": \"auto\", \"delay_wgrad\": \"auto\", \"recompute\": \"auto\", "
-      "\"cuda_graph_scope\": \"auto\","};
+      "\"offload_modules\": \"auto\", \"cuda_graph_scope\": \"auto\", \"fsdp\": \"auto\", "
+      "\"overlap_grad_reduce\": \"auto\", \"overlap_param_gather\": \"auto\","};
   int top = 4;
   g_autoptr(MsRequest) request = ms_small_request(&open);
-  g_autoptr(MsPlan) whole = branched(request, 0, 2, top);
+  g_autoptr(MsPlan) whole = branched(request, 0, 2, 20);
+  for (int i = 0; i < whole->n_best; i++) /* what was found near the best is not met again */
+    for (int k = 0; k < i; k++) {
+      g_autofree char *a = ms_scenario_text(whole->best[i].scenario, 0),
+                      *b = ms_scenario_text(whole->best[k].scenario, 0);
+      assert_string_not_equal(a, b);
+    }
   MsPlanOptions options = {.top = top, .prune = TRUE, .branch = TRUE, .threads = 2};
   options.watch = stop_with_a_list, options.watch_user = &top;
   ms_interrupt_install(INFINITY);
