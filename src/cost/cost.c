@@ -874,15 +874,22 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
   return all;
 }
 
-/* How much longer an exchange over the network takes while another microbatch computes: its kernels copy through
- * staging buffers in the memory that compute keeps busy, on SMs whose caches it shares, and wait for ranks that
- * compute. So it weighs less where memory is faster. Inside one scale-up domain no run shows it. That of SMs that load
- * and store comes with their time (dispatch.c). */
-static double crowding(const MsCost *cost, guint8 level) {
+/* Collectives over the network whose kernels run beside compute: exchanges of tokens in EP overlap, reductions and
+ * gathers of data-parallel ranks. */
+static gboolean runs_beside(const MsOp *op) {
+  return op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE || op->stream == MS_STREAM_DP ||
+         op->stream == MS_STREAM_EDP;
+}
+
+/* How much longer one of them takes there: its kernels copy through staging buffers in the memory that compute keeps
+ * busy, on SMs whose caches it shares, and wait for ranks that compute. So it weighs less where memory is faster.
+ * Inside one scale-up domain no run shows it. That of SMs that load and store comes with their time (dispatch.c). */
+static double crowding(const MsCost *cost, const MsOp *op, guint8 level) {
   const MsHardware *hardware = cost->hardware;
   const MsLaws *laws = &cost->scenario->laws;
   if (level == 0 || !known(hardware->hbm_Bps)) return 1;
-  switch (ms_dispatcher(&cost->scenario->options)->movers) {
+  gboolean tokens = op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE;
+  switch (tokens ? ms_dispatcher(&cost->scenario->options)->movers : MS_MOVED_BY_COLLECTIVE) {
   case MS_MOVED_BY_SMS: return 1;
   case MS_MOVED_BY_ASYNC_COPIES: return 1 + laws->crowded_hybridep * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
   case MS_MOVED_BY_COLLECTIVE: return 1 + laws->crowded_collective * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
@@ -915,8 +922,7 @@ MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op) {
   MsOpCost c = exchange(cost, op);
   double factor = stack_factor(cost, family);
   c.time_s = MAX(c.time_s * factor, c.lower_s);
-  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE)
-    c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, c.level));
+  if (runs_beside(op)) c.beside_s = MAX(c.beside_s * factor, c.time_s * crowding(cost, op, c.level));
   return cost->beside && ms_group_spans_replicas((MsGroupKind)op->group) ? on_slowest(cost, op, c) : c;
 }
 

@@ -38,12 +38,12 @@ void ms_cost_free(MsCost *cost);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCost, ms_cost_free)
 
 typedef struct {
-  double time_s; /* alone on the machine */
-  double
-      beside_s; /* an exchange of the experts' tokens beside compute of another microbatch (EP overlap); 0 = as alone */
-  double lower_s;       /* never more than time_s: FLOP at peak, bytes at link rate (used by `bound` and tests) */
-  guint16 sms;          /* SMs it takes while it runs (communication), 0 = none or all */
-  guint8 level;         /* communication: 0 scale-up link, 1 network */
+  double time_s;   /* alone on the machine */
+  double beside_s; /* beside compute: an exchange of the experts' tokens (EP overlap), a collective of data-parallel
+                      ranks; 0 = as alone */
+  double lower_s;  /* never more than time_s: FLOP at peak, bytes at link rate (used by `bound` and tests) */
+  guint16 sms;     /* SMs it takes while it runs (communication), 0 = none or all */
+  guint8 level;    /* communication: 0 scale-up link, 1 network */
   const MsCurve *curve; /* that decided, NULL = data sheet and default efficiency */
   double error_growth;  /* of the rounding error over an ordinary product's where a lower-complexity scheme was chosen
                            (option lcma), else 0 */

@@ -61,12 +61,19 @@ typedef struct { /* what lists of one pool are costed with */
   const MsScenario *scenario;
   const MsCost *cost; /* of all pools */
   int pool;
+  gboolean beside; /* streams of their own run them while passes compute */
 } Place;
 
-static MsOpCost cost_of(const Place *at, const MsOp *op) {
+static MsOpCost cost_alone(const Place *at, const MsOp *op) {
   if (at->pool < 0) return ms_cost_op(at->cost, op);
   return ms_group_spans_stages((MsGroupKind)op->group) ? ms_cost_of_all_pools(at->cost, at->pool, op)
                                                        : ms_cost_op(ms_cost_of_pool(at->cost, at->pool), op);
+}
+
+static MsOpCost cost_of(const Place *at, const MsOp *op) {
+  MsOpCost cost = cost_alone(at, op);
+  if (at->beside && !at->scenario->hardware->serial) cost.time_s = MAX(cost.time_s, cost.beside_s);
+  return cost;
 }
 
 /* `like`: a list much like it whose kernels cost the same, or NULL. */
@@ -126,8 +133,8 @@ static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) 
 
 /* Of pool -1: there are none. */
 static Place place_of(const MsWork *work, const MsCost *cost, int pool) {
-  if (!work->of_pool) return (Place){work->scenario, cost, -1};
-  return (Place){ms_work_on_pool(work, pool)->scenario, cost, pool};
+  if (!work->of_pool) return (Place){work->scenario, cost, -1, FALSE};
+  return (Place){ms_work_on_pool(work, pool)->scenario, cost, pool, FALSE};
 }
 
 /* Collectives out of registered buffers take few SMs (docs/theory/communication.md 9: user buffers on NVLink, on NVLink
@@ -148,7 +155,8 @@ static void cost_units(MsProgram *p, guint32 *tag) {
   for (int i = 0; i < p->work->n_pieces; i++) {
     MsCostedUnit *u = &p->unit[i];
     int pool = ms_work_pool_of_piece(p->work, i);
-    const Place at = place_of(p->work, p->cost, pool);
+    Place at = place_of(p->work, p->cost, pool);
+    at.beside = TRUE;
     const MsLayout *layout = ms_layout_on(p->layout, pool);
     ms_work_unit_ops(p->work, i, &u->ops);
     cost_list(&u->first, &at, &u->ops.first, NULL, tag);
@@ -260,10 +268,12 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   for (int i = 0; i < p->layout->pp; i++) {
     MsCostedStep *s = &p->step[i];
     const Place at = place_of(work, cost, ms_layout_pool(p->layout, i));
+    Place beside = at;
+    beside.beside = TRUE;
     ms_work_step_ops(work, i, &s->ops);
     cost_list(&s->before, &at, &s->ops.before, NULL, &tag);
-    cost_list(&s->reduce, &at, &s->ops.reduce, NULL, &tag);
-    cost_list(&s->gather, &at, &s->ops.gather, NULL, &tag);
+    cost_list(&s->reduce, &beside, &s->ops.reduce, NULL, &tag);
+    cost_list(&s->gather, &beside, &s->ops.gather, NULL, &tag);
     cost_list(&s->after, &at, &s->ops.after, NULL, &tag);
   }
   p->p2p_op = ms_work_p2p(work);

@@ -3,6 +3,7 @@
 #include "lib/close.h"
 #include "lib/world.h"
 
+#include "base/units.h"
 #include "step/after.h"
 #include "step/reduce.h"
 
@@ -215,6 +216,35 @@ static void reductions_begin_together(void **state) {
   check_reduce_slots(alone, NULL);
 }
 
+/* What the first reduction of a job takes: gradients of one stage over so many GPUs. */
+static double reduction_s(int gpus, gboolean overlap, double crowded, double hbm_Bps, gboolean serial) {
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", -1, "h100-sxm", gpus);
+  s->training.global_batch_size = gpus, s->options.overlap_grad_reduce = overlap;
+  s->laws.crowded_collective = crowded, s->hardware->hbm_Bps = hbm_Bps, s->hardware->serial = serial;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, NULL);
+  g_autoptr(MsProgram) program = ms_program_new(l.work, cost);
+  const MsCosted *list = overlap ? &program->step[0].reduce : &program->step[0].after;
+  double bytes_B = 0, all_s = 0;
+  for (int i = 0; i < list->list->n; i++) {
+    const MsOp *op = &list->list->op[i];
+    if (op->group != MS_GROUP_DP_CP || op->kind == MS_OP_ALL_GATHER) continue;
+    bytes_B += op->message_B, all_s += (double)list->duration[i] / MS_PS_PER_S;
+  }
+  assert_true(bytes_B > 0);
+  return all_s;
+}
+
+/* By the law: 1 + c 3.35 TB/s / m over the network, where passes run beside it. */
+static void reductions_take_longer_beside_compute(void **state) {
+  (void)state;
+  const double hbm_Bps = 1.675e12;
+  assert_close(reduction_s(64, TRUE, 0.25, hbm_Bps, FALSE), 1.5 * reduction_s(64, TRUE, 0, hbm_Bps, FALSE), 1e-9);
+  assert_close(reduction_s(64, TRUE, 0.25, hbm_Bps, TRUE), reduction_s(64, TRUE, 0, hbm_Bps, TRUE), 1e-9);
+  assert_close(reduction_s(8, TRUE, 0.25, hbm_Bps, FALSE), reduction_s(8, TRUE, 0, hbm_Bps, FALSE), 1e-9);
+  assert_close(reduction_s(64, FALSE, 0.25, hbm_Bps, FALSE), reduction_s(64, FALSE, 0, hbm_Bps, FALSE), 1e-9);
+}
+
 /* The second of two stages sends its last gradient when it has it; only then are weight gradients scaled and reduced.
  */
 static void the_last_message_leaves_first(void **state) {
@@ -343,17 +373,12 @@ static void a_flush_begins_beside_a_message(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_schedule_is_walked),
-      cmocka_unit_test(one_stage_has_the_same_turns),
-      cmocka_unit_test(a_deadlock_is_found),
-      cmocka_unit_test(pieces_come_in_order),
-      cmocka_unit_test(the_embedding_comes_last),
-      cmocka_unit_test(stages_meet_behind_the_slots),
-      cmocka_unit_test(reductions_begin_together),
-      cmocka_unit_test(the_last_message_leaves_first),
-      cmocka_unit_test(exchanges_wait_for_both),
-      cmocka_unit_test(a_pair_waits_for_its_gradient),
-      cmocka_unit_test(a_flush_begins_beside_a_message),
+      cmocka_unit_test(every_schedule_is_walked),      cmocka_unit_test(one_stage_has_the_same_turns),
+      cmocka_unit_test(a_deadlock_is_found),           cmocka_unit_test(pieces_come_in_order),
+      cmocka_unit_test(the_embedding_comes_last),      cmocka_unit_test(stages_meet_behind_the_slots),
+      cmocka_unit_test(reductions_begin_together),     cmocka_unit_test(reductions_take_longer_beside_compute),
+      cmocka_unit_test(the_last_message_leaves_first), cmocka_unit_test(exchanges_wait_for_both),
+      cmocka_unit_test(a_pair_waits_for_its_gradient), cmocka_unit_test(a_flush_begins_beside_a_message),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
