@@ -900,12 +900,14 @@ static double crowding(const MsCost *cost, const MsOp *op, guint8 level) {
 /* A row that meets the replicas of all pools takes as long as on the slowest machine, and the SMs of its own. */
 static MsOpCost on_slowest(const MsCost *cost, const MsOp *op, MsOpCost own) {
   guint16 sms = own.sms;
+  double beside_s = own.beside_s;
   for (int i = 0; i < cost->n_beside; i++) {
     if (!cost->beside[i]) continue;
     MsOpCost there = ms_cost_op(cost->beside[i], op);
+    beside_s = MAX(beside_s, there.beside_s);
     if (there.time_s > own.time_s) own = there;
   }
-  own.sms = sms;
+  own.sms = sms, own.beside_s = beside_s;
   return own;
 }
 

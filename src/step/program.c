@@ -61,7 +61,8 @@ typedef struct { /* what lists of one pool are costed with */
   const MsScenario *scenario;
   const MsCost *cost; /* of all pools */
   int pool;
-  gboolean beside; /* streams of their own run them while passes compute */
+  gboolean beside;        /* streams of their own run them while passes compute */
+  const MsBucket *bucket; /* [rows] or NULL: so do these, but the last to be reduced and the first to be gathered */
 } Place;
 
 static MsOpCost cost_alone(const Place *at, const MsOp *op) {
@@ -70,9 +71,13 @@ static MsOpCost cost_alone(const Place *at, const MsOp *op) {
                                                        : ms_cost_op(ms_cost_of_pool(at->cost, at->pool), op);
 }
 
-static MsOpCost cost_of(const Place *at, const MsOp *op) {
+static gboolean runs_beside(const Place *at, int row) {
+  return at->bucket ? at->bucket[row].chunk > 0 || at->bucket[row].piece > 0 : at->beside;
+}
+
+static MsOpCost cost_of(const Place *at, const MsOp *op, int row) {
   MsOpCost cost = cost_alone(at, op);
-  if (at->beside && !at->scenario->hardware->serial) cost.time_s = MAX(cost.time_s, cost.beside_s);
+  if (runs_beside(at, row) && !at->scenario->hardware->serial) cost.time_s = MAX(cost.time_s, cost.beside_s);
   return cost;
 }
 
@@ -97,7 +102,7 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
   for (int i = 0; i < n; i++) {
     const MsOp *op = &list->op[i];
     int known = like ? find_kernel(like, op, &at) : -1;
-    MsOpCost cost = known < 0 ? cost_of(at_pool, op) : (MsOpCost){0};
+    MsOpCost cost = known < 0 ? cost_of(at_pool, op, i) : (MsOpCost){0};
     if (c->cost) c->cost[i] = cost;
     c->duration[i] = known < 0 ? ms_time_of(cost.time_s) : like->duration[known];
     c->beside[i] = known < 0 ? ms_time_of(MAX(cost.time_s, cost.beside_s)) : like->duration[known];
@@ -133,8 +138,8 @@ static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) 
 
 /* Of pool -1: there are none. */
 static Place place_of(const MsWork *work, const MsCost *cost, int pool) {
-  if (!work->of_pool) return (Place){work->scenario, cost, -1, FALSE};
-  return (Place){ms_work_on_pool(work, pool)->scenario, cost, pool, FALSE};
+  if (!work->of_pool) return (Place){work->scenario, cost, -1, FALSE, NULL};
+  return (Place){ms_work_on_pool(work, pool)->scenario, cost, pool, FALSE, NULL};
 }
 
 /* Collectives out of registered buffers take few SMs (docs/theory/communication.md 9: user buffers on NVLink, on NVLink
@@ -268,12 +273,12 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   for (int i = 0; i < p->layout->pp; i++) {
     MsCostedStep *s = &p->step[i];
     const Place at = place_of(work, cost, ms_layout_pool(p->layout, i));
-    Place beside = at;
-    beside.beside = TRUE;
+    Place reduce = at, gather = at;
     ms_work_step_ops(work, i, &s->ops);
+    reduce.bucket = s->ops.reduce_at, gather.bucket = s->ops.gather_at;
     cost_list(&s->before, &at, &s->ops.before, NULL, &tag);
-    cost_list(&s->reduce, &beside, &s->ops.reduce, NULL, &tag);
-    cost_list(&s->gather, &beside, &s->ops.gather, NULL, &tag);
+    cost_list(&s->reduce, &reduce, &s->ops.reduce, NULL, &tag);
+    cost_list(&s->gather, &gather, &s->ops.gather, NULL, &tag);
     cost_list(&s->after, &at, &s->ops.after, NULL, &tag);
   }
   p->p2p_op = ms_work_p2p(work);

@@ -435,6 +435,7 @@ static void the_step_is_the_slowest_replicas(void **state) {
   for (int i = 0; i < 2; i++) {
     MsHardware *machine = base->pools.pool[i].hardware;
     machine->gpus_per_node = machine->nvlink_domain_gpus = 4, machine->sm_count -= 50 * i;
+    machine->hbm_Bps = base->pools.pool[1].hardware->hbm_Bps; /* which slows what is exchanged beside compute */
   }
   base->pools.pool[0].hardware->nic_Bps = 1e9; /* the faster machine has the slower network */
   g_autoptr(MsResult) both = ms_test_simulate(base, MS_FIDELITY_FULL);
