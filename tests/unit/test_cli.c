@@ -708,6 +708,7 @@ static void first_questions(void **state) {
 /* Several clusters in one request: a table, cells and front in JSON; what needs one cluster says so. */
 static void plan_of_several_clusters(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *text = two_clusters(), *file = ms_cli_written("clusters.json", text),
                   *under = ms_cli_path("under.json");
   assert_true(g_file_set_contents(under,
