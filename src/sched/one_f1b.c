@@ -94,7 +94,7 @@ MsSchedule *ms_1f1b_build(const MsScheduleNumbers *numbers) {
   g_autofree Entry *table = g_new(Entry, n);
   fill_table(table, m, chunks, group);
   MsSchedule *schedule = ms_schedule_alloc(numbers->stages, m, chunks, MS_PLACE_ROUND_ROBIN, 2 * n);
-  if (numbers->receives && chunks > 1 && group > numbers->stages)
+  if (numbers->receives && !numbers->ep_overlap && chunks > 1 && group > numbers->stages)
     schedule->early = numbers->exchanges ? MS_EARLY_ALWAYS : MS_EARLY_AT_ENDS;
   for (int s = 0; s < numbers->stages; s++)
     put_stage(schedule, s, table, n, (int)MIN(warm_up(numbers, s, group), n), numbers);

@@ -32,7 +32,8 @@ static inline gboolean ms_slot_exchanges(const MsSlot *slot) {
 /* Interleaved groups of more than p microbatches let the first stage have inputs before their turn, and the last stage
  * gradients. Where messages are waited for as they come (Megatron-Core pipeline_parallel/schedules.py,
  * recv_tensor_from_previous_stage), forward f of the first stage waits for what forward f - p gave on the last one, and
- * backward b of the last for what backward b - p gave on the first. */
+ * backward b of the last for what backward b - p gave on the first. Not of pairs (ep_overlap), which exchange as a
+ * pair. */
 typedef enum {
   MS_EARLY_NOT,
   MS_EARLY_AT_ENDS, /* passes up to the first that has one of the other kind behind it, and behind the last such */
