@@ -1,5 +1,6 @@
 /* src/launch/model_script.c - the few expressions of Python that files of model arguments are written in. */
 #include "launch/model_script.h"
+#include "launch/python_text.h"
 
 #include <string.h>
 
@@ -20,49 +21,13 @@ static char *lookup(const void *values, const char *name) {
   return g_strdup(g_hash_table_lookup((GHashTable *)values, name));
 }
 
-/* The end of the string that begins at p, with its quote; NULL: there is none. */
-static const char *string_end(const char *p) {
-  for (const char *q = p + 1; *q && *q != '\n'; q++) {
-    if (*q == '\\' && q[1]) q++;
-    else if (*q == *p) return q;
-  }
-  return NULL;
-}
-
-/* Where a statement, an argument or an expression ends: at one of `stops` outside strings and brackets. */
-static const char *span(const char *p, const char *stops) {
-  int open = 0;
-  for (; *p; p++) {
-    if (open == 0 && strchr(stops, *p)) return p;
-    if (*p == '"' || *p == '\'') {
-      if (!(p = string_end(p))) return NULL;
-    } else if (strchr("([{", *p)) open++;
-    else if (strchr(")]}", *p) && open-- == 0) return NULL;
-  }
-  return open == 0 ? p : NULL;
-}
-
-/* Without comments. (transfer full), NULL: a string has no end */
-static char *without_comments(const char *text) {
-  g_autoptr(GString) out = g_string_new(NULL);
-  for (const char *p = text; *p; p++) {
-    if (*p == '#') p += strcspn(p, "\n");
-    if (!*p) break;
-    const char *end = *p == '"' || *p == '\'' ? string_end(p) : p;
-    if (!end) return NULL;
-    g_string_append_len(out, p, end - p + 1);
-    p = end;
-  }
-  return g_string_free(g_steal_pointer(&out), FALSE);
-}
-
 /* One behind the other, "text" and f"text {expression}". */
 static gboolean literals(Script *s, const char *p, char **value) {
   g_autoptr(GString) out = g_string_new(NULL);
   for (p += strspn(p, " \n"); *p; p += strspn(p, " \n")) {
     gboolean formatted = *p == 'f';
     p += formatted;
-    const char *end = *p == '"' || *p == '\'' ? string_end(p) : NULL;
+    const char *end = *p == '"' || *p == '\'' ? ms_python_string_end(p) : NULL;
     if (!end) return FALSE;
     for (p++; p < end; p++) {
       const char *close = formatted && *p == '{' ? strchr(p, '}') : NULL;
@@ -85,7 +50,7 @@ static gboolean literals(Script *s, const char *p, char **value) {
 /* name=value of a call or of a definition (name: type = value), into `values`; others are passed over. */
 static gboolean keywords(Script *s, const char *list, gboolean defaults, GHashTable *values) {
   for (const char *p = list, *end; *p; p = *end ? end + 1 : end) {
-    if (!(end = span(p, ","))) return FALSE;
+    if (!(end = ms_python_span(p, ","))) return FALSE;
     g_autofree char *one = g_strndup(p, (gsize)(end - p)), *value = NULL;
     char *name = g_strstrip(one), *equals = strchr(name, '=');
     if (!equals || *name == '"') continue;
@@ -118,7 +83,7 @@ static gboolean layer_pattern(Script *s, const char *list, char **value) {
 /* What another file says with these parameters. */
 static gboolean sibling(Script *s, const char *list, char **value) {
   g_autoptr(GHashTable) given = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
-  const char *open = strchr(list, '"'), *close = open ? string_end(open) : NULL;
+  const char *open = strchr(list, '"'), *close = open ? ms_python_string_end(open) : NULL;
   if (!close || s->depth >= DEEPEST || !keywords(s, list, FALSE, given)) return FALSE;
   g_autofree char *name = g_strndup(open + 1, (gsize)(close - open - 1)), *text = s->load(s->data, name);
   Script other = *s;
@@ -149,7 +114,7 @@ static char *on_one_line(const char *text) {
 static char *inside(const char *text, const char *call) {
   gsize n = strlen(call);
   if (!g_str_has_prefix(text, call) || text[n] != '(') return NULL;
-  const char *end = span(text + n + 1, ")");
+  const char *end = ms_python_span(text + n + 1, ")");
   return end && *end && !end[1 + strspn(end + 1, " \n")] ? g_strndup(text + n + 1, (gsize)(end - text) - n - 1) : NULL;
 }
 
@@ -221,7 +186,7 @@ static gboolean statement(Script *s, const char *text, char **value) {
   if (!*text || g_str_has_prefix(text, "import ") || g_str_has_prefix(text, "from ")) return TRUE;
   if (g_str_has_prefix(text, "return ")) return evaluate(s, text + strlen("return "), value);
   if (g_str_has_prefix(text, "def model_args(")) {
-    const char *open = strchr(text, '(') + 1, *end = span(open, ")");
+    const char *open = strchr(text, '(') + 1, *end = ms_python_span(open, ")");
     list = end ? g_strndup(open, (gsize)(end - open)) : NULL;
     return list && keywords(s, list, TRUE, s->values);
   }
@@ -235,9 +200,9 @@ static gboolean statement(Script *s, const char *text, char **value) {
 }
 
 static char *run(Script *s, const char *text) {
-  g_autofree char *plain = without_comments(text), *value = NULL;
+  g_autofree char *plain = ms_python_without_comments(text), *value = NULL;
   for (const char *p = plain, *end; p && *p && !value; p = *end ? end + 1 : end) {
-    if (!(end = span(p, "\n"))) return NULL;
+    if (!(end = ms_python_span(p, "\n"))) return NULL;
     g_autofree char *line = g_strstrip(g_strndup(p, (gsize)(end - p)));
     if (!statement(s, line, &value)) return NULL;
   }

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "launch/import.h"
+#include "launch/python_text.h"
 #include "launch/shell_eval.h"
 
 enum { DEEPEST = 24, MOST_FUNCTIONS = 200 };
@@ -25,48 +26,6 @@ typedef struct {
 
 static JsonNode *evaluate(Python *p, const char *raw);
 static JsonNode *run(Python *p, const char *name);
-
-/* --- text ------------------------------------------------------------------------------------------------------- */
-static const char *string_end(const char *p) {
-  for (const char *q = p + 1; *q && *q != '\n'; q++) {
-    if (*q == '\\' && q[1]) q++;
-    else if (*q == *p) return q;
-  }
-  return NULL;
-}
-
-/* Where it ends: at one of `stops` outside of strings and brackets. NULL: nowhere. */
-static const char *span(const char *p, const char *stops) {
-  int open = 0;
-  for (; *p; p++) {
-    if (open == 0 && strchr(stops, *p)) return p;
-    if (*p == '"' || *p == '\'') {
-      if (!(p = string_end(p))) return NULL;
-    } else if (strchr("([{", *p)) open++;
-    else if (strchr(")]}", *p) && open-- == 0) return NULL;
-  }
-  return open == 0 ? p : NULL;
-}
-
-/* Without comments and documentation. (transfer full), NULL: a string has no end */
-static char *without_comments(const char *text) {
-  GString *out = g_string_new(NULL);
-  for (const char *p = text; *p; p++) {
-    if (g_str_has_prefix(p, "\"\"\"")) {
-      const char *end = strstr(p + 3, "\"\"\"");
-      if (!end) return g_string_free(out, TRUE), NULL;
-      p = end + 2;
-      continue;
-    }
-    if (*p == '#') p += strcspn(p, "\n");
-    if (!*p) break;
-    const char *end = *p == '"' || *p == '\'' ? string_end(p) : p;
-    if (!end) return g_string_free(out, TRUE), NULL;
-    g_string_append_len(out, p, end - p + 1);
-    p = end;
-  }
-  return g_string_free(out, FALSE);
-}
 
 /* --- values ----------------------------------------------------------------------------------------------------- */
 static JsonNode *string_node(const char *text) { return json_node_init_string(json_node_alloc(), text); }
@@ -96,7 +55,7 @@ static char *number_of(const void *data, const char *name) {
 /* The parts of a list, each evaluated: `name` (of NAME=VALUE, else NULL) and what it is, which is taken. */
 static gboolean each(Python *p, const char *list, JsonObject *named, JsonArray *items) {
   for (const char *at = list, *end; *at; at = *end ? end + 1 : end) {
-    if (!(end = span(at, ","))) return FALSE;
+    if (!(end = ms_python_span(at, ","))) return FALSE;
     g_autofree char *one = g_strstrip(g_strndup(at, (gsize)(end - at)));
     gsize n = strcspn(one, " =");
     const char *equals = one + n + strspn(one + n, " ");
@@ -132,7 +91,7 @@ static JsonNode *called(Python *p, const char *name, const char *inside) {
 static JsonNode *bracketed(Python *p, const char *text) {
   gboolean list = *text == '[';
   gsize n = list ? 0 : strcspn(text, "(");
-  const char *close = list || text[n] == '(' ? span(text + n + 1, list ? "]" : ")") : NULL;
+  const char *close = list || text[n] == '(' ? ms_python_span(text + n + 1, list ? "]" : ")") : NULL;
   if (!close || !*close || close[1]) return NULL;
   g_autofree char *inside = g_strstrip(g_strndup(text + n + 1, (gsize)(close - text) - n - 1)),
                   *name = g_strndup(text, n);
@@ -147,7 +106,7 @@ static JsonNode *constant(const Python *p, const char *text) {
   if (strcmp(text, "None") == 0) return json_node_init_null(json_node_alloc());
   if (strcmp(text, "True") == 0 || strcmp(text, "False") == 0)
     return json_node_init_boolean(json_node_alloc(), *text == 'T');
-  if (*text && strchr("\"'", *text) && string_end(text) == text + whole - 1) {
+  if (*text && strchr("\"'", *text) && ms_python_string_end(text) == text + whole - 1) {
     g_autofree char *inner = g_strndup(text + 1, whole - 2);
     return string_node(inner);
   }
@@ -205,7 +164,7 @@ static JsonNode *run_body(Python *p, const char *body) {
   JsonNode *value = NULL;
   for (const char *at = body, *end; *at && !value; at = *end ? end + 1 : end) {
     if (*at != ' ' && *at != '\n') return NULL; /* the next definition */
-    if (!(end = span(at, "\n"))) return NULL;
+    if (!(end = ms_python_span(at, "\n"))) return NULL;
     gsize indent = strspn(at, " ");
     g_autofree char *line = g_strstrip(g_strndup(at, (gsize)(end - at)));
     if (indent <= 4) value = statement(p, line);
@@ -216,7 +175,7 @@ static JsonNode *run_body(Python *p, const char *body) {
 /* What the function returns; a call of no name where that is not understood. */
 static JsonNode *run(Python *p, const char *name) {
   g_autofree char *definition = g_strdup_printf("\ndef %s(", name);
-  const char *at = strstr(p->text, definition), *end = at ? span(at + strlen(definition), ")") : NULL;
+  const char *at = strstr(p->text, definition), *end = at ? ms_python_span(at + strlen(definition), ")") : NULL;
   const char *body = end && *end ? strchr(end, '\n') : NULL;
   if (!body || ++p->depth > DEEPEST) return call_node("");
   GHashTable *outer = p->values;
@@ -446,7 +405,7 @@ const char *ms_titan_config_name(const char *const *set) {
 
 MsJson *ms_titan_python(const char *text, const char *file, const MsImportOptions *options, MsImport *import,
                         GError **error) {
-  g_autofree char *before = g_strconcat("\n", text, NULL), *plain = without_comments(before);
+  g_autofree char *before = g_strconcat("\n", text, NULL), *plain = ms_python_without_comments(before);
   g_autoptr(GHashTable) values =
       g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)json_node_unref);
   Python p = {.text = plain,
