@@ -344,8 +344,8 @@ static MsTime run_reductions(Relaxed *r, int stage) {
 
 /* Of chunks whose reductions begin behind the last slot. */
 static void end_behind(const Relaxed *r, int stage) {
-  for (int c = 0; r->reduces && c < r->p->layout->vpp; c++)
-    if (r->reduces[stage * r->p->layout->vpp + c] >= r->s->n[stage]) ms_toll_last(r->toll[stage], c);
+  for (int c = 0; c < r->p->layout->vpp; c++)
+    if (ms_reduces_behind(r->reduces, r->s, stage, c)) ms_toll_last(r->toll[stage], c);
 }
 
 /* Returns the end of the step. `others`: when streams but for compute are free. */
@@ -560,13 +560,24 @@ static MsTime through(const ChunkLags *l, MsSlotKind kind, MsEnd from) {
   return MAX(0, least);
 }
 
+/* The chunks of schedules whose order costs decide; chunk: room for twice as many as there are. */
+static Relaxed chunks_alone(const MsProgram *p, MsPieceLags *lags, ChunkLags **chunk) {
+  Relaxed r = {.p = p, .lags = lags, .splits = TRUE, .chunk = chunk, .kind = chunk + p->layout->num_chunks};
+  chunks_lags(&r);
+  return r;
+}
+
+static void chunks_clear(Relaxed *r) {
+  for (int i = 0; i < r->n_kinds; i++) g_free(r->kind[i]);
+  g_free(r->pair_of_kinds);
+}
+
 /* Of schedules that costs decide: before the gradient of its first microbatch is back, the first stage has begun no
  * more forwards than may be in flight; the others, and all backwards, come then. */
 static MsTime slots_in_any_order(const MsProgram *p, MsPieceLags *lags, gint64 in_flight) {
   const MsLayout *l = p->layout;
   g_autofree ChunkLags **chunk = g_new(ChunkLags *, 2 * (size_t)l->num_chunks);
-  Relaxed r = {.p = p, .lags = lags, .splits = TRUE, .chunk = chunk, .kind = chunk + l->num_chunks};
-  chunks_lags(&r);
+  Relaxed r = chunks_alone(p, lags, chunk);
   const ChunkLags *own = chunk[0];
   gint64 n = ms_schedule_share(p->scenario->layout.schedule, l->microbatches);
   MsTime backward = MIN(own->least[MS_SLOT_B], own->least[MS_SLOT_I] + own->least[MS_SLOT_W]),
@@ -575,8 +586,7 @@ static MsTime slots_in_any_order(const MsProgram *p, MsPieceLags *lags, gint64 i
     back += through(chunk[s], MS_SLOT_F, MS_END_ENTRY) +
             MIN(through(chunk[s], MS_SLOT_I, MS_END_ENTRY), through(chunk[s], MS_SLOT_B, MS_END_ENTRY));
   MsTime behind = n * backward + MAX(0, n - in_flight) * own->least[MS_SLOT_F];
-  for (int i = 0; i < r.n_kinds; i++) g_free(r.kind[i]);
-  g_free(r.pair_of_kinds);
+  chunks_clear(&r);
   return MAX(back + behind, n * (own->least[MS_SLOT_F] + backward));
 }
 
@@ -591,17 +601,15 @@ static MsTime least_pass(const ChunkLags *l, MsEnd end) {
 static MsTime alone_in_any_order(const MsProgram *p, MsPieceLags *lags) {
   const MsLayout *l = p->layout;
   g_autofree ChunkLags **chunk = g_new(ChunkLags *, 2 * (size_t)l->num_chunks);
-  Relaxed r = {.p = p, .lags = lags, .splits = TRUE, .chunk = chunk, .kind = chunk + l->num_chunks};
+  Relaxed r = chunks_alone(p, lags, chunk);
   MsTime longest = 0;
-  chunks_lags(&r);
   for (int s = 0; s < l->pp; s++)
     for (MsEnd end = MS_END_COMPUTE; end <= MS_END_HOST; end++) {
       MsTime sum = 0;
       for (int c = 0; c < l->vpp; c++) sum += least_pass(chunk[c * l->pp + s], end);
       longest = MAX(longest, sum * ms_schedule_share(p->scenario->layout.schedule, l->microbatches));
     }
-  for (int i = 0; i < r.n_kinds; i++) g_free(r.kind[i]);
-  g_free(r.pair_of_kinds);
+  chunks_clear(&r);
   return longest;
 }
 

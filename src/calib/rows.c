@@ -29,9 +29,7 @@ static PassKey pass_of(const MsOp *op) {
 static gboolean is_message(const MsOp *op) { return ms_op_families[op->kind] == MS_FAMILY_COMM; }
 
 /* Dispatch and combine of an all-to-all dispatcher are that collective. */
-static MsOpKind kind_of(const MsOp *op) {
-  return op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE ? MS_OP_ALL_TO_ALL : (MsOpKind)op->kind;
-}
+static MsOpKind kind_of(const MsOp *op) { return ms_op_moves_tokens(op) ? MS_OP_ALL_TO_ALL : (MsOpKind)op->kind; }
 
 /* Which curve a sample teaches: 0..., -1 none (work on the host). Equal for equal (kind, pass, dtype of messages,
  * ranks). */

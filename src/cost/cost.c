@@ -860,7 +860,7 @@ static MsOpCost host_copy(const MsCost *cost, double bytes_B) {
 static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
   const MsDispatcherRow *dispatcher = ms_dispatcher(&cost->scenario->options);
   MsCollKind coll = ms_collective_of((MsOpKind)op->kind, dispatcher->carry);
-  if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && dispatcher->carry == MS_CARRY_ONCE) {
+  if (ms_op_moves_tokens(op) && dispatcher->carry == MS_CARRY_ONCE) {
     if (op->group != MS_GROUP_TP_EP) MS_BUG("%s over group %d", dispatcher->word, op->group);
     return ms_dispatch_s(&cost->dispatch[op->kind == MS_OP_COMBINE], op->message_B, op->m, op->n, op->level_B);
   }
@@ -869,7 +869,7 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
                                        : &cost->collective[coll][op->group];
   const gboolean rings = cost->scenario->options.deterministic_mode;
   MsOpCost all = ms_collective_s(collective, coll, op->message_B, op->local_fraction, rings);
-  if (op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) /* each message starts anew */
+  if (ms_op_moves_tokens(op)) /* each message starts anew */
     all.time_s += (MAX(op->kernels, 1) - 1) * ms_collective_s(collective, coll, 1, op->local_fraction, rings).time_s;
   return all;
 }
@@ -877,8 +877,7 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
 /* Collectives over the network whose kernels run beside compute: exchanges of tokens in EP overlap, reductions and
  * gathers of data-parallel ranks. */
 static gboolean runs_beside(const MsOp *op) {
-  return op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE || op->stream == MS_STREAM_DP ||
-         op->stream == MS_STREAM_EDP;
+  return ms_op_moves_tokens(op) || op->stream == MS_STREAM_DP || op->stream == MS_STREAM_EDP;
 }
 
 /* How much longer one of them takes there: its kernels copy through staging buffers in the memory that compute keeps
@@ -888,8 +887,7 @@ static double crowding(const MsCost *cost, const MsOp *op, guint8 level) {
   const MsHardware *hardware = cost->hardware;
   const MsLaws *laws = &cost->scenario->laws;
   if (level == 0 || !known(hardware->hbm_Bps)) return 1;
-  gboolean tokens = op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE;
-  switch (tokens ? ms_dispatcher(&cost->scenario->options)->movers : MS_MOVED_BY_COLLECTIVE) {
+  switch (ms_op_moves_tokens(op) ? ms_dispatcher(&cost->scenario->options)->movers : MS_MOVED_BY_COLLECTIVE) {
   case MS_MOVED_BY_SMS: return 1;
   case MS_MOVED_BY_ASYNC_COPIES: return 1 + laws->crowded_hybridep * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;
   case MS_MOVED_BY_COLLECTIVE: return 1 + laws->crowded_collective * MS_CROWDED_HBM_BPS / hardware->hbm_Bps;

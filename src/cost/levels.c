@@ -50,8 +50,7 @@ void ms_cost_level_B(const MsScenario *s, const MsLayout *layout, const MsOp *op
   const MsGroup *g = &layout->group[op->group];
   if (ms_op_families[op->kind] != MS_FAMILY_COMM || g->size <= 1 || !(op->message_B > 0)) return;
   MsCarry carry = ms_dispatcher(&s->options)->carry;
-  if ((op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE) && carry == MS_CARRY_ONCE &&
-      (op->level_B[0] > 0 || op->level_B[1] > 0)) {
+  if (ms_op_moves_tokens(op) && carry == MS_CARRY_ONCE && (op->level_B[0] > 0 || op->level_B[1] > 0)) {
     level_B[0] = g->per_domain > 1 ? op->level_B[0] : 0;
     level_B[1] = g->domains > 1 ? op->level_B[1] : 0;
     return;

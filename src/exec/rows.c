@@ -42,8 +42,7 @@ static gboolean kept_routed(const Exec *x, const MsKept *kept) {
 }
 
 static gboolean row_routed(const Exec *x, const MsOp *op) {
-  gboolean crosses = op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE || op->kind == MS_OP_GROUPED_GEMM ||
-                     op->group == MS_GROUP_ETP;
+  gboolean crosses = ms_op_moves_tokens(op) || op->kind == MS_OP_GROUPED_GEMM || op->group == MS_GROUP_ETP;
   return ms_exec_natural(x) && crosses;
 }
 

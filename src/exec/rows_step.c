@@ -2,8 +2,6 @@
  * back to all ranks. */
 #include "exec/state_priv.h"
 
-#include "describe/framework.h"
-
 #include <math.h>
 #include <string.h>
 
@@ -48,7 +46,7 @@ static void reduce(Exec *x, int kind) {
 /* The shard that this rank's instance has reduced; of Megatron-FSDP, where it shards the optimizer alone, all around it
  * too, which nobody reads. */
 static void across(Exec *x, int kind) {
-  gboolean whole = x->scenario->options.fsdp == MS_FSDP_OPTIM && ms_framework(x->scenario)->sums_once;
+  gboolean whole = ms_work_sums_whole(x->scenario);
   for (int i = 0; i < x->n_ranges; i++) {
     const Range *r = &x->range[i];
     if (!concerns(x, r, kind)) continue;

@@ -463,7 +463,7 @@ static void reduce_behind(Fast *f, int stage) {
   Run run = {.stage = stage};
   MsTime gone = MAX(f->at.tip[stage], f->at.stream_b[stage]);
   for (int c = 0; c < f->p->layout->vpp; c++) {
-    if (!f->reduces || f->reduces[stage * f->p->layout->vpp + c] < f->schedule->n[stage]) continue;
+    if (!ms_reduces_behind(f->reduces, f->schedule, stage, c)) continue;
     if (f->p->p2p_blocks)
       f->at.host[stage] = MAX(f->at.host[stage] + f->at.sync[ms_layout_pool(f->p->layout, stage)], gone);
     reduce_chunk(f, &run, c, gone);

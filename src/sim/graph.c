@@ -690,7 +690,7 @@ static MsGraph *new_graph(const Lower *l, int devices, double tasks) {
 static void reduce_behind(Lower *l) {
   for (int s = 0; s < l->stages; s++)
     for (int c = 0; c < l->p->layout->vpp; c++) {
-      if (!l->reduces || l->reduces[s * l->p->layout->vpp + c] < l->schedule->n[s]) continue;
+      if (!ms_reduces_behind(l->reduces, l->schedule, s, c)) continue;
       Waits wait = only(l->tip[s]);
       wait_for(&wait, l->sent[s]);
       MsTask gone = {.device = (guint32)s,

@@ -18,9 +18,7 @@ static inline gboolean ms_program_meets(const MsScenario *scenario) {
 enum { MS_ROW_FORMS = 3 };
 static inline guint8 ms_row_kind(const MsOp *op, int use) {
   if (use != MS_USE_LINK1 || op->group == MS_GROUP_NONE) return 0;
-  int form = op->kind == MS_OP_ALL_TO_ALL || op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE ? 0
-             : op->kind == MS_OP_P2P                                                                 ? 1
-                                                                                                     : 2;
+  int form = op->kind == MS_OP_ALL_TO_ALL || ms_op_moves_tokens(op) ? 0 : op->kind == MS_OP_P2P ? 1 : 2;
   return (guint8)(1 + MS_ROW_FORMS * op->group + form);
 }
 

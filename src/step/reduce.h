@@ -19,6 +19,11 @@ gboolean ms_reduces_in_passes(const MsProgram *program, int stage);
  * last slot and its message; -1: inside passes. NULL: inside passes everywhere. (transfer container) */
 int *ms_reduce_slots(const MsProgram *program, const MsSchedule *schedule);
 
+/* Those of the chunk begin behind the last slot and its message. slots: of ms_reduce_slots, or NULL. */
+static inline gboolean ms_reduces_behind(const int *slots, const MsSchedule *schedule, int stage, int chunk) {
+  return slots && slots[stage * schedule->chunks + chunk] >= schedule->n[stage];
+}
+
 /* The chunk whose buckets begin together behind the turn, -1: none. slots: of ms_reduce_slots, or NULL. */
 int ms_reduce_due(const MsProgram *program, const int *slots, const MsTurn *turn);
 

@@ -116,6 +116,11 @@ typedef struct MsOp {
   double free_B;         /* kept bytes released when this row ends */
   double transient_B;    /* alive only while this row runs */
 } MsOp;
+
+/* Tokens on their way to experts and back. */
+static inline gboolean ms_op_moves_tokens(const MsOp *op) {
+  return op->kind == MS_OP_DISPATCH || op->kind == MS_OP_COMBINE;
+}
 /* dispatch and combine by DeepEP or HybridEP: m = token rows of this rank, n = bytes of one; */
 /* attention rows: m = query rows per sequence on this rank (s/c), n = KV rows seen (s, or the window), k = head dims
  * dqk + dv */

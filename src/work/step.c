@@ -117,13 +117,16 @@ static int ranks_of_shards(const Step *s, gboolean expert) {
   return s->work->layout->group[ms_layout_shards_in(s->work->layout, expert)].size;
 }
 
+gboolean ms_work_sums_whole(const MsScenario *s) {
+  return s->options.fsdp == MS_FSDP_OPTIM && ms_framework(s)->sums_once;
+}
+
 /* Shards of `elements` gradients, summed over the optimizer instances once each has reduced its own, behind that on the
  * same stream (Megatron-LM core/distributed/param_and_grad_buffer.py, start_grad_sync); where all instances shard the
  * optimizer together each keeps its part (megatron_fsdp, outer_dp_sharding_strategy). */
 static void across_row(Step *s, gboolean expert, double elements, double element_B) {
   MsOpKind kind = s->o->outer_dp_sharding_strategy == MS_OUTER_OPTIM ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
-  gboolean whole = s->o->fsdp == MS_FSDP_OPTIM && ms_framework(s->work->scenario)->sums_once;
-  int parts = whole ? 1 : ranks_of_shards(s, expert);
+  int parts = ms_work_sums_whole(s->work->scenario) ? 1 : ranks_of_shards(s, expert);
   wire(ms_row_comm(&s->b, kind, of_kind[expert].across, of_kind[expert].stream, MS_GROUP_INTER,
                    element_B * elements / parts),
        element_B);

@@ -156,6 +156,8 @@ void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double 
 /* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split.
  * DualPipe's two copies of a stage share them too. */
 double ms_work_shards(const MsWork *work, gboolean expert);
+/* FSDP over several optimizer instances sums whole gradients over them, not shards (MsFrameworkRow.sums_once). */
+gboolean ms_work_sums_whole(const MsScenario *scenario);
 
 /* The precision-aware optimizer is in use as soon as a state is not FP32. Whether it then reads BF16 gradients itself,
  * and stores the FP32 master of a BF16 weight as its 16 missing bits: not beside every recipe. */
