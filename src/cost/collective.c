@@ -143,6 +143,14 @@ static MsLines lines_network(const MsScenario *scenario, const char *op, const c
   return lines;
 }
 
+/* A message that nobody has measured gets no more than its channels move. */
+static void limit_message(MsLines *lines, const MsScenario *scenario, const MsGroup *group) {
+  if (!ms_collectives_rows[scenario->hardware->collectives].channels || (lines->curve && lines->curve->ranks > 0))
+    return;
+  double most = scenario->laws.message_channel_Bps * ms_message_channels(scenario->hardware, group);
+  for (int i = 0; i < lines->n; i++) lines->Bps[i] = MIN(lines->Bps[i], most);
+}
+
 /* --- one collective -------------------------------------------------------------------------------------------- */
 MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, const char *dtype,
                                    const MsGroup *group) {
@@ -174,7 +182,8 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
     c.gather = lines_scaleup(scenario, "all_gather", dtype, inside);
   }
   if (c.group.domains > 1) c.network = lines_network(scenario, op, dtype, group);
-  c.sms = (guint16)(kind == MS_COLL_P2P      ? MS_P2P_SMS
+  if (c.group.domains > 1 && kind == MS_COLL_P2P) limit_message(&c.network, scenario, group);
+  c.sms = (guint16)(kind == MS_COLL_P2P      ? ms_message_channels(hardware, group)
                     : hardware->nccl_sms > 0 ? hardware->nccl_sms
                                              : scenario->laws.default_nccl_sms);
   return c;

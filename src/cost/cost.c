@@ -462,22 +462,24 @@ static gboolean prepare_fabric(MsCost *cost, const MsLayout *layout, GError **er
 }
 
 MsMeetingKind ms_cost_meeting_kind(const MsCost *cost, const MsLayout *layout, const MsOp *op) {
-  MsMeetingKind kind = {.group = op->group};
+  const MsGroup *group = &layout->group[op->group];
+  int pattern, channels;
   switch ((MsOpKind)op->kind) {
   case MS_OP_ALL_TO_ALL:
   case MS_OP_DISPATCH:
-  case MS_OP_COMBINE: kind.pattern = MS_PATTERN_EXCHANGE; break;
-  case MS_OP_P2P: kind.pattern = MS_PATTERN_PAIR; break;
-  default: kind.pattern = (guint8)ms_pattern_of_rings(cost->hardware, &layout->group[op->group]);
+  case MS_OP_COMBINE: pattern = MS_PATTERN_EXCHANGE, channels = ms_exchange_channels(cost->hardware); break;
+  case MS_OP_P2P: pattern = MS_PATTERN_PAIR, channels = ms_message_channels(cost->hardware, group); break;
+  default: pattern = ms_pattern_of_rings(cost->hardware, group), channels = ms_ring_channels(cost->hardware, group);
   }
-  return kind;
+  return (MsMeetingKind){.group = op->group, .pattern = (guint8)pattern, .parts = (guint8)channels};
 }
 
 gboolean ms_cost_meeting(const MsCost *cost, const MsLayout *layout, const MsMeetingKind *kind, int n,
                          MsMeeting **meeting, GError **error) {
   *meeting = NULL;
-  if (!cost->fabric || cost->n_pools > 0 || n == 0) return TRUE;
-  *meeting = ms_meeting_new(ms_fabric_costs_graph(cost->fabric), layout, kind, n, error);
+  if (cost->n_pools > 0 || n == 0) return TRUE;
+  if (!cost->fabric) *meeting = ms_meeting_of_nic(kind, n);
+  else *meeting = ms_meeting_new(ms_fabric_costs_graph(cost->fabric), layout, kind, n, error);
   return *meeting != NULL;
 }
 
@@ -1004,7 +1006,9 @@ const char *ms_cost_laws(const MsCost *cost, const MsOp *op) {
   case MS_OP_COMBINE:
     return ms_dispatcher(&cost->scenario->options)->carry == MS_CARRY_ONCE ? "laws default_dispatch_*, network_share"
                                                                            : laws[MS_FAMILY_COMM];
-  case MS_OP_P2P: return "laws default_p2p_alpha_s, default_link_share, default_ring_step_s, network_share";
+  case MS_OP_P2P:
+    return "laws default_p2p_alpha_s, default_link_share, default_ring_step_s, network_share, "
+           "message_channel_Bps";
   case MS_OP_D2H:
   case MS_OP_H2D: return "law default_host_copy_s, data sheet";
   default: return laws[ms_op_families[op->kind]];

@@ -70,10 +70,10 @@ gboolean ms_cost_same_kernels(const MsCost *a, const MsCost *b);
 /* Kernels that cost the same on any one machine; FALSE for rows that communicate or wait for the host. */
 gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b);
 
-/* How a row that communicates meets others on a fabric; of rows inside of domains nobody asks. */
+/* How a row that communicates meets others on the network; of rows inside of domains nobody asks. */
 MsMeetingKind ms_cost_meeting_kind(const MsCost *cost, const MsLayout *layout, const MsOp *op);
-/* Those kinds on the machine's fabric; *meeting NULL without one, and where pools have one each. FALSE and *error as
- * ms_meeting_new. (transfer full) */
+/* Those kinds on the machine's fabric, without one on a NIC; *meeting NULL where pools have one each. FALSE and *error
+ * as ms_meeting_new. (transfer full) */
 gboolean ms_cost_meeting(const MsCost *cost, const MsLayout *layout, const MsMeetingKind *kind, int n,
                          MsMeeting **meeting, GError **error);
 

@@ -14,7 +14,6 @@ static inline double or_else(double value, double fallback) { return known(value
 /* Of the algorithms, not of any measurement. */
 #define MS_TREE_HOP_STEPS 2.0 /* a tree hop over the network in ring steps: reduce, then forward */
 #define MS_P2P_STEPS      2.0 /* start-up of a message over the network in ring steps: rendezvous, then data */
-#define MS_P2P_SMS        2   /* NCCL's channels for a message */
 /* PAT in steps of a ring over the network, as NCCL's own model has it, and its share of the bus bandwidth (nccl
  * src/graph/tuning.cc, 2.27: 8 us, interLat / 3.5 for each doubling, 2.8 us for each rank; interLat 14 us; 0.75). */
 #define MS_PAT_STEPS          (8 / 14.0)
@@ -57,6 +56,12 @@ double ms_network_Bps(const MsHardware *hardware,
                       const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
 const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
                                 MsCurveForm form, int ranks);
+
+/* Channels over the network to one peer of a group; those of a ring of the group, and of a pairwise exchange, to each
+ * NIC: what shares a NIC has its parts of it. Alike where nobody has counted them (MsCollectivesRow.channels). */
+int ms_message_channels(const MsHardware *hardware, const MsGroup *group);
+int ms_ring_channels(const MsHardware *hardware, const MsGroup *group);
+int ms_exchange_channels(const MsHardware *hardware);
 
 /* A collective on one group, prepared. */
 typedef struct {

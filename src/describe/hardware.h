@@ -93,11 +93,12 @@ typedef enum {
 typedef struct {
   const char *word;
   gboolean
-      server_rings; /* rings are of domains, what is inside runs beside them, and there are no trees; else of ranks */
-  gboolean pat;     /* gathers and scatters may go by PAT where a domain has one rank */
-  gboolean nhr;     /* rings may be nonuniform hierarchical ones from three domains on */
-  gboolean halves;  /* a power of two of domains halves and doubles */
-  int doubles_from; /* so many domains do whatever their number; 0: never */
+      server_rings;  /* rings are of domains, what is inside runs beside them, and there are no trees; else of ranks */
+  gboolean pat;      /* gathers and scatters may go by PAT where a domain has one rank */
+  gboolean nhr;      /* rings may be nonuniform hierarchical ones from three domains on */
+  gboolean halves;   /* a power of two of domains halves and doubles */
+  int doubles_from;  /* so many domains do whatever their number; 0: never */
+  gboolean channels; /* to a NIC as NCCL gives them to messages and rings (cost/channels.c) */
 } MsCollectivesRow;
 extern const MsCollectivesRow ms_collectives_rows[]; /* [MS_N_COLLECTIVES] */
 

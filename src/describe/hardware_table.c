@@ -17,7 +17,7 @@ static const char *const collectives_words[] = {
 #undef MS_COLLECTIVES
     NULL};
 const MsCollectivesRow ms_collectives_rows[] = {
-#define MS_COLLECTIVES(id, w, c1, c2, c3, c4, c5) [MS_COLLECTIVES_##id] = {c1, c2, c3, c4, c5, .word = w},
+#define MS_COLLECTIVES(id, w, c1, c2, c3, c4, c5, c6) [MS_COLLECTIVES_##id] = {c1, c2, c3, c4, c5, c6, .word = w},
 #include "describe/collectives.def"
 #undef MS_COLLECTIVES
 };

@@ -34,29 +34,33 @@ static inline Rate rate_of(const Device *device, int use) {
   return (Rate){MAX(10 * (sms - (gint64)device->sms), sms), 10 * sms * k};
 }
 
-/* As whole numbers: equal shares exactly. */
-static Rate rate_near(double share, gint64 k) {
+/* As whole numbers: shares of few parts exactly. */
+static Rate rate_near(double share) {
   const double near = 1e-9;
   if (share >= 1 - near) return (Rate){1, 1};
-  if (fabs(share * (double)k - 1) < near) return (Rate){1, k};
+  for (gint64 parts = 2; parts <= 64; parts++)
+    if (fabs(share * (double)parts - round(share * (double)parts)) < near && share * (double)parts > near)
+      return (Rate){llround(share * (double)parts), parts};
   return (Rate){MAX((gint64)(share * (1 << 30)), 1), 1 << 30};
+}
+
+static int classes_of(const MsSharing *sharing) {
+  int n = 0;
+  for (int kind = 0; kind < 256; kind++)
+    if (sharing->of[kind] != MS_SHARING_NONE) n = MAX(n, sharing->of[kind] + 1);
+  return n;
 }
 
 static const Rate *rates_of_classes(const Engine *engine, const Device *device) {
   guint8 running[MS_SHARING_CLASSES];
   double share[MS_SHARING_CLASSES];
-  guint64 key = 0;
-  gint64 k = 0;
-  for (int c = 0; c < MS_SHARING_CLASSES; c++) {
-    running[c] = (guint8)device->running[MS_N_USES + c];
-    key = key << 4 | running[c], k += running[c];
-  }
-  Rate *rate = g_hash_table_lookup(engine->known, &key);
+  Rate *rate = g_hash_table_lookup(engine->known, &device->classes);
   if (rate) return rate;
+  for (int c = 0; c < MS_SHARING_CLASSES; c++) running[c] = (guint8)device->running[MS_N_USES + c];
   rate = g_new(Rate, MS_SHARING_CLASSES);
   engine->sharing->rates(engine->sharing->data, running, share);
-  for (int c = 0; c < MS_SHARING_CLASSES; c++) rate[c] = running[c] ? rate_near(share[c], k) : (Rate){1, 1};
-  g_hash_table_insert(engine->known, g_memdup2(&key, sizeof key), rate);
+  for (int c = 0; c < MS_SHARING_CLASSES; c++) rate[c] = running[c] ? rate_near(share[c]) : (Rate){1, 1};
+  g_hash_table_insert(engine->known, g_memdup2(&device->classes, sizeof device->classes), rate);
   return rate;
 }
 
@@ -71,8 +75,8 @@ static inline guint64 load_of(const Device *device) {
 static inline guint update_rates(const Engine *engine, Device *device, Rate *old) {
   guint changed = 0;
   guint64 load = load_of(device);
-  if (load == device->load && !engine->sharing) return 0;
-  device->load = load;
+  if (load == device->load && device->classes == device->rated) return 0;
+  device->load = load, device->rated = device->classes;
   const Rate *of_class = engine->sharing ? rates_of_classes(engine, device) : NULL;
   for (int use = MS_USE_COMPUTE; use < engine->rates; use++) {
     Rate rate = use < MS_N_USES ? rate_of(device, use) : of_class[use - MS_N_USES];
@@ -150,6 +154,9 @@ static gboolean host_reach(Engine *engine, Device *device, guint32 task) {
 
 /* --- tasks ----------------------------------------------------------------------------------------------------- */
 
+/* In Device.classes; 0: no class. */
+static inline guint64 one_of(int use) { return use < MS_N_USES ? 0 : 1ull << 4 * (use - MS_N_USES); }
+
 static inline void begin(Engine *engine, guint32 s) {
   Stream *own = &engine->stream[s];
   const MsTask *task = &engine->graph->task[own->head];
@@ -158,7 +165,7 @@ static inline void begin(Engine *engine, guint32 s) {
   own->state = RUNNING, own->fresh = 1, own->remaining = task->duration;
   own->use = of == MS_SHARING_NONE ? task->use : (guint8)(MS_N_USES + of);
   device->active |= 1ull << task->stream;
-  device->running[own->use]++;
+  device->running[own->use]++, device->classes += one_of(own->use);
   if (task->use != MS_USE_COMPUTE) device->sms += task->sms;
   mark_dirty(engine, task->device);
 }
@@ -220,7 +227,7 @@ static void finish(Engine *engine, guint32 s) {
     engine->done |= engine->now + device->tail++->left > engine->limit;
   engine->end[i] = engine->now;
   device->active &= ~(1ull << task->stream);
-  device->running[own->use]--;
+  device->running[own->use]--, device->classes -= one_of(own->use);
   if (task->use != MS_USE_COMPUTE) device->sms -= task->sms;
   mark_dirty(engine, task->device);
   while (waiter != NOT_DONE) {
@@ -265,7 +272,7 @@ static void open_engine(Engine *engine, const MsGraph *graph, const MsSharing *s
                      .bound_by = trajectory->bound_by,
                      .leaves = 1,
                      .sharing = sharing,
-                     .rates = sharing ? N_RATES : MS_N_USES};
+                     .rates = MS_N_USES + (sharing ? classes_of(sharing) : 0)};
   if (sharing) engine->known = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
   while (engine->leaves < graph->devices) engine->leaves *= 2;
   engine->stream_next = g_new(guint32, graph->n);

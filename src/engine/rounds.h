@@ -30,7 +30,8 @@ enum { N_RATES = MS_N_USES + MS_SHARING_CLASSES }; /* a class is one more use */
 
 typedef struct {
   Rate rate[N_RATES];
-  guint64 load; /* that the rates are of: load_of */
+  guint64 load, rated; /* that the rates are of: load_of, classes */
+  guint64 classes;     /* four bits each: how many tasks of it run */
   guint32 running[N_RATES];
   guint64 active;    /* bits of the streams that have an event: the others are not looked at */
   guint32 sms;       /* taken by running tasks... */
@@ -48,7 +49,7 @@ typedef struct {
   const MsGraph *graph;
   const MsSharing *sharing; /* NULL: none */
   GHashTable *known;        /* guint64 of how many of each class run -> Rate[MS_SHARING_CLASSES] */
-  int rates;                /* MS_N_USES, N_RATES with sharing */
+  int rates;                /* MS_N_USES, and the classes */
   MsTime now, *start, *end; /* start[] of a task that is issued but has not started holds its issue time */
   gint32 *bound_by;
   guint32 *stream_next, *host_next; /* [n] the next task of the same stream, of the same host */

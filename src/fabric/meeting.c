@@ -68,6 +68,14 @@ MsMeeting *ms_meeting_new(const MsFabricGraph *g, const MsLayout *l, const MsMee
   return g_steal_pointer(&x);
 }
 
+MsMeeting *ms_meeting_of_nic(const MsMeetingKind *kind, int n) {
+  MsMeeting *x = g_new0(MsMeeting, 1);
+  x->n = n, x->n_links = 1, x->Bps = g_new(double, 1), x->Bps[0] = 1;
+  memcpy(x->kind, kind, sizeof *kind * (gsize)n);
+  for (int c = 0; c < n; c++) x->load_Bps[c] = g_new(double, 1), x->load_Bps[c][0] = x->alone[c] = 1;
+  return x;
+}
+
 void ms_meeting_free(MsMeeting *x) {
   if (!x) return;
   for (int c = 0; c < x->n; c++) g_free(x->load_Bps[c]);
@@ -84,13 +92,13 @@ typedef struct {
   gboolean grows[MS_MEETING_KINDS];
 } Fill;
 
-/* What the kinds that grow would need of a link for each unit of speed, and what the others leave of it. */
+/* What the kinds that grow would need of a link for each part, and what the others leave of it. */
 static double need_of(const Fill *f, guint32 link, double *left) {
   double need = 0;
   *left = f->x->Bps[link];
   for (int c = 0; c < f->x->n; c++) {
     double load = f->running[c] * f->x->load_Bps[c][link];
-    if (f->grows[c]) need += load;
+    if (f->grows[c]) need += load * f->x->kind[c].parts;
     else *left -= load * f->speed[c];
   }
   return need;
@@ -105,7 +113,7 @@ static double full_at(const Fill *f) {
   return at;
 }
 
-/* Kinds on links that are full at this speed stay. */
+/* Kinds on links that are full at this speed of a part stay. */
 static void stay(Fill *f, double at) {
   const double near = 1e-12;
   gboolean stays[MS_MEETING_KINDS] = {FALSE};
@@ -116,7 +124,7 @@ static void stay(Fill *f, double at) {
     for (int c = 0; c < f->x->n; c++) stays[c] |= f->grows[c] && f->x->load_Bps[c][l] > 0;
   }
   for (int c = 0; c < f->x->n; c++)
-    if (stays[c]) f->grows[c] = FALSE, f->speed[c] = at;
+    if (stays[c]) f->grows[c] = FALSE, f->speed[c] = at * f->x->kind[c].parts;
 }
 
 void ms_meeting_speeds(const MsMeeting *x, const guint8 *running, double *speed) {

@@ -48,6 +48,10 @@ static void add_message(GByteArray *key, const MsOpCost *message) {
   add(key, costs, sizeof costs);
 }
 
+static void add_kinds(GByteArray *key, const MsMeeting *meeting) {
+  add(key, meeting->kind, sizeof *meeting->kind * (gsize)meeting->n);
+}
+
 static void add_program(GByteArray *key, const MsProgram *p, MsChunks of, gboolean stream) {
   const MsChunk *chunk = of.forward ? of.forward : of.backward;
   const MsHardware *machine = ms_program_machine(p, chunk->pool);
@@ -63,6 +67,7 @@ static void add_program(GByteArray *key, const MsProgram *p, MsChunks of, gboole
                        of.forward != NULL,
                        of.backward != NULL};
   add(key, is, sizeof is);
+  if (p->meets) add(key, p->meets->sharing.of, sizeof p->meets->sharing.of), add_kinds(key, p->meets->meeting);
   if (!stream) return;
   const double host[] = {machine->kernel_launch_s, p->p2p_op.kernels};
   add(key, host, sizeof host), add(key, ms_row_bytes(&p->p2p_op), MS_ROW_BYTES);
@@ -83,7 +88,7 @@ static void add_pieces(GByteArray *key, const MsProgram *p, MsChunks of, MsPiece
 MsTurnTime ms_turn_time(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream,
                         MsPieceLags *lags) {
   static MsKeep turns = {.most = 256};
-  if (ms_program_fetches(p) || p->meets)
+  if (ms_program_fetches(p) || ms_program_meets(p->scenario))
     return run(p, of, tag_op, stream); /* it follows from what is fetched, or from the fabric, too */
   GByteArray *key = g_byte_array_sized_new(1 << 10);
   add_program(key, p, of, stream);

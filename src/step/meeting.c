@@ -11,14 +11,23 @@ typedef struct {
   MsMeets *meets;
   MsMeetingKind kind[MS_MEETING_KINDS];
   int n;
+  gboolean fabric;
 } Finder;
+
+/* Without a fabric kinds differ in their parts alone. */
+static int class_of(Finder *f, const MsMeetingKind *kind) {
+  for (int c = 0; c < f->n && !f->fabric; c++)
+    if (f->kind[c].parts == kind->parts) return c;
+  f->kind[f->n] = *kind;
+  return f->n++;
+}
 
 /* Kinds beyond those that a meeting holds share in equal parts. */
 static void note(Finder *f, const MsOp *op, int use) {
   guint8 kind = ms_row_kind(op, use), *of = &f->meets->sharing.of[kind];
   if (kind == 0 || *of != MS_SHARING_NONE || f->n == MS_MEETING_KINDS) return;
-  f->kind[f->n] = ms_cost_meeting_kind(f->p->cost, f->p->layout, op);
-  *of = (guint8)f->n++;
+  MsMeetingKind meets = ms_cost_meeting_kind(f->p->cost, f->p->layout, op);
+  *of = (guint8)class_of(f, &meets);
 }
 
 static void note_list(Finder *f, const MsCosted *c) {
@@ -41,12 +50,13 @@ static void note_rows(Finder *f) {
 static void rates(gconstpointer data, const guint8 *running, double *rate) { ms_meeting_rates(data, running, rate); }
 
 gboolean ms_program_meet(MsProgram *p, GError **error) {
-  if (p->meets || !ms_program_meets(p->scenario)) return TRUE;
+  if (p->meets || p->scenario->pools.n > 0) return TRUE;
   MsMeets *meets = g_new0(MsMeets, 1);
   memset(meets->sharing.of, MS_SHARING_NONE, sizeof meets->sharing.of);
-  Finder f = {.p = p, .meets = meets};
+  Finder f = {.p = p, .meets = meets, .fabric = ms_program_meets(p->scenario)};
   note_rows(&f);
-  gboolean ok = ms_cost_meeting(p->cost, p->layout, f.kind, f.n, &meets->meeting, error);
+  gboolean alike = f.n <= 1 && !f.fabric,
+           ok = alike || ms_cost_meeting(p->cost, p->layout, f.kind, f.n, &meets->meeting, error);
   meets->sharing.rates = rates, meets->sharing.data = meets->meeting;
   if (ok && meets->meeting) p->meets = meets;
   else ms_meets_free(meets);

@@ -1,15 +1,13 @@
 /* src/step/meeting.h - rows of a step that meet on the links of a fabric, and its graphs run so.
  *
- * Where a machine has a fabric, rows that go over the network beside each other share its links by kind
- * (fabric/meeting.h) instead of the NIC in equal parts; told here once, for the event engine and for what `fast` says
- * of rows beside each other. */
+ * Rows that go over the network beside each other share a NIC, or the links of a fabric, by kind (fabric/meeting.h);
+ * told here once, for the event engine and for what `fast` says of rows beside each other. */
 #ifndef MS_STEP_MEETING_H
 #define MS_STEP_MEETING_H
 
 #include "step/program.h"
 
-/* That rows of the program share links otherwise than in equal parts: then nothing is proven of how much the network
- * moves in all. */
+/* That rows of the program meet on a fabric: then nothing is proven of how much the network moves in all. */
 static inline gboolean ms_program_meets(const MsScenario *scenario) {
   return scenario->hardware->fabric.kind != MS_FABRIC_NONE && scenario->pools.n == 0;
 }

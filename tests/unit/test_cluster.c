@@ -373,12 +373,29 @@ static void kinds_share_nics_alike(void **state) {
                       other_fast = ms_simulate(ideal, MS_FIDELITY_FAST, NULL, &error);
   if (!full || !other || !fast || !other_fast) fail_msg("%s", error->message);
   assert_non_null(((const MsProgram *)a->owned)->meets);
-  assert_null(((const MsProgram *)b->owned)->meets);
+  const MsMeeting *nic = ((const MsProgram *)b->owned)->meets->meeting;
+  assert_true(nic->n == 2 && nic->n_links == 1 && nic->kind[0].parts != nic->kind[1].parts);
   assert_int_equal(a->trajectory->n, b->trajectory->n);
   assert_memory_equal(a->trajectory->start, b->trajectory->start, a->trajectory->n * sizeof(MsTime));
   assert_memory_equal(a->trajectory->end, b->trajectory->end, a->trajectory->n * sizeof(MsTime));
   assert_true(full->step_time_s == other->step_time_s);
   assert_close(fast->step_time_s, other_fast->step_time_s, 1e-9);
+}
+
+/* Beside a ring's four channels a message of two has a third of the NIC. */
+static void a_nic_has_parts(void **state) {
+  (void)state;
+  const MsMeetingKind kind[] = {{.parts = 2}, {.parts = 4}};
+  g_autoptr(MsMeeting) nic = ms_meeting_of_nic(kind, 2);
+  double rate[MS_MEETING_KINDS];
+  ms_meeting_rates(nic, (guint8[MS_MEETING_KINDS]){1, 1}, rate);
+  assert_close(rate[0], 1.0 / 3, 1e-15);
+  assert_close(rate[1], 2.0 / 3, 1e-15);
+  ms_meeting_rates(nic, (guint8[MS_MEETING_KINDS]){1, 2}, rate);
+  assert_close(rate[0], 0.2, 1e-15);
+  assert_close(rate[1], 0.4, 1e-15);
+  ms_meeting_rates(nic, (guint8[MS_MEETING_KINDS]){1}, rate);
+  assert_close(rate[0], 1, 1e-15);
 }
 
 /* No step is below its bound, and `fast` is near `full`, however links are shared. */
@@ -402,8 +419,8 @@ static void fidelities_agree_on_fabrics(void **state) {
   }
 }
 
-/* No link above its rate; whoever is slower than alone stands on a full link where nobody is faster; the same whatever
- * the order of kinds. */
+/* No link above its rate; whoever is slower than alone stands on a full link where no part is faster than theirs; the
+ * same whatever the order of kinds. */
 static void kinds_share_links_fairly(void **state) {
   (void)state;
   GError *error = NULL;
@@ -430,11 +447,12 @@ static void kinds_share_links_fairly(void **state) {
       double sum = 0, fastest = 0;
       for (int c = 0; c < x.n; c++) {
         sum += running[c] * speed[c] * x.load_Bps[c][l];
-        if (running[c] && x.load_Bps[c][l] > 0) fastest = MAX(fastest, speed[c]);
+        if (running[c] && x.load_Bps[c][l] > 0) fastest = MAX(fastest, speed[c] / x.kind[c].parts);
       }
       assert_true(sum <= x.Bps[l] * (1 + 1e-9));
       for (int c = 0; c < x.n; c++)
-        held[c] |= x.load_Bps[c][l] > 0 && sum > x.Bps[l] * (1 - 1e-9) && speed[c] >= fastest * (1 - 1e-9);
+        held[c] |=
+            x.load_Bps[c][l] > 0 && sum > x.Bps[l] * (1 - 1e-9) && speed[c] / x.kind[c].parts >= fastest * (1 - 1e-9);
     }
     for (int c = 0; c < x.n; c++) {
       assert_close(speed[c], other[x.n - 1 - c], 1e-12);
@@ -499,6 +517,7 @@ int main(void) {
                                      cmocka_unit_test(threads_make_no_difference),
                                      cmocka_unit_test(a_slow_gpu_is_found),
                                      cmocka_unit_test(ranks_have_times_of_their_own),
+                                     cmocka_unit_test(a_nic_has_parts),
                                      cmocka_unit_test(kinds_share_nics_alike),
                                      cmocka_unit_test(kinds_share_links_fairly),
                                      cmocka_unit_test(fidelities_agree_on_fabrics),

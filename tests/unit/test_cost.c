@@ -742,6 +742,46 @@ static void network_rings(void **state) {
   close_to(collective_s(machine, MS_OP_ALL_GATHER, geometry(16, 8, 8), 16e8), 15 * 2e-6 + 15e8 / 8e9, 1e-13);
 }
 
+/* Channels of NCCL: 44 GB/s among 32 ranks on four nodes of eight, 26 among 64, as nccl-tests has it; one GPU a node
+ * has four, on slower NICs two. */
+static void messages_have_channels(void **state) {
+  (void)state;
+  g_autofree Machine *machine = machine_new();
+  machine->hardware.nic_Bps = 5e10;
+  const double B = 1e9, two = 5e10 * machine->scenario.laws.network_share, one = 26e9;
+  close_to(collective_s(machine, MS_OP_P2P, geometry(32, 1, 8), B), 16e-6 + B / two, 1e-13);
+  close_to(collective_s(machine, MS_OP_P2P, geometry(64, 1, 8), B), 16e-6 + B / one, 1e-13);
+  close_to(collective_s(machine, MS_OP_P2P, geometry(8, 8, 8), B), 16e-6 + B / two, 1e-13);
+  close_to(collective_s(machine, MS_OP_P2P, geometry(9, 8, 8), B), 16e-6 + B / one, 1e-13);
+  machine->layout.group[MS_GROUP_PP] = geometry(8, 8, 8), machine->layout.group[MS_GROUP_CP] = geometry(16, 8, 8);
+  machine->layout.group[MS_GROUP_DP] = geometry(16, 4, 8), machine->layout.group[MS_GROUP_EP] = geometry(16, 1, 8);
+  g_autoptr(MsCost) cost = prepare(machine);
+  const struct {
+    MsOpKind kind;
+    MsGroupKind group;
+    int parts;
+  } row[] = {{MS_OP_P2P, MS_GROUP_PP, 2},
+             {MS_OP_P2P, MS_GROUP_CP, 1},
+             {MS_OP_ALL_GATHER, MS_GROUP_DP, 4},
+             {MS_OP_REDUCE_SCATTER, MS_GROUP_EP, 2},
+             {MS_OP_DISPATCH, MS_GROUP_EP, 4}};
+  for (guint i = 0; i < G_N_ELEMENTS(row); i++) {
+    MsOp op = {.kind = row[i].kind, .group = row[i].group, .message_B = B};
+    assert_int_equal(ms_cost_meeting_kind(cost, &machine->layout, &op).parts, row[i].parts);
+    if (op.kind == MS_OP_P2P) assert_int_equal(ms_cost_op(cost, &op).sms, row[i].parts);
+  }
+  add_lines(machine, "p2p", "network", 16, 1e-6, 4e10); /* measured: as it is */
+  close_to(collective_s(machine, MS_OP_P2P, geometry(16, 8, 8), B), 2e-6 + B / 4e10, 1e-13);
+  machine->curve[0].ranks = 0; /* assumed */
+  close_to(collective_s(machine, MS_OP_P2P, geometry(16, 8, 8), B), 2e-6 + B / one, 1e-13);
+  machine->hardware.nic_Bps = 4e10;
+  g_autoptr(MsCost) slower = prepare(machine);
+  assert_int_equal(
+      ms_cost_meeting_kind(slower, &machine->layout, &(MsOp){.kind = MS_OP_ALL_GATHER, .group = MS_GROUP_DP}).parts, 2);
+  machine->hardware.collectives = MS_COLLECTIVES_HCCL;
+  close_to(collective_s(machine, MS_OP_P2P, geometry(16, 8, 8), B), 2e-6 + B / (4e10 * two / 5e10), 1e-13);
+}
+
 static void exchanges(void **state) {
   (void)state;
   g_autofree Machine *machine = machine_new();
@@ -1163,6 +1203,7 @@ int main(void) {
                                      cmocka_unit_test(latency_of_other_sizes),
                                      cmocka_unit_test(rail_groups),
                                      cmocka_unit_test(network_rings),
+                                     cmocka_unit_test(messages_have_channels),
                                      cmocka_unit_test(exchanges),
                                      cmocka_unit_test(collectives_are_monotone),
                                      cmocka_unit_test(two_level_dispatch),
