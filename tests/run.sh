@@ -12,6 +12,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 4
 export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
+export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.txt:print_suppressions=0
 unset MOESIM_DATA
 
 # --- one job, in a process of its own: its result is a file "PASSED FAILED" and what it has to say ------------------

@@ -585,9 +585,10 @@ static MsTime slots_in_any_order(const MsProgram *p, MsPieceLags *lags, gint64 i
   for (int s = 1; s < l->pp; s++)
     back += through(chunk[s], MS_SLOT_F, MS_END_ENTRY) +
             MIN(through(chunk[s], MS_SLOT_I, MS_END_ENTRY), through(chunk[s], MS_SLOT_B, MS_END_ENTRY));
-  MsTime behind = n * backward + MAX(0, n - in_flight) * own->least[MS_SLOT_F];
+  MsTime behind = n * backward + MAX(0, n - in_flight) * own->least[MS_SLOT_F],
+         least = MAX(back + behind, n * (own->least[MS_SLOT_F] + backward));
   chunks_clear(&r);
-  return MAX(back + behind, n * (own->least[MS_SLOT_F] + backward));
+  return least;
 }
 
 /* Of the passes of a chunk for one microbatch, whatever its schedule makes of the backward: from `end` to `end`. */

@@ -1084,7 +1084,7 @@ static void instances_of_fsdp(void **state) {
     g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 64);
     if (torch) {
       s->framework = MS_FRAMEWORK_TORCHTITAN, ms_fields_defaults(&ms_options_table, &s->options);
-      ms_framework_defaults(s->framework, &s->options);
+      ms_framework_defaults(s->framework, &s->options), s->options.dispatcher = MS_DISPATCH_ALLTOALL;
     }
     s->options.num_distributed_optimizer_instances = 4, s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
     s->options.grad_reduce_dtype = MS_DT_FP32;
