@@ -239,9 +239,9 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (b && b->kind != MS_SLOT_I) r->last_b[b->chunk * r->p->layout->pp + stage] = b_tip;
   MsTime behind = b_tip;
   const MsSlotPass *held = ms_stages_release(&r->at, turn, &behind);
-  if (held) ms_stages_hand_on(&r->at, held, FALSE, behind), r->at.held.goes = FALSE;
-  if (f && !ms_stages_hold(&r->at, turn, f_tip)) ms_stages_hand_on(&r->at, f, b != NULL, f_tip);
-  if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip), ms_stages_forget(&r->at, turn);
+  if (held) ms_stages_hand_on(&r->at, held, FALSE, behind, 0), r->at.held.goes = FALSE;
+  if (f && !ms_stages_hold(&r->at, turn, f_tip)) ms_stages_hand_on(&r->at, f, b != NULL, f_tip, 0);
+  if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip, 0), ms_stages_forget(&r->at, turn);
 }
 
 /* The least that a turn takes of the compute stream. Of a pair its rows there, not what computes on others, which may

@@ -88,9 +88,11 @@ static inline MsTime ms_stages_send(MsStages *s, const MsSlotPass *pass, gboolea
   else if (s->p->p2p_in_turn && !beside) awaited[pass->kind != MS_SLOT_F] = tip;
   return tip;
 }
-/* `beside`: the pass ran beside a backward. Returns how long the message takes that it sends, 0: it sends none. */
-static inline MsTime ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip) {
-  MsTime message = pass->goes ? ms_stages_message(s, pass, FALSE) : 0;
+/* `beside`: the pass ran beside a backward; `longer`: what its message takes beside others. Returns how long the
+ * message takes that it sends, 0: it sends none. */
+static inline MsTime ms_stages_hand_on(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime tip,
+                                       MsTime longer) {
+  MsTime message = pass->goes ? ms_stages_message(s, pass, FALSE) + longer : 0;
   if (pass->kept >= 0) s->made[pass->kept] = tip;
   if (pass->out >= 0) s->made[pass->out] = pass->goes ? ms_stages_send(s, pass, beside, message, tip) : tip;
   return message;

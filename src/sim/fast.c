@@ -332,8 +332,17 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
   part->host_s += seconds(late), part->bubble_s += seconds(gap - late);
 }
 
+/* Of the message that a pass sends: what it loses to the collectives that are under way. */
+static MsTime message_longer(Fast *f, const MsSlotPass *pass) {
+  int to = ms_program_stage_of(f->p, pass->to),
+      use = ms_program_p2p(f->p, pass->stage, to)->level ? MS_USE_LINK1 : MS_USE_LINK0;
+  return ms_rivals_delay(&f->rivals[pass->stage], use, ms_row_kind(&f->p->p2p_op, use),
+                         ms_stages_message(&f->at, pass, FALSE));
+}
+
 static void hand_on(Fast *f, const MsSlotPass *pass, gboolean beside, MsTime tip) {
-  MsTime message = ms_stages_hand_on(&f->at, pass, beside, tip);
+  MsTime longer = pass->goes && f->rivals[pass->stage].left > 0 ? message_longer(f, pass) : 0,
+         message = ms_stages_hand_on(&f->at, pass, beside, tip, longer);
   if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(message);
 }
 

@@ -120,6 +120,24 @@ void ms_rivals_alone(MsRivals *r, MsTime until) {
   r->now = MAX(r->now, until);
 }
 
+static double left_on(const MsRivals *r, int link) {
+  double left = 0;
+  for (guint i = 0; i < r->rows->len; i++)
+    if (rival(r, (int)i)->end < 0 && link_of(rival(r, (int)i)) == link) left += rival(r, (int)i)->left;
+  return left;
+}
+
+MsTime ms_rivals_delay(const MsRivals *r, int use, guint8 kind, MsTime alone) {
+  MsBeside beside = beside_of(r);
+  int link = use - MS_USE_LINK0, class = ms_meets_class(r->meets, kind);
+  if (beside.link[link] == 0) return 0;
+  if (class != MS_SHARING_NONE) beside.running[class]++;
+  double share =
+      class != MS_SHARING_NONE ? ms_meets_rate(r->meets, class, beside.running) : 1.0 / (1 + beside.link[link]);
+  if (share >= 1) return 0;
+  return (MsTime)(MIN((double)alone / share, left_on(r, link) / (1 - share)) * (1 - share));
+}
+
 MsTime ms_rivals_end(MsRivals *r, int row) {
   while (rival(r, row)->end < 0) ms_rivals_go(r, G_MAXINT64 / 2, &nobody);
   return rival(r, row)->end;

@@ -43,6 +43,8 @@ gboolean ms_rivals_beside(const MsRivals *rivals, MsBeside *beside);
 /* Goes on to `until`, or until what runs changes, beside others that use the links. */
 void ms_rivals_go(MsRivals *rivals, MsTime until, const MsLinkUse *use);
 void ms_rivals_alone(MsRivals *rivals, MsTime until); /* all the way, with the links to themselves */
+/* How much longer a row of another kind (ms_row_kind) takes that needs a link for `alone`, if it begins now. */
+MsTime ms_rivals_delay(const MsRivals *rivals, int use, guint8 kind, MsTime alone);
 /* When the row ends if the stage waits for it. */
 MsTime ms_rivals_end(MsRivals *rivals, int row);
 
