@@ -142,7 +142,8 @@ static void branched_ranks_and_threads_agree(void **state) {
 static void shares_of_the_batch_agree(void **state) {
   (void)state;
   static const char text[] =
-      "{\"schema\": 1, \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"pools\": [{\"hardware\": \"h100-sxm\", "
+      "{\"schema\": 1, \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"pools\": [{\"hardware\": "
+      "\"h100-sxm\", "
       "\"gpus\": 4, \"batch\": \"auto\"}, {\"hardware\": \"b200-sxm\", \"gpus\": 4, \"batch\": \"auto\"}], "
       "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 16}, \"layout\": {\"tp\": [1, 2], \"cp\": 1, "
       "\"pp\": 1, \"order\": \"tp-cp-ep-pp-dp\"}, \"options\": {\"overlap_grad_reduce\": [true, false]}, "
