@@ -918,7 +918,7 @@ static void instances_beyond_ranks_are_refused(void **state) {
   const Small r = {"instances",
                    "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}",
                    "h100-sxm",
-                   8,
+                   16,
                    4096,
                    16,
                    "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
@@ -933,7 +933,9 @@ static void instances_beyond_ranks_are_refused(void **state) {
     const MsPlanOptions options = {.top = 3, .prune = mode != 1, .branch = mode == 2, .threads = 1};
     g_autoptr(MsPlan) some = ms_plan(request, &options, NULL), empty = ms_plan(none, &options, NULL);
     assert_true(some->n_best > 0 && empty->n_best == 0);
-    assert_string_equal(empty->refusals[0].name, "optimizer-instances-divide");
+    gboolean named = FALSE;
+    for (int k = 0; k < empty->n_refusals; k++) named |= !strcmp(empty->refusals[k].name, "optimizer-instances-divide");
+    assert_true(named);
     if (mode == 0) best_s = some->best[0].result->step_time_s;
     assert_true(some->best[0].result->step_time_s == best_s);
   }
