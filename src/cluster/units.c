@@ -26,6 +26,15 @@ typedef struct {
   int *of;              /* [places] */
 } Groups;
 
+/* A model without experts may have an order of ranks in which groups of experts, where nobody meets, do not. */
+static gboolean lies_in_stage(const MsLayout *l, MsGroupKind kind) {
+  g_autofree int *member = g_new(int, l->world);
+  int n = ms_group_members(l, kind, 0, member, l->world);
+  for (int k = 0; k < n; k++)
+    if (ms_rank_stage(l, member[k]) != ms_rank_stage(l, 0)) return FALSE;
+  return TRUE;
+}
+
 /* Those of the first stage: every stage has the same. */
 static Groups groups_of(const MsLayout *l, const MsUnits *u, MsGroupKind kind) {
   Groups g = {.from = g_new(int, u->places + 1), .place = g_new(int, u->places), .of = g_new(int, u->places)};
@@ -136,7 +145,7 @@ MsUnits *ms_units_new(const MsLayout *l, const guint32 *property) {
   u->stages = l->pp, u->places = l->world / l->pp, u->rank = ms_ranks_by_stage(l);
   Groups group[MS_N_GROUPS] = {{0}};
   for (int kind = 1; kind < MS_N_GROUPS; kind++)
-    if (ms_meets_in_stage((MsGroupKind)kind) && l->group[kind].size > 1)
+    if (ms_meets_in_stage((MsGroupKind)kind) && l->group[kind].size > 1 && lies_in_stage(l, (MsGroupKind)kind))
       group[kind] = groups_of(l, u, (MsGroupKind)kind);
   g_autofree guint32 *class_of = g_new(guint32, u->places);
   guint32 n = first_classes(u, property, class_of), before = 0;

@@ -161,7 +161,8 @@ gboolean ms_layout_check(const MsScenario *scenario, MsRefusal *refusal);
 /* The verdict of the rules of some kinds: -1, or the first that does not hold. */
 int ms_layout_check_kinds(const MsScenario *scenario, guint kinds);
 
-/* Builds the layout of a scenario that is known to obey the rules. (transfer full) */
+/* Builds the layout of a scenario that is known to obey the rules; for its chunks and what its pieces are alone those
+ * of MS_RULE_SPLIT are enough. (transfer full) */
 MsLayout *ms_layout_build(const MsScenario *scenario);
 /* Builds the layout. NULL with *refusal when a rule does not hold (refusal may be NULL). (transfer full) */
 MsLayout *ms_layout_new(const MsScenario *scenario, MsRefusal *refusal);

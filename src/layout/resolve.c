@@ -24,6 +24,13 @@ int ms_layout_check_kinds(const MsScenario *scenario, guint kinds) {
   return -1;
 }
 
+/* Of pieces and shapes alone, whose reductions nobody asks for, there may be more than ranks: then it is one. */
+static int instances_of(const MsLayout *layout, const MsScenario *s) {
+  int n = s->options.num_distributed_optimizer_instances;
+  gboolean divide = n > 1 && layout->dp * layout->cp % n == 0 && (s->model->num_experts == 0 || layout->edp % n == 0);
+  return divide ? n : 1;
+}
+
 static void set_sizes(MsLayout *layout, const MsScenario *s) {
   const MsLayoutSpec *spec = &s->layout;
   layout->world = s->gpus;
@@ -36,7 +43,7 @@ static void set_sizes(MsLayout *layout, const MsScenario *s) {
   layout->ep = spec->ep;
   layout->etp = spec->etp;
   layout->edp = s->gpus / (spec->etp * spec->ep * spec->pp);
-  layout->instances = MAX(1, s->options.num_distributed_optimizer_instances);
+  layout->instances = instances_of(layout, s);
   layout->microbatches = s->training.global_batch_size / (s->training.micro_batch_size * layout->dp);
   layout->flush = ms_layout_flush(s, layout->microbatches);
   layout->group_size = spec->microbatch_group_size_per_virtual_pipeline_stage > 0

@@ -72,9 +72,13 @@ static double cost_of(const Shares *x, const MsPlanEntry *e) {
   return ms_objective_cost(x->request, x->request->base->gpus, e->result->step_time_s);
 }
 
-/* What costs more cannot enter the list. */
+/* What costs more cannot enter the list, which rank 0 alone holds. */
 static double threshold(const Shares *x) {
-  return x->options->prune && x->plan->n_best == x->top ? cost_of(x, &x->plan->best[x->top - 1]) : INFINITY;
+  double of_list = x->options->prune && x->plan->n_best == x->top ? cost_of(x, &x->plan->best[x->top - 1]) : INFINITY;
+  g_autoptr(GArray) first = g_array_new(FALSE, FALSE, sizeof of_list);
+  if (ms_ranks_own() == 0) g_array_append_val(first, of_list);
+  ms_ranks_gather(first);
+  return g_array_index(first, double, 0);
 }
 
 static void entry_clear(MsPlanEntry *e) { ms_scenario_free(e->scenario), ms_result_free(e->result); }

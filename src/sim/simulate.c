@@ -16,6 +16,7 @@
 #include "sim/scale.h"
 #include "sim/steady.h"
 #include "sim/turns.h"
+#include "step/fetch.h"
 #include "step/meeting.h"
 #include <math.h>
 #include <string.h>
@@ -170,17 +171,18 @@ static MsTime fast_step(const Parts *p, MsResult *r, MsTime lower) {
   return MAX(step, lower);
 }
 
-/* No stage has more turns than are run to measure one kind, alone and with early inputs (sim/steady.c), and all stages
- * together no more than three kinds of the first, a middle and the last one: `full` takes no longer then, and a stage
- * may never come into the steady state that `fast` counts on. */
+/* No stage has more turns than are run to measure one kind, alone and with early inputs (sim/steady.c), of what fetches
+ * also behind a forward, both ways in pairs; and all stages together no more than three kinds of the first, a middle
+ * and the last one: `full` takes no longer then, and a stage may never come into the steady state that `fast` counts
+ * on. */
 static gboolean few_turns(const Parts *p) {
-  enum { MEASURED = 2 * (MS_TURNS_FEW + MS_TURNS_MORE), KINDS = 9 };
-  int all = 0;
+  enum { EACH = MS_TURNS_FEW + MS_TURNS_MORE, KINDS = 9 };
+  int all = 0, measured = (ms_program_fetches(p->program) ? 5 : 2) * EACH;
   for (int i = 0; i < p->schedule->stages; i++) {
-    if (p->schedule->n[i] > MEASURED) return FALSE;
+    if (p->schedule->n[i] > measured) return FALSE;
     all += p->schedule->n[i];
   }
-  return all <= KINDS * MEASURED && ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
+  return all <= KINDS * measured && ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
 }
 
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {

@@ -131,14 +131,16 @@ static void no_less_than_nothing(MsTimeParts *t) {
 }
 
 /* Fetches from the host go on from one slot into the next, so that a backward behind a forward is what it adds to the
- * forward. */
+ * forward; of a split one the first half is what it adds to the forward and the other half. */
 static void behind_forward(MsSteady *s, MsChunks of, MsSteadySlot *slot) {
-  const MsSteadySlot *forward = ms_steady_slot(s, (MsChunks){.forward = of.backward, .kind = MS_SLOT_B});
-  of.forward = of.backward;
-  MsTurnTime both = turn_time(s, of, FALSE);
-  if (both.time - forward->time >= slot->time) return;
-  slot->time = MAX(0, both.time - forward->time), slot->parts = both.parts;
+  const MsSteadySlot *forward = ms_steady_slot(s, (MsChunks){.forward = of.backward, .kind = MS_SLOT_B}),
+                     *rest = of.kind == MS_SLOT_I ? ms_steady_slot(s, lone_pass(of.backward, MS_SLOT_W)) : NULL;
+  MsTurnTime all = turn_time(s, both_of(of.backward, of.backward), FALSE);
+  MsTime adds = MAX(0, all.time - forward->time - (rest ? rest->time : 0));
+  if (adds >= slot->time) return;
+  slot->time = adds, slot->parts = all.parts;
   ms_parts_add(&slot->parts, &forward->parts, -1);
+  if (rest) ms_parts_add(&slot->parts, &rest->parts, -1);
   no_less_than_nothing(&slot->parts);
 }
 
@@ -246,7 +248,7 @@ static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
   measure_parts(s, &slot);
   MsTurnTime alone = turn_time(s, of, FALSE);
   slot.time = alone.time, slot.parts = alone.parts;
-  if (of.backward && !of.forward && of.kind == MS_SLOT_B && ms_program_fetches(s->p) &&
+  if (of.backward && !of.forward && of.kind != MS_SLOT_W && ms_program_fetches(s->p) &&
       !s->p->scenario->options.ep_overlap)
     behind_forward(s, of, &slot);
   const MsLags *lags = &slot.lags;

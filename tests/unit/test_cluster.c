@@ -63,6 +63,18 @@ static void equal_ranks_are_the_full_step(void **state) {
     }
 }
 
+/* An order of ranks in which groups of experts, were there any, would not lie in a stage. */
+static void groups_of_no_experts_are_nobodys(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"schema\": 1, \"training\": {\"seq_length\": 1024, \"global_batch_size\": 8}, \"cluster\": {\"jitter\": "
+      "false}, "
+      "\"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"hardware\": \"h100-sxm\", \"gpus\": 64, "
+      "\"layout\": {\"tp\": 8, \"pp\": 4, \"order\": \"tp-cp-ep-pp-dp\"}}");
+  MsCluster c = run_of(s, 1, 1, FALSE);
+  assert_memory_equal(&c.step_s.mean, &c.full_s, sizeof(double));
+}
+
 static const char *const slow =
     "{\"jitter\": false, \"slow_gpus\": {\"5\": 1.5, \"13\": 1.1}, \"slow_nics\": {\"3\": 4}}";
 
@@ -513,6 +525,7 @@ static void links_carry_what_is_sent(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(equal_ranks_are_the_full_step),
+                                     cmocka_unit_test(groups_of_no_experts_are_nobodys),
                                      cmocka_unit_test(merged_ranks_are_as_unmerged_ones),
                                      cmocka_unit_test(threads_make_no_difference),
                                      cmocka_unit_test(a_slow_gpu_is_found),

@@ -249,6 +249,27 @@ static void fast_is_full_of_few_turns(void **state) {
   assert_true(fast->step_time_s == full->step_time_s && fast->time.bubble_s == full->time.bubble_s);
 }
 
+/* What goes to the host goes on beside the slots behind it, of a split backward beside both halves. Of few microbatches
+ * all are run. */
+static void fast_offloads_beside_both_halves(void **state) {
+  (void)state;
+  static const struct {
+    int batch;
+    double within;
+  } runs[] = {{8, 0}, {12, 0.03}};
+  for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"model\": {\"base\": \"qwen3-30b-a3b\", \"num_layers\": 16}, \"hardware\": \"a100-sxm-80g\", \"gpus\": 8, "
+        "\"training\": {\"seq_length\": 2048, \"global_batch_size\": %d}, \"layout\": {\"pp\": 8, "
+        "\"schedule\": \"zb-h1\"}, \"options\": {\"dispatcher\": \"alltoall\", \"offload_modules\": "
+        "[\"core_attn\", \"mlp_norm\", \"expert_fc1\", \"attn_norm\", \"attn_proj\"]}}",
+        runs[i].batch);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST), full = ms_test_simulate(s, MS_FIDELITY_FULL);
+    assert_close(fast->step_time_s, full->step_time_s, runs[i].within);
+  }
+}
+
 /* A host that waits for a message is not late: of a pipeline whose kernels are long almost nothing is the host's. */
 static void fast_waits_for_what_full_does(void **state) {
   (void)state;
@@ -478,6 +499,7 @@ int main(void) {
                                      cmocka_unit_test(fast_is_near_full),
                                      cmocka_unit_test(of_optimizer_instances),
                                      cmocka_unit_test(fast_is_full_of_few_turns),
+                                     cmocka_unit_test(fast_offloads_beside_both_halves),
                                      cmocka_unit_test(fast_waits_for_what_full_does),
                                      cmocka_unit_test(fast_sends_beside_collectives),
                                      cmocka_unit_test(a_slow_host_decides_the_order),

@@ -22,7 +22,7 @@ static const char request_text[] = /* a few hundred layouts, some seconds of wor
 
 static GSubprocess *start_verb(const char *ranks, const char *verb, const char *file, const char *const *more) {
   GPtrArray *argv = g_ptr_array_new();
-  const char *const launcher[] = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", ranks};
+  const char *const launcher[] = {"mpirun", "--allow-run-as-root", "--oversubscribe", "--timeout", "300", "-n", ranks};
   for (guint i = 0; ranks && i < G_N_ELEMENTS(launcher); i++) g_ptr_array_add(argv, (char *)launcher[i]);
   g_ptr_array_add(argv, program);
   g_ptr_array_add(argv, (char *)verb);
@@ -135,6 +135,27 @@ static void branched_ranks_and_threads_agree(void **state) {
   if (!ms_test_launcher()) return;
   g_autofree char *three = planned_as("3", "1", "--branch");
   assert_string_equal(one, three);
+}
+
+/* Of pools that share the batch every way to share it is a search; all ranks search the same ones, though one alone has
+ * the list. */
+static void shares_of_the_batch_agree(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"schema\": 1, \"model\": {\"base\": \"llama3-8b\", \"num_layers\": 4}, \"pools\": [{\"hardware\": "
+      "\"h100-sxm\", "
+      "\"gpus\": 4, \"batch\": \"auto\"}, {\"hardware\": \"b200-sxm\", \"gpus\": 4, \"batch\": \"auto\"}], "
+      "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 16}, \"layout\": {\"tp\": [1, 2], \"cp\": 1, "
+      "\"pp\": 1, \"order\": \"tp-cp-ep-pp-dp\"}, \"options\": {\"overlap_grad_reduce\": [true, false]}, "
+      "\"plan\": {\"top\": 1}}";
+  if (!ms_test_launcher()) return;
+  g_autofree char *file = g_build_filename(folder, "shares.json", NULL), *kept = request;
+  g_file_set_contents(file, text, -1, NULL);
+  request = file;
+  g_autofree char *one = planned(NULL, "1"), *two = planned("2", "1");
+  request = g_steal_pointer(&kept);
+  assert_string_equal(one, two);
+  g_remove(file);
 }
 
 /* Waits until the file is there, a minute at most. */
@@ -259,6 +280,7 @@ int main(int argc, char **argv) {
                                      cmocka_unit_test(ranks_and_threads_agree),
                                      cmocka_unit_test(draws_are_the_same_for_any_ranks),
                                      cmocka_unit_test(branched_ranks_and_threads_agree),
+                                     cmocka_unit_test(shares_of_the_batch_agree),
                                      cmocka_unit_test(an_open_request_stopped),
                                      cmocka_unit_test(lost_rank),
                                      cmocka_unit_test(interrupted)};

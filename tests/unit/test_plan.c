@@ -912,6 +912,35 @@ static void offloading_needs_a_link(void **state) {
   }
 }
 
+/* More optimizer instances than ranks are refused in every mode, though pieces and cuts are costed before. */
+static void instances_beyond_ranks_are_refused(void **state) {
+  (void)state;
+  const Small r = {"instances",
+                   "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}",
+                   "h100-sxm",
+                   16,
+                   4096,
+                   16,
+                   "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                   "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1, \"ep\": 2, \"order\": \"auto\"",
+                   "\"num_distributed_optimizer_instances\": [2, 64],"},
+              beyond = {r.name,     r.model,  r.hardware,
+                        r.gpus,     r.seq,    r.batch,
+                        r.training, r.layout, "\"num_distributed_optimizer_instances\": 64,"};
+  g_autoptr(MsRequest) request = request_of(&r), none = request_of(&beyond);
+  double best_s = 0;
+  for (int mode = 0; mode < 3; mode++) {
+    const MsPlanOptions options = {.top = 3, .prune = mode != 1, .branch = mode == 2, .threads = 1};
+    g_autoptr(MsPlan) some = ms_plan(request, &options, NULL), empty = ms_plan(none, &options, NULL);
+    assert_true(some->n_best > 0 && empty->n_best == 0);
+    gboolean named = FALSE;
+    for (int k = 0; k < empty->n_refusals; k++) named |= !strcmp(empty->refusals[k].name, "optimizer-instances-divide");
+    assert_true(named);
+    if (mode == 0) best_s = some->best[0].result->step_time_s;
+    assert_true(some->best[0].result->step_time_s == best_s);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pruned_list_is_the_exhaustive_list),
@@ -919,6 +948,7 @@ int main(void) {
       cmocka_unit_test(fewer_kept_is_a_prefix),
       cmocka_unit_test(nothing_fits),
       cmocka_unit_test(offloading_needs_a_link),
+      cmocka_unit_test(instances_beyond_ranks_are_refused),
       cmocka_unit_test(shortcuts_change_nothing),
       cmocka_unit_test(roles_hold),
       cmocka_unit_test(objectives_rank),
