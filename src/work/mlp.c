@@ -4,28 +4,66 @@
 
 double ms_fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
 
+/* The clamped gate of GPT-OSS (quick GELU, an offset on the other half) is compiled into one kernel by other
+ * frameworks. Megatron-Core fuses it where its linears have biases (megatron/training/arguments.py: no bias_gelu_fusion
+ * without them), and for routed experts only (transformer/mlp.py). */
+static gboolean gate_by_operators(const MsBuild *b, gboolean weighted) {
+  if (b->model->activation != MS_ACT_QUICK_GELU || !b->model->gated) return FALSE;
+  if (!ms_framework(b->scenario)->launched) return !b->options->torch_compile;
+  return !(weighted && b->model->add_bias_linear);
+}
+
+gboolean ms_clamps_apart(const MsBuild *b) {
+  return b->model->activation == MS_ACT_QUICK_GELU && b->model->gated && ms_framework(b->scenario)->launched &&
+         !gate_by_operators(b, TRUE);
+}
+
+double ms_gate_parts_B(const MsBuild *b, double elements, gboolean weighted) {
+  return gate_by_operators(b, weighted) ? (weighted ? 4 : 3) * 2 * elements : 0;
+}
+
+/* In front of the fused kernel both halves are clamped and put together again, and the offset is copied to the device,
+ * for which the host waits; backward the same ways back (Megatron-LM core/fusions/fused_bias_geglu.py,
+ * weighted_bias_quick_geglu_impl). */
+static void clamp_row(MsBuild *b, double rows, double width) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double half = 2 * rows * width;
+  int before = b->list->n;
+  ms_row_passing(b, MS_OP_COPY, back ? "gradients of clamped gate" : "clamp gate", (back ? 6 : 4) * half, 4 * half,
+                 back ? 3 : 4);
+  if (!back && b->list->n > before) b->list->op[before].flags |= MS_OPF_SYNC;
+}
+
+/* Clamps, gate, offset and product as kernels of their own, behind them the router weight in FP32. */
+static void operator_bytes(MsOp *op, double elements, gboolean weighted, gboolean back) {
+  static const struct {
+    double both_B;
+    int kernels;
+  } passes[2][2] = {{{22, 5}, {38, 7}}, {{34, 8}, {70, 16}}};
+  op->read_B = op->write_B = passes[weighted][back].both_B * elements / 2;
+  op->kernels = (guint16)passes[weighted][back].kernels;
+}
+
 void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, double width) {
   double in = 2 * rows * ms_fc1_width(b, width), out = 2 * rows * width;
-  gboolean back = b->pass == MS_PASS_DGRAD;
+  gboolean back = b->pass == MS_PASS_DGRAD, weighted = kind == MS_OP_WEIGHTED_ACTIVATION,
+           clamps = weighted && ms_clamps_apart(b);
+  if (clamps && !back) clamp_row(b, rows, width);
   MsOp *op = ms_row_memory(b, kind, name, in + (back ? out : 0), back ? in : out, 1);
   op->m = rows, op->n = width;
   if (!b->options->torch_compile && b->model->gated) { /* SiLU and product; the product's factors and SiLU's backward */
     op->read_B = (back ? 4 + 4 + 4 : 2 + 4) * rows * width, op->write_B = (back ? 2 + 2 + 2 : 2 + 2) * rows * width;
     op->kernels = back ? 3 : 2;
   }
-  if (b->model->activation ==
-      MS_ACT_QUICK_GELU) { /* clamp, gate, offset, product and probability as kernels of their own, the last in FP32 */
-    double passes = (back ? 70 : 34) * rows * width;
-    op->read_B = op->write_B = passes / 2;
-    op->kernels = back ? 16 : 8;
-  }
-  if (kind == MS_OP_WEIGHTED_ACTIVATION && !ms_weighted_in_kernel(b->model, b->options)) {
+  if (gate_by_operators(b, weighted)) operator_bytes(op, rows * width, weighted, back);
+  if (weighted && !ms_weighted_in_kernel(b->model, b->options)) {
     /* the compiled activation, its product with the FP32 weight, and a cast back; backward the cast, both gradients of
      * the product (one cast, one summed) and the activation's */
     double bytes = (back ? 40 : 16) * rows * width;
     op->read_B = op->write_B = bytes / 2;
     op->kernels = back ? 6 : 3;
   }
+  if (clamps && back) clamp_row(b, rows, width);
 }
 
 /* --- inputs of SwiGLU that are kept in FP8: a cast behind it, and one back in front of its backward (kernels of their
@@ -157,7 +195,10 @@ void ms_dense_mlp_forward(MsBuild *b) {
     ms_keep(b, "fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, f) / b->t));
     if ((ms_framework(b->scenario)->keeps_gate || !b->options->torch_compile) && b->model->gated)
       ms_keep(b, "gate", 2 * b->rows * f / b->t);
-    if (!ms_activation_again(b)) ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
+    if (!ms_activation_again(b)) {
+      ms_keep(b, "gate parts", ms_gate_parts_B(b, b->rows * f / b->t, FALSE));
+      ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
+    }
   }
   ms_residual_out(b, MS_HALF_MLP, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
@@ -185,6 +226,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
   ms_free_kept(b, "fc1 out");
   ms_free_kept(b, "fc2 out");
   ms_free_kept(b, "gate");
+  ms_free_kept(b, "gate parts");
   ms_free_kept(b, "activation out");
   ms_free_kept(b, "normed mlp input");
   b->node = MS_NODE_ATTN;
