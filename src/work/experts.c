@@ -179,7 +179,8 @@ static void weight_gradient(MsBuild *b, const char *name, const char *turn, doub
   if (ms_frozen(b)) return;
   b->pass = MS_PASS_WGRAD;
   if (ms_low_dispatch(b)) turn_columns(b, turn, rows);
-  grouped(b, name, m, n, rows);
+  MsOp *op = grouped(b, name, m, n, rows);
+  op->flags |= n == b->eh ? MS_OPF_ROWS_SPLIT : MS_OPF_COLUMNS_SPLIT; /* of fc1, of fc2 */
   ms_row_accumulate(b, MS_GROUP_EDP, b->local_experts * m * n, (int)MIN(b->local_experts, 200));
   b->tip = chain;
 }

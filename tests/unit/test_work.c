@@ -1767,6 +1767,48 @@ static void plain_operators_of_routers(void **state) {
   assert_int_equal(row(&piece(&free, 10)->forward, "router top-k", ANY)->kernels, (8 + 5 + 1) / 2);
 }
 
+static double muon_flop(const MsOpList *list) {
+  return flop_of(list, "muon gram", ANY) + flop_of(list, "muon square", ANY) + flop_of(list, "muon apply", ANY);
+}
+
+static MsOpList muon_rows(MsLowered *l, MsScenario *s, int tp) {
+  s->layout.tp = tp, s->training.optimizer = MS_OPT_MUON;
+  *l = ms_test_lower(s);
+  MsStepOps ops;
+  ms_work_step_ops(l->work, 0, &ops);
+  MsOpList after = ops.after;
+  ops.after = (MsOpList){0};
+  ms_step_ops_clear(&ops);
+  return after;
+}
+
+/* Muon multiplies whole matrices on every tensor-parallel rank, queries, keys and values apart: of Llama 3 8B two
+ * squares, two of keys and values, and both of the MLP, 32 layers over four owners. With more owners than matrices the
+ * busiest has the largest. Input projections of Mamba are stepped by Adam. */
+static void whole_matrices_of_muon(void **state) {
+  (void)state;
+  const double h = 4096, shapes[][3] = {{h, 28672, 8}, {h, 14336, 8}, {h, h, 16}, {1024, h, 16}}; /* m, n, an owner's */
+  double elements = 0, flop = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(shapes); i++) {
+    double m = shapes[i][0], n = shapes[i][1];
+    elements += shapes[i][2] * m * n, flop += shapes[i][2] * 5 * 2 * m * m * (2 * n + m);
+  }
+  g_autoptr(MsScenario) few = ms_test_run("llama3-8b", 0, "h100-sxm", 16),
+                        many = ms_test_run("llama3-8b", 0, "h100-sxm", 256),
+                        mamba = ms_test_run("nemotron-3-nano", 0, "h100-sxm", 8);
+  g_auto(MsLowered) a = {0}, b = {0}, c = {0};
+  MsOpList split = muon_rows(&a, few, 4), alone = muon_rows(&b, many, 1), hybrid = muon_rows(&c, mamba, 1);
+  assert_close(message(&split, MS_OP_ALL_GATHER, MS_GROUP_TP), 4 * elements, 1e-12);
+  assert_close(muon_flop(&split), flop, 1e-12);
+  assert_close(muon_flop(&alone), 5 * 2 * h * h * (2 * 28672 + h), 1e-12);
+  assert_null(find_row(&alone, "muon gather", ANY));
+  const MsMamba *m = &mamba->model->mamba;
+  double projected = 2.0 * m->num_heads * m->head_dim + 2.0 * m->num_groups * m->state_dim + m->num_heads;
+  for (int i = 0; i < hybrid.n; i++)
+    if (g_str_equal(hybrid.op[i].name, "muon gram")) assert_true(hybrid.op[i].k != projected);
+  ms_ops_clear(&split), ms_ops_clear(&alone), ms_ops_clear(&hybrid);
+}
+
 /* The product adds the bias of fc1; that of fc2 is added expert by expert. */
 static void biases_of_experts(void **state) {
   (void)state;
@@ -1875,6 +1917,7 @@ int main(void) {
       cmocka_unit_test(plain_operators_of_routers),
       cmocka_unit_test(biases_of_experts),
       cmocka_unit_test(clamped_gate),
+      cmocka_unit_test(whole_matrices_of_muon),
       cmocka_unit_test(scales_in_kernels_of_their_own),
       cmocka_unit_test(casts_to_nvfp4),
       cmocka_unit_test(kernels_of_a_maximum),
