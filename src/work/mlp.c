@@ -2,6 +2,8 @@
  * (docs/theory/operators.md 3.3). */
 #include "work/moe.h"
 
+#include <math.h>
+
 double ms_fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
 
 /* The clamped gate of GPT-OSS (quick GELU, an offset on the other half) is compiled into one kernel by other
@@ -30,7 +32,7 @@ static void clamp_row(MsBuild *b, double rows, double width) {
   double half = 2 * rows * width;
   int before = b->list->n;
   ms_row_passing(b, MS_OP_COPY, back ? "gradients of clamped gate" : "clamp gate", (back ? 6 : 4) * half, 4 * half,
-                 back ? 3 : 4);
+                 (int)ceil((back ? 3 : 4) * b->scenario->laws.plain_operators));
   if (!back && b->list->n > before) b->list->op[before].flags |= MS_OPF_SYNC;
 }
 
