@@ -6,22 +6,33 @@
 
 double ms_fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
 
-/* The clamped gate of GPT-OSS (quick GELU, an offset on the other half) is compiled into one kernel by other
- * frameworks. Megatron-Core fuses it where its linears have biases (megatron/training/arguments.py: no bias_gelu_fusion
- * without them), and for routed experts only (transformer/mlp.py). */
+/* What Megatron-Core fuses with biases is fused only where its linears have them (megatron/training/arguments.py: no
+ * bias_gelu_fusion without them): GELU of dense layers, quick GELU of routed experts (transformer/mlp.py,
+ * moe/experts.py). Other frameworks compile the gate into one kernel. */
 static gboolean gate_by_operators(const MsBuild *b, gboolean weighted) {
-  if (b->model->activation != MS_ACT_QUICK_GELU || !b->model->gated) return FALSE;
-  if (!ms_framework(b->scenario)->launched) return !b->options->torch_compile;
-  return !(weighted && b->model->add_bias_linear);
+  const MsModel *m = b->model;
+  gboolean launched = ms_framework(b->scenario)->launched;
+  if (!m->gated) return FALSE;
+  switch (m->activation) {
+  case MS_ACT_SILU:
+  case MS_ACT_SQUARED_RELU: break;
+  case MS_ACT_GELU: return launched && (weighted || !m->add_bias_linear);
+  case MS_ACT_QUICK_GELU: return launched ? !weighted || !m->add_bias_linear : !b->options->torch_compile;
+  }
+  return FALSE;
 }
+
+/* Quick GELU is GPT-OSS's gate: clamped, an offset on the other half. */
+static gboolean clamped(const MsModel *m) { return m->gated && m->activation == MS_ACT_QUICK_GELU; }
 
 gboolean ms_clamps_apart(const MsBuild *b) {
-  return b->model->activation == MS_ACT_QUICK_GELU && b->model->gated && ms_framework(b->scenario)->launched &&
-         !gate_by_operators(b, TRUE);
+  return clamped(b->model) && ms_framework(b->scenario)->launched && !gate_by_operators(b, TRUE);
 }
 
+/* What was clamped, the activation, the other half with its offset; the product that is weighted. */
 double ms_gate_parts_B(const MsBuild *b, double elements, gboolean weighted) {
-  return gate_by_operators(b, weighted) ? (weighted ? 4 : 3) * 2 * elements : 0;
+  int parts = 2 + (clamped(b->model) ? 1 : 0) + (weighted ? 1 : 0);
+  return gate_by_operators(b, weighted) ? parts * 2 * elements : 0;
 }
 
 /* In front of the fused kernel both halves are clamped and put together again, and the offset is copied to the device,
@@ -37,13 +48,16 @@ static void clamp_row(MsBuild *b, double rows, double width) {
 }
 
 /* Clamps, gate, offset and product as kernels of their own, behind them the router weight in FP32. */
-static void operator_bytes(MsOp *op, double elements, gboolean weighted, gboolean back) {
-  static const struct {
+static void operator_bytes(MsOp *op, double elements, gboolean clamps, gboolean weighted, gboolean back) {
+  typedef struct {
     double both_B;
     int kernels;
-  } passes[2][2] = {{{22, 5}, {38, 7}}, {{34, 8}, {70, 16}}};
-  op->read_B = op->write_B = passes[weighted][back].both_B * elements / 2;
-  op->kernels = (guint16)passes[weighted][back].kernels;
+  } Passes;
+  static const Passes plain[] = {{14, 3}, {26, 4}}, clamp[] = {{8, 2}, {12, 2}}, weight[] = {{12, 3}, {32, 10}};
+  double both_B = plain[back].both_B + (clamps ? clamp[back].both_B : 0) + (weighted ? weight[back].both_B : 0);
+  op->read_B = op->write_B = both_B * elements / 2;
+  op->kernels =
+      (guint16)(plain[back].kernels + (clamps ? clamp[back].kernels : 0) + (weighted ? weight[back].kernels : 0));
 }
 
 void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, double width) {
@@ -57,7 +71,7 @@ void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, dou
     op->read_B = (back ? 4 + 4 + 4 : 2 + 4) * rows * width, op->write_B = (back ? 2 + 2 + 2 : 2 + 2) * rows * width;
     op->kernels = back ? 3 : 2;
   }
-  if (gate_by_operators(b, weighted)) operator_bytes(op, rows * width, weighted, back);
+  if (gate_by_operators(b, weighted)) operator_bytes(op, rows * width, clamped(b->model), weighted, back);
   if (weighted && !ms_weighted_in_kernel(b->model, b->options)) {
     /* the compiled activation, its product with the FP32 weight, and a cast back; backward the cast, both gradients of
      * the product (one cast, one summed) and the activation's */
@@ -220,7 +234,8 @@ void ms_dense_mlp_backward(MsBuild *b) {
   int first = b->list->n;
   ms_mlp_core_backward(b, "fc1", "fc2", f);
   /* gradient of the fc1 output and of the residual coincide with all that is kept (docs/theory/memory.md 7) */
-  double again = ms_recomputes(b->options, MS_RM_MLP) ? 2 * x + 2 * b->rows * (ms_fc1_width(b, f) + f) / b->t : 0;
+  double again = 0, parts = ms_gate_parts_B(b, b->rows * f / b->t, FALSE);
+  if (ms_recomputes(b->options, MS_RM_MLP)) again = 2 * x + 2 * b->rows * (ms_fc1_width(b, f) + f) / b->t + parts;
   if (ms_by_operators(b)) again = remade_B(b, f);
   if (ms_activation_again(b)) again = 2 * b->rows * f / b->t;
   b->list->op[first].transient_B = 2 * b->rows * ms_fc1_width(b, f) / b->t + 2 * b->rows * b->h / b->t + again;

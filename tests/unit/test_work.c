@@ -1782,6 +1782,24 @@ static MsOpList muon_rows(MsLowered *l, MsScenario *s, int tp) {
   return after;
 }
 
+/* Megatron-Core has no fused gated GELU without biases (Gemma): activation, sum with an offset of nothing and product
+ * are three kernels, and all they make is kept. With biases it is as SwiGLU. */
+static void gated_gelu(void **state) {
+  (void)state;
+  double elements = 4096.0 * 14336, kept[2];
+  for (int biased = 0; biased < 2; biased++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->model->activation = MS_ACT_GELU, s->model->add_bias_linear = biased;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    const MsOp *act = row(&p->forward, "activation", ANY), *back = row(&p->backward, "activation", MS_PASS_DGRAD);
+    assert_close(act->read_B + act->write_B, (biased ? 6 : 14) * elements, 1e-12);
+    assert_close(back->read_B + back->write_B, (biased ? 10 : 26) * elements, 1e-12);
+    kept[biased] = p->kept_B;
+  }
+  assert_close(kept[0] - kept[1], 2 * 2 * elements, 1e-9);
+}
+
 /* Muon multiplies whole matrices on every tensor-parallel rank, queries, keys and values apart: of Llama 3 8B two
  * squares, two of keys and values, and both of the MLP, 32 layers over four owners. With more owners than matrices the
  * busiest has the largest. Input projections of Mamba are stepped by Adam. */
@@ -1917,6 +1935,7 @@ int main(void) {
       cmocka_unit_test(plain_operators_of_routers),
       cmocka_unit_test(biases_of_experts),
       cmocka_unit_test(clamped_gate),
+      cmocka_unit_test(gated_gelu),
       cmocka_unit_test(whole_matrices_of_muon),
       cmocka_unit_test(scales_in_kernels_of_their_own),
       cmocka_unit_test(casts_to_nvfp4),
