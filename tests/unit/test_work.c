@@ -316,6 +316,32 @@ static void mamba_over_context_ranks(void **state) {
   }
 }
 
+/* Nemotron 3 Nano on one rank: x and states 4096 wide a token (64 heads of 64, 128 states for 128 tokens), B and C 1024
+ * each, scores of 8 groups 1024, of 4096 tokens. Two sequences are put batch first, and back. */
+static void kernels_of_the_scan(void **state) {
+  (void)state;
+  for (int sequences = 1; sequences <= 2; sequences++) {
+    g_autoptr(MsScenario) s = ms_test_run("nemotron-3-nano", 0, "h100-sxm", 8);
+    s->training.micro_batch_size = sequences, s->training.global_batch_size = 16;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    const double tokens = 4096.0 * sequences, x = 4096, group = 1024, heads = 64;
+    const MsOp *scan = row(&p->forward, "state-space scan", ANY), *back = row(&p->backward, "state-space scan", ANY);
+    assert_close(scan->read_B + scan->write_B, tokens * (10 * x + 12 * x + 8 * group + 8 * group + 26 * heads), 1e-12);
+    assert_close(back->read_B + back->write_B, tokens * (34 * x + 34 * x + 54 * group + 32 * group + 140 * heads),
+                 1e-12);
+    const char *const copies[] = {"projected, batch first", "scan out, sequence first"};
+    const double widths[] = {2 * x + 2 * group + heads, x};
+    for (int i = 0; i < 2; i++) {
+      const MsOp *there = find_row(&p->forward, copies[i], ANY), *again = find_row(&p->backward, copies[i], ANY);
+      assert_int_equal(there != NULL, sequences > 1);
+      assert_int_equal(again != NULL, sequences > 1);
+      if (there) assert_close(there->read_B, 2 * tokens * widths[i], 0);
+      if (again) assert_close(again->write_B, 2 * tokens * widths[i], 0);
+    }
+  }
+}
+
 /* Gradients that are gathered for out and fc2, 4096 x 8192 each: rows for the input gradient, columns for that of the
  * weights, which frozen ones have not. Of qkv and fc1 their input for the weight gradient. */
 static void gathered_gradients(void **state) {
@@ -1953,6 +1979,7 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
       cmocka_unit_test(gathered_gradients),
       cmocka_unit_test(mamba_over_context_ranks),
+      cmocka_unit_test(kernels_of_the_scan),
       cmocka_unit_test(messages_of_a_shared_expert_beside),
       cmocka_unit_test(switches_of_fp8_leave_bf16_alone),
       cmocka_unit_test(tensor_parallel_overlap_cuts_products),
