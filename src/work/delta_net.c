@@ -85,16 +85,26 @@ static void conv_row(MsBuild *b, const Widths *w) {
   op->m = b->rows, op->n = w->conv;
 }
 
-/* L2 norms of q and k, decay, write strength; keys are repeated for the value heads that share them. */
+/* Queries and keys for each value head, and values. */
 static double repeated(const MsBuild *b, const Widths *w) {
   return 2 * w->heads * b->model->linear_attention.key_head_dim + w->values;
 }
 
+/* Between convolution and rule, a pass each: queries and keys out of what the convolution gave, their L2 norm, a copy
+ * for every value head; values, and the gate out of what was projected; decay and write strength. Backward the sums
+ * over the copies, both parts joined, the norm, values beside them (Megatron-LM core/ssm/gated_delta_net/common.py,
+ * _prepare_input_for_gated_delta_rule). */
 static void gate_row(MsBuild *b, const Widths *w) {
-  double in = 2 * w->conv + 4 * w->heads, out = 2 * repeated(b, w) + 8 * w->heads;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  ms_row_memory(b, MS_OP_GATES, "delta gates", b->rows * (back ? in + out : in), b->rows * (back ? in : out),
-                back ? 6 : 4);
+  double qk = 2 * w->keys, copies = repeated(b, w) - w->values, v = w->values, gates = 4 * w->heads,
+         read = back ? copies + 4 * qk + v : 3 * qk + 2 * v, write = back ? 4 * qk + v : 2 * qk + copies + 2 * v;
+  ms_row_memory(b, MS_OP_GATES, "delta gates", b->rows * (2 * read + (back ? 2 : 1) * gates),
+                b->rows * (2 * write + (back ? 1 : 2) * gates), back ? 6 : 4);
+}
+
+/* Gradients of the parts of what was projected, side by side again. */
+static void join_gradients(MsBuild *b, const Widths *w) {
+  ms_row_memory(b, MS_OP_COPY, "delta gradients joined", 2 * b->rows * w->projected, 2 * b->rows * w->projected, 1);
 }
 
 static void output_norm(MsBuild *b, const Widths *w) {
@@ -102,6 +112,7 @@ static void output_norm(MsBuild *b, const Widths *w) {
   gboolean back = b->pass == MS_PASS_DGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_NORM, "gated norm", (back ? 3 : 2) * x, (back ? 2 : 1) * x, back ? 2 : 1);
   op->m = b->rows * w->heads, op->n = b->model->linear_attention.value_head_dim;
+  if (b->training->micro_batch_size > 1) ms_row_memory(b, MS_OP_COPY, "delta out, sequence first", x, x, 1);
 }
 
 static MsLinear lin_in(const MsBuild *b, const Widths *w) {
@@ -179,6 +190,7 @@ void ms_delta_backward(MsBuild *b) {
   gate_row(b, &w);
   ms_free_kept(b, "delta conv out");
   conv_row(b, &w);
+  join_gradients(b, &w);
   ms_free_kept(b, "delta projected");
   exchange_heads(b, w.projected, TRUE);
   ms_linear_backward(b, &in);

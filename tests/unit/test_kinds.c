@@ -92,6 +92,11 @@ static void delta_net_in_parallel(void **state) {
   const MsPiece *a = layer(&whole, 0), *b = layer(&halves, 0);
   assert_close(sum(&b->forward, NULL, MS_OP_DELTA_RULE, flop), sum(&a->forward, NULL, MS_OP_DELTA_RULE, flop) / 2,
                1e-12);
+  /* queries and keys 4096 wide: three passes in, two out and 4096 for each; values and gate 4096; 32 heads */
+  assert_close(sum(&a->forward, "delta gates", -1, traffic),
+               4096 * (2.0 * (3 * 4096 + 2 * 4096 + 2 * 4096 + 8192 + 2 * 4096) + 12 * 32), 1e-12);
+  assert_close(sum(&a->backward, "delta gradients joined", -1, traffic), 4 * 4096.0 * (4 * 4096 - 2 * 2048 + 64),
+               1e-12);
   /* heads for the tokens of what is projected, and back for the output; the rule sees the whole sequence */
   assert_true(sum(&a->forward, "cp a2a in", -1, one) == 0);
   assert_close(sum(&b->forward, "cp a2a in", -1, message), 2.0 * 2048 * (2 * 2048 + 2 * 4096 + 2 * 32), 0);
