@@ -27,7 +27,8 @@ static void add(const Found *f, double rows, double columns, const MsOp *op) {
   g_array_append_val(f->all, x);
 }
 
-/* The fused projection of queries, their gate, keys and values is a matrix for each (muon_split_qkv). */
+/* The fused projection of queries, their gate, keys and values is a matrix for each (muon_split_qkv), where every rank
+ * has whole groups (core/optimizer/__init__.py). */
 static void add_projection(const Found *f, const MsOp *op) {
   const MsModel *m = f->work->scenario->model;
   double parts[] = {m->num_attention_heads, m->attention_output_gate ? m->num_attention_heads : 0, m->num_query_groups,
@@ -39,7 +40,8 @@ static void add_projection(const Found *f, const MsOp *op) {
 static void add_op(const Found *f, const MsOp *op) {
   if (op->pass != MS_PASS_WGRAD || !(op->flags & MS_OPF_WEIGHT)) return;
   if (op->module == MS_MODULE_MAMBA && op->flags & MS_OPF_ROWS_SPLIT) return; /* use_muon (core/ssm/mamba_mixer.py) */
-  if (strcmp(op->name, "qkv") == 0) add_projection(f, op);
+  if (strcmp(op->name, "qkv") == 0 && f->work->scenario->model->num_query_groups % f->work->layout->tp == 0)
+    add_projection(f, op);
   else add(f, op->m, op->n, op);
 }
 
