@@ -16,6 +16,8 @@ static const Handler passing_rows[] = {{MS_OP_ADD, "merge of ring steps", -1, PA
                                        {MS_OP_COPY, "tokens in order", -1, PASS_F | PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "outputs in FP32", -1, PASS_F | PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "outputs in BF16", -1, PASS_F | PASS_D, done_with_another_row},
+                                       {MS_OP_COPY, "clamp gate", -1, PASS_F, done_with_another_row},
+                                       {MS_OP_COPY, "gradients of clamped gate", -1, PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "router input in FP32", -1, PASS_D, done_with_another_row},
                                        {MS_OP_COPY, "router gradients in BF16", -1, PASS_D, done_with_another_row},
                                        {0}};
@@ -85,6 +87,9 @@ static const struct {
     {"normed latents", {"normed q latent", "normed kv latent"}},
     {"shared input", {"normed mlp input, gathered"}},
     {"mtp norm inputs", {"mtp embedding", "mtp hidden"}},
+    {"expert gate parts", {NULL}}, /* one kernel clamps and multiplies here */
+    {"gate parts", {NULL}},
+    {"shared gate parts", {NULL}},
     {"mtp gathered", {NULL}}, /* the layer's input is a copy of its part here, not a view */
     {"router maps", {"logits", "dense weights", "routing map", "row map"}},
 };

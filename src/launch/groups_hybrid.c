@@ -286,6 +286,10 @@ static const IntRow sparse_rows[] = {
 };
 #define INDEXER_LOSS "0.001" /* weight, where the model has that loss; Megatron-Bridge's of GLM-5 */
 
+/* What work/sparse.c predicts: Megatron-LM's default is plain operators over all pairs of tokens, and a loss over all
+ * of them (core/transformer/transformer_config.py, dsa_kernel_backend, dsa_indexer_use_sparse_loss). */
+#define DSA_KERNELS "cudnn"
+
 static gboolean uses_linear(const MsModel *m) { return m->linear_attention.num_value_heads > 0; }
 static gboolean uses_sparse(const MsModel *m) { return m->sparse_attention.indexer_topk > 0; }
 
@@ -307,8 +311,11 @@ gboolean ms_write_variants(const MsScenario *s, MsRelease release, MsArgs *args,
     ms_args_addf(args, MODEL, "--linear-attention-freq", "%d", m->linear_attention.frequency);
   if (sparse) write_ints(args, sparse_rows, G_N_ELEMENTS(sparse_rows), &m->sparse_attention);
   if (sparse && s->options.apply_rope_fusion) ms_args_add(args, MODEL, "--no-rope-fusion", NULL); /* asserted */
-  if (sparse && m->sparse_attention.indexer_loss)
+  if (sparse) ms_args_add(args, MODEL, "--dsa-kernel-backend", DSA_KERNELS, NULL);
+  if (sparse && m->sparse_attention.indexer_loss) {
     ms_args_add(args, MODEL, "--dsa-indexer-loss-coeff", INDEXER_LOSS, NULL);
+    ms_args_add(args, MODEL, "--dsa-indexer-use-sparse-loss", NULL);
+  }
   return TRUE;
 }
 
@@ -326,8 +333,13 @@ static gboolean read_linear(MsArgs *args, MsScenario *s, GError **error) {
 static gboolean read_sparse(MsArgs *args, MsScenario *s, GError **error) {
   MsSparseAttention *a = &s->model->sparse_attention;
   const MsArg *loss = ms_args_take(args, "--dsa-indexer-loss-coeff");
-  ms_args_take(args, "--no-rope-fusion");
+  const MsArg *kernels = ms_args_take(args, "--dsa-kernel-backend");
+  ms_args_take(args, "--no-rope-fusion"), ms_args_take(args, "--dsa-indexer-use-sparse-loss");
   double weight = 0;
+  const char *backend = kernels ? ms_arg_value(args, kernels, error) : DSA_KERNELS;
+  if (!backend) return FALSE;
+  if (strcmp(backend, "none") == 0)
+    return ms_arg_error(args, kernels, error, "is none: moesim has sparse attention by fused kernels only");
   if (!read_ints(args, sparse_rows, G_N_ELEMENTS(sparse_rows), a, error) ||
       (loss && !ms_arg_number(args, loss, 0, 1e6, &weight, error)))
     return FALSE;

@@ -205,6 +205,78 @@ static gboolean step3(MsHf *c) {
   return ms_hf_has_silu(c) && ms_hf_read_windows(c, 0) && ms_hf_read_other_heads(c);
 }
 
+/* Hunyuan 3: DeepSeek's experts, scored by sigmoids, with grouped attention. */
+static gboolean hy_v3(MsHf *c) {
+  MsModel *m = c->model;
+  int width;
+  if (!ms_hf_take_int(c, "expert_hidden_dim", m->moe_ffn_hidden_size, 1048576, &width)) return FALSE;
+  if (m->moe_ffn_hidden_size == 0) m->moe_ffn_hidden_size = width;
+  const char *const same[] = {"qk_norm", "route_norm", "moe_router_use_sigmoid"};
+  for (guint i = 0; i < G_N_ELEMENTS(same); i++) ms_hf_take(c, same[i]);
+  balanced_by_bias(c, "moe_router_enable_expert_bias");
+  return ms_hf_has_silu(c) && ms_hf_read_score(c, "sigmoid") && ms_hf_read_experts(c, 1);
+}
+
+/* K-EXAONE: the same, with a window in most layers. */
+static gboolean exaone_moe(MsHf *c) {
+  JsonNode *pattern = json_object_get_member(c->json, "sliding_window_pattern");
+  const char *letters = ms_json_string(pattern); /* "LLLG" */
+  int period = letters ? (int)MIN(strlen(letters), (size_t)MS_HF_MOST_LAYERS) : 4;
+  if (letters) json_object_remove_member(c->json, "sliding_window_pattern");
+  ms_hf_take(c, "is_moe_layer"), ms_hf_take(c, "topk_method"); /* say first_k_dense_replace and the bias once more */
+  balanced_by_bias(c, "use_routing_bias");
+  return ms_hf_has_silu(c) && ms_hf_read_score(c, "sigmoid") && ms_hf_read_experts(c, 1) &&
+         ms_hf_read_norm_topk(c, TRUE) && ms_hf_read_windows(c, period);
+}
+
+/* Two letters a layer: Mamba or attention, then experts beside a shared MLP, or that alone. */
+static char *granite_pattern(MsHf *c, gboolean experts) {
+  const MsModel *m = c->model;
+  g_auto(GStrv) types = NULL;
+  if (!ms_hf_take_words(c, "layer_types", &types)) return NULL;
+  if (m->num_layers < 1 || m->num_layers > MS_HF_MOST_LAYERS / 2)
+    return ms_hf_bad(c, "num_hidden_layers", "is too large"), NULL;
+  if (types && (int)g_strv_length(types) != m->num_layers)
+    return ms_hf_bad(c, "layer_types", "has %u layers, must have %d", g_strv_length(types), m->num_layers), NULL;
+  g_autoptr(GString) pattern = g_string_new(NULL);
+  for (int i = 0; i < m->num_layers; i++) {
+    gboolean attends = types && strcmp(types[i], "attention") == 0;
+    if (types && !attends && strcmp(types[i], "mamba") != 0)
+      return ms_hf_bad(c, "layer_types", "is \"%.40s\" at layer %d, must be mamba or attention", types[i], i), NULL;
+    g_string_append(pattern, attends ? "*" : "M"), g_string_append(pattern, experts ? "E" : "-");
+  }
+  return g_strdup(pattern->str);
+}
+
+/* Granite 4: Mamba-2 in most layers, attention without positions in the others. */
+static gboolean granite_hybrid(MsHf *c) {
+  MsModel *m = c->model;
+  MsMamba *a = &m->mamba;
+  int shared, expand;
+  if (ms_json_string(json_object_get_member(c->json, "mamba_d_head"))) /* "auto" */
+    json_object_remove_member(c->json, "mamba_d_head");
+  if (!ms_hf_take_int(c, "shared_intermediate_size", 1024, 1048576, &shared) ||
+      !ms_hf_take_int(c, "mamba_expand", 2, 64, &expand) ||
+      !ms_hf_take_int(c, "mamba_n_heads", 128, 65536, &a->num_heads) ||
+      !ms_hf_take_int(c, "mamba_d_head", expand * MIN(m->hidden_size, 1 << 20) / MAX(a->num_heads, 1), 65536,
+                      &a->head_dim) ||
+      !ms_hf_take_int(c, "mamba_d_state", 256, 65536, &a->state_dim) ||
+      !ms_hf_take_int(c, "mamba_n_groups", 1, 65536, &a->num_groups) ||
+      !ms_hf_take_int(c, "mamba_d_conv", 4, 1024, &a->conv_kernel))
+    return FALSE;
+  const char *const same[] = {"mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "normalization_function"};
+  for (guint i = 0; i < G_N_ELEMENTS(same); i++) ms_hf_take(c, same[i]);
+  const char *positions = ms_hf_take_string(c, "position_embedding_type");
+  if (!positions || strcmp(positions, "rope") != 0) m->position_embedding = MS_POS_NONE;
+  gboolean experts = m->num_experts > 0;
+  if (experts) m->moe_ffn_hidden_size = m->ffn_hidden_size, m->moe_shared_expert_intermediate_size = shared;
+  else m->ffn_hidden_size = shared, m->moe_router_topk = 0;
+  m->hybrid_layer_pattern = granite_pattern(c, experts);
+  if (!m->hybrid_layer_pattern) return FALSE;
+  m->num_layers = (int)strlen(m->hybrid_layer_pattern);
+  return ms_hf_has_silu(c);
+}
+
 const MsHfFamily ms_hf_expert_families[] = {
     {"phimoe", phimoe, MS_HF_LAYER_NORM | MS_HF_WINDOWED},
     {"granitemoe", like_mixtral, 0},
@@ -220,6 +292,9 @@ const MsHfFamily ms_hf_expert_families[] = {
     {"step3_text", step3_text, 0},
     {"step3p5", step3, MS_HF_QK_NORM},
     {"step3p7", step3, MS_HF_QK_NORM},
+    {"hy_v3", hy_v3, MS_HF_QK_NORM},
+    {"exaone_moe", exaone_moe, MS_HF_QK_NORM},
+    {"granitemoehybrid", granite_hybrid, 0},
     /* --- refused --- */
     {"minimax", NULL, .refused = "it has lightning attention in most layers"},
     {"minimax_text_01", NULL, .refused = "it has lightning attention in most layers"},
@@ -227,5 +302,7 @@ const MsHfFamily ms_hf_expert_families[] = {
     {"longcat_flash", NULL, .refused = "it has experts that compute nothing, and two attentions a layer"},
     {"bailing_moe_linear", NULL, .refused = "it has lightning attention in most layers"},
     {"bailing_hybrid", NULL, .refused = "it has lightning attention in most layers"},
+    {"falcon_h1", NULL, .refused = "attention and Mamba-2 run beside each other in every layer"},
+    {"zamba2", NULL, .refused = "its Mamba-2 layers share one attention layer, each with adapters of its own"},
     {"ernie4_5_moe_vl", NULL, .refused = "text and images have experts of their own"},
     {NULL}};

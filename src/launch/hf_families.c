@@ -239,6 +239,9 @@ static gboolean kimi_k2(MsHf *c) {
   return TRUE;
 }
 
+/* Mistral Small 4: DeepSeek-V3's block, scored by a softmax, without the bias that balances experts. */
+static gboolean mistral4(MsHf *c) { return deepseek(c, "softmax", 128, 0) && ms_hf_read_norm_topk(c, TRUE); }
+
 static gboolean gpt_oss(MsHf *c) {
   MsModel *m = c->model;
   m->moe_ffn_hidden_size = m->ffn_hidden_size;
@@ -471,6 +474,7 @@ const MsHfFamily ms_hf_families[] = {{"llama", llama, 0,
                                      {"deepseek_v32", deepseek_v32},
                                      {"deepseek_v4", deepseek_v4},
                                      {"kimi_k2", kimi_k2},
+                                     {"mistral4", mistral4},
                                      {"glm4_moe", glm4_moe},
                                      {"glm4v_moe_text", glm4_moe},
                                      {"glm4_moe_lite", glm4_moe_lite},

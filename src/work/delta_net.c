@@ -3,9 +3,9 @@
  * megatron/core/ssm/gated_delta_net (dev branch, 2026-08) and Qwen3-Next's configuration state them.
  *
  * Widths: keys K = key heads x key width (queries too), values V = value heads x value width; the input projection
- * makes 2 K + 2 V + 2 value heads. Context parallelism: the layer takes contiguous slices, so the zig-zag slices of
- * attention are exchanged before and after it; the state and the transition of every slice are gathered ("chunkwise"
- * linear_cp_mode). */
+ * makes 2 K + 2 V + 2 value heads. Context parallelism exchanges heads for tokens behind that projection and back in
+ * front of the other (megatron/core/ssm/gated_delta_net/common.py, a2a_cp_to_hp and a2a_hp_to_cp): convolution and rule
+ * see the whole sequence, of tp x cp shares of the heads. */
 #include "work/build.h"
 
 #define CHUNK MS_DELTA_CHUNK
@@ -57,27 +57,25 @@ MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, d
 static void rule_row(MsBuild *b) {
   const MsLinearAttention *a = &b->model->linear_attention;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double times = back ? BACKWARD : 1, local = ms_packed_length(b) / b->c, mb = ms_packed_sequences(b);
+  double times = back ? BACKWARD : 1, mb = ms_packed_sequences(b), ranks = b->t * b->c;
   MsDeltaWork work =
       ms_delta_work(b->rows, a->num_key_heads / b->t, a->num_value_heads / b->t, a->key_head_dim, a->value_head_dim);
   MsOp *op = ms_row(b, MS_OP_DELTA_RULE, "delta rule");
-  op->m = op->n = local, op->k = a->key_head_dim + a->value_head_dim;
-  op->groups = (int)MAX(mb * a->num_value_heads / b->t, 1), op->kv_groups = (int)MAX(mb * a->num_key_heads / b->t, 1);
+  op->m = op->n = ms_packed_length(b), op->k = a->key_head_dim + a->value_head_dim;
+  op->groups = (int)MAX(mb * a->num_value_heads / ranks, 1), op->kv_groups = (int)MAX(mb * a->num_key_heads / ranks, 1);
   op->flop = times * work.flop, op->read_B = times * work.read_B, op->write_B = times * work.write_B;
   op->kernels = back ? 10 : 6;
 }
 
-/* Slices of attention to contiguous ones, or back. */
-static void relayout(MsBuild *b, const char *name) {
-  ms_row_comm(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows_sp * b->h);
-}
-
-/* FP32 state and transition of every head of every slice. */
-static void gather_states(MsBuild *b) {
-  const MsLinearAttention *a = &b->model->linear_attention;
-  double per_head = a->key_head_dim * ((double)a->value_head_dim + a->key_head_dim);
-  ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather states", MS_STREAM_CP, MS_GROUP_CP,
-              4 * per_head * (a->num_value_heads / b->t) * b->training->micro_batch_size * b->c);
+/* Heads for tokens, or back: columns are put in the order of the ranks and joined rank by rank, what came in the order
+ * of the tokens, from the zig-zag slices of attention or to them (mamba_context_parallel.py). `to_heads`: what is read
+ * or written is the projection, otherwise the output. */
+static void exchange_heads(MsBuild *b, double width, gboolean to_heads) {
+  double x_B = 2 * b->rows * width, in = to_heads ? 2 : 1;
+  if (b->c <= 1) return;
+  ms_row_passing(b, MS_OP_COPY, "heads by rank", in * x_B, in * x_B, (int)in);
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, to_heads ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, x_B);
+  ms_row_passing(b, MS_OP_COPY, "tokens in order", x_B, x_B, 1);
 }
 
 static void conv_row(MsBuild *b, const Widths *w) {
@@ -87,16 +85,26 @@ static void conv_row(MsBuild *b, const Widths *w) {
   op->m = b->rows, op->n = w->conv;
 }
 
-/* L2 norms of q and k, decay, write strength; keys are repeated for the value heads that share them. */
+/* Queries and keys for each value head, and values. */
 static double repeated(const MsBuild *b, const Widths *w) {
   return 2 * w->heads * b->model->linear_attention.key_head_dim + w->values;
 }
 
+/* Between convolution and rule, a pass each: queries and keys out of what the convolution gave, their L2 norm, a copy
+ * for every value head; values, and the gate out of what was projected; decay and write strength. Backward the sums
+ * over the copies, both parts joined, the norm, values beside them (Megatron-LM core/ssm/gated_delta_net/common.py,
+ * _prepare_input_for_gated_delta_rule). */
 static void gate_row(MsBuild *b, const Widths *w) {
-  double in = 2 * w->conv + 4 * w->heads, out = 2 * repeated(b, w) + 8 * w->heads;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  ms_row_memory(b, MS_OP_GATES, "delta gates", b->rows * (back ? in + out : in), b->rows * (back ? in : out),
-                back ? 6 : 4);
+  double qk = 2 * w->keys, copies = repeated(b, w) - w->values, v = w->values, gates = 4 * w->heads,
+         read = back ? copies + 4 * qk + v : 3 * qk + 2 * v, write = back ? 4 * qk + v : 2 * qk + copies + 2 * v;
+  ms_row_memory(b, MS_OP_GATES, "delta gates", b->rows * (2 * read + (back ? 2 : 1) * gates),
+                b->rows * (2 * write + (back ? 1 : 2) * gates), back ? 6 : 4);
+}
+
+/* Gradients of the parts of what was projected, side by side again. */
+static void join_gradients(MsBuild *b, const Widths *w) {
+  ms_row_memory(b, MS_OP_COPY, "delta gradients joined", 2 * b->rows * w->projected, 2 * b->rows * w->projected, 1);
 }
 
 static void output_norm(MsBuild *b, const Widths *w) {
@@ -104,6 +112,7 @@ static void output_norm(MsBuild *b, const Widths *w) {
   gboolean back = b->pass == MS_PASS_DGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_NORM, "gated norm", (back ? 3 : 2) * x, (back ? 2 : 1) * x, back ? 2 : 1);
   op->m = b->rows * w->heads, op->n = b->model->linear_attention.value_head_dim;
+  if (b->training->micro_batch_size > 1) ms_row_memory(b, MS_OP_COPY, "delta out, sequence first", x, x, 1);
 }
 
 static MsLinear lin_in(const MsBuild *b, const Widths *w) {
@@ -130,26 +139,28 @@ void ms_delta_forward(MsBuild *b) {
     ms_keep(b, "layer input", 2 * x);
     ms_keep(b, "normed input", ms_input_B(b, x, TRUE));
   }
-  relayout(b, "cp to slices");
   ms_linear_forward(b, &in);
+  exchange_heads(b, w.projected, TRUE);
   ms_keep(b, "delta projected", 2 * b->rows * w.projected);
   conv_row(b, &w);
-  /* the L2 norm has queries and keys; values are copied for the rule (Megatron-LM core/ssm/gated_delta_net/common.py,
-   * _prepare_input_for_gated_delta_rule) */
+  /* the L2 norm has queries and keys; values are copied for the rule, and the gate for its product, out of what was
+   * projected, which the convolution keeps whole (Megatron-LM core/ssm/gated_delta_net/common.py,
+   * _prepare_input_for_gated_delta_rule; flash-linear-attention since 9afb9fb8, January 2026, takes the columns where
+   * they lie) */
   ms_keep(b, "delta conv out", 2 * b->rows * 2 * w.keys);
   gate_row(b, &w);
   ms_keep(b, "delta q, k, v", 2 * b->rows * repeated(b, &w) + 8 * b->rows * w.heads);
-  gather_states(b);
+  ms_keep(b, "delta gate", 2 * b->rows * w.values);
   rule_row(b);
   ms_keep(b, "delta chunks", 2 * b->rows * w.heads * CHUNK); /* the inverse inside each chunk */
   ms_keep(b, "delta out", 2 * b->rows * w.values);
   output_norm(b, &w);
+  exchange_heads(b, w.values, FALSE);
   if (!recomputes_output(b)) {
     ms_keep(b, "normed delta out", 2 * b->rows * w.values); /* the gate multiplies it */
     ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
   }
   ms_linear_forward(b, &out);
-  relayout(b, "cp from slices");
   ms_residual_out(b, MS_HALF_ATTENTION, 1);
 }
 
@@ -160,24 +171,29 @@ void ms_delta_backward(MsBuild *b) {
   b->node = MS_NODE_ATTN;
   b->pass = MS_PASS_DGRAD;
   ms_residual_out_backward(b, MS_HALF_ATTENTION);
-  relayout(b, "cp to slices");
-  if (recomputes_output(b)) b->pass = MS_PASS_RECOMPUTE, output_norm(b, &w);
+  if (recomputes_output(b)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    output_norm(b, &w);
+    exchange_heads(b, w.values, FALSE);
+  }
   ms_linear_backward(b, &out);
   ms_free_kept(b, "gated delta out");
   b->pass = MS_PASS_DGRAD;
+  exchange_heads(b, w.values, FALSE);
   output_norm(b, &w);
   ms_free_kept(b, "normed delta out");
+  ms_free_kept(b, "delta gate");
   ms_free_kept(b, "delta out");
-  gather_states(b);
   rule_row(b);
   ms_free_kept(b, "delta chunks");
   ms_free_kept(b, "delta q, k, v");
   gate_row(b, &w);
   ms_free_kept(b, "delta conv out");
   conv_row(b, &w);
+  join_gradients(b, &w);
   ms_free_kept(b, "delta projected");
+  exchange_heads(b, w.projected, TRUE);
   ms_linear_backward(b, &in);
-  relayout(b, "cp from slices");
   ms_free_kept(b, "normed input");
   ms_norm_backward(b, "input norm", b->rows_sp, b->h);
   ms_residual_in_backward(b, MS_HALF_ATTENTION, 1);

@@ -179,7 +179,8 @@ static void weight_gradient(MsBuild *b, const char *name, const char *turn, doub
   if (ms_frozen(b)) return;
   b->pass = MS_PASS_WGRAD;
   if (ms_low_dispatch(b)) turn_columns(b, turn, rows);
-  grouped(b, name, m, n, rows);
+  MsOp *op = grouped(b, name, m, n, rows);
+  op->flags |= n == b->eh ? MS_OPF_ROWS_SPLIT : MS_OPF_COLUMNS_SPLIT; /* of fc1, of fc2 */
   ms_row_accumulate(b, MS_GROUP_EDP, b->local_experts * m * n, (int)MIN(b->local_experts, 200));
   b->tip = chain;
 }
@@ -212,6 +213,12 @@ static void keep_gate(MsBuild *b, double rows, double fm) {
   if (ms_torch_experts(b) && b->model->gated && !b->options->torch_compile) ms_keep(b, "expert gate", 2 * rows * fm);
 }
 
+double ms_expert_gate_parts_B(const MsBuild *b, double rows) {
+  double fm = b->model->moe_ffn_hidden_size / b->u;
+  if (fused_mlp(b) || ms_torch_experts(b)) return 0;
+  return ms_clamps_apart(b) ? 2 * rows * ms_fc1_width(b, fm) : ms_gate_parts_B(b, rows * fm, TRUE);
+}
+
 void ms_experts_forward(MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b), kept = kept_rows(b);
   b->node = MS_NODE_EXPERTS;
@@ -241,6 +248,7 @@ void ms_experts_forward(MsBuild *b) {
   weigh_arrived(b);
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
   ms_keep_input(b, "expert activation out", ms_input_B(b, kept * fm, TRUE));
+  ms_keep(b, "expert gate parts", ms_expert_gate_parts_B(b, kept));
   /* what multiplies after its kernel keeps both factors */
   if (!ms_weighted_in_kernel(b->model, b->options)) ms_keep(b, "expert activation, unweighted", 2 * kept * fm);
 }
@@ -250,14 +258,16 @@ void ms_experts_backward(MsBuild *b) {
   b->node = MS_NODE_EXPERTS;
   b->module = MS_MODULE_MOE;
   if (!fused_mlp(b)) ms_restore_activation_input(b, rows, fm);
-  if (ms_recomputes(b->options, MS_RM_MOE_ACT)) {
-    b->pass = MS_PASS_RECOMPUTE;
-    activate(b, rows, fm);
-  }
   b->pass = MS_PASS_DGRAD;
   weigh_arrived(b);
   copy_padded(b, "pad expert rows");
   expert_bias(b, rows);
+  if (ms_recomputes(b->options,
+                    MS_RM_MOE_ACT)) { /* when the gradient of what fc2 gave is there (experts.py, forward) */
+    b->pass = MS_PASS_RECOMPUTE;
+    activate(b, rows, fm);
+    b->pass = MS_PASS_DGRAD;
+  }
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
   ms_lora_experts_backward(b, "expert fc2", rows, b->eh, fm);
   grouped(b, "expert fc2", rows, fm, b->eh);
@@ -266,6 +276,7 @@ void ms_experts_backward(MsBuild *b) {
   b->pass = MS_PASS_DGRAD;
   if (!fused_mlp(b)) activate(b, rows, fm);
   ms_free_kept(b, "expert activation, unweighted"); /* the gradient of the router weights reads it */
+  ms_free_kept(b, "expert gate parts");
   ms_free_kept(b, "expert fc1 out");
   ms_free_kept(b, "permuted probs");
   ms_free_kept(b, "expert gate");

@@ -258,6 +258,16 @@ void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int k
     ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
 }
 
+static guint8 split_of(const MsLinear *l) {
+  if (l->adapter) return 0;
+  switch (l->kind) {
+  case MS_LINEAR_COLUMN: return MS_OPF_ROWS_SPLIT;
+  case MS_LINEAR_ROW: return MS_OPF_COLUMNS_SPLIT;
+  case MS_LINEAR_PLAIN: break;
+  }
+  return 0;
+}
+
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
   MsPass pass = b->pass;
   if (!trains(b, l)) return;
@@ -266,6 +276,7 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
   b->pass = MS_PASS_WGRAD;
   for (int i = 0; i < n; i++) {
     MsOp *op = gemm(b, l, outputs[i], l->k, l->m);
+    op->flags |= split_of(l);
     if (!l->fused_accumulate || !b->options->gradient_accumulation_fusion) continue;
     op->flags |= MS_OPF_ACCUMULATE;
     op->write_B = g_B * outputs[i] * l->k; /* read and written: docs/theory/operators.md 4 */

@@ -1,10 +1,10 @@
 /* src/work/mamba.c - rows of a Mamba-2 mixer: projection, short convolution, state-space scan, gated norm, projection.
  *
  * Widths: inner d = heads x head_dim; the input projection makes z, x, B, C, dt: 2 d + 2 groups x state + heads per
- * token. The scan works in chunks of 128 tokens; its products are small beside the projections, and its kernels move
- * the projected tensors and the chunk states several times. The scan multiplies with the gate itself and saves what it
- * had before; the norm behind it saves its input (mamba_ssm/ops/triton/ssd_combined.py,
- * MambaSplitConv1dScanCombinedFn; megatron/core/ssm/mamba_mixer.py, _ssm_training).
+ * token. The scan works in chunks of 128 tokens, by a dozen kernels whose products are small beside the projections.
+ * It multiplies with the gate itself and saves what it had before; the norm behind it saves its input
+ * (mamba_ssm/ops/triton/ssd_combined.py, MambaSplitConv1dScanCombinedFn; megatron/core/ssm/mamba_mixer.py,
+ * _ssm_training).
  *
  * Context parallelism: heads are exchanged for tokens in front of the convolution and behind the scan, B and C once for
  * each rank that works on their group, and the zig-zag slices of attention are put in order and back
@@ -12,12 +12,20 @@
 #include "work/build.h"
 
 #define CHUNK 128.0
-#define SCAN_PASSES \
-  4.0 /* of the FP32 chunk states forward: written and read by the state, passing, and output kernels */
 
 typedef struct {
   double inner, conv, projected, states;
-} Widths; /* per token on this rank; states: FP32 elements per token */
+} Widths; /* per token on this rank; states: elements of the chunks' states per token */
+
+/* What its kernels read and write, in bytes an element of a token: of x, the chunks' states, B or C, scores a chunk
+ * wide for each group, and what is one number a head (state-spaces/mamba e9594ce, July 2026). Forward the state of each
+ * chunk in FP32, passed on into BF16, scores C B' of each group in FP32, the output with and without its gate. Backward
+ * states and scores again, the gate's gradient, those of the states and back through all chunks, of x, B, C and the
+ * scores, of B and C by the scores, of the decays. */
+enum { SCAN_X, SCAN_STATES, SCAN_GROUP, SCAN_SCORES, SCAN_HEADS, SCAN_PARTS };
+static const double scan_bytes[2][2][SCAN_PARTS] = {/* [backward][write] */
+                                                    {{6, 6, 8, 4, 18}, {4, 6, 0, 4, 8}},
+                                                    {{28, 18, 34, 20, 80}, {6, 16, 20, 12, 60}}};
 
 static Widths widths(const MsBuild *b) {
   const MsMamba *m = &b->model->mamba;
@@ -35,16 +43,33 @@ static double scan_flop(const MsBuild *b, const Widths *w) { /* scores per group
   return b->rows * (CHUNK * m->state_dim * groups + CHUNK * w->inner + 4 * w->inner * m->state_dim);
 }
 
-static void scan_rows(MsBuild *b, const Widths *w) {
+/* The convolution is made again for its backward, which reads input and gradient. */
+static void conv_row(MsBuild *b, const Widths *w) {
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double tokens = b->rows, times = back ? b->scenario->laws.sequence_backward_bytes : 1;
-  MsOp *conv = ms_row_memory(b, MS_OP_CONV, "conv1d", 2 * tokens * w->conv * times, 2 * tokens * w->conv, back ? 3 : 1);
-  conv->m = tokens, conv->n = w->conv;
-  MsOp *scan = ms_row_memory(b, MS_OP_SCAN, "state-space scan",
-                             tokens * times * (2 * (w->projected + w->inner) + SCAN_PASSES * 4 * w->states),
-                             tokens * times * (2 * w->inner + SCAN_PASSES * 4 * w->states), back ? 10 : 6);
-  scan->m = tokens, scan->n = w->inner, scan->k = b->model->mamba.state_dim;
-  scan->flop = scan_flop(b, w) * times;
+  double x = 2 * b->rows * w->conv;
+  MsOp *op = ms_row_memory(b, MS_OP_CONV, "conv1d", (back ? 3 : 1) * x, (back ? 2 : 1) * x, back ? 3 : 1);
+  op->m = b->rows, op->n = w->conv;
+}
+
+static void scan_row(MsBuild *b, const Widths *w) {
+  const MsMamba *a = &b->model->mamba;
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double bytes[2] = {0}, groups = a->num_groups / b->t;
+  const double elements[SCAN_PARTS] = {[SCAN_X] = w->inner,
+                                       [SCAN_STATES] = w->states,
+                                       [SCAN_GROUP] = groups * a->state_dim,
+                                       [SCAN_SCORES] = groups * CHUNK,
+                                       [SCAN_HEADS] = a->num_heads / b->t};
+  for (int i = 0; i < 2 * SCAN_PARTS; i++)
+    bytes[i / SCAN_PARTS] += scan_bytes[back][i / SCAN_PARTS][i % SCAN_PARTS] * elements[i % SCAN_PARTS];
+  MsOp *op = ms_row_memory(b, MS_OP_SCAN, "state-space scan", b->rows * bytes[0], b->rows * bytes[1], back ? 10 : 6);
+  op->m = b->rows, op->n = w->inner, op->k = a->state_dim;
+  op->flop = scan_flop(b, w) * (back ? b->scenario->laws.sequence_backward_bytes : 1);
+}
+
+static void scan_rows(MsBuild *b, const Widths *w) {
+  conv_row(b, w);
+  scan_row(b, w);
 }
 
 /* in: what the projection made, or its gradient; otherwise of the output. */
@@ -54,6 +79,13 @@ static void exchange_heads(MsBuild *b, const Widths *w, gboolean in) {
   if (b->c <= 1) return;
   ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * width);
   ms_row_memory(b, MS_OP_COPY, "slices in order", 2 * b->rows * width, 2 * b->rows * width, 1);
+}
+
+/* The scan works batch first: with several sequences a microbatch what it reads and gives is copied (mamba_mixer.py,
+ * _ssm_training: contiguous), and so are their gradients. */
+static void batch_first(MsBuild *b, const char *name, double width) {
+  double x = 2 * b->rows * width;
+  if (b->training->micro_batch_size > 1) ms_row_memory(b, MS_OP_COPY, name, x, x, 1);
 }
 
 static void gated_norm(MsBuild *b, const Widths *w) {
@@ -76,7 +108,9 @@ void ms_mamba_forward(MsBuild *b) {
   ms_linear_forward(b, &in);
   ms_keep(b, "mamba projected", 2 * b->rows * w.projected);
   exchange_heads(b, &w, TRUE);
+  batch_first(b, "projected, batch first", w.projected);
   scan_rows(b, &w);
+  batch_first(b, "scan out, sequence first", w.inner);
   exchange_heads(b, &w, FALSE);
   ms_keep(b, "scan out", 2 * b->rows * w.inner);
   ms_keep(b, "gated scan out", 2 * b->rows * w.inner);
@@ -100,7 +134,9 @@ void ms_mamba_backward(MsBuild *b) {
   gated_norm(b, &w);
   ms_free_kept(b, "gated scan out");
   exchange_heads(b, &w, FALSE);
+  batch_first(b, "scan out, sequence first", w.inner);
   scan_rows(b, &w);
+  batch_first(b, "projected, batch first", w.projected);
   exchange_heads(b, &w, TRUE);
   ms_free_kept(b, "scan out");
   ms_free_kept(b, "mamba projected");

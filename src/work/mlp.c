@@ -2,30 +2,84 @@
  * (docs/theory/operators.md 3.3). */
 #include "work/moe.h"
 
+#include <math.h>
+
 double ms_fc1_width(const MsBuild *b, double f) { return (b->model->gated ? 2 : 1) * f; }
+
+/* What Megatron-Core fuses with biases is fused only where its linears have them (megatron/training/arguments.py: no
+ * bias_gelu_fusion without them): GELU of dense layers, quick GELU of routed experts (transformer/mlp.py,
+ * moe/experts.py). Other frameworks compile the gate into one kernel. */
+static gboolean gate_by_operators(const MsBuild *b, gboolean weighted) {
+  const MsModel *m = b->model;
+  gboolean launched = ms_framework(b->scenario)->launched;
+  if (!m->gated) return FALSE;
+  switch (m->activation) {
+  case MS_ACT_SILU:
+  case MS_ACT_SQUARED_RELU: break;
+  case MS_ACT_GELU: return launched && (weighted || !m->add_bias_linear);
+  case MS_ACT_QUICK_GELU: return launched ? !weighted || !m->add_bias_linear : !b->options->torch_compile;
+  }
+  return FALSE;
+}
+
+/* Quick GELU is GPT-OSS's gate: clamped, an offset on the other half. */
+static gboolean clamped(const MsModel *m) { return m->gated && m->activation == MS_ACT_QUICK_GELU; }
+
+gboolean ms_clamps_apart(const MsBuild *b) {
+  return clamped(b->model) && ms_framework(b->scenario)->launched && !gate_by_operators(b, TRUE);
+}
+
+/* What was clamped, the activation, the other half with its offset; the product that is weighted. */
+double ms_gate_parts_B(const MsBuild *b, double elements, gboolean weighted) {
+  int parts = 2 + (clamped(b->model) ? 1 : 0) + (weighted ? 1 : 0);
+  return gate_by_operators(b, weighted) ? parts * 2 * elements : 0;
+}
+
+/* In front of the fused kernel both halves are clamped and put together again, and the offset is copied to the device,
+ * for which the host waits; backward the same ways back (Megatron-LM core/fusions/fused_bias_geglu.py,
+ * weighted_bias_quick_geglu_impl). */
+static void clamp_row(MsBuild *b, double rows, double width) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double half = 2 * rows * width;
+  int before = b->list->n;
+  ms_row_passing(b, MS_OP_COPY, back ? "gradients of clamped gate" : "clamp gate", (back ? 6 : 4) * half, 4 * half,
+                 (int)ceil((back ? 3 : 4) * b->scenario->laws.plain_operators));
+  if (!back && b->list->n > before) b->list->op[before].flags |= MS_OPF_SYNC;
+}
+
+/* Clamps, gate, offset and product as kernels of their own, behind them the router weight in FP32. */
+static void operator_bytes(MsOp *op, double elements, gboolean clamps, gboolean weighted, gboolean back) {
+  typedef struct {
+    double both_B;
+    int kernels;
+  } Passes;
+  static const Passes plain[] = {{14, 3}, {26, 4}}, clamp[] = {{8, 2}, {12, 2}}, weight[] = {{12, 3}, {32, 10}};
+  double both_B = plain[back].both_B + (clamps ? clamp[back].both_B : 0) + (weighted ? weight[back].both_B : 0);
+  op->read_B = op->write_B = both_B * elements / 2;
+  op->kernels =
+      (guint16)(plain[back].kernels + (clamps ? clamp[back].kernels : 0) + (weighted ? weight[back].kernels : 0));
+}
 
 void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, double width) {
   double in = 2 * rows * ms_fc1_width(b, width), out = 2 * rows * width;
-  gboolean back = b->pass == MS_PASS_DGRAD;
+  gboolean back = b->pass == MS_PASS_DGRAD, weighted = kind == MS_OP_WEIGHTED_ACTIVATION,
+           clamps = weighted && ms_clamps_apart(b);
+  if (clamps && !back) clamp_row(b, rows, width);
   MsOp *op = ms_row_memory(b, kind, name, in + (back ? out : 0), back ? in : out, 1);
   op->m = rows, op->n = width;
   if (!b->options->torch_compile && b->model->gated) { /* SiLU and product; the product's factors and SiLU's backward */
     op->read_B = (back ? 4 + 4 + 4 : 2 + 4) * rows * width, op->write_B = (back ? 2 + 2 + 2 : 2 + 2) * rows * width;
     op->kernels = back ? 3 : 2;
   }
-  if (b->model->activation ==
-      MS_ACT_QUICK_GELU) { /* clamp, gate, offset, product and probability as kernels of their own, the last in FP32 */
-    double passes = (back ? 70 : 34) * rows * width;
-    op->read_B = op->write_B = passes / 2;
-    op->kernels = back ? 16 : 8;
-  }
-  if (kind == MS_OP_WEIGHTED_ACTIVATION && !ms_weighted_in_kernel(b->model, b->options)) {
+  if (gate_by_operators(b, weighted)) operator_bytes(op, rows * width, clamped(b->model), weighted, back);
+  if (weighted && !ms_weighted_in_kernel(b->model, b->options)) {
     /* the compiled activation, its product with the FP32 weight, and a cast back; backward the cast, both gradients of
      * the product (one cast, one summed) and the activation's */
     double bytes = (back ? 40 : 16) * rows * width;
     op->read_B = op->write_B = bytes / 2;
     op->kernels = back ? 6 : 3;
   }
+  if (clamps && back) clamp_row(b, rows, width);
 }
 
 /* --- inputs of SwiGLU that are kept in FP8: a cast behind it, and one back in front of its backward (kernels of their
@@ -157,7 +211,10 @@ void ms_dense_mlp_forward(MsBuild *b) {
     ms_keep(b, "fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, f) / b->t));
     if ((ms_framework(b->scenario)->keeps_gate || !b->options->torch_compile) && b->model->gated)
       ms_keep(b, "gate", 2 * b->rows * f / b->t);
-    if (!ms_activation_again(b)) ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
+    if (!ms_activation_again(b)) {
+      ms_keep(b, "gate parts", ms_gate_parts_B(b, b->rows * f / b->t, FALSE));
+      ms_keep_input(b, "activation out", ms_input_B(b, b->rows * f / b->t, TRUE));
+    }
   }
   ms_residual_out(b, MS_HALF_MLP, 1);
   if (b->model->hidden_dropout > 0) ms_keep(b, "mlp dropout mask", x);
@@ -177,7 +234,8 @@ void ms_dense_mlp_backward(MsBuild *b) {
   int first = b->list->n;
   ms_mlp_core_backward(b, "fc1", "fc2", f);
   /* gradient of the fc1 output and of the residual coincide with all that is kept (docs/theory/memory.md 7) */
-  double again = ms_recomputes(b->options, MS_RM_MLP) ? 2 * x + 2 * b->rows * (ms_fc1_width(b, f) + f) / b->t : 0;
+  double again = 0, parts = ms_gate_parts_B(b, b->rows * f / b->t, FALSE);
+  if (ms_recomputes(b->options, MS_RM_MLP)) again = 2 * x + 2 * b->rows * (ms_fc1_width(b, f) + f) / b->t + parts;
   if (ms_by_operators(b)) again = remade_B(b, f);
   if (ms_activation_again(b)) again = 2 * b->rows * f / b->t;
   b->list->op[first].transient_B = 2 * b->rows * ms_fc1_width(b, f) / b->t + 2 * b->rows * b->h / b->t + again;
@@ -185,6 +243,7 @@ void ms_dense_mlp_backward(MsBuild *b) {
   ms_free_kept(b, "fc1 out");
   ms_free_kept(b, "fc2 out");
   ms_free_kept(b, "gate");
+  ms_free_kept(b, "gate parts");
   ms_free_kept(b, "activation out");
   ms_free_kept(b, "normed mlp input");
   b->node = MS_NODE_ATTN;

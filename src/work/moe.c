@@ -135,7 +135,7 @@ static double moe_revived_B(const MsBuild *b) {
   double fm = b->model->moe_ffn_hidden_size / b->u, rows = ms_padded_expert_rows(b),
          fs = b->model->moe_shared_expert_intermediate_size;
   return ms_input_B(b, rows * b->eh, TRUE) + ms_activation_input_B(b, rows * ms_fc1_width(b, fm)) +
-         ms_input_B(b, rows * fm, TRUE) + 4 * rows +
+         ms_input_B(b, rows * fm, TRUE) + ms_expert_gate_parts_B(b, rows) + 4 * rows +
          (b->model->moe_latent_size > 0
               ? ms_input_B(b, b->rows_sp * b->eh, TRUE) + (b->quantized ? ms_input_B(b, b->rows_sp * b->h, TRUE) : 0)
               : 0) +
@@ -221,6 +221,7 @@ void ms_moe_backward(MsBuild *b) {
       ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
     }
     ms_free_kept(b, "shared fc1 out");
+    ms_free_kept(b, "shared gate parts");
     ms_free_kept(b, "shared activation out");
     b->pass = MS_PASS_DGRAD;
   }

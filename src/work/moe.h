@@ -14,6 +14,10 @@ MsLinear ms_linear_fc1(const MsBuild *b, const char *name, double f);
 double ms_fc1_width(const MsBuild *b, double f); /* of fc1 of an MLP of width f: twice f when gated */
 /* Activation between fc1 and fc2 over rows x width (of its output). */
 void ms_activation(MsBuild *b, MsOpKind kind, const char *name, double rows, double width);
+/* Both halves of the experts' gate are clamped in front of its kernel, which keeps a copy of fc1's output so. */
+gboolean ms_clamps_apart(const MsBuild *b);
+/* Kept between fc1's output and the activation's, each of `elements`, where a gate runs operator by operator. */
+double ms_gate_parts_B(const MsBuild *b, double elements, gboolean weighted);
 /* Bytes of `elements` of the activation's input where it is kept; the casts to FP8 and back when it is kept so (nothing
  * otherwise). */
 double ms_activation_input_B(const MsBuild *b, double elements);
@@ -31,6 +35,8 @@ void ms_mlp_core_backward(MsBuild *b, const char *fc1, const char *fc2, double f
 double ms_padded_expert_rows(const MsBuild *b); /* rows of the routed experts with the alignment of low precision */
 gboolean ms_low_dispatch(const MsBuild *b);     /* tokens cross in low precision */
 void ms_experts_forward(MsBuild *b);
+/* Kept of so many rows between fc1's output and the activation's, beside both. */
+double ms_expert_gate_parts_B(const MsBuild *b, double rows);
 double ms_experts_transient_B(const MsBuild *b); /* behind fc2, beside what stands in front of the experts */
 void ms_experts_backward(MsBuild *b);
 

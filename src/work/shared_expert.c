@@ -15,6 +15,7 @@ static gboolean keeps_shared(const MsBuild *b) {
 static void keep_shared(MsBuild *b, double fs) {
   if (!keeps_shared(b)) return;
   ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
+  if (!ms_activation_again(b)) ms_keep(b, "shared gate parts", ms_gate_parts_B(b, b->rows * fs / b->t, FALSE));
   if (!ms_activation_again(b)) ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
 }
 

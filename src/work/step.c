@@ -1,6 +1,7 @@
 /* src/work/step.c - rows that run once per step: zeroing, gradient reduction, norm, optimizer, parameter gather
  * (docs/theory/communication.md 1, 7; docs/theory/operators.md 8). */
 #include "work/build.h"
+#include "work/matrices.h"
 #include <math.h>
 #include <string.h>
 
@@ -275,55 +276,9 @@ static double adam_B(const Step *s, double *write) {
   return beside_read + s->grad_B + master + m + v;
 }
 
-/* --- Muon: momentum, then five Newton-Schulz iterations of three products on every matrix (each whole on its owner
- * when the optimizer is sharded) --- */
-
-typedef struct {
-  double m, n;
-  double dense, expert;
-} Matrices; /* how many of one shape */
-
-static void add_matrices(GArray *all, const MsOp *op) {
-  double m = MIN(op->m, op->n), n = MAX(op->m, op->n);
-  gboolean expert = op->kind == MS_OP_GROUPED_GEMM;
-  Matrices *at = NULL;
-  for (guint i = 0; i < all->len && !at; i++) {
-    Matrices *x = &g_array_index(all, Matrices, i);
-    if (x->m == m && x->n == n) at = x;
-  }
-  if (!at) {
-    Matrices x = {.m = m, .n = n};
-    g_array_append_val(all, x);
-    at = &g_array_index(all, Matrices, all->len - 1);
-  }
-  *(expert ? &at->expert : &at->dense) += op->groups; /* 1 of a plain GEMM */
-}
-
-static GArray *matrices_of(const MsWork *work, int stage) {
-  GArray *all = g_array_new(FALSE, FALSE, sizeof(Matrices));
-  for (int c = 0; c < work->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
-      const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
-      for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++)
-        if (piece->backward.op[j].pass == MS_PASS_WGRAD && piece->backward.op[j].flags & MS_OPF_WEIGHT)
-          add_matrices(all, &piece->backward.op[j]);
-    }
-  }
-  return all;
-}
-
-void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double *expert) {
-  GArray *all = matrices_of(work, stage);
-  *dense = *expert = 0;
-  for (guint i = 0; i < all->len; i++) {
-    const Matrices *x = &g_array_index(all, Matrices, i);
-    *dense += x->dense * x->m * x->n, *expert += x->expert * x->m * x->n;
-  }
-  g_array_free(all, TRUE);
-}
-
-enum { NEWTON_SCHULZ_ITERATIONS = 5 };
+/* --- Muon: momentum, then Newton-Schulz iterations of three products on every matrix, each whole on its owner when the
+ * optimizer is sharded; of a matrix that is split over tensor-parallel ranks each of them gathers all of the FP32
+ * momentum and multiplies the whole (muon_tp_mode duplicated) --- */
 
 static void product(Step *s, const char *name, double count, double m, double n, double k) {
   MsOp *op = ms_row(&s->b, MS_OP_GEMM, name);
@@ -334,23 +289,32 @@ static void product(Step *s, const char *name, double count, double m, double n,
   op->kernels = (guint16)MIN(2 * count, 60000);
 }
 
+static void gather_matrices(Step *s, const MsMatrices *x) {
+  if (x->parts <= 1) return;
+  wire(ms_row_comm(&s->b, MS_OP_ALL_GATHER, "muon gather", x->expert ? MS_STREAM_EP : MS_STREAM_TP,
+                   x->expert ? MS_GROUP_ETP : MS_GROUP_TP, 4 * x->share * x->m * x->n),
+       4);
+}
+
 static void muon_rows(Step *s, int stage) {
-  GArray *all = matrices_of(s->work, stage);
+  g_autoptr(GArray) all = ms_matrices_of(s->work, stage);
   double elements = 0;
+  ms_matrices_share(all, FALSE, s->shard);
+  ms_matrices_share(all, TRUE, s->expert_shard);
   for (guint i = 0; i < all->len; i++) {
-    const Matrices *x = &g_array_index(all, Matrices, i);
-    double count = ceil(x->dense / s->shard) + ceil(x->expert / s->expert_shard);
-    elements += (x->dense / s->shard + x->expert / s->expert_shard) * x->m * x->n;
-    for (int k = 0; k < NEWTON_SCHULZ_ITERATIONS; k++) {
-      product(s, "muon gram", count, x->m, x->m, x->n);
-      product(s, "muon square", count, x->m, x->m, x->m);
-      product(s, "muon apply", count, x->m, x->n, x->m);
+    const MsMatrices *x = &g_array_index(all, MsMatrices, i);
+    elements += ms_matrices_params(x) / (x->expert ? s->expert_shard : s->shard);
+    if (x->share <= 0) continue;
+    gather_matrices(s, x);
+    for (int k = 0; k < MS_NEWTON_SCHULZ_ITERATIONS; k++) {
+      product(s, "muon gram", x->share, x->m, x->m, x->n);
+      product(s, "muon square", x->share, x->m, x->m, x->m);
+      product(s, "muon apply", x->share, x->m, x->n, x->m);
     }
   }
   double m = ms_dtype_B(s->o->exp_avg_dtype), master = ms_dtype_B(s->o->main_params_dtype);
   ms_row_memory(&s->b, MS_OP_ADAM, "muon update", (s->grad_B + m + master + 4) * elements, (master + m + 2) * elements,
                 6);
-  g_array_free(all, TRUE);
 }
 
 /* The host's work on the tensors of the shard, and the share of it that comes before the norm is known
@@ -673,8 +637,6 @@ void ms_step_ops_clear(MsStepOps *ops) {
 }
 
 /* --- FSDP: rows around every pass of one piece --- */
-
-gboolean ms_work_is_unit(const MsPiece *piece) { return piece->kind == MS_PIECE_LAYER || piece->kind == MS_PIECE_MTP; }
 
 MsUnitGathers ms_unit_gathers(const MsScenario *scenario) {
   MsFsdp fsdp = scenario->options.fsdp;

@@ -282,6 +282,8 @@ int ms_work_deferred(const MsWork *work, int microbatches) {
              : microbatches;
 }
 
+gboolean ms_work_is_unit(const MsPiece *piece) { return piece->kind == MS_PIECE_LAYER || piece->kind == MS_PIECE_MTP; }
+
 gboolean ms_work_has_table(const MsWork *work, const MsChunk *chunk) {
   return chunk->has_embedding || (chunk->has_loss && work->scenario->model->tie_embeddings);
 }

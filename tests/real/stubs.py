@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 PACKAGES = ("transformer_engine", "transformer_engine_torch", "fused_weight_gradient_mlp_cuda", "triton", "deep_ep",
-            "grouped_gemm", "mamba_ssm", "causal_conv1d", "fla", "fast_hadamard_transform")
+            "grouped_gemm", "mamba_ssm", "causal_conv1d", "fla", "fast_hadamard_transform", "flash_mla", "cudnn")
 SUBMODULES = ("common", "recipe", "pytorch", "module", "ops", "float8_tensor", "fp8", "distributed", "tensor",
               "attention", "optimizers", "cpp_extensions", "utils", "permutation", "router", "cross_entropy", "graph",
               "constants")

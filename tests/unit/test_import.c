@@ -1070,8 +1070,11 @@ static void families_of_tables(void **state) {
  * out. */
 static void uneven_families(void **state) {
   (void)state;
-#define FIVE   "1,1,1,1,1,"
-#define TWENTY FIVE FIVE FIVE FIVE
+#define GRANITE_END \
+  "\"mamba\",\"mamba\",\"mamba\",\"mamba\",\"mamba\",\"attention\",\"mamba\",\"mamba\",\"mamba\",\"mamba\""
+#define GRANITE GRANITE_END ","
+#define FIVE    "1,1,1,1,1,"
+#define TWENTY  FIVE FIVE FIVE FIVE
 #define GEMMA(layers, h, heads, kv, f)                                                           \
   "{\"model_type\":\"gemma4\",\"text_config\":{\"model_type\":\"gemma4_text\",\"head_dim\":256," \
   "\"global_head_dim\":512,\"sliding_window\":1024,\"attention_k_eq_v\":true," LAYERS(layers, h, heads, kv, f, 262144)
@@ -1117,8 +1120,30 @@ static void uneven_families(void **state) {
        "20,21,22,23,24,25,26,27,28,29,30,31,32,33,34,35,36,37,38,39,40,41,42,43,44,45,46,47,48,49,50,51,52,53,54,55,56,"
        "57,58,59\",\"tie_word_embeddings\":false,\"model_type\":\"step3_text\"}}",
        316, 0, 0.002, NULL},
+      {"{" LAYERS(80, 4096, 64, 8, 13312, 120832) UNTIED
+       "\"head_dim\":128,\"first_k_dense_replace\":1,\"num_experts\":192,\"num_experts_per_tok\":8,"
+       "\"num_shared_experts\":1,\"expert_hidden_dim\":1536,\"router_scaling_factor\":2.826,\"model_type\":"
+       "\"hy_v3\"}",
+       295, 0, 0.002, NULL},
+      {"{" LAYERS(48, 6144, 64, 8, 18432, 153600) UNTIED
+       "\"head_dim\":128,\"first_k_dense_replace\":1,\"num_experts\":128,\"num_experts_per_tok\":8,"
+       "\"num_shared_experts\":1,\"moe_intermediate_size\":2048,\"sliding_window\":128,"
+       "\"sliding_window_pattern\":\"LLLG\",\"model_type\":\"exaone_moe\"}",
+       236, 23, 0.03, NULL},
+      {"{\"model_type\":\"mistral3\",\"text_config\":{" LAYERS(36, 4096, 32, 32, 12288, 131072) UNTIED
+       "\"model_type\":\"mistral4\"}}",
+       119, 6.5, 0.05, "n_routed_experts 128"},
+      {"{" LAYERS(
+           40, 4096, 32, 8, 768,
+           100352) "\"num_local_experts\":72,\"num_experts_per_tok\":10,"
+                   "\"shared_intermediate_size\":1536,\"mamba_n_heads\":128,\"mamba_d_head\":64,\"mamba_d_state\":128,"
+                   "\"mamba_n_groups\":1,\"tie_word_embeddings\":true,\"position_embedding_type\":\"nope\",\"layer_"
+                   "types\":[" GRANITE GRANITE GRANITE GRANITE_END "],\"model_type\":\"granitemoehybrid\"}",
+       32.2, 9, 0.03, NULL},
   };
   check_sizes(rows, G_N_ELEMENTS(rows));
+#undef GRANITE
+#undef GRANITE_END
 #undef FIVE
 #undef TWENTY
 #undef GEMMA

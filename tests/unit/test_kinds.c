@@ -76,6 +76,12 @@ static void delta_net_rows(void **state) {
                4 * sum(&attention->forward, NULL, MS_OP_ATTENTION, flop), 1e-12);
 }
 
+static double kept_of(const MsPiece *p, const char *name) {
+  for (int i = 0; i < p->n_kept; i++)
+    if (g_str_equal(p->kept[i].name, name)) return p->kept[i].bytes_B;
+  return 0;
+}
+
 static void delta_net_in_parallel(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 0, "h100-sxm", 16);
@@ -86,10 +92,20 @@ static void delta_net_in_parallel(void **state) {
   const MsPiece *a = layer(&whole, 0), *b = layer(&halves, 0);
   assert_close(sum(&b->forward, NULL, MS_OP_DELTA_RULE, flop), sum(&a->forward, NULL, MS_OP_DELTA_RULE, flop) / 2,
                1e-12);
-  assert_true(sum(&a->forward, "cp gather states", -1, one) == 0);
-  assert_close(sum(&b->forward, "cp gather states", -1, message), 2 * 4.0 * 32 * 128 * (128 + 128), 0);
-  assert_close(sum(&b->forward, "cp to slices", -1, message) + sum(&b->forward, "cp from slices", -1, message),
-               2 * 2.0 * 2048 * 2048, 0);
+  /* queries and keys 4096 wide: three passes in, two out and 4096 for each; values and gate 4096; 32 heads */
+  assert_close(sum(&a->forward, "delta gates", -1, traffic),
+               4096 * (2.0 * (3 * 4096 + 2 * 4096 + 2 * 4096 + 8192 + 2 * 4096) + 12 * 32), 1e-12);
+  assert_close(sum(&a->backward, "delta gradients joined", -1, traffic), 4 * 4096.0 * (4 * 4096 - 2 * 2048 + 64),
+               1e-12);
+  /* heads for the tokens of what is projected, and back for the output; the rule sees the whole sequence */
+  assert_true(sum(&a->forward, "cp a2a in", -1, one) == 0);
+  assert_close(sum(&b->forward, "cp a2a in", -1, message), 2.0 * 2048 * (2 * 2048 + 2 * 4096 + 2 * 32), 0);
+  assert_close(sum(&b->forward, "cp a2a out", -1, message), 2.0 * 2048 * 4096, 0);
+  assert_close(sum(&b->backward, NULL, MS_OP_ALL_TO_ALL, message), sum(&b->forward, NULL, MS_OP_ALL_TO_ALL, message),
+               0);
+  assert_close(kept_of(b, "delta gate"), 2.0 * 2048 * 4096, 0);
+  for (int i = 0; i < b->forward.n; i++)
+    if (b->forward.op[i].kind == MS_OP_DELTA_RULE) assert_close(b->forward.op[i].m, 4096, 0);
   s->layout.cp = 1, s->layout.tp = 2;
   g_auto(MsLowered) split = ms_test_lower(s);
   const MsPiece *c = layer(&split, 0);

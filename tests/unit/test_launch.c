@@ -76,6 +76,8 @@ static void what_changes_the_trained_model(void **state) {
        "--experimental-attention-variant dsa \\\n  --dsa-indexer-n-heads 64 \\\n  --dsa-indexer-head-dim 128 \\\n  "
        "--dsa-indexer-topk 2048",
        NULL},
+      {"deepseek-v3.2",
+       "--dsa-kernel-backend cudnn \\\n  --dsa-indexer-loss-coeff 0.001 \\\n  --dsa-indexer-use-sparse-loss", NULL},
       {"glm5-2", "--dsa-indexer-topk-freq 4 \\\n  --dsa-indexer-skip-topk-offset 3", NULL},
   };
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -87,6 +89,20 @@ static void what_changes_the_trained_model(void **state) {
     if (!strstr(text, rows[i].noted ? rows[i].noted : "") || (!rows[i].noted && strstr(text, "#moesim rope_scaling")))
       fail_msg("%s: notes of\n%s", rows[i].model, text);
   }
+}
+
+/* A script that asks for the plain operators of sparse attention is refused: they are not what is predicted. */
+static void plain_sparse_attention(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("deepseek-v3.2", -1, "h100-sxm", 8);
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = ms_launch_text(s, (MsLaunch){MS_LAUNCH_MEGATRON, FALSE}, &error);
+  assert_non_null(text);
+  g_auto(GStrv) parts = g_strsplit(text, "--dsa-kernel-backend cudnn", 2);
+  g_autofree char *plain = g_strjoinv("--dsa-kernel-backend none", parts);
+  MsImportOptions options = {.hardware = "h100-sxm"};
+  assert_null(ms_import_megatron(plain, strlen(plain), "run.sh", &options, &error));
+  assert_non_null(strstr(error->message, "--dsa-kernel-backend: is none"));
 }
 
 /* Unusual values of all of them, in every form that can say them. */
@@ -638,6 +654,7 @@ int main(void) {
                                      cmocka_unit_test(overlap_of_mindspeed),
                                      cmocka_unit_test(shipped_models),
                                      cmocka_unit_test(what_changes_the_trained_model),
+                                     cmocka_unit_test(plain_sparse_attention),
                                      cmocka_unit_test(unusual_models_come_back),
                                      cmocka_unit_test(hybrid_splits),
                                      cmocka_unit_test(every_row_names_a_key),

@@ -530,8 +530,8 @@ static void lower_complexity_products(void **state) {
 
 /* --- modules of sets: a row that nothing heeds would be predicted as if it were not there ------------------------- */
 
-static const char *const alike[] = {"deepseek-v3",       "llama3-8b",          "mixtral-8x7b",
-                                    "deepseek-v4-flash", "qwen3-next-80b-a3b", "nemotron-3-nano"};
+static const char *const alike[] = {"deepseek-v3",        "llama3-8b",       "mixtral-8x7b", "deepseek-v4-flash",
+                                    "qwen3-next-80b-a3b", "nemotron-3-nano", "gpt-oss-20b"};
 
 enum { PLAIN, PADDED, FUSED, TORCH, N_WAYS };
 

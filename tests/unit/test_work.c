@@ -316,6 +316,32 @@ static void mamba_over_context_ranks(void **state) {
   }
 }
 
+/* Nemotron 3 Nano on one rank: x and states 4096 wide a token (64 heads of 64, 128 states for 128 tokens), B and C 1024
+ * each, scores of 8 groups 1024, of 4096 tokens. Two sequences are put batch first, and back. */
+static void kernels_of_the_scan(void **state) {
+  (void)state;
+  for (int sequences = 1; sequences <= 2; sequences++) {
+    g_autoptr(MsScenario) s = ms_test_run("nemotron-3-nano", 0, "h100-sxm", 8);
+    s->training.micro_batch_size = sequences, s->training.global_batch_size = 16;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    const double tokens = 4096.0 * sequences, x = 4096, group = 1024, heads = 64;
+    const MsOp *scan = row(&p->forward, "state-space scan", ANY), *back = row(&p->backward, "state-space scan", ANY);
+    assert_close(scan->read_B + scan->write_B, tokens * (10 * x + 12 * x + 8 * group + 8 * group + 26 * heads), 1e-12);
+    assert_close(back->read_B + back->write_B, tokens * (34 * x + 34 * x + 54 * group + 32 * group + 140 * heads),
+                 1e-12);
+    const char *const copies[] = {"projected, batch first", "scan out, sequence first"};
+    const double widths[] = {2 * x + 2 * group + heads, x};
+    for (int i = 0; i < 2; i++) {
+      const MsOp *there = find_row(&p->forward, copies[i], ANY), *again = find_row(&p->backward, copies[i], ANY);
+      assert_int_equal(there != NULL, sequences > 1);
+      assert_int_equal(again != NULL, sequences > 1);
+      if (there) assert_close(there->read_B, 2 * tokens * widths[i], 0);
+      if (again) assert_close(again->write_B, 2 * tokens * widths[i], 0);
+    }
+  }
+}
+
 /* Gradients that are gathered for out and fc2, 4096 x 8192 each: rows for the input gradient, columns for that of the
  * weights, which frozen ones have not. Of qkv and fc1 their input for the weight gradient. */
 static void gathered_gradients(void **state) {
@@ -1767,6 +1793,66 @@ static void plain_operators_of_routers(void **state) {
   assert_int_equal(row(&piece(&free, 10)->forward, "router top-k", ANY)->kernels, (8 + 5 + 1) / 2);
 }
 
+static double muon_flop(const MsOpList *list) {
+  return flop_of(list, "muon gram", ANY) + flop_of(list, "muon square", ANY) + flop_of(list, "muon apply", ANY);
+}
+
+static MsOpList muon_rows(MsLowered *l, MsScenario *s, int tp) {
+  s->layout.tp = tp, s->training.optimizer = MS_OPT_MUON;
+  *l = ms_test_lower(s);
+  MsStepOps ops;
+  ms_work_step_ops(l->work, 0, &ops);
+  MsOpList after = ops.after;
+  ops.after = (MsOpList){0};
+  ms_step_ops_clear(&ops);
+  return after;
+}
+
+/* Megatron-Core has no fused gated GELU without biases (Gemma): activation, sum with an offset of nothing and product
+ * are three kernels, and all they make is kept. With biases it is as SwiGLU. */
+static void gated_gelu(void **state) {
+  (void)state;
+  double elements = 4096.0 * 14336, kept[2];
+  for (int biased = 0; biased < 2; biased++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->model->activation = MS_ACT_GELU, s->model->add_bias_linear = biased;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    const MsOp *act = row(&p->forward, "activation", ANY), *back = row(&p->backward, "activation", MS_PASS_DGRAD);
+    assert_close(act->read_B + act->write_B, (biased ? 6 : 14) * elements, 1e-12);
+    assert_close(back->read_B + back->write_B, (biased ? 10 : 26) * elements, 1e-12);
+    kept[biased] = p->kept_B;
+  }
+  assert_close(kept[0] - kept[1], 2 * 2 * elements, 1e-9);
+}
+
+/* Muon multiplies whole matrices on every tensor-parallel rank, queries, keys and values apart: of Llama 3 8B two
+ * squares, two of keys and values, and both of the MLP, 32 layers over four owners. With more owners than matrices the
+ * busiest has the largest. Input projections of Mamba are stepped by Adam. */
+static void whole_matrices_of_muon(void **state) {
+  (void)state;
+  const double h = 4096, shapes[][3] = {{h, 28672, 8}, {h, 14336, 8}, {h, h, 16}, {1024, h, 16}}; /* m, n, an owner's */
+  double elements = 0, flop = 0;
+  for (guint i = 0; i < G_N_ELEMENTS(shapes); i++) {
+    double m = shapes[i][0], n = shapes[i][1];
+    elements += shapes[i][2] * m * n, flop += shapes[i][2] * 5 * 2 * m * m * (2 * n + m);
+  }
+  g_autoptr(MsScenario) few = ms_test_run("llama3-8b", 0, "h100-sxm", 16),
+                        many = ms_test_run("llama3-8b", 0, "h100-sxm", 256),
+                        mamba = ms_test_run("nemotron-3-nano", 0, "h100-sxm", 8);
+  g_auto(MsLowered) a = {0}, b = {0}, c = {0};
+  MsOpList split = muon_rows(&a, few, 4), alone = muon_rows(&b, many, 1), hybrid = muon_rows(&c, mamba, 1);
+  assert_close(message(&split, MS_OP_ALL_GATHER, MS_GROUP_TP), 4 * elements, 1e-12);
+  assert_close(muon_flop(&split), flop, 1e-12);
+  assert_close(muon_flop(&alone), 5 * 2 * h * h * (2 * 28672 + h), 1e-12);
+  assert_null(find_row(&alone, "muon gather", ANY));
+  const MsMamba *m = &mamba->model->mamba;
+  double projected = 2.0 * m->num_heads * m->head_dim + 2.0 * m->num_groups * m->state_dim + m->num_heads;
+  for (int i = 0; i < hybrid.n; i++)
+    if (g_str_equal(hybrid.op[i].name, "muon gram")) assert_true(hybrid.op[i].k != projected);
+  ms_ops_clear(&split), ms_ops_clear(&alone), ms_ops_clear(&hybrid);
+}
+
 /* The product adds the bias of fc1; that of fc2 is added expert by expert. */
 static void biases_of_experts(void **state) {
   (void)state;
@@ -1781,6 +1867,57 @@ static void biases_of_experts(void **state) {
   assert_int_equal(back->kernels, (5 + 8 * 16 + 1) / 2);
   assert_close(add->read_B + add->write_B, 28 * add->m * s->model->hidden_size, 1e-12);
   assert_close(back->read_B + back->write_B, 40 * add->m * s->model->hidden_size, 1e-12);
+}
+
+static double kept_as(const MsPiece *p, const char *name) {
+  for (int i = 0; i < p->n_kept; i++)
+    if (g_str_equal(p->kept[i].name, name)) return p->kept[i].bytes_B;
+  return 0;
+}
+
+static int index_of(const MsOpList *list, const char *name, int pass) {
+  return (int)(row(list, name, pass) - list->op);
+}
+
+/* GPT-OSS's gate: both halves are clamped into a copy, which the fused kernel keeps, and the host waits for the copy of
+ * an offset; made again only when the gradient behind the bias of fc2 is there. Without biases Megatron-Core fuses
+ * nothing; AutoModel compiles all of it into one kernel. */
+static void clamped_gate(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("gpt-oss-120b", ANY, "h100-sxm", 8);
+  s->layout.ep = 8;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *p = piece(&l, 0);
+  const MsOp *clamp = row(&p->forward, "clamp gate", MS_PASS_FORWARD),
+             *back = row(&p->backward, "gradients of clamped gate", MS_PASS_DGRAD),
+             *act = row(&p->forward, "expert activation", MS_PASS_FORWARD);
+  double outputs = act->m * act->n;
+  assert_close(clamp->read_B + clamp->write_B, 16 * outputs, 1e-12);
+  assert_close(back->read_B + back->write_B, 20 * outputs, 1e-12);
+  assert_close(act->read_B + act->write_B, 6 * outputs, 1e-12);
+  assert_true(clamp->flags & MS_OPF_SYNC && !(back->flags & MS_OPF_SYNC));
+  assert_close(kept_as(p, "expert gate parts"), 4 * outputs, 1e-12);
+  s->options.recompute = (MsRecomputeSpec){.granularity = MS_RECOMPUTE_SELECTIVE, .modules = MS_RM_MOE_ACT};
+  g_auto(MsLowered) again = ms_test_lower(s);
+  p = piece(&again, 0);
+  assert_close(kept_as(p, "expert gate parts"), 0, 0);
+  assert_true(index_of(&p->backward, "clamp gate", MS_PASS_RECOMPUTE) > index_of(&p->backward, "expert bias", ANY));
+  assert_true(index_of(&p->backward, "clamp gate", MS_PASS_RECOMPUTE) < index_of(&p->backward, "expert fc2", ANY));
+  s->options.recompute = (MsRecomputeSpec){0};
+  s->model->add_bias_linear = FALSE;
+  g_auto(MsLowered) plain = ms_test_lower(s);
+  p = piece(&plain, 0), act = row(&p->forward, "expert activation", MS_PASS_FORWARD);
+  assert_null(find_row(&p->forward, "clamp gate", ANY));
+  assert_close(act->read_B + act->write_B, 34 * outputs, 1e-12);
+  assert_close(kept_as(p, "expert gate parts"), 8 * outputs, 1e-12);
+  g_autoptr(MsScenario) automodel = ms_test_scenario_of(
+      "{\"framework\": \"automodel\", \"model\": \"gpt-oss-120b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+      "\"training\": {\"seq_length\": 4096, \"micro_batch_size\": 1, \"global_batch_size\": 8}, "
+      "\"layout\": {\"ep\": 8}, \"options\": {\"dispatcher\": \"deepep\"}}");
+  g_auto(MsLowered) compiled = ms_test_lower(automodel);
+  act = row(&piece(&compiled, 0)->forward, "expert activation", MS_PASS_FORWARD);
+  assert_close(act->read_B + act->write_B, 6 * outputs, 1e-12);
+  assert_close(kept_as(piece(&compiled, 0), "expert gate parts"), 0, 0);
 }
 
 /* One norm of the shard behind each half, its input kept, two vectors of the model's width a layer; the expert's and
@@ -1823,6 +1960,9 @@ int main(void) {
       cmocka_unit_test(plain_operators_of_masks),
       cmocka_unit_test(plain_operators_of_routers),
       cmocka_unit_test(biases_of_experts),
+      cmocka_unit_test(clamped_gate),
+      cmocka_unit_test(gated_gelu),
+      cmocka_unit_test(whole_matrices_of_muon),
       cmocka_unit_test(scales_in_kernels_of_their_own),
       cmocka_unit_test(casts_to_nvfp4),
       cmocka_unit_test(kernels_of_a_maximum),
@@ -1839,6 +1979,7 @@ int main(void) {
       cmocka_unit_test(tensor_parallel_overlap_keeps_the_bytes),
       cmocka_unit_test(gathered_gradients),
       cmocka_unit_test(mamba_over_context_ranks),
+      cmocka_unit_test(kernels_of_the_scan),
       cmocka_unit_test(messages_of_a_shared_expert_beside),
       cmocka_unit_test(switches_of_fp8_leave_bf16_alone),
       cmocka_unit_test(tensor_parallel_overlap_cuts_products),
