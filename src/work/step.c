@@ -724,6 +724,12 @@ static void first_rows(Step *s, Params p) {
   }
 }
 
+/* Megatron-FSDP gives back what is gathered for its units alone: embedding and head are there from the first forward of
+ * a step to its end (megatron_fsdp/param_and_grad_buffer.py, AllGatherPipeline.release_bucket and reset). */
+static gboolean stays(const MsWork *work, const MsPiece *piece) {
+  return ms_framework(work->scenario)->sums_once && !ms_work_is_unit(piece);
+}
+
 void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   const MsWork *work = ms_work_on_pool(all, ms_work_pool_of_piece(all, index));
   memset(out, 0, sizeof *out);
@@ -733,7 +739,7 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   list_to(&s, &out->first);
   s.b.pass = MS_PASS_FORWARD;
   first_rows(&s, p);
-  list_to(&s, &out->gather);
+  if (!stays(work, piece)) list_to(&s, &out->gather);
   if (s.gathers_units) gather_rows(&s, p);
   list_to(&s, &out->again);
   again_row(&s, piece);
