@@ -368,7 +368,7 @@ static const struct {
     {"blocking_p2p", moe_deep, blocking_p2p, "STEP+"},
     {"flush_overlap", moe_grouped, flush_overlap, "STEP-"},
     {"cp_gather", dense_long, cp_gather, "ATTENTION- MEMORY_BOUND- HOST- CP+ STREAMS- STEP+"},
-    {"cp_a2a", dense_long, cp_a2a, "ACTIVATIONS+ ATTENTION- MEMORY_BOUND- HOST- CP+ STREAMS- STEP+"},
+    {"cp_a2a", dense_long, cp_a2a, "ACTIVATIONS+ ATTENTION- MEMORY_BOUND- HOST- CP+ STREAMS+ STEP+"},
     {"one_length", dense_long, one_length, ""},
     {"packed", dense_long, packed, "ATTENTION- STEP-"},
     {"hybrid_cp", dense_packed, hybrid_cp, "ATTENTION- MEMORY_BOUND- HOST- CP- STREAMS- STEP-"},

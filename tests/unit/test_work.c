@@ -24,6 +24,12 @@ static const MsOp *row(const MsOpList *list, const char *name, int pass) {
   return op;
 }
 
+static double named(const MsOpList *list, const char *name) {
+  double sum = 0;
+  for (int i = 0; i < list->n; i++) sum += strcmp(list->op[i].name, name) ? 0 : list->op[i].message_B;
+  return sum;
+}
+
 static int count_named(const MsOpList *list, const char *name) {
   int n = 0;
   for (int i = 0; i < list->n; i++) n += g_str_equal(list->op[i].name, name);
@@ -514,6 +520,28 @@ static void context_ring(void **state) {
   assert_close(row(&piece(&m, 3)->forward, "cp ring", ANY)->message_B, 320 * MS_MIB, 0);
 }
 
+/* FP8 attention with a scale for each tensor: keys and values in a byte, gradients of all chunks at once beside the
+ * last step. */
+static void context_ring_in_a_byte(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "b200-sxm", 32);
+  s->training.seq_length = 16384, s->layout.cp = 4, s->layout.tp = 2, s->layout.cp_comm_type = MS_CP_P2P;
+  s->training.precision = MS_FP8_TENSORWISE, s->options.fp8_dot_product_attention = TRUE;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *p = piece(&l, 0);
+  double kv = 16384 / 4.0 * 2 * 1024 / 2;
+  assert_close(message(&p->forward, MS_OP_P2P, MS_GROUP_CP), 3 * kv, 1e-12);
+  assert_close(message(&p->backward, MS_OP_P2P, MS_GROUP_CP), 3 * kv, 1e-12);
+  const MsOp *all = row(&p->backward, "cp a2a dkv", ANY), *last = all + 1;
+  assert_close(all->message_B, 4 * kv, 1e-12);
+  assert_string_equal(last->name, "attention");
+  assert_true(last->wait[0] != all - p->backward.op && last->wait[1] != all - p->backward.op);
+  s->layout.cp_comm_type = MS_CP_ALL_GATHER;
+  g_auto(MsLowered) g = ms_test_lower(s);
+  assert_close(message(&piece(&g, 0)->forward, MS_OP_ALL_GATHER, MS_GROUP_CP), 4 * kv, 1e-12);
+  assert_close(message(&piece(&g, 0)->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_CP), 2 * 4 * kv, 1e-12);
+}
+
 /* TransformerEngine's ring (context_parallel.py), on its last rank: one output scaled and seven added, each reading
  * both; backward queries copied once and added seven times, keys and values one half copied, six halves and a whole
  * added. */
@@ -525,6 +553,8 @@ static void context_ring_is_merged(void **state) {
   double rows = 131072 / 8.0, q = rows * 64 * 128 / 4, kv = 2 * rows * 128;
   const MsOp *merge = row(&p->forward, "merge of ring steps", ANY),
              *sums = row(&p->backward, "sums of ring steps", ANY);
+  assert_close(row(&p->forward, "keys together", ANY)->read_B, 2 * kv, 1e-12);
+  assert_close(row(&p->backward, "keys together", ANY)->write_B, 2 * kv, 1e-12);
   assert_close(merge->read_B + merge->write_B, (4 + 7 * 6) * q, 1e-12);
   assert_close(sums->read_B + sums->write_B, (4 + 7 * 6) * q + (2 + 6 * 3 + 6) * kv, 1e-12);
 }
@@ -538,13 +568,21 @@ static void context_exchange_copies(void **state) {
     if (low) s->training.precision = MS_FP8_TENSORWISE, s->options.fp8_dot_product_attention = TRUE;
     g_auto(MsLowered) l = ms_test_lower(s);
     const MsOpList *forward = &piece(&l, 0)->forward;
-    double qkv = (low ? 1 : 2) * 16384 / 4.0 * (8192 + 2 * 1024) / 2, out = 2 * 16384 / 4.0 * 8192 / 2;
+    double token = (low ? 1 : 2) * 16384 / 4.0 / 2, tensor[] = {token * 8192, token * 1024, token * 1024},
+           out = 2 * 16384 / 4.0 * 8192 / 2;
     const MsOp *in = row(forward, "cp a2a in", ANY), *back = row(forward, "cp a2a out", ANY);
-    assert_close(in->message_B, qkv, 1e-12);
-    assert_string_equal((in - 1)->name, "heads by rank");
-    assert_close((in - 1)->read_B, qkv, 1e-12);
-    assert_string_equal((in + 1)->name, "tokens in order");
-    assert_close((in + 1)->write_B, qkv, 1e-12);
+    for (int i = 0; i < 3; i++) { /* beside the pass of the next tensor */
+      const MsOp *copy = in - 1 + 2 * i, *sent = copy + 1, *order = in - 1 + 6 + i;
+      assert_string_equal(copy->name, "heads by rank");
+      assert_string_equal(sent->name, "cp a2a in");
+      assert_string_equal(order->name, "tokens in order");
+      assert_close(copy->read_B, tensor[i], 1e-12);
+      assert_close(sent->message_B, tensor[i], 1e-12);
+      assert_close(order->write_B, tensor[i], 1e-12);
+      assert_int_equal(sent->wait[0], copy - forward->op);
+      assert_true(order->wait[0] == sent - forward->op || order->wait[1] == sent - forward->op);
+      if (i > 0) assert_int_equal(copy->wait[0], copy - forward->op - 2);
+    }
     assert_close(back->message_B, out, 1e-12); /* current scaling leaves the output in BF16 */
     assert_close((back - 1)->read_B, out, 1e-12);
   }
@@ -657,13 +695,24 @@ static void context_gather_and_exchange(void **state) {
   assert_close(message(&piece(&l, 0)->forward, MS_OP_ALL_GATHER, MS_GROUP_CP), whole, 0);
   assert_close(message(&piece(&l, 0)->backward, MS_OP_ALL_GATHER, MS_GROUP_CP), whole, 0);
   assert_close(message(&piece(&l, 0)->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_CP), whole, 0);
+  /* keys and values apart; in order; outputs of two pieces into zeros, gradients of 17/16 of all keys likewise */
+  double q = 131072 / 8.0 * 64 * 128 / 4;
+  assert_int_equal(row(&piece(&l, 0)->forward, "cp gather kv", ANY)->kernels, 2);
+  assert_int_equal(row(&piece(&l, 0)->backward, "cp scatter dkv", ANY)->kernels, 2);
+  const MsOp *order = row(&piece(&l, 0)->backward, "keys in order", ANY),
+             *pieces = row(&piece(&l, 0)->forward, "pieces together", ANY),
+             *sums = row(&piece(&l, 0)->backward, "sums of gathered keys", ANY);
+  assert_close(order->read_B + order->write_B, 2 * whole, 1e-12);
+  assert_close(pieces->read_B + pieces->write_B, 3 * 2 * q, 1e-12);
+  assert_close(sums->read_B + sums->write_B, (3 * 17 / 16.0 + 3) * whole + 4 * q, 1e-12);
+  assert_close((sums - 1)->transient_B, 3 * whole, 1e-12);
   g_autoptr(MsScenario) exchange = ms_test_run("llama3-70b", ANY, "h100-sxm", 8);
   exchange->training.seq_length = 16384, exchange->layout.cp = 4, exchange->layout.tp = 2,
   exchange->layout.cp_comm_type = MS_CP_A2A;
   g_auto(MsLowered) x = ms_test_lower(exchange);
   double rows = 16384 / 4.0, qkv = 2 * rows * (8192 + 2 * 1024) / 2, out = 2 * rows * 8192 / 2;
-  assert_int_equal(count(&piece(&x, 0)->forward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), 2);
-  assert_close(row(&piece(&x, 0)->forward, "cp a2a in", ANY)->message_B, qkv, 0);
+  assert_int_equal(count(&piece(&x, 0)->forward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), 4);
+  assert_close(named(&piece(&x, 0)->forward, "cp a2a in"), qkv, 0);
   assert_close(row(&piece(&x, 0)->forward, "cp a2a out", ANY)->message_B, out, 0);
   assert_close(message(&piece(&x, 0)->backward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), qkv + out, 0);
 }
@@ -676,14 +725,14 @@ static void context_repeats_keys(void **state) {
   s->training.seq_length = 16384, s->layout.cp = 4, s->layout.tp = 4, s->layout.cp_comm_type = MS_CP_A2A;
   g_auto(MsLowered) x = ms_test_lower(s);
   double rows = 16384 / 4.0, heads = 2 * rows * 8192 / 4;
-  assert_close(row(&piece(&x, 0)->forward, "cp a2a in", ANY)->message_B, 3 * heads, 0);
+  assert_close(named(&piece(&x, 0)->forward, "cp a2a in"), 3 * heads, 0);
   assert_close(row(&piece(&x, 0)->forward, "repeat keys", ANY)->write_B, 2 * heads, 0);
   assert_close(row(&piece(&x, 0)->backward, "repeat keys", ANY)->read_B, 2 * heads, 0);
   const MsOp *core = row(&piece(&x, 0)->forward, "attention", ANY);
   assert_int_equal(core->kv_groups, core->groups);
   s->layout.tp = 2; /* as many groups as ranks */
   g_auto(MsLowered) enough = ms_test_lower(s);
-  assert_close(row(&piece(&enough, 0)->forward, "cp a2a in", ANY)->message_B, 2 * rows * (8192 + 2 * 1024) / 2, 0);
+  assert_close(named(&piece(&enough, 0)->forward, "cp a2a in"), 2 * rows * (8192 + 2 * 1024) / 2, 0);
 }
 
 /* However the context is split, the ranks of the group do the work of one. */
@@ -932,12 +981,6 @@ static void recomputed_regions_cost_the_host(void **state) {
 }
 
 /* --- data parallel, docs/theory/communication.md 7 ---------------------------------------------------------------- */
-static double named(const MsOpList *list, const char *name) {
-  double sum = 0;
-  for (int i = 0; i < list->n; i++) sum += strcmp(list->op[i].name, name) ? 0 : list->op[i].message_B;
-  return sum;
-}
-
 static void data_parallel_bytes(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = deepseek(2, 1024);
@@ -1848,6 +1891,7 @@ int main(void) {
       cmocka_unit_test(per_tensor_casts),
       cmocka_unit_test(sorting_of_hybridep),
       cmocka_unit_test(context_ring),
+      cmocka_unit_test(context_ring_in_a_byte),
       cmocka_unit_test(context_ring_is_merged),
       cmocka_unit_test(context_exchange_copies),
       cmocka_unit_test(latent_rotation),
