@@ -1017,6 +1017,97 @@ static void data_parallel_bytes(void **state) {
     }
 }
 
+/* Tokens of each expert are summed over the ranks of a sequence, or of the batch, once for a forward that autograd
+ * keeps: of a checkpointed layer in the one that is made again. */
+static void expert_counts_are_summed(void **state) {
+  (void)state;
+  const struct {
+    MsBalance type;
+    int tp, mbs;
+    MsRecompute recompute;
+    gboolean moe_again;
+    int forward, backward;
+    MsGroupKind group;
+  } cases[] = {{MS_BALANCE_AUX, 2, 1, MS_RECOMPUTE_NONE, FALSE, 1, 0, MS_GROUP_TP_CP},
+               {MS_BALANCE_SEQ_AUX, 2, 2, MS_RECOMPUTE_FULL, FALSE, 0, 1, MS_GROUP_TP_CP},
+               {MS_BALANCE_AUX, 2, 1, MS_RECOMPUTE_SELECTIVE, TRUE, 0, 1, MS_GROUP_TP_CP},
+               {MS_BALANCE_GLOBAL_AUX, 1, 1, MS_RECOMPUTE_NONE, FALSE, 1, 0, MS_GROUP_TP_DP_CP},
+               {MS_BALANCE_AUX, 1, 1, MS_RECOMPUTE_NONE, FALSE, 0, 0, MS_GROUP_TP_CP}, /* a rank has all of it */
+               {MS_BALANCE_NONE, 2, 1, MS_RECOMPUTE_NONE, FALSE, 0, 0, MS_GROUP_TP_CP}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-235b-a22b", ANY, "h100-sxm", 64);
+    s->layout.tp = cases[i].tp, s->layout.ep = 8, s->training.micro_batch_size = cases[i].mbs;
+    s->model->moe_router_load_balancing_type = cases[i].type, s->model->moe_aux_loss_coeff = 1e-3;
+    s->options.recompute = (MsRecomputeSpec){.granularity = cases[i].recompute, .num_layers = 1};
+    if (cases[i].moe_again) s->options.recompute.modules = MS_RM_MOE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    assert_int_equal(count_named(&p->forward, "expert counts"), cases[i].forward);
+    assert_int_equal(count_named(&p->backward, "expert counts"), cases[i].backward);
+    if (cases[i].forward + cases[i].backward == 0) continue;
+    const MsOp *sum = row(cases[i].forward ? &p->forward : &p->backward, "expert counts", ANY);
+    assert_int_equal(sum->kind, MS_OP_ALL_REDUCE);
+    assert_int_equal(sum->group, cases[i].group);
+    assert_close(sum->message_B, 8 * 128 * cases[i].mbs, 0);
+  }
+}
+
+static const MsOp *counts_to_host(const MsOpList *list) {
+  const MsOp *op = row(list, "row counts to host", ANY);
+  assert_true(op->flags & MS_OPF_SYNC);
+  return op;
+}
+
+/* The host reads how many rows come behind the permutation, in front of it where rows are dropped or padded, and even
+ * where one rank has all experts: then from a copy that waits for the counting alone. */
+static void host_reads_the_counts(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
+  s->layout.ep = 8, s->options.dispatcher = MS_DISPATCH_ALLTOALL;
+  for (int padded = 0; padded < 2; padded++) {
+    s->options.moe_router_padding_for_quantization = padded;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsOpList *list = &piece(&l, 0)->forward;
+    assert_int_equal(counts_to_host(list) < row(list, "permute", ANY), padded);
+    assert_int_equal(count_named(list, "row counts to host"), 1);
+  }
+  s->layout.ep = 1, s->options.moe_router_padding_for_quantization = FALSE;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsOpList *list = &piece(&l, 0)->forward;
+  const MsOp *wait = counts_to_host(list);
+  assert_true(wait > row(list, "permute", ANY));
+  assert_int_equal(wait->wait[0], row(list, "dispatch preprocess", ANY) - list->op);
+  assert_int_equal(row(list, "expert fc1", ANY)->wait[0], row(list, "permute", ANY) - list->op);
+  assert_int_equal(count_named(&piece(&l, 0)->backward, "row counts to host"), 0);
+}
+
+/* Tokens and router weights go by a message each over expert tensor parallelism, outputs by one. */
+static void expert_tensor_messages(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 16);
+  s->layout.ep = 4, s->layout.etp = 2, s->options.dispatcher = MS_DISPATCH_ALLTOALL;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  assert_int_equal(row(&piece(&l, 0)->forward, "etp gather", ANY)->kernels, 2);
+  assert_int_equal(row(&piece(&l, 0)->forward, "etp scatter", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&l, 0)->backward, "etp gather", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&l, 0)->backward, "etp scatter", ANY)->kernels, 2);
+}
+
+/* Learned positions are added to whole sequences, in front of the cut. */
+static void learned_positions_need_whole_rows(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("gpt3-175b", ANY, "h100-sxm", 8);
+  s->layout.tp = 8;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsOp *sum = row(&embedding(&l)->forward, "tp scatter", ANY);
+  assert_int_equal(sum->kind, MS_OP_ALL_REDUCE);
+  assert_close(row(&embedding(&l)->forward, "position add", ANY)->write_B, sum->message_B, 1e-12);
+  assert_int_equal(row(&embedding(&l)->backward, "tp gather", ANY)->kind, MS_OP_ALL_GATHER);
+  s->model->position_embedding = MS_POS_ROPE;
+  g_auto(MsLowered) turned = ms_test_lower(s);
+  assert_int_equal(row(&embedding(&turned)->forward, "tp scatter", ANY)->kind, MS_OP_REDUCE_SCATTER);
+}
+
 typedef struct {
   const char *name;
   MsOpKind kind;
@@ -1912,6 +2003,10 @@ int main(void) {
       cmocka_unit_test(pipeline_messages_in_shares),
       cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
+      cmocka_unit_test(expert_counts_are_summed),
+      cmocka_unit_test(host_reads_the_counts),
+      cmocka_unit_test(expert_tensor_messages),
+      cmocka_unit_test(learned_positions_need_whole_rows),
       cmocka_unit_test(instances_of_a_dense_model),
       cmocka_unit_test(instances_of_experts),
       cmocka_unit_test(instances_of_fsdp),
