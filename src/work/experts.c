@@ -173,13 +173,16 @@ double ms_experts_transient_B(const MsBuild *b) {
          (copies_padded(b) ? (rows + b->rows_expert) * token_B : 0);
 }
 
-/* Of an m x n weight of each expert, over `rows` rows in all; the chain does not wait for it. */
-static void weight_gradient(MsBuild *b, const char *name, const char *turn, double m, double n, double rows) {
+/* Of an m x n weight of each expert, over `rows` rows in all; the chain does not wait for it. `cut`: by expert tensor
+ * parallelism. */
+static void weight_gradient(MsBuild *b, const char *name, const char *turn, guint8 cut, double m, double n,
+                            double rows) {
   int chain = b->tip;
   if (ms_frozen(b)) return;
   b->pass = MS_PASS_WGRAD;
   if (ms_low_dispatch(b)) turn_columns(b, turn, rows);
-  grouped(b, name, m, n, rows);
+  MsOp *op = grouped(b, name, m, n, rows);
+  if (b->u > 1) op->flags |= cut;
   ms_row_accumulate(b, MS_GROUP_EDP, b->local_experts * m * n, (int)MIN(b->local_experts, 200));
   b->tip = chain;
 }
@@ -197,7 +200,8 @@ static void up_backward(MsBuild *b, double rows, double fm) {
   double x_B = 2 * rows * b->eh, width = ms_fc1_width(b, fm) / n;
   for (int i = 0; i < n; i++) grouped(b, "expert fc1", rows, b->eh, width);
   if (n > 1) ms_row_memory(b, MS_OP_ADD, "gradients of products", 2 * x_B, x_B, 1);
-  for (int i = 0; i < n; i++) weight_gradient(b, "expert fc1", "turn expert input", width, b->eh, rows);
+  for (int i = 0; i < n; i++)
+    weight_gradient(b, "expert fc1", "turn expert input", MS_OPF_CUT_OUTPUTS, width, b->eh, rows);
 }
 
 /* Router weights behind the experts, on their rank. */
@@ -261,7 +265,7 @@ void ms_experts_backward(MsBuild *b) {
   if (!ms_low_dispatch(b)) quantize_experts(b, "quantize expert gradient", rows, b->eh);
   ms_lora_experts_backward(b, "expert fc2", rows, b->eh, fm);
   grouped(b, "expert fc2", rows, fm, b->eh);
-  weight_gradient(b, "expert fc2", "turn expert gradient", b->eh, fm, rows);
+  weight_gradient(b, "expert fc2", "turn expert gradient", MS_OPF_CUT_INPUTS, b->eh, fm, rows);
   ms_free_kept(b, "expert activation out");
   b->pass = MS_PASS_DGRAD;
   if (!fused_mlp(b)) activate(b, rows, fm);

@@ -258,6 +258,11 @@ void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int k
     ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
 }
 
+static guint8 cut_of(const MsBuild *b, const MsLinear *l) {
+  if (b->t <= 1 || l->kind == MS_LINEAR_PLAIN) return 0;
+  return l->kind == MS_LINEAR_COLUMN ? MS_OPF_CUT_OUTPUTS : MS_OPF_CUT_INPUTS;
+}
+
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
   MsPass pass = b->pass;
   if (!trains(b, l)) return;
@@ -266,6 +271,7 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
   b->pass = MS_PASS_WGRAD;
   for (int i = 0; i < n; i++) {
     MsOp *op = gemm(b, l, outputs[i], l->k, l->m);
+    op->flags |= cut_of(b, l);
     if (!l->fused_accumulate || !b->options->gradient_accumulation_fusion) continue;
     op->flags |= MS_OPF_ACCUMULATE;
     op->write_B = g_B * outputs[i] * l->k; /* read and written: docs/theory/operators.md 4 */

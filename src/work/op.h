@@ -82,12 +82,14 @@ extern const char *const ms_module_words[];
 
 /* MsOp.flags */
 enum {
-  MS_OPF_SYNC = 1,        /* the host waits until this row has ended before it issues the next one */
-  MS_OPF_WEIGHT = 2,      /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
-  MS_OPF_QUANTIZED = 4,   /* runs in the scenario's low precision */
-  MS_OPF_ACCUMULATE = 8,  /* adds into the main gradient */
-  MS_OPF_MODEL_FLOP = 16, /* counted by the published FLOP convention */
-  MS_OPF_PARTS = 32       /* a GEMM whose groups are products of their own, one after another */
+  MS_OPF_SYNC = 1,         /* the host waits until this row has ended before it issues the next one */
+  MS_OPF_WEIGHT = 2,       /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
+  MS_OPF_QUANTIZED = 4,    /* runs in the scenario's low precision */
+  MS_OPF_ACCUMULATE = 8,   /* adds into the main gradient */
+  MS_OPF_MODEL_FLOP = 16,  /* counted by the published FLOP convention */
+  MS_OPF_PARTS = 32,       /* a GEMM whose groups are products of their own, one after another */
+  MS_OPF_CUT_OUTPUTS = 64, /* gradient of a weight whose outputs are spread over tensor-parallel ranks */
+  MS_OPF_CUT_INPUTS = 128  /* ... whose inputs are */
 };
 
 double ms_element_B(int dtype); /* bytes of one element of such an operand, scales included */

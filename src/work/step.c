@@ -276,27 +276,48 @@ static double adam_B(const Step *s, double *write) {
 }
 
 /* --- Muon: momentum, then five Newton-Schulz iterations of three products on every matrix (each whole on its owner
- * when the optimizer is sharded) --- */
+ * when the optimizer is sharded). Queries, keys and values are matrices of their own (Megatron-LM
+ * core/optimizer/emerging_optimizers.py, split_qkv). Of a matrix that tensor parallelism cuts every rank gathers all of
+ * the momentum and works on that (`duplicated`), on its part alone (`blockwise`), or on its part with all-reduces of
+ * the Gram matrix over the side that is whole (`distributed`; NVIDIA-NeMo/Emerging-Optimizers muon_utils.py,
+ * newton_schulz_tp). --- */
 
 typedef struct {
-  double m, n;
-  double dense, expert;
-} Matrices; /* how many of one shape */
+  double m, n;          /* outputs, inputs, on this rank */
+  guint8 cut;           /* MS_OPF_CUT_... */
+  double dense, expert; /* how many of one shape */
+} Matrices;
 
-static void add_matrices(GArray *all, const MsOp *op) {
-  double m = MIN(op->m, op->n), n = MAX(op->m, op->n);
+enum { CUTS = MS_OPF_CUT_OUTPUTS | MS_OPF_CUT_INPUTS, MOST_PARTS = 4 };
+
+static void add_matrices(GArray *all, const MsOp *op, double outputs) {
   gboolean expert = op->kind == MS_OP_GROUPED_GEMM;
+  guint8 cut = op->flags & CUTS;
   Matrices *at = NULL;
   for (guint i = 0; i < all->len && !at; i++) {
     Matrices *x = &g_array_index(all, Matrices, i);
-    if (x->m == m && x->n == n) at = x;
+    if (x->m == outputs && x->n == op->n && x->cut == cut && (cut == 0 || (x->expert > 0) == expert)) at = x;
   }
   if (!at) {
-    Matrices x = {.m = m, .n = n};
+    Matrices x = {.m = outputs, .n = op->n, .cut = cut};
     g_array_append_val(all, x);
     at = &g_array_index(all, Matrices, all->len - 1);
   }
   *(expert ? &at->expert : &at->dense) += op->groups; /* 1 of a plain GEMM */
+}
+
+/* Outputs of what is orthogonalised apart. */
+static int parts_of(const MsWork *work, const MsOp *op, double outputs[MOST_PARTS]) {
+  const MsModel *m = work->scenario->model;
+  double q = (double)m->num_attention_heads * m->kv_channels / work->layout->tp, whole = op->m;
+  int n = 0;
+  if (strcmp(op->name, "qkv") != 0 || whole <= q) {
+    outputs[n++] = whole;
+    return n;
+  }
+  for (int i = 0; i <= m->attention_output_gate; i++) outputs[n++] = q, whole -= q;
+  for (int i = 0; i < 2; i++) outputs[n++] = whole / 2;
+  return n;
 }
 
 static GArray *matrices_of(const MsWork *work, int stage) {
@@ -305,9 +326,12 @@ static GArray *matrices_of(const MsWork *work, int stage) {
     const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
     for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
       const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
-      for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++)
-        if (piece->backward.op[j].pass == MS_PASS_WGRAD && piece->backward.op[j].flags & MS_OPF_WEIGHT)
-          add_matrices(all, &piece->backward.op[j]);
+      for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++) {
+        const MsOp *op = &piece->backward.op[j];
+        double outputs[MOST_PARTS];
+        if (op->pass != MS_PASS_WGRAD || !(op->flags & MS_OPF_WEIGHT)) continue;
+        for (int k = 0, n = parts_of(work, op, outputs); k < n; k++) add_matrices(all, op, outputs[k]);
+      }
     }
   }
   return all;
@@ -331,7 +355,64 @@ static void product(Step *s, const char *name, double count, double m, double n,
   op->groups = (int)count;
   op->flop = 2 * m * n * k * count;
   op->read_B = 2 * count * (m * k + n * k), op->write_B = 2 * count * m * n;
-  op->kernels = (guint16)MIN(2 * count, 60000);
+  op->kernels = (guint16)MIN(2 * count, MOST_OPERATORS);
+}
+
+/* `count` matrices of m x n that are iterated on, and the ranks that share them. */
+typedef struct {
+  double count, m, n;
+  MsGroupKind group;
+  MsStream stream;
+} Iterated;
+
+static MsOp *muon_message(Step *s, MsOpKind kind, const char *name, const Iterated *x, double bytes_B) {
+  MsOp *op = ms_row_comm(&s->b, kind, name, x->stream, x->group, x->count * bytes_B);
+  if (op) op->kernels = (guint16)MIN(x->count, MOST_OPERATORS);
+  return op;
+}
+
+/* PyTorch gathers a list of tensors in one buffer and copies them out; they are joined in another. */
+static void gather_momentum(Step *s, const Iterated *x) {
+  double whole = x->m * x->n;
+  if (!wire(muon_message(s, MS_OP_ALL_GATHER, "muon gather", x, 4 * whole), 4)) return;
+  MsOp *join = ms_row_memory(&s->b, MS_OP_COPY, "muon join", 8 * x->count * whole, 8 * x->count * whole,
+                             (int)MIN(2 * x->count, MOST_OPERATORS));
+  join->transient_B = 12 * whole;
+}
+
+/* X of `gram` rows, all of them on this rank. */
+static void iterate(Step *s, const Iterated *x, double gram, double other, gboolean summed) {
+  double elements = x->count * gram * other;
+  /* its norm, X over it, to BF16 and back */
+  ms_row_memory(&s->b, MS_OP_COPY, "muon normalise", 14 * elements, 10 * elements,
+                (int)MIN(4 * x->count, MOST_OPERATORS));
+  for (int k = 0; k < NEWTON_SCHULZ_ITERATIONS; k++) {
+    product(s, "muon gram", x->count, gram, gram, other);
+    if (summed) muon_message(s, MS_OP_ALL_REDUCE, "muon gram sum", x, 2 * gram * gram);
+    product(s, "muon square", x->count, gram, gram, gram);
+    product(s, "muon apply", x->count, gram, other, gram);
+  }
+}
+
+static void orthogonalise(Step *s, const Matrices *matrices) {
+  const MsLayout *l = s->work->layout;
+  Iterated x = {.count = ceil(matrices->dense / s->shard) + ceil(matrices->expert / s->expert_shard),
+                .m = matrices->m,
+                .n = matrices->n,
+                .group = matrices->expert > 0 ? MS_GROUP_ETP : MS_GROUP_TP,
+                .stream = matrices->expert > 0 ? MS_STREAM_EP : MS_STREAM_TP};
+  double ranks = matrices->cut ? l->group[x.group].size : 1;
+  gboolean by_outputs = (matrices->cut & MS_OPF_CUT_OUTPUTS) != 0;
+  MsMuonTp mode = ranks > 1 ? s->o->muon_tp_mode : MS_MUON_BLOCKWISE;
+  switch (mode) {
+  case MS_MUON_DUPLICATED:
+    *(by_outputs ? &x.m : &x.n) *= ranks;
+    gather_momentum(s, &x);
+    break;
+  case MS_MUON_BLOCKWISE: break;
+  case MS_MUON_DISTRIBUTED: iterate(s, &x, by_outputs ? x.n : x.m, by_outputs ? x.m : x.n, TRUE); return;
+  }
+  iterate(s, &x, MIN(x.m, x.n), MAX(x.m, x.n), FALSE);
 }
 
 static void muon_rows(Step *s, int stage) {
@@ -339,13 +420,8 @@ static void muon_rows(Step *s, int stage) {
   double elements = 0;
   for (guint i = 0; i < all->len; i++) {
     const Matrices *x = &g_array_index(all, Matrices, i);
-    double count = ceil(x->dense / s->shard) + ceil(x->expert / s->expert_shard);
     elements += (x->dense / s->shard + x->expert / s->expert_shard) * x->m * x->n;
-    for (int k = 0; k < NEWTON_SCHULZ_ITERATIONS; k++) {
-      product(s, "muon gram", count, x->m, x->m, x->n);
-      product(s, "muon square", count, x->m, x->m, x->m);
-      product(s, "muon apply", count, x->m, x->n, x->m);
-    }
+    orthogonalise(s, x);
   }
   double m = ms_dtype_B(s->o->exp_avg_dtype), master = ms_dtype_B(s->o->main_params_dtype);
   ms_row_memory(&s->b, MS_OP_ADAM, "muon update", (s->grad_B + m + master + 4) * elements, (master + m + 2) * elements,

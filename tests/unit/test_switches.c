@@ -359,7 +359,7 @@ static const struct {
     {"router_padding", fp8, router_padding, "ACTIVATIONS+ TRANSIENT- GROUPED+ MEMORY_BOUND- HOST- EP+ STREAMS- STEP-"},
     {"router_padding", fp8_deepep, router_padding, "MEMORY_BOUND- HOST- STREAMS- STEP-"},
     {"router_padding", moe, router_padding, ""},
-    {"muon", moe, muon, "OPTIMIZER- STEP_ROWS+ HOST+ STREAMS+ STEP+"},
+    {"muon", moe, muon, "OPTIMIZER- STEP_ROWS+ HOST+ TP+ STREAMS+ STEP+"},
     {"gpipe", dense, gpipe, "ACTIVATIONS+ SLOTS- STEP-"},
     {"zb_h1", dense, zb_h1, "ACTIVATIONS+ SLOTS+ STEP-"},
     {"post_validation_off", zero_bubble, post_validation_off, "STEP+"},

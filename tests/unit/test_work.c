@@ -1108,6 +1108,49 @@ static void learned_positions_need_whole_rows(void **state) {
   assert_int_equal(row(&embedding(&turned)->forward, "tp scatter", ANY)->kind, MS_OP_REDUCE_SCATTER);
 }
 
+/* Llama 3 8B, TP 4, DP 2: each rank owns matrices of 16 layers, queries, keys and values apart. Gathered, it iterates
+ * on all of each; blockwise on what it has; distributed on that, with the Gram matrix over the side that is whole. */
+static void muon_over_tp(void **state) {
+  (void)state;
+  const double h = 4096, q = 4096, kv = 1024, f = 14336, layers = 16, t = 4, steps = 5,
+               side[][3] = {{q, h, 1}, {kv, h, 2}, {h, q, 1}, {2 * f, h, 1}, {h, f, 1}}; /* outputs, inputs, how many */
+  double gathered_B = 0, gram[3] = {0}, sums_B = 0;
+  for (int i = 0; i < 5; i++) {
+    double m = side[i][0], n = side[i][1], count = layers * side[i][2];
+    gboolean inputs = i == 2 || i == 4;
+    double less = MIN(m, n), part = inputs ? n / t : m / t, whole = inputs ? m : n;
+    gathered_B += 4 * count * m * n;
+    gram[MS_MUON_DUPLICATED] += 2 * steps * count * less * m * n;
+    gram[MS_MUON_BLOCKWISE] += 2 * steps * count * MIN(part, whole) * part * whole;
+    gram[MS_MUON_DISTRIBUTED] += 2 * steps * count * whole * whole * part;
+    sums_B += 2 * steps * count * whole * whole;
+  }
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  s->layout.tp = 4, s->training.optimizer = MS_OPT_MUON;
+  for (int mode = 0; mode < 3; mode++) {
+    s->options.muon_tp_mode = (MsMuonTp)mode;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStepOps ops;
+    ms_work_step_ops(l.work, 0, &ops);
+    assert_close(flop_of(&ops.after, "muon gram", ANY), gram[mode], 1e-12);
+    assert_close(flop_of(&ops.after, "muon apply", ANY), gram[mode], 1e-12);
+    assert_close(named(&ops.after, "muon gather"), mode == MS_MUON_DUPLICATED ? gathered_B : 0, 1e-12);
+    assert_close(named(&ops.after, "muon gram sum"), mode == MS_MUON_DISTRIBUTED ? sums_B : 0, 1e-12);
+    if (mode == MS_MUON_DUPLICATED) { /* one matrix after another */
+      const MsOp *first = row(&ops.after, "muon gather", ANY);
+      assert_true(first->group == MS_GROUP_TP && first->dtype == MS_ODT_FP32 && first->kernels == layers);
+      assert_close(row(&ops.after, "muon join", ANY)->transient_B, 12 * 2 * f * h, 1);
+    }
+    ms_step_ops_clear(&ops);
+  }
+  s->layout.tp = 1;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsStepOps ops;
+  ms_work_step_ops(l.work, 0, &ops);
+  assert_close(named(&ops.after, "muon gather") + named(&ops.after, "muon gram sum"), 0, 1e-12);
+  ms_step_ops_clear(&ops);
+}
+
 typedef struct {
   const char *name;
   MsOpKind kind;
@@ -2007,6 +2050,7 @@ int main(void) {
       cmocka_unit_test(host_reads_the_counts),
       cmocka_unit_test(expert_tensor_messages),
       cmocka_unit_test(learned_positions_need_whole_rows),
+      cmocka_unit_test(muon_over_tp),
       cmocka_unit_test(instances_of_a_dense_model),
       cmocka_unit_test(instances_of_experts),
       cmocka_unit_test(instances_of_fsdp),
