@@ -46,6 +46,8 @@ static Step step_new(const MsWork *work) {
   s.shards_gradients = s.o->fsdp >= MS_FSDP_OPTIM_GRADS;
   s.shards_params = s.o->fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
   s.gathers_units = s.shards_params || ms_unit_gathers(work->scenario) == MS_GATHERS_DROPPED;
+  if (s.gathers_units && ms_gathers_low(work->scenario) && ms_framework(work->scenario)->sums_once)
+    s.low_B = MIN(s.low_B, 1); /* no buffer of gradients in between (casts_in_pass) */
   return s;
 }
 
@@ -222,6 +224,12 @@ static void low_copies_row(Step *s, double weights, double tensors) {
   }
 }
 
+/* FSDP, but low-precision copies of the first microbatch serve all (casts_in_pass). */
+static gboolean casts_once(const Step *s) {
+  return ms_framework(s->work->scenario)->sums_once && !ms_gathers_low(s->work->scenario) &&
+         !s->o->disable_parameter_transpose_cache;
+}
+
 /* States leave beside the first forwards, on streams of their own (Megatron-LM dev,
  * core/optimizer/cpu_offloading/optimizer_state_offloader.py): activations on their way to the host share the link with
  * them, and do not queue behind them. */
@@ -233,7 +241,7 @@ static void zero_rows(Step *s, const MsStageParams *p) {
     params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
   double weights = p->quantizable_dense + p->quantizable_expert;
-  if (!s->gathers_units) low_copies_row(s, weights, s->tensors + s->expert_tensors);
+  if (!s->gathers_units || casts_once(s)) low_copies_row(s, weights, s->tensors + s->expert_tensors);
 }
 
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
@@ -800,6 +808,27 @@ static void first_rows(Step *s, Params p) {
   }
 }
 
+/* Megatron-FSDP gathers weights that are kept in FP8 as they are multiplied, of MXFP8 rows forward and columns backward
+ * (megatron_fsdp/param_and_grad_buffer.py, transpose_weight_buffer); columns of the others are made of their rows in
+ * front of a backward (megatron_fsdp.py, fp8_create_transpose_cache). Of BF16 ones TransformerEngine keeps the copies
+ * of a step's first microbatch, or, told to keep none, makes them in every forward and saves them for its backward
+ * (Megatron-LM core/extensions/transformer_engine.py, is_first_microbatch). */
+static gboolean casts_in_pass(const Step *s, gboolean back) {
+  const MsScenario *scenario = s->work->scenario;
+  if (!ms_framework(scenario)->sums_once) return TRUE;
+  if (ms_gathers_low(scenario)) return back && !ms_precision(&scenario->training)->gathers_by_gradients;
+  return !back && s->o->disable_parameter_transpose_cache;
+}
+
+static void cast_rows(Step *s, const MsPiece *piece, Params p, gboolean back) {
+  double dense_B = gathered_B(s, p.dense, p.low_dense), expert_B = gathered_B(s, p.expert, p.low_expert), dense = 0,
+         expert = 0;
+  copy_row(s, "parameters out of gathered", (Copied){dense_B, dense_B}, (Copied){expert_B, expert_B});
+  add_tensors(piece, &dense, &expert);
+  if (casts_in_pass(s, back))
+    low_copies_row(s, piece->params_quantizable_dense + piece->params_quantizable_expert, dense + expert);
+}
+
 /* Megatron-FSDP gives back what is gathered for its units alone: embedding and head are there from the first forward of
  * a step to its end (megatron_fsdp/param_and_grad_buffer.py, AllGatherPipeline.release_bucket and reset). */
 static gboolean stays(const MsWork *work, const MsPiece *piece) {
@@ -819,16 +848,11 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   if (s.gathers_units) gather_rows(&s, p);
   list_to(&s, &out->again);
   again_row(&s, piece);
-  list_to(&s, &out->cast);
-  double weights = piece->params_quantizable_dense + piece->params_quantizable_expert;
-  double dense = 0, expert = 0;
-  add_tensors(piece, &dense, &expert);
-  if (s.gathers_units) {
-    double dense_B = gathered_B(&s, p.dense, p.low_dense), expert_B = gathered_B(&s, p.expert, p.low_expert);
-    copy_row(&s, "parameters out of gathered", (Copied){dense_B, dense_B}, (Copied){expert_B, expert_B});
-    low_copies_row(&s, weights, dense + expert);
+  for (int back = 0; back < 2; back++) {
+    list_to(&s, &out->cast[back]);
+    if (s.gathers_units) cast_rows(&s, piece, p, back);
+    out->cast[back].tip = s.b.tip;
   }
-  out->cast.tip = s.b.tip;
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
   if (s.shards_gradients) {
@@ -849,6 +873,6 @@ void ms_unit_ops_clear(MsUnitOps *ops) {
   ms_ops_clear(&ops->first);
   ms_ops_clear(&ops->gather);
   ms_ops_clear(&ops->again);
-  ms_ops_clear(&ops->cast);
+  for (int back = 0; back < 2; back++) ms_ops_clear(&ops->cast[back]);
   ms_ops_clear(&ops->reduce);
 }

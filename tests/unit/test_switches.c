@@ -67,7 +67,8 @@ static void add_pieces(Measured *m, const MsProgram *p) {
           add_list(m, &p->piece[piece].reload, 1, FALSE);
       if (p->unit)
         add_list(m, &p->unit[piece].first, 1, FALSE), add_list(m, &p->unit[piece].gather, 1, FALSE),
-            add_list(m, &p->unit[piece].cast, 1, FALSE), add_list(m, &p->unit[piece].reduce, 1, FALSE);
+            add_list(m, &p->unit[piece].cast[0], 1, FALSE), add_list(m, &p->unit[piece].cast[1], 1, FALSE),
+            add_list(m, &p->unit[piece].reduce, 1, FALSE);
     }
   for (int s = 0; s < p->layout->pp; s++) {
     const MsCostedStep *step = &p->step[s];

@@ -1333,8 +1333,33 @@ static void gathered_types(void **state) {
     assert_int_equal(unit.gather.n, 0);
     ms_unit_ops_clear(&unit);
     ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
-    assert_close(named(&unit.gather, "dp gather"), rows[i].low_B * 218103808 + 2 * 8192, 1e-12);
+    /* of MXFP8 rows forward and columns backward, without the gradients' buffer; else columns in front of a backward */
+    double row_B = rows[i].precision == MS_MXFP8 ? 1 : rows[i].low_B;
+    assert_close(named(&unit.gather, "dp gather"), row_B * 218103808 + 2 * 8192, 1e-12);
+    assert_int_equal(unit.cast[0].n, 0);
+    assert_int_equal(count_named(&unit.cast[1], "turn weights"), rows[i].turned);
+    assert_int_equal(unit.cast[1].n, rows[i].turned);
     ms_unit_ops_clear(&unit);
+  }
+}
+
+/* Of BF16 weights that Megatron-FSDP gathers FP8 copies are made in the first microbatch and kept, or in every forward
+ * where none are kept. */
+static void fsdp_casts_once(void **state) {
+  (void)state;
+  for (int drops = 0; drops < 2; drops++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->training.precision = MS_FP8_TENSORWISE, s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+    s->options.disable_parameter_transpose_cache = drops;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsUnitOps unit;
+    MsStepOps ops;
+    ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
+    ms_work_step_ops(l.work, 0, &ops);
+    assert_int_equal(count_named(&ops.before, "quantize weights"), !drops);
+    assert_int_equal(count_named(&unit.cast[0], "quantize weights"), drops);
+    assert_int_equal(unit.cast[1].n, 0);
+    ms_unit_ops_clear(&unit), ms_step_ops_clear(&ops);
   }
 }
 
@@ -2055,6 +2080,7 @@ int main(void) {
       cmocka_unit_test(instances_of_experts),
       cmocka_unit_test(instances_of_fsdp),
       cmocka_unit_test(gathered_types),
+      cmocka_unit_test(fsdp_casts_once),
       cmocka_unit_test(summed_gradients),
       cmocka_unit_test(gathered_adapters),
       cmocka_unit_test(data_parallel_without_sharding),
