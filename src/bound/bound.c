@@ -105,7 +105,8 @@ static void add_unit(Busy *busy, const MsProgram *p, int piece) {
   const MsCostedUnit *u = &p->unit[piece];
   gboolean every = ms_unit_gathers(p->scenario) == MS_GATHERS_EVERY;
   int fetched = u->gather.list->n == 0 ? 0 : every && ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
-  add_list(busy, &u->gather, MS_LIST_ALL, fetched), add_list(busy, &u->cast, MS_LIST_ALL, fetched);
+  add_list(busy, &u->gather, MS_LIST_ALL, fetched), add_list(busy, &u->cast[0], MS_LIST_ALL, MIN(fetched, 1));
+  if (fetched > 1) add_list(busy, &u->cast[1], MS_LIST_ALL, 1);
   add_list(busy, &u->again, MS_LIST_ALL, 1), add_list(busy, &u->reduce, MS_LIST_ALL, 1);
 }
 
@@ -141,7 +142,8 @@ static double lost_to_sms(const MsProgram *p, const Busy *busy, int stage) {
     ms_note_sms(most, &p->piece[i].reload);
     if (!p->unit) continue;
     ms_note_sms(most, &p->unit[i].first), ms_note_sms(most, &p->unit[i].gather), ms_note_sms(most, &p->unit[i].again);
-    ms_note_sms(most, &p->unit[i].cast), ms_note_sms(most, &p->unit[i].reduce);
+    ms_note_sms(most, &p->unit[i].cast[0]), ms_note_sms(most, &p->unit[i].cast[1]),
+        ms_note_sms(most, &p->unit[i].reduce);
   }
   const MsCostedStep *step = &p->step[stage];
   ms_note_sms(most, &step->before), ms_note_sms(most, &step->gather), ms_note_sms(most, &step->reduce);

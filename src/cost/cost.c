@@ -871,7 +871,7 @@ static MsOpCost exchange(const MsCost *cost, const MsOp *op) {
                                        : &cost->collective[coll][op->group];
   const gboolean rings = cost->scenario->options.deterministic_mode;
   MsOpCost all = ms_collective_s(collective, coll, op->message_B, op->local_fraction, rings);
-  if (ms_op_moves_tokens(op)) /* each message starts anew */
+  if (op->kind != MS_OP_P2P) /* each message starts anew */
     all.time_s += (MAX(op->kernels, 1) - 1) * ms_collective_s(collective, coll, 1, op->local_fraction, rings).time_s;
   return all;
 }

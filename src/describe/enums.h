@@ -113,6 +113,8 @@ typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
 extern const char *const ms_ce_impl_words[]; /* native te */
 typedef enum { MS_OPTIMIZER_FUSED, MS_OPTIMIZER_FOREACH } MsOptimizerImpl;
 extern const char *const ms_optimizer_impl_words[]; /* fused foreach */
+typedef enum { MS_MUON_DUPLICATED, MS_MUON_BLOCKWISE, MS_MUON_DISTRIBUTED } MsMuonTp;
+extern const char *const ms_muon_tp_words[]; /* duplicated blockwise distributed */
 typedef enum { MS_GROUPED_TE, MS_GROUPED_TURBO } MsGroupedLibrary;
 extern const char *const ms_grouped_library_words[];                       /* transformer_engine primus_turbo */
 typedef enum { MS_MHC_NATIVE, MS_MHC_TRITON, MS_MHC_CUTILE } MsMhcBackend; /* kernels of hyper-connections */

@@ -51,6 +51,10 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
     MS_ENUM(MsOptions, optimizer_impl, ms_optimizer_impl_words, "\"fused\"", MS_OPEN,
             "Adam in one kernel, or as PyTorch's foreach and loops have it: operator by operator, each a pass over the "
             "states"),
+    MS_ENUM(
+        MsOptions, muon_tp_mode, ms_muon_tp_words, "\"duplicated\"", MS_OPEN,
+        "matrices of muon that tensor parallelism cuts: whole on every rank, as Megatron-LM has it since August 2026; "
+        "blockwise, as before, each rank its part alone; distributed, parts with sums of their Gram matrices"),
     MS_ENUM(MsOptions, mhc_backend, ms_mhc_backend_words, "\"triton\"", MS_OPEN,
             "kernels of hyper-connections: native is plain PyTorch; triton leaves the projection and one backward to "
             "it; cutile, a package of its own, does all"),

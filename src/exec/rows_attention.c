@@ -3,6 +3,8 @@
  * inner of its heads; K and V of the others go round (p2p). */
 #include "exec/state_priv.h"
 
+#include "describe/framework.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -377,8 +379,7 @@ typedef struct {
   gint64 width;
 } Exchanged; /* elements of a token on this rank, all its heads */
 
-/* to_heads: this rank's tokens with all heads -> all tokens of the group with its share of the heads; else back. All
- * tensors in one message. */
+/* to_heads: this rank's tokens with all heads -> all tokens of the group with its share of the heads; else back. */
 static void exchange(Exec *x, const Core *a, const Exchanged *tensor, int n, gboolean to_heads) {
   gboolean among_all = ms_cp_comm_row(x->scenario->layout.cp_comm_type)->heads == MS_CP_HEADS_AMONG_ALL;
   MsGroupKind group = among_all ? MS_GROUP_CP : MS_GROUP_CP_INNER;
@@ -415,8 +416,9 @@ static void a2a(Exec *x, gboolean qkv, gboolean to_heads) {
   Exchanged three[] = {
       {back ? "d q" : "q", a.q / x->T}, {back ? "d k" : "k", a.k / x->T}, {back ? "d v" : "v", a.v / x->T}};
   Exchanged one = {back ? "d attention out" : "attention out", a.o / x->T};
-  if (qkv) {
-    exchange(x, &a, three, 3, to_heads);
+  if (qkv) { /* a message each, or one for all */
+    gboolean at_once = ms_framework(x->scenario)->torch_parallel;
+    exchange(x, &a, at_once ? three : &three[x->row->turn], at_once ? 3 : 1, to_heads);
     return;
   }
   if (!back) ms_exec_share(x, "attention out before a2a", "attention out");

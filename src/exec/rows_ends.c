@@ -29,7 +29,15 @@ static void embedding_forward(Exec *x) {
                           ms_exec_param(x, "table"), y);
 }
 
-static void embedding_sum(Exec *x) { ms_exec_tp_sum(x, "embedded, part", embedded(x), FALSE); }
+/* Summed whole and then cut, where positions are learned. */
+static void embedding_sum(Exec *x) {
+  gboolean cut = x->sp && x->row->op->kind == MS_OP_ALL_REDUCE;
+  ms_exec_tp_sum(x, "embedded, part", cut ? "embedded, whole" : embedded(x), FALSE);
+  if (!cut) return;
+  ms_exec_copy(x, x->Tsp, x->h, ms_exec_at(x, ms_exec_get(x, "embedded, whole", x->T * x->h), x->ti * x->Tsp * x->h),
+               x->h, ms_exec_new(x, embedded(x), x->Tsp * x->h), x->h);
+  ms_exec_drop(x, "embedded, whole");
+}
 
 static const char *d_embedded(const Exec *x) { return is_mtp(x) ? "d mtp embedding" : "d embedding out"; }
 static void embedding_gather(Exec *x) { ms_exec_tp_gather(x, d_embedded(x), "d embedded, gathered"); }
@@ -181,6 +189,7 @@ const Handler ms_exec_end_rows[] = {{MS_OP_EMBEDDING, "embedding", -1, PASS_F, e
                                     {MS_OP_REDUCE_SCATTER, "tp scatter", MS_MODULE_EMBEDDING, PASS_F, embedding_sum},
                                     {MS_OP_ALL_REDUCE, "tp scatter", MS_MODULE_EMBEDDING, PASS_F, embedding_sum},
                                     {MS_OP_REDUCE_SCATTER, "tp scatter", MS_MODULE_MTP, PASS_F, embedding_sum},
+                                    {MS_OP_ALL_REDUCE, "tp scatter", MS_MODULE_MTP, PASS_F, embedding_sum},
                                     {MS_OP_ADD, "position add", -1, PASS_F, position_add},
                                     {MS_OP_ALL_GATHER, "tp gather", MS_MODULE_EMBEDDING, PASS_D, embedding_gather},
                                     {MS_OP_ALL_GATHER, "tp gather", MS_MODULE_MTP, PASS_D, embedding_gather},

@@ -147,6 +147,21 @@ static void router_back(Exec *x) {
   ms_exec_drop(x, "d dense weights");
 }
 
+/* Nobody reads these sums: the executor trains without the loss that balances experts. */
+static void expert_counts(Exec *x) {
+  gint64 E = experts(x),
+         n = E * (x->model->moe_router_load_balancing_type == MS_BALANCE_SEQ_AUX ? x->b : 1); /* of each sequence */
+  const guint8 *map = ms_exec_get(x, "routing map", x->Tsp * E);
+  void *counts = ms_exec_scratch(x, n);
+  ms_exec_fill(x, n, 0, counts);
+  for (gint64 i = 0; i < x->Tsp * E; i++) {
+    gint64 at = (shard_row(x, i / E) % x->b * E + i % E) % n;
+    if (map[i]) ms_exec_write(x, counts, at, ms_exec_read(x, counts, at) + 1);
+  }
+  ms_comm_all_reduce(x->comm, (MsGroupKind)x->row->op->group, counts, n, FALSE);
+  ms_exec_sent(x, (double)n, 8);
+}
+
 /* --- maps, and the counts that all ranks have to know ---------------------------------------------------------- */
 
 static void preprocess(Exec *x) {
@@ -672,11 +687,13 @@ static void counts_to_host(Exec *x) {
 const Handler ms_exec_moe_rows[] = {
     {MS_OP_ROUTER_TOPK, "router top-k", -1, PASS_F, router},
     {MS_OP_ROUTER_TOPK, "router top-k", -1, PASS_D, router_back},
+    {MS_OP_ALL_REDUCE, "expert counts", -1, PASS_F, expert_counts},
     {MS_OP_PREPROCESS, "dispatch preprocess", -1, PASS_F, preprocess},
     {MS_OP_ALL_GATHER, "token counts", -1, PASS_F, token_counts},
     {MS_OP_ALL_GATHER, "routing map", -1, PASS_F, gather_routing_map},
     {MS_OP_PREPROCESS, "places of tokens", -1, PASS_F, places_of_tokens},
     {MS_OP_D2H, "row counts to host", -1, PASS_F, counts_to_host},
+    {MS_OP_PREPROCESS, "row counts to host", -1, PASS_F, counts_to_host},
     {MS_OP_PERMUTE, "permute", -1, PASS_F | PASS_D, permute},
     {MS_OP_UNPERMUTE, "unpermute", -1, PASS_F | PASS_D, unpermute},
     {MS_OP_DISPATCH, "dispatch", -1, PASS_F | PASS_D, dispatch},

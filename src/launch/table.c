@@ -16,6 +16,7 @@ static gboolean has_clamped_gate(const MsScenario *s) {
   return s->model->gated && s->model->activation == MS_ACT_QUICK_GELU;
 }
 static gboolean has_cross_entropy_fusion(const MsScenario *s) { return s->options.cross_entropy_fusion; }
+static gboolean uses_muon(const MsScenario *s) { return s->training.optimizer == MS_OPT_MUON; }
 static gboolean uses_optimizer_offload(const MsScenario *s) { return s->options.optimizer_offload_fraction > 0; }
 static gboolean has_squared_relu_experts(const MsScenario *s) {
   return ms_is_moe(s) && s->model->activation == MS_ACT_SQUARED_RELU;
@@ -71,6 +72,7 @@ const MsLaunchRow ms_launch_rows[] = {
     VALUE(TRAINING, "--global-batch-size", "training.global_batch_size", NULL, A | M),
     VALUE(TRAINING, "--seq-length", "training.seq_length", NULL, A | M),
     GROUP(TRAINING, optimizer, "training.optimizer options.distributed_optimizer"),
+    VALUE(TRAINING, "--muon-tp-mode", "options.muon_tp_mode", "\"duplicated\"", A, .when = uses_muon),
     GROUP(TRAINING, fsdp, "options.fsdp options.fsdp_double_buffer options.outer_dp_sharding_strategy"),
     VALUE(TRAINING, "--num-distributed-optimizer-instances", "options.num_distributed_optimizer_instances", "1", M),
     ON(TRAINING, "--overlap-grad-reduce", "options.overlap_grad_reduce", M),

@@ -222,7 +222,7 @@ static void use_fetched(Fast *f, Run *run, Fetch *own, MsNeed here, MsNeed next,
   if (next.piece >= 0) fetch(f, run->stage, own, next, before);
   wait_rivals(f, run, now.from, now.to, entry);
   if (!needs_params(f, here.piece, kind)) return;
-  const MsCosted *cast = &f->p->unit[here.piece].cast;
+  const MsCosted *cast = &f->p->unit[here.piece].cast[here.backward];
   issue_bucket(f, run->stage, cast, 0, cast->list->n, *entry);
   if (cast->list->n > 0) *entry = f->at.compute[run->stage];
 }

@@ -197,8 +197,8 @@ static void use_fetched(Lower *l, int stage, Fetch *f, MsNeed own, MsSlotKind ki
   }
   if (next.piece >= 0) fetch(l, stage, f, next, &before); /* one piece ahead, no further */
   for (guint i = 0; i < here.n; i++) wait_for(entry, here.id[i]);
-  if (needs_params(l, piece, kind) && l->p->unit[piece].cast.list->n > 0)
-    *entry = only(lay_list(l, &l->p->unit[piece].cast, stage, entry, MS_LIST_ALL));
+  const MsCosted *cast = needs_params(l, piece, kind) ? &l->p->unit[piece].cast[own.backward] : NULL;
+  if (cast && cast->list->n > 0) *entry = only(lay_list(l, cast, stage, entry, MS_LIST_ALL));
 }
 
 /* The host takes the tensors of one piece while the next one runs; the one after that waits for their memory. */

@@ -316,7 +316,7 @@ static void wait_for_parameters(Stretch *x, int turn) {
   x->fetched = -1;
   if (next >= 0) fetch(x, next, from_s);
   x->line.entry_s[0] = MAX(from_s, ready_s);
-  if (gathers(x, turn)) go_on_s(x, &x->p->unit[piece_of_turn(x, turn)].cast);
+  if (gathers(x, turn)) go_on_s(x, &x->p->unit[piece_of_turn(x, turn)].cast[turn >= x->layers]);
 }
 
 static void reduce_gradients(Stretch *x, int turn) {

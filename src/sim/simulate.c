@@ -68,8 +68,8 @@ static void tag_rows(Parts *p) {
   }
   for (int i = 0; p->program->unit && i < p->work->n_pieces; i++)
     tag_list(p, &p->program->unit[i].first), tag_list(p, &p->program->unit[i].gather),
-        tag_list(p, &p->program->unit[i].again), tag_list(p, &p->program->unit[i].cast),
-        tag_list(p, &p->program->unit[i].reduce);
+        tag_list(p, &p->program->unit[i].again), tag_list(p, &p->program->unit[i].cast[0]),
+        tag_list(p, &p->program->unit[i].cast[1]), tag_list(p, &p->program->unit[i].reduce);
   for (int i = 0; i < p->layout->pp; i++) {
     const MsCostedStep *s = &p->program->step[i];
     tag_list(p, &s->before), tag_list(p, &s->reduce), tag_list(p, &s->gather), tag_list(p, &s->after);
@@ -647,7 +647,8 @@ static guint64 number_of(const MsProgram *p) {
     if (!p->unit) continue;
     fold_list(&number, &p->unit[i].first), fold_list(&number, &p->unit[i].gather);
     fold_list(&number, &p->unit[i].again);
-    fold_list(&number, &p->unit[i].cast), fold_list(&number, &p->unit[i].reduce);
+    fold_list(&number, &p->unit[i].cast[0]), fold_list(&number, &p->unit[i].cast[1]),
+        fold_list(&number, &p->unit[i].reduce);
   }
   for (int i = 0; i < p->layout->pp; i++) {
     const MsCostedStep *c = &p->step[i];

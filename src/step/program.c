@@ -167,7 +167,7 @@ static void cost_units(MsProgram *p, guint32 *tag) {
     cost_list(&u->first, &at, &u->ops.first, NULL, tag);
     cost_list(&u->gather, &at, &u->ops.gather, NULL, tag);
     cost_list(&u->again, &at, &u->ops.again, NULL, tag);
-    cost_list(&u->cast, &at, &u->ops.cast, NULL, tag);
+    for (int back = 0; back < 2; back++) cost_list(&u->cast[back], &at, &u->ops.cast[back], NULL, tag);
     cost_list(&u->reduce, &at, &u->ops.reduce, NULL, tag);
     if (!ms_framework(at.scenario)->registered_buffers) continue;
     registered_buffers(layout, &u->first), registered_buffers(layout, &u->gather),
@@ -306,8 +306,8 @@ static double serial_piece_s(const MsProgram *p, int piece) {
   double pass_s = serial_s(&x->forward) + serial_s(&x->backward) + serial_s(&x->reload);
   if (!p->unit) return pass_s;
   const MsCostedUnit *u = &p->unit[piece];
-  return pass_s + serial_s(&u->first) + 2 * (serial_s(&u->gather) + serial_s(&u->cast)) + serial_s(&u->again) +
-         serial_s(&u->reduce);
+  return pass_s + serial_s(&u->first) + 2 * serial_s(&u->gather) + serial_s(&u->cast[0]) + serial_s(&u->cast[1]) +
+         serial_s(&u->again) + serial_s(&u->reduce);
 }
 
 double ms_program_longest_s(const MsProgram *p) {
@@ -378,7 +378,7 @@ void ms_program_free(MsProgram *p) {
   if (!p->borrowed) ms_costed_pieces_free(p->piece, p->work->n_pieces);
   for (int i = 0; p->unit && i < p->work->n_pieces; i++) {
     costed_clear(&p->unit[i].first), costed_clear(&p->unit[i].gather), costed_clear(&p->unit[i].again);
-    costed_clear(&p->unit[i].cast), costed_clear(&p->unit[i].reduce);
+    costed_clear(&p->unit[i].cast[0]), costed_clear(&p->unit[i].cast[1]), costed_clear(&p->unit[i].reduce);
     ms_unit_ops_clear(&p->unit[i].ops);
   }
   g_free(p->unit);

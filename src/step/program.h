@@ -36,7 +36,7 @@ typedef struct {
 
 typedef struct { /* FSDP, around the passes of one piece */
   MsUnitOps ops;
-  MsCosted first, gather, again, cast, reduce;
+  MsCosted first, gather, again, cast[2], reduce;
 } MsCostedUnit;
 
 typedef struct { /* how rows share the links of a fabric (step/meeting.h) */

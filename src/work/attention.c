@@ -157,20 +157,38 @@ static void ring_merge(MsBuild *b, const Widths *w, const MsPackPart *part, int 
                    (2 + 2 * more) * q + (1 + (more - 1) + 2) * kv, 3 * steps);
 }
 
+/* Keys and values go into one buffer, forward by a concatenation, backward by a copy of it. */
+static void ring_buffer(MsBuild *b, double kv_B) {
+  if (!ms_framework(b->scenario)->torch_parallel) ms_row_passing(b, MS_OP_COPY, "keys together", kv_B, kv_B, 1);
+}
+
+/* Per-tensor scaled keys and values go round, or are gathered, in a byte. Their gradients do not go round with them,
+ * but all at once beside the last step (context_parallel.py, AttnFuncWithCPAndKVP2P.backward). */
+static gboolean low_kv(const MsBuild *b) { return fp8_core(b) && ms_precision(b->training)->per_tensor; }
+
+/* Messages of a step, in hops: forward keys and values, backward with their gradients where there are some. */
+static double hops_of(gboolean back, gboolean low, int i, int steps) {
+  if (low || !back) return i + 1 < steps ? 1 : 0;
+  return i == 0 || i + 1 == steps ? 1 : 2;
+}
+
 /* Ring: c steps of equal work (zig-zag slices); the message of step i travels while step i-1 computes. Backward moves
  * KV and dKV: 2 (c-1) messages in all, c hops (docs/theory/communication.md 3). */
 static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, int steps, MsGroupKind group,
                       double heads) {
-  gboolean back = b->pass == MS_PASS_DGRAD;
-  double local = part->length / steps, hop_B = ring_hop_B(b, w, part);
+  gboolean back = b->pass == MS_PASS_DGRAD, low = low_kv(b);
+  double local = part->length / steps, hop_B = ring_hop_B(b, w, part) / (low ? 2 : 1);
   int arrived = -1;
+  if (steps > 1) ring_buffer(b, hop_B);
   for (int i = 0; i < steps; i++) {
     int next = -1;
-    if (i + 1 < steps || back) {
-      double factor = !back ? 1 : i == 0 || i + 1 == steps ? 1 : 2;
+    double hops = hops_of(back, low, i, steps);
+    gboolean at_once = back && low && steps > 1 && i + 1 == steps;
+    if (hops > 0 || at_once) {
       if (arrived >= 0) ms_join(b, arrived);
-      MsOp *hop = ms_row_comm_async(b, MS_OP_P2P, "cp ring", MS_STREAM_CP, group, factor * hop_B);
-      if (hop) next = ms_row_index(b, hop);
+      MsOp *op = at_once ? ms_row_comm_async(b, MS_OP_ALL_TO_ALL, "cp a2a dkv", MS_STREAM_CP, group, steps * hop_B)
+                         : ms_row_comm_async(b, MS_OP_P2P, "cp ring", MS_STREAM_CP, group, hops * hop_B);
+      if (op) next = ms_row_index(b, op);
       b->join[0] = b->join[1] = -1;
     }
     if (arrived >= 0) ms_join(b, arrived);
@@ -207,18 +225,72 @@ static void core_merged(MsBuild *b, const Widths *w, int layer, const MsPackPart
   if (back) ms_row_comm(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 * kv_B);
 }
 
-/* Heads for tokens in front of attention, and back: TransformerEngine puts each tensor into the order of the ranks, and
- * what came into that of the sequence, by a pass each (context_parallel.py, flash_attn_a2a_communicate). FP8 attention
- * exchanges what it reads, with delayed scaling what it writes, too, in a byte. */
+/* Tensors of one exchange of heads, bytes of each. */
+enum { MOST_EXCHANGED = 3 };
+static int exchanged(const MsBuild *b, const Widths *w, gboolean in, double tensor_B[MOST_EXCHANGED]) {
+  gboolean three = in != (b->pass == MS_PASS_DGRAD), low = fp8_core(b) && (in || ms_precision(b->training)->delayed);
+  double token_B = (low ? 1 : 2) * b->rows;
+  int n = 0;
+  if (!three) {
+    tensor_B[n++] = token_B * w->heads * w->dv;
+    return n;
+  }
+  tensor_B[n++] = token_B * w->q, tensor_B[n++] = token_B * w->k, tensor_B[n++] = token_B * w->v;
+  return n;
+}
+
+/* One message for all of them, or one after another. */
+static void exchange_alone(MsBuild *b, const char *name, MsGroupKind group, const double *tensor_B, int n) {
+  gboolean at_once = ms_framework(b->scenario)->torch_parallel;
+  double all_B = 0;
+  for (int i = 0; i < n; i++) {
+    all_B += tensor_B[i];
+    if (at_once && i + 1 < n) continue;
+    ms_row_comm(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, group, at_once ? all_B : tensor_B[i]);
+  }
+}
+
+/* Heads for tokens in front of attention, and back: TransformerEngine puts each tensor into the order of the ranks,
+ * sends it by a message of its own, beside the pass of the next one, and puts what came into the order of the sequence
+ * (context_parallel.py, flash_attn_a2a_communicate). FP8 attention exchanges what it reads, with delayed scaling what
+ * it writes, too, in a byte. */
 static void exchange_heads(MsBuild *b, const Widths *w, MsGroupKind group, gboolean in) {
-  gboolean back = b->pass == MS_PASS_DGRAD, three = in != back,
-           low = fp8_core(b) && (in || ms_precision(b->training)->delayed);
-  double x_B = (low ? 1 : 2) * b->rows * (three ? w->q + w->k + w->v : w->heads * w->dv);
-  int tensors = three ? 3 : 1;
-  gboolean copies = !ms_framework(b->scenario)->torch_parallel;
-  if (copies) ms_row_passing(b, MS_OP_COPY, "heads by rank", x_B, x_B, tensors);
-  ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, group, x_B);
-  if (copies) ms_row_passing(b, MS_OP_COPY, "tokens in order", x_B, x_B, tensors);
+  const char *name = in ? "cp a2a in" : "cp a2a out";
+  double tensor_B[MOST_EXCHANGED];
+  int n = exchanged(b, w, in, tensor_B), sent[MOST_EXCHANGED];
+  if (ms_framework(b->scenario)->torch_parallel || ms_serial(b)) { /* no passes */
+    exchange_alone(b, name, group, tensor_B, n);
+    return;
+  }
+  for (int i = 0; i < n; i++) {
+    ms_row_passing(b, MS_OP_COPY, "heads by rank", tensor_B[i], tensor_B[i], 1);
+    sent[i] = ms_row_index(b, ms_row_comm_async(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, group, tensor_B[i]));
+  }
+  for (int i = 0; i < n; i++) {
+    ms_join(b, sent[i]);
+    ms_row_passing(b, MS_OP_COPY, "tokens in order", tensor_B[i], tensor_B[i], 1);
+  }
+}
+
+/* Keys and values by a message each, then into the order of the sequence. A rank has two pieces of it, whose outputs,
+ * and gradients of queries, are put together; gradients of keys and values of both are added to zeros, brought into the
+ * order of the ranks and scattered (context_parallel.py, AttnFuncWithCPAndKVAllGather). */
+static void core_gathered(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, double heads, double kv_B) {
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  double tokens = b->rows * part->tokens, out_B = 2 * tokens * w->heads * w->dv, q_B = 2 * tokens * w->q,
+         s = part->length, added = (2 * b->c + 1) / (2 * b->c); /* of all keys, by the two pieces */
+  double gathered_B = kv_B / (low_kv(b) ? 2 : 1);
+  MsOp *gather = ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, gathered_B);
+  gather->kernels = 2;
+  ms_row_passing(b, MS_OP_COPY, "keys in order", gathered_B, gathered_B, 2);
+  core_row(b, "attention", w, layer, part, 1, heads, s / b->c, s);
+  b->list->op[b->list->n - 1].transient_B = (back ? 3 : 1) * kv_B;
+  if (!back) {
+    ms_row_passing(b, MS_OP_COPY, "pieces together", out_B, 2 * out_B, 3);
+    return;
+  }
+  ms_row_passing(b, MS_OP_ADD, "sums of gathered keys", (2 * added + 1) * kv_B + q_B, (added + 2) * kv_B + q_B, 10);
+  ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, kv_B)->kernels = 2;
 }
 
 /* Context-parallel ranks: heads exchanged for tokens among `inner` of them; keys and values of the tokens that are
@@ -226,7 +298,6 @@ static void exchange_heads(MsBuild *b, const Widths *w, MsGroupKind group, gbool
 static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPackPart *part) {
   MsCpComm type = b->scenario->layout.cp_comm_type;
   const MsCpCommRow *row = ms_cp_comm_row(type);
-  gboolean back = b->pass == MS_PASS_DGRAD;
   MsGroupKind group = row->heads == MS_CP_HEADS_AMONG_ALL ? MS_GROUP_CP : MS_GROUP_CP_INNER;
   double inner = ms_cp_exchange(type, (int)b->c, b->layout->cp_inner), heads = w->heads / inner, s = part->length;
   double kv_B = ring_hop_B(b, w, part) * b->c;
@@ -235,9 +306,7 @@ static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPack
   if (row->keys == MS_CP_KEYS_ARE_GATHERED && ms_framework(b->scenario)->torch_parallel) {
     core_merged(b, w, layer, part, heads, kv_B);
   } else if (row->keys == MS_CP_KEYS_ARE_GATHERED) {
-    ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
-    core_row(b, "attention", w, layer, part, 1, heads, s / b->c, s);
-    if (back) ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter dkv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
+    core_gathered(b, w, layer, part, heads, kv_B);
   } else if (row->keys == MS_CP_KEYS_GO_ROUND && inner < b->c) {
     core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, heads);
   } else {

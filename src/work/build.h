@@ -55,6 +55,9 @@ int ms_row_index(const MsBuild *b, const MsOp *op);
 int ms_last_compute(const MsOpList *list); /* row on the compute stream; -1: none */
 void ms_join(MsBuild *b, int row);         /* the next row also waits for `row` */
 
+/* Rows of a rank run one after another: the machine is that of the executor, or one like it. */
+static inline gboolean ms_serial(const MsBuild *b) { return b->scenario->hardware && b->scenario->hardware->serial; }
+
 /* Memory-bound row over x elements-bytes. */
 MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels);
 /* A pass that a framework makes apart and the executor's kernels make with another row (exec/bind.c). A machine that

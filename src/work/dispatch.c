@@ -112,8 +112,9 @@ static void etp_gather(MsBuild *b, gboolean gather) {
   gboolean tokens = !is_sum(b, gather);
   double own = b->rows_expert / b->u;
   if (!tokens) cast_outputs(b, gather ? own : b->rows_expert, TRUE);
-  ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter", MS_STREAM_EP,
-              MS_GROUP_ETP, b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
+  MsOp *op = ms_row_comm(b, gather ? MS_OP_ALL_GATHER : MS_OP_REDUCE_SCATTER, gather ? "etp gather" : "etp scatter",
+                         MS_STREAM_EP, MS_GROUP_ETP, b->rows_expert * (tokens ? 2 * b->eh + 4 : 4 * b->eh));
+  op->kernels = tokens ? 2 : 1; /* tokens and router weights by a message each */
   if (!tokens) cast_outputs(b, gather ? b->rows_expert : own, FALSE);
 }
 
@@ -184,11 +185,30 @@ static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, dou
 /* Without a fixed budget the host must know how many rows arrive before it can make room for them and issue what moves
  * them: sizes of an all-to-all, which a copy brings; counters that the first kernel of DeepEP's or HybridEP's dispatch
  * writes (docs/theory/communication.md 5). Where all tokens move the host asks for the numbers behind that. */
+static gboolean host_waits(const MsBuild *b) { return dropless(b) && !ms_serial(b); }
+
 static void await_counts(MsBuild *b) {
-  if (!dropless(b) || b->scenario->hardware->serial || dispatcher(b)->host_waits == MS_WAIT_BEHIND) return;
+  if (!host_waits(b) || dispatcher(b)->host_waits == MS_WAIT_BEHIND) return;
   b->node = MS_NODE_DISPATCH;
   MsOp *op = ms_row_comm(b, MS_OP_D2H, "row counts to host", MS_STREAM_EP, MS_GROUP_TP_EP, 8.0 * b->local_experts);
   if (op) op->flags |= MS_OPF_SYNC;
+}
+
+/* Rows that are dropped, or padded by the router, are counted before there is room for them: the host waits in front of
+ * the permutation, else behind it (Megatron-LM core/transformer/moe/token_dispatcher.py, cuda_sync_point). */
+static gboolean permutes_counted(const MsBuild *b) {
+  return dispatcher(b)->permutes == MS_PERMUTE_SENDER &&
+         (b->training->routing.kind == MS_ROUTING_CAPACITY || b->options->moe_router_padding_for_quantization);
+}
+
+/* Experts of one rank alone: nothing is exchanged, but the host reads how many rows each of them has before it issues
+ * their products, from a copy that follows the counting. */
+static void await_own_counts(MsBuild *b, int counted) {
+  if (group(b)->size > 1 || !host_waits(b) || !ms_framework(b->scenario)->launched || b->pass == MS_PASS_DGRAD) return;
+  MsOp *op = ms_row_async(b, MS_OP_PREPROCESS, "row counts to host", MS_STREAM_SIDE);
+  op->read_B = op->write_B = 8.0 * b->local_experts;
+  op->wait[0] = (gint16)counted, op->wait[1] = op->wait[2] = -1;
+  op->flags |= MS_OPF_SYNC;
 }
 
 /* How many rows each rank sends to each expert, E int64 of every rank (docs/theory/communication.md 5.2). */
@@ -288,6 +308,7 @@ void ms_to_experts(MsBuild *b) {
   }
   double arrive = received_rows(b);
   gboolean back = b->pass == MS_PASS_DGRAD;
+  int counted = -1;
   b->node = MS_NODE_ATTN;
   b->module = back ? MS_MODULE_MOE : MS_MODULE_PREPROCESS;
   if (!back) {
@@ -296,14 +317,18 @@ void ms_to_experts(MsBuild *b) {
                   padded(b)                        ? 1
                   : b->options->moe_permute_fusion ? 4
                                                    : 10);
+    counted = b->tip;
     gather_counts(b);
     b->module = MS_MODULE_MOE;
+    if (permutes_counted(b)) await_counts(b);
+    b->node = MS_NODE_ATTN;
   }
   if (permutes(b, MS_PERMUTE_SENDER)) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
   if (ms_low_dispatch(b)) ms_row_quantize(b, "quantize tokens", b->rows_sp, b->eh);
   int input = b->tip;
   if (!back) gather_routing_map(b);
-  if (!back) await_counts(b);
+  if (!back && !permutes_counted(b)) await_counts(b);
+  await_own_counts(b, counted);
   cross(b, TRUE);
   if (!back && dropless(b) && group(b)->size > 1 && dispatcher(b)->host_waits == MS_WAIT_BEHIND)
     b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;

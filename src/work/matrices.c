@@ -16,10 +16,16 @@ static void add(const Found *f, double rows, double columns, const MsOp *op) {
            split = (op->flags & (MS_OPF_ROWS_SPLIT | MS_OPF_COLUMNS_SPLIT)) != 0;
   double ranks = expert ? l->etp : l->tp;
   rows *= op->flags & MS_OPF_ROWS_SPLIT ? ranks : 1, columns *= op->flags & MS_OPF_COLUMNS_SPLIT ? ranks : 1;
-  MsMatrices x = {.m = MIN(rows, columns), .n = MAX(rows, columns), .parts = split ? ranks : 1, .expert = expert};
+  MsMatrices x = {.m = MIN(rows, columns),
+                  .n = MAX(rows, columns),
+                  .parts = split ? ranks : 1,
+                  .short_split = split && (op->flags & MS_OPF_ROWS_SPLIT ? rows < columns : columns < rows),
+                  .expert = expert};
   for (guint i = 0; i < f->all->len; i++) {
     MsMatrices *at = &g_array_index(f->all, MsMatrices, i);
-    if (at->m != x.m || at->n != x.n || at->parts != x.parts || at->expert != x.expert) continue;
+    if (at->m != x.m || at->n != x.n || at->parts != x.parts || at->short_split != x.short_split ||
+        at->expert != x.expert)
+      continue;
     at->count += op->groups;
     return;
   }

@@ -6,10 +6,11 @@
 
 typedef struct { /* matrices of one shape; m <= n, whole: over all tensor-parallel ranks */
   double m, n;
-  double count;    /* of the stage, on one rank */
-  double parts;    /* tensor-parallel ranks that a matrix is split over, 1 = not split */
-  gboolean expert; /* split over expert-tensor-parallel ranks, sharded over expert-data-parallel ones */
-  double share;    /* of the rank that has most to multiply: ms_matrices_share */
+  double count;         /* of the stage, on one rank */
+  double parts;         /* tensor-parallel ranks that a matrix is split over, 1 = not split */
+  gboolean short_split; /* along m */
+  gboolean expert;      /* split over expert-tensor-parallel ranks, sharded over expert-data-parallel ones */
+  double share;         /* of the rank that has most to multiply: ms_matrices_share */
 } MsMatrices;
 
 /* Those of the layers of a stage, MsMatrices. (transfer full) */

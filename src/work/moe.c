@@ -53,6 +53,26 @@ static void router_topk(MsBuild *b, gboolean back) {
   op->m = b->rows_sp, op->n = b->model->num_experts, op->k = b->model->moe_router_topk;
 }
 
+/* Tokens of each expert, summed over the ranks of a sequence, or of the batch, for a loss that balances them
+ * (Megatron-LM core/transformer/moe/router.py, _apply_aux_loss): E int64, of every sequence where it balances each. A
+ * forward whose graph autograd does not keep, because it is made again, leaves that out. */
+static void balance_sum(MsBuild *b) {
+  const MsModel *m = b->model;
+  gboolean graph = b->pass == MS_PASS_RECOMPUTE || (b->keeping && !ms_recomputes(b->options, MS_RM_MOE));
+  double counts_B = 8.0 * m->num_experts;
+  if (!graph || !(m->moe_aux_loss_coeff > 0) || !ms_framework(b->scenario)->launched) return;
+  switch (m->moe_router_load_balancing_type) {
+  case MS_BALANCE_SEQ_AUX: counts_B *= b->training->micro_batch_size; break;
+  case MS_BALANCE_AUX:
+  case MS_BALANCE_GLOBAL_AUX: break;
+  case MS_BALANCE_SINKHORN:
+  case MS_BALANCE_NONE: return;
+  }
+  ms_row_comm(b, MS_OP_ALL_REDUCE, "expert counts", MS_STREAM_TP,
+              m->moe_router_load_balancing_type == MS_BALANCE_GLOBAL_AUX ? MS_GROUP_TP_DP_CP : MS_GROUP_TP_CP,
+              counts_B);
+}
+
 static gboolean routes(const MsBuild *b) { return b->training->routing.kind != MS_ROUTING_ROUND_ROBIN; }
 
 /* Forward or recomputed: logits and choice. A gate that hands tokens out in turn has neither. */
@@ -61,6 +81,7 @@ static void router_forward(MsBuild *b) {
   if (!routes(b)) return;
   ms_linear_forward(b, &router);
   router_topk(b, FALSE);
+  balance_sum(b);
 }
 
 /* Latent experts: a projection down before dispatch and one up after combine, replicated over TP

@@ -377,6 +377,18 @@ static void embedding_backward(MsBuild *b, const char *name) {
   op->transient_B = 2 * table; /* the gradient of the table in BF16 */
 }
 
+/* Rows of the table are summed over tensor-parallel ranks, and scattered at once but where learned positions are added
+ * to whole sequences first (Megatron-LM core/models/common/embeddings/language_model_embedding.py,
+ * reduce_scatter_embeddings). The executor adds them to its part. */
+static gboolean sums_whole_rows(const MsBuild *b) {
+  return ms_model_learns_positions(b->model) && ms_framework(b->scenario)->launched;
+}
+
+static void embedding_sum(MsBuild *b) {
+  ms_row_comm(b, b->sp && !sums_whole_rows(b) ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP,
+              MS_GROUP_TP, 2 * b->rows * b->h);
+}
+
 void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   double width = b->rows * b->h, table = (double)ms_model_padded_vocab(b->model, (int)b->t) / b->t * b->h;
   gboolean learned = ms_model_learns_positions(b->model);
@@ -387,8 +399,9 @@ void ms_piece_embedding(MsBuild *b, MsPiece *piece) {
   start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
   front_end_forward(b, piece);
   ms_row_memory(b, MS_OP_EMBEDDING, "embedding", 2 * width + 8 * b->rows, 2 * width, 4);
-  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP, 2 * width);
-  if (learned) ms_row_memory(b, MS_OP_ADD, "position add", 4 * b->rows_sp * b->h, 2 * b->rows_sp * b->h, 2);
+  embedding_sum(b);
+  double added = (sums_whole_rows(b) ? b->rows : b->rows_sp) * b->h;
+  if (learned) ms_row_memory(b, MS_OP_ADD, "position add", 4 * added, 2 * added, 2);
   if (b->model->hidden_dropout > 0) ms_keep_input(b, "embedding dropout mask", b->rows_sp * b->h);
   ms_streams_expand(b, FALSE);
   start(b, &piece->backward, MS_PASS_DGRAD, TRUE);
@@ -684,8 +697,7 @@ void ms_piece_mtp(MsBuild *b, MsPiece *piece) {
   start(b, &piece->forward, MS_PASS_FORWARD, TRUE);
   b->module = MS_MODULE_MTP;
   ms_row_memory(b, MS_OP_EMBEDDING, "mtp embedding", 2 * b->rows * b->h, 2 * b->rows * b->h, 4);
-  ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, "tp scatter", MS_STREAM_TP, MS_GROUP_TP,
-              2 * b->rows * b->h);
+  embedding_sum(b);
   if (b->options->recompute.granularity ==
       MS_RECOMPUTE_FULL) { /* on its own, whatever the method and how many layers (multi_token_prediction.py) */
     checkpointed(b, piece, &mtp_region, layer, mixers, 1, 2 * x * (1 + b->streams));

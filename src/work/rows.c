@@ -22,7 +22,7 @@ static MsOp *lay(MsBuild *b, MsOpKind kind, const char *name, MsStream stream) {
   op->name = name;
   op->kind = (guint8)kind;
   op->pass = (guint8)b->pass;
-  op->stream = (guint8)(b->scenario->hardware && b->scenario->hardware->serial ? MS_STREAM_COMPUTE : stream);
+  op->stream = (guint8)(ms_serial(b) ? MS_STREAM_COMPUTE : stream);
   op->node = (guint8)b->node;
   op->module = (guint8)b->module;
   op->dtype = MS_ODT_BF16;
@@ -70,7 +70,7 @@ MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, 
 }
 
 void ms_row_passing(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels) {
-  if (!b->scenario->hardware || !b->scenario->hardware->serial) ms_row_memory(b, kind, name, read_B, write_B, kernels);
+  if (!ms_serial(b)) ms_row_memory(b, kind, name, read_B, write_B, kernels);
 }
 
 /* Without a fused kernel (Megatron-LM models/common/embeddings/rope_utils.py, _apply_rotary_pos_emb_bshd): passes over

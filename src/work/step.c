@@ -47,6 +47,8 @@ static Step step_new(const MsWork *work) {
   s.shards_gradients = s.o->fsdp >= MS_FSDP_OPTIM_GRADS;
   s.shards_params = s.o->fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS;
   s.gathers_units = s.shards_params || ms_unit_gathers(work->scenario) == MS_GATHERS_DROPPED;
+  if (s.gathers_units && ms_gathers_low(work->scenario) && ms_framework(work->scenario)->sums_once)
+    s.low_B = MIN(s.low_B, 1); /* no buffer of gradients in between (casts_in_pass) */
   return s;
 }
 
@@ -223,6 +225,12 @@ static void low_copies_row(Step *s, double weights, double tensors) {
   }
 }
 
+/* FSDP, but low-precision copies of the first microbatch serve all (casts_in_pass). */
+static gboolean casts_once(const Step *s) {
+  return ms_framework(s->work->scenario)->sums_once && !ms_gathers_low(s->work->scenario) &&
+         !s->o->disable_parameter_transpose_cache;
+}
+
 /* States leave beside the first forwards, on streams of their own (Megatron-LM dev,
  * core/optimizer/cpu_offloading/optimizer_state_offloader.py): activations on their way to the host share the link with
  * them, and do not queue behind them. */
@@ -234,7 +242,7 @@ static void zero_rows(Step *s, const MsStageParams *p) {
     params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
   ms_row_memory(&s->b, MS_OP_ZERO_GRAD, "zero gradients", 0, s->grad_B * params, 2);
   double weights = p->quantizable_dense + p->quantizable_expert;
-  if (!s->gathers_units) low_copies_row(s, weights, s->tensors + s->expert_tensors);
+  if (!s->gathers_units || casts_once(s)) low_copies_row(s, weights, s->tensors + s->expert_tensors);
 }
 
 /* DualPipe: the other owner of the same two stages. Each sends it half of its reduced gradients, and gets the updated
@@ -277,8 +285,10 @@ static double adam_B(const Step *s, double *write) {
 }
 
 /* --- Muon: momentum, then Newton-Schulz iterations of three products on every matrix, each whole on its owner when the
- * optimizer is sharded; of a matrix that is split over tensor-parallel ranks each of them gathers all of the FP32
- * momentum and multiplies the whole (muon_tp_mode duplicated) --- */
+ * optimizer is sharded. Of a matrix that is split over tensor-parallel ranks every rank gathers all of the FP32
+ * momentum and works on that (`duplicated`), on its part alone (`blockwise`), or on its part with all-reduces of the
+ * Gram matrix over the side that is whole (`distributed`; NVIDIA-NeMo/Emerging-Optimizers muon_utils.py,
+ * newton_schulz_tp). --- */
 
 static void product(Step *s, const char *name, double count, double m, double n, double k) {
   MsOp *op = ms_row(&s->b, MS_OP_GEMM, name);
@@ -286,14 +296,49 @@ static void product(Step *s, const char *name, double count, double m, double n,
   op->groups = (int)count;
   op->flop = 2 * m * n * k * count;
   op->read_B = 2 * count * (m * k + n * k), op->write_B = 2 * count * m * n;
-  op->kernels = (guint16)MIN(2 * count, 60000);
+  op->kernels = (guint16)MIN(2 * count, MOST_OPERATORS);
 }
 
-static void gather_matrices(Step *s, const MsMatrices *x) {
-  if (x->parts <= 1) return;
-  wire(ms_row_comm(&s->b, MS_OP_ALL_GATHER, "muon gather", x->expert ? MS_STREAM_EP : MS_STREAM_TP,
-                   x->expert ? MS_GROUP_ETP : MS_GROUP_TP, 4 * x->share * x->m * x->n),
-       4);
+static MsOp *muon_message(Step *s, MsOpKind kind, const char *name, const MsMatrices *x, double bytes_B) {
+  MsOp *op = ms_row_comm(&s->b, kind, name, x->expert ? MS_STREAM_EP : MS_STREAM_TP,
+                         x->expert ? MS_GROUP_ETP : MS_GROUP_TP, x->share * bytes_B);
+  if (op) op->kernels = (guint16)MIN(x->share, MOST_OPERATORS);
+  return op;
+}
+
+/* PyTorch gathers a list of tensors in one buffer and copies them out; they are joined in another. */
+static void gather_momentum(Step *s, const MsMatrices *x) {
+  double whole = x->m * x->n;
+  if (!wire(muon_message(s, MS_OP_ALL_GATHER, "muon gather", x, 4 * whole), 4)) return;
+  MsOp *join = ms_row_memory(&s->b, MS_OP_COPY, "muon join", 8 * x->share * whole, 8 * x->share * whole,
+                             (int)MIN(2 * x->share, MOST_OPERATORS));
+  join->transient_B = 12 * whole;
+}
+
+/* X of `gram` rows, all of them on this rank. */
+static void iterate(Step *s, const MsMatrices *x, double gram, double other, gboolean summed) {
+  double elements = x->share * gram * other;
+  /* its norm, X over it, to BF16 and back */
+  ms_row_memory(&s->b, MS_OP_COPY, "muon normalise", 14 * elements, 10 * elements,
+                (int)MIN(4 * x->share, MOST_OPERATORS));
+  for (int k = 0; k < MS_NEWTON_SCHULZ_ITERATIONS; k++) {
+    product(s, "muon gram", x->share, gram, gram, other);
+    if (summed) muon_message(s, MS_OP_ALL_REDUCE, "muon gram sum", x, 2 * gram * gram);
+    product(s, "muon square", x->share, gram, gram, gram);
+    product(s, "muon apply", x->share, gram, other, gram);
+  }
+}
+
+static void orthogonalise(Step *s, const MsMatrices *x) {
+  double m = x->short_split ? x->m / x->parts : x->m, n = x->short_split ? x->n : x->n / x->parts;
+  switch (x->parts > 1 ? (MsMuonTp)s->o->muon_tp_mode : MS_MUON_BLOCKWISE) {
+  case MS_MUON_DUPLICATED:
+    gather_momentum(s, x);
+    iterate(s, x, x->m, x->n, FALSE);
+    break;
+  case MS_MUON_BLOCKWISE: iterate(s, x, MIN(m, n), MAX(m, n), FALSE); break;
+  case MS_MUON_DISTRIBUTED: iterate(s, x, x->short_split ? n : m, x->short_split ? m : n, TRUE); break;
+  }
 }
 
 static void muon_rows(Step *s, int stage) {
@@ -304,13 +349,7 @@ static void muon_rows(Step *s, int stage) {
   for (guint i = 0; i < all->len; i++) {
     const MsMatrices *x = &g_array_index(all, MsMatrices, i);
     elements += ms_matrices_params(x) / (x->expert ? s->expert_shard : s->shard);
-    if (x->share <= 0) continue;
-    gather_matrices(s, x);
-    for (int k = 0; k < MS_NEWTON_SCHULZ_ITERATIONS; k++) {
-      product(s, "muon gram", x->share, x->m, x->m, x->n);
-      product(s, "muon square", x->share, x->m, x->m, x->m);
-      product(s, "muon apply", x->share, x->m, x->n, x->m);
-    }
+    if (x->share > 0) orthogonalise(s, x);
   }
   double m = ms_dtype_B(s->o->exp_avg_dtype), master = ms_dtype_B(s->o->main_params_dtype);
   ms_row_memory(&s->b, MS_OP_ADAM, "muon update", (s->grad_B + m + master + 4) * elements, (master + m + 2) * elements,
@@ -686,6 +725,33 @@ static void first_rows(Step *s, Params p) {
   }
 }
 
+/* Megatron-FSDP gathers weights that are kept in FP8 as they are multiplied, of MXFP8 rows forward and columns backward
+ * (megatron_fsdp/param_and_grad_buffer.py, transpose_weight_buffer); columns of the others are made of their rows in
+ * front of a backward (megatron_fsdp.py, fp8_create_transpose_cache). Of BF16 ones TransformerEngine keeps the copies
+ * of a step's first microbatch, or, told to keep none, makes them in every forward and saves them for its backward
+ * (Megatron-LM core/extensions/transformer_engine.py, is_first_microbatch). */
+static gboolean casts_in_pass(const Step *s, gboolean back) {
+  const MsScenario *scenario = s->work->scenario;
+  if (!ms_framework(scenario)->sums_once) return TRUE;
+  if (ms_gathers_low(scenario)) return back && !ms_precision(&scenario->training)->gathers_by_gradients;
+  return !back && s->o->disable_parameter_transpose_cache;
+}
+
+static void cast_rows(Step *s, const MsPiece *piece, Params p, gboolean back) {
+  double dense_B = gathered_B(s, p.dense, p.low_dense), expert_B = gathered_B(s, p.expert, p.low_expert), dense = 0,
+         expert = 0;
+  copy_row(s, "parameters out of gathered", (Copied){dense_B, dense_B}, (Copied){expert_B, expert_B});
+  add_tensors(piece, &dense, &expert);
+  if (casts_in_pass(s, back))
+    low_copies_row(s, piece->params_quantizable_dense + piece->params_quantizable_expert, dense + expert);
+}
+
+/* Megatron-FSDP gives back what is gathered for its units alone: embedding and head are there from the first forward of
+ * a step to its end (megatron_fsdp/param_and_grad_buffer.py, AllGatherPipeline.release_bucket and reset). */
+static gboolean stays(const MsWork *work, const MsPiece *piece) {
+  return ms_framework(work->scenario)->sums_once && !ms_work_is_unit(piece);
+}
+
 void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   const MsWork *work = ms_work_on_pool(all, ms_work_pool_of_piece(all, index));
   memset(out, 0, sizeof *out);
@@ -695,20 +761,15 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   list_to(&s, &out->first);
   s.b.pass = MS_PASS_FORWARD;
   first_rows(&s, p);
-  list_to(&s, &out->gather);
+  if (!stays(work, piece)) list_to(&s, &out->gather);
   if (s.gathers_units) gather_rows(&s, p);
   list_to(&s, &out->again);
   again_row(&s, piece);
-  list_to(&s, &out->cast);
-  double weights = piece->params_quantizable_dense + piece->params_quantizable_expert;
-  double dense = 0, expert = 0;
-  add_tensors(piece, &dense, &expert);
-  if (s.gathers_units) {
-    double dense_B = gathered_B(&s, p.dense, p.low_dense), expert_B = gathered_B(&s, p.expert, p.low_expert);
-    copy_row(&s, "parameters out of gathered", (Copied){dense_B, dense_B}, (Copied){expert_B, expert_B});
-    low_copies_row(&s, weights, dense + expert);
+  for (int back = 0; back < 2; back++) {
+    list_to(&s, &out->cast[back]);
+    if (s.gathers_units) cast_rows(&s, piece, p, back);
+    out->cast[back].tip = s.b.tip;
   }
-  out->cast.tip = s.b.tip;
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
   if (s.shards_gradients) {
@@ -729,6 +790,6 @@ void ms_unit_ops_clear(MsUnitOps *ops) {
   ms_ops_clear(&ops->first);
   ms_ops_clear(&ops->gather);
   ms_ops_clear(&ops->again);
-  ms_ops_clear(&ops->cast);
+  for (int back = 0; back < 2; back++) ms_ops_clear(&ops->cast[back]);
   ms_ops_clear(&ops->reduce);
 }

@@ -221,7 +221,7 @@ static void refusals(void **state) {
   fails_with(fp8, &o, MS_ERROR_INPUT, "has no kernel for row");
   g_autoptr(MsScenario) muon = ms_test_exec_scenario("dense");
   muon->training.optimizer = MS_OPT_MUON;
-  fails_with(muon, &o, MS_ERROR_INPUT, "muon gram");
+  fails_with(muon, &o, MS_ERROR_INPUT, "muon normalise");
   g_autoptr(MsScenario) drop = ms_test_exec_scenario("gpt");
   drop->model->hidden_dropout = 0.1;
   fails_with(drop, &o, MS_ERROR_INPUT, "dropout mask");

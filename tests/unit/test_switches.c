@@ -66,7 +66,8 @@ static void add_pieces(Measured *m, const MsProgram *p) {
       add_list(m, &p->piece[piece].forward, 1, FALSE), add_list(m, &p->piece[piece].backward, 1, FALSE),
           add_list(m, &p->piece[piece].reload, 1, FALSE);
       if (p->unit)
-        add_list(m, &p->unit[piece].gather, 1, FALSE), add_list(m, &p->unit[piece].cast, 1, FALSE),
+        add_list(m, &p->unit[piece].first, 1, FALSE), add_list(m, &p->unit[piece].gather, 1, FALSE),
+            add_list(m, &p->unit[piece].cast[0], 1, FALSE), add_list(m, &p->unit[piece].cast[1], 1, FALSE),
             add_list(m, &p->unit[piece].reduce, 1, FALSE);
     }
   for (int s = 0; s < p->layout->pp; s++) {
@@ -368,7 +369,7 @@ static const struct {
     {"blocking_p2p", moe_deep, blocking_p2p, "STEP+"},
     {"flush_overlap", moe_grouped, flush_overlap, "STEP-"},
     {"cp_gather", dense_long, cp_gather, "ATTENTION- MEMORY_BOUND- HOST- CP+ STREAMS- STEP+"},
-    {"cp_a2a", dense_long, cp_a2a, "ACTIVATIONS+ ATTENTION- MEMORY_BOUND- HOST- CP+ STREAMS- STEP+"},
+    {"cp_a2a", dense_long, cp_a2a, "ACTIVATIONS+ ATTENTION- MEMORY_BOUND- HOST- CP+ STREAMS+ STEP+"},
     {"one_length", dense_long, one_length, ""},
     {"packed", dense_long, packed, "ATTENTION- STEP-"},
     {"hybrid_cp", dense_packed, hybrid_cp, "ATTENTION- MEMORY_BOUND- HOST- CP- STREAMS- STEP-"},

@@ -228,6 +228,25 @@ static void fsdp_shards(void **state) {
   for (int i = 0; i < 4; i++) ms_result_free(level[i]);
 }
 
+/* Embedding and head are gathered with the first microbatch of a step: 2 bytes of 1.05 G parameters, beside 4 of all
+ * and 4 of their gradients with every one. */
+static void fsdp_ends_stay(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+  double dp_s[3];
+  for (int i = 0; i < 3; i++) {
+    s->training.global_batch_size = 8 * (i + 1);
+    g_autoptr(MsResult) full = sound(s);
+    g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST);
+    assert_close(fast->time.comm_total_s[MS_COMM_DP], full->time.comm_total_s[MS_COMM_DP], 1e-6);
+    dp_s[i] = full->time.comm_total_s[MS_COMM_DP];
+  }
+  double more_s = dp_s[1] - dp_s[0];
+  assert_close(dp_s[2] - dp_s[1], more_s, 0.01);
+  assert_true(dp_s[0] > 1.02 * more_s && dp_s[0] < 1.06 * more_s);
+}
+
 static void fsdp_of_one_rank_is_nothing(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = pipeline(MS_SCHED_1F1B, 1, 8);
@@ -674,6 +693,7 @@ int main(void) {
       cmocka_unit_test(dualpipe_holds_two_copies),
       cmocka_unit_test(both_ends_share_the_embedding),
       cmocka_unit_test(fsdp_shards),
+      cmocka_unit_test(fsdp_ends_stay),
       cmocka_unit_test(fsdp_of_one_rank_is_nothing),
       cmocka_unit_test(activation_offload),
       cmocka_unit_test(whole_layers_offloaded),

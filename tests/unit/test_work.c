@@ -24,6 +24,12 @@ static const MsOp *row(const MsOpList *list, const char *name, int pass) {
   return op;
 }
 
+static double named(const MsOpList *list, const char *name) {
+  double sum = 0;
+  for (int i = 0; i < list->n; i++) sum += strcmp(list->op[i].name, name) ? 0 : list->op[i].message_B;
+  return sum;
+}
+
 static int count_named(const MsOpList *list, const char *name) {
   int n = 0;
   for (int i = 0; i < list->n; i++) n += g_str_equal(list->op[i].name, name);
@@ -540,6 +546,28 @@ static void context_ring(void **state) {
   assert_close(row(&piece(&m, 3)->forward, "cp ring", ANY)->message_B, 320 * MS_MIB, 0);
 }
 
+/* FP8 attention with a scale for each tensor: keys and values in a byte, gradients of all chunks at once beside the
+ * last step. */
+static void context_ring_in_a_byte(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("llama3-70b", ANY, "b200-sxm", 32);
+  s->training.seq_length = 16384, s->layout.cp = 4, s->layout.tp = 2, s->layout.cp_comm_type = MS_CP_P2P;
+  s->training.precision = MS_FP8_TENSORWISE, s->options.fp8_dot_product_attention = TRUE;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsPiece *p = piece(&l, 0);
+  double kv = 16384 / 4.0 * 2 * 1024 / 2;
+  assert_close(message(&p->forward, MS_OP_P2P, MS_GROUP_CP), 3 * kv, 1e-12);
+  assert_close(message(&p->backward, MS_OP_P2P, MS_GROUP_CP), 3 * kv, 1e-12);
+  const MsOp *all = row(&p->backward, "cp a2a dkv", ANY), *last = all + 1;
+  assert_close(all->message_B, 4 * kv, 1e-12);
+  assert_string_equal(last->name, "attention");
+  assert_true(last->wait[0] != all - p->backward.op && last->wait[1] != all - p->backward.op);
+  s->layout.cp_comm_type = MS_CP_ALL_GATHER;
+  g_auto(MsLowered) g = ms_test_lower(s);
+  assert_close(message(&piece(&g, 0)->forward, MS_OP_ALL_GATHER, MS_GROUP_CP), 4 * kv, 1e-12);
+  assert_close(message(&piece(&g, 0)->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_CP), 2 * 4 * kv, 1e-12);
+}
+
 /* TransformerEngine's ring (context_parallel.py), on its last rank: one output scaled and seven added, each reading
  * both; backward queries copied once and added seven times, keys and values one half copied, six halves and a whole
  * added. */
@@ -551,6 +579,8 @@ static void context_ring_is_merged(void **state) {
   double rows = 131072 / 8.0, q = rows * 64 * 128 / 4, kv = 2 * rows * 128;
   const MsOp *merge = row(&p->forward, "merge of ring steps", ANY),
              *sums = row(&p->backward, "sums of ring steps", ANY);
+  assert_close(row(&p->forward, "keys together", ANY)->read_B, 2 * kv, 1e-12);
+  assert_close(row(&p->backward, "keys together", ANY)->write_B, 2 * kv, 1e-12);
   assert_close(merge->read_B + merge->write_B, (4 + 7 * 6) * q, 1e-12);
   assert_close(sums->read_B + sums->write_B, (4 + 7 * 6) * q + (2 + 6 * 3 + 6) * kv, 1e-12);
 }
@@ -564,13 +594,21 @@ static void context_exchange_copies(void **state) {
     if (low) s->training.precision = MS_FP8_TENSORWISE, s->options.fp8_dot_product_attention = TRUE;
     g_auto(MsLowered) l = ms_test_lower(s);
     const MsOpList *forward = &piece(&l, 0)->forward;
-    double qkv = (low ? 1 : 2) * 16384 / 4.0 * (8192 + 2 * 1024) / 2, out = 2 * 16384 / 4.0 * 8192 / 2;
+    double token = (low ? 1 : 2) * 16384 / 4.0 / 2, tensor[] = {token * 8192, token * 1024, token * 1024},
+           out = 2 * 16384 / 4.0 * 8192 / 2;
     const MsOp *in = row(forward, "cp a2a in", ANY), *back = row(forward, "cp a2a out", ANY);
-    assert_close(in->message_B, qkv, 1e-12);
-    assert_string_equal((in - 1)->name, "heads by rank");
-    assert_close((in - 1)->read_B, qkv, 1e-12);
-    assert_string_equal((in + 1)->name, "tokens in order");
-    assert_close((in + 1)->write_B, qkv, 1e-12);
+    for (int i = 0; i < 3; i++) { /* beside the pass of the next tensor */
+      const MsOp *copy = in - 1 + 2 * i, *sent = copy + 1, *order = in - 1 + 6 + i;
+      assert_string_equal(copy->name, "heads by rank");
+      assert_string_equal(sent->name, "cp a2a in");
+      assert_string_equal(order->name, "tokens in order");
+      assert_close(copy->read_B, tensor[i], 1e-12);
+      assert_close(sent->message_B, tensor[i], 1e-12);
+      assert_close(order->write_B, tensor[i], 1e-12);
+      assert_int_equal(sent->wait[0], copy - forward->op);
+      assert_true(order->wait[0] == sent - forward->op || order->wait[1] == sent - forward->op);
+      if (i > 0) assert_int_equal(copy->wait[0], copy - forward->op - 2);
+    }
     assert_close(back->message_B, out, 1e-12); /* current scaling leaves the output in BF16 */
     assert_close((back - 1)->read_B, out, 1e-12);
   }
@@ -683,13 +721,24 @@ static void context_gather_and_exchange(void **state) {
   assert_close(message(&piece(&l, 0)->forward, MS_OP_ALL_GATHER, MS_GROUP_CP), whole, 0);
   assert_close(message(&piece(&l, 0)->backward, MS_OP_ALL_GATHER, MS_GROUP_CP), whole, 0);
   assert_close(message(&piece(&l, 0)->backward, MS_OP_REDUCE_SCATTER, MS_GROUP_CP), whole, 0);
+  /* keys and values apart; in order; outputs of two pieces into zeros, gradients of 17/16 of all keys likewise */
+  double q = 131072 / 8.0 * 64 * 128 / 4;
+  assert_int_equal(row(&piece(&l, 0)->forward, "cp gather kv", ANY)->kernels, 2);
+  assert_int_equal(row(&piece(&l, 0)->backward, "cp scatter dkv", ANY)->kernels, 2);
+  const MsOp *order = row(&piece(&l, 0)->backward, "keys in order", ANY),
+             *pieces = row(&piece(&l, 0)->forward, "pieces together", ANY),
+             *sums = row(&piece(&l, 0)->backward, "sums of gathered keys", ANY);
+  assert_close(order->read_B + order->write_B, 2 * whole, 1e-12);
+  assert_close(pieces->read_B + pieces->write_B, 3 * 2 * q, 1e-12);
+  assert_close(sums->read_B + sums->write_B, (3 * 17 / 16.0 + 3) * whole + 4 * q, 1e-12);
+  assert_close((sums - 1)->transient_B, 3 * whole, 1e-12);
   g_autoptr(MsScenario) exchange = ms_test_run("llama3-70b", ANY, "h100-sxm", 8);
   exchange->training.seq_length = 16384, exchange->layout.cp = 4, exchange->layout.tp = 2,
   exchange->layout.cp_comm_type = MS_CP_A2A;
   g_auto(MsLowered) x = ms_test_lower(exchange);
   double rows = 16384 / 4.0, qkv = 2 * rows * (8192 + 2 * 1024) / 2, out = 2 * rows * 8192 / 2;
-  assert_int_equal(count(&piece(&x, 0)->forward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), 2);
-  assert_close(row(&piece(&x, 0)->forward, "cp a2a in", ANY)->message_B, qkv, 0);
+  assert_int_equal(count(&piece(&x, 0)->forward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), 4);
+  assert_close(named(&piece(&x, 0)->forward, "cp a2a in"), qkv, 0);
   assert_close(row(&piece(&x, 0)->forward, "cp a2a out", ANY)->message_B, out, 0);
   assert_close(message(&piece(&x, 0)->backward, MS_OP_ALL_TO_ALL, MS_GROUP_CP), qkv + out, 0);
 }
@@ -702,14 +751,14 @@ static void context_repeats_keys(void **state) {
   s->training.seq_length = 16384, s->layout.cp = 4, s->layout.tp = 4, s->layout.cp_comm_type = MS_CP_A2A;
   g_auto(MsLowered) x = ms_test_lower(s);
   double rows = 16384 / 4.0, heads = 2 * rows * 8192 / 4;
-  assert_close(row(&piece(&x, 0)->forward, "cp a2a in", ANY)->message_B, 3 * heads, 0);
+  assert_close(named(&piece(&x, 0)->forward, "cp a2a in"), 3 * heads, 0);
   assert_close(row(&piece(&x, 0)->forward, "repeat keys", ANY)->write_B, 2 * heads, 0);
   assert_close(row(&piece(&x, 0)->backward, "repeat keys", ANY)->read_B, 2 * heads, 0);
   const MsOp *core = row(&piece(&x, 0)->forward, "attention", ANY);
   assert_int_equal(core->kv_groups, core->groups);
   s->layout.tp = 2; /* as many groups as ranks */
   g_auto(MsLowered) enough = ms_test_lower(s);
-  assert_close(row(&piece(&enough, 0)->forward, "cp a2a in", ANY)->message_B, 2 * rows * (8192 + 2 * 1024) / 2, 0);
+  assert_close(named(&piece(&enough, 0)->forward, "cp a2a in"), 2 * rows * (8192 + 2 * 1024) / 2, 0);
 }
 
 /* However the context is split, the ranks of the group do the work of one. */
@@ -958,12 +1007,6 @@ static void recomputed_regions_cost_the_host(void **state) {
 }
 
 /* --- data parallel, docs/theory/communication.md 7 ---------------------------------------------------------------- */
-static double named(const MsOpList *list, const char *name) {
-  double sum = 0;
-  for (int i = 0; i < list->n; i++) sum += strcmp(list->op[i].name, name) ? 0 : list->op[i].message_B;
-  return sum;
-}
-
 static void data_parallel_bytes(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = deepseek(2, 1024);
@@ -998,6 +1041,140 @@ static void data_parallel_bytes(void **state) {
       assert_int_equal(ops.gather.n > 0, overlap);
       ms_step_ops_clear(&ops);
     }
+}
+
+/* Tokens of each expert are summed over the ranks of a sequence, or of the batch, once for a forward that autograd
+ * keeps: of a checkpointed layer in the one that is made again. */
+static void expert_counts_are_summed(void **state) {
+  (void)state;
+  const struct {
+    MsBalance type;
+    int tp, mbs;
+    MsRecompute recompute;
+    gboolean moe_again;
+    int forward, backward;
+    MsGroupKind group;
+  } cases[] = {{MS_BALANCE_AUX, 2, 1, MS_RECOMPUTE_NONE, FALSE, 1, 0, MS_GROUP_TP_CP},
+               {MS_BALANCE_SEQ_AUX, 2, 2, MS_RECOMPUTE_FULL, FALSE, 0, 1, MS_GROUP_TP_CP},
+               {MS_BALANCE_AUX, 2, 1, MS_RECOMPUTE_SELECTIVE, TRUE, 0, 1, MS_GROUP_TP_CP},
+               {MS_BALANCE_GLOBAL_AUX, 1, 1, MS_RECOMPUTE_NONE, FALSE, 1, 0, MS_GROUP_TP_DP_CP},
+               {MS_BALANCE_AUX, 1, 1, MS_RECOMPUTE_NONE, FALSE, 0, 0, MS_GROUP_TP_CP}, /* a rank has all of it */
+               {MS_BALANCE_NONE, 2, 1, MS_RECOMPUTE_NONE, FALSE, 0, 0, MS_GROUP_TP_CP}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-235b-a22b", ANY, "h100-sxm", 64);
+    s->layout.tp = cases[i].tp, s->layout.ep = 8, s->training.micro_batch_size = cases[i].mbs;
+    s->model->moe_router_load_balancing_type = cases[i].type, s->model->moe_aux_loss_coeff = 1e-3;
+    s->options.recompute = (MsRecomputeSpec){.granularity = cases[i].recompute, .num_layers = 1};
+    if (cases[i].moe_again) s->options.recompute.modules = MS_RM_MOE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = piece(&l, 0);
+    assert_int_equal(count_named(&p->forward, "expert counts"), cases[i].forward);
+    assert_int_equal(count_named(&p->backward, "expert counts"), cases[i].backward);
+    if (cases[i].forward + cases[i].backward == 0) continue;
+    const MsOp *sum = row(cases[i].forward ? &p->forward : &p->backward, "expert counts", ANY);
+    assert_int_equal(sum->kind, MS_OP_ALL_REDUCE);
+    assert_int_equal(sum->group, cases[i].group);
+    assert_close(sum->message_B, 8 * 128 * cases[i].mbs, 0);
+  }
+}
+
+static const MsOp *counts_to_host(const MsOpList *list) {
+  const MsOp *op = row(list, "row counts to host", ANY);
+  assert_true(op->flags & MS_OPF_SYNC);
+  return op;
+}
+
+/* The host reads how many rows come behind the permutation, in front of it where rows are dropped or padded, and even
+ * where one rank has all experts: then from a copy that waits for the counting alone. */
+static void host_reads_the_counts(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
+  s->layout.ep = 8, s->options.dispatcher = MS_DISPATCH_ALLTOALL;
+  for (int padded = 0; padded < 2; padded++) {
+    s->options.moe_router_padding_for_quantization = padded;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsOpList *list = &piece(&l, 0)->forward;
+    assert_int_equal(counts_to_host(list) < row(list, "permute", ANY), padded);
+    assert_int_equal(count_named(list, "row counts to host"), 1);
+  }
+  s->layout.ep = 1, s->options.moe_router_padding_for_quantization = FALSE;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsOpList *list = &piece(&l, 0)->forward;
+  const MsOp *wait = counts_to_host(list);
+  assert_true(wait > row(list, "permute", ANY));
+  assert_int_equal(wait->wait[0], row(list, "dispatch preprocess", ANY) - list->op);
+  assert_int_equal(row(list, "expert fc1", ANY)->wait[0], row(list, "permute", ANY) - list->op);
+  assert_int_equal(count_named(&piece(&l, 0)->backward, "row counts to host"), 0);
+}
+
+/* Tokens and router weights go by a message each over expert tensor parallelism, outputs by one. */
+static void expert_tensor_messages(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 16);
+  s->layout.ep = 4, s->layout.etp = 2, s->options.dispatcher = MS_DISPATCH_ALLTOALL;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  assert_int_equal(row(&piece(&l, 0)->forward, "etp gather", ANY)->kernels, 2);
+  assert_int_equal(row(&piece(&l, 0)->forward, "etp scatter", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&l, 0)->backward, "etp gather", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&l, 0)->backward, "etp scatter", ANY)->kernels, 2);
+}
+
+/* Learned positions are added to whole sequences, in front of the cut. */
+static void learned_positions_need_whole_rows(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("gpt3-175b", ANY, "h100-sxm", 8);
+  s->layout.tp = 8;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  const MsOp *sum = row(&embedding(&l)->forward, "tp scatter", ANY);
+  assert_int_equal(sum->kind, MS_OP_ALL_REDUCE);
+  assert_close(row(&embedding(&l)->forward, "position add", ANY)->write_B, sum->message_B, 1e-12);
+  assert_int_equal(row(&embedding(&l)->backward, "tp gather", ANY)->kind, MS_OP_ALL_GATHER);
+  s->model->position_embedding = MS_POS_ROPE;
+  g_auto(MsLowered) turned = ms_test_lower(s);
+  assert_int_equal(row(&embedding(&turned)->forward, "tp scatter", ANY)->kind, MS_OP_REDUCE_SCATTER);
+}
+
+/* Llama 3 8B, TP 4, DP 2: each rank owns matrices of 16 layers, queries, keys and values apart. Gathered, it iterates
+ * on all of each; blockwise on what it has; distributed on that, with the Gram matrix over the side that is whole. */
+static void muon_over_tp(void **state) {
+  (void)state;
+  const double h = 4096, q = 4096, kv = 1024, f = 14336, layers = 16, t = 4, steps = 5,
+               side[][3] = {{q, h, 1}, {kv, h, 2}, {h, q, 1}, {2 * f, h, 1}, {h, f, 1}}; /* outputs, inputs, how many */
+  double gathered_B = 0, gram[3] = {0}, sums_B = 0;
+  for (int i = 0; i < 5; i++) {
+    double m = side[i][0], n = side[i][1], count = layers * side[i][2];
+    gboolean inputs = i == 2 || i == 4;
+    double less = MIN(m, n), part = inputs ? n / t : m / t, whole = inputs ? m : n;
+    gathered_B += 4 * count * m * n;
+    gram[MS_MUON_DUPLICATED] += 2 * steps * count * less * m * n;
+    gram[MS_MUON_BLOCKWISE] += 2 * steps * count * MIN(part, whole) * part * whole;
+    gram[MS_MUON_DISTRIBUTED] += 2 * steps * count * whole * whole * part;
+    sums_B += 2 * steps * count * whole * whole;
+  }
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+  s->layout.tp = 4, s->training.optimizer = MS_OPT_MUON;
+  for (int mode = 0; mode < 3; mode++) {
+    s->options.muon_tp_mode = (MsMuonTp)mode;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsStepOps ops;
+    ms_work_step_ops(l.work, 0, &ops);
+    assert_close(flop_of(&ops.after, "muon gram", ANY), gram[mode], 1e-12);
+    assert_close(flop_of(&ops.after, "muon apply", ANY), gram[mode], 1e-12);
+    assert_close(named(&ops.after, "muon gather"), mode == MS_MUON_DUPLICATED ? gathered_B : 0, 1e-12);
+    assert_close(named(&ops.after, "muon gram sum"), mode == MS_MUON_DISTRIBUTED ? sums_B : 0, 1e-12);
+    if (mode == MS_MUON_DUPLICATED) { /* one matrix after another */
+      const MsOp *first = row(&ops.after, "muon gather", ANY);
+      assert_true(first->group == MS_GROUP_TP && first->dtype == MS_ODT_FP32 && first->kernels == layers);
+      assert_close(row(&ops.after, "muon join", ANY)->transient_B, 12 * 2 * f * h, 1);
+    }
+    ms_step_ops_clear(&ops);
+  }
+  s->layout.tp = 1;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsStepOps ops;
+  ms_work_step_ops(l.work, 0, &ops);
+  assert_close(named(&ops.after, "muon gather") + named(&ops.after, "muon gram sum"), 0, 1e-12);
+  ms_step_ops_clear(&ops);
 }
 
 typedef struct {
@@ -1178,11 +1355,37 @@ static void gathered_types(void **state) {
     g_auto(MsLowered) l = ms_test_lower(s);
     MsUnitOps unit;
     ms_work_unit_ops(l.work, l.work->piece_embedding, &unit);
-    assert_close(named(&unit.gather, "dp gather"), 2 * 128256.0 * 4096, 1e-12);
+    assert_close(named(&unit.first, "dp gather"), 2 * 128256.0 * 4096, 1e-12); /* stays for the step */
+    assert_int_equal(unit.gather.n, 0);
     ms_unit_ops_clear(&unit);
     ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
-    assert_close(named(&unit.gather, "dp gather"), rows[i].low_B * 218103808 + 2 * 8192, 1e-12);
+    /* of MXFP8 rows forward and columns backward, without the gradients' buffer; else columns in front of a backward */
+    double row_B = rows[i].precision == MS_MXFP8 ? 1 : rows[i].low_B;
+    assert_close(named(&unit.gather, "dp gather"), row_B * 218103808 + 2 * 8192, 1e-12);
+    assert_int_equal(unit.cast[0].n, 0);
+    assert_int_equal(count_named(&unit.cast[1], "turn weights"), rows[i].turned);
+    assert_int_equal(unit.cast[1].n, rows[i].turned);
     ms_unit_ops_clear(&unit);
+  }
+}
+
+/* Of BF16 weights that Megatron-FSDP gathers FP8 copies are made in the first microbatch and kept, or in every forward
+ * where none are kept. */
+static void fsdp_casts_once(void **state) {
+  (void)state;
+  for (int drops = 0; drops < 2; drops++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->training.precision = MS_FP8_TENSORWISE, s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
+    s->options.disable_parameter_transpose_cache = drops;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    MsUnitOps unit;
+    MsStepOps ops;
+    ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
+    ms_work_step_ops(l.work, 0, &ops);
+    assert_int_equal(count_named(&ops.before, "quantize weights"), !drops);
+    assert_int_equal(count_named(&unit.cast[0], "quantize weights"), drops);
+    assert_int_equal(unit.cast[1].n, 0);
+    ms_unit_ops_clear(&unit), ms_step_ops_clear(&ops);
   }
 }
 
@@ -1988,6 +2191,7 @@ int main(void) {
       cmocka_unit_test(per_tensor_casts),
       cmocka_unit_test(sorting_of_hybridep),
       cmocka_unit_test(context_ring),
+      cmocka_unit_test(context_ring_in_a_byte),
       cmocka_unit_test(context_ring_is_merged),
       cmocka_unit_test(context_exchange_copies),
       cmocka_unit_test(latent_rotation),
@@ -2008,10 +2212,16 @@ int main(void) {
       cmocka_unit_test(pipeline_messages_in_shares),
       cmocka_unit_test(recomputed_regions_cost_the_host),
       cmocka_unit_test(data_parallel_bytes),
+      cmocka_unit_test(expert_counts_are_summed),
+      cmocka_unit_test(host_reads_the_counts),
+      cmocka_unit_test(expert_tensor_messages),
+      cmocka_unit_test(learned_positions_need_whole_rows),
+      cmocka_unit_test(muon_over_tp),
       cmocka_unit_test(instances_of_a_dense_model),
       cmocka_unit_test(instances_of_experts),
       cmocka_unit_test(instances_of_fsdp),
       cmocka_unit_test(gathered_types),
+      cmocka_unit_test(fsdp_casts_once),
       cmocka_unit_test(summed_gradients),
       cmocka_unit_test(gathered_adapters),
       cmocka_unit_test(data_parallel_without_sharding),
