@@ -114,10 +114,39 @@ int ms_shapes_map(MsShapes *s, const MsPieceMemo *memo) {
   return (int)s->maps->len - 1;
 }
 
-static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, gint64 *before,
-                        StageCounts *out) {
-  const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
-  MsScheduleNumbers numbers = {.stages = l->pp, .microbatches = l->flush, .chunks = l->vpp, .group = l->group_size};
+/* --- microbatches that are alive at some moment, behind a forward of the stage that no backward runs beside --- */
+
+typedef struct {
+  MsScheduleKind kind;
+  MsScheduleNumbers numbers;
+  MsSchedule *schedule; /* NULL: there is a closed form, or costs decide: then one is, behind the first forward */
+} Alive;
+
+static gboolean has_closed_form(MsScheduleKind kind, const MsScheduleNumbers *n) {
+  return ms_schedule_row(kind)->live(n, 0, 0) > 0;
+}
+
+/* FALSE: there is no such schedule. */
+static gboolean alive_in(MsScheduleKind kind, const MsScheduleNumbers *numbers, Alive *out) {
+  char why[192];
+  *out = (Alive){kind, *numbers, NULL};
+  if (has_closed_form(kind, numbers) || ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) return TRUE;
+  return (out->schedule = ms_schedule_shared(kind, numbers, why, sizeof why)) != NULL;
+}
+
+/* live[chunks] */
+static void alive_on(const Alive *a, int stage, gint64 *live) {
+  if (a->schedule) {
+    ms_schedule_most_in_flight(a->schedule, stage, live);
+    return;
+  }
+  gboolean closed = has_closed_form(a->kind, &a->numbers);
+  for (int c = 0; c < a->numbers.chunks; c++)
+    live[c] = closed ? ms_schedule_row(a->kind)->live(&a->numbers, stage, c) : 1;
+}
+
+static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, const gint64 *alive,
+                        gint64 *before, StageCounts *out) {
   gint64 microbatches = ms_schedule_share(s->layout.schedule, l->microbatches);
   int n = w->n_pieces;
   memset(out->time, 0, sizeof *out->time * N_COUNTS * (size_t)n);
@@ -127,14 +156,13 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
   out->received = 0;
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
-    gint64 live = row->live(&numbers, stage, c);
     int length = ms_work_chunk_length(w, chunk);
     out->received += !chunk->has_embedding;
     if (length > 0) out->last[ms_work_chunk_piece(w, chunk, length - 1)] = TRUE;
     for (int i = 0; i < length; i++) {
       int piece = ms_work_chunk_piece(w, chunk, i);
       out->count[piece]++;
-      out->live[piece] += live;
+      out->live[piece] += alive[c];
       out->time[RUN * n + piece] += microbatches;
       if (i == 0) out->time[STARTS * n + piece] += microbatches;
       if (i == length - 1) out->time[ENDS * n + piece] += microbatches;
@@ -220,11 +248,18 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   g_autofree gint32 *count = g_new(gint32, cells);
   g_autofree guint8 *last = g_new(guint8, cells);
   g_autofree StageCounts *stage = g_new(StageCounts, stages);
+  g_autofree gint64 *alive = g_new0(gint64, l->vpp);
+  Alive in;
+  const MsScheduleNumbers numbers = {
+      .stages = l->pp, .microbatches = l->flush, .chunks = l->vpp, .group = l->group_size, .f = 1, .i = 1, .w = 1};
+  gboolean exists = alive_in(s->layout.schedule, &numbers, &in);
   for (int i = 0; i < stages; i++) {
     size_t at = (size_t)i * (size_t)n;
     stage[i] = (StageCounts){time + N_COUNTS * at, count + at, live + at, last + at, 0};
-    count_stage(s, w, l, i, before, &stage[i]);
+    if (exists) alive_on(&in, i, alive);
+    count_stage(s, w, l, i, alive, before, &stage[i]);
   }
+  ms_schedule_free(in.schedule);
   if (pairs) count_alone(s, w, l, stage);
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
@@ -455,7 +490,7 @@ double ms_memo_kept_B(const MsPieceMemo *memo) {
   return sum;
 }
 
-void ms_fewest_live(const MsScenario *s, double *live) {
+gboolean ms_fewest_live(const MsScenario *s, double *live) {
   const MsLayoutSpec *l = &s->layout;
   gint64 replicas = s->gpus / ((gint64)l->tp * l->cp * l->pp);
   int group = l->microbatch_group_size_per_virtual_pipeline_stage;
@@ -463,12 +498,21 @@ void ms_fewest_live(const MsScenario *s, double *live) {
                                .microbatches = ms_layout_flush(
                                    s, (int)(s->training.global_batch_size / (s->training.micro_batch_size * replicas))),
                                .chunks = ms_layout_chunks_per_rank(s),
-                               .group = group > 0 ? group : l->pp};
+                               .group = group > 0 ? group : l->pp,
+                               .f = 1,
+                               .i = 1,
+                               .w = 1};
+  g_autofree gint64 *alive = g_new(gint64, MAX(1, numbers.chunks));
+  Alive in;
+  if (!alive_in(l->schedule, &numbers, &in)) return FALSE;
   for (int k = 0; k < l->pp; k++) {
     gint64 least = G_MAXINT64;
-    for (int c = 0; c < numbers.chunks; c++) least = MIN(least, ms_schedule_row(l->schedule)->live(&numbers, k, c));
+    alive_on(&in, k, alive);
+    for (int c = 0; c < numbers.chunks; c++) least = MIN(least, alive[c]);
     live[k] = (double)least;
   }
+  ms_schedule_free(in.schedule);
+  return TRUE;
 }
 
 /* Weak duality. A piece i takes W(i, k) on stage k, its states and what live microbatches keep; with any weights y(k)
@@ -499,7 +543,7 @@ double ms_bound_cut_of_live_B(const MsPieceMemo *memo, const MsStateBytes *bytes
 double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
                           const MsScenario *s) {
   g_autofree double *live = g_new(double, s->layout.pp);
-  ms_fewest_live(s, live);
+  if (!ms_fewest_live(s, live)) return 0;
   const MsLive own = {s->layout.pp, ms_schedule_row(s->layout.schedule)->copies, live};
   return ms_bound_cut_of_live_B(memo, bytes, dp_cp, edp, &own, s);
 }

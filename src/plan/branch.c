@@ -374,7 +374,7 @@ static double any_cut_B(const Pieces *p, const MsCandidate *c) {
   const Replicas r = replicas_of(c->value);
   const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
   const GArray *lives = ms_shape_lives(p->t, p->w, c);
-  double least = INFINITY;
+  double least = lives->len > 0 ? INFINITY : 0; /* none: rules refuse them all */
   for (guint k = 0; k < lives->len; k++)
     for (int i = 0; i < list->n; i++)
       least = MIN(least, ms_bound_cut_of_live_B(p->memo, &list->of[i], r.dp_cp, r.edp, &g_array_index(lives, MsLive, k),

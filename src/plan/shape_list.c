@@ -160,8 +160,8 @@ static GArray *lives_new(const MsTree *t, MsTreeWorker *w, MsCandidate c) {
       c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
       ms_tree_write_shape(t, w, &c);
       double *live = g_new(double, c.value[MS_AXIS_PP]);
-      ms_fewest_live(w->scratch, live);
-      add_live(lives, c.value[MS_AXIS_PP], ms_schedule_row(w->scratch->layout.schedule)->copies, live);
+      if (!ms_fewest_live(w->scratch, live)) g_free(live);
+      else add_live(lives, c.value[MS_AXIS_PP], ms_schedule_row(w->scratch->layout.schedule)->copies, live);
     }
   return lives;
 }
