@@ -59,10 +59,10 @@ typedef struct {
 } ShapeEntry;
 
 struct MsShapes {
-  GHashTable *known;  /* ShapeKey -> ShapeEntry */
-  GHashTable *by_cut; /* the key without the costs, and the layout string; or the rule that refuses all of its cuts ->
-                       * the same entries, owned */
-  GPtrArray *maps;    /* which layer is which piece, as bytes */
+  GHashTable *known;   /* ShapeKey -> ShapeEntry */
+  GHashTable *by_cut;  /* the key without the costs, and the layout string -> the same entries, owned */
+  GHashTable *by_rule; /* that refuses all of its cuts -> the same */
+  GPtrArray *maps;     /* which layer is which piece, as bytes */
 };
 
 static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ShapeKey) / sizeof(gint32)); }
@@ -85,6 +85,7 @@ MsShapes *ms_shapes_new(void) {
   MsShapes *s = g_new0(MsShapes, 1);
   s->known = g_hash_table_new_full(hash_key, equal_key, g_free, NULL);
   s->by_cut = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_entry);
+  s->by_rule = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
   s->maps = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
   return s;
 }
@@ -93,6 +94,7 @@ void ms_shapes_free(MsShapes *s) {
   if (!s) return;
   g_hash_table_unref(s->known);
   g_hash_table_unref(s->by_cut);
+  g_hash_table_unref(s->by_rule);
   g_ptr_array_unref(s->maps);
   g_free(s);
 }
@@ -290,27 +292,29 @@ gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
 }
 
 static ShapeEntry *refused_entry(MsShapes *shapes, int rule) {
-  g_autofree char *name = g_strdup_printf("rule %d", rule);
-  ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, name);
+  ShapeEntry *e = g_hash_table_lookup(shapes->by_rule, GINT_TO_POINTER(rule));
   if (e) return e;
   e = g_new0(ShapeEntry, 1);
   e->rule = rule;
-  g_hash_table_insert(shapes->by_cut, g_steal_pointer(&name), e);
+  g_hash_table_insert(shapes->by_rule, GINT_TO_POINTER(rule), e);
   return e;
 }
 
-/* Of the cut that is written in. */
-static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s,
-                            gboolean pairs) {
-  int rule = ms_layout_check_kinds(s, MS_RULE_SPLIT);
-  if (rule >= 0) return refused_entry(shapes, rule);
+/* Of the cut that is written in. Rules about the split read nothing but what the key says. */
+static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsSpace *space,
+                            const MsScenario *s) {
   g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->flush, k->shape_of,
                                          k->map, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
   ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, cut);
   if (e) return e;
-  g_autoptr(MsLayout) layout = ms_layout_build(s);
   e = g_new0(ShapeEntry, 1);
-  e->rule = -1, e->shape = count_shape(s, memo->work, layout, pairs);
+  e->rule = ms_layout_check_kinds(s, MS_RULE_SPLIT);
+  if (e->rule < 0) {
+    g_autoptr(MsLayout) layout = ms_layout_build(s);
+    gboolean pairs =
+        space->request->base->options.ep_overlap || ms_request_leaves_open(space->request, "options.ep_overlap");
+    e->shape = count_shape(s, memo->work, layout, pairs);
+  }
   g_hash_table_insert(shapes->by_cut, g_steal_pointer(&cut), e);
   return e;
 }
@@ -321,10 +325,8 @@ static ShapeEntry *new_entry(MsShapes *shapes, const ShapeKey *k, const MsPieceM
   int rule = ms_layout_check_kinds(s, MS_RULE_PIPELINE);
   if (rule >= 0) return refused_entry(shapes, rule);
   const MsUnbalanced before = ms_space_try_balance(space, k->costs, ms_space_cut_of(space, combo), s);
-  gboolean pairs =
-      space->request->base->options.ep_overlap || ms_request_leaves_open(space->request, "options.ep_overlap");
   ShapeEntry *e =
-      before.same ? refused_entry(shapes, ms_num_rules + MS_REFUSED_SAME) : entry_of(shapes, k, memo, s, pairs);
+      before.same ? refused_entry(shapes, ms_num_rules + MS_REFUSED_SAME) : entry_of(shapes, k, memo, space, s);
   ms_space_undo_balance(before, s);
   return e;
 }

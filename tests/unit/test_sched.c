@@ -410,8 +410,8 @@ static void closed_forms_of_the_v_schedules(void **state) {
     }
 }
 
-/* Behind one forward that no backward runs beside: as many as ever where there are no pairs, at most one pass less where
- * there are; by chunks, what the closed form says. */
+/* Behind one forward that no backward runs beside: as many as ever where there are no pairs, at most one pass less
+ * where there are; by chunks, what the closed form says. */
 static void most_in_flight_by_chunks(void **state) {
   (void)state;
   for (int kind = 0; kind < MS_N_SCHEDULES; kind++)

@@ -81,19 +81,23 @@ static void what_fits_exactly_is_found(void **state) {
   assert_true(copies >= 3);
 }
 
-/* What microbatches keep is part of the first bound of the memory of every schedule, also of those whose lists alone say
- * how many are alive, and of what holds for any cut. */
+/* What microbatches keep is part of the first bound of the memory of every schedule, also of those whose lists alone
+ * say how many are alive, and of what holds for any cut. */
 static void memory_counts_what_lists_keep_alive(void **state) {
   (void)state;
   static const char *const words[] = {"1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe", "dualpipev"};
   for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
     g_autofree char *layout = g_strdup_printf(
         "\"tp\": 1, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"pipeline_layout\": [null], \"schedule\": \"%s\"", words[i]);
-    const MsSmallRequest small = {words[i],   "{\"base\": \"llama3-8b\", \"num_layers\": 16}",
-                                  "h100-sxm", 8,
-                                  8192,       32,
+    const MsSmallRequest small = {words[i],
+                                  "{\"base\": \"llama3-8b\", \"num_layers\": 16}",
+                                  "h100-sxm",
+                                  8,
+                                  8192,
+                                  32,
                                   "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
-                                  layout,     "\"distributed_optimizer\": true,"};
+                                  layout,
+                                  "\"distributed_optimizer\": true,"};
     g_autoptr(MsRequest) request = ms_small_request(&small);
     MsSpace *space = ms_space_new(request, TRUE, NULL);
     MsCandidate c = {0};
