@@ -59,10 +59,10 @@ typedef struct {
 } ShapeEntry;
 
 struct MsShapes {
-  GHashTable *known;  /* ShapeKey -> ShapeEntry */
-  GHashTable *by_cut; /* the key without the costs, and the layout string; or the rule that refuses all of its cuts ->
-                       * the same entries, owned */
-  GPtrArray *maps;    /* which layer is which piece, as bytes */
+  GHashTable *known;   /* ShapeKey -> ShapeEntry */
+  GHashTable *by_cut;  /* the key without the costs, and the layout string -> the same entries, owned */
+  GHashTable *by_rule; /* that refuses all of its cuts -> the same */
+  GPtrArray *maps;     /* which layer is which piece, as bytes */
 };
 
 static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ShapeKey) / sizeof(gint32)); }
@@ -85,6 +85,7 @@ MsShapes *ms_shapes_new(void) {
   MsShapes *s = g_new0(MsShapes, 1);
   s->known = g_hash_table_new_full(hash_key, equal_key, g_free, NULL);
   s->by_cut = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, free_entry);
+  s->by_rule = g_hash_table_new_full(NULL, NULL, NULL, free_entry);
   s->maps = g_ptr_array_new_with_free_func((GDestroyNotify)g_bytes_unref);
   return s;
 }
@@ -93,6 +94,7 @@ void ms_shapes_free(MsShapes *s) {
   if (!s) return;
   g_hash_table_unref(s->known);
   g_hash_table_unref(s->by_cut);
+  g_hash_table_unref(s->by_rule);
   g_ptr_array_unref(s->maps);
   g_free(s);
 }
@@ -114,10 +116,39 @@ int ms_shapes_map(MsShapes *s, const MsPieceMemo *memo) {
   return (int)s->maps->len - 1;
 }
 
-static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, gint64 *before,
-                        StageCounts *out) {
-  const MsScheduleRow *row = ms_schedule_row(s->layout.schedule);
-  MsScheduleNumbers numbers = {.stages = l->pp, .microbatches = l->flush, .chunks = l->vpp, .group = l->group_size};
+/* --- microbatches that are alive at some moment, behind a forward of the stage that no backward runs beside --- */
+
+typedef struct {
+  MsScheduleKind kind;
+  MsScheduleNumbers numbers;
+  MsSchedule *schedule; /* NULL: there is a closed form, or costs decide: then one is, behind the first forward */
+} Alive;
+
+static gboolean has_closed_form(MsScheduleKind kind, const MsScheduleNumbers *n) {
+  return ms_schedule_row(kind)->live(n, 0, 0) > 0;
+}
+
+/* FALSE: there is no such schedule. */
+static gboolean alive_in(MsScheduleKind kind, const MsScheduleNumbers *numbers, Alive *out) {
+  char why[192];
+  *out = (Alive){kind, *numbers, NULL};
+  if (has_closed_form(kind, numbers) || ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) return TRUE;
+  return (out->schedule = ms_schedule_shared(kind, numbers, why, sizeof why)) != NULL;
+}
+
+/* live[chunks] */
+static void alive_on(const Alive *a, int stage, gint64 *live) {
+  if (a->schedule) {
+    ms_schedule_most_in_flight(a->schedule, stage, live);
+    return;
+  }
+  gboolean closed = has_closed_form(a->kind, &a->numbers);
+  for (int c = 0; c < a->numbers.chunks; c++)
+    live[c] = closed ? ms_schedule_row(a->kind)->live(&a->numbers, stage, c) : 1;
+}
+
+static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, const gint64 *alive,
+                        gint64 *before, StageCounts *out) {
   gint64 microbatches = ms_schedule_share(s->layout.schedule, l->microbatches);
   int n = w->n_pieces;
   memset(out->time, 0, sizeof *out->time * N_COUNTS * (size_t)n);
@@ -127,14 +158,13 @@ static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l,
   out->received = 0;
   for (int c = 0; c < l->vpp; c++) {
     const MsChunk *chunk = ms_layout_chunk(l, stage, c);
-    gint64 live = row->live(&numbers, stage, c);
     int length = ms_work_chunk_length(w, chunk);
     out->received += !chunk->has_embedding;
     if (length > 0) out->last[ms_work_chunk_piece(w, chunk, length - 1)] = TRUE;
     for (int i = 0; i < length; i++) {
       int piece = ms_work_chunk_piece(w, chunk, i);
       out->count[piece]++;
-      out->live[piece] += live;
+      out->live[piece] += alive[c];
       out->time[RUN * n + piece] += microbatches;
       if (i == 0) out->time[STARTS * n + piece] += microbatches;
       if (i == length - 1) out->time[ENDS * n + piece] += microbatches;
@@ -220,11 +250,18 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   g_autofree gint32 *count = g_new(gint32, cells);
   g_autofree guint8 *last = g_new(guint8, cells);
   g_autofree StageCounts *stage = g_new(StageCounts, stages);
+  g_autofree gint64 *alive = g_new0(gint64, l->vpp);
+  Alive in;
+  const MsScheduleNumbers numbers = {
+      .stages = l->pp, .microbatches = l->flush, .chunks = l->vpp, .group = l->group_size, .f = 1, .i = 1, .w = 1};
+  gboolean exists = alive_in(s->layout.schedule, &numbers, &in);
   for (int i = 0; i < stages; i++) {
     size_t at = (size_t)i * (size_t)n;
     stage[i] = (StageCounts){time + N_COUNTS * at, count + at, live + at, last + at, 0};
-    count_stage(s, w, l, i, before, &stage[i]);
+    if (exists) alive_on(&in, i, alive);
+    count_stage(s, w, l, i, alive, before, &stage[i]);
   }
+  ms_schedule_free(in.schedule);
   if (pairs) count_alone(s, w, l, stage);
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
@@ -255,27 +292,29 @@ gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
 }
 
 static ShapeEntry *refused_entry(MsShapes *shapes, int rule) {
-  g_autofree char *name = g_strdup_printf("rule %d", rule);
-  ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, name);
+  ShapeEntry *e = g_hash_table_lookup(shapes->by_rule, GINT_TO_POINTER(rule));
   if (e) return e;
   e = g_new0(ShapeEntry, 1);
   e->rule = rule;
-  g_hash_table_insert(shapes->by_cut, g_steal_pointer(&name), e);
+  g_hash_table_insert(shapes->by_rule, GINT_TO_POINTER(rule), e);
   return e;
 }
 
-/* Of the cut that is written in. */
-static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsScenario *s,
-                            gboolean pairs) {
-  int rule = ms_layout_check_kinds(s, MS_RULE_SPLIT);
-  if (rule >= 0) return refused_entry(shapes, rule);
+/* Of the cut that is written in. Rules about the split read nothing but what the key says. */
+static ShapeEntry *entry_of(MsShapes *shapes, const ShapeKey *k, const MsPieceMemo *memo, const MsSpace *space,
+                            const MsScenario *s) {
   g_autofree char *cut = g_strdup_printf("%d %d %d %d %d %d %s", k->pp, k->vpp, k->microbatches, k->flush, k->shape_of,
                                          k->map, s->layout.pipeline_layout ? s->layout.pipeline_layout : "");
   ShapeEntry *e = g_hash_table_lookup(shapes->by_cut, cut);
   if (e) return e;
-  g_autoptr(MsLayout) layout = ms_layout_build(s);
   e = g_new0(ShapeEntry, 1);
-  e->rule = -1, e->shape = count_shape(s, memo->work, layout, pairs);
+  e->rule = ms_layout_check_kinds(s, MS_RULE_SPLIT);
+  if (e->rule < 0) {
+    g_autoptr(MsLayout) layout = ms_layout_build(s);
+    gboolean pairs =
+        space->request->base->options.ep_overlap || ms_request_leaves_open(space->request, "options.ep_overlap");
+    e->shape = count_shape(s, memo->work, layout, pairs);
+  }
   g_hash_table_insert(shapes->by_cut, g_steal_pointer(&cut), e);
   return e;
 }
@@ -286,10 +325,8 @@ static ShapeEntry *new_entry(MsShapes *shapes, const ShapeKey *k, const MsPieceM
   int rule = ms_layout_check_kinds(s, MS_RULE_PIPELINE);
   if (rule >= 0) return refused_entry(shapes, rule);
   const MsUnbalanced before = ms_space_try_balance(space, k->costs, ms_space_cut_of(space, combo), s);
-  gboolean pairs =
-      space->request->base->options.ep_overlap || ms_request_leaves_open(space->request, "options.ep_overlap");
   ShapeEntry *e =
-      before.same ? refused_entry(shapes, ms_num_rules + MS_REFUSED_SAME) : entry_of(shapes, k, memo, s, pairs);
+      before.same ? refused_entry(shapes, ms_num_rules + MS_REFUSED_SAME) : entry_of(shapes, k, memo, space, s);
   ms_space_undo_balance(before, s);
   return e;
 }
@@ -455,7 +492,7 @@ double ms_memo_kept_B(const MsPieceMemo *memo) {
   return sum;
 }
 
-void ms_fewest_live(const MsScenario *s, double *live) {
+gboolean ms_fewest_live(const MsScenario *s, double *live) {
   const MsLayoutSpec *l = &s->layout;
   gint64 replicas = s->gpus / ((gint64)l->tp * l->cp * l->pp);
   int group = l->microbatch_group_size_per_virtual_pipeline_stage;
@@ -463,12 +500,21 @@ void ms_fewest_live(const MsScenario *s, double *live) {
                                .microbatches = ms_layout_flush(
                                    s, (int)(s->training.global_batch_size / (s->training.micro_batch_size * replicas))),
                                .chunks = ms_layout_chunks_per_rank(s),
-                               .group = group > 0 ? group : l->pp};
+                               .group = group > 0 ? group : l->pp,
+                               .f = 1,
+                               .i = 1,
+                               .w = 1};
+  g_autofree gint64 *alive = g_new(gint64, MAX(1, numbers.chunks));
+  Alive in;
+  if (!alive_in(l->schedule, &numbers, &in)) return FALSE;
   for (int k = 0; k < l->pp; k++) {
     gint64 least = G_MAXINT64;
-    for (int c = 0; c < numbers.chunks; c++) least = MIN(least, ms_schedule_row(l->schedule)->live(&numbers, k, c));
+    alive_on(&in, k, alive);
+    for (int c = 0; c < numbers.chunks; c++) least = MIN(least, alive[c]);
     live[k] = (double)least;
   }
+  ms_schedule_free(in.schedule);
+  return TRUE;
 }
 
 /* Weak duality. A piece i takes W(i, k) on stage k, its states and what live microbatches keep; with any weights y(k)
@@ -499,7 +545,7 @@ double ms_bound_cut_of_live_B(const MsPieceMemo *memo, const MsStateBytes *bytes
 double ms_bound_any_cut_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
                           const MsScenario *s) {
   g_autofree double *live = g_new(double, s->layout.pp);
-  ms_fewest_live(s, live);
+  if (!ms_fewest_live(s, live)) return 0;
   const MsLive own = {s->layout.pp, ms_schedule_row(s->layout.schedule)->copies, live};
   return ms_bound_cut_of_live_B(memo, bytes, dp_cp, edp, &own, s);
 }

@@ -49,7 +49,7 @@ typedef struct {
   int pp, copies;     /* of the model, by the schedule */
   const double *live; /* [pp] fewest microbatches that are alive on each stage, whichever chunk they are in */
 } MsLive;
-void ms_fewest_live(const MsScenario *scenario, double *live);
+gboolean ms_fewest_live(const MsScenario *scenario, double *live); /* live[pp]; FALSE: there is no such schedule */
 /* ms_bound_any_cut_B of all scenarios on as many GPUs that keep as many microbatches alive, or more. */
 double ms_bound_cut_of_live_B(const MsPieceMemo *memo, const MsStateBytes *bytes, double dp_cp, double edp,
                               const MsLive *of, const MsScenario *scenario);

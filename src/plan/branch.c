@@ -346,7 +346,8 @@ typedef struct {
   gboolean own;      /* the memo is of one cut */
   gboolean sizes;    /* the memo has no times yet */
   int map;
-  guint schedules; /* of the node: schedules_of */
+  GHashTable *passed; /* of shapes what their passes take: picoseconds */
+  double most;        /* shapes whose first bound costs more are left for later */
 } Pieces;
 
 static void take_pieces(Pieces *p, const MsCandidate *c) {
@@ -374,7 +375,7 @@ static double any_cut_B(const Pieces *p, const MsCandidate *c) {
   const Replicas r = replicas_of(c->value);
   const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
   const GArray *lives = ms_shape_lives(p->t, p->w, c);
-  double least = INFINITY;
+  double least = lives->len > 0 ? INFINITY : 0; /* none: rules refuse them all */
   for (guint k = 0; k < lives->len; k++)
     for (int i = 0; i < list->n; i++)
       least = MIN(least, ms_bound_cut_of_live_B(p->memo, &list->of[i], r.dp_cp, r.edp, &g_array_index(lives, MsLive, k),
@@ -401,20 +402,13 @@ static int settled_rule(const Pieces *p, const MsCandidate *c) {
   return same ? ms_num_rules + MS_REFUSED_SAME : rule;
 }
 
-typedef struct {
-  MsShapeUse use;
-  MsTime passes;
-} Passed;
-
-static MsTime passes_once(const Pieces *p, const MsCandidate *c, MsShapeUse use, GArray *passed) {
-  use.choice = p->t->of_order[use.choice];
-  for (guint i = 0; i < passed->len; i++) {
-    const Passed *known = &g_array_index(passed, Passed, i);
-    if (known->use.vpp == use.vpp && known->use.choice == use.choice) return known->passes;
-  }
-  Passed own = {use, passes_of_shape(p, c)};
-  g_array_append_val(passed, own);
-  return own.passes;
+/* The same once for all that have the shape: the late key changes it only where it changes the cut. */
+static MsTime passes_once(const Pieces *p, const MsCandidate *c, const MsShape *shape) {
+  gpointer known;
+  if (g_hash_table_lookup_extended(p->passed, shape, NULL, &known)) return (MsTime)GPOINTER_TO_SIZE(known);
+  MsTime own = passes_of_shape(p, c);
+  g_hash_table_insert(p->passed, (gpointer)shape, GSIZE_TO_POINTER(own));
+  return own;
 }
 
 /* The second bound; of pieces that have been costed in some pipeline, or (NULL) of the layout's own. */
@@ -453,38 +447,39 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
 
 /* A layout of a shape that may fit, with the axes and combination of `c`. */
 static void expand_use(const Pieces *p, const MsBranch *node, const MsCandidate *c, MsTime step, double least_B,
-                       MsShapeUse use, GArray *passed) {
+                       MsShapeUse use) {
   MsTree *t = p->t;
   gboolean at_once = t->space->stride[MS_ROLE_SHAPE] == 1 && !p->own; /* nothing else is open, and pieces are at hand */
-  if (ms_planner_cuts(t->x, MS_SHORT_RELAXED)) step = MAX(step, passes_once(p, c, use, passed));
+  if (ms_planner_cuts(t->x, MS_SHORT_RELAXED)) step = MAX(step, passes_once(p, c, use.shape));
   if (at_once && may_enter(t, c, (double)step)) screen_layout(t, p->w, node, c, (double)step, p->memo);
   else emit_with(t, p->w, node, MS_LEVEL_SHAPE, *c, (double)step, least_B);
 }
 
-/* All layouts of one shape at the PP of `c`. */
+/* The node was expanded before: what refuses the layouts of some shape has been told. */
+static gboolean again(const MsBranch *node) { return node->had > 0; }
+
+/* All layouts of one shape at the PP of `c`. Those that do not fit are told at once. */
 static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, const MsShapeGroup *group) {
   MsTree *t = p->t;
   MsTime step = ms_bound_time(group->shape, p->memo);
   double cost = cost_of(t, &c, step);
-  if (node->had > 0 && cost <= node->had) return; /* when the node was expanded before */
-  p->w->bounded++;
-  gboolean dear = ms_tree_dear(t, cost);
+  if (again(node) && (cost <= node->had || isinf(cost))) return;
+  p->w->bounded += !again(node);
+  gboolean dear = ms_tree_dear(t, cost), later = cost > p->most && !isinf(cost);
   if (dear && !t->front) return;
   double least_B = least_device_B(p, group->shape, &c);
-  if (dear) {
-    if (may_fit(p, least_B)) p->w->left_cost = MIN(p->w->left_cost, cost);
-    return;
-  }
-  g_autoptr(GArray) passed = g_array_new(FALSE, FALSE, sizeof(Passed));
+  gboolean fits = may_fit(p, least_B);
+  if (fits && (dear || later)) p->w->left_cost = MIN(p->w->left_cost, cost);
+  if (dear || (fits ? later : again(node))) return;
   for (guint i = 0; i < group->use->len; i++) {
     MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
     c.value[MS_AXIS_VPP] = use.vpp, c.combo = node->c.combo + use.choice * t->space->stride[MS_ROLE_SHAPE];
     ms_tree_write_shape(t, p->w, &c);
     int rule = settled_rule(p, &c);
     if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
-    else if (!may_fit(p, least_B))
+    else if (!fits)
       refuse(t, p->w, ms_num_rules + MS_REFUSED_MEMORY, least_B - t->x->s.plan->memory_limit_B, MS_LEVEL_SHAPE, &c);
-    else expand_use(p, node, &c, step, least_B, use, passed);
+    else expand_use(p, node, &c, step, least_B, use);
   }
 }
 
@@ -542,19 +537,17 @@ static void expand_late(Pieces *p, const MsBranch *node) {
     MsCandidate c = node->c;
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[pp];
     int rule = ms_tree_size_rule(p->t, c.value);
-    if (rule >= 0) {
+    if (rule >= 0 && !again(node))
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c,
                   (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
-      continue;
-    }
-    if (fits_in_no_cut(p, &c)) continue;
+    if (rule >= 0 || (again(node) ? !may_fit(p, any_cut_B(p, &c)) : fits_in_no_cut(p, &c))) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len && !ms_interrupted(); i++) {
       const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
       const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
       c.value[MS_AXIS_VPP] = first->vpp, c.combo = node->c.combo + first->choice * space->stride[MS_ROLE_SHAPE];
       if (group->shape) expand_group(p, node, c, group);
-      else refuse_many(p->t, p->w, group->rule, INFINITY, MS_LEVEL_SHAPE, &c, group->use->len);
+      else if (!again(node)) refuse_many(p->t, p->w, group->rule, INFINITY, MS_LEVEL_SHAPE, &c, group->use->len);
       c.combo = node->c.combo;
     }
   }
@@ -565,42 +558,6 @@ static void expand_pieces(Pieces *p, const MsBranch *node) {
     const MsBranch own = write_late(p, node, late);
     expand_late(p, &own);
   }
-}
-
-/* Some layout of the group, at the PP of `c`, is not refused by a rule that the shape settles. */
-static gboolean group_allowed(const Pieces *p, MsCandidate c, const MsShapeGroup *group) {
-  const MsTree *t = p->t;
-  gint64 node = c.combo;
-  for (guint i = 0; i < group->use->len; i++) {
-    MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
-    if (t->schedules && !(p->schedules & 1u << t->schedule_of[use.choice])) continue;
-    c.value[MS_AXIS_VPP] = use.vpp, c.combo = node + use.choice * t->space->stride[MS_ROLE_SHAPE];
-    ms_tree_write_shape(t, p->w, &c);
-    if (settled_rule(p, &c) < 0) return TRUE;
-  }
-  return FALSE;
-}
-
-static MsTime least_of_late(const Pieces *p, MsCandidate c, MsTime least) {
-  for (int pp = 0; pp < p->t->space->axis[MS_AXIS_PP].n; pp++) {
-    c.value[MS_AXIS_PP] = p->t->space->axis[MS_AXIS_PP].value[pp];
-    if (ms_tree_size_rule(p->t, c.value) >= 0 || !may_fit(p, any_cut_B(p, &c))) continue;
-    const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
-    for (guint i = 0; i < list->len; i++) {
-      const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
-      const MsShape *shape = group->shape;
-      MsTime step = shape ? ms_bound_time(shape, p->memo) : G_MAXINT64;
-      if (step < least && may_fit(p, least_device_B(p, shape, &c)) && group_allowed(p, c, group)) least = step;
-    }
-  }
-  return least;
-}
-
-/* The least first bound of the shapes that may fit; INFINITY when none does. */
-static double least_of_shapes(const Pieces *p, const MsBranch *node) {
-  MsTime least = G_MAXINT64;
-  for (int late = 0; late < p->t->n_late; late++) least = least_of_late(p, write_late(p, node, late).c, least);
-  return least < G_MAXINT64 ? (double)least : INFINITY;
 }
 
 static gboolean any_fits_late(const Pieces *p, MsCandidate c) {
@@ -623,20 +580,15 @@ static gboolean any_fits(const Pieces *p, const MsBranch *node) {
 static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
   MsTree *t = p->t;
   MsCandidate *c = &child->c;
-  double share = 0, least = 0;
+  double share = 0;
   if (p->memo) take_pieces(p, c);
   if (p->memo && !any_fits(p, child)) {
-    if (!t->front) expand_pieces(p, child);
+    if (!t->front) expand_pieces(p, child); /* says what refuses them, as the pieces are at hand */
     return;
   }
-  if (p->memo && cost_pieces(p)) {
-    p->schedules = schedules_of(t, p->w->scratch, MS_ROLE_ADDED);
-    share = passes(t, p->memo, microbatches_per_stage(t, c), p->schedules);
-    if (may_enter(t, c, share)) least = least_of_shapes(p, child);
-  }
-  if (isinf(least) || (!t->front && ms_tree_dear(t, cost_of(t, c, (MsTime)least)))) {
-    if (!t->front) expand_pieces(p, child); /* says what refuses them, as the pieces are at hand */
-  } else emit(t, p->w, node, MS_LEVEL_ADDED, *c, MAX(share, least));
+  if (p->memo && cost_pieces(p))
+    share = passes(t, p->memo, microbatches_per_stage(t, c), schedules_of(t, p->w->scratch, MS_ROLE_ADDED));
+  emit(t, p->w, node, MS_LEVEL_ADDED, *c, share);
 }
 
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
@@ -649,7 +601,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
       refuse(t, w, rule, INFINITY, MS_LEVEL_ADDED, &child.c);
       continue;
     }
-    Pieces p = {.t = t, .w = w, .sizes = TRUE};
+    Pieces p = {.t = t, .w = w, .sizes = TRUE, .most = INFINITY};
     if (write_pieces(t, w, &child.c, FALSE)) p.memo = ms_memo_begin(w->flat, like_of(t, w), NULL);
     settle_added(&p, node, &child);
     if (p.sizes) ms_memo_free(p.memo);
@@ -661,6 +613,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
 /* FALSE with the rule that the split breaks, or MS_REFUSED_ERROR. */
 static gboolean pieces_of_cut(Pieces *p, const MsCandidate *c, int *rule) {
   if (p->own) ms_memo_free(p->memo), p->memo = NULL;
+  g_hash_table_remove_all(p->passed);
   *rule = ms_try_cut(p->t->space, c->value, c->combo, NULL, p->w->scratch, p->t->x->s.first, &p->memo);
   p->own = TRUE;
   if (!p->memo) return FALSE;
@@ -676,7 +629,7 @@ static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 ch
   const MsShape *shape = NULL;
   if (rule < 0 && pieces_of_cut(p, &c, &rule))
     shape = ms_shapes_get(p->w->shapes, p->map, p->memo, t->space, &c, p->w->scratch, &rule);
-  MsShapeUse use = {c.value[MS_AXIS_VPP], (gint32)choice};
+  MsShapeUse use = {shape, c.value[MS_AXIS_VPP], (gint32)choice};
   g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof use);
   g_array_append_val(uses, use);
   if (shape) expand_group(p, node, c, &(MsShapeGroup){shape, -1, uses});
@@ -696,24 +649,30 @@ static void expand_cuts(Pieces *p, const MsBranch *shared, int late) {
   }
 }
 
-/* The node for a list with less memory, which its dear shapes may enter. */
-static void leave_rest(const MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+/* The node for its dearer shapes, and for a list with less memory, which the dear ones may enter. */
+static void leave_rest(const Pieces *p, const MsBranch *node) {
   MsBranch rest = *node;
-  if (!t->front || isinf(w->left_cost)) return;
-  rest.c.cost = w->left_cost, rest.had = t->threshold;
-  g_array_append_val(w->children, rest);
+  if (isinf(p->w->left_cost)) return;
+  rest.c.cost = p->w->left_cost, rest.had = MIN(p->t->threshold, p->most);
+  g_array_append_val(p->w->children, rest);
 }
+
+/* Shapes are taken in steps: what the passes take of those that the search never comes to is not asked. */
+#define STEP (1 + 0x1p-6)
 
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE)};
   w->left_cost = INFINITY;
+  p.most = p.memo ? STEP * node->c.cost : INFINITY;
+  p.passed = g_hash_table_new(NULL, NULL);
   if (p.memo) {
     take_pieces(&p, &node->c);
     expand_pieces(&p, node);
   } else { /* or the machine cannot: then every layout that obeys the rules says why */
     for (int late = 0; late < t->n_late; late++) expand_cuts(&p, node, late);
   }
-  leave_rest(t, w, node);
+  leave_rest(&p, node);
+  g_hash_table_unref(p.passed);
   if (p.own) ms_memo_free(p.memo);
 }
 

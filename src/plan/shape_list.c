@@ -44,7 +44,7 @@ MsShapeLists *ms_shape_lists_new(void) {
   return l;
 }
 
-enum { MOST_USES = 1 << 23 }; /* 64 MiB of one thread's lists */
+enum { MOST_USES = 1 << 22 }; /* 64 MiB of one thread's lists */
 
 void ms_shape_lists_trim(MsShapeLists *l) {
   if (l->uses < MOST_USES) return;
@@ -76,7 +76,8 @@ static int costs_of_cut(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, con
   return -1;
 }
 
-static void add_use(GArray *list, const MsShape *shape, int rule, MsShapeUse use) {
+static void add_use(GArray *list, int rule, MsShapeUse use) {
+  const MsShape *shape = use.shape;
   MsShapeGroup *group = NULL;
   for (guint i = 0; i < list->len && !group; i++) {
     MsShapeGroup *other = &g_array_index(list, MsShapeGroup, i);
@@ -97,6 +98,15 @@ typedef struct {
   int rule;
 } Made;
 
+/* The combination before this one, of keys of MS_ROLE_SHAPE, that has the same shape: it differs in the rank order
+ * alone, or in keys that make no difference. -1: there is none. The axes and the combination are written in. */
+static gint64 made_before(const MsTree *t, const MsTreeWorker *w, const MsCandidate *c, gint64 i) {
+  gint64 stride = t->space->stride[MS_ROLE_SHAPE], node = c->combo - i * stride, n = t->space->n_of_role[MS_ROLE_SHAPE];
+  if (t->of_order[i] < i) return t->of_order[i];
+  gint64 beyond = ms_space_standing(t->space, c->combo, w->scratch) - node, stands = beyond / stride;
+  return beyond >= 0 && beyond % stride == 0 && stands < MIN(i, n) ? stands : -1;
+}
+
 static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, MsCandidate c) {
   const MsSpace *space = t->space;
   GArray *list = g_array_new(FALSE, FALSE, sizeof(MsShapeGroup));
@@ -107,13 +117,11 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
     for (gint64 i = 0; i < n; i++) {
       Made *own = &made[i];
       c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
-      if (t->of_order[i] < i) {
-        *own = made[t->of_order[i]];
-      } else {
-        ms_tree_write_shape(t, w, &c);
-        own->shape = ms_shapes_make(w->shapes, map, memo, space, &c, w->scratch, &own->rule);
-      }
-      add_use(list, own->shape, own->rule, (MsShapeUse){c.value[MS_AXIS_VPP], (gint32)i});
+      ms_tree_write_shape(t, w, &c);
+      gint64 before = made_before(t, w, &c, i);
+      if (before >= 0) *own = made[before];
+      else own->shape = ms_shapes_make(w->shapes, map, memo, space, &c, w->scratch, &own->rule);
+      add_use(list, own->rule, (MsShapeUse){own->shape, c.value[MS_AXIS_VPP], (gint32)i});
     }
   return list;
 }
@@ -160,8 +168,8 @@ static GArray *lives_new(const MsTree *t, MsTreeWorker *w, MsCandidate c) {
       c.value[MS_AXIS_VPP] = space->axis[MS_AXIS_VPP].value[k], c.combo = node + i * space->stride[MS_ROLE_SHAPE];
       ms_tree_write_shape(t, w, &c);
       double *live = g_new(double, c.value[MS_AXIS_PP]);
-      ms_fewest_live(w->scratch, live);
-      add_live(lives, c.value[MS_AXIS_PP], ms_schedule_row(w->scratch->layout.schedule)->copies, live);
+      if (!ms_fewest_live(w->scratch, live)) g_free(live);
+      else add_live(lives, c.value[MS_AXIS_PP], ms_schedule_row(w->scratch->layout.schedule)->copies, live);
     }
   return lives;
 }

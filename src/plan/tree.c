@@ -30,7 +30,7 @@ enum {
 
 /* Of each level: how long it takes to expand a node, and what a good layout costs by its bound there at least, both
  * measured on requests with few and with many open keys. They decide the order alone. */
-static const int work_of[MS_N_LEVELS] = {1, 10, 30, 15, 1, 1, 4};
+static const int work_of[MS_N_LEVELS] = {1, 2, 2, 3, 1, 1, 8};
 #define LEARNS 0.1
 static const double usual[MS_N_LEVELS] = {3, 1.45, 1.35, 1.3, 1.17, 1.17, 1.07};
 

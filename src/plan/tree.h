@@ -9,8 +9,8 @@
  *   KERNELS    + MS_ROLE_KERNELS             all compute rows, nothing recomputed or offloaded
  *   BESIDE     + MS_ROLE_BESIDE              the same, from the first to the last compute row of each piece;
  *                                            shared out where passes run in pairs
- *   ADDED      + MS_ROLE_ADDED               the same of the pieces as they are; the least first bound of the
- *                                            shapes that may fit
+ *   ADDED      + MS_ROLE_ADDED               the same of the pieces as they are; once some of its shapes have been
+ *                                            taken, the least first bound of those left that may fit
  *   SHAPE      + pp, vpp, MS_ROLE_SHAPE      the first bound of the layout (bound.c); the passes in their
  *                                            schedule, with the pieces of the node above
  *   STATE      + MS_ROLE_STATE               the same, and what follows the gradient norm; by then it is known to fit;
@@ -39,7 +39,7 @@ typedef struct {
   MsCandidate c;
   gint32 level;
   gfloat was[MS_LEVEL_LAYOUT]; /* cost of its ancestors and itself, by level; 0: there was none of that level */
-  double had; /* of a front. MS_LEVEL_ADDED: shapes whose first bound costs no more were taken before (0: none);
+  double had; /* MS_LEVEL_ADDED: shapes whose first bound costs no more were taken before (0: none); of a front.
                * MS_LEVEL_SHAPE: device memory that it needs at least; MS_LEVEL_LAYOUT: that it needs */
 } MsBranch;
 
@@ -55,8 +55,9 @@ typedef struct { /* a node of the first level whose states alone take more memor
 } MsTooLarge;
 
 typedef struct {
-  gint32 vpp, choice;
-} MsShapeUse; /* choice: combination of the keys of MS_ROLE_SHAPE */
+  const MsShape *shape; /* its own, which others in the group equal; NULL: a rule refuses it */
+  gint32 vpp, choice;   /* combination of the keys of MS_ROLE_SHAPE */
+} MsShapeUse;
 typedef struct {
   const MsShape *shape;
   int rule;
@@ -74,7 +75,7 @@ typedef struct {     /* of one thread */
   GArray *too_large; /* MsTooLarge */
   MsRefusedTable refused;
   guint64 bounded, screened, feasible;
-  double left_cost; /* least first bound of the shapes that the node being expanded leaves out as dear */
+  double left_cost; /* least first bound of the shapes that the node being expanded leaves for later */
   MsShapes *shapes;
   MsShapeLists *lists;
   MsBytesList *bytes; /* [n_late] of one combination of MS_ROLE_WORK, by the late key */

@@ -397,3 +397,18 @@ int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage) {
   }
   return peak;
 }
+
+static int backward_chunk_of(const MsSlot *slot) { return slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk; }
+
+void ms_schedule_most_in_flight(const MsSchedule *schedule, int stage, gint64 *live) {
+  size_t size = sizeof *live * (size_t)schedule->chunks;
+  g_autofree gint64 *now = g_malloc0(size);
+  gint64 sum = 0, most = 0;
+  memset(live, 0, size);
+  for (int k = 0; k < schedule->n[stage]; k++) {
+    const MsSlot *slot = &schedule->slot[stage][k];
+    if (has_forward(slot)) now[slot->chunk]++, sum++;
+    if (has_weight_gradient(slot)) now[backward_chunk_of(slot)]--, sum--;
+    if (slot->kind == MS_SLOT_F && sum > most) most = sum, memcpy(live, now, size);
+  }
+}

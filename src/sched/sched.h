@@ -97,6 +97,9 @@ gboolean ms_schedule_valid(const MsSchedule *schedule, char *why, size_t size);
 
 /* Closed form: forwards live at most at once on `stage` (from forward to the end of B or W), by walking its list. */
 int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage);
+/* live[chunks]: those of each chunk behind one forward of the stage that no backward runs beside, of all such forwards
+ * the first behind which most are live. */
+void ms_schedule_most_in_flight(const MsSchedule *schedule, int stage, gint64 *live);
 
 /* Execution with fixed durations per slot, in doubles (exact for small integers and halves): F, I, W (B = I + W; FB =
  * pair), and `comm` on every edge between virtual stages of different stages. One slot at a time per stage, in list

@@ -410,6 +410,27 @@ static void closed_forms_of_the_v_schedules(void **state) {
     }
 }
 
+/* Behind one forward that no backward runs beside: as many as ever where there are no pairs, at most one pass less
+ * where there are; by chunks, what the closed form says. */
+static void most_in_flight_by_chunks(void **state) {
+  (void)state;
+  for (int kind = 0; kind < MS_N_SCHEDULES; kind++)
+    for (int p = 2; p <= 8; p += 2)
+      for (int m = 2 * p; m <= 3 * p; m += 2) {
+        const MsScheduleRow *row = ms_schedule_row((MsScheduleKind)kind);
+        int chunks = MAX(1, ms_schedule_chunks((MsScheduleKind)kind));
+        g_autoptr(MsSchedule) schedule = ms_schedule_new(kind, p, m, chunks, 0, FALSE, NULL, 0);
+        for (int s = 0; schedule && s < p; s++) {
+          gint64 live[2] = {0};
+          ms_schedule_most_in_flight(schedule, s, live);
+          gint64 sum = live[0] + live[1], peak = ms_schedule_peak_in_flight(schedule, s);
+          assert_true(sum <= peak && sum >= peak - (row->pairs == MS_PAIRS_ALWAYS));
+          const MsScheduleNumbers numbers = {.stages = p, .microbatches = m, .chunks = chunks, .group = p};
+          if (row->live(&numbers, s, 0) > 0) assert_int_equal(live[0], row->live(&numbers, s, 0));
+        }
+      }
+}
+
 /* --- DualPipe's program, step by step (docs/theory/schedules.md 6) ------------------------------------------------ */
 
 typedef struct {
@@ -989,6 +1010,7 @@ int main(void) {
       cmocka_unit_test(closed_form_of_dualpipe),
       cmocka_unit_test(closed_form_of_interleaved_gpipe),
       cmocka_unit_test(closed_forms_of_the_v_schedules),
+      cmocka_unit_test(most_in_flight_by_chunks),
       cmocka_unit_test(dualpipe_step_by_step),
       cmocka_unit_test(interleaved_rates_of_the_zero_bubble_paper),
       cmocka_unit_test(latency_lengthens_start_and_end),

@@ -81,6 +81,45 @@ static void what_fits_exactly_is_found(void **state) {
   assert_true(copies >= 3);
 }
 
+/* What microbatches keep is part of the first bound of the memory of every schedule, also of those whose lists alone
+ * say how many are alive, and of what holds for any cut. */
+static void memory_counts_what_lists_keep_alive(void **state) {
+  (void)state;
+  static const char *const words[] = {"1f1b", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe", "dualpipev"};
+  for (guint i = 0; i < G_N_ELEMENTS(words); i++) {
+    g_autofree char *layout = g_strdup_printf(
+        "\"tp\": 1, \"cp\": 1, \"pp\": 4, \"vpp\": 1, \"pipeline_layout\": [null], \"schedule\": \"%s\"", words[i]);
+    const MsSmallRequest small = {words[i],
+                                  "{\"base\": \"llama3-8b\", \"num_layers\": 16}",
+                                  "h100-sxm",
+                                  8,
+                                  8192,
+                                  32,
+                                  "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                  layout,
+                                  "\"distributed_optimizer\": true,"};
+    g_autoptr(MsRequest) request = ms_small_request(&small);
+    MsSpace *space = ms_space_new(request, TRUE, NULL);
+    MsCandidate c = {0};
+    for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
+    g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
+    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+    MsShapes *shapes = ms_shapes_new();
+    int rule;
+    const MsShape *shape = ms_shapes_get(shapes, ms_shapes_map(shapes, memo), memo, space, &c, s, &rule);
+    const MsStateBytes bytes = ms_state_bytes(memo, s);
+    MsScreen screen;
+    assert_non_null(shape);
+    assert_true(ms_screen(s, ms_memo_cost(memo), &(MsWorth){INFINITY, INFINITY}, &screen, NULL));
+    double own_B = ms_bound_device_B(shape, memo, &bytes, 2, 2, s), any_B = ms_bound_any_cut_B(memo, &bytes, 2, 2, s);
+    if (!(own_B > 0.8 * screen.device_B && own_B <= screen.device_B && any_B > 0.5 * own_B && any_B <= own_B))
+      fail_msg("%s: %.4g bytes, by its shape %.4g, in any cut %.4g", words[i], screen.device_B, own_B, any_B);
+    ms_shapes_free(shapes);
+    ms_memo_free(memo);
+    ms_space_free(space);
+  }
+}
+
 /* A rule is settled with the last open key that it reads: where that is the precision, no piece of one that it refuses
  * is looked at. */
 static void rules_are_settled_with_open_keys(void **state) {
@@ -623,6 +662,7 @@ static void damaged_checkpoints_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list),
                                      cmocka_unit_test(what_fits_exactly_is_found),
+                                     cmocka_unit_test(memory_counts_what_lists_keep_alive),
                                      cmocka_unit_test(what_is_recomputed_everywhere_fits),
                                      cmocka_unit_test(null_is_a_value_of_sequence_parallel),
                                      cmocka_unit_test(rules_are_settled_with_open_keys),
