@@ -132,7 +132,7 @@ static gboolean recomputes_output(const MsBuild *b) { return ms_recomputes(b->op
 /* Of packed sequences every layer asks on the host whether their ends agree with what it got and with each other, and
  * divide among the ranks: five questions (common.py, _resolve_cu_seqlens; gdn.py, forward). */
 static void ends_of_sequences(MsBuild *b) {
-  if (b->training->sequence_lengths.n == 0) return;
+  if (ms_packed_length(b) >= b->training->seq_length) return;
   MsOp *op = ms_row_memory(b, MS_OP_COPY, "ends of sequences", 8 * ms_packed_sequences(b), 0,
                            (int)ceil(12 * b->scenario->laws.plain_operators));
   op->flags |= MS_OPF_SYNC;
