@@ -8,6 +8,8 @@
  * see the whole sequence, of tp x cp shares of the heads. */
 #include "work/build.h"
 
+#include <math.h>
+
 #define CHUNK MS_DELTA_CHUNK
 
 typedef struct {
@@ -127,12 +129,22 @@ static MsLinear lin_out(const MsBuild *b, const Widths *w) {
 /* `gdn_norm_out`: what the projection reads is made again from the output of the rule and the gate. */
 static gboolean recomputes_output(const MsBuild *b) { return ms_recomputes(b->options, MS_RM_GDN_NORM_OUT); }
 
+/* Of packed sequences every layer asks on the host whether their ends agree with what it got and with each other, and
+ * divide among the ranks: five questions (common.py, _resolve_cu_seqlens; gdn.py, forward). */
+static void ends_of_sequences(MsBuild *b) {
+  if (ms_packed_length(b) >= b->training->seq_length) return;
+  MsOp *op = ms_row_memory(b, MS_OP_COPY, "ends of sequences", 8 * ms_packed_sequences(b), 0,
+                           (int)ceil(12 * b->scenario->laws.plain_operators));
+  op->flags |= MS_OPF_SYNC;
+}
+
 void ms_delta_forward(MsBuild *b) {
   Widths w = widths(b->model, b->t);
   MsLinear in = lin_in(b, &w), out = lin_out(b, &w);
   double x = b->rows_sp * b->h;
   b->module = MS_MODULE_DELTA;
   b->node = MS_NODE_ATTN;
+  ends_of_sequences(b);
   ms_residual_in(b, MS_HALF_ATTENTION);
   ms_norm_forward(b, "input norm", b->rows_sp, b->h);
   if (!ms_inputs_recomputed(b)) {

@@ -241,8 +241,25 @@ static void other_attention_packs(void **state) {
   }
 }
 
+/* Before a gated delta net the host asks where packed sequences end; whole ones it does not ask about. */
+static void ends_of_sequences(void **state) {
+  (void)state;
+  for (int packed = 0; packed < 2; packed++) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 0, "h100-sxm", 32);
+    s->training.seq_length = 65536, s->layout.ep = 8;
+    if (packed) pack(s, 4, lengths, weights);
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsOp *delta = l.work->pieces[l.work->piece_of_layer[0]].forward.op,
+               *softmax = l.work->pieces[l.work->piece_of_layer[3]].forward.op;
+    assert_int_equal(strcmp(delta->name, "ends of sequences") == 0, packed);
+    assert_int_equal((delta->flags & MS_OPF_SYNC) != 0, packed);
+    assert_string_not_equal(softmax->name, "ends of sequences");
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(ends_of_sequences),
       cmocka_unit_test(one_length_is_no_packing),
       cmocka_unit_test(hybrid_of_whole_packs_is_the_ring),
       cmocka_unit_test(attention_pays_the_squares),
