@@ -236,10 +236,14 @@ static int standing_dispatcher(const MsChoice *c) {
   return best;
 }
 
-/* The value that stands for all when a key is idle: one that other options forbid least, as they may be open. An
- * overlap that is on cannot stand where it may be off (deterministic_mode). */
-static int standing_value(const MsChoice *c) {
-  if (path_is(c, "options.dispatcher")) return standing_dispatcher(c);
+/* The value that stands for value `own` when a key is idle: one that other options forbid least, as they may be open.
+ * An overlap that is on cannot stand where it may be off (deterministic_mode). Dispatchers that need nobody sort tokens
+ * each in its own way. */
+static int standing_value(const MsChoice *c, int own, const MsScenario *s) {
+  if (path_is(c, "options.dispatcher")) {
+    gboolean sorts = s->model->num_experts > 0 && ms_dispatchers[c->value[own].value.i].least_ranks <= 1;
+    return sorts ? own : standing_dispatcher(c);
+  }
   if (!path_is(c, "options.tp_comm_overlap")) return 0;
   for (int i = 0; i < c->n; i++)
     if (!c->value[i].value.i) return i;
@@ -278,7 +282,7 @@ gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenar
     if (c->role >= before) continue;
     if (sequence_parallel_again(c, value, s)) return TRUE;
     if (c->idle < 0 || !idle_keys[c->idle].idle(s)) continue;
-    int stands = standing_value(c);
+    int stands = standing_value(c, value, s);
     if (stands >= 0 && value != stands) return TRUE;
   }
   return FALSE;
@@ -288,7 +292,7 @@ gint64 ms_space_standing(const MsSpace *space, gint64 combo, const MsScenario *s
   for (int i = 0; i < space->n_choices; i++) {
     const MsChoice *c = &space->choice[i];
     int own = (int)(combo / c->stride % c->n);
-    int stands = c->idle >= 0 && idle_keys[c->idle].idle(s) ? standing_value(c) : -1;
+    int stands = c->idle >= 0 && idle_keys[c->idle].idle(s) ? standing_value(c, own, s) : -1;
     if (stands >= 0) combo += (stands - own) * c->stride;
   }
   return combo;

@@ -153,12 +153,12 @@ static void add(More *to, const More *more, double times) {
   to->gpu_s += times * more->gpu_s;
 }
 
-typedef enum { CLOCK, GPU } Change;
+typedef enum { ALIKE, CLOCK, GPU } Change;
 
 /* The row's time where its GPU's clock is that of the slowest, where its GPU is slow. */
 static double changed_s(const Meeting *m, const MsCosted *c, int i, double s, Change change) {
   if (change == CLOCK) return s * (1 + m->ahead * clocked(m, &c->list->op[i]));
-  return c->use[i] == MS_USE_COMPUTE ? s * m->p->scenario->cluster.slow_gpu_factor : s;
+  return change == GPU && c->use[i] == MS_USE_COMPUTE ? s * m->p->scenario->cluster.slow_gpu_factor : s;
 }
 
 static Passes passes_of(const Meeting *m, const MsCosted *first, const MsCosted *then) {
@@ -173,14 +173,14 @@ static Passes passes_of(const Meeting *m, const MsCosted *first, const MsCosted 
 }
 
 /* Of one microbatch; `then` NULL: none. */
-static double alone_s(const Meeting *m, const MsCosted *first, const MsCosted *then, gboolean slow_gpu) {
+static double alone_s(const Meeting *m, const MsCosted *first, const MsCosted *then, Change change) {
   Passes x = passes_of(m, first, then);
   g_autofree double *s = g_new(double, MAX(x.from[x.n], 1));
   g_autofree MsPairRow *order = x.order;
   for (int k = 0; k < x.n; k++)
     for (int i = x.from[k]; i < x.from[k + 1]; i++) {
       s[i] = (double)(x.paired ? x.list[k]->beside : x.list[k]->duration)[i - x.from[k]] / MS_PS_PER_S;
-      if (slow_gpu) s[i] = changed_s(m, x.list[k], i - x.from[k], s[i], GPU);
+      s[i] = changed_s(m, x.list[k], i - x.from[k], s[i], change);
     }
   return period_s(m, &x, s, NULL);
 }
@@ -196,7 +196,7 @@ static More more_of(const Meeting *m, const MsCosted *first, const MsCosted *the
   int rows = x.from[x.n];
   g_autofree double *s = g_new(double, 2 * MAX(rows, 1));
   g_autofree MsPairRow *order = x.order;
-  double *changed = s + rows, gain_s[2], alone_s;
+  double *changed = s + rows, gain_s[GPU + 1], alone_s;
   for (int k = 0; k < x.n; k++)
     for (int i = x.from[k]; i < x.from[k + 1]; i++)
       s[i] = (double)(x.paired ? x.list[k]->beside : x.list[k]->duration)[i - x.from[k]] / MS_PS_PER_S;
@@ -249,13 +249,13 @@ typedef struct {
   int ranks;
 } Stage;
 
-/* Of a chunk: all its layers forward, then all backward, as the host is ahead through one and behind through the other.
- */
+/* Of pieces one behind the other: all forward, then all backward, as the host is ahead through one and behind through
+ * the other. */
 typedef struct {
   const Meeting *m;
   const MsProgram *p;
-  const MsChunk *chunk;
-  gboolean slow_gpu;
+  const int *piece; /* [layers] */
+  Change change;
   int layers;
   Line line;
   int fetched; /* turn whose parameters (FSDP) are on their way, -1: none; there at ready_s */
@@ -270,7 +270,7 @@ static double go_on_s(Stretch *x, const MsCosted *c) {
   double latest_s = 0, *end_s = s + rows;
   for (int i = 0; i < rows; i++) {
     s[i] = (double)c->duration[i] / MS_PS_PER_S;
-    if (x->slow_gpu) s[i] = changed_s(x->m, c, i, s[i], GPU);
+    s[i] = changed_s(x->m, c, i, s[i], x->change);
     run_row(x->m, &one, &x->line, 0, i, s, end_s, NULL, NULL);
     latest_s = MAX(latest_s, end_s[i]);
   }
@@ -279,7 +279,7 @@ static double go_on_s(Stretch *x, const MsCosted *c) {
 }
 
 static int piece_of_turn(const Stretch *x, int turn) {
-  return ms_work_chunk_piece(x->p->work, x->chunk, turn < x->layers ? turn : 2 * x->layers - 1 - turn);
+  return x->piece[turn < x->layers ? turn : 2 * x->layers - 1 - turn];
 }
 
 static gboolean gathers(const Stretch *x, int turn) {
@@ -343,23 +343,51 @@ static void stretch_times(Stretch *x, double *forward_s, double *backward_s) {
   }
 }
 
-/* Time of a chunk's forwards and backwards, one behind the other, with the costs of `p`. */
-static void pass_times(const Meeting *m, const MsProgram *p, const MsChunk *chunk, gboolean slow_gpu, double *forward_s,
+/* Pieces of the chunks [from, to) of a stage in the order of forwards. (transfer full) */
+static GArray *pieces_of(const MsProgram *p, int stage, int from, int to) {
+  GArray *piece = g_array_new(FALSE, FALSE, sizeof(int));
+  for (int c = from; c < to; c++) {
+    const MsChunk *chunk = ms_layout_chunk(p->layout, stage, c);
+    for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
+      int own = ms_work_chunk_piece(p->work, chunk, i);
+      g_array_append_val(piece, own);
+    }
+  }
+  return piece;
+}
+
+/* Time of forwards and of backwards of pieces, one behind the other, with the costs of `p`. */
+static void pass_times(const Meeting *m, const MsProgram *p, const GArray *pieces, Change change, double *forward_s,
                        double *backward_s) {
   *forward_s = *backward_s = 0;
   if (!p->scenario->options.ep_overlap) {
-    Stretch x = {.m = m, .p = p, .chunk = chunk, .slow_gpu = slow_gpu, .fetched = -1};
-    x.layers = ms_work_chunk_length(p->work, chunk);
+    Stretch x = {.m = m,
+                 .p = p,
+                 .piece = (const int *)(const void *)pieces->data,
+                 .layers = (int)pieces->len,
+                 .change = change,
+                 .fetched = -1};
     stretch_times(&x, forward_s, backward_s);
     return;
   }
-  for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++) {
-    const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, chunk, i)];
-    double pair_s = alone_s(m, &piece->forward, &piece->backward, slow_gpu),
-           first_s = alone_s(m, &piece->forward, NULL, slow_gpu), then_s = alone_s(m, &piece->backward, NULL, slow_gpu),
+  for (guint i = 0; i < pieces->len; i++) {
+    const MsCostedPiece *piece = &p->piece[g_array_index(pieces, int, i)];
+    double pair_s = alone_s(m, &piece->forward, &piece->backward, change),
+           first_s = alone_s(m, &piece->forward, NULL, change), then_s = alone_s(m, &piece->backward, NULL, change),
            share = first_s + then_s > 0 ? pair_s / (first_s + then_s) : 0;
     *forward_s += share * first_s, *backward_s += share * then_s;
   }
+}
+
+/* What the passes of a microbatch take a stage more for a standard deviation of the clock: its host may be ahead
+ * through all of them, though behind through some piece on its own. */
+static double clock_of_stage_s(const Meeting *m, int stage) {
+  double alike_s[2], slow_s[2];
+  if (!(m->ahead > 0)) return 0;
+  g_autoptr(GArray) pieces = pieces_of(m->p, stage, 0, m->p->layout->vpp);
+  pass_times(m, m->p, pieces, ALIKE, &alike_s[0], &alike_s[1]);
+  pass_times(m, m->p, pieces, CLOCK, &slow_s[0], &slow_s[1]);
+  return MAX(slow_s[0] + slow_s[1] - alike_s[0] - alike_s[1], 0) / m->ahead;
 }
 
 typedef struct { /* the slots of the step with a time for the passes of each stage of the model */
@@ -379,8 +407,9 @@ static Slots slots_of(const Meeting *m, const MsSchedule *schedule, const MsProg
     for (int i = 0; i < x.n; i++) {
       int stage = i, chunk = 0;
       if (!copies) ms_virtual_owner(schedule, i, &stage, &chunk);
-      pass_times(m, k == 1 ? slower : m->p, ms_layout_chunk(m->p->layout, stage, chunk), k == 1 && slow_gpu,
-                 &x.forward_s[k][i], &x.backward_s[k][i]);
+      g_autoptr(GArray) pieces = pieces_of(m->p, stage, chunk, chunk + 1);
+      pass_times(m, k == 1 ? slower : m->p, pieces, k == 1 && slow_gpu ? GPU : ALIKE, &x.forward_s[k][i],
+                 &x.backward_s[k][i]);
     }
   }
   return x;
@@ -470,6 +499,7 @@ static Stage *stages_of(const Meeting *m, const MsScaleOf *of, const MsResult *r
       for (int i = 0; i < ms_work_chunk_length(m->p->work, chunk); i++)
         add(&stage[s].more, &piece[ms_work_chunk_piece(m->p->work, chunk, i)], l->microbatches);
     }
+    stage[s].more.clock_s = l->microbatches * clock_of_stage_s(m, s);
     stage[s].more.gpu_s = 0; /* of the passes: as the slots say */
     More last = more_of(m, &m->p->step[s].after, NULL);
     add(&stage[s].more, &last, 1);

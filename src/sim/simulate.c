@@ -171,18 +171,24 @@ static MsTime fast_step(const Parts *p, MsResult *r, MsTime lower) {
   return MAX(step, lower);
 }
 
-/* No stage has more turns than are run to measure one kind, alone and with early inputs (sim/steady.c), of what fetches
- * also behind a forward, both ways in pairs; and all stages together no more than three kinds of the first, a middle
- * and the last one: `full` takes no longer then, and a stage may never come into the steady state that `fast` counts
- * on. */
+/* Turns of a stage up to which `full` takes no longer than to measure one kind, alone and with early inputs
+ * (sim/steady.c), of what fetches also behind a forward; and of what goes to the host, whose copies reach from turn to
+ * turn, up to which it takes less than twice as long. */
+static int few(const MsProgram *p) {
+  enum { EACH = MS_TURNS_FEW + MS_TURNS_MORE };
+  return (!ms_program_fetches(p) ? 2 : p->unit ? 5 : 16) * EACH;
+}
+
+/* No stage has more than few turns, and all stages together no more than three kinds of the first, a middle and the
+ * last one: a stage may never come into the steady state that `fast` counts on. */
 static gboolean few_turns(const Parts *p) {
-  enum { EACH = MS_TURNS_FEW + MS_TURNS_MORE, KINDS = 9 };
-  int all = 0, measured = (ms_program_fetches(p->program) ? 5 : 2) * EACH;
+  enum { KINDS = 9 };
+  int all = 0, most = few(p->program);
   for (int i = 0; i < p->schedule->stages; i++) {
-    if (p->schedule->n[i] > measured) return FALSE;
+    if (p->schedule->n[i] > most) return FALSE;
     all += p->schedule->n[i];
   }
-  return all <= KINDS * measured && ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
+  return all <= KINDS * most && ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
 }
 
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {

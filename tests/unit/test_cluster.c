@@ -243,6 +243,25 @@ static void the_law_of_scale_is_what_draws_say(void **state) {
   }
 }
 
+/* A host that would be behind through a layer on its own is ahead through all of a microbatch, whose head takes long:
+ * slow clocks cost what they do with a host twice as fast. */
+static void the_host_is_ahead_of_a_microbatch(void **state) {
+  (void)state;
+  double clocks_s[2], alone_s[2];
+  for (int faster = 0; faster < 2; faster++) {
+    g_autoptr(MsScenario) s = ms_test_scenario_of(
+        "{\"model\": {\"base\": \"qwen3-30b-a3b\", \"num_layers\": 4, \"mtp_num_layers\": 2}, \"hardware\": "
+        "\"ascend-910c\", "
+        "\"gpus\": 8, \"framework\": \"deepspeed\", \"training\": {\"seq_length\": 4096, \"global_batch_size\": 32}, "
+        "\"cluster\": {\"expected\": true}}");
+    if (faster) s->hardware->kernel_launch_s /= 2;
+    g_autoptr(MsResult) r = ms_test_simulate(s, MS_FIDELITY_FULL);
+    clocks_s[faster] = r->scale.clocks_s, alone_s[faster] = r->scale.alike_s;
+  }
+  assert_close(clocks_s[0], clocks_s[1], 0.01);
+  assert_true(alone_s[1] < alone_s[0]);
+}
+
 /* Slow ones by chance: rarer and dearer, so that the mean of draws is known less well. */
 static void slow_ranks_by_chance_are_expected(void **state) {
   (void)state;
@@ -538,6 +557,7 @@ int main(void) {
                                      cmocka_unit_test(experts_have_rows_of_their_own),
                                      cmocka_unit_test(the_slowest_clock_is_as_expected),
                                      cmocka_unit_test(the_law_of_scale_is_what_draws_say),
+                                     cmocka_unit_test(the_host_is_ahead_of_a_microbatch),
                                      cmocka_unit_test(slow_ranks_by_chance_are_expected),
                                      cmocka_unit_test(hardly_slow_costs_hardly),
                                      cmocka_unit_test(slow_for_certain_is_expected),

@@ -256,7 +256,7 @@ static void fast_offloads_beside_both_halves(void **state) {
   static const struct {
     int batch;
     double within;
-  } runs[] = {{8, 0}, {12, 0.03}};
+  } runs[] = {{32, 0}, {33, 0.03}};
   for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
     g_autofree char *text = g_strdup_printf(
         "{\"model\": {\"base\": \"qwen3-30b-a3b\", \"num_layers\": 16}, \"hardware\": \"a100-sxm-80g\", \"gpus\": 8, "

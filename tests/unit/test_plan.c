@@ -912,6 +912,27 @@ static void offloading_needs_a_link(void **state) {
   }
 }
 
+/* Dispatchers that need nobody to talk to sort tokens each in its own way: none stands for the other. */
+static void dispatchers_sort_without_a_group(void **state) {
+  (void)state;
+  static const char *const dispatchers[] = {"\"alltoall\"", "\"allgather\"", "[\"alltoall\", \"allgather\"]"};
+  double best_s[G_N_ELEMENTS(dispatchers)];
+  for (guint i = 0; i < G_N_ELEMENTS(dispatchers); i++) {
+    g_autofree char *text = g_strdup_printf(
+        "{\"model\": {\"base\": \"gpt-oss-20b\", \"num_layers\": 4}, \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+        "\"training\": {\"seq_length\": 1024, \"global_batch_size\": 8}, \"layout\": {\"tp\": 1, \"cp\": 1, \"pp\": 1, "
+        "\"vpp\": 1, \"ep\": 1, \"etp\": 1}, \"options\": {\"dispatcher\": %s, \"recompute\": {\"granularity\": "
+        "\"none\"}, "
+        "\"cuda_graph_scope\": [\"moe_router\", \"moe_preprocess\"]}}",
+        dispatchers[i]);
+    g_autoptr(MsRequest) request = ms_test_request_of(text);
+    g_autoptr(MsPlan) p = plan(request, TRUE, 1, 2);
+    assert_true(p->n_best > 0);
+    best_s[i] = p->best[0].result->step_time_s;
+  }
+  assert_true(best_s[1] < best_s[0] && best_s[2] == best_s[1]);
+}
+
 /* More optimizer instances than ranks are refused in every mode, though pieces and cuts are costed before. */
 static void instances_beyond_ranks_are_refused(void **state) {
   (void)state;
@@ -949,6 +970,7 @@ int main(void) {
       cmocka_unit_test(nothing_fits),
       cmocka_unit_test(offloading_needs_a_link),
       cmocka_unit_test(instances_beyond_ranks_are_refused),
+      cmocka_unit_test(dispatchers_sort_without_a_group),
       cmocka_unit_test(shortcuts_change_nothing),
       cmocka_unit_test(roles_hold),
       cmocka_unit_test(objectives_rank),
