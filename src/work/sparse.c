@@ -58,6 +58,23 @@ static double keys_in_blocks(const MsBuild *b, double most) {
   return keys_seen(b, most, 1) + (KEY_BLOCK - 1) / 2 * MIN(most, s) / s;
 }
 
+/* Both take 64 heads, or that many times two: fewer are padded with zeros, which are computed with
+ * (dsa_cudnn_kernels.py, _get_head_padding; of the indexer in its loss _pad_indexer_heads_for_backward). */
+#define KERNEL_HEADS 64.0
+static double kernel_heads(double heads) { return KERNEL_HEADS * ceil(heads / KERNEL_HEADS); }
+
+static void copy_rows(MsBuild *b, const char *name, double bytes_B) {
+  ms_row_memory(b, MS_OP_COPY, name, bytes_B, bytes_B, 1);
+}
+
+/* Tensors of all heads, `widths` wide together: zeros for the padded ones, then a copy of what there is. */
+static void pad_heads(MsBuild *b, const char *name, double heads, double widths, int tensors) {
+  double padded = kernel_heads(heads);
+  if (padded == heads) return;
+  double head_B = 2 * b->rows * widths;
+  ms_row_memory(b, MS_OP_COPY, name, head_B * heads, head_B * (padded + heads), 2 * tensors);
+}
+
 double ms_packed_length(const MsBuild *b) { return b->packing->length; }
 double ms_packed_sequences(const MsBuild *b) { return b->rows * b->c / b->packing->length; }
 
@@ -109,13 +126,22 @@ static void score_row(MsBuild *b, const char *name, const MsIndexer *ix, double 
   op->kernels = 4;
 }
 
-/* Where layers share a choice (indexer_topk_freq), Megatron-LM scores outside its fused operator and falls into a loop
- * over the heads: a product of FP32 copies for all pairs, masked ones too, ReLU, the weight, the sum
- * (dsa_cudnn_kernels.py, _indexer_topk_from_score_chunks). */
+/* cuDNN scores sequences that start at the first query and key, in one chunk of at most 1 GiB; where layers share a
+ * choice (indexer_topk_freq), with packed sequences or context parallelism every query has bounds of its own, which it
+ * does not take. Packed sequences over context-parallel ranks are cut so that it does. Elsewhere Megatron-LM falls into
+ * a loop over the heads: a product of FP32 copies for all pairs, masked ones too, ReLU, the weight, the sum
+ * (dsa_cudnn_kernels.py, _indexer_topk_bshd, _indexer_topk_from_score_chunks). */
+#define SCORE_CHUNK_B 1073741824.0
+static gboolean scores_are_fused(const MsBuild *b) {
+  gboolean packed = b->packing->packed;
+  if (ms_model_has_compressed_attention(b->model) || (packed && b->c > 1)) return TRUE;
+  return !packed && b->c == 1 && !shares_choice(b) && 4 * b->rows * b->training->seq_length <= SCORE_CHUNK_B;
+}
+
 static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
-  double heads = a->indexer_num_heads, pairs = b->rows * ms_packed_length(b);
-  score_row(b, "indexer scores", ix, 2 * pairs * heads * a->indexer_head_dim, ms_packed_length(b));
+  double heads = a->indexer_num_heads, keys = b->training->seq_length, pairs = b->rows * keys; /* of the whole pack */
+  score_row(b, "indexer scores", ix, 2 * pairs * heads * a->indexer_head_dim, keys);
   MsOp *op = &b->list->op[b->list->n - 1];
   op->dtype = MS_ODT_FP32, op->write_B = 4 * pairs * heads,
   op->kernels = (guint16)(2 * heads); /* a cast and a product */
@@ -123,12 +149,12 @@ static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
 }
 
 /* The chosen keys are moved to the front of their list and put in order: two sorts of every list, four in a pass with
- * gradients. Bytes of an element and sort: comparisons, gathers and masks around it, and as many again for each digit
- * of 4 bits that PyTorch's sort in shared memory moves key and place (mean of 8-byte and 4-byte keys); nobody measured
- * it, it is taken to run at the rate of memory. */
+ * gradients, one more where other TP ranks have other heads. Bytes of an element and sort: comparisons, gathers and
+ * masks around it, and as many again for each digit of 4 bits that PyTorch's sort in shared memory moves key and place
+ * (mean of 8-byte and 4-byte keys); nobody measured it, it is taken to run at the rate of memory. */
 static void sort_lists(MsBuild *b, double topk) {
   gboolean gradients = b->model->sparse_attention.indexer_loss && (b->keeping || b->pass == MS_PASS_RECOMPUTE);
-  double sorts = gradients ? 4 : 2, elements = b->rows * topk;
+  double sorts = (gradients ? 4 : 2) + (gradients && b->t > 1), elements = b->rows * topk;
   MsOp *op =
       ms_row_memory(b, MS_OP_TOPK, "sort chosen keys", sorts * elements * 226, sorts * elements * 226, (int)sorts * 12);
   op->m = b->rows, op->n = topk;
@@ -139,18 +165,19 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d, s = ms_packed_length(b);
   gboolean compressed = ix->per_key > 1;
   MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE),
-           w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
-  MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h,
-                     FALSE); /* key and weight of a compressor in one row */
+           w = plain("indexer weights", b->rows, heads, b->h, FALSE);
+  MsLinear k =
+      plain("indexer k", b->rows, compressed ? 4 * d : d, b->h, FALSE); /* key and weight of a compressor in one row */
+  /* With sequence parallelism its inputs come whole (dsa.py, forward_before_topk), and stay for its weights. */
+  if (b->sp)
+    ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather index", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * (b->h + ix->q_rank));
   ms_linear_forward(b, &q);
   ms_linear_forward(b, &w);
   ms_linear_forward(b, &k);
   ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4); /* rotary, then Hadamard */
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
-  else if (b->sp)
-    ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather index", MS_STREAM_TP, MS_GROUP_TP, 2 * b->rows * (d + heads));
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
-  if (shares_choice(b)) {
+  if (!scores_are_fused(b)) {
     scores_by_head(b, ix);
   } else {
     score_row(b, "indexer scores", ix, 2 * b->rows * width * s / (2 * ix->per_key), s / ix->per_key);
@@ -162,6 +189,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   ms_keep(b, "chosen keys", 4 * b->rows * topk_of(b, ix));
   if (!a->indexer_loss) return;
   ms_keep(b, "indexer q, k, weights", 2 * b->rows * (width + heads + d / ix->per_key + (compressed ? 4 * d : 0)));
+  if (b->sp) ms_keep(b, "indexer inputs", 2 * b->rows * b->h + ms_input_B(b, b->rows * ix->q_rank, TRUE));
 }
 
 void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads, double dqk) {
@@ -175,21 +203,31 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   /* probabilities of attention over the chosen keys; the indexer's own again; its gradient to queries and keys */
   double outside =
       shares_choice(b) ? 2 * dqk : 0; /* the loss has no attention of its own to take the sums from, and runs it */
-  score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * (dqk + outside) + 3 * width), topk_of(b, ix));
+  if (!compressed) {
+    pad_heads(b, "pad heads", attention_heads, (shares_choice(b) ? 2 : 1) * dqk, shares_choice(b) ? 2 : 1);
+    pad_heads(b, "pad indexer heads", heads, d, 1);
+    attention_heads = kernel_heads(attention_heads);
+  }
+  double learning = compressed ? heads : kernel_heads(heads);
+  score_row(b, "indexer loss", ix, 2 * pairs * (attention_heads * (dqk + outside) + 3 * learning * d), topk_of(b, ix));
   MsOp *loss = &b->list->op[b->list->n - 1];
   loss->read_B += 2 * b->rows * attention_heads * dqk + 4 * pairs,
       loss->write_B = 2 * b->rows * width + 4 * b->rows * d;
   loss->kernels = 36; /* target, softmax over the chosen keys, divergence, gradients, each of several */
+  if (learning > heads) copy_rows(b, "gradients of indexer heads", 2 * b->rows * width);
+  /* every rank has the probabilities of its heads (_all_reduce_tp_target) */
+  ms_row_comm(b, MS_OP_ALL_REDUCE, "tp sum index targets", MS_STREAM_TP, MS_GROUP_TP, 4 * b->rows * topk_of(b, ix));
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP,
               2 * b->rows * b->c / ix->per_key * d);
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
   ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4);
   MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE),
-           w = plain("indexer weights", b->rows_sp, heads, b->h, FALSE);
-  MsLinear k = plain("indexer k", b->rows_sp, compressed ? 4 * d : d, b->h, FALSE);
+           w = plain("indexer weights", b->rows, heads, b->h, FALSE);
+  MsLinear k = plain("indexer k", b->rows, compressed ? 4 * d : d, b->h, FALSE);
   ms_linear_backward_weight(b, &k);
   ms_linear_backward_weight(b, &w);
   ms_linear_backward_weight(b, &q);
+  ms_free_kept(b, "indexer inputs");
   ms_free_kept(b, "indexer q, k, weights");
 }
 
@@ -237,10 +275,6 @@ static Dsa parts(const MsBuild *b) {
   return p;
 }
 
-static void copy_rows(MsBuild *b, const char *name, double bytes_B) {
-  ms_row_memory(b, MS_OP_COPY, name, bytes_B, bytes_B, 1);
-}
-
 /* Products by head come out head by head and are copied token by token; rotated and other columns of a query are put
  * side by side (absorbed_mla.py: contiguous and cat). Backward the parts of the query's gradient are put together; what
  * went through a product by head is read where it lies. */
@@ -258,12 +292,16 @@ static void up_rows(MsBuild *b, const Dsa *p) { /* from latents to absorbed quer
   queries_to_tokens(b, p);
 }
 
-/* Where layers share a choice, attention runs on its own, and its backward leaves out queries without a key: the host
- * asks for their numbers, and all that belongs to the others is copied twice, a row longer and gathered
- * (dsa_cudnn_kernels.py, _run_sparse_attention_backward); the gradient goes into zeros. */
+/* The backward of attention leaves out queries without a key: the host asks for their numbers, and all that belongs to
+ * the others is copied twice, a row longer and gathered (dsa_cudnn_kernels.py, _run_sparse_attention_backward); the
+ * gradient goes into zeros. Not where it is known that all have one: packed sequences over context-parallel ranks, in a
+ * layer whose choice no other shares. */
+static gboolean leaves_out_queries(const MsBuild *b) { return shares_choice(b) || !b->packing->packed || b->c == 1; }
+
 static void gather_queries(MsBuild *b, const Dsa *p) {
-  if (!shares_choice(b)) return;
-  double q_B = 2 * b->rows * p->heads * (p->kl + p->dr), o_B = 2 * b->rows * p->heads * p->kl;
+  pad_heads(b, "pad heads", p->heads, 3 * p->kl + p->dr, 3);
+  if (!leaves_out_queries(b)) return;
+  double heads = kernel_heads(p->heads), q_B = 2 * b->rows * heads * (p->kl + p->dr), o_B = 2 * b->rows * heads * p->kl;
   MsOp *count = ms_row_memory(b, MS_OP_COPY, "queries with keys", 4 * b->rows, 8 * b->rows, 3);
   count->flags |= MS_OPF_SYNC;
   double each_B = q_B + 2 * o_B + 4 * b->rows * topk_of(b, &p->indexer);
@@ -271,10 +309,20 @@ static void gather_queries(MsBuild *b, const Dsa *p) {
 }
 
 static void core_rows(MsBuild *b, const Dsa *p) {
-  ms_row_sparse_core(b, p->heads, p->kl + p->dr, p->kl, keys_in_blocks(b, b->model->sparse_attention.indexer_topk));
+  ms_row_sparse_core(b, kernel_heads(p->heads), p->kl + p->dr, p->kl,
+                     keys_in_blocks(b, b->model->sparse_attention.indexer_topk));
 }
 
 static double latents_B(const MsBuild *b, const Dsa *p) { return 2 * b->rows * (p->kl + p->dr); }
+
+/* Ranks of context parallelism ask each other for the lengths of their slices, and their hosts compare them
+ * (dsa.py, _validate_nonpacked_cp_uniform_length). */
+static void lengths_agree(MsBuild *b) {
+  if (b->c == 1 || b->packing->packed) return;
+  ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather lengths", MS_STREAM_CP, MS_GROUP_CP, 8.0 * b->c);
+  MsOp *ask = ms_row_memory(b, MS_OP_COPY, "lengths agree", 8.0 * b->c, 8.0 * b->c, 6);
+  ask->flags |= MS_OPF_SYNC;
+}
 
 void ms_sparse_forward(MsBuild *b, int layer) {
   Dsa p = parts(b);
@@ -287,12 +335,14 @@ void ms_sparse_forward(MsBuild *b, int layer) {
   if (!again) ms_keep(b, "q", 2 * b->rows * p.heads * (p.dn + p.dr));
   if (!again)
     ms_keep(b, "qkv", 2 * b->rows * p.heads * (p.kl + p.dr)); /* absorbed queries; the key stands with the latents */
+  lengths_agree(b);
   if (b->sp) ms_row_comm(b, MS_OP_ALL_GATHER, "tp gather latents", MS_STREAM_TP, MS_GROUP_TP, latents_B(b, &p));
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather latents", MS_STREAM_CP, MS_GROUP_CP, latents_B(b, &p) * b->c);
   if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_forward(b, &p.indexer);
+  pad_heads(b, "pad heads", p.heads, p.kl + p.dr, 1);
   core_rows(b, &p);
-  ms_keep(b, "attention out", 2 * b->rows * p.heads * p.kl);
-  ms_keep(b, "lse", 4 * b->rows * p.heads);
+  ms_keep(b, "attention out", 2 * b->rows * kernel_heads(p.heads) * p.kl); /* seen through a window, kept whole */
+  ms_keep(b, "lse", 4 * b->rows * kernel_heads(p.heads));
   ms_block_linear_forward(b, &p.lift);
   copy_rows(b, "values to tokens", 2 * b->rows * p.heads * p.dv);
   ms_keep(b, "attention values", 2 * b->rows * p.heads * p.dv);
@@ -312,7 +362,8 @@ void ms_sparse_backward(MsBuild *b, int layer) {
   b->pass = MS_PASS_DGRAD;
   gather_queries(b, &p);
   core_rows(b, &p);
-  if (shares_choice(b))
+  if (kernel_heads(p.heads) > p.heads) copy_rows(b, "gradients of heads", 2 * b->rows * p.heads * (p.kl + p.dr));
+  if (leaves_out_queries(b))
     ms_row_memory(b, MS_OP_COPY, "spread query gradients", 2 * b->rows * p.heads * (p.kl + p.dr),
                   4 * b->rows * p.heads * (p.kl + p.dr), 2);
   ms_free_kept(b, "attention out");

@@ -164,14 +164,7 @@ static void sparse_attention_sees_its_keys(void **state) {
                per_key * ((65536.0 - 2048) * 2048 + 64 * 64 * (32 * 33 / 2)), 1e-12);
   assert_close(sum(&layer(&many, 2)->forward, NULL, MS_OP_INDEXER, flop), 2.0 * 32 * 128 * 65536 * 65536,
                1e-12); /* head by head, later keys too */
-  s->model->sparse_attention.indexer_topk_freq =
-      1; /* a choice of its own in every layer: the fused operator, which skips later keys */
-  g_auto(MsLowered) unshared = ms_test_lower(s);
-  s->model->sparse_attention.indexer_topk_freq = 4;
-  assert_close(sum(&layer(&unshared, 2)->forward, NULL, MS_OP_INDEXER, flop), 2.0 * 32 * 128 * 65536 * 65536 / 2,
-               1e-12);
-  assert_true(sum(&layer(&many, 2)->forward, "sum indexer heads", -1, one) == 1 &&
-              sum(&layer(&unshared, 2)->forward, "sum indexer heads", -1, one) == 0);
+  assert_true(sum(&layer(&many, 2)->forward, "sum indexer heads", -1, one) == 1);
   /* dense attention of the same model: everything but the core and its absorbed projections is alike */
   s->model->sparse_attention.indexer_topk = 0;
   g_auto(MsLowered) dense = ms_test_lower(s);
@@ -182,6 +175,58 @@ static void sparse_attention_sees_its_keys(void **state) {
   double up = sum(&a->forward, "k up, absorbed", -1, flop) + sum(&a->forward, "v up, absorbed", -1, flop);
   assert_close(up, sum(&b->forward, "kv up", -1, flop), 1e-12);
   assert_close(a->params_dense, b->params_dense, 1e-12); /* a layer that shares its keys has no indexer */
+}
+
+/* cuDNN scores in one piece what starts at the first query and fits 1 GiB, and packed sequences cut over ranks. */
+static void scores_fused_or_by_head(void **state) {
+  (void)state;
+  static const struct {
+    int freq, seq, cp, packed, fused;
+  } cases[] = {{1, 16384, 1, 0, 1}, {1, 32768, 1, 0, 0}, {4, 16384, 1, 0, 0}, {1, 16384, 1, 1, 0},
+               {1, 16384, 8, 0, 0}, {1, 16384, 8, 1, 1}, {4, 16384, 8, 1, 1}, {1, 65536, 8, 1, 1}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = sparse(cases[i].seq);
+    s->model->sparse_attention.indexer_topk_freq = cases[i].freq;
+    s->layout.cp = cases[i].cp, s->layout.cp_comm_type = MS_CP_ALL_GATHER;
+    if (cases[i].packed) s->training.sequence_lengths = (MsLengths){.n = 1, .length = {cases[i].seq}, .weight = {1}};
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *own = layer(&l, 2);
+    double pairs = (double)cases[i].seq / cases[i].cp * cases[i].seq;
+    assert_close(sum(&own->forward, NULL, MS_OP_INDEXER, flop), 2.0 * 32 * 128 * pairs / (cases[i].fused ? 2 : 1),
+                 1e-9);
+    assert_true(sum(&own->forward, "sum indexer heads", -1, one) == !cases[i].fused);
+    /* queries without a key are looked for, unless packed sequences over ranks say there are none */
+    gboolean known = cases[i].freq == 1 && cases[i].packed && cases[i].cp > 1;
+    assert_true(sum(&own->backward, "gather queries", -1, one) == !known &&
+                sum(&own->backward, "spread query gradients", -1, one) == !known);
+    assert_true(sum(&own->forward, "lengths agree", -1, one) == (cases[i].cp > 1 && !cases[i].packed));
+  }
+}
+
+/* FlashMLA and cuDNN take 64 heads: what TP leaves of them is padded, and the indexer sees its inputs whole. */
+static void heads_of_sparse_attention_are_padded(void **state) {
+  (void)state;
+  double core = 0, other = 0;
+  for (int tp = 1; tp <= 2; tp++) {
+    g_autoptr(MsScenario) s = sparse(4096);
+    s->layout.tp = tp, s->layout.ep = 16, s->options.sequence_parallel = TRUE;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *own = layer(&l, 2);
+    double flops = sum(&own->forward, NULL, MS_OP_SPARSE_ATTENTION, flop),
+           lift = sum(&own->forward, "v up, absorbed", -1, flop);
+    if (tp == 1) core = flops, other = lift;
+    assert_close(flops, core, 1e-12);
+    assert_close(lift, other / tp, 1e-12);
+    assert_close(kept(own, "attention out"), 2.0 * 4096 * 64 * 512, 1e-12);
+    assert_true(sum(&own->forward, "pad heads", -1, one) == (tp > 1) &&
+                sum(&own->backward, "pad heads", -1, one) == 2 * (tp > 1));
+    assert_close(sum(&own->forward, "indexer k", -1, flop), 2.0 * 4096 * 6144 * 128, 1e-12);
+    assert_close(kept(own, "indexer inputs"), tp > 1 ? 2.0 * 4096 * (6144 + 2048) : 0, 1e-12);
+    assert_close(sum(&own->forward, "tp gather index", -1, message), tp > 1 ? 2.0 * 4096 * (6144 + 2048) : 0, 1e-12);
+    assert_close(sum(&own->backward, "tp sum index targets", -1, message), tp > 1 ? 4.0 * 4096 * 2048 : 0, 1e-12);
+    /* 32 heads of the indexer learn as 64 */
+    assert_true(sum(&own->backward, "pad indexer heads", -1, one) == 1);
+  }
 }
 
 static void shared_choice_of_keys(void **state) {
@@ -216,6 +261,7 @@ static void sparse_attention_pays_at_length(void **state) {
     s->model->sparse_attention.indexer_topk_freq = 1;
     s->layout.cp = 8, s->layout.cp_comm_type = MS_CP_ALL_GATHER;
     s->training.global_batch_size = 8;
+    s->training.sequence_lengths = (MsLengths){.n = 1, .length = {s->training.seq_length}, .weight = {1}};
     g_autoptr(MsResult) on = sound(s);
     assert_true(on->time.comm_total_s[MS_COMM_CP] > 0);
     s->model->sparse_attention.indexer_topk = 0;
@@ -432,6 +478,8 @@ int main(void) {
       cmocka_unit_test(delta_net_in_parallel),
       cmocka_unit_test(delta_rule_costs_its_curve),
       cmocka_unit_test(sparse_attention_sees_its_keys),
+      cmocka_unit_test(scores_fused_or_by_head),
+      cmocka_unit_test(heads_of_sparse_attention_are_padded),
       cmocka_unit_test(shared_choice_of_keys),
       cmocka_unit_test(sparse_attention_pays_at_length),
       cmocka_unit_test(compressed_attention_by_ratio),
