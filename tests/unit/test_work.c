@@ -1343,6 +1343,32 @@ static void gathered_types(void **state) {
   }
 }
 
+/* Megatron-FSDP: weight gradients overwrite a buffer of the type on the wire. */
+static void fsdp_overwrites_gradients(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
+  s->options.main_grads_dtype = MS_DT_FP32, s->options.grad_reduce_dtype = MS_DT_BF16;
+  double read_B[2], written_B[2], expert_B[2], weights = 4096.0 * 4096, experts = 8 * 4096.0 * 14336;
+  for (int sharded = 0; sharded < 2; sharded++) {
+    s->options.fsdp = sharded ? MS_FSDP_OPTIM_GRADS : MS_FSDP_OPTIM;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsOp *out = row(&piece(&l, 0)->backward, "attention out", MS_PASS_WGRAD),
+               *fc2 = row(&piece(&l, 0)->backward, "expert fc2", MS_PASS_WGRAD);
+    if (sharded) { /* and a factor of BF16 ones is multiplied in front of the reduction */
+      MsUnitOps unit;
+      ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
+      const MsPiece *p = piece(&l, 0);
+      assert_close(row(&unit.reduce, "gradient scale", ANY)->write_B, 2 * (p->params_dense + p->params_expert), 1e-12);
+      ms_unit_ops_clear(&unit);
+    }
+    read_B[sharded] = out->read_B, written_B[sharded] = out->write_B, expert_B[sharded] = fc2->read_B + fc2->write_B;
+  }
+  assert_close(read_B[0] - read_B[1], 4 * weights, 1e-9);
+  assert_close(written_B[0], 4 * weights, 1e-12);
+  assert_close(written_B[1], 2 * weights, 1e-12);
+  assert_close(expert_B[0] - expert_B[1], 6 * experts, 1e-9);
+}
+
 /* Of BF16 weights that Megatron-FSDP gathers FP8 copies are made in the first microbatch and kept, or in every forward
  * where none are kept. */
 static void fsdp_casts_once(void **state) {
@@ -2081,6 +2107,7 @@ int main(void) {
       cmocka_unit_test(instances_of_fsdp),
       cmocka_unit_test(gathered_types),
       cmocka_unit_test(fsdp_casts_once),
+      cmocka_unit_test(fsdp_overwrites_gradients),
       cmocka_unit_test(summed_gradients),
       cmocka_unit_test(gathered_adapters),
       cmocka_unit_test(data_parallel_without_sharding),
