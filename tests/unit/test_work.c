@@ -510,6 +510,7 @@ static void context_ring(void **state) {
   const MsPiece *p = piece(&l, 0);
   assert_int_equal(count(&p->forward, MS_OP_P2P, MS_GROUP_CP), 7);
   assert_close(row(&p->forward, "cp ring", ANY)->message_B, 8 * MS_MIB, 0);
+  assert_int_equal(row(&p->forward, "cp ring", ANY)->kernels, 2);
   assert_close(message(&p->forward, MS_OP_P2P, MS_GROUP_CP), 7 * 8 * MS_MIB, 0);
   assert_int_equal(count(&p->backward, MS_OP_P2P, MS_GROUP_CP), 8);
   assert_close(message(&p->backward, MS_OP_P2P, MS_GROUP_CP), 2 * 7 * 8 * MS_MIB, 0);
@@ -1091,6 +1092,12 @@ static void expert_tensor_messages(void **state) {
   assert_int_equal(row(&piece(&l, 0)->forward, "etp scatter", ANY)->kernels, 1);
   assert_int_equal(row(&piece(&l, 0)->backward, "etp gather", ANY)->kernels, 1);
   assert_int_equal(row(&piece(&l, 0)->backward, "etp scatter", ANY)->kernels, 2);
+  s->options.dispatcher = MS_DISPATCH_ALLGATHER; /* tokens, map and weights; sums; their gradients; those of both */
+  g_auto(MsLowered) all = ms_test_lower(s);
+  assert_int_equal(row(&piece(&all, 0)->forward, "dispatch", ANY)->kernels, 3);
+  assert_int_equal(row(&piece(&all, 0)->forward, "combine", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&all, 0)->backward, "dispatch", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&all, 0)->backward, "combine", ANY)->kernels, 2);
 }
 
 /* Learned positions are added to whole sequences, in front of the cut. */
