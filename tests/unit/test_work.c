@@ -317,6 +317,11 @@ static void mamba_over_context_ranks(void **state) {
     if (cp == 1) continue;
     assert_close(row(&p->forward, "cp a2a in", ANY)->message_B, 2 * tokens * in, 0);
     assert_close(row(&p->backward, "cp a2a in", ANY)->message_B, 2 * tokens * in, 0);
+    /* z, x, B, C and dt by a message each */
+    const MsOp *there = row(&p->forward, "cp a2a in", ANY), *back = row(&p->backward, "cp a2a in", ANY);
+    assert_true(there->kernels == 5 && back->kernels == 5 && row(&p->forward, "cp a2a out", ANY)->kernels == 1);
+    assert_close((there - 1)->read_B + (there + 1)->read_B, 3 * 2 * tokens * in, 1e-12);
+    assert_close((back - 1)->write_B + (back + 1)->write_B, 4 * 2 * tokens * in, 1e-12);
     const MsOp *scan = row(&p->backward, "state-space scan", ANY), *first = row(&p->backward, "cp a2a out", ANY);
     assert_true(first < scan); /* the gradient of the output comes first */
   }
