@@ -3,9 +3,10 @@
  * megatron/core/ssm/gated_delta_net (dev branch, 2026-08) and Qwen3-Next's configuration state them.
  *
  * Widths: keys K = key heads x key width (queries too), values V = value heads x value width; the input projection
- * makes 2 K + 2 V + 2 value heads. Context parallelism: the layer takes contiguous slices, so the zig-zag slices of
- * attention are exchanged before and after it; the state and the transition of every slice are gathered ("chunkwise"
- * linear_cp_mode). */
+ * makes 2 K + 2 V + 2 value heads. Context parallelism: what the projection makes, and the gated output, are exchanged
+ * so that a rank has some heads of the whole sequence (`linear_cp_mode` headwise); or the layer takes contiguous
+ * slices, so that the zig-zag slices of attention are exchanged before and after it, and the state and the transition
+ * of every slice are gathered (chunkwise). */
 #include "work/build.h"
 
 #define CHUNK MS_DELTA_CHUNK
@@ -54,10 +55,13 @@ MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, d
 
 #define BACKWARD 3.0 /* the states of the chunks again, then two products for each of the forward */
 
+static gboolean headwise(const MsBuild *b) { return b->options->linear_cp_mode == MS_LINEAR_CP_HEADWISE; }
+
 static void rule_row(MsBuild *b) {
   const MsLinearAttention *a = &b->model->linear_attention;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double times = back ? BACKWARD : 1, local = ms_packed_length(b) / b->c, mb = ms_packed_sequences(b);
+  double times = back ? BACKWARD : 1, ranks = headwise(b) ? b->c : 1, local = ms_packed_length(b) * ranks / b->c,
+         mb = ms_packed_sequences(b) / ranks;
   MsDeltaWork work =
       ms_delta_work(b->rows, a->num_key_heads / b->t, a->num_value_heads / b->t, a->key_head_dim, a->value_head_dim);
   MsOp *op = ms_row(b, MS_OP_DELTA_RULE, "delta rule");
@@ -67,13 +71,30 @@ static void rule_row(MsBuild *b) {
   op->kernels = back ? 10 : 6;
 }
 
+/* Passes over what is exchanged: heads of a rank side by side, those of each rank one behind another, chunks of the
+ * sequence in order; of the output the last two (Megatron-LM core/ssm/gated_delta_net/common.py, a2a_cp_to_hp and
+ * a2a_hp_to_cp; core/ssm/mamba_context_parallel.py). Backward the first is a sum into zeros. */
+static const struct { double before, after; } passes[2][2] = {{{1, 1}, {1, 1}}, {{2, 1}, {1, 3}}}; /* [in][backward] */
+
+static void exchange_heads(MsBuild *b, const char *name, double width, gboolean in) {
+  double all_B = 2 * b->rows * width;
+  int back = b->pass == MS_PASS_DGRAD;
+  double before_B = passes[in][back].before * all_B, after_B = passes[in][back].after * all_B;
+  if (b->c <= 1 || !headwise(b)) return;
+  ms_row_memory(b, MS_OP_COPY, "heads by rank", before_B, before_B, (int)passes[in][back].before);
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, MS_GROUP_CP, all_B);
+  ms_row_memory(b, MS_OP_COPY, "tokens in order", after_B, after_B, (int)passes[in][back].after);
+}
+
 /* Slices of attention to contiguous ones, or back. */
 static void relayout(MsBuild *b, const char *name) {
+  if (headwise(b)) return;
   ms_row_comm(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows_sp * b->h);
 }
 
 /* FP32 state and transition of every head of every slice. */
 static void gather_states(MsBuild *b) {
+  if (headwise(b)) return;
   const MsLinearAttention *a = &b->model->linear_attention;
   double per_head = a->key_head_dim * ((double)a->value_head_dim + a->key_head_dim);
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather states", MS_STREAM_CP, MS_GROUP_CP,
@@ -133,6 +154,7 @@ void ms_delta_forward(MsBuild *b) {
   relayout(b, "cp to slices");
   ms_linear_forward(b, &in);
   ms_keep(b, "delta projected", 2 * b->rows * w.projected);
+  exchange_heads(b, "cp a2a in", w.projected, TRUE);
   conv_row(b, &w);
   /* the L2 norm has queries and keys; values are copied for the rule (Megatron-LM core/ssm/gated_delta_net/common.py,
    * _prepare_input_for_gated_delta_rule) */
@@ -148,6 +170,7 @@ void ms_delta_forward(MsBuild *b) {
     ms_keep(b, "normed delta out", 2 * b->rows * w.values); /* the gate multiplies it */
     ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
   }
+  exchange_heads(b, "cp a2a out", w.values, FALSE);
   ms_linear_forward(b, &out);
   relayout(b, "cp from slices");
   ms_residual_out(b, MS_HALF_ATTENTION, 1);
@@ -165,6 +188,7 @@ void ms_delta_backward(MsBuild *b) {
   ms_linear_backward(b, &out);
   ms_free_kept(b, "gated delta out");
   b->pass = MS_PASS_DGRAD;
+  exchange_heads(b, "cp a2a out", w.values, FALSE);
   output_norm(b, &w);
   ms_free_kept(b, "normed delta out");
   ms_free_kept(b, "delta out");
@@ -176,6 +200,7 @@ void ms_delta_backward(MsBuild *b) {
   ms_free_kept(b, "delta conv out");
   conv_row(b, &w);
   ms_free_kept(b, "delta projected");
+  exchange_heads(b, "cp a2a in", w.projected, TRUE);
   ms_linear_backward(b, &in);
   relayout(b, "cp from slices");
   ms_free_kept(b, "normed input");
