@@ -70,6 +70,7 @@ const char *const ms_impl_words[] = {"transformer_engine", "local", NULL};
 const char *const ms_graph_impl_words[] = {"transformer_engine", "local", NULL};
 const char *const ms_ce_impl_words[] = {"native", "te", NULL};
 const char *const ms_optimizer_impl_words[] = {"fused", "foreach", NULL};
+const char *const ms_linear_cp_words[] = {"headwise", "chunkwise", NULL};
 const char *const ms_muon_tp_words[] = {"duplicated", "blockwise", "distributed", NULL};
 const char *const ms_grouped_library_words[] = {"transformer_engine", "primus_turbo", NULL};
 const char *const ms_mhc_backend_words[] = {"native", "triton", "cutile", NULL};

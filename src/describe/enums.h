@@ -113,6 +113,8 @@ typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
 extern const char *const ms_ce_impl_words[]; /* native te */
 typedef enum { MS_OPTIMIZER_FUSED, MS_OPTIMIZER_FOREACH } MsOptimizerImpl;
 extern const char *const ms_optimizer_impl_words[]; /* fused foreach */
+typedef enum { MS_LINEAR_CP_HEADWISE, MS_LINEAR_CP_CHUNKWISE } MsLinearCp;
+extern const char *const ms_linear_cp_words[]; /* headwise chunkwise */
 typedef enum { MS_MUON_DUPLICATED, MS_MUON_BLOCKWISE, MS_MUON_DISTRIBUTED } MsMuonTp;
 extern const char *const ms_muon_tp_words[]; /* duplicated blockwise distributed */
 typedef enum { MS_GROUPED_TE, MS_GROUPED_TURBO } MsGroupedLibrary;

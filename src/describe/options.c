@@ -55,6 +55,10 @@ const MsFieldTable ms_options_table = MS_FIELD_TABLE(
         MsOptions, muon_tp_mode, ms_muon_tp_words, "\"duplicated\"", MS_OPEN,
         "matrices of muon that tensor parallelism cuts: whole on every rank, as Megatron-LM has it since August 2026; "
         "blockwise, as before, each rank its part alone; distributed, parts with sums of their Gram matrices"),
+    MS_ENUM(
+        MsOptions, linear_cp_mode, ms_linear_cp_words, "\"headwise\"", MS_OPEN,
+        "gated delta nets over context-parallel ranks: heads of the whole sequence, or, on Megatron-LM's dev branch, "
+        "chunks of it whose states are gathered"),
     MS_ENUM(MsOptions, mhc_backend, ms_mhc_backend_words, "\"triton\"", MS_OPEN,
             "kernels of hyper-connections: native is plain PyTorch; triton leaves the projection and one backward to "
             "it; cutile, a package of its own, does all"),

@@ -72,6 +72,7 @@ typedef struct {
   MsCeImpl cross_entropy_fusion_impl;
   MsOptimizerImpl optimizer_impl;
   MsMuonTp muon_tp_mode;
+  MsLinearCp linear_cp_mode;
   MsMhcBackend mhc_backend;
   MsGroupedLibrary grouped_gemm_library;
   gboolean moe_grouped_gemm, moe_router_fusion, moe_permute_fusion, moe_shared_expert_overlap,

@@ -82,6 +82,7 @@ static void canonical_options(MsScenario *s) {
   if (o->fsdp == MS_FSDP_NONE) o->fsdp_double_buffer = TRUE;
   else if (o->ep_overlap) o->fsdp_double_buffer = FALSE;
   if (s->training.optimizer != MS_OPT_MUON) o->muon_tp_mode = MS_MUON_DUPLICATED;
+  if (s->model->linear_attention.num_value_heads == 0 || s->layout.cp == 1) o->linear_cp_mode = MS_LINEAR_CP_HEADWISE;
   if (!o->lcma) ms_key_reset(s, "options.lcma_workspace_B");
   if (!o->cross_entropy_fusion) o->cross_entropy_fusion_impl = MS_CE_NATIVE;
   if (s->model->num_experts == 0 || s->model->activation != MS_ACT_SQUARED_RELU)

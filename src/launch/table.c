@@ -3,7 +3,8 @@
 
 const char *const ms_launch_notes = "name software doc model.name hardware training.routing";
 const char *const ms_launch_unused =
-    "schema gpus model training layout options measured model.schema model.doc model.source model.of_a_study layout.dp "
+    "options.linear_cp_mode schema gpus model training layout options measured model.schema model.doc model.source "
+    "model.of_a_study layout.dp "
     "layout.edp options.recompute "
     "model.multi_latent_attention model.sliding_window model.rope_scaling model.mamba model.linear_attention "
     "model.sparse_attention model.hyper_connections"; /* gpus: the launcher says them; objects: by

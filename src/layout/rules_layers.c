@@ -108,9 +108,13 @@ RULE(shared_overlap_recompute) {
 /* --- layer kinds beside attention and experts ------------------------------------------------------------------ */
 
 RULE(tp_divides_delta_heads) {
-  int heads = s->model->linear_attention.num_key_heads, ranks = s->layout.tp * s->layout.cp;
-  return heads % ranks == 0 || REFUSE("TP %d x CP %d do not divide the %d key heads of the gated delta net",
-                                      s->layout.tp, s->layout.cp, heads);
+  int heads = s->model->linear_attention.num_key_heads,
+      exchanged = s->options.linear_cp_mode == MS_LINEAR_CP_HEADWISE ? s->layout.cp : 1;
+  if (heads % s->layout.tp != 0)
+    return REFUSE("TP %d does not divide the %d key heads of the gated delta net", s->layout.tp, heads);
+  return heads / s->layout.tp % exchanged == 0 ||
+         REFUSE("CP %d does not divide the %d key heads of a TP rank, which a gated delta net exchanges", s->layout.cp,
+                heads / s->layout.tp);
 }
 RULE(compressed_without_tp) {
   return !ms_model_has_compressed_attention(s->model) || s->layout.tp == 1 ||

@@ -189,6 +189,7 @@ static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *
       MsOp *op = at_once ? ms_row_comm_async(b, MS_OP_ALL_TO_ALL, "cp a2a dkv", MS_STREAM_CP, group, steps * hop_B)
                          : ms_row_comm_async(b, MS_OP_P2P, "cp ring", MS_STREAM_CP, group, hops * hop_B);
       if (op) next = ms_row_index(b, op);
+      if (op && !at_once) op->kernels = 2; /* the host sends and receives by a call each */
       b->join[0] = b->join[1] = -1;
     }
     if (arrived >= 0) ms_join(b, arrived);

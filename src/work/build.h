@@ -126,6 +126,13 @@ void ms_keep_input(MsBuild *b, const char *name, double bytes_B);
 
 /* Bytes kept for the input of a linear over `elements`: quantised when `low` and this piece is. */
 double ms_input_B(const MsBuild *b, double elements, gboolean low);
+/* Megatron-FSDP reduces the gradients of every microbatch and adds up what it keeps of them: a weight gradient
+ * overwrites its buffer, which has the type on the wire (megatron_fsdp.py, overwrite_main_grad;
+ * param_and_grad_buffer.py, main_grad_getter). */
+static inline gboolean ms_overwrites(const MsBuild *b) {
+  return ms_framework(b->scenario)->sums_once && b->options->fsdp >= MS_FSDP_OPTIM_GRADS;
+}
+double ms_gradient_B(const MsBuild *b, gboolean expert); /* of an element of that buffer, or of the main gradient */
 /* Without fused accumulation a weight gradient is a BF16 tensor of its own, which a hook adds to the main gradient, or
  * which a sharded unit reduces over this group at once. */
 void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int kernels);

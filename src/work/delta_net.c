@@ -3,9 +3,10 @@
  * megatron/core/ssm/gated_delta_net (dev branch, 2026-08) and Qwen3-Next's configuration state them.
  *
  * Widths: keys K = key heads x key width (queries too), values V = value heads x value width; the input projection
- * makes 2 K + 2 V + 2 value heads. Context parallelism exchanges heads for tokens behind that projection and back in
- * front of the other (megatron/core/ssm/gated_delta_net/common.py, a2a_cp_to_hp and a2a_hp_to_cp): convolution and rule
- * see the whole sequence, of tp x cp shares of the heads. */
+ * makes 2 K + 2 V + 2 value heads. Context parallelism: what the projection makes, and the gated output, are exchanged
+ * so that a rank has some heads of the whole sequence (`linear_cp_mode` headwise); or the layer takes contiguous
+ * slices, so that the zig-zag slices of attention are exchanged before and after it, and the state and the transition
+ * of every slice are gathered (chunkwise). */
 #include "work/build.h"
 
 #include <math.h>
@@ -56,28 +57,50 @@ MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, d
 
 #define BACKWARD 3.0 /* the states of the chunks again, then two products for each of the forward */
 
+static gboolean headwise(const MsBuild *b) { return b->options->linear_cp_mode == MS_LINEAR_CP_HEADWISE; }
+
 static void rule_row(MsBuild *b) {
   const MsLinearAttention *a = &b->model->linear_attention;
   gboolean back = b->pass == MS_PASS_DGRAD;
-  double times = back ? BACKWARD : 1, mb = ms_packed_sequences(b), ranks = b->t * b->c;
+  double times = back ? BACKWARD : 1, ranks = headwise(b) ? b->c : 1, local = ms_packed_length(b) * ranks / b->c,
+         mb = ms_packed_sequences(b) / ranks;
   MsDeltaWork work =
       ms_delta_work(b->rows, a->num_key_heads / b->t, a->num_value_heads / b->t, a->key_head_dim, a->value_head_dim);
   MsOp *op = ms_row(b, MS_OP_DELTA_RULE, "delta rule");
-  op->m = op->n = ms_packed_length(b), op->k = a->key_head_dim + a->value_head_dim;
+  op->m = op->n = local, op->k = a->key_head_dim + a->value_head_dim;
   op->groups = (int)MAX(mb * a->num_value_heads / ranks, 1), op->kv_groups = (int)MAX(mb * a->num_key_heads / ranks, 1);
   op->flop = times * work.flop, op->read_B = times * work.read_B, op->write_B = times * work.write_B;
   op->kernels = back ? 10 : 6;
 }
 
-/* Heads for tokens, or back: columns are put in the order of the ranks and joined rank by rank, what came in the order
- * of the tokens, from the zig-zag slices of attention or to them (mamba_context_parallel.py). `to_heads`: what is read
- * or written is the projection, otherwise the output. */
-static void exchange_heads(MsBuild *b, double width, gboolean to_heads) {
-  double x_B = 2 * b->rows * width, in = to_heads ? 2 : 1;
-  if (b->c <= 1) return;
-  ms_row_passing(b, MS_OP_COPY, "heads by rank", in * x_B, in * x_B, (int)in);
-  ms_row_comm(b, MS_OP_ALL_TO_ALL, to_heads ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, x_B);
-  ms_row_passing(b, MS_OP_COPY, "tokens in order", x_B, x_B, 1);
+/* Passes over what is exchanged: heads of a rank side by side, those of each rank one behind another, chunks of the
+ * sequence in order; of the output the last two (Megatron-LM core/ssm/gated_delta_net/common.py, a2a_cp_to_hp and
+ * a2a_hp_to_cp; core/ssm/mamba_context_parallel.py). Backward the first is a sum into zeros. */
+static const struct { double before, after; } passes[2][2] = {{{1, 1}, {1, 1}}, {{2, 1}, {1, 3}}}; /* [in][backward] */
+
+static void exchange_heads(MsBuild *b, const char *name, double width, gboolean in) {
+  double all_B = 2 * b->rows * width;
+  int back = b->pass == MS_PASS_DGRAD;
+  double before_B = passes[in][back].before * all_B, after_B = passes[in][back].after * all_B;
+  if (b->c <= 1 || !headwise(b)) return;
+  ms_row_memory(b, MS_OP_COPY, "heads by rank", before_B, before_B, (int)passes[in][back].before);
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, MS_GROUP_CP, all_B);
+  ms_row_memory(b, MS_OP_COPY, "tokens in order", after_B, after_B, (int)passes[in][back].after);
+}
+
+/* Slices of attention to contiguous ones, or back. */
+static void relayout(MsBuild *b, const char *name) {
+  if (headwise(b)) return;
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows_sp * b->h);
+}
+
+/* FP32 state and transition of every head of every slice. */
+static void gather_states(MsBuild *b) {
+  if (headwise(b)) return;
+  const MsLinearAttention *a = &b->model->linear_attention;
+  double per_head = a->key_head_dim * ((double)a->value_head_dim + a->key_head_dim);
+  ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather states", MS_STREAM_CP, MS_GROUP_CP,
+              4 * per_head * (a->num_value_heads / b->t) * b->training->micro_batch_size * b->c);
 }
 
 static void conv_row(MsBuild *b, const Widths *w) {
@@ -151,8 +174,9 @@ void ms_delta_forward(MsBuild *b) {
     ms_keep(b, "layer input", 2 * x);
     ms_keep(b, "normed input", ms_input_B(b, x, TRUE));
   }
+  relayout(b, "cp to slices");
   ms_linear_forward(b, &in);
-  exchange_heads(b, w.projected, TRUE);
+  exchange_heads(b, "cp a2a in", w.projected, TRUE);
   ms_keep(b, "delta projected", 2 * b->rows * w.projected);
   conv_row(b, &w);
   /* the L2 norm has queries and keys; values are copied for the rule, and the gate for its product, out of what was
@@ -163,16 +187,18 @@ void ms_delta_forward(MsBuild *b) {
   gate_row(b, &w);
   ms_keep(b, "delta q, k, v", 2 * b->rows * repeated(b, &w) + 8 * b->rows * w.heads);
   ms_keep(b, "delta gate", 2 * b->rows * w.values);
+  gather_states(b);
   rule_row(b);
   ms_keep(b, "delta chunks", 2 * b->rows * w.heads * CHUNK); /* the inverse inside each chunk */
   ms_keep(b, "delta out", 2 * b->rows * w.values);
   output_norm(b, &w);
-  exchange_heads(b, w.values, FALSE);
+  exchange_heads(b, "cp a2a out", w.values, FALSE);
   if (!recomputes_output(b)) {
     ms_keep(b, "normed delta out", 2 * b->rows * w.values); /* the gate multiplies it */
     ms_keep(b, "gated delta out", ms_input_B(b, b->rows * w.values, TRUE));
   }
   ms_linear_forward(b, &out);
+  relayout(b, "cp from slices");
   ms_residual_out(b, MS_HALF_ATTENTION, 1);
 }
 
@@ -183,19 +209,21 @@ void ms_delta_backward(MsBuild *b) {
   b->node = MS_NODE_ATTN;
   b->pass = MS_PASS_DGRAD;
   ms_residual_out_backward(b, MS_HALF_ATTENTION);
+  relayout(b, "cp to slices");
   if (recomputes_output(b)) {
     b->pass = MS_PASS_RECOMPUTE;
     output_norm(b, &w);
-    exchange_heads(b, w.values, FALSE);
+    exchange_heads(b, "cp a2a out", w.values, FALSE);
   }
   ms_linear_backward(b, &out);
   ms_free_kept(b, "gated delta out");
   b->pass = MS_PASS_DGRAD;
-  exchange_heads(b, w.values, FALSE);
+  exchange_heads(b, "cp a2a out", w.values, FALSE);
   output_norm(b, &w);
   ms_free_kept(b, "normed delta out");
   ms_free_kept(b, "delta gate");
   ms_free_kept(b, "delta out");
+  gather_states(b);
   rule_row(b);
   ms_free_kept(b, "delta chunks");
   ms_free_kept(b, "delta q, k, v");
@@ -204,8 +232,9 @@ void ms_delta_backward(MsBuild *b) {
   conv_row(b, &w);
   join_gradients(b, &w);
   ms_free_kept(b, "delta projected");
-  exchange_heads(b, w.projected, TRUE);
+  exchange_heads(b, "cp a2a in", w.projected, TRUE);
   ms_linear_backward(b, &in);
+  relayout(b, "cp from slices");
   ms_free_kept(b, "normed input");
   ms_norm_backward(b, "input norm", b->rows_sp, b->h);
   ms_residual_in_backward(b, MS_HALF_ATTENTION, 1);

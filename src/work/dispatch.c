@@ -64,7 +64,7 @@ static void cross_all(MsBuild *b, gboolean out, MsOpKind kind, const char *name,
   gboolean wide = is_sum(b, out) && element_B(b, out) > 2;
   if (wide) cast_outputs(b, out ? own : all, TRUE);
   MsOp *op = ms_row_comm(b, kind, name, MS_STREAM_EP, MS_GROUP_TP_EP, (l.hidden + l.copy_B + l.token_B) * all);
-  if (op) op->kernels = l.messages;
+  if (op) op->kernels = (guint16)(l.messages + (l.messages > 1 && out)); /* the map of tokens and experts, apart */
   if (wide) cast_outputs(b, out ? all : own, FALSE);
 }
 

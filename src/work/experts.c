@@ -113,8 +113,9 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
   op->flags = (guint8)(MS_OPF_WEIGHT | MS_OPF_MODEL_FLOP | (b->quantized ? MS_OPF_QUANTIZED : 0));
   double in_B = b->quantized ? b->quant_B : 2;
   if (b->pass == MS_PASS_WGRAD) { /* m x n weights of each expert, k rows in total */
-    double g_B = b->options->gradient_accumulation_fusion ? ms_dtype_B(b->options->main_grads_dtype) : 2;
-    op->read_B = in_B * k * (m + n) + (b->options->gradient_accumulation_fusion ? g_B * local * m * n : 0);
+    gboolean fused = b->options->gradient_accumulation_fusion;
+    double g_B = fused ? ms_gradient_B(b, TRUE) : 2;
+    op->read_B = in_B * k * (m + n) + (fused && !ms_overwrites(b) ? g_B * local * m * n : 0);
     op->write_B = g_B * local * m * n;
     if (b->options->gradient_accumulation_fusion) op->flags |= MS_OPF_ACCUMULATE;
   } else {

@@ -252,10 +252,15 @@ static gboolean handed_over(const MsBuild *b, MsGroupKind reduced_in) {
          b->layout->group[reduced_in].size > 1;
 }
 
+double ms_gradient_B(const MsBuild *b, gboolean expert) {
+  if (!ms_overwrites(b)) return ms_dtype_B(b->options->main_grads_dtype);
+  return expert ? ms_expert_reduce_B(b->options) : ms_dtype_B(b->options->grad_reduce_dtype);
+}
+
 void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int kernels) {
-  double g_B = ms_dtype_B(b->options->main_grads_dtype);
+  double g_B = ms_gradient_B(b, reduced_in == MS_GROUP_EDP), read_B = 2 + (ms_overwrites(b) ? 0 : g_B);
   if (!b->options->gradient_accumulation_fusion && !handed_over(b, reduced_in))
-    ms_row_memory(b, MS_OP_ADD, "gradient accumulate", (2 + g_B) * weights, g_B * weights, kernels);
+    ms_row_memory(b, MS_OP_ADD, "gradient accumulate", read_B * weights, g_B * weights, kernels);
 }
 
 static guint8 split_of(const MsLinear *l) {
@@ -271,7 +276,7 @@ static guint8 split_of(const MsLinear *l) {
 static void weight_gradient(MsBuild *b, const MsLinear *l) {
   MsPass pass = b->pass;
   if (!trains(b, l)) return;
-  double outputs[MOST_PRODUCTS], g_B = ms_dtype_B(b->options->main_grads_dtype);
+  double outputs[MOST_PRODUCTS], g_B = ms_gradient_B(b, FALSE);
   int n = products_of(b, l, outputs);
   b->pass = MS_PASS_WGRAD;
   for (int i = 0; i < n; i++) {
@@ -280,7 +285,7 @@ static void weight_gradient(MsBuild *b, const MsLinear *l) {
     if (!l->fused_accumulate || !b->options->gradient_accumulation_fusion) continue;
     op->flags |= MS_OPF_ACCUMULATE;
     op->write_B = g_B * outputs[i] * l->k; /* read and written: docs/theory/operators.md 4 */
-    op->read_B += g_B * outputs[i] * l->k;
+    if (!ms_overwrites(b)) op->read_B += g_B * outputs[i] * l->k;
   }
   if (l->fused_accumulate) ms_row_accumulate(b, MS_GROUP_DP_CP, l->n * l->k, n);
   b->pass = pass;

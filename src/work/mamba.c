@@ -72,13 +72,26 @@ static void scan_rows(MsBuild *b, const Widths *w) {
   scan_row(b, w);
 }
 
+/* Passes over what is exchanged, in front of the messages and behind them, and their kernels: parts for each rank one
+ * behind another, z, x, B, C and dt together or apart, chunks of the sequence in order (Megatron-LM
+ * core/ssm/mamba_context_parallel.py, pre_conv_ssm and post_conv_ssm; core/tensor_parallel/mappings.py,
+ * all_to_all_sp2hp). Backward cuts are sums of tensors, and sums of tensors views that a message copies. */
+enum { EXCHANGED = 5 };
+static const struct {
+  int before, before_kernels, after, after_kernels;
+} slices[2][2] = {{{1, 1, 1, 1}, {1, 1, 1, 1}},
+                  {{1, EXCHANGED, 2, 2}, {2, 1 + EXCHANGED, 2, EXCHANGED + 1}}}; /* [in][backward] */
+
 /* in: what the projection made, or its gradient; otherwise of the output. */
 static void exchange_heads(MsBuild *b, const Widths *w, gboolean in) {
   double groups = b->model->mamba.num_groups / b->t, repeated = MAX(b->c / groups, 1);
-  double width = in ? w->projected + (repeated - 1) * (w->conv - w->inner) : w->inner;
+  double width = in ? w->projected + (repeated - 1) * (w->conv - w->inner) : w->inner, all_B = 2 * b->rows * width;
+  int back = b->pass == MS_PASS_DGRAD, before = slices[in][back].before, after = slices[in][back].after;
   if (b->c <= 1) return;
-  ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * width);
-  ms_row_memory(b, MS_OP_COPY, "slices in order", 2 * b->rows * width, 2 * b->rows * width, 1);
+  ms_row_memory(b, MS_OP_COPY, "slices by rank", before * all_B, before * all_B, slices[in][back].before_kernels);
+  MsOp *op = ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, all_B);
+  op->kernels = in ? EXCHANGED : 1;
+  ms_row_memory(b, MS_OP_COPY, "slices in order", after * all_B, after * all_B, slices[in][back].after_kernels);
 }
 
 /* The scan works batch first: with several sequences a microbatch what it reads and gives is copied (mamba_mixer.py,

@@ -746,6 +746,17 @@ static void cast_rows(Step *s, const MsPiece *piece, Params p, gboolean back) {
     low_copies_row(s, piece->params_quantizable_dense + piece->params_quantizable_expert, dense + expert);
 }
 
+/* A factor of gradients in BF16 is multiplied in front of their reduction, that of others in it (megatron_fsdp
+ * param_and_grad_buffer.py, gradient_reduce_preprocessing). */
+static void scale_rows(Step *s, const MsPiece *piece) {
+  double scaled_B = 0;
+  if (!ms_framework(s->work->scenario)->sums_once) return;
+  for (int k = 0; k < 2; k++)
+    if (wire_B(s, k) < 4 && ranks_of_shards(s, k) > 1)
+      scaled_B += wire_B(s, k) * (k ? piece->params_expert : piece->params_dense);
+  if (scaled_B > 0) ms_row_memory(&s->b, MS_OP_GRAD_SCALE, "gradient scale", scaled_B, scaled_B, 1);
+}
+
 /* Megatron-FSDP gives back what is gathered for its units alone: embedding and head are there from the first forward of
  * a step to its end (megatron_fsdp/param_and_grad_buffer.py, AllGatherPipeline.release_bucket and reset). */
 static gboolean stays(const MsWork *work, const MsPiece *piece) {
@@ -775,6 +786,7 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   if (s.shards_gradients) {
     copy_row(&s, "gradients into reduced", (Copied){2 * piece->params_dense, s.wire_B * piece->params_dense},
              (Copied){2 * piece->params_expert, s.expert_wire_B * piece->params_expert});
+    scale_rows(&s, piece);
     for (int k = 0, copied = s.b.tip; k < 2; k++) {
       double elements = k ? piece->params_expert : piece->params_dense;
       s.b.tip = copied;

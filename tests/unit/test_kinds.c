@@ -88,6 +88,18 @@ static void delta_net_in_parallel(void **state) {
   s->layout.ep = 8;
   g_auto(MsLowered) whole = ms_test_lower(s);
   s->layout.cp = 2;
+  g_auto(MsLowered) heads = ms_test_lower(s); /* 2 x 2048 + 2 x 4096 + 2 x 32 columns in, 4096 out */
+  const MsPiece *h = layer(&heads, 0), *w = layer(&whole, 0);
+  double in = 2 * 2048.0 * 12352, out = 2 * 2048.0 * 4096;
+  assert_close(sum(&h->forward, "cp a2a in", -1, message), in, 0);
+  assert_close(sum(&h->backward, "cp a2a in", -1, message), in, 0);
+  assert_close(sum(&h->forward, "cp a2a out", -1, message), out, 0);
+  assert_close(sum(&h->forward, "heads by rank", -1, traffic), 2 * (2 * in + out), 1e-12);
+  assert_close(sum(&h->backward, "tokens in order", -1, traffic), 2 * (3 * in + out), 1e-12);
+  assert_close(sum(&h->forward, NULL, MS_OP_DELTA_RULE, flop), sum(&w->forward, NULL, MS_OP_DELTA_RULE, flop) / 2,
+               1e-12);
+  assert_true(sum(&h->forward, "cp gather states", -1, one) == 0);
+  s->options.linear_cp_mode = MS_LINEAR_CP_CHUNKWISE;
   g_auto(MsLowered) halves = ms_test_lower(s);
   const MsPiece *a = layer(&whole, 0), *b = layer(&halves, 0);
   assert_close(sum(&b->forward, NULL, MS_OP_DELTA_RULE, flop), sum(&a->forward, NULL, MS_OP_DELTA_RULE, flop) / 2,

@@ -174,7 +174,8 @@ static void no_pack_beats_an_unbroken_sequence(void **state) {
   }
 }
 
-/* Where the host decides, the rank with the longest packs has time for them. */
+/* Where the host decides, the rank with the longest packs has time for them, but in front of where the host waits for
+ * the counts of the experts. */
 static void host_hides_the_longest_packs(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = ms_test_run("qwen3-30b-a3b", 0, "h100-sxm", 8);
@@ -185,7 +186,7 @@ static void host_hides_the_longest_packs(void **state) {
   g_autoptr(MsResult) mixed = sound(s);
   pack(s, 1, (const int[]){4096}, (const double[]){1});
   g_autoptr(MsResult) even = sound(s);
-  assert_close(mixed->step_time_s, even->step_time_s, 0.003);
+  assert_close(mixed->step_time_s, even->step_time_s, 0.015);
 }
 
 /* --- hybrid context parallelism -------------------------------------------------------------------------------- */

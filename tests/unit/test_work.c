@@ -317,6 +317,11 @@ static void mamba_over_context_ranks(void **state) {
     if (cp == 1) continue;
     assert_close(row(&p->forward, "cp a2a in", ANY)->message_B, 2 * tokens * in, 0);
     assert_close(row(&p->backward, "cp a2a in", ANY)->message_B, 2 * tokens * in, 0);
+    /* z, x, B, C and dt by a message each */
+    const MsOp *there = row(&p->forward, "cp a2a in", ANY), *back = row(&p->backward, "cp a2a in", ANY);
+    assert_true(there->kernels == 5 && back->kernels == 5 && row(&p->forward, "cp a2a out", ANY)->kernels == 1);
+    assert_close((there - 1)->read_B + (there + 1)->read_B, 3 * 2 * tokens * in, 1e-12);
+    assert_close((back - 1)->write_B + (back + 1)->write_B, 4 * 2 * tokens * in, 1e-12);
     const MsOp *scan = row(&p->backward, "state-space scan", ANY), *first = row(&p->backward, "cp a2a out", ANY);
     assert_true(first < scan); /* the gradient of the output comes first */
   }
@@ -536,6 +541,7 @@ static void context_ring(void **state) {
   const MsPiece *p = piece(&l, 0);
   assert_int_equal(count(&p->forward, MS_OP_P2P, MS_GROUP_CP), 7);
   assert_close(row(&p->forward, "cp ring", ANY)->message_B, 8 * MS_MIB, 0);
+  assert_int_equal(row(&p->forward, "cp ring", ANY)->kernels, 2);
   assert_close(message(&p->forward, MS_OP_P2P, MS_GROUP_CP), 7 * 8 * MS_MIB, 0);
   assert_int_equal(count(&p->backward, MS_OP_P2P, MS_GROUP_CP), 8);
   assert_close(message(&p->backward, MS_OP_P2P, MS_GROUP_CP), 2 * 7 * 8 * MS_MIB, 0);
@@ -1117,6 +1123,12 @@ static void expert_tensor_messages(void **state) {
   assert_int_equal(row(&piece(&l, 0)->forward, "etp scatter", ANY)->kernels, 1);
   assert_int_equal(row(&piece(&l, 0)->backward, "etp gather", ANY)->kernels, 1);
   assert_int_equal(row(&piece(&l, 0)->backward, "etp scatter", ANY)->kernels, 2);
+  s->options.dispatcher = MS_DISPATCH_ALLGATHER; /* tokens, map and weights; sums; their gradients; those of both */
+  g_auto(MsLowered) all = ms_test_lower(s);
+  assert_int_equal(row(&piece(&all, 0)->forward, "dispatch", ANY)->kernels, 3);
+  assert_int_equal(row(&piece(&all, 0)->forward, "combine", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&all, 0)->backward, "dispatch", ANY)->kernels, 1);
+  assert_int_equal(row(&piece(&all, 0)->backward, "combine", ANY)->kernels, 2);
 }
 
 /* Learned positions are added to whole sequences, in front of the cut. */
@@ -1367,6 +1379,32 @@ static void gathered_types(void **state) {
     assert_int_equal(unit.cast[1].n, rows[i].turned);
     ms_unit_ops_clear(&unit);
   }
+}
+
+/* Megatron-FSDP: weight gradients overwrite a buffer of the type on the wire. */
+static void fsdp_overwrites_gradients(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_run("mixtral-8x7b", ANY, "h100-sxm", 8);
+  s->options.main_grads_dtype = MS_DT_FP32, s->options.grad_reduce_dtype = MS_DT_BF16;
+  double read_B[2], written_B[2], expert_B[2], weights = 4096.0 * 4096, experts = 8 * 4096.0 * 14336;
+  for (int sharded = 0; sharded < 2; sharded++) {
+    s->options.fsdp = sharded ? MS_FSDP_OPTIM_GRADS : MS_FSDP_OPTIM;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsOp *out = row(&piece(&l, 0)->backward, "attention out", MS_PASS_WGRAD),
+               *fc2 = row(&piece(&l, 0)->backward, "expert fc2", MS_PASS_WGRAD);
+    if (sharded) { /* and a factor of BF16 ones is multiplied in front of the reduction */
+      MsUnitOps unit;
+      ms_work_unit_ops(l.work, l.work->piece_of_layer[0], &unit);
+      const MsPiece *p = piece(&l, 0);
+      assert_close(row(&unit.reduce, "gradient scale", ANY)->write_B, 2 * (p->params_dense + p->params_expert), 1e-12);
+      ms_unit_ops_clear(&unit);
+    }
+    read_B[sharded] = out->read_B, written_B[sharded] = out->write_B, expert_B[sharded] = fc2->read_B + fc2->write_B;
+  }
+  assert_close(read_B[0] - read_B[1], 4 * weights, 1e-9);
+  assert_close(written_B[0], 4 * weights, 1e-12);
+  assert_close(written_B[1], 2 * weights, 1e-12);
+  assert_close(expert_B[0] - expert_B[1], 6 * experts, 1e-9);
 }
 
 /* Of BF16 weights that Megatron-FSDP gathers FP8 copies are made in the first microbatch and kept, or in every forward
@@ -2222,6 +2260,7 @@ int main(void) {
       cmocka_unit_test(instances_of_fsdp),
       cmocka_unit_test(gathered_types),
       cmocka_unit_test(fsdp_casts_once),
+      cmocka_unit_test(fsdp_overwrites_gradients),
       cmocka_unit_test(summed_gradients),
       cmocka_unit_test(gathered_adapters),
       cmocka_unit_test(data_parallel_without_sharding),
