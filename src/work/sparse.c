@@ -160,6 +160,23 @@ static void sort_lists(MsBuild *b, double topk) {
   op->m = b->rows, op->n = topk;
 }
 
+/* Rotary embedding of queries and keys, then Hadamard's transform. Beside DSA no kernel rotates
+ * (transformer_config.py): plain operators turn part of each head and join it to the rest, keys through a norm of their
+ * own (dsa.py, _apply_rope, forward_before_topk). */
+static void rotate(MsBuild *b, double width) {
+  double turned = 4 * b->rows * width, d = b->model->sparse_attention.indexer_head_dim;
+  if (ms_model_has_compressed_attention(b->model)) {
+    ms_row_memory(b, MS_OP_ROPE, "indexer rope", turned, turned, 4);
+    return;
+  }
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  if (!back) ms_norm_forward(b, "indexer key norm", b->rows, d);
+  double heads = b->model->sparse_attention.indexer_num_heads + 1;
+  ms_row_plain_rope(b, b->rows * heads * b->model->multi_latent_attention.qk_pos_emb_head_dim, b->rows * heads * d);
+  ms_row_memory(b, MS_OP_ROPE, "indexer hadamard", 2 * b->rows * heads * d, 2 * b->rows * heads * d, 2);
+  if (back) ms_norm_backward(b, "indexer key norm", b->rows, d);
+}
+
 void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
   double heads = a->indexer_num_heads, d = a->indexer_head_dim, width = heads * d, s = ms_packed_length(b);
@@ -174,7 +191,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   ms_linear_forward(b, &q);
   ms_linear_forward(b, &w);
   ms_linear_forward(b, &k);
-  ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4); /* rotary, then Hadamard */
+  rotate(b, width);
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
   if (!scores_are_fused(b)) {
@@ -220,7 +237,7 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP,
               2 * b->rows * b->c / ix->per_key * d);
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
-  ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4);
+  rotate(b, width);
   MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE),
            w = plain("indexer weights", b->rows, heads, b->h, FALSE);
   MsLinear k = plain("indexer k", b->rows, compressed ? 4 * d : d, b->h, FALSE);
