@@ -138,6 +138,12 @@ static gboolean scores_are_fused(const MsBuild *b) {
   return !packed && b->c == 1 && !shares_choice(b) && 4 * b->rows * b->training->seq_length <= SCORE_CHUNK_B;
 }
 
+/* FP32, masked ones too, at once: a chunk, and of a head another one. */
+static double scores_alive_B(const MsBuild *b, const MsIndexer *ix) {
+  if (ms_model_has_compressed_attention(b->model)) return 4 * b->rows * ms_packed_length(b) / ix->per_key;
+  return (scores_are_fused(b) ? 1 : 2) * MIN(4 * b->rows * b->training->seq_length, SCORE_CHUNK_B);
+}
+
 static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
   double heads = a->indexer_num_heads, keys = b->training->seq_length, pairs = b->rows * keys; /* of the whole pack */
@@ -145,7 +151,8 @@ static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
   MsOp *op = &b->list->op[b->list->n - 1];
   op->dtype = MS_ODT_FP32, op->write_B = 4 * pairs * heads,
   op->kernels = (guint16)(2 * heads); /* a cast and a product */
-  ms_row_memory(b, MS_OP_ADD, "sum indexer heads", 16 * pairs * heads, 12 * pairs * heads, (int)(4 * heads));
+  op = ms_row_memory(b, MS_OP_ADD, "sum indexer heads", 16 * pairs * heads, 12 * pairs * heads, (int)(4 * heads));
+  op->transient_B = scores_alive_B(b, ix);
 }
 
 /* The chosen keys are moved to the front of their list and put in order: two sorts of every list, four in a pass with
@@ -199,6 +206,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   } else {
     score_row(b, "indexer scores", ix, 2 * b->rows * width * s / (2 * ix->per_key), s / ix->per_key);
     b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
+    b->list->op[b->list->n - 1].transient_B = scores_alive_B(b, ix);
   }
   MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 8);
   top->m = b->rows, top->n = s / ix->per_key;
