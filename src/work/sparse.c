@@ -138,6 +138,12 @@ static gboolean scores_are_fused(const MsBuild *b) {
   return !packed && b->c == 1 && !shares_choice(b) && 4 * b->rows * b->training->seq_length <= SCORE_CHUNK_B;
 }
 
+/* FP32, masked ones too, at once: a chunk, and of a head another one. */
+static double scores_alive_B(const MsBuild *b, const MsIndexer *ix) {
+  if (ms_model_has_compressed_attention(b->model)) return 4 * b->rows * ms_packed_length(b) / ix->per_key;
+  return (scores_are_fused(b) ? 1 : 2) * MIN(4 * b->rows * b->training->seq_length, SCORE_CHUNK_B);
+}
+
 static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
   const MsSparseAttention *a = &b->model->sparse_attention;
   double heads = a->indexer_num_heads, keys = b->training->seq_length, pairs = b->rows * keys; /* of the whole pack */
@@ -145,7 +151,8 @@ static void scores_by_head(MsBuild *b, const MsIndexer *ix) {
   MsOp *op = &b->list->op[b->list->n - 1];
   op->dtype = MS_ODT_FP32, op->write_B = 4 * pairs * heads,
   op->kernels = (guint16)(2 * heads); /* a cast and a product */
-  ms_row_memory(b, MS_OP_ADD, "sum indexer heads", 16 * pairs * heads, 12 * pairs * heads, (int)(4 * heads));
+  op = ms_row_memory(b, MS_OP_ADD, "sum indexer heads", 16 * pairs * heads, 12 * pairs * heads, (int)(4 * heads));
+  op->transient_B = scores_alive_B(b, ix);
 }
 
 /* The chosen keys are moved to the front of their list and put in order: two sorts of every list, four in a pass with
@@ -158,6 +165,23 @@ static void sort_lists(MsBuild *b, double topk) {
   MsOp *op =
       ms_row_memory(b, MS_OP_TOPK, "sort chosen keys", sorts * elements * 226, sorts * elements * 226, (int)sorts * 12);
   op->m = b->rows, op->n = topk;
+}
+
+/* Rotary embedding of queries and keys, then Hadamard's transform. Beside DSA no kernel rotates
+ * (transformer_config.py): plain operators turn part of each head and join it to the rest, keys through a norm of their
+ * own (dsa.py, _apply_rope, forward_before_topk). */
+static void rotate(MsBuild *b, double width) {
+  double turned = 4 * b->rows * width, d = b->model->sparse_attention.indexer_head_dim;
+  if (ms_model_has_compressed_attention(b->model)) {
+    ms_row_memory(b, MS_OP_ROPE, "indexer rope", turned, turned, 4);
+    return;
+  }
+  gboolean back = b->pass == MS_PASS_DGRAD;
+  if (!back) ms_norm_forward(b, "indexer key norm", b->rows, d);
+  double heads = b->model->sparse_attention.indexer_num_heads + 1;
+  ms_row_plain_rope(b, b->rows * heads * b->model->multi_latent_attention.qk_pos_emb_head_dim, b->rows * heads * d);
+  ms_row_memory(b, MS_OP_ROPE, "indexer hadamard", 2 * b->rows * heads * d, 2 * b->rows * heads * d, 2);
+  if (back) ms_norm_backward(b, "indexer key norm", b->rows, d);
 }
 
 void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
@@ -174,7 +198,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   ms_linear_forward(b, &q);
   ms_linear_forward(b, &w);
   ms_linear_forward(b, &k);
-  ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4); /* rotary, then Hadamard */
+  rotate(b, width);
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather index", MS_STREAM_CP, MS_GROUP_CP, 2 * b->rows * b->c / ix->per_key * d);
   if (!scores_are_fused(b)) {
@@ -182,6 +206,7 @@ void ms_indexer_forward(MsBuild *b, const MsIndexer *ix) {
   } else {
     score_row(b, "indexer scores", ix, 2 * b->rows * width * s / (2 * ix->per_key), s / ix->per_key);
     b->list->op[b->list->n - 1].write_B = pairs_B(b, ix);
+    b->list->op[b->list->n - 1].transient_B = scores_alive_B(b, ix);
   }
   MsOp *top = ms_row_memory(b, MS_OP_TOPK, "indexer top-k", pairs_B(b, ix), 4 * b->rows * topk_of(b, ix), 8);
   top->m = b->rows, top->n = s / ix->per_key;
@@ -220,7 +245,7 @@ void ms_indexer_backward(MsBuild *b, const MsIndexer *ix, double attention_heads
   ms_row_comm(b, MS_OP_REDUCE_SCATTER, "cp scatter index", MS_STREAM_CP, MS_GROUP_CP,
               2 * b->rows * b->c / ix->per_key * d);
   if (compressed) ms_pool_rows(b, "indexer pool", d, ix->per_key);
-  ms_row_memory(b, MS_OP_ROPE, "indexer rope", 4 * b->rows * width, 4 * b->rows * width, 4);
+  rotate(b, width);
   MsLinear q = plain("indexer q", b->rows, width, ix->q_rank, TRUE),
            w = plain("indexer weights", b->rows, heads, b->h, FALSE);
   MsLinear k = plain("indexer k", b->rows, compressed ? 4 * d : d, b->h, FALSE);

@@ -16,6 +16,7 @@ typedef double (*Of)(const MsOp *op);
 static double flop(const MsOp *op) { return op->flop; }
 static double traffic(const MsOp *op) { return op->read_B + op->write_B; }
 static double message(const MsOp *op) { return op->message_B; }
+static double alive(const MsOp *op) { return op->transient_B; }
 static double one(const MsOp *op) { return op->n > 0 || op->n <= 0 ? 1 : 0; }
 
 /* Over rows of a name (NULL: all) and kind (-1: all). */
@@ -207,6 +208,8 @@ static void scores_fused_or_by_head(void **state) {
     assert_close(sum(&own->forward, NULL, MS_OP_INDEXER, flop), 2.0 * 32 * 128 * pairs / (cases[i].fused ? 2 : 1),
                  1e-9);
     assert_true(sum(&own->forward, "sum indexer heads", -1, one) == !cases[i].fused);
+    assert_close(sum(&own->forward, cases[i].fused ? "indexer scores" : "sum indexer heads", -1, alive),
+                 (cases[i].fused ? 1 : 2) * MIN(4 * pairs, 1073741824.0), 1e-12);
     /* queries without a key are looked for, unless packed sequences over ranks say there are none */
     gboolean known = cases[i].freq == 1 && cases[i].packed && cases[i].cp > 1;
     assert_true(sum(&own->backward, "gather queries", -1, one) == !known &&
