@@ -68,7 +68,7 @@ static void rule_row(MsBuild *b) {
       ms_delta_work(b->rows, a->num_key_heads / b->t, a->num_value_heads / b->t, a->key_head_dim, a->value_head_dim);
   MsOp *op = ms_row(b, MS_OP_DELTA_RULE, "delta rule");
   op->m = op->n = local, op->k = a->key_head_dim + a->value_head_dim;
-  op->groups = (int)MAX(mb * a->num_value_heads / ranks, 1), op->kv_groups = (int)MAX(mb * a->num_key_heads / ranks, 1);
+  op->groups = (int)MAX(mb * a->num_value_heads / b->t, 1), op->kv_groups = (int)MAX(mb * a->num_key_heads / b->t, 1);
   op->flop = times * work.flop, op->read_B = times * work.read_B, op->write_B = times * work.write_B;
   op->kernels = back ? 10 : 6;
 }
