@@ -515,6 +515,37 @@ static void unsettled_keys_may_take_any_value(void **state) {
   assert_true(members > 100 / every && other_steps > 10 / every);
 }
 
+/* Where messages may go beside passes or in exchanges that these wait for, a set that leaves it open counts no such
+ * wait. */
+static void sets_wait_for_no_exchange(void **state) {
+  (void)state;
+  const MsSmallRequest small = {"llama, messages beside passes or not",
+                                "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                                "a100-sxm-80g",
+                                16,
+                                4096,
+                                32,
+                                "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                "\"tp\": 2, \"cp\": 1, \"pp\": 2, \"vpp\": 2, \"pipeline_layout\": \"Ett|ttt|ttt|L\"",
+                                "\"overlap_p2p_comm\": \"auto\","};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  MsSpace *space = ms_space_new(request, TRUE, NULL);
+  MsCandidate c = {0};
+  for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
+  g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
+  double passes_s[2];
+  for (int beside = 0; beside < 2; beside++) {
+    s->options.overlap_p2p_comm = beside;
+    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+    passes_s[beside] = (double)ms_bound_passes(memo, s, G_MAXINT64) / MS_PS_PER_S;
+    ms_memo_free(memo);
+  }
+  s->options.overlap_p2p_comm = FALSE;
+  ms_space_write_least(space, s);
+  assert_true(s->options.overlap_p2p_comm && passes_s[1] < passes_s[0]);
+  ms_space_free(space);
+}
+
 static void stop_with_a_list(const MsPlan *so_far, double done, gpointer user) {
   (void)done;
   if (so_far->n_best == *(int *)user) raise(SIGINT);
@@ -675,6 +706,7 @@ int main(void) {
                                      cmocka_unit_test(one_microbatch_passes_all_stages),
                                      cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
+                                     cmocka_unit_test(sets_wait_for_no_exchange),
                                      cmocka_unit_test(the_first_list_is_near_the_best),
                                      cmocka_unit_test(resume_goes_on),
                                      cmocka_unit_test(longer_lists_count_layouts_once),
