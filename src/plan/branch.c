@@ -190,7 +190,7 @@ static double passes(const MsTree *t, MsPieceMemo *memo, double microbatches, gu
 static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
   return a->whole_B >= b->whole_B && a->frozen_B >= b->frozen_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B &&
          a->unit_gradient_B >= b->unit_gradient_B && a->unit_expert_B >= b->unit_expert_B && a->unit_B >= b->unit_B &&
-         a->unit_low_B >= b->unit_low_B && a->ends_B >= b->ends_B && a->shards <= b->shards;
+         a->unit_low_B >= b->unit_low_B && a->ends_B >= b->ends_B && a->shards <= b->shards && a->around >= b->around;
 }
 
 static void add_bytes(MsBytesList *list, MsStateBytes bytes) {
@@ -355,19 +355,21 @@ static void take_pieces(Pieces *p, const MsCandidate *c) {
   find_bytes(p->t, p->w, p->memo, c);
 }
 
-static double least_device_B(const Pieces *p, const MsShape *shape, const MsCandidate *c) {
+static gboolean may_fit(const Pieces *p, double least_B) {
+  return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
+}
+
+/* *ways: bits of what FSDP moves around passes where that fits. */
+static double least_device_B(const Pieces *p, const MsShape *shape, const MsCandidate *c, guint *ways) {
   const Replicas r = replicas_of(c->value);
   const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
   double least = INFINITY;
   for (int i = 0; i < list->n; i++) {
     double device_B = ms_bound_device_B(shape, p->memo, &list->of[i], r.dp_cp, r.edp, p->t->space->request->base);
     least = MIN(least, device_B);
+    if (may_fit(p, device_B)) *ways |= 1u << list->of[i].around;
   }
   return least;
-}
-
-static gboolean may_fit(const Pieces *p, double least_B) {
-  return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
 }
 
 /* What all layouts with the PP of `c` need at least, whatever their cuts. */
@@ -458,17 +460,25 @@ static void expand_use(const Pieces *p, const MsBranch *node, const MsCandidate 
 /* The node was expanded before: what refuses the layouts of some shape has been told. */
 static gboolean again(const MsBranch *node) { return node->had > 0; }
 
+/* What FSDP moves around the passes of a shape that fits only so. Of a front the memory that there is changes. */
+static MsTime moved(const Pieces *p, const MsCandidate *c, const MsShape *shape, guint ways) {
+  gboolean asked = ways != 0 && !(ways & 1u << MS_FSDP_NONE) && !p->own && !p->t->front;
+  if (!asked || !ms_planner_cuts(p->t->x, MS_SHORT_RELAXED) || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY)) return 0;
+  return ms_sharded_least(p->t, p->w, p->memo, p->map, c, shape, ways);
+}
+
 /* All layouts of one shape at the PP of `c`. Those that do not fit are told at once. */
 static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, const MsShapeGroup *group) {
   MsTree *t = p->t;
   MsTime step = ms_bound_time(group->shape, p->memo);
-  double cost = cost_of(t, &c, step);
-  if (again(node) && (cost <= node->had || isinf(cost))) return;
+  guint ways = 0;
   p->w->bounded += !again(node);
-  gboolean dear = ms_tree_dear(t, cost), later = cost > p->most && !isinf(cost);
+  if (ms_tree_dear(t, cost_of(t, &c, step)) && !t->front) return;
+  double least_B = least_device_B(p, group->shape, &c, &ways),
+         cost = cost_of(t, &c, MAX(step, moved(p, &c, group->shape, ways)));
+  if (again(node) && (cost <= node->had || isinf(cost))) return;
+  gboolean fits = may_fit(p, least_B), dear = ms_tree_dear(t, cost), later = cost > p->most && !isinf(cost);
   if (dear && !t->front) return;
-  double least_B = least_device_B(p, group->shape, &c);
-  gboolean fits = may_fit(p, least_B);
   if (fits && (dear || later)) p->w->left_cost = MIN(p->w->left_cost, cost);
   if (dear || (fits ? later : again(node))) return;
   for (guint i = 0; i < group->use->len; i++) {
@@ -505,7 +515,9 @@ static gboolean cost_pieces(Pieces *p) {
 /* Of layouts that are counted as short of memory: the one that is so by least, if none before it was by less. */
 static void tell_nearest(const Pieces *p, gint64 node, MsCandidate c, const MsShapeGroup *group) {
   int row = ms_num_rules + MS_REFUSED_MEMORY;
-  double miss_B = group->shape ? least_device_B(p, group->shape, &c) - p->t->x->s.plan->memory_limit_B : INFINITY;
+  guint ways = 0;
+  double miss_B =
+      group->shape ? least_device_B(p, group->shape, &c, &ways) - p->t->x->s.plan->memory_limit_B : INFINITY;
   if (miss_B > p->w->refused.row[row].miss) return;
   for (guint i = 0; i < group->use->len; i++) {
     MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
