@@ -8,6 +8,7 @@
 #include "plan/tree.h"
 #include "base/hash.h"
 #include "sim/pieces.h"
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -46,19 +47,38 @@ static void add_moved(GArray *list, MsFsdp fsdp, const MsProgram *program) {
   g_array_append_val(list, own);
 }
 
-/* The same ranks in an order: groups that are farther apart. FALSE: the machine cannot. */
-static gboolean add_order(const MsTree *t, MsPieceMemo *memo, MsCandidate c, GArray *list) {
+/* Some pipeline of that size: what is moved around the passes of a piece does not depend on where it stands. */
+static void write_pipeline(int pp, MsScenario *s) {
+  int layers = s->model->num_layers;
+  ms_leave_pipeline_out(s);
+  s->layout.pp = pp;
+  if (pp == 1 || layers % pp == 0) return;
+  GString *cut = g_string_new("E");
+  for (int stage = 0; stage < pp; stage++) {
+    if (stage > 0) g_string_append_c(cut, '|');
+    for (int i = stage * layers / pp; i < (stage + 1) * layers / pp; i++) g_string_append_c(cut, 't');
+  }
+  for (int i = 0; i < s->model->mtp_num_layers; i++) g_string_append_c(cut, 'm');
+  s->layout.pipeline_layout = g_string_free(g_string_append_c(cut, 'L'), FALSE);
+}
+
+/* All ways to shard with the ranks in the order of `c`. FALSE: there is no such pipeline, or the machine cannot. */
+static gboolean add_order(const MsTree *t, MsPieceMemo *memo, const MsCandidate *c, GArray *list) {
   const MsSpace *space = t->space;
-  g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, memo);
+  g_autoptr(MsScenario) s = ms_space_scratch(space);
+  gint64 stride = space->stride[MS_ROLE_STATE], n = space->n_of_role[MS_ROLE_STATE],
+         first = c->combo - c->combo / stride % n * stride;
+  ms_space_apply_combo(space, first, s);
+  ms_space_apply_axes(c->value, s);
   ms_space_write_least(space, s);
+  write_pipeline(c->value[MS_AXIS_PP], s);
+  if (ms_layout_check_kinds(s, MS_RULE_SPLIT) >= 0) return FALSE;
   g_autoptr(MsLayout) layout = ms_layout_build(s);
   MsCost *cost = ms_cost_new_like(memo->cost, s, layout, NULL);
   MsWork work = *memo->work; /* the pieces are borrowed */
   work.scenario = s, work.layout = layout;
-  gint64 node =
-      c.combo - c.combo / space->stride[MS_ROLE_STATE] % space->n_of_role[MS_ROLE_STATE] * space->stride[MS_ROLE_STATE];
-  for (gint64 state = 0; cost && state < space->n_of_role[MS_ROLE_STATE]; state++) {
-    ms_space_apply_choices(space, MS_ROLE_STATE, node + state * space->stride[MS_ROLE_STATE], s);
+  for (gint64 state = 0; cost && state < n; state++) {
+    ms_space_apply_choices(space, MS_ROLE_STATE, first + state * stride, s);
     if (s->options.fsdp < MS_FSDP_OPTIM_GRADS) continue;
     g_autoptr(MsProgram) program = ms_program_new_like(&work, cost, memo->piece);
     add_moved(list, s->options.fsdp, program);
@@ -83,21 +103,47 @@ static GArray *list_new(const MsTree *t, MsPieceMemo *memo, const MsCandidate *c
   for (int i = 0; known && i < (order ? order->n : 1); i++) {
     MsCandidate own = *c;
     if (order) own.combo += (i - own.combo / order->stride % order->n) * order->stride;
-    known = add_order(t, memo, own, list);
+    known = add_order(t, memo, &own, list);
   }
   if (!known) g_array_set_size(list, 0);
   return list;
 }
 
-MsTime ms_sharded_least(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c,
-                        const MsShape *shape, guint ways) {
+static const GArray *moved_of(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
   const MovedKey key = key_of(t->space, c, map);
   GArray *list = g_hash_table_lookup(w->sharded, &key);
   if (!list) g_hash_table_insert(w->sharded, g_memdup2(&key, sizeof key), list = list_new(t, memo, c));
+  return list;
+}
+
+MsTime ms_sharded_least(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c,
+                        const MsShape *shape, guint ways) {
+  const GArray *list = moved_of(t, w, memo, map, c);
   MsTime least = G_MAXINT64;
   for (guint i = 0; i < list->len; i++) {
     const Moved *own = &g_array_index(list, Moved, i);
     if (ways & 1u << own->fsdp) least = MIN(least, ms_bound_moved(shape, memo, own->of));
   }
   return least < G_MAXINT64 ? least : 0;
+}
+
+static double most_moved(const MsPieceMemo *memo, const MsBusy *of) {
+  double most = 0;
+  for (int q = 0; q < MS_N_STREAMS; q++) {
+    double sum = 0;
+    for (int i = 0; i < memo->n; i++) sum += (double)memo->in_model[i] * (double)of[i].stream[q];
+    most = MAX(most, sum);
+  }
+  return most;
+}
+
+double ms_sharded_share(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c,
+                        double microbatches, guint ways) {
+  const GArray *list = moved_of(t, w, memo, map, c);
+  double least = INFINITY;
+  for (guint i = 0; i < list->len; i++) {
+    const Moved *own = &g_array_index(list, Moved, i);
+    if (ways & 1u << own->fsdp) least = MIN(least, microbatches * most_moved(memo, own->of));
+  }
+  return isfinite(least) ? least : 0;
 }

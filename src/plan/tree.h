@@ -151,6 +151,10 @@ GHashTable *ms_sharded_new(void); /* what is known of it */
  * of these ways: bits of MsFsdp. 0: not known. */
 MsTime ms_sharded_least(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c,
                         const MsShape *shape, guint ways);
+/* The same of all shapes of that pipeline size: an even share of the stages, which is so many microbatches of the whole
+ * model. */
+double ms_sharded_share(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c,
+                        double microbatches, guint ways);
 
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);
