@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "bound/bound.h"
 #include "step/meeting.h"
+#include <string.h>
 
 /* A weight gradient of the head that is left may hide beside the others' last backwards. */
 static gboolean leaves_head(const MsProgram *p) { return ms_work_deferred(p->work, G_MAXINT) > 0; }
@@ -101,13 +102,40 @@ static void add_list(Busy *busy, const MsCosted *c, MsListPart part, int times) 
 
 /* What FSDP does around the passes of a piece: whole parameters before its forward and, but for embedding and head,
  * again before its backward; between two backwards where only they drop them. */
+static int times_gathered(const MsProgram *p, int piece) {
+  gboolean every = ms_unit_gathers(p->scenario) == MS_GATHERS_EVERY;
+  return p->unit[piece].gather.list->n == 0 ? 0 : every && ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
+}
+
 static void add_unit(Busy *busy, const MsProgram *p, int piece) {
   const MsCostedUnit *u = &p->unit[piece];
-  gboolean every = ms_unit_gathers(p->scenario) == MS_GATHERS_EVERY;
-  int fetched = u->gather.list->n == 0 ? 0 : every && ms_work_is_unit(&p->work->pieces[piece]) ? 2 : 1;
+  int fetched = times_gathered(p, piece);
   add_list(busy, &u->gather, MS_LIST_ALL, fetched), add_list(busy, &u->cast[0], MS_LIST_ALL, MIN(fetched, 1));
   if (fetched > 1) add_list(busy, &u->cast[1], MS_LIST_ALL, 1);
   add_list(busy, &u->again, MS_LIST_ALL, 1), add_list(busy, &u->reduce, MS_LIST_ALL, 1);
+}
+
+static MsBusy busy_of(const Busy *busy) {
+  MsBusy own;
+  memcpy(own.stream, busy->stream, sizeof own.stream), memcpy(own.use, busy->use, sizeof own.use);
+  return own;
+}
+
+void ms_bound_units(const MsProgram *p, MsBusy *unit) {
+  for (int i = 0; i < p->work->n_pieces; i++) {
+    Busy busy = {0};
+    if (p->unit) add_list(&busy, &p->unit[i].gather, MS_LIST_ALL, times_gathered(p, i));
+    if (p->unit) add_list(&busy, &p->unit[i].reduce, MS_LIST_ALL, 1);
+    unit[i] = busy_of(&busy);
+  }
+}
+
+MsBusy ms_bound_passes_of(const MsCostedPiece *c, gboolean leaves_wgrad) {
+  Busy busy = {0};
+  add_list(&busy, &c->forward, MS_LIST_ALL, 1);
+  add_list(&busy, &c->backward, leaves_wgrad ? MS_LIST_INPUT : MS_LIST_ALL, 1);
+  add_list(&busy, &c->reload, MS_LIST_ALL, 1);
+  return busy_of(&busy);
 }
 
 static void add_piece(Busy *busy, const MsProgram *p, int piece) {

@@ -9,6 +9,14 @@ MsTime ms_bound_streams(
     const MsProgram *program); /* of a stage, for all microbatches, one after the other: rows of the busiest stream,
                                   messages, fetches and offloads too; or all that a link moves, whichever streams it is
                                   on; or compute with the SMs that all others take */
+typedef struct {
+  MsTime stream[MS_N_STREAMS], use[MS_N_USES];
+} MsBusy; /* what rows keep each stream and each link busy with */
+/* What FSDP gathers and reduces around the passes of each piece for one microbatch: unit[n_pieces]. Part of what
+ * ms_bound_streams counts. */
+void ms_bound_units(const MsProgram *program, MsBusy *unit);
+/* The rows of the passes of a piece itself, which streams and links have beside that. */
+MsBusy ms_bound_passes_of(const MsCostedPiece *piece, gboolean leaves_wgrad);
 MsTime ms_bound_behind(
     const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
 /* Of one stage, wherever all meet: rows after that which its last compute row comes before. */

@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "plan/cuts_priv.h"
 #include "memory/memory.h"
+#include "step/meeting.h"
 #include "step/walk.h"
 #include <math.h>
 #include <string.h>
@@ -43,6 +44,7 @@ struct MsShape {
   int n, n_time, n_memory; /* pieces; stages that may decide the time, and the memory */
   int owners;              /* copies of the model that share its optimizer states */
   gboolean splits;         /* the schedule may run a backward in two parts */
+  gboolean overlaps;       /* its steps may overlap */
   gint64 *time;            /* [n_time][N_COUNTS][n] */
   gint32 *count;           /* [n_memory][n] */
   gint64 *live;            /* [n_memory][n] */
@@ -267,6 +269,7 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   shape->n = n;
   shape->owners = ms_schedule_row(s->layout.schedule)->copies;
   shape->splits = ms_schedule_may_split(s->layout.schedule);
+  shape->overlaps = ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_OVERLAP && stages > 1;
   size_t row = N_COUNTS * (size_t)n;
   shape->time = g_new(gint64, row * (size_t)stages), shape->count = g_new(gint32, cells),
   shape->live = g_new(gint64, cells), shape->last = g_new(guint8, cells), shape->received = g_new(int, stages);
@@ -285,7 +288,7 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
 gboolean ms_shape_same(const MsShape *a, const MsShape *b) {
   size_t cells = (size_t)a->n_memory * (size_t)a->n;
   return a->n == b->n && a->n_time == b->n_time && a->n_memory == b->n_memory && a->owners == b->owners &&
-         a->splits == b->splits &&
+         a->splits == b->splits && a->overlaps == b->overlaps &&
          !memcmp(a->time, b->time, sizeof(gint64) * N_COUNTS * (size_t)a->n_time * (size_t)a->n) &&
          !memcmp(a->count, b->count, sizeof(gint32) * cells) && !memcmp(a->live, b->live, sizeof(gint64) * cells) &&
          !memcmp(a->last, b->last, cells) && !memcmp(a->received, b->received, sizeof(int) * (size_t)a->n_memory);
@@ -383,6 +386,31 @@ MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo) {
   return step;
 }
 
+static MsTime most_of(const MsTime *time, int n) {
+  MsTime most = 0;
+  for (int i = 0; i < n; i++) most = MAX(most, time[i]);
+  return most;
+}
+
+/* Links as ms_bound_streams has them: not where steps overlap, and not the network of a fabric. */
+MsTime ms_bound_moved(const MsShape *shape, const MsPieceMemo *memo, const MsBusy *unit) {
+  const MsScenario *s = memo->scenario;
+  int n = shape->n;
+  MsTime most = 0;
+  for (int k = 0; k < shape->n_time; k++) {
+    const gint64 *run = shape->time + (size_t)k * N_COUNTS * (size_t)n + (size_t)RUN * (size_t)n;
+    MsTime stream[MS_N_STREAMS] = {0}, link[2] = {0};
+    for (int i = 0; i < n; i++) {
+      for (int q = 0; q < MS_N_STREAMS; q++) stream[q] += run[i] * unit[i].stream[q];
+      for (int q = 0; q < 2; q++)
+        link[q] += run[i] * (unit[i].use[MS_USE_LINK0 + q] + memo->busy[i].use[MS_USE_LINK0 + q]);
+    }
+    if (ms_program_meets(s)) link[1] = 0;
+    most = MAX(most, MAX(most_of(stream, MS_N_STREAMS), shape->overlaps ? 0 : most_of(link, 2)));
+  }
+  return most;
+}
+
 MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *s, MsTime limit) {
   return ms_relaxed_passes(s, memo->work, memo->piece, memo->lags, limit);
 }
@@ -405,7 +433,8 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
                     .unit_low_B = b.low_unit,
                     .ends_B = b.ends,
                     .low_B = b.low_cached,
-                    .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE};
+                    .shards = o->distributed_optimizer || o->fsdp != MS_FSDP_NONE,
+                    .around = o->fsdp >= MS_FSDP_OPTIM_GRADS ? o->fsdp : MS_FSDP_NONE};
   if (o->fsdp < MS_FSDP_OPTIM_GRADS) r.whole_B += b.gradient;
   if (o->fsdp < MS_FSDP_OPTIM_GRADS_PARAMS) r.whole_B += b.whole, r.frozen_B = b.whole, r.low_B = b.low_whole - b.whole;
   return r;

@@ -32,10 +32,14 @@ typedef struct {   /* bytes per parameter of a rank */
   double low_B;    /* added for parameters that low precision stores */
   double unit_gradient_B, unit_expert_B, unit_B, unit_low_B, ends_B; /* FSDP's buffers (MsParamBytes) */
   gboolean shards;
+  MsFsdp around; /* what FSDP moves around every pass; MS_FSDP_NONE: nothing */
 } MsStateBytes;
 /* `scenario` agrees with the memo's in everything but keys of MS_ROLE_STATE and later. */
 MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);
 MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo);
+/* What the busiest stream or link of a stage has to move, where FSDP moves unit[n] around the passes of each piece for
+ * every microbatch. */
+MsTime ms_bound_moved(const MsShape *shape, const MsPieceMemo *memo, const MsBusy *unit);
 /* What the passes of a complete scenario of these pieces take in their schedule (ms_relaxed_passes). */
 MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario, MsTime limit);
 /* dp, edp: of the layout; dp counts CP ranks. `scenario`: whose machines; with pools in bytes of the first one, the

@@ -190,7 +190,7 @@ static double passes(const MsTree *t, MsPieceMemo *memo, double microbatches, gu
 static gboolean needs_no_less(const MsStateBytes *a, const MsStateBytes *b) {
   return a->whole_B >= b->whole_B && a->frozen_B >= b->frozen_B && a->low_B >= b->low_B && a->shared_B >= b->shared_B &&
          a->unit_gradient_B >= b->unit_gradient_B && a->unit_expert_B >= b->unit_expert_B && a->unit_B >= b->unit_B &&
-         a->unit_low_B >= b->unit_low_B && a->ends_B >= b->ends_B && a->shards <= b->shards;
+         a->unit_low_B >= b->unit_low_B && a->ends_B >= b->ends_B && a->shards <= b->shards && a->around >= b->around;
 }
 
 static void add_bytes(MsBytesList *list, MsStateBytes bytes) {
@@ -348,6 +348,7 @@ typedef struct {
   int map;
   GHashTable *passed; /* of shapes what their passes take: picoseconds */
   double most;        /* shapes whose first bound costs more are left for later */
+  gboolean again;     /* what refuses shapes of this pipeline size has been told */
 } Pieces;
 
 static void take_pieces(Pieces *p, const MsCandidate *c) {
@@ -355,31 +356,36 @@ static void take_pieces(Pieces *p, const MsCandidate *c) {
   find_bytes(p->t, p->w, p->memo, c);
 }
 
-static double least_device_B(const Pieces *p, const MsShape *shape, const MsCandidate *c) {
+static gboolean may_fit(const Pieces *p, double least_B) {
+  return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
+}
+
+/* *ways: bits of what FSDP moves around passes where that fits. */
+static double least_device_B(const Pieces *p, const MsShape *shape, const MsCandidate *c, guint *ways) {
   const Replicas r = replicas_of(c->value);
   const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
   double least = INFINITY;
   for (int i = 0; i < list->n; i++) {
     double device_B = ms_bound_device_B(shape, p->memo, &list->of[i], r.dp_cp, r.edp, p->t->space->request->base);
     least = MIN(least, device_B);
+    if (may_fit(p, device_B)) *ways |= 1u << list->of[i].around;
   }
   return least;
 }
 
-static gboolean may_fit(const Pieces *p, double least_B) {
-  return least_B <= p->t->x->s.plan->memory_limit_B || !ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
-}
-
-/* What all layouts with the PP of `c` need at least, whatever their cuts. */
-static double any_cut_B(const Pieces *p, const MsCandidate *c) {
+/* What all layouts with the PP of `c` need at least, whatever their cuts; *ways as above. */
+static double any_cut_B(const Pieces *p, const MsCandidate *c, guint *ways) {
   const Replicas r = replicas_of(c->value);
   const MsBytesList *list = &p->w->bytes[late_of(p->t, c->combo)];
   const GArray *lives = ms_shape_lives(p->t, p->w, c);
   double least = lives->len > 0 ? INFINITY : 0; /* none: rules refuse them all */
   for (guint k = 0; k < lives->len; k++)
-    for (int i = 0; i < list->n; i++)
-      least = MIN(least, ms_bound_cut_of_live_B(p->memo, &list->of[i], r.dp_cp, r.edp, &g_array_index(lives, MsLive, k),
-                                                p->t->space->request->base));
+    for (int i = 0; i < list->n; i++) {
+      double cut_B = ms_bound_cut_of_live_B(p->memo, &list->of[i], r.dp_cp, r.edp, &g_array_index(lives, MsLive, k),
+                                            p->t->space->request->base);
+      least = MIN(least, cut_B);
+      if (may_fit(p, cut_B)) *ways |= 1u << list->of[i].around;
+    }
   return least;
 }
 
@@ -455,22 +461,45 @@ static void expand_use(const Pieces *p, const MsBranch *node, const MsCandidate 
   else emit_with(t, p->w, node, MS_LEVEL_SHAPE, *c, (double)step, least_B);
 }
 
-/* The node was expanded before: what refuses the layouts of some shape has been told. */
+/* The node was expanded before: what refuses whole sizes has been told. */
 static gboolean again(const MsBranch *node) { return node->had > 0; }
+
+/* What fits only with FSDP has what that moves around its passes. Of a front the memory that there is changes. */
+static gboolean only_sharded(const Pieces *p, guint ways) {
+  return ways != 0 && !(ways & 1u << MS_FSDP_NONE) && !p->own && !p->t->front &&
+         ms_planner_cuts(p->t->x, MS_SHORT_RELAXED) && ms_planner_cuts(p->t->x, MS_SHORT_MEMORY);
+}
+
+static MsTime moved(const Pieces *p, const MsCandidate *c, const MsShape *shape, guint ways) {
+  return only_sharded(p, ways) ? ms_sharded_least(p->t, p->w, p->memo, p->map, c, shape, ways) : 0;
+}
+
+/* By that all shapes at the PP of `c` are dear, or left for later. Notes whether they were taken before. */
+static gboolean waits_for_sharded(Pieces *p, const MsBranch *node, const MsCandidate *c, guint ways) {
+  double share = only_sharded(p, ways)
+                     ? ms_sharded_share(p->t, p->w, p->memo, p->map, c, microbatches_per_stage(p->t, c), ways)
+                     : 0,
+         cost = cost_of(p->t, c, (MsTime)share);
+  gboolean dear = ms_tree_dear(p->t, cost), later = cost > p->most && !isinf(cost);
+  p->again = again(node) && (cost <= node->had || isinf(cost));
+  if (!dear && later) p->w->left_cost = MIN(p->w->left_cost, cost);
+  return dear || later;
+}
 
 /* All layouts of one shape at the PP of `c`. Those that do not fit are told at once. */
 static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, const MsShapeGroup *group) {
   MsTree *t = p->t;
   MsTime step = ms_bound_time(group->shape, p->memo);
-  double cost = cost_of(t, &c, step);
-  if (again(node) && (cost <= node->had || isinf(cost))) return;
-  p->w->bounded += !again(node);
-  gboolean dear = ms_tree_dear(t, cost), later = cost > p->most && !isinf(cost);
+  guint ways = 0;
+  p->w->bounded += !p->again;
+  if (ms_tree_dear(t, cost_of(t, &c, step)) && !t->front) return;
+  double least_B = least_device_B(p, group->shape, &c, &ways),
+         cost = cost_of(t, &c, MAX(step, moved(p, &c, group->shape, ways)));
+  if (p->again && (cost <= node->had || isinf(cost))) return;
+  gboolean fits = may_fit(p, least_B), dear = ms_tree_dear(t, cost), later = cost > p->most && !isinf(cost);
   if (dear && !t->front) return;
-  double least_B = least_device_B(p, group->shape, &c);
-  gboolean fits = may_fit(p, least_B);
   if (fits && (dear || later)) p->w->left_cost = MIN(p->w->left_cost, cost);
-  if (dear || (fits ? later : again(node))) return;
+  if (dear || (fits ? later : p->again)) return;
   for (guint i = 0; i < group->use->len; i++) {
     MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
     c.value[MS_AXIS_VPP] = use.vpp, c.combo = node->c.combo + use.choice * t->space->stride[MS_ROLE_SHAPE];
@@ -505,7 +534,9 @@ static gboolean cost_pieces(Pieces *p) {
 /* Of layouts that are counted as short of memory: the one that is so by least, if none before it was by less. */
 static void tell_nearest(const Pieces *p, gint64 node, MsCandidate c, const MsShapeGroup *group) {
   int row = ms_num_rules + MS_REFUSED_MEMORY;
-  double miss_B = group->shape ? least_device_B(p, group->shape, &c) - p->t->x->s.plan->memory_limit_B : INFINITY;
+  guint ways = 0;
+  double miss_B =
+      group->shape ? least_device_B(p, group->shape, &c, &ways) - p->t->x->s.plan->memory_limit_B : INFINITY;
   if (miss_B > p->w->refused.row[row].miss) return;
   for (guint i = 0; i < group->use->len; i++) {
     MsShapeUse use = g_array_index(group->use, MsShapeUse, i);
@@ -517,9 +548,9 @@ static void tell_nearest(const Pieces *p, gint64 node, MsCandidate c, const MsSh
 
 /* TRUE: no layout with the PP of `c` fits, whatever its cut, and all are counted as short of memory. Of what may be the
  * nearest miss cuts are made, to say by how much. */
-static gboolean fits_in_no_cut(Pieces *p, const MsCandidate *c) {
+static gboolean fits_in_no_cut(Pieces *p, const MsCandidate *c, guint *ways) {
   const MsSpace *space = p->t->space;
-  double least_B = any_cut_B(p, c), miss_B = least_B - p->t->x->s.plan->memory_limit_B;
+  double least_B = any_cut_B(p, c, ways), miss_B = least_B - p->t->x->s.plan->memory_limit_B;
   int row = ms_num_rules + MS_REFUSED_MEMORY;
   if (may_fit(p, least_B)) return FALSE;
   p->w->bounded++;
@@ -540,14 +571,16 @@ static void expand_late(Pieces *p, const MsBranch *node) {
     if (rule >= 0 && !again(node))
       refuse_many(p->t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c,
                   (guint64)space->axis[MS_AXIS_VPP].n * (guint64)space->n_of_role[MS_ROLE_SHAPE]);
-    if (rule >= 0 || (again(node) ? !may_fit(p, any_cut_B(p, &c)) : fits_in_no_cut(p, &c))) continue;
+    guint ways = 0;
+    if (rule >= 0 || (again(node) ? !may_fit(p, any_cut_B(p, &c, &ways)) : fits_in_no_cut(p, &c, &ways))) continue;
+    if (waits_for_sharded(p, node, &c, ways)) continue;
     const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
     for (guint i = 0; i < list->len && !ms_interrupted(); i++) {
       const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
       const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
       c.value[MS_AXIS_VPP] = first->vpp, c.combo = node->c.combo + first->choice * space->stride[MS_ROLE_SHAPE];
       if (group->shape) expand_group(p, node, c, group);
-      else if (!again(node)) refuse_many(p->t, p->w, group->rule, INFINITY, MS_LEVEL_SHAPE, &c, group->use->len);
+      else if (!p->again) refuse_many(p->t, p->w, group->rule, INFINITY, MS_LEVEL_SHAPE, &c, group->use->len);
       c.combo = node->c.combo;
     }
   }
@@ -562,9 +595,10 @@ static void expand_pieces(Pieces *p, const MsBranch *node) {
 
 static gboolean any_fits_late(const Pieces *p, MsCandidate c) {
   const MsIntAxis *pp = &p->t->space->axis[MS_AXIS_PP];
+  guint ways = 0;
   for (int k = 0; k < pp->n; k++) {
     c.value[MS_AXIS_PP] = pp->value[k];
-    if (ms_tree_size_rule(p->t, c.value) < 0 && may_fit(p, any_cut_B(p, &c))) return TRUE;
+    if (ms_tree_size_rule(p->t, c.value) < 0 && may_fit(p, any_cut_B(p, &c, &ways))) return TRUE;
   }
   return FALSE;
 }

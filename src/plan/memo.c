@@ -30,6 +30,7 @@ const MsCost *ms_memo_cost(const MsPieceMemo *memo) { return memo->cost; }
 void ms_memo_free(MsPieceMemo *m) {
   if (!m) return;
   if (m->cost_number) g_array_unref(m->cost_number);
+  g_free(m->busy);
   g_free(m->time[0]);
   g_free(m->time[1]);
   ms_piece_lags_free(m->lags);
@@ -73,6 +74,11 @@ MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like, 
   return m;
 }
 
+/* Weight gradients of the head may wait for the flush. */
+static gboolean may_leave_wgrad(const MsPieceMemo *m, int piece) {
+  return ms_work_is_head(m->work, piece) && m->scenario->options.defer_embedding_wgrad_compute;
+}
+
 gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **error) {
   if (m->cost) return TRUE;
   if (!(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) return FALSE;
@@ -81,6 +87,8 @@ gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **e
                   (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
   m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
+  m->busy = g_new(MsBusy, m->n);
+  for (int i = 0; i < m->n; i++) m->busy[i] = ms_bound_passes_of(&m->piece[i], may_leave_wgrad(m, i));
   return TRUE;
 }
 
@@ -174,9 +182,7 @@ static double times_of_model(MsPieceMemo *m, gboolean splits, gboolean of_host) 
 /* Picoseconds of `times` passes over piece i, by stream. */
 static void add_piece(const MsPieceMemo *m, int i, Rows rows, int times, double *busy) {
   const MsCostedPiece *p = &m->piece[i];
-  gboolean left =
-      ms_work_is_head(m->work, i) &&
-      m->scenario->options.defer_embedding_wgrad_compute; /* weight gradients of the head may wait for the flush */
+  gboolean left = may_leave_wgrad(m, i);
   add_streams(&p->forward, MS_LIST_ALL, rows, times, busy);
   add_streams(&p->backward, left ? MS_LIST_INPUT : MS_LIST_ALL, rows, times, busy);
   add_streams(&p->reload, MS_LIST_ALL, rows, times, busy);

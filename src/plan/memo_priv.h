@@ -14,6 +14,7 @@ struct MsPieceMemo {
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
   MsPieceTime *time[2];                         /* [n], for whole and for split backwards; NULL until asked for */
+  MsBusy *busy;                                 /* [n] what a microbatch of it keeps busy */
   MsTime ends[2];                               /* of them: what the sum of `direct` over a stage is less */
   GArray *cost_number;                          /* numbers of layer costs (memo.c) */
   double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */

@@ -473,4 +473,7 @@ void ms_space_write_least(const MsSpace *space, MsScenario *s) {
   if (ms_request_leaves_open(space->request, "options.grad_reduce_dtype")) s->options.grad_reduce_dtype = MS_DT_BF16;
   if (ms_request_leaves_open(space->request, "options.optimizer_post_validation"))
     s->options.optimizer_post_validation = -1;
+  if (ms_request_leaves_open(space->request, "options.overlap_p2p_comm")) s->options.overlap_p2p_comm = TRUE;
+  if (ms_request_leaves_open(space->request, "options.overlap_p2p_comm_warmup_flush"))
+    s->options.overlap_p2p_comm_warmup_flush = TRUE;
 }

@@ -278,6 +278,7 @@ static void begin(MsTree *t) {
     w->too_large = g_array_new(FALSE, FALSE, sizeof(MsTooLarge));
     w->shapes = ms_shapes_new();
     w->lists = ms_shape_lists_new();
+    w->sharded = ms_sharded_new();
     w->bytes = g_new0(MsBytesList, t->n_late), w->bytes_of = -1;
     for (int k = 0; k < t->n_late; k++) w->bytes[k].of = g_new(MsStateBytes, t->space->n_of_role[MS_ROLE_STATE]);
     w->scratch = ms_space_scratch(t->space), w->flat = ms_space_scratch(t->space);
@@ -324,6 +325,7 @@ static void end(MsTree *t) {
     g_array_unref(w->children);
     g_array_unref(w->too_large);
     ms_shape_lists_free(w->lists);
+    g_hash_table_unref(w->sharded);
     ms_shapes_free(w->shapes);
     for (int k = 0; k < t->n_late; k++) g_free(w->bytes[k].of);
     g_free(w->bytes);

@@ -78,8 +78,9 @@ typedef struct {     /* of one thread */
   double left_cost; /* least first bound of the shapes that the node being expanded leaves for later */
   MsShapes *shapes;
   MsShapeLists *lists;
-  MsBytesList *bytes; /* [n_late] of one combination of MS_ROLE_WORK, by the late key */
-  gint64 bytes_of;    /* that combination with the key's first value; -1 = none yet */
+  GHashTable *sharded; /* of ms_sharded_new */
+  MsBytesList *bytes;  /* [n_late] of one combination of MS_ROLE_WORK, by the late key */
+  gint64 bytes_of;     /* that combination with the key's first value; -1 = none yet */
   MsScenario *scratch, *flat;
   MsPieceMemo *last;
 } MsTreeWorker;
@@ -143,6 +144,17 @@ const GArray *ms_shape_list(const MsTree *tree, MsTreeWorker *worker, MsPieceMem
 /* MsLive of these, the fewest of every VPP and schedule with as many copies of the model: made without a cut.
  * Borrowed. */
 const GArray *ms_shape_lives(const MsTree *tree, MsTreeWorker *worker, const MsCandidate *c);
+
+/* --- sharded.c: what FSDP moves around every pass of shapes that fit in no other way ---------------------------- */
+GHashTable *ms_sharded_new(void); /* what is known of it */
+/* Picoseconds that a shape of a node's pieces, of which `c` is a layout, takes at least with its states sharded in one
+ * of these ways: bits of MsFsdp. 0: not known. */
+MsTime ms_sharded_least(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c,
+                        const MsShape *shape, guint ways);
+/* The same of all shapes of that pipeline size: an even share of the stages, which is so many microbatches of the whole
+ * model. */
+double ms_sharded_share(const MsTree *tree, MsTreeWorker *worker, MsPieceMemo *memo, int map, const MsCandidate *c,
+                        double microbatches, guint ways);
 
 /* Branch and bound (tree.c): cuts sets of layouts at once by bounds that hold for all of them. */
 void ms_search_tree(MsPlanner *planner);

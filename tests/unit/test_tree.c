@@ -515,6 +515,94 @@ static void unsettled_keys_may_take_any_value(void **state) {
   assert_true(members > 100 / every && other_steps > 10 / every);
 }
 
+/* Where messages may go beside passes or in exchanges that these wait for, a set that leaves it open counts no such
+ * wait. */
+static void sets_wait_for_no_exchange(void **state) {
+  (void)state;
+  const MsSmallRequest small = {"llama, messages beside passes or not",
+                                "{\"base\": \"llama3-8b\", \"num_layers\": 8}",
+                                "a100-sxm-80g",
+                                16,
+                                4096,
+                                32,
+                                "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                                "\"tp\": 2, \"cp\": 1, \"pp\": 2, \"vpp\": 2, \"pipeline_layout\": \"Ett|ttt|ttt|L\"",
+                                "\"overlap_p2p_comm\": \"auto\","};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  MsSpace *space = ms_space_new(request, TRUE, NULL);
+  MsCandidate c = {0};
+  for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
+  g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
+  double passes_s[2];
+  for (int beside = 0; beside < 2; beside++) {
+    s->options.overlap_p2p_comm = beside;
+    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+    passes_s[beside] = (double)ms_bound_passes(memo, s, G_MAXINT64) / MS_PS_PER_S;
+    ms_memo_free(memo);
+  }
+  s->options.overlap_p2p_comm = FALSE;
+  ms_space_write_least(space, s);
+  assert_true(s->options.overlap_p2p_comm && passes_s[1] < passes_s[0]);
+  ms_space_free(space);
+}
+
+/* What FSDP moves around passes is found once for all pieces of the same sizes: no key that is settled between these
+ * and the pipeline changes it. */
+static void what_is_moved_depends_on_sizes_alone(void **state) {
+  (void)state;
+  static const char *const path[] = {"options.dispatcher",
+                                     "options.ep_overlap",
+                                     "options.delay_wgrad",
+                                     "options.tp_comm_overlap",
+                                     "options.cross_entropy_fusion",
+                                     "layout.cp_comm_type",
+                                     "options.recompute",
+                                     "options.offload_modules",
+                                     "options.cuda_graph_scope",
+                                     "options.optimizer_offload_fraction"};
+  const MsSmallRequest small = {"deepseek, sharded parameters",
+                                "{\"base\": \"deepseek-v3\", \"num_layers\": 8, \"moe_layer_freq\": \"[0]*1+[1]*7\"}",
+                                "gb200-nvl72",
+                                64,
+                                4096,
+                                64,
+                                "\"micro_batch_size\": 1, \"precision\": \"mxfp8\"",
+                                "\"tp\": 2, \"cp\": 2, \"ep\": 8, \"pp\": 2, \"vpp\": 2",
+                                "\"fsdp\": \"optim-grads-params\","};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  MsSpace *space = ms_space_new(request, TRUE, NULL);
+  MsCandidate c = {0};
+  for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
+  g_autoptr(MsScenario) own = ms_candidate_scenario(space, &c, NULL);
+  int others = 0;
+  g_autofree MsBusy *first = NULL;
+  for (guint k = 0; k < G_N_ELEMENTS(path); k++) {
+    const MsFieldTable *table = g_str_has_prefix(path[k], "layout.") ? &ms_layout_table : &ms_options_table;
+    MsOpenKey open = {.path = (char *)path[k], .field = ms_field_find(table, strchr(path[k], '.') + 1)};
+    MsChoice choice;
+    assert_true(open.field && ms_choice_init(&choice, request, &open, NULL));
+    assert_true(choice.role < MS_ROLE_SHAPE);
+    for (int value = 0; value < choice.n; value++) {
+      g_autoptr(MsScenario) s = ms_scenario_copy(own, TRUE);
+      ms_choice_apply(&choice, value, s);
+      MsPieceMemo *memo = ms_layout_check(s, NULL) ? ms_memo_new(s, NULL, NULL) : NULL;
+      if (!memo) continue;
+      g_autoptr(MsProgram) program = ms_program_new_like(memo->work, memo->cost, memo->piece);
+      MsBusy *unit = g_new0(MsBusy, memo->n);
+      ms_bound_units(program, unit);
+      if (first) assert_memory_equal(first, unit, sizeof *unit * (size_t)memo->n);
+      else first = g_memdup2(unit, sizeof *unit * (size_t)memo->n);
+      assert_true(unit[memo->work->piece_of_layer[4]].stream[MS_STREAM_EDP] > 0);
+      g_free(unit);
+      ms_memo_free(memo);
+      others++;
+    }
+    ms_choice_clear(&choice);
+  }
+  assert_true(others > 15);
+  ms_space_free(space);
+}
+
 static void stop_with_a_list(const MsPlan *so_far, double done, gpointer user) {
   (void)done;
   if (so_far->n_best == *(int *)user) raise(SIGINT);
@@ -675,6 +763,8 @@ int main(void) {
                                      cmocka_unit_test(one_microbatch_passes_all_stages),
                                      cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
+                                     cmocka_unit_test(sets_wait_for_no_exchange),
+                                     cmocka_unit_test(what_is_moved_depends_on_sizes_alone),
                                      cmocka_unit_test(the_first_list_is_near_the_best),
                                      cmocka_unit_test(resume_goes_on),
                                      cmocka_unit_test(longer_lists_count_layouts_once),
