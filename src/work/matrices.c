@@ -65,9 +65,8 @@ GArray *ms_matrices_of(const MsWork *work, int stage) {
 
 double ms_matrices_params(const MsMatrices *x) { return x->count * x->m * x->n / x->parts; }
 
-double ms_matrices_flop(const MsMatrices *x) {
-  return MS_NEWTON_SCHULZ_ITERATIONS * 2 * x->m * x->m * (2 * x->n + x->m);
-}
+/* To orthogonalise one. */
+static double flop_of(const MsMatrices *x) { return MS_NEWTON_SCHULZ_ITERATIONS * 2 * x->m * x->m * (2 * x->n + x->m); }
 
 void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double *expert) {
   g_autoptr(GArray) all = ms_matrices_of(work, stage);
@@ -92,7 +91,7 @@ static gint by_flop(gconstpointer a, gconstpointer b) {
 }
 
 static gint largest_first(gconstpointer a, gconstpointer b) {
-  double x = ms_matrices_flop(a), y = ms_matrices_flop(b);
+  double x = flop_of(a), y = flop_of(b);
   return x > y ? -1 : x < y;
 }
 
@@ -125,7 +124,7 @@ void ms_matrices_share(GArray *all, gboolean expert, double shards) {
   for (int k = 0; k < shapes; k++) {
     MsMatrices *x = &g_array_index(all, MsMatrices, k);
     if (x->expert != expert) continue;
-    double each = floor(x->count / shards), flop = ms_matrices_flop(x);
+    double each = floor(x->count / shards), flop = flop_of(x);
     for (guint i = 0; i < alike->len; i++) {
       Alike *to = &g_array_index(alike, Alike, i);
       to->flop += each * flop, to->count[k] += each;

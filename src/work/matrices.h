@@ -16,7 +16,6 @@ typedef struct { /* matrices of one shape; m <= n, whole: over all tensor-parall
 /* Those of the layers of a stage, MsMatrices. (transfer full) */
 GArray *ms_matrices_of(const MsWork *work, int stage);
 double ms_matrices_params(const MsMatrices *matrices); /* elements on one rank */
-double ms_matrices_flop(const MsMatrices *matrices);   /* to orthogonalise one */
 /* Shares of the dense ones, or of those of experts, over so many shards of the optimizer. */
 void ms_matrices_share(GArray *all, gboolean expert, double shards);
 
