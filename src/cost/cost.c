@@ -477,8 +477,8 @@ MsMeetingKind ms_cost_meeting_kind(const MsCost *cost, const MsLayout *layout, c
 gboolean ms_cost_meeting(const MsCost *cost, const MsLayout *layout, const MsMeetingKind *kind, int n,
                          MsMeeting **meeting, GError **error) {
   *meeting = NULL;
-  if (cost->n_pools > 0 || n == 0) return TRUE;
-  if (!cost->fabric) *meeting = ms_meeting_of_nic(kind, n);
+  if (n == 0) return TRUE;
+  if (!cost->fabric || cost->n_pools > 0) *meeting = ms_meeting_of_nic(kind, n);
   else *meeting = ms_meeting_new(ms_fabric_costs_graph(cost->fabric), layout, kind, n, error);
   return *meeting != NULL;
 }

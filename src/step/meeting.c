@@ -50,7 +50,7 @@ static void note_rows(Finder *f) {
 static void rates(gconstpointer data, const guint8 *running, double *rate) { ms_meeting_rates(data, running, rate); }
 
 gboolean ms_program_meet(MsProgram *p, GError **error) {
-  if (p->meets || p->scenario->pools.n > 0) return TRUE;
+  if (p->meets) return TRUE;
   MsMeets *meets = g_new0(MsMeets, 1);
   memset(meets->sharing.of, MS_SHARING_NONE, sizeof meets->sharing.of);
   Finder f = {.p = p, .meets = meets, .fabric = ms_program_meets(p->scenario)};
