@@ -610,7 +610,33 @@ static gboolean any_fits(const Pieces *p, const MsBranch *node) {
   return fits;
 }
 
-/* One child. Where memory decides the pieces are not costed. */
+/* The node for its dearer shapes, and for a list with less memory, which the dear ones may enter. */
+static void leave_rest(const Pieces *p, const MsBranch *node) {
+  MsBranch rest = *node;
+  if (isinf(p->w->left_cost)) return;
+  rest.c.cost = p->w->left_cost;
+  rest.had = ms_planner_cuts(p->t->x, MS_SHORT_BOUND) ? MIN(p->t->threshold, p->most) : p->most;
+  g_array_append_val(p->w->children, rest);
+}
+
+/* Shapes are taken in steps, each as large as all before it: what the passes take of those that the search never comes
+ * to is not asked. */
+#define STEP      0x1p-6 /* of its cost */
+#define MOST_STEP 0x1p-3
+
+/* The shapes of pieces that are costed, a step of them. */
+static void take_step(Pieces *p, const MsBranch *node) {
+  double before = node->c.cost / (double)node->was[MS_LEVEL_ADDED] - 1; /* all steps until now */
+  p->w->left_cost = INFINITY;
+  p->most = (1 + CLAMP(before, STEP, MOST_STEP)) * node->c.cost;
+  p->passed = g_hash_table_new(NULL, NULL);
+  expand_pieces(p, node);
+  leave_rest(p, node);
+  g_clear_pointer(&p->passed, g_hash_table_unref);
+}
+
+/* One child. Where memory decides the pieces are not costed. Where nothing else is open behind the pipeline the first
+ * step is taken while they are at hand. */
 static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
   MsTree *t = p->t;
   MsCandidate *c = &child->c;
@@ -622,7 +648,13 @@ static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
   }
   if (p->memo && cost_pieces(p))
     share = passes(t, p->memo, microbatches_per_stage(t, c), schedules_of(t, p->w->scratch, MS_ROLE_ADDED));
+  guint before = p->w->children->len;
   emit(t, p->w, node, MS_LEVEL_ADDED, *c, share);
+  if (!p->memo || !p->memo->cost || t->front || t->space->stride[MS_ROLE_SHAPE] > 1 || p->w->children->len == before)
+    return;
+  const MsBranch own = g_array_index(p->w->children, MsBranch, before);
+  g_array_set_size(p->w->children, before);
+  take_step(p, &own);
 }
 
 static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
@@ -683,28 +715,16 @@ static void expand_cuts(Pieces *p, const MsBranch *shared, int late) {
   }
 }
 
-/* The node for its dearer shapes, and for a list with less memory, which the dear ones may enter. */
-static void leave_rest(const Pieces *p, const MsBranch *node) {
-  MsBranch rest = *node;
-  if (isinf(p->w->left_cost)) return;
-  rest.c.cost = p->w->left_cost, rest.had = MIN(p->t->threshold, p->most);
-  g_array_append_val(p->w->children, rest);
-}
-
-/* Shapes are taken in steps: what the passes take of those that the search never comes to is not asked. */
-#define STEP (1 + 0x1p-6)
-
 static void expand_added(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE)};
-  w->left_cost = INFINITY;
-  p.most = p.memo ? STEP * node->c.cost : INFINITY;
-  p.passed = g_hash_table_new(NULL, NULL);
+  Pieces p = {.t = t, .w = w, .memo = memo_of(t, w, &node->c, FALSE), .most = INFINITY};
   if (p.memo) {
     take_pieces(&p, &node->c);
-    expand_pieces(&p, node);
-  } else { /* or the machine cannot: then every layout that obeys the rules says why */
-    for (int late = 0; late < t->n_late; late++) expand_cuts(&p, node, late);
-  }
+    take_step(&p, node);
+    return;
+  } /* or the machine cannot: then every layout that obeys the rules says why */
+  p.passed = g_hash_table_new(NULL, NULL);
+  w->left_cost = INFINITY;
+  for (int late = 0; late < t->n_late; late++) expand_cuts(&p, node, late);
   leave_rest(&p, node);
   g_hash_table_unref(p.passed);
   if (p.own) ms_memo_free(p.memo);

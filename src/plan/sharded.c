@@ -7,7 +7,6 @@
  * groups, so that they are found once for all pieces of the same sizes. */
 #include "plan/tree.h"
 #include "base/hash.h"
-#include "sim/pieces.h"
 #include <math.h>
 #include <string.h>
 
@@ -75,16 +74,18 @@ static gboolean add_order(const MsTree *t, MsPieceMemo *memo, const MsCandidate 
   if (ms_layout_check_kinds(s, MS_RULE_SPLIT) >= 0) return FALSE;
   g_autoptr(MsLayout) layout = ms_layout_build(s);
   MsCost *cost = ms_cost_new_like(memo->cost, s, layout, NULL);
-  MsWork work = *memo->work; /* the pieces are borrowed */
-  work.scenario = s, work.layout = layout;
-  for (gint64 state = 0; cost && state < n; state++) {
+  MsWork *work = ms_work_new_like(memo->work, s, layout, NULL);
+  gboolean ok = cost && work && work->n_pieces == memo->n;
+  g_autoptr(MsProgram) plain = ok ? ms_program_new(work, cost) : NULL;
+  for (gint64 state = 0; ok && state < n; state++) {
     ms_space_apply_choices(space, MS_ROLE_STATE, first + state * stride, s);
     if (s->options.fsdp < MS_FSDP_OPTIM_GRADS) continue;
-    g_autoptr(MsProgram) program = ms_program_new_like(&work, cost, memo->piece);
+    g_autoptr(MsProgram) program = ms_program_new_like(work, cost, plain->piece);
     add_moved(list, s->options.fsdp, program);
   }
-  gboolean ok = cost != NULL;
+  g_clear_pointer(&plain, ms_program_free);
   ms_cost_free(cost);
+  ms_work_free(work);
   return ok;
 }
 
@@ -92,7 +93,7 @@ static gboolean add_order(const MsTree *t, MsPieceMemo *memo, const MsCandidate 
 static GArray *list_new(const MsTree *t, MsPieceMemo *memo, const MsCandidate *c) {
   const MsSpace *space = t->space;
   GArray *list = g_array_new(FALSE, FALSE, sizeof(Moved));
-  gboolean known = ms_pieces_of_any_pipeline(memo->work);
+  gboolean known = space->request->base->pools.n == 0 && !memo->work->draw;
   const MsChoice *order = NULL;
   g_array_set_clear_func(list, clear_moved);
   for (int k = 0; k < space->n_choices; k++) {
