@@ -72,8 +72,8 @@ gboolean ms_op_same_kernel(const MsOp *a, const MsOp *b);
 
 /* How a row that communicates meets others on the network; of rows inside of domains nobody asks. */
 MsMeetingKind ms_cost_meeting_kind(const MsCost *cost, const MsLayout *layout, const MsOp *op);
-/* Those kinds on the machine's fabric; without one, or where pools have one each, on a NIC, with pools the first one's. FALSE and *error
- * as ms_meeting_new. (transfer full) */
+/* Those kinds on the machine's fabric; without one, or where pools have one each, on a NIC, with pools the first one's.
+ * FALSE and *error as ms_meeting_new. (transfer full) */
 gboolean ms_cost_meeting(const MsCost *cost, const MsLayout *layout, const MsMeetingKind *kind, int n,
                          MsMeeting **meeting, GError **error);
 
