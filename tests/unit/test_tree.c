@@ -587,9 +587,10 @@ static void what_is_moved_depends_on_sizes_alone(void **state) {
       ms_choice_apply(&choice, value, s);
       MsPieceMemo *memo = ms_layout_check(s, NULL) ? ms_memo_new(s, NULL, NULL) : NULL;
       if (!memo) continue;
-      g_autoptr(MsProgram) program = ms_program_new_like(memo->work, memo->cost, memo->piece);
+      MsProgram *program = ms_program_new_like(memo->work, memo->cost, memo->piece);
       MsBusy *unit = g_new0(MsBusy, memo->n);
       ms_bound_units(program, unit);
+      ms_program_free(program);
       if (first) assert_memory_equal(first, unit, sizeof *unit * (size_t)memo->n);
       else first = g_memdup2(unit, sizeof *unit * (size_t)memo->n);
       assert_true(unit[memo->work->piece_of_layer[4]].stream[MS_STREAM_EDP] > 0);
