@@ -63,6 +63,16 @@ MsOp *ms_row_memory(MsBuild *b, MsOpKind kind, const char *name, double read_B, 
 /* A pass that a framework makes apart and the executor's kernels make with another row (exec/bind.c). A machine that
  * was measured with those kernels has none. */
 void ms_row_passing(MsBuild *b, MsOpKind kind, const char *name, double read_B, double write_B, int kernels);
+/* Layers that work batch first: with several sequences a microbatch what they read and give, so wide, is copied. */
+void ms_row_batch_first(MsBuild *b, const char *name, double width);
+/* What ranks of context parallelism exchange between slices of the sequence and heads, with the passes over it. */
+typedef struct {
+  int before, before_kernels; /* parts for each rank one behind another */
+  int messages;
+  int after, after_kernels; /* chunks of the sequence in order */
+} MsExchange;
+void ms_row_exchange(MsBuild *b, const MsExchange *of, const char *before, const char *message, const char *after,
+                     double width);
 /* Communication on its stream, exposed in the chain (becomes the tip). Returns NULL, and lays nothing down, when the
  * group has one rank. */
 MsOp *ms_row_comm(MsBuild *b, MsOpKind kind, const char *name, MsStream stream, MsGroupKind group, double message_B);

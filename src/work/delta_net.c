@@ -76,16 +76,12 @@ static void rule_row(MsBuild *b) {
 /* Passes over what is exchanged: heads of a rank side by side, those of each rank one behind another, chunks of the
  * sequence in order; of the output the last two (Megatron-LM core/ssm/gated_delta_net/common.py, a2a_cp_to_hp and
  * a2a_hp_to_cp; core/ssm/mamba_context_parallel.py). Backward the first is a sum into zeros. */
-static const struct { double before, after; } passes[2][2] = {{{1, 1}, {1, 1}}, {{2, 1}, {1, 3}}}; /* [in][backward] */
+static const MsExchange passes[2][2] = {{{1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}},
+                                        {{2, 2, 1, 1, 1}, {1, 1, 1, 3, 3}}}; /* [in][backward] */
 
 static void exchange_heads(MsBuild *b, const char *name, double width, gboolean in) {
-  double all_B = 2 * b->rows * width;
-  int back = b->pass == MS_PASS_DGRAD;
-  double before_B = passes[in][back].before * all_B, after_B = passes[in][back].after * all_B;
-  if (b->c <= 1 || !headwise(b)) return;
-  ms_row_memory(b, MS_OP_COPY, "heads by rank", before_B, before_B, (int)passes[in][back].before);
-  ms_row_comm(b, MS_OP_ALL_TO_ALL, name, MS_STREAM_CP, MS_GROUP_CP, all_B);
-  ms_row_memory(b, MS_OP_COPY, "tokens in order", after_B, after_B, (int)passes[in][back].after);
+  const MsExchange *of = &passes[in][b->pass == MS_PASS_DGRAD];
+  if (headwise(b)) ms_row_exchange(b, of, "heads by rank", name, "tokens in order", width);
 }
 
 /* Slices of attention to contiguous ones, or back. */
@@ -137,7 +133,7 @@ static void output_norm(MsBuild *b, const Widths *w) {
   gboolean back = b->pass == MS_PASS_DGRAD;
   MsOp *op = ms_row_memory(b, MS_OP_NORM, "gated norm", (back ? 3 : 2) * x, (back ? 2 : 1) * x, back ? 2 : 1);
   op->m = b->rows * w->heads, op->n = b->model->linear_attention.value_head_dim;
-  if (b->training->micro_batch_size > 1) ms_row_memory(b, MS_OP_COPY, "delta out, sequence first", x, x, 1);
+  ms_row_batch_first(b, "delta out, sequence first", w->values);
 }
 
 static MsLinear lin_in(const MsBuild *b, const Widths *w) {

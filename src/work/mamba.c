@@ -4,7 +4,8 @@
  * token. The scan works in chunks of 128 tokens, by a dozen kernels whose products are small beside the projections.
  * It multiplies with the gate itself and saves what it had before; the norm behind it saves its input
  * (mamba_ssm/ops/triton/ssd_combined.py, MambaSplitConv1dScanCombinedFn; megatron/core/ssm/mamba_mixer.py,
- * _ssm_training).
+ * _ssm_training). It works batch first: with several sequences what it reads and gives is made contiguous, and so are
+ * their gradients.
  *
  * Context parallelism: heads are exchanged for tokens in front of the convolution and behind the scan, B and C once for
  * each rank that works on their group, and the zig-zag slices of attention are put in order and back
@@ -77,28 +78,16 @@ static void scan_rows(MsBuild *b, const Widths *w) {
  * core/ssm/mamba_context_parallel.py, pre_conv_ssm and post_conv_ssm; core/tensor_parallel/mappings.py,
  * all_to_all_sp2hp). Backward cuts are sums of tensors, and sums of tensors views that a message copies. */
 enum { EXCHANGED = 5 };
-static const struct {
-  int before, before_kernels, after, after_kernels;
-} slices[2][2] = {{{1, 1, 1, 1}, {1, 1, 1, 1}},
-                  {{1, EXCHANGED, 2, 2}, {2, 1 + EXCHANGED, 2, EXCHANGED + 1}}}; /* [in][backward] */
+static const MsExchange slices[2][2] = {
+    {{1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}},
+    {{1, EXCHANGED, EXCHANGED, 2, 2}, {2, 1 + EXCHANGED, EXCHANGED, 2, EXCHANGED + 1}}}; /* [in][backward] */
 
 /* in: what the projection made, or its gradient; otherwise of the output. */
 static void exchange_heads(MsBuild *b, const Widths *w, gboolean in) {
   double groups = b->model->mamba.num_groups / b->t, repeated = MAX(b->c / groups, 1);
-  double width = in ? w->projected + (repeated - 1) * (w->conv - w->inner) : w->inner, all_B = 2 * b->rows * width;
-  int back = b->pass == MS_PASS_DGRAD, before = slices[in][back].before, after = slices[in][back].after;
-  if (b->c <= 1) return;
-  ms_row_memory(b, MS_OP_COPY, "slices by rank", before * all_B, before * all_B, slices[in][back].before_kernels);
-  MsOp *op = ms_row_comm(b, MS_OP_ALL_TO_ALL, in ? "cp a2a in" : "cp a2a out", MS_STREAM_CP, MS_GROUP_CP, all_B);
-  op->kernels = in ? EXCHANGED : 1;
-  ms_row_memory(b, MS_OP_COPY, "slices in order", after * all_B, after * all_B, slices[in][back].after_kernels);
-}
-
-/* The scan works batch first: with several sequences a microbatch what it reads and gives is copied (mamba_mixer.py,
- * _ssm_training: contiguous), and so are their gradients. */
-static void batch_first(MsBuild *b, const char *name, double width) {
-  double x = 2 * b->rows * width;
-  if (b->training->micro_batch_size > 1) ms_row_memory(b, MS_OP_COPY, name, x, x, 1);
+  double width = in ? w->projected + (repeated - 1) * (w->conv - w->inner) : w->inner;
+  const MsExchange *of = &slices[in][b->pass == MS_PASS_DGRAD];
+  ms_row_exchange(b, of, "slices by rank", in ? "cp a2a in" : "cp a2a out", "slices in order", width);
 }
 
 static void gated_norm(MsBuild *b, const Widths *w) {
@@ -121,9 +110,9 @@ void ms_mamba_forward(MsBuild *b) {
   ms_linear_forward(b, &in);
   ms_keep(b, "mamba projected", 2 * b->rows * w.projected);
   exchange_heads(b, &w, TRUE);
-  batch_first(b, "projected, batch first", w.projected);
+  ms_row_batch_first(b, "projected, batch first", w.projected);
   scan_rows(b, &w);
-  batch_first(b, "scan out, sequence first", w.inner);
+  ms_row_batch_first(b, "scan out, sequence first", w.inner);
   exchange_heads(b, &w, FALSE);
   ms_keep(b, "scan out", 2 * b->rows * w.inner);
   ms_keep(b, "gated scan out", 2 * b->rows * w.inner);
@@ -147,9 +136,9 @@ void ms_mamba_backward(MsBuild *b) {
   gated_norm(b, &w);
   ms_free_kept(b, "gated scan out");
   exchange_heads(b, &w, FALSE);
-  batch_first(b, "scan out, sequence first", w.inner);
+  ms_row_batch_first(b, "scan out, sequence first", w.inner);
   scan_rows(b, &w);
-  batch_first(b, "projected, batch first", w.projected);
+  ms_row_batch_first(b, "projected, batch first", w.projected);
   exchange_heads(b, &w, TRUE);
   ms_free_kept(b, "scan out");
   ms_free_kept(b, "mamba projected");

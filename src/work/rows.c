@@ -73,6 +73,20 @@ void ms_row_passing(MsBuild *b, MsOpKind kind, const char *name, double read_B, 
   if (!ms_serial(b)) ms_row_memory(b, kind, name, read_B, write_B, kernels);
 }
 
+void ms_row_batch_first(MsBuild *b, const char *name, double width) {
+  double x = 2 * b->rows * width;
+  if (b->training->micro_batch_size > 1) ms_row_memory(b, MS_OP_COPY, name, x, x, 1);
+}
+
+void ms_row_exchange(MsBuild *b, const MsExchange *of, const char *before, const char *message, const char *after,
+                     double width) {
+  double all_B = 2 * b->rows * width;
+  if (b->c <= 1) return;
+  ms_row_memory(b, MS_OP_COPY, before, of->before * all_B, of->before * all_B, of->before_kernels);
+  ms_row_comm(b, MS_OP_ALL_TO_ALL, message, MS_STREAM_CP, MS_GROUP_CP, all_B)->kernels = (guint16)of->messages;
+  ms_row_memory(b, MS_OP_COPY, after, of->after * all_B, of->after * all_B, of->after_kernels);
+}
+
 /* Without a fused kernel (Megatron-LM models/common/embeddings/rope_utils.py, _apply_rotary_pos_emb_bshd): passes over
  * the rotated elements, and kernels for queries and keys together. Forward cosine, sine, their scale and cast, two
  * products, a negated half, its concatenation, the sum and the concatenation with what is not rotated; latent attention
