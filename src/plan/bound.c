@@ -393,8 +393,9 @@ static MsTime most_of(const MsTime *time, int n) {
 }
 
 /* Links as ms_bound_streams has them: not where steps overlap, and not the network of a fabric. */
-MsTime ms_bound_moved(const MsShape *shape, const MsPieceMemo *memo, const MsBusy *unit) {
+MsTime ms_bound_moved(const MsShape *shape, MsPieceMemo *memo, const MsBusy *unit) {
   const MsScenario *s = memo->scenario;
+  const MsBusy *passes = ms_memo_busy(memo);
   int n = shape->n;
   MsTime most = 0;
   for (int k = 0; k < shape->n_time; k++) {
@@ -402,8 +403,7 @@ MsTime ms_bound_moved(const MsShape *shape, const MsPieceMemo *memo, const MsBus
     MsTime stream[MS_N_STREAMS] = {0}, link[2] = {0};
     for (int i = 0; i < n; i++) {
       for (int q = 0; q < MS_N_STREAMS; q++) stream[q] += run[i] * unit[i].stream[q];
-      for (int q = 0; q < 2; q++)
-        link[q] += run[i] * (unit[i].use[MS_USE_LINK0 + q] + memo->busy[i].use[MS_USE_LINK0 + q]);
+      for (int q = 0; q < 2; q++) link[q] += run[i] * (unit[i].use[MS_USE_LINK0 + q] + passes[i].use[MS_USE_LINK0 + q]);
     }
     if (ms_program_meets(s)) link[1] = 0;
     most = MAX(most, MAX(most_of(stream, MS_N_STREAMS), shape->overlaps ? 0 : most_of(link, 2)));

@@ -39,7 +39,7 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *scenario);
 MsTime ms_bound_time(const MsShape *shape, MsPieceMemo *memo);
 /* What the busiest stream or link of a stage has to move, where FSDP moves unit[n] around the passes of each piece for
  * every microbatch. */
-MsTime ms_bound_moved(const MsShape *shape, const MsPieceMemo *memo, const MsBusy *unit);
+MsTime ms_bound_moved(const MsShape *shape, MsPieceMemo *memo, const MsBusy *unit);
 /* What the passes of a complete scenario of these pieces take in their schedule (ms_relaxed_passes). */
 MsTime ms_bound_passes(MsPieceMemo *memo, const MsScenario *scenario, MsTime limit);
 /* dp, edp: of the layout; dp counts CP ranks. `scenario`: whose machines; with pools in bytes of the first one, the

@@ -74,11 +74,6 @@ MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like, 
   return m;
 }
 
-/* Weight gradients of the head may wait for the flush. */
-static gboolean may_leave_wgrad(const MsPieceMemo *m, int piece) {
-  return ms_work_is_head(m->work, piece) && m->scenario->options.defer_embedding_wgrad_compute;
-}
-
 gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **error) {
   if (m->cost) return TRUE;
   if (!(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) return FALSE;
@@ -87,8 +82,6 @@ gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **e
                   (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
   m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
-  m->busy = g_new(MsBusy, m->n);
-  for (int i = 0; i < m->n; i++) m->busy[i] = ms_bound_passes_of(&m->piece[i], may_leave_wgrad(m, i));
   return TRUE;
 }
 
@@ -114,6 +107,18 @@ const MsPieceTime *ms_memo_times(MsPieceMemo *m, gboolean splits) {
   m->time[splits] = g_new(MsPieceTime, m->n);
   m->ends[splits] = ms_piece_times(m->work, m->piece, m->lags, splits, m->time[splits]);
   return m->time[splits];
+}
+
+/* Weight gradients of the head may wait for the flush. */
+static gboolean may_leave_wgrad(const MsPieceMemo *m, int piece) {
+  return ms_work_is_head(m->work, piece) && m->scenario->options.defer_embedding_wgrad_compute;
+}
+
+const MsBusy *ms_memo_busy(MsPieceMemo *m) {
+  if (m->busy) return m->busy;
+  m->busy = g_new(MsBusy, m->n);
+  for (int i = 0; i < m->n; i++) m->busy[i] = ms_bound_passes_of(&m->piece[i], may_leave_wgrad(m, i));
+  return m->busy;
 }
 
 /* --- layers, and the whole model -----------------------------------------------------------------------------------

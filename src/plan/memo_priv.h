@@ -14,7 +14,7 @@ struct MsPieceMemo {
   MsCostedPiece *piece; /* [n] */
   MsPieceLags *lags;
   MsPieceTime *time[2];                         /* [n], for whole and for split backwards; NULL until asked for */
-  MsBusy *busy;                                 /* [n] what a microbatch of it keeps busy */
+  MsBusy *busy;                                 /* [n] by ms_memo_busy; NULL until asked for */
   MsTime ends[2];                               /* of them: what the sum of `direct` over a stage is less */
   GArray *cost_number;                          /* numbers of layer costs (memo.c) */
   double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
@@ -25,6 +25,7 @@ struct MsPieceMemo {
 
 /* [n], for whole or for split backwards; made when first asked for. Borrowed. */
 const MsPieceTime *ms_memo_times(MsPieceMemo *memo, gboolean splits);
+const MsBusy *ms_memo_busy(MsPieceMemo *memo); /* [n] what the passes of a microbatch keep busy */
 
 /* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What
  * is known of pieces that are the same in `like` is taken over. */
