@@ -6,6 +6,7 @@
  * ranks are more than four times those channels. nccl-tests' sendrecv_perf shows it on eight B200 a node with NICs of
  * 400 Gbit/s (NCCL 2.29.7): 44 GB/s among 32 ranks, 26 among 64. */
 #include "cost/internal.h"
+#include <math.h>
 
 enum { SEARCHED = 2, FAST = 4, MOST = 16, TO_A_PEER = 2 };
 static const double fast_Bps = 45e9;
@@ -20,6 +21,11 @@ static int of_group(const MsHardware *hardware, const MsGroup *group) {
 
 int ms_message_channels(const MsHardware *hardware, const MsGroup *group) {
   return counted(hardware) && TO_A_PEER * group->size > 4 * of_group(hardware, group) ? 1 : TO_A_PEER;
+}
+
+double ms_message_Bps(const MsScenario *scenario, const MsGroup *group) {
+  if (!counted(scenario->hardware)) return INFINITY;
+  return scenario->laws.message_channel_Bps * ms_message_channels(scenario->hardware, group);
 }
 
 int ms_ring_channels(const MsHardware *hardware, const MsGroup *group) {

@@ -145,9 +145,8 @@ static MsLines lines_network(const MsScenario *scenario, const char *op, const c
 
 /* A message that nobody has measured gets no more than its channels move. */
 static void limit_message(MsLines *lines, const MsScenario *scenario, const MsGroup *group) {
-  if (!ms_collectives_rows[scenario->hardware->collectives].channels || (lines->curve && lines->curve->ranks > 0))
-    return;
-  double most = scenario->laws.message_channel_Bps * ms_message_channels(scenario->hardware, group);
+  if (lines->curve && lines->curve->ranks > 0) return;
+  double most = ms_message_Bps(scenario, group);
   for (int i = 0; i < lines->n; i++) lines->Bps[i] = MIN(lines->Bps[i], most);
 }
 

@@ -62,6 +62,8 @@ const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, cons
 int ms_message_channels(const MsHardware *hardware, const MsGroup *group);
 int ms_ring_channels(const MsHardware *hardware, const MsGroup *group);
 int ms_exchange_channels(const MsHardware *hardware);
+/* What all channels to one peer move at most; INFINITY: nobody has counted them. */
+double ms_message_Bps(const MsScenario *scenario, const MsGroup *group);
 
 /* A collective on one group, prepared. */
 typedef struct {

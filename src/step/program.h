@@ -39,7 +39,7 @@ typedef struct { /* FSDP, around the passes of one piece */
   MsCosted first, gather, again, cast[2], reduce;
 } MsCostedUnit;
 
-typedef struct { /* how rows share the links of a fabric (step/meeting.h) */
+typedef struct { /* how rows share a NIC, or the links of a fabric (step/meeting.h) */
   MsMeeting *meeting;
   MsSharing sharing; /* for the engine */
 } MsMeets;
