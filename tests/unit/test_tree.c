@@ -515,6 +515,12 @@ static void unsettled_keys_may_take_any_value(void **state) {
   assert_true(members > 100 / every && other_steps > 10 / every);
 }
 
+static MsScenario *first_of(const MsSpace *space) {
+  MsCandidate c = {0};
+  for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
+  return ms_candidate_scenario(space, &c, NULL);
+}
+
 /* Where messages may go beside passes or in exchanges that these wait for, a set that leaves it open counts no such
  * wait. */
 static void sets_wait_for_no_exchange(void **state) {
@@ -530,9 +536,7 @@ static void sets_wait_for_no_exchange(void **state) {
                                 "\"overlap_p2p_comm\": \"auto\","};
   g_autoptr(MsRequest) request = ms_small_request(&small);
   MsSpace *space = ms_space_new(request, TRUE, NULL);
-  MsCandidate c = {0};
-  for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
-  g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
+  g_autoptr(MsScenario) s = first_of(space);
   double passes_s[2];
   for (int beside = 0; beside < 2; beside++) {
     s->options.overlap_p2p_comm = beside;
@@ -571,9 +575,7 @@ static void what_is_moved_depends_on_sizes_alone(void **state) {
                                 "\"fsdp\": \"optim-grads-params\","};
   g_autoptr(MsRequest) request = ms_small_request(&small);
   MsSpace *space = ms_space_new(request, TRUE, NULL);
-  MsCandidate c = {0};
-  for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
-  g_autoptr(MsScenario) own = ms_candidate_scenario(space, &c, NULL);
+  g_autoptr(MsScenario) own = first_of(space);
   int others = 0;
   g_autofree MsBusy *first = NULL;
   for (guint k = 0; k < G_N_ELEMENTS(path); k++) {
