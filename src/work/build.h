@@ -293,8 +293,8 @@ MsPartParams ms_moe_params(const MsModel *model, double t, double e, double u);
 double ms_flop_delta(const MsModel *model);                                  /* per token */
 double ms_flop_compressed_linear(const MsModel *model, int layer);           /* per token */
 double ms_flop_compressed_core(const MsModel *model, int layer, double seq); /* per token */
-/* Query-key pairs of a query, mean over a whole sequence of `seq` tokens: half of it, w - w (w - 1) / 2s with a window
- * of w tokens; in chunks of w, half of each. */
+/* Query-key pairs of a query, mean over a whole sequence of `seq` tokens: half of it, w - w^2 / 2s with a window of w
+ * tokens (the diagonal counts half in both); in chunks of w, half of each. */
 double ms_model_pairs(const MsModel *model, int layer, double seq);
 double ms_flop_attention_core(const MsModel *model, int layer, double seq); /* per token */
 

@@ -128,7 +128,7 @@ def windowed_core(model, args):
         return 0
     layers = model["num_layers"] + model["mtp_num_layers"]
     windowed = sum(1 for layer in range(1, layers + 1) if period == 0 or layer % period != 0)
-    pairs = window - window * (window - 1) / (2 * s)
+    pairs = window - window * window / (2 * s)
     return 12 * args.num_attention_heads * args.kv_channels * (s / 2 - pairs) * windowed
 
 
