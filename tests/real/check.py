@@ -86,6 +86,16 @@ def major_of(arch):
     return int(version[1] or version[2]) if version else 8
 
 
+def add_mindspeed(parser):
+    """What MindSpeed's patches add to the parser, of words that launches for Huawei's machines are in."""
+    group = parser.add_argument_group(title="MindSpeed")
+    for flag in ("--use-ascend-mc2", "--moe-fb-overlap", "--reuse-fp32-param", "--swap-optimizer"):
+        group.add_argument(flag, action="store_true")
+    for flag in ("--context-parallel-algo", "--ulysses-degree-in-cp", "--swap-optimizer-times"):
+        group.add_argument(flag)
+    return parser
+
+
 def parse(case):
     words = case["argv"]
     at = next(i for i, word in enumerate(words) if word.endswith(".py"))
@@ -96,7 +106,7 @@ def parse(case):
     os.environ.update(case["env"], WORLD_SIZE=str(world), RANK="0", LOCAL_RANK="0")
     stubs.Device.major = major_of(case["arch"])
     sys.argv = words[at:]
-    args = arguments.parse_args(None, False)
+    args = arguments.parse_args(add_mindspeed if case["arch"] == "Da Vinci" else None, False)
     arguments.validate_args(args, {})
     args.padded_vocab_size = vocab_size_with_padding(args.vocab_size, args)
     global_vars._GLOBAL_ARGS = None
