@@ -1,6 +1,7 @@
 /* src/describe/framework.c - the rows of framework.def. */
 #include "describe/framework.h"
 
+#include "base/arguments.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "describe/recompute.h"
@@ -10,15 +11,21 @@
 #define MS_EVERY_SCHEDULE G_MAXUINT64
 #define MS_SCHEDULES(id)  ((guint64)1 << MS_SCHED_##id)
 
-/* As many parameters as MsFrameworkRow has columns: a row that leaves one out does not compile. */
-#define MS_FRAMEWORK(id, w, d, a, b, c, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, x, y, z, aa, bb, cc, dd, \
-                     ee, ff, gg, hh, ii, jj, kk, ll, mm, nn, oo, qq, rr, ss, tt)                                       \
-  [MS_FRAMEWORK_##id] = {a,  b,  c,  e,  f,  g,  h,  i,  j,  k,  l,  m,  n,  o,         p,                             \
-                         q,  r,  s,  t,  u,  v,  x,  y,  z,  aa, bb, cc, dd, ee,        ff,                            \
-                         gg, hh, ii, jj, kk, ll, mm, nn, oo, qq, rr, ss, tt, .word = w, .doc = d},
+#define MS_FRAMEWORK(id, w, d, ...) [MS_FRAMEWORK_##id] = {__VA_ARGS__, .word = w, .doc = d},
 const MsFrameworkRow ms_frameworks[] = {
 #include "describe/framework.def"
 };
+#undef MS_FRAMEWORK
+
+/* A row has as many as there are columns: one that leaves one out does not compile. */
+enum {
+  COLUMNS = 0
+#define MS_COLUMN(type, name, doc) +1
+#include "describe/framework_column.def"
+#undef MS_COLUMN
+};
+#define MS_FRAMEWORK(id, w, d, ...) G_STATIC_ASSERT(MS_N_ARGUMENTS(__VA_ARGS__) == COLUMNS);
+#include "describe/framework.def"
 #undef MS_FRAMEWORK
 
 /* `text`: a JSON object of ours. */
