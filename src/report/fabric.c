@@ -43,42 +43,30 @@ static gboolean add_row(MsFabricView *v, MsGroupKind kind, MsPattern pattern, GE
   return TRUE;
 }
 
+/* Collectives of the groups that are shown, in the order of the list. */
 static gboolean add_rows(MsFabricView *v, GError **error) {
+  enum { SUMS = 1 << MS_PATTERN_PAT | 1 << MS_PATTERN_HALVING | 1 << MS_PATTERN_RING | 1 << MS_PATTERN_TREE };
   static const struct {
     MsGroupKind kind;
-    MsPattern pattern;
-  } shown[] = {{MS_GROUP_DP_CP, MS_PATTERN_PAT},
-               {MS_GROUP_DP_CP, MS_PATTERN_HALVING},
-               {MS_GROUP_EDP, MS_PATTERN_PAT},
-               {MS_GROUP_EDP, MS_PATTERN_HALVING},
-               {MS_GROUP_TP, MS_PATTERN_RING},
-               {MS_GROUP_CP, MS_PATTERN_PAIR},
-               {MS_GROUP_CP, MS_PATTERN_EXCHANGE},
-               {MS_GROUP_TP_EP, MS_PATTERN_EXCHANGE},
-               {MS_GROUP_PP, MS_PATTERN_PAIR},
-               {MS_GROUP_DP_CP, MS_PATTERN_RING},
-               {MS_GROUP_DP_CP, MS_PATTERN_TREE},
-               {MS_GROUP_EDP, MS_PATTERN_RING},
-               {MS_GROUP_EDP, MS_PATTERN_TREE},
-               {MS_GROUP_EMBEDDING, MS_PATTERN_RING},
-               {MS_GROUP_WORLD, MS_PATTERN_TREE},
-               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_PAT},
-               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_HALVING},
-               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_RING},
-               {MS_GROUP_INTRA_DP_CP, MS_PATTERN_TREE},
-               {MS_GROUP_INTRA_EDP, MS_PATTERN_PAT},
-               {MS_GROUP_INTRA_EDP, MS_PATTERN_HALVING},
-               {MS_GROUP_INTRA_EDP, MS_PATTERN_RING},
-               {MS_GROUP_INTRA_EDP, MS_PATTERN_TREE},
-               {MS_GROUP_INTER, MS_PATTERN_PAT},
-               {MS_GROUP_INTER, MS_PATTERN_HALVING},
-               {MS_GROUP_INTER, MS_PATTERN_RING},
-               {MS_GROUP_INTER, MS_PATTERN_TREE}};
-  for (guint i = 0; i < G_N_ELEMENTS(shown); i++)
-    if (v->layout->group[shown[i].kind].domains > 1 &&
-        ms_pattern_serves(v->graph->hardware, &v->layout->group[shown[i].kind], shown[i].pattern) &&
-        !add_row(v, shown[i].kind, shown[i].pattern, error))
-      return FALSE;
+    int patterns; /* bits */
+  } shown[] = {{MS_GROUP_TP, 1 << MS_PATTERN_RING},
+               {MS_GROUP_CP, 1 << MS_PATTERN_PAIR | 1 << MS_PATTERN_EXCHANGE},
+               {MS_GROUP_TP_EP, 1 << MS_PATTERN_EXCHANGE},
+               {MS_GROUP_PP, 1 << MS_PATTERN_PAIR},
+               {MS_GROUP_DP_CP, SUMS},
+               {MS_GROUP_EDP, SUMS},
+               {MS_GROUP_EMBEDDING, 1 << MS_PATTERN_RING},
+               {MS_GROUP_WORLD, 1 << MS_PATTERN_TREE},
+               {MS_GROUP_INTRA_DP_CP, SUMS},
+               {MS_GROUP_INTRA_EDP, SUMS},
+               {MS_GROUP_INTER, SUMS}};
+  for (guint i = 0; i < G_N_ELEMENTS(shown); i++) {
+    const MsGroup *g = &v->layout->group[shown[i].kind];
+    for (int pattern = 0; pattern < MS_N_PATTERNS && g->domains > 1; pattern++)
+      if (shown[i].patterns >> pattern & 1 && ms_pattern_serves(v->graph->hardware, g, (MsPattern)pattern) &&
+          !add_row(v, shown[i].kind, (MsPattern)pattern, error))
+        return FALSE;
+  }
   return TRUE;
 }
 
