@@ -21,6 +21,8 @@ typedef struct {
                */
   int *place; /* scratch */
 } MsRows;
+/* Rows of a list, or of a pair in the order in which they are issued (step/pair.h), in place of what *rows held, whose
+ * memory is used again; of zeros at first. */
 void ms_rows_of_list(MsRows *rows, const MsCosted *list, MsListPart part);
 void ms_rows_of_pair(MsRows *rows, const MsCosted *forward, const MsCosted *backward, gboolean delay_wgrad);
 void ms_rows_clear(MsRows *rows);

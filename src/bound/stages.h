@@ -125,6 +125,7 @@ typedef struct { /* rows of one list on one stage, with times instead of lags */
   MsTime *end, stream[MS_N_STREAMS], host;
 } MsRowTimes;
 MsRowTimes ms_row_times(int rows); /* all at 0; `end` is owned */
+/* Row i starts at `start`, or when its stream and its host are free. */
 void ms_row_run(MsRowTimes *rows, const MsCosted *list, int i, MsTime start);
 /* Latest of what row i waits for among rows from `from` on; `none` when it waits for no row. */
 MsTime ms_row_waits(const MsRowTimes *rows, const MsOp *op, int from, MsTime none);

@@ -44,6 +44,7 @@ typedef struct {
   GPtrArray *curves;    /* MsCurve *: fitted and derived */
   GPtrArray *notes;     /* char *: what was skipped and why, what fell back */
 } MsFit;
+/* NULL and *error for a table that cannot be read, or where no curve could be fitted. (transfer full) */
 MsFit *ms_fit(const MsFitOptions *options, GError **error);
 void ms_fit_free(MsFit *fit);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsFit, ms_fit_free)

@@ -42,8 +42,8 @@ static void add_distinct(GArray *to, double value) {
   g_array_append_val(to, value);
 }
 
-/* What the fabric slows groups of a kind by, each over what it slows the worst
- * by. Groups that end within what flows are taken together are alike. */
+/* What the fabric slows groups of a kind by, each over what it slows the worst by. Groups that end within what flows
+ * are taken together are alike. */
 static gboolean find_share(Network *net, MsFabricCosts *fabric, const MsLayout *l, MsGroupKind kind, MsPattern pattern,
                            GError **error) {
   const double alike = 0.01;
@@ -168,9 +168,8 @@ static double uniform(guint64 seed, int rank, int purpose) {
   return ((double)(x >> 11) + 0.5) / 9007199254740992.0; /* 2^53 */
 }
 
-/* Products of a GPU `deviate` standard deviations slower than the mean, over
- * what the full step takes them to need, which is the slowest of all; attention
- * loses a part of that clock. */
+/* Products of a GPU `deviate` standard deviations slower than the mean, over what the full step takes them to need,
+ * which is the slowest of all; attention loses a part of that clock. */
 static void set_clock(const MsScenario *s, double deviate, double *clock, double *attention) {
   double own = ms_clock_of(s, deviate), full = ms_clock_of(s, ms_expected_maximum(s->gpus));
   double derate = ms_sustained_clock(s, MS_FAMILY_GEMM), loss = s->laws.attention_clock_loss;

@@ -1,5 +1,4 @@
-/* src/cluster/links.c - bytes of a step, laid on the links that the flows of
- * their collectives pass. */
+/* src/cluster/links.c - bytes of a step, laid on the links that the flows of their collectives pass. */
 #include "cluster/links.h"
 
 #include "base/order.h"

@@ -1,5 +1,4 @@
-/* src/cluster/units.c - classes of places, refined until groups tell no two of
- * one class apart. */
+/* src/cluster/units.c - classes of places, refined until groups tell no two of one class apart. */
 #include "cluster/units.h"
 
 #include "base/order.h"

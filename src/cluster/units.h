@@ -1,10 +1,8 @@
 /* src/cluster/units.h - ranks that cannot differ, as one.
  *
- * A place is what ranks of all stages share that hand messages to each other:
- * place i has the i-th rank of every stage. Places whose ranks have the same
- * properties and meet the same others in every group end every task at the same
- * time, so one of them, a unit, stands for all. Found by refining classes until
- * no group tells two of one class apart. */
+ * A place is what ranks of all stages share that hand messages to each other: place i has the i-th rank of every stage.
+ * Places whose ranks have the same properties and meet the same others in every group end every task at the same time,
+ * so one of them, a unit, stands for all. Found by refining classes until no group tells two of one class apart. */
 #ifndef MS_CLUSTER_UNITS_H
 #define MS_CLUSTER_UNITS_H
 
@@ -27,13 +25,12 @@ typedef struct {
                                of groups of one */
 } MsUnits;
 
-/* property[stages * places], in the order of rank[]: ranks may be taken
- * together where it is the same; NULL: nothing is. (transfer full) */
+/* property[stages * places], in the order of rank[]: ranks may be taken together where it is the same; NULL: nothing
+ * is. (transfer full) */
 MsUnits *ms_units_new(const MsLayout *layout, const guint32 *property);
 void ms_units_free(MsUnits *units);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsUnits, ms_units_free)
-/* Ranks of the stages of a layout, in the order of MsUnits.rank. (transfer
- * full) */
+/* Ranks of the stages of a layout, in the order of MsUnits.rank. (transfer full) */
 int *ms_ranks_by_stage(const MsLayout *layout);
 /* Groups of the kind lie inside a stage. */
 gboolean ms_meets_in_stage(MsGroupKind kind);

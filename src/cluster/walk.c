@@ -1,5 +1,4 @@
-/* src/cluster/walk.c - one pass over the tasks of the full step, in the order
- * of their creation, for all units. */
+/* src/cluster/walk.c - one pass over the tasks of the full step, in the order of their creation, for all units. */
 #include "cluster/walk.h"
 
 #include "base/err.h"
@@ -117,8 +116,7 @@ static inline guint64 mix(guint64 x) {
 
 #define STEP 0x9e3779b97f4a7c15u
 
-/* Of mean 0 and standard deviation 1: four uniform numbers of 16 bits added,
- * nearly normal and never beyond 3.5. */
+/* Of mean 0 and standard deviation 1: four uniform numbers of 16 bits added, nearly normal and never beyond 3.5. */
 static inline double deviate(guint64 of_rank, guint64 task) {
   const double mean = 2 * 65535.0, sd = 37837.227; /* 65536 sqrt(4 / 12) */
   guint64 x = mix(of_rank + task * STEP);
@@ -186,8 +184,7 @@ static void close_slot(Walk *w, guint32 task, guint32 now) {
   w->slot[task] = NONE;
 }
 
-/* A rank of the unit; of several the first, so that what it draws does not
- * depend on how they are taken together. */
+/* A rank of the unit; of several the first, so that what it draws does not depend on how they are taken together. */
 static int rank_of(const Walk *w, guint32 stage, guint32 unit) { return ms_unit_rank(w->units, (int)stage, unit); }
 
 /* --- when each unit is ready --- */
@@ -438,8 +435,7 @@ static Point before(const Walk *w, const MsTask *task, guint32 i, guint32 unit, 
   return (Point){why == BY_STREAM ? w->last[i] : wait[why], unit};
 }
 
-/* Each task's forerunner on its stream, in place of the last task of each
- * stream. */
+/* Each task's forerunner on its stream, in place of the last task of each stream. */
 static void link_streams(Walk *w) {
   guint32 streams = (guint32)w->units->stages * MS_N_STREAMS;
   g_autofree guint32 *last = w->last;
@@ -493,8 +489,7 @@ static gboolean any_slow(const Walk *w) {
   return any;
 }
 
-/* How slow the network of each group that differs is, on each stage: its
- * slowest NIC, its share of the fabric. */
+/* How slow the network of each group that differs is, on each stage: its slowest NIC, its share of the fabric. */
 static void find_nics(Walk *w, MsGroupKind kind, MsPattern pattern) {
   const MsMeet *m = &w->units->meet[kind];
   const double *fabric = w->states->fabric[kind][pattern];

@@ -1,12 +1,9 @@
-/* src/cluster/walk.h - a step in which every GPU of the job is a device of its
- * own.
+/* src/cluster/walk.h - a step in which every GPU of the job is a device of its own.
  *
- * Tasks are those of the full step, each once for every unit of its stage. A
- * task starts when its stream, what it waits for and its host are ready, each
- * on its own unit; a collective moves when the last of its group has come. What
- * tasks take is what they took in the full step, sharing of SMs and links
- * included, times what differs: so a step of ranks that do not differ is the
- * full step, to the bit. docs/theory/cluster.md. */
+ * Tasks are those of the full step, each once for every unit of its stage. A task starts when its stream, what it waits
+ * for and its host are ready, each on its own unit; a collective moves when the last of its group has come. What tasks
+ * take is what they took in the full step, sharing of SMs and links included, times what differs: so a step of ranks
+ * that do not differ is the full step, to the bit. docs/theory/cluster.md. */
 #ifndef MS_CLUSTER_WALK_H
 #define MS_CLUSTER_WALK_H
 
@@ -53,13 +50,12 @@ typedef struct {                         /* how ranks differ in one step: times 
   /* Rows of an expert rank over those of its layer's hottest, which the full step has: [layers * ranks of an expert
    * group]; NULL: all are alike. Borrowed. */
   const double *rows;
-  /* [world] what the fabric slows the rank's group by, over what it slows the
-   * worst by, which the full step has; NULL: all alike. Borrowed. */
+  /* [world] what the fabric slows the rank's group by, over what it slows the worst by, which the full step has; NULL:
+   * all alike. Borrowed. */
   const double *fabric[MS_N_GROUPS][MS_N_PATTERNS];
 } MsRankStates;
 
-/* Time of a row that communicates where the network is `factor` times as slow,
- * over its time. */
+/* Time of a row that communicates where the network is `factor` times as slow, over its time. */
 typedef double (*MsSlowRow)(gconstpointer data, guint32 tag, double factor);
 
 typedef struct { /* of one rank */
@@ -87,8 +83,8 @@ typedef struct {
                          collective starts when its rank is there; makespan that of all ranks */
 } MsRankTimes;
 
-/* `times`: NULL, or filled in. `shares`: also the critical path over the ranks, for which a byte is kept for
- * each task of each unit. */
+/* `times`: NULL, or filled in. `shares`: also the critical path over the ranks, for which a byte is kept for each task
+ * of each unit. */
 MsWalked ms_walk_step(const MsStepPlan *plan, const MsUnits *units, const MsRankStates *states, MsSlowRow slow,
                       gconstpointer data, gboolean shares, MsRankTimes *times);
 void ms_walked_clear(MsWalked *walked);

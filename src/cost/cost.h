@@ -50,6 +50,7 @@ typedef struct {
   double band;          /* relative residual (p90) of that curve; default when there is none */
 } MsOpCost;
 
+/* One row, alone on its stream and its links. */
 MsOpCost ms_cost_op(const MsCost *cost, const MsOp *op);
 /* A message from one pipeline stage to another (ms_cost_op: the slowest of them): inside a scale-up domain, or over the
  * network, on a fabric as much longer as between these two stages. From one pool to another: over the network, as long

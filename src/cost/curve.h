@@ -81,6 +81,7 @@ typedef struct {
  * the data sheet has a hole. */
 MsDeviceRates ms_device_rates(const MsHardware *hardware, int dtype, gboolean fp16);
 
+/* Seconds of a product of m x k by k x n elements of so many bytes. */
 double ms_curve_gemm_s(const MsCurve *curve, const MsDeviceRates *device, double m, double n, double k,
                        double bytes_per_element);
 

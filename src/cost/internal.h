@@ -54,6 +54,8 @@ typedef struct {
 
 double ms_network_Bps(const MsHardware *hardware,
                       const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
+/* The curve of an operator, level and dispatcher (NULL: any) measured on the most similar number of ranks; NULL: none.
+ * (transfer none) */
 const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
                                 MsCurveForm form, int ranks);
 

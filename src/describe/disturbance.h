@@ -37,6 +37,7 @@ typedef struct {
 
 extern const MsFieldTable ms_under_table, ms_disturbance_table;
 
+/* NULL and *error for what is refused. (transfer full) */
 MsDisturbances *ms_disturbances_load(const char *filename, GError **error); /* "-" is stdin */
 MsDisturbances *ms_disturbances_from_doc(const MsJson *doc, GError **error);
 /* The list itself, at `path` of `doc`. (transfer full) */

@@ -84,6 +84,7 @@ typedef struct MsGoodput {
 
 extern const MsFieldTable ms_goodput_table, ms_reliability_table;
 
+/* NULL and *error for what is refused. (transfer full) */
 MsGoodput *ms_goodput_load(const char *filename, GError **error);
 MsGoodput *ms_goodput_from_doc(const MsJson *doc, GError **error);
 void ms_goodput_free(MsGoodput *goodput);

@@ -169,6 +169,8 @@ void ms_curve_copy(const MsCurve *from, MsCurve *to);
 /* Takes `note`, in place of provenance.note. */
 void ms_curve_take_note(MsCurve *curve, char *note);
 
+/* `name`: of a file of hardware/, or the path of one; `node` at `path` of `doc`: a name, or an object of figures upon a
+ * "base". NULL and *error for what is refused. (transfer full) */
 MsHardware *ms_hardware_load(const char *name, GError **error);
 MsHardware *ms_hardware_from_json(const MsJson *doc, JsonNode *node, const char *path, GError **error);
 MsHardware *ms_hardware_copy(const MsHardware *hardware);

@@ -27,10 +27,11 @@ typedef enum {
 
 typedef struct MsGraph MsGraph;
 
+/* Streams are numbered on each device from 0. (transfer full) */
 MsGraph *ms_graph_new(int devices, int streams_per_device);
 void ms_graph_free(MsGraph *graph);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsGraph, ms_graph_free)
-void ms_graph_reserve(MsGraph *graph, guint tasks, guint waits);
+void ms_graph_reserve(MsGraph *graph, guint tasks, guint waits); /* room; more may be added */
 
 /* Adds a task and returns its index (0, 1, 2, ...). `wait` holds n_wait earlier task indices. `launch` is the host time
  * to issue it (0: not issued by the host, e.g. inside a graph replay); `host_sync`: the host issues nothing after it
@@ -60,7 +61,7 @@ typedef struct {
   guint32 n;
   MsTime *start, *end; /* [n] owned */
   gint32 *bound_by;    /* [n] owned: index of the task whose end decided the start (of several, the one before it on its
-                          stream, else the first of    its waits); -1 the host, -2 nothing (time 0) */
+                          stream, else the first of its waits); -1 the host, -2 nothing (time 0) */
   MsTime makespan;
   guint64 events; /* tasks (relax), or ends plus starts that had to wait for their issue time (events) */
 } MsTrajectory;

@@ -18,7 +18,7 @@ typedef struct {
   guint32 room, link_room;
 } MsFlows;
 
-MsFlows *ms_flows_new(guint32 n_links);
+MsFlows *ms_flows_new(guint32 n_links); /* (transfer full) */
 void ms_flows_free(MsFlows *flows);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsFlows, ms_flows_free)
 void ms_flows_add(MsFlows *flows, double bytes, const guint32 *link, guint32 n); /* a flow, with its links */

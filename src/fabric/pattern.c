@@ -1,5 +1,4 @@
-/* src/fabric/pattern.c - collectives as flows, their time on a fabric over that
- * on an ideal network. */
+/* src/fabric/pattern.c - collectives as flows, their time on a fabric over that on an ideal network. */
 #include "fabric/pattern.h"
 
 #include "base/err.h"
@@ -8,10 +7,8 @@
 #include <string.h>
 
 #define MOST_FLOWS 4e6
-#define SLACK                                                                            \
-  0.005           /* flows of one collective that end within half a percent end together \
-                   */
-#define SAME 1e-9 /* a slowdown of less than this is rounding */
+#define SLACK      0.005 /* flows of one collective that end within half a percent end together */
+#define SAME       1e-9  /* a slowdown of less than this is rounding */
 
 const char *const ms_pattern_words[] = {"ring", "tree", "exchange", "pair", "pat", "halving", NULL};
 
@@ -61,8 +58,7 @@ static gboolean next_group(Groups *g) {
 /* Index into the seats. */
 static int seat_of(const Groups *g, int member) { return g->job * g->layout->world + g->member[member]; }
 
-/* --- one group by scale-up domains, these in the order of their first ranks
- * --- */
+/* --- one group by scale-up domains, these in the order of their first ranks --- */
 
 typedef struct {
   int n, least, *from, *gpu; /* [n + 1], GPUs of each domain together; the fewest in one */
@@ -95,8 +91,7 @@ static void sort_out(Domains *d, const MsSeats *seats, const Groups *g) {
 }
 
 static int gpus_in(const Domains *d, int domain) { return d->from[domain + 1] - d->from[domain]; }
-/* The `channel`th GPU of a domain, again from the first when there are fewer.
- */
+/* The `channel`th GPU of a domain, again from the first when there are fewer. */
 static int gpu_of(const Domains *d, int domain, int channel) {
   return d->gpu[d->from[domain] + channel % gpus_in(d, domain)];
 }
@@ -131,9 +126,8 @@ static int parent_of(int rank, int n) {
   return up < n ? up : rank ^ bit;
 }
 
-/* The second tree is the first with ranks mirrored, or moved by one where they
- * are odd in number: leaves become inner ranks. Bytes go up and come down, half
- * of them in each tree. */
+/* The second tree is the first with ranks mirrored, or moved by one where they are odd in number: leaves become inner
+ * ranks. Bytes go up and come down, half of them in each tree. */
 static void tree(Maker *m, int channel, int part) {
   int n = m->at.n;
   for (int second = 0; second < 2; second++) {
@@ -407,8 +401,7 @@ void ms_fabric_costs_unref(MsFabricCosts *c) {
 
 const MsFabricGraph *ms_fabric_costs_graph(const MsFabricCosts *c) { return c->graph; }
 
-/* Groups of the same ranks have the same flows, whatever they are called; in a
- * pipeline they do not close. */
+/* Groups of the same ranks have the same flows, whatever they are called; in a pipeline they do not close. */
 static char *key_of(const MsLayout *l, MsGroupKind kind, MsPattern pattern) {
   GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
   for (Groups g = groups_of(l, kind); next_group(&g);) {

@@ -45,7 +45,7 @@ typedef struct MsArgs {
   char *open;        /* "; ..." about words that stayed as written and may hold what is missing; NULL */
 } MsArgs;
 
-MsArgs *ms_args_new(const char *file);
+MsArgs *ms_args_new(const char *file); /* for messages; (transfer full) */
 void ms_args_free(MsArgs *args);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsArgs, ms_args_free)
 

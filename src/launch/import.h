@@ -10,7 +10,7 @@ enum { MS_IMPORT_MOST_GPUS = 1 << 20 };
 #define MS_LORA_DIM        "--lora-dim" /* Primus's lora.dim, where a rank's experts share one adapter, as here */
 #define MS_IMPORT_HARDWARE "h100-sxm"   /* where neither the file nor an option says the machine */
 
-MsImport *ms_import_new(void);
+MsImport *ms_import_new(void); /* empty; (transfer full) */
 /* Adds the lines "#moesim KEY JSON" of `text` to the notes of `args`. */
 gboolean ms_import_notes(MsArgs *args, const char *text, GError **error);
 /* The scenario of the arguments; `gpus` as the launcher said them, 0 = it did not. Takes nothing. */

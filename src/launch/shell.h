@@ -31,7 +31,7 @@ typedef struct MsShell {
   char *(*load)(const char *path); /* text of a file that it sources, NULL when there is none; NULL: none is read */
 } MsShell;
 
-MsShell *ms_shell_new(const char *file);
+MsShell *ms_shell_new(const char *file); /* for messages; (transfer full) */
 void ms_shell_free(MsShell *shell);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsShell, ms_shell_free)
 /* Reads a NUL-terminated script. FALSE and an MS_ERROR_INPUT with the line when it cannot be read. */

@@ -187,11 +187,11 @@ int ms_rank_of(const MsLayout *layout, gboolean expert, const int coord[4]);
 int ms_rank_stage(const MsLayout *layout, int rank);
 /* Members of the group of `kind` that holds `rank`, ascending; returns their number (<= capacity written). */
 int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *members, int capacity);
-/* Geometry of groups {o + i*stride, 0 <= i < size} over all valid starts of a world of `world` ranks, domain
- * `per_domain`, node `per_node`. */
 /* GPUs that a job of `world` ranks takes of each scale-up domain: the largest whole number of nodes, at least half a
  * domain, that divides the job evenly; the whole domain when none does. */
 int ms_gpus_per_domain(const MsHardware *hardware, int world);
+/* Geometry of groups {o + i*stride, 0 <= i < size} over all valid starts of a world of `world` ranks, with scale-up
+ * domains of `domain` and nodes of `node` of them. */
 MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node);
 
 /* Parses a pipeline layout string ("Et*3|(tt|)*29,m|L", docs/theory/layouts.md 5) into virtual stages. Returns a new

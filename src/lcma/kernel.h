@@ -63,6 +63,7 @@ typedef struct { /* slabs and sizes of packed operands of one product; k counts 
   int64_t a_row;                   /* elements from row to row of A */
   int64_t a_slab, b_panel, b_slab; /* elements from one to the next; of B as many panels as whole groups fill */
 } MsPacked;
+/* How operands of m x k and k x n elements are packed; `deep`: in deep slabs. */
 MsPacked ms_packed(const MsKernel *kernel, int deep, int64_t m, int64_t n, int64_t k);
 
 /* Rows from `from` to `to` - 1 of C = A B, one thread. C has room for whole vectors at the end of its rows. */

@@ -5,7 +5,7 @@
 typedef struct MsTeam MsTeam;
 typedef void (*MsTask)(void *context, int task, int worker); /* worker < threads */
 
-MsTeam *ms_team_new(int threads);
+MsTeam *ms_team_new(int threads); /* the caller is one of them; (transfer full) */
 void ms_team_free(MsTeam *team);
 int ms_team_threads(const MsTeam *team);
 /* Seconds for timing its work: of one thread CPU time, which other programs disturb less; of several wall time, because

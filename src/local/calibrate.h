@@ -68,6 +68,7 @@ typedef struct {
   double elapsed_s;
   gboolean interrupted; /* then profile is of the rows so far, or NULL */
 } MsCalibration;
+/* NULL and *error where this machine cannot be measured, or files cannot be written. (transfer full) */
 MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error);
 void ms_calibration_free(MsCalibration *calibration);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsCalibration, ms_calibration_free)

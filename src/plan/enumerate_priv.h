@@ -17,6 +17,7 @@ typedef struct {
   MsProgress *progress;
   struct MsBins *bins; /* what may fit is counted into them; NULL: nothing is counted */
 } MsSearch;
+/* Goes through all layouts of search->space. FALSE and *error when there are too many. */
 gboolean ms_enumerate(MsSearch *search, GError **error);
 
 #endif

@@ -89,6 +89,7 @@ typedef struct MsPlan {
 #define MS_PLAN_EVERY_ROUGH 2e5 /* its layouts where the search is rough: nobody asks what each was refused by */
 enum { MS_PLAN_TOP = 10 };      /* layouts that are kept where nobody says how many */
 void ms_plan_options_init(MsPlanOptions *options);
+/* Searches the layouts of a request; NULL and *error for what is refused. (transfer full) */
 MsPlan *ms_plan(const MsRequest *request, const MsPlanOptions *options, GError **error);
 /* Share of the best cost by which some layout may still undercut it: 0 for a finished search; NaN when nothing is
  * known. */

@@ -29,6 +29,7 @@ typedef struct MsWorkers MsWorkers;
 /* Called once, when it has ended; the worker is still there. */
 typedef void (*MsWorkerEnded)(MsWorker *worker, gpointer user);
 
+/* `program`: what is run. NULL and *error without a folder to run it in. (transfer full) */
 MsWorkers *ms_workers_new(const char *program, const MsWorkerLimits *limits, GError **error);
 /* Stops and waits for all, calls nobody back. */
 void ms_workers_free(MsWorkers *workers);

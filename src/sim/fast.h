@@ -5,6 +5,8 @@
 #include "bound/lags.h"
 #include "sim/result.h"
 
+/* Length of the step. `lags`: of the pieces, filled in on demand; tag_op[]: the row of each tag (step/program.h). Fills
+ * stage[stages] and passes[stages], which begin with zeros, and adds to *events. */
 MsTime ms_fast_step(const MsProgram *program, MsPieceLags *lags, const MsSchedule *schedule, const MsOp *const *tag_op,
                     MsTimeParts *stage, MsPasses *passes, guint64 *events);
 

@@ -37,6 +37,7 @@ typedef struct {
 
 MsRivals ms_rivals_new(const MsMeets *meets);
 void ms_rivals_clear(MsRivals *rivals);
+/* Behind those that are there on its stream; returns its index, for `wait` of others. */
 int ms_rivals_add(MsRivals *rivals, const MsCosted *list, int row, MsTime ready, const int wait[3]);
 /* What runs now. FALSE: nothing is left. */
 gboolean ms_rivals_beside(const MsRivals *rivals, MsBeside *beside);

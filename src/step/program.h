@@ -69,6 +69,7 @@ static inline double ms_host_deviation(double jitter, MsTime launch, MsTime one)
   return launch > one && one > 0 ? jitter * sqrt((double)one / (double)launch) : jitter;
 }
 
+/* Costs every list of `work` once; borrows both. (transfer full) */
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
 /* The same with pieces that belong to another layout of the same GPUs, parallel sizes but for PP and VPP, and options:
  * borrowed. */

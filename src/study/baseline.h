@@ -66,6 +66,7 @@ void ms_baseline_free(MsBaseline *baseline);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsBaseline, ms_baseline_free)
 char *ms_baseline_text(const MsBaseline *baseline); /* the file; (transfer full) */
 
+/* How much a quantity may move, relative: its own, that of its group, or the default of the file. */
 double ms_baseline_tolerance(const MsBaseline *baseline, int quantity);
 /* Fills everything but name and scenario of `out`. */
 void ms_prediction_make(const MsBaseline *baseline, int index, MsPrediction *out);

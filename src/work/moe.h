@@ -10,6 +10,7 @@
 
 /* --- mlp.c --- */
 
+/* The first product of an MLP of width f, gate and up together. */
 MsLinear ms_linear_fc1(const MsBuild *b, const char *name, double f);
 double ms_fc1_width(const MsBuild *b, double f); /* of fc1 of an MLP of width f: twice f when gated */
 /* Activation between fc1 and fc2 over rows x width (of its output). */

@@ -197,12 +197,12 @@ MsModelFlop ms_model_flop_per_token(const MsModel *model, double seq_length);
 /* The same over the packed sequences of a run: attention pays the sum of their squares. */
 MsModelFlop ms_training_flop_per_token(const MsModel *model, const MsTraining *training);
 
-/* Executed FLOP and HBM bytes of a chunked gated delta rule, forward, for `tokens` tokens; dk, dv: widths of a key and
- * a value head. */
 #define MS_DELTA_CHUNK 64.0
 typedef struct {
   double flop, read_B, write_B;
 } MsDeltaWork;
+/* Executed FLOP and HBM bytes of a chunked gated delta rule, forward, for `tokens` tokens; dk, dv: widths of a key and
+ * a value head. */
 MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, double dk, double dv);
 
 #endif
