@@ -168,10 +168,7 @@ static double lost_to_sms(const MsProgram *p, const Busy *busy, int stage) {
   for (int i = 0; i < p->work->n_pieces; i++) {
     ms_note_sms(most, &p->piece[i].forward), ms_note_sms(most, &p->piece[i].backward);
     ms_note_sms(most, &p->piece[i].reload);
-    if (!p->unit) continue;
-    ms_note_sms(most, &p->unit[i].first), ms_note_sms(most, &p->unit[i].gather), ms_note_sms(most, &p->unit[i].again);
-    ms_note_sms(most, &p->unit[i].cast[0]), ms_note_sms(most, &p->unit[i].cast[1]),
-        ms_note_sms(most, &p->unit[i].reduce);
+    for (int k = 0; p->unit && k < MS_UNIT_LISTS; k++) ms_note_sms(most, &p->unit[i].list[k]);
   }
   const MsCostedStep *step = &p->step[stage];
   ms_note_sms(most, &step->before), ms_note_sms(most, &step->gather), ms_note_sms(most, &step->reduce);

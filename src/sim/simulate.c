@@ -51,7 +51,8 @@ static void parts_clear(Parts *p) {
   ms_layout_free(p->layout);
 }
 
-static void tag_list(Parts *p, const MsCosted *c) {
+static void tag_list(const MsCosted *c, gpointer parts) {
+  Parts *p = parts;
   for (int i = 0; i < c->list->n; i++) {
     p->tag_op[c->tag + (guint32)i] = &c->list->op[i];
     p->tag_name[c->tag + (guint32)i] = c->list->op[i].name;
@@ -61,19 +62,7 @@ static void tag_list(Parts *p, const MsCosted *c) {
 static void tag_rows(Parts *p) {
   p->tag_op = g_new0(const MsOp *, p->program->n_tags);
   p->tag_name = g_new0(const char *, p->program->n_tags);
-  for (int i = 0; i < p->work->n_pieces; i++) {
-    tag_list(p, &p->program->piece[i].forward);
-    tag_list(p, &p->program->piece[i].backward);
-    tag_list(p, &p->program->piece[i].reload);
-  }
-  for (int i = 0; p->program->unit && i < p->work->n_pieces; i++)
-    tag_list(p, &p->program->unit[i].first), tag_list(p, &p->program->unit[i].gather),
-        tag_list(p, &p->program->unit[i].again), tag_list(p, &p->program->unit[i].cast[0]),
-        tag_list(p, &p->program->unit[i].cast[1]), tag_list(p, &p->program->unit[i].reduce);
-  for (int i = 0; i < p->layout->pp; i++) {
-    const MsCostedStep *s = &p->program->step[i];
-    tag_list(p, &s->before), tag_list(p, &s->reduce), tag_list(p, &s->gather), tag_list(p, &s->after);
-  }
+  ms_program_each_list(p->program, tag_list, p);
   p->tag_op[p->program->p2p_tag] = &p->program->p2p_op;
   p->tag_name[p->program->p2p_tag] = p->program->p2p_op.name;
 }
@@ -628,7 +617,7 @@ static void fold(guint64 *number, gconstpointer data, gsize size) { /* FNV-1a by
   }
 }
 
-static void fold_list(guint64 *number, const MsCosted *c) {
+static void fold_list(const MsCosted *c, gpointer number) {
   gsize n = c->list ? (gsize)c->list->n : 0;
   fold(number, &n, sizeof n);
   if (n == 0) return;
@@ -647,20 +636,7 @@ static guint64 number_of(const MsProgram *p) {
     const double message[] = {of->time_s, of->sms};
     fold(&number, message, sizeof message);
   }
-  for (int i = 0; i < p->work->n_pieces; i++) {
-    const MsCostedPiece *c = &p->piece[i];
-    fold_list(&number, &c->forward), fold_list(&number, &c->backward), fold_list(&number, &c->reload);
-    if (!p->unit) continue;
-    fold_list(&number, &p->unit[i].first), fold_list(&number, &p->unit[i].gather);
-    fold_list(&number, &p->unit[i].again);
-    fold_list(&number, &p->unit[i].cast[0]), fold_list(&number, &p->unit[i].cast[1]),
-        fold_list(&number, &p->unit[i].reduce);
-  }
-  for (int i = 0; i < p->layout->pp; i++) {
-    const MsCostedStep *c = &p->step[i];
-    fold_list(&number, &c->before), fold_list(&number, &c->reduce);
-    fold_list(&number, &c->gather), fold_list(&number, &c->after);
-  }
+  ms_program_each_list(p, fold_list, &number);
   return MAX(number, 1);
 }
 

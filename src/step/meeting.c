@@ -30,20 +30,13 @@ static void note(Finder *f, const MsOp *op, int use) {
   *of = (guint8)class_of(f, &meets);
 }
 
-static void note_list(Finder *f, const MsCosted *c) {
-  for (int i = 0; i < c->list->n; i++) note(f, &c->list->op[i], c->use[i]);
+static void note_list(const MsCosted *c, gpointer finder) {
+  for (int i = 0; i < c->list->n; i++) note(finder, &c->list->op[i], c->use[i]);
 }
 
 static void note_rows(Finder *f) {
   const MsProgram *p = f->p;
-  for (int i = 0; i < p->work->n_pieces; i++) note_list(f, &p->piece[i].forward), note_list(f, &p->piece[i].backward);
-  for (int i = 0; p->unit && i < p->work->n_pieces; i++)
-    note_list(f, &p->unit[i].first), note_list(f, &p->unit[i].gather), note_list(f, &p->unit[i].again),
-        note_list(f, &p->unit[i].reduce);
-  for (int i = 0; i < p->layout->pp; i++) {
-    const MsCostedStep *s = &p->step[i];
-    note_list(f, &s->before), note_list(f, &s->reduce), note_list(f, &s->gather), note_list(f, &s->after);
-  }
+  ms_program_each_list(p, note_list, f);
   if (p->layout->pp > 1) note(f, &p->p2p_op, p->p2p.level ? MS_USE_LINK1 : MS_USE_LINK0);
 }
 

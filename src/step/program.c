@@ -164,11 +164,7 @@ static void cost_units(MsProgram *p, guint32 *tag) {
     at.beside = TRUE;
     const MsLayout *layout = ms_layout_on(p->layout, pool);
     ms_work_unit_ops(p->work, i, &u->ops);
-    cost_list(&u->first, &at, &u->ops.first, NULL, tag);
-    cost_list(&u->gather, &at, &u->ops.gather, NULL, tag);
-    cost_list(&u->again, &at, &u->ops.again, NULL, tag);
-    for (int back = 0; back < 2; back++) cost_list(&u->cast[back], &at, &u->ops.cast[back], NULL, tag);
-    cost_list(&u->reduce, &at, &u->ops.reduce, NULL, tag);
+    for (int k = 0; k < MS_UNIT_LISTS; k++) cost_list(&u->list[k], &at, &u->ops.list[k], NULL, tag);
     if (!ms_framework(at.scenario)->registered_buffers) continue;
     registered_buffers(layout, &u->first), registered_buffers(layout, &u->gather),
         registered_buffers(layout, &u->reduce);
@@ -304,10 +300,8 @@ static double serial_s(const MsCosted *c) {
 static double serial_piece_s(const MsProgram *p, int piece) {
   const MsCostedPiece *x = &p->piece[piece];
   double pass_s = serial_s(&x->forward) + serial_s(&x->backward) + serial_s(&x->reload);
-  if (!p->unit) return pass_s;
-  const MsCostedUnit *u = &p->unit[piece];
-  return pass_s + serial_s(&u->first) + 2 * serial_s(&u->gather) + serial_s(&u->cast[0]) + serial_s(&u->cast[1]) +
-         serial_s(&u->again) + serial_s(&u->reduce);
+  for (int k = 0; p->unit && k < MS_UNIT_LISTS; k++) pass_s += serial_s(&p->unit[piece].list[k]);
+  return p->unit ? pass_s + serial_s(&p->unit[piece].gather) : pass_s; /* gathered twice */
 }
 
 double ms_program_longest_s(const MsProgram *p) {
@@ -377,8 +371,7 @@ void ms_program_free(MsProgram *p) {
   if (!p) return;
   if (!p->borrowed) ms_costed_pieces_free(p->piece, p->work->n_pieces);
   for (int i = 0; p->unit && i < p->work->n_pieces; i++) {
-    costed_clear(&p->unit[i].first), costed_clear(&p->unit[i].gather), costed_clear(&p->unit[i].again);
-    costed_clear(&p->unit[i].cast[0]), costed_clear(&p->unit[i].cast[1]), costed_clear(&p->unit[i].reduce);
+    for (int k = 0; k < MS_UNIT_LISTS; k++) costed_clear(&p->unit[i].list[k]);
     ms_unit_ops_clear(&p->unit[i].ops);
   }
   g_free(p->unit);

@@ -36,7 +36,12 @@ typedef struct {
 
 typedef struct { /* FSDP, around the passes of one piece */
   MsUnitOps ops;
-  MsCosted first, gather, again, cast[2], reduce;
+  union {
+    struct {
+      MsCosted first, gather, again, cast[2], reduce;
+    };
+    MsCosted list[MS_UNIT_LISTS]; /* the same, one after another */
+  };
 } MsCostedUnit;
 
 typedef struct { /* how rows share a NIC, or the links of a fabric (step/meeting.h) */
@@ -76,6 +81,9 @@ MsProgram *ms_program_new(const MsWork *work, const MsCost *cost);
 MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces);
 void ms_program_free(MsProgram *program);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProgram, ms_program_free)
+
+/* Calls `each` with all lists of rows: of pieces, of what FSDP does around them, of the step on every stage. */
+void ms_program_each_list(const MsProgram *program, void (*each)(const MsCosted *list, gpointer data), gpointer data);
 
 /* The pieces alone. *tag: of the first row; becomes that behind the last. like[n_like]: pieces, maybe of other work,
  * whose kernels cost the same (ms_cost_same_kernels): what is known of them is not costed again. (transfer full) */

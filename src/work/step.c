@@ -799,9 +799,5 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
 }
 
 void ms_unit_ops_clear(MsUnitOps *ops) {
-  ms_ops_clear(&ops->first);
-  ms_ops_clear(&ops->gather);
-  ms_ops_clear(&ops->again);
-  for (int back = 0; back < 2; back++) ms_ops_clear(&ops->cast[back]);
-  ms_ops_clear(&ops->reduce);
+  for (int i = 0; i < MS_UNIT_LISTS; i++) ms_ops_clear(&ops->list[i]);
 }

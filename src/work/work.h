@@ -130,13 +130,17 @@ MsUnitGathers ms_unit_gathers(const MsScenario *scenario);
 
 /* FSDP with sharded gradients or parameters: rows around every pass of one piece. Empty lists where the sharding level
  * has none. */
-typedef struct {
-  MsOpList first;   /* parameters over the instances of an optimizer that shards them all, in front of `gather` in the
-                       first forward of a step */
-  MsOpList gather;  /* parameters, before its forward and again before its backward */
-  MsOpList cast[2]; /* [backward] copies of what was gathered: whole parameters (fully_shard), low-precision ones */
-  MsOpList again;   /* parameters once more in a backward */
-  MsOpList reduce;  /* gradients, after its backward */
+enum { MS_UNIT_LISTS = 6 };
+typedef union {
+  struct {
+    MsOpList first;   /* parameters over the instances of an optimizer that shards them all, in front of `gather` in the
+                         first forward of a step */
+    MsOpList gather;  /* parameters, before its forward and again before its backward */
+    MsOpList again;   /* parameters once more in a backward */
+    MsOpList cast[2]; /* [backward] copies of what was gathered: whole parameters (fully_shard), low-precision ones */
+    MsOpList reduce;  /* gradients, after its backward */
+  };
+  MsOpList list[MS_UNIT_LISTS]; /* the same, one after another */
 } MsUnitOps;
 void ms_work_unit_ops(const MsWork *work, int piece, MsUnitOps *out); /* (transfer full) free with ms_unit_ops_clear */
 void ms_unit_ops_clear(MsUnitOps *ops);

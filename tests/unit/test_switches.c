@@ -65,10 +65,7 @@ static void add_pieces(Measured *m, const MsProgram *p) {
       int piece = ms_work_chunk_piece(p->work, &p->layout->chunks[i], j);
       add_list(m, &p->piece[piece].forward, 1, FALSE), add_list(m, &p->piece[piece].backward, 1, FALSE),
           add_list(m, &p->piece[piece].reload, 1, FALSE);
-      if (p->unit)
-        add_list(m, &p->unit[piece].first, 1, FALSE), add_list(m, &p->unit[piece].gather, 1, FALSE),
-            add_list(m, &p->unit[piece].cast[0], 1, FALSE), add_list(m, &p->unit[piece].cast[1], 1, FALSE),
-            add_list(m, &p->unit[piece].reduce, 1, FALSE);
+      for (int k = 0; p->unit && k < MS_UNIT_LISTS; k++) add_list(m, &p->unit[piece].list[k], 1, FALSE);
     }
   for (int s = 0; s < p->layout->pp; s++) {
     const MsCostedStep *step = &p->step[s];
