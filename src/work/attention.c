@@ -649,47 +649,17 @@ static Block own_block(const MsBuild *b, int layer, gboolean back) {
   return ms_model_layer_is_sparse(b->model, layer) ? back ? ms_sparse_backward : ms_sparse_forward : NULL;
 }
 
-static void own_block_forward(MsBuild *b, int layer, Block block) {
+/* The block between its norm and what it adds to the residual stream. */
+static void own_forward(MsBuild *b, int layer, Block block) {
   double x = b->rows_sp * b->h;
-  b->module = MS_MODULE_ATTN;
-  b->node = MS_NODE_ATTN;
-  ms_residual_in(b, MS_HALF_ATTENTION);
-  ms_norm_forward(b, "input norm", b->rows_sp, b->h);
-  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", ms_norm_saved_B(b, x));
-  gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
   /* two quantised copies for the down projections, and the BF16 tensor for what stays in BF16 */
-  if (!recomputed && !ms_inputs_recomputed(b))
+  if (!ms_recomputes(b->options, MS_RM_LAYERNORM) && !ms_inputs_recomputed(b))
     ms_keep(b, "normed input", (b->quantized ? 2 * ms_input_B(b, x, TRUE) : 0) + 2 * x);
   block(b, layer);
-  ms_residual_out(b, MS_HALF_ATTENTION, 1);
 }
 
-static void own_block_backward(MsBuild *b, int layer, Block block) {
-  b->module = MS_MODULE_ATTN;
-  b->node = MS_NODE_ATTN;
-  b->pass = MS_PASS_DGRAD;
-  ms_residual_out_backward(b, MS_HALF_ATTENTION);
-  gboolean recomputed = ms_recomputes(b->options, MS_RM_LAYERNORM);
-  if (recomputed) b->pass = MS_PASS_RECOMPUTE, ms_norm_forward(b, "input norm", b->rows_sp, b->h);
-  block(b, layer);
-  ms_free_kept(b, "normed input");
-  ms_norm_backward(b, "input norm", b->rows_sp, b->h);
-  ms_residual_in_backward(b, MS_HALF_ATTENTION, 1);
-  ms_free_kept(b, "layer input");
-}
-
-void ms_attention_forward(MsBuild *b, int layer) {
-  Block own = own_block(b, layer, FALSE);
-  if (own) {
-    own_block_forward(b, layer, own);
-    return;
-  }
+static void plain_forward(MsBuild *b, int layer) {
   Widths w = widths(b);
-  b->module = MS_MODULE_ATTN;
-  b->node = MS_NODE_ATTN;
-  ms_residual_in(b, MS_HALF_ATTENTION);
-  ms_norm_forward(b, "input norm", b->rows_sp, b->h);
-  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", ms_norm_saved_B(b, b->rows_sp * b->h));
   ms_keep_input(b, "normed input", normed_input_B(b));
   if (ms_model_has_mla(b->model)) mla_forward(b, &w);
   else gqa_forward(b, &w);
@@ -701,8 +671,19 @@ void ms_attention_forward(MsBuild *b, int layer) {
   if (b->quantized && ms_precision(b->training)->delayed)
     ms_keep_input(b, "attention out, quantised", b->quant_B * b->rows * w.heads * w.dv);
   if (ms_by_operators(b) && b->t > 1) ms_keep(b, "attention sum", 2 * b->rows_sp * b->h);
+}
+
+void ms_attention_forward(MsBuild *b, int layer) {
+  Block own = own_block(b, layer, FALSE);
+  b->module = MS_MODULE_ATTN;
+  b->node = MS_NODE_ATTN;
+  ms_residual_in(b, MS_HALF_ATTENTION);
+  ms_norm_forward(b, "input norm", b->rows_sp, b->h);
+  if (!ms_inputs_recomputed(b)) ms_keep(b, "layer input", ms_norm_saved_B(b, b->rows_sp * b->h));
+  if (own) own_forward(b, layer, own);
+  else plain_forward(b, layer);
   ms_residual_out(b, MS_HALF_ATTENTION, 1);
-  if (b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
+  if (!own && b->model->hidden_dropout > 0) ms_keep(b, "attention dropout mask", b->rows_sp * b->h);
 }
 
 /* Second and fourth product of a layer and what lies around them; the sum over tensor-parallel ranks is kept. */
@@ -732,17 +713,14 @@ static void recompute_attention_inputs(MsBuild *b, const Widths *w) {
   b->pass = MS_PASS_DGRAD;
 }
 
-void ms_attention_backward(MsBuild *b, int layer) {
-  Block own = own_block(b, layer, TRUE);
-  if (own) {
-    own_block_backward(b, layer, own);
-    return;
-  }
+static void own_backward(MsBuild *b, int layer, Block block) {
+  if (ms_recomputes(b->options, MS_RM_LAYERNORM))
+    b->pass = MS_PASS_RECOMPUTE, ms_norm_forward(b, "input norm", b->rows_sp, b->h);
+  block(b, layer);
+}
+
+static void plain_backward(MsBuild *b, int layer) {
   Widths w = widths(b);
-  b->module = MS_MODULE_ATTN;
-  b->node = MS_NODE_ATTN;
-  b->pass = MS_PASS_DGRAD;
-  ms_residual_out_backward(b, MS_HALF_ATTENTION);
   MsLinear out = lin_out(b, &w);
   ms_linear_backward(b, &out);
   ms_free_kept(b, "attention out, quantised");
@@ -753,9 +731,19 @@ void ms_attention_backward(MsBuild *b, int layer) {
   core_backward(b, &w, layer);
   if (ms_model_has_mla(b->model)) mla_backward(b, &w);
   else gqa_backward(b, &w);
+}
+
+void ms_attention_backward(MsBuild *b, int layer) {
+  Block own = own_block(b, layer, TRUE);
+  b->module = MS_MODULE_ATTN;
+  b->node = MS_NODE_ATTN;
+  b->pass = MS_PASS_DGRAD;
+  ms_residual_out_backward(b, MS_HALF_ATTENTION);
+  if (own) own_backward(b, layer, own);
+  else plain_backward(b, layer);
   ms_free_kept(b, "normed input");
   ms_norm_backward(b, "input norm", b->rows_sp, b->h);
   /* queries and the latent of keys and values are products of the same input: their gradients are added, too */
-  ms_residual_in_backward(b, MS_HALF_ATTENTION, ms_model_has_mla(b->model) ? 2 : 1);
+  ms_residual_in_backward(b, MS_HALF_ATTENTION, !own && ms_model_has_mla(b->model) ? 2 : 1);
   ms_free_kept(b, "layer input");
 }
