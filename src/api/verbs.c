@@ -16,10 +16,10 @@
 enum { MOST_DRAWS = 1000000, MOST_TOP = 10000, MOST_THREADS = 1024, MOST_BATCH = 1 << 30 };
 
 typedef struct {
-  int fidelity, draws, top, threads, seq_length, global_batch_size, form;
+  MsAsk ask; /* first: rows of its members serve for these, too */
+  int fidelity, draws, top, threads, form;
   gboolean explain, strict, front, map, decide;
-  char *compare, *under, *model, *hardware, *gpus, *precision, *around, *seq_lengths, *global_batch_sizes, *tokens,
-      *critical_batch_tokens, *deadline, *gpu_hour, *max_watts, *max_memory, *lora, *files, *name, *date;
+  char *compare, *under, *files, *name, *date;
 } Options;
 
 typedef struct {
@@ -147,23 +147,9 @@ static char *plan(Call *c, GError **error) {
 }
 
 static char *request(Call *c, GError **error) {
-  const Options *o = c->o;
-  const MsAsk ask = {.model = o->model,
-                     .hardware = o->hardware,
-                     .gpus = o->gpus,
-                     .precision = o->precision,
-                     .seq_length = o->seq_length ? o->seq_length : MS_ASK_UNSET,
-                     .global_batch_size = o->global_batch_size ? o->global_batch_size : MS_ASK_UNSET,
-                     .around = o->around,
-                     .seq_lengths = o->seq_lengths,
-                     .global_batch_sizes = o->global_batch_sizes,
-                     .tokens = o->tokens,
-                     .critical_batch_tokens = o->critical_batch_tokens,
-                     .deadline = o->deadline,
-                     .gpu_hour = o->gpu_hour,
-                     .max_watts = o->max_watts,
-                     .max_memory = o->max_memory,
-                     .lora = o->lora};
+  MsAsk ask = c->o->ask;
+  if (ask.seq_length == 0) ask.seq_length = MS_ASK_UNSET;
+  if (ask.global_batch_size == 0) ask.global_batch_size = MS_ASK_UNSET;
   return ms_ask_request(&ask, FALSE, error);
 }
 
@@ -172,7 +158,7 @@ static char *anchor(Call *c, GError **error) {
   if (!o->files || !*o->files || !o->date) return ms_usage_error(error, "give files and date"), NULL;
   g_auto(GStrv) files = g_strsplit(o->files, ",", -1);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
-  const MsAnchorOptions options = {(const char *const *)files, o->hardware, o->name, o->date, o->threads};
+  const MsAnchorOptions options = {(const char *const *)files, o->ask.hardware, o->name, o->date, o->threads};
   g_autoptr(MsAnchored) anchored = ms_anchor(&options, notes, error);
   return anchored ? g_steal_pointer(&anchored->text) : NULL;
 }
@@ -232,28 +218,28 @@ static const MsField plan_fields[] = {
     THREADS,
     {0}};
 static const MsField request_fields[] = {
-    MS_STRING(Options, model, MS_NULLABLE, "what to train; several separated by commas"),
-    MS_STRING(Options, hardware, MS_NULLABLE, "on which machine; several separated by commas"),
-    MS_STRING(Options, gpus, MS_NULLABLE, "on how many GPUs; several separated by commas, 256..2048 doubles"),
-    MS_STRING(Options, seq_lengths, MS_NULLABLE, "instead of seq_length: several, separated by commas"),
-    MS_STRING(Options, global_batch_sizes, MS_NULLABLE, "instead of global_batch_size: several, separated by commas"),
-    MS_STRING(Options, tokens, MS_NULLABLE, "of the whole training, 15T"),
-    MS_STRING(Options, critical_batch_tokens, MS_NULLABLE, "tokens of a batch that needs twice `tokens`, 4Mi"),
-    MS_STRING(Options, deadline, MS_NULLABLE, "for these tokens, 30d"),
-    MS_STRING(Options, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
-    MS_STRING(Options, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
-    MS_STRING(Options, max_memory, MS_NULLABLE, "of a GPU that a plan may use: a share of it, 0.9, or 70GB"),
-    MS_STRING(Options, lora, MS_NULLABLE,
+    MS_STRING(MsAsk, model, MS_NULLABLE, "what to train; several separated by commas"),
+    MS_STRING(MsAsk, hardware, MS_NULLABLE, "on which machine; several separated by commas"),
+    MS_STRING(MsAsk, gpus, MS_NULLABLE, "on how many GPUs; several separated by commas, 256..2048 doubles"),
+    MS_STRING(MsAsk, seq_lengths, MS_NULLABLE, "instead of seq_length: several, separated by commas"),
+    MS_STRING(MsAsk, global_batch_sizes, MS_NULLABLE, "instead of global_batch_size: several, separated by commas"),
+    MS_STRING(MsAsk, tokens, MS_NULLABLE, "of the whole training, 15T"),
+    MS_STRING(MsAsk, critical_batch_tokens, MS_NULLABLE, "tokens of a batch that needs twice `tokens`, 4Mi"),
+    MS_STRING(MsAsk, deadline, MS_NULLABLE, "for these tokens, 30d"),
+    MS_STRING(MsAsk, gpu_hour, MS_NULLABLE, "price of a GPU-hour, or of each machine: \"2.50,3.80\""),
+    MS_STRING(MsAsk, max_watts, MS_NULLABLE, "of all GPUs together, 1.2MW"),
+    MS_STRING(MsAsk, max_memory, MS_NULLABLE, "of a GPU that a plan may use: a share of it, 0.9, or 70GB"),
+    MS_STRING(MsAsk, lora, MS_NULLABLE,
               "rank of adapters (LoRA) beside frozen weights, 16; null: all weights are trained"),
-    MS_STRING(Options, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
-    MS_INT(Options, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),
-    MS_INT(Options, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),
-    MS_STRING(Options, around, MS_NULLABLE, "instead of all these the file of a run: its layout is left open"),
+    MS_STRING(MsAsk, precision, MS_NULLABLE, "default bf16; auto tries all that the machine has"),
+    MS_INT(MsAsk, seq_length, 0, MOST_BATCH, "0", 0, "tokens of a sequence; 0: 4096"),
+    MS_INT(MsAsk, global_batch_size, 0, MOST_BATCH, "0", 0, "sequences of a step; 0: 4 Mi tokens"),
+    MS_STRING(MsAsk, around, MS_NULLABLE, "instead of all these the file of a run: its layout is left open"),
     {0}};
 static const MsField anchor_fields[] = {
     MS_STRING(Options, files, MS_NULLABLE,
               "scenarios with `measured`, each with the profile or the log of its run behind it; separated by commas"),
-    MS_STRING(Options, hardware, MS_NULLABLE, "machine to start from, in place of that of the scenarios"),
+    MS_STRING(MsAsk, hardware, MS_NULLABLE, "machine to start from, in place of that of the scenarios"),
     MS_STRING(Options, name, MS_NULLABLE, "of the new machine; null: NAME-anchored"),
     MS_STRING(Options, date, MS_NULLABLE, "of the provenance, YYYY-MM-DD"),
     THREADS,

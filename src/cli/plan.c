@@ -20,46 +20,25 @@ typedef struct {
   char *decide_out;
   char *out, *launch, *compare, *under, *plot, *checkpoint, *resume, **without;
   gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
-  char *model, *hardware, *gpus, *precision, *around;                                         /* MsAsk */
-  char *tokens, *critical_batch_tokens, *deadline, *gpu_hour, *max_watts, *max_memory, *lora; /* MsAsk */
-  char *seq_lengths, *global_batch_sizes;                                                     /* MsAsk */
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
+  MsAsk ask;
 } Options;
 
-static MsAsk ask_of(const Options *o) {
-  return (MsAsk){.model = o->model,
-                 .hardware = o->hardware,
-                 .gpus = o->gpus,
-                 .precision = o->precision,
-                 .seq_length = MS_ASK_UNSET,
-                 .global_batch_size = MS_ASK_UNSET,
-                 .around = o->around,
-                 .seq_lengths = o->seq_lengths,
-                 .global_batch_sizes = o->global_batch_sizes,
-                 .tokens = o->tokens,
-                 .critical_batch_tokens = o->critical_batch_tokens,
-                 .deadline = o->deadline,
-                 .gpu_hour = o->gpu_hour,
-                 .max_watts = o->max_watts,
-                 .max_memory = o->max_memory,
-                 .lora = o->lora};
-}
-
 /* Of --model, --hardware, --gpus and what goes with them the first that is given, or NULL. */
-static const char *first_word(const Options *o) {
-  return o->model                   ? "--model"
-         : o->hardware              ? "--hardware"
-         : o->gpus                  ? "--gpus"
-         : o->precision             ? "--precision"
-         : o->seq_lengths           ? "--seq-length"
-         : o->global_batch_sizes    ? "--global-batch-size"
-         : o->tokens                ? "--tokens"
-         : o->critical_batch_tokens ? "--critical-batch-tokens"
-         : o->deadline              ? "--deadline"
-         : o->gpu_hour              ? "--gpu-hour"
-         : o->max_watts             ? "--max-watts"
-         : o->max_memory            ? "--max-memory"
-         : o->lora                  ? "--lora"
+static const char *first_word(const MsAsk *a) {
+  return a->model                   ? "--model"
+         : a->hardware              ? "--hardware"
+         : a->gpus                  ? "--gpus"
+         : a->precision             ? "--precision"
+         : a->seq_lengths           ? "--seq-length"
+         : a->global_batch_sizes    ? "--global-batch-size"
+         : a->tokens                ? "--tokens"
+         : a->critical_batch_tokens ? "--critical-batch-tokens"
+         : a->deadline              ? "--deadline"
+         : a->gpu_hour              ? "--gpu-hour"
+         : a->max_watts             ? "--max-watts"
+         : a->max_memory            ? "--max-memory"
+         : a->lora                  ? "--lora"
                                     : NULL;
 }
 
@@ -270,8 +249,7 @@ static GPtrArray *load(const Options *o, const char *file, GError **error) {
     g_autoptr(MsJson) doc = ms_json_load(file, error);
     return doc ? requests_in(doc, o, error) : NULL;
   }
-  MsAsk ask = ask_of(o);
-  g_autofree char *text = ms_ask_request(&ask, TRUE, error);
+  g_autofree char *text = ms_ask_request(&o->ask, TRUE, error);
   return text ? requests_of(text, o, error) : NULL;
 }
 
@@ -308,8 +286,7 @@ static char *with_keys(const Options *o, char *text, GError **error) {
 
 static int keep_request(const Options *o) {
   GError *error = NULL;
-  MsAsk ask = ask_of(o);
-  g_autofree char *text = with_keys(o, ms_ask_request(&ask, TRUE, &error), &error);
+  g_autofree char *text = with_keys(o, ms_ask_request(&o->ask, TRUE, &error), &error);
   g_autoptr(GPtrArray) checked = text ? requests_of(text, o, &error) : NULL;
   if (!checked) return ms_cli_fail(error);
   return ms_cli_write(o->write_request, o->json ? one_line(&text) : text);
@@ -392,11 +369,11 @@ static int check(const MsVerb *verb, const Options *o, int files) {
     return ms_cli_usage(verb, "--map goes with --json; `moesim report --plan` and `moesim serve` draw it");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
-  const char *beside = first_word(o);
-  gboolean asked = beside || o->around || o->write_request;
-  if (g_strcmp0(o->around, "-") == 0 && !o->write_request)
+  const char *beside = first_word(&o->ask);
+  gboolean asked = beside || o->ask.around || o->write_request;
+  if (g_strcmp0(o->ask.around, "-") == 0 && !o->write_request)
     return ms_cli_usage(verb, "--around takes a file: the run is read twice, standard input is not");
-  if (o->around && beside)
+  if (o->ask.around && beside)
     return ms_cli_usage(verb, "--around SCENARIO says what %s would: give one or the other", beside);
   if (files > 0 && asked)
     return ms_cli_usage(verb, "--model, --hardware, --gpus and what goes with them, or --around, stand for a request "
@@ -408,36 +385,37 @@ static int check(const MsVerb *verb, const Options *o, int files) {
 
 int ms_cli_plan(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("plan");
-  Options o = {.top = MS_CLI_UNSET};
+  Options o = {.top = MS_CLI_UNSET, .ask = {.seq_length = MS_ASK_UNSET, .global_batch_size = MS_ASK_UNSET}};
   const GOptionEntry entries[] = {
-      {"model", 'm', 0, G_OPTION_ARG_STRING, &o.model,
+      {"model", 'm', 0, G_OPTION_ARG_STRING, &o.ask.model,
        "without a request file: what to train; several separated by commas", "NAME"},
-      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.hardware, "on which machine; several separated by commas", "NAME"},
-      {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.gpus,
+      {"hardware", 'w', 0, G_OPTION_ARG_STRING, &o.ask.hardware, "on which machine; several separated by commas",
+       "NAME"},
+      {"gpus", 'g', 0, G_OPTION_ARG_STRING, &o.ask.gpus,
        "on how many GPUs; several separated by commas, 256..2048 doubles from one to the other", "N"},
-      {"seq-length", 's', 0, G_OPTION_ARG_STRING, &o.seq_lengths,
+      {"seq-length", 's', 0, G_OPTION_ARG_STRING, &o.ask.seq_lengths,
        "tokens of a sequence, 8k is 8192 (default 4096); several separated by commas", "N"},
-      {"global-batch-size", 'b', 0, G_OPTION_ARG_STRING, &o.global_batch_sizes,
+      {"global-batch-size", 'b', 0, G_OPTION_ARG_STRING, &o.ask.global_batch_sizes,
        "sequences of a step (default 4 Mi tokens, at least one sequence for each GPU); several separated by commas",
        "N"},
-      {"tokens", 0, 0, G_OPTION_ARG_STRING, &o.tokens,
+      {"tokens", 0, 0, G_OPTION_ARG_STRING, &o.ask.tokens,
        "of the whole training, 15T: days with failures, GPU-hours, MWh and tCO2e of every choice", "N"},
-      {"critical-batch-tokens", 0, 0, G_OPTION_ARG_STRING, &o.critical_batch_tokens,
+      {"critical-batch-tokens", 0, 0, G_OPTION_ARG_STRING, &o.ask.critical_batch_tokens,
        "tokens of a batch at which --tokens, those of small batches, double; larger batches need more of them", "N"},
-      {"deadline", 0, 0, G_OPTION_ARG_STRING, &o.deadline,
+      {"deadline", 0, 0, G_OPTION_ARG_STRING, &o.ask.deadline,
        "for these tokens, 30d; with several --gpus the fewest that keep it", "TIME"},
-      {"gpu-hour", 0, 0, G_OPTION_ARG_STRING, &o.gpu_hour,
+      {"gpu-hour", 0, 0, G_OPTION_ARG_STRING, &o.ask.gpu_hour,
        "price of a GPU-hour, any currency; one for each --hardware separated by commas", "PRICE"},
-      {"max-watts", 0, 0, G_OPTION_ARG_STRING, &o.max_watts, "of all GPUs together, 1.2MW: more GPUs are left out",
+      {"max-watts", 0, 0, G_OPTION_ARG_STRING, &o.ask.max_watts, "of all GPUs together, 1.2MW: more GPUs are left out",
        "POWER"},
-      {"max-memory", 0, 0, G_OPTION_ARG_STRING, &o.max_memory,
+      {"max-memory", 0, 0, G_OPTION_ARG_STRING, &o.ask.max_memory,
        "of a GPU that a plan may use: a share of it, 0.9 (default 0.94), or 70GB", "SHARE|SIZE"},
-      {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.precision, "default bf16; auto tries all that the machine has",
+      {"precision", 'p', 0, G_OPTION_ARG_STRING, &o.ask.precision, "default bf16; auto tries all that the machine has",
        "auto|bf16|fp16|fp8-delayed|fp8-tensorwise|fp8-blockwise|mxfp8|nvfp4"},
-      {"lora", 0, 0, G_OPTION_ARG_STRING, &o.lora,
+      {"lora", 0, 0, G_OPTION_ARG_STRING, &o.ask.lora,
        "train adapters of this rank (LoRA) beside frozen weights; `moesim schema lora` lists what else can be said",
        "RANK"},
-      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.around,
+      {"around", 'a', 0, G_OPTION_ARG_FILENAME, &o.ask.around,
        "without a request file: the task of this run, with its layout and recomputation left open, and the run beside "
        "the winner",
        "SCENARIO"},
@@ -492,7 +470,7 @@ int ms_cli_plan(int argc, char **argv) {
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     status = check(verb, &o, argc - 1);
-    if (o.around && !o.compare && !o.launch) o.compare = g_strdup(o.around);
+    if (o.ask.around && !o.compare && !o.launch) o.compare = g_strdup(o.ask.around);
     if (status == 0) status = o.write_request ? keep_request(&o) : plan(verb, &o, argv[1]);
   }
   return ms_cli_done(entries, status);
