@@ -49,14 +49,7 @@ static void split(Reader *r, char *line, const char *between) {
   }
 }
 
-static gboolean wrong(Reader *r, const char *path, const char *format, ...) G_GNUC_PRINTF(3, 4);
-static gboolean wrong(Reader *r, const char *path, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_autofree char *message = g_strdup_vprintf(format, args), *valid = g_utf8_make_valid(message, -1);
-  va_end(args);
-  return ms_input_error(r->error, r->file, ms_reader_line_number(r->stream), path, "%s", valid);
-}
+#define wrong(r, path, ...) ms_reader_wrong((r)->stream, path, (r)->error, __VA_ARGS__)
 
 static gboolean number(Reader *r, const char *word, const char *column, double least, double *value) {
   char *end;

@@ -211,3 +211,11 @@ const char *ms_reader_line(MsReader *s, GError **error) {
   without_colours(s->line);
   return s->line->str;
 }
+
+gboolean ms_reader_wrong(const MsReader *s, const char *path, GError **error, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_autofree char *message = g_strdup_vprintf(format, args), *valid = g_utf8_make_valid(message, -1);
+  va_end(args);
+  return ms_input_error(error, s->filename, s->number, path, "%s", valid);
+}

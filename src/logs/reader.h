@@ -32,5 +32,8 @@ gssize ms_reader_chunk(MsReader *stream, const char **bytes, GError **error);
 enum { MS_LINE_MOST = 1 << 20 };
 const char *ms_reader_line(MsReader *stream, GError **error);
 int ms_reader_line_number(const MsReader *stream); /* of that line, by "\n" */
+/* An MS_ERROR_INPUT at that line, in valid UTF-8 whatever the line holds; `path` may be NULL. FALSE. */
+gboolean ms_reader_wrong(const MsReader *stream, const char *path, GError **error, const char *format, ...)
+    G_GNUC_PRINTF(4, 5);
 
 #endif

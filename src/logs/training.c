@@ -83,14 +83,7 @@ static double number_behind(const char *line, const char *key, gboolean *comma) 
 
 static double behind(const char *line, const char *key) { return number_behind(line, key, NULL); }
 
-static gboolean wrong(Reader *r, const char *path, const char *format, ...) G_GNUC_PRINTF(3, 4);
-static gboolean wrong(Reader *r, const char *path, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_autofree char *message = g_strdup_vprintf(format, args), *valid = g_utf8_make_valid(message, -1);
-  va_end(args);
-  return ms_input_error(r->error, r->file, ms_reader_line_number(r->reader), path, "%s", valid);
-}
+#define wrong(r, path, ...) ms_reader_wrong((r)->reader, path, (r)->error, __VA_ARGS__)
 
 /* Says why there is no number behind `key`; `else_text` where it is no comma. */
 static gboolean no_number(Reader *r, const char *line, const char *key, const char *path, const char *else_text) {
