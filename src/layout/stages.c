@@ -7,7 +7,7 @@ int ms_layout_flush(const MsScenario *s, int microbatches) {
 }
 
 static gboolean exchanges(const MsScenario *s, const MsLayout *l) {
-  return ms_framework(s)->megatron_messages && l->vpp > 1 && !s->options.overlap_p2p_comm && !s->options.ep_overlap;
+  return ms_framework(s)->megatron_messages && l->vpp > 1 && !s->options.overlap_p2p_comm;
 }
 
 static gboolean receives(const MsScenario *s, const MsLayout *l) {
