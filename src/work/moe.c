@@ -194,24 +194,19 @@ static void router_backward(MsBuild *b) {
   if (wide) ms_row_passing(b, MS_OP_COPY, "router gradients in BF16", 2 * x, 2 * x, 2);
 }
 
-void ms_moe_backward(MsBuild *b) {
-  double fs = b->model->moe_shared_expert_intermediate_size;
-  b->module = MS_MODULE_ROUTER;
-  b->node = MS_NODE_ATTN;
-  ms_enter_exchange_stream(b);
-  ms_residual_out_backward(b, MS_HALF_MLP);
-  ms_leave_exchange_stream(b);
+static void norm_again(MsBuild *b) {
   b->pass = MS_PASS_RECOMPUTE;
-  if (ms_mlp_norm_recomputed(b) && ms_recomputes(b->options, MS_RM_MOE))
-    ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
-  if (ms_recomputes(b->options, MS_RM_MOE)) moe_recompute(b);
+  ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   b->pass = MS_PASS_DGRAD;
+}
+
+/* From the sum over the experts of a token to what they were given: combine backward sends the output gradient the way
+ * dispatch sends tokens, and dispatch backward comes back like a combine. */
+static void routed_backward(MsBuild *b) {
   ms_enter_exchange_stream(b);
   latent_backward(b, FALSE);
   ms_free_kept(b, "latent tokens");
   ms_weigh_backward(b);
-  /* combine backward sends the output gradient the way dispatch sends tokens, and dispatch backward comes back like a
-   * combine */
   ms_to_experts(b);
   if (b->options->moe_memory_efficient_permutation) ms_free_kept(b, "expert output");
   ms_free_kept(b, "mlp dropout mask");
@@ -220,32 +215,44 @@ void ms_moe_backward(MsBuild *b) {
   ms_from_experts(b);
   latent_backward(b, TRUE);
   ms_free_kept(b, "latent input");
+}
+
+static void shared_backward(MsBuild *b, double fs) {
+  b->module = MS_MODULE_SHARED;
+  if (ms_recomputes(b->options, MS_RM_SHARED_EXPERTS) && !ms_recomputes(b->options, MS_RM_MOE)) {
+    b->pass = MS_PASS_RECOMPUTE;
+    ms_shared_here(b);
+  }
+  if (!ms_shared_beside(b)) {
+    ms_shared_gate_backward(b);
+    ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
+  }
+  ms_free_kept(b, "shared fc1 out");
+  ms_free_kept(b, "shared gate parts");
+  ms_free_kept(b, "shared activation out");
+  b->pass = MS_PASS_DGRAD;
+}
+
+void ms_moe_backward(MsBuild *b) {
+  double fs = b->model->moe_shared_expert_intermediate_size;
+  gboolean again = ms_recomputes(b->options, MS_RM_MOE);
+  b->module = MS_MODULE_ROUTER;
+  b->node = MS_NODE_ATTN;
+  ms_enter_exchange_stream(b);
+  ms_residual_out_backward(b, MS_HALF_MLP);
+  ms_leave_exchange_stream(b);
+  if (again && ms_mlp_norm_recomputed(b)) norm_again(b);
+  if (again) moe_recompute(b);
+  b->pass = MS_PASS_DGRAD;
+  routed_backward(b);
   b->node = MS_NODE_ATTN;
   b->module = MS_MODULE_ROUTER;
   ms_reenter_router_graph(b);
   if (routes(b)) router_topk(b, TRUE);
   ms_free_kept(b, "router maps");
-  if (ms_mlp_norm_recomputed(b) && !ms_recomputes(b->options, MS_RM_MOE)) {
-    b->pass = MS_PASS_RECOMPUTE;
-    ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
-    b->pass = MS_PASS_DGRAD;
-  }
+  if (!again && ms_mlp_norm_recomputed(b)) norm_again(b);
   router_backward(b);
-  if (fs > 0) {
-    b->module = MS_MODULE_SHARED;
-    if (ms_recomputes(b->options, MS_RM_SHARED_EXPERTS) && !ms_recomputes(b->options, MS_RM_MOE)) {
-      b->pass = MS_PASS_RECOMPUTE;
-      ms_shared_here(b);
-    }
-    if (!ms_shared_beside(b)) {
-      ms_shared_gate_backward(b);
-      ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
-    }
-    ms_free_kept(b, "shared fc1 out");
-    ms_free_kept(b, "shared gate parts");
-    ms_free_kept(b, "shared activation out");
-    b->pass = MS_PASS_DGRAD;
-  }
+  if (fs > 0) shared_backward(b, fs);
   b->module = MS_MODULE_ROUTER;
   ms_norm_backward(b, "mlp norm", b->rows_sp, b->h);
   ms_free_kept(b, "normed mlp input");
