@@ -299,12 +299,56 @@ static void turn_weight(MsBuild *b, const MsLinear *l) {
   op->m = l->n, op->n = l->k, op->transient_B = weight_B;
 }
 
+static gboolean of_torch(const MsBuild *b) { return ms_framework(b->scenario)->torch_parallel; }
+
+/* A gather that the weight gradient alone waits for; -1: of one rank. */
+static int gather_for_weight(MsBuild *b, const char *name, double message_B) {
+  MsOp *op = ms_row_comm_async(b, MS_OP_ALL_GATHER, name, MS_STREAM_TP, MS_GROUP_TP, message_B);
+  if (!op) return -1;
+  op->pass = MS_PASS_WGRAD;
+  return ms_row_index(b, op);
+}
+
+/* A row layer that gathers its gradient part by part, beside the product of those that are there. */
+static void row_backward_in_parts(MsBuild *b, const MsLinear *l) {
+  double message_B = gather_B(b, l) * l->m * l->n;
+  int beside = gather_chunks(b, l->comm_out, message_B), columns = -1;
+  if (!of_torch(b) && gathered_copies(b, l) > 1) /* behind the rows, beside the product that reads those */
+    columns = gather_for_weight(b, l->comm_out, message_B);
+  gemm_in_parts(b, l, l->m, l->k, l->n);
+  ms_join(b, beside);
+  int chain = b->tip;
+  ms_join(b, columns);
+  turn_gathered(b, l, "transpose gradient", l->m, l->n);
+  weight_gradient(b, l);
+  b->tip = chain;
+}
+
+/* dX, of a column layer summed over tensor-parallel ranks. Returns the row that has it, which may run beside what
+ * follows in the chain. */
+static int input_gradients_and_sum(MsBuild *b, const MsLinear *l) {
+  double x_B = 2 * l->m * l->k;
+  MsOpKind sum = b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
+  gboolean column = l->kind == MS_LINEAR_COLUMN;
+  if (column && of_torch(b) && pipelined(b, l) && !several(b, l)) { /* of a sum nothing is scattered early */
+    gemm_scatter(b, l, l->comm_in, x_B, l->m, l->k, l->n);
+    return b->tip;
+  }
+  input_gradients(b, l);
+  if (!column) return b->tip;
+  if (of_torch(b)) {
+    ms_row_comm(b, sum, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, x_B);
+    return b->tip;
+  }
+  MsOp *op = ms_row_comm_async(b, sum, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, x_B);
+  return op ? ms_row_index(b, op) : b->tip;
+}
+
 /* Issue order inside one linear (docs/theory/operators.md 4): gather of the saved shard, dgrad, scatter of dX, wgrad;
  * the gather overlaps dgrad and the scatter overlaps wgrad. Without sequence parallelism dX of a column layer is
  * all-reduced beside wgrad. PyTorch has kept what it gathered forward, and waits for every message. */
 void ms_layer_backward(MsBuild *b, const MsLinear *l) {
   gboolean column = l->kind == MS_LINEAR_COLUMN, row = l->kind == MS_LINEAR_ROW;
-  gboolean of_torch = ms_framework(b->scenario)->torch_parallel;
   b->pass = MS_PASS_DGRAD;
   turn_weight(b, l);
   if (row && b->sp && l->gathered)
@@ -313,47 +357,21 @@ void ms_layer_backward(MsBuild *b, const MsLinear *l) {
     quantize_shard(b, "quantize gradient", l->m / b->t, l->n, FALSE);
   else if (l->low) ms_row_quantize(b, "quantize gradient", l->m, l->n);
   if (row && pipelined(b, l)) {
-    int beside = gather_chunks(b, l->comm_out, gather_B(b, l) * l->m * l->n), columns = -1;
-    if (!of_torch && gathered_copies(b, l) > 1) { /* behind the rows, beside the product that reads those */
-      MsOp *op =
-          ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->n);
-      if (op) op->pass = MS_PASS_WGRAD, columns = ms_row_index(b, op);
-    }
-    gemm_in_parts(b, l, l->m, l->k, l->n);
-    ms_join(b, beside);
-    int chain = b->tip;
-    ms_join(b, columns);
-    turn_gathered(b, l, "transpose gradient", l->m, l->n);
-    weight_gradient(b, l);
-    b->tip = chain;
+    row_backward_in_parts(b, l);
     return;
   }
   if (row && b->sp && !l->gathered)
     ms_row_comm(b, MS_OP_ALL_GATHER, l->comm_out, MS_STREAM_TP, MS_GROUP_TP,
                 gathered_copies(b, l) * gather_B(b, l) * l->m * l->n);
-  int gathered = -1, reduced = -1;
-  if (column && b->sp && !l->gathered && trains(b, l) && !of_torch) {
-    MsOp *op =
-        ms_row_comm_async(b, MS_OP_ALL_GATHER, l->comm_in, MS_STREAM_TP, MS_GROUP_TP, gather_B(b, l) * l->m * l->k);
-    if (op) op->pass = MS_PASS_WGRAD, gathered = ms_row_index(b, op); /* the input, for the weight gradient only */
-  }
-  gboolean in_parts = column && of_torch && pipelined(b, l) && !several(b, l); /* of a sum nothing is scattered early */
-  if (in_parts) gemm_scatter(b, l, l->comm_in, 2 * l->m * l->k, l->m, l->k, l->n);
-  else input_gradients(b, l);
-  if (column && of_torch && !in_parts) {
-    ms_row_comm(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP, MS_GROUP_TP,
-                2 * l->m * l->k);
-  } else if (column && !of_torch) {
-    MsOp *op = ms_row_comm_async(b, b->sp ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, l->comm_in, MS_STREAM_TP,
-                                 MS_GROUP_TP, 2 * l->m * l->k);
-    if (op) reduced = ms_row_index(b, op);
-  }
-  int dgrad = b->tip;
-  ms_join(b, gathered);
+  int input = column && b->sp && !l->gathered && trains(b, l) && !of_torch(b)
+                  ? gather_for_weight(b, l->comm_in, gather_B(b, l) * l->m * l->k)
+                  : -1;
+  int gradients = input_gradients_and_sum(b, l);
+  ms_join(b, input);
   if (column) turn_gathered(b, l, "transpose input", l->m, l->k);
   if (row) turn_gathered(b, l, "transpose gradient", l->m, l->n);
   weight_gradient(b, l);
-  b->tip = reduced >= 0 ? reduced : dgrad; /* what follows needs dX, not dW */
+  b->tip = gradients; /* what follows needs dX, not dW */
 }
 
 void ms_linear_backward_weight(MsBuild *b, const MsLinear *l) {
