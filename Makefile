@@ -176,7 +176,8 @@ check-layers:
 
 .PHONY: check-literals
 check-literals:
-	@awk -f mk/literals.awk mk/literals $(foreach d,cost work memory step engine bound sim,$(wildcard src/$(d)/*.[ch]))
+	@awk -f mk/literals.awk mk/literals \
+	  $(foreach d,layout fabric sched cost work memory step engine bound sim,$(wildcard src/$(d)/*.[ch]))
 
 check-circles: all
 	@mk/circles.sh $(BUILD)

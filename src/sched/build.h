@@ -4,6 +4,8 @@
 
 #include "sched/sched.h"
 
+#define MS_MOST_SLOTS 50e6 /* of a schedule: about 1 GB */
+
 /* One block: room for `capacity` slots on every stage, n[] = 0. */
 MsSchedule *ms_schedule_alloc(int stages, int microbatches, int chunks, MsPlacement placement, int capacity);
 

@@ -37,15 +37,13 @@ char *ms_schedule_words_of(gboolean (*is)(const MsScheduleRow *row)) {
   return g_string_free(text, FALSE);
 }
 
-#define MAX_PASSES 50e6 /* p m v 2: about 1 GB of slots */
-
 static gboolean in_range(const MsScheduleNumbers *n, char *why, size_t size) {
   if (n->stages < 1 || n->microbatches < 1 || n->chunks < 1 || n->group < 0)
     return ms_schedule_refuse(
         why, size, "stages, microbatches and chunks must be at least 1 and the microbatch group not negative");
   if (n->stages > G_MAXINT16 || n->chunks > G_MAXINT16)
     return ms_schedule_refuse(why, size, "more than %d stages or chunks", G_MAXINT16);
-  if (2.0 * n->stages * n->microbatches * n->chunks > MAX_PASSES)
+  if (2.0 * n->stages * n->microbatches * n->chunks > MS_MOST_SLOTS)
     return ms_schedule_refuse(why, size, "%d stages x %d microbatches x %d chunks x 2 is more than 50 million passes",
                               n->stages, n->microbatches, n->chunks);
   return TRUE;

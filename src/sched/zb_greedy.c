@@ -156,7 +156,7 @@ static double longest_span(const Greedy *greedy) {
 MsSchedule *ms_schedule_zb_greedy(int stages, int microbatches, double f, double i, double w, double comm, double limit,
                                   double i_frees, char *why, size_t size) {
   if (stages < 1 || microbatches < 1 || !(limit >= 1) || !(i_frees >= 0 && i_frees <= 1) ||
-      2.0 * stages * microbatches > 50e6 || !(f > 0) || !(i > 0) || !(w >= 0) || !(comm >= 0))
+      2.0 * stages * microbatches > MS_MOST_SLOTS || !(f > 0) || !(i > 0) || !(w >= 0) || !(comm >= 0))
     return ms_schedule_refuse(why, size,
                               "the zero-bubble search needs stages, microbatches, a limit of at least 1, a freed share "
                               "of at most 1, and costs"),
