@@ -16,12 +16,9 @@ function whatifCurves(node, study, along, lines) {
         top = Math.max(...values, study.base.runs ? study.base.tokens_per_s_per_gpu : 0) * 1.08;
       const x = i => left + (along.length > 1 ? (i / (along.length - 1)) * (inner - 40) + 20 : inner / 2),
         y = v => 8 + (1 - v / top) * (height - bottom - 8);
-      const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+      const picture = frame(width, height);
       for (const v of ticks(0, top, 4))
-        picture.append(
-          svg('line', {class: 'grid', x1: left, x2: left + inner, y1: y(v), y2: y(v)}),
-          svg('text', {class: 'soft', x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, v.toLocaleString('en-US')),
-        );
+        picture.append(...levelLine(left, left + inner, y(v), v.toLocaleString('en-US')));
       const every = Math.max(1, Math.ceil((along.length * 58) / inner));
       along.forEach((label, i) => {
         if (i % every === 0)
@@ -179,13 +176,11 @@ function drawValidation(validation, run) {
       const s = v => Math.log(v / lo) / Math.log(hi / lo),
         x = v => left + s(v) * side,
         y = v => 8 + (1 - s(v)) * side;
-      const picture = svg('svg', {width: left + side + 12, height, viewBox: `0 0 ${left + side + 12} ${height}`});
+      const picture = frame(left + side + 12, height);
       for (const v of logTicks(lo, hi))
         picture.append(
-          svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 8, y2: 8 + side}),
-          svg('line', {class: 'grid', x1: left, x2: left + side, y1: y(v), y2: y(v)}),
-          svg('text', {class: 'soft', x: x(v), y: 8 + side + 16, 'text-anchor': 'middle'}, text.seconds(v)),
-          svg('text', {class: 'soft', x: left - 6, y: y(v) + 4, 'text-anchor': 'end'}, text.seconds(v)),
+          ...uprightLine(x(v), 8, 8 + side, 8 + side + 16, text.seconds(v)),
+          ...levelLine(left, left + side, y(v), text.seconds(v)),
         );
       const line = (factor, dash) =>
         svg('line', {

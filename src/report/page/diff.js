@@ -50,7 +50,7 @@ function drawDiffBars(node, d) {
         right = 168,
         inner = Math.max(width - left - right, 60);
       const height = rows.length * row + 4,
-        picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+        picture = frame(width, height);
       rows.forEach((r, i) => {
         const y = i * row + top;
         picture.append(

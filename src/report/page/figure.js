@@ -57,6 +57,18 @@ function clearFigures() {
 }
 const redraw = () => figures.forEach(f => f.draw());
 
+/* --- frames ----------------------------------------------------------------------------------------------------- */
+const frame = (width, height) => svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+/* A line of the grid with its figure: at height y, or at x from top to bottom with the figure at `foot`. */
+const levelLine = (left, right, y, label) => [
+  svg('line', {class: 'grid', x1: left, x2: right, y1: y, y2: y}),
+  svg('text', {class: 'soft', x: left - 6, y: y + 4, 'text-anchor': 'end'}, label),
+];
+const uprightLine = (x, top, bottom, foot, label, anchor = 'middle') => [
+  svg('line', {class: 'grid', x1: x, x2: x, y1: top, y2: bottom}),
+  svg('text', {class: 'soft', x, y: foot, 'text-anchor': anchor}, label),
+];
+
 /* --- controls --------------------------------------------------------------------------------------------------- */
 function choice(label, options, value, change) {
   /* options: [[value, text]] */

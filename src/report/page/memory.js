@@ -34,16 +34,9 @@ function memoryOverTime(node, run, state) {
         top = Math.max(capacity, ...stages.map(s => s.peak_B / 2 ** 30)) * 1.04;
       const x = us => left + (us / 1e6 / run.makespan_s) * inner,
         y = GiB => 6 + (1 - GiB / top) * (height - bottom - 6);
-      const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+      const picture = frame(width, height);
       for (const g of ticks(0, top, 5))
-        picture.append(
-          svg('line', {class: 'grid', x1: left, x2: left + inner, y1: y(g), y2: y(g)}),
-          svg(
-            'text',
-            {class: 'soft', x: left - 6, y: y(g) + 4, 'text-anchor': 'end'},
-            `${digits(g)}${g ? '' : ' GiB'}`,
-          ),
-        );
+        picture.append(...levelLine(left, left + inner, y(g), `${digits(g)}${g ? '' : ' GiB'}`));
       for (const [t, label] of timeTicks(0, run.makespan_s, inner / 110))
         picture.append(
           svg(
@@ -125,14 +118,16 @@ function memoryParts(node, run) {
         top = Math.max(memory.capacity_B, ...stages.map(s => s.device_B)) * 1.01,
         inner = width - left - 8;
       const x = B => left + (B / top) * inner,
-        picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+        picture = frame(width, height);
       for (const g of ticks(0, top / 2 ** 30, inner / 90))
         picture.append(
-          svg('line', {class: 'grid', x1: x(g * 2 ** 30), x2: x(g * 2 ** 30), y1: 0, y2: height - 22}),
-          svg(
-            'text',
-            {class: 'soft', x: x(g * 2 ** 30), y: height - 6, 'text-anchor': g ? 'middle' : 'start'},
+          ...uprightLine(
+            x(g * 2 ** 30),
+            0,
+            height - 22,
+            height - 6,
             `${digits(g)}${g ? '' : ' GiB'}`,
+            g ? 'middle' : 'start',
           ),
         );
       stages.forEach((s, i) => {

@@ -84,25 +84,13 @@ function drawRoofline(run) {
         ylo = Math.min(...ys) / 2;
       const x = v => left + (Math.log(v / xlo) / Math.log(xhi / xlo)) * inner,
         y = v => 8 + (1 - Math.log(v / ylo) / Math.log(yhi / ylo)) * (height - bottom - 8);
-      const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+      const picture = frame(width, height);
       for (const v of logTicks(xlo, xhi))
         picture.append(
-          svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 8, y2: height - bottom}),
-          svg(
-            'text',
-            {class: 'soft', x: x(v), y: height - bottom + 16, 'text-anchor': 'middle'},
-            v >= 1e4 ? text.count(v) : `${v}`,
-          ),
+          ...uprightLine(x(v), 8, height - bottom, height - bottom + 16, v >= 1e4 ? text.count(v) : `${v}`),
         );
       for (const v of logTicks(ylo, yhi))
-        picture.append(
-          svg('line', {class: 'grid', x1: left, x2: left + inner, y1: y(v), y2: y(v)}),
-          svg(
-            'text',
-            {class: 'soft', x: left - 6, y: y(v) + 4, 'text-anchor': 'end'},
-            text.flops(v).replace('FLOP/s', ''),
-          ),
-        );
+        picture.append(...levelLine(left, left + inner, y(v), text.flops(v).replace('FLOP/s', '')));
       picture.append(
         svg(
           'text',
@@ -176,7 +164,7 @@ function drawRoofline(run) {
           row = narrow ? 38 : 24,
           height = slow.length * row + 4,
           inner = width - left - 130,
-          picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+          picture = frame(width, height);
         slow.forEach((o, i) => {
           const y = i * row + (narrow ? 16 : 2),
             share = Math.min(o.bytes_B / o.mean_s / hbm, 1);

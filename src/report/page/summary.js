@@ -231,7 +231,7 @@ function partBars(node, rows, shown, strong, label) {
         inner = width - left - 8;
       const longest = Math.max(...rows.map(([, t, step]) => Math.max(step, sum(PARTS.map(p => Math.max(p[2](t), 0)))))),
         x = v => left + (v / longest) * inner;
-      const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+      const picture = frame(width, height);
       for (const [t, word] of timeTicks(0, longest, inner / 100)) {
         picture.append(
           svg('line', {class: 'grid', x1: x(t), x2: x(t), y1: 0, y2: height - 22}),
@@ -355,11 +355,10 @@ function drawWaterfall(run) {
         inner = width - left - 56;
       const lowest = Math.min(0, ...gap.map((_, i) => 100 - sum(gap.slice(1, i + 1).map(g => g.mfu_points)))),
         x = v => left + ((v - lowest) / (100 - lowest)) * inner;
-      const picture = svg('svg', {width, height, viewBox: `0 0 ${width} ${height}`});
+      const picture = frame(width, height);
       for (const v of [0, 20, 40, 60, 80, 100]) {
         picture.append(
-          svg('line', {class: 'grid', x1: x(v), x2: x(v), y1: 0, y2: height - 22}),
-          svg('text', {class: 'soft', x: x(v), y: height - 6, 'text-anchor': 'middle'}, `${v}`),
+          ...uprightLine(x(v), 0, height - 22, height - 6, `${v}`),
         );
       }
       let level = 100; /* the losses come down from 100 to the MFU, which stands last, from 0 */
