@@ -10,40 +10,41 @@
 # tests/browser/*.mjs. The last line is always "N passed, M failed" (and ", K skipped" without a browser); status 1
 # when M > 0. BUILD/times-TIER lists the seconds of CPU of each, the dearest first.
 set -u
-cd "$(dirname "$0")/.." || exit 4
+cd "${0%/*}/.." || exit 4
 export LC_ALL=C NO_COLOR=1 G_DEBUG=fatal-warnings G_SLICE=always-malloc MOESIM_CHECK=1
 export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.txt:print_suppressions=0
 unset MOESIM_DATA
 
 # --- one job, in a process of its own: its result is a file "PASSED FAILED" and what it has to say ------------------
 one_program() { # PROGRAM RESULT
-  local name out status passed failed
-  name=$(basename "$1")
+  local name=${1##*/} out status passed=0 failed=0 line
   out=$(timeout 600 "$1" 2>&1 </dev/null)
   status=$?
-  passed=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1/p' <<<"$out" | awk '{n += $1} END {print n + 0}')
-  failed=$(sed -n 's/^\[  FAILED  \] \([0-9]*\) test.*/\1/p' <<<"$out" | awk '{n += $1} END {print n + 0}')
+  while read -r line; do
+    [[ $line =~ ^'[  PASSED  ] '([0-9]+)' test' ]] && passed=$((passed + BASH_REMATCH[1]))
+    [[ $line =~ ^'[  FAILED  ] '([0-9]+)' test' ]] && failed=$((failed + BASH_REMATCH[1]))
+  done <<<"$out"
   if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
-  if [ "$status" -eq 0 ] && [ "$passed" -eq 0 ] && ! grep -q '0 test(s) run\|1\.\.0' <<<"$out"; then passed=1; fi
+  if [ "$status" -eq 0 ] && [ "$passed" -eq 0 ] && [[ $out != *'0 test(s) run'* && $out != *1..0* ]]; then passed=1; fi
   { echo "$passed $failed"
     if [ "$failed" -gt 0 ]; then echo "FAILED $name (exit $status)"; tail -n 60 <<<"$out"; fi; } >"$2"
 }
 
 golden_run() { # CASE DIRECTORY: leaves stdout, stderr and exit in DIRECTORY
-  timeout 120 bash -c "$(cat "$1/cmd")" >"$2/stdout" 2>"$2/stderr" </dev/null
+  timeout 120 bash -c "$(<"$1/cmd")" >"$2/stdout" 2>"$2/stderr" </dev/null
   echo $? >"$2/exit"
 }
 
 one_golden() { # CASE RESULT
-  local dir bad="" part
-  dir=$(mktemp -d)
+  local dir=${2%/*}/../golden/${1##*/} part
+  mkdir -p "$dir"
   golden_run "$1" "$dir"
-  for part in exit stdout stderr; do
-    cmp -s "$1/$part" "$dir/$part" || bad="$bad$(diff -u "$1/$part" "$dir/$part" 2>&1 | head -n 40)"$'\n'
-  done
-  if [ -z "$bad" ]; then echo "1 0" >"$2"
-  else { echo "0 1"; echo "FAILED golden $(basename "$1"): $(cat "$1/cmd")"; printf '%s' "$bad"; } >"$2"; fi
-  rm -rf "$dir"
+  if diff -rq --exclude=cmd "$1" "$dir" >/dev/null; then echo "1 0" >"$2"
+  else
+    { echo "0 1"
+      echo "FAILED golden ${1##*/}: $(<"$1/cmd")"
+      for part in exit stdout stderr; do diff -u "$1/$part" "$dir/$part" 2>&1 | head -n 40; done; } >"$2"
+  fi
 }
 
 one_script() { # SCRIPT RESULT; exit 77: skipped, with a word why
@@ -63,7 +64,7 @@ one_browser() { # SCRIPT RESULT
   [ -x "${CHROMIUM:-/usr/bin/chromium}" ] || why="no chromium"
   [ -d tests/browser/node_modules/playwright-core ] || why="no playwright-core"
   if [ -n "$why" ]; then
-    { echo "0 0 1"; echo "skipped $(basename "$1"): $why; ./bootstrap --tests installs it"; } >"$2"
+    { echo "0 0 1"; echo "skipped ${1##*/}: $why; ./bootstrap --tests installs it"; } >"$2"
     return
   fi
   out=$(timeout 600 node "$1" 2>&1 </dev/null)
@@ -71,14 +72,14 @@ one_browser() { # SCRIPT RESULT
   line=$(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' <<<"$out" | tail -n 1)
   if [ -z "$line" ]; then line="0 1"; elif [ "$status" -ne 0 ] && [ "${line#* }" -eq 0 ]; then line="${line% *} 1"; fi
   { echo "$line"
-    if [ "${line#* }" -gt 0 ]; then echo "FAILED $(basename "$1") (exit $status)"; tail -n 60 <<<"$out"
+    if [ "${line#* }" -gt 0 ]; then echo "FAILED ${1##*/} (exit $status)"; tail -n 60 <<<"$out"
     else grep -v passed <<<"$out"; fi; } >"$2"
 }
 
 build=${BUILD_FOLDER:-} TIMEFORMAT='%U %S'
 case "${1:-}" in
 --browser | --script | --program | --golden)
-  { time "one_${1#--}" "$2" "$3"; } 2>"$(dirname "$3")/../times/$(basename "$3")"
+  { time "one_${1#--}" "$2" "$3"; } 2>"${3%/*}/../times/${3##*/}"
   exit 0 ;;
 esac
 
