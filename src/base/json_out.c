@@ -201,10 +201,13 @@ void ms_json_out_node(MsJsonOut *out, const char *key, JsonNode *node) {
 
 const char *ms_double_text(double value, char *buf) {
   if (!isfinite(value)) return memcpy(buf, "null", 5);
-  if (value == 0) return memcpy(buf, "0", 2);                                 /* never "-0" */
+  if (value == 0) return memcpy(buf, "0", 2); /* never "-0" */
+  if (fabs(value) < 1e15 && value == (double)(gint64)value) {
+    g_snprintf(buf, 32, "%" G_GINT64_FORMAT, (gint64)value);
+    return buf;
+  }
   for (int digits = fabs(value) < DBL_MIN ? 1 : 15; digits <= 17; digits++) { /* 15 always read back as written */
-    char format[8];
-    g_snprintf(format, sizeof format, "%%.%dg", digits);
+    const char format[] = {'%', '.', (char)('0' + digits / 10), (char)('0' + digits % 10), 'g', 0};
     g_ascii_formatd(buf, 32, format, value);
     if (g_ascii_strtod(buf, NULL) == value) break;
   }
