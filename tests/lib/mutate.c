@@ -1,5 +1,7 @@
 #include "lib/mutate.h"
 
+#include <glib/gstdio.h>
+
 #include "base/err.h"
 #include "describe/goodput.h"
 #include "describe/whatif.h"
@@ -8,9 +10,7 @@
 
 #include <string.h>
 
-/* --- damage
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- damage ------------------------------------------------------------------------------------------------------- */
 static const char *const nasty[] = {"0",
                                     "-1",
                                     "1e308",
@@ -90,9 +90,7 @@ char *ms_test_mutate(GRand *rand, const char *original) {
   return g_string_free(text, FALSE);
 }
 
-/* --- loading
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- loading ------------------------------------------------------------------------------------------------------ */
 static void check_error(gboolean ok, GError *error, const char *text) {
   gboolean kept =
       ok ? !error
@@ -246,8 +244,8 @@ static MsHardware *blank_machine(void) {
 gboolean ms_test_machine_is_as_its_tree(const char *file, const char *text) {
   g_autoptr(MsHardware) machine = blank_machine(), tree = blank_machine();
   GError *error = NULL;
-  if (!g_file_set_contents_full(file, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0600, &error))
-    g_error("%s", error->message);
+  g_unlink(file); /* what is longer would stay behind it */
+  if (!g_file_set_contents_full(file, text, -1, G_FILE_SET_CONTENTS_NONE, 0600, &error)) g_error("%s", error->message);
   g_autoptr(MsJson) doc = ms_json_open(file, NULL);
   if (!doc || !ms_json_take(doc, take_machine, machine)) return FALSE;
   if (!ms_json_build(doc, &error) ||
