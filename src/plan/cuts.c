@@ -15,8 +15,8 @@
 #include <string.h>
 
 /* By how much the dearest rank may cost more than it must, in return for a cheaper dearest stage: with these four the
- * choice was within 0.03 % of the best of sixteen on average, 1.4 % at most, with costs not rounded (docs/planner.md).
- */
+ * choice was within 0.03 % of the best of sixteen on average, 1.4 % at most, with costs not rounded
+ * (docs/theory/search.md 3). */
 static const double slacks[] = {0, 0.005, 0.02, 0.08};
 
 enum { MOST_ROUNDS = 8 };                      /* microbatches / PP that are told apart */
