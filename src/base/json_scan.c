@@ -77,8 +77,7 @@ static gboolean expected(Scan *s, const char *what) {
   return fail(s, "%s where %s is expected", got, what);
 }
 
-/* --- strings
- * ------------------------------------------------------------------------------------------------------ */
+/* --- strings ------------------------------------------------------------------------------------------------------ */
 static gboolean scan_hex4(Scan *s, guint *code) {
   *code = 0;
   for (int i = 0; i < 4; i++, s->p++) {
@@ -134,8 +133,7 @@ static gboolean scan_string(Scan *s, GString *out) { /* at the opening quote */
   return TRUE;
 }
 
-/* --- numbers and words
- * -------------------------------------------------------------------------------------------- */
+/* --- numbers and words -------------------------------------------------------------------------------------------- */
 static gboolean scan_digits(Scan *s) {
   if (s->p >= s->end || !g_ascii_isdigit(*s->p)) return expected(s, "a digit");
   while (s->p < s->end && g_ascii_isdigit(*s->p)) s->p++;
@@ -263,8 +261,7 @@ static JsonNode *scan_word(Scan *s) {
   return NULL;
 }
 
-/* --- containers
- * --------------------------------------------------------------------------------------------------- */
+/* --- containers --------------------------------------------------------------------------------------------------- */
 static gboolean enter(Scan *s) { /* at the opening bracket */
   if (s->depth >= MS_JSON_MAX_DEPTH) return fail(s, "nested deeper than %d levels", MS_JSON_MAX_DEPTH);
   s->p++;
@@ -556,8 +553,7 @@ const double *ms_json_take_numbers(Scan *s, guint *n) {
 
 JsonNode *ms_json_take_node(Scan *s) { return scan_value(s); }
 
-/* --- lines: found again only when a message needs one
- * --------------------------------------------------------------- */
+/* --- lines: found again only when a message needs one ------------------------------------------------------------- */
 typedef struct {
   const char *p;
   int line;

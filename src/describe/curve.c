@@ -40,8 +40,7 @@ int ms_curve_required(MsCurveForm form) {
   return form == MS_FORM_TERMS ? 0 : MS_CURVE_PARAMS;
 }
 
-/* --- pieces of JSON
- * -------------------------------------------------------------------------------------------------- */
+/* --- pieces of JSON ----------------------------------------------------------------------------------------------- */
 static gboolean get_number(const MsJson *doc, JsonNode *node, const char *path, double lo, double hi, double *value,
                            GError **error) {
   MsField field = {.key = "number", .type = MS_T_F64, .lo = lo, .hi = hi};
@@ -93,8 +92,7 @@ static gboolean get_numbers(const MsJson *doc, JsonNode *node, const char *path,
   return ok;
 }
 
-/* --- curve: params
- * --------------------------------------------------------------------------------------------------- */
+/* --- curve: params ------------------------------------------------------------------------------------------------ */
 static int param_index(MsCurveForm form, const char *name) {
   for (int i = 0; ms_curve_param_words[form][i]; i++)
     if (strcmp(ms_curve_param_words[form][i], name) == 0) return i;
@@ -150,8 +148,7 @@ static void params_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_end(out);
 }
 
-/* --- curve: segments
- * ------------------------------------------------------------------------------------------------- */
+/* --- curve: segments ---------------------------------------------------------------------------------------------- */
 static gboolean segment_parse(const MsJson *doc, JsonNode *node, const char *path, MsCurve *curve, GError **error) {
   double *pair = NULL;
   int n = 0;
@@ -196,8 +193,7 @@ static void segments_print(MsJsonOut *out, const char *key, const void *member) 
   ms_json_out_end(out);
 }
 
-/* --- curve: grid
- * ----------------------------------------------------------------------------------------------------- */
+/* --- curve: grid -------------------------------------------------------------------------------------------------- */
 void ms_grid_clear(MsGrid *grid) {
   for (guint d = 0; d < G_N_ELEMENTS(grid->n); d++) {
     g_clear_pointer(&grid->name[d], g_ref_string_release);
@@ -333,9 +329,7 @@ static void grid_print(MsJsonOut *out, const char *key, const void *member) {
   ms_json_out_end(out);
 }
 
-/* --- curves
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- curves ------------------------------------------------------------------------------------------------------- */
 #define S MsProvenance
 static const MsFieldTable provenance_table = MS_FIELD_TABLE(
     "hardware.curves.provenance", "where a curve comes from", MS_STRING(S, data, MS_NULLABLE, "which measurements"),

@@ -13,8 +13,7 @@
 
 static gboolean has_range(const MsField *field) { return field->lo <= field->hi && (field->lo != 0 || field->hi != 0); }
 
-/* --- what a JSON value is
- * ------------------------------------------------------------------------------------------ */
+/* --- what a JSON value is ----------------------------------------------------------------------------------------- */
 static gboolean is_null(JsonNode *node) { return JSON_NODE_HOLDS_NULL(node); }
 
 static const char *kind_of(JsonNode *node) {
@@ -30,8 +29,7 @@ static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, 
   return ms_json_error(doc, path, error, "is %s, must be %s", kind_of(node), wanted);
 }
 
-/* --- messages about words and keys
- * --------------------------------------------------------------------------------- */
+/* --- messages about words and keys -------------------------------------------------------------------------------- */
 static char *word_list(const char *const *words) {
   char *all = g_strjoinv(", ", (char **)words);
   return all;
@@ -130,8 +128,7 @@ const MsField *ms_field_find(const MsFieldTable *table, const char *key) {
   return NULL;
 }
 
-/* --- setting one field
- * ---------------------------------------------------------------------------------------------- */
+/* --- setting one field -------------------------------------------------------------------------------------------- */
 static gboolean check_range(const MsField *field, const MsJson *doc, double value, const char *path, GError **error) {
   if (!has_range(field) || (value >= field->lo && value <= field->hi)) return TRUE;
   char got[32], lo[32], hi[32];
@@ -296,8 +293,7 @@ gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, c
   return set_field(field, doc, node, path, FALSE, object, error);
 }
 
-/* --- defaults
- * ------------------------------------------------------------------------------------------------------- */
+/* --- defaults ----------------------------------------------------------------------------------------------------- */
 static void set_nothing(const MsField *field, void *object) {
   gboolean nullable = (field->flags & MS_NULLABLE) != 0;
   switch (field->type) {
@@ -361,8 +357,7 @@ void ms_fields_defaults(const MsFieldTable *table, void *object) {
   for (const MsField *field = table->fields; field->key; field++) set_default(field, object);
 }
 
-/* --- loading
- * -------------------------------------------------------------------------------------------------------- */
+/* --- loading ------------------------------------------------------------------------------------------------------ */
 gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                               GError **error) {
   for (MsJsonMember at = ms_json_members(json); ms_json_next(&at);)
@@ -400,8 +395,7 @@ gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject
   return TRUE;
 }
 
-/* --- writing
- * -------------------------------------------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 static void write_words(const MsField *field, const char *key, guint32 bits, MsJsonOut *out) {
   ms_json_out_array(out, key);
   for (int i = 0; field->words[i]; i++)
@@ -502,8 +496,7 @@ JsonNode *ms_field_node(const MsField *field, const void *object, gboolean all) 
   return node ? ms_json_copy(node) : NULL;
 }
 
-/* --- ownership
- * ------------------------------------------------------------------------------------------------------ */
+/* --- ownership ---------------------------------------------------------------------------------------------------- */
 static void clear_field(const MsField *field, void *object) {
   if (field->offset == MS_NO_OFFSET) return;
   if (field->type == MS_T_OBJECT) ms_fields_clear(field->sub, AT(void, object, field));
@@ -538,8 +531,7 @@ void ms_fields_copy(const MsFieldTable *table, const void *from, void *to) {
     if (field->offset != MS_NO_OFFSET) copy_field(field, from, to);
 }
 
-/* --- reference
- * ------------------------------------------------------------------------------------------------------ */
+/* --- reference ---------------------------------------------------------------------------------------------------- */
 static const char *type_text(const MsField *field) {
   static const char *const names[] = {"integer",       "number", "true|false", "string",     "word",
                                       "list of words", "object", "any",        "see meaning"};

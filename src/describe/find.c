@@ -106,8 +106,7 @@ char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc,
   return NULL;
 }
 
-/* --- shared by the loaders
- * ------------------------------------------------------------------------------------------ */
+/* --- shared by the loaders ---------------------------------------------------------------------------------------- */
 gboolean ms_schema_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   (void)member;
   gboolean one = ms_json_is(node, G_TYPE_INT64) && json_node_get_int(node) == 1;

@@ -118,8 +118,7 @@ const MsFieldTable ms_model_table = MS_FIELD_TABLE(
            "dropout of the residual stream; above 0 its masks are kept for backward"),
     MS_F64(MsModel, attention_dropout, "", 0, 1, "0", 0, "dropout of the attention scores"));
 
-/* --- checks that one row cannot make
- * --------------------------------------------------------------------------------- */
+/* --- checks that one row cannot make ------------------------------------------------------------------------------ */
 typedef struct {
   const MsJson *doc;
   const char *path;
@@ -260,8 +259,7 @@ gboolean ms_model_finish(MsModel *model, const MsJson *doc, const char *path, GE
          check_dense_width(model, &where) && finish_kinds(model, &where);
 }
 
-/* --- loading
- * -------------------------------------------------------------------------------------------------------- */
+/* --- loading ------------------------------------------------------------------------------------------------------ */
 enum { DEEPEST_BASE = 8 };
 
 static MsModel *model_new(void) {

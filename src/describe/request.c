@@ -73,8 +73,7 @@ static gboolean is_open(const MsField *field, JsonNode *node) {
   return (field->flags & MS_OPEN) && (is_string(node, "auto") || is_list_of_values(field, node) || is_range(node));
 }
 
-/* --- the values of an open key
- * --------------------------------------------------------------------------------------- */
+/* --- the values of an open key ------------------------------------------------------------------------------------ */
 /* The whole object that a partial one means, so that setting it later leaves nothing of the value before. */
 static JsonNode *completed(const MsField *field, const void *object) {
   return ms_fields_node(field->sub, (const char *)object + field->offset, TRUE);
@@ -188,8 +187,7 @@ static gboolean read_open(Reader *r, const MsField *field, JsonNode *node, const
   return TRUE;
 }
 
-/* --- the scenario that is left
- * --------------------------------------------------------------------------------------- */
+/* --- the scenario that is left ------------------------------------------------------------------------------------ */
 static JsonObject *close_object(Reader *r, const MsFieldTable *table, JsonObject *json, const char *path);
 
 static void mark_given(Reader *r, const MsFieldTable *table, const MsField *field, JsonNode *node) {
@@ -313,8 +311,7 @@ MsRequest *ms_request_load(const char *filename, GError **error) {
   return request;
 }
 
-/* --- several requests in one file
- * ------------------------------------------------------------------------------------ */
+/* --- several requests in one file --------------------------------------------------------------------------------- */
 static const char placement_key[] = "hardware.fabric.placement"; /* a list of words; of numbers it is the job's nodes */
 static const char *const listed_keys[] = {
     "model", "hardware", "gpus", "training.seq_length", "training.global_batch_size", placement_key};

@@ -88,8 +88,7 @@ const MsFieldTable ms_measured_table = MS_FIELD_TABLE(
     MS_IGNORED(breakdown_s, "free-form; not compared"), MS_IGNORED(step_time_range_s, "free-form; not compared"),
     MS_IGNORED(notes, "free-form; not compared"));
 
-/* --- the whole file
- * -------------------------------------------------------------------------------------------------- */
+/* --- the whole file ----------------------------------------------------------------------------------------------- */
 static gboolean model_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   MsScenario *scenario = member;
   scenario->model = ms_model_from_json(doc, node, path, error);
@@ -178,9 +177,7 @@ static const MsField scenario_fields[] = {
     {0}};
 const MsFieldTable ms_scenario_table = {"scenario", "one training run, scenarios/**/*.json", scenario_fields};
 
-/* --- loading
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- loading ------------------------------------------------------------------------------------------------------ */
 gboolean ms_scenario_states(const MsScenario *scenario, const MsFieldTable *table, const char *key) {
   const char *section = strchr(table->name, '.') + 1; /* of "scenario.options" */
   JsonNode *object = scenario->stated ? json_object_get_member(scenario->stated, section) : NULL;

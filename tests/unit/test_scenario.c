@@ -33,9 +33,7 @@ static MsScenario *scenario_of(const char *json) {
   return scenario;
 }
 
-/* --- models
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- models ------------------------------------------------------------------------------------------------------- */
 static void dense_model(void **state) {
   (void)state;
   MsModel *m;
@@ -193,8 +191,7 @@ static void model_beside_scenario(void **state) {
   g_free(path);
 }
 
-/* --- machines
- * -------------------------------------------------------------------------------------------------------- */
+/* --- machines ----------------------------------------------------------------------------------------------------- */
 static void machine(void **state) {
   (void)state;
   MsHardware *h;
@@ -393,8 +390,7 @@ static void machine_writes_what_it_read(void **state) {
   g_free(text[1]);
 }
 
-/* --- scenarios
- * ------------------------------------------------------------------------------------------------------- */
+/* --- scenarios ---------------------------------------------------------------------------------------------------- */
 static void scenario(void **state) {
   (void)state;
   MsScenario *s;
@@ -474,8 +470,7 @@ static void routings(void **state) {
   }
 }
 
-/* --- requests
- * -------------------------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------------------------------- */
 static MsRequest *request_of(const char *json) {
   error = NULL;
   MsJson *doc = ms_json_parse(json, -1, "f", &error);
