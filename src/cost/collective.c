@@ -170,7 +170,8 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
                     .sharp = hardware->sharp,
                     .hop_s = hardware->network_latency_s,
                     .a2a_steps = scenario->laws.all_to_all_start_steps,
-                    .a2a_peer_s = scenario->laws.all_to_all_peer_s};
+                    .a2a_peer_s = scenario->laws.all_to_all_peer_s,
+                    .own_first = hardware->nvlink_domain_gpus == hardware->gpus_per_node};
   c.group.per_domain = CLAMP(c.group.per_domain, 1, MAX(c.group.size, 1));
   c.group.min_per_domain = CLAMP(c.group.min_per_domain, 1, c.group.per_domain);
   if (group->size <= 1) return c;
@@ -297,15 +298,17 @@ static Cost across_reduce(const MsCollective *c, double message_B, gboolean ring
   return (Cost){MIN(MIN(ring, tree), hierarchy), (c->sharp ? 1 : 2) * (1 - R / z) * message_B / R / c->nic_Bps};
 }
 
-/* Pairwise exchange: scale-up and network carry their shares at the same time. The worst rank is one of the emptiest
- * domain. */
+/* Pairwise exchange. Where a domain is a server NCCL goes to the peers of the own one first (src/init.cc, p2pSchedule):
+ * what stays and what leaves come one behind the other, as measured over two nodes (docs/theory/costs.md 6); else at
+ * the same time. The worst rank is one of the emptiest domain. */
 static Cost across_exchange(const MsCollective *c, double message_B, double local_fraction) {
   const MsGroup *g = &c->group;
   double z = g->size, moving = message_B * (1 - local_fraction) / (z - 1);
   double inside_B = moving * (g->per_domain - 1), outside_B = moving * (z - g->min_per_domain);
   double peers = z - g->min_per_domain;
   double network = network_s(c, c->a2a_steps, 1, outside_B) + peers * c->a2a_peer_s;
-  return (Cost){MAX(network, lines_or_0(&c->scaleup, inside_B)),
+  double inside = g->per_domain > 1 ? lines_or_0(&c->scaleup, inside_B) : 0;
+  return (Cost){c->own_first ? network + inside : MAX(network, inside),
                 MAX(outside_B / c->nic_Bps, g->per_domain > 1 ? inside_B / c->link_Bps : 0)};
 }
 

@@ -79,6 +79,7 @@ typedef struct {
   gboolean pat, halves, servers;        /* ms_pattern_serves, and whose rings */
   gboolean doubles, nhr;                /* HCCL: in rounds, of any eight servers and more too; NHR besides the ring */
   double a2a_steps, a2a_peer_s;         /* start-up of an all-to-all: ring steps, and for each remote peer */
+  gboolean own_first;                   /* peers of the own domain come first in an all-to-all */
   double hop_s;                         /* MsHardware.network_latency_s, what leaves a domain takes longer by */
   guint16 sms;
 } MsCollective;
