@@ -235,6 +235,10 @@ cp src/sched/schedule.def "$copy/src/sched/schedule.def"
 # --- communication of context parallelism ---------------------------------------------------------------------------
 nobody_names 'MS_CP_(P2P|ALL_GATHER|A2A|A2A_P2P)[^A-Z0-9_]' src/describe/cp_comm '[^=!<>]= MS_CP_P2P;'
 try_row src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM
+cp src/describe/cp_comm.def "$copy/src/describe/cp_comm.def"
+sed -E 's/"layout": \{/&"cp": 2, "cp_comm_type": "p2p", /' scenarios/run-llama3-70b-h100-64.json >"$copy/cp.json"
+twins_predict_the_same src/describe/cp_comm.def CP_COMM 'MS_N_CP_COMMS|ms_cp_comm_(words|rows)|cp_comm\.def' \
+  cp_comm_type "$copy/cp.json" p2p all_gather a2a
 
 # --- sets of modules, attention backends ----------------------------------------------------------------------------
 words=src/describe/enums.c
