@@ -60,16 +60,16 @@ gboolean ms_read_positions(MsArgs *args, MsScenario *s, GError **error) {
 /* --- stretched frequencies ---
  * Latent attention has YaRN with 4096 positions and turns 32 and 1, which only a configuration file changes; Llama's
  * stretching has 8192 positions and factors 1 and 4. What differs from these travels as a note. */
-static const MsRopeScaling usual = {.type = MS_ROPE_PLAIN,
-                                    .factor = 1,
-                                    .original_max_position_embeddings = 4096,
-                                    .low_freq_factor = 1,
-                                    .high_freq_factor = 4,
-                                    .beta_fast = 32,
-                                    .beta_slow = 1,
-                                    .mscale = 1,
-                                    .mscale_all_dim = 0,
-                                    .truncate = TRUE};
+const MsRopeScaling ms_rope_scaling_usual = {.type = MS_ROPE_PLAIN,
+                                             .factor = 1,
+                                             .original_max_position_embeddings = 4096,
+                                             .low_freq_factor = 1,
+                                             .high_freq_factor = 4,
+                                             .beta_fast = 32,
+                                             .beta_slow = 1,
+                                             .mscale = 1,
+                                             .mscale_all_dim = 0,
+                                             .truncate = TRUE};
 enum { LLAMA_POSITIONS = 8192 };
 
 void ms_rope_scaling_canonical(MsModel *m) {
@@ -78,7 +78,7 @@ void ms_rope_scaling_canonical(MsModel *m) {
   if (!ms_model_rotates(m)) given.type = MS_ROPE_PLAIN, m->rotary_base = ROTARY_BASE, m->rotary_percent = 1;
   if (!latent && m->position_embedding == MS_POS_YARN) given.type = MS_ROPE_YARN;
   if (!latent && given.type == MS_ROPE_YARN) m->position_embedding = MS_POS_YARN;
-  *r = usual;
+  *r = ms_rope_scaling_usual;
   r->type = given.type;
   if (r->type == MS_ROPE_PLAIN) return;
   r->factor = given.factor;
@@ -94,7 +94,7 @@ void ms_rope_scaling_canonical(MsModel *m) {
 }
 
 MsRopeScaling ms_rope_scaling_said(const MsModel *m, MsRelease release) {
-  MsRopeScaling said = usual;
+  MsRopeScaling said = ms_rope_scaling_usual;
   const MsRopeScaling *r = &m->rope_scaling;
   gboolean whole = r->factor == floor(r->factor), mcore = release == MS_RELEASE_MCORE;
   if (r->type == MS_ROPE_PLAIN || (r->type == MS_ROPE_LINEAR ? !whole || ms_model_has_mla(m) : !mcore)) return said;
@@ -146,7 +146,7 @@ gboolean ms_write_rope_scaling(const MsScenario *s, MsRelease release, MsArgs *a
 static gboolean read_yarn(MsArgs *args, MsModel *m, GError **error) {
   MsRopeScaling *r = &m->rope_scaling;
   const MsArg *positions = ms_args_take(args, "--yarn-original-max-position-embeddings");
-  gint64 original = usual.original_max_position_embeddings;
+  gint64 original = ms_rope_scaling_usual.original_max_position_embeddings;
   if (!read_number(args, "--rotary-scaling-factor", 1, 0, 1e6, &r->factor, error) ||
       !read_number(args, "--mscale", 1, 0, 1e6, &r->mscale, error) ||
       !read_number(args, "--mscale-all-dim", 0, 0, 1e6, &r->mscale_all_dim, error))
@@ -154,8 +154,8 @@ static gboolean read_yarn(MsArgs *args, MsModel *m, GError **error) {
   r->type = !ms_model_has_mla(m) || r->factor != 1 ? MS_ROPE_YARN : MS_ROPE_PLAIN;
   if (ms_model_has_mla(m)) return TRUE;
   if ((positions && !ms_arg_int(args, positions, 1, 1 << 30, &original, error)) ||
-      !read_number(args, "--yarn-beta-fast", usual.beta_fast, 0, 1e6, &r->beta_fast, error) ||
-      !read_number(args, "--yarn-beta-slow", usual.beta_slow, 0, 1e6, &r->beta_slow, error))
+      !read_number(args, "--yarn-beta-fast", ms_rope_scaling_usual.beta_fast, 0, 1e6, &r->beta_fast, error) ||
+      !read_number(args, "--yarn-beta-slow", ms_rope_scaling_usual.beta_slow, 0, 1e6, &r->beta_slow, error))
     return FALSE;
   r->original_max_position_embeddings = (int)original;
   r->truncate = ms_args_take(args, "--no-yarn-correction-range-round-to-int") == NULL;
@@ -167,7 +167,7 @@ gboolean ms_read_rope_scaling(MsArgs *args, MsScenario *s, GError **error) {
   MsRopeScaling *r = &m->rope_scaling;
   const MsArg *type = ms_args_take(args, "--rope-type");
   gboolean plain = type && g_strcmp0(type->values[0], "rope") == 0;
-  *r = usual;
+  *r = ms_rope_scaling_usual;
   if (m->position_embedding == MS_POS_YARN || (ms_model_has_mla(m) && !plain)) return read_yarn(args, m, error);
   if (ms_args_take(args, "--use-rope-scaling")) {
     r->type = MS_ROPE_LLAMA3;

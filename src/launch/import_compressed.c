@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "launch/import.h"
+#include "launch/table.h"
 
 typedef struct {
   MsArgs *args;
@@ -113,14 +114,8 @@ static gboolean read_streams(Reader *r, MsHyperConnections *h) {
 
 static gboolean read_stretching(Reader *r, MsRopeScaling *s) {
   const MsArg *factor = ms_args_take_any(r->args, "--rope-factor --rotary-scaling-factor");
-  *s = (MsRopeScaling){.type = MS_ROPE_YARN,
-                       .factor = 1,
-                       .beta_fast = 32,
-                       .beta_slow = 1,
-                       .mscale = 1,
-                       .low_freq_factor = 1,
-                       .high_freq_factor = 4,
-                       .truncate = TRUE};
+  *s = ms_rope_scaling_usual;
+  s->type = MS_ROPE_YARN;
   ms_args_take_any(r->args, "--beta-fast --beta-slow"); /* 32 and 1 in both */
   if (!number(r, "--original-seq-len --original-max-position-embeddings", 65536, &s->original_max_position_embeddings))
     return FALSE;

@@ -81,6 +81,7 @@ gboolean ms_read_hybrid_split(MsArgs *args, MsScenario *scenario, GError **error
 MsRopeScaling ms_rope_scaling_said(const MsModel *model, MsRelease release);
 gboolean ms_rope_scaling_is(const MsRopeScaling *a, const MsRopeScaling *b);
 /* Members without effect at their defaults; YaRN is said once. */
+extern const MsRopeScaling ms_rope_scaling_usual; /* plain frequencies, and what stretched ones have unless said */
 void ms_rope_scaling_canonical(MsModel *model);
 
 /* What forks have and Megatron-LM has no argument for (dialect.h); such a scenario cannot be launched. */
