@@ -520,10 +520,24 @@ static MsTime stage_alone(Relaxed *r, int stage) {
   return MAX(computes, r->at.host[stage]);
 }
 
-/* Where steps overlap a stage begins its next one when it has ended all of this one, host and streams. What it waits
- * for may be there by then, but for its own rows, so that one step follows another no sooner than they take alone
- * (engine/engine.h: ms_engine_again). */
-static MsTime longest_alone(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {
+/* Slots as they follow one another from the moment when the first stage begins its step, to the end of that stage: the
+ * others go on with whatever they did before and wait for nothing but their inputs. */
+static MsTime first_to_first(Relaxed *r) {
+  for (int s = 0; s < r->s->stages; s++) {
+    MsTime begins = s == 0 ? 0 : NEVER;
+    r->at.compute[s] = r->at.host[s] = begins, r->at.tip[s] = NEVER;
+    r->forced[s] = (Forced){.told = r->forced[s].told, .start = begins};
+  }
+  run_slots(r);
+  MsTime computes = r->at.compute[0] + (r->p->step ? ms_bound_behind_stage(r->p, 0) : 0);
+  return MAX(MAX(computes, r->at.tip[0]), r->at.host[0]);
+}
+
+/* Where steps overlap a stage begins its next one when it has ended all of this one, host and streams, so that one step
+ * follows another no sooner than the longest way from where a stage begins to where it ends, whatever others still do
+ * of the step before (engine/engine.h: ms_engine_again). That is what its own rows take when all that they wait for is
+ * there; of the first stage, where all microbatches begin and end, it is asked through the others, too. */
+static MsTime longest_alone(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
   Relaxed r = relaxed_of(p, lags, schedule);
   MsTime longest = 0;
   open_tables(&r);
@@ -532,6 +546,11 @@ static MsTime longest_alone(const MsProgram *p, MsPieceLags *lags, const MsSched
   for (int s = 0; s < p->layout->pp; s++) {
     MsTime own = stage_alone(&r, s);
     longest = MAX(longest, own);
+  }
+  if (longest <= limit) {
+    if (p->step) ms_stages_send_messages(&r.at);
+    MsTime through = first_to_first(&r);
+    longest = MAX(longest, through);
   }
   close_tables(&r);
   return longest;
@@ -615,7 +634,7 @@ static MsTime alone_in_any_order(const MsProgram *p, MsPieceLags *lags) {
 }
 
 MsTime ms_relaxed_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
-  if (p->skewed) return longest_alone(p, lags, schedule); /* their period is not the end of one */
+  if (p->skewed) return longest_alone(p, lags, schedule, limit); /* their period is not the end of one */
   Relaxed r = relaxed_of(p, lags, schedule);
   r.limit = limit;
   MsTime end = run_step(&r);
@@ -644,10 +663,12 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCoste
   own.scenario = scenario, own.layout = layout;
   MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .piece = piece};
   gboolean overlap = ms_steps_overlap(scenario);
-  if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE)
-    return overlap ? alone_in_any_order(&p, lags)
-                   : slots_in_any_order(&p, lags, ms_schedule_in_flight(kind, layout->pp));
+  if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) {
+    MsTime alone = overlap ? alone_in_any_order(&p, lags) : 0,
+           first = slots_in_any_order(&p, lags, ms_schedule_in_flight(kind, layout->pp));
+    return MAX(alone, first);
+  }
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);
   if (!schedule) return 0;
-  return overlap ? longest_alone(&p, lags, schedule) : slots_of(&p, lags, schedule, limit);
+  return overlap ? longest_alone(&p, lags, schedule, limit) : slots_of(&p, lags, schedule, limit);
 }

@@ -107,6 +107,27 @@ static void hosts_of_overlapping_steps(void **state) {
   }
 }
 
+/* With as many microbatches as stages, or fewer, the first stage waits for what it began to come back through all
+ * others, in steps that overlap, too: no stage alone takes as long. */
+static void overlapping_steps_of_few_microbatches(void **state) {
+  (void)state;
+  static const MsScheduleKind kinds[] = {MS_SCHED_ZB_H1, MS_SCHED_ZB_H2, MS_SCHED_ZB_V, MS_SCHED_ZB_1P, MS_SCHED_ZB_2P};
+  for (guint i = 0; i < 2 * G_N_ELEMENTS(kinds); i++) {
+    MsScheduleKind kind = kinds[i / 2];
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 8);
+    s->model->num_layers = 16, s->model->vocab_size = 1024;
+    s->training.seq_length = 2048, s->training.global_batch_size = i % 2 ? 8 : 16;
+    s->layout.pp = 8, s->layout.schedule = kind, s->layout.vpp = kind == MS_SCHED_ZB_V ? 2 : 1;
+    s->hardware->kernel_launch_s = s->hardware->sync_s = 0;
+    Step step = step_of(s);
+    holds(ms_schedule_words[kind], MAX(step.step, step.passes), step.full_s);
+    if (!((double)step.step / MS_PS_PER_S > 0.98 * step.full_s &&
+          (double)step.passes / MS_PS_PER_S > 0.9 * step.full_s))
+      fail_msg("%s, %d microbatches: %.4g and %.4g of %.4g s", ms_schedule_words[kind], s->training.global_batch_size,
+               (double)step.step / MS_PS_PER_S, (double)step.passes / MS_PS_PER_S, step.full_s);
+  }
+}
+
 /* Where collectives claim more SMs than there are, compute keeps a tenth of them: what each would cost alone does not
  * add up. */
 static void claims_beyond_all_cores(void **state) {
@@ -205,6 +226,7 @@ int main(void) {
                                      cmocka_unit_test(orders_that_costs_decide),
                                      cmocka_unit_test(overlapping_steps_of_a_busy_host),
                                      cmocka_unit_test(hosts_of_overlapping_steps),
+                                     cmocka_unit_test(overlapping_steps_of_few_microbatches),
                                      cmocka_unit_test(claims_beyond_all_cores),
                                      cmocka_unit_test(last_slots_beside_reductions),
                                      cmocka_unit_test(bounds_are_of_their_own_cut)};
