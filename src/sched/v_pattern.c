@@ -12,11 +12,15 @@
 enum { F0, F1, I1, I0, W, KINDS }; /* W holds the weight gradients of both chunks */
 
 typedef struct {
+  int live, waiting; /* activations; input gradients whose weight gradients are not in the map */
+} Kept;
+
+typedef struct {
   int stages, microbatches;
-  int *slot[KINDS]; /* [stage][number] time slot of the pass; 2 m numbers for W, m for the others */
-  int *at;          /* [stage][KINDS] cursor of a walk in order of time */
+  int *slot[KINDS]; /* [stage][number] time slot of the pass, ascending; 2 m numbers for W, m for the others */
   int length;       /* slots of the longest stage */
   guint8 *kind_at;  /* [stage][length] what is there, KINDS: nothing */
+  Kept *before;     /* [stage][length] what the stage keeps in front of that slot */
 } Pattern;
 
 static int passes(const Pattern *pattern, int kind) {
@@ -37,46 +41,7 @@ static void lay_pattern(Pattern *pattern, gboolean half) {
   }
 }
 
-/* --- walks in order of (slot, stage, kind) --------------------------------------------------------------------- */
-
-typedef struct {
-  int slot, stage, kind, number;
-} Pass;
-
-static int *cursor(Pattern *pattern, int stage, int kind) { return &pattern->at[stage * KINDS + kind]; }
-
-/* The first pass of this stage that the walk has not met; FALSE at its end. */
-static gboolean next_of_stage(Pattern *pattern, int stage, int kinds, Pass *best) {
-  best->slot = G_MAXINT;
-  for (int kind = 0; kind < kinds; kind++) {
-    int number = *cursor(pattern, stage, kind);
-    if (number >= passes(pattern, kind)) continue;
-    int slot = slots(pattern, stage, kind)[number];
-    if (slot < best->slot) *best = (Pass){slot, stage, kind, number};
-  }
-  return best->slot < G_MAXINT;
-}
-
-/* All passes in order; the slots that the walk goes by are those from before it. (transfer full) */
-static Pass *walk(Pattern *pattern, int kinds, int *n) {
-  int p = pattern->stages;
-  *n = p * pattern->microbatches * (kinds > W ? 6 : 4);
-  Pass *order = g_new(Pass, *n);
-  g_autofree Pass *head = g_new(Pass, p);
-  memset(pattern->at, 0, sizeof(int) * p * KINDS);
-  for (int s = 0; s < p; s++) next_of_stage(pattern, s, kinds, &head[s]);
-  for (int k = 0; k < *n; k++) {
-    int first = 0;
-    for (int s = 1; s < p; s++)
-      if (head[s].slot < head[first].slot) first = s;
-    order[k] = head[first];
-    ++*cursor(pattern, first, head[first].kind);
-    next_of_stage(pattern, first, kinds, &head[first]);
-  }
-  return order;
-}
-
-/* --- W and memory ---------------------------------------------------------------------------------------------- */
+/* --- all passes in order of (slot, stage, kind) ---------------------------------------------------------------- */
 
 static int last_slot(const Pattern *pattern, int stage, int kinds) {
   int last = 0;
@@ -84,10 +49,41 @@ static int last_slot(const Pattern *pattern, int stage, int kinds) {
   return last;
 }
 
+static int length_of(const Pattern *pattern, int kinds) {
+  int length = 0;
+  for (int s = 0; s < pattern->stages; s++) length = MAX(length, last_slot(pattern, s, kinds) + 1);
+  return length;
+}
+
+typedef struct {
+  int slot, stage, kind, number;
+} Pass;
+
+/* Counted by slot, then put in their places. (transfer full) */
+static Pass *in_order(const Pattern *pattern, int kinds, int *n) {
+  int length = length_of(pattern, kinds);
+  g_autofree int *place = g_new0(int, length + 1);
+  *n = pattern->stages * pattern->microbatches * (kinds > W ? 6 : 4);
+  Pass *order = g_new(Pass, *n);
+  for (int s = 0; s < pattern->stages; s++)
+    for (int kind = 0; kind < kinds; kind++)
+      for (int k = 0; k < passes(pattern, kind); k++) place[slots(pattern, s, kind)[k] + 1]++;
+  for (int t = 0; t < length; t++) place[t + 1] += place[t];
+  for (int s = 0; s < pattern->stages; s++)
+    for (int kind = 0; kind < kinds; kind++)
+      for (int k = 0; k < passes(pattern, kind); k++) {
+        int slot = slots(pattern, s, kind)[k];
+        order[place[slot]++] = (Pass){slot, s, kind, k};
+      }
+  return order;
+}
+
+/* --- W and memory ---------------------------------------------------------------------------------------------- */
+
 static void map_slots(Pattern *pattern, int kinds) {
-  pattern->length = 0;
-  for (int s = 0; s < pattern->stages; s++) pattern->length = MAX(pattern->length, last_slot(pattern, s, kinds) + 1);
+  pattern->length = length_of(pattern, kinds);
   pattern->kind_at = g_realloc(pattern->kind_at, (size_t)pattern->stages * pattern->length);
+  pattern->before = g_renew(Kept, pattern->before, (size_t)pattern->stages * pattern->length);
   memset(pattern->kind_at, KINDS, (size_t)pattern->stages * pattern->length);
   for (int s = 0; s < pattern->stages; s++)
     for (int kind = 0; kind < kinds; kind++)
@@ -109,21 +105,24 @@ static void put_w(Pattern *pattern) {
   }
 }
 
-/* Most activations live on a stage; without W in the map, free slots do them. */
-static int memory_of(const Pattern *pattern, int stage, int kinds) {
-  const guint8 *kind_at = pattern->kind_at + (size_t)stage * pattern->length;
-  int live = 0, peak = 0, waiting = 0;
+/* Without W in the map, free slots do them. */
+static Kept behind(Kept kept, int kind, int kinds) {
+  if (kind == F0 || kind == F1) kept.live++;
+  else if (kind == I1 || kind == I0) kept.waiting++;
+  else if (kind == W) kept.live--;
+  else if (kinds == W && kept.waiting) kept.waiting--, kept.live--;
+  return kept;
+}
+
+/* Most activations live on a stage. Notes what it keeps in front of each slot. */
+static int memory_of(Pattern *pattern, int stage, int kinds) {
+  size_t first = (size_t)stage * pattern->length;
+  Kept kept = {0, 0};
+  int peak = 0;
   for (int t = 0; t < pattern->length; t++) {
-    switch (kind_at[t]) {
-    case F0:
-    case F1: live++, peak = MAX(peak, live); break;
-    case I1:
-    case I0: waiting++; break;
-    case W: live--; break;
-    default:
-      if (kinds == W && waiting) waiting--, live--;
-      break;
-    }
+    pattern->before[first + t] = kept;
+    kept = behind(kept, pattern->kind_at[first + t], kinds);
+    peak = MAX(peak, kept.live);
   }
   return peak;
 }
@@ -149,12 +148,27 @@ static int earliest(const Pattern *pattern, const Pass *pass) {
   return after + 1;
 }
 
+/* FALSE: more than `limit` live on the stage, which they did not before its map changed in slots `from` to `to`; behind
+ * these it is as it was from where it keeps the same. With `note` that is noted. */
+static gboolean stays_within(Pattern *pattern, int stage, int kinds, int from, int to, int limit, gboolean note) {
+  const guint8 *kind_at = pattern->kind_at + (size_t)stage * pattern->length;
+  Kept *before = pattern->before + (size_t)stage * pattern->length, kept = before[from];
+  for (int t = from; t < pattern->length; t++) {
+    if (t > to && kept.live == before[t].live && kept.waiting == before[t].waiting) break;
+    if (note) before[t] = kept;
+    kept = behind(kept, kind_at[t], kinds);
+    if (kept.live > limit) return FALSE;
+  }
+  return TRUE;
+}
+
 static void move_early(Pattern *pattern, const Pass *pass, int kinds, int limit) {
   guint8 *kind_at = pattern->kind_at + (size_t)pass->stage * pattern->length;
   for (int t = earliest(pattern, pass); t < pass->slot; t++) {
     if (kind_at[t] != KINDS) continue;
     kind_at[t] = (guint8)pass->kind, kind_at[pass->slot] = KINDS;
-    if (memory_of(pattern, pass->stage, kinds) <= limit) {
+    if (stays_within(pattern, pass->stage, kinds, t, pass->slot, limit, FALSE)) {
+      stays_within(pattern, pass->stage, kinds, t, pass->slot, limit, TRUE);
       slots(pattern, pass->stage, pass->kind)[pass->number] = t;
       return;
     }
@@ -165,7 +179,7 @@ static void move_early(Pattern *pattern, const Pass *pass, int kinds, int limit)
 /* Every pass as early as its stage's order and its dependencies allow, one slot each. */
 static void pack(Pattern *pattern, int kinds) {
   int n;
-  g_autofree Pass *order = walk(pattern, kinds, &n);
+  g_autofree Pass *order = in_order(pattern, kinds, &n);
   g_autofree int *clock = g_new0(int, pattern->stages);
   for (int k = 0; k < n; k++) {
     const Pass *pass = &order[k];
@@ -184,7 +198,7 @@ static void squeeze(Pattern *pattern, int kinds) {
   if (kinds == KINDS) put_w(pattern);
   map_slots(pattern, kinds);
   for (int s = 0; s < pattern->stages; s++) limit = MAX(limit, memory_of(pattern, s, kinds));
-  g_autofree Pass *order = walk(pattern, kinds, &n);
+  g_autofree Pass *order = in_order(pattern, kinds, &n);
   for (int k = 0; k < n; k++) {
     const Pass *pass = &order[k];
     if (phase == START && pass->kind == I0 && pass->stage == 0) phase = STEADY;
@@ -229,13 +243,12 @@ static MsSchedule *read_lists(Pattern *pattern) {
 static MsSchedule *build(int stages, int microbatches, gboolean half) {
   Pattern pattern = {.stages = stages, .microbatches = microbatches};
   for (int kind = F0; kind < KINDS; kind++) pattern.slot[kind] = g_new(int, (size_t)stages *passes(&pattern, kind));
-  pattern.at = g_new(int, stages *KINDS);
   lay_pattern(&pattern, half);
   squeeze(&pattern, KINDS);
   squeeze(&pattern, W);
   MsSchedule *schedule = read_lists(&pattern);
   for (int kind = F0; kind < KINDS; kind++) g_free(pattern.slot[kind]);
-  g_free(pattern.at), g_free(pattern.kind_at);
+  g_free(pattern.kind_at), g_free(pattern.before);
   return schedule;
 }
 
