@@ -65,12 +65,19 @@ static GByteArray *key_of_file(const char *file, const char *what) {
   return g_byte_array_append(key, (const guint8 *)what, (guint)strlen(what));
 }
 
+/* What the table holds with one more. */
+static gsize with_value(const MsKeep *kept, gconstpointer value) {
+  if (kept->size) return kept->holds + kept->size(value);
+  return (kept->table ? g_hash_table_size(kept->table) : 0) + 1;
+}
+
 /* Both are the mutex's. Takes `key`. */
 static void insert(MsKeep *kept, GByteArray *key, Entry *e) {
-  if (kept->table && g_hash_table_size(kept->table) >= (kept->most ? kept->most : USUAL_MOST)) {
+  if (kept->table && with_value(kept, e->value) > (kept->most ? kept->most : USUAL_MOST)) {
     g_clear_pointer(&kept->older, g_hash_table_unref);
-    kept->older = g_steal_pointer(&kept->table);
+    kept->older = g_steal_pointer(&kept->table), kept->holds = 0;
   }
+  kept->holds = with_value(kept, e->value);
   if (!kept->table)
     kept->table = g_hash_table_new_full(hash_of, same_key, (GDestroyNotify)g_byte_array_unref, entry_free);
   g_hash_table_replace(kept->table, key, e);

@@ -19,9 +19,11 @@ typedef struct {
 /* One for each kind of value, static; `clear` frees what a value holds, NULL: it holds nothing. */
 typedef struct {
   GDestroyNotify clear;
-  guint most; /* values in each table, 0: 64 */
+  guint most; /* values in each table, 0: 64; with `size`: what these come to together */
+  gsize (*size)(gconstpointer value);
   GMutex mutex;
   GHashTable *table, *older; /* those that were asked for lately; the others go when there are as many again */
+  gsize holds;               /* with `size`: the table */
 } MsKeep;
 
 /* A value made by g_atomic_rc_box_new, to be given back with ms_kept_release; NULL: make it. *stamp is the file's now,

@@ -11,6 +11,7 @@
  * nothing and is left out of the shape, which is then two to five stages long whatever PP is. */
 #include "plan/bound_priv.h"
 #include "base/hash.h"
+#include "base/kept.h"
 #include "plan/cuts_priv.h"
 #include "memory/memory.h"
 #include "step/meeting.h"
@@ -120,33 +121,36 @@ int ms_shapes_map(MsShapes *s, const MsPieceMemo *memo) {
 
 /* --- microbatches that are alive at some moment, behind a forward of the stage that no backward runs beside --- */
 
-typedef struct {
-  MsScheduleKind kind;
-  MsScheduleNumbers numbers;
-  MsSchedule *schedule; /* NULL: there is a closed form, or costs decide: then one is, behind the first forward */
-} Alive;
+static MsKeep lives = {.most = 4096}; /* of schedules that have to be built to know it */
 
-static gboolean has_closed_form(MsScheduleKind kind, const MsScheduleNumbers *n) {
-  return ms_schedule_row(kind)->live(n, 0, 0) > 0;
+static gint64 *new_live(const MsScheduleNumbers *numbers) {
+  return g_atomic_rc_box_alloc(MAX(1, sizeof(gint64) * (gsize)numbers->stages * (gsize)MAX(numbers->chunks, 0)));
 }
 
-/* FALSE: there is no such schedule. */
-static gboolean alive_in(MsScheduleKind kind, const MsScheduleNumbers *numbers, Alive *out) {
+static gint64 *live_of_schedule(MsScheduleKind kind, const MsScheduleNumbers *numbers) {
   char why[192];
-  *out = (Alive){kind, *numbers, NULL};
-  if (has_closed_form(kind, numbers) || ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) return TRUE;
-  return (out->schedule = ms_schedule_shared(kind, numbers, why, sizeof why)) != NULL;
+  const gint64 is[] = {kind, numbers->stages, numbers->microbatches, numbers->chunks, numbers->group};
+  g_autoptr(GByteArray) key = g_byte_array_append(g_byte_array_sized_new(sizeof is), (const guint8 *)is, sizeof is);
+  gint64 *live = ms_kept_of(&lives, key);
+  if (live) return live;
+  g_autoptr(MsSchedule) schedule = ms_schedule_shared(kind, numbers, why, sizeof why);
+  if (!schedule) return NULL;
+  live = new_live(numbers);
+  for (int s = 0; s < numbers->stages; s++) ms_schedule_most_in_flight(schedule, s, live + s * numbers->chunks);
+  ms_kept_as(&lives, g_steal_pointer(&key), live);
+  return live;
 }
 
-/* live[chunks] */
-static void alive_on(const Alive *a, int stage, gint64 *live) {
-  if (a->schedule) {
-    ms_schedule_most_in_flight(a->schedule, stage, live);
-    return;
-  }
-  gboolean closed = has_closed_form(a->kind, &a->numbers);
-  for (int c = 0; c < a->numbers.chunks; c++)
-    live[c] = closed ? ms_schedule_row(a->kind)->live(&a->numbers, stage, c) : 1;
+/* [stages][chunks]; where costs decide the schedule one is alive, behind the first forward. NULL: there is no such
+ * schedule. To be given back to `lives`. */
+static gint64 *alive_in(MsScheduleKind kind, const MsScheduleNumbers *numbers) {
+  const MsScheduleRow *row = ms_schedule_row(kind);
+  gboolean closed = row->live(numbers, 0, 0) > 0;
+  if (!closed && row->costs != MS_COSTS_DECIDE) return live_of_schedule(kind, numbers);
+  gint64 *live = new_live(numbers);
+  for (int s = 0; s < numbers->stages; s++)
+    for (int c = 0; c < numbers->chunks; c++) live[s * numbers->chunks + c] = closed ? row->live(numbers, s, c) : 1;
+  return live;
 }
 
 static void count_stage(const MsScenario *s, const MsWork *w, const MsLayout *l, int stage, const gint64 *alive,
@@ -252,18 +256,16 @@ static MsShape *count_shape(const MsScenario *s, const MsWork *w, const MsLayout
   g_autofree gint32 *count = g_new(gint32, cells);
   g_autofree guint8 *last = g_new(guint8, cells);
   g_autofree StageCounts *stage = g_new(StageCounts, stages);
-  g_autofree gint64 *alive = g_new0(gint64, l->vpp);
-  Alive in;
   const MsScheduleNumbers numbers = {
       .stages = l->pp, .microbatches = l->flush, .chunks = l->vpp, .group = l->group_size, .f = 1, .i = 1, .w = 1};
-  gboolean exists = alive_in(s->layout.schedule, &numbers, &in);
+  gint64 *alive = alive_in(s->layout.schedule, &numbers);
+  g_autofree gint64 *none = g_new0(gint64, l->vpp);
   for (int i = 0; i < stages; i++) {
     size_t at = (size_t)i * (size_t)n;
     stage[i] = (StageCounts){time + N_COUNTS * at, count + at, live + at, last + at, 0};
-    if (exists) alive_on(&in, i, alive);
-    count_stage(s, w, l, i, alive, before, &stage[i]);
+    count_stage(s, w, l, i, alive ? alive + i * l->vpp : none, before, &stage[i]);
   }
-  ms_schedule_free(in.schedule);
+  ms_kept_release(&lives, alive);
   if (pairs) count_alone(s, w, l, stage);
   MsShape *shape = g_new0(MsShape, 1);
   shape->n = n;
@@ -533,17 +535,14 @@ gboolean ms_fewest_live(const MsScenario *s, double *live) {
                                .f = 1,
                                .i = 1,
                                .w = 1};
-  g_autofree gint64 *alive = g_new(gint64, MAX(1, numbers.chunks));
-  Alive in;
-  if (!alive_in(l->schedule, &numbers, &in)) return FALSE;
-  for (int k = 0; k < l->pp; k++) {
+  gint64 *alive = alive_in(l->schedule, &numbers);
+  for (int k = 0; alive && k < l->pp; k++) {
     gint64 least = G_MAXINT64;
-    alive_on(&in, k, alive);
-    for (int c = 0; c < numbers.chunks; c++) least = MIN(least, alive[c]);
+    for (int c = 0; c < numbers.chunks; c++) least = MIN(least, alive[k * numbers.chunks + c]);
     live[k] = (double)least;
   }
-  ms_schedule_free(in.schedule);
-  return TRUE;
+  ms_kept_release(&lives, alive);
+  return alive != NULL;
 }
 
 /* Weak duality. A piece i takes W(i, k) on stage k, its states and what live microbatches keep; with any weights y(k)

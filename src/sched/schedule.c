@@ -96,16 +96,17 @@ MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *number
   return schedule;
 }
 
-enum { MOST_KEPT = 16, LARGEST_KEPT = 1 << 17 }; /* schedules; slots of one: 2 MiB */
+enum { MOST_KEPT = 1 << 21, LARGEST_KEPT = 1 << 19 }; /* slots, of all and of one: 32 and 8 MiB */
 
-static gboolean is_kept(const MsSchedule *s) {
+static gsize slots_of(gconstpointer schedule) {
+  const MsSchedule *s = schedule;
   gsize slots = 0;
   for (int i = 0; i < s->stages; i++) slots += (gsize)s->n[i];
-  return slots <= LARGEST_KEPT;
+  return slots;
 }
 
 MsSchedule *ms_schedule_shared(MsScheduleKind kind, const MsScheduleNumbers *n, char *why, size_t size) {
-  static MsKeep schedules = {.most = MOST_KEPT};
+  static MsKeep schedules = {.most = MOST_KEPT, .size = slots_of};
   const gint64 is[] = {kind,          n->stages, n->microbatches, n->chunks,  n->group,
                        n->ep_overlap, n->flush,  n->exchanges,    n->receives};
   const double costs[] = {n->f, n->i, n->w, n->comm};
@@ -115,7 +116,7 @@ MsSchedule *ms_schedule_shared(MsScheduleKind kind, const MsScheduleNumbers *n, 
   MsSchedule *schedule = ms_kept_of(&schedules, key);
   if (schedule) return schedule;
   schedule = ms_schedule_for(kind, n, why, size);
-  if (schedule && is_kept(schedule)) ms_kept_as(&schedules, g_steal_pointer(&key), schedule);
+  if (schedule && slots_of(schedule) <= LARGEST_KEPT) ms_kept_as(&schedules, g_steal_pointer(&key), schedule);
   return schedule;
 }
 

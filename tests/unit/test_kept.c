@@ -166,6 +166,21 @@ static void values_by_bytes(void **state) {
   assert_true(has_number(&kept, 0));
 }
 
+static gsize size_of_number(gconstpointer value) { return (gsize) * (const int *)value; }
+
+/* A large one makes room for itself. */
+static void values_by_size(void **state) {
+  (void)state;
+  static MsKeep kept = {.most = 100, .size = size_of_number};
+  for (int i = 1; i <= 9; i++) add_number(&kept, i);
+  for (int i = 1; i <= 9; i++) assert_true(has_number(&kept, i));
+  add_number(&kept, 60), add_number(&kept, 90);
+  assert_true(has_number(&kept, 60) && has_number(&kept, 90));
+  assert_false(has_number(&kept, 1));
+  add_number(&kept, 10);
+  assert_true(has_number(&kept, 90) && has_number(&kept, 10));
+}
+
 static gpointer load_many(gpointer expected) {
   for (int i = 0; i < 20; i++) {
     g_autofree char *text = text_of("h800-sxm");
@@ -190,6 +205,7 @@ int main(void) {
       cmocka_unit_test(a_fresh_file_is_not_kept),
       cmocka_unit_test(values_by_file_and_word),
       cmocka_unit_test(values_by_bytes),
+      cmocka_unit_test(values_by_size),
       cmocka_unit_test(threads_share_them),
       cmocka_unit_test(another_donor_under_the_same_name),
   };
