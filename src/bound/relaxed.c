@@ -509,28 +509,57 @@ static MsTime run_step(Relaxed *r) {
   return run_slots(r);
 }
 
-/* Slots of one stage, one after the other, whose inputs are all there when it begins, and what it computes then. */
+/* A stage begins its step now, with what it does before its first slot; the others began long ago. */
+static void begin_alone(Relaxed *r, int stage) {
+  const MsLayout *l = r->p->layout;
+  for (int s = 0; s < l->pp; s++) {
+    r->at.compute[s] = r->at.host[s] = s == stage ? 0 : NEVER, r->at.tip[s] = NEVER;
+    r->forced[s] = (Forced){.told = r->forced[s].told, .start = r->at.compute[s]};
+  }
+  for (int c = 0; c < l->num_chunks; c++) r->last_b[c] = r->gather_at[c] = NEVER;
+  if (r->p->step) run_before(r, stage);
+}
+
+/* When it has ended it, what it does behind its last slot included. Of groups that span stages only its own part is
+ * waited for. */
+static MsTime end_alone(Relaxed *r, int stage) {
+  MsTime end = MAX(MAX(r->at.compute[stage], r->at.tip[stage]), r->at.host[stage]);
+  if (!r->p->step) return end;
+  const MsCosted *after = &r->p->step[stage].after;
+  MsRowTimes rows = ms_row_times(after->list->n);
+  for (int k = 0; k < MS_N_STREAMS; k++) rows.stream[k] = NEVER;
+  rows.stream[MS_STREAM_COMPUTE] = r->at.compute[stage], rows.host = r->at.host[stage];
+  MsTime reduced = run_reductions(r, stage);
+  end = MAX(end, reduced);
+  for (int i = 0; i < after->list->n; i++) {
+    ms_row_run(&rows, after, i, ms_row_waits(&rows, &after->list->op[i], 0, reduced));
+    end = MAX(end, rows.end[i]);
+  }
+  g_free(rows.end);
+  return end;
+}
+
+/* Slots of one stage, one after the other, whose inputs are all there when it begins. */
 static MsTime stage_alone(Relaxed *r, int stage) {
+  const MsLayout *l = r->p->layout;
+  begin_alone(r, stage);
   for (int k = 0; k < r->s->n[stage]; k++) {
     const MsSlot *slot = &r->s->slot[stage][k];
-    const ChunkLags *l = r->chunk[slot->chunk * r->p->layout->pp + stage];
-    if (slot->kind <= MS_SLOT_W && !l->empty) run_lags(r, stage, &l->pass[1][slot->kind], 0, NULL);
+    int chunk = slot->chunk * l->pp + stage;
+    if (slot->kind > MS_SLOT_W || r->chunk[chunk]->empty) continue;
+    MsTime *last = slot->kind == MS_SLOT_B || slot->kind == MS_SLOT_W ? &r->last_b[chunk] : &r->at.tip[stage];
+    MsTime entry = slot->kind == MS_SLOT_F ? MAX(0, r->gather_at[chunk]) : 0;
+    *last = run_lags(r, stage, &r->chunk[chunk]->pass[1][slot->kind], entry, NULL);
   }
-  MsTime computes = r->at.compute[stage] + (r->p->step ? ms_bound_behind_stage(r->p, stage) : 0);
-  return MAX(computes, r->at.host[stage]);
+  return end_alone(r, stage);
 }
 
 /* Slots as they follow one another from the moment when the first stage begins its step, to the end of that stage: the
  * others go on with whatever they did before and wait for nothing but their inputs. */
 static MsTime first_to_first(Relaxed *r) {
-  for (int s = 0; s < r->s->stages; s++) {
-    MsTime begins = s == 0 ? 0 : NEVER;
-    r->at.compute[s] = r->at.host[s] = begins, r->at.tip[s] = NEVER;
-    r->forced[s] = (Forced){.told = r->forced[s].told, .start = begins};
-  }
+  begin_alone(r, 0);
   run_slots(r);
-  MsTime computes = r->at.compute[0] + (r->p->step ? ms_bound_behind_stage(r->p, 0) : 0);
-  return MAX(MAX(computes, r->at.tip[0]), r->at.host[0]);
+  return end_alone(r, 0);
 }
 
 /* Where steps overlap a stage begins its next one when it has ended all of this one, host and streams, so that one step

@@ -128,6 +128,24 @@ static void overlapping_steps_of_few_microbatches(void **state) {
   }
 }
 
+/* What a stage reduces behind its slots, and gathers before them, is between one step of it and the next. */
+static void overlapping_steps_that_reduce(void **state) {
+  (void)state;
+  static const MsScheduleKind kinds[] = {MS_SCHED_ZB_H2, MS_SCHED_ZB_V, MS_SCHED_ZB_2P};
+  for (guint i = 0; i < 2 * G_N_ELEMENTS(kinds); i++) {
+    MsScheduleKind kind = kinds[i / 2];
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 64);
+    s->training.seq_length = 2048, s->training.global_batch_size = 256;
+    s->layout.pp = 4, s->layout.schedule = kind, s->layout.vpp = kind == MS_SCHED_ZB_V ? 2 : 1;
+    s->options.distributed_optimizer = i % 2;
+    s->options.overlap_grad_reduce = s->options.overlap_param_gather = FALSE;
+    Step step = step_of(s);
+    holds(ms_schedule_words[kind], MAX(step.step, step.passes), step.full_s);
+    if (!((double)step.step / MS_PS_PER_S > 0.99 * step.full_s))
+      fail_msg("%s: %.4g of %.4g s", ms_schedule_words[kind], (double)step.step / MS_PS_PER_S, step.full_s);
+  }
+}
+
 /* Where collectives claim more SMs than there are, compute keeps a tenth of them: what each would cost alone does not
  * add up. */
 static void claims_beyond_all_cores(void **state) {
@@ -227,6 +245,7 @@ int main(void) {
                                      cmocka_unit_test(overlapping_steps_of_a_busy_host),
                                      cmocka_unit_test(hosts_of_overlapping_steps),
                                      cmocka_unit_test(overlapping_steps_of_few_microbatches),
+                                     cmocka_unit_test(overlapping_steps_that_reduce),
                                      cmocka_unit_test(claims_beyond_all_cores),
                                      cmocka_unit_test(last_slots_beside_reductions),
                                      cmocka_unit_test(bounds_are_of_their_own_cut)};
