@@ -76,11 +76,12 @@ static MsTime after_barrier(const MsCosted *c) {
   return last;
 }
 
-MsTime ms_bound_behind_stage(const MsProgram *p, int stage) { return after_barrier(&p->step[stage].after); }
+/* Of one stage, wherever all meet: rows after that which its last compute row comes before. */
+static MsTime behind_stage(const MsProgram *p, int stage) { return after_barrier(&p->step[stage].after); }
 
 MsTime ms_bound_behind(const MsProgram *p) {
   MsTime most = 0;
-  for (int s = 0; s < p->layout->pp && !p->skewed; s++) most = MAX(most, ms_bound_behind_stage(p, s));
+  for (int s = 0; s < p->layout->pp && !p->skewed; s++) most = MAX(most, behind_stage(p, s));
   return most;
 }
 
@@ -260,8 +261,7 @@ MsTime ms_bound_step(const MsProgram *p, MsPieceLags *lags, MsScheduleKind kind,
     }
     MsTime span = sum * ms_schedule_share(kind, l->microbatches);
     if (compute_s) compute_s[s] = (double)span / MS_PS_PER_S;
-    meet = MAX(meet, span + (in_turn ? head + tail - late_of(p, lags, s) : 0) +
-                         (p->skewed ? ms_bound_behind_stage(p, s) : 0));
+    meet = MAX(meet, span + (in_turn ? head + tail - late_of(p, lags, s) : 0) + (p->skewed ? behind_stage(p, s) : 0));
     if (s + 1 == l->pp) break;
     head +=
         chunk_passage(p, lags, ms_layout_chunk(l, s, 0), MS_SLOT_F) + ms_time_of(ms_program_p2p(p, s, s + 1)->time_s);

@@ -19,8 +19,6 @@ void ms_bound_units(const MsProgram *program, MsBusy *unit);
 MsBusy ms_bound_passes_of(const MsCostedPiece *piece, gboolean leaves_wgrad);
 MsTime ms_bound_behind(
     const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
-/* Of one stage, wherever all meet: rows after that which its last compute row comes before. */
-MsTime ms_bound_behind_stage(const MsProgram *program, int stage);
 /* compute_s[stages], may be NULL: what each stage computes at least. */
 MsTime ms_bound_step(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, double *compute_s);
 /* after[stages]: what follows the last compute row of the last slot of each stage at least, where steps do not overlap.
