@@ -81,7 +81,7 @@ static gboolean parse_row(const char *line, MsRunRow *r) {
   if (kind < 0 || kind >= MS_N_OPS || pass < 0 || pass >= MS_N_PASSES || dtype < 0 || dtype >= MS_N_ODT || group < 0 ||
       group >= MS_N_GROUPS)
     return FALSE;
-  op->kind = (guint8)kind, op->pass = (guint8)pass, op->dtype = (guint8)dtype, op->flags = (guint8)flags,
+  op->kind = (guint8)kind, op->pass = (guint8)pass, op->dtype = (guint8)dtype, op->flags = (guint16)flags,
   op->kernels = (guint16)kernels;
   op->groups = groups, op->kv_groups = kv_groups, op->group = (guint8)group, op->name = g_intern_string(line + at);
   return TRUE;

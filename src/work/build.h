@@ -105,6 +105,7 @@ typedef struct {
   gboolean gathered;   /* messages are no part of the module: in BF16, not in chunks, and an input that is gathered in
                           front of it is kept whole and not gathered again */
   gboolean adapter;    /* half of a low-rank adapter: trained where the layers are frozen */
+  guint16 weight;      /* of an adapter: MS_OPF_* of its weight gradient, whose it is and how it is split */
 } MsLinear;
 /* A layer's linear: low precision where the piece has it, fused gradient accumulation, counted as model FLOP. */
 MsLinear ms_linear_of(const char *name, MsLinearKind kind, double m, double n, double k);

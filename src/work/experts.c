@@ -110,7 +110,7 @@ static MsOp *grouped(MsBuild *b, const char *name, double m, double n, double k)
   op->m = m, op->n = n, op->k = k, op->groups = (int)local;
   op->flop = 2 * m * n * k;
   op->dtype = (guint8)(b->quantized ? b->odt : MS_ODT_BF16);
-  op->flags = (guint8)(MS_OPF_WEIGHT | MS_OPF_MODEL_FLOP | (b->quantized ? MS_OPF_QUANTIZED : 0));
+  op->flags = (guint16)(MS_OPF_WEIGHT | MS_OPF_MODEL_FLOP | (b->quantized ? MS_OPF_QUANTIZED : 0));
   double in_B = b->quantized ? b->quant_B : 2;
   if (b->pass == MS_PASS_WGRAD) { /* m x n weights of each expert, k rows in total */
     gboolean fused = b->options->gradient_accumulation_fusion;
@@ -181,7 +181,7 @@ static void weight_gradient(MsBuild *b, const char *name, const char *turn, doub
   b->pass = MS_PASS_WGRAD;
   if (ms_low_dispatch(b)) turn_columns(b, turn, rows);
   MsOp *op = grouped(b, name, m, n, rows);
-  op->flags |= n == b->eh ? MS_OPF_ROWS_SPLIT : MS_OPF_COLUMNS_SPLIT; /* of fc1, of fc2 */
+  op->flags |= MS_OPF_EXPERT | (n == b->eh ? MS_OPF_ROWS_SPLIT : MS_OPF_COLUMNS_SPLIT); /* of fc1, of fc2 */
   ms_row_accumulate(b, MS_GROUP_EDP, b->local_experts * m * n, (int)MIN(b->local_experts, 200));
   b->tip = chain;
 }

@@ -84,7 +84,7 @@ static MsOp *gemm(MsBuild *b, const MsLinear *l, double m, double n, double k) {
   op->dtype = (guint8)(low ? b->odt : MS_ODT_BF16);
   op->read_B = in_B * (m * k + n * k);
   op->write_B = 2 * m * n;
-  op->flags = (guint8)(MS_OPF_WEIGHT | (low ? MS_OPF_QUANTIZED : 0) | (l->model_flop ? MS_OPF_MODEL_FLOP : 0));
+  op->flags = (guint16)(MS_OPF_WEIGHT | (low ? MS_OPF_QUANTIZED : 0) | (l->model_flop ? MS_OPF_MODEL_FLOP : 0));
   op->kernels = (guint16)ms_linear_operators(b);
   return op;
 }
@@ -263,8 +263,8 @@ void ms_row_accumulate(MsBuild *b, MsGroupKind reduced_in, double weights, int k
     ms_row_memory(b, MS_OP_ADD, "gradient accumulate", read_B * weights, g_B * weights, kernels);
 }
 
-static guint8 split_of(const MsLinear *l) {
-  if (l->adapter) return 0;
+static guint16 split_of(const MsLinear *l) {
+  if (l->adapter) return l->weight;
   switch (l->kind) {
   case MS_LINEAR_COLUMN: return MS_OPF_ROWS_SPLIT;
   case MS_LINEAR_ROW: return MS_OPF_COLUMNS_SPLIT;

@@ -46,12 +46,13 @@ static const char *name_of(const Adapter *a, const char *what) {
 
 static double rank(const MsBuild *b) { return b->training->lora.rank; }
 
-static MsLinear half(const char *name, double m, double n, double k) {
+static MsLinear half(const Adapter *a, const char *name, guint16 split, double n, double k) {
   return (MsLinear){.name = name,
                     .kind = MS_LINEAR_PLAIN,
-                    .m = m,
+                    .m = a->m,
                     .n = n,
                     .k = k,
+                    .weight = (guint16)((a->expert ? MS_OPF_EXPERT : 0) | (a->split > 1 ? split : 0)),
                     .comm_in = "",
                     .comm_out = "",
                     .fused_accumulate = TRUE,
@@ -59,12 +60,15 @@ static MsLinear half(const char *name, double m, double n, double k) {
 }
 
 static MsLinear half_in(const MsBuild *b, const Adapter *a) {
-  return half(name_of(a, "lora in"), a->m, a->kind == MS_LINEAR_ROW ? rank(b) : rank(b) / a->split, a->k);
+  gboolean row = a->kind == MS_LINEAR_ROW;
+  return half(a, name_of(a, "lora in"), row ? MS_OPF_COLUMNS_SPLIT : MS_OPF_ROWS_SPLIT,
+              row ? rank(b) : rank(b) / a->split, a->k);
 }
 
 /* A column-parallel layer has split its outputs already. */
 static MsLinear half_out(const MsBuild *b, const Adapter *a) {
-  return half(name_of(a, "lora out"), a->m, a->kind == MS_LINEAR_COLUMN ? a->n : a->n / a->split, rank(b));
+  return half(a, name_of(a, "lora out"), MS_OPF_ROWS_SPLIT, a->kind == MS_LINEAR_COLUMN ? a->n : a->n / a->split,
+              rank(b));
 }
 
 /* Elements of the layer's output on this rank, to which the adapter's is added. */

@@ -12,7 +12,7 @@ typedef struct {
 
 static void add(const Found *f, double rows, double columns, const MsOp *op) {
   const MsLayout *l = f->work->layout;
-  gboolean expert = op->kind == MS_OP_GROUPED_GEMM,
+  gboolean expert = (op->flags & MS_OPF_EXPERT) != 0,
            split = (op->flags & (MS_OPF_ROWS_SPLIT | MS_OPF_COLUMNS_SPLIT)) != 0;
   double ranks = expert ? l->etp : l->tp;
   rows *= op->flags & MS_OPF_ROWS_SPLIT ? ranks : 1, columns *= op->flags & MS_OPF_COLUMNS_SPLIT ? ranks : 1;

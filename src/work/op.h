@@ -82,21 +82,23 @@ extern const char *const ms_module_words[];
 
 /* MsOp.flags */
 enum {
-  MS_OPF_SYNC = 1,           /* the host waits until this row has ended before it issues the next one */
-  MS_OPF_WEIGHT = 2,         /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
-  MS_OPF_QUANTIZED = 4,      /* runs in the scenario's low precision */
-  MS_OPF_ACCUMULATE = 8,     /* adds into the main gradient */
-  MS_OPF_MODEL_FLOP = 16,    /* counted by the published FLOP convention */
-  MS_OPF_PARTS = 32,         /* a GEMM whose groups are products of their own, one after another */
-  MS_OPF_ROWS_SPLIT = 64,    /* of a weight gradient: its outputs are those of one tensor-parallel rank */
-  MS_OPF_COLUMNS_SPLIT = 128 /* its inputs are */
+  MS_OPF_SYNC = 1,            /* the host waits until this row has ended before it issues the next one */
+  MS_OPF_WEIGHT = 2,          /* a GEMM that reads a weight [n,k] (counts for weights, dummy wgrad, FLOP) */
+  MS_OPF_QUANTIZED = 4,       /* runs in the scenario's low precision */
+  MS_OPF_ACCUMULATE = 8,      /* adds into the main gradient */
+  MS_OPF_MODEL_FLOP = 16,     /* counted by the published FLOP convention */
+  MS_OPF_PARTS = 32,          /* a GEMM whose groups are products of their own, one after another */
+  MS_OPF_ROWS_SPLIT = 64,     /* of a weight gradient: its outputs are those of one tensor-parallel rank */
+  MS_OPF_COLUMNS_SPLIT = 128, /* its inputs are */
+  MS_OPF_EXPERT = 256         /* of a weight gradient: the weight is one of routed experts, sharded as theirs are */
 };
 
 double ms_element_B(int dtype); /* bytes of one element of such an operand, scales included */
 
 typedef struct MsOp {
   const char *name; /* "qkv", "expert fc1", "dispatch": static text */
-  guint8 kind, pass, stream, group, node, module, dtype, flags;
+  guint8 kind, pass, stream, group, node, module, dtype;
+  guint16 flags;
   guint16 kernels;  /* GPU kernels launched, each as much work of the host as a framework operator */
   guint16 launches; /* GPU kernels that the device starts one behind another, where they are more */
   guint16 host;     /* framework operators of the host beside what it launches them by */

@@ -193,7 +193,7 @@ static void add_tensors(const MsPiece *piece, double *dense, double *expert) {
   for (int i = 0; i < piece->backward.n; i++) {
     const MsOp *op = &piece->backward.op[i];
     if (op->pass == MS_PASS_WGRAD && op->flags & MS_OPF_WEIGHT)
-      *(op->kind == MS_OP_GROUPED_GEMM ? expert : dense) += op->groups;
+      *(op->flags & MS_OPF_EXPERT ? expert : dense) += op->groups;
     if (op->pass == MS_PASS_DGRAD && op->kind == MS_OP_NORM && piece->params_frozen == 0) *dense += 1;
   }
 }

@@ -744,6 +744,23 @@ static void muon_states(void **state) {
                1e-12);
 }
 
+/* Adapters are matrices and nothing else, and those beside experts sharded as experts are. */
+static void muon_states_of_adapters(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"model\": \"mixtral-8x7b\", \"hardware\": \"h100-sxm\", \"gpus\": 16, \"training\": {\"seq_length\": 4096, "
+      "\"global_batch_size\": 16, \"optimizer\": \"muon\", \"lora\": {\"rank\": 16}}, \"layout\": {\"tp\": 4, "
+      "\"ep\": 8}}");
+  double dense, expert;
+  g_auto(MsLowered) l = ms_test_lower(s);
+  MsStageParams p = ms_work_stage_params(l.work, 0);
+  MsParamBytes b = ms_memory_param_bytes(l.work);
+  ms_work_matrix_params(l.work, 0, &dense, &expert);
+  assert_true(dense > 0 && expert > 0 && b.dense_shards != b.expert_shards);
+  assert_close(dense, p.params_dense, 1e-12);
+  assert_close(expert, p.params_expert, 1e-12);
+}
+
 static double most_kept(const Run *run, int stage) {
   g_autofree double *bytes = ms_memory_timeline(run->l.work, run->schedule, stage);
   double most = 0;
@@ -936,6 +953,7 @@ int main(void) {
       cmocka_unit_test(fsdp_in_flight),
       cmocka_unit_test(shards_of_instances),
       cmocka_unit_test(muon_states),
+      cmocka_unit_test(muon_states_of_adapters),
       cmocka_unit_test(cached_copies),
       cmocka_unit_test(reused_masters),
       cmocka_unit_test(masters_beside_fp8),

@@ -2094,6 +2094,20 @@ static void whole_matrices_of_muon(void **state) {
   ms_ops_clear(&split), ms_ops_clear(&alone), ms_ops_clear(&hybrid);
 }
 
+/* Halves of adapters are matrices split over TP as their layers are: all are gathered before they are iterated on. */
+static void whole_matrices_of_adapters(void **state) {
+  (void)state;
+  const double rank = 16, h = 4096, f = 14336, layers = 32,
+               layer = rank * (h + 6144) + rank * (h + h) + rank * (h + 2 * f) + rank * (f + h);
+  g_autoptr(MsScenario) s = ms_test_scenario_of("{\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, "
+                                                "\"training\": {\"seq_length\": 4096, \"global_batch_size\": 1, "
+                                                "\"lora\": {\"rank\": 16}}}");
+  g_auto(MsLowered) l = {0};
+  MsOpList rows = muon_rows(&l, s, 8);
+  assert_close(named(&rows, "muon gather"), 4 * layers * layer, 1e-12);
+  ms_ops_clear(&rows);
+}
+
 /* The product adds the bias of fc1; that of fc2 is added expert by expert. */
 static void biases_of_experts(void **state) {
   (void)state;
@@ -2204,6 +2218,7 @@ int main(void) {
       cmocka_unit_test(clamped_gate),
       cmocka_unit_test(gated_gelu),
       cmocka_unit_test(whole_matrices_of_muon),
+      cmocka_unit_test(whole_matrices_of_adapters),
       cmocka_unit_test(scales_in_kernels_of_their_own),
       cmocka_unit_test(casts_to_nvfp4),
       cmocka_unit_test(kernels_of_a_maximum),
