@@ -83,8 +83,11 @@ void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, co
 
 void ms_passes_close(MsPasses *passes, int stages, double step_s) {
   for (int s = 0; s < stages; s++) {
-    passes[s].bubble_s = step_s - passes[s].optimizer_s;
-    for (int kind = 0; kind < MS_N_SLOTS; kind++) passes[s].bubble_s -= passes[s].total_s[kind];
+    MsPasses *p = &passes[s];
+    double slots_s = 0;
+    for (int kind = 0; kind < MS_N_SLOTS; kind++) slots_s += p->total_s[kind];
+    p->optimizer_s = MIN(p->optimizer_s, MAX(step_s - slots_s, 0));
+    p->bubble_s = MAX(step_s - slots_s - p->optimizer_s, 0);
   }
 }
 

@@ -30,7 +30,8 @@ struct MsProgram;
 void ms_passes_of_step(const struct MsProgram *program, const MsSchedule *schedule, const MsGraph *graph,
                        const MsTrajectory *trajectory, const guint32 *slot_task, const guint32 *slot_base,
                        MsPasses *passes);
-/* The rest of the step is bubble. */
+/* The rest of the step is bubble. Where steps overlap, what the optimizer does beside the slots of the next step is not
+ * counted. */
 void ms_passes_close(MsPasses *passes, int stages, double step_s);
 /* Mean over stages: the counts are those of the stage with most slots. */
 MsPasses ms_passes_mean(const MsPasses *passes, int stages);
