@@ -170,15 +170,16 @@ static gboolean has_rows(const MsSlotPart *x) { return x->rows != MS_N_SLOTS; }
 
 enum { FEW = MS_TURNS_FEW, MORE = MS_TURNS_MORE };
 
-/* A stage that runs these in turn and nothing else: how long that takes with nothing shared. `streams`: inputs are
- * early. */
-static MsTime relaxed_time(const MsLags *const *lags, int n, gboolean streams) {
+/* A stage that runs these in turn and nothing else: how long that takes with nothing shared. `sends`: inputs are early,
+ * and the host issues messages behind each for so long; NULL: neither. */
+static MsTime relaxed_time(const MsLags *const *lags, int n, const MsTime *sends) {
   MsTime at[MS_N_ENDS] = {0}, end[2];
   for (int i = 0; i < MORE * n; i++) {
     MsTime after[MS_N_ENDS];
-    if (streams) at[MS_END_ENTRY] = at[MS_END_BESIDE] = 0;
+    if (sends) at[MS_END_ENTRY] = at[MS_END_BESIDE] = 0;
     ms_lags_run(lags[i % n], TRUE, at, after);
     memcpy(at, after, sizeof at);
+    if (sends) at[MS_END_HOST] += sends[i % n];
     if (i + 1 == FEW * n || i + 1 == MORE * n)
       end[i + 1 == MORE * n] = MAX(MAX(at[MS_END_ENTRY], at[MS_END_BESIDE]), at[MS_END_COMPUTE]);
   }
@@ -208,12 +209,20 @@ static MsLags table_of(MsSteady *s, const MsSteadySlot *slot) {
   return all;
 }
 
+/* For how long the host issues the messages of a slot; what walks through the schedule counts them by itself. */
+static MsTime sends_of(const MsSteady *s, MsChunks of) {
+  const MsChunk *chunk = of.forward ? of.forward : of.backward;
+  int messages = (of.forward != NULL) + (of.backward && of.kind != MS_SLOT_W);
+  return messages * ms_time_of(s->p->p2p_op.kernels * ms_program_machine(s->p, chunk->pool)->kernel_launch_s);
+}
+
 /* In the middle of a pipeline a slot's input is there before its turn, so that its first exchanges, and the messages of
  * the slot before it, run beside that slot. A forward and the backward behind it share what they take longer then. */
 static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
   const MsLags *in_turn[2] = {own};
+  MsTime sends[2] = {sends_of(s, of), sends_of(s, of)};
   if (of.kind == MS_SLOT_W || s->p->scenario->options.ep_overlap)
-    return turn_time(s, of, TRUE).time - relaxed_time(in_turn, 1, TRUE);
+    return turn_time(s, of, TRUE).time - relaxed_time(in_turn, 1, sends);
   const MsChunk *chunk = of.forward ? of.forward : of.backward;
   MsChunks both = {.forward = chunk, .backward = chunk, .kind = of.forward ? s->behind : of.kind};
   MsSteadySlot other = {0};
@@ -222,7 +231,7 @@ static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
   in_turn[!of.backward] = &table, in_turn[!!of.backward] = own;
   double cycle = (double)own->to[MS_END_COMPUTE][MS_END_COMPUTE],
          sum = cycle + (double)table.to[MS_END_COMPUTE][MS_END_COMPUTE];
-  MsTime longer = turn_time(s, both, TRUE).time - relaxed_time(in_turn, 2, TRUE);
+  MsTime longer = turn_time(s, both, TRUE).time - relaxed_time(in_turn, 2, sends);
   g_free(other.part);
   return cycle > 0 ? (MsTime)((double)longer * cycle / sum) : 0;
 }
@@ -252,7 +261,7 @@ static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
       !s->p->scenario->options.ep_overlap)
     behind_forward(s, of, &slot);
   const MsLags *lags = &slot.lags;
-  MsTime relaxed = relaxed_time(&lags, 1, FALSE);
+  MsTime relaxed = relaxed_time(&lags, 1, NULL);
   slot.longer[0] = slot.longer[1] = MAX(0, slot.time - relaxed);
   MsTime streams = s->p->layout->pp > 1 && !s->p->p2p_blocks ? longer_in_stream(s, of, lags) : slot.longer[1];
   slot.longer[1] = MAX(0, streams);

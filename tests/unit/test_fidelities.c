@@ -298,6 +298,17 @@ static void fast_sends_beside_collectives(void **state) {
   assert_close(fast->step_time_s, full->step_time_s, 0.025);
 }
 
+/* The host issues a message once, where it is what decides too. */
+static void fast_issues_messages_once(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"model\": {\"base\": \"gpt-tiny\", \"num_layers\": 16}, \"hardware\": \"b200-sxm\", \"gpus\": 4, "
+      "\"training\": {\"seq_length\": 1024, \"global_batch_size\": 32}, \"layout\": {\"pp\": 4, \"vpp\": 4}, "
+      "\"options\": {\"cuda_graph_scope\": [\"layer\"]}}");
+  g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST), full = ms_test_simulate(s, MS_FIDELITY_FULL);
+  assert_close(fast->step_time_s, full->step_time_s, 0.03);
+}
+
 static void no_part_of_run_is_negative(const char *scenario, MsFidelity fidelity) {
   g_autoptr(MsScenario) s = ms_test_scenario_of(scenario);
   g_autoptr(MsResult) r = ms_test_simulate(s, fidelity);
@@ -515,6 +526,7 @@ int main(void) {
                                      cmocka_unit_test(fast_waits_for_what_full_does),
                                      cmocka_unit_test(fast_sends_beside_collectives),
                                      cmocka_unit_test(a_slow_host_decides_the_order),
+                                     cmocka_unit_test(fast_issues_messages_once),
                                      cmocka_unit_test(no_part_is_negative),
                                      cmocka_unit_test(these_were_slower),
                                      cmocka_unit_test(steps_follow_one_another),
