@@ -44,6 +44,25 @@ static void limits_hold(const MsScenario *s, double full_s) {
   }
 }
 
+static void parts_add_up(const MsScenario *s, const MsResult *r) {
+  for (int i = 0; i < r->stages; i++) {
+    const MsStageMemory *m = &r->memory->stage[i];
+    const double part_B[] = {m->parameters_B, m->gradients_B,   m->optimizer_B,
+                             m->buffers_B,    m->activations_B, m->transient_B};
+    double sum_B = 0;
+    for (guint k = 0; k < G_N_ELEMENTS(part_B); k++) {
+      if (part_B[k] < 0) wrong(s, "less than nothing is kept", part_B[k], 0);
+      sum_B += part_B[k];
+    }
+    if (fabs(sum_B - m->peak_B) > 1e-9 * m->peak_B) wrong(s, "parts of memory", sum_B, m->peak_B);
+    double slots_s = 0;
+    for (int kind = 0; kind < MS_N_SLOTS; kind++) slots_s += r->passes[i].total_s[kind];
+    double all_s = slots_s + r->passes[i].optimizer_s + r->passes[i].bubble_s;
+    if (all_s < r->step_time_s * (1 - 1e-9)) wrong(s, "passes are not the step", all_s, r->step_time_s);
+    if (MIN(r->passes[i].optimizer_s, r->passes[i].bubble_s) < 0) wrong(s, "a pass takes less than nothing", 0, 0);
+  }
+}
+
 /* How far `fast` is off, where the scenario runs. */
 static void compare(const MsScenario *s, GArray *off) {
   g_autoptr(MsResult) bound = ms_simulate(s, MS_FIDELITY_BOUND, NULL, NULL);
@@ -55,6 +74,7 @@ static void compare(const MsScenario *s, GArray *off) {
   if (bound->step_time_s > fast->step_time_s) wrong(s, "bound above fast", bound->step_time_s, fast->step_time_s);
   for (int i = 0; i < full->stages; i++)
     if (fast->memory->stage[i].peak_B != full->memory->stage[i].peak_B) wrong(s, "memory differs", 0, 0);
+  parts_add_up(s, full), parts_add_up(s, fast);
   limits_hold(s, full->step_time_s);
   double error = fabs(fast->step_time_s / full->step_time_s - 1);
   g_array_append_val(off, error);
@@ -233,6 +253,30 @@ static void of_optimizer_instances(void **state) {
   print_message("%u of %d draws run, %d with FSDP of gradients; fast against full: median %.2f %%, worst %.1f %%\n",
                 off->len, draws, fsdp, 100 * ms_quantile(error, off->len, 0.5), 100 * ms_quantile(error, off->len, 1));
   assert_true(fsdp >= ms_by_tier(5, 40) && (int)off->len >= ms_by_tier(15, 120));
+  assert_true(ms_quantile(error, off->len, 0.5) <= 0.02);
+}
+
+/* Adapters beside frozen weights, which draws do not have, half of them stepped by Muon. */
+static void of_adapters(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(42);
+  g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
+  int draws = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(400, 6000)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
+    s->training.lora.rank = 8 << g_rand_int_range(rand, 0, 3);
+    s->training.lora.targets = 0;
+    for (int i = 0; i < ms_n_lora_targets; i++)
+      if (ms_lora_target_exists(&ms_lora_targets[i], s->model) && g_rand_boolean(rand))
+        s->training.lora.targets |= 1u << i;
+    s->training.optimizer = g_rand_boolean(rand) ? MS_OPT_MUON : MS_OPT_ADAM;
+    s->options.muon_tp_mode = g_rand_int_range(rand, 0, 3), s->model->mtp_num_layers = 0;
+    if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
+  }
+  double *error = (double *)(void *)off->data;
+  print_message("%u of %d draws run with adapters; fast against full: worst %.1f %%\n", off->len, draws,
+                100 * ms_quantile(error, off->len, 1));
+  assert_true((int)off->len >= ms_by_tier(5, 60));
   assert_true(ms_quantile(error, off->len, 0.5) <= 0.02);
 }
 
@@ -521,6 +565,7 @@ int main(void) {
                                      cmocka_unit_test(turns_that_are_left_out_change_nothing),
                                      cmocka_unit_test(fast_is_near_full),
                                      cmocka_unit_test(of_optimizer_instances),
+                                     cmocka_unit_test(of_adapters),
                                      cmocka_unit_test(fast_is_full_of_few_turns),
                                      cmocka_unit_test(fast_offloads_beside_both_halves),
                                      cmocka_unit_test(fast_waits_for_what_full_does),
