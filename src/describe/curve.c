@@ -399,6 +399,10 @@ static void curve_clear(MsCurve *curve) {
   ms_grid_clear(&curve->grid);
 }
 
+gboolean ms_curve_is_own(const MsCurve *curve) {
+  return !curve->of_base && !curve->provenance.lent_by && curve->provenance.n_fitted > 0;
+}
+
 void ms_curve_copy(const MsCurve *from, MsCurve *to) {
   *to = *from;
   to->lender = NULL, to->own_note = FALSE;

@@ -1,6 +1,9 @@
 /* src/describe/hardware.c - machines: their files, and curves borrowed from another machine. */
 #include "describe/hardware.h"
 
+#include <math.h>
+#include <string.h>
+
 #include "describe/precision.h"
 
 #include "base/err.h"
@@ -149,10 +152,38 @@ static int keep_curves(MsHardware *hardware, MsHardware *base) {
   return given;
 }
 
+/* Behind the `own` ones: they were measured where the figures that are assumed now were others. */
+static void mark_of_base(MsHardware *hardware, int own, JsonObject *changes) {
+  gboolean assumes = FALSE;
+  for (const MsField *field = ms_hardware_table.fields; field->key && !assumes; field++)
+    assumes = json_object_has_member(changes, field->key) && ms_source_within(hardware, field->key) > 0;
+  if (!assumes) return;
+  MsCurve *curves = ms_curves_own(hardware, 0);
+  for (int i = own; i < hardware->num_curves; i++) curves[i].of_base = TRUE;
+}
+
+enum { N_PEAKS = 6 };
+static void take_peaks(const MsHardware *h, double peak[N_PEAKS]) {
+  const double all[N_PEAKS] = {h->peak_bf16_flops,  h->peak_fp16_flops,  h->peak_fp8_flops,
+                               h->peak_mxfp8_flops, h->peak_nvfp4_flops, h->peak_fp32_flops};
+  memcpy(peak, all, sizeof all);
+}
+
+/* With another peak it is another device, on which nobody's run was compared. */
+#define SAME_PEAK 0.05
+static void forget_runs(MsHardware *hardware, const double before[N_PEAKS], JsonObject *changes) {
+  double now[N_PEAKS];
+  take_peaks(hardware, now);
+  if (json_object_has_member(changes, "published_runs")) return;
+  for (int i = 0; i < N_PEAKS; i++)
+    if (before[i] > 0 && now[i] > 0 && fabs(now[i] / before[i] - 1) > SAME_PEAK) hardware->published_runs = 0;
+}
+
 /* Curves that the overrides do not give follow the links that they change, borrowed ones too. */
 static gboolean change(MsHardware *hardware, const MsJson *doc, JsonObject *changes, const char *path, int depth,
                        GError **error) {
-  double scaleup_Bps = hardware->scaleup_Bps, nic_Bps = hardware->nic_Bps;
+  double scaleup_Bps = hardware->scaleup_Bps, nic_Bps = hardware->nic_Bps, peak[N_PEAKS];
+  take_peaks(hardware, peak);
   gboolean curves = json_object_has_member(changes, "curves"), from = json_object_has_member(changes, "curves_from");
   JsonNode *sources = hardware->sources ? json_node_ref(hardware->sources) : NULL;
   MsHardware base = {.curves = curves ? g_steal_pointer(&hardware->curves) : NULL,
@@ -164,6 +195,8 @@ static gboolean change(MsHardware *hardware, const MsJson *doc, JsonObject *chan
   int own = loaded && curves ? keep_curves(hardware, &base) : 0;
   ms_curves_free(&base);
   if (!loaded) return FALSE;
+  mark_of_base(hardware, own, changes);
+  forget_runs(hardware, peak, changes);
   if ((curves || from) && !borrow_curves(hardware, doc, path, depth, error)) return FALSE;
   ms_curves_follow_link(hardware, own, "scaleup_Bps", scaleup_Bps, hardware->scaleup_Bps);
   ms_curves_follow_link(hardware, own, "nic_Bps", nic_Bps, hardware->nic_Bps);

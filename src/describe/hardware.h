@@ -82,6 +82,7 @@ typedef struct MsCurve {
   MsProvenance provenance;
   const struct MsCurve *lender; /* the box whose curve has these strings and tables, held; NULL: they are its own */
   gboolean own_note;            /* provenance.note is its own all the same */
+  gboolean of_base;             /* stands in the file of a machine whose figures this one only assumes to be others */
 } MsCurve;
 
 typedef enum {
@@ -164,6 +165,8 @@ typedef struct MsHardware {
 extern const MsFieldTable ms_hardware_table;
 extern const MsFieldTable ms_curve_table;
 
+/* Fitted to kernels or messages of the machine itself, whatever its data sheet is taken to say. */
+gboolean ms_curve_is_own(const MsCurve *curve);
 /* Deep copy of a curve into *to, whose old contents are forgotten. */
 void ms_curve_copy(const MsCurve *from, MsCurve *to);
 /* Takes `note`, in place of provenance.note. */

@@ -58,11 +58,11 @@ static const Spoken *spoken_of(const char *key) {
       {"peak_", "FLOP a second", "moesim calibrate --gpu, then moesim fit"},
       {"hbm_Bps", "bandwidth of the memory", "moesim calibrate --gpu, then moesim fit"},
       {"l2_Bps", "bandwidth of the cache", "moesim calibrate --gpu, then moesim fit"},
-      {"scaleup_Bps", "bandwidth inside a node", "nccl-tests inside of a node, then moesim fit"},
-      {"nic_Bps", "bandwidth of the network", "nccl-tests over several nodes, then moesim fit"},
+      {"scaleup_Bps", "bandwidth inside a node", "nccl-tests inside of a node, then moesim import nccl-tests"},
+      {"nic_Bps", "bandwidth of the network", "nccl-tests over several nodes, then moesim import nccl-tests"},
       {"host_link_Bps", "bandwidth to the host", "nvbandwidth or its like"},
       {"sustained_derate", "clock in long runs", "a run that its products decide, then moesim anchor"},
-      {"kernel_launch_s", "host time of a kernel", "a run that waits for its host, then moesim validate"}};
+      {"kernel_launch_s", "host time of a kernel", "a run that waits for its host, then moesim anchor"}};
   for (guint i = 0; i < G_N_ELEMENTS(all); i++)
     if (g_str_has_prefix(key, all[i].prefix)) return &all[i];
   return NULL;

@@ -7,9 +7,10 @@
  * by laws: a site and a release that nobody has seen (site_band), the time in which the step waits for the host
  * (host_band) and for other stages (bubble_band), a replica of one microbatch (last_gradients_band), a machine without
  * published runs (unseen_machine_band; n runs leave 1 / sqrt(1 + n) of it). A figure of the machine that is assumed
- * (describe/sources.h) adds how far off it may be, times its share of the step. All add up as squares. The 80 and 50 %
- * bands are shares of the 90 % band (band_80_share, band_50_share) but for what an unseen machine adds: that is one
- * error of all its runs, its clock, of which a normal is believed, so its shares are those of a normal. Rates
+ * (describe/sources.h) adds how far off it may be, times its share of the step in which no curve was measured on the
+ * machine itself, and beyond the share that runs followed by which it was anchored. All add up as squares. The 80 and
+ * 50 % bands are shares of the 90 % band (band_80_share, band_50_share) but for what an unseen machine adds: that is
+ * one error of all its runs, its clock, of which a normal is believed, so its shares are those of a normal. Rates
  * (tokens/s, MFU) have the same relative bands.
  */
 #ifndef MS_SIM_BAND_H

@@ -235,7 +235,8 @@ typedef struct { /* the stage whose numbers count */
 
 static void add_origin(MsResult *r, const Ground *g, const MsOp *op, const MsOpCost *cost, double times) {
   gboolean communication = ms_op_families[op->kind] == MS_FAMILY_COMM;
-  ms_band_add_assumed(g->scenario, r, ms_cost_rate_key(g->costs, op, cost), communication, times * cost->time_s);
+  if (!cost->curve || !ms_curve_is_own(cost->curve)) /* what was measured takes as long whatever the data sheet says */
+    ms_band_add_assumed(g->scenario, r, ms_cost_rate_key(g->costs, op, cost), communication, times * cost->time_s);
   if (ms_op_families[op->kind] < MS_FAMILY_MEMORY) /* products run at the clock that training sustains */
     ms_band_add_assumed(g->scenario, r, "sustained_derate", FALSE, times * cost->time_s);
   const char *word = cost->curve ? cost->curve->op : ms_op_words[op->kind];

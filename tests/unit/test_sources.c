@@ -154,6 +154,50 @@ static void strict_refuses_by_name(void **state) {
   assert_true(least && g_str_has_prefix(least->caveat, "bound: "));
 }
 
+/* Bandwidths that were measured on the machine do not rest on what is assumed of its links; those of a machine that it
+ * is built upon do, where it assumes another figure. */
+static double share_of_link(const char *provenance) {
+  g_autofree char *text = g_strdup_printf(
+      "{\"base\": \"mtt-s5000\", \"curves\": [{\"op\": \"all_gather\", \"level\": \"nvlink\", \"form\": \"segments\", "
+      "\"segments\": [[2e-5, 2e11]], \"provenance\": {%s}}, {\"op\": \"reduce_scatter\", \"level\": \"nvlink\", "
+      "\"form\": \"segments\", \"segments\": [[2e-5, 2e11]], \"provenance\": {%s}}]}",
+      provenance, provenance);
+  g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "mtt-s5000", 8);
+  s->layout.tp = 8;
+  ms_hardware_free(s->hardware);
+  s->hardware = machine(text, "x.json", NULL);
+  assert_non_null(s->hardware);
+  g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
+  for (int i = 0; i < r->n_assumed; i++)
+    if (strcmp(r->assumed[i].key, "scaleup_Bps") == 0) return r->assumed[i].share;
+  return 0;
+}
+
+static void what_was_measured_is_not_assumed(void **state) {
+  (void)state;
+  double stated = share_of_link(""), measured = share_of_link("\"n_fitted\": 12");
+  assert_true(stated > 0.02 && measured < stated / 5);
+  g_autoptr(MsHardware) base = ms_hardware_load("h200-sxm", NULL);
+  g_autoptr(MsHardware) nvl = ms_hardware_load("h200-nvl", NULL);
+  int own = 0;
+  for (int i = 0; i < base->num_curves; i++) own += ms_curve_is_own(&base->curves[i]);
+  assert_true(own > 10 && ms_source_within(nvl, "nic_Bps") > 0);
+  for (int i = 0; i < nvl->num_curves; i++) assert_false(ms_curve_is_own(&nvl->curves[i]));
+}
+
+/* A device with another peak is none that published runs were compared on; one with another network is. */
+static void another_peak_is_another_device(void **state) {
+  (void)state;
+  g_autoptr(MsHardware) base = ms_hardware_load("b200-sxm", NULL);
+  g_autoptr(MsHardware) faster = machine("{\"base\": \"b200-sxm\", \"peak_bf16_flops\": 4e15}", "x.json", NULL);
+  g_autoptr(MsHardware) wider = machine("{\"base\": \"b200-sxm\", \"nic_Bps\": 1e11}", "x.json", NULL);
+  g_autoptr(MsHardware) said =
+      machine("{\"base\": \"b200-sxm\", \"peak_bf16_flops\": 4e15, \"published_runs\": 3}", "x.json", NULL);
+  assert_true(base->published_runs > 0 && faster->published_runs == 0);
+  assert_int_equal(wider->published_runs, base->published_runs);
+  assert_int_equal(said->published_runs, 3);
+}
+
 /* --- machines upon machines ------------------------------------------------------------------------------------ */
 static void an_override_is_stated(void **state) {
   (void)state;
@@ -246,6 +290,8 @@ int main(void) {
                                      cmocka_unit_test(the_vendors_figures_lie_in_the_band),
                                      cmocka_unit_test(a_memory_is_needed),
                                      cmocka_unit_test(strict_refuses_by_name),
+                                     cmocka_unit_test(what_was_measured_is_not_assumed),
+                                     cmocka_unit_test(another_peak_is_another_device),
                                      cmocka_unit_test(an_override_is_stated),
                                      cmocka_unit_test(a_file_has_a_base),
                                      cmocka_unit_test(figures_name_a_variant),
