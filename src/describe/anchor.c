@@ -26,6 +26,13 @@ const MsFieldTable ms_anchor_table = MS_FIELD_TABLE(
      .offset = offsetof(MsAnchor, models),
      .flags = MS_NULLABLE,
      .doc = "object: name of a model -> factor on all of its time, beside those above"},
+    {.key = "rested",
+     .type = MS_T_FREE,
+     .unit = "",
+     .offset = offsetof(MsAnchor, rested),
+     .flags = MS_NULLABLE,
+     .doc = "object: assumed figure of the machine -> share of a step of these runs that followed it: so far the "
+            "factors hold what it is off, and bands do not count it again"},
     {.key = "runs",
      .type = MS_T_FREE,
      .unit = "",
@@ -63,21 +70,26 @@ static gboolean check_runs(const MsAnchor *anchor, const MsJson *doc, const char
   return TRUE;
 }
 
-gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *path, GError **error) {
-  if (!check_runs(anchor, doc, path, error)) return FALSE;
-  if (!anchor->models) return TRUE;
-  g_autofree char *at = g_strconcat(path, ".models", NULL);
-  if (!ms_json_need_object(doc, anchor->models, at, error)) return FALSE;
-  JsonObject *models = json_node_get_object(anchor->models);
-  g_autoptr(GList) names = json_object_get_members(models);
+/* Every member a number of that range. */
+static gboolean check_numbers(JsonNode *object, double least, double most, const char *what, const MsJson *doc,
+                              const char *at, GError **error) {
+  if (!object) return TRUE;
+  if (!ms_json_need_object(doc, object, at, error)) return FALSE;
+  g_autoptr(GList) names = json_object_get_members(json_node_get_object(object));
   for (GList *l = names; l; l = l->next) {
-    JsonNode *node = json_object_get_member(models, l->data);
-    double factor = ms_json_number(node);
+    double value = ms_json_number(json_object_get_member(json_node_get_object(object), l->data));
     g_autofree char *deeper = g_strconcat(at, ".", (const char *)l->data, NULL);
-    if (!(factor >= MS_ANCHOR_LEAST && factor <= MS_ANCHOR_MOST))
-      return ms_json_error(doc, deeper, error, "must be a factor on time, 0.05 to 20");
+    if (!(value >= least && value <= most)) return ms_json_error(doc, deeper, error, "must be %s", what);
   }
   return TRUE;
+}
+
+gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *path, GError **error) {
+  g_autofree char *models = g_strconcat(path, ".models", NULL), *rested = g_strconcat(path, ".rested", NULL);
+  return check_runs(anchor, doc, path, error) &&
+         check_numbers(anchor->models, MS_ANCHOR_LEAST, MS_ANCHOR_MOST, "a factor on time, 0.05 to 20", doc, models,
+                       error) &&
+         check_numbers(anchor->rested, 0, 1, "a share of a step, 0 to 1", doc, rested, error);
 }
 
 static JsonNode *of_model(const MsAnchor *anchor, const char *model) {
@@ -88,6 +100,11 @@ double ms_anchor_factor(const MsAnchor *anchor, MsAnchorClass class_index, const
   double factor = anchor->factor[class_index] > 0 ? anchor->factor[class_index] : 1; /* 0: built by hand */
   JsonNode *node = of_model(anchor, model);
   return node ? factor * json_node_get_double(node) : factor;
+}
+
+double ms_anchor_rested(const MsAnchor *anchor, const char *key) {
+  double share = anchor->rested ? ms_json_number(ms_json_member(json_node_get_object(anchor->rested), key)) : NAN;
+  return share > 0 ? share : 0;
 }
 
 double ms_anchor_band(const MsAnchor *anchor, const char *model) {

@@ -27,16 +27,20 @@ typedef enum { /* rows of ms_anchor_table, in this order */
 typedef struct {
   double factor[MS_N_ANCHORS]; /* on the time of each; 1: as predicted */
   JsonNode *models;            /* object: name of a model -> factor on all of its time; NULL */
+  JsonNode *rested;            /* object: assumed figure of the machine -> share of a step of its runs that followed it,
+                                  the largest; NULL */
   JsonNode *runs;              /* list of what MS_ANCHOR_RUN says of each run that was seen; NULL */
   double band, models_band;    /* what errors of all its runs have in common, relative, 90 %; of those models; NaN */
 } MsAnchor;
 
 extern const MsFieldTable ms_anchor_table;
 
-/* `models` holds factors, `runs` runs. FALSE and *error. */
+/* `models` holds factors, `rested` shares, `runs` runs. FALSE and *error. */
 gboolean ms_anchor_check(const MsAnchor *anchor, const MsJson *doc, const char *path, GError **error);
 /* Of a class of operators of a model; 1 where nothing was learned. */
 double ms_anchor_factor(const MsAnchor *anchor, MsAnchorClass class_index, const char *model);
+/* Share of a step that followed this assumed figure in what was seen: so far the factors tell how far off it was. */
+double ms_anchor_rested(const MsAnchor *anchor, const char *key);
 /* The band for a model, NaN where nothing was learned. */
 double ms_anchor_band(const MsAnchor *anchor, const char *model);
 

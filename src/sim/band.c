@@ -90,6 +90,7 @@ double ms_band_of_assumed(const MsScenario *s, MsResult *r, const MsTimeParts *s
     MsAssumed a = r->assumed[i];
     if (!(a.within > 0)) continue;
     a.share = r->step_time_s > 0 ? MIN(a.share / r->step_time_s, 1) * (a.communication ? exposed : 1) : 0;
+    a.share = MAX(a.share - ms_anchor_rested(&s->hardware->anchor, a.key), 0);
     squares += a.share * a.share * a.within * a.within;
     r->assumed[n++] = a;
   }
@@ -122,7 +123,7 @@ static void add_assumed(GString *out, const MsHardware *h, const MsResult *r) {
 static void add_machine(GString *all, const MsHardware *machine, const MsResult *r) {
   g_autoptr(GString) out = g_string_new(NULL);
   add_assumed(out, machine, r);
-  if (machine->published_runs == 0) g_string_append(out, "no published runs compared; ");
+  if (machine->published_runs == 0 && !(machine->anchor.band > 0)) g_string_append(out, "no published runs compared; ");
   if (out->len > 0) g_string_append_printf(all, "%s: %s", machine->name, out->str);
 }
 

@@ -31,6 +31,8 @@ typedef struct {
   double follows[MS_N_ANCHORS];                           /* d log step / d log factor */
   double band, common;                                    /* of the prediction */
   MsBandGround ground;
+  int n_assumed; /* figures of the machine that the prediction rests on */
+  MsAssumed *assumed;
   guint place; /* of its model */
   GError *error;
 } Run;
@@ -42,6 +44,7 @@ static void run_clear(gpointer data) {
   g_free(r->log);
   g_free(r->model);
   g_free(r->site);
+  g_free(r->assumed);
   ms_run_labels_clear(&r->label);
   ms_scenario_free(r->scenario);
   g_clear_error(&r->error);
@@ -131,6 +134,8 @@ static gboolean predict(Run *r, gboolean unnamed, GError **error) {
   r->log_error = r->measured_s > 0 ? log(r->measured_s / r->predicted_s) : NAN;
   r->band = result->band;
   r->ground = result->ground;
+  r->n_assumed = result->n_assumed;
+  r->assumed = g_memdup2(result->assumed, (gsize)result->n_assumed * sizeof *result->assumed);
   r->common = sqrt(MAX(result->band * result->band - result->band_curves * result->band_curves, 0));
   return r->predicted_s > 0 && find_follows(r, error);
 }
@@ -402,7 +407,10 @@ static GArray *read_files(const MsAnchorOptions *o, GPtrArray *notes, GError **e
     good = ms_profile_kind(o->files[i], &kind, error);
     if (good && kind == MS_PROFILE_SAVED_RUN)
       good = ms_input_error(error, run.file, 0, NULL, "is a prediction: nothing was measured");
-    else if (good && kind != MS_PROFILE_SCENARIO && (!last || last->trace))
+    else if (good && kind != MS_PROFILE_SCENARIO && last && last->trace)
+      good = ms_input_error(error, run.file, 0, NULL, "is a second profile of %s: one of a run counts, beside %s",
+                            last->file, last->trace);
+    else if (good && kind != MS_PROFILE_SCENARIO && !last)
       good = ms_input_error(error, run.file, 0, NULL, "is a profile: give the scenario of its run in front of it");
     if (!good || kind != MS_PROFILE_SCENARIO) {
       if (good) last->trace = g_steal_pointer(&run.file);
@@ -517,6 +525,26 @@ static void put_runs(MsJsonOut *out, const Belief *b, Run *const *runs, guint n)
   ms_json_out_end(out);
 }
 
+static double share_of(const Run *r, const char *key) {
+  for (int i = 0; i < r->n_assumed; i++)
+    if (strcmp(r->assumed[i].key, key) == 0) return r->assumed[i].share;
+  return 0;
+}
+
+/* How much of a measured step followed each assumed figure, upon what the machine was anchored by before. A profile
+ * alone says nothing of messages and of the host, and leaves it as it was. */
+static void put_rested(MsJsonOut *out, Run *const *runs, guint n) {
+  const MsHardware *machine = runs[0]->scenario->hardware;
+  ms_json_out_object(out, "rested");
+  for (const MsField *field = ms_hardware_table.fields; field->key; field++) {
+    double most = 0, before = ms_anchor_rested(&machine->anchor, field->key);
+    for (guint i = 0; i < n; i++)
+      if (runs[i]->measured_s > 0) most = MAX(most, share_of(runs[i], field->key));
+    if (rounded(before + most) > 0) ms_json_out_double(out, field->key, MIN(rounded(before + most), 1));
+  }
+  ms_json_out_end(out);
+}
+
 /* Without folders, so that the text does not depend on where files lie. */
 static char *command_of(const MsAnchorOptions *o) {
   GString *text = g_string_new("moesim anchor");
@@ -539,6 +567,7 @@ static char *machine_text(const MsAnchorOptions *o, const MsAnchored *a, const B
   put_base(out, o, runs[0]);
   ms_json_out_object(out, "anchor");
   put_factors(out, a, b, runs, n);
+  put_rested(out, runs, n);
   put_runs(out, b, runs, n);
   ms_json_out_double(out, "band", rounded(a->band));
   ms_json_out_double(out, "models_band", rounded(a->models_band));
@@ -594,7 +623,8 @@ static const char *most_unknown(const Belief *b, Run *const *runs, guint n) {
 
 static void bands(MsAnchored *a, const Mixture *before, const Mixture *after, Run *const *runs, guint n) {
   for (guint i = 0; i < n; i++) {
-    double common = ms_band_common(&runs[i]->scenario->laws, &runs[i]->ground);
+    double common = hypot(ms_band_common(&runs[i]->scenario->laws, &runs[i]->ground),
+                          runs[i]->measured_s > 0 ? runs[i]->ground.assumed : 0);
     a->band_before = MAX(a->band_before, common);
     a->band = MAX(a->band, band_after(before, after, runs[i], common, MOST_MODELS));
     a->models_band = MAX(a->models_band, band_after(before, after, runs[i], common, runs[i]->place));

@@ -104,6 +104,40 @@ static void again(void **state) {
   assert_true(fabs(log(step_on(run, twice) / step_on(run, NULL) / 1.2)) < fabs(log1p(a->seen[0].after)));
 }
 
+static MsResult *result_on(const char *file, const char *hardware) {
+  g_autoptr(MsScenario) s = ms_scenario_load(file, NULL);
+  ms_hardware_free(s->hardware);
+  s->hardware = ms_hardware_load(hardware, NULL);
+  assert_non_null(s->hardware);
+  return ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
+}
+
+/* What a run followed of an assumed figure its factors hold: the band does not count it again, and nothing says that
+ * nobody has measured. */
+static void an_assumption_is_tried(void **state) {
+  (void)state;
+  GError *error = NULL;
+  ms_test_data_write("guessed.json", "{\"base\": \"box\", \"name\": \"guessed\", \"peak_bf16_flops\": 9e14, "
+                                     "\"sources\": {\"peak_bf16_flops\": {\"mark\": \"assumed\", \"within\": 0.4, "
+                                     "\"text\": \"made\"}}}");
+  g_autofree char *run = write_run("run.json", 16, 1.02), *guessed = ms_test_data_path("guessed.json"),
+                  *tried = ms_test_data_path("tried.json");
+  g_autoptr(MsAnchored) a = anchor(run, NULL, guessed, &error);
+  assert_null(error);
+  ms_test_data_write("tried.json", a->text);
+  g_autoptr(MsResult) before = result_on(run, guessed);
+  g_autoptr(MsResult) after = result_on(run, tried);
+  assert_true(before->ground.assumed > 0.05 && strstr(before->caveat, "peak_bf16_flops"));
+  assert_true(after->ground.assumed < 1e-3 && after->band < before->band);
+  assert_null(after->caveat);
+  g_autofree char *wrong = g_strdup("{\"base\": \"box\", \"anchor\": {\"rested\": {\"nic_Bps\": 2}}}");
+  ms_test_data_write("wrong.json", wrong);
+  g_autofree char *file = ms_test_data_path("wrong.json");
+  assert_null(ms_hardware_load(file, &error));
+  assert_non_null(strstr(error->message, "anchor.rested.nic_Bps: must be a share of a step, 0 to 1"));
+  g_clear_error(&error);
+}
+
 /* A saved profile of what is predicted for `run`, but for expert GEMMs that take 1.3 times as long. */
 static char *write_profile(const char *run) {
   GError *error = NULL;
@@ -258,6 +292,13 @@ static void refused(void **state) {
     assert_int_equal(error->code, MS_ERROR_INPUT);
     if (!strstr(error->message, cases[i].say)) fail_msg("%s, not: %s", error->message, cases[i].say);
   }
+  g_autofree char *saved = write_profile(run);
+  const char *const three[] = {run, saved, trace, NULL};
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  const MsAnchorOptions options = {three, NULL, NULL, "2026-11-23", 1};
+  g_autoptr(GError) error = NULL;
+  assert_null(ms_anchor(&options, notes, &error));
+  assert_non_null(strstr(error->message, "kineto.json: is a second profile of "));
 }
 
 /* Runs of a site that are all slower by as much: one says most of it, two more. */
@@ -289,7 +330,8 @@ static void worth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_run),      cmocka_unit_test(odd_runs), cmocka_unit_test(again), cmocka_unit_test(profile),
-      cmocka_unit_test(log_of_a_run), cmocka_unit_test(refused),  cmocka_unit_test(worth), cmocka_unit_test(laws)};
+      cmocka_unit_test(one_run), cmocka_unit_test(odd_runs), cmocka_unit_test(an_assumption_is_tried),
+      cmocka_unit_test(again),   cmocka_unit_test(profile),  cmocka_unit_test(log_of_a_run),
+      cmocka_unit_test(refused), cmocka_unit_test(worth),    cmocka_unit_test(laws)};
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
