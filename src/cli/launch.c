@@ -45,6 +45,7 @@ static int launch(const MsVerb *verb, const Options *o, int argc, char **argv) {
     return ms_cli_usage(verb, "--restarts belongs to a form with a scheduler around it, which %s has not",
                         ms_launch_words[word]);
   g_autoptr(MsScenario) scenario = ms_scenario_load(argv[1], &error);
+  if (scenario && !o->form) word = ms_launch_word_of(scenario->framework);
   char *text = scenario ? text_of(o, scenario, word, &error) : NULL;
   if (text && !o->preflight) ms_cli_warn_of_memory(scenario);
   return text ? put(o, word, text) : ms_cli_fail(error);
@@ -54,7 +55,8 @@ int ms_cli_launch(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("launch");
   Options o = {0};
   const GOptionEntry entries[] = {
-      {"form", 0, 0, G_OPTION_ARG_STRING, &o.form, "default megatron; other forms are in docs/launch.md", "FORM"},
+      {"form", 0, 0, G_OPTION_ARG_STRING, &o.form,
+       "default megatron, or that of the scenario's framework; other forms are in docs/launch.md", "FORM"},
       {"restarts", 0, 0, G_OPTION_ARG_INT, &o.restarts,
        "times that a failed job starts again (default 0); needs a scheduler", "N"},
       {"explain", 0, 0, G_OPTION_ARG_NONE, &o.explain, "what each argument stands for, instead of the launch", NULL},

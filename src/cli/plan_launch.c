@@ -64,11 +64,21 @@ int ms_cli_plan_launch(const MsVerb *verb, const MsPlan *plan, const MsRobust *r
   return 0;
 }
 
+/* The place of a run in the ranking names its files. */
+static char *name_of(const char *what, int place, const char *suffix) {
+  return g_strdup_printf("%s-%d.%s", what, place, suffix);
+}
+
+/* Where no form is asked for, that of its framework. */
+static MsLaunch launch_of(const MsVerb *verb, const char *form, const MsScenario *s) {
+  return ms_launch_of_word(form ? ms_cli_word(verb, "form", form, ms_launch_words) : ms_launch_word_of(s->framework));
+}
+
 static gboolean write_run(const MsDecisionRow *row, const char *folder, MsLaunch launch, GError **error) {
   const MsScenario *s = row->entry->scenario;
-  g_autofree char *start = ms_launch_text(s, launch, error), *json = g_strdup_printf("run-%d.json", row->place),
-                  *script = g_strdup_printf("start-%d.sh", row->place), *file = g_build_filename(folder, json, NULL),
-                  *other = g_build_filename(folder, script, NULL);
+  g_autofree char *start = ms_launch_text(s, launch, error), *json = name_of("run", row->place, "json"),
+                  *script = name_of("start", row->place, ms_launch_suffix(launch)),
+                  *file = g_build_filename(folder, json, NULL), *other = g_build_filename(folder, script, NULL);
   if (!start) return FALSE;
   g_autofree char *text = ms_scenario_text(s, 2), *lines = g_strconcat(text, "\n", NULL);
   return ms_write_file(file, lines, -1, error) && ms_write_file(other, start, -1, error);
@@ -76,17 +86,21 @@ static gboolean write_run(const MsDecisionRow *row, const char *folder, MsLaunch
 
 int ms_cli_plan_decide_out(const MsVerb *verb, const MsDecision *d, const char *folder, const char *form) {
   GError *error = NULL;
-  MsLaunch launch = ms_launch_of_word(form ? ms_cli_word(verb, "form", form, ms_launch_words) : 0);
-  for (int i = 0; i < d->n_runs; i++)
+  MsLaunch launch = {0};
+  for (int i = 0; i < d->n_runs; i++) {
+    launch = launch_of(verb, form, d->row[d->run[i]].entry->scenario);
     if (!write_run(&d->row[d->run[i]], folder, launch, &error)) return ms_cli_fail(error);
+  }
   if (d->n_runs == 0) {
     fprintf(stderr, "moesim: no run would tell more: nothing is written into %s\n", folder);
     return 0;
   }
   int place = d->row[d->run[0]].place;
+  fflush(stdout); /* the plan first, where both go the same way */
+  g_autofree char *start = name_of("start", place, ms_launch_suffix(launch)), *log = name_of("run", place, "log");
   fprintf(stderr,
-          "moesim: %d runs written into %s: start each for 20 steps and keep what it prints beside it, start-%d.sh > "
-          "run-%d.log; then moesim anchor %s/run-* --out my-cluster.json\n",
-          d->n_runs, folder, place, place, folder);
+          "moesim: %d runs written into %s: start each for 20 steps and keep what it prints beside it, %s%s %s; then "
+          "moesim anchor %s/run-* --out my-cluster.json\n",
+          d->n_runs, folder, start, g_str_has_suffix(start, ".sh") ? " >" : " as", log, folder);
   return 0;
 }

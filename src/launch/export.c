@@ -39,6 +39,21 @@ MsFramework ms_launch_framework(MsLaunch launch) {
   return framework[launch.form];
 }
 
+int ms_launch_word_of(MsFramework framework) {
+  for (int i = 0; ms_launch_words[i]; i++)
+    if (!launches[i].around && ms_launch_framework(launches[i]) == framework) return i;
+  return 0;
+}
+
+const char *ms_launch_suffix(MsLaunch launch) {
+  if (launch.around > MS_AROUND_SLURM) return "yaml";
+  if (launch.around) return "sh";
+  return launch.form == MS_LAUNCH_TORCHTITAN  ? "toml"
+         : launch.form == MS_LAUNCH_DEEPSPEED ? "json"
+         : launch.form == MS_LAUNCH_MODELZOO  ? "yaml"
+                                              : "sh";
+}
+
 /* --- notes --- */
 static void note_string(JsonObject *notes, const char *key, const char *value) {
   if (value) json_object_set_string_member(notes, key, value);

@@ -44,14 +44,13 @@ static void append_runs(GString *out, const MsDecision *d) {
   }
   g_autofree char *places = places_of(d, d->n_runs);
   int place = d->row[d->run[0]].place;
-  g_string_append_printf(
-      out,
-      "to settle it: run %s for 20 steps each; expected regret %s -> %s\n"
-      "  moesim plan --top %d --rank %d --out run-%d.json REQUEST && moesim launch run-%d.json > run-%d.sh\n"
-      "  moesim anchor run-%d.json run-%d.log --out mine.json     of all; then plan with it\n"
-      "  --decide-out FOLDER writes scenarios and scripts of all\n",
-      places, MS_PERCENT(d->row[d->pick].regret), MS_PERCENT(d->regret_after[d->n_runs - 1]), d->n, place, place, place,
-      place, place, place);
+  g_string_append_printf(out,
+                         "to settle it: run %s for 20 steps each; expected regret %s -> %s\n"
+                         "  moesim plan --top %d --rank %d --out run-%d.json REQUEST && moesim launch run-%d.json\n"
+                         "  moesim anchor run-%d.json run-%d.log --out mine.json     of all; then plan with it\n"
+                         "  --decide-out FOLDER writes scenarios and scripts of all\n",
+                         places, MS_PERCENT(d->row[d->pick].regret), MS_PERCENT(d->regret_after[d->n_runs - 1]), d->n,
+                         place, place, place, place, place);
 }
 
 char *ms_report_decision(const MsDecision *d) {
