@@ -74,11 +74,30 @@ static void answer(Init *x, const char *key, const char *text, const char *sourc
 }
 
 /* --- the file ---------------------------------------------------------------------------------------------------- */
-/* 8 as a number, 400Gb/s as a text: both are what a file may say. */
-static void write_value(MsJsonOut *out, const char *key, const char *text) {
-  g_autoptr(JsonNode) node = json_from_string(text, NULL);
-  if (node) ms_json_out_node(out, key, node);
-  else ms_json_out_string(out, key, text);
+/* 8 as a number, 400Gb/s as a text: both are what a file may say. (transfer full) */
+static JsonNode *value_of(const char *text) {
+  JsonNode *node = json_from_string(text, NULL);
+  return node ? node : json_node_init_string(json_node_alloc(), text);
+}
+
+/* "sliding_window.window": a member of an object, beside those that were said before. */
+static void put_value(JsonObject *object, const char *key, const char *text) {
+  const char *dot = strchr(key, '.');
+  g_autofree char *outer = dot ? g_strndup(key, (gsize)(dot - key)) : NULL;
+  if (!dot) {
+    json_object_set_member(object, key, value_of(text));
+    return;
+  }
+  JsonObject *inner = ms_json_object(ms_json_member(object, outer));
+  if (!inner) json_object_set_object_member(object, outer, inner = json_object_new());
+  put_value(inner, dot + 1, text);
+}
+
+static void write_values(const Init *x, MsJsonOut *out) {
+  g_autoptr(JsonObject) all = json_object_new();
+  for (guint i = 0; i < x->order->len; i++)
+    put_value(all, x->order->pdata[i], ((Answer *)g_hash_table_lookup(x->answers, x->order->pdata[i]))->text);
+  for (MsJsonMember at = ms_json_members(all); ms_json_next(&at);) ms_json_out_node(out, at.key, at.value);
 }
 
 static void write_sources(const Init *x, MsJsonOut *out) {
@@ -86,6 +105,7 @@ static void write_sources(const Init *x, MsJsonOut *out) {
   for (guint i = 0; i < x->order->len; i++) {
     const char *key = x->order->pdata[i];
     const Answer *a = g_hash_table_lookup(x->answers, key);
+    if (strchr(key, '.')) continue; /* sources are of whole keys */
     if (!a->source) {
       ms_json_out_string(out, key, "as said to moesim init");
       continue;
@@ -115,8 +135,7 @@ static char *file_text(const Init *x) {
   ms_json_out_string(out, "name", x->name);
   ms_json_out_string(out, "doc", doc);
   ms_json_out_string(out, "base", x->like);
-  for (guint i = 0; i < x->order->len; i++)
-    write_value(out, x->order->pdata[i], ((Answer *)g_hash_table_lookup(x->answers, x->order->pdata[i]))->text);
+  write_values(x, out);
   if (x->kind == &kinds[CLUSTER] && x->order->len > 0) write_sources(x, out);
   ms_json_out_end(out);
   g_autofree char *text = ms_json_out_take(out);
