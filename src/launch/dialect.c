@@ -115,6 +115,7 @@ static const struct {
     {"--moe-zerc", "its other order of tokens and experts is not modelled"},
     {"--mla-swap-core-attn-out", "activations that go to the host and back are not modelled: memory is predicted too "
                                  "high"},
+    {"--mla-zero-memory", "recomputed up-projections are not modelled so: memory is predicted too high"},
     {"--recompute-mla-up-proj", "recomputed up-projections are not modelled so: memory is predicted too high"},
     {"--mtp-mem-efficient-logits", "logits of the MTP blocks are kept here: memory is predicted too high"},
     {"--interleave-sliding-window", "the window of every second layer is not modelled"}};

@@ -11,13 +11,22 @@
 #include "study/advice.h"
 #include "study/parts.h"
 
-/* Sizes of the task that differ between cells, each a column. */
+/* Of the best layout; NULL: there is none. */
+static const MsScenario *winner_of(const MsSweepCell *cell) {
+  return cell->plan && cell->plan->n_best > 0 ? cell->plan->best[0].scenario : NULL;
+}
+
+/* What is told of each cell because it differs: sizes of the task, and precisions that the plan has chosen. */
 typedef struct {
-  gboolean seq, batch;
+  gboolean seq, batch, precision;
 } Sizes;
 
 static Sizes sizes_of(const MsSweep *s) {
-  Sizes sizes = {FALSE, FALSE};
+  Sizes sizes = {FALSE, FALSE, FALSE};
+  for (int i = 0; i < s->n_cells; i++) {
+    const MsScenario *best = winner_of(&s->cell[i]);
+    sizes.precision |= best && best->training.precision != s->cell[i].request->base->training.precision;
+  }
   for (int i = 1; i < s->n_cells; i++) {
     const MsTraining *a = &s->cell[0].request->base->training, *b = &s->cell[i].request->base->training;
     sizes.seq |= a->seq_length != b->seq_length;
@@ -29,9 +38,8 @@ static Sizes sizes_of(const MsSweep *s) {
 /* Of the best where the number of GPUs is searched. */
 static void place_cell(MsTable *table, const MsSweepCell *cell) {
   const MsScenario *base = cell->request->base;
-  g_autofree char *gpus = cell->plan && cell->plan->n_best > 0
-                              ? g_strdup_printf("%d", cell->plan->best[0].scenario->gpus)
-                              : ms_report_gpus(cell->request);
+  const MsScenario *best = winner_of(cell);
+  g_autofree char *gpus = best ? g_strdup_printf("%d", best->gpus) : ms_report_gpus(cell->request);
   MS_TABLE_ROW(table, base->model->name, base->hardware->name, gpus);
 }
 
@@ -60,7 +68,7 @@ static const char *why_not(const MsSweepCell *cell) {
 static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
   place_cell(table, cell);
   size_cells(table, sizes, cell->request->base);
-  if (!cell->plan || cell->plan->n_best == 0) {
+  if (!winner_of(cell)) {
     for (int i = 0; i < 4; i++) ms_table_cell(table, "-");
     ms_table_cell(table, why_not(cell));
     return;
@@ -68,8 +76,9 @@ static void cell_row(MsTable *table, Sizes sizes, const MsSweepCell *cell) {
   const MsPlanEntry *best = &cell->plan->best[0];
   g_autofree char *layout = ms_report_layout(best->scenario);
   MS_TABLE_ROW(table, MS_SECONDS(best->result->step_time_s), MS_FORMAT("%.0f", best->result->tokens_per_s_per_gpu),
-               MS_PERCENT(best->result->mfu), MS_BYTES(best->scenario->hardware->hbm_B - ms_device_B(best->result)),
-               layout);
+               MS_PERCENT(best->result->mfu), MS_BYTES(best->scenario->hardware->hbm_B - ms_device_B(best->result)));
+  ms_table_cellf(table, "%s%s%s", layout, sizes.precision ? ", " : "",
+                 sizes.precision ? ms_precision_words[best->scenario->training.precision] : "");
 }
 
 static void append_front(GString *out, const MsSweep *s) {

@@ -189,6 +189,9 @@ static void less_known_arguments(void **state) {
   }
   g_autoptr(MsImport) split = dense_with("--distribute-saved-activations");
   assert_true(mentions(split->remarks, "--distribute-saved-activations: "));
+  g_autoptr(MsImport) latent = dense_with("--mla-zero-memory");
+  assert_true(mentions(latent->remarks, "--mla-zero-memory: recomputed up-projections"));
+  assert_false(mentions(latent->remarks, "did you mean"));
 }
 
 /* A tokenizer whose name says another vocabulary than the shipped model of these sizes has wins over that model; one
