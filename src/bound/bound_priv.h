@@ -38,8 +38,12 @@ typedef struct {
 extern const MsForced ms_nothing_forced;
 MsForced ms_forced_product(const MsForced *then, const MsForced *first);
 MsForced ms_forced_beside(const MsForced *forced); /* of a list that runs as the backward of a pair */
-/* Before they are asked for: SMs that rivals take at least, one of them and both. Until then there are none. */
-void ms_piece_lags_meet(MsPieceLags *lags, const int sms[MS_RIVALS]);
+typedef struct {
+  int sms[MS_RIVALS]; /* that rivals take at least: one of them, and both */
+  int parts, of;      /* a row of the network takes at least `parts` / `of` longer, at most twice, for each of them */
+} MsRivalsMet;
+/* Before they are asked for. Until then there are none. */
+void ms_piece_lags_meet(MsPieceLags *lags, const MsRivalsMet *rivals);
 const MsForced *ms_piece_forced_pass(MsPieceLags *lags, MsSlotKind kind, int piece);
 const MsForced *ms_piece_forced_pair(MsPieceLags *lags, int forward, int backward);
 
@@ -87,9 +91,8 @@ void ms_toll_back_free(MsTollBack *toll);                          /* NULL is fi
  * those behind it and all reductions that these issue take at least, from the moment on when the stream is free for it.
  */
 MsTime ms_toll_back_slot(MsTollBack *toll, const MsNeed *need, int ending);
-/* SMs that compute loses to collectives of the step's own which go over the network, at least: to one of them, and to
- * one of both kinds. FALSE: there are none. */
-gboolean ms_toll_rivals(const MsProgram *program, int sms[MS_RIVALS]);
+/* What collectives of the step's own which go over the network take from slots, at least. FALSE: there are none. */
+gboolean ms_toll_rivals(const MsProgram *program, MsRivalsMet *rivals);
 MsTime ms_toll_gathered(MsToll *toll,
                         int chunk); /* before the first forward of a chunk: the stream is not free for it before */
 MsTime ms_toll_joined(const MsToll *toll); /* slots and reductions are not over before */

@@ -113,7 +113,7 @@ enum { NO_RIVAL = -1 };
 struct MsPieceLags {
   const MsCostedPiece *piece;
   int n, of_pool, sm_count[MS_MAX_POOLS]; /* pieces of a pool; SMs of its machine */
-  int rival_sms[MS_RIVALS];
+  MsRivalsMet rivals;
   gboolean delay_wgrad;
   Table **pass;                          /* [(MS_SLOT_W + 1) * n] NULL = not asked for yet */
   Table **pair;                          /* [n * n] forward of one beside backward of another */
@@ -173,7 +173,7 @@ static void take_over(MsPieceLags *l, const MsPieceLags *like) {
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like) {
   MsPieceLags *l = g_new0(MsPieceLags, 1);
   *l = (MsPieceLags){
-      .piece = piece, .n = n, .rival_sms = {NO_RIVAL, NO_RIVAL}, .delay_wgrad = scenario->options.delay_wgrad};
+      .piece = piece, .n = n, .rivals = {.sms = {NO_RIVAL, NO_RIVAL}}, .delay_wgrad = scenario->options.delay_wgrad};
   l->of_pool = MAX(1, n / ms_scenario_stage_machines(scenario));
   for (int i = 0; i < ms_scenario_stage_machines(scenario); i++)
     l->sm_count[i] = ms_scenario_stage_machine(scenario, i)->sm_count;
@@ -207,14 +207,15 @@ static void forget_all(MsPieceLags *l) {
 }
 
 /* All that a table follows from; the forward, the backward or -1. `rivals`: what is forced follows from them too. */
-static GByteArray *key_of(MsPieceLags *l, MsSlotKind kind, int f, int b, const int *rivals) {
+static GByteArray *key_of(MsPieceLags *l, MsSlotKind kind, int f, int b, const MsRivalsMet *rivals) {
   const guint64 is[] = {f < 0 ? 0 : ms_piece_lags_number(l, f, FALSE),
                         b < 0 ? 0 : ms_piece_lags_number(l, b, TRUE),
                         kind,
                         (guint64)sms_of(l, f < 0 ? b : f),
                         l->delay_wgrad,
-                        rivals ? (guint64)rivals[0] : 0,
-                        rivals ? (guint64)rivals[1] : 0};
+                        rivals ? (guint64)rivals->sms[0] : 0,
+                        rivals ? (guint64)rivals->sms[1] : 0,
+                        rivals ? (guint64)rivals->parts << 32 | (guint64)rivals->of : 0};
   return g_byte_array_append(g_byte_array_sized_new(sizeof is), (const guint8 *)is, sizeof is);
 }
 
@@ -228,9 +229,9 @@ void ms_piece_lags_free(MsPieceLags *l) {
   g_free(l);
 }
 
-void ms_piece_lags_meet(MsPieceLags *l, const int sms[MS_RIVALS]) {
-  if (!memcmp(l->rival_sms, sms, sizeof l->rival_sms)) return;
-  memcpy(l->rival_sms, sms, sizeof l->rival_sms);
+void ms_piece_lags_meet(MsPieceLags *l, const MsRivalsMet *rivals) {
+  if (!memcmp(&l->rivals, rivals, sizeof l->rivals)) return;
+  l->rivals = *rivals;
   forget_all(l);
 }
 
@@ -278,17 +279,17 @@ const MsLags *ms_piece_lags_pair(MsPieceLags *l, int f, int b, guint sources) {
   return lags_of(l, &l->pair[f * l->n + b], MS_SLOT_FB, f, b, sources);
 }
 
-static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, MsForced *forced) {
+static void share_with_rivals(const MsRows *rows, int sm_count, const MsRivalsMet *rivals, MsForced *forced) {
   g_autofree MsRow *row = g_memdup2(rows->row, sizeof *row * (gsize)rows->n);
   MsRows shared = *rows;
   forced->met = TRUE;
   shared.row = row;
   for (int k = 0; k < MS_RIVALS; k++) {
+    int sms = rivals->sms[k];
     for (int i = 0; i < rows->n; i++) {
       MsTime alone = rows->row[i].duration;
-      if (row[i].use == MS_USE_LINK1) row[i].duration += alone;
-      if (row[i].use == MS_USE_COMPUTE && sm_count > sms[k])
-        row[i].duration = alone + alone / (sm_count - sms[k]) * sms[k];
+      if (row[i].use == MS_USE_LINK1) row[i].duration += alone / rivals->of * rivals->parts;
+      if (row[i].use == MS_USE_COMPUTE && sm_count > sms) row[i].duration = alone + alone / (sm_count - sms) * sms;
     }
     ms_lags_of_rows(&shared, sm_count, MS_FROM_ALL, &forced->shared[k]);
   }
@@ -296,7 +297,7 @@ static void share_with_rivals(const MsRows *rows, int sm_count, const int *sms, 
 
 static const MsForced *forced_of(MsPieceLags *l, MsForced **known, MsSlotKind kind, int f, int b) {
   if (*known) return *known;
-  GByteArray *key = l->number ? key_of(l, kind, f, b, l->rival_sms) : NULL;
+  GByteArray *key = l->number ? key_of(l, kind, f, b, &l->rivals) : NULL;
   if (key && (*known = ms_kept_of(&forced_tables, key))) {
     g_byte_array_unref(key);
     return *known;
@@ -305,7 +306,7 @@ static const MsForced *forced_of(MsPieceLags *l, MsForced **known, MsSlotKind ki
   int sm_count = sms_of(l, f < 0 ? b : f);
   *known = g_atomic_rc_box_new(MsForced);
   **known = ms_rows_forced(&l->rows, sm_count);
-  if (l->rival_sms[0] != NO_RIVAL) share_with_rivals(&l->rows, sm_count, l->rival_sms, *known);
+  if (l->rivals.sms[0] != NO_RIVAL) share_with_rivals(&l->rows, sm_count, &l->rivals, *known);
   if (key) ms_kept_as(&forced_tables, key, *known);
   return *known;
 }

@@ -499,8 +499,8 @@ static MsTime run_step(Relaxed *r) {
     else r->toll[s] = ms_toll_new(r->p, s, r->s->n[s] + 1, r->at.compute[s]);
   }
   find_forced(r);
-  int sms[MS_RIVALS];
-  if (r->rivals && ms_toll_rivals(r->p, sms)) ms_piece_lags_meet(r->lags, sms);
+  MsRivalsMet met;
+  if (r->rivals && ms_toll_rivals(r->p, &met)) ms_piece_lags_meet(r->lags, &met);
   chunks_lags(r);
   if (r->limit == G_MAXINT64) return run_slots(r);
   r->left = g_new(MsTime, r->s->stages);

@@ -13,12 +13,13 @@
  * through the host none of the next slot runs before.
  *
  * The network. Two queues of collectives, dense and expert, that have l1 <= l2 seconds to send from a moment on are
- * served alike until one is empty; let G be what they have sent since. A slot whose own rows send for e seconds takes
- * F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by e at least, the network being
- * busy with one or the other. So at the end of the slot T' is at least both queues left:  T + F(2) one left:          T
- * + F(1) and P + e + 2 l1 none left:         T + F(0) and P + e + l1 + l2 and at least the least of the three; which
- * grows with T and P, so that they may be bounds from below themselves. A slot that waited for gathers, g seconds of
- * them in either queue, is not over before P + e + min(g, l1) + min(g, l2). */
+ * served together until one is empty: while one sends x the other sends s x at least, s = 1 where both have as many
+ * parts of a NIC (fabric/meeting.h), else the fewer over the more. Let G be what they have sent since. A slot whose own
+ * rows send for e seconds takes F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by
+ * e at least, the network being busy with one or the other. So at the end of the slot T' is at least both queues left:
+ * T + F(2) one left:          T + F(1) and P + e + (1 + s) l1 none left:         T + F(0) and P + e + l1 + l2 and at
+ * least the least of the three; which grows with T and P, so that they may be bounds from below themselves. A slot that
+ * waited for gathers, g <= l2 seconds of them in either queue, is not over before P + e + g + min(s g, l1). */
 #include "bound/bound_priv.h"
 #include "base/order.h"
 #include "step/meeting.h"
@@ -59,8 +60,9 @@ struct MsToll {
   MsTime gathers[N_QUEUES];
   int share[N_QUEUES]; /* fewest SMs that compute loses to a row of the queue */
   Anchor anchor[MOST_ANCHORS];
-  gboolean network[N_QUEUES], meets; /* all rows of the queue go over the network, and share it in equal parts; that
-                                        they share links otherwise (step/meeting.h) */
+  gboolean network[N_QUEUES], meets; /* all rows of the queue go over the network, and share NICs alone; that they share
+                                        the links of a fabric (step/meeting.h) */
+  Fraction beside;                   /* s: what one queue sends at least while the other does, of that */
   Rivals rivals[MOST_ANCHORS];
   int n_rivals;
   int n_anchors, ending, opening; /* chunk whose last backward comes next, or whose first forward; -1 = none */
@@ -155,7 +157,29 @@ static gboolean issues_in_order(const MsProgram *p, int stage) {
   return TRUE;
 }
 
-static void fill_queues(MsToll *t) {
+/* Fewest and most parts of a NIC. */
+typedef struct {
+  int fewest, most;
+} Parts;
+
+static const Parts no_parts = {G_MAXINT, 0};
+
+static void note_parts(Parts *parts, const MsProgram *p, const MsCosted *c, int i) {
+  if (c->use[i] != MS_USE_LINK1) return;
+  int own = ms_row_parts(p, &c->list->op[i]);
+  *parts = (Parts){MIN(parts->fewest, own), MAX(parts->most, own)};
+}
+
+/* At least, of rows with some parts beside a row with others. */
+static Fraction parts_beside(Parts others, Parts own) {
+  if (own.most == 0 || others.most == 0 || others.fewest >= own.most) return (Fraction){1, 1};
+  return (Fraction){others.fewest, own.most};
+}
+
+static gboolean is_less(Fraction a, Fraction b) { return a.num * b.den < b.num * a.den; }
+
+static void fill_queues(MsToll *t, const MsProgram *p) {
+  Parts parts[N_QUEUES] = {no_parts, no_parts};
   for (int q = 0; q < N_QUEUES; q++) t->share[q] = t->sm_count, t->network[q] = TRUE;
   for (int k = 0; k < 2; k++) {
     const MsCosted *c = k ? &t->step->reduce : &t->step->gather;
@@ -164,10 +188,16 @@ static void fill_queues(MsToll *t) {
         if (c->list->op[i].stream != queue_stream[q]) continue;
         t->share[q] = MIN(t->share[q], lost_sms(t->counts, c->sms[i]));
         t->network[q] &= c->use[i] == MS_USE_LINK1 && !t->meets;
+        note_parts(&parts[q], p, c, i);
         if (k == 0) t->gathers[q] += c->duration[i];
       }
   }
+  Fraction expert = parts_beside(parts[1], parts[0]), dense = parts_beside(parts[0], parts[1]);
+  t->beside = is_less(expert, dense) ? expert : dense;
 }
+
+/* What one queue sends at least while the other sends so much. */
+static MsTime sent_beside(const MsToll *t, MsTime sent) { return sent / t->beside.den * t->beside.num; }
 
 /* From now on: what is left of the gathers, at least, and `more` of each queue. */
 static void drop_anchor(MsToll *t, const MsTime more[N_QUEUES]) {
@@ -216,7 +246,7 @@ MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   for (int c = 0; c < 2 * t->chunks; c++) t->first[c] = -1;
   t->ending = t->opening = -1;
   t->in_order = issues_in_order(p, stage);
-  fill_queues(t);
+  fill_queues(t, p);
   drop_anchor(t, NULL);
   meet_rivals(t, &step->gather, -1, at);
   return t;
@@ -261,12 +291,13 @@ static MsTime beside_rivals(const MsLags *shared, int end, MsTime from, const Ms
 }
 
 /* A slot later; `alone`: what is there after it if nobody sends beside it; raises `after`. */
-static void meet(Rivals *r, MsTime from, const MsNeed *need, const MsTime before[MS_N_ENDS],
+static void meet(const MsToll *t, Rivals *r, MsTime from, const MsNeed *need, const MsTime before[MS_N_ENDS],
                  const MsTime alone[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
+  MsTime first_empty = r->left[0] + sent_beside(t, r->left[0]);
   for (int end = MS_END_ENTRY; end <= MS_END_COMPUTE; end++) {
     MsTime unsent = r->unsent + (end == MS_END_COMPUTE ? need->network : 0);
     MsTime none = MAX(alone[end], unsent + r->left[0] + r->left[1]),
-           one = MAX(alone[end], MAX(beside_rivals(&need->shared[0], end, from, before), unsent + 2 * r->left[0]));
+           one = MAX(alone[end], MAX(beside_rivals(&need->shared[0], end, from, before), unsent + first_empty));
     MsTime both = r->left[0] > 0 ? beside_rivals(&need->shared[1], end, from, before) : one;
     after[end] = MAX(after[end], MIN(none, MIN(one, both)));
   }
@@ -288,8 +319,8 @@ static MsTime after_sending(const MsToll *t, const Rivals *r, int chunk, int las
       if (at->chunk == chunk && at->piece <= last_piece) until[q] = sum[q];
     }
   }
-  MsTime served = MAX(0, MAX(until[0], until[1]) - launches);
-  return served > 0 ? r->unsent + MIN(served, r->left[0]) + MIN(served, r->left[1]) : 0;
+  MsTime served = MIN(MAX(0, MAX(until[0], until[1]) - launches), r->left[1]);
+  return served > 0 ? r->unsent + served + MIN(sent_beside(t, served), r->left[0]) : 0;
 }
 
 static gboolean all_sent(const Rivals *r, MsTime at) { return r->unsent + r->left[0] + r->left[1] <= at; }
@@ -322,7 +353,7 @@ static void meet_all(MsToll *t, const MsNeed *need, const MsTime before[MS_N_END
   memcpy(alone, after, sizeof alone);
   for (int i = 0; i < t->n_rivals; i++) {
     Rivals *r = &t->rivals[i];
-    meet(r, before[MS_END_COMPUTE], need, before, alone, after);
+    meet(t, r, before[MS_END_COMPUTE], need, before, alone, after);
     gathered = t->opening >= 0 ? after_sending(t, r, t->opening, G_MAXINT) : 0;
     after[MS_END_COMPUTE] = MAX(after[MS_END_COMPUTE], gathered);
     if (!all_sent(r, after[MS_END_COMPUTE])) t->rivals[unsent++] = *r;
@@ -473,8 +504,19 @@ MsTime ms_toll_back_slot(MsTollBack *b, const MsNeed *need, int ending) {
   return b->forced + lost(b->toll, b->of, MAX(0, b->forced - b->own));
 }
 
-gboolean ms_toll_rivals(const MsProgram *p, int sms[MS_RIVALS]) {
+static Parts parts_of_slots(const MsProgram *p) {
+  Parts parts = no_parts;
+  for (int i = 0; i < p->work->n_pieces; i++)
+    for (int k = 0; k < 2; k++) {
+      const MsCosted *c = k ? &p->piece[i].backward : &p->piece[i].forward;
+      for (int j = 0; j < c->list->n; j++) note_parts(&parts, p, c, j);
+    }
+  return parts;
+}
+
+gboolean ms_toll_rivals(const MsProgram *p, MsRivalsMet *met) {
   int least[N_QUEUES] = {G_MAXINT, G_MAXINT};
+  Parts parts = no_parts;
   for (int s = 0; s < p->layout->pp; s++) {
     Fraction counts = share_of_rivals(p, s);
     for (int k = 0; k < 2; k++) {
@@ -482,10 +524,12 @@ gboolean ms_toll_rivals(const MsProgram *p, int sms[MS_RIVALS]) {
       for (int i = 0; i < c->list->n; i++)
         for (int q = 0; q < N_QUEUES; q++)
           if (c->list->op[i].stream == queue_stream[q] && c->use[i] == MS_USE_LINK1)
-            least[q] = MIN(least[q], lost_sms(counts, c->sms[i]));
+            least[q] = MIN(least[q], lost_sms(counts, c->sms[i])), note_parts(&parts, p, c, i);
     }
   }
-  sms[0] = MIN(least[0], least[1]);
-  sms[1] = MAX(least[0], least[1]) < G_MAXINT ? least[0] + least[1] : sms[0];
-  return sms[0] < G_MAXINT;
+  Fraction beside = parts_beside(parts, parts_of_slots(p));
+  *met = (MsRivalsMet){.parts = (int)beside.num, .of = (int)beside.den};
+  met->sms[0] = MIN(least[0], least[1]);
+  met->sms[1] = MAX(least[0], least[1]) < G_MAXINT ? least[0] + least[1] : met->sms[0];
+  return met->sms[0] < G_MAXINT;
 }

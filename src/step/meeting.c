@@ -14,6 +14,8 @@ typedef struct {
   gboolean fabric;
 } Finder;
 
+int ms_row_parts(const MsProgram *p, const MsOp *op) { return ms_cost_meeting_kind(p->cost, p->layout, op).parts; }
+
 /* Without a fabric kinds differ in their parts alone. */
 static int class_of(Finder *f, const MsMeetingKind *kind) {
   for (int c = 0; c < f->n && !f->fabric; c++)

@@ -20,6 +20,9 @@ static inline guint8 ms_row_kind(const MsOp *op, int use) {
   return (guint8)(1 + MS_ROW_FORMS * op->group + form);
 }
 
+/* Parts of a NIC that a row of the network has: beside others it gets its parts of those of all. */
+int ms_row_parts(const MsProgram *program, const MsOp *op);
+
 /* Finds how the rows of the program meet (MsProgram.meets), before graphs of it are run or `fast` asks. FALSE and
  * *error for more flows than can be held. */
 gboolean ms_program_meet(MsProgram *program, GError **error);

@@ -239,6 +239,25 @@ static void bounds_are_of_their_own_cut(void **state) {
   }
 }
 
+/* Gathers of experts, whose groups fill their nodes, have two parts of a NIC, dense ones among every eighth GPU four:
+ * the dense ones do not wait for as much of the others. */
+static void queues_of_unequal_parts(void **state) {
+  (void)state;
+  for (int i = 0; i < 8; i++) {
+    g_autoptr(MsScenario) s = ms_test_run("moonlight-16b-a3b", 0, "b200-sxm", 32);
+    s->model->num_layers = 4;
+    g_free(s->model->moe_layer_freq), s->model->moe_layer_freq = g_strdup("[0]*1+[1]*3");
+    s->model->front_end.parameters = 1.5e8 * (1 + (i & 3)), s->model->front_end.forward_flop = 1e12;
+    s->training.seq_length = 1024, s->training.micro_batch_size = 1, s->training.global_batch_size = i & 4 ? 32 : 4;
+    s->layout.tp = 8, s->options.sequence_parallel = TRUE;
+    s->layout.ep = s->layout.etp = 1;
+    s->options.overlap_param_gather = s->options.overlap_grad_reduce = TRUE;
+    Step step = step_of(s);
+    holds("unequal parts", MAX(step.step, step.passes), step.full_s);
+    assert_true((double)step.step / MS_PS_PER_S > 0.9 * step.full_s);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(overlapping_steps),
                                      cmocka_unit_test(orders_that_costs_decide),
@@ -248,6 +267,7 @@ int main(void) {
                                      cmocka_unit_test(overlapping_steps_that_reduce),
                                      cmocka_unit_test(claims_beyond_all_cores),
                                      cmocka_unit_test(last_slots_beside_reductions),
+                                     cmocka_unit_test(queues_of_unequal_parts),
                                      cmocka_unit_test(bounds_are_of_their_own_cut)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
