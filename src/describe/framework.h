@@ -25,6 +25,13 @@ typedef struct {
 } MsFrameworkRow;
 extern const MsFrameworkRow ms_frameworks[]; /* [MS_N_FRAMEWORKS] */
 
+/* Sharded by torch.distributed.fsdp, in either way. */
+static inline gboolean ms_framework_has_units(const MsFrameworkRow *f) { return f->shard_copies || f->flat_parameters; }
+/* Gradients that are sharded go when they are reduced: autograd adds to none. */
+static inline gboolean ms_framework_drops_gradients(const MsFrameworkRow *f) {
+  return ms_framework_has_units(f) || f->gradient_buckets;
+}
+
 static inline const MsFrameworkRow *ms_framework(const MsScenario *scenario) {
   return &ms_frameworks[scenario->framework];
 }

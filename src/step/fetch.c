@@ -21,14 +21,15 @@ gboolean ms_needs_fetch(const MsProgram *p, int piece, MsSlotKind kind) {
          (kind != MS_SLOT_F && kind != MS_SLOT_W && p->piece[piece].reload.list->n > 0);
 }
 
-gboolean ms_passes_wait(const MsProgram *p) { return p->unit && ms_framework(p->scenario)->shard_copies; }
+gboolean ms_passes_wait(const MsProgram *p) { return p->unit && ms_framework_has_units(ms_framework(p->scenario)); }
 
 /* fully_shard fetches ahead in a backward by the order of its forwards, which is forgotten at the end of every backward
  * (of other microbatches, in a pipeline), and to which a recomputed unit adds itself, so that what it fetches next is
- * the wrong one (FSDPParamGroup, _backward_prefetch). Blocks that were told what to fetch need no order. */
+ * the wrong one (FSDPParamGroup, _backward_prefetch). Blocks that were told what to fetch need no order, and the first
+ * FullyShardedDataParallel remembers that of its first pass (_exec_order_utils.py). */
 static gboolean loses_order(const MsProgram *p, int piece) {
   gboolean told = ms_framework(p->scenario)->fetches_blocks && p->layout->ep > 1;
-  if (!ms_passes_wait(p) || told) return FALSE;
+  if (!ms_passes_wait(p) || told || ms_framework(p->scenario)->flat_parameters) return FALSE;
   return ms_unit_gathers(p->scenario) == MS_GATHERS_DROPPED || (piece >= 0 && p->unit[piece].again.list->n > 0);
 }
 

@@ -245,10 +245,11 @@ void ms_layer_forward(MsBuild *b, const MsLinear *l) {
                 2 * l->m * l->n);
 }
 
-/* torch fully_shard reduces and drops a gradient when the backward of its unit ends (_fsdp_param_group.py,
- * post_backward), so that autograd finds none to add to and hands its tensor over (accumulate_grad.h). */
+/* torch.distributed.fsdp reduces and drops a gradient when the backward of its unit ends (_fsdp_param_group.py,
+ * post_backward; _runtime_utils.py, _post_backward_hook), as DeepSpeed does (zero/stage3.py, partition_grads), so that
+ * autograd finds none to add to and hands its tensor over (accumulate_grad.h). */
 static gboolean handed_over(const MsBuild *b, MsGroupKind reduced_in) {
-  return ms_framework(b->scenario)->shard_copies > 0 && b->options->fsdp >= MS_FSDP_OPTIM_GRADS &&
+  return ms_framework_drops_gradients(ms_framework(b->scenario)) && b->options->fsdp >= MS_FSDP_OPTIM_GRADS &&
          b->layout->group[reduced_in].size > 1;
 }
 

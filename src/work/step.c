@@ -102,6 +102,11 @@ static void list_to(Step *s, MsOpList *list) {
 
 static gboolean sharded_optimizer(const Step *s) { return s->o->distributed_optimizer || s->o->fsdp != MS_FSDP_NONE; }
 
+/* A rank gets its shard of the sum alone. */
+static gboolean scatters(const Step *s) {
+  return sharded_optimizer(s) && (s->shards_params || !ms_framework(s->work->scenario)->gradient_buckets);
+}
+
 /* Elements of 4 bytes on the wire are FP32. */
 static MsOp *wire(MsOp *op, double element_B) {
   if (op && element_B == 4) op->dtype = MS_ODT_FP32;
@@ -151,7 +156,7 @@ typedef struct {
 } Reduced;
 
 static Reduced reduce_rows(Step *s, double dense, double expert) {
-  MsOpKind kind = sharded_optimizer(s) ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
+  MsOpKind kind = scatters(s) ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE;
   double scaled = 2 * s->grad_B * (dense + expert) / 2;
   Reduced last;
   if (s->work->layout->group[MS_GROUP_DP_CP].size > 1 || s->work->layout->group[MS_GROUP_EDP].size > 1)
@@ -514,7 +519,7 @@ static void check_rows(Step *s, int stage, double dense, double expert) {
 /* Megatron-FSDP sums what a rank holds of a gradient, its shard (Megatron-LM core/distributed/finalize_model_grads.py,
  * _local_tensor). */
 static double summed(const Step *s, double params) {
-  gboolean shards = s->shards_gradients && !ms_framework(s->work->scenario)->shard_copies;
+  gboolean shards = s->shards_gradients && !ms_framework_has_units(ms_framework(s->work->scenario));
   return s->grad_B * (shards ? params / s->shard : params);
 }
 
@@ -680,24 +685,42 @@ void ms_step_ops_clear(MsStepOps *ops) {
 MsUnitGathers ms_unit_gathers(const MsScenario *scenario) {
   MsFsdp fsdp = scenario->options.fsdp;
   if (fsdp == MS_FSDP_OPTIM_GRADS_PARAMS) return MS_GATHERS_EVERY;
-  return fsdp == MS_FSDP_OPTIM_GRADS && ms_framework(scenario)->shard_copies ? MS_GATHERS_DROPPED : MS_GATHERS_STEP;
+  gboolean drops = ms_framework_has_units(ms_framework(scenario));
+  return fsdp == MS_FSDP_OPTIM_GRADS && drops ? MS_GATHERS_DROPPED : MS_GATHERS_STEP;
 }
 
 /* torch fully_shard (_fsdp_collectives.py): whole parameters are split out of what was gathered, gradients chunked and
  * cast into what is reduced; experts that are sharded by another dimension than their first are put together, and cut,
- * in passes of their own. */
+ * in passes of their own. DeepSpeed's stage 3 puts parameters together too. */
 typedef struct {
   double read_B, write_B;
 } Copied;
 
-static void copy_row(Step *s, const char *name, Copied dense, Copied expert) {
-  int copies = ms_framework(s->work->scenario)->shard_copies;
+static void copy_row(Step *s, const char *name, int copies, Copied dense, Copied expert) {
   if (ranks_of_shards(s, FALSE) <= 1) dense = (Copied){0};
   if (ranks_of_shards(s, TRUE) <= 1) expert = (Copied){0};
   if (!copies || dense.read_B + expert.read_B <= 0) return;
   double passes_B = expert.read_B * (copies - 1);
   ms_row_memory(&s->b, MS_OP_COPY, name, dense.read_B + expert.read_B + passes_B,
                 dense.write_B + expert.write_B + passes_B, 1 + (expert.read_B > 0 ? copies - 1 : 0));
+}
+
+/* One tensor of all gradients of a unit or a bucket, in the type that is reduced, divided (flat_parameters and
+ * gradient_buckets of MsFrameworkRow). What has a stream of its own there finds no registers beside a product's blocks,
+ * so that it runs in turn. */
+static void joined_rows(Step *s, const MsPiece *piece) {
+  const MsFrameworkRow *f = ms_framework(s->work->scenario);
+  double joined = 0, cast = 0, wire = 0;
+  if (!f->flat_parameters && !f->gradient_buckets) return;
+  for (int k = 0; k < 2; k++) {
+    double elements = ranks_of_shards(s, k) > 1 ? k ? piece->params_expert : piece->params_dense : 0;
+    joined += elements, cast += wire_B(s, k) > 2 ? elements : 0, wire += wire_B(s, k) * elements;
+  }
+  if (joined <= 0) return;
+  ms_row_memory(&s->b, MS_OP_COPY, "gradients into one", 2 * joined, 2 * joined, 1);
+  if (cast > 0) ms_row_memory(&s->b, MS_OP_COPY, "gradients cast", 2 * cast, 4 * cast, 1);
+  if (f->gradient_buckets && s->shards_params) ms_row_memory(&s->b, MS_OP_COPY, "gradients by ranks", wire, wire, 1);
+  ms_row_memory(&s->b, MS_OP_GRAD_SCALE, "gradients divided", wire, wire, 1);
 }
 
 /* Experts are a unit of their own (in TorchTitan over expert-parallel ranks) inside a layer that is checkpointed as a
@@ -740,7 +763,9 @@ static gboolean casts_in_pass(const Step *s, gboolean back) {
 static void cast_rows(Step *s, const MsPiece *piece, Params p, gboolean back) {
   double dense_B = gathered_B(s, p.dense, p.low_dense), expert_B = gathered_B(s, p.expert, p.low_expert), dense = 0,
          expert = 0;
-  copy_row(s, "parameters out of gathered", (Copied){dense_B, dense_B}, (Copied){expert_B, expert_B});
+  const MsFrameworkRow *f = ms_framework(s->work->scenario);
+  copy_row(s, "parameters out of gathered", f->gradient_buckets ? 1 : f->shard_copies, (Copied){dense_B, dense_B},
+           (Copied){expert_B, expert_B});
   add_tensors(piece, &dense, &expert);
   if (casts_in_pass(s, back))
     low_copies_row(s, piece->params_quantizable_dense + piece->params_quantizable_expert, dense + expert);
@@ -784,13 +809,15 @@ void ms_work_unit_ops(const MsWork *all, int index, MsUnitOps *out) {
   list_to(&s, &out->reduce);
   s.b.pass = MS_PASS_WGRAD;
   if (s.shards_gradients) {
-    copy_row(&s, "gradients into reduced", (Copied){2 * piece->params_dense, s.wire_B * piece->params_dense},
+    copy_row(&s, "gradients into reduced", ms_framework(work->scenario)->shard_copies,
+             (Copied){2 * piece->params_dense, s.wire_B * piece->params_dense},
              (Copied){2 * piece->params_expert, s.expert_wire_B * piece->params_expert});
     scale_rows(&s, piece);
+    joined_rows(&s, piece);
     for (int k = 0, copied = s.b.tip; k < 2; k++) {
       double elements = k ? piece->params_expert : piece->params_dense;
       s.b.tip = copied;
-      reduce_row(&s, MS_OP_REDUCE_SCATTER, k, elements);
+      reduce_row(&s, scatters(&s) ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE, k, elements);
       if (!ms_framework(work->scenario)->sums_once) across_row(&s, k, elements, wire_B(&s, k));
     }
   }

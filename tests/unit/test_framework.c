@@ -453,6 +453,34 @@ static void shards_are_copied(void **state) {
   ms_unit_ops_clear(&ops);
 }
 
+/* The first FullyShardedDataParallel by hand: nothing is copied out of what was gathered; gradients are put into one
+ * tensor, cast to FP32 where that is reduced, and divided, each a pass over the unit. On one GPU there is no unit. */
+static void flat_parameters_are_joined(void **state) {
+  (void)state;
+  for (int wide = 0; wide < 2; wide++) {
+    g_autoptr(MsScenario) s = run_of("fsdp1", wide ? "\"grad_reduce_dtype\": \"fp32\"" : "");
+    g_auto(MsLowered) l = ms_test_lower(s);
+    int index = l.work->piece_of_layer[0];
+    double params = l.work->pieces[index].params_dense, wire_B = wide ? 4 : 2;
+    MsUnitOps ops;
+    ms_work_unit_ops(l.work, index, &ops);
+    assert_int_equal(ops.cast[0].n + ops.cast[1].n, 0);
+    assert_int_equal(ops.reduce.n, wide ? 4 : 3);
+    assert_close(ops.reduce.op[0].read_B, 2 * params, 1e-12);
+    assert_close(ops.reduce.op[0].write_B, 2 * params, 1e-12);
+    if (wide) assert_close(ops.reduce.op[1].read_B + ops.reduce.op[1].write_B, 6 * params, 1e-12);
+    assert_close(ops.reduce.op[1 + wide].read_B + ops.reduce.op[1 + wide].write_B, 2 * wire_B * params, 1e-12);
+    assert_close(ops.reduce.op[2 + wide].message_B, wire_B * params, 1e-12);
+    assert_int_equal(ops.reduce.op[2 + wide].kind, MS_OP_REDUCE_SCATTER);
+    ms_unit_ops_clear(&ops);
+    s->gpus = 1, s->training.global_batch_size = 2;
+    g_auto(MsLowered) alone = ms_test_lower(s);
+    ms_work_unit_ops(alone.work, index, &ops);
+    for (int i = 0; i < ops.reduce.n; i++) assert_int_not_equal(ops.reduce.op[i].kind, MS_OP_GRAD_SCALE);
+    ms_unit_ops_clear(&ops);
+  }
+}
+
 static double accumulated_B(MsScenario *s) {
   g_auto(MsLowered) l = ms_test_lower(s);
   const MsOpList *list = &l.work->pieces[l.work->piece_of_layer[0]].backward;
@@ -462,9 +490,48 @@ static double accumulated_B(MsScenario *s) {
   return moved_B;
 }
 
-/* fully_shard reduces every gradient at once and drops it, so that autograd adds to none; where gradients stay whole
- * until the last microbatch, where there is no other rank, and with DistributedDataParallel each is added to an FP32
- * one: 10 bytes a weight. */
+/* DeepSpeed by hand: gradients are copied into a bucket and divided, of stage 3 ordered by ranks in between, and
+ * parameters put together out of what is gathered; below stage 3 gradients are summed whole, of stage 1 too. */
+static void buckets_are_filled(void **state) {
+  (void)state;
+  for (int stage = 2; stage <= 3; stage++) {
+    g_autofree char *options = g_strdup_printf("\"fsdp\": \"optim-grads%s\"", stage == 3 ? "-params" : "");
+    g_autoptr(MsScenario) s = run_of("deepspeed", options);
+    g_auto(MsLowered) l = ms_test_lower(s);
+    int index = l.work->piece_of_layer[0], rows = 0;
+    double params = l.work->pieces[index].params_dense, moved_B = 0;
+    MsUnitOps ops;
+    ms_work_unit_ops(l.work, index, &ops);
+    for (; rows < ops.reduce.n && ops.reduce.op[rows].message_B == 0; rows++)
+      moved_B += ops.reduce.op[rows].read_B + ops.reduce.op[rows].write_B;
+    assert_int_equal(rows, stage);
+    assert_close(moved_B, stage * 4 * params, 1e-12);
+    assert_int_equal(ops.reduce.op[rows].kind, stage == 3 ? MS_OP_REDUCE_SCATTER : MS_OP_ALL_REDUCE);
+    for (int back = 0; back < 2; back++) {
+      assert_int_equal(ops.cast[back].n, stage == 3);
+      if (stage == 3) assert_close(ops.cast[back].op[0].read_B + ops.cast[back].op[0].write_B, 4 * params, 1e-12);
+    }
+    ms_unit_ops_clear(&ops);
+    assert_close(accumulated_B(s), 0, 0);
+  }
+  g_autoptr(MsScenario) first = run_of("deepspeed", "\"distributed_optimizer\": true");
+  g_auto(MsLowered) l = ms_test_lower(first);
+  MsStepOps ops;
+  ms_work_step_ops(l.work, 0, &ops);
+  const MsOpList *list[] = {&ops.reduce, &ops.after};
+  int sums = 0;
+  for (int k = 0; k < 2; k++)
+    for (int i = 0; i < list[k]->n; i++) {
+      assert_int_not_equal(list[k]->op[i].kind, MS_OP_REDUCE_SCATTER);
+      sums += strcmp(list[k]->op[i].name, "dp reduce") == 0;
+    }
+  assert_true(sums > 0);
+  ms_step_ops_clear(&ops);
+}
+
+/* torch.distributed.fsdp reduces every gradient at once and drops it, so that autograd adds to none; where gradients
+ * stay whole until the last microbatch, where there is no other rank, and with DistributedDataParallel each is added to
+ * an FP32 one: 10 bytes a weight. */
 static void sharded_gradients_are_handed_over(void **state) {
   (void)state;
   const double h = 4096, kv = 1024, f = 14336, weights = 2 * h * h + 2 * h * kv + 3 * h * f;
@@ -479,7 +546,7 @@ static void sharded_gradients_are_handed_over(void **state) {
   g_autoptr(MsScenario) whole = run_of("torchtitan", "\"fsdp\": \"optim\""), first = run_of("fsdp1", ""),
                         own = run_of("megatron", "\"gradient_accumulation_fusion\": false");
   assert_close(accumulated_B(whole), 10 * weights, 1e-12);
-  assert_close(accumulated_B(first), 10 * weights, 1e-12);
+  assert_close(accumulated_B(first), 0, 0);
   assert_close(accumulated_B(own), 10 * weights, 1e-12);
 }
 
@@ -503,6 +570,21 @@ static void backwards_drop_parameters(void **state) {
   s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
   g_autoptr(MsResult) every = ms_test_simulate(s, MS_FIDELITY_FULL);
   assert_true(drops->time.comm_total_s[MS_COMM_DP] < every->time.comm_total_s[MS_COMM_DP]);
+}
+
+/* Passes of the first FullyShardedDataParallel drop parameters as well, wait for their first gather, and fetch ahead in
+ * every backward. */
+static void flat_parameters_keep_their_order(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = run_of("fsdp1", "\"fsdp\": \"optim-grads\"");
+  g_auto(MsLowered) l = ms_test_lower(s);
+  g_autoptr(MsCost) cost = ms_cost_new(s, l.layout, NULL);
+  g_autoptr(MsProgram) p = ms_program_new(l.work, cost);
+  assert_true(ms_passes_wait(p));
+  assert_int_equal(ms_unit_gathers(s), MS_GATHERS_DROPPED);
+  MsPieceWalk walk = ms_piece_walk(l.work, (MsChunks){.backward = ms_layout_chunk(l.layout, 0, 0), .kind = MS_SLOT_B});
+  while (ms_piece_next(&walk) && walk.backward.piece != l.work->piece_of_layer[10]) {}
+  assert_true(ms_need_ahead(p, &walk, TRUE, (MsNeed){.piece = -1}).piece >= 0);
 }
 
 /* Passes that wait and parameters that are dropped: the bound stays below what the event engine says, and the tables of
@@ -574,8 +656,11 @@ int main(void) {
       cmocka_unit_test(lacks_by_name),
       cmocka_unit_test(gathers_take_SMs),
       cmocka_unit_test(shards_are_copied),
+      cmocka_unit_test(flat_parameters_are_joined),
+      cmocka_unit_test(buckets_are_filled),
       cmocka_unit_test(sharded_gradients_are_handed_over),
       cmocka_unit_test(backwards_drop_parameters),
+      cmocka_unit_test(flat_parameters_keep_their_order),
       cmocka_unit_test(shards_at_every_fidelity),
       cmocka_unit_test(reductions_are_waited_for),
       cmocka_unit_test(forms_of_megatron_refuse),
