@@ -367,8 +367,9 @@ int ms_show_scenario(const MsShow *show, const char *name) {
       out, "attention grid tp %d x cp %d x dp %d x pp %d; expert grid etp %d x ep %d x edp %d x pp %d\n", layout->tp,
       layout->cp, layout->dp, layout->pp, layout->etp, layout->ep, layout->edp, layout->pp);
   g_string_append_printf(
-      out, "%d microbatches per replica and step, groups of %d; sequence parallelism %s; %sFLOP per token\n",
-      layout->microbatches, layout->group_size, layout->sequence_parallel ? "on" : "off", MS_COUNT(flop.total));
+      out, "%d microbatch%s per replica and step, groups of %d; sequence parallelism %s; %sFLOP per token\n",
+      layout->microbatches, layout->microbatches == 1 ? "" : "es", layout->group_size,
+      layout->sequence_parallel ? "on" : "off", MS_COUNT(flop.total));
   append_groups(out, layout);
   append_chunks(out, layout);
   append_keys(out, scenario, &ms_training_table, &scenario->training, TRUE);

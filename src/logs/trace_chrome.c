@@ -331,6 +331,9 @@ static gboolean sound(const Reading *r, GPtrArray *notes, GError **error) {
   if (b->t->kernels->len == 0 && b->odd > 0)
     return ms_input_error(error, file, 0, NULL,
                           "none of its %" G_GUINT64_FORMAT " kernels has a usable \"ts\" and \"dur\"", b->odd);
+  if (b->t->kernels->len == 0 && b->cut)
+    return ms_input_error(error, file, ms_json_stream_line(r->json), NULL,
+                          "ends early, before the first kernel of a GPU: copy the whole profile");
   if (b->t->kernels->len == 0)
     return ms_input_error(error, file, 0, NULL,
                           "%" G_GUINT64_FORMAT " events, but no kernel of a GPU among them (\"cat\": \"kernel\"): was "

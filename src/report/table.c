@@ -105,8 +105,8 @@ static void append_headline(GString *out, const MsScenario *scenario, const MsRe
   g_autofree char *shares = ms_report_shares(r);
   if (*shares) g_string_append_printf(out, "  batches      %s; dp %d, edp %d\n", shares, r->dp, r->edp);
   else
-    g_string_append_printf(out, "  batches      %d microbatches per replica, dp %d, edp %d\n", r->microbatches, r->dp,
-                           r->edp);
+    g_string_append_printf(out, "  batches      %d microbatch%s per replica, dp %d, edp %d\n", r->microbatches,
+                           r->microbatches == 1 ? "" : "es", r->dp, r->edp);
 }
 
 /* --- time ------------------------------------------------------------------------------------------------------ */

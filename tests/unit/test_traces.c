@@ -243,6 +243,17 @@ static void cut(void **state) {
   assert_close(t->time_s, (624.5 + 5) * 1e-6, 1e-12);
 }
 
+/* A file that was cut ahead of what is asked of it says that, not how profiles are taken. */
+static void cut_before_kernels(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"ts\":1,\"dur\":2},\n{\"ph\":";
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GError) error = NULL;
+  assert_null(read_text(text, strlen(text), notes, &error));
+  assert_non_null(strstr(error->message, ":2: ends early, before the first kernel"));
+}
+
 /* What no GPU does is said, and read all the same. */
 static void odd_traces(void **state) {
   (void)state;
@@ -591,6 +602,7 @@ int main(void) {
                                      cmocka_unit_test(tables),
                                      cmocka_unit_test(steps_without_marks),
                                      cmocka_unit_test(cut),
+                                     cmocka_unit_test(cut_before_kernels),
                                      cmocka_unit_test(odd_traces),
                                      cmocka_unit_test(corpus),
                                      cmocka_unit_test(classes_cover_operators),
