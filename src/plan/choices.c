@@ -23,6 +23,8 @@ static const Known known[] = {
     {"options.cpu_offloading_num_layers", MS_ROLE_WORK},
     {"options.hybrid_context_parallel", MS_ROLE_WORK},
     {"options.max_seqlen_per_dp_cp_rank", MS_ROLE_WORK},
+    {"options.fsdp", MS_ROLE_WORK},              /* products overwrite sharded gradients and add to whole ones */
+    {"options.grad_reduce_dtype", MS_ROLE_WORK}, /* what sharded gradients are written in */
     {"options.optimizer_offload_fraction", MS_ROLE_WORK}, /* a state, but cuts count the host's share of it */
     {"options.dispatcher", MS_ROLE_KERNELS},
     {"options.ep_overlap", MS_ROLE_BESIDE},
@@ -51,7 +53,6 @@ static const Known known[] = {
     {"options.distributed_optimizer", MS_ROLE_STATE},
     {"options.offload_optimizer_states", MS_ROLE_STATE},
     {"options.swap_optimizer_times", MS_ROLE_STATE},
-    {"options.fsdp", MS_ROLE_STATE},
     {"options.outer_dp_sharding_strategy", MS_ROLE_STATE},
     {"options.overlap_param_gather",
      MS_ROLE_STATE}, /* no byte, but what follows the gradient norm, as the bound with state sees it */
@@ -59,7 +60,6 @@ static const Known known[] = {
     {"options.overlap_p2p_comm", MS_ROLE_BLIND},
     {"options.overlap_p2p_comm_warmup_flush", MS_ROLE_BLIND},
     {"options.overlap_grad_reduce", MS_ROLE_BLIND},
-    {"options.grad_reduce_dtype", MS_ROLE_BLIND},
     {"options.cuda_device_max_connections", MS_ROLE_BLIND},
     {"options.optimizer_post_validation", MS_ROLE_BLIND},
 };
