@@ -16,10 +16,12 @@
  * served together until one is empty: while one sends x the other sends s x at least, s = 1 where both have as many
  * parts of a NIC (fabric/meeting.h), else the fewer over the more. Let G be what they have sent since. A slot whose own
  * rows send for e seconds takes F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by
- * e at least, the network being busy with one or the other. So at the end of the slot T' is at least both queues left:
- * T + F(2) one left:          T + F(1) and P + e + (1 + s) l1 none left:         T + F(0) and P + e + l1 + l2 and at
- * least the least of the three; which grows with T and P, so that they may be bounds from below themselves. A slot that
- * waited for gathers, g <= l2 seconds of them in either queue, is not over before P + e + g + min(s g, l1). */
+ * e at least, the network being busy with one or the other. So at the end of the slot T' is at least the least of
+ *   - both queues left: T + F(2);
+ *   - one left: T + F(1) and P + e + (1 + s) l1;
+ *   - none left: T + F(0) and P + e + l1 + l2.
+ * All grow with T and P, so that these may be bounds from below themselves. A slot that waited for gathers, g <= l2
+ * seconds of them in either queue, is not over before P + e + g + min(s g, l1). */
 #include "bound/bound_priv.h"
 #include "base/order.h"
 #include "step/meeting.h"
@@ -527,9 +529,10 @@ gboolean ms_toll_rivals(const MsProgram *p, MsRivalsMet *met) {
             least[q] = MIN(least[q], lost_sms(counts, c->sms[i])), note_parts(&parts, p, c, i);
     }
   }
+  if (MIN(least[0], least[1]) == G_MAXINT) return FALSE;
   Fraction beside = parts_beside(parts, parts_of_slots(p));
   *met = (MsRivalsMet){.parts = (int)beside.num, .of = (int)beside.den};
   met->sms[0] = MIN(least[0], least[1]);
   met->sms[1] = MAX(least[0], least[1]) < G_MAXINT ? least[0] + least[1] : met->sms[0];
-  return met->sms[0] < G_MAXINT;
+  return TRUE;
 }

@@ -165,6 +165,27 @@ static void roles_hold(void **state) {
   }
 }
 
+/* Where memory is slow a product costs what it writes: added to whole gradients, over sharded ones in the type on the
+ * wire. */
+static void roles_of_gradients_hold(void **state) {
+  (void)state;
+  static const char *const open[] = {"\"fsdp\": \"auto\", ",
+                                     "\"fsdp\": \"optim-grads\", \"grad_reduce_dtype\": [\"fp32\", \"bf16\"], "};
+  for (guint i = 0; i < G_N_ELEMENTS(open); i++) {
+    const Small r = {"gradients",
+                     "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 8}",
+                     "l40s",
+                     16,
+                     1024,
+                     64,
+                     "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+                     "\"tp\": [1, 2], \"cp\": 1, \"pp\": 1, \"vpp\": 1, \"ep\": [4, 8], \"etp\": 1",
+                     open[i]};
+    g_autoptr(MsRequest) request = request_of(&r);
+    same_bounds(request, open[i]);
+  }
+}
+
 /* --- objectives ------------------------------------------------------------------------------------------------ */
 
 static MsPlan *plan_for(MsRequest *request, MsGoal goal, gboolean prune) {
@@ -973,6 +994,7 @@ int main(void) {
       cmocka_unit_test(dispatchers_sort_without_a_group),
       cmocka_unit_test(shortcuts_change_nothing),
       cmocka_unit_test(roles_hold),
+      cmocka_unit_test(roles_of_gradients_hold),
       cmocka_unit_test(objectives_rank),
       cmocka_unit_test(deadlines_count_gpus_first),
       cmocka_unit_test(objectives_need_figures),
