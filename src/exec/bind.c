@@ -84,7 +84,7 @@ gboolean ms_exec_bind(Exec *x, const MsOpList *list, RowList *out, const char *w
 
 static const struct {
   const char *kept, *parts[6];
-} several[] = {
+} kept_parts[] = {
     {"qkv", {"q", "k", "v", "kv owner"}},
     {"qk norm in", {"q raw", "k raw"}},
     {"latents", {"q latent", "kv latent"}},
@@ -143,8 +143,8 @@ const char *const *ms_exec_kept_parts(const Exec *x, const MsKept *kept, const c
     if (x->now && x->work->pieces[x->now->piece].kind == MS_PIECE_MTP) return first_mtp;
     return x->now && !(x->now->mixers & MS_MIX_ATTN) ? first_mlp : first;
   }
-  for (guint i = 0; i < G_N_ELEMENTS(several); i++)
-    if (strcmp(several[i].kept, kept->name) == 0) return several[i].parts;
+  for (guint i = 0; i < G_N_ELEMENTS(kept_parts); i++)
+    if (strcmp(kept_parts[i].kept, kept->name) == 0) return kept_parts[i].parts;
   own[0] = kept->name, own[1] = NULL;
   return listed(one_to_one, kept->name, FALSE) || (kept->module == MS_MODULE_HEAD && listed(by_copy, kept->name, TRUE))
              ? own

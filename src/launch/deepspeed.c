@@ -14,7 +14,7 @@
 
 static const struct {
   const char *path, *key;
-} same[] = {
+} copied_keys[] = {
 #define DEEPSPEED_SAME(path, key) {(path), (key)},
 #define DEEPSPEED_OFF(path, what)
 #define DEEPSPEED_ON(path, what)
@@ -119,9 +119,9 @@ char *ms_deepspeed_text(const MsScenario *s, GError **error) {
   g_autoptr(JsonNode) whole = ms_scenario_node(s);
   JsonObject *run = json_node_get_object(whole), *root = json_object_new();
   const MsOptions *o = &s->options;
-  for (guint i = 0; i < G_N_ELEMENTS(same); i++) {
-    put(root, same[i].path, ms_json_copy(find(run, same[i].key)));
-    drop(run, same[i].key);
+  for (guint i = 0; i < G_N_ELEMENTS(copied_keys); i++) {
+    put(root, copied_keys[i].path, ms_json_copy(find(run, copied_keys[i].key)));
+    drop(run, copied_keys[i].key);
   }
   put_int(root, "gradient_accumulation_steps", layout->microbatches);
   put_bool(root, ms_precision(&s->training)->launch_deepspeed, TRUE);
@@ -347,11 +347,12 @@ static gboolean read_batch(Reader *r) {
 }
 
 static void read_same(Reader *r) {
-  for (guint i = 0; i < G_N_ELEMENTS(same); i++) {
-    if (g_str_has_prefix(same[i].path, "train_")) continue; /* read_batch */
-    JsonNode *node = take(r, same[i].path);
-    if (!node && r->into && is_auto(r, same[i].path)) node = find(json_node_get_object(r->said), same[i].key);
-    if (node) put(r->run, same[i].key, ms_json_copy(node));
+  for (guint i = 0; i < G_N_ELEMENTS(copied_keys); i++) {
+    if (g_str_has_prefix(copied_keys[i].path, "train_")) continue; /* read_batch */
+    JsonNode *node = take(r, copied_keys[i].path);
+    if (!node && r->into && is_auto(r, copied_keys[i].path))
+      node = find(json_node_get_object(r->said), copied_keys[i].key);
+    if (node) put(r->run, copied_keys[i].key, ms_json_copy(node));
   }
 }
 

@@ -216,22 +216,22 @@ static const struct {
 /* What counts only beside another key. */
 static const struct {
   const char *prefix, *with;
-} parts[] = {{"optimizer_offload_fraction", "optimizer_cpu_offload"},
-             {"cuda_graph_", "enable_cuda_graph"},
-             {"q_lora_rank", "multi_latent_attention"},
-             {"kv_lora_rank", "multi_latent_attention"},
-             {"qk_head_dim", "multi_latent_attention"},
-             {"qk_pos_emb_head_dim", "multi_latent_attention"},
-             {"v_head_dim", "multi_latent_attention"},
-             {"mscale", "multi_latent_attention"},
-             {"rotary_scaling_factor", "multi_latent_attention"},
-             {"moe_", "num_experts"},
-             {"expert_", "num_experts"}};
+} offload_parts[] = {{"optimizer_offload_fraction", "optimizer_cpu_offload"},
+                     {"cuda_graph_", "enable_cuda_graph"},
+                     {"q_lora_rank", "multi_latent_attention"},
+                     {"kv_lora_rank", "multi_latent_attention"},
+                     {"qk_head_dim", "multi_latent_attention"},
+                     {"qk_pos_emb_head_dim", "multi_latent_attention"},
+                     {"v_head_dim", "multi_latent_attention"},
+                     {"mscale", "multi_latent_attention"},
+                     {"rotary_scaling_factor", "multi_latent_attention"},
+                     {"moe_", "num_experts"},
+                     {"expert_", "num_experts"}};
 
 static gboolean counts(const Primus *p, const char *key) {
-  for (guint i = 0; i < G_N_ELEMENTS(parts); i++) {
-    const char *with = value_of(p, parts[i].with);
-    if (g_str_has_prefix(key, parts[i].prefix) && (!with || strcmp(with, "false") == 0)) return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS(offload_parts); i++) {
+    const char *with = value_of(p, offload_parts[i].with);
+    if (g_str_has_prefix(key, offload_parts[i].prefix) && (!with || strcmp(with, "false") == 0)) return FALSE;
   }
   return TRUE;
 }

@@ -98,8 +98,8 @@ TARGET static void take_registers(void) { configure(MR); }
 TARGET static void give_registers(void) { _tile_release(); }
 
 /* Which registers there are is known to the compiler, how many rows they have need not be. */
-INLINE void tile(const Kind kind, int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c,
-                 int64_t ldc, int add) {
+INLINE void product_tile(const Kind kind, int rows, int vectors, int deep, int64_t k, const void *a, const void *b,
+                         void *c, int64_t ldc, int add) {
   const int64_t row_B = MS_KERNEL_ROW_B(deep ? MS_KERNEL_DEEP_SLAB_B : MS_KERNEL_SLAB_B);
   if (rows < MR) configure(rows);
   if (rows == MR && vectors > 1) body(kind, SIDE, SIDE, 1, row_B, k, a, b, c, ldc, add);
@@ -112,12 +112,12 @@ INLINE void tile(const Kind kind, int rows, int vectors, int deep, int64_t k, co
 TARGET static void tile_bf16(int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c,
                              int64_t ldc, int add, const void *ahead) {
   (void)ahead;
-  tile(BF16, rows, vectors, deep, k, a, b, c, ldc, add);
+  product_tile(BF16, rows, vectors, deep, k, a, b, c, ldc, add);
 }
 TARGET static void tile_int8(int rows, int vectors, int deep, int64_t k, const void *a, const void *b, void *c,
                              int64_t ldc, int add, const void *ahead) {
   (void)ahead;
-  tile(INT8, rows, vectors, deep, k, a, b, c, ldc, add);
+  product_tile(INT8, rows, vectors, deep, k, a, b, c, ldc, add);
 }
 
 TARGET static void narrow_a8(void *out, const float *in, size_t n) {

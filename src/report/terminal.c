@@ -102,15 +102,15 @@ static void append_memory(const Canvas *c, const MsResult *r) {
 /* --- the pipeline ------------------------------------------------------------------------------------------------ */
 static const struct {
   const char *block, *letter, *colour, *title;
-} slots[MS_N_SLOTS] = {[MS_SLOT_F] = {"█", "F", "\033[34m", "forward"},
-                       [MS_SLOT_B] = {"▒", "b", "\033[32m", "backward"},
-                       [MS_SLOT_I] = {"▒", "b", "\033[36m", "backward of inputs"},
-                       [MS_SLOT_W] = {"░", "w", "\033[90m", "backward of weights"},
-                       [MS_SLOT_FB] = {"▓", "*", "\033[35m", "forward beside backward"}};
+} slot_looks[MS_N_SLOTS] = {[MS_SLOT_F] = {"█", "F", "\033[34m", "forward"},
+                            [MS_SLOT_B] = {"▒", "b", "\033[32m", "backward"},
+                            [MS_SLOT_I] = {"▒", "b", "\033[36m", "backward of inputs"},
+                            [MS_SLOT_W] = {"░", "w", "\033[90m", "backward of weights"},
+                            [MS_SLOT_FB] = {"▓", "*", "\033[35m", "forward beside backward"}};
 
 static const char *slot_glyph(const Canvas *c, int kind) {
   if (kind < 0) return c->ascii ? "." : "·";
-  return c->ascii ? slots[kind].letter : slots[kind].block;
+  return c->ascii ? slot_looks[kind].letter : slot_looks[kind].block;
 }
 
 typedef struct {
@@ -145,7 +145,7 @@ static void fill(const MsDetail *d, const MsSlotSpans *spans, int stage, Window 
 static void append_cells(const Canvas *c, const int *kind, int cells) {
   int colour = -1;
   for (int i = 0; i < cells; i++) {
-    if (c->colour && kind[i] != colour) g_string_append(c->out, kind[i] < 0 ? "\033[0m" : slots[kind[i]].colour);
+    if (c->colour && kind[i] != colour) g_string_append(c->out, kind[i] < 0 ? "\033[0m" : slot_looks[kind[i]].colour);
     colour = kind[i];
     g_string_append(c->out, slot_glyph(c, kind[i]));
   }
@@ -158,7 +158,7 @@ static void append_legend(const Canvas *c, const MsDetail *d) {
     for (int k = 0; k < d->schedule->n[s]; k++) used[d->schedule->slot[s][k].kind] = TRUE;
   g_string_append(c->out, " ");
   for (int k = 0; k < MS_N_SLOTS; k++)
-    if (used[k]) g_string_append_printf(c->out, " %s %s ", slot_glyph(c, k), slots[k].title);
+    if (used[k]) g_string_append_printf(c->out, " %s %s ", slot_glyph(c, k), slot_looks[k].title);
   g_string_append_printf(c->out, " %s idle\n", slot_glyph(c, -1));
 }
 

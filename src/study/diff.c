@@ -147,7 +147,7 @@ static gboolean same_model(const MsProfile *a, const MsProfile *b, GPtrArray *no
 static const struct {
   const char *word;
   double least, most; /* measured over predicted */
-} counted[] = {{"gemm", 1. / 3, INFINITY}, {"attention", 1. / 3, 6}};
+} classes_counted[] = {{"gemm", 1. / 3, INFINITY}, {"attention", 1. / 3, 6}};
 
 static double kernels_of(const MsTrace *t, const MsKernelTable *table, const char *word) {
   double n = 0;
@@ -160,13 +160,13 @@ static double kernels_of(const MsTrace *t, const MsKernelTable *table, const cha
 }
 
 char *ms_diff_stranger(const MsProfile *scenario, const MsProfile *trace, const MsKernelTable *table) {
-  for (gsize i = 0; scenario->trace && trace->trace && i < G_N_ELEMENTS(counted); i++) {
-    double want = kernels_of(scenario->trace, table, counted[i].word),
-           has = kernels_of(trace->trace, table, counted[i].word);
-    if (want > 0 && has > 0 && (has < counted[i].least * want || has > counted[i].most * want))
+  for (gsize i = 0; scenario->trace && trace->trace && i < G_N_ELEMENTS(classes_counted); i++) {
+    double want = kernels_of(scenario->trace, table, classes_counted[i].word),
+           has = kernels_of(trace->trace, table, classes_counted[i].word);
+    if (want > 0 && has > 0 && (has < classes_counted[i].least * want || has > classes_counted[i].most * want))
       return g_strdup_printf("has %.0f kernels of the class %s a step where %s has %.0f: a part of its step, or of "
                              "another run",
-                             has, counted[i].word, scenario->file, want);
+                             has, classes_counted[i].word, scenario->file, want);
   }
   return NULL;
 }
