@@ -72,6 +72,8 @@ PAGE    := $(addprefix src/report/page/,page.html page.css base.js figure.js sum
              diff.js layouts.js traffic.js fabric.js roofline.js curves.js live.js whatif.js main.js)
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(sort $(wildcard tests/unit/*.c)))
 TESTLIB := $(patsubst %.c,$(BUILD)/%.o,$(sort $(wildcard tests/lib/*.c)))
+NAMED   := $(wildcard README.md docs/*.md docs/*/*.md scenarios/*/*.md \
+             $(foreach e,c h def inc,src/*/*.$(e) tests/*/*.$(e) bench/*.$(e) examples/*.$(e)))
 BENCH   := $(patsubst bench/%.c,$(BUILD)/bench/%,$(sort $(wildcard bench/*.c)))
 
 .PHONY: all deb python wheel reference check golden-update smallcheck bigcheck check-layers check-format \
@@ -167,9 +169,11 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/tests/lib/unshared.o $(BUILD)/libm
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-# Every page and section that a file names is there.
+# Every page, section, function, type and test that a file names is there.
 check-references:
 	@mk/references.sh
+	@printf '%s\n' $(NAMED) | awk -f mk/names.awk - \
+	  $(filter-out %.md,$(NAMED)) $(filter %.md,$(NAMED))
 
 check-layers:
 	@awk -f mk/layers.awk mk/layers $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] examples/*.c)

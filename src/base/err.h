@@ -3,7 +3,7 @@
  * Three words, three meanings (kept apart everywhere):
  *   GError (domain MS_ERROR)  the user's input or the environment; the code IS the exit status of the program;
  *   MS_BUG()                  our own fault: prints file:line and exits with 70;
- *   "infeasible"/"refused"    a normal result that carries its reason (layout/rule.h, sim/result.h), never a GError.
+ *   "infeasible"/"refused"    a normal result that carries its reason (layout/rules.h, sim/result.h), never a GError.
  * Messages are one line, `file:line: path: what is wrong, what would be right`, without the program's name. */
 #ifndef MS_BASE_ERR_H
 #define MS_BASE_ERR_H

@@ -1,5 +1,5 @@
 /* src/cli/plan.c - the verb plan: a request is loaded (describe/request.c), searched (plan/shares.c, which goes to
- * plan/plan.c), and printed (report/plan_table.c). */
+ * plan/search.c), and printed (report/plan_table.c). */
 #include <stdio.h>
 #include <string.h>
 

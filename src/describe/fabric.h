@@ -1,6 +1,6 @@
 /* src/describe/fabric.h - the network between GPUs as data: key `fabric` of a machine, hence of a scenario's machine.
  *
- * Switch tiers, rails, rates, what is broken, and where ranks sit on it. A description: layout/place.h seats the ranks,
+ * Switch tiers, rails, rates, what is broken, and where ranks sit on it. A description: layout/seats.h seats the ranks,
  * fabric/graph.h makes links of it. A machine without one has an ideal network. */
 #ifndef MS_DESCRIBE_FABRIC_H
 #define MS_DESCRIBE_FABRIC_H

@@ -27,7 +27,7 @@ typedef struct { /* one stage of one multiplication: sizes of its blocks and buf
 MsStageSize ms_stage_size(const MsLcmaPlan *plan, int stage, const MsGemm *gemm);
 MsGemm ms_inner_gemm(const MsStageSize *size,
                      const MsGemm *gemm); /* the multiplication of one product, without its operands */
-/* Elements from row to row of a buffer: whole groups of combine.h, and no multiple of a page. */
+/* Elements from row to row of a buffer: whole groups of MS_COMBINE_ALIGN, and no multiple of a page. */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B);
 
 #endif

@@ -99,8 +99,8 @@ int ms_lcma_pieces(const MsKernel *tiles, gint64 m, int threads) {
   return threads * (int)MAX((m + threads * rows - 1) / (threads * rows), 1);
 }
 
-/* Leading dimension of a buffer: whole groups of combine.h, and no multiple of a page, which would put every row into
- * the same sets of the caches. */
+/* Leading dimension of a buffer: whole groups of MS_COMBINE_ALIGN, and no multiple of a page, which would put every
+ * row into the same sets of the caches. */
 gint64 ms_lcma_ld(gint64 cols, size_t real_B) {
   gint64 ld = round_up(cols, MS_COMBINE_ALIGN);
   return (ld * (gint64)real_B) % 4096 == 0 ? ld + MS_COMBINE_ALIGN : ld;
