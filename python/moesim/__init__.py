@@ -224,9 +224,9 @@ def anchor(
     return json.loads(_call("anchor", None, options, long=True))
 
 
-def launch(scenario: Document, form: str = "megatron") -> str:
-    """What starts the run, as `moesim show launch`: megatron, modelzoo, mt-megatron, slurm, slurm:modelzoo,
-    slurm:mt-megatron."""
+def launch(scenario: Document, form: str | None = None) -> str:
+    """What starts the run, as `moesim launch`: in the form of the scenario's framework, or another one of
+    docs/launch.md (slurm, k8s, modelzoo, ...)."""
     return _call("launch", scenario, {"form": form})
 
 

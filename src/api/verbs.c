@@ -63,7 +63,7 @@ static char *run(Call *c, GError **error) {
 
 static char *launch(Call *c, GError **error) {
   g_autoptr(MsScenario) s = scenario_of(c, error);
-  return s ? ms_launch_text(s, ms_launch_of_word(c->o->form), error) : NULL;
+  return s ? ms_launch_text(s, ms_launch_of_word(ms_launch_word_for(s, c->o->form)), error) : NULL;
 }
 
 static char *page(Call *c, GError **error) {
@@ -245,7 +245,8 @@ static const MsField anchor_fields[] = {
     THREADS,
     {0}};
 static const MsField threads_fields[] = {THREADS, {0}};
-static const MsField launch_fields[] = {MS_ENUM(Options, form, ms_launch_words, "\"megatron\"", 0, "of the launch"),
+static const MsField launch_fields[] = {MS_ENUM(Options, form, ms_launch_words, NULL, MS_NULLABLE,
+                                                "of the launch; null: the one of the scenario's framework"),
                                         {0}};
 static const MsField no_fields[] = {{0}};
 

@@ -39,13 +39,13 @@ static int launch(const MsVerb *verb, const Options *o, int argc, char **argv) {
   if (o->preflight && (o->form || o->restarts))
     return ms_cli_usage(verb, "--preflight has no --form and no --restarts");
   if (o->restarts < 0 || o->restarts > 1000) return ms_cli_usage(verb, "--restarts %d: give 0 to 1000", o->restarts);
-  int word = ms_cli_word(verb, "form", o->form ? o->form : ms_launch_words[0], ms_launch_words);
-  if (word < 0) return MS_ERROR_USAGE;
-  if (o->restarts && ms_launch_of_word(word).around == MS_AROUND_NOTHING)
-    return ms_cli_usage(verb, "--restarts belongs to a form with a scheduler around it, which %s has not",
-                        ms_launch_words[word]);
+  int word = o->form ? ms_cli_word(verb, "form", o->form, ms_launch_words) : MS_LAUNCH_UNSAID;
+  if (o->form && word < 0) return MS_ERROR_USAGE;
+  if (o->restarts && (!o->form || ms_launch_of_word(word).around == MS_AROUND_NOTHING))
+    return ms_cli_usage(verb, "--restarts belongs to a form with a scheduler around it, %s%s",
+                        o->form ? "not to " : "such as --form ", o->form ? o->form : "slurm");
   g_autoptr(MsScenario) scenario = ms_scenario_load(argv[1], &error);
-  if (scenario && !o->form) word = ms_launch_word_of(scenario->framework);
+  if (scenario) word = ms_launch_word_for(scenario, word);
   char *text = scenario ? text_of(o, scenario, word, &error) : NULL;
   if (text && !o->preflight) ms_cli_warn_of_memory(scenario);
   return text ? put(o, word, text) : ms_cli_fail(error);
@@ -56,7 +56,9 @@ int ms_cli_launch(int argc, char **argv) {
   Options o = {0};
   const GOptionEntry entries[] = {
       {"form", 0, 0, G_OPTION_ARG_STRING, &o.form,
-       "default megatron, or that of the scenario's framework; other forms are in docs/launch.md", "FORM"},
+       "default that of the scenario's framework: megatron, mt-megatron, torchtitan or deepspeed; others are in "
+       "docs/launch.md",
+       "FORM"},
       {"restarts", 0, 0, G_OPTION_ARG_INT, &o.restarts,
        "times that a failed job starts again (default 0); needs a scheduler", "N"},
       {"explain", 0, 0, G_OPTION_ARG_NONE, &o.explain, "what each argument stands for, instead of the launch", NULL},

@@ -71,7 +71,8 @@ static char *name_of(const char *what, int place, const char *suffix) {
 
 /* Where no form is asked for, that of its framework. */
 static MsLaunch launch_of(const MsVerb *verb, const char *form, const MsScenario *s) {
-  return ms_launch_of_word(form ? ms_cli_word(verb, "form", form, ms_launch_words) : ms_launch_word_of(s->framework));
+  int word = form ? ms_cli_word(verb, "form", form, ms_launch_words) : MS_LAUNCH_UNSAID;
+  return ms_launch_of_word(ms_launch_word_for(s, word));
 }
 
 static gboolean write_run(const MsDecisionRow *row, const char *folder, MsLaunch launch, GError **error) {

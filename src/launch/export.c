@@ -39,9 +39,10 @@ MsFramework ms_launch_framework(MsLaunch launch) {
   return framework[launch.form];
 }
 
-int ms_launch_word_of(MsFramework framework) {
+int ms_launch_word_for(const MsScenario *s, int word) {
+  if (word != MS_LAUNCH_UNSAID) return word;
   for (int i = 0; ms_launch_words[i]; i++)
-    if (!launches[i].around && ms_launch_framework(launches[i]) == framework) return i;
+    if (!launches[i].around && ms_launch_framework(launches[i]) == s->framework) return i;
   return 0;
 }
 

@@ -35,8 +35,10 @@ extern const char *const ms_launch_words[]; /* ends with NULL; docs/launch.md, F
 MsLaunch ms_launch_of_word(int word);
 /* The framework that the form starts, in which a plan for it is searched. */
 MsFramework ms_launch_framework(MsLaunch launch);
-/* The word of the form that starts runs of a framework with nothing around it; of one that has none Megatron-LM's. */
-int ms_launch_word_of(MsFramework framework);
+enum { MS_LAUNCH_UNSAID = -1 };
+/* `word`, or where no form was asked for the one that starts runs of the scenario's framework with nothing around it
+ * (Megatron-LM's for one that has none): what every way to ask for a launch takes. */
+int ms_launch_word_for(const MsScenario *scenario, int word);
 /* What the name of a file with that text ends with: "sh", "yaml", "toml" or "json". */
 const char *ms_launch_suffix(MsLaunch launch);
 /* FALSE and an MS_ERROR_INPUT where the framework is known not to start on machines of that vendor

@@ -391,11 +391,13 @@ static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
   }
 }
 
+/* `form` NULL: that of the scenario's framework. */
 static void write_launch(Server *server, SoupServerMessage *msg, const char *form) {
-  const char *const argv[] = {"show", "launch", "--form", form, "--json", "--", "-", NULL};
-  if (!g_strv_contains(ms_launch_words, form))
+  const char *const own[] = {"show", "launch", "--json", "--", "-", NULL},
+                    *const asked[] = {"show", "launch", "--form", form, "--json", "--", "-", NULL};
+  if (form && !g_strv_contains(ms_launch_words, form))
     answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
-  else work_on(server, msg, argv, FALSE, FALSE);
+  else work_on(server, msg, form ? asked : own, FALSE, FALSE);
 }
 
 /* --- requests from a few words --------------------------------------------------------------------------------- */
@@ -440,6 +442,8 @@ static void route(SoupServer *soup, SoupServerMessage *msg, const char *path, GH
     if (is(msg, "POST")) work_on(server, msg, fast, FALSE, TRUE);
   } else if (strcmp(path, "/api/page") == 0) {
     if (is(msg, "POST")) work_on(server, msg, run, TRUE, FALSE);
+  } else if (strcmp(path, "/api/launch") == 0) {
+    if (is(msg, "POST")) write_launch(server, msg, NULL);
   } else if (g_str_has_prefix(path, "/api/launch/")) {
     if (is(msg, "POST")) write_launch(server, msg, path + strlen("/api/launch/"));
   } else {

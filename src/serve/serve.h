@@ -20,7 +20,8 @@
  *   POST   /api/fast        a scenario; `moesim run --json --fidelity fast`, which answers while something is dragged;
  *                           of what cannot run {"error"}, with 200: how far one can drag is tried out
  *   POST   /api/page        a scenario; the page of it as a file of its own
- *   POST   /api/launch/FORM a scenario; {"form","text"}: what starts it (launch/launch.h)
+ *   POST   /api/launch/FORM a scenario; {"form","suffix","text"}: what starts it (launch/launch.h); without
+ *                           /FORM in that of its framework
  *
  * The server itself only moves text: every request is worked on by a moesim of its own (worker.h) with bounded time and
  * memory, in an empty folder. Nothing is served from the file system. A request may not hold a path: models and

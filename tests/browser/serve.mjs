@@ -157,6 +157,13 @@ await check('launch arguments of what was planned', async () => {
     r = await ask(server, 'POST', '/api/launch/megatron', JSON.stringify(best));
   equal(r.status, 200, r.text.slice(0, 200));
   ok(JSON.parse(r.text).text.includes(`--tensor-model-parallel-size ${best.layout.tp}`), r.text.slice(0, 400));
+  const own = JSON.parse((await ask(server, 'POST', '/api/launch', JSON.stringify(best))).text);
+  equal(own.form, 'megatron', 'form of its framework');
+  equal(own.suffix, 'sh', 'end of the name');
+  const titan = readFileSync('scenarios/published/torchtitan/TT-8b-h100-8-compile-fp8.json', 'utf8'),
+    toml = JSON.parse((await ask(server, 'POST', '/api/launch', titan)).text);
+  equal(toml.form, 'torchtitan', 'form of TorchTitan');
+  equal(toml.suffix, 'toml', 'end of its name');
   equal((await ask(server, 'POST', '/api/launch/nothing', JSON.stringify(best))).status, 404, 'an unknown form');
   equal((await ask(server, 'GET', '/api/launch/megatron')).status, 405, 'GET');
 });

@@ -133,6 +133,8 @@ class Runs(unittest.TestCase):
     def test_launch_page_and_names(self):
         self.assertIn("--tensor-model-parallel-size", moesim.launch(RUN))
         self.assertIn("#SBATCH", moesim.launch(RUN, "slurm"))
+        titan = "scenarios/published/torchtitan/TT-8b-h100-8-compile-fp8.json"
+        self.assertIn("[parallelism]", moesim.launch(titan))
         self.assertIn("deepseek-v3", moesim.models())
         self.assertIn("h100-sxm", moesim.machines())
 

@@ -265,6 +265,24 @@ static void a_call_answers_what_the_command_line_prints(void **state) {
   g_remove(request);
 }
 
+/* Nobody names a form: the one of the scenario's framework, at every door. */
+static void a_launch_without_a_form_is_that_of_its_framework(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *has;
+  } of[] = {{"run-llama3-70b-h100-64.json", "torchrun"},
+            {"published/torchtitan/TT-8b-h100-8-compile-fp8.json", "[parallelism]"}};
+  for (guint i = 0; i < G_N_ELEMENTS(of); i++) {
+    g_autofree char *run = ms_cli_shipped(of[i].file);
+    g_auto(Called) unsaid = call("launch", run, NULL, NULL), null = call("launch", run, NULL, "{\"form\": null}");
+    g_auto(MsCliRun) launched = RUN("launch", run), shown = RUN("show", "launch", run);
+    assert_non_null(strstr(launched.out, of[i].has));
+    assert_string_equal(launched.out, shown.out);
+    assert_string_equal(unsaid.answer, null.answer);
+    assert_string_equal(g_strchomp(unsaid.answer), g_strchomp(launched.out));
+  }
+}
+
 static void a_call_says_what_is_wrong_with_the_status_of_the_command_line(void **state) {
   (void)state;
   static const struct {
@@ -323,6 +341,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(errors_are_one_line_of_text),
       cmocka_unit_test(a_plan_gives_the_layouts_in_order_and_as_scenarios),
       cmocka_unit_test(a_call_answers_what_the_command_line_prints),
+      cmocka_unit_test(a_launch_without_a_form_is_that_of_its_framework),
       cmocka_unit_test(a_call_says_what_is_wrong_with_the_status_of_the_command_line),
       cmocka_unit_test(one_of_two_callers_stops),
   };

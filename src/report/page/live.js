@@ -532,31 +532,34 @@ async function startLive() {
       note.textContent = e.message;
     }
   };
-  let launcher = choices.launch_forms[0]; /* chosen last */
+  let launcher = null; /* chosen last; until then the form of the scenario's framework */
   const launch = async (scenario, as = launcher) => {
     launcher = as;
-    flags.replaceChildren(
-      html('h3', {}, `What launches ${layoutText(scenario)}`),
-      controls(
-        choice(
-          'Launched by',
-          choices.launch_forms.map(form => [form, form]),
-          as,
-          form => launch(scenario, form),
-        ),
-      ),
-    );
+    const forms = html('div', {}),
+      choose = form =>
+        forms.replaceChildren(
+          controls(
+            choice(
+              'Launched by',
+              choices.launch_forms.map(name => [name, name]),
+              form,
+              name => launch(scenario, name),
+            ),
+          ),
+        );
+    flags.replaceChildren(html('h3', {}, `What launches ${layoutText(scenario)}`), forms);
+    choose(as || choices.launch_forms[0]);
     const title = flags.firstChild,
       current = () => flags.firstChild === title; /* no other was asked for meanwhile */
     try {
-      const ending = /^(k8s|skypilot)/.test(as) ? 'yaml' : 'sh',
-        script = (await ask('POST', `api/launch/${as}`, JSON.stringify(scenario))).text;
+      const {form, suffix, text} = await ask('POST', as ? `api/launch/${as}` : 'api/launch', JSON.stringify(scenario));
       if (!current()) return;
+      if (!as) choose(form);
       flags.append(
-        html('pre', {class: 'flags', tabindex: 0}, script),
+        html('pre', {class: 'flags', tabindex: 0}, text),
         controls(
           button('Download', 'Download what starts it', () =>
-            save(`${scenario.name}.${as.replace(':', '-')}.${ending}`, script),
+            save(`${scenario.name}.${form.replace(':', '-')}.${suffix}`, text),
           ),
         ),
       );
