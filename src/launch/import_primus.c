@@ -432,15 +432,28 @@ static char *machine_of(const char *file) {
   return machine ? g_steal_pointer(&name) : NULL;
 }
 
-/* Options behind the file: Primus writes them as its keys, --global_batch_size. */
-static void add_words(MsArgs *args, const char *const *words) {
-  if (!words || !words[0]) return;
-  g_auto(GStrv) own = g_strdupv((char **)words);
-  for (int i = 0; own[i]; i++)
-    if (g_str_has_prefix(own[i], "--"))
-      for (char *at = own[i]; *at && *at != '='; at++)
-        if (*at == '_') *at = '-';
-  ms_args_add_words(args, own, 0);
+/* What a key is given behind the file: all words up to the next key, `true` where there is none; *i: the last of them.
+ * (transfer full) */
+static char *value_behind(const char *const *words, int *i) {
+  const char *is = strchr(words[*i], '=');
+  if (is) return g_strdup(is + 1);
+  g_autoptr(GString) value = g_string_new(NULL);
+  while (words[*i + 1] && !g_str_has_prefix(words[*i + 1], "--"))
+    g_string_append_printf(value, "%s%s", value->len ? " " : "", words[++*i]);
+  return g_strdup(value->len ? value->str : "true");
+}
+
+/* Keys behind the file, --global_batch_size 512 or --use_turbo_deepep=true: over those of the file, so that all that
+ * reads a key reads them. */
+static gboolean put_keys(Primus *p, const char *const *words) {
+  for (int i = 0; words && words[i]; i++) {
+    if (!g_str_has_prefix(words[i], "--"))
+      return ms_input_error(p->error, p->file, 0, "", "is followed by \"%.60s\", must be --KEY VALUE", words[i]);
+    g_autofree char *key = g_strdelimit(g_strndup(words[i] + 2, strcspn(words[i] + 2, "=")), "-", '_'),
+                    *value = value_behind(words, &i);
+    put(p, key, value, 0, FALSE);
+  }
+  return TRUE;
 }
 
 /* --set of a key of the presets or overrides, as Primus takes it on its command line. */
@@ -478,6 +491,7 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
   gboolean grouped;
   add_turbo(p, import, &grouped);
   add_sinks(p, import);
+  g_free(take(p, "enable_primus_turbo")); /* read above */
   remark_packing(p, import);
   if (!add_lora(p, import, args)) return FALSE;
   gboolean turns = take_switch(p, "no_fp8_weight_transpose_cache");
@@ -485,7 +499,6 @@ static gboolean convert(Primus *p, MsImport *import, const MsImportOptions *opti
     const char *key = p->order->pdata[i];
     if (!g_str_has_prefix(key, "lora.")) add_value(p, args, key, g_hash_table_lookup(p->values, key));
   }
-  add_words(args, options->words);
   if (!ms_import_scenario(import, args, gpus, &with, p->error)) return FALSE;
   /* a patch of TransformerEngine's layers but experts (primus/backends/megatron/patches/te_patches) */
   import->scenario->options.disable_parameter_transpose_cache =
@@ -619,7 +632,8 @@ MsImport *ms_import_primus(const char *text, gsize length, const char *file, con
   if (!read_file(&p, copy)) return NULL;
   add_set(&p);
   gboolean titan = strcmp(p.backend, "torchtitan") == 0;
-  if (titan ? !convert_titan(&p, import, options) : !check_own(&p, options) || !convert(&p, import, options))
+  if (titan ? !convert_titan(&p, import, options)
+            : !put_keys(&p, options->words) || !check_own(&p, options) || !convert(&p, import, options))
     return NULL;
   ms_import_remark_unasked(import, variables);
   return g_steal_pointer(&import);

@@ -108,6 +108,31 @@ static void keys_from_outside(void **state) {
   assert_false(mentions(import->remarks, "--set global"));
 }
 
+static MsImport *import_behind(const char *const *words, GError **error) {
+  const char *const set[] = {"NNODES=4", NULL};
+  g_autofree char *text = file_text();
+  return import_text(text, &(MsImportOptions){.environment = TRUE, .set = set, .words = words}, error);
+}
+
+/* Behind the file they act as in it, and are then not listed as ignored. */
+static void own_keys_behind_the_file(void **state) {
+  (void)state;
+  const char *const off[] = {"--use_turbo_deepep", "False", NULL},
+                    *const on[] = {"--use-turbo-deepep", "--turbo_deepep_num_cu=64", NULL},
+                    *const list[] = {"--window_size", "64", "0", NULL}, *const stray[] = {"use_turbo_deepep", NULL};
+  g_autoptr(GError) error = NULL;
+  g_autoptr(MsImport) without = import_behind(off, NULL), with = import_behind(on, NULL),
+                      window = import_behind(list, NULL);
+  assert_int_equal(without->scenario->options.dispatcher, MS_DISPATCH_ALLGATHER);
+  assert_int_equal(with->scenario->options.dispatcher, MS_DISPATCH_DEEPEP);
+  assert_int_equal(with->scenario->options.dispatcher_num_sms, 64);
+  assert_int_equal(window->scenario->model->sliding_window.window, 65);
+  assert_false(mentions(with->ignored, "turbo"));
+  assert_false(mentions(without->ignored, "turbo"));
+  assert_null(import_behind(stray, &error));
+  assert_non_null(strstr(error->message, "must be --KEY VALUE"));
+}
+
 /* Keys that Primus alone has. */
 static void own_keys(void **state) {
   (void)state;
@@ -397,6 +422,7 @@ int main(void) {
                                      cmocka_unit_test(defaults_are_not_listed),
                                      cmocka_unit_test(variables),
                                      cmocka_unit_test(own_keys),
+                                     cmocka_unit_test(own_keys_behind_the_file),
                                      cmocka_unit_test(library),
                                      cmocka_unit_test(adapters),
                                      cmocka_unit_test(lists),
