@@ -53,6 +53,7 @@ static char *run(Call *c, GError **error) {
   if (!result) return NULL;
   MsDraws draws;
   if (c->o->draws > 0 && !ms_draws_run(s, fidelity, c->o->draws, c->o->threads, FALSE, &draws, error)) return NULL;
+  c->nothing = c->o->draws > 0 && draws.n == 0;
   g_autoptr(MsActingLaws) acting = c->o->explain ? ms_acting_laws(s, error) : NULL;
   if (c->o->explain && !acting) return NULL;
   g_autoptr(MsChanges) changes = c->o->explain && fidelity == MS_FIDELITY_FULL ? ms_changes_new(s) : NULL;

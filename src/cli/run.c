@@ -176,6 +176,8 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   if (o->cluster && !run_cluster(o, scenario, result, detail, &cluster, &times, &error)) return ms_cli_fail(error);
   if (draws_routing && !ms_draws_run(scenario, fidelity, o->draws, 0, TRUE, &draws, &error)) return ms_cli_fail(error);
   if (ms_ranks_own() != 0) return 0; /* another prints */
+  /* stopped before the first draw: there is the prediction, and not what was asked for beside it */
+  gboolean none = (o->cluster && cluster.extent.done == 0) || (draws_routing && draws.n == 0);
   g_autoptr(MsActingLaws) acting = o->explain ? ms_acting_laws(scenario, &error) : NULL;
   if (o->explain && !acting && !ms_interrupted()) return ms_cli_fail(error);
   g_clear_error(&error); /* laws are left out of what was stopped */
@@ -187,6 +189,7 @@ static int run_one(const Options *o, const char *file, MsFidelity fidelity, gboo
   const MsPrintedRun run = {result, draws_routing ? &draws : NULL, o->cluster ? &cluster : NULL, acting, changes};
   if (prints) print_run(o, scenario, &run, first);
   if (prints && o->timeline && detail) ms_cli_print(ms_report_pipeline(detail, ms_report_width(), ms_report_flags()));
+  if (none) return MS_ERROR_NOTHING;
   if (wants_detail && detail && !write_detail(o, scenario, detail, times.times.ran, &error)) return ms_cli_fail(error);
   if (wants_detail && !detail && !not_simulated(file, "no trace", result, &error)) return ms_cli_fail(error);
   return 0;

@@ -332,6 +332,12 @@ static void sum_up(const GArray *all, guint causes, MsCluster *out) {
   out->step_s = ms_spread(step, n);
 }
 
+static void nothing_drawn(MsCluster *out) {
+  out->step_s = (MsSpread){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+  for (int g = 0; g < MS_N_GROUPS; g++) out->waits_s[g] = NAN;
+  out->path_compute_s = out->path_comm_s = out->path_host_s = out->path_other_s = NAN;
+}
+
 void ms_cluster_clear(MsCluster *c) {
   if (c->links) g_array_unref(c->links);
   c->links = NULL;
@@ -355,12 +361,11 @@ gboolean ms_cluster_run(const MsScenario *s, const MsResult *full, const MsDetai
   gboolean ok = ms_jobs_run_on_ranks(all, draw, &shared, &shift, &out->extent, error);
   for (guint i = 0; i < all->len; i++) /* the critical path stays where it was found */
     if (!ms_jobs_own(all->len, i)) g_array_index(all, One, i).all.share = NULL;
-  if (ok && out->extent.done == 0) {
-    g_set_error(error, MS_ERROR, MS_ERROR_NOTHING, "stopped before the first draw");
-    ok = FALSE;
+  if (ok && out->extent.done == 0) nothing_drawn(out);
+  else if (ok) {
+    sum_up(all, shared.causes, out);
+    ok = ms_link_loads(s, plan, out->step_s.mean, MS_LINKS_SHOWN, &out->links, error);
   }
-  if (ok) sum_up(all, shared.causes, out);
-  ok = ok && ms_link_loads(s, plan, out->step_s.mean, MS_LINKS_SHOWN, &out->links, error);
   for (guint i = 0; i < all->len; i++) ms_walked_clear(&g_array_index(all, One, i).all);
   close_network(&network);
   out->elapsed_s = (double)(g_get_monotonic_time() - began) / 1e6;

@@ -51,8 +51,8 @@ typedef struct {
 } MsClusterOptions;
 /* `full` and its detail: of the scenario at full fidelity. n draws on `threads` threads (0: one per processor), shared
  * out among the processes of an mpirun, the same figures for any number of both; what is told of the first draw alone
- * only process 0 has. `merge` FALSE: equal ranks are not taken together, which changes nothing but the time. FALSE and
- * *error when the costs cannot be prepared or all was stopped before the first draw. */
+ * only process 0 has. `merge` FALSE: equal ranks are not taken together, which changes nothing but the time. What
+ * was stopped before the first draw has unknown figures (NAN). FALSE and *error when the costs cannot be prepared. */
 gboolean ms_cluster_run(const MsScenario *scenario, const MsResult *full, const MsDetail *detail,
                         const MsClusterOptions *options, MsCluster *out, GError **error);
 

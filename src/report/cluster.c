@@ -91,6 +91,7 @@ static void append_links(GString *out, const MsCluster *c) {
 char *ms_report_cluster(const MsCluster *c) {
   GString *out = g_string_new("\n");
   ms_report_extent(out, &c->extent);
+  if (c->extent.done == 0) return g_string_free(out, FALSE);
   g_string_append_printf(out,
                          "cluster   %d GPUs on their own (%u of each stage told apart), %u draws: step %s, sd %s, "
                          "median %s, p95 %s, longest %s; full %s\n",

@@ -20,6 +20,11 @@ static void spread_row(MsTable *table, const char *name, const MsSpread *s, Form
 }
 
 char *ms_report_draws(const MsDraws *d) {
+  if (d->n == 0) {
+    GString *out = g_string_new("\n");
+    ms_report_extent(out, &d->extent);
+    return g_string_free(out, FALSE);
+  }
   g_autofree char *title =
       g_strdup_printf("  %d draws, seeds %u to %u", d->n, d->first_seed, d->first_seed + d->extent.of - 1);
   MsTable *table = ms_table_new();

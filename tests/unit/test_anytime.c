@@ -208,6 +208,7 @@ static void a_time_limit_is_a_signal(void **state) {
               {{"calibrate", "--quick", "--json"}, NULL, 1, TRUE},
               {{"plan", "--json"}, "plan-llama3-70b-h100-64.json", 1, TRUE},
               {{"plan", "--json", "--front"}, "plan-mixtral-clusters.json", 1, TRUE},
+              {{"run", "--fidelity", "cluster", "--json"}, "fabric/slow-ranks.json", 1, TRUE},
               {{"exec", "--json"}, "exec/dense-1.json", 0, FALSE},
               {{"report", "--html", "-"}, "run-llama3-70b-h100-64.json", 0, FALSE}};
   for (guint i = 0; i < G_N_ELEMENTS(verb); i += (guint)ms_by_tier(3, 1)) {
@@ -221,6 +222,27 @@ static void a_time_limit_is_a_signal(void **state) {
     assert_non_null(strstr(r.err, "moesim: the time limit was reached: what is printed was found until then\n"));
     if (verb[i].json && !strstr(r.out, "\"interrupted\":true")) fail_msg("%s: %s", argv[0], r.out);
   }
+}
+
+/* The prediction is there before the first draw, and is printed whatever comes after it. */
+static void a_cluster_without_a_draw_has_its_prediction(void **state) {
+  (void)state;
+  g_autofree char *file = ms_cli_shipped("fabric/slow-ranks.json"), *trace = ms_cli_path("rank.json");
+  g_auto(MsCliRun) r = RUN("run", "--fidelity", "cluster", "--time-limit", "0.000001s", file),
+                   t = RUN("run", "--fidelity", "cluster", "--time-limit", "0.000001s", "--json", "--ranks", "3",
+                           "--trace", trace, file),
+                   whole = RUN("run", "--fidelity", "full", "--json", file);
+  ms_cli_expect(&r, 1, "text");
+  assert_non_null(strstr(r.out, "step time"));
+  assert_non_null(strstr(r.out, "INTERRUPTED: 0 of 8 draws are done, the rest is missing\n"));
+  assert_null(strstr(r.out, "GPUs on their own"));
+  ms_cli_expect(&t, 1, "JSON");
+  assert_false(g_file_test(trace, G_FILE_TEST_EXISTS));
+  g_autoptr(MsJson) doc = ms_cli_json(t.out, "cluster"), full = ms_cli_json(whole.out, "full");
+  assert_true(json_node_get_double(ms_cli_at(ms_json_root(doc), "step_time_s")) ==
+              json_node_get_double(ms_cli_at(ms_json_root(full), "step_time_s")));
+  assert_true(JSON_NODE_HOLDS_NULL(ms_cli_at(ms_json_root(doc), "cluster.step_time_s.mean")));
+  assert_int_equal(number(doc, "cluster.stopped.done"), 0);
 }
 
 /* What is to be written is asked for before the work, which would take very long. */
@@ -262,6 +284,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(an_evaluation_has_its_tables),
       cmocka_unit_test(an_execution_has_its_steps),
       cmocka_unit_test(a_time_limit_is_a_signal),
+      cmocka_unit_test(a_cluster_without_a_draw_has_its_prediction),
       cmocka_unit_test(outputs_are_asked_for_first),
   };
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
