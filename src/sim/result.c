@@ -193,7 +193,7 @@ const MsFigures ms_result_figures = MS_FIGURE_TABLE(
                    MS_FIGURE(F64, MsScale, sd_s, "s", "of the step over the GPUs that a job may get"),
                    MS_FIGURE(F64, MsScale, p5_s, "s", "a job in twenty takes less"),
                    MS_FIGURE(F64, MsScale, p95_s, "s", "a job in twenty takes more"),
-                   MS_FIGURE(F64, MsScale, clocks_s, "s", "of the expected step: clocks of GPUs"),
+                   MS_FIGURE(F64, MsScale, clocks_s, "s", "of the expected step: clocks of GPUs, which all have the mean one without it"),
                    MS_FIGURE(F64, MsScale, jitter_s, "s", "jitter of kernels and hosts"),
                    MS_FIGURE(F64, MsScale, slow_gpus_s, "s", "slow GPUs"),
                    MS_FIGURE(F64, MsScale, slow_nics_s, "s", "slow NICs")),

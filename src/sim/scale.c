@@ -520,10 +520,13 @@ typedef struct {
   unsigned causes;
 } Steps;
 
+/* What the engine's GPUs take longer than one of mean clock; 0 where clocks differ. */
+static double mean_clock_s(const Steps *d, const More *m) { return d->causes & CLOCKS ? 0 : d->engine * m->clock_s; }
+
 /* Chance that one rank of the stage takes no more than x_s beyond its base. */
 static double rank_below(const Steps *d, const More *m, double x_s, gboolean gpu, gboolean nic) {
   double left_s = x_s - (gpu ? m->gpu_s : 0) - (nic ? m->nic_s : 0);
-  if (!(d->causes & CLOCKS) || !(m->clock_s > 0)) return left_s >= 0;
+  if (!(d->causes & CLOCKS) || !(m->clock_s > 0)) return left_s >= -mean_clock_s(d, m);
   return ms_normal_below(left_s / m->clock_s + d->engine);
 }
 
@@ -552,7 +555,8 @@ static void reach(const Steps *d, double *from_s, double *to_s) {
   *from_s = *to_s = 0;
   for (int i = 0; i < d->n; i++) {
     const More *m = &d->stage[i].more;
-    double clock_s = d->causes & CLOCKS ? m->clock_s : 0, base_s = d->stage[i].base_s + jitter_s(d, &d->stage[i]);
+    double clock_s = d->causes & CLOCKS ? m->clock_s : 0,
+           base_s = d->stage[i].base_s + jitter_s(d, &d->stage[i]) - mean_clock_s(d, m);
     *from_s = MAX(*from_s, base_s - (sure + d->engine) * clock_s);
     *to_s = MAX(*to_s, base_s + sure * clock_s + (d->causes & GPUS && d->slow_gpu > 0 ? m->gpu_s : 0) +
                            (d->causes & NICS && d->slow_nic > 0 ? m->nic_s : 0));
@@ -580,9 +584,11 @@ static Moments moments(const Steps *d) {
   return m;
 }
 
-static double without_s(Steps d, unsigned cause) {
+/* What the expected step loses to a cause; what the integrals are off is nothing. */
+static double cost_s(Steps d, unsigned cause, double mean_s) {
   d.causes = ALL & ~cause;
-  return moments(&d).mean_s;
+  double more_s = mean_s - moments(&d).mean_s;
+  return fabs(more_s) > 1e-9 * mean_s ? more_s : 0;
 }
 
 /* --- the step ---------------------------------------------------------------------------------------------------- */
@@ -619,8 +625,8 @@ static Meeting meeting_of(const MsProgram *p) {
 
 static void fill(MsScale *to, const Steps *d, const Moments *all) {
   to->sd_s = all->sd_s, to->p5_s = all->p5_s, to->p95_s = all->p95_s;
-  to->clocks_s = all->mean_s - without_s(*d, CLOCKS), to->jitter_s = all->mean_s - without_s(*d, JITTER);
-  to->slow_gpus_s = all->mean_s - without_s(*d, GPUS), to->slow_nics_s = all->mean_s - without_s(*d, NICS);
+  to->clocks_s = cost_s(*d, CLOCKS, all->mean_s), to->jitter_s = cost_s(*d, JITTER, all->mean_s);
+  to->slow_gpus_s = cost_s(*d, GPUS, all->mean_s), to->slow_nics_s = cost_s(*d, NICS, all->mean_s);
 }
 
 double ms_scale_step(const MsProgram *p, const MsScaleOf *of, MsResult *r) {

@@ -205,6 +205,12 @@ static void the_slowest_clock_is_as_expected(void **state) {
 /* --- the law of scale against draws ----------------------------------------------------------------------------------
  */
 
+static double cost_of_clocks(const MsCluster *c) {
+  for (int i = 0; i < c->n_causes; i++)
+    if (c->cause[i].cause == MS_CAUSE_CLOCKS) return c->cause[i].cost_s;
+  return 0;
+}
+
 /* The closed form of what is expected lies within `within` of the mean of `draws` steps, and does not need the bound.
  */
 static void expect_draws(int i, const char *cluster, const char *expected, double kernels, double clocks, int draws,
@@ -221,6 +227,8 @@ static void expect_draws(int i, const char *cluster, const char *expected, doubl
     if (f == MS_FIDELITY_FULL) {
       assert_close(r->step_time_s, c.step_s.mean, within);
       added_s = r->step_time_s - r->scale.alike_s;
+      /* a straight line: gathers of FSDP are not always waited for */
+      assert_true(fabs(r->scale.clocks_s - cost_of_clocks(&c)) < 0.025 * c.step_s.mean);
     } else assert_true(fabs(r->step_time_s - r->scale.alike_s - added_s) < within * c.step_s.mean);
     assert_true(r->step_time_lower_s <= r->scale.alike_s && r->scale.alike_s <= r->step_time_s);
     const double hair = 1e-5; /* of the step: where little varies, a grid of little */
@@ -351,6 +359,21 @@ static void the_law_grows_with_the_ranks(void **state) {
     assert_true(cost > last && r->band > r->ground.ranks && r->ground.ranks > 0);
     last = cost;
   }
+}
+
+/* Of many GPUs the slow one is seldom that with the slowest clock, and clocks still cost what they do. */
+static void clocks_cost_beside_slow_gpus(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 256, \"training\": {\"seq_length\": 4096, "
+      "\"global_batch_size\": 1024}, \"options\": {\"fsdp\": \"optim-grads-params\"}, \"cluster\": {\"expected\": "
+      "true}}");
+  g_autoptr(MsResult) alone = ms_test_simulate(s, MS_FIDELITY_FAST);
+  s->cluster.slow_gpu_rate = 0.02, s->cluster.slow_gpu_factor = 1.05;
+  g_autoptr(MsResult) beside = ms_test_simulate(s, MS_FIDELITY_FAST);
+  assert_true(alone->scale.clocks_s > 0.03 * alone->step_time_s && beside->scale.clocks_s > 0);
+  assert_true(beside->scale.clocks_s < alone->scale.clocks_s); /* they share the wait */
+  assert_true(alone->scale.slow_gpus_s == 0 && beside->scale.slow_gpus_s > 0);
 }
 
 /* --- on a fabric ------------------------------------------------------------------------------------------------- */
@@ -563,6 +586,7 @@ int main(void) {
                                      cmocka_unit_test(slow_for_certain_is_expected),
                                      cmocka_unit_test(waits_are_order_statistics),
                                      cmocka_unit_test(the_law_grows_with_the_ranks),
+                                     cmocka_unit_test(clocks_cost_beside_slow_gpus),
                                      cmocka_unit_test(groups_have_their_own_links),
                                      cmocka_unit_test(links_carry_what_is_sent)};
   return cmocka_run_group_tests(tests, NULL, NULL);
