@@ -22,24 +22,24 @@ typedef struct {
   gboolean explain, no_prune, branch, json, follow, front, strict, all, map, decide;
   char *write_request; /* keep the request in this file, "-" is standard output, and plan nothing */
   MsAsk ask;
+  const GOptionEntry *entries;
 } Options;
 
-/* Of --model, --hardware, --gpus and what goes with them the first that is given, or NULL. */
-static const char *first_word(const MsAsk *a) {
-  return a->model                   ? "--model"
-         : a->hardware              ? "--hardware"
-         : a->gpus                  ? "--gpus"
-         : a->precision             ? "--precision"
-         : a->seq_lengths           ? "--seq-length"
-         : a->global_batch_sizes    ? "--global-batch-size"
-         : a->tokens                ? "--tokens"
-         : a->critical_batch_tokens ? "--critical-batch-tokens"
-         : a->deadline              ? "--deadline"
-         : a->gpu_hour              ? "--gpu-hour"
-         : a->max_watts             ? "--max-watts"
-         : a->max_memory            ? "--max-memory"
-         : a->lora                  ? "--lora"
-                                    : NULL;
+/* Of an option whose value is 0, or NULL, when it is not given. */
+static gboolean is_given(const GOptionEntry *e) {
+  return e->arg == G_OPTION_ARG_NONE || e->arg == G_OPTION_ARG_INT ? *(const int *)e->arg_data != 0
+                                                                   : *(char *const *)e->arg_data != NULL;
+}
+
+/* The first of these that is given, or NULL. */
+static const char *first_given(const Options *o, const char *const *options) {
+  for (; *options; options++) {
+    const GOptionEntry *e = o->entries;
+    while (e->long_name && strcmp(e->long_name, *options + strlen("--")) != 0) e++;
+    if (!e->long_name) MS_BUG("no option %s", *options);
+    if (is_given(e)) return *options;
+  }
+  return NULL;
 }
 
 typedef struct {
@@ -292,42 +292,9 @@ static int keep_request(const Options *o) {
   return ms_cli_write(o->write_request, o->json ? one_line(&text) : text);
 }
 
-/* Of what is said of one search alone the first that is asked for, or NULL. */
-static const char *asked_alone(const Options *o, const MsRequest *first) {
-  return o->explain      ? "--explain"
-         : o->compare    ? "--compare"
-         : o->under      ? "--under"
-         : first->under  ? "plan.under"
-         : o->decide     ? "--decide"
-         : o->launch     ? "--launch"
-         : o->out        ? "--out"
-         : o->checkpoint ? "--checkpoint"
-         : o->resume     ? "--resume"
-                         : NULL;
-}
-
-/* Of what is said of a plan, and is no key of a request, the first that is given, or NULL. */
-static const char *of_a_plan(const Options *o) {
-  return o->explain      ? "--explain"
-         : o->compare    ? "--compare"
-         : o->decide     ? "--decide"
-         : o->decide_out ? "--decide-out"
-         : o->front      ? "--front"
-         : o->plot       ? "--plot"
-         : o->map        ? "--map"
-         : o->all        ? "--all"
-         : o->follow     ? "--follow"
-         : o->launch     ? "--launch"
-         : o->out        ? "--out"
-         : o->rank != 0  ? "--rank"
-         : o->no_prune   ? "--no-prune"
-         : o->branch     ? "--branch"
-         : o->without    ? "--without"
-         : o->checkpoint ? "--checkpoint"
-         : o->resume     ? "--resume"
-         : o->threads    ? "--threads"
-                         : NULL;
-}
+/* What is said of one search alone. */
+static const char *const of_one_search[] = {"--explain", "--compare",    "--under",  "--decide", "--launch",
+                                            "--out",     "--checkpoint", "--resume", NULL};
 
 static int plan(const MsVerb *verb, const Options *o, const char *file) {
   GError *error = NULL;
@@ -337,7 +304,7 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
     ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   if (requests->len == 1 && !o->front && !o->plot) return plan_one(o, g_ptr_array_index(requests, 0));
   const MsRequest *first = g_ptr_array_index(requests, 0);
-  const char *alone = asked_alone(o, first);
+  const char *option = first_given(o, of_one_search), *alone = option ? option : first->under ? "plan.under" : NULL;
   if (alone && requests->len == 1)
     return ms_cli_usage(verb, "%s takes one search, --front and --plot make several: give one or the other", alone);
   if (alone)
@@ -349,9 +316,23 @@ static int plan(const MsVerb *verb, const Options *o, const char *file) {
   return plan_sweep(o, requests);
 }
 
+/* What stands for a request file, with --around, and what is said of a plan and is no key of a request. */
+static const char *const of_a_request[] = {"--model",      "--hardware",
+                                           "--gpus",       "--precision",
+                                           "--seq-length", "--global-batch-size",
+                                           "--tokens",     "--critical-batch-tokens",
+                                           "--deadline",   "--gpu-hour",
+                                           "--max-watts",  "--max-memory",
+                                           "--lora",       NULL};
+static const char *const of_a_plan[] = {"--explain",  "--compare", "--decide",  "--decide-out", "--front",  "--plot",
+                                        "--map",      "--all",     "--follow",  "--launch",     "--out",    "--rank",
+                                        "--no-prune", "--branch",  "--without", "--checkpoint", "--resume", "--threads",
+                                        NULL};
+
 static int check(const MsVerb *verb, const Options *o, int files) {
-  if (o->write_request && of_a_plan(o))
-    return ms_cli_usage(verb, "--write-request plans nothing, %s is of a plan: give one or the other", of_a_plan(o));
+  const char *beside = first_given(o, of_a_request), *planned = first_given(o, of_a_plan);
+  if (o->write_request && planned)
+    return ms_cli_usage(verb, "--write-request plans nothing, %s is of a plan: give one or the other", planned);
   if (ms_cli_plan_launch_check(verb, o->launch, o->out, o->rank) != 0) return MS_ERROR_USAGE;
   if (ms_cli_picture(o->plot)) return ms_cli_usage(verb, "%s", ms_cli_picture(o->plot));
   if (o->top != MS_CLI_UNSET && (o->top < 1 || o->top > MOST_TOP))
@@ -369,7 +350,6 @@ static int check(const MsVerb *verb, const Options *o, int files) {
     return ms_cli_usage(verb, "--map goes with --json; `moesim report --plan` and `moesim serve` draw it");
   for (int i = 0; o->without && o->without[i]; i++)
     if (ms_cli_word(verb, "shortcut", o->without[i], ms_shortcut_words) < 0) return MS_ERROR_USAGE;
-  const char *beside = first_word(&o->ask);
   gboolean asked = beside || o->ask.around || o->write_request;
   if (g_strcmp0(o->ask.around, "-") == 0 && !o->write_request)
     return ms_cli_usage(verb, "--around takes a file: the run is read twice, standard input is not");
@@ -468,6 +448,7 @@ int ms_cli_plan(int argc, char **argv) {
        "one JSON object; best[i].scenario is a complete scenario file. With --write-request that on one line", NULL},
       {NULL}};
   int status = 0;
+  o.entries = entries;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     status = check(verb, &o, argc - 1);
     if (o.ask.around && !o.compare && !o.launch) o.compare = g_strdup(o.ask.around);
