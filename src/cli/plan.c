@@ -114,7 +114,7 @@ static gboolean starts(const MsScenario *s, gpointer options, GError **error) {
   return text != NULL;
 }
 
-static gboolean is_open(const char *key, gconstpointer request) { return ms_open_place(request, key) >= 0; }
+static gboolean is_open(const char *key, gconstpointer request) { return ms_request_leaves_open(request, key); }
 
 static MsPlanOptions plan_options(const Options *o, const MsRequest *request) {
   MsPlanOptions options;

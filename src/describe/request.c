@@ -425,6 +425,14 @@ GPtrArray *ms_requests_load(const char *filename, GError **error) {
   return doc ? ms_requests_from_doc(doc, error) : NULL;
 }
 
+int ms_open_place(const MsRequest *r, const char *path) {
+  for (int i = 0; i < r->n_open; i++)
+    if (!strcmp(r->open[i].path, path)) return i;
+  return -1;
+}
+
+gboolean ms_request_leaves_open(const MsRequest *r, const char *path) { return ms_open_place(r, path) >= 0; }
+
 void ms_request_free(MsRequest *request) {
   if (!request) return;
   for (int i = 0; i < request->n_open; i++) ms_open_key_clear(&request->open[i]);

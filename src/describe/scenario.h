@@ -255,6 +255,8 @@ MsRequest *ms_request_from_doc_mixed(const MsJson *doc, GError **error);
 #define MS_REQUESTS_MAX 256
 GPtrArray *ms_requests_load(const char *filename, GError **error);
 GPtrArray *ms_requests_from_doc(const MsJson *doc, GError **error);
+int ms_open_place(const MsRequest *request, const char *path); /* "options.fsdp" among the open keys; -1: not open */
+gboolean ms_request_leaves_open(const MsRequest *request, const char *path);
 void ms_request_free(MsRequest *request);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsRequest, ms_request_free)
 extern const MsFieldTable ms_plan_table; /* the "plan" object of a request */

@@ -1,6 +1,7 @@
 /* src/plan/choices.c - the values of one open key: those of the request, or for "auto" the planner's own. */
 #include "plan/choices_priv.h"
 #include "plan/cuts_priv.h"
+#include "plan/plan.h"
 #include "base/err.h"
 #include "describe/module_sets.h"
 #include "describe/recompute.h"
@@ -127,7 +128,7 @@ static gboolean words_auto(int n, gboolean (*usable)(const MsScenario *, int), c
   return FALSE;
 }
 
-static gboolean precision_usable(const MsScenario *s, int i) {
+gboolean ms_precision_tried(const MsScenario *s, int i) {
   return ms_precisions[i].in_auto && all_machines(s, has_precision, i);
 }
 static gboolean dispatcher_usable(const MsScenario *s, int i) {
@@ -154,7 +155,7 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
   if (!strcmp(path, "options.recompute")) return ms_recompute_candidate(s, i, &p->value.recompute);
   if (!strcmp(path, "options.cuda_graph_scope")) return graphs_auto(s, i, p);
   if (!strcmp(path, "options.offload_modules")) return offload_auto(s, i, p);
-  if (!strcmp(path, "training.precision")) return words_auto(MS_N_PRECISIONS, precision_usable, s, i, p);
+  if (!strcmp(path, "training.precision")) return words_auto(MS_N_PRECISIONS, ms_precision_tried, s, i, p);
   if (!strcmp(path, "options.dispatcher")) return words_auto(MS_N_DISPATCHERS, dispatcher_usable, s, i, p);
   if (!strcmp(path, "options.fsdp")) return words_auto(MS_FSDP_OPTIM_GRADS_PARAMS + 1, any_usable, s, i, p);
   if (!strcmp(path, "layout.schedule")) return words_auto(MS_N_SCHEDULES, schedule_usable, s, i, p);

@@ -120,6 +120,9 @@ double ms_front_step(const MsFrontPoint *found, gpointer step);
  * run that trains fits, so that the planner may use as much. Indented as a person would keep it. (transfer full) */
 char *ms_request_around(const MsScenario *run, double needed_fraction);
 
+/* Whether "auto" tries this precision on all machines of the scenario. */
+gboolean ms_precision_tried(const MsScenario *scenario, int precision);
+
 /* --- what plans are ranked by (objective.c) -------------------------------------------------------------------- */
 /* FALSE and *error when the request does not say what its objective needs. */
 gboolean ms_objective_check(const MsRequest *request, GError **error);

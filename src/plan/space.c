@@ -69,12 +69,6 @@ MS_ORDER(compare_roles, MsChoice, MS_LESS(x->role, y->role), 0)
 
 static gboolean path_is(const MsChoice *c, const char *path) { return !strcmp(c->open->path, path); }
 
-gboolean ms_request_leaves_open(const MsRequest *r, const char *path) {
-  for (int i = 0; i < r->n_open; i++)
-    if (!strcmp(r->open[i].path, path)) return TRUE;
-  return FALSE;
-}
-
 /* The request says nothing of how layers are cut into stages, which there may be several of: then it is "auto". Of what
  * is open the base has some value; layouts with one that settles the cut have no other. */
 static gboolean leaves_cut(const MsSpace *space) {

@@ -64,8 +64,6 @@ void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *scenar
 void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo,
                             MsScenario *scenario); /* those of one role */
 void ms_space_apply_axes(const gint32 *value, MsScenario *scenario);
-/* "options.fsdp", say, is open. */
-gboolean ms_request_leaves_open(const MsRequest *request, const char *path);
 /* Keys that only the simulation sees, at the values that need the least memory and whose passes wait for the fewest
  * messages. */
 void ms_space_write_least(const MsSpace *space, MsScenario *scenario);

@@ -252,17 +252,31 @@ const char *ms_report_launch_form(const MsScenario *s) {
                                                                                      : NULL;
 }
 
-static void append_hint(GString *out, const MsPlan *plan, const char *not_started) {
+/* A request that says nothing of precision trains in BF16: what of the machine it leaves out. (transfer full) */
+static char *other_precisions(const MsRequest *request) {
+  const MsScenario *s = request->base;
+  g_autoptr(GString) words = g_string_new(NULL);
+  if (s->training.precision != MS_BF16 || ms_request_leaves_open(request, "training.precision")) return g_strdup("");
+  for (int i = 0; i < MS_N_PRECISIONS; i++)
+    if (i != MS_BF16 && ms_precision_tried(s, i))
+      g_string_append_printf(words, "%s%s", words->len ? ", " : "", ms_precision_words[i]);
+  return words->len
+             ? g_strdup_printf("; --precision auto (in a file \"precision\": \"auto\") tries %s, too", words->str)
+             : g_strdup("");
+}
+
+static void append_hint(GString *out, const MsRequest *request, const MsPlan *plan, const char *not_started) {
   const MsPlanEntry *best = &plan->best[0];
   const char *form = ms_report_launch_form(best->scenario);
   g_autofree char *start = !form         ? NULL
                            : not_started ? g_strdup_printf("; --launch does not start it: %s", not_started)
                                          : g_strdup_printf("; --launch %s prints what starts it", form);
+  g_autofree char *precisions = other_precisions(request);
   g_string_append_c(out, '\n');
   if (best->result->bottleneck) ms_text_paragraph(out, 6, "best: %s", best->result->bottleneck);
   ms_text_paragraph(out, 6,
-                    "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner%s",
-                    start ? start : "");
+                    "next: --all ranks every layout that was kept; --explain says why; --out FILE keeps the winner%s%s",
+                    start ? start : "", precisions);
 }
 
 /* A number of GPUs that leaves a node in part is seldom what one has, and seldom has a good layout. */
@@ -398,7 +412,7 @@ char *ms_report_plan(const MsRequest *request, const MsPlan *plan, const MsPlanE
   if (extras && extras->reasons) { ms_text_append(out, ms_report_reasons(plan, extras->reasons)); }
   if (extras && extras->robust) { ms_text_append(out, ms_report_robust(extras->robust, top)); }
   if (extras && extras->decision) { ms_text_append(out, ms_report_decision(extras->decision)); }
-  if (plan->n_best > 0) append_hint(out, plan, extras ? extras->not_started : NULL);
+  if (plan->n_best > 0) append_hint(out, request, plan, extras ? extras->not_started : NULL);
   return g_string_free(out, FALSE);
 }
 

@@ -72,7 +72,7 @@ static MsPlanEntry *best_of(const Search *x, MsRequest *variant, GError **error)
 }
 
 /* --- by objective ---------------------------------------------------------------------------------------------- */
-static gboolean gpus_are_open(const MsRequest *r) { return ms_open_place(r, "gpus") >= 0; }
+static gboolean gpus_are_open(const MsRequest *r) { return ms_request_leaves_open(r, "gpus"); }
 
 static guint kinds_of_winner(const MsRequest *r) {
   const guint fastest = 1u << MS_PICK_FASTEST, cheapest = 1u << MS_PICK_CHEAPEST;

@@ -14,12 +14,6 @@ void ms_variant_clear(MsRequest *r) {
   g_free(r->open);
 }
 
-int ms_open_place(const MsRequest *r, const char *path) {
-  for (int i = 0; i < r->n_open; i++)
-    if (strcmp(r->open[i].path, path) == 0) return i;
-  return -1;
-}
-
 void ms_close_key(MsRequest *r, const char *path) {
   int at = ms_open_place(r, path);
   if (at < 0) return;
@@ -37,7 +31,7 @@ gboolean ms_close_auto(MsRequest *r, const char *path) {
 void ms_close_size(MsRequest *r, const char *key, int *value) {
   g_autofree char *path = g_strconcat("layout.", key, NULL);
   guint64 bit = (guint64)1 << (ms_field_find(&ms_layout_table, key) - ms_layout_table.fields);
-  if ((r->layout_given & bit) || (ms_open_place(r, path) >= 0 && !ms_close_auto(r, path))) return;
+  if ((r->layout_given & bit) || (ms_request_leaves_open(r, path) && !ms_close_auto(r, path))) return;
   r->layout_given |= bit;
   *value = 1;
 }

@@ -8,7 +8,6 @@
 MsRequest ms_variant_of(const MsRequest *request);
 void ms_variant_clear(MsRequest *variant);
 
-int ms_open_place(const MsRequest *request, const char *path); /* among the open keys; -1: it is not open */
 /* TRUE where the planner was to choose the value by itself; then it no longer is. */
 gboolean ms_close_auto(MsRequest *variant, const char *path);
 void ms_close_key(MsRequest *variant, const char *path); /* whatever it was open to; the base's value is left */

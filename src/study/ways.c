@@ -128,26 +128,26 @@ static void try_more_gpus(Search *x) {
 /* --- less memory by options ------------------------------------------------------------------------------------ */
 static gboolean recompute_all(MsRequest *r) {
   MsRecomputeSpec *own = &r->base->options.recompute;
-  if (ms_open_place(r, "options.recompute") >= 0 || own->granularity == MS_RECOMPUTE_FULL) return FALSE;
+  if (ms_request_leaves_open(r, "options.recompute") || own->granularity == MS_RECOMPUTE_FULL) return FALSE;
   *own = all_recomputed;
   return TRUE;
 }
 
 static gboolean one_sequence(MsRequest *r) {
-  if (ms_open_place(r, "training.micro_batch_size") >= 0 || r->base->training.micro_batch_size == 1) return FALSE;
+  if (ms_request_leaves_open(r, "training.micro_batch_size") || r->base->training.micro_batch_size == 1) return FALSE;
   r->base->training.micro_batch_size = 1;
   return TRUE;
 }
 
 static gboolean shard_all(MsRequest *r) {
-  if (ms_open_place(r, "options.fsdp") >= 0 || r->base->options.fsdp != MS_FSDP_NONE) return FALSE;
+  if (ms_request_leaves_open(r, "options.fsdp") || r->base->options.fsdp != MS_FSDP_NONE) return FALSE;
   r->base->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
   return TRUE;
 }
 
 static gboolean offload_optimizer(MsRequest *r) {
   double *own = &r->base->options.optimizer_offload_fraction;
-  if (ms_open_place(r, "options.optimizer_offload_fraction") >= 0 || *own == 1 ||
+  if (ms_request_leaves_open(r, "options.optimizer_offload_fraction") || *own == 1 ||
       !(r->base->hardware->host_link_Bps > 0))
     return FALSE;
   *own = 1;
@@ -183,7 +183,7 @@ static void try_options(Search *x) {
 
 /* --- a type that the machine has --- */
 static gboolean lacks_precision(const MsRequest *r) {
-  return ms_open_place(r, "training.precision") < 0 &&
+  return !ms_request_leaves_open(r, "training.precision") &&
          !(ms_hardware_peak_flops(r->base->hardware, r->base->training.precision) > 0);
 }
 
