@@ -1,6 +1,6 @@
 # Fails when a comment or a page names a function, constant, type, file or test of ours that is not there. Reads the
 # list of files (one a line), then sources, then pages; a name with capitals for what varies (ms_cli_NAME), or one that
-# ends in "_", stands for several.
+# ends in "_", stands for several. On the page of a folder (docs/layers) that holds for each name in backquotes.
 function complain(name) { printf "%s:%d: there is no %s\n", FILENAME, FNR, name; bad = 1 }
 function names(text, known,  name, before) {
   while (match(text, /(ms_|MS_|Ms[A-Z])[A-Za-z0-9_]*/)) {
@@ -31,16 +31,20 @@ function tests(text,  name) {
   }
 }
 FILENAME == "-" {
-  base[$0]; n = split($0, part, "/"); base[part[n]]
+  n = split($0, part, "/"); base[part[n]]; name = part[n]; sub(/\.[a-z]+$/, "", name); base[name]
   if (part[1] == "src" && n > 2) { folder[part[2]]; sub(/^src\//, ""); file[$0] }
   next
 }
 FNR == 1 { inside = 0 }
+function quoted(text,  name) { # a page of a folder: what stands alone in backquotes
+  for (; match(text, /`[A-Za-z][A-Za-z_0-9]*(\.(c|h|def|inc)|\(\))?`/); text = substr(text, RSTART + RLENGTH)) {
+    name = substr(text, RSTART + 1, RLENGTH - 2); sub(/\(\)$/, "", name)
+    if (name !~ /[A-Z][A-Z]/ && !(name in base) && !(name in word)) complain(name)
+  }
+}
 FILENAME ~ /\.md$/ {
   names($0, 0); paths($0); tests($0)
-  if (FILENAME ~ /^docs\/layers\//)
-    for (rest = $0; match(rest, /`[a-z_0-9]+\.(c|h|def|inc)`/); rest = substr(rest, RSTART + RLENGTH))
-      if (!(substr(rest, RSTART + 1, RLENGTH - 2) in base)) complain(substr(rest, RSTART + 1, RLENGTH - 2))
+  if (FILENAME ~ /^docs\/layers\//) quoted($0)
   next
 }
 {
@@ -50,6 +54,7 @@ FILENAME ~ /\.md$/ {
     piece = at ? substr(rest, 1, at - 1) : rest
     names(piece, !inside)
     if (inside) paths(piece)
+    else for (i = split(piece, part, /[^A-Za-z0-9_]+/); i > 0; i--) word[part[i]]
     rest = at ? substr(rest, at + 2) : ""
     if (at) inside = !inside
   }
