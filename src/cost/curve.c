@@ -72,13 +72,13 @@ static double one_tile_s(const double *p, const MsDeviceRates *device, double m,
  * partials. */
 static double gemm_tiled_s(const double *p, const MsDeviceRates *device, double m, double n, double k, double w) {
   static const struct {
-    double m, n, area, root;
+    double m, n, root;
     int power;
-  } tile[] = {{128, 256, 1, 1, 0},
-              {256, 128, 1, 1, 0},
-              {128, 128, 0.5, 0.70710678118654752, 1},
-              {64, 128, 0.25, 0.5, 2},
-              {64, 64, 0.125, 0.35355339059327376, 3}};
+  } tile[] = {{128, 256, 1, 0},
+              {256, 128, 1, 0},
+              {128, 128, 0.70710678118654752, 1},
+              {64, 128, 0.5, 2},
+              {64, 64, 0.35355339059327376, 3}};
   double r = efficiency(p[MS_E2_SMALL_TILE]), tile_eff[4] = {1, r, r * r, r * r * r};
   double sms = MAX(device->sm_count, 1), hardness = p[MS_E2_HARDNESS], best = HUGE_VAL;
   double sm_flops = device->peak_flops / sms * efficiency(p[MS_E2_E]),

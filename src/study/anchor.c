@@ -599,8 +599,8 @@ static void see(MsAnchored *a, const Belief *b, Run *const *runs, guint n) {
   for (guint i = 0; i < n; i++) {
     const Run *r = runs[i];
     double left = left_of(b, r);
-    a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->file), FALSE, r->measured_s, expm1(-r->log_error), expm1(-left)};
-    if (r->trace) a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->trace), TRUE, NAN, NAN, NAN};
+    a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->file), r->measured_s, expm1(-r->log_error), expm1(-left)};
+    if (r->trace) a->seen[a->n_seen++] = (MsAnchorSeen){g_strdup(r->trace), NAN, NAN, NAN};
     a->runs += r->measured_s > 0;
     a->traces += r->trace != NULL;
     if (r->measured_s > 0) squares += left * left, timed++;

@@ -14,7 +14,6 @@
 
 typedef struct {
   char *file;
-  gboolean is_trace;
   double measured_s, before, after; /* step; errors predicted / measured - 1 without and with what was learned; NaN */
 } MsAnchorSeen;
 
