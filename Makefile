@@ -169,11 +169,12 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/tests/lib/unshared.o $(BUILD)/libm
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-# Every page, section, function, type and test that a file names is there.
+# Every page, section, function, type and test that a file names is there; README has the errors of docs/accuracy.md.
 check-references:
 	@mk/references.sh
 	@printf '%s\n' $(NAMED) | awk -f mk/names.awk - \
 	  $(filter-out %.md,$(NAMED)) $(filter %.md,$(NAMED))
+	@awk -f mk/headline.awk docs/accuracy.md README.md
 
 check-layers:
 	@awk -f mk/layers.awk mk/layers $(wildcard src/*/*.[ch] tests/*/*.[ch] bench/*.[ch] examples/*.c)
