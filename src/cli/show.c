@@ -74,7 +74,8 @@ int ms_cli_show(int argc, char **argv) {
        "schedule: forward, input gradient, weight gradient, p2p in any one unit (default 1,1,1,0)", "F,B,W,COMM"},
       {"ep-overlap", 0, 0, G_OPTION_ARG_NONE, &show.ep_overlap, "schedule: merge steady forward-backward pairs", NULL},
       {"svg", 0, 0, G_OPTION_ARG_FILENAME, &show.svg, "schedule: the picture as an SVG file, - is stdout", "FILE"},
-      {"form", 0, 0, G_OPTION_ARG_STRING, &show.form, "launch: default that of its framework; see `moesim launch`", "FORM"},
+      {"form", 0, 0, G_OPTION_ARG_STRING, &show.form, "launch: default that of its framework; see `moesim launch`",
+       "FORM"},
       {NULL}};
   int status = 0;
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) status = show_one(verb, &show, argc, argv);

@@ -393,8 +393,9 @@ static void on_plan(Server *server, SoupServerMessage *msg, const char *id) {
 
 /* `form` NULL: that of the scenario's framework. */
 static void write_launch(Server *server, SoupServerMessage *msg, const char *form) {
-  const char *const own[] = {"show", "launch", "--json", "--", "-", NULL},
-                    *const asked[] = {"show", "launch", "--form", form, "--json", "--", "-", NULL};
+  const char *const own[] = {"show", "launch", "--json", "--", "-", NULL}, *const asked[] = {"show", "launch", "--form",
+                                                                                             form,   "--json", "--",
+                                                                                             "-",    NULL};
   if (form && !g_strv_contains(ms_launch_words, form))
     answer_error(msg, SOUP_STATUS_NOT_FOUND, "no such form of launch arguments");
   else work_on(server, msg, form ? asked : own, FALSE, FALSE);
