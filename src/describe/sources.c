@@ -152,7 +152,29 @@ static void forget(MsHardware *hardware, const MsField *field) {
   if (field->type == MS_T_INT) *(int *)member = 0;
 }
 
+static gboolean is_measured(const MsHardware *hardware, const char *op, const char *level) {
+  for (int i = 0; i < hardware->num_curves; i++) {
+    const MsCurve *c = &hardware->curves[i];
+    if (strcmp(c->op, op) == 0 && g_strcmp0(c->level, level) == 0 && ms_curve_is_own(c)) return TRUE;
+  }
+  return FALSE;
+}
+
+/* A link all of whose messages were measured on the machine: what is assumed of its bandwidth moves none of them. */
+static gboolean is_out_of_use(const MsHardware *hardware, const char *key) {
+  static const char *const ops[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p"};
+  const char *level = strcmp(key, "nic_Bps") == 0 ? "network" : strcmp(key, "scaleup_Bps") == 0 ? "nvlink" : NULL;
+  if (!level) return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS(ops); i++)
+    if (!is_measured(hardware, ops[i], level)) return FALSE;
+  return TRUE;
+}
+
+gboolean ms_source_is_refused(const MsHardware *hardware, const char *key) {
+  return ms_source_within(hardware, key) > 0 && !is_out_of_use(hardware, key);
+}
+
 void ms_sources_forget_assumed(MsHardware *hardware) {
   for (const MsField *field = ms_hardware_table.fields; field->key; field++)
-    if (ms_source_within(hardware, field->key) > 0) forget(hardware, field);
+    if (ms_source_is_refused(hardware, field->key)) forget(hardware, field);
 }

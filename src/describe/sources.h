@@ -43,7 +43,10 @@ gboolean ms_sources_check(const MsHardware *hardware, const MsJson *doc, const c
 /* Of a machine built upon another: what `base`, the sources of that one (may be NULL), say of figures that `changes`
  * does not give, and what `changes` says. A figure that it gives without a source is nobody's but the file's. */
 void ms_sources_inherit(MsHardware *hardware, JsonNode *base, JsonObject *changes);
-/* Assumed figures with a `within` become unknown: what needs them is refused by name, as `strict` asks for. */
+/* `strict` counts the figure as unknown: it is assumed with a `within`, and not of a link all of whose collectives and
+ * messages between stages the machine has measured curves of, which it then does not move. */
+gboolean ms_source_is_refused(const MsHardware *hardware, const char *key);
+/* Those become unknown: what needs them is refused by name. */
 void ms_sources_forget_assumed(MsHardware *hardware);
 
 #endif

@@ -205,7 +205,7 @@ static char *only_assumed(const MsRequest *request) {
   const MsHardware *machine = request->base->hardware;
   g_autoptr(GString) keys = g_string_new(NULL);
   for (const MsField *field = ms_hardware_table.fields; request->base->strict && field->key; field++)
-    if (ms_source_within(machine, field->key) > 0)
+    if (ms_source_is_refused(machine, field->key))
       g_string_append_printf(keys, "%s%s", keys->len ? ", " : "", field->key);
   return keys->len ? g_string_free(g_steal_pointer(&keys), FALSE) : NULL;
 }

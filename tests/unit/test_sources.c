@@ -185,6 +185,34 @@ static void what_was_measured_is_not_assumed(void **state) {
   for (int i = 0; i < nvl->num_curves; i++) assert_false(ms_curve_is_own(&nvl->curves[i]));
 }
 
+/* Of a link all of whose messages were measured the assumed bandwidth moves nothing: strict takes it. Where one of them
+ * was not, or stands in a file without points, it does not. */
+static void strict_takes_measured_curves(void **state) {
+  (void)state;
+  static const char *const ops[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "p2p"};
+  for (int lacking = -1; lacking < (int)G_N_ELEMENTS(ops); lacking++) {
+    g_autoptr(GString) text = g_string_new("{\"base\": \"h20-sxm\", \"curves\": [");
+    for (int i = 0; i < (int)G_N_ELEMENTS(ops); i++)
+      g_string_append_printf(text,
+                             "%s{\"op\": \"%s\", \"level\": \"network\", \"form\": \"segments\", \"segments\": [[2e-5, "
+                             "4e10]], \"provenance\": {%s}}",
+                             i ? ", " : "", ops[i], i == lacking ? "" : "\"n_fitted\": 12");
+    g_string_append(text, "]}");
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h20-sxm", 32);
+    ms_hardware_free(s->hardware);
+    s->hardware = machine(text->str, "x.json", NULL);
+    assert_true(ms_source_within(s->hardware, "nic_Bps") > 0);
+    g_autoptr(MsResult) before = ms_test_simulate(s, MS_FIDELITY_FULL);
+    ms_scenario_be_strict(s);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsResult) r = ms_simulate(s, MS_FIDELITY_FULL, NULL, &error);
+    if (lacking < 0) {
+      assert_non_null(r);
+      assert_true(r->step_time_s == before->step_time_s);
+    } else assert_true(!r && strstr(error->message, "nic_Bps is unknown"));
+  }
+}
+
 /* A device with another peak is none that published runs were compared on; one with another network is. */
 static void another_peak_is_another_device(void **state) {
   (void)state;
@@ -290,6 +318,7 @@ int main(void) {
                                      cmocka_unit_test(the_vendors_figures_lie_in_the_band),
                                      cmocka_unit_test(a_memory_is_needed),
                                      cmocka_unit_test(strict_refuses_by_name),
+                                     cmocka_unit_test(strict_takes_measured_curves),
                                      cmocka_unit_test(what_was_measured_is_not_assumed),
                                      cmocka_unit_test(another_peak_is_another_device),
                                      cmocka_unit_test(an_override_is_stated),
