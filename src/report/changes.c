@@ -24,6 +24,11 @@ static char *about_memory(const MsResult *run, const MsChanges *c) {
     return g_strdup_printf("at %.0f %% of the memory no single change helps: plan --around looks at all layouts", used);
   g_autofree char *change = whole_change(c->frees->change);
   double slower = -c->frees->gain;
+  if (used <= 100 && slower > MS_CHANGE_PRICE)
+    return g_strdup_printf(
+        "at %.0f %% of the memory it is tight, and no single change that helps is cheap: %s frees %s "
+        "for %.1f %% of the step; plan --around looks at all layouts",
+        used, change, MS_BYTES(c->frees->freed_B), 100 * slower);
   return g_strdup_printf("at %.0f %% of the memory: %s frees %s and %s %.1f %% of the step", used, change,
                          MS_BYTES(c->frees->freed_B), slower < 0 ? "saves" : "costs", 100 * ABS(slower));
 }

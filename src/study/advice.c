@@ -88,6 +88,33 @@ static void say_named(GPtrArray *out, const MsPicks *p, const MsReasons *r) {
   say(out, "%s takes %.1f %% longer than 1%s", r->named->name, 100 * slower, why->str);
 }
 
+/* Of a pipeline that waits for its first and last microbatches, twice the batch, where it is worth saying. */
+static void say_batch(GPtrArray *out, const MsPicks *p) {
+  enum { LEAST_PERCENT = 2 };
+  const MsScenario *s = p->pick[0].entry->scenario;
+  const MsResult *first = p->pick[0].entry->result;
+  double bubble = first->time.bubble_s / first->step_time_s;
+  if (s->layout.pp < 2 || first->n_shares > 0 || 100 * bubble < LEAST_PERCENT ||
+      s->training.global_batch_size > G_MAXINT / 2)
+    return;
+  g_autoptr(MsScenario) more = ms_scenario_copy(s, TRUE);
+  more->training.global_batch_size *= 2;
+  g_autoptr(MsResult) r = ms_simulate(more, first->fidelity, NULL, NULL);
+  double gain = r && r->feasible ? 100 * (2 * first->step_time_s / r->step_time_s - 1) : 0;
+  if (gain < LEAST_PERCENT) return;
+  say(out,
+      "a batch of %d leaves 1 with %d microbatches for %d stages, a bubble of %.1f %% of the step: with %d, if the "
+      "training bears it, 1 trains %.1f %% more tokens a second (bubble %.1f %%)",
+      s->training.global_batch_size, first->microbatches, s->layout.pp, 100 * bubble, more->training.global_batch_size,
+      gain, 100 * r->time.bubble_s / r->step_time_s);
+}
+
+/* Nobody needs memory that a run leaves anyway, nor gives much of the step for it. */
+static gboolean pays(const MsPick *spare, const MsResult *first) {
+  const double tight = 0.8;
+  return ms_device_B(first) >= tight * first->capacity_B && spare->slower <= MS_PICK_LOSS;
+}
+
 void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
   GPtrArray *out = g_ptr_array_new();
   const MsResult *first = p->pick[0].entry->result;
@@ -95,12 +122,13 @@ void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
       first->tokens_per_s_per_gpu, p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
   say_named(out, p, reasons);
   say_budget(out, &p->pick[0].budget, p->pick[0].entry->scenario);
+  say_batch(out, p);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
-  if (spare)
+  if (spare && pays(spare, first))
     say(out, "%.0f %% of the memory is used: %d frees %s of each GPU, and %s%s",
         100 * ms_device_B(first) / first->capacity_B, number_of(p, spare), MS_BYTES(spare->more_free_B),
         price(spare->slower, MS_ROOM), noise(spare));
-  if (simple && simple != spare)
+  if (simple && simple != spare && simple->slower <= MS_PICK_LOSS)
     say(out, "%d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, MS_ROOM),
         noise(simple));
   p->n_advice = (int)out->len;

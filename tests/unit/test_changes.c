@@ -84,9 +84,35 @@ static void test_memory_is_freed_where_it_is_short(void **state) {
   assert_int_equal(changes->n, 0); /* nothing else is of use before that */
 }
 
+/* A run that fits is told of dear memory that it is dear; one that does not, what frees it, whatever it costs. */
+static void test_dear_memory_is_no_advice(void **state) {
+  (void)state;
+  MsComparedKey key = {.path = (char *)"training.micro_batch_size", .a = (char *)"8", .b = (char *)"1"};
+  MsComparison change = {.n_keys = 1, .key = &key};
+  MsChange frees = {.change = &change, .gain = -0.2, .freed_B = 2e9};
+  MsChanges changes = {.frees = &frees, .limit_B = 90e9};
+  MsStageMemory stage = {.capacity_B = 100e9};
+  MsMemory memory = {.stages = 1, .stage = &stage};
+  static const struct {
+    double used_B, gain;
+    const char *says;
+  } row[] = {{95e9, -0.2, "no single change that helps is cheap: "},
+             {95e9, -0.02, "and costs 2.0 % of the step"},
+             {120e9, -0.2, "and costs 20.0 % of the step"}};
+  for (guint i = 0; i < G_N_ELEMENTS(row); i++) {
+    stage.device_B = row[i].used_B, frees.gain = row[i].gain;
+    MsResult run = {.capacity_B = 100e9, .memory = &memory, .stages = 1};
+    MsAdvice advice = ms_advice_of(&run, &changes);
+    assert_int_equal(advice.n, 1);
+    if (!strstr(advice.line[0], row[i].says)) fail_msg("%s", advice.line[0]);
+    ms_advice_clear(&advice);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gains_are_those_of_the_changed_run), cmocka_unit_test(test_a_change_is_alone),
-      cmocka_unit_test(test_advice_can_be_followed), cmocka_unit_test(test_memory_is_freed_where_it_is_short)};
+      cmocka_unit_test(test_advice_can_be_followed), cmocka_unit_test(test_memory_is_freed_where_it_is_short),
+      cmocka_unit_test(test_dear_memory_is_no_advice)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,9 +169,67 @@ static void copies_are_counted(void **state) {
                   p.plan->best[p.plan->n_best - 1].result->step_time_s / p.plan->best[0].result->step_time_s - 1);
 }
 
+/* --- advice ------------------------------------------------------------------------------------------------------ */
+static const char *said(const MsPicks *p, const char *words) {
+  for (int i = 0; i < p->n_advice; i++)
+    if (strstr(p->advice[i], words)) return p->advice[i];
+  return NULL;
+}
+
+/* A pipeline with few microbatches is told what twice the batch gains, which is what that run takes; one with many is
+ * not. */
+static void a_small_batch_is_told(void **state) {
+  (void)state;
+  static const char *const batch[] = {"\"global_batch_size\": 16", "\"global_batch_size\": 1024"};
+  for (int many = 0; many < 2; many++) {
+    g_autofree char *text =
+        ms_test_request_text("\"llama3-8b\"", "\"h100-sxm\"", "8", batch[many], "\"pp\": 4, \"tp\": 1", "");
+    g_autoptr(MsRequest) request = ms_test_request_of(text);
+    g_auto(Picked) p = picked(request, 1, NULL);
+    const char *line = said(p.picks, "a batch of ");
+    assert_true((line == NULL) == many);
+    if (many) continue;
+    g_autoptr(MsScenario) more = ms_scenario_copy(p.plan->best[0].scenario, TRUE);
+    more->training.global_batch_size = 32;
+    g_autoptr(MsResult) r = ms_test_simulate(more, MS_FIDELITY_FULL);
+    g_autofree char *gain = g_strdup_printf("with 32, if the training bears it, 1 trains %.1f %% more tokens a second",
+                                            100 * (2 * p.plan->best[0].result->step_time_s / r->step_time_s - 1));
+    assert_non_null(strstr(line, gain));
+  }
+}
+
+/* Memory to spare is offered where the first is tight and another costs little, the simplest where it costs little. */
+static void advice_pays(void **state) {
+  (void)state;
+  int offered = 0, withheld = 0;
+  g_autofree char *dense = ms_test_request_text("\"llama3-8b\"", "\"h100-sxm\"", "4", "\"global_batch_size\": 64", "",
+                                                "\"recompute\": \"auto\"");
+  for (int k = 0; k < 3; k++) {
+    g_autoptr(MsRequest) request = k == 2 ? ms_test_request_of(dense) : experts(k ? "32" : "8", "{}");
+    g_auto(Picked) p = picked(request, 2, NULL);
+    const MsResult *first = p.plan->best[0].result;
+    for (int i = 1; i < p.picks->n; i++) {
+      const MsPick *pick = &p.picks->pick[i];
+      if (pick->kinds & 1u << MS_PICK_MEMORY) {
+        gboolean pays = ms_device_B(first) >= 0.8 * first->capacity_B && pick->slower <= MS_PICK_LOSS;
+        assert_true(pays == (said(p.picks, "of the memory is used") != NULL));
+        if (pays) offered++;
+        else withheld++;
+      } else if (pick->kinds & 1u << MS_PICK_SIMPLEST)
+        assert_true((pick->slower <= MS_PICK_LOSS) == (said(p.picks, "needs less to be set up") != NULL));
+    }
+  }
+  print_message("memory offered %d times, withheld %d times\n", offered, withheld);
+  assert_true(offered > 0 && withheld > 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(picks_are_what_they_are_called),
-                                     cmocka_unit_test(nothing_simple_is_faster), cmocka_unit_test(gpus_are_a_choice),
-                                     cmocka_unit_test(disturbances_choose), cmocka_unit_test(copies_are_counted)};
+                                     cmocka_unit_test(nothing_simple_is_faster),
+                                     cmocka_unit_test(gpus_are_a_choice),
+                                     cmocka_unit_test(disturbances_choose),
+                                     cmocka_unit_test(copies_are_counted),
+                                     cmocka_unit_test(a_small_batch_is_told),
+                                     cmocka_unit_test(advice_pays)};
   return cmocka_run_group_tests_name("picks", tests, plan_once, forget);
 }
