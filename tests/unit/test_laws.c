@@ -11,6 +11,7 @@
 #include "study/acting.h"
 
 #include <glib/gstdio.h>
+#include <math.h>
 #include <string.h>
 
 /* --- every law acts somewhere ---------------------------------------------------------------------------------- */
@@ -251,6 +252,34 @@ static void every_law_has_a_source(void **state) {
   ms_law_entries_free(entries);
 }
 
+/* A fit may drive a law to its limit: exchanges over four nodes that compute crowds out still come to an end, at every
+ * fidelity, and take no less for it. */
+static void a_step_ends_with_laws_at_their_limits(void **state) {
+  (void)state;
+  static const char *const files[] = {"mcore-moe-recipes/MR-qwen3-235b-a22b-h100-bf16_256GPU_TP2PP8EP32.json",
+                                      "nemo-bridge/B26.04.01-b200-nemotron-3-super-mxfp8-118.json"};
+  static const MsLaw crowded[] = {MS_LAW_crowded_hybridep, MS_LAW_crowded_deepep, MS_LAW_crowded_collective};
+  for (int i = 0; i < ms_by_tier(1, (int)G_N_ELEMENTS(files)); i++) {
+    g_autofree char *file = g_strdup_printf("%s/scenarios/published/%s", MS_SOURCE_DIR, files[i]);
+    g_autoptr(MsScenario) s = ms_scenario_load(file, NULL);
+    assert_non_null(s);
+    const MsLaws shipped = s->laws;
+    double last[MS_FIDELITY_FULL + 1] = {0};
+    for (int limit = 0; limit < 3; limit++) {
+      for (guint k = 0; k < G_N_ELEMENTS(crowded); k++) {
+        const MsField *field = &ms_laws_table.fields[crowded[k]];
+        double is = ms_law_get(&shipped, crowded[k]);
+        ms_law_set(&s->laws, crowded[k], limit == 0 ? field->lo : limit == 1 ? is : field->hi);
+      }
+      for (int f = 0; f <= MS_FIDELITY_FULL; f++) {
+        g_autoptr(MsResult) r = ms_simulate(s, (MsFidelity)f, NULL, NULL);
+        assert_true(r && isfinite(r->step_time_s) && r->step_time_s >= last[f]);
+        last[f] = r->step_time_s;
+      }
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_law_acts_somewhere),
                                      cmocka_unit_test(a_step_of_one_number_takes_one_time),
@@ -259,6 +288,7 @@ int main(void) {
                                      cmocka_unit_test(an_origin_without_a_curve_names_its_laws),
                                      cmocka_unit_test(a_scenario_overrides_within_the_range),
                                      cmocka_unit_test(bad_laws_are_refused),
-                                     cmocka_unit_test(every_law_has_a_source)};
+                                     cmocka_unit_test(every_law_has_a_source),
+                                     cmocka_unit_test(a_step_ends_with_laws_at_their_limits)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
