@@ -212,25 +212,17 @@ static int idle_row(const MsChoice *c) {
   return -1;
 }
 
-/* What goes with a dispatcher of which other options may ask it. */
-static int abilities(MsDispatcher dispatcher) {
-  const MsDispatcherRow *d = &ms_dispatchers[dispatcher];
-  return d->ep_overlap + d->shared_overlap + d->fp8 + d->pads_to_capacity + d->rank_capacity + (d->pads != MS_PAD_NOT);
-}
-
-/* Of those that need nobody to talk to the one with which most is allowed; -1 = none. */
+/* Of those that need nobody to talk to the first row, whatever the order of the list; -1 = none. */
 static int standing_dispatcher(const MsChoice *c) {
   int best = -1;
-  for (int i = 0; i < c->n; i++) {
-    MsDispatcher d = (MsDispatcher)c->value[i].value.i;
-    if (ms_dispatchers[d].least_ranks <= 1 &&
-        (best < 0 || abilities(d) > abilities((MsDispatcher)c->value[best].value.i)))
+  for (int i = 0; i < c->n; i++)
+    if (ms_dispatchers[c->value[i].value.i].least_ranks <= 1 &&
+        (best < 0 || c->value[i].value.i < c->value[best].value.i))
       best = i;
-  }
   return best;
 }
 
-/* The value that stands for value `own` when a key is idle: one that other options forbid least, as they may be open.
+/* The value that stands for value `own` when a key is idle: one that other options do not forbid, as they may be open.
  * An overlap that is on cannot stand where it may be off (deterministic_mode). Dispatchers that need nobody sort tokens
  * each in its own way. */
 static int standing_value(const MsChoice *c, int own, const MsScenario *s) {

@@ -1,6 +1,8 @@
 /* Several clusters and models in one request, and the front of step time, free memory and GPUs against all layouts of a
  * small space. */
 #include "lib/close.h"
+#include "lib/plan_requests.h"
+#include "lib/tier.h"
 #include "lib/world.h"
 
 #include "base/err.h"
@@ -163,28 +165,37 @@ static void front_of_all_layouts(void **state) {
 }
 
 /* The front of one search has the points of one plan after the other: the way of requests that are branched. */
+static guint same_front(const MsRequest *of, double limit) {
+  MsRequest request = *of; /* only read */
+  MsPlanOptions branched = few;
+  request.max_memory_fraction = limit, branched.branch = TRUE;
+  gboolean stopped = TRUE, stopped_too = TRUE;
+  double step = MS_SWEEP_STEP;
+  GError *error = NULL;
+  g_autoptr(GArray) one = ms_plan_front(&request, &few, ms_front_step, &step, &stopped, &error),
+                    many = ms_plan_front(&request, &branched, ms_front_step, &step, &stopped_too, &error);
+  assert_true(one && many && !stopped && !stopped_too);
+  assert_int_equal(one->len, many->len);
+  guint points = one->len;
+  for (guint i = 0; i < points; i++) {
+    MsFrontPoint *p = &g_array_index(one, MsFrontPoint, i), *q = &g_array_index(many, MsFrontPoint, i);
+    assert_string_equal(p->scenario->name, q->scenario->name);
+    assert_true(p->step_time_s == q->step_time_s && p->device_B == q->device_B);
+    assert_true(p->proven_within == 0 && q->proven_within == 0 && !p->interrupted && !q->interrupted);
+    ms_scenario_free(p->scenario), ms_scenario_free(q->scenario);
+  }
+  return points;
+}
+
 static void front_of_one_search(void **state) {
   (void)state;
   static const double limits[] = {1, 0.6};
   GError *error = NULL;
   g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "16", &error);
-  for (guint k = 0; k < G_N_ELEMENTS(limits); k++) {
-    MsRequest request = *(MsRequest *)g_ptr_array_index(r, 0); /* only read */
-    MsPlanOptions branched = few;
-    request.max_memory_fraction = limits[k], branched.branch = TRUE;
-    gboolean stopped = TRUE, stopped_too = TRUE;
-    double step = MS_SWEEP_STEP;
-    g_autoptr(GArray) one = ms_plan_front(&request, &few, ms_front_step, &step, &stopped, &error),
-                      many = ms_plan_front(&request, &branched, ms_front_step, &step, &stopped_too, &error);
-    assert_true(one && many && !stopped && !stopped_too && one->len >= 2);
-    assert_int_equal(one->len, many->len);
-    for (guint i = 0; i < one->len; i++) {
-      MsFrontPoint *p = &g_array_index(one, MsFrontPoint, i), *q = &g_array_index(many, MsFrontPoint, i);
-      assert_string_equal(p->scenario->name, q->scenario->name);
-      assert_true(p->step_time_s == q->step_time_s && p->device_B == q->device_B);
-      assert_true(p->proven_within == 0 && q->proven_within == 0 && !p->interrupted && !q->interrupted);
-      ms_scenario_free(p->scenario), ms_scenario_free(q->scenario);
-    }
+  for (guint k = 0; k < G_N_ELEMENTS(limits); k++) assert_true(same_front(g_ptr_array_index(r, 0), limits[k]) >= 2);
+  for (guint i = 1; i < ms_n_small_requests; i += (guint)ms_by_tier(12, 1)) {
+    g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
+    assert_true(same_front(request, 1) >= 2);
   }
 }
 

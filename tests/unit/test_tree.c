@@ -398,6 +398,27 @@ static void bounds_of_sets_hold(void **state) {
   assert_true(tightest > 0.8);
 }
 
+/* One GPU that does little but products: the first bound of all, an even share of them, is nearly the whole step. */
+static void products_are_bounded_closely(void **state) {
+  (void)state;
+  double least_s = 0;
+  const MsSmallRequest small = {"one GPU",
+                                "{\"base\": \"llama3-405b\", \"num_layers\": 2, \"vocab_size\": 1024}",
+                                "h100-sxm",
+                                1,
+                                1024,
+                                256,
+                                "\"micro_batch_size\": [4, 8], \"precision\": \"bf16\"",
+                                "\"tp\": 1, \"cp\": 1, \"pp\": 1",
+                                ""};
+  g_autoptr(MsRequest) request = ms_small_request(&small);
+  request->base->hardware->hbm_B = 1e15;
+  g_autoptr(MsPlan) best = ms_small_plan(request, FALSE, 1, 1);
+  ms_plan_free(ms_plan_search(request, &(MsPlanOptions){.top = 1, .prune = TRUE, .threads = 1}, &least_s, NULL));
+  double bound_s = small.batch * least_s, step_s = best->best[0].result->step_time_s;
+  if (bound_s > step_s || bound_s < 0.985 * step_s) fail_msg("bound %.6g s, step %.6g s", bound_s, step_s);
+}
+
 /* Fewer microbatches than stages: what one takes on its way through all of them is most of the step, where an even
  * share of the stages is little of it. A step for another batch is no larger in proportion. */
 static void one_microbatch_passes_all_stages(void **state) {
@@ -797,6 +818,7 @@ int main(void) {
                                      cmocka_unit_test(what_fits_in_no_cut_is_counted),
                                      cmocka_unit_test(bounds_of_sets_hold),
                                      cmocka_unit_test(instances_are_settled_with_messages),
+                                     cmocka_unit_test(products_are_bounded_closely),
                                      cmocka_unit_test(one_microbatch_passes_all_stages),
                                      cmocka_unit_test(graphs_are_settled_before_passes_are_bounded),
                                      cmocka_unit_test(unsettled_keys_may_take_any_value),
