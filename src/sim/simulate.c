@@ -580,7 +580,8 @@ struct MsPassScreen {
 MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) {
   MsPassScreen *x = g_new0(MsPassScreen, 1);
   MsFsdp fsdp = s->options.fsdp;
-  s->options.fsdp = MS_FSDP_NONE; /* its gathers and reductions only add to the passes */
+  /* its gathers and reductions only add to the passes, whose products know whether gradients are sharded */
+  s->options.fsdp = fsdp < MS_FSDP_OPTIM_GRADS ? MS_FSDP_NONE : MS_FSDP_OPTIM_GRADS;
   x->parts.layout = ms_layout_build(s);
   gboolean ok = prepare_costs(&x->parts, s, like, error) && prepare_program(&x->parts, s, error);
   s->options.fsdp = fsdp;

@@ -327,6 +327,25 @@ static void check_pieces(const MsScenario *s) {
   ms_memo_free(memo);
 }
 
+/* What sharded gradients, which stand for both kinds while only rows are summed, say of plain pieces. */
+static void check_gradients(const MsScenario *plain) {
+  const MsTotal total[] = {MS_TOTAL_PRODUCTS, MS_TOTAL_ROWS};
+  g_autoptr(MsScenario) sharded = ms_scenario_copy(plain, TRUE);
+  double main_B = ms_dtype_B(plain->options.main_grads_dtype);
+  sharded->options.fsdp = MS_FSDP_OPTIM_GRADS;
+  if (ms_dtype_B(plain->options.grad_reduce_dtype) > main_B || plain->cluster.expected) return;
+  MsPieceMemo *own = ms_memo_new(plain, NULL, NULL), *other = ms_memo_new(sharded, NULL, NULL);
+  assert_true(own && other);
+  for (guint i = 0; i < G_N_ELEMENTS(total); i++) {
+    double of_own = ms_memo_total(own, total[i], FALSE, 1), of_other = ms_memo_total(other, total[i], FALSE, 1),
+           passage = ms_memo_passage(own, total[i], FALSE), of_sharded = ms_memo_passage(other, total[i], FALSE);
+    if (of_other > of_own || of_sharded > passage)
+      fail_msg("%s: %.12g and %.12g ps with sharded gradients, %.12g and %.12g ps", plain->name, of_other, of_sharded,
+               of_own, passage);
+  }
+  ms_memo_free(own), ms_memo_free(other);
+}
+
 /* What the upper levels of the tree say of one layout: none is above the one below it, nor above `full`; its states
  * take no more than the whole. */
 static void check_levels(const MsScenario *s, double *tightest) {
@@ -345,6 +364,7 @@ static void check_levels(const MsScenario *s, double *tightest) {
   changed->options.ep_overlap = changed->options.delay_wgrad = changed->options.tp_comm_overlap = FALSE;
   changed->options.cross_entropy_fusion = !s->options.cross_entropy_fusion, changed->layout.cp_comm_type = MS_CP_P2P;
   gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
+  check_gradients(plain);
   MsPieceMemo *own = ms_memo_new(s, NULL, NULL), *least = ms_memo_new(plain, NULL, NULL),
               *other = ms_memo_new(changed, NULL, NULL);
   assert_true(own && least && other);
@@ -417,6 +437,82 @@ static void products_are_bounded_closely(void **state) {
   ms_plan_free(ms_plan_search(request, &(MsPlanOptions){.top = 1, .prune = TRUE, .threads = 1}, &least_s, NULL));
   double bound_s = small.batch * least_s, step_s = best->best[0].result->step_time_s;
   if (bound_s > step_s || bound_s < 0.985 * step_s) fail_msg("bound %.6g s, step %.6g s", bound_s, step_s);
+}
+
+static const MsSmallRequest gradients_open = {
+    "gradients, slow memory",
+    "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 4}",
+    "l40s",
+    16,
+    256,
+    64,
+    "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+    "\"tp\": [1, 2], \"cp\": 1, \"pp\": [1, 2], \"vpp\": 1, \"ep\": [4, 8], \"etp\": 1",
+    "\"fsdp\": \"auto\", \"distributed_optimizer\": \"auto\", \"overlap_param_gather\": \"auto\", "
+    "\"recompute\": \"auto\", "};
+
+/* With just the memory that the smallest layout of each way needs it is found. */
+static void every_way_fits_exactly(const MsSmallRequest *small) {
+  double least_B[MS_FSDP_OPTIM_GRADS_PARAMS + 1] = {0};
+  g_autoptr(MsRequest) request = ms_small_request(small);
+  request->base->hardware->hbm_B = 1e12;
+  g_autoptr(MsPlan) all = ms_small_plan(request, FALSE, 2, 1000);
+  for (int i = 0; i < all->n_best; i++) {
+    double *own = &least_B[all->best[i].scenario->options.fsdp], needed_B = ms_device_B(all->best[i].result);
+    *own = *own > 0 ? MIN(*own, needed_B) : needed_B;
+  }
+  for (int k = 0; k <= MS_FSDP_OPTIM_GRADS_PARAMS; k++) {
+    assert_true(least_B[k] > 0);
+    request->max_memory_fraction = least_B[k] * (1 + 1e-9) / request->base->hardware->hbm_B;
+    g_autoptr(MsPlan) every = ms_small_plan(request, TRUE, 2, 100);
+    g_autoptr(MsPlan) tree = branched(request, 0, 2, 100);
+    assert_true(every->n_best > 0);
+    ms_assert_same_plans(request, every, tree);
+  }
+}
+
+static void levels_of_every_way(const MsSmallRequest *small) {
+  int seen[MS_FSDP_OPTIM_GRADS_PARAMS + 1] = {0};
+  double tightest = 0;
+  g_autoptr(MsRequest) request = ms_small_request(small);
+  g_autoptr(MsPlan) all = ms_small_plan(request, FALSE, 2, 1000);
+  for (int i = 0; i < all->n_best; i++)
+    if (seen[all->best[i].scenario->options.fsdp]++ < ms_by_tier(2, 20)) check_levels(all->best[i].scenario, &tightest);
+  for (int k = 0; k <= MS_FSDP_OPTIM_GRADS_PARAMS; k++) assert_true(seen[k] > 0);
+}
+
+/* Ways of FSDP that share pieces share nodes: the list is that of looking at every layout where products are bound by
+ * what they write, and no level is above `full`, that of whole states least of all. */
+static void ways_of_fsdp_share_nodes(void **state) {
+  (void)state;
+  static const char *const more[] = {"\"fsdp\": \"auto\", \"grad_reduce_dtype\": [\"fp32\", \"bf16\"], ",
+                                     "\"fsdp\": [\"optim-grads-params\", \"none\", \"optim-grads\"], "
+                                     "\"ep_overlap\": \"auto\", \"distributed_optimizer\": [true], "};
+  const guint without[] = {0, 1u << MS_SHORT_BOUND};
+  same_list(&gradients_open, without, G_N_ELEMENTS(without));
+  for (guint i = 0; i < G_N_ELEMENTS(more); i++) {
+    MsSmallRequest own = gradients_open;
+    own.options = more[i];
+    own.layout = "\"schedule\": \"auto\", \"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [2, 4], "
+                 "\"etp\": 1";
+    same_list(&own, without, G_N_ELEMENTS(without));
+  }
+  const MsSmallRequest alone = {
+      "gradients, nobody to share them with",
+      "{\"base\": \"llama3-8b\", \"num_layers\": 2}",
+      "l40s",
+      1,
+      256,
+      64,
+      "\"micro_batch_size\": 1, \"precision\": \"bf16\"",
+      "\"tp\": 1, \"cp\": 1, \"pp\": 1, \"vpp\": 1",
+      "\"fsdp\": \"auto\", \"distributed_optimizer\": [true], \"overlap_param_gather\": \"auto\", "};
+  same_list(&alone, without, G_N_ELEMENTS(without));
+  MsSmallRequest dense = alone;
+  dense.model = "{\"base\": \"llama3-8b\", \"num_layers\": 30}", dense.gpus = 8;
+  every_way_fits_exactly(&dense);
+  levels_of_every_way(&gradients_open);
+  levels_of_every_way(&alone);
 }
 
 /* Fewer microbatches than stages: what one takes on its way through all of them is most of the step, where an even
@@ -807,6 +903,7 @@ static void sharded_gradients_have_their_own_cut(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(the_tree_finds_the_same_list),
                                      cmocka_unit_test(sharded_gradients_have_their_own_cut),
+                                     cmocka_unit_test(ways_of_fsdp_share_nodes),
                                      cmocka_unit_test(what_fits_exactly_is_found),
                                      cmocka_unit_test(memory_counts_what_lists_keep_alive),
                                      cmocka_unit_test(what_is_recomputed_everywhere_fits),
