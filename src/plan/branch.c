@@ -11,15 +11,16 @@
 
 /* --- what a node stands for --- */
 
-static guint64 layouts_below(const MsTree *t, MsLevel level) {
+static guint64 layouts_below(const MsTree *t, MsLevel level, gint64 combo) {
   const MsSpace *space = t->space;
-  guint64 inner = (guint64)ms_space_inners(space) * (guint64)t->n_late;
+  guint64 ways = (guint64)ms_gradients_count(t, combo, level),
+          inner = (guint64)ms_space_inners(space) * (guint64)t->n_late * ways;
   switch (level) {
   case MS_LEVEL_UNIT: return inner * (guint64)space->stride[MS_ROLE_WORK];
   case MS_LEVEL_KERNELS: return inner * (guint64)space->stride[MS_ROLE_KERNELS];
   case MS_LEVEL_BESIDE: return inner * (guint64)space->stride[MS_ROLE_BESIDE];
   case MS_LEVEL_ADDED: return inner * (guint64)space->stride[MS_ROLE_ADDED];
-  case MS_LEVEL_SHAPE: return (guint64)space->stride[MS_ROLE_SHAPE];
+  case MS_LEVEL_SHAPE: return ways * (guint64)space->stride[MS_ROLE_SHAPE];
   case MS_LEVEL_STATE: return (guint64)space->stride[MS_ROLE_STATE];
   default: return 1;
   }
@@ -49,7 +50,7 @@ static guint64 order_of(const MsSpace *space, const MsCandidate *c) {
 /* `times` as many as the candidate stands for. */
 static void refuse_many(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c,
                         guint64 times) {
-  ms_refused_add(&w->refused, row, times * layouts_below(t, level), miss, order_of(t->space, c), c);
+  ms_refused_add(&w->refused, row, times * layouts_below(t, level, c->combo), miss, order_of(t->space, c), c);
 }
 
 static void refuse(const MsTree *t, MsTreeWorker *w, int row, double miss, MsLevel level, const MsCandidate *c) {
@@ -205,19 +206,26 @@ static void add_bytes(MsBytesList *list, MsStateBytes bytes) {
 /* Number of the value that a combination has of the late key. */
 static int late_of(const MsTree *t, gint64 combo) { return (int)(combo / t->late % t->n_late); }
 
-/* Of the options of every state; they do not depend on the pieces. */
-static void find_bytes(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, const MsCandidate *c) {
+/* Of all states of one way of FSDP. */
+static void add_states(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, gint64 combo, MsBytesList *list) {
   const MsSpace *space = t->space;
-  gint64 first = c->combo - late_of(t, c->combo) * t->late, work = first / space->stride[MS_ROLE_WORK];
-  if (w->bytes_of == work) return;
-  w->bytes_of = work;
+  for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
+    ms_space_apply_combo(space, combo + state * space->stride[MS_ROLE_STATE], w->flat);
+    ms_space_write_least(space, w->flat);
+    add_bytes(list, ms_state_bytes(memo, w->flat));
+  }
+}
+
+/* Of the options of every state that a node of that level stands for; they do not depend on the pieces. */
+static void find_bytes(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, const MsCandidate *c, MsLevel level) {
+  const MsSpace *space = t->space;
+  gint64 first = c->combo - late_of(t, c->combo) * t->late, work = first / space->stride[MS_ROLE_WORK], own;
+  if (w->bytes_of == work && w->bytes_level == level) return;
+  w->bytes_of = work, w->bytes_level = level;
   for (int late = 0; late < t->n_late; late++) {
     w->bytes[late].n = 0;
-    for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
-      ms_space_apply_combo(space, first + late * t->late + state * space->stride[MS_ROLE_STATE], w->flat);
-      ms_space_write_least(space, w->flat);
-      add_bytes(&w->bytes[late], ms_state_bytes(memo, w->flat));
-    }
+    for (int i = 0; (own = ms_gradients_nth(t, first + late * t->late, level, i)) >= 0; i++)
+      add_states(t, w, memo, own, &w->bytes[late]);
   }
 }
 
@@ -244,7 +252,7 @@ static double least_states_B(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo
   const MsIntAxis *pp = &t->space->axis[MS_AXIS_PP];
   gint32 at = c->value[MS_AXIS_PP];
   double least = INFINITY;
-  find_bytes(t, w, memo, c);
+  find_bytes(t, w, memo, c, MS_LEVEL_UNIT);
   for (int k = 0; k < pp->n; k++) {
     c->value[MS_AXIS_PP] = pp->value[k];
     if (ms_tree_size_rule(t, c->value) >= 0) continue;
@@ -285,7 +293,7 @@ void ms_tree_expand_axes(MsTree *t, MsTreeWorker *w, int unit) {
   const char *broken = broken_by_unit(c->value);
   for (gint64 work = 0; work < t->space->n_of_role[MS_ROLE_WORK]; work++) {
     c->combo = work * t->space->stride[MS_ROLE_WORK];
-    if (late_of(t, c->combo) > 0) continue;
+    if (late_of(t, c->combo) > 0 || !ms_gradients_first(t, c->combo)) continue;
     int rule = broken ? rule_named(broken) : settled_by(t, w, c, MS_LEVEL_UNIT);
     if (rule >= 0) {
       refuse(t, w, rule, INFINITY, MS_LEVEL_UNIT, c);
@@ -311,12 +319,13 @@ static double plain_rows(const MsTree *t, const MsTreeWorker *w, MsPieceMemo *me
   return whole_model(t, memo, MS_TOTAL_ROWS, FALSE, microbatches);
 }
 
-/* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. */
-static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole role, MsLevel level,
+/* The children of a node that settle one role, bounded by pieces where nothing is recomputed or offloaded. `combo`: of
+ * the node. */
+static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, gint64 combo, MsRole role, MsLevel level,
                         PlainBound bound) {
   MsCandidate c = node->c;
   for (gint64 i = 0; i < t->space->n_of_role[role] && !ms_interrupted(); i++) {
-    c.combo = node->c.combo + i * t->space->stride[role];
+    c.combo = combo + i * t->space->stride[role];
     int rule = settled_by(t, w, &c, level);
     if (rule >= 0) {
       refuse(t, w, rule, INFINITY, level, &c);
@@ -328,13 +337,15 @@ static void settle_role(MsTree *t, MsTreeWorker *w, const MsBranch *node, MsRole
 }
 
 static void expand_unit(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  settle_role(t, w, node, MS_ROLE_KERNELS, MS_LEVEL_KERNELS, plain_rows);
+  settle_role(t, w, node, node->c.combo, MS_ROLE_KERNELS, MS_LEVEL_KERNELS, plain_rows);
 }
 static double plain_passes(const MsTree *t, const MsTreeWorker *w, MsPieceMemo *memo, double microbatches) {
   return passes(t, memo, microbatches, schedules_of(t, w->scratch, MS_ROLE_BESIDE));
 }
 static void expand_kernels(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  settle_role(t, w, node, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, plain_passes);
+  gint64 combo;
+  for (int kind = 0; (combo = ms_gradients_kind(t, node->c.combo, kind)) >= 0; kind++)
+    settle_role(t, w, node, combo, MS_ROLE_BESIDE, MS_LEVEL_BESIDE, plain_passes);
 }
 
 /* --- pieces of a node of MS_LEVEL_ADDED, and the shapes that they may take --- */
@@ -353,7 +364,7 @@ typedef struct {
 
 static void take_pieces(Pieces *p, const MsCandidate *c) {
   p->map = ms_shapes_map(p->w->shapes, p->memo);
-  find_bytes(p->t, p->w, p->memo, c);
+  find_bytes(p->t, p->w, p->memo, c, MS_LEVEL_ADDED);
 }
 
 static gboolean may_fit(const Pieces *p, double least_B) {
@@ -451,11 +462,16 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
   }
 }
 
+/* Something else is open than what a shape has settled. */
+static gboolean open_behind(const MsTree *t, gint64 combo) {
+  return t->space->stride[MS_ROLE_SHAPE] > 1 || ms_gradients_count(t, combo, MS_LEVEL_SHAPE) > 1;
+}
+
 /* A layout of a shape that may fit, with the axes and combination of `c`. */
 static void expand_use(const Pieces *p, const MsBranch *node, const MsCandidate *c, MsTime step, double least_B,
                        MsShapeUse use) {
   MsTree *t = p->t;
-  gboolean at_once = t->space->stride[MS_ROLE_SHAPE] == 1 && !p->own; /* nothing else is open, and pieces are at hand */
+  gboolean at_once = !open_behind(t, c->combo) && !p->own; /* and pieces are at hand */
   if (ms_planner_cuts(t->x, MS_SHORT_RELAXED)) step = MAX(step, passes_once(p, c, use.shape));
   if (at_once && may_enter(t, c, (double)step)) screen_layout(t, p->w, node, c, (double)step, p->memo);
   else emit_with(t, p->w, node, MS_LEVEL_SHAPE, *c, (double)step, least_B);
@@ -650,8 +666,7 @@ static void settle_added(Pieces *p, const MsBranch *node, MsBranch *child) {
     share = passes(t, p->memo, microbatches_per_stage(t, c), schedules_of(t, p->w->scratch, MS_ROLE_ADDED));
   guint before = p->w->children->len;
   emit(t, p->w, node, MS_LEVEL_ADDED, *c, share);
-  if (!p->memo || !p->memo->cost || t->front || t->space->stride[MS_ROLE_SHAPE] > 1 || p->w->children->len == before)
-    return;
+  if (!p->memo || !p->memo->cost || t->front || open_behind(t, c->combo) || p->w->children->len == before) return;
   const MsBranch own = g_array_index(p->w->children, MsBranch, before);
   g_array_set_size(p->w->children, before);
   take_step(p, &own);
@@ -738,26 +753,37 @@ static void expand_state(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   }
 }
 
-static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
-  if (t->space->stride[MS_ROLE_SHAPE] == 1) {
-    expand_state(t, w, node); /* nothing else is open: the second bound says it all */
-    return;
-  }
+/* The children of a shape with one way of FSDP, which is written into `s`; `screen`, NULL: nobody asks. */
+static void settle_states(MsTree *t, MsTreeWorker *w, const MsBranch *node, gint64 combo, MsScenario *s,
+                          const MsPassScreen *screen) {
   MsCandidate c = node->c;
   gboolean tighter = ms_planner_cuts(t->x, MS_SHORT_RELAXED), memory = ms_planner_cuts(t->x, MS_SHORT_MEMORY);
-  double limit = t->x->s.plan->memory_limit_B;
-  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &c, NULL);
-  ms_space_write_least(t->space, s);
-  g_autoptr(MsPassScreen) screen = tighter || memory ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
-  double passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
+  double limit = t->x->s.plan->memory_limit_B,
+         passes_s = (double)node->c.bound / MS_PS_PER_S; /* whatever it was made of ends before the gradient norm */
   for (gint64 state = 0; state < t->space->n_of_role[MS_ROLE_STATE] && !ms_interrupted(); state++) {
-    c.combo = node->c.combo + state * t->space->stride[MS_ROLE_STATE];
+    c.combo = combo + state * t->space->stride[MS_ROLE_STATE];
     ms_space_apply_choices(t->space, MS_ROLE_STATE, c.combo, s);
     double device_B = screen && memory ? ms_pass_screen_device_B(screen) : 0;
     if (device_B > limit) refuse(t, w, ms_num_rules + MS_REFUSED_MEMORY, device_B - limit, MS_LEVEL_STATE, &c);
     else
       emit(t, w, node, MS_LEVEL_STATE, c,
            screen && tighter ? ms_pass_screen_options_s(screen, passes_s) * MS_PS_PER_S : 0);
+  }
+}
+
+static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
+  if (!open_behind(t, node->c.combo)) {
+    expand_state(t, w, node); /* the second bound says it all */
+    return;
+  }
+  gint64 combo;
+  gboolean asks = ms_planner_cuts(t->x, MS_SHORT_RELAXED) || ms_planner_cuts(t->x, MS_SHORT_MEMORY);
+  g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &node->c, NULL);
+  ms_space_write_least(t->space, s);
+  g_autoptr(MsPassScreen) screen = asks ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
+  for (int i = 0; (combo = ms_gradients_nth(t, node->c.combo, MS_LEVEL_SHAPE, i)) >= 0; i++) {
+    ms_space_apply_choices(t->space, MS_ROLE_WORK, combo, s);
+    settle_states(t, w, node, combo, s, screen);
   }
 }
 
@@ -821,10 +847,12 @@ static void find_schedules(MsTree *t) {
       if (!strcmp(c->open->path, path) || !ms_rule_reads(&ms_rules[i], c->open->path)) continue;
       t->of_schedule[i] = ms_key_leaves_pieces(c->open->path) ? MS_N_ROLES : MAX(t->of_schedule[i], c->role);
     }
+    if (ms_gradients_decide(t, &ms_rules[i])) t->of_schedule[i] = MS_N_ROLES;
   }
 }
 
 void ms_tree_sort_keys(MsTree *t) {
+  ms_gradients_find(t);
   find_orders(t);
   find_schedules(t);
   const char *late = "";
@@ -838,8 +866,9 @@ void ms_tree_sort_keys(MsTree *t) {
   for (int level = 0; level < MS_N_LEVELS; level++) t->asked[level] = g_new0(gboolean, ms_num_rules);
   for (int i = 0; i < ms_num_rules; i++) {
     MsRole latest = ms_latest_role_read(t->space, &ms_rules[i]);
-    gboolean reads_late = *late && ms_rule_reads(&ms_rules[i], late);
-    t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && latest < MS_ROLE_STATE;
+    gboolean decided = ms_gradients_decide(t, &ms_rules[i]),
+             reads_late = (*late && ms_rule_reads(&ms_rules[i], late)) || decided;
+    t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && latest < MS_ROLE_STATE && !decided;
     for (int level = 0; level < MS_LEVEL_SHAPE; level++)
       t->asked[level][i] = ms_rules[i].kind == MS_RULE_OPTIONS && latest == role_of[level] && !reads_late;
   }

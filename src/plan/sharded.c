@@ -61,12 +61,25 @@ static void write_pipeline(int pp, MsScenario *s) {
   s->layout.pipeline_layout = g_string_free(g_string_append_c(cut, 'L'), FALSE);
 }
 
+/* One way of FSDP in all states, with the ranks in the order of `first`. */
+static void add_way(const MsTree *t, const MsWork *work, MsCost *cost, const MsProgram *plain, MsScenario *s,
+                    gint64 first, GArray *list) {
+  const MsSpace *space = t->space;
+  ms_space_apply_choices(space, MS_ROLE_WORK, first, s);
+  for (gint64 state = 0; state < space->n_of_role[MS_ROLE_STATE]; state++) {
+    ms_space_apply_choices(space, MS_ROLE_STATE, first + state * space->stride[MS_ROLE_STATE], s);
+    if (s->options.fsdp < MS_FSDP_OPTIM_GRADS) continue;
+    g_autoptr(MsProgram) program = ms_program_new_like(work, cost, plain->piece);
+    add_moved(list, s->options.fsdp, program);
+  }
+}
+
 /* All ways to shard with the ranks in the order of `c`. FALSE: there is no such pipeline, or the machine cannot. */
 static gboolean add_order(const MsTree *t, MsPieceMemo *memo, const MsCandidate *c, GArray *list) {
   const MsSpace *space = t->space;
   g_autoptr(MsScenario) s = ms_space_scratch(space);
-  gint64 stride = space->stride[MS_ROLE_STATE], n = space->n_of_role[MS_ROLE_STATE],
-         first = c->combo - c->combo / stride % n * stride;
+  gint64 stride = space->stride[MS_ROLE_STATE], own,
+         first = c->combo - c->combo / stride % space->n_of_role[MS_ROLE_STATE] * stride;
   ms_space_apply_combo(space, first, s);
   ms_space_apply_axes(c->value, s);
   ms_space_write_least(space, s);
@@ -77,12 +90,8 @@ static gboolean add_order(const MsTree *t, MsPieceMemo *memo, const MsCandidate 
   MsWork *work = ms_work_new_like(memo->work, s, layout, NULL);
   gboolean ok = cost && work && work->n_pieces == memo->n;
   g_autoptr(MsProgram) plain = ok ? ms_program_new(work, cost) : NULL;
-  for (gint64 state = 0; ok && state < n; state++) {
-    ms_space_apply_choices(space, MS_ROLE_STATE, first + state * stride, s);
-    if (s->options.fsdp < MS_FSDP_OPTIM_GRADS) continue;
-    g_autoptr(MsProgram) program = ms_program_new_like(work, cost, plain->piece);
-    add_moved(list, s->options.fsdp, program);
-  }
+  for (int i = 0; ok && (own = ms_gradients_nth(t, first, MS_LEVEL_ADDED, i)) >= 0; i++)
+    add_way(t, work, cost, plain, s, own, list);
   g_clear_pointer(&plain, ms_program_free);
   ms_cost_free(cost);
   ms_work_free(work);

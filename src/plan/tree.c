@@ -280,7 +280,9 @@ static void begin(MsTree *t) {
     w->lists = ms_shape_lists_new();
     w->sharded = ms_sharded_new();
     w->bytes = g_new0(MsBytesList, t->n_late), w->bytes_of = -1;
-    for (int k = 0; k < t->n_late; k++) w->bytes[k].of = g_new(MsStateBytes, t->space->n_of_role[MS_ROLE_STATE]);
+    gsize ways = t->gradients.choice ? (gsize)t->gradients.choice->n : 1;
+    for (int k = 0; k < t->n_late; k++)
+      w->bytes[k].of = g_new(MsStateBytes, ways * (gsize)t->space->n_of_role[MS_ROLE_STATE]);
     w->scratch = ms_space_scratch(t->space), w->flat = ms_space_scratch(t->space);
     ms_refused_init(&w->refused);
   }
@@ -338,6 +340,7 @@ static void end(MsTree *t) {
   g_array_unref(t->too_large);
   g_free(t->worker);
   for (int level = 0; level < MS_N_LEVELS; level++) g_free(t->asked[level]);
+  ms_gradients_clear(t);
   g_free(t->settled), g_free(t->of_order), g_free(t->schedule_of), g_free(t->of_schedule);
 }
 

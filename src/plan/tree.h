@@ -70,6 +70,14 @@ typedef struct {
   int n;
 } MsBytesList;
 
+enum { MS_WHOLE, MS_SHARDED, MS_N_GRADIENTS };
+/* The values of options.fsdp by what becomes of gradients. */
+typedef struct {
+  const MsChoice *choice; /* NULL: each value has nodes of its own from the first level on */
+  int n[MS_N_GRADIENTS], *value[MS_N_GRADIENTS];
+  gboolean wait; /* the kind is settled at MS_LEVEL_BESIDE */
+} MsGradientKinds;
+
 typedef struct {     /* of one thread */
   GArray *children;  /* MsBranch */
   GArray *too_large; /* MsTooLarge */
@@ -81,6 +89,7 @@ typedef struct {     /* of one thread */
   GHashTable *sharded; /* of ms_sharded_new */
   MsBytesList *bytes;  /* [n_late] of one combination of MS_ROLE_WORK, by the late key */
   gint64 bytes_of;     /* that combination with the key's first value; -1 = none yet */
+  MsLevel bytes_level; /* what it stands for is that of this level */
   MsScenario *scratch, *flat;
   MsPieceMemo *last;
 } MsTreeWorker;
@@ -95,6 +104,7 @@ typedef struct {
   int n_late;  /* values of the key of MS_ROLE_WORK that no piece depends on (optimizer_offload_fraction): nodes of
                 * levels before MS_LEVEL_SHAPE have its first value and stand for all */
   gint64 late; /* its stride */
+  MsGradientKinds gradients;
   gboolean *asked[MS_N_LEVELS], *settled; /* [ms_num_rules] rules about options that a level before the shape settles;
                                            * rules settled with the shape, but those about the split, which are asked
                                            * when it is made. The rest is asked of layouts only */
@@ -127,6 +137,19 @@ void ms_tree_refuse_too_large(const MsTree *tree, MsTreeWorker *worker, const Ms
 /* Pieces of the first unit for which they can be made: their kernel curves are everybody's. */
 void ms_tree_find_first(MsTree *tree);
 void ms_tree_sort_keys(MsTree *tree); /* which level settles which key and which rule */
+
+/* --- gradients.c: ways of FSDP that share pieces ---------------------------------------------------------------- */
+void ms_gradients_find(MsTree *tree);
+void ms_gradients_clear(MsTree *tree);
+/* A node of the first level has this combination's value of options.fsdp. */
+gboolean ms_gradients_first(const MsTree *tree, gint64 combo);
+/* The combination with value i of those that its own stands for on a level; -1: past the last. */
+gint64 ms_gradients_nth(const MsTree *tree, gint64 combo, MsLevel level, int i);
+/* That with the value which stands for kind i behind MS_LEVEL_KERNELS; -1: past the last. */
+gint64 ms_gradients_kind(const MsTree *tree, gint64 combo, int i);
+int ms_gradients_count(const MsTree *tree, gint64 combo, MsLevel level); /* how many values its own stands for */
+/* A rule may hold of one of these and not of another. */
+gboolean ms_gradients_decide(const MsTree *tree, const MsRule *rule);
 
 /* --- near.c: layouts near the best one, before their turn ------------------------------------------------------ */
 /* From the best of the list, which is full, to a better one near it, while there is one. */
