@@ -156,20 +156,23 @@ static double whole_model(const MsTree *t, MsPieceMemo *memo, MsTotal total, gbo
   return t->in_proportion ? share : MAX(share, MS_ROUNDING * ms_memo_passage(memo, total, splits));
 }
 
-/* Bits of the schedules that no rule about options and the schedule alone refuses beside the keys that are written into
- * `s`, which are settled down to `role`. */
-static guint schedules_of(const MsTree *t, MsScenario *s, MsRole role) {
+/* The rule about options and the schedule alone that refuses schedule `k` beside the keys that are written into `s`,
+ * which are settled down to `role`; -1: none does. */
+static int rule_of_schedule(const MsTree *t, MsScenario *s, int k, MsRole role) {
   MsScheduleKind kept = s->layout.schedule;
-  guint open = t->schedules ? t->schedules : 1u << kept, bits = 0;
-  for (int k = 0; k < MS_N_SCHEDULES; k++) {
-    if (!(open & 1u << k)) continue;
-    s->layout.schedule = (MsScheduleKind)k;
-    gboolean holds = TRUE;
-    for (int i = 0; i < ms_num_rules && holds; i++)
-      if (t->of_schedule[i] <= role) holds = ms_rules[i].holds(s, NULL, 0);
-    if (holds) bits |= 1u << k;
-  }
+  int rule = -1;
+  s->layout.schedule = (MsScheduleKind)k;
+  for (int i = 0; i < ms_num_rules && rule < 0; i++)
+    if (t->of_schedule[i] <= role && !ms_rules[i].holds(s, NULL, 0)) rule = i;
   s->layout.schedule = kept;
+  return rule;
+}
+
+/* Bits of the schedules that none refuses. */
+static guint schedules_of(const MsTree *t, MsScenario *s, MsRole role) {
+  guint open = t->schedules ? t->schedules : 1u << s->layout.schedule, bits = 0;
+  for (int k = 0; k < MS_N_SCHEDULES; k++)
+    if (open & 1u << k && rule_of_schedule(t, s, k, role) < 0) bits |= 1u << k;
   return bits;
 }
 
@@ -360,6 +363,8 @@ typedef struct {
   GHashTable *passed; /* of shapes what their passes take: picoseconds */
   double most;        /* shapes whose first bound costs more are left for later */
   gboolean again;     /* what refuses shapes of this pipeline size has been told */
+  guint schedules;    /* bits of those that no rule refuses */
+  int rule_of[MS_N_SCHEDULES];
 } Pieces;
 
 static void take_pieces(Pieces *p, const MsCandidate *c) {
@@ -578,8 +583,37 @@ static gboolean fits_in_no_cut(Pieces *p, const MsCandidate *c, guint *ways) {
   return TRUE;
 }
 
+/* `c`: with the PP of the list. */
+static void expand_list(Pieces *p, const MsBranch *node, MsCandidate c, const GArray *list) {
+  int refused[MS_N_SCHEDULES] = {0};
+  for (guint i = 0; i < list->len && !ms_interrupted(); i++) {
+    const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
+    const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
+    gboolean left = group->schedules & p->schedules;
+    c.value[MS_AXIS_VPP] = first->vpp, c.combo = node->c.combo + first->choice * p->t->space->stride[MS_ROLE_SHAPE];
+    if (group->shape && left) expand_group(p, node, c, group);
+    else if (!group->shape && !p->again)
+      refuse_many(p->t, p->w, group->rule, INFINITY, MS_LEVEL_SHAPE, &c, group->use->len);
+    for (int k = 0; k < MS_N_SCHEDULES && group->shape && !left; k++) refused[k] += group->uses_of[k];
+  }
+  c.combo = node->c.combo;
+  for (int k = 0; k < MS_N_SCHEDULES; k++)
+    if (refused[k] > 0 && !p->again)
+      refuse_many(p->t, p->w, p->rule_of[k], INFINITY, MS_LEVEL_SHAPE, &c, (guint64)refused[k]);
+}
+
+/* Which schedules the keys of the node, written into the worker's scratch, leave. */
+static void find_schedules_left(Pieces *p) {
+  p->schedules = ~0u;
+  for (int k = 0; k < MS_N_SCHEDULES && p->t->schedules; k++) {
+    p->rule_of[k] = rule_of_schedule(p->t, p->w->scratch, k, MS_ROLE_ADDED);
+    if (p->rule_of[k] >= 0) p->schedules &= ~(1u << k);
+  }
+}
+
 static void expand_late(Pieces *p, const MsBranch *node) {
   const MsSpace *space = p->t->space;
+  find_schedules_left(p);
   for (int pp = 0; pp < space->axis[MS_AXIS_PP].n; pp++) {
     MsCandidate c = node->c;
     c.value[MS_AXIS_PP] = space->axis[MS_AXIS_PP].value[pp];
@@ -590,15 +624,7 @@ static void expand_late(Pieces *p, const MsBranch *node) {
     guint ways = 0;
     if (rule >= 0 || (again(node) ? !may_fit(p, any_cut_B(p, &c, &ways)) : fits_in_no_cut(p, &c, &ways))) continue;
     if (waits_for_sharded(p, node, &c, ways)) continue;
-    const GArray *list = ms_shape_list(p->t, p->w, p->memo, p->map, &c);
-    for (guint i = 0; i < list->len && !ms_interrupted(); i++) {
-      const MsShapeGroup *group = &g_array_index(list, MsShapeGroup, i);
-      const MsShapeUse *first = &g_array_index(group->use, MsShapeUse, 0);
-      c.value[MS_AXIS_VPP] = first->vpp, c.combo = node->c.combo + first->choice * space->stride[MS_ROLE_SHAPE];
-      if (group->shape) expand_group(p, node, c, group);
-      else if (!p->again) refuse_many(p->t, p->w, group->rule, INFINITY, MS_LEVEL_SHAPE, &c, group->use->len);
-      c.combo = node->c.combo;
-    }
+    expand_list(p, node, c, ms_shape_list(p->t, p->w, p->memo, p->map, &c));
   }
 }
 
@@ -713,7 +739,7 @@ static void expand_cut(Pieces *p, const MsBranch *node, MsCandidate c, gint64 ch
   MsShapeUse use = {shape, c.value[MS_AXIS_VPP], (gint32)choice};
   g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof use);
   g_array_append_val(uses, use);
-  if (shape) expand_group(p, node, c, &(MsShapeGroup){shape, -1, uses});
+  if (shape) expand_group(p, node, c, &(MsShapeGroup){.shape = shape, .rule = -1, .use = uses});
   else if (rule >= 0) refuse(t, p->w, rule, INFINITY, MS_LEVEL_SHAPE, &c);
 }
 

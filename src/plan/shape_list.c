@@ -76,7 +76,7 @@ static int costs_of_cut(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, con
   return -1;
 }
 
-static void add_use(GArray *list, int rule, MsShapeUse use) {
+static void add_use(GArray *list, int rule, int schedule, MsShapeUse use) {
   const MsShape *shape = use.shape;
   MsShapeGroup *group = NULL;
   for (guint i = 0; i < list->len && !group; i++) {
@@ -86,10 +86,11 @@ static void add_use(GArray *list, int rule, MsShapeUse use) {
       group = other;
   }
   if (!group) {
-    MsShapeGroup own = {shape, rule, g_array_new(FALSE, FALSE, sizeof use)};
+    MsShapeGroup own = {.shape = shape, .rule = rule, .use = g_array_new(FALSE, FALSE, sizeof use)};
     g_array_append_val(list, own);
     group = &g_array_index(list, MsShapeGroup, list->len - 1);
   }
+  group->schedules |= 1u << schedule, group->uses_of[schedule]++;
   g_array_append_val(group->use, use);
 }
 
@@ -121,7 +122,7 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
       gint64 before = made_before(t, w, &c, i);
       if (before >= 0) *own = made[before];
       else own->shape = ms_shapes_make(w->shapes, map, memo, space, &c, w->scratch, &own->rule);
-      add_use(list, own->rule, (MsShapeUse){own->shape, c.value[MS_AXIS_VPP], (gint32)i});
+      add_use(list, own->rule, t->schedule_of[i], (MsShapeUse){own->shape, c.value[MS_AXIS_VPP], (gint32)i});
     }
   return list;
 }

@@ -61,6 +61,8 @@ typedef struct {
 typedef struct {
   const MsShape *shape;
   int rule;
+  guint schedules; /* bits of those that some use has */
+  int uses_of[MS_N_SCHEDULES];
   GArray *use;                            /* MsShapeUse */
 } MsShapeGroup;                           /* of one PP: all that have the same shape, or (NULL) that a rule refuses */
 typedef struct MsShapeLists MsShapeLists; /* those made so far */
