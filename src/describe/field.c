@@ -99,12 +99,19 @@ static const char *meant(const char *key) {
   return NULL;
 }
 
-static char *unknown_key_hint(const MsFieldTable *table, const char *key) {
-  g_autofree char *home = home_of(table, key);
+/* Below the table, or beside it in the object that it stands in (NULL: in none). */
+static char *place_of(const MsFieldTable *table, const MsFieldTable *within, const char *key) {
+  char *home = home_of(table, key);
+  if (home || !within) return home;
+  return ms_field_find(within, key) ? g_strdup(within->name) : home_of(within, key);
+}
+
+static char *unknown_key_hint(const MsFieldTable *table, const MsFieldTable *within, const char *key) {
+  g_autofree char *home = place_of(table, within, key);
   if (home) return g_strdup_printf("\"%s\" is a key of \"%s\"", key, home);
   const char *ours = meant(key);
   if (ours && ms_field_find(table, ours)) return g_strdup_printf("did you mean \"%s\"?", ours);
-  g_autofree char *place = ours ? home_of(table, ours) : NULL;
+  g_autofree char *place = ours ? place_of(table, within, ours) : NULL;
   if (place) return g_strdup_printf("did you mean \"%s\" of \"%s\"?", ours, place);
   const char **keys = table_keys(table);
   char *suggestion = ms_suggest(key, keys, NULL);
@@ -112,9 +119,9 @@ static char *unknown_key_hint(const MsFieldTable *table, const char *key) {
   return suggestion;
 }
 
-static gboolean unknown_key(const MsFieldTable *table, const MsJson *doc, const char *path, const char *key,
-                            GError **error) {
-  g_autofree char *suggestion = unknown_key_hint(table, key);
+static gboolean unknown_key(const MsFieldTable *table, const MsFieldTable *within, const MsJson *doc, const char *path,
+                            const char *key, GError **error) {
+  g_autofree char *suggestion = unknown_key_hint(table, within, key);
   char *full = join_path(path, key);
   if (suggestion) ms_json_error(doc, full, error, "unknown key, %s", suggestion);
   else ms_json_error(doc, full, error, "unknown key, `moesim schema` lists the keys of %s", table->name);
@@ -358,11 +365,25 @@ void ms_fields_defaults(const MsFieldTable *table, void *object) {
 }
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
+static gboolean check_keys(const MsFieldTable *table, const MsFieldTable *within, const MsJson *doc, JsonObject *json,
+                           const char *path, GError **error) {
+  for (MsJsonMember at = ms_json_members(json); ms_json_next(&at);)
+    if (!ms_field_find(table, at.key)) return unknown_key(table, within, doc, path, at.key, error);
+  return TRUE;
+}
+
 gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                               GError **error) {
-  for (MsJsonMember at = ms_json_members(json); ms_json_next(&at);)
-    if (!ms_field_find(table, at.key)) return unknown_key(table, doc, path, at.key, error);
-  return TRUE;
+  return check_keys(table, NULL, doc, json, path, error);
+}
+
+/* Those of an object of the table, which may be keys of its neighbours. */
+static gboolean check_object(const MsFieldTable *table, const MsField *field, const MsJson *doc, JsonObject *json,
+                             const char *path, GError **error) {
+  JsonNode *node = field->type == MS_T_OBJECT ? json_object_get_member(json, field->key) : NULL;
+  if (!node || !JSON_NODE_HOLDS_OBJECT(node)) return TRUE;
+  g_autofree char *below = join_path(path, field->key);
+  return check_keys(field->sub, table, doc, json_node_get_object(node), below, error);
 }
 
 /* A required key is missing: an error that names it, and the others that are. */
@@ -391,7 +412,9 @@ gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject
                         gboolean whole, void *object, GError **error) {
   if (!ms_fields_check_keys(table, doc, json, path, error)) return FALSE;
   for (const MsField *field = table->fields; field->key; field++)
-    if (!load_field(field, doc, json, path, whole, object, error)) return FALSE;
+    if (!check_object(table, field, doc, json, path, error) ||
+        !load_field(field, doc, json, path, whole, object, error))
+      return FALSE;
   return TRUE;
 }
 
