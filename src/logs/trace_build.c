@@ -307,6 +307,14 @@ static void note_overlaps(const MsTrace *t, GPtrArray *notes) {
   }
 }
 
+/* Of several steps that which was cut stays out; one alone is what there is. */
+static void note_part(const MsTraceBuild *b, GPtrArray *notes) {
+  const MsTraceStep *s = &g_array_index(b->t->steps, MsTraceStep, 0);
+  if (b->cut && b->t->steps->len == 1)
+    ms_trace_note(notes, "%s: its one step is not whole: times and counts are of its first %.3g s", b->t->file,
+                  1e-9 * (double)(last_end(b->t) - s->start_ns));
+}
+
 MsTrace *ms_trace_build_take(MsTraceBuild *b, GPtrArray *notes) {
   if (b->odd > 0)
     ms_trace_note(notes, "%s: %" G_GUINT64_FORMAT " kernels without a usable time are left out", b->t->file, b->odd);
@@ -318,6 +326,7 @@ MsTrace *ms_trace_build_take(MsTraceBuild *b, GPtrArray *notes) {
   note_pause(b->t, notes);
   if (b->t->form <= MS_TRACE_NSYS) note_overlaps(b->t, notes); /* a queue of ROCm or CANN is not one stream */
   find_steps(b);
+  note_part(b, notes);
   give_steps(b);
   MsTrace *trace = g_steal_pointer(&b->t);
   ms_trace_build_clear(b);

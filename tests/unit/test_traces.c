@@ -273,7 +273,6 @@ static void odd_traces(void **state) {
       {"{\"distributedInfo\":{\"rank\":8,\"world_size\":8},\"traceEvents\":[" KERNEL(7, 0, 10) "]}",
        "rank 8 of 8, which there is not"},
   };
-#undef KERNEL
   for (guint i = 0; i < G_N_ELEMENTS(table); i++) {
     GError *error = NULL;
     g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
@@ -284,6 +283,22 @@ static void odd_traces(void **state) {
     if (table[i].note && !strstr(notes->pdata[0], table[i].note)) fail_msg("row %u: %s", i, (char *)notes->pdata[0]);
   }
 }
+
+/* One that was cut in its only step has no whole one: what there is counts, and is said to be a part. */
+static void cut_in_the_only_step(void **state) {
+  (void)state;
+  static const char text[] =
+      "{\"traceEvents\":[{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#5\",\"ts\":0,\"dur\":1000,"
+      "\"pid\":1,\"tid\":1},\n" KERNEL(7, 10, 20) ",\n" KERNEL(7, 40, 25) ",\n{\"ph\":";
+  GError *error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(MsTrace) trace = read_text(text, strlen(text), notes, &error);
+  assert_null(error);
+  assert_int_equal(notes->len, 2);
+  assert_non_null(strstr(notes->pdata[0], "the 2 kernels before that count"));
+  assert_non_null(strstr(notes->pdata[1], "its one step is not whole: times and counts are of its first 6.5e-05 s"));
+}
+#undef KERNEL
 
 /* --- families -------------------------------------------------------------------------------------------------- */
 static void known_names(void **state) {
@@ -602,6 +617,7 @@ int main(void) {
                                      cmocka_unit_test(tables),
                                      cmocka_unit_test(steps_without_marks),
                                      cmocka_unit_test(cut),
+                                     cmocka_unit_test(cut_in_the_only_step),
                                      cmocka_unit_test(cut_before_kernels),
                                      cmocka_unit_test(odd_traces),
                                      cmocka_unit_test(corpus),
