@@ -213,6 +213,23 @@ static void strict_takes_measured_curves(void **state) {
   }
 }
 
+/* Cores of one CPU hand messages on through its cache: a busy host's memory may be the slower of both. */
+static void cores_share_a_cache(void **state) {
+  (void)state;
+  for (int serial = 0; serial < 2; serial++) {
+    g_autofree char *text =
+        g_strdup_printf("{\"base\": \"h100-sxm\", \"serial\": %s, \"scaleup_Bps\": 1.9e10, \"nic_Bps\": "
+                        "1.9e10, \"host_link_Bps\": 1.9e10, \"hbm_Bps\": 1.3e10, \"curves\": [], "
+                        "\"peak_bf16_flops\": 2e10, \"peak_fp8_flops\": null, \"peak_fp16_flops\": "
+                        "null, \"peak_fp32_flops\": null}",
+                        serial ? "true" : "false");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsHardware) hw = machine(text, "x.json", &error);
+    if (serial && !hw) fail_msg("%s", error->message);
+    assert_true(serial || (!hw && strstr(error->message, "no link is faster than the memory behind it")));
+  }
+}
+
 /* A device with another peak is none that published runs were compared on; one with another network is. */
 static void another_peak_is_another_device(void **state) {
   (void)state;
@@ -319,6 +336,7 @@ int main(void) {
                                      cmocka_unit_test(a_memory_is_needed),
                                      cmocka_unit_test(strict_refuses_by_name),
                                      cmocka_unit_test(strict_takes_measured_curves),
+                                     cmocka_unit_test(cores_share_a_cache),
                                      cmocka_unit_test(what_was_measured_is_not_assumed),
                                      cmocka_unit_test(another_peak_is_another_device),
                                      cmocka_unit_test(an_override_is_stated),
