@@ -169,7 +169,7 @@ MsBaseline *ms_baseline_from_doc(const MsJson *doc, GError **error) {
   JsonNode *root = ms_json_root(doc);
   b->file = g_strdup(ms_json_filename(doc));
   ms_fields_defaults(&ms_baseline_table, &file);
-  gboolean ok = JSON_NODE_HOLDS_OBJECT(root) || ms_json_error(doc, "", error, "must be one JSON object");
+  gboolean ok = ms_doc_check_kind(doc, "predictions", error);
   ok = ok && ms_fields_load(&ms_baseline_table, doc, json_node_get_object(root), "", TRUE, &file, error);
   b->fidelity = file.fidelity;
   ok = ok && load_tolerances(b, doc, file.tolerance, error) && load_inputs(b, doc, file.inputs, error) &&
