@@ -84,6 +84,14 @@ void ms_graph_repeat(MsGraph *graph, guint32 period, guint32 times) {
   graph->alike_from = from, graph->alike_to = graph->n, graph->period = period;
 }
 
+void ms_graph_leave_out(MsGraph *graph, guint32 times) {
+  if (graph->n != graph->alike_to) MS_BUG("rounds are left out behind other tasks");
+  if ((guint64)graph->n + (guint64)times * graph->period >= G_MAXINT32) MS_BUG("more than 2^31 tasks");
+  graph->left_out = times;
+}
+
+guint32 ms_graph_left_out(const MsGraph *graph) { return graph->left_out; }
+
 guint32 ms_graph_count(const MsGraph *graph) { return graph->n; }
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index) { return &graph->task[index]; }
 const MsTask *ms_graph_tasks(const MsGraph *graph) { return graph->task; }
@@ -122,6 +130,10 @@ MsTrajectory *ms_trajectory_alloc(guint32 n) {
 void ms_trajectory_free(MsTrajectory *trajectory) {
   if (!trajectory) return;
   g_free(trajectory->start), g_free(trajectory->end), g_free(trajectory->bound_by), g_free(trajectory);
+}
+
+gboolean ms_trajectory_is_whole(const MsTrajectory *trajectory, const MsGraph *graph) {
+  return trajectory->fold.times == graph->left_out;
 }
 
 MsTime ms_trajectory_first_end(const MsTrajectory *t, guint32 n) {
@@ -195,6 +207,7 @@ void ms_engine_again(const MsGraph *graph, const MsTrajectory *t, const MsTime *
 }
 
 MsTrajectory *ms_engine_relax(const MsGraph *graph) {
+  if (graph->left_out) MS_BUG("rounds are left out of a graph that is run in one pass");
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   g_autofree Queue *queue = g_new0(Queue, (size_t)graph->devices * graph->streams);
   g_autofree MsTime *cursor = g_new0(MsTime, graph->devices);

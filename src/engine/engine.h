@@ -48,6 +48,11 @@ guint32 ms_graph_add(MsGraph *graph, const MsTask *task, const guint32 *wait, gu
 /* Adds the last `period` tasks so many times more, each waiting for what the one before it waits for, `period` later.
  * `events` does not run what repeats itself, which changes nothing in what it finds (rounds.c). */
 void ms_graph_repeat(MsGraph *graph, guint32 period, guint32 times);
+/* Right behind it: so many times more are meant, but not laid down. `events` finds what it would find if they were, and
+ * says so in MsTrajectory.fold; where it did not come to rounds that are alike that says nothing, nor do the times. Not
+ * for `relax`, nor with tails. */
+void ms_graph_leave_out(MsGraph *graph, guint32 times);
+guint32 ms_graph_left_out(const MsGraph *graph);
 guint32 ms_graph_count(const MsGraph *graph);
 const MsTask *ms_graph_task(const MsGraph *graph, guint32 index);
 const MsTask *ms_graph_tasks(const MsGraph *graph);                              /* all of them, until one is added */
@@ -57,13 +62,30 @@ void ms_graph_slow(MsGraph *graph, guint32 device, double factor);
 void ms_graph_set_sms(MsGraph *graph, int sm_count);                        /* of every device */
 void ms_graph_set_device_sms(MsGraph *graph, guint32 device, int sm_count); /* of one, after that; more than 0 */
 
+/* Rounds that are meant but were not laid down. Tasks have the numbers that they would have with them: from task `cut`
+ * on so many more, and the `period` tasks before it once more for each round, each time `by` later. */
+typedef struct {
+  guint32 cut, period, times; /* times 0: none */
+  MsTime by;
+} MsFold;
+/* The task that stands for the one of this number, and how many rounds before it that is. */
+static inline guint32 ms_fold_task(const MsFold *fold, guint32 number, guint32 *rounds) {
+  guint32 all = fold->times * fold->period;
+  *rounds = 0;
+  if (number < fold->cut || all == 0) return number;
+  if (number - fold->cut >= all) return number - all;
+  *rounds = (number - fold->cut) / fold->period + 1;
+  return number - *rounds * fold->period;
+}
+
 typedef struct {
   guint32 n;
   MsTime *start, *end; /* [n] owned */
-  gint32 *bound_by;    /* [n] owned: index of the task whose end decided the start (of several, the one before it on its
-                          stream, else the first of its waits); -1 the host, -2 nothing (time 0) */
+  gint32 *bound_by;    /* [n] owned: number of the task whose end decided the start (of several, the one before it on
+                          its stream, else the first of its waits); -1 the host, -2 nothing (time 0) */
   MsTime makespan;
   guint64 events; /* tasks (relax), or ends plus starts that had to wait for their issue time (events) */
+  MsFold fold;
 } MsTrajectory;
 void ms_trajectory_free(MsTrajectory *trajectory);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTrajectory, ms_trajectory_free)
@@ -81,6 +103,8 @@ void ms_engine_again(const MsGraph *graph, const MsTrajectory *trajectory, const
  * (elapsed x rate, rounded down to a picosecond) is settled; while it does not change nothing is rounded except the end
  * (up). Integers only: the same on every machine. */
 MsTrajectory *ms_engine_events(const MsGraph *graph);
+/* FALSE: rounds are missing, and `events` did not find what they would do. */
+gboolean ms_trajectory_is_whole(const MsTrajectory *trajectory, const MsGraph *graph);
 /* The same where tasks of some classes share by a rule of their own instead of 1 / k: `rates` gets how many tasks of
  * each class run on a device (its streams are at most 15 then) and says at what share of full speed one of each then
  * runs, at most 1; it is asked once for each such set. NULL: ms_engine_events. */

@@ -182,7 +182,7 @@ static void try_start(Engine *engine, guint32 s) {
       own->next_waiter = end, engine->end[w] = -2 - (MsTime)s;
       return;
     }
-    if (end > own->ready) own->ready = end, own->by = (gint32)w;
+    if (end > own->ready) own->ready = end, own->by = (gint32)(w + engine->more);
   }
   if (task->launch > 0) {
     if (!host_reach(engine, &engine->device[task->device], own->head)) {
@@ -235,7 +235,7 @@ static void finish(Engine *engine, guint32 s) {
     waiter = engine->stream[who].next_waiter;
     try_start(engine, who);
   }
-  next_head(engine, s, engine->stream_next[i], engine->now, engine->now > 0 ? (gint32)i : -2);
+  next_head(engine, s, engine->stream_next[i], engine->now, engine->now > 0 ? (gint32)(i + engine->more) : -2);
   if (held_host) release_host(engine, task->device);
 }
 
@@ -323,6 +323,7 @@ static void run_events(Engine *engine) {
     if (marker == NONE || engine->end[marker] < 0) continue;
     look_at_round(engine, rounds);
     marker = ms_rounds_next(rounds);
+    if (marker == NONE && engine->fold.times < engine->graph->left_out) break;
   }
   ms_rounds_free(rounds);
 }
@@ -333,9 +334,23 @@ static void watch(Engine *engine, MsTime limit, const MsTails *tails) {
     engine->device[d].tail = tails->of + tails->base[d], engine->device[d].no_tail = tails->of + tails->base[d + 1];
 }
 
+/* The last of the rounds that were not laid down may be the last that a stream has to do. */
+static MsTime end_of_all(const Engine *engine) {
+  const MsFold *fold = &engine->fold;
+  MsTime last = 0;
+  for (guint32 i = 0; i < engine->graph->n; i++) {
+    if (engine->end[i] < 0) MS_BUG("task %u never ended", i);
+    last = MAX(last, engine->end[i]);
+  }
+  for (guint32 i = fold->cut - fold->period; i < fold->cut; i++)
+    last = MAX(last, engine->end[i] + fold->times * fold->by);
+  return last;
+}
+
 static MsTrajectory *run_graph(const MsGraph *graph, const MsSharing *sharing, MsTime limit, const MsTails *tails,
                                MsRound *round) {
   if (sharing && graph->streams > 15) MS_BUG("%u streams of a device share", graph->streams);
+  if (graph->left_out && (tails || round)) MS_BUG("rounds are left out of a graph of which not all is asked");
   MsTrajectory *trajectory = ms_trajectory_alloc(graph->n);
   Engine engine;
   open_engine(&engine, graph, sharing, trajectory);
@@ -346,11 +361,8 @@ static MsTrajectory *run_graph(const MsGraph *graph, const MsSharing *sharing, M
   for (guint32 q = 0; q < graph->devices * graph->streams; q++) next_head(&engine, q, first[q], 0, -2);
   refresh_dirty(&engine);
   run_events(&engine);
-  for (guint32 i = 0; i < graph->n && !engine.done; i++) {
-    if (trajectory->end[i] < 0) MS_BUG("task %u never ended", i);
-    trajectory->makespan = MAX(trajectory->makespan, trajectory->end[i]);
-  }
-  trajectory->events = engine.events;
+  trajectory->events = engine.events, trajectory->fold = engine.fold;
+  if (!engine.done && ms_trajectory_is_whole(trajectory, graph)) trajectory->makespan = end_of_all(&engine);
   close_engine(&engine);
   if (engine.done) g_clear_pointer(&trajectory, ms_trajectory_free);
   return trajectory;

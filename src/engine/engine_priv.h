@@ -16,6 +16,7 @@ struct MsGraph {
   gboolean has_host;   /* some task is issued or waited for by the host */
   gboolean shares_use, takes_sms;
   guint32 alike_from, alike_to, period; /* task i + period is like task i up to there; period 0: none was told */
+  guint32 left_out;                     /* rounds behind those that are meant too */
   guint8 *first_stream; /* [devices][MS_N_USES] 1 + the first stream seen with this use; 0 none. A stream is < 255. */
 };
 

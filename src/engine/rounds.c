@@ -224,70 +224,95 @@ static gboolean same_of_fewer(const MsRounds *r, const Engine *engine) {
 
 /* --- rounds left out --- */
 
-/* Of a task that will have ended as the one a period before it did, of one that will be what another is now. */
-static void end_as(Engine *engine, guint32 i, guint32 like, MsTime by) {
-  engine->end[i] = engine->end[like] + by, engine->start[i] = engine->start[like] + by;
-  engine->bound_by[i] = later_task(engine->bound_by[like], i - like);
+typedef struct {
+  guint32 laid, more; /* rounds of the graph, and those behind them that were not laid down */
+  MsTime by;
+} Skip;
+
+static guint32 rounds_of(const Skip *skip) { return skip->laid + skip->more; }
+
+/* Of a task that will have ended as one some rounds before it did, of one that will be what another is now. */
+static void end_as(const MsRounds *r, Engine *engine, guint32 i, guint32 like, guint32 rounds, MsTime by) {
+  engine->end[i] = engine->end[like] + rounds * by, engine->start[i] = engine->start[like] + rounds * by;
+  engine->bound_by[i] = later_task(engine->bound_by[like], rounds * r->period);
 }
 
-static void move_tasks(const MsRounds *r, Engine *engine, guint32 times, MsTime by) {
-  guint32 low = r->low + r->period, tasks = r->high - r->low, behind = times * r->period;
+static void move_tasks(const MsRounds *r, Engine *engine, const Skip *skip) {
+  guint32 low = r->low + r->period, tasks = r->high - r->low, behind = skip->laid * r->period;
   for (guint32 i = low; i < low + behind; i++)
-    if (engine->end[i] < 0) end_as(engine, i, i - r->period, by);
+    if (engine->end[i] < 0) end_as(r, engine, i, i - r->period, 1, skip->by);
   for (guint32 k = 0; k < tasks; k++) {
     guint32 own = low + k, i = own + behind;
     const MsTask *task = &engine->graph->task[own];
     if (r->end[k] >= 0) {
-      end_as(engine, i, own, times * by);
+      end_as(r, engine, i, own, rounds_of(skip), skip->by);
       continue;
     }
     engine->end[i] = r->end[k];
     if (task->launch > 0 && own < engine->device[task->device].host_next)
-      engine->start[i] = r->start[k] + (times + 1) * host_by(r, engine, task->device);
+      engine->start[i] = r->start[k] + (rounds_of(skip) + 1) * host_by(r, engine, task->device);
   }
 }
 
-static void move_stream(const MsRounds *r, Engine *engine, guint32 q, guint32 behind, MsTime by) {
+static void move_stream(const MsRounds *r, Engine *engine, guint32 q, const Skip *skip) {
   Stream *own = &engine->stream[q];
   const guint32 *base = engine->graph->wait_base;
   if (rests(&r->stream[q], own)) return;
-  guint32 head = own->head, then = head + behind;
+  guint32 head = own->head, then = head + skip->laid * r->period, number = rounds_of(skip) * r->period;
+  MsTime by = rounds_of(skip) * skip->by;
   if (own->state != WAITING) {
     engine->when[q] += by;
-    engine->start[then] = engine->start[head] + by, engine->bound_by[then] = later_task(engine->bound_by[head], behind);
+    engine->start[then] = engine->start[head] + by, engine->bound_by[then] = later_task(engine->bound_by[head], number);
   }
   own->wait_at += base[then] - base[head], own->head = then;
-  own->ready += by, own->since += by, own->by = later_task(own->by, behind);
+  own->ready += by, own->since += by, own->by = later_task(own->by, number);
 }
 
-static void move_device(const MsRounds *r, Engine *engine, guint32 d, guint32 times) {
+static void move_device(const MsRounds *r, Engine *engine, guint32 d, const Skip *skip) {
   Device *own = &engine->device[d];
   MsTime by = host_by(r, engine, d);
   if (own->host_next != r->device[d].host_next) {
-    own->host_next += times * r->period, own->host_cursor += times * by;
-    if (own->host_sync != NONE) own->host_sync += times * r->period;
+    own->host_next += skip->laid * r->period, own->host_cursor += rounds_of(skip) * by;
+    if (own->host_sync != NONE) own->host_sync += skip->laid * r->period;
   }
   for (; own->tail < own->no_tail && engine->end[own->tail->task] >= 0; own->tail++)
     engine->done |= engine->end[own->tail->task] + own->tail->left > engine->limit;
 }
 
-static void leave_out(const MsRounds *r, Engine *engine, guint32 times) {
+static void leave_out(const MsRounds *r, Engine *engine, const Skip *skip) {
   const MsGraph *graph = engine->graph;
-  MsTime by = engine->now - r->now;
-  move_tasks(r, engine, times, by);
-  for (guint32 q = 0; q < graph->devices * graph->streams; q++)
-    move_stream(r, engine, q, times * r->period, times * by);
-  for (guint32 d = 0; d < graph->devices; d++) move_device(r, engine, d, times);
-  engine->now += times * by, engine->events += times * (engine->events - r->events);
-  g_atomic_pointer_add(&left_out, times * r->period);
+  move_tasks(r, engine, skip);
+  for (guint32 q = 0; q < graph->devices * graph->streams; q++) move_stream(r, engine, q, skip);
+  for (guint32 d = 0; d < graph->devices; d++) move_device(r, engine, d, skip);
+  engine->now += rounds_of(skip) * skip->by, engine->events += rounds_of(skip) * (engine->events - r->events);
+  engine->more = skip->more * r->period;
+  engine->fold = (MsFold){r->low + (skip->laid + 1) * r->period, r->period, skip->more, skip->by};
+  g_atomic_pointer_add(&left_out, rounds_of(skip) * r->period);
+}
+
+/* Until now all was as if the rounds that were not laid down stood behind those that are: whoever has something to do
+ * in a round is still in these. All that moves on from here begins behind the window of two rounds that are alike. */
+static gboolean are_as_many_more(const MsRounds *r, const Engine *engine, guint32 laid) {
+  const MsGraph *graph = engine->graph;
+  if (laid * r->period < r->high - r->low) return FALSE;
+  for (guint32 i = r->marker; i < r->marker + r->period; i++) {
+    const MsTask *task = &graph->task[i];
+    guint32 q = ms_queue_of(graph, task), d = task->device;
+    if (rests(&r->stream[q], &engine->stream[q]) || engine->stream[q].head >= r->to) return FALSE;
+    guint32 next = engine->device[d].host_next;
+    if (ms_on_host(task) && (next == r->device[d].host_next || next >= r->to)) return FALSE;
+  }
+  return TRUE;
 }
 
 gboolean ms_rounds_look(MsRounds *r, Engine *engine) {
   gboolean alike_now = r->has && same(r, engine);
-  guint32 times = alike_now ? most_rounds(r, engine) : 0;
+  guint32 times = alike_now ? most_rounds(r, engine) : 0, more = engine->graph->left_out;
+  if (more > 0 && times > 0 && !are_as_many_more(r, engine, times)) times = 0;
+  const Skip skip = {times, more, engine->now - r->now};
   if (times > 0 && engine->round && same_of_fewer(r, engine))
     *engine->round = (MsRound){engine->now - r->now, engine->events}, engine->done = TRUE;
-  else if (times > 0) leave_out(r, engine, times);
+  else if (times > 0) leave_out(r, engine, &skip);
   else if (!alike_now) keep(r, engine);
   r->marker += r->period;
   if (alike_now || r->marker + r->period >= r->to) r->marker = NONE;

@@ -63,6 +63,8 @@ typedef struct {
   guint64 events;
   MsTime limit;
   MsRound *round; /* wanted, and nothing else */
+  MsFold fold;    /* once the rounds that were not laid down are over */
+  guint32 more;   /* what the tasks that are still to come have for a number above their index */
   gboolean done;  /* it cannot end within the limit, or the round is known */
 } Engine;
 

@@ -495,7 +495,10 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
  * In the middle of a schedule the lists of all stages repeat themselves (MsSchedule.period). When what the next turns
  * ask for is what they asked for some periods before, all of it so many tasks later, they lay down the same again. */
 
-enum { MOMENTS = 16 }; /* the order in which stages have their turns may repeat itself after a few periods only */
+enum {
+  MOMENTS = 16, /* the order in which stages have their turns may repeat itself after a few periods only */
+  LAID = 4      /* rounds of a folded graph behind the one that all are like: most steps are steady before they end */
+};
 
 typedef struct {
   GArray *place; /* int: slots that come next, what is fetched, tensors that are waited for */
@@ -510,6 +513,8 @@ typedef struct {
   const guint32 *slot_base;
   Moment moment[MOMENTS];
   int n; /* moments so far; -1: no more */
+  gboolean folds;
+  guint32 left_out; /* tasks that were not laid down */
 } Rounds;
 
 static void add_tasks(Moment *m, const guint32 *id, size_t n) { g_array_append_vals(m->task, id, (guint)n); }
@@ -592,14 +597,16 @@ static void later(guint32 *id, size_t n, guint32 by) {
   for (size_t i = 0; i < n; i++) id[i] += id[i] != NONE ? by : 0;
 }
 
-/* What the last `periods` laid down is laid down `times` more. */
-static void repeat(const Rounds *r, const Moment *then, const Moment *now, int periods, int times) {
+/* What the last `periods` laid down is laid down `times` more, or is meant to be. */
+static void repeat(Rounds *r, const Moment *then, const Moment *now, int periods, int times) {
   Lower *l = r->l;
   size_t stages = (size_t)l->stages;
-  guint32 period = now->count - then->count, by = (guint32)times * period;
+  int laid = r->folds && times > 2 * LAID && ms_graph_shares(l->graph) ? LAID : times;
+  guint32 period = now->count - then->count, by = (guint32)laid * period;
   int microbatches = times * periods * l->schedule->period;
   g_autofree int *slots = g_new(int, stages);
-  ms_graph_repeat(l->graph, period, (guint32)times);
+  ms_graph_repeat(l->graph, period, (guint32)laid);
+  ms_graph_leave_out(l->graph, (guint32)(times - laid)), r->left_out = (guint32)(times - laid) * period;
   for (int s = 0; s < l->stages; s++) {
     int one = periods * l->schedule->repeat[s].slots, at = ms_slot_walk_at(r->walk, s);
     guint32 *first = r->slot_task ? r->slot_task + r->slot_base[s] : NULL;
@@ -642,18 +649,19 @@ static void look_for_round(Rounds *r) {
 }
 
 /* slot_task/slot_base as in MsDetail. */
-static void lay_slots(Lower *l, MsSlotWalk *walk, guint32 *slot_task, const guint32 *slot_base) {
-  Rounds rounds = {.l = l, .walk = walk, .slot_task = slot_task, .slot_base = slot_base};
+static void lay_slots(Lower *l, MsSlotWalk *walk, guint32 *slot_task, const guint32 *slot_base, gboolean folds) {
+  Rounds rounds = {.l = l, .walk = walk, .slot_task = slot_task, .slot_base = slot_base, .folds = folds};
   if (l->schedule->period == 0 || !ms_engine_allows_rounds()) rounds.n = -1;
   for (const MsTurn *turn; (turn = ms_slot_walk_next(walk));) {
-    if (slot_task && turn->opens) slot_task[slot_base[turn->stage] + (guint32)turn->index] = ms_graph_count(l->graph);
+    if (slot_task && turn->opens)
+      slot_task[slot_base[turn->stage] + (guint32)turn->index] = ms_graph_count(l->graph) + rounds.left_out;
     lay_turn(l, turn);
     if (ends_period(&rounds, turn)) look_for_round(&rounds);
   }
   ms_slot_walk_must_end(walk);
   for (int i = 0; i < MOMENTS; i++) moment_clear(&rounds.moment[i]);
   for (int s = 0; slot_task && s < l->stages; s++)
-    slot_task[slot_base[s] + (guint32)l->schedule->n[s]] = ms_graph_count(l->graph);
+    slot_task[slot_base[s] + (guint32)l->schedule->n[s]] = ms_graph_count(l->graph) + rounds.left_out;
 }
 
 double ms_program_tasks(const MsProgram *p, const MsSchedule *schedule) {
@@ -719,7 +727,8 @@ static void join_reductions(Lower *l) {
   }
 }
 
-MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base) {
+static MsGraph *lower(const MsProgram *p, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base,
+                      gboolean folds) {
   size_t stages = (size_t)schedule->stages;
   g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, p->scenario->options.ep_overlap);
   Lower l = {.p = p, .schedule = schedule, .stages = schedule->stages, .fetches = ms_program_fetches(p)};
@@ -731,7 +740,7 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   l.fetch = g_new0(Fetch, 2 * stages);
   for (size_t i = 0; i < 2 * stages; i++) l.fetch[i].piece = -1;
   lay_before(&l);
-  lay_slots(&l, walk, slot_task, slot_base);
+  lay_slots(&l, walk, slot_task, slot_base, folds);
   reduce_behind(&l);
   join_reductions(&l);
   lay_after(&l);
@@ -739,6 +748,14 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
   g_free(l.gather), g_free(l.made), g_free(l.reduced), g_free(l.tip), g_free(l.send);
   g_free(l.scratch), g_free(l.fetch), g_free(l.leaving), g_free(l.sent), g_free(l.reduces);
   return l.graph;
+}
+
+MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base) {
+  return lower(p, schedule, slot_task, slot_base, FALSE);
+}
+
+MsGraph *ms_lower_folded(const MsProgram *p, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base) {
+  return lower(p, schedule, slot_task, slot_base, TRUE);
 }
 
 /* --- what follows the last slots, alone --- */

@@ -22,21 +22,39 @@ static gboolean in_pass(const MsTask *task) {
   }
 }
 
-/* Tasks of a slot follow one another in the graph. */
+/* Tasks of a slot follow one another in the graph, by their numbers. */
 static Interval slot_interval(const MsTask *task, const MsTrajectory *t, int stage, guint32 from, guint32 to) {
   Interval slot = {G_MAXINT64, 0};
-  for (guint32 i = from; i < to && (int)task[i].device == stage; i++) {
+  for (guint32 number = from; number < to; number++) {
+    guint32 rounds, i = ms_fold_task(&t->fold, number, &rounds);
+    if ((int)task[i].device != stage) break;
     if (!in_pass(&task[i])) continue;
-    slot.start = MIN(slot.start, t->start[i]), slot.end = MAX(slot.end, t->end[i]);
+    MsTime later = rounds * t->fold.by;
+    slot.start = MIN(slot.start, t->start[i] + later), slot.end = MAX(slot.end, t->end[i] + later);
   }
   return slot;
+}
+
+/* Slot `then` is slot `slot` a round later, among those that were not laid down. */
+static gboolean is_later(const MsFold *fold, const guint32 *slot, const guint32 *then) {
+  guint32 first = fold->cut - fold->period, end = fold->cut + fold->times * fold->period;
+  return fold->times > 0 && slot[0] >= first && then[1] <= end && then[0] == slot[0] + fold->period &&
+         then[1] == slot[1] + fold->period;
+}
+
+static Interval later(Interval slot, MsTime by) {
+  return slot.end > 0 ? (Interval){slot.start + by, slot.end + by} : slot;
 }
 
 static Interval slots_of_stage(const MsSchedule *schedule, const MsGraph *graph, const MsTrajectory *t, int stage,
                                const guint32 *first, MsPasses *passes) {
   Interval all = {G_MAXINT64, 0};
-  for (int i = 0; i < schedule->n[stage]; i++) {
-    Interval slot = slot_interval(ms_graph_tasks(graph), t, stage, first[i], first[i + 1]);
+  g_autofree Interval *of = g_new(Interval, MAX(schedule->n[stage], 1));
+  for (int i = 0, before = 0; i < schedule->n[stage]; i++) {
+    while (before < i && first[before] + t->fold.period < first[i]) before++;
+    gboolean again = before < i && is_later(&t->fold, &first[before], &first[i]);
+    Interval slot = of[i] =
+        again ? later(of[before], t->fold.by) : slot_interval(ms_graph_tasks(graph), t, stage, first[i], first[i + 1]);
     int kind = schedule->slot[stage][i].kind;
     passes->count[kind]++;
     if (slot.end <= all.end) continue; /* no rows, or hidden behind the slot before it */
@@ -71,9 +89,15 @@ void ms_passes_of_step(const struct MsProgram *p, const MsSchedule *schedule, co
   g_autofree GArray **rows = g_new(GArray *, stages);
   for (int s = 0; s < stages; s++) rows[s] = g_array_new(FALSE, FALSE, sizeof(Interval)), passes[s] = (MsPasses){0};
   const MsTask *task = ms_graph_tasks(graph);
-  for (guint32 i = 0; i < t->n; i++)
-    if (of_step(p, task[i].tag))
-      g_array_append_val(rows[task[i].device], ((Interval){MAX(t->start[i] - task[i].launch, 0), t->end[i]}));
+  for (guint32 i = 0; i < t->n; i++) {
+    if (!of_step(p, task[i].tag)) continue;
+    guint32 again = i < t->fold.cut && i + t->fold.period >= t->fold.cut ? t->fold.times : 0;
+    for (guint32 round = 0; round <= again; round++) {
+      MsTime by = round * t->fold.by;
+      Interval row = {MAX(t->start[i] + by - task[i].launch, 0), t->end[i] + by};
+      g_array_append_val(rows[task[i].device], row);
+    }
+  }
   for (int s = 0; s < stages; s++) {
     passes[s].optimizer_s =
         outside(rows[s], slots_of_stage(schedule, graph, t, s, slot_task + slot_base[s], &passes[s]));

@@ -120,13 +120,23 @@ static guint32 *slot_bases(const Parts *p) {
   return base;
 }
 
+/* `folds`: rounds may be left out. Where they turn out to differ, and where steps overlap, all are laid down. */
+static MsTrajectory *run_step(const Parts *p, guint32 *slots, const guint32 *base, gboolean folds, MsGraph **graph) {
+  folds &= !p->program->skewed;
+  *graph = (folds ? ms_lower_folded : ms_lower_full)(p->program, p->schedule, slots, base);
+  if (p->slow) ms_graph_slow(*graph, (guint32)p->slow->stage, p->slow->factor);
+  MsTrajectory *t = ms_program_run(p->program, *graph, NULL);
+  if (ms_trajectory_is_whole(t, *graph)) return t;
+  ms_trajectory_free(t), ms_graph_free(*graph);
+  return run_step(p, slots, base, FALSE, graph);
+}
+
 static gboolean full_step(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
   if (!check_tasks(p, error)) return FALSE;
   g_autofree guint32 *base = slot_bases(p);
   g_autofree guint32 *slots = g_new0(guint32, base[p->layout->pp]);
-  MsGraph *graph = ms_lower_full(p->program, p->schedule, slots, base);
-  if (p->slow) ms_graph_slow(graph, (guint32)p->slow->stage, p->slow->factor);
-  MsTrajectory *t = ms_program_run(p->program, graph, NULL);
+  MsGraph *graph;
+  MsTrajectory *t = run_step(p, slots, base, !detail, &graph);
   ms_account(p->program, graph, t, p->tag_op, r->stage_time);
   *step = ms_lower_period(p->program, graph, t, r->stage_time);
   ms_passes_of_step(p->program, p->schedule, graph, t, slots, base, r->passes);
@@ -681,19 +691,32 @@ static MsTail *tails_of(const Parts *p, const MsGraph *graph, const guint32 *slo
   return tail;
 }
 
-/* Step of the graph; INFINITY: it is above the limit. */
-static double step_within(const Parts *p, double limit_s) {
-  g_autofree guint32 *base = slot_bases(p), *first = g_new(guint32, p->layout->pp + 1);
-  g_autofree guint32 *slot = g_new0(guint32, base[p->layout->pp]);
-  g_autoptr(MsGraph) graph = ms_lower_full(p->program, p->schedule, slot, base);
-  MsTime limit = limit_of(limit_s);
+/* NULL: it is above the limit. */
+static MsTrajectory *run_within(const Parts *p, const MsGraph *graph, const guint32 *slot, const guint32 *base,
+                                MsTime limit) {
+  g_autofree guint32 *first = g_new(guint32, p->layout->pp + 1);
   g_autofree MsTime *left =
       limit < G_MAXINT64 && ms_graph_shares(graph) ? ms_relaxed_tails(p->program, p->lags, p->schedule) : NULL;
   g_autofree MsTail *tail = left ? tails_of(p, graph, slot, base, left, first) : NULL;
-  g_autoptr(MsTrajectory) t =
-      tail ? ms_engine_events_within(graph, p->program->meets ? &p->program->meets->sharing : NULL, limit,
-                                     &(MsTails){tail, first})
-           : ms_program_run(p->program, graph, NULL);
+  return tail ? ms_engine_events_within(graph, p->program->meets ? &p->program->meets->sharing : NULL, limit,
+                                        &(MsTails){tail, first})
+              : ms_program_run(p->program, graph, NULL);
+}
+
+/* Step of the graph; INFINITY: it is above the limit. What is left of a step when most of its rounds are left out is
+ * run sooner than it is told what follows every slot. */
+static double step_within(const Parts *p, double limit_s) {
+  g_autofree guint32 *base = slot_bases(p), *slot = g_new0(guint32, base[p->layout->pp]);
+  MsTime limit = limit_of(limit_s);
+  g_autoptr(MsGraph) graph =
+      (p->program->skewed ? ms_lower_full : ms_lower_folded)(p->program, p->schedule, slot, base);
+  if (ms_graph_left_out(graph) > 0) {
+    g_autoptr(MsTrajectory) t = ms_program_run(p->program, graph, NULL);
+    if (ms_trajectory_is_whole(t, graph)) return t->makespan > limit ? INFINITY : (double)t->makespan / MS_PS_PER_S;
+    ms_graph_free(graph);
+    graph = ms_lower_full(p->program, p->schedule, slot, base);
+  }
+  g_autoptr(MsTrajectory) t = run_within(p, graph, slot, base, limit);
   g_autofree MsTimeParts *stage = g_new0(MsTimeParts, p->layout->pp);
   return t ? (double)ms_lower_period(p->program, graph, t, stage) / MS_PS_PER_S : INFINITY;
 }

@@ -423,6 +423,49 @@ static void compare_rounds(const MsScenario *s, const MsProgram *program, const 
     wrong(s, "rounds are left out that are not alike", (double)left->makespan, (double)run->makespan);
 }
 
+static gboolean same_results(const MsResult *a, const MsResult *b) {
+  size_t stages = (size_t)a->stages;
+  return a->step_time_s == b->step_time_s && a->events == b->events &&
+         !memcmp(a->stage_time, b->stage_time, stages * sizeof *a->stage_time) &&
+         !memcmp(a->passes, b->passes, stages * sizeof *a->passes);
+}
+
+/* Rounds that are not laid down change nothing in what a step takes, nor where its time goes. How many were not. */
+static guint32 compare_folded(const MsScenario *s) {
+  g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, NULL);
+  g_autoptr(MsWork) work = layout ? ms_work_new(s, layout, NULL) : NULL;
+  g_autoptr(MsCost) cost = work ? ms_cost_new(s, layout, NULL) : NULL;
+  g_autoptr(MsProgram) program = cost ? ms_program_new(work, cost) : NULL;
+  g_autoptr(MsSchedule) schedule = program ? ms_program_schedule(program, NULL, 0) : NULL;
+  if (!schedule || program->skewed || ms_program_tasks(program, schedule) > 10.0 * MOST_TASKS) return 0;
+  g_autofree guint32 *base = slot_bases(schedule);
+  gsize slots = base[schedule->stages];
+  g_autofree guint32 *slot = g_new0(guint32, slots), *own = g_new0(guint32, slots);
+  g_autoptr(MsGraph) folded = ms_lower_folded(program, schedule, slot, base);
+  if (ms_graph_left_out(folded) == 0) return 0;
+  g_autoptr(MsGraph) all = ms_lower_full(program, schedule, own, base);
+  if (memcmp(slot, own, slots * sizeof *slot)) wrong(s, "a slot of a folded step begins with another task", 0, 0);
+  MsDetail *detail = NULL;
+  g_autoptr(MsResult) fewer = ms_simulate(s, MS_FIDELITY_FULL, NULL, NULL);
+  g_autoptr(MsResult) whole = ms_simulate(s, MS_FIDELITY_FULL, &detail, NULL);
+  ms_detail_free(detail);
+  if (!same_results(fewer, whole)) wrong(s, "a folded step is another", fewer->step_time_s, whole->step_time_s);
+  return ms_graph_left_out(folded);
+}
+
+static void rounds_that_are_not_laid_down_change_nothing(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(31);
+  int draws = 0, folded = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(150, 1500)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
+    s->training.global_batch_size *= 1 << g_rand_int_range(rand, 3, 7);
+    if (ms_model_finish(s->model, NULL, "", NULL)) folded += compare_folded(s) > 0;
+  }
+  print_message("%d of %d draws were folded\n", folded, draws);
+  assert_true(folded >= draws / 40);
+}
+
 static Times times_of(const MsScenario *s) {
   char why[192];
   Times t = {0};
@@ -563,6 +606,7 @@ int main(void) {
                                      cmocka_unit_test(moments_are_alike_at_once),
                                      cmocka_unit_test(moments_are_alike_every_other_period),
                                      cmocka_unit_test(turns_that_are_left_out_change_nothing),
+                                     cmocka_unit_test(rounds_that_are_not_laid_down_change_nothing),
                                      cmocka_unit_test(fast_is_near_full),
                                      cmocka_unit_test(of_optimizer_instances),
                                      cmocka_unit_test(of_adapters),
