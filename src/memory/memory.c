@@ -540,91 +540,116 @@ static Pairing paired_bytes(const MsWork *w, const MsChunk *f, const MsChunk *b)
   return p;
 }
 
-typedef struct { /* one stage, on the way through its slots */
+typedef struct { /* a chunk of the stage */
+  ChunkBytes bytes;
+  int first_mb, leaves_head; /* backwards from that microbatch on which leave the weight gradient of the head */
+} HeldChunk;
+
+typedef struct { /* one stage, on the way through its slots: they follow one another, whatever their inputs wait for */
   const MsWork *work;
-  ChunkBytes *chunk; /* [vpp] */
-  Pairing *pair;     /* [vpp][vpp], forward x backward, filled when first asked for (`where` set) */
-  MsSlotWalk *walk;
+  int stage;
+  HeldChunk *chunk; /* [vpp] */
+  Pairing *pair;    /* [vpp][vpp], forward x backward, filled when first asked for (`where` set) */
+  const MsSlot *slot;
+  int n, next;       /* slots, the one that comes next */
   double live, high; /* kept after the slot; highest during it */
   const char *where;
 } StageBytes;
 
-static const Pairing *pair_of(StageBytes *s, const MsTurn *turn, MsChunks of) {
-  int n = s->work->layout->vpp;
-  if (!s->pair) s->pair = g_new0(Pairing, n * n);
-  Pairing *p = &s->pair[turn->forward->chunk * n + turn->backward->chunk];
-  if (!p->where) *p = paired_bytes(s->work, of.forward, of.backward);
+static const Pairing *pair_of(StageBytes *s, int forward, int backward) {
+  const MsLayout *l = s->work->layout;
+  if (!s->pair) s->pair = g_new0(Pairing, l->vpp * l->vpp);
+  Pairing *p = &s->pair[forward * l->vpp + backward];
+  if (!p->where)
+    *p = paired_bytes(s->work, ms_layout_chunk(l, s->stage, forward), ms_layout_chunk(l, s->stage, backward));
   return p;
 }
 
 static StageBytes stage_bytes(const MsWork *all, const MsSchedule *schedule, int stage) {
   const MsWork *w = ms_work_on_stage(all, stage);
-  StageBytes s = {
-      .work = w, .chunk = g_new(ChunkBytes, w->layout->vpp), .walk = ms_slot_walk_new(schedule, stage, TRUE)};
-  for (int c = 0; c < w->layout->vpp; c++) s.chunk[c] = chunk_bytes(w, ms_layout_chunk(w->layout, stage, c));
+  StageBytes s = {.work = w,
+                  .stage = stage,
+                  .chunk = g_new(HeldChunk, w->layout->vpp),
+                  .slot = schedule->slot[stage],
+                  .n = schedule->n[stage]};
+  for (int c = 0; c < w->layout->vpp; c++) {
+    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
+    HeldChunk *own = &s.chunk[c];
+    ms_chunk_microbatches(schedule, c, &own->first_mb, &own->leaves_head);
+    own->bytes = chunk_bytes(w, chunk), own->leaves_head = chunk->has_loss ? ms_work_deferred(w, own->leaves_head) : 0;
+  }
   return s;
 }
 
 static void stage_bytes_clear(StageBytes *s) {
   g_free(s->chunk);
   g_free(s->pair);
-  ms_slot_walk_free(s->walk);
+}
+
+static void after_pair(StageBytes *s, const MsSlot *slot) {
+  const Pairing *pair = pair_of(s, slot->chunk, slot->chunk2);
+  double before = s->live;
+  s->where = pair->where, s->live += pair->now, s->high = before + pair->peak;
+}
+
+static void after_forward(StageBytes *s, const MsSlot *slot) {
+  const ChunkBytes *f = &s->chunk[slot->chunk].bytes;
+  double before = s->live;
+  s->where = f->forward_where, s->live += f->kept, s->high = before + f->forward_peak;
 }
 
 /* Weight gradients that follow later keep the activations. */
-static void after_turn(StageBytes *s, const MsTurn *turn) {
-  MsChunks of = ms_chunks_of(s->work, turn);
-  const ChunkBytes *f = turn->forward ? &s->chunk[turn->forward->chunk] : NULL,
-                   *b = turn->backward ? &s->chunk[turn->backward->chunk] : NULL;
-  const Pairing *pair = f && b ? pair_of(s, turn, of) : NULL;
-  double before = s->live, peak = pair ? pair->peak : f ? f->forward_peak : b->backward_peak;
-  s->where = pair ? pair->where : f ? f->forward_where : b->backward_where;
-  if (of.kind == MS_SLOT_W) peak = 0;
-  if (pair) s->live += pair->now;
-  else if (f) s->live += f->kept;
-  else if (of.kind != MS_SLOT_I) s->live -= b->kept;
-  if (b && of.kind != MS_SLOT_I && of.leaves_head) s->live += b->deferred;
-  s->high = MAX(before + peak, s->live);
+static void after_backward(StageBytes *s, const MsSlot *slot) {
+  const ChunkBytes *b = &s->chunk[slot->chunk].bytes;
+  double before = s->live;
+  s->where = b->backward_where;
+  if (slot->kind != MS_SLOT_I) s->live -= b->kept;
+  s->high = before + (slot->kind == MS_SLOT_W ? 0 : b->backward_peak);
+}
+
+static void leave_head(StageBytes *s, int kind, int chunk, int mb) {
+  const HeldChunk *own = &s->chunk[chunk];
+  if (kind != MS_SLOT_I && mb - own->first_mb < own->leaves_head) s->live += own->bytes.deferred;
 }
 
 /* The next slot; NULL at the end. */
-static const MsTurn *next_slot(StageBytes *s) {
-  const MsTurn *turn = ms_slot_walk_next(s->walk);
-  if (turn) after_turn(s, turn);
-  return turn;
+static const MsSlot *next_slot(StageBytes *s) {
+  if (s->next == s->n) return NULL;
+  const MsSlot *slot = &s->slot[s->next++];
+  if (slot->kind == MS_SLOT_F) after_forward(s, slot);
+  else if (slot->kind == MS_SLOT_FB) after_pair(s, slot), leave_head(s, MS_SLOT_B, slot->chunk2, slot->mb2);
+  else after_backward(s, slot), leave_head(s, slot->kind, slot->chunk, slot->mb);
+  s->high = MAX(s->high, s->live);
+  return slot;
 }
 
-typedef struct { /* the part of a list that repeats itself */
-  const MsPeriodOf *of;
-  int microbatches; /* of a period; 0: there is none, or it is left out */
-  double live;      /* when the last one ended */
+typedef struct {        /* the part of a list that repeats itself */
+  const MsPeriodOf *of; /* NULL: there is none, or it is left out */
+  double live;          /* when the last one ended */
 } Repetition;
 
 /* What is kept is the same again after a period: so it is after all others, and none has a higher peak. */
-static void leave_out(StageBytes *s, Repetition *r, int stage, int next) {
-  if (r->microbatches == 0 || next < r->of->from || (next - r->of->from) % r->of->slots != 0) return;
-  int times = MAX(0, r->of->to - next) / r->of->slots;
+static void leave_out(StageBytes *s, Repetition *r) {
+  if (!r->of || s->next < r->of->from || (s->next - r->of->from) % r->of->slots != 0) return;
   gboolean same = s->live == r->live;
   r->live = s->live;
   if (!same) return;
-  g_autofree int *slots = g_new0(int, stage + 1);
-  slots[stage] = times * r->of->slots;
-  ms_slot_walk_skip(s->walk, slots, times * r->microbatches);
-  r->microbatches = 0;
+  s->next += MAX(0, r->of->to - s->next) / r->of->slots * r->of->slots;
+  r->of = NULL;
 }
 
 static void find_peak(const MsWork *w, const MsSchedule *schedule, int stage, MsStageMemory *m) {
   StageBytes s = stage_bytes(w, schedule, stage);
-  Repetition again = {.of = &schedule->repeat[stage], .microbatches = schedule->period, .live = -1};
+  Repetition again = {.of = schedule->period > 0 ? &schedule->repeat[stage] : NULL, .live = -1};
   double before = 0, best = -1;
-  for (const MsTurn *turn; (turn = next_slot(&s)); before = s.live) {
-    leave_out(&s, &again, stage, turn->index + 1);
+  for (const MsSlot *slot; (slot = next_slot(&s)); before = s.live) {
+    leave_out(&s, &again);
     if (s.high <= best) continue;
     best = s.high;
     m->activations_B = MIN(MAX(s.live, MIN(before, best)), best);
     m->transient_B = best - m->activations_B;
     m->peak_where = s.where;
-    m->peak_slot = turn->index;
+    m->peak_slot = (int)(slot - s.slot);
   }
   stage_bytes_clear(&s);
   double optimizer = optimizer_transient_B(ms_work_on_stage(w, stage), stage);
@@ -699,7 +724,7 @@ double *ms_memory_timeline(const MsWork *w, const MsSchedule *schedule, int stag
   ms_memory_static(w, stage, &m);
   double *bytes = g_new(double, schedule->n[stage] + 1);
   bytes[0] = m.between_steps_B;
-  for (const MsTurn *turn; (turn = next_slot(&s));) bytes[turn->index + 1] = m.between_steps_B + s.live;
+  for (const MsSlot *slot; (slot = next_slot(&s));) bytes[slot - s.slot + 1] = m.between_steps_B + s.live;
   stage_bytes_clear(&s);
   return bytes;
 }
