@@ -34,6 +34,23 @@ MsCuts *ms_cuts_new(void) {
   return c;
 }
 
+gboolean ms_cuts_find(MsCuts *c, GHashTable *table, gconstpointer key, gpointer *found) {
+  g_mutex_lock(&c->lock);
+  gboolean known = g_hash_table_lookup_extended(table, key, NULL, found);
+  g_mutex_unlock(&c->lock);
+  return known;
+}
+
+gpointer ms_cuts_add(MsCuts *c, GHashTable *table, gconstpointer key, gsize size, gpointer own, GDestroyNotify drop) {
+  gpointer first;
+  g_mutex_lock(&c->lock);
+  gboolean late = g_hash_table_lookup_extended(table, key, NULL, &first);
+  if (!late) g_hash_table_insert(table, g_memdup2(key, size), first = own);
+  g_mutex_unlock(&c->lock);
+  if (late && drop && own) drop(own);
+  return first;
+}
+
 void ms_cuts_free(MsCuts *c) {
   if (!c) return;
   g_mutex_clear(&c->lock);

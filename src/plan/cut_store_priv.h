@@ -28,12 +28,16 @@ typedef struct {
 struct MsCuts {
   GMutex lock;
   GHashTable *costs;   /* MsCostsKey -> MsLayerCosts of its pieces */
-  GHashTable *number;  /* MsCostsKey with the PP -> number of these, rounded, + 1 */
+  GHashTable *number;  /* MsCostsKey with the PP -> number of these, rounded */
   GHashTable *numbers; /* rounded costs as bytes -> their number */
   GPtrArray *rounded;  /* MsRoundedCosts by number */
   GHashTable *texts;   /* MsCutKey -> layout string, "" = none */
   GHashTable *by_cost; /* stages and what layers cost, as bytes -> cuts balanced by it (cuts.c) */
   GHashTable *turns;   /* MsCutKey without costs -> MsScheduleTurns, NULL = there is no such schedule */
 };
+/* What one of the tables has under a key; FALSE: nothing yet. */
+gboolean ms_cuts_find(MsCuts *cuts, GHashTable *table, gconstpointer key, gpointer *found);
+/* Adds `own` under a copy of `key`, or drops it where another thread was quicker. What the table has now. */
+gpointer ms_cuts_add(MsCuts *cuts, GHashTable *table, gconstpointer key, gsize size, gpointer own, GDestroyNotify drop);
 
 #endif

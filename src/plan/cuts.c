@@ -110,20 +110,13 @@ static MsCostsKey key_of(const MsSpace *space, const gint32 *value, gint64 combo
 static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, gint64 combo) {
   MsCuts *cuts = space->cuts;
   const MsCostsKey key = key_of(space, value, combo, 0);
-  g_mutex_lock(&cuts->lock);
-  MsLayerCosts *costs = g_hash_table_lookup(cuts->costs, &key);
-  g_mutex_unlock(&cuts->lock);
-  if (costs) return costs;
+  gpointer costs;
+  if (ms_cuts_find(cuts, cuts->costs, &key, &costs)) return costs;
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   ms_space_apply_combo(space, combo - combo % space->stride[MS_ROLE_ADDED], s);
   ms_space_apply_axes(value, s);
   costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
-  g_mutex_lock(&cuts->lock);
-  MsLayerCosts *first = g_hash_table_lookup(cuts->costs, &key); /* another thread may have been quicker */
-  if (!first) g_hash_table_insert(cuts->costs, g_memdup2(&key, sizeof key), costs);
-  else ms_layer_costs_free(costs), costs = first;
-  g_mutex_unlock(&cuts->lock);
-  return costs;
+  return ms_cuts_add(cuts, cuts->costs, &key, sizeof key, costs, (GDestroyNotify)ms_layer_costs_free);
 }
 
 /* --- the cut --- */
@@ -142,19 +135,15 @@ int ms_cut_costs(const MsSpace *space, const gint32 *value, gint64 combo, MsPiec
   int *number = memo ? ms_memo_cost_number(memo, s->layout.pp, s->options.optimizer_offload_fraction) : NULL;
   if (number && *number >= 0) return *number;
   const MsCostsKey key = key_of(space, value, combo, s->layout.pp);
-  g_mutex_lock(&cuts->lock);
-  int found = GPOINTER_TO_INT(g_hash_table_lookup(cuts->number, &key)) - 1;
-  g_mutex_unlock(&cuts->lock);
-  if (found < 0) {
+  gpointer found;
+  if (!ms_cuts_find(cuts, cuts->number, &key, &found)) {
     MsLayerCosts *own = memo ? ms_layer_costs_new(memo, s) : NULL;
-    found = number_of(space, own ? own : costs_of(space, value, combo), s);
+    found = GINT_TO_POINTER(number_of(space, own ? own : costs_of(space, value, combo), s));
     ms_layer_costs_free(own);
-    g_mutex_lock(&cuts->lock);
-    g_hash_table_insert(cuts->number, g_memdup2(&key, sizeof key), GINT_TO_POINTER(found + 1));
-    g_mutex_unlock(&cuts->lock);
+    ms_cuts_add(cuts, cuts->number, &key, sizeof key, found, NULL);
   }
-  if (number) *number = found;
-  return found;
+  if (number) *number = GPOINTER_TO_INT(found);
+  return GPOINTER_TO_INT(found);
 }
 
 /* Two copies of the model share a rank. */
@@ -298,19 +287,11 @@ static const Candidate *first_to_end(Candidate *all, int n, int climbs) {
 static const MsScheduleTurns *turns_of(MsCuts *cuts, const MsCutKey *of) {
   MsCutKey key = {.stages = of->stages, .ranks = of->ranks, .rounds = MIN(of->rounds, MS_CUT_ROUNDS)};
   gpointer turns = NULL;
-  if (key.rounds == 0) return NULL;
-  g_mutex_lock(&cuts->lock);
-  gboolean known = g_hash_table_lookup_extended(cuts->turns, &key, NULL, &turns);
-  g_mutex_unlock(&cuts->lock);
-  if (known) return turns;
+  if (key.rounds == 0 || ms_cuts_find(cuts, cuts->turns, &key, &turns)) return turns;
   g_autoptr(MsSchedule) schedule =
       ms_schedule_new(MS_SCHED_1F1B, key.ranks, key.rounds * key.ranks, key.stages / key.ranks, 0, FALSE, NULL, 0);
-  MsScheduleTurns *own = schedule ? ms_schedule_turns_new(schedule) : NULL;
-  g_mutex_lock(&cuts->lock);
-  if (g_hash_table_lookup_extended(cuts->turns, &key, NULL, &turns)) ms_schedule_turns_free(own);
-  else g_hash_table_insert(cuts->turns, g_memdup2(&key, sizeof key), turns = own);
-  g_mutex_unlock(&cuts->lock);
-  return turns;
+  return ms_cuts_add(cuts, cuts->turns, &key, sizeof key, schedule ? ms_schedule_turns_new(schedule) : NULL,
+                     (GDestroyNotify)ms_schedule_turns_free);
 }
 
 /* The same for a framework whose ends alone may differ; with VPP the plain cut. */
@@ -431,15 +412,9 @@ static const char *text_by_cost(const MsSpace *space, const MsScenario *s, int s
   const MsRoundedCosts *rounded = cuts->rounded->pdata[costs];
   if (!once || !in_turn) key.costs = rounded->without, rounded = cuts->rounded->pdata[key.costs];
   if (in_turn) key.rounds = told_apart(rounds_of(s), rounded->once != NULL);
-  char *text = g_hash_table_lookup(cuts->texts, &key);
+  const char *text = g_hash_table_lookup(cuts->texts, &key);
   g_mutex_unlock(&cuts->lock);
-  if (!text) {
-    char *own = known_text(cuts, rounded, &key, s);
-    g_mutex_lock(&cuts->lock);
-    if ((text = g_hash_table_lookup(cuts->texts, &key))) g_free(own);
-    else g_hash_table_insert(cuts->texts, g_memdup2(&key, sizeof key), text = own);
-    g_mutex_unlock(&cuts->lock);
-  }
+  if (!text) text = ms_cuts_add(cuts, cuts->texts, &key, sizeof key, known_text(cuts, rounded, &key, s), g_free);
   return *text ? text : NULL;
 }
 
