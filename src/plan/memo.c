@@ -109,15 +109,10 @@ const MsPieceTime *ms_memo_times(MsPieceMemo *m, gboolean splits) {
   return m->time[splits];
 }
 
-/* Weight gradients of the head may wait for the flush. */
-static gboolean may_leave_wgrad(const MsPieceMemo *m, int piece) {
-  return ms_work_is_head(m->work, piece) && m->scenario->options.defer_embedding_wgrad_compute;
-}
-
 const MsBusy *ms_memo_busy(MsPieceMemo *m) {
   if (m->busy) return m->busy;
   m->busy = g_new(MsBusy, m->n);
-  for (int i = 0; i < m->n; i++) m->busy[i] = ms_bound_passes_of(&m->piece[i], may_leave_wgrad(m, i));
+  for (int i = 0; i < m->n; i++) m->busy[i] = ms_bound_passes_of(&m->piece[i], ms_work_may_defer(m->work, i));
   return m->busy;
 }
 
@@ -141,11 +136,10 @@ static void add_streams(const MsCosted *c, MsListPart part, Rows rows, int times
 }
 
 static int piece_of(const MsWork *w, MsPieceKind kind, int index) {
-  int mtp = index > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp;
   return kind == MS_PIECE_LAYER       ? w->piece_of_layer[index]
          : kind == MS_PIECE_EMBEDDING ? w->piece_embedding
          : kind == MS_PIECE_HEAD      ? w->piece_head
-                                      : mtp;
+                                      : ms_work_mtp_piece(w, index);
 }
 
 double ms_memo_layer(MsPieceMemo *m, int pool, MsLayerTime what, MsPieceKind kind, int index) {
@@ -187,9 +181,8 @@ static double times_of_model(MsPieceMemo *m, gboolean splits, gboolean of_host) 
 /* Picoseconds of `times` passes over piece i, by stream. */
 static void add_piece(const MsPieceMemo *m, int i, Rows rows, int times, double *busy) {
   const MsCostedPiece *p = &m->piece[i];
-  gboolean left = may_leave_wgrad(m, i);
   add_streams(&p->forward, MS_LIST_ALL, rows, times, busy);
-  add_streams(&p->backward, left ? MS_LIST_INPUT : MS_LIST_ALL, rows, times, busy);
+  add_streams(&p->backward, ms_work_may_defer(m->work, i) ? MS_LIST_INPUT : MS_LIST_ALL, rows, times, busy);
   add_streams(&p->reload, MS_LIST_ALL, rows, times, busy);
 }
 

@@ -19,10 +19,6 @@ static MsTime line_of(const MsLags *l) { return MAX(0, lag(l, MS_END_ENTRY, MS_E
 static MsTime span_of_pass(MsPieceLags *lags, MsSlotKind kind, int piece) {
   return span(ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE));
 }
-/* On some of the layouts: those with PP. */
-static gboolean leaves_wgrad(const MsWork *w, int piece) {
-  return ms_work_is_head(w, piece) && w->scenario->options.defer_embedding_wgrad_compute;
-}
 static MsTime span_of_pair(MsPieceLags *lags, int forward, int backward) {
   return span(ms_piece_lags_pair(lags, forward, backward, MS_FROM_COMPUTE));
 }
@@ -120,8 +116,7 @@ int *ms_pieces_of_model(const MsWork *w) {
   for (int i = 0; i < model->num_layers; i++) count[w->piece_of_layer[i]]++;
   if (w->piece_embedding >= 0) count[w->piece_embedding]++;
   if (w->piece_head >= 0) count[w->piece_head]++;
-  for (int i = 0; i < model->mtp_num_layers && w->piece_mtp >= 0; i++)
-    count[i > 0 && w->piece_mtp_again >= 0 ? w->piece_mtp_again : w->piece_mtp]++;
+  for (int i = 0; i < model->mtp_num_layers && w->piece_mtp >= 0; i++) count[ms_work_mtp_piece(w, i)]++;
   return count;
 }
 
@@ -176,20 +171,13 @@ static MsTime among_turns(const MsWork *w, const Taken *spans, MsPieceTime *time
   share_out(&taken, share, n);
   g_autofree MsPieceTime *own = g_memdup2(time, sizeof *time * (gsize)w->n_pieces);
   for (int i = 0; i < w->n_pieces; i++)
-    own[i].direct = by_pass(&taken, MS_SLOT_F, i) + whole_or_split(&taken, i, leaves_wgrad(w, i));
+    own[i].direct = by_pass(&taken, MS_SLOT_F, i) + whole_or_split(&taken, i, ms_work_may_defer(w, i));
   for (int i = 0; i < n; i++) take_share(&own[share[i].piece], &share[i]);
   g_autofree int *count = ms_pieces_of_model(w);
   if (ms_piece_times_sum(own, count, w->n_pieces, FALSE) <= ms_piece_times_sum(time, count, w->n_pieces, FALSE))
     return 0;
   memcpy(time, own, sizeof *time * (gsize)w->n_pieces);
   return ms_turns_ends(turns);
-}
-
-static MsTime launches(const MsCosted *c, MsListPart part) {
-  MsTime sum = 0;
-  for (int i = 0; i < c->list->n; i++)
-    if (ms_in_list_part(&c->list->op[i], part)) sum += c->launch[i];
-  return sum;
 }
 
 static gboolean host_waits(const MsCosted *c) {
@@ -200,7 +188,7 @@ static gboolean host_waits(const MsCosted *c) {
 
 /* A host that waits for the device in each piece neither runs ahead nor falls behind: the two keep one pace. */
 static void pace_of(const MsCostedPiece *piece, MsPieceTime *t) {
-  t->host = launches(&piece->forward, MS_LIST_ALL) + launches(&piece->backward, MS_LIST_ALL);
+  t->host = ms_costed_issue(&piece->forward, MS_LIST_ALL) + ms_costed_issue(&piece->backward, MS_LIST_ALL);
   if (host_waits(&piece->forward) || host_waits(&piece->backward)) t->usual = t->host = MAX(t->usual, t->host);
 }
 
@@ -214,10 +202,10 @@ MsTime ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *
   const Taken spans = {lags, piece, splits, NULL};
   for (int i = 0; i < w->n_pieces; i++) {
     MsPieceTime *t = &time[i];
-    gboolean left = leaves_wgrad(w, i);
+    gboolean left = ms_work_may_defer(w, i);
     t->lone[0] = t->lone[1] = 0;
-    t->issue =
-        launches(&piece[i].forward, MS_LIST_ALL) + launches(&piece[i].backward, left ? MS_LIST_INPUT : MS_LIST_ALL);
+    t->issue = ms_costed_issue(&piece[i].forward, MS_LIST_ALL) +
+               ms_costed_issue(&piece[i].backward, left ? MS_LIST_INPUT : MS_LIST_ALL);
     alone(lags, i, left ? MS_SLOT_I : MS_SLOT_B, splits || pairs, t);
     t->usual = t->direct;
     if (!splits && !pairs) continue;

@@ -333,11 +333,10 @@ gboolean ms_slots_overlap(const MsScenario *s) {
   return s->options.ep_overlap || ms_schedule_may_split(s->layout.schedule);
 }
 
-/* What the host issues a list for; `weight`: its weight gradients alone. */
-static double issued(const MsCosted *c, gboolean weight) {
-  double sum = 0;
+MsTime ms_costed_issue(const MsCosted *c, MsListPart part) {
+  MsTime sum = 0;
   for (int i = 0; i < c->list->n; i++)
-    if (!weight || c->list->op[i].pass == MS_PASS_WGRAD) sum += (double)c->launch[i];
+    if (ms_in_list_part(&c->list->op[i], part)) sum += c->launch[i];
   return sum;
 }
 
@@ -351,8 +350,9 @@ static void mean_costs(const MsProgram *p, MsScheduleNumbers *numbers) {
     for (int j = 0; j < ms_work_chunk_length(p->work, &l->chunks[i]); j++) {
       const MsCostedPiece *piece = &p->piece[ms_work_chunk_piece(p->work, &l->chunks[i], j)];
       f += (double)piece->forward.shortest, b += (double)piece->backward.shortest, w += (double)piece->backward.weight;
-      host_f += issued(&piece->forward, FALSE), host_b += issued(&piece->backward, FALSE);
-      host_w += issued(&piece->backward, TRUE);
+      host_f += (double)ms_costed_issue(&piece->forward, MS_LIST_ALL);
+      host_b += (double)ms_costed_issue(&piece->backward, MS_LIST_ALL);
+      host_w += (double)ms_costed_issue(&piece->backward, MS_LIST_WEIGHT);
     }
   b = MAX(b - w, host_b - host_w), w = MAX(w, host_w), f = MAX(f, host_f);
   numbers->f = MAX(1, round(f / n)), numbers->i = MAX(1, round(b / n)), numbers->w = round(w / n);

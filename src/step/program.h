@@ -90,7 +90,8 @@ void ms_program_each_list(const MsProgram *program, void (*each)(const MsCosted 
 MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like,
                                     guint32 *tag);
 void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
-MsTime ms_time_of(double time_s); /* nearest picosecond, saturating */
+MsTime ms_costed_issue(const MsCosted *list, MsListPart part); /* how long the host issues it */
+MsTime ms_time_of(double time_s);                              /* nearest picosecond, saturating */
 
 /* The message between physical stages that are neighbours. */
 const MsOpCost *ms_program_p2p(const MsProgram *program, int from, int to);

@@ -232,7 +232,7 @@ static int piece_of_chunk(const MsWork *work, const MsChunk *chunk, int i) {
   i -= chunk->num_layers;
   if (i >= chunk->num_mtp)
     return i == chunk->num_mtp && ms_work_renews_scales(work, chunk) ? work->piece_scales : work->piece_head;
-  return i > 0 && work->piece_mtp_again >= 0 ? work->piece_mtp_again : work->piece_mtp;
+  return ms_work_mtp_piece(work, i);
 }
 
 int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i) {

@@ -51,6 +51,10 @@ static inline int ms_work_pool_of_piece(const MsWork *work, int piece) { return 
 static inline void ms_work_pieces_of(const MsWork *work, int stage, int *from, int *to) {
   *from = ms_layout_pool(work->layout, stage) * work->pool_pieces, *to = *from + work->pool_pieces;
 }
+/* That of MTP block i. */
+static inline int ms_work_mtp_piece(const MsWork *work, int i) {
+  return i > 0 && work->piece_mtp_again >= 0 ? work->piece_mtp_again : work->piece_mtp;
+}
 static inline gboolean ms_work_is_head(const MsWork *work, int piece) {
   return piece % work->pool_pieces == work->piece_head;
 }
@@ -152,6 +156,10 @@ gboolean ms_work_is_unit(const MsPiece *piece);
  * last slot (the first ones do). The backward list of the head has those rows all the same, of the pass wgrad: whoever
  * walks it for such a microbatch leaves them out. */
 int ms_work_deferred(const MsWork *work, int microbatches);
+/* A piece whose weight gradients may wait so, on those layouts that have PP. */
+static inline gboolean ms_work_may_defer(const MsWork *work, int piece) {
+  return ms_work_is_head(work, piece) && work->scenario->options.defer_embedding_wgrad_compute;
+}
 
 /* Matrices of one stage that Muon orthogonalises: weights of the layers, not embedding and head. Parameters per rank.
  */
