@@ -1,4 +1,4 @@
-/* base/hash.h - hashes of keys. */
+/* base/hash.h - hashes of keys, and numbers drawn of them. */
 #ifndef MS_BASE_HASH_H
 #define MS_BASE_HASH_H
 
@@ -10,5 +10,13 @@ static inline guint ms_hash_words(const gint32 *word, size_t n) {
   for (size_t i = 0; i < n; i++) h = (h ^ (guint)word[i]) * 16777619u;
   return h ^ h >> 15;
 }
+
+/* splitmix64: draws that are the same on every machine. */
+#define MS_DRAW_STEP 0x9e3779b97f4a7c15u
+static inline guint64 ms_mixed(guint64 x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u, x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return x ^ x >> 31;
+}
+static inline guint64 ms_drawn(guint64 x) { return ms_mixed(x + MS_DRAW_STEP); }
 
 #endif

@@ -2,6 +2,7 @@
 #include "cluster/cluster.h"
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/order.h"
 #include "base/units.h"
 #include "cluster/links.h"
@@ -160,12 +161,8 @@ static gboolean open_network(Network *net, const MsScenario *s, const MsStepPlan
 
 /* In (0, 1), of seed, rank and purpose. */
 static double uniform(guint64 seed, int rank, int purpose) {
-  guint64 x = seed * 0x9e3779b97f4a7c15u + (guint64)rank * 5 + (guint64)purpose;
-  for (int i = 0; i < 2; i++) {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u, x = (x ^ x >> 27) * 0x94d049bb133111ebu, x ^= x >> 31;
-  }
-  return ((double)(x >> 11) + 0.5) / 9007199254740992.0; /* 2^53 */
+  guint64 x = seed * MS_DRAW_STEP + (guint64)rank * 5 + (guint64)purpose;
+  return ((double)(ms_drawn(ms_drawn(x)) >> 11) + 0.5) / 9007199254740992.0; /* 2^53 */
 }
 
 /* Products of a GPU `deviate` standard deviations slower than the mean, over what the full step takes them to need,

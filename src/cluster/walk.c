@@ -2,6 +2,7 @@
 #include "cluster/walk.h"
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/units.h"
 #include "step/program.h"
 
@@ -109,17 +110,10 @@ void ms_step_plan_free(MsStepPlan *p) {
 
 /* --- chance: numbers that depend on seed, rank and task alone --- */
 
-static inline guint64 mix(guint64 x) {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u, x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
-
-#define STEP 0x9e3779b97f4a7c15u
-
 /* Of mean 0 and standard deviation 1: four uniform numbers of 16 bits added, nearly normal and never beyond 3.5. */
 static inline double deviate(guint64 of_rank, guint64 task) {
   const double mean = 2 * 65535.0, sd = 37837.227; /* 65536 sqrt(4 / 12) */
-  guint64 x = mix(of_rank + task * STEP);
+  guint64 x = ms_mixed(of_rank + task * MS_DRAW_STEP);
   return ((double)((x & 0xffff) + (x >> 16 & 0xffff) + (x >> 32 & 0xffff) + (x >> 48)) - mean) / sd;
 }
 
@@ -517,8 +511,8 @@ static void take_states(Walk *w) {
       w->expert[at] = coord[1];
       w->clock[at] = w->states->clock[rank], w->attention[at] = w->states->attention[rank];
       w->gpu[at] = w->states->gpu[rank];
-      w->chance[at] = mix(mix(w->states->seed * STEP + 1) + 2 * (guint64)rank);
-      w->host_chance[at] = mix(mix(w->states->seed * STEP + 1) + 2 * (guint64)rank + 1);
+      w->chance[at] = ms_mixed(ms_mixed(w->states->seed * MS_DRAW_STEP + 1) + 2 * (guint64)rank);
+      w->host_chance[at] = ms_mixed(ms_mixed(w->states->seed * MS_DRAW_STEP + 1) + 2 * (guint64)rank + 1);
     }
 }
 

@@ -1,6 +1,7 @@
 /* src/exec/block.c - copies and sums of blocks of elements that are no kernels of a row of their own, and the batch. */
 #include "exec/state_priv.h"
 
+#include "base/hash.h"
 #include <string.h>
 
 void ms_exec_copy(const Exec *x, gint64 rows, gint64 width, const void *from, gint64 from_stride, void *to,
@@ -49,13 +50,6 @@ void ms_exec_write(const Exec *x, void *p, gint64 i, double value) {
 
 /* --- the batch and the weights: functions of names and numbers only -------------------------------------------- */
 
-static guint64 mix(guint64 z) { /* splitmix64 */
-  z += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
 static guint64 name_seed(const char *name) {
   guint64 seed = 0xcbf29ce484222325u;
   for (; *name; name++) seed = (seed ^ (guint8)*name) * 0x100000001b3u;
@@ -63,11 +57,11 @@ static guint64 name_seed(const char *name) {
 }
 
 double ms_exec_weight(const char *name, gint64 index) {
-  return (double)(gint64)(mix(name_seed(name) ^ mix((guint64)index)) >> 11) * 0x1p-52 - 1;
+  return (double)(gint64)(ms_drawn(name_seed(name) ^ ms_drawn((guint64)index)) >> 11) * 0x1p-52 - 1;
 }
 
 gint64 ms_exec_sequence(const Exec *x, int mb, int b) { return ((gint64)mb * x->layout->dp + x->di) * x->b + b; }
 
 gint32 ms_exec_token(const Exec *x, gint64 sequence, gint64 position) {
-  return (gint32)(mix(mix((guint64)sequence) + (guint64)position) % (guint64)x->model->vocab_size);
+  return (gint32)(ms_drawn(ms_drawn((guint64)sequence) + (guint64)position) % (guint64)x->model->vocab_size);
 }

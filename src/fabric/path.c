@@ -2,6 +2,7 @@
 #include "fabric/internal.h"
 
 #include "base/err.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,12 +15,6 @@ typedef struct {
 static void pass(Way *way, guint32 link) {
   if (way->n == MS_FABRIC_PATH_MAX) MS_BUG("a way of more than %d links", way->n);
   way->link[way->n++] = link;
-}
-
-static guint64 mix(guint64 x) { /* splitmix64 */
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u, x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
 }
 
 static gboolean adaptive(const MsFabricGraph *g) { return g->fabric->routing == MS_ROUTE_ADAPTIVE; }
@@ -179,8 +174,8 @@ int ms_fabric_path(const MsFabricGraph *g, int from, int to, int part, guint32 s
   int in = nic_up(g, to, part), out = sender_nic(g, from, in, part);
   int a = from / g->node_gpus, b = to / g->node_gpus;
   guint32 first = ms_fabric_nic_link(g, a, out), last = ms_fabric_nic_link(g, b, in);
-  guint64 hash =
-      mix(mix((guint64)first << 32 | last) + (guint64)part + ((guint64)salt << 32) + ((guint64)g->fabric->seed << 16));
+  guint64 hash = ms_drawn(ms_drawn((guint64)first << 32 | last) + (guint64)part + ((guint64)salt << 32) +
+                          ((guint64)g->fabric->seed << 16));
   pass(&way, first);
   through_pcie(g, from, out, FALSE, &way), through_pcie(g, to, in, TRUE, &way);
   if (ms_fabric_is_tree(g)) through_tree(g, ms_fabric_leaf(g, a, out), ms_fabric_leaf(g, b, in), hash, &way);

@@ -201,26 +201,15 @@ int ms_group_members(const MsLayout *layout, MsGroupKind kind, int rank, int *me
 
 /* --- geometry -------------------------------------------------------------------------------------------------- */
 
-typedef struct { /* how one group lies on domains of N consecutive ranks */
-  int domains, most, least;
-} Touch;
-
-/* More domains is worse; then the smaller remainder alone in a domain (its ranks cross most); then the less crowded
- * one. */
-static gboolean worse(Touch a, Touch b) {
-  if (a.domains != b.domains) return a.domains > b.domains;
-  return a.least != b.least ? a.least < b.least : a.most < b.most;
-}
-
-static void count_domain(Touch *touch, int members) {
+static void count_domain(MsTouch *touch, int members) {
   touch->most = MAX(touch->most, members);
   touch->least = MIN(touch->least, members);
 }
 
 /* The group start, start + stride, ...; stride < domain, so that no domain between the ends is skipped. */
-static Touch touch_progression(gint64 start, gint64 size, gint64 stride, gint64 domain) {
+static MsTouch touch_progression(gint64 start, gint64 size, gint64 stride, gint64 domain) {
   gint64 first = start % domain, last = first + (size - 1) * stride;
-  Touch touch = {.domains = (int)(last / domain + 1), .most = (int)size, .least = (int)size};
+  MsTouch touch = {.domains = (int)(last / domain + 1), .most = (int)size, .least = (int)size};
   if (touch.domains == 1) return touch;
   gint64 period = stride / ms_gcd(stride, domain), before = (domain - first + stride - 1) / stride;
   touch.most = touch.least = (int)before;
@@ -234,25 +223,25 @@ static Touch touch_progression(gint64 start, gint64 size, gint64 stride, gint64 
   return touch;
 }
 
-static Touch touch_worst(gint64 world, gint64 size, gint64 stride, gint64 domain) {
+static MsTouch touch_worst(gint64 world, gint64 size, gint64 stride, gint64 domain) {
   gint64 block = size * stride;
-  if (size == 1 || world <= domain || domain % block == 0) return (Touch){1, (int)size, (int)size};
-  if (stride >= domain) return (Touch){(int)size, 1, 1};
+  if (size == 1 || world <= domain || domain % block == 0) return (MsTouch){1, (int)size, (int)size};
+  if (stride >= domain) return (MsTouch){(int)size, 1, 1};
   if (block % domain == 0 && domain % stride == 0) {
     int members = (int)(domain / stride);
-    return (Touch){(int)(block / domain), members, members};
+    return (MsTouch){(int)(block / domain), members, members};
   }
-  Touch worst = {0};
+  MsTouch worst = {0};
   gint64 blocks = MIN(MAX(world / block, 1), domain / ms_gcd(block, domain)); /* later blocks repeat these phases */
   for (gint64 b = 0; b < blocks; b++)
     for (gint64 o = 0; o < stride; o++) {
-      Touch touch = touch_progression(b * block + o, size, stride, domain);
-      if (worse(touch, worst)) worst = touch;
+      MsTouch touch = touch_progression(b * block + o, size, stride, domain);
+      if (ms_touch_worse(touch, worst)) worst = touch;
     }
   return worst;
 }
 
-static MsGroup make_group(int size, int stride, Touch domain, Touch node) {
+static MsGroup make_group(int size, int stride, MsTouch domain, MsTouch node) {
   return (MsGroup){.size = size,
                    .stride = stride,
                    .domains = domain.domains,
@@ -267,8 +256,8 @@ MsGroup ms_group_geometry(int world, int size, int stride, int domain, int node)
 }
 
 /* The group start + offset[0..n), offsets ascending from 0. */
-static Touch touch_list(guint start, const int *offset, int n, guint domain) {
-  Touch touch = {.least = n};
+static MsTouch touch_list(guint start, const int *offset, int n, guint domain) {
+  MsTouch touch = {.least = n};
   guint end = 0; /* first rank behind the current domain */
   int members = 0;
   for (int i = 0; i < n; i++) {
@@ -287,17 +276,17 @@ static Touch touch_list(guint start, const int *offset, int n, guint domain) {
 }
 
 /* Worst over all starts; starts that are equal modulo the domain lie alike. */
-static Touch touch_worst_list(const Axes *starts, const int *offset, int n, guint domain) {
+static MsTouch touch_worst_list(const Axes *starts, const int *offset, int n, guint domain) {
   enum { PHASES = 4096 };
   guint8 seen[PHASES] = {0};
-  Touch worst = {0};
+  MsTouch worst = {0};
   int count = axes_count(starts), digit[MOST_AXES] = {0};
   guint at = 0, unseen = domain;
   for (int k = 0; k < count && unseen; k++) {
     guint phase = at % domain;
     if (domain > PHASES || !seen[phase]) {
-      Touch touch = touch_list(phase, offset, n, domain);
-      if (worse(touch, worst)) worst = touch;
+      MsTouch touch = touch_list(phase, offset, n, domain);
+      if (ms_touch_worse(touch, worst)) worst = touch;
       if (domain <= PHASES) {
         seen[phase] = 1;
         unseen--;

@@ -38,6 +38,16 @@ static inline gboolean ms_layout_sequence_parallel(const MsScenario *scenario) {
   return scenario->layout.tp > 1 && scenario->options.sequence_parallel != FALSE;
 }
 
+typedef struct {            /* how one group lies on domains */
+  int domains, most, least; /* members of one of them */
+} MsTouch;
+/* More domains is worse; then the smaller remainder alone in a domain (its ranks cross most); then the less crowded
+ * one. */
+static inline gboolean ms_touch_worse(MsTouch a, MsTouch b) {
+  if (a.domains != b.domains) return a.domains > b.domains;
+  return a.least != b.least ? a.least < b.least : a.most < b.most;
+}
+
 /* Fills layout->group[]; needs sizes, order and chunks. */
 void ms_layout_measure_groups(MsLayout *layout, int domain, int node);
 /* Groups of a stage as so many stages have them that follow one another from the first rank of a domain on: what those

@@ -1,6 +1,7 @@
 /* src/layout/seats.c - seating ranks, and how groups lie then. */
 #include "layout/seats.h"
 
+#include "base/hash.h"
 #include "base/order.h"
 #include "layout/internal.h"
 
@@ -19,11 +20,10 @@ static int node_of_slot(const MsSeats *s, int slot) {
   return slot / per_domain * (s->domain_gpus / s->node_gpus) + slot % per_domain;
 }
 
-/* The first `used` of `n` in a drawn order; a generator of our own, so that every machine draws the same. */
+/* The first `used` of `n` in a drawn order. */
 static void shuffle(int *node, int n, int used, guint64 seed) {
   for (int i = 0; i < used; i++) {
-    guint64 x = (seed + (guint64)i + 1) * 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u, x = (x ^ x >> 27) * 0x94d049bb133111ebu, x ^= x >> 31;
+    guint64 x = ms_mixed((seed + (guint64)i + 1) * MS_DRAW_STEP);
     int j = i + (int)(x % (guint64)(n - i)), was = node[i];
     node[i] = node[j], node[j] = was;
   }
@@ -125,13 +125,9 @@ void ms_seats_free(MsSeats *s) {
 
 MS_ORDER(by_number, int, MS_LESS(*x, *y), 0)
 
-typedef struct {
-  int domains, most, least;
-} Touch;
-
 /* Of the group whose members are in these places (sorted here). */
-static Touch touch(int *place, int n) {
-  Touch t = {.least = n};
+static MsTouch touch(int *place, int n) {
+  MsTouch t = {.least = n};
   qsort(place, (size_t)n, sizeof *place, by_number);
   for (int i = 0, j; i < n; i = j) {
     for (j = i; j < n && place[j] == place[i];) j++;
@@ -140,23 +136,17 @@ static Touch touch(int *place, int n) {
   return t;
 }
 
-/* As among groups of ranks in a row (groups.c). */
-static gboolean worse(Touch a, Touch b) {
-  if (a.domains != b.domains) return a.domains > b.domains;
-  return a.least != b.least ? a.least < b.least : a.most < b.most;
-}
-
 static void measure_kind(MsLayout *l, const MsSeats *s, MsGroupKind kind, int *member, int *place) {
   MsGroup *g = &l->group[kind];
   g_autofree guint8 *seen = g_malloc0((gsize)l->world);
-  Touch worst = {.least = g->size};
+  MsTouch worst = {.least = g->size};
   int nodes = 1;
   for (int r = 0; r < l->world; r++) {
     if (seen[r]) continue;
     int n = ms_group_members(l, kind, r, member, l->world);
     for (int i = 0; i < n; i++) seen[member[i]] = 1, place[i] = ms_seats_domain(s, member[i]);
-    Touch t = touch(place, n);
-    if (worse(t, worst)) worst = t;
+    MsTouch t = touch(place, n);
+    if (ms_touch_worse(t, worst)) worst = t;
     for (int i = 0; i < n; i++) place[i] = ms_seats_node(s, member[i]);
     nodes = MAX(nodes, touch(place, n).domains);
   }
