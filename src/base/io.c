@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/library.h"
+#include "base/order.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,14 +32,13 @@ static char *stem_of(const char *name) {
 
 /* Of the files of `folder` that end as `name` does, or of all where it has no ending, the one that is called nearly so.
  * (transfer full) */
-static gint by_name(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 static char *nearest_in(const char *folder, const char *name) {
   g_autoptr(GDir) dir = g_dir_open(folder, 0, NULL);
   g_autoptr(GPtrArray) files = g_ptr_array_new_with_free_func(g_free), stems = g_ptr_array_new_with_free_func(g_free);
   const char *entry, *ending = strrchr(name, '.');
   while (dir && (entry = g_dir_read_name(dir)))
     if (!ending || g_str_has_suffix(entry, ending)) g_ptr_array_add(files, g_strdup(entry));
-  g_ptr_array_sort(files, by_name); /* of equally near ones always the same */
+  g_ptr_array_sort(files, ms_by_text); /* of equally near ones always the same */
   for (guint i = 0; i < files->len; i++) g_ptr_array_add(stems, stem_of(files->pdata[i]));
   g_ptr_array_add(stems, NULL);
   g_autofree char *stem = stem_of(name);

@@ -2,6 +2,8 @@
 #ifndef MS_BASE_ORDER_H
 #define MS_BASE_ORDER_H
 
+#include <string.h>
+
 /* The less, or the more, comes first. */
 #define MS_LESS(a, b) (((a) > (b)) - ((a) < (b)))
 #define MS_MORE(a, b) MS_LESS(b, a)
@@ -20,5 +22,8 @@
     int order = first;                                            \
     return order ? order : (then);                                \
   }
+
+/* Elements that are texts. */
+static inline int ms_by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 #endif

@@ -1,6 +1,7 @@
 /* src/describe/find.c - from the name of a model or a machine to its file; and what all loaders share. */
 #include "base/err.h"
 #include "base/io.h"
+#include "base/order.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
 
@@ -15,8 +16,6 @@ static char *data_file(const char *folder, const char *name) {
   return file;
 }
 
-static gint by_name(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 GPtrArray *ms_data_names(const char *folder) {
   GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
   char *path = g_build_filename(ms_data_dir(), folder, NULL);
@@ -24,7 +23,7 @@ GPtrArray *ms_data_names(const char *folder) {
   const char *entry;
   while (dir && (entry = g_dir_read_name(dir)))
     if (g_str_has_suffix(entry, ".json")) g_ptr_array_add(names, g_strndup(entry, strlen(entry) - 5));
-  g_ptr_array_sort(names, by_name);
+  g_ptr_array_sort(names, ms_by_text);
   g_ptr_array_add(names, NULL);
   if (dir) g_dir_close(dir);
   g_free(path);

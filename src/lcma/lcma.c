@@ -1,4 +1,5 @@
 #include "lcma/lcma.h"
+#include "base/order.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -356,8 +357,6 @@ static char *title(const MsLcma *lcma) {
                          ms_vector_words[ms_vector()]);
 }
 
-static gint by_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 int ms_lcma_save(const MsLcma *lcma, const char *path) {
   g_autoptr(GPtrArray) lines = g_ptr_array_new_with_free_func(g_free);
   GHashTableIter at;
@@ -372,7 +371,7 @@ int ms_lcma_save(const MsLcma *lcma, const char *path) {
                                     ms_blas_type_words[s->type], s->trans_a ? 'T' : 'N', s->trans_b ? 'T' : 'N',
                                     s->beta, s->m, s->n, s->k, known->plan->name));
   }
-  g_ptr_array_sort(lines, by_text);
+  g_ptr_array_sort(lines, ms_by_text);
   g_autofree char *first = title(lcma);
   g_autoptr(GString) text = g_string_new(first);
   g_string_append_c(text, '\n');

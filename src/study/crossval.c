@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/order.h"
 #include "base/stats.h"
 #include "sim/band.h"
 #include "study/band_fit.h"
@@ -577,8 +578,6 @@ static void judge_bands(MsCrossval *c, Run *const *runs, guint n, MsValidateBy b
   }
 }
 
-static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Errors of the runs of each label, by name. */
 static void add_parts(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by) {
   g_autoptr(GPtrArray) names = g_ptr_array_new();
@@ -586,7 +585,7 @@ static void add_parts(MsCrossval *c, Run *const *runs, guint n, MsValidateBy by)
   for (guint i = 0; i < n; i++)
     if (!g_ptr_array_find_with_equal_func(names, runs[i]->label.of[by], g_str_equal, NULL))
       g_ptr_array_add(names, runs[i]->label.of[by]);
-  g_ptr_array_sort(names, compare_text);
+  g_ptr_array_sort(names, ms_by_text);
   c->parts = g_new0(MsCrossPart, names->len + 1);
   for (c->n_parts = 0; c->n_parts < names->len; c->n_parts++) {
     const char *name = g_ptr_array_index(names, c->n_parts);

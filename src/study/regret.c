@@ -12,8 +12,6 @@ static gboolean is_choice(const char *path) {
          g_str_equal(path, "training.micro_batch_size");
 }
 
-static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 /* Everything that runs of one task share, as one text. (transfer full) */
 static char *task_of(const MsValidateRow *row, GError **error) {
   g_autoptr(MsJson) doc = ms_json_load(row->file, error);
@@ -25,7 +23,7 @@ static char *task_of(const MsValidateRow *row, GError **error) {
   g_hash_table_iter_init(&iter, knobs);
   while (g_hash_table_iter_next(&iter, &path, NULL))
     if (!is_choice(path)) g_ptr_array_add(paths, path);
-  g_ptr_array_sort(paths, compare_text);
+  g_ptr_array_sort(paths, ms_by_text);
   JsonObject *file = json_node_get_object(ms_json_root(doc));
   GString *task = g_string_new(json_object_get_string_member_with_default(file, "software", ""));
   for (guint i = 0; i < paths->len; i++)

@@ -65,8 +65,6 @@ void ms_validate_options_init(MsValidateOptions *options) {
 }
 
 /* --- finding files --------------------------------------------------------------------------------------------- */
-static gint compare_text(gconstpointer a, gconstpointer b) { return strcmp(*(char *const *)a, *(char *const *)b); }
-
 static gboolean walk(const char *folder, int depth, GPtrArray *files, GError **error) {
   g_autoptr(GError) inner = NULL;
   g_autoptr(GDir) dir = g_dir_open(folder, 0, &inner);
@@ -74,7 +72,7 @@ static gboolean walk(const char *folder, int depth, GPtrArray *files, GError **e
   g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
   const char *entry;
   while ((entry = g_dir_read_name(dir))) g_ptr_array_add(names, g_strdup(entry));
-  g_ptr_array_sort(names, compare_text);
+  g_ptr_array_sort(names, ms_by_text);
   for (guint i = 0; i < names->len; i++) {
     const char *name = g_ptr_array_index(names, i);
     g_autofree char *path = g_build_filename(folder, name, NULL);
@@ -320,7 +318,7 @@ MsValidateGroup *ms_validation_groups(const MsValidation *v, MsValidateBy by, gu
   for (guint i = 0; i < v->n_rows; i++)
     if (v->rows[i].counted && !g_ptr_array_find_with_equal_func(names, v->rows[i].label.of[by], g_str_equal, NULL))
       g_ptr_array_add(names, v->rows[i].label.of[by]);
-  g_ptr_array_sort(names, compare_text);
+  g_ptr_array_sort(names, ms_by_text);
   MsValidateGroup *groups = g_new0(MsValidateGroup, names->len + 1);
   *n = names->len;
   for (guint g = 0; g < names->len; g++) {
