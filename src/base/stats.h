@@ -7,6 +7,12 @@
 /* Greatest common divisor, of a and b >= 0. */
 gint64 ms_gcd(gint64 a, gint64 b);
 
+static inline double ms_dot(const double *x, const double *y, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += x[i] * y[i];
+  return sum;
+}
+
 /* Quantile q in [0,1] of n values by linear interpolation (type 7); sorts `values` in place; NaN when n is 0. */
 double ms_quantile(double *values, size_t n, double q);
 

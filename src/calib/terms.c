@@ -81,12 +81,6 @@ static void non_negative(const Problem *p, double *x) {
   }
 }
 
-static double predicted(const double *row, const double *x, int width) {
-  double sum = 0;
-  for (int j = 0; j < width; j++) sum += row[j] * x[j];
-  return sum;
-}
-
 void ms_solve_terms(const double *rows, const double *target, guint n, int width, double *x) {
   double scale[MS_MAX_PARAMS] = {0};
   memset(x, 0, sizeof *x * (size_t)width);
@@ -107,7 +101,7 @@ void ms_solve_terms(const double *rows, const double *target, guint n, int width
     non_negative(&p, x);
     for (int j = 0; j < width; j++) x[j] = scale[j] > 0 ? x[j] / scale[j] : 0;
     for (guint i = 0; i < n; i++)
-      error[i] = weight[i] = fabs(predicted(&rows[i * (guint)width], x, width) / target[i] - 1);
+      error[i] = weight[i] = fabs(ms_dot(&rows[i * (guint)width], x, width) / target[i] - 1);
     double wide = tukey * MAX(1.4826 * ms_quantile(error, n, 0.5), least_scale);
     for (guint i = 0; i < n; i++) {
       double z = weight[i] / wide;

@@ -1,6 +1,7 @@
 #include "lcma/decide.h"
 
 #include "base/order.h"
+#include "base/stats.h"
 #include <math.h>
 #include <string.h>
 
@@ -101,12 +102,6 @@ void ms_lcma_rows(const MsLcmaMachine *x, const MsLcmaCounts *s, const MsLcmaSha
   merge[MS_MERGE_BEYOND] = MAX(merge[MS_MERGE_READ] - groups * x->merge_cache_B, 0);
 }
 
-static double dot(const double *rates, const double *row, int n) {
-  double sum = 0;
-  for (int i = 0; i < n; i++) sum += rates[i] * row[i];
-  return sum;
-}
-
 /* One stage, done `times` times: adds to the choice's phases. Products by the stage `inner`, NULL: by the machine. */
 static void stage(const MsLcmaMachine *x, const Counts *counts, const Counts *inner, const MsLcmaShape *q, double times,
                   double limit_B, MsLcmaChoice *to) {
@@ -119,8 +114,8 @@ static void stage(const MsLcmaMachine *x, const Counts *counts, const Counts *in
   if (to->groups == 0) to->groups = (int)groups;
   double split[MS_SPLIT_RATES], merge[MS_MERGE_RATES];
   ms_lcma_rows(x, s, q, bm, bn, bk, groups, split, merge);
-  to->split_s += times * dot(x->split, split, MS_SPLIT_RATES);
-  to->merge_s += times * dot(x->merge, merge, MS_MERGE_RATES);
+  to->split_s += times * ms_dot(x->split, split, MS_SPLIT_RATES);
+  to->merge_s += times * ms_dot(x->merge, merge, MS_MERGE_RATES);
   to->levels += counts->levels;
   to->growth *= counts->growth;
   if (inner) {

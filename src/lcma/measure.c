@@ -1,4 +1,5 @@
 #include "lcma/measure.h"
+#include "base/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,12 +8,6 @@
 
 enum { PASSES = 5, MOST = 8 };
 enum { AGAIN = 2 }; /* a run that others disturbed is done again at most so often */
-
-static double dot(const double *x, const double *row, int n) {
-  double sum = 0;
-  for (int i = 0; i < n; i++) sum += x[i] * row[i];
-  return sum;
-}
 
 double ms_fit_rates(const double *rows, const double *target, int n, int width, double *x) {
   double squares = 0, scale[MOST], normal[MOST][MOST] = {{0}}, right[MOST] = {0}, y[MOST];
@@ -36,7 +31,7 @@ double ms_fit_rates(const double *rows, const double *target, int n, int width, 
       if (normal[j][j] > 0) y[j] = MAX(y[j] - gradient / normal[j][j], 0);
     }
   for (int j = 0; j < width; j++) x[j] = y[j] / scale[j];
-  for (int i = 0; i < n; i++) squares += pow(dot(x, rows + i * width, width) / target[i] - 1, 2);
+  for (int i = 0; i < n; i++) squares += pow(ms_dot(x, rows + i * width, width) / target[i] - 1, 2);
   return squares;
 }
 
@@ -52,7 +47,7 @@ static void surface_row(double m, double n, double k, double *row) {
 static double library_s(const void *data, double m, double n, double k) {
   double row[MS_LIBRARY_RATES];
   surface_row(m, n, k, row);
-  return dot(((const MsLcmaLocal *)data)->library, row, MS_LIBRARY_RATES);
+  return ms_dot(((const MsLcmaLocal *)data)->library, row, MS_LIBRARY_RATES);
 }
 
 /* Threads take whole products; those for which they are too many they share, ms_lcma_pieces each. */
@@ -81,7 +76,7 @@ static void product_row(const MsLcmaLocal *local, double m, double n, double k, 
 static double product_s(const void *data, double m, double n, double k, double count) {
   double row[MS_PRODUCT_RATES];
   product_row(data, m, n, k, count, row);
-  return dot(((const MsLcmaLocal *)data)->product, row, MS_PRODUCT_RATES);
+  return ms_dot(((const MsLcmaLocal *)data)->product, row, MS_PRODUCT_RATES);
 }
 
 /* --- measuring ------------------------------------------------------------------------------------------------- */
@@ -262,9 +257,9 @@ static void fit(MsLcmaLocal *to, Runs *r) {
   fit_beyond(r->merge, r->merge_s, MS_MERGE_RATES, x->merge, &x->merge_cache_B);
   double squares = 0;
   for (int i = 0; i < RUNS; i++) {
-    const double predicted_s = dot(x->split, r->split + MS_SPLIT_RATES * i, MS_SPLIT_RATES) +
-                               dot(to->product, r->product + MS_PRODUCT_RATES * i, MS_PRODUCT_RATES) +
-                               dot(x->merge, r->merge + MS_MERGE_RATES * i, MS_MERGE_RATES);
+    const double predicted_s = ms_dot(x->split, r->split + MS_SPLIT_RATES * i, MS_SPLIT_RATES) +
+                               ms_dot(to->product, r->product + MS_PRODUCT_RATES * i, MS_PRODUCT_RATES) +
+                               ms_dot(x->merge, r->merge + MS_MERGE_RATES * i, MS_MERGE_RATES);
     squares += pow(predicted_s / (r->split_s[i] + r->multiply_s[i] + r->merge_s[i]) - 1, 2);
   }
   to->error = sqrt(squares / RUNS);

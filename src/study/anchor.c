@@ -183,24 +183,18 @@ static void belief_clear(Belief *b) {
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Belief, belief_clear)
 
-static double dot(const double *x, const double *y, int n) {
-  double sum = 0;
-  for (int i = 0; i < n; i++) sum += x[i] * y[i];
-  return sum;
-}
-
 /* h' cov h */
 static double variance(const Belief *b, const double *h) {
   double sum = 0;
-  for (int i = 0; i < b->n; i++) sum += h[i] * dot(b->cov + i * b->n, h, b->n);
+  for (int i = 0; i < b->n; i++) sum += h[i] * ms_dot(b->cov + i * b->n, h, b->n);
   return sum;
 }
 
 /* One observation y = h x + noise of that variance; the logarithm of how likely it was. */
 static double belief_observe(Belief *b, const double *h, double y, double noise) {
   g_autofree double *gain = g_new(double, b->n);
-  for (int i = 0; i < b->n; i++) gain[i] = dot(b->cov + i * b->n, h, b->n);
-  double all = dot(gain, h, b->n) + noise, miss = y - dot(b->mean, h, b->n);
+  for (int i = 0; i < b->n; i++) gain[i] = ms_dot(b->cov + i * b->n, h, b->n);
+  double all = ms_dot(gain, h, b->n) + noise, miss = y - ms_dot(b->mean, h, b->n);
   for (int i = 0; i < b->n; i++) b->mean[i] += gain[i] * miss / all;
   for (int i = 0; i < b->n; i++)
     for (int k = 0; k < b->n; k++) b->cov[i * b->n + k] -= gain[i] * gain[k] / all;
@@ -283,7 +277,7 @@ static double half_width(const Mixture *m, const Run *r, guint place) {
   for (int k = 0; k < CASES; k++) {
     const Belief *b = &m->part[k];
     double model = seen ? 0 : b->model_spread * h[SITE];
-    at[k] = dot(b->mean, h, b->n);
+    at[k] = ms_dot(b->mean, h, b->n);
     sd[k] = sqrt(variance(b, h) + b->run_noise * b->run_noise + model * model);
     mean += weight[k] * at[k];
   }
@@ -496,7 +490,7 @@ static void put_factors(MsJsonOut *out, const MsAnchored *a, const Belief *b, Ru
 /* What is left of the error of a run that was measured. */
 static double left_of(const Belief *b, const Run *r) {
   g_autofree double *h = steps_of(b, r, r->place);
-  return r->log_error - dot(b->mean, h, b->n);
+  return r->log_error - ms_dot(b->mean, h, b->n);
 }
 
 static void put_run(MsJsonOut *out, const Belief *b, const Run *r) {
@@ -586,7 +580,7 @@ static void learn(MsAnchored *a, const Belief *before, const Belief *after) {
     g_autofree double *h = g_new0(double, after->n);
     h[SITE] = h[FIRST_CLASS + c] = 1;
     l->word = ms_anchor_table.fields[c].key;
-    l->factor = exp(dot(after->mean, h, after->n));
+    l->factor = exp(ms_dot(after->mean, h, after->n));
     l->sd = sqrt(variance(after, h));
     l->sd_before = sqrt(variance(before, h));
   }

@@ -1,6 +1,7 @@
 /* src/work/packing.c - see packing.h. */
 #include "work/packing.h"
 #include "base/order.h"
+#include "base/stats.h"
 
 #include <gsl/gsl_randist.h>
 #include <gsl/gsl_rng.h>
@@ -36,20 +37,12 @@ typedef struct { /* places in a pack where sequences may start */
   double chance[MS_MAX_LENGTHS];
 } Grid;
 
-static gint64 common_divisor(gint64 a, gint64 b) {
-  while (b) {
-    gint64 rest = a % b;
-    a = b, b = rest;
-  }
-  return a;
-}
-
 /* Places are as far apart as lengths can tell, and more where that makes too many. */
 static Grid grid_of(const MsTraining *t) {
   const MsLengths *l = &t->sequence_lengths;
   gint64 room = (gint64)t->seq_length * t->micro_batch_size, step = room;
   double weight = 0;
-  for (int i = 0; i < l->n; i++) step = common_divisor(step, l->length[i]), weight += l->weight[i];
+  for (int i = 0; i < l->n; i++) step = ms_gcd(step, l->length[i]), weight += l->weight[i];
   Grid g = {.lengths = l, .room = (double)room, .places = (int)MIN(room / step, MOST_PLACES)};
   g.place = g.room / g.places;
   for (int i = 0; i < l->n; i++)
