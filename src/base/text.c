@@ -163,7 +163,14 @@ static void append_padded(GString *out, const char *text, int columns, gboolean 
   if (!right) g_string_append_printf(out, "%*s", pad, "");
 }
 
-static void end_line(GString *out) {
+void ms_note(GPtrArray *notes, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  g_ptr_array_add(notes, g_strdup_vprintf(format, args));
+  va_end(args);
+}
+
+void ms_text_end_line(GString *out) {
   while (out->len && out->str[out->len - 1] == ' ') g_string_truncate(out, out->len - 1);
   g_string_append_c(out, '\n');
 }
@@ -266,7 +273,7 @@ static void append_cells(GString *out, const MsTable *table, const Setting *s, g
     else append_padded(out, text, s->widths[c], right);
     left += s->widths[c];
   }
-  end_line(out);
+  ms_text_end_line(out);
   if (from > 0 && out->len == before + 1) g_string_truncate(out, before);
 }
 
@@ -353,7 +360,7 @@ static void append_folded(GString *out, const char *line, size_t length) {
     size_t taken = fitting(line, length, least, columns);
     if (taken == length) break;
     g_string_append_len(out, line, (gssize)taken);
-    end_line(out);
+    ms_text_end_line(out);
     g_string_append_printf(out, "%*s", indent, "");
     while (taken < length && line[taken] == ' ') taken++;
     line += taken, length -= taken, least = 0, columns = MS_TEXT_COLUMNS - indent;

@@ -54,4 +54,10 @@ char *ms_table_take(MsTable *table);                      /* (transfer full) tex
 void ms_table_append(MsTable *table, GString *out);       /* the same */
 void ms_table_append_below(MsTable *table, GString *out); /* behind an empty line */
 
+/* Appends a text to a list that owns its texts. */
+void ms_note(GPtrArray *notes, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+/* A line's end, without blanks before it. */
+void ms_text_end_line(GString *out);
+
 #endif

@@ -4,14 +4,7 @@
 #include <string.h>
 
 #include "base/err.h"
-
-static void remark(GPtrArray *remarks, const char *format, ...) G_GNUC_PRINTF(2, 3);
-static void remark(GPtrArray *remarks, const char *format, ...) {
-  va_list list;
-  va_start(list, format);
-  g_ptr_array_add(remarks, g_strdup_vprintf(format, list));
-  va_end(list);
-}
+#include "base/text.h"
 
 /* --- the same under another name ------------------------------------------------------------------------------- */
 static const struct {
@@ -126,7 +119,7 @@ static void note_unmodelled(MsArgs *args, GPtrArray *remarks) {
     const MsArg *arg = ms_args_find(args, unmodelled[i].flag);
     if (!arg || arg->used) continue;
     ms_args_take(args, arg->flag);
-    remark(remarks, "%s: %s", arg->flag, unmodelled[i].sentence);
+    ms_note(remarks, "%s: %s", arg->flag, unmodelled[i].sentence);
   }
 }
 
@@ -159,7 +152,7 @@ static void read_spec(MsArgs *args, GPtrArray *remarks) {
       gboolean whole = strchr(specs[k].module, '.') != NULL;
       if (strcmp(specs[k].module, whole ? arg->values[0] : module) != 0) continue;
       arg->used = TRUE;
-      if (specs[k].remark) remark(remarks, "--spec %s: %s", arg->values[0], specs[k].remark);
+      if (specs[k].remark) ms_note(remarks, "--spec %s: %s", arg->values[0], specs[k].remark);
       if (specs[k].post_norm) ms_args_say(args, arg, MS_POST_NORM, NULL);
     }
   }
@@ -217,7 +210,7 @@ static void overlapped_products(MsArgs *args, GPtrArray *remarks) {
   const MsArg *arg = ms_args_take_any(args, "--use-ascend-coc --use-ascend-mc2");
   if (!arg) return;
   if (ms_args_has(args, "--sequence-parallel")) ms_args_say(args, arg, "--tp-comm-overlap", NULL);
-  else remark(remarks, "%s: all-reduces in pieces are not modelled: none is hidden", arg->flag);
+  else ms_note(remarks, "%s: all-reduces in pieces are not modelled: none is hidden", arg->flag);
 }
 
 /* Megatron-LM takes a bias on scores of sigmoid and sqrtsoftplus alone. */
@@ -226,7 +219,7 @@ static void biased_scores(MsArgs *args, GPtrArray *remarks) {
               *scores = ms_args_take(args, "--moe-router-score-function");
   if (!bias || (scores && g_strcmp0(scores->values[0], "softmax") != 0)) return;
   ms_args_say(args, bias, "--moe-router-score-function", "sigmoid");
-  remark(remarks, "--moe-router-enable-expert-bias: scores of softmax with a bias are counted as those of sigmoid");
+  ms_note(remarks, "--moe-router-enable-expert-bias: scores of softmax with a bias are counted as those of sigmoid");
 }
 
 /* Sparse attention is a kernel of its own whatever makes the rest of a layer. */
@@ -235,7 +228,7 @@ static void sparse_kernel(MsArgs *args, GPtrArray *remarks) {
               *layers = ms_args_take(args, "--transformer-impl");
   if (!kernel || !layers || g_strcmp0(layers->values[0], "local") != 0) return;
   ms_args_say(args, layers, "--transformer-impl", "transformer_engine");
-  remark(remarks, "--transformer-impl local: layers around sparse attention are counted as Transformer Engine's");
+  ms_note(remarks, "--transformer-impl local: layers around sparse attention are counted as Transformer Engine's");
 }
 
 static void sparse_attention(MsArgs *args) {
@@ -330,9 +323,9 @@ static gboolean slime(MsArgs *args, GPtrArray *remarks, int *gpus, GError **erro
             MAX(1, rollout * samples / MAX(steps, 1)));
   ms_args_take(args, "--max-tokens-per-gpu");
   if (ms_args_take(args, "--use-dynamic-batch-size"))
-    remark(remarks, "--use-dynamic-batch-size: samples of a rollout are packed by their length, which no "
-                    "argument says; every one is taken to have --seq-length tokens");
-  remark(remarks, "the training step of slime is read, not its rollouts");
+    ms_note(remarks, "--use-dynamic-batch-size: samples of a rollout are packed by their length, which no "
+                     "argument says; every one is taken to have --seq-length tokens");
+  ms_note(remarks, "the training step of slime is read, not its rollouts");
   return TRUE;
 }
 
@@ -360,7 +353,7 @@ gboolean ms_dialect_program(const MsArgs *args, GPtrArray *remarks, const char *
     if (g_str_has_prefix(name, others[i].program))
       return ms_input_error(error, args->file, line, name, "%s", others[i].why);
   if (!strstr(name, "train") && !strstr(name, "tune") && !strstr(name, "sft"))
-    remark(remarks, "%s does not train by its name: it is read as a training run of its model and layout", name);
+    ms_note(remarks, "%s does not train by its name: it is read as a training run of its model and layout", name);
   return TRUE;
 }
 
@@ -373,8 +366,8 @@ static void torch_fsdp(MsArgs *args, GPtrArray *remarks) {
   ms_args_say(args, on, "--use-megatron-fsdp", NULL);
   ms_args_say(args, on, "--fsdp-double-buffer", NULL); /* the unit at work and the next one */
   ms_args_say(args, on, "--data-parallel-sharding-strategy", keeps ? "optim_grads" : "optim_grads_params");
-  remark(remarks, "--use-torch-fsdp2 is read as Megatron-FSDP%s, which shards the same",
-         keeps ? " that keeps the weights after the forward pass" : "");
+  ms_note(remarks, "--use-torch-fsdp2 is read as Megatron-FSDP%s, which shards the same",
+          keeps ? " that keeps the weights after the forward pass" : "");
 }
 
 gboolean ms_dialect_translate(MsArgs *args, GPtrArray *remarks, int *gpus, GError **error) {

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/order.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -32,13 +33,6 @@ void ms_trace_free(MsTrace *t) {
   g_free(t->file);
   g_free(t->device);
   g_free(t);
-}
-
-void ms_trace_note(GPtrArray *notes, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_ptr_array_add(notes, g_strdup_vprintf(format, args));
-  va_end(args);
 }
 
 void ms_trace_build_init(MsTraceBuild *b, const char *file, MsTraceForm form, const MsKernelTable *table) {
@@ -171,8 +165,8 @@ gboolean ms_trace_build_device(MsTraceBuild *b, int device, GPtrArray *notes, GE
                           all->len == 1 ? "" : "s", device);
   if (all->len == 1) return TRUE;
   if (device < 0)
-    ms_trace_note(notes, "%s: holds %u GPUs, the first counts: --device 0 to %u takes one of them", b->t->file,
-                  all->len, all->len - 1);
+    ms_note(notes, "%s: holds %u GPUs, the first counts: --device 0 to %u takes one of them", b->t->file, all->len,
+            all->len - 1);
   keep_device(b->t, g_array_index(all, gint64, wanted));
   return TRUE;
 }
@@ -275,10 +269,10 @@ static void note_pause(const MsTrace *t, GPtrArray *notes) {
     end = MAX(end, k->start_ns + k->length_ns), busy_ns += (double)k->length_ns;
   }
   if ((double)longest > PAUSE * busy_ns)
-    ms_trace_note(notes,
-                  "%s: no kernel for %.3g s, and %.3g s of kernels around that: clocks apart, or two recordings in one "
-                  "file?",
-                  t->file, 1e-9 * (double)longest, 1e-9 * busy_ns);
+    ms_note(notes,
+            "%s: no kernel for %.3g s, and %.3g s of kernels around that: clocks apart, or two recordings in one "
+            "file?",
+            t->file, 1e-9 * (double)longest, 1e-9 * busy_ns);
 }
 
 /* A stream runs one kernel behind another. */
@@ -299,10 +293,10 @@ static void note_overlaps(const MsTrace *t, GPtrArray *notes) {
     const MsTraceStreamId *id = &g_array_index(t->streams, MsTraceStreamId, s);
     if (lane[s].over_ns <= OVER * lane[s].sum_ns) continue;
     g_autofree char *name = id->word ? g_strdup(id->word) : g_strdup_printf("%" G_GINT64_FORMAT, id->number);
-    ms_trace_note(notes,
-                  "%s: kernels of stream %s lie over each other for %.0f %% of their time: several ranks in one file, "
-                  "or events written twice?",
-                  t->file, name, 100 * lane[s].over_ns / lane[s].sum_ns);
+    ms_note(notes,
+            "%s: kernels of stream %s lie over each other for %.0f %% of their time: several ranks in one file, "
+            "or events written twice?",
+            t->file, name, 100 * lane[s].over_ns / lane[s].sum_ns);
     return;
   }
 }
@@ -311,13 +305,13 @@ static void note_overlaps(const MsTrace *t, GPtrArray *notes) {
 static void note_part(const MsTraceBuild *b, GPtrArray *notes) {
   const MsTraceStep *s = &g_array_index(b->t->steps, MsTraceStep, 0);
   if (b->cut && b->t->steps->len == 1)
-    ms_trace_note(notes, "%s: its one step is not whole: times and counts are of its first %.3g s", b->t->file,
-                  1e-9 * (double)(last_end(b->t) - s->start_ns));
+    ms_note(notes, "%s: its one step is not whole: times and counts are of its first %.3g s", b->t->file,
+            1e-9 * (double)(last_end(b->t) - s->start_ns));
 }
 
 MsTrace *ms_trace_build_take(MsTraceBuild *b, GPtrArray *notes) {
   if (b->odd > 0)
-    ms_trace_note(notes, "%s: %" G_GUINT64_FORMAT " kernels without a usable time are left out", b->t->file, b->odd);
+    ms_note(notes, "%s: %" G_GUINT64_FORMAT " kernels without a usable time are left out", b->t->file, b->odd);
   g_array_sort(b->t->kernels, by_kernel_start);
   for (guint i = 0; i < b->t->kernels->len; i++) { /* beside a product an operator launches copies and casts */
     MsTraceKernel *k = &g_array_index(b->t->kernels, MsTraceKernel, i);

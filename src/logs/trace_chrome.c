@@ -2,6 +2,7 @@
 #include "logs/trace_priv.h"
 
 #include "base/err.h"
+#include "base/text.h"
 #include "logs/json_stream.h"
 
 #include <math.h>
@@ -340,8 +341,8 @@ static gboolean sound(const Reading *r, GPtrArray *notes, GError **error) {
                           "the profile taken with ProfilerActivity.CUDA?",
                           r->events);
   if (b->cut)
-    ms_trace_note(notes, "%s: ends early, in line %d: the %u kernels before that count", file,
-                  ms_json_stream_line(r->json), b->t->kernels->len);
+    ms_note(notes, "%s: ends early, in line %d: the %u kernels before that count", file, ms_json_stream_line(r->json),
+            b->t->kernels->len);
   return TRUE;
 }
 
@@ -349,10 +350,10 @@ static void note_rest(const Reading *r, GPtrArray *notes) {
   MsTrace *t = r->b->t;
   g_autoptr(GError) error = NULL;
   if (ms_json_stream_next(r->json, &error) == MS_TOKEN_WRONG)
-    ms_trace_note(notes, "%s: what follows its end is left out: two files behind each other?", t->file);
+    ms_note(notes, "%s: what follows its end is left out: two files behind each other?", t->file);
   if (t->ranks > 0 && t->rank >= t->ranks) {
-    ms_trace_note(notes, "%s: distributedInfo says rank %d of %d, which there is not: both are left out", t->file,
-                  t->rank, t->ranks);
+    ms_note(notes, "%s: distributedInfo says rank %d of %d, which there is not: both are left out", t->file, t->rank,
+            t->ranks);
     t->rank = -1, t->ranks = 0;
   }
 }

@@ -3,6 +3,7 @@
 #include "logs/trace_priv.h"
 
 #include "base/err.h"
+#include "base/text.h"
 #include "calib/csv.h"
 
 #include <math.h>
@@ -216,11 +217,11 @@ static gboolean read_rows(Reading *r, MsReader *reader, GPtrArray *notes, GError
   if (cause) return g_propagate_error(error, cause), FALSE;
   r->b->cut = last_odd || ms_reader_cut(reader);
   if (r->b->cut)
-    ms_trace_note(notes, "%s: ends early, in line %d: the %u kernels before that count", r->b->t->file,
-                  ms_reader_line_number(reader), r->b->t->kernels->len);
+    ms_note(notes, "%s: ends early, in line %d: the %u kernels before that count", r->b->t->file,
+            ms_reader_line_number(reader), r->b->t->kernels->len);
   if (r->odd > (guint64)last_odd)
-    ms_trace_note(notes, "%s: %" G_GUINT64_FORMAT " lines are no rows of the table and are left out", r->b->t->file,
-                  r->odd - (guint64)last_odd);
+    ms_note(notes, "%s: %" G_GUINT64_FORMAT " lines are no rows of the table and are left out", r->b->t->file,
+            r->odd - (guint64)last_odd);
   return TRUE;
 }
 

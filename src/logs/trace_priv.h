@@ -39,8 +39,6 @@ gboolean ms_trace_build_device(MsTraceBuild *b, int device, GPtrArray *notes, GE
 /* The trace, whose kernels are at least one; leaves `b` empty. (transfer full) */
 MsTrace *ms_trace_build_take(MsTraceBuild *b, GPtrArray *notes);
 
-void ms_trace_note(GPtrArray *notes, const char *format, ...) G_GNUC_PRINTF(2, 3);
-
 /* --- readers: FALSE and *error; else `b` holds at least one kernel -------------------------------------------------
  */
 gboolean ms_trace_chrome(MsTraceBuild *b, MsReader *reader, GPtrArray *notes, GError **error);

@@ -6,6 +6,7 @@
 #include "logs/trace_priv.h"
 
 #include "base/err.h"
+#include "base/text.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -206,8 +207,8 @@ static gboolean read_nsys(Reading *r, const char *table, GPtrArray *notes, GErro
   r->b->t->form = MS_TRACE_NSYS;
   r->b->t->device = first_text(r, "SELECT name FROM TARGET_INFO_GPU ORDER BY id LIMIT 1");
   if (graphs)
-    ms_trace_note(notes, "%s: holds CUDA graphs whose kernels are not in it: profile with nsys --cuda-graph-trace=node",
-                  r->b->t->file);
+    ms_note(notes, "%s: holds CUDA graphs whose kernels are not in it: profile with nsys --cuda-graph-trace=node",
+            r->b->t->file);
   return read_activities(r, table, "s.value", join, error) && read_copies(r, error) && read_ranges(r, error);
 }
 

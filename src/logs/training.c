@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/stats.h"
+#include "base/text.h"
 
 #include <math.h>
 #include <string.h>
@@ -416,28 +417,20 @@ static void mark(MsTrainingLog *log) {
   }
 }
 
-static void note(GPtrArray *notes, const char *format, ...) G_GNUC_PRINTF(2, 3);
-static void note(GPtrArray *notes, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_ptr_array_add(notes, g_strdup_vprintf(format, args));
-  va_end(args);
-}
-
 static void say_what_was_left_out(const Reader *r, GPtrArray *notes) {
   const MsTrainingLog *log = r->log;
-  note(notes, "%s: %u of %u steps of %s count (%d to %d); %d of warm-up left out", r->file, log->kept, log->steps->len,
-       log->form, log->first, log->last, log->warm);
+  ms_note(notes, "%s: %u of %u steps of %s count (%d to %d); %d of warm-up left out", r->file, log->kept,
+          log->steps->len, log->form, log->first, log->last, log->warm);
   if (log->starts > 1)
-    note(notes, "%s: the run was started %d times: the warm-up of each is left out", r->file, log->starts);
-  if (log->bad > 0) note(notes, "%s: %d NaN or skipped steps are left out", r->file, log->bad);
+    ms_note(notes, "%s: the run was started %d times: the warm-up of each is left out", r->file, log->starts);
+  if (log->bad > 0) ms_note(notes, "%s: %d NaN or skipped steps are left out", r->file, log->bad);
   if (log->other_batches > 0)
-    note(notes, "%s: %d steps of another global batch size than %d are left out", r->file, log->other_batches,
-         log->global_batch);
+    ms_note(notes, "%s: %d steps of another global batch size than %d are left out", r->file, log->other_batches,
+            log->global_batch);
   if (log->runs > 1)
-    note(notes, "%s: arguments of %d runs are printed, the last differ in %s: only the steps behind them count",
-         r->file, log->runs, log->changed);
-  if (ms_reader_cut(r->reader)) note(notes, "%s: the log is cut short: what it holds until there is taken", r->file);
+    ms_note(notes, "%s: arguments of %d runs are printed, the last differ in %s: only the steps behind them count",
+            r->file, log->runs, log->changed);
+  if (ms_reader_cut(r->reader)) ms_note(notes, "%s: the log is cut short: what it holds until there is taken", r->file);
 }
 
 enum { MOST_STRANGE = 1 }; /* a run that follows another in the same file is one */

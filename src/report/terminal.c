@@ -16,12 +16,6 @@ typedef struct {
   gboolean ascii, colour;
 } Canvas;
 
-/* No blanks before its end. */
-static void end_line(GString *out) {
-  while (out->len && out->str[out->len - 1] == ' ') g_string_truncate(out, out->len - 1);
-  g_string_append_c(out, '\n');
-}
-
 /* --- bars ------------------------------------------------------------------------------------------------------- */
 /* A bar of `cells` columns at most, filled to `share` of them. */
 static void append_bar(const Canvas *c, double share, int cells) {
@@ -37,7 +31,7 @@ static void append_part(const Canvas *c, const char *name, double time_s, double
   if (!(time_s > 0)) return;
   g_string_append_printf(c->out, "  %-*s %10s %7s  ", LABEL, name, MS_SECONDS(time_s), MS_PERCENT(time_s / whole_s));
   append_bar(c, time_s / whole_s, c->width - LABEL - 24);
-  end_line(c->out);
+  ms_text_end_line(c->out);
 }
 
 static void append_step(const Canvas *c, const MsResult *r) {
@@ -67,7 +61,7 @@ static void append_comm(const Canvas *c, const MsTimeParts *t) {
     g_string_append_printf(c->out, "  %-*s %10s          ", LABEL, ms_comm_words[k], MS_SECONDS(t->comm_total_s[k]));
     for (int i = 0; i < total; i++)
       g_string_append(c->out, i < exposed ? (c->ascii ? "#" : "█") : (c->ascii ? "-" : "░"));
-    end_line(c->out);
+    ms_text_end_line(c->out);
   }
 }
 

@@ -23,14 +23,6 @@ static const char *price(double slower, char *buf) {
 
 static const char *noise(const MsPick *pick) { return pick->tied ? ", which is noise" : ""; }
 
-static void say(GPtrArray *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
-static void say(GPtrArray *out, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  g_ptr_array_add(out, g_strdup_vprintf(format, args));
-  va_end(args);
-}
-
 /* Doubled from `gpus` on until, with a quarter lost to scale, the deadline would be kept. */
 static int enough_gpus(const MsBudget *b, int gpus) {
   enum { MOST = 1 << 20 };
@@ -44,8 +36,8 @@ static void say_too_late(GPtrArray *out, const MsBudget *b, const MsScenario *s,
   g_autofree char *search = g_strdup_printf("give more GPUs (--gpus %d..%d finds how many, or a list as \"gpus\" of a "
                                             "request)",
                                             s->gpus, enough_gpus(b, s->gpus));
-  say(out, "the %s tokens take %.1f of the %.4g days: LATE, so %s", tokens, b->days, b->deadline_days,
-      ms_pools_count(&s->pools) > 0 ? "give one of the pools more GPUs" : search);
+  ms_note(out, "the %s tokens take %.1f of the %.4g days: LATE, so %s", tokens, b->days, b->deadline_days,
+          ms_pools_count(&s->pools) > 0 ? "give one of the pools more GPUs" : search);
 }
 
 static void say_budget(GPtrArray *out, const MsBudget *b, const MsScenario *s) {
@@ -54,10 +46,10 @@ static void say_budget(GPtrArray *out, const MsBudget *b, const MsScenario *s) {
   ms_text_tokens(b->tokens, tokens);
   if (b->deadline_days > 0 && b->late) say_too_late(out, b, s, tokens);
   else if (b->deadline_days > 0)
-    say(out, "the %s tokens take %.1f of the %.4g days", tokens, b->days, b->deadline_days);
+    ms_note(out, "the %s tokens take %.1f of the %.4g days", tokens, b->days, b->deadline_days);
   else
-    say(out, "the %s tokens take %s", tokens,
-        b->days < 0.1 ? MS_SECONDS(b->days * MS_DAY_S) : MS_FORMAT("%.1f days", b->days));
+    ms_note(out, "the %s tokens take %s", tokens,
+            b->days < 0.1 ? MS_SECONDS(b->days * MS_DAY_S) : MS_FORMAT("%.1f days", b->days));
 }
 
 /* The two parts of the step that the named layout pays most for. */
@@ -80,12 +72,12 @@ static void say_named(GPtrArray *out, const MsPicks *p, const MsReasons *r) {
   if (!r || !r->compared) return;
   double step_s = p->pick[0].entry->result->step_time_s, slower = ms_reasons_named(r)->step_time_s / step_s - 1;
   if (slower <= p->noise) {
-    say(out, "%s is as fast as 1 (%+.1f %%, which is noise): keep it", r->named->name, 100 * slower);
+    ms_note(out, "%s is as fast as 1 (%+.1f %%, which is noise): keep it", r->named->name, 100 * slower);
     return;
   }
   g_autoptr(GString) why = g_string_new(NULL);
   append_costliest(why, r->compared, step_s);
-  say(out, "%s takes %.1f %% longer than 1%s", r->named->name, 100 * slower, why->str);
+  ms_note(out, "%s takes %.1f %% longer than 1%s", r->named->name, 100 * slower, why->str);
 }
 
 /* Of a pipeline that waits for its first and last microbatches, twice the batch, where it is worth saying. */
@@ -102,11 +94,11 @@ static void say_batch(GPtrArray *out, const MsPicks *p) {
   g_autoptr(MsResult) r = ms_simulate(more, first->fidelity, NULL, NULL);
   double gain = r && r->feasible ? 100 * (2 * first->step_time_s / r->step_time_s - 1) : 0;
   if (gain < LEAST_PERCENT) return;
-  say(out,
-      "a batch of %d leaves 1 with %d microbatches for %d stages, a bubble of %.1f %% of the step: with %d, if the "
-      "training bears it, 1 trains %.1f %% more tokens a second (bubble %.1f %%)",
-      s->training.global_batch_size, first->microbatches, s->layout.pp, 100 * bubble, more->training.global_batch_size,
-      gain, 100 * r->time.bubble_s / r->step_time_s);
+  ms_note(out,
+          "a batch of %d leaves 1 with %d microbatches for %d stages, a bubble of %.1f %% of the step: with %d, if the "
+          "training bears it, 1 trains %.1f %% more tokens a second (bubble %.1f %%)",
+          s->training.global_batch_size, first->microbatches, s->layout.pp, 100 * bubble,
+          more->training.global_batch_size, gain, 100 * r->time.bubble_s / r->step_time_s);
 }
 
 /* Nobody needs memory that a run leaves anyway, nor gives much of the step for it. */
@@ -118,19 +110,19 @@ static gboolean pays(const MsPick *spare, const MsResult *first) {
 void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
   GPtrArray *out = g_ptr_array_new();
   const MsResult *first = p->pick[0].entry->result;
-  say(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", MS_SECONDS(first->step_time_s), MS_PERCENT(first->band),
-      first->tokens_per_s_per_gpu, p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
+  ms_note(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", MS_SECONDS(first->step_time_s), MS_PERCENT(first->band),
+          first->tokens_per_s_per_gpu, p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
   say_named(out, p, reasons);
   say_budget(out, &p->pick[0].budget, p->pick[0].entry->scenario);
   say_batch(out, p);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);
   if (spare && pays(spare, first))
-    say(out, "%.0f %% of the memory is used: %d frees %s of each GPU, and %s%s",
-        100 * ms_device_B(first) / first->capacity_B, number_of(p, spare), MS_BYTES(spare->more_free_B),
-        price(spare->slower, MS_ROOM), noise(spare));
+    ms_note(out, "%.0f %% of the memory is used: %d frees %s of each GPU, and %s%s",
+            100 * ms_device_B(first) / first->capacity_B, number_of(p, spare), MS_BYTES(spare->more_free_B),
+            price(spare->slower, MS_ROOM), noise(spare));
   if (simple && simple != spare && simple->slower <= MS_PICK_LOSS)
-    say(out, "%d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, MS_ROOM),
-        noise(simple));
+    ms_note(out, "%d needs less to be set up, and %s%s", number_of(p, simple), price(simple->slower, MS_ROOM),
+            noise(simple));
   p->n_advice = (int)out->len;
   p->advice = (char **)g_ptr_array_free(out, FALSE);
 }
@@ -195,7 +187,7 @@ static void say_fastest(GPtrArray *out, const MsSweep *s, const MsSweepCell *tak
   const MsSweepCell *fastest = least(s, step_of_cell, FALSE, NULL);
   if (!fastest || fastest == taken) return;
   g_autofree char *name = name_of(fastest), *amount = bill(fastest);
-  say(out, "%s is the fastest: %s", name, amount);
+  ms_note(out, "%s is the fastest: %s", name, amount);
 }
 
 double ms_sweep_late_s(const MsSweepCell *cell) {
@@ -211,9 +203,9 @@ static void say_late(GPtrArray *out, const MsSweep *s) {
   for (int i = 0; i < s->n_cells; i++)
     if (ms_sweep_late_s(&s->cell[i]) < (nearest ? ms_sweep_late_s(nearest) : INFINITY)) nearest = &s->cell[i];
   if (!nearest) return;
-  say(out, "none keeps the deadline; %s comes nearest, with at least %.4g days more than the %.4g. Give more GPUs",
-      nearest->request->base->hardware->name, ms_sweep_late_s(nearest) / MS_DAY_S,
-      nearest->request->deadline_s / MS_DAY_S);
+  ms_note(out, "none keeps the deadline; %s comes nearest, with at least %.4g days more than the %.4g. Give more GPUs",
+          nearest->request->base->hardware->name, ms_sweep_late_s(nearest) / MS_DAY_S,
+          nearest->request->deadline_s / MS_DAY_S);
 }
 
 static void advise_training(GPtrArray *out, const MsSweep *s) {
@@ -223,15 +215,15 @@ static void advise_training(GPtrArray *out, const MsSweep *s) {
   if (!taken) {
     const MsSweepCell *nearest = least(s, step_of_cell, FALSE, NULL);
     g_autofree char *name = name_of(nearest), *amount = bill(nearest);
-    say(out, "none keeps the deadline; %s comes nearest: %s. Give more GPUs", name, amount);
+    ms_note(out, "none keeps the deadline; %s comes nearest: %s. Give more GPUs", name, amount);
     return;
   }
   g_autofree char *name = name_of(taken), *amount = bill(taken);
-  say(out, "take %s: %s, the %s", name, amount, priced ? "cheapest" : "fastest");
+  ms_note(out, "take %s: %s, the %s", name, amount, priced ? "cheapest" : "fastest");
   if (next && priced) {
     double ratio = next->budget.price / taken->budget.price;
     g_autofree char *other = name_of(next), *others = bill(next);
-    say(out, "%s costs %.1f %% more%s: %s", other, 100 * (ratio - 1), perhaps(taken, next, ratio), others);
+    ms_note(out, "%s costs %.1f %% more%s: %s", other, 100 * (ratio - 1), perhaps(taken, next, ratio), others);
     if (next == least(s, step_of_cell, FALSE, NULL)) return;
   }
   say_fastest(out, s, taken);
@@ -240,9 +232,9 @@ static void advise_training(GPtrArray *out, const MsSweep *s) {
 static void advise_steps(GPtrArray *out, const MsSweep *s) {
   const MsSweepCell *fastest = least(s, step_of_cell, FALSE, NULL), *thrifty = least(s, per_token_of_cell, FALSE, NULL);
   g_autofree char *fast = name_of(fastest), *frugal = name_of(thrifty);
-  say(out, "%s takes the shortest step: %s", fast, MS_SECONDS(step_of_cell(fastest)));
-  say(out, "%s trains most per GPU: %.0f tokens/s", frugal, 1 / per_token_of_cell(thrifty));
-  say(out, "--tokens, --deadline and --gpu-hour say what the whole training takes on each");
+  ms_note(out, "%s takes the shortest step: %s", fast, MS_SECONDS(step_of_cell(fastest)));
+  ms_note(out, "%s trains most per GPU: %.0f tokens/s", frugal, 1 / per_token_of_cell(thrifty));
+  ms_note(out, "--tokens, --deadline and --gpu-hour say what the whole training takes on each");
 }
 
 void ms_sweep_advise(MsSweep *s) {
