@@ -360,12 +360,10 @@ static void try_form(Job *job, const MsFitContext *context, Choice *best) {
 }
 
 static void round_curve(MsCurve *curve) {
-  int size = curve->grid.dims > 0;
   for (int i = 0; i < MS_CURVE_PARAMS; i++) curve->param[i] = ms_round_digits(curve->param[i], 5);
   curve->provenance.cast_launch_s = ms_round_digits(curve->provenance.cast_launch_s, 4);
   curve->provenance.cast_bw_efficiency = ms_round_digits(curve->provenance.cast_bw_efficiency, 4);
-  for (int d = 0; d < curve->grid.dims; d++) size *= curve->grid.n[d];
-  for (int i = 0; i < size; i++) curve->grid.log_ratio[i] = round(curve->grid.log_ratio[i] * 1e4) / 1e4;
+  ms_grid_round(&curve->grid);
 }
 
 static void set_residuals(const MsSeries *series, const MsDeviceRates *device, guint n_fitted, MsCurve *curve) {

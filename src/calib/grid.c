@@ -166,3 +166,9 @@ void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double 
   gsl_matrix_free(A);
   gsl_vector_free(b);
 }
+
+void ms_grid_round(MsGrid *grid) {
+  int size = grid->dims > 0;
+  for (int d = 0; d < grid->dims; d++) size *= grid->n[d];
+  for (int i = 0; i < size; i++) grid->log_ratio[i] = round(grid->log_ratio[i] * 1e4) / 1e4;
+}

@@ -152,9 +152,7 @@ static void fit_grid(MsCurve *curve, const Rows *rows, int fold, double smooth) 
   int family = MIN(ms_op_families[rows->sample[0].op.kind], MS_FAMILY_COMM), dims = family >= MS_FAMILY_MEMORY ? 1 : 3;
   if (!ms_grid_axes(&curve->grid, dims, names[family], nodes[family], point, n)) return;
   ms_grid_fit(&curve->grid, point, n, smooth, 1, 4);
-  int size = 1;
-  for (int d = 0; d < curve->grid.dims; d++) size *= curve->grid.n[d];
-  for (int i = 0; i < size; i++) curve->grid.log_ratio[i] = round(curve->grid.log_ratio[i] * 1e4) / 1e4;
+  ms_grid_round(&curve->grid);
 }
 
 /* One line cannot follow a collective from latency over cache to memory, and a robust one would call two of them

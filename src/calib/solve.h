@@ -45,5 +45,6 @@ gboolean ms_grid_axes(MsGrid *grid, int dims, const char *const *names, const in
  * step that only some rows of a cell take is no outlier. In the first `trusting` rounds only points far off are
  * outliers (none, then beyond e, e^1/2, e^1/4, ...): where few of many show what no other does, a step of a cache. */
 void ms_grid_fit(MsGrid *grid, const MsGridPoint *point, guint n_points, double smooth, double reach, int trusting);
+void ms_grid_round(MsGrid *grid); /* to four digits behind the point of its logarithms */
 
 #endif
