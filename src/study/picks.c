@@ -209,14 +209,9 @@ static gboolean make_simple(MsRequest *r) {
   MsOptions *o = &r->base->options;
   int open = r->n_open;
   guint64 given = r->layout_given;
-  if (ms_close_auto(r, "options.cuda_graph_scope")) o->cuda_graph_scope = 0;
-  if (ms_close_auto(r, "options.ep_overlap")) o->ep_overlap = FALSE;
-  if (ms_close_auto(r, "options.delay_wgrad")) o->delay_wgrad = FALSE;
-  ms_close_dispatcher(r);
+  ms_close_overlaps(r);
   if (ms_close_auto(r, "options.offload_modules")) o->offload_modules = 0;
   if (ms_close_auto(r, "options.optimizer_offload_fraction")) o->optimizer_offload_fraction = 0;
-  if (ms_close_auto(r, "layout.schedule")) r->base->layout.schedule = MS_SCHED_1F1B;
-  ms_close_size(r, "vpp", &r->base->layout.vpp);
   return r->n_open < open || r->layout_given != given;
 }
 

@@ -28,15 +28,20 @@ gboolean ms_close_auto(MsRequest *r, const char *path) {
   return TRUE;
 }
 
-void ms_close_size(MsRequest *r, const char *key, int *value) {
-  g_autofree char *path = g_strconcat("layout.", key, NULL);
-  guint64 bit = (guint64)1 << (ms_field_find(&ms_layout_table, key) - ms_layout_table.fields);
-  if ((r->layout_given & bit) || (ms_request_leaves_open(r, path) && !ms_close_auto(r, path))) return;
+/* Where the request leaves it out, so that the planner would try all. */
+static void close_vpp(MsRequest *r) {
+  guint64 bit = (guint64)1 << (ms_field_find(&ms_layout_table, "vpp") - ms_layout_table.fields);
+  if ((r->layout_given & bit) || (ms_request_leaves_open(r, "layout.vpp") && !ms_close_auto(r, "layout.vpp"))) return;
   r->layout_given |= bit;
-  *value = 1;
+  r->base->layout.vpp = 1;
 }
 
-void ms_close_dispatcher(MsRequest *r) {
-  if (!ms_close_auto(r, "options.dispatcher")) return;
-  r->base->options.dispatcher = MS_DISPATCH_ALLTOALL; /* without buffers, and the default */
+void ms_close_overlaps(MsRequest *r) {
+  MsOptions *o = &r->base->options;
+  if (ms_close_auto(r, "options.cuda_graph_scope")) o->cuda_graph_scope = 0;
+  if (ms_close_auto(r, "options.ep_overlap")) o->ep_overlap = FALSE;
+  if (ms_close_auto(r, "options.delay_wgrad")) o->delay_wgrad = FALSE;
+  if (ms_close_auto(r, "options.dispatcher")) o->dispatcher = MS_DISPATCH_ALLTOALL; /* the default */
+  if (ms_close_auto(r, "layout.schedule")) r->base->layout.schedule = MS_SCHED_1F1B;
+  close_vpp(r);
 }

@@ -11,8 +11,8 @@ void ms_variant_clear(MsRequest *variant);
 /* TRUE where the planner was to choose the value by itself; then it no longer is. */
 gboolean ms_close_auto(MsRequest *variant, const char *path);
 void ms_close_key(MsRequest *variant, const char *path); /* whatever it was open to; the base's value is left */
-/* A size of the layout that the request leaves out, so that the planner would try all: 1. `value` is its member. */
-void ms_close_size(MsRequest *variant, const char *key, int *value);
-void ms_close_dispatcher(MsRequest *variant); /* where the planner was to choose: the default */
+/* What overlaps and what is captured, where the planner was to choose: without; dispatcher, schedule and VPP: the plain
+ * ones, without buffers or pieces. */
+void ms_close_overlaps(MsRequest *variant);
 
 #endif

@@ -17,13 +17,8 @@ static const MsRecomputeSpec all_recomputed = {.granularity = MS_RECOMPUTE_FULL,
 static void make_lean(MsRequest *r) {
   MsOptions *o = &r->base->options;
   if (ms_close_auto(r, "options.recompute")) o->recompute = all_recomputed;
-  if (ms_close_auto(r, "options.cuda_graph_scope")) o->cuda_graph_scope = 0;
-  if (ms_close_auto(r, "options.ep_overlap")) o->ep_overlap = FALSE;
-  if (ms_close_auto(r, "options.delay_wgrad")) o->delay_wgrad = FALSE;
-  ms_close_dispatcher(r);
+  ms_close_overlaps(r);
   if (ms_close_auto(r, "training.micro_batch_size")) r->base->training.micro_batch_size = 1;
-  ms_close_size(r, "vpp", &r->base->layout.vpp);
-  if (ms_close_auto(r, "layout.schedule")) r->base->layout.schedule = MS_SCHED_1F1B;
 }
 
 /* What needs little memory is slow: where a deadline is to be kept the planner chooses. */
