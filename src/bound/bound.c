@@ -174,8 +174,7 @@ static double lost_to_sms(const MsProgram *p, const Busy *busy, int stage) {
   const MsCostedStep *step = &p->step[stage];
   ms_note_sms(most, &step->before), ms_note_sms(most, &step->gather), ms_note_sms(most, &step->reduce);
   ms_note_sms(most, &step->after);
-  for (int k = 0; k < MS_N_STREAMS; k++) sum += most[k];
-  return busy->sms / MAX(sm_count, 10.0 / 9 * sum);
+  return busy->sms / MAX(sm_count, 10.0 / 9 * (sum + ms_sum_sms(most)));
 }
 
 /* Of what a link moves, and of what is computed on whichever streams, no two rows run faster than one after the other

@@ -115,10 +115,9 @@ static void measure_gaps(Busy *b) {
 }
 
 static gboolean losses_add_up(const MsRows *rows, int sm_count) {
-  int most[MS_N_STREAMS] = {0}, sum = 0;
+  int most[MS_N_STREAMS] = {0};
   for (int i = 0; i < rows->n; i++) most[rows->row[i].stream] = MAX(most[rows->row[i].stream], rows->row[i].sms);
-  for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
-  return sm_count > 0 && 10 * sum <= 9 * sm_count;
+  return sm_count > 0 && 10 * ms_sum_sms(most) <= 9 * sm_count;
 }
 
 static MsTime loss(const Busy *b, const Window *w, int from, MsTime gaps, int sm_count) {

@@ -26,5 +26,11 @@ typedef struct {
 void ms_rows_of_list(MsRows *rows, const MsCosted *list, MsListPart part);
 void ms_rows_of_pair(MsRows *rows, const MsCosted *forward, const MsCosted *backward, gboolean delay_wgrad);
 void ms_rows_clear(MsRows *rows);
+/* Of what rows of each stream take at most: all streams at once. */
+static inline int ms_sum_sms(const int most[MS_N_STREAMS]) {
+  int sum = 0;
+  for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
+  return sum;
+}
 
 #endif

@@ -74,15 +74,9 @@ void ms_note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
   for (int s = 0; s < MS_N_STREAMS; s++) most[s] = MAX(most[s], c->most_sms[s]);
 }
 
-static int sum_of(const int most[MS_N_STREAMS]) {
-  int sum = 0;
-  for (int s = 0; s < MS_N_STREAMS; s++) sum += most[s];
-  return sum;
-}
-
 static int most_of_pieces(const MsCostedPiece *piece, int n, int most[MS_N_STREAMS]) {
   for (int i = 0; i < n; i++) ms_note_sms(most, &piece[i].forward), ms_note_sms(most, &piece[i].backward);
-  return sum_of(most);
+  return ms_sum_sms(most);
 }
 
 gboolean ms_pieces_cross(const MsCostedPiece *piece, int n, int sm_count) {
@@ -109,7 +103,7 @@ static Fraction share_of_rivals(const MsProgram *p, int stage) {
   int most[MS_N_STREAMS] = {0}, of_slots = most_of_slots(p, stage, most);
   ms_note_sms(most, &p->step[stage].gather), ms_note_sms(most, &p->step[stage].reduce);
   gint64 left = 9 * (gint64)ms_program_machine_of(p, stage)->sm_count - 10 * of_slots,
-         others = 10 * (gint64)(sum_of(most) - of_slots);
+         others = 10 * (gint64)(ms_sum_sms(most) - of_slots);
   return left >= others ? (Fraction){1, 1} : (Fraction){MAX(left, 0), others};
 }
 

@@ -40,6 +40,11 @@ guint32 ms_offloads_with(guint32 modules, size_t column);
 #define MS_GRAPHS(scope, column)     ms_graphs_with(scope, offsetof(MsCudaGraph, column))
 #define MS_OFFLOADS(modules, column) ms_offloads_with(modules, offsetof(MsOffloadModule, column))
 
+/* Modules of layers, not the whole step. */
+static inline gboolean ms_captures_modules(const MsOptions *options) {
+  return options->cuda_graph_scope && !MS_GRAPHS(options->cuda_graph_scope, whole_step);
+}
+
 /* The first of a set that needs another which is not in it; that excludes another which is: its bit's number, and in
  * *other that of the other. -1: none. */
 int ms_graph_lacking(guint32 scope, int *other);

@@ -348,7 +348,6 @@ static void norm_backward(Exec *x) {
 /* --- the residual stream --------------------------------------------------------------------------------------- */
 
 static gboolean in_attention(const Exec *x) { return x->row->op->module == MS_MODULE_ATTN; }
-static gboolean has_mlp(const Exec *x) { return (x->now->mixers & (MS_MIX_MLP | MS_MIX_MOE)) != 0; }
 
 static void residual_add(Exec *x) {
   gint64 n = x->Tsp * x->h;
@@ -356,7 +355,7 @@ static void residual_add(Exec *x) {
   const void *in = ms_exec_get(x, attention ? "layer input" : "mlp input", n);
   const char *part = attention ? "attention projected" : x->now->mixers & MS_MIX_MOE ? "moe out" : "mlp out";
   void *out = ms_exec_new(x,
-                          attention && has_mlp(x)                               ? "mlp input"
+                          attention && ms_exec_has_mlp(x)                       ? "mlp input"
                           : x->work->pieces[x->now->piece].kind == MS_PIECE_MTP ? "mtp final norm in"
                                                                                 : "layer out",
                           n);

@@ -308,4 +308,6 @@ void ms_exec_scratch_clear(Exec *x);
 void ms_exec_step(Exec *x);
 gboolean ms_exec_dump(Exec *x, MsExecResult *result, GError **error);
 
+static inline gboolean ms_exec_has_mlp(const Exec *x) { return (x->now->mixers & (MS_MIX_MLP | MS_MIX_MOE)) != 0; }
+
 #endif

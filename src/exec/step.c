@@ -24,7 +24,6 @@ static const char *numbered(const char *name, int i) {
 }
 
 static gboolean first_is_attention(const Exec *x) { return (x->now->mixers & MS_MIX_ATTN) != 0; }
-static gboolean last_is_mlp(const Exec *x) { return (x->now->mixers & (MS_MIX_MLP | MS_MIX_MOE)) != 0; }
 
 static void forward_in(Exec *x) {
   Store *stream = &x->mb->stream;
@@ -59,7 +58,7 @@ static void backward_in(Exec *x) {
   switch (piece_of(x)->kind) {
   case MS_PIECE_EMBEDDING: ms_store_move(x, stream, "d hidden", x->frame, "d embedding out"); break;
   case MS_PIECE_LAYER:
-    ms_store_move(x, stream, "d hidden", x->frame, last_is_mlp(x) ? "d mlp residual" : "d attention residual");
+    ms_store_move(x, stream, "d hidden", x->frame, ms_exec_has_mlp(x) ? "d mlp residual" : "d attention residual");
     break;
   case MS_PIECE_MTP:
     ms_store_move(x, stream, numbered("d mtp out", x->now->layer - x->model->num_layers), x->frame, "d mtp out");

@@ -73,16 +73,14 @@ void ms_args_say(MsArgs *args, const MsArg *source, const char *flag, const char
   ms_args_add(args, source->section, flag, value, NULL)->line = line;
 }
 
-static gboolean is_flag(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
-
 void ms_args_add_words(MsArgs *args, char *const *words, int line) {
-  for (; *words && !is_flag(*words); words++) {}
+  for (; *words && !ms_is_flag(*words); words++) {}
   while (*words) {
     const char *word = *words++, *equals = strchr(word, '=');
     GPtrArray *values = g_ptr_array_new();
     char *flag = equals ? g_strndup(word, (gsize)(equals - word)) : g_strdup(word);
     if (equals) g_ptr_array_add(values, g_strdup(equals + 1));
-    for (; *words && !is_flag(*words); words++) g_ptr_array_add(values, g_strdup(*words));
+    for (; *words && !ms_is_flag(*words); words++) g_ptr_array_add(values, g_strdup(*words));
     append(args, MS_SECTION_DATA, flag, values, line);
   }
 }

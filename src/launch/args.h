@@ -84,4 +84,6 @@ gboolean ms_args_int(MsArgs *args, const char *flag, gint64 absent, gint64 hi, g
 /* Index of `text` in words, or an error that names the nearest one: -1. */
 int ms_arg_word(const MsArgs *args, const MsArg *arg, const char *text, const char *const *words, GError **error);
 
+static inline gboolean ms_is_flag(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
+
 #endif

@@ -60,10 +60,6 @@ int ms_launch_connections(const MsScenario *s) {
   return ms_launch_asserts_connections(s) ? 1 : 0;
 }
 
-static gboolean uses_te_graphs(const MsOptions *o) {
-  return o->cuda_graph_scope && !MS_GRAPHS(o->cuda_graph_scope, whole_step);
-}
-
 gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsOptions *o = &s->options;
   int given = ms_launch_connections(s), connections = release == MS_RELEASE_MT ? 1 : given;
@@ -79,7 +75,8 @@ gboolean ms_write_environment(const MsScenario *s, MsRelease release, MsArgs *ar
                                                   ms_release_words[release]);
   if (o->fused_grouped_mlp) ms_args_setenv(args, "NVTE_CUTEDSL_FUSED_GROUPED_MLP", "1");
   ms_args_setenv(args, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True");
-  if (uses_te_graphs(o)) ms_args_setenv(args, "NCCL_GRAPH_REGISTER", "0"); /* asserted beside expandable segments */
+  if (ms_captures_modules(o))
+    ms_args_setenv(args, "NCCL_GRAPH_REGISTER", "0"); /* asserted beside expandable segments */
   if (o->offload_modules)
     ms_args_setenv(args, "NVTE_CPU_OFFLOAD_V1", "1"); /* asserted with Transformer Engine >= 2.10 */
   if (o->ep_overlap) {                                /* SMs left to the dispatcher's kernels */

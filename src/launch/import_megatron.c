@@ -12,11 +12,9 @@
 
 enum { MOST_REMARKS = 200 }; /* against scripts of nothing else */
 
-static gboolean is_flag(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
-
 static int count_flags(char *const *words) {
   int n = 0;
-  for (; *words; words++) n += is_flag(*words);
+  for (; *words; words++) n += ms_is_flag(*words);
   return n;
 }
 
@@ -57,7 +55,7 @@ static char **words_of(const MsShell *shell, const char *name) {
   g_auto(GStrv) values = ms_shell_words(shell, name);
   GPtrArray *words = g_ptr_array_new();
   for (int i = 0; values && values[i]; i++) {
-    if (!values[1] || is_flag(values[i])) add_split(words, values[i]);
+    if (!values[1] || ms_is_flag(values[i])) add_split(words, values[i]);
     else g_ptr_array_add(words, g_strdup(values[i]));
   }
   g_ptr_array_add(words, NULL);
@@ -245,7 +243,7 @@ static void remark_outputs(MsImport *import, const MsShell *shell, char *const *
 /* Between the program and its first option. */
 static void remark_leading(MsImport *import, const MsShell *shell, const MsCommand *command) {
   int from = find_script(command->words) + 1, n = 0;
-  while (from > 0 && command->words[from + n] && !is_flag(command->words[from + n])) n++;
+  while (from > 0 && command->words[from + n] && !ms_is_flag(command->words[from + n])) n++;
   g_autofree char **leading = g_new0(char *, n + 1);
   memcpy(leading, command->words + from, sizeof *leading * (size_t)n);
   remark_outputs(import, shell, leading, command->line, FALSE);

@@ -1,5 +1,6 @@
 /* src/launch/shell.c - reading a script: words with their expansions, commands, assignments, conditions. */
 #include "launch/shell.h"
+#include "launch/args.h"
 #include "launch/model_script.h"
 #include "launch/shell_eval.h"
 
@@ -874,8 +875,6 @@ static gboolean keyword(Reader *r, const char *word) {
 }
 
 /* --- commands -------------------------------------------------------------------------------------------------- */
-static gboolean is_option(const char *word) { return g_str_has_prefix(word, "--") && g_ascii_isalpha(word[2]); }
-
 static void add_words_to(MsCommand *command, GPtrArray *words) {
   guint old = g_strv_length(command->words);
   command->words = g_renew(char *, command->words, old + words->len + 1);
@@ -886,7 +885,7 @@ static void add_words_to(MsCommand *command, GPtrArray *words) {
 static gboolean keep_command(Reader *r, GPtrArray *words, int line) {
   GPtrArray *commands = r->shell->commands;
   if (commands->len >= MOST_COMMANDS) return fail(r, "has more than 100000 commands");
-  if (is_option(words->pdata[0]) &&
+  if (ms_is_flag(words->pdata[0]) &&
       commands->len > 0) { /* a line that begins with an option goes on with the command before it */
     add_words_to(commands->pdata[commands->len - 1], words);
     return TRUE;

@@ -117,12 +117,10 @@ typedef struct {
   MsTime from, to;
 } Window;
 
-static gboolean forward_part(const MsSlot *slot) { return slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB; }
-
 static Window window_of(const MsDetail *d, const MsSlotSpans *passes, int stage) {
   int n = d->schedule->n[stage], k = n / 2;
   Window w = {0, 0};
-  while (k < n - 1 && !forward_part(&d->schedule->slot[stage][k])) k++;
+  while (k < n - 1 && !ms_slot_has_forward(&d->schedule->slot[stage][k])) k++;
   if (n == 0 || passes->end[d->slot_base[stage] + (guint32)k] < 0) return w;
   w.from = passes->start[d->slot_base[stage] + (guint32)k], w.to = passes->end[d->slot_base[stage] + (guint32)k];
   for (int j = k + 1; j < n && j <= k + 2; j++) {

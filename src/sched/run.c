@@ -7,7 +7,6 @@
 enum { HAS_F = 1, HAS_INPUT = 2, HAS_WEIGHT = 4, HAS_ALL = 7 };
 
 /* What a slot does to the forward pass (mb, chunk) and the backward pass (mb2, chunk2). */
-static gboolean has_forward(const MsSlot *slot) { return slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB; }
 static gboolean has_input_gradient(const MsSlot *slot) {
   return slot->kind == MS_SLOT_B || slot->kind == MS_SLOT_I || slot->kind == MS_SLOT_FB;
 }
@@ -40,7 +39,7 @@ static const char *mark_slot(const MsSchedule *schedule, guint8 *seen, const MsS
     if (!has_input_gradient(slot) && !(*pass & HAS_INPUT)) return "comes before its input gradient";
     *pass |= (has_input_gradient(slot) ? HAS_INPUT : 0) | (has_weight_gradient(slot) ? HAS_WEIGHT : 0);
   }
-  if (has_forward(slot)) {
+  if (ms_slot_has_forward(slot)) {
     guint8 *pass = pass_of(schedule, seen, slot->mb, slot->chunk);
     if (!pass) return "names a forward pass that does not exist on this stage";
     if (*pass & HAS_F) return "repeats a forward pass";
@@ -391,7 +390,7 @@ int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage) {
   int live = 0, peak = 0;
   for (int k = 0; k < schedule->n[stage]; k++) {
     const MsSlot *slot = &schedule->slot[stage][k];
-    if (has_forward(slot)) live++;
+    if (ms_slot_has_forward(slot)) live++;
     peak = MAX(peak, live);
     if (has_weight_gradient(slot)) live--;
   }
@@ -407,7 +406,7 @@ void ms_schedule_most_in_flight(const MsSchedule *schedule, int stage, gint64 *l
   memset(live, 0, size);
   for (int k = 0; k < schedule->n[stage]; k++) {
     const MsSlot *slot = &schedule->slot[stage][k];
-    if (has_forward(slot)) now[slot->chunk]++, sum++;
+    if (ms_slot_has_forward(slot)) now[slot->chunk]++, sum++;
     if (has_weight_gradient(slot)) now[backward_chunk_of(slot)]--, sum--;
     if (slot->kind == MS_SLOT_F && sum > most) most = sum, memcpy(live, now, size);
   }

@@ -57,6 +57,10 @@ struct MsSchedule {
   MsSlot **slot;      /* [stages][n] in execution order */
 };
 
+static inline gboolean ms_slot_has_forward(const MsSlot *slot) {
+  return slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB;
+}
+
 /* NULL with `why` when the schedule does not exist for these numbers. (transfer full) */
 MsSchedule *ms_schedule_for(MsScheduleKind kind, const MsScheduleNumbers *numbers, char *why, size_t size);
 /* The same, kept for those who ask for it again. (transfer full; not to be changed) */

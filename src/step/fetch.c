@@ -54,11 +54,9 @@ MsNeed ms_first_need(const MsProgram *p, MsChunks of) {
   return ms_need_ahead(p, &w, !of.forward, nobody);
 }
 
-static gboolean goes_forward(const MsSlot *slot) { return slot->kind == MS_SLOT_F || slot->kind == MS_SLOT_FB; }
-
 static gboolean is_first_forward(const MsSlot *slots, int at) {
   for (int i = 0; i < at; i++)
-    if (goes_forward(&slots[i]) && slots[i].chunk == slots[at].chunk) return FALSE;
+    if (ms_slot_has_forward(&slots[i]) && slots[i].chunk == slots[at].chunk) return FALSE;
   return TRUE;
 }
 
@@ -69,6 +67,7 @@ MsNeed ms_need_of_slots(const MsProgram *p, const MsSchedule *schedule, int stag
   const MsSlot *slot = &schedule->slot[stage][at];
   if (slot->kind == MS_SLOT_FB && p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
   const MsChunk *chunk = ms_layout_chunk(p->layout, stage, slot->chunk);
-  if (!goes_forward(slot)) return ms_first_need(p, (MsChunks){.backward = chunk, .kind = (MsSlotKind)slot->kind});
+  if (!ms_slot_has_forward(slot))
+    return ms_first_need(p, (MsChunks){.backward = chunk, .kind = (MsSlotKind)slot->kind});
   return ms_first_need(p, (MsChunks){.forward = chunk, .first = is_first_forward(schedule->slot[stage], at)});
 }

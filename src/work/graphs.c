@@ -30,10 +30,7 @@ gboolean ms_captured(const MsOptions *o, MsModule module) {
   return (captures >> module & 1) != 0;
 }
 
-static gboolean captures_modules(const MsOptions *o) {
-  return o->cuda_graph_scope && !MS_GRAPHS(o->cuda_graph_scope, whole_step);
-}
-static gboolean of_modules(const MsBuild *b) { return captures_modules(b->options); }
+static gboolean of_modules(const MsBuild *b) { return ms_captures_modules(b->options); }
 
 /* The graph of a MoE layer ends behind the router, or behind the preprocessing of dispatch. */
 static gboolean ends_in_router(const MsBuild *b) {
@@ -84,7 +81,7 @@ static gboolean hands_over(const MsOptions *o) {
 }
 
 gboolean ms_graph_copies_input(const MsOptions *o, guint8 mixers) {
-  return captures_modules(o) && !hands_over(o) && ms_captured(o, first_module(mixers));
+  return ms_captures_modules(o) && !hands_over(o) && ms_captured(o, first_module(mixers));
 }
 
 /* TransformerEngine copies what comes into a graph to where it was captured, unless it lies there, which what is not
