@@ -349,14 +349,28 @@ static int machine_of(const Reader *r, const char *const *names) {
   return -1;
 }
 
-static char *columns_wanted(void) {
-  GString *out = g_string_new("its columns are those of no table that curves are fitted to: ");
-  for (size_t i = 0; i < G_N_ELEMENTS(tables); i++) {
-    g_autofree char *need = g_strjoinv(",", (char **)tables[i].need);
-    g_string_append_printf(out, "%s%s (%s%s)", i ? "; " : "", tables[i].what, need,
-                           tables[i].has_latency ? ",latency_us" : "");
-  }
-  return g_string_free(out, FALSE);
+static guint columns_present(const Reader *r, const Table *table) {
+  guint n = table->has_latency && r->latency >= 0;
+  for (int i = 0; table->need[i]; i++) n += ms_csv_column(r->csv, table->need[i]) >= 0;
+  return n;
+}
+
+static double share_present(const Reader *r, const Table *table) {
+  return (double)columns_present(r, table) / (g_strv_length((char **)table->need) + table->has_latency);
+}
+
+/* The table that a file of no table comes nearest to, and which others there are. (transfer full) */
+static char *columns_wanted(const Reader *r) {
+  const Table *nearest = &tables[0];
+  g_autoptr(GString) others = g_string_new(NULL);
+  for (size_t i = 1; i < G_N_ELEMENTS(tables); i++)
+    if (share_present(r, &tables[i]) >= share_present(r, nearest)) nearest = &tables[i];
+  for (size_t i = 0; i < G_N_ELEMENTS(tables); i++)
+    if (&tables[i] != nearest) g_string_append_printf(others, "%s%s", others->len ? ", " : "", tables[i].what);
+  g_autofree char *need = g_strjoinv(",", (char **)nearest->need);
+  return g_strdup_printf("its columns are those of no table that curves are fitted to; nearest are %s, which need "
+                         "%s%s; others are %s",
+                         nearest->what, need, nearest->has_latency ? ",latency_us" : "", others->str);
 }
 
 gboolean ms_measure_read(const char *filename, const char *const *names, GPtrArray *series, char **note,
@@ -376,7 +390,7 @@ gboolean ms_measure_read(const char *filename, const char *const *names, GPtrArr
     g_propagate_error(error, problem);
     return FALSE;
   }
-  if (note && !r.table) *note = columns_wanted();
+  if (note && !r.table) *note = columns_wanted(&r);
   else if (note && series->len == r.first)
     *note = g_strdup_printf("%s: no row of %s that a curve could describe", r.table->what, names[0]);
   return TRUE;

@@ -305,6 +305,11 @@ static void whole_fit(void **state) {
   assert_int_equal(error->code, MS_ERROR_INPUT);
   assert_non_null(strstr(error->message, "no row of"));
   g_clear_error(&error);
+  g_autofree char *foreign = temporary("moesim-fit-foreign.csv", "m,n,k,tflops\n128,128,128,5\n", -1);
+  const char *no_table[] = {foreign, NULL};
+  assert_null(ms_fit_evaluate(new_machine, no_table, FALSE, &error));
+  assert_non_null(strstr(error->message, "nearest are GEMMs, which need dtype,m,n,k,latency_us; others are"));
+  g_clear_error(&error);
   /* two machines: a row of each, and both together by kind */
   g_autofree char *both = g_strdup_printf("%s,%s", new_machine, new_machine);
   g_autoptr(MsEvaluation) two = ms_fit_evaluate(both, files, FALSE, &error);
