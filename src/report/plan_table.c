@@ -252,13 +252,14 @@ const char *ms_report_launch_form(const MsScenario *s) {
                                                                                      : NULL;
 }
 
-/* A request that says nothing of precision trains in BF16: what of the machine it leaves out. (transfer full) */
-static char *other_precisions(const MsRequest *request) {
+/* What the machine is faster in than what the request trains in, where that is the only one. (transfer full) */
+static char *faster_precisions(const MsRequest *request) {
   const MsScenario *s = request->base;
   g_autoptr(GString) words = g_string_new(NULL);
-  if (s->training.precision != MS_BF16 || ms_request_leaves_open(request, "training.precision")) return g_strdup("");
+  double own = ms_hardware_peak_flops(s->hardware, s->training.precision);
+  if (ms_request_leaves_open(request, "training.precision")) return g_strdup("");
   for (int i = 0; i < MS_N_PRECISIONS; i++)
-    if (i != MS_BF16 && ms_precision_tried(s, i))
+    if (ms_precision_tried(s, i) && ms_hardware_peak_flops(s->hardware, (MsPrecision)i) > own)
       g_string_append_printf(words, "%s%s", words->len ? ", " : "", ms_precision_words[i]);
   return words->len
              ? g_strdup_printf("; --precision auto (in a file \"precision\": \"auto\") tries %s, too", words->str)
@@ -271,7 +272,7 @@ static void append_hint(GString *out, const MsRequest *request, const MsPlan *pl
   g_autofree char *start = !form         ? NULL
                            : not_started ? g_strdup_printf("; --launch does not start it: %s", not_started)
                                          : g_strdup_printf("; --launch %s prints what starts it", form);
-  g_autofree char *precisions = other_precisions(request);
+  g_autofree char *precisions = faster_precisions(request);
   g_string_append_c(out, '\n');
   if (best->result->bottleneck) ms_text_paragraph(out, 6, "best: %s", best->result->bottleneck);
   ms_text_paragraph(out, 6,

@@ -194,14 +194,14 @@ class Plans(unittest.TestCase):
 
 
     def test_ctrl_c_leaves_a_long_run(self):
-        scenario = json.loads(Path(RUN).read_text())
-        scenario["training"]["global_batch_size"] *= 16
+        scenario = json.loads(Path("scenarios/run-deepseek-v3-gb200-256.json").read_text())
+        scenario["training"]["routing"] = {"zipf": 0.5}
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         try:
             with self.assertRaises(KeyboardInterrupt):
                 timer.start()
-                moesim.run(scenario)
+                moesim.run(scenario, draws=40)
                 timer.join()
             left = [thread for thread in threading.enumerate() if thread.name == "moesim"]
             self.assertEqual(len(left), 1)
