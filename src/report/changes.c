@@ -24,7 +24,7 @@ static char *about_memory(const MsResult *run, const MsChanges *c) {
     return g_strdup_printf("at %.0f %% of the memory no single change helps: plan --around looks at all layouts", used);
   g_autofree char *change = whole_change(c->frees->change);
   double slower = -c->frees->gain;
-  if (used <= 100 && slower > MS_CHANGE_PRICE)
+  if (used <= 100 && slower > MS_PICK_LOSS)
     return g_strdup_printf(
         "at %.0f %% of the memory it is tight, and no single change that helps is cheap: %s frees %s "
         "for %.1f %% of the step; plan --around looks at all layouts",

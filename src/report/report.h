@@ -108,8 +108,8 @@ extern const MsFigures ms_changes_figures; /* of MsChanges */
 char *ms_report_adapters(const MsScenario *scenario); /* ", LoRA of rank 16", or nothing (transfer full) */
 
 /* --- plan_table.c ---------------------------------------------------------------------------------------------- */
-char *ms_report_layout(
-    const MsScenario *scenario); /* "tp 1 cp 1 ... mbs 1 recompute full", or without the last two (transfer full) */
+/* "tp 1 cp 1 ... mbs 1 recompute full"; the last two only where something is recomputed. (transfer full) */
+char *ms_report_layout(const MsScenario *scenario);
 /* "64", or "64 to 256" where the number is searched. (transfer full) */
 char *ms_report_gpus(const MsRequest *request);
 /* `deadline`: what was short was time, not memory. (transfer full) */

@@ -755,7 +755,7 @@ MsGraph *ms_lower_full(const MsProgram *p, const MsSchedule *schedule, guint32 *
 }
 
 MsGraph *ms_lower_folded(const MsProgram *p, const MsSchedule *schedule, guint32 *slot_task, const guint32 *slot_base) {
-  return lower(p, schedule, slot_task, slot_base, TRUE);
+  return lower(p, schedule, slot_task, slot_base, !p->skewed);
 }
 
 /* --- what follows the last slots, alone --- */

@@ -11,7 +11,8 @@ double ms_program_tasks(const MsProgram *program, const MsSchedule *schedule);
 /* The whole step. slot_task/slot_base as in MsDetail (may be NULL). */
 MsGraph *ms_lower_full(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task,
                        const guint32 *slot_base);
-/* The same with fewer of its rounds where they share something (ms_graph_leave_out). Tasks of slots are numbers. */
+/* The same with fewer of its rounds where they share something and steps do not overlap (ms_graph_leave_out). Tasks of
+ * slots are numbers. */
 MsGraph *ms_lower_folded(const MsProgram *program, const MsSchedule *schedule, guint32 *slot_task,
                          const guint32 *slot_base);
 /* The pieces of one turn, `repeat` times after one another, alone on one device. Both chunks without EP overlap: the

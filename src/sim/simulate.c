@@ -120,9 +120,8 @@ static guint32 *slot_bases(const Parts *p) {
   return base;
 }
 
-/* `folds`: rounds may be left out. Where they turn out to differ, and where steps overlap, all are laid down. */
+/* `folds`: rounds may be left out. Where they turn out to differ all are laid down. */
 static MsTrajectory *run_step(const Parts *p, guint32 *slots, const guint32 *base, gboolean folds, MsGraph **graph) {
-  folds &= !p->program->skewed;
   *graph = (folds ? ms_lower_folded : ms_lower_full)(p->program, p->schedule, slots, base);
   if (p->slow) ms_graph_slow(*graph, (guint32)p->slow->stage, p->slow->factor);
   MsTrajectory *t = ms_program_run(p->program, *graph, NULL);
@@ -708,8 +707,7 @@ static MsTrajectory *run_within(const Parts *p, const MsGraph *graph, const guin
 static double step_within(const Parts *p, double limit_s) {
   g_autofree guint32 *base = slot_bases(p), *slot = g_new0(guint32, base[p->layout->pp]);
   MsTime limit = limit_of(limit_s);
-  g_autoptr(MsGraph) graph =
-      (p->program->skewed ? ms_lower_full : ms_lower_folded)(p->program, p->schedule, slot, base);
+  g_autoptr(MsGraph) graph = ms_lower_folded(p->program, p->schedule, slot, base);
   if (ms_graph_left_out(graph) > 0) {
     g_autoptr(MsTrajectory) t = ms_program_run(p->program, graph, NULL);
     if (ms_trajectory_is_whole(t, graph)) return t->makespan > limit ? INFINITY : (double)t->makespan / MS_PS_PER_S;

@@ -21,8 +21,7 @@ typedef struct {
   double limit_B;
 } MsChanges;
 
-#define MS_CHANGE_GAIN  0.005
-#define MS_CHANGE_PRICE 0.05 /* of the step: dearer memory is no advice where the run fits without it */
+#define MS_CHANGE_GAIN 0.005
 
 /* Keys that the planner cannot settle for it give no row. NULL on Ctrl-C, and for what cannot be simulated. (transfer
  * full) */
