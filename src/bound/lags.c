@@ -109,6 +109,7 @@ typedef struct {
 } Table; /* sources: whose lags are there */
 
 enum { NO_RIVAL = -1 };
+static const MsRivalsMet no_rivals = {.sms = {NO_RIVAL, NO_RIVAL}};
 
 struct MsPieceLags {
   const MsCostedPiece *piece;
@@ -119,6 +120,7 @@ struct MsPieceLags {
   Table **pair;                          /* [n * n] forward of one beside backward of another */
   MsForced **forced_pass, **forced_pair; /* the same */
   guint64 *number;                       /* [2 * n] of the lists, 0 = not asked for yet; NULL: nothing is kept */
+  MsPieceLags *unshared;                 /* NULL = not asked for yet */
   MsRows rows;                           /* scratch */
 };
 
@@ -170,19 +172,33 @@ static void take_over(MsPieceLags *l, const MsPieceLags *like) {
   }
 }
 
+static void new_tables(MsPieceLags *l) {
+  gsize n = (gsize)l->n;
+  l->pass = g_new0(Table *, (MS_SLOT_W + 1) * n);
+  l->pair = g_new0(Table *, n * n);
+  l->forced_pass = g_new0(MsForced *, (MS_SLOT_W + 1) * n);
+  l->forced_pair = g_new0(MsForced *, n * n);
+}
+
 MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenario *scenario, const MsPieceLags *like) {
   MsPieceLags *l = g_new0(MsPieceLags, 1);
-  *l = (MsPieceLags){
-      .piece = piece, .n = n, .rivals = {.sms = {NO_RIVAL, NO_RIVAL}}, .delay_wgrad = scenario->options.delay_wgrad};
+  *l = (MsPieceLags){.piece = piece, .n = n, .rivals = no_rivals, .delay_wgrad = scenario->options.delay_wgrad};
   l->of_pool = MAX(1, n / ms_scenario_stage_machines(scenario));
   for (int i = 0; i < ms_scenario_stage_machines(scenario); i++)
     l->sm_count[i] = ms_scenario_stage_machine(scenario, i)->sm_count;
-  l->pass = g_new0(Table *, (MS_SLOT_W + 1) * (gsize)n);
-  l->pair = g_new0(Table *, (gsize)n * (gsize)n);
-  l->forced_pass = g_new0(MsForced *, (MS_SLOT_W + 1) * (gsize)n);
-  l->forced_pair = g_new0(MsForced *, (gsize)n * (gsize)n);
+  new_tables(l);
   if (like) take_over(l, like);
   return l;
+}
+
+MsPieceLags *ms_piece_lags_unshared(MsPieceLags *l) {
+  if (l->unshared) return l->unshared;
+  MsPieceLags *own = l->unshared = g_new0(MsPieceLags, 1);
+  *own = (MsPieceLags){
+      .piece = l->piece, .n = l->n, .of_pool = l->of_pool, .rivals = no_rivals, .delay_wgrad = l->delay_wgrad};
+  new_tables(own);
+  if (l->number) ms_piece_lags_keep(own);
+  return own;
 }
 
 void ms_piece_lags_keep(MsPieceLags *l) { l->number = g_new0(guint64, 2 * (gsize)l->n); }
@@ -221,6 +237,7 @@ static GByteArray *key_of(MsPieceLags *l, MsSlotKind kind, int f, int b, const M
 
 void ms_piece_lags_free(MsPieceLags *l) {
   if (!l) return;
+  ms_piece_lags_free(l->unshared);
   forget_all(l);
   for (int i = 0; i < (MS_SLOT_W + 1) * l->n; i++) ms_kept_release(&tables, l->pass[i]);
   for (int i = 0; i < l->n * l->n; i++) ms_kept_release(&tables, l->pair[i]);

@@ -53,6 +53,8 @@ MsPieceLags *ms_piece_lags_new(const MsCostedPiece *piece, int n, const MsScenar
 /* Before they are asked for: what is found is kept for others with lists of the same numbers (step/number.h). */
 void ms_piece_lags_keep(MsPieceLags *lags);
 guint64 ms_piece_lags_number(MsPieceLags *lags, int piece, gboolean backward); /* of those that are kept */
+/* The same of rows that run as if others took nothing from compute. Owned by `lags`. */
+MsPieceLags *ms_piece_lags_unshared(MsPieceLags *lags);
 void ms_piece_lags_free(MsPieceLags *lags);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPieceLags, ms_piece_lags_free)
 const MsLags *ms_piece_lags_pass(MsPieceLags *lags, MsSlotKind kind /* F, B, I or W */, int piece, guint sources);

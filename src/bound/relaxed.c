@@ -564,13 +564,13 @@ static MsTime first_to_first(Relaxed *r) {
 
 /* Where steps overlap a stage begins its next one when it has ended all of this one, host and streams, so that one step
  * follows another no sooner than the longest way from where a stage begins to where it ends, whatever others still do
- * of the step before (engine/engine.h: ms_engine_again). That is what its own rows take when all that they wait for is
- * there; of the first stage, where all microbatches begin and end, it is asked through the others, too. */
+ * of the step before (engine/engine.h: ms_engine_again, where rows last as they did in the first step, whatever they
+ * run beside: what rows lose to one another does not count). That is what its own rows take when all that they wait for
+ * is there; of the first stage, where all microbatches begin and end, it is asked through the others, too. */
 static MsTime longest_alone(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule, MsTime limit) {
-  Relaxed r = relaxed_of(p, lags, schedule);
+  Relaxed r = relaxed_of(p, ms_piece_lags_unshared(lags), schedule);
   MsTime longest = 0;
   open_tables(&r);
-  find_forced(&r);
   chunks_lags(&r);
   for (int s = 0; s < p->layout->pp; s++) {
     MsTime own = stage_alone(&r, s);
@@ -693,8 +693,9 @@ MsTime ms_relaxed_passes(const MsScenario *scenario, const MsWork *work, MsCoste
   MsProgram p = {.scenario = scenario, .layout = layout, .work = &own, .piece = piece};
   gboolean overlap = ms_steps_overlap(scenario);
   if (ms_schedule_row(kind)->costs == MS_COSTS_DECIDE) {
-    MsTime alone = overlap ? alone_in_any_order(&p, lags) : 0,
-           first = slots_in_any_order(&p, lags, ms_schedule_in_flight(kind, layout->pp));
+    MsPieceLags *used = overlap ? ms_piece_lags_unshared(lags) : lags;
+    MsTime alone = overlap ? alone_in_any_order(&p, used) : 0,
+           first = slots_in_any_order(&p, used, ms_schedule_in_flight(kind, layout->pp));
     return MAX(alone, first);
   }
   g_autoptr(MsSchedule) schedule = ms_program_schedule(&p, why, sizeof why);

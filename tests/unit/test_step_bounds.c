@@ -258,8 +258,24 @@ static void queues_of_unequal_parts(void **state) {
   }
 }
 
+/* A ring of attention adds up its steps on a stream of its own. Where the host lags behind in the first step they run
+ * beside nothing, and last as long in those that follow it. */
+static void overlapping_steps_with_rings(void **state) {
+  (void)state;
+  for (int i = 0; i < 3; i++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "mtt-s5000", 4096 >> i);
+    s->training.seq_length = 4096, s->training.micro_batch_size = 1, s->training.global_batch_size = 256 >> i;
+    s->layout.tp = 4, s->layout.cp = 2, s->layout.pp = 2, s->layout.schedule = MS_SCHED_ZB_1P;
+    s->layout.cp_comm_type = MS_CP_P2P;
+    s->options.sequence_parallel = TRUE, s->options.overlap_grad_reduce = s->options.overlap_param_gather = FALSE;
+    Step step = step_of(s);
+    holds("rings", MAX(step.step, step.passes), step.full_s);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(overlapping_steps),
+                                     cmocka_unit_test(overlapping_steps_with_rings),
                                      cmocka_unit_test(orders_that_costs_decide),
                                      cmocka_unit_test(overlapping_steps_of_a_busy_host),
                                      cmocka_unit_test(hosts_of_overlapping_steps),
