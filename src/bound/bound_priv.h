@@ -32,6 +32,9 @@ enum { MS_RIVALS = 2 }; /* reductions or gathers of dense and of expert paramete
 typedef struct {
   MsLags lags, shared[MS_RIVALS];
   MsTime own, network;
+  /* Until the first compute row may start that an input opens; from its start until an output is there. MS_NEVER: it
+   * opens none; there is none. */
+  MsTime opens[MS_END_BESIDE + 1], tip[MS_END_BESIDE + 1];
   MsCross cross;
   gboolean met; /* shared[] is there */
 } MsForced;
@@ -74,12 +77,18 @@ void ms_toll_free(MsToll *toll);
 void ms_toll_last(MsToll *toll, int chunk); /* the slot that comes next is the last backward of a chunk */
 typedef struct {
   MsTime forced, own, network;
+  MsTime opens[MS_END_BESIDE + 1];
   MsLags shared[MS_RIVALS];
   MsCross cross;
 } MsNeed; /* what a slot takes of the stream: MsForced */
 MsNeed ms_need_of(const MsForced *forced);
 /* A slot: `before` and `after` it as in ms_lags_run; raises what is there `after` it by the toll. */
 void ms_toll_slot(MsToll *toll, const MsNeed *need, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]);
+/* When the kernels in front of the reductions are over that began with the last slot, 0: none began. */
+MsTime ms_toll_scaled(const MsToll *toll);
+/* How much longer a message over the network takes that leaves at `from` behind the last slot and, with `behind`, the
+ * kernels in front of its reductions. */
+MsTime ms_toll_message(const MsToll *toll, MsTime from, MsTime message, gboolean behind);
 /* All that slots read and change, but for the marks behind the last of them; until its queues are empty nothing is the
  * same again. */
 void ms_toll_tell(MsToll *toll, MsCycle *cycle);
@@ -93,8 +102,14 @@ void ms_toll_back_free(MsTollBack *toll);                          /* NULL is fi
 MsTime ms_toll_back_slot(MsTollBack *toll, const MsNeed *need, int ending);
 /* What collectives of the step's own which go over the network take from slots, at least. FALSE: there are none. */
 gboolean ms_toll_rivals(const MsProgram *program, MsRivalsMet *rivals);
-MsTime ms_toll_gathered(MsToll *toll,
-                        int chunk); /* before the first forward of a chunk: the stream is not free for it before */
+/* Before the first forward of a chunk: the stream is not free for it before. */
+MsTime ms_toll_gathered(MsToll *toll, int chunk);
+/* All that the network brings for a piece of it is not there before. */
+MsTime ms_toll_brought(const MsToll *toll, int chunk, int piece);
+void ms_toll_not_before(MsToll *toll, MsTime at); /* the slot that comes next is not over before */
+void ms_toll_behind(MsToll *toll, int chunk,
+                    MsTime since);         /* behind the last slot a chunk is reduced, from `since` on */
+MsTime ms_toll_sent(const MsToll *toll);   /* reductions that go over the network are not over before */
 MsTime ms_toll_joined(const MsToll *toll); /* slots and reductions are not over before */
 
 #endif

@@ -43,6 +43,7 @@ typedef struct {
   int *first_after, *first_before; /* [n + 1], [n]: window that begins behind compute row k (k + 1 = 0: at the entry),
                                       ends before row k; -1 = none */
   MsTime *own, *gap, *start; /* [n] duration of a compute row; wait in front of it; when it starts at the earliest */
+  MsTime opens[2], tip[2];   /* as of MsForced */
 } Busy;
 
 /* What each row follows: the last compute row, else the entry of its list when its own waits lead there. Streams lead
@@ -189,6 +190,7 @@ static void from_entry(Busy *b, gboolean beside, int sm_count) {
     lift(&b->start[w->before], w->chain);
   }
   if (first == b->n) return;
+  if (first == 0) b->opens[beside] = b->start[0];
   for (int k = b->first_after[0]; k >= 0; k = b->window[k].next_after) { /* what runs from the entry beside compute */
     Window *w = &b->window[k];
     gboolean costs = sm_count > 0 && begins_at_entry(b, w, beside) && w->before > first && w->before < b->n;
@@ -197,7 +199,7 @@ static void from_entry(Busy *b, gboolean beside, int sm_count) {
   onward_from(b, first, TRUE);
 }
 
-static void hand_over(const Busy *b, int source, MsLags *lags) {
+static void hand_over(Busy *b, int source, MsLags *lags) {
   if (b->n > 0 && b->start[b->n - 1] >= 0)
     lift(&lags->to[MS_END_COMPUTE][source], b->start[b->n - 1] + b->own[b->n - 1]);
   for (int side = 0; side < 2; side++) {
@@ -206,10 +208,10 @@ static void hand_over(const Busy *b, int source, MsLags *lags) {
     const Window *w = &b->window[b->number[tip]];
     gboolean compute = computes(&b->rows->row[tip]);
     int last = compute ? b->number[tip] : w->after;
-    if (b->forced && last != b->n - 1) continue;
-    if (last >= 0 && b->start[last] >= 0)
-      lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source],
-           b->start[last] + b->own[last] + (compute ? 0 : w->chain));
+    if (last < 0 || b->start[last] < 0) continue;
+    MsTime there = b->start[last] + b->own[last] + (compute ? 0 : w->chain);
+    if (source == MS_END_COMPUTE) b->tip[side] = there;
+    if (!b->forced || last == b->n - 1) lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source], there);
   }
 }
 
@@ -283,7 +285,7 @@ MsTime ms_cross_cost(const MsCross *then, const MsCross *first) {
   return MAX(0, computes - gaps) + MAX(0, sends) / then->sm_count * MIN(first->sms, then->sms);
 }
 
-/* *all, may be NULL: MsForced.network and .cross. */
+/* *all, may be NULL: MsForced.network, .opens, .tip and .cross. */
 static void busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags, MsForced *all) {
   enum { FEW = 160 };
   int few_numbers[3 * FEW + 1], n = rows->n;
@@ -294,11 +296,16 @@ static void busy(const MsRows *rows, int sm_count, gboolean forced, guint source
             .forced = forced,
             .number = many ? g_new(int, 3 * n + 1) : few_numbers,
             .window = many ? g_new(Window, n) : few_windows,
-            .own = many ? g_new(MsTime, 3 * n) : few_times};
+            .own = many ? g_new(MsTime, 3 * n) : few_times,
+            .opens = {MS_NEVER, MS_NEVER},
+            .tip = {MS_NEVER, MS_NEVER}};
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
   if (n > 0) measure(&b, sm_count, sources, lags);
-  if (all) all->network = sent_between(&b), all->cross = crossing(&b, sm_count);
+  if (all) {
+    all->network = sent_between(&b), all->cross = crossing(&b, sm_count);
+    memcpy(all->opens, b.opens, sizeof b.opens), memcpy(all->tip, b.tip, sizeof b.tip);
+  }
   if (!many) return;
   g_free(b.number);
   g_free(b.window);
@@ -309,7 +316,11 @@ void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags)
   busy(rows, sm_count, FALSE, sources, lags, NULL);
 }
 
-const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS, .shared = {MS_NO_ROWS, MS_NO_ROWS}, .met = TRUE};
+const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS,
+                                    .shared = {MS_NO_ROWS, MS_NO_ROWS},
+                                    .opens = {MS_NEVER, MS_NEVER},
+                                    .tip = {MS_NEVER, MS_NEVER},
+                                    .met = TRUE};
 
 MsForced ms_rows_forced(const MsRows *rows, int sm_count) {
   MsForced f = ms_nothing_forced;

@@ -82,6 +82,12 @@ MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
                 .network = then->network + first->network};
   f.cross = cross_of(then, first, of_compute(&f) - of_compute(then) - of_compute(first));
   f.met = then->met && first->met;
+  for (int end = MS_END_ENTRY; end <= MS_END_BESIDE; end++) {
+    f.opens[end] = first->own > 0 ? first->opens[end] : then->opens[end];
+    f.tip[end] = then->tip[end] == MS_NEVER /* what runs on from the first into the second may come behind it */
+                     ? first->tip[end]
+                     : then->tip[end] + of_compute(first) + first->cross.inside;
+  }
   for (int k = 0; k < MS_RIVALS && f.met; k++) f.shared[k] = ms_lags_product(&then->shared[k], &first->shared[k]);
   return f;
 }
@@ -97,6 +103,10 @@ MsLags ms_lags_beside(const MsLags *l) {
 MsForced ms_forced_beside(const MsForced *forced) {
   MsForced f = *forced;
   f.lags = ms_lags_beside(&forced->lags);
+  for (int end = MS_END_ENTRY; end <= MS_END_BESIDE; end++) {
+    int other = MS_END_BESIDE - end;
+    f.opens[end] = forced->opens[other], f.tip[end] = forced->tip[other];
+  }
   for (int k = 0; k < MS_RIVALS && f.met; k++) f.shared[k] = ms_lags_beside(&forced->shared[k]);
   return f;
 }

@@ -59,17 +59,32 @@ typedef struct {
                             NULL = not asked for yet */
   int n_kinds;
   MsStages at;
-  int *reduces;               /* of ms_reduce_slots */
-  MsTime *last_b, *gather_at; /* [num_chunks] */
-  MsToll **toll;              /* [stages] NULL: none */
-  MsTollBack **toll_back;     /* the same; of `ran` */
-  Forced *forced;             /* [stages] */
-  gboolean splits;            /* backwards are split into I and W */
-  gboolean needs, rivals;     /* it is asked what slots need, and what beside rivals */
-  GArray *ran;                /* Ran; NULL: nobody asks */
+  int *reduces;                /* of ms_reduce_slots */
+  MsTime *last_b, *gather_at;  /* [num_chunks] */
+  MsToll **toll;               /* [stages] NULL: none */
+  MsTollBack **toll_back;      /* the same; of `ran` */
+  Forced *forced;              /* [stages] */
+  gboolean told[MS_MAX_POOLS]; /* Forced.told of the stages of a pool */
+  gboolean splits;             /* backwards are split into I and W */
+  gboolean needs, rivals;      /* it is asked what slots need, and what beside rivals */
+  GArray *ran;                 /* Ran; NULL: nobody asks */
   MsTime *left, limit; /* [stages] what is still to come behind the compute stream, NULL: nobody asks; a step above
                           `limit` need not be known */
 } Relaxed;
+
+static void at_least(MsTime *left, MsTime to) { *left = MAX(*left, to); }
+
+/* By what rows force: from when the stream is free, or an input opens its first row, to its end and the outputs. */
+static void raise_lags(Table *t, const MsForced *f) {
+  MsTime forced = t->need.forced + f->cross.inside;
+  at_least(&t->lags.to[MS_END_COMPUTE][MS_END_COMPUTE], forced);
+  for (int out = MS_END_ENTRY; out <= MS_END_BESIDE; out++) {
+    if (f->tip[out] != NEVER) at_least(&t->lags.to[out][MS_END_COMPUTE], f->tip[out]);
+    if (f->opens[out] != NEVER) at_least(&t->lags.to[MS_END_COMPUTE][out], f->opens[out] + forced);
+    for (int in = MS_END_ENTRY; in <= MS_END_BESIDE && f->tip[out] != NEVER; in++)
+      if (f->opens[in] != NEVER) at_least(&t->lags.to[out][in], f->opens[in] + f->tip[out]);
+  }
+}
 
 /* The pieces of a turn as one table; beside a forward, a backward goes from the other entry to the other end. */
 static Table table_of(const Relaxed *r, MsChunks of) {
@@ -93,6 +108,8 @@ static Table table_of(const Relaxed *r, MsChunks of) {
     forced = ms_forced_product(&need, &forced);
   }
   t.need = ms_need_of(&forced);
+  const MsChunk *chunk = of.forward ? of.forward : of.backward;
+  if (r->told[chunk->pool]) raise_lags(&t, &forced);
   return t;
 }
 
@@ -195,6 +212,27 @@ static MsTime gathered(Relaxed *r, const MsSlotPass *f, MsTime entry) {
   return MAX(entry, r->gather_at[f->chunk * r->p->layout->pp + stage]);
 }
 
+/* Of the first forward of a chunk, each piece of which waits for its own parameters: when its output is there at the
+ * earliest. */
+static MsTime brought(Relaxed *r, const MsSlotPass *f) {
+  MsToll *toll = f->nth == 0 ? r->toll[f->stage] : NULL;
+  if (!toll) return NEVER;
+  const MsCostedStep *step = &r->p->step[f->stage];
+  const MsChunk *chunk = ms_layout_chunk(r->p->layout, f->stage, f->chunk);
+  MsLags rest = ms_no_rows;
+  MsTime tip = NEVER;
+  for (int at = ms_work_chunk_length(r->p->work, chunk), from, to; at-- > 0;) {
+    int piece = ms_work_chunk_piece(r->p->work, chunk, at);
+    rest = ms_lags_product(&rest, ms_piece_lags_pass(r->lags, MS_SLOT_F, piece, MS_FROM_ALL));
+    ms_bucket_rows(step->ops.gather_at, step->gather.list->n, f->chunk, at, &from, &to);
+    MsTime there = to > from ? ms_toll_brought(toll, f->chunk, at) : 0;
+    if (there == 0) continue;
+    ms_toll_not_before(toll, there + rest.to[MS_END_COMPUTE][MS_END_ENTRY]);
+    tip = MAX(tip, there + rest.to[MS_END_ENTRY][MS_END_ENTRY]);
+  }
+  return tip;
+}
+
 static void note_side(Relaxed *r, const MsSlotPass *pass, int side, Ran *ran) {
   ran->in[side] = pass->kind == MS_SLOT_W ? -1 : pass->in, ran->out[side] = pass->out;
   if (pass->kept >= 0) ran->kept = pass->kept;
@@ -217,6 +255,16 @@ static void note(Relaxed *r, const MsTurn *turn, const Table *table) {
   g_array_append_val(r->ran, ran);
 }
 
+/* behind: the kernels in front of the turn's reductions. */
+static void hand_on(Relaxed *r, const MsSlotPass *pass, gboolean beside, MsTime tip, gboolean behind) {
+  const MsToll *toll = pass->goes ? r->toll[pass->stage] : NULL;
+  MsTime longer = 0;
+  if (toll && behind) tip = MAX(tip, ms_toll_scaled(toll));
+  if (toll && ms_program_p2p(r->p, pass->stage, ms_program_stage_of(r->p, pass->to))->level)
+    longer = ms_toll_message(toll, ms_stages_leaves(&r->at, pass, tip), ms_stages_message(&r->at, pass, FALSE), behind);
+  ms_stages_hand_on(&r->at, pass, beside, tip, longer);
+}
+
 static void run_turn(Relaxed *r, const MsTurn *turn) {
   const MsSlotPass *f = turn->forward, *b = turn->backward;
   int stage = turn->stage;
@@ -230,7 +278,8 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (ending >= 0) ms_toll_last(r->toll[stage], ending);
   gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
   const Table *table = (f ? b || !f_empty : !b_empty) ? table_of_turn(r, turn, of) : NULL;
-  if (table && f) f_tip = run_lags(r, stage, table, MAX(f_tip, 0), b ? &b_tip : NULL);
+  MsTime least = table && !b ? brought(r, f) : NEVER;
+  if (table && f) f_tip = run_lags(r, stage, table, MAX(f_tip, 0), b ? &b_tip : NULL), f_tip = MAX(f_tip, least);
   else if (table) b_tip = run_lags(r, stage, table, b_tip, NULL);
   if (r->ran) note(r, turn, table);
   if (f_empty) f_tip = ms_stages_passed_on(&r->at, f, before);
@@ -239,9 +288,9 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (b && b->kind != MS_SLOT_I) r->last_b[b->chunk * r->p->layout->pp + stage] = b_tip;
   MsTime behind = b_tip;
   const MsSlotPass *held = ms_stages_release(&r->at, turn, &behind);
-  if (held) ms_stages_hand_on(&r->at, held, FALSE, behind, 0), r->at.held.goes = FALSE;
-  if (f && !ms_stages_hold(&r->at, turn, f_tip)) ms_stages_hand_on(&r->at, f, b != NULL, f_tip, 0);
-  if (b) ms_stages_hand_on(&r->at, b, FALSE, b_tip, 0), ms_stages_forget(&r->at, turn);
+  if (held) hand_on(r, held, FALSE, behind, TRUE), r->at.held.goes = FALSE;
+  if (f && !ms_stages_hold(&r->at, turn, f_tip)) hand_on(r, f, b != NULL, f_tip, FALSE);
+  if (b) hand_on(r, b, FALSE, b_tip, !ms_sends_first(r->p, turn)), ms_stages_forget(&r->at, turn);
 }
 
 /* The least that a turn takes of the compute stream. Of a pair its rows there, not what computes on others, which may
@@ -345,7 +394,8 @@ static MsTime run_reductions(Relaxed *r, int stage) {
 /* Of chunks whose reductions begin behind the last slot. */
 static void end_behind(const Relaxed *r, int stage) {
   for (int c = 0; c < r->p->layout->vpp; c++)
-    if (ms_reduces_behind(r->reduces, r->s, stage, c)) ms_toll_last(r->toll[stage], c);
+    if (ms_reduces_behind(r->reduces, r->s, stage, c))
+      ms_toll_behind(r->toll[stage], c, r->last_b[c * r->p->layout->pp + stage]);
 }
 
 /* Returns the end of the step. `others`: when streams but for compute are free. */
@@ -359,6 +409,7 @@ static MsTime run_after(Relaxed *r, MsTime others) {
     rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s], rows[s].host = r->at.host[s];
     r->at.tip[s] = run_reductions(r, s);
     if (r->toll[s]) end_behind(r, s);
+    if (r->toll[s]) r->at.tip[s] = MAX(r->at.tip[s], ms_toll_sent(r->toll[s]));
     if (r->toll[s])
       rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s] = MAX(r->at.compute[s], ms_toll_joined(r->toll[s]));
     end = MAX(MAX(end, r->at.tip[s]), r->at.compute[s]);
@@ -417,8 +468,6 @@ static MsTime behind_slots(Relaxed *r, MsTime *of, int stage) {
 }
 
 static MsTime later(MsTime left, MsTime by) { return left == NEVER ? NEVER : left + by; }
-
-static void at_least(MsTime *left, MsTime to) { *left = MAX(*left, to); }
 
 /* What slots force on the compute stream, with what runs on from this one into the next. */
 static MsTime force_back(Back *b, int stage, const MsNeed *need) {
@@ -483,7 +532,7 @@ static MsTime *all_back(Relaxed *r) {
 static void find_forced(Relaxed *r) {
   for (int s = 0; s < r->p->layout->pp; s++) {
     r->rivals |= r->toll[s] != NULL;
-    r->forced[s].told = ms_slots_cross(r->p, s);
+    r->forced[s].told = r->told[ms_layout_pool(r->p->layout, s)] = ms_slots_cross(r->p, s);
     r->needs |= r->toll[s] || r->toll_back[s] || r->forced[s].told;
   }
 }

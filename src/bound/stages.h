@@ -76,12 +76,22 @@ static inline void ms_stages_run(MsStages *s, int stage, const MsLags *lags, MsT
                             (after[MS_END_ENTRY] <= host + lags->to[MS_END_ENTRY][MS_END_HOST]) |
                             (beside && after[MS_END_BESIDE] <= host + lags->to[MS_END_BESIDE][MS_END_HOST]);
 }
+static inline MsTime *ms_stages_stream(const MsStages *s, const MsSlotPass *pass) {
+  return pass->kind == MS_SLOT_F ? &s->stream_f[pass->stage] : &s->stream_b[pass->stage];
+}
+/* When the message leaves that a pass sends from `tip` on. */
+static inline MsTime ms_stages_leaves(const MsStages *s, const MsSlotPass *pass, MsTime tip) {
+  int stage = pass->stage;
+  MsTime launch = s->launch[ms_layout_pool(s->p->layout, stage)], host = s->host[stage] + launch;
+  tip = MAX(tip, *ms_stages_stream(s, pass));
+  return launch > 0 ? MAX(tip, host) : tip;
+}
 static inline MsTime ms_stages_send(MsStages *s, const MsSlotPass *pass, gboolean beside, MsTime message, MsTime tip) {
   int stage = pass->stage;
-  MsTime *stream = pass->kind == MS_SLOT_F ? &s->stream_f[stage] : &s->stream_b[stage];
-  MsTime launch = s->launch[ms_layout_pool(s->p->layout, stage)], host = s->host[stage] += launch;
-  tip = MAX(tip, *stream);
-  if (launch > 0 && host >= tip) tip = host, s->host_decides[stage] = TRUE;
+  MsTime *stream = ms_stages_stream(s, pass), leaves = ms_stages_leaves(s, pass, tip),
+         launch = s->launch[ms_layout_pool(s->p->layout, stage)], host = s->host[stage] += launch;
+  s->host_decides[stage] |= launch > 0 && leaves == host;
+  tip = leaves;
   *stream = tip += message;
   MsTime *awaited = &s->send[2 * stage];
   if (s->p->p2p_blocks) awaited[0] = awaited[1] = MAX(awaited[0], tip);

@@ -8,20 +8,24 @@
  * of T(a) may stand for it, since what ran before T(a) is at most T(a):
  *   - gathers: those that chunk c waits for have all run before its first forward;
  *   - reductions: those of chunks whose last backward comes after a run between a and the moment when all is done;
- *   - any: a stream that has rows runs them, so between the ends of two slots it runs for `forced` or until it has none
- * left. That needs the host to have issued them; it issues in order, so where the first compute row of every list goes
+ *   - any: a stream that has rows runs them, so between the ends of two slots it runs for as long as these take or
+ * until it has none left. Of two queues that share the network one runs until all is sent, and both until one is empty.
+ * That needs the host to have issued them; it issues in order, so where the first compute row of every list goes
  * through the host none of the next slot runs before.
  *
- * The network. Two queues of collectives, dense and expert, that have l1 <= l2 seconds to send from a moment on are
- * served together until one is empty: while one sends x the other sends s x at least, s = 1 where both have as many
- * parts of a NIC (fabric/meeting.h), else the fewer over the more. Let G be what they have sent since. A slot whose own
- * rows send for e seconds takes F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by
- * e at least, the network being busy with one or the other. So at the end of the slot T' is at least the least of
+ * The network. Two queues of collectives, dense and expert, that have l(1) and l(2) seconds to send from a moment on
+ * are served together until one is empty: while queue q sends x the other sends s(q) x at least, the parts of a NIC of
+ * its rows over those of q's (fabric/meeting.h). Let G be what they have sent since. A slot whose own rows send for e
+ * seconds takes F(k) when k queues are never empty meanwhile (MsForced.shared), and P = T - G grows by e at least, the
+ * network being busy with one or the other. So at the end of the slot T' is at least the least of
  *   - both queues left: T + F(2);
- *   - one left: T + F(1) and P + e + (1 + s) l1;
- *   - none left: T + F(0) and P + e + l1 + l2.
- * All grow with T and P, so that these may be bounds from below themselves. A slot that waited for gathers, g <= l2
- * seconds of them in either queue, is not over before P + e + g + min(s g, l1). */
+ *   - one left, that of r: T + F(1) and P + e + l(q) + min(s(q) l(q), l(r));
+ *   - none left: T + F(0) and P + e + l(1) + l(2).
+ * All grow with T and P, so that these may be bounds from below themselves. A slot that waited for gathers, g <= l(q)
+ * seconds of them in queue q, is not over before P + e + g + min(s(q) g, l(r)). A message is a slot that sends alone:
+ * beside queue q it takes q's parts of a NIC over its own longer.
+ *   In whatever order they are sent: from before the last backward of a chunk until its reductions, and all that are
+ * issued later, have been sent, the network has all of them and the rows of the slots in between to send. */
 #include "bound/bound_priv.h"
 #include "base/order.h"
 #include "step/meeting.h"
@@ -37,13 +41,18 @@ static const MsStream queue_stream[N_QUEUES] = {MS_STREAM_DP, MS_STREAM_EDP};
 
 typedef struct {
   Mark from;
+  gboolean shares; /* the network: instead of the two, of some queue that runs, and of both together */
   MsTime left[N_QUEUES], run[N_QUEUES];
 } Anchor; /* a moment, and what the queues still have and have run since, at least */
 
 typedef struct {
   MsTime unsent, left[N_QUEUES];
   gboolean gathers;
-} Rivals; /* P; l1 and l2 */
+} Rivals; /* P; l(1) and l(2) */
+
+typedef struct {
+  MsTime since, moves;
+} Backlog; /* from before a last backward on: when it begins, and all that the network has to send */
 
 typedef struct {
   gint64 num, den;
@@ -64,10 +73,16 @@ struct MsToll {
   Anchor anchor[MOST_ANCHORS];
   gboolean network[N_QUEUES], meets; /* all rows of the queue go over the network, and share NICs alone; that they share
                                         the links of a fabric (step/meeting.h) */
-  Fraction beside;                   /* s: what one queue sends at least while the other does, of that */
+  Fraction beside[N_QUEUES];         /* s: what the other queue sends at least while this one does, of that */
+  Fraction slows[N_QUEUES];          /* what a message takes longer beside the queue */
   Rivals rivals[MOST_ANCHORS];
-  int n_rivals;
-  int n_anchors, ending, opening; /* chunk whose last backward comes next, or whose first forward; -1 = none */
+  int n_rivals, n_before; /* those that had begun before the last slot ended */
+  Backlog *backlog;       /* [chunks] */
+  int n_backlogs;
+  MsTime sent;           /* all reductions that were issued until now are not sent before */
+  MsTime scaled;         /* of ms_toll_scaled */
+  MsTime least;          /* when the next slot is over at the earliest */
+  int n_anchors, ending; /* chunk whose last backward comes next; -1 = none */
 };
 
 void ms_note_sms(int most[MS_N_STREAMS], const MsCosted *c) {
@@ -168,11 +183,9 @@ static void note_parts(Parts *parts, const MsProgram *p, const MsCosted *c, int 
 
 /* At least, of rows with some parts beside a row with others. */
 static Fraction parts_beside(Parts others, Parts own) {
-  if (own.most == 0 || others.most == 0 || others.fewest >= own.most) return (Fraction){1, 1};
+  if (own.most == 0 || others.most == 0) return (Fraction){1, 1};
   return (Fraction){others.fewest, own.most};
 }
-
-static gboolean is_less(Fraction a, Fraction b) { return a.num * b.den < b.num * a.den; }
 
 static void fill_queues(MsToll *t, const MsProgram *p) {
   Parts parts[N_QUEUES] = {no_parts, no_parts};
@@ -188,23 +201,46 @@ static void fill_queues(MsToll *t, const MsProgram *p) {
         if (k == 0) t->gathers[q] += c->duration[i];
       }
   }
-  Fraction expert = parts_beside(parts[1], parts[0]), dense = parts_beside(parts[0], parts[1]);
-  t->beside = is_less(expert, dense) ? expert : dense;
+  int message = ms_row_parts(p, &p->p2p_op);
+  for (int q = 0; q < N_QUEUES; q++) {
+    t->beside[q] = parts_beside(parts[!q], parts[q]);
+    t->slows[q] = parts_beside(parts[q], (Parts){message, message});
+  }
 }
 
-/* What one queue sends at least while the other sends so much. */
-static MsTime sent_beside(const MsToll *t, MsTime sent) { return sent / t->beside.den * t->beside.num; }
+/* What both queues send while one of them sends so much, at least. */
+static MsTime sent_with(const MsToll *t, const MsTime left[N_QUEUES], int q, MsTime sent) {
+  return sent + MIN(sent / t->beside[q].den * t->beside[q].num, left[!q]);
+}
+
+/* What they have sent when one of them is empty. */
+static MsTime first_empty(const MsToll *t, const MsTime left[N_QUEUES]) {
+  return MIN(sent_with(t, left, 0, left[0]), sent_with(t, left, 1, left[1]));
+}
+
+/* Fewest SMs that compute loses to what Anchor.left[q] is of. */
+static int share_of(const MsToll *t, const Anchor *a, int q) {
+  return !a->shares ? t->share[q] : q == 0 ? MIN(t->share[0], t->share[1]) : MAX(t->share[0], t->share[1]);
+}
+
+static void add_left(const MsToll *t, Anchor *a, const MsTime more[N_QUEUES]) {
+  a->left[0] += a->shares ? more[0] + more[1] : more[0];
+  a->left[1] += a->shares ? first_empty(t, more) : more[1];
+}
+
+static gint64 claims(const MsToll *t, const Anchor *a) {
+  return share_of(t, a, 0) * a->left[0] + share_of(t, a, 1) * a->left[1];
+}
 
 /* From now on: what is left of the gathers, at least, and `more` of each queue. */
 static void drop_anchor(MsToll *t, const MsTime more[N_QUEUES]) {
   if (!t->in_order || t->n_anchors == MOST_ANCHORS) return;
-  Anchor a = {.from = t->mark[t->n - 1]};
-  gboolean any = FALSE;
-  for (int q = 0; q < N_QUEUES; q++) {
-    a.left[q] = MAX(0, t->gathers[q] - a.from.at) + (more ? more[q] : 0);
-    any |= a.left[q] > 0 && t->share[q] > 0;
-  }
-  if (any) t->anchor[t->n_anchors++] = a;
+  Anchor a = {.from = t->mark[t->n - 1]}, shared = {.from = a.from, .shares = t->network[0] && t->network[1]};
+  MsTime left[N_QUEUES];
+  for (int q = 0; q < N_QUEUES; q++) left[q] = MAX(0, t->gathers[q] - a.from.at) + (more ? more[q] : 0);
+  add_left(t, &a, left), add_left(t, &shared, left);
+  if (claims(t, &shared) > claims(t, &a)) a = shared;
+  if (claims(t, &a) > 0) t->anchor[t->n_anchors++] = a;
 }
 
 /* From `at` on the queues have what the last backward of a chunk issues at its end, or the gathers (chunk -1), which
@@ -219,9 +255,8 @@ static void meet_rivals(MsToll *t, const MsCosted *c, int chunk, MsTime at) {
     for (int q = 0; q < N_QUEUES; q++)
       if (c->list->op[i].stream == queue_stream[q] && t->network[q]) r.left[q] += c->duration[i];
   }
-  MsTime a = MAX(0, r.left[0] - launches), b = MAX(0, r.left[1] - launches);
-  r.left[0] = MIN(a, b), r.left[1] = MAX(a, b);
-  if (r.left[1] > 0) t->rivals[t->n_rivals++] = r;
+  for (int q = 0; q < N_QUEUES; q++) r.left[q] = MAX(0, r.left[q] - launches);
+  if (r.left[0] + r.left[1] > 0) t->rivals[t->n_rivals++] = r;
 }
 
 MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
@@ -240,7 +275,8 @@ MsToll *ms_toll_new(const MsProgram *p, int stage, int slots, MsTime at) {
   t->first = g_new(int, 2 * t->chunks);
   t->last = t->first + t->chunks;
   for (int c = 0; c < 2 * t->chunks; c++) t->first[c] = -1;
-  t->ending = t->opening = -1;
+  t->backlog = g_new(Backlog, t->chunks);
+  t->ending = -1;
   t->in_order = issues_in_order(p, stage);
   fill_queues(t, p);
   drop_anchor(t, NULL);
@@ -252,28 +288,62 @@ void ms_toll_free(MsToll *t) {
   if (!t) return;
   g_free(t->mark);
   g_free(t->first);
+  g_free(t->backlog);
   g_free(t);
 }
 
+void ms_toll_not_before(MsToll *t, MsTime at) { t->least = MAX(t->least, at); }
+
 void ms_toll_last(MsToll *t, int chunk) { t->last[chunk] = t->n - 1, t->ending = chunk; }
+
+/* What a slot takes beside the queues, which run for as long: the more they take, the longer. */
+static MsTime lasts(const MsToll *t, const Anchor *a, const Mark *before, const Mark *now) {
+  MsTime forced = now->forced - before->forced, waits = MAX(0, forced - (now->own - before->own)), time = forced,
+         last = 0;
+  while (time - last > time >> 10) {
+    last = time, time = forced;
+    for (int q = 0; q < N_QUEUES; q++) time += MAX(0, MIN(a->left[q], last) - waits) / t->sm_count * share_of(t, a, q);
+  }
+  return time;
+}
 
 /* A slot later: what the queues have run since the anchor, and when the stream is free at the earliest. */
 static MsTime advance(const MsToll *t, Anchor *a, const Mark *before, const Mark *now) {
   MsTime at = a->from.at + (now->forced - a->from.forced),
          waited = MAX(0, now->forced - now->own - (a->from.forced - a->from.own));
+  MsTime time = lasts(t, a, before, now);
   for (int q = 0; q < N_QUEUES; q++) {
-    MsTime run = MIN(a->left[q], now->forced - before->forced);
+    MsTime run = MIN(a->left[q], time);
     a->left[q] -= run, a->run[q] += run;
-    at += MAX(0, a->run[q] - waited) / t->sm_count * t->share[q];
+    at += MAX(0, a->run[q] - waited) / t->sm_count * share_of(t, a, q);
   }
   return at;
 }
 
 MsNeed ms_need_of(const MsForced *f) {
   MsNeed need = {.own = f->own, .network = f->network, .cross = f->cross};
+  memcpy(need.opens, f->opens, sizeof need.opens);
   need.forced = MAX(f->own, f->lags.to[MS_END_COMPUTE][MS_END_COMPUTE]);
   memcpy(need.shared, f->shared, sizeof need.shared);
   return need;
+}
+
+/* The same from when the slot starts, if it waits for its input: until then the queues run on. */
+static MsTime go_on(const MsToll *t, Anchor *a, const Mark *before, const Mark *now, MsTime starts) {
+  Anchor moved = {.from = {starts, before->forced, before->own}, .shares = a->shares};
+  for (int q = 0; q < N_QUEUES; q++) moved.left[q] = MAX(0, a->left[q] + a->run[q] - (starts - a->from.at));
+  MsTime at = advance(t, a, before, now), later = starts > before->at ? advance(t, &moved, before, now) : 0;
+  if (later <= at) return at;
+  *a = moved;
+  return later;
+}
+
+/* When the first compute row of a slot may start. */
+static MsTime starts_at(const MsNeed *need, const MsTime ends[MS_N_ENDS]) {
+  MsTime at = ends[MS_END_COMPUTE];
+  for (int end = MS_END_ENTRY; end <= MS_END_BESIDE; end++)
+    if (need->opens[end] != MS_NEVER) at = MAX(at, ends[end] + need->opens[end]);
+  return at;
 }
 
 /* When an end of a slot is there if k + 1 rivals are under way all the time. What the slot waits for may have been
@@ -289,12 +359,12 @@ static MsTime beside_rivals(const MsLags *shared, int end, MsTime from, const Ms
 /* A slot later; `alone`: what is there after it if nobody sends beside it; raises `after`. */
 static void meet(const MsToll *t, Rivals *r, MsTime from, const MsNeed *need, const MsTime before[MS_N_ENDS],
                  const MsTime alone[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
-  MsTime first_empty = r->left[0] + sent_beside(t, r->left[0]);
+  MsTime one_empty = first_empty(t, r->left);
   for (int end = MS_END_ENTRY; end <= MS_END_COMPUTE; end++) {
     MsTime unsent = r->unsent + (end == MS_END_COMPUTE ? need->network : 0);
     MsTime none = MAX(alone[end], unsent + r->left[0] + r->left[1]),
-           one = MAX(alone[end], MAX(beside_rivals(&need->shared[0], end, from, before), unsent + first_empty));
-    MsTime both = r->left[0] > 0 ? beside_rivals(&need->shared[1], end, from, before) : one;
+           one = MAX(alone[end], MAX(beside_rivals(&need->shared[0], end, from, before), unsent + one_empty));
+    MsTime both = MIN(r->left[0], r->left[1]) > 0 ? beside_rivals(&need->shared[1], end, from, before) : one;
     after[end] = MAX(after[end], MIN(none, MIN(one, both)));
   }
   r->unsent += need->network;
@@ -315,8 +385,34 @@ static MsTime after_sending(const MsToll *t, const Rivals *r, int chunk, int las
       if (at->chunk == chunk && at->piece <= last_piece) until[q] = sum[q];
     }
   }
-  MsTime served = MIN(MAX(0, MAX(until[0], until[1]) - launches), r->left[1]);
-  return served > 0 ? r->unsent + served + MIN(sent_beside(t, served), r->left[0]) : 0;
+  MsTime sent = 0;
+  for (int q = 0; q < N_QUEUES; q++)
+    sent = MAX(sent, sent_with(t, r->left, q, CLAMP(until[q] - launches, 0, r->left[q])));
+  return sent > 0 ? r->unsent + sent : 0;
+}
+
+MsTime ms_toll_scaled(const MsToll *t) { return t->scaled; }
+
+static MsTime slowed(const MsToll *t, int q, MsTime message) { return message / t->slows[q].den * t->slows[q].num; }
+
+/* Beside one rival, which was under way before it left. */
+static MsTime message_beside(const MsToll *t, const Rivals *r, MsTime from, MsTime message) {
+  MsTime there = MAX(from + message, r->unsent + message + r->left[0] + r->left[1]), both = from + message;
+  for (int q = 0; q < N_QUEUES; q++) {
+    MsTime own = r->left[q] > 0 ? slowed(t, q, message) : 0, one = from + message + own;
+    both += own;
+    there = MIN(there, MAX(one, r->unsent + message + sent_with(t, r->left, !q, r->left[!q])));
+  }
+  return MIN(there, both);
+}
+
+MsTime ms_toll_message(const MsToll *t, MsTime from, MsTime message, gboolean behind) {
+  MsTime there = from + message;
+  for (int i = 0; i < (behind ? t->n_rivals : t->n_before); i++) {
+    MsTime own = message_beside(t, &t->rivals[i], from, message);
+    there = MAX(there, own);
+  }
+  return there - from - message;
 }
 
 static gboolean all_sent(const Rivals *r, MsTime at) { return r->unsent + r->left[0] + r->left[1] <= at; }
@@ -344,52 +440,76 @@ static MsTime reductions_of(const MsToll *t, int chunk, MsTime more[N_QUEUES]) {
 }
 
 static void meet_all(MsToll *t, const MsNeed *need, const MsTime before[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
-  MsTime alone[MS_N_ENDS], gathered;
+  MsTime alone[MS_N_ENDS];
   int unsent = 0;
   memcpy(alone, after, sizeof alone);
   for (int i = 0; i < t->n_rivals; i++) {
     Rivals *r = &t->rivals[i];
     meet(t, r, before[MS_END_COMPUTE], need, before, alone, after);
-    gathered = t->opening >= 0 ? after_sending(t, r, t->opening, G_MAXINT) : 0;
-    after[MS_END_COMPUTE] = MAX(after[MS_END_COMPUTE], gathered);
     if (!all_sent(r, after[MS_END_COMPUTE])) t->rivals[unsent++] = *r;
   }
   t->n_rivals = unsent;
 }
 
+static void back_up(MsToll *t, MsTime moves) {
+  for (int i = 0; i < t->n_backlogs; i++) t->backlog[i].moves += moves;
+}
+
+/* All reductions of a chunk, none of which is issued before `since`, or before the rows of a slot that sends so long.
+ */
+static void issue(MsToll *t, int chunk, MsTime since, MsTime network) {
+  const MsCosted *r = &t->step->reduce;
+  MsTime moves = 0;
+  t->backlog[t->n_backlogs++] = (Backlog){since, 0};
+  for (int i = 0; i < r->list->n; i++)
+    for (int q = 0; q < N_QUEUES && t->step->ops.reduce_at[i].chunk == chunk; q++)
+      if (r->list->op[i].stream == queue_stream[q] && t->network[q]) moves += r->duration[i];
+  back_up(t, moves + network);
+  for (int i = 0; i < t->n_backlogs && moves > 0; i++)
+    t->sent = MAX(t->sent, t->backlog[i].since + t->backlog[i].moves);
+}
+
 /* Nothing of the step is under way, or begins with the slot. */
-static gboolean is_quiet(const MsToll *t) { return t->n_anchors + t->n_rivals == 0 && t->ending < 0 && t->n > 1; }
+static gboolean is_quiet(const MsToll *t) {
+  return t->n_anchors + t->n_rivals + t->n_backlogs == 0 && t->ending < 0 && t->n > 1;
+}
 
 void ms_toll_slot(MsToll *t, const MsNeed *need, const MsTime ends[MS_N_ENDS], MsTime after[MS_N_ENDS]) {
   const Mark *before = &t->mark[t->n - 1];
+  after[MS_END_COMPUTE] = MAX(after[MS_END_COMPUTE], t->least);
+  t->n_before = 0, t->scaled = 0;
   if (is_quiet(t)) {
     t->mark[t->n++] = (Mark){after[MS_END_COMPUTE], before->forced + need->forced, before->own + need->own};
-    t->opening = -1;
     return;
   }
   MsTime more[N_QUEUES], extra = t->ending >= 0 ? reductions_of(t, t->ending, more) : 0;
   meet_all(t, need, ends, after);
+  gboolean within = t->ending >= 0 && !t->together;
+  if (within) issue(t, t->ending, before->at, need->network);
+  else back_up(t, need->network);
   Mark now = {after[MS_END_COMPUTE] + extra, before->forced + need->forced + extra, before->own + need->own + extra};
+  MsTime starts = starts_at(need, ends);
   int kept = 0;
   for (int i = 0; i < t->n_anchors; i++) {
-    MsTime free = advance(t, &t->anchor[i], before, &now); /* moves the anchor, and MAX reads its arguments twice */
+    MsTime free = go_on(t, &t->anchor[i], before, &now, starts);
     now.at = MAX(now.at, free);
     if (!idle(&t->anchor[i])) t->anchor[kept++] = t->anchor[i];
   }
   t->n_anchors = kept;
   t->mark[t->n++] = now;
-  for (int i = 0; t->ending >= 0 && i < t->n_anchors; i++)
-    for (int q = 0; q < N_QUEUES; q++) t->anchor[i].left[q] += more[q];
+  t->n_before = t->n_rivals, t->scaled = extra > 0 ? now.at : 0;
+  for (int i = 0; t->ending >= 0 && i < t->n_anchors; i++) add_left(t, &t->anchor[i], more);
   if (t->ending >= 0 || t->n == 2)
     drop_anchor(t, t->ending >= 0 ? more : NULL); /* mark 1: behind the wait for the first input */
+  if (t->ending >= 0 && t->together) issue(t, t->ending, now.at - extra, 0); /* the first behind its own kernels */
   if (t->ending >= 0) meet_rivals(t, &t->step->reduce, t->ending, now.at);
-  t->ending = t->opening = -1;
+  t->ending = -1;
   after[MS_END_COMPUTE] = now.at;
 }
 
 void ms_toll_tell(MsToll *t, MsCycle *c) {
   Mark *now = &t->mark[t->n - 1];
-  ms_cycle_same(c, t->n_anchors + t->n_rivals > 0 ? t->n : -1); /* marks are never as many again */
+  ms_cycle_same(c, t->n_anchors + t->n_rivals + t->n_backlogs > 0 ? t->n : -1); /* marks are never as many again */
   ms_cycle_moments(c, &now->at, 1);
   ms_cycle_sums(c, &now->forced, 1), ms_cycle_sums(c, &now->own, 1);
 }
@@ -433,22 +553,34 @@ static MsTime after_gathers(const MsToll *t, const Claim *of, int from) {
   return a->at + (now->forced - a->forced) + lost(t, of, a->at + waited(a, now));
 }
 
+MsTime ms_toll_brought(const MsToll *t, int chunk, int piece) {
+  MsTime there = 0;
+  for (int i = 0; i < t->n_rivals; i++) {
+    MsTime own = after_sending(t, &t->rivals[i], chunk, piece);
+    there = MAX(there, own);
+  }
+  return there;
+}
+
 /* From the beginning, from behind the wait for the first input, and from the first forwards of the chunks before. */
 MsTime ms_toll_gathered(MsToll *t, int chunk) {
   Claim of[MS_N_STREAMS] = {{0}};
   claim_gathers(t, chunk, of);
   MsTime at = after_gathers(t, of, 0);
   if (t->n > 1) at = MAX(at, after_gathers(t, of, 1));
-  for (int i = 0; i < t->n_rivals; i++) {
-    MsTime sent = after_sending(t, &t->rivals[i], chunk, 0);
-    at = MAX(at, sent);
-  }
-  t->first[chunk] = t->n - 1, t->opening = chunk;
+  t->first[chunk] = t->n - 1;
   for (int c = 0; c < t->chunks; c++)
     if (t->first[c] >= 0) at = MAX(at, after_gathers(t, of, t->first[c]));
   drop_anchor(t, NULL);
   return at;
 }
+
+void ms_toll_behind(MsToll *t, int chunk, MsTime since) {
+  ms_toll_last(t, chunk);
+  issue(t, chunk, t->in_order ? MAX(since, t->mark[t->n - 1].at) : since, 0);
+}
+
+MsTime ms_toll_sent(const MsToll *t) { return t->sent; }
 
 MS_ORDER(descending, int, MS_MORE(*x, *y), 0)
 
@@ -525,7 +657,7 @@ gboolean ms_toll_rivals(const MsProgram *p, MsRivalsMet *met) {
   }
   if (MIN(least[0], least[1]) == G_MAXINT) return FALSE;
   Fraction beside = parts_beside(parts, parts_of_slots(p));
-  *met = (MsRivalsMet){.parts = (int)beside.num, .of = (int)beside.den};
+  *met = (MsRivalsMet){.parts = (int)MIN(beside.num, beside.den), .of = (int)beside.den};
   met->sms[0] = MIN(least[0], least[1]);
   met->sms[1] = MAX(least[0], least[1]) < G_MAXINT ? least[0] + least[1] : met->sms[0];
   return TRUE;
