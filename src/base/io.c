@@ -89,6 +89,17 @@ char *ms_read_file(const char *filename, gsize most, gsize *length, GError **err
   return g_string_free(text, err != 0);
 }
 
+GInputStream *ms_open_file(const char *filename, GError **error) {
+  gboolean standard = strcmp(filename, "-") == 0;
+  const char *name = standard ? "/dev/stdin" : filename;
+  g_autoptr(GFile) file = g_file_new_for_path(name);
+  GFileInputStream *in = g_file_read(file, NULL, NULL);
+  if (in) return G_INPUT_STREAM(in);
+  int err = g_access(name, R_OK) != 0 ? errno : g_file_test(name, G_FILE_TEST_IS_DIR) ? EISDIR : EIO;
+  cannot_read(error, standard ? "<stdin>" : filename, err);
+  return NULL;
+}
+
 /* Returns 0 or errno. */
 static int write_all(int fd, const char *data, size_t length) {
   while (length > 0) {

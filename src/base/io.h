@@ -5,7 +5,7 @@
 #ifndef MS_BASE_IO_H
 #define MS_BASE_IO_H
 
-#include <glib.h>
+#include <gio/gio.h>
 #include <stdio.h>
 
 /* Writes `length` bytes (-1: NUL-terminated) to `filename`, "-" is stdout. FALSE and an MS_ERROR_ENV on failure. */
@@ -31,6 +31,8 @@ gboolean ms_writer_close_unless_stopped(MsWriter *writer, GError **error);
 /* All of a file, "-" is standard input, with a NUL behind it; of what is larger than `most` bytes a little more than
  * that, for the caller to refuse. NULL and an MS_ERROR_ENV when it cannot be read. (transfer full) */
 char *ms_read_file(const char *filename, gsize most, gsize *length, GError **error);
+/* The same to be read piece by piece, by GIO. NULL and an MS_ERROR_ENV when it cannot be opened. (transfer full) */
+GInputStream *ms_open_file(const char *filename, GError **error);
 /* A file that is called nearly as one that is not there, in its folder; NULL: none. (transfer full) */
 char *ms_file_suggestion(const char *filename);
 

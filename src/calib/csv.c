@@ -2,6 +2,7 @@
 #include "calib/csv.h"
 
 #include "base/err.h"
+#include "base/io.h"
 
 #include <gio/gio.h>
 #include <math.h>
@@ -53,18 +54,9 @@ static GByteArray *inflate(GByteArray *packed, const char *filename, GError **er
 }
 
 static GByteArray *load(const char *filename, GError **error) {
-  GFile *file = g_file_new_for_path(strcmp(filename, "-") == 0 ? "/dev/stdin" : filename);
-  GError *cause = NULL;
-  GFileInputStream *in = g_file_read(file, NULL, &cause);
+  g_autoptr(GInputStream) in = ms_open_file(filename, error);
   GByteArray *bytes = in ? g_byte_array_new() : NULL;
-  g_object_unref(file);
-  if (!in) {
-    g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", filename, cause->message);
-    g_error_free(cause);
-    return NULL;
-  }
-  if (!read_all(G_INPUT_STREAM(in), bytes, filename, error)) g_clear_pointer(&bytes, g_byte_array_unref);
-  g_object_unref(in);
+  if (in && !read_all(in, bytes, filename, error)) g_clear_pointer(&bytes, g_byte_array_unref);
   return bytes;
 }
 

@@ -242,12 +242,16 @@ static gboolean set_words(const MsField *field, const MsJson *doc, JsonNode *nod
   return TRUE;
 }
 
-/* A word in place of the object that it belongs into. */
+/* A word in place of the object that it belongs into, or a number of which the first key is. */
 static gboolean no_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   const char *near = NULL;
   const MsField *f = field->sub->fields;
   for (; f->key && ms_json_is(node, G_TYPE_STRING); f++)
     if (f->type == MS_T_ENUM && (near = ms_nearest(json_node_get_string(node), f->words))) break;
+  gboolean first = f == field->sub->fields && f->type == MS_T_INT && ms_json_is(node, G_TYPE_INT64);
+  if (first)
+    return ms_json_error(doc, path, error, "is %s, must be an object, did you mean {\"%s\": %" G_GINT64_FORMAT "}?",
+                         kind_of(node), f->key, json_node_get_int(node));
   if (!near) return wrong_type(doc, node, path, "an object", error);
   return ms_json_error(doc, path, error, "is %s, must be an object, did you mean {\"%s\": \"%s\"}?", kind_of(node),
                        f->key, near);

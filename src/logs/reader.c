@@ -2,6 +2,7 @@
 #include "logs/reader.h"
 
 #include "base/err.h"
+#include "base/io.h"
 
 #include <gio/gio.h>
 #include <string.h>
@@ -50,14 +51,8 @@ static MsReader *stream_on(const char *filename, GInputStream *from) {
 }
 
 MsReader *ms_reader_open(const char *filename, GError **error) {
-  GError *cause = NULL;
-  GFile *file = g_file_new_for_path(strcmp(filename, "-") == 0 ? "/dev/stdin" : filename);
-  GFileInputStream *in = g_file_read(file, NULL, &cause);
-  g_object_unref(file);
-  if (in) return stream_on(filename, G_INPUT_STREAM(in));
-  g_set_error(error, MS_ERROR, MS_ERROR_ENV, "%s: cannot be read: %s", filename, cause->message);
-  g_error_free(cause);
-  return NULL;
+  GInputStream *in = ms_open_file(filename, error);
+  return in ? stream_on(filename, in) : NULL;
 }
 
 MsReader *ms_reader_of(const char *bytes, gsize length, const char *filename) {
