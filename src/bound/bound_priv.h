@@ -28,15 +28,17 @@ MsTime ms_cross_cost(const MsCross *then, const MsCross *first);
  * time that it may spend in the difference. shared[k]: all lags where k + 1 collectives of the step's own (rivals) are
  * under way all the time, which take their share of the network and of the SMs. `network`: what rows between the first
  * compute row and the last have to send over it. */
+enum { MS_N_SIDES = MS_END_BESIDE + 1 };
 enum { MS_RIVALS = 2 }; /* reductions or gathers of dense and of expert parameters */
 typedef struct {
   MsLags lags, shared[MS_RIVALS];
   MsTime own, network;
-  /* Until the first compute row may start that an input opens; from its start until an output is there. MS_NEVER: it
-   * opens none; there is none. */
-  MsTime opens[MS_END_BESIDE + 1], tip[MS_END_BESIDE + 1];
+  /* Of inputs and outputs, MS_NEVER where there are none: until the first compute row may start that an input opens,
+   * and from its start until an output is there; from an input that opens some row of the first list to the end of all,
+   * and until an output is there. */
+  MsTime opens[MS_N_SIDES], tip[MS_N_SIDES], reach[MS_N_SIDES], through[MS_N_SIDES][MS_N_SIDES]; /* [input][output] */
   MsCross cross;
-  gboolean met; /* shared[] is there */
+  gboolean met, many; /* shared[] is there; it is of several lists that compute */
 } MsForced;
 extern const MsForced ms_nothing_forced;
 MsForced ms_forced_product(const MsForced *then, const MsForced *first);
@@ -77,7 +79,7 @@ void ms_toll_free(MsToll *toll);
 void ms_toll_last(MsToll *toll, int chunk); /* the slot that comes next is the last backward of a chunk */
 typedef struct {
   MsTime forced, own, network;
-  MsTime opens[MS_END_BESIDE + 1];
+  MsTime opens[MS_N_SIDES];
   MsLags shared[MS_RIVALS];
   MsCross cross;
 } MsNeed; /* what a slot takes of the stream: MsForced */

@@ -43,7 +43,8 @@ typedef struct {
   int *first_after, *first_before; /* [n + 1], [n]: window that begins behind compute row k (k + 1 = 0: at the entry),
                                       ends before row k; -1 = none */
   MsTime *own, *gap, *start; /* [n] duration of a compute row; wait in front of it; when it starts at the earliest */
-  MsTime opens[2], tip[2];   /* as of MsForced */
+  MsForced *told;            /* of `forced`: its inputs and outputs */
+  gboolean any;              /* entries count that open a later row than the first, too */
 } Busy;
 
 /* What each row follows: the last compute row, else the entry of its list when its own waits lead there. Streams lead
@@ -179,18 +180,18 @@ static void from_entry(Busy *b, gboolean beside, int sm_count) {
   int first = b->n;
   for (int i = 0; i < b->rows->n; i++) {
     const MsRow *r = &b->rows->row[i];
-    if (!computes(r) || !r->opens || r->beside != beside || (b->forced && b->number[i] > 0)) continue;
+    if (!computes(r) || !r->opens || r->beside != beside || (!b->any && b->number[i] > 0)) continue;
     first = MIN(first, b->number[i]);
     b->start[b->number[i]] = 0;
   }
   for (int k = b->first_after[0]; k >= 0; k = b->window[k].next_after) {
     const Window *w = &b->window[k];
-    if (!begins_at_entry(b, w, beside) || w->before == b->n || (b->forced && w->before > 0)) continue;
+    if (!begins_at_entry(b, w, beside) || w->before == b->n || (!b->any && w->before > 0)) continue;
     first = MIN(first, w->before);
     lift(&b->start[w->before], w->chain);
   }
   if (first == b->n) return;
-  if (first == 0) b->opens[beside] = b->start[0];
+  if (first == 0 && b->told) b->told->opens[beside] = b->start[0];
   for (int k = b->first_after[0]; k >= 0; k = b->window[k].next_after) { /* what runs from the entry beside compute */
     Window *w = &b->window[k];
     gboolean costs = sm_count > 0 && begins_at_entry(b, w, beside) && w->before > first && w->before < b->n;
@@ -199,19 +200,43 @@ static void from_entry(Busy *b, gboolean beside, int sm_count) {
   onward_from(b, first, TRUE);
 }
 
-static void hand_over(Busy *b, int source, MsLags *lags) {
+/* When the output of a list is there, behind which compute row it is; FALSE: it has none, or is not behind the source.
+ */
+static gboolean output(const Busy *b, int side, MsTime *there, int *last) {
+  int tip = b->rows->tip[side];
+  if (tip < 0) return FALSE;
+  const Window *w = &b->window[b->number[tip]];
+  gboolean compute = computes(&b->rows->row[tip]);
+  *last = compute ? b->number[tip] : w->after;
+  if (*last < 0 || b->start[*last] < 0) return FALSE;
+  *there = b->start[*last] + b->own[*last] + (compute ? 0 : w->chain);
+  return TRUE;
+}
+
+static void hand_over(const Busy *b, int source, MsLags *lags) {
   if (b->n > 0 && b->start[b->n - 1] >= 0)
     lift(&lags->to[MS_END_COMPUTE][source], b->start[b->n - 1] + b->own[b->n - 1]);
-  for (int side = 0; side < 2; side++) {
-    int tip = b->rows->tip[side];
-    if (tip < 0) continue;
-    const Window *w = &b->window[b->number[tip]];
-    gboolean compute = computes(&b->rows->row[tip]);
-    int last = compute ? b->number[tip] : w->after;
-    if (last < 0 || b->start[last] < 0) continue;
-    MsTime there = b->start[last] + b->own[last] + (compute ? 0 : w->chain);
-    if (source == MS_END_COMPUTE) b->tip[side] = there;
+  for (int side = 0, last; side < 2; side++) {
+    MsTime there;
+    if (!output(b, side, &there, &last)) continue;
+    if (source == MS_END_COMPUTE && b->told) b->told->tip[side] = there;
     if (!b->forced || last == b->n - 1) lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source], there);
+  }
+}
+
+static void begin(Busy *b) {
+  for (int k = 0; k < b->n; k++) b->start[k] = -1; /* not behind the source */
+}
+
+/* From inputs, whatever row they open. */
+static void tell_reach(Busy *b, int sm_count) {
+  b->any = TRUE;
+  for (int in = 0, last; in < 2; in++) {
+    begin(b);
+    from_entry(b, in == MS_END_BESIDE, sm_count);
+    if (b->start[b->n - 1] < 0) continue;
+    b->told->reach[in] = b->start[b->n - 1] + b->own[b->n - 1];
+    for (int out = 0; out < 2; out++) output(b, out, &b->told->through[in][out], &last);
   }
 }
 
@@ -226,11 +251,12 @@ static void measure(Busy *b, int sm_count, guint sources, MsLags *lags) {
   if (losses) measure_losses(b, sm_count);
   for (int source = 0; source < MS_END_HOST; source++) {
     if (!(sources & 1u << source)) continue;
-    for (int k = 0; k < b->n; k++) b->start[k] = -1; /* not behind the source */
+    begin(b);
     if (source == MS_END_COMPUTE) from_compute(b);
     else from_entry(b, source == MS_END_BESIDE, losses ? sm_count : 0);
     hand_over(b, source, lags);
   }
+  if (b->told && b->n > 0) tell_reach(b, losses ? sm_count : 0);
 }
 
 static MsTime sent_between(const Busy *b) {
@@ -285,7 +311,7 @@ MsTime ms_cross_cost(const MsCross *then, const MsCross *first) {
   return MAX(0, computes - gaps) + MAX(0, sends) / then->sm_count * MIN(first->sms, then->sms);
 }
 
-/* *all, may be NULL: MsForced.network, .opens, .tip and .cross. */
+/* *all, of `forced`, or NULL: all that it has beside the lags. */
 static void busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags, MsForced *all) {
   enum { FEW = 160 };
   int few_numbers[3 * FEW + 1], n = rows->n;
@@ -297,15 +323,12 @@ static void busy(const MsRows *rows, int sm_count, gboolean forced, guint source
             .number = many ? g_new(int, 3 * n + 1) : few_numbers,
             .window = many ? g_new(Window, n) : few_windows,
             .own = many ? g_new(MsTime, 3 * n) : few_times,
-            .opens = {MS_NEVER, MS_NEVER},
-            .tip = {MS_NEVER, MS_NEVER}};
+            .told = all,
+            .any = !forced};
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
   if (n > 0) measure(&b, sm_count, sources, lags);
-  if (all) {
-    all->network = sent_between(&b), all->cross = crossing(&b, sm_count);
-    memcpy(all->opens, b.opens, sizeof b.opens), memcpy(all->tip, b.tip, sizeof b.tip);
-  }
+  if (all) all->network = sent_between(&b), all->cross = crossing(&b, sm_count);
   if (!many) return;
   g_free(b.number);
   g_free(b.window);
@@ -320,6 +343,8 @@ const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS,
                                     .shared = {MS_NO_ROWS, MS_NO_ROWS},
                                     .opens = {MS_NEVER, MS_NEVER},
                                     .tip = {MS_NEVER, MS_NEVER},
+                                    .reach = {MS_NEVER, MS_NEVER},
+                                    .through = {{MS_NEVER, MS_NEVER}, {MS_NEVER, MS_NEVER}},
                                     .met = TRUE};
 
 MsForced ms_rows_forced(const MsRows *rows, int sm_count) {

@@ -76,18 +76,34 @@ static MsCross cross_of(const MsForced *then, const MsForced *first, MsTime wait
   return c;
 }
 
+static MsTime later(MsTime there, MsTime by) { return there == MS_NEVER ? MS_NEVER : there + by; }
+
+/* What runs on from the first into the second may come before the row that an input opens, or behind an output. */
+static void sides_of(MsForced *f, const MsForced *then, const MsForced *first) {
+  MsTime between = f->cross.inside - then->cross.inside - first->cross.inside,
+         all = of_compute(first) + first->cross.inside,
+         rest = of_compute(then) + then->cross.inside + (first->many ? between : 0);
+  const MsForced *opened = first->own > 0 ? first : then;
+  for (int side = 0; side < MS_N_SIDES; side++) {
+    gboolean ends = then->tip[side] != MS_NEVER;
+    f->opens[side] = opened->opens[side];
+    f->tip[side] = ends ? then->tip[side] + all : first->tip[side];
+    f->reach[side] = MAX(then->reach[side], later(first->reach[side], rest));
+    for (int in = 0; in < MS_N_SIDES; in++) {
+      MsTime there = ends ? later(first->reach[in], then->tip[side]) : first->through[in][side];
+      f->through[in][side] = MAX(there, then->through[in][side]);
+    }
+  }
+}
+
 MsForced ms_forced_product(const MsForced *then, const MsForced *first) {
   MsForced f = {.lags = ms_lags_product(&then->lags, &first->lags),
                 .own = then->own + first->own,
                 .network = then->network + first->network};
   f.cross = cross_of(then, first, of_compute(&f) - of_compute(then) - of_compute(first));
   f.met = then->met && first->met;
-  for (int end = MS_END_ENTRY; end <= MS_END_BESIDE; end++) {
-    f.opens[end] = first->own > 0 ? first->opens[end] : then->opens[end];
-    f.tip[end] = then->tip[end] == MS_NEVER /* what runs on from the first into the second may come behind it */
-                     ? first->tip[end]
-                     : then->tip[end] + of_compute(first) + first->cross.inside;
-  }
+  f.many = first->many || (first->own > 0 && then->own > 0);
+  sides_of(&f, then, first);
   for (int k = 0; k < MS_RIVALS && f.met; k++) f.shared[k] = ms_lags_product(&then->shared[k], &first->shared[k]);
   return f;
 }
@@ -103,9 +119,9 @@ MsLags ms_lags_beside(const MsLags *l) {
 MsForced ms_forced_beside(const MsForced *forced) {
   MsForced f = *forced;
   f.lags = ms_lags_beside(&forced->lags);
-  for (int end = MS_END_ENTRY; end <= MS_END_BESIDE; end++) {
-    int other = MS_END_BESIDE - end;
-    f.opens[end] = forced->opens[other], f.tip[end] = forced->tip[other];
+  for (int side = 0, other = 1; side < MS_N_SIDES; side++, other--) {
+    f.opens[side] = forced->opens[other], f.tip[side] = forced->tip[other], f.reach[side] = forced->reach[other];
+    for (int in = 0; in < MS_N_SIDES; in++) f.through[in][side] = forced->through[1 - in][other];
   }
   for (int k = 0; k < MS_RIVALS && f.met; k++) f.shared[k] = ms_lags_beside(&forced->shared[k]);
   return f;

@@ -1,4 +1,5 @@
-/* src/bound/relaxed.c - a tight lower bound of the step: what `full` would find if links were not shared, slot by slot.
+/* src/bound/relaxed.c - a tight lower bound of the step: what `full` would find, slot by slot, if rows shared no more
+ * than is proven of them.
  *
  * What one pass over one piece does to its stage is a table of lags (bound/lags.c); with EP overlap so is what a
  * forward piece does beside a backward piece. The table of a chunk is the max-plus product of those of its pieces. The
@@ -7,11 +8,14 @@
  * Why it never exceeds `full`: sharing only lengthens rows; of all orders and waits that the lowering lays down
  * (sim/graph.c) a subset is kept here, and with fewer waits and shorter rows nothing starts later. Left out: rows of
  * other streams that reach from one piece into the next, gradient reductions and parameter gathers other than those at
- * the ends of a chunk, what FSDP and offloading fetch. */
+ * the ends of a chunk, what FSDP and offloading fetch. On top comes what is proven of rows that share: of a slot's own
+ * (busy.c), of the step's collectives beside the slots and their messages (toll.c), and of two messages that leave a
+ * stage together: the second of them to arrive, whichever that is, does so when the link has sent both. */
 #include "bound/bound.h"
 #include "bound/bound_priv.h"
 #include "bound/cycle.h"
 #include "step/after.h"
+#include "step/meeting.h"
 #include "step/reduce.h"
 #include <string.h>
 
@@ -68,21 +72,26 @@ typedef struct {
   gboolean splits;             /* backwards are split into I and W */
   gboolean needs, rivals;      /* it is asked what slots need, and what beside rivals */
   GArray *ran;                 /* Ran; NULL: nobody asks */
+  int *left_with, turns;       /* [tensors of the walk] those whose messages leave one link of a stage with the same
+                                * turn have the same number; 0: it has none, or leaves beside the step's own rows */
   MsTime *left, limit; /* [stages] what is still to come behind the compute stream, NULL: nobody asks; a step above
                           `limit` need not be known */
 } Relaxed;
 
 static void at_least(MsTime *left, MsTime to) { *left = MAX(*left, to); }
 
-/* By what rows force: from when the stream is free, or an input opens its first row, to its end and the outputs. */
+/* By what rows force: from when the stream is free, or an input is there, to its end and the outputs. */
 static void raise_lags(Table *t, const MsForced *f) {
   MsTime forced = t->need.forced + f->cross.inside;
   at_least(&t->lags.to[MS_END_COMPUTE][MS_END_COMPUTE], forced);
-  for (int out = MS_END_ENTRY; out <= MS_END_BESIDE; out++) {
-    if (f->tip[out] != NEVER) at_least(&t->lags.to[out][MS_END_COMPUTE], f->tip[out]);
-    if (f->opens[out] != NEVER) at_least(&t->lags.to[MS_END_COMPUTE][out], f->opens[out] + forced);
-    for (int in = MS_END_ENTRY; in <= MS_END_BESIDE && f->tip[out] != NEVER; in++)
-      if (f->opens[in] != NEVER) at_least(&t->lags.to[out][in], f->opens[in] + f->tip[out]);
+  for (int in = MS_END_ENTRY; in <= MS_END_BESIDE; in++) {
+    at_least(&t->lags.to[in][MS_END_COMPUTE], f->tip[in]);
+    at_least(&t->lags.to[MS_END_COMPUTE][in], f->reach[in]);
+    if (f->opens[in] != NEVER) at_least(&t->lags.to[MS_END_COMPUTE][in], f->opens[in] + forced);
+    for (int out = MS_END_ENTRY; out <= MS_END_BESIDE; out++) {
+      at_least(&t->lags.to[out][in], f->through[in][out]);
+      if (f->opens[in] != NEVER && f->tip[out] != NEVER) at_least(&t->lags.to[out][in], f->opens[in] + f->tip[out]);
+    }
   }
 }
 
@@ -258,11 +267,28 @@ static void note(Relaxed *r, const MsTurn *turn, const Table *table) {
 /* behind: the kernels in front of the turn's reductions. */
 static void hand_on(Relaxed *r, const MsSlotPass *pass, gboolean beside, MsTime tip, gboolean behind) {
   const MsToll *toll = pass->goes ? r->toll[pass->stage] : NULL;
+  gboolean network = pass->goes && ms_program_p2p(r->p, pass->stage, ms_program_stage_of(r->p, pass->to))->level > 0;
   MsTime longer = 0;
   if (toll && behind) tip = MAX(tip, ms_toll_scaled(toll));
-  if (toll && ms_program_p2p(r->p, pass->stage, ms_program_stage_of(r->p, pass->to))->level)
+  if (toll && network)
     longer = ms_toll_message(toll, ms_stages_leaves(&r->at, pass, tip), ms_stages_message(&r->at, pass, FALSE), behind);
   ms_stages_hand_on(&r->at, pass, beside, tip, longer);
+  if (pass->goes && pass->out >= 0 && longer == 0) r->left_with[pass->out] = 2 * r->turns + 2 + network;
+}
+
+/* When the second of the messages is there that both passes of a pair wait for: they share a link if they left behind
+ * one turn. */
+static MsTime both_here(const Relaxed *r, const MsSlotPass *f, const MsSlotPass *b) {
+  if (!f->comes || !b->comes || ms_program_meets(r->p->scenario) || r->left_with[f->in] == 0 ||
+      r->left_with[f->in] != r->left_with[b->in])
+    return NEVER;
+  MsTime message[] = {ms_stages_message(&r->at, f, TRUE), ms_stages_message(&r->at, b, TRUE)};
+  return MIN(r->at.made[f->in] - message[0], r->at.made[b->in] - message[1]) + message[0] + message[1];
+}
+
+/* What is there behind the second of two inputs, whichever it is. */
+static MsTime behind_both(const Table *t, MsTime second, MsEnd end) {
+  return second + MIN(t->lags.to[end][MS_END_ENTRY], t->lags.to[end][MS_END_BESIDE]);
 }
 
 static void run_turn(Relaxed *r, const MsTurn *turn) {
@@ -278,9 +304,15 @@ static void run_turn(Relaxed *r, const MsTurn *turn) {
   if (ending >= 0) ms_toll_last(r->toll[stage], ending);
   gboolean f_empty = f && chunk_of(r, f)->empty, b_empty = b && chunk_of(r, b)->empty;
   const Table *table = (f ? b || !f_empty : !b_empty) ? table_of_turn(r, turn, of) : NULL;
-  MsTime least = table && !b ? brought(r, f) : NEVER;
+  MsTime least = table && !b ? brought(r, f) : NEVER, second = table && f && b ? both_here(r, f, b) : NEVER;
   if (table && f) f_tip = run_lags(r, stage, table, MAX(f_tip, 0), b ? &b_tip : NULL), f_tip = MAX(f_tip, least);
   else if (table) b_tip = run_lags(r, stage, table, b_tip, NULL);
+  if (second != NEVER) {
+    at_least(&r->at.compute[stage], behind_both(table, second, MS_END_COMPUTE));
+    at_least(&f_tip, behind_both(table, second, MS_END_ENTRY)),
+        at_least(&b_tip, behind_both(table, second, MS_END_BESIDE));
+  }
+  r->turns++;
   if (r->ran) note(r, turn, table);
   if (f_empty) f_tip = ms_stages_passed_on(&r->at, f, before);
   if (b_empty) b_tip = ms_stages_passed_on(&r->at, b, before);
@@ -433,6 +465,7 @@ static void open_tables(Relaxed *r) {
   r->chunk = g_new(ChunkLags *, 2 * chunks), r->kind = r->chunk + chunks;
   r->toll = g_new0(MsToll *, l->pp), r->forced = g_new0(Forced, l->pp);
   r->toll_back = g_new0(MsTollBack *, l->pp);
+  r->left_with = g_new0(int, MAX(1, ms_slot_walk_tensors(r->at.walk)));
   r->reduces = r->p->step ? ms_reduce_slots(r->p, r->s) : NULL;
 }
 
@@ -442,7 +475,7 @@ static void close_tables(Relaxed *r) {
   for (int s = 0; s < r->p->layout->pp; s++) ms_toll_free(r->toll[s]), ms_toll_back_free(r->toll_back[s]);
   for (int i = 0; i < r->n_kinds; i++) g_free(r->kind[i]);
   g_free(r->pair_of_kinds), g_free(r->chunk), g_free(r->toll), g_free(r->toll_back), g_free(r->forced),
-      g_free(r->last_b), g_free(r->left), g_free(r->reduces);
+      g_free(r->last_b), g_free(r->left), g_free(r->reduces), g_free(r->left_with);
 }
 
 static Relaxed relaxed_of(const MsProgram *p, MsPieceLags *lags, const MsSchedule *schedule) {

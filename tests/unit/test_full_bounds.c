@@ -177,7 +177,7 @@ static void of_layouts_that_wait_for_others(void **state) {
     gboolean overlap;
     MsPrecision precision;
     double gap;
-  } layouts[] = {{2048, FALSE, MS_BF16, 0.015}, {2048, TRUE, MS_BF16, 0.019}, {64, TRUE, MS_FP8_DELAYED, 0.031}};
+  } layouts[] = {{2048, FALSE, MS_BF16, 0.015}, {2048, TRUE, MS_BF16, 0.018}, {64, TRUE, MS_FP8_DELAYED, 0.0235}};
   for (guint i = 0; i < G_N_ELEMENTS(layouts); i++) {
     g_autoptr(MsScenario) s = ms_test_run("deepseek-v3", 1, "gb200-nvl72", 2 * layouts[i].replicas);
     s->training.global_batch_size = 8 * layouts[i].replicas, s->training.seq_length = 4096;
