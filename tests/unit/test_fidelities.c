@@ -96,6 +96,13 @@ static void change(MsScenario *s, int what) {
 }
 enum { CHANGES = 10 };
 
+static gboolean same_results(const MsResult *a, const MsResult *b) {
+  size_t stages = (size_t)a->stages;
+  return a->step_time_s == b->step_time_s && a->events == b->events &&
+         !memcmp(a->stage_time, b->stage_time, stages * sizeof *a->stage_time) &&
+         !memcmp(a->passes, b->passes, stages * sizeof *a->passes) && !memcmp(a->pass_s, b->pass_s, sizeof a->pass_s);
+}
+
 /* The prediction is the same to the bit whatever ran before it. Returns whether it can run. */
 static gboolean follows_from_nothing_before(const MsScenario *s) {
   g_autoptr(MsResult) after = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
@@ -103,10 +110,7 @@ static gboolean follows_from_nothing_before(const MsScenario *s) {
   ms_kept_allow(FALSE);
   g_autoptr(MsResult) alone = ms_simulate(s, MS_FIDELITY_FAST, NULL, NULL);
   ms_kept_allow(TRUE);
-  if (after->step_time_s != alone->step_time_s || after->events != alone->events ||
-      memcmp(after->stage_time, alone->stage_time, sizeof *alone->stage_time * (size_t)alone->stages) != 0 ||
-      memcmp(after->pass_s, alone->pass_s, sizeof alone->pass_s) != 0)
-    wrong(s, "it depends on what ran before", after->step_time_s, alone->step_time_s);
+  if (!same_results(after, alone)) wrong(s, "it depends on what ran before", after->step_time_s, alone->step_time_s);
   return TRUE;
 }
 
@@ -421,13 +425,6 @@ static void compare_rounds(const MsScenario *s, const MsProgram *program, const 
   if (memcmp(run->start, left->start, n * sizeof *run->start) || memcmp(run->end, left->end, n * sizeof *run->end) ||
       memcmp(run->bound_by, left->bound_by, n * sizeof *run->bound_by) || run->events != left->events)
     wrong(s, "rounds are left out that are not alike", (double)left->makespan, (double)run->makespan);
-}
-
-static gboolean same_results(const MsResult *a, const MsResult *b) {
-  size_t stages = (size_t)a->stages;
-  return a->step_time_s == b->step_time_s && a->events == b->events &&
-         !memcmp(a->stage_time, b->stage_time, stages * sizeof *a->stage_time) &&
-         !memcmp(a->passes, b->passes, stages * sizeof *a->passes);
 }
 
 /* Rounds that are not laid down change nothing in what a step takes, nor where its time goes. How many were not. */
