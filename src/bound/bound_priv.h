@@ -23,12 +23,12 @@ typedef struct {
 MsTime ms_cross_cost(const MsCross *then, const MsCross *first);
 
 /* --- lags.c --- */
+enum { MS_N_SIDES = MS_END_BESIDE + 1 }; /* inputs, and outputs, of a list or of a pair */
 /* Of these lags what the compute stream itself needs: rows, gaps in which nothing can be computed, and what is lost to
  * rows that take SMs. `own`: the rows alone. What else takes SMs while the stream computes comes on top, but for the
  * time that it may spend in the difference. shared[k]: all lags where k + 1 collectives of the step's own (rivals) are
  * under way all the time, which take their share of the network and of the SMs. `network`: what rows between the first
  * compute row and the last have to send over it. */
-enum { MS_N_SIDES = MS_END_BESIDE + 1 };
 enum { MS_RIVALS = 2 }; /* reductions or gathers of dense and of expert parameters */
 typedef struct {
   MsLags lags, shared[MS_RIVALS];
@@ -109,8 +109,8 @@ MsTime ms_toll_gathered(MsToll *toll, int chunk);
 /* All that the network brings for a piece of it is not there before. */
 MsTime ms_toll_brought(const MsToll *toll, int chunk, int piece);
 void ms_toll_not_before(MsToll *toll, MsTime at); /* the slot that comes next is not over before */
-void ms_toll_behind(MsToll *toll, int chunk,
-                    MsTime since);         /* behind the last slot a chunk is reduced, from `since` on */
+/* Behind the last slot the chunk is reduced, from `since` on. */
+void ms_toll_behind(MsToll *toll, int chunk, MsTime since);
 MsTime ms_toll_sent(const MsToll *toll);   /* reductions that go over the network are not over before */
 MsTime ms_toll_joined(const MsToll *toll); /* slots and reductions are not over before */
 

@@ -36,15 +36,15 @@ typedef struct {               /* of a communication row */
 
 typedef struct {
   const MsRows *rows;
-  gboolean forced;                 /* only gaps and costs, no windows that leave the stream free to compute */
   int n, n_windows;                /* compute rows, communication rows */
   int *number;                     /* [rows] of a compute row its number, of another its window */
   Window *window;                  /* in order */
   int *first_after, *first_before; /* [n + 1], [n]: window that begins behind compute row k (k + 1 = 0: at the entry),
                                       ends before row k; -1 = none */
   MsTime *own, *gap, *start; /* [n] duration of a compute row; wait in front of it; when it starts at the earliest */
-  MsForced *told;            /* of `forced`: its inputs and outputs */
-  gboolean any;              /* entries count that open a later row than the first, too */
+  MsForced *told; /* only gaps and costs count, no windows that leave the stream free to compute, and this gets
+                   * what its inputs and outputs have of them; NULL: all counts */
+  gboolean any;   /* entries count that open a later row than the first, too */
 } Busy;
 
 /* What each row follows: the last compute row, else the entry of its list when its own waits lead there. Streams lead
@@ -147,7 +147,7 @@ static void onward(Busy *b, int a, gboolean stretch, gboolean entry) {
   for (int i = b->first_after[a + 1]; i >= 0; i = b->window[i].next_after) {
     const Window *w = &b->window[i];
     stretch |= w->loss > 0;
-    if (w->before < b->n && !b->forced) lift(&b->start[w->before], end + w->chain);
+    if (w->before < b->n && !b->told) lift(&b->start[w->before], end + w->chain);
   }
   for (int k = a + 1; k < b->n; k++) {
     inside += b->gap[k];
@@ -220,7 +220,7 @@ static void hand_over(const Busy *b, int source, MsLags *lags) {
     MsTime there;
     if (!output(b, side, &there, &last)) continue;
     if (source == MS_END_COMPUTE && b->told) b->told->tip[side] = there;
-    if (!b->forced || last == b->n - 1) lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source], there);
+    if (!b->told || last == b->n - 1) lift(&lags->to[side ? MS_END_BESIDE : MS_END_ENTRY][source], there);
   }
 }
 
@@ -311,24 +311,23 @@ MsTime ms_cross_cost(const MsCross *then, const MsCross *first) {
   return MAX(0, computes - gaps) + MAX(0, sends) / then->sm_count * MIN(first->sms, then->sms);
 }
 
-/* *all, of `forced`, or NULL: all that it has beside the lags. */
-static void busy(const MsRows *rows, int sm_count, gboolean forced, guint sources, MsLags *lags, MsForced *all) {
+/* *forced, or NULL: all that it has beside the lags, which are then its own. */
+static void busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags, MsForced *forced) {
   enum { FEW = 160 };
   int few_numbers[3 * FEW + 1], n = rows->n;
   Window few_windows[FEW];
   MsTime few_times[3 * FEW];
   gboolean many = n > FEW;
   Busy b = {.rows = rows,
-            .forced = forced,
             .number = many ? g_new(int, 3 * n + 1) : few_numbers,
             .window = many ? g_new(Window, n) : few_windows,
             .own = many ? g_new(MsTime, 3 * n) : few_times,
-            .told = all,
+            .told = forced,
             .any = !forced};
   b.first_before = b.number + n, b.first_after = b.first_before + n;
   b.gap = b.own + n, b.start = b.gap + n;
   if (n > 0) measure(&b, sm_count, sources, lags);
-  if (all) all->network = sent_between(&b), all->cross = crossing(&b, sm_count);
+  if (forced) forced->network = sent_between(&b), forced->cross = crossing(&b, sm_count);
   if (!many) return;
   g_free(b.number);
   g_free(b.window);
@@ -336,7 +335,7 @@ static void busy(const MsRows *rows, int sm_count, gboolean forced, guint source
 }
 
 void ms_rows_busy(const MsRows *rows, int sm_count, guint sources, MsLags *lags) {
-  busy(rows, sm_count, FALSE, sources, lags, NULL);
+  busy(rows, sm_count, sources, lags, NULL);
 }
 
 const MsForced ms_nothing_forced = {.lags = MS_NO_ROWS,
@@ -356,6 +355,6 @@ MsForced ms_rows_forced(const MsRows *rows, int sm_count) {
   if (!any) return f;
   for (int i = 0; i < MS_N_ENDS; i++)
     for (int k = 0; k < MS_N_ENDS; k++) f.lags.to[i][k] = MS_NEVER;
-  busy(rows, sm_count, TRUE, MS_FROM_ALL, &f.lags, &f);
+  busy(rows, sm_count, MS_FROM_ALL, &f.lags, &f);
   return f;
 }

@@ -73,7 +73,8 @@ typedef struct {
   gboolean needs, rivals;      /* it is asked what slots need, and what beside rivals */
   GArray *ran;                 /* Ran; NULL: nobody asks */
   int *left_with, turns;       /* [tensors of the walk] those whose messages leave one link of a stage with the same
-                                * turn have the same number; 0: it has none, or leaves beside the step's own rows */
+                                * turn have the same number; 0: it has none, or leaves beside the step's own rows. NULL:
+                                * no turn waits for two that share a link, or nothing is proven of the link */
   MsTime *left, limit; /* [stages] what is still to come behind the compute stream, NULL: nobody asks; a step above
                           `limit` need not be known */
 } Relaxed;
@@ -267,20 +268,21 @@ static void note(Relaxed *r, const MsTurn *turn, const Table *table) {
 /* behind: the kernels in front of the turn's reductions. */
 static void hand_on(Relaxed *r, const MsSlotPass *pass, gboolean beside, MsTime tip, gboolean behind) {
   const MsToll *toll = pass->goes ? r->toll[pass->stage] : NULL;
-  gboolean network = pass->goes && ms_program_p2p(r->p, pass->stage, ms_program_stage_of(r->p, pass->to))->level > 0;
+  gboolean asked = toll || r->left_with,
+           network =
+               asked && pass->goes && ms_program_p2p(r->p, pass->stage, ms_program_stage_of(r->p, pass->to))->level > 0;
   MsTime longer = 0;
   if (toll && behind) tip = MAX(tip, ms_toll_scaled(toll));
   if (toll && network)
     longer = ms_toll_message(toll, ms_stages_leaves(&r->at, pass, tip), ms_stages_message(&r->at, pass, FALSE), behind);
   ms_stages_hand_on(&r->at, pass, beside, tip, longer);
-  if (pass->goes && pass->out >= 0 && longer == 0) r->left_with[pass->out] = 2 * r->turns + 2 + network;
+  if (r->left_with && pass->goes && pass->out >= 0 && longer == 0) r->left_with[pass->out] = 2 * r->turns + 2 + network;
 }
 
 /* When the second of the messages is there that both passes of a pair wait for: they share a link if they left behind
  * one turn. */
 static MsTime both_here(const Relaxed *r, const MsSlotPass *f, const MsSlotPass *b) {
-  if (!f->comes || !b->comes || ms_program_meets(r->p->scenario) || r->left_with[f->in] == 0 ||
-      r->left_with[f->in] != r->left_with[b->in])
+  if (!r->left_with || !f->comes || !b->comes || r->left_with[f->in] == 0 || r->left_with[f->in] != r->left_with[b->in])
     return NEVER;
   MsTime message[] = {ms_stages_message(&r->at, f, TRUE), ms_stages_message(&r->at, b, TRUE)};
   return MIN(r->at.made[f->in] - message[0], r->at.made[b->in] - message[1]) + message[0] + message[1];
@@ -440,10 +442,12 @@ static MsTime run_after(Relaxed *r, MsTime others) {
     for (int k = 0; k < MS_N_STREAMS; k++) rows[s].stream[k] = others;
     rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s], rows[s].host = r->at.host[s];
     r->at.tip[s] = run_reductions(r, s);
-    if (r->toll[s]) end_behind(r, s);
-    if (r->toll[s]) r->at.tip[s] = MAX(r->at.tip[s], ms_toll_sent(r->toll[s]));
-    if (r->toll[s])
-      rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s] = MAX(r->at.compute[s], ms_toll_joined(r->toll[s]));
+    if (r->toll[s]) {
+      end_behind(r, s);
+      at_least(&r->at.tip[s], ms_toll_sent(r->toll[s]));
+      at_least(&r->at.compute[s], ms_toll_joined(r->toll[s]));
+      rows[s].stream[MS_STREAM_COMPUTE] = r->at.compute[s];
+    }
     end = MAX(MAX(end, r->at.tip[s]), r->at.compute[s]);
   }
   for (MsAfterWalk w = ms_after_walk(r->p); ms_after_next(&w);) {
@@ -465,7 +469,8 @@ static void open_tables(Relaxed *r) {
   r->chunk = g_new(ChunkLags *, 2 * chunks), r->kind = r->chunk + chunks;
   r->toll = g_new0(MsToll *, l->pp), r->forced = g_new0(Forced, l->pp);
   r->toll_back = g_new0(MsTollBack *, l->pp);
-  r->left_with = g_new0(int, MAX(1, ms_slot_walk_tensors(r->at.walk)));
+  if (r->p->step && r->p->scenario->options.ep_overlap && !ms_program_meets(r->p->scenario))
+    r->left_with = g_new0(int, MAX(1, ms_slot_walk_tensors(r->at.walk)));
   r->reduces = r->p->step ? ms_reduce_slots(r->p, r->s) : NULL;
 }
 

@@ -455,15 +455,11 @@ static void back_up(MsToll *t, MsTime moves) {
   for (int i = 0; i < t->n_backlogs; i++) t->backlog[i].moves += moves;
 }
 
-/* All reductions of a chunk, none of which is issued before `since`, or before the rows of a slot that sends so long.
- */
-static void issue(MsToll *t, int chunk, MsTime since, MsTime network) {
-  const MsCosted *r = &t->step->reduce;
+/* `more` of each queue, none of which is issued before `since`, or before the rows of a slot that sends so long. */
+static void issue(MsToll *t, const MsTime more[N_QUEUES], MsTime since, MsTime network) {
   MsTime moves = 0;
+  for (int q = 0; q < N_QUEUES; q++) moves += t->network[q] ? more[q] : 0;
   t->backlog[t->n_backlogs++] = (Backlog){since, 0};
-  for (int i = 0; i < r->list->n; i++)
-    for (int q = 0; q < N_QUEUES && t->step->ops.reduce_at[i].chunk == chunk; q++)
-      if (r->list->op[i].stream == queue_stream[q] && t->network[q]) moves += r->duration[i];
   back_up(t, moves + network);
   for (int i = 0; i < t->n_backlogs && moves > 0; i++)
     t->sent = MAX(t->sent, t->backlog[i].since + t->backlog[i].moves);
@@ -485,7 +481,7 @@ void ms_toll_slot(MsToll *t, const MsNeed *need, const MsTime ends[MS_N_ENDS], M
   MsTime more[N_QUEUES], extra = t->ending >= 0 ? reductions_of(t, t->ending, more) : 0;
   meet_all(t, need, ends, after);
   gboolean within = t->ending >= 0 && !t->together;
-  if (within) issue(t, t->ending, before->at, need->network);
+  if (within) issue(t, more, before->at, need->network);
   else back_up(t, need->network);
   Mark now = {after[MS_END_COMPUTE] + extra, before->forced + need->forced + extra, before->own + need->own + extra};
   MsTime starts = starts_at(need, ends);
@@ -501,7 +497,7 @@ void ms_toll_slot(MsToll *t, const MsNeed *need, const MsTime ends[MS_N_ENDS], M
   for (int i = 0; t->ending >= 0 && i < t->n_anchors; i++) add_left(t, &t->anchor[i], more);
   if (t->ending >= 0 || t->n == 2)
     drop_anchor(t, t->ending >= 0 ? more : NULL); /* mark 1: behind the wait for the first input */
-  if (t->ending >= 0 && t->together) issue(t, t->ending, now.at - extra, 0); /* the first behind its own kernels */
+  if (t->ending >= 0 && t->together) issue(t, more, now.at - extra, 0); /* the first behind its own kernels */
   if (t->ending >= 0) meet_rivals(t, &t->step->reduce, t->ending, now.at);
   t->ending = -1;
   after[MS_END_COMPUTE] = now.at;
@@ -576,8 +572,10 @@ MsTime ms_toll_gathered(MsToll *t, int chunk) {
 }
 
 void ms_toll_behind(MsToll *t, int chunk, MsTime since) {
+  MsTime more[N_QUEUES];
   ms_toll_last(t, chunk);
-  issue(t, chunk, t->in_order ? MAX(since, t->mark[t->n - 1].at) : since, 0);
+  reductions_of(t, chunk, more);
+  issue(t, more, t->in_order ? MAX(since, t->mark[t->n - 1].at) : since, 0);
 }
 
 MsTime ms_toll_sent(const MsToll *t) { return t->sent; }
