@@ -91,6 +91,7 @@ static void merge(MsBuild *b) {
 
 static void post_norm(MsBuild *b, MsHalf half) {
   ms_norm_forward(b, names[half].post_norm, b->rows_sp, b->h);
+  if (ms_by_operators(b)) return; /* its input is a product: kept as one, or made again */
   ms_keep(b, names[half].post_norm_in, ms_norm_saved_B(b, b->rows_sp * b->h));
 }
 

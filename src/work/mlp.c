@@ -165,28 +165,33 @@ static gboolean unread(const MsBuild *b) {
 }
 
 /* What `operators` keeps: the fifth product of a layer, and the seventh of a gated one with its sum over
- * tensor-parallel ranks. */
+ * tensor-parallel ranks; of a plain MLP the sum alone, where a norm reads it. */
 static void keep_products(MsBuild *b, double f) {
+  double sum = b->t > 1 ? 2 * b->rows_sp * b->h : 0;
   ms_keep(b, "fc1 out", 2 * b->rows * f / b->t);
-  if (!b->model->gated) return;
-  ms_keep(b, "fc2 out", 2 * b->rows * b->h + (b->t > 1 ? 2 * b->rows_sp * b->h : 0));
+  if (b->model->gated) ms_keep(b, "fc2 out", 2 * b->rows * b->h + sum);
+  else if (b->model->post_norm) ms_keep(b, "fc2 out", sum);
 }
 
-/* The norm, the other half of a gated MLP and the activation again. */
+/* The norm, the other half of a gated MLP and the activation again; of a plain MLP also the sixth product where a norm
+ * behind it reads it. */
 static void recompute_operators(MsBuild *b, double f) {
   MsLinear up = ms_linear_of("fc1", MS_LINEAR_COLUMN, b->rows, f / b->t, b->h);
+  MsLinear down = ms_linear_of("fc2", MS_LINEAR_PLAIN, b->rows, b->h, f / b->t);
   up.fused_norm = TRUE;
   b->pass = MS_PASS_RECOMPUTE;
   ms_norm_forward(b, "mlp norm", b->rows_sp, b->h);
   if (b->model->gated) ms_linear_forward(b, &up);
   ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, f / b->t);
+  if (b->model->post_norm && !b->model->gated) ms_linear_forward(b, &down);
 }
 
 /* Bytes of what is made again of a layer, all of it before its backward. */
 static double remade_B(const MsBuild *b, double f) {
   const MsModel *m = b->model;
   double qk = b->rows * (m->num_attention_heads + m->num_query_groups) * m->kv_channels / b->t;
-  return 2 * (3 * b->rows_sp * b->h + qk + b->rows * ms_fc1_width(b, f) / b->t);
+  int normed = m->post_norm && b->t == 1 ? m->gated ? 1 : 2 : 0; /* products that a norm behind them reads */
+  return 2 * ((3 + normed) * b->rows_sp * b->h + qk + b->rows * ms_fc1_width(b, f) / b->t);
 }
 
 void ms_dense_mlp_forward(MsBuild *b) {

@@ -330,6 +330,29 @@ static void optimizer_offload(void **state) {
   assert_true(offloaded(states) > 0 && states->step_time_s < all->step_time_s);
 }
 
+/* Norms behind attention and MLP read products, which `operators` keeps, or makes again: of a plain MLP only what
+ * tensor-parallel ranks have summed is kept for them. */
+static void operators_and_norms_behind(void **state) {
+  (void)state;
+  for (int gated = 0; gated < 2; gated++)
+    for (int tp = 1; tp <= 8; tp *= 8) {
+      g_autofree char *json = g_strdup_printf(
+          "{\"framework\": \"torchtitan\", \"model\": {\"base\": \"llama3-8b\", \"gated\": %s, \"activation\": "
+          "\"%s\"}, "
+          "\"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": 8192, \"global_batch_size\": 8}, "
+          "\"layout\": {\"tp\": %d}, \"options\": {\"recompute\": {\"granularity\": \"selective\", \"modules\": "
+          "[\"operators\"]}}}",
+          gated ? "true" : "false", gated ? "silu" : "gelu", tp);
+      g_autoptr(MsScenario) s = ms_test_scenario_of(json);
+      g_autoptr(MsResult) without = sound(s);
+      s->model->post_norm = TRUE;
+      g_autoptr(MsResult) with = sound(s);
+      double sums = gated || tp == 1 ? 0 : 32.0 * 2 * 8192 / 8 * 4096;
+      assert_close(with->memory->stage[0].activations_B, without->memory->stage[0].activations_B + sums, 1e-12);
+      assert_true(with->time.compute_s > without->time.compute_s * (gated ? 1.01 : 1.05));
+    }
+}
+
 /* States that visit the device part by part: all cross the link inside the update, and what leaves alone behind each
  * part grows with the number of parts; one part is there at a time. */
 static void states_visit_in_parts(void **state) {
@@ -698,6 +721,7 @@ int main(void) {
       cmocka_unit_test(activation_offload),
       cmocka_unit_test(whole_layers_offloaded),
       cmocka_unit_test(optimizer_offload),
+      cmocka_unit_test(operators_and_norms_behind),
       cmocka_unit_test(states_visit_in_parts),
       cmocka_unit_test(states_leave_beside_activations),
       cmocka_unit_test(muon),
