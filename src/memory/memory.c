@@ -251,15 +251,7 @@ void ms_memory_static(const MsWork *all, int stage, MsStageMemory *out) {
                     b.low_weight * (low_dense / held + low_expert / expert_held);
   if (fsdp >= MS_FSDP_OPTIM_GRADS_PARAMS) out->parameters_B = shards_B + b.low_cached * low;
   else if (ms_framework(s)->masters_are_weights) out->parameters_B += shards_B;
-  out->optimizer_B = b.optimizer * (dense / b.dense_shards + expert / b.expert_shards);
-  if (!ms_optimizers[s->training.optimizer].matrix_second) {
-    double matrix_dense, matrix_expert;
-    ms_work_matrix_params(w, stage, &matrix_dense, &matrix_expert);
-    double second = s->options.offload_optimizer_states
-                        ? 0
-                        : ms_dtype_B(s->options.exp_avg_sq_dtype) * (1 - s->options.optimizer_offload_fraction);
-    out->optimizer_B -= second * (matrix_dense / b.dense_shards + matrix_expert / b.expert_shards);
-  }
+  out->optimizer_B = states_on_host(&s->options) ? 0 : ms_work_states_B(w, stage, &p);
   Standing on = standing_on(w, stage);
   gboolean reduces = w->layout->dp * w->layout->cp > 1 && !s->options.distributed_optimizer;
   double reducer = reduces ? ms_framework(s)->reducer_B * (dense + expert) : 0;
@@ -287,10 +279,10 @@ static double optimizer_transient_B(const MsWork *w, int stage) {
   const MsOptions *o = &w->scenario->options;
   MsStageParams p = ms_work_stage_params(w, stage);
   double copy = o->main_grads_dtype == MS_DT_FP32 || ms_optimizer_is_fused(w->scenario) ? 0 : 4;
-  if (states_on_host(o)) copy += ms_optimizer_state_B(w->scenario) / MAX(o->swap_optimizer_times, 1);
-  double dense = p.params_dense + p.embedding_copy;
-  return MAX(copy * (dense / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE)),
-             flat_gather_B(w, dense + p.params_expert));
+  double dense = p.params_dense + p.embedding_copy,
+         bytes = copy * (dense / ms_work_shards(w, FALSE) + p.params_expert / ms_work_shards(w, TRUE));
+  if (states_on_host(o)) bytes += ms_work_states_B(w, stage, &p) / MAX(o->swap_optimizer_times, 1);
+  return MAX(bytes, flat_gather_B(w, dense + p.params_expert));
 }
 
 /* --- activations: over the turns of the schedule and, in each, its pieces (sched/walk.h, step/walk.h) --- */

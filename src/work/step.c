@@ -32,6 +32,17 @@ double ms_work_shards(const MsWork *work, gboolean expert) {
   return MAX(1, ranks / MAX(1, instances));
 }
 
+double ms_work_states_B(const MsWork *work, int stage, const MsStageParams *p) {
+  const MsOptions *o = &work->scenario->options;
+  double shards = ms_work_shards(work, FALSE), expert_shards = ms_work_shards(work, TRUE);
+  double bytes = ms_optimizer_state_B(work->scenario) *
+                 ((p->params_dense + p->embedding_copy) / shards + p->params_expert / expert_shards);
+  if (ms_optimizers[work->scenario->training.optimizer].matrix_second) return bytes;
+  double matrix_dense, matrix_expert;
+  ms_work_matrix_params(work, stage, &matrix_dense, &matrix_expert);
+  return bytes - ms_dtype_B(o->exp_avg_sq_dtype) * (matrix_dense / shards + matrix_expert / expert_shards);
+}
+
 /* Optimizer shards: dense over DP x CP, experts over EDP (docs/theory/memory.md 1.1). */
 static Step step_new(const MsWork *work) {
   Step s = {.work = work, .o = &work->scenario->options};
@@ -189,8 +200,6 @@ static void gather_rows(Step *s, Params p) {
   if (dense_row != tip && dense_row >= 0) ms_join(&s->b, dense_row);
 }
 
-static double states_B(const Step *s, const MsStageParams *p);
-
 enum { MOST_OPERATORS = 60000 }; /* what is counted stays within 16 bits */
 
 /* Tensors of parameters of a piece: weights, and a gain with each norm. */
@@ -239,9 +248,10 @@ static gboolean casts_once(const Step *s) {
 /* States leave beside the first forwards, on streams of their own (Megatron-LM dev,
  * core/optimizer/cpu_offloading/optimizer_state_offloader.py): activations on their way to the host share the link with
  * them, and do not queue behind them. */
-static void zero_rows(Step *s, const MsStageParams *p) {
+static void zero_rows(Step *s, int stage, const MsStageParams *p) {
   if (s->o->offload_optimizer_states)
-    ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_STATES)->message_B = states_B(s, p);
+    ms_row_async(&s->b, MS_OP_D2H, "optimizer states to host", MS_STREAM_STATES)->message_B =
+        ms_work_states_B(s->work, stage, p);
   double params = p->params_dense + p->params_expert + p->embedding_copy;
   if (s->shards_gradients)
     params = (p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard;
@@ -420,11 +430,6 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
   ms_join(&s->b, back);
 }
 
-static double states_B(const Step *s, const MsStageParams *p) {
-  return ms_optimizer_state_B(s->work->scenario) *
-         ((p->params_dense + p->embedding_copy) / s->shard + p->params_expert / s->expert_shard);
-}
-
 typedef struct {
   gboolean embedding, user;
 } WordEmbedding; /* a stage has the embedding; tied weights or an MTP block use it there */
@@ -530,7 +535,7 @@ static void after_rows(Step *s, int stage, const MsStageParams *p) {
   check_rows(s, stage, dense, expert);
   if (s->o->offload_optimizer_states) { /* while gradients are reduced */
     MsOp *op = ms_row_async(&s->b, MS_OP_H2D, "optimizer states from host", MS_STREAM_STATES);
-    op->message_B = states_B(s, p);
+    op->message_B = ms_work_states_B(s->work, stage, p);
     states = ms_row_index(&s->b, op);
   }
   if (!s->o->overlap_grad_reduce && !s->shards_gradients) {
@@ -658,7 +663,7 @@ void ms_work_step_ops(const MsWork *all, int stage, MsStepOps *out) {
   MsStageParams p = ms_work_stage_params(work, stage);
   find_tensors(&s, stage);
   list_to(&s, &out->before);
-  zero_rows(&s, &p);
+  zero_rows(&s, stage, &p);
   out->before.tip = s.b.tip;
   if (s.shards_gradients && ms_framework(work->scenario)->sums_once)
     across_units(&s, stage, &out->reduce, &out->reduce_at);

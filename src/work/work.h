@@ -168,6 +168,9 @@ void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double 
 /* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split.
  * DualPipe's two copies of a stage share them too. */
 double ms_work_shards(const MsWork *work, gboolean expert);
+/* Of one rank's shard of a stage with these parameters, wherever they live: ms_optimizer_state_B of each, without the
+ * second moment of matrices where the optimizer has none. */
+double ms_work_states_B(const MsWork *work, int stage, const MsStageParams *params);
 /* FSDP over several optimizer instances sums whole gradients over them, not shards (MsFrameworkRow.sums_once). */
 gboolean ms_work_sums_whole(const MsScenario *scenario);
 

@@ -328,6 +328,16 @@ static void optimizer_offload(void **state) {
   g_autoptr(MsResult) states = sound(s);
   assert_true(states->memory->stage[0].optimizer_B == 0); /* masters and moments alike */
   assert_true(offloaded(states) > 0 && states->step_time_s < all->step_time_s);
+  s->training.optimizer = MS_OPT_MUON; /* no second moment of a matrix goes there, nor comes back */
+  g_autoptr(MsResult) fewer = sound(s);
+  assert_true(offloaded(fewer) < 0.75 * offloaded(states));
+  s->training.global_batch_size = 64, s->training.seq_length = 1024; /* the update is the peak */
+  g_autoptr(MsResult) muon = sound(s);
+  s->options.offload_optimizer_states = FALSE;
+  g_autoptr(MsResult) there = sound(s);
+  const MsStageMemory *m = &muon->memory->stage[0];
+  assert_string_equal(m->peak_where, "optimizer");
+  assert_close(m->transient_B, there->memory->stage[0].optimizer_B, 1e-12);
 }
 
 /* Norms behind attention and MLP read products, which `operators` keeps, or makes again: of a plain MLP only what
