@@ -95,6 +95,11 @@ RULE(optimizer_link_known) {
   return link_known(s, o->optimizer_offload_fraction > 0 || o->offload_optimizer_states || o->swap_optimizer_times > 0,
                     why, size);
 }
+/* Megatron-LM's offload needs the precision-aware optimizer, and that one adam (core/optimizer/optimizer_config.py). */
+RULE(optimizer_on_host) {
+  return !(s->options.optimizer_offload_fraction > 0) || s->training.optimizer == MS_OPT_ADAM ||
+         REFUSE("optimizer_offload_fraction needs adam, not %s", ms_optimizer_words[s->training.optimizer]);
+}
 RULE(swapped_states) {
   const MsOptions *o = &s->options;
   return o->swap_optimizer_times == 0 ||

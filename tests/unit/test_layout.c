@@ -765,6 +765,7 @@ BREAKS(shared_recompute) {
   OPTIONS.recompute.modules = MS_RM_SHARED_EXPERTS;
 }
 BREAKS(offload_link) { OPTIONS.offload_modules = MS_OM_MOE_ACT, c->hardware.host_link_Bps = 0; }
+BREAKS(optimizer_on_host) { OPTIONS.optimizer_offload_fraction = 0.5, TRAINING.optimizer = MS_OPT_MUON; }
 BREAKS(optimizer_link) { OPTIONS.optimizer_offload_fraction = 0.5, c->hardware.host_link_Bps = 0; }
 BREAKS(precision) { TRAINING.precision = MS_NVFP4, c->hardware.unsupported_precisions = 1u << MS_NVFP4; }
 BREAKS(fp8_params) { OPTIONS.fp8_param_gather = TRUE; }
@@ -1025,6 +1026,7 @@ static const struct {
     {"offload-attn-proj", break_attn_proj},
     {"offload-link-known", break_offload_link},
     {"optimizer-link-known", break_optimizer_link},
+    {"optimizer-on-host-adam", break_optimizer_on_host},
     {"fp8-input-store-swiglu", break_input_store},
     {"framework-options", break_framework_options},
     {"framework-schedule", break_framework_schedule},
