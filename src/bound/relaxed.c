@@ -44,9 +44,12 @@ typedef struct {
   MsCross last;      /* of the slot before */
 } Forced;
 
+enum { TIP = -1, NOTHING = -2 }; /* what is waited for if no tensor is: the turn before on the stage, or nothing */
+
 typedef struct { /* a turn that was run */
   int stage, index;
-  int in[2], out[2], kept; /* tensors of the forward (or only) pass, of the backward beside it; -1: none */
+  int in[2], out[2], kept; /* tensors of the forward (or only) pass, of the backward beside it; -1: none; in: TIP or
+                              NOTHING */
   const Table *table;      /* NULL: it has no rows */
   MsTime message[2];       /* that brings `out` to where it is waited for */
   int ending;              /* chunk whose reductions begin with it, -1: of none */
@@ -244,7 +247,7 @@ static MsTime brought(Relaxed *r, const MsSlotPass *f) {
 }
 
 static void note_side(Relaxed *r, const MsSlotPass *pass, int side, Ran *ran) {
-  ran->in[side] = pass->kind == MS_SLOT_W ? -1 : pass->in, ran->out[side] = pass->out;
+  ran->in[side] = pass->in >= 0 ? pass->in : pass->kind == MS_SLOT_W ? NOTHING : TIP, ran->out[side] = pass->out;
   if (pass->kept >= 0) ran->kept = pass->kept;
   if (pass->goes) ran->message[side] = ms_stages_message(&r->at, pass, FALSE);
 }
@@ -534,7 +537,8 @@ static void run_back(const Relaxed *r, const Ran *ran, Back *b) {
   }
   b->compute[stage] = before[MS_END_COMPUTE], b->host[stage] = before[MS_END_HOST];
   for (int side = 0; side <= ran->two; side++)
-    at_least(ran->in[side] >= 0 ? &b->made[ran->in[side]] : &b->tip[stage], before[side]);
+    if (ran->in[side] != NOTHING)
+      at_least(ran->in[side] == TIP ? &b->tip[stage] : &b->made[ran->in[side]], before[side]);
 }
 
 /* What reductions take from the slots that they run beside. */

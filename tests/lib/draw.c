@@ -84,6 +84,21 @@ static void draw_model(GRand *rand, MsScenario *s) {
   if (chance(rand, 50)) draw_unpredicted(rand, m);
 }
 
+/* As even as it goes, MTP beside the loss. (transfer full) */
+static char *even_stages(const MsScenario *s) {
+  GString *text = g_string_new("E");
+  int stages = s->layout.pp * s->layout.vpp, left = s->model->num_layers;
+  for (int i = 0; i < stages; i++) {
+    int here = left / (stages - i);
+    for (int k = 0; k < here; k++) g_string_append_c(text, 't');
+    if (i + 1 < stages) g_string_append_c(text, '|');
+    left -= here;
+  }
+  for (int k = 0; k < s->model->mtp_num_layers; k++) g_string_append_c(text, 'm');
+  g_string_append_c(text, 'L');
+  return g_string_free(text, FALSE);
+}
+
 static void draw_layout(GRand *rand, MsScenario *s, gboolean plain) {
   MsLayoutSpec *l = &s->layout;
   gboolean moe = s->model->num_experts > 0;
@@ -102,19 +117,7 @@ static void draw_layout(GRand *rand, MsScenario *s, gboolean plain) {
   l->account_for_loss_in_pipeline_split = chance(rand, 10);
   if (l->pp > 1 && chance(rand, 15)) l->decoder_last_pipeline_num_layers = PICK(2, 4, 6);
   if (l->pp > 1 && chance(rand, 15)) l->decoder_first_pipeline_num_layers = PICK(2, 4, 6);
-  if (l->pp > 1 && chance(rand, 20)) { /* as even as it goes, MTP beside the loss */
-    g_autoptr(GString) text = g_string_new("E");
-    int stages = l->pp * l->vpp, left = s->model->num_layers;
-    for (int i = 0; i < stages; i++) {
-      int here = left / (stages - i);
-      for (int k = 0; k < here; k++) g_string_append_c(text, 't');
-      if (i + 1 < stages) g_string_append_c(text, '|');
-      left -= here;
-    }
-    for (int k = 0; k < s->model->mtp_num_layers; k++) g_string_append_c(text, 'm');
-    g_string_append_c(text, 'L');
-    l->pipeline_layout = g_strdup(text->str);
-  }
+  if (l->pp > 1 && chance(rand, 20)) l->pipeline_layout = even_stages(s);
 }
 
 /* Any value for a field of the options; a fifth of them is changed. */
@@ -216,18 +219,20 @@ static void draw_training(GRand *rand, MsScenario *s) {
   s->training.routing = routings[g_rand_int_range(rand, 0, G_N_ELEMENTS(routings))];
 }
 
-static const char *const machines[] = {"h100-sxm", "gb200-nvl72", "a100-sxm-80g", "b200-sxm", "mtt-s5000"};
+static const char *const machines[] = {"h100-sxm",  "gb200-nvl72", "a100-sxm-80g", "b200-sxm",
+                                       "mtt-s5000", "gb300-nvl72", "ascend-910c",  "mi355x"};
+enum { SMALL_MACHINES = 5 };
 
 /* A copy of a run that is loaded once: machine files are large. */
-static MsScenario *run_of(int name, int machine) {
+static MsScenario *run_of(GRand *rand, int n_machines) {
   static MsScenario *loaded[G_N_ELEMENTS(names)][G_N_ELEMENTS(machines)];
+  int name = g_rand_int_range(rand, 0, G_N_ELEMENTS(names)), machine = g_rand_int_range(rand, 0, n_machines);
   if (!loaded[name][machine]) loaded[name][machine] = ms_test_run(names[name], -1, machines[machine], 8);
   return ms_scenario_copy(loaded[name][machine], FALSE);
 }
 
 MsScenario *ms_test_draw(GRand *rand, gboolean plain) {
-  int name = g_rand_int_range(rand, 0, G_N_ELEMENTS(names));
-  MsScenario *s = run_of(name, g_rand_int_range(rand, 0, G_N_ELEMENTS(machines)));
+  MsScenario *s = run_of(rand, SMALL_MACHINES);
   draw_model(rand, s);
   draw_layout(rand, s, plain);
   draw_training(rand, s);
@@ -237,5 +242,24 @@ MsScenario *ms_test_draw(GRand *rand, gboolean plain) {
   s->name = g_strdup_printf("drawn \\ 'run' $HOME `%u`", g_rand_int(rand));
   if (chance(rand, 50)) s->software = g_strdup("nemo-26.06");
   if (chance(rand, 30)) s->doc = g_strdup("two\nlines, \"quoted\" #moesim name 3");
+  return s;
+}
+
+MsScenario *ms_test_draw_large(GRand *rand) {
+  MsScenario *s = run_of(rand, G_N_ELEMENTS(machines));
+  draw_model(rand, s);
+  draw_layout(rand, s, FALSE);
+  draw_training(rand, s);
+  if (chance(rand, 50)) draw_options(rand, s);
+  MsLayoutSpec *l = &s->layout;
+  MsTraining *t = &s->training;
+  l->pp = PICK(2, 4, 8, 16), l->vpp = PICK(1, 1, 2, 4);
+  l->decoder_first_pipeline_num_layers = l->decoder_last_pipeline_num_layers = 0;
+  g_clear_pointer(&l->pipeline_layout, g_free);
+  if (s->model->num_layers % (l->pp * l->vpp) != 0) l->pipeline_layout = even_stages(s);
+  if (chance(rand, 50)) l->schedule = g_rand_int_range(rand, 0, MS_N_SCHEDULES);
+  s->gpus = MAX(l->tp * l->cp, l->etp * l->ep) * l->pp * PICK(8, 32, 128);
+  t->global_batch_size = t->micro_batch_size * (s->gpus / (l->tp * l->cp * l->pp)) * l->pp * PICK(1, 2, 4);
+  if (chance(rand, 30)) s->hardware->kernel_launch_s *= PICK(2, 4);
   return s;
 }

@@ -8,5 +8,8 @@
 /* `plain`: only what the releases before parallel folding know too (ETP = TP, no new dispatchers, no low precision,
  * ...). (transfer full) */
 MsScenario *ms_test_draw(GRand *rand, gboolean plain);
+/* The same on clusters: pipelines of up to 16 stages, few microbatches, every other time any schedule, now and then a
+ * host that launches late. (transfer full) */
+MsScenario *ms_test_draw_large(GRand *rand);
 
 #endif

@@ -80,6 +80,17 @@ static void compare(const MsScenario *s, GArray *off) {
   g_array_append_val(off, error);
 }
 
+/* The rows that a weight gradient ends with, a gather beside the compute of the next one, are waited for by none. */
+static void limits_of_weight_gradients(void **state) {
+  (void)state;
+  g_autoptr(MsScenario) s = ms_test_scenario_of(
+      "{\"model\": \"gpt3-175b\", \"hardware\": \"a100-sxm-80g\", \"gpus\": 32, \"training\": {\"seq_length\": 4096, "
+      "\"global_batch_size\": 64}, \"layout\": {\"tp\": 2, \"pp\": 4, \"schedule\": \"zb-2p\"}, \"options\": "
+      "{\"overlap_grad_reduce\": false, \"overlap_param_gather\": false, \"optimizer_post_validation\": false}}");
+  g_autoptr(MsResult) full = ms_test_simulate(s, MS_FIDELITY_FULL);
+  limits_hold(s, full->step_time_s);
+}
+
 /* --- turns that are kept --- */
 
 /* Changes one thing that turns follow from; not every scenario can run with it. */
@@ -234,6 +245,23 @@ static void fast_is_near_full(void **state) {
   assert_true(n >= (guint)ms_by_tier(30, 100));
   assert_true(ms_quantile(error, n, 0.5) <= 0.02);
   assert_true(far <= 0.01 * n);
+}
+
+/* Long pipelines on clusters, many of them of schedules that split backwards or whose steps overlap. */
+static void of_clusters(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(43);
+  g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
+  int draws = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(300, 4000)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw_large(rand);
+    if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
+  }
+  double *error = (double *)(void *)off->data;
+  print_message("%u of %d draws of clusters run; fast against full: median %.2f %%, worst %.1f %%\n", off->len, draws,
+                100 * ms_quantile(error, off->len, 0.5), 100 * ms_quantile(error, off->len, 1));
+  assert_true((int)off->len >= ms_by_tier(20, 300));
+  assert_true(ms_quantile(error, off->len, 0.5) <= 0.02);
 }
 
 /* Optimizers in several instances, which draws rarely have: plain ones and those of FSDP, beside everything else. */
@@ -604,7 +632,9 @@ int main(void) {
                                      cmocka_unit_test(moments_are_alike_every_other_period),
                                      cmocka_unit_test(turns_that_are_left_out_change_nothing),
                                      cmocka_unit_test(rounds_that_are_not_laid_down_change_nothing),
+                                     cmocka_unit_test(limits_of_weight_gradients),
                                      cmocka_unit_test(fast_is_near_full),
+                                     cmocka_unit_test(of_clusters),
                                      cmocka_unit_test(of_optimizer_instances),
                                      cmocka_unit_test(of_adapters),
                                      cmocka_unit_test(fast_is_full_of_few_turns),
