@@ -290,7 +290,9 @@ static void rules_of_the_release(void **state) {
               {"recompute-needs", run_on("llama3-8b", 8, 1)},
               {"graph-mlp", run_on("nemotron-3-nano", 8, 1)},
               {"offload-local-graphs", run_on("mixtral-8x7b", 8, 1)},
-              {"offload-local-graphs", run_on("mixtral-8x7b", 8, 1)}};
+              {"offload-local-graphs", run_on("mixtral-8x7b", 8, 1)},
+              {"muon-fp16", run_on("llama3-8b", 8, 1)},
+              {"optimizer-step-overlap", run_on("llama3-8b", 8, 1)}};
   rows[0].s->options.cross_entropy_fusion_impl = MS_CE_TE;
   rows[1].s->options.exp_avg_dtype = MS_DT_BF16, rows[1].s->options.distributed_optimizer = FALSE;
   rows[2].s->options.cuda_device_max_connections = 8;
@@ -307,6 +309,11 @@ static void rules_of_the_release(void **state) {
   for (int i = 11; i < 13; i++) rows[i].s->options.cuda_graph_impl = MS_GRAPH_LOCAL;
   rows[11].s->options.cuda_graph_scope = MS_CG_ATTN, rows[11].s->options.offload_modules = MS_OM_QKV_LINEAR;
   rows[12].s->options.cuda_graph_scope = MS_CG_LAYER, rows[12].s->options.offload_modules = MS_OM_MOE_ACT;
+  rows[13].s->training.optimizer = rows[14].s->training.optimizer = MS_OPT_MUON;
+  rows[13].s->training.precision = MS_FP16;
+  rows[14].s->options.overlap_param_gather_with_optimizer_step = TRUE;
+  rows[14].s->options.overlap_grad_reduce = rows[14].s->options.overlap_param_gather = TRUE;
+  rows[14].s->layout.pp = rows[14].s->layout.vpp = 2;
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
     g_autofree char *part = g_strdup_printf("(rule %s)", rows[i].rule);
     check_refusal(rows[i].s, MS_LAUNCH_MEGATRON, part);
