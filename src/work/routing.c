@@ -15,11 +15,11 @@
 typedef struct {
   const MsRouting *routing;
   int experts, topk, ranks, replicas;
-  gsl_rng *rng;
-  double *p, *share, *scratch; /* [experts] popularity; load with biases; biases or concentrations */
-  unsigned *tokens;            /* [experts] */
-  int *copies;                 /* [experts] 1 + replicas */
-  int *rank_of;                /* [experts + replicas] of each copy, copies of an expert together */
+  gsl_rng *of_experts, *of_tokens; /* apart: popularity is the same for any number of tokens */
+  double *p, *share, *scratch;     /* [experts] popularity; load with biases; biases or concentrations */
+  unsigned *tokens;                /* [experts] */
+  int *copies;                     /* [experts] 1 + replicas */
+  int *rank_of;                    /* [experts + replicas] of each copy, copies of an expert together */
 } Draw;
 
 /* --- popularity ------------------------------------------------------------------------------------------------ */
@@ -52,11 +52,11 @@ static void popularity(Draw *d, int moe_layer) {
     normalise(d->p, n);
   } else if (r->kind == MS_ROUTING_DIRICHLET) {
     for (int i = 0; i < n; i++) d->scratch[i] = MAX(r->skew, 1e-3);
-    gsl_ran_dirichlet(d->rng, (size_t)n, d->scratch, d->p);
+    gsl_ran_dirichlet(d->of_experts, (size_t)n, d->scratch, d->p);
   } else {
     for (int i = 0; i < n; i++) d->p[i] = pow(i + 1, -r->skew);
     normalise(d->p, n);
-    gsl_ran_shuffle(d->rng, d->p, (size_t)n, sizeof *d->p);
+    gsl_ran_shuffle(d->of_experts, d->p, (size_t)n, sizeof *d->p);
   }
   cap_shares(d->p, n, 1.0 / d->topk);
 }
@@ -132,7 +132,7 @@ static void draw_layer(Draw *d, double visits, int moe_layer, double *rows) {
   balance(d);
   place(d);
   double drawn = MIN(visits, MOST_VISITS);
-  gsl_ran_multinomial(d->rng, (size_t)d->experts, (unsigned)drawn, d->p, d->tokens);
+  gsl_ran_multinomial(d->of_tokens, (size_t)d->experts, (unsigned)drawn, d->p, d->tokens);
   for (int i = 0, k = 0; i < d->experts; i++)
     for (int c = 0; c < d->copies[i]; c++, k++) rows[d->rank_of[k]] += d->tokens[i] * (visits / drawn) / d->copies[i];
 }
@@ -232,17 +232,18 @@ MsRoutingDraw *ms_routing_draw(const MsScenario *s, const MsLayout *l, double ro
             .topk = MAX(m->moe_router_topk, 1),
             .ranks = l->ep,
             .replicas = r->replicas,
-            .rng = gsl_rng_alloc(gsl_rng_mt19937),
+            .of_experts = gsl_rng_alloc(gsl_rng_mt19937),
+            .of_tokens = gsl_rng_alloc(gsl_rng_taus2),
             .p = space,
             .share = space + n,
             .scratch = space + 2 * n,
             .tokens = tokens,
             .copies = copies,
             .rank_of = rank_of};
-  gsl_rng_set(d.rng, r->seed);
+  gsl_rng_set(d.of_experts, r->seed), gsl_rng_set(d.of_tokens, r->seed);
   for (int i = 0, at = 0; i < draw->layers; i++)
     if (has_experts(m, i)) draw_layer(&d, draw->mean * l->ep, at++, draw->rows + (gsize)i * (gsize)l->ep);
-  gsl_rng_free(d.rng);
+  gsl_rng_free(d.of_experts), gsl_rng_free(d.of_tokens);
   ms_kept_as(&drawn, g_steal_pointer(&key), draw);
   return draw;
 }

@@ -98,6 +98,21 @@ static void a_draw_is_shared_where_it_would_be_the_same(void **state) {
   assert_memory_not_equal(reseeded->rows, first->rows, sizeof(double) * (size_t)first->layers * 8);
 }
 
+/* How popular an expert is in a layer follows from the seed alone: layouts and batches that are compared meet the same
+ * skew, but for the noise of the tokens. */
+static void popularity_is_the_same_for_all_tokens(void **state) {
+  (void)state;
+  const MsRoutingKind kinds[] = {MS_ROUTING_ZIPF, MS_ROUTING_DIRICHLET};
+  for (int k = 0; k < 2; k++) {
+    g_autoptr(MsScenario) s = run(kinds[k], 1, 5);
+    g_autoptr(MsLayout) l = ms_layout_new_or_error(s, NULL);
+    g_autoptr(MsRoutingDraw) few = ms_routing_draw(s, l, 4096, NULL, NULL, NULL),
+                             other = ms_routing_draw(s, l, 5000, NULL, NULL, NULL);
+    for (int i = 0; i < s->model->num_layers * 8; i++)
+      assert_close(other->rows[i] / other->mean, few->rows[i] / few->mean, 0.05);
+  }
+}
+
 static void histograms_are_followed(void **state) {
   (void)state;
   g_autoptr(MsScenario) s = run(MS_ROUTING_HISTOGRAM, 0, 1);
@@ -142,7 +157,7 @@ static void what_ifs(void **state) {
     assert_true(mean_hottest(balanced) < before);
     before = mean_hottest(balanced);
   }
-  assert_true(before < (ms_by_tier(0, 1) ? 1.03 : 1.2));
+  assert_true(before < (ms_by_tier(0, 1) ? 1.03 : 1.25));
   s->training.routing.bias_update_rate = 0, s->training.routing.bias_updates = 0;
   s->training.routing.placement = MS_PLACEMENT_LOAD;
   g_autoptr(MsRoutingDraw) placed = draw_of(s);
@@ -441,6 +456,7 @@ static void nothing_to_draw(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_visit_arrives_once),
                                      cmocka_unit_test(a_draw_is_shared_where_it_would_be_the_same),
+                                     cmocka_unit_test(popularity_is_the_same_for_all_tokens),
                                      cmocka_unit_test(histograms_are_followed),
                                      cmocka_unit_test(layers_have_their_own_row),
                                      cmocka_unit_test(what_ifs),
