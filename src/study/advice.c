@@ -67,17 +67,25 @@ static void append_costliest(GString *out, const MsComparison *c, double step_s)
                            100 * (most[k]->b - most[k]->a) / step_s);
 }
 
-/* What the layout that the user named loses against the winner, and on what. */
-static void say_named(GPtrArray *out, const MsPicks *p, const MsReasons *r) {
+/* What the layout that the user named loses against the winner, and on what. Faster beyond noise is only what the
+ * request does not leave open, or what does not fit. */
+static void say_named(GPtrArray *out, const MsPicks *p, const MsReasons *r, double limit_B) {
   if (!r || !r->compared) return;
-  double step_s = p->pick[0].entry->result->step_time_s, slower = ms_reasons_named(r)->step_time_s / step_s - 1;
-  if (slower <= p->noise) {
-    ms_note(out, "%s is as fast as 1 (%+.1f %%, which is noise): keep it", r->named->name, 100 * slower);
-    return;
-  }
+  const MsResult *named = ms_reasons_named(r);
+  double slower = named->step_time_s / p->pick[0].entry->result->step_time_s - 1, over_B = ms_device_B(named) - limit_B;
+  const char *name = r->named->name;
   g_autoptr(GString) why = g_string_new(NULL);
-  append_costliest(why, r->compared, step_s);
-  ms_note(out, "%s takes %.1f %% longer than 1%s", r->named->name, 100 * slower, why->str);
+  if (slower > p->noise) {
+    append_costliest(why, r->compared, p->pick[0].entry->result->step_time_s);
+    ms_note(out, "%s takes %.1f %% longer than 1%s", name, 100 * slower, why->str);
+  } else if (over_B > 0) {
+    ms_note(out, "%s needs %s more of a GPU than a plan may use", name, MS_BYTES(over_B));
+  } else if (slower < -p->noise) {
+    ms_note(out, "%s is %.1f %% faster than 1: keep it, or open what differs below in the request", name,
+            -100 * slower);
+  } else {
+    ms_note(out, "%s is as fast as 1 (%+.1f %%, which is noise): keep it", name, 100 * slower);
+  }
 }
 
 /* Of a pipeline that waits for its first and last microbatches, twice the batch, where it is worth saying. */
@@ -107,12 +115,12 @@ static gboolean pays(const MsPick *spare, const MsResult *first) {
   return ms_device_B(first) >= tight * first->capacity_B && spare->slower <= MS_PICK_LOSS;
 }
 
-void ms_picks_advise(MsPicks *p, const MsReasons *reasons) {
+void ms_picks_advise(MsPicks *p, const MsPlan *plan, const MsReasons *reasons) {
   GPtrArray *out = g_ptr_array_new();
   const MsResult *first = p->pick[0].entry->result;
   ms_note(out, "take 1, %s a step +-%s, %.0f tokens/s/GPU%s", MS_SECONDS(first->step_time_s), MS_PERCENT(first->band),
           first->tokens_per_s_per_gpu, p->all_tied ? "; all choices are within noise of it, so that any will do" : "");
-  say_named(out, p, reasons);
+  say_named(out, p, reasons, plan->memory_limit_B);
   say_budget(out, &p->pick[0].budget, p->pick[0].entry->scenario);
   say_batch(out, p);
   const MsPick *spare = of_kind(p, MS_PICK_MEMORY), *simple = of_kind(p, MS_PICK_SIMPLEST);

@@ -5,9 +5,9 @@
 #include "study/picks.h"
 #include "study/sweep.h"
 
-/* Sets n_advice and advice of choices that are complete but for them. `reasons` (NULL: none) may hold a named layout
- * beside the winner. */
-void ms_picks_advise(MsPicks *picks, const MsReasons *reasons);
+/* Sets n_advice and advice of choices of `plan` that are complete but for them. `reasons` (NULL: none) may hold a named
+ * layout beside the winner. */
+void ms_picks_advise(MsPicks *picks, const MsPlan *plan, const MsReasons *reasons);
 /* The same of a sweep: with a price the cheapest cluster of those that keep the deadline, else the one that trains
  * soonest, then what differs from it in kind. */
 void ms_sweep_advise(MsSweep *sweep);

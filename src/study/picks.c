@@ -273,7 +273,7 @@ MsPicks *ms_picks_new(const MsRequest *request, const MsPlan *plan, const MsReas
     p->pick[i].figure = ms_objective_figure(request, e->scenario->gpus, e->result->step_time_s);
     ms_budget_of(request, e->scenario, e->result, &p->pick[i].budget);
   }
-  ms_picks_advise(p, reasons);
+  ms_picks_advise(p, plan, reasons);
   return g_steal_pointer(&p);
 }
 

@@ -8,6 +8,7 @@
 #include "study/parts.h"
 #include "study/picks.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 static MsRequest *experts(const char *gpus, const char *plan) {
@@ -223,6 +224,34 @@ static void advice_pays(void **state) {
   assert_true(offered > 0 && withheld > 0);
 }
 
+/* What to do with a layout that the user names: faster than the winner it has what the request does not leave open, or
+ * does not fit. */
+static void the_named_is_told(void **state) {
+  (void)state;
+  static const char *const told[][2] = {
+      {"\"micro_batch_size\": 1, \"precision\": \"fp8-tensorwise\"", " % faster than 1: keep it, or open what"},
+      {"\"micro_batch_size\": 8", " more of a GPU than a plan may use"},
+      {"\"micro_batch_size\": 1", "is as fast as 1 ("}};
+  g_autofree char *folder = g_dir_make_tmp("moesim-picks-XXXXXX", NULL),
+                  *file = g_build_filename(folder, "it.json", NULL);
+  const char *layout = "\"tp\": 2";
+  g_autofree char *batch = g_strconcat("\"global_batch_size\": 64, ", told[2][0], NULL),
+                  *asked = ms_test_request_text("\"llama3-8b\"", "\"h100-sxm\"", "8", batch, layout, "");
+  g_autoptr(MsRequest) request = ms_test_request_of(asked);
+  MsPlanOptions options = {.top = 1, .prune = TRUE, .threads = 1};
+  g_autoptr(MsPlan) plan = ms_plan(request, &options, NULL);
+  for (gsize i = 0; i < G_N_ELEMENTS(told); i++) {
+    g_autofree char *training = g_strconcat("\"global_batch_size\": 64, ", told[i][0], NULL),
+                    *named = ms_test_request_text("\"llama3-8b\"", "\"h100-sxm\"", "8", training, layout, "");
+    assert_true(g_file_set_contents(file, named, -1, NULL));
+    g_autoptr(MsReasons) reasons = ms_reasons_new(request, plan, &options, FALSE, file, NULL);
+    assert_non_null(reasons);
+    g_autoptr(MsPicks) picks = ms_picks_new(request, plan, reasons, NULL, &options, NULL);
+    if (!said(picks, told[i][1])) fail_msg("%s: %s", told[i][0], picks->advice[1]);
+  }
+  g_remove(file), g_rmdir(folder);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(picks_are_what_they_are_called),
                                      cmocka_unit_test(nothing_simple_is_faster),
@@ -230,6 +259,7 @@ int main(void) {
                                      cmocka_unit_test(disturbances_choose),
                                      cmocka_unit_test(copies_are_counted),
                                      cmocka_unit_test(a_small_batch_is_told),
-                                     cmocka_unit_test(advice_pays)};
+                                     cmocka_unit_test(advice_pays),
+                                     cmocka_unit_test(the_named_is_told)};
   return cmocka_run_group_tests_name("picks", tests, plan_once, forget);
 }
