@@ -13,9 +13,6 @@
 #define AXIS_MAX   4096    /* of one of its axes */
 #define CURVES_MAX 4096
 
-const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "grouped-gemm", "attention", "segments",
-                                           "dispatch",        "bandwidth",  "terms",        NULL};
-
 const char *const ms_curve_param_words[MS_N_FORMS][MS_CURVE_PARAMS + 1] = {
     [MS_FORM_GEMM_SATURATING] = {"efficiency", "bw_efficiency", "launch_s", "m_half", "n_half", "k_half"},
     [MS_FORM_GEMM_TILED] = {"efficiency", "bw_efficiency", "launch_s", "wave_s", "wave_hardness",
@@ -473,7 +470,7 @@ static gboolean check_curve(const MsJson *doc, const char *path, MsCurve *curve,
   static const char *const dtypes[] = {"bf16", "fp16", "fp32", "fp64", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
   static const char *const passes[] = {"forward", "dgrad", "wgrad", "backward", NULL};
   static const char *const levels[] = {"nvlink", "network", NULL};
-  if (!check_word(doc, path, "dtype", curve->dtype, dtypes, error) ||
+  if (!ms_curve_check_op(doc, path, curve, error) || !check_word(doc, path, "dtype", curve->dtype, dtypes, error) ||
       !check_word(doc, path, "pass", curve->pass, passes, error) ||
       !check_word(doc, path, "level", curve->level, levels, error) ||
       !check_word(doc, path, "dispatcher", curve->dispatcher, ms_dispatcher_words, error) ||

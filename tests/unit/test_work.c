@@ -2207,6 +2207,28 @@ static void norms_behind_a_half(void **state) {
   }
 }
 
+/* --- curves ------------------------------------------------------------------------------------------------------ */
+/* A machine may time every operator but those on the host's side, in the form that its kind is read in. */
+static void every_operator_may_have_a_curve(void **state) {
+  (void)state;
+  static const char *const of_messages = "\"segments\", \"segments\": [[1e-5, 1e10]]", *of_work = "\"terms\"",
+                           *of_exchanges = "\"dispatch\", \"params\": {\"alpha_s\": 0, \"per_sm_Bps\": 1e9, "
+                                           "\"link_Bps\": 1e10, \"sharpness\": 1}";
+  for (int op = 0; op < MS_N_OPS; op++) {
+    gboolean message = ms_op_families[op] == MS_FAMILY_COMM, exchange = op == MS_OP_DISPATCH || op == MS_OP_COMBINE,
+             timed = op != MS_OP_D2H && op != MS_OP_H2D && ms_op_families[op] != MS_FAMILY_HOST;
+    g_autofree char *text =
+        g_strdup_printf("{\"base\": \"h100-sxm\", \"curves\": [{\"op\": \"%s\", \"form\": %s}]}", ms_op_words[op],
+                        exchange  ? of_exchanges
+                        : message ? of_messages
+                                  : of_work);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(MsJson) doc = ms_json_parse(text, -1, "test.json", &error);
+    g_autoptr(MsHardware) machine = doc ? ms_hardware_from_json(doc, ms_json_root(doc), "", &error) : NULL;
+    if ((machine != NULL) != timed) fail_msg("%s: %s", ms_op_words[op], error ? error->message : "has a curve");
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(norms_behind_a_half),
@@ -2283,6 +2305,7 @@ int main(void) {
       cmocka_unit_test(gradients_mirror_the_forward),
       cmocka_unit_test(executed_flop_is_the_convention),
       cmocka_unit_test(recompute_only_adds),
+      cmocka_unit_test(every_operator_may_have_a_curve),
       cmocka_unit_test(parameters_of_the_ranks_are_the_models),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
