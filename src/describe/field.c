@@ -187,13 +187,6 @@ static gboolean set_bool(const MsJson *doc, JsonNode *node, const char *path, gb
   return TRUE;
 }
 
-static gboolean set_string(const MsJson *doc, JsonNode *node, const char *path, char **member, GError **error) {
-  if (!ms_json_is(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
-  g_free(*member);
-  *member = g_strdup(json_node_get_string(node));
-  return TRUE;
-}
-
 static int word_index(const char *word, const char *const *words) {
   for (int i = 0; words[i]; i++)
     if (strcmp(word, words[i]) == 0) return i;
@@ -214,6 +207,16 @@ static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, c
   int index = word_index(word, field->words);
   if (index < 0) unknown_word(field, doc, word, path, error);
   return index;
+}
+
+/* With words, one of them. */
+static gboolean set_string(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, char **member,
+                           GError **error) {
+  if (field->words && parse_word(field, doc, node, path, error) < 0) return FALSE;
+  if (!ms_json_is(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
+  g_free(*member);
+  *member = g_strdup(json_node_get_string(node));
+  return TRUE;
 }
 
 static gboolean set_enum(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, int *member,
@@ -289,7 +292,7 @@ static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *nod
   case MS_T_INT: return set_int(field, doc, node, path, member, error);
   case MS_T_F64: return set_f64(field, doc, node, path, member, error);
   case MS_T_BOOL: return set_bool(doc, node, path, member, error);
-  case MS_T_STRING: return set_string(doc, node, path, member, error);
+  case MS_T_STRING: return set_string(field, doc, node, path, member, error);
   case MS_T_ENUM: return set_enum(field, doc, node, path, member, error);
   case MS_T_WORDS: return set_words(field, doc, node, path, member, error);
   case MS_T_OBJECT: return set_object(field, doc, node, path, member, whole, error);

@@ -72,7 +72,7 @@ static gboolean take_value(const MsField *field, MsJsonCursor *cursor, void *obj
   if (plain && (field->flags & MS_NULLABLE) && ms_json_take_null(cursor)) return TRUE; /* which the member is */
   if (plain && (field->type == MS_T_INT || field->type == MS_T_F64) && ms_json_take_number(cursor, &value, &integral))
     return set_figure(field, value, integral, object);
-  if (plain && field->type == MS_T_STRING) return take_text(field, cursor, object);
+  if (plain && field->type == MS_T_STRING && !field->words) return take_text(field, cursor, object);
   if (plain && field->type == MS_T_ENUM && !(field->flags & MS_AUTO)) return take_word(field, cursor, object);
   if (plain && field->type == MS_T_OBJECT) return ms_fields_take(field->sub, cursor, AT(void, object, field));
   return take_node(field, cursor, object);

@@ -18,6 +18,8 @@
   { MS_ROW(S, k, MS_T_BOOL, "", fb, fl, d) }
 #define MS_STRING(S, k, fl, d) \
   { MS_ROW(S, k, MS_T_STRING, "", NULL, fl, d) }
+#define MS_WORD(S, k, w, d) \
+  { MS_ROW(S, k, MS_T_STRING, "", NULL, MS_NULLABLE, d), .words = w }
 #define MS_ENUM(S, k, w, fb, fl, d) \
   { MS_ROW(S, k, MS_T_ENUM, "", fb, fl, d), .words = w }
 #define MS_WORDS(S, k, w, fb, fl, d) \

@@ -62,6 +62,9 @@ const MsFieldTable ms_layout_table = MS_FIELD_TABLE(
     MS_ENUM(MsLayoutSpec, cp_comm_type, ms_cp_comm_words, "\"p2p\"", MS_OPEN, "communication of context parallelism"),
     MS_ENUM(MsLayoutSpec, order, ms_order_words, "\"tp-cp-ep-dp-pp\"", MS_OPEN, "rank order"));
 
+static const char *const memory_ranks[] = {"max", "0", "last", NULL};
+static const char *const confidences[] = {"exact", "inferred", "unknown", NULL};
+static const char *const time_sources[] = {"published", "tokens_per_s", "samples_per_s", "tflops", "mfu", NULL};
 #define FIGURE(k, u, d) MS_F64(MsMeasured, k, u, 0, 1e18, NULL, MS_NULLABLE, d)
 const MsFieldTable ms_measured_table = MS_FIELD_TABLE(
     "scenario.measured", "figures of a real run", FIGURE(step_time_s, "s", "time of one step"),
@@ -69,13 +72,13 @@ const MsFieldTable ms_measured_table = MS_FIELD_TABLE(
     FIGURE(tflops_per_gpu, "TFLOP/s", "model FLOP throughput, see flops_convention"),
     FIGURE(peak_memory_GiB, "GiB", "peak allocated"), FIGURE(allocated_memory_GiB, "GiB", "allocated between steps"),
     FIGURE(peak_reserved_GiB, "GiB", "peak reserved by the allocator"),
-    MS_STRING(MsMeasured, memory_rank, MS_NULLABLE, "max, 0 or last"),
+    MS_WORD(MsMeasured, memory_rank, memory_ranks, "rank whose memory it is, max where it is not said"),
     MS_BOOL(MsMeasured, out_of_memory, "false", 0, "the run did not fit"),
     MS_STRING(MsMeasured, flops_convention, MS_NULLABLE,
               "how the source counts model FLOP: causal-half, full-attention, ..."),
     MS_STRING(MsMeasured, source, MS_NULLABLE, "who measured"),
-    MS_STRING(MsMeasured, config_confidence, MS_NULLABLE, "exact, inferred or unknown"),
-    MS_STRING(MsMeasured, time_from, MS_NULLABLE, "published, tokens_per_s, samples_per_s, tflops or mfu"),
+    MS_WORD(MsMeasured, config_confidence, confidences, "whether the configuration is that of the run"),
+    MS_WORD(MsMeasured, time_from, time_sources, "what the step time is worked out from"),
     MS_F64(MsMeasured, weight, "", 0, 1e6, "1", MS_NULLABLE, "weight in fits and summaries"),
     MS_F64(MsMeasured, rounding, "", 0, 1, NULL, MS_NULLABLE, "half of the last printed digit, as a fraction"),
     FIGURE(activation_memory_GiB, "GiB", "activations, first stage"),
