@@ -214,6 +214,8 @@ static gboolean set_string(const MsField *field, const MsJson *doc, JsonNode *no
                            GError **error) {
   if (field->words && parse_word(field, doc, node, path, error) < 0) return FALSE;
   if (!ms_json_is(node, G_TYPE_STRING)) return wrong_type(doc, node, path, "a string", error);
+  if ((field->flags & MS_OPEN) && strcmp(json_node_get_string(node), "auto") == 0)
+    return ms_json_error(doc, path, error, "is \"auto\", as only a plan request may leave it");
   g_free(*member);
   *member = g_strdup(json_node_get_string(node));
   return TRUE;

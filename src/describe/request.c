@@ -55,24 +55,6 @@ typedef struct {
 
 static gboolean is_string(JsonNode *node, const char *text) { return g_strcmp0(ms_json_string(node), text) == 0; }
 
-/* A list of words is one value of such a key, a list of lists is many. */
-static gboolean is_list_of_values(const MsField *field, JsonNode *node) {
-  if (!JSON_NODE_HOLDS_ARRAY(node)) return FALSE;
-  if (field->type != MS_T_WORDS) return TRUE;
-  JsonArray *array = json_node_get_array(node);
-  return json_array_get_length(array) > 0 && JSON_NODE_HOLDS_ARRAY(json_array_get_element(array, 0));
-}
-
-static gboolean is_range(JsonNode *node) {
-  if (!JSON_NODE_HOLDS_OBJECT(node)) return FALSE;
-  JsonObject *json = json_node_get_object(node);
-  return json_object_has_member(json, "from") || json_object_has_member(json, "to");
-}
-
-static gboolean is_open(const MsField *field, JsonNode *node) {
-  return (field->flags & MS_OPEN) && (is_string(node, "auto") || is_list_of_values(field, node) || is_range(node));
-}
-
 /* --- the values of an open key ------------------------------------------------------------------------------------ */
 /* The whole object that a partial one means, so that setting it later leaves nothing of the value before. */
 static JsonNode *completed(const MsField *field, const void *object) {
@@ -199,7 +181,7 @@ static void mark_given(Reader *r, const MsFieldTable *table, const MsField *fiel
 static gboolean close_member(Reader *r, const MsFieldTable *table, const char *name, JsonNode *node, const char *path,
                              JsonNode **closed) {
   const MsField *field = ms_field_find(table, name);
-  if (field && is_open(field, node)) return read_open(r, field, node, path, closed);
+  if (field && ms_field_is_open(field, node)) return read_open(r, field, node, path, closed);
   if (field && field->type == MS_T_OBJECT && JSON_NODE_HOLDS_OBJECT(node)) {
     JsonObject *inner = close_object(r, field->sub, json_node_get_object(node), path);
     if (!inner) return FALSE;

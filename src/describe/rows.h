@@ -52,6 +52,12 @@ JsonObject *ms_object_without(JsonObject *object, const char *key);
  * message says where the name stands. doc may be NULL. (transfer full) */
 char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error);
 
+/* A list of values, a range or "auto", of a key that may have them. */
+gboolean ms_field_is_open(const MsField *field, JsonNode *node);
+/* The path of the first key that has several values, as a plan request may leave it, "layout.tp"; NULL: each has one.
+ * (transfer full) */
+char *ms_first_open(const MsFieldTable *table, JsonObject *json, const char *path);
+
 struct MsScenario;
 /* A scenario from an object of `doc`, or from a changed copy of it; `closed`: the layout is no longer open;
  * `framework`: what trains where `json` does not say it, -1: what the name of the software says, if that has what

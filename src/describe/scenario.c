@@ -497,6 +497,12 @@ MsScenario *ms_scenario_from_object(const MsJson *doc, JsonObject *file, gboolea
   return scenario;
 }
 
+static gboolean refuse_open(const MsJson *doc, const char *wanted, GError **error) {
+  g_autofree char *open = ms_first_open(&ms_scenario_table, json_node_get_object(ms_json_root(doc)), "");
+  return !open ||
+         ms_json_error(doc, open, error, "is left open: this is a plan request (moesim plan), must be %s", wanted);
+}
+
 /* A kind of file is known by a key that only it has; a plan request has those of a scenario, too. */
 gboolean ms_doc_check_kind(const MsJson *doc, const char *key, GError **error) {
   static const struct {
@@ -510,6 +516,7 @@ gboolean ms_doc_check_kind(const MsJson *doc, const char *key, GError **error) {
               {"run", "a goodput study", "moesim goodput"},
               {"num_layers", "a model", "moesim plan --model"},
               {"gpus_per_node", "a machine", "moesim plan --hardware"}};
+  enum { SCENARIO = 1 };
   JsonNode *root = ms_json_root(doc);
   if (!JSON_NODE_HOLDS_OBJECT(root)) return ms_json_error(doc, "", error, "must be one JSON object");
   JsonObject *json = json_node_get_object(root);
@@ -518,12 +525,17 @@ gboolean ms_doc_check_kind(const MsJson *doc, const char *key, GError **error) {
   while (strcmp(kind[wanted].key, key) != 0) wanted++;
   if (is == G_N_ELEMENTS(kind) || is == wanted || (json_object_has_member(json, key) && (is > 0 || wanted > 1)))
     return TRUE;
+  if (is == SCENARIO && !refuse_open(doc, kind[wanted].is, error)) return FALSE;
   return ms_json_error(doc, "", error, "must be %s, this is %s: %s", kind[wanted].is, kind[is].is, kind[is].takes);
 }
 
 MsScenario *ms_scenario_from_doc_mixed(const MsJson *doc, GError **error) {
   if (!ms_doc_check_kind(doc, "training", error)) return NULL;
-  return ms_scenario_from_object(doc, json_node_get_object(ms_json_root(doc)), TRUE, -1, error);
+  GError *wrong = NULL;
+  MsScenario *s = ms_scenario_from_object(doc, json_node_get_object(ms_json_root(doc)), TRUE, -1, &wrong);
+  if (wrong && refuse_open(doc, "a scenario", error)) g_propagate_error(error, g_steal_pointer(&wrong));
+  g_clear_error(&wrong);
+  return s;
 }
 
 MsScenario *ms_scenario_load_mixed(const char *filename, GError **error) {
