@@ -316,6 +316,11 @@ const MsFigures ms_local_check_figures = MS_FIGURE_TABLE(
 static int check(const Options *o) {
   GError *error = NULL;
   const char *hardware = o->hardware ? o->hardware : "local";
+  g_autofree char *profile = o->hardware ? NULL : ms_find_data_file("hardware", hardware, NULL);
+  if (!o->hardware && !profile) {
+    ms_error(&error, MS_ERROR_ENV, "there is no profile of this machine to check: `moesim calibrate` measures one");
+    return ms_cli_fail(error);
+  }
   g_autofree char *date = ms_cli_date_of(o->date);
   int passes = o->passes != MS_CLI_UNSET ? o->passes : o->quick ? 3 : 5;
   if (!ms_make_folder(o->out, &error)) return ms_cli_fail(error); /* before the work */

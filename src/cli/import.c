@@ -323,11 +323,26 @@ static const Kind kinds[] = {{"hf", import_model},
                              {"nccl-topo", import_topology, .form = MS_TOPOLOGY_NCCL},
                              {"goal", import_goal}};
 
+/* The kind that reads what `launch` prints in a form of that name; NULL: there is no such form. */
+static const char *reader_of_form(const char *name) {
+  static const char *const reader[] = {[MS_LAUNCH_MEGATRON] = "megatron",
+                                       [MS_LAUNCH_MODELZOO] = "modelzoo",
+                                       [MS_LAUNCH_MT] = "megatron",
+                                       [MS_LAUNCH_TORCHTITAN] = "torchtitan",
+                                       [MS_LAUNCH_DEEPSPEED] = "deepspeed"};
+  for (int i = 0; ms_launch_words[i]; i++)
+    if (strcmp(ms_launch_words[i], name) == 0) return reader[ms_launch_of_word(i).form];
+  return NULL;
+}
+
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
   for (gsize i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].word;
   g_autofree char *all = g_strjoinv(", ", (char **)words);
   if (argc < 2) return ms_cli_usage(verb, "import what? one of %s, and a file", all);
+  const char *reader = g_strv_contains(words, argv[1]) ? NULL : reader_of_form(argv[1]);
+  if (reader)
+    return ms_cli_usage(verb, "what launch prints in the form %s is read by: moesim import %s FILE", argv[1], reader);
   int kind = ms_cli_word(verb, "kind", argv[1], words);
   if (kind < 0) return MS_ERROR_USAGE;
   if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))

@@ -329,6 +329,16 @@ static const char *const of_a_plan[] = {"--explain",  "--compare", "--decide",  
                                         "--no-prune", "--branch",  "--without", "--checkpoint", "--resume", "--threads",
                                         NULL};
 
+/* A checkpoint is written over and over: what is there already and is none was meant as something else. */
+static gboolean holds_other(const char *file) {
+  char head[64] = "";
+  FILE *there = file && g_file_test(file, G_FILE_TEST_IS_REGULAR) ? fopen(file, "r") : NULL;
+  if (!there) return FALSE;
+  gsize length = fread(head, 1, sizeof head - 1, there);
+  fclose(there);
+  return length > 0 && !strstr(head, "moesim_plan_checkpoint");
+}
+
 static int check(const MsVerb *verb, const Options *o, int files) {
   const char *beside = first_given(o, of_a_request), *planned = first_given(o, of_a_plan);
   if (o->write_request && planned)
@@ -339,6 +349,9 @@ static int check(const MsVerb *verb, const Options *o, int files) {
     return ms_cli_usage(verb, "--top %d: give 1 to %d", o->top, MOST_TOP);
   if (o->threads < 0 || o->threads > MOST_THREADS)
     return ms_cli_usage(verb, "--threads %d: give 0 (all cores) to %d", o->threads, MOST_THREADS);
+  if (holds_other(o->checkpoint))
+    return ms_cli_usage(verb, "--checkpoint %s: is there already, and no checkpoint: give a file of its own",
+                        o->checkpoint);
   if (o->branch && o->no_prune) return ms_cli_usage(verb, "--branch cuts, --no-prune does not: give one of them");
   if (o->out && strcmp(o->out, "-") == 0 && (o->launch || o->json))
     return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");

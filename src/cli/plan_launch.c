@@ -40,7 +40,8 @@ static const MsPlanEntry *entry_of(const MsPlan *plan, const MsRobust *robust, i
   int kept = robust ? robust->n : plan->n_best;
   rank = MAX(rank, 1);
   if (rank <= kept) return robust ? robust->row[rank - 1].entry : &plan->best[rank - 1];
-  fprintf(stderr, "moesim: no such layout: %d were kept, --rank %d is asked for\n", kept, rank);
+  fprintf(stderr, "moesim: no such layout: %d were kept, --rank %d is asked for; --top %d keeps as many, if they fit\n",
+          kept, rank, rank);
   return NULL;
 }
 
