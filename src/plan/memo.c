@@ -80,7 +80,7 @@ gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **e
   guint32 tag = 0;
   gboolean same = like && ms_cost_same_kernels(like->cost, m->cost) &&
                   (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
-  m->piece = ms_costed_pieces_new(m->work, m->cost, same ? like->piece : NULL, same ? like->n : 0, &tag);
+  m->piece = ms_costed_pieces_new(m->work, m->cost, TRUE, same ? like->piece : NULL, same ? like->n : 0, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
   return TRUE;
 }

@@ -544,8 +544,16 @@ static gboolean screen(const MsScenario *s, const MsCost *like, const MsWorth *w
   return ok;
 }
 
+static gboolean meets_replicas(const MsOpList *list) {
+  for (int i = 0; i < list->n; i++)
+    if (ms_group_spans_replicas((MsGroupKind)list->op[i].group)) return TRUE;
+  return FALSE;
+}
+
 gboolean ms_pieces_of_any_pipeline(const MsWork *w) {
   const MsScenario *s = w->scenario;
+  for (int i = 0; i < w->n_pieces; i++)
+    if (meets_replicas(&w->pieces[i].forward) || meets_replicas(&w->pieces[i].backward)) return FALSE;
   return w->piece_scales < 0 && !s->model->tie_embeddings && !w->draw && s->pools.n == 0 && s->pools.shares == 0;
 }
 

@@ -62,6 +62,7 @@ typedef struct { /* what lists of one pool are costed with */
   const MsCost *cost; /* of all pools */
   int pool;
   gboolean beside;        /* streams of their own run them while passes compute */
+  gboolean any, follows;  /* what follows the size of the pipeline takes nothing: rows between replicas; all rows */
   const MsBucket *bucket; /* [rows] or NULL: so do these, but the last to be reduced and the first to be gathered */
 } Place;
 
@@ -76,6 +77,7 @@ static gboolean runs_beside(const Place *at, int row) {
 }
 
 static MsOpCost cost_of(const Place *at, const MsOp *op, int row) {
+  if (at->follows || (at->any && ms_group_spans_replicas((MsGroupKind)op->group))) return (MsOpCost){0};
   MsOpCost cost = cost_alone(at, op);
   if (runs_beside(at, row) && !at->scenario->hardware->serial) cost.time_s = MAX(cost.time_s, cost.beside_s);
   return cost;
@@ -138,8 +140,8 @@ static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) 
 
 /* Of pool -1: there are none. */
 static Place place_of(const MsWork *work, const MsCost *cost, int pool) {
-  if (!work->of_pool) return (Place){work->scenario, cost, -1, FALSE, NULL};
-  return (Place){ms_work_on_pool(work, pool)->scenario, cost, pool, FALSE, NULL};
+  if (!work->of_pool) return (Place){.scenario = work->scenario, .cost = cost, .pool = -1};
+  return (Place){.scenario = ms_work_on_pool(work, pool)->scenario, .cost = cost, .pool = pool};
 }
 
 /* Collectives out of registered buffers take few SMs (docs/theory/communication.md 9: user buffers on NVLink, on NVLink
@@ -173,12 +175,13 @@ static void cost_units(MsProgram *p, guint32 *tag) {
 
 static void costed_clear(MsCosted *c) { g_free(c->duration); }
 
-MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like,
-                                    guint32 *tag) {
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, gboolean any_pipeline,
+                                    const MsCostedPiece *like, int n_like, guint32 *tag) {
   MsCostedPiece *piece = g_new0(MsCostedPiece, work->n_pieces);
   for (int i = 0; i < work->n_pieces; i++) {
     const MsCostedPiece *known = i < n_like ? &like[i] : NULL;
-    const Place at = place_of(work, cost, ms_work_pool_of_piece(work, i));
+    Place at = place_of(work, cost, ms_work_pool_of_piece(work, i));
+    at.any = any_pipeline, at.follows = any_pipeline && work->pieces[i].kind == MS_PIECE_SCALES;
     cost_list(&piece[i].forward, &at, &work->pieces[i].forward, known ? &known->forward : NULL, tag);
     cost_list(&piece[i].backward, &at, &work->pieces[i].backward, known ? &known->backward : NULL, tag);
     cost_list(&piece[i].reload, &at, &work->pieces[i].reload, NULL, tag);
@@ -262,7 +265,7 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   p->cost = cost;
   guint32 tag = 0;
   p->borrowed = pieces != NULL;
-  p->piece = pieces ? pieces : ms_costed_pieces_new(work, cost, NULL, 0, &tag);
+  p->piece = pieces ? pieces : ms_costed_pieces_new(work, cost, FALSE, NULL, 0, &tag);
   tag = tag_behind(p->piece, work->n_pieces);
   cost_units(p, &tag);
   p->step = g_new0(MsCostedStep, p->layout->pp);

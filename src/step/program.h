@@ -85,10 +85,12 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProgram, ms_program_free)
 /* Calls `each` with all lists of rows: of pieces, of what FSDP does around them, of the step on every stage. */
 void ms_program_each_list(const MsProgram *program, void (*each)(const MsCosted *list, gpointer data), gpointer data);
 
-/* The pieces alone. *tag: of the first row; becomes that behind the last. like[n_like]: pieces, maybe of other work,
- * whose kernels cost the same (ms_cost_same_kernels): what is known of them is not costed again. (transfer full) */
-MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, const MsCostedPiece *like, int n_like,
-                                    guint32 *tag);
+/* The pieces alone; `any_pipeline`: what follows from the number of stages (rows between replicas, scales of all layers
+ * of a rank) takes nothing. *tag: of the first row; becomes that behind the last. like[n_like]: pieces, maybe of other
+ * work, whose kernels cost the same (ms_cost_same_kernels): what is known of them is not costed again. (transfer full)
+ */
+MsCostedPiece *ms_costed_pieces_new(const MsWork *work, const MsCost *cost, gboolean any_pipeline,
+                                    const MsCostedPiece *like, int n_like, guint32 *tag);
 void ms_costed_pieces_free(MsCostedPiece *pieces, int n);
 MsTime ms_costed_issue(const MsCosted *list, MsListPart part); /* how long the host issues it */
 MsTime ms_time_of(double time_s);                              /* nearest picosecond, saturating */

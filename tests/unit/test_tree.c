@@ -308,6 +308,25 @@ static double per_stage(const MsScenario *s) {
          ((double)s->training.micro_batch_size * s->gpus);
 }
 
+/* No row of a list takes longer than that of the layout. */
+static void check_rows(const MsScenario *s, const MsCosted *any, const MsCosted *own) {
+  assert_int_equal(any->list->n, own->list->n);
+  for (int i = 0; i < own->list->n; i++)
+    if (any->duration[i] > own->duration[i])
+      fail_msg("%s: %s %" G_GINT64_FORMAT " ps, without its pipeline %" G_GINT64_FORMAT " ps", s->name,
+               own->list->op[i].name, own->duration[i], any->duration[i]);
+}
+
+static void check_durations(const MsScenario *s, const MsPieceMemo *memo) {
+  g_autoptr(MsLayout) layout = ms_layout_build(s);
+  g_autoptr(MsWork) work = ms_work_new(s, layout, NULL);
+  g_autoptr(MsCost) cost = ms_cost_new(s, layout, NULL);
+  g_autoptr(MsProgram) program = ms_program_new(work, cost);
+  for (int i = 0; i < work->n_pieces && !work->draw; i++)
+    check_rows(s, &memo->piece[i].forward, &program->piece[i].forward),
+        check_rows(s, &memo->piece[i].backward, &program->piece[i].backward);
+}
+
 /* Pieces that were costed without a pipeline stand for those of the layout: they say the same of it. */
 static void check_pieces(const MsScenario *s) {
   g_autoptr(MsScenario) flat = ms_scenario_copy(s, TRUE);
@@ -324,6 +343,7 @@ static void check_pieces(const MsScenario *s) {
       fail_msg("%s: %.12g s and %.12g B, with its own pieces %.12g s and %.12g B", s->name, other.step_time_lower_s,
                other.device_B, own.step_time_lower_s, own.device_B);
   }
+  check_durations(s, memo);
   ms_memo_free(memo);
 }
 
@@ -405,6 +425,35 @@ static void check_levels(const MsScenario *s, double *tightest) {
   double options_s = ms_pass_screen_options_s(exact, passes_s);
   if (passes_s > options_s || options_s > step_s)
     fail_msg("%s: passes %.9g s, with options %.9g s, full %.9g s", s->name, passes_s, options_s, step_s);
+}
+
+/* The same of layouts that nobody chose. */
+static void bounds_of_sets_hold_on_draws(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(44);
+  double tightest = 0;
+  int draws = 0, runs = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(300, 4000)); draws++) {
+    g_autoptr(MsScenario) s = draws % 2 ? ms_test_draw_large(rand) : ms_test_draw(rand, FALSE);
+    double step_s;
+    if (!ms_model_finish(s->model, NULL, "", NULL) || !ms_step_time(s, NULL, 0, &step_s, NULL)) continue;
+    check_levels(s, &tightest);
+    runs++;
+  }
+  print_message("%d of %d draws\n", runs, draws);
+  assert_true(runs >= ms_by_tier(15, 200));
+}
+
+/* The loss that balances experts over the batch counts their tokens on all replicas, of which there are fewer the more
+ * stages there are. */
+static void rows_between_replicas_follow_the_pipeline(void **state) {
+  (void)state;
+  double tightest = 0;
+  for (int pp = 2; pp <= 4; pp += 2) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-next-80b-a3b", 2, "h100-sxm", 64);
+    s->training.global_batch_size = 128, s->layout.ep = 8, s->layout.pp = pp;
+    check_levels(s, &tightest);
+  }
 }
 
 static void bounds_of_sets_hold(void **state) {
@@ -914,6 +963,8 @@ int main(void) {
                                      cmocka_unit_test(that_nothing_fits_is_seen_at_once),
                                      cmocka_unit_test(what_fits_in_no_cut_is_counted),
                                      cmocka_unit_test(bounds_of_sets_hold),
+                                     cmocka_unit_test(bounds_of_sets_hold_on_draws),
+                                     cmocka_unit_test(rows_between_replicas_follow_the_pipeline),
                                      cmocka_unit_test(instances_are_settled_with_messages),
                                      cmocka_unit_test(products_are_bounded_closely),
                                      cmocka_unit_test(one_microbatch_passes_all_stages),
