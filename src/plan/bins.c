@@ -14,9 +14,9 @@ enum {
 };
 
 typedef struct { /* where a key's value is in a candidate */
-  int axis;      /* -1: a choice */
-  gint64 stride; /* of the choice's values among the combinations */
-  int n, from;   /* values; the first one's place in the counts */
+  int axis;
+  const MsChoice *choice; /* NULL: it is the axis */
+  int n, from;            /* values; the first one's place in the counts */
 } Source;
 
 typedef struct {
@@ -71,7 +71,7 @@ static void add_choice(MsBins *bins, GArray *keys, const MsChoice *c) {
   g_autoptr(GPtrArray) values = g_ptr_array_new_with_free_func(g_free);
   if (c->n < 2 || strcmp(c->open->path, "layout.pipeline_layout") == 0) return;
   for (int v = 0; v < c->n; v++) g_ptr_array_add(values, value_of_choice(bins->space, c, v));
-  add_key(bins, keys, c->open->path, (Source){.axis = -1, .stride = c->stride, .n = c->n}, values);
+  add_key(bins, keys, c->open->path, (Source){.choice = c, .n = c->n}, values);
 }
 
 static void find_keys(MsBins *bins, MsLayoutMap *map) {
@@ -83,11 +83,8 @@ static void find_keys(MsBins *bins, MsLayoutMap *map) {
 }
 
 static int value_in(const MsBins *bins, const Source *source, const MsCandidate *c) {
-  if (source->axis < 0) return (int)(c->combo / source->stride % source->n);
-  const int *value = bins->space->axis[source->axis].value;
-  int i = 0;
-  while (value[i] != c->value[source->axis]) i++;
-  return i;
+  return source->choice ? ms_choice_value(source->choice, c->combo)
+                        : ms_axis_place(&bins->space->axis[source->axis], c->value[source->axis]);
 }
 
 /* --- counting -------------------------------------------------------------------------------------------------- */

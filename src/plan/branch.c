@@ -2,7 +2,6 @@
  * (tree.h lists the levels). */
 #include "plan/cuts_priv.h"
 #include "plan/tree.h"
-#include "base/err.h"
 #include "base/io.h"
 #include "base/units.h"
 #include "sim/pieces.h"
@@ -40,9 +39,7 @@ static guint64 order_of(const MsSpace *space, const MsCandidate *c) {
   guint64 order = (guint64)c->combo;
   for (int axis = 0; axis < MS_N_AXES; axis++) {
     const MsIntAxis *a = &space->axis[axis];
-    int at = 0;
-    while (at < a->n - 1 && a->value[at] != c->value[axis]) at++;
-    order = order * (guint64)a->n + (guint64)at;
+    order = order * (guint64)a->n + (guint64)ms_axis_place(a, c->value[axis]);
   }
   return order;
 }
@@ -206,8 +203,11 @@ static void add_bytes(MsBytesList *list, MsStateBytes bytes) {
   list->of[kept] = bytes, list->n = kept + 1;
 }
 
-/* Number of the value that a combination has of the late key. */
-static int late_of(const MsTree *t, gint64 combo) { return (int)(combo / t->late % t->n_late); }
+/* Number of the value that a combination has of the late key; the combination with another. */
+static int late_of(const MsTree *t, gint64 combo) { return t->late ? ms_choice_value(t->late, combo) : 0; }
+static gint64 with_late(const MsTree *t, gint64 combo, int value) {
+  return t->late ? ms_choice_with(t->late, combo, value) : combo;
+}
 
 /* Of all states of one way of FSDP. */
 static void add_states(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, gint64 combo, MsBytesList *list) {
@@ -222,12 +222,12 @@ static void add_states(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, gint
 /* Of the options of every state that a node of that level stands for; they do not depend on the pieces. */
 static void find_bytes(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, const MsCandidate *c, MsLevel level) {
   const MsSpace *space = t->space;
-  gint64 first = c->combo - late_of(t, c->combo) * t->late, work = first / space->stride[MS_ROLE_WORK], own;
+  gint64 first = with_late(t, c->combo, 0), work = first / space->stride[MS_ROLE_WORK], own;
   if (w->bytes_of == work && w->bytes_level == level) return;
   w->bytes_of = work, w->bytes_level = level;
   for (int late = 0; late < t->n_late; late++) {
     w->bytes[late].n = 0;
-    for (int i = 0; (own = ms_gradients_nth(t, first + late * t->late, level, i)) >= 0; i++)
+    for (int i = 0; (own = ms_gradients_nth(t, with_late(t, first, late), level, i)) >= 0; i++)
       add_states(t, w, memo, own, &w->bytes[late]);
   }
 }
@@ -537,7 +537,7 @@ static void expand_group(const Pieces *p, const MsBranch *node, MsCandidate c, c
  * worker's scratch. */
 static MsBranch write_late(const Pieces *p, const MsBranch *node, int late) {
   MsBranch own = *node;
-  own.c.combo += late * p->t->late;
+  own.c.combo = with_late(p->t, own.c.combo, late);
   ms_space_apply_combo(p->t->space, own.c.combo, p->w->scratch);
   ms_space_apply_axes(own.c.value, p->w->scratch);
   return own;
@@ -841,21 +841,17 @@ static void find_orders(MsTree *t) {
   const MsSpace *space = t->space;
   t->of_order = g_new(gint32, space->n_of_role[MS_ROLE_SHAPE]);
   for (gint32 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) t->of_order[i] = i;
-  for (int k = 0; k < space->n_choices; k++) {
-    const MsChoice *c = &space->choice[k];
-    gint32 stride = (gint32)(c->stride / space->stride[MS_ROLE_SHAPE]);
-    if (c->role != MS_ROLE_SHAPE || stride == 0 || strcmp(c->open->path, "layout.order") != 0) continue;
-    for (gint32 i = 0; i < space->n_of_role[MS_ROLE_SHAPE]; i++) t->of_order[i] -= i / stride % c->n * stride;
-  }
+  const MsChoice *c = ms_space_choice(space, "layout.order");
+  gint32 stride = c ? (gint32)(c->stride / space->stride[MS_ROLE_SHAPE]) : 0; /* 0 also where nothing is shared */
+  for (gint32 i = 0; stride > 0 && i < space->n_of_role[MS_ROLE_SHAPE]; i++)
+    t->of_order[i] -= i / stride % c->n * stride;
 }
 
 /* The schedule of each combination of the keys of MS_ROLE_SHAPE; rules that read no other open key behind some role. */
 static void find_schedules(MsTree *t) {
   static const char path[] = "layout.schedule";
   const MsSpace *space = t->space;
-  gboolean open = FALSE;
-  for (int k = 0; k < space->n_choices; k++)
-    open |= space->choice[k].role == MS_ROLE_SHAPE && !strcmp(space->choice[k].open->path, path);
+  gboolean open = ms_space_choice(space, path) != NULL;
   MsScenario *s = ms_space_scratch(space);
   t->schedule_of = g_new0(guint8, space->n_of_role[MS_ROLE_SHAPE]);
   for (gint64 i = 0; open && i < space->n_of_role[MS_ROLE_SHAPE]; i++) {
@@ -871,29 +867,23 @@ static void find_schedules(MsTree *t) {
     for (int k = 0; k < space->n_choices && whole; k++) {
       const MsChoice *c = &space->choice[k];
       if (!strcmp(c->open->path, path) || !ms_rule_reads(&ms_rules[i], c->open->path)) continue;
-      t->of_schedule[i] = ms_key_leaves_pieces(c->open->path) ? MS_N_ROLES : MAX(t->of_schedule[i], c->role);
+      t->of_schedule[i] = c == t->late ? MS_N_ROLES : MAX(t->of_schedule[i], c->role);
     }
     if (ms_gradients_decide(t, &ms_rules[i])) t->of_schedule[i] = MS_N_ROLES;
   }
 }
 
 void ms_tree_sort_keys(MsTree *t) {
+  t->late = ms_space_choice(t->space, MS_LATE_KEY), t->n_late = t->late ? t->late->n : 1;
   ms_gradients_find(t);
   find_orders(t);
   find_schedules(t);
-  const char *late = "";
-  t->n_late = 1, t->late = 1;
-  for (int i = 0; i < t->space->n_choices; i++) {
-    const MsChoice *c = &t->space->choice[i];
-    if (!ms_key_leaves_pieces(c->open->path)) continue;
-    t->n_late = c->n, t->late = c->stride, late = c->open->path;
-  }
   t->settled = g_new(gboolean, ms_num_rules);
   for (int level = 0; level < MS_N_LEVELS; level++) t->asked[level] = g_new0(gboolean, ms_num_rules);
   for (int i = 0; i < ms_num_rules; i++) {
     MsRole latest = ms_latest_role_read(t->space, &ms_rules[i]);
     gboolean decided = ms_gradients_decide(t, &ms_rules[i]),
-             reads_late = (*late && ms_rule_reads(&ms_rules[i], late)) || decided;
+             reads_late = (t->late && ms_rule_reads(&ms_rules[i], MS_LATE_KEY)) || decided;
     t->settled[i] = ms_rules[i].kind != MS_RULE_SPLIT && latest < MS_ROLE_STATE && !decided;
     for (int level = 0; level < MS_LEVEL_SHAPE; level++)
       t->asked[level][i] = ms_rules[i].kind == MS_RULE_OPTIONS && latest == role_of[level] && !reads_late;

@@ -8,7 +8,6 @@
 #include "plan/checkpoint_priv.h"
 #include "base/hash.h"
 #include "base/ranks.h"
-#include "base/err.h"
 #include "base/io.h"
 #include <math.h>
 #include <string.h>
@@ -112,12 +111,6 @@ static gboolean whole_number(JsonNode *node, gint64 lo, gint64 hi, gint32 *out) 
   return ok;
 }
 
-static gboolean on_axis(const MsIntAxis *axis, gint32 value) {
-  for (int i = 0; i < axis->n; i++)
-    if (axis->value[i] == value) return TRUE;
-  return FALSE;
-}
-
 static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
   if (!JSON_NODE_HOLDS_ARRAY(node) || json_array_get_length(json_node_get_array(node)) != COLUMNS) return FALSE;
   JsonArray *row = json_node_get_array(node);
@@ -130,7 +123,7 @@ static gboolean read_row(const MsCheckpoint *c, JsonNode *node, MsOutcome *o) {
   o->step_time_s = json_node_get_double(time);
   for (int i = 0; i < MS_N_AXES; i++)
     if (!whole_number(json_array_get_element(row, 3 + (guint)i), 1, G_MAXINT32, &o->candidate.value[i]) ||
-        !on_axis(&c->space->axis[i], o->candidate.value[i]))
+        ms_axis_place(&c->space->axis[i], o->candidate.value[i]) < 0)
       return FALSE;
   return o->step_time_s >= 0 && isfinite(o->step_time_s);
 }

@@ -26,7 +26,7 @@ static const Known known[] = {
     {"options.max_seqlen_per_dp_cp_rank", MS_ROLE_WORK},
     {"options.fsdp", MS_ROLE_WORK},              /* products overwrite sharded gradients and add to whole ones */
     {"options.grad_reduce_dtype", MS_ROLE_WORK}, /* what sharded gradients are written in */
-    {"options.optimizer_offload_fraction", MS_ROLE_WORK}, /* a state, but cuts count the host's share of it */
+    {MS_LATE_KEY, MS_ROLE_WORK},                 /* a state, but cuts count the host's share of it */
     {"options.dispatcher", MS_ROLE_KERNELS},
     {"options.ep_overlap", MS_ROLE_BESIDE},
     {"options.delay_wgrad", MS_ROLE_BESIDE}, /* the order of pairs */
@@ -70,8 +70,6 @@ MsRole ms_role_of_key(const char *path) {
     if (!strcmp(known[i].path, path)) return known[i].role;
   return g_str_has_prefix(path, "options.recompute.") ? MS_ROLE_ADDED : MS_ROLE_WORK;
 }
-
-gboolean ms_key_leaves_pieces(const char *path) { return !strcmp(path, "options.optimizer_offload_fraction"); }
 
 /* Some rule reads it together with sizes. */
 static gboolean in_rules(const char *path) {
@@ -165,7 +163,7 @@ static gboolean automatic(const MsScenario *s, const MsOpenKey *open, int i, MsP
     if (i < (int)G_N_ELEMENTS(groups)) p->value.i = groups[i];
     return i < (int)G_N_ELEMENTS(groups);
   }
-  if (!strcmp(path, "options.optimizer_offload_fraction")) {
+  if (!strcmp(path, MS_LATE_KEY)) {
     if (i < (int)G_N_ELEMENTS(fractions)) p->value.f = fractions[i];
     return i < (all_machines(s, has_host_link, 0) ? (int)G_N_ELEMENTS(fractions) : 1);
   }

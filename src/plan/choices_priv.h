@@ -43,7 +43,7 @@ typedef struct {
 
 MsRole ms_role_of_key(const char *path);
 /* A key of MS_ROLE_WORK that no piece depends on: only cuts, states and what follows the gradient norm do. */
-gboolean ms_key_leaves_pieces(const char *path);
+#define MS_LATE_KEY "options.optimizer_offload_fraction"
 
 /* NULL and *error for an "auto" that has no candidates of its own. Appends to `choice`. */
 gboolean ms_choice_init(MsChoice *choice, const MsRequest *request, const MsOpenKey *open, GError **error);
@@ -51,5 +51,10 @@ void ms_choice_clear(MsChoice *choice);
 /* What "auto" tries for options.recompute; FALSE past the last. */
 gboolean ms_recompute_candidate(const MsScenario *scenario, int i, MsRecomputeSpec *spec);
 void ms_choice_apply(const MsChoice *choice, int value, MsScenario *scenario);
+/* Number of its value in a combination; the same combination with another value. */
+static inline int ms_choice_value(const MsChoice *c, gint64 combo) { return (int)(combo / c->stride % c->n); }
+static inline gint64 ms_choice_with(const MsChoice *c, gint64 combo, int value) {
+  return combo + (value - ms_choice_value(c, combo)) * c->stride;
+}
 
 #endif

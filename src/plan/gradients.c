@@ -7,7 +7,6 @@
  * also bound whole ones, and as long as only sums of rows are compared, which cannot grow when a row gets shorter, they
  * stand for both. */
 #include "plan/tree.h"
-#include <string.h>
 
 static const char path[] = "options.fsdp";
 
@@ -15,14 +14,7 @@ static int kind_of(const MsChoice *c, int value) {
   return c->value[value].value.i >= MS_FSDP_OPTIM_GRADS ? MS_SHARDED : MS_WHOLE;
 }
 
-static int value_of(const MsTree *t, gint64 combo) {
-  const MsChoice *c = t->gradients.choice;
-  return (int)(combo / c->stride % c->n);
-}
-
-static gint64 with_value(const MsTree *t, gint64 combo, int value) {
-  return combo + (value - value_of(t, combo)) * t->gradients.choice->stride;
-}
+static int kind_in(const MsChoice *c, gint64 combo) { return kind_of(c, ms_choice_value(c, combo)); }
 
 /* Sharded gradients take no longer in any row: no wider ones are written, and the clock is the same. */
 static gboolean sharded_take_less(const MsRequest *r) {
@@ -39,8 +31,7 @@ void ms_gradients_find(MsTree *t) {
   MsGradientKinds *g = &t->gradients;
   const MsSpace *space = t->space;
   if (t->x->s.options->without & 1u << MS_SHORT_SHARED) return;
-  for (int k = 0; k < space->n_choices; k++)
-    if (!strcmp(space->choice[k].open->path, path)) g->choice = &space->choice[k];
+  g->choice = ms_space_choice(space, path);
   if (!g->choice) return;
   for (int k = 0; k < MS_N_GRADIENTS; k++) g->value[k] = g_new(int, g->choice->n);
   for (int i = 0; i < g->choice->n; i++) {
@@ -59,7 +50,7 @@ static gboolean waits(const MsTree *t, MsLevel level) { return t->gradients.wait
 gboolean ms_gradients_first(const MsTree *t, gint64 combo) {
   const MsGradientKinds *g = &t->gradients;
   if (!g->choice) return TRUE;
-  int value = value_of(t, combo), kind = kind_of(g->choice, value);
+  int value = ms_choice_value(g->choice, combo), kind = kind_of(g->choice, value);
   return value == g->value[kind][0] && (kind == MS_SHARDED || !g->wait);
 }
 
@@ -67,20 +58,20 @@ gint64 ms_gradients_nth(const MsTree *t, gint64 combo, MsLevel level, int i) {
   const MsGradientKinds *g = &t->gradients;
   if (i >= ms_gradients_count(t, combo, level)) return -1;
   if (!g->choice || level >= MS_LEVEL_STATE) return combo;
-  if (waits(t, level)) return with_value(t, combo, i);
-  return with_value(t, combo, g->value[kind_of(g->choice, value_of(t, combo))][i]);
+  if (waits(t, level)) return ms_choice_with(g->choice, combo, i);
+  return ms_choice_with(g->choice, combo, g->value[kind_in(g->choice, combo)][i]);
 }
 
 gint64 ms_gradients_kind(const MsTree *t, gint64 combo, int i) {
   const MsGradientKinds *g = &t->gradients;
   if (i >= (g->wait ? MS_N_GRADIENTS : 1)) return -1;
-  return g->wait ? with_value(t, combo, g->value[i][0]) : combo;
+  return g->wait ? ms_choice_with(g->choice, combo, g->value[i][0]) : combo;
 }
 
 int ms_gradients_count(const MsTree *t, gint64 combo, MsLevel level) {
   const MsGradientKinds *g = &t->gradients;
   if (!g->choice || level >= MS_LEVEL_STATE) return 1;
-  return waits(t, level) ? g->choice->n : g->n[kind_of(g->choice, value_of(t, combo))];
+  return waits(t, level) ? g->choice->n : g->n[kind_in(g->choice, combo)];
 }
 
 gboolean ms_gradients_decide(const MsTree *t, const MsRule *rule) {

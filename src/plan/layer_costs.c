@@ -1,7 +1,6 @@
 /* src/plan/layer_costs.c - what decoder layers, embedding, head and MTP blocks cost a pipeline stage. */
 #include "plan/layer_costs_priv.h"
 #include "plan/partition_priv.h"
-#include "base/units.h"
 #include "layout/layout.h"
 #include <math.h>
 #include <string.h>

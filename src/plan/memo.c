@@ -25,8 +25,6 @@ gboolean ms_pieces_depend_on_cut(const MsScenario *s) {
          ms_routing_is_drawn(&s->training.routing);
 }
 
-const MsCost *ms_memo_cost(const MsPieceMemo *memo) { return memo->cost; }
-
 void ms_memo_free(MsPieceMemo *m) {
   if (!m) return;
   if (m->cost_number) g_array_unref(m->cost_number);

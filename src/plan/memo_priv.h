@@ -27,7 +27,7 @@ struct MsPieceMemo {
 const MsPieceTime *ms_memo_times(MsPieceMemo *memo, gboolean splits);
 const MsBusy *ms_memo_busy(MsPieceMemo *memo); /* [n] what the passes of a microbatch keep busy */
 
-/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow (ms_memo_cost). What
+/* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow. What
  * is known of pieces that are the same in `like` is taken over. */
 MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
 /* The same in two steps: what memory is bounded by, bytes and parameters; then cost, pieces, lags, and with them times.
@@ -38,7 +38,6 @@ gboolean ms_memo_cost_pieces(MsPieceMemo *memo, const MsPieceMemo *like, GError 
  * expert rows are drawn. */
 gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);
 void ms_leave_pipeline_out(MsScenario *scenario); /* where they do not: one stage, 1F1B */
-const MsCost *ms_memo_cost(const MsPieceMemo *memo);
 void ms_memo_free(MsPieceMemo *memo);
 
 /* Kept for ms_cut_costs, by PP and the share of the optimizer that the host has, which the pieces do not depend on; -1:

@@ -66,10 +66,9 @@ static void add_keys(Near *n, MsRole role) {
     const MsChoice *of = &n->t->space->choice[k];
     if (role < MS_N_ROLES && of->role != role) continue;
     gboolean schedule = !strcmp(of->open->path, "layout.schedule");
-    gint64 own = n->from.combo / of->stride % of->n;
-    for (gint64 i = 0; i < of->n; i++) {
+    for (int i = 0; i < of->n; i++) {
       MsCandidate c = n->from;
-      c.combo += (i - own) * of->stride;
+      c.combo = ms_choice_with(of, c.combo, i);
       if (schedule) add_of_schedule(n, c);
       else add(n, c);
     }

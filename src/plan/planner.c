@@ -42,7 +42,7 @@ double ms_planner_threshold(const MsPlanner *x) {
   return x->n_list == x->top ? MIN(limit, x->list[x->top - 1].cost) : limit;
 }
 
-const MsCost *ms_planner_like(const MsPlanner *x) { return x->s.first ? ms_memo_cost(x->s.first) : NULL; }
+const MsCost *ms_planner_like(const MsPlanner *x) { return x->s.first ? x->s.first->cost : NULL; }
 
 /* --- what is worth knowing --- */
 

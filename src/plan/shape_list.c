@@ -127,13 +127,19 @@ static GArray *list_new(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int
   return list;
 }
 
-const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
-  const gint32 *v = c->value;
+static int microbatches_of(const MsTree *t, const gint32 *v) {
   gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
-  int microbatches = (int)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp)),
-      flush = ms_layout_flush(w->scratch, microbatches);
-  const ListKey key = {
-      v[MS_AXIS_PP], microbatches, flush, map, costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
+  return (int)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp));
+}
+
+const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
+  int microbatches = microbatches_of(t, c->value), flush = ms_layout_flush(w->scratch, microbatches);
+  const ListKey key = {c->value[MS_AXIS_PP],
+                       microbatches,
+                       flush,
+                       map,
+                       costs_of_cut(t, w, memo, c),
+                       ms_space_shape_of(t->space, c->combo)};
   GArray *list = g_hash_table_lookup(w->lists->known, &key);
   if (!list) {
     g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));
@@ -176,10 +182,8 @@ static GArray *lives_new(const MsTree *t, MsTreeWorker *w, MsCandidate c) {
 }
 
 const GArray *ms_shape_lives(const MsTree *t, MsTreeWorker *w, const MsCandidate *c) {
-  const gint32 *v = c->value;
-  gint64 dp = v[MS_AXIS_GPUS] / ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP] * v[MS_AXIS_PP]);
-  int microbatches = (int)(t->space->request->base->training.global_batch_size / (v[MS_AXIS_MBS] * dp));
-  const LiveKey key = {v[MS_AXIS_PP], ms_layout_flush(w->scratch, microbatches), ms_space_shape_of(t->space, c->combo)};
+  const LiveKey key = {c->value[MS_AXIS_PP], ms_layout_flush(w->scratch, microbatches_of(t, c->value)),
+                       ms_space_shape_of(t->space, c->combo)};
   GArray *lives = g_hash_table_lookup(w->lists->lives, &key);
   if (!lives) g_hash_table_insert(w->lists->lives, g_memdup2(&key, sizeof key), lives = lives_new(t, w, *c));
   return lives;

@@ -102,17 +102,13 @@ static gboolean add_order(const MsTree *t, MsPieceMemo *memo, const MsCandidate 
 static GArray *list_new(const MsTree *t, MsPieceMemo *memo, const MsCandidate *c) {
   const MsSpace *space = t->space;
   GArray *list = g_array_new(FALSE, FALSE, sizeof(Moved));
-  gboolean known = space->request->base->pools.n == 0 && !memo->work->draw;
-  const MsChoice *order = NULL;
+  gboolean known = space->request->base->pools.n == 0 && !memo->work->draw &&
+                   !ms_space_choice(space, "options.num_distributed_optimizer_instances");
+  const MsChoice *order = ms_space_choice(space, "layout.order");
   g_array_set_clear_func(list, clear_moved);
-  for (int k = 0; k < space->n_choices; k++) {
-    const MsChoice *own = &space->choice[k];
-    if (!strcmp(own->open->path, "layout.order")) order = own;
-    known &= strcmp(own->open->path, "options.num_distributed_optimizer_instances") != 0;
-  }
   for (int i = 0; known && i < (order ? order->n : 1); i++) {
     MsCandidate own = *c;
-    if (order) own.combo += (i - own.combo / order->stride % order->n) * order->stride;
+    if (order) own.combo = ms_choice_with(order, own.combo, i);
     known = add_order(t, memo, &own, list);
   }
   if (!known) g_array_set_size(list, 0);

@@ -18,9 +18,14 @@ static int axis_of(const char *path) {
   return -1;
 }
 
-static void push(MsIntAxis *a, int value) {
+int ms_axis_place(const MsIntAxis *a, int value) {
   for (int i = 0; i < a->n; i++)
-    if (a->value[i] == value) return;
+    if (a->value[i] == value) return i;
+  return -1;
+}
+
+static void push(MsIntAxis *a, int value) {
+  if (ms_axis_place(a, value) >= 0) return;
   a->value = g_renew(int, a->value, a->n + 1);
   a->value[a->n++] = value;
 }
@@ -118,18 +123,18 @@ static gboolean make_choices(MsSpace *space, gboolean shared, GError **error) {
   return TRUE;
 }
 
-/* Number of the value that each choice has in a combination. */
-static void digits_of(const MsSpace *space, gint64 combo, int *digit) {
-  for (int i = space->n_choices - 1; i >= 0; i--) {
-    digit[i] = (int)(combo % space->choice[i].n);
-    combo /= space->choice[i].n;
-  }
+const MsChoice *ms_space_choice(const MsSpace *space, const char *path) {
+  for (int i = 0; i < space->n_choices; i++)
+    if (path_is(&space->choice[i], path)) return &space->choice[i];
+  return NULL;
 }
 
-static int class_of_digits(const MsSpace *space, const int *digit) {
+static int class_of(const MsSpace *space, gint64 combo) {
   int class = 0;
-  for (int i = 0; i < space->n_choices; i++)
-    if (space->choice[i].in_rules) class = class * space->choice[i].n + digit[i];
+  for (int i = 0; i < space->n_choices; i++) {
+    const MsChoice *c = &space->choice[i];
+    if (c->in_rules) class = class * c->n + ms_choice_value(c, combo);
+  }
   return class;
 }
 
@@ -139,7 +144,7 @@ int ms_space_shape_of(const MsSpace *space, gint64 combo) {
 
 MsCut ms_space_cut_of(const MsSpace *space, gint64 combo) {
   const MsChoice *c = space->own_cut;
-  return c ? (MsCut)(combo / c->stride % c->n) : MS_CUT_BALANCED;
+  return c ? (MsCut)ms_choice_value(c, combo) : MS_CUT_BALANCED;
 }
 
 gboolean ms_space_tabulate(MsSpace *space) {
@@ -154,11 +159,9 @@ gboolean ms_space_tabulate(MsSpace *space) {
   space->class_example = g_new(int, space->n_classes);
   for (int i = 0; i < space->n_classes; i++) space->class_example[i] = -1;
   g_autoptr(MsScenario) s = ms_space_scratch(space);
-  g_autofree int *digit = g_new(int, MAX(space->n_choices, 1));
   for (int i = 0; i < space->n_combos; i++) {
-    digits_of(space, i, digit);
     ms_space_apply_combo(space, i, s);
-    int class = class_of_digits(space, digit);
+    int class = class_of(space, i);
     space->class_of[i] = (guint16) class;
     space->refused_by[i] = (gint16)ms_layout_check_kinds(s, MS_RULE_OPTIONS);
     if (space->refused_by[i] >= 0) continue;
@@ -172,15 +175,14 @@ MsScenario *ms_space_scratch(const MsSpace *space) { return ms_scenario_copy(spa
 void ms_space_apply_combo(const MsSpace *space, gint64 combo, MsScenario *s) {
   for (int i = space->n_choices - 1; i >= 0; i--) {
     const MsChoice *c = &space->choice[i];
-    ms_choice_apply(c, (int)(combo % c->n), s);
-    combo /= c->n;
+    ms_choice_apply(c, ms_choice_value(c, combo), s);
   }
 }
 
 void ms_space_apply_choices(const MsSpace *space, MsRole role, gint64 combo, MsScenario *s) {
   for (int i = space->n_choices - 1; i >= 0; i--) {
     const MsChoice *c = &space->choice[i];
-    if (c->role == role) ms_choice_apply(c, (int)(combo / c->stride % c->n), s);
+    if (c->role == role) ms_choice_apply(c, ms_choice_value(c, combo), s);
   }
 }
 
@@ -222,6 +224,13 @@ static int standing_dispatcher(const MsChoice *c) {
   return best;
 }
 
+/* The first value of these words or switches that is `word`; -1: none. */
+static int place_of(const MsChoice *c, int word) {
+  for (int i = 0; i < c->n; i++)
+    if (c->value[i].value.i == word) return i;
+  return -1;
+}
+
 /* The value that stands for value `own` when a key is idle: one that other options do not forbid, as they may be open.
  * An overlap that is on cannot stand where it may be off (deterministic_mode). Dispatchers that need nobody sort tokens
  * each in its own way. */
@@ -230,10 +239,7 @@ static int standing_value(const MsChoice *c, int own, const MsScenario *s) {
     gboolean sorts = s->model->num_experts > 0 && ms_dispatchers[c->value[own].value.i].least_ranks <= 1;
     return sorts ? own : standing_dispatcher(c);
   }
-  if (!path_is(c, "options.tp_comm_overlap")) return 0;
-  for (int i = 0; i < c->n; i++)
-    if (!c->value[i].value.i) return i;
-  return 0;
+  return path_is(c, "options.tp_comm_overlap") ? MAX(0, place_of(c, FALSE)) : 0;
 }
 
 /* Schedules with two chunks on every rank take VPP 1 and 2 alike. */
@@ -247,25 +253,20 @@ static gboolean vpp_of_string(const MsSpace *space, const MsScenario *s) {
   if (!s->layout.pipeline_layout || s->layout.vpp > 1 || ms_schedule_chunks(s->layout.schedule) == 2)
     return FALSE; /* of those VPP 1 is the one that is searched */
   int own = ms_layout_chunks_per_rank(s);
-  const MsIntAxis *vpp = &space->axis[MS_AXIS_VPP];
-  for (int i = 0; i < vpp->n; i++)
-    if (own > 1 && vpp->value[i] == own) return TRUE;
-  return FALSE;
+  return own > 1 && ms_axis_place(&space->axis[MS_AXIS_VPP], own) >= 0;
 }
 
 /* With TP null means true: one of them is searched where both are offered. */
 static gboolean sequence_parallel_again(const MsChoice *c, int value, const MsScenario *s) {
-  if (s->layout.tp == 1 || !path_is(c, "options.sequence_parallel") || c->value[value].value.i >= 0) return FALSE;
-  for (int i = 0; i < c->n; i++)
-    if (c->value[i].value.i == TRUE) return TRUE;
-  return FALSE;
+  return s->layout.tp > 1 && path_is(c, "options.sequence_parallel") && c->value[value].value.i < 0 &&
+         place_of(c, TRUE) >= 0;
 }
 
 gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenario *s, MsRole before) {
-  for (int i = space->n_choices - 1; i >= 0; combo /= space->choice[i--].n) {
+  for (int i = 0; i < space->n_choices; i++) {
     const MsChoice *c = &space->choice[i];
-    int value = (int)(combo % c->n);
     if (c->role >= before) continue;
+    int value = ms_choice_value(c, combo);
     if (sequence_parallel_again(c, value, s)) return TRUE;
     if (c->idle < 0 || !idle_keys[c->idle].idle(s)) continue;
     int stands = standing_value(c, value, s);
@@ -277,9 +278,9 @@ gboolean ms_space_idle_before(const MsSpace *space, gint64 combo, const MsScenar
 gint64 ms_space_standing(const MsSpace *space, gint64 combo, const MsScenario *s) {
   for (int i = 0; i < space->n_choices; i++) {
     const MsChoice *c = &space->choice[i];
-    int own = (int)(combo / c->stride % c->n);
-    int stands = c->idle >= 0 && idle_keys[c->idle].idle(s) ? standing_value(c, own, s) : -1;
-    if (stands >= 0) combo += (stands - own) * c->stride;
+    if (c->idle < 0 || !idle_keys[c->idle].idle(s)) continue;
+    int stands = standing_value(c, ms_choice_value(c, combo), s);
+    if (stands >= 0) combo = ms_choice_with(c, combo, stands);
   }
   return combo;
 }
@@ -335,20 +336,14 @@ void ms_axis_candidates(const MsScenario *s, int axis, MsIntAxis *a) {
 static gboolean make_axis(MsSpace *space, int axis, GError **error) {
   const MsRequest *r = space->request;
   MsIntAxis *a = &space->axis[axis];
-  for (int i = 0; i < r->n_open; i++)
-    if (!strcmp(r->open[i].path, ms_axis_paths[axis])) {
-      if (r->open[i].n > 0) {
-        if (!given_values(a, axis, &r->open[i], r, error)) return FALSE;
-      } else {
-        own_candidates(space, a, axis);
-      }
-      qsort(a->value, (size_t)a->n, sizeof(int), ascending);
-      return TRUE;
-    }
-  gboolean fixed =
-      axis == MS_AXIS_MBS || axis == MS_AXIS_GPUS || layout_key_given(r, strchr(ms_axis_paths[axis], '.') + 1);
+  int at = ms_open_place(r, ms_axis_paths[axis]);
+  const MsOpenKey *open = at < 0 ? NULL : &r->open[at];
+  gboolean fixed = !open && (axis == MS_AXIS_MBS || axis == MS_AXIS_GPUS ||
+                             layout_key_given(r, strchr(ms_axis_paths[axis], '.') + 1));
   /* a pipeline layout fixes how many virtual stages there are; with pp open, every pp that divides them is tried */
-  if (fixed) push(a, value_on(r->base, axis));
+  if (open && open->n > 0) {
+    if (!given_values(a, axis, open, r, error)) return FALSE;
+  } else if (fixed) push(a, value_on(r->base, axis));
   else own_candidates(space, a, axis);
   qsort(a->value, (size_t)a->n, sizeof(int), ascending);
   return TRUE;

@@ -7,7 +7,8 @@
 
 typedef struct {
   int n, *value;
-} MsIntAxis; /* ascending, owned */
+} MsIntAxis;                                         /* ascending, owned */
+int ms_axis_place(const MsIntAxis *axis, int value); /* of a value among its own; -1: it is none */
 
 enum { MS_AXIS_GPUS, MS_AXIS_TP, MS_AXIS_CP, MS_AXIS_EP, MS_AXIS_ETP, MS_AXIS_MBS, MS_AXIS_PP, MS_AXIS_VPP, MS_N_AXES };
 enum { MS_N_OUTER = MS_AXIS_PP };         /* the axes before pp: what pieces of work depend on */
@@ -42,6 +43,8 @@ typedef struct { /* the request taken apart */
 MsSpace *ms_space_new(const MsRequest *request, gboolean shared, GError **error);
 void ms_space_free(MsSpace *space);
 double ms_space_size(const MsSpace *space);
+/* The choice of a key; NULL: the key is an axis or is not open. */
+const MsChoice *ms_space_choice(const MsSpace *space, const char *path);
 /* Layouts that differ in their pieces or their cut, of sizes that divide the GPUs. */
 double ms_space_shapes(const MsSpace *space);
 /* The last role of the open keys that a rule reads: its verdict is settled with them and, if it is of that kind, the

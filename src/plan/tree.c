@@ -10,7 +10,6 @@
  * and what was simulated and fits is in the next list from the start. */
 #include "plan/tree.h"
 #include "plan/parallel_priv.h"
-#include "base/err.h"
 #include "base/heap.h"
 #include "base/io.h"
 #include "base/order.h"

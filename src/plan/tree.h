@@ -103,9 +103,9 @@ typedef struct {
   GArray *too_large;                         /* MsTooLarge of all ranks, the nearest miss first */
   MsTreeWorker *worker;
   int threads;
-  int n_late;  /* values of the key of MS_ROLE_WORK that no piece depends on (optimizer_offload_fraction): nodes of
-                * levels before MS_LEVEL_SHAPE have its first value and stand for all */
-  gint64 late; /* its stride */
+  int n_late; /* values of the key of MS_ROLE_WORK that no piece depends on (optimizer_offload_fraction): nodes of
+               * levels before MS_LEVEL_SHAPE have its first value and stand for all */
+  const MsChoice *late; /* that key; NULL: it is settled */
   MsGradientKinds gradients;
   gboolean *asked[MS_N_LEVELS], *settled; /* [ms_num_rules] rules about options that a level before the shape settles;
                                            * rules settled with the shape, but those about the split, which are asked

@@ -219,7 +219,7 @@ static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape 
          any_cut_B = ms_bound_any_cut_B(memo, &bytes, dp_cp, edp, s);
   if (any_cut_B > bound_B)
     return g_strdup_printf("%s: at least %.9g bytes in any cut, %.9g in its own", s->name, any_cut_B, bound_B);
-  if (!ms_screen(s, ms_memo_cost(memo), &(MsWorth){INFINITY, INFINITY}, &screen, NULL)) return NULL;
+  if (!ms_screen(s, memo->cost, &(MsWorth){INFINITY, INFINITY}, &screen, NULL)) return NULL;
   if (s->options.fsdp == MS_FSDP_NONE) tightness.sum += bound_B / screen.device_B, tightness.n++;
   return bound_B <= screen.device_B
              ? NULL
@@ -267,8 +267,7 @@ static gboolean bounds_of(const MsSpace *space, const MsCandidate *c, gboolean s
     b->passage = MAX(ms_memo_passage(memo, MS_TOTAL_SPAN, splits), ms_memo_passage(memo, MS_TOTAL_ROWS, splits));
     if (ms_schedule_row(s->layout.schedule)->steps == MS_STEPS_APART)
       b->stages = MAX(b->stages, ms_memo_total(memo, MS_TOTAL_HOST, splits, microbatches));
-    if (simulates && ms_step_time(s, ms_memo_cost(memo), INFINITY, &full_s, NULL))
-      b->full = full_s * MS_PS_PER_S * (1 + 1e-12);
+    if (simulates && ms_step_time(s, memo->cost, INFINITY, &full_s, NULL)) b->full = full_s * MS_PS_PER_S * (1 + 1e-12);
     *wrong = memory_bound(s, memo, shape);
     if (!*wrong) *wrong = moved_bound(s, memo, shape);
     MsTime within = ms_bound_passes(memo, s, b->passes);

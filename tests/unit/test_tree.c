@@ -114,7 +114,7 @@ static void memory_counts_what_lists_keep_alive(void **state) {
     const MsStateBytes bytes = ms_state_bytes(memo, s);
     MsScreen screen;
     assert_non_null(shape);
-    assert_true(ms_screen(s, ms_memo_cost(memo), &(MsWorth){INFINITY, INFINITY}, &screen, NULL));
+    assert_true(ms_screen(s, memo->cost, &(MsWorth){INFINITY, INFINITY}, &screen, NULL));
     double own_B = ms_bound_device_B(shape, memo, &bytes, 2, 2, s), any_B = ms_bound_any_cut_B(memo, &bytes, 2, 2, s);
     if (!(own_B > 0.8 * screen.device_B && own_B <= screen.device_B && any_B > 0.5 * own_B && any_B <= own_B))
       fail_msg("%s: %.4g bytes, by its shape %.4g, in any cut %.4g", words[i], screen.device_B, own_B, any_B);
