@@ -14,10 +14,8 @@
 static gboolean has_range(const MsField *field) { return field->lo <= field->hi && (field->lo != 0 || field->hi != 0); }
 
 /* --- what a JSON value is ----------------------------------------------------------------------------------------- */
-static gboolean is_null(JsonNode *node) { return JSON_NODE_HOLDS_NULL(node); }
-
 static const char *kind_of(JsonNode *node) {
-  if (is_null(node)) return "null";
+  if (JSON_NODE_HOLDS_NULL(node)) return "null";
   if (JSON_NODE_HOLDS_OBJECT(node)) return "an object";
   if (JSON_NODE_HOLDS_ARRAY(node)) return "a list";
   if (ms_json_is(node, G_TYPE_STRING)) return "a string";
@@ -30,10 +28,7 @@ static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, 
 }
 
 /* --- messages about words and keys -------------------------------------------------------------------------------- */
-static char *word_list(const char *const *words) {
-  char *all = g_strjoinv(", ", (char **)words);
-  return all;
-}
+static char *word_list(const char *const *words) { return g_strjoinv(", ", (char **)words); }
 
 static gboolean unknown_word(const MsField *field, const MsJson *doc, const char *word, const char *path,
                              GError **error) {
@@ -122,11 +117,9 @@ static char *unknown_key_hint(const MsFieldTable *table, const MsFieldTable *wit
 static gboolean unknown_key(const MsFieldTable *table, const MsFieldTable *within, const MsJson *doc, const char *path,
                             const char *key, GError **error) {
   g_autofree char *suggestion = unknown_key_hint(table, within, key);
-  char *full = join_path(path, key);
-  if (suggestion) ms_json_error(doc, full, error, "unknown key, %s", suggestion);
-  else ms_json_error(doc, full, error, "unknown key, `moesim schema` lists the keys of %s", table->name);
-  g_free(full);
-  return FALSE;
+  g_autofree char *full = join_path(path, key);
+  if (suggestion) return ms_json_error(doc, full, error, "unknown key, %s", suggestion);
+  return ms_json_error(doc, full, error, "unknown key, `moesim schema` lists the keys of %s", table->name);
 }
 
 const MsField *ms_field_find(const MsFieldTable *table, const char *key) {
@@ -196,11 +189,8 @@ static int word_index(const char *word, const char *const *words) {
 /* Index of a JSON word, or -1 with *error. */
 static int parse_word(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, GError **error) {
   if (!ms_json_is(node, G_TYPE_STRING)) {
-    char *all = word_list(field->words);
-    char *wanted = g_strdup_printf("one of %s", all);
+    g_autofree char *all = word_list(field->words), *wanted = g_strdup_printf("one of %s", all);
     wrong_type(doc, node, path, wanted, error);
-    g_free(wanted);
-    g_free(all);
     return -1;
   }
   const char *word = json_node_get_string(node);
@@ -262,10 +252,13 @@ static gboolean no_object(const MsField *field, const MsJson *doc, JsonNode *nod
                        f->key, near);
 }
 
-static gboolean set_object(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *member,
-                           gboolean whole, GError **error) {
+static gboolean load(const MsFieldTable *table, const MsFieldTable *within, const MsJson *doc, JsonObject *json,
+                     const char *path, gboolean whole, void *object, GError **error);
+
+static gboolean set_object(const MsField *field, const MsFieldTable *within, const MsJson *doc, JsonNode *node,
+                           const char *path, gboolean whole, void *member, GError **error) {
   if (!JSON_NODE_HOLDS_OBJECT(node)) return no_object(field, doc, node, path, error);
-  return ms_fields_load(field->sub, doc, json_node_get_object(node), path, whole, member, error);
+  return load(field->sub, within, doc, json_node_get_object(node), path, whole, member, error);
 }
 
 static void set_free(JsonNode *node, JsonNode **member) {
@@ -280,11 +273,12 @@ gboolean ms_field_is_auto(const MsField *field, JsonNode *node) {
 static void set_default(const MsField *field, void *object);
 static void clear_field(const MsField *field, void *object);
 
-static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, gboolean whole,
-                          void *object, GError **error) {
+/* `within`: the table that it is a row of, whose keys an object may have in the wrong place; NULL: it is set alone. */
+static gboolean set_field(const MsField *field, const MsFieldTable *within, const MsJson *doc, JsonNode *node,
+                          const char *path, gboolean whole, void *object, GError **error) {
   if (field->type == MS_T_CUSTOM) return field->parse(doc, node, path, AT(void, object, field), error);
   if (field->offset == MS_NO_OFFSET) return TRUE;
-  if ((is_null(node) && (field->flags & MS_NULLABLE)) || ms_field_is_auto(field, node)) {
+  if ((JSON_NODE_HOLDS_NULL(node) && (field->flags & MS_NULLABLE)) || ms_field_is_auto(field, node)) {
     clear_field(field, object);
     set_default(field, object);
     return TRUE;
@@ -297,7 +291,7 @@ static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *nod
   case MS_T_STRING: return set_string(field, doc, node, path, member, error);
   case MS_T_ENUM: return set_enum(field, doc, node, path, member, error);
   case MS_T_WORDS: return set_words(field, doc, node, path, member, error);
-  case MS_T_OBJECT: return set_object(field, doc, node, path, member, whole, error);
+  case MS_T_OBJECT: return set_object(field, within, doc, node, path, whole, member, error);
   case MS_T_FREE: set_free(node, member); return TRUE;
   case MS_T_CUSTOM: break;
   }
@@ -306,7 +300,7 @@ static gboolean set_field(const MsField *field, const MsJson *doc, JsonNode *nod
 
 gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, const char *path, void *object,
                       GError **error) {
-  return set_field(field, doc, node, path, FALSE, object, error);
+  return set_field(field, NULL, doc, node, path, FALSE, object, error);
 }
 
 /* --- defaults ----------------------------------------------------------------------------------------------------- */
@@ -364,7 +358,7 @@ static void set_default(const MsField *field, void *object) {
   if (!field->fallback || plain_default(field, object)) return;
   GError *error = NULL;
   MsJson *doc = ms_json_parse(field->fallback, -1, "default", &error);
-  if (!doc || !set_field(field, NULL, ms_json_root(doc), field->key, FALSE, object, &error))
+  if (!doc || !set_field(field, NULL, NULL, ms_json_root(doc), field->key, FALSE, object, &error))
     MS_BUG("default of %s: %s", field->key, error->message);
   ms_json_free(doc);
 }
@@ -386,15 +380,6 @@ gboolean ms_fields_check_keys(const MsFieldTable *table, const MsJson *doc, Json
   return check_keys(table, NULL, doc, json, path, error);
 }
 
-/* Those of an object of the table, which may be keys of its neighbours. */
-static gboolean check_object(const MsFieldTable *table, const MsField *field, const MsJson *doc, JsonObject *json,
-                             const char *path, GError **error) {
-  JsonNode *node = field->type == MS_T_OBJECT ? json_object_get_member(json, field->key) : NULL;
-  if (!node || !JSON_NODE_HOLDS_OBJECT(node)) return TRUE;
-  g_autofree char *below = join_path(path, field->key);
-  return check_keys(field->sub, table, doc, json_node_get_object(node), below, error);
-}
-
 /* A required key is missing: an error that names it, and the others that are. */
 static gboolean missing_key(const MsField *field, const MsJson *doc, JsonObject *json, const char *path,
                             GError **error) {
@@ -405,26 +390,26 @@ static gboolean missing_key(const MsField *field, const MsJson *doc, JsonObject 
   return ms_json_error(doc, path, error, "required key is missing%s", more->str);
 }
 
-static gboolean load_field(const MsField *field, const MsJson *doc, JsonObject *json, const char *path, gboolean whole,
-                           void *object, GError **error) {
+static gboolean load_field(const MsField *field, const MsFieldTable *table, const MsJson *doc, JsonObject *json,
+                           const char *path, gboolean whole, void *object, GError **error) {
   JsonNode *node = json_object_get_member(json, field->key);
-  gboolean missing = !node && whole && (field->flags & MS_REQUIRED);
-  if (!node && !missing) return TRUE;
-  char *full = join_path(path, field->key);
-  gboolean ok =
-      missing ? missing_key(field, doc, json, full, error) : set_field(field, doc, node, full, whole, object, error);
-  g_free(full);
-  return ok;
+  if (!node && !(whole && (field->flags & MS_REQUIRED))) return TRUE;
+  g_autofree char *full = join_path(path, field->key);
+  return node ? set_field(field, table, doc, node, full, whole, object, error)
+              : missing_key(field, doc, json, full, error);
+}
+
+static gboolean load(const MsFieldTable *table, const MsFieldTable *within, const MsJson *doc, JsonObject *json,
+                     const char *path, gboolean whole, void *object, GError **error) {
+  if (!check_keys(table, within, doc, json, path, error)) return FALSE;
+  for (const MsField *field = table->fields; field->key; field++)
+    if (!load_field(field, table, doc, json, path, whole, object, error)) return FALSE;
+  return TRUE;
 }
 
 gboolean ms_fields_load(const MsFieldTable *table, const MsJson *doc, JsonObject *json, const char *path,
                         gboolean whole, void *object, GError **error) {
-  if (!ms_fields_check_keys(table, doc, json, path, error)) return FALSE;
-  for (const MsField *field = table->fields; field->key; field++)
-    if (!check_object(table, field, doc, json, path, error) ||
-        !load_field(field, doc, json, path, whole, object, error))
-      return FALSE;
-  return TRUE;
+  return load(table, NULL, doc, json, path, whole, object, error);
 }
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -483,12 +468,9 @@ static char *default_text(const MsField *field) {
 
 static gboolean is_default(const MsField *field, const void *object) {
   if (field->type == MS_T_CUSTOM && !field->fallback) return FALSE;
-  char *is = field_text(field, object);
-  char *was = field->type == MS_T_OBJECT ? g_strdup("{}") : default_text(field);
-  gboolean same = strcmp(is, was) == 0;
-  g_free(is);
-  g_free(was);
-  return same;
+  g_autofree char *is = field_text(field, object),
+                  *was = field->type == MS_T_OBJECT ? g_strdup("{}") : default_text(field);
+  return strcmp(is, was) == 0;
 }
 
 static gboolean is_written(const MsField *field) {
