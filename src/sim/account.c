@@ -30,7 +30,7 @@ MsCommClass ms_comm_class(const MsOp *op) {
 
 typedef struct { /* a stage, as far as it was accounted */
   MsTime cursor, latest_end;
-  gint32 latest, last_sync; /* task of the device that ends last, that its host waited for last */
+  gint32 latest, last_sync; /* numbers: task of the device that ends last, that its host waited for last */
 } Stage;
 
 typedef struct { /* what one task adds to a part */
@@ -38,7 +38,7 @@ typedef struct { /* what one task adds to a part */
 } Sum;
 
 typedef struct {
-  const MsGraph *graph;
+  const MsTask *tasks;
   const MsTrajectory *t;
   const MsOp *const *tag_op;
   MsTimeParts *stage;
@@ -57,31 +57,35 @@ static void add(Account *a, double *to, MsTime span) {
   if (a->sums) g_array_append_val(a->sums, sum);
 }
 
-/* --- tasks by their numbers --- */
+/* --- tasks by their numbers, those of rounds that were not laid down among them --- */
 
-typedef struct { /* where the times of a task stand, and by how much it is later than that */
-  gint32 number;
-  guint32 index;
-  MsTime later;
-  gint32 further; /* all numbers that it names */
-} Place;
+typedef struct {
+  const MsTask *task;
+  gint32 number, bound; /* bound: number of what decided its start, or as MsTrajectory.bound_by says */
+  MsTime start, end;
+  guint32 laid;   /* the task that stands for it, */
+  gint32 further; /* by how much its number, and all that it names, is beyond that */
+} Ran;
 
-static Place place_of(const Account *a, gint32 number) {
+static Ran task_at(const Account *a, gint32 number) {
   const MsFold *fold = &a->t->fold;
-  guint32 rounds, index = ms_fold_task(fold, (guint32)number, &rounds);
-  return (Place){number, index, rounds * fold->by, (gint32)(rounds * fold->period)};
-}
-
-static gint32 bound_of(const Account *a, const Place *p) {
-  gint32 bound = a->t->bound_by[p->index];
-  return bound < 0 ? bound : bound + p->further;
+  guint32 rounds, laid = ms_fold_task(fold, (guint32)number, &rounds);
+  MsTime later = rounds * fold->by;
+  gint32 further = (gint32)(rounds * fold->period), bound = a->t->bound_by[laid];
+  return (Ran){.task = &a->tasks[laid],
+               .number = number,
+               .bound = bound < 0 ? bound : bound + further,
+               .start = a->t->start[laid] + later,
+               .end = a->t->end[laid] + later,
+               .laid = laid,
+               .further = further};
 }
 
 /* Of a device whose host waits for something in every round it is that. */
 static gint32 sync_of(const Account *a, gint32 number) {
-  Place p = place_of(a, number);
-  gint32 sync = a->sync[p.index], rounds = (gint32)a->t->fold.cut - 2 * (gint32)a->t->fold.period;
-  return sync >= rounds ? sync + p.further : sync;
+  Ran ran = task_at(a, number);
+  gint32 sync = a->sync[ran.laid], rounds = (gint32)a->t->fold.cut - 2 * (gint32)a->t->fold.period;
+  return sync >= rounds ? sync + ran.further : sync;
 }
 
 /* --- parts --- */
@@ -114,8 +118,7 @@ static void busy(Account *a, int stage, const MsTask *task, MsTime span) {
 /* When the host went on after what it waited for. */
 static MsTime host_since(Account *a, MsTime from, gint32 waited) {
   if (waited < 0) return from;
-  Place p = place_of(a, waited);
-  MsTime end = a->t->end[p.index] + p.later;
+  MsTime end = task_at(a, waited).end;
   if (end > from) a->oldest = MIN(a->oldest, waited);
   return MAX(from, end);
 }
@@ -132,18 +135,16 @@ static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next
       continue;
     }
     if (bound < 0) break;
-    Place at = place_of(a, bound);
-    const MsTask *task = ms_graph_task(a->graph, at.index);
-    gboolean here = (int)task->device == stage;
-    gboolean comm = is_comm(a, task);
-    MsTime start = MAX(from, a->t->start[at.index] + at.later);
+    Ran ran = task_at(a, bound);
+    gboolean here = (int)ran.task->device == stage, comm = is_comm(a, ran.task);
+    MsTime start = MAX(from, ran.start);
     a->oldest = MIN(a->oldest, bound);
     if (!here && !comm) break; /* another stage computes: bubble */
-    if (comm) expose(a, stage, task, to - start);
-    else busy(a, stage, task, to - start); /* kernels on a stream beside that of compute */
+    if (comm) expose(a, stage, ran.task, to - start);
+    else busy(a, stage, ran.task, to - start); /* kernels on a stream beside that of compute */
     to = start;
     next = bound;
-    bound = bound_of(a, &at);
+    bound = ran.bound;
     if (!here) break; /* before the message left, the other stage was busy or idle: bubble */
   }
   if (to > from) add(a, &a->stage[stage].bubble_s, to - from);
@@ -152,7 +153,7 @@ static void attribute(Account *a, int stage, MsTime from, MsTime to, gint32 next
 static Account open_account(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t,
                             const MsOp *const *tag_op, MsTimeParts *stage) {
   int stages = program->layout->pp;
-  Account a = {.graph = graph, .t = t, .tag_op = tag_op, .stage = stage, .stages = stages};
+  Account a = {.tasks = ms_graph_tasks(graph), .t = t, .tag_op = tag_op, .stage = stage, .stages = stages};
   memset(stage, 0, (size_t)stages * sizeof *stage);
   a.at = g_new(Stage, stages), a.sync = g_new(gint32, MAX(t->n, 1));
   for (int s = 0; s < stages; s++) a.at[s] = (Stage){.latest_end = -1, .latest = -2, .last_sync = -1};
@@ -161,43 +162,30 @@ static Account open_account(const MsProgram *program, const MsGraph *graph, cons
 
 static void close_account(Account *a) { g_free(a->at), g_free(a->sync); }
 
-static void account_task(Account *a, const MsTask *task, const Place *p) {
-  MsTime start = a->t->start[p->index] + p->later, end = a->t->end[p->index] + p->later;
+static void account_task(Account *a, gint32 number) {
+  const Ran ran = task_at(a, number);
+  const MsTask *task = ran.task;
+  const MsOp *op = a->tag_op[task->tag];
   int s = (int)task->device;
   Stage *at = &a->at[s];
-  if (task->host_sync) at->last_sync = p->number;
-  if (end > at->latest_end) at->latest = p->number, at->latest_end = end;
-  const MsOp *op = a->tag_op[task->tag];
-  if (is_comm(a, task)) add(a, &a->stage[s].comm_total_s[ms_comm_class(op)], end - start);
+  if (ran.further == 0) a->sync[ran.laid] = at->last_sync;
+  if (task->host_sync) at->last_sync = number;
+  if (ran.end > at->latest_end) at->latest = number, at->latest_end = ran.end;
+  if (is_comm(a, task)) add(a, &a->stage[s].comm_total_s[ms_comm_class(op)], ran.end - ran.start);
   if (task->stream != MS_STREAM_COMPUTE) return;
-  if (start > at->cursor) attribute(a, s, at->cursor, start, p->number, bound_of(a, p));
+  if (ran.start > at->cursor) attribute(a, s, at->cursor, ran.start, number, ran.bound);
   if (op && ms_op_families[op->kind] == MS_FAMILY_COMM)
-    expose(a, s, task, end - start); /* a serial machine: the cores move it */
-  else busy(a, s, task, end - start);
-  at->cursor = end;
+    expose(a, s, task, ran.end - ran.start); /* a serial machine: the cores move it */
+  else busy(a, s, task, ran.end - ran.start);
+  at->cursor = ran.end;
 }
 
-/* Those [from, to), behind the ones before; their numbers are so many more. */
-static void account_tasks(Account *a, guint32 from, guint32 to, guint32 more) {
-  const MsTask *all = ms_graph_tasks(a->graph);
-  for (guint32 i = from; i < to; i++) {
-    const Place place = {.number = (gint32)(i + more), .index = i};
-    a->sync[i] = a->at[all[i].device].last_sync;
-    account_task(a, &all[i], &place);
-  }
+/* Those of the numbers [from, to), behind the ones before. */
+static void account_tasks(Account *a, guint32 from, guint32 to) {
+  for (guint32 number = from; number < to; number++) account_task(a, (gint32)number);
 }
 
-/* --- rounds that were not laid down --- */
-
-static void account_round(Account *a, guint32 round) {
-  const MsFold *fold = &a->t->fold;
-  const MsTask *all = ms_graph_tasks(a->graph);
-  g_array_set_size(a->sums, 0), a->oldest = G_MAXINT32;
-  for (guint32 i = fold->cut - fold->period; i < fold->cut; i++) {
-    const Place place = place_of(a, (gint32)(i + round * fold->period));
-    account_task(a, &all[i], &place);
-  }
-}
+/* --- rounds: one after another until each adds the same, then that as often as there are more --- */
 
 /* What one round does to a stage; becomes what `times` do. */
 static Stage moved(const Stage *from, const Stage *to, gint32 times) {
@@ -208,13 +196,12 @@ static Stage moved(const Stage *from, const Stage *to, gint32 times) {
 /* All stages are where they were a round ago, and nothing was looked at but the rounds: the next one adds the same. */
 static gboolean is_steady(const Account *a, const Stage *before) {
   const MsFold *fold = &a->t->fold;
-  const MsTask *all = ms_graph_tasks(a->graph);
   g_autofree Stage *same = g_new0(Stage, a->stages);
   for (guint32 i = fold->cut - fold->period; i < fold->cut; i++) {
-    Stage *own = &same[all[i].device];
+    Stage *own = &same[a->tasks[i].device];
     own->latest = (gint32)fold->period, own->latest_end = fold->by;
-    if (all[i].host_sync) own->last_sync = (gint32)fold->period;
-    if (all[i].stream == MS_STREAM_COMPUTE) own->cursor = fold->by;
+    if (a->tasks[i].host_sync) own->last_sync = (gint32)fold->period;
+    if (a->tasks[i].stream == MS_STREAM_COMPUTE) own->cursor = fold->by;
   }
   for (int s = 0; s < a->stages; s++) {
     const Stage now = moved(&before[s], &a->at[s], 1);
@@ -223,38 +210,41 @@ static gboolean is_steady(const Account *a, const Stage *before) {
   return a->oldest >= (gint32)(fold->cut - fold->period);
 }
 
-static void account_rounds(Account *a) {
-  const guint32 times = a->t->fold.times;
-  g_autofree Stage *before = g_new(Stage, a->stages);
-  guint32 done = 0;
-  for (gboolean steady = FALSE; done < times && !steady; done++) {
-    memcpy(before, a->at, sizeof *before * (size_t)a->stages);
-    account_round(a, done + 1);
-    steady = is_steady(a, before);
-  }
-  for (guint32 k = done; k < times; k++)
+/* What the last round did to parts and stages. */
+static void repeat_round(Account *a, const Stage *before, guint32 times) {
+  for (guint32 k = 0; k < times; k++)
     for (guint i = 0; i < a->sums->len; i++) {
       const Sum *sum = &g_array_index(a->sums, Sum, i);
       *sum->to += sum->s;
     }
-  for (int s = 0; s < a->stages && done < times; s++) {
-    const Stage by = moved(&before[s], &a->at[s], (gint32)(times - done));
+  for (int s = 0; s < a->stages; s++) {
     Stage *at = &a->at[s];
+    const Stage by = moved(&before[s], at, (gint32)times);
     at->cursor += by.cursor, at->latest_end += by.latest_end, at->latest += by.latest, at->last_sync += by.last_sync;
   }
 }
 
+static void account_rounds(Account *a) {
+  const MsFold *fold = &a->t->fold;
+  g_autofree Stage *before = g_new(Stage, a->stages);
+  g_autoptr(GArray) sums = a->sums = g_array_new(FALSE, FALSE, sizeof(Sum));
+  gboolean steady = FALSE;
+  for (guint32 done = 0; done < fold->times && !steady; done++) {
+    memcpy(before, a->at, sizeof *before * (size_t)a->stages);
+    g_array_set_size(sums, 0), a->oldest = G_MAXINT32;
+    account_tasks(a, fold->cut + done * fold->period, fold->cut + (done + 1) * fold->period);
+    steady = is_steady(a, before);
+    if (steady) repeat_round(a, before, fold->times - done - 1);
+  }
+  a->sums = NULL;
+}
+
 static void account_all(Account *a) {
   const MsFold *fold = &a->t->fold;
-  if (fold->times == 0) {
-    account_tasks(a, 0, a->t->n, 0);
-    return;
-  }
-  account_tasks(a, 0, fold->cut, 0);
-  a->sums = g_array_new(FALSE, FALSE, sizeof(Sum));
+  guint32 cut = fold->times > 0 ? fold->cut : 0, rounds = fold->times * fold->period;
+  account_tasks(a, 0, cut);
   account_rounds(a);
-  g_clear_pointer(&a->sums, g_array_unref);
-  account_tasks(a, fold->cut, a->t->n, fold->times * fold->period);
+  account_tasks(a, cut + rounds, a->t->n + rounds);
 }
 
 /* After the last compute task: what still runs here, then waiting for other stages until `end`. */
@@ -277,16 +267,16 @@ void ms_account(const MsProgram *program, const MsGraph *graph, const MsTrajecto
 void ms_account_first(const MsProgram *program, const MsGraph *graph, const MsTrajectory *t, const MsOp *const *tag_op,
                       guint32 n, MsTime end, MsTimeParts *first, MsTimeParts *stage) {
   Account a = open_account(program, graph, t, tag_op, stage);
-  account_tasks(&a, 0, n, 0);
+  account_tasks(&a, 0, n);
   memcpy(first, stage, (size_t)a.stages * sizeof *stage);
   a.stage = first, account_end(&a, end), a.stage = stage;
-  account_tasks(&a, n, t->n, 0), account_end(&a, t->makespan);
+  account_tasks(&a, n, t->n), account_end(&a, t->makespan);
   close_account(&a);
 }
 
-static void take(double *from, double *left) {
-  double x = MIN(*from, *left);
-  *from -= x, *left -= x;
+void ms_part_take(double *from, double *left_s) {
+  double x = CLAMP(*left_s, 0, *from);
+  *from -= x, *left_s -= x;
 }
 
 /* First what the stage waited without a message on its way, then messages between stages, then its host, which tells of
@@ -295,11 +285,11 @@ void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by) {
   for (int s = 0; s < stages; s++) {
     MsTimeParts *p = &stage[s];
     double left = seconds(by), exposed;
-    take(&p->bubble_s, &left);
+    ms_part_take(&p->bubble_s, &left);
     exposed = left;
-    take(&p->comm_exposed_s[MS_COMM_PP], &left);
+    ms_part_take(&p->comm_exposed_s[MS_COMM_PP], &left);
     p->exposed_comm_s -= exposed - left;
-    take(&p->host_s, &left);
+    ms_part_take(&p->host_s, &left);
     p->other_s -= left;
   }
 }

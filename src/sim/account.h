@@ -13,6 +13,8 @@ void ms_account_first(const MsProgram *program, const MsGraph *graph, const MsTr
                       const MsOp *const *tag_op, guint32 n, MsTime end, MsTimeParts *first, MsTimeParts *stage);
 /* Adds `times` the parts. */
 void ms_parts_add(MsTimeParts *to, const MsTimeParts *parts, double times);
+/* Takes what is left, but no more than there is, off a part. */
+void ms_part_take(double *from, double *left_s);
 /* Takes `by` off the waiting of every stage. */
 void ms_parts_shorten(MsTimeParts *stage, int stages, MsTime by);
 
