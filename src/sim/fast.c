@@ -17,8 +17,6 @@ typedef struct { /* parameters on their way for a piece: these rivals */
   MsNeed need;
   int from, to;
 } Fetch;
-static const MsNeed nobody = {.piece = -1};
-
 typedef struct {
   const MsProgram *p;
   const MsSchedule *schedule;
@@ -191,40 +189,32 @@ static void wait_gathered(Fast *f, Run *run, const MsSlotPass *pass, int piece) 
 
 /* --- FSDP: parameters are gathered one piece ahead, gradients reduced behind each piece --- */
 
-static gboolean needs_params(const Fast *f, int piece, MsSlotKind kind) {
-  return !f->params_stay && ms_needs_params(f->p, piece, kind);
-}
-
 static void fetch(Fast *f, int stage, Fetch *fetch, MsNeed need, MsTime entry) {
   GArray *rows = f->rivals[stage].rows;
   *fetch = (Fetch){.need = need, .from = (int)rows->len};
-  const MsCosted *c = &f->p->unit[need.piece].gather, *again = &f->p->unit[need.piece].again,
-                 *first = &f->p->unit[need.piece].first;
-  if (need.first) issue_bucket(f, stage, first, 0, first->list->n, entry);
-  if (needs_params(f, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
-    issue_bucket(f, stage, c, 0, c->list->n, entry);
-  if (need.backward && needs_params(f, need.piece, MS_SLOT_B)) issue_bucket(f, stage, again, 0, again->list->n, entry);
+  const MsCosted *c[MS_GATHERS];
+  int n = ms_params_gathered(f->p, need, f->params_stay, c);
+  for (int i = 0; i < n; i++) issue_bucket(f, stage, c[i], 0, c[i]->list->n, entry);
   fetch->to = (int)rows->len;
 }
 
 /* The piece waits for its parameters and for their low-precision copies; meanwhile those of the next are fetched. */
 static void use_fetched(Fast *f, Run *run, Fetch *own, MsNeed here, MsNeed next, MsTime *entry) {
-  MsSlotKind kind = here.backward ? MS_SLOT_B : MS_SLOT_F;
   Fetch now = {.from = 0};
   MsTime before = *entry;
-  if (ms_needs_fetch(f->p, here.piece, kind)) {
+  if (ms_needs_fetch(f->p, here.piece, here.backward ? MS_SLOT_B : MS_SLOT_F)) {
     if (own->need.piece != here.piece || own->need.backward != here.backward) {
       if (ms_passes_wait(f->p)) before = MAX(before, f->at.compute[run->stage]);
       fetch(f, run->stage, own, here, before);
     }
-    now = *own, own->need = nobody;
+    now = *own, own->need = MS_NO_NEED;
   }
   if (next.piece >= 0) fetch(f, run->stage, own, next, before);
   wait_rivals(f, run, now.from, now.to, entry);
-  if (!needs_params(f, here.piece, kind)) return;
-  const MsCosted *cast = &f->p->unit[here.piece].cast[here.backward];
+  const MsCosted *cast = ms_params_cast(f->p, here, f->params_stay);
+  if (!cast) return;
   issue_bucket(f, run->stage, cast, 0, cast->list->n, *entry);
-  if (cast->list->n > 0) *entry = f->at.compute[run->stage];
+  *entry = f->at.compute[run->stage];
 }
 
 static void fetch_ahead(Fast *f, Run *run, const MsPieceWalk *w, MsNeed then) {
@@ -257,7 +247,7 @@ static void reduce_unit(Fast *f, Run *run, const MsPieceWalk *w) {
 /* Piece by piece where buckets begin or end inside a chunk. */
 static void run_pieces(Fast *f, Run *run, const MsTurn *turn, MsChunks of) {
   const MsSlotPass *forward = turn->forward, *backward = turn->backward;
-  MsNeed then = run->two || !f->p->unit ? nobody : ms_need_of_slots(f->p, f->schedule, run->stage, turn->index + 1);
+  MsNeed then = run->two || !f->p->unit ? MS_NO_NEED : ms_need_of_slots(f->p, f->schedule, run->stage, turn->index + 1);
   MsPieceWalk w = ms_piece_walk(f->p->work, of);
   for (int i = 0; ms_piece_next(&w); i++) {
     if (w.forward.at >= 0 && forward->nth == 0) wait_gathered(f, run, forward, w.forward.at);
@@ -290,11 +280,6 @@ static void run_slot(Fast *f, Run *run, const MsTurn *turn, MsChunks of) {
   run_table(f, run, -1, &run->slot->lags);
 }
 
-static void take(double *from, double *left_s) {
-  double x = CLAMP(*left_s, 0, *from);
-  *from -= x, *left_s -= x;
-}
-
 static void add_parts(MsTimeParts *part, const MsTimeParts *of_slot, double time_s) {
   double told_s = own_s(of_slot) + of_slot->bubble_s;
   ms_parts_add(part, of_slot, told_s > 0 ? time_s / told_s : 0);
@@ -308,7 +293,7 @@ static void add_slot(MsTimeParts *part, const MsSteadySlot *slot, double time_s)
     return;
   }
   MsTimeParts own = slot->parts;
-  take(&own.bubble_s, &less_s), take(&own.host_s, &less_s);
+  ms_part_take(&own.bubble_s, &less_s), ms_part_take(&own.host_s, &less_s);
   add_parts(part, &own, time_s);
 }
 
@@ -413,7 +398,7 @@ static void run_before(Fast *f, int stage) {
   if (before->list->n > 0) f->at.tip[stage] += begins;
   const MsBucket *at = f->p->step[stage].ops.gather_at;
   for (int i = 0, to; i < gather->list->n; i = to) {
-    for (to = i + 1; to < gather->list->n && at[to].chunk == at[i].chunk && at[to].piece == at[i].piece;) to++;
+    to = ms_bucket_end(at, gather->list->n, i);
     issue_bucket(f, stage, gather, i, to, begins);
   }
   leave_states(f, stage, &rows);
@@ -438,11 +423,7 @@ static MsTime run_after(Fast *f, MsTime *last, guint64 *events) {
   g_autoptr(MsTrajectory) t = ms_program_run(f->p, graph, NULL);
   g_autofree MsTimeParts *part = g_new0(MsTimeParts, stages);
   ms_account(f->p, graph, t, f->tag_op, part);
-  for (int s = 0; s < stages; s++) last[s] = 0;
-  for (guint32 i = 0; i < t->n; i++) {
-    guint32 s = ms_graph_task(graph, i)->device;
-    last[s] = MAX(last[s], t->end[i]);
-  }
+  ms_lower_ends(graph, t, stages, last);
   for (int s = 0; s < stages; s++) f->passes[s].optimizer_s += own_s(&part[s]), ms_parts_add(&f->stage[s], &part[s], 1);
   *events += t->events;
   return t->makespan;
@@ -491,7 +472,7 @@ static MsTime run_stages(Fast *f, MsTime *last, guint64 *events) {
   int stages = f->schedule->stages;
   f->at = ms_stages_new(f->p, f->schedule);
   ms_stages_send_messages(&f->at);
-  for (int i = 0; i < 2 * stages; i++) f->fetch[i].need = nobody;
+  for (int i = 0; i < 2 * stages; i++) f->fetch[i].need = MS_NO_NEED;
   for (int s = 0; s < stages; s++) {
     f->stage[s] = (MsTimeParts){0}, f->rivals[s] = ms_rivals_new(f->p->meets);
     run_before(f, s);

@@ -15,13 +15,10 @@
 #define NONE G_MAXUINT32
 
 typedef struct { /* what is on its way for the next piece of a stage: parameters (FSDP), tensors from the host */
-  int piece;     /* whose, -1 = none */
-  gboolean backward;
+  MsNeed need;
   guint n;
   guint32 id[4]; /* the last row on each stream */
 } Fetch;
-
-static const MsNeed nobody = {.piece = -1};
 
 typedef struct { /* earlier tasks that something waits for; those of no number are left out */
   guint32 id[16];
@@ -166,39 +163,32 @@ static void fetch_list(Lower *l, int stage, Fetch *f, const MsCosted *c, const W
   }
 }
 
-static gboolean needs_params(const Lower *l, int piece, MsSlotKind kind) {
-  return !l->params_stay && ms_needs_params(l->p, piece, kind);
-}
-
 /* May start when the piece before it does, whose entry is given. */
 static void fetch(Lower *l, int stage, Fetch *f, MsNeed need, const Waits *entry) {
-  *f = (Fetch){.piece = need.piece, .backward = need.backward};
-  if (need.first && l->p->unit) fetch_list(l, stage, f, &l->p->unit[need.piece].first, entry);
-  if (needs_params(l, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F))
-    fetch_list(l, stage, f, &l->p->unit[need.piece].gather, entry);
-  if (need.backward && needs_params(l, need.piece, MS_SLOT_B))
-    fetch_list(l, stage, f, &l->p->unit[need.piece].again, entry);
+  const MsCosted *c[MS_GATHERS];
+  int n = ms_params_gathered(l->p, need, l->params_stay, c);
+  *f = (Fetch){.need = need};
+  for (int i = 0; i < n; i++) fetch_list(l, stage, f, c[i], entry);
   if (need.backward) fetch_list(l, stage, f, &l->p->piece[need.piece].reload, entry);
 }
 
-/* What a piece waits for, with what it needs; `next` (nobody: none): for which pass of which piece the next fetch goes
- * on while it runs. */
+/* What a piece waits for, with what it needs; `next`: for which pass of which piece the next fetch goes on while it
+ * runs. */
 static void use_fetched(Lower *l, int stage, Fetch *f, MsNeed own, MsSlotKind kind, MsNeed next, Waits *entry) {
-  Fetch here = {.piece = -1};
-  int piece = own.piece;
+  Fetch here = {.n = 0};
   Waits before = *entry;
-  if (ms_needs_fetch(l->p, piece, kind)) {
-    if (f->piece != piece || f->backward != own.backward) {
+  if (ms_needs_fetch(l->p, own.piece, kind)) {
+    if (f->need.piece != own.piece || f->need.backward != own.backward) {
       if (l->tip && ms_passes_wait(l->p)) wait_for(&before, l->tip[stage]);
       fetch(l, stage, f, own, &before);
     }
     here = *f;
-    f->piece = -1;
+    f->need = MS_NO_NEED;
   }
   if (next.piece >= 0) fetch(l, stage, f, next, &before); /* one piece ahead, no further */
   for (guint i = 0; i < here.n; i++) wait_for(entry, here.id[i]);
-  const MsCosted *cast = needs_params(l, piece, kind) ? &l->p->unit[piece].cast[own.backward] : NULL;
-  if (cast && cast->list->n > 0) *entry = only(lay_list(l, cast, stage, entry, MS_LIST_ALL));
+  const MsCosted *cast = ms_params_cast(l->p, own, l->params_stay);
+  if (cast) *entry = only(lay_list(l, cast, stage, entry, MS_LIST_ALL));
 }
 
 /* The host takes the tensors of one piece while the next one runs; the one after that waits for their memory. */
@@ -241,7 +231,7 @@ static void lay_before(Lower *l) {
     l->gather[s] = g_new(guint32, MAX(1, step->gather.list->n));
     for (int i = 0, to; i < step->gather.list->n; i = to) {
       const MsBucket *at = step->ops.gather_at;
-      for (to = i + 1; to < step->gather.list->n && at[to].chunk == at[i].chunk && at[to].piece == at[i].piece;) to++;
+      to = ms_bucket_end(at, step->gather.list->n, i);
       lay_bucket(l, s, &step->gather, i, to, NONE, l->gather[s]);
     }
   }
@@ -469,7 +459,7 @@ static void lay_turn(Lower *l, const MsTurn *turn) {
           sent_b = f && l->p->p2p_in_turn ? NONE : send[1];
   if (f || b->kind != MS_SLOT_W) send[0] = send[1] = NONE;
   guint32 other = l->p->p2p_blocks && sent_b != sent_f ? sent_b : NONE; /* of an exchange */
-  MsNeed then = (f && b) || !l->fetches ? nobody : ms_need_of_slots(l->p, l->schedule, stage, turn->index + 1);
+  MsNeed then = (f && b) || !l->fetches ? MS_NO_NEED : ms_need_of_slots(l->p, l->schedule, stage, turn->index + 1);
   l->params_stay = l->fetches && ms_params_stay(l->p, l->schedule, stage, turn->index);
   Side forward = open_side(l, turn, f, &l->fetch[2 * stage], then, sent_f),
        backward = open_side(l, turn, b, &l->fetch[2 * stage + (f != NULL)], then, sent_b);
@@ -532,7 +522,7 @@ static Moment moment_now(const Rounds *r) {
   }
   for (size_t i = 0; i < 2 * stages; i++) {
     const Fetch *f = &l->fetch[i];
-    const int place[] = {f->piece, f->backward, (int)f->n};
+    const int place[] = {f->need.piece, f->need.backward, (int)f->n};
     g_array_append_vals(m.place, place, G_N_ELEMENTS(place));
     add_tasks(&m, f->id, f->n);
   }
@@ -738,7 +728,7 @@ static MsGraph *lower(const MsProgram *p, const MsSchedule *schedule, guint32 *s
   l.tip = filled(stages, NONE), l.send = filled(2 * stages, NONE), l.leaving = filled(2 * stages, NONE);
   l.sent = filled(stages, NONE), l.reduces = ms_reduce_slots(p, schedule);
   l.fetch = g_new0(Fetch, 2 * stages);
-  for (size_t i = 0; i < 2 * stages; i++) l.fetch[i].piece = -1;
+  for (size_t i = 0; i < 2 * stages; i++) l.fetch[i].need = MS_NO_NEED;
   lay_before(&l);
   lay_slots(&l, walk, slot_task, slot_base, folds);
   reduce_behind(&l);
@@ -867,7 +857,7 @@ static double rows_of_chunk(const MsProgram *p, const MsChunk *chunk, gboolean b
 }
 
 MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean stream) {
-  Fetch fetch[2] = {{.piece = -1}, {.piece = -1}};
+  Fetch fetch[2] = {{.need = MS_NO_NEED}, {.need = MS_NO_NEED}};
   guint32 leaving[2] = {NONE, NONE}, f_tip = NONE, b_tip = NONE, sent[2] = {NONE, NONE};
   Lower l = {.p = p, .fetch = fetch, .leaving = leaving, .send = sent, .fetches = ms_program_fetches(p)};
   l.lone = of.forward ? of.forward : of.backward;
@@ -880,10 +870,10 @@ MsGraph *ms_lower_chunk(const MsProgram *p, MsChunks of, int repeat, gboolean st
     guint32 begun = ms_graph_count(l.graph);
     if (stream && both && !paired)
       lay_streaming(&l, forward, ms_first_need(p, backward)), lay_streaming(&l, backward, first);
-    else if (stream) lay_streaming(&l, of, both ? nobody : first);
+    else if (stream) lay_streaming(&l, of, both ? MS_NO_NEED : first);
     else if (both && !paired)
       lay_lone(&l, forward, ms_first_need(p, backward), &b_tip, &b_tip), lay_lone(&l, backward, first, &b_tip, &b_tip);
-    else lay_lone(&l, of, both ? nobody : first, &f_tip, &b_tip);
+    else lay_lone(&l, of, both ? MS_NO_NEED : first, &f_tip, &b_tip);
     /* Those behind wait for what this one does, which is in it, or at the end of the one before. */
     if (l.fetches || p->unit || i < !stream || i + 1 == repeat || ms_graph_count(l.graph) == begun) continue;
     ms_graph_repeat(l.graph, ms_graph_count(l.graph) - begun, (guint32)(repeat - i - 1));
@@ -929,14 +919,19 @@ static void step_again(gconstpointer data, const MsTime *from, MsTime *end) {
   ms_engine_again(step->graph, step->t, from, end);
 }
 
-MsTime ms_lower_period(const MsProgram *p, const MsGraph *graph, const MsTrajectory *t, MsTimeParts *stage) {
-  if (!p->skewed) return t->makespan;
-  int stages = p->layout->pp;
-  g_autofree MsTime *end = g_new0(MsTime, stages);
+void ms_lower_ends(const MsGraph *graph, const MsTrajectory *t, int stages, MsTime *end) {
+  for (int s = 0; s < stages; s++) end[s] = 0;
   for (guint32 i = 0; i < t->n; i++) {
     guint32 s = ms_graph_task(graph, i)->device;
     end[s] = MAX(end[s], t->end[i]);
   }
+}
+
+MsTime ms_lower_period(const MsProgram *p, const MsGraph *graph, const MsTrajectory *t, MsTimeParts *stage) {
+  if (!p->skewed) return t->makespan;
+  int stages = p->layout->pp;
+  g_autofree MsTime *end = g_new(MsTime, stages);
+  ms_lower_ends(graph, t, stages, end);
   MsTime period = ms_lower_period_of(stages, end, step_again, &(Step){graph, t});
   ms_parts_shorten(stage, stages, t->makespan - period);
   return period;

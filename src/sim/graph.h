@@ -24,6 +24,8 @@ MsGraph *ms_lower_chunk(const MsProgram *program, MsChunks of, int repeat, gbool
 MsGraph *ms_lower_after(const MsProgram *program, const MsTime *compute, const MsTime *host, const MsTime *tip,
                         const MsRivals *rivals);
 
+/* end[stages]: when the last task of each ends. */
+void ms_lower_ends(const MsGraph *graph, const MsTrajectory *trajectory, int stages, MsTime *end);
 /* From one step to the next where stages do not wait for one another between them: end[stages] is when those of a step
  * end that all begin at 0, `again` says when those end that begin at `from`. */
 typedef void (*MsAgain)(gconstpointer data, const MsTime *from, MsTime *end);

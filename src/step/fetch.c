@@ -3,8 +3,6 @@
 
 #include "describe/framework.h"
 
-static const MsNeed nobody = {.piece = -1};
-
 gboolean ms_program_fetches(const MsProgram *p) {
   for (int i = 0; i < p->work->n_pieces; i++)
     if (p->piece[i].reload.list->n > 0) return TRUE;
@@ -19,6 +17,25 @@ gboolean ms_needs_params(const MsProgram *p, int piece, MsSlotKind kind) {
 gboolean ms_needs_fetch(const MsProgram *p, int piece, MsSlotKind kind) {
   return ms_needs_params(p, piece, kind) ||
          (kind != MS_SLOT_F && kind != MS_SLOT_W && p->piece[piece].reload.list->n > 0);
+}
+
+static gboolean gathers(const MsProgram *p, MsNeed need, gboolean stay) {
+  return !stay && ms_needs_params(p, need.piece, need.backward ? MS_SLOT_B : MS_SLOT_F);
+}
+
+int ms_params_gathered(const MsProgram *p, MsNeed need, gboolean stay, const MsCosted *list[MS_GATHERS]) {
+  const MsCostedUnit *unit = p->unit ? &p->unit[need.piece] : NULL;
+  int n = 0;
+  if (unit && need.first) list[n++] = &unit->first;
+  if (!gathers(p, need, stay)) return n;
+  list[n++] = &unit->gather;
+  if (need.backward) list[n++] = &unit->again;
+  return n;
+}
+
+const MsCosted *ms_params_cast(const MsProgram *p, MsNeed need, gboolean stay) {
+  const MsCosted *cast = gathers(p, need, stay) ? &p->unit[need.piece].cast[need.backward] : NULL;
+  return cast && cast->list->n > 0 ? cast : NULL;
 }
 
 gboolean ms_passes_wait(const MsProgram *p) { return p->unit && ms_framework_has_units(ms_framework(p->scenario)); }
@@ -44,14 +61,14 @@ gboolean ms_params_stay(const MsProgram *p, const MsSchedule *schedule, int stag
 MsNeed ms_need_ahead(const MsProgram *p, const MsPieceWalk *w, gboolean backward, MsNeed then) {
   int piece = ms_piece_ahead(w, backward);
   if (piece < 0) return then;
-  if (backward && loses_order(p, w->backward.piece)) return nobody;
-  if (!ms_needs_fetch(p, piece, backward ? w->of.kind : MS_SLOT_F)) return nobody;
+  if (backward && loses_order(p, w->backward.piece)) return MS_NO_NEED;
+  if (!ms_needs_fetch(p, piece, backward ? w->of.kind : MS_SLOT_F)) return MS_NO_NEED;
   return (MsNeed){piece, backward, !backward && w->of.first};
 }
 
 MsNeed ms_first_need(const MsProgram *p, MsChunks of) {
   MsPieceWalk w = ms_piece_walk(p->work, of);
-  return ms_need_ahead(p, &w, !of.forward, nobody);
+  return ms_need_ahead(p, &w, !of.forward, MS_NO_NEED);
 }
 
 static gboolean is_first_forward(const MsSlot *slots, int at) {
@@ -61,11 +78,11 @@ static gboolean is_first_forward(const MsSlot *slots, int at) {
 }
 
 MsNeed ms_need_of_slots(const MsProgram *p, const MsSchedule *schedule, int stage, int at) {
-  if (ms_passes_wait(p)) return nobody;
+  if (ms_passes_wait(p)) return MS_NO_NEED;
   while (at < schedule->n[stage] && schedule->slot[stage][at].kind == MS_SLOT_W) at++;
-  if (at == schedule->n[stage]) return nobody;
+  if (at == schedule->n[stage]) return MS_NO_NEED;
   const MsSlot *slot = &schedule->slot[stage][at];
-  if (slot->kind == MS_SLOT_FB && p->scenario->options.ep_overlap) return nobody; /* it fetches its own */
+  if (slot->kind == MS_SLOT_FB && p->scenario->options.ep_overlap) return MS_NO_NEED; /* it fetches its own */
   const MsChunk *chunk = ms_layout_chunk(p->layout, stage, slot->chunk);
   if (!ms_slot_has_forward(slot))
     return ms_first_need(p, (MsChunks){.backward = chunk, .kind = (MsSlotKind)slot->kind});

@@ -9,11 +9,17 @@ typedef struct {
   int piece;                /* -1: none */
   gboolean backward, first; /* the pass; of a forward: the first of the step */
 } MsNeed;
+#define MS_NO_NEED ((MsNeed){.piece = -1})
 
 /* Some piece has something brought to it. */
 gboolean ms_program_fetches(const MsProgram *program);
 gboolean ms_needs_params(const MsProgram *program, int piece, MsSlotKind kind);
 gboolean ms_needs_fetch(const MsProgram *program, int piece, MsSlotKind kind); /* those, or what was offloaded */
+/* Lists that gather what a pass needs, in their order; returns how many. The list that casts it; NULL: there is none.
+ * `stay`: the parameters are whole (ms_params_stay). */
+enum { MS_GATHERS = 3 };
+int ms_params_gathered(const MsProgram *program, MsNeed need, gboolean stay, const MsCosted *list[MS_GATHERS]);
+const MsCosted *ms_params_cast(const MsProgram *program, MsNeed need, gboolean stay);
 /* Passes of that slot find the parameters of their chunk whole: MS_GATHERS_DROPPED, and the slot of that chunk before
  * it was no backward. */
 gboolean ms_params_stay(const MsProgram *program, const MsSchedule *schedule, int stage, int at);

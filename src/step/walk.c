@@ -43,9 +43,15 @@ int ms_piece_ahead(const MsPieceWalk *w, gboolean backward) {
   return at >= 0 && at < length(w->work, chunk) ? ms_work_chunk_piece(w->work, chunk, at) : -1;
 }
 
+int ms_bucket_end(const MsBucket *at, int n, int from) {
+  int to = from;
+  while (to < n && at[to].chunk == at[from].chunk && at[to].piece == at[from].piece) to++;
+  return to;
+}
+
 void ms_bucket_rows(const MsBucket *at, int n, int chunk, int piece, int *from, int *to) {
   for (*from = 0; *from < n && (at[*from].chunk != chunk || at[*from].piece != piece);) (*from)++;
-  for (*to = *from; *to < n && at[*to].chunk == chunk && at[*to].piece == piece;) (*to)++;
+  *to = ms_bucket_end(at, n, *from);
 }
 
 gboolean ms_same_pieces(const MsWork *w, const MsChunk *a, const MsChunk *b) {

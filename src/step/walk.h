@@ -45,6 +45,8 @@ int ms_piece_ahead(const MsPieceWalk *walk, gboolean backward);
 
 /* Rows [*from, *to) of the step's overlapped gathers or reductions (MsStepOps) that begin with a piece of a chunk. */
 void ms_bucket_rows(const MsBucket *at, int n, int chunk, int piece, int *from, int *to);
+/* Behind the last row of the bucket that row `from` of n is in. */
+int ms_bucket_end(const MsBucket *at, int n, int from);
 
 /* The walks through both chunks are the same. */
 gboolean ms_same_pieces(const MsWork *work, const MsChunk *a, const MsChunk *b);
