@@ -397,8 +397,6 @@ int ms_schedule_peak_in_flight(const MsSchedule *schedule, int stage) {
   return peak;
 }
 
-static int backward_chunk_of(const MsSlot *slot) { return slot->kind == MS_SLOT_FB ? slot->chunk2 : slot->chunk; }
-
 void ms_schedule_most_in_flight(const MsSchedule *schedule, int stage, gint64 *live) {
   size_t size = sizeof *live * (size_t)schedule->chunks;
   g_autofree gint64 *now = g_malloc0(size);
@@ -407,7 +405,7 @@ void ms_schedule_most_in_flight(const MsSchedule *schedule, int stage, gint64 *l
   for (int k = 0; k < schedule->n[stage]; k++) {
     const MsSlot *slot = &schedule->slot[stage][k];
     if (ms_slot_has_forward(slot)) now[slot->chunk]++, sum++;
-    if (has_weight_gradient(slot)) now[backward_chunk_of(slot)]--, sum--;
+    if (has_weight_gradient(slot)) now[backward_chunk(slot)]--, sum--;
     if (slot->kind == MS_SLOT_F && sum > most) most = sum, memcpy(live, now, size);
   }
 }
