@@ -1,7 +1,6 @@
 /* src/describe/cluster.c - the table of the key `cluster`. */
 #include "describe/cluster.h"
 
-#include "base/err.h"
 #include "describe/rows.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
 /* src/describe/contradictions.c - figures of a machine that cannot both be true. */
 #include "describe/contradictions.h"
 
-#include "base/err.h"
 #include "base/json.h"
 
 #include <math.h>

@@ -2,7 +2,6 @@
  * grids. */
 #include "describe/curve.h"
 
-#include "base/err.h"
 #include "describe/enums.h"
 #include "describe/rows.h"
 

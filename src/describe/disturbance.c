@@ -1,6 +1,5 @@
 #include "describe/disturbance.h"
 
-#include "base/err.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
 

@@ -1,7 +1,6 @@
 /* src/describe/fabric.c - reading and writing the key `fabric`. */
 #include "describe/fabric.h"
 
-#include "base/err.h"
 #include "describe/rows.h"
 
 #include <math.h>

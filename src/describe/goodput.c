@@ -1,6 +1,5 @@
 #include "describe/goodput.h"
 
-#include "base/err.h"
 #include "base/units.h"
 #include "describe/rows.h"
 

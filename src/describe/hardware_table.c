@@ -2,7 +2,6 @@
 #include "describe/hardware.h"
 
 #include "describe/curve.h"
-#include "describe/precision.h"
 #include "describe/rows.h"
 
 #define S                       MsHardware

@@ -1,7 +1,6 @@
 /* src/describe/lengths.c - reading and writing training.sequence_lengths. */
 #include "describe/lengths.h"
 
-#include "base/err.h"
 #include "describe/rows.h"
 
 #include <string.h>

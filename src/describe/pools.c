@@ -1,7 +1,6 @@
 /* src/describe/pools.c - the row `pools` of scenarios and requests. */
 #include "describe/pools.h"
 
-#include "base/err.h"
 #include "describe/rows.h"
 
 #include <string.h>

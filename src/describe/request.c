@@ -1,6 +1,5 @@
 /* src/describe/request.c - plan requests: the open keys are taken out first, then the rest is an ordinary
  * scenario. */
-#include "base/err.h"
 #include "describe/rows.h"
 #include "describe/scenario.h"
 

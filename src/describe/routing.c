@@ -1,7 +1,6 @@
 /* src/describe/routing.c - reading and writing training.routing and histogram files. */
 #include "describe/routing.h"
 
-#include "base/err.h"
 #include "describe/rows.h"
 
 #include <math.h>

@@ -1,8 +1,6 @@
 /* src/describe/sources.c - where the figures of a machine come from, and which are assumed. */
 #include "describe/sources.h"
 
-#include "base/err.h"
-
 #include <math.h>
 
 static const char *const mark_words[] = {"stated", "measured", "datasheet", "published", "assumed", NULL};

@@ -2,7 +2,6 @@
 #include "describe/whatif.h"
 
 #include "base/err.h"
-#include "base/text.h"
 #include "describe/rows.h"
 
 #include <string.h>

@@ -8,7 +8,6 @@
 
 #include "base/err.h"
 #include "base/io.h"
-#include "base/json.h"
 #include "report/report.h"
 
 /* --- CSV ------------------------------------------------------------------------------------------------------- */

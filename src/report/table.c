@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "base/units.h"
 #include "report/report.h"
 #include "study/guesses.h"
 

@@ -1,8 +1,6 @@
 /* src/study/acting.c - each law halved and doubled: does the run move? */
 #include "study/acting.h"
 
-#include "base/err.h"
-#include "base/io.h"
 #include "study/jobs.h"
 #include "study/parts.h"
 

@@ -4,7 +4,6 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "base/order.h"
-#include "base/stats.h"
 #include "sim/band.h"
 #include "study/band_fit.h"
 #include "study/jobs.h"

@@ -1,7 +1,6 @@
 /* src/study/ladder.c - rank order and single-knob changes. */
 #include "study/ladder.h"
 
-#include "base/err.h"
 #include "base/json.h"
 #include "base/order.h"
 #include "study/knobs.h"

@@ -2,7 +2,6 @@
 
 #include "base/err.h"
 #include "base/order.h"
-#include "base/units.h"
 #include "logs/json_stream.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
 #include "study/robust.h"
 
-#include "base/err.h"
 #include "base/io.h"
 #include "base/order.h"
 #include "cost/cost.h"

@@ -1,7 +1,6 @@
 #include "study/sensitivity.h"
 
 #include "base/err.h"
-#include "base/io.h"
 #include "base/order.h"
 #include "study/jobs.h"
 

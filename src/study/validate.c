@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/io.h"
 #include "base/order.h"
 #include "base/stats.h"
 #include "base/units.h"
