@@ -1,4 +1,5 @@
 #include "describe/anchor.h"
+#include "describe/rows.h"
 
 #include <math.h>
 
@@ -6,11 +7,6 @@
   {                                                                                                      \
     .key = k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, factor) + (i) * sizeof(double), \
     .lo = MS_ANCHOR_LEAST, .hi = MS_ANCHOR_MOST, .fallback = "1", .doc = d                               \
-  }
-#define BAND(k, d)                                                                                                    \
-  {                                                                                                                   \
-    .key = #k, .type = MS_T_F64, .unit = "", .offset = offsetof(MsAnchor, k), .lo = 0, .hi = 2, .flags = MS_NULLABLE, \
-    .doc = d                                                                                                          \
   }
 const MsFieldTable ms_anchor_table = MS_FIELD_TABLE(
     "anchor", "what was learned from runs on a machine, hardware.anchor",
@@ -20,29 +16,16 @@ const MsFieldTable ms_anchor_table = MS_FIELD_TABLE(
     FACTOR("memory_bound", MS_ANCHOR_MEMORY_BOUND, "factor on the time of memory-bound kernels"),
     FACTOR("communication", MS_ANCHOR_COMMUNICATION, "factor on the time of communication"),
     FACTOR("host", MS_ANCHOR_HOST, "factor on the host time per framework operator"),
-    {.key = "models",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(MsAnchor, models),
-     .flags = MS_NULLABLE,
-     .doc = "object: name of a model -> factor on all of its time, beside those above"},
-    {.key = "rested",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(MsAnchor, rested),
-     .flags = MS_NULLABLE,
-     .doc = "object: assumed figure of the machine -> share of a step of these runs that followed it: so far the "
-            "factors hold what it is off, and bands do not count it again"},
-    {.key = "runs",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(MsAnchor, runs),
-     .flags = MS_NULLABLE,
-     .doc = "list of {model, gpus, step_s, left, keys}: runs that were seen, what the factors leave of their errors "
-            "(natural "
-            "logarithm of measured over predicted), and their layouts, for plan --decide"},
-    BAND(band, "what errors of all runs on it have in common, 90 %; null = as without"),
-    BAND(models_band, "the same of the models named in `models`"));
+    MS_FREE(MsAnchor, models, "object: name of a model -> factor on all of its time, beside those above"),
+    MS_FREE(MsAnchor, rested,
+            "object: assumed figure of the machine -> share of a step of these runs that followed it: so far the "
+            "factors hold what it is off, and bands do not count it again"),
+    MS_FREE(MsAnchor, runs,
+            "list of {model, gpus, step_s, left, keys}: runs that were seen, what the factors leave of their errors "
+            "(natural logarithm of measured over predicted), and their layouts, for plan --decide"),
+    MS_F64(MsAnchor, band, "", 0, 2, NULL, MS_NULLABLE,
+           "what errors of all runs on it have in common, 90 %; null = as without"),
+    MS_F64(MsAnchor, models_band, "", 0, 2, NULL, MS_NULLABLE, "the same of the models named in `models`"));
 
 static gboolean is_run(JsonNode *node) {
   JsonObject *run = ms_json_object(node);

@@ -49,16 +49,11 @@ const MsFieldTable ms_disturbance_table = MS_FIELD_TABLE(
 typedef struct {
   JsonNode *disturbances;
 } File;
-const MsFieldTable ms_under_table =
-    MS_FIELD_TABLE("under", "what may go otherwise than planned, for `moesim plan --under`", MS_SCHEMA(MS_REQUIRED),
-                   MS_IGNORED(doc, "free text"),
-                   {.key = "disturbances",
-                    .type = MS_T_FREE,
-                    .unit = "",
-                    .offset = offsetof(File, disturbances),
-                    .flags = MS_REQUIRED,
-                    .sub = &ms_disturbance_table,
-                    .doc = "list of states that exclude one another"});
+const MsFieldTable ms_under_table = MS_FIELD_TABLE(
+    "under", "what may go otherwise than planned, for `moesim plan --under`", MS_SCHEMA(MS_REQUIRED),
+    MS_IGNORED(doc, "free text"),
+    {MS_ROW(File, disturbances, MS_T_FREE, "", NULL, MS_REQUIRED, "list of states that exclude one another"),
+     .sub = &ms_disturbance_table});
 
 /* --- one state ------------------------------------------------------------------------------------------------- */
 typedef struct {

@@ -23,18 +23,11 @@ static const MsFieldTable failure_table = MS_FIELD_TABLE(
 
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error);
 
-const MsFieldTable ms_reliability_table =
-    MS_FIELD_TABLE("reliability", "how often what fails, reliability/NAME.json", MS_SCHEMA(0),
-                   MS_STRING(MsReliability, name, MS_NULLABLE, "name, by default that of the file"),
-                   MS_STRING(MsReliability, doc, MS_NULLABLE, "free text"),
-                   {.key = "failures",
-                    .type = MS_T_CUSTOM,
-                    .unit = "",
-                    .offset = 0,
-                    .flags = MS_REQUIRED,
-                    .parse = failures_parse,
-                    .sub = &failure_table,
-                    .doc = "list of kinds of failure"});
+const MsFieldTable ms_reliability_table = MS_FIELD_TABLE(
+    "reliability", "how often what fails, reliability/NAME.json", MS_SCHEMA(0),
+    MS_STRING(MsReliability, name, MS_NULLABLE, "name, by default that of the file"),
+    MS_STRING(MsReliability, doc, MS_NULLABLE, "free text"),
+    {MS_CUSTOM(failures, "", MS_REQUIRED, "list of kinds of failure"), .parse = failures_parse, .sub = &failure_table});
 
 static gboolean failures_parse(const MsJson *doc, JsonNode *node, const char *path, void *member, GError **error) {
   enum { MANY = 64 };
@@ -127,28 +120,18 @@ static const MsFieldTable monte_carlo_table =
 
 typedef struct {
   MsGoodput g;
-  JsonNode *run_node, *reliability_node;
+  JsonNode *run, *reliability;
 } File;
 
 const MsFieldTable ms_goodput_table = MS_FIELD_TABLE(
     "goodput", "failures, checkpoints and restarts of a run, scenarios/goodput/*.json", MS_SCHEMA(MS_REQUIRED),
     MS_STRING(MsGoodput, name, MS_NULLABLE, "name of the study, by default that of the file"),
     MS_STRING(MsGoodput, doc, MS_NULLABLE, "free text"),
-    {.key = "run",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(File, run_node),
-     .flags = MS_REQUIRED,
-     .doc = "the scenario, as a path beside this file or as an object"},
+    {MS_ROW(File, run, MS_T_FREE, "", NULL, MS_REQUIRED, "the scenario, as a path beside this file or as an object")},
     {MS_ROW(MsGoodput, fidelity, MS_T_ENUM, "", "\"full\"", 0, "of its predicted step time"),
      .words = ms_fidelity_words},
     MS_F64(MsGoodput, step_time_s, "s", 1e-9, 1e6, NULL, MS_NULLABLE, "instead of the predicted one"),
-    {.key = "reliability",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(File, reliability_node),
-     .flags = MS_REQUIRED,
-     .doc = "a name in reliability/, a path, or an object"},
+    {MS_ROW(File, reliability, MS_T_FREE, "", NULL, MS_REQUIRED, "a name in reliability/, a path, or an object")},
     MS_OBJECT(MsGoodput, checkpoint, &checkpoint_table, MS_REQUIRED, "how and how often state is saved"),
     MS_OBJECT(MsGoodput, recovery, &recovery_table, MS_REQUIRED, "what a restart takes"),
     MS_OBJECT(MsGoodput, spares, &spare_table, 0, "nodes in reserve"),
@@ -190,10 +173,10 @@ MsGoodput *ms_goodput_from_doc(const MsJson *doc, GError **error) {
        check(&file.g, doc, error);
   file.g.file = g_strdup(ms_json_filename(doc));
   if (!file.g.name) file.g.name = ms_name_of_file(file.g.file);
-  ok = ok && ms_reliability_load(doc, file.reliability_node, "reliability", &file.g.reliability, error) &&
-       load_run(&file.g, doc, file.run_node, error);
-  if (file.run_node) json_node_unref(file.run_node);
-  if (file.reliability_node) json_node_unref(file.reliability_node);
+  ok = ok && ms_reliability_load(doc, file.reliability, "reliability", &file.g.reliability, error) &&
+       load_run(&file.g, doc, file.run, error);
+  if (file.run) json_node_unref(file.run);
+  if (file.reliability) json_node_unref(file.reliability);
   MsGoodput *g = g_memdup2(&file.g, sizeof file.g);
   if (!ok) g_clear_pointer(&g, ms_goodput_free);
   return g;

@@ -27,15 +27,8 @@ static gboolean entries_take(MsJsonCursor *cursor, void *member);
 
 const MsFieldTable ms_law_file_table =
     MS_FIELD_TABLE("law-file", "values of the laws, software/laws.json", MS_SCHEMA(MS_REQUIRED),
-                   {.key = "laws",
-                    .type = MS_T_CUSTOM,
-                    .unit = "",
-                    .offset = 0,
-                    .flags = MS_REQUIRED,
-                    .parse = entries_parse,
-                    .take = entries_take,
-                    .sub = &entry_table,
-                    .doc = "object: name of a law -> its value and where it comes from"});
+                   {MS_CUSTOM(laws, "", MS_REQUIRED, "object: name of a law -> its value and where it comes from"),
+                    .parse = entries_parse, .take = entries_take, .sub = &entry_table});
 
 /* --- the file -------------------------------------------------------------------------------------------------- */
 static double *member_of(MsLaws *laws, MsLaw law) { return (double *)(void *)((char *)laws + law_fields[law].offset); }

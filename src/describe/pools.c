@@ -35,27 +35,16 @@ static void batch_print(MsJsonOut *out, const char *key, const void *member) {
   else if (pool->batch > 0) ms_json_out_int(out, key, pool->batch);
 }
 
-const MsFieldTable ms_pool_table =
-    MS_FIELD_TABLE("scenario.pools", "one of several kinds of machines in a job",
-                   {.key = "hardware",
-                    .type = MS_T_CUSTOM,
-                    .unit = "",
-                    .offset = 0,
-                    .flags = MS_REQUIRED,
-                    .parse = machine_parse,
-                    .print = machine_print,
-                    .doc = "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"},
-                   MS_INT(MsPool, gpus, 1, 1 << 20, NULL, MS_REQUIRED, "devices of this machine"),
-                   {.key = "batch",
-                    .type = MS_T_CUSTOM,
-                    .unit = "",
-                    .offset = 0,
-                    .flags = MS_NULLABLE,
-                    .parse = batch_parse,
-                    .print = batch_print,
-                    .doc = "the machine holds whole data-parallel replicas, which do this many of "
-                           "the sequences of a step; of all pools together global_batch_size; in a "
-                           "request \"auto\": searched. Left out: it holds pipeline stages"});
+const MsFieldTable ms_pool_table = MS_FIELD_TABLE(
+    "scenario.pools", "one of several kinds of machines in a job",
+    {MS_CUSTOM(hardware, "", MS_REQUIRED, "a name in hardware/, a path, or {\"base\": NAME, ...overrides}"),
+     .parse = machine_parse, .print = machine_print},
+    MS_INT(MsPool, gpus, 1, 1 << 20, NULL, MS_REQUIRED, "devices of this machine"),
+    {MS_CUSTOM(batch, "", MS_NULLABLE,
+               "the machine holds whole data-parallel replicas, which do this many of "
+               "the sequences of a step; of all pools together global_batch_size; in a "
+               "request \"auto\": searched. Left out: it holds pipeline stages"),
+     .parse = batch_parse, .print = batch_print});
 
 static void pool_clear(MsPool *pool) {
   ms_hardware_free(pool->hardware);

@@ -55,13 +55,9 @@ static gboolean parse_tokens(const MsJson *doc, JsonNode *node, const char *path
 const MsFieldTable ms_histogram_table =
     MS_FIELD_TABLE("histogram", "tokens per expert and layer, counted in a run: the file that training.routing names",
                    MS_SCHEMA(MS_REQUIRED), MS_IGNORED(doc, "free text, e.g. which run and step they were counted in"),
-                   {.key = "tokens",
-                    .type = MS_T_CUSTOM,
-                    .unit = "",
-                    .offset = 0,
-                    .flags = MS_REQUIRED,
-                    .parse = parse_tokens,
-                    .doc = "tokens of each expert: a list for every MoE layer in order, or one list for all layers"});
+                   {MS_CUSTOM(tokens, "", MS_REQUIRED,
+                              "tokens of each expert: a list for every MoE layer in order, or one list for all layers"),
+                    .parse = parse_tokens});
 
 MsHistogram *ms_histogram_parse(const MsJson *doc, const char *name, GError **error) {
   g_autoptr(MsHistogram) h = g_new0(MsHistogram, 1);

@@ -10,6 +10,8 @@
 
 #define MS_ROW(S, k, t, u, fb, fl, d) \
   .key = #k, .type = t, .unit = u, .offset = offsetof(S, k), .flags = fl, .fallback = fb, .doc = d
+/* A CUSTOM row that fills several members: its functions get the whole struct. */
+#define MS_CUSTOM(k, u, fl, d) .key = #k, .type = MS_T_CUSTOM, .unit = u, .flags = fl, .doc = d
 #define MS_INT(S, k, lo_, hi_, fb, fl, d) \
   { MS_ROW(S, k, MS_T_INT, "", fb, fl, d), .lo = lo_, .hi = hi_ }
 #define MS_F64(S, k, u, lo_, hi_, fb, fl, d) \

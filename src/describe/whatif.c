@@ -41,7 +41,7 @@ static gboolean axes_parse(const MsJson *doc, JsonNode *node, const char *path, 
 
 typedef struct { /* the loaded struct, and what the file names */
   MsWhatif study;
-  JsonNode *base_node, *set;
+  JsonNode *base, *set;
 } File;
 
 #define IN(k, w, fb, d) \
@@ -50,18 +50,9 @@ const MsFieldTable ms_whatif_table = MS_FIELD_TABLE(
     "whatif", "a what-if study, scenarios/whatif/*.json", MS_SCHEMA(MS_REQUIRED),
     MS_STRING(MsWhatif, name, MS_NULLABLE, "name of the study, by default that of the file"),
     MS_STRING(MsWhatif, doc, MS_NULLABLE, "free text"),
-    {.key = "base",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(File, base_node),
-     .flags = MS_REQUIRED,
-     .doc = "what is changed: a scenario (or a plan request, see plan), as a path beside this file or as an object"},
-    {.key = "set",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(File, set),
-     .flags = MS_NULLABLE,
-     .doc = "object: path of a key -> its value, set in the base before anything else; null = nothing"},
+    {MS_ROW(File, base, MS_T_FREE, "", NULL, MS_REQUIRED,
+            "what is changed: a scenario (or a plan request, see plan), as a path beside this file or as an object")},
+    MS_FREE(File, set, "object: path of a key -> its value, set in the base before anything else; null = nothing"),
     IN(plan, plan_words, "\"none\"",
        "the base is a scenario (none), a plan request whose winner is changed (base) or that is planned anew at every "
        "point (points)"),
@@ -71,14 +62,7 @@ const MsFieldTable ms_whatif_table = MS_FIELD_TABLE(
     IN(per, ms_whatif_per_words, "\"step\"",
        "what is compared: seconds of a step, or GPU seconds per token where points train different batches or numbers "
        "of GPUs"),
-    {.key = "axes",
-     .type = MS_T_CUSTOM,
-     .unit = "",
-     .offset = 0,
-     .flags = MS_REQUIRED,
-     .parse = axes_parse,
-     .sub = &axis_table,
-     .doc = "list of axes"});
+    {MS_CUSTOM(axes, "", MS_REQUIRED, "list of axes"), .parse = axes_parse, .sub = &axis_table});
 
 /* --- keys ------------------------------------------------------------------------------------------------------ */
 static const char *const closed_keys[] = {"schema", "name", "doc", "measured",
@@ -430,9 +414,9 @@ static MsWhatif *whatif_on(MsJson *doc, const char *hardware, GError **error) {
   ok = ok && ms_fields_load(&ms_whatif_table, doc, json_node_get_object(root), "", TRUE, &file, error) &&
        check_axes(&file.study, error) && check_keys(&file.study, error);
   if (!file.study.name) file.study.name = ms_name_of_file(file.study.file);
-  ok = ok && load_base(&file.study, file.base_node, hardware, error) &&
+  ok = ok && load_base(&file.study, file.base, hardware, error) &&
        (!file.set || change_base(&file.study, file.set, error));
-  if (file.base_node) json_node_unref(file.base_node);
+  if (file.base) json_node_unref(file.base);
   if (file.set) json_node_unref(file.set);
   *w = file.study;
   if (!ok) g_clear_pointer(&w, ms_whatif_free);

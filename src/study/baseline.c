@@ -66,13 +66,8 @@ const MsFieldTable ms_baseline_table = MS_FIELD_TABLE(
     MS_FREE(File, tolerance,
             "object: relative drift that passes, of a quantity (step_time_s), a group (time, comm, memory) or default"),
     MS_FREE(File, inputs, "figures of the machines, models and stacks that the scenarios name, when it was written"),
-    {.key = "predictions",
-     .type = MS_T_FREE,
-     .unit = "",
-     .offset = offsetof(File, predictions),
-     .flags = MS_REQUIRED,
-     .sub = &prediction_table,
-     .doc = "list of scenarios with their predictions"});
+    {MS_ROW(File, predictions, MS_T_FREE, "", NULL, MS_REQUIRED, "list of scenarios with their predictions"),
+     .sub = &prediction_table});
 
 /* --- loading --------------------------------------------------------------------------------------------------- */
 static void add_tolerance(MsBaseline *b, const char *of, double tolerance) {
