@@ -172,16 +172,21 @@ static Passes passes_of(const Meeting *m, const MsCosted *first, const MsCosted 
   return x;
 }
 
+/* s[rows of all] */
+static void find_times(const Meeting *m, const Passes *x, Change change, double *s) {
+  for (int k = 0; k < x->n; k++) {
+    const MsCosted *c = x->list[k];
+    const MsTime *time = x->paired ? c->beside : c->duration;
+    for (int i = 0; i < c->list->n; i++) s[x->from[k] + i] = changed_s(m, c, i, (double)time[i] / MS_PS_PER_S, change);
+  }
+}
+
 /* Of one microbatch; `then` NULL: none. */
 static double alone_s(const Meeting *m, const MsCosted *first, const MsCosted *then, Change change) {
   Passes x = passes_of(m, first, then);
   g_autofree double *s = g_new(double, MAX(x.from[x.n], 1));
   g_autofree MsPairRow *order = x.order;
-  for (int k = 0; k < x.n; k++)
-    for (int i = x.from[k]; i < x.from[k + 1]; i++) {
-      s[i] = (double)(x.paired ? x.list[k]->beside : x.list[k]->duration)[i - x.from[k]] / MS_PS_PER_S;
-      s[i] = changed_s(m, x.list[k], i - x.from[k], s[i], change);
-    }
+  find_times(m, &x, change, s);
   return period_s(m, &x, s, NULL);
 }
 
@@ -197,13 +202,10 @@ static More more_of(const Meeting *m, const MsCosted *first, const MsCosted *the
   g_autofree double *s = g_new(double, 2 * MAX(rows, 1));
   g_autofree MsPairRow *order = x.order;
   double *changed = s + rows, gain_s[GPU + 1], alone_s;
-  for (int k = 0; k < x.n; k++)
-    for (int i = x.from[k]; i < x.from[k + 1]; i++)
-      s[i] = (double)(x.paired ? x.list[k]->beside : x.list[k]->duration)[i - x.from[k]] / MS_PS_PER_S;
+  find_times(m, &x, ALIKE, s);
   alone_s = period_s(m, &x, s, NULL);
   for (Change change = CLOCK; change <= GPU; change++) {
-    for (int k = 0; k < x.n; k++)
-      for (int i = x.from[k]; i < x.from[k + 1]; i++) changed[i] = changed_s(m, x.list[k], i - x.from[k], s[i], change);
+    find_times(m, &x, change, changed);
     gain_s[change] = longer_s(m, &x, changed, alone_s);
   }
   More more = {.clock_s = m->ahead > 0 ? gain_s[CLOCK] / m->ahead : 0, .gpu_s = gain_s[GPU]};
