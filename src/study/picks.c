@@ -80,16 +80,21 @@ static guint kinds_of_winner(const MsRequest *r) {
   return r->objective == MS_GOAL_STEP_TIME ? fastest : r->objective == MS_GOAL_DEADLINE ? 0 : cheapest;
 }
 
-static gboolean add_by_objective(Search *x, MsPickKind kind, MsGoal goal, GError **error) {
-  if (!gpus_are_open(x->request) || (kinds_of_winner(x->request) & (1u << kind))) return TRUE;
+/* The best of a request, which is cleared. */
+static gboolean add_best(Search *x, MsPickKind kind, MsRequest *r, GError **error) {
   GError *why = NULL;
-  MsRequest r = ms_variant_of(x->request);
-  r.objective = goal;
-  MsPlanEntry *found = best_of(x, &r, &why);
+  MsPlanEntry *found = best_of(x, r, &why);
   if (found) add(x->picks, 1u << kind, found, found);
-  ms_variant_clear(&r);
+  ms_variant_clear(r);
   if (why) g_propagate_error(error, why);
   return !why;
+}
+
+static gboolean add_by_objective(Search *x, MsPickKind kind, MsGoal goal, GError **error) {
+  if (!gpus_are_open(x->request) || (kinds_of_winner(x->request) & (1u << kind))) return TRUE;
+  MsRequest r = ms_variant_of(x->request);
+  r.objective = goal;
+  return add_best(x, kind, &r, error);
 }
 
 /* --- memory to spare ------------------------------------------------------------------------------------------- */
@@ -216,13 +221,10 @@ static gboolean make_simple(MsRequest *r) {
 }
 
 static gboolean add_simplest(Search *x, GError **error) {
-  GError *why = NULL;
   MsRequest r = ms_variant_of(x->request);
-  MsPlanEntry *found = make_simple(&r) ? best_of(x, &r, &why) : NULL;
-  if (found) add(x->picks, 1u << MS_PICK_SIMPLEST, found, found);
+  if (make_simple(&r)) return add_best(x, MS_PICK_SIMPLEST, &r, error);
   ms_variant_clear(&r);
-  if (why) g_propagate_error(error, why);
-  return !why;
+  return TRUE;
 }
 
 /* --- near-copies ----------------------------------------------------------------------------------------------- */
