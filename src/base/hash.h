@@ -3,6 +3,7 @@
 #define MS_BASE_HASH_H
 
 #include <glib.h>
+#include <string.h>
 
 /* FNV-1a over 32-bit words, for tables whose keys are structs of integers. */
 static inline guint ms_hash_words(const gint32 *word, size_t n) {
@@ -10,6 +11,10 @@ static inline guint ms_hash_words(const gint32 *word, size_t n) {
   for (size_t i = 0; i < n; i++) h = (h ^ (guint)word[i]) * 16777619u;
   return h ^ h >> 15;
 }
+/* hash_NAME and equal_NAME of such keys of type T. */
+#define MS_HASHED(name, T)                                                                               \
+  static guint hash_##name(gconstpointer key) { return ms_hash_words(key, sizeof(T) / sizeof(gint32)); } \
+  static gboolean equal_##name(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(T)); }
 
 /* splitmix64: draws that are the same on every machine. */
 #define MS_DRAW_STEP 0x9e3779b97f4a7c15u

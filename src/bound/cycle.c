@@ -79,21 +79,19 @@ void ms_cycle_moments(MsCycle *c, MsTime *at, int n) {
   for (int i = 0; i < n; i++) moment(c, &at[i], FALSE, NULL);
 }
 
-void ms_cycle_ends(MsCycle *c, MsTime *at, int n) {
-  for (int i = 0; i < n && c->mode == MOVE; i++) at[i] += c->times * c->shift;
+void ms_cycle_end(MsCycle *c, MsTime *at) {
+  if (c->mode == MOVE) *at += c->times * c->shift;
 }
 
-void ms_cycle_sums(MsCycle *c, MsTime *sum, int n) {
-  for (int i = 0; i < n; i++) {
-    MsTime by = grown(c, sum[i]);
-    if (c->mode == MOVE) sum[i] += c->times * by;
-  }
+void ms_cycle_sum(MsCycle *c, MsTime *sum) {
+  MsTime by = grown(c, *sum);
+  if (c->mode == MOVE) *sum += c->times * by;
 }
 
 void ms_cycle_counts(MsCycle *c, int *sum, int n) {
   for (int i = 0; i < n; i++) {
     MsTime now = sum[i];
-    ms_cycle_sums(c, &now, 1);
+    ms_cycle_sum(c, &now);
     sum[i] = (int)now;
   }
 }

@@ -27,8 +27,8 @@ typedef struct MsCycle MsCycle;
  * in the same order. */
 typedef void (*MsCycleTell)(gpointer visitor, int stage, MsCycle *cycle);
 void ms_cycle_moments(MsCycle *cycle, MsTime *moment, int n); /* MS_NEVER stays */
-void ms_cycle_ends(MsCycle *cycle, MsTime *moment, int n);    /* of passes that no turn asks for */
-void ms_cycle_sums(MsCycle *cycle, MsTime *sum, int n);       /* grow by the same in every period; no turn asks */
+void ms_cycle_end(MsCycle *cycle, MsTime *moment);            /* of passes that no turn asks for */
+void ms_cycle_sum(MsCycle *cycle, MsTime *sum);               /* grows by the same in every period; no turn asks */
 void ms_cycle_counts(MsCycle *cycle, int *sum, int n);
 void ms_cycle_figures(MsCycle *cycle, double *sum, int n);
 void ms_cycle_same(MsCycle *cycle, gint64 number); /* nothing is left out unless it is what it was */

@@ -362,12 +362,12 @@ static void tell(gpointer visitor, int stage, MsCycle *c) {
   Relaxed *r = visitor;
   Forced *f = &r->forced[stage];
   MsTime free = f->start + f->sum;
-  for (int k = 0; k < r->p->layout->vpp; k++) ms_cycle_ends(c, &r->last_b[k * r->p->layout->pp + stage], 1);
-  if (f->told) ms_cycle_moments(c, &free, 1), ms_cycle_sums(c, &f->sum, 1), f->start = free - f->sum;
+  for (int k = 0; k < r->p->layout->vpp; k++) ms_cycle_end(c, &r->last_b[k * r->p->layout->pp + stage]);
+  if (f->told) ms_cycle_moments(c, &free, 1), ms_cycle_sum(c, &f->sum), f->start = free - f->sum;
   if (r->toll[stage]) ms_toll_tell(r->toll[stage], c);
   if (!r->left) return;
   ms_cycle_until(c, r->at.compute[stage] + r->left[stage], r->limit);
-  ms_cycle_sums(c, &r->left[stage], 1);
+  ms_cycle_sum(c, &r->left[stage]);
 }
 
 /* Of its stage. What its rows lose to others may come behind the gradient that it hands on, for which the stages before

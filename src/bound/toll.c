@@ -507,7 +507,7 @@ void ms_toll_tell(MsToll *t, MsCycle *c) {
   Mark *now = &t->mark[t->n - 1];
   ms_cycle_same(c, t->n_anchors + t->n_rivals + t->n_backlogs > 0 ? t->n : -1); /* marks are never as many again */
   ms_cycle_moments(c, &now->at, 1);
-  ms_cycle_sums(c, &now->forced, 1), ms_cycle_sums(c, &now->own, 1);
+  ms_cycle_sum(c, &now->forced), ms_cycle_sum(c, &now->own);
 }
 
 typedef struct {

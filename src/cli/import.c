@@ -85,14 +85,14 @@ static int import_hf(const Options *o, const char *file) {
   }
   print_remarks(file, remarks);
   print_ignored(file, ignored);
-  return put(o->out, ms_fields_text(&ms_model_table, model, TRUE, 2));
+  return put(o->out, ms_fields_text(&ms_model_table, model, 2));
 }
 
 /* The model apart, mentioned by its path; beside the scenario by its name. */
 static int write_model(const Options *o, MsScenario *scenario) {
   g_autofree char *folder = g_path_get_dirname(o->model_out), *ours = g_path_get_dirname(o->out ? o->out : "-"),
                   *base = g_path_get_basename(o->model_out);
-  int status = put(o->model_out, ms_fields_text(&ms_model_table, scenario->model, TRUE, 2));
+  int status = put(o->model_out, ms_fields_text(&ms_model_table, scenario->model, 2));
   JsonNode *mention = json_node_new(JSON_NODE_VALUE);
   json_node_set_string(mention, o->out && strcmp(folder, ours) == 0 ? base : o->model_out);
   g_clear_pointer(&scenario->model_json, json_node_unref);

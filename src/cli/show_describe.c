@@ -82,7 +82,7 @@ static char *object_table(const MsFieldTable *fields, const void *object, gboole
 }
 
 static void print_fields_json(const MsFieldTable *fields, const void *object) {
-  ms_cli_print_file(ms_fields_text(fields, object, TRUE, 2));
+  ms_cli_print_file(ms_fields_text(fields, object, 2));
 }
 
 /* --- model ----------------------------------------------------------------------------------------------------- */

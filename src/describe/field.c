@@ -491,9 +491,9 @@ void ms_fields_object(const MsFieldTable *table, const void *object, gboolean al
   ms_json_out_end(out);
 }
 
-char *ms_fields_text(const MsFieldTable *table, const void *object, gboolean all, int indent) {
+char *ms_fields_text(const MsFieldTable *table, const void *object, int indent) {
   MsJsonOut *out = ms_json_out_new(indent);
-  ms_fields_object(table, object, all, NULL, out);
+  ms_fields_object(table, object, TRUE, NULL, out);
   return ms_json_out_take(out);
 }
 

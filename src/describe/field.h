@@ -78,11 +78,11 @@ gboolean ms_field_set(const MsField *field, const MsJson *doc, JsonNode *node, c
 gboolean ms_field_is_auto(const MsField *field, JsonNode *node);
 const MsField *ms_field_find(const MsFieldTable *table, const char *key); /* NULL when unknown */
 /* Writes every member that differs from its default (all of them when `all`) into the current JSON object; one row;
- * into an object of its own; that as text and as a tree (transfer full). */
+ * into an object of its own; that as text (of all) and as a tree (transfer full). */
 void ms_fields_write(const MsFieldTable *table, const void *object, gboolean all, MsJsonOut *out);
 void ms_field_write(const MsField *field, const void *object, gboolean all, MsJsonOut *out);
 void ms_fields_object(const MsFieldTable *table, const void *object, gboolean all, const char *key, MsJsonOut *out);
-char *ms_fields_text(const MsFieldTable *table, const void *object, gboolean all, int indent);
+char *ms_fields_text(const MsFieldTable *table, const void *object, int indent);
 JsonNode *ms_fields_node(const MsFieldTable *table, const void *object, gboolean all);
 /* The value of one row as it is written; NULL where it is not. (transfer full) */
 JsonNode *ms_field_node(const MsField *field, const void *object, gboolean all);

@@ -68,8 +68,7 @@ struct MsShapes {
   GPtrArray *maps;     /* which layer is which piece, as bytes */
 };
 
-static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ShapeKey) / sizeof(gint32)); }
-static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(ShapeKey)); }
+MS_HASHED(key, ShapeKey)
 
 static void free_entry(gpointer data) {
   ShapeEntry *e = data;

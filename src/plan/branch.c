@@ -107,7 +107,7 @@ static int settled_by(const MsTree *t, MsTreeWorker *w, const MsCandidate *c, Ms
   ms_space_apply_combo(t->space, c->combo, s);
   ms_space_apply_axes(c->value, s);
   int rule = refusing_rule(s, t->asked[level]);
-  gboolean idle = rule < 0 && !(t->x->s.options->without & 1u << MS_SHORT_SAME) &&
+  gboolean idle = rule < 0 && ms_planner_cuts(t->x, MS_SHORT_SAME) &&
                   ms_space_idle_before(t->space, c->combo, s, role_of[level] + 1);
   return idle ? ms_num_rules + MS_REFUSED_SAME : rule;
 }
@@ -134,7 +134,7 @@ static const MsPieceMemo *like_of(const MsTree *t, const MsTreeWorker *w) { retu
 
 static MsPieceMemo *memo_of(MsTree *t, MsTreeWorker *w, const MsCandidate *c, gboolean plain) {
   if (!write_pieces(t, w, c, plain)) return NULL;
-  MsPieceMemo *memo = ms_memo_new(w->flat, like_of(t, w), NULL);
+  MsPieceMemo *memo = ms_memo_new(w->flat, like_of(t, w));
   if (memo) ms_memo_free(w->last), w->last = memo;
   return memo;
 }
@@ -419,8 +419,8 @@ static MsTime passes_of_shape(const Pieces *p, const MsCandidate *c) {
 static int settled_rule(const Pieces *p, const MsCandidate *c) {
   const MsScenario *s = p->w->scratch;
   int rule = refusing_rule(s, p->t->settled);
-  gboolean same = rule < 0 && !(p->t->x->s.options->without & 1u << MS_SHORT_SAME) &&
-                  ms_space_same_as_another_shape(p->t->space, c->combo, s);
+  gboolean same =
+      rule < 0 && ms_planner_cuts(p->t->x, MS_SHORT_SAME) && ms_space_same_as_another_shape(p->t->space, c->combo, s);
   return same ? ms_num_rules + MS_REFUSED_SAME : rule;
 }
 
@@ -437,9 +437,9 @@ static MsTime passes_once(const Pieces *p, const MsCandidate *c, const MsShape *
 static gboolean screen(const MsTree *t, MsPieceMemo *memo, const MsScenario *s, MsScreen *out) {
   MsWorth worth = ms_planner_worth(t->x, s->gpus);
   if (t->front) worth.step_time_s = INFINITY; /* what is too dear for this list may enter the next */
-  if (!memo || !ms_pieces_of_any_pipeline(memo->work)) return ms_screen(s, ms_planner_like(t->x), &worth, out, NULL);
+  if (!memo || !ms_pieces_of_any_pipeline(memo->work)) return ms_screen(s, ms_planner_like(t->x), &worth, out);
   const MsPiecesOf pieces = {memo->work, memo->cost, memo->piece, memo->lags};
-  return ms_screen_pieces(s, &pieces, &worth, out, NULL);
+  return ms_screen_pieces(s, &pieces, &worth, out);
 }
 
 /* A layout, which takes at least `step` picoseconds. `memo` may be NULL: pieces that stand for its own. */
@@ -451,7 +451,7 @@ static void screen_layout(MsTree *t, MsTreeWorker *w, const MsBranch *node, cons
   if (ms_planner_known(t->x, c, t->threshold)) return; /* it has been simulated */
   g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, c, memo);
   if (!ms_layout_check(s, &refusal)) refuse(t, w, refusal.rule, INFINITY, MS_LEVEL_LAYOUT, c);
-  else if (!(t->x->s.options->without & 1u << MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s))
+  else if (ms_planner_cuts(t->x, MS_SHORT_SAME) && ms_space_same_as_another(t->space, c->combo, s))
     refuse(t, w, ms_num_rules + MS_REFUSED_SAME, INFINITY, MS_LEVEL_LAYOUT, c);
   else {
     w->screened++;
@@ -547,7 +547,7 @@ static MsBranch write_late(const Pieces *p, const MsBranch *node, int late) {
 static gboolean cost_pieces(Pieces *p) {
   MsPieceMemo *memo = p->memo;
   if (!p->sizes) return TRUE;
-  if (!ms_memo_cost_pieces(memo, like_of(p->t, p->w), NULL)) return FALSE;
+  if (!ms_memo_cost_pieces(memo, like_of(p->t, p->w))) return FALSE;
   ms_memo_free(p->w->last), p->w->last = memo, p->sizes = FALSE;
   return TRUE;
 }
@@ -709,7 +709,7 @@ static void expand_beside(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
       continue;
     }
     Pieces p = {.t = t, .w = w, .sizes = TRUE, .most = INFINITY};
-    if (write_pieces(t, w, &child.c, FALSE)) p.memo = ms_memo_begin(w->flat, like_of(t, w), NULL);
+    if (write_pieces(t, w, &child.c, FALSE)) p.memo = ms_memo_begin(w->flat, like_of(t, w));
     settle_added(&p, node, &child);
     if (p.sizes) ms_memo_free(p.memo);
   }
@@ -806,7 +806,7 @@ static void expand_shape(MsTree *t, MsTreeWorker *w, const MsBranch *node) {
   gboolean asks = ms_planner_cuts(t->x, MS_SHORT_RELAXED) || ms_planner_cuts(t->x, MS_SHORT_MEMORY);
   g_autoptr(MsScenario) s = ms_candidate_scenario(t->space, &node->c, NULL);
   ms_space_write_least(t->space, s);
-  g_autoptr(MsPassScreen) screen = asks ? ms_pass_screen_new(s, ms_planner_like(t->x), NULL) : NULL;
+  g_autoptr(MsPassScreen) screen = asks ? ms_pass_screen_new(s, ms_planner_like(t->x)) : NULL;
   for (int i = 0; (combo = ms_gradients_nth(t, node->c.combo, MS_LEVEL_SHAPE, i)) >= 0; i++) {
     ms_space_apply_choices(t->space, MS_ROLE_WORK, combo, s);
     settle_states(t, w, node, combo, s, screen);

@@ -28,8 +28,7 @@ struct MsPlanKnown {
   gint64 written_us;
 };
 
-static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(Key) / sizeof(gint32)); }
-static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(Key)); }
+MS_HASHED(key, Key)
 
 static Key key_of(const MsCandidate *c) {
   Key key = {.combo = {(gint32)(c->combo >> 31), (gint32)(c->combo & G_MAXINT32)}};
@@ -47,7 +46,7 @@ static void digest_numbers(GChecksum *sum, const double *x, int n) {
 }
 
 static void digest_table(GChecksum *sum, const MsFieldTable *table, const void *object) {
-  g_autofree char *text = ms_fields_text(table, object, TRUE, 0);
+  g_autofree char *text = ms_fields_text(table, object, 0);
   digest_text(sum, text);
 }
 

@@ -4,10 +4,8 @@
 
 #include <string.h>
 
-static guint hash_cut(gconstpointer key) { return ms_hash_words(key, sizeof(MsCutKey) / sizeof(gint32)); }
-static gboolean equal_cut(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(MsCutKey)); }
-static guint hash_costs(gconstpointer key) { return ms_hash_words(key, sizeof(MsCostsKey) / sizeof(gint32)); }
-static gboolean equal_costs(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(MsCostsKey)); }
+MS_HASHED(cut, MsCutKey)
+MS_HASHED(costs, MsCostsKey)
 static void free_costs(gpointer costs) { ms_layer_costs_free(costs); }
 static void free_rounded(gpointer data) {
   ms_rounded_costs_clear(data);

@@ -504,7 +504,7 @@ int ms_try_cut(const MsSpace *space, const gint32 *value, gint64 combo, MsPieceM
   const MsUnbalanced before =
       ms_space_try_balance(space, ms_cut_costs(space, value, combo, known, s), ms_space_cut_of(space, combo), s);
   int rule = ms_layout_check_kinds(s, MS_RULE_SPLIT);
-  if (memo && rule < 0 && !(*memo = ms_memo_new(s, like, NULL))) rule = ms_num_rules + MS_REFUSED_ERROR;
+  if (memo && rule < 0 && !(*memo = ms_memo_new(s, like))) rule = ms_num_rules + MS_REFUSED_ERROR;
   ms_space_undo_balance(before, s);
   return rule;
 }

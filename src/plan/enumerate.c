@@ -41,10 +41,6 @@ static void write_axes(const gint32 *value, int group, MsScenario *s) {
   ms_space_apply_axes(value, s);
 }
 
-static gboolean has(const Enumeration *e, MsShortcut shortcut) {
-  return !(e->search->options->without & (1u << shortcut));
-}
-
 /* --- rules about ranks, by class --- */
 
 /* Place of a layout in the whole space: the same whoever meets it. */
@@ -64,7 +60,8 @@ static void ask_rules(Enumeration *e, Finder *f, int unit, MsCandidate *c) {
       ms_space_inner(space, i, c->value);
       write_axes(c->value, group, f->scratch);
       int row = ms_layout_check_kinds(f->scratch, MS_RULE_RANKS | MS_RULE_PIPELINE);
-      if (row < 0 && has(e, MS_SHORT_SAME) && ms_space_same_as_another(space, c->combo, f->scratch))
+      if (row < 0 && ms_shortcut_on(e->search->options, MS_SHORT_SAME) &&
+          ms_space_same_as_another(space, c->combo, f->scratch))
         row = ms_num_rules + MS_REFUSED_SAME;
       f->passes[i * space->n_classes + class] = row < 0;
       if (row >= 0)
@@ -101,7 +98,7 @@ static const MsPieceMemo *keep_last(Bench *b) {
 static void make_flat(Bench *b) {
   g_autoptr(MsScenario) s = ms_scenario_copy(b->f->scratch, TRUE);
   ms_leave_pipeline_out(s);
-  b->memo = ms_memo_new(s, keep_last(b), NULL);
+  b->memo = ms_memo_new(s, keep_last(b));
 }
 
 /* Pieces of the cut that is written in, once for the bench, or once for every cut; FALSE with the rule that the split
@@ -124,7 +121,7 @@ static gboolean memo_for(Bench *b, const gint32 *value, gint64 combo, int *rule)
 static gboolean fits(Bench *b, const MsCandidate *c, int inner, double device_B) {
   double miss_B = device_B - b->e->search->plan->memory_limit_B;
   b->f->valid++;
-  if (!(miss_B > 0) || !has(b->e, MS_SHORT_MEMORY)) return TRUE;
+  if (!(miss_B > 0) || !ms_shortcut_on(b->e->search->options, MS_SHORT_MEMORY)) return TRUE;
   ms_refused_add(&b->f->refused, ms_num_rules + MS_REFUSED_MEMORY, 1, miss_B,
                  order_of(b->e->space, b->unit, c->combo, inner), c);
   return FALSE;
@@ -164,7 +161,7 @@ static void enter_class(Place *p, int class) {
     ms_space_apply_axes(p->c->value, b->f->scratch);
     b->written = p->c->combo;
   }
-  p->cuts = !b->per_cut && has(b->e, MS_SHORT_MEMORY) &&
+  p->cuts = !b->per_cut && ms_shortcut_on(b->e->search->options, MS_SHORT_MEMORY) &&
             ms_space_makes_cut(b->f->scratch, ms_space_cut_of(b->e->space, p->c->combo));
   p->class = class, p->shaped = FALSE, p->time = -1, p->device_B = p->any_cut_B = -1;
 }
@@ -340,7 +337,7 @@ static void find_first(Enumeration *e) {
         if (ms_layout_check_kinds(s, MS_RULE_RANKS | MS_RULE_PIPELINE) >= 0) continue;
         g_autoptr(MsScenario) whole = ms_candidate_scenario(space, &c, NULL);
         MsRefusal refusal;
-        if (ms_layout_check(whole, &refusal)) e->space->like = e->search->first = ms_memo_new(whole, NULL, NULL);
+        if (ms_layout_check(whole, &refusal)) e->space->like = e->search->first = ms_memo_new(whole, NULL);
       }
 }
 

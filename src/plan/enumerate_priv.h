@@ -5,6 +5,10 @@
 #include "base/io.h"
 #include "plan/refusal_priv.h"
 
+static inline gboolean ms_shortcut_on(const MsPlanOptions *o, MsShortcut shortcut) {
+  return !(o->without & 1u << shortcut);
+}
+
 typedef struct {
   MsSpace *space;
   const MsPlanOptions *options;

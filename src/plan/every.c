@@ -41,7 +41,7 @@ static void screen_one(int index, int thread, gpointer data) {
   if (ms_interrupted()) return;
   g_autoptr(MsScenario) scenario = ms_candidate_scenario(job->x->s.space, &s.candidate, NULL);
   const MsWorth worth = ms_planner_worth(job->x, scenario->gpus);
-  s.failed = !ms_screen(scenario, ms_planner_like(job->x), &worth, &screen, NULL);
+  s.failed = !ms_screen(scenario, ms_planner_like(job->x), &worth, &screen);
   if (!s.failed) {
     s.device_B = screen.device_B;
     if (ms_planner_cuts(job->x, MS_SHORT_RELAXED)) {

@@ -30,7 +30,7 @@ static gboolean sharded_take_less(const MsRequest *r) {
 void ms_gradients_find(MsTree *t) {
   MsGradientKinds *g = &t->gradients;
   const MsSpace *space = t->space;
-  if (t->x->s.options->without & 1u << MS_SHORT_SHARED) return;
+  if (!ms_planner_cuts(t->x, MS_SHORT_SHARED)) return;
   g->choice = ms_space_choice(space, path);
   if (!g->choice) return;
   for (int k = 0; k < MS_N_GRADIENTS; k++) g->value[k] = g_new(int, g->choice->n);

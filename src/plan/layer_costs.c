@@ -116,7 +116,7 @@ void ms_layer_costs_free(MsLayerCosts *c) {
 MsLayerCosts *ms_layer_costs_flat(const MsScenario *scenario, const MsPieceMemo *like) {
   g_autoptr(MsScenario) s = ms_scenario_copy(scenario, TRUE);
   ms_leave_pipeline_out(s);
-  MsPieceMemo *memo = ms_memo_new(s, like, NULL);
+  MsPieceMemo *memo = ms_memo_new(s, like);
   MsLayerCosts *c = ms_layer_costs_new(memo, s);
   ms_memo_free(memo);
   return c;

@@ -49,7 +49,7 @@ static void draw(MsSpace *space, guint most, MsPieceMemo **first, MsLayoutMap *m
     draw_one(space, rand, &c);
     g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
     if (!ms_layout_check(s, &refusal)) continue;
-    if (!*first) space->like = *first = ms_memo_new(s, NULL, NULL);
+    if (!*first) space->like = *first = ms_memo_new(s, NULL);
     g_array_append_val(chosen, c);
   }
   map->drawn = TRUE;
@@ -112,7 +112,7 @@ static gboolean fill(MsSearch *search, guint most, MsLayoutMap *map, GError **er
 MsLayoutMap *ms_layout_map(const MsRequest *request, const MsPlanOptions *options, int points, GError **error) {
   MsPlanOptions o = *options;
   o.without |= 1u << MS_SHORT_MEMORY; /* what does not fit is shown too */
-  MsSpace *space = ms_space_new(request, !(o.without & 1u << MS_SHORT_SHARED), error);
+  MsSpace *space = ms_space_new(request, ms_shortcut_on(&o, MS_SHORT_SHARED), error);
   if (!space) return NULL;
   g_autoptr(MsLayoutMap) map = g_new0(MsLayoutMap, 1);
   MsPlan counts = {.memory_limit_B = INFINITY};

@@ -43,11 +43,11 @@ void ms_memo_free(MsPieceMemo *m) {
   g_free(m);
 }
 
-MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like, GError **error) {
+MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like) {
   MsPieceMemo *m = g_new0(MsPieceMemo, 1);
   m->scenario = ms_scenario_copy(scenario, TRUE);
   m->layout = ms_layout_build(m->scenario);
-  if (!(m->work = ms_work_new_like(like ? like->work : NULL, m->scenario, m->layout, error))) {
+  if (!(m->work = ms_work_new_like(like ? like->work : NULL, m->scenario, m->layout, NULL))) {
     ms_memo_free(m);
     return NULL;
   }
@@ -72,9 +72,9 @@ MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like, 
   return m;
 }
 
-gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **error) {
+gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like) {
   if (m->cost) return TRUE;
-  if (!(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, error))) return FALSE;
+  if (!(m->cost = ms_cost_new_like(like ? like->cost : NULL, m->scenario, m->layout, NULL))) return FALSE;
   guint32 tag = 0;
   gboolean same = like && ms_cost_same_kernels(like->cost, m->cost) &&
                   (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
@@ -83,9 +83,9 @@ gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like, GError **e
   return TRUE;
 }
 
-MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error) {
-  MsPieceMemo *m = ms_memo_begin(scenario, like, error);
-  if (!m || ms_memo_cost_pieces(m, like, error)) return m;
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like) {
+  MsPieceMemo *m = ms_memo_begin(scenario, like);
+  if (!m || ms_memo_cost_pieces(m, like)) return m;
   ms_memo_free(m);
   return NULL;
 }

@@ -29,11 +29,11 @@ const MsBusy *ms_memo_busy(MsPieceMemo *memo); /* [n] what the passes of a micro
 
 /* `like` may be NULL: the first one of a search prepares the kernel curves that the others borrow. What
  * is known of pieces that are the same in `like` is taken over. */
-MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
+MsPieceMemo *ms_memo_new(const MsScenario *scenario, const MsPieceMemo *like);
 /* The same in two steps: what memory is bounded by, bytes and parameters; then cost, pieces, lags, and with them times.
  */
-MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like, GError **error);
-gboolean ms_memo_cost_pieces(MsPieceMemo *memo, const MsPieceMemo *like, GError **error); /* TRUE if it has */
+MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like);
+gboolean ms_memo_cost_pieces(MsPieceMemo *memo, const MsPieceMemo *like); /* TRUE if it has */
 /* Groups of layers that are recomputed together depend on where the stages are cut; so does what a rank keeps when its
  * expert rows are drawn. */
 gboolean ms_pieces_depend_on_cut(const MsScenario *scenario);

@@ -112,7 +112,7 @@ static void bound_one(int index, int thread, gpointer data) {
   g_autoptr(MsScenario) s = scenario_of(t, &t->worker[thread], &c);
   if (!s) return;
   const MsWorth worth = ms_planner_worth(t->x, s->gpus);
-  if (!ms_screen(s, ms_planner_like(t->x), &worth, &found, NULL)) return;
+  if (!ms_screen(s, ms_planner_like(t->x), &worth, &found)) return;
   if (found.device_B > worth.device_B) {
     g_array_append_val(n->large[thread], c);
     return;

@@ -9,10 +9,6 @@
 #include "plan/planner_priv.h"
 #include "plan/parallel_priv.h"
 
-gboolean ms_planner_cuts(const MsPlanner *x, MsShortcut shortcut) {
-  return x->s.options->prune && !(x->s.options->without & (1u << shortcut));
-}
-
 /* --- the list --- */
 
 static int compare_entries(const MsListed *a, const MsListed *b) {

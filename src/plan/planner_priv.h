@@ -26,8 +26,10 @@ typedef struct {
   GError *error;
 } MsPlanner;
 
-gboolean ms_planner_cuts(const MsPlanner *planner, MsShortcut shortcut); /* the shortcut is on */
-double ms_planner_threshold(const MsPlanner *planner);                   /* what costs more cannot enter the list */
+static inline gboolean ms_planner_cuts(const MsPlanner *x, MsShortcut shortcut) {
+  return ms_shortcut_on(x->s.options, shortcut);
+}
+double ms_planner_threshold(const MsPlanner *planner); /* what costs more cannot enter the list */
 const MsCost *ms_planner_like(const MsPlanner *planner);
 /* What is kept of it, as far as it is known: of no more than `most` it has to be more than that it costs more. */
 const MsOutcome *ms_planner_known(const MsPlanner *planner, const MsCandidate *candidate, double most);

@@ -66,7 +66,7 @@ static gboolean begin(MsPlanner *x, const MsRequest *request, MsPlanOptions *o, 
   o->top = ms_plan_top(o, request);
   if (!o->prune)
     o->without |= 1u << MS_SHORT_BOUND | 1u << MS_SHORT_RELAXED | 1u << MS_SHORT_MEMORY | 1u << MS_SHORT_SHARED;
-  MsSpace *space = ms_space_new(request, !(o->without & 1u << MS_SHORT_SHARED), error);
+  MsSpace *space = ms_space_new(request, ms_shortcut_on(o, MS_SHORT_SHARED), error);
   if (!space) return FALSE;
   *x = (MsPlanner){.s = {.space = space, .options = o}, .top = o->top, .began_us = g_get_monotonic_time()};
   if (!check(request, error) || !(x->checkpoint = ms_checkpoint_new(space, o->checkpoint, o->resume, error))) {

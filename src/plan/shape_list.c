@@ -29,10 +29,8 @@ struct MsShapeLists {
   gint64 cut_choice; /* the first combination that leaves the cut to the planner; none before it does */
 };
 
-static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(ListKey) / sizeof(gint32)); }
-static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(ListKey)); }
-static guint hash_live(gconstpointer key) { return ms_hash_words(key, sizeof(LiveKey) / sizeof(gint32)); }
-static gboolean equal_live(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(LiveKey)); }
+MS_HASHED(key, ListKey)
+MS_HASHED(live, LiveKey)
 static void clear_live(gpointer live) { g_free((gpointer)((MsLive *)live)->live); }
 static void clear_group(gpointer group) { g_array_unref(((MsShapeGroup *)group)->use); }
 static void free_list(gpointer list) { g_array_unref(list); }
@@ -133,13 +131,10 @@ static int microbatches_of(const MsTree *t, const gint32 *v) {
 }
 
 const GArray *ms_shape_list(const MsTree *t, MsTreeWorker *w, MsPieceMemo *memo, int map, const MsCandidate *c) {
-  int microbatches = microbatches_of(t, c->value), flush = ms_layout_flush(w->scratch, microbatches);
-  const ListKey key = {c->value[MS_AXIS_PP],
-                       microbatches,
-                       flush,
-                       map,
-                       costs_of_cut(t, w, memo, c),
-                       ms_space_shape_of(t->space, c->combo)};
+  const gint32 *v = c->value;
+  int microbatches = microbatches_of(t, v), flush = ms_layout_flush(w->scratch, microbatches);
+  const ListKey key = {
+      v[MS_AXIS_PP], microbatches, flush, map, costs_of_cut(t, w, memo, c), ms_space_shape_of(t->space, c->combo)};
   GArray *list = g_hash_table_lookup(w->lists->known, &key);
   if (!list) {
     g_hash_table_insert(w->lists->known, g_memdup2(&key, sizeof key), list = list_new(t, w, memo, map, *c));

@@ -19,8 +19,7 @@ typedef struct {
   MsBusy *of; /* [n_pieces] */
 } Moved;
 
-static guint hash_key(gconstpointer key) { return ms_hash_words(key, sizeof(MovedKey) / sizeof(gint32)); }
-static gboolean equal_key(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(MovedKey)); }
+MS_HASHED(key, MovedKey)
 static void clear_moved(gpointer moved) { g_free(((Moved *)moved)->of); }
 static void free_list(gpointer list) { g_array_unref(list); }
 

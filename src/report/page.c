@@ -71,8 +71,7 @@ const MsFigures ms_page_figures = MS_FIGURE_TABLE(
     MS_FIGURE_ROWS_OF(simulated, &ms_page_operators_figures, .only = ""),
     MS_FIGURE_ROWS_OF(simulated, &ms_page_fabric_figures));
 
-void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, const MsChanges *changes, const char *key,
-                 MsJsonOut *out) {
+void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, const MsChanges *changes, MsJsonOut *out) {
   MsPageRun run = {.scenario = s, .result = r, .detail = d, .params = ms_model_params(s->model)};
   if (d) {
     run.passes = ms_slot_spans_new(d);
@@ -80,7 +79,7 @@ void ms_page_run(const MsScenario *s, const MsResult *r, const MsDetail *d, cons
     ms_page_find_fabric(&run);
     if (changes) run.advice = ms_advice_of(r, changes);
   }
-  ms_figures_write(&ms_page_figures, &run, key, out);
+  ms_figures_write(&ms_page_figures, &run, NULL, out);
   if (!d) return;
   ms_slot_spans_clear(&run.passes);
   ms_advice_clear(&run.advice);
@@ -140,7 +139,7 @@ char *ms_page_run_json(const MsScenario *s, const char *name, GError **error) {
   result->name = g_strdup(name ? name : own_name(s));
   g_autoptr(MsChanges) changes = ms_changes_new(s);
   MsJsonOut *out = ms_json_out_new(0);
-  ms_page_run(s, result, detail, changes, NULL, out);
+  ms_page_run(s, result, detail, changes, out);
   return ms_json_out_take(out);
 }
 

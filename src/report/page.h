@@ -15,7 +15,7 @@
  * passes, streams, operators of the middle of the step, memory, communication by link level. `detail` NULL (the run was
  * not simulated in full): without what comes from it. `changes` NULL: no advice. */
 void ms_page_run(const MsScenario *scenario, const MsResult *result, const MsDetail *detail, const MsChanges *changes,
-                 const char *key, MsJsonOut *out);
+                 MsJsonOut *out);
 
 extern const MsFigures ms_page_figures, ms_page_study_figures; /* of what `report --json` prints; of a study */
 

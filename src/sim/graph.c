@@ -57,9 +57,9 @@ typedef struct {
   guint32 *leaving; /* [2 * stages] last copies to the host of the two pieces before, NONE = none */
 } Lower;
 
-static guint32 *filled(size_t n, guint32 value) {
+static guint32 *no_tasks(size_t n) {
   guint32 *a = g_new(guint32, MAX(n, 1));
-  for (size_t i = 0; i < n; i++) a[i] = value;
+  for (size_t i = 0; i < n; i++) a[i] = NONE;
   return a;
 }
 
@@ -132,7 +132,7 @@ static void lay_row(Lower *l, int stage, InPair *side, int i) {
 }
 
 static InPair in_pair(const MsCosted *c, const Waits *entry) {
-  return (InPair){c, filled((size_t)c->list->n, NONE), entry};
+  return (InPair){c, no_tasks((size_t)c->list->n), entry};
 }
 
 static guint32 tip_of(InPair *side) {
@@ -723,10 +723,10 @@ static MsGraph *lower(const MsProgram *p, const MsSchedule *schedule, guint32 *s
   g_autoptr(MsSlotWalk) walk = ms_slot_walk_new(schedule, MS_ALL_STAGES, p->scenario->options.ep_overlap);
   Lower l = {.p = p, .schedule = schedule, .stages = schedule->stages, .fetches = ms_program_fetches(p)};
   l.graph = new_graph(&l, l.stages, ms_program_tasks(p, schedule) + 64.0 * l.stages);
-  l.made = filled((size_t)ms_slot_walk_tensors(walk), NONE);
-  l.gather = g_new0(guint32 *, stages), l.reduced = filled(MS_N_STREAMS * stages, NONE);
-  l.tip = filled(stages, NONE), l.send = filled(2 * stages, NONE), l.leaving = filled(2 * stages, NONE);
-  l.sent = filled(stages, NONE), l.reduces = ms_reduce_slots(p, schedule);
+  l.made = no_tasks((size_t)ms_slot_walk_tensors(walk));
+  l.gather = g_new0(guint32 *, stages), l.reduced = no_tasks(MS_N_STREAMS * stages);
+  l.tip = no_tasks(stages), l.send = no_tasks(2 * stages), l.leaving = no_tasks(2 * stages);
+  l.sent = no_tasks(stages), l.reduces = ms_reduce_slots(p, schedule);
   l.fetch = g_new0(Fetch, 2 * stages);
   for (size_t i = 0; i < 2 * stages; i++) l.fetch[i].need = MS_NO_NEED;
   lay_before(&l);
@@ -780,7 +780,7 @@ static MsTime goes_on(const MsRivals *r, const MsRival *x) {
 }
 
 static void lay_rivals(Lower *l, int stage, const MsRivals *r, const GArray *times, const guint32 *moments) {
-  g_autofree guint32 *id = filled(r->rows->len, NONE);
+  g_autofree guint32 *id = no_tasks(r->rows->len);
   for (guint i = 0; i < r->rows->len; i++) {
     const MsRival *x = &g_array_index(r->rows, MsRival, i);
     if (x->end >= 0) continue;
@@ -819,7 +819,7 @@ MsGraph *ms_lower_after(const MsProgram *p, const MsTime *compute, const MsTime 
   size_t stages = (size_t)p->layout->pp;
   Lower l = {.p = p, .stages = p->layout->pp, .graph = ms_graph_new(p->layout->pp, MS_N_STREAMS + 1)};
   set_sms(&l, l.graph);
-  l.tip = filled(stages, NONE), l.reduced = filled(MS_N_STREAMS * stages, NONE);
+  l.tip = no_tasks(stages), l.reduced = no_tasks(MS_N_STREAMS * stages);
   for (int s = 0; s < l.stages; s++) lay_ends(&l, s, compute[s], host[s], tip[s], &rivals[s]);
   join_reductions(&l);
   lay_after(&l);

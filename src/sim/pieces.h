@@ -17,7 +17,6 @@ typedef struct { /* borrowed */
  * device, of drawn rows, or of machines of several kinds. */
 gboolean ms_pieces_of_any_pipeline(const MsWork *work);
 /* ms_screen with such pieces, of a scenario that differs in pipeline and schedule alone. */
-gboolean ms_screen_pieces(const MsScenario *scenario, const MsPiecesOf *pieces, const MsWorth *worth, MsScreen *screen,
-                          GError **error);
+gboolean ms_screen_pieces(const MsScenario *scenario, const MsPiecesOf *pieces, const MsWorth *worth, MsScreen *screen);
 
 #endif

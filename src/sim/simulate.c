@@ -304,36 +304,29 @@ static void origins(MsResult *r, const Parts *p) {
 }
 
 static void bottleneck(MsResult *r) {
+  static const char *const family[] = {"dense GEMMs", "expert GEMMs", "attention", "memory-bound kernels"};
   const MsTimeParts *t = &r->time;
-  const char *family[] = {"dense GEMMs", "expert GEMMs", "attention", "memory-bound kernels"};
   int most = 0, comm = 0;
+  if (r->fidelity == MS_FIDELITY_BOUND) return; /* says of no part what it is */
   for (int i = 1; i < 4; i++)
     if (t->family_s[i] > t->family_s[most]) most = i;
   for (int i = 1; i < MS_N_COMMS; i++)
     if (t->comm_exposed_s[i] > t->comm_exposed_s[comm]) comm = i;
-  double step = r->step_time_s > 0 ? r->step_time_s : 1;
-  struct {
+  g_autofree char *exposed = g_strdup_printf("exposed %s communication", ms_comm_words[comm]);
+  const struct {
     double s;
-    char text[96];
-  } lost[4];
-  g_snprintf(lost[0].text, sizeof lost[0].text, "exposed %s communication (%.1f %% of the step)", ms_comm_words[comm],
-             100 * t->comm_exposed_s[comm] / step);
-  lost[0].s = t->comm_exposed_s[comm];
-  g_snprintf(lost[1].text, sizeof lost[1].text, "the pipeline bubble (%.1f %% of the step)", 100 * t->bubble_s / step);
-  lost[1].s = t->bubble_s;
-  g_snprintf(lost[2].text, sizeof lost[2].text, "the host, which launches kernels too slowly (%.1f %% of the step)",
-             100 * t->host_s / step);
-  lost[2].s = t->host_s;
-  g_snprintf(lost[3].text, sizeof lost[3].text, "the optimizer step (%.1f %% of the step)",
-             100 * t->optimizer_s / step);
-  lost[3].s = t->optimizer_s;
-  int worst = 0;
-  for (int i = 1; i < 4; i++)
-    if (lost[i].s > lost[worst].s) worst = i;
-  if (r->fidelity == MS_FIDELITY_BOUND) return; /* says of no part what it is */
-  r->bottleneck =
-      g_strdup_printf("compute is %.1f %% of the step, its largest part %s (%.1f %%); beside it, %s",
-                      100 * t->compute_s / step, family[most], 100 * t->family_s[most] / step, lost[worst].text);
+    const char *what;
+  } lost[] = {{t->comm_exposed_s[comm], exposed},
+              {t->bubble_s, "the pipeline bubble"},
+              {t->host_s, "the host, which launches kernels too slowly"},
+              {t->optimizer_s, "the optimizer step"}},
+    *worst = lost;
+  for (guint i = 1; i < G_N_ELEMENTS(lost); i++)
+    if (lost[i].s > worst->s) worst = &lost[i];
+  double step = r->step_time_s > 0 ? r->step_time_s : 1;
+  r->bottleneck = g_strdup_printf(
+      "compute is %.1f %% of the step, its largest part %s (%.1f %%); beside it, %s (%.1f %% of the step)",
+      100 * t->compute_s / step, family[most], 100 * t->family_s[most] / step, worst->what, 100 * worst->s / step);
 }
 
 /* Of all GPUs. */
@@ -536,9 +529,9 @@ static MsScreen screen_of(const Parts *p, const MsWorth *worth) {
   return out;
 }
 
-static gboolean screen(const MsScenario *s, const MsCost *like, const MsWorth *worth, MsScreen *out, GError **error) {
+static gboolean screen(const MsScenario *s, const MsCost *like, const MsWorth *worth, MsScreen *out) {
   Parts p = {0};
-  gboolean ok = prepare(&p, s, like, error);
+  gboolean ok = prepare(&p, s, like, NULL);
   if (ok) *out = screen_of(&p, worth);
   parts_clear(&p);
   return ok;
@@ -557,16 +550,15 @@ gboolean ms_pieces_of_any_pipeline(const MsWork *w) {
   return w->piece_scales < 0 && !s->model->tie_embeddings && !w->draw && s->pools.n == 0 && s->pools.shares == 0;
 }
 
-gboolean ms_screen_pieces(const MsScenario *s, const MsPiecesOf *of, const MsWorth *worth, MsScreen *out,
-                          GError **error) {
+gboolean ms_screen_pieces(const MsScenario *s, const MsPiecesOf *of, const MsWorth *worth, MsScreen *out) {
   MsWork work = *of->work; /* the pieces are borrowed */
-  Parts p = {.layout = ms_layout_new_or_error(s, error)};
+  Parts p = {.layout = ms_layout_new_or_error(s, NULL)};
   if (!p.layout) return FALSE;
   work.scenario = s, work.layout = p.layout;
-  gboolean ok = (p.cost = ms_cost_new_like(of->cost, s, p.layout, error)) != NULL;
+  gboolean ok = (p.cost = ms_cost_new_like(of->cost, s, p.layout, NULL)) != NULL;
   if (ok) {
     p.work = &work, p.lags = of->lags, p.program = ms_program_new_like(&work, p.cost, of->piece);
-    if ((ok = prepare_schedule(&p, s, error))) *out = screen_of(&p, worth);
+    if ((ok = prepare_schedule(&p, s, NULL))) *out = screen_of(&p, worth);
     ms_program_free(g_steal_pointer(&p.program));
   }
   p.work = NULL, p.lags = NULL;
@@ -574,8 +566,8 @@ gboolean ms_screen_pieces(const MsScenario *s, const MsPiecesOf *of, const MsWor
   return ok;
 }
 
-gboolean ms_screen(const MsScenario *s, const MsCost *like, const MsWorth *worth, MsScreen *out, GError **error) {
-  if (s->pools.shares == 0) return screen(s, like, worth, out, error);
+gboolean ms_screen(const MsScenario *s, const MsCost *like, const MsWorth *worth, MsScreen *out) {
+  if (s->pools.shares == 0) return screen(s, like, worth, out);
   *out = (MsScreen){0, 0};
   for (int i = 0; i < s->pools.shares; i++) {
     const MsScenario view = ms_scenario_seen_from(s, i);
@@ -583,7 +575,7 @@ gboolean ms_screen(const MsScenario *s, const MsCost *like, const MsWorth *worth
     double scale =
         s->hardware->hbm_B / view.hardware->hbm_B; /* in bytes of the own one, of whose memory the limit is */
     const MsWorth of_view = {worth->step_time_s, worth->device_B / scale};
-    if (!screen(&view, like, &of_view, &own, error)) return FALSE;
+    if (!screen(&view, like, &of_view, &own)) return FALSE;
     out->step_time_lower_s = MAX(out->step_time_lower_s, own.step_time_lower_s);
     out->device_B = MAX(out->device_B, scale == 1 ? own.device_B : own.device_B * scale);
   }
@@ -594,13 +586,13 @@ struct MsPassScreen {
   Parts parts;
 };
 
-MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like, GError **error) {
+MsPassScreen *ms_pass_screen_new(MsScenario *s, const MsCost *like) {
   MsPassScreen *x = g_new0(MsPassScreen, 1);
   MsFsdp fsdp = s->options.fsdp;
   /* its gathers and reductions only add to the passes, whose products know whether gradients are sharded */
   s->options.fsdp = fsdp < MS_FSDP_OPTIM_GRADS ? MS_FSDP_NONE : MS_FSDP_OPTIM_GRADS;
   x->parts.layout = ms_layout_build(s);
-  gboolean ok = prepare_costs(&x->parts, s, like, error) && prepare_program(&x->parts, s, error);
+  gboolean ok = prepare_costs(&x->parts, s, like, NULL) && prepare_program(&x->parts, s, NULL);
   s->options.fsdp = fsdp;
   if (ok) return x;
   ms_pass_screen_free(x);

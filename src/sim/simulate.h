@@ -36,7 +36,7 @@ MsResult *ms_simulate_slow_gpu(const MsScenario *scenario, int stage, double fac
 
 /* What a planner asks first: a lower bound of the step that `full` never undercuts, within a few percent of it, and the
  * device memory of the stage that needs most, exactly as `full` says it. `like`: the machine prepared for another
- * layout of the same model (ms_cost_new_like), or NULL. FALSE and *error as above. */
+ * layout of the same model (ms_cost_new_like), or NULL. FALSE where ms_simulate has an error. */
 typedef struct {
   double step_time_lower_s, device_B;
 } MsScreen;
@@ -44,14 +44,13 @@ typedef struct { /* what is above it need not be known: where more memory is nee
                     above is any that is */
   double step_time_s, device_B;
 } MsWorth;
-gboolean ms_screen(const MsScenario *scenario, const MsCost *like, const MsWorth *worth, MsScreen *screen,
-                   GError **error);
+gboolean ms_screen(const MsScenario *scenario, const MsCost *like, const MsWorth *worth, MsScreen *screen);
 /* What a planner asks of all scenarios that differ from this one in options which change neither the rows of the pieces
  * nor their schedule (sharding and place of the optimizer, overlap of its collectives, overlap of pipeline messages);
  * it need not obey the rules about those. The scenario is borrowed, and such options may be changed in it between two
- * questions. NULL and *error as above. (transfer full) */
+ * questions. NULL as above. (transfer full) */
 typedef struct MsPassScreen MsPassScreen;
-MsPassScreen *ms_pass_screen_new(MsScenario *scenario, const MsCost *like, GError **error);
+MsPassScreen *ms_pass_screen_new(MsScenario *scenario, const MsCost *like);
 void ms_pass_screen_free(MsPassScreen *screen);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPassScreen, ms_pass_screen_free)
 /* Lower bound of the step with the scenario's options as they are now, `passes_s` being a bound of the time in which

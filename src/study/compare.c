@@ -76,7 +76,7 @@ void ms_comparison_free(MsComparison *c) {
 
 /* --- the task -------------------------------------------------------------------------------------------------- */
 static gboolean same_object(const MsFieldTable *table, const void *a, const void *b) {
-  g_autofree char *x = ms_fields_text(table, a, TRUE, 0), *y = ms_fields_text(table, b, TRUE, 0);
+  g_autofree char *x = ms_fields_text(table, a, 0), *y = ms_fields_text(table, b, 0);
   return strcmp(x, y) == 0;
 }
 

@@ -150,17 +150,17 @@ static void compare_time(Job *job, const MsScenario *s, const MsResult *r) {
  * make_weak_ref), so that the allocator counts it as free, though every replay uses it. In the golden values of
  * Megatron-LM's scoped_cudagraph tests the peak stands still from the second step on and the capture comes before the
  * fourth. */
-static MsResult *before_capture(const MsScenario *s, GError **error) {
+static MsResult *before_capture(const MsScenario *s) {
   g_autoptr(MsScenario) eager = ms_scenario_copy(s, FALSE);
   eager->options.cuda_graph_scope = 0;
-  return ms_simulate(eager, MS_FIDELITY_BOUND, NULL, error);
+  return ms_simulate(eager, MS_FIDELITY_BOUND, NULL, NULL);
 }
 
 /* Allocated memory; reserved where a run printed that alone. */
 static void compare_memory(Job *job, const MsScenario *s, const MsResult *r) {
   const guint32 scope = s->options.cuda_graph_scope;
   g_autoptr(MsResult) eager =
-      !isnan(s->measured.peak_memory_GiB) && scope && !MS_GRAPHS(scope, whole_step) ? before_capture(s, NULL) : NULL;
+      !isnan(s->measured.peak_memory_GiB) && scope && !MS_GRAPHS(scope, whole_step) ? before_capture(s) : NULL;
   const MsMemory *memory = eager ? eager->memory : r->memory;
   gboolean reserved = isnan(s->measured.peak_memory_GiB);
   if ((reserved && isnan(s->measured.peak_reserved_GiB)) || !memory || memory->stages < 1) return;

@@ -251,8 +251,8 @@ gboolean ms_test_machine_is_as_its_tree(const char *file, const char *text) {
   if (!ms_json_build(doc, &error) ||
       !ms_fields_load(&ms_hardware_table, doc, json_node_get_object(ms_json_root(doc)), "", TRUE, tree, &error))
     g_error("%s: taken, but %s", text, error->message);
-  g_autofree char *is = ms_fields_text(&ms_hardware_table, machine, TRUE, 0),
-                  *must_be = ms_fields_text(&ms_hardware_table, tree, TRUE, 0);
+  g_autofree char *is = ms_fields_text(&ms_hardware_table, machine, 0),
+                  *must_be = ms_fields_text(&ms_hardware_table, tree, 0);
   if (strcmp(is, must_be) != 0) g_error("%s: taken as %s, its tree is %s", text, is, must_be);
   return TRUE;
 }

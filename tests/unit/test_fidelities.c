@@ -37,7 +37,7 @@ static void limits_hold(const MsScenario *s, double full_s) {
   for (int i = 0; i < 2; i++) {
     double limit_s = full_s * (i == 0 ? 1 : 0.98), step_s = 0;
     MsScreen screen;
-    assert_true(ms_screen(s, NULL, &(MsWorth){limit_s, INFINITY}, &screen, NULL));
+    assert_true(ms_screen(s, NULL, &(MsWorth){limit_s, INFINITY}, &screen));
     if (screen.step_time_lower_s > full_s) wrong(s, "screened above full", screen.step_time_lower_s, full_s);
     assert_true(ms_step_time(s, NULL, limit_s, &step_s, NULL));
     if (step_s != full_s && (i == 0 || !isinf(step_s))) wrong(s, "with a limit", step_s, full_s);
@@ -163,7 +163,7 @@ static void same_figures(const MsScenario *s, const MsResult *all, const MsResul
 
 static double screened_s(const MsScenario *s, double limit_s) {
   MsScreen screen;
-  assert_true(ms_screen(s, NULL, &(MsWorth){limit_s, INFINITY}, &screen, NULL));
+  assert_true(ms_screen(s, NULL, &(MsWorth){limit_s, INFINITY}, &screen));
   return screen.step_time_lower_s;
 }
 

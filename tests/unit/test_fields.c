@@ -50,7 +50,10 @@ static gboolean load(Outer *outer, const char *text, GError **error) {
   return ok;
 }
 
-static char *written(const Outer *outer, gboolean all) { return ms_fields_text(&outer_table, outer, all, 0); }
+static char *written(const Outer *outer, gboolean all) {
+  g_autoptr(JsonNode) node = ms_fields_node(&outer_table, outer, all);
+  return ms_json_text(node, 0);
+}
 
 static void defaults(void **state) {
   (void)state;

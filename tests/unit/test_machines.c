@@ -106,8 +106,8 @@ static void shipped_files_need_no_tree(void **state) {
     ms_hardware_free(plain);
     g_autoptr(MsHardware) is = ms_hardware_load(names->pdata[i], NULL);
     g_autoptr(MsHardware) tree = ms_hardware_from_json(doc, root, "", NULL);
-    g_autofree char *text = ms_fields_text(&ms_hardware_table, is, TRUE, 0),
-                    *must_be = ms_fields_text(&ms_hardware_table, tree, TRUE, 0);
+    g_autofree char *text = ms_fields_text(&ms_hardware_table, is, 0),
+                    *must_be = ms_fields_text(&ms_hardware_table, tree, 0);
     assert_string_equal(text, must_be);
   }
   assert_true(bases > 0 && bases + 10 < (int)names->len);

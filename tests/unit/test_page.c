@@ -41,7 +41,7 @@ static MsScenario *moe_run(void) {
 static MsJson *data_of(const Run *run) {
   GError *error = NULL;
   MsJsonOut *out = ms_json_out_new(0);
-  ms_page_run(run->scenario, run->result, run->detail, NULL, NULL, out);
+  ms_page_run(run->scenario, run->result, run->detail, NULL, out);
   g_autofree char *text = ms_json_out_take(out);
   MsJson *doc = ms_json_parse(text, -1, "page", &error);
   if (!doc) fail_msg("%s", error->message);

@@ -51,7 +51,7 @@ static void neighbours_tell_the_truth(void **state) {
       MsRefusal refusal;
       g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
       if (!ms_layout_check(s, &refusal)) continue;
-      MsPieceMemo *alone = ms_memo_new(s, NULL, NULL), *beside = ms_memo_new(s, last, NULL);
+      MsPieceMemo *alone = ms_memo_new(s, NULL), *beside = ms_memo_new(s, last);
       for (MsTotal total = 0; total <= MS_TOTAL_SPAN; total++)
         for (int splits = 0; splits < 2; splits++)
           assert_true(ms_memo_total(alone, total, splits, 2) == ms_memo_total(beside, total, splits, 2));
@@ -597,7 +597,7 @@ static void costs_agree(const char *model) {
           int flat = ms_cut_costs(space, value, combo, NULL, s);
           g_autoptr(MsScenario) whole = ms_scenario_copy(s, TRUE);
           ms_space_balance(space, flat, ms_space_cut_of(space, combo), whole);
-          MsPieceMemo *memo = ms_memo_new(whole, NULL, NULL);
+          MsPieceMemo *memo = ms_memo_new(whole, NULL);
           assert_non_null(memo);
           assert_int_equal(ms_cut_costs(space, value, combo, memo, s), flat);
           compared++;
@@ -770,7 +770,7 @@ static const MsShape *shape_of(MsShapes *shapes, const MsSpace *space, int tp, i
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   ms_space_apply_combo(space, 0, s);
   ms_space_apply_axes(c.value, s);
-  MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+  MsPieceMemo *memo = ms_memo_new(s, NULL);
   const MsShape *shape = ms_shapes_get(shapes, ms_shapes_map(shapes, memo), memo, space, &c, s, rule);
   ms_memo_free(memo);
   return shape;

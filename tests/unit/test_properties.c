@@ -219,7 +219,7 @@ static char *memory_bound(const MsScenario *s, MsPieceMemo *memo, const MsShape 
          any_cut_B = ms_bound_any_cut_B(memo, &bytes, dp_cp, edp, s);
   if (any_cut_B > bound_B)
     return g_strdup_printf("%s: at least %.9g bytes in any cut, %.9g in its own", s->name, any_cut_B, bound_B);
-  if (!ms_screen(s, memo->cost, &(MsWorth){INFINITY, INFINITY}, &screen, NULL)) return NULL;
+  if (!ms_screen(s, memo->cost, &(MsWorth){INFINITY, INFINITY}, &screen)) return NULL;
   if (s->options.fsdp == MS_FSDP_NONE) tightness.sum += bound_B / screen.device_B, tightness.n++;
   return bound_B <= screen.device_B
              ? NULL
@@ -251,7 +251,7 @@ static gboolean bounds_of(const MsSpace *space, const MsCandidate *c, gboolean s
   MsRefusal refusal;
   int rule;
   g_autoptr(MsScenario) s = ms_candidate_scenario(space, c, NULL), scratch = ms_space_scratch(space);
-  MsPieceMemo *memo = ms_layout_check(s, &refusal) ? ms_memo_new(s, NULL, NULL) : NULL;
+  MsPieceMemo *memo = ms_layout_check(s, &refusal) ? ms_memo_new(s, NULL) : NULL;
   if (!memo) return FALSE;
   MsShapes *shapes = ms_shapes_new();
   ms_space_apply_combo(space, c->combo, scratch);
@@ -411,7 +411,7 @@ static Bounds bounds_on_one_stage(int microbatches, MsTime *lone) {
   assert_true(bounds_of(space, &c, TRUE, &b, &wrong));
   if (wrong) fail_msg("%s", wrong);
   g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
-  MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+  MsPieceMemo *memo = ms_memo_new(s, NULL);
   const MsPieceTime *time = ms_memo_times(memo, FALSE);
   *lone = -memo->ends[FALSE];
   for (int i = 0; i < memo->n; i++)

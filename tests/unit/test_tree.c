@@ -107,14 +107,14 @@ static void memory_counts_what_lists_keep_alive(void **state) {
     MsCandidate c = {0};
     for (int axis = 0; axis < MS_N_AXES; axis++) c.value[axis] = space->axis[axis].value[0];
     g_autoptr(MsScenario) s = ms_candidate_scenario(space, &c, NULL);
-    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+    MsPieceMemo *memo = ms_memo_new(s, NULL);
     MsShapes *shapes = ms_shapes_new();
     int rule;
     const MsShape *shape = ms_shapes_get(shapes, ms_shapes_map(shapes, memo), memo, space, &c, s, &rule);
     const MsStateBytes bytes = ms_state_bytes(memo, s);
     MsScreen screen;
     assert_non_null(shape);
-    assert_true(ms_screen(s, memo->cost, &(MsWorth){INFINITY, INFINITY}, &screen, NULL));
+    assert_true(ms_screen(s, memo->cost, &(MsWorth){INFINITY, INFINITY}, &screen));
     double own_B = ms_bound_device_B(shape, memo, &bytes, 2, 2, s), any_B = ms_bound_any_cut_B(memo, &bytes, 2, 2, s);
     if (!(own_B > 0.8 * screen.device_B && own_B <= screen.device_B && any_B > 0.5 * own_B && any_B <= own_B))
       fail_msg("%s: %.4g bytes, by its shape %.4g, in any cut %.4g", words[i], screen.device_B, own_B, any_B);
@@ -331,14 +331,14 @@ static void check_durations(const MsScenario *s, const MsPieceMemo *memo) {
 static void check_pieces(const MsScenario *s) {
   g_autoptr(MsScenario) flat = ms_scenario_copy(s, TRUE);
   ms_leave_pipeline_out(flat);
-  MsPieceMemo *memo = ms_memo_new(flat, NULL, NULL);
+  MsPieceMemo *memo = ms_memo_new(flat, NULL);
   const MsWorth any = {INFINITY, INFINITY};
   MsScreen own, other;
   assert_non_null(memo);
   const MsPiecesOf pieces = {memo->work, memo->cost, memo->piece, memo->lags};
-  assert_true(ms_screen(s, NULL, &any, &own, NULL));
+  assert_true(ms_screen(s, NULL, &any, &own));
   if (ms_pieces_of_any_pipeline(memo->work)) {
-    assert_true(ms_screen_pieces(s, &pieces, &any, &other, NULL));
+    assert_true(ms_screen_pieces(s, &pieces, &any, &other));
     if (other.step_time_lower_s != own.step_time_lower_s || other.device_B != own.device_B)
       fail_msg("%s: %.12g s and %.12g B, with its own pieces %.12g s and %.12g B", s->name, other.step_time_lower_s,
                other.device_B, own.step_time_lower_s, own.device_B);
@@ -354,7 +354,7 @@ static void check_gradients(const MsScenario *plain) {
   double main_B = ms_dtype_B(plain->options.main_grads_dtype);
   sharded->options.fsdp = MS_FSDP_OPTIM_GRADS;
   if (ms_dtype_B(plain->options.grad_reduce_dtype) > main_B || plain->cluster.expected) return;
-  MsPieceMemo *own = ms_memo_new(plain, NULL, NULL), *other = ms_memo_new(sharded, NULL, NULL);
+  MsPieceMemo *own = ms_memo_new(plain, NULL), *other = ms_memo_new(sharded, NULL);
   assert_true(own && other);
   for (guint i = 0; i < G_N_ELEMENTS(total); i++) {
     double of_own = ms_memo_total(own, total[i], FALSE, 1), of_other = ms_memo_total(other, total[i], FALSE, 1),
@@ -385,8 +385,7 @@ static void check_levels(const MsScenario *s, double *tightest) {
   changed->options.cross_entropy_fusion = !s->options.cross_entropy_fusion, changed->layout.cp_comm_type = MS_CP_P2P;
   gboolean splits = s->layout.schedule != MS_SCHED_1F1B && s->layout.schedule != MS_SCHED_GPIPE;
   check_gradients(plain);
-  MsPieceMemo *own = ms_memo_new(s, NULL, NULL), *least = ms_memo_new(plain, NULL, NULL),
-              *other = ms_memo_new(changed, NULL, NULL);
+  MsPieceMemo *own = ms_memo_new(s, NULL), *least = ms_memo_new(plain, NULL), *other = ms_memo_new(changed, NULL);
   assert_true(own && least && other);
   const double level[] = {ms_memo_total(other, MS_TOTAL_PRODUCTS, FALSE, share),
                           ms_memo_total(least, MS_TOTAL_ROWS, FALSE, share),
@@ -421,7 +420,7 @@ static void check_levels(const MsScenario *s, double *tightest) {
   *tightest = MAX(*tightest, states_B / device_B);
   ms_memo_free(own), ms_memo_free(least), ms_memo_free(other);
   g_autoptr(MsScenario) same = ms_scenario_copy(s, TRUE);
-  g_autoptr(MsPassScreen) exact = ms_pass_screen_new(same, NULL, NULL);
+  g_autoptr(MsPassScreen) exact = ms_pass_screen_new(same, NULL);
   double options_s = ms_pass_screen_options_s(exact, passes_s);
   if (passes_s > options_s || options_s > step_s)
     fail_msg("%s: passes %.9g s, with options %.9g s, full %.9g s", s->name, passes_s, options_s, step_s);
@@ -592,7 +591,7 @@ static void one_microbatch_passes_all_stages(void **state) {
     check_levels(s, &tightest);
     g_autoptr(MsScenario) flat = ms_scenario_copy(s, TRUE);
     ms_leave_pipeline_out(flat);
-    MsPieceMemo *memo = ms_memo_new(flat, NULL, NULL);
+    MsPieceMemo *memo = ms_memo_new(flat, NULL);
     gboolean splits = ms_schedule_may_split(s->layout.schedule);
     assert_true(ms_step_time(s, NULL, INFINITY, &step_s, NULL));
     double passage_s = ms_memo_passage(memo, MS_TOTAL_SPAN, splits) / MS_PS_PER_S,
@@ -632,10 +631,10 @@ static void instances_are_settled_with_messages(void **state) {
   g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "h100-sxm", 512);
   s->training.seq_length = 1024, s->options.recompute.granularity = MS_RECOMPUTE_FULL;
   s->options.fsdp = MS_FSDP_OPTIM_GRADS_PARAMS;
-  g_autoptr(MsPassScreen) of_one = ms_pass_screen_new(s, NULL, NULL);
+  g_autoptr(MsPassScreen) of_one = ms_pass_screen_new(s, NULL);
   double one_s = ms_pass_screen_options_s(of_one, 0), eight_s;
   s->options.num_distributed_optimizer_instances = 8;
-  g_autoptr(MsPassScreen) of_eight = ms_pass_screen_new(s, NULL, NULL);
+  g_autoptr(MsPassScreen) of_eight = ms_pass_screen_new(s, NULL);
   assert_true(ms_step_time(s, NULL, INFINITY, &eight_s, NULL));
   assert_true(ms_pass_screen_options_s(of_eight, 0) <= eight_s && eight_s < one_s);
   assert_true(ms_role_of_key(key) < MS_ROLE_STATE);
@@ -658,8 +657,8 @@ static void check_unsettled(const MsRequest *request, const MsScenario *like, co
         FALSE; /* they ask for overlap_grad_reduce */
     ms_choice_apply(&choice, value, s);
     if (!ms_layout_check(s, NULL) || !ms_step_time(s, NULL, INFINITY, &step_s, NULL)) continue;
-    g_autoptr(MsPassScreen) screen = ms_pass_screen_new(s, NULL, NULL);
-    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+    g_autoptr(MsPassScreen) screen = ms_pass_screen_new(s, NULL);
+    MsPieceMemo *memo = ms_memo_new(s, NULL);
     bound_s =
         MAX(bound_s, ms_pass_screen_options_s(screen, (double)ms_bound_passes(memo, s, G_MAXINT64) / MS_PS_PER_S));
     ms_memo_free(memo);
@@ -712,7 +711,7 @@ static void sets_wait_for_no_exchange(void **state) {
   double passes_s[2];
   for (int beside = 0; beside < 2; beside++) {
     s->options.overlap_p2p_comm = beside;
-    MsPieceMemo *memo = ms_memo_new(s, NULL, NULL);
+    MsPieceMemo *memo = ms_memo_new(s, NULL);
     passes_s[beside] = (double)ms_bound_passes(memo, s, G_MAXINT64) / MS_PS_PER_S;
     ms_memo_free(memo);
   }
@@ -759,7 +758,7 @@ static void what_is_moved_depends_on_sizes_alone(void **state) {
     for (int value = 0; value < choice.n; value++) {
       g_autoptr(MsScenario) s = ms_scenario_copy(own, TRUE);
       ms_choice_apply(&choice, value, s);
-      MsPieceMemo *memo = ms_layout_check(s, NULL) ? ms_memo_new(s, NULL, NULL) : NULL;
+      MsPieceMemo *memo = ms_layout_check(s, NULL) ? ms_memo_new(s, NULL) : NULL;
       if (!memo) continue;
       MsProgram *program = ms_program_new_like(memo->work, memo->cost, memo->piece);
       MsBusy *unit = g_new0(MsBusy, memo->n);
