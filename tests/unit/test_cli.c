@@ -411,7 +411,7 @@ static void printed_json_is_as_documented(void **state) {
       "full.json", "{\"model\": \"llama3-8b\", \"hardware\": \"h100-sxm\", \"gpus\": 8, \"training\": {\"seq_length\": "
                    "4096, \"global_batch_size\": 32, \"micro_batch_size\": 4}, \"layout\": {\"tp\": 2}}");
   PRINTED(doc, "plan", 1, "plan", "--json", large);
-  PRINTED(doc, "run", 0, "run", "--json", dense);
+  PRINTED(doc, "run", 0, "run", "--json", "--explain", dense);
   PRINTED(doc, "run", 0, "run", "--json", assumed);
   PRINTED(doc, "run", 0, "run", "--json", "--fidelity", "bound", pools);
   g_auto(MsCliRun) around = RUN("plan", "--around", pools);
