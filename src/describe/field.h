@@ -39,7 +39,7 @@ typedef struct MsField {
   double lo, hi;    /* inclusive range of numbers; lo > hi or both 0: no range */
   unsigned flags;
   const char *fallback;     /* default as JSON text; NULL: none (required, or left as zero) */
-  const char *const *words; /* NULL-terminated, for ENUM and WORDS */
+  const char *const *words; /* NULL-terminated, for ENUM and WORDS; STRING: the only ones it may be; NULL: any */
   const MsFieldTable *sub;  /* for OBJECT; CUSTOM: of the object that it also takes, for the schema */
   /* CUSTOM: `member` is at `offset`; a row that fills several members has offset 0 and gets the whole struct. What it
    * owns is freed and copied by the module of the struct. print NULL: never written. */
