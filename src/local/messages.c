@@ -15,8 +15,10 @@ enum {
   QUICK_LARGEST = 8 << 20,
   MOST_SIZES = 128,
   REAL_B = 4,
-  LEAST_S = 20 /* microseconds of one timing */,
+  TIMES = 4 /* of one timing */,
   MOST_REPEATS = 9,
+  EVICT_L2 = 4 /* times that cache is written between two messages */,
+  EVICT_B = 8 << 20 /* where its size is unknown */,
   REFERENCE_EVERY = 8 /* sizes */
 };
 static const double budget_s = 0.03; /* of the repetitions of one size in one pass */
@@ -30,7 +32,9 @@ static const char *const csv_words[N_KINDS] = {"all_gather", "reduce_scatter", "
 typedef struct {
   MsComm *comm;
   int own, ranks;
-  float *a, *b;   /* LARGEST bytes each */
+  float *a, *b; /* LARGEST bytes each */
+  char *evict;  /* [evict_B] */
+  gsize evict_B;
   gint64 *counts; /* [ranks] */
 } Bench;
 
@@ -53,36 +57,44 @@ static void once(const Bench *x, Kind kind, gint64 n) {
   }
 }
 
-/* Seconds of one operation, as the slowest rank saw them; *quiet when every rank had its core. */
-static double timed(const Bench *x, Kind kind, gint64 n, int times, gboolean *quiet) {
-  ms_comm_barrier(x->comm);
-  double cpu = ms_process_cpu_s(), wall = ms_clock_s(CLOCK_MONOTONIC);
-  for (int i = 0; i < times; i++) once(x, kind, n);
-  double data[2] = {ms_clock_s(CLOCK_MONOTONIC) - wall, 0};
-  data[1] = -(ms_process_cpu_s() - cpu) / MAX(data[0], 1e-9);
+/* Mean seconds of some operations, as the slowest rank saw them; *quiet when every rank had its core. Before each its
+ * core's own cache is filled with something else, as the layers between two messages of a step leave it: one on top of
+ * another, messages below a megabyte take half the time. */
+static double timed(const Bench *x, Kind kind, gint64 n, gboolean *quiet) {
+  double cpu_s = 0, data[2] = {0};
+  for (int i = 0; i < TIMES; i++) {
+    memset(x->evict, i, x->evict_B);
+    ms_comm_barrier(x->comm);
+    double cpu = ms_process_cpu_s(), wall = ms_clock_s(CLOCK_MONOTONIC);
+    once(x, kind, n);
+    data[0] += ms_clock_s(CLOCK_MONOTONIC) - wall, cpu_s += ms_process_cpu_s() - cpu;
+  }
+  data[1] = -cpu_s / MAX(data[0], 1e-9);
   ms_comm_world_max(x->comm, data, 2);
   *quiet = -data[1] > MS_QUIET;
-  return data[0] / times / (kind == P2P ? 2 : 1);
+  return data[0] / TIMES / (kind == P2P ? 2 : 1);
 }
 
 typedef struct { /* HUGE_VAL: not yet; each with what the reference reached beside it */
   double least_s, least_flops, quiet_s, quiet_flops;
 } Least;
 
+static const Least nothing = {HUGE_VAL, 1, HUGE_VAL, 1};
+
 /* The least by time alone (local/survey.c). */
 static void keep(double s, double flops, double *least_s, double *least_flops) {
   if (s < *least_s) *least_s = s, *least_flops = flops;
 }
 
-static void repeat(const Bench *x, Kind kind, gint64 n, double flops, Least *least) {
+static void repeat(const Bench *x, Kind kind, gint64 n, Least *least) {
   gboolean quiet;
-  double first = timed(x, kind, n, 1, &quiet); /* the same on all ranks, so that all repeat as often */
-  int times = (int)CLAMP(LEAST_S * 1e-6 / first, 1, 200),
-      repeats = (int)CLAMP(budget_s / (first * times), 2, MOST_REPEATS);
+  *least = nothing;
+  double first = timed(x, kind, n, &quiet); /* the same on all ranks, so that all repeat as often */
+  int repeats = (int)CLAMP(budget_s / (first * TIMES), 2, MOST_REPEATS);
   for (int i = 0; i < repeats; i++) {
-    double s = timed(x, kind, n, times, &quiet);
-    keep(s, flops, &least->least_s, &least->least_flops);
-    if (quiet) keep(s, flops, &least->quiet_s, &least->quiet_flops);
+    double s = timed(x, kind, n, &quiet);
+    least->least_s = MIN(least->least_s, s);
+    if (quiet) least->quiet_s = MIN(least->quiet_s, s);
   }
 }
 
@@ -118,23 +130,38 @@ static double slowest_reference(const Bench *x, const MsBlas *blas) {
   return -least[0];
 }
 
+/* Sizes [from, to), at the better of the references before and after them, as a disturbance can only lower one. Returns
+ * the one after. */
+static double some_sizes(const Bench *x, const MsBlas *blas, const gint64 *bytes, int from, int to, double before_flops,
+                         Least *least) {
+  Least now[REFERENCE_EVERY * N_KINDS];
+  for (int i = 0; i < (to - from) * N_KINDS; i++)
+    repeat(x, (Kind)(i % N_KINDS), bytes[from + i / N_KINDS] / REAL_B, &now[i]);
+  double after_flops = slowest_reference(x, blas), flops = MAX(before_flops, after_flops);
+  for (int i = 0; i < (to - from) * N_KINDS; i++) {
+    Least *l = &least[from * N_KINDS + i];
+    keep(now[i].least_s, flops, &l->least_s, &l->least_flops),
+        keep(now[i].quiet_s, flops, &l->quiet_s, &l->quiet_flops);
+  }
+  return after_flops;
+}
+
 GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes) {
   Bench x = {.comm = comm, .own = own, .ranks = ms_comm_size(comm, MS_GROUP_TP)};
   x.counts = g_new0(gint64, x.ranks);
   x.a = g_malloc0(LARGEST), x.b = g_malloc0(LARGEST);
   memset(x.a, 1, LARGEST), memset(x.b, 1, LARGEST); /* pages are there */
+  g_autoptr(MsMachine) machine = ms_machine_new(blas);
+  x.evict_B = machine->l2_B > 0 ? (gsize)(EVICT_L2 * machine->l2_B) : EVICT_B, x.evict = g_malloc(x.evict_B);
   gint64 bytes[MOST_SIZES];
-  double last_flops = 0;
   int steps = sizes_of(quick, x.ranks * REAL_B, bytes);
   g_autofree Least *least = g_new(Least, steps * N_KINDS);
-  for (int i = 0; i < steps * N_KINDS; i++) least[i] = (Least){HUGE_VAL, 1, HUGE_VAL, 1};
-  for (int pass = 0; pass < passes; pass++)
-    for (int i = 0; i < steps; i++) {
-      double flops = i % REFERENCE_EVERY == 0 ? slowest_reference(&x, blas) : last_flops;
-      last_flops = flops;
-      for (int kind = 0; kind < N_KINDS; kind++)
-        repeat(&x, (Kind)kind, bytes[i] / REAL_B, flops, &least[i * N_KINDS + kind]);
-    }
+  for (int i = 0; i < steps * N_KINDS; i++) least[i] = nothing;
+  for (int pass = 0; pass < passes; pass++) {
+    double before_flops = slowest_reference(&x, blas);
+    for (int from = 0; from < steps; from += REFERENCE_EVERY)
+      before_flops = some_sizes(&x, blas, bytes, from, MIN(from + REFERENCE_EVERY, steps), before_flops, least);
+  }
   GArray *samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   for (int i = 0; i < steps; i++)
     for (int kind = 0; kind < N_KINDS; kind++) {
@@ -142,7 +169,7 @@ GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean 
       add(samples, (Kind)kind, x.ranks, (double)bytes[i], isfinite(l->quiet_s) ? l->quiet_s : l->least_s,
           isfinite(l->quiet_s) ? l->quiet_flops : l->least_flops);
     }
-  g_free(x.a), g_free(x.b), g_free(x.counts);
+  g_free(x.a), g_free(x.b), g_free(x.counts), g_free(x.evict);
   return samples;
 }
 

@@ -10,9 +10,10 @@
 /* Every collective over the tensor-parallel group of the layout and a message between its first two ranks, from 64 B to
  * 32 MiB in memory: least over repetitions in `passes` interleaved passes, of those in which every rank had its core
  * where there are any. All ranks call it; the samples (MsRowSample) are the same on all. An element of 4 bytes in
- * memory is one of FP32, or what a list counts as 2 bytes of BF16: every measurement gives a sample of both. Between
- * the sizes all ranks run the reference kernel at the same time; the slowest stands beside the samples.
- * (transfer full) */
+ * memory is one of FP32, or what a list counts as 2 bytes of BF16: every measurement gives a sample of both. Before
+ * each message the ranks write over their cores' own caches, as the layers between two messages of a step do. Between
+ * the sizes all ranks run the reference kernel at the same time; the slowest of them, and of before and after the
+ * faster, stands beside the samples. (transfer full) */
 GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes);
 
 char *ms_messages_text(

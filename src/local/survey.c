@@ -63,6 +63,16 @@ static void merge(MsMeasuredStep *m, MsStepRun *run) {
   merge_rows(m, run);
 }
 
+/* A reference takes milliseconds, a run of a step a second: what disturbs it for a moment says nothing of the step, and
+ * can only lower it. So the speed beside a run is the best that it or the runs before and after it in the pass saw. */
+static void lend_references(MsStepRun *const *run, int n) {
+  g_autofree double *own = g_new(double, MAX(n, 1));
+  for (int i = 0; i < n; i++) own[i] = run[i] ? run[i]->reference_flops : 0;
+  for (int i = 0; i < n; i++)
+    for (int j = MAX(i - 1, 0); run[i] && own[i] > 0 && j <= MIN(i + 1, n - 1); j++)
+      run[i]->reference_flops = MAX(run[i]->reference_flops, own[j]);
+}
+
 MsSurveyed *ms_survey(const MsLocalStep *step, int n, int passes, MsPassFunc pass, gpointer data, MsTick tick,
                       gpointer tick_data, GError **error) {
   g_autoptr(MsSurveyed) survey = g_new0(MsSurveyed, 1);
@@ -74,6 +84,7 @@ MsSurveyed *ms_survey(const MsLocalStep *step, int n, int passes, MsPassFunc pas
   for (; survey->passes < passes && !survey->interrupted; survey->passes++) {
     GError *cause = NULL;
     gboolean ok = pass(step, n, run, why, tick, tick_data, data, &cause);
+    lend_references(run, n);
     for (int i = 0; i < n; i++) {
       MsMeasuredStep *m = &survey->step[i];
       if (run[i]) merge(m, run[i]);

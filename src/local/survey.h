@@ -4,6 +4,7 @@
  * All steps are visited in several passes spread over time, before and after each run of a step the reference kernel
  * (local/machine.h). A host drifts: clocks, neighbours on the same cores. Of every row and step the least time over the
  * passes is kept, which noise can only raise, with the reference beside it: seconds x FLOP/s are compared between them.
+ * Noise can only lower a reference, so it is the best of those of the run and of its neighbours in the pass.
  * What comes out of one pass alone is off by a median of 46 % on a busy machine, the least of three by 0.5-3 %. */
 #ifndef MS_LOCAL_SURVEY_H
 #define MS_LOCAL_SURVEY_H
