@@ -281,7 +281,7 @@ static void what_fits_in_no_cut_is_counted(void **state) {
   g_autoptr(MsRequest) request = ms_small_request(&small);
   g_autoptr(MsPlan) all = ms_small_plan(request, FALSE, 2, 100),
                     loose = branched(request, 1u << MS_SHORT_BOUND, 2, 100);
-  int step = ms_by_tier(31, 2), interleaved = 0;
+  int step = ms_by_tier(47, 2), interleaved = 0;
   for (int i = 0; i < all->n_best; i += step) {
     double needed_B = ms_device_B(all->best[i].result);
     interleaved += all->best[i].scenario->layout.vpp > 1;
@@ -538,7 +538,7 @@ static void ways_of_fsdp_share_nodes(void **state) {
                                      "\"ep_overlap\": \"auto\", \"distributed_optimizer\": [true], "};
   const guint without[] = {0, 1u << MS_SHORT_BOUND};
   same_list(&gradients_open, without, G_N_ELEMENTS(without));
-  for (guint i = 0; i < G_N_ELEMENTS(more); i++) {
+  for (int i = 0; i < ms_by_tier(1, G_N_ELEMENTS(more)); i++) {
     MsSmallRequest own = gradients_open;
     own.options = more[i];
     own.layout = "\"schedule\": \"auto\", \"tp\": 1, \"cp\": 1, \"pp\": [1, 2, 4], \"vpp\": [1, 2], \"ep\": [2, 4], "
@@ -910,7 +910,7 @@ static void damaged_checkpoints_are_refused(void **state) {
   assert_false(resumed(request, file, TRUE, "simulated[0]: is not a simulated layout of this request"));
   g_autoptr(GRand) rand = g_rand_new_with_seed(1);
   const char *rows = strstr(text, "\"simulated\"");
-  int accepted = 0, rounds = ms_by_tier(60, 400);
+  int accepted = 0, rounds = ms_by_tier(30, 400);
   for (int i = 0; i < rounds; i++) { /* only behind the digest, which would refuse them all */
     g_autofree char *mutant = ms_test_mutate(rand, rows),
                     *whole = g_strdup_printf("%.*s%s", (int)(rows - text), text, mutant);
