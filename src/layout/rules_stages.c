@@ -1,6 +1,7 @@
 /* src/layout/rules_stages.c - rules of layers on stages and of schedules. */
 #include "describe/framework.h"
 #include "layout/rules.h"
+#include <string.h>
 
 /* --- layers on stages ------------------------------------------------------------------------------------------ */
 
@@ -132,12 +133,47 @@ RULE(shared_keys_in_stage) {
                            chunks[bad].first_layer + 1);
 }
 /* What the schedule itself says of stages, microbatches and groups; EP overlap has rules of its own. */
-static gboolean fits(const MsScenario *s, char *why, size_t size) {
+static gboolean fits_with(const MsScenario *s, int microbatches, char *why, size_t size) {
   MsScheduleNumbers n = {.stages = s->layout.pp,
-                         .microbatches = ms_layout_flush(s, (int)MIN(microbatches(s), G_MAXINT)),
+                         .microbatches = microbatches,
                          .chunks = ms_layout_chunks_per_rank(s),
                          .group = MAX(0, s->layout.microbatch_group_size_per_virtual_pipeline_stage)};
   return ms_schedule_row(s->layout.schedule)->fits(&n, why, size);
+}
+
+enum { MOST_GROUP = 65536 }; /* that a file may say */
+
+/* The nearest number of microbatches below (step -1) or above that fits; 0: none within two groups. */
+static int nearest_fit(const MsScenario *s, int microbatches, int step) {
+  int group = MIN(MAX(s->layout.pp, s->layout.microbatch_group_size_per_virtual_pipeline_stage), MOST_GROUP);
+  int last = step < 0 ? MAX(1, microbatches - 2 * group) : microbatches + 2 * group;
+  for (int m = microbatches + step; step < 0 ? m >= last : m <= last; m += step)
+    if (fits_with(s, m, NULL, 0)) return m;
+  return 0;
+}
+
+/* The batches beside it that would do, as the end of a reason. */
+static void append_batches(const MsScenario *s, int microbatches, char *why, size_t size) {
+  gint64 of_one = times(s->training.micro_batch_size, data_parallel(s));
+  gboolean local = s->training.local_batch_size > 0;
+  int below = nearest_fit(s, microbatches, -1), above = nearest_fit(s, microbatches, 1);
+  if (local) of_one = s->training.micro_batch_size;
+  size_t length = strlen(why);
+  if (below == 0) below = above;
+  if (above == 0) above = below;
+  if (below == 0 || s->pools.shares > 0) return;
+  g_snprintf(why + length, size - length, "; a %s batch of %" G_GINT64_FORMAT, local ? "local" : "global",
+             times(below, of_one));
+  length = strlen(why);
+  if (above != below) g_snprintf(why + length, size - length, " or %" G_GINT64_FORMAT, times(above, of_one));
+  g_strlcat(why, " would do", size);
+}
+
+static gboolean fits(const MsScenario *s, char *why, size_t size) {
+  int m = MIN(ms_layout_flush(s, (int)MIN(microbatches(s), G_MAXINT)), G_MAXINT / 2);
+  if (fits_with(s, m, why, size)) return TRUE;
+  if (size > 0) append_batches(s, m, why, size);
+  return FALSE;
 }
 
 RULE(microbatch_group) { return ms_schedule_chunks(s->layout.schedule) != 0 || fits(s, why, size); }

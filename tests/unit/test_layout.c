@@ -1116,6 +1116,28 @@ static void refusal_says_why(void **state) {
   g_free(c);
 }
 
+/* A batch that leaves the pipeline too few microbatches: the reason says the nearest that do, and they do. */
+static void refusal_says_batches(void **state) {
+  static const struct {
+    int microbatches, group;
+    const char *ends;
+  } rows[] = {{3, 0, "; a global batch of 32 would do"},
+              {11, 0, "; a global batch of 64 or 96 would do"},
+              {15, 12, "; a global batch of 96 or 128 would do"}};
+  (void)state;
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++) {
+    Case *c = case_new(64, 2, 1, 4, 8, 1);
+    MsRefusal refusal;
+    LAYOUT.vpp = 2;
+    LAYOUT.microbatch_group_size_per_virtual_pipeline_stage = rows[i].group;
+    TRAINING.global_batch_size = 8 * rows[i].microbatches;
+    if (ms_layout_check(&c->s, &refusal)) fail_msg("%d microbatches are taken", rows[i].microbatches);
+    assert_string_equal(ms_rules[refusal.rule].name, "microbatch-group");
+    if (!g_str_has_suffix(refusal.why, rows[i].ends)) fail_msg("%s", refusal.why);
+    g_free(c);
+  }
+}
+
 static void resolved_values(void **state) {
   Case *c = good_case();
   (void)state;
@@ -1184,6 +1206,7 @@ int main(void) {
       cmocka_unit_test(v_schedules),
       cmocka_unit_test(every_rule_refuses),
       cmocka_unit_test(refusal_says_why),
+      cmocka_unit_test(refusal_says_batches),
       cmocka_unit_test(resolved_values),
       cmocka_unit_test(arbitrary_values),
   };
