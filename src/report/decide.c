@@ -13,19 +13,21 @@ static gboolean is_named(const MsDecision *d, int i) {
 
 static void append_rows(GString *out, const MsDecision *d) {
   MsTable *table = ms_table_of(">#|layout|>step|>fastest|>regret");
-  int left = 0;
+  g_autoptr(GPtrArray) listed = g_ptr_array_new();
+  g_autofree int *place = g_new(int, d->n);
   for (int i = 0; i < d->n; i++) {
     const MsDecisionRow *row = &d->row[i];
-    if (i > 0 && !is_named(d, i) && (i >= FEW || row->chance < LEAST)) {
-      left++;
-      continue;
-    }
+    if (i > 0 && !is_named(d, i) && (i >= FEW || row->chance < LEAST)) continue;
     g_autofree char *layout = ms_report_layout(row->entry->scenario);
     ms_table_cellf(table, "%d%s", row->place, i == d->pick ? " *" : "  ");
     MS_TABLE_ROW(table, layout, MS_SECONDS(row->entry->result->step_time_s), MS_PERCENT(row->chance),
                  MS_PERCENT(row->regret));
+    place[listed->len] = row->place;
+    g_ptr_array_add(listed, row->entry->scenario);
   }
   ms_table_append(table, out);
+  ms_report_append_apart(out, listed, place);
+  int left = d->n - (int)listed->len;
   if (left > 0) g_string_append_printf(out, "%d more (--json lists them)\n", left);
 }
 

@@ -92,6 +92,9 @@ char *ms_report_value(const char *json);
 /* The same of one setting: recomputation by its modules, words without quotes. (transfer full) */
 char *ms_report_setting(const char *json);
 char *ms_report_change(const MsComparison *change); /* "vpp 4 -> 2, ..." (transfer full) */
+/* Below a table of ms_report_layout of one task, a line for each whose other keys are on and not those of all of them:
+ * "7 with cuda_graph_scope attn". `place`: the number of each row. */
+void ms_report_append_apart(GString *out, const GPtrArray *scenarios, const int *place);
 
 /* --- changes.c ------------------------------------------------------------------------------------------------- */
 typedef struct {

@@ -26,15 +26,20 @@ char *ms_report_robust(const MsRobust *r, int top) {
   GString *out = g_string_new("\nunder disturbances, by expected step time\n");
   MsTable *table = ms_table_of(">#|>by p95|>by nominal|layout|>expected|>p95|>nominal");
   for (int d = 0; d < r->disturbances->n; d++) ms_table_column(table, r->disturbances->row[d].name, TRUE);
+  g_autoptr(GPtrArray) listed = g_ptr_array_new();
+  g_autofree int *place = g_new(int, r->n);
   for (int i = 0; i < r->n && (top <= 0 || i < top); i++) {
     const MsRobustRow *row = &r->row[i];
     g_autofree char *layout = ms_report_layout(row->entry->scenario);
+    place[i] = i + 1;
+    g_ptr_array_add(listed, row->entry->scenario);
     MS_TABLE_ROW(table, MS_FORMAT("%d", i + 1), MS_FORMAT("%d", row->place_p95), MS_FORMAT("%d", row->place), layout);
     seconds_cell(table, row->expected_s), seconds_cell(table, row->p95_s),
         seconds_cell(table, row->entry->result->step_time_s);
     for (int d = 0; d < r->disturbances->n; d++) seconds_cell(table, row->state_s[d]);
   }
   ms_table_append(table, out);
+  ms_report_append_apart(out, listed, place);
   append_proof(out, r);
   return g_string_free(out, FALSE);
 }

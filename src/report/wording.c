@@ -1,7 +1,9 @@
-/* src/report/wording.c - a setting, and a change of settings, as people write them. */
+/* src/report/wording.c - a setting, a change of settings, and what several layouts differ in, as people write them. */
 #include <string.h>
 
+#include "base/text.h"
 #include "report/report.h"
+#include "study/knobs.h"
 
 char *ms_report_value(const char *json) {
   if (!json || strcmp(json, "null") == 0) return g_strdup("-");
@@ -42,4 +44,53 @@ char *ms_report_change(const MsComparison *change) {
                            strchr(k->path, '.') ? strchr(k->path, '.') + 1 : k->path, a, b);
   }
   return g_string_free(out, FALSE);
+}
+
+/* --- layouts side by side -------------------------------------------------------------------------------------- */
+/* What ms_report_layout says, and what follows from it. */
+static gboolean is_said(const char *path) {
+  return g_str_has_prefix(path, "model") || g_str_has_prefix(path, "hardware") ||
+         ms_text_has_word("layout.tp layout.cp layout.pp layout.vpp layout.ep layout.etp layout.pipeline_layout "
+                          "training.micro_batch_size options.recompute options.sequence_parallel",
+                          path);
+}
+
+static gboolean differs(const GPtrArray *knobs, const char *path) {
+  const char *first = g_hash_table_lookup(knobs->pdata[0], path);
+  for (guint i = 1; i < knobs->len; i++)
+    if (g_strcmp0(g_hash_table_lookup(knobs->pdata[i], path), first) != 0) return TRUE;
+  return FALSE;
+}
+
+/* "ep_overlap", "precision mxfp8"; nothing of what is off. */
+static void append_key(GString *out, const char *path, const char *json) {
+  const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
+  g_autofree char *value = ms_report_value(json);
+  if (ms_text_has_word("no none -", value)) return;
+  g_string_append_printf(out, "%s%s", out->len ? ", " : "", key);
+  if (strcmp(value, "yes") != 0) g_string_append_printf(out, " %s", value);
+}
+
+/* Strings. (transfer full) */
+static GPtrArray *keys_apart(const GPtrArray *scenarios) {
+  GPtrArray *texts = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GPtrArray) knobs = g_ptr_array_new_with_free_func((GDestroyNotify)g_hash_table_unref);
+  if (scenarios->len == 0) return texts;
+  for (guint i = 0; i < scenarios->len; i++) g_ptr_array_add(knobs, ms_knobs_of_scenario(scenarios->pdata[i]));
+  g_autoptr(GList) paths = g_list_sort(g_hash_table_get_keys(knobs->pdata[0]), (GCompareFunc)strcmp);
+  for (guint i = 0; i < scenarios->len; i++) {
+    GString *text = g_string_new(NULL);
+    for (GList *at = paths; at; at = at->next)
+      if (!is_said(at->data) && differs(knobs, at->data))
+        append_key(text, at->data, g_hash_table_lookup(knobs->pdata[i], at->data));
+    g_ptr_array_add(texts, g_string_free(text, FALSE));
+  }
+  return texts;
+}
+
+void ms_report_append_apart(GString *out, const GPtrArray *scenarios, const int *place) {
+  g_autoptr(GPtrArray) apart = keys_apart(scenarios);
+  for (guint i = 0; i < apart->len; i++)
+    if (*(const char *)apart->pdata[i])
+      ms_text_paragraph(out, 6, "%-5d with %s", place[i], (const char *)apart->pdata[i]);
 }
