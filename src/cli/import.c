@@ -335,6 +335,34 @@ static const char *reader_of_form(const char *name) {
   return NULL;
 }
 
+/* Words that people have for what is read under another. */
+static const struct {
+  const char *word, *kind;
+} others[] = {{"mindspeed", "megatron"},
+              {"mindspeed-llm", "megatron"},
+              {"megatron-lm", "megatron"},
+              {"megatron-bridge", "log"},
+              {"nemo", "log"},
+              {"mt-megatronlm", "megatron"},
+              {"pai-megatron", "megatron"},
+              {"slime", "megatron"},
+              {"miles", "megatron"},
+              {"transformers", "hf"},
+              {"huggingface", "hf"},
+              {"nsight", "nsys"},
+              {"rocm", "rocprof"},
+              {"cann", "msprof"},
+              {"lora", "peft"},
+              {"nccl", "nccl-tests"},
+              {"rccl", "rccl-tests"},
+              {"hccl", "hccl-test"}};
+
+static const char *kind_of_other(const char *word) {
+  for (gsize i = 0; i < G_N_ELEMENTS(others); i++)
+    if (g_ascii_strcasecmp(others[i].word, word) == 0) return others[i].kind;
+  return NULL;
+}
+
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
   for (gsize i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].word;
@@ -343,6 +371,11 @@ static int import_one(const MsVerb *verb, const Options *o, int argc, char **arg
   const char *reader = g_strv_contains(words, argv[1]) ? NULL : reader_of_form(argv[1]);
   if (reader)
     return ms_cli_usage(verb, "what launch prints in the form %s is read by: moesim import %s FILE", argv[1], reader);
+  const char *other = g_strv_contains(words, argv[1]) ? NULL : kind_of_other(argv[1]);
+  if (other && strcmp(other, "log") == 0)
+    return ms_cli_usage(
+        verb, "no import reads how %s is set up; what its run prints is read by: moesim import log FILE", argv[1]);
+  if (other) return ms_cli_usage(verb, "what is of %s is read by: moesim import %s FILE", argv[1], other);
   int kind = ms_cli_word(verb, "kind", argv[1], words);
   if (kind < 0) return MS_ERROR_USAGE;
   if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))
