@@ -32,6 +32,12 @@ static void print(const Options *o, const MsWhatifRun *run, gboolean first) {
   ms_cli_print(o->json ? ms_report_whatif_json(run) : ms_report_whatif(run, ms_report_flags()));
 }
 
+static gboolean any_predicted(const MsWhatifRun *run) {
+  for (int i = 0; i < run->n; i++)
+    if (run->row[i].result) return TRUE;
+  return FALSE;
+}
+
 /* --- a study of a few words: --base RUN --set KEY=VALUE,VALUE --- */
 static void write_value(MsJsonOut *out, const char *text) {
   g_autoptr(JsonNode) node = json_from_string(text, NULL);
@@ -69,7 +75,7 @@ static MsWhatif *study_of_words(const Options *o, GError **error) {
 static int run_files(const Options *o, char **files, GPtrArray *runs) {
   const MsWhatifOptions options = {.threads = o->threads, .progress = TRUE};
   GError *error = NULL;
-  guint points = 0;
+  gboolean any = FALSE;
   int status = ms_cli_outputs(o->csv);
   if (status != 0) return status;
   if (!ms_report_can_plot(o->plot, &error)) return ms_cli_fail(error);
@@ -78,11 +84,11 @@ static int run_files(const Options *o, char **files, GPtrArray *runs) {
     MsWhatifRun *run = whatif ? ms_whatif_run(whatif, &options, &error) : NULL;
     if (!run) return ms_cli_fail(error);
     g_ptr_array_add(runs, run);
-    points += run->extent.done;
+    any |= any_predicted(run);
     print(o, run, runs->len == 1);
   }
   if (runs->len > 0 && !write_files(o, runs, &error)) return ms_cli_fail(error);
-  return ms_cli_found(points > 0);
+  return any ? 0 : MS_ERROR_NOTHING;
 }
 
 /* The first key that stands in two --set; NULL: none. (transfer full) */

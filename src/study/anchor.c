@@ -813,6 +813,8 @@ MsAnchorEvaluation *ms_anchor_evaluate(const char *const *paths, gboolean unname
   if (!look_at_all(runs, &study, options->threads, options->progress, &e->extent, error)) return NULL;
   for (guint i = 0; i < runs->len; i++)
     if (g_array_index(runs, Run, i).usable) g_ptr_array_add(usable, &g_array_index(runs, Run, i));
+  if (usable->len == 0 && !ms_extent_stopped(&e->extent))
+    return ms_error(error, MS_ERROR_INPUT, "no run with a measured step time that can be predicted"), NULL;
   g_ptr_array_sort(usable, by_site);
   evaluate(e, (Run *const *)usable->pdata, usable->len);
   return g_steal_pointer(&e);
