@@ -6,6 +6,7 @@
 #include "study/parts.h"
 #include "study/variant.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *const ms_way_words[] = {"gpus", "options", "machine", NULL};
@@ -176,6 +177,31 @@ static void try_options(Search *x) {
   }
 }
 
+/* Where less of a GPU may be used than plans do by default: the limit that the leanest layout found needs, lowered
+ * until nothing fits. */
+#define FINER 0.01 /* of the device memory, from one limit to the next */
+
+static void try_limit(Search *x) {
+  MsRequest r = variant_of(x->request), usual = {0};
+  double step = FINER;
+  gboolean stopped = FALSE;
+  ms_fields_defaults(&ms_plan_table, &usual);
+  if (r.max_memory_fraction < usual.max_memory_fraction) {
+    r.max_memory_fraction = usual.max_memory_fraction;
+    g_autoptr(GArray) points = ms_plan_front(&r, &x->options, ms_front_step, &step, &stopped, NULL);
+    const MsFrontPoint *least =
+        points && points->len > 0 ? &g_array_index(points, MsFrontPoint, points->len - 1) : NULL;
+    if (least && !stopped) {
+      double percent = ceil(100 * least->device_B / r.base->hardware->hbm_B);
+      g_autofree char *change = g_strdup_printf("max_memory_fraction %.2f", percent / 100);
+      r.max_memory_fraction = percent / 100;
+      try(x, &r, MS_WAY_OPTIONS, change, NULL);
+    }
+    for (guint i = 0; points && i < points->len; i++) ms_scenario_free(g_array_index(points, MsFrontPoint, i).scenario);
+  }
+  ms_variant_clear(&r);
+}
+
 /* --- a type that the machine has --- */
 static gboolean lacks_precision(const MsRequest *r) {
   return !ms_request_leaves_open(r, "training.precision") &&
@@ -227,7 +253,7 @@ MsWays *ms_ways_new(const MsRequest *request, const MsPlanOptions *options) {
   Search x = {ways, request, {.top = 1, .prune = TRUE, .rough = TRUE, .threads = options->threads}, options};
   if (lacks_precision(request)) try_precisions(&x);
   else {
-    if (request->objective != MS_GOAL_DEADLINE) try_options(&x);
+    if (request->objective != MS_GOAL_DEADLINE) try_options(&x), try_limit(&x);
     try_more_gpus(&x);
   }
   try_machines(&x);

@@ -6,6 +6,9 @@
 #include "study/parts.h"
 #include "study/ways.h"
 
+#include <math.h>
+#include <string.h>
+
 static const MsPlanOptions one = {.top = 1, .prune = TRUE, .threads = 2};
 
 /* Eight layers of Llama 3 8B, of which eight GPUs with so little memory hold no layout. */
@@ -45,6 +48,27 @@ static void ways_fit(void **state) {
   }
 }
 
+/* Where less of a GPU may be used than is usual: the limit that is named lets some layout in, and two percent less of
+ * the device memory none of those that save memory. */
+static void a_limit_is_named(void **state) {
+  (void)state;
+  g_autofree char *text = ms_test_request_text("{\"base\": \"llama3-8b\", \"num_layers\": 8}", "\"h100-sxm\"", "8",
+                                               "\"global_batch_size\": 96, \"micro_batch_size\": 1", "\"cp\": 1",
+                                               "\"recompute\": {\"granularity\": \"full\"}");
+  g_autoptr(MsRequest) request = ms_test_request_of(text);
+  request->max_memory_fraction = 0.02;
+  g_autoptr(MsWays) ways = ms_ways_new(request, &one);
+  double named = NAN;
+  for (int i = 0; i < ways->n; i++)
+    if (g_str_has_prefix(ways->way[i].change, "max_memory_fraction "))
+      named = g_ascii_strtod(strchr(ways->way[i].change, ' '), NULL);
+  for (int less = 0; less < 2; less++) {
+    request->max_memory_fraction = named - 0.02 * less;
+    g_autoptr(MsPlan) plan = ms_plan(request, &one, NULL);
+    assert_int_equal(plan->n_best, less ? 0 : 1);
+  }
+}
+
 static void nodes_are_filled(void **state) {
   (void)state;
   g_autoptr(MsRequest) request = too_large("100");
@@ -57,6 +81,7 @@ static void nodes_are_filled(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ways_fit), cmocka_unit_test(nodes_are_filled)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ways_fit), cmocka_unit_test(a_limit_is_named),
+                                     cmocka_unit_test(nodes_are_filled)};
   return cmocka_run_group_tests_name("ways", tests, NULL, NULL);
 }
