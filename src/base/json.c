@@ -155,3 +155,10 @@ JsonNode *ms_json_copy(JsonNode *node) {
   }
   return copy;
 }
+
+JsonNode *ms_json_of_word(const char *text) {
+  g_autoptr(MsJson) doc = ms_json_parse(text, -1, NULL, NULL);
+  JsonNode *node = doc ? ms_json_root(doc) : NULL;
+  if (node && (JSON_NODE_HOLDS_VALUE(node) || JSON_NODE_HOLDS_NULL(node))) return ms_json_copy(node);
+  return json_node_init_string(json_node_alloc(), text);
+}

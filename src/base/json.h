@@ -66,6 +66,10 @@ gboolean ms_json_take_null(MsJsonCursor *cursor);
 const double *ms_json_take_numbers(MsJsonCursor *cursor, guint *n);
 JsonNode *ms_json_take_node(MsJsonCursor *cursor); /* a tree of any value. (transfer full) */
 
+/* What a person gives as one word: a number, true, false or null as JSON writes it, all else a string: 8, 400Gb/s.
+ * (transfer full) */
+JsonNode *ms_json_of_word(const char *text);
+
 /* What a value is: of that type, its string (NULL: it is none), its number (NaN: it is none). `node` may be NULL. */
 gboolean ms_json_is(JsonNode *node, GType type);
 const char *ms_json_string(JsonNode *node);

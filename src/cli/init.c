@@ -74,18 +74,12 @@ static void answer(Init *x, const char *key, const char *text, const char *sourc
 }
 
 /* --- the file ---------------------------------------------------------------------------------------------------- */
-/* 8 as a number, 400Gb/s as a text: both are what a file may say. (transfer full) */
-static JsonNode *value_of(const char *text) {
-  JsonNode *node = json_from_string(text, NULL);
-  return node ? node : json_node_init_string(json_node_alloc(), text);
-}
-
 /* "sliding_window.window": a member of an object, beside those that were said before. */
 static void put_value(JsonObject *object, const char *key, const char *text) {
   const char *dot = strchr(key, '.');
   g_autofree char *outer = dot ? g_strndup(key, (gsize)(dot - key)) : NULL;
   if (!dot) {
-    json_object_set_member(object, key, value_of(text));
+    json_object_set_member(object, key, ms_json_of_word(text));
     return;
   }
   JsonObject *inner = ms_json_object(ms_json_member(object, outer));

@@ -139,6 +139,20 @@ static char *unknown_option(const GOptionEntry *entries, int argc, char **argv) 
   return NULL;
 }
 
+/* An option without a value that was given one, which GLib would pass over: --explain=false; NULL: none. (transfer
+ * full)
+ */
+static char *needless_value(const GOptionEntry *entries, int argc, char **argv) {
+  for (int i = 1; i < argc; i++)
+    for (const GOptionEntry *e = entries; e->long_name; e++) {
+      const char *value = g_str_has_prefix(argv[i], "--") && g_str_has_prefix(argv[i] + 2, e->long_name)
+                              ? argv[i] + 2 + strlen(e->long_name)
+                              : "";
+      if (e->arg == G_OPTION_ARG_NONE && *value == '=') return g_strdup_printf("--%s takes no value", e->long_name);
+    }
+  return NULL;
+}
+
 static GOptionContext *context_new(const MsVerb *verb, const GOptionEntry *entries) {
   GOptionContext *context = g_option_context_new(verb->arguments);
   g_option_context_set_help_enabled(context, FALSE);
@@ -224,8 +238,12 @@ static gboolean parse(const MsVerb *verb, const GOptionEntry *entries, int *argc
     *status = 0;
     return FALSE;
   }
-  g_autofree char *unknown = unknown_option(entries, head, *argv);
+  g_autofree char *unknown = unknown_option(entries, head, *argv), *needless = needless_value(entries, head, *argv);
   g_autoptr(GError) error = NULL;
+  if (needless) {
+    *status = ms_cli_usage(verb, "%s", needless);
+    return FALSE;
+  }
   if (!g_option_context_parse(context, &head, argv, &error)) {
     *status = ms_cli_usage(verb, "%s", unknown ? unknown : error->message);
     return FALSE;

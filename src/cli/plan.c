@@ -25,10 +25,11 @@ typedef struct {
   const GOptionEntry *entries;
 } Options;
 
-/* Of an option whose value is 0, or NULL, when it is not given. */
+/* Of an option whose value is 0, MS_CLI_UNSET or NULL when it is not given. */
 static gboolean is_given(const GOptionEntry *e) {
-  return e->arg == G_OPTION_ARG_NONE || e->arg == G_OPTION_ARG_INT ? *(const int *)e->arg_data != 0
-                                                                   : *(char *const *)e->arg_data != NULL;
+  if (e->arg != G_OPTION_ARG_NONE && e->arg != G_OPTION_ARG_INT) return *(char *const *)e->arg_data != NULL;
+  int value = *(const int *)e->arg_data;
+  return value != 0 && value != MS_CLI_UNSET;
 }
 
 /* The first of these that is given, or NULL. */
@@ -378,7 +379,9 @@ static int check(const MsVerb *verb, const Options *o, int files) {
 
 int ms_cli_plan(int argc, char **argv) {
   const MsVerb *verb = ms_cli_verb("plan");
-  Options o = {.top = MS_CLI_UNSET, .ask = {.seq_length = MS_ASK_UNSET, .global_batch_size = MS_ASK_UNSET}};
+  Options o = {.top = MS_CLI_UNSET,
+               .rank = MS_CLI_UNSET,
+               .ask = {.seq_length = MS_ASK_UNSET, .global_batch_size = MS_ASK_UNSET}};
   const GOptionEntry entries[] = {
       {"model", 'm', 0, G_OPTION_ARG_STRING, &o.ask.model,
        "without a request file: what to train; several separated by commas", "NAME"},

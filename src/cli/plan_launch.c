@@ -31,11 +31,12 @@ char *ms_cli_why_not_started(const MsScenario *s) {
 
 int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, const char *out, int rank) {
   if (form && ms_cli_word(verb, "form", form, ms_launch_words) < 0) return MS_ERROR_USAGE;
-  if (rank && !form && !out) return ms_cli_usage(verb, "--rank belongs to --launch and --out");
-  return rank >= 0 ? 0 : ms_cli_usage(verb, "--rank %d: give 1 or more", rank);
+  if (rank == MS_CLI_UNSET) return 0;
+  if (!form && !out) return ms_cli_usage(verb, "--rank belongs to --launch and --out");
+  return rank > 0 ? 0 : ms_cli_usage(verb, "--rank %d: give 1 or more", rank);
 }
 
-/* The layout of that place, counted from 1 (0: the first); NULL after a message. */
+/* The layout of that place, counted from 1 (MS_CLI_UNSET: the first); NULL after a message. */
 static const MsPlanEntry *entry_of(const MsPlan *plan, const MsRobust *robust, int rank) {
   int kept = robust ? robust->n : plan->n_best;
   rank = MAX(rank, 1);

@@ -7,7 +7,7 @@
 #include "study/decide.h"
 #include "study/robust.h"
 
-/* 0, or 2 after a message; form and out NULL and rank 0: not given. */
+/* 0, or 2 after a message; form and out NULL and rank MS_CLI_UNSET: not given. */
 int ms_cli_plan_launch_check(const MsVerb *verb, const char *form, const char *out, int rank);
 /* Why the form of ms_report_launch_form does not start it; NULL: it does, or there is none. (transfer full) */
 char *ms_cli_why_not_started(const MsScenario *scenario);

@@ -40,9 +40,8 @@ static gboolean any_predicted(const MsWhatifRun *run) {
 
 /* --- a study of a few words: --base RUN --set KEY=VALUE,VALUE --- */
 static void write_value(MsJsonOut *out, const char *text) {
-  g_autoptr(JsonNode) node = json_from_string(text, NULL);
-  if (node && !JSON_NODE_HOLDS_OBJECT(node) && !JSON_NODE_HOLDS_ARRAY(node)) ms_json_out_node(out, NULL, node);
-  else ms_json_out_string(out, NULL, text);
+  g_autoptr(JsonNode) node = ms_json_of_word(text);
+  ms_json_out_node(out, NULL, node);
 }
 
 static MsWhatif *study_of_words(const Options *o, GError **error) {
