@@ -51,7 +51,7 @@ static double best_rate(const MsGraph *graph, MsTrajectory *(*engine)(const MsGr
 
 /* Share of the tasks that took longer than alone: shows that the shared graph shares. */
 static double stretched(const MsGraph *graph) {
-  g_autoptr(MsTrajectory) trajectory = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) trajectory = ms_engine_events(graph, NULL);
   int n = 0;
   for (guint32 i = 0; i < TASKS; i++)
     n += trajectory->end[i] - trajectory->start[i] > ms_graph_task(graph, i)->duration;

@@ -90,7 +90,7 @@ static void engines(const char *name) {
   g_autoptr(MsGraph) alone = ms_test_unshared(graph, s.layout->pp, TRUE);
   g_autoptr(MsGraph) ahead = ms_test_unshared(graph, s.layout->pp, FALSE);
   g_autoptr(MsTrajectory) a = ms_engine_relax(alone);
-  g_autoptr(MsTrajectory) b = ms_engine_events(alone);
+  g_autoptr(MsTrajectory) b = ms_engine_events(alone, NULL);
   gboolean equal = a->makespan == b->makespan && !memcmp(a->start, b->start, a->n * sizeof *a->start) &&
                    !memcmp(a->end, b->end, a->n * sizeof *a->end);
   printf("%s: %u operators, %s, lowering %.1f M/s\n", name, ms_graph_count(graph),

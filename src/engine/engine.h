@@ -98,23 +98,20 @@ MsTrajectory *ms_engine_relax(const MsGraph *graph);
 /* The graph once more, every task as long as it was in `trajectory`, on devices that are free from `from`: end[devices]
  * gets when each of them has ended. */
 void ms_engine_again(const MsGraph *graph, const MsTrajectory *trajectory, const MsTime *from, MsTime *end);
-/* With sharing. With k running MS_USE_COMPUTE tasks and S SMs taken of SM, each of the k runs at rate max(SM - S, SM /
- * 10) / (SM k); with k running tasks of one link, each runs at 1 / k. When a rate changes, the work done so far
- * (elapsed x rate, rounded down to a picosecond) is settled; while it does not change nothing is rounded except the end
- * (up). Integers only: the same on every machine. */
-MsTrajectory *ms_engine_events(const MsGraph *graph);
-/* FALSE: rounds are missing, and `events` did not find what they would do. */
-gboolean ms_trajectory_is_whole(const MsTrajectory *trajectory, const MsGraph *graph);
-/* The same where tasks of some classes share by a rule of their own instead of 1 / k: `rates` gets how many tasks of
- * each class run on a device (its streams are at most 15 then) and says at what share of full speed one of each then
- * runs, at most 1; it is asked once for each such set. NULL: ms_engine_events. */
+/* Tasks of some classes may share by a rule of their own: `rates` gets how many tasks of each class run on a device
+ * (its streams are at most 15 then) and says at what share of full speed one of each then runs, at most 1; it is asked
+ * once for each such set. */
 enum { MS_SHARING_CLASSES = 16, MS_SHARING_NONE = 255 };
 typedef struct {
   guint8 of[256]; /* class of tasks of each kind, MS_SHARING_NONE: they share as their use says */
   void (*rates)(gconstpointer data, const guint8 running[MS_SHARING_CLASSES], double rate[MS_SHARING_CLASSES]);
   gconstpointer data;
 } MsSharing;
-MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing);
+/* With sharing. With k running MS_USE_COMPUTE tasks and S SMs taken of SM, each of the k runs at rate max(SM - S, SM /
+ * 10) / (SM k); with k running tasks of one link, each runs at 1 / k; `sharing` (NULL: none) goes before. When a rate
+ * changes, the work done so far (elapsed x rate, rounded down to a picosecond) is settled; while it does not change
+ * nothing is rounded except the end (up). Integers only: the same on every machine. */
+MsTrajectory *ms_engine_events(const MsGraph *graph, const MsSharing *sharing);
 /* The same, or NULL as soon as it is proven that the makespan is above `limit`: when `task` has ended nothing ends
  * before another `left`. of[base[d]] .. of[base[d + 1]] are those of device d, in the order in which they end. */
 typedef struct {
@@ -135,6 +132,8 @@ typedef struct {
   guint64 events; /* until that was known */
 } MsRound;
 MsTrajectory *ms_engine_events_until_round(const MsGraph *graph, const MsSharing *sharing, MsRound *round);
+/* FALSE: rounds are missing, and `events` did not find what they would do. */
+gboolean ms_trajectory_is_whole(const MsTrajectory *trajectory, const MsGraph *graph);
 /* When the first n tasks have ended; -1 where those behind begin before, and so may change what they do: else they do
  * what they would if those were not there. */
 MsTime ms_trajectory_first_end(const MsTrajectory *trajectory, guint32 n);

@@ -368,9 +368,7 @@ static MsTrajectory *run_graph(const MsGraph *graph, const MsSharing *sharing, M
   return trajectory;
 }
 
-MsTrajectory *ms_engine_events(const MsGraph *graph) { return run_graph(graph, NULL, 0, NULL, NULL); }
-
-MsTrajectory *ms_engine_events_shared(const MsGraph *graph, const MsSharing *sharing) {
+MsTrajectory *ms_engine_events(const MsGraph *graph, const MsSharing *sharing) {
   return run_graph(graph, sharing, 0, NULL, NULL);
 }
 

@@ -351,18 +351,4 @@ const MsKernels *ms_kernels(size_t real_B);
 /* The same for unit 0 (the widest), 1 …; NULL when there are no more. For tests. */
 const MsKernels *ms_kernels_of_unit(size_t real_B, int unit);
 
-/* Which kernels a row of the registry needs, by name of the field of MsKernels; NULL-terminated, no name = that pass
- * has none. A row of MS_FAMILY_COMM between ranks has `none`, the reason. (A row's name and shape say which of several
- * runs: ms_op_words[MS_OP_NORM] stands for plain and gated norms.) */
-enum { MS_KERNEL_FIELDS = 8 };
-typedef struct {
-  const char *name;
-  size_t offset;
-} MsKernelField; /* offset of the function in MsKernels */
-typedef struct {
-  MsKernelField forward[MS_KERNEL_FIELDS], backward[MS_KERNEL_FIELDS];
-  const char *none;
-} MsKernelRow;
-extern const MsKernelRow ms_kernel_rows[MS_N_OPS];
-
 #endif

@@ -104,31 +104,6 @@ MsScheme *ms_scheme_parse(const MsSchemeText *text, GError **error) {
   return g_steal_pointer(&s);
 }
 
-/* --- proof ----------------------------------------------------------------------------------------------------- */
-gboolean ms_scheme_verify(const MsScheme *s, char **why) {
-  const gint64 one = (gint64)s->u.denominator * s->v.denominator * s->w.denominator;
-  g_autofree gint64 *sum = g_new(gint64, s->w.cols);
-  for (int a = 0; a < s->u.cols; a++)
-    for (int b = 0; b < s->v.cols; b++) {
-      memset(sum, 0, sizeof *sum * (size_t)s->w.cols);
-      for (int r = 0; r < s->r; r++) {
-        gint64 uv = (gint64)s->u.numerator[r * s->u.cols + a] * s->v.numerator[r * s->v.cols + b];
-        if (uv)
-          for (int c = 0; c < s->w.cols; c++) sum[c] += uv * s->w.numerator[r * s->w.cols + c];
-      }
-      for (int c = 0; c < s->w.cols; c++) {
-        gboolean term = a % s->k == b / s->n && a / s->k == c / s->n && b % s->n == c % s->n;
-        if (sum[c] == (term ? one : 0)) continue;
-        if (why)
-          *why = g_strdup_printf("%s: a%d%d b%d%d appears %g times in c%d%d, not %d", s->name, a / s->k + 1,
-                                 a % s->k + 1, b / s->n + 1, b % s->n + 1, (double)sum[c] / (double)one, c / s->n + 1,
-                                 c % s->n + 1, term);
-        return FALSE;
-      }
-    }
-  return TRUE;
-}
-
 /* --- others from these ----------------------------------------------------------------------------------------- */
 static char *shape_name(int m, int k, int n) { return g_strdup_printf("%dx%dx%d", m, k, n); }
 

@@ -43,10 +43,6 @@ enum { MS_SCHEME_PRODUCTS = 512 };
 void ms_scheme_free(MsScheme *scheme);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScheme, ms_scheme_free)
 
-/* Brent's equations in whole numbers, all (mk)(kn)(mn) of them. FALSE and, in *why if not NULL, the first that fails.
- * (transfer full) */
-gboolean ms_scheme_verify(const MsScheme *scheme, char **why);
-
 /* The same algorithm for <k,n,m> (by the cyclic symmetry of the trace) and for <n,k,m> (by transposing). (transfer
  * full) */
 MsScheme *ms_scheme_rotated(const MsScheme *scheme);

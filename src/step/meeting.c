@@ -73,5 +73,5 @@ double ms_meets_rate(const MsMeets *meets, int own, const guint8 running[MS_SHAR
 MsTrajectory *ms_program_run(const MsProgram *p, const MsGraph *graph, MsRound *round) {
   const MsSharing *sharing = p->meets ? &p->meets->sharing : NULL;
   if (!ms_graph_shares(graph)) return ms_engine_relax(graph);
-  return round ? ms_engine_events_until_round(graph, sharing, round) : ms_engine_events_shared(graph, sharing);
+  return round ? ms_engine_events_until_round(graph, sharing, round) : ms_engine_events(graph, sharing);
 }

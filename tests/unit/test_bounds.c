@@ -92,7 +92,7 @@ static Ends run(const List *const list[2], const MsPairRow *order, int n, const 
     id[k][row] = ms_graph_add(graph, &task, wait, waits);
     if (task.stream == MS_STREAM_COMPUTE) last_compute = id[k][row];
   }
-  g_autoptr(MsTrajectory) t = shared ? ms_engine_events(graph) : ms_engine_relax(graph);
+  g_autoptr(MsTrajectory) t = shared ? ms_engine_events(graph, NULL) : ms_engine_relax(graph);
   Ends ends = {.compute = t->end[last_compute]};
   for (guint k = 0; k < 2; k++) ends.tip[k] = list[k] ? t->end[id[k][list[k]->list.tip]] : before[k];
   return ends;
@@ -229,7 +229,7 @@ static void run_in_turn(const List *list, const MsTime *input, MsTime *compute) 
       if (task.stream == MS_STREAM_COMPUTE) last[k] = id[k][i];
     }
   }
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, NULL);
   for (int k = 0; k < LISTS; k++) compute[k] = last[k] == G_MAXUINT32 ? 0 : t->end[last[k]];
 }
 

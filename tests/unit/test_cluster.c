@@ -516,7 +516,7 @@ static void kinds_share_links_fairly(void **state) {
     }
   }
   assert_true(slower > 0);
-  g_autoptr(MsTrajectory) halves = ms_engine_events(d->graph), alone = ms_engine_relax(d->graph);
+  g_autoptr(MsTrajectory) halves = ms_engine_events(d->graph, NULL), alone = ms_engine_relax(d->graph);
   assert_true(d->trajectory->makespan >= alone->makespan && d->trajectory->makespan < halves->makespan);
   char why[192];
   if (!ms_test_trajectory_valid(d->graph, d->trajectory, why, sizeof why)) fail_msg("%s", why);

@@ -94,7 +94,7 @@ static void engines_agree_where_nothing_is_shared(void **state) {
   for (guint64 seed = 1; seed <= 400; seed++) {
     Shape shape = random_shape(seed, FALSE);
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
-    g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph);
+    g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph, NULL);
     assert_false(ms_graph_shares(graph));
     assert_valid(graph, relax);
     assert_valid(graph, events);
@@ -211,7 +211,7 @@ static void events_match_the_slow_engine(void **state) {
     Shape shape = random_shape(seed, TRUE);
     shape.tasks = 1 + shape.tasks / 5;
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
-    g_autoptr(MsTrajectory) events = ms_engine_events(graph);
+    g_autoptr(MsTrajectory) events = ms_engine_events(graph, NULL);
     guint32 n = shape.tasks;
     Slow slow = {graph,
                  g_new0(MsTime, n),
@@ -259,7 +259,7 @@ static void a_link_is_split_equally(void **state) {
   add(graph, 0, 2, MS_USE_LINK1, 0, 1000, 0, -1);  /* 3: another link */
   add(graph, 1, 0, MS_USE_LINK0, 0, 1000, 0, -1);  /* 4: another device */
   assert_true(ms_graph_shares(graph));
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, NULL);
   CHECK(t, 0, 0, 1600); /* 400 done, 600 left at 1/2 */
   CHECK(t, 1, 0, 400);
   CHECK(t, 2, 400, 2000); /* 600 done by 1600, 400 left at 1 */
@@ -278,7 +278,7 @@ static void communication_slows_compute(void **state) {
   assert_false(ms_graph_shares(graph)); /* no number of SMs: no effect */
   ms_graph_set_sms(graph, 132);
   assert_true(ms_graph_shares(graph));
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, NULL);
   CHECK(t, 1, 0, 66000);
   CHECK(t, 0, 0, 142000); /* 66000 at 112/132 = 56000 done, 76000 left at 1 */
 }
@@ -289,7 +289,7 @@ static void compute_keeps_a_tenth_of_its_speed(void **state) {
   ms_graph_set_sms(graph, 100);
   add(graph, 0, 0, MS_USE_COMPUTE, 0, 1000, 0, -1);
   add(graph, 0, 1, MS_USE_LINK0, 100, 5000, 0, -1);
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, NULL);
   CHECK(t, 0, 0, 5500); /* 500 done at 5000 */
 }
 
@@ -300,7 +300,7 @@ static void two_streams_that_compute_halve_each_other(void **state) {
   add(graph, 0, 0, MS_USE_COMPUTE, 50, 1000, 0, -1); /* SMs of compute tasks themselves do not count */
   add(graph, 0, 1, MS_USE_COMPUTE, 0, 400, 0, -1);
   assert_true(ms_graph_shares(graph));
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, NULL);
   CHECK(t, 1, 0, 800);
   CHECK(t, 0, 0, 1400);
 }
@@ -312,7 +312,7 @@ static void rounding_is_up_at_the_end_and_down_on_the_way(void **state) {
   add(graph, 0, 1, MS_USE_LINK0, 0, 10, 0, -1);
   add(graph, 0, 2, MS_USE_NOTHING, 0, 5, 0, -1);
   add(graph, 0, 2, MS_USE_LINK0, 0, 1, 0, -1); /* 3: from 5, at 1/3: ends at 8 */
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, NULL);
   CHECK(t, 3, 5, 8);
   CHECK(t, 0, 0, 22); /* floor(5/2) = 2 done, 8 left; 3 x 1/3 = 1 done, 7 left; 7 x 2 = 14 more */
   CHECK(t, 1, 0, 22);
@@ -332,7 +332,7 @@ static void host_issues_in_order_and_waits(void **state) {
   ms_graph_add(graph, &task, NULL, 0); /* 4: issued 317 */
   task = (MsTask){.use = MS_USE_COMPUTE, .duration = 1, .launch = 3};
   ms_graph_add(graph, &task, (guint32[]){4}, 1); /* 5: issued 320, waits for 4: 322 */
-  g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph, NULL);
   MsTime want[6][2] = {{10, 110}, {110, 210}, {210, 310}, {0, 5}, {317, 322}, {322, 323}};
   gint32 by[6] = {-1, 0, 1, -2, -1, 4};
   for (guint32 i = 0; i < 6; i++) {
@@ -375,7 +375,7 @@ static void stops_when_it_is_late(void **state) {
   for (guint64 seed = 0; seed < 200; seed++) {
     Shape shape = random_shape(seed, TRUE);
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
-    g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
+    g_autoptr(MsTrajectory) whole = ms_engine_events(graph, NULL);
     assert_stops_when_late(graph, whole, shape.devices);
   }
 }
@@ -384,10 +384,10 @@ static void stops_when_it_is_late(void **state) {
 static gsize assert_rounds_change_nothing(const MsGraph *graph, const MsSharing *sharing) {
   gsize before = ms_engine_left_out();
   ms_engine_allow_rounds(FALSE);
-  g_autoptr(MsTrajectory) all = ms_engine_events_shared(graph, sharing);
+  g_autoptr(MsTrajectory) all = ms_engine_events(graph, sharing);
   ms_engine_allow_rounds(TRUE);
   assert_int_equal(ms_engine_left_out(), before);
-  g_autoptr(MsTrajectory) fewer = ms_engine_events_shared(graph, sharing);
+  g_autoptr(MsTrajectory) fewer = ms_engine_events(graph, sharing);
   gsize left_out = ms_engine_left_out() - before;
   assert_same(all, fewer);
   assert_int_equal(all->events, fewer->events);
@@ -405,7 +405,7 @@ static void rounds_that_are_left_out_change_nothing(void **state) {
     if (below(&draw, 2)) shape.launches_in_100 = 100;
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
     some += assert_rounds_change_nothing(graph, NULL) > 0;
-    g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
+    g_autoptr(MsTrajectory) whole = ms_engine_events(graph, NULL);
     assert_stops_when_late(graph, whole, shape.devices);
   }
   print_message("rounds of %d of %d graphs were left out\n", some, graphs);
@@ -513,7 +513,7 @@ static void rounds_that_are_nearly_alike_are_told_apart(void **state) {
     g_autoptr(MsGraph) graph = graph_of_rounds(&shape, &draw, 0);
     left_out += assert_rounds_change_nothing(graph, seed % 2 ? &sharing : NULL);
     if (seed % 4) continue;
-    g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
+    g_autoptr(MsTrajectory) whole = ms_engine_events(graph, NULL);
     assert_one_tail_is_enough(graph, whole, shape.devices, below(&draw, whole->n));
   }
   print_message("%" G_GSIZE_FORMAT " tasks were left out\n", left_out);
@@ -549,8 +549,8 @@ static void rounds_that_are_not_laid_down_change_nothing(void **state) {
     if (below(&draw, 2)) shape.launches_in_100 = 100;
     Draw again = draw;
     g_autoptr(MsGraph) all = graph_of_rounds(&shape, &draw, 0), fewer = graph_of_rounds(&shape, &again, left_out);
-    g_autoptr(MsTrajectory) run = ms_engine_events_shared(all, seed % 2 ? &sharing : NULL);
-    g_autoptr(MsTrajectory) folded = ms_engine_events_shared(fewer, seed % 2 ? &sharing : NULL);
+    g_autoptr(MsTrajectory) run = ms_engine_events(all, seed % 2 ? &sharing : NULL);
+    g_autoptr(MsTrajectory) folded = ms_engine_events(fewer, seed % 2 ? &sharing : NULL);
     if (!ms_trajectory_is_whole(folded, fewer)) continue;
     whole++;
     assert_stands_for(folded, run);
@@ -584,7 +584,7 @@ static void a_known_round_is_what_each_adds(void **state) {
     guint32 before = 1 + below(&draw, 3), rounds = 3 + below(&draw, 3), behind = below(&draw, 2);
     g_autoptr(MsGraph) graph = rounds_alone(&shape, row, before, rounds, behind);
     MsRound round;
-    g_autoptr(MsTrajectory) whole = ms_engine_events_shared(graph, sharing);
+    g_autoptr(MsTrajectory) whole = ms_engine_events(graph, sharing);
     g_autoptr(MsTrajectory) asked = ms_engine_events_until_round(graph, sharing, &round);
     if (asked) {
       assert_same(whole, asked);
@@ -594,7 +594,7 @@ static void a_known_round_is_what_each_adds(void **state) {
     assert_true(round.events < whole->events);
     for (guint32 less = 1; less <= 2; less++) {
       g_autoptr(MsGraph) shorter = rounds_alone(&shape, row, before, rounds - less, behind);
-      g_autoptr(MsTrajectory) t = ms_engine_events_shared(shorter, sharing);
+      g_autoptr(MsTrajectory) t = ms_engine_events(shorter, sharing);
       assert_int_equal(whole->makespan - t->makespan, less * round.time);
     }
   }
@@ -612,10 +612,10 @@ static void first_tasks_do_what_they_do_alone(void **state) {
     shape.tasks = 2 + below(&draw, 30), shape.devices = 1 + below(&draw, 2), shape.streams = 1 + below(&draw, 3);
     shape.n_wait = 3;
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
-    g_autoptr(MsTrajectory) whole = ms_engine_events(graph);
+    g_autoptr(MsTrajectory) whole = ms_engine_events(graph, NULL);
     shape.tasks = 1 + below(&draw, shape.tasks - 1);
     g_autoptr(MsGraph) few = random_graph(&shape, seed);
-    g_autoptr(MsTrajectory) alone = ms_engine_events(few);
+    g_autoptr(MsTrajectory) alone = ms_engine_events(few, NULL);
     MsTime end = ms_trajectory_first_end(whole, shape.tasks);
     if (end < 0) continue;
     told++;
@@ -645,7 +645,8 @@ static void same_input_same_output(void **state) {
   (void)state;
   Shape shape = {8, 8, 20000, 3, 1000000, 2, 50, TRUE, 0, 0, 0};
   g_autoptr(MsGraph) a = random_graph(&shape, 5), b = random_graph(&shape, 5);
-  g_autoptr(MsTrajectory) ta = ms_engine_events(a), tb = ms_engine_events(b), again = ms_engine_events(a);
+  g_autoptr(MsTrajectory) ta = ms_engine_events(a, NULL), tb = ms_engine_events(b, NULL),
+                          again = ms_engine_events(a, NULL);
   assert_valid(a, ta);
   assert_same(ta, tb);
   assert_same(ta, again);
@@ -658,14 +659,14 @@ static void long_times_do_not_overflow(void **state) {
   MsTime day = G_GINT64_CONSTANT(86400000000000000);
   add(graph, 0, 0, MS_USE_COMPUTE, 0, 2 * day, 0, -1);
   add(graph, 0, 1, MS_USE_LINK0, 1, day, 0, -1);
-  g_autoptr(MsTrajectory) t = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, NULL);
   CHECK(t, 0, 0, 2 * day + day / 1000); /* a day at 0.999 */
 }
 
 static void nothing_takes_no_time(void **state) {
   (void)state;
   g_autoptr(MsGraph) graph = ms_graph_new(3, 2);
-  g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) relax = ms_engine_relax(graph), events = ms_engine_events(graph, NULL);
   assert_int_equal(relax->makespan + events->makespan, 0);
   assert_int_equal(relax->n + events->n, 0);
 }
@@ -724,7 +725,7 @@ static void classes_share_by_their_rule(void **state) {
                  &wait, i == 3);
   }
   asked = 0;
-  g_autoptr(MsTrajectory) t = ms_engine_events_shared(graph, &sharing);
+  g_autoptr(MsTrajectory) t = ms_engine_events(graph, &sharing);
   for (guint32 i = 0; i < 4; i++) assert_int_equal(t->end[i], end[i]);
   assert_in_range(asked, 1, 4); /* once for each set that runs */
 }
@@ -737,9 +738,9 @@ static void an_equal_rule_changes_nothing(void **state) {
     g_autoptr(MsGraph) graph = random_graph(&shape, seed);
     MsSharing none = {.of = {MS_SHARING_NONE, MS_SHARING_NONE}, .rates = a_quarter_and_the_rest},
               equal = {.of = {MS_SHARING_NONE, 5}, .rates = an_equal_share};
-    g_autoptr(MsTrajectory) a = ms_engine_events(graph);
-    g_autoptr(MsTrajectory) b = ms_engine_events_shared(graph, &none);
-    g_autoptr(MsTrajectory) c = ms_engine_events_shared(graph, &equal);
+    g_autoptr(MsTrajectory) a = ms_engine_events(graph, NULL);
+    g_autoptr(MsTrajectory) b = ms_engine_events(graph, &none);
+    g_autoptr(MsTrajectory) c = ms_engine_events(graph, &equal);
     for (guint32 i = 0; i < ms_graph_count(graph); i++)
       assert_int_equal(a->end[i], b->end[i]), assert_int_equal(a->end[i], c->end[i]);
   }

@@ -441,10 +441,10 @@ static void compare_rounds(const MsScenario *s, const MsProgram *program, const 
   gsize slots = base[schedule->stages];
   g_autofree guint32 *slot = g_new0(guint32, slots), *own = g_new0(guint32, slots);
   g_autoptr(MsGraph) some = ms_lower_full(program, schedule, slot, base);
-  g_autoptr(MsTrajectory) left = ms_engine_events(some);
+  g_autoptr(MsTrajectory) left = ms_engine_events(some, NULL);
   ms_engine_allow_rounds(FALSE);
   g_autoptr(MsGraph) all = ms_lower_full(program, schedule, own, base);
-  g_autoptr(MsTrajectory) run = ms_engine_events(all);
+  g_autoptr(MsTrajectory) run = ms_engine_events(all, NULL);
   ms_engine_allow_rounds(TRUE);
   gsize n = run->n;
   gboolean same = left->n == n && !memcmp(slot, own, slots * sizeof *slot);
@@ -504,7 +504,7 @@ static Times times_of(const MsScenario *s) {
     return t;
   g_autofree MsTimeParts *stage = g_new0(MsTimeParts, layout->pp);
   g_autoptr(MsGraph) graph = ms_lower_full(program, schedule, NULL, NULL);
-  g_autoptr(MsTrajectory) alone = ms_engine_relax(graph), shared = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) alone = ms_engine_relax(graph), shared = ms_engine_events(graph, NULL);
   compare_rounds(s, program, schedule);
   t.alone = ms_lower_period(program, graph, alone, stage), t.shared = ms_lower_period(program, graph, shared, stage);
   return t;

@@ -162,14 +162,14 @@ static void check_engines(MsScenario *s, guint *equal, guint *slower) {
   MsProgram *program = ms_program_new(l.work, cost);
   g_autoptr(MsGraph) graph = ms_lower_full(program, schedule, NULL, NULL);
   g_autoptr(MsTrajectory) relax = ms_engine_relax(graph);
-  g_autoptr(MsTrajectory) events = ms_engine_events(graph);
+  g_autoptr(MsTrajectory) events = ms_engine_events(graph, NULL);
   check_valid(s, graph, events);
   if (ms_graph_shares(graph)) assert_true(events->makespan >= relax->makespan), ++*slower;
   else assert_true(same_times(relax, events));
   g_autoptr(MsGraph) free_graph = ms_test_unshared(graph, l.layout->pp, TRUE);
   assert_false(ms_graph_shares(free_graph));
   g_autoptr(MsTrajectory) free_relax = ms_engine_relax(free_graph);
-  g_autoptr(MsTrajectory) free_events = ms_engine_events(free_graph);
+  g_autoptr(MsTrajectory) free_events = ms_engine_events(free_graph, NULL);
   check_valid(s, free_graph, free_relax);
   if (!same_times(free_relax, free_events)) fail_msg("%s: engines differ where nothing is shared", s->file);
   assert_true(same_times(free_relax, relax) ||

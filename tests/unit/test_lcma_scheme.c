@@ -8,9 +8,35 @@
 #include "lcma/scheme.h"
 #include "lib/close.h"
 
+/* Brent's equations in whole numbers, all (mk)(kn)(mn) of them. FALSE and, in *why if not NULL, the first that fails.
+ */
+static gboolean is_proved(const MsScheme *s, char **why) {
+  const gint64 one = (gint64)s->u.denominator * s->v.denominator * s->w.denominator;
+  g_autofree gint64 *sum = g_new(gint64, s->w.cols);
+  for (int a = 0; a < s->u.cols; a++)
+    for (int b = 0; b < s->v.cols; b++) {
+      memset(sum, 0, sizeof *sum * (size_t)s->w.cols);
+      for (int r = 0; r < s->r; r++) {
+        gint64 uv = (gint64)s->u.numerator[r * s->u.cols + a] * s->v.numerator[r * s->v.cols + b];
+        if (uv)
+          for (int c = 0; c < s->w.cols; c++) sum[c] += uv * s->w.numerator[r * s->w.cols + c];
+      }
+      for (int c = 0; c < s->w.cols; c++) {
+        gboolean term = a % s->k == b / s->n && a / s->k == c / s->n && b % s->n == c % s->n;
+        if (sum[c] == (term ? one : 0)) continue;
+        if (why)
+          *why = g_strdup_printf("%s: a%d%d b%d%d appears %g times in c%d%d, not %d", s->name, a / s->k + 1,
+                                 a % s->k + 1, b / s->n + 1, b % s->n + 1, (double)sum[c] / (double)one, c / s->n + 1,
+                                 c % s->n + 1, term);
+        return FALSE;
+      }
+    }
+  return TRUE;
+}
+
 static void prove(const MsScheme *s) {
   g_autofree char *why = NULL;
-  if (!ms_scheme_verify(s, &why)) fail_msg("%s", why);
+  if (!is_proved(s, &why)) fail_msg("%s", why);
 }
 
 static void test_table_is_right_in_every_order(void **state) {
@@ -101,7 +127,7 @@ static void test_a_wrong_coefficient_is_caught(void **state) {
       for (int i = 0; i < all[x]->rows * all[x]->cols; i += stride) {
         g_autofree char *why = NULL;
         all[x]->numerator[i] += 1;
-        assert_false(ms_scheme_verify(s, &why));
+        assert_false(is_proved(s, &why));
         assert_non_null(strstr(why, t->name));
         all[x]->numerator[i] -= 1;
       }
