@@ -6,7 +6,6 @@
 #ifndef MS_BASE_UNITS_H
 #define MS_BASE_UNITS_H
 
-#define MS_KIB      1024.0
 #define MS_MIB      (1024.0 * 1024.0)
 #define MS_GIB      (1024.0 * 1024.0 * 1024.0)
 #define MS_PS_PER_S 1e12

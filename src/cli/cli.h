@@ -43,15 +43,14 @@ void ms_cli_each_options(MsOptionsSeen see, gpointer data);
 char *ms_cli_help(const MsVerb *verb, const void *entries);
 char *ms_cli_help_all(void);
 char *ms_cli_man_page(void); /* roff, section 1 (transfer full) */
-char *ms_cli_completion(
-    const char *shell); /* a script for "bash", "zsh" or "fish", NULL for another word (transfer full) */
+/* A script for "bash", "zsh" or "fish", NULL for another word (transfer full) */
+char *ms_cli_completion(const char *shell);
 /* Prints "moesim VERB: MESSAGE" and where to read more; returns MS_ERROR_USAGE. */
 int ms_cli_usage(const MsVerb *verb, const char *format, ...) G_GNUC_PRINTF(2, 3);
 /* Index of `text` in `words` (NULL-terminated); -1 after a message that names the nearest word. */
 int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const char *const *words);
-/* The value of an option that counts in `unit`, "8k" for tokens; NULL text leaves *count. FALSE after a usage message.
- */
-gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, const char *unit, int *count);
+/* The value of an option that counts; NULL text leaves *count. FALSE after a usage message. */
+gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, int *count);
 /* NULL, or what is wrong with the value of --date. */
 const char *ms_cli_date(const char *date);
 char *ms_cli_date_of(const char *given); /* NULL: $SOURCE_DATE_EPOCH, else today (transfer full) */

@@ -420,8 +420,8 @@ int ms_cli_import(int argc, char **argv) {
   if (ms_cli_options(verb, entries, &argc, &argv, &status)) {
     g_autofree char **words = g_new0(char *, argc + 1); /* ends with NULL */
     memcpy(words, argv, sizeof *words * (size_t)argc);
-    status = ms_cli_count(verb, "--gpus", o.gpus_text, "", &o.gpus) &&
-                     ms_cli_count(verb, "--vocab-size", o.vocab_text, "", &o.vocab_size)
+    status = ms_cli_count(verb, "--gpus", o.gpus_text, &o.gpus) &&
+                     ms_cli_count(verb, "--vocab-size", o.vocab_text, &o.vocab_size)
                  ? import_one(verb, &o, argc, words)
                  : MS_ERROR_USAGE;
   }

@@ -39,11 +39,11 @@ int ms_cli_word(const MsVerb *verb, const char *what, const char *text, const ch
   return -1;
 }
 
-gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, const char *unit, int *count) {
+gboolean ms_cli_count(const MsVerb *verb, const char *option, const char *text, int *count) {
   g_autofree char *why = NULL;
   double value;
   if (!text) return TRUE;
-  if (!ms_quantity_parse(text, unit, TRUE, &value, &why)) return ms_cli_usage(verb, "%s: %s", option, why), FALSE;
+  if (!ms_quantity_parse(text, "", TRUE, &value, &why)) return ms_cli_usage(verb, "%s: %s", option, why), FALSE;
   if (value > G_MAXINT) return ms_cli_usage(verb, "%s %s: must be at most %d", option, text, G_MAXINT), FALSE;
   *count = (int)value;
   return TRUE;

@@ -62,9 +62,9 @@ static const MsCurve *nearest(const MsHardware *hardware, const Wanted *w) {
   return best;
 }
 
-const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
-                                MsCurveForm form, int ranks) {
-  return nearest(hardware, &(Wanted){op, level, dispatcher, NULL, form, ranks});
+const MsCurve *ms_dispatch_curve(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
+                                 int ranks) {
+  return nearest(hardware, &(Wanted){op, level, dispatcher, NULL, MS_FORM_DISPATCH, ranks});
 }
 
 /* --- lines ----------------------------------------------------------------------------------------------------- */

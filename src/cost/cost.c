@@ -799,7 +799,7 @@ static double lcma(const MsCost *cost, const MsOp *op, const Slot *slot, double 
     return 0;
   const Slot *memory = slot_at(cost, MS_OP_ADD, op->dtype, MS_PASS_FORWARD);
   MsLcmaProfile profile;
-  ms_lcma_profile_init(&profile, slot->use, &cost->device[op->dtype], cost->element_B[op->dtype], 1,
+  ms_lcma_profile_init(&profile, slot->use, &cost->device[op->dtype], cost->element_B[op->dtype],
                        MAX(memory->use->param[MS_B_E], 0.01), cost->hardware->l2_Bps);
   MsLcmaShape shape = {op->m, op->n, op->k, (op->flags & MS_OPF_ACCUMULATE) != 0, options->lcma_workspace_B};
   g_autoptr(GPtrArray) choices = ms_lcma_decide(&profile.machine, &shape);

@@ -23,8 +23,8 @@ static MsCurve curve_or_default(const MsCurve *curve, double alpha_s, double per
 /* Its own, or one that its row does not name: how far that is off is not known. */
 static const MsCurve *find(const MsScenario *scenario, const char *op, const char *level, int ranks, gboolean *lent) {
   const char *own = ms_dispatcher(&scenario->options)->curves;
-  const MsCurve *curve = ms_curve_nearest(scenario->hardware, op, level, own, MS_FORM_DISPATCH, ranks);
-  if (!curve) curve = ms_curve_nearest(scenario->hardware, op, level, NULL, MS_FORM_DISPATCH, ranks);
+  const MsCurve *curve = ms_dispatch_curve(scenario->hardware, op, level, own, ranks);
+  if (!curve) curve = ms_dispatch_curve(scenario->hardware, op, level, NULL, ranks);
   *lent = curve && curve->dispatcher && g_strcmp0(curve->dispatcher, own) != 0;
   return curve;
 }

@@ -54,10 +54,10 @@ typedef struct {
 
 double ms_network_Bps(const MsHardware *hardware,
                       const MsGroup *group); /* NIC rate after oversubscription, without efficiency */
-/* The curve of an operator, level and dispatcher (NULL: any) measured on the most similar number of ranks; NULL: none.
- * (transfer none) */
-const MsCurve *ms_curve_nearest(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
-                                MsCurveForm form, int ranks);
+/* The curve of "dispatch" or "combine", level and dispatcher (NULL: any) measured on the most similar number of ranks;
+ * NULL: none. (transfer none) */
+const MsCurve *ms_dispatch_curve(const MsHardware *hardware, const char *op, const char *level, const char *dispatcher,
+                                 int ranks);
 
 /* Channels over the network to one peer of a group; those of a ring of the group, and of a pairwise exchange, to each
  * NIC: what shares a NIC has its parts of it. Alike where nobody has counted them (MsCollectivesRow.channels). */

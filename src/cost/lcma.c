@@ -7,7 +7,7 @@
 
 static double gemm_s(const void *data, double m, double n, double k) {
   const MsLcmaProfile *p = data;
-  return ms_curve_gemm_s(p->curve, &p->device, m, n, k, p->element_B) * p->factor;
+  return ms_curve_gemm_s(p->curve, &p->device, m, n, k, p->element_B);
 }
 
 static double gemms_s(const void *data, double m, double n, double k, double count) {
@@ -15,9 +15,9 @@ static double gemms_s(const void *data, double m, double n, double k, double cou
 }
 
 void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDeviceRates *device, double element_B,
-                          double factor, double memory_efficiency, double l2_Bps) {
-  double s_per_B = factor / (device->hbm_Bps * memory_efficiency);
-  *p = (MsLcmaProfile){.curve = curve, .device = *device, .element_B = element_B, .factor = factor};
+                          double memory_efficiency, double l2_Bps) {
+  double s_per_B = 1 / (device->hbm_Bps * memory_efficiency);
+  *p = (MsLcmaProfile){.curve = curve, .device = *device, .element_B = element_B};
   p->machine = (MsLcmaMachine){.data = p,
                                .library_s = gemm_s,
                                .product_s = gemms_s,
@@ -34,7 +34,7 @@ void ms_lcma_profile_init(MsLcmaProfile *p, const MsCurve *curve, const MsDevice
                                        .sms = device->sm_count,
                                        .flops = 2 * large * large * large / gemm_s(p, large, large, large),
                                        .hbm_Bps = 1 / s_per_B,
-                                       .l2_Bps = l2_Bps / factor,
+                                       .l2_Bps = l2_Bps,
                                        .launch_s = gemm_s(p, 1, 1, 1)};
 }
 
@@ -59,6 +59,6 @@ gboolean ms_lcma_profile_load(MsLcmaProfile *p, const MsHardware *h, const MsLaw
   }
   int dtype = fp32 ? MS_ODT_FP32 : MS_ODT_BF16;
   MsDeviceRates device = ms_device_rates(h, dtype, FALSE);
-  ms_lcma_profile_init(p, curve, &device, ms_element_B(dtype), 1, memory, h->l2_Bps);
+  ms_lcma_profile_init(p, curve, &device, ms_element_B(dtype), memory, h->l2_Bps);
   return TRUE;
 }

@@ -13,14 +13,13 @@
 typedef struct {
   const MsCurve *curve;
   MsDeviceRates device;
-  double element_B, factor;
+  double element_B;
   MsLcmaMachine machine; /* its data is this struct: do not move it */
 } MsLcmaProfile;
 
-/* `factor`: time over the curve's. `memory_efficiency`: of split and merge. `l2_Bps`: of the profile, NaN unknown.
- * Borrows the curve. */
+/* `memory_efficiency`: of split and merge. `l2_Bps`: of the profile, NaN unknown. Borrows the curve. */
 void ms_lcma_profile_init(MsLcmaProfile *profile, const MsCurve *curve, const MsDeviceRates *device, double element_B,
-                          double factor, double memory_efficiency, double l2_Bps);
+                          double memory_efficiency, double l2_Bps);
 
 /* The same of a profile by itself, for the dtype word "fp32" or "bf16": its curve, else that of the
  * laws, for which *room must live as long. FALSE and *error when a figure that is needed is unknown. */

@@ -19,10 +19,10 @@ const MsDispatcherRow ms_dispatchers[] = {
 #include "describe/dispatcher.def"
 };
 
-int ms_dispatcher_usual(MsUsual usual) {
+MsDispatcher ms_dispatcher_usual(void) {
   int i = 0;
-  while (i < MS_N_DISPATCHERS - 1 && ms_dispatchers[i].usual != usual) i++;
-  return i;
+  while (i < MS_N_DISPATCHERS - 1 && ms_dispatchers[i].usual != MS_USUAL_ELSE) i++;
+  return (MsDispatcher)i;
 }
 
 static int member(const MsHardware *hardware, size_t key) { return *(const int *)((const char *)hardware + key); }

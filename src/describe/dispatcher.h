@@ -111,8 +111,8 @@ typedef struct {
 
 extern const MsDispatcherRow ms_dispatchers[];
 
-/* Of those that one column makes usual the first: MsDispatcher. */
-int ms_dispatcher_usual(MsUsual usual);
+/* What is usual where no row is that says where it is. */
+MsDispatcher ms_dispatcher_usual(void);
 /* The machine has it. */
 gboolean ms_dispatcher_exists(const MsDispatcherRow *row, const MsHardware *hardware);
 /* It has a configuration for as many ranks. */

@@ -291,7 +291,7 @@ static gboolean is_usual(const MsScenario *s, MsDispatcher dispatcher) {
 }
 
 static MsDispatcher usual_on(const MsScenario *s) {
-  MsDispatcher best = (MsDispatcher)ms_dispatcher_usual(MS_USUAL_ELSE);
+  MsDispatcher best = ms_dispatcher_usual();
   for (int i = 0; i < MS_N_DISPATCHERS; i++)
     if (is_usual(s, (MsDispatcher)i) && ms_dispatchers[i].usual < ms_dispatchers[best].usual) best = (MsDispatcher)i;
   return best;
@@ -302,7 +302,7 @@ static MsDispatcher usual_dispatcher(const MsScenario *s) {
   MsDispatcher usual = usual_on(s);
   for (int i = 1; i < ms_scenario_machines(s); i++) {
     const MsScenario there = ms_scenario_of_pool(s, i);
-    if (usual_on(&there) != usual) return (MsDispatcher)ms_dispatcher_usual(MS_USUAL_ELSE);
+    if (usual_on(&there) != usual) return ms_dispatcher_usual();
   }
   return usual;
 }
@@ -400,8 +400,7 @@ static gboolean finish(MsScenario *scenario, const MsJson *doc, JsonObject *json
   take_gate(scenario);
   if (scenario->strict) ms_scenario_be_strict(scenario);
   if ((int)scenario->options.dispatcher < 0)
-    scenario->options.dispatcher =
-        closed ? usual_dispatcher(scenario) : (MsDispatcher)ms_dispatcher_usual(MS_USUAL_ELSE);
+    scenario->options.dispatcher = closed ? usual_dispatcher(scenario) : ms_dispatcher_usual();
   if (!scenario->name) scenario->name = ms_name_of_file(ms_json_filename(doc));
   JsonNode *measured = json_object_get_member(json, "measured");
   scenario->has_measured = measured && JSON_NODE_HOLDS_OBJECT(measured);

@@ -26,7 +26,6 @@ void ms_comm_all_gather(MsComm *comm, MsGroupKind group, const void *mine, void 
 /* Sum; keeps part `own`, of counts[own] elements. */
 void ms_comm_reduce_scatter(MsComm *comm, MsGroupKind group, const void *all, void *mine, const gint64 *counts);
 void ms_comm_all_reduce(MsComm *comm, MsGroupKind group, void *data, gint64 count, gboolean max); /* in place */
-double ms_comm_sum(MsComm *comm, MsGroupKind group, double value);
 /* Part i of `send` (send_counts[i] elements) goes to member i; parts of the others come into `receive`. */
 void ms_comm_all_to_all(MsComm *comm, MsGroupKind group, const void *send, const gint64 *send_counts, void *receive,
                         const gint64 *receive_counts, size_t element_B);
@@ -40,9 +39,9 @@ void ms_comm_send(MsComm *comm, int rank, int tag, const void *data, gint64 coun
 void ms_comm_receive(MsComm *comm, int rank, int tag, void *data, gint64 count);
 void ms_comm_flush(MsComm *comm); /* waits for all sends */
 
-/* Not part of a step: results and dumps. Over all ranks of the layout. */
+/* Over all ranks of the layout, in place, on every rank: the norm of a step's gradients, results and dumps. */
 void ms_comm_barrier(MsComm *comm);
-void ms_comm_world_sum(MsComm *comm, double *data, gint64 count); /* in place, on every rank */
+void ms_comm_world_sum(MsComm *comm, double *data, gint64 count);
 void ms_comm_world_max(MsComm *comm, double *data, gint64 count);
 void ms_comm_world_min(MsComm *comm, double *data, gint64 count);
 G_NORETURN void ms_comm_abort(const MsComm *comm, int status); /* ends all ranks */

@@ -113,12 +113,6 @@ void ms_comm_all_reduce(MsComm *c, MsGroupKind group, void *data, gint64 count, 
   MPI_Allreduce(MPI_IN_PLACE, data, int_count(count), c->real, max ? MPI_MAX : MPI_SUM, c->group[group].mpi);
 }
 
-double ms_comm_sum(MsComm *c, MsGroupKind group, double value) {
-  double sum = value;
-  if (c->group[group].size > 1) MPI_Allreduce(&value, &sum, 1, MPI_DOUBLE, MPI_SUM, c->group[group].mpi);
-  return sum;
-}
-
 void ms_comm_all_to_all(MsComm *c, MsGroupKind group, const void *send, const gint64 *send_counts, void *receive,
                         const gint64 *receive_counts, size_t element_B) {
   const Group *g = &c->group[group];

@@ -451,13 +451,12 @@ typedef struct {
   gboolean trans_a, trans_b;
   gint64 m, n, k;
 } Product;
-static void products(Exec *x, const Core *a, Product p, double scale, const void *left, gint64 left_share,
-                     const void *right, gint64 right_share, void *out) {
+static void products(Exec *x, const Core *a, Product p, double scale, const void *left, const void *right, gint64 share,
+                     void *out) { /* `share` heads of `left` to one of `right` */
   gint64 ld_a = p.trans_a ? p.m : p.k, ld_b = p.trans_b ? p.k : p.n, heads = a->heads;
   for (gint64 i = 0; i < x->b * heads; i++) {
-    gint64 l = i / heads * (heads / left_share) + i % heads / left_share,
-           r = i / heads * (heads / right_share) + i % heads / right_share;
-    x->k->gemm(&x->run, p.trans_a, p.trans_b, p.m, p.n, p.k, scale, ms_exec_at(x, left, l * p.m * p.k), ld_a,
+    gint64 r = i / heads * (heads / share) + i % heads / share;
+    x->k->gemm(&x->run, p.trans_a, p.trans_b, p.m, p.n, p.k, scale, ms_exec_at(x, left, i * p.m * p.k), ld_a,
                ms_exec_at(x, right, r * p.k * p.n), ld_b, 0, ms_exec_at(x, out, i * p.m * p.n), p.n);
   }
 }
@@ -471,15 +470,14 @@ static void scores(Exec *x) { /* Q K^T; back: the gradients of Q, then of K */
   const void *q = by_head(x, ms_exec_get(x, "q", a.q), a.heads, a.dqk),
              *k = by_head(x, ms_exec_get(x, "k", a.k), a.kv_heads, a.dqk);
   if (x->row->op->pass != MS_PASS_DGRAD) {
-    products(x, &a, (Product){FALSE, TRUE, s, s, a.dqk}, scale, q, 1, k, share,
-             ms_exec_new(x, "scores", scores_n(x, &a)));
+    products(x, &a, (Product){FALSE, TRUE, s, s, a.dqk}, scale, q, k, share, ms_exec_new(x, "scores", scores_n(x, &a)));
     return;
   }
   const void *d = ms_exec_get(x, "d scores", scores_n(x, &a));
   void *out = ms_exec_scratch(x, x->b * a.heads * s * a.dqk);
   gboolean of_q = x->row->turn == 0;
-  if (of_q) products(x, &a, (Product){FALSE, FALSE, s, a.dqk, s}, scale, d, 1, k, share, out);
-  else products(x, &a, (Product){TRUE, FALSE, s, a.dqk, s}, scale, d, 1, q, 1, out);
+  if (of_q) products(x, &a, (Product){FALSE, FALSE, s, a.dqk, s}, scale, d, k, share, out);
+  else products(x, &a, (Product){TRUE, FALSE, s, a.dqk, s}, scale, d, q, 1, out);
   void *to = ms_exec_new(x, of_q ? "d q" : "d k", of_q ? a.q : a.k);
   ms_exec_fill(x, of_q ? a.q : a.k, 0, to);
   add_from_heads(x, out, a.heads, a.dqk, of_q ? 1 : share, to);
@@ -503,17 +501,17 @@ static void context(Exec *x) { /* P V; back: the gradient of P, then of V */
   void *out = ms_exec_scratch(x, x->b * a.heads * s * a.dv);
   if (x->row->op->pass != MS_PASS_DGRAD) {
     void *o = ms_exec_new(x, "attention out", a.o);
-    products(x, &a, (Product){FALSE, FALSE, s, a.dv, s}, 1, p, 1, v, share, out);
+    products(x, &a, (Product){FALSE, FALSE, s, a.dv, s}, 1, p, v, share, out);
     ms_exec_fill(x, a.o, 0, o);
     add_from_heads(x, out, a.heads, a.dv, 1, o);
     return;
   }
   const void *d = by_head(x, ms_exec_get(x, "d attention out", a.o), a.heads, a.dv);
   if (x->row->turn == 0) {
-    products(x, &a, (Product){FALSE, TRUE, s, s, a.dv}, 1, d, 1, v, share, ms_exec_new(x, "d scores", scores_n(x, &a)));
+    products(x, &a, (Product){FALSE, TRUE, s, s, a.dv}, 1, d, v, share, ms_exec_new(x, "d scores", scores_n(x, &a)));
     return;
   }
-  products(x, &a, (Product){TRUE, FALSE, s, a.dv, s}, 1, p, 1, d, 1, out);
+  products(x, &a, (Product){TRUE, FALSE, s, a.dv, s}, 1, p, d, 1, out);
   void *dv = ms_exec_new(x, "d v", a.v);
   ms_exec_fill(x, a.v, 0, dv);
   add_from_heads(x, out, a.heads, a.dv, share, dv);

@@ -168,7 +168,7 @@ static void gradient_norm(Exec *x) {
 }
 
 static void norm_sum(Exec *x) {
-  x->norm = ms_comm_sum(x->comm, MS_GROUP_WORLD, x->norm);
+  ms_comm_world_sum(x->comm, &x->norm, 1);
   ms_exec_sent(x, 1, 4);
   norm_end(x);
 }

@@ -200,8 +200,8 @@ const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error) {
   return NULL;
 }
 
-char *ms_arg_list(const MsArgs *args, const MsArg *arg, const char *between, GError **error) {
-  if (arg->values[0]) return g_strjoinv(between, arg->values);
+char *ms_arg_list(const MsArgs *args, const MsArg *arg, GError **error) {
+  if (arg->values[0]) return g_strjoinv(" ", arg->values);
   ms_arg_error(args, arg, error, "has no value");
   return NULL;
 }

@@ -74,8 +74,8 @@ gboolean ms_arg_error(const MsArgs *args, const MsArg *arg, GError **error, cons
     G_GNUC_PRINTF(4, 5);
 /* The one value of an argument; an error when there are none or more. */
 const char *ms_arg_value(const MsArgs *args, const MsArg *arg, GError **error);
-/* All of them, `between` between; an error when there are none. (transfer full) */
-char *ms_arg_list(const MsArgs *args, const MsArg *arg, const char *between, GError **error);
+/* All of them, blanks between; an error when there are none. (transfer full) */
+char *ms_arg_list(const MsArgs *args, const MsArg *arg, GError **error);
 /* The one value as a number within bounds. */
 gboolean ms_arg_number(const MsArgs *args, const MsArg *arg, double lo, double hi, double *value, GError **error);
 gboolean ms_arg_int(const MsArgs *args, const MsArg *arg, gint64 lo, gint64 hi, gint64 *value, GError **error);

@@ -18,10 +18,10 @@ typedef struct {
   const MsArg *noops, *stages; /* what says so, or NULL */
 } Layers;
 
-static gboolean number(Layers *l, const char *flag, int absent, int lo, int *value) {
+static gboolean number(Layers *l, const char *flag, int absent, int *value) {
   const MsArg *arg = ms_args_take(l->args, flag);
   gint64 given = absent;
-  if (arg && !ms_arg_int(l->args, arg, lo, MOST_LAYERS, &given, l->error)) return FALSE;
+  if (arg && !ms_arg_int(l->args, arg, 1, MOST_LAYERS, &given, l->error)) return FALSE;
   *value = (int)given;
   return TRUE;
 }
@@ -58,7 +58,7 @@ static gboolean take_stage(Layers *l, const MsArg *arg, int index, int layers) {
 
 /* --- stages --- */
 static gboolean read_sizes(Layers *l) {
-  return number(l, "--num-layers", 0, 1, &l->layers) && number(l, "--pipeline-model-parallel-size", 1, 1, &l->pp);
+  return number(l, "--num-layers", 0, &l->layers) && number(l, "--pipeline-model-parallel-size", 1, &l->pp);
 }
 
 /* Virtual stages of an even split of all layers, with or without weights. */
@@ -70,8 +70,8 @@ static gboolean count_chunks(Layers *l) {
     if (strcmp(arg->flag, "--schedules-method") == 0) schedule = arg;
   }
   gboolean folded = schedule && g_strcmp0(schedule->values[0], "dualpipev") == 0; /* two chunks a rank */
-  if (!number(l, "--num-layers-per-virtual-pipeline-stage", 0, 1, &per_chunk) ||
-      !number(l, "--num-virtual-stages-per-pipeline-rank", folded ? 2 : 1, 1, &vpp))
+  if (!number(l, "--num-layers-per-virtual-pipeline-stage", 0, &per_chunk) ||
+      !number(l, "--num-virtual-stages-per-pipeline-rank", folded ? 2 : 1, &vpp))
     return FALSE;
   l->chunks = per_chunk > 0 ? l->layers / per_chunk : l->pp * vpp;
   gboolean even = l->chunks > 0 && l->chunks <= MOST_CHUNKS && l->chunks % l->pp == 0 && l->layers % l->chunks == 0;

@@ -62,7 +62,7 @@ static gboolean read_window(MsArgs *args, MsModel *m, GError **error) {
   const MsArg *arg = ms_args_take(args, "--window-size"), *skip = ms_args_take(args, "--window-attn-skip-freq");
   *w = (MsSlidingWindow){0};
   if (!arg) return TRUE;
-  g_autofree char *text = ms_arg_list(args, arg, " ", error);
+  g_autofree char *text = ms_arg_list(args, arg, error);
   if (!text) return FALSE;
   int left, right;
   if (sscanf(text + strspn(text, "([ "), "%9d , %9d", &left, &right) != 2 || left < -1)

@@ -191,7 +191,7 @@ gboolean ms_read_widths(MsArgs *args, MsScenario *s, GError **error) {
       !read_width(args, "--num-experts", 0, 65536, &m->num_experts, error) ||
       !read_width(args, "--moe-ffn-hidden-size", 1, 1048576, &m->moe_ffn_hidden_size, error))
     return FALSE;
-  g_autofree char *layers = freq ? ms_arg_list(args, freq, " ", error) : NULL;
+  g_autofree char *layers = freq ? ms_arg_list(args, freq, error) : NULL;
   if (freq && !layers) return FALSE;
   gboolean every = freq && (strcmp(layers, "1") == 0 || strcmp(layers, "-1") == 0); /* a fork's -1 */
   if (freq && m->num_experts > 0 && !every) m->moe_layer_freq = g_steal_pointer(&layers);

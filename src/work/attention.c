@@ -79,14 +79,14 @@ static gboolean fp8_core(const MsBuild *b) {
 
 /* One attention row over `share` of the rank's work; backward recomputes the scores: five products, 3 dqk + 2 dv
  * against dqk + dv. */
-static void core_row(MsBuild *b, const char *name, const Widths *w, int layer, const MsPackPart *part, double share,
-                     double heads, double m, double n) {
+static void core_row(MsBuild *b, const Widths *w, int layer, const MsPackPart *part, double share, double heads,
+                     double m, double n) {
   share *= part->tokens;
   gboolean back = b->pass == MS_PASS_DGRAD;
   double per_pair = 2 * heads * (back ? 3 * w->dqk + 2 * w->dv : w->dqk + w->dv);
   double rank_queries = b->rows * w->heads / heads; /* heads x queries is the same however they are split */
   double qkv_B = 2 * b->rows * (w->q + w->k + w->v + w->heads * w->dv) * share;
-  MsOp *op = ms_row(b, MS_OP_ATTENTION, name);
+  MsOp *op = ms_row(b, MS_OP_ATTENTION, "attention");
   op->flop = per_pair * rank_queries * pairs(b, layer, part) * share;
   op->m = m, op->n = n, op->k = w->dqk + w->dv;
   op->groups = (int)MAX(part->sequences * heads, 1);
@@ -193,7 +193,7 @@ static void core_ring(MsBuild *b, const Widths *w, int layer, const MsPackPart *
       b->join[0] = b->join[1] = -1;
     }
     if (arrived >= 0) ms_join(b, arrived);
-    core_row(b, "attention", w, layer, part, 1.0 / steps, heads, local, local);
+    core_row(b, w, layer, part, 1.0 / steps, heads, local, local);
     arrived = next;
   }
   if (back) ms_join(b, arrived);
@@ -206,7 +206,7 @@ static gboolean stores_scores(const MsBuild *b) { return ms_framework_stores_sco
 static void core_hybrid(MsBuild *b, const Widths *w, int layer) {
   for (int i = 0; i < b->packing->n; i++) {
     const MsPackPart *part = &b->packing->part[i];
-    if (part->ranks == 1) core_row(b, "attention", w, layer, part, 1, w->heads, part->length, part->length);
+    if (part->ranks == 1) core_row(b, w, layer, part, 1, w->heads, part->length, part->length);
     else core_ring(b, w, layer, part, part->ranks, part->ranks <= b->c ? MS_GROUP_CP : MS_GROUP_DP_CP, w->heads);
   }
 }
@@ -221,7 +221,7 @@ static void core_merged(MsBuild *b, const Widths *w, int layer, const MsPackPart
   double c = b->c, local = part->length / c, out = b->rows * w->heads * w->dv * part->tokens;
   double kept = back ? b->rows * (w->q + w->kv_wire) * part->tokens : out; /* elements that every block is added to */
   ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, kv_B);
-  core_row(b, "attention", w, layer, part, 1, heads, local, local);
+  core_row(b, w, layer, part, 1, heads, local, local);
   ms_row_memory(b, MS_OP_ADD, "merge of blocks", (c - 1) * 5.5 * kept, (c - 1) * 4 * kept, (int)c - 1);
   if (back) ms_row_comm(b, MS_OP_P2P, "cp ring dkv", MS_STREAM_CP, MS_GROUP_CP, 2 * kv_B);
 }
@@ -284,7 +284,7 @@ static void core_gathered(MsBuild *b, const Widths *w, int layer, const MsPackPa
   MsOp *gather = ms_row_comm(b, MS_OP_ALL_GATHER, "cp gather kv", MS_STREAM_CP, MS_GROUP_CP, gathered_B);
   gather->kernels = 2;
   ms_row_passing(b, MS_OP_COPY, "keys in order", gathered_B, gathered_B, 2);
-  core_row(b, "attention", w, layer, part, 1, heads, s / b->c, s);
+  core_row(b, w, layer, part, 1, heads, s / b->c, s);
   b->list->op[b->list->n - 1].transient_B = (back ? 3 : 1) * kv_B;
   if (!back) {
     ms_row_passing(b, MS_OP_COPY, "pieces together", out_B, 2 * out_B, 3);
@@ -311,7 +311,7 @@ static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPack
   } else if (row->keys == MS_CP_KEYS_GO_ROUND && inner < b->c) {
     core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, heads);
   } else {
-    core_row(b, "attention", w, layer, part, 1, heads, s, s);
+    core_row(b, w, layer, part, 1, heads, s, s);
   }
   if (exchanges) exchange_heads(b, w, group, FALSE);
 }
@@ -330,7 +330,7 @@ static void core(MsBuild *b, const Widths *w, int layer) {
   if (b->c <= 1) {
     const MsSlidingWindow *window = &b->model->sliding_window;
     double seen = ms_model_layer_is_windowed(b->model, layer) ? MIN(s, window->window) : s;
-    core_row(b, "attention", w, layer, part, 1, w->heads, window->chunked ? seen : s, seen);
+    core_row(b, w, layer, part, 1, w->heads, window->chunked ? seen : s, seen);
     return;
   }
   core_over_ranks(b, w, layer, part);

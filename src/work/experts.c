@@ -31,9 +31,9 @@ static int launched_experts(const MsBuild *b) { return (int)MIN(b->local_experts
  * SequentialMLP); what they make is put together again. */
 static int experts_apart(const MsBuild *b) { return b->options->moe_grouped_gemm ? 1 : launched_experts(b); }
 
-static void join_experts(MsBuild *b, const char *name, double rows) {
+static void join_experts(MsBuild *b, double rows) {
   if (experts_apart(b) <= 1) return;
-  MsOp *op = ms_row_memory(b, MS_OP_COPY, name, 2 * rows * b->eh, 2 * rows * b->eh, 1);
+  MsOp *op = ms_row_memory(b, MS_OP_COPY, "join expert rows", 2 * rows * b->eh, 2 * rows * b->eh, 1);
   op->m = rows, op->n = b->eh;
 }
 
@@ -244,7 +244,7 @@ void ms_experts_forward(MsBuild *b) {
   grouped(b, "expert fc2", rows, b->eh, fm);
   ms_lora_experts_forward(b, "expert fc2", rows, b->eh, fm);
   expert_bias(b, rows);
-  join_experts(b, "join expert rows", rows);
+  join_experts(b, rows);
   copy_padded(b, "unpad expert rows");
   weigh_arrived(b);
   if (ms_recomputes(b->options, MS_RM_MOE) || ms_recomputes(b->options, MS_RM_MOE_ACT)) return;
@@ -286,6 +286,6 @@ void ms_experts_backward(MsBuild *b) {
   up_backward(b, rows, fm);
   ms_free_kept(b, "expert input");
   b->pass = MS_PASS_DGRAD;
-  join_experts(b, "join expert rows", rows);
+  join_experts(b, rows);
   copy_padded(b, "unpad expert rows");
 }

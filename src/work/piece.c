@@ -335,10 +335,10 @@ void ms_piece_layer(MsBuild *b, MsPiece *piece, int layer, int group) {
 /* --- front end: opaque rows of stated FLOP and bytes; every tensor-parallel rank runs it whole, the context-parallel
  * ranks share its sequences --- */
 
-static void front_end_row(MsBuild *b, const char *name, double times) {
+static void front_end_row(MsBuild *b) {
   const MsFrontEnd *f = &b->model->front_end;
-  double share = times * b->training->micro_batch_size / b->c;
-  MsOp *op = ms_row(b, MS_OP_FRONT_END, name);
+  double share = b->training->micro_batch_size / b->c;
+  MsOp *op = ms_row(b, MS_OP_FRONT_END, "front end");
   op->flop = share * f->forward_flop;
   op->read_B = op->write_B = share * f->forward_B / 2;
   op->kernels = 1;
@@ -347,7 +347,7 @@ static void front_end_row(MsBuild *b, const char *name, double times) {
 static void front_end_forward(MsBuild *b, MsPiece *piece) {
   const MsFrontEnd *f = &b->model->front_end;
   if (f->parameters <= 0) return;
-  front_end_row(b, "front end", 1);
+  front_end_row(b);
   if (!f->frozen) ms_keep(b, "front end", f->kept_B * b->training->micro_batch_size / b->c);
   if (f->frozen) piece->params_frozen = f->parameters;
   else replicated(piece, f->parameters);
@@ -358,9 +358,9 @@ static void front_end_backward(MsBuild *b) {
   const MsFrontEnd *f = &b->model->front_end;
   if (f->parameters <= 0 || f->frozen) return;
   b->pass = MS_PASS_DGRAD;
-  front_end_row(b, "front end", 1);
+  front_end_row(b);
   b->pass = MS_PASS_WGRAD;
-  front_end_row(b, "front end", 1);
+  front_end_row(b);
   ms_free_kept(b, "front end");
 }
 
