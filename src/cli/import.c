@@ -325,13 +325,8 @@ static const Kind kinds[] = {{"hf", import_model},
 
 /* The kind that reads what `launch` prints in a form of that name; NULL: there is no such form. */
 static const char *reader_of_form(const char *name) {
-  static const char *const reader[MS_N_LAUNCH_FORMS] = {[MS_LAUNCH_MEGATRON] = "megatron",
-                                                        [MS_LAUNCH_MODELZOO] = "modelzoo",
-                                                        [MS_LAUNCH_MT] = "megatron",
-                                                        [MS_LAUNCH_TORCHTITAN] = "torchtitan",
-                                                        [MS_LAUNCH_DEEPSPEED] = "deepspeed"};
   for (int i = 0; ms_launch_words[i]; i++)
-    if (strcmp(ms_launch_words[i], name) == 0) return reader[ms_launch_of_word(i).form];
+    if (strcmp(ms_launch_words[i], name) == 0) return ms_launch_reader(ms_launch_of_word(i));
   return NULL;
 }
 

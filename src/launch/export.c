@@ -30,14 +30,18 @@ G_STATIC_ASSERT(G_N_ELEMENTS(ms_launch_words) == G_N_ELEMENTS(launches) + 1);
 
 MsLaunch ms_launch_of_word(int word) { return launches[word]; }
 
-MsFramework ms_launch_framework(MsLaunch launch) {
-  static const MsFramework framework[] = {[MS_LAUNCH_MEGATRON] = MS_FRAMEWORK_MEGATRON,
-                                          [MS_LAUNCH_MODELZOO] = MS_FRAMEWORK_MEGATRON,
-                                          [MS_LAUNCH_MT] = MS_FRAMEWORK_MT_MEGATRON,
-                                          [MS_LAUNCH_TORCHTITAN] = MS_FRAMEWORK_TORCHTITAN,
-                                          [MS_LAUNCH_DEEPSPEED] = MS_FRAMEWORK_DEEPSPEED};
-  return framework[launch.form];
-}
+static const struct {
+  MsFramework framework;
+  const char *suffix, *reader;           /* of a file with it alone; the kind of `moesim import` that reads it */
+  void (*render)(const MsFormContext *); /* of arguments, as a script */
+} forms[MS_N_LAUNCH_FORMS] = {[MS_LAUNCH_MEGATRON] = {MS_FRAMEWORK_MEGATRON, "sh", "megatron", ms_form_megatron},
+                              [MS_LAUNCH_MODELZOO] = {MS_FRAMEWORK_MEGATRON, "yaml", "modelzoo", ms_form_modelzoo},
+                              [MS_LAUNCH_MT] = {MS_FRAMEWORK_MT_MEGATRON, "sh", "megatron", ms_form_mt},
+                              [MS_LAUNCH_TORCHTITAN] = {MS_FRAMEWORK_TORCHTITAN, "toml", "torchtitan"},
+                              [MS_LAUNCH_DEEPSPEED] = {MS_FRAMEWORK_DEEPSPEED, "json", "deepspeed"}};
+
+MsFramework ms_launch_framework(MsLaunch launch) { return forms[launch.form].framework; }
+const char *ms_launch_reader(MsLaunch launch) { return forms[launch.form].reader; }
 
 int ms_launch_word_for(const MsScenario *s, int word) {
   if (word != MS_LAUNCH_UNSAID) return word;
@@ -47,12 +51,7 @@ int ms_launch_word_for(const MsScenario *s, int word) {
 }
 
 const char *ms_launch_suffix(MsLaunch launch) {
-  if (launch.around > MS_AROUND_SLURM) return "yaml";
-  if (launch.around) return "sh";
-  return launch.form == MS_LAUNCH_TORCHTITAN  ? "toml"
-         : launch.form == MS_LAUNCH_DEEPSPEED ? "json"
-         : launch.form == MS_LAUNCH_MODELZOO  ? "yaml"
-                                              : "sh";
+  return launch.around > MS_AROUND_SLURM ? "yaml" : launch.around ? "sh" : forms[launch.form].suffix;
 }
 
 /* --- notes --- */
@@ -120,15 +119,12 @@ static GString *head_of(const MsFormContext *c, MsLaunch launch) {
 }
 
 static char *render(const MsFormContext *c, MsLaunch launch) {
-  MsLaunchForm form = launch.form;
   g_autoptr(GString) head = head_of(c, launch);
-  static void (*const forms[])(const MsFormContext *) = {
-      [MS_LAUNCH_MEGATRON] = ms_form_megatron, [MS_LAUNCH_MODELZOO] = ms_form_modelzoo, [MS_LAUNCH_MT] = ms_form_mt};
-  if (form == MS_LAUNCH_MODELZOO && !c->placed) { /* a YAML file, not a script */
+  if (launch.form == MS_LAUNCH_MODELZOO && !c->placed) { /* a YAML file, not a script */
     g_autofree char *yaml = ms_modelzoo_yaml(c);
     return g_strconcat(head->str, yaml, NULL);
   }
-  forms[form](c);
+  forms[launch.form].render(c);
   return c->placed ? ms_around(c, launch, head)
                    : g_strconcat("#!/bin/bash\n", head->str, c->text->once->str, c->text->per_node->str, NULL);
 }

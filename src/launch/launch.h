@@ -41,6 +41,8 @@ enum { MS_LAUNCH_UNSAID = -1 };
 int ms_launch_word_for(const MsScenario *scenario, int word);
 /* What the name of a file with that text ends with: "sh", "yaml", "toml" or "json". */
 const char *ms_launch_suffix(MsLaunch launch);
+/* The kind of `moesim import` that reads the form: "megatron". */
+const char *ms_launch_reader(MsLaunch launch);
 /* FALSE and an MS_ERROR_INPUT where the framework is known not to start on machines of that vendor
  * (describe/vendor.def): every text below is refused then. */
 gboolean ms_launch_starts(const MsScenario *scenario, MsFramework framework, GError **error);
