@@ -198,11 +198,8 @@ static MsTime busiest(const MsProgram *p, gboolean once) {
   for (int k = 0; k < p->work->n_pieces; k++) add_piece(&of_piece[k], p, k);
   for (int s = 0; s < l->pp; s++) {
     Busy busy = {0};
-    for (int c = 0; c < l->vpp; c++) {
-      const MsChunk *chunk = ms_layout_chunk(l, s, c);
-      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
-        add_times(&busy, &of_piece[ms_work_chunk_piece(p->work, chunk, i)], microbatches);
-    }
+    for (MsStagePiece at = ms_stage_pieces(p->work, s); ms_next_piece(&at);)
+      add_times(&busy, &of_piece[at.piece], microbatches);
     if (once)
       add_list(&busy, &p->step[s].before, MS_LIST_ALL, 1), add_list(&busy, &p->step[s].gather, MS_LIST_ALL, 1),
           add_list(&busy, &p->step[s].after, MS_LIST_ALL, 1);

@@ -275,13 +275,10 @@ static void find_free_hosts(MsCycle *c) {
   g_autofree gboolean *waits = g_new(gboolean, MAX(1, p->work->n_pieces));
   for (int i = 0; i < p->work->n_pieces; i++)
     waits[i] = waits_for_device(&p->work->pieces[i].forward) || waits_for_device(&p->work->pieces[i].backward);
-  for (int s = 0; s < c->schedule->stages; s++) c->free_host[s] = !p->p2p_blocks;
-  for (int s = 0; s < c->schedule->stages; s++)
-    for (int k = 0; k < c->schedule->chunks; k++) {
-      const MsChunk *chunk = ms_layout_chunk(p->layout, s, k);
-      for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
-        c->free_host[s] &= !waits[ms_work_chunk_piece(p->work, chunk, i)];
-    }
+  for (int s = 0; s < c->schedule->stages; s++) {
+    c->free_host[s] = !p->p2p_blocks;
+    for (MsStagePiece at = ms_stage_pieces(p->work, s); ms_next_piece(&at);) c->free_host[s] &= !waits[at.piece];
+  }
 }
 
 void ms_cycle_settle(MsCycle *c) {

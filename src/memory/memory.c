@@ -54,12 +54,9 @@ typedef struct { /* pieces that stand on a stage, chunk by chunk */
 
 static Standing standing_on(const MsWork *w, int stage) {
   int n = 0;
-  for (int c = 0; c < w->layout->vpp; c++) n += ms_work_chunk_length(w, ms_layout_chunk(w->layout, stage, c));
+  for (MsStagePiece at = ms_stage_pieces(w, stage); ms_next_piece(&at);) n++;
   Standing all = {w, g_new(int, MAX(n, 1)), 0};
-  for (int c = 0; c < w->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(w->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(w, chunk); i++) all.piece[all.n++] = ms_work_chunk_piece(w, chunk, i);
-  }
+  for (MsStagePiece at = ms_stage_pieces(w, stage); ms_next_piece(&at);) all.piece[all.n++] = at.piece;
   return all;
 }
 

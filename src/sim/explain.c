@@ -65,22 +65,17 @@ static void step_rows(Explain *x, const MsCosted *c) {
 }
 
 static void stage_rows(Explain *x, const MsSchedule *schedule, int stage) {
-  const MsLayout *l = x->p->layout;
   const MsHardware *machine = ms_program_machine_of(x->p, stage);
   gboolean fp16 = ms_precision(&x->p->scenario->training)->dtype == MS_DT_FP16;
   for (int dtype = 0; dtype < MS_N_ODT; dtype++) x->own_peak[dtype] = ms_device_rates(machine, dtype, fp16).peak_flops;
   x->peak = ms_hardware_peak_flops(machine, x->p->scenario->training.precision);
-  for (int c = 0; c < l->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(l, stage, c);
+  for (MsStagePiece at = ms_stage_pieces(x->p->work, stage); ms_next_piece(&at);) {
+    const MsCostedPiece *piece = &x->p->piece[at.piece];
     int first, count;
-    ms_chunk_microbatches(schedule, c, &first, &count);
-    for (int i = 0; i < ms_work_chunk_length(x->p->work, chunk); i++) {
-      const MsCostedPiece *piece = &x->p->piece[ms_work_chunk_piece(x->p->work, chunk, i)];
-      list_rows(x, &piece->forward, count);
-      list_rows(x, &piece->backward, count);
-      if (chunk->has_loss && i + 1 == ms_work_chunk_length(x->p->work, chunk))
-        left_rows(x, &piece->backward, ms_work_deferred(x->p->work, count));
-    }
+    ms_chunk_microbatches(schedule, at.chunk_index, &first, &count);
+    list_rows(x, &piece->forward, count);
+    list_rows(x, &piece->backward, count);
+    if (ms_work_is_head(x->p->work, at.piece)) left_rows(x, &piece->backward, ms_work_deferred(x->p->work, count));
   }
   const MsCostedStep *step = &x->p->step[stage];
   step_rows(x, &step->before), step_rows(x, &step->gather), step_rows(x, &step->reduce), step_rows(x, &step->after);

@@ -496,11 +496,8 @@ static Stage *stages_of(const Meeting *m, const MsScaleOf *of, const MsResult *r
     double busy_s = of->step_s - r->stage_time[s].bubble_s;
     stage[s].ranks = l->world / l->pp;
     stage[s].base_s = of->step_s - (busiest_s - busy_s) * (l->pp > 1 ? 1 - 1 / turns : 0);
-    for (int c = 0; c < l->vpp; c++) {
-      const MsChunk *chunk = ms_layout_chunk(l, s, c);
-      for (int i = 0; i < ms_work_chunk_length(m->p->work, chunk); i++)
-        add(&stage[s].more, &piece[ms_work_chunk_piece(m->p->work, chunk, i)], l->microbatches);
-    }
+    for (MsStagePiece at = ms_stage_pieces(m->p->work, s); ms_next_piece(&at);)
+      add(&stage[s].more, &piece[at.piece], l->microbatches);
     stage[s].more.clock_s = l->microbatches * clock_of_stage_s(m, s);
     stage[s].more.gpu_s = 0; /* of the passes: as the slots say */
     More last = more_of(m, &m->p->step[s].after, NULL);

@@ -286,11 +286,8 @@ static void origins(MsResult *r, const Parts *p) {
   const Ground ground = {ms_work_on_stage(p->work, slowest)->scenario,
                          ms_cost_of_pool(p->cost, ms_layout_pool(p->layout, slowest))},
                *g = &ground;
-  for (int c = 0; c < p->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(p->layout, slowest, c);
-    for (int i = 0; i < ms_work_chunk_length(p->work, chunk); i++)
-      times[ms_work_chunk_piece(p->work, chunk, i)] += p->layout->microbatches;
-  }
+  for (MsStagePiece at = ms_stage_pieces(p->work, slowest); ms_next_piece(&at);)
+    times[at.piece] += p->layout->microbatches;
   for (int i = 0; i < p->work->n_pieces; i++) {
     if (times[i] == 0) continue;
     origins_of_list(r, g, &p->program->piece[i].forward, times[i]);

@@ -53,12 +53,9 @@ static void add_op(const Found *f, const MsOp *op) {
 
 GArray *ms_matrices_of(const MsWork *work, int stage) {
   Found f = {g_array_new(FALSE, FALSE, sizeof(MsMatrices)), work};
-  for (int c = 0; c < work->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
-      const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
-      for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++) add_op(&f, &piece->backward.op[j]);
-    }
+  for (MsStagePiece at = ms_stage_pieces(work, stage); ms_next_piece(&at);) {
+    const MsPiece *piece = &work->pieces[at.piece];
+    for (int j = 0; ms_work_is_unit(piece) && j < piece->backward.n; j++) add_op(&f, &piece->backward.op[j]);
   }
   return f.all;
 }

@@ -215,13 +215,9 @@ static void add_tensors(const MsPiece *piece, double *dense, double *expert) {
 static void find_tensors(Step *s, int stage) {
   double dense = 0, expert = 0;
   int before = -1;
-  for (int c = 0; c < s->work->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(s->work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(s->work, chunk); i++) {
-      int piece = ms_work_chunk_piece(s->work, chunk, i);
-      if (piece != before) dense = expert = 0, add_tensors(&s->work->pieces[piece], &dense, &expert);
-      s->tensors += dense, s->expert_tensors += expert, before = piece;
-    }
+  for (MsStagePiece at = ms_stage_pieces(s->work, stage); ms_next_piece(&at);) {
+    if (at.piece != before) dense = expert = 0, add_tensors(&s->work->pieces[at.piece], &dense, &expert);
+    s->tensors += dense, s->expert_tensors += expert, before = at.piece;
   }
 }
 

@@ -291,20 +291,17 @@ gboolean ms_work_has_table(const MsWork *work, const MsChunk *chunk) {
 MsStageParams ms_work_stage_params(const MsWork *work, int stage) {
   MsStageParams p = {0};
   gboolean table = FALSE, copy = FALSE;
-  for (int c = 0; c < work->layout->vpp; c++) {
-    const MsChunk *chunk = ms_layout_chunk(work->layout, stage, c);
-    for (int i = 0; i < ms_work_chunk_length(work, chunk); i++) {
-      const MsPiece *piece = &work->pieces[ms_work_chunk_piece(work, chunk, i)];
-      p.params_dense += piece->params_dense;
-      p.params_expert += piece->params_expert;
-      p.quantizable_dense += piece->params_quantizable_dense;
-      p.quantizable_expert += piece->params_quantizable_expert;
-      p.tp_replicated += piece->params_tp_replicated;
-      p.frozen += piece->params_frozen;
-      p.frozen_expert += piece->params_frozen_expert;
-    }
-    table |= ms_work_has_table(work, chunk);
-    copy |= chunk->num_mtp > 0;
+  for (MsStagePiece at = ms_stage_pieces(work, stage); ms_next_piece(&at);) {
+    const MsPiece *piece = &work->pieces[at.piece];
+    p.params_dense += piece->params_dense;
+    p.params_expert += piece->params_expert;
+    p.quantizable_dense += piece->params_quantizable_dense;
+    p.quantizable_expert += piece->params_quantizable_expert;
+    p.tp_replicated += piece->params_tp_replicated;
+    p.frozen += piece->params_frozen;
+    p.frozen_expert += piece->params_frozen_expert;
+    table |= ms_work_has_table(work, at.chunk);
+    copy |= at.chunk->num_mtp > 0;
   }
   if (copy && !table) /* the MTP stage holds its own copy of the word embedding (docs/theory/layouts.md 5) */
     p.embedding_copy = (double)work->padded_vocab / work->layout->tp * work->scenario->model->hidden_size;

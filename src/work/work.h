@@ -91,6 +91,26 @@ static inline int ms_work_chunk_length(const MsWork *work, const MsChunk *chunk)
 }
 int ms_work_chunk_piece(const MsWork *work, const MsChunk *chunk, int i);
 
+/* All pieces of a stage, chunk by chunk:
+ * for (MsStagePiece at = ms_stage_pieces(work, stage); ms_next_piece(&at);) … at.piece */
+typedef struct {
+  const MsWork *work;
+  int stage, chunk_index, i; /* the i-th of its chunk */
+  const MsChunk *chunk;
+  int piece; /* index into work->pieces */
+} MsStagePiece;
+static inline MsStagePiece ms_stage_pieces(const MsWork *work, int stage) {
+  return (MsStagePiece){work, stage, -1, -1, NULL, -1};
+}
+static inline gboolean ms_next_piece(MsStagePiece *at) {
+  for (at->i++; !at->chunk || at->i >= ms_work_chunk_length(at->work, at->chunk); at->i = 0) {
+    if (++at->chunk_index >= at->work->layout->vpp) return FALSE;
+    at->chunk = ms_layout_chunk(at->work->layout, at->stage, at->chunk_index);
+  }
+  at->piece = ms_work_chunk_piece(at->work, at->chunk, at->i);
+  return TRUE;
+}
+
 /* The message between virtual stages on different ranks: one microbatch of activations, or of their gradients. */
 MsOp ms_work_p2p(const MsWork *work);
 /* The gather behind it where each tensor rank was sent one share (stack: pipeline_scatter, without sequence
