@@ -47,6 +47,9 @@ enum {
 /* One prediction: what, how long, where the time goes (parts that add up to the step), memory per stage, what holds it
  * back. `scenario` only adds the heading and may be NULL. */
 char *ms_report_result(const MsScenario *scenario, const MsResult *result, const MsChanges *changes, unsigned flags);
+/* What the parts of a step are called where there is room, by place in MsTimeParts, and their sum. */
+extern const char *const ms_report_parts[MS_N_TIME_PARTS];
+double ms_report_parts_s(const MsTimeParts *time);
 /* Where MFU counts clearly more FLOP than run (sparse attention under Megatron-LM's convention): a sentence that says
  * so. NULL elsewhere. (transfer full) */
 char *ms_report_mfu_note(const MsResult *result);

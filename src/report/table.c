@@ -109,28 +109,29 @@ static void append_headline(GString *out, const MsScenario *scenario, const MsRe
 }
 
 /* --- time ------------------------------------------------------------------------------------------------------ */
-static double parts_sum(const MsTimeParts *t) {
-  return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
+const char *const ms_report_parts[MS_N_TIME_PARTS] = {
+    "compute", "exposed communication", "pipeline bubble", "host", "optimizer", "other"};
+
+double ms_report_parts_s(const MsTimeParts *t) {
+  double sum_s = 0;
+  for (int i = 0; i < MS_N_TIME_PARTS; i++) sum_s += t->part_s[i];
+  return sum_s;
 }
 
-static void part_row(MsTable *table, const char *name, double time_s, double whole_s) {
-  MS_TABLE_ROW(table, name, MS_SECONDS(time_s), MS_PERCENT(whole_s > 0 ? time_s / whole_s : NAN));
+static void part_row(MsTable *table, const char *indent, const char *name, double time_s, double whole_s) {
+  ms_table_cellf(table, "%s%s", indent, name);
+  MS_TABLE_ROW(table, MS_SECONDS(time_s), MS_PERCENT(whole_s > 0 ? time_s / whole_s : NAN));
 }
 
 static void append_parts(GString *out, const MsTimeParts *t) {
-  double whole_s = parts_sum(t);
+  double whole_s = ms_report_parts_s(t);
   MsTable *table = ms_table_of("  where the time goes (mean over stages)|>time|>share");
-  part_row(table, "  compute", t->compute_s, whole_s);
-  for (int f = 0; f < 4; f++) {
-    g_autofree char *name = g_strdup_printf("    %s", ms_family_figures.rows[f].title);
-    if (t->family_s[f] > 0) part_row(table, name, t->family_s[f], whole_s);
+  for (int i = 0; i < MS_N_TIME_PARTS; i++) {
+    part_row(table, "  ", ms_report_parts[i], t->part_s[i], whole_s);
+    for (int f = 0; i == 0 && f < 4; f++)
+      if (t->family_s[f] > 0) part_row(table, "    ", ms_family_figures.rows[f].title, t->family_s[f], whole_s);
   }
-  part_row(table, "  exposed communication", t->exposed_comm_s, whole_s);
-  part_row(table, "  pipeline bubble", t->bubble_s, whole_s);
-  part_row(table, "  host", t->host_s, whole_s);
-  part_row(table, "  optimizer", t->optimizer_s, whole_s);
-  part_row(table, "  other", t->other_s, whole_s);
-  part_row(table, "  sum", whole_s, whole_s);
+  part_row(table, "  ", "sum", whole_s, whole_s);
   ms_table_append(table, out);
 }
 
@@ -176,7 +177,7 @@ static void append_stages(GString *out, const MsResult *r) {
   for (int s = 0; s < r->stages; s++) {
     ms_table_cellf(table, "%d", s);
     ms_figures_cells(&ms_time_figures, parts, &r->stage_time[s], table);
-    ms_table_cell(table, MS_SECONDS(parts_sum(&r->stage_time[s])));
+    ms_table_cell(table, MS_SECONDS(ms_report_parts_s(&r->stage_time[s])));
   }
   ms_table_append_below(table, out);
 }
@@ -351,7 +352,7 @@ char *ms_report_result(const MsScenario *scenario, const MsResult *r, const MsCh
   if (changes) append_changes(out, r, changes);
   if (r->step_time_s > 0) append_headline(out, scenario, r);
   if (r->bottleneck) g_string_append_printf(out, "  bottleneck   %s\n", r->bottleneck);
-  if (parts_sum(&r->time) > 0) {
+  if (ms_report_parts_s(&r->time) > 0) {
     g_string_append_c(out, '\n');
     append_parts(out, &r->time);
     append_comm(out, &r->time);

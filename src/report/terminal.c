@@ -36,15 +36,11 @@ static void append_part(const Canvas *c, const char *name, double time_s, double
 
 static void append_step(const Canvas *c, const MsResult *r) {
   const MsTimeParts *t = &r->time;
-  double whole_s = t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
+  double whole_s = ms_report_parts_s(t);
   if (!(whole_s > 0)) return;
   g_string_append(c->out, "\nwhere the step goes (mean over stages)\n");
   for (int f = 0; f < 4; f++) append_part(c, ms_family_figures.rows[f].title, t->family_s[f], whole_s);
-  append_part(c, "exposed communication", t->exposed_comm_s, whole_s);
-  append_part(c, "pipeline bubble", t->bubble_s, whole_s);
-  append_part(c, "host", t->host_s, whole_s);
-  append_part(c, "optimizer", t->optimizer_s, whole_s);
-  append_part(c, "other", t->other_s, whole_s);
+  for (int i = 1; i < MS_N_TIME_PARTS; i++) append_part(c, ms_report_parts[i], t->part_s[i], whole_s);
 }
 
 static void append_comm(const Canvas *c, const MsTimeParts *t) {

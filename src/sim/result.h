@@ -21,9 +21,14 @@ typedef enum {
 extern const char *const ms_comm_words[]; /* tp cp ep etp pp dp edp offload */
 MsCommClass ms_comm_class(const MsOp *op);
 
-typedef struct { /* of one pipeline stage, or the mean over stages; compute + exposed + bubble + host + optimizer +
-                    other = step time */
-  double compute_s, exposed_comm_s, bubble_s, host_s, optimizer_s, other_s;
+enum { MS_N_TIME_PARTS = 6 };
+typedef struct { /* of one pipeline stage, or the mean over stages; the parts add up to the step time */
+  union {
+    struct {
+      double compute_s, exposed_comm_s, bubble_s, host_s, optimizer_s, other_s;
+    };
+    double part_s[MS_N_TIME_PARTS]; /* the same, one after another */
+  };
   double comm_total_s[MS_N_COMMS], comm_exposed_s[MS_N_COMMS];
   double family_s[4]; /* compute by family: gemm, grouped, attention, memory */
 } MsTimeParts;
