@@ -6,35 +6,32 @@
 const char *const ms_curve_form_words[] = {"gemm-saturating", "gemm-tiled", "grouped-gemm", "attention", "segments",
                                            "dispatch",        "bandwidth",  "terms",        NULL};
 
-/* The words of work/op.def (test_work holds these to it), and "elementwise", any operator that moves memory and has
- * none of its own. What runs on the host or its links has figures of its own. */
 #define FORM(id) (1u << MS_FORM_##id)
+/* By column `curves` of op.def. */
+enum {
+  NONE,
+  BANDWIDTH = FORM(BANDWIDTH) | FORM(TERMS),
+  GEMM = FORM(GEMM_SATURATING) | FORM(GEMM_TILED) | FORM(TERMS),
+  GROUPED_GEMM = FORM(GROUPED_GEMM) | FORM(TERMS),
+  ATTENTION = FORM(ATTENTION) | FORM(TERMS),
+  SEGMENTS = FORM(SEGMENTS),
+  DISPATCH = FORM(DISPATCH)
+};
 static const struct {
-  const char *ops; /* words */
+  const char *op;
   unsigned forms;
 } timed[] = {
-    {"elementwise embedding rmsnorm rope copy swiglu weighted_swiglu add router_topk dispatch_preprocess permute "
-     "unpermute sort_chunks cross_entropy cross_entropy_te quantize amax transpose softmax conv1d scan gates topk pool "
-     "stream_mix zero_grad grad_scale grad_norm adam fill",
-     FORM(BANDWIDTH) | FORM(TERMS)},
-    {"gemm front_end", FORM(GEMM_SATURATING) | FORM(GEMM_TILED) | FORM(TERMS)},
-    {"grouped_gemm", FORM(GROUPED_GEMM) | FORM(TERMS)},
-    {"attention sparse_attention indexer_scores delta_rule", FORM(ATTENTION) | FORM(TERMS)},
-    {"all_gather reduce_scatter all_reduce all_to_all p2p", FORM(SEGMENTS)},
-    {"dispatch combine", FORM(DISPATCH)}};
-
-static gboolean has_word(const char *words, const char *word) {
-  size_t length = strlen(word);
-  for (const char *at = words; length > 0 && (at = strstr(at, word)); at += length)
-    if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0')) return TRUE;
-  return FALSE;
-}
+    {"elementwise", BANDWIDTH}, /* any operator that moves memory and has none of its own */
+#define OP(id, word, family, curves, doc) {word, curves},
+#include "describe/op.def"
+#undef OP
+};
 
 /* 0: none. */
 static unsigned forms_of(const char *op) {
   for (guint i = 0; i < G_N_ELEMENTS(timed); i++)
-    if (has_word(timed[i].ops, op)) return timed[i].forms;
-  return 0;
+    if (strcmp(timed[i].op, op) == 0) return timed[i].forms;
+  return NONE;
 }
 
 /* "bandwidth or terms" (transfer full) */
@@ -46,11 +43,11 @@ static char *words_of(unsigned forms) {
 }
 
 static gboolean unknown_op(const MsJson *doc, const char *path, const char *op, GError **error) {
-  g_autoptr(GString) all = g_string_new(timed[0].ops);
-  for (guint i = 1; i < G_N_ELEMENTS(timed); i++) g_string_append_printf(all, " %s", timed[i].ops);
-  g_auto(GStrv) known = g_strsplit(all->str, " ", -1);
-  g_autofree char *key = g_strconcat(path, ".op", NULL), *list = g_strjoinv(", ", known),
-                  *near = ms_suggest(op, (const char *const *)known, NULL);
+  const char *known[G_N_ELEMENTS(timed) + 1] = {NULL};
+  for (guint i = 0, n = 0; i < G_N_ELEMENTS(timed); i++)
+    if (timed[i].forms) known[n++] = timed[i].op;
+  g_autofree char *key = g_strconcat(path, ".op", NULL), *list = g_strjoinv(", ", (char **)known),
+                  *near = ms_suggest(op, known, NULL);
   return near ? ms_json_error(doc, key, error, "unknown operator \"%s\", %s", op, near)
               : ms_json_error(doc, key, error, "unknown operator \"%s\", must be one of %s", op, list);
 }

@@ -1,4 +1,5 @@
-/* src/exec/kernel.h - one real CPU kernel for every row of the operator registry (work/op.def), forward and backward.
+/* src/exec/kernel.h - one real CPU kernel for every row of the operator registry (describe/op.def), forward and
+ * backward.
  *
  * Two tables, one per element type (float, double), of the same functions, by ms_kernels(): callers hold a `const
  * MsKernels *` and pass `void *` to arrays of that type. Matrices are row-major and contiguous unless a leading

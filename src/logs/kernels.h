@@ -1,6 +1,6 @@
 /* src/logs/kernels.h - what a GPU kernel is, by its name: software/kernels.json.
  *
- * A class is what predictions are compared by ("gemm", "dispatch"); it names the operators of work/op.def that it
+ * A class is what predictions are compared by ("gemm", "dispatch"); it names the operators of describe/op.def that it
  * covers. A family is a library's way of naming kernels of one class. */
 #ifndef MS_LOGS_KERNELS_H
 #define MS_LOGS_KERNELS_H
@@ -33,7 +33,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsKernelTable, ms_kernel_table_free)
 /* The first family that knows a kernel of this name, -1: none does. `collective`: what the profiler calls the
  * collective that it is, or NULL. */
 int ms_kernel_family(const MsKernelTable *table, const char *name, const char *collective);
-/* The class that covers an operator of work/op.def, -1: none. */
+/* The class that covers an operator of describe/op.def, -1: none. */
 int ms_kernel_class_of_op(const MsKernelTable *table, const char *op);
 const char *ms_kernel_class_word(const MsKernelTable *table, int index);
 

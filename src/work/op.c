@@ -3,18 +3,18 @@
 #include "describe/enums.h"
 
 const char *const ms_op_words[] = {
-#define OP(id, word, family, doc) word,
-#include "work/op.def"
+#define OP(id, word, family, curves, doc) word,
+#include "describe/op.def"
 #undef OP
     NULL};
 const char *const ms_op_docs[] = {
-#define OP(id, word, family, doc) doc,
-#include "work/op.def"
+#define OP(id, word, family, curves, doc) doc,
+#include "describe/op.def"
 #undef OP
     NULL};
 const MsOpFamily ms_op_families[] = {
-#define OP(id, word, family, doc) MS_FAMILY_##family,
-#include "work/op.def"
+#define OP(id, word, family, curves, doc) MS_FAMILY_##family,
+#include "describe/op.def"
 #undef OP
 };
 const char *const ms_pass_words[] = {"forward", "recompute", "dgrad", "wgrad", "optimizer", NULL};

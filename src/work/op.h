@@ -4,10 +4,10 @@
 
 #include <glib.h>
 
-/* Rows of op.def */
+/* Rows of describe/op.def */
 typedef enum {
-#define OP(id, word, family, doc) MS_OP_##id,
-#include "work/op.def"
+#define OP(id, word, family, curves, doc) MS_OP_##id,
+#include "describe/op.def"
 #undef OP
   MS_N_OPS
 } MsOpKind;
