@@ -60,10 +60,10 @@ MOESIM_API double moesim_result_get(const moesim_result *result, const char *key
 MOESIM_API const char *moesim_result_get_text(const moesim_result *result, const char *key);
 /* The most asked for, by name. */
 MOESIM_API int moesim_result_feasible(const moesim_result *result); /* 1: fits into memory */
-MOESIM_API const char *moesim_result_why_infeasible(
-    const moesim_result *result); /* NULL when it fits; owned by the result */
-MOESIM_API const char *moesim_result_bottleneck(
-    const moesim_result *result); /* one sentence or NULL; owned by the result */
+/* NULL when it fits; owned by the result. */
+MOESIM_API const char *moesim_result_why_infeasible(const moesim_result *result);
+/* One sentence or NULL; owned by the result. */
+MOESIM_API const char *moesim_result_bottleneck(const moesim_result *result);
 MOESIM_API double moesim_result_step_time_s(const moesim_result *result);    /* NaN where it was not simulated */
 MOESIM_API double moesim_result_step_time_band(const moesim_result *result); /* relative half width of the 90 % band */
 MOESIM_API double moesim_result_tokens_per_s_per_gpu(const moesim_result *result);

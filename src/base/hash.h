@@ -1,4 +1,4 @@
-/* base/hash.h - hashes of keys, and numbers drawn of them. */
+/* src/base/hash.h - hashes of keys, and numbers drawn of them. */
 #ifndef MS_BASE_HASH_H
 #define MS_BASE_HASH_H
 

@@ -37,8 +37,8 @@ const MsBlas *ms_blas_open(const char *name, GError **error);
 
 const char *ms_blas_name(const MsBlas *blas);
 const char *ms_blas_version(const MsBlas *blas); /* "0.3.21"; "unknown" where the library does not say */
-const char *ms_blas_kernel(
-    const MsBlas *blas); /* the CPU its kernels are for, "SkylakeX"; NULL where the library does not say */
+/* The CPU its kernels are for, "SkylakeX"; NULL where the library does not say. */
+const char *ms_blas_kernel(const MsBlas *blas);
 /* What to tell the user about the kernels: that they were mended and how, or that they are too old for this CPU. NULL:
  * all is well. */
 const char *ms_blas_note(const MsBlas *blas);

@@ -5,10 +5,9 @@
 
 #include "bound/lags.h"
 
-MsTime ms_bound_streams(
-    const MsProgram *program); /* of a stage, for all microbatches, one after the other: rows of the busiest stream,
-                                  messages, fetches and offloads too; or all that a link moves, whichever streams it is
-                                  on; or compute with the SMs that all others take */
+/* Of a stage, for all microbatches, one after the other: rows of the busiest stream, messages, fetches and offloads
+ * too; or all that a link moves, whichever streams it is on; or compute with the SMs that all others take. */
+MsTime ms_bound_streams(const MsProgram *program);
 typedef struct {
   MsTime stream[MS_N_STREAMS], use[MS_N_USES];
 } MsBusy; /* what rows keep each stream and each link busy with */
@@ -17,8 +16,8 @@ typedef struct {
 void ms_bound_units(const MsProgram *program, MsBusy *unit);
 /* The rows of the passes of a piece itself, which streams and links have beside that. */
 MsBusy ms_bound_passes_of(const MsCostedPiece *piece, gboolean leaves_wgrad);
-MsTime ms_bound_behind(
-    const MsProgram *program); /* of the slowest stage: compute rows after the gradient norm, where all meet */
+/* Of the slowest stage: compute rows after the gradient norm, where all meet. */
+MsTime ms_bound_behind(const MsProgram *program);
 /* compute_s[stages], may be NULL: what each stage computes at least. */
 MsTime ms_bound_step(const MsProgram *program, MsPieceLags *lags, MsScheduleKind kind, double *compute_s);
 /* after[stages]: what follows the last compute row of the last slot of each stage at least, where steps do not overlap.

@@ -1,5 +1,5 @@
-/* bound/cycle.h - the steady part of a step is walked until it repeats itself, and as often as it would from then on it
- * is left out, exactly.
+/* src/bound/cycle.h - the steady part of a step is walked until it repeats itself, and as often as it would from then
+ * on it is left out, exactly.
  *
  * In the middle of a schedule every stage's list repeats itself (MsSchedule.period), and what turns do is the same
  * then if it depends on differences of times alone: maxima of sums of durations, in whole picoseconds. So when all

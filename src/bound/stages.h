@@ -1,4 +1,4 @@
-/* bound/stages.h - the stages of a pipeline while slots run as tables of lags (bound/lags.h): when their compute
+/* src/bound/stages.h - the stages of a pipeline while slots run as tables of lags (bound/lags.h): when their compute
  * streams, hosts and messages are free, and what they hand to each other. The relaxed bound and `fast` go through a
  * schedule with it; what a slot does to its stage is theirs. */
 #ifndef MS_BOUND_STAGES_H

@@ -40,12 +40,12 @@ typedef struct {
 
 /* --- closed.c -------------------------------------------------------------------------------------------------- */
 double ms_fault_rate(const MsFaultModel *model); /* failures per second */
-double ms_fault_recovery_s(
-    const MsFaultModel *model); /* mean detection + restart of one failure that nothing hits again */
+/* Mean detection + restart of one failure that nothing hits again. */
+double ms_fault_recovery_s(const MsFaultModel *model);
 double ms_fault_young_s(const MsFaultModel *model); /* sqrt(2 d M): d the stall, M the mean time between failures.
                                                        INFINITY without failures */
-double ms_fault_daly_s(
-    const MsFaultModel *model); /* sqrt(2 d M) (1 + sqrt(d / 2M) / 3 + d / 18M) - d for d < 2M, else M */
+/* sqrt(2 d M) (1 + sqrt(d / 2M) / 3 + d / 18M) - d for d < 2M, else M. */
+double ms_fault_daly_s(const MsFaultModel *model);
 /* Expected wall time of `n` intervals of `interval_s`, the last snapshot safe. Exact for the model above:
  *   M = 1 / rate, f = sum of rate_i / rate exp(-rate (detection_i + restart)): the chance that a recovery is not hit
  *   from a restart to the next safe snapshot  a = M (exp(rate (interval + stall + write)) - 1) / f

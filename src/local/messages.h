@@ -16,8 +16,8 @@
  * faster, stands beside the samples. (transfer full) */
 GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes);
 
-char *ms_messages_text(
-    const GArray *samples); /* CSV: op,num_gpus,bytes,latency_us,reference_flops, of FP32 only; `moesim fit` reads it */
+/* CSV: op,num_gpus,bytes,latency_us,reference_flops, of FP32 only; `moesim fit` reads it. */
+char *ms_messages_text(const GArray *samples);
 GArray *ms_messages_parse(const char *text, const char *filename, GError **error);
 
 #endif

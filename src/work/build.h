@@ -221,8 +221,8 @@ void ms_residual_in(MsBuild *b, MsHalf half);
 void ms_residual_out(MsBuild *b, MsHalf half, int adds); /* of so many sums of two tensors the last is the residual */
 void ms_residual_out_backward(MsBuild *b, MsHalf half);
 void ms_residual_in_backward(MsBuild *b, MsHalf half, int adds);
-gboolean ms_inputs_recomputed(
-    const MsBuild *b); /* the input of a sub-layer and its norm are not kept: recompute `mhc` */
+/* The input of a sub-layer and its norm are not kept: recompute `mhc`. */
+gboolean ms_inputs_recomputed(const MsBuild *b);
 void ms_streams_expand(MsBuild *b, gboolean back); /* behind the embedding */
 void ms_streams_join(MsBuild *b, gboolean back);   /* in front of the final norm */
 
@@ -245,8 +245,8 @@ typedef struct {
 MsFan ms_fan_out(const MsBuild *b, double skew);
 
 /* CUDA graphs of modules (graphs.c). */
-gboolean ms_mlp_norm_recomputed(
-    const MsBuild *b); /* in a MoE layer: not where the normed input is an output of a graph, which stays */
+/* In a MoE layer: not where the normed input is an output of a graph, which stays. */
+gboolean ms_mlp_norm_recomputed(const MsBuild *b);
 /* Row of the copy into a graph that begins with these blocks; FALSE: none begins there. Of gradients into the one that
  * ends with them, or in the router. */
 gboolean ms_enter_graph(MsBuild *b, guint8 mixers);

@@ -45,8 +45,8 @@ void ms_experts_backward(MsBuild *b);
 
 void ms_to_experts(MsBuild *b);   /* tokens from the router to expert order on their expert ranks */
 void ms_from_experts(MsBuild *b); /* expert outputs back to token order, summed */
-double ms_dispatch_transient_B(
-    const MsBuild *b); /* buffers that are all referenced while the layer's own kept tensors exist */
+/* Buffers that are all referenced while the layer's own kept tensors exist. */
+double ms_dispatch_transient_B(const MsBuild *b);
 /* The output of the experts where the router weights multiply behind them: kept in the forward pass, used and freed in
  * the backward pass. */
 void ms_keep_expert_output(MsBuild *b);
