@@ -130,6 +130,7 @@ MsTrajectory *ms_engine_events_within(const MsGraph *graph, const MsSharing *sha
 typedef struct {
   MsTime time;
   guint64 events; /* until that was known */
+  MsTime *lasts;  /* NULL, or room for how long each of the tasks that are repeated runs, which is told too */
 } MsRound;
 MsTrajectory *ms_engine_events_until_round(const MsGraph *graph, const MsSharing *sharing, MsRound *round);
 /* FALSE: rounds are missing, and `events` did not find what they would do. */

@@ -305,14 +305,25 @@ static gboolean are_as_many_more(const MsRounds *r, const Engine *engine, guint3
   return TRUE;
 }
 
+/* Each task as it was in the last round in which it has ended. */
+static void tell_lasts(const MsRounds *r, const Engine *engine, MsTime *lasts) {
+  guint32 first = engine->graph->alike_from, rounds = r->marker > first ? (r->marker - first) / r->period : 0;
+  for (guint32 k = 0; k < r->period; k++) {
+    guint32 i = first + k + rounds * r->period;
+    while (i >= r->from + r->period && engine->end[i] < 0) i -= r->period;
+    lasts[k] = engine->end[i] < 0 ? 0 : engine->end[i] - engine->start[i];
+  }
+}
+
 gboolean ms_rounds_look(MsRounds *r, Engine *engine) {
   gboolean alike_now = r->has && same(r, engine);
   guint32 times = alike_now ? most_rounds(r, engine) : 0, more = engine->graph->left_out;
   if (more > 0 && times > 0 && !are_as_many_more(r, engine, times)) times = 0;
   const Skip skip = {times, more, engine->now - r->now};
-  if (times > 0 && engine->round && same_of_fewer(r, engine))
-    *engine->round = (MsRound){engine->now - r->now, engine->events}, engine->done = TRUE;
-  else if (times > 0) leave_out(r, engine, &skip);
+  if (times > 0 && engine->round && same_of_fewer(r, engine)) {
+    engine->round->time = engine->now - r->now, engine->round->events = engine->events, engine->done = TRUE;
+    if (engine->round->lasts) tell_lasts(r, engine, engine->round->lasts);
+  } else if (times > 0) leave_out(r, engine, &skip);
   else if (!alike_now) keep(r, engine);
   r->marker += r->period;
   if (alike_now || r->marker + r->period >= r->to) r->marker = NONE;

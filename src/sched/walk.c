@@ -236,6 +236,26 @@ const MsTurn *ms_slot_walk_next(MsSlotWalk *w) {
   }
 }
 
+static void go_to(MsSlotWalk *w, int stage) { w->here = w->line + stage, w->turn.stage = stage; }
+
+gboolean ms_slot_walk_waits(MsSlotWalk *w, int stage, int tensor[MS_SLOT_WAITS]) {
+  if (w->halved && stage != w->turn.stage) return FALSE;
+  go_to(w, stage);
+  const MsSlot *slot = w->here->next;
+  if (slot == w->here->end || !(w->halved || may_run(w, slot))) return FALSE;
+  gboolean both = slot->kind == MS_SLOT_FB;
+  const Place *place = w->here->place;
+  tensor[0] = of_microbatch(place[slot->chunk].way[both ? MS_SLOT_F : slot->kind].in, slot->mb);
+  tensor[1] = both ? of_microbatch(place[slot->chunk2].way[MS_SLOT_B].in, slot->mb2) : -1;
+  tensor[2] = comes_with(w, slot), tensor[3] = comes_early(w, slot);
+  return TRUE;
+}
+
+const MsTurn *ms_slot_walk_take(MsSlotWalk *w, int stage) {
+  go_to(w, stage);
+  return take(w, w->here->next);
+}
+
 /* --- turns that are left out ----------------------------------------------------------------------------------- */
 
 int ms_slot_walk_at(const MsSlotWalk *w, int stage) { return (int)(w->line[stage].next - w->schedule->slot[stage]); }

@@ -45,6 +45,10 @@ typedef struct MsSlotWalk MsSlotWalk;
  * schedule is borrowed, and its lists are in order (ms_schedule_valid). (transfer full) */
 MsSlotWalk *ms_slot_walk_new(const MsSchedule *schedule, int stage, gboolean beside);
 const MsTurn *ms_slot_walk_next(MsSlotWalk *walk); /* NULL at the end; valid until the next call */
+/* In any other order: whether the next slot of a stage may run, and what it waits for (-1: nothing); then it. */
+enum { MS_SLOT_WAITS = 4 };
+gboolean ms_slot_walk_waits(MsSlotWalk *walk, int stage, int tensor[MS_SLOT_WAITS]);
+const MsTurn *ms_slot_walk_take(MsSlotWalk *walk, int stage);
 int ms_slot_walk_tensors(const MsSlotWalk *walk);
 /* After the end: a stage that waits for ever, and its slot; -1 = all slots ran. */
 int ms_slot_walk_stuck(const MsSlotWalk *walk, int *slot);

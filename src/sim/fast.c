@@ -17,6 +17,11 @@ typedef struct { /* parameters on their way for a piece: these rivals */
   MsNeed need;
   int from, to;
 } Fetch;
+typedef struct {        /* a message beside which no slot of its stage has run yet */
+  MsTime leaves, there; /* NEVER: there is none */
+  double alone;         /* picoseconds that it takes */
+  int of, mb;           /* the tensor that it brings: of microbatch 0, and of which it is */
+} OnTheWay;
 typedef struct {
   const MsProgram *p;
   const MsSchedule *schedule;
@@ -28,6 +33,7 @@ typedef struct {
   MsTime *from;         /* [stages] told so far: the parts of the stage add up to it */
   int *reduces;         /* of ms_reduce_slots */
   gboolean params_stay; /* the pieces of this turn find their parameters whole */
+  OnTheWay *way;        /* [2 * stages] the message of the forward, of the backward of the turn before */
   Fetch *fetch;         /* [2 * stages] FSDP: of the forward (or only) pass, and of the backward beside it */
   MsTimeParts *stage;
   MsPasses *passes;
@@ -125,6 +131,44 @@ static gboolean one_bucket(const MsBucket *at, int n, int chunk) {
   for (int i = 0; i < n; i++)
     if (at[i].chunk == chunk && at[i].piece > 0) return FALSE;
   return TRUE;
+}
+
+/* --- messages --- */
+
+static void arrives_later(Fast *f, int stage, gboolean backward, MsTime by) {
+  OnTheWay *way = &f->way[2 * stage + backward];
+  f->at.made[way->of + way->mb] += by, way->there += by;
+  *(backward ? &f->at.stream_b[stage] : &f->at.stream_f[stage]) += by;
+  f->stage[stage].comm_total_s[MS_COMM_PP] += seconds(by);
+}
+
+static int link_to(const Fast *f, const MsSlotPass *pass) {
+  return ms_program_p2p(f->p, pass->stage, ms_program_stage_of(f->p, pass->to))->level ? MS_USE_LINK1 : MS_USE_LINK0;
+}
+
+/* Both messages of a pair share a link while both are on their way. */
+static void share_link(Fast *f, const MsTurn *turn) {
+  const OnTheWay *way = &f->way[2 * turn->stage];
+  int use = link_to(f, turn->backward);
+  MsTime both = MIN(way[0].there, way[1].there) - MAX(way[0].leaves, way[1].leaves);
+  if (both <= 0 || link_to(f, turn->forward) != use) return;
+  guint8 running[MS_SHARING_CLASSES] = {0};
+  int class = ms_meets_class(f->p->meets, ms_row_kind(&f->p->p2p_op, use));
+  if (class != MS_SHARING_NONE) running[class] = 2;
+  double slower = class == MS_SHARING_NONE ? 2 : 1 / ms_meets_rate(f->p->meets, class, running);
+  for (int k = 0; k < 2; k++) arrives_later(f, turn->stage, k, (MsTime)((double)both * (slower - 1)));
+}
+
+/* What of a message goes on beside the slot takes as much longer as it does in steady state (sim/steady.h). */
+static void slow_messages(Fast *f, int stage, const MsSteadySlot *slot, MsTime begin) {
+  for (int k = 0; k < 2; k++) {
+    OnTheWay *way = &f->way[2 * stage + k];
+    if (way->there == NEVER) continue;
+    double time = (double)(way->there - way->leaves), beside = MIN(1, (double)(way->there - begin) / time),
+           longer = slot->sent[k] * way->alone - time;
+    if (beside > 0 && longer > 0) arrives_later(f, stage, k, (MsTime)(beside * longer));
+    way->leaves = way->there = NEVER;
+  }
 }
 
 /* --- turns --- */
@@ -271,7 +315,9 @@ static gboolean in_pieces(const Fast *f, const MsTurn *turn) {
 }
 
 static void run_slot(Fast *f, Run *run, const MsTurn *turn, MsChunks of) {
+  MsTime begin = MAX(f->at.compute[run->stage], MAX(run->tip[0], run->tip[1]));
   run->slot = ms_steady_slot(f->steady, of);
+  slow_messages(f, run->stage, run->slot, begin);
   if (in_pieces(f, turn)) {
     run_pieces(f, run, turn, of);
     return;
@@ -319,8 +365,7 @@ static void tell(Fast *f, const Run *run, const MsTurn *turn) {
 
 /* Of the message that a pass sends: what it loses to the collectives that are under way. */
 static MsTime message_longer(Fast *f, const MsSlotPass *pass) {
-  int to = ms_program_stage_of(f->p, pass->to),
-      use = ms_program_p2p(f->p, pass->stage, to)->level ? MS_USE_LINK1 : MS_USE_LINK0;
+  int use = link_to(f, pass);
   return ms_rivals_delay(&f->rivals[pass->stage], use, ms_row_kind(&f->p->p2p_op, use),
                          ms_stages_message(&f->at, pass, FALSE));
 }
@@ -328,7 +373,11 @@ static MsTime message_longer(Fast *f, const MsSlotPass *pass) {
 static void hand_on(Fast *f, const MsSlotPass *pass, gboolean beside, MsTime tip) {
   MsTime longer = pass->goes && f->rivals[pass->stage].left > 0 ? message_longer(f, pass) : 0,
          message = ms_stages_hand_on(&f->at, pass, beside, tip, longer);
-  if (pass->goes) f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(message);
+  if (!pass->goes) return;
+  f->stage[pass->stage].comm_total_s[MS_COMM_PP] += seconds(message);
+  MsTime there = f->at.made[pass->out];
+  f->way[2 * pass->stage + (pass->kind != MS_SLOT_F)] =
+      (OnTheWay){there - message, there, (double)message, pass->out - pass->mb, pass->mb};
 }
 
 static gboolean is_empty(const Fast *f, const MsChunk *chunk) {
@@ -365,6 +414,7 @@ static void run_turn(Fast *f, const MsTurn *turn) {
   if (held) hand_on(f, held, FALSE, behind), f->at.held.goes = FALSE;
   if (fw && !ms_stages_hold(&f->at, turn, f_tip)) hand_on(f, fw, bw != NULL, f_tip);
   if (bw) hand_on(f, bw, FALSE, bw->goes && !ms_sends_first(f->p, turn) ? MAX(b_tip, run.scaled) : b_tip);
+  if (fw && bw && fw->goes && bw->goes) share_link(f, turn);
   ms_stages_forget(&f->at, turn);
 }
 
@@ -441,6 +491,8 @@ static void tell_state(gpointer visitor, int stage, MsCycle *c) {
   Fast *f = visitor;
   MsPasses *passes = &f->passes[stage];
   ms_cycle_moments(c, &f->from[stage], 1);
+  for (OnTheWay *way = &f->way[2 * stage]; way < &f->way[2 * stage + 2]; way++)
+    ms_cycle_moments(c, &way->leaves, 1), ms_cycle_moments(c, &way->there, 1), ms_cycle_counts(c, &way->mb, 1);
   ms_cycle_same(c, f->rivals[stage].rows->len);
   ms_cycle_same(c, f->rivals[stage].left > 0 ? f->at.compute[stage] : -1); /* a moment never comes again */
   ms_cycle_figures(c, (double *)&f->stage[stage], sizeof *f->stage / sizeof(double));
@@ -460,10 +512,25 @@ static void reduce_behind(Fast *f, int stage) {
   }
 }
 
+/* In the order in which they begin: a message is late by what its stage runs beside it, and waited for later. */
+static const MsTurn *next_turn(const Fast *f) {
+  MsTime first = G_MAXINT64;
+  int stage = -1, in[MS_SLOT_WAITS];
+  if (f->p->p2p_blocks) return ms_slot_walk_next(f->at.walk); /* nothing runs beside a message */
+  for (int s = 0; s < f->schedule->stages; s++) {
+    if (!ms_slot_walk_waits(f->at.walk, s, in)) continue;
+    MsTime begin = f->at.compute[s];
+    for (int k = 0; k < MS_SLOT_WAITS; k++)
+      if (in[k] >= 0) begin = MAX(begin, f->at.made[in[k]]);
+    if (begin < first) first = begin, stage = s;
+  }
+  return stage < 0 ? NULL : ms_slot_walk_take(f->at.walk, stage);
+}
+
 /* With FSDP collectives are under way all the time. */
 static void run_slots(Fast *f) {
   g_autoptr(MsCycle) cycle = f->p->unit ? NULL : ms_cycle_new(&f->at, f->schedule, tell_state, f);
-  for (const MsTurn *turn; (turn = ms_slot_walk_next(f->at.walk));) run_turn(f, turn), ms_cycle_turn(cycle, turn);
+  for (const MsTurn *turn; (turn = next_turn(f));) run_turn(f, turn), ms_cycle_turn(cycle, turn);
   ms_slot_walk_must_end(f->at.walk);
 }
 
@@ -472,7 +539,8 @@ static MsTime run_stages(Fast *f, MsTime *last, guint64 *events) {
   int stages = f->schedule->stages;
   f->at = ms_stages_new(f->p, f->schedule);
   ms_stages_send_messages(&f->at);
-  for (int i = 0; i < 2 * stages; i++) f->fetch[i].need = MS_NO_NEED;
+  for (int i = 0; i < 2 * stages; i++)
+    f->fetch[i].need = MS_NO_NEED, f->way[i] = (OnTheWay){.leaves = NEVER, .there = NEVER};
   for (int s = 0; s < stages; s++) {
     f->stage[s] = (MsTimeParts){0}, f->rivals[s] = ms_rivals_new(f->p->meets);
     run_before(f, s);
@@ -502,6 +570,7 @@ MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *sch
   g_autofree MsTime *times = g_new0(MsTime, 3 * (gsize)stages);
   g_autofree MsRivals *rivals = g_new(MsRivals, stages);
   g_autofree Fetch *fetches = g_new(Fetch, 2 * (gsize)stages);
+  g_autofree OnTheWay *ways = g_new(OnTheWay, 2 * (gsize)stages);
   MsTime *last = times + 2 * stages;
   g_autofree int *reduces = ms_reduce_slots(p, schedule);
   Fast f = {.p = p,
@@ -511,6 +580,7 @@ MsTime ms_fast_step(const MsProgram *p, MsPieceLags *lags, const MsSchedule *sch
             .steady = steady,
             .rivals = rivals,
             .fetch = fetches,
+            .way = ways,
             .begins = times,
             .from = times + stages,
             .stage = stage,

@@ -18,6 +18,7 @@ typedef struct {
   MsLags lags;
   double link[MS_N_LINKS];          /* picoseconds of the rows on each */
   double class[MS_SHARING_CLASSES]; /* of those that share the network by class */
+  double stream[MS_N_STREAMS];      /* of those on each */
 } SharedPart;
 
 struct MsSteady {
@@ -216,14 +217,24 @@ static MsTime sends_of(const MsSteady *s, MsChunks of) {
   return messages * ms_time_of(s->p->p2p_op.kernels * ms_program_machine(s->p, chunk->pool)->kernel_launch_s);
 }
 
+/* How many times as long as alone a message takes in the stream. */
+static double slower(const MsSteady *s, const MsChunk *chunk, const MsTurnTime *x, gboolean backward) {
+  MsTime alone = ms_time_of(ms_program_p2p_of(s->p, chunk, backward)->time_s);
+  return alone > 0 ? MAX(1, (double)x->sent[backward] / (double)alone) : 1;
+}
+
 /* In the middle of a pipeline a slot's input is there before its turn, so that its first exchanges, and the messages of
  * the slot before it, run beside that slot. A forward and the backward behind it share what they take longer then. */
-static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
+static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own, double sent[2]) {
   const MsLags *in_turn[2] = {own};
-  MsTime sends[2] = {sends_of(s, of), sends_of(s, of)};
-  if (of.kind == MS_SLOT_W || s->p->scenario->options.ep_overlap)
-    return turn_time(s, of, TRUE).time - relaxed_time(in_turn, 1, sends);
   const MsChunk *chunk = of.forward ? of.forward : of.backward;
+  MsTime sends[2] = {sends_of(s, of), sends_of(s, of)};
+  if (of.kind == MS_SLOT_W || s->p->scenario->options.ep_overlap) {
+    MsTurnTime x = turn_time(s, of, TRUE);
+    sent[0] = slower(s, chunk, &x, !of.forward),
+    sent[1] = slower(s, of.backward ? of.backward : chunk, &x, of.backward != NULL);
+    return x.time - relaxed_time(in_turn, 1, sends);
+  }
   MsChunks both = {.forward = chunk, .backward = chunk, .kind = of.forward ? s->behind : of.kind};
   MsSteadySlot other = {0};
   parts_of(s, of.forward ? (MsChunks){.backward = chunk, .kind = both.kind} : (MsChunks){.forward = chunk}, &other);
@@ -231,7 +242,9 @@ static MsTime longer_in_stream(MsSteady *s, MsChunks of, const MsLags *own) {
   in_turn[!of.backward] = &table, in_turn[!!of.backward] = own;
   double cycle = (double)own->to[MS_END_COMPUTE][MS_END_COMPUTE],
          sum = cycle + (double)table.to[MS_END_COMPUTE][MS_END_COMPUTE];
-  MsTime longer = turn_time(s, both, TRUE).time - relaxed_time(in_turn, 2, sends);
+  MsTurnTime x = turn_time(s, both, TRUE);
+  MsTime longer = x.time - relaxed_time(in_turn, 2, sends);
+  sent[0] = sent[1] = slower(s, chunk, &x, of.forward != NULL); /* the other's runs beside it */
   g_free(other.part);
   return cycle > 0 ? (MsTime)((double)longer * cycle / sum) : 0;
 }
@@ -251,7 +264,7 @@ static double share_of(const MsSteadySlot *slot, int part) {
 }
 
 static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
-  MsSteadySlot slot = {.slowed = g_array_new(FALSE, FALSE, sizeof(MsSlowed))};
+  MsSteadySlot slot = {.sent = {1, 1}, .slowed = g_array_new(FALSE, FALSE, sizeof(MsSlowed))};
   parts_of(s, of, &slot);
   slot.lags = table_of(s, &slot);
   measure_parts(s, &slot);
@@ -263,7 +276,8 @@ static MsSteadySlot slot_of(MsSteady *s, MsChunks of) {
   const MsLags *lags = &slot.lags;
   MsTime relaxed = relaxed_time(&lags, 1, NULL);
   slot.longer[0] = slot.longer[1] = MAX(0, slot.time - relaxed);
-  MsTime streams = s->p->layout->pp > 1 && !s->p->p2p_blocks ? longer_in_stream(s, of, lags) : slot.longer[1];
+  MsTime streams =
+      s->p->layout->pp > 1 && !s->p->p2p_blocks ? longer_in_stream(s, of, lags, slot.sent) : slot.longer[1];
   slot.longer[1] = MAX(0, streams);
   lengthen(&slot.lags, slot.longer, slot.lags.to[MS_END_HOST][MS_END_HOST] >= relaxed);
   return slot;
@@ -343,6 +357,7 @@ static const SharedPart *shared_part(MsSteady *s, const MsSlotPart *x, MsBeside 
     int class = ms_meets_class(s->p->meets, row->kind);
     if (class != MS_SHARING_NONE) new.class[class] += (double)row->duration;
     if (row->use >= MS_USE_LINK0) new.link[row->use - MS_USE_LINK0] += (double)row->duration;
+    new.stream[row->stream] += (double)row->duration;
   }
   ms_lags_of_rows(&s->rows, sms, MS_FROM_ALL, &new.lags);
   g_array_append_val(s->shared, new);
@@ -359,7 +374,7 @@ static guint8 most_of(const double class[MS_SHARING_CLASSES]) {
 /* [from, to) of its parts. No piece runs ahead of what leaves for the host (sim/graph.c, wait_leaving). */
 static MsSlowed slowed(MsSteady *s, const MsSteadySlot *slot, int from, int to, MsBeside beside) {
   MsLags all = ms_no_rows;
-  double link[MS_N_LINKS] = {0}, class[MS_SHARING_CLASSES] = {0}, longer = 0;
+  double link[MS_N_LINKS] = {0}, class[MS_SHARING_CLASSES] = {0}, stream[MS_N_STREAMS] = {0}, longer = 0;
   for (int i = from; i < to; i++) {
     if (!has_rows(&slot->part[i])) continue;
     const SharedPart *x = shared_part(s, &slot->part[i], beside);
@@ -367,6 +382,7 @@ static MsSlowed slowed(MsSteady *s, const MsSteadySlot *slot, int from, int to, 
     all = ms_lags_product(&lags, &all);
     for (int k = 0; k < MS_N_LINKS; k++) link[k] += x->link[k];
     for (int k = 0; k < MS_SHARING_CLASSES; k++) class[k] += x->class[k];
+    for (int k = 0; k < MS_N_STREAMS; k++) stream[k] += x->stream[k];
     if (to - from < slot->n) longer += share_of(slot, i) * (double)slot->longer[1];
   }
   if (to - from == slot->n) longer = (double)slot->longer[1];
@@ -374,6 +390,7 @@ static MsSlowed slowed(MsSteady *s, const MsSteadySlot *slot, int from, int to, 
                 .use.class = most_of(class),
                 .length = (double)MAX(1, all.to[MS_END_COMPUTE][MS_END_COMPUTE]) + longer};
   r.length = MAX(r.length, link[MS_USE_HOSTLINK - MS_USE_LINK0]);
+  for (int k = 0; k < MS_N_STREAMS; k++) r.length = MAX(r.length, stream[k]);
   for (int k = 0; k < MS_N_LINKS; k++) r.use.of[k] = MIN(1, link[k] / r.length);
   return r;
 }

@@ -25,6 +25,7 @@ typedef struct {
   double *length, sum; /* picoseconds for which each part keeps the compute stream, alone; all of them */
   MsLags lags;
   MsTime longer[2]; /* than its rows if nothing were shared: from its input; from when the compute stream is free */
+  double sent[2];   /* how many times as long as alone a forward's, a backward's message takes beside it */
   MsTime time;      /* in steady state, behind itself */
   MsTimeParts parts;
   GArray *slowed; /* MsSlowed: known ones */

@@ -15,22 +15,47 @@ static void add_difference(MsTimeParts *x, const MsTimeParts *less, const MsTime
   for (size_t i = 0; i < sizeof *x / sizeof(double); i++) out[i] = (to[i] - from[i]) / (MS_TURNS_MORE - MS_TURNS_FEW);
 }
 
+/* How long the messages take that are among the tasks from `from` on, of which `lasts` tells. */
+static void take_messages(const MsProgram *p, const MsGraph *graph, guint32 from, guint32 n, const MsTime *lasts,
+                          MsTime sent[2]) {
+  for (guint32 i = 0; i < n; i++) {
+    const MsTask *task = ms_graph_task(graph, from + i);
+    if (task->tag == p->p2p_tag) sent[task->stream == MS_STREAM_PP_RECV] = lasts[i];
+  }
+}
+
+/* In the middle of a pipeline. */
+static MsTurnTime run_stream(const MsProgram *p, MsChunks of) {
+  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_MORE, TRUE), fewer = NULL;
+  guint32 n = ms_graph_count(graph) / MS_TURNS_MORE, from = (MS_TURNS_MORE - 2) * n; /* not the last: none is behind */
+  g_autofree MsTime *lasts = g_new(MsTime, MAX(n, 1));
+  MsRound round = {.lasts = lasts};
+  g_autoptr(MsTrajectory) more = ms_program_run(p, graph, &round), few = NULL;
+  MsTurnTime x = {.time = round.time, .events = round.events};
+  if (more) {
+    fewer = ms_lower_chunk(p, of, MS_TURNS_FEW, TRUE), few = ms_program_run(p, fewer, NULL);
+    x.time = (more->makespan - few->makespan) / (MS_TURNS_MORE - MS_TURNS_FEW);
+    x.events = more->events + few->events;
+    for (guint32 i = 0; i < n; i++) lasts[i] = more->end[from + i] - more->start[from + i];
+  }
+  take_messages(p, graph, more ? from : 0, n, lasts, x.sent);
+  return x;
+}
+
 /* The first turns of the longer run tell what fewer do, unless those behind reach into them, or fetch from them. */
 static MsTurnTime run(const MsProgram *p, MsChunks of, const MsOp *const *tag_op, gboolean stream) {
-  MsRound round;
-  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_MORE, stream), fewer = NULL;
-  g_autoptr(MsTrajectory) more = ms_program_run(p, graph, stream ? &round : NULL), few = NULL;
-  if (!more) return (MsTurnTime){.time = round.time, .events = round.events};
+  if (stream) return run_stream(p, of);
+  g_autoptr(MsGraph) graph = ms_lower_chunk(p, of, MS_TURNS_MORE, FALSE), fewer = NULL;
+  g_autoptr(MsTrajectory) more = ms_program_run(p, graph, NULL), few = NULL;
   guint32 n = more->n / MS_TURNS_MORE * MS_TURNS_FEW;
   MsTime end = ms_program_fetches(p) ? -1 : ms_trajectory_first_end(more, n);
   MsTurnTime x = {.events = more->events};
   if (end < 0) {
-    fewer = ms_lower_chunk(p, of, MS_TURNS_FEW, stream);
+    fewer = ms_lower_chunk(p, of, MS_TURNS_FEW, FALSE);
     few = ms_program_run(p, fewer, NULL);
     end = few->makespan, x.events += few->events;
   }
   x.time = (more->makespan - end) / (MS_TURNS_MORE - MS_TURNS_FEW);
-  if (stream) return x;
   g_autofree MsTimeParts *a = g_new(MsTimeParts, p->layout->pp), *b = g_new(MsTimeParts, p->layout->pp);
   if (few) ms_account(p, fewer, few, tag_op, a), ms_account(p, graph, more, tag_op, b);
   else ms_account_first(p, graph, more, tag_op, n, end, a, b);

@@ -14,7 +14,8 @@ enum { MS_TURNS_FEW = 2, MS_TURNS_MORE = 4 }; /* repetitions; between them the s
 
 typedef struct {
   MsTime time;       /* of one repetition */
-  MsTimeParts parts; /* of it; not of one in the middle of a pipeline */
+  MsTimeParts parts; /* of it; not of one in the middle of a pipeline, */
+  MsTime sent[2];    /* but how long its messages take there: of the forward, of the backward; 0: it sends none */
   guint64 events;
 } MsTurnTime;
 

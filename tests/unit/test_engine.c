@@ -568,6 +568,13 @@ static MsGraph *rounds_alone(const Shape *shape, const Row *row, guint32 before,
   return graph;
 }
 
+/* Task k of a round, in some of them. */
+static gboolean lasts_so_long(const MsTrajectory *t, guint32 period, guint32 rounds, guint32 k, MsTime time) {
+  for (guint32 task = k; task < rounds * period; task += period)
+    if (t->end[task] - t->start[task] == time) return TRUE;
+  return FALSE;
+}
+
 /* A round that is known is what the last two add, whatever stands behind them. The host decides in one of 5000. */
 static void a_known_round_is_what_each_adds(void **state) {
   (void)state;
@@ -583,7 +590,8 @@ static void a_known_round_is_what_each_adds(void **state) {
     random_rows(row, shape.period, &shape, &draw);
     guint32 before = 1 + below(&draw, 3), rounds = 3 + below(&draw, 3), behind = below(&draw, 2);
     g_autoptr(MsGraph) graph = rounds_alone(&shape, row, before, rounds, behind);
-    MsRound round;
+    g_autofree MsTime *lasts = g_new(MsTime, shape.period);
+    MsRound round = {.lasts = lasts};
     g_autoptr(MsTrajectory) whole = ms_engine_events(graph, sharing);
     g_autoptr(MsTrajectory) asked = ms_engine_events_until_round(graph, sharing, &round);
     if (asked) {
@@ -592,6 +600,8 @@ static void a_known_round_is_what_each_adds(void **state) {
     }
     known++;
     assert_true(round.events < whole->events);
+    for (guint32 k = 0; k < shape.period; k++)
+      assert_true(lasts_so_long(whole, shape.period, before + rounds - 1, k, lasts[k]));
     for (guint32 less = 1; less <= 2; less++) {
       g_autoptr(MsGraph) shorter = rounds_alone(&shape, row, before, rounds - less, behind);
       g_autoptr(MsTrajectory) t = ms_engine_events(shorter, sharing);

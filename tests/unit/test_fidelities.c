@@ -374,6 +374,39 @@ static void fast_sends_beside_collectives(void **state) {
   assert_close(fast->step_time_s, full->step_time_s, 0.025);
 }
 
+/* Messages that are on the way all the time take three times as long beside the exchanges of the next turn; so do both
+ * of a pair beside each other. Reductions hold up the exchanges behind them, and these the layers. */
+static void fast_sends_beside_exchanges(void **state) {
+  (void)state;
+  static const struct {
+    const char *rest;
+    double within;
+  } runs[] = {
+      {"\"hyper_connections\": {\"num_residual_streams\": 4}}, \"hardware\": \"b200-sxm\", \"gpus\": 32, "
+       "\"training\": {\"seq_length\": 2048, \"micro_batch_size\": 3, \"global_batch_size\": 192}, "
+       "\"layout\": {\"pp\": 2, \"ep\": 16, \"pipeline_layout\": \"Et|(tt|)*46tL\"}, "
+       "\"options\": {\"ep_overlap\": true}}",
+       0.015},
+      {"\"hyper_connections\": {\"num_residual_streams\": 4}}, \"hardware\": {\"base\": \"gb200-nvl72\", "
+       "\"fabric\": {\"kind\": \"dragonfly+\", \"pod_nodes\": 36, \"oversubscription\": 4}}, \"gpus\": 256, "
+       "\"training\": {\"seq_length\": 2048, \"micro_batch_size\": 3, \"global_batch_size\": 1536}, "
+       "\"layout\": {\"pp\": 4, \"ep\": 16, \"pipeline_layout\": \"Ettt|(t*4|)*22tttL\"}, "
+       "\"options\": {\"ep_overlap\": true}}",
+       0.005},
+      {"\"num_layers\": 16}, \"hardware\": \"b200-sxm\", \"gpus\": 64, "
+       "\"training\": {\"seq_length\": 2048, \"micro_batch_size\": 2, \"global_batch_size\": 768, "
+       "\"precision\": \"fp8-blockwise\"}, \"layout\": {\"pp\": 2, \"vpp\": 4, \"ep\": 16}, "
+       "\"options\": {\"ep_overlap\": true, \"delay_wgrad\": true, \"fsdp\": \"optim-grads\"}}",
+       0.07},
+  };
+  for (guint i = 0; i < G_N_ELEMENTS(runs); i++) {
+    g_autofree char *text = g_strdup_printf("{\"model\": {\"base\": \"qwen3-235b-a22b\", %s", runs[i].rest);
+    g_autoptr(MsScenario) s = ms_test_scenario_of(text);
+    g_autoptr(MsResult) fast = ms_test_simulate(s, MS_FIDELITY_FAST), full = ms_test_simulate(s, MS_FIDELITY_FULL);
+    assert_close(fast->step_time_s, full->step_time_s, runs[i].within);
+  }
+}
+
 /* The host issues a message once, where it is what decides too. */
 static void fast_issues_messages_once(void **state) {
   (void)state;
@@ -643,6 +676,8 @@ int main(void) {
                                      cmocka_unit_test(fast_sends_beside_collectives),
                                      cmocka_unit_test(a_slow_host_decides_the_order),
                                      cmocka_unit_test(fast_issues_messages_once),
+                                     cmocka_unit_test(fast_sends_beside_exchanges),
+                                     cmocka_unit_test(fast_sends_beside_exchanges),
                                      cmocka_unit_test(no_part_is_negative),
                                      cmocka_unit_test(these_were_slower),
                                      cmocka_unit_test(steps_follow_one_another),
