@@ -312,7 +312,7 @@ laws: all
 SEED   ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 SOAK_S ?= 300
 .PHONY: soak mutants check-mutants
-SOAKED := $(addprefix $(BUILD)/tests/,test_properties test_fidelities test_cuts)
+SOAKED := $(addprefix $(BUILD)/tests/,test_properties test_fidelities test_cuts test_tree)
 soak: $(SOAKED) $(BUILD)/tests/test_machines
 	for t in $(SOAKED); do MOESIM_SEED=$(SEED) MOESIM_SOAK_S=$(SOAK_S) $$t || exit 1; done
 	MOESIM_SOAK_S=$(SOAK_S) $(BUILD)/tests/test_machines

@@ -13,6 +13,10 @@ static const char *const names[] = {"llama3-8b",     "llama3-70b",  "mixtral-8x7
                                     "deepseek-v3",   "kimi-k2",     "qwen2-57b-a14b", "qwen3-235b-a22b",
                                     "qwen3-30b-a3b", "gpt-oss-20b", "gpt3-175b",      "mcore-gpt-16b"};
 
+/* Layers of more kinds than attention and experts, or attention that reads a part of the sequence. */
+static const char *const hybrids[] = {"nemotron-3-nano",    "nemotron-3-super",  "nemotron-3-nano-4b",
+                                      "qwen3-next-80b-a3b", "deepseek-v4-flash", "deepseek-v3.2"};
+
 static void draw_dense(GRand *rand, MsModel *m) {
   m->gated = chance(rand, 60);
   m->activation = m->gated ? PICK(MS_ACT_SILU, MS_ACT_QUICK_GELU) : PICK(MS_ACT_GELU, MS_ACT_SQUARED_RELU, MS_ACT_GELU);
@@ -223,16 +227,28 @@ static const char *const machines[] = {"h100-sxm",  "gb200-nvl72", "a100-sxm-80g
                                        "mtt-s5000", "gb300-nvl72", "ascend-910c",  "mi355x"};
 enum { SMALL_MACHINES = 5 };
 
+typedef MsScenario *OnMachines[G_N_ELEMENTS(machines)];
+
 /* A copy of a run that is loaded once: machine files are large. */
-static MsScenario *run_of(GRand *rand, int n_machines) {
-  static MsScenario *loaded[G_N_ELEMENTS(names)][G_N_ELEMENTS(machines)];
-  int name = g_rand_int_range(rand, 0, G_N_ELEMENTS(names)), machine = g_rand_int_range(rand, 0, n_machines);
-  if (!loaded[name][machine]) loaded[name][machine] = ms_test_run(names[name], -1, machines[machine], 8);
+static MsScenario *run_of(GRand *rand, const char *const *models, int n, OnMachines *loaded, int n_machines) {
+  int name = g_rand_int_range(rand, 0, n), machine = g_rand_int_range(rand, 0, n_machines);
+  if (!loaded[name][machine]) loaded[name][machine] = ms_test_run(models[name], -1, machines[machine], 8);
   return ms_scenario_copy(loaded[name][machine], FALSE);
+}
+static OnMachines runs[G_N_ELEMENTS(names)], hybrid_runs[G_N_ELEMENTS(hybrids)];
+
+MsScenario *ms_test_draw_hybrid(GRand *rand) {
+  MsScenario *s = run_of(rand, hybrids, G_N_ELEMENTS(hybrids), hybrid_runs, SMALL_MACHINES);
+  draw_layout(rand, s, FALSE);
+  draw_training(rand, s);
+  if (chance(rand, 50)) draw_options(rand, s);
+  if (chance(rand, 30)) s->training.global_batch_size /= 8; /* a microbatch for each replica, or a few */
+  s->options.ep_overlap |= chance(rand, 30);
+  return s;
 }
 
 MsScenario *ms_test_draw(GRand *rand, gboolean plain) {
-  MsScenario *s = run_of(rand, SMALL_MACHINES);
+  MsScenario *s = run_of(rand, names, G_N_ELEMENTS(names), runs, SMALL_MACHINES);
   draw_model(rand, s);
   draw_layout(rand, s, plain);
   draw_training(rand, s);
@@ -246,7 +262,7 @@ MsScenario *ms_test_draw(GRand *rand, gboolean plain) {
 }
 
 MsScenario *ms_test_draw_large(GRand *rand) {
-  MsScenario *s = run_of(rand, G_N_ELEMENTS(machines));
+  MsScenario *s = run_of(rand, names, G_N_ELEMENTS(names), runs, G_N_ELEMENTS(machines));
   draw_model(rand, s);
   draw_layout(rand, s, FALSE);
   draw_training(rand, s);

@@ -12,4 +12,8 @@ MsScenario *ms_test_draw(GRand *rand, gboolean plain);
  * host that launches late. (transfer full) */
 MsScenario *ms_test_draw_large(GRand *rand);
 
+/* Of published models with layers of other kinds (Mamba, gated delta nets, sparse attention), a part of them with EP
+ * overlap or one microbatch. (transfer full) */
+MsScenario *ms_test_draw_hybrid(GRand *rand);
+
 #endif

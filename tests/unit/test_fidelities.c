@@ -264,6 +264,23 @@ static void of_clusters(void **state) {
   assert_true(ms_quantile(error, off->len, 0.5) <= 0.02);
 }
 
+/* Models of layers of more kinds, which draws do not have. */
+static void of_hybrids(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = ms_soak_rand(45);
+  g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
+  int draws = 0;
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(400, 6000)); draws++) {
+    g_autoptr(MsScenario) s = ms_test_draw_hybrid(rand);
+    if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
+  }
+  double *error = (double *)(void *)off->data;
+  print_message("%u of %d draws of hybrids run; fast against full: median %.2f %%, worst %.1f %%\n", off->len, draws,
+                100 * ms_quantile(error, off->len, 0.5), 100 * ms_quantile(error, off->len, 1));
+  assert_true((int)off->len >= ms_by_tier(10, 150));
+  assert_true(ms_quantile(error, off->len, 0.5) <= 0.02);
+}
+
 /* Optimizers in several instances, which draws rarely have: plain ones and those of FSDP, beside everything else. */
 static void of_optimizer_instances(void **state) {
   (void)state;
@@ -668,6 +685,7 @@ int main(void) {
                                      cmocka_unit_test(limits_of_weight_gradients),
                                      cmocka_unit_test(fast_is_near_full),
                                      cmocka_unit_test(of_clusters),
+                                     cmocka_unit_test(of_hybrids),
                                      cmocka_unit_test(of_optimizer_instances),
                                      cmocka_unit_test(of_adapters),
                                      cmocka_unit_test(fast_is_full_of_few_turns),
