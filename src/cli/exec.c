@@ -166,6 +166,7 @@ static int run(const Options *o, const char *file, int type) {
                            .unchecked = o->no_check,
                            .progress = TRUE,
                            .spans = o->trace != NULL,
+                           .warm_steps = o->trace && !o->dump && !o->compare, /* as a profiler's schedule has one */
                            .dump = o->dump,
                            .compare = o->compare};
   if (!ms_ranks_begin(&error)) return ms_cli_fail(error);
@@ -206,8 +207,8 @@ int ms_cli_exec(int argc, char **argv) {
        "FILE"},
       {"compare", 0, 0, G_OPTION_ARG_FILENAME, &o.compare, "compare them with such a file", "FILE"},
       {"trace", 0, 0, G_OPTION_ARG_FILENAME, &o.trace,
-       "write when every row ran, in the form of the PyTorch profiler; of several ranks each writes its own, FILE with "
-       "-rankN in front of the suffix",
+       "write when every row ran, in the form of the PyTorch profiler, behind a step that warms up (without --dump and "
+       "--compare); of several ranks each writes its own, FILE with -rankN in front of the suffix",
        "FILE"},
       {"rows", 0, 0, G_OPTION_ARG_INT, &o.top, "rows to print, the slowest first (default 20)", "N"},
       {"json", 'j', 0, G_OPTION_ARG_NONE, &o.json, "one JSON object with all rows", NULL},
