@@ -358,19 +358,24 @@ static const char *kind_of_other(const char *word) {
   return NULL;
 }
 
+/* A word that is no kind: a usage message where it is known what reads what goes by it, else 0. */
+static int read_by_another(const MsVerb *verb, const char *word) {
+  const char *reader = reader_of_form(word), *other = kind_of_other(word);
+  if (reader)
+    return ms_cli_usage(verb, "what launch prints in the form %s is read by: moesim import %s FILE", word, reader);
+  if (g_strcmp0(other, "log") == 0)
+    return ms_cli_usage(
+        verb, "no import reads how %s is set up; what its run prints is read by: moesim import log FILE", word);
+  return other ? ms_cli_usage(verb, "what is of %s is read by: moesim import %s FILE", word, other) : 0;
+}
+
 static int import_one(const MsVerb *verb, const Options *o, int argc, char **argv) {
   const char *words[G_N_ELEMENTS(kinds) + 1] = {NULL};
   for (gsize i = 0; i < G_N_ELEMENTS(kinds); i++) words[i] = kinds[i].word;
   g_autofree char *all = g_strjoinv(", ", (char **)words);
   if (argc < 2) return ms_cli_usage(verb, "import what? one of %s, and a file", all);
-  const char *reader = g_strv_contains(words, argv[1]) ? NULL : reader_of_form(argv[1]);
-  if (reader)
-    return ms_cli_usage(verb, "what launch prints in the form %s is read by: moesim import %s FILE", argv[1], reader);
-  const char *other = g_strv_contains(words, argv[1]) ? NULL : kind_of_other(argv[1]);
-  if (other && strcmp(other, "log") == 0)
-    return ms_cli_usage(
-        verb, "no import reads how %s is set up; what its run prints is read by: moesim import log FILE", argv[1]);
-  if (other) return ms_cli_usage(verb, "what is of %s is read by: moesim import %s FILE", argv[1], other);
+  int status = g_strv_contains(words, argv[1]) ? 0 : read_by_another(verb, argv[1]);
+  if (status != 0) return status;
   int kind = ms_cli_word(verb, "kind", argv[1], words);
   if (kind < 0) return MS_ERROR_USAGE;
   if (o->gpus != MS_CLI_UNSET && (o->gpus < 1 || o->gpus > 1 << 20))

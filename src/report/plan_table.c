@@ -52,10 +52,7 @@ static OpenKeys open_keys(const MsRequest *request, const MsPlan *plan, int rows
   for (int i = 0; i < request->n_open; i++) {
     char *path = request->open[i].path;
     if (has_column(path)) continue;
-    gboolean differ = FALSE;
-    for (int row = 1; row < rows; row++)
-      differ |= g_strcmp0(g_hash_table_lookup(k.of[row], path), g_hash_table_lookup(k.of[0], path)) != 0;
-    g_ptr_array_add(differ ? k.differ : k.same, path);
+    g_ptr_array_add(ms_knobs_differ(k.of, (guint)rows, path) ? k.differ : k.same, path);
   }
   return k;
 }
@@ -65,11 +62,6 @@ static void open_keys_clear(OpenKeys *k) {
   g_free(k->of);
   g_ptr_array_unref(k->differ);
   g_ptr_array_unref(k->same);
-}
-
-static const char *key_title(const char *path) {
-  const char *dot = strrchr(path, '.');
-  return dot ? dot + 1 : path;
 }
 
 /* What has a column where the rows differ and else a place in the line below: numbers stand before the figures, words
@@ -126,7 +118,7 @@ static void append_same(GString *out, const MsPlan *plan, const OpenKeys *keys) 
   for (guint i = 0; i < keys->same->len; i++) {
     const char *path = keys->same->pdata[i];
     g_autofree char *value = ms_report_value(g_hash_table_lookup(keys->of[0], path));
-    g_string_append_printf(out, "%s%s %s", before, key_title(path), value);
+    g_string_append_printf(out, "%s%s %s", before, ms_report_key(path), value);
     before = ", ";
   }
   if (strcmp(before, ", ") == 0) g_string_append_c(out, '\n');
@@ -172,7 +164,7 @@ static void append_ranking(GString *out, const MsRequest *request, const MsPlan 
   if (plan->objective != MS_GOAL_STEP_TIME) ms_table_column(table, ms_objective_unit(plan->objective), TRUE);
   ms_table_columns(table, ">step time|>tokens/s/GPU|>MFU %|>GiB|>comm %|>bubble %");
   folded_columns(table, plan, keys.rows, PRECISION, n_folded(plan));
-  for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, key_title(keys.differ->pdata[i]), FALSE);
+  for (guint i = 0; i < keys.differ->len; i++) ms_table_column(table, ms_report_key(keys.differ->pdata[i]), FALSE);
   for (int i = 0; i < keys.rows; i++) entry_row(table, plan, &keys, i + 1);
   ms_table_append(table, out);
   append_same(out, plan, &keys);

@@ -90,6 +90,7 @@ typedef struct { /* a run as it is printed */
 } MsPrintedRun;
 
 /* --- wording.c ------------------------------------------------------------------------------------------------- */
+const char *ms_report_key(const char *path); /* "cp" of "layout.cp": the end of it */
 /* JSON as a person writes it in a table: a list joined by "+", yes and no. (transfer full) */
 char *ms_report_value(const char *json);
 /* The same of one setting: recomputation by its modules, words without quotes. (transfer full) */

@@ -5,6 +5,11 @@
 #include "report/report.h"
 #include "study/knobs.h"
 
+const char *ms_report_key(const char *path) {
+  const char *dot = strrchr(path, '.');
+  return dot ? dot + 1 : path;
+}
+
 char *ms_report_value(const char *json) {
   if (!json || strcmp(json, "null") == 0) return g_strdup("-");
   if (strcmp(json, "true") == 0 || strcmp(json, "false") == 0) return g_strdup(*json == 't' ? "yes" : "no");
@@ -55,19 +60,11 @@ static gboolean is_said(const char *path) {
                           path);
 }
 
-static gboolean differs(const GPtrArray *knobs, const char *path) {
-  const char *first = g_hash_table_lookup(knobs->pdata[0], path);
-  for (guint i = 1; i < knobs->len; i++)
-    if (g_strcmp0(g_hash_table_lookup(knobs->pdata[i], path), first) != 0) return TRUE;
-  return FALSE;
-}
-
 /* "ep_overlap", "precision mxfp8"; nothing of what is off. */
 static void append_key(GString *out, const char *path, const char *json) {
-  const char *dot = strrchr(path, '.'), *key = dot ? dot + 1 : path;
   g_autofree char *value = ms_report_value(json);
   if (ms_text_has_word("no none -", value)) return;
-  g_string_append_printf(out, "%s%s", out->len ? ", " : "", key);
+  g_string_append_printf(out, "%s%s", out->len ? ", " : "", ms_report_key(path));
   if (strcmp(value, "yes") != 0) g_string_append_printf(out, " %s", value);
 }
 
@@ -81,7 +78,7 @@ static GPtrArray *keys_apart(const GPtrArray *scenarios) {
   for (guint i = 0; i < scenarios->len; i++) {
     GString *text = g_string_new(NULL);
     for (GList *at = paths; at; at = at->next)
-      if (!is_said(at->data) && differs(knobs, at->data))
+      if (!is_said(at->data) && ms_knobs_differ((GHashTable *const *)knobs->pdata, knobs->len, at->data))
         append_key(text, at->data, g_hash_table_lookup(knobs->pdata[i], at->data));
     g_ptr_array_add(texts, g_string_free(text, FALSE));
   }

@@ -44,3 +44,9 @@ GHashTable *ms_knobs_of_layout(const MsScenario *scenario) {
   g_hash_table_foreach_remove(knobs, is_foreign, NULL);
   return knobs;
 }
+
+gboolean ms_knobs_differ(GHashTable *const *knobs, guint n, const char *path) {
+  for (guint i = 1; i < n; i++)
+    if (g_strcmp0(g_hash_table_lookup(knobs[i], path), g_hash_table_lookup(knobs[0], path)) != 0) return TRUE;
+  return FALSE;
+}

@@ -10,5 +10,7 @@ GHashTable *ms_knobs_of(JsonNode *root);
 GHashTable *ms_knobs_of_scenario(const MsScenario *scenario); /* the same of a complete scenario: every key is there */
 /* Those of them that a layout differs in from another of its task: of layout, training and options. (transfer full) */
 GHashTable *ms_knobs_of_layout(const MsScenario *scenario);
+/* Whether n of such tables have more than one value of a key. */
+gboolean ms_knobs_differ(GHashTable *const *knobs, guint n, const char *path);
 
 #endif
