@@ -15,6 +15,7 @@ typedef struct {
 enum {
   MS_FROM_ENTRY = 1 << MS_END_ENTRY,
   MS_FROM_COMPUTE = 1 << MS_END_COMPUTE,
+  MS_FROM_HOST = 1 << MS_END_HOST,
   MS_FROM_ALL = (1 << MS_N_ENDS) - 1
 };                                    /* sets of sources */
 #define MS_NEVER (-((MsTime)1 << 60)) /* minus infinity of max-plus; sums of a few of them do not overflow */

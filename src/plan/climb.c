@@ -8,9 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Slots that all runs of one climb take together, a fifth of a millisecond: of a long pipeline not every move is tried.
- */
-enum { MOST_SLOTS = 40000 };
+/* Runs of a climb, and slots that they take together, a tenth of a millisecond: of a long pipeline not every move is
+ * tried. */
+enum { RUNS = 40, MOST_SLOTS = 20000 };
 
 /* A third of a stage's cost is its forward. */
 #define FORWARD_SHARE (1.0 / 3)
@@ -21,28 +21,50 @@ enum { MOST_SLOTS = 40000 };
 /* What a move has to gain, as a share. */
 #define GAIN 1e-4
 
+/* Later than all that is timed, in layers: a host that does not wait is early by that. */
+#define NEVER 1e15
+
 static void sums_over_layers(const MsLayerCosts *c, double *before) {
   before[0] = 0;
   for (int i = 0; i < c->layers; i++) before[i + 1] = before[i] + c->layer[i];
 }
 
+static double *row_of(double **free, size_t n) {
+  double *own = *free;
+  *free += n;
+  return own;
+}
+
+static void lay_out(MsCutTrial *t, size_t layers) {
+  size_t n = (size_t)t->on.n, own = layers + 1, pools = (size_t)t->costs->n_others + 1,
+         path = t->turns ? MS_N_PASS_TIMES * n : 0, scratch = t->turns ? ms_schedule_turns_scratch(t->turns) : 0;
+  double *free = t->all = g_new(double, (6 + MS_N_PASS_TIMES) * n + (size_t)t->on.ranks + (pools + 6) * own +
+                                            MS_CUT_PATHS * path + scratch);
+  t->cost = row_of(&free, n), t->issue = row_of(&free, n), t->sent = row_of(&free, n), t->updated = row_of(&free, n);
+  for (int back = 0; back < 2; back++) t->turn[back] = row_of(&free, n);
+  for (int what = 0; what < MS_N_PASS_TIMES; what++) t->time[what] = row_of(&free, n);
+  for (int what = 0; what < 4; what++) t->pass_before[what] = row_of(&free, own);
+  t->load = row_of(&free, (size_t)t->on.ranks), t->before = row_of(&free, pools * own);
+  t->sent_before = row_of(&free, own), t->updated_before = row_of(&free, own);
+  for (int i = 0; i < MS_CUT_PATHS; i++) t->path[i].runs = row_of(&free, path);
+  t->scratch = row_of(&free, scratch);
+  t->first = g_new(int, (1 + MS_N_PASS_TIMES) * n), t->passes = t->first + n;
+}
+
+/* Of the pace, what stands in the first four rows of times. */
+static const MsLayerCosts *pass_costs(const MsPace *pace, int what) {
+  return what < MS_PASS_ISSUES ? pace->device[what] : pace->host[what - MS_PASS_ISSUES];
+}
+
 MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, const MsPace *pace,
                              const MsVirtualStages *on, int rounds, const MsScheduleTurns *turns) {
   MsCutTrial *t = g_new0(MsCutTrial, 1);
-  size_t n = (size_t)on->n, ranks = (size_t)on->ranks, own = (size_t)costs->layers + 1,
-         rows = own * (size_t)(costs->n_others + 1), paths = turns ? 2 * MS_CUT_PATHS * n : 0;
   t->costs = pace ? pace->bare : costs;
   t->once = once, t->pace = pace, t->on = *on, t->rounds = rounds, t->turns = turns;
-  t->cost = g_new(double, 8 * n + ranks + rows + 3 * own + paths + (turns ? ms_schedule_turns_scratch(turns) : 0));
-  t->forward = t->cost + n, t->backward = t->forward + n, t->load = t->backward + n;
-  t->before = t->load + ranks, t->sent_before = t->before + rows, t->updated_before = t->sent_before + own;
-  t->sent = t->updated_before + own, t->updated = t->sent + n, t->issue = t->updated + n;
-  t->issue_before = t->issue + 3 * n, t->scratch = t->issue_before + own + paths;
-  for (int i = 0; turns && i < MS_CUT_PATHS; i++)
-    t->path[i].cost = t->issue_before + own + 2 * (size_t)i * n, t->path[i].issue = t->path[i].cost + n;
-  t->first = g_new(int, 5 * n), t->passes = t->first + n;
+  t->n_times = pace ? MS_N_PASS_TIMES : MS_PASS_ISSUES;
+  lay_out(t, (size_t)costs->layers);
   sums_over_layers(t->costs, t->before);
-  if (pace) sums_over_layers(pace->host, t->issue_before);
+  for (int what = 0; pace && what < 4; what++) sums_over_layers(pass_costs(pace, what), t->pass_before[what]);
   for (int i = 0; i < t->costs->n_others; i++)
     sums_over_layers(costs->other[i], t->before + (i + 1) * (costs->layers + 1));
   if (once) sums_over_layers(once->sent, t->sent_before), sums_over_layers(once->updated, t->updated_before);
@@ -51,9 +73,48 @@ MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, cons
 
 void ms_cut_trial_free(MsCutTrial *t) {
   if (!t) return;
-  g_free(t->cost);
+  g_free(t->all);
   g_free(t->first);
   g_free(t);
+}
+
+/* What hosts and devices wait for one another within a pass of stage k. The head is the last piece of a forward and the
+ * first of a backward: the host has long issued it when the device comes to it, and waits for nothing in it. */
+static void lateness_of(const MsCutTrial *t, int k, gboolean has_layers, double time[MS_N_PASS_TIMES]) {
+  const MsPace *p = t->pace;
+  gboolean head = k == t->on.n - 1;
+  for (int back = 0; back < 2; back++) {
+    time[MS_PASS_IS_LATE + back] = has_layers ? p->late[back] : 0;
+    time[MS_PASS_IS_EARLY + back] = has_layers && p->early[back] < NEVER ? p->early[back] : NEVER;
+  }
+  if (head) time[MS_PASS_IS_LATE] += MAX(0, p->device[0]->last - p->host[0]->last);
+  if (head) time[MS_PASS_IS_EARLY + 1] -= p->device[1]->last;
+}
+
+static gboolean has_layers(const MsCutTrial *t, int k, int layers) {
+  return layers > 0 || (k == ms_stages_last(&t->on) && t->pace->bare->mtp > 0);
+}
+
+/* Both passes in turn, where the device lets the host begin with pass `back` and ends that or the other behind it. */
+static double turn_of(const double time[MS_N_PASS_TIMES], int back) {
+  const double *take = time + MS_PASS_TAKES, *issue = time + MS_PASS_ISSUES, *late = time + MS_PASS_IS_LATE;
+  int other = 1 - back;
+  return issue[back] - time[MS_PASS_IS_EARLY + back] + MAX(late[back] + take[other], issue[other] + late[other]);
+}
+
+static void weigh_passes(MsCutTrial *t, int k, int layer, int layers) {
+  double time[MS_N_PASS_TIMES];
+  for (int what = 0; what < 4; what++)
+    time[what] = t->pass_before[what][layer + layers] - t->pass_before[what][layer] +
+                 ms_layer_costs_ends(pass_costs(t->pace, what), &t->on, k);
+  lateness_of(t, k, has_layers(t, k, layers), time);
+  for (int what = 0; what < MS_N_PASS_TIMES; what++) t->time[what][k] = time[what];
+  for (int back = 0; back < 2; back++) t->turn[back][k] = turn_of(time, back);
+  t->issue[k] = time[MS_PASS_ISSUES] + time[MS_PASS_ISSUES + 1];
+}
+
+static void split_pass(MsCutTrial *t, int k) {
+  t->time[0][k] = FORWARD_SHARE * t->cost[k], t->time[1][k] = t->cost[k] - t->time[0][k];
 }
 
 /* What stages lo .. hi cost, whose layers begin at t->first[lo]. */
@@ -70,8 +131,8 @@ static void weigh(MsCutTrial *t, const int *counts, int lo, int hi) {
       t->updated[k] =
           t->updated_before[to] - t->updated_before[layer] + ms_layer_costs_ends(t->once->updated, &t->on, k);
     }
-    if (t->pace)
-      t->issue[k] = t->issue_before[to] - t->issue_before[layer] + ms_layer_costs_ends(t->pace->host, &t->on, k);
+    if (t->pace) weigh_passes(t, k, layer, counts[k]);
+    else split_pass(t, k);
     layer = to;
   }
 }
@@ -85,10 +146,11 @@ static double loads_of(MsCutTrial *t, const double *cost) {
   return most;
 }
 
-/* Of the device or of the host: the loads are those of the device. */
+/* Of the device, of the host, or of the two in turn: the loads are those of the device. */
 static double most_of(MsCutTrial *t) {
-  double of_host = t->pace ? loads_of(t, t->issue) : 0;
-  return MAX(of_host, loads_of(t, t->cost));
+  double most = 0;
+  if (t->pace) most = MAX(loads_of(t, t->issue), MAX(loads_of(t, t->turn[0]), loads_of(t, t->turn[1])));
+  return MAX(most, loads_of(t, t->cost));
 }
 
 static double dearest_update(const MsCutTrial *t) {
@@ -113,12 +175,12 @@ static double least(MsCutTrial *t) {
  * first. Of the very first stage a layer at a time. */
 static double late_for_parameters(const MsCutTrial *t) {
   double late = 0, arrives = 0;
-  for (int r = 0; r < t->on.ranks; arrives += t->forward[r++]) {
+  for (int r = 0; r < t->on.ranks; arrives += t->time[0][r++]) {
     double gathered = 0, at = arrives;
     for (int k = r; k < t->on.n; k += t->on.ranks) {
       gathered += GATHERED * t->sent[k];
       late = MAX(late, (k == 0 ? gathered / (1 + t->first[1]) : gathered) - at);
-      at += t->on.ranks * t->forward[k];
+      at += t->on.ranks * t->time[0][k];
     }
   }
   return late;
@@ -131,45 +193,48 @@ static double sent_by(const MsCutTrial *t, int rank, double ends) {
   for (int k = rank; k < t->on.n; k += t->on.ranks) {
     behind += t->sent[k];
     last = MAX(last, ends + behind);
-    ends -= t->on.ranks * t->backward[k];
+    ends -= t->on.ranks * t->time[1][k];
   }
   return last;
 }
 
-static void split_passes(const double *cost, int n, double *forward, double *backward) {
-  for (int k = 0; k < n; k++) forward[k] = FORWARD_SHARE * cost[k], backward[k] = cost[k] - forward[k];
+int ms_cut_rounds_run(int stages, int ranks, int rounds, gboolean paced) {
+  enum { AT_LEAST = 2, SLOTS = 1024 };
+  return MIN(rounds, paced ? MAX(AT_LEAST, SLOTS / (2 * ranks * stages)) : AT_LEAST);
 }
 
-static void split_all(MsCutTrial *t) {
-  split_passes(t->cost, t->on.n, t->forward, t->backward);
-  if (t->pace) split_passes(t->issue, t->on.n, t->issue + t->on.n, t->issue + 2 * t->on.n);
+/* Microbatches of the rounds that are not run. */
+static int microbatches_left(const MsCutTrial *t) {
+  return (t->rounds - ms_cut_rounds_run(t->on.n, t->on.ranks, t->rounds, t->pace != NULL)) * t->on.ranks;
 }
 
-static double more_rounds(MsCutTrial *t) { return MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks * most_of(t); }
+static double more_rounds(MsCutTrial *t) {
+  int left = microbatches_left(t);
+  return left > 0 ? left * most_of(t) : 0;
+}
 
 /* When a rank has done what the end of the step waits for that had run its last slot at `ends`. */
 static double done_by(const MsCutTrial *t, int rank, double ends) { return t->once ? sent_by(t, rank, ends) : ends; }
 
-/* What the last slot of a rank waited for, in the place of the oldest of these, as shares of what stages cost. */
+/* What the last slot of a rank waited for, in the place of the oldest of these. */
 static void keep_path(MsCutTrial *t, int rank) {
-  int n = t->on.n;
   if (!ms_schedule_turns_path(t->turns, rank, t->pace != NULL, t->waits, t->scratch, t->passes)) return;
   t->kept++;
   MsCutPath *path = &t->path[t->n_paths < MS_CUT_PATHS ? t->n_paths++ : t->oldest];
   if (t->n_paths == MS_CUT_PATHS) t->oldest = (t->oldest + 1) % MS_CUT_PATHS;
   path->rank = rank;
-  for (int k = 0; k < n; k++) {
-    path->cost[k] = FORWARD_SHARE * t->passes[k] + (1 - FORWARD_SHARE) * t->passes[n + k];
-    path->issue[k] = FORWARD_SHARE * t->passes[2 * n + k] + (1 - FORWARD_SHARE) * t->passes[3 * n + k];
-  }
+  for (int i = 0; i < t->n_times * t->on.n; i++)
+    path->runs[i] = i < MS_PASS_IS_EARLY * t->on.n ? t->passes[i] : -t->passes[i];
 }
+
+static MsPassTimes passes_of(const MsCutTrial *t, int what) { return (MsPassTimes){t->time[what], t->time[what + 1]}; }
 
 static double end_of_step(MsCutTrial *t) {
   double more = more_rounds(t), last = 0;
-  const MsPassTimes passes = {t->forward, t->backward};
-  const MsPassHost host = {{t->issue + t->on.n, t->issue + 2 * t->on.n}, t->waits};
+  const MsPassTimes passes = passes_of(t, MS_PASS_TAKES);
+  const MsPassHost host = {passes_of(t, MS_PASS_ISSUES), passes_of(t, MS_PASS_IS_LATE), passes_of(t, MS_PASS_IS_EARLY),
+                           t->waits};
   int by = 0;
-  split_all(t);
   t->slots += ms_schedule_turns_count(t->turns);
   ms_schedule_turns_end(t->turns, &passes, t->pace ? &host : NULL, t->scratch);
   const double *clock = ms_schedule_turns_clock(t->turns, t->scratch);
@@ -182,16 +247,15 @@ static double end_of_step(MsCutTrial *t) {
 }
 
 static double along(const MsCutTrial *t, const MsCutPath *path) {
-  double sum = 0, issued = 0;
-  for (int k = 0; k < t->on.n; k++) sum += path->cost[k] * t->cost[k];
-  for (int k = 0; t->pace && k < t->on.n; k++) issued += path->issue[k] * t->issue[k];
-  return sum + issued;
+  double sum = 0;
+  for (int what = 0; what < t->n_times; what++)
+    for (int k = 0; k < t->on.n; k++) sum += path->runs[what * t->on.n + k] * t->time[what][k];
+  return sum;
 }
 
 /* The step does not end before `most`, as ranks wait for what they waited for in earlier runs; these are tried from the
  * one that said so last. */
 static gboolean ends_behind(MsCutTrial *t, double most) {
-  split_all(t);
   double more = more_rounds(t), behind = t->once ? dearest_update(t) + late_for_parameters(t) : 0;
   for (int i = 0; i < t->n_paths; i++) {
     int k = (t->telling + i) % t->n_paths;
@@ -261,7 +325,7 @@ typedef struct {
 } Stage;
 typedef struct { /* what a stage costs more, and what it then takes */
   int stage;
-  double cost, issue, updated;
+  double cost, issue, turn[2], updated, time[MS_N_PASS_TIMES];
   Stage stage_with;
 } Change;
 
@@ -278,10 +342,11 @@ typedef struct {
 enum {
   LOAD,
   ISSUED,
-  UPDATES,
+  TURN,
+  UPDATES = TURN + 2,
   FIRST,
   SUMS
-}; /* of a rank: its cost, issue and updated, and the cost of its first chunk */
+}; /* of a rank: its cost, issue, turns of both kinds and updated, and the cost of its first chunk */
 
 static int alike_from(const MsLayerCosts *c, int at) {
   while (at > 0 && c->layer[at - 1] == c->layer[c->layers - 1]) at--;
@@ -294,7 +359,7 @@ static Standing *standing_new(MsCutTrial *t) {
   int last = t->costs->layers - 1;
   *s = (Standing){.t = t, .alike = alike_from(t->costs, last), .of_cut = (double *)(s + 1)};
   s->with_move = s->of_cut + sums, s->change = (Change *)(s->with_move + sums);
-  if (t->pace) s->alike = MAX(s->alike, alike_from(t->pace->host, last));
+  for (int what = 0; t->pace && what < 4; what++) s->alike = MAX(s->alike, alike_from(pass_costs(t->pace, what), last));
   if (t->once) s->alike = MAX(s->alike, MAX(alike_from(t->once->updated, last), alike_from(t->once->sent, last)));
   return s;
 }
@@ -303,12 +368,13 @@ static Standing *standing_new(MsCutTrial *t) {
 static void stand(Standing *s) {
   MsCutTrial *t = s->t;
   int ranks = t->on.ranks;
-  split_all(t);
   s->kept = 0;
   memset(s->of_cut, 0, sizeof *s->of_cut * SUMS * (size_t)ranks);
   for (int k = 0; k < t->on.n; k++) {
-    s->of_cut[LOAD * ranks + t->on.rank[k]] += t->cost[k];
-    if (t->pace) s->of_cut[ISSUED * ranks + t->on.rank[k]] += t->issue[k];
+    int own = t->on.rank[k];
+    s->of_cut[LOAD * ranks + own] += t->cost[k];
+    if (t->pace) s->of_cut[ISSUED * ranks + own] += t->issue[k];
+    for (int back = 0; t->pace && back < 2; back++) s->of_cut[(TURN + back) * ranks + own] += t->turn[back][k];
     if (t->once) s->of_cut[UPDATES * ranks + k % ranks] += t->updated[k];
     if (k < ranks) s->of_cut[FIRST * ranks + k] = t->cost[k];
   }
@@ -318,15 +384,32 @@ static double more(const double *before, int was, int is, int had, int has) {
   return before[is + has] - before[is] - (before[was + had] - before[was]);
 }
 
+static void change_passes(const MsCutTrial *t, Change *c, int was, int is, int had, int has) {
+  for (int what = 0; what < 4; what++) c->time[what] = more(t->pass_before[what], was, is, had, has);
+  c->cost = c->time[0] + c->time[1], c->issue = c->time[MS_PASS_ISSUES] + c->time[MS_PASS_ISSUES + 1];
+  if (has_layers(t, c->stage, had) != has_layers(t, c->stage, has)) {
+    double with[MS_N_PASS_TIMES];
+    lateness_of(t, c->stage, has > 0, with);
+    for (int what = MS_PASS_IS_LATE; what < MS_N_PASS_TIMES; what++)
+      c->time[what] = with[what] - t->time[what][c->stage];
+  }
+  double with[MS_N_PASS_TIMES];
+  for (int what = 0; what < MS_N_PASS_TIMES; what++) with[what] = t->time[what][c->stage] + c->time[what];
+  for (int back = 0; back < 2; back++) c->turn[back] = turn_of(with, back) - t->turn[back][c->stage];
+}
+
 /* Of a stage of `had` layers from `was` on that has `has` from `is` on. */
 static Change change_of(const MsCutTrial *t, int stage, int was, int is, int had, int has) {
-  Change c = {.stage = stage, .cost = more(t->before, was, is, had, has)};
-  if (t->pace) c.issue = more(t->issue_before, was, is, had, has);
+  Change c = {.stage = stage};
+  if (t->pace) change_passes(t, &c, was, is, had, has);
+  else {
+    c.cost = more(t->before, was, is, had, has);
+    c.time[0] = FORWARD_SHARE * c.cost, c.time[1] = c.cost - c.time[0];
+  }
   if (!t->once) return c;
-  double cost = t->cost[stage] + c.cost;
   c.updated = more(t->updated_before, was, is, had, has);
-  c.stage_with.forward = FORWARD_SHARE * cost, c.stage_with.backward = cost - c.stage_with.forward;
-  c.stage_with.sent = t->sent[stage] + more(t->sent_before, was, is, had, has);
+  c.stage_with = (Stage){t->time[0][stage] + c.time[0], t->time[1][stage] + c.time[1],
+                         t->sent[stage] + more(t->sent_before, was, is, had, has)};
   return c;
 }
 
@@ -346,6 +429,7 @@ static void find_changes(Standing *s, const int *counts, int from, int to) {
     const Change *c = &s->change[i];
     s->with_move[LOAD * ranks + t->on.rank[c->stage]] += c->cost;
     s->with_move[ISSUED * ranks + t->on.rank[c->stage]] += c->issue;
+    for (int back = 0; back < 2; back++) s->with_move[(TURN + back) * ranks + t->on.rank[c->stage]] += c->turn[back];
     s->with_move[UPDATES * ranks + c->stage % ranks] += c->updated;
     if (c->stage < ranks) s->with_move[FIRST * ranks + c->stage] += c->cost;
   }
@@ -374,8 +458,8 @@ static void swap_stages(Standing *s) {
   MsCutTrial *t = s->t;
   for (int i = 0; i < s->n_changes; i++) {
     Change *c = &s->change[i];
-    const Stage was = {t->forward[c->stage], t->backward[c->stage], t->sent[c->stage]};
-    t->forward[c->stage] = c->stage_with.forward, t->backward[c->stage] = c->stage_with.backward;
+    const Stage was = {t->time[0][c->stage], t->time[1][c->stage], t->sent[c->stage]};
+    t->time[0][c->stage] = c->stage_with.forward, t->time[1][c->stage] = c->stage_with.backward;
     t->sent[c->stage] = c->stage_with.sent;
     c->stage_with = was;
   }
@@ -383,19 +467,23 @@ static void swap_stages(Standing *s) {
 
 /* Along a path of the trial. */
 static double along_with(const Standing *s, int path) {
-  const MsCutPath *p = &s->t->path[path];
+  const MsCutTrial *t = s->t;
+  const MsCutPath *p = &t->path[path];
   double end = s->along[path];
   for (int i = 0; i < s->n_changes; i++)
-    end += p->cost[s->change[i].stage] * s->change[i].cost + p->issue[s->change[i].stage] * s->change[i].issue;
+    for (int what = 0; what < t->n_times; what++)
+      end += p->runs[what * t->on.n + s->change[i].stage] * s->change[i].time[what];
   return end;
 }
 
 /* What all paths have behind them, without what is sent there and what parameters are late. */
 static double behind_paths(const Standing *s) {
   const MsCutTrial *t = s->t;
-  double later = MAX(0, t->rounds - MS_CUT_ROUNDS) * t->on.ranks;
-  if (later > 0) later *= MAX(most_of_ranks(s, LOAD), most_of_ranks(s, ISSUED));
-  return later;
+  int left = microbatches_left(t);
+  if (left == 0) return 0;
+  double most = most_of_ranks(s, LOAD);
+  for (int sum = ISSUED; t->pace && sum < UPDATES; sum++) most = MAX(most, most_of_ranks(s, sum));
+  return left * most;
 }
 
 /* Some path ends behind `most`, counting what is `behind` it and, with `all`, what its rank still has to send. */
@@ -444,7 +532,7 @@ static double end_with_move(MsCutTrial *t, double most) {
 
 double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
   const MsVirtualStages *on = &t->on;
-  gint64 until = t->slots + MOST_SLOTS;
+  gint64 until = t->slots + CLAMP(RUNS * ms_schedule_turns_count(t->turns), MOST_SLOTS / 2, MOST_SLOTS);
   g_autofree Standing *s = standing_new(t);
   weigh_all(t, counts);
   stand(s);
@@ -459,7 +547,7 @@ double ms_cut_climb(MsCutTrial *t, int *counts, double end) {
         move(t, counts, from, to);
         double now = end_with_move(t, most);
         if (now < most) end = now, moved = TRUE, stand(s);
-        else move(t, counts, to, from), split_all(t);
+        else move(t, counts, to, from);
       }
   }
   return end;

@@ -53,13 +53,19 @@ static void append_costs(GByteArray *all, const MsLayerCosts *costs) {
   g_byte_array_append(all, g_bytes_get_data(bytes, NULL), (guint)g_bytes_get_size(bytes));
 }
 
+static void append_pace(GByteArray *all, const MsPace *pace) {
+  for (int back = 0; back < 2; back++) append_costs(all, pace->device[back]), append_costs(all, pace->host[back]);
+  g_byte_array_append(all, (const guint8 *)pace->late, sizeof pace->late);
+  g_byte_array_append(all, (const guint8 *)pace->early, sizeof pace->early);
+}
+
 static GBytes *bytes_of(const MsRoundedCosts *r) {
   GByteArray *all = g_byte_array_new();
   guint8 parts[2] = {r->once != NULL, r->pace != NULL};
   g_byte_array_append(all, parts, sizeof parts);
   append_costs(all, r->costs);
   if (r->once) append_costs(all, r->once->sent), append_costs(all, r->once->updated);
-  if (r->pace) append_costs(all, r->pace->bare), append_costs(all, r->pace->host);
+  if (r->pace) append_pace(all, r->pace);
   return g_byte_array_free_to_bytes(all);
 }
 
@@ -284,8 +290,9 @@ static const Candidate *first_to_end(Candidate *all, int n, int climbs) {
 }
 
 /* Borrowed from the cuts; NULL: none is run. */
-static const MsScheduleTurns *turns_of(MsCuts *cuts, const MsCutKey *of) {
-  MsCutKey key = {.stages = of->stages, .ranks = of->ranks, .rounds = MIN(of->rounds, MS_CUT_ROUNDS)};
+static const MsScheduleTurns *turns_of(MsCuts *cuts, const MsCutKey *of, gboolean paced) {
+  MsCutKey key = {
+      .stages = of->stages, .ranks = of->ranks, .rounds = ms_cut_rounds_run(of->stages, of->ranks, of->rounds, paced)};
   gpointer turns = NULL;
   if (key.rounds == 0 || ms_cuts_find(cuts, cuts->turns, &key, &turns)) return turns;
   g_autoptr(MsSchedule) schedule =
@@ -296,7 +303,7 @@ static const MsScheduleTurns *turns_of(MsCuts *cuts, const MsCutKey *of) {
 
 /* The same for a framework whose ends alone may differ; with VPP the plain cut. */
 static char *cut_ends(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *key, const int *pool, int mtp) {
-  const MsScheduleTurns *turns = turns_of(cuts, key);
+  const MsScheduleTurns *turns = turns_of(cuts, key, rounded->pace != NULL);
   if (key->stages != key->ranks || key->stages < 2 || !turns) return g_strdup("");
   g_autofree int *rank = g_new(int, (gsize)key->stages);
   g_autoptr(GArray) counts = g_array_new(FALSE, FALSE, sizeof(int));
@@ -327,7 +334,7 @@ static char *cut(MsCuts *cuts, const MsRoundedCosts *rounded, const MsCutKey *ke
   size_t stages = (size_t)key->stages, slots = MOST_CUTS * stages;
   g_autofree int *rank = g_new(int, stages + 2 * slots);
   Candidate all[2 * MOST_CUTS];
-  const MsScheduleTurns *turns = turns_of(cuts, key);
+  const MsScheduleTurns *turns = turns_of(cuts, key, rounded->pace != NULL);
   g_autoptr(MsCutTrial) with = NULL;
   g_autoptr(MsCutTrial) apart = NULL;
   place_stages((MsPlacement)key->placing, key->ranks, key->stages, rank);

@@ -24,13 +24,46 @@ static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gb
   return c;
 }
 
-static MsLayerCosts *times_on(MsPieceMemo *memo, const MsModel *model, int pool, MsLayerTime what) {
+static MsLayerCosts *tensors_of(const MsPieceMemo *memo, const MsModel *model, gboolean expert) {
   MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
-  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_layer(memo, pool, what, MS_PIECE_LAYER, i);
-  c->first = ms_memo_layer(memo, pool, what, MS_PIECE_EMBEDDING, 0);
-  c->last = ms_memo_layer(memo, pool, what, MS_PIECE_HEAD, 0);
-  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_layer(memo, pool, what, MS_PIECE_MTP, i);
+  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_tensors(memo, MS_PIECE_LAYER, i, expert);
+  c->first = ms_memo_tensors(memo, MS_PIECE_EMBEDDING, 0, expert);
+  c->last = ms_memo_tensors(memo, MS_PIECE_HEAD, 0, expert);
+  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_tensors(memo, MS_PIECE_MTP, i, expert);
   return c;
+}
+
+static MsLayerCosts *times_on(MsPieceMemo *memo, const MsModel *model, int pool) {
+  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
+  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_layer(memo, pool, MS_PIECE_LAYER, i);
+  c->first = ms_memo_layer(memo, pool, MS_PIECE_EMBEDDING, 0);
+  c->last = ms_memo_layer(memo, pool, MS_PIECE_HEAD, 0);
+  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_layer(memo, pool, MS_PIECE_MTP, i);
+  return c;
+}
+
+static void add_pace(MsPieceMemo *memo, MsPieceKind kind, int index, int back, double *device, double *host) {
+  const MsPassPace *pace = ms_memo_pace(memo, kind, index);
+  if (pace) *device += (double)pace[back].device, *host += (double)pace[back].host;
+}
+
+static MsPassCosts *pass_of(MsPieceMemo *memo, const MsModel *model, int back) {
+  int layers = model->num_layers;
+  MsLayerCosts *device = ms_layer_costs_blank(layers), *host = ms_layer_costs_blank(layers);
+  for (int i = 0; i < layers; i++) add_pace(memo, MS_PIECE_LAYER, i, back, &device->layer[i], &host->layer[i]);
+  add_pace(memo, MS_PIECE_EMBEDDING, 0, back, &device->first, &host->first);
+  add_pace(memo, MS_PIECE_HEAD, 0, back, &device->last, &host->last);
+  for (int i = 0; i < model->mtp_num_layers; i++) add_pace(memo, MS_PIECE_MTP, i, back, &device->mtp, &host->mtp);
+  const MsPassPace *last = &ms_memo_pace(memo, MS_PIECE_LAYER, layers - 1)[back];
+  const MsPassCosts own = {device, host, (double)last->late,
+                           last->early < MS_NEVER_EARLY ? (double)last->early : INFINITY};
+  return g_memdup2(&own, sizeof own);
+}
+
+static void pass_free(MsPassCosts *p) {
+  if (!p) return;
+  ms_layer_costs_free(p->device), ms_layer_costs_free(p->host);
+  g_free(p);
 }
 
 static MsLayerCosts *by_flop(const MsModel *model, int seq) {
@@ -43,11 +76,11 @@ static MsLayerCosts *by_flop(const MsModel *model, int seq) {
 static MsLayerCosts *costs_on(MsPieceMemo *memo, const MsScenario *s, int pool) {
   const MsModel *model = s->model;
   if (!memo) return by_flop(model, s->training.seq_length);
-  MsLayerCosts *c = times_on(memo, model, pool, MS_LAYER_PACE);
+  MsLayerCosts *c = times_on(memo, model, pool);
   if (pool > 0) return c;
   c->dense = params_of(memo, model, FALSE), c->expert = params_of(memo, model, TRUE);
-  if (s->pools.n == 0)
-    c->bare = times_on(memo, model, 0, MS_LAYER_BARE), c->host = times_on(memo, model, 0, MS_LAYER_HOST);
+  c->dense_tensors = tensors_of(memo, model, FALSE), c->expert_tensors = tensors_of(memo, model, TRUE);
+  for (int back = 0; s->pools.n == 0 && back < 2; back++) c->pass[back] = pass_of(memo, model, back);
   return c;
 }
 
@@ -75,7 +108,8 @@ MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo, const MsScenario *s) {
 static MsLayerCosts *copy_of(const MsLayerCosts *c) {
   MsLayerCosts *copy = g_memdup2(c, sizeof *c);
   copy->layer = g_memdup2(c->layer, sizeof *c->layer * (gsize)c->layers);
-  copy->dense = copy->expert = copy->bare = copy->host = NULL;
+  copy->dense = copy->expert = copy->dense_tensors = copy->expert_tensors = NULL;
+  copy->pass[0] = copy->pass[1] = NULL;
   make_others(copy, c->n_others);
   for (int i = 0; i < c->n_others; i++) copy->other[i] = copy_of(c->other[i]);
   return copy;
@@ -106,8 +140,9 @@ void ms_layer_costs_free(MsLayerCosts *c) {
   g_free(c->other);
   ms_layer_costs_free(c->dense);
   ms_layer_costs_free(c->expert);
-  ms_layer_costs_free(c->bare);
-  ms_layer_costs_free(c->host);
+  ms_layer_costs_free(c->dense_tensors);
+  ms_layer_costs_free(c->expert_tensors);
+  pass_free(c->pass[0]), pass_free(c->pass[1]);
   g_free(c->layer);
   g_free(c);
 }

@@ -12,14 +12,18 @@ typedef struct MsLayerCosts {
   int n_others;                        /* pools behind the first: what the same costs on their machines */
   struct MsLayerCosts **other;         /* [n_others] */
   struct MsLayerCosts *dense, *expert; /* of the same, owned: parameters of a GPU; NULL: not counted */
-  struct MsLayerCosts *bare, *host;    /* with pieces and no pools: the costs are the larger of what they take and of
-                                          what the host takes to issue them; owned, NULL: not told apart */
+  struct MsLayerCosts *dense_tensors, *expert_tensors; /* the tensors that hold them */
+  struct MsPassCosts *pass[2]; /* with pieces and no pools: of the forward and of the backward; owned, or NULL */
 } MsLayerCosts;
 /* All costs one after the other: those of the layers, then first, last and mtp. */
 static inline int ms_layer_costs_count(const MsLayerCosts *c) { return c->layers + 3; }
 static inline double *ms_layer_cost(MsLayerCosts *c, int i) {
   return i < c->layers ? &c->layer[i] : i == c->layers ? &c->first : i == c->layers + 1 ? &c->last : &c->mtp;
 }
+typedef struct MsPassCosts {
+  MsLayerCosts *device, *host; /* owned: what it takes, and what the host takes to issue it */
+  double late, early;          /* of the last layer, as MsPassPace; early INFINITY: never */
+} MsPassCosts;
 MsLayerCosts *ms_layer_costs_blank(int layers); /* nothing costs anything */
 MsLayerCosts *ms_layer_costs_new(MsPieceMemo *memo,
                                  const MsScenario *scenario); /* picoseconds; NULL memo: by FLOP, in layers */

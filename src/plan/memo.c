@@ -53,9 +53,10 @@ MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like) 
   }
   m->n = m->work->n_pieces;
   m->cost_number = g_array_new(FALSE, FALSE, sizeof(CostNumber));
-  m->kept = g_new(double, 7 * m->n);
+  m->kept = g_new0(double, 9 * m->n);
   m->dense = m->kept + m->n, m->expert = m->dense + m->n, m->low = m->expert + m->n, m->frozen = m->low + m->n;
   m->buffers = m->frozen + m->n, m->transient = m->buffers + m->n;
+  m->dense_tensors = m->transient + m->n, m->expert_tensors = m->dense_tensors + m->n;
   m->unit = g_new(gboolean, m->n);
   m->in_model = ms_pieces_of_model(m->work);
   const MsFrameworkRow *framework = ms_framework(scenario);
@@ -63,6 +64,7 @@ MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like) 
     const MsPiece *p = &m->work->pieces[i];
     m->kept[i] = p->kept_B;
     m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
+    ms_work_add_tensors(p, &m->dense_tensors[i], &m->expert_tensors[i]);
     m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
     m->frozen[i] = p->params_frozen + p->params_frozen_expert;
     m->unit[i] = ms_work_is_unit(p) || framework->ends_are_units;
@@ -140,11 +142,16 @@ static int piece_of(const MsWork *w, MsPieceKind kind, int index) {
                                       : ms_work_mtp_piece(w, index);
 }
 
-double ms_memo_layer(MsPieceMemo *m, int pool, MsLayerTime what, MsPieceKind kind, int index) {
+double ms_memo_layer(MsPieceMemo *m, int pool, MsPieceKind kind, int index) {
   int piece = piece_of(m->work, kind, index);
   if (piece < 0) return 0;
   const MsPieceTime *t = &ms_memo_times(m, FALSE)[pool * m->work->pool_pieces + piece];
-  return (double)(what == MS_LAYER_BARE ? t->usual : what == MS_LAYER_HOST ? t->host : MAX(t->usual, t->host));
+  return (double)MAX(t->usual, t->pace[0].host + t->pace[1].host);
+}
+
+const MsPassPace *ms_memo_pace(MsPieceMemo *m, MsPieceKind kind, int index) {
+  int piece = piece_of(m->work, kind, index);
+  return piece < 0 ? NULL : ms_memo_times(m, FALSE)[piece].pace;
 }
 
 /* Machines of several kinds: what ms_memo_total says, of the time that each piece takes on each, [pools][pieces]. */
@@ -166,6 +173,11 @@ static double shared_by_pools(const MsPieceMemo *m, const int *count, const doub
 double ms_memo_params(const MsPieceMemo *m, MsPieceKind kind, int index, gboolean expert) {
   int piece = piece_of(m->work, kind, index);
   return piece < 0 ? 0 : expert ? m->expert[piece] : m->dense[piece];
+}
+
+double ms_memo_tensors(const MsPieceMemo *m, MsPieceKind kind, int index, gboolean expert) {
+  int piece = piece_of(m->work, kind, index);
+  return piece < 0 ? 0 : expert ? m->expert_tensors[piece] : m->dense_tensors[piece];
 }
 
 static double times_of_model(MsPieceMemo *m, gboolean splits, gboolean of_host) {

@@ -19,8 +19,9 @@ struct MsPieceMemo {
   GArray *cost_number;                          /* numbers of layer costs (memo.c) */
   double *kept, *dense, *expert, *low, *frozen; /* [n] bytes of a microbatch, parameters */
   double *buffers, *transient; /* [n] bytes beside them: ms_memory_piece_buffers_B; at the end of a chunk's forward */
-  gboolean *unit;              /* [n] what FSDP gathers and reduces at once */
-  int *in_model;               /* [n] how often the model has it */
+  double *dense_tensors, *expert_tensors; /* [n] of trained parameters, whole */
+  gboolean *unit;                         /* [n] what FSDP gathers and reduces at once */
+  int *in_model;                          /* [n] how often the model has it */
 };
 
 /* [n], for whole or for split backwards; made when first asked for. Borrowed. */
@@ -45,14 +46,13 @@ void ms_memo_free(MsPieceMemo *memo);
 int *ms_memo_cost_number(MsPieceMemo *memo, int pp, double host_share);
 /* Parameters that a GPU trains of one layer, or of embedding, head or MTP block `index`. */
 double ms_memo_params(const MsPieceMemo *memo, MsPieceKind kind, int index, gboolean expert);
-typedef enum {
-  MS_LAYER_BARE, /* on the device */
-  MS_LAYER_HOST, /* to issue it */
-  MS_LAYER_PACE  /* the larger: a host that issues kernels for longer than they run sets the pace */
-} MsLayerTime;
+double ms_memo_tensors(const MsPieceMemo *memo, MsPieceKind kind, int index, gboolean expert); /* that hold them */
 /* Picoseconds of one layer, or of embedding, head or MTP block `index`, for one microbatch, forward and backward, on
- * the machine of a pool (0 without pools). */
-double ms_memo_layer(MsPieceMemo *memo, int pool, MsLayerTime what, MsPieceKind kind, int index);
+ * the machine of a pool (0 without pools): the larger of what the device takes and of what the host takes to issue it,
+ * which then sets the pace. */
+double ms_memo_layer(MsPieceMemo *memo, int pool, MsPieceKind kind, int index);
+/* Its forward [0] and its backward [1] on the first machine, apart; NULL: there is no such piece. Borrowed. */
+const MsPassPace *ms_memo_pace(MsPieceMemo *memo, MsPieceKind kind, int index);
 typedef enum {
   MS_TOTAL_PRODUCTS, /* matrix products */
   MS_TOTAL_ROWS,     /* compute rows */

@@ -17,12 +17,14 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsOnce, ms_once_free)
 /* The costs of a whole step, both added up. (transfer full) */
 MsLayerCosts *ms_once_with(const MsOnce *once, MsLayerCosts *costs, double microbatches);
 
-/* Where the host issues layers for longer than they run: it runs ahead in dear pieces and falls behind in cheap ones,
- * so that a rank takes the larger of two sums, not the sum of what is larger for each piece. */
+/* Where the host issues passes for longer than they run: it runs ahead in dear pieces and falls behind in cheap ones,
+ * and may wait for the device within a pass. In the unit of the costs. */
 typedef struct {
-  MsLayerCosts *bare, *host; /* in the unit of the costs */
+  MsLayerCosts *bare;                /* what the device takes */
+  MsLayerCosts *device[2], *host[2]; /* of forwards and backwards */
+  double late[2], early[2];          /* of a stage that has layers (MsPassCosts) */
 } MsPace;
-/* Of costs in picoseconds. NULL: no layer is issued for longer than it runs. */
+/* Of costs in picoseconds. NULL: no layer's pass is issued for longer than it runs. */
 MsPace *ms_pace_new(const MsLayerCosts *costs);
 void ms_pace_free(MsPace *pace);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsPace, ms_pace_free)

@@ -359,6 +359,17 @@ static int first_layers(const MsLayerCosts *c) {
   return n;
 }
 
+/* As cut_body, as if all layers cost the mean of them. */
+static int cut_levelled(const MsLayerCosts *c, const MsVirtualStages *on, const double *slack, int n_slacks,
+                        int *counts, int *front) {
+  g_autofree double *layer = g_new(double, c->layers);
+  double sum = 0;
+  for (int i = 0; i < c->layers; i++) sum += c->layer[i];
+  for (int i = 0; i < c->layers; i++) layer[i] = sum / c->layers;
+  const MsLayerCosts level = {.layers = c->layers, .layer = layer, .first = c->first, .last = c->last, .mtp = c->mtp};
+  return sum > 0 ? cut_body(&level, on, 0, slack, n_slacks, counts, front) : 0;
+}
+
 int ms_partition_by_cost(const MsLayerCosts *c, const MsVirtualStages *on, const double *slack, int n_slacks,
                          int *counts, int *front) {
   if (front) front[0] = -1;
@@ -368,7 +379,7 @@ int ms_partition_by_cost(const MsLayerCosts *c, const MsVirtualStages *on, const
     return cut_body(c, on, first, slack, n_slacks, counts, front);
   if (!cut_evenly(c, on, counts)) return 0;
   shift_layers(c, on, counts);
-  return 1;
+  return on->pool ? 1 : 1 + cut_levelled(c, on, slack, n_slacks - 1, counts + on->n, front);
 }
 
 char *ms_partition_text(const int *counts, int stages, int mtp, gboolean mtp_apart) {

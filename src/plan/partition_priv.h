@@ -23,8 +23,9 @@ static inline const MsLayerCosts *ms_layer_costs_at(const MsLayerCosts *c, const
 }
 /* Cuts, the decoder layers of each stage: counts[n_slacks][n]. The dearest rank costs least, then, when no rank may
  * cost more than (1 + slack) of that, the dearest stage. How many there are: one for each slack; of mixed layers
- * (partition.c) one for all; 0 when there are too few layers. Layers that equal stages cannot share stand behind, where
- * fewer are kept; in `front`, [n] or NULL, in front, for the first slack; front[0] -1: there is no such cut.
+ * (partition.c) one for all, then one for each slack but the last as if layers were alike; on machines that differ one;
+ * 0 when there are too few layers. Layers that equal stages cannot share stand behind, where fewer are kept; in
+ * `front`, [n] or NULL, in front, for the first slack; front[0] -1: there is no such cut.
  * Deterministic. */
 int ms_partition_by_cost(const MsLayerCosts *costs, const MsVirtualStages *stages, const double *slack, int n_slacks,
                          int *counts, int *front);

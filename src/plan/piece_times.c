@@ -186,10 +186,45 @@ static gboolean host_waits(const MsCosted *c) {
   return FALSE;
 }
 
-/* A host that waits for the device in each piece neither runs ahead nor falls behind: the two keep one pace. */
-static void pace_of(const MsCostedPiece *piece, MsPieceTime *t) {
-  t->host = ms_costed_issue(&piece->forward, MS_LIST_ALL) + ms_costed_issue(&piece->backward, MS_LIST_ALL);
-  if (host_waits(&piece->forward) || host_waits(&piece->backward)) t->usual = t->host = MAX(t->usual, t->host);
+/* Where the host takes this share of what the device takes for a pass, or more, they are asked what each waits for the
+ * other. */
+#define CLOSE 0.75
+
+static MsPassPace pace_alone(const MsCosted *c, MsPieceLags *lags, MsSlotKind kind, int piece) {
+  return (MsPassPace){.device = span_of_pass(lags, kind, piece),
+                      .host = ms_costed_issue(c, kind == MS_SLOT_I ? MS_LIST_INPUT : MS_LIST_ALL),
+                      .early = MS_NEVER_EARLY};
+}
+
+static gboolean is_close(const MsPassPace *p) { return (double)p->host >= CLOSE * (double)p->device; }
+
+static void tell_waits(MsPieceLags *lags, MsSlotKind kind, int piece, MsPassPace *p) {
+  const MsLags *l = ms_piece_lags_pass(lags, kind, piece, MS_FROM_COMPUTE | MS_FROM_HOST);
+  MsTime ready = lag(l, MS_END_HOST, MS_END_COMPUTE);
+  p->host = MAX(p->host, lag(l, MS_END_HOST, MS_END_HOST));
+  if (ready > 0) p->host = MAX(p->host, p->device), p->early = p->host - ready;
+  p->late = MAX(0, lag(l, MS_END_COMPUTE, MS_END_HOST) - MAX(p->device, p->host));
+}
+
+/* Beside another pass: a third of both is the forward's. */
+static void share_pace(const MsCostedPiece *piece, MsPieceTime *t) {
+  MsTime host = ms_costed_issue(&piece->forward, MS_LIST_ALL) + ms_costed_issue(&piece->backward, MS_LIST_ALL);
+  if (host_waits(&piece->forward) || host_waits(&piece->backward)) t->usual = host = MAX(t->usual, host);
+  for (int back = 0; back < 2; back++)
+    t->pace[back] =
+        (MsPassPace){.device = (1 + back) * t->usual / 3, .host = (1 + back) * host / 3, .early = MS_NEVER_EARLY};
+}
+
+/* A host that waits for the device in a pass neither runs ahead of it nor falls behind. */
+static void pace_of(const MsCostedPiece *piece, MsPieceLags *lags, int i, MsSlotKind backward, MsPieceTime *t) {
+  const MsSlotKind kind[2] = {MS_SLOT_F, backward};
+  t->pace[0] = pace_alone(&piece->forward, lags, MS_SLOT_F, i);
+  t->pace[1] = pace_alone(&piece->backward, lags, backward, i);
+  gboolean close = is_close(&t->pace[0]) || is_close(&t->pace[1]);
+  for (int k = 0; close && k < 2; k++) tell_waits(lags, kind[k], i, &t->pace[k]);
+  MsTime each[2];
+  for (int k = 0; k < 2; k++) each[k] = MAX(t->pace[k].device, t->pace[k].host);
+  if (host_waits(&piece->forward) || host_waits(&piece->backward)) t->usual = MAX(t->usual, each[0] + each[1]);
 }
 
 enum {
@@ -215,6 +250,8 @@ MsTime ms_piece_times(const MsWork *w, const MsCostedPiece *piece, MsPieceLags *
     t->line = t->start = t->end = 0;
   }
   for (int first = 0; pairs && few && first < w->n_pieces; first += w->pool_pieces) in_pairs(w, &spans, first, time);
-  for (int i = 0; i < w->n_pieces; i++) pace_of(&piece[i], &time[i]);
+  for (int i = 0; i < w->n_pieces; i++)
+    if (pairs) share_pace(&piece[i], &time[i]);
+    else pace_of(&piece[i], lags, i, ms_work_may_defer(w, i) ? MS_SLOT_I : MS_SLOT_B, &time[i]);
   return pairs && few ? among_turns(w, &spans, time) : 0;
 }

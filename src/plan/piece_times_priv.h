@@ -4,6 +4,13 @@
 
 #include "bound/bound.h"
 
+typedef struct { /* one pass among many of its kind, no bound: for cuts */
+  MsTime device; /* what the device takes */
+  MsTime host;   /* what the host takes: no less than the device where it waits for that within */
+  MsTime late;   /* the device ends so long after the host, or more */
+  MsTime early;  /* the host begins so long before the device, or less; MS_NEVER_EARLY: it does not wait */
+} MsPassPace;
+#define MS_NEVER_EARLY ((MsTime)1 << 60)
 typedef struct {       /* both passes */
   MsTime direct, line; /* the larger of the sums of either counts; line 0: only the first holds. With EP overlap
                         * `direct` may be negative: what turns cost one another counts where it is less than nothing */
@@ -13,8 +20,8 @@ typedef struct {       /* both passes */
   MsTime passage;      /* the same, whatever the schedule does with its weight gradients: no more than `ahead` */
   MsTime late;         /* of that, at most after its backward has handed on its gradient */
   MsTime usual;        /* no bound: what it usually adds to its stage, for cuts balanced by cost */
+  MsPassPace pace[2];  /* of its forward and its backward */
   MsTime issue;        /* what the host takes at least to issue both passes */
-  MsTime host;         /* no bound: the pace that it sets, for cuts */
 } MsPieceTime;
 /* How often each piece stands in the whole model: [n_pieces]. (transfer full) */
 int *ms_pieces_of_model(const MsWork *work);

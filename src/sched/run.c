@@ -264,27 +264,26 @@ MsScheduleTurns *ms_schedule_turns_new(const MsSchedule *s) {
 
 int ms_schedule_turns_count(const MsScheduleTurns *t) { return t->n; }
 
+/* What a pass takes and its host, of each stage of the model; the clocks; and of turns what they make, or when they
+ * have ended and had been issued. */
 size_t ms_schedule_turns_scratch(const MsScheduleTurns *t) {
   size_t of_turns = t->plain ? 2 * ((size_t)t->n + 1) : (size_t)t->tensors + 2;
-  return 2 * ((size_t)N_TIMES * (size_t)t->model_stages + 1 + (size_t)t->stages) + of_turns;
+  return 4 * ((size_t)N_TIMES * (size_t)t->model_stages + 1) + (size_t)t->stages + of_turns;
 }
 
-/* time[N_TIMES * n + 1], and the clocks of all stages behind it. */
-static double *begin_at_zero(const MsScheduleTurns *t, const MsPassTimes *passes, double *time) {
+/* time[N_TIMES * n + 1] */
+static void write_times(const MsScheduleTurns *t, const MsPassTimes *passes, double *time) {
   size_t n = (size_t)t->model_stages;
-  double *clock = time + N_TIMES * n + 1;
   memcpy(time + FORWARD * n, passes->forward, sizeof *time * n);
   memcpy(time + BACKWARD * n, passes->backward, sizeof *time * n);
   for (size_t k = 0; k < n; k++) time[HALF * n + k] = passes->backward[k] / 2;
   time[N_TIMES * n] = 0;
-  memset(clock, 0, sizeof *clock * (size_t)t->stages);
-  return clock;
 }
 
-/* issue: NULL, the host is always ahead. made: [tensors + 2], of plain turns when each has ended, [n + 1]. issued:
- * [stages], of plain turns when each had been issued, [n + 1]. */
+/* issue, late, early: NULL, the host is always ahead. made: [tensors + 2], of plain turns when each has ended, [n + 1].
+ * issued: of plain turns when each had been issued, [n + 1]. */
 typedef struct {
-  double *time, *clock, *issue, *issued, *made;
+  double *time, *issue, *late, *early, *clock, *made, *issued;
   gboolean waits;
 } TurnTimes;
 
@@ -303,30 +302,37 @@ static void run_plain(const MsScheduleTurns *t, const TurnTimes *x) {
   take_clocks(t, x);
 }
 
+static inline double begins_at(const TurnTimes *x, const PlainTurn *turn) {
+  return MAX(x->made[turn->before], x->made[turn->in]);
+}
+
+/* When the host may begin with a turn, whatever the device does: it has issued the one before it. */
+static inline double ready_at(const TurnTimes *x, const PlainTurn *turn) {
+  return x->waits ? MAX(x->issued[turn->before], x->made[turn->comes]) : x->issued[turn->before];
+}
+
+static inline double issued_at(const TurnTimes *x, const PlainTurn *turn) {
+  return MAX(ready_at(x, turn), begins_at(x, turn) - x->early[turn->time]) + x->issue[turn->time];
+}
+
 static void run_plain_issued(const MsScheduleTurns *t, const TurnTimes *x) {
   double *made = x->made, *issued = x->issued;
   made[t->n] = issued[t->n] = 0;
   for (int i = 0; i < t->n; i++) {
     const PlainTurn *turn = &t->plain[i];
-    double begins = issued[turn->before], at = MAX(made[turn->before], made[turn->in]) + x->time[turn->time];
-    if (x->waits) begins = MAX(begins, made[turn->comes]);
-    issued[i] = begins + x->issue[turn->time];
-    made[i] = MAX(at, issued[i]);
+    issued[i] = issued_at(x, turn);
+    made[i] = MAX(begins_at(x, turn) + x->time[turn->time], issued[i] + x->late[turn->time]);
   }
   take_clocks(t, x);
 }
 
 static void run_any(const MsScheduleTurns *t, const TurnTimes *x) {
+  memset(x->clock, 0, sizeof *x->clock * (size_t)t->stages);
+  x->made[t->tensors] = 0;
   for (const Turn *turn = t->turn, *end = turn + t->n; turn < end; turn++) {
     double at = x->clock[turn->stage];
     at = MAX(at, x->made[turn->in[0]]), at = MAX(at, x->made[turn->in[1]]);
     at += x->time[turn->time[0]] + x->time[turn->time[1]];
-    if (x->issue) {
-      double begins = x->issued[turn->stage];
-      if (x->waits) begins = MAX(begins, MAX(x->made[turn->comes[0]], x->made[turn->comes[1]]));
-      x->issued[turn->stage] = begins + x->issue[turn->time[0]] + x->issue[turn->time[1]];
-      at = MAX(at, x->issued[turn->stage]);
-    }
     x->clock[turn->stage] = x->made[turn->out[0]] = x->made[turn->out[1]] = x->made[turn->kept] = at;
   }
 }
@@ -334,10 +340,9 @@ static void run_any(const MsScheduleTurns *t, const TurnTimes *x) {
 /* Where they stand in the scratch. */
 static TurnTimes times_in(const MsScheduleTurns *t, double *scratch, gboolean issued, gboolean waits) {
   size_t own = (size_t)N_TIMES * (size_t)t->model_stages + 1;
-  TurnTimes x = {.time = scratch, .clock = scratch + own, .waits = waits};
-  double *issue = x.clock + t->stages;
-  x.made = issue + own + t->stages;
-  if (issued) x.issue = issue, x.issued = t->plain ? x.made + t->n + 1 : issue + own;
+  TurnTimes x = {.time = scratch, .clock = scratch + 4 * own, .waits = waits};
+  if (issued) x.issue = scratch + own, x.late = scratch + 2 * own, x.early = scratch + 3 * own;
+  x.made = x.clock + t->stages, x.issued = x.made + t->n + 1;
   return x;
 }
 
@@ -345,35 +350,39 @@ double ms_schedule_turns_end(const MsScheduleTurns *t, const MsPassTimes *passes
                              double *scratch) {
   TurnTimes x = times_in(t, scratch, host != NULL, host && host->waits);
   double last = 0;
-  begin_at_zero(t, passes, x.time);
-  if (host) begin_at_zero(t, &host->issue, x.issue);
-  if (!t->plain) x.made[t->tensors] = 0;
+  write_times(t, passes, x.time);
+  if (host) {
+    g_assert(t->plain);
+    write_times(t, &host->issue, x.issue), write_times(t, &host->late, x.late), write_times(t, &host->early, x.early);
+  }
   (!t->plain ? run_any : host ? run_plain_issued : run_plain)(t, &x);
   for (int s = 0; s < t->stages; s++) last = MAX(last, x.clock[s]);
   return last;
 }
 
 const double *ms_schedule_turns_clock(const MsScheduleTurns *t, const double *scratch) {
-  return scratch + N_TIMES * t->model_stages + 1;
+  return scratch + 4 * (N_TIMES * t->model_stages + 1);
 }
 
 gboolean ms_schedule_turns_path(const MsScheduleTurns *t, int stage, gboolean issued, gboolean waits, double *scratch,
                                 int *count) {
   const TurnTimes x = times_in(t, scratch, issued, waits);
-  int *issues = count + 2 * t->model_stages;
-  memset(count, 0, sizeof *count * 4 * (size_t)t->model_stages);
+  size_t n = (size_t)t->model_stages;
+  memset(count, 0, sizeof *count * MS_N_PASS_TIMES * n);
   if (!t->plain) return FALSE;
-  gboolean on_host = FALSE;
+  gboolean on_host = FALSE; /* what is asked is when turn i was issued */
   for (int i = t->last[stage]; i < t->n;) {
     const PlainTurn *turn = &t->plain[i];
-    on_host = on_host || (issued && x.made[i] == x.issued[i]);
-    if (on_host) {
-      issues[turn->time]++;
+    int *own = count + turn->time;
+    if (!on_host && issued && x.made[i] == x.issued[i] + x.late[turn->time]) own[MS_PASS_IS_LATE * n]++, on_host = TRUE;
+    own[(on_host ? MS_PASS_ISSUES : MS_PASS_TAKES) * n]++;
+    if (on_host && ready_at(&x, turn) < begins_at(&x, turn) - x.early[turn->time])
+      own[MS_PASS_IS_EARLY * n]++, on_host = FALSE;
+    if (!on_host) {
+      i = x.made[turn->before] >= x.made[turn->in] ? turn->before : turn->in;
+    } else {
       on_host = !waits || x.issued[turn->before] >= x.made[turn->comes];
       i = on_host ? turn->before : turn->comes;
-    } else {
-      count[turn->time]++;
-      i = x.made[turn->before] >= x.made[turn->in] ? turn->before : turn->in;
     }
   }
   return TRUE;

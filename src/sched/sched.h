@@ -125,22 +125,27 @@ int ms_schedule_turns_count(const MsScheduleTurns *turns);
 typedef struct { /* of passes on stage k of the model (virtual stages; of a bidirectional schedule its stages) */
   const double *forward, *backward;
 } MsPassTimes;
-typedef struct {     /* what the host of a stage takes to issue them, pass after pass */
-  MsPassTimes issue; /* no pass ends before it is issued */
+typedef struct {     /* the host of a stage, pass after pass */
+  MsPassTimes issue; /* what it takes to issue one */
+  MsPassTimes late;  /* no pass ends sooner than so long after it has been issued */
+  MsPassTimes early; /* it begins with one no sooner than so long before the device does: it waits for that within */
   gboolean waits;    /* for messages: passes that one brings are issued when it is there */
 } MsPassHost;
 /* End of the last slot when passes take so long, half of the backward in each part of a split one, and messages
- * nothing. `host` NULL: it is always ahead. scratch[ms_schedule_turns_scratch()]. */
+ * nothing. `host` NULL: it is always ahead, as it has to be where slots have two passes, or half a backward.
+ * scratch[ms_schedule_turns_scratch()]. */
 double ms_schedule_turns_end(const MsScheduleTurns *turns, const MsPassTimes *passes, const MsPassHost *host,
                              double *scratch);
 size_t ms_schedule_turns_scratch(const MsScheduleTurns *turns);
 /* [stages] when each had run its last slot, of the last ms_schedule_turns_end with this scratch. */
 const double *ms_schedule_turns_clock(const MsScheduleTurns *turns, const double *scratch);
-/* Passes that follow one another up to the end of a stage's last slot, of the last ms_schedule_turns_end with this
- * scratch, where `issued` says whether it had a host and `waits` what that did: count[4][stages of the model], how
- * often each forward and each backward runs on that path, and how often the host issues each. At any other times of
- * passes their sum is below the end of that stage. FALSE: not known of this schedule (a slot has two passes, or half a
- * backward). */
+/* What adds up to a moment of a stage, each of a forward and of a backward: what it takes, what its host takes to issue
+ * it, how late it is behind that, and how early its host began with it, which counts less than nothing. */
+enum { MS_PASS_TAKES, MS_PASS_ISSUES = 2, MS_PASS_IS_LATE = 4, MS_PASS_IS_EARLY = 6, MS_N_PASS_TIMES = 8 };
+/* The way to the end of a stage's last slot, of the last ms_schedule_turns_end with this scratch, where `issued` says
+ * whether it had a host and `waits` what that did: count[MS_N_PASS_TIMES][stages of the model], how often each of these
+ * stands on it. At any other times their sum is not above the end of that stage. FALSE: not known of this schedule (a
+ * slot has two passes, or half a backward). */
 gboolean ms_schedule_turns_path(const MsScheduleTurns *turns, int stage, gboolean issued, gboolean waits,
                                 double *scratch, int *count);
 void ms_schedule_run_free(MsScheduleRun *run);

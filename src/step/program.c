@@ -51,8 +51,7 @@ static int find_kernel(const MsCosted *like, const MsOp *op, int *at) {
   return -1;
 }
 
-/* Host time of a framework operator. */
-static double operator_time_s(const MsScenario *s) {
+double ms_operator_s(const MsScenario *s) {
   double learned = ms_anchor_factor(&s->hardware->anchor, MS_ANCHOR_HOST, s->model ? s->model->name : NULL);
   return s->hardware->kernel_launch_s * (s->stack.host > 0 ? s->stack.host : 1) * learned;
 }
@@ -99,7 +98,7 @@ static void cost_list(MsCosted *c, const Place *at_pool, const MsOpList *list, c
   c->sms = costs ? (guint16 *)(gpointer)(c->cost + n) : (guint16 *)(gpointer)(c->launch + n);
   c->use = (guint8 *)(c->sms + n);
   gboolean in_graph = FALSE, sync = FALSE;
-  double operator_s = operator_time_s(s);
+  double operator_s = ms_operator_s(s);
   const gboolean whole = MS_GRAPHS(s->options.cuda_graph_scope, whole_step) != 0;
   for (int i = 0; i < n; i++) {
     const MsOp *op = &list->op[i];
@@ -133,7 +132,7 @@ static void add_node_calls(MsCosted *c, const MsScenario *s, gboolean backward) 
   if (!s->options.ep_overlap || MS_GRAPHS(s->options.cuda_graph_scope, whole_step)) return;
   int cut[MS_PAIR_NODES + 1];
   ms_pair_cut(c->list, backward, cut);
-  double call_s = (backward ? s->laws.node_backward_operators : s->laws.node_forward_operators) * operator_time_s(s);
+  double call_s = (backward ? s->laws.node_backward_operators : s->laws.node_forward_operators) * ms_operator_s(s);
   for (int i = 0; i < MS_PAIR_NODES; i++)
     if (cut[i + 1] > cut[i]) c->launch[cut[i]] += ms_time_of(call_s);
 }

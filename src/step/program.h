@@ -25,6 +25,9 @@ typedef struct {
   MsTime weight;   /* of those, weight gradients: what a W slot takes */
 } MsCosted;
 
+/* Host time of one operator of the framework, in seconds. */
+double ms_operator_s(const MsScenario *scenario);
+
 typedef struct {
   MsCosted forward, backward, reload;
 } MsCostedPiece;

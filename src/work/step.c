@@ -202,8 +202,7 @@ static void gather_rows(Step *s, Params p) {
 
 enum { MOST_OPERATORS = 60000 }; /* what is counted stays within 16 bits */
 
-/* Tensors of parameters of a piece: weights, and a gain with each norm. */
-static void add_tensors(const MsPiece *piece, double *dense, double *expert) {
+void ms_work_add_tensors(const MsPiece *piece, double *dense, double *expert) {
   for (int i = 0; i < piece->backward.n; i++) {
     const MsOp *op = &piece->backward.op[i];
     if (op->pass == MS_PASS_WGRAD && op->flags & MS_OPF_WEIGHT)
@@ -216,7 +215,7 @@ static void find_tensors(Step *s, int stage) {
   double dense = 0, expert = 0;
   int before = -1;
   for (MsStagePiece at = ms_stage_pieces(s->work, stage); ms_next_piece(&at);) {
-    if (at.piece != before) dense = expert = 0, add_tensors(&s->work->pieces[at.piece], &dense, &expert);
+    if (at.piece != before) dense = expert = 0, ms_work_add_tensors(&s->work->pieces[at.piece], &dense, &expert);
     s->tensors += dense, s->expert_tensors += expert, before = at.piece;
   }
 }
@@ -767,7 +766,7 @@ static void cast_rows(Step *s, const MsPiece *piece, Params p, gboolean back) {
   const MsFrameworkRow *f = ms_framework(s->work->scenario);
   copy_row(s, "parameters out of gathered", f->gradient_buckets ? 1 : f->shard_copies, (Copied){dense_B, dense_B},
            (Copied){expert_B, expert_B});
-  add_tensors(piece, &dense, &expert);
+  ms_work_add_tensors(piece, &dense, &expert);
   if (casts_in_pass(s, back))
     low_copies_row(s, piece->params_quantizable_dense + piece->params_quantizable_expert, dense + expert);
 }

@@ -185,6 +185,9 @@ static inline gboolean ms_work_may_defer(const MsWork *work, int piece) {
  */
 void ms_work_matrix_params(const MsWork *work, int stage, double *dense, double *expert);
 
+/* Adds the tensors of a piece's parameters that are trained, whole: weights, and a gain with each norm. */
+void ms_work_add_tensors(const MsPiece *piece, double *dense, double *expert);
+
 /* Ranks over which optimizer states (and what FSDP shards) of dense or expert parameters are split; 1 = not split.
  * DualPipe's two copies of a stage share them too. */
 double ms_work_shards(const MsWork *work, gboolean expert);

@@ -72,9 +72,9 @@ static char *text_of(const int *counts, int stages, int mtp, gboolean apart) {
   return ms_pipeline_layout_text(chunks, stages);
 }
 
-/* What the planner is known to miss: of 724 strings the fastest is 3.7 % faster, of the quick tier's 61 2.3 % (two
- * stages whose host waits in every expert layer). Counted forms are never faster. */
-#define NEAR (ms_by_tier(103, 104) / 100.0)
+/* What the planner is known to miss: of 10,000 strings of twelve seeds the fastest is 2.6 % faster. Counted forms are
+ * never faster. */
+#define NEAR 1.03
 
 static void try_strings(GRand *rand, const MsScenario *best, double step_s, int n, Account *a) {
   int stages = best->layout.pp * best->layout.vpp, mtp = best->model->mtp_num_layers;
@@ -310,6 +310,60 @@ static void the_host_works_ahead(void **state) {
   for (guint i = 0; i < G_N_ELEMENTS(cases); i++) assert_beside(&cases[i], 1.05);
 }
 
+/* Whatever the regular cuts take. */
+#define BALANCED "\"pipeline_layout\": [null]"
+
+/* A host that waits for the device in every expert layer begins with a forward no sooner than the device, and issues
+ * the backward for longer than that runs: with the cut that stands beside them these took 6.6 and 8.4 % longer, the
+ * second with layers that are not alike, whose dear ranks stood behind. With a host that would not wait the third would
+ * have the one beside it, which takes 7.6 % longer. */
+static void the_host_waits_in_layers(void **state) {
+  (void)state;
+  static const Beside cases[] = {
+      {{.name = "waits",
+        .model = "{\"base\": \"gpt-oss-20b\", \"num_layers\": 8, "
+                 "\"moe_layer_freq\": \"[1]*8\"}",
+        .hardware = "h200-sxm",
+        .gpus = 4,
+        .seq = 8192,
+        .batch = 16,
+        .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": 1, \"etp\": 1, " BALANCED},
+       "Et*6|ttL"},
+      {{.name = "a hybrid waits",
+        .model = "\"qwen3-next-80b-a3b\"",
+        .hardware = "h200-sxm",
+        .gpus = 256,
+        .seq = 2048,
+        .batch = 512,
+        .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 16, \"vpp\": 1, \"ep\": 8, \"etp\": 1, " BALANCED},
+       "Ettt|(ttt|)*9(t*4|)*4ttm|L"},
+      {{.name = "chunks of a hybrid",
+        .model = "\"qwen3-next-80b-a3b\"",
+        .hardware = "h100-sxm",
+        .gpus = 32,
+        .seq = 4096,
+        .batch = 64,
+        .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 4, \"vpp\": 3, \"ep\": 8, \"etp\": 1, " BALANCED},
+       "E|t|t*4|t*5|t*6|t*5|t*4|(t*6|)*3t*5|mL"}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) assert_beside(&cases[i], 1.06);
+}
+
+/* Megatron-Core's optimizer has operators for every tensor, and an expert layer of Qwen3-30B has 256: counted as if
+ * they took no time, they gave the cut that stands beside it, which takes 4.2 % longer. */
+static void tensors_take_time(void **state) {
+  (void)state;
+  const Beside tensors = {{.name = "tensors",
+                           .model = "{\"base\": \"qwen3-30b-a3b\", \"num_layers\": 9, "
+                                    "\"moe_layer_freq\": \"[1]*9\"}",
+                           .hardware = "b200-sxm",
+                           .gpus = 2,
+                           .seq = 1024,
+                           .batch = 2,
+                           .layout = "\"tp\": [1], \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": 1, \"etp\": 1, " BALANCED},
+                          "Et*6|tttL"};
+  assert_beside(&tensors, 1.03);
+}
+
 /* No layer moved from one stage to another ends the step sooner by more than a climb asks for. */
 static void assert_no_move_gains(MsCutTrial *trial, const int *counts, double end) {
   int own[8], n = trial->on.n, last = n - 1 - (trial->on.mtp_apart ? 1 : 0);
@@ -332,18 +386,25 @@ static void climbs_add_up(void **state) {
   static const int rank[STAGES] = {0, 1, 2, 0, 1, 2};
   int sooner = 0;
   for (int i = 0; i < 40; i++) {
-    double layer[LAYERS];
-    for (int k = 0; k < LAYERS; k++) layer[k] = ANY(1, 1, 2, 3);
+    double layer[LAYERS], slower[LAYERS], twice[LAYERS];
+    for (int k = 0; k < LAYERS; k++) layer[k] = ANY(1, 1, 2, 3), slower[k] = 1.5 * layer[k], twice[k] = 2 * layer[k];
     int rounds = ANY(1, 2, 5), counts[STAGES] = {2, 3, 3, 3, 3, 3};
     const MsLayerCosts costs = {.layers = LAYERS, .layer = layer, .first = 0.5, .last = ANY(1, 4), .mtp = 1},
                        sent = {.layers = LAYERS, .layer = layer, .first = 1, .last = ANY(1, 3), .mtp = 2};
-    MsLayerCosts host = {.layers = LAYERS, .layer = layer, .first = 2, .last = 0.25, .mtp = ANY(0, 1, 2)}, bare = costs,
-                 gathered = sent, updated = sent;
+    MsLayerCosts host = {.layers = LAYERS, .layer = layer, .first = 2, .last = 0.25, .mtp = ANY(0, 1, 2)},
+                 host_back = {.layers = LAYERS, .layer = slower, .first = 3, .last = 0.5, .mtp = 2}, bare = costs,
+                 back = costs, gathered = sent, updated = sent;
     const MsOnce once = {&gathered, &updated}, *does_once = i % 4 > 1 ? &once : NULL;
-    const MsPace pace = {&bare, &host}, *issued = i % 2 ? &pace : NULL;
+    MsLayerCosts both = {.layers = LAYERS, .layer = twice, .first = 1, .last = 2 * bare.last, .mtp = 2};
+    const MsPace pace = {&both,
+                         {&bare, &back},
+                         {&host, &host_back},
+                         {0.25, ANY(0, 1)},
+                         {i % 3 ? ANY(0, 1) : INFINITY, 0.5}},
+                 *issued = i % 2 ? &pace : NULL;
     const MsVirtualStages on = {.n = STAGES, .ranks = RANKS, .rank = rank, .mtp_apart = ANY(0, 1)};
-    g_autoptr(MsSchedule) schedule =
-        ms_schedule_new(MS_SCHED_1F1B, RANKS, MIN(rounds, MS_CUT_ROUNDS) * RANKS, 2, 0, FALSE, NULL, 0);
+    g_autoptr(MsSchedule) schedule = ms_schedule_new(
+        MS_SCHED_1F1B, RANKS, ms_cut_rounds_run(STAGES, RANKS, rounds, issued != NULL) * RANKS, 2, 0, FALSE, NULL, 0);
     g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
     g_autoptr(MsCutTrial) trial = ms_cut_trial_new(&costs, does_once, issued, &on, rounds, turns);
     g_autoptr(MsCutTrial) again = ms_cut_trial_new(&costs, does_once, issued, &on, rounds, turns);
@@ -366,6 +427,8 @@ int main(void) {
                                      cmocka_unit_test(dear_ranks_stand_in_front),
                                      cmocka_unit_test(once_a_step_counts),
                                      cmocka_unit_test(the_host_works_ahead),
+                                     cmocka_unit_test(the_host_waits_in_layers),
+                                     cmocka_unit_test(tensors_take_time),
                                      cmocka_unit_test(climbs_add_up),
                                      cmocka_unit_test(kept_cuts_are_those_made_anew)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -916,8 +916,11 @@ static double end_of(const MsSchedule *schedule, const double *forward, const do
 static void a_slow_host_ends_later(void **state) {
   (void)state;
   g_autoptr(MsSchedule) one = make(ONE_F1B, 1, 2, 1, 0, FALSE), two = make(ONE_F1B, 2, 2, 1, 0, FALSE);
-  static const double forward[] = {1, 1}, backward[] = {2, 2}, none[] = {0, 0}, issue[] = {2, 2};
-  const MsPassHost free_host = {{none, none}, FALSE}, slow = {{issue, issue}, FALSE}, waits = {{issue, issue}, TRUE};
+  static const double forward[] = {1, 1}, backward[] = {2, 2}, none[] = {0, 0}, issue[] = {2, 2}, never[] = {99, 99};
+  const MsPassHost free_host = {.issue = {none, none}, .late = {none, none}, .early = {never, never}},
+                   slow = {.issue = {issue, issue}, .late = {none, none}, .early = {never, never}};
+  MsPassHost waits = slow;
+  waits.waits = TRUE;
   assert_true(end_of(one, forward, backward) == 6);
   assert_true(end_with(one, forward, backward, &free_host) == 6);
   assert_true(end_with(one, forward, backward, &slow) == 8);
@@ -925,6 +928,22 @@ static void a_slow_host_ends_later(void **state) {
   assert_true(end_with(two, forward, backward, &slow) == 10);
   /* issued from 2 on: F0 4, B0 6, F1 8, B1 10; stage 0: B0 8, B1 12 */
   assert_true(end_with(two, forward, backward, &waits) == 12);
+}
+
+/* One stage, two microbatches of F 4 and B 2. The host takes 1 to issue an F and 6 to issue a B, which ends 1 later. It
+ * issues F1 while the device runs B0, unless it begins with an F no sooner than the device does. */
+static void a_host_waits_within_passes(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) one = make(ONE_F1B, 1, 2, 1, 0, FALSE);
+  static const double forward[] = {4}, backward[] = {2}, issue[] = {1}, issue_back[] = {6}, none[] = {0},
+                      never[] = {99};
+  MsPassHost host = {.issue = {issue, issue_back}, .late = {none, issue}, .early = {never, never}};
+  /* F0 is issued at 1 and ends at 4, B0 7 and 8, F1 8 and 12, B1 14 and 15 */
+  assert_true(end_with(one, forward, backward, &host) == 15);
+  host.early.forward = none; /* F1 9 and 12, B1 15 and 16 */
+  assert_true(end_with(one, forward, backward, &host) == 16);
+  host.early.forward = (const double[]){0.25}; /* F1 8.75, B1 14.75 and 15.75 */
+  assert_true(end_with(one, forward, backward, &host) == 15.75);
 }
 
 /* Stages of equal cost end as in ms_schedule_run, whatever the schedule; uneven ones as worked out by hand. */
@@ -947,14 +966,19 @@ static void uneven_stages_end_later(void **state) {
   assert_true(end_of(two, (const double[]){1, 2}, (const double[]){2, 4}) == 15);
 }
 
-static double sum_along(const int *count, int stages, const double *time[4]) {
+static double sum_along(const int *count, int stages, double time[MS_N_PASS_TIMES][6]) {
   double sum = 0;
-  for (int what = 0; what < 4; what++)
-    for (int k = 0; k < stages; k++) sum += count[what * stages + k] * time[what][k];
+  for (int what = 0; what < MS_N_PASS_TIMES; what++)
+    for (int k = 0; k < stages; k++)
+      sum += count[what * stages + k] * (what < MS_PASS_IS_EARLY ? time[what][k] : -time[what][k]);
   return sum;
 }
 
-/* The passes on the path to a stage's last slot add up to its end, and at any other times they end no later. */
+static MsPassTimes times_of_kind(double time[MS_N_PASS_TIMES][6], int what) {
+  return (MsPassTimes){time[what], time[what + 1]};
+}
+
+/* What stands on the path to a stage's last slot adds up to its end, and at any other times it ends no later. */
 static void paths_bound_other_times(void **state) {
   (void)state;
   enum { RANKS = 3, STAGES = 6 };
@@ -962,32 +986,31 @@ static void paths_bound_other_times(void **state) {
   g_autoptr(MsSchedule) schedule = make(ONE_F1B, RANKS, 2 * RANKS, STAGES / RANKS, 0, FALSE);
   g_autoptr(MsScheduleTurns) turns = ms_schedule_turns_new(schedule);
   g_autofree double *scratch = g_new(double, ms_schedule_turns_scratch(turns));
-  int at_host = 0, tight = 0;
+  int on_path[MS_N_PASS_TIMES] = {0}, tight = 0;
   for (int i = 0; i < 600; i++) {
-    double time[2][4][STAGES];
-    int count[4 * STAGES];
-    for (int k = 0; k < 2 * 4 * STAGES; k++)
+    double time[2][MS_N_PASS_TIMES][STAGES], end[2];
+    int count[MS_N_PASS_TIMES * STAGES];
+    for (int k = 0; k < 2 * MS_N_PASS_TIMES * STAGES; k++)
       (&time[0][0][0])[k] = g_rand_double_range(rand, 0.5, 2) * (k / STAGES % 2 ? 2 : 1);
     gboolean issued = i % 3 > 0, waits = i % 3 > 1;
-    double end[2];
     for (int other = 1; other >= 0; other--) { /* the last run is that of the path */
-      const MsPassHost host = {{time[other][2], time[other][3]}, waits};
-      const MsPassTimes passes = {time[other][0], time[other][1]};
+      const MsPassHost host = {times_of_kind(time[other], MS_PASS_ISSUES), times_of_kind(time[other], MS_PASS_IS_LATE),
+                               times_of_kind(time[other], MS_PASS_IS_EARLY), waits};
+      const MsPassTimes passes = times_of_kind(time[other], MS_PASS_TAKES);
       ms_schedule_turns_end(turns, &passes, issued ? &host : NULL, scratch);
       end[other] = ms_schedule_turns_clock(turns, scratch)[i % RANKS];
     }
     assert_true(ms_schedule_turns_path(turns, i % RANKS, issued, waits, scratch, count));
-    const double *own[4] = {time[0][0], time[0][1], time[0][2], time[0][3]},
-                 *other[4] = {time[1][0], time[1][1], time[1][2], time[1][3]};
-    assert_true(fabs(sum_along(count, STAGES, own) - end[0]) < 1e-9);
-    assert_true(sum_along(count, STAGES, other) <= end[1] + 1e-9);
-    tight += sum_along(count, STAGES, other) > 0.95 * end[1];
-    for (int k = 0; k < 2 * STAGES; k++) at_host += count[2 * STAGES + k];
+    assert_true(fabs(sum_along(count, STAGES, time[0]) - end[0]) < 1e-9);
+    assert_true(sum_along(count, STAGES, time[1]) <= end[1] + 1e-9);
+    tight += sum_along(count, STAGES, time[1]) > 0.9 * end[1];
+    for (int k = 0; k < MS_N_PASS_TIMES * STAGES; k++) on_path[k / STAGES] += count[k];
   }
-  assert_true(at_host > 0 && tight > 60);
+  for (int what = 0; what < MS_N_PASS_TIMES; what++) assert_true(on_path[what] > 0);
+  assert_true(tight > 40);
   g_autoptr(MsSchedule) split = make(ZB_H1, 4, 8, 1, 0, FALSE);
   g_autoptr(MsScheduleTurns) halves = ms_schedule_turns_new(split);
-  int none[16];
+  int none[MS_N_PASS_TIMES * 4];
   assert_false(ms_schedule_turns_path(halves, 0, FALSE, FALSE, NULL, none));
 }
 
@@ -1027,6 +1050,7 @@ int main(void) {
       cmocka_unit_test(repeated_slots_are_rejected),
       cmocka_unit_test(deadlocks_are_found),
       cmocka_unit_test(a_slow_host_ends_later),
+      cmocka_unit_test(a_host_waits_within_passes),
       cmocka_unit_test(uneven_stages_end_later),
       cmocka_unit_test(virtual_stages_and_owners_agree),
   };
