@@ -24,6 +24,8 @@ static const char *kind_of(JsonNode *node) {
 }
 
 static gboolean wrong_type(const MsJson *doc, JsonNode *node, const char *path, const char *wanted, GError **error) {
+  const char *word = ms_json_string(node);
+  if (word) return ms_json_error(doc, path, error, "is the string \"%.40s\", must be %s", word, wanted);
   return ms_json_error(doc, path, error, "is %s, must be %s", kind_of(node), wanted);
 }
 

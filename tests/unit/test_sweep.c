@@ -91,7 +91,7 @@ static void bad_lists(void **state) {
   (void)state;
   refused("[]", "request:1: gpus: is a list of 0 values, must hold 1 to 256");
   refused("[8, 0]", "request:1: gpus: is 0, must be in [1, 1048576]");
-  refused("[8, \"many\"]", "request:1: gpus: is a string, must be an integer");
+  refused("[8, \"many\"]", "request:1: gpus: is the string \"many\", must be an integer");
   GString *many = g_string_new("[1");
   for (int i = 2; i <= 257; i++) g_string_append_printf(many, ", %d", i);
   g_string_append_c(many, ']');

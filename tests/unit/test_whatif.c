@@ -281,7 +281,8 @@ static void planned(void **state) {
   assert_null(run_threads(
       REQUEST ", \"plan\": \"points\", \"axes\": [{\"key\": \"training.seq_length\", \"values\": [\"long\"]}]", 1,
       &error));
-  assert_non_null(strstr(error->message, "axes[0].values[0]: training.seq_length: is a string, must be an integer"));
+  assert_non_null(
+      strstr(error->message, "axes[0].values[0]: training.seq_length: is the string \"long\", must be an integer"));
   g_clear_error(&error);
 }
 
