@@ -8,9 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Runs of a climb, and slots that they take together, a tenth of a millisecond: of a long pipeline not every move is
- * tried. */
+/* A climb may run the schedule so many times, half as many slots in any case and never more, a tenth of a millisecond:
+ * of a long pipeline not every move is tried. */
 enum { RUNS = 40, MOST_SLOTS = 20000 };
+
+/* Rows of times: of a pass on the device, and those in front of what the two wait for one another. */
+enum { FORWARD = MS_PASS_TAKES, BACKWARD, N_WORK = MS_PASS_IS_LATE };
 
 /* A third of a stage's cost is its forward. */
 #define FORWARD_SHARE (1.0 / 3)
@@ -38,12 +41,12 @@ static double *row_of(double **free, size_t n) {
 static void lay_out(MsCutTrial *t, size_t layers) {
   size_t n = (size_t)t->on.n, own = layers + 1, pools = (size_t)t->costs->n_others + 1,
          path = t->turns ? MS_N_PASS_TIMES * n : 0, scratch = t->turns ? ms_schedule_turns_scratch(t->turns) : 0;
-  double *free = t->all = g_new(double, (6 + MS_N_PASS_TIMES) * n + (size_t)t->on.ranks + (pools + 6) * own +
+  double *free = t->all = g_new(double, (6 + MS_N_PASS_TIMES) * n + (size_t)t->on.ranks + (pools + 2 + N_WORK) * own +
                                             MS_CUT_PATHS * path + scratch);
   t->cost = row_of(&free, n), t->issue = row_of(&free, n), t->sent = row_of(&free, n), t->updated = row_of(&free, n);
   for (int back = 0; back < 2; back++) t->turn[back] = row_of(&free, n);
   for (int what = 0; what < MS_N_PASS_TIMES; what++) t->time[what] = row_of(&free, n);
-  for (int what = 0; what < 4; what++) t->pass_before[what] = row_of(&free, own);
+  for (int what = 0; what < N_WORK; what++) t->pass_before[what] = row_of(&free, own);
   t->load = row_of(&free, (size_t)t->on.ranks), t->before = row_of(&free, pools * own);
   t->sent_before = row_of(&free, own), t->updated_before = row_of(&free, own);
   for (int i = 0; i < MS_CUT_PATHS; i++) t->path[i].runs = row_of(&free, path);
@@ -51,7 +54,7 @@ static void lay_out(MsCutTrial *t, size_t layers) {
   t->first = g_new(int, (1 + MS_N_PASS_TIMES) * n), t->passes = t->first + n;
 }
 
-/* Of the pace, what stands in the first four rows of times. */
+/* Of the pace, what stands in the first rows of times. */
 static const MsLayerCosts *pass_costs(const MsPace *pace, int what) {
   return what < MS_PASS_ISSUES ? pace->device[what] : pace->host[what - MS_PASS_ISSUES];
 }
@@ -64,7 +67,7 @@ MsCutTrial *ms_cut_trial_new(const MsLayerCosts *costs, const MsOnce *once, cons
   t->n_times = pace ? MS_N_PASS_TIMES : MS_PASS_ISSUES;
   lay_out(t, (size_t)costs->layers);
   sums_over_layers(t->costs, t->before);
-  for (int what = 0; pace && what < 4; what++) sums_over_layers(pass_costs(pace, what), t->pass_before[what]);
+  for (int what = 0; pace && what < N_WORK; what++) sums_over_layers(pass_costs(pace, what), t->pass_before[what]);
   for (int i = 0; i < t->costs->n_others; i++)
     sums_over_layers(costs->other[i], t->before + (i + 1) * (costs->layers + 1));
   if (once) sums_over_layers(once->sent, t->sent_before), sums_over_layers(once->updated, t->updated_before);
@@ -78,21 +81,22 @@ void ms_cut_trial_free(MsCutTrial *t) {
   g_free(t);
 }
 
-/* What hosts and devices wait for one another within a pass of stage k. The head is the last piece of a forward and the
- * first of a backward: the host has long issued it when the device comes to it, and waits for nothing in it. */
-static void lateness_of(const MsCutTrial *t, int k, gboolean has_layers, double time[MS_N_PASS_TIMES]) {
+static gboolean has_layers(const MsCutTrial *t, int k, int layers) {
+  return layers > 0 || (k == ms_stages_last(&t->on) && t->pace->bare->mtp > 0);
+}
+
+/* What hosts and devices wait for one another within a pass of stage k with so many layers. The head is the last piece
+ * of a forward and the first of a backward: the host has long issued it when the device comes to it, and waits for
+ * nothing in it. */
+static void lateness_of(const MsCutTrial *t, int k, int layers, double time[MS_N_PASS_TIMES]) {
   const MsPace *p = t->pace;
-  gboolean head = k == t->on.n - 1;
+  gboolean filled = has_layers(t, k, layers), head = k == t->on.n - 1;
   for (int back = 0; back < 2; back++) {
-    time[MS_PASS_IS_LATE + back] = has_layers ? p->late[back] : 0;
-    time[MS_PASS_IS_EARLY + back] = has_layers && p->early[back] < NEVER ? p->early[back] : NEVER;
+    time[MS_PASS_IS_LATE + back] = filled ? p->late[back] : 0;
+    time[MS_PASS_IS_EARLY + back] = filled && p->early[back] < NEVER ? p->early[back] : NEVER;
   }
   if (head) time[MS_PASS_IS_LATE] += MAX(0, p->device[0]->last - p->host[0]->last);
   if (head) time[MS_PASS_IS_EARLY + 1] -= p->device[1]->last;
-}
-
-static gboolean has_layers(const MsCutTrial *t, int k, int layers) {
-  return layers > 0 || (k == ms_stages_last(&t->on) && t->pace->bare->mtp > 0);
 }
 
 /* Both passes in turn, where the device lets the host begin with pass `back` and ends that or the other behind it. */
@@ -104,17 +108,17 @@ static double turn_of(const double time[MS_N_PASS_TIMES], int back) {
 
 static void weigh_passes(MsCutTrial *t, int k, int layer, int layers) {
   double time[MS_N_PASS_TIMES];
-  for (int what = 0; what < 4; what++)
+  for (int what = 0; what < N_WORK; what++)
     time[what] = t->pass_before[what][layer + layers] - t->pass_before[what][layer] +
                  ms_layer_costs_ends(pass_costs(t->pace, what), &t->on, k);
-  lateness_of(t, k, has_layers(t, k, layers), time);
+  lateness_of(t, k, layers, time);
   for (int what = 0; what < MS_N_PASS_TIMES; what++) t->time[what][k] = time[what];
   for (int back = 0; back < 2; back++) t->turn[back][k] = turn_of(time, back);
   t->issue[k] = time[MS_PASS_ISSUES] + time[MS_PASS_ISSUES + 1];
 }
 
 static void split_pass(MsCutTrial *t, int k) {
-  t->time[0][k] = FORWARD_SHARE * t->cost[k], t->time[1][k] = t->cost[k] - t->time[0][k];
+  t->time[FORWARD][k] = FORWARD_SHARE * t->cost[k], t->time[BACKWARD][k] = t->cost[k] - t->time[FORWARD][k];
 }
 
 /* What stages lo .. hi cost, whose layers begin at t->first[lo]. */
@@ -175,12 +179,12 @@ static double least(MsCutTrial *t) {
  * first. Of the very first stage a layer at a time. */
 static double late_for_parameters(const MsCutTrial *t) {
   double late = 0, arrives = 0;
-  for (int r = 0; r < t->on.ranks; arrives += t->time[0][r++]) {
+  for (int r = 0; r < t->on.ranks; arrives += t->time[FORWARD][r++]) {
     double gathered = 0, at = arrives;
     for (int k = r; k < t->on.n; k += t->on.ranks) {
       gathered += GATHERED * t->sent[k];
       late = MAX(late, (k == 0 ? gathered / (1 + t->first[1]) : gathered) - at);
-      at += t->on.ranks * t->time[0][k];
+      at += t->on.ranks * t->time[FORWARD][k];
     }
   }
   return late;
@@ -193,7 +197,7 @@ static double sent_by(const MsCutTrial *t, int rank, double ends) {
   for (int k = rank; k < t->on.n; k += t->on.ranks) {
     behind += t->sent[k];
     last = MAX(last, ends + behind);
-    ends -= t->on.ranks * t->time[1][k];
+    ends -= t->on.ranks * t->time[BACKWARD][k];
   }
   return last;
 }
@@ -359,7 +363,8 @@ static Standing *standing_new(MsCutTrial *t) {
   int last = t->costs->layers - 1;
   *s = (Standing){.t = t, .alike = alike_from(t->costs, last), .of_cut = (double *)(s + 1)};
   s->with_move = s->of_cut + sums, s->change = (Change *)(s->with_move + sums);
-  for (int what = 0; t->pace && what < 4; what++) s->alike = MAX(s->alike, alike_from(pass_costs(t->pace, what), last));
+  for (int what = 0; t->pace && what < N_WORK; what++)
+    s->alike = MAX(s->alike, alike_from(pass_costs(t->pace, what), last));
   if (t->once) s->alike = MAX(s->alike, MAX(alike_from(t->once->updated, last), alike_from(t->once->sent, last)));
   return s;
 }
@@ -385,11 +390,11 @@ static double more(const double *before, int was, int is, int had, int has) {
 }
 
 static void change_passes(const MsCutTrial *t, Change *c, int was, int is, int had, int has) {
-  for (int what = 0; what < 4; what++) c->time[what] = more(t->pass_before[what], was, is, had, has);
-  c->cost = c->time[0] + c->time[1], c->issue = c->time[MS_PASS_ISSUES] + c->time[MS_PASS_ISSUES + 1];
+  for (int what = 0; what < N_WORK; what++) c->time[what] = more(t->pass_before[what], was, is, had, has);
+  c->cost = c->time[FORWARD] + c->time[BACKWARD], c->issue = c->time[MS_PASS_ISSUES] + c->time[MS_PASS_ISSUES + 1];
   if (has_layers(t, c->stage, had) != has_layers(t, c->stage, has)) {
     double with[MS_N_PASS_TIMES];
-    lateness_of(t, c->stage, has > 0, with);
+    lateness_of(t, c->stage, has, with);
     for (int what = MS_PASS_IS_LATE; what < MS_N_PASS_TIMES; what++)
       c->time[what] = with[what] - t->time[what][c->stage];
   }
@@ -404,11 +409,11 @@ static Change change_of(const MsCutTrial *t, int stage, int was, int is, int had
   if (t->pace) change_passes(t, &c, was, is, had, has);
   else {
     c.cost = more(t->before, was, is, had, has);
-    c.time[0] = FORWARD_SHARE * c.cost, c.time[1] = c.cost - c.time[0];
+    c.time[FORWARD] = FORWARD_SHARE * c.cost, c.time[BACKWARD] = c.cost - c.time[FORWARD];
   }
   if (!t->once) return c;
   c.updated = more(t->updated_before, was, is, had, has);
-  c.stage_with = (Stage){t->time[0][stage] + c.time[0], t->time[1][stage] + c.time[1],
+  c.stage_with = (Stage){t->time[FORWARD][stage] + c.time[FORWARD], t->time[BACKWARD][stage] + c.time[BACKWARD],
                          t->sent[stage] + more(t->sent_before, was, is, had, has)};
   return c;
 }
@@ -458,8 +463,8 @@ static void swap_stages(Standing *s) {
   MsCutTrial *t = s->t;
   for (int i = 0; i < s->n_changes; i++) {
     Change *c = &s->change[i];
-    const Stage was = {t->time[0][c->stage], t->time[1][c->stage], t->sent[c->stage]};
-    t->time[0][c->stage] = c->stage_with.forward, t->time[1][c->stage] = c->stage_with.backward;
+    const Stage was = {t->time[FORWARD][c->stage], t->time[BACKWARD][c->stage], t->sent[c->stage]};
+    t->time[FORWARD][c->stage] = c->stage_with.forward, t->time[BACKWARD][c->stage] = c->stage_with.backward;
     t->sent[c->stage] = c->stage_with.sent;
     c->stage_with = was;
   }

@@ -33,7 +33,7 @@ typedef struct { /* borrows costs, ranks, turns, once and pace */
   int n_times;                          /* those of them that count */
   double *load;                         /* [ranks] sums of cost */
   double *before;                       /* [pools][layers + 1] sums over the layers before */
-  double *pass_before[4];               /* [layers + 1] with `pace`: as `time` */
+  double *pass_before[MS_PASS_IS_LATE]; /* [layers + 1] with `pace`: as `time` */
   double *sent, *updated;               /* [n] once a step */
   double *sent_before, *updated_before; /* [layers + 1] */
   double *scratch;

@@ -11,52 +11,48 @@ MsLayerCosts *ms_layer_costs_blank(int layers) {
   return c;
 }
 
+typedef double (*Figure)(MsPieceMemo *memo, int which, MsPieceKind kind, int index); /* of a piece */
+
+static MsLayerCosts *of_pieces(MsPieceMemo *memo, const MsModel *model, Figure figure, int which) {
+  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
+  for (int i = 0; i < c->layers; i++) c->layer[i] = figure(memo, which, MS_PIECE_LAYER, i);
+  c->first = figure(memo, which, MS_PIECE_EMBEDDING, 0);
+  c->last = figure(memo, which, MS_PIECE_HEAD, 0);
+  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += figure(memo, which, MS_PIECE_MTP, i);
+  return c;
+}
+
+static double params(MsPieceMemo *memo, int expert, MsPieceKind kind, int index) {
+  return ms_memo_params(memo, kind, index, expert);
+}
+
+static double tensors(MsPieceMemo *memo, int expert, MsPieceKind kind, int index) {
+  return ms_memo_tensors(memo, kind, index, expert);
+}
+
+static double on_device(MsPieceMemo *memo, int back, MsPieceKind kind, int index) {
+  const MsPassPace *pace = ms_memo_pace(memo, kind, index);
+  return pace ? (double)pace[back].device : 0;
+}
+
+static double on_host(MsPieceMemo *memo, int back, MsPieceKind kind, int index) {
+  const MsPassPace *pace = ms_memo_pace(memo, kind, index);
+  return pace ? (double)pace[back].host : 0;
+}
+
 /* An MTP block has a copy of the embedding, and so has a tied head: between two stages it always has, whatever pipeline
  * the pieces were made for. */
-static MsLayerCosts *params_of(const MsPieceMemo *memo, const MsModel *model, gboolean expert) {
-  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
-  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_params(memo, MS_PIECE_LAYER, i, expert);
-  c->first = ms_memo_params(memo, MS_PIECE_EMBEDDING, 0, expert);
-  c->last = ms_memo_params(memo, MS_PIECE_HEAD, 0, expert);
+static MsLayerCosts *params_of(MsPieceMemo *memo, const MsModel *model, gboolean expert) {
+  MsLayerCosts *c = of_pieces(memo, model, params, expert);
   if (model->tie_embeddings) c->last = c->first;
-  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_params(memo, MS_PIECE_MTP, i, expert);
   if (model->mtp_num_layers > 0) c->mtp += c->first;
   return c;
 }
 
-static MsLayerCosts *tensors_of(const MsPieceMemo *memo, const MsModel *model, gboolean expert) {
-  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
-  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_tensors(memo, MS_PIECE_LAYER, i, expert);
-  c->first = ms_memo_tensors(memo, MS_PIECE_EMBEDDING, 0, expert);
-  c->last = ms_memo_tensors(memo, MS_PIECE_HEAD, 0, expert);
-  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_tensors(memo, MS_PIECE_MTP, i, expert);
-  return c;
-}
-
-static MsLayerCosts *times_on(MsPieceMemo *memo, const MsModel *model, int pool) {
-  MsLayerCosts *c = ms_layer_costs_blank(model->num_layers);
-  for (int i = 0; i < c->layers; i++) c->layer[i] = ms_memo_layer(memo, pool, MS_PIECE_LAYER, i);
-  c->first = ms_memo_layer(memo, pool, MS_PIECE_EMBEDDING, 0);
-  c->last = ms_memo_layer(memo, pool, MS_PIECE_HEAD, 0);
-  for (int i = 0; i < model->mtp_num_layers; i++) c->mtp += ms_memo_layer(memo, pool, MS_PIECE_MTP, i);
-  return c;
-}
-
-static void add_pace(MsPieceMemo *memo, MsPieceKind kind, int index, int back, double *device, double *host) {
-  const MsPassPace *pace = ms_memo_pace(memo, kind, index);
-  if (pace) *device += (double)pace[back].device, *host += (double)pace[back].host;
-}
-
 static MsPassCosts *pass_of(MsPieceMemo *memo, const MsModel *model, int back) {
-  int layers = model->num_layers;
-  MsLayerCosts *device = ms_layer_costs_blank(layers), *host = ms_layer_costs_blank(layers);
-  for (int i = 0; i < layers; i++) add_pace(memo, MS_PIECE_LAYER, i, back, &device->layer[i], &host->layer[i]);
-  add_pace(memo, MS_PIECE_EMBEDDING, 0, back, &device->first, &host->first);
-  add_pace(memo, MS_PIECE_HEAD, 0, back, &device->last, &host->last);
-  for (int i = 0; i < model->mtp_num_layers; i++) add_pace(memo, MS_PIECE_MTP, i, back, &device->mtp, &host->mtp);
-  const MsPassPace *last = &ms_memo_pace(memo, MS_PIECE_LAYER, layers - 1)[back];
-  const MsPassCosts own = {device, host, (double)last->late,
-                           last->early < MS_NEVER_EARLY ? (double)last->early : INFINITY};
+  const MsPassPace *last = &ms_memo_pace(memo, MS_PIECE_LAYER, model->num_layers - 1)[back];
+  const MsPassCosts own = {of_pieces(memo, model, on_device, back), of_pieces(memo, model, on_host, back),
+                           (double)last->late, last->early < MS_NEVER_EARLY ? (double)last->early : INFINITY};
   return g_memdup2(&own, sizeof own);
 }
 
@@ -76,10 +72,10 @@ static MsLayerCosts *by_flop(const MsModel *model, int seq) {
 static MsLayerCosts *costs_on(MsPieceMemo *memo, const MsScenario *s, int pool) {
   const MsModel *model = s->model;
   if (!memo) return by_flop(model, s->training.seq_length);
-  MsLayerCosts *c = times_on(memo, model, pool);
+  MsLayerCosts *c = of_pieces(memo, model, ms_memo_layer, pool);
   if (pool > 0) return c;
   c->dense = params_of(memo, model, FALSE), c->expert = params_of(memo, model, TRUE);
-  c->dense_tensors = tensors_of(memo, model, FALSE), c->expert_tensors = tensors_of(memo, model, TRUE);
+  c->dense_tensors = of_pieces(memo, model, tensors, FALSE), c->expert_tensors = of_pieces(memo, model, tensors, TRUE);
   for (int back = 0; s->pools.n == 0 && back < 2; back++) c->pass[back] = pass_of(memo, model, back);
   return c;
 }

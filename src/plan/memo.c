@@ -64,7 +64,6 @@ MsPieceMemo *ms_memo_begin(const MsScenario *scenario, const MsPieceMemo *like) 
     const MsPiece *p = &m->work->pieces[i];
     m->kept[i] = p->kept_B;
     m->dense[i] = p->params_dense, m->expert[i] = p->params_expert;
-    ms_work_add_tensors(p, &m->dense_tensors[i], &m->expert_tensors[i]);
     m->low[i] = p->params_quantizable_dense + p->params_quantizable_expert;
     m->frozen[i] = p->params_frozen + p->params_frozen_expert;
     m->unit[i] = ms_work_is_unit(p) || framework->ends_are_units;
@@ -82,6 +81,7 @@ gboolean ms_memo_cost_pieces(MsPieceMemo *m, const MsPieceMemo *like) {
                   (!m->work->of_pool || like->n == m->n); /* a piece stands for that of the same pool */
   m->piece = ms_costed_pieces_new(m->work, m->cost, TRUE, same ? like->piece : NULL, same ? like->n : 0, &tag);
   m->lags = ms_piece_lags_new(m->piece, m->n, m->scenario, like ? like->lags : NULL);
+  for (int i = 0; i < m->n; i++) ms_work_add_tensors(&m->work->pieces[i], &m->dense_tensors[i], &m->expert_tensors[i]);
   return TRUE;
 }
 

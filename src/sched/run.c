@@ -1,4 +1,5 @@
 /* src/sched/run.c - checks a schedule's lists, executes them with fixed durations, and counts what is live. */
+#include "base/err.h"
 #include "sched/build.h"
 #include "sched/walk.h"
 
@@ -280,8 +281,8 @@ static void write_times(const MsScheduleTurns *t, const MsPassTimes *passes, dou
   time[N_TIMES * n] = 0;
 }
 
-/* issue, late, early: NULL, the host is always ahead. made: [tensors + 2], of plain turns when each has ended, [n + 1].
- * issued: of plain turns when each had been issued, [n + 1]. */
+/* issue, late, early, issued: NULL, the host is always ahead. made: [tensors + 2], of plain turns when each has ended,
+ * [n + 1]. issued: of plain turns when each had been issued, [n + 1]. */
 typedef struct {
   double *time, *issue, *late, *early, *clock, *made, *issued;
   gboolean waits;
@@ -341,8 +342,10 @@ static void run_any(const MsScheduleTurns *t, const TurnTimes *x) {
 static TurnTimes times_in(const MsScheduleTurns *t, double *scratch, gboolean issued, gboolean waits) {
   size_t own = (size_t)N_TIMES * (size_t)t->model_stages + 1;
   TurnTimes x = {.time = scratch, .clock = scratch + 4 * own, .waits = waits};
-  if (issued) x.issue = scratch + own, x.late = scratch + 2 * own, x.early = scratch + 3 * own;
-  x.made = x.clock + t->stages, x.issued = x.made + t->n + 1;
+  x.made = x.clock + t->stages;
+  if (!issued) return x;
+  x.issue = scratch + own, x.late = scratch + 2 * own, x.early = scratch + 3 * own;
+  x.issued = x.made + t->n + 1;
   return x;
 }
 
@@ -352,7 +355,7 @@ double ms_schedule_turns_end(const MsScheduleTurns *t, const MsPassTimes *passes
   double last = 0;
   write_times(t, passes, x.time);
   if (host) {
-    g_assert(t->plain);
+    if (!t->plain) MS_BUG("a schedule whose slots have two passes, or half a backward, has a host");
     write_times(t, &host->issue, x.issue), write_times(t, &host->late, x.late), write_times(t, &host->early, x.early);
   }
   (!t->plain ? run_any : host ? run_plain_issued : run_plain)(t, &x);
