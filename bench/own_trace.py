@@ -5,8 +5,9 @@ FOLDER is what `moesim calibrate --check --out FOLDER` left: steps on one rank a
 calibrate` made. Every step runs for real (moesim exec), in PASSES passes (default 3) over all of them, and leaves a
 trace; its fastest run counts, the median of whose steps is the truth. Then each step in turn is the only one known: its
 trace anchors the machine, and the others of as many ranks are predicted. Prints the errors of the machine as it is,
-after each anchor, and over all pairs.
-The host should be quiet: nothing here follows its speed.
+after each anchor, and over all pairs. Times are brought to the speed of the machine by the reference kernel beside the
+steps, as the anchors are; what the errors are without that stands behind. What takes a core away from a rank no speed
+shows: the host should be quiet.
 """
 
 import json
@@ -34,21 +35,26 @@ class Step:
         self.name, self.ranks, self.hardware = run["name"], run["gpus"], run["hardware"]
         self.file, self.run, self.work = work / f"{self.name}.json", run, work
         self.file.write_text(json.dumps(run))
-        self.best_s, self.trace = float("inf"), None
+        self.machine_flops = json.loads(Path(self.hardware).read_text())["reference_flops"]
+        self.least_s, self.best_s, self.trace = float("inf"), float("inf"), None
 
     def measure(self, attempt):
         trace = self.work / f"{self.name}-{attempt}.trace.json"
         text = moesim("exec", "--json", "--no-check", "--steps", str(STEPS), "--trace", str(trace), str(self.file),
                       ranks=self.ranks)
-        least = statistics.median(json.loads(text)["step_s"])
-        if least < self.best_s:
+        ran = json.loads(text)
+        least = statistics.median(ran["step_s"])
+        if least < self.least_s:
             ranked = trace.with_name(trace.name.replace(".json", "-rank0.json"))
-            self.best_s, self.trace = least, trace if trace.exists() else ranked
+            at_speed = [s * flops / self.machine_flops for s, flops in zip(ran["step_s"], ran["reference_flops"])]
+            self.least_s, self.best_s = least, statistics.median(at_speed)
+            self.trace = trace if trace.exists() else ranked
 
-    def error(self, hardware):
+    def error(self, hardware, plain=False):
         self.run["hardware"] = str(hardware)
         self.file.write_text(json.dumps(self.run))
-        return json.loads(moesim("run", "--json", str(self.file)))["step_time_s"] / self.best_s - 1
+        predicted_s = json.loads(moesim("run", "--json", str(self.file)))["step_time_s"]
+        return predicted_s / (self.least_s if plain else self.best_s) - 1
 
     def anchor(self):
         out = self.work / f"{self.name}.machine.json"
@@ -74,12 +80,13 @@ def main():
         for ranks in sorted({step.ranks for step in steps}):
             some = [step for step in steps if step.ranks == ranks]
             plain, pairs = {step: step.error(step.hardware) for step in some}, []
-            print(f"{ranks} rank(s), the machine as it is: {summary(plain.values())}")
+            print(f"{ranks} rank(s), the machine as it is: {summary(plain.values())}; "
+                  f"without that {summary([step.error(step.hardware, True) for step in some])}")
             for known in some:
                 machine = known.anchor()
                 errors = [step.error(machine) for step in some if step is not known]
                 pairs += errors
-                print(f"  {known.name:22s} {known.best_s * 1e3:7.1f} ms, off {plain[known]:+6.1%}; "
+                print(f"  {known.name:22s} {known.least_s * 1e3:7.1f} ms, off {plain[known]:+6.1%}; "
                       f"by its trace the others: {summary(errors)}")
             print(f"  all {len(pairs)} pairs: {summary(pairs)}")
 

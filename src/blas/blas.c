@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 
 const char *const ms_blas_type_words[] = {"f32", "f64", "bf16", "int8", NULL};
@@ -317,4 +318,17 @@ void ms_blas_bf16gemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gi
   else if (blas->dnnl_bf16gemm(dnnl_trans(trans_a), dnnl_trans(trans_b), m, n, k, alpha, a, lda, b, ldb, beta, c,
                                ldc) != 0)
     MS_BUG("dnnl_gemm_bf16bf16f32 refused its arguments");
+}
+
+double ms_blas_reference_flops(const MsBlas *blas) {
+  enum { N = 384, TIMES = 5 };
+  g_autofree float *data = g_new(float, 3 * N * N);
+  double best = 0;
+  for (int i = 0; i < 3 * N * N; i++) data[i] = 0.5f + (float)(i % 61) / 61;
+  for (int i = 0; i < TIMES; i++) {
+    double since = ms_process_cpu_s();
+    ms_blas_sgemm(blas, FALSE, FALSE, N, N, N, 1, data, N, data + N * N, N, 0, data + 2 * N * N, N);
+    best = MAX(best, 2.0 * N * N * N / MAX(ms_process_cpu_s() - since, 1e-9));
+  }
+  return best;
 }

@@ -56,6 +56,10 @@ void ms_blas_dgemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint6
 void ms_blas_bf16gemm(const MsBlas *blas, gboolean trans_a, gboolean trans_b, gint64 m, gint64 n, gint64 k, float alpha,
                       const guint16 *a, gint64 lda, const guint16 *b, gint64 ldb, float beta, float *c, gint64 ldc);
 
+/* The reference kernel: FLOP/s of a product of 384 x 384 floats, best of a few, by CPU time: what this core does just
+ * now, with the threads that are set. Rows of all kinds follow it (docs/calibrate.md). */
+double ms_blas_reference_flops(const MsBlas *blas);
+
 int ms_cpus(void); /* CPUs this process may run on, at least 1 */
 
 #endif

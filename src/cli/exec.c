@@ -64,12 +64,14 @@ static const MsFigures loss_figures =
     MS_FIGURE_UNNAMED(MS_FIGURE(INT, MsExecResult, ranks, "", "in the run"),
                       MS_FIGURE(F64, MsExecResult, loss, "", "of the last step, before its update", MS_OR_NULL),
                       MS_FIGURE(F64, MsExecResult, gradient_norm, "", "of the last step", MS_OR_NULL));
-static const MsFigures times_figures =
-    MS_FIGURE_UNNAMED(EACH("step_s", step_s, steps, .unit = "s", .doc = "of the slowest rank"),
-                      EACH("step_cpu_s", step_cpu_s, steps, .unit = "s", .doc = "least CPU time of a rank"),
-                      EACH("peak_kept_B", peak_kept_B, ranks, .unit = "B", .doc = "of each rank"),
-                      EACH("flop", rank_flop, ranks, .unit = "FLOP", .doc = "of a step, of each rank"),
-                      EACH("message_B", rank_message_B, ranks, .unit = "B", .doc = "of a step, of each rank"));
+static const MsFigures times_figures = MS_FIGURE_UNNAMED(
+    EACH("step_s", step_s, steps, .unit = "s", .doc = "of the slowest rank"),
+    EACH("step_cpu_s", step_cpu_s, steps, .unit = "s", .doc = "least CPU time of a rank"),
+    EACH("reference_flops", reference_flops, steps, .unit = "FLOP/s",
+         .doc = "of a product of 384 x 384 beside each, on the slowest rank: how fast its core was just then"),
+    EACH("peak_kept_B", peak_kept_B, ranks, .unit = "B", .doc = "of each rank"),
+    EACH("flop", rank_flop, ranks, .unit = "FLOP", .doc = "of a step, of each rank"),
+    EACH("message_B", rank_message_B, ranks, .unit = "B", .doc = "of a step, of each rank"));
 #define COMPARED(t, m, u, d) MS_FIGURE(t, MsExecResult, m, u, d, MS_OR_NULL)
 static const MsFigures difference_figures = MS_FIGURE_UNNAMED(
     COMPARED(F64, gradient_difference, "1", "largest, relative"), COMPARED(STRING, gradient_worst, "", "tensor where"),
@@ -149,10 +151,16 @@ static gboolean write_trace(const MsScenario *scenario, const MsExecResult *r, c
   g_autofree MsKinetoRow *row = g_new(MsKinetoRow, MAX(r->n_spans, 1));
   for (int i = 0; i < r->n_spans; i++)
     row[i] = (MsKinetoRow){&r->rows[r->span[i].row].op, r->span[i].start_s, r->span[i].end_s};
-  return ms_report_trace_run(
-      scenario,
-      &(MsKinetoRun){"CPU, by moesim exec", r->own, r->ranks, r->n_spans, r->steps, row, r->own_start_s, r->step_s},
-      file, error);
+  const MsKinetoRun run = {.device = "CPU, by moesim exec",
+                           .rank = r->own,
+                           .ranks = r->ranks,
+                           .n_rows = r->n_spans,
+                           .steps = r->steps,
+                           .row = row,
+                           .step_start_s = r->own_start_s,
+                           .step_s = r->step_s,
+                           .reference_flops = r->own_reference_flops};
+  return ms_report_trace_run(scenario, &run, file, error);
 }
 
 /* --- the verb -------------------------------------------------------------------------------------------------- */
@@ -165,6 +173,7 @@ static int run(const Options *o, const char *file, int type) {
                            .steps = o->steps,
                            .unchecked = o->no_check,
                            .progress = TRUE,
+                           .reference = o->trace || o->json,
                            .spans = o->trace != NULL,
                            .warm_steps = o->trace && !o->dump && !o->compare, /* as a profiler's schedule has one */
                            .dump = o->dump,

@@ -315,8 +315,33 @@ static gboolean lower(Exec *x, GError **error) {
 
 /* --- steps and result ------------------------------------------------------------------------------------------ */
 
+/* Of this core, while all ranks do the same. The clock of the spans stands still meanwhile. */
+static double reference_flops(Exec *x) {
+  if (!x->options->reference) return 0;
+  ms_comm_barrier(x->comm);
+  double wall = ms_clock_s(CLOCK_MONOTONIC), flops = ms_blas_reference_flops(x->run.blas);
+  x->since_s += ms_clock_s(CLOCK_MONOTONIC) - wall;
+  return flops;
+}
+
+/* What was read before and after the step `i`. Returns the latter. */
+static double keep_reference(Exec *x, MsExecResult *r, int i, double before_flops) {
+  double after_flops = reference_flops(x);
+  if (r->reference_flops && i >= 0) r->reference_flops[i] = MAX(before_flops, after_flops);
+  return after_flops;
+}
+
+/* All steps at it would take as long. */
+static double mean_reference(const MsExecResult *r) {
+  double done = 0, time_s = 0;
+  for (int i = 0; r->reference_flops && i < r->steps; i++)
+    done += r->step_s[i] * r->reference_flops[i], time_s += r->step_s[i];
+  return time_s > 0 ? done / time_s : 0;
+}
+
 static void run_steps(Exec *x, MsExecResult *r) {
   int warm = x->options->warm_steps;
+  double before_flops = reference_flops(x);
   MsProgress *progress = x->options->progress && x->rank == 0 ? ms_progress_begin("exec", warm + r->steps) : NULL;
   for (x->step = 0; x->step < warm + r->steps; x->step++) {
     ms_comm_barrier(x->comm);
@@ -327,6 +352,7 @@ static void run_steps(Exec *x, MsExecResult *r) {
       r->own_start_s[x->step - warm] = wall - x->since_s,
                                r->step_s[x->step - warm] = ms_clock_s(CLOCK_MONOTONIC) - wall,
                                r->step_cpu_s[x->step - warm] = ms_process_cpu_s() - cpu;
+    before_flops = keep_reference(x, r, x->step - warm, before_flops);
     double stop = ms_interrupted(); /* of any rank: all of them end with the same step */
     ms_comm_world_max(x->comm, &stop, 1);
     if (stop > 0 && x->step >= warm) r->steps = x->step - warm + 1;
@@ -340,6 +366,8 @@ static void collect(Exec *x, MsExecResult *r) {
   ms_comm_world_sum(x->comm, &loss, 1);
   r->loss = loss / ((double)x->s * x->scenario->training.global_batch_size);
   r->gradient_norm = x->norm;
+  r->own_reference_flops = mean_reference(r);
+  if (r->reference_flops) ms_comm_world_min(x->comm, r->reference_flops, r->steps);
   ms_comm_world_max(x->comm, r->step_s, r->steps);
   ms_comm_world_min(x->comm, r->step_cpu_s, r->steps);
   r->peak_kept_B[x->rank] = x->peak_B, r->rank_flop[x->rank] = x->step_flop,
@@ -358,6 +386,7 @@ static MsExecResult *result_new(const Exec *x, int steps) {
   r->ranks = x->layout->world, r->own = x->rank, r->steps = r->steps_asked = steps;
   r->loss = r->gradient_norm = r->gradient_difference = r->parameter_difference = r->probe_gradient = NAN;
   r->step_s = g_new0(double, steps), r->step_cpu_s = g_new0(double, steps), r->own_start_s = g_new0(double, steps);
+  if (x->options->reference) r->reference_flops = g_new0(double, steps);
   r->peak_kept_B = g_new0(double, r->ranks), r->rank_flop = g_new0(double, r->ranks),
   r->rank_message_B = g_new0(double, r->ranks);
   return r;
@@ -365,8 +394,8 @@ static MsExecResult *result_new(const Exec *x, int steps) {
 
 void ms_exec_result_free(MsExecResult *r) {
   if (!r) return;
-  g_free(r->step_s), g_free(r->step_cpu_s), g_free(r->own_start_s), g_free(r->span), g_free(r->rows),
-      g_free(r->peak_kept_B), g_free(r->rank_flop), g_free(r->rank_message_B);
+  g_free(r->step_s), g_free(r->step_cpu_s), g_free(r->own_start_s), g_free(r->reference_flops), g_free(r->span),
+      g_free(r->rows), g_free(r->peak_kept_B), g_free(r->rank_flop), g_free(r->rank_message_B);
   g_free(r->gradient_worst), g_free(r->parameter_worst);
   g_free(r);
 }

@@ -31,6 +31,7 @@ typedef struct {
   int steps;        /* 0 = 1; the same batch in every step */
   int warm_steps;   /* before them: pages are touched, memory is pooled; not counted in the times of steps and rows */
   gboolean unchecked, progress;
+  gboolean reference;  /* run the reference kernel beside the steps: MsExecResult.reference_flops */
   gboolean spans;      /* keep when every row ran: MsExecResult.span */
   const char *dump;    /* write gradients and updated parameters of the last step there, NULL = not */
   const char *compare; /* compare them with such a file, NULL = not */
@@ -79,6 +80,10 @@ typedef struct {
   int steps, steps_asked;      /* done; fewer than asked for when it was stopped (ms_interrupted) */
   double *step_s, *step_cpu_s; /* [steps] the slowest rank's wall time; the least CPU time of a rank: those that
                                   wait poll, so what it lacks of the wall time is what its core did for others */
+  double *reference_flops;     /* [steps] with `reference`: what the kernel reached beside each, the better of before
+                                  and after it, as what disturbs a few milliseconds can only lower it; the slowest
+                                  rank's; NULL without */
+  double own_reference_flops;  /* of this rank: a step of the mean length had run at that speed; 0 without */
   int n_rows;
   MsExecRow *rows; /* of this rank */
   int n_spans;

@@ -252,7 +252,7 @@ struct Exec {
   GPtrArray *scratch; /* Buffers of the row */
   GArray *results;    /* MsExecRow */
   GArray *spans;      /* MsExecSpan */
-  double since_s;     /* when the first counted step began, on CLOCK_MONOTONIC */
+  double since_s; /* when the first counted step began, on CLOCK_MONOTONIC, and what the reference kernel took since */
   jmp_buf fail;
   GError *error;
 };

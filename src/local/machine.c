@@ -70,16 +70,3 @@ void ms_machine_unpin(const MsPin *pin) {
 }
 
 gboolean ms_machine_quiet(double cpu_s, double wall_s) { return wall_s > 0 && cpu_s > MS_QUIET * wall_s; }
-
-double ms_machine_reference(const MsBlas *blas) {
-  enum { N = 384, TIMES = 5 };
-  g_autofree float *data = g_new(float, 3 * N * N);
-  double best = 0;
-  for (int i = 0; i < 3 * N * N; i++) data[i] = 0.5f + (float)(i % 61) / 61;
-  for (int i = 0; i < TIMES; i++) {
-    double since = ms_process_cpu_s();
-    ms_blas_sgemm(blas, FALSE, FALSE, N, N, N, 1, data, N, data + N * N, N, 0, data + 2 * N * N, N);
-    best = MAX(best, 2.0 * N * N * N / MAX(ms_process_cpu_s() - since, 1e-9));
-  }
-  return best;
-}

@@ -33,8 +33,4 @@ void ms_machine_unpin(const MsPin *pin);
 #define MS_QUIET 0.98
 gboolean ms_machine_quiet(double cpu_s, double wall_s);
 
-/* The reference kernel: FLOP/s of a product of 384 x 384 matrices, best of a few, by CPU time: what this core does just
- * now. Rows of all kinds follow it (docs/calibrate.md). */
-double ms_machine_reference(const MsBlas *blas);
-
 #endif

@@ -125,7 +125,7 @@ static int sizes_of(gboolean quick, int unit, gint64 *bytes) {
 /* Of all ranks at the same time. */
 static double slowest_reference(const Bench *x, const MsBlas *blas) {
   ms_comm_barrier(x->comm);
-  double least[1] = {-ms_machine_reference(blas)};
+  double least[1] = {-ms_blas_reference_flops(blas)};
   ms_comm_world_max(x->comm, least, 1);
   return -least[0];
 }

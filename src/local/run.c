@@ -26,12 +26,12 @@ MsStepRun *ms_step_run(const MsScenario *scenario, const char *blas, int steps, 
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(scenario, error);
   const MsBlas *library = layout ? ms_blas_open(blas, error) : NULL;
   if (!library) return NULL;
-  double before_flops = ms_machine_reference(library);
+  double before_flops = ms_blas_reference_flops(library);
   g_autoptr(MsExecResult) result = ms_exec_run(scenario, &options, error);
   if (!result) return NULL;
   MsStepRun *run = run_new();
   run->ranks = result->ranks;
-  run->reference_flops = MAX(before_flops, ms_machine_reference(library));
+  run->reference_flops = MAX(before_flops, ms_blas_reference_flops(library));
   for (int i = 0; i < result->steps; i++) {
     if (run->step_cpu_s <= 0 || result->step_cpu_s[i] < run->step_cpu_s) run->step_cpu_s = result->step_cpu_s[i];
     if (run->step_s > 0 && result->step_s[i] >= run->step_s) continue;

@@ -62,15 +62,16 @@ extern const char *const ms_trace_words[]; /* kineto, nsys, ...; ends with NULL 
 
 typedef struct {
   MsTraceForm form;
-  char *file, *device;  /* "NVIDIA H800"; NULL: the file does not say */
-  int rank, ranks;      /* -1, 0: the file does not say */
-  GArray *kernels;      /* MsTraceKernel, by start */
-  GArray *names;        /* MsTraceName */
-  GArray *shapes;       /* MsTraceShape */
-  GArray *streams;      /* MsTraceStreamId */
-  GArray *steps;        /* MsTraceStep, by start; at least one */
-  GArray *messages;     /* MsTraceMessage */
-  const char *steps_by; /* "marks of the GPU", "marks of the host", "its optimizer", "nothing: all is one" */
+  char *file, *device;    /* "NVIDIA H800"; NULL: the file does not say */
+  int rank, ranks;        /* -1, 0: the file does not say */
+  double reference_flops; /* of moesim exec: what its reference kernel reached beside the steps; 0 */
+  GArray *kernels;        /* MsTraceKernel, by start */
+  GArray *names;          /* MsTraceName */
+  GArray *shapes;         /* MsTraceShape */
+  GArray *streams;        /* MsTraceStreamId */
+  GArray *steps;          /* MsTraceStep, by start; at least one */
+  GArray *messages;       /* MsTraceMessage */
+  const char *steps_by;   /* "marks of the GPU", "marks of the host", "its optimizer", "nothing: all is one" */
 } MsTrace;
 
 /* Without kernels, steps and streams. (transfer full) */

@@ -65,6 +65,12 @@ static gboolean to_ns(const char *text, gint64 *ns) {
 /* A number, or a text that is one ("stream": "7"). */
 static gint64 whole(const char *text) { return g_ascii_strtoll(text, NULL, 10); }
 
+/* 0: none that could be. */
+static double rate(const char *text) {
+  double value = g_ascii_strtod(text, NULL);
+  return isfinite(value) && value > 0 ? value : 0;
+}
+
 /* --- members of an event --------------------------------------------------------------------------------------- */
 static void event_clear(Event *e) {
   GString *kept[] = {e->name, e->collective, e->dtype, e->types};
@@ -296,6 +302,8 @@ static MsToken read_devices(Reading *r, GError **error) {
 static MsToken read_member(Reading *r, const char *key, MsToken token, GError **error) {
   if (token == MS_TOKEN_LIST && strcmp(key, "traceEvents") == 0) return read_events(r, error);
   if (token == MS_TOKEN_LIST && strcmp(key, "deviceProperties") == 0) return read_devices(r, error);
+  if (token == MS_TOKEN_NUMBER && strcmp(key, "reference_flops") == 0)
+    r->b->t->reference_flops = rate(ms_json_stream_text(r->json));
   if (token == MS_TOKEN_OBJECT && strcmp(key, "distributedInfo") == 0)
     return read_pair(r, (const char *const[2]){"rank", "world_size"}, (int *[2]){&r->b->t->rank, &r->b->t->ranks}, NULL,
                      NULL, error);

@@ -464,6 +464,7 @@ MsTraceTimes *ms_trace_times_new(const MsTrace *t, const MsKernelTable *table) {
                         .steps_by = t->steps_by,
                         .rank = t->rank,
                         .ranks = t->ranks,
+                        .reference_flops = t->reference_flops,
                         .steps = (int)t->steps->len};
   Sums s = {t, table, out, NULL, t->steps->len};
   sum_classes(&s);
@@ -568,12 +569,15 @@ static const MsFigures collective_figures = MS_FIGURE_UNNAMED(
     MS_FIGURE(F64, MsTraceCollective, bytes_B, "B", "as nccl-tests count"),
     MS_FIGURE(F64, MsTraceCollective, kernels, "", "in the whole file"),
     MS_FIGURE(F64, MsTraceCollective, best_s, "s", "the fastest: the others wait for ranks that are late"));
+static gboolean has_reference(const void *times) { return ((const MsTraceTimes *)times)->reference_flops > 0; }
 const MsFigures ms_trace_figures = MS_FIGURE_TABLE(
     "trace", "`moesim import kineto|nsys|rocprof|msprof --json`: one object a line for each trace.",
     MS_FIGURE(STRING, MsTraceTimes, file, "", "the trace"),
     MS_FIGURE(STRING, MsTraceTimes, device, "", "as the trace says", MS_OR_NULL),
     MS_FIGURE(INT, MsTraceTimes, rank, "", "as the trace says, -1 where it does not"),
     MS_FIGURE(INT, MsTraceTimes, ranks, "", "as the trace says, 0 where it does not"),
+    MS_FIGURE(F64, MsTraceTimes, reference_flops, "FLOP/s", "of the reference kernel beside the steps",
+              .when = has_reference, .only = "traces of `moesim exec`"),
     MS_FIGURE(INT, MsTraceTimes, steps, "", "whole steps in the trace; every figure is of one"),
     MS_FIGURE(STRING, MsTraceTimes, steps_by, "", "what they were found by"),
     MS_FIGURE(F64, MsTraceTimes, step_s, "s", "median length of a step"),

@@ -67,7 +67,8 @@ typedef struct {
 
 typedef struct {
   const char *file, *device, *steps_by;
-  int rank, ranks; /* -1, 0: not known */
+  int rank, ranks;        /* -1, 0: not known */
+  double reference_flops; /* as of the trace */
   int steps;
   double step_s;         /* median length of the marks, or from start to start where there are several */
   double span_s, busy_s; /* from its first kernel to the end of its last; while any kernel runs */

@@ -282,6 +282,7 @@ typedef struct {
   int rank, ranks, n_rows, steps;
   const MsKinetoRow *row;              /* in their order */
   const double *step_start_s, *step_s; /* [steps] */
+  double reference_flops;              /* of the reference kernel beside them (exec/exec.h); 0: not measured */
 } MsKinetoRun;
 gboolean ms_report_trace_run(const MsScenario *scenario, const MsKinetoRun *run, const char *filename, GError **error);
 /* CSV "stage,time_s,allocated_B,slot": allocated bytes after every slot of every stage. */

@@ -187,15 +187,18 @@ static Rank rank_begin(Writer *w, int rank, int streams) {
   return r;
 }
 
-static gboolean file_begin(Writer *w, const char *device, int rank, int ranks, const char *filename, GError **error) {
+/* `reference_flops` 0: none. */
+static gboolean file_begin(Writer *w, const char *device, int rank, int ranks, double reference_flops,
+                           const char *filename, GError **error) {
   if (!(w->sink = ms_writer_open(filename, error))) return FALSE;
   w->line = g_string_new(NULL);
   g_autofree char *quoted = ms_json_quoted(device);
   g_string_printf(w->line,
                   "{\"schemaVersion\": 1,\n\"deviceProperties\": [{\"id\": 0, \"name\": %s}],\n"
-                  "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},\n"
-                  "\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n",
+                  "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": %d, \"world_size\": %d},\n",
                   quoted, rank, ranks);
+  if (reference_flops > 0) g_string_append_printf(w->line, "\"reference_flops\": %.9g,\n", reference_flops);
+  g_string_append(w->line, "\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n");
   put(w);
   return TRUE;
 }
@@ -214,7 +217,8 @@ gboolean ms_report_trace_kineto(const MsScenario *scenario, const MsDetail *deta
       return ms_input_error(error, scenario->file, 0, "gpus", "is %d: no rank %d", detail->layout->world,
                             options->rank[i]);
   Writer w = {.detail = detail, .options = options, .scenario = scenario, .first = TRUE};
-  if (!file_begin(&w, scenario->hardware->name, options->rank[0], detail->layout->world, filename, error)) return FALSE;
+  if (!file_begin(&w, scenario->hardware->name, options->rank[0], detail->layout->world, 0, filename, error))
+    return FALSE;
   for (int i = 0; i < options->n_ranks && !ms_interrupted(); i++) { /* each has its share of the limit */
     w.limit_B = options->limit_B * (i + 1) / options->n_ranks;
     w.full = FALSE;
@@ -232,7 +236,7 @@ static MsTime ps(double s) { return (MsTime)(s * 1e12 + 0.5); }
 
 gboolean ms_report_trace_run(const MsScenario *scenario, const MsKinetoRun *run, const char *filename, GError **error) {
   Writer w = {.scenario = scenario, .first = TRUE};
-  if (!file_begin(&w, run->device, run->rank, run->ranks, filename, error)) return FALSE;
+  if (!file_begin(&w, run->device, run->rank, run->ranks, run->reference_flops, filename, error)) return FALSE;
   Rank r = rank_begin(&w, run->rank, 1);
   for (int i = 0; i < run->steps; i++) {
     MsTime start = ps(run->step_start_s[i]);

@@ -329,6 +329,7 @@ static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, 
   g_autoptr(MsDiff) d = ms_diff_new(predicted, measured, table, notes, error);
   g_autofree char *stranger = d ? ms_diff_stranger(predicted, measured, table) : NULL;
   if (stranger) return ms_input_error(error, r->trace, 0, NULL, "%s", stranger);
+  double speed = ms_profile_speed(measured, r->scenario->hardware);
   for (gsize i = 0; d && i < G_N_ELEMENTS(families); i++) {
     for (int k = 0; k < d->n_rows; k++) {
       const MsDiffRow *row = &d->row[k];
@@ -338,7 +339,7 @@ static gboolean observe_profile(Mixture *m, const Run *r, const char *scenario, 
       g_autofree double *h = g_new0(double, m->part[0].n);
       h[SITE] = h[FIRST_CLASS + families[i].class_index] = h[FIRST_MODEL + (int)r->place] = 1;
       for (int c = 0; c < CASES; c++)
-        m->log_weight[c] += belief_observe(&m->part[c], h, -log(row->ratio), noise * noise);
+        m->log_weight[c] += belief_observe(&m->part[c], h, log(speed / row->ratio), noise * noise);
       a->learned[families[i].class_index].profiles++;
     }
   }

@@ -171,6 +171,14 @@ char *ms_diff_stranger(const MsProfile *scenario, const MsProfile *trace, const 
   return NULL;
 }
 
+/* Times stay as they were measured. */
+static void note_speed(const MsProfile *scenario, const MsProfile *trace, GPtrArray *notes) {
+  double speed = ms_profile_speed(trace, scenario->scenario->hardware);
+  if (fabs(speed - 1) > 0.01)
+    g_ptr_array_add(notes, g_strdup_printf("%s: this machine ran at %.2f of the speed that %s is of", trace->file,
+                                           speed, scenario->device));
+}
+
 MsDiff *ms_diff_new(MsProfile *a, MsProfile *b, const MsKernelTable *table, GPtrArray *notes, GError **error) {
   if (!same_model(a, b, notes, error)) return NULL;
   if (a->coarse || b->coarse) {
@@ -187,9 +195,12 @@ MsDiff *ms_diff_new(MsProfile *a, MsProfile *b, const MsKernelTable *table, GPtr
     g_autofree char *stranger = ms_diff_stranger(a, b, table);
     if (stranger) g_ptr_array_add(notes, g_strdup_printf("%s: %s", b->file, stranger));
     d->aligned = ms_aligned_new(a->trace, b->trace, table);
+    note_speed(a, b, notes);
   }
-  if (b->kind == MS_PROFILE_SCENARIO && a->kind == MS_PROFILE_TRACE)
+  if (b->kind == MS_PROFILE_SCENARIO && a->kind == MS_PROFILE_TRACE) {
     d->aligned = ms_aligned_new(b->trace, a->trace, table);
+    note_speed(b, a, notes);
+  }
   return d;
 }
 

@@ -189,7 +189,7 @@ static void take_spans(MsProfile *p, const MsTrace *trace, const MsKernelTable *
 
 static void take_times(MsProfile *p, const MsTrace *trace, const MsKernelTable *table) {
   g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, table);
-  p->step_s = t->step_s;
+  p->step_s = t->step_s, p->reference_flops = t->reference_flops;
   p->busy_s = t->busy_s;
   for (int i = 0; i < t->n_classes; i++) add_part(&p->part, &p->n_parts, t->classes[i].word, t->classes[i].time_s);
   for (int i = 0; i < t->n_streams; i++) {
@@ -270,7 +270,7 @@ static void take_saved_trace(MsProfile *p, JsonObject *root) {
   p->device = g_strdup(text(root, "device"));
   p->rank = (int)CLAMP(number(root, "rank"), -1, 1 << 28);
   p->ranks = (int)CLAMP(number(root, "ranks"), 0, 1 << 28);
-  p->step_s = number(root, "step_s");
+  p->step_s = number(root, "step_s"), p->reference_flops = fmax(number(root, "reference_flops"), 0);
   p->busy_s = number(root, "busy_s");
   take_parts(&p->part, &p->n_parts, list(root, "classes"));
   for (guint i = 0; i < length(list(root, "streams")); i++) {
@@ -349,6 +349,11 @@ void ms_profile_fold(MsProfile *p, const MsKernelTable *table) {
     for (int k = 0; k < s->n_spans; k++) s->span[k].word = family_word(table, s->span[k].word);
   }
   p->coarse = TRUE;
+}
+
+double ms_profile_speed(const MsProfile *measured, const MsHardware *machine) {
+  double speed = measured->reference_flops / machine->reference_flops;
+  return speed > 0 ? speed : 1;
 }
 
 MsProfile *ms_profile_load(const char *file, int stage, int rank, const MsKernelTable *table, GPtrArray *notes,

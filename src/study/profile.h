@@ -37,6 +37,7 @@ typedef struct {
   gboolean coarse;
   int rank, ranks, stage; /* -1, 0, -1: not known */
   double step_s, busy_s;  /* NaN: not known */
+  double reference_flops; /* of a trace by moesim exec (logs/trace.h); 0: not known */
   int n_parts, n_streams;
   MsProfilePart *part;
   MsProfileStream *stream;
@@ -54,6 +55,10 @@ MsProfile *ms_profile_load(const char *file, int stage, int rank, const MsKernel
                            GError **error);
 void ms_profile_free(MsProfile *profile);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsProfile, ms_profile_free)
+
+/* How fast the machine was while a profile was taken, over the speed that `machine` is of (moesim calibrate): times
+ * that times are those at the latter. 1: one of them does not say. */
+double ms_profile_speed(const MsProfile *measured, const MsHardware *machine);
 
 /* What a file is, by its first keys. FALSE and *error when it is none of these. */
 gboolean ms_profile_kind(const char *file, MsProfileKind *kind, GError **error);

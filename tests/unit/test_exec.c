@@ -9,6 +9,7 @@
 #include "exec/exec.h"
 
 #include <glib/gstdio.h>
+#include <math.h>
 #include <string.h>
 
 static MsExecResult *run_or_fail(const MsScenario *s, const MsExecOptions *o) {
@@ -145,6 +146,28 @@ static void same_input_same_bits(void **state) {
   assert_true(a->loss == b->loss && a->gradient_norm == b->gradient_norm);
 }
 
+/* The reference kernel beside the steps changes nothing of them; taken off the clock, it leaves them one behind
+ * another. */
+static void speed_beside_the_steps(void **state) {
+  (void)state;
+  enum { STEPS = 3 };
+  g_autoptr(MsScenario) s = ms_test_exec_scenario("dense");
+  MsExecOptions plain = {.type = MS_BLAS_F32, .steps = STEPS},
+                beside = {.type = MS_BLAS_F32, .steps = STEPS, .reference = TRUE, .spans = TRUE};
+  g_autoptr(MsExecResult) a = run_or_fail(s, &plain);
+  g_autoptr(MsExecResult) b = run_or_fail(s, &beside);
+  assert_null(a->reference_flops);
+  assert_true(a->own_reference_flops == 0 && a->loss == b->loss);
+  double least = INFINITY, most = 0;
+  for (int i = 0; i < STEPS; i++) {
+    least = MIN(least, b->reference_flops[i]), most = MAX(most, b->reference_flops[i]);
+    double end_s = b->own_start_s[i] + b->step_s[i];
+    assert_true(i + 1 == STEPS || b->own_start_s[i + 1] >= end_s - 1e-9);
+  }
+  assert_true(least > 1e7 && b->own_reference_flops >= least * (1 - 1e-12) &&
+              b->own_reference_flops <= most * (1 + 1e-12));
+}
+
 /* --- what is wrong is said ------------------------------------------------------------------------------------- */
 
 static void fails_with(const MsScenario *s, const MsExecOptions *o, int code, const char *part) {
@@ -278,6 +301,7 @@ int main(void) {
                                      cmocka_unit_test(gradients_are_differences_of_the_loss),
                                      cmocka_unit_test(steps_learn),
                                      cmocka_unit_test(same_input_same_bits),
+                                     cmocka_unit_test(speed_beside_the_steps),
                                      cmocka_unit_test(wrong_kept_tensors_are_caught),
                                      cmocka_unit_test(wrong_lists_are_caught),
                                      cmocka_unit_test(refusals),

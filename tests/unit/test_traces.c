@@ -513,13 +513,15 @@ static void a_run_comes_back(void **state) {
   g_autofree char *file = ms_test_profile_scenario(layout), *out = ms_test_data_path("run.json"), *text = NULL;
   g_autoptr(MsScenario) s = ms_scenario_load(file, &error);
   assert_null(error);
-  assert_true(ms_report_trace_run(s, &(MsKinetoRun){"a CPU", 1, 2, 6, 2, row, step_start_s, step_s}, out, &error));
+  const MsKinetoRun run = {"a CPU", 1, 2, 6, 2, row, step_start_s, step_s, 7e10};
+  assert_true(ms_report_trace_run(s, &run, out, &error));
   assert_true(g_file_get_contents(out, &text, NULL, NULL));
   g_autoptr(MsTrace) trace = whole(text);
   assert_string_equal(trace->device, "a CPU");
   assert_int_equal(trace->rank, 1);
   assert_int_equal(trace->ranks, 2);
   g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
+  assert_close(t->reference_flops, 7e10, 0);
   assert_int_equal(t->steps, 2);
   assert_close(t->known, 1, 1e-12);
   assert_close(t->time_s, 1e-3 * 21 / 2, 1e-9); /* of a step */
