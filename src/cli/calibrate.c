@@ -70,6 +70,9 @@ static void print_calibration(const MsCalibration *c, const char *file, const ch
   if (c->profile && c->profile->reference_flops > 0)
     printf("the reference beside them, a product of 384, ran at %.1f to %.1f GFLOP/s; the profile is of the latter\n",
            c->profile->slowest_flops / 1e9, c->profile->reference_flops / 1e9);
+  if (c->kernel_jitter >= 0)
+    printf("a product takes %.1f %% more or less on one core than on the next (standard deviation)\n",
+           100 * c->kernel_jitter);
   print_repeat("rows", c->row_repeat);
   if (c->refused) printf("  not all steps were run: %s\n", c->refused);
   if (c->no_messages) printf("  messages were not measured: %s; the profile serves one rank\n", c->no_messages);

@@ -190,14 +190,14 @@ static MsRankStates states_new(const MsScenario *s, guint64 seed, guint causes) 
     draw_slow(x.gpu, n, c->slow_gpu_rate, c->slow_gpu_factor, seed, MS_CAUSE_SLOW_GPUS);
   if (causes >> MS_CAUSE_SLOW_NICS & 1)
     draw_slow(x.nic, n, c->slow_nic_rate, c->slow_nic_factor, seed, MS_CAUSE_SLOW_NICS);
-  gboolean spread = c->jitter && s->laws.clock_spread > 0;
+  gboolean spread = c->jitter && ms_clock_spread(s) > 0;
   for (int r = 0; r < n; r++) {
     x.clock[r] = x.attention[r] = 1;
     if (!spread) continue;
     double z = causes >> MS_CAUSE_CLOCKS & 1 ? gsl_cdf_ugaussian_Pinv(uniform(seed, r, MS_CAUSE_CLOCKS)) : 0;
     set_clock(s, z, &x.clock[r], &x.attention[r]);
   }
-  x.kernel_jitter = c->jitter && causes >> MS_CAUSE_KERNELS & 1 ? s->laws.kernel_jitter : 0;
+  x.kernel_jitter = c->jitter && causes >> MS_CAUSE_KERNELS & 1 ? ms_kernel_jitter(s) : 0;
   x.host_jitter = c->jitter && causes >> MS_CAUSE_HOSTS & 1 ? s->laws.host_jitter : 0;
   x.operator_of_host = ms_time_of(s->hardware->kernel_launch_s);
   return x;
@@ -210,9 +210,9 @@ static guint acting(const MsScenario *s, const Network *net) {
   const MsClusterSpec *c = &s->cluster;
   gboolean gpus = c->slow_gpu_rate > 0 && c->slow_gpu_factor > 1, nics = c->slow_nic_rate > 0 && c->slow_nic_factor > 1;
   guint bits = 0;
-  if (c->jitter && s->laws.kernel_jitter > 0) bits |= 1u << MS_CAUSE_KERNELS;
+  if (c->jitter && ms_kernel_jitter(s) > 0) bits |= 1u << MS_CAUSE_KERNELS;
   if (c->jitter && s->laws.host_jitter > 0) bits |= 1u << MS_CAUSE_HOSTS;
-  if (c->jitter && s->laws.clock_spread > 0) bits |= 1u << MS_CAUSE_CLOCKS;
+  if (c->jitter && ms_clock_spread(s) > 0) bits |= 1u << MS_CAUSE_CLOCKS;
   if (gpus || (c->slow_gpus && JSON_NODE_HOLDS_OBJECT(c->slow_gpus))) bits |= 1u << MS_CAUSE_SLOW_GPUS;
   if (nics || (c->slow_nics && JSON_NODE_HOLDS_OBJECT(c->slow_nics))) bits |= 1u << MS_CAUSE_SLOW_NICS;
   if (net->rows) bits |= 1u << MS_CAUSE_EXPERTS;

@@ -89,7 +89,7 @@ double ms_gpus_that_meet(const MsScenario *s) {
 
 double ms_clock_of(const MsScenario *s, double deviate) {
   double of_runs = s->hardware->sustained_gpus >= 1 ? s->hardware->sustained_gpus : s->gpus;
-  return 1 + s->laws.clock_spread * (deviate - ms_expected_maximum(of_runs));
+  return 1 + ms_clock_spread(s) * (deviate - ms_expected_maximum(of_runs));
 }
 
 /* Time of the slowest of all GPUs, which a synchronous step waits for, over that of as many as the runs had that clocks
@@ -98,7 +98,7 @@ static double slowest_of_all(const MsScenario *s) {
   if (s->gpus < 1) return 1;
   if (s->cluster.expected && s->cluster.jitter) return ms_clock_of(s, ms_normal_maximum(ms_gpus_that_meet(s)));
   if (s->hardware->sustained_gpus < 1) return 1;
-  return 1 + s->laws.clock_spread * (ms_expected_maximum(s->gpus) - ms_expected_maximum(s->hardware->sustained_gpus));
+  return 1 + ms_clock_spread(s) * (ms_expected_maximum(s->gpus) - ms_expected_maximum(s->hardware->sustained_gpus));
 }
 
 /* Power limits the clock, and attention draws less than GEMMs do, as its matrix units wait for exponentials. */

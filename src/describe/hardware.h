@@ -132,7 +132,9 @@ typedef struct MsHardware {
   gboolean cuda_graphs;
   gboolean fp8_any_layout; /* FP8 GEMMs read either operand along either dimension (Blackwell), not along k only */
   double reference_flops;  /* moesim calibrate's reference kernel while it was measured; NaN: not that way */
-  gboolean serial;         /* messages keep the cores busy that compute: the rows of a rank run one after another */
+  double kernel_jitter, clock_spread; /* relative standard deviations: of a kernel's time from one rank to the next, of
+                                         the clocks of its devices; NaN: the laws of these names */
+  gboolean serial; /* messages keep the cores busy that compute: the rows of a rank run one after another */
   /* overheads that no kernel benchmark shows, shared by all models (fitted; see provenance in `sources`) */
   double kernel_launch_s;  /* host time to launch one kernel eagerly (framework included) */
   double graph_launch_s;   /* host time to replay one captured graph */

@@ -4,6 +4,8 @@
 #ifndef MS_DESCRIBE_SCENARIO_H
 #define MS_DESCRIBE_SCENARIO_H
 
+#include <math.h>
+
 #include "describe/cluster.h"
 #include "describe/dispatcher.h"
 #include "describe/disturbance.h"
@@ -151,6 +153,15 @@ typedef struct MsScenario {
 
 extern const MsFieldTable ms_scenario_table, ms_training_table, ms_layout_table, ms_options_table, ms_recompute_table,
     ms_measured_table;
+
+/* How far kernels and devices differ, relative standard deviations: as measured of the machine, else the laws. */
+static inline double ms_kernel_jitter(const MsScenario *s) {
+  return isnan(s->hardware->kernel_jitter) ? s->laws.kernel_jitter : s->hardware->kernel_jitter;
+}
+
+static inline double ms_clock_spread(const MsScenario *s) {
+  return isnan(s->hardware->clock_spread) ? s->laws.clock_spread : s->hardware->clock_spread;
+}
 
 /* Whose rate attention has; a family that calls nothing else so has the newest. */
 static inline MsAttnGeneration ms_attn_generation(const MsScenario *s) {

@@ -1,6 +1,7 @@
 /* src/local/calibrate.c - the order of things: machine, steps in passes, messages, fit. */
 #include "local/calibrate.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -58,7 +59,8 @@ static gboolean take_messages(Work *w, const char *hardware, GArray *samples, GE
   if (ms_interrupted()) w->to->no_messages = "it was stopped before";
   if (w->to->no_messages || !ms_job_possible(&w->to->no_messages)) return TRUE;
   g_autofree char *text = ms_local_scenario_text(&two, hardware, NULL);
-  g_autoptr(GArray) messages = ms_job_messages(w->options->program, text, 2, w->options->quick, error);
+  g_autoptr(GArray) messages =
+      ms_job_messages(w->options->program, text, 2, w->options->quick, &w->to->kernel_jitter, error);
   if (!messages && ms_interrupted()) {
     g_clear_error(error);
     w->to->no_messages = "it was stopped meanwhile";
@@ -120,12 +122,12 @@ MsCalibration *ms_calibrate(const MsCalibrateOptions *options, GError **error) {
   if (!blas) return NULL;
   ms_blas_set_threads(blas, 1);
   g_autoptr(MsCalibration) to = g_new0(MsCalibration, 1);
-  to->machine = ms_machine_new(blas);
+  to->machine = ms_machine_new(blas), to->kernel_jitter = NAN;
   Work w = {options, to};
   g_autoptr(GArray) samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   if (!measure(&w, samples, error)) return NULL;
   if (samples->len > 0) {
-    MsLocalFacts facts = {to->machine, to->copy_Bps, options->command, options->date};
+    MsLocalFacts facts = {to->machine, to->copy_Bps, to->kernel_jitter, options->command, options->date};
     to->profile =
         ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts, to->row_repeat, error);
     if (!to->profile && !to->interrupted) return NULL;

@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
   const MsMachine *machine;
   double copy_Bps;
+  double kernel_jitter; /* as ms_messages_measure says; NaN: not measured */
   const char *command, *date;
 } MsLocalFacts;
 
@@ -64,7 +65,7 @@ typedef struct {
   int steps, passes, rows, messages; /* measured */
   char *refused;                     /* the first step that the executor could not run and why; NULL: all ran */
   const char *no_messages;           /* why messages were not measured; NULL: they were */
-  double copy_Bps;
+  double copy_Bps, kernel_jitter;    /* as of MsLocalFacts */
   double elapsed_s;
   gboolean interrupted; /* then profile is of the rows so far, or NULL */
 } MsCalibration;

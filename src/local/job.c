@@ -1,5 +1,6 @@
 /* src/local/job.c - several ranks: this program again, under mpirun. */
 #include <glib/gstdio.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@
 /* The files of a job. */
 static const char step_file[] = "step.json",
                   messages_file[] = "messages.json" /* instead of it; with QUICK beside it, briefly */,
-                  quick_file[] = "quick", csv_file[] = "messages.csv";
+                  quick_file[] = "quick", csv_file[] = "messages.csv", jitter_file[] = "jitter";
 
 gboolean ms_job_possible(const char **why) {
   g_autofree char *mpirun = g_find_program_in_path("mpirun");
@@ -119,13 +120,22 @@ MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GEr
   return run;
 }
 
-GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, GError **error) {
+/* NaN: none was left. */
+static double jitter_of(const char *folder) {
+  g_autofree char *file = path(folder, jitter_file), *text = NULL;
+  return g_file_get_contents(file, &text, NULL, NULL) ? g_ascii_strtod(text, NULL) : NAN;
+}
+
+GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, double *jitter,
+                        GError **error) {
   g_autofree char *folder = new_folder(error), *text = NULL;
+  *jitter = NAN;
   GArray *samples = NULL;
   if (folder && put(folder, messages_file, scenario, error) && (!quick || put(folder, quick_file, "", error)) &&
       start(program, folder, ranks, error))
     text = result_of(folder, -1, error);
   if (text) samples = ms_messages_parse(text, csv_file, error);
+  if (samples) *jitter = jitter_of(folder);
   remove_folder(folder);
   return samples;
 }
@@ -147,12 +157,13 @@ static gboolean work_messages(const char *folder, const char *file, GError **err
   if (!blas) return FALSE;
   ms_blas_set_threads(blas, 1);
   MsComm *comm = ms_comm_new(layout, ms_ranks_own(), sizeof(float));
+  double jitter;
   g_autoptr(GArray) samples =
-      ms_messages_measure(comm, blas, ms_ranks_own(), g_file_test(quick, G_FILE_TEST_EXISTS), 3);
+      ms_messages_measure(comm, blas, ms_ranks_own(), g_file_test(quick, G_FILE_TEST_EXISTS), 3, &jitter);
   ms_comm_free(comm);
   if (ms_ranks_own() > 0) return TRUE;
-  g_autofree char *text = ms_messages_text(samples);
-  return put(folder, csv_file, text, error);
+  g_autofree char *text = ms_messages_text(samples), *of_ranks = g_strdup_printf("%.6g", jitter);
+  return put(folder, jitter_file, of_ranks, error) && put(folder, csv_file, text, error);
 }
 
 gboolean ms_job_work(const char *folder, GError **error) {

@@ -1,10 +1,12 @@
 #include "local/messages.h"
 
+#include <gsl/gsl_statistics_double.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/stats.h"
 #include "calib/csv.h"
 #include "local/machine.h"
 
@@ -19,7 +21,9 @@ enum {
   MOST_REPEATS = 9,
   EVICT_L2 = 4 /* times that cache is written between two messages */,
   EVICT_B = 8 << 20 /* where its size is unknown */,
-  REFERENCE_EVERY = 8 /* sizes */
+  REFERENCE_EVERY = 8 /* sizes */,
+  SIDE = 512 /* of the products that are compared from rank to rank: as long as those of a step */,
+  PRODUCTS = 12
 };
 static const double budget_s = 0.03; /* of the repetitions of one size in one pass */
 
@@ -36,6 +40,7 @@ typedef struct {
   char *evict;  /* [evict_B] */
   gsize evict_B;
   gint64 *counts; /* [ranks] */
+  GArray *jitter; /* double, of every place where ranks were compared */
 } Bench;
 
 /* One operation over `n` elements: the whole of an all-gather, reduce-scatter or all-to-all, the buffer of an
@@ -130,6 +135,24 @@ static double slowest_reference(const Bench *x, const MsBlas *blas) {
   return -least[0];
 }
 
+/* The same products on all ranks at the same time; CPU time, as a step counts whose ranks had their cores. */
+static void compare_ranks(const Bench *x, const MsBlas *blas) {
+  g_autofree double *s = g_new0(double, x->ranks *PRODUCTS); /* [products][ranks] */
+  double variance = 0, square = 0;
+  ms_comm_barrier(x->comm);
+  for (int i = 0; i < PRODUCTS; i++) {
+    double since = ms_process_cpu_s();
+    ms_blas_sgemm(blas, FALSE, FALSE, SIDE, SIDE, SIDE, 1, x->a, SIDE, x->a + SIDE * SIDE, SIDE, 0, x->b, SIDE);
+    s[i * x->ranks + x->own] = ms_process_cpu_s() - since;
+  }
+  ms_comm_world_sum(x->comm, s, x->ranks * PRODUCTS);
+  for (int i = 0; i < PRODUCTS; i++) {
+    double mean = gsl_stats_mean(s + i * x->ranks, 1, (size_t)x->ranks);
+    variance += gsl_stats_variance_m(s + i * x->ranks, 1, (size_t)x->ranks, mean), square += mean * mean;
+  }
+  g_array_append_vals(x->jitter, &(double){sqrt(variance / square)}, 1);
+}
+
 /* Sizes [from, to), at the better of the references before and after them, as a disturbance can only lower one. Returns
  * the one after. */
 static double some_sizes(const Bench *x, const MsBlas *blas, const gint64 *bytes, int from, int to, double before_flops,
@@ -137,6 +160,7 @@ static double some_sizes(const Bench *x, const MsBlas *blas, const gint64 *bytes
   Least now[REFERENCE_EVERY * N_KINDS];
   for (int i = 0; i < (to - from) * N_KINDS; i++)
     repeat(x, (Kind)(i % N_KINDS), bytes[from + i / N_KINDS] / REAL_B, &now[i]);
+  compare_ranks(x, blas);
   double after_flops = slowest_reference(x, blas), flops = MAX(before_flops, after_flops);
   for (int i = 0; i < (to - from) * N_KINDS; i++) {
     Least *l = &least[from * N_KINDS + i];
@@ -146,8 +170,9 @@ static double some_sizes(const Bench *x, const MsBlas *blas, const gint64 *bytes
   return after_flops;
 }
 
-GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes) {
-  Bench x = {.comm = comm, .own = own, .ranks = ms_comm_size(comm, MS_GROUP_TP)};
+GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes, double *jitter) {
+  g_autoptr(GArray) of_ranks = g_array_new(FALSE, FALSE, sizeof(double));
+  Bench x = {.comm = comm, .own = own, .ranks = ms_comm_size(comm, MS_GROUP_TP), .jitter = of_ranks};
   x.counts = g_new0(gint64, x.ranks);
   x.a = g_malloc0(LARGEST), x.b = g_malloc0(LARGEST);
   memset(x.a, 1, LARGEST), memset(x.b, 1, LARGEST); /* pages are there */
@@ -162,6 +187,7 @@ GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean 
     for (int from = 0; from < steps; from += REFERENCE_EVERY)
       before_flops = some_sizes(&x, blas, bytes, from, MIN(from + REFERENCE_EVERY, steps), before_flops, least);
   }
+  *jitter = ms_quantile((double *)(void *)of_ranks->data, of_ranks->len, 0.5);
   GArray *samples = g_array_new(FALSE, FALSE, sizeof(MsRowSample));
   for (int i = 0; i < steps; i++)
     for (int kind = 0; kind < N_KINDS; kind++) {

@@ -13,8 +13,9 @@
  * memory is one of FP32, or what a list counts as 2 bytes of BF16: every measurement gives a sample of both. Before
  * each message the ranks write over their cores' own caches, as the layers between two messages of a step do. Between
  * the sizes all ranks run the reference kernel at the same time; the slowest of them, and of before and after the
- * faster, stands beside the samples. (transfer full) */
-GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes);
+ * faster, stands beside the samples. There too each multiplies the same some times: *jitter is the standard deviation
+ * of the time of a product from one rank to the next, over it, at the median of these places. (transfer full) */
+GArray *ms_messages_measure(MsComm *comm, const MsBlas *blas, int own, gboolean quick, int passes, double *jitter);
 
 /* CSV: op,num_gpus,bytes,latency_us,reference_flops, of FP32 only; `moesim fit` reads it. */
 char *ms_messages_text(const GArray *samples);

@@ -10,9 +10,12 @@
 #include "base/stats.h"
 #include "calib/fit.h"
 
+#define MOST_JITTER 0.2 /* of the key: what is further apart has no core of its own */
+
 /* --- the machine itself ---------------------------------------------------------------------------------------- */
 typedef struct {
-  double peak_flops, copy_Bps, link_Bps, reference_flops; /* reference 0: not measured */
+  double peak_flops, copy_Bps, link_Bps;
+  double reference_flops, kernel_jitter; /* 0, NaN: not measured */
   const char *date;
 } Rates;
 
@@ -54,6 +57,9 @@ static void put_facts(MsJsonOut *out, const MsMachine *m, const Rates *r) {
   for (gsize i = 0; i < G_N_ELEMENTS(zero); i++) ms_json_out_int(out, zero[i], 0);
   ms_json_out_int(out, "reserve_ratio", 1);
   if (r->reference_flops > 0) ms_json_out_double(out, "reference_flops", r->reference_flops);
+  if (r->kernel_jitter >= 0)
+    ms_json_out_double(out, "kernel_jitter", ms_round_digits(MIN(r->kernel_jitter, MOST_JITTER), 3));
+  ms_json_out_int(out, "clock_spread", 0);
 }
 
 static void put_sources(MsJsonOut *out, const MsMachine *m, const Rates *r) {
@@ -77,6 +83,12 @@ static void put_sources(MsJsonOut *out, const MsMachine *m, const Rates *r) {
            "moesim calibrate, %s: the product of 384 x 384 between the steps at its fastest; all curves are brought to "
            "that speed",
            r->date);
+  if (r->kernel_jitter >= 0)
+    source(out, "kernel_jitter",
+           "moesim calibrate, %s: products of 512 x 512 on two cores at the same time, standard deviation from one to "
+           "the other over their mean; the median of some places between the messages",
+           r->date);
+  source(out, "clock_spread", "no core has a lasting speed of its own: what differs for a moment is kernel_jitter");
   ms_json_out_end(out);
 }
 
@@ -92,12 +104,12 @@ static char *facts_text(const MsMachine *machine, const Rates *rates, gboolean s
 }
 
 char *ms_local_bare_profile(const MsMachine *machine) {
-  return facts_text(machine, &(Rates){1e12, 1e12, 1e12, 0, ""}, FALSE);
+  return facts_text(machine, &(Rates){1e12, 1e12, 1e12, 0, NAN, ""}, FALSE);
 }
 
 /* --- rates that bound everything ------------------------------------------------------------------------------- */
 static Rates rates_of(const MsRowSample *sample, guint n, const MsLocalFacts *facts) {
-  Rates r = {.copy_Bps = facts->copy_Bps, .date = facts->date};
+  Rates r = {.copy_Bps = facts->copy_Bps, .kernel_jitter = facts->kernel_jitter, .date = facts->date};
   for (guint i = 0; i < n; i++) {
     const MsRowSample *s = &sample[i];
     MsOpFamily family = ms_op_families[s->op.kind];

@@ -48,7 +48,8 @@ gboolean ms_job_possible(const char **why);
  * *error: what a rank said, else what mpirun said. (transfer full) */
 MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GError **error);
 /* Messages over the tensor-parallel group of the scenario (local/messages.h): GArray of MsRowSample. (transfer full) */
-GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, GError **error);
+GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, double *jitter,
+                        GError **error);
 /* What every rank of a job does, after ms_ranks_begin. */
 gboolean ms_job_work(const char *folder, GError **error);
 

@@ -130,6 +130,7 @@ char *ms_local_scenario_text(const MsLocalStep *s, const char *hardware, const c
       out, "  \"layout\": {\"tp\": %d, \"cp\": %d, \"pp\": %d, \"vpp\": %d, \"ep\": %d, \"schedule\": \"%s\"},\n",
       s->tp, s->cp, s->pp, s->vpp, s->ep, s->schedule);
   g_string_append(out, "  \"options\": {\"overlap_grad_reduce\": false, \"overlap_param_gather\": false}");
+  if (ms_local_ranks(s) > 1) g_string_append(out, ",\n  \"cluster\": {\"expected\": true}");
   if (measured) g_string_append_printf(out, ",\n  \"measured\": %s", measured);
   g_string_append(out, "\n}\n");
   return g_string_free(out, FALSE);

@@ -609,9 +609,8 @@ double ms_scale_wait(double sd_s, double clock_s, double ahead, double n) {
 
 MsGpuSpread ms_scale_spread(const MsScenario *s) {
   if (!s->cluster.jitter) return (MsGpuSpread){0};
-  return (MsGpuSpread){s->laws.clock_spread / ms_clock_of(s, ms_normal_maximum(ms_gpus_that_meet(s))),
-                       attention_share(s), s->laws.kernel_jitter, s->laws.host_jitter,
-                       ms_time_of(s->hardware->kernel_launch_s)};
+  return (MsGpuSpread){ms_clock_spread(s) / ms_clock_of(s, ms_normal_maximum(ms_gpus_that_meet(s))), attention_share(s),
+                       ms_kernel_jitter(s), s->laws.host_jitter, ms_time_of(s->hardware->kernel_launch_s)};
 }
 
 static Meeting meeting_of(const MsProgram *p) {

@@ -173,6 +173,21 @@ static void jitter_costs(void **state) {
   }
 }
 
+/* A machine of which it was measured does not follow the laws. */
+static void jitter_of_a_machine(void **state) {
+  (void)state;
+  double step_s[2];
+  for (int i = 0; i < 2; i++) {
+    g_autoptr(MsScenario) s = job(0, "{}");
+    s->laws.host_jitter = 0, s->laws.kernel_jitter = i ? 0.01 : 0.06, s->laws.clock_spread = i ? 0.04 : 0.02;
+    if (i) s->hardware->kernel_jitter = 0.06, s->hardware->clock_spread = 0.02;
+    MsCluster c = run_of(s, 2, 1, TRUE);
+    step_s[i] = c.step_s.mean;
+    assert_int_equal(c.n_causes, 2);
+  }
+  assert_true(step_s[0] == step_s[1]);
+}
+
 /* Experts of drawn rows wait for the hottest in every exchange: the full step, to the bit, where nothing hides it, and
  * no more than it elsewhere. Ranks of one place in their groups are alike. */
 static void experts_have_rows_of_their_own(void **state) {
@@ -577,6 +592,7 @@ int main(void) {
                                      cmocka_unit_test(kinds_share_links_fairly),
                                      cmocka_unit_test(fidelities_agree_on_fabrics),
                                      cmocka_unit_test(jitter_costs),
+                                     cmocka_unit_test(jitter_of_a_machine),
                                      cmocka_unit_test(experts_have_rows_of_their_own),
                                      cmocka_unit_test(the_slowest_clock_is_as_expected),
                                      cmocka_unit_test(the_law_of_scale_is_what_draws_say),

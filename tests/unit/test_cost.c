@@ -74,6 +74,8 @@ static Machine *machine_new(void) {
                     .nic_Bps = 1e10,
                     .fabric_oversubscription = 1,
                     .host_link_Bps = 5e10,
+                    .kernel_jitter = NAN,
+                    .clock_spread = NAN,
                     .sustained_derate = 1,
                     .wgrad_factor = 1.05,
                     .dgrad_factor = 1.02,

@@ -155,7 +155,7 @@ static MsLocalProfile *profile_of(const MsSurveyed *survey) {
   g_autoptr(GError) error = NULL;
   ms_survey_samples(survey, samples);
   add_messages(samples);
-  MsLocalFacts facts = {&machine, 18e9, "moesim calibrate", "2026-11-21"};
+  MsLocalFacts facts = {&machine, 18e9, 0.05, "moesim calibrate", "2026-11-21"};
   MsLocalProfile *p = ms_local_profile((const MsRowSample *)(void *)samples->data, samples->len, &facts,
                                        ms_survey_row_repeat(survey), &error);
   if (!p) fail_msg("%s", error->message);
