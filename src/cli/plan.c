@@ -172,7 +172,7 @@ static int plan_one(const Options *o, MsRequest *request) {
                                .compare = o->compare,
                                .no_picks = wants_one(o),
                                .map = o->map,
-                               .decide = o->decide && !wants_one(o)};
+                               .decide = o->decide};
   if (!ms_plan_extras_check(request, &asked, &error) ||
       (o->launch && (!ms_scenario_refuse_pools(request->base, "what starts a run is", &error) ||
                      !ms_launch_may_start(request->base, launch_of(o), is_open, request, &error))))
@@ -330,6 +330,9 @@ static const char *const of_a_plan[] = {"--explain",  "--compare", "--decide",  
                                         "--no-prune", "--branch",  "--without", "--checkpoint", "--resume", "--threads",
                                         NULL};
 
+/* What stands in or below the ranking, which is not printed where one layout is. */
+static const char *const of_the_ranking[] = {"--all", "--explain", "--compare", "--decide", NULL};
+
 /* A checkpoint is written over and over: what is there already and is none was meant as something else. */
 static gboolean holds_other(const char *file) {
   char head[64] = "";
@@ -358,8 +361,9 @@ static int check(const MsVerb *verb, const Options *o, int files) {
     return ms_cli_usage(verb, "--out - and %s both want standard output", o->launch ? "--launch" : "--json");
   if (o->follow && wants_one(o)) return ms_cli_usage(verb, "--follow and what --launch or --out - print do not mix");
   if (o->decide_out && !o->decide) return ms_cli_usage(verb, "--decide-out goes with --decide");
-  if (o->decide_out && wants_one(o))
-    return ms_cli_usage(verb, "--decide-out goes with the ranking, not with one layout");
+  if (wants_one(o) && first_given(o, of_the_ranking))
+    return ms_cli_usage(verb, "%s goes with the ranking, which %s does not print: %s", first_given(o, of_the_ranking),
+                        o->launch ? "--launch" : "--out -", o->launch ? "add --json" : "name a file");
   if (o->map && !o->json)
     return ms_cli_usage(verb, "--map goes with --json; `moesim report --plan` and `moesim serve` draw it");
   for (int i = 0; o->without && o->without[i]; i++)
