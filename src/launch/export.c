@@ -145,7 +145,8 @@ gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (
                              gconstpointer user, GError **error) {
   gboolean arguments = launch.form != MS_LAUNCH_TORCHTITAN && launch.form != MS_LAUNCH_DEEPSPEED;
   return ms_launch_starts(base, ms_launch_framework(launch), error) &&
-         (!arguments || ms_release_may_hold(base, open, user, error));
+         (!arguments || ms_release_may_hold(base, open, user, error)) &&
+         (launch.form != MS_LAUNCH_TORCHTITAN || ms_titan_has_model(base, error));
 }
 
 /* The canonical scenario with its arguments, or NULL and the error. (transfer full) */

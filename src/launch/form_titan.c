@@ -54,18 +54,29 @@ static const char *shipped_model(JsonNode *node) {
   return only ? json_object_get_string_member_with_default(model, "base", NULL) : NULL;
 }
 
+/* Name and flavor there; FALSE and *error where it has none, whatever the layout. */
+static gboolean flavor_of(const MsScenario *s, const char **name, const char **flavor, GError **error) {
+  const char *shipped = shipped_model(s->model_json);
+  *flavor = shipped ? ms_titan_flavor(shipped, name) : NULL;
+  if (!*flavor)
+    return ms_refuse_key(s, error, "model", "is %s, which is no flavor of TorchTitan that moesim knows",
+                         s->model->name ? s->model->name : "its own");
+  return s->model->mtp_num_layers == 0 ||
+         ms_refuse_key(
+             s, error, "model.mtp_num_layers",
+             "is %d, TorchTitan trains no such blocks: {\"base\": \"%s\", \"mtp_num_layers\": 0} is its model",
+             s->model->mtp_num_layers, shipped);
+}
+
+gboolean ms_titan_has_model(const MsScenario *scenario, GError **error) {
+  const char *name, *flavor;
+  return flavor_of(scenario, &name, &flavor, error);
+}
+
 static gboolean model(Form *f) {
   const MsScenario *s = f->s;
-  const char *name = NULL, *flavor = NULL, *shipped = shipped_model(s->model_json);
-  if (shipped) flavor = ms_titan_flavor(shipped, &name);
-  if (flavor && s->model->mtp_num_layers > 0)
-    return REFUSE(f, "model.mtp_num_layers",
-                  "is %d, TorchTitan trains no such blocks: {\"base\": \"%s\", "
-                  "\"mtp_num_layers\": 0} is its model",
-                  s->model->mtp_num_layers, shipped);
-  if (!flavor)
-    return REFUSE(f, "model", "is %s, which is no flavor of TorchTitan that moesim knows",
-                  s->model->name ? s->model->name : "its own");
+  const char *name = NULL, *flavor = NULL;
+  if (!flavor_of(s, &name, &flavor, f->error)) return FALSE;
   const char *converter = ms_precision(&s->training)->launch_titan, *quote = converter && *converter ? "\"" : "";
   if (!converter)
     return REFUSE(f, "training.precision", "is %s: TorchTitan has bf16, fp8-tensorwise and mxfp8",

@@ -11,6 +11,8 @@
 /* The configuration with what starts it in comments. NULL and an MS_ERROR_INPUT that names the key that TorchTitan has
  * no argument for. (transfer full) */
 char *ms_titan_text(const MsScenario *scenario, GError **error);
+/* FALSE and an MS_ERROR_INPUT where it has no such model, which no layout changes. */
+gboolean ms_titan_has_model(const MsScenario *scenario, GError **error);
 /* Layers of `stages` virtual stages as TorchTitan splits them, as a layout string; NULL where embedding and loss count
  * as a layer each (as far as asked) and nothing is left over. (transfer full) */
 char *ms_titan_split(int layers, int stages, gboolean embedding, gboolean loss);
