@@ -29,7 +29,7 @@ void ms_api_start(void) {
   g_once_init_leave(&started, 1);
 }
 
-static GError *missing(const char *what) { return g_error_new(MS_ERROR, MS_ERROR_USAGE, "%s is NULL", what); }
+GError *ms_api_missing(const char *what) { return g_error_new(MS_ERROR, MS_ERROR_USAGE, "%s is NULL", what); }
 
 /* Always NULL, so that callers can return it. Takes `reason`. */
 static void *fail(char **error, GError *reason) {
@@ -51,7 +51,7 @@ static moesim_scenario *scenario_from(MsJson *doc, GError *reason, char **error)
 }
 
 moesim_scenario *moesim_scenario_load(const char *file, char **error) {
-  if (!file) return fail(error, missing("file"));
+  if (!file) return fail(error, ms_api_missing("file"));
   ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
@@ -59,7 +59,7 @@ moesim_scenario *moesim_scenario_load(const char *file, char **error) {
 }
 
 moesim_scenario *moesim_scenario_parse(const char *json, const char *name, char **error) {
-  if (!json) return fail(error, missing("json"));
+  if (!json) return fail(error, ms_api_missing("json"));
   ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);
@@ -68,12 +68,15 @@ moesim_scenario *moesim_scenario_parse(const char *json, const char *name, char 
 
 void moesim_scenario_free(moesim_scenario *scenario) { ms_scenario_free((MsScenario *)scenario); }
 
+gboolean ms_api_has_fidelity(moesim_fidelity fidelity, GError **error) {
+  return (fidelity >= MOESIM_BOUND && fidelity <= MOESIM_FULL) ||
+         ms_usage_error(error, "fidelity %d: give MOESIM_BOUND, MOESIM_FAST or MOESIM_FULL", (int)fidelity);
+}
+
 moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidelity, char **error) {
-  if (!scenario) return fail(error, missing("scenario"));
-  if (fidelity < MOESIM_BOUND || fidelity > MOESIM_FULL)
-    return fail(error, g_error_new(MS_ERROR, MS_ERROR_USAGE,
-                                   "fidelity %d: give MOESIM_BOUND, MOESIM_FAST or MOESIM_FULL", (int)fidelity));
+  if (!scenario) return fail(error, ms_api_missing("scenario"));
   GError *reason = NULL;
+  if (!ms_api_has_fidelity(fidelity, &reason)) return fail(error, reason);
   MsResult *result = ms_simulate(scenario_of(scenario), (MsFidelity)fidelity, NULL, &reason);
   return result ? (moesim_result *)result : fail(error, reason);
 }
@@ -148,7 +151,7 @@ static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads,
 }
 
 moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **error) {
-  if (!file) return fail(error, missing("file"));
+  if (!file) return fail(error, ms_api_missing("file"));
   ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
@@ -156,7 +159,7 @@ moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **err
 }
 
 moesim_plan *moesim_plan_parse(const char *json, const char *name, int top, int threads, char **error) {
-  if (!json) return fail(error, missing("json"));
+  if (!json) return fail(error, ms_api_missing("json"));
   ms_api_start();
   GError *reason = NULL;
   MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);

@@ -98,7 +98,8 @@ MOESIM_API char *moesim_plan_json(const moesim_plan *plan); /* free with moesim_
 /* --- a run as the command line takes it ------------------------------------------------------------------------- */
 /* What the verb `run` below predicts of `file` or `json`, also of machines of several kinds, kept as *scenario and
  * *result, both to be freed, the result first: for those who read a few figures of many runs. `strict`: refuse what
- * needs a figure that the machine's file only assumes. Status and *error as of moesim_call. */
+ * needs a figure that the machine's file only assumes. Status and *error as of moesim_call; both objects are NULL where
+ * there is no result. */
 MOESIM_API int moesim_predict(const char *file, const char *json, moesim_fidelity fidelity, int strict,
                               moesim_scenario **scenario, moesim_result **result, char **error);
 

@@ -124,10 +124,14 @@ static char *plan(Call *c, GError **error) {
     ms_scenario_be_strict(((MsRequest *)g_ptr_array_index(requests, i))->base);
   const MsRequest *first = g_ptr_array_index(requests, 0);
   if (requests->len == 1 && !c->o->front) return plan_one(c, first, error);
-  if (c->o->explain || c->o->compare || c->o->under || c->o->decide || first->under || (c->o->map && c->o->front)) {
+  if (c->o->map && c->o->front) {
+    ms_usage_error(error, "map does not go with front, which searches several times");
+    return NULL;
+  }
+  if (c->o->explain || c->o->compare || c->o->under || c->o->decide || first->under) {
     ms_usage_error(error,
-                   "explain, compare, decide and under (or plan.under) take one model, machine and size; %s has %u "
-                   "searches; front takes none of them, nor map",
+                   "explain, compare, decide and under (or plan.under) take one search; %s has %u, and front makes "
+                   "several of one",
                    ms_json_filename(c->doc), requests->len);
     return NULL;
   }
@@ -309,17 +313,25 @@ static void tell_error(gboolean answered, GError *reason, char **error) {
   g_clear_error(&reason);
 }
 
+static gboolean may_predict(moesim_fidelity fidelity, const void *scenario, const void *result, GError **error) {
+  if (scenario && result) return ms_api_has_fidelity(fidelity, error);
+  g_propagate_error(error, ms_api_missing(scenario ? "result" : "scenario"));
+  return FALSE;
+}
+
 int moesim_predict(const char *file, const char *json, moesim_fidelity fidelity, int strict, moesim_scenario **scenario,
                    moesim_result **result, char **error) {
   ms_api_start();
   GError *reason = NULL;
-  const Options o = {.fidelity = CLAMP((int)fidelity, MS_FIDELITY_BOUND, MS_FIDELITY_FULL), .strict = strict != 0};
-  Call c = {.o = &o, .doc = load_doc(FALSE, file, json, &reason)};
+  const Options o = {.fidelity = (int)fidelity, .strict = strict != 0};
+  gboolean may = may_predict(fidelity, scenario, result, &reason);
+  Call c = {.o = &o, .doc = may ? load_doc(FALSE, file, json, &reason) : NULL};
   MsScenario *s = c.doc ? mixed_scenario_of(&c, &reason) : NULL;
   MsResult *r = s ? ms_simulate(s, (MsFidelity)o.fidelity, NULL, &reason) : NULL;
   ms_json_free(c.doc);
   if (!r) g_clear_pointer(&s, ms_scenario_free);
-  *scenario = (moesim_scenario *)s, *result = (moesim_result *)r;
+  if (scenario) *scenario = (moesim_scenario *)s;
+  if (result) *result = (moesim_result *)r;
   int status = status_of(r != NULL, FALSE, reason);
   tell_error(r != NULL, reason, error);
   return status;

@@ -116,7 +116,15 @@ static void one_line(char *error) {
 
 static void null_is_no_crash(void **state) {
   (void)state;
+  static const char *const run = MS_SOURCE_DIR "/scenarios/run-llama3-70b-h100-64.json";
   char *error = NULL;
+  moesim_scenario *kept = NULL;
+  moesim_result *figures = NULL;
+  assert_int_equal(moesim_predict(run, NULL, MOESIM_BOUND, 0, NULL, &figures, &error), 2), one_line(error);
+  assert_int_equal(moesim_predict(run, NULL, MOESIM_BOUND, 0, &kept, NULL, &error), 2), one_line(error);
+  assert_int_equal(moesim_predict(run, NULL, (moesim_fidelity)99, 0, &kept, &figures, &error), 2), one_line(error);
+  assert_int_equal(moesim_predict(NULL, NULL, MOESIM_BOUND, 0, &kept, &figures, &error), 2), one_line(error);
+  assert_true(kept == NULL && figures == NULL);
   assert_null(moesim_run(NULL, MOESIM_FULL, &error)), one_line(error), error = NULL;
   assert_null(moesim_scenario_load(NULL, &error)), one_line(error), error = NULL;
   assert_null(moesim_scenario_parse(NULL, NULL, &error)), one_line(error), error = NULL;
