@@ -196,7 +196,7 @@ static void simulate_all(Every *e) {
     tell(e, screens ? 0 : (double)x->s.plan->simulated, (double)x->s.plan->simulated + e->pool->len);
     going &= !ms_planner_stopped(x);
   }
-  x->s.plan->pruned += x->s.n_candidates - e->screened + e->pool->len;
+  if (!ms_planner_stopped(x)) x->s.plan->pruned += x->s.n_candidates - e->screened + e->pool->len;
   x->s.plan->lower_cost = MIN(rest, pool_cost(e));
 }
 

@@ -65,7 +65,8 @@ typedef struct {
 
 typedef struct MsPlan {
   guint64 searched, valid, feasible, pruned,
-      simulated; /* candidates; obey the rules; fit in memory; cut by bound; run in full. Of a branched search
+      simulated; /* candidates; obey the rules; fit in memory; cut by bound (0: stopped before it
+                  * is known); run in full. Of a branched search
                   * sets of layouts are cut before anybody asks whether they obey the rules or fit: `valid` are those
                   * that no rule was seen to refuse */
   guint64 bounded, screened,

@@ -316,7 +316,7 @@ static void put_together(MsTree *t) {
   }
   plan->searched = (guint64)ms_space_size(t->space);
   plan->valid = plan->searched - by_rule;
-  plan->pruned = plan->searched - refused - plan->simulated;
+  plan->pruned = ms_planner_stopped(t->x) ? 0 : plan->searched - refused - plan->simulated;
   plan->lower_cost = least_cost(t);
 }
 

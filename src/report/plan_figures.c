@@ -25,7 +25,7 @@ const MsFigures ms_plan_figures = MS_FIGURE_TABLE(
     OF_PLAN(MS_FIGURE(U64, MsPlan, searched, "", "layouts of the space"),
             MS_FIGURE(U64, MsPlan, valid, "", "that obey the rules"),
             MS_FIGURE(U64, MsPlan, feasible, "", "that fit into memory, of those looked at"),
-            MS_FIGURE(U64, MsPlan, pruned, "", "that a bound ruled out"),
+            MS_FIGURE(U64, MsPlan, pruned, "", "that a bound ruled out; 0 when the search was stopped"),
             MS_FIGURE(U64, MsPlan, simulated, "", "in full"), MS_FIGURE(U64, MsPlan, bounded, "", "in time and memory"),
             MS_FIGURE(U64, MsPlan, screened, "", "bounded again, more tightly"),
             MS_FIGURE(U64, MsPlan, resumed, "", "taken from a checkpoint"),

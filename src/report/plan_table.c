@@ -297,7 +297,12 @@ static const char *large_count(double n, char *buf) {
 #define LARGE(n) large_count((double)(n), MS_ROOM)
 
 static void append_counts(GString *out, const MsPlan *plan) {
-  if (plan->branched)
+  if (plan->branched && plan->interrupted)
+    ms_text_paragraph(out, 2,
+                      "%s layouts, the search of which was stopped; %" G_GUINT64_FORMAT
+                      " of them seen to fit into %s, %" G_GUINT64_FORMAT " simulated",
+                      LARGE(plan->searched), plan->feasible, MS_BYTES(plan->memory_limit_B), plan->simulated);
+  else if (plan->branched)
     ms_text_paragraph(out, 2,
                       "%s layouts: all but %s cut in sets by proven bounds; %" G_GUINT64_FORMAT
                       " of these seen to fit into %s, %" G_GUINT64_FORMAT " simulated",

@@ -224,6 +224,20 @@ static void a_time_limit_is_a_signal(void **state) {
   }
 }
 
+/* What was not looked at is not cut by a bound. */
+static void a_stopped_plan_claims_no_cut(void **state) {
+  (void)state;
+  static const char *const file[] = {"plan-deepseek-v3-gb200-4096-open.json", "plan-llama3-70b-h100-64.json"};
+  for (guint i = 0; i < G_N_ELEMENTS(file); i++) {
+    g_autofree char *request = ms_cli_shipped(file[i]);
+    g_auto(MsCliRun) r = RUN("plan", "--time-limit", "0.000001s", "--json", request),
+                     t = RUN("plan", "--time-limit", "0.000001s", request);
+    g_autoptr(MsJson) doc = ms_cli_json(r.out, "plan");
+    assert_int_equal(number(doc, "pruned"), 0);
+    assert_null(strstr(t.out, "cut in sets"));
+  }
+}
+
 /* The prediction is there before the first draw, and is printed whatever comes after it. */
 static void a_cluster_without_a_draw_has_its_prediction(void **state) {
   (void)state;
@@ -284,6 +298,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(an_evaluation_has_its_tables),
       cmocka_unit_test(an_execution_has_its_steps),
       cmocka_unit_test(a_time_limit_is_a_signal),
+      cmocka_unit_test(a_stopped_plan_claims_no_cut),
       cmocka_unit_test(a_cluster_without_a_draw_has_its_prediction),
       cmocka_unit_test(outputs_are_asked_for_first),
   };
