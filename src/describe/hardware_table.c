@@ -73,7 +73,7 @@ const MsFieldTable ms_hardware_table = MS_FIELD_TABLE(
     OVERHEAD(kernel_launch_s, "5e-6", "host time to launch one kernel"),
     OVERHEAD(graph_launch_s, "1.5e-5", "host time to replay one graph"),
     OVERHEAD(sync_s, "2e-5", "host cost of one device synchronisation"),
-    FACTOR(sustained_derate, "1", "clock in long runs over benchmark clock"),
+    MS_F64(S, sustained_derate, "", 0.05, 2, "1", MS_NULLABLE, "clock in long runs over benchmark clock"),
     MS_INT(S, published_runs, 0, 1 << 20, "0", 0, "published runs that predictions on it were compared with"),
     MS_BOOL(S, attention_after_fa2, "false", 0,
             "the curves of attention are of kernels later than FlashAttention-2's, which run on it too (Hopper and "
