@@ -160,7 +160,7 @@ static gboolean read_copies(Reading *r, GError **error) {
   return TRUE;
 }
 
-/* Names of ranges that stand for one step: a word and perhaps a number. */
+/* Names of ranges that stand for one step: a word and perhaps a number, which is -1 without one. */
 static gboolean is_step(const char *text, gint64 *number) {
   static const char *const words[] = {"profilerstep", "iteration", "iter",        "train_step", "trainstep",
                                       "train step",   "step",      "global_step", NULL};
@@ -170,6 +170,7 @@ static gboolean is_step(const char *text, gint64 *number) {
     rest += strspn(rest, " _#:=-");
     char *end;
     *number = g_ascii_strtoll(rest, &end, 10);
+    if (end == rest) *number = -1;
     if (*end == 0 || *end == ' ' || *end == ',') return TRUE;
   }
   return FALSE;
@@ -179,7 +180,7 @@ static gboolean take_range(Reading *r, Query *query, gpointer data, GError **err
   (void)data, (void)error;
   MsTraceStep mark = {sqlite.number(query, 0), sqlite.number(query, 1), 0};
   if (!is_step(text_at(query, 2), &mark.number) || mark.start_ns <= 0 || mark.end_ns < mark.start_ns) return TRUE;
-  if (mark.number == 0) mark.number = r->b->marks->len + 1; /* all of the same name */
+  if (mark.number < 0) mark.number = -1 - (gint64)r->b->marks->len; /* each is a step of its own */
   g_array_append_val(r->b->marks, mark);
   return TRUE;
 }

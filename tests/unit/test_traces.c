@@ -127,6 +127,32 @@ static void forms(void **state) {
   }
 }
 
+/* Every "from" becomes "to", of the same length. */
+static void replace_all(char *bytes, gsize length, const char *from, const char *to) {
+  for (gsize i = 0, n = strlen(from); i + n <= length; i++)
+    if (memcmp(bytes + i, from, n) == 0) memcpy(bytes + i, to, n);
+}
+
+/* Steps may be counted from 0, or not at all. */
+static void steps_from_zero(void **state) {
+  (void)state;
+  static const char *const names[][2] = {{"iteration 0", "iteration 1"}, {"iteration  ", "iteration  "}};
+  for (int k = 0; k < 2; k++) {
+    g_autofree char *bytes = NULL, *other = ms_test_data_path("zero.sqlite");
+    gsize length;
+    assert_true(g_file_get_contents(MS_SOURCE_DIR "/tests/data/logs/nsys.sqlite", &bytes, &length, NULL));
+    replace_all(bytes, length, "iteration 7", names[k][0]);
+    replace_all(bytes, length, "iteration 8", names[k][1]);
+    assert_true(g_file_set_contents(other, bytes, (gssize)length, NULL));
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(MsTrace) trace = ms_trace_load(other, -1, ms_test_kernels, notes, NULL);
+    assert_non_null(trace);
+    g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
+    assert_int_equal(t->steps, 2);
+    assert_close(t->step_s, 1e-3, 1e-12);
+  }
+}
+
 /* Names of CANN's operators where the column of types says nothing, and without it. */
 static void cann_names(void **state) {
   (void)state;
@@ -633,6 +659,7 @@ int main(void) {
                                      cmocka_unit_test(round_trip),
                                      cmocka_unit_test(a_run_comes_back),
                                      cmocka_unit_test(forms),
+                                     cmocka_unit_test(steps_from_zero),
                                      cmocka_unit_test(cann_names),
                                      cmocka_unit_test(damaged_databases)};
   return cmocka_run_group_tests(tests, ms_test_profiles_setup, ms_test_profiles_teardown);
