@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "lib/data.h"
+#include "lib/tier.h"
 #include "study/anchor.h"
 #include "study/profile.h"
 
@@ -199,6 +200,7 @@ static void a_slow_moment(void **state) {
 /* Each of its laws moves what is learned, on unknown or on known software. */
 static void laws(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   static const char *const names[] = {"anchor_site_spread",      "anchor_known_spread",  "anchor_class_spread",
                                       "anchor_model_spread",     "anchor_run_noise",     "anchor_profile_noise",
                                       "anchor_odd_model_spread", "anchor_odd_run_noise", "anchor_odd_chance",

@@ -52,6 +52,7 @@ static char *long_study(void) {
 
 static void a_whatif_has_its_points(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *file = long_study(), *csv = ms_cli_path("points.csv"), *rows = NULL;
   const char *const argv[] = {"whatif", "--json", "--threads", "1", "--csv", csv, file, NULL};
   g_auto(MsCliRun) r = ms_cli_stop(argv, "moesim: whatif", SIGINT);
@@ -85,6 +86,7 @@ static char *published(void) { return g_build_filename(MS_SOURCE_DIR, "scenarios
 
 static void a_validation_has_its_files(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *all = published();
   const char *const argv[] = {"validate", "--json", "--threads", "1", all, all, all, all, NULL};
   g_auto(MsCliRun) r = ms_cli_stop(argv, "moesim: validate", SIGTERM);

@@ -106,6 +106,7 @@ static void many_scenarios_are_many_lines(void **state) {
  * validation. */
 static void another_machine_stands_in_for_the_file_s(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   const char *format = "{\"schema\": 1, \"name\": \"nic\", \"base\": \"%s\", "
                        "\"axes\": [{\"key\": \"hardware.nic_Bps\", \"values\": [1e10, 2e10]}]}";
   g_autofree char *shipped = ms_cli_shipped("run-llama3-70b-h100-64.json"), *text = NULL;
@@ -453,6 +454,7 @@ static void printed_json_is_as_documented(void **state) {
 /* The request that options mean is a file that plans to the same list. */
 static void plan_without_a_file(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *file = ms_cli_path("asked.json");
   g_auto(MsCliRun) kept = RUN("plan", "--model", "llama3-8b", "--hardware", "h100-sxm", "--gpus", "8",
                               "--global-batch-size", "64", "--write-request", file);
@@ -540,6 +542,7 @@ static void what_nothing_starts_is_said(void **state) {
 /* Two scenarios may be of different layouts: what differs is named. */
 static void diff_of_layouts(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree char *file = ms_cli_shipped("run-llama3-70b-h100-64.json"), *other = ms_cli_path("other.json");
   g_autoptr(MsScenario) s = ms_scenario_load(file, NULL);
   assert_non_null(s);

@@ -1,5 +1,6 @@
 /* How sure a choice is: chances, expected regret, and what short runs tell. */
 #include "lib/close.h"
+#include "lib/tier.h"
 
 #include "base/json.h"
 #include "base/err.h"
@@ -95,6 +96,7 @@ static MsPlan *plan_of(GPtrArray *requests) {
 /* Of a plan: chances add up, the choice is the one of least regret, every proposed run is worth it, twice the same. */
 static void of_a_plan(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autoptr(GPtrArray) requests = requests_of(", \"options\": {\"recompute\": \"auto\"}, \"layout\": {\"cp\": [1, 2]}");
   g_autoptr(MsPlan) plan = plan_of(requests);
   g_autoptr(MsDecision) d = ms_decide(plan), again = ms_decide(plan);

@@ -17,6 +17,7 @@
 /* --- forms ----------------------------------------------------------------------------------------------------- */
 static void form_saturating(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   MsCurve truth = TRUTH("gemm", MS_FORM_GEMM_SATURATING, 0.72, 0.6, 4e-6, 120, 60, 200);
   MsSeries series = series_new(MS_ROW_GEMM, "gemm", "bf16", MS_ODT_BF16);
   gemm_rows(&series, &truth, 1500, 0.02, 12);

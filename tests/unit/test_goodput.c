@@ -183,6 +183,7 @@ static MsGoodputResult *result_of(const char *name, int threads) {
  * effective (arXiv 2407.21783). */
 static void llama3_comes_out(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autoptr(MsGoodputResult) r = result_of("llama3-405b-16384", 2);
   assert_int_equal(r->nodes, 2048);
   assert_close(r->failures.mean, 419, 0.15);

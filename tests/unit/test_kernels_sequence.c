@@ -4,6 +4,7 @@
 
 #include "lib/close.h"
 #include "lib/kernel_case.h"
+#include "lib/tier.h"
 
 /* --- sparse attention: p = batch, heads, kv heads, sq, sk, dqk, dv, keys, sink, value in key; inputs q, k, v, sink ---
  */
@@ -215,8 +216,7 @@ static void test_sparse(void **state) {
 
 static void test_topk(void **state) {
   (void)state;
-  enum { ROWS = 200 };
-  const gint64 sizes[] = {1, 3, 7, 17, 65, 400};
+  const gint64 sizes[] = {1, 3, 7, 17, 65, 400}, ROWS = ms_by_tier(40, 200);
   for (size_t real_B = 4; real_B <= 8; real_B += 4)
     for (size_t a = 0; a < G_N_ELEMENTS(sizes); a++)
       for (size_t b = 0; b < G_N_ELEMENTS(sizes); b++) {

@@ -286,7 +286,7 @@ static void properties_over_a_grid(void **state) {
                    domains[][2] = {{8, 8}, {72, 4}, {12, 4}, {10, 5}};
   int built = 0, cut = 0;
   (void)state;
-  for (guint k = 0; k < 5 * 5 * 5 * 5 * 2; k += (guint)ms_by_tier(7, 1))
+  for (guint k = 0; k < 5 * 5 * 5 * 5 * 2; k += (guint)ms_by_tier(17, 1))
     for (guint w = 0; w < G_N_ELEMENTS(worlds); w++)
       for (int order = 0; order < 2; order++) {
         const int *machine = domains[(k + w) % G_N_ELEMENTS(domains)];
@@ -296,8 +296,8 @@ static void properties_over_a_grid(void **state) {
             assert_layout_properties(worlds[w], sizes[k % 5], sizes[k / 5 % 5], sizes[k / 25 % 5], sizes[k / 125 % 5],
                                      k / 625 ? 2 : 1, order, machine[0], machine[1], 2 + (int)(k % 3));
       }
-  assert_true(built > ms_by_tier(100, 1000));
-  assert_true(cut > ms_by_tier(30, 300));
+  assert_true(built > ms_by_tier(40, 1000));
+  assert_true(cut > ms_by_tier(12, 300));
 }
 
 /* Nodes of 8. TP 2, 2 stages of 32 ranks: runs of 16 data-parallel ranks, 2 apart, are a run of 8 on two nodes each. */

@@ -444,6 +444,7 @@ static void an_old_profile_has_no_speed(void **state) {
 
 static void bad_fits_are_named(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autofree MsLocalStep *steps = ms_local_calibration_steps(16);
   g_autoptr(MsSurveyed) noisy = survey_of(steps, 16, 2, 8);
   g_autoptr(MsLocalProfile) profile = profile_of(noisy);

@@ -313,8 +313,9 @@ static void assert_optimum(double first, double second, int gpus, int pp, const 
 
 static void the_known_optimum_is_found(void **state) {
   (void)state;
-  assert_optimum(2, 1, 1, 2, "Et*8|t*4L");
   assert_optimum(1, 2, 1, 2, "Et*4|t*8L");
+  if (!ms_by_tier(0, 1)) return;
+  assert_optimum(2, 1, 1, 2, "Et*8|t*4L");
   assert_optimum(1, 3, 1, 2, "Ettt|t*9L");
   assert_optimum(2, 1, 2, 4, "Et*4|t*4|tt|ttL");
 }
@@ -486,7 +487,7 @@ static void bad_shares_are_refused(void **state) {
 static void searches_of_shares_agree(void **state) {
   (void)state;
   g_autoptr(GRand) rand = g_rand_new_with_seed(65);
-  for (int i = 0, n = ms_by_tier(3, 20); i < n; i++) {
+  for (int i = 0, n = ms_by_tier(1, 20); i < n; i++) {
     const int gpus[] = {2 << g_rand_int_range(rand, 0, 2), 2 << g_rand_int_range(rand, 0, 2)};
     g_autofree char *text = shared(g_rand_double_range(rand, 1, 3), 1, gpus, "\"auto\"", "\"cp\": 1, \"vpp\": 1");
     g_autoptr(MsRequest) request = request_of(text);

@@ -87,6 +87,7 @@ static void check_figures(const MsPicks *p) {
 
 static void picks_are_what_they_are_called(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   const Picked p = usual;
   g_auto(Picked) again = picked(sixteen, 1, NULL);
   const MsPick *fastest = of_kind(p.picks, MS_PICK_FASTEST), *memory = of_kind(p.picks, MS_PICK_MEMORY),
@@ -202,6 +203,7 @@ static void a_small_batch_is_told(void **state) {
 /* Memory to spare is offered where the first is tight and another costs little, the simplest where it costs little. */
 static void advice_pays(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   int offered = 0, withheld = 0;
   g_autofree char *dense = ms_test_request_text("\"llama3-8b\"", "\"h100-sxm\"", "4", "\"global_batch_size\": 64", "",
                                                 "\"recompute\": \"auto\"");

@@ -418,6 +418,7 @@ static void threads_change_nothing(void **state) {
 
 static void errors_shrink_with_the_root_of_n(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   g_autoptr(MsScenario) s = run(MS_ROUTING_DIRICHLET, 5, 1);
   s->model->num_layers = 4; /* quick */
   MsDraws few = draws(s, 64, 0), many = draws(s, 1024, 0);

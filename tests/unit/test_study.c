@@ -359,6 +359,7 @@ static void plot_is_drawn_where_gnuplot_is(void **state) {
 
 static void cross_validation_is_the_same_twice_and_better_seen(void **state) {
   (void)state;
+  MS_FULL_TIER_ONLY();
   MsValidateOptions options;
   ms_validate_options_init(&options);
   g_autoptr(MsCrossval) a = ms_crossval(few, &options, MS_LEAVE_GROUP, NULL);

@@ -1,6 +1,7 @@
 /* What-if studies: parts that add up, axes crossed and zipped, who is to blame, rows that cannot run, planning at
  * points, tables and CSV. */
 #include "lib/close.h"
+#include "lib/tier.h"
 
 #include "base/err.h"
 #include "report/report.h"
@@ -49,7 +50,7 @@ static void check_sums(const MsWhatifRun *run) {
 static void parts_add_up(void **state) {
   (void)state;
   static const char *const fidelity[] = {"bound", "fast", "full"};
-  for (guint f = 0; f < G_N_ELEMENTS(fidelity); f++) {
+  for (guint f = (guint)ms_by_tier(2, 0); f < G_N_ELEMENTS(fidelity); f++) {
     g_autofree char *text = g_strdup_printf("\"base\": \"run-qwen3-235b-h100-256.json\", \"fidelity\": \"%s\", "
                                             "\"axes\": [{\"key\": \"hardware.nic_Bps\", \"values\": [25e9, 1e11]}, "
                                             "{\"key\": \"training.micro_batch_size\", \"values\": [1, 2]}]",
