@@ -6,9 +6,7 @@
 const char *const ms_trace_words[] = {"kineto", "nsys", "rocprof", "msprof", NULL};
 
 static MsTrace *finish(MsTraceBuild *b, gboolean good, int device, GPtrArray *notes, GError **error) {
-  gboolean one_of_many = b->t->form != MS_TRACE_KINETO || device >= 0;
-  if (good && one_of_many) good = ms_trace_build_device(b, device, notes, error);
-  if (good) return ms_trace_build_take(b, notes);
+  if (good && ms_trace_build_device(b, device, notes, error)) return ms_trace_build_take(b, notes);
   ms_trace_build_clear(b);
   return NULL;
 }

@@ -42,8 +42,9 @@ typedef struct { /* of a matrix product C[m,n] = A[m,k] B[k,n], `groups` of them
 } MsTraceShape;
 
 typedef struct {
-  gint64 device, number; /* as the file calls them */
-  const char *word;      /* in place of the number; NULL */
+  gint64 device;    /* tells the GPUs of a file apart, in order */
+  gint64 number;    /* as the file calls it */
+  const char *word; /* in place of the number; NULL */
 } MsTraceStreamId;
 
 typedef struct {

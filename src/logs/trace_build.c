@@ -165,8 +165,8 @@ gboolean ms_trace_build_device(MsTraceBuild *b, int device, GPtrArray *notes, GE
                           all->len == 1 ? "" : "s", device);
   if (all->len == 1) return TRUE;
   if (device < 0)
-    ms_note(notes, "%s: holds %u GPUs, the first counts: --device 0 to %u takes one of them", b->t->file, all->len,
-            all->len - 1);
+    ms_note(notes, "%s: holds %u GPUs, the first counts: --device 0 to %u of moesim import takes one of them",
+            b->t->file, all->len, all->len - 1);
   keep_device(b->t, g_array_index(all, gint64, wanted));
   return TRUE;
 }

@@ -222,11 +222,18 @@ static void take_operator(Reading *r) {
   }
 }
 
+/* A GPU: the device of a process. PyTorch writes the device as the process, a file of several ranks has processes of
+ * each, with devices counted from 0 in every node. */
+static gint64 gpu_of(const Event *e) {
+  const gint64 most = G_GINT64_CONSTANT(1) << 40;
+  return CLAMP(e->process, -most, most) * (1 << 20) + CLAMP(e->has_device ? e->device : e->process, 0, (1 << 20) - 1);
+}
+
 static gboolean take_kernel(Reading *r, GError **error) {
   const Event *e = &r->event;
   const MsTraceLaunch launch = {.name = e->name->str,
                                 .collective = e->collective->len > 0 ? e->collective->str : NULL,
-                                .device = e->has_device ? e->device : e->process,
+                                .device = gpu_of(e),
                                 .stream = e->has_stream ? e->stream : e->thread,
                                 .start_ns = e->start_ns,
                                 .length_ns = e->timed ? e->length_ns : -1,

@@ -113,12 +113,7 @@ MS_ORDER(busier, Busy, MS_MORE(x->time_s, y->time_s), MS_LESS(x->index, y->index
 
 char *ms_trace_stream_name(const MsTrace *t, int index) {
   const MsTraceStreamId *id = &g_array_index(t->streams, MsTraceStreamId, (guint)index);
-  gboolean several = FALSE;
-  if (id->word) return g_strdup(id->word);
-  for (guint i = 0; i < t->streams->len; i++)
-    several |= g_array_index(t->streams, MsTraceStreamId, i).device != id->device;
-  return several ? g_strdup_printf("%" G_GINT64_FORMAT ".%" G_GINT64_FORMAT, id->device, id->number)
-                 : g_strdup_printf("%" G_GINT64_FORMAT, id->number);
+  return id->word ? g_strdup(id->word) : g_strdup_printf("%" G_GINT64_FORMAT, id->number);
 }
 
 /* The busiest come first, each with its name. */

@@ -127,6 +127,31 @@ static void forms(void **state) {
   }
 }
 
+#define GPU_KERNEL(pid, gpu, ts, dur)                                                                            \
+  "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"nvjet_hsh\",\"pid\":" pid ",\"tid\":7,\"ts\":" ts ",\"dur\":" dur \
+  ",\"args\":{\"device\":" gpu ",\"stream\":7}}"
+
+/* GPUs of one process, and of two whose devices are counted from 0: one of them counts. */
+static void several_gpus(void **state) {
+  (void)state;
+  static const char *const text[] = {
+      "{\"traceEvents\":[" GPU_KERNEL("1", "1", "2", "50") "," GPU_KERNEL("0", "0", "1", "20") "]}",
+      "{\"traceEvents\":[" GPU_KERNEL("80", "0", "2", "50") "," GPU_KERNEL("10", "0", "1", "20") "]}",
+      "{\"traceEvents\":[" GPU_KERNEL("10", "3", "2", "50") "," GPU_KERNEL("10", "0", "1", "20") "]}"};
+  for (guint i = 0; i < G_N_ELEMENTS(text); i++)
+    for (int device = -1; device < 2; device++) {
+      GError *error = NULL;
+      g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+      g_autoptr(MsReader) reader = ms_reader_of(text[i], strlen(text[i]), "trace");
+      g_autoptr(MsTrace) trace = ms_trace_read(reader, "trace", device, ms_test_kernels, notes, &error);
+      assert_null(error);
+      assert_int_equal(notes->len, device < 0);
+      g_autoptr(MsTraceTimes) t = ms_trace_times_new(trace, ms_test_kernels);
+      assert_close(class_s(t, "gemm"), device == 1 ? 50e-6 : 20e-6, 1e-12);
+      assert_string_equal(t->streams[0].name, "7");
+    }
+}
+
 /* Every "from" becomes "to", of the same length. */
 static void replace_all(char *bytes, gsize length, const char *from, const char *to) {
   for (gsize i = 0, n = strlen(from); i + n <= length; i++)
@@ -660,6 +685,7 @@ int main(void) {
                                      cmocka_unit_test(round_trip),
                                      cmocka_unit_test(a_run_comes_back),
                                      cmocka_unit_test(forms),
+                                     cmocka_unit_test(several_gpus),
                                      cmocka_unit_test(steps_from_zero),
                                      cmocka_unit_test(cann_names),
                                      cmocka_unit_test(damaged_databases)};
