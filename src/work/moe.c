@@ -208,7 +208,7 @@ static void routed_backward(MsBuild *b) {
   ms_free_kept(b, "latent tokens");
   ms_weigh_backward(b);
   ms_to_experts(b);
-  if (b->options->moe_memory_efficient_permutation) ms_free_kept(b, "expert output");
+  if (!ms_torch_experts(b) && b->options->moe_memory_efficient_permutation) ms_free_kept(b, "expert output");
   ms_free_kept(b, "mlp dropout mask");
   if (ms_recomputes(b->options, MS_RM_MOE)) b->list->op[b->list->n - 1].transient_B = moe_revived_B(b);
   ms_experts_backward(b);

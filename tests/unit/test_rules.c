@@ -6,6 +6,7 @@
 #include "lib/world.h"
 
 #include "plan/choices_priv.h"
+#include "work/work.h"
 
 #include <math.h>
 #include <string.h>
@@ -265,8 +266,27 @@ static void splits_follow_from_the_shape(void **state) {
   }
 }
 
+/* The planner builds pieces of sets of options before it knows those behind, with which a framework may refuse them. */
+static void refused_options_make_pieces(void **state) {
+  (void)state;
+  g_autoptr(GRand) rand = g_rand_new_with_seed(6);
+  int built = 0;
+  for (int i = 0, n = ms_by_tier(300, 3000); i < n; i++) {
+    g_autoptr(MsScenario) s = draw(rand);
+    if (!s) continue;
+    season(rand, s);
+    s->framework = (MsFramework)g_rand_int_range(rand, 0, MS_N_FRAMEWORKS);
+    if (ms_layout_check_kinds(s, MS_RULE_RANKS | MS_RULE_PIPELINE | MS_RULE_SPLIT) >= 0) continue;
+    g_autoptr(MsLayout) layout = ms_layout_build(s);
+    ms_work_free(ms_work_new(s, layout, NULL));
+    built++;
+  }
+  assert_true(built > ms_by_tier(20, 200));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rules_read_what_they_say),
-                                     cmocka_unit_test(splits_follow_from_the_shape)};
+                                     cmocka_unit_test(splits_follow_from_the_shape),
+                                     cmocka_unit_test(refused_options_make_pieces)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
