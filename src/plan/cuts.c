@@ -97,11 +97,12 @@ static int number_of(const MsSpace *space, const MsLayerCosts *costs, const MsSc
   return number;
 }
 
-/* Groups that do not divide the GPUs have no pieces; such a layout is only ever shown as an example of what is refused.
- */
-static gboolean has_pieces(const gint32 *v) {
-  return v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_TP] * v[MS_AXIS_CP]) == 0 &&
-         v[MS_AXIS_GPUS] % ((gint64)v[MS_AXIS_ETP] * v[MS_AXIS_EP]) == 0;
+/* Groups that do not divide the GPUs, or the experts, have no pieces; such a layout is only ever shown as an example of
+ * what is refused. */
+static gboolean has_pieces(const MsScenario *s) {
+  const MsLayoutSpec *l = &s->layout;
+  return s->gpus % ((gint64)l->tp * l->cp) == 0 && s->gpus % ((gint64)l->etp * l->ep) == 0 &&
+         s->model->num_experts % l->ep == 0;
 }
 
 /* Of pieces, which keys of MS_ROLE_SHAPE and later do not change. */
@@ -121,7 +122,7 @@ static const MsLayerCosts *costs_of(const MsSpace *space, const gint32 *value, g
   g_autoptr(MsScenario) s = ms_space_scratch(space);
   ms_space_apply_combo(space, combo - combo % space->stride[MS_ROLE_ADDED], s);
   ms_space_apply_axes(value, s);
-  costs = has_pieces(value) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
+  costs = has_pieces(s) ? ms_layer_costs_flat(s, space->like) : ms_layer_costs_new(NULL, s);
   return ms_cuts_add(cuts, cuts->costs, &key, sizeof key, costs, (GDestroyNotify)ms_layer_costs_free);
 }
 

@@ -954,6 +954,30 @@ static void dispatchers_sort_without_a_group(void **state) {
   assert_true(best_s[1] < best_s[0] && best_s[2] == best_s[1]);
 }
 
+/* EP that does not divide the experts is refused in every mode where their loads are drawn, and shown with a cut. */
+static void experts_that_do_not_divide_are_refused(void **state) {
+  (void)state;
+  const Small r = {"experts",
+                   "{\"base\": \"mixtral-8x7b\", \"num_layers\": 8}",
+                   "h100-sxm",
+                   48,
+                   2048,
+                   48,
+                   "\"micro_batch_size\": 1, \"precision\": \"bf16\", \"routing\": {\"zipf\": 0.5}",
+                   "\"tp\": 1, \"cp\": 1, \"pp\": 2, \"vpp\": 1, \"ep\": [24, 2]",
+                   ""};
+  g_autoptr(MsRequest) request = request_of(&r);
+  for (int mode = 0; mode < 3; mode++) {
+    const MsPlanOptions options = {.top = 3, .prune = mode != 1, .branch = mode == 2, .threads = 1};
+    g_autoptr(MsPlan) p = ms_plan(request, &options, NULL);
+    assert_true(p->n_best > 0);
+    for (int i = 0; i < p->n_best; i++) assert_int_equal(p->best[i].scenario->layout.ep, 2);
+    gboolean named = FALSE;
+    for (int k = 0; k < p->n_refusals; k++) named |= !strcmp(p->refusals[k].name, "ep-divides-experts");
+    assert_true(named);
+  }
+}
+
 /* More optimizer instances than ranks are refused in every mode, though pieces and cuts are costed before. */
 static void instances_beyond_ranks_are_refused(void **state) {
   (void)state;
@@ -990,6 +1014,7 @@ int main(void) {
       cmocka_unit_test(fewer_kept_is_a_prefix),
       cmocka_unit_test(nothing_fits),
       cmocka_unit_test(offloading_needs_a_link),
+      cmocka_unit_test(experts_that_do_not_divide_are_refused),
       cmocka_unit_test(instances_beyond_ranks_are_refused),
       cmocka_unit_test(dispatchers_sort_without_a_group),
       cmocka_unit_test(shortcuts_change_nothing),
