@@ -32,18 +32,18 @@ static char *measured_text(const MsMeasured *m) {
   return ms_json_out_take(out);
 }
 
-static char *scenario_text(MsScenario *s, const MsMeasured *m) {
+static char *scenario_text(MsScenario *s, const MsMeasured *m, const char *out) {
   s->has_measured = TRUE;
   MsMeasured before = s->measured;
   s->measured = *m;
-  char *text = ms_scenario_text(s, 2);
+  char *text = ms_scenario_text_in(s, out ? out : "-");
   s->measured = before;
   return text;
 }
 
 /* NULL and *error. */
 static char *from_arguments(const MsTrainingLog *log, const char *file, const MsImportOptions *options,
-                            const MsMeasured *m, GError **error) {
+                            const MsMeasured *m, const char *out, GError **error) {
   g_autofree char *command = ms_launch_printed(log->arguments, log->world_size);
   MsImportOptions with = *options;
   if (with.vocab_size == 0) with.vocab_size = log->vocab_size;
@@ -61,7 +61,7 @@ static char *from_arguments(const MsTrainingLog *log, const char *file, const Ms
   if (import->ignored->len > 0)
     fprintf(stderr, "moesim: %s: %u of %u printed arguments mean nothing to a prediction\n", file, import->ignored->len,
             log->arguments->len);
-  return scenario_text(import->scenario, m);
+  return scenario_text(import->scenario, m, out);
 }
 
 int ms_cli_import_log(const char *file, const char *into, const MsImportOptions *options, const char *out) {
@@ -82,9 +82,9 @@ int ms_cli_import_log(const char *file, const char *into, const MsImportOptions 
   else if (log->low_s > 0)
     fprintf(stderr, "moesim: %s: %.4g s a step, 80 of 100 steps between %.4g and %.4g s\n", file, log->time_s,
             log->low_s, log->high_s);
-  g_autofree char *text = scenario                   ? scenario_text(scenario, &m)
+  g_autofree char *text = scenario                   ? scenario_text(scenario, &m, out)
                           : log->arguments->len == 0 ? measured_text(&m)
-                                                     : from_arguments(log, file, options, &m, &error);
+                                                     : from_arguments(log, file, options, &m, out, &error);
   ms_fields_clear(&ms_measured_table, &m);
   return text ? ms_cli_write(out, text) : ms_cli_fail(error);
 }

@@ -49,7 +49,7 @@ static const MsPlanEntry *entry_of(const MsPlan *plan, const MsRobust *robust, i
 int ms_cli_plan_keep(const MsPlan *plan, const MsRobust *robust, const char *file, int rank) {
   const MsPlanEntry *entry = entry_of(plan, robust, rank);
   if (!entry) return MS_ERROR_NOTHING;
-  g_autofree char *text = ms_scenario_text(entry->scenario, 2);
+  g_autofree char *text = ms_scenario_text_in(entry->scenario, file);
   return ms_cli_write(file, text);
 }
 
@@ -83,7 +83,7 @@ static gboolean write_run(const MsDecisionRow *row, const char *folder, MsLaunch
                   *script = name_of("start", row->place, ms_launch_suffix(launch)),
                   *file = g_build_filename(folder, json, NULL), *other = g_build_filename(folder, script, NULL);
   if (!start) return FALSE;
-  g_autofree char *text = ms_scenario_text(s, 2), *lines = g_strconcat(text, "\n", NULL);
+  g_autofree char *text = ms_scenario_text_in(s, file), *lines = g_strconcat(text, "\n", NULL);
   return ms_write_file(file, lines, -1, error) && ms_write_file(other, start, -1, error);
 }
 

@@ -82,9 +82,9 @@ char *ms_find_data_file(const char *folder, const char *name, GError **error) {
 }
 
 /* `name` beside the file that mentions it, when it is there. (transfer full) */
-static char *beside(const char *name, const MsJson *doc) {
-  if (!doc || g_path_is_absolute(name)) return NULL;
-  char *folder = g_path_get_dirname(ms_json_filename(doc));
+static char *beside(const char *name, const char *mentions) {
+  if (g_path_is_absolute(name)) return NULL;
+  char *folder = g_path_get_dirname(mentions);
   char *file = g_build_filename(folder, name, NULL);
   g_free(folder);
   if (!g_file_test(file, G_FILE_TEST_IS_REGULAR)) g_clear_pointer(&file, g_free);
@@ -92,7 +92,7 @@ static char *beside(const char *name, const MsJson *doc) {
 }
 
 char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error) {
-  char *file = is_path(name) ? beside(name, doc) : NULL;
+  char *file = doc && is_path(name) ? beside(name, ms_json_filename(doc)) : NULL;
   if (!file) file = find(folder, name);
   if (file && g_file_test(file, G_FILE_TEST_IS_REGULAR)) return file;
   g_autofree char *near = file ? ms_file_suggestion(file) : NULL;
@@ -103,6 +103,23 @@ char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc,
   g_free(text);
   g_free(file);
   return NULL;
+}
+
+static gboolean in_one_folder(const char *a, const char *b) {
+  g_autofree char *x = g_path_get_dirname(a), *y = g_path_get_dirname(b);
+  g_autofree char *p = g_canonicalize_filename(x, NULL), *q = g_canonicalize_filename(y, NULL);
+  return strcmp(p, q) == 0;
+}
+
+char *ms_mentioned_path(const char *name, const char *mentions) {
+  if (!is_path(name) || g_path_is_absolute(name)) return g_strdup(name);
+  g_autofree char *near = beside(name, mentions);
+  return g_canonicalize_filename(near ? near : name, NULL);
+}
+
+char *ms_mention_in(const char *name, const char *mentions, const char *file) {
+  g_autofree char *near = is_path(name) ? beside(name, mentions) : NULL;
+  return near && in_one_folder(mentions, file) ? g_strdup(name) : ms_mentioned_path(name, mentions);
 }
 
 /* --- shared by the loaders ---------------------------------------------------------------------------------------- */

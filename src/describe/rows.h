@@ -53,6 +53,9 @@ JsonObject *ms_object_without(JsonObject *object, const char *key);
 /* ms_find_data_file for a name that stands in `doc` at `path`: paths are also looked up beside that file, and the
  * message says where the name stands. doc may be NULL. (transfer full) */
 char *ms_find_mentioned(const char *folder, const char *name, const MsJson *doc, const char *path, GError **error);
+/* What stands in `file` for a model or machine that the file `mentions` names: the same where both lie in one folder or
+ * it is no relative path, else the whole path. (transfer full) */
+char *ms_mention_in(const char *name, const char *mentions, const char *file);
 
 /* A list of values, a range or "auto", of a key that may have them. */
 gboolean ms_field_is_open(const MsField *field, JsonNode *node);

@@ -606,6 +606,30 @@ char *ms_scenario_text(const MsScenario *scenario, int indent) {
   return ms_json_out_take(out);
 }
 
+static void move_mention(JsonObject *in, const char *key, const char *from, const char *to) {
+  JsonNode *node = json_object_get_member(in, key);
+  JsonObject *own = ms_json_object(node);
+  if (own) {
+    move_mention(own, "base", from, to);
+    move_mention(own, "curves_from", from, to);
+  } else if (ms_json_is(node, G_TYPE_STRING)) {
+    g_autofree char *moved = ms_mention_in(json_node_get_string(node), from, to);
+    json_object_set_string_member(in, key, moved);
+  }
+}
+
+char *ms_scenario_text_in(const MsScenario *scenario, const char *file) {
+  g_autoptr(JsonNode) node = ms_scenario_node(scenario);
+  const char *from = scenario->file ? scenario->file : "-";
+  JsonObject *json = json_node_get_object(node);
+  JsonArray *pools = json_object_has_member(json, "pools") ? json_object_get_array_member(json, "pools") : NULL;
+  move_mention(json, "model", from, file);
+  move_mention(json, "hardware", from, file);
+  for (guint i = 0; pools && i < json_array_get_length(pools); i++)
+    move_mention(json_array_get_object_element(pools, i), "hardware", from, file);
+  return ms_json_text(node, 2);
+}
+
 JsonNode *ms_scenario_node(const MsScenario *scenario) {
   MsJsonOut *out = ms_json_out_new(0);
   ms_scenario_write(scenario, NULL, out);

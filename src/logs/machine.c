@@ -250,12 +250,12 @@ static void put_curves(const Work *w, MsJsonOut *out) {
 
 static char *machine_text(const Work *w) {
   MsJsonOut *out = ms_json_out_new(1);
-  g_autofree char *base = g_path_get_basename(w->options->base),
-                  *name = w->options->name ? NULL : g_strconcat(base, "-measured", NULL);
+  g_autofree char *base = ms_mentioned_path(w->options->base, "-"),
+                  *name = w->options->name ? NULL : g_strconcat(w->hardware->name, "-measured", NULL);
   ms_json_out_object(out, NULL);
   ms_json_out_int(out, "schema", 1);
   ms_json_out_string(out, "name", name ? name : w->options->name);
-  ms_json_out_string(out, "base", w->options->base);
+  ms_json_out_string(out, "base", base);
   if (w->nic_Bps > 0) ms_json_out_double(out, "nic_Bps", w->nic_Bps);
   if (w->curves->len > 0) put_curves(w, out);
   ms_json_out_object(out, "sources");

@@ -451,9 +451,8 @@ static void put_base(MsJsonOut *out, const MsAnchorOptions *o, const Run *r) {
         ms_json_out_node(out, l->data, json_object_get_member(members, l->data));
     return;
   }
-  g_autofree char *folder = o->hardware ? g_get_current_dir() : g_path_get_dirname(r->file),
-                  *path = strchr(name, '/') ? g_canonicalize_filename(name, folder) : NULL;
-  ms_json_out_string(out, "base", path ? path : name);
+  g_autofree char *path = ms_mentioned_path(name, o->hardware ? "-" : r->file);
+  ms_json_out_string(out, "base", path);
 }
 
 static double rounded(double factor) { return round(1e4 * factor) / 1e4; }

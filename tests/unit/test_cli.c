@@ -958,10 +958,35 @@ static void progress_is_lines_in_a_pipe(void **state) {
   g_remove(small);
 }
 
+/* A machine beside the request is found from wherever the winner is kept: by the whole path where it is elsewhere. */
+static void a_winner_finds_its_machine(void **state) {
+  (void)state;
+  static const char *const text =
+      "{\"model\": \"llama3-8b\", \"hardware\": \"./mine.json\", \"gpus\": 8, \"training\": "
+      "{\"seq_length\": 4096, \"global_batch_size\": 64}, \"layout\": {\"tp\": [2, 4]}}";
+  g_autofree char *folder = ms_cli_path("own"), *machine = g_build_filename(folder, "mine.json", NULL),
+                  *asked = g_build_filename(folder, "request.json", NULL),
+                  *near = g_build_filename(folder, "best.json", NULL), *far = ms_cli_path("best.json"), *kept = NULL;
+  assert_int_equal(g_mkdir_with_parents(folder, 0700), 0);
+  assert_true(g_file_set_contents(machine, "{\"base\": \"h100-sxm\", \"nic_Bps\": 25e9}", -1, NULL));
+  assert_true(g_file_set_contents(asked, text, -1, NULL));
+  const char *const files[] = {near, far};
+  for (int i = 0; i < 2; i++) {
+    g_auto(MsCliRun) plan = RUN("plan", "--out", files[i], asked), run = RUN("run", "--json", files[i]);
+    ms_cli_expect(&plan, 0, "plan");
+    ms_cli_expect(&run, 0, "the winner");
+  }
+  assert_true(g_file_get_contents(near, &kept, NULL, NULL));
+  assert_non_null(strstr(kept, "\"hardware\": \"./mine.json\""));
+  const char *const made[] = {machine, asked, near, far, folder};
+  for (guint i = 0; i < G_N_ELEMENTS(made); i++) g_remove(made[i]);
+}
+
 int main(int argc, char **argv) {
   (void)argc;
   ms_cli_begin(argv[0]);
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_winner_finds_its_machine),
       cmocka_unit_test(amounts_of_options),
       cmocka_unit_test(files_that_are_odd),
       cmocka_unit_test(a_data_folder_that_is_empty),
