@@ -145,7 +145,8 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
 }
 
 static int check(const MsVerb *verb, const Options *o, gboolean model, int words) {
-  if (o->date || o->into) return ms_cli_usage(verb, "--date and --into belong to logs, --into to peft too");
+  if (o->date || o->into)
+    return ms_cli_usage(verb, "--date and --into belong to logs, --into to peft and deepspeed too");
   if (words < 1) return ms_cli_usage(verb, "give one file (\"-\" is standard input)");
   if (o->vocab_size != MS_CLI_UNSET && (o->vocab_size < 1 || o->vocab_size > 1 << 24))
     return ms_cli_usage(verb, "--vocab-size %d: give 1 to %d", o->vocab_size, 1 << 24);

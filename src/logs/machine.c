@@ -160,9 +160,9 @@ static char *data_of_all(const Level *l) {
 
 static void report_level(Work *w, const Level *l, const MsCurve *c) {
   double most = w->scenario.laws.network_share * w->hardware->nic_Bps;
-  note(w, "%s over %s: %u sizes, %.3g us a step, %.4g GB/s %s, median error %.1f %%", l->op,
+  note(w, "%s over %s: %u sizes, %.3g us a step, %.4g GB/s%s, median error %.1f %%", l->op,
        strcmp(l->level, "network") == 0 ? "the network" : "the scale-up link", l->n, 1e6 * c->segment_alpha_s[0],
-       c->segment_Bps[0] / 1e9, strcmp(l->level, "network") == 0 ? "a NIC" : "", 100 * c->provenance.residual_median);
+       c->segment_Bps[0] / 1e9, strcmp(l->level, "network") == 0 ? " a NIC" : "", 100 * c->provenance.residual_median);
   if (strcmp(l->level, "network") == 0 && c->segment_Bps[0] >= 0.999 * most)
     note(w, "%s is as fast as %.0f %% of nic_Bps of %s allow, or faster: is %.4g GB/s a GPU right?", l->op,
          100 * w->scenario.laws.network_share, w->options->base, w->hardware->nic_Bps / 1e9);
