@@ -189,12 +189,19 @@ static gboolean few_turns(const Parts *p) {
   return all <= KINDS * most && ms_program_tasks(p->program, p->schedule) <= MAX_TASKS;
 }
 
+/* A bound says of nothing but compute what it is. */
+static void leave_the_rest(MsResult *r) {
+  for (int s = 0; s < r->stages; s++)
+    r->stage_time[s].other_s = MAX(r->step_time_lower_s - r->stage_time[s].compute_s, 0);
+}
+
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
   g_autofree double *compute_s = g_new(double, r->stages);
   MsTime lower = lower_bound(p, G_MAXINT64, compute_s);
   for (int s = 0; s < r->stages; s++) r->stage_time[s].compute_s = compute_s[s];
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
+  if (r->fidelity == MS_FIDELITY_BOUND) leave_the_rest(r);
   if (r->fidelity != MS_FIDELITY_BOUND && !ms_program_meet(p->program, error)) return FALSE;
   gboolean fast = r->fidelity == MS_FIDELITY_FAST;
   if (r->fidelity == MS_FIDELITY_FULL || (fast && few_turns(p))) return full_step(p, r, step, detail, error);

@@ -14,6 +14,13 @@ static double parts_sum(const MsTimeParts *t) {
   return t->compute_s + t->exposed_comm_s + t->bubble_s + t->host_s + t->optimizer_s + t->other_s;
 }
 
+static void parts_are_the_step(const MsResult *r) {
+  for (int i = 0; i < r->stages; i++)
+    if (fabs(parts_sum(&r->stage_time[i]) / r->step_time_s - 1) > 1e-9)
+      fail_msg("%s, stage %d: parts %.9f of %.9f s", ms_fidelity_words[r->fidelity], i, parts_sum(&r->stage_time[i]),
+               r->step_time_s);
+}
+
 /* What every run must obey at every fidelity. Returns the full one. */
 static MsResult *sound(const MsScenario *s) {
   MsResult *full = ms_test_simulate(s, MS_FIDELITY_FULL);
@@ -23,9 +30,7 @@ static MsResult *sound(const MsScenario *s) {
              full->step_time_s);
   if (fabs(fast->step_time_s / full->step_time_s - 1) > 0.15)
     fail_msg("%s: fast %.6f, full %.6f", ms_schedule_words[s->layout.schedule], fast->step_time_s, full->step_time_s);
-  for (int i = 0; i < full->stages; i++)
-    if (fabs(parts_sum(&full->stage_time[i]) / full->step_time_s - 1) > 1e-9)
-      fail_msg("stage %d: parts %.9f of %.9f s", i, parts_sum(&full->stage_time[i]), full->step_time_s);
+  parts_are_the_step(full), parts_are_the_step(bound);
   return full;
 }
 
