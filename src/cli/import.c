@@ -141,7 +141,7 @@ static int import_scenario(const Options *o, Reader reader, const char *file, ch
   print_ignored(file, import->ignored);
   print_refusal(file, import->scenario);
   int status = o->model_out ? write_model(o, import->scenario) : 0;
-  return status ? status : put(o->out, ms_scenario_text_in(import->scenario, o->out ? o->out : "-"));
+  return status ? status : put(o->out, ms_scenario_text_in(import->scenario, o->out));
 }
 
 static int check(const MsVerb *verb, const Options *o, gboolean model, int words) {
@@ -206,7 +206,7 @@ static int import_peft(const MsVerb *verb, const Options *o, const Kind *kind, i
     scenario->name = g_strdup(o->name);
   }
   print_ignored(words[0], ignored);
-  return put(o->out, ms_scenario_text_in(scenario, o->out ? o->out : "-"));
+  return put(o->out, ms_scenario_text_in(scenario, o->out));
 }
 
 static int import_bench(const MsVerb *verb, const Options *o, const Kind *kind, int argc, char **words) {

@@ -36,7 +36,7 @@ static char *scenario_text(MsScenario *s, const MsMeasured *m, const char *out) 
   s->has_measured = TRUE;
   MsMeasured before = s->measured;
   s->measured = *m;
-  char *text = ms_scenario_text_in(s, out ? out : "-");
+  char *text = ms_scenario_text_in(s, out);
   s->measured = before;
   return text;
 }

@@ -103,6 +103,8 @@ typedef struct {
 } MsCollectivesRow;
 extern const MsCollectivesRow ms_collectives_rows[]; /* [MS_N_COLLECTIVES] */
 
+#define MS_MOST_JITTER 0.2 /* of kernel_jitter and clock_spread: what differs by more has no core of its own */
+
 typedef struct MsHardware {
   char *name, *doc, *vendor, *arch;
   /* device */

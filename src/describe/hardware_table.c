@@ -66,10 +66,11 @@ const MsFieldTable ms_hardware_table = MS_FIELD_TABLE(
             "overlaps"),
     NUMBER(reference_flops, "flops", 1e6, 1e18,
            "moesim calibrate: what its reference kernel reached on a core at the speed that the curves are of"),
-    NUMBER(kernel_jitter, "", 0, 0.2,
+    NUMBER(kernel_jitter, "", 0, MS_MOST_JITTER,
            "standard deviation of the time of a kernel from one rank to the next, over it (moesim calibrate measures "
            "it); null: the law of this name"),
-    NUMBER(clock_spread, "", 0, 0.2, "standard deviation of the clocks of its devices, over them; null: the law"),
+    NUMBER(clock_spread, "", 0, MS_MOST_JITTER,
+           "standard deviation of the clocks of its devices, over them; null: the law"),
     OVERHEAD(kernel_launch_s, "5e-6", "host time to launch one kernel"),
     OVERHEAD(graph_launch_s, "1.5e-5", "host time to replay one graph"),
     OVERHEAD(sync_s, "2e-5", "host cost of one device synchronisation"),

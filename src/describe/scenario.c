@@ -620,13 +620,13 @@ static void move_mention(JsonObject *in, const char *key, const char *from, cons
 
 char *ms_scenario_text_in(const MsScenario *scenario, const char *file) {
   g_autoptr(JsonNode) node = ms_scenario_node(scenario);
-  const char *from = scenario->file ? scenario->file : "-";
+  const char *from = scenario->file ? scenario->file : "-", *to = file ? file : "-";
   JsonObject *json = json_node_get_object(node);
   JsonArray *pools = json_object_has_member(json, "pools") ? json_object_get_array_member(json, "pools") : NULL;
-  move_mention(json, "model", from, file);
-  move_mention(json, "hardware", from, file);
+  move_mention(json, "model", from, to);
+  move_mention(json, "hardware", from, to);
   for (guint i = 0; pools && i < json_array_get_length(pools); i++)
-    move_mention(json_array_get_object_element(pools, i), "hardware", from, file);
+    move_mention(json_array_get_object_element(pools, i), "hardware", from, to);
   return ms_json_text(node, 2);
 }
 

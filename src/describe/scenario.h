@@ -230,8 +230,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsScenario, ms_scenario_free)
 void ms_scenario_write(const MsScenario *scenario, const char *key, MsJsonOut *out);
 char *ms_scenario_text(const MsScenario *scenario, int indent); /* (transfer full) */
 JsonNode *ms_scenario_node(const MsScenario *scenario);         /* (transfer full) */
-/* As it stands in that file: models and machines that lie beside the scenario's own are found from there, too.
- * (transfer full) */
+/* As it stands in that file (NULL: on standard output): models and machines that lie beside the scenario's own are
+ * found from there, too. (transfer full) */
 char *ms_scenario_text_in(const MsScenario *scenario, const char *file);
 /* The whole path of a model or machine that the file `mentions` names by its path ("-": the command line); a name as it
  * is. (transfer full) */

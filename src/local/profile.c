@@ -10,8 +10,6 @@
 #include "base/stats.h"
 #include "calib/fit.h"
 
-#define MOST_JITTER 0.2 /* of the key: what is further apart has no core of its own */
-
 /* --- the machine itself ---------------------------------------------------------------------------------------- */
 typedef struct {
   double peak_flops, copy_Bps, link_Bps;
@@ -58,7 +56,7 @@ static void put_facts(MsJsonOut *out, const MsMachine *m, const Rates *r) {
   ms_json_out_int(out, "reserve_ratio", 1);
   if (r->reference_flops > 0) ms_json_out_double(out, "reference_flops", r->reference_flops);
   if (r->kernel_jitter >= 0)
-    ms_json_out_double(out, "kernel_jitter", ms_round_digits(MIN(r->kernel_jitter, MOST_JITTER), 3));
+    ms_json_out_double(out, "kernel_jitter", ms_round_digits(MIN(r->kernel_jitter, MS_MOST_JITTER), 3));
   ms_json_out_int(out, "clock_spread", 0);
 }
 

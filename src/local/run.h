@@ -47,7 +47,8 @@ gboolean ms_job_possible(const char **why);
 /* The scenario run by `ranks` ranks of `program` (NULL: this one), one core each; rows of all ranks joined. NULL and
  * *error: what a rank said, else what mpirun said. (transfer full) */
 MsStepRun *ms_job_step(const char *program, const char *scenario, int ranks, GError **error);
-/* Messages over the tensor-parallel group of the scenario (local/messages.h): GArray of MsRowSample. (transfer full) */
+/* Messages over the tensor-parallel group of the scenario (local/messages.h): GArray of MsRowSample.
+ * *jitter as ms_messages_measure says, NaN: the job left none. (transfer full) */
 GArray *ms_job_messages(const char *program, const char *scenario, int ranks, gboolean quick, double *jitter,
                         GError **error);
 /* What every rank of a job does, after ms_ranks_begin. */

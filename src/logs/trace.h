@@ -15,7 +15,7 @@
  * NVTX that are called step, iteration or alike; the column "Step Id". Where there is none, a step ends with its
  * optimizer; without optimizer all is one step. A kernel belongs to the step in which it began, one before the first or
  * behind the last mark to the nearest. All times are of one rank: clocks of several files are never compared; of a
- * profile of several GPUs (not kineto, which writes one for each rank) one counts. */
+ * profile of several GPUs or ranks one counts. */
 #ifndef MS_LOGS_TRACE_H
 #define MS_LOGS_TRACE_H
 

@@ -31,7 +31,7 @@ typedef struct {
 } MsTraceClassPart;
 
 typedef struct {
-  char *name;                       /* "7"; "1.7" where there are several devices; "others" */
+  char *name;                       /* "7"; "others" */
   double kernels, time_s;           /* of a step; sum of its kernels */
   double busy_s, alone_s;           /* while something of it runs; and nothing of any other stream */
   double gap_s, gaps, median_gap_s; /* between its kernels, shorter than MS_TRACE_GAP_MOST_S; NaN: none */
@@ -88,7 +88,7 @@ MsTraceTimes *ms_trace_times_new(const MsTrace *trace, const MsKernelTable *tabl
 void ms_trace_times_free(MsTraceTimes *times);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(MsTraceTimes, ms_trace_times_free)
 
-/* "7"; "1.7" where there are several devices. (transfer full) */
+/* "7". (transfer full) */
 char *ms_trace_stream_name(const MsTrace *trace, int index);
 
 extern const MsFigures ms_trace_figures; /* of MsTraceTimes */

@@ -190,9 +190,10 @@ static gboolean few_turns(const Parts *p) {
 }
 
 /* A bound says of nothing but compute what it is. */
-static void leave_the_rest(MsResult *r) {
+static gboolean leave_the_rest(MsResult *r) {
   for (int s = 0; s < r->stages; s++)
     r->stage_time[s].other_s = MAX(r->step_time_lower_s - r->stage_time[s].compute_s, 0);
+  return TRUE;
 }
 
 static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail, GError **error) {
@@ -201,8 +202,8 @@ static gboolean step_time(Parts *p, MsResult *r, MsTime *step, MsDetail *detail,
   for (int s = 0; s < r->stages; s++) r->stage_time[s].compute_s = compute_s[s];
   r->step_time_lower_s = (double)lower / MS_PS_PER_S;
   *step = lower;
-  if (r->fidelity == MS_FIDELITY_BOUND) leave_the_rest(r);
-  if (r->fidelity != MS_FIDELITY_BOUND && !ms_program_meet(p->program, error)) return FALSE;
+  if (r->fidelity == MS_FIDELITY_BOUND) return leave_the_rest(r);
+  if (!ms_program_meet(p->program, error)) return FALSE;
   gboolean fast = r->fidelity == MS_FIDELITY_FAST;
   if (r->fidelity == MS_FIDELITY_FULL || (fast && few_turns(p))) return full_step(p, r, step, detail, error);
   if (fast) *step = fast_step(p, r, lower);

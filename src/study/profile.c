@@ -353,7 +353,7 @@ void ms_profile_fold(MsProfile *p, const MsKernelTable *table) {
 
 double ms_profile_speed(const MsProfile *measured, const MsHardware *machine) {
   double speed = measured->reference_flops / machine->reference_flops;
-  return speed > 0 ? speed : 1;
+  return isfinite(speed) && speed > 0 ? speed : 1;
 }
 
 MsProfile *ms_profile_load(const char *file, int stage, int rank, const MsKernelTable *table, GPtrArray *notes,

@@ -63,6 +63,13 @@ static void two_ranks_leave_results(void **state) {
   if (!run) fail_msg("%s", error->message);
   assert_int_equal(run->ranks, 2);
   assert_true(run->rows->len > 20 && run->step_s > 0 && run->kept_B > 0);
+  MsLocalStep halves = two; /* messages go over the ranks of TP */
+  halves.tp = 2, halves.pp = 1;
+  double jitter;
+  g_autofree char *with_tp = ms_local_scenario_text(&halves, hardware, NULL);
+  g_autoptr(GArray) messages = ms_job_messages(program, with_tp, 2, TRUE, &jitter, &error);
+  if (!messages) fail_msg("%s", error->message);
+  assert_true(messages->len > 20 && jitter > 0);
   assert_null(ms_job_step(program, "{}", 2, &error)); /* what a rank says comes back */
   assert_non_null(strstr(error->message, "required key is missing"));
 }

@@ -297,6 +297,7 @@ static void steps_are_scenarios(void **state) {
     g_autoptr(GError) error = NULL;
     g_autoptr(MsScenario) s = ms_local_scenario(step, hardware, &error);
     if (!s) fail_msg("%s", error->message);
+    assert_int_equal(s->cluster.expected, ms_local_ranks(step) > 1); /* they wait for one another */
     g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, &error);
     if (!layout) fail_msg("%s", error->message);
     assert_int_equal(layout->world, ms_local_ranks(step));
@@ -362,6 +363,8 @@ static void the_profile_predicts_the_machine(void **state) {
   g_autofree MsLocalStep *steps = ms_local_calibration_steps(24);
   g_autoptr(MsSurveyed) survey = survey_of(steps, 24, 5, 0.05), held = survey_of(check, n, 5, 0.05);
   g_autoptr(MsLocalProfile) profile = profile_of(survey);
+  assert_non_null(strstr(profile->text, "\"kernel_jitter\": 0.05,"));
+  assert_non_null(strstr(profile->text, "\"clock_spread\": 0,"));
   for (guint i = 0; i < profile->distrust->len; i++) fail_msg("%s", (char *)profile->distrust->pdata[i]);
   g_autofree char *file = g_build_filename(folder, "paper.json", NULL);
   assert_true(g_file_set_contents(file, profile->text, -1, NULL));
