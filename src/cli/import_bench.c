@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/io.h"
 #include "cli/cli.h"
 #include "logs/machine.h"
@@ -20,6 +21,8 @@ static gboolean read_all(int form, const MsImportBench *o, char **files, GPtrArr
     MsBench *bench = reader ? ms_bench_read(form, reader, files[i], o->gpus, notes, error) : NULL;
     if (!bench) return FALSE;
     g_ptr_array_add(benches, bench);
+    if (o->gpus > 0 && bench->ranks == 0)
+      return ms_usage_error(error, "import %s: --gpus is for logs of collectives", bench->by);
   }
   return TRUE;
 }

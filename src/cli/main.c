@@ -157,7 +157,7 @@ static const MsVerb verbs[] = {
     {"import",
      "hf|megatron|modelzoo|primus FILE [WORD…] | torchtitan|deepspeed|peft FILE | "
      "kineto|nsys|rocprof|msprof TRACE… | slurm-topology|ibnetdiscover FILE [NODES] | nccl-topo FILE | goal FILE | "
-     "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream LOG…",
+     "log|nccl-tests|rccl-tests|hccl-test|ib_write_bw|stream|mlc LOG…",
      "a model from a Hugging Face config.json, a scenario from a Megatron command line, a model-zoo or Primus YAML, "
      "TorchTitan's TOML or DeepSpeed's JSON, what was measured from a training log, a machine from logs of benchmarks, "
      "where the time of a profile went, a fabric "

@@ -68,9 +68,9 @@ static gboolean add(Reader *r, double size_B, double time_s) {
 }
 
 /* A row that is too short is half a row when nothing follows it. */
-static gboolean doubt(Reader *r, int must) {
+static gboolean doubt(Reader *r, int has, int must) {
   g_free(r->doubtful);
-  r->doubtful = g_strdup_printf("has %d columns, must have %d", r->n, must);
+  r->doubtful = g_strdup_printf("has %d columns, must have %d", has, must);
   r->at = ms_reader_line_number(r->stream);
   return TRUE;
 }
@@ -98,8 +98,12 @@ static gboolean second_test(Reader *r) { return wrong(r, NULL, "a second test be
 
 static gboolean needs_ranks(Reader *r, int ranks) {
   if (r->bench->ranks == 0) r->bench->ranks = ranks;
+  if (ranks > 0 && ranks != r->bench->ranks)
+    return ms_input_error(r->error, r->file, 0, NULL, "is of %d ranks, --gpus says %d", r->bench->ranks, ranks);
   if (r->bench->ranks >= 2) return TRUE;
-  return ms_input_error(r->error, r->file, 0, NULL, "the log does not say how many ranks took part: give --gpus");
+  return ms_input_error(r->error, r->file, 0, NULL, "%s",
+                        r->bench->ranks == 1 ? "is of one rank: a collective has at least 2"
+                                             : "the log does not say how many ranks took part: give --gpus");
 }
 
 /* --- nccl-tests, rccl-tests ------------------------------------------------------------------------------------ */
@@ -131,7 +135,7 @@ static void nccl_head(Reader *r, char *line) {
 static gboolean nccl_row(Reader *r) {
   double size, us, alg, bus, miss;
   if (r->columns == 0) return wrong(r, NULL, "a row before the line \"# size count type ... time algbw busbw\"");
-  if (r->n < r->columns) return doubt(r, r->columns);
+  if (r->n < r->columns) return doubt(r, r->n, r->columns);
   if (!number(r, r->words[r->size], "size", 0, &size) || !number(r, r->words[r->time], "time", 0, &us) ||
       !number(r, r->words[r->alg], "algbw", 0, &alg) || !number(r, r->words[r->bus], "busbw", 0, &bus))
     return FALSE;
@@ -194,7 +198,7 @@ static gboolean hccl_line(Reader *r, char *line) {
   if (!strchr(line, '|')) return hccl_command(r, line);
   split(r, line, " \t|");
   if (r->n == 0 || !is_count(r->words[0])) return TRUE;
-  if (r->n < 3) return doubt(r, 4);
+  if (r->n < 3) return doubt(r, r->n, 4);
   if (r->n > 3 && strcmp(r->words[3], "failed") == 0)
     return wrong(r, "check_result", "results were wrong: the times are of no use");
   if (!number(r, r->words[0], "data_size", 0, &size) || !number(r, r->words[1], "aveg_time", 0, &us)) return FALSE;
@@ -210,45 +214,63 @@ static gboolean hccl_finish(Reader *r, int ranks) {
 }
 
 /* --- perftest -------------------------------------------------------------------------------------------------- */
-/* perftest counts 2^20 bytes a "MB". */
+/* Older releases print "MB" for the same 2^20 bytes. */
+static double unit_of_head(const char *line) {
+  static const struct {
+    const char *column;
+    double Bps;
+  } units[] = {{"BW average[Gb/sec]", 1e9 / 8}, {"BW average[MiB/sec]", 1 << 20}, {"BW average[MB/sec]", 1 << 20}};
+  for (gsize i = 0; i < G_N_ELEMENTS(units); i++)
+    if (strstr(line, units[i].column)) return units[i].Bps;
+  return 0;
+}
+
 static gboolean perftest_line(Reader *r, char *line) {
   double size, rate;
   if (strstr(line, "BW average[")) {
-    r->unit = strstr(line, "BW average[Gb/sec]") ? 1e9 / 8 : strstr(line, "BW average[MB/sec]") ? 1048576.0 : 0;
-    return r->unit > 0 ? TRUE : wrong(r, NULL, "unknown unit of \"BW average\", must be MB/sec or Gb/sec");
+    r->unit = unit_of_head(line);
+    return r->unit > 0 ? TRUE : wrong(r, NULL, "unknown unit of \"BW average\", must be MiB/sec, MB/sec or Gb/sec");
   }
   split(r, line, " \t");
   if (r->unit == 0 || r->n == 0 || !is_count(r->words[0])) return TRUE;
-  if (r->n < 4) return doubt(r, 5);
+  if (r->n < 4) return doubt(r, r->n, 5);
   if (!number(r, r->words[0], "#bytes", 1, &size) || !number(r, r->words[3], "BW average", 0, &rate)) return FALSE;
   return rate > 0 ? add(r, size, size / (rate * r->unit)) : TRUE;
 }
 
-static gboolean perftest_finish(Reader *r, int ranks) {
-  (void)ranks;
-  r->bench->op = "link";
-  return TRUE;
-}
+static gboolean without_ranks(Reader *r, const char *op) { return r->bench->op = op, TRUE; }
+static gboolean perftest_finish(Reader *r, int ranks) { return (void)ranks, without_ranks(r, "link"); }
 
 /* --- STREAM ---------------------------------------------------------------------------------------------------- */
-/* "Triad:          187654.3     0.013     0.012     0.014": best rate in 10^6 B/s */
-static gboolean stream_line(Reader *r, char *line) {
-  static const char *const kernels[] = {"Copy:", "Scale:", "Add:", "Triad:"};
+/* A line that begins with one of the names and a rate in 10^6 B/s, `must` columns in all. */
+static gboolean memory_line(Reader *r, char *line, const char *const *names, int must) {
   double rate;
-  split(r, line, " \t");
-  for (gsize i = 0; r->n > 0 && i < G_N_ELEMENTS(kernels); i++) {
-    if (strcmp(r->words[0], kernels[i]) != 0) continue;
-    if (r->n < 2) return doubt(r, 5);
-    return number(r, r->words[1], kernels[i], 1e-3, &rate) && add(r, 1e9, 1e9 / (rate * 1e6));
+  line += strspn(line, " \t");
+  for (int i = 0; names[i]; i++) {
+    if (!g_str_has_prefix(line, names[i])) continue;
+    split(r, line + strlen(names[i]), " \t:");
+    if (r->n < 1) return doubt(r, 1, must);
+    return number(r, r->words[0], names[i], 1e-3, &rate) && add(r, 1e9, 1e9 / (rate * 1e6));
   }
   return TRUE;
 }
 
-static gboolean stream_finish(Reader *r, int ranks) {
-  (void)ranks;
-  r->bench->op = "memory";
-  return TRUE;
+/* "Triad:          187654.3     0.013     0.012     0.014" */
+static gboolean stream_line(Reader *r, char *line) {
+  static const char *const kernels[] = {"Copy:", "Scale:", "Add:", "Triad:", NULL};
+  return memory_line(r, line, kernels, 5);
 }
+
+static gboolean stream_finish(Reader *r, int ranks) { return (void)ranks, without_ranks(r, "memory"); }
+
+/* --- Intel Memory Latency Checker ------------------------------------------------------------------------------ */
+/* "2:1 Reads-Writes :\t149341.2": the mixes of Add, Copy and Triad; reads alone are faster than any operator. */
+static gboolean mlc_line(Reader *r, char *line) {
+  static const char *const mixes[] = {"2:1 Reads-Writes", "1:1 Reads-Writes", "Stream-triad like", NULL};
+  return memory_line(r, line, mixes, 2);
+}
+
+static gboolean mlc_finish(Reader *r, int ranks) { return (void)ranks, without_ranks(r, "memory"); }
 
 /* FORM(word, what reads its lines and finishes) */
 #define FORMS                   \
@@ -256,7 +278,8 @@ static gboolean stream_finish(Reader *r, int ranks) {
   FORM("rccl-tests", nccl)      \
   FORM("hccl-test", hccl)       \
   FORM("ib_write_bw", perftest) \
-  FORM("stream", stream)
+  FORM("stream", stream)        \
+  FORM("mlc", mlc)
 #define FORM(word, by) word,
 const char *const ms_bench_words[] = {FORMS NULL};
 #undef FORM
@@ -289,7 +312,7 @@ MsBench *ms_bench_read(int form, MsReader *stream, const char *file, int ranks, 
   GError *cause = NULL;
   Reader r = {.bench = g_new0(MsBench, 1), .file = file, .stream = stream, .notes = notes, .error = &cause};
   r.hosts = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-  r.bench->file = g_path_get_basename(file);
+  r.bench->file = g_path_get_basename(file), r.bench->by = ms_bench_words[form];
   r.bench->rows = g_array_new(FALSE, FALSE, sizeof(MsBenchRow));
   if (!read_log(&r, form, ranks)) {
     g_clear_pointer(&r.bench, ms_bench_free);

@@ -9,6 +9,7 @@
 #include "calib/solve.h"
 #include "cost/bench.h"
 #include "describe/sources.h"
+#include "describe/vendor.h"
 
 #include <math.h>
 #include <string.h>
@@ -57,8 +58,44 @@ static void add_curve(Work *w, MsCurve *curve, char *data) {
   g_ptr_array_add(w->data, data);
 }
 
+static char *data_of_all(const GPtrArray *benches) {
+  GString *text = g_string_new(NULL);
+  for (guint k = 0; k < benches->len; k++) {
+    g_autofree char *one = data_of(benches->pdata[k]);
+    g_string_append_printf(text, "%s%s", k ? "; " : "", one);
+  }
+  return g_string_free(text, FALSE);
+}
+
 /* --- one scale-up domain: as moesim fit does ------------------------------------------------------------------- */
-static gboolean fit_inside(Work *w, const MsBench *b, GError **error) {
+static gboolean is_inside(const Work *w, const MsBench *b) {
+  return is_message(b) && strcmp(b->op, "p2p") != 0 && !crosses(w, b);
+}
+
+/* The logs of the collective and the ranks of that at `first`; NULL: one in front of it has them, too. (transfer
+ * container) */
+static GPtrArray *group_from(const Work *w, const GPtrArray *benches, guint first) {
+  const MsBench *own = benches->pdata[first];
+  GPtrArray *group = g_ptr_array_new();
+  for (guint i = 0; i < benches->len; i++) {
+    MsBench *b = benches->pdata[i];
+    if (is_inside(w, b) && strcmp(b->op, own->op) == 0 && b->ranks == own->ranks) g_ptr_array_add(group, b);
+  }
+  if (group->len > 0 && group->pdata[0] != own) g_clear_pointer(&group, g_ptr_array_unref);
+  return group;
+}
+
+static void add_rows(const MsBench *b, GArray *rows) {
+  for (guint i = 0; i < b->rows->len; i++) {
+    const MsBenchRow *row = &g_array_index(b->rows, MsBenchRow, i);
+    MsRow as = {.x = {row->size_B, b->ranks}, .time_s = row->time_s};
+    g_array_append_val(rows, as);
+  }
+}
+
+/* Logs of one collective among as many ranks. */
+static gboolean fit_inside(Work *w, const GPtrArray *group, GError **error) {
+  const MsBench *b = group->pdata[0];
   MsSeries series = {.kind = MS_ROW_COLLECTIVE,
                      .key = {.op = b->op, .level = "nvlink", .ranks = b->ranks},
                      .dtype = MS_ODT_BF16,
@@ -70,19 +107,17 @@ static gboolean fit_inside(Work *w, const MsBench *b, GError **error) {
   const MsFitContext context = {.launch_s = NAN, .wire_Bps = NAN};
   MsCurve curve = {0};
   g_autofree char *why = NULL;
-  for (guint i = 0; i < b->rows->len; i++) {
-    const MsBenchRow *row = &g_array_index(b->rows, MsBenchRow, i);
-    MsRow as = {.x = {row->size_B, b->ranks}, .time_s = row->time_s};
-    g_array_append_val(series.rows, as);
-  }
+  for (guint k = 0; k < group->len; k++) add_rows(group->pdata[k], series.rows);
+  ms_series_merge(series.rows);
+  guint sizes = series.rows->len;
   gboolean ok = ms_fit_series(&series, &rates, &context, &curve, &why);
   g_array_unref(series.rows);
   if (!ok) return ms_input_error(error, b->file, 0, NULL, "%s", why);
   const char *error_text = isnan(curve.provenance.residual_median)
                                ? "too few to tell how well the curve fits"
                                : MS_FORMAT("median error %.1f %%", 100 * curve.provenance.residual_median);
-  note(w, "%s among %d ranks of a domain: %u sizes, %s", b->op, b->ranks, b->rows->len, error_text);
-  add_curve(w, &curve, data_of(b));
+  note(w, "%s among %d ranks of a domain: %u sizes, %s", b->op, b->ranks, sizes, error_text);
+  add_curve(w, &curve, data_of_all(group));
   return TRUE;
 }
 
@@ -92,20 +127,21 @@ typedef struct {
   MsScenario scenario;
   MsHardware hardware;
   const char *op, *level;
-  MsCurve *curves; /* of `hardware`: ours in front of the base's */
-  const MsBench **bench;
-  guint n_benches, n;
+  MsCurve *curves;    /* of `hardware`: ours in front of the base's */
+  GPtrArray *benches; /* MsBench, not owned */
+  guint n;
   guint *of, *row; /* which bench, which row */
 } Level;
 
 static double predicted(const Level *l, guint i) {
-  const MsBench *b = l->bench[l->of[i]];
+  const MsBench *b = l->benches->pdata[l->of[i]];
   MsGroup group = group_of(l->work, b);
   return ms_bench_collective_s(&l->scenario, l->op, &group, g_array_index(b->rows, MsBenchRow, l->row[i]).size_B);
 }
 
 static double measured(const Level *l, guint i) {
-  return g_array_index(l->bench[l->of[i]]->rows, MsBenchRow, l->row[i]).time_s;
+  const MsBench *b = l->benches->pdata[l->of[i]];
+  return g_array_index(b->rows, MsBenchRow, l->row[i]).time_s;
 }
 
 static double residual(const double *p, guint i, const void *data) {
@@ -116,16 +152,16 @@ static double residual(const double *p, guint i, const void *data) {
 
 static void collect(Level *l, const GPtrArray *benches) {
   guint rows = 0;
-  l->bench = g_new0(const MsBench *, benches->len + 1);
+  l->benches = g_ptr_array_new();
   for (guint k = 0; k < benches->len; k++) {
-    const MsBench *b = benches->pdata[k];
+    MsBench *b = benches->pdata[k];
     gboolean network = crosses(l->work, b);
     if (strcmp(b->op, l->op) == 0 && network == (strcmp(l->level, "network") == 0))
-      l->bench[l->n_benches++] = b, rows += b->rows->len;
+      g_ptr_array_add(l->benches, b), rows += b->rows->len;
   }
   l->of = g_new(guint, rows + 1), l->row = g_new(guint, rows + 1);
-  for (guint k = 0; k < l->n_benches; k++)
-    for (guint i = 0; i < l->bench[k]->rows->len; i++) l->of[l->n] = k, l->row[l->n++] = i;
+  for (guint k = 0; k < l->benches->len; k++)
+    for (guint i = 0; i < ((const MsBench *)l->benches->pdata[k])->rows->len; i++) l->of[l->n] = k, l->row[l->n++] = i;
 }
 
 /* The machine with our curve in place of the base's of that collective and level. */
@@ -147,15 +183,6 @@ static void residuals(const Level *l, MsProvenance *p) {
   g_autofree double *miss = g_new(double, l->n + 1);
   for (guint i = 0; i < l->n; i++) miss[i] = fabs(predicted(l, i) / measured(l, i) - 1);
   p->residual_median = ms_quantile(miss, l->n, 0.5), p->residual_p90 = ms_quantile(miss, l->n, 0.9);
-}
-
-static char *data_of_all(const Level *l) {
-  GString *text = g_string_new(NULL);
-  for (guint k = 0; k < l->n_benches; k++) {
-    g_autofree char *one = data_of(l->bench[k]);
-    g_string_append_printf(text, "%s%s", k ? "; " : "", one);
-  }
-  return g_string_free(text, FALSE);
 }
 
 static void report_level(Work *w, const Level *l, const MsCurve *c) {
@@ -192,10 +219,10 @@ static void fit_level(Work *w, const GPtrArray *benches, const char *op, const c
                                       .n_fitted = l.n};
     residuals(&l, &curve.provenance);
     report_level(w, &l, &curve);
-    add_curve(w, &curve, data_of_all(&l));
+    add_curve(w, &curve, data_of_all(l.benches));
     g_free(l.curves);
   }
-  g_free(l.bench), g_free(l.of), g_free(l.row);
+  g_ptr_array_unref(l.benches), g_free(l.of), g_free(l.row);
 }
 
 /* --- a NIC, memory --------------------------------------------------------------------------------------------- */
@@ -218,25 +245,114 @@ static void take_link(Work *w, const MsBench *b) {
        w->hardware->nic_Bps / 1e9);
 }
 
-static gboolean take_memory(Work *w, const MsBench *b, GError **error) {
+/* Where several logs are of memory, the slowest decides, as of NICs. */
+static double slowest_memory(const GPtrArray *benches) {
+  double slowest = INFINITY;
+  for (guint i = 0; i < benches->len; i++) slowest = MIN(slowest, best_rate(benches->pdata[i]));
+  return slowest;
+}
+
+static void add_memory_curve(Work *w, const char *op, double share, const GPtrArray *benches) {
+  const MsBench *first = benches->pdata[0];
+  MsCurve curve = {.op = g_strdup(op), .form = MS_FORM_BANDWIDTH};
+  curve.param[MS_B_E] = ms_round_digits(share, 4), curve.param[MS_B_LAUNCH] = w->scenario.laws.default_memory_launch_s;
+  curve.provenance = (MsProvenance){.form = g_strdup_printf("best rate of %s over hbm_Bps", first->by),
+                                    .cast_launch_s = NAN,
+                                    .cast_bw_efficiency = NAN,
+                                    .n_fitted = first->rows->len,
+                                    .residual_median = NAN,
+                                    .residual_p90 = NAN};
+  add_curve(w, &curve, data_of_all(benches));
+}
+
+/* `benches`: the logs of memory. */
+static gboolean take_memory(Work *w, const GPtrArray *benches, GError **error) {
   static const char *const kernels[] = {"elementwise", "copy", "add"};
-  double rate = best_rate(b), share = rate / w->hardware->hbm_Bps;
+  if (benches->len == 0) return TRUE;
+  double rate = slowest_memory(benches), share = rate / w->hardware->hbm_Bps;
   if (!(share > 0 && share <= 1))
-    return ms_input_error(error, b->file, 0, NULL, "%.4g GB/s is above hbm_Bps of %s, %.4g GB/s", rate / 1e9,
-                          w->options->base, w->hardware->hbm_Bps / 1e9);
-  for (gsize i = 0; i < G_N_ELEMENTS(kernels); i++) {
-    MsCurve curve = {.op = g_strdup(kernels[i]), .form = MS_FORM_BANDWIDTH};
-    curve.param[MS_B_E] = ms_round_digits(share, 4),
-    curve.param[MS_B_LAUNCH] = w->scenario.laws.default_memory_launch_s;
-    curve.provenance = (MsProvenance){.form = g_strdup("best rate of STREAM over hbm_Bps"),
-                                      .cast_launch_s = NAN,
-                                      .cast_bw_efficiency = NAN,
-                                      .n_fitted = b->rows->len,
-                                      .residual_median = NAN,
-                                      .residual_p90 = NAN};
-    add_curve(w, &curve, data_of(b));
-  }
+    return ms_input_error(error, ((const MsBench *)benches->pdata[0])->file, 0, NULL,
+                          "%.4g GB/s is above hbm_Bps of %s, %.4g GB/s", rate / 1e9, w->options->base,
+                          w->hardware->hbm_Bps / 1e9);
+  for (gsize i = 0; i < G_N_ELEMENTS(kernels); i++) add_memory_curve(w, kernels[i], share, benches);
   note(w, "memory reaches %.0f %% of hbm_Bps", 100 * share);
+  return TRUE;
+}
+
+/* --- logs that are not of this machine, or count already ------------------------------------------------------- */
+/* "h100" of h100-sxm, "s5000" of mtt-s5000: the first word of a machine's name that has a digit. NULL: none has.
+ * (transfer full) */
+static char *chip_of(const char *machine) {
+  g_auto(GStrv) words = g_strsplit(machine, "-", -1);
+  for (int i = 0; words[i]; i++)
+    if (strpbrk(words[i], "0123456789")) return g_strdup(words[i]);
+  return NULL;
+}
+
+/* "NVIDIA H100 80GB HBM3" has h100, and neither h10 nor h1000. */
+static gboolean has_chip(const char *device, const char *chip) {
+  g_autofree char *lower = g_ascii_strdown(device, -1);
+  g_auto(GStrv) words = g_strsplit_set(lower, " -_/()", -1);
+  return g_strv_contains((const char *const *)words, chip);
+}
+
+static gboolean is_of_arch(const char *shipped, const MsHardware *h) {
+  g_autoptr(MsHardware) other = ms_hardware_load(shipped, NULL);
+  return !other || !other->arch || !h->arch || strcmp(other->arch, h->arch) == 0;
+}
+
+/* Of a GPU that no shipped machine is called after nothing is known; of a machine that is called after none, its
+ * architecture tells. */
+static gboolean is_another_chip(const char *device, const MsHardware *h) {
+  g_autoptr(GPtrArray) shipped = ms_data_names("hardware");
+  g_autofree char *own = chip_of(h->name);
+  gboolean is_shipped = FALSE, is_known = FALSE, alike = FALSE;
+  for (guint i = 0; own && i + 1 < shipped->len; i++) {
+    g_autofree char *chip = chip_of(shipped->pdata[i]);
+    is_shipped |= g_strcmp0(chip, own) == 0;
+  }
+  for (guint i = 0; i + 1 < shipped->len; i++) {
+    g_autofree char *chip = chip_of(shipped->pdata[i]);
+    if (!chip || !has_chip(device, chip)) continue;
+    is_known = TRUE;
+    alike |= is_shipped ? strcmp(chip, own) == 0 : is_of_arch(shipped->pdata[i], h);
+  }
+  return is_known && !alike;
+}
+
+/* Who makes what a log is of: drivers put the name in front; HCCL is Huawei's. NULL: not known. */
+static const char *vendor_of(const MsBench *b) {
+  static const char *const vendors[] = {"NVIDIA", "AMD"};
+  for (gsize i = 0; b->device && i < G_N_ELEMENTS(vendors); i++)
+    if (g_str_has_prefix(b->device, vendors[i])) return vendors[i];
+  return g_strcmp0(b->by, "hccl-test") == 0 ? "Huawei" : NULL;
+}
+
+static gboolean is_of_machine(const Work *w, const MsBench *b, GError **error) {
+  const char *vendor = vendor_of(b);
+  const MsVendorRow *known = ms_vendor(w->hardware);
+  gboolean other = vendor && known && strcmp(vendor, known->word) != 0;
+  if (!other && !(b->device && is_another_chip(b->device, w->hardware))) return TRUE;
+  return ms_input_error(error, b->file, 0, NULL,
+                        "is of %s, not of %s: --hardware names the machine that the logs are of",
+                        b->device ? b->device : vendor, w->options->base);
+}
+
+enum { TELLING_ROWS = 3 }; /* so many times are not the same by chance */
+
+static gboolean is_copy(const MsBench *a, const MsBench *b) {
+  return strcmp(a->op, b->op) == 0 && a->ranks == b->ranks && a->rows->len >= TELLING_ROWS &&
+         a->rows->len == b->rows->len && memcmp(a->rows->data, b->rows->data, a->rows->len * sizeof(MsBenchRow)) == 0;
+}
+
+/* The same measurement twice would count as two. */
+static gboolean counts_once(const GPtrArray *benches, guint at, GError **error) {
+  const MsBench *own = benches->pdata[at];
+  for (guint i = 0; i < at; i++) {
+    const MsBench *other = benches->pdata[i];
+    if (is_copy(own, other))
+      return ms_input_error(error, own->file, 0, NULL, "has the times of %s: give each measurement once", other->file);
+  }
   return TRUE;
 }
 
@@ -270,16 +386,24 @@ static char *machine_text(const Work *w) {
   return ms_json_out_take(out);
 }
 
+static gboolean take_alone(Work *w, const GPtrArray *benches, GError **error) {
+  g_autoptr(GPtrArray) memory = g_ptr_array_new();
+  for (guint i = 0; i < benches->len; i++) {
+    MsBench *b = benches->pdata[i];
+    if (strcmp(b->op, "link") == 0) take_link(w, b);
+    else if (strcmp(b->op, "memory") == 0) g_ptr_array_add(memory, b);
+  }
+  return take_memory(w, memory, error);
+}
+
 static gboolean convert(Work *w, const GPtrArray *benches, GError **error) {
   static const char *const ops[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "p2p"};
+  for (guint i = 0; i < benches->len; i++)
+    if (!is_of_machine(w, benches->pdata[i], error) || !counts_once(benches, i, error)) return FALSE;
+  if (!take_alone(w, benches, error)) return FALSE;
   for (guint i = 0; i < benches->len; i++) {
-    const MsBench *b = benches->pdata[i];
-    if (strcmp(b->op, "link") == 0) take_link(w, b);
-    else if (strcmp(b->op, "memory") == 0 && !take_memory(w, b, error)) return FALSE;
-  }
-  for (guint i = 0; i < benches->len; i++) {
-    const MsBench *b = benches->pdata[i];
-    if (is_message(b) && strcmp(b->op, "p2p") != 0 && !crosses(w, b) && !fit_inside(w, b, error)) return FALSE;
+    g_autoptr(GPtrArray) group = group_from(w, benches, i);
+    if (group && group->len > 0 && !fit_inside(w, group, error)) return FALSE;
   }
   fit_level(w, benches, "p2p", "nvlink");
   for (gsize i = 0; i < G_N_ELEMENTS(ops); i++) fit_level(w, benches, ops[i], "network");

@@ -3,8 +3,9 @@
  * Collectives inside one scale-up domain give curves as `moesim fit` does (lines by group size, 15 % of the sizes held
  * back). Those over the network give one curve for each collective: what one ring step takes and what one NIC carries,
  * so that the cost model of collectives (cost/) comes closest to all logs of that collective, whatever their group.
- * perftest gives the rate of a NIC, STREAM that of memory. Every figure says in its source or provenance which log it
- * comes from. */
+ * perftest gives the rate of a NIC, STREAM and mlc that of memory; of several of these the slowest decides. Every
+ * figure says in its source or provenance which log it comes from. A log of another GPU than the machine's, where its
+ * name tells, and a measurement that is given twice are refused. */
 #ifndef MS_LOGS_MACHINE_H
 #define MS_LOGS_MACHINE_H
 
