@@ -16,6 +16,13 @@ static inline guint ms_hash_words(const gint32 *word, size_t n) {
   static guint hash_##name(gconstpointer key) { return ms_hash_words(key, sizeof(T) / sizeof(gint32)); } \
   static gboolean equal_##name(gconstpointer a, gconstpointer b) { return !memcmp(a, b, sizeof(T)); }
 
+/* FNV-1a of a text, of 64 bits: those of millions of lines differ. */
+static inline guint64 ms_hash_text(const char *text) {
+  guint64 h = 14695981039346656037u;
+  for (; *text; text++) h = (h ^ (guchar)*text) * 1099511628211u;
+  return h;
+}
+
 /* splitmix64: draws that are the same on every machine. */
 #define MS_DRAW_STEP 0x9e3779b97f4a7c15u
 static inline guint64 ms_mixed(guint64 x) {

@@ -2,6 +2,7 @@
 #include "logs/training.h"
 
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/stats.h"
 #include "base/text.h"
@@ -23,6 +24,7 @@ typedef struct {
   double block_ms, block_samples; /* MLPerf */
   double step, samples;           /* Megatron-LM: number of the line before, and samples consumed by then; NaN */
   GHashTable *ranks;              /* that report memory */
+  GHashTable *seen;               /* step lines, without what a launcher puts in front */
   GPtrArray *earlier;             /* the arguments in front of those of this block; NULL: none */
   int own_batch;                  /* that the arguments say; 0: they do not */
   char *speaker;                  /* what a launcher put in front of the step before */
@@ -105,16 +107,23 @@ static gboolean is_repeated(Reader *r, int number) {
   const MsLogStep *last = r->log->steps->len ? &g_array_index(r->log->steps, MsLogStep, r->log->steps->len - 1) : NULL;
   g_autofree char *speaker = g_strndup(r->line, (gsize)(behind_rank(r->line) - r->line));
   gboolean other = g_strcmp0(speaker, r->speaker) != 0;
-  if (last && number > 0 && (number == last->number || (other && number < last->number))) return TRUE;
+  if (last && (number == last->number || (other && number < last->number))) return TRUE;
   if (other) g_free(r->speaker), r->speaker = g_steal_pointer(&speaker);
   return FALSE;
+}
+
+/* Whether the line at hand stood there before: a restart prints other times, a log that is there twice the same. */
+static gboolean is_copy(Reader *r) {
+  return !g_hash_table_add(r->seen, GSIZE_TO_POINTER((gsize)ms_hash_text(behind_rank(r->line))));
 }
 
 static gboolean add_step(Reader *r, MsLogStep *step, const char *from) {
   gboolean timed = !isnan(step->time_s);
   if (timed && !(step->time_s > 0 && step->time_s < LONGEST))
     return wrong(r, from, "is %g s, must be above 0 and below %g", step->time_s, LONGEST);
+  if (step->number < 0) step->number = (int)r->log->steps->len + 1;
   if (is_repeated(r, step->number)) return TRUE;
+  if (is_copy(r)) return r->log->copies++, TRUE;
   if (r->log->steps->len >= MOST_STEPS) return wrong(r, NULL, "more than %d steps", MOST_STEPS);
   step->line = ms_reader_line_number(r->reader);
   g_array_append_val(r->log->steps, *step);
@@ -125,7 +134,10 @@ static void more_memory(double *most, double GiB) {
   if (GiB > 0 && GiB < 1e6 && !(*most >= GiB)) *most = GiB;
 }
 
-static int step_number(double value) { return value >= 0 && value < 1e9 ? (int)value : 0; }
+static int count_of(double value) { return value >= 0 && value < 1e9 ? (int)value : 0; }
+
+/* -1: not known. */
+static int step_number(double value) { return value >= 0 && value < 1e9 ? (int)value : -1; }
 
 /* --- Megatron-LM, MindSpeed, Megatron Bridge ------------------------------------------------------------------- */
 /* "[Rank 0] (after 10 iterations) memory (MB) | allocated: 23112.3 | max allocated: 51234.5 | reserved: ... | max
@@ -162,7 +174,7 @@ static gboolean megatron_line(Reader *r, const char *line) {
                     .tflops = behind(line, "throughput per GPU (TFLOP/s/GPU)"),
                     .bad = behind(line, "number of nan iterations") > 0 ||
                            behind(line, "number of skipped iterations") > 0 ||
-                           (strstr(line, "lm loss") && isnan(loss))};
+                           (strstr(line, "lm loss") && !isfinite(loss))};
   if (isnan(step.time_s)) return no_number(r, line, time_key, time_key, "no number follows");
   return add_step(r, &step, time_key);
 }
@@ -178,7 +190,7 @@ static void argument(Reader *r, const char *line) {
   g_autofree char *dest = g_strndup(name, n), *value = g_strdup(dots + strspn(dots, "."));
   if (value[0] != ' ') return;
   g_strstrip(value);
-  if (strcmp(dest, "world_size") == 0) r->log->world_size = step_number(g_ascii_strtod(value, NULL));
+  if (strcmp(dest, "world_size") == 0) r->log->world_size = count_of(g_ascii_strtod(value, NULL));
   if (strcmp(dest, "global_batch_size") == 0) r->own_batch = batch_of(g_ascii_strtod(value, NULL));
   g_ptr_array_add(r->log->arguments, g_strdup_printf("%s %s", dest, value));
 }
@@ -241,7 +253,7 @@ static void arguments_line(Reader *r, const char *line) {
   if (strstr(line, "end of arguments -")) arguments_end(r);
   else if (r->inside) argument(r, behind_rank(line));
   else if (strstr(line, "- arguments -")) arguments_begin(r);
-  else if (strstr(line, "> padded vocab (size: ")) r->log->vocab_size = step_number(behind(line, "(size"));
+  else if (strstr(line, "> padded vocab (size: ")) r->log->vocab_size = count_of(behind(line, "(size"));
 }
 
 /* --- NeMo 2 ---------------------------------------------------------------------------------------------------- */
@@ -257,7 +269,7 @@ static gboolean nemo_line(Reader *r, const char *line) {
                     .time_s = behind(line, "train_step_timing in s"),
                     .tokens_per_s = NAN,
                     .tflops = behind(line, "TFLOPS_per_GPU"),
-                    .bad = strstr(line, "reduced_train_loss") && isnan(behind(line, "reduced_train_loss"))};
+                    .bad = strstr(line, "reduced_train_loss") && !isfinite(behind(line, "reduced_train_loss"))};
   if (isnan(step.time_s))
     return no_number(r, line, "train_step_timing in s", "train_step_timing in s", "no number follows");
   return add_step(r, &step, "train_step_timing in s");
@@ -275,7 +287,7 @@ static gboolean titan_line(Reader *r, const char *line) {
                     .time_s = NAN,
                     .tokens_per_s = behind(line, "tps:"),
                     .tflops = behind(line, "tflops:"),
-                    .bad = isnan(behind(line, "loss:"))};
+                    .bad = !isfinite(behind(line, "loss:"))};
   if (!(step.tokens_per_s > 0)) return no_number(r, line, "tps:", "tps", "no number above 0 follows");
   return add_step(r, &step, "tps");
 }
@@ -309,9 +321,11 @@ static gboolean mllog_block(Reader *r, double ms, double samples) {
 static gboolean mllog_event(Reader *r, JsonObject *event) {
   const char *word = ms_json_string(ms_json_member(event, "key")), *key = word ? word : "";
   JsonObject *value = object_member(event, "value"), *metadata = object_member(event, "metadata");
-  double ms = member(event, "time_ms"), samples = member(metadata, "samples_count"), batch = member(event, "value");
+  double ms = member(event, "time_ms"), samples = member(metadata, "samples_count"), step = member(metadata, "step"),
+         batch = member(event, "value");
   if (strcmp(key, "global_batch_size") == 0 && batch >= 1 && batch < 1e9) r->log->global_batch = (int)batch;
-  if (strcmp(key, "tracked_stats") == 0 && value) return mllog_stats(r, value, member(metadata, "step"));
+  if (strcmp(key, "tracked_stats") == 0 && value)
+    return mllog_stats(r, value, isnan(step) ? samples / r->log->global_batch : step);
   if (strcmp(key, "block_stop") == 0 && r->log->global_batch > 0 && r->block_ms > 0 && !mllog_block(r, ms, samples))
     return FALSE;
   if (strcmp(key, "block_start") == 0) r->block_ms = ms, r->block_samples = samples;
@@ -424,6 +438,9 @@ static void say_what_was_left_out(const Reader *r, GPtrArray *notes) {
   if (log->starts > 1)
     ms_note(notes, "%s: the run was started %d times: the warm-up of each is left out", r->file, log->starts);
   if (log->bad > 0) ms_note(notes, "%s: %d NaN or skipped steps are left out", r->file, log->bad);
+  if (log->copies > 0)
+    ms_note(notes, "%s: %d lines of steps stand there again, and count once: does the file hold a log twice?", r->file,
+            log->copies);
   if (log->other_batches > 0)
     ms_note(notes, "%s: %d steps of another global batch size than %d are left out", r->file, log->other_batches,
             log->global_batch);
@@ -487,7 +504,7 @@ MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArra
               .form = -1,
               .step = NAN,
               .samples = NAN};
-  r.ranks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  r.ranks = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL), r.seen = g_hash_table_new(NULL, NULL);
   r.log->steps = g_array_new(FALSE, FALSE, sizeof(MsLogStep));
   r.log->arguments = g_ptr_array_new_with_free_func(g_free);
   r.log->allocated_GiB = r.log->reserved_GiB = NAN, r.log->runs = 1;
@@ -495,7 +512,7 @@ MsTrainingLog *ms_training_log_read(MsReader *reader, const char *file, GPtrArra
     g_clear_pointer(&r.log, ms_training_log_free);
     g_propagate_error(error, cause);
   }
-  g_hash_table_unref(r.ranks);
+  g_hash_table_unref(r.ranks), g_hash_table_unref(r.seen);
   g_clear_pointer(&r.earlier, g_ptr_array_unref);
   g_free(r.speaker);
   return r.log;

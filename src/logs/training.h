@@ -5,10 +5,11 @@
  * then on. The arguments that Megatron-LM prints are collected too.
  *
  * What a step time is taken from: steps that trained (no NaN, nothing skipped), behind the warm-up of every start of
- * the program. A start is where the count of steps goes back; a step that several ranks print counts once. Where other
- * arguments are printed another run begins, and only the last one counts; of a batch that grows only its last size
- * (that of the arguments). Warm-up are the first step of a start and those behind it that take more than a tenth longer
- * than the median of all. Of the rest the median counts, which evaluations and checkpoints do not move. */
+ * the program. A start is where the count of steps goes back; a step that several ranks print counts once, and so does
+ * a line that stands there twice. Where other arguments are printed another run begins, and only the last one counts;
+ * of a batch that grows only its last size (that of the arguments). Warm-up are the first step of a start and those
+ * behind it that take more than a tenth longer than the median of all. Of the rest the median counts, which evaluations
+ * and checkpoints do not move. */
 #ifndef MS_LOGS_TRAINING_H
 #define MS_LOGS_TRAINING_H
 
@@ -16,7 +17,7 @@
 #include "logs/reader.h"
 
 typedef struct {
-  int number, line, batch;             /* sequences of this step; 0: not printed */
+  int number, line, batch;             /* its place where none is printed; sequences, 0: not printed */
   double time_s, tokens_per_s, tflops; /* the latter of one GPU; NaN: not printed */
   gboolean bad, other;                 /* NaN or skipped; of another run or batch than those that count */
   gboolean start, warm;                /* the first of a start; warm-up */
@@ -27,7 +28,7 @@ typedef struct {
   GArray *steps;                       /* MsLogStep */
   double allocated_GiB, reserved_GiB;  /* the most that a rank reports; NaN */
   gboolean all_ranks;                  /* more than one rank reports memory */
-  int starts, bad, warm;               /* starts of the program, steps of each kind */
+  int starts, bad, warm, copies;       /* starts of the program, steps of each kind; lines that stand there again */
   double time_s, tokens_per_s, tflops; /* medians; NaN */
   double low_s, high_s;                /* a tenth of the steps is shorter, longer */
   guint kept;

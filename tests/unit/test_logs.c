@@ -11,6 +11,7 @@
 #include "logs/training.h"
 
 #include <glib/gstdio.h>
+#include <gsl/gsl_errno.h>
 #include <math.h>
 #include <string.h>
 
@@ -44,7 +45,8 @@ static void benchmarks(void **state) {
                 {"nccl-tests", "alltoall_perf-16.log", "all_to_all", 16, 2, 14, 8589934592, 136541e-6},
                 {"hccl-test", "hccl_all_reduce.log", "all_reduce", 8, 0, 7, 1073741824, 15420.70e-6},
                 {"ib_write_bw", "ib_write_bw.log", "link", 0, 0, 2, 1048576, 1048576 / (392.98e9 / 8)},
-                {"stream", "stream.log", "memory", 0, 0, 4, 1e9, 1e9 / 2676543.1e6}};
+                {"stream", "stream.log", "memory", 0, 0, 4, 1e9, 1e9 / 2676543.1e6},
+                {"mlc", "mlc.log", "memory", 0, 0, 3, 1e9, 1e9 / 128158.7e6}};
   for (gsize i = 0; i < G_N_ELEMENTS(expect); i++) {
     g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(MsBench) b = bench(expect[i].word, expect[i].file, 0, notes);
@@ -119,6 +121,69 @@ static void two_sizes(void **state) {
   assert_null(error);
   assert_string_equal(notes->pdata[0], "all_reduce among 8 ranks of a domain: 2 sizes, too few to tell how well the "
                                        "curve fits");
+}
+
+static MsBench *collective(int ranks, const char *device, double s) {
+  MsBench *b = g_new0(MsBench, 1);
+  *b = (MsBench){
+      g_strdup("made"), "all_reduce", ranks, 1, g_strdup(device), g_array_new(FALSE, FALSE, sizeof(MsBenchRow)),
+      ms_bench_words[0]};
+  for (double size = 1 << 20; size < 1e9; size *= 2) {
+    MsBenchRow row = {size, s + size / 3e11};
+    g_array_append_val(b->rows, row);
+  }
+  return b;
+}
+
+/* Takes both. NULL and *error. */
+static char *machine_of(MsBench *first, MsBench *second, const char *base, GError **error) {
+  g_autoptr(GPtrArray) benches = g_ptr_array_new_with_free_func((GDestroyNotify)ms_bench_free),
+                       notes = g_ptr_array_new_with_free_func(g_free);
+  g_ptr_array_add(benches, first);
+  if (second) g_ptr_array_add(benches, second);
+  return ms_logs_machine(benches, &(MsLogsMachine){base, "mine", "2026-11-22", "a test"}, notes, error);
+}
+
+/* Two logs of a group make one curve; the same one twice is no second measurement. */
+static void two_logs(void **state) {
+  (void)state;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = machine_of(collective(8, NULL, 2e-5), collective(8, NULL, 3e-5), "box", &error);
+  assert_null(error);
+  assert_non_null(strstr(text, "\"op\""));
+  assert_null(strstr(strstr(text, "\"op\"") + 1, "\"op\""));
+  assert_null(machine_of(collective(8, NULL, 2e-5), collective(8, NULL, 2e-5), "box", &error));
+  assert_string_equal(error->message, "made: has the times of made: give each measurement once");
+}
+
+/* By the words that a driver names a GPU with, against the name or the architecture of the machine. */
+static void other_gpu(void **state) {
+  (void)state;
+  g_autofree char *before = g_strdup(g_getenv("MOESIM_DATA")), *mine = ms_test_data_path("mine-h.json");
+  ms_test_data_write("mine-h.json", "{\"base\": \"h100-sxm\", \"name\": \"mine\"}");
+  g_setenv("MOESIM_DATA", MS_SOURCE_DIR, TRUE);
+  const struct {
+    const char *device, *base;
+    gboolean refused;
+  } table[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm", FALSE},
+               {"NVIDIA H100 80GB HBM3", "h200-sxm", TRUE},
+               {"NVIDIA GB200", "b200-sxm", TRUE},
+               {"NVIDIA GB200", "gb200-nvl72", FALSE},
+               {"AMD Instinct MI300X", "mi300x", FALSE},
+               {"AMD Instinct MI308X", "h100-sxm", TRUE},
+               {"NVIDIA GeForce RTX 4090", "l40s", FALSE},
+               {"MTT S5000", "mtt-s4000", TRUE},
+               {"MTT S5000", "mtt-s5000", FALSE},
+               {"NVIDIA H100 80GB HBM3", mine, FALSE},
+               {"NVIDIA A100-SXM4-80GB", mine, TRUE}};
+  for (gsize i = 0; i < G_N_ELEMENTS(table); i++) {
+    g_autoptr(GError) error = NULL;
+    g_autofree char *text = machine_of(collective(8, table[i].device, 2e-5), NULL, table[i].base, &error);
+    if ((text == NULL) != table[i].refused)
+      fail_msg("%s on %s: %s", table[i].device, table[i].base, error ? error->message : "");
+    if (error) assert_non_null(strstr(error->message, "--hardware names the machine that the logs are of"));
+  }
+  g_setenv("MOESIM_DATA", before, TRUE);
 }
 
 static MsTrainingLog *training(const char *name, GPtrArray *notes) {
@@ -273,10 +338,51 @@ static void many_restarts(void **state) {
   (void)state;
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(GString) text = g_string_new(NULL);
-  for (int i = 1; i <= 5; i++) append_steps(text, "", i, i + 2, 64, 1000);
+  for (int i = 1; i <= 5; i++) append_steps(text, "", i, i + 2, 64, 1000 + i);
   g_autoptr(MsTrainingLog) log = of_text(text, notes);
   assert_int_equal(log->starts, 5);
   assert_int_equal(log->kept, 10);
+}
+
+/* A log that stands in a file twice counts once; NeMo counts from 0; an infinite loss is none. */
+static void twice(void **state) {
+  (void)state;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GString) text = g_string_new(NULL);
+  for (int copy = 0; copy < 2; copy++)
+    for (int i = 0; i < 9; i++)
+      g_string_append_printf(text,
+                             "iteration %d/9 | global_step: %d | reduced_train_loss: %s | "
+                             "train_step_timing in s: %g\n",
+                             i, i, i == 4 ? "inf" : "2.5", 9 + 0.01 * i);
+  g_autoptr(MsTrainingLog) log = of_text(text, notes);
+  assert_int_equal(log->steps->len, 9);
+  assert_int_equal(log->copies, 8); /* the other is the step before again */
+  assert_non_null(strstr(notes->pdata[2], "8 lines of steps stand there again"));
+  assert_int_equal(log->starts, 1);
+  assert_int_equal(log->bad, 1);
+  assert_int_equal(log->kept, 7);
+}
+
+/* MLPerf: numbers of steps where they stand or follow from samples, else their place. */
+static void mlperf_numbers(void **state) {
+  (void)state;
+  static const struct {
+    const char *metadata;
+    int last; /* of three */
+  } table[] = {{"\"step\": %d", 30}, {"\"samples_count\": %d000", 300}, {"\"file\": \"%d\"", 3}};
+  for (gsize i = 0; i < G_N_ELEMENTS(table); i++) {
+    g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GString) text = g_string_new(":::MLLOG {\"key\": \"global_batch_size\", \"value\": 100}\n");
+    for (int k = 10; k <= 30; k += 10) {
+      g_string_append(text, ":::MLLOG {\"key\": \"tracked_stats\", \"value\": {\"throughput\": 50}, \"metadata\": {");
+      g_string_append_printf(text, table[i].metadata, k);
+      g_string_append(text, "}}\n");
+    }
+    g_autoptr(MsTrainingLog) log = of_text(text, notes);
+    assert_int_equal(log->last, table[i].last);
+    assert_close(log->time_s, 2, 1e-9);
+  }
 }
 
 /* A step that several ranks print is one step, and no start. */
@@ -307,6 +413,7 @@ static void damaged(void **state) {
                                          {"hccl-test", "hccl_all_reduce.log"},
                                          {"ib_write_bw", "ib_write_bw.log"},
                                          {"stream", "stream.log"},
+                                         {"mlc", "mlc.log"},
                                          {"log", "megatron.log"},
                                          {"log", "torchtitan.log"},
                                          {"log", "mlperf.log"},
@@ -328,10 +435,10 @@ static void damaged(void **state) {
   }
 }
 
-static char *packed_log(gsize *written) {
+static char *packed_log(int first, gsize *written) {
   g_autoptr(GString) text = g_string_new(NULL);
-  for (int i = 1; i <= 400; i++)
-    g_string_append_printf(text, " iteration %d/ 500 | elapsed time per iteration (ms): %d.%d | lm loss: 1.0E+00 |\n",
+  for (int i = first; i < first + 400; i++)
+    g_string_append_printf(text, " iteration %d/ 900 | elapsed time per iteration (ms): %d.%d | lm loss: 1.0E+00 |\n",
                            i, 1000 + i * 7919 % 13, i * 31 % 10);
   GConverter *pack = G_CONVERTER(g_zlib_compressor_new(G_ZLIB_COMPRESSOR_FORMAT_GZIP, 9));
   char *packed = g_malloc(text->len);
@@ -349,7 +456,7 @@ static void cut_short(void **state) {
   (void)state;
   gsize written;
   GError *error = NULL;
-  g_autofree char *packed = packed_log(&written);
+  g_autofree char *packed = packed_log(1, &written);
   g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
   g_autoptr(MsReader) reader = ms_reader_of(packed, written / 2, "cut.gz");
   g_autoptr(MsTrainingLog) log = ms_training_log_read(reader, "cut.gz", notes, &error);
@@ -364,16 +471,18 @@ static void members(void **state) {
   (void)state;
   gsize written;
   GError *error = NULL;
-  g_autofree char *packed = packed_log(&written), *both = g_malloc0(2 * written + 700);
-  memcpy(both, packed, written), memcpy(both + written, packed, written);
+  gsize next;
+  g_autofree char *packed = packed_log(1, &written), *behind = packed_log(401, &next),
+                  *both = g_malloc0(written + next + 700);
+  memcpy(both, packed, written), memcpy(both + written, behind, next);
   const struct {
     gsize length;
-    guint starts;
+    guint members;
     gboolean cut;
-  } table[] = {{2 * written, 2, FALSE},
-               {2 * written + 700, 2, FALSE}, /* a tape's */
-               {written + 1, 1, FALSE},       /* one byte is no member */
-               {2 * written - 30, 2, TRUE}};
+  } table[] = {{written + next, 2, FALSE},
+               {written + next + 700, 2, FALSE}, /* a tape's */
+               {written + 1, 1, FALSE},          /* one byte is no member */
+               {written + next - 30, 2, TRUE}};
   for (guint i = 0; i < G_N_ELEMENTS(table); i++) {
     g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
     g_autoptr(MsReader) reader = ms_reader_of(both, table[i].length, "both.gz");
@@ -381,16 +490,18 @@ static void members(void **state) {
     assert_null(error);
     assert_int_equal(ms_reader_cut(reader), table[i].cut);
     if (table[i].cut) assert_in_range(log->steps->len, 401, 799);
-    else assert_int_equal(log->steps->len, table[i].starts * 400);
+    else assert_int_equal(log->steps->len, table[i].members * 400);
   }
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(benchmarks),   cmocka_unit_test(machine),   cmocka_unit_test(runs),
-      cmocka_unit_test(corpus),       cmocka_unit_test(damaged),   cmocka_unit_test(labelled),
-      cmocka_unit_test(cut_short),    cmocka_unit_test(members),   cmocka_unit_test(growing_batch),
-      cmocka_unit_test(two_runs),     cmocka_unit_test(two_sizes), cmocka_unit_test(several_ranks),
-      cmocka_unit_test(many_restarts)};
+      cmocka_unit_test(benchmarks),    cmocka_unit_test(machine),   cmocka_unit_test(runs),
+      cmocka_unit_test(corpus),        cmocka_unit_test(damaged),   cmocka_unit_test(labelled),
+      cmocka_unit_test(cut_short),     cmocka_unit_test(members),   cmocka_unit_test(growing_batch),
+      cmocka_unit_test(two_runs),      cmocka_unit_test(two_sizes), cmocka_unit_test(several_ranks),
+      cmocka_unit_test(many_restarts), cmocka_unit_test(twice),     cmocka_unit_test(mlperf_numbers),
+      cmocka_unit_test(two_logs),      cmocka_unit_test(other_gpu)};
+  gsl_set_error_handler_off();
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
