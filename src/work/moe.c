@@ -160,7 +160,7 @@ static double moe_revived_B(const MsBuild *b) {
          (b->model->moe_latent_size > 0
               ? ms_input_B(b, b->rows_sp * b->eh, TRUE) + (b->quantized ? ms_input_B(b, b->rows_sp * b->h, TRUE) : 0)
               : 0) +
-         17 * b->rows_sp * b->model->num_experts +
+         17 * b->rows_sp * b->model->num_experts + (fs > 0 ? ms_shared_input_B(b) : 0) +
          (ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs)) + 2 * b->rows * fs) / b->t;
 }
 
@@ -227,6 +227,7 @@ static void shared_backward(MsBuild *b, double fs) {
     ms_shared_gate_backward(b);
     ms_mlp_core_backward(b, "shared fc1", "shared fc2", fs);
   }
+  ms_free_kept(b, "shared input");
   ms_free_kept(b, "shared fc1 out");
   ms_free_kept(b, "shared gate parts");
   ms_free_kept(b, "shared activation out");

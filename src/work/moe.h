@@ -80,6 +80,7 @@ void ms_torch_router(MsBuild *b);           /* behind the gate, this pass */
 /* --- shared_expert.c --- */
 
 gboolean ms_shared_beside(const MsBuild *b); /* the shared expert runs beside the crossings */
+double ms_shared_input_B(const MsBuild *b);  /* kept of its input beside what the router keeps */
 void ms_shared_gate_backward(MsBuild *b);    /* on its output; nothing without a gate */
 void ms_shared_half(MsBuild *b, gboolean first,
                     int from);   /* `from`: the row that its input comes from; nothing when it does not run beside */

@@ -12,8 +12,18 @@ static gboolean keeps_shared(const MsBuild *b) {
   return !ms_recomputes(b->options, MS_RM_MOE) && !ms_recomputes(b->options, MS_RM_SHARED_EXPERTS);
 }
 
+/* All but delayed scaling save the BF16 tensor itself (Megatron-LM core/transformer/moe/shared_experts.py,
+ * set_save_original_input): the router's, unless it was gathered apart. */
+double ms_shared_input_B(const MsBuild *b) {
+  gboolean delayed = b->quantized && ms_precision(b->training)->delayed;
+  gboolean gathered = ms_shared_beside(b) && b->sp && b->t > 1;
+  if (!delayed && !gathered) return 0;
+  return (gathered ? b->rows : b->rows_sp) * b->h * (delayed ? b->quant_B : 2);
+}
+
 static void keep_shared(MsBuild *b, double fs) {
   if (!keeps_shared(b)) return;
+  ms_keep_input(b, "shared input", ms_shared_input_B(b));
   ms_keep(b, "shared fc1 out", ms_activation_input_B(b, b->rows * ms_fc1_width(b, fs) / b->t));
   if (!ms_activation_again(b)) ms_keep(b, "shared gate parts", ms_gate_parts_B(b, b->rows * fs / b->t, FALSE));
   if (!ms_activation_again(b)) ms_keep_input(b, "shared activation out", ms_input_B(b, b->rows * fs / b->t, TRUE));
@@ -61,9 +71,6 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
   if (b->shared >= 0 && b->shared != from) ms_join(b, b->shared);
   if (pass != MS_PASS_DGRAD && first) {
     ms_linear_forward(b, &up);
-    /* all but delayed scaling save the BF16 tensor itself (shared_experts.py, set_save_original_input) */
-    gboolean delayed = b->quantized && ms_precision(b->training)->delayed;
-    if (up.gathered && keeps_shared(b)) ms_keep_input(b, "shared input", b->rows * b->h * (delayed ? b->quant_B : 2));
     ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
     ms_store_activation_input(b, b->rows, fs / b->t);
     keep_shared(b, fs);
@@ -79,7 +86,6 @@ void ms_shared_half(MsBuild *b, gboolean first, int from) {
     ms_activation(b, MS_OP_ACTIVATION, "activation", b->rows, fs / b->t);
   } else {
     ms_linear_backward(b, &up);
-    ms_free_kept(b, "shared input");
   }
   b->shared = b->tip;
   b->tip = tip, b->join[0] = join[0], b->join[1] = join[1];

@@ -311,6 +311,9 @@ static void inputs_beside_fp8(void **state) {
     shared->options.moe_shared_expert_overlap = TRUE, shared->training.precision = precision;
     g_auto(MsLowered) b = ms_test_lower(shared);
     assert_close(kept_of(layer_of(&b, 5), "shared input"), (i ? 1 : 2) * 4096.0 * 7168, 1e-9);
+    shared->options.moe_shared_expert_overlap = FALSE; /* then of its own half of the rows */
+    g_auto(MsLowered) in_turn = ms_test_lower(shared);
+    assert_close(kept_of(layer_of(&in_turn, 5), "shared input"), (i ? 1 : 0) * 2048.0 * 7168, 1e-9);
     g_autoptr(MsScenario) latent = ms_test_run("nemotron-3-super", 0, "h100-sxm", 8);
     latent->layout.ep = 8, latent->training.precision = precision;
     g_auto(MsLowered) c = ms_test_lower(latent);
