@@ -279,25 +279,25 @@ static void revive(MsBuild *b, MsOpList *list, const Region *region, int layer, 
 }
 
 /* Forward list: the region behind what stands there, of which `input_B` are kept; none by a follower in a group.
- * Backward list: the region again, and back. The kept input is the first tensor of what lives again. */
+ * Backward list: the region again, and back. A group is made again before any of its layers is taken back: the last
+ * one has all others alive beside it, and no other follower needs more. The kept input is the first tensor of what
+ * lives again. */
 static void checkpointed(MsBuild *b, MsPiece *piece, const Region *region, int layer, guint8 mixers, int group,
                          double input_B) {
-  double all = region_kept_B(b, region, layer, mixers), others = (ABS(group) - 1) * all - (group > 0 ? input_B : 0);
+  double all = region_kept_B(b, region, layer, mixers), others = (group < 0 ? (-group - 1) * all : 0) - input_B;
   b->keeping = FALSE;
   region->forward(b, layer, mixers);
   b->keeping = TRUE;
   if (group > 0) ms_keep(b, "checkpoint", input_B);
   start(b, &piece->backward, MS_PASS_RECOMPUTE, FALSE);
   revive(b, &piece->backward, region, layer, mixers, others);
-  /* the whole group lives again while it is taken back */
   MsOp *last = &piece->backward.op[piece->backward.n - 1];
   last->transient_B = MAX(last->transient_B, all + others);
   b->pass = MS_PASS_DGRAD;
   int first = piece->backward.n;
   region->backward(b, layer, mixers);
-  for (int i = first; i < piece->backward.n; i++) {
-    if (piece->backward.op[i].transient_B > 0) piece->backward.op[i].transient_B += all - (group > 0 ? input_B : 0);
-  }
+  for (int i = first; i < piece->backward.n; i++)
+    if (piece->backward.op[i].transient_B > 0) piece->backward.op[i].transient_B += all + others;
   ms_free_kept(b, "checkpoint");
 }
 

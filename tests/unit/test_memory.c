@@ -185,6 +185,26 @@ static void dispatch_beside_what_lives_again(void **state) {
   }
 }
 
+/* Full recompute by groups: all of a group lives while the backward of its last layer is at its highest. */
+static void checkpointed_groups(void **state) {
+  (void)state;
+  double transient_B[3], layer_B = 0;
+  for (int n = 0; n < 3; n++) {
+    g_autoptr(MsScenario) s = ms_test_run("llama3-70b", 0, "h100-sxm", 32);
+    s->layout.pp = 4;
+    s->options.recompute = (MsRecomputeSpec){
+        .granularity = n ? MS_RECOMPUTE_FULL : MS_RECOMPUTE_NONE, .method = MS_RECOMPUTE_UNIFORM, .num_layers = 2 * n};
+    if (n == 1) s->options.recompute.num_layers = 1;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *last = &l.work->pieces[l.work->piece_of_layer[23]];
+    if (n == 0) layer_B = last->kept_B;
+    transient_B[n] = last->backward_transient_B;
+  }
+  double x = 2.0 * 4096 * 8192;
+  assert_close(transient_B[1], transient_B[0] + layer_B - x, 1e-12);
+  assert_close(transient_B[2], transient_B[0] + 4 * layer_B - x, 1e-12); /* of a group of four, layers 20 to 23 */
+}
+
 static double kept_of(const MsPiece *p, const char *name) {
   for (int i = 0; i < p->n_kept; i++)
     if (!strcmp(p->kept[i].name, name)) return p->kept[i].bytes_B;
@@ -939,6 +959,7 @@ int main(void) {
       cmocka_unit_test(hand_checked_cases),
       cmocka_unit_test(layers_keep),
       cmocka_unit_test(dispatch_beside_what_lives_again),
+      cmocka_unit_test(checkpointed_groups),
       cmocka_unit_test(buffers_of_dispatch),
       cmocka_unit_test(bf16_layers_have_no_copies),
       cmocka_unit_test(shared_gate_keeps_the_output),
