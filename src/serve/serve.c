@@ -4,9 +4,9 @@
 #include <gio/gio.h>
 #include <glib-unix.h>
 #include <libsoup/soup.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/err.h"
 #include "base/io.h"
@@ -30,7 +30,8 @@ typedef struct {
   GMainLoop *loop;
   SoupServer *soup;
   GSocketService *listener;
-  MsWorkers *workers;
+  MsWorkers *workers;          /* NULL: this ends */
+  GPtrArray *watches;          /* Watch, not owned */
   char *page, *choices, *host; /* host: "127.0.0.1:8080" */
   const char *const *allowed;  /* MsServeOptions.allow_host */
   guint connections, idle_s;
@@ -111,11 +112,12 @@ static void hang_up(SoupServerMessage *msg) {
   if (socket) g_socket_shutdown(socket, TRUE, TRUE, NULL);
 }
 
-/* The other side has closed the connection. libsoup does not read while an answer is being worked out. */
+/* The other side has closed the connection, or reset it, whatever it sent before. libsoup does not read while an answer
+ * is being worked out. */
 static gboolean has_hung_up(SoupServerMessage *msg) {
   GSocket *socket = socket_of(msg);
-  char byte;
-  return socket && recv(g_socket_get_fd(socket), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  struct pollfd one = {.fd = socket ? g_socket_get_fd(socket) : -1, .events = POLLRDHUP};
+  return poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 static void got_chunk(SoupServerMessage *msg, GBytes *chunk, gpointer user) {
@@ -309,14 +311,29 @@ static char *plan_text(const MsWorker *worker) {
 
 typedef struct {          /* one client that watches a search */
   SoupServerMessage *msg; /* owned */
-  const MsWorkers *workers;
+  Server *server;
   char *id;
   guint tick;
   int told; /* state and lines of what was sent last, -1: nothing */
 } Watch;
 
+static MsWorker *watched(const Watch *watch) {
+  return watch->server->workers ? ms_workers_find(watch->server->workers, watch->id) : NULL;
+}
+
+/* When the last that watches a search goes, so does the search. */
+static void stop_unwatched(const Watch *gone) {
+  const GPtrArray *watches = gone->server->watches;
+  MsWorker *worker = watched(gone);
+  for (guint i = 0; i < watches->len; i++)
+    if (strcmp(((const Watch *)watches->pdata[i])->id, gone->id) == 0) return;
+  if (worker) ms_worker_stop(worker);
+}
+
 static void watch_free(SoupServerMessage *msg, gpointer user) {
   Watch *watch = user;
+  g_ptr_array_remove(watch->server->watches, watch);
+  stop_unwatched(watch);
   g_source_remove(watch->tick);
   g_signal_handlers_disconnect_by_data(msg, watch);
   g_free(watch->id);
@@ -334,11 +351,11 @@ static void send_event(Watch *watch, const MsWorker *worker) {
 
 static gboolean look_at_plan(gpointer user) {
   Watch *watch = user;
-  MsWorker *worker = ms_workers_find(watch->workers, watch->id);
+  MsWorker *worker = watched(watch);
   if (!worker || has_hung_up(watch->msg)) {
-    if (worker) ms_worker_stop(worker);
-    hang_up(watch->msg); /* and unpausing finds it closed: watch_free */
-    soup_server_message_unpause(watch->msg);
+    hang_up(watch->msg);
+    soup_message_body_complete(soup_server_message_get_response_body(watch->msg));
+    soup_server_message_unpause(watch->msg); /* finds it closed when it writes the end: watch_free */
     return G_SOURCE_CONTINUE;
   }
   int now = (int)(ms_worker_lines(worker) << 3 | ms_worker_state(worker));
@@ -356,7 +373,8 @@ static void watch_plan(Server *server, SoupServerMessage *msg, const MsWorker *w
   soup_message_headers_set_encoding(soup_server_message_get_response_headers(msg), SOUP_ENCODING_CHUNKED);
   soup_message_body_set_accumulate(soup_server_message_get_response_body(msg), FALSE);
   Watch *watch = g_new0(Watch, 1);
-  *watch = (Watch){g_object_ref(msg), server->workers, g_strdup(ms_worker_id(worker)), 0, -1};
+  *watch = (Watch){g_object_ref(msg), server, g_strdup(ms_worker_id(worker)), 0, -1};
+  g_ptr_array_add(server->watches, watch);
   g_signal_connect(msg, "finished", G_CALLBACK(watch_free), watch);
   soup_server_message_pause(msg);
   watch->tick = g_timeout_add(LOOK_MS, look_at_plan, watch);
@@ -544,8 +562,9 @@ static char *choices_json(guint time_s) {
 static void server_clear(Server *server) {
   g_socket_service_stop(server->listener);
   g_socket_listener_close(G_SOCKET_LISTENER(server->listener));
-  ms_workers_free(server->workers); /* answers those who wait, on connections that are still there */
+  g_clear_pointer(&server->workers, ms_workers_free); /* answers those who wait, on connections still there */
   soup_server_disconnect(server->soup);
+  g_ptr_array_unref(server->watches);
   g_object_unref(server->soup);
   g_object_unref(server->listener);
   g_main_loop_unref(server->loop);
@@ -560,6 +579,7 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
   g_autofree char *own = g_file_read_link("/proc/self/exe", NULL);
   Server server = {.loop = g_main_loop_new(NULL, FALSE),
                    .listener = g_socket_service_new(),
+                   .watches = g_ptr_array_new(),
                    .page = ms_page_live(),
                    .allowed = options->allow_host,
                    .choices = choices_json(options->time_s),

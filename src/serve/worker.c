@@ -106,6 +106,7 @@ static void part_ended(MsWorker *w) {
                                                                : MS_WORKER_FAILED;
   if (w->timer) g_source_remove(w->timer);
   w->timer = 0;
+  g_clear_object(&w->process); /* with its pipes: what it said is kept for long */
   workers->running--;
   if (workers->closing) return;
   if (w->ended) w->ended(w, w->user);

@@ -521,6 +521,47 @@ await check('one who watches a search and hangs up stops it', async () => {
   await alive(server);
 });
 
+/* A socket that has asked for the events of a search and reads none of them. */
+const watch = (server, id) =>
+  new Promise(done => {
+    const socket = net.connect(server.port, '127.0.0.1', () => {
+      socket.pause();
+      socket.write(`GET /api/plan/${id}/events HTTP/1.1\r\nHost: 127.0.0.1:${server.port}\r\n\r\n`, () => done(socket));
+    });
+    socket.on('error', () => {});
+  });
+const gone = async (server, ms) => {
+  for (let t = 0; t < ms && children(server).length; t += 25) await new Promise(done => setTimeout(done, 25));
+  return children(server).length === 0;
+};
+
+await check('the last of those who watch stops a search, also one who resets the connection', async () => {
+  const {id} = JSON.parse((await ask(server, 'POST', '/api/plan', large)).text),
+    watchers = [await watch(server, id), await watch(server, id)];
+  while (children(server).length === 0) await new Promise(done => setTimeout(done, 5));
+  await new Promise(done => setTimeout(done, 600)); /* something lies there unread */
+  watchers[0].resetAndDestroy();
+  ok(!(await gone(server, 1000)), 'stopped while another watched');
+  watchers[1].resetAndDestroy();
+  ok(await gone(server, 2000), 'processes left');
+  await alive(server);
+});
+
+await check('those who hang up leave no descriptor behind', async () => {
+  const open_files = () => readdirSync(`/proc/${server.child.pid}/fd`).length,
+    before = open_files();
+  for (let i = 0; i < 6; i++) {
+    const {id} = JSON.parse((await ask(server, 'POST', '/api/plan', large)).text),
+      socket = await watch(server, id);
+    await new Promise(done => setTimeout(done, 300));
+    i % 2 ? socket.resetAndDestroy() : socket.destroy();
+    ok(await gone(server, 2000), 'processes left');
+  }
+  await new Promise(done => setTimeout(done, 500));
+  ok(open_files() <= before + 1, `${open_files()} open files, ${before} before`);
+  await alive(server);
+});
+
 /* --- in the browser --------------------------------------------------------------------------------------------- */
 for (const [width, colorScheme] of [
   [1280, 'light'],
