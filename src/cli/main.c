@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gsl/gsl_errno.h>
 #include <malloc.h>
 #include <signal.h>
@@ -294,7 +295,14 @@ static void keep_memory(void) {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
+/* A standard stream that the caller closed, so that no file of ours gets its number: using it stays an error. */
+static void hold_standard_streams(void) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) < 0) return;
+}
+
 int main(int argc, char **argv) {
+  hold_standard_streams();
   keep_memory();
   gsl_set_error_handler_off(); /* its default aborts; we check every status */
   signal(SIGPIPE, SIG_IGN);    /* a closed pipe is an I/O error with its own exit status */

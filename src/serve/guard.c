@@ -29,8 +29,13 @@ gboolean ms_guard_host(const char *host, const char *served, const char *const *
   if (!host) return FALSE;
   if (g_ascii_strcasecmp(host, served) == 0) return TRUE;
   g_autofree char *name = without_port(host), *local = g_strconcat("localhost", strrchr(served, ':'), NULL);
-  if (is_listed(name, allowed)) return TRUE;
-  return is_loopback(served) ? g_ascii_strcasecmp(host, local) == 0 : g_hostname_is_ip_address(name);
+  if (is_listed(name, allowed) || g_ascii_strcasecmp(host, local) == 0) return TRUE;
+  return !is_loopback(served) && g_hostname_is_ip_address(name);
+}
+
+gboolean ms_guard_is_name(const char *host) {
+  g_autofree char *name = without_port(host);
+  return *host && strcmp(name, host) == 0 && !strpbrk(host, "/ \t@[]");
 }
 
 gboolean ms_guard_origin(const char *origin, const char *host) {

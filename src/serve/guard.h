@@ -4,11 +4,13 @@
 
 #include "base/json.h"
 
-/* The Host header names what is served ("127.0.0.1:8080", also as localhost when that is loopback) or is in `allowed`
+/* The Host header names what is served ("127.0.0.1:8080"), also as localhost, or is in `allowed`
  * (NULL-terminated names without port, or NULL). Another name that resolves to this address is not enough: a foreign
  * page could have made it. Where the user serves an address that is not loopback, any numeric address will do: nobody
  * can make one resolve to another. */
 gboolean ms_guard_host(const char *host, const char *served, const char *const *allowed);
+/* What may stand in `allowed`. */
+gboolean ms_guard_is_name(const char *host);
 /* An Origin header is the page of the same host. */
 gboolean ms_guard_origin(const char *origin, const char *host);
 

@@ -495,6 +495,14 @@ static gboolean incoming(GSocketService *listener, GSocketConnection *connection
   return TRUE;
 }
 
+static gboolean are_names(const char *const *allowed, GError **error) {
+  for (int i = 0; allowed && allowed[i]; i++)
+    if (!ms_guard_is_name(allowed[i]))
+      return ms_usage_error(error, "serve: --allow-host \"%s\": give a name alone, without http:// and port",
+                            allowed[i]);
+  return TRUE;
+}
+
 static gboolean listen_on(Server *server, const MsServeOptions *options, GError **error) {
   g_autoptr(GInetAddress) inet = g_inet_address_new_from_string(options->address);
   if (!inet)
@@ -588,18 +596,20 @@ gboolean ms_serve(const MsServeOptions *options, GError **error) {
   limits.time_s = options->time_s;
   server.soup = soup_server_new("server-header", "moesim", NULL);
   server.workers = ms_workers_new(options->program ? options->program : own ? own : "moesim", &limits, error);
-  gboolean ok = server.workers && listen_on(&server, options, error);
+  gboolean ok = server.workers && are_names(options->allow_host, error) && listen_on(&server, options, error);
   if (ok) {
     g_signal_connect(server.soup, "request-started", G_CALLBACK(request_started), &server);
     soup_server_add_early_handler(server.soup, NULL, early, &server, NULL);
     soup_server_add_handler(server.soup, NULL, route, &server, NULL);
     g_signal_connect(server.listener, "incoming", G_CALLBACK(incoming), &server);
-    guint interrupt = g_unix_signal_add(SIGINT, stop, &server), terminate = g_unix_signal_add(SIGTERM, stop, &server);
+    guint interrupt = g_unix_signal_add(SIGINT, stop, &server), terminate = g_unix_signal_add(SIGTERM, stop, &server),
+          terminal = g_unix_signal_add(SIGHUP, stop, &server); /* which was closed */
     printf("moesim serves http://%s/   (Ctrl-C ends it)\n", server.host);
     ok = ms_flush_stdout(error);
     if (ok) g_main_loop_run(server.loop);
     g_source_remove(interrupt);
     g_source_remove(terminate);
+    g_source_remove(terminal);
   }
   server_clear(&server);
   return ok;

@@ -24,6 +24,8 @@ static void hosts(void **state) {
               {"[::1]:8080", "[::1]:8080", TRUE},
               {"evil.example:8080", "[::1]:8080", FALSE},
               {"sim.example:8080", "0.0.0.0:8080", FALSE},
+              {"localhost:8080", "0.0.0.0:8080", TRUE},
+              {"localhost:8081", "0.0.0.0:8080", FALSE},
               {"10.1.2.3:8080", "0.0.0.0:8080", TRUE},
               {"10.1.2.3", "0.0.0.0:8080", TRUE},
               {"[fd00::1]:8080", "[::]:8080", TRUE},
@@ -37,6 +39,14 @@ static void hosts(void **state) {
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
     if (ms_guard_host(rows[i].host, rows[i].served, allowed) != rows[i].fine)
       fail_msg("%s at %s", rows[i].host ? rows[i].host : "no host", rows[i].served);
+}
+
+/* A name alone: what a port or a scheme is part of would never be one. */
+static void names(void **state) {
+  (void)state;
+  assert_true(ms_guard_is_name("sim.example"));
+  static const char *const none[] = {"", "sim.example:80", "http://sim.example", "a b", "[::1]"};
+  for (guint i = 0; i < G_N_ELEMENTS(none); i++) assert_false(ms_guard_is_name(none[i]));
 }
 
 static void origins(void **state) {
@@ -96,7 +106,7 @@ static void requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(origins), cmocka_unit_test(lengths),
-                                     cmocka_unit_test(requests)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(names), cmocka_unit_test(origins),
+                                     cmocka_unit_test(lengths), cmocka_unit_test(requests)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
