@@ -128,7 +128,7 @@ static void no_cut_is_faster(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(24);
   Account a = {0};
   int shapes = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, shapes, ms_by_tier(12, 50)); shapes++)
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, shapes, ms_by_tier(8, 50)); shapes++)
     one_shape(rand, ms_by_tier(16, 32), ms_by_tier(3, 12), &a);
   print_message("%d counted cuts, %d strings, %d slower than planned; a string faster by %.3g %% at most\n", a.forms,
                 a.strings, a.won, 100 * a.most);

@@ -193,7 +193,7 @@ static void front_of_one_search(void **state) {
   GError *error = NULL;
   g_autoptr(GPtrArray) r = requests_of(MIXTRAL, "\"h100-sxm\"", "16", &error);
   for (guint k = 0; k < G_N_ELEMENTS(limits); k++) assert_true(same_front(g_ptr_array_index(r, 0), limits[k]) >= 2);
-  for (guint i = 1; i < ms_n_small_requests; i += (guint)ms_by_tier(12, 1)) {
+  for (guint i = 1; i < ms_n_small_requests; i += (guint)ms_by_tier(16, 1)) {
     g_autoptr(MsRequest) request = ms_small_request(&ms_small_requests[i]);
     assert_true(same_front(request, 1) >= 2);
   }
