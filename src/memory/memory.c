@@ -466,7 +466,7 @@ static ChunkBytes chunk_bytes(const MsWork *w, const MsChunk *chunk) {
     const MsPiece *piece = &w->pieces[walk.forward.piece];
     b.kept += piece->kept_B;
     double peak = b.kept + piece->forward_transient_B + leaving + gathered_B(&flight, walk.forward.at, FALSE);
-    leaving = piece->offload_B;
+    leaving = piece->offload_B - piece->offload_copy_B;
     if (peak > b.forward_peak) b.forward_peak = peak, b.forward_where = where(piece, FALSE);
   }
   for (MsPieceWalk walk = ms_piece_walk(w, (MsChunks){.backward = chunk}); ms_piece_next(&walk);) {

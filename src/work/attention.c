@@ -343,24 +343,33 @@ static void core_casts(MsBuild *b, double width) {
   op->m = b->rows, op->n = width, op->dtype = MS_ODT_FP8;
 }
 
+/* The projection keeps what attention gives, attention too (Megatron-LM core/transformer/attention.py,
+ * _checkpointed_attention_forward, makes it again): the same tensor, unless heads are exchanged behind it or it comes
+ * batch first, as flash attention works, and is copied for the projection. */
+static void keep_core_out(MsBuild *b, const Widths *w) {
+  double out_B = 2 * b->rows * w->heads * w->dv;
+  gboolean exchanged = b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1;
+  gboolean turned = ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1 &&
+                    !ms_framework(b->scenario)->batch_first;
+  ms_keep(b, "attention out", out_B);
+  if (ms_recomputes(b->options, MS_RM_CORE_ATTN)) return;
+  if (exchanged) ms_keep(b, "attention out before a2a", out_B);
+  if (turned) ms_keep(b, "attention out, batch first", out_B);
+  if (!exchanged && !turned && !stores_scores(b)) ms_send_copy(b, MS_OM_CORE_ATTN, out_B);
+}
+
 static void core_forward(MsBuild *b, const Widths *own, int layer) {
   const Widths all = in_core(b, *own), *w = &all;
   if (repeats_keys(b, own)) repeat_row(b, own);
   core_casts(b, w->q + w->k + w->v);
   core(b, w, layer);
   gboolean keep_qkv = !(ms_model_has_mla(b->model) && ms_recomputes(b->options, MS_RM_MLA_UP_PROJ));
-  if (ms_by_operators(b)) ms_keep(b, "q, v", 2 * b->rows * (w->q + w->v)); /* the first and third product */
-  else if (keep_qkv) ms_keep(b, "qkv", (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v));
-  ms_keep(b, "attention out", 2 * b->rows * w->heads * w->dv);
-  /* `core_attn` keeps what goes in, and the projection what comes out (Megatron-LM core/transformer/attention.py,
-   * _checkpointed_attention_forward) */
   gboolean drops = ms_recomputes(b->options, MS_RM_CORE_ATTN);
-  if (!drops && b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1)
-    ms_keep(b, "attention out before a2a", 2 * b->rows * w->heads * w->dv);
-  /* flash attention works batch first: its output is kept beside the sequence-first copy that the projection reads */
-  if (!drops && ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1 &&
-      !ms_framework(b->scenario)->batch_first)
-    ms_keep(b, "attention out, batch first", 2 * b->rows * w->heads * w->dv);
+  double qkv_B = (fp8_core(b) ? 1 : 2) * b->rows * (w->q + w->k + w->v);
+  if (ms_by_operators(b)) ms_keep(b, "q, v", 2 * b->rows * (w->q + w->v)); /* the first and third product */
+  else if (keep_qkv) ms_keep(b, "qkv", qkv_B);
+  else ms_send_copy(b, MS_OM_CORE_ATTN, qkv_B);
+  keep_core_out(b, w);
   if (stores_scores(b)) {
     double scores =
         b->training->micro_batch_size * w->heads * (double)b->training->seq_length * (b->training->seq_length / b->c);

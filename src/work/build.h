@@ -82,6 +82,7 @@ MsOp *ms_row_comm_async(MsBuild *b, MsOpKind kind, const char *name, MsStream st
 /* Keeps a tensor at the last row laid down (forward), or gives it back at the last row (backward). Freeing what is not
  * kept does nothing. A tensor that is offloaded leaves in a row of its own and is not kept. */
 void ms_keep(MsBuild *b, const char *name, double bytes_B);
+void ms_send_copy(MsBuild *b, guint32 modules, double bytes_B); /* one of offload_modules sends what does not leave */
 void ms_keep_throughout(MsBuild *b, const char *name, double bytes_B); /* from the first row of the list on */
 void ms_free_kept(MsBuild *b, const char *name);
 

@@ -136,7 +136,9 @@ void ms_compressed_forward(MsBuild *b, int layer) {
   ms_keep(b, "latents", 2 * b->rows * z->ql);
   ms_keep(b, "normed latents", again ? 2 * b->rows * z->ql : ms_input_B(b, b->rows * z->ql, TRUE));
   up_rows(b, &p);
-  if (!again) ms_keep(b, "qkv", 2 * b->rows * (2 * z->n + 2) * z->d); /* before and after their norms */
+  double qkv_B = 2 * b->rows * (z->n + 1) * z->d;
+  if (!again) ms_keep(b, "qkv before norms", qkv_B), ms_keep(b, "qkv", qkv_B);
+  else ms_send_copy(b, MS_OM_CORE_ATTN, qkv_B);
   if (z->ratio > 0) {
     ms_linear_forward(b, &p.compressor);
     ms_keep(b, "compressor out", 4 * b->rows * z->wide * z->d);
@@ -146,7 +148,7 @@ void ms_compressed_forward(MsBuild *b, int layer) {
   }
   if (z->ratio == 4) ms_indexer_forward(b, &p.indexer);
   ms_row_sparse_core(b, z->n, z->d, z->d, list_length(b, z));
-  ms_keep(b, "attention out", 2 * b->rows * z->n * z->d);
+  ms_keep(b, "attention out, rotated", 2 * b->rows * z->n * z->d);
   ms_keep(b, "lse", 4 * b->rows * z->n);
   unrotate(b, z);
   ms_keep(b, "attention out, unrotated", 2 * b->rows * z->n * z->d);
@@ -170,7 +172,7 @@ void ms_compressed_backward(MsBuild *b, int layer) {
   }
   b->pass = MS_PASS_DGRAD;
   ms_row_sparse_core(b, z->n, z->d, z->d, list_length(b, z));
-  ms_free_kept(b, "attention out");
+  ms_free_kept(b, "attention out, rotated");
   ms_free_kept(b, "lse");
   if (z->ratio == 4) ms_indexer_backward(b, &p.indexer, z->n, z->d);
   b->pass = MS_PASS_DGRAD;
@@ -188,6 +190,7 @@ void ms_compressed_backward(MsBuild *b, int layer) {
   b->pass = MS_PASS_DGRAD;
   ms_norm_backward(b, "q head norm", b->rows * z->n, z->d);
   ms_free_kept(b, "qkv");
+  ms_free_kept(b, "qkv before norms");
   ms_linear_backward(b, &p.q_up);
   ms_norm_backward(b, "q latent norm", b->rows, z->ql);
   ms_free_kept(b, "normed latents");

@@ -150,11 +150,12 @@ typedef struct MsPiece {
   char name[48]; /* "moe layer", "dense layer, bf16" */
   gboolean is_moe;
   MsOpList forward;
-  MsOpList backward; /* recompute, dgrad and wgrad rows in issue order */
-  MsOpList reload;   /* kept tensors that the forward sent to the host, fetched before the backward */
-  double graph_B;    /* static gradients of its CUDA graphs and what their backward of attention needs for itself
-                        (graphs.c): once for all layers */
-  double offload_B;  /* bytes of them: on the device while the piece works */
+  MsOpList backward;     /* recompute, dgrad and wgrad rows in issue order */
+  MsOpList reload;       /* kept tensors that the forward sent to the host, fetched before the backward */
+  double graph_B;        /* static gradients of its CUDA graphs and what their backward of attention needs for itself
+                            (graphs.c): once for all layers */
+  double offload_B;      /* bytes of them: on the device while the piece works */
+  double offload_copy_B; /* of these of copies: beside the tensor itself only on their way back */
   int n_kept;
   MsKept *kept;
   double kept_B; /* sum over kept: one microbatch */

@@ -170,7 +170,7 @@ static void seal(MsBuild *b, MsPiece *piece) {
   /* what went to the host: still here while its piece works; on the way back one layer's worth, since a group of
    * tensors is fetched when the one before it has been used (docs/theory/memory.md 5; Megatron-LM
    * fine_grained_activation_offload.py) */
-  piece->forward_transient_B += piece->offload_B;
+  piece->forward_transient_B += piece->offload_B - piece->offload_copy_B;
   piece->backward_transient_B += piece->offload_B;
 }
 

@@ -1,6 +1,7 @@
 /* src/work/rows.c - laying down rows: the chain, communication, kept tensors. */
 #include "work/build.h"
 #include "base/err.h"
+#include "describe/vendor.h"
 #include <math.h>
 #include <string.h>
 
@@ -146,7 +147,7 @@ static MsKept *find_kept(MsPiece *piece, const char *name) {
 }
 
 /* Tensors of each offload module, in the order of the bits (docs/theory/memory.md 5). */
-static const char *const offloads[][4] = {
+static const char *const offloads[][6] = {
 #define MS_OFFLOAD_MODULE(id, word, doc, c1, c2, c3, c4, c5, c6, first, ...) {(first), ##__VA_ARGS__},
 #include "describe/offload_module.def"
 #undef MS_OFFLOAD_MODULE
@@ -179,6 +180,16 @@ static void send_to_host(MsBuild *b, double bytes_B) {
   op->message_B = bytes_B;
   b->piece->offload_B += bytes_B;
   reload_row(b->piece, bytes_B);
+}
+
+/* Hooks of saved tensors send a tensor with every module that saves it (Megatron-LM
+ * core/pipeline_parallel/fine_grained_activation_offload.py, on_save_for_backward), also one that somebody else keeps
+ * or makes again; what lies at one address once in MindSpeed (core/memory/adaptive_recomputing/prefetch.py). */
+void ms_send_copy(MsBuild *b, guint32 modules, double bytes_B) {
+  if (!b->keeping || !(b->options->offload_modules & modules) || bytes_B < SMALLEST_OFFLOAD * b->act_B) return;
+  if (ms_has_mindspeed(b->scenario)) return;
+  send_to_host(b, bytes_B);
+  b->piece->offload_copy_B += bytes_B;
 }
 
 enum { SOME = 32 }; /* kept tensors for which room is made at once */

@@ -366,7 +366,9 @@ void ms_sparse_forward(MsBuild *b, int layer) {
   if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_forward(b, &p.indexer);
   pad_heads(b, "pad heads", p.heads, p.kl + p.dr, 1);
   core_rows(b, &p);
-  ms_keep(b, "attention out", 2 * b->rows * kernel_heads(p.heads) * p.kl); /* seen through a window, kept whole */
+  double out_B = 2 * b->rows * kernel_heads(p.heads) * p.kl; /* seen through a window, kept whole */
+  ms_keep(b, "attention out, latent", out_B);                /* by attention and by the product that lifts it */
+  ms_send_copy(b, MS_OM_CORE_ATTN, out_B);
   ms_keep(b, "lse", 4 * b->rows * kernel_heads(p.heads));
   ms_block_linear_forward(b, &p.lift);
   copy_rows(b, "values to tokens", 2 * b->rows * p.heads * p.dv);
@@ -391,7 +393,7 @@ void ms_sparse_backward(MsBuild *b, int layer) {
   if (leaves_out_queries(b))
     ms_row_memory(b, MS_OP_COPY, "spread query gradients", 2 * b->rows * p.heads * (p.kl + p.dr),
                   4 * b->rows * p.heads * (p.kl + p.dr), 2);
-  ms_free_kept(b, "attention out");
+  ms_free_kept(b, "attention out, latent");
   ms_free_kept(b, "lse");
   if (ms_model_layer_has_indexer(b->model, layer)) ms_indexer_backward(b, &p.indexer, p.heads, p.kl + p.dr);
   b->pass = MS_PASS_DGRAD;

@@ -343,6 +343,51 @@ static void inputs_beside_fp8(void **state) {
   }
 }
 
+/* `core_attn` sends what attention saves, its output too, which stays while the projection has it, and leaves a second
+ * time with `attn_proj`; not where attention saves scores, and what lies at one address once with MindSpeed. */
+static void copies_to_the_host(void **state) {
+  (void)state;
+  static const struct {
+    const char *hardware;
+    guint32 modules;
+    MsAttnBackend backend;
+    int copies, stays;
+  } cases[] = {{"gb200-nvl72", MS_OM_CORE_ATTN, MS_ATTN_FUSED, 1, TRUE},
+               {"gb200-nvl72", MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ, MS_ATTN_FUSED, 1, FALSE},
+               {"gb200-nvl72", MS_OM_CORE_ATTN, MS_ATTN_UNFUSED, 0, TRUE},
+               {"ascend-910b", MS_OM_CORE_ATTN | MS_OM_ATTN_PROJ, MS_ATTN_FUSED, 0, FALSE}};
+  double out = 2 * 4096.0 * 64 * 128 / 2, qkv = 2 * 4096.0 * (64 + 2 * 4) * 128 / 2;
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run("qwen3-235b-a22b", 0, cases[i].hardware, 64);
+    s->layout.tp = 2, s->layout.ep = 32, s->options.sequence_parallel = TRUE;
+    s->options.attention_backend = cases[i].backend, s->options.offload_modules = cases[i].modules;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = layer_of(&l, 0);
+    double scores = cases[i].backend == MS_ATTN_UNFUSED ? 2 * 32 * 4096.0 * 4096 : 0;
+    assert_close(kept_of(p, "attention out"), cases[i].stays ? out : 0, 1e-12);
+    assert_close(p->offload_copy_B, cases[i].copies * out, 1e-12);
+    assert_close(p->offload_B, qkv + scores + (cases[i].copies + !cases[i].stays) * out, 1e-12);
+  }
+}
+
+/* Compressed attention saves its output from before the rotation that the projection reads, so that it leaves; queries
+ * and keys leave too, as copies where they are made again. */
+static void rotated_output_leaves(void **state) {
+  (void)state;
+  for (int again = 0; again < 2; again++) {
+    g_autoptr(MsScenario) s = ms_test_run("deepseek-v4-flash", 0, "gb300-nvl72", 64);
+    s->layout.ep = 32, s->options.offload_modules = MS_OM_CORE_ATTN;
+    if (again)
+      s->options.recompute.granularity = MS_RECOMPUTE_SELECTIVE, s->options.recompute.modules = MS_RM_MLA_UP_PROJ;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    const MsPiece *p = layer_of(&l, 5);
+    double head = 2 * 4096.0 * 512;
+    assert_close(kept_of(p, "attention out, unrotated"), 64 * head, 1e-12);
+    assert_close(p->offload_B, 64 * head + 65 * head, 1e-12);
+    assert_close(p->offload_copy_B, again ? 65 * head : 0, 1e-12);
+  }
+}
+
 /* A delta net keeps q and k for their L2 norm, values only where the rule reads them, and its output before the norm,
  * before the gate and behind it. */
 static void delta_nets_keep(void **state) {
@@ -966,6 +1011,8 @@ int main(void) {
       cmocka_unit_test(mtp_blocks_in_bf16),
       cmocka_unit_test(recomputed_core_keeps_its_ends),
       cmocka_unit_test(inputs_beside_fp8),
+      cmocka_unit_test(copies_to_the_host),
+      cmocka_unit_test(rotated_output_leaves),
       cmocka_unit_test(recomputed_latents),
       cmocka_unit_test(delta_nets_keep),
       cmocka_unit_test(mamba_keeps_three_outputs),

@@ -395,7 +395,7 @@ static void states_leave_beside_activations(void **state) {
   g_autoptr(MsScenario) s = ms_test_run("llama3-8b", 0, "a100-sxm-80g", 8);
   s->model->num_layers = 8;
   s->training.seq_length = 8192;
-  s->options.offload_modules = MS_OM_ATTN_NORM | MS_OM_CORE_ATTN;
+  s->options.offload_modules = MS_OM_ATTN_NORM | MS_OM_QKV_LINEAR | MS_OM_MLP_NORM;
   g_autoptr(MsResult) activations = sound(s);
   s->options.offload_optimizer_states = TRUE;
   g_autoptr(MsResult) both = sound(s);
@@ -688,14 +688,19 @@ static void named_in_tables(GHashTable *names) {
 
 static void every_name_is_one_of_work(void **state) {
   (void)state;
+  static const MsAttnBackend backends[] = {MS_ATTN_UNFUSED, MS_ATTN_FUSED, MS_ATTN_FLASH};
   g_autoptr(GHashTable) names = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   for (guint m = 0; m < G_N_ELEMENTS(alike); m++)
-    for (int cp = 1; cp <= 2; cp++) {
+    for (int i = 0; i < (int)G_N_ELEMENTS(backends); i++) {
       g_autoptr(MsScenario) s = on_rack(m, PLAIN);
-      s->layout.cp = cp, s->layout.cp_comm_type = MS_CP_A2A;
-      s->options.attention_backend = cp > 1 ? MS_ATTN_FUSED : MS_ATTN_UNFUSED;
+      s->options.attention_backend = backends[i];
+      if (backends[i] == MS_ATTN_FUSED) s->layout.cp = 2, s->layout.cp_comm_type = MS_CP_A2A;
+      if (backends[i] == MS_ATTN_FLASH) s->training.micro_batch_size = 2, s->training.global_batch_size = 128;
       if (is_allowed(s)) add_names(names, s);
     }
+  g_autoptr(MsScenario) sparse = ms_test_run("deepseek-v3.2", 0, "gb200-nvl72", 64);
+  sparse->layout.ep = 8;
+  add_names(names, sparse);
   named_in_tables(names);
 }
 
