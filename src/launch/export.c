@@ -141,17 +141,28 @@ static gboolean check(const MsScenario *s, MsLaunch launch, GError **error) {
                        per_node);
 }
 
+static MsRelease release_of(MsLaunch launch) { return launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE; }
+
+/* As if it ran whole on every GPU: how it is split is not asked. */
+static gboolean may_say_model(const MsScenario *base, MsLaunch launch, GError **error) {
+  g_autoptr(MsScenario) whole = ms_scenario_copy(base, FALSE);
+  g_free(whole->layout.pipeline_layout);
+  ms_fields_defaults(&ms_layout_table, &whole->layout);
+  g_autoptr(MsScenario) s = ms_launch_said(whole);
+  return ms_args_say_model(s, release_of(launch), error);
+}
+
 gboolean ms_launch_may_start(const MsScenario *base, MsLaunch launch, gboolean (*open)(const char *, gconstpointer),
                              gconstpointer user, GError **error) {
   gboolean arguments = launch.form != MS_LAUNCH_TORCHTITAN && launch.form != MS_LAUNCH_DEEPSPEED;
   return ms_launch_starts(base, ms_launch_framework(launch), error) &&
-         (!arguments || ms_release_may_hold(base, open, user, error)) &&
+         (!arguments || (ms_release_may_hold(base, open, user, error) && may_say_model(base, launch, error))) &&
          (launch.form != MS_LAUNCH_TORCHTITAN || ms_titan_has_model(base, error));
 }
 
 /* The canonical scenario with its arguments, or NULL and the error. (transfer full) */
 static MsArgs *args_of(MsScenario *s, MsLaunch launch, GError **error) {
-  MsRelease release = launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE;
+  MsRelease release = release_of(launch);
   MsArgs *args = check(s, launch, error) ? ms_args_from_scenario(s, release, error) : NULL;
   if (args && release == MS_RELEASE_MCORE && ms_has_mindspeed(s)) ms_say_mindspeed(args, s);
   return args;
@@ -163,7 +174,7 @@ char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error
   g_autoptr(MsScenario) s = ms_launch_said(scenario);
   g_autoptr(MsArgs) args = args_of(s, launch, error);
   if (!args) return NULL;
-  notes_from_scenario(s, launch.form == MS_LAUNCH_MT ? MS_RELEASE_MT : MS_RELEASE_MCORE, launch.form, args->notes);
+  notes_from_scenario(s, release_of(launch), launch.form, args->notes);
   MsLaunchText text = {.once = g_string_new(NULL), .per_node = g_string_new(NULL)};
   int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
   MsFormContext context = {.scenario = s,

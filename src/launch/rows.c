@@ -233,29 +233,55 @@ static gboolean check_all_said(const MsScenario *s, GError **error) {
          check_unsaid(s, &ms_options_table, "options.", (void *)&s->options, error);
 }
 
-MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GError **error) {
+typedef struct {
+  const MsScenario *scenario; /* canonical */
+  MsRelease release;
+  MsArgs *args;
+  GPtrArray *refused; /* keys of simple rows that the release has no argument for */
+} Writing;
+
+static gboolean write_row(const Writing *w, const MsLaunchRow *row, GError **error) {
+  MsArgs *args = w->args;
+  guint before = args->list->len, variables = args->env->len;
+  if (row->when && !row->when(w->scenario)) return TRUE;
+  if (row->kind == MS_ROW_GROUP) {
+    if (!row->write(w->scenario, w->release, args, error)) return FALSE;
+    for (guint k = before; k < args->list->len; k++) ((MsArg *)args->list->pdata[k])->section = row->section;
+  } else if (row->kind != MS_ROW_FIXED) {
+    write_simple(row, w->scenario, w->release, args, w->refused);
+  } else if (w->release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT)) {
+    ms_args_add(args, row->section, row->flag, row->value, NULL);
+  }
+  for (; before < args->list->len; before++) ((MsArg *)args->list->pdata[before])->fields = row->fields;
+  for (; variables < args->env->len; variables++) ((MsVariable *)args->env->pdata[variables])->fields = row->fields;
+  return TRUE;
+}
+
+static gboolean are_refused(const Writing *w, GError **error) {
+  if (w->refused->len == 0) return FALSE;
+  g_ptr_array_add(w->refused, NULL);
+  g_autofree char *keys = g_strjoinv(", ", (char **)w->refused->pdata);
+  return !ms_refuse_key(w->scenario, error, keys, "%s has no such %s", ms_release_words[w->release],
+                        w->refused->len > 2 ? "arguments" : "argument");
+}
+
+/* All rows, or those that say the model. NULL and *error. */
+static MsArgs *written(const MsScenario *s, MsRelease release, gboolean model_alone, GError **error) {
   g_autoptr(MsArgs) args = ms_args_new("");
   g_autoptr(GPtrArray) refused = g_ptr_array_new_with_free_func(g_free);
-  if (!check_all_said(scenario, error)) return NULL;
-  for (int i = 0; i < ms_num_launch_rows; i++) {
-    const MsLaunchRow *row = &ms_launch_rows[i];
-    guint before = args->list->len, variables = args->env->len;
-    if (row->when && !row->when(scenario)) continue;
-    if (row->kind == MS_ROW_GROUP) {
-      if (!row->write(scenario, release, args, error)) return NULL;
-      for (guint k = before; k < args->list->len; k++) ((MsArg *)args->list->pdata[k])->section = row->section;
-    } else if (row->kind != MS_ROW_FIXED) {
-      write_simple(row, scenario, release, args, refused);
-    } else if (release == MS_RELEASE_MCORE || (row->flags & MS_ROW_MT)) {
-      ms_args_add(args, row->section, row->flag, row->value, NULL);
-    }
-    for (; before < args->list->len; before++) ((MsArg *)args->list->pdata[before])->fields = row->fields;
-    for (; variables < args->env->len; variables++) ((MsVariable *)args->env->pdata[variables])->fields = row->fields;
-  }
-  if (refused->len == 0) return g_steal_pointer(&args);
-  g_ptr_array_add(refused, NULL);
-  g_autofree char *keys = g_strjoinv(", ", (char **)refused->pdata);
-  ms_refuse_key(scenario, error, keys, "%s has no such %s", ms_release_words[release],
-                refused->len > 2 ? "arguments" : "argument");
-  return NULL;
+  const Writing writing = {s, release, args, refused};
+  for (int i = 0; i < ms_num_launch_rows; i++)
+    if ((!model_alone || is_of_model(&ms_launch_rows[i])) && !write_row(&writing, &ms_launch_rows[i], error))
+      return NULL;
+  return are_refused(&writing, error) ? NULL : g_steal_pointer(&args);
+}
+
+MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GError **error) {
+  return check_all_said(scenario, error) ? written(scenario, release, FALSE, error) : NULL;
+}
+
+gboolean ms_args_say_model(const MsScenario *scenario, MsRelease release, GError **error) {
+  if (!check_unsaid(scenario, &ms_model_table, "model.", scenario->model, error)) return FALSE;
+  g_autoptr(MsArgs) args = written(scenario, release, TRUE, error);
+  return args != NULL;
 }

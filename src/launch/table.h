@@ -55,6 +55,8 @@ extern const char *const ms_launch_notes, *const ms_launch_unused;
 /* The scenario as arguments of `release`. It must be canonical (launch.h). NULL and an MS_ERROR_INPUT that names the
  * key when the release cannot say it. (transfer full) */
 MsArgs *ms_args_from_scenario(const MsScenario *scenario, MsRelease release, GError **error);
+/* The rows of the model alone: FALSE and the error of the above. */
+gboolean ms_args_say_model(const MsScenario *scenario, MsRelease release, GError **error);
 /* Reads every row; model, training, layout, options of `scenario` are set, notes and environment marked used. The model
  * is not finished yet. */
 gboolean ms_args_read(MsArgs *args, MsScenario *scenario, GError **error);
