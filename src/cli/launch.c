@@ -14,7 +14,7 @@ typedef struct {
 /* The text that is asked for; NULL and the error. (transfer full) */
 static char *text_of(const Options *o, const MsScenario *s, int word, GError **error) {
   MsLaunch launch = ms_launch_of_word(word);
-  launch.restarts = o->restarts;
+  launch.restarts = o->restarts, launch.file = o->out;
   return o->preflight ? ms_launch_preflight(s, error)
          : o->explain ? ms_launch_explain(s, launch, error)
                       : ms_launch_text(s, launch, error);

@@ -79,9 +79,11 @@ static MsLaunch launch_of(const MsVerb *verb, const char *form, const MsScenario
 
 static gboolean write_run(const MsDecisionRow *row, const char *folder, MsLaunch launch, GError **error) {
   const MsScenario *s = row->entry->scenario;
-  g_autofree char *start = ms_launch_text(s, launch, error), *json = name_of("run", row->place, "json"),
+  g_autofree char *json = name_of("run", row->place, "json"),
                   *script = name_of("start", row->place, ms_launch_suffix(launch)),
                   *file = g_build_filename(folder, json, NULL), *other = g_build_filename(folder, script, NULL);
+  launch.file = other;
+  g_autofree char *start = ms_launch_text(s, launch, error);
   if (!start) return FALSE;
   g_autofree char *text = ms_scenario_text_in(s, file), *lines = g_strconcat(text, "\n", NULL);
   return ms_write_file(file, lines, -1, error) && ms_write_file(other, start, -1, error);

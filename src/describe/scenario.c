@@ -618,9 +618,19 @@ static void move_mention(JsonObject *in, const char *key, const char *from, cons
   }
 }
 
+static const char *file_of(const char *file) { return file ? file : "-"; }
+
+JsonNode *ms_scenario_hardware_in(const MsScenario *scenario, const char *file) {
+  static const char key[] = "hardware";
+  g_autoptr(JsonObject) in = json_object_new();
+  json_object_set_member(in, key, ms_json_copy(scenario->hardware_json));
+  move_mention(in, key, file_of(scenario->file), file_of(file));
+  return json_object_dup_member(in, key);
+}
+
 char *ms_scenario_text_in(const MsScenario *scenario, const char *file) {
   g_autoptr(JsonNode) node = ms_scenario_node(scenario);
-  const char *from = scenario->file ? scenario->file : "-", *to = file ? file : "-";
+  const char *from = file_of(scenario->file), *to = file_of(file);
   JsonObject *json = json_node_get_object(node);
   JsonArray *pools = json_object_has_member(json, "pools") ? json_object_get_array_member(json, "pools") : NULL;
   move_mention(json, "model", from, to);

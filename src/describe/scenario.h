@@ -233,6 +233,8 @@ JsonNode *ms_scenario_node(const MsScenario *scenario);         /* (transfer ful
 /* As it stands in that file (NULL: on standard output): models and machines that lie beside the scenario's own are
  * found from there, too. (transfer full) */
 char *ms_scenario_text_in(const MsScenario *scenario, const char *file);
+/* What it says of `hardware` (hardware_json, not NULL) as it stands there. (transfer full) */
+JsonNode *ms_scenario_hardware_in(const MsScenario *scenario, const char *file);
 /* The whole path of a model or machine that the file `mentions` names by its path ("-": the command line); a name as it
  * is. (transfer full) */
 char *ms_mentioned_path(const char *name, const char *mentions);

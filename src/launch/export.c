@@ -60,7 +60,7 @@ static void note_string(JsonObject *notes, const char *key, const char *value) {
 }
 
 /* What no argument of `release` says of a canonical scenario. */
-static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunchForm form, JsonObject *notes) {
+static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch launch, JsonObject *notes) {
   const MsRouting *r = &s->training.routing;
   gboolean skewed = r->kind == MS_ROUTING_ZIPF || r->kind == MS_ROUTING_DIRICHLET;
   gboolean forced = r->kind == MS_ROUTING_BALANCED || (r->kind == MS_ROUTING_CAPACITY && r->forced_balance);
@@ -68,9 +68,9 @@ static void notes_from_scenario(const MsScenario *s, MsRelease release, MsLaunch
   note_string(notes, "doc", s->doc);
   if (s->framework != MS_FRAMEWORK_MEGATRON) note_string(notes, "framework", ms_framework(s)->word);
   note_string(notes, "software", s->software);
-  if (s->hardware_json) json_object_set_member(notes, "hardware", ms_json_copy(s->hardware_json));
+  if (s->hardware_json) json_object_set_member(notes, "hardware", ms_scenario_hardware_in(s, launch.file));
   else note_string(notes, "hardware", s->hardware->name);
-  if (form == MS_LAUNCH_MODELZOO)
+  if (launch.form == MS_LAUNCH_MODELZOO)
     json_object_set_int_member(notes, "gpus", s->gpus); /* no argument and no launcher says it */
   note_string(notes, "model", s->model->name);
   MsRopeScaling said = ms_rope_scaling_said(s->model, release);
@@ -174,7 +174,7 @@ char *ms_launch_text(const MsScenario *scenario, MsLaunch launch, GError **error
   g_autoptr(MsScenario) s = ms_launch_said(scenario);
   g_autoptr(MsArgs) args = args_of(s, launch, error);
   if (!args) return NULL;
-  notes_from_scenario(s, release_of(launch), launch.form, args->notes);
+  notes_from_scenario(s, release_of(launch), launch, args->notes);
   MsLaunchText text = {.once = g_string_new(NULL), .per_node = g_string_new(NULL)};
   int per_node = MIN(s->gpus, s->hardware->gpus_per_node);
   MsFormContext context = {.scenario = s,

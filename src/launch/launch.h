@@ -28,7 +28,8 @@ typedef enum { /* what starts it on all nodes */
 typedef struct {
   MsLaunchForm form;
   MsLaunchAround around;
-  int restarts; /* of a failed job, by what is around it */
+  int restarts;     /* of a failed job, by what is around it */
+  const char *file; /* where the text will stand, for the machine file it mentions; NULL: on standard output */
 } MsLaunch;
 extern const char *const ms_launch_words[]; /* ends with NULL; docs/launch.md, Forms */
 /* The launch of ms_launch_words[word]. */
