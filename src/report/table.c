@@ -313,7 +313,7 @@ char *ms_report_memory(const MsMemory *memory, double capacity_B, int max_rows) 
   return g_string_free(out, FALSE);
 }
 
-/* The replicas of each machine; everything above and below is of those that take longest. */
+/* The replicas of each machine; time above is of those that take longest, memory below of the fullest machine. */
 static void append_shares(GString *out, const MsResult *r) {
   static const char *const columns[] = {"replicas", "batch",    "microbatches", "step_time_s",
                                         "waits_s",  "device_B", "capacity_B",   NULL};

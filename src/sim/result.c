@@ -217,7 +217,8 @@ const MsFigures ms_result_figures = MS_FIGURE_TABLE(
                                          MS_FIGURE(INT, MsResult, edp, "", "the same of the experts"),
                                          MS_FIGURE(INT, MsResult, microbatches, "", "of a step"))),
     MS_FIGURE_ARRAY("shares", LIST, MsResult, shares, n_shares, &ms_share_figures, .when = has_shares,
-                    .only = "`pools` with `batch`", .doc = "of the batch, by machine; the rest is of the slowest"),
+                    .only = "`pools` with `batch`",
+                    .doc = "of the batch, by machine; the rest is of the slowest, `memory` of the fullest"),
     MS_FIGURE(STRING, MsResult, bottleneck, "", "in words", MS_OR_NULL),
     MS_FIGURE_ARRAY(
         "gap", LIST, MsResult, gap, n_gap,

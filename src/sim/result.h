@@ -111,7 +111,8 @@ typedef struct MsResult {
   double capacity_B;
   MsRoutingLoad routing;
   int dp, edp, microbatches;
-  int n_shares; /* 0: all replicas are alike; else time, memory and microbatches are of those that take longest */
+  int n_shares; /* 0: all replicas are alike; else time and microbatches are of those that take longest, memory is of
+                   the machine of which they fill most */
   MsShare *shares;
   guint64 events;
   double elapsed_s;

@@ -485,11 +485,33 @@ static void keep_slower(MsResult **kept, MsDetail **kept_detail, MsResult *r, Ms
   if (slower) *kept = r, *kept_detail = detail;
 }
 
+/* The machine that is fullest, whose memory does not depend on how finely time is told. */
+typedef struct {
+  MsMemory *memory;
+  double capacity_B, share;
+} Fullest;
+
+/* Takes the memory of `r` where it fills more of its machine. */
+static void keep_fuller(Fullest *kept, MsResult *r, int pool) {
+  const MsStageMemory *own = &r->memory->stage[ms_memory_fullest(r->memory)];
+  double share = own->capacity_B > 0 ? own->device_B / own->capacity_B : 0;
+  if (kept->memory && share <= kept->share) return;
+  ms_memory_free(kept->memory);
+  *kept = (Fullest){g_steal_pointer(&r->memory), r->capacity_B, share};
+  for (int i = 0; i < kept->memory->stages; i++) kept->memory->stage[i].pool = pool;
+}
+
+static void use_fullest(MsResult *r, const Fullest *fullest) {
+  ms_memory_free(r->memory);
+  r->memory = fullest->memory, r->capacity_B = fullest->capacity_B;
+}
+
 /* The step of the replicas that take longest: what they exchange already takes as long as on the slowest machine. */
 static MsResult *simulate_shares(const MsScenario *s, MsFidelity fidelity, MsDetail **detail, GError **error) {
   int n = s->pools.shares;
   MsShare *share = g_new0(MsShare, n);
   MsResult *slowest = NULL;
+  Fullest fullest = {0};
   MsDetail *kept = NULL;
   MsScenario *seen = g_new(MsScenario, n); /* a detail keeps pointing into it */
   double lower_s = 0;
@@ -499,15 +521,17 @@ static MsResult *simulate_shares(const MsScenario *s, MsFidelity fidelity, MsDet
     MsDetail *own = NULL;
     MsResult *r = simulate(&seen[i], fidelity, NULL, detail ? &own : NULL, error);
     if (!r) {
-      ms_result_free(slowest), ms_detail_free(kept), g_free(share), g_free(seen);
+      ms_result_free(slowest), ms_memory_free(fullest.memory), ms_detail_free(kept), g_free(share), g_free(seen);
       return NULL;
     }
     share[i] = share_of(s, i, r);
+    keep_fuller(&fullest, r, i);
     lower_s = MAX(lower_s, r->step_time_lower_s);
     if (!r->feasible && !why) why = g_strdup_printf("on %s %s", share[i].machine, r->why_infeasible);
     keep_slower(&slowest, &kept, r, own);
   }
   for (int i = 0; i < n; i++) share[i].waits_s = slowest->step_time_s - share[i].step_time_s;
+  use_fullest(slowest, &fullest);
   slowest->n_shares = n, slowest->shares = share, slowest->step_time_lower_s = lower_s;
   slowest->feasible = why == NULL;
   g_free(slowest->why_infeasible);

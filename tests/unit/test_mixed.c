@@ -451,6 +451,24 @@ static void the_step_is_the_slowest_replicas(void **state) {
   assert_close(both->step_time_s, slow->step_time_s, 1e-12);
 }
 
+/* Memory that is shown is that of the machine which is fullest, whichever takes longest. */
+static void memory_is_of_the_fullest(void **state) {
+  (void)state;
+  g_autofree char *text = shared(2, 1, (int[]){4, 4}, "12", "\"tp\": 1, \"cp\": 1, \"pp\": 1, \"vpp\": 1");
+  g_autoptr(MsRequest) request = request_of(text);
+  for (int small = 0; small < 2; small++) {
+    MsPool *pool = request->base->pools.pool;
+    pool[small].hardware->hbm_B = 1e11, pool[1 - small].hardware->hbm_B = 1e12;
+    for (MsFidelity f = MS_FIDELITY_BOUND; f <= MS_FIDELITY_FULL; f++) {
+      g_autoptr(MsResult) r = ms_test_simulate(request->base, f);
+      assert_true(r->shares[1].waits_s == 0);
+      assert_int_equal(r->memory->stage[0].pool, small);
+      assert_close(r->capacity_B, 1e11, 1e-12);
+      assert_close(r->memory->stage[0].device_B, r->shares[small].device_B, 1e-12);
+    }
+  }
+}
+
 static void refused(const char *json, const char *why) {
   GError *error = NULL;
   g_autoptr(MsJson) doc = ms_json_parse(json, -1, "test.json", &error);
@@ -541,6 +559,7 @@ int main(void) {
                                      cmocka_unit_test(alike_replicas_are_one_machine),
                                      cmocka_unit_test(a_faster_machine_has_more_microbatches),
                                      cmocka_unit_test(the_step_is_the_slowest_replicas),
+                                     cmocka_unit_test(memory_is_of_the_fullest),
                                      cmocka_unit_test(bad_shares_are_refused),
                                      cmocka_unit_test(searches_of_shares_agree)};
   return cmocka_run_group_tests(tests, NULL, NULL);
