@@ -155,10 +155,29 @@ static const char *const offloads[][6] = {
 
 enum { SMALLEST_OFFLOAD = 1 << 20 }; /* elements: smaller tensors stay */
 
+/* A norm that is one module with the product behind it has no offload of its own, nor has one at the border of a graph:
+ * its input leaves with that of the product (Megatron-LM core/transformer/transformer_layer.py, _set_offload_modules;
+ * core/models/gpt/gpt_layer_specs.py). Delta nets have none of these. */
+static guint32 offloads_here(const MsBuild *b) {
+  guint32 modules = b->options->offload_modules, graphs = b->options->cuda_graph_scope;
+  gboolean alone = b->options->transformer_impl == MS_IMPL_LOCAL || ms_has_mindspeed(b->scenario),
+           latent = ms_model_has_mla(b->model) || ms_model_has_compressed_attention(b->model);
+  switch (b->module) {
+  case MS_MODULE_ATTN:
+    if (graphs & MS_CG_ATTN) modules &= ~(guint32)MS_OM_ATTN_NORM;
+    if (alone || latent) return modules;
+    return modules & MS_OM_QKV_LINEAR ? modules | MS_OM_ATTN_NORM : modules & ~(guint32)MS_OM_ATTN_NORM;
+  case MS_MODULE_MLP: return alone ? modules : modules & ~(guint32)MS_OM_MLP_NORM;
+  case MS_MODULE_ROUTER: return graphs & (MS_CG_ATTN | MS_CG_MOE_ROUTER) ? modules & ~(guint32)MS_OM_MLP_NORM : modules;
+  case MS_MODULE_DELTA: return 0;
+  default: return modules;
+  }
+}
+
 static gboolean goes_to_host(const MsBuild *b, const char *name, double bytes_B) {
   if (bytes_B < SMALLEST_OFFLOAD * b->act_B) return FALSE;
   if (b->offload_all) return TRUE;
-  guint32 modules = b->options->offload_modules;
+  guint32 modules = offloads_here(b);
   for (guint i = 0; modules >> i; i++)
     for (const char *const *tensor = offloads[i]; (modules >> i & 1) && *tensor; tensor++)
       if (!strcmp(*tensor, name)) return TRUE;

@@ -370,6 +370,33 @@ static void copies_to_the_host(void **state) {
   }
 }
 
+/* Norms in one module with the product behind them have no offload of their own: the input of the one before grouped
+ * attention leaves with `qkv_linear`, that of the one before a dense MLP not at all. */
+static void norms_of_their_own_leave(void **state) {
+  (void)state;
+  static const struct {
+    const char *model;
+    int layer;
+    gboolean local;
+    guint32 modules;
+    double rows_of_h; /* what leaves, in tensors of T x h */
+  } cases[] = {{"llama3-8b", 0, FALSE, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, 0},
+               {"llama3-8b", 0, FALSE, MS_OM_QKV_LINEAR, 2},
+               {"llama3-8b", 0, TRUE, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, 2},
+               {"mixtral-8x7b", 0, FALSE, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, 1},
+               {"deepseek-v3", 0, FALSE, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, 1},
+               {"deepseek-v3", 5, FALSE, MS_OM_ATTN_NORM | MS_OM_MLP_NORM, 2},
+               {"deepseek-v3", 5, FALSE, MS_OM_QKV_LINEAR, 1 + 2 * (1536 + 512) / 7168.0}};
+  for (guint i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autoptr(MsScenario) s = ms_test_run(cases[i].model, 0, "gb200-nvl72", 64);
+    s->layout.ep = s->model->num_experts > 0 ? 8 : 1, s->options.offload_modules = cases[i].modules;
+    if (cases[i].local) s->options.transformer_impl = MS_IMPL_LOCAL;
+    g_auto(MsLowered) l = ms_test_lower(s);
+    double leaves = layer_of(&l, cases[i].layer)->offload_B / (2 * 4096.0 * s->model->hidden_size);
+    if (fabs(leaves - cases[i].rows_of_h) > 1e-9) fail_msg("case %u: %g, not %g", i, leaves, cases[i].rows_of_h);
+  }
+}
+
 /* Compressed attention saves its output from before the rotation that the projection reads, so that it leaves; queries
  * and keys leave too, as copies where they are made again. */
 static void rotated_output_leaves(void **state) {
@@ -1012,6 +1039,7 @@ int main(void) {
       cmocka_unit_test(recomputed_core_keeps_its_ends),
       cmocka_unit_test(inputs_beside_fp8),
       cmocka_unit_test(copies_to_the_host),
+      cmocka_unit_test(norms_of_their_own_leave),
       cmocka_unit_test(rotated_output_leaves),
       cmocka_unit_test(recomputed_latents),
       cmocka_unit_test(delta_nets_keep),
