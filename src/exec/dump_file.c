@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LONGEST_NAME = 256, LONGEST_NUMBER = 19, ELEMENT_B = sizeof(double) };
+enum { LONGEST_NAME = 256, LONGEST_NUMBER = 19, ELEMENT_B = sizeof(double), CHUNK_B = 1 << 20 };
 
 static const char first_line[] = "moesim exec dump 1\n";
 
@@ -92,10 +92,31 @@ MsDump *ms_dump_parse(char *bytes, gsize length, const char *file, GError **erro
   return read_matrices(dump, length, file, error) ? g_steal_pointer(&dump) : NULL;
 }
 
+static gboolean begins_as_dump(const GString *bytes) {
+  return memcmp(bytes->str, first_line, MIN(bytes->len, strlen(first_line))) == 0;
+}
+
+/* All of a dump; of another file, which may be of any size, no more than tells. (transfer full) */
+static GString *read_dump(const char *file, const char *name, GError **error) {
+  g_autoptr(GInputStream) in = ms_open_file(file, error);
+  g_autoptr(GError) why = NULL;
+  g_autofree char *chunk = g_malloc(CHUNK_B);
+  GString *bytes = in ? g_string_new(NULL) : NULL;
+  gssize n = 0;
+  while (in && begins_as_dump(bytes) && (n = g_input_stream_read(in, chunk, CHUNK_B, NULL, &why)) > 0)
+    g_string_append_len(bytes, chunk, n);
+  if (!why) return bytes;
+  ms_error(error, MS_ERROR_ENV, "%s: cannot be read: %s", name, why->message);
+  g_string_free(bytes, TRUE);
+  return NULL;
+}
+
 MsDump *ms_dump_load(const char *file, GError **error) {
-  gsize length;
-  char *bytes = ms_read_file(file, G_MAXSSIZE, &length, error);
-  return bytes ? ms_dump_parse(bytes, length, strcmp(file, "-") == 0 ? "<stdin>" : file, error) : NULL;
+  const char *name = strcmp(file, "-") == 0 ? "<stdin>" : file;
+  GString *bytes = read_dump(file, name, error);
+  if (!bytes) return NULL;
+  gsize length = bytes->len;
+  return ms_dump_parse(g_string_free(bytes, FALSE), length, name, error);
 }
 
 /* --- writing --------------------------------------------------------------------------------------------------- */

@@ -282,6 +282,7 @@ static void dumps(void **state) {
   assert_true(g_file_get_contents(file, &text, &length, NULL));
   damaged(s, file, text, length - 9, "cut off");
   damaged(s, file, text, 10, "is no dump");
+  fails_with(s, &(MsExecOptions){.type = MS_BLAS_F64, .compare = "/dev/zero"}, MS_ERROR_INPUT, "is no dump");
   damaged(s, file, text, 19, "has 0 matrices");
   damaged(s, file, "moesim exec dump 1\nembedding.table\t99999999999999999\n", 53, "matrix 1 is damaged or cut off");
   damaged(s, file, "moesim exec dump 1\n\n\n\t\t", 23, "matrix 1 is damaged or cut off");
