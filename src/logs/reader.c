@@ -114,6 +114,7 @@ static gssize read_some(MsReader *s, void *to, gsize most, GError **error) {
   GError *cause = NULL;
   if (s->early) return g_propagate_error(error, g_steal_pointer(&s->early)), -1;
   if (s->cut) return 0;
+  if (ms_interrupted()) return ms_error(error, MS_ERROR_NOTHING, "%s: stopped before it was read", s->filename), -1;
   gssize n = s->unzip ? unpack(s, to, most, &cause) : g_input_stream_read(s->in, to, most, NULL, &cause);
   if (n >= 0) return n;
   gboolean io = cause->domain == G_IO_ERROR;

@@ -2,6 +2,7 @@
 #include "lib/close.h"
 
 #include "base/err.h"
+#include "base/library.h"
 #include "cost/bench.h"
 #include "lib/data.h"
 #include "lib/mutate.h"
@@ -466,6 +467,21 @@ static void cut_short(void **state) {
   assert_non_null(strstr(notes->pdata[notes->len - 1], "cut short"));
 }
 
+/* Reading a large file ends when it is asked to. */
+static void stopped(void **state) {
+  (void)state;
+  static const volatile int now = 1;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GPtrArray) notes = g_ptr_array_new_with_free_func(g_free);
+  g_autofree char *file = sample("megatron.log");
+  g_autoptr(MsReader) reader = ms_reader_open(file, &error);
+  ms_stop_use(&now);
+  assert_null(ms_training_log_read(reader, file, notes, &error));
+  ms_stop_use(NULL);
+  assert_int_equal(error->code, MS_ERROR_NOTHING);
+  assert_non_null(strstr(error->message, "megatron.log: stopped before it was read"));
+}
+
 /* Members of gzip behind each other are one text, as an appended log is; zeros behind the last are left out. */
 static void members(void **state) {
   (void)state;
@@ -496,12 +512,12 @@ static void members(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(benchmarks),    cmocka_unit_test(machine),   cmocka_unit_test(runs),
-      cmocka_unit_test(corpus),        cmocka_unit_test(damaged),   cmocka_unit_test(labelled),
-      cmocka_unit_test(cut_short),     cmocka_unit_test(members),   cmocka_unit_test(growing_batch),
-      cmocka_unit_test(two_runs),      cmocka_unit_test(two_sizes), cmocka_unit_test(several_ranks),
-      cmocka_unit_test(many_restarts), cmocka_unit_test(twice),     cmocka_unit_test(mlperf_numbers),
-      cmocka_unit_test(two_logs),      cmocka_unit_test(other_gpu)};
+      cmocka_unit_test(benchmarks),     cmocka_unit_test(machine),       cmocka_unit_test(runs),
+      cmocka_unit_test(corpus),         cmocka_unit_test(damaged),       cmocka_unit_test(labelled),
+      cmocka_unit_test(cut_short),      cmocka_unit_test(members),       cmocka_unit_test(stopped),
+      cmocka_unit_test(growing_batch),  cmocka_unit_test(two_runs),      cmocka_unit_test(two_sizes),
+      cmocka_unit_test(several_ranks),  cmocka_unit_test(many_restarts), cmocka_unit_test(twice),
+      cmocka_unit_test(mlperf_numbers), cmocka_unit_test(two_logs),      cmocka_unit_test(other_gpu)};
   gsl_set_error_handler_off();
   return cmocka_run_group_tests(tests, ms_test_data_setup, ms_test_data_teardown);
 }
