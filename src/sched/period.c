@@ -38,10 +38,43 @@ static int period_of(const MsSlot *slot, int n, int microbatches, MsPeriodOf *of
   return 0;
 }
 
+typedef struct {
+  int forward, backward, weights;
+} Passes;
+
+static void count(const MsSlot *slot, int chunk, Passes *n) {
+  gboolean first = slot->chunk == chunk, pair = slot->kind == MS_SLOT_FB && slot->chunk2 == chunk;
+  gboolean whole = (first && slot->kind == MS_SLOT_B) || pair;
+  n->forward += first && ms_slot_has_forward(slot);
+  n->backward += whole || (first && slot->kind == MS_SLOT_I);
+  n->weights += whole || (first && slot->kind == MS_SLOT_W);
+}
+
+static Passes passes_in_period(const MsSchedule *s, int virtual_stage) {
+  int stage, chunk;
+  Passes n = {0, 0, 0};
+  ms_virtual_owner(s, virtual_stage, &stage, &chunk);
+  const MsPeriodOf *of = &s->repeat[stage];
+  for (int k = of->from; k < of->from + of->slots; k++) count(&s->slot[stage][k], chunk, &n);
+  return n;
+}
+
+/* What a period of one stage gives a period of another takes, and weight gradients follow their input gradients: where
+ * they do not (all of them at the end), every period adds to what waits, and none can be left out. */
+static gboolean takes_what_it_gives(const MsSchedule *s) {
+  for (int v = 0; v < s->stages * s->chunks; v++) {
+    int after = ms_virtual_after(s, v);
+    Passes own = passes_in_period(s, v), next = after >= 0 ? passes_in_period(s, after) : own;
+    if (own.backward != own.weights || own.forward != next.forward || own.backward != next.backward) return FALSE;
+  }
+  return TRUE;
+}
+
 void ms_schedule_find_period(MsSchedule *s) {
   s->period = 0;
   for (int stage = 0; stage < s->stages; stage++) {
     s->period = period_of(s->slot[stage], s->n[stage], s->period, &s->repeat[stage]);
     if (s->period == 0) return;
   }
+  if (!takes_what_it_gives(s)) s->period = 0;
 }

@@ -1,7 +1,7 @@
 /* tests/unit/test_sched.c - schedules against written-out orders, closed forms, published bubble rates, and lists made
  * by the authors' generators. All times are small multiples of 1/2 or 1/4 and exact; published rates have 4 decimals.
  */
-#include "sched/sched.h"
+#include "sched/build.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -1017,9 +1017,43 @@ static void paths_bound_other_times(void **state) {
   assert_false(ms_schedule_turns_path(halves, 0, FALSE, FALSE, NULL, none));
 }
 
+/* No argument of the release names a schedule: it starts this one. */
+static void one_is_launched(void **state) {
+  (void)state;
+  for (int kind = 0; kind < N_KINDS; kind++) assert_int_equal(!ms_schedule_row(kind)->refused, kind == ONE_F1B);
+}
+
+/* 1F1B whose weight gradients follow their input gradients, or all come at the end. (transfer full) */
+static MsSchedule *weights_late(int p, int m, gboolean at_the_end) {
+  MsSchedule *schedule = ms_schedule_alloc(p, m, 1, MS_PLACE_ROUND_ROBIN, 3 * m);
+  for (int s = 0; s < p; s++) {
+    int f = 0;
+    while (f < p - 1 - s) ms_slot_put(schedule, s, MS_SLOT_F, f++, 0);
+    for (int b = 0; b < m; b++) {
+      if (f < m) ms_slot_put(schedule, s, MS_SLOT_F, f++, 0);
+      ms_slot_put(schedule, s, MS_SLOT_I, b, 0);
+      if (!at_the_end) ms_slot_put(schedule, s, MS_SLOT_W, b, 0);
+    }
+    for (int b = 0; at_the_end && b < m; b++) ms_slot_put(schedule, s, MS_SLOT_W, b, 0);
+  }
+  ms_schedule_find_period(schedule);
+  return schedule;
+}
+
+/* Turns may be left out only of lists whose periods leave nothing waiting for later. */
+static void periods_take_what_they_give(void **state) {
+  (void)state;
+  g_autoptr(MsSchedule) follow = weights_late(4, 64, FALSE), late = weights_late(4, 64, TRUE);
+  assert_valid(follow), assert_valid(late);
+  assert_int_equal(follow->period, 1);
+  assert_int_equal(late->period, 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(paths_bound_other_times),
+      cmocka_unit_test(one_is_launched),
+      cmocka_unit_test(periods_take_what_they_give),
       cmocka_unit_test(order_of_1f1b),
       cmocka_unit_test(times_of_1f1b),
       cmocka_unit_test(order_of_interleaved),
