@@ -427,10 +427,12 @@ static gboolean take_framework(MsScenario *scenario, const MsJson *doc, JsonObje
   return TRUE;
 }
 
-/* Left alone where nothing is selected, unless that is still searched. */
+/* The one way of a framework to recompute selectively stands for modules that it has not; of one with several they are
+ * refused. Left alone where nothing is selected, unless that is still searched. */
 static void take_modules(MsScenario *scenario, gboolean said, gboolean searched) {
   guint32 own = ms_framework(scenario)->modules, lacked = scenario->options.recompute.modules & ~own;
-  if (!said && own && (searched ? lacked : ms_framework_lacked_modules(scenario)))
+  gboolean one = own && !(own & (own - 1));
+  if (!said && one && (searched ? lacked : ms_framework_lacked_modules(scenario)))
     scenario->options.recompute.modules = own;
 }
 

@@ -51,6 +51,17 @@ static void rows_name_options(void **state) {
   }
 }
 
+/* Of modules that it has not, a framework that can recompute several ways takes none in their place. */
+static void lacked_modules_are_refused(void **state) {
+  (void)state;
+  MsRefusal refusal;
+  g_autoptr(MsScenario) s =
+      run_with("\"name\": \"x\"", 2, "\"recompute\": {\"granularity\": \"selective\", \"modules\": [\"operators\"]}");
+  assert_int_equal(s->options.recompute.modules, MS_RM_OPERATORS);
+  assert_false(ms_layout_check(s, &refusal));
+  assert_string_equal(refusal.why, "megatron has no recompute of operators");
+}
+
 static MsStageMemory static_bytes(MsScenario *s, double *params) {
   g_auto(MsLowered) l = ms_test_lower(s);
   MsStageMemory m;
@@ -641,6 +652,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_say_what_is_left_out),
       cmocka_unit_test(rows_name_options),
+      cmocka_unit_test(lacked_modules_are_refused),
       cmocka_unit_test(states_by_hand),
       cmocka_unit_test(nanotron_keeps_more),
       cmocka_unit_test(nanotron_holds_messages),
