@@ -205,7 +205,7 @@ static char *only_assumed(const MsRequest *request) {
 /* A deadline, what starts and memory first: what the rules refuse is no news where it is short. */
 static void append_nothing(GString *out, const MsRequest *request, const MsPlan *plan) {
   const MsPlanRefusal *memory = short_of_memory(plan), *late = refused_for(plan, "deadline"),
-                      *stays = refused_for(plan, "not-started");
+                      *stays = refused_for(plan, "not-started"), *unknown = refused_for(plan, "not-simulated");
   g_autofree char *assumed = plan->valid == 0 ? only_assumed(request) : NULL;
   if (plan->interrupted) g_string_append(out, "nothing found yet\n");
   else if (late)
@@ -228,6 +228,9 @@ static void append_nothing(GString *out, const MsRequest *request, const MsPlan 
   else if (!(ms_hardware_peak_flops(request->base->hardware, request->base->training.precision) > 0))
     g_string_append_printf(out, "nothing feasible: %s cannot do %s\n", request->base->hardware->name,
                            ms_precision_words[request->base->training.precision]);
+  else if (unknown)
+    ms_text_paragraph(out, 2, "nothing feasible: of the layouts that obey the rules none can be simulated: %s",
+                      unknown->example);
   else g_string_append(out, "nothing feasible: no layout obeys the rules\n");
 }
 

@@ -788,6 +788,14 @@ static void exit_codes(void **state) {
   g_auto(MsCliRun) start = RUN("plan", nothing, "--launch", "megatron"); /* a script is expected there */
   ms_cli_expect(&start, 1, "nothing to start");
   assert_true(*start.out == '\0' && strstr(start.err, "nothing feasible"));
+  /* a machine whose links nobody has given: what is unknown is named */
+  g_autofree char *bare = ms_cli_written(
+      "bare.json", "{\"schema\": 1, \"name\": \"bare\", \"curves_from\": \"h100-sxm\", \"peak_bf16_flops\": 5e14, "
+                   "\"hbm_B\": 103079215104, \"hbm_Bps\": 4e12}");
+  g_auto(MsCliRun) unknown = RUN("plan", "-m", "llama3-8b", "-w", bare, "-g", "8", "-b", "32");
+  ms_cli_expect(&unknown, 1, "a machine without links");
+  assert_non_null(strstr(unknown.out, "none can be simulated"));
+  assert_non_null(strstr(unknown.out, "scaleup_Bps"));
   /* an impossible layout: a rule, its name, one line */
   g_auto(GStrv) vpp = g_strsplit(text, "\"vpp\": 5", 2);
   g_autofree char *seven = g_strconcat(vpp[0], "\"vpp\": 7", vpp[1], NULL);
