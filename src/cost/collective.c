@@ -155,7 +155,13 @@ MsCollective ms_collective_prepare(const MsScenario *scenario, MsCollKind kind, 
                                    const MsGroup *group) {
   const MsHardware *hardware = scenario->hardware;
   const MsCollectivesRow *library = &ms_collectives_rows[hardware->collectives];
-  const char *op = ms_op_words[MS_COLL_FIRST + (kind == MS_COLL_P2P ? MS_OP_P2P - MS_COLL_FIRST : (int)kind)];
+  static const MsOpKind of[] = {[MS_COLL_AG] = MS_OP_ALL_GATHER,
+                                [MS_COLL_RS] = MS_OP_REDUCE_SCATTER,
+                                [MS_COLL_AR] = MS_OP_ALL_REDUCE,
+                                [MS_COLL_A2A] = MS_OP_ALL_TO_ALL,
+                                [MS_COLL_P2P] = MS_OP_P2P};
+  G_STATIC_ASSERT(G_N_ELEMENTS(of) == MS_N_COLL);
+  const char *op = ms_op_words[of[kind]];
   MsCollective c = {.group = *group,
                     .link_Bps = hardware->scaleup_Bps,
                     .nic_Bps = ms_network_Bps(hardware, group),

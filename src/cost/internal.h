@@ -84,7 +84,6 @@ typedef struct {
   guint16 sms;
 } MsCollective;
 
-enum { MS_COLL_FIRST = MS_OP_ALL_GATHER }; /* all_gather reduce_scatter all_reduce all_to_all, then p2p */
 typedef enum { MS_COLL_AG, MS_COLL_RS, MS_COLL_AR, MS_COLL_A2A, MS_COLL_P2P, MS_N_COLL } MsCollKind;
 /* `dtype` of the messages: of curves that differ in nothing else, its own serves, else one of no or of another dtype.
  */

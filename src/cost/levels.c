@@ -1,6 +1,7 @@
 /* src/cost/levels.c - bytes of one row by level of the machine. */
 #include <math.h>
 
+#include "base/err.h"
 #include "cost/internal.h"
 
 /* What a rank of the emptiest domain receives: the network's part is the one that the lower bound of the row's time
@@ -37,7 +38,8 @@ MsCollKind ms_collective_of(MsOpKind kind, MsCarry carry) {
   case MS_OP_P2P: return MS_COLL_P2P;
   case MS_OP_DISPATCH:
   case MS_OP_COMBINE: return crossing(carry, kind == MS_OP_COMBINE);
-  default: return MS_COLL_A2A;
+  case MS_OP_ALL_TO_ALL: return MS_COLL_A2A;
+  default: MS_BUG("no collective moves %s", ms_op_words[kind]);
   }
 }
 
