@@ -5,8 +5,8 @@
 #define STARTS_WITH(id, about) [MS_FRAMEWORK_##id] = {MS_STARTS_WITH, (about)}
 #define STAYS(id, about)       [MS_FRAMEWORK_##id] = {MS_STAYS, (about)}
 /* Parentheses: an empty column is an error. */
-#define MS_VENDOR(word, resource, mindspeed, accelerator, preflight, ...) \
-  {(word), (resource), (mindspeed), (accelerator), (preflight), {__VA_ARGS__}},
+#define MS_VENDOR(word, resource, mindspeed, accelerator, preflight, benchmark, ...) \
+  {(word), (resource), (mindspeed), (accelerator), (preflight), (benchmark), {__VA_ARGS__}},
 static const MsVendorRow rows[] = {
 #include "describe/vendor.def"
 };
@@ -15,6 +15,14 @@ static const MsVendorRow rows[] = {
 const MsVendorRow *ms_vendor(const MsHardware *hardware) {
   for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
     if (g_strcmp0(rows[i].word, hardware->vendor) == 0) return &rows[i];
+  return NULL;
+}
+
+const MsVendorRow *ms_vendor_of_log(const char *device, const char *benchmark) {
+  for (guint i = 0; i < G_N_ELEMENTS(rows); i++)
+    if ((device && g_str_has_prefix(device, rows[i].word)) ||
+        (benchmark && g_strcmp0(benchmark, rows[i].benchmark) == 0))
+      return &rows[i];
   return NULL;
 }
 

@@ -16,11 +16,14 @@ typedef struct {
   gboolean mindspeed;      /* its Megatron-LM is patched by MindSpeed */
   const char *accelerator; /* ACCELERATOR_BACKEND of MT-MegatronLM; NULL: has none */
   gboolean preflight;      /* the script that checks nodes knows its tools */
+  const char *benchmark;   /* of its own library of collectives (logs/bench.c); NULL: others run it too */
   MsStart start[MS_N_FRAMEWORKS];
 } MsVendorRow;
 
 /* NULL: a machine file that says no vendor, or another one. (transfer none) */
 const MsVendorRow *ms_vendor(const MsHardware *hardware);
+/* Of a log: drivers put the name in front of that of the device. NULL: not known. */
+const MsVendorRow *ms_vendor_of_log(const char *device, const char *benchmark);
 /* MindSpeed patches what trains there: the rows of the vendor and of the framework say so. */
 gboolean ms_has_mindspeed(const MsScenario *scenario);
 MsStart ms_vendor_start(const MsHardware *hardware, MsFramework framework);

@@ -320,22 +320,13 @@ static gboolean is_another_chip(const char *device, const MsHardware *h) {
   return is_known && !alike;
 }
 
-/* Who makes what a log is of: drivers put the name in front; HCCL is Huawei's. NULL: not known. */
-static const char *vendor_of(const MsBench *b) {
-  static const char *const vendors[] = {"NVIDIA", "AMD"};
-  for (gsize i = 0; b->device && i < G_N_ELEMENTS(vendors); i++)
-    if (g_str_has_prefix(b->device, vendors[i])) return vendors[i];
-  return g_strcmp0(b->by, "hccl-test") == 0 ? "Huawei" : NULL;
-}
-
 static gboolean is_of_machine(const Work *w, const MsBench *b, GError **error) {
-  const char *vendor = vendor_of(b);
-  const MsVendorRow *known = ms_vendor(w->hardware);
-  gboolean other = vendor && known && strcmp(vendor, known->word) != 0;
+  const MsVendorRow *vendor = ms_vendor_of_log(b->device, b->by), *known = ms_vendor(w->hardware);
+  gboolean other = vendor && known && vendor != known;
   if (!other && !(b->device && is_another_chip(b->device, w->hardware))) return TRUE;
   return ms_input_error(error, b->file, 0, NULL,
                         "is of %s, not of %s: --hardware names the machine that the logs are of",
-                        b->device ? b->device : vendor, w->options->base);
+                        b->device ? b->device : vendor->word, w->options->base);
 }
 
 enum { TELLING_ROWS = 3 }; /* so many times are not the same by chance */
