@@ -17,12 +17,15 @@ enum {
   SEGMENTS = FORM(SEGMENTS),
   DISPATCH = FORM(DISPATCH)
 };
+#define OP(id, ...) _Static_assert(sizeof #id > 1, "an operator without an id");
+#include "describe/op.def"
+#undef OP
 static const struct {
   const char *op;
   unsigned forms;
 } timed[] = {
     {"elementwise", BANDWIDTH}, /* any operator that moves memory and has none of its own */
-#define OP(id, word, family, curves, doc) {word, curves},
+#define OP(id, word, family, curves, doc) {word, (curves)},
 #include "describe/op.def"
 #undef OP
 };

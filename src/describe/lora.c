@@ -3,8 +3,16 @@
 
 #include "describe/rows.h"
 
+#define N_ROWS(...) G_N_ELEMENTS(((const char *const[]){__VA_ARGS__}))
+#define MS_LORA_TARGET(id, word, doc, where, part, peft, ...)                                     \
+  _Static_assert(sizeof #id > 1 && N_ROWS(__VA_ARGS__) > 0 && N_ROWS(__VA_ARGS__) < MS_LORA_ROWS, \
+                 word ": an id, and layers that it stands beside");
+#include "describe/lora_target.def"
+#undef MS_LORA_TARGET
+
+/* Parentheses: an empty column is an error. */
 const MsLoraTarget ms_lora_targets[] = {
-#define MS_LORA_TARGET(id, word, doc, where, part, peft, ...) {word, doc, where, part, peft, {__VA_ARGS__}},
+#define MS_LORA_TARGET(id, word, doc, where, part, peft, ...) {(word), (doc), (where), (part), (peft), {__VA_ARGS__}},
 #include "describe/lora_target.def"
 #undef MS_LORA_TARGET
 };
