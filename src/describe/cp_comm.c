@@ -5,6 +5,15 @@
 #include "describe/cp_comm.def"
 #undef CP_COMM
 
+/* Which columns go together: what work/attention.c has rows for. */
+#define CP_COMM(id, word, about, heads, keys, spelling)                                          \
+  _Static_assert(((heads) == MS_CP_HEADS_AMONG_ALL) == ((keys) == MS_CP_KEYS_STAY),              \
+                 word ": all tokens are here where all ranks exchange heads, and nowhere else"); \
+  _Static_assert((heads) != MS_CP_HEADS_INSIDE || (keys) == MS_CP_KEYS_GO_ROUND,                 \
+                 word ": keys of other domains go round");
+#include "describe/cp_comm.def"
+#undef CP_COMM
+
 /* Parentheses: an empty column is an error, wherever it stands. */
 const MsCpCommRow ms_cp_comm_rows[] = {
 #define CP_COMM(id, word, about, heads, keys, spelling) {(word), (about), (heads), (keys), (spelling)},

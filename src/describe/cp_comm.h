@@ -12,8 +12,9 @@ typedef enum {
 } MsCpComm;
 extern const char *const ms_cp_comm_words[]; /* of the rows, NULL-terminated */
 
-/* Ranks that exchange heads hold the tokens of all of them for their share of the heads. */
-typedef enum { MS_CP_HEADS_STAY, MS_CP_HEADS_AMONG_ALL, MS_CP_HEADS_INSIDE /* MsLayout.cp_inner ranks */ } MsCpHeads;
+/* Ranks that exchange heads, all or those of a scale-up domain (MsLayout.cp_inner), hold the tokens of all of them for
+ * their share of the heads. */
+typedef enum { MS_CP_HEADS_STAY, MS_CP_HEADS_AMONG_ALL, MS_CP_HEADS_INSIDE } MsCpHeads;
 
 /* How a rank sees the keys and values of the tokens that are not here after that. */
 typedef enum { MS_CP_KEYS_STAY /* all are */, MS_CP_KEYS_GO_ROUND, MS_CP_KEYS_ARE_GATHERED } MsCpKeys;
@@ -27,11 +28,5 @@ typedef struct {
 extern const MsCpCommRow ms_cp_comm_rows[]; /* [MS_N_CP_COMMS] */
 
 static inline const MsCpCommRow *ms_cp_comm_row(MsCpComm type) { return &ms_cp_comm_rows[type]; }
-
-/* Ranks that exchange heads, of cp. */
-static inline int ms_cp_exchange(MsCpComm type, int cp, int cp_inner) {
-  MsCpHeads heads = ms_cp_comm_rows[type].heads;
-  return heads == MS_CP_HEADS_AMONG_ALL ? cp : heads == MS_CP_HEADS_INSIDE ? cp_inner : 1;
-}
 
 #endif

@@ -22,9 +22,12 @@ static Core core_of(const Exec *x) {
   a.dqk = ms_model_has_mla(m) ? m->multi_latent_attention.qk_head_dim + m->multi_latent_attention.qk_pos_emb_head_dim
                               : m->kv_channels;
   a.dv = ms_model_has_mla(m) ? m->multi_latent_attention.v_head_dim : m->kv_channels;
-  MsCpComm type = x->scenario->layout.cp_comm_type;
-  a.inner = ms_cp_exchange(type, (int)x->c, x->layout->cp_inner);
-  if (ms_cp_comm_row(type)->keys == MS_CP_KEYS_GO_ROUND) a.outer = (int)x->c / a.inner;
+  a.inner = x->layout->cp_inner;
+  switch (ms_cp_comm_row(x->scenario->layout.cp_comm_type)->keys) {
+  case MS_CP_KEYS_STAY:
+  case MS_CP_KEYS_ARE_GATHERED: break;
+  case MS_CP_KEYS_GO_ROUND: a.outer = (int)x->c / a.inner; break;
+  }
   if (a.inner > 1 && a.outer > 1) a.ring = MS_GROUP_CP_OUTER;
   a.q = x->T * a.heads * a.dqk, a.k = x->T * a.kv_heads * a.dqk, a.v = x->T * a.kv_heads * a.dv,
   a.o = x->T * a.heads * a.dv;
@@ -381,8 +384,7 @@ typedef struct {
 
 /* to_heads: this rank's tokens with all heads -> all tokens of the group with its share of the heads; else back. */
 static void exchange(Exec *x, const Core *a, const Exchanged *tensor, int n, gboolean to_heads) {
-  gboolean among_all = ms_cp_comm_row(x->scenario->layout.cp_comm_type)->heads == MS_CP_HEADS_AMONG_ALL;
-  MsGroupKind group = among_all ? MS_GROUP_CP : MS_GROUP_CP_INNER;
+  MsGroupKind group = a->inner < x->c ? MS_GROUP_CP_INNER : MS_GROUP_CP;
   gint64 wide = 0, rows = x->T;
   for (int i = 0; i < n; i++) wide += tensor[i].width / a->inner;
   gint64 part = rows * wide;

@@ -37,6 +37,9 @@ gboolean ms_write_context(const MsScenario *s, MsRelease release, MsArgs *args, 
   ms_args_addf(args, SECTION, "--context-parallel-size", "%d", cp);
   if (!write_hybrid_cp(s, release, args, error)) return FALSE;
   if (cp == 1) return TRUE;
+  if (!ms_cp_comm_row(type)->spelling)
+    return ms_refuse_key(s, error, "layout.cp_comm_type", "%s does not have %s", ms_release_words[release],
+                         ms_cp_comm_words[type]);
   ms_args_add(args, SECTION, "--cp-comm-type", ms_cp_comm_words[type], NULL);
   if (ms_cp_comm_row(type)->heads != MS_CP_HEADS_INSIDE) return TRUE;
   g_autoptr(MsLayout) layout = ms_layout_new_or_error(s, error);
@@ -54,7 +57,7 @@ static gboolean read_cp_type(MsArgs *args, const MsArg *arg, MsCpComm *type, GEr
       return ms_arg_error(args, arg, error, "differs from layer to layer, moesim has one type for all");
   const char *text = arg->values[0]; /* or the spelling of the option's help */
   for (int i = 0; i < MS_N_CP_COMMS; i++)
-    if (strcmp(text, ms_cp_comm_rows[i].spelling) == 0) text = ms_cp_comm_rows[i].word;
+    if (g_strcmp0(text, ms_cp_comm_rows[i].spelling) == 0) text = ms_cp_comm_rows[i].word;
   int word = ms_arg_word(args, arg, text, ms_cp_comm_words, error);
   *type = (MsCpComm)MAX(word, 0);
   return word >= 0;

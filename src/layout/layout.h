@@ -59,7 +59,7 @@ typedef struct {               /* one virtual stage: what one model chunk holds 
 typedef struct MsLayout {
   int world;                  /* W */
   int tp, cp, dp, pp, vpp;    /* t c d p v; v resolved: from the string, 2 for the V schedules and dualpipe */
-  int cp_inner;               /* ranks of a CP group that exchange heads: a2a+p2p only, else 1 */
+  int cp_inner;               /* ranks of a CP group that exchange heads (describe/cp_comm.h) */
   int ep, etp, edp;           /* e u q */
   int instances;              /* of the distributed optimizer: runs of neighbours among the data-parallel ranks */
   int microbatches;           /* m per DP replica and step */

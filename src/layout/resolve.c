@@ -83,12 +83,20 @@ static void place_chunks(MsLayout *layout, const MsScenario *s) {
 }
 
 /* The most CP ranks of one scale-up domain among which the heads of a TP rank divide: the hierarchy of a2a+p2p. */
-static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
+static int cp_inside(const MsLayout *layout, const MsScenario *s, int domain) {
   int heads = s->model->num_attention_heads / layout->tp, most = MAX(1, domain / layout->tp);
   int groups = ms_model_has_mla(s->model) ? heads : MAX(1, s->model->num_query_groups / layout->tp);
-  if (ms_cp_comm_row(s->layout.cp_comm_type)->heads != MS_CP_HEADS_INSIDE) return 1;
   for (int n = MIN(layout->cp, most); n > 1; n--)
     if (layout->cp % n == 0 && heads % n == 0 && groups % n == 0) return n;
+  return 1;
+}
+
+static int inner_cp(const MsLayout *layout, const MsScenario *s, int domain) {
+  switch (ms_cp_comm_row(s->layout.cp_comm_type)->heads) {
+  case MS_CP_HEADS_STAY: break;
+  case MS_CP_HEADS_AMONG_ALL: return layout->cp;
+  case MS_CP_HEADS_INSIDE: return cp_inside(layout, s, domain);
+  }
   return 1;
 }
 

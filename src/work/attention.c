@@ -297,23 +297,21 @@ static void core_gathered(MsBuild *b, const Widths *w, int layer, const MsPackPa
 /* Context-parallel ranks: heads exchanged for tokens among `inner` of them; keys and values of the tokens that are
  * still elsewhere go round, or are gathered before attention and their gradients scattered after it. */
 static void core_over_ranks(MsBuild *b, const Widths *w, int layer, const MsPackPart *part) {
-  MsCpComm type = b->scenario->layout.cp_comm_type;
-  const MsCpCommRow *row = ms_cp_comm_row(type);
-  MsGroupKind group = row->heads == MS_CP_HEADS_AMONG_ALL ? MS_GROUP_CP : MS_GROUP_CP_INNER;
-  double inner = ms_cp_exchange(type, (int)b->c, b->layout->cp_inner), heads = w->heads / inner, s = part->length;
-  double kv_B = ring_hop_B(b, w, part) * b->c;
-  gboolean exchanges = row->heads != MS_CP_HEADS_STAY && inner > 1;
-  if (exchanges) exchange_heads(b, w, group, TRUE);
-  if (row->keys == MS_CP_KEYS_ARE_GATHERED && ms_framework(b->scenario)->torch_parallel) {
-    core_merged(b, w, layer, part, heads, kv_B);
-  } else if (row->keys == MS_CP_KEYS_ARE_GATHERED) {
-    core_gathered(b, w, layer, part, heads, kv_B);
-  } else if (row->keys == MS_CP_KEYS_GO_ROUND && inner < b->c) {
-    core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, heads);
-  } else {
-    core_row(b, w, layer, part, 1, heads, s, s);
+  double inner = b->layout->cp_inner, heads = w->heads / inner, kv_B = ring_hop_B(b, w, part) * b->c;
+  MsGroupKind group = inner < b->c ? MS_GROUP_CP_INNER : MS_GROUP_CP;
+  if (inner > 1) exchange_heads(b, w, group, TRUE);
+  switch (ms_cp_comm_row(b->scenario->layout.cp_comm_type)->keys) {
+  case MS_CP_KEYS_STAY: core_row(b, w, layer, part, 1, heads, part->length, part->length); break;
+  case MS_CP_KEYS_GO_ROUND:
+    if (inner < b->c)
+      core_ring(b, w, layer, part, (int)(b->c / inner), inner > 1 ? MS_GROUP_CP_OUTER : MS_GROUP_CP, heads);
+    else core_row(b, w, layer, part, 1, heads, part->length, part->length);
+    break;
+  case MS_CP_KEYS_ARE_GATHERED:
+    (ms_framework(b->scenario)->torch_parallel ? core_merged : core_gathered)(b, w, layer, part, heads, kv_B);
+    break;
   }
-  if (exchanges) exchange_heads(b, w, group, FALSE);
+  if (inner > 1) exchange_heads(b, w, group, FALSE);
 }
 
 static void core(MsBuild *b, const Widths *w, int layer) {
@@ -348,7 +346,7 @@ static void core_casts(MsBuild *b, double width) {
  * batch first, as flash attention works, and is copied for the projection. */
 static void keep_core_out(MsBuild *b, const Widths *w) {
   double out_B = 2 * b->rows * w->heads * w->dv;
-  gboolean exchanged = b->c > 1 && ms_cp_exchange(b->scenario->layout.cp_comm_type, (int)b->c, b->layout->cp_inner) > 1;
+  gboolean exchanged = b->c > 1 && b->layout->cp_inner > 1;
   gboolean turned = ms_attn_backends[b->options->attention_backend].batch_first && b->training->micro_batch_size > 1 &&
                     !ms_framework(b->scenario)->batch_first;
   ms_keep(b, "attention out", out_B);
