@@ -5,10 +5,10 @@
 
 /* As many parameters as MsDispatcherRow has columns: a row that leaves one out does not compile. */
 #define MS_DISPATCHER(id, w, d, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18, c19, \
-                      c20, c21, c22, c23, c24, c25, c26, c27, c28, c29, c30, c31, c32)                                \
-  [MS_DISPATCH_##                                                                                                     \
-      id] = {c1,  c2,  c3,  c4,  c5,  c6,  c7,  c8,  c9,  c10, c11, c12, c13, c14, c15, c16,       c17,               \
-             c18, c19, c20, c21, c22, c23, c24, c25, c26, c27, c28, c29, c30, c31, c32, .word = w, .doc = d},
+                      c20, c21, c22, c23, c24, c25, c26, c27, c28, c29, c30, c31, c32, c33)                           \
+  [MS_DISPATCH_##id] = {c1,  c2,  c3,  c4,  c5,  c6,  c7,  c8,  c9,  c10,       c11,     c12,                         \
+                        c13, c14, c15, c16, c17, c18, c19, c20, c21, c22,       c23,     c24,                         \
+                        c25, c26, c27, c28, c29, c30, c31, c32, c33, .word = w, .doc = d},
 #define MS_NO_KEY        0 /* the first member of MsHardware is its file */
 #define MS_EVERY_MACHINE MS_NO_KEY
 #define MS_KEY(key)      offsetof(MsHardware, key)

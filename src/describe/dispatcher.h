@@ -103,10 +103,11 @@ typedef struct {
   size_t sms_key;       /* offset in MsHardware of a machine's own number of SMs; 0: has no such number */
   int sms, network_sms; /* the library's own, within a domain and across domains */
   MsDispatchBuffers buffers;
-  /* Megatron-LM's arguments: --moe-token-dispatcher-type, --moe-flex-dispatcher-backend (NULL: not of that type),
-   * what the number of SMs and the dispatcher itself were called before (a word or a flag), the variable that takes
-   * the size of a scale-up domain */
+  /* Megatron-LM's arguments: --moe-token-dispatcher-type (NULL: it has no such dispatcher),
+   * --moe-flex-dispatcher-backend (NULL: not of that type), what the number of SMs and the dispatcher itself were
+   * called before (a word or a flag), the variable that takes the size of a scale-up domain */
   const char *launch_type, *launch_backend, *launch_sms, *launch_old_word, *launch_domain;
+  const char *launch_titan; /* TorchTitan's parallelism.expert_parallel_comm_backend; NULL: it has none */
 } MsDispatcherRow;
 
 extern const MsDispatcherRow ms_dispatchers[];

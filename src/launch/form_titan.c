@@ -180,6 +180,15 @@ static gboolean pipeline(Form *f, const MsLayout *layout) {
   return TRUE;
 }
 
+static const char *rotation(MsCpKeys keys) {
+  switch (keys) {
+  case MS_CP_KEYS_ARE_GATHERED: return "allgather";
+  case MS_CP_KEYS_GO_ROUND:
+  case MS_CP_KEYS_STAY: break; /* of heads that are exchanged, which TorchTitan does not do */
+  }
+  return "alltoall";
+}
+
 static gboolean parallelism(Form *f, const MsLayout *layout) {
   const MsOptions *o = &f->s->options;
   const MsLayoutSpec *l = &f->s->layout;
@@ -201,16 +210,15 @@ static gboolean parallelism(Form *f, const MsLayout *layout) {
                          "enable_async_tensor_parallel = %s\ncontext_parallel_degree = %d\n"
                          "context_parallel_rotate_method = \"%s\"\npipeline_parallel_degree = %d\n",
                          instances, layout->dp / instances, word, layout->tp, boolean(o->tp_comm_overlap), layout->cp,
-                         keys->keys == MS_CP_KEYS_ARE_GATHERED ? "allgather" : "alltoall", layout->pp);
+                         rotation(keys->keys), layout->pp);
   const MsDispatcherRow *dispatcher = ms_dispatcher(o);
-  gboolean plain = g_strcmp0(dispatcher->launch_type, "alltoall") == 0;
-  if (f->s->model->num_experts > 0 && !plain && !dispatcher->launch_backend)
-    return REFUSE(f, "options.dispatcher", "is %s: TorchTitan has alltoall, deepep and hybridep", dispatcher->word);
+  if (f->s->model->num_experts > 0 && !dispatcher->launch_titan)
+    return REFUSE(f, "options.dispatcher", "is %s, which TorchTitan does not have", dispatcher->word);
   if (f->s->model->num_experts > 0)
     g_string_append_printf(f->out,
                            "expert_parallel_degree = %d\nexpert_tensor_parallel_degree = %d\n"
                            "expert_parallel_comm_backend = \"%s\"\n",
-                           layout->ep, layout->etp, plain ? "standard" : dispatcher->launch_backend);
+                           layout->ep, layout->etp, dispatcher->launch_titan);
   return pipeline(f, layout);
 }
 

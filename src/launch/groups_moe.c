@@ -9,7 +9,7 @@
 gboolean ms_write_dispatcher(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsDispatcherRow *row = ms_dispatcher(&s->options);
   if (!ms_is_moe(s)) return TRUE;
-  if (row->launch_backend && release != MS_RELEASE_MCORE)
+  if (!row->launch_type || (row->launch_backend && release != MS_RELEASE_MCORE))
     return ms_refuse_key(s, error, "options.dispatcher", "%s does not have %s", ms_release_words[release], row->word);
   ms_args_add(args, MOE, "--moe-token-dispatcher-type", row->launch_type, NULL);
   if (!row->launch_backend) return TRUE;
@@ -46,6 +46,7 @@ gboolean ms_read_dispatcher(MsArgs *args, MsScenario *s, GError **error) {
   int of_word[2 * MS_N_DISPATCHERS], n = 0;
   for (int i = 0; i < MS_N_DISPATCHERS; i++) {
     const MsDispatcherRow *row = &ms_dispatchers[i];
+    if (!row->launch_type) continue;
     if (!g_strv_contains(words, row->launch_type)) of_word[n] = i, words[n++] = row->launch_type;
     if (!row->launch_backend && row->launch_old_word) of_word[n] = i, words[n++] = row->launch_old_word;
   }

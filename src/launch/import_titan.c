@@ -124,13 +124,14 @@ typedef struct {
   int tp, cp, pp, ep, etp, replicate, shard;
   int vpp, stages, microbatch;
   gboolean embedding, loss, interleaved, async_tp, fp8_gather, compiled, compiled_loss, early_stop;
-  int schedule, reshard, rotate, reduce, experts, optimizer; /* places in their lists of words */
-  const char *granularity;                                   /* of recomputation; */
-  gboolean operators;                                        /* modules */
-  int block;                                                 /* layers of a stage that are, 0: all */
-  char *split;                                               /* layout string, or NULL */
-  gboolean balanced;                                         /* experts get the same number of tokens, by force */
-  gboolean without_mtp; /* the shipped model has MTP blocks, which TorchTitan's lacks */
+  int schedule, reshard, rotate, reduce, optimizer; /* places in their lists of words */
+  MsDispatcher dispatcher;
+  const char *granularity; /* of recomputation; */
+  gboolean operators;      /* modules */
+  int block;               /* layers of a stage that are, 0: all */
+  char *split;             /* layout string, or NULL */
+  gboolean balanced;       /* experts get the same number of tokens, by force */
+  gboolean without_mtp;    /* the shipped model has MTP blocks, which TorchTitan's lacks */
 } Run;
 
 static gboolean read_model(Titan *t, const MsImportOptions *options, Run *r) {
@@ -227,6 +228,20 @@ static gboolean read_training(Titan *t, Run *r) {
 /* --- how -----------------------------------------------------------------------------------------------------------
  */
 
+static gboolean read_dispatcher(Titan *t, MsDispatcher *dispatcher) {
+  g_autoptr(GString) words = g_string_new(NULL);
+  int of_word[MS_N_DISPATCHERS], n = 0;
+  for (int i = 0; i < MS_N_DISPATCHERS; i++) {
+    if (!ms_dispatchers[i].launch_titan) continue;
+    g_string_append_printf(words, "%s%s", n ? " " : "", ms_dispatchers[i].launch_titan);
+    of_word[n++] = i;
+  }
+  int word;
+  if (!choice(t, PARALLEL("expert_parallel_comm_backend"), words->str, 0, &word)) return FALSE;
+  *dispatcher = (MsDispatcher)of_word[word];
+  return TRUE;
+}
+
 static gboolean read_degrees(Titan *t, Run *r) {
   gboolean whole_loss, sequence;
   if (!integer(t, PARALLEL("tensor_parallel_degree"), 1, 1, 1024, &r->tp) ||
@@ -246,7 +261,7 @@ static gboolean read_degrees(Titan *t, Run *r) {
   if (!sequence && r->tp > 1) return wrong(t, "is false: tensor parallelism of TorchTitan is modelled with it on");
   return choice(t, PARALLEL("fsdp_reshard_after_forward"), "default always never", 0, &r->reshard) &&
          choice(t, PARALLEL("context_parallel_rotate_method"), "allgather alltoall", 0, &r->rotate) &&
-         choice(t, PARALLEL("expert_parallel_comm_backend"), "standard deepep hybridep", 0, &r->experts);
+         read_dispatcher(t, &r->dispatcher);
 }
 
 static gboolean count_gpus(Titan *t, const MsArgs *args, const MsImportOptions *options, Run *r) {
@@ -394,7 +409,6 @@ static void put_layout(const Run *r, MsJsonOut *out) {
 }
 
 static void put_options(const Run *r, MsJsonOut *out) {
-  static const char *const dispatchers[] = {"alltoall", "deepep", "hybridep"};
   ms_json_out_object(out, "options");
   ms_json_out_object(out, "recompute");
   ms_json_out_string(out, "granularity", r->granularity);
@@ -417,7 +431,7 @@ static void put_options(const Run *r, MsJsonOut *out) {
   ms_json_out_string(out, "optimizer_impl", r->optimizer ? "foreach" : "fused");
   ms_json_out_string(out, "grad_reduce_dtype", r->reduce ? "bf16" : "fp32");
   ms_json_out_int(out, "num_distributed_optimizer_instances", r->replicate);
-  ms_json_out_string(out, "dispatcher", dispatchers[r->experts]);
+  ms_json_out_string(out, "dispatcher", ms_dispatcher_words[r->dispatcher]);
   ms_json_out_end(out);
 }
 
