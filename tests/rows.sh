@@ -109,6 +109,14 @@ try_row() { # DEF FILES MACRO [COLUMN...]
   write_row "$def" "$macro" "$@"
 }
 
+# Columns that contradict each other, or that no rows lay together, do not compile.
+is_refused() { # DEF FILE MACRO COLUMN...
+  local def=$1 file=$2
+  write_row "$def" "${@:3}"
+  ! compiles "$file" || wrong "$def: a row of ${*:4} compiles"
+  cp "$def" "$copy/$def"
+}
+
 nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the folder of the table, but for defaults
   local named
   named=$(grep -rnE "$1" src --include='*.[ch]' | grep -vE "^$2" | grep -vE "$3")
@@ -119,7 +127,7 @@ nobody_names() { # PATTERN OWN_FOLDER DEFAULTS: uses of single rows outside the 
 value_is_asked_for() { # HEADER VALUE FILE...: the value in front of the new one
   local header=$1 value=$2 file
   shift 2
-  sed -E "s/\\b$value( *[,}])/$value, ${value}_TWIN\\1/" "$header" >"$copy/$header"
+  sed -E "0,/\\b$value\\b/s/(WORD\\()?\\b$value\\b(, \"[^\"]*\"\\))?/&, \\1${value}_TWIN\\2/" "$header" >"$copy/$header"
   for file in "$@"; do
     compiles "$file"
     grep -q "${value}_TWIN. not handled in switch" "$copy/log" || wrong "$file does not ask for a value behind $value"
@@ -153,7 +161,8 @@ predict_twins() {
   while read -r def macro; do
     { cat "$def"
       sed -E '/\($/ { N; s/\n *//; }' "$def" | sed -nE "/^$macro\\(/,/\\)\$/p" |
-        sed -E 's/^('"$macro"'\()([A-Z0-9_]+), "/\1TWIN_\2, "twin-/'; } >"$copy/$def"
+        sed -E 's/^('"$macro"'\()([A-Z0-9_]+), "/\1TWIN_\2, "twin-/; s/(\.launch_(type|format) = )"[^"]*"/\1NULL/'
+    } >"$copy/$def"
   done < <(printf '%s\n' "${twin_tables[@]}" | sort -u)
   for file in $(grep -lE "$knows_a_table" -r src --include='*.c'); do
     # shellcheck disable=SC2086
@@ -178,6 +187,11 @@ predict_twins() {
     [ "$(sort "$copy/of" | uniq -c | grep -c '^ *2 ')" = 3 ] ||
       wrong "known by its name, as its twin differs: ${word#*.}"
   done
+  for one in "$copy"/runs/*.{dispatcher,precision}.twin-*.json; do # whose twins no argument says
+    ! MOESIM_DATA=$PWD "$copy/moesim" launch "$one" >/dev/null 2>"$copy/log" || wrong "launches ${one##*.twin-}"
+    grep -qE '(options.dispatcher|training.precision): .* does not have twin-' "$copy/log" ||
+      wrong "does not say why it does not launch ${one##*.twin-}: $(head -n 1 "$copy/log")"
+  done
   while read -r def macro; do cp "$def" "$copy/$def"; done < <(printf '%s\n' "${twin_tables[@]}")
 }
 
@@ -188,6 +202,8 @@ twins_predict_the_same src/describe/dispatcher.def MS_DISPATCHER 'MS_N_DISPATCHE
 nobody_names '\bMS_(BF16|FP16|FP8_[A-Z]+|MXFP8|NVFP4)\b|[!=]= MS_ODT_(FP8|FP8_BLOCK|MXFP8|NVFP4)\b' src/describe/ '^$'
 try_row src/describe/precision.def src/describe/precision.c MS_PRECISION
 cp src/describe/precision.def "$copy/src/describe/precision.def"
+try_row src/describe/op_dtype.def src/describe/precision.c,src/describe/enums.c MS_OP_DTYPE
+cp src/describe/op_dtype.def "$copy/src/describe/op_dtype.def"
 twins_predict_the_same src/describe/precision.def MS_PRECISION 'MS_N_PRECISIONS|ms_precisions|precision\.def' \
   precision scenarios/run-deepseek-v3-gb200-256.json fp8-tensorwise fp8-blockwise mxfp8
 
@@ -240,6 +256,14 @@ sed -E 's/"layout": \{/&"cp": 2, "cp_comm_type": "p2p", /' scenarios/run-llama3-
 twins_predict_the_same src/describe/cp_comm.def CP_COMM 'MS_N_CP_COMMS|ms_cp_comm_(words|rows)|cp_comm\.def' \
   cp_comm_type "$copy/cp.json" p2p all_gather a2a
 
+value_is_asked_for src/describe/cp_comm.h MS_CP_HEADS_INSIDE src/layout/resolve.c
+value_is_asked_for src/describe/cp_comm.h MS_CP_KEYS_ARE_GATHERED src/work/attention.c src/exec/rows_attention.c \
+  src/launch/form_titan.c
+for pair in STAY,STAY AMONG_ALL,GO_ROUND AMONG_ALL,ARE_GATHERED INSIDE,STAY INSIDE,ARE_GATHERED; do
+  is_refused src/describe/cp_comm.def src/describe/cp_comm.c CP_COMM TWIN '"twin"' '"no rows lay it"' \
+    "MS_CP_HEADS_${pair%,*}" "MS_CP_KEYS_${pair#*,}" '""'
+done
+
 # --- sets of modules, attention backends ----------------------------------------------------------------------------
 words=src/describe/enums.c
 sets=src/describe/module_sets.c
@@ -277,13 +301,39 @@ twins_predict_the_same src/describe/collectives.def MS_COLLECTIVES \
 try_row src/describe/optimizer.def $words MS_OPTIMIZER
 cp src/describe/optimizer.def "$copy/src/describe/optimizer.def"
 
+# --- operators, adapters, laws ---------------------------------------------------------------------------------------
+try_row src/describe/op.def src/work/op.c,src/describe/curve_op.c OP
+cp src/describe/op.def "$copy/src/describe/op.def"
+try_row src/describe/lora_target.def src/describe/lora.c,$words MS_LORA_TARGET
+cp src/describe/lora_target.def "$copy/src/describe/lora_target.def"
+try_row src/describe/laws.def src/describe/laws.c MS_LAW twin '"s"' 0 1 '"a test"'
+cp src/describe/laws.def "$copy/src/describe/laws.def"
+
 # --- small sets of words --------------------------------------------------------------------------------------------
-value_is_asked_for src/describe/enums.h MS_OPTIMIZER_FOREACH src/work/step.c
-value_is_asked_for src/describe/enums.h MS_OUTER_OPTIM src/work/step.c
-value_is_asked_for src/describe/enums.h MS_CE_TE src/work/piece.c src/exec/rows_ends.c
-value_is_asked_for src/describe/enums.h MS_MHC_CUTILE src/work/hyper.c
-value_is_asked_for src/describe/enums.h MS_POS_NONE src/describe/model.c
-value_is_asked_for src/describe/enums.h MS_SCORE_SQRTSOFTPLUS src/describe/model.c src/exec/rows_moe.c
+value_is_asked_for src/describe/words.def MS_OPTIMIZER_FOREACH src/work/step.c
+value_is_asked_for src/describe/enums.h MS_MATRICES_ORTHOGONALISED src/describe/enums.c src/work/step.c
+value_is_asked_for src/describe/words.def MS_NORM_LAYER src/work/norm.c src/work/count.c src/exec/rows_linear.c
+value_is_asked_for src/describe/words.def MS_ACT_SQUARED_RELU src/work/mlp.c src/exec/rows_linear.c
+value_is_asked_for src/describe/words.def MS_GROUPED_TURBO src/work/experts.c
+value_is_asked_for src/describe/words.def MS_LINEAR_CP_CHUNKWISE src/work/delta_net.c
+value_is_asked_for src/describe/words.def MS_GRAPH_LOCAL src/work/graphs.c
+value_is_asked_for src/describe/words.def MS_DT_FP16 src/memory/memory.c
+value_is_asked_for src/describe/framework.h MS_AGAIN_READ src/work/dispatch.c
+value_is_asked_for src/describe/routing.h MS_ROUTING_ROUND_ROBIN src/work/piece.c
+for value in MS_PERMUTE_EXCHANGE MS_PAD_ALWAYS MS_ASK_MAP MS_WAIT_BEHIND MS_CARRY_ONCE MS_WITH_DOMAIN_EXPERT; do
+  folder=work/dispatch.c
+  [ $value != MS_PAD_ALWAYS ] || folder=work/experts.c
+  value_is_asked_for src/describe/dispatcher.h $value src/$folder
+done
+value_is_asked_for src/describe/dispatcher.h MS_MOVED_BY_ASYNC_COPIES src/cost/cost.c
+value_is_asked_for src/describe/dispatcher.h MS_BUFFERS_TOKENS src/memory/memory.c
+value_is_asked_for src/sched/kind.h MS_PLACE_BIDIRECTIONAL src/sched/slots.c src/work/piece.c
+value_is_asked_for src/sched/kind.h MS_SENDS_BESIDE src/step/program.c
+value_is_asked_for src/describe/words.def MS_OUTER_OPTIM src/work/step.c
+value_is_asked_for src/describe/words.def MS_CE_TE src/work/piece.c src/exec/rows_ends.c
+value_is_asked_for src/describe/words.def MS_MHC_CUTILE src/work/hyper.c
+value_is_asked_for src/describe/words.def MS_POS_NONE src/describe/model.c
+value_is_asked_for src/describe/words.def MS_SCORE_SQRTSOFTPLUS src/describe/model.c src/exec/rows_moe.c
 value_is_asked_for src/describe/goodput.h MS_PER_JOB src/study/goodput.c
 value_is_asked_for src/describe/goodput.h MS_CHECKPOINT_IN_MEMORY src/study/goodput.c
 

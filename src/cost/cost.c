@@ -130,18 +130,13 @@ static void set_shape(MsCost *cost) {
 }
 
 /* --- preparing: which curve ------------------------------------------------------------------------------------ */
-/* Dtypes whose curve may stand in, best first; a curve without dtype comes right after the first. Any other (9) serves
+/* A curve of the dtype itself, one without dtype, then those of dtypes that may stand in. Any other (9) serves
  * memory-bound operators only. */
-static const gint8 stands_in[MS_N_ODT][4] = {{MS_ODT_FP32, MS_ODT_BF16, -1},
-                                             {MS_ODT_BF16, -1},
-                                             {MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_BF16},
-                                             {MS_ODT_FP8_BLOCK, MS_ODT_FP8, MS_ODT_MXFP8, MS_ODT_BF16},
-                                             {MS_ODT_MXFP8, MS_ODT_FP8_BLOCK, MS_ODT_FP8, MS_ODT_BF16},
-                                             {MS_ODT_NVFP4, MS_ODT_BF16, -1}};
-
 static gint8 dtype_rank(int own, int dtype) {
-  for (gint8 i = 0; i < 4 && stands_in[dtype][i] >= 0; i++)
-    if (own == stands_in[dtype][i]) return i == 0 ? 0 : i + 1;
+  if (own == dtype) return 0;
+  const gint8 *curves = ms_op_dtypes[dtype].curves;
+  for (gint8 i = 0; curves[i] >= 0; i++)
+    if (own == curves[i]) return i + 2;
   return 9;
 }
 
@@ -983,14 +978,12 @@ MsOpCost ms_cost_of_all_pools(const MsCost *cost, int own, const MsOp *op) {
 }
 
 const char *ms_cost_rate_key(const MsCost *cost, const MsOp *op, const MsOpCost *of) {
-  static const char *const peak[MS_N_ODT] = {"peak_fp32_flops", "peak_bf16_flops",  "peak_fp8_flops",
-                                             "peak_fp8_flops",  "peak_mxfp8_flops", "peak_nvfp4_flops"};
   if (op->kind == MS_OP_D2H || op->kind == MS_OP_H2D) return "host_link_Bps";
   MsOpFamily family = ms_op_families[op->kind];
   if (family == MS_FAMILY_COMM) return of->level > 0 ? "nic_Bps" : "scaleup_Bps";
   if (family == MS_FAMILY_MEMORY) return "hbm_Bps";
   int dtype = MIN(op->dtype, MS_N_ODT - 1);
-  return dtype == MS_ODT_BF16 && is_fp16(cost->scenario) ? "peak_fp16_flops" : peak[dtype];
+  return dtype == MS_ODT_BF16 && is_fp16(cost->scenario) ? "peak_fp16_flops" : ms_op_dtypes[dtype].peak.key;
 }
 
 const char *ms_cost_laws(const MsCost *cost, const MsOp *op) {

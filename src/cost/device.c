@@ -1,12 +1,15 @@
 /* src/cost/device.c - the rates of a machine that curves are relative to. */
 #include "cost/internal.h"
+#include "describe/precision.h"
+
+static double peak_flops(const MsHardware *h, MsOpDtype dtype, gboolean fp16) {
+  const MsOpDtypeRow *row = &ms_op_dtypes[dtype];
+  double own = ms_peak_of(h, row->peak);
+  if (dtype == MS_ODT_BF16)
+    return or_else(fp16 && known(h->peak_fp16_flops) ? h->peak_fp16_flops : own, h->peak_fp16_flops);
+  return known(own) || row->like == dtype ? own : row->as_fast * peak_flops(h, row->like, fp16);
+}
 
 MsDeviceRates ms_device_rates(const MsHardware *h, int dtype, gboolean fp16) {
-  double half =
-      or_else(fp16 && known(h->peak_fp16_flops) ? h->peak_fp16_flops : h->peak_bf16_flops, h->peak_fp16_flops);
-  double fp8 = or_else(h->peak_fp8_flops, half);
-  const double peak[MS_N_ODT] = {
-      or_else(h->peak_fp32_flops, half / 2), half, fp8, fp8, or_else(h->peak_mxfp8_flops, fp8),
-      or_else(h->peak_nvfp4_flops, half)};
-  return (MsDeviceRates){peak[dtype], h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
+  return (MsDeviceRates){peak_flops(h, (MsOpDtype)dtype, fp16), h->hbm_Bps, h->sm_count > 0 ? h->sm_count : 132};
 }

@@ -3,22 +3,26 @@
 
 #include "describe/lora.h"
 
+#define WORD(value, word)         word
+#define WORD_SET(type, name, ...) const char *const ms_##name##_words[] = {__VA_ARGS__, NULL};
+#include "describe/words.def"
+#undef WORD
+#undef WORD_SET
 const char *const ms_precision_words[] = {
 #define MS_PRECISION(id, word, ...) word,
 #include "describe/precision.def"
 #undef MS_PRECISION
     NULL};
-const char *const ms_odt_words[] = {"fp32", "bf16", "fp8", "fp8-block", "mxfp8", "nvfp4", NULL};
-const char *const ms_fidelity_words[] = {"bound", "fast", "full", NULL};
-const char *const ms_dtype_words[] = {"fp32", "bf16", "fp16", NULL};
-const char *const ms_order_words[] = {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", NULL};
+const char *const ms_odt_words[] = {
+#define MS_OP_DTYPE(id, word, ...) word,
+#include "describe/op_dtype.def"
+#undef MS_OP_DTYPE
+    NULL};
 const char *const ms_dispatcher_words[] = {
 #define MS_DISPATCHER(id, word, ...) word,
 #include "describe/dispatcher.def"
 #undef MS_DISPATCHER
     NULL};
-const char *const ms_recompute_words[] = {"none", "selective", "full", NULL};
-const char *const ms_recompute_method_words[] = {"uniform", "block", NULL};
 const char *const ms_recompute_module_words[] = {
 #define MS_RECOMPUTE_MODULE(id, word, ...) word,
 #include "describe/recompute_module.def"
@@ -44,17 +48,23 @@ const char *const ms_lora_target_words[] = {
 #include "describe/lora_target.def"
 #undef MS_LORA_TARGET
     NULL};
-const char *const ms_fsdp_words[] = {"none", "optim", "optim-grads", "optim-grads-params", NULL};
 const char *const ms_optimizer_words[] = {
 #define MS_OPTIMIZER(id, word, ...) word,
 #include "describe/optimizer.def"
 #undef MS_OPTIMIZER
     NULL};
 const MsOptimizerRow ms_optimizers[] = {
-#define MS_OPTIMIZER(id, w, d, c1, c2) [MS_OPT_##id] = {c1, c2, .word = w, .doc = d},
+#define MS_OPTIMIZER(id, w, d, c1, c2, c3) [MS_OPT_##id] = {c1, c2, c3, .word = w, .doc = d},
 #include "describe/optimizer.def"
 #undef MS_OPTIMIZER
 };
+gboolean ms_optimizer_matrix_second(MsOptimizer optimizer) {
+  switch (ms_optimizers[optimizer].matrices) {
+  case MS_MATRICES_BY_ADAM: return TRUE;
+  case MS_MATRICES_ORTHOGONALISED: break;
+  }
+  return FALSE;
+}
 const char *const ms_attn_backend_words[] = {
 #define MS_ATTN_BACKEND(id, word, ...) word,
 #include "describe/attention_backend.def"
@@ -66,23 +76,6 @@ const MsAttnBackendRow ms_attn_backends[] = {
 #include "describe/attention_backend.def"
 #undef MS_ATTN_BACKEND
 };
-const char *const ms_impl_words[] = {"transformer_engine", "local", NULL};
-const char *const ms_graph_impl_words[] = {"transformer_engine", "local", NULL};
-const char *const ms_ce_impl_words[] = {"native", "te", NULL};
-const char *const ms_optimizer_impl_words[] = {"fused", "foreach", NULL};
-const char *const ms_linear_cp_words[] = {"headwise", "chunkwise", NULL};
-const char *const ms_muon_tp_words[] = {"duplicated", "blockwise", "distributed", NULL};
-const char *const ms_grouped_library_words[] = {"transformer_engine", "primus_turbo", NULL};
-const char *const ms_mhc_backend_words[] = {"native", "triton", "cutile", NULL};
-const char *const ms_outer_dp_words[] = {"no_shard", "optim", NULL};
-const char *const ms_goal_words[] = {"step_time",        "tokens_per_s_per_gpu", "cost_per_token",
-                                     "energy_per_token", "gpus_for_deadline",    NULL};
-const char *const ms_norm_words[] = {"RMSNorm", "LayerNorm", NULL};
-const char *const ms_activation_words[] = {"silu", "gelu", "quick_gelu", "squared_relu", NULL};
-const char *const ms_position_words[] = {"rope", "yarn", "learned_absolute", "none", NULL};
-const char *const ms_router_score_words[] = {"softmax", "sigmoid", "sqrtsoftplus", NULL};
-const char *const ms_balance_words[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "none", NULL};
-const char *const ms_rope_kind_words[] = {"none", "linear", "llama3", "yarn", NULL};
 
 /* --- sentences of the words whose rows have one ----------------------------------------------------------------- */
 #define MS_DISPATCHER(id, word, doc, ...)       doc,

@@ -15,18 +15,31 @@ typedef enum {
 } MsPrecision;
 extern const char *const ms_precision_words[];
 /* Formats of the operands of a product. */
-typedef enum { MS_ODT_FP32, MS_ODT_BF16, MS_ODT_FP8, MS_ODT_FP8_BLOCK, MS_ODT_MXFP8, MS_ODT_NVFP4, MS_N_ODT } MsOpDtype;
+typedef enum {
+#define MS_OP_DTYPE(id, ...) MS_ODT_##id,
+#include "describe/op_dtype.def"
+#undef MS_OP_DTYPE
+  MS_N_ODT
+} MsOpDtype;
 extern const char *const ms_odt_words[];
 
-typedef enum { MS_FIDELITY_BOUND, MS_FIDELITY_FAST, MS_FIDELITY_FULL } MsFidelity; /* sim/simulate.h */
-extern const char *const ms_fidelity_words[];                                      /* bound fast full */
+#define WORD(value, word) value
+#define WORD_SET(type, name, ...)                                      \
+  typedef enum { __VA_ARGS__ } type;                                   \
+  enum { MS_N_##type = sizeof((type[]){__VA_ARGS__}) / sizeof(type) }; \
+  extern const char *const ms_##name##_words[];
+#include "describe/words.def"
+#undef WORD
+#undef WORD_SET
 
-typedef enum { MS_DT_FP32, MS_DT_BF16, MS_DT_FP16, MS_N_DTYPES } MsDtype;
-extern const char *const ms_dtype_words[]; /* fp32 bf16 fp16 */
-static inline double ms_dtype_B(MsDtype dtype) { return dtype == MS_DT_FP32 ? 4.0 : 2.0; }
-
-typedef enum { MS_ORDER_DP_PP, MS_ORDER_PP_DP } MsRankOrder;
-extern const char *const ms_order_words[]; /* tp-cp-ep-dp-pp tp-cp-ep-pp-dp */
+static inline double ms_dtype_B(MsDtype dtype) {
+  switch (dtype) {
+  case MS_DT_FP32: return 4;
+  case MS_DT_BF16:
+  case MS_DT_FP16: break;
+  }
+  return 2;
+}
 
 /* describe/dispatcher.h says what they do */
 typedef enum {
@@ -36,11 +49,6 @@ typedef enum {
   MS_N_DISPATCHERS
 } MsDispatcher;
 extern const char *const ms_dispatcher_words[];
-
-typedef enum { MS_RECOMPUTE_NONE, MS_RECOMPUTE_SELECTIVE, MS_RECOMPUTE_FULL } MsRecompute;
-extern const char *const ms_recompute_words[]; /* none selective full */
-typedef enum { MS_RECOMPUTE_UNIFORM, MS_RECOMPUTE_BLOCK } MsRecomputeMethod;
-extern const char *const ms_recompute_method_words[]; /* uniform block */
 
 /* Sets of modules: each row is a bit, in the order of its table. */
 enum {
@@ -70,9 +78,6 @@ enum {
 };
 extern const char *const ms_recompute_module_words[], *const ms_offload_module_words[], *const ms_cuda_graph_words[];
 
-typedef enum { MS_FSDP_NONE, MS_FSDP_OPTIM, MS_FSDP_OPTIM_GRADS, MS_FSDP_OPTIM_GRADS_PARAMS } MsFsdp;
-extern const char *const ms_fsdp_words[]; /* none optim optim-grads optim-grads-params */
-
 typedef enum {
 #define MS_OPTIMIZER(id, ...) MS_OPT_##id,
 #include "describe/optimizer.def"
@@ -80,12 +85,15 @@ typedef enum {
   MS_N_OPTIMIZERS
 } MsOptimizer;
 extern const char *const ms_optimizer_words[];
+/* How matrices are stepped: as all else, or by Newton-Schulz iterations of their momentum, without a second moment. */
+typedef enum { MS_MATRICES_BY_ADAM, MS_MATRICES_ORTHOGONALISED } MsMatrixStep;
 typedef struct {
   const char *word, *doc;
-  gboolean matrix_second; /* matrices have a second moment, as all else has */
-  gboolean orthogonal;    /* and are stepped by Newton-Schulz iterations (work/step.c) */
+  MsMatrixStep matrices;
+  gboolean launched, launched_mt; /* by Megatron-LM, by MT-MegatronLM */
 } MsOptimizerRow;
-extern const MsOptimizerRow ms_optimizers[]; /* [MS_N_OPTIMIZERS] */
+extern const MsOptimizerRow ms_optimizers[];                /* [MS_N_OPTIMIZERS] */
+gboolean ms_optimizer_matrix_second(MsOptimizer optimizer); /* matrices have a second moment */
 typedef enum {
 #define MS_ATTN_BACKEND(id, ...) MS_ATTN_##id,
 #include "describe/attention_backend.def"
@@ -105,24 +113,6 @@ typedef struct {
   const char *local_flag;                      /* chooses it in layers without TransformerEngine; NULL: none */
 } MsAttnBackendRow;
 extern const MsAttnBackendRow ms_attn_backends[];
-typedef enum { MS_IMPL_TE, MS_IMPL_LOCAL } MsTransformerImpl;
-extern const char *const ms_impl_words[]; /* transformer_engine local */
-typedef enum { MS_GRAPH_TE, MS_GRAPH_LOCAL } MsGraphImpl;
-extern const char *const ms_graph_impl_words[]; /* transformer_engine local */
-typedef enum { MS_CE_NATIVE, MS_CE_TE } MsCeImpl;
-extern const char *const ms_ce_impl_words[]; /* native te */
-typedef enum { MS_OPTIMIZER_FUSED, MS_OPTIMIZER_FOREACH } MsOptimizerImpl;
-extern const char *const ms_optimizer_impl_words[]; /* fused foreach */
-typedef enum { MS_LINEAR_CP_HEADWISE, MS_LINEAR_CP_CHUNKWISE } MsLinearCp;
-extern const char *const ms_linear_cp_words[]; /* headwise chunkwise */
-typedef enum { MS_MUON_DUPLICATED, MS_MUON_BLOCKWISE, MS_MUON_DISTRIBUTED } MsMuonTp;
-extern const char *const ms_muon_tp_words[]; /* duplicated blockwise distributed */
-typedef enum { MS_GROUPED_TE, MS_GROUPED_TURBO } MsGroupedLibrary;
-extern const char *const ms_grouped_library_words[];                       /* transformer_engine primus_turbo */
-typedef enum { MS_MHC_NATIVE, MS_MHC_TRITON, MS_MHC_CUTILE } MsMhcBackend; /* kernels of hyper-connections */
-extern const char *const ms_mhc_backend_words[];                           /* native triton cutile */
-typedef enum { MS_OUTER_NO_SHARD, MS_OUTER_OPTIM } MsOuterDp;
-extern const char *const ms_outer_dp_words[]; /* no_shard optim */
 
 /* describe/framework.h says what they do */
 typedef enum {
@@ -132,29 +122,6 @@ typedef enum {
   MS_N_FRAMEWORKS
 } MsFramework;
 extern const char *const ms_framework_words[];
-
-typedef enum { MS_GOAL_STEP_TIME, MS_GOAL_TOKENS, MS_GOAL_COST, MS_GOAL_ENERGY, MS_GOAL_DEADLINE, MS_N_GOALS } MsGoal;
-extern const char
-    *const ms_goal_words[]; /* step_time tokens_per_s_per_gpu cost_per_token energy_per_token gpus_for_deadline */
-
-typedef enum { MS_NORM_RMS, MS_NORM_LAYER } MsNorm;
-extern const char *const ms_norm_words[]; /* RMSNorm LayerNorm */
-typedef enum { MS_ACT_SILU, MS_ACT_GELU, MS_ACT_QUICK_GELU, MS_ACT_SQUARED_RELU } MsActivation;
-extern const char *const ms_activation_words[]; /* silu gelu quick_gelu squared_relu */
-typedef enum { MS_POS_ROPE, MS_POS_YARN, MS_POS_LEARNED, MS_POS_NONE } MsPosition;
-extern const char *const ms_position_words[]; /* rope yarn learned_absolute none */
-typedef enum { MS_SCORE_SOFTMAX, MS_SCORE_SIGMOID, MS_SCORE_SQRTSOFTPLUS } MsRouterScore;
-extern const char *const ms_router_score_words[]; /* softmax sigmoid sqrtsoftplus */
-typedef enum {
-  MS_BALANCE_AUX,
-  MS_BALANCE_SEQ_AUX,
-  MS_BALANCE_GLOBAL_AUX,
-  MS_BALANCE_SINKHORN,
-  MS_BALANCE_NONE
-} MsBalance;
-extern const char *const ms_balance_words[]; /* aux_loss seq_aux_loss global_aux_loss sinkhorn none */
-typedef enum { MS_ROPE_PLAIN, MS_ROPE_LINEAR, MS_ROPE_LLAMA3, MS_ROPE_YARN } MsRopeKind;
-extern const char *const ms_rope_kind_words[]; /* none linear llama3 yarn */
 
 /* What each word of an enumeration means, one sentence each, where its table says it; else NULL. (transfer none) */
 const char *const *ms_word_sentences(const char *const *words);

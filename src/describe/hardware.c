@@ -162,11 +162,10 @@ static void mark_of_base(MsHardware *hardware, int own, JsonObject *changes) {
   for (int i = own; i < hardware->num_curves; i++) curves[i].of_base = TRUE;
 }
 
-enum { N_PEAKS = 6 };
+enum { N_PEAKS = MS_N_PRECISIONS + MS_N_ODT };
 static void take_peaks(const MsHardware *h, double peak[N_PEAKS]) {
-  const double all[N_PEAKS] = {h->peak_bf16_flops,  h->peak_fp16_flops,  h->peak_fp8_flops,
-                               h->peak_mxfp8_flops, h->peak_nvfp4_flops, h->peak_fp32_flops};
-  memcpy(peak, all, sizeof all);
+  for (int i = 0; i < MS_N_PRECISIONS; i++) peak[i] = ms_peak_of(h, ms_precisions[i].peak);
+  for (int i = 0; i < MS_N_ODT; i++) peak[MS_N_PRECISIONS + i] = ms_peak_of(h, ms_op_dtypes[i].peak);
 }
 
 /* With another peak it is another device, on which nobody's run was compared. */
@@ -414,5 +413,5 @@ gboolean ms_hardware_has_library(const MsHardware *hardware, const char *word) {
 
 double ms_hardware_peak_flops(const MsHardware *hardware, MsPrecision precision) {
   if (hardware->unsupported_precisions & (1u << precision)) return NAN;
-  return *(const double *)((const char *)hardware + ms_precisions[precision].peak.offset);
+  return ms_peak_of(hardware, ms_precisions[precision].peak);
 }

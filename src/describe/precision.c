@@ -16,6 +16,14 @@ const MsPrecisionRow ms_precisions[] = {
 #include "describe/precision.def"
 };
 
+#define MS_NO_OTHER -1
+#define MS_CURVES_OF(...) \
+  (const gint8[]) { __VA_ARGS__, -1 }
+#define MS_OP_DTYPE(id, w, c1, c2, c3, c4, c5) [MS_ODT_##id] = {c1, c2, c3, c4, c5, .word = w},
+const MsOpDtypeRow ms_op_dtypes[] = {
+#include "describe/op_dtype.def"
+};
+
 int ms_precision_of(int bits, MsDtype dtype) {
   for (int i = 0; i < MS_N_PRECISIONS; i++)
     if (ms_precisions[i].bits == bits && ms_precisions[i].dtype == dtype) return i;

@@ -5,11 +5,26 @@
 #include "describe/enums.h"
 
 typedef struct {
+  size_t offset; /* in MsHardware */
+  const char *key;
+} MsPeak;
+static inline double ms_peak_of(const void *hardware, MsPeak peak) {
+  return *(const double *)(gconstpointer)((const char *)hardware + peak.offset);
+}
+
+typedef struct {
+  const char *word;
+  double element_B; /* with its share of the scales */
+  MsPeak peak;
+  MsOpDtype like; /* where a machine does not say that peak: `as_fast` times the peak of this format; itself: none */
+  double as_fast;
+  const gint8 *curves; /* formats whose curve may stand in, best first; -1 at the end */
+} MsOpDtypeRow;
+extern const MsOpDtypeRow ms_op_dtypes[]; /* [MS_N_ODT] */
+
+typedef struct {
   const char *word, *doc;
-  struct {
-    size_t offset; /* in MsHardware */
-    const char *key;
-  } peak;
+  MsPeak peak;
   int bits; /* of an element: 16, 8, 4 */
   MsOpDtype operand;
   MsDtype dtype;       /* of parameters beside the low-precision ones, and of activations */
@@ -30,8 +45,9 @@ typedef struct {
   gboolean output_proj;          /* TransformerEngine can do the head in it */
   gboolean fused_mlp;            /* one kernel can compute the experts up to the quantised input of fc2, and back */
   gboolean in_auto;              /* a plan may choose it by itself */
-  /* --fp8-format and --fp8-recipe, or those of fp4; whether the release of MT-MegatronLM has it; ModelZoo's PR;
-   * TorchTitan's converter of the model, "": it needs none; DeepSpeed's switch, NULL: it has none */
+  /* --fp8-format and --fp8-recipe, or those of fp4 (NULL below 16 bits: Megatron-LM has none); whether the release of
+   * MT-MegatronLM has it; ModelZoo's PR; TorchTitan's converter of the model, "": it needs none; DeepSpeed's switch,
+   * NULL: it has none */
   const char *launch_format, *launch_recipe;
   gboolean launch_mt;
   const char *launch_modelzoo, *launch_titan, *launch_deepspeed;

@@ -313,7 +313,11 @@ static const Norm *norm_of(const Exec *x) {
 }
 
 static MsKernelNorm norm_kind(const Exec *x) {
-  return x->model->normalization == MS_NORM_LAYER ? MS_KNORM_LAYER : MS_KNORM_RMS;
+  switch (x->model->normalization) {
+  case MS_NORM_RMS: break;
+  case MS_NORM_LAYER: return MS_KNORM_LAYER;
+  }
+  return MS_KNORM_RMS;
 }
 static const void *norm_bias(Exec *x, const char *name) {
   return norm_kind(x) == MS_KNORM_LAYER ? ms_exec_param(x, name) : NULL;
@@ -385,8 +389,9 @@ MsKernelActivation ms_exec_activation(const Exec *x) {
   case MS_ACT_QUICK_GELU: return MS_KACT_GEGLU_QUICK;
   case MS_ACT_GELU: return MS_KACT_GELU;
   case MS_ACT_SQUARED_RELU: return MS_KACT_RELU2;
-  default: return MS_KACT_SWIGLU;
+  case MS_ACT_SILU: break;
   }
+  return MS_KACT_SWIGLU;
 }
 
 static double clamp(const Exec *x) { return x->model->activation == MS_ACT_QUICK_GELU ? MS_EXEC_CLAMP : 0; }

@@ -7,11 +7,20 @@
 #define TRAINING  MS_SECTION_TRAINING
 
 /* --- compute precision --- */
+
+/* Arguments say it: a recipe, or the type of all products. */
+static gboolean launched(const MsPrecisionRow *row, MsRelease release) {
+  if (release == MS_RELEASE_MT) return row->launch_mt;
+  if (row->launch_format) return row->launch_recipe != NULL;
+  int plain = ms_precision_of(16, row->dtype);
+  return plain >= 0 && row == &ms_precisions[plain];
+}
+
 gboolean ms_write_precision(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
   const MsPrecisionRow *precision = ms_precision(&s->training);
-  if (release == MS_RELEASE_MT && !precision->launch_mt)
-    return ms_refuse_key(s, error, "training.precision", "%s has bf16, fp16 and fp8-delayed, not %s",
-                         ms_release_words[release], precision->word);
+  if (!launched(precision, release))
+    return ms_refuse_key(s, error, "training.precision", "%s does not have %s", ms_release_words[release],
+                         precision->word);
   gboolean fp4 = precision->bits == 4;
   ms_args_add(args, PRECISION, precision->dtype == MS_DT_FP16 ? "--fp16" : "--bf16", NULL);
   if (!precision->launch_format) return TRUE;
@@ -26,7 +35,8 @@ static gboolean read_recipe(MsArgs *args, int bits, const char *flag, MsPrecisio
   const char *words[MS_N_PRECISIONS + 1] = {NULL};
   MsPrecision of_word[MS_N_PRECISIONS];
   for (int i = 0, n = 0; i < MS_N_PRECISIONS; i++)
-    if (ms_precisions[i].bits == bits) of_word[n] = (MsPrecision)i, words[n++] = ms_precisions[i].launch_recipe;
+    if (ms_precisions[i].bits == bits && ms_precisions[i].launch_recipe)
+      of_word[n] = (MsPrecision)i, words[n++] = ms_precisions[i].launch_recipe;
   const MsArg *arg = ms_args_take(args, flag);
   const char *text = arg ? ms_arg_value(args, arg, error) : words[0];
   int word = text ? ms_arg_word(args, arg, text, words, error) : -1;
@@ -184,10 +194,11 @@ gboolean ms_read_gradients(MsArgs *args, MsScenario *s, GError **error) {
 
 /* --- the optimizer and its sharding --- */
 gboolean ms_write_optimizer(const MsScenario *s, MsRelease release, MsArgs *args, GError **error) {
-  if (release == MS_RELEASE_MT && s->training.optimizer != MS_OPT_ADAM)
+  const MsOptimizerRow *row = &ms_optimizers[s->training.optimizer];
+  if (!(release == MS_RELEASE_MT ? row->launched_mt : row->launched))
     return ms_refuse_key(s, error, "training.optimizer", "%s has no optimizer %s", ms_release_words[release],
-                         ms_optimizer_words[s->training.optimizer]);
-  ms_args_add(args, TRAINING, "--optimizer", ms_optimizer_words[s->training.optimizer], NULL);
+                         row->word);
+  ms_args_add(args, TRAINING, "--optimizer", row->word, NULL);
   if (s->options.distributed_optimizer) ms_args_add(args, TRAINING, "--use-distributed-optimizer", NULL);
   return TRUE;
 }

@@ -425,7 +425,7 @@ MsStateBytes ms_state_bytes(MsPieceMemo *memo, const MsScenario *s) {
     b.low_whole = MIN(b.low_whole, there.low_whole), b.low_unit = MIN(b.low_unit, there.low_unit);
     b.low_cached = MIN(b.low_cached, there.low_cached);
   }
-  if (!ms_optimizers[s->training.optimizer].matrix_second && !o->offload_optimizer_states)
+  if (!ms_optimizer_matrix_second(s->training.optimizer) && !o->offload_optimizer_states)
     b.optimizer -= ms_dtype_B(o->exp_avg_sq_dtype) * (1 - o->optimizer_offload_fraction);
   MsStateBytes r = {.shared_B = b.optimizer,
                     .unit_gradient_B = b.unit_gradient,

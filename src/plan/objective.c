@@ -89,14 +89,16 @@ double ms_objective_figure(const MsRequest *r, int gpus, double step_s) {
 }
 
 const char *ms_objective_unit(MsGoal goal) {
-  static const char *const unit[MS_N_GOALS] = {"s", "tokens/s/GPU", "price/Mtoken", "J/Mtoken", "s of training"};
+  static const char *const unit[] = {"s", "tokens/s/GPU", "price/Mtoken", "J/Mtoken", "s of training"};
+  G_STATIC_ASSERT(G_N_ELEMENTS(unit) == MS_N_MsGoal);
   return unit[goal];
 }
 
 const char *ms_objective_phrase(MsGoal goal) {
-  static const char *const phrase[MS_N_GOALS] = {"the shortest step", "the most tokens per second and GPU",
-                                                 "the lowest price of a token", "the least energy of a token",
-                                                 "the fewest GPUs that keep the deadline"};
+  static const char *const phrase[] = {"the shortest step", "the most tokens per second and GPU",
+                                       "the lowest price of a token", "the least energy of a token",
+                                       "the fewest GPUs that keep the deadline"};
+  G_STATIC_ASSERT(G_N_ELEMENTS(phrase) == MS_N_MsGoal);
   return phrase[goal];
 }
 

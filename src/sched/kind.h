@@ -26,8 +26,12 @@ typedef enum {
 
 /* The stage where a virtual stage stands; its chunk is virtual_stage / stages. */
 static inline int ms_placement_stage(MsPlacement placement, int stages, int virtual_stage) {
-  return placement != MS_PLACE_ROUND_ROBIN && virtual_stage / stages == 1 ? 2 * stages - 1 - virtual_stage
-                                                                          : virtual_stage % stages;
+  switch (placement) {
+  case MS_PLACE_ROUND_ROBIN: break;
+  case MS_PLACE_V:
+  case MS_PLACE_BIDIRECTIONAL: return MIN(virtual_stage, 2 * stages - 1 - virtual_stage);
+  }
+  return virtual_stage % stages;
 }
 
 /* Chunks of a copy of the model on a rank. */

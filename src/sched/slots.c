@@ -37,8 +37,12 @@ void ms_schedule_free(MsSchedule *schedule) {
 }
 
 int ms_virtual_stage(const MsSchedule *schedule, int stage, int chunk) {
-  if (schedule->placement == MS_PLACE_ROUND_ROBIN) return chunk * schedule->stages + stage;
-  return chunk ? 2 * schedule->stages - 1 - stage : stage;
+  switch (schedule->placement) {
+  case MS_PLACE_ROUND_ROBIN: break;
+  case MS_PLACE_V:
+  case MS_PLACE_BIDIRECTIONAL: return chunk ? 2 * schedule->stages - 1 - stage : stage;
+  }
+  return chunk * schedule->stages + stage;
 }
 
 void ms_virtual_owner(const MsSchedule *schedule, int virtual_stage, int *stage, int *chunk) {

@@ -254,6 +254,14 @@ int ms_program_stage_of(const MsProgram *p, int virtual_stage) {
   return ms_placement_stage(ms_schedule_row(p->scenario->layout.schedule)->placement, p->layout->pp, virtual_stage);
 }
 
+static gboolean waits_for_messages(const MsScenario *s) {
+  switch (ms_schedule_row(s->layout.schedule)->sends) {
+  case MS_SENDS_BLOCK: return TRUE;
+  case MS_SENDS_BESIDE: break;
+  }
+  return FALSE;
+}
+
 MsProgram *ms_program_new(const MsWork *work, const MsCost *cost) { return ms_program_new_like(work, cost, NULL); }
 
 MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedPiece *pieces) {
@@ -283,7 +291,7 @@ MsProgram *ms_program_new_like(const MsWork *work, const MsCost *cost, MsCostedP
   cost_messages(p);
   p->p2p_tag = tag++, p->no_tag = tag++;
   p->n_tags = tag;
-  gboolean waits = ms_schedule_row(p->scenario->layout.schedule)->sends == MS_SENDS_BLOCK;
+  gboolean waits = waits_for_messages(p->scenario);
   p->p2p_blocks =
       (waits && (p->layout->vpp == 1 || !p->scenario->options.overlap_p2p_comm)) || p->scenario->hardware->serial;
   p->p2p_in_turn = waits && !p->p2p_blocks && !p->scenario->options.overlap_p2p_comm_warmup_flush;

@@ -65,7 +65,7 @@ static gboolean predict(MsGoodputResult *r, GError **error) {
 static double checkpoint_B(const MsScenario *s) {
   MsParamCount count = ms_model_params(s->model);
   const MsOptions *o = &s->options;
-  double second = ms_optimizers[s->training.optimizer].matrix_second ? ms_dtype_B(o->exp_avg_sq_dtype) : 0;
+  double second = ms_optimizer_matrix_second(s->training.optimizer) ? ms_dtype_B(o->exp_avg_sq_dtype) : 0;
   return count.total_mtp * (2 + ms_dtype_B(o->main_params_dtype) + ms_dtype_B(o->exp_avg_dtype) + second);
 }
 

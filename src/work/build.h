@@ -209,7 +209,12 @@ static inline gboolean ms_modules_apart(const MsBuild *b) {
 /* A layer that is computed again makes nothing that no gradient reads, or stops at the last tensor that one does
  * (describe/framework.h). */
 static inline gboolean ms_drops_unread(const MsBuild *b) {
-  return ms_framework(b->scenario)->again == MS_AGAIN_READ && b->options->torch_compile && !ms_modules_apart(b);
+  switch (ms_framework(b->scenario)->again) {
+  case MS_AGAIN_ALL:
+  case MS_AGAIN_STOP: break;
+  case MS_AGAIN_READ: return b->options->torch_compile && !ms_modules_apart(b);
+  }
+  return FALSE;
 }
 static inline gboolean ms_stops_early(const MsBuild *b) {
   return b->options->recompute_early_stop || ms_drops_unread(b);

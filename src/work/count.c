@@ -9,7 +9,13 @@ static double kv_width(const MsModel *m) { return (double)m->num_query_groups * 
 /* In front of a sub-layer, and behind it. */
 static int norms_of_half(const MsModel *m) { return m->post_norm ? 2 : 1; }
 
-double ms_norm_params(const MsModel *m, double width) { return m->normalization == MS_NORM_LAYER ? 2 * width : width; }
+double ms_norm_params(const MsModel *m, double width) {
+  switch (m->normalization) {
+  case MS_NORM_RMS: break;
+  case MS_NORM_LAYER: return 2 * width;
+  }
+  return width;
+}
 
 static MsPartParams mla_params(const MsModel *m, double t) {
   const MsMla *a = &m->multi_latent_attention;

@@ -57,7 +57,13 @@ MsDeltaWork ms_delta_work(double tokens, double key_heads, double value_heads, d
 
 #define BACKWARD 3.0 /* the states of the chunks again, then two products for each of the forward */
 
-static gboolean headwise(const MsBuild *b) { return b->options->linear_cp_mode == MS_LINEAR_CP_HEADWISE; }
+static gboolean headwise(const MsBuild *b) {
+  switch (b->options->linear_cp_mode) {
+  case MS_LINEAR_CP_HEADWISE: return TRUE;
+  case MS_LINEAR_CP_CHUNKWISE: break;
+  }
+  return FALSE;
+}
 
 static void rule_row(MsBuild *b) {
   const MsLinearAttention *a = &b->model->linear_attention;

@@ -124,11 +124,21 @@ static gboolean sums_saved_rows(const MsBuild *b) {
   return b->options->deterministic_mode && !b->options->moe_permute_fusion;
 }
 
+/* The framework's unpermute stands where the rows arrived, else where tokens came from. */
+static gboolean sums_received_rows(const MsBuild *b) {
+  switch (dispatcher(b)->permutes) {
+  case MS_PERMUTE_RECEIVER: return TRUE;
+  case MS_PERMUTE_SENDER:
+  case MS_PERMUTE_EXCHANGE: break;
+  }
+  return FALSE;
+}
+
 /* Without memory-efficient permutation the router weights multiply in unpermute: its backward needs the output of the
  * experts, which is kept, and reads it once more for the gradient of the weights (arXiv 2603.07685,
  * memory-efficient permutation). */
 void ms_keep_expert_output(MsBuild *b) {
-  double rows = dispatcher(b)->permutes == MS_PERMUTE_RECEIVER ? b->rows_kept : b->rows_routed;
+  double rows = sums_received_rows(b) ? b->rows_kept : b->rows_routed;
   if (ms_recomputes(b->options, MS_RM_MOE)) return;
   if (ms_indexed(b)) ms_keep(b, "expert output", 4 * b->rows_routed * b->eh + ms_indexed_kept_B(b)); /* in FP32 */
   else if (ms_torch_experts(b)) ms_keep(b, "expert output", 2 * b->rows_kept * b->eh);
@@ -187,8 +197,16 @@ static void permute_of_exchange(MsBuild *b, MsOpKind kind, const char *name, dou
  * writes (docs/theory/communication.md 5). Where all tokens move the host asks for the numbers behind that. */
 static gboolean host_waits(const MsBuild *b) { return dropless(b) && !ms_serial(b); }
 
+static gboolean waits_behind(const MsBuild *b) {
+  switch (dispatcher(b)->host_waits) {
+  case MS_WAIT_BEFORE: break;
+  case MS_WAIT_BEHIND: return TRUE;
+  }
+  return FALSE;
+}
+
 static void await_counts(MsBuild *b) {
-  if (!host_waits(b) || dispatcher(b)->host_waits == MS_WAIT_BEHIND) return;
+  if (!host_waits(b) || waits_behind(b)) return;
   b->node = MS_NODE_DISPATCH;
   MsOp *op = ms_row_comm(b, MS_OP_D2H, "row counts to host", MS_STREAM_EP, MS_GROUP_TP_EP, 8.0 * b->local_experts);
   if (op) op->flags |= MS_OPF_SYNC;
@@ -213,7 +231,7 @@ static void await_own_counts(MsBuild *b, int counted) {
 
 /* How many rows each rank sends to each expert, E int64 of every rank (docs/theory/communication.md 5.2). */
 static void gather_counts(MsBuild *b) {
-  if (dispatcher(b)->asks != MS_ASK_COUNTS || !dropless(b)) return;
+  if (!dropless(b)) return;
   ms_row_comm(b, MS_OP_ALL_GATHER, "token counts", MS_STREAM_EP, MS_GROUP_TP_EP,
               8.0 * b->model->num_experts * group(b)->size);
 }
@@ -223,7 +241,7 @@ static void gather_counts(MsBuild *b) {
  * they are given the handle of an earlier one). */
 static void gather_routing_map(MsBuild *b) {
   const MsGroup *g = group(b);
-  if (dispatcher(b)->asks != MS_ASK_MAP || g->size <= 1) return;
+  if (g->size <= 1) return;
   double map_B = b->rows_sp * b->model->num_experts * g->size, rows = b->rows_sp * g->size;
   b->node = MS_NODE_DISPATCH;
   b->module = MS_MODULE_MOE;
@@ -232,6 +250,19 @@ static void gather_routing_map(MsBuild *b) {
   ms_row_memory(b, MS_OP_PREPROCESS, "places of tokens", map_B,
                 5 * rows * b->local_experts + 4 * b->rows_sp * g->per_domain, 2);
   ms_leave_exchange_stream(b);
+}
+
+/* In preprocessing, and in front of dispatch. */
+static void ask(MsBuild *b, gboolean in_preprocess) {
+  switch (dispatcher(b)->asks) {
+  case MS_ASK_NOTHING: break;
+  case MS_ASK_COUNTS:
+    if (in_preprocess) gather_counts(b);
+    break;
+  case MS_ASK_MAP:
+    if (!in_preprocess) gather_routing_map(b);
+    break;
+  }
 }
 
 /* Rows that arrive before they are sorted by expert. */
@@ -318,7 +349,7 @@ void ms_to_experts(MsBuild *b) {
                   : b->options->moe_permute_fusion ? 4
                                                    : 10);
     counted = b->tip;
-    gather_counts(b);
+    ask(b, TRUE);
     b->module = MS_MODULE_MOE;
     if (permutes_counted(b)) await_counts(b);
     b->node = MS_NODE_ATTN;
@@ -326,12 +357,11 @@ void ms_to_experts(MsBuild *b) {
   if (permutes(b, MS_PERMUTE_SENDER)) permute(b, MS_OP_PERMUTE, "permute", b->rows_sp, b->rows_routed);
   if (ms_low_dispatch(b)) ms_row_quantize(b, "quantize tokens", b->rows_sp, b->eh);
   int input = b->tip;
-  if (!back) gather_routing_map(b);
+  if (!back) ask(b, FALSE);
   if (!back && !permutes_counted(b)) await_counts(b);
   await_own_counts(b, counted);
   cross(b, TRUE);
-  if (!back && dropless(b) && group(b)->size > 1 && dispatcher(b)->host_waits == MS_WAIT_BEHIND)
-    b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
+  if (!back && dropless(b) && group(b)->size > 1 && waits_behind(b)) b->list->op[b->list->n - 1].flags |= MS_OPF_SYNC;
   permute_of_exchange(b, MS_OP_PERMUTE, "permute", arrive, b->rows_expert);
   ms_leave_exchange_stream(b);
   ms_shared_half(b, TRUE, input);

@@ -60,7 +60,11 @@ gboolean ms_low_dispatch(const MsBuild *b) {
  * Primus-Turbo primus_turbo/pytorch/ops/grouped_gemm.py, grouped_gemm_fp8.py), and so has PyTorch (torch._grouped_mm).
  */
 static gboolean in_one_kernel(const MsBuild *b) {
-  return b->options->grouped_gemm_library == MS_GROUPED_TURBO || ms_torch_experts(b);
+  switch (b->options->grouped_gemm_library) {
+  case MS_GROUPED_TE: break;
+  case MS_GROUPED_TURBO: return TRUE;
+  }
+  return ms_torch_experts(b);
 }
 
 /* Host work of one expert, in framework operators. TransformerEngine casts the part of each expert on its own, but with
@@ -152,11 +156,20 @@ static void expert_bias(MsBuild *b, double rows) {
  * delivers or DeepSeek's DeepEP what it sends, a kernel of the expert module copies the rows apart in front of fc1 and
  * together behind fc2, and so for the gradients (docs/theory/precision.md 4; Megatron-LM transformer/moe/experts.py).
  * Nothing is copied where capacities are multiples already. */
+static gboolean arrives_padded(const MsBuild *b) {
+  switch (ms_dispatcher(b->options)->pads) {
+  case MS_PAD_ALWAYS: return TRUE;
+  case MS_PAD_NOT:
+  case MS_PAD_SENDER:
+  case MS_PAD_RECEIVER: break;
+  }
+  return b->options->moe_router_padding_for_quantization;
+}
+
 static gboolean copies_padded(const MsBuild *b) {
   const MsRouting *routing = &b->training->routing;
   gboolean fixed = routing->kind == MS_ROUTING_CAPACITY && routing->pad_to_capacity;
-  return b->quantized && b->row_align > 1 && !ms_indexed(b) && !b->options->moe_router_padding_for_quantization &&
-         ms_dispatcher(b->options)->pads != MS_PAD_ALWAYS && !ms_low_dispatch(b) && !fixed;
+  return b->quantized && b->row_align > 1 && !ms_indexed(b) && !arrives_padded(b) && !ms_low_dispatch(b) && !fixed;
 }
 
 static void copy_padded(MsBuild *b, const char *name) {

@@ -40,8 +40,11 @@ static gboolean ends_in_router(const MsBuild *b) {
 /* What preprocessing hands on: rows in expert order, or the latent tokens; else the normed input itself goes on. */
 static double preprocessed_B(const MsBuild *b) {
   if (!ms_captured(b->options, MS_MODULE_PREPROCESS)) return 0;
-  if (ms_dispatcher(b->options)->permutes == MS_PERMUTE_SENDER)
-    return b->rows_routed * (2 * b->eh + 4); /* with their FP32 probabilities */
+  switch (ms_dispatcher(b->options)->permutes) {
+  case MS_PERMUTE_SENDER: return b->rows_routed * (2 * b->eh + 4); /* with their FP32 probabilities */
+  case MS_PERMUTE_RECEIVER:
+  case MS_PERMUTE_EXCHANGE: break;
+  }
   return b->model->moe_latent_size > 0 ? 2 * b->rows_sp * b->eh : 0;
 }
 
@@ -77,7 +80,11 @@ static MsModule last_module(guint8 mixers) {
  * gradients likewise (Megatron-LM core_r0.12.0 core/transformer/cuda_graphs.py, create_cudagraphs). The first layer of
  * a chunk copies still, which is left out. */
 static gboolean hands_over(const MsOptions *o) {
-  return o->cuda_graph_impl == MS_GRAPH_LOCAL && MS_GRAPHS(o->cuda_graph_scope, whole_layer);
+  switch (o->cuda_graph_impl) {
+  case MS_GRAPH_TE: break;
+  case MS_GRAPH_LOCAL: return MS_GRAPHS(o->cuda_graph_scope, whole_layer);
+  }
+  return FALSE;
 }
 
 gboolean ms_graph_copies_input(const MsOptions *o, guint8 mixers) {

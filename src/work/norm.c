@@ -4,7 +4,11 @@
 /* RMSNorm of PyTorch as its operators (aten/src/ATen/native/layer_norm.cpp before 2.9): to FP32, square, mean, root,
  * product with it, to BF16, product with the weight; LayerNorm is one kernel. */
 static gboolean one_by_one(const MsBuild *b) {
-  return !b->options->torch_compile && b->model->normalization == MS_NORM_RMS;
+  switch (b->model->normalization) {
+  case MS_NORM_RMS: return !b->options->torch_compile;
+  case MS_NORM_LAYER: break;
+  }
+  return FALSE;
 }
 
 double ms_norm_saved_B(const MsBuild *b, double elements) {

@@ -1,6 +1,6 @@
 /* src/work/op.c - words of operator rows, and their lists. */
 #include "work/op.h"
-#include "describe/enums.h"
+#include "describe/precision.h"
 
 const char *const ms_op_words[] = {
 #define OP(id, word, family, curves, doc) word,
@@ -24,10 +24,7 @@ const char *const ms_module_words[] = {"none",           "embedding",      "attn
                                        "moe_preprocess", "shared_experts", "moe",  "head", "mtp",
                                        "mamba",          "delta_net",      "step", NULL};
 
-double ms_element_B(int dtype) {
-  static const double element_B[MS_N_ODT] = {4, 2, 1, 1 + 4.0 / 128, 1 + 1.0 / 32, 0.5 + 1.0 / 16};
-  return element_B[dtype];
-}
+double ms_element_B(int dtype) { return ms_op_dtypes[dtype].element_B; }
 
 void ms_ops_clear(MsOpList *list) {
   g_free(list->op);

@@ -58,9 +58,16 @@ static double expert_rows(const MsScenario *s, const MsLayout *l, double rows_sp
   double balanced = rows_sp * m->moe_router_topk * l->etp;
   if (!isnan(s->options.moe_expert_rank_capacity_factor) && !counts_on_device(&s->options))
     return balanced * s->options.moe_expert_rank_capacity_factor;
-  if (r->kind == MS_ROUTING_NATURAL) return balanced * natural_skew(&s->laws, m, l);
-  if (r->kind == MS_ROUTING_CAPACITY) return rows_within_capacity(s, l, rows_sp);
-  return balanced; /* drawn kinds: ms_build_drawn, layer by layer */
+  switch (r->kind) {
+  case MS_ROUTING_NATURAL: return balanced * natural_skew(&s->laws, m, l);
+  case MS_ROUTING_CAPACITY: return rows_within_capacity(s, l, rows_sp);
+  case MS_ROUTING_BALANCED:
+  case MS_ROUTING_ROUND_ROBIN:
+  case MS_ROUTING_ZIPF:
+  case MS_ROUTING_DIRICHLET:
+  case MS_ROUTING_HISTOGRAM: break; /* drawn kinds: ms_build_drawn, layer by layer */
+  }
+  return balanced;
 }
 
 /* Rows whose tensors are kept. Time follows the busiest rank of each layer, but no rank is the busiest of all its
@@ -76,8 +83,13 @@ static double kept_rows(const MsScenario *s, const MsLayout *l, double rows_sp, 
   switch (s->training.routing.kind) {
   case MS_ROUTING_NATURAL: return MIN(rows_expert, mean);
   case MS_ROUTING_CAPACITY: return capacity_rows(s, l, rows_sp);
-  default: return rows_expert;
+  case MS_ROUTING_BALANCED:
+  case MS_ROUTING_ROUND_ROBIN:
+  case MS_ROUTING_ZIPF:
+  case MS_ROUTING_DIRICHLET:
+  case MS_ROUTING_HISTOGRAM: break;
   }
+  return rows_expert;
 }
 
 /* The router pads its map per rank and expert before an exchange of copies: the rows travel, and each expert gets as
@@ -507,7 +519,12 @@ static void loss_rows(MsBuild *b, const Loss *loss, double logits, gboolean back
 /* Both ends of the model stand on one device: without a pipeline, in V schedules, in DualPipe. A tied table is there
  * once, with the embedding. */
 static gboolean ends_meet(const MsBuild *b) {
-  return ms_schedule_row(b->scenario->layout.schedule)->placement != MS_PLACE_ROUND_ROBIN || b->layout->pp == 1;
+  switch (ms_schedule_row(b->scenario->layout.schedule)->placement) {
+  case MS_PLACE_ROUND_ROBIN: break;
+  case MS_PLACE_V:
+  case MS_PLACE_BIDIRECTIONAL: return TRUE;
+  }
+  return b->layout->pp == 1;
 }
 
 void ms_piece_head(MsBuild *b, MsPiece *piece) {

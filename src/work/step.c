@@ -37,7 +37,7 @@ double ms_work_states_B(const MsWork *work, int stage, const MsStageParams *p) {
   double shards = ms_work_shards(work, FALSE), expert_shards = ms_work_shards(work, TRUE);
   double bytes = ms_optimizer_state_B(work->scenario) *
                  ((p->params_dense + p->embedding_copy) / shards + p->params_expert / expert_shards);
-  if (ms_optimizers[work->scenario->training.optimizer].matrix_second) return bytes;
+  if (ms_optimizer_matrix_second(work->scenario->training.optimizer)) return bytes;
   double matrix_dense, matrix_expert;
   ms_work_matrix_params(work, stage, &matrix_dense, &matrix_expert);
   return bytes - ms_dtype_B(o->exp_avg_sq_dtype) * (matrix_dense / shards + matrix_expert / expert_shards);
@@ -366,6 +366,19 @@ static void muon_rows(Step *s, int stage) {
                 6);
 }
 
+/* Steps the matrices where Adam does not. */
+static double left_to_adam(Step *s, int stage, double shard) {
+  double dense, expert;
+  switch (ms_optimizers[s->work->scenario->training.optimizer].matrices) {
+  case MS_MATRICES_BY_ADAM: break;
+  case MS_MATRICES_ORTHOGONALISED:
+    ms_work_matrix_params(s->work, stage, &dense, &expert);
+    muon_rows(s, stage);
+    return shard - (dense / s->shard + expert / s->expert_shard);
+  }
+  return shard;
+}
+
 /* The host's work on the tensors of the shard, and the share of it that comes before the norm is known
  * (docs/theory/host.md has how they were timed). */
 #define BEFORE_NORM 0.4
@@ -411,12 +424,7 @@ static void optimizer_rows(Step *s, int stage, double dense, double expert, int 
   }
   ms_join(&s->b, states);
   swap_row(s, MS_OP_H2D, "optimizer states from host", MS_STREAM_H2D, swapped_B);
-  if (ms_optimizers[s->work->scenario->training.optimizer].orthogonal) {
-    double matrix_dense, matrix_expert;
-    ms_work_matrix_params(s->work, stage, &matrix_dense, &matrix_expert);
-    shard -= matrix_dense / s->shard + matrix_expert / s->expert_shard;
-    muon_rows(s, stage);
-  }
+  shard = left_to_adam(s, stage, shard);
   MsOp *adam = ms_row_memory(&s->b, MS_OP_ADAM, "adam", (1 - share) * read * shard, (1 - share) * write * shard, 12);
   adam->host = (guint16)((1 - BEFORE_NORM) * shard_operators(s));
   if (s->o->optimizer_impl == MS_OPTIMIZER_FOREACH) /* the root of the second moment, of all weights at once */

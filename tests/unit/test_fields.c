@@ -199,7 +199,7 @@ static int count(const char *const *words) { return (int)g_strv_length((char **)
 static void words_match_enums(void **state) {
   (void)state;
   assert_int_equal(count(ms_precision_words), MS_N_PRECISIONS);
-  assert_int_equal(count(ms_dtype_words), MS_N_DTYPES);
+  assert_int_equal(count(ms_dtype_words), MS_N_MsDtype);
   assert_int_equal(count(ms_schedule_words), MS_N_SCHEDULES);
   assert_int_equal(count(ms_curve_form_words), MS_N_FORMS);
   assert_string_equal(ms_schedule_words[MS_SCHED_GPIPE], "gpipe");

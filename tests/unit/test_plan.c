@@ -210,7 +210,7 @@ static void objectives_rank(void **state) {
   MsPlan *fastest = plan_for(request, MS_GOAL_STEP_TIME, TRUE);
   assert_true(fastest->n_best == 5);
   request->deadline_s = 1e9 / (32 * 4096.0) * fastest->best[0].result->step_time_s * 3;
-  for (int goal = 0; goal < MS_N_GOALS; goal++) {
+  for (int goal = 0; goal < MS_N_MsGoal; goal++) {
     g_autoptr(MsPlan) quick = plan_for(request, goal, TRUE);
     g_autoptr(MsPlan) slow = plan_for(request, goal, FALSE);
     ms_assert_same_plans(request, quick, slow);
