@@ -21,13 +21,21 @@ struct moesim_plan {
  * a larger block come and go; from then on twice that block. The caller's own settings (mallopt) stand. */
 static void keep_memory(void) { g_free(g_malloc(4 << 20)); }
 
-void ms_api_start(void) {
+static locale_t with_points(void) { return newlocale(LC_NUMERIC_MASK, "C", duplocale(LC_GLOBAL_LOCALE)); }
+
+MsApiCall ms_api_start(void) {
   static gsize started;
-  if (!g_once_init_enter(&started)) return;
-  gsl_set_error_handler_off(); /* its default aborts; every status is checked */
-  keep_memory();
-  g_once_init_leave(&started, 1);
+  static locale_t points;
+  if (g_once_init_enter(&started)) {
+    gsl_set_error_handler_off(); /* its default aborts; every status is checked */
+    keep_memory();
+    points = with_points();
+    g_once_init_leave(&started, 1);
+  }
+  return uselocale(points);
 }
+
+void ms_api_end(MsApiCall call) { uselocale(call); }
 
 GError *ms_api_missing(const char *what) { return g_error_new(MS_ERROR, MS_ERROR_USAGE, "%s is NULL", what); }
 
@@ -52,7 +60,7 @@ static moesim_scenario *scenario_from(MsJson *doc, GError *reason, char **error)
 
 moesim_scenario *moesim_scenario_load(const char *file, char **error) {
   if (!file) return fail(error, ms_api_missing("file"));
-  ms_api_start();
+  MS_API_CALL;
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
   return scenario_from(doc, reason, error);
@@ -60,7 +68,7 @@ moesim_scenario *moesim_scenario_load(const char *file, char **error) {
 
 moesim_scenario *moesim_scenario_parse(const char *json, const char *name, char **error) {
   if (!json) return fail(error, ms_api_missing("json"));
-  ms_api_start();
+  MS_API_CALL;
   GError *reason = NULL;
   MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);
   return scenario_from(doc, reason, error);
@@ -75,6 +83,7 @@ gboolean ms_api_has_fidelity(moesim_fidelity fidelity, GError **error) {
 
 moesim_result *moesim_run(const moesim_scenario *scenario, moesim_fidelity fidelity, char **error) {
   if (!scenario) return fail(error, ms_api_missing("scenario"));
+  MS_API_CALL;
   GError *reason = NULL;
   if (!ms_api_has_fidelity(fidelity, &reason)) return fail(error, reason);
   MsResult *result = ms_simulate(scenario_of(scenario), (MsFidelity)fidelity, NULL, &reason);
@@ -115,12 +124,13 @@ double moesim_result_memory_capacity_B(const moesim_result *result) {
   return moesim_result_get(result, "memory.capacity_B");
 }
 char *moesim_result_json(const moesim_result *result) {
+  MS_API_CALL;
   return result ? ms_figures_json(&ms_run_figures, result) : NULL;
 }
 
 char *moesim_request_json(const char *model, const char *hardware, const char *gpus, const char *precision,
                           int seq_length, int global_batch_size, char **error) {
-  ms_api_start();
+  MS_API_CALL;
   GError *reason = NULL;
   MsAsk ask = {.model = model,
                .hardware = hardware,
@@ -152,7 +162,7 @@ static moesim_plan *plan_from(MsJson *doc, GError *reason, int top, int threads,
 
 moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **error) {
   if (!file) return fail(error, ms_api_missing("file"));
-  ms_api_start();
+  MS_API_CALL;
   GError *reason = NULL;
   MsJson *doc = ms_json_load(file, &reason);
   return plan_from(doc, reason, top, threads, error);
@@ -160,7 +170,7 @@ moesim_plan *moesim_plan_load(const char *file, int top, int threads, char **err
 
 moesim_plan *moesim_plan_parse(const char *json, const char *name, int top, int threads, char **error) {
   if (!json) return fail(error, ms_api_missing("json"));
-  ms_api_start();
+  MS_API_CALL;
   GError *reason = NULL;
   MsJson *doc = ms_json_parse(json, -1, name ? name : "json", &reason);
   return plan_from(doc, reason, top, threads, error);
@@ -191,6 +201,7 @@ char *moesim_plan_scenario_json(const moesim_plan *plan, int i) {
 
 char *moesim_plan_json(const moesim_plan *plan) {
   if (!plan) return NULL;
+  MS_API_CALL;
   MsPlanOptions options = plan->options;
   g_auto(MsPlanExtras) extras = {0};
   ms_plan_extras(plan->request, plan->plan, &options, &(MsExtrasAsked){0}, &extras, NULL);

@@ -14,7 +14,8 @@
  * error. A result, plan or scenario that is NULL is no crash: a getter then says NaN, NULL or -1, a function that makes
  * something fails with an error, a function that frees does nothing. Threads: different objects may be used on
  * different threads at once; one object by one thread at a time. Numbers: the same input gives the same bits, on any
- * number of threads. The library turns off GSL's aborting error handler. */
+ * number of threads, and texts have a point in numbers, whatever the locale. The library turns off GSL's aborting error
+ * handler. */
 #ifndef MOESIM_H
 #define MOESIM_H
 

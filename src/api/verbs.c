@@ -321,7 +321,7 @@ static gboolean may_predict(moesim_fidelity fidelity, const void *scenario, cons
 
 int moesim_predict(const char *file, const char *json, moesim_fidelity fidelity, int strict, moesim_scenario **scenario,
                    moesim_result **result, char **error) {
-  ms_api_start();
+  MS_API_CALL;
   GError *reason = NULL;
   const Options o = {.fidelity = (int)fidelity, .strict = strict != 0};
   gboolean may = may_predict(fidelity, scenario, result, &reason);
@@ -339,7 +339,7 @@ int moesim_predict(const char *file, const char *json, moesim_fidelity fidelity,
 
 int moesim_call(const char *verb, const char *file, const char *json, const char *options, const moesim_watch *watch,
                 char **answer, char **error) {
-  ms_api_start();
+  MS_API_CALL;
   GError *reason = NULL;
   Options o = {0};
   char *text = NULL;

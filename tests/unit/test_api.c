@@ -8,6 +8,7 @@
 #include "study/parts.h"
 
 #include <glib/gstdio.h>
+#include <locale.h>
 #include <math.h>
 #include <string.h>
 
@@ -338,6 +339,25 @@ static void one_of_two_callers_stops(void **state) {
   assert_non_null(strstr(other.answer, "\"interrupted\":false"));
 }
 
+/* Sentences too, in a program whose own numbers have commas; where no such locale is installed there is nothing to see.
+ */
+static void texts_are_those_of_no_locale(void **state) {
+  (void)state;
+  static const char file[] = MS_SOURCE_DIR "/scenarios/run-llama3-70b-h100-64.json";
+  static const char *const commas[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "ru_RU.UTF-8"};
+  char *usual, *here;
+  assert_int_equal(moesim_call("run", file, NULL, "{\"fidelity\": \"bound\"}", NULL, &usual, NULL), 0);
+  const char *found = NULL;
+  for (gsize i = 0; !found && i < G_N_ELEMENTS(commas); i++) found = setlocale(LC_NUMERIC, commas[i]);
+  assert_int_equal(moesim_call("run", file, NULL, "{\"fidelity\": \"bound\"}", NULL, &here, NULL), 0);
+  g_autofree char *own = g_strdup_printf("%.1f", 1.5);
+  assert_string_equal(own, found ? "1,5" : "1.5"); /* of the program nothing has changed */
+  setlocale(LC_NUMERIC, "C");
+  char *a = strstr(usual, "\"bottleneck\""), *b = strstr(here, "\"bottleneck\"");
+  assert_memory_equal(a, b, strcspn(a, "}"));
+  moesim_free(usual), moesim_free(here);
+}
+
 int main(int argc, char **argv) {
   (void)argc;
   const struct CMUnitTest tests[] = {
@@ -352,6 +372,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(a_launch_without_a_form_is_that_of_its_framework),
       cmocka_unit_test(a_call_says_what_is_wrong_with_the_status_of_the_command_line),
       cmocka_unit_test(one_of_two_callers_stops),
+      cmocka_unit_test(texts_are_those_of_no_locale),
   };
   ms_cli_begin(argv[0]);
   int failed = cmocka_run_group_tests(tests, NULL, NULL);
