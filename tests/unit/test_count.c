@@ -186,7 +186,7 @@ static void flop_by_part(void **state) {
   }
 }
 
-/* The eight figures that issue 2 names, within 0.1 %. Llama's stand at 8192 tokens. */
+/* Eight published figures, within 0.1 %. Llama's stand at 8192 tokens. */
 static void flop_of_published_tables(void **state) {
   (void)state;
   static const struct {

@@ -1,4 +1,4 @@
-/* Every technique is a switch (issue 4): a row of the table below turns it on and names the quantities that move; all
+/* Every technique is a switch: a row of the table below turns it on and names the quantities that move; all
  * others must stay equal to the last bit. Quantities are sums over the rows of all stages, each row alone on the
  * machine, so that nothing hides in contention. */
 #include "lib/close.h"

@@ -1,4 +1,4 @@
-/* Techniques as switches: each moves the quantities it should and leaves the rest (issue 4). */
+/* Techniques as switches: each moves the quantities it should and leaves the rest. */
 #include "lib/close.h"
 
 #include "describe/framework.h"
