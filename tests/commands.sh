@@ -44,6 +44,9 @@ quicker() { # COMMAND
   local command=${1/gemm bench 2048 2048 2048/gemm bench 512 512 512}
   command=${command/gemm bench /gemm bench --scheme strassen }
   [[ $command != *--under* ]] || command=${command/scenarios\/plan-*.json/small.json}
+  [[ $command != *'report --around'* && $command != *'--around '*deepseek* ]] ||
+    command=${command/scenarios\/run-*.json/small.json}
+  command=${command/gemm run 3000 3000 3000/gemm run 900 900 900}
   printf '%s' "$command"
 }
 

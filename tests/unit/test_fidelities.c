@@ -129,7 +129,7 @@ static void what_is_kept_changes_nothing(void **state) {
   (void)state;
   g_autoptr(GRand) rand = ms_soak_rand(32);
   int draws = 0, runs = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(160, 3000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(160, 2000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (!ms_model_finish(s->model, NULL, "", NULL) || !small_enough(s)) continue;
     for (int i = 0; i < CHANGES; i++) {
@@ -218,7 +218,7 @@ static void turns_that_are_left_out_change_nothing(void **state) {
   (void)state;
   g_autoptr(GRand) rand = ms_soak_rand(33);
   int draws = 0, runs = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(450, 10000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(450, 6000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (!ms_model_finish(s->model, NULL, "", NULL) || s->pools.shares > 0) continue;
     s->training.global_batch_size *= g_rand_int_range(rand, 1, 9);
@@ -233,7 +233,7 @@ static void fast_is_near_full(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(26);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 10000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 6000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
   }
@@ -253,7 +253,7 @@ static void of_clusters(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(43);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(200, 4000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(200, 2500)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw_large(rand);
     if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
   }
@@ -270,7 +270,7 @@ static void of_hybrids(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(45);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(400, 6000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(400, 4000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw_hybrid(rand);
     if (ms_model_finish(s->model, NULL, "", NULL)) compare(s, off);
   }
@@ -287,7 +287,7 @@ static void of_optimizer_instances(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(41);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0, fsdp = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 8000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(700, 5000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     MsOptions *o = &s->options;
     o->num_distributed_optimizer_instances = 1 << g_rand_int_range(rand, 1, 4);
@@ -311,7 +311,7 @@ static void of_adapters(void **state) {
   g_autoptr(GRand) rand = ms_soak_rand(42);
   g_autoptr(GArray) off = g_array_new(FALSE, FALSE, sizeof(double));
   int draws = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(400, 6000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(400, 4000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     s->training.lora.rank = 8 << g_rand_int_range(rand, 0, 3);
     s->training.lora.targets = 0;
@@ -532,7 +532,7 @@ static void rounds_that_are_not_laid_down_change_nothing(void **state) {
   (void)state;
   g_autoptr(GRand) rand = ms_soak_rand(31);
   int draws = 0, folded = 0;
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(150, 1500)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(150, 1000)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     s->training.global_batch_size *= 1 << g_rand_int_range(rand, 3, 7);
     if (ms_model_finish(s->model, NULL, "", NULL)) folded += compare_folded(s) > 0;
@@ -661,7 +661,7 @@ static void a_faster_machine_is_not_slower(void **state) {
   double most = 0;
   int draws = 0, runs = 0, slower = 0;
   gsize before = ms_engine_left_out();
-  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(450, 5000)); draws++) {
+  for (gint64 until = ms_soak_until(); ms_soak_goes_on(until, draws, ms_by_tier(450, 3500)); draws++) {
     g_autoptr(MsScenario) s = ms_test_draw(rand, FALSE);
     guint rate = g_rand_int(rand);
     if (!ms_model_finish(s->model, NULL, "", NULL)) continue;
